@@ -416,8 +416,11 @@ impl Redirect {
     /// Removes a socket from the map, if it is still at this key. The kernel does so too when the socket's
     /// last descriptor is closed, which is later if a child between `fork` and `exec` has one.
     pub(in crate::xsk) fn remove(&self, key: u32, socket: BorrowedFd<'_>) {
-        self.clear(key, socket);
-        self.waiting.forget(key);
+        // One that waits, or was stopped, is not in the map: to clear its key would put it there for a
+        // moment.
+        if self.waiting.forget(key) != Some(false) {
+            self.clear(key, socket);
+        }
     }
 
     fn clear(&self, key: u32, socket: BorrowedFd<'_>) {

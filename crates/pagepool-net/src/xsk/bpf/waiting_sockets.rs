@@ -23,14 +23,22 @@ impl WaitingSockets {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Keeps one.
+    /// Keeps one. A key has one socket.
     pub(super) fn add(&self, key: u32, socket: BorrowedFd<'_>) -> Result<(), Error> {
         let fd = socket.try_clone_to_owned().map_err(|source| Error::System {
             call: "fcntl(F_DUPFD_CLOEXEC)",
             remedy: "too many files are open: raise RLIMIT_NOFILE".into(),
             source,
         })?;
-        self.lock().push(Socket { key, fd, in_map: false });
+        let mut all = self.lock();
+        if all.iter().any(|socket| socket.key == key) {
+            let what = format!(
+                "key {key} of the map has a socket of this process already: give each device its own \
+                 map_key, which the program must use"
+            );
+            return Err(Error::Busy { what });
+        }
+        all.push(Socket { key, fd, in_map: false });
         Ok(())
     }
 
@@ -59,8 +67,31 @@ impl WaitingSockets {
             > 0
     }
 
-    /// The device of this key closes its socket.
-    pub(super) fn forget(&self, key: u32) {
-        self.lock().retain(|socket| socket.key != key);
+    /// The device of this key closes its socket. Gives whether it was in the map; `None` if it is not one of
+    /// these.
+    pub(super) fn forget(&self, key: u32) -> Option<bool> {
+        let mut all = self.lock();
+        let at = all.iter().position(|socket| socket.key == key)?;
+        Some(all.swap_remove(at).in_map)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_socket_says_whether_it_is_in_the_map() {
+        let waiting = WaitingSockets::default();
+        let fd = std::fs::File::open("/dev/null").unwrap();
+        [3, 4].into_iter().for_each(|key| waiting.add(key, fd.as_fd()).unwrap());
+        let twice = waiting.add(3, fd.as_fd()).unwrap_err().to_string();
+        assert!(twice.contains("key 3 of the map has a socket"), "{twice}");
+        waiting.insert(|_, _| Ok(())).unwrap();
+        assert_eq!((waiting.forget(3), waiting.forget(3)), (Some(true), None));
+        waiting.remove(|_, _| ());
+        assert_eq!(waiting.forget(4), Some(false), "it was stopped");
+        waiting.add(4, fd.as_fd()).expect("the key is free again");
+        assert_eq!(waiting.forget(4), Some(false), "it was never started");
     }
 }
