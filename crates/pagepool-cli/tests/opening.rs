@@ -5,6 +5,7 @@ mod between;
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -215,6 +216,155 @@ fn a_run_is_not_ended_for_one_that_is_refused() {
     pagepool_lab::FrameSocket::send(&between::far_ends(&hosts)[0], &[0xff; 64]).expect("the link is up");
     std::thread::sleep(Duration::from_millis(300));
     assert_eq!(first.interrupt()["ended_by"], "interrupted", "it went on until then");
+}
+
+/// The XDP program of an interface, whose link has a name.
+fn pinned(
+    hosts: &TwoHosts,
+    interface: &'static str,
+    how: Attach,
+    path: &str,
+) -> Result<Arc<Redirect>, String> {
+    let path = path.to_owned();
+    let loaded = hosts.run_between(move || Redirect::load_pinned(interface, how, false, path));
+    loaded.map_err(|error| error.to_string())
+}
+
+/// The same, which redirects; `None` after a line that says why it does not run here.
+fn started(
+    test: &str,
+    hosts: &TwoHosts,
+    interface: &'static str,
+    how: Attach,
+    path: &str,
+) -> Option<Arc<Redirect>> {
+    let redirect = pinned(hosts, interface, how, path).and_then(|redirect| {
+        let starts = redirect.clone();
+        let started = hosts.run_between(move || starts.start());
+        started.map_err(|error| error.to_string()).map(|()| redirect)
+    });
+    redirect.inspect_err(|error| println!("SKIP {test}: {error}")).ok()
+}
+
+/// The one whose program was replaced notices it, and leaves that of the other alone.
+#[test]
+fn one_at_a_time_uses_a_link() {
+    let name = "one_at_a_time_uses_a_link";
+    let (Some(hosts), Some(folder)) = (many_queues(name), BpfFolder::new(name)) else { return };
+    let link = folder.path("link");
+    let Some(first) = started(name, &hosts, "near0", Attach::Native, &link) else { return };
+    let second = pinned(&hosts, "near0", Attach::Auto, &link).expect("the first one gave it this name");
+    assert!(!first.is_detached(), "nothing is exchanged yet");
+    second.start().expect("it is attached already");
+    assert_eq!((first.is_detached(), second.is_detached()), (true, false));
+    let refused = first.steer(&"udp".parse().expect("a match")).unwrap_err().to_string();
+    assert!(refused.contains("another process replaced the XDP program of near0"), "{refused}");
+    first.stop();
+    assert_eq!((attached(&hosts), second.is_detached()), (second.program_id(), false));
+    second.steer(&"udp".parse().expect("a match")).expect("it runs");
+    assert_eq!((attached(&hosts), second.is_detached()), (second.program_id(), false));
+    second.stop();
+    assert_ne!(attached(&hosts), second.program_id());
+    first.start().expect("after the end of the second");
+    assert_eq!((attached(&hosts), first.is_detached()), (first.program_id(), false));
+}
+
+/// A run that ends exchanges its program just when another one looks.
+#[test]
+fn a_link_is_taken_over_while_its_program_is_exchanged() {
+    let name = "a_link_is_taken_over_while_its_program_is_exchanged";
+    let (Some(hosts), Some(folder)) = (many_queues(name), BpfFolder::new(name)) else { return };
+    let link = folder.path("link");
+    let Some(first) = started(name, &hosts, "near0", Attach::Native, &link) else { return };
+    let over = AtomicBool::new(false);
+    std::thread::scope(|threads| {
+        let over = Sets(&over);
+        let (ends, first) = (over.0, &first);
+        threads.spawn(move || {
+            let by = "udp".parse().expect("a match");
+            for _ in 0..100_000 {
+                if ends.load(Ordering::Relaxed) {
+                    break;
+                }
+                first.steer(&by).expect("it runs");
+            }
+        });
+        for _ in 0..1000 {
+            pinned(&hosts, "near0", Attach::Auto, &link).expect("the link is that of near0");
+        }
+    });
+}
+
+#[test]
+fn a_link_is_taken_over_only_as_it_is_attached() {
+    let name = "a_link_is_taken_over_only_as_it_is_attached";
+    let (Some(hosts), Some(folder)) = (many_queues(name), BpfFolder::new(name)) else { return };
+    let link = folder.path("link");
+    let Some(first) = started(name, &hosts, "near0", Attach::Generic, &link) else { return };
+    drop(first);
+    let refused = pinned(&hosts, "near0", Attach::Native, &link).unwrap_err();
+    for words in ["attach is Native", "Generic", &link, "remove the file"] {
+        assert!(refused.contains(words), "{words}: {refused}");
+    }
+    for how in [Attach::Auto, Attach::Generic] {
+        let second = pinned(&hosts, "near0", how, &link).expect("it is attached so");
+        assert_eq!(second.mode(), Some((Attach::Generic, None)));
+    }
+}
+
+#[test]
+fn the_name_of_a_dead_link_is_free_and_names_elsewhere_are_refused_at_once() {
+    let name = "the_name_of_a_dead_link_is_free_and_names_elsewhere_are_refused_at_once";
+    let (Some(hosts), Some(folder)) = (many_queues(name), BpfFolder::new(name)) else { return };
+    let (link, index) = (folder.path("link"), hosts.near[1].index);
+    let temp = TempFolder::new("pagepool-no-bpf").expect("a new folder");
+    let elsewhere = temp.path().join("link").to_str().expect("text").to_owned();
+    let Some(first) = started(name, &hosts, "near1", Attach::Native, &link) else { return };
+    let refused = pinned(&hosts, "near0", Attach::Native, &elsewhere).unwrap_err();
+    assert!(refused.contains("in a BPF file system"), "{refused}");
+    let another = pinned(&hosts, "near0", Attach::Native, &link).unwrap_err();
+    assert!(another.contains("the link of an XDP program on near0"), "{another}");
+    hosts.run_between(move || ok(ok(Netlink::open()).delete(index)));
+    drop(first);
+    let second = started(name, &hosts, "near0", Attach::Native, &link).expect("near1 is gone");
+    assert_eq!(attached(&hosts), second.program_id());
+}
+
+/// Interfaces of several network namespaces may have the same number.
+#[test]
+fn the_link_of_an_interface_in_another_namespace_is_not_taken_over() {
+    let name = "the_link_of_an_interface_in_another_namespace_is_not_taken_over";
+    let (Some(hosts), Some(others)) = (many_queues(name), many_queues(name)) else { return };
+    let Some(folder) = BpfFolder::new(name) else { return };
+    let link = folder.path("link");
+    let Some(first) = started(name, &hosts, "near0", Attach::Native, &link) else { return };
+    let refused = pinned(&others, "near0", Attach::Auto, &link).unwrap_err();
+    assert!(refused.contains("the link of an XDP program on near0"), "{refused}");
+    if hosts.near[0].index == others.near[0].index {
+        let another = others.run_between(|| Redirect::attach("near0", Attach::Native, false));
+        let another = another.expect("nothing is attached there");
+        let refused = pinned(&others, "near0", Attach::Auto, &link).unwrap_err();
+        let program = another.program_id().expect("it was attached here");
+        assert!(refused.contains(&format!("the XDP program with id {program} is attached")), "{refused}");
+    } else {
+        println!("SKIP the same number of {name}: {} and {}", hosts.near[0].index, others.near[0].index);
+    }
+    assert_eq!((attached(&hosts), first.is_detached()), (first.program_id(), false));
+}
+
+/// One that has no link with this name goes on.
+#[test]
+fn a_run_that_cannot_be_taken_over_is_not_ended() {
+    let name = "a_run_that_cannot_be_taken_over_is_not_ended";
+    let (Some(hosts), Some(folder)) = (many_queues(name), BpfFolder::new(name)) else { return };
+    let Some(first) = Place::Between(&hosts).start(name, &["drop", "near0"]) else { return };
+    let (process, program) = (first.id().to_string(), attached(&hosts));
+    let arguments = ["drop", "near0", "--pin", &folder.path(""), "--take-over", &process];
+    let said = Place::Between(&hosts).error(&arguments);
+    assert!(said.contains("is attached to near0"), "{said}");
+    std::thread::sleep(Duration::from_millis(300)); // in which it would end
+    assert_eq!(attached(&hosts), program);
+    first.interrupt();
 }
 
 #[test]

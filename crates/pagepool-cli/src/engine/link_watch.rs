@@ -125,7 +125,7 @@ impl SeenChanges {
         if let RunEnd::Detached(interface) = end {
             verdict.field("detached", interface);
             verdict.fail_if(true, || {
-                format!("somebody detached the XDP program of {interface}, whose packets went to the kernel")
+                format!("somebody detached the XDP program of {interface}, or another run replaced it")
             });
         }
         let Some(first) = self.mtus.first() else { return };

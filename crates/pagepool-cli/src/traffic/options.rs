@@ -134,8 +134,9 @@ pub struct ReceiveOptions {
     /// Keep the XDP program attached after the end, by a link pagepool-IF in this folder of a BPF file system
     ///
     /// Between runs it passes all packets. The next run uses it, so drivers that restart the interface for a
-    /// new program do not. `rm DIR/pagepool-IF` detaches it. A dot in the name of the interface is a colon in
-    /// the link's.
+    /// new program do not. One run at a time uses a folder for an interface: a second one takes the packets
+    /// of all queues from the first, which fails. `rm DIR/pagepool-IF` detaches the program, or if a run uses
+    /// it, has it detached at the end of that. A dot in the name of the interface is a colon in the link's.
     #[arg(long, value_name = "DIR", conflicts_with = "map")]
     pin: Option<PathBuf>,
     /// End the run of process PID, and take over its interfaces

@@ -42,6 +42,10 @@ const XDP_DEV_BOUND_ONLY: u32 = 1 << 6;
 const RUN_LIVE_FRAMES: u32 = 1 << 1;
 /// Live frames that are under way at once.
 const RUN_BATCH: u32 = 64;
+/// A link is to run a certain program until the exchange.
+const REPLACE: u32 = 1 << 2;
+/// The type of a BPF file system. Linux: `BPF_FS_MAGIC`, include/uapi/linux/magic.h.
+const BPF_FS_MAGIC: u32 = 0xcafe_4a11;
 const XDP_FLAGS_SKB_MODE: u32 = 1 << 1;
 const XDP_FLAGS_DRV_MODE: u32 = 1 << 2;
 
@@ -155,6 +159,19 @@ pub(crate) fn pinned(path: &CStr) -> io::Result<OwnedFd> {
     make(OBJ_GET, &Pinned { path: path.as_ptr().addr() as u64, ..Pinned::default() })
 }
 
+/// Whether a folder is in a BPF file system.
+pub(crate) fn has_names(folder: &CStr) -> io::Result<bool> {
+    let mut found = std::mem::MaybeUninit::<libc::statfs>::uninit();
+    // SAFETY: the kernel reads the path up to its NUL, and writes no more than the structure.
+    let result = unsafe { libc::statfs(folder.as_ptr(), found.as_mut_ptr()) };
+    if result < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the call succeeded, so the kernel wrote all of it.
+    let found = unsafe { found.assume_init() };
+    Ok(found.f_type as u32 == BPF_FS_MAGIC)
+}
+
 /// A map's type, the bytes of a key and of a value, and the number of entries. Those of something else have
 /// other numbers there.
 pub(crate) fn map_info(map: BorrowedFd<'_>) -> io::Result<(u32, [u32; 3])> {
@@ -162,14 +179,14 @@ pub(crate) fn map_info(map: BorrowedFd<'_>) -> io::Result<(u32, [u32; 3])> {
     Ok((map_type, [key, value, entries]))
 }
 
-/// What a link of an XDP program runs, and on which interface: 0 if that is gone. `InvalidInput` for another
-/// link or object.
+/// What a link of an XDP program runs, and on which interface: 0 if it was detached, or the interface is
+/// gone. `InvalidInput` for another link or object.
 pub(crate) fn xdp_link(link: BorrowedFd<'_>) -> io::Result<(u32, u32)> {
-    let [link_type, _, program, _, interface] = info(link)?;
-    if link_type == LINK_TYPE_XDP {
-        Ok((program, interface))
-    } else {
-        Err(io::ErrorKind::InvalidInput.into())
+    match info(link)? {
+        // XDP programs and one type of map have the same number as the type. In the place of the 0 they have
+        // a part of their hash, and the bytes of a value.
+        [LINK_TYPE_XDP, _, program, 0, interface] => Ok((program, interface)),
+        _ => Err(io::ErrorKind::InvalidInput.into()),
     }
 }
 
@@ -222,10 +239,15 @@ pub(crate) fn attach(program: BorrowedFd<'_>, index: u32, native: bool) -> io::R
     make(LINK_CREATE, &[program.as_raw_fd() as u32, index, ATTACH_TYPE_XDP, flags])
 }
 
-/// Has a link run another program of the same kind from now on.
-pub(crate) fn exchange(link: BorrowedFd<'_>, program: BorrowedFd<'_>) -> io::Result<()> {
-    // Behind the program: flags, and the program that would have to be there with one of them.
-    call(LINK_UPDATE, &[link.as_raw_fd() as u32, program.as_raw_fd() as u32, 0, 0]).map(drop)
+/// Has a link run another program of the same kind from now on; with `old` only if it runs that, else
+/// `EPERM`.
+pub(crate) fn exchange(
+    link: BorrowedFd<'_>,
+    program: BorrowedFd<'_>,
+    old: Option<BorrowedFd<'_>>,
+) -> io::Result<()> {
+    let (flags, old) = old.map_or((0, 0), |old| (REPLACE, old.as_raw_fd() as u32));
+    call(LINK_UPDATE, &[link.as_raw_fd() as u32, program.as_raw_fd() as u32, flags, old]).map(drop)
 }
 
 /// Attaches a BPF program of the traffic control to the egress of an interface, for as long as the descriptor
@@ -247,12 +269,6 @@ pub(crate) fn program_id(program: BorrowedFd<'_>) -> io::Result<u32> {
     Ok(id)
 }
 
-/// The interface that a link's XDP program is attached to; 0 if it was detached, or the interface is gone.
-pub(crate) fn interface_of(link: BorrowedFd<'_>) -> io::Result<u32> {
-    // its type, its number, that of the program, nothing, and the interface
-    info(link).map(|[_, _, _, _, interface]| interface)
-}
-
 /// The name of the BPF program with this id, if it has one; `None` also for who may not ask.
 pub(crate) fn program_name(id: u32) -> Option<String> {
     let program = make(PROG_GET_FD_BY_ID, &[id, 0, 0]).ok()?;
@@ -260,6 +276,11 @@ pub(crate) fn program_name(id: u32) -> Option<String> {
     let name: Vec<u8> =
         words[16..].iter().flat_map(|word| word.to_ne_bytes()).take_while(|&byte| byte != 0).collect();
     String::from_utf8(name).ok().filter(|name| !name.is_empty())
+}
+
+/// Whether the program with this id is known to be another's: none that was made here has its name.
+pub(crate) fn is_foreign(id: u32) -> bool {
+    program_name(id).is_some_and(|name| name.bytes().ne(NAME.into_iter().take_while(|&byte| byte != 0)))
 }
 
 /// The first words of what the kernel knows of an object: its type, its number, and more.

@@ -1,6 +1,7 @@
 //! Maps and links with names in a BPF file system, by which they outlive the process that made them.
 
 use std::ffi::CString;
+use std::fs;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -16,32 +17,78 @@ use crate::sys::{capability, errno};
 #[derive(Debug)]
 pub(super) struct PinnedLink {
     pub(super) path: PathBuf,
-    /// It, and the id of the program that it runs; `None` if nothing has the name yet.
-    pub(super) there: Option<(OwnedFd, u32)>,
+    /// `None` if nothing has the name yet.
+    pub(super) there: Option<OwnedFd>,
 }
 
 impl PinnedLink {
-    /// What has this name: a link of the interface, or nothing.
+    /// What has this name: a link of the interface, or nothing. A link whose interface is gone, or that was
+    /// detached, attaches nothing again, so it loses the name.
     pub(super) fn open(path: &Path, interface: &str, index: u32) -> Result<Self, Error> {
         let open = |name: CString| match sys::pinned(&name) {
             Err(error) if error.raw_os_error() == Some(errno::ENOENT) => Ok(None),
             opened => opened.map(Some),
         };
         let opened = c_path(path).and_then(open).map_err(|error| not_opened("link", path, error))?;
-        let Some(link) = opened else { return Ok(Self { path: path.to_owned(), there: None }) };
-        match sys::xdp_link(link.as_fd()) {
-            Ok((program, of)) if of == index => {
-                Ok(Self { path: path.to_owned(), there: Some((link, program)) })
-            }
-            _ => {
-                let must_be = format!(
-                    "the link of an XDP program on {interface}: its interface may be gone, or it is another \
-                     object; remove the file, or use another name"
-                );
-                Err(parameter("link", path.display(), must_be))
-            }
+        let there = match opened {
+            None => holds_names(path).map(|()| None)?,
+            Some(link) => match seen(link.as_fd(), path, interface)? {
+                (_, of) if of == index => Some(link),
+                (_, 0) => remove_dead(path).map(|()| None)?,
+                _ => return Err(not_of(path, interface)),
+            },
+        };
+        Ok(Self { path: path.to_owned(), there })
+    }
+}
+
+/// The program that a link with a name runs, and its interface; an error for another object.
+pub(super) fn seen(link: BorrowedFd<'_>, path: &Path, interface: &str) -> Result<(u32, u32), Error> {
+    sys::xdp_link(link).map_err(|source| match source.raw_os_error() {
+        None => not_of(path, interface),
+        Some(errno::EPERM) => {
+            let remedy = capability::remedy(capability::PROGRAM);
+            Error::System { call: "bpf(BPF_OBJ_GET_INFO_BY_FD)", remedy, source }
+        }
+        Some(_) => {
+            let remedy = format!("the kernel does not say what {} is", path.display());
+            Error::System { call: "bpf(BPF_OBJ_GET_INFO_BY_FD)", remedy, source }
+        }
+    })
+}
+
+/// What has the name is no link of this interface.
+pub(super) fn not_of(path: &Path, interface: &str) -> Error {
+    let must_be = format!(
+        "the link of an XDP program on {interface}: it is that of another interface, perhaps in another \
+         network namespace, or another object; remove the file, or use another name"
+    );
+    parameter("link", path.display(), must_be)
+}
+
+/// Whether an object can have this name: before anything is attached.
+fn holds_names(path: &Path) -> Result<(), Error> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let has_names = c_path(folder).and_then(|folder| sys::has_names(&folder));
+    let has_names = has_names.map_err(|source| Error::System {
+        call: "statfs",
+        remedy: format!("{} must be a folder of a BPF file system", folder.display()),
+        source,
+    })?;
+    match has_names {
+        true => Ok(()),
+        false => {
+            Err(parameter("link", path.display(), "in a BPF file system: `mount -t bpf bpf /sys/fs/bpf`"))
         }
     }
+}
+
+/// Takes its name from a link that is attached no more.
+fn remove_dead(path: &Path) -> Result<(), Error> {
+    fs::remove_file(path).map_err(|source| {
+        let remedy = format!("{} is a link that is attached no more: remove the file", path.display());
+        Error::System { call: "unlink", remedy, source }
+    })
 }
 
 /// Opens an XSKMAP by its name.

@@ -16,12 +16,12 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use pagepool::Error;
 
-use super::pin::{PinnedLink, open_map, pin};
+use super::pin::{PinnedLink, not_of, open_map, pin, seen};
 use super::rx_metadata::{Functions, RxMetadataReader};
 use super::waiting_sockets::WaitingSockets;
 use super::{program, steer};
 use crate::error::parameter;
-use crate::link::{LinkInfo, XdpMode, lookup};
+use crate::link::{AttachedXdp, LinkInfo, XdpMode, lookup};
 use crate::steering::Match;
 use crate::sys::bpf::{self as sys, Insn};
 use crate::sys::{capability, errno};
@@ -119,6 +119,7 @@ impl Redirect {
     /// Requires `CAP_BPF` and `CAP_NET_ADMIN`. If an XDP program is attached already, the error names it.
     pub fn load(interface: &str, how: Attach, frags: bool) -> Result<Arc<Self>, Error> {
         let link = lookup::look_up(interface)?;
+        refuse_beside(&link)?;
         Self::load_as(&link, how, frags, None, None)
     }
 
@@ -128,8 +129,13 @@ impl Redirect {
     /// the one to the [`start`](Self::start) of the other. A queue is free for the sockets of the other when
     /// those of the one are closed, as the kernel has one UMEM a queue.
     ///
+    /// One run at a time uses a name. A second one that starts while the first redirects has the program
+    /// replaced, of all queues: the first gets no more packets, and [`is_detached`](Self::is_detached) says
+    /// so. `how` is that of the link, or [`Attach::Auto`].
+    ///
     /// If the process ends in whatever way, packets go to the stack. Removing the file detaches the XDP
-    /// program.
+    /// program, if no run uses it: else at the end of that. The name of a link whose interface is gone, or
+    /// that was detached by force, is given to a new one.
     pub fn load_pinned(
         interface: &str,
         how: Attach,
@@ -138,7 +144,11 @@ impl Redirect {
     ) -> Result<Arc<Self>, Error> {
         let link = lookup::look_up(interface)?;
         let pin = PinnedLink::open(path.as_ref(), interface, link.index)?;
-        Self::load_as(&link, how, frags, None, Some(pin))
+        let attached = match &pin.there {
+            None => refuse_beside(&link).map(|()| None)?,
+            Some(named) => Some(attached_before(interface, how, (named, &pin.path))?),
+        };
+        Self::load_as(&link, how, frags, None, Some((pin.path, attached)))
     }
 
     /// The same in the driver, which writes before each packet what it knows of it: when it arrived, the hash
@@ -161,6 +171,7 @@ impl Redirect {
     /// ```
     pub fn load_with_metadata(interface: &str, frags: bool) -> Result<Arc<Self>, Error> {
         let link = lookup::look_up(interface)?;
+        refuse_beside(&link)?;
         Self::load_as(&link, Attach::Native, frags, Some(Functions::of_kernel()?), None)
     }
 
@@ -169,10 +180,10 @@ impl Redirect {
         how: Attach,
         frags: bool,
         asks: Option<Functions>,
-        pin: Option<PinnedLink>,
+        pin: Option<(PathBuf, Option<XdpLink>)>,
     ) -> Result<Arc<Self>, Error> {
         let interface = &*link.name;
-        let attached = attached_before(link, pin.as_ref())?;
+        let (pin, attached) = pin.unzip();
         // More entries than queues do no harm, and `ethtool -L` may add queues later.
         let queues = lookup::channels(interface).map_or(0, |channels| channels.rx).max(QUEUES);
         let map = sys::create_socket_map(queues).map_err(|e| refused("bpf(BPF_MAP_CREATE)", e, frags))?;
@@ -198,9 +209,9 @@ impl Redirect {
             asks,
             passing,
             passing_id,
-            attached: attached.map_or_else(OnceLock::new, OnceLock::from),
+            attached: attached.flatten().map_or_else(OnceLock::new, OnceLock::from),
             redirecting: Mutex::new(Redirecting::new(redirecting)),
-            pin: pin.map(|pin| pin.path),
+            pin,
         };
         Ok(Arc::new(Self { map, ours: Some(ours), metadata, waiting: WaitingSockets::default() }))
     }
@@ -240,7 +251,8 @@ impl Redirect {
     /// From now on only packets that match go to the sockets, and all others go to the stack: before
     /// [`start`](Self::start), or at any time after it. The old program is exchanged for one of these rules
     /// in a moment; no packet is lost, and [`program_id`](Self::program_id) changes. If the kernel refuses
-    /// the new program, the old rules stay. Some system calls; from any thread.
+    /// the new program, the old rules stay. A CPU in the middle of a poll may use the old rules until the end
+    /// of that, after this returned. Some system calls; from any thread.
     ///
     /// Beside what [`load`](Self::load) requires, it requires `CAP_PERFMON`; newer kernels accept some
     /// matches, or all, without. Not for the map of another program, which decides by itself.
@@ -343,8 +355,9 @@ impl Redirect {
     }
 
     /// Whether the XDP program that was attached here is attached no more, because somebody detached it
-    /// (`bpftool link detach`), or the interface was removed: packets go to the stack then. False before it
-    /// is attached, and for the map of another XDP program. Any thread; a system call.
+    /// (`bpftool link detach`), or the interface was removed: packets go to the stack then. Or, while it
+    /// redirects, because another process has its [link](Self::load_pinned) run another program. False before
+    /// it is attached, and for the map of another XDP program. Any thread; a system call.
     ///
     /// ```
     /// use pagepool_net::{Attach, Redirect};
@@ -354,9 +367,7 @@ impl Redirect {
     /// }
     /// ```
     pub fn is_detached(&self) -> bool {
-        let attached = self.ours.as_ref().and_then(|ours| ours.attached.get());
-        attached
-            .is_some_and(|attached| sys::interface_of(attached.link.as_fd()).is_ok_and(|index| index == 0))
+        self.ours.as_ref().is_some_and(|ours| ours.is_replaced(&ours.lock()))
     }
 
     /// The id of the XDP program that redirects, as `bpftool prog` and `ip link` show it.
@@ -448,19 +459,31 @@ impl Ours {
     /// Has packets go to the stack; says whether they were redirected.
     fn stop(&self) -> bool {
         let mut redirecting = self.lock();
-        let runs = std::mem::take(&mut redirecting.runs);
-        if runs {
-            let _ = self.exchange(&redirecting, &self.passing); // fails if the interface is gone
+        if redirecting.runs {
+            // Fails if the interface is gone, or the program of another process runs, which stays.
+            let _ = self.exchange(&redirecting, &self.passing);
         }
-        runs
+        std::mem::take(&mut redirecting.runs)
     }
 
-    /// Has this program run, attached now if none is.
+    /// Whether the link is attached no more, or does not run the program that redirects although it shall.
+    fn is_replaced(&self, locked: &MutexGuard<'_, Redirecting>) -> bool {
+        let seen = self.attached.get().and_then(|attached| sys::xdp_link(attached.link.as_fd()).ok());
+        seen.is_some_and(|(program, index)| index == 0 || locked.runs && program != locked.id)
+    }
+
+    /// Has this program run, attached now if none is. The one that redirects is exchanged only if it is the
+    /// one that runs: a process that took the link over keeps its own.
     fn exchange(&self, locked: &MutexGuard<'_, Redirecting>, by: &OwnedFd) -> Result<(), Error> {
         let attached = self.pass(locked)?;
-        sys::exchange(attached.link.as_fd(), by.as_fd()).map_err(|source| {
+        let old = locked.runs.then(|| locked.program.as_fd());
+        sys::exchange(attached.link.as_fd(), by.as_fd(), old).map_err(|source| {
             let remedy = match source.raw_os_error() {
                 Some(errno::ENOLINK) => format!("{} was removed, or its program detached", self.interface),
+                Some(errno::EPERM) if self.is_replaced(locked) => format!(
+                    "another process replaced the XDP program of {}: one run at a time uses a pinned link",
+                    self.interface
+                ),
                 _ => format!("the kernel did not exchange the program of {}", self.interface),
             };
             Error::System { call: "bpf(BPF_LINK_UPDATE)", remedy, source }
@@ -492,20 +515,59 @@ impl Drop for XdpLink {
     }
 }
 
-/// The link with a name, of the program that is attached; an error for another one.
-fn attached_before(link: &LinkInfo, pin: Option<&PinnedLink>) -> Result<Option<XdpLink>, Error> {
-    let named = pin.and_then(|pin| pin.there.as_ref());
-    let Some(there) = link.xdp.iter().find(|there| there.mode != XdpMode::Offloaded) else { return Ok(None) };
-    let Some((named, _)) = named.filter(|(_, program)| *program == there.id) else {
-        return Err(busy(&link.name, Some(there.id)));
-    };
+/// Looks at a link and its interface, at most, until they say the same.
+const LOOKS: usize = 100;
+
+/// What is attached to an interface beside an offloaded program.
+fn attached_to(link: &LinkInfo) -> Option<AttachedXdp> {
+    link.xdp.iter().copied().find(|there| there.mode != XdpMode::Offloaded)
+}
+
+/// An error if a program is attached.
+fn refuse_beside(link: &LinkInfo) -> Result<(), Error> {
+    attached_to(link).map_or(Ok(()), |there| Err(busy(&link.name, Some(there.id))))
+}
+
+/// What a link with a name runs on its interface; an error if it is not what is attached there. Its number of
+/// the interface does not say so: an interface of another network namespace may have the same.
+fn runs_on(interface: &str, (named, path): (&OwnedFd, &Path)) -> Result<AttachedXdp, Error> {
+    let mut there = None;
+    for _ in 0..LOOKS {
+        let (before, _) = seen(named.as_fd(), path, interface)?;
+        there = attached_to(&lookup::look_up(interface)?);
+        if let Some(there) = there.filter(|there| there.id == before) {
+            return Ok(there);
+        }
+        // A run that ends exchanges the program, perhaps just now.
+        if seen(named.as_fd(), path, interface)?.0 == before {
+            break;
+        }
+    }
+    Err(there.map_or_else(|| not_of(path, interface), |there| busy(interface, Some(there.id))))
+}
+
+/// The link with a name, of a program of ours that is attached as it shall be; an error for another one.
+fn attached_before(interface: &str, how: Attach, pin: (&OwnedFd, &Path)) -> Result<XdpLink, Error> {
+    let there = runs_on(interface, pin)?;
+    if sys::is_foreign(there.id) {
+        return Err(busy(interface, Some(there.id)));
+    }
+    let (named, path) = pin;
     let mode = if there.mode == XdpMode::Generic { Attach::Generic } else { Attach::Native };
+    if how != Attach::Auto && how != mode {
+        let path = path.display();
+        let must_be = format!(
+            "auto, or {mode:?} as the link {path} of {interface} is: else end the run that uses it, and \
+             remove the file"
+        );
+        return Err(parameter("attach", format_args!("{how:?}"), must_be));
+    }
     let link = named.try_clone().map_err(|source| Error::System {
         call: "fcntl(F_DUPFD_CLOEXEC)",
         remedy: "too many files are open: raise RLIMIT_NOFILE".into(),
         source,
     })?;
-    Ok(Some(XdpLink { link, mode, why: None, pinned: true }))
+    Ok(XdpLink { link, mode, why: None, pinned: true })
 }
 
 fn attach_as(program: BorrowedFd<'_>, interface: &str, index: u32, how: Attach) -> Result<XdpLink, Error> {
@@ -664,6 +726,17 @@ mod tests {
         let remedy = beside("near0", Some("xdp_dispatcher"));
         assert!(remedy.contains("xdp-loader status near0") && remedy.contains("pin its map"), "{remedy}");
         assert!(!beside("near0", Some("other")).contains("libxdp"));
+    }
+
+    #[test]
+    fn a_program_is_no_link() {
+        let program = match sys::load(&program::pass(), sys::Kind::Xdp { frags: false }) {
+            Ok(program) => program,
+            Err(error) => return println!("SKIP a program is no link: {error}"),
+        };
+        // XDP programs and XDP links have the same number as their type.
+        assert_eq!(sys::xdp_link(program.as_fd()).unwrap_err().kind(), io::ErrorKind::InvalidInput);
+        assert!(!sys::is_foreign(sys::program_id(program.as_fd()).unwrap()));
     }
 
     /// The id of the XDP program that is attached to an interface here.
