@@ -60,8 +60,8 @@ impl FarEnd for FarCard {
 
     fn settle(&mut self) {
         let restart = Instant::now();
-        // igb restarts its link for a new ring, and may flush what it is given meanwhile: its watchdog resets
-        // the card if it finds frames on a ring without a link.
+        // igb restarts its link for a new ring. What it is given meanwhile waits, and one frame was lost: its
+        // watchdog, presumably, resets a card that has frames on a ring and no link.
         while !self.has_carrier() && restart.elapsed() < RESTART {
             std::thread::sleep(Duration::from_millis(1));
         }
