@@ -41,6 +41,7 @@
 //! | receive and send over a NIC | [`Umem`], [`Redirect`] (the XDP program), [`XskDevice`] (one queue) |
 //! | take some packets and leave the rest to the kernel | [`Match`], [`Redirect::steer`] |
 //! | do the same without a NIC | [`mem_nic()`] and its other end, [`NicPort`]; [`FaultNic`] to see it fail |
+//! | have checksums computed, know when packets leave, say when | [`TxMetadata`] |
 //! | measure AF_XDP without a card and a kernel | [`xsk_in_memory`] and its other end, [`XskKernelSide`] |
 //! | open either by its name | [`open_device`], [`open_devices`]: `af_xdp:eth0`, `memory:` |
 //! | decide about packets | a [`PacketHandler`]: drop, pass, send back, redirect |
@@ -104,7 +105,8 @@ pub use mem_nic::{MemNic, MemNicParams, NicPort, PortStats, PortStep, mem_nic};
 pub use steering::Match;
 pub use sys::clock::{ticks, ticks_per_second};
 pub use xsk::{
-    Attach, BusyPoll, Redirect, RxHash, RxMetadata, RxMetadataReader, TxMode, Umem, UmemParams, VlanTag,
-    XskDevice, XskKernelSide, XskMode, XskParams, umem_in_memory, xsk_in_memory,
+    Attach, BusyPoll, Redirect, RxHash, RxMetadata, RxMetadataReader, TxChecksum, TxFeatures, TxMetadata,
+    TxMetadataMode, TxMode, TxTimestamp, Umem, UmemParams, VlanTag, XskDevice, XskKernelSide, XskMode,
+    XskParams, umem_in_memory, xsk_in_memory,
 };
 pub use zerocopy::{Sent, ZeroCopySocket, ZeroCopyStats};

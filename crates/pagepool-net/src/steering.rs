@@ -16,7 +16,7 @@ use std::str::FromStr;
 pub(crate) use expression::{
     Direction, ETHER_IP, ETHER_IP6, Expression, ICMP6, ND_TYPES, Prefix, TAG_TYPES, Test,
 };
-pub(crate) use headers::{EXTENSIONS, Extension, MOST_EXTENSIONS, WITH_PORTS};
+pub(crate) use headers::{EXTENSIONS, Extension, Headers, MOST_EXTENSIONS, WITH_PORTS};
 use pagepool::Error;
 
 /// Which packets go to AF_XDP sockets; all others go to the kernel's stack.
@@ -79,7 +79,7 @@ impl Match {
     /// Whether a packet goes to a socket, if these are the bytes of its first buffer. The XDP program says
     /// the same of each packet. For tests of an expression; see the type for an example.
     pub fn matches(&self, frame: &[u8]) -> bool {
-        self.expression.holds(&headers::Headers::read(frame))
+        self.expression.holds(&Headers::read(frame))
     }
 
     pub(crate) fn expression(&self) -> &Expression {

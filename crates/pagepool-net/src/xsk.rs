@@ -38,6 +38,7 @@ mod receiver;
 mod sender;
 mod stats;
 mod sys;
+mod tx_metadata;
 mod umem;
 
 #[cfg(any(test, feature = "testing"))]
@@ -48,4 +49,5 @@ pub use device::XskDevice;
 pub use memory_kernel::{XskKernelSide, umem_in_memory, xsk_in_memory};
 pub(crate) use params::XDP_HEADROOM;
 pub use params::{BusyPoll, TxMode, UmemParams, XskMode, XskParams};
+pub use tx_metadata::{TxChecksum, TxFeatures, TxMetadata, TxMetadataMode, TxTimestamp};
 pub use umem::Umem;

@@ -83,7 +83,7 @@ fn code_of_the_guide_is_that_of_the_examples() {
         assert!(there, "docs/guide.md has code that is not in {path} any more; copy it again:\n{code}");
         blocks += 1;
     }
-    assert_eq!(blocks, 11);
+    assert_eq!(blocks, 12);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use fake::{FakeNic, Hand, packet, pool};
 use pagepool::testing::CheckingIommu;
-use pagepool::{DmaDomain, PoolRef, XdpBuff, XdpFrame};
+use pagepool::{Arena, ArenaParams, DmaDomain, Pool, PoolParams, PoolRef, XdpBuff, XdpFrame};
 use pagepool_net::{Action, Egress, Forwarder, Ingress, PacketHandler, Path, PathStats, PortId};
 
 fn domain(iommu: &Arc<CheckingIommu>) -> Arc<dyn DmaDomain> {
@@ -150,6 +150,26 @@ fn a_frame_takes_the_way_of_its_worst_buffer() {
     assert_eq!(copy.data(), [[1; 60].as_slice(), &[2; 40]].concat());
     assert_eq!((egress.stats().copied, other.inflight().out, own.inflight().out), (1, 0, 1));
     drop(copy);
+}
+
+#[test]
+fn metadata_is_copied_where_there_is_room_for_it() {
+    let [near, far] = ["near", "far"].map(CheckingIommu::new);
+    let other = pool(vec![domain(&far)]);
+    let mut egress = Egress::to(Some(domain(&near)), false);
+    for (headroom, meta) in [(64, &b"requests"[..]), (4, &[])] {
+        let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() }).unwrap();
+        let params =
+            PoolParams { headroom, colour: false, domains: vec![domain(&near)], ..Default::default() };
+        let own = Pool::new(params, arena).unwrap().bind();
+        let mut packet = XdpBuff::new(other.alloc_page().unwrap(), 128, 60).unwrap();
+        packet.data_mut().fill(1);
+        packet.adjust_meta(-8).unwrap();
+        packet.meta_mut().copy_from_slice(b"requests");
+        let copy = egress.prepare(XdpFrame::from(packet), &own).unwrap();
+        assert_eq!((copy.data(), copy.meta()), (&[1; 60][..], meta));
+    }
+    assert_eq!(egress.stats().copied, 2);
 }
 
 #[test]

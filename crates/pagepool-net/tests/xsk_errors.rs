@@ -7,7 +7,9 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use pagepool::{Arena, ArenaParams, Error};
-use pagepool_net::{Attach, BusyPoll, Redirect, Umem, UmemParams, XskDevice, XskMode, XskParams};
+use pagepool_net::{
+    Attach, BusyPoll, Redirect, TxMetadataMode, Umem, UmemParams, XskDevice, XskMode, XskParams,
+};
 use veth::{CAP_BPF, CAP_IPC_LOCK, CAP_NET_ADMIN, CAP_NET_RAW, CAP_SYS_ADMIN, Refused, Veth};
 
 /// Set in the process that may lock little memory.
@@ -115,6 +117,12 @@ fn a_kernel_that_is_too_old_is_told_which_version_has_it() {
             option(libc::XDP_UMEM_REG, libc::EINVAL),
             &unaligned,
             &["3072", "unaligned ones require Linux 5.4"],
+        );
+        let requests = || error(umem(UmemParams { tx_metadata: TxMetadataMode::On, ..Default::default() }));
+        told(
+            option(libc::XDP_UMEM_REG, libc::EINVAL),
+            &requests,
+            &["tx_metadata requires Linux 6.11", "this is ", "TxMetadataMode::Off"],
         );
 
         let bind = Refused {

@@ -60,6 +60,11 @@ counters! {
     ///
     /// If it rises: send through an `Egress`, which maps or copies.
     tx_unmapped,
+    /// Dropped: metadata asks for what the socket does not serve, or for a checksum beyond the packet's first
+    /// buffer; or metadata is on, and a buffer has less than 48 bytes before the packet in its chunk.
+    ///
+    /// If it rises: ask `tx_features` before; call `TxMetadata::write` last; use a pool with `headroom` 256.
+    tx_bad_metadata,
     /// Lost: the kernel took them and dropped them. A queueing discipline or filter of the interface did, or
     /// the other end of a veth had no room. In copy mode only; a driver with zero copy does not say.
     ///

@@ -159,6 +159,8 @@ pub(crate) enum TxFit {
     Later,
     TooLong,
     Unmapped,
+    /// It asks for something that the device does not do.
+    BadMetadata,
 }
 
 /// A ring that frames are put on.
@@ -183,6 +185,7 @@ pub(crate) fn send(ring: &mut impl TxRing, queue: &mut TxQueue, stats: &mut Devi
             }
             TxFit::TooLong => stats.tx_too_long += 1,
             TxFit::Unmapped => stats.tx_unmapped += 1,
+            TxFit::BadMetadata => stats.tx_bad_metadata += 1,
             TxFit::Now(buffers) => {
                 stats.tx_packets += 1;
                 stats.tx_bytes += frame.len() as u64;

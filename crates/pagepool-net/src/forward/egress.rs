@@ -235,12 +235,16 @@ impl Known {
     }
 }
 
-/// The packet's bytes in pages of this pool, as many as they need.
+/// The packet's bytes in pages of this pool, as many as they need, and its metadata if there is headroom.
 fn copy_into(frame: &XdpFrame, pool: &Bound) -> Option<XdpBuff> {
     let mut source = Source { now: frame.data(), frags: frame.frags().iter() };
     let mut left = frame.len();
     let (first, len) = copy_page(&mut source, left, pool)?;
     let mut packet = XdpBuff::received(first, len).ok()?;
+    let meta = frame.meta();
+    if !meta.is_empty() && packet.adjust_meta(-(meta.len() as isize)).is_ok() {
+        packet.meta_mut().copy_from_slice(meta);
+    }
     left -= len;
     while left > 0 {
         let (page, len) = copy_page(&mut source, left, pool)?;

@@ -21,7 +21,7 @@ const DATAGRAM_BYTES: usize = 64 << 10;
 /// Attempts to read a table that others change meanwhile.
 const ATTEMPTS: usize = 8;
 
-/// A route socket of one network namespace.
+/// A netlink socket of one network namespace.
 #[derive(Debug)]
 pub(crate) struct NetlinkSocket {
     socket: OwnedFd,
@@ -37,9 +37,18 @@ pub(crate) struct RequestText<'a> {
 }
 
 impl NetlinkSocket {
-    /// Opens one in the calling thread's namespace.
+    /// Opens a route socket in the calling thread's namespace.
     pub(crate) fn open() -> Result<Self, NetError> {
-        let socket = sys::netlink::open().map_err(|error| NetError::call("socket", "netlink", error))?;
+        Self::over(sys::netlink::open())
+    }
+
+    /// The same for the families of generic netlink.
+    pub(crate) fn open_generic() -> Result<Self, NetError> {
+        Self::over(sys::netlink::open_generic())
+    }
+
+    fn over(socket: io::Result<OwnedFd>) -> Result<Self, NetError> {
+        let socket = socket.map_err(|error| NetError::call("socket", "netlink", error))?;
         Ok(Self { socket, sequence: 0, buffer: vec![0; DATAGRAM_BYTES].into() })
     }
 

@@ -4,6 +4,7 @@ use std::io;
 
 use pagepool::Error;
 
+use super::egress::features;
 use super::error::NetError;
 use super::ethtool::{Channels, Ethtool};
 use super::link_info::LinkInfo;
@@ -37,6 +38,12 @@ pub(crate) fn hardware_ring(name: &str) -> u32 {
     Ethtool::open().and_then(|ethtool| ethtool.rx_ring(name)).ok().flatten().unwrap_or(0)
 }
 
+/// What the driver of the interface of this number does for packets that AF_XDP sends; nothing where the
+/// kernel does not say.
+pub(crate) fn xsk_features(index: u32) -> u64 {
+    features::of(index).unwrap_or(0)
+}
+
 /// What a driver's refusal depends on; empty or 0 where it is unknown.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct DriverOf {
@@ -47,9 +54,15 @@ pub(crate) struct DriverOf {
     pub(crate) kernel: (u32, u32),
 }
 
+/// The kernel's version, as it says itself; empty if that is unknown.
+pub(crate) fn kernel_release() -> String {
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    release.trim_end().into()
+}
+
 /// The driver of the interface of this number.
 pub(crate) fn driver_of(index: u32) -> DriverOf {
-    let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let kernel = kernel_release();
     let mut numbers = kernel.split(|of: char| !of.is_ascii_digit()).map(|number| number.parse().unwrap_or(0));
     let kernel = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
     let link = Netlink::open().and_then(|mut netlink| netlink.link_at(index)).ok().flatten();

@@ -1,5 +1,6 @@
 //! Every reader of netlink messages at once, for fuzzers and tests.
 
+use super::egress::features;
 use super::egress::qdisc::Qdisc;
 use super::exchange::{FinalMessage, RequestText};
 use super::link_info::LinkInfo;
@@ -16,6 +17,8 @@ pub(crate) fn read_all(datagram: &[u8]) -> usize {
             Route::parse(&message),
             Address::parse(&message),
             Qdisc::parse(&message),
+            features::family(&message),
+            features::features(&message),
         );
         if let Ok(Some(end)) = FinalMessage::of(&message) {
             let _ = end.refused(RequestText { request: "read", about: "anything" }).to_string();

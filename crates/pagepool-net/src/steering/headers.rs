@@ -33,15 +33,17 @@ pub(crate) const WITH_PORTS: [u8; 3] = [6, 17, 132]; // TCP, UDP, SCTP
 
 /// What is known of a packet.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Headers {
+pub(crate) struct Headers {
     /// IDs of tags.
     pub(super) tags: [Option<u16>; MOST_TAGS],
     pub(super) ether_type: Option<u16>,
     /// Source and destination.
-    pub(super) v4: Option<[u32; 2]>,
-    pub(super) v6: Option<[u128; 2]>,
-    pub(super) protocol: Option<u8>,
-    pub(super) is_fragment: bool,
+    pub(crate) v4: Option<[u32; 2]>,
+    pub(crate) v6: Option<[u128; 2]>,
+    pub(crate) protocol: Option<u8>,
+    pub(crate) is_fragment: bool,
+    /// Where the IP header begins, and where what it carries; not of a later fragment.
+    pub(crate) places: Option<[usize; 2]>,
     pub(super) ports: Option<[u16; 2]>,
     pub(super) icmp6_type: Option<u8>,
 }
@@ -56,13 +58,15 @@ fn half(frame: &[u8], at: usize) -> Option<u16> {
 }
 
 impl Headers {
-    pub(super) fn read(frame: &[u8]) -> Self {
+    pub(crate) fn read(frame: &[u8]) -> Self {
         let mut this = Self::default();
-        let transport = this.link(frame).and_then(|at| match this.ether_type {
+        let network = this.link(frame);
+        let transport = network.and_then(|at| match this.ether_type {
             Some(ETHER_IP) => this.ip(frame, at),
             Some(ETHER_IP6) => this.ip6(frame, at),
             _ => None,
         });
+        this.places = network.zip(transport).map(|(network, transport)| [network, transport]);
         if let (Some(at), Some(protocol)) = (transport, this.protocol) {
             this.transport(frame, at, protocol);
         }

@@ -32,6 +32,7 @@ use super::queue::Queue;
 use super::sender::TxRings;
 use super::sys::ring::{Consumer, Producer};
 use super::sys::socket::{self, Mapped};
+use super::tx_metadata::TxMetadataMode;
 use super::umem::Umem;
 use crate::device::Calls;
 use crate::error::parameter;
@@ -116,6 +117,9 @@ impl Loaded {
                 if umem.params().multi_buffer {
                     return Ok((None, Some("packets may have several buffers".into())));
                 }
+                if umem.params().tx_metadata != TxMetadataMode::Off {
+                    return Ok((None, Some("packets may carry requests in their metadata".into())));
+                }
             }
         }
         let auto = params.tx_mode == TxMode::Auto;
@@ -172,6 +176,9 @@ fn check(params: &XskParams, umem: &Umem, link: &LinkInfo) -> Result<(), Error> 
     let refused = |why: &str| Err(parameter("tx_mode", "bpf-batch", format!("ring or auto {why}")));
     if umem.params().multi_buffer {
         return refused("if packets may have several buffers; or leave multi_buffer off");
+    }
+    if umem.params().tx_metadata != TxMetadataMode::Off {
+        return refused("if packets may carry requests; or leave tx_metadata off");
     }
     if umem.params().mode == XskMode::ZeroCopy {
         return refused("with zero copy; or use XskMode::Copy");

@@ -17,6 +17,8 @@ use super::sender::{Sender, TxRings};
 use super::stats;
 use super::sys::ring::{Consumer, Producer};
 use super::sys::socket::{self as sys, KernelCounts, Mapped, NO_COUNTS, Ring};
+use super::tx_metadata::requests::Requests;
+use super::tx_metadata::{TxFeatures, TxMetadataMode, TxTimestamp};
 use super::umem::Umem;
 use crate::device::mapping_cache::MappingCache;
 use crate::device::seam::{HEADERS, VLAN_TAG};
@@ -189,6 +191,9 @@ impl XskDevice {
         let lengths = Lengths { mtu: link.mtu as usize, two_tags };
         let mut this = Self::new(params, umem, queue, open, buffers as usize, lengths);
         this.why_ring = why_ring.filter(|_| !zero_copy);
+        if umem.params().tx_metadata != TxMetadataMode::Off {
+            this.sender.serve(Requests::new(features_of(queue.index, zero_copy), params.tx_ring as usize));
+        }
         // From here on a drop closes the socket in the right order.
         if let Some(open) = this.open.as_mut().filter(|open| open.zero_copy) {
             open.probe = Some(umem.probe()?);
@@ -275,7 +280,12 @@ impl XskDevice {
         let (fd, batch, probe, grace_period) = (Arc::new(fd), None, None, None);
         let open = Open { fd, rx, tx, batch, zero_copy: true, busy: false, probe, grace_period };
         let queue = Queue { namespace: 0, index: 0, number: params.queue };
-        Self::new(params, umem, queue, open, params.rx_ring as usize, lengths)
+        let mut this = Self::new(params, umem, queue, open, params.rx_ring as usize, lengths);
+        if umem.params().tx_metadata != TxMetadataMode::Off {
+            let all = TxFeatures { checksum: true, timestamp: true, launch_time: true };
+            this.sender.serve(Requests::new(all, params.tx_ring as usize));
+        }
+        this
     }
 
     pub(super) fn umem(&self) -> &Umem {
@@ -296,6 +306,43 @@ impl XskDevice {
             Some(Some(why)) => (TxMode::Ring, Some(why.to_string())),
             None => (TxMode::Ring, self.why_ring.clone()),
         }
+    }
+
+    /// Which requests of [`TxMetadata`](super::TxMetadata) it serves; none where the UMEM has
+    /// [`tx_metadata`](super::UmemParams::tx_metadata) off. With zero copy it is the driver that serves them,
+    /// and tells the kernel which (Linux 6.8). In copy mode the kernel has the driver compute checksums or
+    /// does it itself, and tells when it is done with a packet. virtio_net in copy mode serves none before
+    /// Linux 6.18.
+    pub fn tx_features(&self) -> TxFeatures {
+        self.sender.features()
+    }
+
+    /// Moves the times at which packets left that [asked](super::TxMetadata::timestamp) for them, and that
+    /// [`complete`](Device::complete) took back, to the vector's end; oldest first. Returns how many were
+    /// lost since the last call: the device keeps as many as the transmit ring has slots. A packet whose
+    /// driver wrote no time has none.
+    ///
+    /// On the thread that polls the device; no system call. It allocates only if the vector must grow.
+    ///
+    /// ```no_run
+    /// // It needs root, and an interface.
+    /// use pagepool::{Bound, XdpBuff, XdpFrameBulk};
+    /// use pagepool_net::{Device, TxMetadata, TxQueue, TxTimestamp, XskDevice};
+    ///
+    /// /// Sends a packet, and says when it left.
+    /// fn send(device: &mut XskDevice, mut packet: XdpBuff) -> Option<TxTimestamp> {
+    ///     assert!(device.tx_features().timestamp, "TxMetadataMode::On, and a driver with a clock");
+    ///     TxMetadata { timestamp: Some(1), ..Default::default() }.write(&mut packet).ok()?;
+    ///     device.transmit(&mut TxQueue::from([packet]));
+    ///     let (mut done, mut times) = (XdpFrameBulk::new(), Vec::new());
+    ///     while device.complete(&mut done, 64) == 0 {}
+    ///     device.take_tx_timestamps(&mut times);
+    ///     times.pop()
+    /// }
+    /// # let _ = send;
+    /// ```
+    pub fn take_tx_timestamps(&mut self, into: &mut Vec<TxTimestamp>) -> u64 {
+        self.sender.requests().map_or(0, |requests| requests.take(into))
     }
 
     /// The redirect that gives it packets.
@@ -428,6 +475,26 @@ fn is_refusal(error: &std::io::Error) -> bool {
 /// sent.
 fn is_drop(error: &std::io::Error) -> bool {
     error.raw_os_error() == Some(errno::EBUSY)
+}
+
+/// A driver that takes the packets of copy mode in fragments, without their metadata before this kernel
+/// (xsk_build_skb_zerocopy, v6.18).
+const TAKES_FRAGMENTS: (&str, (u32, u32)) = ("virtio_net", (6, 18));
+
+/// Which requests are served on an interface.
+fn features_of(index: u32, zero_copy: bool) -> TxFeatures {
+    let bits = lookup::xsk_features(index);
+    // Linux: enum netdev_xsk_flags
+    let of_driver =
+        TxFeatures { timestamp: bits & 1 != 0, checksum: bits & 2 != 0, launch_time: bits & 4 != 0 };
+    if zero_copy {
+        return of_driver;
+    }
+    let driver = lookup::driver_of(index);
+    match driver.name == TAKES_FRAGMENTS.0 && driver.kernel < TAKES_FRAGMENTS.1 {
+        true => TxFeatures::default(),
+        false => TxFeatures { checksum: true, timestamp: true, ..of_driver },
+    }
 }
 
 /// Buffers that the kernel is to have.

@@ -18,7 +18,7 @@ use super::params::{UmemParams, XDP_HEADROOM, XskParams};
 use super::receiver::RxRings;
 use super::sender::TxRings;
 use super::sys::ring::{Consumer, Producer};
-use super::sys::socket::{Mapped, Registration};
+use super::sys::socket::Mapped;
 use super::umem::Umem;
 
 /// The MTU of its interface, which does not exist.
@@ -32,9 +32,7 @@ pub fn umem_in_memory(params: UmemParams, provider: &dyn Provider) -> Result<Arc
     let area = provider.area();
     let addr =
         area.base().ok_or_else(|| Error::Unsupported { what: "memory that the CPU cannot read".into() })?;
-    let (chunk, headroom, unaligned) = (params.chunk_size, params.headroom, params.unaligned);
-    let len = area.pages() as u64 * PAGE_SIZE as u64;
-    let memory = Registration { addr, len, chunk, headroom, unaligned };
+    let memory = params.registration(addr, area.pages() as u64 * PAGE_SIZE as u64);
     Ok(Umem::unregistered(DomainId::unique(), params, area.id(), memory))
 }
 
@@ -119,10 +117,11 @@ impl XskKernelSide {
 
 #[cfg(test)]
 mod tests {
-    use pagepool::{Arena, ArenaParams, Bound, Pool, PoolParams, XdpFrameBulk};
+    use pagepool::{Arena, ArenaParams, Bound, Pool, PoolParams, XdpBuff, XdpFrameBulk};
 
     use super::*;
     use crate::device::{Device, TxQueue};
+    use crate::xsk::tx_metadata::{TxChecksum, TxMetadata, TxMetadataMode};
 
     fn bed(params: UmemParams) -> (XskDevice, XskKernelSide, Bound) {
         let arena = ArenaParams { max_bytes: 4 << 20, commit_all: true, ..Default::default() };
@@ -132,6 +131,43 @@ mod tests {
         let pool = PoolParams { max_len: 1536, colour: umem.params().chunk_size == 4096, ..params };
         let (device, kernel) = xsk_in_memory(&umem, 64).unwrap();
         (device, kernel, Pool::new(pool, arena).unwrap().bind())
+    }
+
+    #[test]
+    fn the_first_buffer_of_a_packet_says_that_it_has_requests() {
+        let params = UmemParams { multi_buffer: true, tx_metadata: TxMetadataMode::On, ..Default::default() };
+        let (mut device, mut kernel, pool) = bed(params);
+        let packet = || XdpBuff::received(pool.alloc_page().unwrap(), 60).unwrap();
+        let asking = |asks: TxMetadata| {
+            let mut packet = packet();
+            asks.write(&mut packet).unwrap();
+            packet
+        };
+        let mut several = asking(TxMetadata { launch_time: Some(1), ..Default::default() });
+        let more = pool.alloc_page().unwrap();
+        let at = more.packet_offset();
+        several.add_frag(more, at, 60).unwrap();
+        let checksum = Some(TxChecksum { start: 14, offset: 44 });
+        let mut packets = vec![
+            asking(TxMetadata { checksum, ..Default::default() }),
+            packet(),
+            several,
+            asking(TxMetadata::default()),
+            asking(TxMetadata { timestamp: Some(3), ..Default::default() }),
+        ];
+        let mut queue = TxQueue::new();
+        queue.push_burst(&mut packets);
+        assert_eq!((device.transmit(&mut queue), queue.refused()), (5, 0));
+        let n = kernel.send.peek(64);
+        let sent: Vec<_> = (0..n).map(kernel.send.read(n)).map(Descriptor::of_words).collect();
+        // Linux: XDP_PKT_CONTD is 1, XDP_TX_METADATA 2.
+        assert_eq!(sent.iter().map(|buffer| buffer.options).collect::<Vec<_>>(), [2, 0, 3, 0, 0, 2]);
+        kernel.send.release();
+        sent.iter().for_each(|buffer| kernel.done.push([buffer.addr]));
+        kernel.done.submit();
+        let (mut done, mut times) = (XdpFrameBulk::new(), Vec::new());
+        assert_eq!(device.complete(&mut done, 64), 5);
+        assert_eq!((device.take_tx_timestamps(&mut times), times), (0, vec![]), "none was written");
     }
 
     #[test]

@@ -6,6 +6,8 @@ use std::time::Duration;
 use pagepool::Error;
 
 use super::bpf::redirect::Redirect;
+use super::sys::socket::Registration;
+use super::tx_metadata::{self, TxMetadataMode};
 use crate::error::{parameter, within};
 
 /// Most slots of a ring. Linux takes more; a table of buffers goes with them.
@@ -60,6 +62,8 @@ pub struct UmemParams {
     pub need_wakeup: bool,
     /// Packets of several chunks (Linux 6.6). The XDP program that redirects must accept them, too.
     pub multi_buffer: bool,
+    /// Whether packets that are sent may carry requests: checksums, times.
+    pub tx_metadata: TxMetadataMode,
 }
 
 impl Default for UmemParams {
@@ -72,11 +76,25 @@ impl Default for UmemParams {
             mode: XskMode::Auto,
             need_wakeup: true,
             multi_buffer: false,
+            tx_metadata: TxMetadataMode::Off,
         }
     }
 }
 
 impl UmemParams {
+    /// What the kernel is told of memory with these parameters.
+    pub(super) fn registration(&self, addr: usize, len: u64) -> Registration {
+        Registration {
+            addr,
+            len,
+            chunk: self.chunk_size,
+            headroom: self.headroom,
+            unaligned: self.unaligned,
+            metadata: if self.tx_metadata == TxMetadataMode::Off { 0 } else { tx_metadata::LEN as u32 },
+            software_checksum: self.tx_metadata == TxMetadataMode::SoftwareChecksum,
+        }
+    }
+
     pub(super) fn check(&self) -> Result<(), Error> {
         let chunk = self.chunk_size;
         let fits = (MIN_CHUNK..=PAGE).contains(&chunk) && chunk.is_multiple_of(64);
@@ -95,7 +113,17 @@ impl UmemParams {
             );
             return Err(parameter("headroom", self.headroom, must_be));
         }
-        Ok(())
+        self.check_metadata()
+    }
+
+    /// The kernel computes a checksum over the first buffer alone, and only where it copies.
+    fn check_metadata(&self) -> Result<(), Error> {
+        let must_be = match self.tx_metadata {
+            TxMetadataMode::SoftwareChecksum if self.multi_buffer => "On or Off with multi_buffer",
+            TxMetadataMode::SoftwareChecksum if self.mode == XskMode::ZeroCopy => "On or Off with zero copy",
+            _ => return Ok(()),
+        };
+        Err(parameter("tx_metadata", "SoftwareChecksum", must_be))
     }
 }
 
@@ -239,6 +267,13 @@ mod tests {
             (umem(4096, 0, false), umem(2048, 256, false), umem(3072, 0, true)),
             (Ok(()), Ok(()), Ok(()))
         );
+        let software = UmemParams { tx_metadata: TxMetadataMode::SoftwareChecksum, ..Default::default() };
+        let several = UmemParams { multi_buffer: true, ..software.clone() };
+        let zero_copy = UmemParams { mode: XskMode::ZeroCopy, ..software.clone() };
+        let refused = |what| format!("tx_metadata is SoftwareChecksum, but must be On or Off with {what}");
+        assert!(software.check().is_ok());
+        assert_eq!(several.check().unwrap_err().to_string(), refused("multi_buffer"));
+        assert_eq!(zero_copy.check().unwrap_err().to_string(), refused("zero copy"));
         let refused = "chunk_size is 3072, but must be 2048 or 4096: other sizes need unaligned chunks";
         assert_eq!(umem(3072, 0, false).unwrap_err(), refused);
         assert!(umem(8192, 0, true).unwrap_err().contains("a chunk lies in one page of a pool"));

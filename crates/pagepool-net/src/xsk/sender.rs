@@ -21,6 +21,8 @@ use super::layout::Layout;
 use super::sys::prefetch;
 use super::sys::ring::{Consumer, Producer};
 use super::sys::socket::{CONTINUED, Mapped};
+use super::tx_metadata::requests::Requests;
+use super::tx_metadata::{self, TxFeatures};
 use crate::device::mapping_cache::MappingCache;
 use crate::device::tx_slots::{self, TxFit, TxLimits, TxRing, TxSlots};
 use crate::device::{DeviceStats, TxQueue};
@@ -55,6 +57,9 @@ pub(super) struct Sender {
     /// Where the buffers of the frame lie whose descriptors were written last.
     addrs: [u64; MAX_FRAGS + 1],
     limits: TxLimits,
+    /// Where packets may carry requests. All of them are frames then, so that what is completed still has its
+    /// metadata.
+    requests: Option<Box<Requests>>,
 }
 
 /// What is being sent from a slot, as it was put on the ring, and the next slot of the same page.
@@ -78,7 +83,22 @@ impl Sender {
             slots: TxSlots::new(slots, || SlotOnPage { addr: 0, next: NONE }),
             addrs: [0; MAX_FRAGS + 1],
             limits,
+            requests: None,
         }
+    }
+
+    /// From here on, before anything is sent, packets may carry requests.
+    pub(super) fn serve(&mut self, requests: Requests) {
+        self.requests = Some(Box::new(requests));
+    }
+
+    /// Which requests are served.
+    pub(super) fn features(&self) -> TxFeatures {
+        self.requests.as_ref().map_or(TxFeatures::default(), |requests| requests.features())
+    }
+
+    pub(super) fn requests(&mut self) -> Option<&mut Requests> {
+        self.requests.as_deref_mut()
     }
 
     /// Takes packets off the front while there is room, each is a whole page, and none must be refused.
@@ -215,15 +235,33 @@ impl Sender {
         mappings: &mut MappingCache,
         stats: &mut DeviceStats,
     ) -> usize {
+        if self.requests.is_some() {
+            return self.transmit_asking(rings, queue, mappings, stats);
+        }
         let mut taken = match queue.burst() {
             Some(packets) if self.halves.is_empty() => self.transmit_pages(rings, packets, mappings, stats),
             Some(packets) => self.transmit_halves(rings, packets, mappings, stats),
             None => 0,
         };
         let send = &mut rings.send;
-        taken += tx_slots::send(&mut Sending { sender: self, send, mappings }, queue, stats);
+        taken += tx_slots::send(&mut Sending::<false> { sender: self, send, mappings }, queue, stats);
         // After the entries are in the tables: the kernel may complete a frame as soon as it sees it (I4).
         rings.send.submit();
+        taken
+    }
+
+    /// The same where packets may carry requests. Apart, so that other packets cost what they did.
+    #[inline(never)]
+    fn transmit_asking(
+        &mut self,
+        rings: &mut TxRings,
+        queue: &mut TxQueue,
+        mappings: &mut MappingCache,
+        stats: &mut DeviceStats,
+    ) -> usize {
+        let mut sending = Sending::<true> { sender: self, send: &mut rings.send, mappings };
+        let taken = tx_slots::send(&mut sending, queue, stats);
+        rings.send.submit(); // as above
         taken
     }
 
@@ -249,6 +287,21 @@ impl Sender {
         budget: usize,
         stats: &mut DeviceStats,
     ) -> usize {
+        match self.requests {
+            None => self.complete_by(Self::finish, rings, bulk, budget, stats),
+            Some(_) => self.complete_by(Self::finish_asking, rings, bulk, budget, stats),
+        }
+    }
+
+    #[inline(always)]
+    fn complete_by(
+        &mut self,
+        finish: impl Fn(&mut Self, u64, &mut XdpFrameBulk) -> Option<usize>,
+        rings: &mut TxRings,
+        bulk: &mut XdpFrameBulk,
+        budget: usize,
+        stats: &mut DeviceStats,
+    ) -> usize {
         let done = &mut rings.done;
         let mut frames = 0;
         while frames < budget {
@@ -259,7 +312,7 @@ impl Sender {
             }
             done.prefetch(got);
             for [addr] in (0..got).map(done.read(got)) {
-                match self.finish(addr, bulk) {
+                match finish(self, addr, bulk) {
                     Some(finished) => frames += finished,
                     None => stats.tx_bad_descriptor += 1,
                 }
@@ -296,6 +349,16 @@ impl Sender {
         let slot = self.unlink(addr)?;
         // A frame that does not come out has buffers that the kernel still reads.
         let Some(frame) = self.slots.finish(slot, |_| true).ok()? else { return Some(0) };
+        bulk.push(frame);
+        Some(1)
+    }
+
+    /// As [`finish`](Self::finish), for a frame that may have asked for the time.
+    #[inline(never)]
+    fn finish_asking(&mut self, addr: u64, bulk: &mut XdpFrameBulk) -> Option<usize> {
+        let slot = self.unlink(addr)?;
+        let Some(frame) = self.slots.finish(slot, |_| true).ok()? else { return Some(0) };
+        self.requests.iter_mut().for_each(|requests| requests.note(&frame));
         bulk.push(frame);
         Some(1)
     }
@@ -360,17 +423,32 @@ impl Sender {
     }
 }
 
-/// The ring, and the memory that the device can access.
-struct Sending<'a> {
+/// The ring, and the memory that the device can access; with `ASKS` frames may carry requests.
+struct Sending<'a, const ASKS: bool> {
     sender: &'a mut Sender,
     send: &'a mut Producer<Mapped, 2>,
     mappings: &'a mut MappingCache,
 }
 
-impl TxRing for Sending<'_> {
+impl<const ASKS: bool> Sending<'_, ASKS> {
+    /// The option of a frame's first descriptor.
+    #[inline(always)]
+    fn option(&self, frame: &XdpFrame) -> Result<u32, TxFit> {
+        match &self.sender.requests {
+            Some(requests) if ASKS => requests.option(frame),
+            _ => Ok(0),
+        }
+    }
+}
+
+impl<const ASKS: bool> TxRing for Sending<'_, ASKS> {
     /// Writes the descriptors of a frame that can be sent, and reserves their places.
     #[inline]
     fn fit(&mut self, frame: &XdpFrame) -> TxFit {
+        let mut option = match self.option(frame) {
+            Ok(option) => option,
+            Err(never) => return never,
+        };
         let Self { sender, send, mappings } = self;
         let buffers = match sender.limits.buffers_of(frame) {
             Ok(buffers) => buffers,
@@ -385,8 +463,14 @@ impl TxRing for Sending<'_> {
             let addr = start.map(|start| start.0 + segment.offset() as u64);
             let more = at + 1 < buffers;
             let descriptor = addr.ok_or(TxFit::Unmapped);
-            match descriptor.and_then(|addr| sender.layout.descriptor(addr, segment.len(), more)) {
-                Ok(descriptor) => {
+            let layout = sender.layout;
+            let descriptor = descriptor.and_then(|addr| match ASKS {
+                true => layout.descriptor_behind_metadata(addr, segment.len(), more),
+                false => layout.descriptor(addr, segment.len(), more),
+            });
+            match descriptor {
+                Ok(mut descriptor) => {
+                    descriptor.options |= std::mem::take(&mut option);
                     sender.addrs[at] = descriptor.addr;
                     send.push(descriptor.to_words());
                     fetch(sender.copied_from, descriptor.addr, segment.len());
@@ -434,6 +518,16 @@ impl Layout {
             return Err(TxFit::Unmapped);
         }
         Ok(Descriptor { addr, len: len as u32, options: if more { CONTINUED } else { 0 } })
+    }
+
+    /// The same with metadata before the buffer, which the kernel counts to it whether it is used or not.
+    #[inline]
+    fn descriptor_behind_metadata(&self, addr: u64, len: usize, more: bool) -> Result<Descriptor, TxFit> {
+        let before = tx_metadata::LEN as u64;
+        let whole = self.descriptor(addr, len, more)?;
+        let start = addr.checked_sub(before).ok_or(TxFit::BadMetadata)?;
+        self.descriptor(start, len + before as usize, more).map_err(|_| TxFit::BadMetadata)?;
+        Ok(whole)
     }
 }
 

@@ -79,8 +79,7 @@ impl Umem {
             );
             return Err(Error::Unsupported { what });
         }
-        let (chunk, headroom, unaligned) = (params.chunk_size, params.headroom, params.unaligned);
-        let memory = Registration { addr, len, chunk, headroom, unaligned };
+        let memory = params.registration(addr, len);
         let sockets = Mutex::new(Sockets::default());
         let this = Self { id: DomainId::unique(), params, area: area.id(), memory, sockets };
         // Registered here, before any device: memory that cannot be pinned is an error of `new`.
@@ -250,7 +249,7 @@ impl Umem {
             locked_memory::raise_to_hard_limit();
             sys::register(fd, self.memory)
         });
-        let Registration { len, chunk, headroom, .. } = self.memory;
+        let Registration { len, chunk, headroom, metadata, .. } = self.memory;
         done.map_err(|source| {
             let remedy = match source.raw_os_error() {
                 Some(errno::ENOBUFS) => format!(
@@ -258,6 +257,11 @@ impl Umem {
                      other UMEMs for example: raise RLIMIT_MEMLOCK (ulimit -l {}, or more), or run with \
                      CAP_IPC_LOCK",
                     len / 1024
+                ),
+                Some(errno::EINVAL) if metadata > 0 => format!(
+                    "tx_metadata requires Linux 6.11 (a corrected 6.8 to 6.10 has it, too); this is {}: use \
+                     TxMetadataMode::Off, and compute checksums in the program",
+                    lookup::kernel_release()
                 ),
                 Some(errno::EINVAL) => format!(
                     "the kernel refuses chunks of {chunk} bytes with {headroom} bytes of headroom: use \

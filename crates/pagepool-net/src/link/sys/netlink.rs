@@ -11,8 +11,17 @@ use crate::sys::socket;
 
 /// A route socket in the network namespace of the calling thread, whose refusals come with words.
 pub(crate) fn open() -> io::Result<OwnedFd> {
+    open_for(libc::NETLINK_ROUTE)
+}
+
+/// The same for the families of generic netlink.
+pub(crate) fn open_generic() -> io::Result<OwnedFd> {
+    open_for(libc::NETLINK_GENERIC)
+}
+
+fn open_for(protocol: libc::c_int) -> io::Result<OwnedFd> {
     let kind = libc::SOCK_RAW | libc::SOCK_NONBLOCK;
-    let fd = socket::open(libc::AF_NETLINK, kind, libc::NETLINK_ROUTE)?;
+    let fd = socket::open(libc::AF_NETLINK, kind, protocol)?;
     for option in [libc::NETLINK_EXT_ACK, libc::NETLINK_CAP_ACK] {
         // A kernel without it answers in fewer words.
         let _ = socket::set_option(fd.as_fd(), libc::SOL_NETLINK, option, &libc::c_int::from(true));

@@ -29,6 +29,17 @@ pub(crate) const NLA_F_NESTED: u16 = libc::NLA_F_NESTED as u16;
 pub(crate) const NLA_TYPE_MASK: u16 = libc::NLA_TYPE_MASK as u16;
 pub(crate) const NLA_ALIGNTO: usize = libc::NLA_ALIGNTO as usize;
 
+/// Generic netlink: the family that knows the others, and the attributes by which it is asked.
+pub(crate) const GENL_ID_CTRL: u16 = libc::GENL_ID_CTRL as u16;
+pub(crate) const CTRL_CMD_GETFAMILY: u8 = libc::CTRL_CMD_GETFAMILY as u8;
+pub(crate) const CTRL_ATTR_FAMILY_ID: u16 = libc::CTRL_ATTR_FAMILY_ID as u16;
+pub(crate) const CTRL_ATTR_FAMILY_NAME: u16 = libc::CTRL_ATTR_FAMILY_NAME as u16;
+/// Not in `libc`: the family of network devices (include/uapi/linux/netdev.h, v7.3).
+pub(crate) const NETDEV_FAMILY_NAME: &str = "netdev";
+pub(crate) const NETDEV_CMD_DEV_GET: u8 = 1;
+pub(crate) const NETDEV_A_DEV_IFINDEX: u16 = 1;
+pub(crate) const NETDEV_A_DEV_XSK_FEATURES: u16 = 6;
+
 pub(crate) const AF_UNSPEC: u8 = libc::AF_UNSPEC as u8;
 pub(crate) const AF_INET: u8 = libc::AF_INET as u8;
 pub(crate) const AF_INET6: u8 = libc::AF_INET6 as u8;

@@ -25,6 +25,17 @@ pub(crate) mod flags {
 /// A buffer of a packet that is not its last. Linux: `XDP_PKT_CONTD`.
 pub(crate) const CONTINUED: u32 = libc::XDP_PKT_CONTD;
 
+/// The first buffer of a packet that has metadata before it. Linux: `XDP_TX_METADATA`.
+pub(crate) const WITH_METADATA: u32 = libc::XDP_TX_METADATA;
+
+/// What metadata may ask: the flags of `struct xsk_tx_metadata`.
+pub(crate) mod asks {
+    pub(crate) const TIMESTAMP: u64 = libc::XDP_TXMD_FLAGS_TIMESTAMP as u64;
+    pub(crate) const CHECKSUM: u64 = libc::XDP_TXMD_FLAGS_CHECKSUM as u64;
+    /// Not in `libc` (include/uapi/linux/if_xdp.h, v6.15).
+    pub(crate) const LAUNCH_TIME: u64 = 1 << 2;
+}
+
 /// One of a socket's rings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ring {
@@ -59,18 +70,26 @@ pub(crate) struct Registration {
     pub(crate) chunk: u32,
     pub(crate) headroom: u32,
     pub(crate) unaligned: bool,
+    /// Bytes before each packet that is sent, for metadata; 0 is none.
+    pub(crate) metadata: u32,
+    /// Whether the kernel computes the checksums that metadata asks for, in copy mode.
+    pub(crate) software_checksum: bool,
 }
 
 /// Registers memory. The kernel pins its pages and works on those, so this is sound for any address: what it
 /// may write is decided by what is put on a fill ring, and when.
 pub(crate) fn register(fd: BorrowedFd<'_>, what: Registration) -> io::Result<()> {
+    let flag = |on: bool, flag| if on { flag } else { 0 };
+    let flags = flag(what.unaligned, libc::XDP_UMEM_UNALIGNED_CHUNK_FLAG)
+        | flag(what.metadata > 0, libc::XDP_UMEM_TX_METADATA_LEN)
+        | flag(what.software_checksum, libc::XDP_UMEM_TX_SW_CSUM);
     let registration = libc::xdp_umem_reg {
         addr: what.addr as u64,
         len: what.len,
         chunk_size: what.chunk,
         headroom: what.headroom,
-        flags: if what.unaligned { libc::XDP_UMEM_UNALIGNED_CHUNK_FLAG } else { 0 },
-        tx_metadata_len: 0,
+        flags,
+        tx_metadata_len: what.metadata,
     };
     set_option(fd, libc::SOL_XDP, libc::XDP_UMEM_REG, &registration)
 }

@@ -1,0 +1,217 @@
+//! What is asked for a packet that is sent, and what comes back: the kernel's `struct xsk_tx_metadata`, right
+//! before the packet (Documentation/networking/xsk-tx-metadata.rst, v7.3).
+//!
+//! ```text
+//!   packet - 48   flags                 ┐
+//!   packet - 40   checksum              │ the kernel's: while the packet is sent it writes the time
+//!   packet - 32   launch time           ┘ when it left in place of the checksum
+//!   packet - 24   number                ┐
+//!   packet - 16   checksum, once more   │ ours: the kernel takes it for padding
+//!   packet - 8    mark                  ┘
+//! ```
+//!
+//! Other metadata of that length has another mark. The checksum is there twice to tell whether a time was
+//! written.
+
+mod pseudo_header;
+pub(super) mod requests;
+
+use pagepool::{AdjustError, XdpBuff};
+
+use super::sys::socket::asks;
+
+/// Bytes before a packet, of which the kernel is told.
+pub(super) const LEN: usize = 48;
+const WORDS: usize = LEN / 8;
+/// Random, so that it is not there by chance.
+const MARK: u64 = 0x5f3a_91c6_e82b_704d;
+
+/// Whether packets may carry requests to the kernel and the driver: [`TxMetadata`]. It holds for all sockets
+/// over a UMEM.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TxMetadataMode {
+    /// None: what a packet asks is ignored. Costs nothing.
+    #[default]
+    Off,
+    /// Some (Linux 6.11; 6.8 to 6.10 with the later correction of them). Packets are sent by the ring, not by
+    /// [BPF batch](super::TxMode), and in half pages and whole ones the same way, which takes longer. Every
+    /// buffer that is sent requires 48 bytes before its first byte.
+    On,
+    /// The same. In copy mode the kernel computes checksums itself, before the driver has the packet: for
+    /// tests, and for the other end of a veth, which otherwise gets packets whose checksum is not computed.
+    /// Not for packets of several buffers, and not with [`XskMode::ZeroCopy`](super::XskMode::ZeroCopy).
+    SoftwareChecksum,
+}
+
+/// What a packet that is sent asks of the kernel and the driver. It lies in the packet's metadata and goes
+/// where the packet goes, into copies with 48 bytes of headroom, too. A device that does not know it ignores
+/// it, and sends the packet as it is.
+///
+/// A socket sends it if the UMEM has [`tx_metadata`](super::UmemParams::tx_metadata). A request that the
+/// socket cannot serve ([`tx_features`](super::XskDevice::tx_features)), or a checksum beyond the packet's
+/// first buffer, is dropped with its packet and counted
+/// ([`tx_bad_metadata`](crate::DeviceStats::tx_bad_metadata)): sent without, it would be wrong and nobody
+/// would know.
+///
+/// ```
+/// use pagepool::{Arena, ArenaParams, Pool, PoolParams, XdpBuff};
+/// use pagepool_net::{TxChecksum, TxMetadata};
+///
+/// # let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() })?;
+/// let pool = Pool::new(PoolParams { headroom: 256, ..Default::default() }, arena)?.bind();
+/// let mut packet = XdpBuff::received(pool.alloc_page().unwrap(), 60).unwrap();
+/// packet.data_mut().fill(0);
+/// packet.data_mut()[12..24].copy_from_slice(&[8, 0, 0x45, 0, 0, 46, 0, 0, 0, 0, 64, 17]); // IPv4, UDP
+///
+/// let checksum = TxChecksum::prepare(packet.data_mut()); // Some: the packet has one
+/// TxMetadata { checksum, timestamp: Some(7), ..Default::default() }.write(&mut packet)?;
+/// assert_eq!((packet.len(), packet.headroom()), (60, 256 - 48));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TxMetadata {
+    /// Compute a checksum.
+    pub checksum: Option<TxChecksum>,
+    /// Tell when the packet left, under this number of the caller's choice:
+    /// [`XskDevice::take_tx_timestamps`](super::XskDevice::take_tx_timestamps).
+    pub timestamp: Option<u64>,
+    /// Send the packet at this time, in nanoseconds of the card's own clock (Linux 6.15; igc and stmmac). The
+    /// packets of the queue behind it wait, and how far ahead it may be depends on the driver. The driver
+    /// requires that the feature is turned on (`tc qdisc ... etf ... offload`).
+    pub launch_time: Option<u64>,
+}
+
+impl TxMetadata {
+    /// Writes it before the packet, in place of other metadata. Last, when the packet begins where it will:
+    /// it moves along with the packet's beginning, but places that it names do not.
+    ///
+    /// It requires 48 bytes of headroom, else [`AdjustError::NoRoom`]. On any thread; some 20 instructions,
+    /// and the cache line before the packet is written.
+    pub fn write(&self, packet: &mut XdpBuff) -> Result<(), AdjustError> {
+        packet.adjust_meta(packet.meta().len() as isize - LEN as isize)?;
+        let flag = |has: bool, flag| if has { flag } else { 0 };
+        let flags = flag(self.checksum.is_some(), asks::CHECKSUM)
+            | flag(self.timestamp.is_some(), asks::TIMESTAMP)
+            | flag(self.launch_time.is_some(), asks::LAUNCH_TIME);
+        let checksum = self.checksum.map_or(0, TxChecksum::to_word);
+        let (launch, number) = (self.launch_time.unwrap_or(0), self.timestamp.unwrap_or(0));
+        let words: [u64; WORDS] = [flags, checksum, launch, number, checksum, MARK];
+        for (place, word) in packet.meta_mut().as_chunks_mut().0.iter_mut().zip(words) {
+            *place = word.to_ne_bytes();
+        }
+        Ok(())
+    }
+}
+
+/// Where the checksum of a packet is, which is the Internet's (RFC 1071) from `start` to the packet's end.
+/// What is there before is part of the sum: that of the pseudo header, for TCP and UDP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TxChecksum {
+    /// Where it begins, in bytes from the packet's beginning.
+    pub start: u16,
+    /// Where its two bytes are stored, from `start` on.
+    pub offset: u16,
+}
+
+impl TxChecksum {
+    /// Finds the checksum of a packet of TCP or UDP over IPv4 or IPv6, behind up to two VLAN tags, and writes
+    /// the sum of the pseudo header there, as the request requires. `None`, and nothing is written, for all
+    /// other packets: fragments, and those whose header does not end in these bytes, among them.
+    ///
+    /// It takes the destination of the IP header: a routing header that names a later one requires the
+    /// caller's own sum. Bytes behind the end that the IP header tells must be 0. Any thread; 100 to 200
+    /// instructions, and it reads the packet's headers.
+    ///
+    /// ```
+    /// use pagepool_net::TxChecksum;
+    ///
+    /// let mut packet = [0u8; 60];
+    /// packet[12..24].copy_from_slice(&[8, 0, 0x45, 0, 0, 46, 0, 0, 0, 0, 64, 6]); // IPv4, TCP
+    /// packet[26..34].copy_from_slice(&[192, 0, 2, 1, 192, 0, 2, 2]);
+    /// assert_eq!(TxChecksum::prepare(&mut packet), Some(TxChecksum { start: 34, offset: 16 }));
+    /// assert_eq!(packet[50..52], [0x84, 0x24]); // addresses, the protocol, and 26 bytes
+    /// ```
+    pub fn prepare(packet: &mut [u8]) -> Option<Self> {
+        let (start, offset, sum) = pseudo_header::of(packet)?;
+        packet.get_mut(start + offset..)?.first_chunk_mut().map(|place| *place = sum.to_be_bytes())?;
+        Some(Self { start: u16::try_from(start).ok()?, offset: offset as u16 })
+    }
+
+    fn to_word(self) -> u64 {
+        let ([a, b], [c, d]) = (self.start.to_ne_bytes(), self.offset.to_ne_bytes());
+        u64::from_ne_bytes([a, b, c, d, 0, 0, 0, 0])
+    }
+
+    /// Behind its two bytes, as a word has it.
+    fn end(word: u64) -> usize {
+        let [a, b, c, d, ..] = word.to_ne_bytes();
+        usize::from(u16::from_ne_bytes([a, b])) + usize::from(u16::from_ne_bytes([c, d])) + 2
+    }
+}
+
+/// When a packet left that asked for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TxTimestamp {
+    /// The number that [`TxMetadata::timestamp`] gave it.
+    pub number: u64,
+    /// Nanoseconds. With zero copy, of the card's own clock (`ethtool -T`); in copy mode of `CLOCK_TAI`, when
+    /// the driver, or the other end of a veth, was done with the packet.
+    pub at: u64,
+}
+
+/// Which requests of [`TxMetadata`] a socket serves.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TxFeatures {
+    /// [`TxMetadata::checksum`].
+    pub checksum: bool,
+    /// [`TxMetadata::timestamp`].
+    pub timestamp: bool,
+    /// [`TxMetadata::launch_time`].
+    pub launch_time: bool,
+}
+
+impl TxFeatures {
+    pub(super) fn flags(self) -> u64 {
+        let flag = |has: bool, flag| if has { flag } else { 0 };
+        flag(self.checksum, asks::CHECKSUM)
+            | flag(self.timestamp, asks::TIMESTAMP)
+            | flag(self.launch_time, asks::LAUNCH_TIME)
+    }
+}
+
+/// The words before a packet that asks for something.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Asked([u64; WORDS]);
+
+impl Asked {
+    /// Reads them, if the metadata is such.
+    #[inline]
+    pub(super) fn read(meta: &[u8]) -> Option<Self> {
+        let bytes: &[u8; LEN] = meta.try_into().ok()?;
+        let mut words = [0; WORDS];
+        words
+            .iter_mut()
+            .zip(bytes.as_chunks().0)
+            .for_each(|(word, bytes)| *word = u64::from_ne_bytes(*bytes));
+        (words[WORDS - 1] == MARK).then_some(Self(words))
+    }
+
+    /// What is asked, as the kernel's flags.
+    #[inline]
+    pub(super) fn flags(self) -> u64 {
+        self.0[0]
+    }
+
+    /// Whether the kernel finds the checksum in a first buffer of this length.
+    #[inline]
+    pub(super) fn fits(self, len: usize) -> bool {
+        self.flags() & asks::CHECKSUM == 0 || TxChecksum::end(self.0[1]) <= len
+    }
+
+    /// The time that was written, if one was asked for and was written.
+    #[inline]
+    pub(super) fn timestamp(self) -> Option<TxTimestamp> {
+        let [flags, at, _, number, before, _] = self.0;
+        (flags & asks::TIMESTAMP != 0 && at != before).then_some(TxTimestamp { number, at })
+    }
+}
