@@ -4,6 +4,7 @@ pub(crate) mod bpf;
 pub(crate) mod capability;
 pub(crate) mod clock;
 pub(crate) mod event;
+pub(crate) mod file_lock;
 pub(crate) mod locked_memory;
 pub(crate) mod socket;
 

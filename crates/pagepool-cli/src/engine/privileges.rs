@@ -4,8 +4,9 @@
 //!        promiscuous mode take none on most kernels. What a run does not need it gives up, in every thread,
 //!        for ever: packets come from strangers.
 //! Why    so the rest: bpf(2) as a whole where the kernel keeps it from others, which Linux 5.19 refined; a
-//!        packet socket to wait for the kernel where `membarrier` does not; and with BPF batch the question
-//!        for filters of the traffic control; and what puts offloads back at the end.
+//!        packet socket to wait for the kernel where `membarrier` does not; with BPF batch the question for
+//!        filters of the traffic control; and what puts offloads back at the end, or takes the XDP program
+//!        out of the chain of others.
 
 use crate::sys::{self, CapabilitySet};
 
@@ -24,11 +25,13 @@ pub struct Needs {
     pub sends_by_batch: bool,
     /// Offloads are put back at the end.
     pub puts_back: bool,
+    /// The XDP program leaves the programs of others at the end.
+    pub leaves_others: bool,
 }
 
 impl Needs {
     /// Of this machine.
-    pub fn here(sends_by_batch: bool, puts_back: bool) -> Self {
+    pub fn here(sends_by_batch: bool, puts_back: bool, leaves_others: bool) -> Self {
         let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
         Self {
             kernel: version(&read("/proc/sys/kernel/osrelease")),
@@ -36,6 +39,7 @@ impl Needs {
             has_grace_period: sys::has_grace_period(),
             sends_by_batch,
             puts_back,
+            leaves_others,
         }
     }
 
@@ -47,6 +51,10 @@ impl Needs {
         }
         if self.sends_by_batch || self.puts_back {
             kept |= CapabilitySet::NET_ADMIN;
+        }
+        if self.leaves_others {
+            kept |= CapabilitySet::BPF | CapabilitySet::NET_ADMIN | CapabilitySet::PERFMON;
+            kept |= CapabilitySet::SYS_ADMIN; // to find the programs of others by their ids
         }
         if !self.has_grace_period {
             kept |= CapabilitySet::NET_RAW;
@@ -89,6 +97,7 @@ mod tests {
             has_grace_period: true,
             sends_by_batch: false,
             puts_back: false,
+            leaves_others: false,
         };
         assert_eq!(usual.kept(all), CapabilitySet::empty());
         let old = Needs { kernel: (5, 10), ..usual };
@@ -99,6 +108,8 @@ mod tests {
         let batch = Needs { sends_by_batch: true, ..usual };
         assert_eq!(batch.kept(all), CapabilitySet::BPF | CapabilitySet::NET_ADMIN);
         assert_eq!(Needs { puts_back: true, ..usual }.kept(all), CapabilitySet::NET_ADMIN);
+        let beside = Needs { leaves_others: true, ..usual }.kept(all);
+        assert!(beside.contains(CapabilitySet::SYS_ADMIN) && !beside.contains(CapabilitySet::NET_RAW));
         assert_eq!(batch.kept(CapabilitySet::empty()), CapabilitySet::empty());
     }
 }

@@ -47,6 +47,8 @@ pub struct TrafficPlan<'a> {
     pub maps: &'a [PathBuf],
     /// The folder for the links of ours, if they stay.
     pub pin: Option<&'a Path>,
+    /// The priority of our XDP programs, if they run beside others.
+    pub beside: Option<u32>,
     /// The process whose run ends when this one begins.
     pub predecessor: Option<u32>,
     /// The packets that it takes; `None`: all.
@@ -71,6 +73,7 @@ impl<'a> TrafficPlan<'a> {
             attach: None,
             maps: &[],
             pin: None,
+            beside: None,
             predecessor: None,
             steer: None,
             tx_mode: None,
@@ -84,7 +87,8 @@ impl<'a> TrafficPlan<'a> {
     pub fn receiving(self, receive: &'a ReceiveOptions) -> Self {
         let (attach, maps, steer) = (Some(receive.attach()), receive.maps(), receive.steer());
         let (pin, predecessor) = (receive.pin(), receive.predecessor());
-        Self { attach, maps, steer, pin, predecessor, fix_offloads: receive.fix_offloads, ..self }
+        let (beside, fix_offloads) = (receive.beside(), receive.fix_offloads);
+        Self { attach, maps, steer, pin, beside, predecessor, fix_offloads, ..self }
     }
 
     /// Of one that sends as its options say.

@@ -123,6 +123,17 @@ pub struct ReceiveOptions {
     /// The chosen place is printed at startup.
     #[arg(long, value_enum, value_name = "WHERE", default_value_t = AttachArg::Auto)]
     attach: AttachArg,
+    /// Run beside other XDP programs, in the order of their priorities [PRIORITY: default 50]
+    ///
+    /// By the protocol of libxdp: what `xdp-loader load` and `xdp-filter load` attached stays, and others can
+    /// be loaded while this command runs. Programs of lower priority run first (xdp-filter: 10). This one
+    /// gets the packets that those before it pass, and passes what it does not take to those behind it. If
+    /// no program is attached, it is the first. At the end it is removed; if it is killed, it stays and
+    /// passes all packets, and the next run with --beside removes it. Requires Linux 5.10 and CAP_SYS_ADMIN,
+    /// which the command keeps. The variable LIBXDP_BPFFS names another BPF file system than /sys/fs/bpf.
+    #[arg(long, value_name = "PRIORITY", num_args = 0..=1, require_equals = true)]
+    #[arg(default_missing_value = "50", conflicts_with_all = ["map", "pin"])]
+    beside: Option<u32>,
     /// Attach no XDP program; use the XSKMAP of another one, pinned at PATH (forward: once for each
     /// interface)
     ///
@@ -233,6 +244,11 @@ impl ReceiveOptions {
     /// The folder for the links of our XDP programs, if they shall outlive the command.
     pub fn pin(&self) -> Option<&Path> {
         self.pin.as_deref()
+    }
+
+    /// The priority of our XDP program, if it shall run beside others.
+    pub fn beside(&self) -> Option<u32> {
+        self.beside
     }
 
     /// The process whose run ends when this one begins.

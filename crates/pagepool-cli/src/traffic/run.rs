@@ -111,7 +111,7 @@ fn go_on(interrupted: &AtomicBool) -> Result<(), String> {
 /// The capabilities that running takes.
 fn kept(plan: &TrafficPlan<'_>, opened: &[OpenedInterface]) -> CapabilitySet {
     let by_batch = opened.iter().any(OpenedInterface::sends_by_batch);
-    Needs::here(by_batch, plan.fix_offloads).kept(sys::permitted_capabilities())
+    Needs::here(by_batch, plan.fix_offloads, plan.beside.is_some()).kept(sys::permitted_capabilities())
 }
 
 /// Has this thread give up all other capabilities: everything is open and attached.
@@ -196,7 +196,7 @@ fn open<C: TrafficCommand>(
         hugepages: options.hugepages,
         node: memory_node::home(interfaces.iter().map(|interface| &*interface.link.name), cpus),
     })?;
-    let TrafficPlan { attach, maps, pin, tx_mode, .. } = *plan;
+    let TrafficPlan { attach, maps, pin, beside, tx_mode, .. } = *plan;
     let threads = options.threads.map(usize::from);
     let pairs = pairs_of(interfaces);
     if let Some(threads) = threads.filter(|&threads| threads > pairs) {
@@ -205,7 +205,7 @@ fn open<C: TrafficCommand>(
         ));
     }
     let (steer, busy_poll) = (plan.steer, options.busy_poll());
-    let params = SetupParams { sizes, attach, maps, pin, steer, tx_mode, busy_poll, threads };
+    let params = SetupParams { sizes, attach, maps, pin, beside, steer, tx_mode, busy_poll, threads };
     TrafficSetup::open(plan.name, interfaces, params, || predecessor.map_or(Ok(()), Predecessor::end))
 }
 

@@ -88,6 +88,8 @@ pub struct SetupParams<'a> {
     pub maps: &'a [PathBuf],
     /// The folder for the links of those that are attached, if they stay.
     pub pin: Option<&'a Path>,
+    /// Their priority among the programs of others, if they run beside those.
+    pub beside: Option<u32>,
     /// The packets that it takes; `None`: all.
     pub steer: Option<&'a Match>,
     /// How packets are sent, if any are.
@@ -155,9 +157,12 @@ impl TrafficSetup {
             let frags = params.sizes.multi_buffer();
             let load = |interface: &Interface| {
                 let name = &interface.link.name;
-                let redirect = match params.pin {
-                    None => Redirect::load(name, attach, frags),
-                    Some(folder) => Redirect::load_pinned(name, attach, frags, folder.join(pin_name(name))),
+                let redirect = match (params.pin, params.beside) {
+                    (None, None) => Redirect::load(name, attach, frags),
+                    (None, Some(priority)) => Redirect::load_beside(name, attach, frags, priority),
+                    (Some(folder), _) => {
+                        Redirect::load_pinned(name, attach, frags, folder.join(pin_name(name)))
+                    }
                 }?;
                 params.steer.map_or(Ok(()), |by| redirect.steer(by)).map(|()| redirect)
             };
@@ -445,6 +450,7 @@ mod tests {
             attach: None,
             maps: &[],
             pin: None,
+            beside: None,
             steer: None,
             tx_mode: None,
             busy_poll: None,

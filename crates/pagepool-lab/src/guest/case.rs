@@ -51,6 +51,11 @@ impl Case {
     pub fn test_binary(&self) -> Option<&'static str> {
         self.script.split_once("net_test ")?.1.split_whitespace().next()
     }
+
+    /// Whether the commands use xdp-tools.
+    pub(super) fn uses_xdp_tools(&self) -> bool {
+        self.script.contains("/cases/xdp_tools")
+    }
 }
 
 /// What became of a case.

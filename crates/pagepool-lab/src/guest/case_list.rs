@@ -201,7 +201,7 @@ const DROP_ON_NODES: &str = "up eth0 eth1
         start drop $P drop eth0 --mode zerocopy --cpus $cpu --verify --stats-every 0
         RATE=4000 send eth1 8000
         stop drop
-        exactly drop 'numbered frames, intact' 8000
+        exactly drop 'packets received' 8000
     done";
 
 const GEN_ON_NODES: &str = "up eth0 eth1
@@ -210,8 +210,61 @@ const GEN_ON_NODES: &str = "up eth0 eth1
         $P gen eth0 --mode zerocopy --cpus $cpu --rate 4000 --count 8000 --stats-every 0 || fail gen
     done";
 
+/// A veth, on whose end `near0` programs of several tools run.
+const XDP_TOOLS: &str = "[ -x /usr/sbin/xdp-loader ] || skip 'xdp-tools are not installed'
+    runs() {
+        xdp-loader status near0 >/tmp/chain || { cat /tmp/chain; fail 'xdp-loader'; }
+        [ $(grep -c \" $1 \" /tmp/chain) -eq $2 ] || { cat /tmp/chain; fail \"$1: not $2 times\"; }
+    }
+    filter() { xdp-filter load near0 -p allow -f ethernet && xdp-filter ether -m dst $NINE || fail filter; }
+    NINE=02:00:00:00:00:09
+    trap 'ip link del near0; rm -rf /sys/fs/bpf/xdp/dispatch-*' EXIT
+    ip link add near0 type veth && ip link set veth0 name far0 && up near0 far0 || fail veth";
+
+/// `drop` beside xdp-filter, which drops what goes to one address: first with it, then without, then with it
+/// again.
+const BESIDE_XDP_FILTER: &str = ". /cases/xdp_tools
+    filter
+    start drop $P drop near0 --beside --verify --stats-every 0
+    runs pagepool_xsk 1; runs xdpfilt_alw_eth 1
+    send far0 500
+    send far0 500 --dst $NINE
+    xdp-filter unload near0 || fail 'xdp-filter unload'
+    runs pagepool_xsk 1; runs xdpfilt_alw_eth 0
+    send far0 300 --dst $NINE
+    filter
+    send far0 200 --dst $NINE
+    stop drop
+    exactly drop 'packets received' 800
+    runs xdpfilt_alw_eth 1; runs pagepool_xsk 0
+    xdp-filter unload near0 || fail 'xdp-filter unload'
+    [ -z \"$(ls /sys/fs/bpf/xdp)\" ] || fail 'names are left'";
+
+/// `drop` begins the chain; one that is killed leaves its program to the next; xdp-loader removes it.
+const BESIDE_KILLED: &str = ". /cases/xdp_tools
+    start killed $P drop near0 --beside --stats-every 0
+    filter
+    kill -9 $(cat /tmp/killed.pid)
+    wait $(cat /tmp/killed.pid)
+    runs pagepool_xsk 1; runs xdpfilt_alw_eth 1
+    start drop $P drop near0 --beside=5 --match arp --verify --stats-every 0
+    runs pagepool_xsk 1; runs xdpfilt_alw_eth 1
+    before=$(received near0)
+    send far0 100
+    [ $(($(received near0) - before)) -ge 100 ] || fail 'what does not match goes to the kernel'
+    xdp-loader unload near0 --all || fail 'xdp-loader unload'
+    tries=0
+    while kill -0 $(cat /tmp/drop.pid) 2>/dev/null && [ $tries -lt 100 ]; do
+        sleep 0.1
+        tries=$((tries + 1))
+    done
+    wait $(cat /tmp/drop.pid)
+    [ $? -eq 1 ] || fail \"drop ended with another status\"
+    cat /tmp/drop
+    grep -q 'somebody detached the XDP program of near0' /tmp/drop || fail 'it was not noticed'";
+
 /// Scripts that other rows build on, by their names in `/cases`.
-pub(super) const PARTS: [(&str, &str); 2] = [("drop", DROP), ("forward", FORWARD)];
+pub(super) const PARTS: [(&str, &str); 3] = [("drop", DROP), ("forward", FORWARD), ("xdp_tools", XDP_TOOLS)];
 
 const HALF_PAGES_ON_IGB: &str = "packets of more than 1,024 bytes do not arrive as they were";
 
@@ -224,6 +277,13 @@ pub const CASES: &[Case] = &[
     test("5.10", "tests/steering", "net_test steering"),
     test("6.1", "tests/steering", "net_test steering"),
     test("7.3", "tests/steering", "net_test steering"),
+    test("5.10", "tests/beside", "net_test beside"),
+    test("7.3", "tests/beside", "net_test beside"),
+    Case::new("5.10", "beside xdp-filter", BESIDE_XDP_FILTER),
+    Case::new("6.1", "beside xdp-filter", BESIDE_XDP_FILTER),
+    Case::new("7.3", "beside xdp-filter", BESIDE_XDP_FILTER),
+    Case::new("6.1", "beside others, killed", BESIDE_KILLED),
+    Case::new("7.3", "beside others, killed", BESIDE_KILLED),
     test("6.1", "tests/link", "net_test link"),
     test("6.1", "tests/redirect", "net_test redirect"),
     test("6.1", "tests/xsk", "net_test xsk"),

@@ -20,6 +20,9 @@ const BOOT: Duration = Duration::from_secs(90);
 /// Why a case was skipped that `within` left out.
 const NO_TIME: &str = "there was no time left";
 
+/// Where Debian has the programs of xdp-tools.
+const XDP_TOOLS: [&str; 2] = ["/usr/sbin/xdp-loader", "/usr/sbin/xdp-filter"];
+
 /// What a test binary says that ran none of its tests.
 const NO_TESTS: &str = "test result: ok. 0 passed";
 
@@ -97,6 +100,9 @@ impl CaseRun {
                 guest.files.push((binary.clone(), format!("/root/tests/{name}")));
             }
         }
+        if self.cases.iter().any(Case::uses_xdp_tools) {
+            guest.files.extend(xdp_tools().map(|path| (path.clone(), path.display().to_string())));
+        }
         guest.texts.push(("cases/all".into(), include_str!("cases.sh").into()));
         guest.texts.push(("cases/prelude".into(), include_str!("prelude.sh").into()));
         for (name, script) in PARTS {
@@ -166,6 +172,13 @@ impl CaseRun {
         let how = if end.late { "the guest hung" } else { "the guest ended before" };
         Verdict::Failed(format!("{how}; its console:\n{}", tail(&end.console)))
     }
+}
+
+/// What this machine has of xdp-tools: programs, and folders of BPF objects.
+fn xdp_tools() -> impl Iterator<Item = PathBuf> {
+    let libraries = std::fs::read_dir("/usr/lib").into_iter().flatten().flatten();
+    let objects = libraries.map(|of| of.path().join("bpf"));
+    XDP_TOOLS.map(PathBuf::from).into_iter().chain(objects).filter(|path| path.exists())
 }
 
 /// What the guest says, and when it last began or ended a case.

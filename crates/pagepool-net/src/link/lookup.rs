@@ -20,12 +20,18 @@ pub(crate) fn look_up(name: &str) -> Result<LinkInfo, Error> {
             parameter("interface", name, format!("an interface of this thread's network namespace: {known}"))
         }
         NetError::OutOfRange { range, .. } => parameter("interface", name, range),
-        other => {
-            let source =
-                other.errno().map_or(io::ErrorKind::InvalidData.into(), io::Error::from_raw_os_error);
-            Error::System { call: "netlink", remedy: other.to_string(), source }
-        }
+        other => system(other),
     })
+}
+
+/// Opens netlink, in this thread's network namespace.
+pub(crate) fn netlink() -> Result<Netlink, Error> {
+    Netlink::open().map_err(system)
+}
+
+fn system(error: NetError) -> Error {
+    let source = error.errno().map_or(io::ErrorKind::InvalidData.into(), io::Error::from_raw_os_error);
+    Error::System { call: "netlink", remedy: error.to_string(), source }
 }
 
 /// How many queues an interface has, if its driver says.

@@ -259,6 +259,29 @@ impl Netlink {
         self.change(request, "delete the queueing discipline", &format!("of link {index}"))
     }
 
+    /// Attaches an XDP program to a link, in place of `old` if that is what is attached, else where none is;
+    /// without `new` the old one is detached. Unlike a BPF link it stays when this process ends.
+    pub(crate) fn exchange_xdp(
+        &mut self,
+        index: u32,
+        generic: bool,
+        old: Option<BorrowedFd<'_>>,
+        new: Option<BorrowedFd<'_>>,
+    ) -> Result<(), NetError> {
+        let mode = if generic { uapi::XDP_FLAGS_SKB_MODE } else { uapi::XDP_FLAGS_DRV_MODE };
+        let condition = old.map_or(uapi::XDP_FLAGS_UPDATE_IF_NOEXIST, |_| uapi::XDP_FLAGS_REPLACE);
+        let mut request = new_link(index, 0);
+        request.nest(nested(uapi::IFLA_XDP), |xdp| {
+            let number = |program: BorrowedFd<'_>| program.as_raw_fd().cast_unsigned();
+            xdp.number(uapi::IFLA_XDP_FD, new.map_or(u32::MAX, number)); // -1: no program
+            xdp.number(uapi::IFLA_XDP_FLAGS, mode | condition);
+            if let Some(old) = old {
+                xdp.number(uapi::IFLA_XDP_EXPECTED_FD, number(old));
+            }
+        });
+        self.change(request, "exchange the XDP program", &format!("of link {index}"))
+    }
+
     fn change(&mut self, request: Request, what: &'static str, about: &str) -> Result<(), NetError> {
         let asked = RequestText { request: what, about };
         // The answer is an error of 0, and nothing to be read.

@@ -12,6 +12,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use super::locked_memory;
 use super::socket::descriptor;
 
+pub(crate) mod extension;
+
 /// Commands. `libc` has the classic instructions of BPF alone, and none of what follows.
 const MAP_CREATE: libc::c_int = 0;
 const MAP_UPDATE_ELEM: libc::c_int = 2;
@@ -87,15 +89,15 @@ pub(crate) struct Insn {
 
 /// Makes a map from queue numbers to AF_XDP sockets.
 pub(crate) fn create_socket_map(entries: u32) -> io::Result<OwnedFd> {
-    create_map(MAP_TYPE_XSKMAP, 4, entries)
+    create_map(MAP_TYPE_XSKMAP, 4, entries, 0)
 }
 
 /// Makes a map of `bytes` bytes that a BPF program may write to.
 pub(crate) fn create_scratch(bytes: u32) -> io::Result<OwnedFd> {
-    create_map(MAP_TYPE_ARRAY, bytes, 1)
+    create_map(MAP_TYPE_ARRAY, bytes, 1, 0)
 }
 
-fn create_map(map_type: u32, value_size: u32, max_entries: u32) -> io::Result<OwnedFd> {
+fn create_map(map_type: u32, value_size: u32, max_entries: u32, map_flags: u32) -> io::Result<OwnedFd> {
     #[repr(C)]
     #[derive(Default)]
     struct Create {
@@ -108,8 +110,11 @@ fn create_map(map_type: u32, value_size: u32, max_entries: u32) -> io::Result<Ow
         numa_node: u32,
         name: [u8; 16],
     }
-    let create = Create { map_type, key_size: 4, value_size, max_entries, name: NAME, ..Create::default() };
-    make(MAP_CREATE, &create)
+    let (key_size, name) = (4, NAME);
+    make(
+        MAP_CREATE,
+        &Create { map_type, key_size, value_size, max_entries, map_flags, name, ..Create::default() },
+    )
 }
 
 #[repr(C)]
@@ -190,24 +195,40 @@ pub(crate) fn xdp_link(link: BorrowedFd<'_>) -> io::Result<(u32, u32)> {
     }
 }
 
+/// The attributes of a program that is loaded.
+#[repr(C)]
+#[derive(Default)]
+struct Load {
+    prog_type: u32,
+    insn_count: u32,
+    insns: u64,
+    license: u64,
+    log_level: u32,
+    log_size: u32,
+    log: u64,
+    kern_version: u32,
+    flags: u32,
+    name: [u8; 16],
+    ifindex: u32,
+    attach_type: u32,
+    /// Type information, and which of its types are the program's functions.
+    types: u32,
+    function_size: u32,
+    functions: u64,
+    function_count: u32,
+    line_size: u32,
+    lines: u64,
+    line_count: u32,
+    /// The function of another program that this one takes the place of.
+    replaced: u32,
+    of_program: u32,
+    relocations: u32,
+}
+
+const _: () = assert!(std::mem::offset_of!(Load, replaced) == 108 && size_of::<Load>() == 120);
+
 /// Loads a BPF program.
 pub(crate) fn load(program: &[Insn], kind: Kind) -> io::Result<OwnedFd> {
-    #[repr(C)]
-    #[derive(Default)]
-    struct Load {
-        prog_type: u32,
-        insn_count: u32,
-        insns: u64,
-        license: u64,
-        log_level: u32,
-        log_size: u32,
-        log: u64,
-        kern_version: u32,
-        flags: u32,
-        name: [u8; 16],
-        ifindex: u32,
-        attach_type: u32,
-    }
     let with_frags = |frags| if frags { XDP_HAS_FRAGS } else { 0 };
     let (prog_type, attach_type, flags, ifindex) = match kind {
         Kind::Xdp { frags } => (PROG_TYPE_XDP, ATTACH_TYPE_XDP, with_frags(frags), 0),
@@ -263,6 +284,11 @@ pub(crate) fn detach(link: BorrowedFd<'_>) -> io::Result<()> {
     call(LINK_DETACH, &[link.as_raw_fd() as u32]).map(drop)
 }
 
+/// Opens the BPF program with this id; requires `CAP_SYS_ADMIN`.
+pub(crate) fn program(id: u32) -> io::Result<OwnedFd> {
+    make(PROG_GET_FD_BY_ID, &[id, 0, 0])
+}
+
 /// The id of a BPF program in the kernel's lists.
 pub(crate) fn program_id(program: BorrowedFd<'_>) -> io::Result<u32> {
     let [_, id] = info(program)?;
@@ -271,31 +297,46 @@ pub(crate) fn program_id(program: BorrowedFd<'_>) -> io::Result<u32> {
 
 /// The name of the BPF program with this id, if it has one; `None` also for who may not ask.
 pub(crate) fn program_name(id: u32) -> Option<String> {
-    let program = make(PROG_GET_FD_BY_ID, &[id, 0, 0]).ok()?;
-    let words: [u32; 20] = info(program.as_fd()).ok()?;
+    name_of(program(id).ok()?.as_fd())
+}
+
+/// The name of a BPF program, if it has one.
+pub(crate) fn name_of(program: BorrowedFd<'_>) -> Option<String> {
+    let words: [u32; 20] = info(program).ok()?;
     let name: Vec<u8> =
         words[16..].iter().flat_map(|word| word.to_ne_bytes()).take_while(|&byte| byte != 0).collect();
     String::from_utf8(name).ok().filter(|name| !name.is_empty())
 }
 
+/// Whether a program of this name may have been made here.
+pub(crate) fn is_ours(name: &str) -> bool {
+    name.bytes().eq(NAME.into_iter().take_while(|&byte| byte != 0))
+}
+
 /// Whether the program with this id is known to be another's: none that was made here has its name.
 pub(crate) fn is_foreign(id: u32) -> bool {
-    program_name(id).is_some_and(|name| name.bytes().ne(NAME.into_iter().take_while(|&byte| byte != 0)))
+    program_name(id).is_some_and(|name| !is_ours(&name))
 }
 
 /// The first words of what the kernel knows of an object: its type, its number, and more.
 fn info<const N: usize>(object: BorrowedFd<'_>) -> io::Result<[u32; N]> {
+    let mut info = [0u32; N];
+    read_info(object, &mut info)?;
+    Ok(info)
+}
+
+/// The first bytes of what the kernel knows of an object, as many as there is room for. `T` has integers
+/// alone; the kernel also follows addresses in it, as the caller says.
+fn read_info<T>(object: BorrowedFd<'_>, info: &mut T) -> io::Result<()> {
     #[repr(C)]
     struct GetInfo {
         fd: u32,
         len: u32,
         info: u64,
     }
-    let mut info = [0u32; N];
     let fd = object.as_raw_fd() as u32;
-    let get = GetInfo { fd, len: size_of_val(&info) as u32, info: (&raw mut info) as u64 };
-    call(OBJ_GET_INFO_BY_FD, &get)?;
-    Ok(info)
+    let get = GetInfo { fd, len: size_of_val(info) as u32, info: std::ptr::from_mut(info).addr() as u64 };
+    call(OBJ_GET_INFO_BY_FD, &get).map(drop)
 }
 
 /// How many BPF programs of the traffic control are attached to the egress of an interface. Linux 6.6;

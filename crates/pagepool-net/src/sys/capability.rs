@@ -26,6 +26,9 @@ pub(crate) const SEND_PROGRAM: &[Capability] = &[
     Capability { name: "CAP_NET_ADMIN", number: 12, or_admin: true },
     Capability { name: "CAP_PERFMON", number: 38, or_admin: true },
 ];
+/// For programs beside those of others, which are found by their ids.
+pub(crate) const OTHER_PROGRAMS: &[Capability] =
+    &[Capability { name: "CAP_SYS_ADMIN", number: SYS_ADMIN, or_admin: false }];
 /// For busy polling.
 pub(crate) const ADMIN: &[Capability] = &[Capability { name: "CAP_NET_ADMIN", number: 12, or_admin: false }];
 

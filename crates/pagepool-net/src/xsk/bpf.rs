@@ -2,6 +2,7 @@
 
 mod assembler;
 mod btf;
+mod chain;
 mod decision;
 pub(super) mod egress_watch;
 #[cfg(any(test, feature = "testing"))]

@@ -49,10 +49,19 @@ pub(crate) const IFF_UP: u32 = libc::IFF_UP as u32;
 pub(crate) const NLMSGERR_ATTR_MSG: u16 = 1;
 /// Not in `libc`: the other end, in the data of a veth (include/uapi/linux/veth.h, v7.3).
 pub(crate) const VETH_INFO_PEER: u16 = 1;
-/// Not in `libc`: the ids of XDP programs in `IFLA_XDP`, by mode (include/uapi/linux/if_link.h, v7.3).
+/// Not in `libc`: XDP programs in `IFLA_XDP` by their descriptors, and by their ids in each mode
+/// (include/uapi/linux/if_link.h, v7.3).
+pub(crate) const IFLA_XDP_FD: u16 = 1;
+pub(crate) const IFLA_XDP_FLAGS: u16 = 3;
 pub(crate) const IFLA_XDP_DRV_PROG_ID: u16 = 5;
 pub(crate) const IFLA_XDP_SKB_PROG_ID: u16 = 6;
 pub(crate) const IFLA_XDP_HW_PROG_ID: u16 = 7;
+pub(crate) const IFLA_XDP_EXPECTED_FD: u16 = 8;
+/// Attach where nothing is attached; behind the driver; in the driver; in place of the expected program.
+pub(crate) const XDP_FLAGS_UPDATE_IF_NOEXIST: u32 = 1 << 0;
+pub(crate) const XDP_FLAGS_SKB_MODE: u32 = 1 << 1;
+pub(crate) const XDP_FLAGS_DRV_MODE: u32 = 1 << 2;
+pub(crate) const XDP_FLAGS_REPLACE: u32 = 1 << 4;
 
 /// Not in `libc`: what is on the way out of a link, not part of anything (include/uapi/linux/rtnetlink.h and
 /// pkt_sched.h, v7.3); the parameters of a token bucket, and the bytes that it sends at once.

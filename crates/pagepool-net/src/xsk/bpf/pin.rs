@@ -31,7 +31,7 @@ impl PinnedLink {
         };
         let opened = c_path(path).and_then(open).map_err(|error| not_opened("link", path, error))?;
         let there = match opened {
-            None => holds_names(path).map(|()| None)?,
+            None => holds_names("link", path).map(|()| None)?,
             Some(link) => match seen(link.as_fd(), path, interface)? {
                 (_, of) if of == index => Some(link),
                 (_, 0) => remove_dead(path).map(|()| None)?,
@@ -66,8 +66,8 @@ pub(super) fn not_of(path: &Path, interface: &str) -> Error {
     parameter("link", path.display(), must_be)
 }
 
-/// Whether an object can have this name: before anything is attached.
-fn holds_names(path: &Path) -> Result<(), Error> {
+/// Whether an object, or what else this is, can have this name: before anything is attached.
+pub(super) fn holds_names(what: &'static str, path: &Path) -> Result<(), Error> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let has_names = c_path(folder).and_then(|folder| sys::has_names(&folder));
     let has_names = has_names.map_err(|source| Error::System {
@@ -77,9 +77,7 @@ fn holds_names(path: &Path) -> Result<(), Error> {
     })?;
     match has_names {
         true => Ok(()),
-        false => {
-            Err(parameter("link", path.display(), "in a BPF file system: `mount -t bpf bpf /sys/fs/bpf`"))
-        }
+        false => Err(parameter(what, path.display(), "in a BPF file system: `mount -t bpf bpf /sys/fs/bpf`")),
     }
 }
 
@@ -123,7 +121,7 @@ pub(super) fn pin(object: BorrowedFd<'_>, path: &Path) -> Result<(), Error> {
     })
 }
 
-fn c_path(path: &Path) -> io::Result<CString> {
+pub(super) fn c_path(path: &Path) -> io::Result<CString> {
     CString::new(path.as_os_str().as_bytes()).map_err(io::Error::from)
 }
 

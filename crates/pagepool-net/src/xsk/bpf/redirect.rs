@@ -16,6 +16,8 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use pagepool::Error;
 
+use super::chain::dispatcher::{self, ChainSlot};
+use super::chain::member::ChainMember;
 use super::pin::{PinnedLink, not_of, open_map, pin, seen};
 use super::rx_metadata::{Functions, RxMetadataReader};
 use super::waiting_sockets::WaitingSockets;
@@ -30,9 +32,6 @@ use crate::xsk::grace_period::GracePeriod;
 /// Fewest entries of a map.
 const QUEUES: u32 = 64;
 
-/// The program of libxdp that runs others, one after another.
-const DISPATCHER: &str = "xdp_dispatcher";
-
 /// Where an XDP program runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Attach {
@@ -43,6 +42,17 @@ pub enum Attach {
     Native,
     /// Before the stack: any driver, slower.
     Generic,
+}
+
+impl Attach {
+    /// The places to try.
+    fn places(self) -> &'static [XdpMode] {
+        match self {
+            Self::Auto => &[XdpMode::Native, XdpMode::Generic],
+            Self::Native => &[XdpMode::Native],
+            Self::Generic => &[XdpMode::Generic],
+        }
+    }
 }
 
 /// An XDP program, or the XSKMAP of one, that redirects packets to AF_XDP sockets.
@@ -65,9 +75,11 @@ pub enum Attach {
 pub struct Redirect {
     map: OwnedFd,
     ours: Option<Ours>,
+    /// Our program in a chain, in place of `ours`.
+    member: Option<ChainMember>,
     /// Reads what the program writes before packets, if it does.
     metadata: Option<RxMetadataReader>,
-    /// For the map of another XDP program.
+    /// For the map of a program that is attached before the sockets have buffers, and stays.
     waiting: WaitingSockets,
 }
 
@@ -184,9 +196,7 @@ impl Redirect {
     ) -> Result<Arc<Self>, Error> {
         let interface = &*link.name;
         let (pin, attached) = pin.unzip();
-        // More entries than queues do no harm, and `ethtool -L` may add queues later.
-        let queues = lookup::channels(interface).map_or(0, |channels| channels.rx).max(QUEUES);
-        let map = sys::create_socket_map(queues).map_err(|e| refused("bpf(BPF_MAP_CREATE)", e, frags))?;
+        let map = socket_map(interface).map_err(|e| refused("bpf(BPF_MAP_CREATE)", e, frags))?;
         let passing = sys::load(&program::pass(), sys::Kind::Xdp { frags });
         let passing = passing.map_err(|e| refused("bpf(BPF_PROG_LOAD)", e, frags))?;
         let passing_id = sys::program_id(passing.as_fd()).unwrap_or(0);
@@ -213,7 +223,44 @@ impl Redirect {
             redirecting: Mutex::new(Redirecting::new(redirecting)),
             pin,
         };
-        Ok(Arc::new(Self { map, ours: Some(ours), metadata, waiting: WaitingSockets::default() }))
+        Ok(Arc::new(Self {
+            map,
+            ours: Some(ours),
+            member: None,
+            metadata,
+            waiting: WaitingSockets::default(),
+        }))
+    }
+
+    /// The same beside other XDP programs, by the protocol of libxdp: a dispatcher runs all programs of the
+    /// interface one after another, those of lower `priority` first (xdp-loader's default is 50, xdp-filter's
+    /// 10). This one gets what those before it pass, and those behind it what it passes. If no program is
+    /// attached, it begins such a chain, which others can join: `xdp-loader load`.
+    ///
+    /// The program joins at the [start](Self::start), and leaves when this is dropped; it stays in the chain
+    /// while others of it come and go. [`is_detached`](Self::is_detached) says when somebody removed it. A
+    /// process that is killed leaves it there: it passes all packets, until the next one of ours joins or
+    /// `xdp-loader unload` removes it. `how` is where the first program of a chain is attached.
+    ///
+    /// Requires Linux 5.10 with `CONFIG_DEBUG_INFO_BTF` and the JIT compiler, a BPF file system at
+    /// `/sys/fs/bpf` (or where the variable `LIBXDP_BPFFS` says), and until this is dropped `CAP_SYS_ADMIN`.
+    /// Milliseconds; in the interface's network namespace.
+    ///
+    /// ```no_run
+    /// // It needs root and an interface.
+    /// use pagepool_net::{Attach, Redirect};
+    /// let redirect = Redirect::load_beside("eth0", Attach::Auto, false, 50)?;
+    /// // Open the devices, and then:
+    /// redirect.start()?;
+    /// # Ok::<(), pagepool::Error>(())
+    /// ```
+    pub fn load_beside(interface: &str, how: Attach, frags: bool, priority: u32) -> Result<Arc<Self>, Error> {
+        let link = lookup::look_up(interface)?;
+        let map = socket_map(interface).map_err(|error| refused("bpf(BPF_MAP_CREATE)", error, frags))?;
+        let code = program::redirect(map.as_raw_fd());
+        let member =
+            Some(ChainMember::load(&link, how.places(), ChainSlot::passing(priority, frags), &code)?);
+        Ok(Arc::new(Self { map, ours: None, member, metadata: None, waiting: WaitingSockets::default() }))
     }
 
     /// [Loads](Self::load) an XDP program and [starts](Self::start) it: for one socket, which is opened and
@@ -229,8 +276,11 @@ impl Redirect {
     /// drivers send nothing by zero copy while no XDP program is attached, so this is for sockets that only
     /// send. In the interface's network namespace.
     pub fn pass(&self) -> Result<(), Error> {
-        let Some(ours) = &self.ours else { return Ok(()) };
-        ours.pass(&ours.lock()).map(drop)
+        match (&self.ours, &self.member) {
+            (Some(ours), _) => ours.pass(&ours.lock()).map(drop),
+            (None, Some(member)) => member.join(),
+            (None, None) => Ok(()),
+        }
     }
 
     /// From now on packets go to the sockets that are in the map. Attaches the XDP program if it is not
@@ -244,7 +294,10 @@ impl Redirect {
                 redirecting.runs = true;
                 Ok(())
             }
-            None => self.waiting.insert(|key, socket| self.insert(key, socket)),
+            None => {
+                self.pass()?;
+                self.waiting.insert(|key, socket| self.insert(key, socket))
+            }
         }
     }
 
@@ -269,6 +322,11 @@ impl Redirect {
     /// # Ok::<(), pagepool::Error>(())
     /// ```
     pub fn steer(&self, by: &Match) -> Result<(), Error> {
+        if let Some(member) = &self.member {
+            let program = steer::steer(by, &program::redirect(self.map.as_raw_fd()));
+            let loaded = member.load_another(&program).map_err(|source| not_steered(by, source))?;
+            return member.exchange(loaded);
+        }
         let Some(ours) = &self.ours else {
             let must_be =
                 "left out: the XDP program was attached elsewhere, and decides which packets it redirects";
@@ -315,7 +373,7 @@ impl Redirect {
     /// queues. A map may serve several interfaces, where the program looks for each at keys of its own: see
     /// [`XskParams::map_key`](crate::XskParams::map_key).
     pub fn over_map(map: OwnedFd) -> Arc<Self> {
-        Arc::new(Self { map, ours: None, metadata: None, waiting: WaitingSockets::default() })
+        Arc::new(Self { map, ours: None, member: None, metadata: None, waiting: WaitingSockets::default() })
     }
 
     /// The same with a map that has a name in a BPF file system, such as `/sys/fs/bpf/xsks`. The error says
@@ -350,6 +408,11 @@ impl Redirect {
     /// Where the attached program runs, and with [`Attach::Auto`] why it does not run in the driver; `None`
     /// while none is attached.
     pub fn mode(&self) -> Option<(Attach, Option<&str>)> {
+        if let Some(member) = &self.member {
+            let place = member.place()?;
+            let mode = if place.generic { Attach::Generic } else { Attach::Native };
+            return Some((mode, place.why.as_deref()));
+        }
         let attached = self.ours.as_ref().and_then(|ours| ours.attached.get())?;
         Some((attached.mode, attached.why.as_deref()))
     }
@@ -368,11 +431,13 @@ impl Redirect {
     /// ```
     pub fn is_detached(&self) -> bool {
         self.ours.as_ref().is_some_and(|ours| ours.is_replaced(&ours.lock()))
+            || self.member.as_ref().is_some_and(ChainMember::is_gone)
     }
 
     /// The id of the XDP program that redirects, as `bpftool prog` and `ip link` show it.
     pub fn program_id(&self) -> Option<u32> {
-        self.ours.as_ref().map(|ours| ours.lock().id)
+        let ours = self.ours.as_ref().map(|ours| ours.lock().id);
+        ours.or_else(|| self.member.as_ref().map(ChainMember::id))
     }
 
     /// The id of the one that passes all packets.
@@ -383,7 +448,7 @@ impl Redirect {
     /// The key for a socket: the queue's number, unless another XDP program uses other keys.
     pub(in crate::xsk) fn key(&self, queue: u32, asked: Option<u32>) -> Result<u32, Error> {
         let key = asked.unwrap_or(queue);
-        if self.ours.is_some() && key != queue {
+        if (self.ours.is_some() || self.member.is_some()) && key != queue {
             let must_be =
                 format!("left out, or {queue}: this Redirect's program uses the queue number as key");
             return Err(parameter("map_key", key, must_be));
@@ -518,6 +583,13 @@ impl Drop for XdpLink {
 /// Looks at a link and its interface, at most, until they say the same.
 const LOOKS: usize = 100;
 
+/// The map from the queues of an interface to sockets.
+fn socket_map(interface: &str) -> io::Result<OwnedFd> {
+    // More entries than queues do no harm, and `ethtool -L` may add queues later.
+    let queues = lookup::channels(interface).map_or(0, |channels| channels.rx).max(QUEUES);
+    sys::create_socket_map(queues)
+}
+
 /// What is attached to an interface beside an offloaded program.
 fn attached_to(link: &LinkInfo) -> Option<AttachedXdp> {
     link.xdp.iter().copied().find(|there| there.mode != XdpMode::Offloaded)
@@ -626,10 +698,9 @@ fn busy(interface: &str, id: Option<u32>) -> Error {
 /// How to work beside an XDP program of this name.
 fn beside(interface: &str, name: Option<&str>) -> String {
     match name {
-        Some(DISPATCHER) => format!(
-            "it runs the programs of libxdp (`xdp-loader status {interface}`). Load one there that redirects \
-             to an XSKMAP (`xdp-loader load {interface} xsk_def_xdp_prog.o`), pin its map and pass that; or \
-             remove them (`xdp-loader unload {interface} --all`)"
+        Some(dispatcher::NAME) => format!(
+            "it runs the programs of libxdp (`xdp-loader status {interface}`). Run beside them \
+             (Redirect::load_beside, --beside), or remove them (`xdp-loader unload {interface} --all`)"
         ),
         _ => format!(
             "detach it, or pass the XSKMAP that it redirects to; see `ip link show {interface}` and `bpftool \
@@ -722,9 +793,9 @@ mod tests {
     }
 
     #[test]
-    fn beside_the_programs_of_libxdp_a_map_is_the_way() {
+    fn beside_the_programs_of_libxdp_there_is_a_way() {
         let remedy = beside("near0", Some("xdp_dispatcher"));
-        assert!(remedy.contains("xdp-loader status near0") && remedy.contains("pin its map"), "{remedy}");
+        assert!(remedy.contains("xdp-loader status near0") && remedy.contains("--beside"), "{remedy}");
         assert!(!beside("near0", Some("other")).contains("libxdp"));
     }
 

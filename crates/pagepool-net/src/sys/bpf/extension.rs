@@ -1,0 +1,145 @@
+//! `bpf(2)` for XDP programs some of whose functions other programs, extensions, take the place of: loading
+//! both, with the types of their functions, and attaching an extension to one function of one program.
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+
+use super::{
+    ATTACH_TYPE_XDP, Element, Insn, Kind, LINK_CREATE, Load, MAP_TYPE_ARRAY, MAP_UPDATE_ELEM, NAME,
+    PROG_LOAD, PROG_TYPE_XDP, XDP_HAS_FRAGS, call, create_map, info, make, read_info,
+};
+
+const MAP_LOOKUP_ELEM: libc::c_int = 1;
+const MAP_GET_FD_BY_ID: libc::c_int = 14;
+const BTF_LOAD: libc::c_int = 18;
+const MAP_FREEZE: libc::c_int = 22;
+/// A program that takes the place of another one's function; Linux 5.6.
+const PROG_TYPE_EXT: u32 = 28;
+/// Programs read the map, and do not write to it.
+const READ_ONLY_FOR_PROGRAMS: u32 = 1 << 7;
+
+/// The functions of a program in type information: the first instruction of each, and its type's number.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TypedFunctions<'a> {
+    pub(crate) types: BorrowedFd<'a>,
+    pub(crate) functions: &'a [[u32; 2]],
+}
+
+/// Has the kernel read type information.
+pub(crate) fn load_types(btf: &[u8]) -> io::Result<OwnedFd> {
+    #[repr(C)]
+    #[derive(Default)]
+    struct LoadTypes {
+        btf: u64,
+        log: u64,
+        size: u32,
+        log_size: u32,
+        log_level: u32,
+        padding: u32,
+    }
+    let (at, size) = (btf.as_ptr().addr() as u64, btf.len() as u32);
+    make(BTF_LOAD, &LoadTypes { btf: at, size, ..LoadTypes::default() })
+}
+
+/// Loads an XDP program of several functions under a name.
+pub(crate) fn load_dispatcher(
+    program: &[Insn],
+    name: [u8; 16],
+    typed: TypedFunctions<'_>,
+    frags: bool,
+) -> io::Result<OwnedFd> {
+    let flags = if frags { XDP_HAS_FRAGS } else { 0 };
+    load_typed(
+        program,
+        typed,
+        Load { prog_type: PROG_TYPE_XDP, attach_type: ATTACH_TYPE_XDP, flags, name, ..Load::default() },
+    )
+}
+
+/// Loads an extension that fits this function of a program, and others of its type.
+pub(crate) fn load_extension(
+    program: &[Insn],
+    typed: TypedFunctions<'_>,
+    (of, function): (BorrowedFd<'_>, u32),
+) -> io::Result<OwnedFd> {
+    let of_program = of.as_raw_fd() as u32;
+    load_typed(
+        program,
+        typed,
+        Load { prog_type: PROG_TYPE_EXT, name: NAME, replaced: function, of_program, ..Load::default() },
+    )
+}
+
+fn load_typed(program: &[Insn], typed: TypedFunctions<'_>, load: Load) -> io::Result<OwnedFd> {
+    make(
+        PROG_LOAD,
+        &Load {
+            insn_count: program.len() as u32,
+            insns: program.as_ptr().addr() as u64,
+            license: (Kind::Xdp { frags: false }).license().as_ptr().addr() as u64,
+            types: typed.types.as_raw_fd() as u32,
+            function_size: size_of::<[u32; 2]>() as u32,
+            functions: typed.functions.as_ptr().addr() as u64,
+            function_count: typed.functions.len() as u32,
+            ..load
+        },
+    )
+}
+
+/// Has an extension take the place of a function for as long as the descriptor, or a name that it gets,
+/// lives; also if it does so in other programs. Linux 5.10.
+pub(crate) fn replace_function(
+    extension: BorrowedFd<'_>,
+    (of, function): (BorrowedFd<'_>, u32),
+) -> io::Result<OwnedFd> {
+    make(LINK_CREATE, &[extension.as_raw_fd() as u32, of.as_raw_fd() as u32, 0, 0, function])
+}
+
+/// Makes a map of one value, which nobody changes again.
+pub(crate) fn create_constant(value: &[u8]) -> io::Result<OwnedFd> {
+    let made = create_map(MAP_TYPE_ARRAY, value.len() as u32, 1, READ_ONLY_FOR_PROGRAMS)?;
+    let (map, key) = (made.as_raw_fd() as u32, 0u32);
+    let (key, value) = ((&raw const key) as u64, value.as_ptr().addr() as u64);
+    call(MAP_UPDATE_ELEM, &Element { map, key, value, ..Element::default() })?;
+    call(MAP_FREEZE, &[map])?;
+    Ok(made)
+}
+
+/// The first value of a program's only map; `None` if it has another number of maps, or more bytes in it than
+/// `most`. Requires `CAP_SYS_ADMIN`.
+pub(crate) fn only_value(program: BorrowedFd<'_>, most: usize) -> io::Result<Option<Vec<u8>>> {
+    let [map] = match maps(program)? {
+        (1, ids) => ids,
+        _ => return Ok(None),
+    };
+    let opened = make(MAP_GET_FD_BY_ID, &[map, 0, 0])?;
+    let [map_type, _, key_size, size, entries] = info(std::os::fd::AsFd::as_fd(&opened))?;
+    if (map_type, key_size, entries) != (MAP_TYPE_ARRAY, 4, 1) || size as usize > most {
+        return Ok(None);
+    }
+    // The kernel writes a value in units of eight bytes.
+    let (mut value, key) = (vec![0u8; (size as usize).next_multiple_of(8)], 0u32);
+    let (map, key, at) =
+        (opened.as_raw_fd() as u32, (&raw const key) as u64, value.as_mut_ptr().addr() as u64);
+    call(MAP_LOOKUP_ELEM, &Element { map, key, value: at, ..Element::default() })?;
+    value.truncate(size as usize);
+    Ok(Some(value))
+}
+
+/// How many maps a program has, and the id of the first one.
+fn maps(program: BorrowedFd<'_>) -> io::Result<(u32, [u32; 1])> {
+    /// The beginning of `struct bpf_prog_info`.
+    #[repr(C)]
+    #[derive(Default)]
+    struct ProgramInfo {
+        before: [u64; 6],
+        user: u32,
+        maps: u32,
+        ids: u64,
+    }
+    const { assert!(std::mem::offset_of!(ProgramInfo, maps) == 52 && size_of::<ProgramInfo>() == 64) };
+    let mut ids = [0u32];
+    let mut found = ProgramInfo { maps: 1, ids: (&raw mut ids).addr() as u64, ..ProgramInfo::default() };
+    read_info(program, &mut found)?;
+    Ok((found.maps, ids))
+}

@@ -1,0 +1,391 @@
+//! The XDP programs of an interface that a dispatcher runs one after another, changed by the protocol of
+//! libxdp (lib/libxdp/protocol.org in xdp-tools), so that its tools and this process change one chain.
+//!
+//! What   a dispatcher never changes: another one is made, each program takes the place of one of its
+//!        functions, and it is exchanged for the one that is attached. Drivers do not notice.
+//! Names  programs, and the links that keep them in their places, have names in a BPF file system, in a
+//!        folder of each dispatcher: so the chain outlives all processes.
+//! Order  under the lock that all who follow the protocol take: read the chain, make the new one with its
+//!        names, exchange, remove the names of the old one. If another dispatcher is attached meanwhile, the
+//!        new one is given up, and made anew from what is there now.
+
+pub(super) mod dispatcher;
+mod function_types;
+pub(super) mod member;
+
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use pagepool::Error;
+
+use self::dispatcher::ChainSlot;
+use self::function_types::FunctionTypes;
+use super::pin::{c_path, holds_names, pin};
+use crate::error::parameter;
+use crate::link::{AttachedXdp, NetError, Netlink, XdpMode};
+use crate::sys::bpf::extension::{self, TypedFunctions};
+use crate::sys::bpf::{self as sys, Insn};
+use crate::sys::{capability, errno, file_lock};
+
+/// How often a chain is made anew that others change meanwhile.
+const ATTEMPTS: usize = 10;
+/// How long others may have the chains locked.
+const LOCK_LIMIT: Duration = Duration::from_secs(10);
+/// Where a BPF file system is, unless this variable says otherwise; libxdp's name and default.
+const FILE_SYSTEM: &str = "/sys/fs/bpf";
+const FILE_SYSTEM_VARIABLE: &str = "LIBXDP_BPFFS";
+
+/// One of the programs.
+#[derive(Clone, Debug)]
+pub(super) struct ChainedProgram {
+    pub(super) program: Arc<OwnedFd>,
+    pub(super) id: u32,
+    pub(super) slot: ChainSlot,
+}
+
+impl ChainedProgram {
+    fn new(program: Arc<OwnedFd>, slot: ChainSlot) -> Self {
+        let id = sys::program_id((*program).as_fd()).unwrap_or(0);
+        Self { program, id, slot }
+    }
+
+    /// Loads one, for any chain.
+    pub(super) fn load(code: &[Insn], slot: ChainSlot) -> io::Result<Self> {
+        // A program is checked against a function that it can replace, and may replace others of its type.
+        let model = Dispatcher::load(&[slot])?;
+        let types = extension::load_types(&FunctionTypes::of([PROGRAM]).to_bytes())?;
+        let functions = [[0, FunctionTypes::number(0)]];
+        let typed = TypedFunctions { types: types.as_fd(), functions: &functions };
+        let target = (model.program.as_fd(), dispatcher::slot_type(0));
+        Ok(Self::new(Arc::new(extension::load_extension(code, typed, target)?), slot))
+    }
+}
+
+/// The function of ours, as `xdp-loader status` shows it.
+const PROGRAM: &str = "pagepool_xsk";
+
+/// A dispatcher.
+#[derive(Debug)]
+struct Dispatcher {
+    program: OwnedFd,
+    id: u32,
+}
+
+impl Dispatcher {
+    /// Loads one with empty slots.
+    fn load(slots: &[ChainSlot]) -> io::Result<Self> {
+        let types = extension::load_types(&dispatcher::types(slots.len()).to_bytes())?;
+        let map = extension::create_constant(&dispatcher::configuration(slots))?;
+        let (code, functions) = dispatcher::program(slots.len(), map.as_raw_fd());
+        let typed = TypedFunctions { types: types.as_fd(), functions: &functions };
+        let mut name = [0; 16];
+        name[..dispatcher::NAME.len()].copy_from_slice(dispatcher::NAME.as_bytes());
+        let program = extension::load_dispatcher(&code, name, typed, dispatcher::has_frags(slots))?;
+        let id = sys::program_id(program.as_fd())?;
+        Ok(Self { program, id })
+    }
+}
+
+/// Where the dispatcher of a chain is attached.
+#[derive(Debug)]
+pub(super) struct ChainPlace {
+    /// The dispatcher.
+    pub(super) id: u32,
+    pub(super) generic: bool,
+    /// Why it is not in the driver, if that was tried.
+    pub(super) why: Option<String>,
+}
+
+/// The chain of an interface.
+#[derive(Debug)]
+pub(super) struct XdpChain<'a> {
+    pub(super) netlink: &'a mut Netlink,
+    pub(super) interface: &'a str,
+    pub(super) index: u32,
+    /// Of all chains' names.
+    pub(super) folder: &'a Path,
+}
+
+/// The folder of all chains' names, made if it is not there. An error if no BPF file system is.
+pub(super) fn folder() -> Result<PathBuf, Error> {
+    let root = std::env::var_os(FILE_SYSTEM_VARIABLE).filter(|path| !path.is_empty());
+    let path = root.map_or_else(|| FILE_SYSTEM.into(), PathBuf::from).join("xdp");
+    holds_names("the folder of XDP programs", &path)?;
+    match fs::create_dir(&path) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(not_named(&path, error)),
+        _ => Ok(path),
+    }
+}
+
+impl XdpChain<'_> {
+    /// An error if what is attached is not known as a dispatcher.
+    pub(super) fn check(&mut self) -> Result<(), Error> {
+        let Some(there) = self.attached()? else { return Ok(()) };
+        self.slots(&self.open(there)?).map(drop)
+    }
+
+    /// Changes the chain as `edit` says, which gets the programs in their order, and may be called again with
+    /// others; it returns whether anything is to be changed. `places`: those to try where nothing is
+    /// attached yet. Gives the new place; `None` if no program is left, and nothing attached.
+    pub(super) fn change(
+        &mut self,
+        places: &[XdpMode],
+        mut edit: impl FnMut(&mut Vec<ChainedProgram>) -> bool,
+    ) -> Result<Option<ChainPlace>, Error> {
+        let _lock = self.lock()?;
+        let mut attempts = 0;
+        loop {
+            let there = self.attached()?;
+            let old = there.map(|there| self.open(there)).transpose()?;
+            let mut programs = old.as_ref().map_or(Ok(Vec::new()), |old| self.programs(old))?;
+            if !edit(&mut programs) {
+                return Ok(there.map(|there| ChainPlace::of(there, None)));
+            }
+            let places = there.map_or(places.to_vec(), |there| vec![there.mode]);
+            attempts += 1;
+            match self.put(old.as_ref(), &places, &programs) {
+                Err(_) if attempts < ATTEMPTS && self.attached()? != there => {}
+                done => return done,
+            }
+        }
+    }
+
+    /// What is attached now, beside an offloaded program.
+    pub(super) fn attached(&mut self) -> Result<Option<AttachedXdp>, Error> {
+        let link = self.netlink.link_at(self.index).map_err(|error| self.refused(error))?;
+        Ok(link.and_then(|link| link.xdp.into_iter().find(|there| there.mode != XdpMode::Offloaded)))
+    }
+
+    /// The ids of the programs of a dispatcher with this id; none if it has no names.
+    pub(super) fn program_ids(&self, dispatcher: u32) -> impl Iterator<Item = u32> {
+        let folder = self.folder_of(dispatcher);
+        let opened = (0..dispatcher::MOST).map_while(move |slot| open_pinned(&folder, slot).ok());
+        opened.filter_map(|program| sys::program_id(program.as_fd()).ok())
+    }
+
+    /// Everybody who changes a chain waits for the others.
+    fn lock(&self) -> Result<File, Error> {
+        let lock = File::open(self.folder).and_then(|folder| {
+            file_lock::lock(folder.as_fd(), LOCK_LIMIT)?;
+            Ok(folder)
+        });
+        lock.map_err(|source| {
+            let path = self.folder.display();
+            let remedy = match source.kind() {
+                io::ErrorKind::TimedOut => format!(
+                    "another process has {path} locked for more than {} s, to change XDP programs: see \
+                     `fuser -v {path}`",
+                    LOCK_LIMIT.as_secs()
+                ),
+                _ => format!("{path} must be a folder that this user may open and lock"),
+            };
+            Error::System { call: "flock", remedy, source }
+        })
+    }
+
+    /// Opens the dispatcher that is attached; an error for another program.
+    fn open(&self, there: AttachedXdp) -> Result<Dispatcher, Error> {
+        let program = sys::program(there.id).map_err(|error| self.not_read(error))?;
+        match sys::name_of(program.as_fd()) {
+            Some(name) if name == dispatcher::NAME => Ok(Dispatcher { program, id: there.id }),
+            name => {
+                let named = name.map_or(String::new(), |name| format!(" ({name})"));
+                let (id, interface) = (there.id, self.interface);
+                let what = format!(
+                    "the XDP program with id {id} is attached to {interface}{named}, and is no dispatcher of \
+                     libxdp, which could run others beside it: detach \
+                     it, or pass the XSKMAP that it redirects to"
+                );
+                Err(Error::Busy { what })
+            }
+        }
+    }
+
+    fn slots(&self, old: &Dispatcher) -> Result<Vec<ChainSlot>, Error> {
+        let read = extension::only_value(old.program.as_fd(), dispatcher::LONGEST);
+        let slots = read.map_err(|error| self.not_read(error))?.as_deref().and_then(dispatcher::slots);
+        slots.ok_or_else(|| {
+            let (interface, version) = (self.interface, dispatcher::VERSION);
+            let what = format!(
+                "the dispatcher of {interface} is not of version {version} of libxdp's protocol, which is \
+                 the one known here: remove its programs (`xdp-loader unload {interface} --all`), or pass \
+                 the XSKMAP of one of them"
+            );
+            Error::Busy { what }
+        })
+    }
+
+    /// The programs that it runs.
+    fn programs(&self, old: &Dispatcher) -> Result<Vec<ChainedProgram>, Error> {
+        let slots = self.slots(old)?;
+        let folder = self.folder_of(old.id);
+        let open = |(slot, how): (usize, ChainSlot)| {
+            let program = open_pinned(&folder, slot).map_err(|error| not_named(&folder, error))?;
+            Ok(ChainedProgram::new(Arc::new(program), how))
+        };
+        slots.into_iter().enumerate().map(open).collect()
+    }
+
+    fn folder_of(&self, dispatcher: u32) -> PathBuf {
+        self.folder.join(format!("dispatch-{}-{dispatcher}", self.index))
+    }
+
+    /// Exchanges the old dispatcher for one that runs these programs.
+    fn put(
+        &mut self,
+        old: Option<&Dispatcher>,
+        places: &[XdpMode],
+        programs: &[ChainedProgram],
+    ) -> Result<Option<ChainPlace>, Error> {
+        let new = match programs {
+            [] => None,
+            _ => Some(self.make(programs)?),
+        };
+        let placed = self.place(old, places, new.as_ref());
+        // The names of the one that is not attached; an error leaves files that nobody uses.
+        if let Some(id) = if placed.is_ok() { old } else { new.as_ref() }.map(|of| of.id) {
+            let _ = remove_names(&self.folder_of(id));
+        }
+        placed
+    }
+
+    /// Attaches it, in the first place that takes it.
+    fn place(
+        &mut self,
+        old: Option<&Dispatcher>,
+        places: &[XdpMode],
+        new: Option<&Dispatcher>,
+    ) -> Result<Option<ChainPlace>, Error> {
+        let mut why = None;
+        for (at, &mode) in places.iter().enumerate() {
+            let (old, fd) = (old.map(|old| old.program.as_fd()), new.map(|new| new.program.as_fd()));
+            match self.netlink.exchange_xdp(self.index, mode == XdpMode::Generic, old, fd) {
+                Ok(()) => return Ok(new.map(|new| ChainPlace::of(AttachedXdp { id: new.id, mode }, why))),
+                Err(error) if at + 1 < places.len() && !is_final(&error) => {
+                    why = Some(format!("the driver of {} refused it: {error}", self.interface));
+                }
+                Err(error) => return Err(self.refused(error)),
+            }
+        }
+        Ok(None)
+    }
+
+    /// A dispatcher that runs these programs, with the names of its own.
+    fn make(&self, programs: &[ChainedProgram]) -> Result<Dispatcher, Error> {
+        if programs.len() > dispatcher::MOST {
+            let (interface, most) = (self.interface, dispatcher::MOST);
+            let what = format!(
+                "{interface} has {most} XDP programs, which is all that libxdp's protocol has room for: \
+                 remove one (`xdp-loader unload {interface} --id ID`)"
+            );
+            return Err(Error::Busy { what });
+        }
+        let slots: Vec<_> = programs.iter().map(|program| program.slot).collect();
+        let new = Dispatcher::load(&slots).map_err(not_loaded)?;
+        let folder = self.folder_of(new.id);
+        let named = fs::create_dir(&folder).map_err(|error| not_named(&folder, error)).and_then(|()| {
+            programs.iter().enumerate().try_for_each(|(slot, program)| name(&new, slot, program, &folder))
+        });
+        named.inspect_err(|_| {
+            let _ = remove_names(&folder); // an error leaves files that nobody uses
+        })?;
+        Ok(new)
+    }
+
+    /// Why the kernel does not say what is attached.
+    fn not_read(&self, source: io::Error) -> Error {
+        let remedy = match source.raw_os_error() {
+            Some(errno::EPERM) => capability::remedy(capability::OTHER_PROGRAMS),
+            _ => format!("the dispatcher of {} could not be read: was it just detached?", self.interface),
+        };
+        Error::System { call: "bpf(BPF_PROG_GET_FD_BY_ID)", remedy, source }
+    }
+
+    /// Why a dispatcher was not attached.
+    fn refused(&self, error: NetError) -> Error {
+        let Some(number) = error.errno() else {
+            return parameter("interface", self.interface, error.to_string());
+        };
+        let (interface, source) = (self.interface, io::Error::from_raw_os_error(number));
+        let remedy = match number {
+            errno::EPERM => capability::remedy(capability::PROGRAM),
+            errno::EOPNOTSUPP => format!("the driver of {interface} has no XDP: attach in generic mode"),
+            errno::EBUSY | errno::EEXIST => format!(
+                "another XDP program was attached to {interface}, perhaps by a BPF link, which keeps others \
+                 out: see `ip link show {interface}` and `bpftool link`"
+            ),
+            _ => format!(
+                "{error}. If the MTU of {interface}, or of a veth's other end, is longer than a page holds, \
+                 each of its programs must accept packets of several buffers"
+            ),
+        };
+        Error::System { call: "netlink", remedy, source }
+    }
+}
+
+impl ChainPlace {
+    fn of(there: AttachedXdp, why: Option<String>) -> Self {
+        Self { id: there.id, generic: there.mode == XdpMode::Generic, why }
+    }
+}
+
+/// Whether another place would be refused for the same reason.
+fn is_final(error: &NetError) -> bool {
+    matches!(error.errno(), Some(errno::EBUSY | errno::EEXIST | errno::EPERM))
+}
+
+/// The names of a program and of its link, in the folder of their dispatcher.
+fn names(folder: &Path, slot: usize) -> [PathBuf; 2] {
+    ["prog", "link"].map(|what| folder.join(format!("prog{slot}-{what}")))
+}
+
+fn open_pinned(folder: &Path, slot: usize) -> io::Result<OwnedFd> {
+    let [program, _] = names(folder, slot);
+    c_path(&program).and_then(|path| sys::pinned(&path))
+}
+
+/// Has a program take its place in a dispatcher, and names both.
+fn name(of: &Dispatcher, slot: usize, program: &ChainedProgram, folder: &Path) -> Result<(), Error> {
+    let target = (of.program.as_fd(), dispatcher::slot_type(slot));
+    let link = extension::replace_function((*program.program).as_fd(), target).map_err(not_loaded)?;
+    let [program_name, link_name] = names(folder, slot);
+    pin((*program.program).as_fd(), &program_name)?;
+    pin(link.as_fd(), &link_name)
+}
+
+fn remove_names(folder: &Path) -> io::Result<()> {
+    for slot in 0..dispatcher::MOST {
+        let [program, link] = names(folder, slot);
+        // The program first: who reads the folder without its link finds none there.
+        if fs::remove_file(program).and_then(|()| fs::remove_file(link)).is_err() {
+            break;
+        }
+    }
+    fs::remove_dir(folder)
+}
+
+fn not_named(path: &Path, source: io::Error) -> Error {
+    let remedy = format!(
+        "{} must be a folder of a BPF file system with the programs of a dispatcher, and this user must own \
+         it; if the dispatcher was loaded elsewhere, {FILE_SYSTEM_VARIABLE} says where that file system is",
+        path.display()
+    );
+    Error::System { call: "bpf(BPF_OBJ_GET)", remedy, source }
+}
+
+pub(super) fn not_loaded(source: io::Error) -> Error {
+    let remedy = match source.raw_os_error() {
+        Some(errno::EPERM) => format!(
+            "{}. Or this kernel has no extensions (freplace): then work by the map of another program",
+            capability::remedy(capability::SEND_PROGRAM)
+        ),
+        _ => "programs beside others require Linux 5.10 with CONFIG_DEBUG_INFO_BTF, and the JIT compiler \
+              (`sysctl net.core.bpf_jit_enable=1`)"
+            .into(),
+    };
+    Error::System { call: "bpf(BPF_PROG_LOAD)", remedy, source }
+}

@@ -1,0 +1,173 @@
+//! The XDP program that runs others one after another, as libxdp has it (version 2 of its protocol), and its
+//! configuration.
+//!
+//! ```text
+//! xdp_dispatcher:
+//!   r6 = r1
+//!   r7 = configuration ll
+//!   each slot:
+//!     r1 = r6
+//!     call slot                   ; a function of this program, whose place another program takes
+//!     r1 = 1
+//!     w1 <<= w0                   ; the bit of what it returned
+//!     r2 = *(u32 *)(r7 + ...)     ; after which the next one runs
+//!     r1 &= r2
+//!     if r1 == 0 goto end
+//!   r0 = 2                        ; XDP_PASS
+//! end:
+//!   exit
+//! each slot:
+//!   r0 = 31                       ; nothing took its place, or not any more
+//!   exit
+//! ```
+//!
+//! libxdp's own has ten slots, of which it uses the first. This one has those that it needs.
+
+use super::function_types::FunctionTypes;
+use crate::sys::bpf::Insn;
+use crate::xsk::bpf::assembler::{
+    AND, CALL, Code, IF_EQUAL_IMM, LEAVE, LOAD_WORD, MAP_VALUE, SHIFT_LEFT_32, copy, load_64_as, op, set,
+};
+
+/// The name of the program, by which others know it for one.
+pub(in crate::xsk::bpf) const NAME: &str = "xdp_dispatcher";
+/// Most programs on an interface.
+pub(in crate::xsk::bpf) const MOST: usize = 10;
+/// Bytes of a configuration: four numbers of a byte, and three lists.
+const LEN: usize = 4 + 3 * 4 * MOST;
+/// Most bytes of one of another version.
+pub(in crate::xsk::bpf) const LONGEST: usize = 4096;
+/// What the first two bytes are.
+const MAGIC: u8 = 236;
+pub(in crate::xsk::bpf) const VERSION: u8 = 2;
+/// What an empty slot returns.
+const EMPTY: i32 = 31;
+const XDP_PASS: i32 = 2;
+/// Linux: `BPF_F_XDP_HAS_FRAGS`.
+const HAS_FRAGS: u32 = 1 << 5;
+/// The source register of a call of a function of the program. Linux: `BPF_PSEUDO_CALL`.
+const OWN: u8 = 1;
+
+/// How one of the programs is run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::xsk::bpf) struct ChainSlot {
+    /// Lower numbers run first.
+    pub(in crate::xsk::bpf) priority: u32,
+    /// The results after which the next program runs, as bits.
+    pub(in crate::xsk::bpf) actions: u32,
+    /// It accepts packets of several buffers.
+    pub(in crate::xsk::bpf) frags: bool,
+}
+
+impl ChainSlot {
+    /// Of a program after which the next one runs if it passes a packet.
+    pub(in crate::xsk::bpf) fn passing(priority: u32, frags: bool) -> Self {
+        Self { priority, actions: 1 << XDP_PASS | 1 << EMPTY, frags }
+    }
+}
+
+/// Whether all programs accept packets of several buffers, so that the dispatcher may.
+pub(in crate::xsk::bpf) fn has_frags(slots: &[ChainSlot]) -> bool {
+    slots.iter().all(|slot| slot.frags)
+}
+
+/// The configuration of a dispatcher with these slots.
+pub(in crate::xsk::bpf) fn configuration(slots: &[ChainSlot]) -> Vec<u8> {
+    let mut bytes = vec![MAGIC, VERSION, slots.len() as u8, has_frags(slots).into()];
+    let mut list = |of: &dyn Fn(&ChainSlot) -> u32| {
+        let words = slots.iter().map(of).chain(std::iter::repeat(0)).take(MOST);
+        bytes.extend(words.flat_map(u32::to_ne_bytes));
+    };
+    list(&|slot| slot.actions);
+    list(&|slot| slot.priority);
+    list(&|slot| if slot.frags { HAS_FRAGS } else { 0 });
+    bytes
+}
+
+/// Reads one; `None` if it is of another version, or none.
+pub(in crate::xsk::bpf) fn slots(configuration: &[u8]) -> Option<Vec<ChainSlot>> {
+    let (&[MAGIC, VERSION, count, _], lists) = configuration.split_first_chunk()? else { return None };
+    let word = |list: usize, slot: usize| {
+        let bytes = lists.get(4 * (list * MOST + slot)..)?.first_chunk()?;
+        Some(u32::from_ne_bytes(*bytes))
+    };
+    let slot = |at| {
+        Some(ChainSlot {
+            actions: word(0, at)?,
+            priority: word(1, at)?,
+            frags: word(2, at)? & HAS_FRAGS != 0,
+        })
+    };
+    let whole = configuration.len() == LEN && usize::from(count) <= MOST;
+    whole.then(|| (0..count.into()).map(slot).collect()).flatten()
+}
+
+/// The types of a dispatcher's functions: itself, then its slots.
+pub(in crate::xsk::bpf) fn types(slots: usize) -> FunctionTypes {
+    let names: Vec<String> = (0..slots).map(|slot| format!("prog{slot}")).collect();
+    let names = std::iter::once(NAME).chain(names.iter().map(String::as_str));
+    FunctionTypes::of(names).note("xdp_metadata", "dispatcher_version", VERSION.into())
+}
+
+/// The number of a slot's type.
+pub(in crate::xsk::bpf) fn slot_type(slot: usize) -> u32 {
+    FunctionTypes::number(1 + slot)
+}
+
+/// A dispatcher of so many slots over the map of its configuration, and where its functions begin, with the
+/// number of the type of each.
+pub(in crate::xsk::bpf) fn program(slots: usize, map: i32) -> (Vec<Insn>, Vec<[u32; 2]>) {
+    let mut code = Code::default();
+    code.extend([copy(6, 1)]);
+    code.extend(load_64_as(7, MAP_VALUE, [map, 0]));
+    for slot in 0..slots {
+        let actions = 4 + 4 * slot as i16;
+        code.extend([copy(1, 6), op(CALL, 0, OWN, 0, slot as i32), set(1, 1)]);
+        code.extend([op(SHIFT_LEFT_32, 1, 0, 0, 0), op(LOAD_WORD, 2, 7, actions, 0), op(AND, 1, 2, 0, 0)]);
+        code.jump((), op(IF_EQUAL_IMM, 1, 0, 0, 0));
+    }
+    code.extend([set(0, XDP_PASS)]);
+    code.mark(());
+    code.extend([LEAVE]);
+    let mut instructions = code.finish();
+    let mut functions = vec![[0, FunctionTypes::number(0)]];
+    let first = instructions.len();
+    for slot in 0..slots {
+        functions.push([instructions.len() as u32, slot_type(slot)]);
+        instructions.extend([set(0, EMPTY), LEAVE]);
+    }
+    for (at, call) in instructions.iter_mut().enumerate().filter(|(_, op)| op.code == CALL) {
+        // A call counts from the instruction behind it, as a jump does.
+        call.imm = (first + 2 * call.imm as usize) as i32 - at as i32 - 1;
+    }
+    (instructions, functions)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_configuration_is_read_as_it_was_written() {
+        let some = [ChainSlot::passing(10, true), ChainSlot { priority: 50, actions: 6, frags: false }];
+        let bytes = configuration(&some);
+        assert_eq!((bytes.len(), &bytes[..4]), (124, &[236, 2, 2, 0][..]));
+        assert_eq!(slots(&bytes).as_deref(), Some(&some[..]));
+        assert_eq!(configuration(&some[..1])[3], 1, "all of its programs accept several buffers");
+        for (at, other) in [(0, 0), (1, 1), (1, 3), (2, 11)] {
+            let mut changed = bytes.clone();
+            changed[at] = other;
+            assert_eq!(slots(&changed), None, "{at}");
+        }
+        assert!((0..bytes.len()).all(|len| slots(&bytes[..len]).is_none()), "cut");
+    }
+
+    #[test]
+    fn calls_go_to_the_slots() {
+        let (program, functions) = program(3, 7);
+        let calls: Vec<_> = program.iter().enumerate().filter(|(_, op)| op.code == CALL).collect();
+        let to: Vec<_> = calls.iter().map(|(at, call)| *at as i32 + 1 + call.imm).collect();
+        assert_eq!(to, functions[1..].iter().map(|[at, _]| *at as i32).collect::<Vec<_>>());
+        assert_eq!(program.len(), functions[3][0] as usize + 2);
+    }
+}

@@ -1,0 +1,179 @@
+//! Our program in the chain of an interface: it joins, is exchanged for one of other rules, and leaves.
+//!
+//! A process that is killed leaves its program behind, which passes all packets to the next one. Each program
+//! has an abstract socket of its own while its process lives: who joins removes those that have none.
+
+use std::io;
+use std::os::fd::AsFd;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+
+use pagepool::Error;
+
+use super::dispatcher::ChainSlot;
+use super::{ChainPlace, ChainedProgram, XdpChain, folder, not_loaded};
+use crate::link::{LinkInfo, Netlink, XdpMode, lookup};
+use crate::sys::bpf::{self as sys, Insn};
+
+/// Looks at a chain that others change, at most.
+const LOOKS: usize = 10;
+
+/// A member of a chain, from its load on.
+#[derive(Debug)]
+pub(in crate::xsk::bpf) struct ChainMember {
+    interface: String,
+    index: u32,
+    /// Where a chain may begin, in this order.
+    places: &'static [XdpMode],
+    folder: PathBuf,
+    place: OnceLock<ChainPlace>,
+    state: Mutex<MemberState>,
+}
+
+#[derive(Debug)]
+struct MemberState {
+    /// In the interface's network namespace.
+    netlink: Netlink,
+    ours: ChainedProgram,
+    /// There while this lives; `None` if it cannot be.
+    sign: Option<UnixDatagram>,
+    /// The dispatcher that runs it, when it was last seen.
+    dispatcher: Option<u32>,
+}
+
+impl ChainMember {
+    /// Loads a program, which joins later. An error if what is attached now runs no others.
+    pub(in crate::xsk::bpf) fn load(
+        link: &LinkInfo,
+        places: &'static [XdpMode],
+        slot: ChainSlot,
+        code: &[Insn],
+    ) -> Result<Self, Error> {
+        let (mut netlink, folder) = (lookup::netlink()?, folder()?);
+        XdpChain { netlink: &mut netlink, interface: &link.name, index: link.index, folder: &folder }
+            .check()?;
+        let ours = ChainedProgram::load(code, slot).map_err(not_loaded)?;
+        let state = MemberState { netlink, sign: sign(ours.id).ok(), ours, dispatcher: None };
+        Ok(Self {
+            interface: link.name.clone(),
+            index: link.index,
+            places,
+            folder,
+            place: OnceLock::new(),
+            state: Mutex::new(state),
+        })
+    }
+
+    /// Joins the chain, if it has not. Where none is, one begins.
+    pub(in crate::xsk::bpf) fn join(&self) -> Result<(), Error> {
+        let mut state = self.lock();
+        match state.dispatcher {
+            Some(_) => Ok(()),
+            None => {
+                let ours = state.ours.clone();
+                self.put(&mut state, ours)
+            }
+        }
+    }
+
+    /// Loads a program of other rules, to be exchanged for this one.
+    pub(in crate::xsk::bpf) fn load_another(&self, code: &[Insn]) -> io::Result<ChainedProgram> {
+        let slot = self.lock().ours.slot;
+        ChainedProgram::load(code, slot)
+    }
+
+    /// Exchanges the program for another, in the chain if it is there.
+    pub(in crate::xsk::bpf) fn exchange(&self, new: ChainedProgram) -> Result<(), Error> {
+        let (mut state, sign) = (self.lock(), sign(new.id).ok());
+        if state.dispatcher.is_some() {
+            self.put(&mut state, new.clone())?;
+        }
+        (state.ours, state.sign) = (new, sign);
+        Ok(())
+    }
+
+    /// The id of the program.
+    pub(in crate::xsk::bpf) fn id(&self) -> u32 {
+        self.lock().ours.id
+    }
+
+    /// Where the dispatcher runs that it joined first.
+    pub(in crate::xsk::bpf) fn place(&self) -> Option<&ChainPlace> {
+        self.place.get()
+    }
+
+    /// Whether it joined and is not in the chain any more.
+    pub(in crate::xsk::bpf) fn is_gone(&self) -> bool {
+        let mut state = self.lock();
+        let Some(seen) = state.dispatcher else { return false };
+        for _ in 0..LOOKS {
+            let MemberState { netlink, ours, .. } = &mut *state;
+            let Ok(Some(there)) = self.chain(netlink).attached() else { return true };
+            if there.id == seen || self.chain(netlink).program_ids(there.id).any(|id| id == ours.id) {
+                state.dispatcher = Some(there.id);
+                return false;
+            }
+            // Others may have exchanged it just now, and removed its names.
+            let again = self.chain(&mut state.netlink).attached();
+            if matches!(again, Ok(Some(again)) if again.id == there.id) {
+                break;
+            }
+        }
+        true
+    }
+
+    fn lock(&self) -> MutexGuard<'_, MemberState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn chain<'a>(&'a self, netlink: &'a mut Netlink) -> XdpChain<'a> {
+        XdpChain { netlink, interface: &self.interface, index: self.index, folder: &self.folder }
+    }
+
+    /// Puts a program into the chain in place of the one that was ours, behind those of its priority.
+    fn put(&self, state: &mut MemberState, new: ChainedProgram) -> Result<(), Error> {
+        let old = state.ours.id;
+        let changed = self.chain(&mut state.netlink).change(self.places, |programs| {
+            programs.retain(|program| program.id != old && !is_left_behind(program));
+            let at = programs.partition_point(|program| program.slot.priority <= new.slot.priority);
+            programs.insert(at, new.clone());
+            true
+        })?;
+        if let Some(place) = changed {
+            state.dispatcher = Some(place.id);
+            let _ = self.place.set(place); // it stays where it was
+        }
+        Ok(())
+    }
+}
+
+impl Drop for ChainMember {
+    /// Leaves the chain; the last one detaches the dispatcher. Without the capabilities, or where the chain
+    /// is gone, it stays as it is.
+    fn drop(&mut self) {
+        let mut state = self.lock();
+        if state.dispatcher.is_none() {
+            return;
+        }
+        let MemberState { netlink, ours, .. } = &mut *state;
+        let _ = self.chain(netlink).change(&[], |programs| {
+            let before = programs.len();
+            programs.retain(|program| program.id != ours.id);
+            programs.len() != before
+        });
+    }
+}
+
+/// The sign that the process of a program lives, in the network namespace of its interface.
+fn sign(id: u32) -> io::Result<UnixDatagram> {
+    let name = SocketAddr::from_abstract_name(format!("pagepool-xdp-{id}"))?;
+    UnixDatagram::bind_addr(&name)
+}
+
+/// Whether a program of ours has no process any more.
+fn is_left_behind(program: &ChainedProgram) -> bool {
+    sys::name_of((*program.program).as_fd()).is_some_and(|name| sys::is_ours(&name))
+        && sign(program.id).is_ok()
+}

@@ -1,0 +1,102 @@
+//! XDP programs of several owners on one interface, in one chain. xdp-tools takes part in cases of guests.
+
+mod veth;
+
+use std::path::Path;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use pagepool::Error;
+use pagepool_net::link::Netlink;
+use pagepool_net::{Attach, Redirect};
+use veth::Veth;
+
+/// An interface for chains, or `None` and why there is none.
+fn interface(test: &str) -> Option<Rc<Veth>> {
+    let missing = veth::missing().or_else(|| {
+        let mounted = Path::new("/sys/fs/bpf");
+        let has_files = std::fs::metadata(mounted.join("xdp")).is_ok() || make_folder(mounted);
+        (!has_files).then(|| "no BPF file system is mounted at /sys/fs/bpf".to_owned())
+    });
+    if let Some(why) = missing {
+        println!("SKIP {test}: {why}");
+        return None;
+    }
+    let veth = Veth::new(1, 1500);
+    match Redirect::load_beside("near0", Attach::Native, false, 50) {
+        Ok(_) => Some(veth),
+        Err(error) => {
+            // The kernel lacks what an extension takes.
+            assert!(matches!(error, Error::System { call: "bpf(BPF_PROG_LOAD)", .. }), "{error}");
+            println!("SKIP {test}: {error}");
+            None
+        }
+    }
+}
+
+/// Whether folders can be made there.
+fn make_folder(of: &Path) -> bool {
+    let trial = of.join("pagepool-trial");
+    std::fs::create_dir(&trial).and_then(|()| std::fs::remove_dir(trial)).is_ok()
+}
+
+fn beside(priority: u32) -> Arc<Redirect> {
+    Redirect::load_beside("near0", Attach::Auto, false, priority).expect("another one could")
+}
+
+/// The id of what is attached.
+fn attached() -> Option<u32> {
+    let link = Netlink::open().expect("netlink").link("near0").expect("it is here");
+    link.xdp.first().map(|there| there.id)
+}
+
+#[test]
+fn members_come_and_go() {
+    let Some(_veth) = interface("members_come_and_go") else { return };
+    let [first, second] = [20, 10].map(beside);
+    assert_eq!((attached(), first.mode()), (None, None), "nothing is attached before the start");
+    first.start().expect("nobody is there");
+    let alone = attached().expect("a dispatcher");
+    assert!(Some(alone) != first.program_id() && first.mode() == Some((Attach::Native, None)));
+    second.start().expect("one is there");
+    let both = attached().expect("another dispatcher");
+    assert!(both != alone && !first.is_detached() && !second.is_detached());
+    let old = second.program_id();
+    second.steer(&"udp".parse().expect("an expression")).expect("it is exchanged");
+    assert!(second.program_id() != old && !first.is_detached() && !second.is_detached());
+    drop(first);
+    assert!(attached().is_some() && !second.is_detached());
+    second.stop();
+    assert!(attached().is_some(), "it leaves at its end");
+    drop(second);
+    assert_eq!(attached(), None);
+}
+
+#[test]
+fn a_chain_has_room_for_ten() {
+    let Some(_veth) = interface("a_chain_has_room_for_ten") else { return };
+    let all: Vec<_> = (0..11).map(beside).collect();
+    all[..10].iter().for_each(|member| member.start().expect("there is room"));
+    let there = attached();
+    let refused = all[10].start().unwrap_err().to_string();
+    assert!(refused.contains("near0 has 10 XDP programs"), "{refused}");
+    assert_eq!(attached(), there);
+    assert!(all[..10].iter().all(|member| !member.is_detached()) && !all[10].is_detached());
+    drop(all);
+    assert_eq!(attached(), None);
+}
+
+#[test]
+fn a_program_that_is_no_dispatcher_keeps_members_out() {
+    let Some(_veth) = interface("a_program_that_is_no_dispatcher_keeps_members_out") else { return };
+    let early = beside(50);
+    let alone = Redirect::attach("near0", Attach::Native, false).expect("nobody is there");
+    let id = alone.program_id().expect("it is ours");
+    let late = Redirect::load_beside("near0", Attach::Auto, false, 50).unwrap_err().to_string();
+    for refused in [late, early.start().unwrap_err().to_string()] {
+        let words = format!("the XDP program with id {id} is attached to near0 (pagepool_xsk), and is no");
+        assert!(refused.contains(&words), "{refused}");
+    }
+    drop(alone);
+    early.start().expect("nobody is there any more");
+}
