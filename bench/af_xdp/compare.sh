@@ -49,6 +49,8 @@ fi
 if command -v dpdk-testpmd >/dev/null; then testpmd=$(command -v dpdk-testpmd); else echo "SKIP testpmd: apt install dpdk"; fi
 
 sender=${cpus%,*} own=${cpus#*,}
+# Slots of the rings of the peers, which `equal` has, too.
+slots=2048
 # The command of a program ($1) that does something ($2: drop, echo, forward), in namespace between; $3 is the MTU.
 program() {
     local links='near0' mode vdev
@@ -57,6 +59,9 @@ program() {
     ours)
         if [ -n "$pagepool" ]; then echo "$pagepool $2 $links --yes --json"
         else echo "$rates ours $2 $links --mtu $3"; fi ;;
+    equal)
+        if [ -n "$pagepool" ]; then echo "$pagepool $2 $links --yes --json --ring $slots"
+        else echo "$rates ours $2 $links --mtu $3 --ring $slots"; fi ;;
     ring)
         [ "$2" = drop ] && return
         if [ -n "$pagepool" ]; then echo "$pagepool $2 $links --yes --json --tx-mode ring"
@@ -78,7 +83,7 @@ program() {
         [ "$2" = forward ] && vdev="$vdev --vdev net_af_xdp1,iface=near1,busy_budget=0"
         echo "$testpmd -l $sender,$own --main-lcore $sender --no-huge -m 512 --no-pci --no-telemetry" \
             "--file-prefix compare$$ $vdev -- --forward-mode=$mode --auto-start --record-core-cycles" \
-            "--total-num-mbufs=32768 --rxd=2048 --txd=2048 --no-mlockall" ;;
+            "--total-num-mbufs=32768 --rxd=$slots --txd=$slots --no-mlockall" ;;
     esac
 }
 
@@ -131,8 +136,8 @@ for round in $(seq "$rounds"); do
         wanted $scenario || continue
         what=${scenario%%[0-9]*} number=${scenario#"${scenario%%[0-9]*}"}
         # In another order every other round: whoever comes second finds a warmer machine.
-        programs='ours ring plain testpmd xdpsock kernel'
-        [ $((round % 2)) = 0 ] && programs='kernel xdpsock testpmd plain ring ours'
+        programs='ours equal ring plain testpmd xdpsock kernel'
+        [ $((round % 2)) = 0 ] && programs='kernel xdpsock testpmd plain ring equal ours'
         for name in $programs; do run $scenario "$name" "$what" "$number"; done
     done
 done
@@ -148,20 +153,22 @@ awk '
     { key = $1 " " $2 " " $3; if (!(key in n)) { n[key] = 0; order[++keys] = key } v[key, ++n[key]] = $4 }
     function median(key,  m) { m = n[key]; return m % 2 ? v[key, (m + 1) / 2] : (v[key, m / 2] + v[key, m / 2 + 1]) / 2 }
     END {
-        print "| what | program | median | lowest to highest | ours is | cycles a packet |"
-        print "|---|---|---|---|---|---|"
+        print "| what | program | median | lowest to highest | ours is | equal is | cycles a packet |"
+        print "|---|---|---|---|---|---|---|"
         for (i = 1; i <= keys; i++) {
             split(order[i], w, " ")
             if (w[3] != "figure") continue
-            key = order[i]; form = w[1] ~ /^(tcp|gather)/ ? "%.2f" : "%.0f"; ours = w[1] " ours figure"
+            key = order[i]; form = w[1] ~ /^(tcp|gather)/ ? "%.2f" : "%.0f"
+            ours = w[1] " ours figure"; equal = w[1] " equal figure"
             line = "| " w[1] " | " w[2] " | " sprintf(form, median(key)) " | " sprintf(form " to " form, v[key, 1], v[key, n[key]]) " | "
             line = line (w[2] == "ours" || !(ours in n) ? "" : sprintf("%.2f times", median(ours) / median(key))) " | "
+            line = line (w[2] == "equal" || !(equal in n) ? "" : sprintf("%.2f times", median(equal) / median(key))) " | "
             for (p = split("all receive handler return transmit call calls", parts, " "); p >= 1; p--) {
                 of = w[1] " " w[2] " " parts[p]
                 if (of in n) said = parts[p] sprintf(" %.1f", median(of)) (said == "" ? "" : ", " said)
             }
-            three = w[1] " ours "
-            if (w[2] == "ours" && (three "receive") in n)
+            three = w[1] " " w[2] " "
+            if (w[2] ~ /^(ours|equal)$/ && (three "receive") in n)
                 said = said sprintf("; receive + handler + return %.1f", median(three "receive") + median(three "handler") + median(three "return"))
             print line said " |"; said = ""
         }
@@ -172,7 +179,7 @@ awk '
 awk -v record="$record" -v cpu="${cpu# }, $(nproc) CPUs" -v kernel="Linux $(uname -r)" -v date="$(date -u +%F)" '
     BEGIN {
         label["plain"] = "plain libxdp"; label["testpmd"] = "dpdk-testpmd"; label["kernel"] = "in-kernel XDP"
-        label["ring"] = "pagepool by the ring"; label["xdpsock"] = "xdpsock"
+        label["ring"] = "pagepool by the ring"; label["equal"] = "pagepool, rings of 2048"; label["xdpsock"] = "xdpsock"
     }
     $3 == "figure" && $1 !~ /^(tcp|gather)/ {
         key = $1 " " $2
