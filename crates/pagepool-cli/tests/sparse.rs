@@ -38,6 +38,17 @@ fn cpu_ns(process: u32) -> u64 {
     threads.filter_map(|thread| first(ran(thread.expect("a thread").path()))).sum()
 }
 
+/// How often its threads have slept.
+fn sleeps(process: u32) -> u64 {
+    let threads = std::fs::read_dir(format!("/proc/{process}/task")).expect("it runs");
+    let said = |path: std::path::PathBuf| std::fs::read_to_string(path.join("status")).unwrap_or_default();
+    let count = |text: String| {
+        let line = text.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+        line.and_then(|number| number.trim().parse::<u64>().ok())
+    };
+    threads.filter_map(|thread| count(said(thread.expect("a thread").path()))).sum()
+}
+
 fn wait_until(due: impl Fn() -> bool) {
     while !due() {
         std::hint::spin_loop();
@@ -57,25 +68,104 @@ fn send_paced(hosts: &TwoHosts, far: &FrameSocket, gap: Duration) {
     }
 }
 
+/// What packets that are so far apart have the command do.
+struct Cost {
+    /// Packets a second that it received.
+    rate: f64,
+    /// Its share of a CPU.
+    share: f64,
+    /// Sleeps for each packet.
+    sleeps: f64,
+}
+
+/// Runs `drop`, while packets come that are so far apart.
+fn cost(test: &str, hosts: &TwoHosts, arguments: &[&str], gap: Duration) -> Option<Cost> {
+    let [far, _] = far_ends(hosts);
+    let running = Place::Between(hosts).start(test, &[&["drop", "near0"], arguments].concat())?;
+    let (ran, slept, start) = (cpu_ns(running.id()), sleeps(running.id()), Instant::now());
+    send_paced(hosts, &far, gap);
+    let (ran, slept) = (cpu_ns(running.id()) - ran, sleeps(running.id()) - slept);
+    let took = start.elapsed();
+    let received = number(&running.interrupt(), "received") as f64;
+    let rate = received / took.as_secs_f64();
+    let cost = Cost { rate, share: ran as f64 / took.as_nanos() as f64, sleeps: slept as f64 / received };
+    println!(
+        "{gap:>6?} apart: {rate:>8.0} packets/s, {:>5.1} % of a CPU, {:.2} sleeps a packet {arguments:?}",
+        100.0 * cost.share,
+        cost.sleeps
+    );
+    Some(cost)
+}
+
 #[test]
 fn packets_one_by_one_leave_most_of_the_cpu_to_others() {
     let name = "packets_one_by_one_leave_most_of_the_cpu_to_others";
     let Some(hosts) = hosts(name, &TwoHostsParams::default()) else { return };
     let Some(cpu) = cpu_for_the_command(name) else { return };
-    let [far, _] = far_ends(&hosts);
     for gap in [1000, 100, 20, 5].map(Duration::from_micros) {
-        let Some(running) = Place::Between(&hosts).start(name, &["drop", "near0", "--cpus", &cpu]) else {
-            return;
-        };
-        let (before, start) = (cpu_ns(running.id()), Instant::now());
-        send_paced(&hosts, &far, gap);
-        let (ran, took) = (cpu_ns(running.id()) - before, start.elapsed());
-        let rate = number(&running.interrupt(), "received") as f64 / took.as_secs_f64();
-        let share = ran as f64 / took.as_nanos() as f64;
-        println!("{gap:>6?} apart: {rate:>8.0} packets/s, {:>5.1} % of a CPU", 100.0 * share);
+        let Some(cost) = cost(name, &hosts, &["--cpus", &cpu], gap) else { return };
         // A machine that has no time to send them has none to look for them either.
-        let is_as_asked = (45_000.0..55_000.0).contains(&rate);
-        assert!(!is_as_asked || share < MOST, "{share} of a CPU for packets that are {gap:?} apart");
+        let is_as_asked = (45_000.0..55_000.0).contains(&cost.rate);
+        assert!(!is_as_asked || cost.share < MOST, "{} of a CPU for packets {gap:?} apart", cost.share);
+    }
+}
+
+#[test]
+fn packets_one_by_one_share_sleeps_unless_the_user_wants_each_at_once() {
+    let name = "packets_one_by_one_share_sleeps_unless_the_user_wants_each_at_once";
+    let Some(hosts) = hosts(name, &TwoHostsParams::default()) else { return };
+    let Some(cpu) = cpu_for_the_command(name) else { return };
+    let gap = Duration::from_micros(100);
+    let mut seen = Vec::new();
+    for _ in 0..5 {
+        let Some(shared) = cost(name, &hosts, &["--cpus", &cpu], gap) else { return };
+        let Some(each) = cost(name, &hosts, &["--cpus", &cpu, "--rx-usecs", "0"], gap) else { return };
+        // A busy machine sends them in bursts, and pauses.
+        let is_as_asked = |cost: &Cost| (9_500.0..10_500.0).contains(&cost.rate);
+        match is_as_asked(&shared) && is_as_asked(&each) && each.sleeps > 0.9 {
+            true if shared.sleeps < 0.7 => return,
+            true => seen.push(shared.sleeps),
+            false => {}
+        }
+    }
+    assert!(seen.is_empty(), "sleeps a packet: {seen:?}");
+}
+
+/// Has so many packets on their way at a time, each of which is sent when another came back. Says how long
+/// one was on its way, on average.
+fn round_trip(hosts: &TwoHosts, far: &FrameSocket, at_a_time: u32) -> Duration {
+    let (frames, mut frame, mut back) = (frames(hosts, 0, 64), vec![0; 64], vec![0; 128]);
+    let (start, mut came) = (Instant::now(), 0u32);
+    (0..at_a_time).for_each(|number| {
+        frames.write(u64::from(number), &mut frame);
+        send(far, &frame);
+    });
+    while start.elapsed() < LONG {
+        if let Ok(Some(_)) = far.receive(&mut back) {
+            came += 1;
+            send(far, &frame);
+        }
+    }
+    while came == 0 {
+        assert!(start.elapsed() < between::LIMIT, "none of {at_a_time} came back");
+        came += u32::from(matches!(far.receive(&mut back), Ok(Some(_))));
+    }
+    start.elapsed() * at_a_time / came
+}
+
+#[test]
+fn packets_that_wait_for_those_before_come_back() {
+    let name = "packets_that_wait_for_those_before_come_back";
+    let Some(hosts) = hosts(name, &TwoHostsParams::default()) else { return };
+    let Some(cpu) = cpu_for_the_command(name) else { return };
+    for at_a_time in [1, 2, 3, 4, 8, 16] {
+        for arguments in [&[][..], &["--rx-usecs", "0"]] {
+            let all = [&["echo", "near0", "--cpus", &cpu], arguments].concat();
+            let Some(running) = Place::Between(&hosts).start(name, &all) else { return };
+            let [far, _] = far_ends(&hosts); // what comes back too late is none of the next run's
+            println!("{at_a_time:>2} at a time: {:?} {arguments:?}", round_trip(&hosts, &far, at_a_time));
+            running.interrupt();
+        }
     }
 }
 

@@ -1,5 +1,7 @@
 //! How large everything is that AF_XDP sockets on interfaces of one MTU need, and how they are called.
 
+use std::time::Duration;
+
 use pagepool::{ArenaParams, Backing, MAX_FRAGS, NodeId, NodePolicy, OnMissingHuge, PAGE_SIZE, PoolParams};
 use pagepool_net::{AfXdpParams, Attach, BUDGET, OpenParams, UmemParams, XskMode};
 
@@ -131,6 +133,11 @@ impl SocketSizes {
     /// The memory node of arena and pools.
     pub fn node(&self) -> Option<NodeId> {
         self.needs.node
+    }
+
+    /// How long packets may lie on a receive ring unseen: if 1.6 million a second come, it is not full then.
+    pub fn patience(&self) -> Duration {
+        self.ring * Duration::from_nanos(600)
     }
 
     /// Bytes of a chunk.

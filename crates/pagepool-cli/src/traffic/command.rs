@@ -1,6 +1,7 @@
 //! What a command on interfaces is: its plan, and what its threads do.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use pagepool_net::{Attach, Match, TxMode};
 
@@ -57,6 +58,8 @@ pub struct TrafficPlan<'a> {
     pub tx_mode: Option<TxMode>,
     /// How many numbered frames are looked for, if they are.
     pub expected_frames: Option<u64>,
+    /// How long packets may wait for others; zero: not at all.
+    pub gather: Duration,
     /// Whether the interfaces take packets for every MAC address.
     pub promiscuous: bool,
     /// Whether offloads that falsify what is received are off while the command runs.
@@ -78,6 +81,7 @@ impl<'a> TrafficPlan<'a> {
             steer: None,
             tx_mode: None,
             expected_frames: None,
+            gather: Duration::ZERO,
             promiscuous: false,
             fix_offloads: false,
         }
@@ -87,8 +91,8 @@ impl<'a> TrafficPlan<'a> {
     pub fn receiving(self, receive: &'a ReceiveOptions) -> Self {
         let (attach, maps, steer) = (Some(receive.attach()), receive.maps(), receive.steer());
         let (pin, predecessor) = (receive.pin(), receive.predecessor());
-        let (beside, fix_offloads) = (receive.beside(), receive.fix_offloads);
-        Self { attach, maps, steer, pin, beside, predecessor, fix_offloads, ..self }
+        let (beside, gather, fix_offloads) = (receive.beside(), receive.gather(), receive.fix_offloads);
+        Self { attach, maps, steer, pin, beside, predecessor, gather, fix_offloads, ..self }
     }
 
     /// Of one that sends as its options say.

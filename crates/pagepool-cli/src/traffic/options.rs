@@ -2,11 +2,13 @@
 
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use pagepool::PAGE_SIZE;
 use pagepool_net::{self as net, Attach, BusyPoll, Match, XskMode};
 
+use crate::engine::poll_loop::GATHER;
 use crate::report::output;
 
 /// Options of every command on interfaces. The first paragraph of each is its line in the short help.
@@ -157,6 +159,15 @@ pub struct ReceiveOptions {
     /// sockets or exchanging the program fails then, neither runs: packets go to the kernel.
     #[arg(long, value_name = "PID", requires = "pin", value_parser = clap::value_parser!(u32).range(2..))]
     take_over: Option<u32>,
+    /// Longest time that packets wait for others, as in `ethtool -C`; 0: none waits [default: 300]
+    ///
+    /// Packets that go on coming one by one, on average at most two fifths of that time apart, share sleeps
+    /// of the thread, because a wake-up costs as much CPU time as a hundred packets. The first packet after a
+    /// silence does not wait, nor do bursts, streams, and packets whose sender waits for answers. The time is
+    /// at most 0.6 for each slot of a ring.
+    #[arg(long, value_name = "MICROSECONDS", conflicts_with = "busy_poll")]
+    #[arg(value_parser = clap::value_parser!(u64).range(..=10_000))]
+    rx_usecs: Option<u64>,
     /// Turn off the offloads that falsify what this command receives; turn them on again at its end
     ///
     /// Of a veth, that is what its other end leaves to hardware: VLAN tags, checksums, segments longer than
@@ -230,6 +241,11 @@ impl ReceiveOptions {
     /// The packets that are taken; `None`: all.
     pub fn steer(&self) -> Option<&Match> {
         self.steer.as_ref()
+    }
+
+    /// How long packets may wait for others.
+    pub fn gather(&self) -> Duration {
+        self.rx_usecs.map_or(GATHER, Duration::from_micros)
     }
 
     /// As the library has it.

@@ -278,7 +278,8 @@ fn start<C: TrafficCommand>(
     (kept, mut file): (CapabilitySet, Option<&mut CaptureFile>),
 ) -> Result<QueueThreads<C::Handler>, String> {
     let TrafficSetup { threads, sizes, redirects, attached, .. } = setup;
-    let (options, count) = (command.plan().options, threads.len());
+    let plan = command.plan();
+    let (options, count) = (plan.options, threads.len());
     let node = sizes.node().filter(|_| !options.no_pin);
     let of_node = node.map(memory_node::cpus_of).unwrap_or_default();
     let (state, mut started) = (Arc::new(RunState::new(count)), Vec::new());
@@ -300,6 +301,7 @@ fn start<C: TrafficCommand>(
             },
             spin: options.busy_poll.is_some(),
             nap: NAP,
+            gather: plan.gather.min(sizes.patience()),
             measure: true,
             drain: Drain::Transmit,
             kept: Some(kept),

@@ -4,12 +4,11 @@
 //!        pays only where the next packet comes sooner, so a thread has credit: a packet that comes while it
 //!        looks adds what a sleep would have cost more than the looking did, and looking in vain takes away
 //!        what it cost. Packets that come one by one are slept for at once; gaps within a stream never are.
-//! Gather where each sleep ends with one packet or two after at most 25 µs, several packets share a sleep of
-//!        50 µs that none of them ends. The first packet after more silence than that ends a sleep as ever.
-//!        A sleep that gathered nothing is one too many, for the sender may wait for us: the thread tries
-//!        that half as often from then on.
+//! Gather packets that go on coming one by one share sleeps that none of them ends: see `gathering`.
 
 use std::time::{Duration, Instant};
+
+use super::gathering::Gathering;
 
 /// What a sleep costs, at least.
 const SLEEP: Duration = Duration::from_micros(5);
@@ -17,16 +16,6 @@ const SLEEP: Duration = Duration::from_micros(5);
 const LONGEST: Duration = Duration::from_micros(10);
 /// The most credit: a stream that pauses now and then stays one.
 const MOST: Duration = Duration::from_micros(40);
-/// The sleep that gathers packets.
-const GATHER: Duration = Duration::from_micros(50);
-/// Packets of a sleep that still are few.
-const FEW: u64 = 2;
-/// Packets of a sleep that gathers which are a burst, and no packets one by one: bursts end sleeps, for their
-/// sender may need them back soon.
-const MANY: u64 = 12;
-/// Sleeps in a row that end with few packets before the thread gathers, at first and at most.
-const TRIES: [u32; 2] = [8, 4096];
-
 /// What a thread does that found nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Rest {
@@ -45,15 +34,16 @@ pub(super) struct Idleness {
     since: Option<Instant>,
     /// What it did then, at last; how long it had looked, and the packets that it had received by then.
     last: (Rest, Duration, u64),
-    /// Sleeps in a row that ended soon with few packets, and how many it takes.
-    short: u32,
-    tries: u32,
+    /// When the last sleep had ended, and the packets that had been received by then.
+    woken: (Instant, u64),
+    gathering: Gathering,
 }
 
 impl Idleness {
-    pub(super) fn new() -> Self {
-        let last = (Rest::Look, Duration::ZERO, 0);
-        Self { credit: MOST, since: None, last, short: 0, tries: TRIES[0] }
+    /// No sleep that packets do not end is longer than `gather`.
+    pub(super) fn new(gather: Duration) -> Self {
+        let (last, woken) = ((Rest::Look, Duration::ZERO, 0), (Instant::now(), 0));
+        Self { credit: MOST, since: None, last, woken, gathering: Gathering::new(gather) }
     }
 
     /// A round found nothing. `received` says how many packets there were in total.
@@ -68,7 +58,7 @@ impl Idleness {
         if looked < self.credit.min(LONGEST) {
             return Rest::Look;
         }
-        let rest = if self.short >= self.tries { Rest::Gather(GATHER) } else { Rest::Sleep };
+        let rest = self.gathering.nap().map_or(Rest::Sleep, Rest::Gather);
         self.last = (rest, looked, received());
         rest
     }
@@ -77,28 +67,24 @@ impl Idleness {
     #[inline]
     pub(super) fn found(&mut self, now: impl FnOnce() -> Instant, received: impl FnOnce() -> u64) {
         if let Some(since) = self.since.take() {
-            self.learn(now() - since, received);
+            self.learn(since, now(), received);
         }
     }
 
-    /// Something came so long after the last.
+    /// Something came, and nothing had since then.
     #[cold]
-    fn learn(&mut self, waited: Duration, received: impl FnOnce() -> u64) {
+    fn learn(&mut self, since: Instant, now: Instant, received: impl FnOnce() -> u64) {
         let (rest, looked, before) = std::mem::replace(&mut self.last, (Rest::Look, Duration::ZERO, 0));
+        let waited = now - since;
         if rest == Rest::Look {
             return self.count(waited, waited);
         }
-        let packets = received().saturating_sub(before).max(1);
+        let received = received();
+        let packets = received.saturating_sub(before).max(1);
         // Those that came during a sleep came one after the other.
-        let gap = waited / u32::try_from(packets).unwrap_or(u32::MAX);
-        self.count(gap, looked);
-        match rest {
-            Rest::Gather(_) if packets > MANY => self.short = 0,
-            Rest::Gather(_) if packets > 1 => self.tries = TRIES[0],
-            Rest::Gather(_) => (self.short, self.tries) = (0, (2 * self.tries).min(TRIES[1])),
-            _ if packets <= FEW && gap <= GATHER / 2 => self.short += 1,
-            _ => self.short = 0,
-        }
+        self.count(waited / u32::try_from(packets).unwrap_or(u32::MAX), looked);
+        let woken = std::mem::replace(&mut self.woken, (now, received));
+        self.gathering.slept(now - woken.0, received.saturating_sub(woken.1));
     }
 
     fn count(&mut self, gap: Duration, looked: Duration) {
@@ -109,15 +95,21 @@ impl Idleness {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::VecDeque;
+
     use super::*;
+    use crate::engine::poll_loop::GATHER;
 
     const ROUND: Duration = Duration::from_nanos(150);
 
-    /// A thread, and a sender, in time that the test makes.
+    /// A thread, and senders, in time that the test makes.
     struct Simulated {
         idleness: Idleness,
         now: Instant,
+        /// When packets arrive.
+        due: VecDeque<Instant>,
         received: u64,
+        /// Sleeps that packets ended, and others.
         sleeps: u32,
         gathered: u32,
         looked: Duration,
@@ -125,8 +117,9 @@ mod tests {
 
     impl Simulated {
         fn new() -> Self {
-            let (idleness, now) = (Idleness::new(), Instant::now());
-            Self { idleness, now, received: 0, sleeps: 0, gathered: 0, looked: Duration::ZERO }
+            let (idleness, now) = (Idleness::new(GATHER), Instant::now());
+            let due = VecDeque::new();
+            Self { idleness, now, due, received: 0, sleeps: 0, gathered: 0, looked: Duration::ZERO }
         }
 
         fn forget(&mut self) {
@@ -135,29 +128,51 @@ mod tests {
 
         /// So many packets, one each `gap`, whatever the thread does.
         fn packets(&mut self, number: u32, gap: Duration) {
-            let mut due = self.now + gap;
-            let last = self.now + number * gap;
-            while due <= last {
-                while self.now < due {
-                    self.round(due);
-                }
-                while due <= self.now.min(last) {
-                    (due, self.received) = (due + gap, self.received + 1);
-                }
-                self.now += ROUND;
-                self.idleness.found(|| self.now, || self.received);
+            self.stream((0..number).map(|_| gap));
+        }
+
+        /// Packets so long after one another, whatever the thread does.
+        fn stream(&mut self, gaps: impl Iterator<Item = Duration>) {
+            let mut at = self.now;
+            self.due.extend(gaps.map(|gap| {
+                at += gap;
+                at
+            }));
+            while !self.due.is_empty() {
+                self.round();
             }
         }
 
-        /// A round in which nothing comes before `due`.
-        fn round(&mut self, due: Instant) {
+        /// So many answers. The senders wait for theirs, and send again so long after it. Says how long the
+        /// answers took on average.
+        fn answers(&mut self, senders: u32, number: u64, after: Duration) -> Duration {
+            self.due.extend((1..=senders).map(|sender| self.now + after * sender / senders));
+            let (start, before) = (self.now, self.received);
+            while self.received - before < number {
+                let answered = self.round();
+                self.due.extend((0..answered).map(|_| self.now + after));
+            }
+            self.due.clear();
+            (self.now - start) * senders / u32::try_from(self.received - before).unwrap()
+        }
+
+        /// A round, and the sleep after it. Says how many packets there were.
+        fn round(&mut self) -> usize {
             self.now += ROUND;
-            let rest = self.idleness.rest(|| self.now, || self.received);
-            match rest {
+            let arrived = self.due.iter().take_while(|&&due| due <= self.now).count();
+            self.received += self.due.drain(..arrived).count() as u64;
+            if arrived > 0 {
+                self.idleness.found(|| self.now, || self.received);
+                return arrived;
+            }
+            match self.idleness.rest(|| self.now, || self.received) {
                 Rest::Look => self.looked += ROUND,
-                Rest::Sleep => (self.now, self.sleeps) = (self.now.max(due) + SLEEP, self.sleeps + 1),
+                Rest::Sleep => {
+                    (self.now, self.sleeps) = (self.now.max(self.due[0]) + SLEEP, self.sleeps + 1);
+                }
                 Rest::Gather(nap) => (self.now, self.gathered) = (self.now + nap + SLEEP, self.gathered + 1),
             }
+            0
         }
     }
 
@@ -166,8 +181,8 @@ mod tests {
     }
 
     #[test]
-    fn packets_one_by_one_are_slept_for_at_once() {
-        for gap in [60, 100, 1000] {
+    fn packets_far_apart_are_slept_for_at_once() {
+        for gap in [150, 300, 1000] {
             let mut thread = Simulated::new();
             thread.packets(10, us(gap));
             assert!(thread.looked <= MOST + LONGEST, "{gap}: it learns within a few: {:?}", thread.looked);
@@ -192,31 +207,64 @@ mod tests {
 
     #[test]
     fn who_sleeps_learns_of_a_stream_by_what_came_meanwhile() {
-        let mut thread = Simulated::new();
-        thread.packets(20, us(100));
-        thread.forget();
-        thread.packets(1000, us(1));
-        assert!(thread.sleeps <= 3, "{}", thread.sleeps);
+        for before in [20, 100, 1000] {
+            let mut thread = Simulated::new();
+            thread.packets(40, us(before));
+            thread.forget();
+            thread.packets(1000, us(1));
+            assert!(thread.sleeps + thread.gathered <= 4, "{} {}", thread.sleeps, thread.gathered);
+        }
     }
 
     #[test]
-    fn packets_soon_after_one_another_share_sleeps() {
-        let mut thread = Simulated::new();
-        thread.packets(1000, us(20));
-        assert!(thread.sleeps < 50, "{} sleeps, {} that gather", thread.sleeps, thread.gathered);
-        assert!((300..500).contains(&thread.gathered), "{}", thread.gathered);
-        thread.packets(2, us(1000));
-        thread.forget();
-        thread.packets(1, us(1000));
-        assert_eq!((thread.sleeps, thread.gathered), (1, 0), "the first after a silence is not late");
+    fn packets_that_go_on_coming_share_sleeps() {
+        for gap in [20, 30, 50, 80, 100, 115] {
+            let mut thread = Simulated::new();
+            thread.packets(1000, us(gap));
+            assert!(thread.sleeps < 50, "{gap}: {} sleeps, {} that gather", thread.sleeps, thread.gathered);
+            assert!((240..420).contains(&thread.gathered), "{gap}: {}", thread.gathered);
+            thread.packets(2, us(1000));
+            thread.forget();
+            thread.packets(1, us(1000));
+            assert_eq!((thread.sleeps, thread.gathered), (1, 0), "the first after a silence is not late");
+        }
+    }
+
+    /// Of packets whose senders do not know of each other, the gaps are of all lengths.
+    #[test]
+    fn packets_of_many_senders_share_sleeps() {
+        for gap in [20, 50, 100] {
+            let (mut thread, mut random) = (Simulated::new(), 1u64);
+            thread.stream((0..20_000).map(|_| {
+                random =
+                    random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                us(gap).mul_f64(-((random >> 11) as f64 / (1u64 << 53) as f64).max(1e-9).ln())
+            }));
+            let sleeps = thread.sleeps + thread.gathered;
+            assert!(sleeps < 16_000, "{gap}: {} sleeps, {} that gather", thread.sleeps, thread.gathered);
+        }
     }
 
     #[test]
     fn who_waits_for_an_answer_is_seldom_late() {
-        let mut thread = Simulated::new();
-        for _ in 0..1000 {
-            thread.packets(1, us(20)); // each is sent when the one before it was seen
+        for gap in [7, 20, 50, 90, 100, 200] {
+            let mut thread = Simulated::new();
+            thread.answers(1, 1000, us(gap));
+            assert!(thread.gathered <= 8, "{gap}: {}", thread.gathered);
         }
-        assert!(thread.gathered <= 8, "{}", thread.gathered);
+    }
+
+    #[test]
+    fn senders_that_wait_for_answers_hardly_lose() {
+        for senders in [2, 3, 4, 8, 16, 32] {
+            for after in [10, 20, 40, 80, 120, 300, 1000] {
+                let (mut thread, mut other) = (Simulated::new(), Simulated::new());
+                other.idleness = Idleness::new(Duration::ZERO);
+                let [gathers, at_once] =
+                    [&mut thread, &mut other].map(|thread| thread.answers(senders, 20_000, us(after)));
+                let lost = gathers.as_secs_f64() / at_once.as_secs_f64() - 1.0;
+                assert!(lost < 0.15, "{senders} senders, {after} µs: {at_once:?} and {gathers:?}");
+            }
+        }
     }
 }
