@@ -24,11 +24,11 @@ use super::service_status::ServiceStatus;
 use super::setup::{OpenedInterface, SetupParams, TrafficSetup};
 use super::summary::TrafficResult;
 use crate::engine::interrupt::listen;
-use crate::engine::link_watch::LinkWatch;
+use crate::engine::link_watch::{LinkWatch, SeenChanges};
 use crate::engine::memory_node;
 use crate::engine::poll_loop::{Drain, PollLoop, PortHandler, wait_for_warm_up};
 use crate::engine::privileges::Needs;
-use crate::engine::run_state::{Phase, RunState, Sample};
+use crate::engine::run_state::{Phase, RunEnd, RunState, Sample};
 use crate::engine::socket_sizes::{SocketNeeds, SocketSizes};
 use crate::engine::watch::Watch;
 use crate::report::error::error_chain;
@@ -43,69 +43,118 @@ const NAP: Duration = Duration::from_millis(20);
 impl<C: TrafficCommand> RunCommand for C {
     fn run(&self) -> Result<ExitCode, String> {
         let plan = self.plan();
-        let options = plan.options;
-        let mut kernel = Kernel::open()?;
-        let interfaces = look_up(self, &plan, &mut kernel)?;
-        let cpus = cpus(options)?;
-        let predecessor = plan.predecessor.map(Predecessor::find).transpose()?;
-        let interrupted = listen()?;
-        let mut file = options.pcap.as_deref().map(CaptureFile::open).transpose()?;
-        let mut offloads = OffloadsOff::new(plan.fix_offloads, &mut kernel, &interfaces)?;
-        let setup = open(self, &plan, &interfaces, &cpus, predecessor.as_ref())?;
-        let _held = promiscuous(&plan, &interfaces)?;
-        kernel.wait_for_links(&interfaces, &interrupted);
-        go_on(&interrupted)?;
-        let (mut opened, pools) = (setup.interfaces.clone(), setup.pools.clone());
-        let names = names(&setup, &interfaces);
-        let kept = kept(&plan, &opened);
-        let threads = start(self, &interfaces, setup, &cpus, (kept, file.as_mut()))?;
-        threads.attach(&mut opened)?;
-        kernel.wait_for_links(&interfaces, &interrupted);
-        predecessor.iter().for_each(|run| run.wait(&interrupted)); // it puts its offloads back
-        if plan.attach.is_some() {
-            offloads.warn(&mut kernel, &interfaces, &opened)?;
-        }
-        warn(&plan, &mut kernel, &interfaces, &opened)?;
-        go_on(&interrupted)?;
+        let mut site = Site::look_up(self, &plan)?;
+        let mut file = plan.options.pcap.as_deref().map(CaptureFile::open).transpose()?;
+        let mut offloads = OffloadsOff::new(plan.fix_offloads, &mut site.kernel, &site.interfaces)?;
+        let setup = open(self, &plan, &site)?;
+        let _held = promiscuous(&plan, &site.interfaces)?;
+        site.wait_for_links()?;
+        let (mut interfaces, pools) = (setup.interfaces.clone(), setup.pools.clone());
+        let names = names(&setup, &site.interfaces);
+        let kept = kept(&plan, &interfaces);
+        let threads = start(self, &site, setup, (kept, file.as_mut()))?;
+        threads.attach(&mut interfaces)?;
+        site.wait_for_links()?;
+        site.warn(&plan, &mut offloads, &interfaces)?;
         give_up_all_but(kept);
         let capture = file.map(CaptureFile::start).transpose()?;
         threads.redirect()?;
-        opened.iter().for_each(|interface| options.print(interface));
-        let (warm, start) = (threads.state.sample(), Instant::now());
-        let watch = Watch {
-            limit: options.seconds.map(Duration::from_secs),
-            every: options.stats_every().map(Duration::from_secs),
-            interrupted: &interrupted,
-        };
-        let mut live = LiveFigures::new(warm.clone(), names.clone());
-        let show = |at| options.print(&live.lines(at, threads.state.sample()));
-        let mut service = ServiceStatus::ready(&plan, &warm);
-        let mut links = LinkWatch::new(links_of(&interfaces), &threads.redirects, plan.tx_mode.is_some())?;
-        let look = |at| {
-            service.look(at, &threads.state);
-            links.look(at, &threads.state);
-        };
-        let end = watch.run(&threads.state, || false, show, look);
-        let links = links.changes(&threads.state);
-        service.stopping();
-        let seconds = start.elapsed().as_secs_f64();
+        interfaces.iter().for_each(|interface| plan.options.print(interface));
+        let Watched { warm, seconds, end, links } = watch(&plan, &site, &threads, &names)?;
         let (now, tally) = threads.finish(plan.expected_frames)?;
         drop(offloads);
-        let capture = capture.map(Capture::finish).transpose()?;
-        let command = plan.name;
-        let interfaces = opened;
+        let (command, capture) = (plan.name, capture.map(Capture::finish).transpose()?);
         let result =
             TrafficResult { command, interfaces, names, seconds, end, links, warm, now, tally, capture };
-        Ok(result.verdict(&pools).print(options.json))
+        Ok(result.verdict(&pools).print(plan.options.json))
     }
 }
 
-/// An error if the user wants an end while everything is opened, which may take seconds.
-fn go_on(interrupted: &AtomicBool) -> Result<(), String> {
-    match interrupted.load(Ordering::Relaxed) {
-        false => Ok(()),
-        true => Err("interrupted before any packet was taken or sent".into()),
+/// Where a command runs, which is known before anything is opened.
+struct Site {
+    kernel: Kernel,
+    interfaces: Vec<Interface>,
+    /// The CPUs for the threads, if any were named.
+    cpus: Vec<usize>,
+    /// The run that this one takes over from.
+    predecessor: Option<Predecessor>,
+    /// The user wants an end.
+    interrupted: Arc<AtomicBool>,
+}
+
+impl Site {
+    fn look_up<C: TrafficCommand>(command: &C, plan: &TrafficPlan<'_>) -> Result<Self, String> {
+        let mut kernel = Kernel::open()?;
+        let interfaces = look_up(command, plan, &mut kernel)?;
+        let cpus = cpus(plan.options)?;
+        let predecessor = plan.predecessor.map(Predecessor::find).transpose()?;
+        Ok(Self { kernel, interfaces, cpus, predecessor, interrupted: listen()? })
     }
+
+    /// Waits until all interfaces have a link again.
+    fn wait_for_links(&mut self) -> Result<(), String> {
+        self.kernel.wait_for_links(&self.interfaces, &self.interrupted);
+        self.go_on()
+    }
+
+    /// An error if the user wants an end while everything is opened, which may take seconds.
+    fn go_on(&self) -> Result<(), String> {
+        match self.interrupted.load(Ordering::Relaxed) {
+            false => Ok(()),
+            true => Err("interrupted before any packet was taken or sent".into()),
+        }
+    }
+
+    /// Warns of what is not as it should be, once XDP programs are attached.
+    fn warn(
+        &mut self,
+        plan: &TrafficPlan<'_>,
+        offloads: &mut OffloadsOff,
+        opened: &[OpenedInterface],
+    ) -> Result<(), String> {
+        self.predecessor.iter().for_each(|run| run.wait(&self.interrupted)); // it puts its offloads back
+        if plan.attach.is_some() {
+            offloads.warn(&mut self.kernel, &self.interfaces, opened)?;
+        }
+        warn(plan, &mut self.kernel, &self.interfaces, opened)?;
+        self.go_on()
+    }
+}
+
+/// What was seen of a run, from its first packet to its end.
+struct Watched {
+    /// What there was before the first packet.
+    warm: Sample,
+    seconds: f64,
+    end: RunEnd,
+    links: SeenChanges,
+}
+
+/// Shows what threads do, until something ends the run.
+fn watch<H: PortHandler>(
+    plan: &TrafficPlan<'_>,
+    site: &Site,
+    threads: &QueueThreads<H>,
+    names: &[QueueName],
+) -> Result<Watched, String> {
+    let (warm, start, options) = (threads.state.sample(), Instant::now(), plan.options);
+    let watch = Watch {
+        limit: options.seconds.map(Duration::from_secs),
+        every: options.stats_every().map(Duration::from_secs),
+        interrupted: &site.interrupted,
+    };
+    let mut live = LiveFigures::new(warm.clone(), names.to_vec());
+    let show = |at| options.print(&live.lines(at, threads.state.sample()));
+    let mut service = ServiceStatus::ready(plan, &warm);
+    let mut links = LinkWatch::new(links_of(&site.interfaces), &threads.redirects, plan.tx_mode.is_some())?;
+    let look = |at| {
+        service.look(at, &threads.state);
+        links.look(at, &threads.state);
+    };
+    let end = watch.run(&threads.state, || false, show, look);
+    let links = links.changes(&threads.state);
+    service.stopping();
+    Ok(Watched { warm, seconds: start.elapsed().as_secs_f64(), end, links })
 }
 
 /// The capabilities that running takes.
@@ -173,14 +222,8 @@ fn cpus(options: &TrafficOptions) -> Result<Vec<usize>, String> {
     }
 }
 
-fn open<C: TrafficCommand>(
-    command: &C,
-    plan: &TrafficPlan<'_>,
-    interfaces: &[Interface],
-    cpus: &[usize],
-    predecessor: Option<&Predecessor>,
-) -> Result<TrafficSetup, String> {
-    let options = plan.options;
+fn open<C: TrafficCommand>(command: &C, plan: &TrafficPlan<'_>, site: &Site) -> Result<TrafficSetup, String> {
+    let (options, interfaces) = (plan.options, &*site.interfaces);
     let sizes = SocketSizes::new(SocketNeeds {
         mtu: command.mtu(interfaces),
         chunk: options.chunk()?,
@@ -194,7 +237,7 @@ fn open<C: TrafficCommand>(
         },
         mode: options.mode(),
         hugepages: options.hugepages,
-        node: memory_node::home(interfaces.iter().map(|interface| &*interface.link.name), cpus),
+        node: memory_node::home(interfaces.iter().map(|interface| &*interface.link.name), &site.cpus),
     })?;
     let TrafficPlan { attach, maps, pin, beside, tx_mode, .. } = *plan;
     let threads = options.threads.map(usize::from);
@@ -206,7 +249,9 @@ fn open<C: TrafficCommand>(
     }
     let (steer, busy_poll) = (plan.steer, options.busy_poll());
     let params = SetupParams { sizes, attach, maps, pin, beside, steer, tx_mode, busy_poll, threads };
-    TrafficSetup::open(plan.name, interfaces, params, || predecessor.map_or(Ok(()), Predecessor::end))
+    TrafficSetup::open(plan.name, interfaces, params, || {
+        site.predecessor.as_ref().map_or(Ok(()), Predecessor::end)
+    })
 }
 
 /// Pairs of queues, or queues of the only interface.
@@ -272,9 +317,8 @@ struct QueueThreads<H: PortHandler> {
 /// Starts all threads, and waits until their pools and rings are filled.
 fn start<C: TrafficCommand>(
     command: &C,
-    interfaces: &[Interface],
+    Site { interfaces, cpus, .. }: &Site,
     setup: TrafficSetup,
-    cpus: &[usize],
     (kept, mut file): (CapabilitySet, Option<&mut CaptureFile>),
 ) -> Result<QueueThreads<C::Handler>, String> {
     let TrafficSetup { threads, sizes, redirects, attached, .. } = setup;
@@ -295,7 +339,7 @@ fn start<C: TrafficCommand>(
             stack: NoStack,
             source,
             burst: sizes.burst,
-            cpus: match cpus {
+            cpus: match &**cpus {
                 [] => of_node.clone(),
                 cpus => vec![cpus[thread % cpus.len()]],
             },
