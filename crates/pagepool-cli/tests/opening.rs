@@ -13,6 +13,7 @@ use between::{BpfFolder, Place, Sets, binary, dropped_by_link, far_ends, frames,
 use pagepool_lab::{FrameBatch, FrameSocket, Tally, TempFolder, TwoHosts, TwoHostsParams};
 use pagepool_net::link::Netlink;
 use pagepool_net::{Attach, Redirect};
+use serde_json::Value;
 
 /// Frames of the stream in a millisecond.
 const A_MILLISECOND: u64 = 4;
@@ -99,16 +100,15 @@ fn dropped(hosts: &TwoHosts) -> u64 {
     hosts.run_between(|| dropped_by_link("near0")) + hosts.a.namespace.run(|| dropped_by_link("far0"))
 }
 
-#[test]
-fn start_and_stop_lose_at_most_five_milliseconds() {
-    let name = "start_and_stop_lose_at_most_five_milliseconds";
-    let Some(hosts) = many_queues(name) else { return };
-    let (stream, document) = during_a_stream(&hosts, || {
-        let running = Place::Between(&hosts).start(name, &["drop", "near0", "--verify=1048576"])?;
+/// Runs a command for half a second of a stream. Gives the number of frames that were lost without a word,
+/// and its JSON.
+fn lost_by(test: &str, hosts: &TwoHosts, arguments: &[&str]) -> Option<(u64, Value)> {
+    let (stream, document) = during_a_stream(hosts, || {
+        let running = Place::Between(hosts).start(test, arguments)?;
         std::thread::sleep(Duration::from_millis(500));
         Some(running.interrupt())
     });
-    let Some(document) = document else { return };
+    let document = document?;
     let Stream { sent, stack, dropped } = stream;
     let taken = number(&document["numbered"], "good");
     let lost = sent.saturating_sub(stack.good + taken);
@@ -116,7 +116,17 @@ fn start_and_stop_lose_at_most_five_milliseconds() {
     assert!(stack.good > 0 && taken > 100 * A_MILLISECOND, "{document}");
     assert_eq!(stack.good + taken + lost, sent, "nobody gets a frame twice: {document}");
     let full = dropped + number(&document, "lost_total"); // rings were, while the machine was busy
-    assert!(lost <= 2 * GAP + full, "{lost} of {sent} frames were lost: {document}");
+    Some((lost.saturating_sub(full), document))
+}
+
+#[test]
+fn start_and_stop_lose_at_most_five_milliseconds() {
+    let name = "start_and_stop_lose_at_most_five_milliseconds";
+    let Some(hosts) = many_queues(name) else { return };
+    let Some((lost, document)) = lost_by(name, &hosts, &["drop", "near0", "--verify=1048576"]) else {
+        return;
+    };
+    assert!(lost <= 2 * GAP, "{lost} frames were lost: {document}");
 }
 
 /// Sockets are in the map of a program that runs already from when they have buffers until they are closed.
@@ -131,24 +141,11 @@ fn start_and_stop_over_the_map_of_another_program_lose_nothing() {
     attached.pin_map(&map).expect("a name that is free");
     let again = attached.pin_map(&map).unwrap_err().to_string();
     assert!(again.contains(&format!("{map} exists")), "{again}");
-    let (stream, document) = during_a_stream(&hosts, || {
-        let arguments = ["drop", "near0", "--verify=1048576", "--map", &map];
-        let running = Place::Between(&hosts).start(name, &arguments)?;
-        std::thread::sleep(Duration::from_millis(500));
-        Some(running.interrupt())
-    });
-    let Some(document) = document else { return };
-    let Stream { sent, stack, dropped } = stream;
-    let taken = number(&document["numbered"], "good");
-    let lost = sent.saturating_sub(stack.good + taken);
-    println!("{sent} sent: the stack got {}, the command {taken}, nobody {lost}", stack.good);
+    let arguments = ["drop", "near0", "--verify=1048576", "--map", &map];
+    let Some((lost, document)) = lost_by(name, &hosts, &arguments) else { return };
     let opened = &document["interfaces"][0];
     assert_eq!((opened["map"].as_str(), opened["attach"].as_str()), (Some(&*map), Some("native")));
-    assert!(stack.good > 0 && taken > 100 * A_MILLISECOND, "{document}");
-    assert!(
-        lost <= dropped + number(&document, "lost_total"),
-        "{lost} of {sent} frames were lost: {document}"
-    );
+    assert_eq!(lost, 0, "{document}");
     let there = hosts.run_between(|| ok(ok(Netlink::open()).link("near0")).xdp.first().map(|xdp| xdp.id));
     assert_eq!(there, program, "their program stays");
 }
