@@ -11,6 +11,7 @@
 //! **Cost.** A guest is up after 6 to 10 s and uses one core a virtual CPU. The first run with a kernel
 //! downloads 40 to 120 MiB.
 
+mod bridges;
 mod card;
 mod case;
 mod case_list;

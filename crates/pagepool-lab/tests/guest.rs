@@ -88,6 +88,16 @@ fn a_word_that_no_case_has_is_an_error() {
     assert!(said.contains("--only `no such case`"), "{said}");
 }
 
+#[test]
+fn a_limit_of_time_leaves_out_what_is_run_by_hand() {
+    let by_hand = CASES.iter().find(|case| case.by_hand).expect("there is one");
+    let name = format!("{}/{}", by_hand.guest, by_hand.name);
+    let output = guest(&["cases", "--only", &name, "--within", "100"]).output().unwrap();
+    let said = said(&output);
+    assert_eq!(output.status.code(), Some(77), "{said}");
+    assert!(said.starts_with(&format!("SKIP {name}: ")) && said.lines().count() == 1, "{said}");
+}
+
 /// Only with a kernel that is in the cache: a test downloads nothing.
 #[test]
 fn a_program_runs_as_root_and_its_status_comes_back() {

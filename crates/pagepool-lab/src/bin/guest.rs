@@ -110,7 +110,6 @@ fn set(guest: &mut Guest, name: &str, value: &str) -> Result<(), GuestError> {
         "--nodes" => guest.nodes = number(name, value)?,
         "--iommu" => guest.iommu = iommu(value)?,
         "--nic" => guest.cards.push(GuestCard::new(value)?),
-        "--tap" => guest.tap_queues = Some(number(name, value)?),
         "--module" => guest.modules.extend(value.split(',').map(str::to_owned)),
         "--file" => guest.files.push(file(value)?),
         "--setup" => value.clone_into(&mut guest.setup),
@@ -180,9 +179,13 @@ impl CaseOptions {
         Ok(options)
     }
 
-    fn wants(&self, case: &Case) -> bool {
+    fn names(&self, case: &Case) -> bool {
         let name = format!("{}/{}", case.guest, case.name);
         self.only.as_ref().is_none_or(|only| name.contains(&**only))
+    }
+
+    fn wants(&self, case: &Case) -> bool {
+        self.names(case) && !(self.within.is_some() && case.by_hand)
     }
 }
 
@@ -190,9 +193,15 @@ impl CaseOptions {
 fn cases(words: &[String]) -> Result<u8, GuestError> {
     let mut options = CaseOptions::read(words)?;
     let begun = Instant::now();
-    if !CASES.iter().any(|case| options.wants(case)) {
+    if !CASES.iter().any(|case| options.names(case)) {
         let only = options.only.unwrap_or_default();
         return Err(GuestError::Failed(format!("--only `{only}`: no case has this in GUEST/NAME")));
+    }
+    for case in CASES.iter().filter(|case| options.names(case) && !options.wants(case)) {
+        println!("SKIP {}/{}: it takes long, and is left to a run without --within", case.guest, case.name);
+    }
+    if !CASES.iter().any(|case| options.wants(case)) {
+        return Ok(SKIPPED);
     }
     let tools = HostTools::find()?;
     build(&mut options)?;

@@ -21,6 +21,8 @@ pub struct GuestCard {
     options: Vec<String>,
     node: Option<u32>,
     wire: u32,
+    /// Queues of the tap that it is on.
+    tap: Option<u32>,
 }
 
 /// Models, and the driver of each in Linux.
@@ -34,7 +36,8 @@ const MODELS: [(&str, &str); 5] = [
 
 impl GuestCard {
     /// A card from its text: `MODEL[,OPTION...]`. `node=N` puts it on a bus of that memory node, `wire=N` on
-    /// another wire than 1; all other options are for QEMU.
+    /// another wire than 1. `tap=QUEUES` puts it on a tap of this machine, `guest0` for the first card. All
+    /// other options are for QEMU.
     ///
     /// # Errors
     ///
@@ -56,11 +59,12 @@ impl GuestCard {
             let names: Vec<_> = MODELS.iter().map(|(name, _)| *name).collect();
             return Err(GuestError::Failed(format!("no card `{model}`; there are {}", names.join(", "))));
         }
-        let mut card = Self { model, options: Vec::new(), node: None, wire: 1 };
+        let mut card = Self { model, options: Vec::new(), node: None, wire: 1, tap: None };
         for option in parts {
             match option.split_once('=') {
                 Some(("node", number)) => card.node = Some(number_of("node", number)?),
                 Some(("wire", number)) => card.wire = number_of("wire", number)?,
+                Some(("tap", number)) => card.tap = Some(queues_of(number)?),
                 _ => card.options.push(option.to_owned()),
             }
         }
@@ -72,15 +76,26 @@ impl GuestCard {
         MODELS.iter().find(|(name, _)| *name == self.model).map_or("", |(_, driver)| driver)
     }
 
-    /// QEMU's arguments for the card `number`, which is on `queues` queues of a tap if there are any.
-    pub(super) fn arguments(&self, number: usize, iommu: Iommu, queues: Option<u32>) -> Vec<String> {
+    /// The wire that it is on.
+    pub(super) fn wire(&self) -> u32 {
+        self.wire
+    }
+
+    /// Queues of the tap that it is on, if it is on one.
+    pub(super) fn tap(&self) -> Option<u32> {
+        self.tap
+    }
+
+    /// QEMU's arguments for the card `number`.
+    pub(super) fn arguments(&self, number: usize, iommu: Iommu) -> Vec<String> {
         let mut arguments = self.bus(number);
         let mut device = self.device(number, iommu);
         arguments.push("-netdev".into());
-        match queues {
+        match self.tap {
             Some(queues) => {
+                let tap = tap_name(number);
                 arguments.push(format!(
-                    "tap,id=net{number},ifname=guest0,script=no,downscript=no,vhost=off,queues={queues}"
+                    "tap,id=net{number},ifname={tap},script=no,downscript=no,vhost=off,queues={queues}"
                 ));
                 if queues > 1 && self.model == "virtio" {
                     device += &format!(",mq=on,vectors={}", 2 * queues + 2);
@@ -121,6 +136,19 @@ impl GuestCard {
     }
 }
 
+/// The tap of the card `number`.
+pub(super) fn tap_name(number: usize) -> String {
+    format!("guest{number}")
+}
+
+/// QEMU takes any number; a tap of Linux has at most 256 queues.
+fn queues_of(text: &str) -> Result<u32, GuestError> {
+    match number_of("tap", text)? {
+        queues @ 1..=256 => Ok(queues),
+        other => Err(GuestError::Failed(format!("a card's tap={other}: a tap has 1 to 256 queues"))),
+    }
+}
+
 fn number_of(name: &str, text: &str) -> Result<u32, GuestError> {
     text.parse().map_err(|_| GuestError::Failed(format!("a card's {name}={text} is no number")))
 }
@@ -132,19 +160,18 @@ mod tests {
     #[test]
     fn a_card_is_on_its_wire_and_its_node() {
         let card = GuestCard::new("virtio,node=1,wire=2,mrg_rxbuf=off").expect("it is one");
-        let said = card.arguments(3, Iommu::Intel, None).join(" ");
+        let said = card.arguments(3, Iommu::Intel).join(" ");
         assert!(said.contains("numa_node=1") && said.contains("hubid=2"), "{said}");
         assert!(said.contains("iommu_platform=on") && said.contains("mrg_rxbuf=off,bus=port3"), "{said}");
-        let said = card.arguments(0, Iommu::None, Some(4)).join(" ");
-        assert!(
-            said.contains("queues=4") && said.contains("vectors=10") && !said.contains("iommu"),
-            "{said}"
-        );
+        let card = GuestCard::new("virtio,tap=4").expect("it is one");
+        let said = card.arguments(2, Iommu::None).join(" ");
+        assert!(said.contains("ifname=guest2") && said.contains("queues=4"), "{said}");
+        assert!(said.contains("vectors=10") && !said.contains("iommu"), "{said}");
     }
 
     #[test]
     fn a_card_that_is_none_is_refused() {
-        for text in ["", "ne2000", "virtio,node=x", "igb,wire="] {
+        for text in ["", "ne2000", "virtio,node=x", "igb,wire=", "virtio,tap=0", "virtio,tap=257"] {
             assert!(GuestCard::new(text).is_err(), "{text}");
         }
     }

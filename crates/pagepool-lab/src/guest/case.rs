@@ -13,6 +13,8 @@ pub struct CaseGuest {
     pub about: &'static str,
     /// Its cards.
     pub cards: &'static [&'static str],
+    /// Its virtual CPUs.
+    pub cpus: u32,
     /// Its memory nodes.
     pub nodes: u32,
     /// Its IOMMU.
@@ -39,12 +41,14 @@ pub struct Case {
     pub seconds: u32,
     /// Why it fails today. It is then printed as a known fault, and counts as skipped.
     pub known_fault: Option<&'static str>,
+    /// A run with a limit of time leaves it out: it takes longer than what it may find is worth there.
+    pub by_hand: bool,
 }
 
 impl Case {
     /// A case of 60 s that expects status 0 alone.
     pub(super) const fn new(guest: &'static str, name: &'static str, script: &'static str) -> Self {
-        Self { guest, name, script, expected: &[], seconds: 60, known_fault: None }
+        Self { guest, name, script, expected: &[], seconds: 60, known_fault: None, by_hand: false }
     }
 
     /// The test binary of `pagepool` or `pagepool-net` that the commands run, if they do: `net_test NAME`.

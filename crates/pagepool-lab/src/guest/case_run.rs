@@ -2,14 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use super::bridges::bridged;
 use super::card::GuestCard;
 use super::case::{Case, CaseGuest, CaseResult, Verdict};
 use super::case_list::PARTS;
 use super::error::GuestError;
-use super::host_tools::HostTools;
+use super::host_tools::{HostTools, in_path};
 use super::kernel_image::KernelImage;
 use super::machine::Guest;
 use super::run::GuestEnd;
@@ -86,13 +87,18 @@ impl CaseRun {
             return Err(GuestError::Missing(format!("requires QEMU {needed}; this is {version}")));
         }
         let mut guest = Guest::new(tools.clone(), self.kernel(tools)?);
+        guest.cpus = self.guest.cpus;
         guest.nodes = self.guest.nodes;
         guest.iommu = self.guest.iommu;
-        guest.modules = vec!["veth".into(), "sch_tbf".into()];
+        guest.modules = ["veth", "sch_tbf", "8021q"].map(str::to_owned).into();
         // Each socket that closes waits for grace periods of RCU, which this shortens.
         guest.append = "rcupdate.rcu_expedited=1".into();
         for card in self.guest.cards {
             guest.cards.push(GuestCard::new(card)?);
+        }
+        guest.taps = bridged(&guest.cards)?;
+        if let Some(setpriv) = in_path(Path::new("setpriv")) {
+            guest.files.push((setpriv, "/root/setpriv".into()));
         }
         guest.files.push((programs.pagepool.clone(), "/root/pagepool".into()));
         for name in self.cases.iter().filter_map(Case::test_binary) {
@@ -240,8 +246,16 @@ mod tests {
     use super::super::card::Iommu;
     use super::*;
 
-    const GUEST: CaseGuest =
-        CaseGuest { name: "g", kernel: "6.1", about: "", cards: &[], nodes: 1, iommu: Iommu::None, qemu: 7 };
+    const GUEST: CaseGuest = CaseGuest {
+        name: "g",
+        kernel: "6.1",
+        about: "",
+        cards: &[],
+        cpus: 2,
+        nodes: 1,
+        iommu: Iommu::None,
+        qemu: 7,
+    };
 
     /// What comes of a guest that said this, the last of it so long ago.
     fn verdicts(run: &CaseRun, said: &str, seconds: u64, late: bool) -> Vec<Verdict> {

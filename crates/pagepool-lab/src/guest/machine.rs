@@ -1,6 +1,7 @@
 //! A guest: its machine, its files, and the program that it runs.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::card::{GuestCard, Iommu};
@@ -9,6 +10,7 @@ use super::files::GuestFiles;
 use super::host_tools::HostTools;
 use super::kernel_image::KernelImage;
 use super::kernel_modules::KernelModules;
+use crate::namespace::Namespace;
 
 /// Channels between a guest and this process: what the program prints, what it leaves in `/out`, and its exit
 /// status.
@@ -32,8 +34,8 @@ pub struct Guest {
     pub iommu: Iommu,
     /// eth0, eth1, ...
     pub cards: Vec<GuestCard>,
-    /// Queues of the tap `guest0` of this machine, which the first card is then on.
-    pub tap_queues: Option<u32>,
+    /// Where QEMU finds taps; if there is none, in the network namespace of the caller.
+    pub taps: Option<Arc<Namespace>>,
     /// Modules beside those of the cards: `NAME`, or `NAME:PARAMETER=VALUE`.
     pub modules: Vec<String>,
     /// Files and folders of this machine, and where they lie in the guest.
@@ -65,7 +67,7 @@ impl Guest {
             nodes: 1,
             iommu: Iommu::None,
             cards: Vec::new(),
-            tap_queues: None,
+            taps: None,
             modules: Vec::new(),
             files: Vec::new(),
             texts: Vec::new(),
@@ -113,7 +115,7 @@ impl Guest {
         all.extend(self.node_arguments());
         all.extend(channel_arguments(work));
         for (number, card) in self.cards.iter().enumerate() {
-            all.extend(card.arguments(number, self.iommu, self.tap_queues.filter(|_| number == 0)));
+            all.extend(card.arguments(number, self.iommu));
         }
         all.extend(self.qemu.clone());
         let iommu = if self.iommu == Iommu::Intel { "intel_iommu=on" } else { "" };

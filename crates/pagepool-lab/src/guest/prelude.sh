@@ -1,5 +1,6 @@
 # Functions of the cases. Cards: eth0 and eth1 are on one wire; eth2 and eth3, if there are, on another.
 P=/root/pagepool
+MODE=zerocopy
 skip() { echo "SKIP: $*"; exit 77; }
 fail() { echo "FAILED: $*"; exit 1; }
 
@@ -16,6 +17,21 @@ up() {
     done
 }
 
+# pair: a veth with the ends `near` and `far`, until the case ends.
+pair() {
+    ip link add near type veth && ip link set veth0 name far || fail 'no veth'
+    trap 'ip link del near' EXIT
+    up near far
+}
+
+# pings INTERFACE COUNT: a ping to each of so many groups. Nobody answers.
+pings() {
+    ip addr add 10.0.0.1/24 dev "$1" && ip route add 224.0.0.0/4 dev "$1" || fail 'no route'
+    for group in $(seq "$2"); do ping -c 1 -W 1 "224.0.1.$group" >/dev/null & done
+    sleep 2
+    ip addr flush dev "$1"
+}
+
 # promiscuous INTERFACE...: until the case ends.
 promiscuous() {
     for interface; do ip link set "$interface" promisc on || exit 1; done
@@ -27,6 +43,7 @@ promiscuous() {
 start() {
     name=$1
     shift
+    : >"/tmp/$name" # what an earlier one said is gone before anybody looks
     "$@" >"/tmp/$name" 2>&1 &
     echo $! >"/tmp/$name.pid"
     tries=0

@@ -108,14 +108,14 @@ impl Guest {
             command = Command::new(setpriv);
             command.args(["--pdeathsig", "KILL", "--"]).arg(qemu);
         }
-        let child = command
-            .args(self.arguments(work))
-            .stdin(files)
-            .stdout(Stdio::null())
-            .stderr(fs::File::create(work.join("qemu")).map_or_else(|_| Stdio::null(), Stdio::from))
-            .spawn()
-            .map_err(|error| GuestError::file("starting", qemu, &error))?;
-        Ok(Qemu(child))
+        let said = fs::File::create(work.join("qemu")).map_or_else(|_| Stdio::null(), Stdio::from);
+        command.args(self.arguments(work)).stdin(files).stdout(Stdio::null()).stderr(said);
+        let mut spawn = move || command.spawn();
+        let child = match &self.taps {
+            Some(namespace) => namespace.run(spawn),
+            None => spawn(),
+        };
+        Ok(Qemu(child.map_err(|error| GuestError::file("starting", qemu, &error))?))
     }
 
     /// What the guest left in `/out` goes into its folder here.

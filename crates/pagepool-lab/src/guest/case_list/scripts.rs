@@ -1,0 +1,346 @@
+//! What the cases run: commands for the shell of a guest. `prelude.sh` has their functions.
+//!
+//! `$MODE` is the mode of AF_XDP, zero copy unless a script says otherwise.
+
+/// eth0 receives 2,000 frames.
+pub(super) const DROP: &str = "up eth0 eth1
+    start drop $P drop eth0 --mode $MODE --verify --stats-every 0 $OPTIONS
+    send eth1 2000
+    stop drop
+    exactly drop 'numbered frames, intact' 2000";
+
+pub(super) const DROP_HALF_PAGES: &str = "OPTIONS='--frame-size 2048'; . /cases/drop";
+pub(super) const DROP_UNALIGNED: &str = "OPTIONS=--unaligned; . /cases/drop";
+pub(super) const DROP_BUSY_POLL: &str = "OPTIONS=--busy-poll; . /cases/drop";
+
+pub(super) const GEN: &str = "up eth0 eth1
+    start drop $P drop eth1 --mode copy --verify --stats-every 0
+    $P gen eth0 --mode $MODE --rate 2000 --count 2000 --stats-every 0
+    status=$?
+    sleep 0.5
+    stop drop
+    [ $status -eq 0 ] || fail \"gen ended with $status\"
+    exactly drop 'numbered frames, intact' 2000";
+
+pub(super) const ECHO: &str = "up eth0 eth1
+    start echo $P echo eth0 --mode $MODE --stats-every 0
+    before=$(received eth1)
+    send eth1 2000 $TO
+    after=$(received eth1)
+    stop echo
+    [ $((after - before)) -ge 2000 ] || fail \"$((after - before)) frames came back\"";
+
+/// Sending by a BPF program is refused with zero copy, whether that was demanded or chosen.
+pub(super) const BPF_BATCH: &str = "up eth0 eth1
+    for mode in zerocopy auto; do
+        $P echo eth0 --mode $mode --tx-mode bpf-batch --seconds 1 --stats-every 0 >/tmp/said 2>&1
+        status=$?
+        cat /tmp/said
+        [ $status -ne 0 ] || fail \"--mode $mode: it was not refused\"
+        grep -q 'ring or auto with zero copy' /tmp/said || fail \"--mode $mode: another reason\"
+    done";
+
+/// From eth1 through eth0 and eth2 to eth3; `$TO` is where they are addressed to.
+pub(super) const FORWARD: &str = "up eth0 eth1 eth2 eth3
+    start drop $P drop eth3 --mode copy --verify --stats-every 0
+    start forward $P forward eth0 eth2 --mode $MODE --stats-every 0
+    send eth1 2000 $TO
+    stop forward
+    stop drop
+    exactly drop 'numbered frames, intact' 2000";
+
+pub(super) const FORWARD_UNICAST: &str = "ip link set eth3 promisc on
+    TO='--dst 02:00:00:00:00:09'; . /cases/forward";
+
+/// Closed and opened three times while frames come in.
+pub(super) const CLOSE: &str = "up eth0 eth1
+    start gen $P gen eth1 --mode copy --rate 1000 --stats-every 0
+    for turn in 1 2 3; do
+        start drop $P drop eth0 --mode zerocopy --verify --stats-every 0
+        up eth0 # a card may take its link down for a new ring
+        sleep 1
+        stop drop
+        at_least drop 'numbered frames, intact' 100
+        exactly drop '  damaged' 0
+    done
+    stop gen";
+
+/// A stream of 1,000 frames a second while eth0 is opened and closed twice: of 10,000 at most so many are
+/// lost as pass in 5 ms each time. Not of igb, which restarts its link each time, and loses more than 1,000.
+pub(super) const STREAM: &str = "up eth0 eth1
+    before=$(received eth0)
+    start gen $P gen eth1 --mode copy --rate 1000 --count 10000 --stats-every 0
+    for turn in 1 2; do
+        start drop $P drop eth0 --mode zerocopy --verify --stats-every 0
+        sleep 0.5
+        stop drop
+        at_least drop 'numbered frames, intact' 100
+    done
+    wait $(cat /tmp/gen.pid)
+    sleep 0.5
+    lost=$((10000 - $(received eth0) + before))
+    echo \"lost $lost of 10000\"
+    [ $lost -le 20 ] || fail 'more than 20 frames were lost, in 2 starts and 2 stops'";
+
+pub(super) const KILL: &str = "up eth0 eth1
+    start gen $P gen eth1 --mode copy --rate 1000 --stats-every 0
+    start killed $P drop eth0 --mode zerocopy --stats-every 0
+    kill -9 $(cat /tmp/killed.pid)
+    wait $(cat /tmp/killed.pid)
+    start drop $P drop eth0 --mode zerocopy --verify --stats-every 0
+    up eth0
+    sleep 1
+    stop drop
+    stop gen
+    at_least drop 'numbered frames, intact' 100";
+
+pub(super) const FLAP: &str = "up eth0 eth1
+    start drop $P drop eth0 --mode zerocopy --verify --stats-every 0
+    start gen $P gen eth1 --mode copy --rate 1000 --stats-every 0
+    ip link set eth0 down
+    sleep 0.5
+    up eth0
+    stop gen
+    send eth1 2000
+    stop drop
+    at_least drop 'packets received' 2000";
+
+/// Zero copy, or what `auto` falls back to, with the reason for either.
+pub(super) const JUMBO: &str =
+    "ip link set eth0 mtu 9000 && ip link set eth1 mtu 9000 || skip 'the card has no MTU of 9000'
+    up eth0 eth1
+    start drop $P drop eth0 --verify --stats-every 0
+    send eth1 500 --size 9000
+    stop drop
+    ip link set eth0 mtu 1500
+    ip link set eth1 mtu 1500
+    exactly drop 'numbered frames, intact' 500";
+
+/// 1 MiB between two namespaces, with eth1 and eth3 in them.
+pub(super) const TCP: &str = "up eth0 eth2
+    unshare -n sleep 100 & a=$!
+    unshare -n sleep 100 & b=$!
+    sleep 0.5
+    ip link set eth1 netns $a && ip link set eth3 netns $b || fail 'no namespaces'
+    in_a() { nsenter -t $a -n \"$@\"; }
+    in_b() { nsenter -t $b -n \"$@\"; }
+    in_a ip addr add 10.0.0.1/24 dev eth1; in_a ip link set eth1 up
+    in_b ip addr add 10.0.0.2/24 dev eth3; in_b ip link set eth3 up
+    start forward $P forward eth0 eth2 --mode zerocopy --stats-every 0
+    dd if=/dev/urandom of=/tmp/data bs=64k count=16 2>/dev/null
+    in_b sh -c 'sleep 30 | timeout 30 nc -l -p 5000 >/tmp/got' &
+    sleep 1
+    in_a ping -c 3 -W 3 10.0.0.2
+    pinged=$?
+    (cat /tmp/data; sleep 20) | in_a timeout 20 nc 10.0.0.2 5000 &
+    tries=0
+    while [ \"$(stat -c %s /tmp/got)\" -lt 1048576 ] && [ $tries -lt 180 ]; do
+        sleep 0.1
+        tries=$((tries + 1))
+    done
+    in_a ip link set eth1 netns 1; in_b ip link set eth3 netns 1
+    stop forward
+    cmp /tmp/data /tmp/got && [ $pinged -eq 0 ] || fail \"$(stat -c %s /tmp/got) bytes came\"";
+
+/// What sleeps over a socket of AF_XDP.
+pub(super) const SLEEPING: &str = "net_test sleeping between_interfaces a_packet_wakes dry_socket a_signal";
+
+pub(super) const CONFORMANCE: &str = "up eth0 eth1
+    promiscuous eth0 eth1
+    PAGEPOOL_CARDS=eth0,eth1 net_test cards whole_pages";
+
+pub(super) const CONFORMANCE_HALF_PAGES: &str = "up eth0 eth1
+    promiscuous eth0 eth1
+    PAGEPOOL_CARDS=eth0,eth1 net_test cards half_pages";
+
+/// eth0 is a card of node 1: received on a CPU of its node, and on one of the other.
+pub(super) const DROP_ON_NODES: &str = "up eth0 eth1
+    for cpu in 1 0; do
+        echo \"on CPU $cpu\"
+        start drop $P drop eth0 --mode zerocopy --cpus $cpu --verify --stats-every 0
+        RATE=4000 send eth1 8000
+        stop drop
+        exactly drop 'numbered frames, intact' 8000
+    done";
+
+/// eth0 is a card of node 7: without a word of it the thread is on CPU 7, and all memory on node 7.
+pub(super) const DROP_ON_8_NODES: &str = "up eth0 eth1
+    start drop $P drop eth0 --mode zerocopy --verify --stats-every 0
+    process=$(cat /tmp/drop.pid)
+    cpus=$(cat /proc/$process/task/*/status | sed -n 's/^Cpus_allowed_list:.//p' | tail -1)
+    [ $cpus = 7 ] || fail \"the thread is on CPUs $cpus\"
+    grep -q '^[0-9a-f]* bind:7 .* N7=' /proc/$process/numa_maps || fail 'the memory is not on node 7'
+    grep '^[0-9a-f]* bind:' /proc/$process/numa_maps | grep 'N[0-6]=' && fail 'some is elsewhere'
+    send eth1 1000
+    stop drop
+    exactly drop 'numbered frames, intact' 1000
+    start drop $P drop eth0 --mode zerocopy --cpus 0 --verify --stats-every 0
+    send eth1 1000
+    stop drop
+    exactly drop 'numbered frames, intact' 1000";
+
+pub(super) const GEN_ON_NODES: &str = "up eth0 eth1
+    for cpu in 1 0; do
+        echo \"on CPU $cpu\"
+        $P gen eth0 --mode zerocopy --cpus $cpu --rate 4000 --count 8000 --stats-every 0 || fail gen
+    done";
+
+/// Packets as long as the MTU allows, received and sent.
+pub(super) const LONG: &str = "up eth0 eth1
+    start drop $P drop eth0 --mode zerocopy --verify --stats-every 0
+    send eth1 500 --size 1514
+    stop drop
+    exactly drop 'numbered frames, intact' 500
+    start drop $P drop eth1 --mode copy --verify --stats-every 0
+    $P gen eth0 --mode zerocopy --size 1514 --rate 2000 --count 500 --stats-every 0 || fail gen
+    sleep 0.5
+    stop drop
+    exactly drop 'numbered frames, intact' 500";
+
+/// What `$NEAR` gets of frames of VLAN 100 from `$FAR`. It takes the tags out of `$LOST` of 50, which is
+/// warned of; with `--fix-offloads` out of none.
+pub(super) const TAGS: &str = "ip link add link $FAR name vlan100 type vlan id 100 || fail 'no VLAN'
+    promiscuous $NEAR # a card filters VLANs that the kernel has no interface for
+    up $NEAR $FAR vlan100
+    for fix in '' --fix-offloads; do
+        rm -f /tmp/tags.pcap
+        start drop $P drop $NEAR --mode $MODE $fix --verify --stats-every 0 --pcap /tmp/tags.pcap
+        up $NEAR
+        $P gen vlan100 --mode copy --rate 500 --count 50 --stats-every 0 || fail gen
+        sleep 0.5
+        stop drop
+        exactly drop 'packets in the capture file' 50
+        [ -z \"$fix\" ] || LOST=0
+        tagged=$(xxd -p /tmp/tags.pcap | tr -d '\\n' | grep -o 8100006488b5 | wc -l)
+        warned=$(grep -c 'warning: .* lack their VLAN tags' /tmp/drop)
+        [ $tagged -eq $((50 - LOST)) ] || fail \"$NEAR $fix: $tagged of 50 frames have their tags\"
+        [ $warned -eq $((LOST > 0)) ] || fail \"$NEAR $fix: $warned warnings\"
+    done
+    ip link del vlan100";
+
+pub(super) const TAGS_OF_VIRTIO: &str = "NEAR=eth0 FAR=eth1 LOST=0; . /cases/tags";
+pub(super) const TAGS_OF_IGB: &str = "NEAR=eth0 FAR=eth1 LOST=50; . /cases/tags";
+pub(super) const TAGS_OF_E1000E: &str = "MODE=copy NEAR=eth1 FAR=eth0 LOST=50; . /cases/tags";
+pub(super) const TAGS_OF_VMXNET3: &str = "MODE=copy NEAR=eth0 FAR=eth1 LOST=50; . /cases/tags";
+
+/// A user with no more capabilities than `docs/operations.md` names, where the kernel keeps bpf(2) from
+/// others. Twice, because a program that stayed attached would be found the second time.
+pub(super) const DROP_AS_USER: &str = "[ -x /root/setpriv ] || skip 'the machine has no setpriv'
+    sysctl -q -w kernel.unprivileged_bpf_disabled=2 || fail 'no such setting'
+    chmod 755 /root
+    caps=-all,+net_raw,+net_admin,+bpf,+ipc_lock
+    user='/root/setpriv --reuid 1000 --regid 1000 --clear-groups'
+    user=\"$user --inh-caps=$caps --bounding-set=$caps --ambient-caps=$caps\"
+    pair
+    for turn in 1 2; do
+        start drop $user $P drop near --verify --stats-every 0
+        kept=$(sed -n 's/^CapPrm:.//p' /proc/$(cat /tmp/drop.pid)/status)
+        send far 500
+        stop drop
+        exactly drop 'numbered frames, intact' 500
+        [ $kept = $KEPT ] || fail \"it keeps the capabilities $kept, not $KEPT\"
+    done
+    $user $P drop near --match udp --seconds 1 >/tmp/said 2>&1 && fail 'a match took no CAP_PERFMON'
+    cat /tmp/said
+    grep -q 'no CAP_PERFMON' /tmp/said || fail 'another reason'";
+
+/// CAP_BPF: before Linux 5.19 detaching takes it.
+pub(super) const DROP_AS_USER_BEFORE_5_19: &str = "KEPT=0000008000000000; . /cases/drop_as_user";
+
+/// One run takes over from another, the next from a killed one. At the end no program is attached.
+pub(super) const TAKE_OVER: &str = "pair
+    pinned='--pin /sys/fs/bpf'
+    start gen $P gen far --mode copy --rate 1000 --stats-every 0
+    start first $P drop near $pinned --verify --stats-every 0
+    start second $P drop near $pinned --take-over $(cat /tmp/first.pid) --verify --stats-every 0
+    stop first
+    kill -9 $(cat /tmp/second.pid)
+    wait $(cat /tmp/second.pid)
+    start third $P drop near $pinned --verify --stats-every 0
+    rm /sys/fs/bpf/pagepool-near || fail 'nothing is pinned'
+    stop third
+    start last $P drop near --verify --stats-every 0
+    stop last
+    stop gen
+    for run in first third last; do at_least $run 'numbered frames, intact' 100; done";
+
+/// eth0 has four queues. Numbered frames are one flow, and come to one of them; pings to forty groups, which
+/// nobody answers, come to all.
+pub(super) const QUEUES: &str = "promiscuous eth0 # a card filters groups
+    up eth0 eth1
+    start drop $P drop eth0 --mode $MODE --verify --stats-every 0 --json
+    grep -q 'queues 0-3 (4 of 4)' /tmp/drop || fail 'it has not four queues'
+    send eth1 1000
+    pings eth1 40
+    stop drop
+    grep -q '\"good\": 1000' /tmp/drop || fail 'not all numbered frames are intact'
+    used=$(grep -c '^ *\"rx\": [1-9]' /tmp/drop)
+    [ $used -eq 4 ] || fail \"packets came to $used queues\"";
+
+/// A bridge drops what comes from the broadcast address, as an echo of a broadcast does.
+pub(super) const ECHO_TO_CARD: &str = "TO='--dst 52:54:00:00:00:00'; . /cases/echo";
+
+/// A veth, on whose end `near0` programs of several tools run.
+const XDP_TOOLS: &str = "[ -x /usr/sbin/xdp-loader ] || skip 'xdp-tools are not installed'
+    runs() {
+        xdp-loader status near0 >/tmp/chain || { cat /tmp/chain; fail 'xdp-loader'; }
+        [ $(grep -c \" $1 \" /tmp/chain) -eq $2 ] || { cat /tmp/chain; fail \"$1: not $2 times\"; }
+    }
+    filter() { xdp-filter load near0 -p allow -f ethernet && xdp-filter ether -m dst $NINE || fail filter; }
+    NINE=02:00:00:00:00:09
+    trap 'ip link del near0; rm -rf /sys/fs/bpf/xdp/dispatch-*' EXIT
+    ip link add near0 type veth && ip link set veth0 name far0 && up near0 far0 || fail veth";
+
+/// `drop` beside xdp-filter, which drops what goes to one address: first with it, then without, then with it
+/// again.
+pub(super) const BESIDE_XDP_FILTER: &str = ". /cases/xdp_tools
+    filter
+    start drop $P drop near0 --beside --verify --stats-every 0
+    runs pagepool_xsk 1; runs xdpfilt_alw_eth 1
+    send far0 500
+    send far0 500 --dst $NINE
+    xdp-filter unload near0 || fail 'xdp-filter unload'
+    runs pagepool_xsk 1; runs xdpfilt_alw_eth 0
+    send far0 300 --dst $NINE
+    filter
+    send far0 200 --dst $NINE
+    stop drop
+    exactly drop 'packets received' 800
+    runs xdpfilt_alw_eth 1; runs pagepool_xsk 0
+    xdp-filter unload near0 || fail 'xdp-filter unload'
+    [ -z \"$(ls /sys/fs/bpf/xdp)\" ] || fail 'names are left'";
+
+/// `drop` begins the chain; one that is killed leaves its program to the next; xdp-loader removes it.
+pub(super) const BESIDE_KILLED: &str = ". /cases/xdp_tools
+    start killed $P drop near0 --beside --stats-every 0
+    filter
+    kill -9 $(cat /tmp/killed.pid)
+    wait $(cat /tmp/killed.pid)
+    runs pagepool_xsk 1; runs xdpfilt_alw_eth 1
+    start drop $P drop near0 --beside=5 --match arp --verify --stats-every 0
+    runs pagepool_xsk 1; runs xdpfilt_alw_eth 1
+    before=$(received near0)
+    send far0 100
+    [ $(($(received near0) - before)) -ge 100 ] || fail 'what does not match goes to the kernel'
+    xdp-loader unload near0 --all || fail 'xdp-loader unload'
+    tries=0
+    while kill -0 $(cat /tmp/drop.pid) 2>/dev/null && [ $tries -lt 100 ]; do
+        sleep 0.1
+        tries=$((tries + 1))
+    done
+    wait $(cat /tmp/drop.pid)
+    [ $? -eq 1 ] || fail \"drop ended with another status\"
+    cat /tmp/drop
+    grep -q 'somebody detached the XDP program of near0' /tmp/drop || fail 'it was not noticed'";
+
+/// Scripts that others build on, by their names in `/cases`.
+pub(in crate::guest) const PARTS: [(&str, &str); 8] = [
+    ("drop", DROP),
+    ("gen", GEN),
+    ("echo", ECHO),
+    ("forward", FORWARD),
+    ("tags", TAGS),
+    ("queues", QUEUES),
+    ("drop_as_user", DROP_AS_USER),
+    ("xdp_tools", XDP_TOOLS),
+];
