@@ -390,6 +390,45 @@ fn only_a_run_is_taken_over() {
     assert!(said.contains(&format!("the XDP program with id {program} is attached to near0")), "{said}");
 }
 
+/// Whether a process handles SIGINT.
+fn handles_interrupts(process: u32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).expect("it runs");
+    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).expect("every Linux says that");
+    u64::from_str_radix(caught.trim(), 16).expect("a mask") & 2 != 0
+}
+
+/// A queue is waited for, for its last socket may be about to go.
+#[test]
+fn a_command_that_waits_for_a_queue_can_be_interrupted() {
+    let name = "a_command_that_waits_for_a_queue_can_be_interrupted";
+    let (Some(hosts), Some(folder)) = (many_queues(name), BpfFolder::new(name)) else { return };
+    let attached = hosts.run_between(|| Redirect::attach("near0", Attach::Native, false));
+    let Ok(attached) = attached else { return println!("SKIP {name}: {}", attached.unwrap_err()) };
+    let map = folder.path("xsks");
+    attached.pin_map(&map).expect("a name that is free");
+    let arguments = ["drop", "near0", "--map", &map];
+    let Some(first) = Place::Between(&hosts).start(name, &arguments) else { return };
+    let mut command = binary(&arguments);
+    let second = hosts.run_between(move || command.spawn().expect("it was built for this test"));
+    let start = Instant::now();
+    while !handles_interrupts(second.id()) {
+        assert!(start.elapsed() < between::LIMIT, "it never listens");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let start = Instant::now();
+    let told = Command::new("kill").args(["-INT", &second.id().to_string()]).status();
+    assert!(told.expect("every Linux has kill").success());
+    let output = second.wait_with_output().expect("it is a child");
+    let said = between::text(&output.stderr);
+    assert!(said.contains("interrupted before any packet was taken or sent"), "{said}");
+    assert!(
+        start.elapsed() < Duration::from_secs(9),
+        "queues are waited for for 10 s: {:?}",
+        start.elapsed()
+    );
+    first.interrupt();
+}
+
 #[test]
 fn maps_that_cannot_be_used_are_refused_with_what_helps() {
     let name = "maps_that_cannot_be_used_are_refused_with_what_helps";

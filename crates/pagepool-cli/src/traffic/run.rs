@@ -46,7 +46,7 @@ impl<C: TrafficCommand> RunCommand for C {
         let mut site = Site::look_up(self, &plan)?;
         let mut file = plan.options.pcap.as_deref().map(CaptureFile::open).transpose()?;
         let mut offloads = OffloadsOff::new(plan.fix_offloads, &mut site.kernel, &site.interfaces)?;
-        let setup = open(self, &plan, &site)?;
+        let setup = open(self, &plan, &site).or_else(|error| site.go_on().and(Err(error)))?;
         let _held = promiscuous(&plan, &site.interfaces)?;
         site.wait_for_links()?;
         let (mut interfaces, pools) = (setup.interfaces.clone(), setup.pools.clone());
@@ -247,8 +247,9 @@ fn open<C: TrafficCommand>(command: &C, plan: &TrafficPlan<'_>, site: &Site) -> 
             "--threads is {threads}, but must be at most {pairs}: a thread has a queue, or a pair"
         ));
     }
-    let (steer, busy_poll) = (plan.steer, options.busy_poll());
-    let params = SetupParams { sizes, attach, maps, pin, beside, steer, tx_mode, busy_poll, threads };
+    let (steer, busy_poll, interrupted) = (plan.steer, options.busy_poll(), Some(&site.interrupted));
+    let params =
+        SetupParams { sizes, attach, maps, pin, beside, steer, tx_mode, busy_poll, interrupted, threads };
     TrafficSetup::open(plan.name, interfaces, params, || {
         site.predecessor.as_ref().map_or(Ok(()), Predecessor::end)
     })

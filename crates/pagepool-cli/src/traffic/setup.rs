@@ -4,6 +4,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use pagepool::{Arena, Error, NodeId, PAGE_SIZE, PoolRef};
 use pagepool_net::link::XdpMode;
@@ -95,6 +96,8 @@ pub struct SetupParams<'a> {
     /// How packets are sent, if any are.
     pub tx_mode: Option<TxMode>,
     pub busy_poll: Option<BusyPoll>,
+    /// Whether the user wants an end while queues are waited for.
+    pub interrupted: Option<&'a Arc<AtomicBool>>,
     /// Threads that share the queues, at most one a pair of queues.
     pub threads: Option<usize>,
 }
@@ -223,6 +226,7 @@ impl SetupParams<'_> {
         params.af_xdp.program = XdpProgram::None;
         params.af_xdp.tx_mode = self.tx_mode.unwrap_or(TxMode::Ring);
         params.af_xdp.busy_poll = self.busy_poll;
+        params.af_xdp.give_up = self.interrupted.cloned();
         params
     }
 }
@@ -454,6 +458,7 @@ mod tests {
             steer: None,
             tx_mode: None,
             busy_poll: None,
+            interrupted: None,
             threads: None,
         };
         let arena = Arena::new(sizes.arena("test", 1)).unwrap();

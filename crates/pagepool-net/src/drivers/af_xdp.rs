@@ -121,6 +121,7 @@ fn open_queues(
             tx_ring: params.tx_ring,
             tx_mode: params.af_xdp.tx_mode,
             busy_limit: params.af_xdp.busy_limit,
+            give_up: params.af_xdp.give_up.clone(),
             busy_poll: params.af_xdp.busy_poll,
             ..XskParams::default()
         };

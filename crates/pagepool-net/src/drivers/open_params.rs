@@ -1,6 +1,7 @@
 //! How to open devices by name.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use pagepool::PoolParams;
@@ -56,13 +57,15 @@ pub struct AfXdpParams {
     pub busy_poll: Option<BusyPoll>,
     /// How long to retry while a queue is busy.
     pub busy_limit: Duration,
+    /// Retry no longer once this is true, as after Ctrl-C.
+    pub give_up: Option<Arc<AtomicBool>>,
 }
 
 impl Default for AfXdpParams {
     fn default() -> Self {
         let XskParams { tx_mode, busy_poll, busy_limit, .. } = XskParams::default();
         let (umem, program) = (UmemParams::default(), XdpProgram::default());
-        Self { umem, program, steer: None, tx_mode, busy_poll, busy_limit }
+        Self { umem, program, steer: None, tx_mode, busy_poll, busy_limit, give_up: None }
     }
 }
 

@@ -174,7 +174,7 @@ impl XskDevice {
         let queue = Queue { namespace: sys::namespace(fd.as_fd()), index: link.index, number: params.queue };
         // Before the bind: if it fails the queue was never taken.
         let (batch, why_ring) = Loaded::choose(params, umem, queue, &link)?;
-        umem.bind(&fd, has_memory, queue, params.busy_limit)?;
+        umem.bind(&fd, has_memory, queue, params)?;
         let zero_copy = sys::is_zero_copy(fd.as_fd());
         let (batch, tx) = match batch.filter(|_| !zero_copy) {
             None => (None, tx),

@@ -1,6 +1,7 @@
 //! The parameters of a UMEM and of a socket over it, checked once.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use pagepool::Error;
@@ -187,6 +188,8 @@ pub struct XskParams {
     /// a killed process, a moment later: mostly some ms; up to 6 s on a machine with five times the load that
     /// it can serve.
     pub busy_limit: Duration,
+    /// Try no longer once this is true: somebody who waits wants an end.
+    pub give_up: Option<Arc<AtomicBool>>,
     /// Have this thread's calls do the driver's work, on this thread's CPU (Linux 5.11); `None` leaves that
     /// to interrupts.
     pub busy_poll: Option<BusyPoll>,
@@ -234,6 +237,7 @@ impl Default for XskParams {
             map_key: None,
             tx_mode: TxMode::Auto,
             busy_limit: Duration::from_secs(10),
+            give_up: None,
             busy_poll: None,
         }
     }

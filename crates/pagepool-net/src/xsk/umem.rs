@@ -11,13 +11,14 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use pagepool::{DeviceAddr, DmaDomain, DomainId, Error, PAGE_SIZE, Provider, Region, system_page_size};
 
 use super::layout::Layout;
-use super::params::{UmemParams, XDP_HEADROOM, XskMode};
+use super::params::{UmemParams, XDP_HEADROOM, XskMode, XskParams};
 use super::probe::Probe;
 use super::queue::Queue;
 use super::sys::socket::{self as sys, Registration, flags};
@@ -151,8 +152,9 @@ impl Umem {
         fd: &Arc<OwnedFd>,
         mut has_memory: bool,
         queue: Queue,
-        limit: Duration,
+        XskParams { busy_limit, give_up, .. }: &XskParams,
     ) -> Result<(), Error> {
+        let over = || give_up.as_ref().is_some_and(|over| over.load(Ordering::Relaxed));
         let (start, mut pause) = (Instant::now(), FIRST_PAUSE);
         loop {
             let error = match self.try_bind(fd, &mut has_memory, queue)? {
@@ -162,7 +164,7 @@ impl Umem {
             // The kernel takes a closed socket apart later, and that of a killed process too: until then the
             // queue is busy.
             let busy = error.raw_os_error() == Some(errno::EBUSY);
-            if !busy || start.elapsed() >= limit {
+            if !busy || start.elapsed() >= *busy_limit || over() {
                 return Err(self.not_bound(error, queue, start.elapsed(), self.is_zero_copy()));
             }
             // Without the lock: other queues are opened and closed meanwhile.
