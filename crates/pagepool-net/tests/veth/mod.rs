@@ -8,6 +8,7 @@ use std::cell::{Cell, RefCell};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::rc::Rc;
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
 use pagepool_lab::link::{Netlink, VethEnd};
@@ -86,26 +87,34 @@ pub fn pin(cpu: usize) {
     assert_eq!(unsafe { libc::sched_setaffinity(0, size_of_val(&set), &raw const set) }, 0);
 }
 
-/// Sends this thread a signal that does nothing, after so long; to be joined by its end.
-pub fn interrupt_me(after: Duration) -> Joined {
+/// Sends this thread a signal that does nothing, again and again, until the value is dropped. One alone might
+/// come before the thread sleeps, on a busy machine, and would end nothing.
+pub fn interrupt_me(every: Duration) -> Interrupts {
     extern "C" fn nothing(_: libc::c_int) {}
     // SAFETY: the handler does nothing.
     unsafe { libc::signal(libc::SIGUSR1, nothing as extern "C" fn(libc::c_int) as libc::sighandler_t) };
     // SAFETY: the call takes nothing.
     let me = unsafe { libc::pthread_self() } as usize; // a pointer in musl
-    Joined(Some(std::thread::spawn(move || {
-        std::thread::sleep(after);
-        // SAFETY: that thread joins this one before it ends.
-        assert_eq!(unsafe { libc::pthread_kill(me as libc::pthread_t, libc::SIGUSR1) }, 0);
-    })))
+    let (stop, stopped) = mpsc::channel();
+    let thread = std::thread::spawn(move || {
+        while stopped.recv_timeout(every) == Err(RecvTimeoutError::Timeout) {
+            // SAFETY: that thread joins this one before it ends.
+            assert_eq!(unsafe { libc::pthread_kill(me as libc::pthread_t, libc::SIGUSR1) }, 0);
+        }
+    });
+    Interrupts { stop: Some(stop), thread: Some(thread) }
 }
 
-/// A thread that is joined when this is dropped.
-pub struct Joined(Option<std::thread::JoinHandle<()>>);
+/// A thread that sends signals until this is dropped.
+pub struct Interrupts {
+    stop: Option<mpsc::Sender<()>>,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
 
-impl Drop for Joined {
+impl Drop for Interrupts {
     fn drop(&mut self) {
-        let ended = self.0.take().map(std::thread::JoinHandle::join);
+        drop(self.stop.take());
+        let ended = self.thread.take().map(std::thread::JoinHandle::join);
         assert!(std::thread::panicking() || ended.is_none_or(|ended| ended.is_ok()));
     }
 }
