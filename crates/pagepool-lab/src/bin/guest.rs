@@ -198,7 +198,7 @@ fn cases(words: &[String]) -> Result<u8, GuestError> {
         return Err(GuestError::Failed(format!("--only `{only}`: no case has this in GUEST/NAME")));
     }
     for case in CASES.iter().filter(|case| options.names(case) && !options.wants(case)) {
-        println!("SKIP {}/{}: it takes long, and is left to a run without --within", case.guest, case.name);
+        println!("SKIP {}/{}: it is left to a run by hand, without --within", case.guest, case.name);
     }
     if !CASES.iter().any(|case| options.wants(case)) {
         return Ok(SKIPPED);
