@@ -520,6 +520,17 @@ fn a_command_that_is_refused_takes_no_packet() {
     assert_eq!(stream.missing(), 0, "of {}: {said}", stream.sent);
 }
 
+#[test]
+fn a_card_without_a_table_of_flows_is_refused_before_anything_is_attached() {
+    let name = "a_card_without_a_table_of_flows_is_refused_before_anything_is_attached";
+    let Some(hosts) = many_queues(name) else { return };
+    let (stream, said) = during_a_stream(&hosts, || {
+        Place::Between(&hosts).error(&["drop", "near0", "--queues", "1", "--rss"])
+    });
+    assert!(said.contains("--rss: \"near0\" has no indirection table"), "{said}");
+    assert_eq!(stream.missing(), 0, "of {}: {said}", stream.sent);
+}
+
 /// The kernel refuses an XDP program of one buffer where the other end's packets are longer than a page.
 fn have_near1_refuse(hosts: &TwoHosts) {
     let long = hosts.b.link.index;

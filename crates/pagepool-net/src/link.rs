@@ -9,6 +9,7 @@ pub(crate) mod egress;
 mod error;
 mod ethtool;
 mod exchange;
+mod flow;
 mod link_info;
 mod live_frames;
 pub(crate) mod lookup;
@@ -25,6 +26,7 @@ pub use caution::{Caution, SshSession, cautions, session_links};
 pub use egress::qdisc::TokenBucket;
 pub use error::NetError;
 pub use ethtool::{Channels, Ethtool};
+pub use flow::spread::HeldFlowSpread;
 pub use link_info::{AttachedXdp, LinkInfo, Mac, OperState, XdpMode};
 #[doc(hidden)]
 pub use live_frames::LiveFrames;

@@ -23,7 +23,7 @@ pub struct Needs {
     pub has_grace_period: bool,
     /// Packets are sent by BPF batch.
     pub sends_by_batch: bool,
-    /// Offloads are put back at the end.
+    /// Offloads, or tables of flows, are put back at the end.
     pub puts_back: bool,
     /// The XDP program leaves the programs of others at the end.
     pub leaves_others: bool,

@@ -64,6 +64,8 @@ pub struct TrafficPlan<'a> {
     pub promiscuous: bool,
     /// Whether offloads that falsify what is received are off while the command runs.
     pub fix_offloads: bool,
+    /// Whether cards spread flows over the used queues alone.
+    pub rss: bool,
 }
 
 impl<'a> TrafficPlan<'a> {
@@ -84,6 +86,7 @@ impl<'a> TrafficPlan<'a> {
             gather: Duration::ZERO,
             promiscuous: false,
             fix_offloads: false,
+            rss: false,
         }
     }
 
@@ -91,8 +94,9 @@ impl<'a> TrafficPlan<'a> {
     pub fn receiving(self, receive: &'a ReceiveOptions) -> Self {
         let (attach, maps, steer) = (Some(receive.attach()), receive.maps(), receive.steer());
         let (pin, predecessor) = (receive.pin(), receive.predecessor());
-        let (beside, gather, fix_offloads) = (receive.beside(), receive.gather(), receive.fix_offloads);
-        Self { attach, maps, steer, pin, beside, predecessor, gather, fix_offloads, ..self }
+        let (beside, gather) = (receive.beside(), receive.gather());
+        let (fix_offloads, rss) = (receive.fix_offloads, receive.rss);
+        Self { attach, maps, steer, pin, beside, predecessor, gather, fix_offloads, rss, ..self }
     }
 
     /// Of one that sends as its options say.

@@ -168,6 +168,14 @@ pub struct ReceiveOptions {
     #[arg(long, value_name = "MICROSECONDS", conflicts_with = "busy_poll")]
     #[arg(value_parser = clap::value_parser!(u64).range(..=10_000))]
     rx_usecs: Option<u64>,
+    /// Have the card spread flows over the queues of --queues alone (RSS); put its table back at the end
+    ///
+    /// Without this option the card spreads them over all of its queues, and those of others go to the
+    /// kernel. What undoes it is printed. It is undone as --fix-offloads says; a table that somebody else
+    /// set meanwhile stays. Packets of which the card takes no hash (ARP, for one) keep their queue, mostly
+    /// 0. A card without such a table is an error.
+    #[arg(long)]
+    pub rss: bool,
     /// Turn off the offloads that falsify what this command receives; turn them on again at its end
     ///
     /// Of a veth, that is what its other end leaves to hardware: VLAN tags, checksums, segments longer than

@@ -1,5 +1,6 @@
 //! Runs a command on interfaces.
 
+mod flow_spread;
 mod predecessor;
 
 use std::process::ExitCode;
@@ -12,6 +13,7 @@ use pagepool_lab::Tally;
 use pagepool_net::link::{LinkInfo, Promiscuous};
 use pagepool_net::{NoStack, Redirect};
 
+use self::flow_spread::FlowSpread;
 use self::predecessor::Predecessor;
 use super::capture::{Capture, CaptureFile, Tapped};
 use super::command::{ThreadContext, TrafficCommand, TrafficPlan};
@@ -56,13 +58,14 @@ impl<C: TrafficCommand> RunCommand for C {
         threads.attach(&mut interfaces)?;
         site.wait_for_links()?;
         site.warn(&plan, &mut offloads, &interfaces)?;
+        let spread = FlowSpread::over(if plan.rss { &site.interfaces } else { &[] })?;
         give_up_all_but(kept);
         let capture = file.map(CaptureFile::start).transpose()?;
         threads.redirect()?;
         interfaces.iter().for_each(|interface| plan.options.print(interface));
         let Watched { warm, seconds, end, links } = watch(&plan, &site, &threads, &names)?;
         let (now, tally) = threads.finish(plan.expected_frames)?;
-        drop(offloads);
+        drop((spread, offloads));
         let (command, capture) = (plan.name, capture.map(Capture::finish).transpose()?);
         let result =
             TrafficResult { command, interfaces, names, seconds, end, links, warm, now, tally, capture };
@@ -112,7 +115,7 @@ impl Site {
         offloads: &mut OffloadsOff,
         opened: &[OpenedInterface],
     ) -> Result<(), String> {
-        self.predecessor.iter().for_each(|run| run.wait(&self.interrupted)); // it puts its offloads back
+        self.predecessor.iter().for_each(|run| run.wait(&self.interrupted)); // it puts back what it set
         if plan.attach.is_some() {
             offloads.warn(&mut self.kernel, &self.interfaces, opened)?;
         }
@@ -160,7 +163,8 @@ fn watch<H: PortHandler>(
 /// The capabilities that running takes.
 fn kept(plan: &TrafficPlan<'_>, opened: &[OpenedInterface]) -> CapabilitySet {
     let by_batch = opened.iter().any(OpenedInterface::sends_by_batch);
-    Needs::here(by_batch, plan.fix_offloads, plan.beside.is_some()).kept(sys::permitted_capabilities())
+    Needs::here(by_batch, plan.fix_offloads || plan.rss, plan.beside.is_some())
+        .kept(sys::permitted_capabilities())
 }
 
 /// Has this thread give up all other capabilities: everything is open and attached.
@@ -197,6 +201,7 @@ fn look_up<C: TrafficCommand>(
         ));
     }
     command.check(&interfaces)?;
+    FlowSpread::check(if plan.rss { &interfaces } else { &[] })?;
     interfaces.iter().try_for_each(|interface| kernel.spare(interface, &plan.effect(), options.yes))?;
     Ok(interfaces)
 }

@@ -9,7 +9,8 @@ use scripts::{
     BESIDE_KILLED, BESIDE_XDP_FILTER, BPF_BATCH, CLOSE, CONFORMANCE, CONFORMANCE_HALF_PAGES, DROP,
     DROP_AS_USER_BEFORE_5_19, DROP_BUSY_POLL, DROP_HALF_PAGES, DROP_ON_8_NODES, DROP_ON_NODES,
     DROP_UNALIGNED, ECHO, ECHO_TO_CARD, FLAP, FORWARD, FORWARD_UNICAST, GEN, GEN_ON_NODES, JUMBO, KILL, LONG,
-    QUEUES, SLEEPING, STREAM, TAGS_OF_E1000E, TAGS_OF_IGB, TAGS_OF_VIRTIO, TAGS_OF_VMXNET3, TAKE_OVER, TCP,
+    QUEUES, RSS, SLEEPING, STREAM, TAGS_OF_E1000E, TAGS_OF_IGB, TAGS_OF_VIRTIO, TAGS_OF_VMXNET3, TAKE_OVER,
+    TCP,
 };
 
 /// The guests that cases run in.
@@ -168,6 +169,7 @@ pub const CASES: &[Case] = &[
     Case::new("igb", "echo", ECHO),
     by_hand(Case::new("igb", "forward", FORWARD)),
     Case::new("igb", "forward of unicast", FORWARD_UNICAST),
+    Case::new("igb", "--rss", RSS),
     Case::new("igb", "closed under traffic", CLOSE),
     Case::new("igb", "killed and opened again", KILL),
     Case::new("igb", "down and up", FLAP),

@@ -81,6 +81,11 @@ pub enum NetError {
         /// What it was to be.
         wanted: bool,
     },
+    /// A card does not spread flows over queues, or has no table of them that can be set.
+    NoIndirection {
+        /// The link.
+        link: String,
+    },
     /// A veth's other end is not in this network namespace.
     HiddenPeer {
         /// This end.
@@ -167,6 +172,13 @@ impl fmt::Display for NetError {
                 write!(
                     f,
                     "{offload} of {link:?} stays {kept}; use an interface whose driver can turn it {wanted}"
+                )
+            }
+            Self::NoIndirection { link } => {
+                write!(
+                    f,
+                    "{link:?} has no indirection table (RSS), as `ethtool -x {link}` shows: use all of its \
+                     queues, or a card that has one"
                 )
             }
             Self::HiddenPeer { link } => {

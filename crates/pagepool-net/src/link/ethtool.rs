@@ -125,6 +125,28 @@ impl Ethtool {
         Ok(Some(text(&name)))
     }
 
+    /// The indirection table of a card with RSS: it takes the hash of a packet's flow, and the entry at that
+    /// place is the packet's queue. `None` if the driver has no such table. Two system calls.
+    ///
+    /// ```
+    /// use pagepool_net::link::Ethtool;
+    /// assert_eq!(Ethtool::open()?.indirection("lo")?, None);
+    /// # Ok::<(), pagepool_net::link::NetError>(())
+    /// ```
+    pub fn indirection(&self, link: &str) -> Result<Option<Vec<u32>>, NetError> {
+        match sys::indirection(self.socket.as_fd(), link) {
+            Err(error) if error.raw_os_error() == Some(EOPNOTSUPP) => Ok(None),
+            table => table
+                .map(|table| Some(table).filter(|table| !table.is_empty()))
+                .map_err(|error| refused(link, error)),
+        }
+    }
+
+    /// Sets the indirection table, entry by entry; an empty one is the driver's own.
+    pub(crate) fn set_indirection(&self, link: &str, table: &[u32]) -> Result<(), NetError> {
+        sys::set_indirection(self.socket.as_fd(), link, table).map_err(|error| refused(link, error))
+    }
+
     /// What a driver answers; `None` if it does not know the command.
     fn ask<const WORDS: usize>(
         &self,

@@ -333,6 +333,29 @@ pub(super) const BESIDE_KILLED: &str = ". /cases/xdp_tools
     cat /tmp/drop
     grep -q 'somebody detached the XDP program of near0' /tmp/drop || fail 'it was not noticed'";
 
+/// 32 flows to eth0, of which queue 1 gets some, then all while its table is held, then the same as before.
+pub(super) const RSS: &str = "up eth0 eth1
+    ip addr add 10.0.0.1/24 dev eth1
+    arp -s 10.0.0.2 $(cat /sys/class/net/eth0/address)
+    route add -net 10.1.0.0/24 gw 10.0.0.2
+    trap 'ip addr flush dev eth1' EXIT
+    received_with() {
+        start drop $P drop eth0 --queues 1 --match 'net 10.1.0.0/24' --stats-every 0 $1
+        up eth0 eth1
+        for n in $(seq 1 32); do ping -c 1 -W 1 10.1.0.$n >/dev/null & pings=\"$pings $!\"; done
+        wait $pings
+        kill -TERM $(cat /tmp/drop.pid)
+        wait $(cat /tmp/drop.pid)
+        cat /tmp/drop
+        got=$(figure drop 'packets received')
+    }
+    received_with; some=$got
+    [ $some -gt 0 ] && [ $some -lt 32 ] || fail \"queue 1 got $some of 32\"
+    received_with --rss
+    [ $got -eq 32 ] || fail \"queue 1 got $got of 32 with --rss\"
+    received_with
+    [ $got -eq $some ] || fail \"queue 1 got $got after the end, and $some before\"";
+
 /// Scripts that others build on, by their names in `/cases`.
 pub(in crate::guest) const PARTS: [(&str, &str); 8] = [
     ("drop", DROP),

@@ -28,6 +28,13 @@ const GFEATURES: Command<{ 2 + 4 * BLOCKS }> = Command(0x3a);
 /// `struct ethtool_sfeatures`: two words a block.
 const SFEATURES: Command<{ 2 + 2 * BLOCKS }> = Command(0x3b);
 
+/// `struct ethtool_rxfh_indir`, with the longest table that there is room for.
+const GRXFHINDIR: Command<{ 2 + ENTRIES }> = Command(0x38);
+const SRXFHINDIR: Command<{ 2 + ENTRIES }> = Command(0x39);
+
+/// Entries of an indirection table; cards have 128 to 2,048.
+const ENTRIES: usize = 4096;
+
 /// The set of the names of features: `ETH_SS_FEATURES`.
 const FEATURE_NAMES: u32 = 4;
 /// Words of a name: `ETH_GSTRING_LEN` bytes.
@@ -112,6 +119,26 @@ pub(crate) fn set_features(
         words[1] = if on { words[0] } else { 0 };
     }
     send(fd, link, SFEATURES, words).map(drop)
+}
+
+/// The queue of each entry of a link's indirection table.
+pub(crate) fn indirection(fd: BorrowedFd<'_>, link: &str) -> io::Result<Vec<u32>> {
+    // Asked for no entries, the kernel says how many there are.
+    let count = ask(fd, link, GRXFHINDIR, 0)?[1] as usize;
+    if count > ENTRIES {
+        return Err(io::Error::from_raw_os_error(libc::E2BIG)); // of a card of the far future
+    }
+    let words = ask(fd, link, GRXFHINDIR, count as u32)?;
+    Ok(words[2..][..count].to_vec())
+}
+
+/// Sets all entries; without any, to what the driver begins with.
+pub(crate) fn set_indirection(fd: BorrowedFd<'_>, link: &str, table: &[u32]) -> io::Result<()> {
+    let mut words = [0; 2 + ENTRIES];
+    let room = words[2..].get_mut(..table.len()).ok_or(io::ErrorKind::InvalidInput)?;
+    room.copy_from_slice(table);
+    words[1] = table.len() as u32;
+    send(fd, link, SRXFHINDIR, words).map(drop)
 }
 
 /// The two halves of a number, as it lies in memory.

@@ -1,0 +1,58 @@
+//! Cards that spread flows over the queues of a command alone, while it runs.
+
+use pagepool_net::link::{Ethtool, HeldFlowSpread, NetError};
+
+use crate::report::error::error_chain;
+use crate::report::output;
+use crate::traffic::interface::Interface;
+use crate::traffic::setup::listed;
+
+/// What is held. It is put back when this is dropped, with a warning where that fails.
+pub struct FlowSpread(Vec<HeldFlowSpread>);
+
+impl FlowSpread {
+    /// An error for an interface that has no table to hold: before anything is opened.
+    pub fn check(interfaces: &[Interface]) -> Result<(), String> {
+        let check = |interface: &Interface| {
+            let link = &interface.link.name;
+            match Ethtool::open()?.indirection(link)? {
+                Some(_) => Ok(()),
+                None => Err(NetError::NoIndirection { link: link.clone() }),
+            }
+        };
+        interfaces.iter().try_for_each(check).map_err(|error| refused(&error))
+    }
+
+    /// Over the queues that are used of each interface. An error leaves all as it was.
+    pub fn over(interfaces: &[Interface]) -> Result<Self, String> {
+        let hold = |interface: &Interface| {
+            let held = HeldFlowSpread::over(&interface.link, &interface.queues);
+            let held = held.map_err(|error| refused(&error))?;
+            output::note(format_args!(
+                "note: {} spreads flows over its queues {} until this command ends; if it is killed, undo \
+                 that by {}",
+                interface.link.name,
+                listed(&interface.queues),
+                held.undo()
+            ));
+            Ok(held)
+        };
+        interfaces.iter().map(hold).collect::<Result<_, _>>().map(Self)
+    }
+}
+
+fn refused(error: &NetError) -> String {
+    format!("--rss: {}", error_chain(error))
+}
+
+impl Drop for FlowSpread {
+    fn drop(&mut self) {
+        for held in self.0.drain(..) {
+            let undo = held.undo();
+            if let Err(error) = held.restore() {
+                let why = error_chain(&error);
+                output::note(format_args!("warning: flows stay where they are: {why}; use {undo}"));
+            }
+        }
+    }
+}

@@ -1,0 +1,3 @@
+//! Which queue of a card gets which flow.
+
+pub(super) mod spread;

@@ -1,0 +1,139 @@
+//! Over which of its queues a card spreads flows (RSS): held for a while, and put back as it was.
+
+use crate::link::error::NetError;
+use crate::link::ethtool::Ethtool;
+use crate::link::link_info::LinkInfo;
+use crate::link::netlink::Netlink;
+
+/// A card that spreads flows over some of its queues until this is dropped, and then as it did before.
+///
+/// Packets of which it takes no hash (ARP, for one) keep their queue, which is mostly queue 0. A table that
+/// somebody else set meanwhile stays. The link is found again if it was renamed. A process that is killed, or
+/// that aborts, drops nothing: [`undo`](Self::undo) says what puts the table back by hand.
+///
+/// ```no_run
+/// // It changes a card of the machine that runs this.
+/// use pagepool_net::link::{HeldFlowSpread, Netlink};
+/// let link = Netlink::open()?.link("eth0")?;
+/// let held = HeldFlowSpread::over(&link, &[2, 3])?;
+/// eprintln!("if this process is killed: {}", held.undo());
+/// held.restore()?;
+/// # Ok::<(), pagepool_net::link::NetError>(())
+/// ```
+#[derive(Debug)]
+pub struct HeldFlowSpread {
+    netlink: Netlink,
+    ethtool: Ethtool,
+    link: LinkInfo,
+    before: Vec<u32>,
+    /// Empty if it was put back, or nothing was changed.
+    held: Vec<u32>,
+    /// Queues that receive.
+    queues: u32,
+}
+
+impl HeldFlowSpread {
+    /// Spreads the flows of a link of the calling thread's network namespace over these queues, evenly. An
+    /// error leaves all as it was: if the card has no table, or not these queues.
+    pub fn over(link: &LinkInfo, queues: &[u32]) -> Result<Self, NetError> {
+        let (netlink, ethtool) = (Netlink::open()?, Ethtool::open()?);
+        let missing = || NetError::NoIndirection { link: link.name.clone() };
+        let before = ethtool.indirection(&link.name)?.ok_or_else(missing)?;
+        let there = ethtool.channels(&link.name)?.map_or(link.rx_queues, |channels| channels.rx);
+        if queues.is_empty() || queues.iter().any(|&queue| queue >= there) {
+            let value = format!("{queues:?} of {there}");
+            return Err(NetError::OutOfRange { field: "queues", value, range: "queues of the card" });
+        }
+        let mut held: Vec<u32> = queues.iter().copied().cycle().take(before.len()).collect();
+        if held == before {
+            held.clear();
+        } else {
+            ethtool.set_indirection(&link.name, &held)?;
+        }
+        Ok(Self { netlink, ethtool, link: link.clone(), before, held, queues: there })
+    }
+
+    /// The command that puts the table back by hand. One that a single command does not make it replaces by
+    /// an even spread over all queues.
+    pub fn undo(&self) -> String {
+        let how = match (even(&self.before), weights(&self.before)) {
+            (Some((first, count)), _) if (first, count) != (0, self.queues) => {
+                format!("start {first} equal {count}")
+            }
+            (None, Some(weights)) => {
+                let weights: Vec<_> = weights.iter().map(usize::to_string).collect();
+                format!("weight {}", weights.join(" "))
+            }
+            _ => "default".into(),
+        };
+        format!("ethtool -X {} {how}", self.link.name)
+    }
+
+    /// Puts the table back now, and says why not if that fails. A link that was removed is no error.
+    pub fn restore(mut self) -> Result<(), NetError> {
+        self.put_back()
+    }
+
+    fn put_back(&mut self) -> Result<(), NetError> {
+        let held = std::mem::take(&mut self.held);
+        let links = self.netlink.links()?;
+        let Some(link) = links.iter().find(|link| link.index == self.link.index) else { return Ok(()) };
+        if held.is_empty() || self.ethtool.indirection(&link.name)?.is_none_or(|now| now != held) {
+            return Ok(());
+        }
+        // The driver's own follows the number of queues, when that is changed later; so it is not written.
+        let is_default = even(&self.before) == Some((0, self.queues));
+        let default = is_default.then(|| self.ethtool.set_indirection(&link.name, &[]));
+        match default {
+            Some(Ok(())) => Ok(()),
+            _ => self.ethtool.set_indirection(&link.name, &self.before),
+        }
+    }
+}
+
+impl Drop for HeldFlowSpread {
+    fn drop(&mut self) {
+        let _ = self.put_back(); // `restore` says why not
+    }
+}
+
+/// The first queue and the number of queues of an even spread, if this is one.
+fn even(table: &[u32]) -> Option<(u32, u32)> {
+    let first = *table.first()?;
+    let count = table.iter().max()?.checked_sub(first)? + 1;
+    let spread = (first..).take(count as usize).cycle();
+    table.iter().copied().eq(spread.take(table.len())).then_some((first, count))
+}
+
+/// How many entries each queue has, if those of each are together, and in the order of the queues.
+fn weights(table: &[u32]) -> Option<Vec<usize>> {
+    let last = *table.last()?;
+    let count = |queue| table.iter().filter(|&&of| of == queue).count();
+    table.is_sorted().then(|| (0..=last).map(count).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_even_spread_is_told_from_others() {
+        assert_eq!(even(&[0, 1, 2, 0, 1, 2, 0, 1]), Some((0, 3)));
+        assert_eq!((even(&[2, 3, 2, 3]), even(&[5, 5])), (Some((2, 2)), Some((5, 1))));
+        assert_eq!([&[][..], &[0, 0, 1, 1], &[1, 0], &[0, 2]].map(even), [None; 4]);
+    }
+
+    #[test]
+    fn queues_whose_entries_are_together_have_weights() {
+        assert_eq!(weights(&[0, 0, 1, 1]), Some(vec![2, 2]));
+        assert_eq!((weights(&[2, 3, 3]), weights(&[1, 0])), (Some(vec![0, 0, 1, 2]), None));
+    }
+
+    #[test]
+    fn a_link_without_a_table_is_said_to_be_one() {
+        let link = Netlink::open().unwrap().link("lo").unwrap();
+        let refused = HeldFlowSpread::over(&link, &[0]).unwrap_err();
+        assert!(matches!(refused, NetError::NoIndirection { .. }), "{refused}");
+        assert!(refused.to_string().contains("`ethtool -x lo` shows"), "{refused}");
+    }
+}
