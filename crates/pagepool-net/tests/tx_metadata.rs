@@ -291,6 +291,26 @@ fn packets_with_requests_go_by_the_ring() {
     });
 }
 
+#[test]
+fn a_kernel_without_it_says_which_version_has_it() {
+    let name = "a_kernel_without_it_says_which_version_has_it";
+    if veth::older_than((6, 8)).is_none() {
+        return println!("SKIP {name}: this kernel has it");
+    }
+    if let Some(why) = veth::missing() {
+        return println!("SKIP {name}: {why}");
+    }
+    let _veth = Veth::new(1, 1500);
+    for mode in [TxMetadataMode::On, TxMetadataMode::SoftwareChecksum] {
+        let refused = open(with_metadata(mode), TxMode::Auto).map(drop).unwrap_err().to_string();
+        assert!(
+            refused.contains("requires Linux 6.11") && refused.contains("TxMetadataMode::Off"),
+            "{refused}"
+        );
+    }
+    open(with_metadata(TxMetadataMode::Off), TxMode::Auto).map(drop).expect("without it works");
+}
+
 fn bytes_of(asks: TxMetadata) -> Vec<u8> {
     let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() }).expect("1 MiB");
     let pool = Pool::new(PoolParams { headroom: 128, ..Default::default() }, arena).expect("a pool").bind();

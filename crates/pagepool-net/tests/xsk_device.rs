@@ -10,7 +10,8 @@ use std::time::Duration;
 use pagepool::{Arena, ArenaParams, Backing, OnMissingHuge, PoolParams};
 use pagepool_net::testing::{self, Allowed, Rig};
 use pagepool_net::{
-    AfXdpParams, Attach, OpenParams, Redirect, TxMode, UmemParams, XdpProgram, XskMode, open_device,
+    AfXdpParams, Attach, OpenParams, Redirect, TxMetadataMode, TxMode, UmemParams, XdpProgram, XskMode,
+    open_device,
 };
 use veth::Veth;
 
@@ -154,4 +155,23 @@ fn jumbo_packets_in_half_pages() {
 fn jumbo_packets_in_unaligned_chunks() {
     let umem = UmemParams { multi_buffer: true, chunk_size: 3072, unaligned: true, ..umem() };
     suite("jumbo_packets_in_unaligned_chunks", 9000, Attach::Native, umem);
+}
+
+/// Runs the suite where packets may carry requests, if the kernel takes any.
+fn suite_with_requests(name: &str, mtu: usize, umem: UmemParams) {
+    if let Some(why) = veth::older_than((6, 11)) {
+        return println!("SKIP {name}: metadata of packets that are sent requires {why}");
+    }
+    suite(name, mtu, Attach::Native, UmemParams { tx_metadata: TxMetadataMode::On, ..umem });
+}
+
+#[test]
+fn half_pages_with_requests() {
+    suite_with_requests("half_pages_with_requests", 1500, UmemParams { chunk_size: 2048, ..umem() });
+}
+
+#[test]
+fn jumbo_packets_with_requests() {
+    let umem = UmemParams { multi_buffer: true, ..umem() };
+    suite_with_requests("jumbo_packets_with_requests", 9000, umem);
 }

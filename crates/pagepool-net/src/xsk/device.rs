@@ -326,16 +326,22 @@ impl XskDevice {
     ///
     /// ```no_run
     /// // It needs root, and an interface.
+    /// use std::time::Duration;
+    ///
     /// use pagepool::{Bound, XdpBuff, XdpFrameBulk};
-    /// use pagepool_net::{Device, TxMetadata, TxQueue, TxTimestamp, XskDevice};
+    /// use pagepool_net::{Device, DeviceExt, TxMetadata, TxQueue, TxTimestamp, Wake, XskDevice};
     ///
     /// /// Sends a packet, and says when it left.
-    /// fn send(device: &mut XskDevice, mut packet: XdpBuff) -> Option<TxTimestamp> {
+    /// fn send(device: &mut XskDevice, pool: &Bound, mut packet: XdpBuff) -> Option<TxTimestamp> {
     ///     assert!(device.tx_features().timestamp, "TxMetadataMode::On, and a driver with a clock");
     ///     TxMetadata { timestamp: Some(1), ..Default::default() }.write(&mut packet).ok()?;
     ///     device.transmit(&mut TxQueue::from([packet]));
     ///     let (mut done, mut times) = (XdpFrameBulk::new(), Vec::new());
-    ///     while device.complete(&mut done, 64) == 0 {}
+    ///     while device.complete(&mut done, 64) == 0 {
+    ///         if device.wait(pool, Duration::from_secs(1)) == Wake::Gone {
+    ///             break;
+    ///         }
+    ///     }
     ///     device.take_tx_timestamps(&mut times);
     ///     times.pop()
     /// }
