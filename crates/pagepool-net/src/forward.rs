@@ -309,18 +309,14 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
         let start = Instant::now();
         loop {
             let (found, at_most) = self.arm();
-            let asleep = Instant::now();
-            let left = timeout.saturating_sub(asleep - start);
+            let left = timeout.saturating_sub(start.elapsed());
             let sleep = left.min(at_most);
-            if found == Wake::Timeout {
-                self.sleep.sleep(sleep);
-            }
+            let by_signal = found == Wake::Timeout && !self.sleep.sleep(sleep);
             let woken = self.sleep.is_any_readable();
             self.ports.iter_mut().for_each(|port| port.disarm());
             match found {
                 Wake::Timeout if woken => return Wake::Ready,
-                // The time is over, or a signal came.
-                Wake::Timeout if left <= sleep || asleep.elapsed() < sleep => return Wake::Timeout,
+                Wake::Timeout if left <= sleep || by_signal => return Wake::Timeout,
                 Wake::Timeout => {}
                 wake => return wake,
             }

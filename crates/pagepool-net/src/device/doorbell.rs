@@ -109,8 +109,8 @@ mod tests {
             while turn.load(Ordering::Acquire) < ROUNDS {
                 bells[me].sleep();
                 if !mine(&turn) && turn.load(Ordering::Acquire) < ROUNDS {
-                    let [woken] = event::wait_readable([Some(bells[me].event())], Duration::from_secs(20));
-                    assert!(woken, "turn {} was told", turn.load(Ordering::Acquire));
+                    let woken = event::wait_readable([Some(bells[me].event())], Duration::from_secs(20));
+                    assert_eq!(woken, Some([true]), "turn {} was told", turn.load(Ordering::Acquire));
                 }
                 bells[me].awake();
                 if mine(&turn) {

@@ -34,14 +34,12 @@ pub trait DeviceExt: Device {
                 Armed::Ready => return Wake::Ready,
                 Armed::Idle { fd, at_most } => (fd, at_most),
             };
-            let asleep = Instant::now();
-            let left = timeout.saturating_sub(asleep - start);
+            let left = timeout.saturating_sub(start.elapsed());
             let sleep = left.min(at_most);
-            if wait_readable([fd, pool.wake_fd()], sleep).contains(&true) {
-                return Wake::Ready;
-            }
-            if left <= sleep || asleep.elapsed() < sleep {
-                return Wake::Timeout; // it is over, or a signal ended it
+            match wait_readable([fd, pool.wake_fd()], sleep) {
+                Some(readable) if readable.contains(&true) => return Wake::Ready,
+                Some(_) if left > sleep => {}
+                _ => return Wake::Timeout, // it is over, or a signal ended it
             }
         }
     }

@@ -47,9 +47,10 @@ impl Sleep {
         self.0.push(entry(fd));
     }
 
-    /// Sleeps until one of them can be read, at most `timeout`. May return early, after a signal.
-    pub(crate) fn sleep(&mut self, timeout: Duration) {
-        poll(&mut self.0, timeout);
+    /// Sleeps until one of them can be read, at most `timeout`. Says whether it ended by itself: no, if a
+    /// signal ended it.
+    pub(crate) fn sleep(&mut self, timeout: Duration) -> bool {
+        poll(&mut self.0, timeout)
     }
 
     /// Whether any of them could be read at the end of the sleep; no, if there was none.
@@ -58,15 +59,14 @@ impl Sleep {
     }
 }
 
-/// Sleeps until one of the descriptors can be read, at most `timeout`; says of each whether it can. May
-/// return early, after a signal.
+/// Sleeps until one of the descriptors can be read, at most `timeout`; says of each whether it can. `None` if
+/// a signal ended the sleep.
 pub(crate) fn wait_readable<const N: usize>(
     fds: [Option<BorrowedFd<'_>>; N],
     timeout: Duration,
-) -> [bool; N] {
+) -> Option<[bool; N]> {
     let mut polled = fds.map(entry);
-    poll(&mut polled, timeout);
-    polled.map(|polled| polled.revents != 0)
+    poll(&mut polled, timeout).then(|| polled.map(|polled| polled.revents != 0))
 }
 
 fn entry(fd: Option<BorrowedFd<'_>>) -> libc::pollfd {
@@ -74,7 +74,8 @@ fn entry(fd: Option<BorrowedFd<'_>>) -> libc::pollfd {
     libc::pollfd { fd, events: libc::POLLIN, revents: 0 }
 }
 
-fn poll(polled: &mut [libc::pollfd], timeout: Duration) {
+/// Says whether it ended by itself: no, if a signal ended it.
+fn poll(polled: &mut [libc::pollfd], timeout: Duration) -> bool {
     let limit = libc::timespec {
         tv_sec: i32::try_from(timeout.as_secs()).unwrap_or(i32::MAX).into(), // 68 years
         tv_nsec: timeout.subsec_nanos().into(),
@@ -82,7 +83,8 @@ fn poll(polled: &mut [libc::pollfd], timeout: Duration) {
     let (at, len) = (polled.as_mut_ptr(), polled.len() as libc::nfds_t);
     // SAFETY: the kernel reads and writes that many entries, and reads the time, which live as long as this
     // call. A descriptor that is not open any more is found to be so.
-    unsafe { libc::ppoll(at, len, &raw const limit, std::ptr::null()) };
+    let ready = unsafe { libc::ppoll(at, len, &raw const limit, std::ptr::null()) };
+    ready >= 0 || io::Error::last_os_error().kind() != io::ErrorKind::Interrupted
 }
 
 #[cfg(test)]
@@ -94,10 +96,10 @@ mod tests {
     fn waits_for_either_of_two() {
         let (one, two) = (eventfd().unwrap(), eventfd().unwrap());
         let fds = || [Some(one.as_fd()), None, Some(two.as_fd())];
-        assert_eq!(wait_readable(fds(), Duration::from_millis(1)), [false; 3]);
+        assert_eq!(wait_readable(fds(), Duration::from_millis(1)), Some([false; 3]));
         signal(two.as_fd());
-        assert_eq!(wait_readable(fds(), Duration::from_secs(9)), [false, false, true]);
+        assert_eq!(wait_readable(fds(), Duration::from_secs(9)), Some([false, false, true]));
         take(two.as_fd());
-        assert_eq!(wait_readable(fds(), Duration::ZERO), [false; 3]);
+        assert_eq!(wait_readable(fds(), Duration::ZERO), Some([false; 3]));
     }
 }
