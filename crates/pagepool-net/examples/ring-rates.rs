@@ -13,8 +13,9 @@ use pagepool_net::{
 
 /// Slots of each ring.
 const SLOTS: u32 = 1024;
-/// Bytes of a packet.
+/// Bytes of a packet in one buffer, and of one in several.
 const LEN: u32 = 60;
+const JUMBO: u32 = 9014;
 /// Each row is measured so often; the table has the fastest.
 const TIMES: usize = 9;
 
@@ -24,14 +25,20 @@ struct Row {
     ports: usize,
     action: fn(PortId) -> Action,
     umem: UmemParams,
+    /// Bytes of a packet.
+    len: u32,
 }
 
 fn rows() -> Vec<Row> {
     let pages = UmemParams::default;
     let halves = || UmemParams { chunk_size: 2048, ..pages() };
     let unaligned = || UmemParams { chunk_size: 3072, unaligned: true, ..pages() };
+    let several = || UmemParams { multi_buffer: true, ..pages() };
     let across: fn(PortId) -> Action = |port| Action::Redirect(PortId(port.0 ^ 1));
-    let row = |name, ports, action, umem| Row { name, ports, action, umem };
+    let row = |name, ports, action, umem: UmemParams| {
+        let len = if umem.multi_buffer { JUMBO } else { LEN };
+        Row { name, ports, action, umem, len }
+    };
     vec![
         row("drop", 1, |_| Action::Drop, pages()),
         row("drop, chunks of 2048", 1, |_| Action::Drop, halves()),
@@ -41,6 +48,9 @@ fn rows() -> Vec<Row> {
         row("forward", 2, across, pages()),
         row("forward, chunks of 2048", 2, across, halves()),
         row("forward, unaligned", 2, across, unaligned()),
+        row("drop, several buffers", 1, |_| Action::Drop, several()),
+        row("echo, several buffers", 1, |_| Action::Tx, several()),
+        row("forward, several buffers", 2, across, several()),
         row("forward, 64 ports of which 62 idle", 64, across, pages()),
     ]
 }
@@ -48,6 +58,8 @@ fn rows() -> Vec<Row> {
 /// A port for each kernel side; packets arrive at the first port.
 struct Bed<P> {
     forwarder: Forwarder<P>,
+    /// Bytes of a packet.
+    len: u32,
     kernels: Vec<XskKernelSide>,
 }
 
@@ -71,6 +83,7 @@ fn bed(row: &Row, burst: usize) -> Result<Bed<impl FnMut(&mut XdpBuff, Ingress) 
             wakeup: true,
             colour,
             domains,
+            chains: if row.umem.multi_buffer { SLOTS as usize } else { 0 },
             ..Default::default()
         };
         let (device, kernel) = xsk_in_memory(&umem, SLOTS)?;
@@ -78,13 +91,13 @@ fn bed(row: &Row, burst: usize) -> Result<Bed<impl FnMut(&mut XdpBuff, Ingress) 
         kernels.push(kernel);
     }
     forwarder.poll();
-    Ok(Bed { forwarder, kernels })
+    Ok(Bed { forwarder, len: row.len, kernels })
 }
 
 impl<P: pagepool_net::PacketHandler> Bed<P> {
     fn rounds(&mut self, rounds: usize, burst: usize) {
         for _ in 0..rounds {
-            assert_eq!(self.kernels[0].deliver(burst, LEN), burst, "the fill ring has buffers");
+            assert_eq!(self.kernels[0].deliver(burst, self.len), burst, "the fill ring has buffers");
             assert!(self.forwarder.poll() >= burst);
             self.kernels.iter_mut().take(2).for_each(|kernel| _ = kernel.send());
         }

@@ -103,6 +103,79 @@ fn packet(pool: &Bound, len: usize) -> XdpBuff {
 }
 
 #[test]
+fn packets_of_several_pages_stop_where_one_is_wrong_and_go_on_behind_it() {
+    let arena = arena();
+    let params = PoolParams { tailroom: 320, chains: 1, ..Default::default() };
+    let (one, two) = (Pool::new(params, arena.clone()).expect("plain").bind(), pool(&arena));
+    let mut table = DeviceTable::new(PAGES);
+    let (mine, theirs) = (insert_pages(&mut table, &one, 8), insert_pages(&mut table, &two, 1));
+    let place = |page: PageIdx, offset: u64| u64::from(page.0) * 4096 + offset;
+    let (mut packets, mut begun) = (Vec::with_capacity(2), None);
+    let mut take = |named: &[(u64, u32, bool)], most, begun: &mut _, packets: &mut _| {
+        let taken = table.remove_chained(named.len(), |at| named.get(at).copied(), most, begun, packets);
+        (taken, table.len())
+    };
+    let wrong = [(place(mine[0], 0), 60), (place(mine[1], 4000), 97), (place(mine[1], 0), 0), (1 << 63, 60)];
+    let head = [(place(mine[0], 256), 3000, true)];
+    assert_eq!(take(&head, 3, &mut begun, &mut packets), ((1, 0), 8), "it goes on");
+    for (at, len) in wrong {
+        let named = [(at, len, true)];
+        assert_eq!(take(&named, 3, &mut begun, &mut packets), ((0, 0), 8), "{at} {len}");
+        let packet = begun.as_ref().expect("it still goes on");
+        assert!(!packet.has_frags(), "and has no chain that is empty");
+    }
+    let rest =
+        [(place(mine[1], 4000), 96, true), (place(mine[2], 0), 1, true), (place(mine[3], 0), 1, false)];
+    assert_eq!(take(&rest, 3, &mut begun, &mut packets), ((2, 0), 6), "as many pages as it may have");
+    assert_eq!(take(&rest[2..], 4, &mut begun, &mut packets), ((1, 3098), 5), "one more is allowed");
+    assert_eq!((packets[0].len(), packets[0].frags().len()), (3098, 3));
+    let second = [(place(mine[4], 256), 60, false), (place(mine[5], 256), 60, false)];
+    assert_eq!(take(&second, 3, &mut begun, &mut packets), ((1, 60), 4), "the vector never grows");
+    packets.pop();
+    let second = [(place(mine[5], 256), 60, true), (place(mine[6], 256), 60, false)];
+    assert_eq!(take(&second, 3, &mut begun, &mut packets), ((1, 0), 3), "the pool's one chain is taken");
+    packets.clear();
+    assert_eq!(take(&second[1..], 3, &mut begun, &mut packets), ((1, 120), 2), "and is free again");
+    packets.clear();
+    let two_pools = [(place(mine[7], 256), 60, true), (place(theirs[0], 0), 60, false)];
+    assert_eq!(take(&two_pools, 3, &mut begun, &mut packets), ((1, 0), 1), "up to another pool's");
+    assert_eq!(take(&two_pools[1..], 3, &mut begun, &mut packets), ((1, 120), 0), "which comes by itself");
+    drop((packets, begun, table));
+    assert_eq!((out(&one), out(&two)), (0, 0));
+}
+
+#[test]
+fn packets_of_several_pages_are_parked_with_their_last_page_apart() {
+    let arena = arena();
+    let params = PoolParams { chains: 8, ..Default::default() };
+    let (one, two) = (Pool::new(params, arena.clone()).expect("plain").bind(), pool(&arena));
+    let jumbo = |further: &[&Bound]| {
+        let mut packet = packet(&one, 100);
+        further.iter().for_each(|pool| packet.add_frag(pool.alloc_page().unwrap(), 0, 100).expect("a chain"));
+        packet
+    };
+    let mut with_part = jumbo(&[&one]);
+    with_part.add_frag(one.alloc_frag(512).expect("a fragment"), 0, 60).expect("a chain");
+    let mut packets = vec![jumbo(&[&one; 2]), jumbo(&[&one]), jumbo(&[&two]), with_part, jumbo(&[])];
+    let (mut last, mut before) = (DeviceTable::new(PAGES), DeviceTable::new(PAGES));
+    assert_eq!(last.insert_chained(&mut before, &mut packets, 64, |_| false), 0, "refused");
+    assert_eq!(last.insert_chained(&mut before, &mut packets, 0, |_| true), 0, "none is asked for");
+    assert_eq!(last.insert_chained(&mut before, &mut packets, 64, |_| true), 2, "up to another pool's page");
+    assert_eq!((last.len(), before.len(), packets.len()), (2, 3, 3));
+    for _ in 0..3 {
+        assert_eq!(last.insert_chained(&mut before, &mut packets, 64, |_| true), 0, "{packets:?}");
+        drop(packets.remove(0));
+    }
+    assert_eq!((out(&one), out(&two)), (5, 0));
+    assert_eq!((last.clear(), before.clear(), out(&one)), (2, 3, 0));
+    let mut short = DeviceTable::new(1);
+    let mut packets = vec![jumbo(&[&one])];
+    assert_eq!(last.insert_chained(&mut short, &mut packets, 64, |_| true), 0, "beyond the other table");
+    drop((packets, last, before, short));
+    assert_eq!(out(&one), 0);
+}
+
+#[test]
 fn packets_are_parked_up_to_the_first_that_is_no_page_to_itself() {
     let arena = arena();
     let chained = PoolParams { chains: 8, ..Default::default() };

@@ -27,6 +27,13 @@ impl RxChain {
         self.packet.is_none() && !self.skipping
     }
 
+    /// The packet whose last buffer has not come yet, to be continued, and how many buffers a packet may
+    /// have; `None` while buffers are dropped up to the end of one.
+    #[inline(always)]
+    pub(crate) fn begun(&mut self) -> Option<(&mut Option<XdpBuff>, usize)> {
+        (!self.skipping).then_some((&mut self.packet, self.max_buffers))
+    }
+
     /// Adds a buffer, whose bytes from `offset` on are the packet's; gives the packet that ends with it.
     pub(crate) fn append(
         &mut self,

@@ -12,7 +12,7 @@
 
 use std::sync::Arc;
 
-use pagepool::{Area, Bound, DmaDomain, Mapping, XdpBuff, XdpFrame};
+use pagepool::{Area, Bound, DmaDomain, Mapping, PageBuf, XdpBuff, XdpFrame};
 
 use crate::device::Device;
 use crate::device::counters::counters;
@@ -125,13 +125,17 @@ impl Egress {
         Some(frame)
     }
 
-    /// Whether a whole burst can be sent as it is: packets of one pool, in one buffer each, in the area of
-    /// the last frame, which was sent as it is. Maps nothing.
+    /// Whether a whole burst can be sent as it is: packets of one pool, all their buffers, in the area of the
+    /// last frame, which was sent as it is. Maps nothing.
     #[inline]
     pub(crate) fn reuses(&self, packets: &[XdpBuff]) -> bool {
         let (Some(known), Some(first)) = (self.known.get(self.last), packets.first()) else { return false };
         let pool = first.buffer().pool_id();
-        let is_like_it = |packet: &XdpBuff| packet.buffer().pool_id() == pool && !packet.has_frags();
+        let is_of_it = |buffer: &PageBuf| buffer.pool_id() == pool;
+        let is_like_it = |packet: &XdpBuff| {
+            is_of_it(packet.buffer())
+                && (!packet.has_frags() || packet.frags().iter().all(|frag| is_of_it(frag.buffer())))
+        };
         known.reused && Arc::ptr_eq(&known.area, first.buffer().area()) && packets.iter().all(is_like_it)
     }
 
@@ -257,7 +261,7 @@ fn copy_into(frame: &XdpFrame, pool: &Bound) -> Option<XdpBuff> {
 
 /// A page with the next bytes, at most `left`, and how many they are; `None` if there is no page, or nothing
 /// to read.
-fn copy_page(source: &mut Source<'_>, left: usize, pool: &Bound) -> Option<(pagepool::PageBuf, usize)> {
+fn copy_page(source: &mut Source<'_>, left: usize, pool: &Bound) -> Option<(PageBuf, usize)> {
     let mut page = pool.alloc_page()?;
     let len = source.read(page.packet_mut()?);
     (len > 0 || left == 0).then_some((page, len))

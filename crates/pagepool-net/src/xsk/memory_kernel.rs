@@ -18,11 +18,12 @@ use super::params::{UmemParams, XDP_HEADROOM, XskParams};
 use super::receiver::RxRings;
 use super::sender::TxRings;
 use super::sys::ring::{Consumer, Producer};
-use super::sys::socket::Mapped;
+use super::sys::socket::{CONTINUED, Mapped};
 use super::umem::Umem;
 
-/// The MTU of its interface, which does not exist.
+/// The MTU of its interface, which does not exist: without and with packets of several buffers.
 const MTU: u32 = 1500;
+const JUMBO_MTU: u32 = 9000;
 /// Where an address of unaligned mode says how far into its chunk the packet is.
 const OFFSET_SHIFT: u32 = 48;
 
@@ -71,11 +72,13 @@ pub fn xsk_in_memory(umem: &Arc<Umem>, slots: u32) -> Result<(XskDevice, XskKern
         send: Consumer::new(of_send, slots),
         done: Producer::new(of_done, slots),
         before: u64::from(umem.params().headroom + XDP_HEADROOM),
+        most: umem.packet_capacity() as u32,
         unaligned: umem.params().unaligned,
     };
+    let mtu = if umem.params().multi_buffer { JUMBO_MTU } else { MTU };
     // Of another kind, so that what is asked of a socket of AF_XDP fails, and what of any does not.
     let fd: OwnedFd = UnixDatagram::unbound().map_err(|source| system("socket", source))?.into();
-    Ok((XskDevice::over_rings(&params, umem, fd, (rx, tx), MTU), kernel))
+    Ok((XskDevice::over_rings(&params, umem, fd, (rx, tx), mtu), kernel))
 }
 
 /// The kernel's side of a socket's rings.
@@ -86,24 +89,43 @@ pub struct XskKernelSide {
     send: Consumer<Mapped, 2>,
     done: Producer<Mapped, 1>,
     before: u64,
+    /// Bytes of a packet in one buffer.
+    most: u32,
     unaligned: bool,
 }
 
 impl XskKernelSide {
-    /// Packets of `len` bytes arrive, as far as there are buffers and slots; says how many.
+    /// Packets of `len` bytes arrive, each in as many buffers as it needs, as far as there are buffers and
+    /// slots; says how many.
     pub fn deliver(&mut self, packets: usize, len: u32) -> usize {
-        let n = self.fill.peek(packets.min(self.received.room(packets)));
+        let each = len.div_ceil(self.most).max(1) as usize;
+        let most = packets * each;
+        let n = self.fill.peek(most.min(self.received.room(most))) / each;
         let (into, unaligned) = (self.before, self.unaligned);
-        for [chunk] in (0..n).map(self.fill.read(n)) {
-            let addr = if unaligned { chunk | (into << OFFSET_SHIFT) } else { chunk + into };
-            self.received.push(Descriptor { addr, len, options: 0 }.to_words());
+        for (at, [chunk]) in (0..n * each).map(self.fill.read(n * each)).enumerate() {
+            let (of_packet, addr) =
+                (at % each, if unaligned { chunk | (into << OFFSET_SHIFT) } else { chunk + into });
+            let len = (len - of_packet as u32 * self.most).min(self.most);
+            let options = if of_packet + 1 < each { CONTINUED } else { 0 };
+            self.received.push(Descriptor { addr, len, options }.to_words());
         }
         self.fill.release();
         self.received.submit();
         n
     }
 
-    /// What is to be sent is sent; says how many packets.
+    /// One buffer of a packet that goes on arrives.
+    #[cfg(test)]
+    fn deliver_part(&mut self, len: u32) {
+        assert_eq!(self.fill.peek(1), 1, "the fill ring has buffers");
+        let [chunk] = self.fill.read(1)(0);
+        let addr = if self.unaligned { chunk | (self.before << OFFSET_SHIFT) } else { chunk + self.before };
+        self.received.push(Descriptor { addr, len, options: CONTINUED }.to_words());
+        self.fill.release();
+        self.received.submit();
+    }
+
+    /// What is to be sent is sent; says how many buffers.
     pub fn send(&mut self) -> usize {
         let n = self.send.peek(self.done.room(usize::MAX));
         for words in (0..n).map(self.send.read(n)) {
@@ -117,7 +139,7 @@ impl XskKernelSide {
 
 #[cfg(test)]
 mod tests {
-    use pagepool::{Arena, ArenaParams, Bound, Pool, PoolParams, XdpBuff, XdpFrameBulk};
+    use pagepool::{Arena, ArenaParams, Bound, MAX_FRAGS, Pool, PoolParams, XdpBuff, XdpFrameBulk};
 
     use super::*;
     use crate::device::{Device, TxQueue};
@@ -168,6 +190,80 @@ mod tests {
         let (mut done, mut times) = (XdpFrameBulk::new(), Vec::new());
         assert_eq!(device.complete(&mut done, 64), 5);
         assert_eq!((device.take_tx_timestamps(&mut times), times), (0, vec![]), "none was written");
+    }
+
+    /// Chunks of every kind, for packets of several.
+    fn several() -> [UmemParams; 3] {
+        let pages = UmemParams { multi_buffer: true, ..Default::default() };
+        let halves = UmemParams { chunk_size: 2048, ..pages.clone() };
+        [pages.clone(), halves, UmemParams { chunk_size: 3072, unaligned: true, ..pages }]
+    }
+
+    #[test]
+    fn packets_of_several_buffers_come_and_go_and_each_buffer_is_home_again() {
+        for params in several() {
+            let (mut device, mut kernel, pool) = bed(params.clone());
+            let (mut packets, mut done) = (Vec::with_capacity(8), XdpFrameBulk::new());
+            let mut queue = TxQueue::with_capacity(64, 64);
+            device.receive(&pool, &mut packets, 8);
+            // The rings end within a packet again and again, and so do bursts.
+            let (mut received, mut sent) = (0, 0);
+            for round in 0..200 {
+                let len = [9014, 60, 4000, 7000][round % 4];
+                let arrived = kernel.deliver(1 + round % 7, len);
+                assert!(arrived > 0, "{params:?}, round {round}");
+                let mut left = arrived;
+                while left > 0 {
+                    let got = device.receive(&pool, &mut packets, 1 + round % 5);
+                    assert!(
+                        got > 0 && packets.iter().all(|packet| packet.len() == len as usize),
+                        "{params:?}"
+                    );
+                    left -= got;
+                    sent += got;
+                    queue.push_burst(&mut packets);
+                    assert_eq!((device.transmit(&mut queue), queue.refused()), (got, 0), "{params:?}");
+                    assert!(kernel.send() >= got);
+                    assert_eq!(device.complete(&mut done, usize::MAX), got, "{params:?}, round {round}");
+                    done.flush();
+                }
+                received += arrived;
+            }
+            let stats = device.stats();
+            assert_eq!((stats.rx_packets, stats.tx_completed), (received as u64, sent as u64));
+            assert_eq!((stats.in_tx, stats.calls, stats.tx_bad_descriptor), (0, 0, 0), "{stats:?}");
+            drop(device);
+            assert_eq!(pool.inflight().out, 0, "{params:?}");
+        }
+    }
+
+    #[test]
+    fn packets_of_too_many_buffers_are_lost_alone_and_their_buffers_are_home() {
+        for params in several() {
+            let (mut device, mut kernel, pool) = bed(params.clone());
+            let mut packets = Vec::with_capacity(8);
+            device.receive(&pool, &mut packets, 8);
+            let most = (MAX_FRAGS + 1) as u32 * kernel.most;
+            for round in 1..10 {
+                let delivered = [most, most + 1, 60].map(|len| kernel.deliver(1, len));
+                assert_eq!(delivered, [1; 3], "{params:?}");
+                while device.receive(&pool, &mut packets, 1) > 0 {}
+                let lens: Vec<_> = packets.drain(..).map(|packet| packet.len() as u32).collect();
+                assert_eq!(lens, [most, 60], "{params:?}, round {round}");
+                assert_eq!(device.stats().rx_too_many_buffers, round, "{params:?}");
+                device.receive(&pool, &mut packets, 1); // takes buffers for those that came home
+                let out = pool.inflight().out;
+                let is_halves = params.chunk_size == 2048; // of which some pages have one out, some two
+                assert!(is_halves || out == 64, "{params:?}, round {round}: {out}, what the kernel has");
+            }
+            // A packet that never ends.
+            kernel.deliver(1, 9014);
+            kernel.deliver_part(100);
+            device.receive(&pool, &mut packets, 8);
+            packets.clear();
+            drop(device);
+            assert_eq!(pool.inflight().out, 0, "{params:?}");
+        }
     }
 
     #[test]

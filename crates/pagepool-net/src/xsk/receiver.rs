@@ -137,6 +137,12 @@ impl Receiver {
                     break;
                 }
             }
+            let rest = move |next| entry(at + next);
+            let (pages, bytes_of_packets) = self.take_chained(n - at, rest, into);
+            (at, bytes) = (at + pages, bytes + bytes_of_packets);
+            if at == n {
+                break;
+            }
             if let Some(packet) = self.accept_one(Descriptor::of_words(entry(at)), stats) {
                 bytes += packet.len() as u64;
                 into.push(packet);
@@ -165,6 +171,27 @@ impl Receiver {
             true => pages.remove_packets(n, move |at| whole(at).map(|(addr, len)| (flat(addr), len)), into),
             false => pages.remove_packets(n, whole, into),
         }
+    }
+
+    /// The same for packets of one page or several, which may have begun in an earlier burst; says how many
+    /// pages. Where packets have one page each, there are none.
+    #[inline(never)]
+    fn take_chained(
+        &mut self,
+        n: usize,
+        entry: impl Fn(usize) -> [u64; 2],
+        into: &mut Vec<XdpBuff>,
+    ) -> (usize, u64) {
+        let (Given::Pages(pages), Some((begun, max_buffers))) = (&mut self.given, self.chain.begun()) else {
+            return (0, 0);
+        };
+        let unaligned = self.layout.unaligned;
+        let named = move |at: usize| {
+            let Descriptor { addr, len, options } = Descriptor::of_words(entry(at));
+            let addr = if unaligned { flat(addr) } else { addr };
+            (options & !CONTINUED == 0).then_some((addr, len, options & CONTINUED != 0))
+        };
+        pages.remove_chained(n, named, max_buffers, begun, into)
     }
 
     /// The same for packets of one half page each.

@@ -1,11 +1,12 @@
 //! The sending half: gives the kernel the buffers of frames, and the frames back when it is done with them.
 //!
-//! Table  a packet that is one whole page is a byte, by the page's number; where chunks are half pages, a
-//!        packet that is one chunk is an entry, by the chunk's number. Each buffer of any other frame has a
-//!        slot, which is found by the address that completes it: a list of slots per page, for a page may
-//!        have several fragments that are being sent. A frame is done with its last buffer. What the kernel
-//!        never completes (many kernels drop a descriptor that they refuse silently) stays here until the
-//!        socket is closed.
+//! Table  a packet that is one whole page is a byte, by the page's number; one that is several is a byte
+//!        each, in one table for the last page, with which it is done, and in another for the others; where
+//!        chunks are half pages, a packet that is one chunk is an entry, by the chunk's number. Each buffer
+//!        of any other frame has a slot, which is found by the address that completes it: a list of slots
+//!        per page, for a page may have several fragments that are being sent. A frame is done with its last
+//!        buffer. What the kernel never completes (many kernels drop a descriptor that they refuse silently)
+//!        stays here until the socket is closed.
 //! Trust  none: an address that is not being sent is counted. For a page or a chunk that is sent whole, only
 //!        its number counts.
 //! Check  packets that the kernel would refuse are refused here, where they can be counted: an empty buffer,
@@ -19,7 +20,7 @@ use pagepool::{
 use super::descriptor::Descriptor;
 use super::layout::Layout;
 use super::sys::prefetch;
-use super::sys::ring::{Consumer, Producer};
+use super::sys::ring::{Consumer, Entries, Producer, Slots};
 use super::sys::socket::{CONTINUED, Mapped};
 use super::tx_metadata::requests::Requests;
 use super::tx_metadata::{self, TxFeatures};
@@ -47,6 +48,8 @@ pub(super) struct Sender {
     copied_from: Option<usize>,
     /// Packets of one whole page each.
     whole: DeviceTable,
+    /// Packets of several whole pages each: the last page is in `whole`, the others are here.
+    before_last: DeviceTable,
     /// Where chunks are half pages: packets of one chunk each, by its number, and how many there are.
     halves: Box<[Option<PageBuf>]>,
     in_halves: usize,
@@ -77,6 +80,7 @@ impl Sender {
             layout,
             copied_from,
             whole: DeviceTable::new(pages),
+            before_last: DeviceTable::new(if limits.max_buffers > 1 { pages } else { 0 }),
             halves: (0..halves).map(|_| None).collect(),
             in_halves: 0,
             pages: vec![NONE; pages].into(),
@@ -114,7 +118,10 @@ impl Sender {
         let mut sent = 0;
         loop {
             // A burst may have packets of several pools in turn: one check for each run of them.
-            let of_one_pool = self.transmit_pages_of_one_pool(rings, packets, mappings, stats);
+            let mut of_one_pool = self.transmit_pages_of_one_pool(rings, packets, mappings, stats);
+            if of_one_pool == 0 && packets.first().is_some_and(XdpBuff::has_frags) {
+                of_one_pool = self.transmit_chains(rings, packets, mappings, stats);
+            }
             sent += of_one_pool;
             if of_one_pool == 0 || packets.is_empty() {
                 break;
@@ -153,6 +160,41 @@ impl Sender {
             len <= longest
         });
         // What the closure refused has no slot, and stays in the vector.
+        slots.note();
+        stats.tx_packets += sent as u64;
+        stats.tx_bytes += bytes;
+        sent
+    }
+
+    /// As [`transmit_pages`](Self::transmit_pages), for packets of several pages each.
+    #[inline(never)]
+    fn transmit_chains(
+        &mut self,
+        rings: &mut TxRings,
+        packets: &mut Vec<XdpBuff>,
+        mappings: &mut MappingCache,
+        stats: &mut DeviceStats,
+    ) -> usize {
+        let Some(first) = packets.first() else { return 0 };
+        let at = mappings.addr_of(first.buffer());
+        if at.is_none_or(|at| at.0 >> PAGE_SHIFT != u64::from(first.buffer().page().0)) {
+            return 0;
+        }
+        let (layout, limits) = (self.layout, self.limits);
+        // Mostly all are as long as the first.
+        let want = packets.len() * (1 + first.frags().len());
+        let mut room = rings.send.room(want).min(self.room());
+        let (mut slots, mut bytes) = (rings.send.slots(), 0);
+        let sent = self.whole.insert_chained(&mut self.before_last, packets, usize::MAX, |packet| {
+            let buffers = 1 + packet.frags().len();
+            let fits = buffers <= limits.max_buffers.min(room);
+            // A refusal stops here and leaves the packet: the general way counts it.
+            let Some(len) = fits.then(|| layout.put(packet, limits.max_packet, &mut slots)).flatten() else {
+                return false;
+            };
+            (room, bytes) = (room - buffers, bytes + len as u64);
+            true
+        });
         slots.note();
         stats.tx_packets += sent as u64;
         stats.tx_bytes += bytes;
@@ -338,6 +380,11 @@ impl Sender {
 
     #[inline]
     fn finish_other(&mut self, addr: u64, bulk: &mut XdpFrameBulk) -> Option<usize> {
+        let page = PageIdx((addr >> PAGE_SHIFT) as u32); // it was looked whether it is one
+        if let Some(page) = self.before_last.remove(page) {
+            bulk.push_buffer(page);
+            return Some(0); // the packet is done with its last page
+        }
         let chunk = self.halves.get_mut((addr >> self.layout.unit_shift) as usize);
         let Some(half) = chunk.and_then(Option::take) else { return self.finish_slot(addr, bulk) };
         self.in_halves -= 1;
@@ -395,19 +442,20 @@ impl Sender {
     pub(super) fn room(&self) -> usize {
         // All tables share one limit, the slots of the completion ring. The kernel reserves a slot there
         // before it sends, and so always finds one.
-        self.slots.free().saturating_sub(self.whole.len() + self.in_halves)
+        self.slots.free().saturating_sub(self.whole.len() + self.before_last.len() + self.in_halves)
     }
 
     /// Buffers of the frames that are here, sent or not.
     #[inline]
     pub(super) fn held(&self) -> usize {
-        self.slots.held() + self.whole.len() + self.in_halves
+        self.slots.held() + self.whole.len() + self.before_last.len() + self.in_halves
     }
 
     /// Leaks what the kernel has.
     pub(super) fn forget(&mut self) {
         self.halves.iter_mut().for_each(|half| std::mem::forget(half.take()));
-        self.slots.forget(self.whole.forget() + std::mem::take(&mut self.in_halves));
+        let pages = self.whole.forget() + self.before_last.forget();
+        self.slots.forget(pages + std::mem::take(&mut self.in_halves));
     }
 
     /// For tests: lets packets through that the kernel refuses.
@@ -419,7 +467,8 @@ impl Sender {
     /// Takes everything back, once the socket is closed; says how many buffers there were.
     pub(super) fn clear(&mut self) -> usize {
         self.halves.iter_mut().for_each(|half| drop(half.take()));
-        self.slots.clear() + self.whole.clear() + std::mem::take(&mut self.in_halves)
+        let pages = self.whole.clear() + self.before_last.clear();
+        self.slots.clear() + pages + std::mem::take(&mut self.in_halves)
     }
 }
 
@@ -473,7 +522,8 @@ impl<const ASKS: bool> TxRing for Sending<'_, ASKS> {
                     descriptor.options |= std::mem::take(&mut option);
                     sender.addrs[at] = descriptor.addr;
                     send.push(descriptor.to_words());
-                    fetch(sender.copied_from, descriptor.addr, segment.len());
+                    // A burst of packets of several buffers is more than the caches hold.
+                    fetch(sender.copied_from.filter(|_| buffers == 1), descriptor.addr, segment.len());
                 }
                 Err(never) => {
                     // Those before it were written and not published: the kernel never sees them.
@@ -504,6 +554,34 @@ fn fetch(copied_from: Option<usize>, at: u64, len: usize) {
 }
 
 impl Layout {
+    /// Writes the descriptors of a packet of several pages; returns its length. `None`, and nothing is
+    /// written, if the kernel would refuse one of them, or the packet is longer than that.
+    #[inline(always)]
+    fn put<E: Entries<2>>(
+        &self,
+        packet: &XdpBuff,
+        longest: usize,
+        slots: &mut Slots<'_, E, 2>,
+    ) -> Option<usize> {
+        let (frags, mut written) = (packet.frags(), 0);
+        let mut put = |page: &PageBuf, offset: usize, len: usize| {
+            let addr = (u64::from(page.page().0) << PAGE_SHIFT) + offset as u64;
+            let descriptor = self.descriptor(addr, len, written < frags.len()).ok()?;
+            slots.push(descriptor.to_words());
+            written += 1;
+            Some(len)
+        };
+        let mut len = put(packet.buffer(), packet.offset(), packet.data_len());
+        for frag in frags {
+            len = len.and_then(|before| Some(before + put(frag.buffer(), frag.offset(), frag.len())?));
+        }
+        let len = len.filter(|&len| len <= longest);
+        if len.is_none() {
+            slots.cancel(written);
+        }
+        len
+    }
+
     /// The descriptor of a buffer, if the kernel takes one like it: not empty, within the UMEM, and across
     /// the end of no aligned chunk. Unaligned it may be as long as a chunk.
     #[inline]
@@ -597,6 +675,48 @@ mod tests {
         sender.whole.insert_packets(&mut packets, 2, |_, _, _| true);
         sender.forget();
         assert_eq!((sender.held(), pool.inflight().out), (1, 1), "what is leaked is out, and counted");
+    }
+
+    #[test]
+    fn packets_of_several_pages_take_no_slot_and_are_done_with_their_last_page() {
+        let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, commit_all: true, ..Default::default() });
+        let arena = arena.unwrap();
+        let umem = umem_in_memory(UmemParams { multi_buffer: true, ..Default::default() }, &*arena).unwrap();
+        let params = PoolParams { domains: vec![umem.clone()], chains: 8, ..Default::default() };
+        let pool = Pool::new(params, arena).unwrap().bind();
+        let (mut sender, mut bulk) = (Sender::new(umem.layout(), None, 16, LIMITS), XdpFrameBulk::new());
+        let mut mappings = MappingCache::new(umem.clone());
+        let ([send, waiting], [done, _]) = (Mapped::pair::<2>(16).unwrap(), Mapped::pair::<1>(16).unwrap());
+        let mut rings = TxRings { send: Producer::new(send, 16), done: Consumer::new(done, 16) };
+        let mut waiting = Consumer::<_, 2>::new(waiting, 16);
+        let packet = |lens: &[usize]| {
+            let mut packet = XdpBuff::new(pool.alloc_page().unwrap(), 256, lens[0]).unwrap();
+            lens[1..].iter().for_each(|&len| packet.add_frag(pool.alloc_page().unwrap(), 7, len).unwrap());
+            packet
+        };
+        // The fourth is empty in front, the fifth too long; what is behind them goes the general way.
+        let mut packets: Vec<_> =
+            [&[60, 70][..], &[80], &[3000, 3000, 3000], &[0, 90], &[3800, 4000, 2000], &[60; 4], &[60; 4]]
+                .map(packet)
+                .into();
+        let mut stats = DeviceStats::default();
+        let mut queue = TxQueue::new();
+        queue.push_burst(&mut packets);
+        assert_eq!(sender.transmit(&mut rings, &mut queue, &mut mappings, &mut stats), 5);
+        assert_eq!((stats.tx_packets, stats.tx_bytes, stats.tx_too_long), (5, 9690, 2), "{stats:?}");
+        let sent = waiting.peek(16);
+        let sent: Vec<_> = (0..sent).map(waiting.read(sent)).map(Descriptor::of_words).collect();
+        let shapes: Vec<_> = sent.iter().map(|part| (part.len, part.options)).collect();
+        let first = [(60, 1), (70, 0), (80, 0), (3000, 1), (3000, 1), (3000, 0), (60, 1), (60, 1), (60, 1)];
+        assert_eq!(shapes[..9], first);
+        assert_eq!((sender.whole.len(), sender.before_last.len(), sender.slots.held()), (3, 3, 8));
+        let finished: Vec<_> =
+            sent.iter().take(6).map(|part| sender.finish(part.addr, &mut bulk)).map(Option::unwrap).collect();
+        assert_eq!(finished, [0, 1, 1, 0, 0, 1]);
+        assert!(sent.iter().take(6).all(|part| sender.finish(part.addr, &mut bulk).is_none()), "each once");
+        bulk.flush();
+        assert_eq!((sender.held(), sender.room(), pool.inflight().out), (8, 8, 8));
+        assert_eq!((sender.clear(), pool.inflight().out), (8, 0));
     }
 
     #[test]

@@ -140,7 +140,20 @@ impl FragList {
         unsafe { std::slice::from_raw_parts_mut(self.frags.as_mut_ptr().cast(), self.count as usize) }
     }
 
-    fn push(&mut self, frag: Frag) -> Result<(), Frag> {
+    /// How many there are.
+    #[inline(always)]
+    pub(crate) fn len(&self) -> usize {
+        self.count as usize
+    }
+
+    /// Whether there are none yet.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// Appends one, and merges none.
+    #[inline(always)]
+    pub(crate) fn push(&mut self, frag: Frag) -> Result<(), Frag> {
         let Some(room) = self.frags.get_mut(self.count as usize) else { return Err(frag) };
         room.write(frag);
         self.count += 1;
@@ -207,11 +220,32 @@ impl Chain {
     }
 
     fn push_first(&mut self, head: &PageBuf, frag: Frag) -> Result<(), Frag> {
-        let Some(slot) = take_block(head.pool) else { return Err(frag) };
+        match self.start(head) {
+            Some(list) => list.push(frag),
+            None => Err(frag),
+        }
+    }
+
+    /// Takes a block; `None` if the pool has none left. The caller pushes at least one buffer: a chain
+    /// without any has no block.
+    #[inline]
+    fn start(&mut self, head: &PageBuf) -> Option<&mut FragList> {
+        let slot = take_block(head.pool)?;
         let block = head.pool.chains.block(slot).cast::<MaybeUninit<FragList>>();
         self.0 = NonZeroU32::new(slot + 1);
         // SAFETY: I1, I3. The block was just taken, and nothing is asked of its bytes.
-        FragList::start(unsafe { &mut *block }).push(frag)
+        Some(FragList::start(unsafe { &mut *block }))
+    }
+
+    /// The list of further buffers, to which the caller pushes at least one now; `None` if the pool has no
+    /// block left.
+    #[inline(always)]
+    pub(crate) fn list(&mut self, head: &PageBuf) -> Option<&mut FragList> {
+        match self.block(head) {
+            // SAFETY: I1, I3. This chain has the block alone, and it is borrowed exclusively.
+            Some(block) => Some(unsafe { &mut *block }),
+            None => self.start(head),
+        }
     }
 
     /// Takes the last buffer off.
@@ -240,6 +274,12 @@ impl Chain {
         let mut ending = Ending { chain: self, head, block, at: 0 };
         ending.by_ref().for_each(each);
         ManuallyDrop::new(ending).chain.put_back(head); // nothing else is left for its drop
+    }
+
+    /// Puts the block back. The buffers that were in it are somebody else's by now.
+    #[inline(always)]
+    pub(crate) fn forget(&mut self, head: &PageBuf) {
+        self.put_back(head);
     }
 
     fn put_back(&mut self, head: &PageBuf) {

@@ -15,6 +15,7 @@ use crate::buf::batch::Batch;
 use crate::buf::bulk::taken;
 use crate::buf::page_buf::PageBuf;
 use crate::mem::page::{PAGE_SHIFT, PAGE_SIZE, PageIdx};
+use crate::packet::chain::{Frag, MAX_FRAGS};
 use crate::packet::xdp_buff::{XdpBuff, whole_end};
 use crate::returns::pool_core::PoolPtr;
 
@@ -152,6 +153,67 @@ impl DeviceTable {
         inserted
     }
 
+    /// As [`insert_packets`](Self::insert_packets), for packets of several buffers, each of which is a whole
+    /// page: the last page of each goes into this table, and the others into `before`. So a packet counts
+    /// once here, and is complete with its last page. Calls `takes` with each packet.
+    ///
+    /// Stops as `insert_packets` does, at a packet in one buffer, and where a further buffer is no whole page
+    /// of the first packet's pool.
+    ///
+    /// ```
+    /// # use pagepool::{Arena, ArenaParams, XdpBuff, DeviceTable, Pool, PoolParams};
+    /// # let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() })?;
+    /// let pool = Pool::new(PoolParams::default(), arena)?.bind();
+    /// let mut packet = XdpBuff::received(pool.alloc_page().unwrap(), 3000).unwrap();
+    /// packet.add_frag(pool.alloc_page().unwrap(), 256, 1000).unwrap();
+    /// let last = packet.frags()[0].buffer().page();
+    /// let (mut table, mut before) = (DeviceTable::new(256), DeviceTable::new(256));
+    /// let mut packets = vec![packet];
+    /// assert_eq!(table.insert_chained(&mut before, &mut packets, 64, |packet| packet.len() == 4000), 1);
+    /// assert_eq!((table.len(), before.len(), pool.inflight().out), (1, 1, 2));
+    /// assert_eq!(table.remove(last).map(|page| page.page()), Some(last));
+    /// # Ok::<(), pagepool::Error>(())
+    /// ```
+    #[inline(always)]
+    pub fn insert_chained(
+        &mut self,
+        before: &mut DeviceTable,
+        packets: &mut Vec<XdpBuff>,
+        most: usize,
+        mut takes: impl FnMut(&XdpBuff) -> bool,
+    ) -> usize {
+        let Some(pool) = packets.first().map(|first| first.buffer().pool) else { return 0 };
+        let (Some(mark), Some(mark_before)) = (self.mark_of(pool), before.mark_of(pool)) else { return 0 };
+        let pages = self.marks.len().min(before.marks.len());
+        let fits = |buffer: &PageBuf| {
+            buffer.pool == pool && buffer.bits.is_whole() && (buffer.bits.whole_page().0 as usize) < pages
+        };
+        let all = taken(packets);
+        let mut inserted = 0;
+        for packet in all.iter_mut().take(most) {
+            let frags = packet.frags();
+            let Some((last, others)) = frags.split_last() else { break };
+            let fit = fits(packet.buffer()) && frags.iter().all(|frag| fits(frag.buffer()));
+            if !fit || !takes(packet) {
+                break;
+            }
+            before.marks[packet.buffer().bits.whole_page().0 as usize] = mark_before;
+            for frag in others {
+                before.marks[frag.buffer().bits.whole_page().0 as usize] = mark_before;
+            }
+            self.marks[last.buffer().bits.whole_page().0 as usize] = mark;
+            before.len += 1 + others.len();
+            self.len += 1;
+            packet.forget_frags(); // the tables own them now
+            inserted += 1;
+        }
+        let left = all.len() - inserted;
+        all.rotate_left(inserted);
+        // SAFETY: I1. As in `insert_packets`.
+        unsafe { packets.set_len(left) };
+        inserted
+    }
+
     /// Removes up to `n` pages and appends each to the vector as a packet; returns how many, and the sum of
     /// their bytes. `named` is called with 0, 1, 2, ... and returns where packet number i begins in the area,
     /// and its length in bytes.
@@ -186,7 +248,6 @@ impl DeviceTable {
         into: &mut Vec<XdpBuff>,
     ) -> (usize, u64) {
         let marks = &mut *self.marks;
-        let page_of = |at: u64| usize::try_from(at >> PAGE_SHIFT).unwrap_or(usize::MAX);
         let Some((first, _)) = (n > 0).then(|| named(0)).flatten() else { return (0, 0) };
         let Some(&of) = marks.get(page_of(first)) else { return (0, 0) };
         let Some(&pool) = self.pools.get((of as usize).wrapping_sub(1)) else { return (0, 0) };
@@ -211,6 +272,82 @@ impl DeviceTable {
         // SAFETY: that many entries were written, within the capacity.
         unsafe { into.set_len(into.len() + taken) };
         (taken, bytes)
+    }
+
+    /// As [`remove_packets`](Self::remove_packets), for packets of one page or several: removes up to `n`
+    /// pages, and appends each packet that is complete to the vector; returns how many pages, and the sum of
+    /// the complete packets' bytes. `named` returns where page number i has its part of the packet in the
+    /// area, how many bytes that is, and whether the packet goes on in the next page.
+    ///
+    /// `begun` is the packet whose last page has not come: it is continued first, and one that the last page
+    /// leaves incomplete is put there.
+    ///
+    /// Stops as `remove_packets` does, also within a packet, and where a packet would have more than
+    /// `max_buffers` pages or its pool has no [chain](crate::PoolParams::chains) for it. The bytes of a
+    /// further page may end anywhere in it.
+    ///
+    /// ```
+    /// # use pagepool::{Arena, ArenaParams, DeviceTable, Pool, PoolParams};
+    /// # let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() })?;
+    /// let pool = Pool::new(PoolParams { chains: 8, ..Default::default() }, arena)?.bind();
+    /// let (mut table, mut ring) = (DeviceTable::new(256), Vec::new());
+    /// table.insert(pool.alloc_batch(4), |page, _| ring.push(page)).expect("it has pages of no other area");
+    /// let at = |n: usize| u64::from(ring[n].0) * 4096 + 256;
+    /// let named = [(at(0), 3840, true), (at(1), 160, false), (at(2), 3840, true)];
+    /// let (mut begun, mut packets) = (None, Vec::with_capacity(64));
+    /// let taken = table.remove_chained(3, |n| Some(named[n]), 18, &mut begun, &mut packets);
+    /// assert_eq!((taken, packets[0].len(), packets[0].frags().len()), ((3, 4000), 4000, 1));
+    /// let taken = table.remove_chained(1, |_| Some((at(3), 60, false)), 18, &mut begun, &mut packets);
+    /// assert_eq!((taken, packets[1].len(), begun.is_none()), ((1, 3900), 3900, true));
+    /// # Ok::<(), pagepool::Error>(())
+    /// ```
+    #[inline(always)]
+    pub fn remove_chained(
+        &mut self,
+        n: usize,
+        named: impl Fn(usize) -> Option<(u64, u32, bool)>,
+        max_buffers: usize,
+        begun: &mut Option<XdpBuff>,
+        into: &mut Vec<XdpBuff>,
+    ) -> (usize, u64) {
+        let Some(mut pages) = self.pages_named(n, named) else { return (0, 0) };
+        let mut bytes = 0;
+        while pages.taken < n && into.len() < into.capacity() {
+            let (packet, mut goes_on) = match begun.take() {
+                Some(packet) => (packet, true),
+                None => {
+                    let Some((page, offset, len, more)) = pages.next(pages.end) else { break };
+                    (XdpBuff::whole(page, offset, len), more)
+                }
+            };
+            into.push(packet); // where it stays: it is not moved again
+            let Some(packet) = into.last_mut() else { break };
+            if goes_on {
+                goes_on = pages.append_to(packet, n, max_buffers);
+            }
+            if goes_on {
+                *begun = into.pop();
+                break;
+            }
+            bytes += packet.len() as u64;
+        }
+        let taken = pages.taken;
+        self.len -= taken;
+        (taken, bytes)
+    }
+
+    /// The pages that are named one after the other, if the first of `n` is here.
+    #[inline(always)]
+    fn pages_named<F: Fn(usize) -> Option<(u64, u32, bool)>>(
+        &mut self,
+        n: usize,
+        named: F,
+    ) -> Option<NamedPages<'_, F>> {
+        let (first, ..) = (n > 0).then(|| named(0)).flatten()?;
+        let mark = *self.marks.get(page_of(first))?;
+        let pool = *self.pools.get((mark as usize).wrapping_sub(1))?;
+        let end = u64::from(whole_end(pool));
+        Some(NamedPages { marks: &mut self.marks, named, mark, pool, end, taken: 0 })
     }
 
     /// Removes a page and returns its buffer, if the page is in the table.
@@ -279,6 +416,61 @@ impl DeviceTable {
         let mut used = [false; POOLS + 1];
         self.marks.iter().for_each(|&mark| used[mark as usize] = true);
         used[1..].iter().position(|used| !used)
+    }
+}
+
+/// The page of a place in the area.
+#[inline(always)]
+fn page_of(at: u64) -> usize {
+    usize::try_from(at >> PAGE_SHIFT).unwrap_or(usize::MAX)
+}
+
+/// Pages of one pool that are taken out of a table, in the order in which `named` names them.
+struct NamedPages<'a, F> {
+    marks: &'a mut [u8],
+    named: F,
+    mark: u8,
+    pool: PoolPtr,
+    /// Where a packet must end in its first page.
+    end: u64,
+    taken: usize,
+}
+
+impl<F: Fn(usize) -> Option<(u64, u32, bool)>> NamedPages<'_, F> {
+    /// The next page, where in it its bytes are, how many, and whether the packet goes on; `None` if it is
+    /// not here, or its bytes do not end within `end`.
+    #[inline(always)]
+    fn next(&mut self, end: u64) -> Option<(PageBuf, u32, u32, bool)> {
+        let (at, len, more) = (self.named)(self.taken)?;
+        let (page, offset) = (page_of(at), at % PAGE_SIZE as u64);
+        let mark = self.marks.get_mut(page)?;
+        if *mark != self.mark || offset + u64::from(len.wrapping_sub(1)) >= end {
+            return None; // an empty part ends beyond any page, too
+        }
+        *mark = 0;
+        self.taken += 1;
+        let page = PageIdx(page as u32); // it was in the table
+        Some((PageBuf::whole(self.pool, page), offset as u32, len, more))
+    }
+
+    /// Appends pages to a packet up to its end; returns whether it still goes on.
+    #[inline(always)]
+    fn append_to(&mut self, packet: &mut XdpBuff, n: usize, max_buffers: usize) -> bool {
+        // A look before a page is taken: what is taken has a place in the packet.
+        let may_follow = self.taken < n && (self.named)(self.taken).is_some();
+        let Some(list) = may_follow.then(|| packet.list()).flatten() else { return true };
+        while self.taken < n && list.len() + 1 < max_buffers.min(MAX_FRAGS + 1) {
+            let Some((page, offset, len, more)) = self.next(PAGE_SIZE as u64) else { break };
+            let _ = list.push(Frag::new(page, offset as usize, len as usize)); // there is room
+            if !more {
+                return false;
+            }
+        }
+        if list.is_empty() {
+            let none = packet.pop_frag(); // puts the block back
+            debug_assert!(none.is_none());
+        }
+        true
     }
 }
 

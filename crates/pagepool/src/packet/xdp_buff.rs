@@ -16,7 +16,7 @@ use std::mem::ManuallyDrop;
 
 use crate::buf::page_buf::PageBuf;
 use crate::buf::split::SplitError;
-use crate::packet::chain::{Chain, Frag};
+use crate::packet::chain::{Chain, Frag, FragList};
 use crate::returns::pool_core::PoolPtr;
 
 /// Bytes of an Ethernet header: no packet may become shorter. Linux: `ETH_HLEN`.
@@ -174,6 +174,18 @@ impl XdpBuff {
     #[inline(always)]
     pub(crate) fn head(&self) -> (&PageBuf, bool) {
         (&self.head, self.chain.is_none())
+    }
+
+    /// The list of its further buffers: see [`Chain::list`].
+    #[inline(always)]
+    pub(crate) fn list(&mut self) -> Option<&mut FragList> {
+        self.chain.list(&self.head)
+    }
+
+    /// Puts the block of its chain back. The further buffers are somebody else's by now.
+    #[inline(always)]
+    pub(crate) fn forget_frags(&mut self) {
+        self.chain.forget(&self.head);
     }
 
     /// The packet's bytes in its first buffer, for writing.

@@ -169,6 +169,13 @@ impl<E: Entries<WORDS>, const WORDS: usize> Slots<'_, E, WORDS> {
         self.next = self.next.wrapping_add(1);
     }
 
+    /// Takes back the last `n` of those that were pushed here.
+    #[inline(always)]
+    pub(crate) fn cancel(&mut self, n: usize) {
+        debug_assert!(n as u32 <= self.next.wrapping_sub(*self.noted), "what was noted stays");
+        self.next = self.next.wrapping_sub(n as u32);
+    }
+
     /// They are written; the other end does not see them yet.
     #[inline(always)]
     pub(crate) fn note(self) {
