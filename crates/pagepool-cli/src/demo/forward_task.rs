@@ -11,7 +11,7 @@ use rtrb::{Producer, PushError};
 
 use super::plan::DemoAction;
 use crate::engine::frame_source::NoSource;
-use crate::engine::poll_loop::{Drain, GATHER, PollLoop, PollPort, PortHandler, wait_for_warm_up};
+use crate::engine::poll_loop::{COALESCE, Drain, PollLoop, PollPort, PortHandler, wait_for_warm_up};
 use crate::engine::run_state::RunState;
 
 /// The longest sleep: short beside a round trip of TCP whose packets wait for room on a transmit ring.
@@ -55,7 +55,7 @@ impl ForwardTask {
             cpus,
             spin: false,
             nap: NAP,
-            gather: GATHER,
+            coalesce: COALESCE,
             measure: false,
             drain: Drain::Everything,
             kept: None, // its namespaces go at the end

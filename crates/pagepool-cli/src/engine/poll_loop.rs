@@ -1,6 +1,6 @@
 //! The polling thread: owns the pools of its ports, and polls their devices until the run drains.
 
-mod gathering;
+mod coalescing;
 mod idleness;
 
 use std::hint::spin_loop;
@@ -13,7 +13,7 @@ use pagepool::{Bound, Pool};
 use pagepool_lab::Tally;
 use pagepool_net::{Device, Forwarder, PacketHandler, PortId, Stack, TxQueue, Wake};
 
-pub use self::gathering::GATHER;
+pub use self::coalescing::COALESCE;
 use self::idleness::{Idleness, Rest};
 use super::frame_source::{FrameSource, SourceState};
 use super::port_sample::PortSample;
@@ -81,8 +81,8 @@ pub struct PollLoop<H, S, F> {
     pub spin: bool,
     /// The longest sleep. Completions wake nobody, so this is also how late one may be seen.
     pub nap: Duration,
-    /// The longest sleep that packets do not end; zero: they end all.
-    pub gather: Duration,
+    /// The longest coalescing sleep; zero: packets end every sleep.
+    pub coalesce: Duration,
     /// Count the cycles of each part.
     pub measure: bool,
     pub drain: Drain,
@@ -141,8 +141,8 @@ impl<H: PortHandler, S: Stack + Send + 'static, F: FrameSource> PollLoop<H, S, F
         let _ = forwarder.set_budget(self.burst); // fails for no number like these
         forwarder.sample(if self.measure { SAMPLE } else { 0 });
         forwarder.poll(); // fills the receive rings
-        let (source, thread, nap, gather) = (self.source, self.thread, self.nap, self.gather);
-        let mut polling = Polling { forwarder, ports, source, thread, nap, gather, state };
+        let (source, thread, nap, coalesce) = (self.source, self.thread, self.nap, self.coalesce);
+        let mut polling = Polling { forwarder, ports, source, thread, nap, coalesce, state };
         polling.publish();
         let _ = warmed.send(()); // the receiver is gone only if the run failed to start
         polling.poll_until_draining(self.spin);
@@ -167,14 +167,14 @@ struct Polling<'a, H: PacketHandler, S: Stack, F> {
     source: F,
     thread: usize,
     nap: Duration,
-    gather: Duration,
+    coalesce: Duration,
     state: &'a RunState,
 }
 
 impl<H: PortHandler, S: Stack, F: FrameSource> Polling<'_, H, S, F> {
     fn poll_until_draining(&mut self, spin: bool) {
         let (mut idleness, mut round, mut published, mut finished) =
-            (Idleness::new(self.gather), 0u32, Instant::now(), false);
+            (Idleness::new(self.coalesce), 0u32, Instant::now(), false);
         while !self.state.reached(Phase::Draining) {
             let source = match finished {
                 true => SourceState::Finished,
@@ -186,7 +186,7 @@ impl<H: PortHandler, S: Stack, F: FrameSource> Polling<'_, H, S, F> {
             match rest {
                 Rest::Look if is_idle => (0..PAUSES).for_each(|_| spin_loop()),
                 Rest::Look => {}
-                Rest::Gather(nap) => std::thread::sleep(source.due().min(nap)),
+                Rest::Coalesce(nap) => std::thread::sleep(source.due().min(nap)),
                 Rest::Sleep => {
                     if self.forwarder.wait(source.due().min(self.nap)) == Wake::Gone {
                         return self.look_for_gone_devices(); // nothing is left to poll

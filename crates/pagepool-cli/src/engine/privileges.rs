@@ -25,7 +25,7 @@ pub struct Needs {
     pub sends_by_batch: bool,
     /// Offloads, or tables of flows, are put back at the end.
     pub puts_back: bool,
-    /// The XDP program leaves the programs of others at the end.
+    /// The XDP program is removed from a chain with others at the end.
     pub leaves_others: bool,
 }
 

@@ -59,7 +59,7 @@ pub struct TrafficPlan<'a> {
     /// How many numbered frames are looked for, if they are.
     pub expected_frames: Option<u64>,
     /// How long packets may wait for others; zero: not at all.
-    pub gather: Duration,
+    pub coalesce: Duration,
     /// Whether the interfaces take packets for every MAC address.
     pub promiscuous: bool,
     /// Whether offloads that falsify what is received are off while the command runs.
@@ -83,7 +83,7 @@ impl<'a> TrafficPlan<'a> {
             steer: None,
             tx_mode: None,
             expected_frames: None,
-            gather: Duration::ZERO,
+            coalesce: Duration::ZERO,
             promiscuous: false,
             fix_offloads: false,
             rss: false,
@@ -94,9 +94,9 @@ impl<'a> TrafficPlan<'a> {
     pub fn receiving(self, receive: &'a ReceiveOptions) -> Self {
         let (attach, maps, steer) = (Some(receive.attach()), receive.maps(), receive.steer());
         let (pin, predecessor) = (receive.pin(), receive.predecessor());
-        let (beside, gather) = (receive.beside(), receive.gather());
+        let (beside, coalesce) = (receive.beside(), receive.coalesce());
         let (fix_offloads, rss) = (receive.fix_offloads, receive.rss);
-        Self { attach, maps, steer, pin, beside, predecessor, gather, fix_offloads, rss, ..self }
+        Self { attach, maps, steer, pin, beside, predecessor, coalesce, fix_offloads, rss, ..self }
     }
 
     /// Of one that sends as its options say.

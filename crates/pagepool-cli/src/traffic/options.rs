@@ -8,7 +8,7 @@ use clap::{Args, ValueEnum};
 use pagepool::PAGE_SIZE;
 use pagepool_net::{self as net, Attach, BusyPoll, Match, XskMode};
 
-use crate::engine::poll_loop::GATHER;
+use crate::engine::poll_loop::COALESCE;
 use crate::report::output;
 
 /// Options of every command on interfaces. The first paragraph of each is its line in the short help.
@@ -125,14 +125,15 @@ pub struct ReceiveOptions {
     /// The chosen place is printed at startup.
     #[arg(long, value_enum, value_name = "WHERE", default_value_t = AttachArg::Auto)]
     attach: AttachArg,
-    /// Run beside other XDP programs, in the order of their priorities [PRIORITY: default 50]
+    /// Share the interface with other XDP programs through libxdp's dispatcher [PRIORITY: default 50]
     ///
-    /// By the protocol of libxdp: what `xdp-loader load` and `xdp-filter load` attached stays, and others can
-    /// be loaded while this command runs. Programs of lower priority run first (xdp-filter: 10). This one
-    /// gets the packets that those before it pass, and passes what it does not take to those behind it. If
-    /// no program is attached, it is the first. At the end it is removed; if it is killed, it stays and
-    /// passes all packets, and the next run with --beside removes it. Requires Linux 5.10 and CAP_SYS_ADMIN,
-    /// which the command keeps. The variable LIBXDP_BPFFS names another BPF file system than /sys/fs/bpf.
+    /// Programs that xdp-loader and xdp-filter attached stay, and others can join meanwhile. The lowest
+    /// number runs first (xdp-filter: 10). This command's program gets what earlier ones pass, and passes on
+    /// what it does not take. It leaves the chain at the end. If the command is killed, the program stays and
+    /// passes every packet until the next --beside run removes it. Requires Linux 5.10 with
+    /// CONFIG_DEBUG_INFO_BTF and the BPF JIT, a BPF file system (at /sys/fs/bpf, or where the variable
+    /// LIBXDP_BPFFS says), and CAP_SYS_ADMIN, CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON, which the command
+    /// keeps.
     #[arg(long, value_name = "PRIORITY", num_args = 0..=1, require_equals = true)]
     #[arg(default_missing_value = "50", conflicts_with_all = ["map", "pin"])]
     beside: Option<u32>,
@@ -159,12 +160,12 @@ pub struct ReceiveOptions {
     /// sockets or exchanging the program fails then, neither runs: packets go to the kernel.
     #[arg(long, value_name = "PID", requires = "pin", value_parser = clap::value_parser!(u32).range(2..))]
     take_over: Option<u32>,
-    /// Longest time that packets wait for others, as in `ethtool -C`; 0: none waits [default: 300]
+    /// Longest time to coalesce packets, as rx-usecs of `ethtool -C`; 0 turns it off [default: 300]
     ///
-    /// Packets that go on coming one by one, on average at most two fifths of that time apart, share sleeps
-    /// of the thread, because a wake-up costs as much CPU time as a hundred packets. The first packet after a
-    /// silence does not wait, nor do bursts, streams, and packets whose sender waits for answers. The time is
-    /// at most 0.6 for each slot of a ring.
+    /// A steady flow of single packets, on average at most two fifths of that time apart, shares wake-ups,
+    /// because one costs as much CPU time as a hundred packets. Bursts, streams, the first packet after a
+    /// pause, and senders that wait for replies are not delayed. It is capped at 0.6 µs per slot of the
+    /// receive ring, and at most 10,000. Not with --busy-poll.
     #[arg(long, value_name = "MICROSECONDS", conflicts_with = "busy_poll")]
     #[arg(value_parser = clap::value_parser!(u64).range(..=10_000))]
     rx_usecs: Option<u64>,
@@ -251,9 +252,9 @@ impl ReceiveOptions {
         self.steer.as_ref()
     }
 
-    /// How long packets may wait for others.
-    pub fn gather(&self) -> Duration {
-        self.rx_usecs.map_or(GATHER, Duration::from_micros)
+    /// The longest time to coalesce packets.
+    pub fn coalesce(&self) -> Duration {
+        self.rx_usecs.map_or(COALESCE, Duration::from_micros)
     }
 
     /// As the library has it.

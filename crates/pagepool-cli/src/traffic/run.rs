@@ -351,7 +351,7 @@ fn start<C: TrafficCommand>(
             },
             spin: options.busy_poll.is_some(),
             nap: NAP,
-            gather: plan.gather.min(sizes.patience()),
+            coalesce: plan.coalesce.min(sizes.patience()),
             measure: true,
             drain: Drain::Transmit,
             kept: Some(kept),

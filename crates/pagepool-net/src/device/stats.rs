@@ -60,8 +60,9 @@ counters! {
     ///
     /// If it rises: send through an `Egress`, which maps or copies.
     tx_unmapped,
-    /// Dropped: metadata asks for what the socket does not serve, or for a checksum beyond the packet's first
-    /// buffer; or metadata is on, and a buffer has less than 48 bytes before the packet in its chunk.
+    /// Dropped: the packet requests something that the socket does not support, or a checksum field beyond
+    /// its first buffer; or TX metadata is on, and a buffer has less than 48 bytes before its data in its
+    /// chunk.
     ///
     /// If it rises: ask `tx_features` before; call `TxMetadata::write` last; use a pool with `headroom` 256.
     tx_bad_metadata,

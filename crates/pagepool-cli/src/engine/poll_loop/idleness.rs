@@ -1,14 +1,15 @@
 //! How long a polling thread that finds nothing goes on looking, and how it sleeps then.
 //!
-//! Look   a sleep and its wake-up take the thread some 5 to 15 µs of CPU time, however long it is. Looking
-//!        pays only where the next packet comes sooner, so a thread has credit: a packet that comes while it
-//!        looks adds what a sleep would have cost more than the looking did, and looking in vain takes away
-//!        what it cost. Packets that come one by one are slept for at once; gaps within a stream never are.
-//! Gather packets that go on coming one by one share sleeps that none of them ends: see `gathering`.
+//! Look      a sleep and its wake-up take the thread some 5 to 15 µs of CPU time, however long it is. Looking
+//!           pays only where the next packet comes sooner, so a thread has credit: a packet that comes while
+//!           it looks adds what a sleep would have cost more than the looking did, and looking in vain takes
+//!           away what it cost. Packets that come one by one are slept for at once; gaps within a stream
+//!           never are.
+//! Coalesce  packets that keep arriving one by one are taken several at one wake-up: see `coalescing`.
 
 use std::time::{Duration, Instant};
 
-use super::gathering::Gathering;
+use super::coalescing::Coalescing;
 
 /// What a sleep costs, at least.
 const SLEEP: Duration = Duration::from_micros(5);
@@ -23,27 +24,27 @@ pub(super) enum Rest {
     /// Sleep until something comes.
     Sleep,
     /// Sleep so long, whatever comes.
-    Gather(Duration),
+    Coalesce(Duration),
 }
 
 /// What one thread has learnt of the gaps between its packets.
 #[derive(Debug)]
 pub(super) struct Idleness {
     credit: Duration,
-    /// When the first round found nothing, since one found something.
+    /// When the current run of empty rounds began.
     since: Option<Instant>,
     /// What it did then, at last; how long it had looked, and the packets that it had received by then.
     last: (Rest, Duration, u64),
     /// When the last sleep had ended, and the packets that had been received by then.
     woken: (Instant, u64),
-    gathering: Gathering,
+    coalescing: Coalescing,
 }
 
 impl Idleness {
-    /// No sleep that packets do not end is longer than `gather`.
-    pub(super) fn new(gather: Duration) -> Self {
+    /// `coalesce`: the longest coalescing sleep; zero: packets end every sleep.
+    pub(super) fn new(coalesce: Duration) -> Self {
         let (last, woken) = ((Rest::Look, Duration::ZERO, 0), (Instant::now(), 0));
-        Self { credit: MOST, since: None, last, woken, gathering: Gathering::new(gather) }
+        Self { credit: MOST, since: None, last, woken, coalescing: Coalescing::new(coalesce) }
     }
 
     /// A round found nothing. `received` says how many packets there were in total.
@@ -58,7 +59,7 @@ impl Idleness {
         if looked < self.credit.min(LONGEST) {
             return Rest::Look;
         }
-        let rest = self.gathering.nap().map_or(Rest::Sleep, Rest::Gather);
+        let rest = self.coalescing.nap().map_or(Rest::Sleep, Rest::Coalesce);
         self.last = (rest, looked, received());
         rest
     }
@@ -84,7 +85,7 @@ impl Idleness {
         // Those that came during a sleep came one after the other.
         self.count(waited / u32::try_from(packets).unwrap_or(u32::MAX), looked);
         let woken = std::mem::replace(&mut self.woken, (now, received));
-        self.gathering.slept(now - woken.0, received.saturating_sub(woken.1));
+        self.coalescing.slept(now - woken.0, received.saturating_sub(woken.1));
     }
 
     fn count(&mut self, gap: Duration, looked: Duration) {
@@ -98,7 +99,7 @@ mod tests {
     use std::collections::VecDeque;
 
     use super::*;
-    use crate::engine::poll_loop::GATHER;
+    use crate::engine::poll_loop::COALESCE;
 
     const ROUND: Duration = Duration::from_nanos(150);
 
@@ -111,19 +112,23 @@ mod tests {
         received: u64,
         /// Sleeps that packets ended, and others.
         sleeps: u32,
-        gathered: u32,
+        coalesced: u32,
         looked: Duration,
     }
 
     impl Simulated {
         fn new() -> Self {
-            let (idleness, now) = (Idleness::new(GATHER), Instant::now());
+            Self::with_limit(COALESCE)
+        }
+
+        fn with_limit(limit: Duration) -> Self {
+            let (idleness, now) = (Idleness::new(limit), Instant::now());
             let due = VecDeque::new();
-            Self { idleness, now, due, received: 0, sleeps: 0, gathered: 0, looked: Duration::ZERO }
+            Self { idleness, now, due, received: 0, sleeps: 0, coalesced: 0, looked: Duration::ZERO }
         }
 
         fn forget(&mut self) {
-            (self.sleeps, self.gathered, self.looked) = (0, 0, Duration::ZERO);
+            (self.sleeps, self.coalesced, self.looked) = (0, 0, Duration::ZERO);
         }
 
         /// So many packets, one each `gap`, whatever the thread does.
@@ -170,7 +175,9 @@ mod tests {
                 Rest::Sleep => {
                     (self.now, self.sleeps) = (self.now.max(self.due[0]) + SLEEP, self.sleeps + 1);
                 }
-                Rest::Gather(nap) => (self.now, self.gathered) = (self.now + nap + SLEEP, self.gathered + 1),
+                Rest::Coalesce(nap) => {
+                    (self.now, self.coalesced) = (self.now + nap + SLEEP, self.coalesced + 1)
+                }
             }
             0
         }
@@ -188,7 +195,7 @@ mod tests {
             assert!(thread.looked <= MOST + LONGEST, "{gap}: it learns within a few: {:?}", thread.looked);
             thread.forget();
             thread.packets(1000, us(gap));
-            let did = (thread.sleeps, thread.gathered, thread.looked);
+            let did = (thread.sleeps, thread.coalesced, thread.looked);
             assert_eq!(did, (1000, 0, Duration::ZERO), "{gap}: and is late for none");
         }
     }
@@ -212,27 +219,50 @@ mod tests {
             thread.packets(40, us(before));
             thread.forget();
             thread.packets(1000, us(1));
-            assert!(thread.sleeps + thread.gathered <= 4, "{} {}", thread.sleeps, thread.gathered);
+            assert!(thread.sleeps + thread.coalesced <= 4, "{} {}", thread.sleeps, thread.coalesced);
         }
     }
 
     #[test]
-    fn packets_that_go_on_coming_share_sleeps() {
+    fn packets_that_keep_arriving_are_coalesced() {
         for gap in [20, 30, 50, 80, 100, 115] {
             let mut thread = Simulated::new();
             thread.packets(1000, us(gap));
-            assert!(thread.sleeps < 50, "{gap}: {} sleeps, {} that gather", thread.sleeps, thread.gathered);
-            assert!((240..420).contains(&thread.gathered), "{gap}: {}", thread.gathered);
+            assert!(
+                thread.sleeps < 50,
+                "{gap}: {} sleeps, {} that coalesce",
+                thread.sleeps,
+                thread.coalesced
+            );
+            assert!((240..420).contains(&thread.coalesced), "{gap}: {}", thread.coalesced);
             thread.packets(2, us(1000));
             thread.forget();
             thread.packets(1, us(1000));
-            assert_eq!((thread.sleeps, thread.gathered), (1, 0), "the first after a silence is not late");
+            assert_eq!((thread.sleeps, thread.coalesced), (1, 0), "the first after a silence is not late");
+        }
+    }
+
+    #[test]
+    fn a_longer_limit_coalesces_packets_that_are_further_apart() {
+        for gap in [150, 200, 300, 390] {
+            let mut thread = Simulated::with_limit(us(1000));
+            thread.packets(1000, us(gap));
+            assert!(
+                thread.sleeps < 50,
+                "{gap}: {} sleeps, {} that coalesce",
+                thread.sleeps,
+                thread.coalesced
+            );
+            thread.packets(2, us(5000));
+            thread.forget();
+            thread.packets(1, us(5000));
+            assert_eq!((thread.sleeps, thread.coalesced), (1, 0), "the first after a silence is not late");
         }
     }
 
     /// Of packets whose senders do not know of each other, the gaps are of all lengths.
     #[test]
-    fn packets_of_many_senders_share_sleeps() {
+    fn packets_of_many_senders_are_coalesced() {
         for gap in [20, 50, 100] {
             let (mut thread, mut random) = (Simulated::new(), 1u64);
             thread.stream((0..20_000).map(|_| {
@@ -240,8 +270,8 @@ mod tests {
                     random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
                 us(gap).mul_f64(-((random >> 11) as f64 / (1u64 << 53) as f64).max(1e-9).ln())
             }));
-            let sleeps = thread.sleeps + thread.gathered;
-            assert!(sleeps < 16_000, "{gap}: {} sleeps, {} that gather", thread.sleeps, thread.gathered);
+            let sleeps = thread.sleeps + thread.coalesced;
+            assert!(sleeps < 16_000, "{gap}: {} sleeps, {} that coalesce", thread.sleeps, thread.coalesced);
         }
     }
 
@@ -250,7 +280,7 @@ mod tests {
         for gap in [7, 20, 50, 90, 100, 200] {
             let mut thread = Simulated::new();
             thread.answers(1, 1000, us(gap));
-            assert!(thread.gathered <= 8, "{gap}: {}", thread.gathered);
+            assert!(thread.coalesced <= 8, "{gap}: {}", thread.coalesced);
         }
     }
 
@@ -260,10 +290,10 @@ mod tests {
             for after in [10, 20, 40, 80, 120, 300, 1000] {
                 let (mut thread, mut other) = (Simulated::new(), Simulated::new());
                 other.idleness = Idleness::new(Duration::ZERO);
-                let [gathers, at_once] =
+                let [coalesced, at_once] =
                     [&mut thread, &mut other].map(|thread| thread.answers(senders, 20_000, us(after)));
-                let lost = gathers.as_secs_f64() / at_once.as_secs_f64() - 1.0;
-                assert!(lost < 0.15, "{senders} senders, {after} µs: {at_once:?} and {gathers:?}");
+                let lost = coalesced.as_secs_f64() / at_once.as_secs_f64() - 1.0;
+                assert!(lost < 0.15, "{senders} senders, {after} µs: {at_once:?} and {coalesced:?}");
             }
         }
     }

@@ -1,29 +1,32 @@
-//! When packets that come one by one may wait for one another: several then share a sleep that none of them
-//! ends, for a wake-up takes as much CPU time as a hundred packets.
+//! Coalesces packets that arrive one by one: the thread sleeps for a fixed time and takes several at one
+//! wake-up, which takes as much CPU time as a hundred packets.
 //!
-//! Begin  when sleeps end with one packet or two, eight more than with others, which are at most 120 µs apart
-//!        on average. A sleep is then three times as long, from 50 to 300 µs.
-//! Go on  while such sleeps gather what the pace before promised. A sender that waits for our answers falls
-//!        behind that, for gathering delays them: one with a packet on its way in the first sleep, one with
-//!        several within a few. The thread then tries that half as often. A stream that kept its pace is
-//!        granted some packets, so that one which is not even is gathered, too.
+//! Begin  when the score of short sleeps reaches 8, and packets are at most 120 µs apart on average. Then
+//!        it sleeps three times as long as they are apart, from 50 to 300 µs.
+//! Go on  while such sleeps bring what the pace before promised. A sender that waits for our answers falls
+//!        behind that, for coalescing delays them: one with a packet on its way in the first sleep, one with
+//!        several within a few. The thread then requires twice the score. A stream that kept its pace is
+//!        granted some packets, so that one which is not even is coalesced, too.
 //! End    also if much more comes than promised, or nothing for 500 µs. The first packet after that ends a
 //!        sleep at once.
+//!
+//! The times are those of the default limit; 500 µs are longer with a longer one.
 
 use std::time::Duration;
 
-/// The longest sleep that gathers, unless the user wants another.
-pub const GATHER: Duration = Duration::from_micros(300);
+/// The longest coalescing sleep, unless the user wants another.
+pub const COALESCE: Duration = Duration::from_micros(300);
 /// The shortest.
 const SHORTEST: Duration = Duration::from_micros(50);
-/// No packet for so long is a silence.
+/// No packet for so long is a silence; also of the longest sleep, which may be late.
 const SILENCE: Duration = Duration::from_micros(500);
-/// How many packets a sleep shall gather, and at least promise.
+const SILENCE_OF_LONGEST: f64 = 5.0 / 3.0;
+/// How many packets a coalescing sleep shall bring, and at least promise.
 const SHARE: f64 = 3.0;
 const LEAST: f64 = 2.5;
 /// Packets of a sleep that still are few. More are a burst, whose sender may need them back soon.
 const FEW: f64 = 2.0;
-/// Sleeps in a row that end with few packets before the thread gathers, at first and at most.
+/// The score that starts coalescing, at first and at most.
 const TRIES: [u32; 2] = [8, 1024];
 /// Sleeps over which the pace is averaged.
 const WINDOW: f64 = 32.0;
@@ -37,21 +40,25 @@ const BURST: f64 = 3.0;
 
 /// What one thread has learnt of senders that send packets one by one.
 #[derive(Debug)]
-pub(super) struct Gathering {
+pub(super) struct Coalescing {
     longest: Duration,
-    /// Sleeps in a row that ended with few packets, and how many it takes.
+    silence: Duration,
+    /// Score of short sleeps: +1 for one or two packets, -8 for more, and for a silence.
     few: u32,
+    /// The score that starts coalescing. It doubles after each failure, up to 1,024; a surplus of 8 packets
+    /// resets it to 8.
     tries: u32,
     /// Seconds and packets of those, of which older ones count less.
     pace: (f64, f64),
-    /// The seconds between packets that a thread which gathers was promised, and the packets it is behind.
+    /// The seconds between packets that a coalescing thread was promised, and the packets it is behind.
     promised: Option<(f64, f64)>,
 }
 
-impl Gathering {
+impl Coalescing {
     /// None of its sleeps is longer than that.
     pub(super) fn new(longest: Duration) -> Self {
-        Self { longest, few: 0, tries: TRIES[0], pace: (0.0, 0.0), promised: None }
+        let silence = SILENCE.max(longest.mul_f64(SILENCE_OF_LONGEST));
+        Self { longest, silence, few: 0, tries: TRIES[0], pace: (0.0, 0.0), promised: None }
     }
 
     /// How long to sleep whatever comes, if at all.
@@ -63,7 +70,7 @@ impl Gathering {
 
     /// A sleep ended, of whatever kind, and so many packets came since the one before ended.
     pub(super) fn slept(&mut self, took: Duration, packets: u64) {
-        let (took_long, took, packets) = (took > SILENCE, took.as_secs_f64(), packets as f64);
+        let (took_long, took, packets) = (took > self.silence, took.as_secs_f64(), packets as f64);
         match self.promised {
             _ if took_long || packets == 0.0 => self.pause(),
             Some((gap, behind)) => self.judge(gap, behind, (took, packets)),
@@ -85,7 +92,7 @@ impl Gathering {
         }
     }
 
-    /// So many packets were gathered in so long.
+    /// So many packets came in a coalescing sleep, in so long.
     fn judge(&mut self, gap: f64, behind: f64, (took, packets): (f64, f64)) {
         let promised = took / gap;
         let behind = (behind + KEPT * promised - packets).max(-GRANTED);
