@@ -2,7 +2,8 @@
 //! libxdp (lib/libxdp/protocol.org in xdp-tools), so that its tools and this process change one chain.
 //!
 //! What   a dispatcher never changes: another one is made, each program takes the place of one of its
-//!        functions, and it is exchanged for the one that is attached. Drivers do not notice.
+//!        functions, and it is exchanged for the one that is attached. The kernel replaces the attached
+//!        dispatcher atomically; the driver sees one program replaced by another.
 //! Names  programs, and the links that keep them in their places, have names in a BPF file system, in a
 //!        folder of each dispatcher: so the chain outlives all processes.
 //! Order  under the lock that all who follow the protocol take: read the chain, make the new one with its
@@ -116,7 +117,7 @@ pub(super) fn folder() -> Result<PathBuf, Error> {
     let path = root.map_or_else(|| FILE_SYSTEM.into(), PathBuf::from).join("xdp");
     holds_names("the folder of XDP programs", &path)?;
     match fs::create_dir(&path) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(not_named(&path, error)),
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(not_named("mkdir", &path, error)),
         _ => Ok(path),
     }
 }
@@ -224,7 +225,8 @@ impl XdpChain<'_> {
         let slots = self.slots(old)?;
         let folder = self.folder_of(old.id);
         let open = |(slot, how): (usize, ChainSlot)| {
-            let program = open_pinned(&folder, slot).map_err(|error| not_named(&folder, error))?;
+            let program =
+                open_pinned(&folder, slot).map_err(|error| not_named("bpf(BPF_OBJ_GET)", &folder, error))?;
             Ok(ChainedProgram::new(Arc::new(program), how))
         };
         slots.into_iter().enumerate().map(open).collect()
@@ -285,11 +287,12 @@ impl XdpChain<'_> {
             return Err(Error::Busy { what });
         }
         let slots: Vec<_> = programs.iter().map(|program| program.slot).collect();
-        let new = Dispatcher::load(&slots).map_err(not_loaded)?;
+        let new = Dispatcher::load(&slots).map_err(|error| not_loaded("bpf(BPF_PROG_LOAD)", error))?;
         let folder = self.folder_of(new.id);
-        let named = fs::create_dir(&folder).map_err(|error| not_named(&folder, error)).and_then(|()| {
-            programs.iter().enumerate().try_for_each(|(slot, program)| name(&new, slot, program, &folder))
-        });
+        let named =
+            fs::create_dir(&folder).map_err(|error| not_named("mkdir", &folder, error)).and_then(|()| {
+                programs.iter().enumerate().try_for_each(|(slot, program)| name(&new, slot, program, &folder))
+            });
         named.inspect_err(|_| {
             let _ = remove_names(&folder); // an error leaves files that nobody uses
         })?;
@@ -351,7 +354,8 @@ fn open_pinned(folder: &Path, slot: usize) -> io::Result<OwnedFd> {
 /// Has a program take its place in a dispatcher, and names both.
 fn name(of: &Dispatcher, slot: usize, program: &ChainedProgram, folder: &Path) -> Result<(), Error> {
     let target = (of.program.as_fd(), dispatcher::slot_type(slot));
-    let link = extension::replace_function((*program.program).as_fd(), target).map_err(not_loaded)?;
+    let link = extension::replace_function((*program.program).as_fd(), target)
+        .map_err(|error| not_loaded("bpf(BPF_LINK_CREATE)", error))?;
     let [program_name, link_name] = names(folder, slot);
     pin((*program.program).as_fd(), &program_name)?;
     pin(link.as_fd(), &link_name)
@@ -368,24 +372,24 @@ fn remove_names(folder: &Path) -> io::Result<()> {
     fs::remove_dir(folder)
 }
 
-fn not_named(path: &Path, source: io::Error) -> Error {
+fn not_named(call: &'static str, path: &Path, source: io::Error) -> Error {
     let remedy = format!(
         "{} must be a folder of a BPF file system with the programs of a dispatcher, and this user must own \
          it; if the dispatcher was loaded elsewhere, {FILE_SYSTEM_VARIABLE} says where that file system is",
         path.display()
     );
-    Error::System { call: "bpf(BPF_OBJ_GET)", remedy, source }
+    Error::System { call, remedy, source }
 }
 
-pub(super) fn not_loaded(source: io::Error) -> Error {
+pub(super) fn not_loaded(call: &'static str, source: io::Error) -> Error {
     let remedy = match source.raw_os_error() {
         Some(errno::EPERM) => format!(
             "{}. Or this kernel has no extensions (freplace): then work by the map of another program",
             capability::remedy(capability::SEND_PROGRAM)
         ),
-        _ => "programs beside others require Linux 5.10 with CONFIG_DEBUG_INFO_BTF, and the JIT compiler \
+        _ => "programs beside others require Linux 5.10 with CONFIG_DEBUG_INFO_BTF, and the BPF JIT \
               (`sysctl net.core.bpf_jit_enable=1`)"
             .into(),
     };
-    Error::System { call: "bpf(BPF_PROG_LOAD)", remedy, source }
+    Error::System { call, remedy, source }
 }

@@ -17,7 +17,7 @@
 //! end:
 //!   exit
 //! each slot:
-//!   r0 = 31                       ; nothing took its place, or not any more
+//!   r0 = 31                       ; no program replaces it
 //!   exit
 //! ```
 //!
@@ -35,7 +35,7 @@ pub(in crate::xsk::bpf) const NAME: &str = "xdp_dispatcher";
 pub(in crate::xsk::bpf) const MOST: usize = 10;
 /// Bytes of a configuration: four numbers of a byte, and three lists.
 const LEN: usize = 4 + 3 * 4 * MOST;
-/// Most bytes of one of another version.
+/// The longest configuration that is read, of whatever version.
 pub(in crate::xsk::bpf) const LONGEST: usize = 4096;
 /// What the first two bytes are.
 const MAGIC: u8 = 236;

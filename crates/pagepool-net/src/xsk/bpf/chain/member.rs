@@ -17,7 +17,7 @@ use super::{ChainPlace, ChainedProgram, XdpChain, folder, not_loaded};
 use crate::link::{LinkInfo, Netlink, XdpMode, lookup};
 use crate::sys::bpf::{self as sys, Insn};
 
-/// Looks at a chain that others change, at most.
+/// How often a chain that others change is read again, at most.
 const LOOKS: usize = 10;
 
 /// A member of a chain, from its load on.
@@ -54,7 +54,8 @@ impl ChainMember {
         let (mut netlink, folder) = (lookup::netlink()?, folder()?);
         XdpChain { netlink: &mut netlink, interface: &link.name, index: link.index, folder: &folder }
             .check()?;
-        let ours = ChainedProgram::load(code, slot).map_err(not_loaded)?;
+        let ours =
+            ChainedProgram::load(code, slot).map_err(|error| not_loaded("bpf(BPF_PROG_LOAD)", error))?;
         let state = MemberState { netlink, sign: sign(ours.id).ok(), ours, dispatcher: None };
         Ok(Self {
             interface: link.name.clone(),
@@ -166,7 +167,8 @@ impl Drop for ChainMember {
     }
 }
 
-/// The sign that the process of a program lives, in the network namespace of its interface.
+/// An abstract socket that lives as long as the process of a program does, in the network namespace of its
+/// interface.
 fn sign(id: u32) -> io::Result<UnixDatagram> {
     let name = SocketAddr::from_abstract_name(format!("pagepool-xdp-{id}"))?;
     UnixDatagram::bind_addr(&name)
