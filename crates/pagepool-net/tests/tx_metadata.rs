@@ -1,5 +1,5 @@
-//! What packets that are sent ask of the kernel: checksums and times over a veth, and the layout of the
-//! requests, as this kernel describes it. What a card with zero copy does of it needs a card.
+//! Requests of packets that are sent: checksums and timestamps over a veth, and the layout of the requests,
+//! as this kernel describes it. Zero copy needs hardware and is not tested here.
 
 mod btf;
 mod veth;
@@ -68,7 +68,7 @@ impl Bed {
     /// As docs/guide.md has it.
     fn stamped(&self, bytes: &[u8], number: u64) -> Result<XdpBuff, AdjustError> {
         let mut packet = self.packet(bytes);
-        let checksum = TxChecksum::prepare(packet.data_mut()); // of TCP and UDP: sums the pseudo header
+        let checksum = TxChecksum::prepare(packet.data_mut()); // of TCP and UDP: the pseudo-header checksum
         let asks = TxMetadata { checksum, timestamp: Some(number), ..Default::default() };
         asks.write(&mut packet)?; // last: the packet begins where it will, behind 48 bytes of headroom
         Ok(packet)
@@ -120,7 +120,7 @@ fn datagram(v6: bool, len: u8) -> Vec<u8> {
     frame
 }
 
-/// The sum over pseudo header and payload, which is 0xffff if the checksum is right.
+/// The sum over pseudo-header and payload, which is 0xffff if the checksum is right.
 fn sum(frame: &[u8], v6: bool) -> u16 {
     let (addresses, udp) = if v6 { (22..54, 54) } else { (26..34, 34) };
     let word = |pair: &[u8]| u64::from(pair[0]) << 8 | u64::from(pair.get(1).copied().unwrap_or(0));
@@ -167,7 +167,7 @@ fn without_software_a_veth_leaves_the_checksum_to_the_receiver() {
         let mut frame = datagram(false, 40);
         let asks = TxMetadata { checksum: TxChecksum::prepare(&mut frame), ..Default::default() };
         let sent = vec![bed.asking(&frame, asks)];
-        assert_eq!((bed.send(sent), bed.receive()), (0, frame), "the pseudo header's sum");
+        assert_eq!((bed.send(sent), bed.receive()), (0, frame), "the pseudo-header checksum");
     });
 }
 

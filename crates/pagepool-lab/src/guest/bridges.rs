@@ -1,6 +1,7 @@
-//! Bridges of this machine, in a network namespace of their own, that join the taps of a guest's cards.
+//! Connects the taps of a guest's multi-queue cards by bridges of the host, in a network namespace of their
+//! own.
 //!
-//! QEMU's own hub has one queue a card, and its taps come out in this machine. Here cards of one wire hear
+//! QEMU's hub has one queue a card, and its taps are in the host's own namespace. Here cards of one wire hear
 //! each other over as many queues as their taps have, and nobody else does.
 
 use std::collections::BTreeSet;
@@ -11,7 +12,7 @@ use super::card::{GuestCard, tap_name};
 use super::error::GuestError;
 use crate::namespace::Namespace;
 
-/// A namespace with the taps of these cards, those of each wire on a bridge. None if no card is on a tap.
+/// A namespace with the taps of these cards, and a bridge for each wire. `None` if no card is on a tap.
 pub(super) fn bridged(cards: &[GuestCard]) -> Result<Option<Arc<Namespace>>, GuestError> {
     let taps = || {
         let numbered = cards.iter().enumerate();

@@ -41,7 +41,7 @@ pub struct Case {
     pub seconds: u32,
     /// Why it fails today. It is then printed as a known fault, and counts as skipped.
     pub known_fault: Option<&'static str>,
-    /// A run with a limit of time leaves it out: what it may find is not worth its time there.
+    /// It takes too long for CI: a run with a limit of time leaves it out.
     pub by_hand: bool,
 }
 

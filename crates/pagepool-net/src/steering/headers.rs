@@ -42,7 +42,7 @@ pub(crate) struct Headers {
     pub(crate) v6: Option<[u128; 2]>,
     pub(crate) protocol: Option<u8>,
     pub(crate) is_fragment: bool,
-    /// Where the IP header begins, and where what it carries; not of a later fragment.
+    /// Offsets of the IP header and its payload; `None` for fragments after the first.
     pub(crate) places: Option<[usize; 2]>,
     pub(super) ports: Option<[u16; 2]>,
     pub(super) icmp6_type: Option<u8>,

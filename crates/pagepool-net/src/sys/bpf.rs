@@ -219,7 +219,7 @@ struct Load {
     line_size: u32,
     lines: u64,
     line_count: u32,
-    /// The function of another program that this one takes the place of.
+    /// `attach_btf_id`: the function of another program that this one replaces.
     replaced: u32,
     of_program: u32,
     relocations: u32,
@@ -325,8 +325,8 @@ fn info<const N: usize>(object: BorrowedFd<'_>) -> io::Result<[u32; N]> {
     Ok(info)
 }
 
-/// The first bytes of what the kernel knows of an object, as many as there is room for. `T` has integers
-/// alone; the kernel also follows addresses in it, as the caller says.
+/// Copies the first bytes of the kernel's information about an object, as many as `T` has. `T` has integers
+/// alone. The kernel also writes to addresses that are in it, which are the caller's to vouch for.
 fn read_info<T>(object: BorrowedFd<'_>, info: &mut T) -> io::Result<()> {
     #[repr(C)]
     struct GetInfo {

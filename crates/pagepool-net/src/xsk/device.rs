@@ -311,16 +311,15 @@ impl XskDevice {
     /// Which requests of [`TxMetadata`](super::TxMetadata) it serves; none where the UMEM has
     /// [`tx_metadata`](super::UmemParams::tx_metadata) off. With zero copy it is the driver that serves them,
     /// and tells the kernel which (Linux 6.8). In copy mode the kernel has the driver compute checksums or
-    /// does it itself, and tells when it is done with a packet. virtio_net in copy mode serves none before
+    /// does it itself, and timestamps are of `CLOCK_TAI`. virtio_net in copy mode serves none before
     /// Linux 6.18.
     pub fn tx_features(&self) -> TxFeatures {
         self.sender.features()
     }
 
-    /// Moves the times at which packets left that [asked](super::TxMetadata::timestamp) for them, and that
-    /// [`complete`](Device::complete) took back, to the vector's end; oldest first. Returns how many were
-    /// lost since the last call: the device keeps as many as the transmit ring has slots. A packet whose
-    /// driver wrote no time has none.
+    /// Appends the TX timestamps of packets that [requested](super::TxMetadata::timestamp) one and that
+    /// [`complete`](Device::complete) took back, oldest first. Returns how many were lost since the last
+    /// call: the device keeps one per slot of the TX ring. A packet whose driver wrote no time has none.
     ///
     /// On the thread that polls the device; no system call. It allocates only if the vector must grow.
     ///

@@ -598,7 +598,7 @@ impl Layout {
         Ok(Descriptor { addr, len: len as u32, options: if more { CONTINUED } else { 0 } })
     }
 
-    /// The same with metadata before the buffer, which the kernel counts to it whether it is used or not.
+    /// As `descriptor`; checks also the 48 bytes of metadata, which the kernel requires before every buffer.
     #[inline]
     fn descriptor_behind_metadata(&self, addr: u64, len: usize, more: bool) -> Result<Descriptor, TxFit> {
         let before = tx_metadata::LEN as u64;

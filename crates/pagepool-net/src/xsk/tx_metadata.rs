@@ -10,8 +10,8 @@
 //!   packet - 8    mark                  ┘
 //! ```
 //!
-//! Other metadata of that length has another mark. The checksum is there twice to tell whether a time was
-//! written.
+//! Metadata of 48 bytes without our mark is not a request. The checksum is there twice to tell whether a time
+//! was written.
 
 mod pseudo_header;
 pub(super) mod requests;
@@ -30,16 +30,17 @@ const MARK: u64 = 0x5f3a_91c6_e82b_704d;
 /// over a UMEM.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TxMetadataMode {
-    /// None: what a packet asks is ignored. Costs nothing.
+    /// No TX metadata: requests are ignored. Costs nothing.
     #[default]
     Off,
-    /// Some (Linux 6.11; 6.8 to 6.10 with the later correction of them). Packets are sent by the ring, not by
-    /// [BPF batch](super::TxMode), and in half pages and whole ones the same way, which takes longer. Every
-    /// buffer that is sent requires 48 bytes before its first byte.
+    /// TX metadata on. Requires Linux 6.11, or a 6.8 to 6.10 stable release with `XDP_UMEM_TX_METADATA_LEN`.
+    /// Packets are sent by the ring, not by [BPF batch](super::TxMode), and in half pages and whole ones the
+    /// same way, which takes longer. Every buffer that is sent requires 48 bytes before its first byte.
     On,
-    /// The same. In copy mode the kernel computes checksums itself, before the driver has the packet: for
-    /// tests, and for the other end of a veth, which otherwise gets packets whose checksum is not computed.
-    /// Not for packets of several buffers, and not with [`XskMode::ZeroCopy`](super::XskMode::ZeroCopy).
+    /// As `On`, with checksums in software (`XDP_UMEM_TX_SW_CSUM`) in copy mode: the kernel completes them
+    /// before the driver has the packet. For tests, and for the other end of a veth, which otherwise may see
+    /// checksums unfinished. Not for packets of several buffers, and not with
+    /// [`XskMode::ZeroCopy`](super::XskMode::ZeroCopy).
     SoftwareChecksum,
 }
 
@@ -75,15 +76,15 @@ pub struct TxMetadata {
     /// Tell when the packet left, under this number of the caller's choice:
     /// [`XskDevice::take_tx_timestamps`](super::XskDevice::take_tx_timestamps).
     pub timestamp: Option<u64>,
-    /// Send the packet at this time, in nanoseconds of the card's own clock (Linux 6.15; igc and stmmac). The
-    /// packets of the queue behind it wait, and how far ahead it may be depends on the driver. The driver
+    /// Send the packet at this time, in nanoseconds of the PTP hardware clock (Linux 6.15; igc and stmmac).
+    /// The packets of the queue behind it wait, and how far ahead it may be depends on the driver. The driver
     /// requires that the feature is turned on (`tc qdisc ... etf ... offload`).
     pub launch_time: Option<u64>,
 }
 
 impl TxMetadata {
-    /// Writes it before the packet, in place of other metadata. Last, when the packet begins where it will:
-    /// it moves along with the packet's beginning, but places that it names do not.
+    /// Writes the request before the packet, in place of other metadata. Call it last: if headers are added
+    /// or removed later, the metadata moves with the packet, but [`TxChecksum::start`] does not change.
     ///
     /// It requires 48 bytes of headroom, else [`AdjustError::NoRoom`]. On any thread; some 20 instructions,
     /// and the cache line before the packet is written.
@@ -103,8 +104,9 @@ impl TxMetadata {
     }
 }
 
-/// Where the checksum of a packet is, which is the Internet's (RFC 1071) from `start` to the packet's end.
-/// What is there before is part of the sum: that of the pseudo header, for TCP and UDP.
+/// `csum_start` and `csum_offset`: the Internet checksum (RFC 1071) over [`start`](Self::start) to the
+/// packet's end is stored at `start + offset`, which must hold the pseudo-header checksum before, for TCP and
+/// UDP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TxChecksum {
     /// Where it begins, in bytes from the packet's beginning.
@@ -115,12 +117,12 @@ pub struct TxChecksum {
 
 impl TxChecksum {
     /// Finds the checksum of a packet of TCP or UDP over IPv4 or IPv6, behind up to two VLAN tags, and writes
-    /// the sum of the pseudo header there, as the request requires. `None`, and nothing is written, for all
-    /// other packets: fragments, and those whose header does not end in these bytes, among them.
+    /// the pseudo-header checksum there, as the request requires. `None`, and nothing is written, for all
+    /// other packets, for fragments, and if the TCP or UDP header is not complete in `packet`.
     ///
-    /// It takes the destination of the IP header: a routing header that names a later one requires the
-    /// caller's own sum. Bytes behind the end that the IP header tells must be 0. Any thread; 100 to 200
-    /// instructions, and it reads the packet's headers.
+    /// With a routing header, write the sum for the final destination yourself. Padding after the IP payload
+    /// must be zero, for the sum runs to the packet's end. Any thread; 100 to 200 instructions, and it reads
+    /// the packet's headers.
     ///
     /// ```
     /// use pagepool_net::TxChecksum;
@@ -154,8 +156,8 @@ impl TxChecksum {
 pub struct TxTimestamp {
     /// The number that [`TxMetadata::timestamp`] gave it.
     pub number: u64,
-    /// Nanoseconds. With zero copy, of the card's own clock (`ethtool -T`); in copy mode of `CLOCK_TAI`, when
-    /// the driver, or the other end of a veth, was done with the packet.
+    /// Nanoseconds. With zero copy, of the PTP hardware clock (`ethtool -T`); in copy mode of `CLOCK_TAI`,
+    /// when the driver, or the other end of a veth, was done with the packet.
     pub at: u64,
 }
 

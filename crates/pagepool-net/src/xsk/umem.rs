@@ -261,8 +261,9 @@ impl Umem {
                     len / 1024
                 ),
                 Some(errno::EINVAL) if metadata > 0 => format!(
-                    "tx_metadata requires Linux 6.11 (a corrected 6.8 to 6.10 has it, too); this is {}: use \
-                     TxMetadataMode::Off, and compute checksums in the program",
+                    "tx_metadata requires Linux 6.11, or a 6.8 to 6.10 stable release with \
+                     XDP_UMEM_TX_METADATA_LEN; this is {}: use TxMetadataMode::Off, and compute checksums in \
+                     the program",
                     lookup::kernel_release()
                 ),
                 Some(errno::EINVAL) => format!(

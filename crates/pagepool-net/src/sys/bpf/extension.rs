@@ -1,5 +1,5 @@
-//! `bpf(2)` for XDP programs some of whose functions other programs, extensions, take the place of: loading
-//! both, with the types of their functions, and attaching an extension to one function of one program.
+//! `bpf(2)` for freplace (`BPF_PROG_TYPE_EXT`): loads XDP programs some of whose functions extensions
+//! replace, and extensions, both with BTF, and attaches an extension to one function of one program.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
@@ -13,19 +13,19 @@ const MAP_LOOKUP_ELEM: libc::c_int = 1;
 const MAP_GET_FD_BY_ID: libc::c_int = 14;
 const BTF_LOAD: libc::c_int = 18;
 const MAP_FREEZE: libc::c_int = 22;
-/// A program that takes the place of another one's function; Linux 5.6.
+/// A program that replaces a function of another one; Linux 5.6.
 const PROG_TYPE_EXT: u32 = 28;
 /// Programs read the map, and do not write to it.
 const READ_ONLY_FOR_PROGRAMS: u32 = 1 << 7;
 
-/// The functions of a program in type information: the first instruction of each, and its type's number.
+/// The functions of a program in its BTF: the first instruction of each, and its type's number.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TypedFunctions<'a> {
     pub(crate) types: BorrowedFd<'a>,
     pub(crate) functions: &'a [[u32; 2]],
 }
 
-/// Has the kernel read type information.
+/// Loads BTF into the kernel.
 pub(crate) fn load_types(btf: &[u8]) -> io::Result<OwnedFd> {
     #[repr(C)]
     #[derive(Default)]
@@ -86,8 +86,8 @@ fn load_typed(program: &[Insn], typed: TypedFunctions<'_>, load: Load) -> io::Re
     )
 }
 
-/// Has an extension take the place of a function for as long as the descriptor, or a name that it gets,
-/// lives; also if it does so in other programs. Linux 5.10.
+/// Attaches an extension in place of a function, also if it replaces functions of other programs. It stays as
+/// long as the descriptor, or a name that it gets. Linux 5.10.
 pub(crate) fn replace_function(
     extension: BorrowedFd<'_>,
     (of, function): (BorrowedFd<'_>, u32),

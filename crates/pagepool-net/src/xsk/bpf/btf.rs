@@ -1,4 +1,4 @@
-//! The numbers of the kernel's functions in its own type information (BTF), by which BPF programs call them.
+//! The numbers of the kernel's functions in its own BTF (type information), by which BPF programs call them.
 //! Formats are those of Documentation/bpf/btf.rst (v7.3), in the byte order of the machine.
 
 const MAGIC: u16 = 0xeb9f;
@@ -11,7 +11,7 @@ const NEWEST: u32 = 19;
 /// Why functions are not found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Unread {
-    /// The bytes are no type information.
+    /// The bytes are no BTF.
     Malformed,
     /// A type is of a kind that later kernels have, and what follows it is unknown.
     NewKind(u32),
@@ -20,7 +20,7 @@ pub(super) enum Unread {
 impl std::fmt::Display for Unread {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Malformed => f.write_str("has no type information"),
+            Self::Malformed => f.write_str("has no BTF"),
             Self::NewKind(kind) => {
                 write!(f, "is of a newer kernel: it has types of kind {kind}; {NEWEST} is the last one known")
             }

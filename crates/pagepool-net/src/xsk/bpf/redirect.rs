@@ -232,19 +232,19 @@ impl Redirect {
         }))
     }
 
-    /// The same beside other XDP programs, by the protocol of libxdp: a dispatcher runs all programs of the
-    /// interface one after another, those of lower `priority` first (xdp-loader's default is 50, xdp-filter's
-    /// 10). This one gets what those before it pass, and those behind it what it passes. If no program is
-    /// attached, it begins such a chain, which others can join: `xdp-loader load`.
+    /// Like [`load`](Self::load), in a chain with other XDP programs (libxdp's dispatcher). Lower `priority`
+    /// numbers run first (xdp-loader's default is 50, xdp-filter's 10); this program gets what earlier ones
+    /// pass, and passes on the rest. If no program is attached, it begins such a chain, which others can
+    /// join: `xdp-loader load`.
     ///
     /// The program joins at the [start](Self::start), and leaves when this is dropped; it stays in the chain
     /// while others of it come and go. [`is_detached`](Self::is_detached) says when somebody removed it. A
     /// process that is killed leaves it there: it passes all packets, until the next one of ours joins or
     /// `xdp-loader unload` removes it. `how` is where the first program of a chain is attached.
     ///
-    /// Requires Linux 5.10 with `CONFIG_DEBUG_INFO_BTF` and the JIT compiler, a BPF file system at
-    /// `/sys/fs/bpf` (or where the variable `LIBXDP_BPFFS` says), and until this is dropped `CAP_SYS_ADMIN`.
-    /// Milliseconds; in the interface's network namespace.
+    /// Requires Linux 5.10 with `CONFIG_DEBUG_INFO_BTF` and the BPF JIT, a BPF file system (at `/sys/fs/bpf`,
+    /// or where the variable `LIBXDP_BPFFS` says), and until this is dropped `CAP_SYS_ADMIN`, `CAP_BPF`,
+    /// `CAP_NET_ADMIN` and `CAP_PERFMON`. Takes milliseconds. Call it in the interface's network namespace.
     ///
     /// ```no_run
     /// // It needs root and an interface.

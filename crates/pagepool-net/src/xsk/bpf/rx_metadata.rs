@@ -77,7 +77,7 @@ impl Functions {
         let remedy = match btf::functions(&kernel, QUESTIONS.map(|source| source.name)) {
             Ok(found) if found.iter().any(Option::is_some) => return Ok(Self(found)),
             Ok(_) => "the kernel has no functions for metadata: they require Linux 6.3, VLAN tags 6.8".into(),
-            Err(why) => format!("metadata requires the kernel's type information, but {KERNEL} {why}"),
+            Err(why) => format!("metadata requires the kernel's BTF, but {KERNEL} {why}"),
         };
         let source = std::io::ErrorKind::Unsupported.into();
         Err(Error::System { call: "bpf(BPF_PROG_LOAD)", remedy, source })
@@ -121,8 +121,8 @@ impl Functions {
 /// this packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RxMetadata {
-    /// When the packet arrived, in nanoseconds of the card's own clock (`ethtool -T`); Linux 6.3. Most cards
-    /// require that timestamps are turned on (`SIOCSHWTSTAMP`, `hwstamp_ctl -r 1`).
+    /// When the packet arrived, in nanoseconds of the PTP hardware clock (`ethtool -T`); Linux 6.3. Most
+    /// cards require that timestamps are turned on (`SIOCSHWTSTAMP`, `hwstamp_ctl -r 1`).
     pub timestamp: Option<u64>,
     /// The hash that chooses the queue; Linux 6.3.
     pub hash: Option<RxHash>,

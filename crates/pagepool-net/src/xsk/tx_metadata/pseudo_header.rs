@@ -79,7 +79,7 @@ mod tests {
 
     #[test]
     fn with_it_a_checksum_is_that_of_packets_that_were_seen() {
-        // RFC 1071's sum over pseudo header and payload, written out.
+        // RFC 1071's sum over pseudo-header and payload, written out.
         for (protocol, offset) in [(TCP, 16), (UDP, 6)] {
             let payload: Vec<u8> =
                 (0..31).map(|at| if at == offset || at == offset + 1 { 0 } else { at as u8 }).collect();

@@ -32,8 +32,8 @@ impl Requests {
         self.features
     }
 
-    /// The option of a frame's first descriptor, if what the frame asks is served. The kernel would not take
-    /// the packet off the ring otherwise, nor any behind it, or send it as if nothing were asked.
+    /// `options` of the first descriptor, if the socket supports the request. Otherwise the kernel ignores
+    /// the request, or refuses the descriptor and stalls the ring behind it.
     #[inline]
     pub(in crate::xsk) fn option(&self, frame: &XdpFrame) -> Result<u32, TxFit> {
         let Some(asked) = Asked::read(frame.meta()) else { return Ok(0) };
