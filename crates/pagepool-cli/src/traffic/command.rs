@@ -58,7 +58,7 @@ pub struct TrafficPlan<'a> {
     pub tx_mode: Option<TxMode>,
     /// How many numbered frames are looked for, if they are.
     pub expected_frames: Option<u64>,
-    /// How long packets may wait for others; zero: not at all.
+    /// The longest time to coalesce packets; zero: packets end every sleep.
     pub coalesce: Duration,
     /// Whether the interfaces take packets for every MAC address.
     pub promiscuous: bool,
