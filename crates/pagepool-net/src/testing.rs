@@ -6,7 +6,7 @@ mod conformance;
 mod rig;
 
 pub use crate::device::FarEnd;
-pub use crate::xsk::LoadedMatch;
+pub use crate::xsk::{LoadedMatch, TailAdjuster};
 pub use conformance::{device, slow_device};
 pub use rig::{Allowed, Rig};
 

@@ -45,6 +45,8 @@ mod umem;
 pub use bpf::loaded_match::LoadedMatch;
 pub use bpf::redirect::{Attach, Redirect};
 pub use bpf::rx_metadata::{RxHash, RxMetadata, RxMetadataReader, VlanTag};
+#[cfg(any(test, feature = "testing"))]
+pub use bpf::tail_adjuster::TailAdjuster;
 pub use device::XskDevice;
 pub use memory_kernel::{XskKernelSide, umem_in_memory, xsk_in_memory};
 pub(crate) use params::XDP_HEADROOM;

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use pagepool::Error;
 use pagepool_net::link::Netlink;
+use pagepool_net::testing::TailAdjuster;
 use pagepool_net::{Attach, Redirect};
 use veth::Veth;
 
@@ -36,7 +37,8 @@ fn interface(test: &str) -> Option<Rc<Veth>> {
 
 /// Whether folders can be made there.
 fn make_folder(of: &Path) -> bool {
-    let trial = of.join("pagepool-trial");
+    // Tests run at the same time.
+    let trial = of.join(format!("pagepool-trial-{:?}", std::thread::current().id()));
     std::fs::create_dir(&trial).and_then(|()| std::fs::remove_dir(trial)).is_ok()
 }
 
@@ -69,6 +71,20 @@ fn members_come_and_go() {
     second.stop();
     assert!(attached().is_some(), "it leaves at its end");
     drop(second);
+    assert_eq!(attached(), None);
+}
+
+#[test]
+fn a_program_that_changes_packets_has_a_place() {
+    let Some(_veth) = interface("a_program_that_changes_packets_has_a_place") else { return };
+    let changes = TailAdjuster::join("near0", 10).expect("as others");
+    let ours = beside(50);
+    ours.start().expect("a chain with it is made");
+    ours.steer(&"udp".parse().expect("an expression")).expect("and made anew");
+    assert!(!ours.is_detached() && !changes.is_gone());
+    drop(ours);
+    assert!(attached().is_some() && !changes.is_gone());
+    drop(changes);
     assert_eq!(attached(), None);
 }
 

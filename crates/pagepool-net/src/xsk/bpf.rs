@@ -12,4 +12,6 @@ pub(super) mod program;
 pub(super) mod redirect;
 pub(super) mod rx_metadata;
 pub(super) mod steer;
+#[cfg(any(test, feature = "testing"))]
+pub(super) mod tail_adjuster;
 mod waiting_sockets;

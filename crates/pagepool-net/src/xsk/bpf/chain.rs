@@ -354,8 +354,8 @@ fn open_pinned(folder: &Path, slot: usize) -> io::Result<OwnedFd> {
 /// Has a program take its place in a dispatcher, and names both.
 fn name(of: &Dispatcher, slot: usize, program: &ChainedProgram, folder: &Path) -> Result<(), Error> {
     let target = (of.program.as_fd(), dispatcher::slot_type(slot));
-    let link = extension::replace_function((*program.program).as_fd(), target)
-        .map_err(|error| not_loaded("bpf(BPF_LINK_CREATE)", error))?;
+    let link = extension::replace_function((*program.program).as_fd(), target);
+    let link = link.map_err(|source| not_placed(program.id, source))?;
     let [program_name, link_name] = names(folder, slot);
     pin((*program.program).as_fd(), &program_name)?;
     pin(link.as_fd(), &link_name)
@@ -379,6 +379,18 @@ fn not_named(call: &'static str, path: &Path, source: io::Error) -> Error {
         path.display()
     );
     Error::System { call, remedy, source }
+}
+
+/// A program did not take its place in a dispatcher.
+fn not_placed(id: u32, source: io::Error) -> Error {
+    if source.raw_os_error() == Some(errno::EPERM) {
+        return not_loaded("bpf(BPF_LINK_CREATE)", source);
+    }
+    let remedy = format!(
+        "the XDP program with id {id} does not fit the dispatchers made here: remove it from the chain \
+         (`xdp-loader unload` of its interface with `--id {id}`); or the kernel is older than Linux 5.10"
+    );
+    Error::System { call: "bpf(BPF_LINK_CREATE)", remedy, source }
 }
 
 pub(super) fn not_loaded(call: &'static str, source: io::Error) -> Error {

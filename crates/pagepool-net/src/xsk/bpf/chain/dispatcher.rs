@@ -17,16 +17,22 @@
 //! end:
 //!   exit
 //! each slot:
+//!   r2 = 0
+//!   call bpf_xdp_adjust_tail      ; changes nothing: see below
 //!   r0 = 31                       ; no program replaces it
 //!   exit
 //! ```
+//!
+//! From Linux 6.13 on, a program that may change a packet takes the place of such a function alone, so each
+//! slot calls a helper that may.
 //!
 //! libxdp's own has ten slots, of which it uses the first. This one has those that it needs.
 
 use super::function_types::FunctionTypes;
 use crate::sys::bpf::Insn;
 use crate::xsk::bpf::assembler::{
-    AND, CALL, Code, IF_EQUAL_IMM, LEAVE, LOAD_WORD, MAP_VALUE, SHIFT_LEFT_32, copy, load_64_as, op, set,
+    AND, CALL, Code, IF_EQUAL_IMM, LEAVE, LOAD_WORD, MAP_VALUE, SHIFT_LEFT_32, call, copy, load_64_as, op,
+    set,
 };
 
 /// The name of the program, by which others know it for one.
@@ -45,6 +51,8 @@ const EMPTY: i32 = 31;
 const XDP_PASS: i32 = 2;
 /// Linux: `BPF_F_XDP_HAS_FRAGS`.
 const HAS_FRAGS: u32 = 1 << 5;
+/// Linux: `BPF_FUNC_xdp_adjust_tail`; of a context and the bytes to add.
+pub(in crate::xsk::bpf) const ADJUST_TAIL: i32 = 65;
 /// The source register of a call of a function of the program. Linux: `BPF_PSEUDO_CALL`.
 const OWN: u8 = 1;
 
@@ -134,13 +142,21 @@ pub(in crate::xsk::bpf) fn program(slots: usize, map: i32) -> (Vec<Insn>, Vec<[u
     let first = instructions.len();
     for slot in 0..slots {
         functions.push([instructions.len() as u32, slot_type(slot)]);
-        instructions.extend([set(0, EMPTY), LEAVE]);
+        instructions.extend(EMPTY_SLOT);
     }
-    for (at, call) in instructions.iter_mut().enumerate().filter(|(_, op)| op.code == CALL) {
+    for (at, call) in instructions.iter_mut().enumerate().filter(|(_, op)| is_own_call(op)) {
         // A call counts from the instruction behind it, as a jump does.
-        call.imm = (first + 2 * call.imm as usize) as i32 - at as i32 - 1;
+        call.imm = (first + EMPTY_SLOT.len() * call.imm as usize) as i32 - at as i32 - 1;
     }
     (instructions, functions)
+}
+
+/// What a slot does until a program takes its place.
+const EMPTY_SLOT: [Insn; 4] = [set(2, 0), call(ADJUST_TAIL), set(0, EMPTY), LEAVE];
+
+/// Whether it calls a function of the program, not one of the kernel.
+fn is_own_call(instruction: &Insn) -> bool {
+    instruction.code == CALL && instruction.registers >> 4 == OWN
 }
 
 #[cfg(test)]
@@ -165,9 +181,12 @@ mod tests {
     #[test]
     fn calls_go_to_the_slots() {
         let (program, functions) = program(3, 7);
-        let calls: Vec<_> = program.iter().enumerate().filter(|(_, op)| op.code == CALL).collect();
+        let calls: Vec<_> = program.iter().enumerate().filter(|(_, op)| is_own_call(op)).collect();
         let to: Vec<_> = calls.iter().map(|(at, call)| *at as i32 + 1 + call.imm).collect();
         assert_eq!(to, functions[1..].iter().map(|[at, _]| *at as i32).collect::<Vec<_>>());
-        assert_eq!(program.len(), functions[3][0] as usize + 2);
+        assert_eq!(program.len(), functions[3][0] as usize + EMPTY_SLOT.len());
+        let slots = functions[1..].iter().map(|[at, _]| &program[*at as usize..][..EMPTY_SLOT.len()]);
+        let helpers: Vec<_> = slots.map(|slot| (slot[0].imm, slot[1].imm, slot[1].registers)).collect();
+        assert_eq!(helpers, [(0, ADJUST_TAIL, 0); 3], "each calls the kernel's helper");
     }
 }
