@@ -1344,7 +1344,7 @@ size_t pagepool_alloc_bulk(struct pagepool *pool, struct pagepool_buf **bufs, si
 int64_t pagepool_dump(char *text, size_t len);
 
 /**
- * Sets the memory node that the pool prefers, and gives the pages of the cache back to the arena. -1 means
+ * Sets the NUMA node that the pool prefers, and gives the pages of the cache back to the arena. -1 means
  * the node of the thread that refills, read at each refill. Linux: page_pool_update_nid.
  *
  * Thread: owner.

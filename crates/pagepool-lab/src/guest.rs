@@ -1,4 +1,4 @@
-//! Small Linux guests under QEMU: another kernel, other cards and other memory nodes than this machine has.
+//! Small Linux guests under QEMU: another kernel, other cards and other NUMA nodes than this machine has.
 //!
 //! A [`Guest`] boots a kernel of Debian's without KVM, runs one program in it as root, and ends with its exit
 //! status; what the program prints is passed on. Nothing is installed in a guest: its files are an archive

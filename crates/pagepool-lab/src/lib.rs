@@ -10,7 +10,7 @@
 //! * [`Tap`]: a link whose other end is a file of this process.
 //! * [`NumberedFrames`] and [`Tally`]: frames that carry a number and a checksum, and what arrived of them.
 //! * [`TempFolder`]: a folder for files that nobody wants afterwards.
-//! * [`guest`]: Linux guests under QEMU, for other kernels, cards and memory nodes than this machine has.
+//! * [`guest`]: Linux guests under QEMU, for other kernels, cards and NUMA nodes than this machine has.
 //! * [`link`]: the netlink and ethtool clients of `pagepool-net`, whose types appear here.
 //!
 //! **No traffic leaves the namespaces.** Their links are veth pairs whose ends lie in namespaces of this

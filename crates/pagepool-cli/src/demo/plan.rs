@@ -70,7 +70,7 @@ pub struct Sizes {
     pub packet: usize,
     /// Most pages of the first NIC's pool that can be out at once, and of the second one's.
     pub pages: [usize; 2],
-    /// The memory node of all of it; `None` leaves it to the kernel.
+    /// The NUMA node of all of it; `None` leaves it to the kernel.
     pub node: Option<NodeId>,
 }
 

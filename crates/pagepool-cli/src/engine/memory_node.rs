@@ -1,4 +1,4 @@
-//! The memory node on which a card, the memory that it works on and the thread that polls it belong together.
+//! The NUMA node on which a card, the memory that it works on and the thread that polls it belong together.
 //!
 //! What the other node has costs several times as much, and a page that is not on the node of its pool leaves
 //! it at the next refill. So memory is bound to one node, the pools ask for that node, whichever CPU a thread

@@ -48,7 +48,7 @@ pub struct SocketNeeds {
     pub mode: XskMode,
     /// Use huge pages.
     pub hugepages: bool,
-    /// The memory node of arena and pools; `None` leaves it to the kernel.
+    /// The NUMA node of arena and pools; `None` leaves it to the kernel.
     pub node: Option<NodeId>,
 }
 
@@ -125,12 +125,12 @@ impl SocketSizes {
         sizes
     }
 
-    /// The same, on a memory node.
+    /// The same, on a NUMA node.
     pub fn on(self, node: Option<NodeId>) -> Self {
         Self { needs: SocketNeeds { node, ..self.needs }, ..self }
     }
 
-    /// The memory node of arena and pools.
+    /// The NUMA node of arena and pools.
     pub fn node(&self) -> Option<NodeId> {
         self.needs.node
     }

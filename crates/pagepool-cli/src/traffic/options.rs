@@ -27,7 +27,7 @@ pub struct TrafficOptions {
     /// to 2n-1 only, which these commands do not use.
     #[arg(long, value_enum, value_name = "MODE", default_value_t = Mode::Auto)]
     pub mode: Mode,
-    /// CPUs for the threads: 1, or 2,4, or 0-3 [default: those of the card's memory node]
+    /// CPUs for the threads: 1, or 2,4, or 0-3 [default: those of the card's NUMA node]
     ///
     /// There is one thread per queue (forward: per pair of queues), or as many as --threads says. The CPUs
     /// are given to the threads in order; if there are more threads than CPUs, threads share them. For steady
@@ -36,7 +36,7 @@ pub struct TrafficOptions {
     /// for an interface without a card it is on the node of the first CPU given, or of the command.
     #[arg(long, value_name = "LIST", value_parser = numbers)]
     pub cpus: Option<Numbers>,
-    /// Let the kernel move threads to other memory nodes than the card's
+    /// Let the kernel move threads to other NUMA nodes than the card's
     #[arg(long, conflicts_with = "cpus")]
     pub no_pin: bool,
     /// Threads to share the queues [default: one per queue, or per pair of queues]

@@ -70,7 +70,7 @@ pub struct OpenedInterface {
     pub ring: u32,
     /// Pages per queue.
     pub pages: usize,
-    /// The memory node of all of them, on a machine with several.
+    /// The NUMA node of all of them, on a machine with several.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node: Option<u8>,
     pub multi_buffer: bool,

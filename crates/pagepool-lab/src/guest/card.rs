@@ -35,7 +35,7 @@ const MODELS: [(&str, &str); 5] = [
 ];
 
 impl GuestCard {
-    /// A card from its text: `MODEL[,OPTION...]`. `node=N` puts it on a bus of that memory node, `wire=N` on
+    /// A card from its text: `MODEL[,OPTION...]`. `node=N` puts it on a bus of that NUMA node, `wire=N` on
     /// another wire than 1. `tap=QUEUES` puts it on a tap of the host, `guest0` for the first card. All
     /// other options are for QEMU.
     ///

@@ -15,7 +15,7 @@ pub struct CaseGuest {
     pub cards: &'static [&'static str],
     /// Its virtual CPUs.
     pub cpus: u32,
-    /// Its memory nodes.
+    /// Its NUMA nodes.
     pub nodes: u32,
     /// Its IOMMU.
     pub iommu: Iommu,

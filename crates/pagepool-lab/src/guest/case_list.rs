@@ -20,14 +20,14 @@ pub const CASE_GUESTS: &[CaseGuest] = &[
     veth("6.12", "6.12"),
     veth("7.3", "7.3"),
     CaseGuest {
-        about: "two memory nodes, virtio-net of node 1",
+        about: "two NUMA nodes, virtio-net of node 1",
         cards: &["virtio,node=1", "e1000e,node=0"],
         nodes: 2,
         iommu: Iommu::Intel,
         ..veth("nodes", "7.3")
     },
     CaseGuest {
-        about: "eight memory nodes, virtio-net of node 7",
+        about: "eight NUMA nodes, virtio-net of node 7",
         cards: &["virtio,node=7", "e1000e,node=0"],
         cpus: 8,
         nodes: 8,

@@ -28,7 +28,7 @@ pub struct Guest {
     pub cpus: u32,
     /// Memory in MiB, spread over the nodes.
     pub memory_mib: u32,
-    /// Memory nodes, 1 to 8; at most one a CPU.
+    /// NUMA nodes, 1 to 8; at most one a CPU.
     pub nodes: u32,
     /// The IOMMU; virtio cards stand behind it too.
     pub iommu: Iommu,

@@ -38,7 +38,7 @@ impl fmt::Debug for PageIdx {
     }
 }
 
-/// A memory node. Linux: `nid`; "any" is `None` here and -1 there.
+/// A NUMA node. Linux: `nid`; "any" is `None` here and -1 there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct NodeId(pub u8);
 

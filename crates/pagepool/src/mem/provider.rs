@@ -65,7 +65,7 @@ pub unsafe trait Provider: Send + Sync + fmt::Debug {
     /// About how many more pages of `order` a pool could reserve now, growth included.
     fn available(&self, order: u8) -> usize;
 
-    /// The memory node that the calling thread runs on, as this provider sees it; for pools without a
+    /// The NUMA node that the calling thread runs on, as this provider sees it; for pools without a
     /// preferred node of their own. Asked once per refill.
     fn current_node(&self) -> NodeId {
         NodeId(0)

@@ -1,4 +1,4 @@
-//! Memory nodes: which there are, on which one a page lies, on which one a thread runs.
+//! NUMA nodes: which there are, on which one a page lies, on which one a thread runs.
 //!
 //! What   a [`Topology`] is the machine's, or one that a test makes up. Two nodes on a one-node machine are
 //!        the only way to test what a pool does with a page of the wrong node.
@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use crate::mem::page::{NodeId, PageIdx};
 use crate::sys::call;
 
-/// The memory nodes of the machine, or of a simulated one. Cheap to clone; clones share the simulated current
+/// The NUMA nodes of the machine, or of a simulated one. Cheap to clone; clones share the simulated current
 /// node.
 ///
 /// ```

@@ -99,7 +99,7 @@ impl Bound {
         PoolRef::new(self.ptr())
     }
 
-    /// Changes the preferred memory node; `None` is the node of this thread, looked up each time. Pages in
+    /// Changes the preferred NUMA node; `None` is the node of this thread, looked up each time. Pages in
     /// the cache go back to the provider. An unknown node is an error, and nothing changes. Linux:
     /// `page_pool_update_nid`.
     #[doc(alias = "page_pool_update_nid")]

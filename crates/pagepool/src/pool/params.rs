@@ -41,7 +41,7 @@ pub struct PoolParams {
     pub max_lanes: usize,
     /// Slots in a lane, a power of two from 2 to 16384; 0 is 1024. A lane costs four bytes a slot.
     pub lane_size: usize,
-    /// The memory node to allocate from; `None` is the node of the thread that refills, looked up each time.
+    /// The NUMA node to allocate from; `None` is the node of the thread that refills, looked up each time.
     pub nid: Option<NodeId>,
     /// Reserve pages without naming a node, as Linux did before "net: page_pool: optimize page pool page
     /// allocation in NUMA scenario". For measurements of what that costs.

@@ -60,7 +60,7 @@ pub(crate) fn checked(result: libc::c_long) -> io::Result<usize> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result as usize) }
 }
 
-/// The memory node of the CPU that this thread runs on; 0 where the kernel does not say. A system call only
+/// The NUMA node of the CPU that this thread runs on; 0 where the kernel does not say. A system call only
 /// when the thread has moved to another CPU since it last asked.
 pub(crate) fn current_node() -> u8 {
     thread_local! {

@@ -11,7 +11,7 @@ use crate::handles::opaque::PoolHandle;
 use crate::handles::owner::enter;
 use crate::handles::token::Token;
 
-/// Sets the memory node that the pool prefers, and gives the pages of the cache back to the arena. -1 means
+/// Sets the NUMA node that the pool prefers, and gives the pages of the cache back to the arena. -1 means
 /// the node of the thread that refills, read at each refill. Linux: page_pool_update_nid.
 ///
 /// Thread: owner.
