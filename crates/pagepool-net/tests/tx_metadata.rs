@@ -25,13 +25,17 @@ fn with_metadata(mode: TxMetadataMode) -> UmemParams {
 }
 
 fn open(umem: UmemParams, tx_mode: TxMode) -> Result<(XskDevice, Bound), Error> {
+    open_on("near0", umem, tx_mode)
+}
+
+fn open_on(interface: &str, umem: UmemParams, tx_mode: TxMode) -> Result<(XskDevice, Bound), Error> {
     let arena = Arena::new(ArenaParams { max_bytes: 4 << 20, commit_all: true, ..Default::default() })?;
     let colour = umem.chunk_size == 4096;
     let umem = Umem::new(umem, &*arena)?;
     let params = PoolParams { headroom: 256, max_len: 1536, colour, ..Default::default() };
     let pool = Pool::new(PoolParams { domains: vec![umem.clone()], ..params }, arena)?.bind();
     let rings = XskParams { rx_ring: SLOTS, tx_ring: SLOTS, tx_mode, ..Default::default() };
-    Ok((XskDevice::open(XskParams { interface: "near0".into(), ..rings }, &umem)?, pool))
+    Ok((XskDevice::open(XskParams { interface: interface.into(), ..rings }, &umem)?, pool))
 }
 
 /// A device that sends from the near end, and the far one.
@@ -378,4 +382,94 @@ fn flags_say_what_is_asked_and_room_is_needed() {
     enough.adjust_meta(-8).expect("room");
     one.iter().for_each(|asks| asks.write(&mut enough).expect("in place of other metadata"));
     assert_eq!((enough.meta().len(), enough.headroom()), (LEN, 0));
+}
+
+/// Has a queue below an interface of its own hold what is sent; says why not.
+fn slow_link(bytes_per_second: u32) -> Result<(), String> {
+    let rate = format!("{}bit", 8 * bytes_per_second);
+    let commands = [
+        &["ip", "link", "add", "link", "near0", "name", "over0", "type", "macvlan"][..],
+        &["ip", "link", "set", "over0", "up"],
+        &[
+            "tc", "qdisc", "add", "dev", "near0", "root", "tbf", "rate", &rate, "burst", "1600", "limit",
+            "99999",
+        ],
+    ];
+    for words in commands {
+        let done = std::process::Command::new(words[0]).args(&words[1..]).output();
+        let done = done.map_err(|why| format!("{}: {why}", words[0]))?;
+        if !done.status.success() {
+            return Err(format!("{words:?}: {}", String::from_utf8_lossy(&done.stderr)));
+        }
+    }
+    Ok(())
+}
+
+/// Closes a device of which three packets that ask for the time are on their way; gives it and its pool.
+fn closed_over(
+    name: &str,
+    bytes_per_second: u32,
+    timestamp: Option<u64>,
+) -> Option<(XskDevice, Bound, Duration)> {
+    let old =
+        || veth::older_than((6, 11)).map(|why| format!("metadata of packets that are sent requires {why}"));
+    if let Some(why) = veth::missing().or_else(old) {
+        println!("SKIP {name}: {why}");
+        return None;
+    }
+    let _veth = Veth::new(1, 1500);
+    if let Err(why) = slow_link(bytes_per_second) {
+        println!("SKIP {name}: {why}");
+        return None;
+    }
+    let (mut device, pool) =
+        open_on("over0", with_metadata(TxMetadataMode::On), TxMode::Auto).expect("this kernel has all of it");
+    let mut queue = TxQueue::new();
+    let packet = |_| {
+        let mut packet = XdpBuff::received(pool.alloc_page().expect("pages enough"), 1400).expect("room");
+        packet.data_mut().fill(2);
+        TxMetadata { timestamp, ..Default::default() }.write(&mut packet).expect("headroom");
+        packet
+    };
+    queue.push_burst(&mut (0..3).map(packet).collect());
+    assert_eq!(device.transmit(&mut queue), 3, "{:?}", device.stats());
+    let start = Instant::now();
+    device.close();
+    Some((device, pool, start.elapsed()))
+}
+
+#[test]
+fn a_close_waits_for_the_times_that_the_kernel_still_writes() {
+    // The second packet waits for a tenth of a second, the third for another.
+    let Some((device, pool, _)) = closed_over("packets on their way", 14_000, Some(1)) else { return };
+    let page = |_| {
+        let mut page = XdpBuff::new(pool.alloc_page().expect("pages enough"), 0, 1792).expect("room");
+        page.data_mut().fill(0xaa);
+        page
+    };
+    let pages: Vec<_> = (0..8).map(page).collect(); // among them the three that were sent
+    std::thread::sleep(Duration::from_millis(400));
+    let written = pages.iter().filter(|page| page.data().iter().any(|&byte| byte != 0xaa)).count();
+    assert_eq!(written, 0, "pages that others have by now");
+    drop(pages);
+    let stats = device.stats();
+    assert_eq!((stats.tx_completed, stats.in_tx, pool.inflight().out), (3, 0, 0), "{stats:?}");
+}
+
+#[test]
+fn pages_that_the_kernel_may_write_to_after_the_close_are_leaked() {
+    // The third packet waits for a minute.
+    let Some((device, pool, took)) = closed_over("packets held for long", 30, Some(1)) else { return };
+    let stats = device.stats();
+    assert!((1..=2).contains(&stats.in_tx), "one was sent at once: {stats:?}");
+    assert_eq!((pool.inflight().out, stats.in_tx + stats.tx_completed), (stats.in_tx, 3), "{stats:?}");
+    assert!(took >= Duration::from_secs(1), "{took:?}");
+}
+
+#[test]
+fn packets_that_ask_for_no_time_come_home_at_once() {
+    let Some((device, pool, _)) = closed_over("packets without a time", 30, None) else { return };
+    let stats = device.stats();
+    assert_eq!((stats.in_tx, pool.inflight().out), (0, 0), "{stats:?}");
+    assert!(stats.closed_with >= 2, "nobody waited: {stats:?}");
 }

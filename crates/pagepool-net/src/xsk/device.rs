@@ -2,7 +2,7 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use pagepool::{Bound, DmaDomain, Error, MAX_FRAGS, XdpBuff, XdpFrameBulk};
 
@@ -36,6 +36,10 @@ const NAP: Duration = Duration::from_millis(100);
 /// Calls for one transmit ring at a time, each of which sends all of it in copy mode, or 32 packets before
 /// Linux 6.17.
 const KICKS: usize = 64;
+/// The longest that `close` waits in copy mode for packets that ask for the time, and its pauses: a queue
+/// below the interface, or a card without a link, may hold them for long.
+const FOR_TIMES: Duration = Duration::from_secs(1);
+const FOR_TIMES_PAUSE: Duration = Duration::from_millis(1);
 /// Bytes of sent packets that may wait in the kernel, per slot of the transmit ring.
 const SEND_BUFFER_PER_SLOT: u32 = 4096;
 
@@ -54,6 +58,10 @@ const SEND_BUFFER_PER_SLOT: u32 = 4096;
 ///   ring: see [`TxMode`].
 /// * Another process creates its own `Umem`. A child of `fork` that neither execs nor exits keeps the socket,
 ///   and so the queue.
+///
+/// In copy mode the kernel writes the times that packets [asked](super::TxMetadata::timestamp) for even after
+/// the socket was closed. [`close`](Device::close) waits for them up to a second. Then it leaks the buffers
+/// that are still being sent: they stay in [`in_tx`](DeviceStats::in_tx). Without such packets nothing waits.
 ///
 /// The kernel fills chunks up to their end: [`check_pool`](Self::check_pool) says whether a pool's tailroom
 /// is in the way, or anything else. Metadata of your own XDP program lies right before the packet:
@@ -377,6 +385,28 @@ impl XskDevice {
         self.open.as_ref().and_then(|open| sys::statistics(open.fd.as_fd()).ok()).unwrap_or(self.last)
     }
 
+    /// In copy mode, waits until the kernel writes no more times: it does when it frees a packet, the socket
+    /// being closed or not. False if that takes too long. Costs nothing if no packet on its way asks for one.
+    fn await_times(&mut self) -> bool {
+        let Some(open) = self.open.as_mut().filter(|open| !open.zero_copy) else { return true };
+        let (mut done, start) = (XdpFrameBulk::new(), Instant::now());
+        while self.sender.awaited_times() > 0 {
+            // Even where the interface is gone: the kernel completes to the ring as long as that is mapped.
+            self.sender.complete(&mut open.tx, &mut done, usize::MAX, &mut self.stats);
+            done.flush();
+            // What waits on the ring the kernel never took. It notes late which it took if a driver dropped
+            // one, and then the ring tells nothing.
+            if self.sender.held() <= open.tx.send.level() && self.calls.dropped == 0 {
+                return true;
+            }
+            if start.elapsed() >= FOR_TIMES {
+                return self.sender.awaited_times() == 0;
+            }
+            std::thread::sleep(FOR_TIMES_PAUSE);
+        }
+        true
+    }
+
     /// Returns whether the interface is gone, or the device closed.
     fn look(&mut self) -> bool {
         self.gone |= self.open.as_ref().is_none_or(|open| sys::take_error(open.fd.as_fd()).is_some());
@@ -635,6 +665,7 @@ impl Device for XskDevice {
     }
 
     fn close(&mut self) {
+        let no_times = self.await_times();
         let Some(Open { fd, rx, tx, batch, probe, grace_period, .. }) = self.open.take() else { return };
         self.last = sys::statistics(fd.as_fd()).unwrap_or(self.last);
         // Dropped at the end, and with it perhaps its program: drivers reset the queues then.
@@ -643,11 +674,15 @@ impl Device for XskDevice {
         let over = grace_period.is_none_or(GracePeriod::wait);
         drop((rx, tx, batch)); // before the socket: the kernel keeps one whose rings are mapped
         self.umem.close(fd);
-        if over && probe.is_none_or(|probe| probe.wait(self.queue)) {
-            self.stats.closed_with += (self.receiver.clear() + self.sender.clear()) as u64;
-        } else {
-            self.receiver.forget(); // the kernel may still write there: leaked, and counted as out for ever
-            self.sender.forget();
+        let over = over && probe.is_none_or(|probe| probe.wait(self.queue));
+        // Where the kernel may still write: leaked, and counted as out for ever.
+        match over {
+            true => self.stats.closed_with += self.receiver.clear() as u64,
+            false => self.receiver.forget(),
+        }
+        match over && no_times {
+            true => self.stats.closed_with += self.sender.clear() as u64,
+            false => self.sender.forget(),
         }
     }
 }
@@ -669,7 +704,6 @@ mod tests {
     use pagepool::{Arena, ArenaParams, Pool, PoolParams, XdpFrame};
     use pagepool_lab::FrameSocket;
     use std::os::fd::AsRawFd;
-    use std::time::Instant;
 
     /// Half pages of 1 MiB, a pool over them, and eight buffers for packets.
     fn open() -> (XskDevice, Bound) {

@@ -2,10 +2,11 @@
 //!
 //! What   a zero-copy driver lets go of a socket's buffers behind our back, a moment after the socket was
 //!        closed. Until then it may write to them (I4). The queue can be bound again when it has, so a socket
-//!        of its own tries that. In copy mode the kernel writes no more when `close` returns, and nothing of
-//!        this is needed. It may still read: a driver that takes packets in fragments (virtio_net, Linux
-//!        5.12) gets the pages themselves of what it sends. What was not completed before the close may then
-//!        go out with other bytes.
+//!        of its own tries that. In copy mode the kernel receives no more when `close` returns, and nothing
+//!        of this is needed; for the times that it writes when a packet has left, the device waits before
+//!        the close (`tx_metadata/requests.rs`). It may still read: a driver that takes packets in fragments
+//!        (virtio_net, Linux 5.12) gets the pages themselves of what it sends. What was not completed before
+//!        the close may then go out with other bytes.
 //! Who    made with the device, in the network namespace of its interface; used by the thread that closes it.
 
 use std::os::fd::{AsFd, OwnedFd};

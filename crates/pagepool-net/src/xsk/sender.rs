@@ -451,6 +451,11 @@ impl Sender {
         self.slots.held() + self.whole.len() + self.before_last.len() + self.in_halves
     }
 
+    /// Frames to which the kernel may still write the time when they left.
+    pub(super) fn awaited_times(&self) -> usize {
+        self.requests.as_ref().map_or(0, |requests| requests.awaited())
+    }
+
     /// Leaks what the kernel has.
     pub(super) fn forget(&mut self) {
         self.halves.iter_mut().for_each(|half| std::mem::forget(half.take()));
@@ -539,6 +544,9 @@ impl<const ASKS: bool> TxRing for Sending<'_, ASKS> {
     fn post(&mut self, frame: Option<XdpFrame>, buffers: usize) {
         // `fit` wrote the descriptors already; without a frame there is nothing to give back later.
         if let Some(frame) = frame {
+            if ASKS {
+                self.sender.requests.iter_mut().for_each(|requests| requests.sent(&frame));
+            }
             self.sender.note(frame, buffers);
         }
     }

@@ -210,10 +210,15 @@ impl Asked {
         self.flags() & asks::CHECKSUM == 0 || TxChecksum::end(self.0[1]) <= len
     }
 
+    #[inline]
+    pub(super) fn wants_time(self) -> bool {
+        self.flags() & asks::TIMESTAMP != 0
+    }
+
     /// The time that was written, if one was asked for and was written.
     #[inline]
     pub(super) fn timestamp(self) -> Option<TxTimestamp> {
-        let [flags, at, _, number, before, _] = self.0;
-        (flags & asks::TIMESTAMP != 0 && at != before).then_some(TxTimestamp { number, at })
+        let [_, at, _, number, before, _] = self.0;
+        (self.wants_time() && at != before).then_some(TxTimestamp { number, at })
     }
 }

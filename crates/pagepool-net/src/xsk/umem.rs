@@ -7,7 +7,8 @@
 //! Lock   a socket is closed under it, so nobody can be borrowing its descriptor to share its UMEM: when
 //!        `close` returns the kernel has the socket no more.
 //! I4     the kernel pins the pages, and writes only bytes whose address was put on a fill ring
-//!        (`receiver.rs`).
+//!        (`receiver.rs`), and before a packet that asks for it the time when it left, which in copy mode may
+//!        be after the socket was closed (`tx_metadata/requests.rs`).
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

@@ -77,7 +77,8 @@ pub(crate) struct Registration {
 }
 
 /// Registers memory. The kernel pins its pages and works on those, so this is sound for any address: what it
-/// may write is decided by what is put on a fill ring, and when.
+/// may write is decided by what is put on a fill ring, or on a transmit ring with a request for the time, and
+/// when.
 pub(crate) fn register(fd: BorrowedFd<'_>, what: Registration) -> io::Result<()> {
     let flag = |on: bool, flag| if on { flag } else { 0 };
     let flags = flag(what.unaligned, libc::XDP_UMEM_UNALIGNED_CHUNK_FLAG)

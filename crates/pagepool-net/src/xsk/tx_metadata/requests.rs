@@ -4,6 +4,9 @@
 //! Bound  as many times as the transmit ring has slots; the oldest go first, and are counted. Nothing is
 //!        allocated while packets are sent.
 //! Trust  none: what the kernel and the driver write is a number for the caller.
+//! I4     in copy mode the kernel writes a time when it frees the packet, which a queue below the interface
+//!        may hold for long after the socket was closed. So the frames that ask for one are counted, and the
+//!        device gives none back before the kernel has completed it.
 
 use std::collections::VecDeque;
 
@@ -20,12 +23,14 @@ pub(in crate::xsk) struct Requests {
     times: VecDeque<TxTimestamp>,
     most: usize,
     lost: u64,
+    /// Frames that were put on the ring, ask for a time, and are not completed.
+    awaited: usize,
 }
 
 impl Requests {
     pub(in crate::xsk) fn new(features: TxFeatures, slots: usize) -> Self {
         let (served, times) = (features.flags(), VecDeque::with_capacity(slots));
-        Self { features, served, times, most: slots, lost: 0 }
+        Self { features, served, times, most: slots, lost: 0, awaited: 0 }
     }
 
     pub(in crate::xsk) fn features(&self) -> TxFeatures {
@@ -44,10 +49,23 @@ impl Requests {
         }
     }
 
+    /// Frames that the kernel may write a time to.
+    pub(in crate::xsk) fn awaited(&self) -> usize {
+        self.awaited
+    }
+
+    /// Counts a frame that is put on the ring.
+    #[inline]
+    pub(in crate::xsk) fn sent(&mut self, frame: &XdpFrame) {
+        self.awaited += usize::from(Asked::read(frame.meta()).is_some_and(Asked::wants_time));
+    }
+
     /// Notes the time at which a frame left that is completed.
     #[inline]
     pub(in crate::xsk) fn note(&mut self, frame: &XdpFrame) {
-        let Some(time) = Asked::read(frame.meta()).and_then(Asked::timestamp) else { return };
+        let Some(asked) = Asked::read(frame.meta()).filter(|asked| asked.wants_time()) else { return };
+        self.awaited = self.awaited.saturating_sub(1);
+        let Some(time) = asked.timestamp() else { return };
         if self.times.len() == self.most {
             self.times.pop_front();
             self.lost += 1;
