@@ -2,13 +2,14 @@
 
 mod veth;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::thread;
 
 use pagepool::Error;
 use pagepool_net::link::Netlink;
-use pagepool_net::testing::TailAdjuster;
+use pagepool_net::testing::{TailAdjuster, detach_xdp};
 use pagepool_net::{Attach, Redirect};
 use veth::Veth;
 
@@ -52,6 +53,14 @@ fn attached() -> Option<u32> {
     link.xdp.first().map(|there| there.id)
 }
 
+/// The folder with the names of the dispatcher that is attached, which exists.
+fn folder() -> PathBuf {
+    let link = Netlink::open().expect("netlink").link("near0").expect("it is here");
+    let folder = PathBuf::from(format!("/sys/fs/bpf/xdp/dispatch-{}-{}", link.index, link.xdp[0].id));
+    assert!(folder.exists(), "{folder:?}");
+    folder
+}
+
 #[test]
 fn members_come_and_go() {
     let Some(_veth) = interface("members_come_and_go") else { return };
@@ -86,6 +95,55 @@ fn a_program_that_changes_packets_has_a_place() {
     assert!(attached().is_some() && !changes.is_gone());
     drop(changes);
     assert_eq!(attached(), None);
+}
+
+#[test]
+fn a_program_that_was_removed_is_not_put_back() {
+    let Some(_veth) = interface("a_program_that_was_removed_is_not_put_back") else { return };
+    let ours = beside(50);
+    ours.start().expect("nobody is there");
+    let (id, folder) = (ours.program_id().expect("it is ours"), folder());
+    detach_xdp("near0").expect("as `ip link set near0 xdp off` does");
+    assert!(ours.is_detached());
+    let again = ours.start().unwrap_err().to_string();
+    let steered = ours.steer(&"udp".parse().expect("an expression")).unwrap_err().to_string();
+    for refused in [again, steered] {
+        assert!(refused.contains(&format!("the XDP program with id {id} still")), "{refused}");
+    }
+    assert_eq!(attached(), None);
+    drop(ours);
+    assert!(!folder.exists(), "nobody else removes it");
+}
+
+#[test]
+fn names_go_with_the_interface() {
+    let Some(_veth) = interface("names_go_with_the_interface") else { return };
+    let ours = beside(50);
+    ours.start().expect("nobody is there");
+    let (folder, mut netlink) = (folder(), Netlink::open().expect("netlink"));
+    let index = netlink.link("near0").expect("it is here").index;
+    netlink.delete(index).expect("it is here");
+    assert!(ours.is_detached());
+    drop(ours);
+    assert!(!folder.exists());
+}
+
+#[test]
+fn members_of_other_network_namespaces_stay() {
+    let Some(_veth) = interface("members_of_other_network_namespaces_stay") else { return };
+    let [first, second] = [20, 10].map(beside);
+    first.start().expect("nobody is there");
+    let elsewhere = thread::spawn(move || {
+        let _away = Veth::new(1, 1500);
+        second.start().expect("its netlink is where it was loaded");
+        second.steer(&"udp".parse().expect("an expression")).expect("from anywhere");
+        second
+    });
+    let second = elsewhere.join().expect("it does not fail");
+    assert!(!first.is_detached() && !second.is_detached());
+    let third = beside(30);
+    third.start().expect("there is room");
+    assert!(!first.is_detached() && !second.is_detached() && !third.is_detached());
 }
 
 #[test]

@@ -126,6 +126,11 @@ pub(crate) fn only_value(program: BorrowedFd<'_>, most: usize) -> io::Result<Opt
     Ok(Some(value))
 }
 
+/// The id of the first map that a program uses, if it uses one.
+pub(crate) fn first_map(program: BorrowedFd<'_>) -> io::Result<Option<u32>> {
+    maps(program).map(|(count, [id])| (count > 0).then_some(id))
+}
+
 /// How many maps a program has, and the id of the first one.
 fn maps(program: BorrowedFd<'_>) -> io::Result<(u32, [u32; 1])> {
     /// The beginning of `struct bpf_prog_info`.

@@ -17,6 +17,7 @@ pub(super) mod member;
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -116,10 +117,15 @@ pub(super) fn folder() -> Result<PathBuf, Error> {
     let root = std::env::var_os(FILE_SYSTEM_VARIABLE).filter(|path| !path.is_empty());
     let path = root.map_or_else(|| FILE_SYSTEM.into(), PathBuf::from).join("xdp");
     holds_names("the folder of XDP programs", &path)?;
-    match fs::create_dir(&path) {
+    match make_folder(&path) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(not_named("mkdir", &path, error)),
         _ => Ok(path),
     }
+}
+
+/// Makes a folder that others may not look into, as libxdp does.
+fn make_folder(path: &Path) -> io::Result<()> {
+    fs::DirBuilder::new().mode(0o700).create(path)
 }
 
 impl XdpChain<'_> {
@@ -166,6 +172,24 @@ impl XdpChain<'_> {
         let folder = self.folder_of(dispatcher);
         let opened = (0..dispatcher::MOST).map_while(move |slot| open_pinned(&folder, slot).ok());
         opened.filter_map(|program| sys::program_id(program.as_fd()).ok())
+    }
+
+    /// Removes the names of dispatchers that ran this program and are not attached: after the interface was
+    /// removed, or the dispatcher detached by other means than the protocol, nobody else does.
+    pub(super) fn forget(&mut self, program: u32) -> Result<(), Error> {
+        let _lock = self.lock()?;
+        let there = self.attached()?.map(|there| there.id);
+        let prefix = format!("dispatch-{}-", self.index);
+        let entries = fs::read_dir(self.folder).map_err(|error| not_named("open", self.folder, error))?;
+        let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+        let ids = names.filter_map(|name| name.strip_prefix(&prefix)?.parse().ok());
+        for id in ids.filter(|&id| Some(id) != there) {
+            if self.program_ids(id).any(|it| it == program) {
+                let folder = self.folder_of(id);
+                remove_names(&folder).map_err(|error| not_named("unlink", &folder, error))?;
+            }
+        }
+        Ok(())
     }
 
     /// Everybody who changes a chain waits for the others.
@@ -289,10 +313,9 @@ impl XdpChain<'_> {
         let slots: Vec<_> = programs.iter().map(|program| program.slot).collect();
         let new = Dispatcher::load(&slots).map_err(|error| not_loaded("bpf(BPF_PROG_LOAD)", error))?;
         let folder = self.folder_of(new.id);
-        let named =
-            fs::create_dir(&folder).map_err(|error| not_named("mkdir", &folder, error)).and_then(|()| {
-                programs.iter().enumerate().try_for_each(|(slot, program)| name(&new, slot, program, &folder))
-            });
+        let named = make_folder(&folder).map_err(|error| not_named("mkdir", &folder, error)).and_then(|()| {
+            programs.iter().enumerate().try_for_each(|(slot, program)| name(&new, slot, program, &folder))
+        });
         named.inspect_err(|_| {
             let _ = remove_names(&folder); // an error leaves files that nobody uses
         })?;

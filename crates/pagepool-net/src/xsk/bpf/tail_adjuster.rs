@@ -1,11 +1,15 @@
 //! A program of a chain that may change packets: for tests.
 
+use std::os::fd::AsRawFd;
+
 use pagepool::Error;
 
-use super::assembler::{LEAVE, call, set};
+use super::assembler::{LEAVE, MAP_FD, call, load_64_as, set};
 use super::chain::dispatcher::{ADJUST_TAIL, ChainSlot};
 use super::chain::member::ChainMember;
+use super::chain::not_loaded;
 use crate::link::{XdpMode, lookup};
+use crate::sys::bpf as sys;
 
 const XDP_PASS: i32 = 2;
 
@@ -16,7 +20,10 @@ pub struct TailAdjuster(ChainMember);
 impl TailAdjuster {
     /// Joins the chain of an interface.
     pub fn join(interface: &str, priority: u32) -> Result<Self, Error> {
-        let code = [set(2, 0), call(ADJUST_TAIL), set(0, XDP_PASS), LEAVE];
+        // A member is told from others by its map.
+        let map = sys::create_socket_map(1).map_err(|source| not_loaded("bpf(BPF_MAP_CREATE)", source))?;
+        let mut code = load_64_as(2, MAP_FD, [map.as_raw_fd(), 0]).to_vec();
+        code.extend([set(2, 0), call(ADJUST_TAIL), set(0, XDP_PASS), LEAVE]);
         let (link, slot) = (lookup::look_up(interface)?, ChainSlot::passing(priority, false));
         let member = ChainMember::load(&link, &[XdpMode::Native], slot, &code)?;
         member.join().map(|()| Self(member))

@@ -1,7 +1,8 @@
 //! Our program in the chain of an interface: it joins, is exchanged for one of other rules, and leaves.
 //!
-//! A process that is killed leaves its program behind, which passes all packets to the next one. Each program
-//! has an abstract socket of its own while its process lives: who joins removes those that have none.
+//! A process that is killed leaves its program behind, which passes all packets to the next one. Each member
+//! has an abstract socket while its process lives, named by the map of its programs, which stays when they
+//! are exchanged: who joins removes the programs that have none.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -14,8 +15,9 @@ use pagepool::Error;
 
 use super::dispatcher::ChainSlot;
 use super::{ChainPlace, ChainedProgram, XdpChain, folder, not_loaded};
+use crate::error::parameter;
 use crate::link::{LinkInfo, Netlink, XdpMode, lookup};
-use crate::sys::bpf::{self as sys, Insn};
+use crate::sys::bpf::{self as sys, Insn, extension};
 
 /// How often a chain that others change is read again, at most.
 const LOOKS: usize = 10;
@@ -30,6 +32,8 @@ pub(in crate::xsk::bpf) struct ChainMember {
     folder: PathBuf,
     place: OnceLock<ChainPlace>,
     state: Mutex<MemberState>,
+    /// Says that this lives, until it has left the chain.
+    _sign: UnixDatagram,
 }
 
 #[derive(Debug)]
@@ -37,8 +41,6 @@ struct MemberState {
     /// In the interface's network namespace.
     netlink: Netlink,
     ours: ChainedProgram,
-    /// There while this lives; `None` if it cannot be.
-    sign: Option<UnixDatagram>,
     /// The dispatcher that runs it, when it was last seen.
     dispatcher: Option<u32>,
 }
@@ -56,7 +58,14 @@ impl ChainMember {
             .check()?;
         let ours =
             ChainedProgram::load(code, slot).map_err(|error| not_loaded("bpf(BPF_PROG_LOAD)", error))?;
-        let state = MemberState { netlink, sign: sign(ours.id).ok(), ours, dispatcher: None };
+        let sign = sign(&ours).map_err(|source| {
+            let remedy = format!(
+                "the abstract socket that says that the XDP program of {} is in use was not made",
+                link.name
+            );
+            Error::System { call: "bind", remedy, source }
+        })?;
+        let state = MemberState { netlink, ours, dispatcher: None };
         Ok(Self {
             interface: link.name.clone(),
             index: link.index,
@@ -64,19 +73,23 @@ impl ChainMember {
             folder,
             place: OnceLock::new(),
             state: Mutex::new(state),
+            _sign: sign,
         })
     }
 
-    /// Joins the chain, if it has not. Where none is, one begins.
+    /// Joins the chain, if it has not; an error if somebody removed it. Where none is, one begins.
     pub(in crate::xsk::bpf) fn join(&self) -> Result<(), Error> {
         let mut state = self.lock();
-        match state.dispatcher {
-            Some(_) => Ok(()),
-            None => {
-                let ours = state.ours.clone();
-                self.put(&mut state, ours)
-            }
+        if self.is_removed(&mut state) {
+            return Err(self.removed(state.ours.id));
         }
+        if state.dispatcher.is_some() {
+            return Ok(());
+        }
+        let ours = state.ours.clone();
+        // Signs of other network namespaces are not seen, and so ours is not there, either.
+        let sees_signs = sign(&ours).is_err();
+        self.put(&mut state, ours, |program| sees_signs && is_left_behind(program))
     }
 
     /// Loads a program of other rules, to be exchanged for this one.
@@ -87,11 +100,11 @@ impl ChainMember {
 
     /// Exchanges the program for another, in the chain if it is there.
     pub(in crate::xsk::bpf) fn exchange(&self, new: ChainedProgram) -> Result<(), Error> {
-        let (mut state, sign) = (self.lock(), sign(new.id).ok());
+        let mut state = self.lock();
         if state.dispatcher.is_some() {
-            self.put(&mut state, new.clone())?;
+            self.put(&mut state, new.clone(), |_| false)?;
         }
-        (state.ours, state.sign) = (new, sign);
+        state.ours = new;
         Ok(())
     }
 
@@ -107,11 +120,18 @@ impl ChainMember {
 
     /// Whether it joined and is not in the chain any more.
     pub(in crate::xsk::bpf) fn is_gone(&self) -> bool {
-        let mut state = self.lock();
+        self.is_removed(&mut self.lock())
+    }
+
+    fn is_removed(&self, state: &mut MemberState) -> bool {
         let Some(seen) = state.dispatcher else { return false };
         for _ in 0..LOOKS {
             let MemberState { netlink, ours, .. } = &mut *state;
-            let Ok(Some(there)) = self.chain(netlink).attached() else { return true };
+            let there = match self.chain(netlink).attached() {
+                Ok(Some(there)) => there,
+                Ok(None) => return true,
+                Err(_) => return false, // nobody knows: the next look may tell
+            };
             if there.id == seen || self.chain(netlink).program_ids(there.id).any(|id| id == ours.id) {
                 state.dispatcher = Some(there.id);
                 return false;
@@ -133,20 +153,42 @@ impl ChainMember {
         XdpChain { netlink, interface: &self.interface, index: self.index, folder: &self.folder }
     }
 
-    /// Puts a program into the chain in place of the one that was ours, behind those of its priority.
-    fn put(&self, state: &mut MemberState, new: ChainedProgram) -> Result<(), Error> {
-        let old = state.ours.id;
+    /// Puts a program into the chain in place of the one that was ours, behind those of its priority whose
+    /// names are not greater, as libxdp does. Leaves out others as `drops` says.
+    fn put(
+        &self,
+        state: &mut MemberState,
+        new: ChainedProgram,
+        drops: impl Fn(&ChainedProgram) -> bool,
+    ) -> Result<(), Error> {
+        let (old, joined) = (state.ours.id, state.dispatcher.is_some());
+        let mut is_there = true;
         let changed = self.chain(&mut state.netlink).change(self.places, |programs| {
-            programs.retain(|program| program.id != old && !is_left_behind(program));
-            let at = programs.partition_point(|program| program.slot.priority <= new.slot.priority);
-            programs.insert(at, new.clone());
-            true
+            is_there = !joined || programs.iter().any(|program| program.id == old);
+            if is_there {
+                programs.retain(|program| program.id != old && !drops(program));
+                let at = programs.partition_point(|program| order(program) <= order(&new));
+                programs.insert(at, new.clone());
+            }
+            is_there
         })?;
+        if !is_there {
+            return Err(self.removed(old));
+        }
         if let Some(place) = changed {
             state.dispatcher = Some(place.id);
             let _ = self.place.set(place); // it stays where it was
         }
         Ok(())
+    }
+
+    /// Somebody removed the program, who does not want it there again.
+    fn removed(&self, id: u32) -> Error {
+        let must_be = format!(
+            "one whose chain has the XDP program with id {id} still: it was removed (`xdp-loader unload`, or \
+             with the interface); load it anew"
+        );
+        parameter("interface", &self.interface, must_be)
     }
 }
 
@@ -164,18 +206,24 @@ impl Drop for ChainMember {
             programs.retain(|program| program.id != ours.id);
             programs.len() != before
         });
+        let _ = self.chain(netlink).forget(ours.id);
     }
+}
+
+/// What comes first in a chain.
+fn order(program: &ChainedProgram) -> (u32, Option<String>) {
+    (program.slot.priority, sys::name_of((*program.program).as_fd()))
 }
 
 /// An abstract socket that lives as long as the process of a program does, in the network namespace of its
 /// interface.
-fn sign(id: u32) -> io::Result<UnixDatagram> {
-    let name = SocketAddr::from_abstract_name(format!("pagepool-xdp-{id}"))?;
+fn sign(program: &ChainedProgram) -> io::Result<UnixDatagram> {
+    let map = extension::first_map((*program.program).as_fd())?.unwrap_or(0);
+    let name = SocketAddr::from_abstract_name(format!("pagepool-xdp-{map}"))?;
     UnixDatagram::bind_addr(&name)
 }
 
 /// Whether a program of ours has no process any more.
 fn is_left_behind(program: &ChainedProgram) -> bool {
-    sys::name_of((*program.program).as_fd()).is_some_and(|name| sys::is_ours(&name))
-        && sign(program.id).is_ok()
+    sys::name_of((*program.program).as_fd()).is_some_and(|name| sys::is_ours(&name)) && sign(program).is_ok()
 }
