@@ -6,6 +6,7 @@ pub(crate) mod clock;
 pub(crate) mod event;
 pub(crate) mod file_lock;
 pub(crate) mod locked_memory;
+pub(crate) mod raised_rights;
 pub(crate) mod socket;
 
 /// The error numbers that callers tell apart, or know a remedy for.

@@ -31,7 +31,7 @@ use crate::error::parameter;
 use crate::link::{AttachedXdp, NetError, Netlink, XdpMode};
 use crate::sys::bpf::extension::{self, TypedFunctions};
 use crate::sys::bpf::{self as sys, Insn};
-use crate::sys::{capability, errno, file_lock};
+use crate::sys::{capability, errno, file_lock, raised_rights};
 
 /// How often a chain is made anew that others change meanwhile.
 const ATTEMPTS: usize = 10;
@@ -114,7 +114,9 @@ pub(super) struct XdpChain<'a> {
 
 /// The folder of all chains' names, made if it is not there. An error if no BPF file system is.
 pub(super) fn folder() -> Result<PathBuf, Error> {
-    let root = std::env::var_os(FILE_SYSTEM_VARIABLE).filter(|path| !path.is_empty());
+    // Who starts a program that has more rights does not choose where it makes and removes files.
+    let named = || std::env::var_os(FILE_SYSTEM_VARIABLE).filter(|path| !path.is_empty());
+    let root = if raised_rights::are_raised() { None } else { named() };
     let path = root.map_or_else(|| FILE_SYSTEM.into(), PathBuf::from).join("xdp");
     holds_names("the folder of XDP programs", &path)?;
     match make_folder(&path) {
@@ -232,13 +234,15 @@ impl XdpChain<'_> {
 
     fn slots(&self, old: &Dispatcher) -> Result<Vec<ChainSlot>, Error> {
         let read = extension::only_value(old.program.as_fd(), dispatcher::LONGEST);
-        let slots = read.map_err(|error| self.not_read(error))?.as_deref().and_then(dispatcher::slots);
-        slots.ok_or_else(|| {
+        let read = read.map_err(|error| self.not_read(error))?;
+        read.as_deref().and_then(dispatcher::slots).ok_or_else(|| {
             let (interface, version) = (self.interface, dispatcher::VERSION);
+            let other = read.as_deref().and_then(dispatcher::version);
+            let other = other.map_or("unknown".into(), |other| other.to_string());
             let what = format!(
-                "the dispatcher of {interface} is not of version {version} of libxdp's protocol, which is \
-                 the one known here: remove its programs (`xdp-loader unload {interface} --all`), or pass \
-                 the XSKMAP of one of them"
+                "the dispatcher of {interface} is of version {other} of libxdp's protocol, and {version} is \
+                 the one known here (xdp-tools 1.3 to 1.5): remove its programs (`xdp-loader unload \
+                 {interface} --all`), or pass the XSKMAP of one of them"
             );
             Error::Busy { what }
         })

@@ -110,6 +110,14 @@ pub(in crate::xsk::bpf) fn slots(configuration: &[u8]) -> Option<Vec<ChainSlot>>
     whole.then(|| (0..count.into()).map(slot).collect()).flatten()
 }
 
+/// The version of one, if it is one at all.
+pub(in crate::xsk::bpf) fn version(configuration: &[u8]) -> Option<u8> {
+    match configuration {
+        [MAGIC, version, ..] => Some(*version),
+        _ => None,
+    }
+}
+
 /// The types of a dispatcher's functions: itself, then its slots.
 pub(in crate::xsk::bpf) fn types(slots: usize) -> FunctionTypes {
     let names: Vec<String> = (0..slots).map(|slot| format!("prog{slot}")).collect();
@@ -169,6 +177,7 @@ mod tests {
         let bytes = configuration(&some);
         assert_eq!((bytes.len(), &bytes[..4]), (124, &[236, 2, 2, 0][..]));
         assert_eq!(slots(&bytes).as_deref(), Some(&some[..]));
+        assert_eq!([&bytes[..], &[MAGIC, 3], &[0, 2], &[]].map(version), [Some(2), Some(3), None, None]);
         assert_eq!(configuration(&some[..1])[3], 1, "all of its programs accept several buffers");
         for (at, other) in [(0, 0), (1, 1), (1, 3), (2, 11)] {
             let mut changed = bytes.clone();
