@@ -164,8 +164,9 @@ pub struct ReceiveOptions {
     ///
     /// A steady flow of single packets, on average at most two fifths of that time apart, shares wake-ups,
     /// because one costs as much CPU time as a hundred packets. Bursts, streams, the first packet after a
-    /// pause, and senders that wait for replies are not delayed. It is capped at 0.6 µs per slot of the
-    /// receive ring, and at most 10,000. Not with --busy-poll.
+    /// pause, and senders that wait for replies are not delayed, but a request now and then beside a steady
+    /// flow on the same thread is: use 0 for that. It is capped at 0.6 µs per slot of the receive ring, and
+    /// at most 10,000. Not with --busy-poll.
     #[arg(long, value_name = "MICROSECONDS", conflicts_with = "busy_poll")]
     #[arg(value_parser = clap::value_parser!(u64).range(..=10_000))]
     rx_usecs: Option<u64>,

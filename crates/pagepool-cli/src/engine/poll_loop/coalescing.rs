@@ -9,6 +9,9 @@
 //!        granted some packets, so that one which is not even is coalesced, too.
 //! End    also if much more comes than promised, or nothing for 500 µs. The first packet after that ends a
 //!        sleep at once.
+//! Probe  after at most 256 coalescing sleeps, packets end 32. If they come faster then, somebody waits for
+//!        answers beside a stream that keeps the pace, and the thread coalesces a quarter as often. One who
+//!        sends seldom makes no difference that could be seen, and waits.
 //!
 //! The times are those of the default limit; 500 µs are longer with a longer one.
 
@@ -28,6 +31,13 @@ const LEAST: f64 = 2.5;
 const FEW: f64 = 2.0;
 /// The score that starts coalescing, at first and at most.
 const TRIES: [u32; 2] = [8, 1024];
+/// Coalescing sleeps before a probe, at most and at least; between them, so many by the score.
+const NAPS: [u32; 2] = [256, 32];
+const NAPS_OF_SCORE: u32 = 2048;
+/// Sleeps of a probe.
+const PROBE: u32 = 32;
+/// Somebody waits for answers if packets come faster in a probe by that part, and by half the standard error.
+const FASTER: f64 = 0.02;
 /// Sleeps over which the pace is averaged.
 const WINDOW: f64 = 32.0;
 /// The part of what was promised that must come.
@@ -37,6 +47,49 @@ const BEHIND: f64 = 1.0;
 const GRANTED: f64 = 8.0;
 /// So many times what was promised are a burst.
 const BURST: f64 = 3.0;
+
+/// What came in some sleeps.
+#[derive(Clone, Copy, Debug, Default)]
+struct SleepSums {
+    sleeps: f64,
+    seconds: f64,
+    packets: f64,
+    /// Of the seconds between packets, for their spread.
+    squares: f64,
+}
+
+impl SleepSums {
+    /// One more sleep; older ones count less if there are many.
+    fn add(&mut self, took: f64, packets: f64, window: f64) {
+        let aged = |sum: f64| sum - sum / window;
+        self.sleeps = aged(self.sleeps) + 1.0;
+        self.seconds = aged(self.seconds) + took;
+        self.packets = aged(self.packets) + packets;
+        self.squares = aged(self.squares) + took * took / packets;
+    }
+
+    /// Seconds between packets.
+    fn gap(&self) -> f64 {
+        self.seconds / self.packets
+    }
+
+    /// By which part that may be wrong by chance.
+    fn error(&self) -> f64 {
+        let spread = self.squares / (self.packets * self.gap() * self.gap()) - 1.0;
+        (spread.max(0.0) / self.sleeps).sqrt()
+    }
+}
+
+/// What a coalescing thread was promised, and got.
+#[derive(Clone, Copy, Debug)]
+struct Promise {
+    /// Seconds between packets.
+    gap: f64,
+    /// The packets that it is behind.
+    behind: f64,
+    naps: u32,
+    got: SleepSums,
+}
 
 /// What one thread has learnt of senders that send packets one by one.
 #[derive(Debug)]
@@ -48,66 +101,121 @@ pub(super) struct Coalescing {
     /// The score that starts coalescing. It doubles after each failure, up to 1,024; a surplus of 8 packets
     /// resets it to 8.
     tries: u32,
-    /// Seconds and packets of those, of which older ones count less.
-    pace: (f64, f64),
-    /// The seconds between packets that a coalescing thread was promised, and the packets it is behind.
-    promised: Option<(f64, f64)>,
+    /// What the score is at least: four times as high after a probe that found somebody who waits, half as
+    /// high after another.
+    waits: u32,
+    /// Of those sleeps.
+    pace: SleepSums,
+    promised: Option<Promise>,
+    /// During a probe, the seconds between packets before it, when the thread coalesced.
+    probed: Option<f64>,
 }
 
 impl Coalescing {
     /// None of its sleeps is longer than that.
     pub(super) fn new(longest: Duration) -> Self {
-        let silence = SILENCE.max(longest.mul_f64(SILENCE_OF_LONGEST));
-        Self { longest, silence, few: 0, tries: TRIES[0], pace: (0.0, 0.0), promised: None }
+        let (silence, [tries, _]) = (SILENCE.max(longest.mul_f64(SILENCE_OF_LONGEST)), TRIES);
+        let (pace, promised, probed) = (SleepSums::default(), None, None);
+        Self { longest, silence, few: 0, tries, waits: tries, pace, promised, probed }
     }
 
     /// How long to sleep whatever comes, if at all.
     pub(super) fn nap(&self) -> Option<Duration> {
-        let (gap, _) = self.promised?;
+        let gap = self.promised?.gap;
         let longest = self.longest.as_secs_f64();
         Some(Duration::from_secs_f64((SHARE * gap).clamp(SHORTEST.as_secs_f64().min(longest), longest)))
     }
 
-    /// A sleep ended, of whatever kind, and so many packets came since the one before ended.
-    pub(super) fn slept(&mut self, took: Duration, packets: u64) {
-        let (took_long, took, packets) = (took > self.silence, took.as_secs_f64(), packets as f64);
+    /// A sleep ended, and so many packets came since the one before ended. `coalesced`: it was one that
+    /// `nap` said, and they came before its end.
+    pub(super) fn slept(&mut self, took: Duration, packets: u64, coalesced: bool) {
+        let (silent, took, packets) = (took > self.silence, took.as_secs_f64(), packets as f64);
         match self.promised {
-            _ if took_long || packets == 0.0 => self.pause(),
-            Some((gap, behind)) => self.judge(gap, behind, (took, packets)),
+            _ if silent || packets == 0.0 => {
+                if coalesced {
+                    self.fewer(); // it was late, and would be again
+                }
+                self.pause();
+            }
+            Some(promise) => self.judge(promise, took, packets),
             None => self.count(took, packets),
         }
     }
 
     /// Packets ended a sleep, or came soon after it.
     fn count(&mut self, took: f64, packets: f64) {
-        let aged = |sum: f64| sum - sum / WINDOW;
-        self.pace = (aged(self.pace.0) + took, aged(self.pace.1) + packets);
+        self.pace.add(took, packets, WINDOW);
+        let enough = self.tries.max(self.waits).max(self.probed.map_or(0, |_| PROBE));
         self.few = match packets > FEW {
             true => self.few.saturating_sub(TRIES[0]),
-            false => self.tries.min(self.few + 1),
+            false => enough.min(self.few + 1),
         };
-        let gap = self.pace.0 / self.pace.1;
-        if self.few >= self.tries && LEAST * gap <= self.longest.as_secs_f64() {
-            self.promised = Some((gap, 0.0));
+        let gap = self.pace.gap();
+        if self.few >= enough && LEAST * gap <= self.longest.as_secs_f64() && !self.somebody_waits() {
+            self.promised = Some(Promise { gap, behind: 0.0, naps: 0, got: SleepSums::default() });
         }
     }
 
+    /// What a probe found that ends now, if one does.
+    fn somebody_waits(&mut self) -> bool {
+        let Some(before) = self.probed.take() else { return false };
+        let waits = before / self.pace.gap() - 1.0 > FASTER.max(0.5 * self.pace.error());
+        self.waits = if waits { (4 * self.waits).min(TRIES[1]) } else { (self.waits / 2).max(TRIES[0]) };
+        if waits {
+            self.few = 0;
+        }
+        waits
+    }
+
     /// So many packets came in a coalescing sleep, in so long.
-    fn judge(&mut self, gap: f64, behind: f64, (took, packets): (f64, f64)) {
-        let promised = took / gap;
-        let behind = (behind + KEPT * promised - packets).max(-GRANTED);
+    fn judge(&mut self, mut promise: Promise, took: f64, packets: f64) {
+        let promised = took / promise.gap;
+        let behind = (promise.behind + KEPT * promised - packets).max(-GRANTED);
         if behind > BEHIND {
-            (self.few, self.tries) = (0, (2 * self.tries).min(TRIES[1]));
+            self.fewer();
         } else if behind <= -GRANTED {
             self.tries = TRIES[0];
         }
-        let goes_on = behind <= BEHIND && packets <= BURST * promised;
-        if goes_on { self.promised = Some((gap, behind)) } else { self.pause() }
+        (promise.behind, promise.naps) = (behind, promise.naps + 1);
+        promise.got.add(took, packets, f64::INFINITY);
+        if behind > BEHIND || packets > BURST * promised {
+            self.pause();
+        } else if promise.naps >= (NAPS_OF_SCORE / self.waits).clamp(NAPS[1], NAPS[0]) {
+            self.pause();
+            (self.few, self.probed) = (0, Some(promise.got.gap()));
+        } else {
+            self.promised = Some(promise);
+        }
+    }
+
+    /// Coalesces half as often.
+    fn fewer(&mut self) {
+        (self.few, self.tries) = (0, (2 * self.tries).min(TRIES[1]));
     }
 
     /// The pace is not what it was.
     fn pause(&mut self) {
         self.few = self.few.saturating_sub(TRIES[0]);
-        (self.pace, self.promised) = ((0.0, 0.0), None);
+        (self.pace, self.promised, self.probed) = (SleepSums::default(), None, None);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_whose_sleeps_are_late_coalesces_seldom() {
+        let mut coalescing = Coalescing::new(COALESCE);
+        for tries in [8, 16, 32, 64] {
+            let mut alone = 0;
+            while coalescing.nap().is_none() {
+                coalescing.slept(Duration::from_micros(100), 1, false);
+                alone += 1;
+            }
+            assert_eq!(alone, tries);
+            coalescing.slept(Duration::from_micros(900), 9, true);
+            assert_eq!(coalescing.nap(), None);
+        }
     }
 }
