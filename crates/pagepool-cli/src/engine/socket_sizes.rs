@@ -109,12 +109,17 @@ impl SocketSizes {
         sizes
     }
 
+    /// Most buffers of a packet.
+    fn buffers(needs: SocketNeeds) -> usize {
+        let room = needs.chunk as usize - HEADROOM - TAILROOM;
+        (needs.mtu as usize + HEADERS).div_ceil(room).min(MAX_FRAGS + 1)
+    }
+
     /// Packets lie on the receive ring, in the hardware's, or wait in the kernel for one, lie on another's
     /// transmit ring, wait for that (as many packets as it has slots), or are in the bursts of who works on
     /// them. A page of which a fragment is anywhere counts whole.
     fn with_ring(needs: SocketNeeds, ring: u32) -> Self {
-        let room = needs.chunk as usize - HEADROOM - TAILROOM;
-        let buffers = (needs.mtu as usize + HEADERS).div_ceil(room).min(MAX_FRAGS + 1);
+        let buffers = Self::buffers(needs);
         let (slots, hardware) = (ring as usize, needs.hardware_ring as usize);
         let mut sizes = Self { needs, ring, burst: BURST, pages: 0 };
         if sizes.multi_buffer() {
@@ -135,9 +140,10 @@ impl SocketSizes {
         self.needs.node
     }
 
-    /// How long packets may lie on a receive ring unseen: if 1.6 million a second come, it is not full then.
+    /// How long packets may lie on a receive ring unseen: if 1.6 million a second come, it is not full then,
+    /// also if they are as long as the MTU.
     pub fn patience(&self) -> Duration {
-        self.ring * Duration::from_nanos(600)
+        self.ring * Duration::from_nanos(600) / Self::buffers(self.needs) as u32
     }
 
     /// Bytes of a chunk.
@@ -239,6 +245,13 @@ mod tests {
             assert_eq!(sizes.multi_buffer(), mtu > 3498, "{sizes:?}");
         }
         assert_eq!(SocketSizes::of_mtu(1500).ring, RING);
+    }
+
+    #[test]
+    fn a_ring_of_long_packets_is_full_sooner() {
+        let patience = |mtu| SocketSizes::of_mtu(mtu).patience() / SocketSizes::of_mtu(mtu).ring;
+        let [one, three] = [1500, 9000].map(patience);
+        assert_eq!((one, three), (Duration::from_nanos(600), Duration::from_nanos(200)));
     }
 
     #[test]
