@@ -27,8 +27,9 @@ pair() {
 # pings INTERFACE COUNT: a ping to each of so many groups. Nobody answers.
 pings() {
     ip addr add 10.0.0.1/24 dev "$1" && ip route add 224.0.0.0/4 dev "$1" || fail 'no route'
-    for group in $(seq "$2"); do ping -c 1 -W 1 "224.0.1.$group" >/dev/null & done
-    sleep 2
+    pings=
+    for group in $(seq "$2"); do ping -c 1 -W 1 "224.0.1.$group" >/dev/null & pings="$pings $!"; done
+    wait $pings
     ip addr flush dev "$1"
 }
 
