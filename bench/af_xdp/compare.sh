@@ -179,7 +179,7 @@ awk '
 awk -v record="$record" -v cpu="${cpu# }, $(nproc) CPUs" -v kernel="Linux $(uname -r)" -v date="$(date -u +%F)" '
     BEGIN {
         label["plain"] = "plain libxdp"; label["testpmd"] = "dpdk-testpmd"; label["kernel"] = "in-kernel XDP"
-        label["ring"] = "pagepool by the ring"; label["equal"] = "pagepool, rings of 2048"; label["xdpsock"] = "xdpsock"
+        label["ring"] = "pagepool by the ring"; label["equal"] = "pagepool with rings of 2048"; label["xdpsock"] = "xdpsock"
     }
     $3 == "figure" && $1 !~ /^(tcp|gather)/ {
         key = $1 " " $2
