@@ -8,7 +8,8 @@ use crate::link::netlink::Netlink;
 /// A card that spreads flows over some of its queues until this is dropped, and then as it did before.
 ///
 /// Packets of which it takes no hash (ARP, for one) keep their queue, which is mostly queue 0. A table that
-/// somebody else set meanwhile stays. The link is found again if it was renamed. A process that is killed, or
+/// somebody else set meanwhile stays. One at a time per card: a second one takes the first one's table for the
+/// one before, and puts that back if it ends later. The link is found again if it was renamed. A process that is killed, or
 /// that aborts, drops nothing: [`undo`](Self::undo) says what puts the table back by hand.
 ///
 /// ```no_run
@@ -76,9 +77,12 @@ impl HeldFlowSpread {
 
     fn put_back(&mut self) -> Result<(), NetError> {
         let held = std::mem::take(&mut self.held);
+        if held.is_empty() {
+            return Ok(());
+        }
         let links = self.netlink.links()?;
         let Some(link) = links.iter().find(|link| link.index == self.link.index) else { return Ok(()) };
-        if held.is_empty() || self.ethtool.indirection(&link.name)?.is_none_or(|now| now != held) {
+        if self.ethtool.indirection(&link.name)?.is_none_or(|now| now != held) {
             return Ok(());
         }
         // The driver's own follows the number of queues, when that is changed later; so it is not written.
