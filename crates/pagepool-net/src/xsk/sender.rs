@@ -611,8 +611,11 @@ impl Layout {
     fn descriptor_behind_metadata(&self, addr: u64, len: usize, more: bool) -> Result<Descriptor, TxFit> {
         let before = tx_metadata::LEN as u64;
         let whole = self.descriptor(addr, len, more)?;
-        let start = addr.checked_sub(before).ok_or(TxFit::BadMetadata)?;
-        self.descriptor(start, len + before as usize, more).map_err(|_| TxFit::BadMetadata)?;
+        // Unaligned with zero copy, the kernel silently drops what lies in two pages.
+        if addr & (PAGE_SIZE as u64 - 1) < before {
+            return Err(TxFit::BadMetadata);
+        }
+        self.descriptor(addr - before, len + before as usize, more).map_err(|_| TxFit::BadMetadata)?;
         Ok(whole)
     }
 }
@@ -765,5 +768,10 @@ mod tests {
         let unaligned = Layout { unaligned: true, ..aligned };
         assert!(takes(&unaligned, 100, 2048) && takes(&unaligned, (1 << 20) - 60, 60));
         assert!(!takes(&unaligned, (1 << 20) - 60, 61), "across the memory's end");
+        for layout in [&aligned, &unaligned] {
+            let asks = |addr| layout.descriptor_behind_metadata(addr, 60, false).is_ok();
+            assert!(asks(4096 + 48) && asks(48), "behind 48 bytes of the page");
+            assert!(!asks(4096 + 47) && !asks(4096) && !asks(47), "metadata in the page before");
+        }
     }
 }
