@@ -9,6 +9,7 @@ use super::error::NetError;
 use super::ethtool::{Channels, Ethtool};
 use super::link_info::LinkInfo;
 use super::netlink::Netlink;
+use super::offload::kind::Offload;
 use crate::error::parameter;
 
 /// Looks up an interface of this thread's network namespace.
@@ -66,13 +67,27 @@ pub(crate) fn kernel_release() -> String {
     release.trim_end().into()
 }
 
-/// The driver of the interface of this number.
-pub(crate) fn driver_of(index: u32) -> DriverOf {
+/// The first two numbers of it.
+pub(crate) fn kernel_version() -> (u32, u32) {
     let kernel = kernel_release();
     let mut numbers = kernel.split(|of: char| !of.is_ascii_digit()).map(|number| number.parse().unwrap_or(0));
-    let kernel = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
+}
+
+fn name_of(index: u32) -> String {
     let link = Netlink::open().and_then(|mut netlink| netlink.link_at(index)).ok().flatten();
-    let link = link.map_or(String::new(), |link| link.name);
+    link.map_or(String::new(), |link| link.name)
+}
+
+/// Whether the driver of the interface of this number computes checksums now.
+pub(crate) fn computes_checksums(index: u32) -> bool {
+    let on = |ethtool: Ethtool| ethtool.offload(&name_of(index), Offload::TxChecksum);
+    Ethtool::open().and_then(on).unwrap_or(false)
+}
+
+/// The driver of the interface of this number.
+pub(crate) fn driver_of(index: u32) -> DriverOf {
+    let (link, kernel) = (name_of(index), kernel_version());
     let name = Ethtool::open().and_then(|ethtool| ethtool.driver(&link)).ok().flatten().unwrap_or_default();
     DriverOf { name, queues: channels(&link).map_or(0, |channels| channels.rx), kernel }
 }

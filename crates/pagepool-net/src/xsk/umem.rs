@@ -30,6 +30,9 @@ use crate::sys::{capability, errno, locked_memory};
 const FIRST_PAUSE: Duration = Duration::from_micros(200);
 const LAST_PAUSE: Duration = Duration::from_millis(20);
 
+/// The kernel from which on packets that are sent have metadata.
+const METADATA: (u32, u32) = (6, 11);
+
 /// The memory of a provider, registered as an AF_XDP UMEM. It is a domain: pools name it in `domains`, and
 /// devices are opened over it.
 #[derive(Debug)]
@@ -261,7 +264,7 @@ impl Umem {
                      CAP_IPC_LOCK",
                     len / 1024
                 ),
-                Some(errno::EINVAL) if metadata > 0 => format!(
+                Some(errno::EINVAL) if metadata > 0 && lookup::kernel_version() < METADATA => format!(
                     "tx_metadata requires Linux 6.11, or a 6.8 to 6.10 stable release with \
                      XDP_UMEM_TX_METADATA_LEN; this is {}: use TxMetadataMode::Off, and compute checksums in \
                      the program",
@@ -286,6 +289,11 @@ impl Umem {
                  it): close it, or use another queue",
                 after.as_millis()
             ),
+            Some(errno::EOPNOTSUPP) if self.memory.software_checksum => {
+                "tx_metadata is SoftwareChecksum, and the kernel computes no checksums where the driver takes \
+                 packets in fragments (virtio_net): use TxMetadataMode::On"
+                    .into()
+            }
             Some(errno::EOPNOTSUPP | errno::EPROTONOSUPPORT) => {
                 "the driver has no zero copy, or not with these chunks, or not without an XDP program: use \
                  copy mode for all sockets over this UMEM"
@@ -382,6 +390,23 @@ impl DmaDomain for Umem {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::xsk::tx_metadata::TxMetadataMode;
+
+    #[test]
+    fn a_driver_without_software_checksums_is_not_said_to_lack_zero_copy() {
+        let arena = pagepool::ArenaParams { max_bytes: 1 << 20, ..Default::default() };
+        let arena = pagepool::Arena::new(arena).unwrap();
+        let said = |tx_metadata| {
+            let umem = UmemParams { tx_metadata, ..Default::default() };
+            let umem = crate::xsk::memory_kernel::umem_in_memory(umem, &*arena).unwrap();
+            let at = Queue { namespace: 0, index: 1, number: 0 };
+            let refused = io::Error::from_raw_os_error(errno::EOPNOTSUPP);
+            umem.not_bound(refused, at, Duration::ZERO, false).to_string()
+        };
+        let software = said(TxMetadataMode::SoftwareChecksum);
+        assert!(software.contains("use TxMetadataMode::On") && !software.contains("zero copy"), "{software}");
+        assert!(said(TxMetadataMode::On).contains("the driver has no zero copy"));
+    }
 
     #[test]
     fn what_a_driver_finds_invalid_names_the_condition() {
