@@ -74,7 +74,8 @@ pub struct TxMetadata {
     /// Compute a checksum.
     pub checksum: Option<TxChecksum>,
     /// Tell when the packet left, under this number of the caller's choice:
-    /// [`XskDevice::take_tx_timestamps`](super::XskDevice::take_tx_timestamps).
+    /// [`XskDevice::take_tx_timestamps`](super::XskDevice::take_tx_timestamps). With zero copy igc and stmmac
+    /// write it only while timestamps of sent packets are on (`hwstamp_ctl -i IF -t 1`).
     pub timestamp: Option<u64>,
     /// Send the packet at this time, in nanoseconds of the PTP hardware clock (Linux 6.15; igc and stmmac).
     /// The packets of the queue behind it wait, and how far ahead it may be depends on the driver. The driver
