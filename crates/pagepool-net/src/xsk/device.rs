@@ -17,7 +17,7 @@ use super::sender::{Sender, TxRings};
 use super::stats;
 use super::sys::ring::{Consumer, Producer};
 use super::sys::socket::{self as sys, KernelCounts, Mapped, NO_COUNTS, Ring};
-use super::tx_metadata::requests::Requests;
+use super::tx_metadata::requests::{Requests, features_of};
 use super::tx_metadata::{TxFeatures, TxMetadataMode, TxTimestamp};
 use super::umem::Umem;
 use crate::device::mapping_cache::MappingCache;
@@ -25,7 +25,7 @@ use crate::device::seam::{HEADERS, VLAN_TAG};
 use crate::device::tx_slots::TxLimits;
 use crate::device::{Armed, Calls, Device, DeviceInfo, DeviceStats, KernelStats, QueueState, TxQueue};
 use crate::error::parameter;
-use crate::link::lookup::{self, DriverOf};
+use crate::link::lookup;
 use crate::sys::{capability, errno};
 
 /// The longest sleep while frames are being sent, at first: the kernel does not wake anybody for a
@@ -513,47 +513,6 @@ fn is_drop(error: &std::io::Error) -> bool {
     error.raw_os_error() == Some(errno::EBUSY)
 }
 
-/// A driver that takes the packets of copy mode in fragments, without their metadata before this kernel
-/// (xsk_build_skb_zerocopy, v6.18). The kernel computes no checksums of such packets: a request for one would
-/// stay on the ring with all that is behind it, or the packet be dropped.
-const TAKES_FRAGMENTS: (&str, (u32, u32)) = ("virtio_net", (6, 18));
-
-/// Which requests are served on an interface.
-fn features_of(index: u32, mode: TxMetadataMode, zero_copy: bool) -> Result<TxFeatures, Error> {
-    let bits = lookup::xsk_features(index);
-    // Linux: enum netdev_xsk_flags
-    let of_driver =
-        TxFeatures { timestamp: bits & 1 != 0, checksum: bits & 2 != 0, launch_time: bits & 4 != 0 };
-    if zero_copy {
-        return Ok(of_driver);
-    }
-    let driver = lookup::driver_of(index);
-    features_of_copies(of_driver, &driver, mode, || lookup::computes_checksums(index))
-}
-
-fn features_of_copies(
-    of_driver: TxFeatures,
-    driver: &DriverOf,
-    mode: TxMetadataMode,
-    computes_checksums: impl FnOnce() -> bool,
-) -> Result<TxFeatures, Error> {
-    let whole = TxFeatures { checksum: true, timestamp: true, ..of_driver };
-    if driver.name != TAKES_FRAGMENTS.0 {
-        return Ok(whole);
-    }
-    if driver.kernel < TAKES_FRAGMENTS.1 {
-        return Ok(TxFeatures::default());
-    }
-    if mode == TxMetadataMode::SoftwareChecksum {
-        let must_be = format!(
-            "On with {}: it takes packets in fragments, of which the kernel computes no checksums",
-            driver.name
-        );
-        return Err(parameter("tx_metadata", "SoftwareChecksum", must_be));
-    }
-    Ok(TxFeatures { checksum: computes_checksums(), ..whole })
-}
-
 /// Buffers that the kernel is to have.
 fn rx_buffers(params: &XskParams, umem: &Umem) -> Result<u32, Error> {
     let hardware = match umem.params().mode {
@@ -1016,24 +975,6 @@ mod tests {
         assert_eq!((stack.receive(&mut bytes).unwrap(), &bytes[..60]), (Some(60), &[7; 60][..]));
         drop((in_child, redirect));
         assert_eq!(pool.inflight().out, 0);
-    }
-
-    #[test]
-    fn a_driver_that_takes_fragments_serves_the_checksums_that_it_computes() {
-        let of = |name: &str, kernel, mode, computes| {
-            let driver = DriverOf { name: name.into(), queues: 1, kernel };
-            features_of_copies(TxFeatures::default(), &driver, mode, || computes)
-                .map(|features| (features.checksum, features.timestamp))
-        };
-        use TxMetadataMode::{On, SoftwareChecksum};
-        for mode in [On, SoftwareChecksum] {
-            assert_eq!(of("veth", (6, 18), mode, false).unwrap(), (true, true));
-            assert_eq!(of("virtio_net", (6, 12), mode, true).unwrap(), (false, false));
-        }
-        assert_eq!(of("virtio_net", (6, 18), On, true).unwrap(), (true, true));
-        assert_eq!(of("virtio_net", (7, 3), On, false).unwrap(), (false, true));
-        let refused = of("virtio_net", (6, 18), SoftwareChecksum, true).unwrap_err().to_string();
-        assert!(refused.contains("must be On with virtio_net"), "{refused}");
     }
 
     fn busy(budget: u32) -> XskParams {

@@ -290,7 +290,7 @@ impl Umem {
                 after.as_millis()
             ),
             Some(errno::EOPNOTSUPP) if self.memory.software_checksum => {
-                "tx_metadata is SoftwareChecksum, and the kernel computes no checksums where the driver takes \
+                "tx_metadata is SoftwareChecksum, and the kernel computes no checksums if the driver takes \
                  packets in fragments (virtio_net): use TxMetadataMode::On"
                     .into()
             }

@@ -8,9 +8,9 @@ use crate::link::netlink::Netlink;
 /// A card that spreads flows over some of its queues until this is dropped, and then as it did before.
 ///
 /// Packets of which it takes no hash (ARP, for one) keep their queue, which is mostly queue 0. A table that
-/// somebody else set meanwhile stays. One at a time per card: a second one takes the first one's table for the
-/// one before, and puts that back if it ends later. The link is found again if it was renamed. A process that is killed, or
-/// that aborts, drops nothing: [`undo`](Self::undo) says what puts the table back by hand.
+/// somebody else set meanwhile stays. One per card: a second one takes the first one's table for the
+/// one before, and puts that back if it ends later. The link is found again if it was renamed. A process that
+/// is killed, or that aborts, drops nothing: [`undo`](Self::undo) says what puts the table back by hand.
 ///
 /// ```no_run
 /// // It changes a card of the machine that runs this.

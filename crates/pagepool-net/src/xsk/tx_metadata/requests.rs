@@ -10,10 +10,12 @@
 
 use std::collections::VecDeque;
 
-use pagepool::XdpFrame;
+use pagepool::{Error, XdpFrame};
 
-use super::{Asked, TxFeatures, TxTimestamp};
+use super::{Asked, TxFeatures, TxMetadataMode, TxTimestamp};
 use crate::device::tx_slots::TxFit;
+use crate::error::parameter;
+use crate::link::lookup::{self, DriverOf};
 use crate::xsk::sys::socket::WITH_METADATA;
 
 #[derive(Debug)]
@@ -77,5 +79,73 @@ impl Requests {
     pub(in crate::xsk) fn take(&mut self, into: &mut Vec<TxTimestamp>) -> u64 {
         into.extend(self.times.drain(..));
         std::mem::take(&mut self.lost)
+    }
+}
+
+/// A driver that takes the packets of copy mode in fragments, without their metadata before this kernel
+/// (xsk_build_skb_zerocopy, v6.18). The kernel computes no checksums of such packets: a request for one would
+/// stay on the ring with all that is behind it, or the packet be dropped.
+const TAKES_FRAGMENTS: (&str, (u32, u32)) = ("virtio_net", (6, 18));
+
+/// Which requests are served on an interface.
+pub(in crate::xsk) fn features_of(
+    index: u32,
+    mode: TxMetadataMode,
+    zero_copy: bool,
+) -> Result<TxFeatures, Error> {
+    let bits = lookup::xsk_features(index);
+    // Linux: enum netdev_xsk_flags
+    let of_driver =
+        TxFeatures { timestamp: bits & 1 != 0, checksum: bits & 2 != 0, launch_time: bits & 4 != 0 };
+    if zero_copy {
+        return Ok(of_driver);
+    }
+    let driver = lookup::driver_of(index);
+    features_of_copies(of_driver, &driver, mode, || lookup::computes_checksums(index))
+}
+
+fn features_of_copies(
+    of_driver: TxFeatures,
+    driver: &DriverOf,
+    mode: TxMetadataMode,
+    computes_checksums: impl FnOnce() -> bool,
+) -> Result<TxFeatures, Error> {
+    let whole = TxFeatures { checksum: true, timestamp: true, ..of_driver };
+    if driver.name != TAKES_FRAGMENTS.0 {
+        return Ok(whole);
+    }
+    if driver.kernel < TAKES_FRAGMENTS.1 {
+        return Ok(TxFeatures::default());
+    }
+    if mode == TxMetadataMode::SoftwareChecksum {
+        let must_be = format!(
+            "On with {}: it takes packets in fragments, of which the kernel computes no checksums",
+            driver.name
+        );
+        return Err(parameter("tx_metadata", "SoftwareChecksum", must_be));
+    }
+    Ok(TxFeatures { checksum: computes_checksums(), ..whole })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_driver_that_takes_fragments_serves_the_checksums_that_it_computes() {
+        let of = |name: &str, kernel, mode, computes| {
+            let driver = DriverOf { name: name.into(), queues: 1, kernel };
+            features_of_copies(TxFeatures::default(), &driver, mode, || computes)
+                .map(|features| (features.checksum, features.timestamp))
+        };
+        use TxMetadataMode::{On, SoftwareChecksum};
+        for mode in [On, SoftwareChecksum] {
+            assert_eq!(of("veth", (6, 18), mode, false).unwrap(), (true, true));
+            assert_eq!(of("virtio_net", (6, 12), mode, true).unwrap(), (false, false));
+        }
+        assert_eq!(of("virtio_net", (6, 18), On, true).unwrap(), (true, true));
+        assert_eq!(of("virtio_net", (7, 3), On, false).unwrap(), (false, true));
+        let refused = of("virtio_net", (6, 18), SoftwareChecksum, true).unwrap_err().to_string();
+        assert!(refused.contains("must be On with virtio_net"), "{refused}");
     }
 }
