@@ -104,7 +104,7 @@ pub(super) struct Coalescing {
     /// What the score is at least: four times as high after a probe that found somebody who waits, half as
     /// high after another.
     waits: u32,
-    /// Of those sleeps.
+    /// Of the sleeps that the score is of.
     pace: SleepSums,
     promised: Option<Promise>,
     /// During a probe, the seconds between packets before it, when the thread coalesced.
