@@ -237,11 +237,11 @@ impl Redirect {
     /// what earlier ones pass, and passes on the rest. If no program is attached, it begins such a chain,
     /// which others can join: `xdp-loader load`.
     ///
-    /// The program joins at the [start](Self::start), and leaves when this is dropped; it stays in the chain
-    /// while others of it come and go. [`is_detached`](Self::is_detached) says when somebody removed it;
-    /// [`start`](Self::start) and [`steer`](Self::steer) are errors then. A process that is killed leaves it
-    /// there: it passes all packets, until the next one of ours joins or `xdp-loader unload` removes it. `how` is
-    /// where the first program of a chain is attached.
+    /// The program joins at the [start](Self::start), and leaves when this is dropped; it stays in the
+    /// chain while others of it come and go. [`is_detached`](Self::is_detached) says when somebody removed
+    /// it; [`start`](Self::start) and [`steer`](Self::steer) are errors then. A process that is killed
+    /// leaves it there: it passes all packets, until the next one of ours joins or `xdp-loader unload`
+    /// removes it. `how` is where the first program of a chain is attached.
     ///
     /// Requires Linux 5.10 with `CONFIG_DEBUG_INFO_BTF` and the BPF JIT, a BPF file system (at `/sys/fs/bpf`,
     /// or where the variable `LIBXDP_BPFFS` says), and until this is dropped `CAP_SYS_ADMIN`, `CAP_BPF`,
