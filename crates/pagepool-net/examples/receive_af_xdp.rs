@@ -27,7 +27,7 @@ fn receive(device: &mut dyn Device, pool: &Bound, burst: &mut Vec<XdpBuff>) -> (
 fn run() -> Outcome {
     // 1. Memory, all of it present: the kernel locks and registers a UMEM once.
     let arena = Arena::new(ArenaParams { max_bytes: 16 << 20, commit_all: true, ..Default::default() })?;
-    let umem = Umem::new(UmemParams::default(), &*arena)?;
+    let umem = Umem::new(UmemParams::default(), &arena)?;
     // 2. A pool whose device addresses are offsets in the UMEM. AF_XDP keeps 256 bytes before each packet.
     let params =
         PoolParams { headroom: 256, wakeup: true, domains: vec![umem.clone()], ..Default::default() };

@@ -66,7 +66,7 @@ struct Bed<P> {
 fn bed(row: &Row, burst: usize) -> Result<Bed<impl FnMut(&mut XdpBuff, Ingress) -> Action + use<>>, Error> {
     let max_bytes = (row.ports as u64 * 20) << 20;
     let arena = Arena::new(ArenaParams { max_bytes, commit_all: true, ..Default::default() })?;
-    let umem: Arc<Umem> = umem_in_memory(row.umem.clone(), &*arena)?;
+    let umem: Arc<Umem> = umem_in_memory(row.umem.clone(), &arena)?;
     let action = row.action;
     let mut forwarder = Forwarder::new(move |packet: &mut XdpBuff, at: Ingress| {
         std::hint::black_box(&*packet);

@@ -120,7 +120,7 @@ fn system_calls_are_apart() {
     let veth = Veth::new(1, 1500);
     let arena =
         Arena::new(ArenaParams { max_bytes: 4 << 20, commit_all: true, ..Default::default() }).unwrap();
-    let umem = Umem::new(UmemParams { mode: XskMode::Copy, ..Default::default() }, &*arena).unwrap();
+    let umem = Umem::new(UmemParams { mode: XskMode::Copy, ..Default::default() }, &arena).unwrap();
     let params = PoolParams { headroom: 256, domains: vec![umem.clone()], ..Default::default() };
     let pool = Pool::new(params, arena).unwrap().bind();
     let redirect = Some(Redirect::attach("near0", Attach::Auto, false).unwrap());

@@ -16,7 +16,7 @@ fn memory_that_begins_within_a_page_of_the_system_is_refused_with_a_remedy() {
         // SAFETY: 17 pages from there lie in the vector, which outlives the arena.
         let arena =
             unsafe { Arena::over_caller_memory(start, 17 * PAGE_SIZE, ArenaParams::default()) }.unwrap();
-        Umem::new(UmemParams::default(), &*arena).map(|_| ())
+        Umem::new(UmemParams::default(), &arena).map(|_| ())
     };
     let within = whole.wrapping_add(PAGE_SIZE);
     let error = umem(within).unwrap_err().to_string();
@@ -30,7 +30,7 @@ fn memory_that_begins_within_a_page_of_the_system_is_refused_with_a_remedy() {
     let arena =
         Arena::new(ArenaParams { max_bytes: 17 << 12, commit_all: true, ..Default::default() }).unwrap();
     assert_eq!(arena.area().pages(), 32);
-    match Umem::new(UmemParams::default(), &*arena) {
+    match Umem::new(UmemParams::default(), &arena) {
         Ok(_) | Err(Error::System { .. }) => {}
         Err(error) => panic!("an arena's own memory fits: {error}"),
     }

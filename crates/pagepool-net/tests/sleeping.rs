@@ -79,7 +79,7 @@ fn an_idle_forwarder_between_in_memory_nics_sleeps() {
 fn between_interfaces(count: usize) -> Forwarder<impl PacketHandler> {
     let arena = ArenaParams { max_bytes: 16 << 20, commit_all: true, ..Default::default() };
     let arena = Arena::new(arena).unwrap();
-    let umem = Umem::new(UmemParams { mode: XskMode::Copy, ..Default::default() }, &*arena).unwrap();
+    let umem = Umem::new(UmemParams { mode: XskMode::Copy, ..Default::default() }, &arena).unwrap();
     let mut forwarder = Forwarder::new(across);
     for interface in &["near0", "near1"][..count] {
         let redirect = Some(Redirect::attach(interface, Attach::Native, false).unwrap());
@@ -293,7 +293,7 @@ fn what_this_thread_returns_before_it_sleeps_reaches_a_dry_socket() {
     let veth = Veth::new(1, 1500);
     let arena = ArenaParams { max_bytes: 64 << 10, commit_all: true, ..Default::default() }; // 16 pages
     let arena = Arena::new(arena).unwrap();
-    let umem = Umem::new(UmemParams { mode: XskMode::Copy, ..Default::default() }, &*arena).unwrap();
+    let umem = Umem::new(UmemParams { mode: XskMode::Copy, ..Default::default() }, &arena).unwrap();
     let redirect = Some(Redirect::attach("near0", Attach::Native, false).unwrap());
     let params =
         XskParams { interface: "near0".into(), rx_ring: 16, tx_ring: 16, redirect, ..Default::default() };

@@ -31,7 +31,7 @@ fn open(umem: UmemParams, tx_mode: TxMode) -> Result<(XskDevice, Bound), Error> 
 fn open_on(interface: &str, umem: UmemParams, tx_mode: TxMode) -> Result<(XskDevice, Bound), Error> {
     let arena = Arena::new(ArenaParams { max_bytes: 4 << 20, commit_all: true, ..Default::default() })?;
     let colour = umem.chunk_size == 4096;
-    let umem = Umem::new(umem, &*arena)?;
+    let umem = Umem::new(umem, &arena)?;
     let params = PoolParams { headroom: 256, max_len: 1536, colour, ..Default::default() };
     let pool = Pool::new(PoolParams { domains: vec![umem.clone()], ..params }, arena)?.bind();
     let rings = XskParams { rx_ring: SLOTS, tx_ring: SLOTS, tx_mode, ..Default::default() };

@@ -33,7 +33,7 @@ fn arena(bytes: u64) -> Arc<Arena> {
 
 fn umem(arena: &Arc<Arena>) -> Arc<Umem> {
     let params = UmemParams { mode: XskMode::Copy, ..Default::default() };
-    Umem::new(params, &**arena).expect("memory to lock")
+    Umem::new(params, arena).expect("memory to lock")
 }
 
 fn pool(arena: &Arc<Arena>, umem: &Arc<Umem>) -> Bound {
@@ -182,7 +182,7 @@ fn half_pages_carry_two_packets_a_page() {
         let veth = Veth::new(1, 1500);
         let arena = arena(1 << 20);
         let halves = UmemParams { chunk_size: 2048, mode: XskMode::Copy, ..Default::default() };
-        let umem = Umem::new(halves, &*arena).expect("memory to lock");
+        let umem = Umem::new(halves, &arena).expect("memory to lock");
         let pool = pool(&arena, &umem);
         let mut device = XskDevice::open(params("near0"), &umem).expect("a free queue");
         device.receive(&pool, &mut Vec::new(), 0);
@@ -221,7 +221,7 @@ fn unaligned_chunks_over_huge_pages_begin_at_different_colours() {
         let chunk = 3072;
         let params =
             UmemParams { chunk_size: chunk, unaligned: true, mode: XskMode::Copy, ..Default::default() };
-        let umem = Umem::new(params, &*arena).expect("memory to lock");
+        let umem = Umem::new(params, &arena).expect("memory to lock");
         let pool =
             PoolParams { headroom: 256, max_len: 1518, domains: vec![umem.clone()], ..Default::default() };
         let pool = Pool::new(pool, arena.clone()).expect("parameters in range").bind();
@@ -487,18 +487,18 @@ fn errors_name_cause_and_remedy() {
             refused,
             "still in use: queue 0 already has a device over UMEM umem0, and can have only one"
         );
-        let other = Umem::new(UmemParams { name: "other".into(), ..Default::default() }, &*arena).unwrap();
+        let other = Umem::new(UmemParams { name: "other".into(), ..Default::default() }, &arena).unwrap();
         let refused = XskDevice::open(plain("near0"), &other).map(drop).map_err(text).unwrap_err();
         assert!(refused.contains("another AF_XDP socket is still bound to queue 0"), "{refused}");
         assert!(refused.contains("ss --xdp"), "{refused}");
 
         let zero_copy = UmemParams { mode: XskMode::ZeroCopy, ..Default::default() };
-        let zero_copy = Umem::new(zero_copy, &*arena).unwrap();
+        let zero_copy = Umem::new(zero_copy, &arena).unwrap();
         let refused = XskDevice::open(plain("near1"), &zero_copy).map(drop).map_err(text).unwrap_err();
         assert!(refused.contains("no zero copy") && refused.contains("use copy mode"), "{refused}");
 
         let growing = Arena::new(ArenaParams { max_bytes: 64 << 20, ..Default::default() }).unwrap();
-        let refused = Umem::new(UmemParams::default(), &*growing).map(drop).map_err(text).unwrap_err();
+        let refused = Umem::new(UmemParams::default(), &growing).map(drop).map_err(text).unwrap_err();
         assert!(refused.contains("registered whole") && refused.contains("set commit_all"), "{refused}");
         let wrong = PoolParams { domains: vec![umem.clone()], ..Default::default() };
         let refused = Pool::new(wrong, growing).map(drop).map_err(text).unwrap_err();
@@ -538,7 +538,7 @@ fn a_pool_that_packets_do_not_fit_is_found_out() {
         drop((all, elsewhere, device));
 
         let halves = UmemParams { chunk_size: 2048, mode: XskMode::Copy, ..Default::default() };
-        let halves = Umem::new(halves, &*arena).expect("memory to lock");
+        let halves = Umem::new(halves, &arena).expect("memory to lock");
         let device = XskDevice::open(small(), &halves).expect("a free queue");
         let pool = with_tailroom(&arena, &halves, 320);
         assert!(device.check_pool(&pool).is_ok(), "a fragment has no tailroom");
@@ -561,7 +561,7 @@ fn a_packet_that_reaches_into_the_tailroom_is_counted_and_its_buffers_go_home() 
         let veth = Veth::new(1, 9000);
         let arena = arena(4 << 20);
         let several = UmemParams { multi_buffer: true, mode: XskMode::Copy, ..Default::default() };
-        let umem = Umem::new(several, &*arena).expect("memory to lock");
+        let umem = Umem::new(several, &arena).expect("memory to lock");
         let redirect = Redirect::attach("near0", Attach::Native, true).expect("nothing is attached");
         let small = XskParams { interface: "near0".into(), rx_ring: 64, tx_ring: 64, ..Default::default() };
         let small = XskParams { redirect: Some(redirect), ..small };

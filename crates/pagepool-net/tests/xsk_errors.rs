@@ -28,7 +28,7 @@ fn arena() -> Arc<Arena> {
 }
 
 fn umem(params: UmemParams) -> Result<Arc<Umem>, Error> {
-    Umem::new(UmemParams { mode: XskMode::Copy, ..params }, &*arena())
+    Umem::new(UmemParams { mode: XskMode::Copy, ..params }, &arena())
 }
 
 fn attach(frags: bool) -> Result<Arc<Redirect>, Error> {
@@ -163,7 +163,7 @@ fn a_driver_without_zero_copy_is_named_and_so_is_the_remedy() {
     needs_veth("zero copy", || {
         let _veth = Veth::new(1, 1500);
         let params = UmemParams { mode: XskMode::ZeroCopy, ..Default::default() };
-        let umem = Umem::new(params, &*arena()).expect("memory may be registered");
+        let umem = Umem::new(params, &arena()).expect("memory may be registered");
         says(&error(open(&umem, None)), &["bind(AF_XDP)", "the driver has no zero copy", "use copy mode"]);
         assert_eq!(umem.sockets(), 0);
     });

@@ -27,7 +27,7 @@ fn open() -> (XskDevice, Bound) {
     let params = ArenaParams { max_bytes: 4 << 20, commit_all: true, ..Default::default() };
     let arena = Arena::new(params).expect("memory");
     let params = UmemParams { mode: XskMode::Copy, ..Default::default() };
-    let umem = Umem::new(params, &*arena).expect("memory to lock");
+    let umem = Umem::new(params, &arena).expect("memory to lock");
     let domains: Vec<Arc<dyn pagepool::DmaDomain>> = vec![umem.clone()];
     let params = PoolParams { headroom: 256, wakeup: true, domains, ..Default::default() };
     let pool = Pool::new(params, arena).expect("parameters in range").bind();

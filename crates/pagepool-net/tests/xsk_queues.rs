@@ -40,7 +40,7 @@ impl Memory {
         let params = ArenaParams { max_bytes: 8 << 20, commit_all: true, ..Default::default() };
         let arena = Arena::new(params).expect("8 MiB");
         let params = UmemParams { name: name.into(), mode: XskMode::Copy, ..Default::default() };
-        Arc::new(Self { umem: Umem::new(params, &*arena).expect("memory to lock"), arena })
+        Arc::new(Self { umem: Umem::new(params, &arena).expect("memory to lock"), arena })
     }
 
     fn pool(&self) -> Bound {

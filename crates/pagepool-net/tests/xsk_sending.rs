@@ -39,7 +39,7 @@ fn open(veth: &Rc<Veth>, tx_mode: TxMode, umem: UmemParams) -> Result<Near, Erro
 fn open_on(interface: &str, veth: &Rc<Veth>, tx_mode: TxMode, umem: UmemParams) -> Result<Near, Error> {
     let arena = Arena::new(ArenaParams { max_bytes: 8 << 20, commit_all: true, ..Default::default() })?;
     let several = umem.multi_buffer;
-    let umem = Umem::new(UmemParams { mode: XskMode::Copy, ..umem }, &*arena)?;
+    let umem = Umem::new(UmemParams { mode: XskMode::Copy, ..umem }, &arena)?;
     let params = PoolParams { headroom: 256, domains: vec![umem.clone()], ..Default::default() };
     let pool = Pool::new(params, arena)?.bind();
     let redirect = Some(Redirect::attach(interface, Attach::Native, several)?);
@@ -419,7 +419,7 @@ fn what_cannot_be_had_is_refused_or_left_alone_as_was_asked() {
         let opened = || {
             let arena =
                 Arena::new(ArenaParams { max_bytes: 1 << 20, commit_all: true, ..Default::default() })?;
-            let umem = Umem::new(UmemParams { mode: XskMode::Copy, ..Default::default() }, &*arena)?;
+            let umem = Umem::new(UmemParams { mode: XskMode::Copy, ..Default::default() }, &arena)?;
             let device = |tx_mode| {
                 let rings = XskParams { rx_ring: 8, tx_ring: 8, ..Default::default() };
                 XskDevice::open(XskParams { interface: "near0".into(), tx_mode, ..rings }, &umem)
@@ -449,7 +449,7 @@ fn where_it_is_unknown_what_packets_pass_a_program_sends_only_as_asked() {
                 let arena = ArenaParams { max_bytes: 1 << 20, commit_all: true, ..Default::default() };
                 let arena = Arena::new(arena).expect("1 MiB");
                 let umem = UmemParams { mode: XskMode::Copy, ..Default::default() };
-                let umem = Umem::new(umem, &*arena).expect("memory of an arena");
+                let umem = Umem::new(umem, &arena).expect("memory of an arena");
                 let rings = XskParams { rx_ring: 8, tx_ring: 8, ..Default::default() };
                 let params = XskParams { interface: "near0".into(), tx_mode, ..rings };
                 XskDevice::open(params, &umem).expect("a free queue").tx_mode()

@@ -40,7 +40,7 @@ fn memory() -> (Arc<Arena>, Arc<Umem>) {
     let params = ArenaParams { max_bytes: 4 << 20, commit_all: true, ..Default::default() };
     let arena = Arena::new(params).expect("4 MiB");
     let params = UmemParams { mode: XskMode::Copy, ..Default::default() };
-    let umem = Umem::new(params, &*arena).expect("memory to lock");
+    let umem = Umem::new(params, &arena).expect("memory to lock");
     (arena, umem)
 }
 

@@ -6,8 +6,13 @@
 use std::{fmt, io};
 
 /// A refused parameter or a failed system call. The text names the value, the limit and the remedy;
-/// `source()` holds the errno.
-#[derive(Debug)]
+/// `source()` holds the errno. `Debug` prints the same text as `Display`, as a `main` that returns this does:
+///
+/// ```
+/// use pagepool::{Arena, ArenaParams};
+/// let error = Arena::new(ArenaParams { max_bytes: 5000, ..Default::default() }).unwrap_err();
+/// assert_eq!(format!("{error:?}"), error.to_string());
+/// ```
 #[non_exhaustive]
 pub enum Error {
     /// A parameter is outside the range it must be in. The C interface reports it as `EINVAL`.
@@ -112,6 +117,13 @@ impl fmt::Display for Error {
             Self::Busy { what } => write!(f, "still in use: {what}"),
             Self::Unsupported { what } => f.write_str(what),
         }
+    }
+}
+
+/// The sentence: who returns it from `main` shows it to a user.
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

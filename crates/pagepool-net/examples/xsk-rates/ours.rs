@@ -116,7 +116,7 @@ fn open<P: PacketHandler>(
     let bytes = ((links.len() * pages + 256) * PAGE_SIZE).next_multiple_of(1 << pagepool::REGION_SHIFT);
     let arena = Arena::new(ArenaParams { max_bytes: bytes as u64, commit_all: true, ..Default::default() })?;
     let umem = UmemParams { mode: XskMode::Copy, multi_buffer: several, ..Default::default() };
-    let umem = Umem::new(umem, &*arena)?;
+    let umem = Umem::new(umem, &arena)?;
     for link in links {
         let params = PoolParams {
             ring_size: pages,

@@ -12,7 +12,6 @@ use crate::sys::event::wait_readable;
 
 /// What ended a [`wait`](DeviceExt::wait).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[must_use]
 pub enum Wake {
     /// Something may have arrived, been sent, or been returned to the pool.
     Ready,

@@ -55,7 +55,7 @@ fn open_as(
     arena: &Arc<Arena>,
 ) -> Result<Sockets, Error> {
     let umem = UmemParams { multi_buffer: params.multi_buffer, mode, ..params.af_xdp.umem.clone() };
-    let umem = Umem::new(umem, &**arena)?;
+    let umem = Umem::new(umem, arena)?;
     interfaces.iter().map(|interface| open_queues(interface, params, &umem, arena)).collect()
 }
 

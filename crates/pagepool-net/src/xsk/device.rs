@@ -73,7 +73,7 @@ const SEND_BUFFER_PER_SLOT: u32 = 4096;
 /// use pagepool_net::{Attach, Device, Redirect, TxQueue, Umem, UmemParams, XskDevice, XskParams, swap_macs};
 ///
 /// let arena = Arena::new(ArenaParams { commit_all: true, ..Default::default() })?;
-/// let umem = Umem::new(UmemParams::default(), &*arena)?;
+/// let umem = Umem::new(UmemParams::default(), &arena)?;
 /// let params = PoolParams { headroom: 256, wakeup: true, ..Default::default() };
 /// let params = PoolParams { domains: vec![umem.clone()], ..params };
 /// let pool = Pool::new(params, arena)?.bind();
@@ -695,7 +695,7 @@ mod tests {
         let params = ArenaParams { max_bytes: 1 << 20, commit_all: true, ..Default::default() };
         let arena = Arena::new(params).unwrap();
         let halves = UmemParams { chunk_size: 2048, mode: XskMode::Copy, ..Default::default() };
-        let umem = Umem::new(halves, &*arena).unwrap();
+        let umem = Umem::new(halves, &arena).unwrap();
         let params = PoolParams { domains: vec![umem.clone()], colour: false, ..Default::default() };
         let pool = Pool::new(params, arena).unwrap().bind();
         let redirect = Some(redirect);
@@ -713,7 +713,7 @@ mod tests {
         let redirect = Some(Redirect::attach("near0", Attach::Auto, umem.multi_buffer).unwrap());
         let params = ArenaParams { max_bytes: 1 << 20, commit_all: true, ..Default::default() };
         let arena = Arena::new(params).unwrap();
-        let umem = Umem::new(umem, &*arena).unwrap();
+        let umem = Umem::new(umem, &arena).unwrap();
         let params = PoolParams { domains: vec![umem.clone()], colour: false, ..Default::default() };
         let pool = Pool::new(params, arena).unwrap().bind();
         let params = XskParams {

@@ -28,7 +28,10 @@ const JUMBO_MTU: u32 = 9000;
 const OFFSET_SHIFT: u32 = 48;
 
 /// A UMEM that no kernel knows, for [`xsk_in_memory`].
-pub fn umem_in_memory(params: UmemParams, provider: &dyn Provider) -> Result<Arc<Umem>, Error> {
+pub fn umem_in_memory<P: Provider + ?Sized>(
+    params: UmemParams,
+    provider: &Arc<P>,
+) -> Result<Arc<Umem>, Error> {
     params.check()?;
     let area = provider.area();
     let addr =
@@ -44,7 +47,7 @@ pub fn umem_in_memory(params: UmemParams, provider: &dyn Provider) -> Result<Arc
 /// use pagepool_net::{Device, UmemParams, umem_in_memory, xsk_in_memory};
 ///
 /// let arena = Arena::new(ArenaParams { commit_all: true, ..Default::default() })?;
-/// let umem = umem_in_memory(UmemParams::default(), &*arena)?;
+/// let umem = umem_in_memory(UmemParams::default(), &arena)?;
 /// let params = PoolParams { headroom: 256, domains: vec![umem.clone()], ..Default::default() };
 /// let pool = Pool::new(params, arena)?.bind();
 /// let (mut device, mut kernel) = xsk_in_memory(&umem, 64)?;
@@ -148,7 +151,7 @@ mod tests {
     fn bed(params: UmemParams) -> (XskDevice, XskKernelSide, Bound) {
         let arena = ArenaParams { max_bytes: 4 << 20, commit_all: true, ..Default::default() };
         let arena = Arena::new(arena).unwrap();
-        let umem = umem_in_memory(params, &*arena).unwrap();
+        let umem = umem_in_memory(params, &arena).unwrap();
         let params = PoolParams { domains: vec![umem.clone()], headroom: 256, ..Default::default() };
         let pool = PoolParams { max_len: 1536, colour: umem.params().chunk_size == 4096, ..params };
         let (device, kernel) = xsk_in_memory(&umem, 64).unwrap();

@@ -692,7 +692,7 @@ mod tests {
     fn packets_of_several_pages_take_no_slot_and_are_done_with_their_last_page() {
         let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, commit_all: true, ..Default::default() });
         let arena = arena.unwrap();
-        let umem = umem_in_memory(UmemParams { multi_buffer: true, ..Default::default() }, &*arena).unwrap();
+        let umem = umem_in_memory(UmemParams { multi_buffer: true, ..Default::default() }, &arena).unwrap();
         let params = PoolParams { domains: vec![umem.clone()], chains: 8, ..Default::default() };
         let pool = Pool::new(params, arena).unwrap().bind();
         let (mut sender, mut bulk) = (Sender::new(umem.layout(), None, 16, LIMITS), XdpFrameBulk::new());
@@ -735,7 +735,7 @@ mod tests {
         let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, commit_all: true, ..Default::default() });
         let arena = arena.unwrap();
         let params = UmemParams { chunk_size: 2048, ..Default::default() };
-        let umem = umem_in_memory(params, &*arena).unwrap();
+        let umem = umem_in_memory(params, &arena).unwrap();
         let params = PoolParams { domains: vec![umem.clone()], ..Default::default() };
         let pool = Pool::new(params, arena).unwrap().bind();
         let layout = umem.layout();

@@ -57,7 +57,15 @@ impl Umem {
     /// the CPU.
     ///
     /// Requires `CAP_NET_RAW`, and locked memory of the arena's size unless the thread has `CAP_IPC_LOCK`.
-    pub fn new(params: UmemParams, provider: &dyn Provider) -> Result<Arc<Self>, Error> {
+    ///
+    /// ```no_run
+    /// use pagepool::{Arena, ArenaParams};
+    /// use pagepool_net::{Umem, UmemParams};
+    /// let arena = Arena::new(ArenaParams { max_bytes: 16 << 20, commit_all: true, ..Default::default() })?;
+    /// let umem = Umem::new(UmemParams::default(), &arena)?;
+    /// # Ok::<(), pagepool::Error>(())
+    /// ```
+    pub fn new<P: Provider + ?Sized>(params: UmemParams, provider: &Arc<P>) -> Result<Arc<Self>, Error> {
         params.check()?;
         let area = provider.area();
         let len = area.pages() as u64 * PAGE_SIZE as u64;
@@ -398,7 +406,7 @@ mod tests {
         let arena = pagepool::Arena::new(arena).unwrap();
         let said = |tx_metadata| {
             let umem = UmemParams { tx_metadata, ..Default::default() };
-            let umem = crate::xsk::memory_kernel::umem_in_memory(umem, &*arena).unwrap();
+            let umem = crate::xsk::memory_kernel::umem_in_memory(umem, &arena).unwrap();
             let at = Queue { namespace: 0, index: 1, number: 0 };
             let refused = io::Error::from_raw_os_error(errno::EOPNOTSUPP);
             umem.not_bound(refused, at, Duration::ZERO, false).to_string()

@@ -16,6 +16,7 @@ pub(crate) mod waiting;
 use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
 use std::os::fd::BorrowedFd;
+use std::panic::{RefUnwindSafe, UnwindSafe};
 
 use crate::buf::page_buf::Tag;
 use crate::error::Error;
@@ -33,12 +34,25 @@ use crate::returns::pool_core::{PoolCore, PoolPtr};
 use crate::sys::sync::Ordering;
 
 /// A pool bound to the current thread, which allocates from it. Linux: a `page_pool` inside its NAPI poll.
+///
+/// It stays on its thread, and the compiler's error names the reason. Send the pool, and bind it there:
+///
+/// ```compile_fail,E0277
+/// # use pagepool::{Arena, ArenaParams, Pool, PoolParams};
+/// # let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() }).unwrap();
+/// let pool = Pool::new(PoolParams::default(), arena).unwrap().bind();
+/// std::thread::spawn(move || pool.alloc_page()); // `BoundStaysOnItsThreadSendPoolAndBindThere`
+/// ```
 #[derive(Debug)]
 pub struct Bound {
     pub(crate) pool: ManuallyDrop<std::cell::UnsafeCell<Pool>>,
     /// Neither `Send` nor `Sync`: the owner half stays on its thread.
-    here: PhantomData<*mut ()>,
+    here: PhantomData<dyn BoundStaysOnItsThreadSendPoolAndBindThere>,
 }
+
+/// The name is what the compiler prints where a `Bound` is sent to another thread. It says nothing else of a
+/// `Bound` than that.
+trait BoundStaysOnItsThreadSendPoolAndBindThere: UnwindSafe + RefUnwindSafe + Unpin {}
 
 impl Pool {
     /// Makes the calling thread the owner. Linux: `page_pool_enable_direct_recycling`.

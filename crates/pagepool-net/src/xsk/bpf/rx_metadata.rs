@@ -288,7 +288,7 @@ mod tests {
         let arena = ArenaParams { max_bytes: 4 << 20, commit_all: true, ..Default::default() };
         let arena = Arena::new(arena).unwrap();
         let umem = UmemParams { mode: XskMode::Copy, ..Default::default() };
-        let umem = Umem::new(umem, &*arena).unwrap();
+        let umem = Umem::new(umem, &arena).unwrap();
         let pool =
             PoolParams { headroom: 256, wakeup: true, domains: vec![umem.clone()], ..Default::default() };
         let pool = Pool::new(pool, arena).unwrap().bind();
