@@ -25,7 +25,7 @@ fn main() -> ExitCode {
         |asked| told(&asked),
         |cli| {
             cli.command.run().unwrap_or_else(|why| {
-                output::note(why);
+                output::error(why);
                 ExitCode::FAILURE
             })
         },
@@ -35,10 +35,16 @@ fn main() -> ExitCode {
 
 /// Prints the help that was asked for, or what is wrong with the arguments.
 fn told(asked: &clap::Error) -> ExitCode {
-    if let Err(error) = asked.print()
-        && !asked.use_stderr()
-    {
-        output::fail(&error);
+    let text = asked.render().to_string();
+    match text.strip_prefix("error: ") {
+        Some(why) => output::error(why.trim_end()),
+        None => {
+            if let Err(error) = asked.print()
+                && !asked.use_stderr()
+            {
+                output::fail(&error);
+            }
+        }
     }
     ExitCode::from(asked.exit_code() as u8) // 0 or 2
 }

@@ -106,7 +106,7 @@ impl Plot {
         if !names.is_empty() {
             let names = Vec::from_iter(names).join(", ");
             let why = "the results have no time for them";
-            output::note(format_args!("not drawn of --peers, because {why}: {names}"));
+            output::warn(format_args!("not drawn of --peers, because {why}: {names}"));
         }
         let text = svg(figures, &drawn)?;
         fs::write(&self.file, text).map_err(|error| format!("{}: {error}", self.file.display()))

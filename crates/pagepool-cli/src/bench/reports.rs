@@ -48,7 +48,7 @@ impl<R: Serialize> Report<R> {
             output::line(format_args!("{machine}\n{}\n\n{}", self.about, self.table.trim_fmt()));
         }
         for why in &self.failed {
-            output::note(format_args!("failed: {why}"));
+            output::error(format_args!("failed: {why}"));
         }
         if self.failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
     }

@@ -44,7 +44,7 @@ pub fn run<'a>(choice: &TableParams, workloads: impl Iterator<Item = &'a Workloa
     let chosen: Vec<&Workload> = workloads.filter(wanted).collect();
     if chosen.is_empty() {
         let word = choice.filter.as_deref().unwrap_or_default();
-        output::note(format_args!(
+        output::error(format_args!(
             "no workload has {word:?} in its name; `pagepool bench --list` lists them"
         ));
         return ExitCode::FAILURE;
@@ -70,7 +70,7 @@ pub fn run<'a>(choice: &TableParams, workloads: impl Iterator<Item = &'a Workloa
     let judged = verdict(&results, choice.json);
     drawn.map_or_else(
         |why| {
-            output::note(format_args!("cannot draw the plot: {why}"));
+            output::error(format_args!("cannot draw the plot: {why}"));
             ExitCode::FAILURE
         },
         |()| judged,
@@ -121,7 +121,7 @@ fn verdict(results: &[WorkloadOutcome], quiet: bool) -> ExitCode {
     if failed.is_empty() {
         return ExitCode::SUCCESS;
     }
-    output::note(format_args!("failed: {}", failed.join(", ")));
+    output::error(format_args!("failed: {}", failed.join(", ")));
     ExitCode::FAILURE
 }
 

@@ -61,8 +61,8 @@ impl TrafficCommand for ForwardArgs {
         if first.link.mtu != second.link.mtu {
             let (small, large) =
                 if first.link.mtu < second.link.mtu { (first, second) } else { (second, first) };
-            output::note(format_args!(
-                "warning: packets from {} longer than {} bytes are dropped, for they exceed the MTU of {}; \
+            output::warn(format_args!(
+                "packets from {} longer than {} bytes are dropped, for they exceed the MTU of {}; \
                  use `ip link set {} mtu {}`",
                 large.link.name, small.link.mtu, small.link.name, large.link.name, small.link.mtu
             ));

@@ -102,8 +102,8 @@ impl<'a> LinkWatch<'a> {
             return;
         }
         let &LinkInfo { ref name, mtu: opened, .. } = self.links[which];
-        output::note(format_args!(
-            "warning: the MTU of {name} changed from {from} to {to}: the command still works with {opened}; \
+        output::warn(format_args!(
+            "the MTU of {name} changed from {from} to {to}: the command still works with {opened}; \
              restart it"
         ));
         if self.changes.mtus.is_empty() {

@@ -1,17 +1,21 @@
 //! With which status a command ends.
 
+/// The run failed, or could not print its results.
+pub const FAILED: u8 = 1;
+/// Nothing moved, so a run without a failure proves nothing.
+pub const NOTHING_MOVED: u8 = 3;
 /// An interface of the run went away.
-pub const GONE: u8 = 3;
-/// Standard output could not be written.
-pub const OUTPUT: u8 = 4;
+pub const GONE: u8 = 4;
 
 /// The list of them all, in the help.
 pub const HELP: &str = "\
 Exit status:
   0      The verdict is PASS, or the command did its work
-  1      The verdict is FAIL, or the command was refused; standard error says why
+  1      The verdict is FAIL, the command was refused, or its results could not be written;
+         standard error says why
   2      The arguments are wrong
-  3      An interface was removed, or moved to another network namespace, while the command
+  3      No packets moved, so there is nothing to judge; all buffers were returned
+  4      An interface was removed, or moved to another network namespace, while the command
          ran; the verdict was printed
-  4      Standard output could not be written; the run ended in order
-  128+N  A second signal N (SIGINT 2, SIGTERM 15) ended the process at once, without a verdict";
+  128+N  A second signal N (SIGINT 2, SIGTERM 15) ended the process at once, without a verdict
+Whoever reads the output may stop: the run then ends with the status of its verdict.";

@@ -8,6 +8,6 @@ use super::output;
 pub fn print_json(value: &impl Serialize) {
     match serde_json::to_string_pretty(value) {
         Ok(text) => output::line(text),
-        Err(error) => output::note(format_args!("the results cannot be written as JSON: {error}")),
+        Err(error) => output::error(format_args!("the results cannot be written as JSON: {error}")),
     }
 }

@@ -86,8 +86,8 @@ impl ServiceManager {
 }
 
 fn warn(name: &OsStr, error: &io::Error) {
-    output::note(format_args!(
-        "warning: the service manager is told nothing: NOTIFY_SOCKET is {}, which must be the path of a \
+    output::warn(format_args!(
+        "the service manager is told nothing: NOTIFY_SOCKET is {}, which must be the path of a \
          datagram socket, or @ and an abstract name: {error}",
         name.display()
     ));

@@ -1,4 +1,5 @@
-//! What became of a run: rows for people, fields for programs, and PASS or the reasons why not.
+//! What became of a run: rows for people, fields for programs, and PASS, the reasons why not, or that nothing
+//! moved, which is neither.
 
 use std::fmt;
 use std::fmt::Write as _;
@@ -9,7 +10,10 @@ use serde_json::Value;
 
 use super::json::print_json;
 use super::number::grouped;
-use super::output;
+use super::{exit_status, output};
+
+/// In place of PASS.
+const NOTHING_MOVED: &str = "No packets moved. Buffers: all returned.";
 
 /// Figures in the order in which they are printed.
 #[derive(Debug)]
@@ -17,6 +21,8 @@ pub struct Verdict {
     fields: Vec<(&'static str, Value)>,
     text: String,
     failures: Vec<String>,
+    /// No packets moved: without a failure nothing is proven.
+    idle: bool,
     /// What the command ends with, whether or not the run went well.
     status: Option<u8>,
     /// What a good run proves, behind `PASS`.
@@ -30,6 +36,7 @@ impl Verdict {
             fields: Vec::new(),
             text: "\n".into(),
             failures: Vec::new(),
+            idle: false,
             status: None,
             proof: proof.into(),
         }
@@ -81,6 +88,11 @@ impl Verdict {
         }
     }
 
+    /// No packets moved. A run without a failure then proves nothing but that buffers were returned.
+    pub fn nothing_moved(&mut self) {
+        self.idle = true;
+    }
+
     /// The command ends with this status, whether or not the run went well.
     pub fn end_with(&mut self, status: u8) {
         self.status = Some(status);
@@ -88,7 +100,15 @@ impl Verdict {
 
     /// Whether the run went well.
     pub fn is_ok(&self) -> bool {
-        self.failures.is_empty()
+        self.failures.is_empty() && !self.idle
+    }
+
+    /// Why not, as far as there is more to say than that nothing moved.
+    fn failures(&self) -> Vec<String> {
+        match (self.failures.is_empty(), self.idle) {
+            (true, true) => vec![NOTHING_MOVED.into()],
+            _ => self.failures.clone(),
+        }
     }
 
     /// Prints the fields or the rows. The status says whether the run went well.
@@ -101,6 +121,7 @@ impl Verdict {
         match self.status {
             Some(status) => status.into(),
             None if self.is_ok() => ExitCode::SUCCESS,
+            None if self.failures.is_empty() => exit_status::NOTHING_MOVED.into(),
             None => ExitCode::FAILURE,
         }
     }
@@ -108,7 +129,7 @@ impl Verdict {
 
 impl Serialize for Verdict {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let verdict = [("ok", self.is_ok().into()), ("failures", self.failures.clone().into())];
+        let verdict = [("ok", self.is_ok().into()), ("failures", self.failures().into())];
         serializer.collect_map(self.fields.iter().chain(&verdict).map(|(key, value)| (key, value)))
     }
 }
@@ -118,6 +139,7 @@ impl fmt::Display for Verdict {
         match (self.is_ok(), self.proof.as_str()) {
             (true, "") => write!(f, "{}\nPASS", self.text),
             (true, proof) => write!(f, "{}\nPASS: {proof}", self.text),
+            (false, _) if self.failures.is_empty() => write!(f, "{}\n{NOTHING_MOVED}", self.text),
             (false, _) => write!(f, "{}\nFAIL: {}", self.text, self.failures.join("; ")),
         }
     }
@@ -142,7 +164,20 @@ mod tests {
         verdict.fail_if(true, || "a link was down".into());
         assert_eq!(verdict.to_string(), format!("{shown}\nFAIL: 2 pages leaked; a link was down"));
         assert_eq!(verdict.print(true), ExitCode::FAILURE);
-        verdict.end_with(3);
-        assert_eq!(verdict.print(true), ExitCode::from(3));
+        verdict.end_with(4);
+        assert_eq!(verdict.print(true), ExitCode::from(4));
+    }
+
+    #[test]
+    fn a_run_that_moved_nothing_neither_passes_nor_hides_a_failure() {
+        let mut verdict = Verdict::new("all is home");
+        verdict.nothing_moved();
+        assert_eq!(verdict.to_string(), "\n\nNo packets moved. Buffers: all returned.");
+        let json = r#"{"ok":false,"failures":["No packets moved. Buffers: all returned."]}"#;
+        assert_eq!(serde_json::to_string(&verdict).unwrap(), json);
+        assert_eq!(verdict.print(true), ExitCode::from(exit_status::NOTHING_MOVED));
+        verdict.fail_count(2, "pages leaked");
+        assert_eq!(verdict.to_string(), "\n\nFAIL: 2 pages leaked");
+        assert_eq!(verdict.print(true), ExitCode::FAILURE);
     }
 }

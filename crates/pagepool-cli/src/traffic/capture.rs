@@ -310,7 +310,7 @@ impl FileWriter {
 
     fn fail(&mut self, error: &io::Error) {
         let why = format!("the capture file {} is incomplete: {error}", self.path);
-        output::note(format_args!("warning: {why}; no more packets are written to it"));
+        output::warn(format_args!("{why}; no more packets are written to it"));
         self.captured.failed = Some(why);
     }
 }

@@ -72,7 +72,7 @@ impl Kernel {
         let queues = chosen(name, rx.min(tx), queues)?;
         if rx > tx {
             output::note(format_args!(
-                "note: queues {tx} to {} of {name} only receive and are not used: their packets go to the \
+                "queues {tx} to {} of {name} only receive and are not used: their packets go to the \
                  kernel; `ethtool -L {name}` changes the number of queues",
                 rx - 1
             ));
@@ -96,7 +96,7 @@ impl Kernel {
             if !proceed {
                 return Err(format!("{why}. Use another interface, or --yes to proceed"));
             }
-            output::note(format_args!("warning: {why}; proceeding, because --yes is given"));
+            output::warn(format_args!("{why}; proceeding, because --yes is given"));
         }
         Ok(())
     }
@@ -109,8 +109,8 @@ impl Kernel {
             while !interrupted.load(Ordering::Relaxed) && !self.has_carrier(&link.name) {
                 if start.elapsed() > RESTART {
                     let (name, seconds) = (&link.name, RESTART.as_secs());
-                    output::note(format_args!(
-                        "warning: {name} has had no link for {seconds} s; until it has, packets may be lost"
+                    output::warn(format_args!(
+                        "{name} has had no link for {seconds} s; until it has, packets may be lost"
                     ));
                     break;
                 }

@@ -39,7 +39,7 @@ impl OffloadsOff {
                 match (self.fix, self.fix && self.hold(&fault)?) {
                     (_, true) => still_on(&fault).iter().for_each(warn_of),
                     (true, _) => warn_of(&fault),
-                    (false, _) => output::note(format_args!("warning: {fault}; or use --fix-offloads")),
+                    (false, _) => output::warn(format_args!("{fault}; or use --fix-offloads")),
                 }
             }
         }
@@ -54,7 +54,7 @@ impl OffloadsOff {
                 let are = if off.len() == 1 { "is" } else { "are" };
                 let (link, off) = (fault.link().map_or("", |link| &link.name), off.join(", "));
                 output::note(format_args!(
-                    "note: {off} of {link} {are} off until this command ends; if it is killed, undo that by \
+                    "{off} of {link} {are} off until this command ends; if it is killed, undo that by \
                      {}",
                     held.undo()
                 ));
@@ -73,7 +73,7 @@ impl Drop for OffloadsOff {
             let undo = held.undo();
             if let Err(error) = held.restore() {
                 let why = error_chain(&error);
-                output::note(format_args!("warning: offloads stay off: {why}; use {undo}"));
+                output::warn(format_args!("offloads stay off: {why}; use {undo}"));
             }
         }
     }
@@ -87,7 +87,7 @@ fn still_on(fault: &OffloadFault) -> Option<OffloadFault> {
 }
 
 fn warn_of(fault: &OffloadFault) {
-    output::note(format_args!("warning: --fix-offloads cannot help here: {fault}"));
+    output::warn(format_args!("--fix-offloads cannot help here: {fault}"));
 }
 
 #[cfg(test)]

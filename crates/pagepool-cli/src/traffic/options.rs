@@ -324,7 +324,7 @@ impl TrafficOptions {
     pub fn print(&self, text: &dyn Display) {
         match (self.json, self.stats_every) {
             (false, _) => output::line(text),
-            (true, Some(_)) => output::note(text),
+            (true, Some(_)) => output::aside(text),
             (true, None) => {}
         }
     }

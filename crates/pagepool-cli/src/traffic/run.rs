@@ -170,7 +170,7 @@ fn kept(plan: &TrafficPlan<'_>, opened: &[OpenedInterface]) -> CapabilitySet {
 /// Has this thread give up all other capabilities: everything is open and attached.
 fn give_up_all_but(kept: CapabilitySet) {
     if let Err(error) = sys::keep_capabilities(kept) {
-        output::note(format_args!("warning: the command keeps its capabilities while it runs: {error}"));
+        output::warn(format_args!("the command keeps its capabilities while it runs: {error}"));
     }
 }
 
@@ -274,7 +274,7 @@ fn warn(
     for (interface, opened) in interfaces.iter().zip(opened).filter(|_| plan.attach.is_some()) {
         if opened.zero_copy == Some(true) && !opened.multi_buffer {
             let warning = kernel.short_buffers(&interface.link, opened.chunk)?;
-            warning.iter().for_each(|warning| output::note(format_args!("warning: {warning}")));
+            warning.iter().for_each(|warning| output::warn(format_args!("{warning}")));
         }
     }
     warn_of_idle_maps(plan, interfaces);
@@ -285,8 +285,8 @@ fn warn(
 /// Somebody else attaches the program that redirects to a map.
 fn warn_of_idle_maps(plan: &TrafficPlan<'_>, interfaces: &[Interface]) {
     for (interface, map) in interfaces.iter().zip(plan.maps).filter(|(of, _)| of.link.xdp.is_empty()) {
-        output::note(format_args!(
-            "warning: no XDP program is attached to {}: nothing redirects its packets to {}",
+        output::warn(format_args!(
+            "no XDP program is attached to {}: nothing redirects its packets to {}",
             interface.link.name,
             map.display()
         ));
@@ -303,7 +303,7 @@ fn warn_of_cpus(plan: &TrafficPlan<'_>, interfaces: &[Interface]) {
             None => "one thread per queue or pair of queues makes",
         };
         output::note(format_args!(
-            "note: {} of the {cpus} CPUs not used: {why} {threads}",
+            "{} of the {cpus} CPUs not used: {why} {threads}",
             if cpus - threads == 1 { "one is".into() } else { format!("{} are", cpus - threads) }
         ));
     }

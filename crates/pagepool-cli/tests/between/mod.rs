@@ -164,7 +164,13 @@ impl Running {
     /// Waits for an end that it comes to by itself. Gives its JSON.
     pub fn end(self) -> Value {
         let (output, document, said) = self.ended();
-        let status = if document["ended_by"] == "gone" { 3 } else { i32::from(document["ok"] != true) };
+        let idle = number(&document, "received") + number(&document, "sent") == 0;
+        let status = match (document["ended_by"] == "gone", document["ok"] == true) {
+            (true, _) => 4,
+            (_, true) => 0,
+            _ if idle => 3,
+            _ => 1,
+        };
         assert_eq!(output.status.code(), Some(status), "{said}{document}");
         check(&document);
         document

@@ -29,7 +29,7 @@ impl FlowSpread {
             let held = HeldFlowSpread::over(&interface.link, &interface.queues);
             let held = held.map_err(|error| refused(&error))?;
             output::note(format_args!(
-                "note: {} spreads flows over its queues {} until this command ends; if it is killed, undo \
+                "{} spreads flows over its queues {} until this command ends; if it is killed, undo \
                  that by {}",
                 interface.link.name,
                 listed(&interface.queues),
@@ -51,7 +51,7 @@ impl Drop for FlowSpread {
             let undo = held.undo();
             if let Err(error) = held.restore() {
                 let why = error_chain(&error);
-                output::note(format_args!("warning: flows stay where they are: {why}; use {undo}"));
+                output::warn(format_args!("flows stay where they are: {why}; use {undo}"));
             }
         }
     }

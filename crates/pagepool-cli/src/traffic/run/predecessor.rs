@@ -50,8 +50,8 @@ impl Predecessor {
         // A signal of ours ends a look, too.
         while !interrupted.load(Ordering::Relaxed) && !self.process.has_ended(LOOK).unwrap_or(false) {
             if start.elapsed() > PATIENCE {
-                return output::note(format_args!(
-                    "warning: process {} has not ended in {} s, and may change the interfaces still",
+                return output::warn(format_args!(
+                    "process {} has not ended in {} s, and may change the interfaces still",
                     self.number,
                     PATIENCE.as_secs()
                 ));
