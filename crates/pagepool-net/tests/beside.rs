@@ -115,6 +115,39 @@ fn a_program_that_was_removed_is_not_put_back() {
     assert!(!folder.exists(), "nobody else removes it");
 }
 
+/// A name of the chain is away for a moment, so that nobody can read it: leaving is refused, as where the
+/// capabilities were given up.
+#[test]
+fn a_chain_that_cannot_be_left_is_told_of_with_what_helps() {
+    let Some(_veth) = interface("a_chain_that_cannot_be_left_is_told_of_with_what_helps") else { return };
+    let [ours, other] = [20, 10].map(beside);
+    ours.leave().expect("it has not joined");
+    [&ours, &other].iter().for_each(|member| member.start().expect("there is room"));
+    let (name, aside) = (folder().join("prog0-prog"), folder().join("aside"));
+    std::fs::rename(&name, &aside).expect("it is a name of the other one");
+    let refused = ours.leave().unwrap_err().to_string();
+    let id = ours.program_id().expect("it is ours");
+    for words in [
+        &format!("bpf(BPF_OBJ_GET) failed: {}", folder().display()),
+        &format!("the XDP program with id {id} stays in the chain of near0"),
+        &format!("xdp-loader unload near0 --id {id}"),
+        "ip link set dev near0 xdp off",
+    ] {
+        assert!(refused.contains(words), "{words}: {refused}");
+    }
+    std::fs::rename(&aside, &name).expect("it was renamed");
+    assert!(!ours.is_detached() && !other.is_detached());
+    let both = attached();
+    ours.leave().expect("the chain can be read again");
+    assert!(attached() != both && !other.is_detached());
+    ours.start().expect("it joins again");
+    let again = attached();
+    drop(ours);
+    assert!(attached().is_some() && attached() != again);
+    other.leave().expect("it is the last one");
+    assert_eq!(attached(), None);
+}
+
 #[test]
 fn names_go_with_the_interface() {
     let Some(_veth) = interface("names_go_with_the_interface") else { return };

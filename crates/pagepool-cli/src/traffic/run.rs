@@ -409,5 +409,10 @@ impl<H: PortHandler> Drop for QueueThreads<H> {
         for thread in self.threads.drain(..) {
             let _ = thread.join(); // why the run ended is told already
         }
+        for redirect in &self.redirects {
+            if let Err(error) = redirect.leave() {
+                output::warn(error_chain(&error));
+            }
+        }
     }
 }

@@ -237,8 +237,9 @@ impl Redirect {
     /// what earlier ones pass, and passes on the rest. If no program is attached, it begins such a chain,
     /// which others can join: `xdp-loader load`.
     ///
-    /// The program joins at the [start](Self::start), and leaves when this is dropped; it stays in the
-    /// chain while others of it come and go. [`is_detached`](Self::is_detached) says when somebody removed
+    /// The program joins at the [start](Self::start), and leaves when this is dropped, or by
+    /// [`leave`](Self::leave), which says so if it cannot; it stays in the chain while others of it come and
+    /// go. [`is_detached`](Self::is_detached) says when somebody removed
     /// it; [`start`](Self::start) and [`steer`](Self::steer) are errors then. A process that is killed
     /// leaves it there: it passes all packets, until the next one of ours joins or `xdp-loader unload`
     /// removes it. `how` is where the first program of a chain is attached.
@@ -368,6 +369,28 @@ impl Redirect {
             // CPUs that run the other program still put what they have into the rings, at the end of a poll.
             GracePeriod::new().wait(); // where it cannot, those few packets may be lost
         }
+    }
+
+    /// Leaves the chain that it [joined](Self::load_beside), as dropping it does, and says why not where the
+    /// kernel refuses: without the capabilities, where the chain's names are gone from the BPF file system,
+    /// or where another process has the chains locked for more than 10 s. Then the program stays in the chain
+    /// and passes all packets once the devices are closed; the error has the command that removes it.
+    /// Dropping this does not try again. The last program of a chain detaches its dispatcher. After it,
+    /// [`start`](Self::start) joins again.
+    ///
+    /// [Stop](Self::stop) first. Does nothing for an XDP program that is in no chain, or was removed from it.
+    /// Any thread; milliseconds.
+    ///
+    /// ```
+    /// use pagepool_net::{Attach, Redirect};
+    /// match Redirect::load_beside("lo", Attach::Generic, false, 50) {
+    ///     Ok(redirect) => redirect.leave()?, // it was never in a chain
+    ///     Err(error) => println!("not here: {error}"),
+    /// }
+    /// # Ok::<(), pagepool::Error>(())
+    /// ```
+    pub fn leave(&self) -> Result<(), Error> {
+        self.member.as_ref().map_or(Ok(()), ChainMember::leave)
     }
 
     /// Uses the map of an XDP program that was attached elsewhere: a `BPF_MAP_TYPE_XSKMAP` with room for the

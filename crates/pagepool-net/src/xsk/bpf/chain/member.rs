@@ -43,6 +43,8 @@ struct MemberState {
     ours: ChainedProgram,
     /// The dispatcher that runs it, when it was last seen.
     dispatcher: Option<u32>,
+    /// Leaving was refused, and whoever asked for it knows.
+    is_told: bool,
 }
 
 impl ChainMember {
@@ -65,7 +67,7 @@ impl ChainMember {
             );
             Error::System { call: "bind", remedy, source }
         })?;
-        let state = MemberState { netlink, ours, dispatcher: None };
+        let state = MemberState { netlink, ours, dispatcher: None, is_told: false };
         Ok(Self {
             interface: link.name.clone(),
             index: link.index,
@@ -106,6 +108,49 @@ impl ChainMember {
         }
         state.ours = new;
         Ok(())
+    }
+
+    /// Leaves the chain, if it has joined; the last one detaches the dispatcher. A chain that is gone is
+    /// left. An error says that the program stays, and what removes it.
+    pub(in crate::xsk::bpf) fn leave(&self) -> Result<(), Error> {
+        let mut state = self.lock();
+        if state.dispatcher.is_none() {
+            return Ok(());
+        }
+        let left = self.remove(&mut state).map_err(|error| self.stays(state.ours.id, error));
+        state.is_told = left.is_err();
+        if left.is_ok() {
+            state.dispatcher = None;
+        }
+        left
+    }
+
+    fn remove(&self, state: &mut MemberState) -> Result<(), Error> {
+        let MemberState { netlink, ours, .. } = state;
+        let changed = self.chain(netlink).change(&[], |programs| {
+            let before = programs.len();
+            programs.retain(|program| program.id != ours.id);
+            programs.len() != before
+        });
+        let forgotten = self.chain(netlink).forget(ours.id);
+        changed.and(forgotten)
+    }
+
+    /// The same error, with what becomes of packets, and what removes the program.
+    fn stays(&self, id: u32, error: Error) -> Error {
+        let interface = &self.interface;
+        let then = format!(
+            "the XDP program with id {id} stays in the chain of {interface}, and passes all packets: \
+             `xdp-loader unload {interface} --id {id}` removes it, and `ip link set dev {interface} xdp off` \
+             all programs"
+        );
+        match error {
+            Error::System { call, remedy, source } => {
+                Error::System { call, remedy: format!("{remedy}; {then}"), source }
+            }
+            Error::Busy { what } => Error::Busy { what: format!("{what}; {then}") },
+            other => Error::Busy { what: format!("{other}; {then}") },
+        }
     }
 
     /// The id of the program.
@@ -178,6 +223,7 @@ impl ChainMember {
         if let Some(place) = changed {
             state.dispatcher = Some(place.id);
             let _ = self.place.set(place); // it stays where it was
+            state.is_told = false;
         }
         Ok(())
     }
@@ -193,20 +239,11 @@ impl ChainMember {
 }
 
 impl Drop for ChainMember {
-    /// Leaves the chain; the last one detaches the dispatcher. Without the capabilities, or where the chain
-    /// is gone, it stays as it is.
+    /// Leaves the chain, unless that was refused before.
     fn drop(&mut self) {
-        let mut state = self.lock();
-        if state.dispatcher.is_none() {
-            return;
+        if !self.lock().is_told {
+            let _ = self.leave(); // `leave` tells who asks
         }
-        let MemberState { netlink, ours, .. } = &mut *state;
-        let _ = self.chain(netlink).change(&[], |programs| {
-            let before = programs.len();
-            programs.retain(|program| program.id != ours.id);
-            programs.len() != before
-        });
-        let _ = self.chain(netlink).forget(ours.id);
     }
 }
 
