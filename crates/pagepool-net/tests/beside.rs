@@ -97,6 +97,31 @@ fn a_program_that_changes_packets_has_a_place() {
     assert_eq!(attached(), None);
 }
 
+/// As xdp-tools 1.6 begins them. Who joins keeps the version, and what is bound to the device.
+#[test]
+fn chains_of_version_3_are_joined_as_they_are() {
+    for bound in [false, true] {
+        let Some(_veth) = interface("chains_of_version_3_are_joined_as_they_are") else { return };
+        let first = match TailAdjuster::begin_third("near0", 10, bound) {
+            Ok(first) => first,
+            Err(error) => {
+                assert!(bound, "{error}");
+                return println!("SKIP chains of one device: it needs Linux 6.3: {error}");
+            }
+        };
+        assert_eq!(first.third().expect("it is there"), Some(bound));
+        let ours = beside(50);
+        ours.start().expect("a chain with it is made");
+        ours.steer(&"udp".parse().expect("an expression")).expect("and made anew");
+        assert!(!ours.is_detached() && !first.is_gone());
+        assert_eq!(first.third().expect("it is there"), Some(bound));
+        ours.leave().expect("the first one stays");
+        assert_eq!((first.is_gone(), first.third().expect("it is there")), (false, Some(bound)));
+        drop((ours, first));
+        assert_eq!(attached(), None);
+    }
+}
+
 #[test]
 fn a_program_that_was_removed_is_not_put_back() {
     let Some(_veth) = interface("a_program_that_was_removed_is_not_put_back") else { return };

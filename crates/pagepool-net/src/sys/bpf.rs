@@ -74,6 +74,19 @@ impl Kind {
             Self::XdpOf { .. } | Self::Packet => c"Dual MIT/GPL",
         }
     }
+
+    /// What a load says of the program's kind.
+    fn attributes(self) -> Load {
+        let with_frags = |frags| if frags { XDP_HAS_FRAGS } else { 0 };
+        let (prog_type, attach_type, flags, ifindex) = match self {
+            Self::Xdp { frags } => (PROG_TYPE_XDP, ATTACH_TYPE_XDP, with_frags(frags), 0),
+            Self::XdpOf { interface, frags } => {
+                (PROG_TYPE_XDP, ATTACH_TYPE_XDP, with_frags(frags) | XDP_DEV_BOUND_ONLY, interface)
+            }
+            Self::Packet => (PROG_TYPE_SCHED_CLS, 0, 0, 0),
+        };
+        Load { prog_type, attach_type, flags, ifindex, ..Load::default() }
+    }
 }
 
 /// An instruction. Linux: `struct bpf_insn`.
@@ -229,26 +242,14 @@ const _: () = assert!(std::mem::offset_of!(Load, replaced) == 108 && size_of::<L
 
 /// Loads a BPF program.
 pub(crate) fn load(program: &[Insn], kind: Kind) -> io::Result<OwnedFd> {
-    let with_frags = |frags| if frags { XDP_HAS_FRAGS } else { 0 };
-    let (prog_type, attach_type, flags, ifindex) = match kind {
-        Kind::Xdp { frags } => (PROG_TYPE_XDP, ATTACH_TYPE_XDP, with_frags(frags), 0),
-        Kind::XdpOf { interface, frags } => {
-            (PROG_TYPE_XDP, ATTACH_TYPE_XDP, with_frags(frags) | XDP_DEV_BOUND_ONLY, interface)
-        }
-        Kind::Packet => (PROG_TYPE_SCHED_CLS, 0, 0, 0),
-    };
     make(
         PROG_LOAD,
         &Load {
-            prog_type,
             insn_count: program.len() as u32,
             insns: program.as_ptr() as u64,
             license: kind.license().as_ptr() as u64,
-            flags,
             name: NAME,
-            ifindex,
-            attach_type,
-            ..Load::default()
+            ..kind.attributes()
         },
     )
 }

@@ -5,8 +5,8 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
 use super::{
-    ATTACH_TYPE_XDP, Element, Insn, Kind, LINK_CREATE, Load, MAP_TYPE_ARRAY, MAP_UPDATE_ELEM, NAME,
-    PROG_LOAD, PROG_TYPE_XDP, XDP_HAS_FRAGS, call, create_map, info, make, read_info,
+    Element, Insn, Kind, LINK_CREATE, Load, MAP_TYPE_ARRAY, MAP_UPDATE_ELEM, NAME, PROG_LOAD, call,
+    create_map, info, make, read_info,
 };
 
 const MAP_LOOKUP_ELEM: libc::c_int = 1;
@@ -46,14 +46,9 @@ pub(crate) fn load_dispatcher(
     program: &[Insn],
     name: [u8; 16],
     typed: TypedFunctions<'_>,
-    frags: bool,
+    kind: Kind,
 ) -> io::Result<OwnedFd> {
-    let flags = if frags { XDP_HAS_FRAGS } else { 0 };
-    load_typed(
-        program,
-        typed,
-        Load { prog_type: PROG_TYPE_XDP, attach_type: ATTACH_TYPE_XDP, flags, name, ..Load::default() },
-    )
+    load_typed(program, typed, Load { name, ..kind.attributes() })
 }
 
 /// Loads an extension that fits this function of a program, and others of its type.

@@ -24,7 +24,7 @@ use std::time::Duration;
 
 use pagepool::Error;
 
-use self::dispatcher::ChainSlot;
+use self::dispatcher::{ChainForm, ChainSlot};
 use self::function_types::FunctionTypes;
 use super::pin::{c_path, holds_names, pin};
 use crate::error::parameter;
@@ -58,7 +58,7 @@ impl ChainedProgram {
     /// Loads one, for any chain.
     pub(super) fn load(code: &[Insn], slot: ChainSlot) -> io::Result<Self> {
         // A program is checked against a function that it can replace, and may replace others of its type.
-        let model = Dispatcher::load(&[slot])?;
+        let model = Dispatcher::load(ChainForm::Second, 0, &[slot])?;
         let types = extension::load_types(&FunctionTypes::of([PROGRAM]).to_bytes())?;
         let functions = [[0, FunctionTypes::number(0)]];
         let typed = TypedFunctions { types: types.as_fd(), functions: &functions };
@@ -78,15 +78,20 @@ struct Dispatcher {
 }
 
 impl Dispatcher {
-    /// Loads one with empty slots.
-    fn load(slots: &[ChainSlot]) -> io::Result<Self> {
-        let types = extension::load_types(&dispatcher::types(slots.len()).to_bytes())?;
-        let map = extension::create_constant(&dispatcher::configuration(slots))?;
+    /// Loads one with empty slots; one of a form for one device, for the interface of this number.
+    fn load(form: ChainForm, interface: u32, slots: &[ChainSlot]) -> io::Result<Self> {
+        let types = extension::load_types(&dispatcher::types(form, slots.len()).to_bytes())?;
+        let map = extension::create_constant(&dispatcher::configuration(form, slots))?;
         let (code, functions) = dispatcher::program(slots.len(), map.as_raw_fd());
         let typed = TypedFunctions { types: types.as_fd(), functions: &functions };
         let mut name = [0; 16];
         name[..dispatcher::NAME.len()].copy_from_slice(dispatcher::NAME.as_bytes());
-        let program = extension::load_dispatcher(&code, name, typed, dispatcher::has_frags(slots))?;
+        let frags = dispatcher::has_frags(slots);
+        let kind = match form.is_bound() {
+            true => sys::Kind::XdpOf { interface, frags },
+            false => sys::Kind::Xdp { frags },
+        };
+        let program = extension::load_dispatcher(&code, name, typed, kind)?;
         let id = sys::program_id(program.as_fd())?;
         Ok(Self { program, id })
     }
@@ -110,6 +115,8 @@ pub(super) struct XdpChain<'a> {
     pub(super) index: u32,
     /// Of all chains' names.
     pub(super) folder: &'a Path,
+    /// The form of a chain that begins here.
+    pub(super) begins: ChainForm,
 }
 
 /// The folder of all chains' names, made if it is not there. An error if no BPF file system is.
@@ -131,10 +138,10 @@ fn make_folder(path: &Path) -> io::Result<()> {
 }
 
 impl XdpChain<'_> {
-    /// An error if what is attached is not known as a dispatcher.
-    pub(super) fn check(&mut self) -> Result<(), Error> {
-        let Some(there) = self.attached()? else { return Ok(()) };
-        self.slots(&self.open(there)?).map(drop)
+    /// The form of the dispatcher that is attached, if one is. An error if it is not known as one.
+    pub(super) fn form(&mut self) -> Result<Option<ChainForm>, Error> {
+        let Some(there) = self.attached()? else { return Ok(None) };
+        self.read(&self.open(there)?).map(|(form, _)| Some(form))
     }
 
     /// Changes the chain as `edit` says, which gets the programs in their order, and may be called again with
@@ -150,13 +157,14 @@ impl XdpChain<'_> {
         loop {
             let there = self.attached()?;
             let old = there.map(|there| self.open(there)).transpose()?;
-            let mut programs = old.as_ref().map_or(Ok(Vec::new()), |old| self.programs(old))?;
+            let read = old.as_ref().map_or(Ok((self.begins, Vec::new())), |old| self.programs(old));
+            let (form, mut programs) = read?;
             if !edit(&mut programs) {
                 return Ok(there.map(|there| ChainPlace::of(there, None)));
             }
             let places = there.map_or(places.to_vec(), |there| vec![there.mode]);
             attempts += 1;
-            match self.put(old.as_ref(), &places, &programs) {
+            match self.put(old.as_ref(), &places, (form, &programs)) {
                 Err(_) if attempts < ATTEMPTS && self.attached()? != there => {}
                 done => return done,
             }
@@ -232,32 +240,33 @@ impl XdpChain<'_> {
         }
     }
 
-    fn slots(&self, old: &Dispatcher) -> Result<Vec<ChainSlot>, Error> {
+    fn read(&self, old: &Dispatcher) -> Result<(ChainForm, Vec<ChainSlot>), Error> {
         let read = extension::only_value(old.program.as_fd(), dispatcher::LONGEST);
         let read = read.map_err(|error| self.not_read(error))?;
-        read.as_deref().and_then(dispatcher::slots).ok_or_else(|| {
-            let (interface, version) = (self.interface, dispatcher::VERSION);
+        read.as_deref().and_then(dispatcher::read).ok_or_else(|| {
+            let interface = self.interface;
             let other = read.as_deref().and_then(dispatcher::version);
             let other = other.map_or("unknown".into(), |other| other.to_string());
             let what = format!(
-                "the dispatcher of {interface} is of version {other} of libxdp's protocol, and {version} is \
-                 the one known here (xdp-tools 1.3 to 1.5): remove its programs (`xdp-loader unload \
+                "the dispatcher of {interface} is of version {other} of libxdp's protocol, and 2 and 3 are \
+                 those known here (xdp-tools 1.3 to 1.6): remove its programs (`xdp-loader unload \
                  {interface} --all`), or pass the XSKMAP of one of them"
             );
             Error::Busy { what }
         })
     }
 
-    /// The programs that it runs.
-    fn programs(&self, old: &Dispatcher) -> Result<Vec<ChainedProgram>, Error> {
-        let slots = self.slots(old)?;
+    /// Its form, and the programs that it runs.
+    fn programs(&self, old: &Dispatcher) -> Result<(ChainForm, Vec<ChainedProgram>), Error> {
+        let (form, slots) = self.read(old)?;
         let folder = self.folder_of(old.id);
         let open = |(slot, how): (usize, ChainSlot)| {
             let program =
                 open_pinned(&folder, slot).map_err(|error| not_named("bpf(BPF_OBJ_GET)", &folder, error))?;
             Ok(ChainedProgram::new(Arc::new(program), how))
         };
-        slots.into_iter().enumerate().map(open).collect()
+        let programs: Result<_, _> = slots.into_iter().enumerate().map(open).collect();
+        programs.map(|programs| (form, programs))
     }
 
     fn folder_of(&self, dispatcher: u32) -> PathBuf {
@@ -269,11 +278,11 @@ impl XdpChain<'_> {
         &mut self,
         old: Option<&Dispatcher>,
         places: &[XdpMode],
-        programs: &[ChainedProgram],
+        (form, programs): (ChainForm, &[ChainedProgram]),
     ) -> Result<Option<ChainPlace>, Error> {
         let new = match programs {
             [] => None,
-            _ => Some(self.make(programs)?),
+            _ => Some(self.make(form, programs)?),
         };
         let placed = self.place(old, places, new.as_ref());
         // The names of the one that is not attached; an error leaves files that nobody uses.
@@ -305,7 +314,7 @@ impl XdpChain<'_> {
     }
 
     /// A dispatcher that runs these programs, with the names of its own.
-    fn make(&self, programs: &[ChainedProgram]) -> Result<Dispatcher, Error> {
+    fn make(&self, form: ChainForm, programs: &[ChainedProgram]) -> Result<Dispatcher, Error> {
         if programs.len() > dispatcher::MOST {
             let (interface, most) = (self.interface, dispatcher::MOST);
             let what = format!(
@@ -315,7 +324,8 @@ impl XdpChain<'_> {
             return Err(Error::Busy { what });
         }
         let slots: Vec<_> = programs.iter().map(|program| program.slot).collect();
-        let new = Dispatcher::load(&slots).map_err(|error| not_loaded("bpf(BPF_PROG_LOAD)", error))?;
+        let new = Dispatcher::load(form, self.index, &slots);
+        let new = new.map_err(|error| not_loaded("bpf(BPF_PROG_LOAD)", error))?;
         let folder = self.folder_of(new.id);
         let named = make_folder(&folder).map_err(|error| not_named("mkdir", &folder, error)).and_then(|()| {
             programs.iter().enumerate().try_for_each(|(slot, program)| name(&new, slot, program, &folder))

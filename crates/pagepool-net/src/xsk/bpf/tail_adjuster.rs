@@ -5,7 +5,7 @@ use std::os::fd::AsRawFd;
 use pagepool::Error;
 
 use super::assembler::{LEAVE, MAP_FD, call, load_64_as, set};
-use super::chain::dispatcher::{ADJUST_TAIL, ChainSlot};
+use super::chain::dispatcher::{ADJUST_TAIL, ChainForm, ChainSlot};
 use super::chain::member::ChainMember;
 use super::chain::not_loaded;
 use crate::link::{XdpMode, lookup};
@@ -20,13 +20,32 @@ pub struct TailAdjuster(ChainMember);
 impl TailAdjuster {
     /// Joins the chain of an interface.
     pub fn join(interface: &str, priority: u32) -> Result<Self, Error> {
+        Self::join_or_begin(ChainForm::Second, interface, priority)
+    }
+
+    /// Begins a chain of version 3 of libxdp's protocol, whose dispatchers are bound to the interface's
+    /// device, or not.
+    pub fn begin_third(interface: &str, priority: u32, bound: bool) -> Result<Self, Error> {
+        Self::join_or_begin(ChainForm::Third { bound }, interface, priority)
+    }
+
+    fn join_or_begin(begins: ChainForm, interface: &str, priority: u32) -> Result<Self, Error> {
         // A member is told from others by its map.
         let map = sys::create_socket_map(1).map_err(|source| not_loaded("bpf(BPF_MAP_CREATE)", source))?;
         let mut code = load_64_as(2, MAP_FD, [map.as_raw_fd(), 0]).to_vec();
         code.extend([set(2, 0), call(ADJUST_TAIL), set(0, XDP_PASS), LEAVE]);
         let (link, slot) = (lookup::look_up(interface)?, ChainSlot::passing(priority, false));
-        let member = ChainMember::load(&link, &[XdpMode::Native], slot, &code)?;
+        let member = ChainMember::load_for(begins, &link, &[XdpMode::Native], slot, &code)?;
         member.join().map(|()| Self(member))
+    }
+
+    /// Whether the chain that is there is of version 3, and whether its dispatcher is bound to the device.
+    pub fn third(&self) -> Result<Option<bool>, Error> {
+        let form = self.0.form()?;
+        Ok(form.and_then(|form| match form {
+            ChainForm::Second => None,
+            ChainForm::Third { bound } => Some(bound),
+        }))
     }
 
     /// Whether it is in the chain no more.

@@ -1,5 +1,5 @@
-//! The XDP program that runs others one after another, as libxdp has it (version 2 of its protocol), and its
-//! configuration.
+//! The XDP program that runs others one after another, as libxdp has it (versions 2 and 3 of its protocol),
+//! and its configuration.
 //!
 //! ```text
 //! xdp_dispatcher:
@@ -41,16 +41,18 @@ pub(in crate::xsk::bpf) const NAME: &str = "xdp_dispatcher";
 pub(in crate::xsk::bpf) const MOST: usize = 10;
 /// Bytes of a configuration: four numbers of a byte, and three lists.
 const LEN: usize = 4 + 3 * 4 * MOST;
+/// Bytes that version 3 has behind that: whether the dispatcher is for one device, and what fills a word.
+const LEN_OF_BOUND: usize = 4;
 /// The longest configuration that is read, of whatever version.
 pub(in crate::xsk::bpf) const LONGEST: usize = 4096;
 /// What the first two bytes are.
 const MAGIC: u8 = 236;
-pub(in crate::xsk::bpf) const VERSION: u8 = 2;
 /// What an empty slot returns.
 const EMPTY: i32 = 31;
 const XDP_PASS: i32 = 2;
-/// Linux: `BPF_F_XDP_HAS_FRAGS`.
+/// Linux: `BPF_F_XDP_HAS_FRAGS` and `BPF_F_XDP_DEV_BOUND_ONLY`.
 const HAS_FRAGS: u32 = 1 << 5;
+const DEV_BOUND_ONLY: u32 = 1 << 6;
 /// Linux: `BPF_FUNC_xdp_adjust_tail`; of a context and the bytes to add.
 pub(in crate::xsk::bpf) const ADJUST_TAIL: i32 = 65;
 /// The source register of a call of a function of the program. Linux: `BPF_PSEUDO_CALL`.
@@ -74,27 +76,70 @@ impl ChainSlot {
     }
 }
 
+/// What the dispatchers of a chain have in common, one after another: that of who began it, for libxdp does
+/// not change the version either, and programs for one device are in such dispatchers alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::xsk::bpf) enum ChainForm {
+    /// Version 2: xdp-tools 1.3 to 1.5.
+    Second,
+    /// Version 3: xdp-tools from 1.6 on.
+    Third {
+        /// The dispatcher is for one device, whose driver its programs may ask about packets.
+        bound: bool,
+    },
+}
+
+impl ChainForm {
+    fn version(self) -> u8 {
+        match self {
+            Self::Second => 2,
+            Self::Third { .. } => 3,
+        }
+    }
+
+    /// Whether the dispatcher is for one device.
+    pub(in crate::xsk::bpf) fn is_bound(self) -> bool {
+        self == Self::Third { bound: true }
+    }
+}
+
 /// Whether all programs accept packets of several buffers, so that the dispatcher may.
 pub(in crate::xsk::bpf) fn has_frags(slots: &[ChainSlot]) -> bool {
     slots.iter().all(|slot| slot.frags)
 }
 
 /// The configuration of a dispatcher with these slots.
-pub(in crate::xsk::bpf) fn configuration(slots: &[ChainSlot]) -> Vec<u8> {
-    let mut bytes = vec![MAGIC, VERSION, slots.len() as u8, has_frags(slots).into()];
+pub(in crate::xsk::bpf) fn configuration(form: ChainForm, slots: &[ChainSlot]) -> Vec<u8> {
+    let mut bytes = vec![MAGIC, form.version(), slots.len() as u8, has_frags(slots).into()];
     let mut list = |of: &dyn Fn(&ChainSlot) -> u32| {
         let words = slots.iter().map(of).chain(std::iter::repeat(0)).take(MOST);
         bytes.extend(words.flat_map(u32::to_ne_bytes));
     };
+    let bound = if form.is_bound() { DEV_BOUND_ONLY } else { 0 };
     list(&|slot| slot.actions);
     list(&|slot| slot.priority);
-    list(&|slot| if slot.frags { HAS_FRAGS } else { 0 });
+    list(&|slot| bound | if slot.frags { HAS_FRAGS } else { 0 });
+    if form != ChainForm::Second {
+        bytes.extend([form.is_bound().into(), 0, 0, 0]);
+    }
     bytes
 }
 
+/// The form that a configuration has, which may be none.
+fn form(configuration: &[u8]) -> Option<ChainForm> {
+    match (configuration.get(..2)?, configuration.get(LEN..)?) {
+        ([MAGIC, 2], []) => Some(ChainForm::Second),
+        ([MAGIC, 3], more @ [bound, ..]) if more.len() == LEN_OF_BOUND => {
+            Some(ChainForm::Third { bound: *bound != 0 })
+        }
+        _ => None,
+    }
+}
+
 /// Reads one; `None` if it is of another version, or none.
-pub(in crate::xsk::bpf) fn slots(configuration: &[u8]) -> Option<Vec<ChainSlot>> {
-    let (&[MAGIC, VERSION, count, _], lists) = configuration.split_first_chunk()? else { return None };
+pub(in crate::xsk::bpf) fn read(configuration: &[u8]) -> Option<(ChainForm, Vec<ChainSlot>)> {
+    let form = form(configuration)?;
+    let (&[_, _, count, _], lists) = configuration.split_first_chunk()?;
     let word = |list: usize, slot: usize| {
         let bytes = lists.get(4 * (list * MOST + slot)..)?.first_chunk()?;
         Some(u32::from_ne_bytes(*bytes))
@@ -106,8 +151,9 @@ pub(in crate::xsk::bpf) fn slots(configuration: &[u8]) -> Option<Vec<ChainSlot>>
             frags: word(2, at)? & HAS_FRAGS != 0,
         })
     };
-    let whole = configuration.len() == LEN && usize::from(count) <= MOST;
-    whole.then(|| (0..count.into()).map(slot).collect()).flatten()
+    let fits = usize::from(count) <= MOST;
+    let slots: Option<Vec<_>> = fits.then(|| (0..count.into()).map(slot).collect())?;
+    Some((form, slots?))
 }
 
 /// The version of one, if it is one at all.
@@ -119,10 +165,10 @@ pub(in crate::xsk::bpf) fn version(configuration: &[u8]) -> Option<u8> {
 }
 
 /// The types of a dispatcher's functions: itself, then its slots.
-pub(in crate::xsk::bpf) fn types(slots: usize) -> FunctionTypes {
+pub(in crate::xsk::bpf) fn types(form: ChainForm, slots: usize) -> FunctionTypes {
     let names: Vec<String> = (0..slots).map(|slot| format!("prog{slot}")).collect();
     let names = std::iter::once(NAME).chain(names.iter().map(String::as_str));
-    FunctionTypes::of(names).note("xdp_metadata", "dispatcher_version", VERSION.into())
+    FunctionTypes::of(names).note("xdp_metadata", "dispatcher_version", form.version().into())
 }
 
 /// The number of a slot's type.
@@ -171,20 +217,34 @@ fn is_own_call(instruction: &Insn) -> bool {
 mod tests {
     use super::*;
 
+    const THIRD: ChainForm = ChainForm::Third { bound: false };
+
     #[test]
     fn a_configuration_is_read_as_it_was_written() {
         let some = [ChainSlot::passing(10, true), ChainSlot { priority: 50, actions: 6, frags: false }];
-        let bytes = configuration(&some);
-        assert_eq!((bytes.len(), &bytes[..4]), (124, &[236, 2, 2, 0][..]));
-        assert_eq!(slots(&bytes).as_deref(), Some(&some[..]));
-        assert_eq!([&bytes[..], &[MAGIC, 3], &[0, 2], &[]].map(version), [Some(2), Some(3), None, None]);
-        assert_eq!(configuration(&some[..1])[3], 1, "all of its programs accept several buffers");
-        for (at, other) in [(0, 0), (1, 1), (1, 3), (2, 11)] {
-            let mut changed = bytes.clone();
-            changed[at] = other;
-            assert_eq!(slots(&changed), None, "{at}");
+        let bound = ChainForm::Third { bound: true };
+        for (form, len, version) in [(ChainForm::Second, 124, 2), (THIRD, 128, 3), (bound, 128, 3)] {
+            let bytes = configuration(form, &some);
+            assert_eq!((bytes.len(), &bytes[..4]), (len, &[236, version, 2, 0][..]));
+            assert_eq!(read(&bytes), Some((form, some.to_vec())));
+            assert_eq!(configuration(form, &some[..1])[3], 1, "all of its programs accept several buffers");
+            for (at, other) in [(0, 0), (1, 1), (1, 4), (1, 5 - version), (2, 11)] {
+                let mut changed = bytes.clone();
+                changed[at] = other;
+                assert_eq!(read(&changed), None, "{form:?} {at}");
+            }
+            assert!((0..bytes.len()).filter(|&len| len != 124).all(|len| read(&bytes[..len]).is_none()));
+            assert_eq!(read(&[&bytes[..], &[0; 4]].concat()), None, "longer");
         }
-        assert!((0..bytes.len()).all(|len| slots(&bytes[..len]).is_none()), "cut");
+        assert_eq!(version(&configuration(THIRD, &some)), Some(3));
+        assert_eq!([&[MAGIC, 4][..], &[0, 2], &[]].map(version), [Some(4), None, None]);
+    }
+
+    #[test]
+    fn a_program_for_one_device_is_marked_as_libxdp_does() {
+        let bytes = configuration(ChainForm::Third { bound: true }, &[ChainSlot::passing(10, true)]);
+        let flags = u32::from_ne_bytes(bytes[84..88].try_into().expect("four bytes"));
+        assert_eq!((flags, bytes[124]), (HAS_FRAGS | DEV_BOUND_ONLY, 1));
     }
 
     #[test]

@@ -13,7 +13,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use pagepool::Error;
 
-use super::dispatcher::ChainSlot;
+use super::dispatcher::{ChainForm, ChainSlot};
 use super::{ChainPlace, ChainedProgram, XdpChain, folder, not_loaded};
 use crate::error::parameter;
 use crate::link::{LinkInfo, Netlink, XdpMode, lookup};
@@ -30,6 +30,8 @@ pub(in crate::xsk::bpf) struct ChainMember {
     /// Where a chain may begin, in this order.
     places: &'static [XdpMode],
     folder: PathBuf,
+    /// The form of a chain that begins here.
+    begins: ChainForm,
     place: OnceLock<ChainPlace>,
     state: Mutex<MemberState>,
     /// Says that this lives, until it has left the chain.
@@ -48,16 +50,28 @@ struct MemberState {
 }
 
 impl ChainMember {
-    /// Loads a program, which joins later. An error if what is attached now runs no others.
+    /// Loads a program, which joins later. An error if what is attached now runs no others. Where nothing is
+    /// attached a chain of version 2 begins, which more tools know than version 3.
     pub(in crate::xsk::bpf) fn load(
         link: &LinkInfo,
         places: &'static [XdpMode],
         slot: ChainSlot,
         code: &[Insn],
     ) -> Result<Self, Error> {
+        Self::load_for(ChainForm::Second, link, places, slot, code)
+    }
+
+    /// The same, with the form of a chain that begins here.
+    pub(in crate::xsk::bpf) fn load_for(
+        begins: ChainForm,
+        link: &LinkInfo,
+        places: &'static [XdpMode],
+        slot: ChainSlot,
+        code: &[Insn],
+    ) -> Result<Self, Error> {
         let (mut netlink, folder) = (lookup::netlink()?, folder()?);
-        XdpChain { netlink: &mut netlink, interface: &link.name, index: link.index, folder: &folder }
-            .check()?;
+        let (interface, index) = (&*link.name, link.index);
+        XdpChain { netlink: &mut netlink, interface, index, folder: &folder, begins }.form()?;
         let ours =
             ChainedProgram::load(code, slot).map_err(|error| not_loaded("bpf(BPF_PROG_LOAD)", error))?;
         let sign = sign(&ours).map_err(|source| {
@@ -73,6 +87,7 @@ impl ChainMember {
             index: link.index,
             places,
             folder,
+            begins,
             place: OnceLock::new(),
             state: Mutex::new(state),
             _sign: sign,
@@ -153,6 +168,11 @@ impl ChainMember {
         }
     }
 
+    /// The form of the chain that is there.
+    pub(in crate::xsk::bpf) fn form(&self) -> Result<Option<ChainForm>, Error> {
+        self.chain(&mut self.lock().netlink).form()
+    }
+
     /// The id of the program.
     pub(in crate::xsk::bpf) fn id(&self) -> u32 {
         self.lock().ours.id
@@ -195,7 +215,8 @@ impl ChainMember {
     }
 
     fn chain<'a>(&'a self, netlink: &'a mut Netlink) -> XdpChain<'a> {
-        XdpChain { netlink, interface: &self.interface, index: self.index, folder: &self.folder }
+        let Self { interface, index, folder, begins, .. } = self;
+        XdpChain { netlink, interface, index: *index, folder, begins: *begins }
     }
 
     /// Puts a program into the chain in place of the one that was ours, behind those of its priority whose
