@@ -169,6 +169,7 @@ impl ChainMember {
     }
 
     /// The form of the chain that is there.
+    #[cfg(any(test, feature = "testing"))]
     pub(in crate::xsk::bpf) fn form(&self) -> Result<Option<ChainForm>, Error> {
         self.chain(&mut self.lock().netlink).form()
     }
