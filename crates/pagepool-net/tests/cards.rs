@@ -1,6 +1,7 @@
 //! The conformance suite over two network cards on one wire, of which the first moves packets without a copy.
 //! `PAGEPOOL_CARDS=eth0,eth1` names them; both are up and promiscuous, and belong to nobody else. With
-//! `PAGEPOOL_CARDS=eth0,eth1,copy` the kernel copies. The guests of `pagepool-lab` have such cards.
+//! `PAGEPOOL_CARDS=eth0,eth1,copy` the kernel copies. `PAGEPOOL_LONGEST=1024` limits the packets, for a card
+//! whose driver cuts longer ones. The guests of `pagepool-lab` have such cards.
 //!
 //! The suite is trimmed: a card moves packets when it comes to it, which is what `refusals` allows. Then no
 //! scenario asks for exact numbers at once.
@@ -25,6 +26,7 @@ struct FarCard {
     near: String,
     /// Packets that the near card had received before one was sent to it, if one was since the last look.
     before: Option<u64>,
+    longest: usize,
 }
 
 impl FarCard {
@@ -75,7 +77,7 @@ impl FarEnd for FarCard {
     }
 
     fn longest(&self) -> usize {
-        1514
+        self.longest
     }
 }
 
@@ -100,9 +102,10 @@ fn rig(near: &str, far: &str, mode: XskMode, chunk_size: u32) -> Rig {
     let opened = open_device(&format!("af_xdp:{near}"), &params, &provider);
     let opened = opened.unwrap_or_else(|error| panic!("{near}: {error}"));
     let socket = FrameSocket::open_here(far).expect("it is there");
+    let longest = std::env::var("PAGEPOOL_LONGEST").map_or(1514, |bytes| bytes.parse().expect("a number"));
     Rig {
         device: opened.device,
-        far: Box::new(FarCard { socket, near: near.into(), before: None }),
+        far: Box::new(FarCard { socket, near: near.into(), before: None, longest }),
         pool: opened.pool.bind(),
         provider,
         allowed: Allowed { refusals: true, ..Allowed::default() },

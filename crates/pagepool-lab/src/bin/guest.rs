@@ -260,7 +260,9 @@ fn build(options: &mut CaseOptions) -> Result<(), GuestError> {
         }
     }
     if !tests.is_empty() {
-        let binaries = built(&["test", "--workspace", "--no-run"])?.into_iter();
+        let named = tests.iter().flat_map(|name| ["--test", name]);
+        let words: Vec<&str> = ["test", "--workspace", "--no-run"].into_iter().chain(named).collect();
+        let binaries = built(&words)?.into_iter();
         options.programs.tests = binaries.filter(|(name, _)| tests.contains(&&**name)).collect();
     }
     Ok(())

@@ -6,11 +6,11 @@ use super::card::Iommu;
 use super::case::{Case, CaseGuest};
 pub(super) use scripts::PARTS;
 use scripts::{
-    BESIDE_KILLED, BESIDE_XDP_FILTER, BPF_BATCH, CLOSE, CONFORMANCE, CONFORMANCE_HALF_PAGES, DROP,
-    DROP_AS_USER_BEFORE_5_19, DROP_BUSY_POLL, DROP_HALF_PAGES, DROP_ON_8_NODES, DROP_ON_NODES,
-    DROP_UNALIGNED, ECHO, ECHO_TO_CARD, FLAP, FORWARD, FORWARD_UNICAST, GEN, GEN_ON_NODES, JUMBO, KILL, LONG,
-    QUEUES, RSS, SLEEPING, STREAM, TAGS_OF_E1000E, TAGS_OF_IGB, TAGS_OF_VIRTIO, TAGS_OF_VMXNET3, TAKE_OVER,
-    TCP,
+    BESIDE_KILLED, BESIDE_STAYS, BESIDE_XDP_FILTER, BPF_BATCH, CLOSE, CONFORMANCE, CONFORMANCE_HALF_PAGES,
+    CONFORMANCE_HALF_PAGES_ON_IGB, DROP, DROP_AS_USER_BEFORE_5_19, DROP_BUSY_POLL, DROP_HALF_PAGES,
+    DROP_ON_8_NODES, DROP_ON_NODES, DROP_UNALIGNED, ECHO, ECHO_TO_CARD, FLAP, FORWARD, FORWARD_UNICAST, GEN,
+    GEN_ON_NODES, HALF_PAGES_ON_IGB, JUMBO, KILL, LONG, QUEUES, RSS, SLEEPING, STREAM, TAGS_OF_E1000E,
+    TAGS_OF_IGB, TAGS_OF_VIRTIO, TAGS_OF_VMXNET3, TAKE_OVER, TCP, THREADS,
 };
 
 /// The guests that cases run in.
@@ -81,8 +81,6 @@ const fn by_hand(case: Case) -> Case {
     Case { by_hand: true, ..case }
 }
 
-const HALF_PAGES_ON_IGB: &str = "packets of more than 1,024 bytes do not arrive as they were";
-
 /// Every case, by guest.
 pub const CASES: &[Case] = &[
     demo("5.10"),
@@ -101,6 +99,7 @@ pub const CASES: &[Case] = &[
     Case::new("7.3", "beside xdp-filter", BESIDE_XDP_FILTER),
     Case::new("6.1", "beside others, killed", BESIDE_KILLED),
     Case::new("7.3", "beside others, killed", BESIDE_KILLED),
+    Case::new("7.3", "beside others, and it stays", BESIDE_STAYS),
     test("6.1", "tests/link", "net_test link"),
     test("6.1", "tests/redirect", "net_test redirect"),
     test("6.1", "tests/xsk", "net_test xsk"),
@@ -112,6 +111,8 @@ pub const CASES: &[Case] = &[
     test("6.1", "tests/xsk_teardown", "net_test xsk_teardown"),
     test("6.1", "tests/zerocopy", "net_test zerocopy"),
     test("6.1", "tests/sleeping", SLEEPING),
+    by_hand(Case { seconds: 600, ..test("6.1", "tests/devices", "net_test devices") }),
+    by_hand(test("6.1", "tests/threads", THREADS)),
     test("7.3", "tests/link", "net_test link"),
     test("7.3", "tests/redirect", "net_test redirect"),
     test("6.12", "tests/tx_metadata", "net_test tx_metadata"),
@@ -121,6 +122,8 @@ pub const CASES: &[Case] = &[
     test("7.3", "tests/xsk_sending", "net_test xsk_sending"),
     test("7.3", "tests/zerocopy", "net_test zerocopy"),
     by_hand(test("7.3", "tests/sleeping", SLEEPING)),
+    by_hand(Case { seconds: 600, ..test("7.3", "tests/devices", "net_test devices") }),
+    by_hand(test("7.3", "tests/threads", THREADS)),
     demo("nodes"),
     Case::new("nodes", "drop", DROP_ON_NODES),
     Case::new("nodes", "gen", GEN_ON_NODES),
@@ -158,10 +161,8 @@ pub const CASES: &[Case] = &[
     Case::new("virtio", "MTU 9000", JUMBO),
     Case::new("virtio", "TCP through forward", TCP),
     test("igb", "conformance, whole pages", CONFORMANCE),
-    by_hand(Case {
-        known_fault: Some(HALF_PAGES_ON_IGB),
-        ..test("igb", "conformance, half pages", CONFORMANCE_HALF_PAGES)
-    }),
+    by_hand(test("igb", "conformance, half pages", CONFORMANCE_HALF_PAGES_ON_IGB)),
+    by_hand(Case::new("igb", "half pages, longer packets", HALF_PAGES_ON_IGB)),
     Case::new("igb", "packets of 1,514 bytes", LONG),
     Case::new("igb", "VLAN tags", TAGS_OF_IGB),
     Case::new("igb", "drop", DROP),

@@ -145,6 +145,10 @@ pub(super) const TCP: &str = "up eth0 eth2
 /// What sleeps over a socket of AF_XDP.
 pub(super) const SLEEPING: &str = "net_test sleeping between_interfaces a_packet_wakes dry_socket a_signal";
 
+/// With fewer packets: QEMU translates every instruction of them.
+pub(super) const THREADS: &str = "export PAGEPOOL_PACKETS=10000
+    net_test threads";
+
 pub(super) const CONFORMANCE: &str = "up eth0 eth1
     promiscuous eth0 eth1
     PAGEPOOL_CARDS=eth0,eth1 net_test cards whole_pages";
@@ -152,6 +156,27 @@ pub(super) const CONFORMANCE: &str = "up eth0 eth1
 pub(super) const CONFORMANCE_HALF_PAGES: &str = "up eth0 eth1
     promiscuous eth0 eth1
     PAGEPOOL_CARDS=eth0,eth1 net_test cards half_pages";
+
+/// igb's card gets buffers of whole KiB, of half a page 1,024 bytes, and puts the rest of a longer packet
+/// into the next one.
+pub(super) const CONFORMANCE_HALF_PAGES_ON_IGB: &str = "up eth0 eth1
+    promiscuous eth0 eth1
+    export PAGEPOOL_LONGEST=1024
+    PAGEPOOL_CARDS=eth0,eth1 net_test cards half_pages";
+
+/// What it makes of packets of 1,024 bytes, and of 1,100, which are warned of. A kernel that does not cut
+/// them fails here: then the warning is to go.
+pub(super) const HALF_PAGES_ON_IGB: &str = "up eth0 eth1
+    start drop $P drop eth0 --mode zerocopy --chunk-size 2048 --verify --stats-every 0
+    send eth1 500 --size 1024
+    stop drop
+    exactly drop 'numbered frames, intact' 500
+    grep -q 'warning: igb gives eth0 1024 of the 2048 bytes of a chunk' /tmp/drop || fail 'no warning'
+    start drop $P drop eth0 --mode zerocopy --chunk-size 2048 --stats-every 0
+    up eth0
+    send eth1 500 --size 1100
+    stop drop
+    exactly drop 'packets received' 1000";
 
 /// eth0 is a card of node 1: received on a CPU of its node, and on one of the other.
 pub(super) const DROP_ON_NODES: &str = "up eth0 eth1
@@ -334,6 +359,19 @@ pub(super) const BESIDE_KILLED: &str = ". /cases/xdp_tools
     [ $? -eq 1 ] || fail \"drop ended with another status\"
     cat /tmp/drop
     grep -q 'somebody detached the XDP program of near0' /tmp/drop || fail 'it was not noticed'";
+
+/// A name of the chain is away at the end, so that nobody can change it: the program stays, which is warned
+/// of. The run itself went well.
+pub(super) const BESIDE_STAYS: &str = "pair
+    trap 'ip link del near; rm -rf /sys/fs/bpf/xdp/dispatch-*' EXIT
+    start drop $P drop near --beside --verify --stats-every 0
+    send far 100
+    mv /sys/fs/bpf/xdp/dispatch-*/prog0-prog /sys/fs/bpf/xdp/aside || fail 'no name'
+    stop drop
+    rm /sys/fs/bpf/xdp/aside
+    exactly drop 'numbered frames, intact' 100
+    stays='warning: .* stays in the chain of near, .*`xdp-loader unload near --id '
+    grep -q \"$stays\" /tmp/drop || fail 'no warning'";
 
 /// 32 flows to eth0, of which queue 1 gets some, then all while its table is held, then the same as before.
 /// The key of igb's hash is random: flows that differ in 16 bits do not all come to one side by chance.
