@@ -232,8 +232,14 @@ fn forward_passes_both_ways_in_every_layout_of_memory() {
 fn packets_of_several_chunks_pass_too() {
     let name = "packets_of_several_chunks_pass_too";
     let Some(hosts) = hosts(name, &params(9000, 1)) else { return };
-    for options in [&[][..], &["--chunk-size", "2048"]] {
-        let Some(document) = forward(name, &hosts, 9014, options) else { return };
+    let layouts: [(usize, &[&str]); 4] = [
+        (9014, &[]),
+        (9014, &["--chunk-size", "2048"]),
+        (4000, &["--chunk-size", "2048"]),
+        (4000, &["--unaligned", "--frame-size", "2048"]),
+    ];
+    for (size, options) in layouts {
+        let Some(document) = forward(name, &hosts, size, options) else { return };
         assert_eq!(document["interfaces"][0]["multi_buffer"], true, "{document}");
     }
 }
@@ -414,6 +420,8 @@ fn gen_sends_frames_of_several_chunks() {
     for options in [
         &["--size", "9000", "--rate", "5000"][..],
         &["--size", "9000", "--rate", "5000", "--chunk-size", "2048"],
+        &["--size", "4000", "--rate", "5000", "--chunk-size", "2048"],
+        &["--size", "4000", "--rate", "5000", "--unaligned"],
     ] {
         if generate(name, &hosts, 1000, options).is_none() {
             return;

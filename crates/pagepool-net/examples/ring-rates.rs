@@ -25,8 +25,8 @@ struct Row {
     ports: usize,
     action: fn(PortId) -> Action,
     umem: UmemParams,
-    /// Bytes of a packet.
-    len: u32,
+    /// Bytes of the packets, in turns.
+    lens: [u32; 2],
 }
 
 fn rows() -> Vec<Row> {
@@ -37,8 +37,9 @@ fn rows() -> Vec<Row> {
     let across: fn(PortId) -> Action = |port| Action::Redirect(PortId(port.0 ^ 1));
     let row = |name, ports, action, umem: UmemParams| {
         let len = if umem.multi_buffer { JUMBO } else { LEN };
-        Row { name, ports, action, umem, len }
+        Row { name, ports, action, umem, lens: [len; 2] }
     };
+    let in_turns = |row| Row { lens: [LEN, JUMBO], ..row };
     vec![
         row("drop", 1, |_| Action::Drop, pages()),
         row("drop, chunks of 2048", 1, |_| Action::Drop, halves()),
@@ -51,6 +52,7 @@ fn rows() -> Vec<Row> {
         row("drop, several buffers", 1, |_| Action::Drop, several()),
         row("echo, several buffers", 1, |_| Action::Tx, several()),
         row("forward, several buffers", 2, across, several()),
+        in_turns(row("forward, one buffer, then several", 2, across, several())),
         row("forward, 64 ports of which 62 idle", 64, across, pages()),
     ]
 }
@@ -58,8 +60,8 @@ fn rows() -> Vec<Row> {
 /// A port for each kernel side; packets arrive at the first port.
 struct Bed<P> {
     forwarder: Forwarder<P>,
-    /// Bytes of a packet.
-    len: u32,
+    /// Bytes of the packets, in turns.
+    lens: [u32; 2],
     kernels: Vec<XskKernelSide>,
 }
 
@@ -91,16 +93,25 @@ fn bed(row: &Row, burst: usize) -> Result<Bed<impl FnMut(&mut XdpBuff, Ingress) 
         kernels.push(kernel);
     }
     forwarder.poll();
-    Ok(Bed { forwarder, len: row.len, kernels })
+    Ok(Bed { forwarder, lens: row.lens, kernels })
 }
 
 impl<P: pagepool_net::PacketHandler> Bed<P> {
     fn rounds(&mut self, rounds: usize, burst: usize) {
         for _ in 0..rounds {
-            assert_eq!(self.kernels[0].deliver(burst, self.len), burst, "the fill ring has buffers");
+            self.deliver(burst);
             assert!(self.forwarder.poll() >= burst);
             self.kernels.iter_mut().take(2).for_each(|kernel| _ = kernel.send());
         }
+    }
+
+    fn deliver(&mut self, burst: usize) {
+        let (kernel, [first, second]) = (&mut self.kernels[0], self.lens);
+        let delivered = match first == second {
+            true => kernel.deliver(burst, first),
+            false => (0..burst).map(|at| kernel.deliver(1, self.lens[at % 2])).sum(),
+        };
+        assert_eq!(delivered, burst, "the fill ring has buffers");
     }
 
     fn measure(&mut self, rounds: usize, burst: usize) -> PartCycles {

@@ -166,7 +166,8 @@ impl Sender {
         sent
     }
 
-    /// As [`transmit_pages`](Self::transmit_pages), for packets of several pages each.
+    /// As [`transmit_pages`](Self::transmit_pages), for packets of one page or several: a run of either kind
+    /// would move the rest of the burst to the front, as often as the kind changes.
     #[inline(never)]
     fn transmit_chains(
         &mut self,
@@ -562,7 +563,7 @@ fn fetch(copied_from: Option<usize>, at: u64, len: usize) {
 }
 
 impl Layout {
-    /// Writes the descriptors of a packet of several pages; returns its length. `None`, and nothing is
+    /// Writes the descriptors of a packet of one page or several; returns its length. `None`, and nothing is
     /// written, if the kernel would refuse one of them, or the packet is longer than that.
     #[inline(always)]
     fn put<E: Entries<2>>(

@@ -153,12 +153,12 @@ impl DeviceTable {
         inserted
     }
 
-    /// As [`insert_packets`](Self::insert_packets), for packets of several buffers, each of which is a whole
-    /// page: the last page of each goes into this table, and the others into `before`. So a packet counts
-    /// once here, and is complete with its last page. Calls `takes` with each packet.
+    /// As [`insert_packets`](Self::insert_packets), for packets of one buffer or several, each of which is a
+    /// whole page: the last page of each goes into this table, and the others into `before`. So a packet
+    /// counts once here, and is complete with its last page. Calls `takes` with each packet.
     ///
-    /// Stops as `insert_packets` does, at a packet in one buffer, and where a further buffer is no whole page
-    /// of the first packet's pool.
+    /// Stops as `insert_packets` does, but for packets of several buffers, and where a further buffer is no
+    /// whole page of the first packet's pool.
     ///
     /// ```
     /// # use pagepool::{Arena, ArenaParams, XdpBuff, DeviceTable, Pool, PoolParams};
@@ -192,19 +192,21 @@ impl DeviceTable {
         let mut inserted = 0;
         for packet in all.iter_mut().take(most) {
             let frags = packet.frags();
-            let Some((last, others)) = frags.split_last() else { break };
             let fit = fits(packet.buffer()) && frags.iter().all(|frag| fits(frag.buffer()));
             if !fit || !takes(packet) {
                 break;
             }
-            before.marks[packet.buffer().bits.whole_page().0 as usize] = mark_before;
-            for frag in others {
-                before.marks[frag.buffer().bits.whole_page().0 as usize] = mark_before;
+            let mut last = packet.buffer();
+            for frag in frags {
+                before.marks[last.bits.whole_page().0 as usize] = mark_before;
+                last = frag.buffer();
             }
-            self.marks[last.buffer().bits.whole_page().0 as usize] = mark;
-            before.len += 1 + others.len();
+            self.marks[last.bits.whole_page().0 as usize] = mark;
+            before.len += frags.len();
             self.len += 1;
-            packet.forget_frags(); // the tables own them now
+            if packet.has_frags() {
+                packet.forget_frags(); // the tables own them now
+            }
             inserted += 1;
         }
         let left = all.len() - inserted;
