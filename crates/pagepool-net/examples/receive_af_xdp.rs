@@ -34,9 +34,8 @@ fn run() -> Outcome {
     let pool = Pool::new(params, arena)?.bind();
     // 3. The device: queue 0 of the interface, and the XDP program that redirects its packets to the socket.
     let redirect = Some(Redirect::attach("near0", Attach::Auto, false)?);
-    let mut xsk =
-        XskDevice::open(XskParams { interface: "near0".into(), redirect, ..Default::default() }, &umem)?;
-    xsk.check_pool(&pool)?; // refuses a pool whose pages the kernel cannot fill
+    let params = XskParams { interface: "near0".into(), redirect, ..Default::default() };
+    let mut xsk = XskDevice::open(params, &umem, &pool)?; // refuses a pool whose pages the kernel cannot fill
 
     // 4. The loop.
     let mut burst = Vec::with_capacity(64);

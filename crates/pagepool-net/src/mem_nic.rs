@@ -53,7 +53,7 @@ pub use params::MemNicParams;
 pub use port::{NicPort, PortStats, PortStep};
 
 use crate::device::mapping_cache::MappingCache;
-use crate::device::seam::HEADERS;
+use crate::device::seam::{HEADERS, make_room};
 use crate::device::tx_slots::TxLimits;
 use crate::device::{Armed, Calls, Device, DeviceInfo, DeviceStats, QueueState, TxQueue};
 use device_memory::DeviceMemory;
@@ -180,7 +180,10 @@ impl Device for MemNic {
         if self.armed {
             self.disarm();
         }
-        let n = self.receiver.receive(into, budget, &self.mappings, &mut self.stats);
+        let mut n = self.receiver.receive(into, budget, &self.mappings, &mut self.stats);
+        if n == 0 && make_room(into, budget, self.info.rx_ring) {
+            n = self.receiver.receive(into, budget, &self.mappings, &mut self.stats);
+        }
         self.receiver.refill(pool, &mut self.mappings, &mut self.stats);
         n
     }

@@ -84,10 +84,10 @@ fn between_interfaces(count: usize) -> Forwarder<impl PacketHandler> {
     for interface in &["near0", "near1"][..count] {
         let redirect = Some(Redirect::attach(interface, Attach::Native, false).unwrap());
         let params = XskParams { interface: interface.to_string(), redirect, ..Default::default() };
-        let device = XskDevice::open(params, &umem).unwrap();
-        let params =
+        let of_pool =
             PoolParams { headroom: 256, wakeup: true, domains: vec![umem.clone()], ..Default::default() };
-        forwarder.add_port(Box::new(device), Pool::new(params, arena.clone()).unwrap().bind());
+        let pool = Pool::new(of_pool, arena.clone()).unwrap().bind();
+        forwarder.add_port(Box::new(XskDevice::open(params, &umem, &pool).unwrap()), pool);
     }
     forwarder
 }
@@ -297,11 +297,13 @@ fn what_this_thread_returns_before_it_sleeps_reaches_a_dry_socket() {
     let redirect = Some(Redirect::attach("near0", Attach::Native, false).unwrap());
     let params =
         XskParams { interface: "near0".into(), rx_ring: 16, tx_ring: 16, redirect, ..Default::default() };
-    let device = XskDevice::open(params, &umem).unwrap();
-    let params = PoolParams { headroom: 256, wakeup: true, domains: vec![umem], ..Default::default() };
+    let of_pool =
+        PoolParams { headroom: 256, wakeup: true, domains: vec![umem.clone()], ..Default::default() };
+    let pool = Pool::new(of_pool, arena).unwrap().bind();
+    let device = XskDevice::open(params, &umem, &pool).unwrap();
     let shelf = Shelf::default();
     let mut forwarder = Forwarder::with_stack(|_: &mut XdpBuff, _: Ingress| Action::Pass, shelf.clone());
-    forwarder.add_port(Box::new(device), Pool::new(params, arena).unwrap().bind());
+    forwarder.add_port(Box::new(device), pool);
     while forwarder.poll() > 0 {}
     let mut far = veth.far_end(0);
     for round in 0..3 {

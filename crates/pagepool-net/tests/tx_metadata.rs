@@ -35,7 +35,7 @@ fn open_on(interface: &str, umem: UmemParams, tx_mode: TxMode) -> Result<(XskDev
     let params = PoolParams { headroom: 256, max_len: 1536, colour, ..Default::default() };
     let pool = Pool::new(PoolParams { domains: vec![umem.clone()], ..params }, arena)?.bind();
     let rings = XskParams { rx_ring: SLOTS, tx_ring: SLOTS, tx_mode, ..Default::default() };
-    Ok((XskDevice::open(XskParams { interface: interface.into(), ..rings }, &umem)?, pool))
+    Ok((XskDevice::open(XskParams { interface: interface.into(), ..rings }, &umem, &pool)?, pool))
 }
 
 /// A device that sends from the near end, and the far one.

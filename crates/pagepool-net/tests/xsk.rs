@@ -127,8 +127,9 @@ fn two_interfaces_share_a_umem_and_forward_without_a_copy() {
             Action::Redirect(PortId(1 - at.port.0))
         });
         for interface in ["near0", "near1"] {
-            let device = XskDevice::open(params(interface), &umem).expect("a free queue");
-            forwarder.add_port(Box::new(device), pool(&arena, &umem));
+            let pool = pool(&arena, &umem);
+            let device = XskDevice::open(params(interface), &umem, &pool).expect("a free queue");
+            forwarder.add_port(Box::new(device), pool);
         }
         assert_eq!(umem.sockets(), 2, "over one registration");
         forwarder.poll();
@@ -166,7 +167,7 @@ fn a_burst_beyond_what_the_kernel_takes_at_once_is_sent_whole() {
         let arena = arena(8 << 20);
         let umem = umem(&arena);
         let pool = pool(&arena, &umem);
-        let mut device = XskDevice::open(params("near0"), &umem).expect("a free queue");
+        let mut device = XskDevice::open(params("near0"), &umem, &pool).expect("a free queue");
         let mut far = veth.far_end(0);
         let mut queue: TxQueue = (0..1000).map(|n| frame(&pool, &packet(n, 60))).collect();
         drain(&mut device, &mut queue);
@@ -184,7 +185,7 @@ fn half_pages_carry_two_packets_a_page() {
         let halves = UmemParams { chunk_size: 2048, mode: XskMode::Copy, ..Default::default() };
         let umem = Umem::new(halves, &arena).expect("memory to lock");
         let pool = pool(&arena, &umem);
-        let mut device = XskDevice::open(params("near0"), &umem).expect("a free queue");
+        let mut device = XskDevice::open(params("near0"), &umem, &pool).expect("a free queue");
         device.receive(&pool, &mut Vec::new(), 0);
         assert_eq!(device.stats().in_rx, 256);
         assert!(pool.inflight().out <= 128, "two a page");
@@ -225,7 +226,7 @@ fn unaligned_chunks_over_huge_pages_begin_at_different_colours() {
         let pool =
             PoolParams { headroom: 256, max_len: 1518, domains: vec![umem.clone()], ..Default::default() };
         let pool = Pool::new(pool, arena.clone()).expect("parameters in range").bind();
-        let mut device = XskDevice::open(self::params("near0"), &umem).expect("a free queue");
+        let mut device = XskDevice::open(self::params("near0"), &umem, &pool).expect("a free queue");
         device.check_pool(&pool).expect("it was made for this");
         device.receive(&pool, &mut Vec::new(), 0);
         let (mut far, len) = (veth.far_end(0), |number: usize| 60 + number * 37 % 1440);
@@ -259,7 +260,7 @@ fn a_dry_pool_wakes_the_device_when_a_buffer_comes_home() {
         let umem = umem(&arena);
         let pool = pool(&arena, &umem);
         let few = XskParams { rx_buffers: 16, ..params("near0") };
-        let mut device = XskDevice::open(few, &umem).expect("a free queue");
+        let mut device = XskDevice::open(few, &umem, &pool).expect("a free queue");
         let mut far = veth.far_end(0);
         device.receive(&pool, &mut Vec::new(), 0);
         for round in 0..20 {
@@ -299,7 +300,7 @@ fn an_interface_that_goes_down_and_up_loses_no_buffer() {
         let arena = arena(4 << 20);
         let umem = umem(&arena);
         let pool = pool(&arena, &umem);
-        let mut device = XskDevice::open(params("near0"), &umem).expect("a free queue");
+        let mut device = XskDevice::open(params("near0"), &umem, &pool).expect("a free queue");
         let mut far = veth.far_end(0);
         device.receive(&pool, &mut Vec::new(), 0);
         for round in 0..3 {
@@ -332,7 +333,8 @@ fn the_next_start_works_right_after_the_last_end() {
             let arena = arena(4 << 20);
             let umem = umem(&arena);
             let pool = pool(&arena, &umem);
-            let mut device = XskDevice::open(params("near0"), &umem).expect("a queue that is free again");
+            let mut device =
+                XskDevice::open(params("near0"), &umem, &pool).expect("a queue that is free again");
             device.receive(&pool, &mut Vec::new(), 0);
             (0..30).for_each(|n| assert!(far.send(&packet(n, 60))));
             let mut queue = (0..30).map(|n| frame(&pool, &packet(n, 60))).collect();
@@ -345,7 +347,7 @@ fn the_next_start_works_right_after_the_last_end() {
                     device.close();
                     assert_eq!(device.stats().closed_with, on_rings);
                     assert_eq!(pool.inflight().out, held.len() as u64);
-                    let again = XskDevice::open(params("near0"), &umem);
+                    let again = XskDevice::open(params("near0"), &umem, &pool);
                     drop((held, again.expect("over the same memory, registered anew"), device));
                 }
                 _ => drop((umem, held, device)),
@@ -369,7 +371,8 @@ fn threads_open_and_poll_devices_of_one_umem_at_the_same_time() {
                 threads.spawn(move || {
                     let pool = pool(&arena, &umem);
                     for _ in 0..5 {
-                        let mut device = XskDevice::open(params(interface), &umem).expect("a free queue");
+                        let mut device =
+                            XskDevice::open(params(interface), &umem, &pool).expect("a free queue");
                         device.receive(&pool, &mut Vec::new(), 0);
                         done.wait();
                         let packets = collect(&mut device, &pool, 20);
@@ -422,8 +425,9 @@ fn one_map_serves_several_interfaces_and_nobody_takes_out_anothers_socket() {
             map_key,
             ..Default::default()
         };
-        let mut right = XskDevice::open(small("near1", None), &umem).expect("a free queue");
-        let taken = XskDevice::open(small("near0", None), &umem).map(drop).map_err(text).unwrap_err();
+        let mut right = XskDevice::open(small("near1", None), &umem, &pools[1]).expect("a free queue");
+        let taken =
+            XskDevice::open(small("near0", None), &umem, &pools[0]).map(drop).map_err(text).unwrap_err();
         assert!(
             taken.contains("key 0 of the map has a socket already") && taken.contains("map_key"),
             "{taken}"
@@ -431,19 +435,21 @@ fn one_map_serves_several_interfaces_and_nobody_takes_out_anothers_socket() {
         let mut far = veth.far_end(1);
         assert!(echoes(&mut right, &pools[1], &mut far), "it was not replaced");
 
-        let left = XskDevice::open(small("near0", Some(17)), &umem).expect("a key of its own");
+        let left = XskDevice::open(small("near0", Some(17)), &umem, &pools[0]).expect("a key of its own");
         drop(left);
         assert!(echoes(&mut right, &pools[1], &mut far), "nor taken out by another's end");
-        let beyond =
-            XskDevice::open(small("near0", Some(1 << 20)), &umem).map(drop).map_err(text).unwrap_err();
+        let beyond = XskDevice::open(small("near0", Some(1 << 20)), &umem, &pools[0])
+            .map(drop)
+            .map_err(text)
+            .unwrap_err();
         assert!(beyond.contains("room for key 1048576"), "{beyond}");
 
         right.close();
-        let mut next = XskDevice::open(small("near1", None), &umem).expect("the place is free");
+        let mut next = XskDevice::open(small("near1", None), &umem, &pools[1]).expect("the place is free");
         assert!(echoes(&mut next, &pools[1], &mut far));
 
         let ours = XskParams { redirect: Some(theirs.clone()), ..small("near0", Some(3)) };
-        let refused = XskDevice::open(ours, &umem).map(drop).map_err(text).unwrap_err();
+        let refused = XskDevice::open(ours, &umem, &pools[0]).map(drop).map_err(text).unwrap_err();
         assert!(refused.starts_with("map_key is 3, but must be left out, or 0"), "{refused}");
         drop(next);
         assert_eq!((pools[0].inflight().out, pools[1].inflight().out, umem.sockets()), (0, 0, 0));
@@ -460,7 +466,11 @@ fn errors_name_cause_and_remedy() {
         let _veth = Veth::new(2, 1500);
         let arena = arena(4 << 20);
         let umem = umem(&arena);
-        let open = |params: XskParams| XskDevice::open(params, &umem).map(drop).map_err(text).unwrap_err();
+        let (near, elsewhere) = (pool(&arena, &umem), Pool::new(PoolParams::default(), arena.clone()));
+        let opened = |params: XskParams, umem: &Arc<Umem>, pool: &Bound| {
+            XskDevice::open(params, umem, pool).map(drop).map_err(text).unwrap_err()
+        };
+        let open = |params: XskParams| opened(params, &umem, &near);
         let plain = |interface: &str| XskParams {
             interface: interface.into(),
             busy_limit: Duration::from_millis(5),
@@ -481,20 +491,23 @@ fn errors_name_cause_and_remedy() {
         let refused = open(XskParams { rx_buffers: 5000, ..plain("near0") });
         assert_eq!(refused, "rx_buffers is 5000, but must be at most the UMEM's 1024 chunks");
 
-        let _device = XskDevice::open(plain("near0"), &umem).expect("a free queue");
+        let refused = opened(plain("near0"), &umem, &elsewhere.expect("a plain pool").bind());
+        assert!(refused.starts_with("domains is without the device's UMEM"), "{refused}");
+        assert_eq!(umem.sockets(), 0, "what was opened is closed");
+        let _device = XskDevice::open(plain("near0"), &umem, &near).expect("a free queue");
         let refused = open(plain("near0"));
         assert_eq!(
             refused,
             "still in use: queue 0 already has a device over UMEM umem0, and can have only one"
         );
         let other = Umem::new(UmemParams { name: "other".into(), ..Default::default() }, &arena).unwrap();
-        let refused = XskDevice::open(plain("near0"), &other).map(drop).map_err(text).unwrap_err();
+        let refused = opened(plain("near0"), &other, &near);
         assert!(refused.contains("another AF_XDP socket is still bound to queue 0"), "{refused}");
         assert!(refused.contains("ss --xdp"), "{refused}");
 
         let zero_copy = UmemParams { mode: XskMode::ZeroCopy, ..Default::default() };
         let zero_copy = Umem::new(zero_copy, &arena).unwrap();
-        let refused = XskDevice::open(plain("near1"), &zero_copy).map(drop).map_err(text).unwrap_err();
+        let refused = opened(plain("near1"), &zero_copy, &near);
         assert!(refused.contains("no zero copy") && refused.contains("use copy mode"), "{refused}");
 
         let growing = Arena::new(ArenaParams { max_bytes: 64 << 20, ..Default::default() }).unwrap();
@@ -519,7 +532,7 @@ fn a_pool_that_packets_do_not_fit_is_found_out() {
         let arena = arena(4 << 20);
         let umem = umem(&arena);
         let small = || XskParams { rx_ring: 64, tx_ring: 64, ..params("near0") };
-        let device = XskDevice::open(small(), &umem).expect("a free queue");
+        let device = XskDevice::open(small(), &umem, &pool(&arena, &umem)).expect("a free queue");
         let refused = |pool: &Bound| device.check_pool(pool).map_err(text).unwrap_err();
         assert!(device.check_pool(&with_tailroom(&arena, &umem, 320)).is_ok(), "a packet ends long before");
         let refused_tail = refused(&with_tailroom(&arena, &umem, 2400));
@@ -533,14 +546,15 @@ fn a_pool_that_packets_do_not_fit_is_found_out() {
         let pairs = PoolParams { order: 1, domains: vec![umem.clone()], ..Default::default() };
         let pairs = Pool::new(pairs, arena.clone()).expect("parameters in range").bind();
         assert_eq!(refused(&pairs), "order is 1, but must be 0: a chunk is one page");
-        let all: Vec<_> = std::iter::from_fn(|| elsewhere.alloc_page()).collect();
-        assert_eq!(refused(&elsewhere), "still in use: the pool has no free buffer to check: all are out");
-        drop((all, elsewhere, device));
+        let whole = with_tailroom(&arena, &umem, 0);
+        let all: Vec<_> = std::iter::from_fn(|| whole.alloc_page()).collect();
+        assert_eq!(refused(&whole), "still in use: the pool has no free buffer to check: all are out");
+        drop((all, whole, elsewhere, device));
 
         let halves = UmemParams { chunk_size: 2048, mode: XskMode::Copy, ..Default::default() };
         let halves = Umem::new(halves, &arena).expect("memory to lock");
-        let device = XskDevice::open(small(), &halves).expect("a free queue");
         let pool = with_tailroom(&arena, &halves, 320);
+        let device = XskDevice::open(small(), &halves, &pool).expect("a free queue");
         assert!(device.check_pool(&pool).is_ok(), "a fragment has no tailroom");
         let pool = with_tailroom(&arena, &halves, 0);
         let _odd = pool.alloc_frag(104);
@@ -565,7 +579,7 @@ fn a_packet_that_reaches_into_the_tailroom_is_counted_and_its_buffers_go_home() 
         let redirect = Redirect::attach("near0", Attach::Native, true).expect("nothing is attached");
         let small = XskParams { interface: "near0".into(), rx_ring: 64, tx_ring: 64, ..Default::default() };
         let small = XskParams { redirect: Some(redirect), ..small };
-        let mut device = XskDevice::open(small, &umem).expect("a free queue");
+        let mut device = XskDevice::open(small, &umem, &pool(&arena, &umem)).expect("a free queue");
         let pool = with_tailroom(&arena, &umem, 64);
         let refused = device.check_pool(&pool).map_err(text).unwrap_err();
         assert!(refused.starts_with("tailroom is 64, but must be at most 0"), "{refused}");
@@ -634,7 +648,7 @@ fn somebody_elses_map_is_used() {
         let pool = pool(&arena, &umem);
         let ours = XskParams { redirect: Some(Redirect::over_map(map)), ..XskParams::default() };
         let ours = XskParams { interface: "near0".into(), rx_ring: 64, tx_ring: 64, ..ours };
-        let mut device = XskDevice::open(ours, &umem).expect("a free queue");
+        let mut device = XskDevice::open(ours, &umem, &pool).expect("a free queue");
         assert_eq!(device.redirect().and_then(|redirect| redirect.mode()), None);
         device.receive(&pool, &mut Vec::new(), 0);
         assert!(far.send(&packet(1, 60)));
@@ -644,7 +658,7 @@ fn somebody_elses_map_is_used() {
         drop(theirs);
         let wrong = std::fs::File::open("/dev/null").unwrap();
         let wrong = XskParams { redirect: Some(Redirect::over_map(wrong.into())), ..params("near0") };
-        let refused = XskDevice::open(wrong, &umem).map(drop).map_err(text).unwrap_err();
+        let refused = XskDevice::open(wrong, &umem, &pool).map(drop).map_err(text).unwrap_err();
         assert!(refused.contains("the map must be an XSKMAP"), "{refused}");
         assert_eq!(umem.sockets(), 0, "a device that was not opened leaves nothing behind");
     });

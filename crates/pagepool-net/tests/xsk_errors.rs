@@ -6,7 +6,7 @@ mod veth;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
-use pagepool::{Arena, ArenaParams, Error};
+use pagepool::{Arena, ArenaParams, Error, Pool, PoolParams};
 use pagepool_net::{
     Attach, BusyPoll, Redirect, TxMetadataMode, Umem, UmemParams, XskDevice, XskMode, XskParams,
 };
@@ -40,7 +40,8 @@ fn near(redirect: Option<Arc<Redirect>>, busy_poll: Option<BusyPoll>) -> XskPara
 }
 
 fn open(umem: &Arc<Umem>, busy_poll: Option<BusyPoll>) -> Result<XskDevice, Error> {
-    XskDevice::open(near(None, busy_poll), umem)
+    let pool = Pool::new(PoolParams::default(), arena())?.bind(); // it is refused before that is looked at
+    XskDevice::open(near(None, busy_poll), umem, &pool)
 }
 
 fn error<T>(result: Result<T, Error>) -> String {
@@ -69,9 +70,11 @@ fn the_capability_that_is_missing_is_named_and_no_other() {
         // Whoever has these four needs no root.
         let enough = veth::without(&[CAP_SYS_ADMIN, CAP_IPC_LOCK], || {
             attach(false).and_then(|redirect| {
-                let umem = umem(UmemParams::default())?;
-                let params = near(Some(redirect), None);
-                XskDevice::open(params, &umem).map(drop)
+                let arena = arena();
+                let umem = Umem::new(UmemParams { mode: XskMode::Copy, ..Default::default() }, &arena)?;
+                let pool = PoolParams { domains: vec![umem.clone()], ..Default::default() };
+                let pool = Pool::new(pool, arena)?.bind();
+                XskDevice::open(near(Some(redirect), None), &umem, &pool).map(drop)
             })
         });
         enough.expect("CAP_NET_RAW, CAP_BPF and CAP_NET_ADMIN are enough, with 4 MiB that may be locked");

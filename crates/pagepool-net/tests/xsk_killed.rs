@@ -40,7 +40,7 @@ fn open() -> (XskDevice, Bound) {
         busy_limit: LIMIT, // on a busy machine the kernel takes its time
         ..Default::default()
     };
-    (XskDevice::open(params, &umem).expect("a queue that is free, or will be soon"), pool)
+    (XskDevice::open(params, &umem, &pool).expect("a queue that is free, or will be soon"), pool)
 }
 
 /// Sends back what comes, until so much did or the time is over; says how much.

@@ -54,8 +54,8 @@ impl Memory {
         let rings = XskParams { rx_ring: 256, tx_ring: 256, ..Default::default() };
         let params =
             XskParams { interface: interface.into(), queue, redirect: Some(redirect.clone()), ..rings };
-        let mut device = XskDevice::open(params, &self.umem).expect("a free queue");
         let pool = self.pool();
+        let mut device = XskDevice::open(params, &self.umem, &pool).expect("a free queue");
         device.receive(&pool, &mut Vec::new(), 0);
         (device, pool)
     }
@@ -217,7 +217,9 @@ fn a_queue_beyond_the_last_is_refused_with_how_many_there_are() {
     needs_veth("a queue too many", || {
         let _veth = Veth::with_queues(1, 1500, 3);
         let params = XskParams { interface: "near0".into(), queue: 3, ..Default::default() };
-        let refused = XskDevice::open(params, &Memory::new("near").umem).map(drop).unwrap_err().to_string();
+        let memory = Memory::new("near");
+        let refused =
+            XskDevice::open(params, &memory.umem, &memory.pool()).map(drop).unwrap_err().to_string();
         let expected = "queue is 3, but must be 0 to 2: near0 has 3 receive and 3 transmit queues";
         assert_eq!(refused, expected);
     });

@@ -45,7 +45,7 @@ fn open_on(interface: &str, veth: &Rc<Veth>, tx_mode: TxMode, umem: UmemParams) 
     let redirect = Some(Redirect::attach(interface, Attach::Native, several)?);
     let rings = XskParams { rx_ring: SLOTS, tx_ring: SLOTS, ..Default::default() };
     let params = XskParams { interface: interface.into(), redirect, tx_mode, ..rings };
-    Ok(Near { veth: veth.clone(), device: XskDevice::open(params, &umem)?, pool })
+    Ok(Near { veth: veth.clone(), device: XskDevice::open(params, &umem, &pool)?, pool })
 }
 
 /// Runs a test over a device that sends by a BPF program, if available.
@@ -420,9 +420,11 @@ fn what_cannot_be_had_is_refused_or_left_alone_as_was_asked() {
             let arena =
                 Arena::new(ArenaParams { max_bytes: 1 << 20, commit_all: true, ..Default::default() })?;
             let umem = Umem::new(UmemParams { mode: XskMode::Copy, ..Default::default() }, &arena)?;
+            let pool = PoolParams { headroom: 256, domains: vec![umem.clone()], ..Default::default() };
+            let pool = Pool::new(pool, arena)?.bind();
             let device = |tx_mode| {
                 let rings = XskParams { rx_ring: 8, tx_ring: 8, ..Default::default() };
-                XskDevice::open(XskParams { interface: "near0".into(), tx_mode, ..rings }, &umem)
+                XskDevice::open(XskParams { interface: "near0".into(), tx_mode, ..rings }, &umem, &pool)
             };
             let error = device(TxMode::BpfBatch).map(drop).unwrap_err().to_string();
             let device = device(TxMode::Auto)?; // over the same memory
@@ -452,7 +454,9 @@ fn where_it_is_unknown_what_packets_pass_a_program_sends_only_as_asked() {
                 let umem = Umem::new(umem, &arena).expect("memory of an arena");
                 let rings = XskParams { rx_ring: 8, tx_ring: 8, ..Default::default() };
                 let params = XskParams { interface: "near0".into(), tx_mode, ..rings };
-                XskDevice::open(params, &umem).expect("a free queue").tx_mode()
+                let pool = PoolParams { headroom: 256, domains: vec![umem.clone()], ..Default::default() };
+                let pool = Pool::new(pool, arena).expect("parameters in range").bind();
+                XskDevice::open(params, &umem, &pool).expect("a free queue").tx_mode()
             })
         });
         let why = "what packets sent by near0 pass is unknown: Permission denied (os error 13)";

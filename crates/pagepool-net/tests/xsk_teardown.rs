@@ -52,10 +52,10 @@ fn open(
 ) -> (XskDevice, Bound) {
     let rings = XskParams { rx_ring: 64, tx_ring: 64, ..Default::default() };
     let params = XskParams { interface: interface.into(), redirect: Some(redirect.clone()), ..rings };
-    let mut device = XskDevice::open(params, umem).expect("a free queue");
-    let params =
+    let of_pool =
         PoolParams { headroom: 256, wakeup: true, domains: vec![umem.clone()], ..Default::default() };
-    let pool = Pool::new(params, arena.clone()).expect("parameters in range").bind();
+    let pool = Pool::new(of_pool, arena.clone()).expect("parameters in range").bind();
+    let mut device = XskDevice::open(params, umem, &pool).expect("a free queue");
     device.receive(&pool, &mut Vec::new(), 0);
     (device, pool)
 }

@@ -139,7 +139,7 @@ fn open<P: PacketHandler>(
             tx_mode: if by_ring { TxMode::Ring } else { TxMode::Auto },
             ..Default::default()
         };
-        forwarder.add_port(Box::new(XskDevice::open(params, &umem)?), pool);
+        forwarder.add_port(Box::new(XskDevice::open(params, &umem, &pool)?), pool);
     }
     Ok(())
 }

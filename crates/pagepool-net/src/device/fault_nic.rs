@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 
 use pagepool::{Bound, Error, PageBuf, XdpBuff, XdpFrameBulk};
 
-use super::seam::{Armed, Device, DeviceInfo, QueueState};
+use super::seam::{Armed, Device, DeviceInfo, QueueState, make_room};
 use super::stats::DeviceStats;
 use super::tx_queue::TxQueue;
 use crate::error::parameter;
@@ -307,6 +307,7 @@ impl<D: Device> Device for FaultNic<D> {
         }
         self.polls += 1;
         self.release();
+        make_room(into, budget, self.inner.info().rx_ring);
         let room = budget.min(into.capacity() - into.len());
         let mut fresh = std::mem::take(&mut self.fresh);
         self.inner.receive(pool, &mut fresh, room.saturating_sub(self.ready.len()));

@@ -120,14 +120,15 @@ pub enum Armed<'a> {
 /// packets, [`transmit`](Self::transmit); if nothing moved, [`arm`](Self::arm) and sleep. One thread polls a
 /// device, the owner of the pool that it receives into.
 ///
-/// `receive`, `transmit`, `complete` and `state` allocate, format and log nothing, and count what they
-/// refuse.
+/// `receive` (into a vector with capacity), `transmit`, `complete` and `state` allocate, format and log
+/// nothing, and count what they refuse.
 pub trait Device: Send + fmt::Debug {
     /// Its name, address space and limits, which never change.
     fn info(&self) -> &DeviceInfo;
 
     /// Moves packets that arrived into the vector, at most `budget` and at most its spare capacity; returns
-    /// how many. Then gives the device fresh buffers of `pool`, as many as its ring has room for. So the
+    /// how many. A vector without any capacity is given some first, for `budget` packets or as many as the
+    /// receive ring has slots; one that has some never grows. Then gives the device fresh buffers of `pool`, as many as its ring has room for. So the
     /// first call, which finds no packet, makes the device ready to receive. A packet with errors, and one
     /// for which there is no room, is counted and dropped.
     ///
@@ -164,6 +165,17 @@ pub trait Device: Send + fmt::Debug {
     /// Stops the device, and returns every buffer on its rings to its pool. Nothing moves afterwards. May be
     /// called more than once.
     fn close(&mut self);
+}
+
+/// Gives a vector that never had capacity room for a burst; says whether it did. Asked where nothing was
+/// received: then it costs a busy round nothing.
+#[inline]
+pub(crate) fn make_room(into: &mut Vec<XdpBuff>, budget: usize, rx_ring: usize) -> bool {
+    let is_bare = into.capacity() == 0 && budget > 0;
+    if is_bare {
+        into.reserve_exact(budget.min(rx_ring));
+    }
+    is_bare
 }
 
 impl<D: Device + ?Sized> Device for Box<D> {

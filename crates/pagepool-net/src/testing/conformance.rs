@@ -136,9 +136,13 @@ fn keeps_to_budget_and_capacity(mut rig: Rig) {
         assert_eq!(packets.capacity(), 8, "the vector never grows");
         rig.adds_up(packets.len());
     }
-    drop(packets);
-    let mut rest = rig.collect(4);
-    assert!(rest.len() == 4 || !exact, "what had no room waits");
+    let mut bare = Vec::new();
+    assert_eq!((rig.device.receive(&rig.pool, &mut bare, 0), bare.capacity()), (0, 0), "nothing was asked");
+    let n = rig.device.receive(&rig.pool, &mut bare, 2);
+    assert!(n == bare.len() && (n == 2 || !exact), "{n} of 2 into a vector that had no capacity");
+    drop((packets, bare));
+    let mut rest = rig.collect(2);
+    assert!(rest.len() == 2 || !exact, "what had no room waits");
     let (queue, mut done) = (&mut rest.drain(..).map(XdpFrame::from).collect(), XdpFrameBulk::new());
     rig.device.transmit(queue);
     assert_eq!(rig.device.complete(&mut done, 0), 0, "a budget of 0 completes nothing");

@@ -13,13 +13,18 @@ use crate::device::Device;
 use crate::error::parameter;
 
 impl XskDevice {
-    /// Checks that a pool's buffers hold every packet that this device may receive: they must lie in its
-    /// UMEM, be chunks of it, and have no tailroom where a packet may end. Allocates one buffer and returns
-    /// it.
+    /// Checks another pool than the one that it was [opened](Self::open) with, before it is polled with that:
+    /// its buffers must hold every packet that this device may receive. They must lie in its UMEM, be chunks
+    /// of it, and have no tailroom where a packet may end. Allocates one buffer and returns it.
     ///
     /// The errors name the parameter of the pool and what it must be. On the thread that owns the pool.
     pub fn check_pool(&self, pool: &Bound) -> Result<(), Error> {
-        let layout = self.umem().layout();
+        let umem = self.umem();
+        if !pool.has_domain(umem.domain_id()) {
+            let must_be = format!("a list that contains the UMEM {}", umem.params().name);
+            return Err(parameter("domains", "without the device's UMEM", must_be));
+        }
+        let layout = umem.layout();
         let buffer = match layout.cuts_pages() {
             false => pool.alloc_page(),
             true => pool.alloc_frag(layout.chunk as usize),
@@ -32,13 +37,10 @@ impl XskDevice {
     }
 
     fn check_place(&self, layout: &Layout, buffer: &PageBuf) -> Result<(), Error> {
-        let name = &self.umem().params().name;
         let Some(at) = buffer.dma_addr_in(self.umem().domain_id()) else {
-            return Err(parameter(
-                "domains",
-                "without the device's UMEM",
-                format!("a list that contains the UMEM {name}"),
-            ));
+            return Err(Error::Unsupported {
+                what: format!("the UMEM {} is gone", self.umem().params().name),
+            });
         };
         if !layout.cuts_pages() && buffer.len() != PAGE_SIZE {
             return Err(parameter(

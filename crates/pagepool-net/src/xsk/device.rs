@@ -21,7 +21,7 @@ use super::tx_metadata::requests::{Requests, features_of};
 use super::tx_metadata::{TxFeatures, TxMetadataMode, TxTimestamp};
 use super::umem::Umem;
 use crate::device::mapping_cache::MappingCache;
-use crate::device::seam::{HEADERS, VLAN_TAG};
+use crate::device::seam::{HEADERS, VLAN_TAG, make_room};
 use crate::device::tx_slots::TxLimits;
 use crate::device::{Armed, Calls, Device, DeviceInfo, DeviceStats, KernelStats, QueueState, TxQueue};
 use crate::error::parameter;
@@ -63,8 +63,8 @@ const SEND_BUFFER_PER_SLOT: u32 = 4096;
 /// the socket was closed. [`close`](Device::close) waits for them up to a second. Then it leaks the buffers
 /// that are still being sent: they stay in [`in_tx`](DeviceStats::in_tx). Without such packets nothing waits.
 ///
-/// The kernel fills chunks up to their end: [`check_pool`](Self::check_pool) says whether a pool's tailroom
-/// is in the way, or anything else. Metadata of your own XDP program lies right before the packet:
+/// The kernel fills chunks up to their end: [`open`](Self::open) refuses a pool whose tailroom is in the way.
+/// Metadata of your own XDP program lies right before the packet:
 /// [`XdpBuff::adjust_meta`] makes it readable.
 ///
 /// ```no_run
@@ -79,8 +79,7 @@ const SEND_BUFFER_PER_SLOT: u32 = 4096;
 /// let pool = Pool::new(params, arena)?.bind();
 /// let redirect = Some(Redirect::attach("veth0", Attach::Auto, false)?);
 /// let params = XskParams { interface: "veth0".into(), redirect, ..Default::default() };
-/// let mut device = XskDevice::open(params, &umem)?;
-/// device.check_pool(&pool)?;
+/// let mut device = XskDevice::open(params, &umem, &pool)?;
 ///
 /// let (mut packets, mut out, mut done) = (Vec::with_capacity(64), TxQueue::new(), XdpFrameBulk::new());
 /// loop {
@@ -152,16 +151,18 @@ impl Lengths {
 }
 
 impl XskDevice {
-    /// Opens a queue of an interface of this thread's network namespace over a UMEM. It has no buffers for
-    /// packets before its first [`receive`](Device::receive), also where it only transmits: some drivers leak
-    /// without.
+    /// Opens a queue of an interface of this thread's network namespace over a UMEM, to be polled with a pool
+    /// of this thread. A pool that the kernel could not fill is refused, as by
+    /// [`check_pool`](Self::check_pool): one without the UMEM in its domains, for example.
     ///
-    /// With a [redirect](XskParams::redirect) that redirects already, packets of the queue are lost from here
-    /// to that first `receive`.
-    pub fn open(params: XskParams, umem: &Arc<Umem>) -> Result<Self, Error> {
+    /// It has no buffers for packets before its first [`receive`](Device::receive), also where it only
+    /// transmits: some drivers leak without. With a [redirect](XskParams::redirect) that redirects already,
+    /// packets of the queue are lost from here to that first `receive`.
+    pub fn open(params: XskParams, umem: &Arc<Umem>, pool: &Bound) -> Result<Self, Error> {
         let key = |redirect: &Arc<Redirect>| redirect.key(params.queue, params.map_key);
         params.redirect.as_ref().map_or(Ok(params.queue), key)?; // refused before anything is opened
         let mut this = Self::open_apart(&params, umem)?;
+        this.check_pool(pool)?;
         params.redirect.map_or(Ok(()), |redirect| this.join(redirect, params.map_key, Redirect::insert))?;
         Ok(this)
     }
@@ -579,7 +580,10 @@ impl Device for XskDevice {
     #[inline]
     fn receive(&mut self, pool: &Bound, into: &mut Vec<XdpBuff>, budget: usize) -> usize {
         let Some(open) = self.open.as_mut().filter(|_| !self.gone) else { return 0 };
-        let n = self.receiver.receive(&mut open.rx, into, budget, &mut self.stats);
+        let mut n = self.receiver.receive(&mut open.rx, into, budget, &mut self.stats);
+        if n == 0 && make_room(into, budget, self.info.rx_ring) {
+            n = self.receiver.receive(&mut open.rx, into, budget, &mut self.stats);
+        }
         self.receiver.refill(&mut open.rx, pool, &mut self.mappings, &mut self.stats);
         self.gone = !open.kick_receive(n == 0, &mut self.calls);
         n
@@ -701,7 +705,7 @@ mod tests {
         let redirect = Some(redirect);
         let params =
             XskParams { interface: "near0".into(), rx_ring: 8, tx_ring: 8, redirect, ..Default::default() };
-        (XskDevice::open(params, &umem).unwrap(), pool)
+        (XskDevice::open(params, &umem, &pool).unwrap(), pool)
     }
 
     /// A device over pages, and the pool of those.
@@ -724,7 +728,7 @@ mod tests {
             tx_mode,
             ..Default::default()
         };
-        (XskDevice::open(params, &umem).unwrap(), pool)
+        (XskDevice::open(params, &umem, &pool).unwrap(), pool)
     }
 
     #[test]
@@ -944,18 +948,18 @@ mod tests {
             map_key: Some(key),
             ..Default::default()
         };
-        let (device, _pool) = open_pages(UmemParams { mode: XskMode::Copy, ..Default::default() }, 8);
+        let (device, pool) = open_pages(UmemParams { mode: XskMode::Copy, ..Default::default() }, 8);
         let umem = device.umem.clone();
         drop(device);
-        let first = XskDevice::open(small("near0", 5), &umem).unwrap();
-        let second = XskDevice::open(small("near1", 6), &umem).unwrap();
+        let first = XskDevice::open(small("near0", 5), &umem, &pool).unwrap();
+        let second = XskDevice::open(small("near1", 6), &umem, &pool).unwrap();
         bpf::clear_socket(map.map(), 5).unwrap(); // as code that replaces it does
         bpf::set_socket(map.map(), 5, second.open.as_ref().unwrap().fd.as_fd()).unwrap();
         drop(first);
-        let taken = XskDevice::open(small("near0", 5), &umem).map(drop).unwrap_err().to_string();
+        let taken = XskDevice::open(small("near0", 5), &umem, &pool).map(drop).unwrap_err().to_string();
         assert!(taken.contains("key 5 of the map has a socket already"), "{taken}");
         drop(second); // takes its own out at 6; the kernel, the other
-        XskDevice::open(small("near0", 5), &umem).map(drop).expect("the place is free");
+        XskDevice::open(small("near0", 5), &umem, &pool).map(drop).expect("the place is free");
     }
 
     #[test]
@@ -993,7 +997,7 @@ mod tests {
         let (idle, pool) = open();
         let umem = idle.umem.clone();
         drop(idle);
-        let mut device = XskDevice::open(busy(77), &umem).unwrap();
+        let mut device = XskDevice::open(busy(77), &umem, &pool).unwrap();
         let fd = device.open.as_ref().unwrap().fd.clone();
         assert_eq!(sys::busy_poll(fd.as_fd()).unwrap(), [1, 30]);
         // The budget cannot be read; but who may not raise it may set it to what it is.
@@ -1037,12 +1041,12 @@ mod tests {
             return println!("SKIP busy polling: {why}");
         }
         let _veth = veth::Veth::new(1, 1500);
-        let (idle, _pool) = open();
+        let (idle, pool) = open();
         let umem = idle.umem.clone();
         drop(idle);
-        let params = busy(64);
+        let (params, pool) = (busy(64), pool.unbind());
         let refused = veth::without(&[veth::CAP_NET_ADMIN, veth::CAP_SYS_ADMIN], || {
-            XskDevice::open(params, &umem).map(drop).unwrap_err().to_string()
+            XskDevice::open(params, &umem, &pool.bind()).map(drop).unwrap_err().to_string()
         });
         assert!(
             refused.contains("SO_PREFER_BUSY_POLL")

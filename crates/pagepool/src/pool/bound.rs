@@ -151,6 +151,24 @@ impl Bound {
         self.ptr().own.frag_waste.read()
     }
 
+    /// Whether this domain is among the pool's own (`PoolParams::domains`), so that its buffers stay mapped
+    /// there as long as they are out. Buffers of another pool over the same memory are mapped only as long as
+    /// a pool that has the domain lives. A compare for each domain.
+    ///
+    /// ```
+    /// # use pagepool::{Arena, ArenaParams, DmaDomain, IdentityDomain, Pool, PoolParams};
+    /// # use std::sync::Arc;
+    /// # let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() })?;
+    /// let nic: Arc<dyn DmaDomain> = Arc::new(IdentityDomain::new("nic0"));
+    /// let params = PoolParams { domains: vec![nic.clone()], ..Default::default() };
+    /// assert!(Pool::new(params, arena.clone())?.bind().has_domain(nic.id()));
+    /// assert!(!Pool::new(PoolParams::default(), arena)?.bind().has_domain(nic.id()));
+    /// # Ok::<(), pagepool::Error>(())
+    /// ```
+    pub fn has_domain(&self, domain: DomainId) -> bool {
+        self.core().mappings.iter().any(|mapping| mapping.id() == domain)
+    }
+
     /// Whether returned pages are synced for this device, so that they need no sync before the device gets
     /// them: the domain is one of the pool's, not coherent, and the pool was made with `sync_for_device`.
     ///

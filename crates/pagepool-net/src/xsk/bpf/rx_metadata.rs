@@ -294,7 +294,7 @@ mod tests {
         let pool = Pool::new(pool, arena).unwrap().bind();
         let params = XskParams { interface: "near0".into(), rx_ring: 8, tx_ring: 8, ..Default::default() };
         let params = XskParams { redirect: Some(redirect.clone()), ..params };
-        let mut device = XskDevice::open(params, &umem).unwrap();
+        let mut device = XskDevice::open(params, &umem, &pool).unwrap();
         let mut packets = Vec::with_capacity(8);
         device.receive(&pool, &mut packets, 8);
         redirect.start().unwrap();
