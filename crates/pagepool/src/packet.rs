@@ -4,6 +4,7 @@
 pub(crate) mod bytes;
 pub(crate) mod chain;
 pub(crate) mod device_table;
+pub(crate) mod endpoints;
 pub(crate) mod mem_model;
 pub(crate) mod memory;
 pub(crate) mod skb;

@@ -17,6 +17,7 @@ use std::mem::ManuallyDrop;
 use crate::buf::page_buf::PageBuf;
 use crate::buf::split::SplitError;
 use crate::packet::chain::{Chain, Frag, FragList};
+use crate::packet::endpoints;
 use crate::returns::pool_core::PoolPtr;
 
 /// Bytes of an Ethernet header: no packet may become shorter. Linux: `ETH_HLEN`.
@@ -192,6 +193,34 @@ impl XdpBuff {
     #[inline]
     pub fn data_mut(&mut self) -> &mut [u8] {
         self.head.bytes_mut().map_or(&mut [], |bytes| &mut bytes[self.data as usize..self.end as usize])
+    }
+
+    /// Exchanges sender and receiver: the MAC addresses, the addresses of IPv4 or IPv6, and the ports of TCP
+    /// and UDP. So a request goes back to where it came from. Its checksums stay right, because none depends
+    /// on the order of what is exchanged. Up to two VLAN tags, IPv4 options and six IPv6 extension headers
+    /// are skipped; only the first buffer is read.
+    ///
+    /// Returns false, and changes nothing, for a packet that cannot go back so: no IP, to a group or to all,
+    /// headers that are not all there, SCTP (its checksum does depend on the order), IPsec's authentication
+    /// header, an IPv6 routing header. What has no ports (ICMP, later fragments) is exchanged without.
+    ///
+    /// Some ten loads and stores; a handler may call it for every packet.
+    ///
+    /// ```
+    /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams, XdpBuff};
+    /// # let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() })?;
+    /// # let pool = Pool::new(PoolParams::default(), arena)?.bind();
+    /// let mut packet = XdpBuff::received(pool.alloc_page().unwrap(), 42).unwrap();
+    /// packet.data_mut().fill(0);
+    /// assert!(!packet.swap_endpoints(), "no IP");
+    /// packet.data_mut()[12..24].copy_from_slice(&[8, 0, 0x45, 0, 0, 28, 0, 0, 0, 0, 64, 17]); // UDP
+    /// packet.data_mut()[26..38].copy_from_slice(&[10, 0, 0, 1, 10, 0, 0, 2, 0x30, 0x39, 0, 7]);
+    /// assert!(packet.swap_endpoints());
+    /// assert_eq!(packet.data()[26..38], [10, 0, 0, 2, 10, 0, 0, 1, 0, 7, 0x30, 0x39]);
+    /// # Ok::<(), pagepool::Error>(())
+    /// ```
+    pub fn swap_endpoints(&mut self) -> bool {
+        endpoints::swap(self.data_mut())
     }
 
     /// The metadata, right before the packet.

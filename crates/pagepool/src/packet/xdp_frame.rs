@@ -17,6 +17,7 @@ use crate::home::registry::{MemId, MemType};
 use crate::mem::dma::{DeviceAddr, DomainId, Mapping};
 use crate::mem::page::PAGE_SIZE;
 use crate::packet::chain::{Chain, Frag};
+use crate::packet::endpoints;
 use crate::packet::mem_model::MemModel;
 use crate::packet::memory::{Foreign, Memory, Page, SharedPage};
 use crate::packet::xdp_buff::{XdpBuff, hard_end};
@@ -245,6 +246,21 @@ impl XdpFrame {
     #[inline]
     pub fn data_mut(&mut self) -> &mut [u8] {
         self.memory.bytes_mut().map_or(&mut [], |bytes| &mut bytes[self.data as usize..self.end as usize])
+    }
+
+    /// As [`XdpBuff::swap_endpoints`]; false for a page that others share, too.
+    ///
+    /// ```
+    /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams, XdpBuff, XdpFrame};
+    /// # let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() })?;
+    /// # let pool = Pool::new(PoolParams::default(), arena)?.bind();
+    /// let mut packet = XdpBuff::received(pool.alloc_page().unwrap(), 60).unwrap();
+    /// packet.data_mut().fill(0);
+    /// assert!(!XdpFrame::from(packet).swap_endpoints(), "no IP");
+    /// # Ok::<(), pagepool::Error>(())
+    /// ```
+    pub fn swap_endpoints(&mut self) -> bool {
+        endpoints::swap(self.data_mut())
     }
 
     /// The metadata, right before the packet; empty for memory that the CPU cannot read.
