@@ -89,7 +89,7 @@ fn bed(row: &Row, burst: usize) -> Result<Bed<impl FnMut(&mut XdpBuff, Ingress) 
             ..Default::default()
         };
         let (device, kernel) = xsk_in_memory(&umem, SLOTS)?;
-        forwarder.add_port(Box::new(device), Pool::new(params, arena.clone())?.bind());
+        forwarder.add_port(device, Pool::new(params, arena.clone())?.bind());
         kernels.push(kernel);
     }
     forwarder.poll();

@@ -11,9 +11,12 @@ mod stats;
 mod tx_queue;
 pub(crate) mod tx_slots;
 mod wait;
+pub(crate) mod waker;
 
 pub use far_end::FarEnd;
+pub(crate) use seam::boxed;
 pub use seam::{Armed, Device, DeviceInfo, QueueState};
 pub use stats::{Calls, DeviceStats, KernelStats};
 pub use tx_queue::TxQueue;
 pub use wait::{DeviceExt, Wake};
+pub use waker::Waker;

@@ -23,12 +23,14 @@ mod rota;
 pub(crate) mod stack;
 mod stats;
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use pagepool::{Bound, ETH_HEADER, Error, XdpBuff, XdpFrame, XdpFrameBulk, put_packets};
 
-use crate::device::{Calls, Device, TxQueue, Wake};
+use crate::device::{Calls, Device, TxQueue, Wake, boxed};
 use crate::error::{parameter, within};
+use crate::sys::errno;
 use crate::sys::event::Sleep;
 pub use cycles::PartCycles;
 use cycles::{LoopPart, Meter};
@@ -50,6 +52,11 @@ const AHEAD: usize = 16;
 
 /// Most packets that one poll may be told to take from a port.
 const MOST: usize = 4096;
+
+/// The longest sleep of [`Forwarder::run`], and the rounds in a row that move packets after which it looks
+/// for devices that are gone.
+const LONGEST_SLEEP: Duration = Duration::from_millis(100);
+const LOOK_AFTER: u32 = 4096;
 
 /// The target of a port number.
 #[derive(Debug)]
@@ -76,7 +83,7 @@ enum PortRoute {
 ///     let domain = NicDomain::new(name);
 ///     let params = PoolParams { domains: vec![domain.clone()], ..Default::default() };
 ///     let (nic, wire) = mem_nic(MemNicParams::default(), domain)?;
-///     forwarder.add_port(Box::new(nic), Pool::new(params, arena.clone())?.bind());
+///     forwarder.add_port(nic, Pool::new(params, arena.clone())?.bind());
 ///     wires.push(wire);
 /// }
 /// forwarder.poll(); // gives the devices their first buffers
@@ -107,9 +114,41 @@ pub struct Forwarder<P, S = NoStack> {
     sleep: Sleep,
 }
 
+impl<F: FnMut(&mut XdpBuff, Ingress) -> Action> Forwarder<F> {
+    /// A forwarder without ports, with a closure as its handler. What it passes is counted and dropped.
+    ///
+    /// ```
+    /// use pagepool_net::{Action, Forwarder};
+    /// let forwarder = Forwarder::new(|packet, at| match packet.data()[0] & 1 {
+    ///     0 => Action::Redirect(at.port), // types are inferred
+    ///     _ => Action::Drop,
+    /// });
+    /// # drop(forwarder);
+    /// ```
+    pub fn new(handler: F) -> Self {
+        Self::with_stack(handler, NoStack)
+    }
+}
+
 impl<P: PacketHandler> Forwarder<P> {
-    /// A forwarder without ports. What the handler passes is counted and dropped.
-    pub fn new(handler: P) -> Self {
+    /// As [`new`](Forwarder::new), with a handler of a type of its own.
+    ///
+    /// ```
+    /// use pagepool::XdpBuff;
+    /// use pagepool_net::{Action, Forwarder, Ingress, PacketHandler};
+    /// struct DropAll;
+    /// impl PacketHandler for DropAll {
+    ///     fn handle(&mut self, _: &mut XdpBuff, _: Ingress) -> Action {
+    ///         Action::Drop
+    ///     }
+    ///     fn reads(&self) -> bool {
+    ///         false // fetches nothing ahead
+    ///     }
+    /// }
+    /// let forwarder = Forwarder::with_handler(DropAll);
+    /// # drop(forwarder);
+    /// ```
+    pub fn with_handler(handler: P) -> Self {
         Self::with_stack(handler, NoStack)
     }
 }
@@ -144,9 +183,13 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
         Ok(())
     }
 
-    /// Adds a device, with the pool that it receives into, mapped in the device's domain. As many packets may
-    /// wait for its transmit ring as that has slots; what is more is dropped, and counted.
-    pub fn add_port(&mut self, device: Box<dyn Device>, pool: Bound) -> PortId {
+    /// Adds a device (boxed or not), with the pool that it receives into, mapped in the device's domain. As
+    /// many packets may wait for its transmit ring as that has slots; what is more is dropped, and counted.
+    pub fn add_port(&mut self, device: impl Device + 'static, pool: Bound) -> PortId {
+        self.add_boxed(boxed(device), pool)
+    }
+
+    fn add_boxed(&mut self, device: Box<dyn Device>, pool: Bound) -> PortId {
         let id = self.next_id();
         let at = self.ports.len();
         self.routes.push(PortRoute::Here(at));
@@ -171,6 +214,57 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
         };
         self.ports[at].add_handoff(inlet);
         Ok(())
+    }
+
+    /// Polls and waits until `stop` is true, at which it looks in every round, and 10 times a second while it
+    /// sleeps. A device that is gone is closed, and the others go on; without any it is an error that names
+    /// them. Then it sends what still has room, and returns; it may be called again.
+    ///
+    /// ```no_run
+    /// // It needs root and an interface.
+    /// use std::sync::atomic::AtomicBool;
+    ///
+    /// use pagepool_net::{Action, Forwarder, XskDevice};
+    ///
+    /// fn main() -> Result<(), pagepool::Error> {
+    ///     let (device, pool) = XskDevice::simple("eth0", 0)?;
+    ///     let mut forwarder = Forwarder::new(|packet, _| {
+    ///         println!("{} bytes", packet.len());
+    ///         Action::Drop
+    ///     });
+    ///     forwarder.add_port(device, pool);
+    ///     forwarder.run(&AtomicBool::new(false)) // until Ctrl-C, or until eth0 is removed
+    /// }
+    /// ```
+    pub fn run(&mut self, stop: &AtomicBool) -> Result<(), Error> {
+        if self.ports.is_empty() {
+            return Err(parameter("ports", 0, "1 or more: call add_port before run"));
+        }
+        let mut busy = 0;
+        while !stop.load(Ordering::Relaxed) {
+            busy = if self.poll() > 0 { busy + 1 } else { 0 };
+            // A busy loop looks now and then, for a device that is gone.
+            let wake = match busy {
+                0 => self.wait(LONGEST_SLEEP),
+                LOOK_AFTER => self.wait(Duration::ZERO),
+                _ => continue,
+            };
+            if wake == Wake::Gone {
+                return Err(self.all_gone());
+            }
+            busy = 0;
+        }
+        self.flush();
+        Ok(())
+    }
+
+    fn all_gone(&self) -> Error {
+        let names: Vec<_> = self.ports.iter().map(|port| &*port.device.info().name).collect();
+        Error::System {
+            call: "Forwarder::run",
+            remedy: format!("no device is left: {} gone. Was an interface removed?", names.join(", ")),
+            source: std::io::Error::from_raw_os_error(errno::ENODEV),
+        }
     }
 
     /// One round over the ports. Says how many packets moved in it, of all that were received, handed over,
@@ -258,7 +352,7 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
     /// # let params = PoolParams { domains: vec![domain.clone()], ..Default::default() };
     /// # let (nic, mut wire) = mem_nic(MemNicParams::default(), domain)?;
     /// let mut forwarder = Forwarder::new(|_: &mut XdpBuff, _: Ingress| Action::Drop);
-    /// # forwarder.add_port(Box::new(nic), Pool::new(params, arena)?.bind());
+    /// # forwarder.add_port(nic, Pool::new(params, arena)?.bind());
     /// forwarder.measure(true);
     /// # forwarder.poll();
     /// # (0..10).for_each(|_| assert!(wire.deliver(&[0; 60])));
@@ -530,7 +624,7 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
     fn ring(&mut self) {
         for route in &mut self.routes {
             if let PortRoute::There(outlet) = route {
-                outlet.ring();
+                outlet.flush();
             }
         }
     }
@@ -558,7 +652,7 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
                 sent
             }
             PortRoute::There(outlet) => {
-                let handed = outlet.push(frame);
+                let handed = outlet.send(frame);
                 self.ports[at].stats.handoff_full += u64::from(handed.is_err());
                 handed
             }

@@ -24,7 +24,7 @@
 //!     let domain = NicDomain::new(name);
 //!     let params = PoolParams { name: name.into(), domains: vec![domain.clone()], ..Default::default() };
 //!     let (nic, wire) = mem_nic(MemNicParams::default(), domain)?;
-//!     forwarder.add_port(Box::new(nic), Pool::new(params, arena.clone())?.bind());
+//!     forwarder.add_port(nic, Pool::new(params, arena.clone())?.bind());
 //!     wires.push(wire); // the hardware's end
 //! }
 //! forwarder.poll(); // gives the devices their first buffers
@@ -88,6 +88,7 @@ mod zerocopy;
 pub use device::fault_nic::{Chance, FaultCounts, FaultNic, FaultParams};
 pub use device::{
     Armed, Calls, Device, DeviceExt, DeviceInfo, DeviceStats, FarEnd, KernelStats, QueueState, TxQueue, Wake,
+    Waker,
 };
 pub use drivers::open_params::{AfXdpParams, MemoryParams, OpenParams, XdpProgram};
 pub use drivers::opened_device::{OpenedDevice, SocketInfo};

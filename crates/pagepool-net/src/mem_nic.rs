@@ -222,7 +222,7 @@ impl Device for MemNic {
         if self.receiver.held() > before || self.receiver.has_some() || self.sender.has_some() {
             Armed::Ready
         } else {
-            Armed::Idle { fd: Some(self.link.bell.event()), at_most: Duration::MAX }
+            Armed::Idle { fd: Some(self.link.bell.event()), waker_fd: None, at_most: Duration::MAX }
         }
     }
 

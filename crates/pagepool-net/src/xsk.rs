@@ -34,6 +34,7 @@ mod memory_kernel;
 mod params;
 mod probe;
 mod queue;
+mod ready_made;
 mod receiver;
 mod sender;
 mod stats;

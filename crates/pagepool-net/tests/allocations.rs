@@ -96,7 +96,7 @@ fn nothing_is_allocated_per_packet_that_is_forwarded() {
         let domain = NicDomain::new("mem");
         let params = PoolParams { domains: vec![domain.clone()], ..Default::default() };
         let (nic, wire) = mem_nic(MemNicParams::default(), domain).unwrap();
-        forwarder.add_port(Box::new(nic), Pool::new(params, arena).unwrap().bind());
+        forwarder.add_port(nic, Pool::new(params, arena).unwrap().bind());
         wire
     });
     let (outlet, inlet) = handoff(64).unwrap();

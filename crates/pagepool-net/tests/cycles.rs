@@ -19,7 +19,7 @@ fn bed(action: Action) -> (Forwarder<impl FnMut(&mut XdpBuff, Ingress) -> Action
     let params = PoolParams { domains: vec![domain.clone()], ..Default::default() };
     let (nic, wire) = mem_nic(MemNicParams::default(), domain).expect("a descriptor is free");
     let mut forwarder = Forwarder::new(move |_: &mut XdpBuff, _: Ingress| action);
-    let port = forwarder.add_port(Box::new(nic), Pool::new(params, arena).expect("the domain maps").bind());
+    let port = forwarder.add_port(nic, Pool::new(params, arena).expect("the domain maps").bind());
     forwarder.poll();
     (forwarder, port, wire)
 }
@@ -126,7 +126,7 @@ fn system_calls_are_apart() {
     let redirect = Some(Redirect::attach("near0", Attach::Auto, false).unwrap());
     let params = XskParams { interface: "near0".into(), rx_ring: 256, redirect, ..Default::default() };
     let mut forwarder = Forwarder::new(|_: &mut XdpBuff, _: Ingress| Action::Tx);
-    let port = forwarder.add_port(Box::new(XskDevice::open(params, &umem, &pool).unwrap()), pool);
+    let port = forwarder.add_port(XskDevice::open(params, &umem, &pool).unwrap(), pool);
     forwarder.poll();
     forwarder.measure(true);
     let (mut far, start, mut bytes) = (veth.far_end(0), Instant::now(), Vec::new());

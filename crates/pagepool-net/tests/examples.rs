@@ -1,12 +1,36 @@
-//! Every example that shows the library runs to its end; each checks what it shows. The test `house` of
-//! `pagepool-cli` requires a line here for each.
+//! Every example that shows the library runs to its end, or until it is killed if it has none; each does what
+//! it says. The test `house` of `pagepool-cli` requires a line here for each.
+
+// UNSAFETY: a raw socket for echo requests.
+#![allow(unsafe_code)]
 
 #[path = "../examples/jumbo.rs"]
 mod jumbo;
+#[path = "../examples/receive.rs"]
+mod receive;
 #[path = "../examples/receive_af_xdp.rs"]
 mod receive_af_xdp;
 #[path = "../examples/receive_loop.rs"]
 mod receive_loop;
+#[path = "../examples/udp_echo.rs"]
+mod udp_echo;
+mod veth;
+#[path = "../examples/workers.rs"]
+mod workers;
+
+use std::collections::BTreeSet;
+use std::io::{BufRead, BufReader};
+use std::net::{Ipv4Addr, UdpSocket};
+use std::os::fd::FromRawFd;
+use std::process::{Child, Command, Stdio};
+use std::rc::Rc;
+use std::sync::mpsc::{self, Receiver};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use pagepool_lab::link::Netlink;
+use pagepool_net::testing::FarEnd;
+use veth::{Far, Veth};
 
 #[test]
 fn receive_loop_uses_pages_again() {
@@ -21,4 +45,185 @@ fn receive_af_xdp_runs_or_says_why_not() {
 #[test]
 fn jumbo_arrives_whole() {
     jumbo::main().expect("it runs");
+}
+
+/// Set in the processes that are an example.
+const CHILD: &str = "PAGEPOOL_IS_AN_EXAMPLE";
+/// Nothing is waited for longer.
+const LIMIT: Duration = Duration::from_secs(60);
+/// Where the example is, and where those who talk to it are.
+const HERE: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
+const THERE: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
+/// The UDP port of the example, and that of a service beside it.
+const OURS: u16 = 7;
+const KERNELS: u16 = 9;
+
+/// An example in a process of its own, on `near0` of this thread's namespace. It is killed in the end.
+struct Example {
+    process: Child,
+    lines: Receiver<String>,
+}
+
+impl Example {
+    /// `test` is the test that calls this; there it is the example.
+    fn start(test: &str) -> Self {
+        let mut command = Command::new(std::env::current_exe().expect("a test is a program"));
+        // The first argument is the example's; as a filter of tests, it selects none.
+        command.args(["near0", test, "--exact", "--nocapture"]).env(CHILD, "1");
+        let mut process = command.stdout(Stdio::piped()).spawn().expect("the same program");
+        let (send, lines) = mpsc::channel();
+        let out = process.stdout.take().expect("a pipe");
+        thread::spawn(move || {
+            BufReader::new(out).lines().map_while(Result::ok).all(|line| send.send(line).is_ok())
+        });
+        Self { process, lines }
+    }
+
+    /// Does it until it succeeds, while the example runs.
+    fn until<T>(&mut self, what: &str, mut step: impl FnMut(&Receiver<String>) -> Option<T>) -> T {
+        let start = Instant::now();
+        while start.elapsed() < LIMIT {
+            assert!(self.process.try_wait().expect("it is a child").is_none(), "{what}: the example ended");
+            if let Some(done) = step(&self.lines) {
+                return done;
+            }
+        }
+        panic!("{what}: not within {LIMIT:?}");
+    }
+}
+
+impl Drop for Example {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// Runs the example if this is its process; else, where it can be, the test of it.
+fn example(test: &str, main: fn() -> Result<(), pagepool::Error>, with: impl FnOnce(Example, Rc<Veth>)) {
+    if std::env::var_os(CHILD).is_some() {
+        return main().expect("it runs until it is killed");
+    }
+    if let Some(why) = veth::missing() {
+        return println!("SKIP {test}: {why}");
+    }
+    let veth = Veth::new(1, 1500);
+    with(Example::start(test), veth);
+}
+
+#[test]
+fn receive_prints_who_sent() {
+    example("receive_prints_who_sent", receive::main, |mut example, veth| {
+        let mut far = veth.far_end(0);
+        let mut frame = [0; 60];
+        example.until("the source is printed", |lines| {
+            frame[..14].copy_from_slice(b"\x02to..\x01\x02from\x07\x88\xb5");
+            far.send(&frame); // refused where there is no room
+            let mut printed =
+                lines.recv_timeout(Duration::from_millis(20)).into_iter().chain(lines.try_iter());
+            printed.any(|line| line == "[02, 66, 72, 6f, 6d, 07]").then_some(())
+        });
+    });
+}
+
+/// A UDP packet with a number; the sum of its header is not looked at on the way.
+fn datagram(number: u32) -> Vec<u8> {
+    let mut frame = b"\x02to..\x01\x02from\x02\x08\x00\x45\0\0\x20\0\0\0\0\x40\x11\0\0".to_vec();
+    frame.extend([THERE.octets(), HERE.octets()].concat());
+    frame.extend([0x30, 0x39, 0, OURS as u8, 0, 12, 0, 0]);
+    frame.extend(number.to_be_bytes());
+    frame.resize(60, 0);
+    frame
+}
+
+/// The number in an answer to one of those.
+fn answered(answer: &[u8]) -> Option<u32> {
+    let number = u32::from_be_bytes(answer.get(42..46)?.try_into().ok()?);
+    let asked = datagram(number);
+    let places = [(0, 6..12), (6, 0..6), (26, 30..34), (30, 26..30), (34, 36..38), (36, 34..36)];
+    places.into_iter().all(|(at, from)| answer[at..at + from.len()] == asked[from]).then_some(number)
+}
+
+#[test]
+fn workers_answer_packets() {
+    example("workers_answer_packets", workers::main, |mut example, veth| {
+        let (mut far, mut answer): (Far, _) = (veth.far_end(0), Vec::new());
+        let (mut numbers, mut sent) = (BTreeSet::new(), 0);
+        example.until("200 answers", |_| {
+            far.send(&datagram(sent)); // lost before the example has opened its device
+            sent += 1;
+            while far.receive(&mut answer) {
+                let number = answered(&answer).expect("it is an answer");
+                assert!(numbers.insert(number), "each is answered once");
+            }
+            (numbers.len() >= 200).then_some(())
+        });
+    });
+}
+
+/// An echo request, and whether the kernel there answered.
+fn ping(number: u16) -> bool {
+    // SAFETY: the call takes three integers.
+    let fd = unsafe { libc::socket(libc::AF_INET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, libc::IPPROTO_ICMP) };
+    assert!(fd >= 0, "{}", std::io::Error::last_os_error());
+    // SAFETY: nobody else has it. The type is one that sends to addresses, as this socket does.
+    let socket = unsafe { UdpSocket::from_raw_fd(fd) };
+    socket.set_read_timeout(Some(Duration::from_secs(1))).expect("a time");
+    let [high, low] = number.to_be_bytes();
+    let [sum_high, sum_low] = (!(0x0800u16.wrapping_add(number))).to_be_bytes();
+    socket.send_to(&[8, 0, sum_high, sum_low, 0, 0, high, low], (HERE, 0)).expect("a link");
+    let mut answer = [0; 64];
+    // a raw socket hears all of it, with the IP headers
+    (0..30).any(|_| {
+        socket.recv(&mut answer).is_ok_and(|n| n >= 28 && answer[20] == 0 && answer[26..28] == [high, low])
+    })
+}
+
+/// Sends a number to a port there; says whether it came back in so many looks of 100 ms.
+fn asks(socket: &UdpSocket, port: u16, number: u32, looks: u32) -> bool {
+    let sent = socket.connect((HERE, port)).and_then(|()| socket.send(&number.to_be_bytes()));
+    let mut answer = [0; 16];
+    // The kernel may have refused an earlier packet, before the example ran, and tells it now.
+    let mut look = |_| socket.recv(&mut answer).is_ok_and(|n| answer[..n] == number.to_be_bytes());
+    sent.is_ok() && (0..looks).any(&mut look)
+}
+
+#[test]
+fn udp_echo_answers_its_port_and_disturbs_nothing_else() {
+    let test = "udp_echo_answers_its_port_and_disturbs_nothing_else";
+    example(test, udp_echo::main, |mut example, veth| {
+        let mut here = Netlink::open().expect("a namespace of our own");
+        let near = here.link("near0").expect("it is there").index;
+        here.add_address(near, HERE, 24).expect("a free address");
+        let service = UdpSocket::bind((HERE, KERNELS)).expect("the address is here");
+        thread::spawn(move || {
+            let mut bytes = [0; 2048];
+            while let Ok((n, from)) = service.recv_from(&mut bytes) {
+                let _ = service.send_to(&bytes[..n], from);
+            }
+        });
+        let socket = veth.far().run(|| {
+            let mut there = Netlink::open().expect("a namespace of our own");
+            let far = there.link("far0").expect("it is there").index;
+            there.add_address(far, THERE, 24).expect("a free address");
+            // Its kernel leaves checksums to the card; a veth would hand them over unfinished.
+            let ethtool = pagepool_lab::link::Ethtool::open().expect("a namespace of our own");
+            ethtool.send_whole_packets("far0").expect("a veth can");
+            let socket = UdpSocket::bind((THERE, 0)).expect("the address is here");
+            socket.set_read_timeout(Some(Duration::from_millis(100))).expect("a time");
+            socket
+        });
+        let (socket, mut number) = (std::sync::Arc::new(socket), 0);
+        let mut asks = |port, looks| {
+            let (socket, n) = (socket.clone(), number);
+            number += 1;
+            veth.far().run(move || asks(&socket, port, n, looks))
+        };
+        example.until("the first answer", |_| asks(OURS, 2).then_some(()));
+        for round in 0..100 {
+            assert!(asks(OURS, 200), "round {round}: the example answers");
+            assert!(asks(KERNELS, 200), "round {round}: so does the kernel's service");
+            assert!(veth.far().run(move || ping(round)), "round {round}: and the kernel");
+        }
+    });
 }

@@ -3,7 +3,7 @@
 mod fake;
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Barrier, mpsc};
 use std::time::{Duration, Instant};
 
@@ -14,8 +14,8 @@ use pagepool_net::{Action, ForwardStats, Forwarder, Ingress, PacketHandler, Port
 /// A forwarder with one port.
 fn one_port<P: PacketHandler>(program: P) -> (Forwarder<P>, PortId, Hand) {
     let (nic, hand) = FakeNic::copying();
-    let mut forwarder = Forwarder::new(program);
-    let port = forwarder.add_port(Box::new(nic), pool(Vec::new()));
+    let mut forwarder = Forwarder::with_handler(program);
+    let port = forwarder.add_port(nic, pool(Vec::new()));
     (forwarder, port, hand)
 }
 
@@ -63,7 +63,7 @@ fn redirect_goes_out_of_the_other_port() {
     let (two, out_hand) = FakeNic::copying();
     let mut forwarder =
         Forwarder::new(|_: &mut XdpBuff, at: Ingress| Action::Redirect(PortId(1 - at.port.0)));
-    let [a, b] = [one, two].map(|nic| forwarder.add_port(Box::new(nic), pool(Vec::new())));
+    let [a, b] = [one, two].map(|nic| forwarder.add_port(nic, pool(Vec::new())));
     (0..200).for_each(|n| in_hand.arrive(packet(n, 60)));
     settle(&mut forwarder);
     let sent = out_hand.sent();
@@ -94,7 +94,7 @@ fn too_short_for_a_header_never_reaches_the_program() {
         asked += 1;
         Action::Tx
     });
-    let port = forwarder.add_port(Box::new(nic), pool(Vec::new()));
+    let port = forwarder.add_port(nic, pool(Vec::new()));
     [0, 1, 13, 14].into_iter().for_each(|len| hand.arrive(vec![7; len]));
     settle(&mut forwarder);
     let stats = forwarder.stats(port).unwrap();
@@ -116,7 +116,7 @@ fn a_stack_takes_what_it_wants() {
         Err(packet)
     };
     let mut forwarder = Forwarder::with_stack(|_: &mut XdpBuff, _: Ingress| Action::Pass, stack);
-    let port = forwarder.add_port(Box::new(nic), pool(Vec::new()));
+    let port = forwarder.add_port(nic, pool(Vec::new()));
     (0..100).for_each(|n| hand.arrive(packet(n, 60)));
     settle(&mut forwarder);
     let stats = forwarder.stats(port).unwrap();
@@ -137,7 +137,7 @@ fn the_short_way_overtakes_nothing_and_counts_the_same() {
         let (nic, hand) = FakeNic::copying();
         let mut forwarder = Forwarder::new(move |_: &mut XdpBuff, _: Ingress| verdict);
         let nic = nic.tx_ring(64).short_way(short_way.clone());
-        let port = forwarder.add_port(Box::new(nic), pool(Vec::new()));
+        let port = forwarder.add_port(nic, pool(Vec::new()));
         forwarder.measure(true);
         let mut waited = Vec::new();
         for burst in 0..8 {
@@ -169,12 +169,11 @@ fn several_ports_into_one_lose_nothing_while_it_sends() {
     };
     let mut forwarder = Forwarder::new(program);
     let (nic, out) = FakeNic::copying();
-    let one =
-        forwarder.add_port(Box::new(nic.tx_ring(64).short_way(vec![usize::MAX; 100])), pool(Vec::new()));
+    let one = forwarder.add_port(nic.tx_ring(64).short_way(vec![usize::MAX; 100]), pool(Vec::new()));
     let sources: Vec<_> = (0..6).map(|_| FakeNic::copying()).collect();
     let mut hands = Vec::new();
     for (nic, hand) in sources {
-        forwarder.add_port(Box::new(nic), pool(Vec::new()));
+        forwarder.add_port(nic, pool(Vec::new()));
         hands.push(hand);
     }
     forwarder.set_budget(128).unwrap();
@@ -221,7 +220,7 @@ fn a_program_that_reads_nothing_says_so_and_is_asked_about_all() {
 fn a_transmit_ring_that_is_full_for_ever_holds_up_nothing() {
     let (nic, hand) = FakeNic::copying();
     let mut forwarder = Forwarder::new(|_: &mut XdpBuff, _: Ingress| Action::Tx);
-    let port = forwarder.add_port(Box::new(nic.tx_ring(8)), pool(Vec::new()));
+    let port = forwarder.add_port(nic.tx_ring(8), pool(Vec::new()));
     hand.wire().stuck = true;
     for _ in 0..100 {
         (0..100).for_each(|n| hand.arrive(packet(n, 60)));
@@ -243,7 +242,7 @@ fn a_device_that_dies_gives_everything_back() {
     let (one, in_hand) = FakeNic::copying();
     let (two, out_hand) = FakeNic::copying();
     let mut forwarder = Forwarder::new(|_: &mut XdpBuff, _: Ingress| Action::Redirect(PortId(1)));
-    let [a, b] = [one, two.tx_ring(8)].map(|nic| forwarder.add_port(Box::new(nic), pool(Vec::new())));
+    let [a, b] = [one, two.tx_ring(8)].map(|nic| forwarder.add_port(nic, pool(Vec::new())));
     out_hand.wire().stuck = true;
     (0..50).for_each(|n| in_hand.arrive(packet(n, 60)));
     settle(&mut forwarder);
@@ -266,7 +265,7 @@ fn a_device_that_dies_behind_a_busy_one_is_closed() {
     let (one, in_hand) = FakeNic::copying();
     let (two, out_hand) = FakeNic::copying();
     let mut forwarder = Forwarder::new(|_: &mut XdpBuff, _: Ingress| Action::Redirect(PortId(1)));
-    let [a, b] = [one, two].map(|nic| forwarder.add_port(Box::new(nic), pool(Vec::new())));
+    let [a, b] = [one, two].map(|nic| forwarder.add_port(nic, pool(Vec::new())));
     out_hand.wire().stuck = true;
     (0..50).for_each(|n| in_hand.arrive(packet(n, 60)));
     settle(&mut forwarder);
@@ -301,7 +300,7 @@ fn a_stack_that_panics_loses_its_burst_and_no_buffer() {
         Err(packet)
     };
     let mut forwarder = Forwarder::with_stack(|_: &mut XdpBuff, _: Ingress| Action::Pass, stack);
-    let port = forwarder.add_port(Box::new(nic), pool(Vec::new()));
+    let port = forwarder.add_port(nic, pool(Vec::new()));
     (0..64).for_each(|n| hand.arrive(packet(n, 60)));
     let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| forwarder.poll()));
     assert!(caught.is_err());
@@ -341,7 +340,7 @@ fn waiting_ends_when_any_device_has_work() {
     let nics = [FakeNic::copying(), FakeNic::copying()];
     let hands = nics.each_ref().map(|(_, hand)| hand.clone());
     let mut forwarder = Forwarder::new(|_: &mut XdpBuff, _: Ingress| Action::Drop);
-    let ports = nics.map(|(nic, _)| forwarder.add_port(Box::new(nic), pool(Vec::new())));
+    let ports = nics.map(|(nic, _)| forwarder.add_port(nic, pool(Vec::new())));
     assert_eq!(forwarder.wait(Duration::from_millis(2)), Wake::Timeout);
     for (hand, port) in hands.iter().zip(ports) {
         hand.arrive(packet(1, 60));
@@ -359,7 +358,7 @@ fn waiting_ends_when_any_device_has_work() {
 fn a_handoff_without_room_or_without_another_end_drops() {
     let (nic, hand) = FakeNic::copying();
     let mut forwarder = Forwarder::new(|_: &mut XdpBuff, _: Ingress| Action::Redirect(PortId(1)));
-    let port = forwarder.add_port(Box::new(nic), pool(Vec::new()));
+    let port = forwarder.add_port(nic, pool(Vec::new()));
     let (outlet, inlet) = handoff(10).unwrap();
     assert_eq!(forwarder.add_remote(outlet), PortId(1));
     let (_, other) = handoff(1).unwrap();
@@ -390,7 +389,7 @@ fn crosswise(
     end: &Barrier,
 ) -> (ForwardStats, Vec<Vec<u8>>) {
     let mut forwarder = Forwarder::new(|_: &mut XdpBuff, _: Ingress| Action::Redirect(PortId(1)));
-    let port = forwarder.add_port(Box::new(nic), pool(Vec::new()));
+    let port = forwarder.add_port(nic, pool(Vec::new()));
     forwarder.add_remote(outlet);
     forwarder.add_handoff(port, inlet).expect("the port is here");
     homes.send(forwarder.pool(port).expect("the port is here").handle()).expect("the test waits for it");
@@ -457,7 +456,7 @@ fn order_is_kept_per_flow_through_both_kinds_of_redirect() {
     };
     let mut forwarder = Forwarder::new(by_flow);
     for nic in [one, two] {
-        forwarder.add_port(Box::new(nic), pool(Vec::new()));
+        forwarder.add_port(nic, pool(Vec::new()));
     }
     for burst in 0..30 {
         (0..90).for_each(|n| hand.arrive(packet(burst * 90 + n, 60)));
@@ -471,4 +470,27 @@ fn order_is_kept_per_flow_through_both_kinds_of_redirect() {
         assert_eq!(flows[&flow], (0..900).map(|n| n * 3 + flow).collect::<Vec<_>>());
     }
     assert!(!flows.contains_key(&2));
+}
+
+#[test]
+fn run_ends_when_it_is_told_and_names_the_devices_that_are_gone() {
+    let mut forwarder = Forwarder::new(|_, _| Action::Drop);
+    let none = forwarder.run(&AtomicBool::new(false)).unwrap_err().to_string();
+    assert_eq!(none, "ports is 0, but must be 1 or more: call add_port before run");
+    let (nic, hand) = FakeNic::copying();
+    let port = forwarder.add_port(nic, pool(Vec::new()));
+    (0..100).for_each(|number| hand.arrive(packet(number, 60)));
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|threads| {
+        threads.spawn(|| {
+            std::thread::sleep(Duration::from_millis(20));
+            stop.store(true, Ordering::Relaxed);
+        });
+        forwarder.run(&stop).expect("it was told to stop");
+    });
+    assert!(stop.load(Ordering::Relaxed));
+    assert_eq!(forwarder.stats(port).expect("it was added").drop, 100);
+    hand.wire().dead = true;
+    let gone = forwarder.run(&AtomicBool::new(false)).unwrap_err().to_string();
+    assert!(gone.starts_with("Forwarder::run failed: no device is left: "), "{gone}");
 }

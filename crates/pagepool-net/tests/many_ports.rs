@@ -19,7 +19,7 @@ fn bed() -> (Forwarder<impl FnMut(&mut XdpBuff, Ingress) -> Action>, Vec<Hand>) 
     let (mut forwarder, mut hands) = (Forwarder::new(program), Vec::new());
     for _ in 0..PORTS {
         let (nic, hand) = FakeNic::copying();
-        forwarder.add_port(Box::new(nic.short_way(vec![usize::MAX; 4096])), pool(Vec::new()));
+        forwarder.add_port(nic.short_way(vec![usize::MAX; 4096]), pool(Vec::new()));
         hands.push(hand);
     }
     (forwarder, hands)

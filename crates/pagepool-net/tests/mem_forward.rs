@@ -33,11 +33,11 @@ fn bed<P: PacketHandler>(program: P) -> Bed<P> {
 /// The same, over devices that go wrong in these ways.
 fn with_faults<P: PacketHandler>(program: P, faults: FaultParams) -> Bed<P> {
     let iommus = ["nic0", "nic1"].map(CheckingIommu::new);
-    let mut forwarder = Forwarder::new(program);
+    let mut forwarder = Forwarder::with_handler(program);
     let made = iommus.each_ref().map(|iommu| {
         let (nic, wire) = mem_nic(MemNicParams::default(), iommu.clone()).expect("a descriptor is free");
         let nic = FaultNic::new(nic, faults.clone()).expect("the faults are possible");
-        let port = forwarder.add_port(Box::new(nic), pool(iommu));
+        let port = forwarder.add_port(nic, pool(iommu));
         (port, wire)
     });
     forwarder.poll(); // the receive rings are filled

@@ -33,7 +33,7 @@ fn pair(shared: bool, maps: bool) -> Pair<impl PacketHandler> {
     let mut at = 0;
     let ports = nics.map(|(nic, _)| {
         at += 1;
-        forwarder.add_port(Box::new(nic), pool(vec![domain(&iommus[at - 1])]))
+        forwarder.add_port(nic, pool(vec![domain(&iommus[at - 1])]))
     });
     let homes = ports.map(|port| forwarder.pool(port).expect("the port is here").handle());
     Pair { forwarder, to: ports[1], hands, homes, iommus }

@@ -13,8 +13,9 @@ use pagepool::{Arena, ArenaParams, Bound, DmaDomain, Pool, PoolParams, XdpBuff};
 use pagepool_lab::FrameSocket;
 use pagepool_net::testing::FarEnd;
 use pagepool_net::{
-    Action, Attach, Forwarder, Ingress, MemNicParams, NicDomain, NicPort, PacketHandler, PortId, Redirect,
-    Stack, Umem, UmemParams, Wake, XskDevice, XskMode, XskParams, handoff, mem_nic,
+    Action, Attach, Device, DeviceExt, Forwarder, Ingress, MemNicParams, NicDomain, NicPort, PacketHandler,
+    PortId, Redirect, Stack, Umem, UmemParams, Wake, XskDevice, XskMode, XskParams, handoff, mem_nic,
+    umem_in_memory, xsk_in_memory,
 };
 use veth::Veth;
 
@@ -33,7 +34,7 @@ fn pool(bytes: u64, domain: Arc<dyn DmaDomain>) -> Bound {
 fn add_nic<P: PacketHandler, S: Stack>(forwarder: &mut Forwarder<P, S>, name: &str, bytes: u64) -> NicPort {
     let domain = NicDomain::new(name);
     let (nic, wire) = mem_nic(MemNicParams::default(), domain.clone()).unwrap();
-    forwarder.add_port(Box::new(nic), pool(bytes, domain));
+    forwarder.add_port(nic, pool(bytes, domain));
     wire
 }
 
@@ -87,7 +88,7 @@ fn between_interfaces(count: usize) -> Forwarder<impl PacketHandler> {
         let of_pool =
             PoolParams { headroom: 256, wakeup: true, domains: vec![umem.clone()], ..Default::default() };
         let pool = Pool::new(of_pool, arena.clone()).unwrap().bind();
-        forwarder.add_port(Box::new(XskDevice::open(params, &umem, &pool).unwrap()), pool);
+        forwarder.add_port(XskDevice::open(params, &umem, &pool).unwrap(), pool);
     }
     forwarder
 }
@@ -303,7 +304,7 @@ fn what_this_thread_returns_before_it_sleeps_reaches_a_dry_socket() {
     let device = XskDevice::open(params, &umem, &pool).unwrap();
     let shelf = Shelf::default();
     let mut forwarder = Forwarder::with_stack(|_: &mut XdpBuff, _: Ingress| Action::Pass, shelf.clone());
-    forwarder.add_port(Box::new(device), pool);
+    forwarder.add_port(device, pool);
     while forwarder.poll() > 0 {}
     let mut far = veth.far_end(0);
     for round in 0..3 {
@@ -433,4 +434,77 @@ fn buffers_that_come_home_while_the_forwarder_falls_asleep_wake_it() {
     });
     println!("{} packets, {dry} sleeps without a buffer", delivered.load(Ordering::Relaxed));
     assert!(dry > 100, "it was never dry: this proves nothing");
+}
+
+/// A device over rings in memory, and its pool.
+fn in_memory() -> (XskDevice, Bound) {
+    let arena = ArenaParams { max_bytes: 1 << 20, commit_all: true, ..Default::default() };
+    let arena = Arena::new(arena).unwrap();
+    let umem = umem_in_memory(UmemParams::default(), &arena).unwrap();
+    let params =
+        PoolParams { headroom: 256, wakeup: true, domains: vec![umem.clone()], ..Default::default() };
+    let pool = Pool::new(params, arena).unwrap().bind();
+    let (mut device, _) = xsk_in_memory(&umem, 64).unwrap();
+    device.receive(&pool, &mut Vec::new(), 0);
+    (device, pool)
+}
+
+#[test]
+fn a_waker_ends_the_wait_of_its_device_and_of_the_forwarder_that_has_it() {
+    let (mut device, pool) = in_memory();
+    let waker = device.waker().unwrap();
+    waker.wake();
+    assert_eq!(device.wait(&pool, LIMIT), Wake::Ready, "a call before the wait counts");
+    assert_eq!(device.wait(&pool, Duration::ZERO), Wake::Timeout, "once");
+    let start = Instant::now();
+    std::thread::scope(|threads| {
+        threads.spawn(|| {
+            std::thread::sleep(Duration::from_millis(20));
+            waker.wake();
+        });
+        assert_eq!(device.wait(&pool, LIMIT), Wake::Ready);
+    });
+    let (other, others) = in_memory();
+    let mut forwarder = Forwarder::new(|_, _| Action::Drop);
+    forwarder.add_port(device, pool);
+    forwarder.add_port(other, others);
+    while forwarder.poll() > 0 || forwarder.wait(Duration::ZERO) == Wake::Ready {}
+    std::thread::scope(|threads| {
+        threads.spawn(|| {
+            std::thread::sleep(Duration::from_millis(20));
+            waker.wake();
+        });
+        assert_eq!(forwarder.wait(LIMIT), Wake::Ready);
+    });
+    assert!(start.elapsed() < LIMIT);
+}
+
+#[test]
+fn a_worker_that_waits_gets_every_frame_and_learns_of_the_end() {
+    const FRAMES: usize = 5_000;
+    let (_device, pool) = in_memory();
+    let (mut to_worker, mut work) = handoff(8).unwrap();
+    let worker = std::thread::spawn(move || {
+        let mut frames = 0;
+        loop {
+            match work.wait(LIMIT) {
+                Wake::Ready => frames += std::iter::from_fn(|| work.recv()).count(),
+                Wake::Gone => break frames,
+                Wake::Timeout => panic!("nobody woke it after {frames}"),
+            }
+        }
+    });
+    let mut sent = 0;
+    while sent < FRAMES {
+        let frame = XdpBuff::received(pool.alloc_page().expect("few are out"), 60).unwrap();
+        match to_worker.send(frame.into()) {
+            Ok(()) => sent += 1,
+            Err(_) => std::thread::yield_now(), // the ring is full
+        }
+        if !sent.is_multiple_of(7) {
+            to_worker.flush(); // the drop does it for the last ones
+        }
+    }
+    drop(to_worker);
+    assert_eq!(worker.join().unwrap(), FRAMES);
 }

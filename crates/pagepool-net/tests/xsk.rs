@@ -129,7 +129,7 @@ fn two_interfaces_share_a_umem_and_forward_without_a_copy() {
         for interface in ["near0", "near1"] {
             let pool = pool(&arena, &umem);
             let device = XskDevice::open(params(interface), &umem, &pool).expect("a free queue");
-            forwarder.add_port(Box::new(device), pool);
+            forwarder.add_port(device, pool);
         }
         assert_eq!(umem.sockets(), 2, "over one registration");
         forwarder.poll();

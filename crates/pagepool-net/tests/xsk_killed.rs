@@ -47,7 +47,7 @@ fn open() -> (XskDevice, Bound) {
 fn echo(packets: u64, limit: Duration) -> u64 {
     let (device, pool) = open();
     let mut forwarder = Forwarder::new(|_: &mut _, _| Action::Tx);
-    let port = forwarder.add_port(Box::new(device), pool);
+    let port = forwarder.add_port(device, pool);
     let start = Instant::now();
     let done = |forwarder: &Forwarder<_>| {
         forwarder.device(port).map_or(0, |nic: &dyn Device| nic.stats().tx_completed)

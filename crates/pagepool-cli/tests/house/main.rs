@@ -24,7 +24,12 @@ const FILES_A_FOLDER: usize = 12;
 const FULLER: &[(&str, &str, usize, &str)] = &[
     ("pagepool", "packet/skb", 13, "one packet type, in a file for each operation of stacks"),
     ("pagepool-capi", "handles", 14, "what tokens stand for, in a file for each table and each life"),
-    ("pagepool-net", "xsk", 14, "one device, in a file for each object of the kernel, and one that plays it"),
+    (
+        "pagepool-net",
+        "xsk",
+        15,
+        "one device, in a file for each object of the kernel, one that plays it, one that makes all of them",
+    ),
 ];
 
 /// Type names that are defined in more than one file, at most.

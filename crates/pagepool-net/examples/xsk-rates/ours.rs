@@ -35,7 +35,7 @@ pub fn run(words: &[&str]) -> Result<String, String> {
     let (ring, burst) = (option(words, "--ring", RING)?, if several { BUDGET as u64 } else { BURST });
     let budget = option(words, "--budget", burst)?;
     let program = What::of(what)?;
-    let mut forwarder = Forwarder::new(program);
+    let mut forwarder = Forwarder::with_handler(program);
     open(&mut forwarder, &links, several, ring as u32, words.contains(&"--by-ring"))
         .map_err(|error| error.to_string())?;
     forwarder.set_budget(budget as usize).map_err(|error| error.to_string())?;
@@ -139,7 +139,7 @@ fn open<P: PacketHandler>(
             tx_mode: if by_ring { TxMode::Ring } else { TxMode::Auto },
             ..Default::default()
         };
-        forwarder.add_port(Box::new(XskDevice::open(params, &umem, &pool)?), pool);
+        forwarder.add_port(XskDevice::open(params, &umem, &pool)?, pool);
     }
     Ok(())
 }

@@ -49,6 +49,7 @@
 //! * End: what is on the rings belongs to the device. [`close`](Device::close), and dropping it, takes all of
 //!   it back, whatever state the device is in.
 
+use std::any::Any;
 use std::fmt;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -108,6 +109,8 @@ pub enum Armed<'a> {
     Idle {
         /// Readable once there is something; `None` for a device that can only be asked.
         fd: Option<BorrowedFd<'a>>,
+        /// Readable once a [`Waker`](crate::Waker) woke the thread, if the device has any.
+        waker_fd: Option<BorrowedFd<'a>>,
         /// The longest sleep: then it wants to be asked again, for some of what happens makes nothing
         /// readable.
         at_most: Duration,
@@ -128,9 +131,9 @@ pub trait Device: Send + fmt::Debug {
 
     /// Moves packets that arrived into the vector, at most `budget` and at most its spare capacity; returns
     /// how many. A vector without any capacity is given some first, for `budget` packets or as many as the
-    /// receive ring has slots; one that has some never grows. Then gives the device fresh buffers of `pool`, as many as its ring has room for. So the
-    /// first call, which finds no packet, makes the device ready to receive. A packet with errors, and one
-    /// for which there is no room, is counted and dropped.
+    /// receive ring has slots; one that has some never grows. Then gives the device fresh buffers of `pool`,
+    /// as many as its ring has room for. So the first call, which finds no packet, makes the device ready to
+    /// receive. A packet with errors, and one for which there is no room, is counted and dropped.
     ///
     /// The pool's memory must be mapped in the device's domain; a buffer that is not mapped is counted and
     /// returns to its pool.
@@ -150,8 +153,8 @@ pub trait Device: Send + fmt::Debug {
     fn state(&self) -> QueueState;
 
     /// Call it before sleeping: looks whether there is something to poll for, and if not says what to sleep
-    /// on. The descriptor becomes readable for everything that happens from that look until the next
-    /// `receive` or `arm`.
+    /// on. The first descriptor becomes readable for everything that happens from that look until the next
+    /// `receive` or `arm`, the second for calls of a waker until the next `arm`.
     ///
     /// Buffers that other threads return to the pool do not make it readable: sleep on the pool's
     /// [`wake_fd`](Bound::wake_fd), too. Buffers that this thread returned since the last `receive` signal
@@ -178,6 +181,16 @@ pub(crate) fn make_room(into: &mut Vec<XdpBuff>, budget: usize, rx_ring: usize) 
     is_bare
 }
 
+/// The device in a box. One that is in such a box already stays there: a second one would cost a call more
+/// each time.
+pub(crate) fn boxed<D: Device + 'static>(device: D) -> Box<dyn Device> {
+    let device: Box<dyn Any> = Box::new(device);
+    match device.downcast::<Box<dyn Device>>() {
+        Ok(boxed) => *boxed,
+        Err(device) => device.downcast::<D>().expect("this is what it was made of"),
+    }
+}
+
 impl<D: Device + ?Sized> Device for Box<D> {
     fn info(&self) -> &DeviceInfo {
         (**self).info()
@@ -202,5 +215,20 @@ impl<D: Device + ?Sized> Device for Box<D> {
     }
     fn close(&mut self) {
         (**self).close();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{MemNicParams, NicDomain, mem_nic};
+
+    #[test]
+    fn a_device_in_a_box_is_not_put_into_another() {
+        let (nic, _wire) = mem_nic(MemNicParams::default(), NicDomain::new("mem0")).unwrap();
+        let place = |device: &dyn Device| std::ptr::from_ref(device).cast::<u8>();
+        let first = boxed(nic);
+        let at = place(&*first);
+        assert_eq!(place(&*boxed(first)), at);
     }
 }

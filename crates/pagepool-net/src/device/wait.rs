@@ -13,7 +13,7 @@ use crate::sys::event::wait_readable;
 /// What ended a [`wait`](DeviceExt::wait).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wake {
-    /// Something may have arrived, been sent, or been returned to the pool.
+    /// Something may have arrived, been sent, or been returned to the pool; or a waker was called.
     Ready,
     /// Nothing happened in that time, or a signal ended it.
     Timeout,
@@ -23,19 +23,20 @@ pub enum Wake {
 
 /// Methods of every [`Device`] that follow from the others; no device implements them.
 pub trait DeviceExt: Device {
-    /// Waits until there is something to poll for, or a buffer returned to a pool that had run dry.
+    /// Waits until there is something to poll for, a buffer returned to a pool that had run dry, or a
+    /// [`Waker`](crate::Waker) woke this thread.
     fn wait(&mut self, pool: &Bound, timeout: Duration) -> Wake {
         let start = Instant::now();
         loop {
             pool.acknowledge_wake();
-            let (fd, at_most) = match self.arm(pool) {
+            let (fd, waker_fd, at_most) = match self.arm(pool) {
                 Armed::Gone => return Wake::Gone,
                 Armed::Ready => return Wake::Ready,
-                Armed::Idle { fd, at_most } => (fd, at_most),
+                Armed::Idle { fd, waker_fd, at_most } => (fd, waker_fd, at_most),
             };
             let left = timeout.saturating_sub(start.elapsed());
             let sleep = left.min(at_most);
-            match wait_readable([fd, pool.wake_fd()], sleep) {
+            match wait_readable([fd, waker_fd, pool.wake_fd()], sleep) {
                 Some(readable) if readable.contains(&true) => return Wake::Ready,
                 Some(_) if left > sleep => {}
                 _ => return Wake::Timeout, // it is over, or a signal ended it

@@ -1,54 +1,92 @@
-//! Frames for a port that another thread polls.
+//! Frames for another thread: one that polls a port, or a worker.
 //!
-//! What   a bounded ring with one producer and one consumer: one per sending thread and port. The frame
+//! What   a bounded ring with one producer and one consumer: one per sending thread and receiver. The frame
 //!        moves; its buffers stay where they are, and return by themselves from wherever they end.
 //! Wake   the sender rings a [doorbell](Doorbell) once for all frames of a round, so that the other thread
-//!        may sleep.
+//!        may sleep; and a last time when it is gone, after its end of the ring.
 //! Cost   a slot of 48 bytes, one release store, no lock; a fence for each round. A ring without room gives
 //!        the frame back.
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
+use std::time::Duration;
 
 use pagepool::{Error, XdpFrame};
 use rtrb::{Consumer, Producer, PushError, RingBuffer};
 
+use crate::device::Wake;
 use crate::device::doorbell::Doorbell;
 use crate::error::within;
+use crate::sys::event::wait_readable;
 
 /// Most frames that a handoff holds.
 const MOST: usize = 1 << 16;
 
-/// A ring for at most `frames` frames to a port on another thread.
+/// A ring for at most `frames` frames to another thread. Either end belongs to a [`Forwarder`]
+/// ([`add_remote`], [`add_handoff`]) or to a thread of yours:
 ///
 /// ```
-/// let (outlet, inlet) = pagepool_net::handoff(512)?; // the outlet to the one thread, the inlet to the other
-/// let refused = pagepool_net::handoff(0).unwrap_err();
+/// use pagepool_net::{Wake, handoff};
+/// # use pagepool::{Arena, ArenaParams, Pool, PoolParams, XdpBuff, XdpFrame};
+/// # let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() })?;
+/// # let pool = Pool::new(PoolParams::default(), arena)?.bind();
+/// # let frame = XdpFrame::from(XdpBuff::received(pool.alloc_page().unwrap(), 60).unwrap());
+/// let (mut to_worker, mut work) = handoff(512)?;
+/// let worker = std::thread::spawn(move || {
+///     let mut frames = 0;
+///     while work.wait(std::time::Duration::MAX) != Wake::Gone {
+///         while let Some(frame) = work.recv() {
+///             frames += 1;
+///             drop(frame); // its buffers return from here
+///         }
+///     }
+///     frames
+/// });
+/// to_worker.send(frame).expect("the ring has room");
+/// to_worker.flush(); // wakes the worker, once for all frames
+/// drop(to_worker); // ends it
+/// assert_eq!(worker.join().unwrap(), 1);
+///
+/// let refused = handoff(0).unwrap_err();
 /// assert_eq!(refused.to_string(), "frames is 0, but must be 1 to 65536");
-/// # drop((outlet, inlet));
 /// # Ok::<(), pagepool::Error>(())
 /// ```
+///
+/// [`Forwarder`]: crate::Forwarder
+/// [`add_remote`]: crate::Forwarder::add_remote
+/// [`add_handoff`]: crate::Forwarder::add_handoff
 pub fn handoff(frames: usize) -> Result<(HandoffTx, HandoffRx), Error> {
     within("frames", frames, 1..=MOST)?;
     let (frames, into) = RingBuffer::new(frames);
     let bell = Arc::new(Doorbell::new()?);
-    Ok((HandoffTx { frames, bell: bell.clone(), owes: false }, HandoffRx { frames: into, bell }))
+    Ok((HandoffTx { frames, bell: LastRing(bell.clone()), owes: false }, HandoffRx { frames: into, bell }))
 }
 
-/// The sending end of a [`handoff`]: a remote port of the forwarder that it is given to.
+/// The sending end of a [`handoff`]: a remote port of the forwarder that it is given to, or of a thread.
 #[derive(Debug)]
 pub struct HandoffTx {
     frames: Producer<XdpFrame>,
-    bell: Arc<Doorbell>,
+    /// Behind the ring's end: fields are dropped in this order.
+    bell: LastRing,
     /// Whether something was put in since it rang.
     owes: bool,
 }
 
+/// Rings a last time when it is dropped: for frames that were not flushed, and to tell that no more come.
+#[derive(Debug)]
+struct LastRing(Arc<Doorbell>);
+
+impl Drop for LastRing {
+    fn drop(&mut self) {
+        self.0.ring();
+    }
+}
+
 impl HandoffTx {
     /// Hands a frame over, or gives it back: there is no room, or nobody at the other end any more. Nobody is
-    /// woken.
+    /// woken before [`flush`](Self::flush). A release store; see [`handoff`] for an example.
     #[inline]
-    pub(crate) fn push(&mut self, frame: XdpFrame) -> Result<(), XdpFrame> {
+    pub fn send(&mut self, frame: XdpFrame) -> Result<(), XdpFrame> {
         if self.frames.is_abandoned() {
             return Err(frame);
         }
@@ -56,23 +94,17 @@ impl HandoffTx {
         self.frames.push(frame).map_err(|PushError::Full(frame)| frame)
     }
 
-    /// Wakes the other end, if anything was put in since the last time.
+    /// Wakes the other end, if anything was sent since the last time: once for all frames of a round. A
+    /// fence, and a system call if the other end sleeps. A drop does it, too.
     #[inline]
-    pub(crate) fn ring(&mut self) {
+    pub fn flush(&mut self) {
         if std::mem::take(&mut self.owes) {
-            self.bell.ring();
+            self.bell.0.ring();
         }
     }
 }
 
-impl Drop for HandoffTx {
-    /// Wakes the other end, for frames that a round handed over before its handler panicked.
-    fn drop(&mut self) {
-        self.ring();
-    }
-}
-
-/// The receiving end of a [`handoff`], at a port of the forwarder that it is given to.
+/// The receiving end of a [`handoff`], at a port of the forwarder that it is given to, or of a thread.
 #[derive(Debug)]
 pub struct HandoffRx {
     frames: Consumer<XdpFrame>,
@@ -80,10 +112,30 @@ pub struct HandoffRx {
 }
 
 impl HandoffRx {
-    /// The next frame.
+    /// The next frame, oldest first; `None` if there is none now. See [`handoff`] for an example.
     #[inline]
-    pub(crate) fn pop(&mut self) -> Option<XdpFrame> {
+    pub fn recv(&mut self) -> Option<XdpFrame> {
         self.frames.pop().ok()
+    }
+
+    /// Sleeps until there is a frame, or for `timeout`. `Gone` once the sending end was dropped and all of
+    /// its frames were taken. Does not sleep if there is a frame; else some system calls. A signal may end it
+    /// early, as a `Timeout`.
+    pub fn wait(&mut self, timeout: Duration) -> Wake {
+        let slept_out = match self.sleep() {
+            None => false,
+            Some(_) if self.frames.is_abandoned() => false,
+            Some(event) => wait_readable([Some(event)], timeout) != Some([true]),
+        };
+        self.awake();
+        // In this order: what was sent before the end is seen after it.
+        let is_abandoned = self.frames.is_abandoned();
+        match self.frames.is_empty() {
+            false => Wake::Ready,
+            true if is_abandoned => Wake::Gone,
+            true if slept_out => Wake::Timeout,
+            true => Wake::Ready, // a signal that came late: look again
+        }
     }
 
     /// Says what to sleep on until there is a frame, if there is none now. [`awake`](Self::awake) follows.
@@ -101,6 +153,6 @@ impl Drop for HandoffRx {
     /// Its frames return now. A frame that is put in meanwhile returns to its pool when the `HandoffTx` is
     /// dropped.
     fn drop(&mut self) {
-        while self.pop().is_some() {}
+        while self.recv().is_some() {}
     }
 }

@@ -181,7 +181,7 @@ impl Port {
         for at in 0..self.inlets.len() {
             let until = taken + budget;
             while taken < until
-                && let Some(frame) = self.inlets[at].pop()
+                && let Some(frame) = self.inlets[at].recv()
             {
                 taken += 1;
                 if let Err(frame) = self.send_on(frame) {
@@ -256,8 +256,9 @@ impl Port {
         self.pool.acknowledge_wake(); // before `arm`, and not after a sleep: see device/wait.rs
         match self.device.arm(&self.pool) {
             Armed::Ready => (Wake::Ready, Duration::ZERO),
-            Armed::Idle { fd, at_most } => {
+            Armed::Idle { fd, waker_fd, at_most } => {
                 sleep.add(fd);
+                sleep.add(waker_fd);
                 sleep.add(self.pool.wake_fd());
                 (Wake::Timeout, at_most)
             }

@@ -38,9 +38,9 @@ impl XskDevice {
 
     fn check_place(&self, layout: &Layout, buffer: &PageBuf) -> Result<(), Error> {
         let Some(at) = buffer.dma_addr_in(self.umem().domain_id()) else {
-            return Err(Error::Unsupported {
-                what: format!("the UMEM {} is gone", self.umem().params().name),
-            });
+            let name = &self.umem().params().name;
+            let what = format!("the UMEM {name} maps the pool's memory no more: make both anew");
+            return Err(Error::Unsupported { what });
         };
         if !layout.cuts_pages() && buffer.len() != PAGE_SIZE {
             return Err(parameter(

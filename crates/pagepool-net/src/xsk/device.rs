@@ -23,6 +23,7 @@ use super::umem::Umem;
 use crate::device::mapping_cache::MappingCache;
 use crate::device::seam::{HEADERS, VLAN_TAG, make_room};
 use crate::device::tx_slots::TxLimits;
+use crate::device::waker::{Wakened, Waker};
 use crate::device::{Armed, Calls, Device, DeviceInfo, DeviceStats, KernelStats, QueueState, TxQueue};
 use crate::error::parameter;
 use crate::link::lookup;
@@ -116,6 +117,7 @@ pub struct XskDevice {
     gone: bool,
     /// Frames that were taken and completed before the last sleep, and how long that was while sending.
     naps: (u64, Duration),
+    wakened: Wakened,
 }
 
 /// A socket, with our ends of its rings.
@@ -274,6 +276,7 @@ impl XskDevice {
             calls: Calls::default(),
             gone: false,
             naps: (0, WHILE_SENDING),
+            wakened: Wakened::default(),
         }
     }
 
@@ -358,6 +361,36 @@ impl XskDevice {
     /// ```
     pub fn take_tx_timestamps(&mut self, into: &mut Vec<TxTimestamp>) -> u64 {
         self.sender.requests().map_or(0, |requests| requests.take(into))
+    }
+
+    /// Wakes the thread that polls this device, from any thread: for loops that take work from elsewhere
+    /// beside packets. A call between two waits counts for the second, so none is lost. Threads that hand
+    /// packets to a [`Forwarder`](crate::Forwarder) wake it by [`handoff`](crate::handoff) instead.
+    ///
+    /// The first call makes an event counter, which may fail for want of descriptors.
+    ///
+    /// ```no_run
+    /// // It needs root and an interface.
+    /// use std::{sync::mpsc, thread, time::Duration};
+    ///
+    /// use pagepool_net::{Device, DeviceExt, Wake, XskDevice};
+    ///
+    /// let (mut device, pool) = XskDevice::simple("eth0", 0)?;
+    /// let (waker, (jobs, todo)) = (device.waker()?, mpsc::channel());
+    /// thread::spawn(move || {
+    ///     let _ = jobs.send("a job"); // first the work,
+    ///     waker.wake(); // then the call
+    /// });
+    /// let mut packets = Vec::new();
+    /// while device.wait(&pool, Duration::from_secs(1)) != Wake::Gone {
+    ///     device.receive(&pool, &mut packets, 64);
+    ///     packets.clear();
+    ///     todo.try_iter().for_each(|job| println!("{job}"));
+    /// }
+    /// # Ok::<(), pagepool::Error>(())
+    /// ```
+    pub fn waker(&self) -> Result<Waker, Error> {
+        self.wakened.waker()
     }
 
     /// The redirect that gives it packets.
@@ -612,6 +645,9 @@ impl Device for XskDevice {
         if self.look() {
             return Armed::Gone;
         }
+        if self.wakened.take() {
+            return Armed::Ready;
+        }
         // What is not sent before the sleep waits for its end: nobody else calls the kernel.
         self.kick_transmit();
         let at_most = self.nap();
@@ -628,7 +664,10 @@ impl Device for XskDevice {
         if open.has_some() {
             return Armed::Ready;
         }
-        Armed::Idle { fd: Some(open.fd.as_fd()), at_most }
+        if !self.wakened.sleep() {
+            return Armed::Ready;
+        }
+        Armed::Idle { fd: Some(open.fd.as_fd()), waker_fd: self.wakened.event(), at_most }
     }
 
     fn stats(&self) -> DeviceStats {

@@ -222,7 +222,7 @@ impl Device for FakeNic {
         match (wire.dead, is_ready) {
             (true, _) => Armed::Gone,
             (_, true) => Armed::Ready,
-            _ => Armed::Idle { fd: None, at_most: BLIND },
+            _ => Armed::Idle { fd: None, waker_fd: None, at_most: BLIND },
         }
     }
 

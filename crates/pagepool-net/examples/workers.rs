@@ -1,0 +1,41 @@
+//! Hands packets to two workers on threads of their own, in turn, and sends what they answer. All sleep while
+//! there is nothing to do.
+//!
+//! ```sh
+//! sudo -E cargo run -p pagepool-net --example workers -- eth1
+//! ```
+
+use pagepool_net::{Action, Forwarder, HandoffRx, HandoffTx, PortId, Wake, XskDevice, handoff};
+use std::{sync::atomic::AtomicBool, thread, time::Duration};
+
+/// A worker: answers what has a sender to go back to, and drops the rest.
+fn work(mut packets: HandoffRx, mut answers: HandoffTx) {
+    while packets.wait(Duration::MAX) != Wake::Gone {
+        while let Some(mut packet) = packets.recv() {
+            if packet.swap_endpoints() {
+                let _ = answers.send(packet); // a full ring gives it back, and it is dropped
+            }
+        }
+        answers.flush(); // wakes the polling thread, once for all
+    }
+}
+
+/// Runs until Ctrl-C, or until the interface is gone.
+pub fn main() -> Result<(), pagepool::Error> {
+    let interface = std::env::args().nth(1).unwrap_or("eth0".into());
+    let (device, pool) = XskDevice::simple(&interface, 0)?;
+    let mut turn = 0;
+    let mut forwarder = Forwarder::new(|_, _| {
+        turn ^= 1;
+        Action::Redirect(PortId(1 + turn)) // the device is port 0, the workers are 1 and 2
+    });
+    let port = forwarder.add_port(device, pool);
+    for _ in 0..2 {
+        let (to_worker, packets) = handoff(1024)?;
+        let (answers, to_port) = handoff(1024)?;
+        forwarder.add_remote(to_worker);
+        forwarder.add_handoff(port, to_port)?;
+        thread::spawn(move || work(packets, answers));
+    }
+    forwarder.run(&AtomicBool::new(false))
+}

@@ -1,0 +1,132 @@
+//! What most programs want to begin with, in one call each: a device with memory and a pool of its own, and
+//! a redirect for one port.
+
+use std::sync::Arc;
+
+use pagepool::{Arena, ArenaParams, Bound, Error, PAGE_SIZE, Pool, PoolParams, REGION_SHIFT};
+
+use super::bpf::redirect::{Attach, Redirect};
+use super::device::XskDevice;
+use super::params::{UmemParams, XDP_HEADROOM, XskParams};
+use super::umem::Umem;
+use crate::device::Device;
+use crate::device::seam::HEADERS;
+use crate::error::{parameter, within};
+use crate::link::lookup;
+
+impl XskDevice {
+    /// Opens a queue of an interface with all that it requires: memory, a UMEM, a pool that this thread owns,
+    /// and an XDP program that takes all packets of the queue. Those of other queues stay with the kernel. It
+    /// takes packets from here on; end the process, or drop both, to give them back to the kernel.
+    ///
+    /// The memory is what the rings hold, twice: 32 MiB with the rings of `XskParams::default()`, and more
+    /// for a card with zero copy. Packets have one buffer, and so the MTU may be at most 3,822 bytes; for
+    /// more see [`UmemParams::multi_buffer`](super::UmemParams::multi_buffer). For some of the packets see
+    /// [`Redirect::attach_udp_port`], for other parameters [`simple_with`](Self::simple_with), for several
+    /// queues [`open_devices`](crate::open_devices).
+    ///
+    /// Requires `CAP_NET_RAW`, `CAP_BPF`, `CAP_NET_ADMIN`, and as much locked memory or `CAP_IPC_LOCK`; the
+    /// error names what is missing. Takes some milliseconds, and seconds where a card restarts for the
+    /// program.
+    ///
+    /// ```no_run
+    /// // It needs root and an interface.
+    /// use pagepool_net::{Device, DeviceExt, Wake, XskDevice};
+    ///
+    /// let (mut device, pool) = XskDevice::simple("eth0", 0)?;
+    /// let mut packets = Vec::new();
+    /// while device.wait(&pool, std::time::Duration::from_secs(1)) != Wake::Gone {
+    ///     device.receive(&pool, &mut packets, 64);
+    ///     packets.drain(..).for_each(|packet| println!("{} bytes", packet.len())); // and its page returns
+    /// }
+    /// # Ok::<(), pagepool::Error>(())
+    /// ```
+    pub fn simple(interface: &str, queue: u32) -> Result<(Self, Bound), Error> {
+        Self::simple_with(XskParams { interface: interface.into(), queue, ..Default::default() })
+    }
+
+    /// As [`simple`](Self::simple), with other parameters: with a [redirect](XskParams::redirect) it takes
+    /// the packets that this has for it, and no XDP program is attached here.
+    ///
+    /// The kernel has its buffers before the socket is in the redirect's map, so none of the packets is lost.
+    ///
+    /// ```no_run
+    /// // It needs root and an interface.
+    /// use pagepool_net::{Redirect, XskDevice, XskParams};
+    ///
+    /// let redirect = Some(Redirect::attach_udp_port("eth0", 7)?);
+    /// let params = XskParams { interface: "eth0".into(), redirect, ..Default::default() };
+    /// let (device, pool) = XskDevice::simple_with(params)?;
+    /// # Ok::<(), pagepool::Error>(())
+    /// ```
+    pub fn simple_with(mut params: XskParams) -> Result<(Self, Bound), Error> {
+        params.check()?;
+        let link = lookup::look_up(&params.interface)?;
+        let name = format!("{}:{}", params.interface, params.queue);
+        let (umem, pool) = memory(&name, &params)?;
+        check_mtu(link.mtu as usize, &umem)?;
+        let redirect = match params.redirect.take() {
+            Some(redirect) => redirect,
+            None => Redirect::load(&params.interface, Attach::Auto, false)?,
+        };
+        redirect.key(params.queue, params.map_key)?; // refused before anything is opened
+        redirect.pass()?; // or drivers have no zero copy, and some restart their queues later
+        let mut this = Self::open_apart(&params, &umem)?;
+        this.check_pool(&pool)?;
+        this.receive(&pool, &mut Vec::new(), 0);
+        this.join(redirect.clone(), params.map_key, Redirect::insert)?;
+        redirect.start()?;
+        Ok((this, pool))
+    }
+}
+
+impl Redirect {
+    /// Takes the UDP packets to a port, of IPv4 and IPv6 and to any address, and leaves all others to the
+    /// kernel: ARP, ICMP, other ports, and datagrams in fragments. [Loads](Self::load) an XDP program,
+    /// [steers](Self::steer) by `udp dst port N and not fragment`, and [starts](Self::start): the packets go
+    /// to a socket once it is in the map, and to the kernel until then. For
+    /// [`XskDevice::simple_with`](crate::XskDevice::simple_with), which has an example.
+    ///
+    /// A card with several queues spreads flows over them: a queue without a socket leaves its packets to the
+    /// kernel. Open a device for each, or have the card use one ([`HeldFlowSpread`]).
+    ///
+    /// [`HeldFlowSpread`]: crate::link::HeldFlowSpread
+    pub fn attach_udp_port(interface: &str, port: u16) -> Result<Arc<Self>, Error> {
+        within("port", port, 1..=u16::MAX)?;
+        let this = Self::load(interface, Attach::Auto, false)?;
+        this.steer(&format!("udp dst port {port} and not fragment").parse()?)?;
+        this.start()?;
+        Ok(this)
+    }
+}
+
+/// Memory for what is on the rings, and as much again in the program's hands.
+fn memory(name: &str, params: &XskParams) -> Result<(Arc<Umem>, Bound), Error> {
+    let on_rings = u64::from(params.rx_ring.max(params.rx_buffers))
+        + u64::from(params.tx_ring)
+        + u64::from(lookup::hardware_ring(&params.interface));
+    let max_bytes = (2 * on_rings * PAGE_SIZE as u64).next_multiple_of(1 << REGION_SHIFT);
+    let arena = Arena::new(ArenaParams { max_bytes, commit_all: true, ..Default::default() })?;
+    let umem = Umem::new(UmemParams { name: name.into(), ..Default::default() }, &arena)?;
+    let pool = PoolParams {
+        name: name.into(),
+        headroom: XDP_HEADROOM as usize,
+        wakeup: true,
+        domains: vec![umem.clone()],
+        ..Default::default()
+    };
+    Ok((umem, Pool::new(pool, arena)?.bind()))
+}
+
+/// Longer packets would be lost, one by one.
+fn check_mtu(mtu: usize, umem: &Umem) -> Result<(), Error> {
+    let most = umem.packet_capacity() - HEADERS;
+    if mtu <= most {
+        return Ok(());
+    }
+    let must_be = format!(
+        "at most {most} for packets of one buffer: lower it (ip link set ... mtu {most}), or open the device \
+         with UmemParams::multi_buffer"
+    );
+    Err(parameter("mtu", mtu, must_be))
+}
