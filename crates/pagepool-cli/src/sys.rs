@@ -15,7 +15,8 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::process::{
-    Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal, set_parent_process_death_signal,
+    Pid, PidfdFlags, Resource, Signal, getrlimit, pidfd_open, pidfd_send_signal,
+    set_parent_process_death_signal,
 };
 pub use rustix::thread::CapabilitySet;
 use rustix::thread::{
@@ -85,6 +86,21 @@ pub fn memory_file(name: &CStr) -> io::Result<File> {
 /// The capabilities that this thread may use; none if the kernel does not say.
 pub fn permitted_capabilities() -> CapabilitySet {
     capabilities(None).map_or(CapabilitySet::empty(), |sets| sets.permitted)
+}
+
+/// The capabilities that count in this thread; none if the kernel does not say.
+pub fn effective_capabilities() -> CapabilitySet {
+    capabilities(None).map_or(CapabilitySet::empty(), |sets| sets.effective)
+}
+
+/// The names of capabilities, as capabilities(7) has them.
+pub fn capability_names(capabilities: CapabilitySet) -> Vec<String> {
+    capabilities.iter_names().map(|(name, _)| format!("CAP_{name}")).collect()
+}
+
+/// Bytes that this process may lock, at most, without a capability; `None`: any number.
+pub fn lockable_bytes() -> Option<u64> {
+    getrlimit(Resource::Memlock).maximum
 }
 
 /// Has this thread, and those that it starts, give up all capabilities but these, for ever: no program that

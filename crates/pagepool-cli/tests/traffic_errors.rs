@@ -92,7 +92,7 @@ fn the_session_that_it_is_run_from_is_left_alone() {
 fn what_there_is_not_is_named_with_what_there_is() {
     let name = "what_there_is_not_is_named_with_what_there_is";
     let Some(hosts) = near(name) else { return };
-    let cases: [(&[&str], &[&str]); 22] = [
+    let cases: [(&[&str], &[&str]); 25] = [
         (&["drop", "af_xdp:nope0"], &["nope0", "near0, near1"]),
         (&["drop", "vfio:0000:01:00.0"], &["vfio:0000:01:00.0", "af_xdp:INTERFACE"]),
         (&["gen", "memory:"], &["memory: has no network interface", "in one process", "af_xdp:INTERFACE"]),
@@ -108,13 +108,22 @@ fn what_there_is_not_is_named_with_what_there_is() {
         (&["drop", "near0", "--queues", "x"], &["0-3"]),
         (&["drop", "near0", "--cpus", "4000"], &["CPU 4000", "these are: 0"]),
         (&["drop", "near0", "--threads", "2"], &["--threads is 2", "at most 1"]),
-        (&["drop", "near0", "--chunk-size", "3000"], &["2048 or 4096"]),
+        (
+            &["drop", "near0", "--chunk-size", "3000"],
+            &["with --unaligned, any multiple of 64 from 2048 to 4096"],
+        ),
         (&["drop", "near0", "--unaligned", "--chunk-size", "3000"], &["multiple of 64"]),
         (&["drop", "near0", "--ring", "100"], &["power of two"]),
         (&["drop", "near0", "--ring", "8192"], &["at most --ring 4096"]),
         (&["gen", "near0", "--size", "1515"], &["64 to 1514", "ip link set near0 mtu 1501"]),
         (&["gen", "near0", "--size", "63"], &["63", "64..=9000"]),
         (&["gen", "near0", "--dst", "1:2"], &["six bytes"]),
+        (
+            &["gen", "near0", "--rate", "1x"],
+            &["'1x' is not a number of packets a second, e.g. 1000 (accept 1k, 1M"],
+        ),
+        (&["gen", "near0", "--count", "0"], &["the number of packets is at least 1"]),
+        (&["drop", "near0", "--verify=1T"], &["'1T' is not a number of numbered packets"]),
         (&["drop", "near0", "--pcap", "/nowhere/file"], &["/nowhere/file"]),
         (&["drop", "near0", "--pcap", "/dev/full"], &["/dev/full", "No space"]),
         (&["drop", "near0", "--busy-poll=0"], &["1..=65535"]),
@@ -124,12 +133,18 @@ fn what_there_is_not_is_named_with_what_there_is() {
         if said.contains("CAP_") {
             return println!("SKIP {name}: {}", said.trim());
         }
+        assert!(said.starts_with("pagepool: ") && !said.contains("error: "), "{arguments:?}: {said}");
         for word in words {
             assert!(said.contains(word), "{arguments:?}: {word} is not in: {said}");
         }
     }
     let said = Place::Between(&hosts).error(&["drop", "near0", "--mode", "zerocopy"]);
-    assert!(said.contains("no zero copy") && said.contains("use copy mode"), "{said}");
+    assert!(
+        said.contains(
+            "the driver does not support zero copy here (chunk 4096, no XDP program); use --mode copy"
+        ),
+        "{said}"
+    );
 }
 
 #[test]
@@ -168,7 +183,11 @@ fn a_program_that_is_there_already_is_named() {
     let link = hosts.run_between(|| ok(ok(Netlink::open()).link("near0")));
     let id = link.xdp.first().expect("the first one's").id;
     let said = Place::Between(&hosts).error(&["echo", "near0"]);
-    assert!(said.contains(&format!("program with id {id}")) && said.contains("near0"), "{said}");
+    let why = format!(
+        "pagepool: near0 already has XDP program {id} (another pagepool?). Stop its owner, or: ip link set \
+         dev near0 xdp off"
+    );
+    assert!(said.starts_with(&why), "{said}");
     let said = Place::Between(&hosts).error(&["gen", "near0"]);
     assert!(said.contains("queue 0") && said.contains("ss --xdp"), "whose queue it is: {said}");
     assert_eq!(running.interrupt()["interfaces"][0]["program_id"], id);
@@ -187,8 +206,12 @@ fn whoever_may_not_is_told_the_capability() {
         let output = Place::Between(&hosts).output(nobody);
         assert!(!output.status.success(), "{command:?}");
         let said = text(&output.stderr);
-        let first = if command[0] == "gen" { "CAP_NET_RAW" } else { "CAP_BPF and CAP_NET_ADMIN" };
-        assert!(said.contains(first), "{command:?}: {said}");
+        let all = if command[0] == "gen" { " CAP_NET_RAW" } else { " CAP_NET_ADMIN, CAP_NET_RAW" };
+        assert!(said.starts_with("pagepool: ") && said.contains(all), "{command:?}: {said}");
+        assert!(command[0] == "gen" || said.contains("CAP_BPF"), "all at once: {said}");
+        assert!(said.contains("it locks ") == said.contains("CAP_IPC_LOCK"), "{said}");
+        let grant = "setcap cap_net_admin,cap_net_raw,cap_ipc_lock,cap_perfmon,cap_bpf+ep /";
+        assert!(said.contains(grant) && said.lines().count() == 1, "{command:?}: {said}");
     }
 }
 
@@ -211,7 +234,14 @@ fn forward_warns_of_offloads_with_the_command_that_turns_them_off() {
     };
     set("near0", Offload::TxChecksum);
     let said = forward(&[]).unwrap_or_default();
-    assert!(said.contains("ethtool -K near0 tx off") && said.contains("another network namespace"), "{said}");
+    let why = "pagepool: warning: packets from near0's peer arrive without checksums. Run at both ends: \
+               ethtool -K near0 tx off\n";
+    assert_eq!(said, why, "it is in another network namespace");
+    // So does whoever answers, and it is said again at the end.
+    let output = Place::Between(&hosts).output(binary(&["echo", "near0", "--seconds", "1"]));
+    let (shown, said) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(said, why);
+    assert!(shown.contains(&why["pagepool: ".len()..]), "{shown}");
 
     // What the kernel puts together before a generic program sees it.
     set("near1", Offload::Gro);
@@ -231,7 +261,43 @@ fn forward_warns_of_offloads_with_the_command_that_turns_them_off() {
         ok(ok(Ethtool::open()).set_offload("one", Offload::TxChecksum, false));
     });
     let said = works(&hosts, binary(&["forward", "near1", "one"])).unwrap_or_default();
-    assert!(said.contains("other, the other end of one,") && said.contains("ethtool -K other "), "{said}");
+    assert!(
+        said.contains("packets from one's peer other arrive ") && said.contains("ethtool -K other "),
+        "{said}"
+    );
+}
+
+#[test]
+fn an_interface_that_is_down_is_warned_of_and_moves_nothing() {
+    let name = "an_interface_that_is_down_is_warned_of_and_moves_nothing";
+    let Some(hosts) = near(name) else { return };
+    let index = hosts.near[0].index;
+    hosts.run_between(move || ok(ok(Netlink::open()).set_up(index, false)));
+    let why = "pagepool: warning: near0 is down: nothing moves there. Run: ip link set near0 up\n";
+    for command in [
+        &["drop", "near0", "--verify"][..],
+        &["gen", "near0"],
+        &["gen", "near0", "--tx-mode", "ring"],
+        &["echo", "near0"],
+    ] {
+        let output = Place::Between(&hosts).output(binary(&[command, &["--seconds", "1"]].concat()));
+        let (shown, said) = (text(&output.stdout), text(&output.stderr));
+        if said.contains("CAP_") {
+            return println!("SKIP {name}: {}", said.trim());
+        }
+        assert_eq!(said, why, "{command:?}");
+        assert_eq!(output.status.code(), Some(3), "{command:?}: {shown}");
+        assert!(shown.ends_with("No packets moved. Buffers: all returned.\n"), "{command:?}: {shown}");
+        let unsent = shown.lines().find(|line| line.starts_with("not sent"));
+        assert!(unsent.is_none_or(|row| row.ends_with("  (interface down)")), "{command:?}: {shown}");
+        let moved = shown.lines().find(|line| line.starts_with("packets sent"));
+        assert!(moved.is_none_or(|row| row.contains("0.0 Mbit/s")), "{command:?}: {shown}");
+        assert_eq!(
+            command[0] == "gen",
+            moved.is_some() && unsent.is_some() || shown.contains("\nlost "),
+            "{shown}"
+        );
+    }
 }
 
 #[test]

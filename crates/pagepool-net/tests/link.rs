@@ -149,7 +149,7 @@ fn offloads_that_falsify_packets_are_found_held_off_and_put_back() {
         assert_eq!(found.len(), 1, "{found:?}");
         assert_eq!(found[0].offloads, Offload::OF_SENDER[1..], "those that are on");
         assert!(matches!(&found[0].owner, OffloadOwner::Peer(peer) if peer.name == "two"), "{found:?}");
-        let command = "ethtool -K two gso off tx off txvlan off tx-vlan-stag-hw-insert off";
+        let command = "ethtool -K two tx off gso off txvlan off tx-vlan-stag-hw-insert off";
         assert_eq!(found[0].command().unwrap(), command);
         assert!(found[0].to_string().ends_with(command), "{}", found[0]);
 

@@ -496,10 +496,7 @@ fn errors_name_cause_and_remedy() {
         assert_eq!(umem.sockets(), 0, "what was opened is closed");
         let _device = XskDevice::open(plain("near0"), &umem, &near).expect("a free queue");
         let refused = open(plain("near0"));
-        assert_eq!(
-            refused,
-            "still in use: queue 0 already has a device over UMEM umem0, and can have only one"
-        );
+        assert_eq!(refused, "queue 0 already has a device over UMEM umem0, and can have only one");
         let other = Umem::new(UmemParams { name: "other".into(), ..Default::default() }, &arena).unwrap();
         let refused = opened(plain("near0"), &other, &near);
         assert!(refused.contains("another AF_XDP socket is still bound to queue 0"), "{refused}");
@@ -508,7 +505,10 @@ fn errors_name_cause_and_remedy() {
         let zero_copy = UmemParams { mode: XskMode::ZeroCopy, ..Default::default() };
         let zero_copy = Umem::new(zero_copy, &arena).unwrap();
         let refused = opened(plain("near1"), &zero_copy, &near);
-        assert!(refused.contains("no zero copy") && refused.contains("use copy mode"), "{refused}");
+        assert!(
+            refused.contains("does not support zero copy here") && refused.contains("XskMode::Copy"),
+            "{refused}"
+        );
 
         let growing = Arena::new(ArenaParams { max_bytes: 64 << 20, ..Default::default() }).unwrap();
         let refused = Umem::new(UmemParams::default(), &growing).map(drop).map_err(text).unwrap_err();
@@ -613,7 +613,7 @@ fn a_program_that_is_there_already_is_named() {
         for how in [Attach::Auto, Attach::Native, Attach::Generic] {
             let refused = Redirect::attach("near0", how, false).map(drop).map_err(text).unwrap_err();
             assert!(
-                refused.contains(&format!("the XDP program with id {id} is attached to near0")),
+                refused.contains(&format!("near0 already has XDP program {id} (another pagepool?). Stop")),
                 "{refused}"
             );
         }

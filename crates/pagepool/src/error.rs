@@ -114,7 +114,7 @@ impl fmt::Display for Error {
                 "the arena cannot grow beyond {committed_bytes} bytes while domain {domain} maps it as one \
                  range: commit all of it first, or use a larger arena"
             ),
-            Self::Busy { what } => write!(f, "still in use: {what}"),
+            Self::Busy { what } => write!(f, "{what}"), // a sentence, which says what it is about
             Self::Unsupported { what } => f.write_str(what),
         }
     }

@@ -7,6 +7,7 @@ use pagepool_net::{Action, Ingress, PacketHandler};
 
 use crate::engine::frame_source::NoSource;
 use crate::engine::poll_loop::PortHandler;
+use crate::report::number::read_count;
 use crate::traffic::command::{ThreadContext, TrafficCommand, TrafficPlan};
 use crate::traffic::options::{ReceiveOptions, TrafficOptions};
 
@@ -20,15 +21,21 @@ pub struct DropArgs {
     ///
     /// Prints how many packets arrived intact, how many numbers are missing below the highest one, and how
     /// many packets were damaged. Every byte is read, so long packets cost more. Numbers below N are looked
-    /// for, at one bit of memory each; packets with higher numbers are counted [N: default 1073741824].
+    /// for, at one bit of memory each; packets with higher numbers are counted [N: such as 1000000 or 1M;
+    /// default 1073741824].
     #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true)]
     #[arg(default_missing_value = "1073741824")]
-    #[arg(value_parser = clap::value_parser!(u64).range(1..=1 << 36))]
+    #[arg(value_parser = expected)]
     verify: Option<u64>,
     #[command(flatten)]
     receive: ReceiveOptions,
     #[command(flatten)]
     options: TrafficOptions,
+}
+
+/// Reads the N of `--verify`.
+fn expected(text: &str) -> Result<u64, String> {
+    read_count(text, "numbered packets", 1..=1 << 36)
 }
 
 impl TrafficCommand for DropArgs {

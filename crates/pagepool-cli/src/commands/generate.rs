@@ -17,6 +17,7 @@ use pagepool_net::{BUDGET, Forwarder, PacketHandler, PortId, Stack, TxQueue, tic
 use crate::engine::frame_source::{FrameSource, SourceState};
 use crate::engine::socket_sizes::{HEADROOM, SocketSizes};
 use crate::report::error::error_chain;
+use crate::report::number::read_count;
 use crate::traffic::capture::CaptureTap;
 use crate::traffic::command::{ThreadContext, TrafficCommand, TrafficPlan};
 use crate::traffic::interface::Interface;
@@ -37,11 +38,11 @@ pub struct GenArgs {
     #[arg(long, value_name = "BYTES", default_value_t = 64)]
     #[arg(value_parser = clap::value_parser!(u32).range(64..=9000))]
     size: u32,
-    /// Packets per second, over all queues [default: as many as possible]
-    #[arg(long, value_name = "PPS", value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
+    /// Packets per second, over all queues: 1000, or 1k, 2.5M [default: as many as possible]
+    #[arg(long, value_name = "PPS", value_parser = rate)]
     rate: Option<u64>,
-    /// Stop after N packets [default: at the end of --seconds, or at Ctrl-C]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    /// Stop after N packets: 1000, or 1k, 2.5M [default: at the end of --seconds, or at Ctrl-C]
+    #[arg(long, value_name = "N", value_parser = count)]
     count: Option<u64>,
     /// Destination MAC address [default: ff:ff:ff:ff:ff:ff, broadcast]
     #[arg(long, value_name = "MAC", default_value = "ff:ff:ff:ff:ff:ff", hide_default_value = true)]
@@ -54,6 +55,16 @@ pub struct GenArgs {
     /// Shared by the threads: the next number.
     #[arg(skip)]
     numbers: Arc<AtomicU64>,
+}
+
+/// Reads `--rate`.
+fn rate(text: &str) -> Result<u64, String> {
+    read_count(text, "packets a second", 1..=1_000_000_000)
+}
+
+/// Reads `--count`.
+fn count(text: &str) -> Result<u64, String> {
+    read_count(text, "packets", 1..=u64::MAX)
 }
 
 /// Reads `02:00:00:00:00:01`.

@@ -6,9 +6,10 @@ use super::live::View;
 use super::memory::{self, MemoryDemo};
 use super::plan::DemoAction;
 use super::veth::{self, VethSetup};
+use crate::engine::privileges::named;
 use crate::report::output;
 use crate::report::verdict::Verdict;
-use crate::sys;
+use crate::sys::{self, CapabilitySet};
 
 /// What `--on` takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -42,16 +43,27 @@ impl DemoPlace {
             Self::VethElse(mtu, demo) => match set_up(mtu) {
                 Ok(setup) => veth::run(setup, mtu, view),
                 Err(why) => {
-                    let line = format!("Running in memory, because veth is not available: {why}");
-                    if view.lines {
-                        output::line(line)
-                    } else {
-                        output::note(line)
-                    }
+                    output::note(why_in_memory(&why));
                     memory::run(demo, view)
                 }
             },
         }
+    }
+}
+
+/// What the demonstration between namespaces takes. CAP_SYS_ADMIN does for bpf(2).
+const ON_VETH: CapabilitySet =
+    CapabilitySet::SYS_ADMIN.union(CapabilitySet::NET_ADMIN).union(CapabilitySet::NET_RAW);
+
+/// Why it runs in memory, and what another run would need.
+fn why_in_memory(why: &str) -> String {
+    let missing = ON_VETH - sys::effective_capabilities();
+    match missing.is_empty() {
+        false => format!(
+            "Not root, so using in-memory NICs. For the AF_XDP demo run as root (needs {}).",
+            named(missing)
+        ),
+        true => format!("The AF_XDP demo is not available, so using in-memory NICs: {why}"),
     }
 }
 

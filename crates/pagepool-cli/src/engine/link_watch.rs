@@ -1,9 +1,10 @@
-//! What becomes of the interfaces while a command runs: their MTU, and their XDP program.
+//! What becomes of interfaces while a command runs: whether they are up, their MTU, and their XDP program.
 //!
-//! What   frames are as long as the MTU says when a command opens its sockets. If it changes, the run goes
-//!        on, and it is told at once. The run failed if packets were too long since, or if it sends packets
-//!        to an interface that takes only shorter ones now: nobody counts what it drops. A program that
-//!        somebody detaches ends the run, for nothing arrives any more.
+//! What   nothing moves over an interface that is down, which is told at once. Frames are as long as the MTU
+//!        says when a command opens its sockets. If it changes, the run goes on, and it is told at once. The
+//!        run failed if packets were too long since, or if it sends packets to an interface that takes only
+//!        shorter ones now: nobody counts what it drops. A program that somebody detaches ends the run, for
+//!        nothing arrives any more.
 //! Why    here, and not by the kernel's messages: it sends none when a program is detached. Two or three
 //!        calls an interface, five times a second, on the thread that only waits.
 
@@ -33,6 +34,8 @@ pub struct LinkWatch<'a> {
     /// The MTU of each interface at the last look.
     mtus: Vec<u32>,
     sends: bool,
+    /// Whether each was down at the last look.
+    down: Vec<bool>,
     looked: Duration,
     /// Packets that were too long at the last look.
     too_long: u64,
@@ -46,6 +49,8 @@ pub struct SeenChanges {
     /// Packets that were too long before the first change.
     before: u64,
     sends: bool,
+    /// Whether an interface was down at some time.
+    was_down: bool,
 }
 
 /// A change of an interface's MTU.
@@ -70,7 +75,14 @@ impl<'a> LinkWatch<'a> {
         let netlink = Netlink::open().map_err(|error| error_chain(&error))?;
         let mtus = links.iter().map(|link| link.mtu).collect();
         let (looked, changes) = (Duration::ZERO, SeenChanges::default());
-        Ok(Self { netlink, links, redirects, mtus, sends, looked, too_long: 0, changes })
+        let down = vec![false; links.len()];
+        let mut this = Self { netlink, links, redirects, mtus, sends, down, looked, too_long: 0, changes };
+        for which in 0..this.links.len() {
+            if let Ok(Some(now)) = this.netlink.link_at(this.links[which].index) {
+                this.see_down(which, !now.is_up);
+            }
+        }
+        Ok(this)
     }
 
     /// Looks, if it is time. Tells the run's state of a program that was detached.
@@ -87,6 +99,7 @@ impl<'a> LinkWatch<'a> {
             // An interface that is gone is noticed by the threads.
             let Ok(Some(now)) = self.netlink.link_at(link.index) else { continue };
             self.see_mtu(which, now.mtu);
+            self.see_down(which, !now.is_up);
             let is_detached = self.redirects.get(which).is_some_and(|redirect| redirect.is_detached());
             // So is one that was removed after the first look, which detaches its program, too.
             if is_detached && matches!(self.netlink.link_at(link.index), Ok(Some(_))) {
@@ -94,6 +107,19 @@ impl<'a> LinkWatch<'a> {
             }
         }
         self.too_long = too_long(&state.sample().ports);
+    }
+
+    fn see_down(&mut self, which: usize, down: bool) {
+        let before = std::mem::replace(&mut self.down[which], down);
+        let name = &self.links[which].name;
+        match (before, down) {
+            (false, true) => {
+                output::warn(format_args!("{name} is down: nothing moves there. Run: ip link set {name} up"));
+            }
+            (true, false) => output::note(format_args!("{name} is up")),
+            _ => {}
+        }
+        self.changes.was_down |= down;
     }
 
     fn see_mtu(&mut self, which: usize, to: u32) {
@@ -120,6 +146,11 @@ impl<'a> LinkWatch<'a> {
 }
 
 impl SeenChanges {
+    /// Whether an interface was down at some time.
+    pub fn was_down(&self) -> bool {
+        self.was_down
+    }
+
     /// Judges, with what the ports counted until the end.
     pub fn judge(&self, verdict: &mut Verdict, end: &RunEnd, ports: &[PortSample]) {
         if let RunEnd::Detached(interface) = end {

@@ -31,6 +31,19 @@ impl PortSample {
         }
     }
 
+    /// Packets that went out of the port: those that the kernel dropped are completed, too.
+    pub fn sent(&self) -> u64 {
+        self.nic.tx_completed.saturating_sub(self.nic.tx_dropped)
+    }
+
+    /// Their bytes: of all bytes that were to go, their share.
+    pub fn sent_bytes(&self) -> u64 {
+        match (self.sent(), self.nic.tx_packets) {
+            (sent, all) if sent >= all => self.nic.tx_bytes,
+            (sent, all) => (u128::from(self.nic.tx_bytes) * u128::from(sent) / u128::from(all)) as u64,
+        }
+    }
+
     /// All counts, for the JSON output.
     pub fn fields(&self) -> Map<String, Value> {
         let mut fields = object(self.port.entries().chain(self.paths.entries()));
@@ -52,4 +65,18 @@ pub fn pool_fields(pool: &PoolRef) -> Map<String, Value> {
 /// Names and counts as an object.
 pub fn object(counts: impl IntoIterator<Item = (&'static str, u64)>) -> Map<String, Value> {
     counts.into_iter().map(|(name, count)| (name.to_owned(), count.into())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_dropped_or_is_on_its_way_was_not_sent() {
+        let mut at = PortSample::default();
+        (at.nic.tx_packets, at.nic.tx_bytes) = (60_405, 60_405 * 64);
+        assert_eq!((at.sent(), at.sent_bytes()), (0, 0));
+        (at.nic.tx_completed, at.nic.tx_dropped) = (60_305, 56_522);
+        assert_eq!((at.sent(), at.sent_bytes()), (3_783, 3_783 * 64));
+    }
 }

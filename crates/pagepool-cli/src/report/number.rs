@@ -1,4 +1,6 @@
-//! Numbers as people read them.
+//! Numbers as people read and write them.
+
+use std::ops::RangeInclusive;
 
 /// A number in groups of three digits.
 pub fn grouped(number: u64) -> String {
@@ -19,9 +21,54 @@ pub fn without_zeros(counts: &[(&str, u64)]) -> String {
     some.map(|(what, count)| format!("{what} {}", grouped(*count))).collect::<Vec<_>>().join(", ")
 }
 
+/// Reads a whole number, with k, M or G for thousands, millions and billions of a number that may have
+/// decimals. `of`: what it is a number of. An error for one that is not in the range.
+pub fn read_count(text: &str, of: &str, range: RangeInclusive<u64>) -> Result<u64, String> {
+    let number = whole(text)
+        .ok_or_else(|| format!("'{text}' is not a number of {of}, e.g. 1000 (accept 1k, 1M, 2.5G too)"))?;
+    let (least, most) = (range.start(), range.end());
+    match range.contains(&number) {
+        true => Ok(number),
+        false if *most == u64::MAX => Err(format!("the number of {of} is at least {}", grouped(*least))),
+        false => Err(format!("the number of {of} is {} to {}", grouped(*least), grouped(*most))),
+    }
+}
+
+fn whole(text: &str) -> Option<u64> {
+    let (number, places) = match text.char_indices().last()? {
+        (at, 'k' | 'K') => (&text[..at], 3),
+        (at, 'M') => (&text[..at], 6),
+        (at, 'G') => (&text[..at], 9),
+        _ => (text, 0),
+    };
+    let (before, behind) = number.split_once('.').unwrap_or((number, ""));
+    let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    let is_number = !before.is_empty() && digits(before) && digits(behind) && !number.ends_with('.');
+    (is_number && behind.len() <= places).then(|| format!("{before}{behind:0<places$}").parse().ok())?
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn thousands_millions_and_billions_are_read_and_nothing_else() {
+        let read = |text| read_count(text, "packets a second", 1..=3_000_000_000);
+        for (text, number) in [("1", 1), ("1000", 1000), ("1k", 1000), ("1.5K", 1500), ("1M", 1_000_000)] {
+            assert_eq!(read(text), Ok(number), "{text}");
+        }
+        assert_eq!((read("2.5G"), read("0.001k")), (Ok(2_500_000_000), Ok(1)));
+        let long = "9".repeat(30);
+        for bad in ["", "k", "x", "-1", "+1", "1.5", "1.", ".5k", "1kk", "1.2345k", "1 k", "1e3", &long] {
+            let why = "is not a number of packets a second, e.g. 1000 (accept 1k, 1M, 2.5G too)";
+            assert_eq!(read(bad), Err(format!("'{bad}' {why}")));
+        }
+        assert_eq!(read("4G"), Err("the number of packets a second is 1 to 3,000,000,000".into()));
+        assert_eq!(
+            read_count("0", "packets", 1..=u64::MAX),
+            Err("the number of packets is at least 1".into())
+        );
+    }
 
     #[test]
     fn digits_stand_in_threes() {

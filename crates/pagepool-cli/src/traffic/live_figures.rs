@@ -59,7 +59,7 @@ fn received(ports: &[PortSample]) -> (u64, u64) {
 }
 
 fn sent(ports: &[PortSample]) -> (u64, u64) {
-    (ports.iter().map(|at| at.nic.tx_completed).sum(), ports.iter().map(|at| at.nic.tx_bytes).sum())
+    (ports.iter().map(PortSample::sent).sum(), ports.iter().map(PortSample::sent_bytes).sum())
 }
 
 fn pool_line(ports: &[PortSample], warm: &[PortSample]) -> String {
@@ -73,6 +73,6 @@ fn pool_line(ports: &[PortSample], warm: &[PortSample]) -> String {
 /// Packets a second that were lost, by reason.
 fn loss_lines(before: &[PortSample], now: &[PortSample], seconds: f64) -> Vec<String> {
     let new = |loss: &super::losses::Loss| loss.count(now).saturating_sub(loss.count(before));
-    let lost = LOSSES.iter().map(|loss| (new(loss), loss.what)).filter(|(new, _)| *new > 0);
-    lost.map(|(new, what)| format!("lost {}/s: {what}", grouped((new as f64 / seconds) as u64))).collect()
+    let lost = LOSSES.iter().map(|loss| (new(loss), loss.why(now))).filter(|(new, _)| *new > 0);
+    lost.map(|(new, why)| format!("lost {}/s: {why}", grouped((new as f64 / seconds) as u64))).collect()
 }

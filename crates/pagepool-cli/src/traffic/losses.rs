@@ -1,13 +1,14 @@
 //! Packets that were lost, by reason.
 
 use crate::engine::port_sample::PortSample;
+use crate::report::number::grouped;
 
 /// A reason for which packets are lost.
 pub struct Loss {
     /// The key in the JSON output.
     pub key: &'static str,
     /// The reason in words.
-    pub what: &'static str,
+    what: &'static str,
     of: fn(&PortSample) -> u64,
 }
 
@@ -16,6 +17,26 @@ impl Loss {
     pub fn count(&self, ports: &[PortSample]) -> u64 {
         ports.iter().map(self.of).sum()
     }
+
+    /// Why, and what helps.
+    pub fn why(&self, ports: &[PortSample]) -> String {
+        match (self.key, idle(ports)) {
+            ("rx_no_buffer", 0) => {
+                format!("{}: the pool was empty (0 pages idle). Enlarge --ring.", self.what)
+            }
+            ("rx_no_buffer", idle) => format!(
+                "{}: this thread did not keep up ({} pages idle). Add queues or enlarge --ring.",
+                self.what,
+                grouped(idle)
+            ),
+            _ => self.what.to_owned(),
+        }
+    }
+}
+
+/// Pages that wait in the pools: a fill ring without a buffer had them for the asking.
+fn idle(ports: &[PortSample]) -> u64 {
+    ports.iter().map(|at| at.pool.1.cache + at.pool.1.lanes + at.pool.1.ring).sum()
 }
 
 /// Packets that found the receive ring full.
@@ -28,7 +49,7 @@ pub const LOSSES: [Loss; 15] = [
     Loss { key: "rx_ring_full", what: "the receive ring was full: the thread is too slow", of: ring_full },
     Loss {
         key: "rx_no_buffer",
-        what: "the kernel had no buffer: the pool was empty, or the thread is too slow",
+        what: "fill ring ran dry",
         of: |at| at.nic.rx_no_buffer.saturating_sub(ring_full(at)),
     },
     Loss { key: "rx_too_long", what: "longer than a chunk", of: |at| at.nic.rx_too_long },
@@ -93,5 +114,16 @@ mod tests {
         let count = |key| LOSSES.iter().find(|loss| loss.key == key).map(|loss| loss.count(&[at, at]));
         assert_eq!((count("rx_ring_full"), count("rx_no_buffer")), (Some(6), Some(4)));
         assert_eq!(total(&[at, at]), 24);
+        at.nic.tx_dropped = 56_522;
+        assert_eq!(total(&[at]), 12 + 56_522, "what the kernel dropped was not sent");
+        at.nic.tx_dropped = 0;
+        let why = |at: PortSample| {
+            let loss = LOSSES.iter().find(|loss| loss.key == "rx_no_buffer").expect("it is in the list");
+            loss.why(&[at])
+        };
+        assert_eq!(why(at), "fill ring ran dry: the pool was empty (0 pages idle). Enlarge --ring.");
+        (at.pool.1.cache, at.pool.1.ring) = (413, 6_000);
+        let slow = "fill ring ran dry: this thread did not keep up (6,413 pages idle)";
+        assert_eq!(why(at), format!("{slow}. Add queues or enlarge --ring."));
     }
 }

@@ -12,12 +12,14 @@ use crate::report::output;
 pub struct OffloadsOff {
     fix: bool,
     held: Vec<HeldOffloads>,
+    /// What was warned of, for the verdict.
+    pub warned: Vec<String>,
 }
 
 impl OffloadsOff {
     /// Turns off, if that is asked for, what can be before anything is opened: a card may restart for it.
     pub fn new(fix: bool, kernel: &mut Kernel, interfaces: &[Interface]) -> Result<Self, String> {
-        let mut this = Self { fix, held: Vec::new() };
+        let mut this = Self { fix, held: Vec::new(), warned: Vec::new() };
         for interface in interfaces.iter().filter(|_| fix) {
             for fault in kernel.offload_faults(interface, XdpMode::Native)? {
                 this.hold(&fault)?;
@@ -37,13 +39,24 @@ impl OffloadsOff {
             let mode = if opened.is_generic() { XdpMode::Generic } else { XdpMode::Native };
             for fault in kernel.offload_faults(interface, mode)? {
                 match (self.fix, self.fix && self.hold(&fault)?) {
-                    (_, true) => still_on(&fault).iter().for_each(warn_of),
-                    (true, _) => warn_of(&fault),
-                    (false, _) => output::warn(format_args!("{fault}; or use --fix-offloads")),
+                    (_, true) => still_on(&fault).iter().for_each(|fault| self.warn_of(fault)),
+                    _ => self.warn_of(&fault),
                 }
             }
         }
         Ok(())
+    }
+
+    fn warn_of(&mut self, fault: &OffloadFault) {
+        output::warn(match (self.fix, fault.link()) {
+            (true, None) => {
+                format!("--fix-offloads cannot help in another network namespace: {fault}")
+            }
+            (true, Some(_)) => format!("--fix-offloads cannot help here: {fault}"),
+            (false, None) => fault.to_string(),
+            (false, Some(_)) => format!("{fault}. Or use --fix-offloads"),
+        });
+        self.warned.push(fault.to_string());
     }
 
     /// Turns the offloads of a fault off, and says whether that can be done.
@@ -84,10 +97,6 @@ fn still_on(fault: &OffloadFault) -> Option<OffloadFault> {
     let mut rest = fault.clone();
     rest.offloads.clear();
     (!rest.fixed.is_empty()).then_some(rest)
-}
-
-fn warn_of(fault: &OffloadFault) {
-    output::warn(format_args!("--fix-offloads cannot help here: {fault}"));
 }
 
 #[cfg(test)]

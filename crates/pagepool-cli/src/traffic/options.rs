@@ -310,7 +310,10 @@ impl TrafficOptions {
             let fits = (2048..=page).contains(&chunk) && chunk.is_multiple_of(64);
             (fits, "a multiple of 64 from 2048 to 4096")
         } else {
-            ([2048, page].contains(&chunk), "2048 or 4096; --unaligned allows other sizes")
+            (
+                [2048, page].contains(&chunk),
+                "2048 or 4096; with --unaligned, any multiple of 64 from 2048 to 4096",
+            )
         };
         fits.then_some(chunk).ok_or_else(|| format!("--chunk-size is {chunk}, but must be {must_be}"))
     }

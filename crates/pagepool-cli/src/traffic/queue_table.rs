@@ -34,8 +34,8 @@ impl<'a> QueueRow<'a> {
             name,
             received: moved(|at| at.nic.rx_packets),
             received_bytes: moved(|at| at.nic.rx_bytes),
-            sent: moved(|at| at.nic.tx_completed),
-            sent_bytes: moved(|at| at.nic.tx_bytes),
+            sent: moved(PortSample::sent),
+            sent_bytes: moved(PortSample::sent_bytes),
             lost: lost(now).saturating_sub(lost(before)),
             idle: pages.cache + pages.lanes + pages.ring,
         }

@@ -2,6 +2,7 @@
 
 mod flow_spread;
 mod predecessor;
+mod rights;
 
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -46,9 +47,11 @@ impl<C: TrafficCommand> RunCommand for C {
     fn run(&self) -> Result<ExitCode, String> {
         let plan = self.plan();
         let mut site = Site::look_up(self, &plan)?;
+        let sizes = sizes(self, &plan, &site)?;
+        rights::check(&plan, &site.interfaces, &sizes)?;
         let mut file = plan.options.pcap.as_deref().map(CaptureFile::open).transpose()?;
         let mut offloads = OffloadsOff::new(plan.fix_offloads, &mut site.kernel, &site.interfaces)?;
-        let setup = open(self, &plan, &site).or_else(|error| site.go_on().and(Err(error)))?;
+        let setup = open(&plan, &site, sizes).or_else(|error| site.go_on().and(Err(error)))?;
         let _held = promiscuous(&plan, &site.interfaces)?;
         site.wait_for_links()?;
         let (mut interfaces, pools) = (setup.interfaces.clone(), setup.pools.clone());
@@ -65,10 +68,22 @@ impl<C: TrafficCommand> RunCommand for C {
         interfaces.iter().for_each(|interface| plan.options.print(interface));
         let Watched { warm, seconds, end, links } = watch(&plan, &site, &threads, &names)?;
         let (now, tally) = threads.finish(plan.expected_frames)?;
+        let warned = std::mem::take(&mut offloads.warned);
         drop((spread, offloads));
         let (command, capture) = (plan.name, capture.map(Capture::finish).transpose()?);
-        let result =
-            TrafficResult { command, interfaces, names, seconds, end, links, warm, now, tally, capture };
+        let result = TrafficResult {
+            command,
+            interfaces,
+            names,
+            warned,
+            seconds,
+            end,
+            links,
+            warm,
+            now,
+            tally,
+            capture,
+        };
         Ok(result.verdict(&pools).print(plan.options.json))
     }
 }
@@ -227,9 +242,10 @@ fn cpus(options: &TrafficOptions) -> Result<Vec<usize>, String> {
     }
 }
 
-fn open<C: TrafficCommand>(command: &C, plan: &TrafficPlan<'_>, site: &Site) -> Result<TrafficSetup, String> {
+/// How large everything is.
+fn sizes<C: TrafficCommand>(command: &C, plan: &TrafficPlan<'_>, site: &Site) -> Result<SocketSizes, String> {
     let (options, interfaces) = (plan.options, &*site.interfaces);
-    let sizes = SocketSizes::new(SocketNeeds {
+    SocketSizes::new(SocketNeeds {
         mtu: command.mtu(interfaces),
         chunk: options.chunk()?,
         unaligned: options.unaligned,
@@ -243,7 +259,11 @@ fn open<C: TrafficCommand>(command: &C, plan: &TrafficPlan<'_>, site: &Site) -> 
         mode: options.mode(),
         hugepages: options.hugepages,
         node: memory_node::home(interfaces.iter().map(|interface| &*interface.link.name), &site.cpus),
-    })?;
+    })
+}
+
+fn open(plan: &TrafficPlan<'_>, site: &Site, sizes: SocketSizes) -> Result<TrafficSetup, String> {
+    let (options, interfaces) = (plan.options, &*site.interfaces);
     let TrafficPlan { attach, maps, pin, beside, tx_mode, .. } = *plan;
     let threads = options.threads.map(usize::from);
     let pairs = pairs_of(interfaces);

@@ -219,6 +219,12 @@ fn pairs(interfaces: &[Interface]) -> Vec<Vec<Vec<u32>>> {
     (0..fewest).map(|pair| interfaces.iter().map(|interface| of(interface, pair)).collect()).collect()
 }
 
+/// Bytes that the UMEMs lock, of all pairs of queues.
+pub fn locked_bytes(interfaces: &[Interface], sizes: &SocketSizes) -> u64 {
+    let of_pair = |queues: &Vec<Vec<u32>>| sizes.arena("", queues.iter().map(Vec::len).sum()).max_bytes;
+    pairs(interfaces).iter().map(of_pair).sum()
+}
+
 impl SetupParams<'_> {
     /// As the library has it.
     fn open_params(&self, name: &str) -> OpenParams {

@@ -24,6 +24,8 @@ pub struct TrafficResult {
     pub interfaces: Vec<OpenedInterface>,
     /// Which queues the ports of the samples are.
     pub names: Vec<QueueName>,
+    /// What falsified packets that arrived.
+    pub warned: Vec<String>,
     pub seconds: f64,
     pub end: RunEnd,
     /// What became of the interfaces meanwhile.
@@ -48,6 +50,7 @@ impl TrafficResult {
             verdict.end_with(exit_status::GONE);
         }
         self.run(&mut verdict);
+        self.warned.iter().for_each(|warning| verdict.line(&format!("warning: {warning}\n")));
         self.links.judge(&mut verdict, &self.end, &self.now.ports);
         self.packets(&mut verdict);
         self.lost(&mut verdict);
@@ -69,6 +72,7 @@ impl TrafficResult {
         verdict.field("command", self.command);
         verdict.field("mode", mode(&self.interfaces));
         verdict.field("interfaces", &self.interfaces);
+        verdict.field("warnings", &self.warned);
         verdict.field("seconds", self.seconds);
         let (ended_by, gone) = match &self.end {
             RunEnd::Interrupted => ("interrupted", None),
@@ -84,8 +88,9 @@ impl TrafficResult {
     }
 
     fn packets(&self, verdict: &mut Verdict) {
-        let (received, sent) = (self.sum(|at| at.nic.rx_packets), self.sum(sent));
-        let (received_bytes, sent_bytes) = (self.sum(|at| at.nic.rx_bytes), self.sum(|at| at.nic.tx_bytes));
+        let (received, sent) = (self.sum(|at| at.nic.rx_packets), self.sum(PortSample::sent));
+        let received_bytes = self.sum(|at| at.nic.rx_bytes);
+        let sent_bytes = self.sum(PortSample::sent_bytes);
         let dropped = self.sum(|at| at.port.drop);
         let a_second = |count: u64| count as f64 / self.seconds;
         let mbit_s = |bytes: u64| a_second(bytes) * 8e-6;
@@ -157,20 +162,24 @@ impl TrafficResult {
         verdict.field("lost", lost.collect::<Map<String, Value>>());
         verdict.field("lost_total", losses::total(ports));
         verdict.field("unsent", unsent);
-        let lost = LOSSES.iter().map(|loss| (loss.count(ports), loss.what)).filter(|(count, _)| *count > 0);
-        lost.for_each(|(count, what)| verdict.row("lost", count, what));
+        let lost = LOSSES.iter().map(|loss| (loss.count(ports), loss)).filter(|(count, _)| *count > 0);
+        lost.for_each(|(count, loss)| verdict.row("lost", count, &loss.why(ports)));
         let refused = self.sum(|at| at.nic.calls_refused);
         verdict.field("calls_refused", refused);
         if refused > 0 {
-            let why = "by the driver: the interface is down, or zero copy has no XDP program there";
+            let why = match self.links.was_down() {
+                true => "by the driver (interface down)",
+                false => "by the driver: zero copy has no XDP program there",
+            };
             verdict.row("calls to send refused", refused, why);
         }
         if unsent > 0 {
-            let why = match refused {
-                0 => "the interface was too slow, or was removed",
-                _ => "the driver refused to send, the interface was too slow, or was removed",
+            let why = match (self.links.was_down(), refused) {
+                (true, _) => "(interface down)",
+                (false, 0) => "the interface was too slow, or was removed",
+                (false, _) => "the driver refused to send, the interface was too slow, or was removed",
             };
-            verdict.row("not sent at the end", unsent, why);
+            verdict.row("not sent", unsent, why);
         }
     }
 
@@ -227,11 +236,6 @@ fn captured(verdict: &mut Verdict, capture: &CaptureResult) {
     verdict.fail_if(failed.is_some(), || failed.clone().unwrap_or_default());
 }
 
-/// Packets that went out of a port: those that the kernel dropped are completed, too.
-fn sent(at: &PortSample) -> u64 {
-    at.nic.tx_completed.saturating_sub(at.nic.tx_dropped)
-}
-
 /// Frames that were to go out of a port, and that were not refused.
 fn to_send(at: &PortSample) -> u64 {
     let refused = at.port.tx_overflow
@@ -258,12 +262,5 @@ mod tests {
         let mut at = PortSample::default();
         (at.port.tx, at.port.redirect_in, at.port.tx_overflow, at.nic.tx_too_long) = (10, 20, 3, 4);
         assert_eq!(to_send(&at), 23);
-    }
-
-    #[test]
-    fn what_the_kernel_dropped_was_not_sent() {
-        let mut at = PortSample::default();
-        (at.nic.tx_completed, at.nic.tx_dropped) = (60_305, 56_522);
-        assert_eq!((sent(&at), losses::total(&[at])), (3_783, 56_522));
     }
 }

@@ -35,6 +35,13 @@ fn system(error: NetError) -> Error {
     Error::System { call: "netlink", remedy: error.to_string(), source }
 }
 
+/// Whether an XDP program is attached to the interface of this number, as far as this thread's network
+/// namespace has one.
+pub(crate) fn has_program(index: u32) -> bool {
+    let found = Netlink::open().and_then(|mut netlink| netlink.link_at(index));
+    found.is_ok_and(|link| link.is_some_and(|link| !link.xdp.is_empty()))
+}
+
 /// How many queues an interface has, if its driver says.
 pub(crate) fn channels(name: &str) -> Option<Channels> {
     Ethtool::open().and_then(|ethtool| ethtool.channels(name)).ok().flatten()

@@ -303,9 +303,12 @@ impl Umem {
                     .into()
             }
             Some(errno::EOPNOTSUPP | errno::EPROTONOSUPPORT) => {
-                "the driver has no zero copy, or not with these chunks, or not without an XDP program: use \
-                 copy mode for all sockets over this UMEM"
-                    .into()
+                let attached = if lookup::has_program(at.index) { "XDP attached" } else { "no XDP program" };
+                format!(
+                    "the driver does not support zero copy here (chunk {}, {attached}); use --mode copy (in \
+                     Rust XskMode::Copy, for all sockets over this UMEM)",
+                    self.memory.chunk
+                )
             }
             Some(errno::EINVAL) if self.params.multi_buffer => {
                 "packets of several buffers require Linux 6.6, and for zero copy a driver with support: \
@@ -413,7 +416,7 @@ mod tests {
         };
         let software = said(TxMetadataMode::SoftwareChecksum);
         assert!(software.contains("use TxMetadataMode::On") && !software.contains("zero copy"), "{software}");
-        assert!(said(TxMetadataMode::On).contains("the driver has no zero copy"));
+        assert!(said(TxMetadataMode::On).contains("the driver does not support zero copy here (chunk "));
     }
 
     #[test]

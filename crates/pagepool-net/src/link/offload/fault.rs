@@ -123,7 +123,9 @@ impl OffloadFault {
     /// ```
     pub fn command(&self) -> Option<String> {
         let name = self.link().map_or(&self.interface, |link| &link.name);
-        let off: Vec<String> = self.offloads.iter().map(|of| format!("{} off", of.keyword())).collect();
+        let mut offloads = self.offloads.clone();
+        offloads.sort_by_key(|of| *of != Offload::TxChecksum); // the rest depends on it
+        let off: Vec<String> = offloads.iter().map(|of| format!("{} off", of.keyword())).collect();
         (!off.is_empty()).then(|| format!("ethtool -K {name} {}", off.join(" ")))
     }
 
@@ -154,14 +156,18 @@ impl OffloadFault {
     }
 }
 
-/// What an offload makes of packets.
-fn effect(offload: Offload) -> &'static str {
-    match offload {
-        Offload::TxVlan | Offload::TxOuterVlan | Offload::RxVlan | Offload::RxOuterVlan => {
-            "lack their VLAN tags"
-        }
-        Offload::TxChecksum => "have no checksums yet",
-        _ => "are longer than the MTU",
+/// What offloads make of packets: how they arrive.
+fn effects(offloads: &[Offload]) -> String {
+    let any = |of: &[Offload]| offloads.iter().any(|offload| of.contains(offload));
+    let tags = [Offload::TxVlan, Offload::TxOuterVlan, Offload::RxVlan, Offload::RxOuterVlan];
+    let (no_checksums, no_tags) = (any(&[Offload::TxChecksum]), any(&tags));
+    let longer = offloads.iter().any(|of| *of != Offload::TxChecksum && !tags.contains(of));
+    let lacking = [("checksums", no_checksums), ("VLAN tags", no_tags)];
+    let lacking: Vec<_> = lacking.iter().filter(|(_, lacks)| *lacks).map(|(what, _)| *what).collect();
+    match (lacking.join(" and "), longer) {
+        (none, _) if none.is_empty() => "longer than the MTU".into(),
+        (lacking, true) => format!("without {lacking}, or longer than the MTU"),
+        (lacking, false) => format!("without {lacking}"),
     }
 }
 
@@ -172,30 +178,19 @@ fn names(offloads: &[Offload]) -> String {
 impl fmt::Display for OffloadFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { interface, owner, offloads, fixed } = self;
-        let all = [offloads.as_slice(), fixed].concat();
-        let on = names(&all);
+        let how = effects(&[offloads.as_slice(), fixed].concat());
         match owner {
-            OffloadOwner::Interface(_) => write!(f, "{interface} has {on} on")?,
-            OffloadOwner::Peer(peer) => write!(
-                f,
-                "{}, the other end of {interface}, leaves {on} to hardware, but a veth has none",
-                peer.name
-            )?,
-            OffloadOwner::HiddenPeer => write!(
-                f,
-                "the other end of {interface}, in another network namespace, presumably leaves {on} to \
-                 hardware, but a veth has none"
-            )?,
+            OffloadOwner::Interface(_) => write!(f, "packets arrive at {interface} {how}")?,
+            OffloadOwner::Peer(peer) => {
+                write!(f, "packets from {interface}'s peer {} arrive {how}", peer.name)?;
+            }
+            OffloadOwner::HiddenPeer => write!(f, "packets from {interface}'s peer arrive {how}")?,
         }
-        let mut effects: Vec<_> = all.iter().map(|&offload| effect(offload)).collect();
-        effects.dedup();
-        write!(f, ": packets that arrive at {interface} {}", effects.join(", or "))?;
         if let Some(command) = self.command() {
-            let there = match owner {
-                OffloadOwner::HiddenPeer => " (here, and there under that end's name)",
-                _ => "",
-            };
-            write!(f, ". Turn the offloads off{there}: {command}")?;
+            match owner {
+                OffloadOwner::HiddenPeer => write!(f, ". Run at both ends: {command}")?,
+                _ => write!(f, ". Run: {command}")?,
+            }
         }
         if !fixed.is_empty() {
             write!(f, ". The driver cannot turn {} off", names(fixed))?;
@@ -219,15 +214,22 @@ mod tests {
         };
         assert_eq!(
             fault.to_string(),
-            "lo has large-receive-offload, rx-vlan-offload, rx-vlan-stag-hw-parse on: packets that arrive at \
-             lo are longer than the MTU, or lack their VLAN tags. Turn the offloads off: ethtool -K lo lro \
-             off rxvlan off. The driver cannot turn rx-vlan-stag-hw-parse off"
+            "packets arrive at lo without VLAN tags, or longer than the MTU. Run: ethtool -K lo lro off \
+             rxvlan off. The driver cannot turn rx-vlan-stag-hw-parse off"
         );
         fault.offloads.clear();
         assert_eq!(fault.command(), None);
         let said = fault.hold_off().unwrap_err().to_string();
         assert!(said.starts_with("rx-vlan-stag-hw-parse of \"lo\" stays on"), "{said}");
-        let said = OffloadFault { owner: OffloadOwner::HiddenPeer, ..fault }.hold_off().unwrap_err();
+        let hidden = OffloadFault { owner: OffloadOwner::HiddenPeer, ..fault };
+        let said = hidden.hold_off().unwrap_err();
         assert!(said.to_string().contains("other end of \"lo\""), "{said}");
+        let offloads = vec![Offload::Tso, Offload::Gso, Offload::TxChecksum];
+        let hidden = OffloadFault { offloads, fixed: Vec::new(), ..hidden };
+        assert_eq!(
+            hidden.to_string(),
+            "packets from lo's peer arrive without checksums, or longer than the MTU. Run at both ends: \
+             ethtool -K lo tx off tso off gso off"
+        );
     }
 }

@@ -713,22 +713,26 @@ fn not_attached(interface: &str, source: io::Error, native: bool) -> Error {
 /// An XDP program is attached, with this id if it is known.
 fn busy(interface: &str, id: Option<u32>) -> Error {
     let name = id.and_then(sys::program_name);
-    let which = id.map_or("an XDP program".into(), |id| format!("the XDP program with id {id}"));
-    let named = name.as_deref().map_or(String::new(), |name| format!(" ({name})"));
+    let which = id.map_or("an XDP program".into(), |id| format!("XDP program {id}"));
+    let named = match name.as_deref() {
+        None => String::new(),
+        Some(name) if name.starts_with("pagepool") => " (another pagepool?)".into(),
+        Some(name) => format!(" ({name})"),
+    };
     let remedy = beside(interface, name.as_deref());
-    Error::Busy { what: format!("{which} is attached to {interface}{named}: {remedy}") }
+    Error::Busy { what: format!("{interface} already has {which}{named}. {remedy}") }
 }
 
 /// How to work beside an XDP program of this name.
 fn beside(interface: &str, name: Option<&str>) -> String {
     match name {
         Some(dispatcher::NAME) => format!(
-            "it runs the programs of libxdp (`xdp-loader status {interface}`). Run beside them \
-             (Redirect::load_beside, --beside), or remove them (`xdp-loader unload {interface} --all`)"
+            "It runs the programs of libxdp: run beside them (Redirect::load_beside, --beside), or: \
+             xdp-loader unload {interface} --all"
         ),
         _ => format!(
-            "detach it, or pass the XSKMAP that it redirects to; see `ip link show {interface}` and `bpftool \
-             prog`"
+            "Stop its owner, or: ip link set dev {interface} xdp off (`bpftool link detach` if a BPF link \
+             holds it)"
         ),
     }
 }
@@ -870,7 +874,7 @@ mod tests {
         let all = ["near0", "near1"].map(|name| Redirect::load(name, Attach::Auto, false).unwrap());
         let other = Redirect::attach("near1", Attach::Auto, false).unwrap();
         let refused = Redirect::start_all(&all).unwrap_err().to_string();
-        assert!(refused.contains(&format!("the XDP program with id {}", on("near1").unwrap())), "{refused}");
+        assert!(refused.contains(&format!("already has XDP program {}", on("near1").unwrap())), "{refused}");
         assert_ne!(on("near0"), all[0].program_id());
         drop(other);
         Redirect::start_all(&all).unwrap();

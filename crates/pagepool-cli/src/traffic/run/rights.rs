@@ -1,0 +1,77 @@
+//! The capabilities that a command requires, named all at once: the kernel refuses one call at a time, and
+//! the next one only when the first is granted.
+
+use crate::engine::privileges::named;
+use crate::engine::socket_sizes::SocketSizes;
+use crate::sys::{self, CapabilitySet};
+use crate::traffic::command::TrafficPlan;
+use crate::traffic::interface::Interface;
+use crate::traffic::options::Mode;
+use crate::traffic::setup;
+
+/// All that commands on interfaces ever require but to run beside others, and so what is granted at once.
+const USUAL: CapabilitySet = CapabilitySet::NET_RAW
+    .union(CapabilitySet::NET_ADMIN)
+    .union(CapabilitySet::BPF)
+    .union(CapabilitySet::IPC_LOCK)
+    .union(CapabilitySet::PERFMON);
+/// Those that CAP_SYS_ADMIN has in it, for bpf(2).
+const OF_BPF: CapabilitySet =
+    CapabilitySet::NET_ADMIN.union(CapabilitySet::BPF).union(CapabilitySet::PERFMON);
+
+/// An error that names all capabilities which this thread lacks for what it is about to do.
+pub fn check(plan: &TrafficPlan<'_>, interfaces: &[Interface], sizes: &SocketSizes) -> Result<(), String> {
+    let bytes = setup::locked_bytes(interfaces, sizes);
+    let (limit, effective) = (sys::lockable_bytes(), sys::effective_capabilities());
+    let missing = missing(required(plan, limit.is_some_and(|limit| bytes > limit)), effective);
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let locked = match missing.contains(CapabilitySet::IPC_LOCK) {
+        true => {
+            format!(" (it locks {} MiB of memory, more than `ulimit -l` allows)", bytes.div_ceil(1 << 20))
+        }
+        false => String::new(),
+    };
+    let grant = sys::capability_names(USUAL | missing).join(",").to_lowercase();
+    Err(format!(
+        "{} requires {}, which it has not{locked}. Run it as root, or grant them: setcap {grant}+ep {}",
+        plan.name,
+        named(missing),
+        std::env::current_exe().unwrap_or_default().display()
+    ))
+}
+
+/// What the plan takes. `locks`: more memory than everyone may.
+fn required(plan: &TrafficPlan<'_>, locks: bool) -> CapabilitySet {
+    let attaches = plan.attach.is_some() && plan.maps.is_empty();
+    let sends_by_batch = plan.tx_mode == Some(pagepool_net::TxMode::BpfBatch);
+    let needs = [
+        (CapabilitySet::NET_RAW, true),
+        (CapabilitySet::IPC_LOCK, locks),
+        // Zero copy sends only with an XDP program.
+        (CapabilitySet::BPF | CapabilitySet::NET_ADMIN, attaches || plan.options.mode == Mode::Zerocopy),
+        (CapabilitySet::NET_ADMIN, plan.fix_offloads || plan.rss || plan.options.busy_poll.is_some()),
+        (CapabilitySet::BPF | CapabilitySet::NET_ADMIN | CapabilitySet::PERFMON, sends_by_batch),
+        (OF_BPF | CapabilitySet::SYS_ADMIN, plan.beside.is_some()),
+    ];
+    let needed = needs.iter().filter(|(_, needed)| *needed).map(|(capabilities, _)| *capabilities);
+    needed.fold(CapabilitySet::empty(), CapabilitySet::union)
+}
+
+fn missing(required: CapabilitySet, effective: CapabilitySet) -> CapabilitySet {
+    let instead = if effective.contains(CapabilitySet::SYS_ADMIN) { OF_BPF } else { CapabilitySet::empty() };
+    required - effective - instead
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cap_sys_admin_does_for_those_of_bpf() {
+        let [raw, bpf, admin] = [CapabilitySet::NET_RAW, CapabilitySet::BPF, CapabilitySet::SYS_ADMIN];
+        assert_eq!(missing(raw | bpf, admin), raw);
+        assert_eq!(missing(raw | bpf | admin, bpf), raw | admin);
+    }
+}
