@@ -11,6 +11,7 @@ use pagepool::Error;
 
 pub use crate::device::FarEnd;
 use crate::error::parameter;
+pub use crate::link::egress::drop_rule::DropRule;
 use crate::link::{XdpMode, lookup};
 use crate::sys::bpf as sys;
 pub use crate::xsk::{LoadedMatch, TailAdjuster};

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use pagepool::{Arena, ArenaParams, Bound, Error, Pool, PoolParams, XdpBuff, XdpFrame, XdpFrameBulk};
 use pagepool_net::link::{Netlink, TokenBucket};
-use pagepool_net::testing::FarEnd;
+use pagepool_net::testing::{DropRule, FarEnd};
 use pagepool_net::{
     Attach, Device, Redirect, TxMode, TxQueue, Umem, UmemParams, XskDevice, XskMode, XskParams, ticks,
 };
@@ -200,6 +200,34 @@ fn a_tap_hears_all_packets_once_it_was_found_and_few_go_by_the_ring_when_it_is_g
         drop(tap);
         std::thread::sleep(A_LOOK);
         assert_eq!(by_ring(&mut near), 1);
+    });
+}
+
+#[test]
+fn no_packet_bypasses_rules_of_nftables_once_they_were_found() {
+    by_program("rules at the egress", |near| {
+        let veth = near.veth.clone();
+        drop(near);
+        let auto = || open(&veth, TxMode::Auto, UmemParams::default()).expect("a free queue");
+        let (mut near, mut far) = (auto(), veth.far_end(0));
+        near.send(0..2);
+        assert_eq!((arrived(&mut far).len(), near.is_by_program(), near.calls_by_ring()), (2, true, 1));
+        let rule = match DropRule::add("near0") {
+            Ok(rule) => rule,
+            Err(why) => return println!("SKIP rules of nftables: {why}"),
+        };
+        std::thread::sleep(A_LOOK);
+        for size in [1, 2, 64, 3, 1] {
+            near.send(0..size);
+        }
+        let dropped = near.device.stats().tx_dropped;
+        assert_eq!((arrived(&mut far), dropped, near.is_by_program()), (vec![], 71, true));
+        drop(near);
+        let near = auto();
+        let (mode, why) = near.device.tx_mode();
+        assert!(mode == TxMode::Ring && why.as_ref().is_some_and(|why| why.contains("nftables")), "{why:?}");
+        drop((near, rule));
+        assert!(auto().is_by_program(), "they are gone");
     });
 }
 

@@ -197,8 +197,8 @@ pub struct TransmitOptions {
     /// How packets are sent in copy mode
     ///
     /// bpf-batch is for veths (containers, labs); zero copy never uses it. It requires Linux 6.15,
-    /// CAP_PERFMON, and packets that fit one chunk. Its packets pass queueing disciplines and filters, and
-    /// tcpdump sees them; the ring bypasses all three. The chosen mode is printed at startup.
+    /// CAP_PERFMON, and packets that fit one chunk. Its packets pass queueing disciplines and filters (tc,
+    /// nftables), and tcpdump sees them; the ring bypasses all three. The chosen mode is printed at startup.
     #[arg(long, value_enum, value_name = "MODE", default_value_t = TxModeArg::Auto)]
     tx_mode: TxModeArg,
 }

@@ -150,6 +150,11 @@ impl FinalMessage {
         Ok(Some(Self { errno: number.cast_signed().saturating_neg(), extack }))
     }
 
+    /// Why the kernel refused; 0 where it did not.
+    pub(crate) fn errno(&self) -> i32 {
+        self.errno
+    }
+
     pub(crate) fn refused(self, asked: RequestText<'_>) -> NetError {
         let source = io::Error::from_raw_os_error(self.errno);
         let (RequestText { request, about }, Self { extack, .. }) = (asked, self);

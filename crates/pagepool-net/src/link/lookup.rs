@@ -81,7 +81,8 @@ pub(crate) fn kernel_version() -> (u32, u32) {
     (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
 }
 
-fn name_of(index: u32) -> String {
+/// The name of the interface of this number; none if it is gone.
+pub(crate) fn name_of(index: u32) -> String {
     let link = Netlink::open().and_then(|mut netlink| netlink.link_at(index)).ok().flatten();
     link.map_or(String::new(), |link| link.name)
 }

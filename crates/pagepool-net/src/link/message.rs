@@ -36,8 +36,13 @@ pub(crate) fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
 
 /// Text up to the first zero.
 pub(crate) fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(text_bytes(bytes)).into_owned()
+}
+
+/// The bytes up to the first zero.
+pub(crate) fn text_bytes(bytes: &[u8]) -> &[u8] {
     let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
-    String::from_utf8_lossy(&bytes[..end]).into_owned()
+    &bytes[..end]
 }
 
 /// A request that grows.
@@ -92,6 +97,15 @@ impl Request {
     /// Adds bytes that are no attribute: the fixed part inside a nest.
     pub(crate) fn fixed(&mut self, bytes: &[u8]) -> &mut Self {
         self.bytes.extend_from_slice(bytes);
+        self
+    }
+
+    /// Asks for an answer, or not.
+    #[cfg(any(test, feature = "testing"))]
+    pub(crate) fn acknowledged(&mut self, it: bool) -> &mut Self {
+        let flags = u16::from_ne_bytes([self.bytes[6], self.bytes[7]])
+            | if it { super::sys::uapi::NLM_F_ACK } else { 0 };
+        self.bytes[6..8].copy_from_slice(&flags.to_ne_bytes());
         self
     }
 

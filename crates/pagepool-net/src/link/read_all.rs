@@ -2,6 +2,7 @@
 
 use super::egress::features;
 use super::egress::qdisc::Qdisc;
+use super::egress::rulesets;
 use super::exchange::{FinalMessage, RequestText};
 use super::link_info::LinkInfo;
 use super::message::{Malformed, NetlinkMessage, NetlinkMessages};
@@ -17,6 +18,7 @@ pub(crate) fn read_all(datagram: &[u8]) -> usize {
             Route::parse(&message),
             Address::parse(&message),
             Qdisc::parse(&message),
+            rulesets::is_at_egress(&message, b"near0"),
             features::family(&message),
             features::features(&message),
         );

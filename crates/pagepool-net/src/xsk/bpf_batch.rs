@@ -10,11 +10,11 @@
 //!        as some packets. So do packets that the program cannot send: in another network namespace than the
 //!        interface's, on an interface that is down, shorter than a header.
 //! Order  the program runs only while nothing is on the kernel's ring. What it sends passes the interface's
-//!        queueing discipline, which the ring bypasses. So if there is one, or a filter or a tap, a few
-//!        packets go by the program, too. An [`EgressWatch`] is heard before a few packets go by the ring
-//!        after others went by the program, and is looked at every 10 ms or so.
-//! Drops  a queueing discipline, a filter or the receiver may drop what was sent: the results say so, and
-//!        each is counted.
+//!        queueing discipline, which the ring bypasses. So if there is one, or a filter, a rule of nftables
+//!        or a tap, a few packets go by the program, too. An [`EgressWatch`] is heard before a few packets go
+//!        by the ring after others went by the program, and is looked at every 10 ms or so.
+//! Drops  a queueing discipline, a filter, a rule or the receiver may drop what was sent: the results say so,
+//!        and each is counted.
 //! Bound  a call runs without softirqs on its CPU. It sends at most 64 packets, of at most 96 KiB together.
 //! Who    the thread that polls the device; each device has a BPF program of its own.
 //! Cost   an entry is read three times, twice here and by the BPF program, and its address written once.

@@ -135,12 +135,12 @@ impl UmemParams {
 /// The ring is AF_XDP's own way: the kernel sends packet by packet, and nothing on the machine sees them
 /// before the driver. A BPF program that the kernel runs sends up to 64 by one call, and the receiving side
 /// gets them together. They pass what a host's own packets pass: the interface's queueing discipline, filters
-/// of the traffic control, taps. To these all packets of a call are of one EtherType, that of the longest;
-/// and fewer than four go by the ring, unless a queueing discipline, a filter or a tap is on their way. The
-/// device hears of a queueing discipline that is added while it runs, and looks for filters and taps every 7
-/// to 34 ms while it sends; from then on all packets go by the program. What is dropped on the way is counted
-/// ([`tx_dropped`](crate::DeviceStats::tx_dropped)). A call sends at most 64 packets, and at most 96 KiB. It
-/// runs without softirqs on this CPU.
+/// of the traffic control, rules of nftables at the egress, taps. To these all packets of a call are of one
+/// EtherType, that of the longest; and fewer than four go by the ring, unless one of the four is on their
+/// way. The device hears of a queueing discipline that is added while it runs, and looks for filters, rules
+/// and taps every 7 to 34 ms while it sends; from then on all packets go by the program. What is dropped on
+/// the way is counted ([`tx_dropped`](crate::DeviceStats::tx_dropped)). A call sends at most 64 packets, and
+/// at most 96 KiB. It runs without softirqs on this CPU.
 ///
 /// It requires Linux 6.15, `CAP_PERFMON`
 /// beside `CAP_BPF` and `CAP_NET_ADMIN`, and that the thread which polls the device is in the interface's
@@ -149,15 +149,15 @@ impl UmemParams {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TxMode {
     /// By a BPF program on a veth whose packets have one buffer each and, when the device is opened, pass no
-    /// queueing discipline and no filter of the traffic control (nftables is not checked). Else, and if no
-    /// BPF program is available, by the ring. [`XskDevice::tx_mode`](super::XskDevice::tx_mode) returns the
+    /// queueing discipline, no filter of the traffic control and no rule of nftables. Else, and if no BPF
+    /// program is available, by the ring. [`XskDevice::tx_mode`](super::XskDevice::tx_mode) returns the
     /// choice.
     #[default]
     Auto,
     /// By the ring.
     Ring,
-    /// By a BPF program, on any interface with Ethernet headers, or opening fails. With a queueing discipline
-    /// or filters, fewer than four packets go by it, too. Measured on veths only.
+    /// By a BPF program, on any interface with Ethernet headers, or opening fails. With a queueing
+    /// discipline, filters or rules, fewer than four packets go by it, too. Measured on veths only.
     BpfBatch,
 }
 

@@ -19,6 +19,11 @@ pub(crate) fn open_generic() -> io::Result<OwnedFd> {
     open_for(libc::NETLINK_GENERIC)
 }
 
+/// The same for the subsystems of netfilter.
+pub(crate) fn open_netfilter() -> io::Result<OwnedFd> {
+    open_for(libc::NETLINK_NETFILTER)
+}
+
 fn open_for(protocol: libc::c_int) -> io::Result<OwnedFd> {
     let kind = libc::SOCK_RAW | libc::SOCK_NONBLOCK;
     let fd = socket::open(libc::AF_NETLINK, kind, protocol)?;

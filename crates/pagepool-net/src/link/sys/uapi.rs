@@ -70,6 +70,43 @@ pub(crate) const TCA_TBF_PARMS: u16 = 1;
 pub(crate) const TCA_TBF_BURST: u16 = 6;
 pub(crate) const TC_LINKLAYER_ETHERNET: u8 = 1;
 
+/// Of `libc`, in other widths, and not in it (include/uapi/linux/netfilter/nfnetlink.h and nf_tables.h,
+/// v7.3): messages of nftables, the fixed part of those about devices (family, version, number of nothing),
+/// and chains with their hooks. Numbers in attributes are big-endian.
+pub(crate) const NFT_GETCHAIN: u16 = nft(libc::NFT_MSG_GETCHAIN);
+pub(crate) const NFT_NEWCHAIN: u16 = nft(libc::NFT_MSG_NEWCHAIN);
+pub(crate) const NFT_NETDEV: [u8; 4] = [libc::NFPROTO_NETDEV as u8, 0, 0, 0];
+pub(crate) const NFTA_CHAIN_HOOK: u16 = 4;
+pub(crate) const NFTA_HOOK_HOOKNUM: u16 = 1;
+pub(crate) const NFTA_HOOK_DEV: u16 = 3;
+pub(crate) const NFTA_HOOK_DEVS: u16 = 4;
+pub(crate) const NFTA_DEVICE_NAME: u16 = 1;
+pub(crate) const NF_NETDEV_EGRESS: u32 = 1;
+
+const fn nft(message: libc::c_int) -> u16 {
+    (libc::NFNL_SUBSYS_NFTABLES << 8 | message) as u16
+}
+
+/// What tests make: a table and a chain that drops, in one batch.
+#[cfg(any(test, feature = "testing"))]
+mod ruleset {
+    pub(crate) const NFT_NEWTABLE: u16 = super::nft(libc::NFT_MSG_NEWTABLE);
+    pub(crate) const NFT_DELTABLE: u16 = super::nft(libc::NFT_MSG_DELTABLE);
+    pub(crate) const NFNL_MSG_BATCH_BEGIN: u16 = 16;
+    pub(crate) const NFNL_MSG_BATCH_END: u16 = 17;
+    /// The fixed part of both: the subsystem, big-endian.
+    pub(crate) const NFT_BATCH: [u8; 4] = [0, 0, 0, libc::NFNL_SUBSYS_NFTABLES as u8];
+    pub(crate) const NFTA_TABLE_NAME: u16 = 1;
+    pub(crate) const NFTA_CHAIN_TABLE: u16 = 1;
+    pub(crate) const NFTA_CHAIN_NAME: u16 = 3;
+    pub(crate) const NFTA_CHAIN_POLICY: u16 = 5;
+    pub(crate) const NFTA_CHAIN_TYPE: u16 = 7;
+    pub(crate) const NFTA_HOOK_PRIORITY: u16 = 2;
+    pub(crate) const NF_DROP: u32 = 0;
+}
+#[cfg(any(test, feature = "testing"))]
+pub(crate) use ruleset::*;
+
 /// Whether packets of this kind of hardware begin with an Ethernet header.
 pub(crate) fn is_ethernet(hardware: u16) -> bool {
     [libc::ARPHRD_ETHER, libc::ARPHRD_LOOPBACK].contains(&hardware)

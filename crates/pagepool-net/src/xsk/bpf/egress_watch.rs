@@ -1,16 +1,17 @@
 //! What is on the way of packets that leave an interface through the kernel, and not on the way of its ring:
-//! queueing disciplines, filters of the traffic control, taps.
+//! queueing disciplines, filters of the traffic control, rules of nftables, taps.
 //!
 //! What   a [`EgressWatch`] says whether there is any. The kernel tells of changes of the link and of its
-//!        queueing disciplines; filters and taps are asked for.
+//!        queueing disciplines; filters, rules and taps are asked for.
 //! When   the caller says. [`hear`](EgressWatch::hear) belongs before a packet goes another way than the one
 //!        before it; [`look`](EgressWatch::look) finds the rest, and is due every 10 ms or so.
-//! Cost   hearing nothing is a system call of a fifth of a microsecond. Looking is four, of some
+//! Cost   hearing nothing is a system call of a fifth of a microsecond. Looking is six, of some
 //!        microseconds, and one more for each 4 KiB of the list of taps, of which 64 KiB are read at most.
 
 use std::io;
 
 use crate::link::egress::changes::{Change, LinkChanges};
+use crate::link::egress::rulesets::Rulesets;
 use crate::link::egress::taps::Taps;
 use crate::link::lookup;
 use crate::sys::clock::ticks;
@@ -23,11 +24,16 @@ const PERIOD: u64 = 1 << 25;
 #[derive(Debug)]
 pub(in crate::xsk) struct EgressWatch {
     index: u32,
+    /// By which rules know it.
+    name: String,
     changes: LinkChanges,
+    /// `None` where the kernel has none, or does not say.
+    rulesets: Option<Rulesets>,
     /// `None` without `/proc`: then taps are not found.
     taps: Option<Taps>,
     has_queues: bool,
     has_filters: bool,
+    has_rules: bool,
     has_taps: bool,
     looked: u64,
 }
@@ -38,17 +44,34 @@ impl EgressWatch {
     pub(in crate::xsk) fn of(index: u32) -> io::Result<(Self, Option<String>)> {
         let changes = LinkChanges::of(index)?; // before the first look, so that nothing is missed
         let (queues, has_filters) = (queues(index), filters(index).unwrap_or(false));
-        let (taps, has_queues) = (Taps::open().ok(), queues.is_some());
-        let passed = queues.or_else(|| has_filters.then(|| "traffic control (tc) programs".into()));
-        let mut this =
-            Self { index, changes, taps, has_queues, has_filters, has_taps: false, looked: ticks() };
+        let (name, taps, has_queues) = (lookup::name_of(index), Taps::open().ok(), queues.is_some());
+        let mut rulesets = Rulesets::open().ok();
+        let asked = rulesets.as_mut().and_then(|rulesets| rulesets.hold(&name).ok());
+        let has_rules = asked == Some(true);
+        let passed = queues
+            .or_else(|| has_filters.then(|| "traffic control (tc) programs".into()))
+            .or_else(|| has_rules.then(|| "rules of nftables at the egress".into()));
+        // To ask a kernel without nftables has it look for the module each time.
+        let rulesets = rulesets.filter(|_| asked.is_some());
+        let mut this = Self {
+            index,
+            name,
+            changes,
+            rulesets,
+            taps,
+            has_queues,
+            has_filters,
+            has_rules,
+            has_taps: false,
+            looked: ticks(),
+        };
         this.has_taps = this.sees_taps();
         Ok((this, passed))
     }
 
     /// Whether something is on the way that the ring bypasses, as far as known.
     pub(in crate::xsk) fn has_some(&self) -> bool {
-        self.has_queues || self.has_filters || self.has_taps
+        self.has_queues || self.has_filters || self.has_rules || self.has_taps
     }
 
     /// Whether it is time for a look.
@@ -61,16 +84,21 @@ impl EgressWatch {
     pub(in crate::xsk) fn hear(&mut self) -> bool {
         match self.changes.look() {
             Change::Nothing => {}
-            Change::Something => self.has_queues = queues(self.index).is_some(),
+            Change::Something => {
+                self.has_queues = queues(self.index).is_some();
+                self.name = lookup::name_of(self.index);
+            }
             Change::Removed => return false,
         }
         true
     }
 
-    /// The same, and asks for filters and taps.
+    /// The same, and asks for filters, rules and taps.
     pub(in crate::xsk) fn look(&mut self) -> bool {
         self.looked = ticks();
         self.has_filters = filters(self.index).unwrap_or(self.has_filters);
+        let asked = self.rulesets.as_mut().and_then(|rulesets| rulesets.hold(&self.name).ok());
+        self.has_rules = asked.unwrap_or(self.has_rules);
         self.has_taps = self.sees_taps();
         self.hear()
     }
@@ -102,9 +130,11 @@ fn filters(index: u32) -> Option<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::link::egress::drop_rule::DropRule;
     use crate::sys::bpf::Insn;
     use crate::veth;
     use std::os::fd::AsFd;
+    use std::time::{Duration, Instant};
 
     fn passed(index: u32) -> Option<String> {
         EgressWatch::of(index).unwrap().1
@@ -128,10 +158,34 @@ mod tests {
                 assert!(watch.look() && watch.has_some(), "found while it runs");
             }
         }
+        // A child of another test, between `fork` and `exec`, may have the link for a moment.
+        let begun = Instant::now();
+        while passed(index).is_some() && begun.elapsed() < Duration::from_secs(10) {
+            std::thread::yield_now();
+        }
         assert_eq!(passed(index), None, "it is gone");
         assert!(watch.look() && !watch.has_some());
         veth.set_up("near0", false);
         assert_eq!(passed(index), None, "down, and still without a queue");
+    }
+
+    #[test]
+    fn rules_come_and_go_and_those_of_other_interfaces_are_none() {
+        if let Some(why) = veth::missing() {
+            return println!("SKIP rules of nftables: {why}");
+        }
+        let _veth = veth::Veth::new(2, 1500);
+        let [mut near, mut other] =
+            ["near0", "near1"].map(|name| EgressWatch::of(lookup::look_up(name).unwrap().index).unwrap().0);
+        let rule = match DropRule::add("near0") {
+            Ok(rule) => rule,
+            Err(why) => return println!("SKIP rules of nftables: it needs Linux 5.16: {why}"),
+        };
+        assert!(near.look() && near.has_some() && other.look() && !other.has_some());
+        assert_eq!(passed(near.index).unwrap(), "rules of nftables at the egress");
+        drop(rule);
+        assert!(near.look() && !near.has_some());
+        assert_eq!(passed(near.index), None);
     }
 
     #[test]
