@@ -1,9 +1,27 @@
 //! The forwarding loop: receive, call the handler, carry out its verdicts, send, complete.
 //!
-//! What   a [`Forwarder`] has ports, each a device with the pool that it receives into, and a handler. One
-//!        [`poll`](Forwarder::poll) takes at most a budget of packets from each port through the handler.
+//! A [`Forwarder`] has ports, each a device with the pool that it receives into, and a handler: a closure, or
+//! a [`PacketHandler`]. [`run`](Forwarder::run) polls until it is told to stop; [`poll`](Forwarder::poll) is
+//! one round, which takes at most a budget of packets from each port through the handler, and
+//! [`wait`](Forwarder::wait) sleeps on everything at once.
+//!
+//! ```no_run
+//! // It needs root and an interface.
+//! use pagepool_net::{Action, Forwarder, XskDevice, swap_macs};
+//!
+//! let (device, pool) = XskDevice::simple("eth0", 0)?;
+//! let mut forwarder = Forwarder::new(|packet, _| {
+//!     swap_macs(packet.data_mut());
+//!     Action::Tx // back to where it came from
+//! });
+//! forwarder.add_port(device, pool);
+//! forwarder.run(&std::sync::atomic::AtomicBool::new(false))?;
+//! # Ok::<(), pagepool::Error>(())
+//! ```
+//!
 //! Who    one thread, which owns the pools. Several threads have a forwarder each, over queues of their own;
-//!        what one redirects to a port of another goes over a [handoff](crate::handoff).
+//!        what one redirects to a port of another, or to a worker without a forwarder, goes over a
+//!        [`handoff`].
 //! Order  the handler decides about all packets of a burst, then the verdicts are carried out, packet by
 //!        packet. If it panics, the burst ends: its buffers return.
 //! Short  if all packets of a burst leave by one port of this thread, nothing waits for that port, and its
@@ -15,12 +33,12 @@
 //!        budget.
 
 mod cycles;
-pub(crate) mod egress;
-pub(crate) mod handler;
-pub(crate) mod handoff;
+mod egress;
+mod handler;
+mod handoff;
 mod port;
 mod rota;
-pub(crate) mod stack;
+mod stack;
 mod stats;
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -34,12 +52,12 @@ use crate::sys::errno;
 use crate::sys::event::Sleep;
 pub use cycles::PartCycles;
 use cycles::{LoopPart, Meter};
-use egress::{Egress, PathStats};
-use handler::{Action, Ingress, PacketHandler, PortId};
-use handoff::{HandoffRx, HandoffTx};
+pub use egress::{Egress, Path, PathStats};
+pub use handler::{Action, Ingress, PacketHandler, PortId, swap_macs};
+pub use handoff::{HandoffRx, HandoffTx, handoff};
 use port::Port;
 use rota::Rota;
-use stack::{NoStack, Stack};
+pub use stack::{NoStack, Stack};
 pub use stats::ForwardStats;
 
 /// Packets that one poll takes from a port, unless it is told otherwise. Linux: `NAPI_POLL_WEIGHT`.
@@ -70,10 +88,10 @@ enum PortRoute {
 /// Receives, asks the handler, and does what it says, on the thread that made it.
 ///
 /// ```
-/// use pagepool::{Arena, ArenaParams, XdpBuff, Pool, PoolParams};
-/// use pagepool_net::{Action, Forwarder, Ingress, MemNicParams, NicDomain, PortId, mem_nic};
+/// use pagepool::{Arena, ArenaParams, Pool, PoolParams};
+/// use pagepool_net::{Action, Forwarder, MemNicParams, NicDomain, PortId, mem_nic};
 ///
-/// let mut forwarder = Forwarder::new(|packet: &mut XdpBuff, at: Ingress| match packet.data()[0] {
+/// let mut forwarder = Forwarder::new(|packet, at| match packet.data()[0] {
 ///     0 => Action::Redirect(PortId(1 - at.port.0)),
 ///     _ => Action::Drop,
 /// });
@@ -345,13 +363,13 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
     /// costs some 4 cycles of each packet in full bursts of 64. [`sample`](Self::sample) costs less.
     ///
     /// ```
-    /// # use pagepool::{Arena, ArenaParams, XdpBuff, Pool, PoolParams};
-    /// # use pagepool_net::{Action, Forwarder, Ingress, MemNicParams, NicDomain, mem_nic};
+    /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams};
+    /// # use pagepool_net::{Action, Forwarder, MemNicParams, NicDomain, mem_nic};
     /// # let arena = Arena::new(ArenaParams { max_bytes: 16 << 20, ..Default::default() })?;
     /// # let domain = NicDomain::new("mem0");
     /// # let params = PoolParams { domains: vec![domain.clone()], ..Default::default() };
     /// # let (nic, mut wire) = mem_nic(MemNicParams::default(), domain)?;
-    /// let mut forwarder = Forwarder::new(|_: &mut XdpBuff, _: Ingress| Action::Drop);
+    /// let mut forwarder = Forwarder::new(|_, _| Action::Drop);
     /// # forwarder.add_port(nic, Pool::new(params, arena)?.bind());
     /// forwarder.measure(true);
     /// # forwarder.poll();
@@ -372,9 +390,8 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
     /// packets.
     ///
     /// ```
-    /// # use pagepool::XdpBuff;
-    /// # use pagepool_net::{Action, Forwarder, Ingress};
-    /// let mut forwarder = Forwarder::new(|_: &mut XdpBuff, _: Ingress| Action::Drop);
+    /// # use pagepool_net::{Action, Forwarder};
+    /// let mut forwarder = Forwarder::new(|_, _| Action::Drop);
     /// forwarder.sample(16); // a sixteenth of the cost
     /// ```
     pub fn sample(&mut self, rounds: u32) {

@@ -1,23 +1,59 @@
-//! Devices and a forwarding loop over the page pools of the crate `pagepool`: AF_XDP sockets without a C
-//! library, and in-memory NICs with the same interface.
+//! AF_XDP sockets, and a loop that forwards packets between devices, over the page pools of the crate
+//! `pagepool`. No C library, no clang; in-memory NICs have the same interface.
+//!
+//! # A first program
+//!
+//! It prints the sender of each packet that one queue of an interface receives, and drops the packet:
+//!
+//! ```no_run
+//! use pagepool_net::{Action, Forwarder, XskDevice};
+//! use std::sync::atomic::AtomicBool;
+//!
+//! fn main() -> Result<(), pagepool::Error> {
+//!     let (device, pool) = XskDevice::simple("eth0", 0)?; // queue 0, memory, and the XDP program
+//!     let mut forwarder = Forwarder::new(|packet, _| {
+//!         println!("{:02x?}", &packet.data()[6..12]);
+//!         Action::Drop
+//!     });
+//!     forwarder.add_port(device, pool);
+//!     forwarder.run(&AtomicBool::new(false)) // until Ctrl-C, which gives the packets back to the kernel
+//! }
+//! ```
+//!
+//! It needs root, or the capabilities that its error names. Where it runs, the kernel sees none of the
+//! packets of that queue: not ARP, not ssh. Try it between two network namespaces, or take a part of them
+//! ([`Redirect::attach_udp_port`]).
+//!
+//! # From here
+//!
+//! | to | change |
+//! |---|---|
+//! | send a packet back | [`Action::Tx`] after [`swap_endpoints`], [`swap_macs`] or changes of your own |
+//! | take one UDP port alone | [`Redirect::attach_udp_port`], [`XskDevice::simple_with`] |
+//! | take what an expression says | [`Redirect::steer`] with a [`Match`] |
+//! | forward between interfaces | [`open_devices`], [`Action::Redirect`] |
+//! | hand packets to other threads, and take answers | [`handoff`], [`Forwarder::add_remote`] |
+//! | write the loop yourself | [`DeviceExt::wait`], [`Device::receive`], [`XskDevice::waker`] |
+//! | choose memory, rings, zero copy | [`Umem`], [`XskDevice::open`] |
+//!
+//! `cargo run -p pagepool-net --example receive`, `udp_echo` and `workers` are such programs. The modules
+//! [`xsk`] and [`forward`] say how sockets and the loop work.
+//!
+//! [`swap_endpoints`]: pagepool::XdpBuff::swap_endpoints
+//!
+//! # Devices
 //!
 //! A [`Device`] is one receive and one transmit queue of an interface. It takes its buffers from a pool, and
 //! what it receives and sends are the pool's pages: nothing is copied between devices that reach the same
-//! memory.
-//!
-//! # Example
-//!
-//! A [`Forwarder`] polls devices and does what a [`PacketHandler`] says of each packet, in the words of XDP.
-//! Here two in-memory NICs exchange what arrives; `cargo run -p pagepool-net --example receive_af_xdp` opens
-//! an AF_XDP socket.
+//! memory. A [`Forwarder`] polls devices and does what a [`PacketHandler`] says of each packet, in the words
+//! of XDP. Here two in-memory NICs exchange what arrives:
 //!
 //! ```
-//! use pagepool::{Arena, ArenaParams, Pool, PoolParams, XdpBuff};
-//! use pagepool_net::{Action, Forwarder, Ingress, MemNicParams, NicDomain, PortId, mem_nic};
+//! use pagepool::{Arena, ArenaParams, Pool, PoolParams};
+//! use pagepool_net::{Action, Forwarder, MemNicParams, NicDomain, PortId, mem_nic};
 //!
-//! // A closure is a handler: what comes in by one port goes out of the other.
-//! let cross = |_: &mut XdpBuff, at: Ingress| Action::Redirect(PortId(1 - at.port.0));
-//! let mut forwarder = Forwarder::new(cross);
+//! // What comes in by one port goes out of the other.
+//! let mut forwarder = Forwarder::new(|_, at| Action::Redirect(PortId(1 - at.port.0)));
 //! let arena = Arena::new(ArenaParams { max_bytes: 16 << 20, ..Default::default() })?;
 //! let mut wires = Vec::new();
 //! for name in ["mem0", "mem1"] {
@@ -46,7 +82,7 @@
 //! | open either by its name | [`open_device`], [`open_devices`]: `af_xdp:eth0`, `memory:` |
 //! | decide about packets | a [`PacketHandler`]: drop, pass, send back, redirect |
 //! | take what is passed | a [`Stack`] |
-//! | redirect to another thread's port | [`handoff`] |
+//! | hand packets to another thread | [`handoff`] |
 //! | send memory that a device does not know | [`Egress`]: reuse its address, map the area once, or copy |
 //! | send pages on a UDP or TCP socket | [`ZeroCopySocket`]: `MSG_ZEROCOPY` and its completions |
 //! | create and query links | [`link`]: veths, addresses, offloads, token buckets, what not to touch |
@@ -72,7 +108,7 @@ extern crate self as pagepool_net; // for what unit tests share with the tests b
 mod device;
 mod drivers;
 mod error;
-mod forward;
+pub mod forward;
 pub mod link;
 mod mem_nic;
 mod steering;
@@ -82,7 +118,7 @@ pub mod testing;
 #[cfg(test)]
 #[path = "../tests/veth/mod.rs"]
 mod veth;
-mod xsk;
+pub mod xsk;
 mod zerocopy;
 
 pub use device::fault_nic::{Chance, FaultCounts, FaultNic, FaultParams};
@@ -93,11 +129,11 @@ pub use device::{
 pub use drivers::open_params::{AfXdpParams, MemoryParams, OpenParams, XdpProgram};
 pub use drivers::opened_device::{OpenedDevice, SocketInfo};
 pub use drivers::{DRIVERS, Driver, open_device, open_devices};
-pub use forward::egress::{Egress, Path, PathStats};
-pub use forward::handler::{Action, Ingress, PacketHandler, PortId, swap_macs};
-pub use forward::handoff::{HandoffRx, HandoffTx, handoff};
-pub use forward::stack::{NoStack, Stack};
-pub use forward::{BUDGET, ForwardStats, Forwarder, PartCycles};
+#[doc(inline)]
+pub use forward::{
+    Action, BUDGET, Egress, ForwardStats, Forwarder, HandoffRx, HandoffTx, Ingress, NoStack, PacketHandler,
+    PartCycles, Path, PathStats, PortId, Stack, handoff, swap_macs,
+};
 pub use mem_nic::cable::Cable;
 pub use mem_nic::device_memory::{DeviceMemory, Fault};
 pub use mem_nic::nic_domain::NicDomain;
@@ -105,6 +141,7 @@ pub use mem_nic::port_thread::PortThread;
 pub use mem_nic::{MemNic, MemNicParams, NicPort, PortStats, PortStep, mem_nic};
 pub use steering::Match;
 pub use sys::clock::{ticks, ticks_per_second};
+#[doc(inline)]
 pub use xsk::{
     Attach, BusyPoll, Redirect, RxHash, RxMetadata, RxMetadataReader, TxChecksum, TxFeatures, TxMetadata,
     TxMetadataMode, TxMode, TxTimestamp, Umem, UmemParams, VlanTag, XskDevice, XskKernelSide, XskMode,

@@ -1,5 +1,23 @@
 //! Real interfaces: AF_XDP sockets over a pool's memory.
 //!
+//! [`XskDevice::simple`] opens a queue with all that it requires. The parts, where a program shares or
+//! chooses them:
+//!
+//! ```no_run
+//! // It needs root and an interface.
+//! use pagepool::{Arena, ArenaParams, Pool, PoolParams};
+//! use pagepool_net::{Attach, Redirect, Umem, UmemParams, XskDevice, XskParams};
+//!
+//! let arena = Arena::new(ArenaParams { max_bytes: 64 << 20, commit_all: true, ..Default::default() })?;
+//! let umem = Umem::new(UmemParams::default(), &arena)?; // pins it
+//! let params = PoolParams { headroom: 256, wakeup: true, ..Default::default() };
+//! let pool = Pool::new(PoolParams { domains: vec![umem.clone()], ..params }, arena)?.bind();
+//! let redirect = Some(Redirect::attach("eth0", Attach::Auto, false)?);
+//! let params = XskParams { interface: "eth0".into(), redirect, ..Default::default() };
+//! let device = XskDevice::open(params, &umem, &pool)?;
+//! # Ok::<(), pagepool::Error>(())
+//! ```
+//!
 //! What   a [`Umem`] is an arena registered with the kernel, and the domain that its pools name. A
 //!        [`Redirect`] is the XDP program of an interface. An [`XskDevice`] is one queue of it: a socket with
 //!        four rings.
@@ -42,10 +60,12 @@ mod sys;
 mod tx_metadata;
 mod umem;
 
+#[doc(hidden)]
 #[cfg(any(test, feature = "testing"))]
 pub use bpf::loaded_match::LoadedMatch;
 pub use bpf::redirect::{Attach, Redirect};
 pub use bpf::rx_metadata::{RxHash, RxMetadata, RxMetadataReader, VlanTag};
+#[doc(hidden)]
 #[cfg(any(test, feature = "testing"))]
 pub use bpf::tail_adjuster::TailAdjuster;
 pub use device::XskDevice;

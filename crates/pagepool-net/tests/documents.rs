@@ -71,19 +71,19 @@ fn the_tables_of_counters_are_what_the_declarations_say() {
 }
 
 #[test]
-fn code_of_the_guide_is_that_of_the_examples() {
-    let guide = read("docs/guide.md");
+fn code_of_the_guide_and_of_readme_is_that_of_the_examples() {
+    let pages = read("docs/guide.md") + &read("README.md");
     let dedented = |code: &str| code.lines().map(str::trim).collect::<Vec<_>>().join("\n");
     let mut blocks = 0;
-    for part in guide.split("<!-- from ").skip(1) {
+    for part in pages.split("<!-- from ").skip(1) {
         let (path, rest) = part.split_once(" -->\n```").expect("a block follows");
         let (_, rest) = rest.split_once('\n').expect("the language, and a line");
         let (code, _) = rest.split_once("\n```").expect("the block ends");
         let there = dedented(&read(path)).contains(&dedented(code));
-        assert!(there, "docs/guide.md has code that is not in {path} any more; copy it again:\n{code}");
+        assert!(there, "a page has code that is not in {path} any more; copy it again:\n{code}");
         blocks += 1;
     }
-    assert_eq!(blocks, 12);
+    assert_eq!(blocks, 18);
 }
 
 #[test]
