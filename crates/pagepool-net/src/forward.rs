@@ -447,6 +447,29 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
         }
     }
 
+    /// Closes all ports, as [`close_port`](Self::close_port) does, and their devices at the same time: to
+    /// close an AF_XDP socket is to wait for the kernel, 10 ms or more. One thread a device, which ends
+    /// before this returns; with one port none.
+    ///
+    /// ```
+    /// use pagepool::XdpBuff;
+    /// use pagepool_net::{Action, Forwarder, Ingress};
+    /// let mut forwarder = Forwarder::new(|_: &mut XdpBuff, _: Ingress| Action::Drop);
+    /// // Add ports and poll; at the end:
+    /// forwarder.close_all();
+    /// ```
+    pub fn close_all(&mut self) {
+        if self.ports.len() > 1 {
+            std::thread::scope(|threads| {
+                for Port { device, .. } in &mut self.ports {
+                    // Without a thread it is closed below.
+                    let _ = std::thread::Builder::new().spawn_scoped(threads, || device.close());
+                }
+            });
+        }
+        self.ports.iter_mut().for_each(Port::close);
+    }
+
     /// Counters of a port with a device.
     pub fn stats(&self, port: PortId) -> Option<ForwardStats> {
         Some(self.ports[self.place(port)?].stats)

@@ -128,7 +128,8 @@ pub use device::{
 };
 pub use drivers::open_params::{AfXdpParams, MemoryParams, OpenParams, XdpProgram};
 pub use drivers::opened_device::{OpenedDevice, SocketInfo};
-pub use drivers::{DRIVERS, Driver, open_device, open_devices};
+pub use drivers::prepared_devices::PreparedDevices;
+pub use drivers::{DRIVERS, Driver, open_device, open_devices, prepare_devices};
 #[doc(inline)]
 pub use forward::{
     Action, BUDGET, Egress, ForwardStats, Forwarder, HandoffRx, HandoffTx, Ingress, NoStack, PacketHandler,

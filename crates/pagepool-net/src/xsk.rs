@@ -68,6 +68,7 @@ pub use bpf::rx_metadata::{RxHash, RxMetadata, RxMetadataReader, VlanTag};
 #[doc(hidden)]
 #[cfg(any(test, feature = "testing"))]
 pub use bpf::tail_adjuster::TailAdjuster;
+pub(crate) use device::UnboundSocket;
 pub use device::XskDevice;
 pub use memory_kernel::{XskKernelSide, umem_in_memory, xsk_in_memory};
 pub(crate) use params::XDP_HEADROOM;

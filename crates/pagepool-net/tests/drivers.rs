@@ -11,7 +11,7 @@ use pagepool_net::link::Netlink;
 use pagepool_net::testing::FarEnd;
 use pagepool_net::{
     Attach, DRIVERS, DeviceExt, OpenParams, OpenedDevice, Redirect, TxQueue, Wake, XdpProgram, open_device,
-    open_devices, swap_macs,
+    open_devices, prepare_devices, swap_macs,
 };
 
 fn arena() -> Arc<Arena> {
@@ -166,6 +166,64 @@ fn sockets_are_in_the_map_of_another_program_from_start_to_stop() {
     packets.clear();
     drop(device); // takes the socket out
     reaches_the_stack(&mut far);
+}
+
+/// Everything can be made for queues that somebody else has, who need end only then.
+#[test]
+fn what_is_prepared_takes_no_queue() {
+    if let Some(why) = veth::missing() {
+        return println!("SKIP prepared devices: {why}");
+    }
+    let _veth = veth::Veth::new(1, 1500);
+    let first = open("af_xdp:near0");
+    let mut params = OpenParams::default();
+    params.af_xdp.program = XdpProgram::None;
+    let prepare = |params: &OpenParams| prepare_devices(&[("af_xdp:near0", &[0])], params, &arena());
+    params.af_xdp.busy_limit = Duration::ZERO;
+    let refused = prepare(&params).expect("nothing is taken").open().map(drop).unwrap_err().to_string();
+    assert!(refused.contains("another AF_XDP socket is still bound to queue 0"), "{refused}");
+    params.af_xdp.busy_limit = Duration::from_secs(10);
+    let second = prepare(&params).expect("nothing is taken");
+    drop(first);
+    let opened = second.open().expect("the queue is free, a moment later");
+    assert_eq!(opened[0][0].device.info().name, "near0:0");
+}
+
+#[test]
+fn redirects_that_stop_together_start_again() {
+    if let Some(why) = veth::missing() {
+        return println!("SKIP redirects that stop together: {why}");
+    }
+    let veth = veth::Veth::new(2, 1500);
+    let all = ["near0", "near1"].map(|name| Redirect::load(name, Attach::Auto, false).expect("a veth"));
+    let mut params = OpenParams::default();
+    params.af_xdp.program = XdpProgram::Redirects(all.to_vec());
+    let opened = open_devices(&[("af_xdp:near0", &[0]), ("af_xdp:near1", &[0])], &params, &arena());
+    let opened: Vec<_> = opened.expect("free queues").into_iter().flatten().collect();
+    let mut ports: Vec<_> = opened.into_iter().map(|of| (of.device, of.pool.bind())).collect();
+    ports.iter_mut().for_each(|(device, pool)| assert_eq!(device.receive(pool, &mut Vec::new(), 0), 0));
+    let stacks = ["near0", "near1"].map(|name| FrameSocket::open_here(name).expect("a socket"));
+    let mut bytes = [0; 64];
+    for _ in 0..2 {
+        Redirect::start_all(&all).expect("nothing else is attached");
+        for (at, (device, pool)) in ports.iter_mut().enumerate() {
+            assert!(veth.far_end(at).send(&[7; 60]));
+            let mut packets = Vec::with_capacity(8);
+            while packets.is_empty() && device.wait(pool, Duration::from_secs(5)) == Wake::Ready {
+                device.receive(pool, &mut packets, 8);
+            }
+            assert_eq!(packets.len(), 1, "the socket gets it");
+        }
+        Redirect::stop_all(&all);
+        for (at, stack) in stacks.iter().enumerate() {
+            while stack.receive(&mut bytes).expect("the link is up").is_some() {} // of before
+            assert!(
+                veth.far_end(at).send(&[8; 60]) && stack.wait(Duration::from_secs(5)),
+                "the stack gets it"
+            );
+            assert_eq!(stack.receive(&mut bytes).expect("the link is up"), Some(60));
+        }
+    }
 }
 
 #[test]

@@ -24,6 +24,8 @@ use crate::sys::{self, CapabilitySet};
 const PUBLISH_EVERY: Duration = Duration::from_millis(50);
 /// Rounds between two looks at the clock.
 const ROUNDS: u32 = 32;
+/// The longest sleep of a thread whose run is about to end: others wait for it.
+const LAST_NAP: Duration = Duration::from_millis(1);
 /// Pauses after an empty round, so that the producer of the rings has their cache lines to itself.
 const PAUSES: u32 = 8;
 /// Of how many rounds about one is measured.
@@ -148,6 +150,7 @@ impl<H: PortHandler, S: Stack + Send + 'static, F: FrameSource> PollLoop<H, S, F
         polling.poll_until_draining(self.spin);
         polling.drain(self.drain);
         polling.publish();
+        polling.forwarder.close_all();
         polling.forwarder.into_handler()
     }
 }
@@ -188,7 +191,8 @@ impl<H: PortHandler, S: Stack, F: FrameSource> Polling<'_, H, S, F> {
                 Rest::Look => {}
                 Rest::Coalesce(nap) => std::thread::sleep(source.due().min(nap)),
                 Rest::Sleep => {
-                    if self.forwarder.wait(source.due().min(self.nap)) == Wake::Gone {
+                    let nap = if self.state.reached(Phase::Stopping) { LAST_NAP } else { self.nap };
+                    if self.forwarder.wait(source.due().min(nap)) == Wake::Gone {
                         return self.look_for_gone_devices(); // nothing is left to poll
                     }
                 }

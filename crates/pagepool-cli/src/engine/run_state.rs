@@ -15,7 +15,7 @@ pub enum Phase {
     WarmUp,
     /// Packets are sent.
     Traffic,
-    /// The sources shall send no more.
+    /// The sources shall send no more, and threads sleep only briefly.
     Stopping,
     /// They do not; what is on its way arrives.
     Draining,

@@ -155,9 +155,9 @@ pub struct ReceiveOptions {
     pin: Option<PathBuf>,
     /// End the run of process PID, and take over its interfaces
     ///
-    /// It is sent SIGTERM when this run has loaded its XDP program and has its memory. From its end until
-    /// this run has filled its rings packets go to the kernel, for some milliseconds a queue. If opening the
-    /// sockets or exchanging the program fails then, neither runs: packets go to the kernel.
+    /// It is sent SIGTERM when this run has everything but the queues: memory, sockets, rings, XDP program.
+    /// From its end until this run has filled its rings packets go to the kernel, for tens of milliseconds.
+    /// If taking the queues or exchanging the program fails then, neither runs: packets go to the kernel.
     #[arg(long, value_name = "PID", requires = "pin", value_parser = clap::value_parser!(u32).range(2..))]
     take_over: Option<u32>,
     /// Longest time to coalesce packets, as rx-usecs of `ethtool -C`; 0 turns it off [default: 300]

@@ -60,11 +60,20 @@ impl<C: TrafficCommand> RunCommand for C {
         let threads = start(self, &site, setup, (kept, file.as_mut()))?;
         threads.attach(&mut interfaces)?;
         site.wait_for_links()?;
-        site.warn(&plan, &mut offloads, &interfaces)?;
+        // Packets go to the stack until they are redirected. So nothing waits for the end of the other run,
+        // but what this one sets, because that one puts back what it had set.
+        let sets = plan.fix_offloads || plan.rss;
+        if sets {
+            site.warn(&plan, &mut offloads, &interfaces)?;
+            site.go_on()?;
+        }
         let spread = FlowSpread::over(if plan.rss { &site.interfaces } else { &[] })?;
         give_up_all_but(kept);
         let capture = file.map(CaptureFile::start).transpose()?;
         threads.redirect()?;
+        if !sets {
+            site.warn(&plan, &mut offloads, &interfaces)?;
+        }
         interfaces.iter().for_each(|interface| plan.options.print(interface));
         let Watched { warm, seconds, end, links } = watch(&plan, &site, &threads, &names)?;
         let (now, tally) = threads.finish(plan.expected_frames)?;
@@ -123,19 +132,18 @@ impl Site {
         }
     }
 
-    /// Warns of what is not as it should be, once XDP programs are attached.
+    /// Warns of what is not as it should be, once XDP programs are attached and the other run has ended.
     fn warn(
         &mut self,
         plan: &TrafficPlan<'_>,
         offloads: &mut OffloadsOff,
         opened: &[OpenedInterface],
     ) -> Result<(), String> {
-        self.predecessor.iter().for_each(|run| run.wait(&self.interrupted)); // it puts back what it set
+        self.predecessor.iter().for_each(|run| run.wait(&self.interrupted));
         if plan.attach.is_some() {
             offloads.warn(&mut self.kernel, &self.interfaces, opened)?;
         }
-        warn(plan, &mut self.kernel, &self.interfaces, opened)?;
-        self.go_on()
+        warn(plan, &mut self.kernel, &self.interfaces, opened)
     }
 }
 
@@ -401,8 +409,13 @@ impl<H: PortHandler> QueueThreads<H> {
     }
 
     fn stop(&self) {
+        if !self.redirects.is_empty() {
+            // No thread sleeps for long from then on, for until all have closed nobody else has the packets.
+            self.state.move_to(Phase::Stopping);
+            std::thread::sleep(NAP);
+        }
         // Before anything is closed: from here on packets go to the stack, and none is lost in between.
-        self.redirects.iter().for_each(|redirect| redirect.stop());
+        Redirect::stop_all(&self.redirects);
         self.state.move_to(Phase::Draining);
     }
 

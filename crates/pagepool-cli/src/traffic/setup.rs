@@ -1,6 +1,8 @@
 //! What a command works with: a device and a pool for each queue, memory for each pair of queues, and which
 //! thread has which of them.
 
+mod side_by_side;
+
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,10 +11,12 @@ use std::sync::atomic::AtomicBool;
 use pagepool::{Arena, Error, NodeId, PAGE_SIZE, PoolRef};
 use pagepool_net::link::XdpMode;
 use pagepool_net::{
-    Attach, BusyPoll, Match, OpenParams, OpenedDevice, Redirect, SocketInfo, TxMode, XdpProgram, open_devices,
+    Attach, BusyPoll, Match, OpenParams, OpenedDevice, PreparedDevices, Redirect, SocketInfo, TxMode,
+    XdpProgram, prepare_devices,
 };
 use serde::Serialize;
 
+use self::side_by_side::side_by_side;
 use super::command::PortSide;
 use super::interface::Interface;
 use crate::engine::poll_loop::PollPort;
@@ -105,8 +109,8 @@ pub struct SetupParams<'a> {
 impl TrafficSetup {
     /// Opens all queues. There are as many pairs of queues as the interface with the fewest queues has;
     /// each interface deals its queues out to them in turn, and they are dealt out to the threads: as many
-    /// as is said, else a thread a pair. `free_queues`: has another run end, whose the queues are, when what
-    /// can fail without them has not.
+    /// as is said, else a thread a pair. `free_queues`: has another run end, whose the queues are, when
+    /// nothing else is missing.
     pub fn open(
         name: &str,
         interfaces: &[Interface],
@@ -124,23 +128,12 @@ impl TrafficSetup {
             sizes: params.sizes,
         };
         this.load(interfaces, params).map_err(|error| error_chain(&error))?;
-        let huge = pairs.iter().map(|queues| params.sizes.hugepages(queues.iter().map(Vec::len).sum())).sum();
-        let mut sockets: Vec<_> = interfaces.iter().map(|_| Vec::new()).collect();
-        let named = |pair| format!("{name}{pair}");
-        let arena = |(pair, queues): (usize, &Vec<Vec<u32>>)| {
-            let arena = Arena::new(params.sizes.arena(&named(pair), queues.iter().map(Vec::len).sum()));
-            arena.map_err(|error| no_memory(&error, huge, params.sizes.node()))
-        };
-        let arenas: Vec<_> = pairs.iter().enumerate().map(arena).collect::<Result<_, _>>()?;
+        let prepared = prepare(name, interfaces, &pairs, params, &this.redirects)?;
         free_queues()?;
-        for ((pair, queues), arena) in pairs.iter().enumerate().zip(&arenas) {
-            let devices: Vec<_> = interfaces
-                .iter()
-                .zip(queues)
-                .map(|(interface, queues)| (&*interface.device, &**queues))
-                .collect();
-            let opened = open_devices(&devices, &this.open_params(&named(pair), params), arena);
-            this.take(pair, queues, opened.map_err(|error| error_chain(&error))?, &mut sockets);
+        let open = |pair: PreparedDevices| pair.open().map_err(|error| error_chain(&error));
+        let mut sockets: Vec<_> = interfaces.iter().map(|_| Vec::new()).collect();
+        for (pair, opened) in side_by_side(prepared, open)?.into_iter().enumerate() {
+            this.take(pair, &pairs[pair], opened, &mut sockets);
         }
         let ports = this.threads.iter().flat_map(|(_, ports)| ports);
         this.pools = ports.map(|port| port.pool.handle()).collect();
@@ -172,14 +165,6 @@ impl TrafficSetup {
             self.redirects = interfaces.iter().map(load).collect::<Result<_, _>>()?;
         }
         Ok(())
-    }
-
-    fn open_params(&self, name: &str, params: SetupParams<'_>) -> OpenParams {
-        let mut params = params.open_params(name);
-        if !self.redirects.is_empty() {
-            params.af_xdp.program = XdpProgram::Redirects(self.redirects.clone());
-        }
-        params
     }
 
     /// The ports of a pair go to its thread, and what is told of sockets to the others of their interface.
@@ -223,6 +208,31 @@ fn pairs(interfaces: &[Interface]) -> Vec<Vec<Vec<u32>>> {
 pub fn locked_bytes(interfaces: &[Interface], sizes: &SocketSizes) -> u64 {
     let of_pair = |queues: &Vec<Vec<u32>>| sizes.arena("", queues.iter().map(Vec::len).sum()).max_bytes;
     pairs(interfaces).iter().map(of_pair).sum()
+}
+
+/// Everything of each pair, with memory of its own, but the queues.
+fn prepare(
+    name: &str,
+    interfaces: &[Interface],
+    pairs: &[Vec<Vec<u32>>],
+    params: SetupParams<'_>,
+    redirects: &[Arc<Redirect>],
+) -> Result<Vec<PreparedDevices>, String> {
+    let sizes = params.sizes;
+    let count = |queues: &[Vec<u32>]| queues.iter().map(Vec::len).sum();
+    let huge = pairs.iter().map(|queues| sizes.hugepages(count(queues))).sum();
+    side_by_side(pairs.iter().enumerate().collect(), |(pair, queues)| {
+        let name = format!("{name}{pair}");
+        let arena = Arena::new(sizes.arena(&name, count(queues)));
+        let arena = arena.map_err(|error| no_memory(&error, huge, sizes.node()))?;
+        let names = interfaces.iter().map(|interface| &*interface.device);
+        let devices: Vec<_> = names.zip(queues.iter().map(Vec::as_slice)).collect();
+        let mut opening = params.open_params(&name);
+        if !redirects.is_empty() {
+            opening.af_xdp.program = XdpProgram::Redirects(redirects.to_vec());
+        }
+        prepare_devices(&devices, &opening, &arena).map_err(|error| error_chain(&error))
+    })
 }
 
 impl SetupParams<'_> {

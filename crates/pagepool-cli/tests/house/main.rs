@@ -27,7 +27,7 @@ const FULLER: &[(&str, &str, usize, &str)] = &[
     (
         "pagepool-net",
         "xsk",
-        15,
+        14,
         "one device, in a file for each object of the kernel, one that plays it, one that makes all of them",
     ),
 ];

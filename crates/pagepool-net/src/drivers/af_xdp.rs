@@ -7,56 +7,104 @@ use pagepool::{Arena, Error, Pool, PoolParams};
 
 use super::open_params::{OpenParams, XdpProgram};
 use super::opened_device::{OpenedDevice, SocketInfo};
+use super::prepared_devices::PreparedOf;
 use super::queues::Queues;
 use crate::device::Device;
 use crate::error::parameter;
 use crate::link::lookup;
 use crate::sys::errno;
-use crate::xsk::{Attach, Redirect, Umem, UmemParams, XDP_HEADROOM, XskDevice, XskMode, XskParams};
+use crate::xsk::{
+    Attach, Redirect, Umem, UmemParams, UnboundSocket, XDP_HEADROOM, XskDevice, XskMode, XskParams,
+};
+
+/// What [`open`](Self::open) needs, with sockets that are bound to no queue yet.
+struct Prepared {
+    interfaces: Vec<Interface>,
+    params: OpenParams,
+    arena: Arc<Arena>,
+    redirects: Vec<Arc<Redirect>>,
+    sockets: Sockets<(UnboundSocket, Pool)>,
+}
+
+/// An interface, and those of its queues that are opened.
+struct Interface {
+    name: String,
+    queues: Vec<u32>,
+}
+
+/// Of all interfaces, over one UMEM.
+type Sockets<T> = Vec<Vec<T>>;
 
 /// The whole arena becomes a UMEM, so it must be committed (`commit_all`). Sockets are opened first, then
 /// given buffers, then put into the maps; attaching the XDP programs comes last, so an error leaves no trace.
-pub(super) fn open(
+pub(super) fn prepare(
     interfaces: &[Queues<'_>],
     params: &OpenParams,
     arena: &Arc<Arena>,
-) -> Result<Vec<Vec<OpenedDevice>>, Error> {
-    let redirects = redirects(interfaces, params)?;
-    let mode = params.af_xdp.umem.mode;
-    let mut opened = match open_as(mode, interfaces, params, arena) {
-        // One driver has zero copy, another has not: what they share must be copied.
-        Err(error) if mode == XskMode::Auto && is_refused_mode(&error) => {
-            open_as(XskMode::Copy, interfaces, params, arena)?
-        }
-        opened => opened?,
-    };
-    for (queues, redirect) in opened.iter_mut().zip(&redirects) {
-        queues
-            .iter_mut()
-            .try_for_each(|(device, _)| device.join(redirect.clone(), None, Redirect::insert_at_start))?;
-    }
-    match &params.af_xdp.program {
-        XdpProgram::Attach(_) => Redirect::start_all(&redirects)?,
-        XdpProgram::Redirects(_) => {}
-        XdpProgram::None => pass_all(interfaces, params, &mut opened)?,
-    }
-    let only_send = matches!(params.af_xdp.program, XdpProgram::None);
-    let described = |device| described(device, only_send);
-    Ok(opened.into_iter().map(|queues| queues.into_iter().map(described).collect()).collect())
+) -> Result<PreparedOf, Error> {
+    let interfaces: Vec<_> = interfaces.iter().map(Interface::from).collect();
+    let redirects = redirects(&interfaces, params)?;
+    let sockets = make_sockets(params.af_xdp.umem.mode, &interfaces, params, arena)?;
+    let prepared = Prepared { interfaces, params: params.clone(), arena: arena.clone(), redirects, sockets };
+    Ok(Box::new(|| prepared.open()))
 }
 
-/// The sockets of all interfaces, over one UMEM, each with its pool.
-type Sockets = Vec<Vec<(XskDevice, Pool)>>;
+impl From<&Queues<'_>> for Interface {
+    fn from(queues: &Queues<'_>) -> Self {
+        Self { name: queues.argument.into(), queues: queues.numbers.into() }
+    }
+}
 
-fn open_as(
+impl Prepared {
+    fn open(self) -> Result<Vec<Vec<OpenedDevice>>, Error> {
+        let Self { interfaces, params, arena, redirects, sockets } = self;
+        let mut opened = match bind(sockets, &params) {
+            // One driver has zero copy, another has not: what they share must be copied.
+            Err(error) if params.af_xdp.umem.mode == XskMode::Auto && is_refused_mode(&error) => {
+                bind(make_sockets(XskMode::Copy, &interfaces, &params, &arena)?, &params)?
+            }
+            bound => bound?,
+        };
+        for (queues, redirect) in opened.iter_mut().zip(&redirects) {
+            queues
+                .iter_mut()
+                .try_for_each(|(device, _)| device.join(redirect.clone(), None, Redirect::insert_at_start))?;
+        }
+        match &params.af_xdp.program {
+            XdpProgram::Attach(_) => Redirect::start_all(&redirects)?,
+            XdpProgram::Redirects(_) => {}
+            XdpProgram::None => pass_all(&interfaces, &params, &mut opened)?,
+        }
+        let only_send = matches!(params.af_xdp.program, XdpProgram::None);
+        let described = |device| described(device, only_send);
+        Ok(opened.into_iter().map(|queues| queues.into_iter().map(described).collect()).collect())
+    }
+}
+
+/// All sockets first, then buffers.
+fn bind(
+    sockets: Sockets<(UnboundSocket, Pool)>,
+    params: &OpenParams,
+) -> Result<Sockets<(XskDevice, Pool)>, Error> {
+    let of_interface = |sockets: Vec<_>| {
+        let bind = |(socket, pool)| XskDevice::bind(socket).map(|device| (device, pool));
+        sockets.into_iter().map(bind).collect::<Result<Vec<_>, _>>()
+    };
+    let bound: Vec<_> = sockets.into_iter().map(of_interface).collect::<Result<_, _>>()?;
+    let of_interface =
+        |bound: Vec<_>| bound.into_iter().map(|(device, pool)| with_buffers(device, pool, params)).collect();
+    bound.into_iter().map(of_interface).collect()
+}
+
+fn make_sockets(
     mode: XskMode,
-    interfaces: &[Queues<'_>],
+    interfaces: &[Interface],
     params: &OpenParams,
     arena: &Arc<Arena>,
-) -> Result<Sockets, Error> {
+) -> Result<Sockets<(UnboundSocket, Pool)>, Error> {
     let umem = UmemParams { multi_buffer: params.multi_buffer, mode, ..params.af_xdp.umem.clone() };
     let umem = Umem::new(umem, arena)?;
-    interfaces.iter().map(|interface| open_queues(interface, params, &umem, arena)).collect()
+    interfaces.iter().map(|interface| make_queues(interface, params, &umem, arena)).collect()
 }
 
 /// Whether a socket was refused the mode of the first one over its UMEM, perhaps.
@@ -66,11 +114,11 @@ fn is_refused_mode(error: &Error) -> bool {
 }
 
 /// One for each interface; none if the sockets only send.
-fn redirects(interfaces: &[Queues<'_>], params: &OpenParams) -> Result<Vec<Arc<Redirect>>, Error> {
+fn redirects(interfaces: &[Interface], params: &OpenParams) -> Result<Vec<Arc<Redirect>>, Error> {
     match (&params.af_xdp.program, &params.af_xdp.steer) {
         (XdpProgram::Attach(mode), steer) => {
-            let load = |of: &Queues<'_>| {
-                let redirect = Redirect::load(of.argument, *mode, params.multi_buffer)?;
+            let load = |of: &Interface| {
+                let redirect = Redirect::load(&of.name, *mode, params.multi_buffer)?;
                 steer.as_ref().map_or(Ok(()), |by| redirect.steer(by)).map(|()| redirect)
             };
             interfaces.iter().map(load).collect()
@@ -91,9 +139,12 @@ fn redirects(interfaces: &[Queues<'_>], params: &OpenParams) -> Result<Vec<Arc<R
 }
 
 /// Most drivers send nothing by zero copy while no XDP program is attached.
-fn pass_all(interfaces: &[Queues<'_>], params: &OpenParams, opened: &mut Sockets) -> Result<(), Error> {
-    for (interface, queues) in interfaces.iter().zip(opened) {
-        let name = interface.argument;
+fn pass_all(
+    interfaces: &[Interface],
+    params: &OpenParams,
+    opened: &mut Sockets<(XskDevice, Pool)>,
+) -> Result<(), Error> {
+    for (Interface { name, .. }, queues) in interfaces.iter().zip(opened) {
         let needs_one = queues.iter().any(|(device, _)| device.is_zero_copy());
         if needs_one && lookup::xdp_program_on(name).is_none() {
             let redirect = Redirect::load(name, Attach::Native, params.multi_buffer)?;
@@ -107,15 +158,15 @@ fn pass_all(interfaces: &[Queues<'_>], params: &OpenParams, opened: &mut Sockets
 }
 
 /// The sockets of an interface, each with a pool.
-fn open_queues(
-    interface: &Queues<'_>,
+fn make_queues(
+    interface: &Interface,
     params: &OpenParams,
     umem: &Arc<Umem>,
     arena: &Arc<Arena>,
-) -> Result<Vec<(XskDevice, Pool)>, Error> {
+) -> Result<Vec<(UnboundSocket, Pool)>, Error> {
     let socket = |&queue: &u32| {
         let socket = XskParams {
-            interface: interface.argument.into(),
+            interface: interface.name.clone(),
             queue,
             rx_ring: params.rx_ring,
             tx_ring: params.tx_ring,
@@ -125,25 +176,26 @@ fn open_queues(
             busy_poll: params.af_xdp.busy_poll,
             ..XskParams::default()
         };
-        XskDevice::open_apart(&socket, umem)
+        let socket = UnboundSocket::make(socket, umem)?;
+        let pool = pool(socket.name(), params, umem, arena)?;
+        Ok((socket, pool))
     };
-    let sockets: Vec<_> = interface.numbers.iter().map(socket).collect::<Result<_, _>>()?;
-    sockets.into_iter().map(|device| with_pool(device, params, umem, arena)).collect()
+    interface.queues.iter().map(socket).collect()
 }
 
-/// The device, and a pool whose buffers hold any packet that it may receive. The kernel gets some of them,
-/// unless the caller starts the redirect, and may want to give them on another thread.
-fn with_pool(
-    mut device: XskDevice,
-    params: &OpenParams,
-    umem: &Arc<Umem>,
-    arena: &Arc<Arena>,
-) -> Result<(XskDevice, Pool), Error> {
+/// A pool whose buffers hold any packet that a device over the UMEM may receive.
+fn pool(name: String, params: &OpenParams, umem: &Arc<Umem>, arena: &Arc<Arena>) -> Result<Pool, Error> {
     let least = (XDP_HEADROOM + params.af_xdp.umem.headroom) as usize;
     let headroom = params.pool.headroom.max(least);
-    let mut pool = PoolParams { name: device.info().name.clone(), headroom, ..params.pool.clone() };
+    let mut pool = PoolParams { name, headroom, ..params.pool.clone() };
     pool.domains.push(umem.clone());
-    let pool = Pool::new(pool, arena.clone())?.bind();
+    Pool::new(pool, arena.clone())
+}
+
+/// The kernel gets some of the pool's buffers, unless the caller starts the redirect, and may want to give
+/// them on another thread.
+fn with_buffers(mut device: XskDevice, pool: Pool, params: &OpenParams) -> Result<(XskDevice, Pool), Error> {
+    let pool = pool.bind();
     device.check_pool(&pool)?;
     if !matches!(params.af_xdp.program, XdpProgram::Redirects(_)) {
         device.receive(&pool, &mut Vec::new(), 0);

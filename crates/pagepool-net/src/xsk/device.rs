@@ -1,22 +1,24 @@
 //! The device: one AF_XDP socket, with its rings and the tables of what the kernel has.
 
+mod unbound_socket;
+
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use pagepool::{Bound, DmaDomain, Error, MAX_FRAGS, XdpBuff, XdpFrameBulk};
 
+pub(crate) use self::unbound_socket::UnboundSocket;
 use super::bpf::redirect::Redirect;
-use super::bpf_batch::{BpfBatch, Loaded};
+use super::bpf_batch::BpfBatch;
 use super::grace_period::GracePeriod;
-use super::params::{BusyPoll, TxMode, XskParams};
+use super::params::{TxMode, XskParams};
 use super::probe::Probe;
-use super::queue::{Queue, check_queue};
+use super::queue::Queue;
 use super::receiver::{Receiver, RxRings};
 use super::sender::{Sender, TxRings};
 use super::stats;
-use super::sys::ring::{Consumer, Producer};
-use super::sys::socket::{self as sys, KernelCounts, Mapped, NO_COUNTS, Ring};
+use super::sys::socket::{self as sys, KernelCounts, NO_COUNTS};
 use super::tx_metadata::requests::{Requests, features_of};
 use super::tx_metadata::{TxFeatures, TxMetadataMode, TxTimestamp};
 use super::umem::Umem;
@@ -26,8 +28,7 @@ use crate::device::tx_slots::TxLimits;
 use crate::device::waker::{Wakened, Waker};
 use crate::device::{Armed, Calls, Device, DeviceInfo, DeviceStats, KernelStats, QueueState, TxQueue};
 use crate::error::parameter;
-use crate::link::lookup;
-use crate::sys::{capability, errno};
+use crate::sys::errno;
 
 /// The longest sleep while frames are being sent, at first: the kernel does not wake anybody for a
 /// completion.
@@ -41,8 +42,6 @@ const KICKS: usize = 64;
 /// below the interface, or a card without a link, may hold them for long.
 const FOR_TIMES: Duration = Duration::from_secs(1);
 const FOR_TIMES_PAUSE: Duration = Duration::from_millis(1);
-/// Bytes of sent packets that may wait in the kernel, per slot of the transmit ring.
-const SEND_BUFFER_PER_SLOT: u32 = 4096;
 
 /// One queue of an interface over AF_XDP.
 ///
@@ -167,29 +166,17 @@ impl XskDevice {
     pub fn open(params: XskParams, umem: &Arc<Umem>, pool: &Bound) -> Result<Self, Error> {
         let key = |redirect: &Arc<Redirect>| redirect.key(params.queue, params.map_key);
         params.redirect.as_ref().map_or(Ok(params.queue), key)?; // refused before anything is opened
-        let mut this = Self::open_apart(&params, umem)?;
+        let (redirect, map_key) = (params.redirect.clone(), params.map_key);
+        let mut this = Self::bind(UnboundSocket::make(params, umem)?)?;
         this.check_pool(pool)?;
-        params.redirect.map_or(Ok(()), |redirect| this.join(redirect, params.map_key, Redirect::insert))?;
+        redirect.map_or(Ok(()), |redirect| this.join(redirect, map_key, Redirect::insert))?;
         Ok(this)
     }
 
-    /// Opens it without a redirect.
-    pub(crate) fn open_apart(params: &XskParams, umem: &Arc<Umem>) -> Result<Self, Error> {
-        params.check()?;
-        let link = lookup::look_up(&params.interface)?;
-        check_queue(&params.interface, params.queue, lookup::channels(&params.interface))?;
-        let (fd, has_memory) = umem.take_socket()?;
-        let buffers = rx_buffers(params, umem)?;
-        let (rx, tx) = make_rings(fd.as_fd(), params, buffers)?;
-        // A full ring is more than the default send buffer, at which the kernel would stop sending.
-        sys::raise_send_buffer(fd.as_fd(), params.tx_ring.saturating_mul(SEND_BUFFER_PER_SLOT));
-        let _ = sys::raise_transmit_budget(fd.as_fd(), params.tx_ring); // a call then sends less
-        params.busy_poll.map_or(Ok(()), |busy| set_busy_poll(fd.as_fd(), busy))?;
-        let fd = Arc::new(fd);
-        let queue = Queue { namespace: sys::namespace(fd.as_fd()), index: link.index, number: params.queue };
-        // Before the bind: if it fails the queue was never taken.
-        let (batch, why_ring) = Loaded::choose(params, umem, queue, &link)?;
-        umem.bind(&fd, has_memory, queue, params)?;
+    /// Opens the queue by a socket that was made for it, without a redirect.
+    pub(crate) fn bind(socket: UnboundSocket) -> Result<Self, Error> {
+        socket.bind()?;
+        let UnboundSocket { params, umem, fd, queue, link, buffers, rx, tx, batch, why_ring, .. } = socket;
         let zero_copy = sys::is_zero_copy(fd.as_fd());
         let (batch, tx) = match batch.filter(|_| !zero_copy) {
             None => (None, tx),
@@ -204,7 +191,7 @@ impl XskDevice {
         // v7.3: __is_skb_forwardable, xdp_ok_fwd_dev); drivers of cards and TAPs two.
         let two_tags = open.batch.is_none() && link.kind.as_deref() != Some("veth");
         let lengths = Lengths { mtu: link.mtu as usize, two_tags };
-        let mut this = Self::new(params, umem, queue, open, buffers as usize, lengths);
+        let mut this = Self::new(&params, &umem, queue, open, buffers as usize, lengths);
         this.why_ring = why_ring.filter(|_| !zero_copy);
         if umem.params().tx_metadata != TxMetadataMode::Off {
             let features = features_of(queue.index, umem.params().tx_metadata, zero_copy)?;
@@ -551,64 +538,6 @@ fn is_drop(error: &std::io::Error) -> bool {
     error.raw_os_error() == Some(errno::EBUSY)
 }
 
-/// Buffers that the kernel is to have.
-fn rx_buffers(params: &XskParams, umem: &Umem) -> Result<u32, Error> {
-    let hardware = match umem.params().mode {
-        super::XskMode::Copy => 0,
-        _ => lookup::hardware_ring(&params.interface),
-    };
-    let buffers =
-        if params.rx_buffers == 0 { params.rx_ring.saturating_add(hardware) } else { params.rx_buffers };
-    if u64::from(buffers) << umem.layout().unit_shift > umem.layout().len {
-        let must_be = format!("at most the UMEM's {} chunks", umem.layout().len >> umem.layout().unit_shift);
-        return Err(parameter("rx_buffers", buffers, must_be));
-    }
-    Ok(buffers)
-}
-
-fn set_busy_poll(fd: BorrowedFd<'_>, BusyPoll { micros, budget }: BusyPoll) -> Result<(), Error> {
-    sys::set_busy_poll(fd, micros, budget).map_err(|(call, source)| {
-        let remedy = match source.raw_os_error() {
-            Some(errno::EPERM) => {
-                let needs = capability::remedy(capability::ADMIN);
-                format!(
-                    "{needs}; busy polling requires it, as does a budget of {budget} packets (more than the \
-                     kernel's 8)"
-                )
-            }
-            Some(errno::ENOPROTOOPT) => {
-                "busy polling of AF_XDP requires Linux 5.11, with CONFIG_NET_RX_BUSY_POLL: leave busy_poll \
-                 off"
-                .into()
-            }
-            _ => {
-                format!(
-                    "the kernel refuses {micros} microseconds with a budget of {budget} packets: leave \
-                    busy_poll off"
-                )
-            }
-        };
-        Error::System { call, remedy, source }
-    })
-}
-
-fn make_rings(fd: BorrowedFd<'_>, params: &XskParams, buffers: u32) -> Result<(RxRings, TxRings), Error> {
-    let ring = |ring, entries| -> Result<Mapped, Error> {
-        let made = sys::set_ring_size(fd, ring, entries).and_then(|()| Mapped::new(fd, ring, entries));
-        made.map_err(|source| {
-            let remedy = format!("the kernel makes no ring of {entries} entries: use a smaller one");
-            Error::System { call: "setsockopt(AF_XDP ring)", remedy, source }
-        })
-    };
-    // Twice as many: the kernel moves its index late, and none of the buffers is to wait for that.
-    let fill = 2 * buffers.next_power_of_two();
-    let (rx, tx) = (params.rx_ring, params.tx_ring);
-    let (fill, received) = (Producer::new(ring(Ring::Fill, fill)?, fill), ring(Ring::Receive, rx)?);
-    let (send, done) = (ring(Ring::Transmit, tx)?, ring(Ring::Completion, tx)?);
-    let rx = RxRings { fill, received: Consumer::new(received, rx) };
-    Ok((rx, TxRings { send: Producer::new(send, tx), done: Consumer::new(done, tx) }))
-}
-
 impl Device for XskDevice {
     fn info(&self) -> &DeviceInfo {
         &self.info
@@ -699,9 +628,10 @@ impl Device for XskDevice {
         // Dropped at the end, and with it perhaps its program: drivers reset the queues then.
         let redirect = self.redirect.take();
         redirect.iter().for_each(|redirect| redirect.remove(self.key, fd.as_fd()));
-        let over = grace_period.is_none_or(GracePeriod::wait);
         drop((rx, tx, batch)); // before the socket: the kernel keeps one whose rings are mapped
         self.umem.close(fd);
+        // After the close, since when the kernel takes the socket apart: the queue is free earlier so.
+        let over = grace_period.is_none_or(GracePeriod::wait);
         let over = over && probe.is_none_or(|probe| probe.wait(self.queue));
         // Where the kernel may still write: leaked, and counted as out for ever.
         match over {
@@ -725,10 +655,11 @@ impl Drop for XskDevice {
 mod tests {
     use super::*;
     use crate::device::{DeviceExt, Wake};
+    use crate::link::lookup;
     use crate::sys::bpf::{self, Insn};
     use crate::testing::FarEnd;
     use crate::veth;
-    use crate::{Attach, UmemParams, XskMode};
+    use crate::{Attach, BusyPoll, UmemParams, XskMode};
     use pagepool::{Arena, ArenaParams, Pool, PoolParams, XdpFrame};
     use pagepool_lab::FrameSocket;
     use std::os::fd::AsRawFd;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use pagepool::{Arena, ArenaParams, Bound, Error, PAGE_SIZE, Pool, PoolParams, REGION_SHIFT};
 
 use super::bpf::redirect::{Attach, Redirect};
-use super::device::XskDevice;
+use super::device::{UnboundSocket, XskDevice};
 use super::params::{UmemParams, XDP_HEADROOM, XskParams};
 use super::umem::Umem;
 use crate::device::Device;
@@ -71,10 +71,11 @@ impl XskDevice {
         };
         redirect.key(params.queue, params.map_key)?; // refused before anything is opened
         redirect.pass()?; // or drivers have no zero copy, and some restart their queues later
-        let mut this = Self::open_apart(&params, &umem)?;
+        let map_key = params.map_key;
+        let mut this = Self::bind(UnboundSocket::make(params, &umem)?)?;
         this.check_pool(&pool)?;
         this.receive(&pool, &mut Vec::new(), 0);
-        this.join(redirect.clone(), params.map_key, Redirect::insert)?;
+        this.join(redirect.clone(), map_key, Redirect::insert)?;
         redirect.start()?;
         Ok((this, pool))
     }

@@ -26,9 +26,10 @@ use super::sys::socket::{self as sys, Registration, flags};
 use crate::link::lookup::{self, DriverOf};
 use crate::sys::{capability, errno, locked_memory};
 
-/// The first pause before a busy queue is tried again; each is twice as long, up to the last.
-const FIRST_PAUSE: Duration = Duration::from_micros(200);
-const LAST_PAUSE: Duration = Duration::from_millis(20);
+/// The shortest and the longest pause before a busy queue is tried again: a try takes a lock of the kernel's
+/// that releasing a queue takes, too. In between it is this part of the time since the first try.
+const PAUSES: [Duration; 2] = [Duration::from_micros(300), Duration::from_millis(20)];
+const PAUSE_OF: u32 = 128;
 
 /// The kernel from which on packets that are sent have metadata.
 const METADATA: (u32, u32) = (6, 11);
@@ -167,7 +168,7 @@ impl Umem {
         XskParams { busy_limit, give_up, .. }: &XskParams,
     ) -> Result<(), Error> {
         let over = || give_up.as_ref().is_some_and(|over| over.load(Ordering::Relaxed));
-        let (start, mut pause) = (Instant::now(), FIRST_PAUSE);
+        let start = Instant::now();
         loop {
             let error = match self.try_bind(fd, &mut has_memory, queue)? {
                 Ok(()) => return Ok(()),
@@ -180,8 +181,8 @@ impl Umem {
                 return Err(self.not_bound(error, queue, start.elapsed(), self.is_zero_copy()));
             }
             // Without the lock: other queues are opened and closed meanwhile.
-            std::thread::sleep(pause);
-            pause = (2 * pause).min(LAST_PAUSE);
+            let [least, most] = PAUSES;
+            std::thread::sleep((start.elapsed() / PAUSE_OF).clamp(least, most));
         }
     }
 

@@ -9,13 +9,17 @@
 //!        match is another program: it is loaded, and exchanged for the one that runs.
 //! Who    any thread, in the interface's network namespace where it attaches.
 
+mod refusal;
+
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use pagepool::Error;
 
+use self::refusal::{no_metadata, not_steered, refused};
 use super::chain::dispatcher::{self, ChainSlot};
 use super::chain::member::ChainMember;
 use super::pin::{PinnedLink, not_of, open_map, pin, seen};
@@ -64,7 +68,7 @@ impl Attach {
 /// | [`load`](Self::load) | nothing is attached: they go to the stack |
 /// | open the devices; [`receive`](crate::Device::receive) once gives each its buffers | the same |
 /// | [`start_all`](Self::start_all) | they go to the sockets, of all interfaces at once |
-/// | [`stop`](Self::stop) each | they go to the stack; the rest in the sockets can be received |
+/// | [`stop_all`](Self::stop_all) | they go to the stack; the rest in the sockets can be received |
 /// | drop the devices, then this | the XDP program is detached |
 ///
 /// [`open_devices`](crate::open_devices) does the first three. [`attach`](Self::attach) loads and starts.
@@ -79,8 +83,10 @@ pub struct Redirect {
     member: Option<ChainMember>,
     /// Reads what the program writes before packets, if it does.
     metadata: Option<RxMetadataReader>,
-    /// For the map of a program that is attached before the sockets have buffers, and stays.
+    /// Sockets that are in the map only from `start` to `stop`.
     waiting: WaitingSockets,
+    /// Others are in the map, too: to exchange the program is the only way to stop their packets.
+    has_others: AtomicBool,
 }
 
 /// The XDP programs of an interface that were loaded here, of which one is attached at a time. They are
@@ -223,13 +229,7 @@ impl Redirect {
             redirecting: Mutex::new(Redirecting::new(redirecting)),
             pin,
         };
-        Ok(Arc::new(Self {
-            map,
-            ours: Some(ours),
-            member: None,
-            metadata,
-            waiting: WaitingSockets::default(),
-        }))
+        Ok(Arc::new(Self { ours: Some(ours), metadata, ..Self::over(map) }))
     }
 
     /// Like [`load`](Self::load), in a chain with other XDP programs (libxdp's dispatcher). Lower `priority`
@@ -262,7 +262,7 @@ impl Redirect {
         let code = program::redirect(map.as_raw_fd());
         let member =
             Some(ChainMember::load(&link, how.places(), ChainSlot::passing(priority, frags), &code)?);
-        Ok(Arc::new(Self { map, ours: None, member, metadata: None, waiting: WaitingSockets::default() }))
+        Ok(Arc::new(Self { member, ..Self::over(map) }))
     }
 
     /// [Loads](Self::load) an XDP program and [starts](Self::start) it: for one socket, which is opened and
@@ -289,18 +289,14 @@ impl Redirect {
     /// attached, so it has to be called in the interface's network namespace. Into the map of another program
     /// this puts the sockets of [`open_devices`](crate::open_devices).
     pub fn start(&self) -> Result<(), Error> {
-        match &self.ours {
-            Some(ours) => {
-                let mut redirecting = ours.lock();
-                ours.exchange(&redirecting, &redirecting.program)?;
-                redirecting.runs = true;
-                Ok(())
-            }
-            None => {
-                self.pass()?;
-                self.waiting.insert(|key, socket| self.insert(key, socket))
-            }
-        }
+        self.pass()?;
+        self.waiting.insert(|key, socket| self.set(key, socket))?;
+        self.ours.as_ref().map_or(Ok(()), |ours| {
+            let mut redirecting = ours.lock();
+            ours.exchange(&redirecting, &redirecting.program)?;
+            redirecting.runs = true;
+            Ok(())
+        })
     }
 
     /// From now on only packets that match go to the sockets, and all others go to the stack: before
@@ -351,7 +347,7 @@ impl Redirect {
         all.iter().try_for_each(|redirect| redirect.pass())?;
         let started = all.iter().try_for_each(|redirect| redirect.start());
         if started.is_err() {
-            all.iter().for_each(|redirect| redirect.stop());
+            Self::stop_all(all);
         }
         started
     }
@@ -361,14 +357,24 @@ impl Redirect {
     /// program stays attached, and [`start`](Self::start) redirects again. From the map of another program
     /// this removes what `start` put there; that program says what becomes of packets then.
     pub fn stop(&self) {
-        let started = match &self.ours {
-            Some(ours) => ours.stop(),
-            None => self.waiting.remove(|key, socket| self.clear(key, socket)),
-        };
-        if started {
-            // CPUs that run the other program still put what they have into the rings, at the end of a poll.
-            GracePeriod::new().wait(); // where it cannot, those few packets may be lost
-        }
+        stop_each(&[self]);
+    }
+
+    /// [Stops](Self::stop) several: of all interfaces at once, with one grace period for all of them.
+    ///
+    /// ```no_run
+    /// // It needs root and interfaces.
+    /// use pagepool_net::{Attach, Redirect};
+    /// let all = ["eth0", "eth1"].map(|name| Redirect::load(name, Attach::Auto, false));
+    /// let all = all.into_iter().collect::<Result<Vec<_>, _>>()?;
+    /// // Open the devices, and then:
+    /// Redirect::start_all(&all)?;
+    /// // At the end, before what is in the sockets is received and they are closed:
+    /// Redirect::stop_all(&all);
+    /// # Ok::<(), pagepool::Error>(())
+    /// ```
+    pub fn stop_all(all: &[Arc<Self>]) {
+        stop_each(&all.iter().map(Arc::as_ref).collect::<Vec<_>>());
     }
 
     /// Leaves the chain that it [joined](Self::load_beside), as dropping it does, and says why not where the
@@ -397,7 +403,12 @@ impl Redirect {
     /// queues. A map may serve several interfaces, where the program looks for each at keys of its own: see
     /// [`XskParams::map_key`](crate::XskParams::map_key).
     pub fn over_map(map: OwnedFd) -> Arc<Self> {
-        Arc::new(Self { map, ours: None, member: None, metadata: None, waiting: WaitingSockets::default() })
+        Arc::new(Self::over(map))
+    }
+
+    fn over(map: OwnedFd) -> Self {
+        let (waiting, has_others) = (WaitingSockets::default(), AtomicBool::new(false));
+        Self { map, ours: None, member: None, metadata: None, waiting, has_others }
     }
 
     /// The same with a map that has a name in a BPF file system, such as `/sys/fs/bpf/xsks`. The error says
@@ -485,6 +496,11 @@ impl Redirect {
     /// This is for AF_XDP sockets of other crates and libraries, which must be bound to the queue; the kernel
     /// takes one out when it is closed.
     pub fn insert(&self, key: u32, socket: BorrowedFd<'_>) -> Result<(), Error> {
+        self.has_others.store(true, Ordering::Relaxed);
+        self.set(key, socket)
+    }
+
+    fn set(&self, key: u32, socket: BorrowedFd<'_>) -> Result<(), Error> {
         sys::set_socket(self.map(), key, socket).map_err(|source| {
             if source.raw_os_error() == Some(errno::EEXIST) {
                 let what = format!(
@@ -504,13 +520,9 @@ impl Redirect {
         })
     }
 
-    /// Inserts a socket of a device that has no buffers yet: into the map of another program at the
-    /// [`start`](Self::start).
+    /// Inserts a socket of a device that has no buffers yet: into the map at the [`start`](Self::start).
     pub(crate) fn insert_at_start(&self, key: u32, socket: BorrowedFd<'_>) -> Result<(), Error> {
-        match self.ours {
-            Some(_) => self.insert(key, socket),
-            None => self.waiting.add(key, socket),
-        }
+        self.waiting.add(key, socket)
     }
 
     /// Removes a socket from the map, if it is still at this key. The kernel does so too when the socket's
@@ -531,6 +543,26 @@ impl Redirect {
             let _ = sys::clear_socket(self.map(), key);
         }
     }
+}
+
+/// Packets of a queue whose socket is not in the map go to the stack at once. To exchange a program takes the
+/// kernel a grace period: that of the sockets is waited for meanwhile. It is for CPUs that ran the program,
+/// or saw the socket, before, and put what they have into the rings at the end of a poll of the interface.
+/// Where the kernel has no way to wait, those few packets may be lost.
+fn stop_each(all: &[&Redirect]) {
+    let stop = |of: &&&Redirect| of.ours.as_ref().is_some_and(Ours::stop);
+    let others = |of: &&&Redirect| of.has_others.load(Ordering::Relaxed);
+    let exchange = || all.iter().filter(stop).filter(others).count() > 0;
+    let removed = all.iter().filter(|of| of.waiting.remove(|key, socket| of.clear(key, socket))).count();
+    std::thread::scope(|threads| {
+        let exchanging = std::thread::Builder::new().spawn_scoped(threads, exchange);
+        if removed > 0 {
+            GracePeriod::new().wait();
+        }
+        if exchanging.map_or_else(|_| exchange(), |thread| thread.join().unwrap_or(true)) {
+            GracePeriod::new().wait();
+        }
+    });
 }
 
 impl Redirecting {
@@ -737,54 +769,6 @@ fn beside(interface: &str, name: Option<&str>) -> String {
     }
 }
 
-/// Why a program that asks a driver could not be loaded for it.
-fn no_metadata(interface: &str, source: io::Error, frags: bool) -> Error {
-    let remedy = match source.raw_os_error() {
-        Some(errno::EPERM) => capability::remedy(capability::PROGRAM),
-        Some(errno::EINVAL) if frags => format!(
-            "metadata with packets of several buffers: a program for one interface ({interface}) takes none \
-             in this kernel; use buffers that hold a packet"
-        ),
-        Some(errno::EINVAL | errno::EOPNOTSUPP) => format!(
-            "the driver of {interface} has no metadata, or the kernel is older than Linux 6.3: use \
-             Redirect::load"
-        ),
-        _ => format!("the kernel refused the XDP program that asks {interface} for metadata"),
-    };
-    Error::System { call: "bpf(BPF_PROG_LOAD)", remedy, source }
-}
-
-/// The program of a match was not loaded.
-fn not_steered(by: &Match, source: io::Error) -> Error {
-    let call = "bpf(BPF_PROG_LOAD)";
-    let remedy = match source.raw_os_error() {
-        // Without CAP_PERFMON the verifier guards against speculation, and is stricter about addresses.
-        Some(errno::EACCES) => format!(
-            "the kernel's verifier refused the program of \"{by}\": {}",
-            capability::remedy(capability::SEND_PROGRAM)
-        ),
-        Some(errno::E2BIG) => format!("the kernel's verifier gave up on \"{by}\": use fewer parts"),
-        _ => return refused(call, source, false),
-    };
-    Error::System { call, remedy, source }
-}
-
-fn refused(call: &'static str, source: io::Error, frags: bool) -> Error {
-    let remedy = match source.raw_os_error() {
-        // Before Linux 5.11 also where too little memory may be locked.
-        Some(errno::EPERM) => capability::remedy(capability::PROGRAM),
-        Some(errno::EINVAL) if frags => {
-            "a program for packets of several buffers requires Linux 5.18 and CONFIG_XDP_SOCKETS; without \
-             frags Linux 5.9 is enough"
-                .into()
-        }
-        Some(errno::EINVAL) => "it requires Linux 5.9, with CONFIG_XDP_SOCKETS and CONFIG_BPF_SYSCALL".into(),
-        Some(errno::ENOSYS) => "the kernel is built without CONFIG_BPF_SYSCALL".into(),
-        _ => "the kernel refused the XDP program".into(),
-    };
-    Error::System { call, remedy, source }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -823,7 +807,7 @@ mod tests {
     #[test]
     fn beside_the_programs_of_libxdp_there_is_a_way() {
         let remedy = beside("near0", Some("xdp_dispatcher"));
-        assert!(remedy.contains("xdp-loader status near0") && remedy.contains("--beside"), "{remedy}");
+        assert!(remedy.contains("xdp-loader unload near0") && remedy.contains("--beside"), "{remedy}");
         assert!(!beside("near0", Some("other")).contains("libxdp"));
     }
 

@@ -1,0 +1,70 @@
+//! The same work for each of many things, on as many threads as there are CPUs.
+//!
+//! What   the kernel clears and pins the memory of a queue, and verifies its BPF programs, on the CPU of the
+//!        caller: tens of milliseconds a queue, of which a card may have many.
+
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+
+/// Works on all things, and gives the results in their order. After the first error nothing more is begun.
+pub fn side_by_side<T: Send, R: Send>(
+    things: Vec<T>,
+    work: impl Fn(T) -> Result<R, String> + Sync,
+) -> Result<Vec<R>, String> {
+    let crew = thread::available_parallelism().map_or(1, usize::from).min(things.len());
+    let mut results: Vec<Option<R>> = things.iter().map(|_| None).collect();
+    let to_do = Mutex::new(things.into_iter().zip(&mut results));
+    let next = || to_do.lock().unwrap_or_else(PoisonError::into_inner).next();
+    let worker = || {
+        while let Some((thing, result)) = next() {
+            match work(thing) {
+                Ok(done) => *result = Some(done),
+                Err(error) => {
+                    while next().is_some() {} // for no other worker
+                    return Err(error);
+                }
+            }
+        }
+        Ok(())
+    };
+    thread::scope(|threads| {
+        let others: Vec<_> =
+            (1..crew).filter_map(|_| thread::Builder::new().spawn_scoped(threads, worker).ok()).collect();
+        let own = worker();
+        let joined =
+            |other: thread::ScopedJoinHandle<'_, _>| other.join().unwrap_or(Err("a thread panicked".into()));
+        others.into_iter().map(joined).fold(own, Result::and)
+    })?;
+    drop(to_do);
+    Ok(results.into_iter().flatten().collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn results_are_in_the_order_of_the_things() {
+        let squares = side_by_side((0..100).collect(), |of: usize| Ok(of * of)).unwrap();
+        assert!(squares.into_iter().eq((0..100).map(|of| of * of)));
+        assert_eq!(side_by_side(Vec::<()>::new(), Ok), Ok(Vec::new()));
+    }
+
+    #[test]
+    fn an_error_ends_the_work() {
+        let begun = AtomicUsize::new(0);
+        let refused = side_by_side((0..10_000).collect(), |of: usize| {
+            begun.fetch_add(1, Ordering::Relaxed);
+            if of == 3 {
+                return Err(format!("no {of}"));
+            }
+            thread::sleep(Duration::from_millis(1)); // all would take seconds
+            Ok(())
+        });
+        assert_eq!(refused, Err("no 3".into()));
+        assert!(begun.into_inner() < 10_000);
+    }
+}

@@ -1,0 +1,56 @@
+//! Why the kernel did not load an XDP program, and what helps.
+
+use std::io;
+
+use pagepool::Error;
+
+use crate::steering::Match;
+use crate::sys::{capability, errno};
+
+/// Why a program that asks a driver could not be loaded for it.
+pub(super) fn no_metadata(interface: &str, source: io::Error, frags: bool) -> Error {
+    let remedy = match source.raw_os_error() {
+        Some(errno::EPERM) => capability::remedy(capability::PROGRAM),
+        Some(errno::EINVAL) if frags => format!(
+            "metadata with packets of several buffers: a program for one interface ({interface}) takes none \
+             in this kernel; use buffers that hold a packet"
+        ),
+        Some(errno::EINVAL | errno::EOPNOTSUPP) => format!(
+            "the driver of {interface} has no metadata, or the kernel is older than Linux 6.3: use \
+             Redirect::load"
+        ),
+        _ => format!("the kernel refused the XDP program that asks {interface} for metadata"),
+    };
+    Error::System { call: "bpf(BPF_PROG_LOAD)", remedy, source }
+}
+
+/// The program of a match was not loaded.
+pub(super) fn not_steered(by: &Match, source: io::Error) -> Error {
+    let call = "bpf(BPF_PROG_LOAD)";
+    let remedy = match source.raw_os_error() {
+        // Without CAP_PERFMON the verifier guards against speculation, and is stricter about addresses.
+        Some(errno::EACCES) => format!(
+            "the kernel's verifier refused the program of \"{by}\": {}",
+            capability::remedy(capability::SEND_PROGRAM)
+        ),
+        Some(errno::E2BIG) => format!("the kernel's verifier gave up on \"{by}\": use fewer parts"),
+        _ => return refused(call, source, false),
+    };
+    Error::System { call, remedy, source }
+}
+
+pub(super) fn refused(call: &'static str, source: io::Error, frags: bool) -> Error {
+    let remedy = match source.raw_os_error() {
+        // Before Linux 5.11 also where too little memory may be locked.
+        Some(errno::EPERM) => capability::remedy(capability::PROGRAM),
+        Some(errno::EINVAL) if frags => {
+            "a program for packets of several buffers requires Linux 5.18 and CONFIG_XDP_SOCKETS; without \
+             frags Linux 5.9 is enough"
+                .into()
+        }
+        Some(errno::EINVAL) => "it requires Linux 5.9, with CONFIG_XDP_SOCKETS and CONFIG_BPF_SYSCALL".into(),
+        Some(errno::ENOSYS) => "the kernel is built without CONFIG_BPF_SYSCALL".into(),
+        _ => "the kernel refused the XDP program".into(),
+    };
+    Error::System { call, remedy, source }
+}

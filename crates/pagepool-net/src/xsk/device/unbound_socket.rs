@@ -1,0 +1,134 @@
+//! A socket with all that it needs, but for its queue: somebody else may have that still.
+//!
+//! What   the rings, the BPF program that sends, the UMEM's registration. To make them takes milliseconds,
+//!        and can fail; to bind the socket then takes one call.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+use pagepool::Error;
+
+use crate::error::parameter;
+use crate::link::{LinkInfo, lookup};
+use crate::sys::{capability, errno};
+use crate::xsk::bpf_batch::Loaded;
+use crate::xsk::params::{BusyPoll, XskMode, XskParams};
+use crate::xsk::queue::{Queue, check_queue};
+use crate::xsk::receiver::RxRings;
+use crate::xsk::sender::TxRings;
+use crate::xsk::sys::ring::{Consumer, Producer};
+use crate::xsk::sys::socket::{self as sys, Mapped, Ring};
+use crate::xsk::umem::Umem;
+
+/// Bytes of sent packets that may wait in the kernel, per slot of the transmit ring.
+const SEND_BUFFER_PER_SLOT: u32 = 4096;
+
+/// A socket that is made for a queue of an interface, and not bound to it.
+#[derive(Debug)]
+pub(crate) struct UnboundSocket {
+    pub(super) params: XskParams,
+    pub(super) umem: Arc<Umem>,
+    /// Before the socket, which the kernel keeps while its rings are mapped.
+    pub(super) rx: RxRings,
+    pub(super) tx: TxRings,
+    pub(super) fd: Arc<OwnedFd>,
+    /// Whether the UMEM is registered with this socket.
+    has_memory: bool,
+    pub(super) queue: Queue,
+    pub(super) link: LinkInfo,
+    /// Buffers that the kernel is to have.
+    pub(super) buffers: u32,
+    /// The BPF program that sends, if any, and why there is none.
+    pub(super) batch: Option<Loaded>,
+    pub(super) why_ring: Option<String>,
+}
+
+impl UnboundSocket {
+    /// Over a UMEM, for a queue of an interface of this thread's network namespace. Takes nothing from the
+    /// interface.
+    pub(crate) fn make(params: XskParams, umem: &Arc<Umem>) -> Result<Self, Error> {
+        params.check()?;
+        let link = lookup::look_up(&params.interface)?;
+        check_queue(&params.interface, params.queue, lookup::channels(&params.interface))?;
+        let (fd, has_memory) = umem.take_socket()?;
+        let buffers = rx_buffers(&params, umem)?;
+        let (rx, tx) = make_rings(fd.as_fd(), &params, buffers)?;
+        // A full ring is more than the default send buffer, at which the kernel would stop sending.
+        sys::raise_send_buffer(fd.as_fd(), params.tx_ring.saturating_mul(SEND_BUFFER_PER_SLOT));
+        let _ = sys::raise_transmit_budget(fd.as_fd(), params.tx_ring); // a call then sends less
+        params.busy_poll.map_or(Ok(()), |busy| set_busy_poll(fd.as_fd(), busy))?;
+        let fd = Arc::new(fd);
+        let queue = Queue { namespace: sys::namespace(fd.as_fd()), index: link.index, number: params.queue };
+        let (batch, why_ring) = Loaded::choose(&params, umem, queue, &link)?;
+        let umem = umem.clone();
+        Ok(Self { params, umem, rx, tx, fd, has_memory, queue, link, buffers, batch, why_ring })
+    }
+
+    /// What its device is called.
+    pub(crate) fn name(&self) -> String {
+        format!("{}:{}", self.params.interface, self.params.queue)
+    }
+
+    /// Binds it to its queue; tries again while that is busy.
+    pub(super) fn bind(&self) -> Result<(), Error> {
+        self.umem.bind(&self.fd, self.has_memory, self.queue, &self.params)
+    }
+}
+
+/// Buffers that the kernel is to have.
+fn rx_buffers(params: &XskParams, umem: &Umem) -> Result<u32, Error> {
+    let hardware = match umem.params().mode {
+        XskMode::Copy => 0,
+        _ => lookup::hardware_ring(&params.interface),
+    };
+    let buffers =
+        if params.rx_buffers == 0 { params.rx_ring.saturating_add(hardware) } else { params.rx_buffers };
+    if u64::from(buffers) << umem.layout().unit_shift > umem.layout().len {
+        let must_be = format!("at most the UMEM's {} chunks", umem.layout().len >> umem.layout().unit_shift);
+        return Err(parameter("rx_buffers", buffers, must_be));
+    }
+    Ok(buffers)
+}
+
+fn set_busy_poll(fd: BorrowedFd<'_>, BusyPoll { micros, budget }: BusyPoll) -> Result<(), Error> {
+    sys::set_busy_poll(fd, micros, budget).map_err(|(call, source)| {
+        let remedy = match source.raw_os_error() {
+            Some(errno::EPERM) => {
+                let needs = capability::remedy(capability::ADMIN);
+                format!(
+                    "{needs}; busy polling requires it, as does a budget of {budget} packets (more than the \
+                     kernel's 8)"
+                )
+            }
+            Some(errno::ENOPROTOOPT) => {
+                "busy polling of AF_XDP requires Linux 5.11, with CONFIG_NET_RX_BUSY_POLL: leave busy_poll \
+                 off"
+                .into()
+            }
+            _ => {
+                format!(
+                    "the kernel refuses {micros} microseconds with a budget of {budget} packets: leave \
+                    busy_poll off"
+                )
+            }
+        };
+        Error::System { call, remedy, source }
+    })
+}
+
+fn make_rings(fd: BorrowedFd<'_>, params: &XskParams, buffers: u32) -> Result<(RxRings, TxRings), Error> {
+    let ring = |ring, entries| -> Result<Mapped, Error> {
+        let made = sys::set_ring_size(fd, ring, entries).and_then(|()| Mapped::new(fd, ring, entries));
+        made.map_err(|source| {
+            let remedy = format!("the kernel makes no ring of {entries} entries: use a smaller one");
+            Error::System { call: "setsockopt(AF_XDP ring)", remedy, source }
+        })
+    };
+    // Twice as many: the kernel moves its index late, and none of the buffers is to wait for that.
+    let fill = 2 * buffers.next_power_of_two();
+    let (rx, tx) = (params.rx_ring, params.tx_ring);
+    let (fill, received) = (Producer::new(ring(Ring::Fill, fill)?, fill), ring(Ring::Receive, rx)?);
+    let (send, done) = (ring(Ring::Transmit, tx)?, ring(Ring::Completion, tx)?);
+    let rx = RxRings { fill, received: Consumer::new(received, rx) };
+    Ok((rx, TxRings { send: Producer::new(send, tx), done: Consumer::new(done, tx) }))
+}
