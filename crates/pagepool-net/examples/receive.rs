@@ -9,7 +9,7 @@ use std::sync::atomic::AtomicBool;
 
 /// Runs until Ctrl-C, or until the interface is gone.
 pub fn main() -> Result<(), pagepool::Error> {
-    let interface = std::env::args().nth(1).unwrap_or("eth0".into());
+    let interface = std::env::args().nth(1).unwrap_or_default();
     let (device, pool) = XskDevice::simple(&interface, 0)?;
     let mut forwarder = Forwarder::new(|packet, _| {
         println!("{:02x?}", &packet.data()[6..12]);

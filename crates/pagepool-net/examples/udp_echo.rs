@@ -9,7 +9,7 @@ use std::sync::atomic::AtomicBool;
 
 /// Runs until Ctrl-C, or until the interface is gone.
 pub fn main() -> Result<(), pagepool::Error> {
-    let interface = std::env::args().nth(1).unwrap_or("eth0".into());
+    let interface = std::env::args().nth(1).unwrap_or_default();
     let redirect = Some(Redirect::attach_udp_port(&interface, 7)?);
     let params = XskParams { interface, redirect, ..Default::default() };
     let (device, pool) = XskDevice::simple_with(params)?;

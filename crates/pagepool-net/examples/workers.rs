@@ -22,7 +22,7 @@ fn work(mut packets: HandoffRx, mut answers: HandoffTx) {
 
 /// Runs until Ctrl-C, or until the interface is gone.
 pub fn main() -> Result<(), pagepool::Error> {
-    let interface = std::env::args().nth(1).unwrap_or("eth0".into());
+    let interface = std::env::args().nth(1).unwrap_or_default();
     let (device, pool) = XskDevice::simple(&interface, 0)?;
     let mut turn = 0;
     let mut forwarder = Forwarder::new(|_, _| {

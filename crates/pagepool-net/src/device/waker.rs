@@ -217,7 +217,7 @@ mod model {
                 mark.take();
                 seen = [0, 1].map(|at| work[at].load(Ordering::Relaxed));
             }
-            workers.map(|worker| worker.join().unwrap());
+            workers.into_iter().for_each(|worker| worker.join().unwrap());
             assert!(seen == [1, 1] || event.load(Ordering::Acquire) > 0, "asleep with {seen:?}");
         });
     }
