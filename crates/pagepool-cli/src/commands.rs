@@ -12,7 +12,7 @@ mod soak_peer;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{ColorChoice, Parser, Subcommand};
 
 use crate::report::exit_status;
 use crate::run_command::RunCommand;
@@ -23,6 +23,9 @@ use crate::run_command::RunCommand;
 pub struct Cli {
     #[command(subcommand)]
     pub command: Command,
+    /// Colours: auto has them on a terminal, unless the variable NO_COLOR is set
+    #[arg(long, global = true, value_enum, value_name = "WHEN", default_value_t = ColorChoice::Auto)]
+    pub color: ColorChoice,
 }
 
 /// A variant for each row, which clap reads, and which runs.

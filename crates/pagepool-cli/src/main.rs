@@ -15,15 +15,17 @@ mod traffic;
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{CommandFactory, FromArgMatches};
 
 use crate::commands::Cli;
-use crate::report::output;
+use crate::report::{colour, output};
 
 fn main() -> ExitCode {
-    let status = Cli::try_parse().map_or_else(
+    let read = Cli::command().color(colour::asked(std::env::args())).try_get_matches();
+    let status = read.and_then(|matches| Cli::from_arg_matches(&matches)).map_or_else(
         |asked| told(&asked),
         |cli| {
+            colour::follow(cli.color);
             cli.command.run().unwrap_or_else(|why| {
                 output::error(why);
                 ExitCode::FAILURE

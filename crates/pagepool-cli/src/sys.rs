@@ -9,7 +9,7 @@ use std::fs::File;
 use std::io;
 use std::mem::MaybeUninit;
 use std::num::NonZeroU64;
-use std::os::fd::{FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, FromRawFd, OwnedFd};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -18,6 +18,7 @@ use rustix::process::{
     Pid, PidfdFlags, Resource, Signal, getrlimit, pidfd_open, pidfd_send_signal,
     set_parent_process_death_signal,
 };
+use rustix::termios::{isatty, tcgetwinsize};
 pub use rustix::thread::CapabilitySet;
 use rustix::thread::{
     CapabilitySets, CpuSet, capabilities, sched_getaffinity, sched_setaffinity, set_capabilities,
@@ -96,6 +97,11 @@ pub fn effective_capabilities() -> CapabilitySet {
 /// The names of capabilities, as capabilities(7) has them.
 pub fn capability_names(capabilities: CapabilitySet) -> Vec<String> {
     capabilities.iter_names().map(|(name, _)| format!("CAP_{name}")).collect()
+}
+
+/// The columns and rows of a terminal; `None` of what is none.
+pub fn terminal_size(of: impl AsFd) -> Option<(u16, u16)> {
+    isatty(&of).then(|| tcgetwinsize(&of).map_or((0, 0), |size| (size.ws_col, size.ws_row)))
 }
 
 /// Bytes that this process may lock, at most, without a capability; `None`: any number.

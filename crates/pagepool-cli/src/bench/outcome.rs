@@ -7,6 +7,7 @@ use crate::bench::measure::counted::{self, Counted};
 use crate::bench::measure::summary::{Summary, Times, cell};
 use crate::bench::measure::workload::Workload;
 use crate::bench::measure::{Measured, WorkloadFigures};
+use crate::report::terminal::Terminal;
 
 /// Figures per buffer of one workload. Times are `None` where it did not run.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -54,6 +55,9 @@ pub struct WorkloadOutcome {
     pub skipped: Option<String>,
 }
 
+/// Columns of all figures; a narrower terminal shows the medians alone.
+const WIDTH: usize = 110;
+
 /// The columns, as [`WorkloadOutcome::line`] fills them.
 pub fn head() -> String {
     columns(["workload", "Linux's name", "ns min", "med", "max", "tsc med", "core", "instr", "note"])
@@ -61,8 +65,14 @@ pub fn head() -> String {
 
 fn columns(cells: [&str; 9]) -> String {
     let [name, linux, min, med, max, tsc, core, instr, note] = cells;
-    let line =
-        format!("{name:<28} {linux:<22} {min:>8} {med:>7} {max:>7} {tsc:>7} {core:>6} {instr:>6}  {note}");
+    let line = match Terminal::of_output() {
+        Some(Terminal { columns, .. }) if columns < WIDTH => {
+            format!("{name:<28} {med:>7} {tsc:>7} {core:>6} {instr:>6}  {note}")
+        }
+        _ => {
+            format!("{name:<28} {linux:<22} {min:>8} {med:>7} {max:>7} {tsc:>7} {core:>6} {instr:>6}  {note}")
+        }
+    };
     line.trim_end().to_owned()
 }
 

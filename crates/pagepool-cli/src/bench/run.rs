@@ -55,7 +55,9 @@ pub fn run<'a>(choice: &TableParams, workloads: impl Iterator<Item = &'a Workloa
         output::line(format_args!("{machine}\n{}", outcome::head()));
     }
     let mut results = Vec::new();
-    for workload in chosen.into_iter().take_while(|_| !output::failed()) {
+    let all = chosen.len();
+    for (done, workload) in chosen.into_iter().enumerate().take_while(|_| !output::failed()) {
+        output::progress(format_args!("bench: {} of {all}, {}", done + 1, workload.name));
         let outcome = run_one(choice.plan, workload, second);
         if !choice.json {
             output::line(outcome.line());

@@ -1,4 +1,25 @@
-//! The table that is shown while a command runs: a head, and a row now and then.
+//! What is shown while a command runs: lines, and tables with a head and rows.
+
+use super::colour::Colour;
+
+/// A line of figures.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LiveLine {
+    pub text: String,
+    pub colour: Option<Colour>,
+}
+
+impl LiveLine {
+    /// A line that is as it should be.
+    pub fn plain(text: String) -> Self {
+        Self { text, colour: None }
+    }
+
+    /// A line about what is lost.
+    pub fn bad(text: String) -> Self {
+        Self { text, colour: Some(Colour::Bad) }
+    }
+}
 
 /// A head and the width of each column. A width of 0 hides the column.
 #[derive(Clone, Copy, Debug)]

@@ -1,5 +1,8 @@
 //! Where text goes: lines on standard output, messages on standard error.
 //!
+//! Screen on a terminal nothing wraps: long lines are folded. A live block is drawn over the one before, and
+//!        a line of progress vanishes; whatever else is printed takes their place. In a pipe there are plain
+//!        lines, and no progress.
 //! What   standard output may end at any time: a full disk, a reader that goes, a closed terminal. The first
 //!        write that fails is noted, and nothing more is printed there. A run looks at [`failed`] and ends in
 //!        order; [`exit_status`] then says why, and makes the status of it. A reader that goes has read what
@@ -10,9 +13,12 @@
 use std::fmt::{Arguments, Display};
 use std::io::{self, Write};
 use std::process::ExitCode;
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock, PoisonError};
 
+use super::colour::{Colour, paint};
 use super::exit_status;
+use super::live_table::LiveLine;
+use super::terminal::{Terminal, fold, width};
 
 /// Why standard output could not be written: a process has one.
 static FAILURE: OnceLock<WriteFailure> = OnceLock::new();
@@ -25,37 +31,151 @@ enum WriteFailure {
     Refused(String),
 }
 
+/// The indent of a line that goes on.
+const INDENT: usize = 2;
+
+/// What is on the terminal and goes when something else is printed.
+static DRAWN: Mutex<Drawn> = Mutex::new(Drawn::nothing());
+
+struct Drawn {
+    /// Of each line.
+    widths: Vec<usize>,
+    /// A line of progress, on standard error and without an end of line.
+    progress: Option<String>,
+}
+
 /// Prints a line.
 pub fn line(text: impl Display) {
+    hanging(&text.to_string(), INDENT, None);
+}
+
+/// Prints a line in its colour, if it has one, which goes on with this indent where it is folded.
+pub fn hanging(text: &str, indent: usize, colour: Option<Colour>) {
+    let terminal = Terminal::of_output();
+    let text = match terminal {
+        Some(Terminal { columns, .. }) => fold(text, columns, indent).join("\n"),
+        None => text.to_owned(),
+    };
+    let text = colour.map_or(text.clone(), |colour| paint(&text, colour, terminal.as_ref()));
+    leave();
     write(format_args!("{text}\n"));
 }
 
-/// Prints text that has its ends of lines.
+/// Prints text that has its ends of lines, and is as wide as it shall be.
 pub fn whole(text: &str) {
+    leave();
     write(format_args!("{text}"));
+}
+
+/// Prints the figures of now: on a terminal over those before, else as lines with an indent.
+pub fn live(lines: &[LiveLine]) {
+    let Some(terminal) = Terminal::of_output() else {
+        let lines: Vec<_> = lines.iter().map(|line| &*line.text).collect();
+        return write(format_args!("{}\n", lines.join("\n       ")));
+    };
+    let Terminal { columns, rows } = terminal;
+    let folded = lines
+        .iter()
+        .flat_map(|line| fold(&line.text, columns, 4).into_iter().map(|text| (text, line.colour)));
+    let folded: Vec<_> = folded.take(rows.saturating_sub(1)).collect();
+    let mut drawn = DRAWN.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut text = drawn.to_top(columns);
+    for (line, colour) in &folded {
+        let line = colour.map_or(line.clone(), |colour| paint(line, colour, Some(&terminal)));
+        text += &format!("{line}\x1b[K\n");
+    }
+    text += "\x1b[J"; // what was below
+    *drawn = Drawn { widths: folded.iter().map(|(line, _)| width(line)).collect(), progress: None };
+    drop(drawn);
+    write(format_args!("{text}"));
+}
+
+/// How far long work is: a line that goes when anything else is printed. Only on a terminal.
+pub fn progress(text: impl Display) {
+    let Some(Terminal { columns, .. }) = Terminal::of_errors() else { return };
+    let text: String = text.to_string().chars().take(columns - 1).collect();
+    let mut drawn = DRAWN.lock().unwrap_or_else(PoisonError::into_inner);
+    // A live block says more.
+    if drawn.progress.is_none() && !drawn.widths.is_empty() || drawn.progress.as_ref() == Some(&text) {
+        return;
+    }
+    let mut errors = io::stderr().lock();
+    let _ = write!(errors, "\r{text}\x1b[K").and_then(|()| errors.flush()); // it helps only
+    *drawn = Drawn { widths: vec![width(&text)], progress: Some(text) };
+}
+
+impl Drawn {
+    const fn nothing() -> Self {
+        Self { widths: Vec::new(), progress: None }
+    }
+
+    /// What moves the cursor to its first line.
+    fn to_top(&self, columns: usize) -> String {
+        // A terminal that became narrower has wrapped them.
+        let rows: usize = self.widths.iter().map(|width| width.div_ceil(columns).max(1)).sum();
+        match (rows, self.progress.is_some()) {
+            (0, _) => String::new(),
+            (1, true) => "\r".into(),
+            (rows, true) => format!("\x1b[{}A\r", rows - 1),
+            (rows, false) => format!("\x1b[{rows}A\r"),
+        }
+    }
+}
+
+/// Leaves what is drawn: a live block stays above what comes, a line of progress goes.
+fn leave() {
+    let mut drawn = DRAWN.lock().unwrap_or_else(PoisonError::into_inner);
+    if drawn.progress.is_some() {
+        clear(&drawn);
+    }
+    *drawn = Drawn::nothing();
+}
+
+/// Takes what is drawn away; a live block is drawn again below when its figures are due.
+fn clear(drawn: &Drawn) {
+    if let Some(Terminal { columns, .. }) = Terminal::of_errors().filter(|_| !drawn.widths.is_empty()) {
+        let _ = write!(io::stderr(), "{}\x1b[J", drawn.to_top(columns)); // it is out of the way, or not
+    }
 }
 
 /// Says on standard error why the command does not do what it was asked to.
 pub fn error(text: impl Display) {
-    say(format_args!("pagepool: {text}"));
+    message("pagepool:", Some(Colour::Bad), text);
 }
 
 /// Says on standard error what goes otherwise than it was probably meant.
 pub fn warn(text: impl Display) {
-    say(format_args!("pagepool: warning: {text}"));
+    message("pagepool: warning:", Some(Colour::Caution), text);
 }
 
 /// Says on standard error what is good to know.
 pub fn note(text: impl Display) {
-    say(format_args!("pagepool: note: {text}"));
+    message("pagepool: note:", None, text);
 }
 
 /// Prints a line on standard error that is no message: figures beside JSON.
 pub fn aside(text: impl Display) {
-    say(format_args!("{text}"));
+    say(&text.to_string());
 }
 
-fn say(text: Arguments<'_>) {
+fn message(head: &str, colour: Option<Colour>, text: impl Display) {
+    let terminal = Terminal::of_errors();
+    let mut text = format!("{head} {text}");
+    if let Some(Terminal { columns, .. }) = terminal {
+        text = fold(&text, columns, INDENT).join("\n");
+    }
+    if let Some(colour) = colour {
+        text = paint(head, colour, terminal.as_ref()) + text.strip_prefix(head).unwrap_or_default();
+    }
+    say(&text);
+}
+
+fn say(text: &str) {
+    if Terminal::of_errors().is_some() {
+        let mut drawn = DRAWN.lock().unwrap_or_else(PoisonError::into_inner);
+        clear(&drawn);
+        *drawn = Drawn::nothing();
+    }
     let _ = writeln!(io::stderr(), "{text}"); // there is nobody else to tell
 }
 

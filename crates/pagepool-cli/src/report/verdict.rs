@@ -2,16 +2,18 @@
 //! moved, which is neither.
 
 use std::fmt;
-use std::fmt::Write as _;
 use std::process::ExitCode;
 
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 
+use super::colour::Colour;
 use super::json::print_json;
 use super::number::grouped;
 use super::{exit_status, output};
 
+/// Where the notes of rows begin.
+const NOTE: usize = 48;
 /// In place of PASS.
 const NOTHING_MOVED: &str = "No packets moved. Buffers: all returned.";
 
@@ -19,7 +21,8 @@ const NOTHING_MOVED: &str = "No packets moved. Buffers: all returned.";
 #[derive(Debug)]
 pub struct Verdict {
     fields: Vec<(&'static str, Value)>,
-    text: String,
+    /// What people read: lines, and how far each is indented where it goes on.
+    lines: Vec<(String, usize)>,
     failures: Vec<String>,
     /// No packets moved: without a failure nothing is proven.
     idle: bool,
@@ -34,7 +37,7 @@ impl Verdict {
     pub fn new(proof: impl Into<String>) -> Self {
         Self {
             fields: Vec::new(),
-            text: "\n".into(),
+            lines: vec![(String::new(), 0)],
             failures: Vec::new(),
             idle: false,
             status: None,
@@ -68,12 +71,12 @@ impl Verdict {
     /// A row whose figure is no count.
     pub fn text_row(&mut self, what: &str, figure: &str, note: &str) {
         let row = format!("{what:<32} {figure:>13}  {note}");
-        self.line(row.trim_end());
+        self.lines.push((row.trim_end().to_owned(), NOTE));
     }
 
     /// A line of its own.
     pub fn line(&mut self, line: &str) {
-        let _ = writeln!(self.text, "{line}"); // a string takes any text
+        self.lines.push((line.to_owned(), 2));
     }
 
     /// The run failed if `count` is not 0: so many `what`.
@@ -116,13 +119,28 @@ impl Verdict {
         if json {
             print_json(self);
         } else {
-            output::line(self);
+            self.lines.iter().for_each(|(line, indent)| output::hanging(line, *indent, None));
+            let (colour, last) = self.last_line();
+            output::line("");
+            output::hanging(&last, 2, Some(colour));
         }
         match self.status {
             Some(status) => status.into(),
             None if self.is_ok() => ExitCode::SUCCESS,
             None if self.failures.is_empty() => exit_status::NOTHING_MOVED.into(),
             None => ExitCode::FAILURE,
+        }
+    }
+}
+
+impl Verdict {
+    /// The line below all rows.
+    fn last_line(&self) -> (Colour, String) {
+        match (self.is_ok(), self.proof.as_str()) {
+            (true, "") => (Colour::Good, "PASS".into()),
+            (true, proof) => (Colour::Good, format!("PASS: {proof}")),
+            (false, _) if self.failures.is_empty() => (Colour::Caution, NOTHING_MOVED.into()),
+            (false, _) => (Colour::Bad, format!("FAIL: {}", self.failures.join("; "))),
         }
     }
 }
@@ -136,12 +154,8 @@ impl Serialize for Verdict {
 
 impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (self.is_ok(), self.proof.as_str()) {
-            (true, "") => write!(f, "{}\nPASS", self.text),
-            (true, proof) => write!(f, "{}\nPASS: {proof}", self.text),
-            (false, _) if self.failures.is_empty() => write!(f, "{}\n{NOTHING_MOVED}", self.text),
-            (false, _) => write!(f, "{}\nFAIL: {}", self.text, self.failures.join("; ")),
-        }
+        self.lines.iter().try_for_each(|(line, _)| writeln!(f, "{line}"))?;
+        write!(f, "\n{}", self.last_line().1)
     }
 }
 

@@ -176,6 +176,9 @@ impl<'a> FaultInjector<'a> {
         }
         let [a, b] = [self.peers[0].counts()?, self.peers[1].counts()?];
         self.report.flow.look(now, [b.arrived, a.arrived]);
+        if self.lines {
+            output::progress(format_args!("soak: {} of {} s", now.as_secs(), self.schedule.seconds));
+        }
         if self.lines && self.live.is_due(now) {
             let FaultReport { flaps, kills, ref flow, .. } = self.report;
             self.live.line(now, &self.state.sample(), [a, b], (flaps, kills), flow.silence);

@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use super::losses::LOSSES;
 use super::queue_name::QueueName;
-use super::queue_table;
+use super::queue_table::{self, TableRoom};
 use crate::engine::buffer_locations::BufferLocations;
 use crate::engine::figures;
 use crate::engine::port_sample::PortSample;
 use crate::engine::run_state::Sample;
+use crate::report::live_table::LiveLine;
 use crate::report::number::grouped;
 
 /// What was seen last, and when the warm-up was over.
@@ -27,7 +28,7 @@ impl LiveFigures {
     }
 
     /// The lines for what moved since the last ones.
-    pub fn lines(&mut self, at: Duration, now: Sample) -> String {
+    pub fn lines(&mut self, at: Duration, now: Sample, room: TableRoom) -> Vec<LiveLine> {
         let seconds = (at - self.at).as_secs_f64();
         let ports = &now.ports;
         let rate = |of: fn(&[PortSample]) -> (u64, u64)| {
@@ -45,11 +46,14 @@ impl LiveFigures {
             let (good, corrupt) = (grouped(checked.good), grouped(checked.corrupt));
             lines.push(format!("numbered: good {good}, damaged {corrupt}"));
         }
-        lines.extend(queue_table::lines(&self.names, &self.before.ports, ports, seconds));
         lines.extend(figures::kernel_problems(ports));
-        lines.extend(loss_lines(&self.before.ports, ports, seconds));
+        let mut lines: Vec<_> = lines.into_iter().map(LiveLine::plain).collect();
+        lines.extend(loss_lines(&self.before.ports, ports, seconds).into_iter().map(LiveLine::bad));
+        let table = queue_table::lines(&self.names, &self.before.ports, ports, seconds, room);
+        lines.extend(table.into_iter().map(LiveLine::plain));
         (self.at, self.before) = (at, now);
-        lines.join("\n       ")
+        room.indent(&mut lines);
+        lines
     }
 }
 

@@ -9,6 +9,7 @@ use pagepool::PAGE_SIZE;
 use pagepool_net::{self as net, Attach, BusyPoll, Match, XskMode};
 
 use crate::engine::poll_loop::COALESCE;
+use crate::report::live_table::LiveLine;
 use crate::report::output;
 
 /// Options of every command on interfaces. The first paragraph of each is its line in the short help.
@@ -328,6 +329,18 @@ impl TrafficOptions {
         match (self.json, self.stats_every) {
             (false, _) => output::line(text),
             (true, Some(_)) => output::aside(text),
+            (true, None) => {}
+        }
+    }
+
+    /// Shows the figures of now, likewise.
+    pub fn show(&self, lines: &[LiveLine]) {
+        match (self.json, self.stats_every) {
+            (false, _) => output::live(lines),
+            (true, Some(_)) => {
+                let lines: Vec<_> = lines.iter().map(|line| &*line.text).collect();
+                output::aside(lines.join("\n       "));
+            }
             (true, None) => {}
         }
     }

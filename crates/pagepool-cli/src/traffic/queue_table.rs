@@ -3,84 +3,165 @@
 use super::losses;
 use super::queue_name::QueueName;
 use super::setup::listed;
+use pagepool_net::KernelStats;
+
 use crate::engine::port_sample::PortSample;
-use crate::report::live_table::LiveTable;
+use crate::report::live_table::LiveLine;
 use crate::report::number::grouped;
+use crate::report::terminal::Terminal;
 
-/// Most rows: what a terminal shows at once. The queues that move least are told in one line.
-const ROWS: usize = 16;
-const TABLE: LiveTable<7> = LiveTable {
-    head: ["queue", "in/s", "Mbit/s", "out/s", "Mbit/s", "idle pages", "lost/s"],
-    widths: [18, 12, 9, 12, 9, 10, 9],
-};
-
-/// What a queue moved.
-struct QueueRow<'a> {
-    name: &'a QueueName,
-    received: u64,
-    received_bytes: u64,
-    sent: u64,
-    sent_bytes: u64,
-    lost: u64,
-    idle: u64,
+/// Where figures are shown.
+#[derive(Clone, Copy, Debug)]
+pub struct TableRoom {
+    columns: usize,
+    rows: usize,
+    is_screen: bool,
 }
 
-impl<'a> QueueRow<'a> {
-    fn of(name: &'a QueueName, before: &PortSample, now: &PortSample) -> Self {
-        let moved = |of: fn(&PortSample) -> u64| of(now).saturating_sub(of(before));
-        let lost = |at: &PortSample| losses::total(std::slice::from_ref(at));
-        let pages = now.pool.1;
-        Self {
-            name,
-            received: moved(|at| at.nic.rx_packets),
-            received_bytes: moved(|at| at.nic.rx_bytes),
-            sent: moved(PortSample::sent),
-            sent_bytes: moved(PortSample::sent_bytes),
-            lost: lost(now).saturating_sub(lost(before)),
-            idle: pages.cache + pages.lanes + pages.ring,
+impl TableRoom {
+    /// Of a terminal; else what a file takes.
+    pub fn of(terminal: Option<Terminal>) -> Self {
+        match terminal {
+            // Beside the table are the sums, the heads, and what was lost.
+            Some(Terminal { columns, rows }) => {
+                Self { columns: columns - INDENT.min(columns), rows: rows.max(14) - 10, is_screen: true }
+            }
+            None => Self { columns: 92, rows: 16, is_screen: false },
         }
     }
 
-    fn moved(&self) -> u64 {
-        self.received + self.sent + self.lost
+    /// Indents all lines but the first on a screen. A pipe gets them with an indent.
+    pub fn indent(self, lines: &mut [LiveLine]) {
+        let others = lines.iter_mut().skip(1).filter(|_| self.is_screen);
+        others.for_each(|line| line.text.insert_str(0, &" ".repeat(INDENT)));
+    }
+}
+
+const INDENT: usize = 2;
+
+/// What a queue moved in some seconds, and what it has now.
+struct QueueRow<'a> {
+    name: &'a QueueName,
+    before: &'a PortSample,
+    now: &'a PortSample,
+    seconds: f64,
+}
+
+/// A column: its head, its width, and which columns it yields to.
+struct QueueColumn {
+    head: &'static str,
+    width: usize,
+    rank: u8,
+    cell: fn(&QueueRow<'_>) -> String,
+}
+
+/// In the order in which they are shown, where there is room.
+const COLUMNS: [QueueColumn; 14] = [
+    QueueColumn { head: "in/s", width: 11, rank: 0, cell: |row| row.rate(|at| at.nic.rx_packets) },
+    QueueColumn { head: "Mbit/s", width: 8, rank: 4, cell: |row| row.mbit_s(|at| at.nic.rx_bytes) },
+    QueueColumn { head: "out/s", width: 11, rank: 1, cell: |row| row.rate(PortSample::sent) },
+    QueueColumn { head: "Mbit/s", width: 8, rank: 5, cell: |row| row.mbit_s(PortSample::sent_bytes) },
+    QueueColumn { head: "idle pages", width: 10, rank: 3, cell: |row| grouped(row.idle()) },
+    QueueColumn { head: "lost/s", width: 9, rank: 2, cell: |row| row.rate(lost) },
+    QueueColumn { head: "fill", width: 6, rank: 6, cell: |row| row.kernel(|of| of.fill) },
+    QueueColumn { head: "receive", width: 7, rank: 7, cell: |row| row.kernel(|of| of.received) },
+    QueueColumn { head: "transmit", width: 8, rank: 8, cell: |row| row.kernel(|of| of.transmit) },
+    QueueColumn { head: "completion", width: 10, rank: 9, cell: |row| row.kernel(|of| of.completed) },
+    QueueColumn { head: "tx_queue", width: 8, rank: 10, cell: |row| grouped(row.now.waiting) },
+    QueueColumn { head: "ring full/s", width: 11, rank: 11, cell: |row| row.rate(ring_full) },
+    QueueColumn { head: "fill empty/s", width: 12, rank: 12, cell: |row| row.rate(fill_empty) },
+    QueueColumn { head: "slow", width: 6, rank: 13, cell: |row| grouped(row.now.pool.0.alloc_slow) },
+];
+
+fn lost(at: &PortSample) -> u64 {
+    losses::total(std::slice::from_ref(at))
+}
+
+fn ring_full(at: &PortSample) -> u64 {
+    at.nic.kernel.map_or(0, |kernel| kernel.rx_ring_full)
+}
+
+fn fill_empty(at: &PortSample) -> u64 {
+    at.nic.kernel.map_or(0, |kernel| kernel.rx_fill_ring_empty)
+}
+
+impl QueueRow<'_> {
+    fn since(&self, of: fn(&PortSample) -> u64) -> u64 {
+        of(self.now).saturating_sub(of(self.before))
     }
 
-    fn cells(&self, seconds: f64) -> [String; 7] {
-        let rate = |count: u64| grouped((count as f64 / seconds) as u64);
-        let mbit_s = |bytes: u64| format!("{:.1}", bytes as f64 * 8e-6 / seconds);
-        [
-            self.name.to_string(),
-            rate(self.received),
-            mbit_s(self.received_bytes),
-            rate(self.sent),
-            mbit_s(self.sent_bytes),
-            grouped(self.idle),
-            rate(self.lost),
-        ]
+    fn rate(&self, of: fn(&PortSample) -> u64) -> String {
+        grouped((self.since(of) as f64 / self.seconds) as u64)
     }
+
+    fn mbit_s(&self, of: fn(&PortSample) -> u64) -> String {
+        format!("{:.1}", self.since(of) as f64 * 8e-6 / self.seconds)
+    }
+
+    fn kernel(&self, of: fn(&KernelStats) -> u64) -> String {
+        grouped(self.now.nic.kernel.as_ref().map_or(0, of))
+    }
+
+    fn idle(&self) -> u64 {
+        let pages = self.now.pool.1;
+        pages.cache + pages.lanes + pages.ring
+    }
+
+    fn moved(&self) -> u64 {
+        self.since(|at| at.nic.rx_packets) + self.since(PortSample::sent) + self.since(lost)
+    }
+}
+
+/// The columns that there is room for beside names of this width, in their order.
+fn fitting(names: usize, room: TableRoom) -> Vec<&'static QueueColumn> {
+    let mut by_rank: Vec<_> = COLUMNS.iter().collect();
+    by_rank.sort_by_key(|column| column.rank);
+    let taken = by_rank.iter().scan(names, |width, column| {
+        *width += 1 + column.width;
+        Some(*width)
+    });
+    let last = if room.is_screen { COLUMNS.len() } else { 6 }; // what a file had at all times
+    let fit = taken.take(last).take_while(|&width| width <= room.columns).count();
+    COLUMNS.iter().filter(|column| (column.rank as usize) < fit).collect()
 }
 
 /// The lines for what moved in these seconds, by interface and queue; none for a single queue, which is the
 /// sum.
-pub fn lines(names: &[QueueName], before: &[PortSample], now: &[PortSample], seconds: f64) -> Vec<String> {
+pub fn lines(
+    names: &[QueueName],
+    before: &[PortSample],
+    now: &[PortSample],
+    seconds: f64,
+    room: TableRoom,
+) -> Vec<String> {
     if names.len() < 2 {
         return Vec::new();
     }
-    let samples = before.iter().zip(now);
+    let samples = names.iter().zip(before.iter().zip(now));
     let mut rows: Vec<_> =
-        names.iter().zip(samples).map(|(name, (before, now))| QueueRow::of(name, before, now)).collect();
+        samples.map(|(name, (before, now))| QueueRow { name, before, now, seconds }).collect();
     rows.sort_by_key(|row| std::cmp::Reverse(row.moved()));
-    let mut quiet = rows.split_off(rows.partition_point(|row| row.moved() > 0).min(ROWS));
+    let mut quiet = rows.split_off(rows.partition_point(|row| row.moved() > 0).min(room.rows));
     let place = |row: &QueueRow<'_>| (interface_at(names, row.name), row.name.queue);
     rows.sort_by_key(place);
     quiet.sort_by_key(place);
-    let mut lines = Vec::new();
-    if !rows.is_empty() {
-        lines.push(TABLE.head());
-        lines.extend(rows.iter().map(|row| TABLE.row(&row.cells(seconds))));
-    }
+    let mut lines = if rows.is_empty() { Vec::new() } else { table(&rows, room) };
     lines.extend(rest(&quiet, seconds));
     lines
+}
+
+/// The head and the rows.
+fn table(rows: &[QueueRow<'_>], room: TableRoom) -> Vec<String> {
+    let named: Vec<_> = rows.iter().map(|row| row.name.to_string()).collect();
+    let names = named.iter().map(String::len).max().unwrap_or(0).max("queue".len());
+    let columns = fitting(names, room);
+    let line = |name: &str, cell: &dyn Fn(&QueueColumn) -> String| {
+        let cells = columns.iter().map(|column| format!(" {:>1$}", cell(column), column.width));
+        format!("{name:>names$}") + &cells.collect::<String>()
+    };
+    let head = line("queue", &|column| column.head.into());
+    let cells = rows.iter().zip(&named).map(|(row, name)| line(name, &|column| (column.cell)(row)));
+    std::iter::once(head).chain(cells).collect()
 }
 
 /// Interfaces are told in the order of the command's arguments.
@@ -126,22 +207,40 @@ mod tests {
         let before = [PortSample::default(); 4];
         let mut now = [received(2_000), received(0), received(4_000), received(0)];
         now[2].nic.rx_no_buffer = 6;
-        let shown = lines(&names, &before, &now, 2.0);
+        let shown = lines(&names, &before, &now, 2.0, TableRoom::of(None));
         let words: Vec<Vec<_>> = shown.iter().map(|line| line.split_whitespace().collect()).collect();
         assert_eq!(words.len(), 4, "{shown:#?}");
         assert_eq!(words[1], ["w", "0", "1,000", "1.0", "0", "0.0", "0", "0"]);
         assert_eq!(words[2], ["w", "1", "2,000", "2.0", "0", "0.0", "0", "3"]);
         assert_eq!(shown[3], "nothing moved: e 0-1");
-        assert!(lines(&names[..1], &before, &now, 2.0).is_empty(), "it is the sum");
+        assert!(lines(&names[..1], &before, &now, 2.0, TableRoom::of(None)).is_empty(), "it is the sum");
     }
 
     #[test]
     fn many_queues_have_rows_for_those_that_move_most() {
         let names: Vec<_> = (0..20).map(|queue| QueueName { interface: "w".into(), queue }).collect();
         let now: Vec<_> = (0..20).map(|queue| received(100 + queue)).collect();
-        let shown = lines(&names, &[PortSample::default(); 20], &now, 1.0);
-        assert_eq!(shown.len(), 1 + ROWS + 1);
+        let shown = lines(&names, &[PortSample::default(); 20], &now, 1.0, TableRoom::of(None));
+        assert_eq!(shown.len(), 1 + 16 + 1);
         assert!(shown[1].trim_start().starts_with("w 4 "), "in the order of queues: {}", shown[1]);
         assert_eq!(shown[17], "406/s together: w 0-3");
+    }
+
+    #[test]
+    fn a_table_is_as_wide_as_there_is_room() {
+        let names = names(&[("near0", 0), ("near0", 12)]);
+        let now = [received(100_000_000), received(1)];
+        let at = |columns, rows| {
+            let room = TableRoom::of(Some(Terminal { columns, rows }));
+            lines(&names, &[PortSample::default(); 2], &now, 1.0, room)
+        };
+        let words = |line: &str| line.split_whitespace().count();
+        let widest = |lines: &[String]| lines.iter().map(String::len).max().unwrap_or(0);
+        let (usual, wide) = (at(80, 24), at(200, 50));
+        assert!(widest(&usual) <= 78 && words(&usual[0]) == 9, "{usual:#?}");
+        assert!(widest(&wide) > 140 && widest(&wide) <= 198, "{wide:#?}");
+        assert_eq!(words(&wide[1]), 2 + COLUMNS.len(), "the name has two: {wide:#?}");
+        let narrow = at(50, 24);
+        assert!(widest(&narrow) <= 48 && narrow[0].ends_with("lost/s"), "{narrow:#?}");
     }
 }

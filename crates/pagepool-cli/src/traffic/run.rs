@@ -23,6 +23,7 @@ use super::live_figures::LiveFigures;
 use super::offloads::OffloadsOff;
 use super::options::{Mode, TrafficOptions};
 use super::queue_name::QueueName;
+use super::queue_table::TableRoom;
 use super::service_status::ServiceStatus;
 use super::setup::{OpenedInterface, SetupParams, TrafficSetup};
 use super::summary::TrafficResult;
@@ -36,6 +37,7 @@ use crate::engine::socket_sizes::{SocketNeeds, SocketSizes};
 use crate::engine::watch::Watch;
 use crate::report::error::error_chain;
 use crate::report::output;
+use crate::report::terminal::Terminal;
 use crate::run_command::RunCommand;
 use crate::sys::{self, CapabilitySet};
 
@@ -170,7 +172,8 @@ fn watch<H: PortHandler>(
         interrupted: &site.interrupted,
     };
     let mut live = LiveFigures::new(warm.clone(), names.to_vec());
-    let show = |at| options.print(&live.lines(at, threads.state.sample()));
+    let room = || TableRoom::of(Terminal::of_output().filter(|_| !options.json));
+    let show = |at| options.show(&live.lines(at, threads.state.sample(), room()));
     let mut service = ServiceStatus::ready(plan, &warm);
     let mut links = LinkWatch::new(links_of(&site.interfaces), &threads.redirects, plan.tx_mode.is_some())?;
     let look = |at| {

@@ -6,7 +6,7 @@ mod side_by_side;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use pagepool::{Arena, Error, NodeId, PAGE_SIZE, PoolRef};
 use pagepool_net::link::XdpMode;
@@ -23,6 +23,7 @@ use crate::engine::poll_loop::PollPort;
 use crate::engine::socket_sizes::{self, SocketSizes};
 use crate::report::error::error_chain;
 use crate::report::number::grouped;
+use crate::report::output;
 
 /// The sockets and pools of a command, opened before the first packet. Nothing is redirected to them yet.
 pub struct TrafficSetup {
@@ -130,7 +131,12 @@ impl TrafficSetup {
         this.load(interfaces, params).map_err(|error| error_chain(&error))?;
         let prepared = prepare(name, interfaces, &pairs, params, &this.redirects)?;
         free_queues()?;
-        let open = |pair: PreparedDevices| pair.open().map_err(|error| error_chain(&error));
+        let begun = AtomicUsize::new(0);
+        let open = |pair: PreparedDevices| {
+            let (this, all) = (begun.fetch_add(1, Ordering::Relaxed) + 1, pairs.len());
+            output::progress(format_args!("opens the sockets: {this} of {all} queues or pairs of queues"));
+            pair.open().map_err(|error| error_chain(&error))
+        };
         let mut sockets: Vec<_> = interfaces.iter().map(|_| Vec::new()).collect();
         for (pair, opened) in side_by_side(prepared, open)?.into_iter().enumerate() {
             this.take(pair, &pairs[pair], opened, &mut sockets);

@@ -17,6 +17,7 @@ use crate::bench::measure::workload::{MakeReady, Plan};
 use crate::bench::rivals::mempool::{Mempool, MempoolProgram, huge_pages_reserved};
 use crate::bench::rivals::spsc::BURST;
 use crate::bench::workloads::{frags, remote, yardsticks};
+use crate::report::output;
 use crate::sys;
 
 /// A line there and back that takes longer means CPUs far from each other.
@@ -116,7 +117,8 @@ pub fn run(plan: Plan, rounds: usize) -> Result<Report<Vec<AcrossRow>>, String> 
     let row = |case: &AcrossCase| AcrossRow { calls: case.calls, moves: case.moves, pairs: Vec::new() };
     let mut rows: Vec<AcrossRow> = CASES.iter().map(row).collect();
     let mut failed = Vec::new();
-    for _ in 0..rounds {
+    for round in 1..=rounds {
+        output::progress(format_args!("bench across: round {round} of {rounds}"));
         let mut mempool = program.as_ref().ok().map(|program| program.start(cpus)).transpose()?;
         for (case, row) in CASES.iter().zip(&mut rows) {
             row.pairs.push(pair(plan, case, mempool.as_mut(), cpus[1], &mut failed)?);

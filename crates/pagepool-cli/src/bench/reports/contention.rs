@@ -21,6 +21,7 @@ use crate::bench::measure::workload::Plan;
 use crate::bench::rivals::mpsc::{self, Mpsc};
 use crate::bench::rivals::spsc::{self, BurstReceiver, BurstSender};
 use crate::bench::workloads::pools;
+use crate::report::output;
 use crate::sys;
 
 /// Buffers handed over at once.
@@ -96,6 +97,7 @@ pub fn run(plan: Plan, most: usize) -> Result<Report<Vec<ContentionRow>>, String
     let rest = if rest.is_empty() { &cpus[..] } else { rest };
     let mut rows = Vec::new();
     for threads in 1..=most {
+        output::progress(format_args!("bench contention: {threads} of up to {most} threads"));
         let case = |way, rival| ContentionCase { plan, threads, cpus: rest, way, rival };
         rows.push(through_pool(case("lanes", false), threads)?);
         rows.push(lock_free(case("lock-free ring", true))?);

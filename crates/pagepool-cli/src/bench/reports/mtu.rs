@@ -17,6 +17,7 @@ use crate::bench::measure::{Measured, measure};
 use crate::bench::rivals::page_frag::{self, PageFrag};
 use crate::bench::workloads::pools;
 use crate::bench::workloads::{order3, page_frag_burst64};
+use crate::report::output;
 use crate::sys;
 
 /// Bytes around a packet: Ethernet header, XDP headroom, room for Linux's shared info.
@@ -74,6 +75,7 @@ pub fn run(plan: Plan) -> Result<Report<Vec<MtuRow>>, String> {
     let plan = plan.lighter(4);
     let mut rows = Vec::new();
     for mtu in [1500, 4000, 8000, 9000] {
+        output::progress(format_args!("bench mtu: {mtu} of up to 9000 bytes"));
         rows.extend(at_mtu(plan, mtu)?);
     }
     let head = ["MTU", "need", "storage", "returned", "ns", "tsc", "core", "instr", "wasted", "mail's tsc"];

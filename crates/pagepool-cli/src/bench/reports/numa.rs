@@ -18,6 +18,7 @@ use crate::bench::measure::measure;
 use crate::bench::measure::summary::Times;
 use crate::bench::measure::workload::{Plan, Ready};
 use crate::bench::workloads::pools;
+use crate::report::output;
 use crate::sys;
 
 /// Buffers that the device keeps.
@@ -56,6 +57,7 @@ pub struct Column {
 /// Runs the report.
 pub fn run(plan: Plan) -> Result<Report<Vec<Column>>, String> {
     sys::pin_owner();
+    output::progress("bench numa: two runs");
     let columns = vec![column(plan, "node-blind", true)?, column(plan, "node-aware", false)?];
     let mut table = table(&["", "node-blind", "node-aware", "mail, before", "mail, after"], 1);
     let rate = |c: &Column| format!("{:.1} M/s", c.buffers_per_second / 1e6);

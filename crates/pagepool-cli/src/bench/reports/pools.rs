@@ -21,6 +21,7 @@ use crate::bench::measure::summary::{Times, cell};
 use crate::bench::measure::workload::Plan;
 use crate::bench::workloads::pools::{self, Returners};
 use crate::report::error::error_chain;
+use crate::report::output;
 use crate::sys;
 
 /// Numbers of pools.
@@ -110,6 +111,7 @@ fn run_with(plan: Plan, pools: impl Iterator<Item = (usize, u32)>) -> Result<Rep
     let mut rows = Vec::new();
     for (pools, modulo) in pools {
         for way in Way::ALL {
+            output::progress(format_args!("bench pools: {pools} of up to {COLLIDING} pools, {}", way.name()));
             rows.push(row(plan, pools, modulo, way, other)?);
         }
     }

@@ -1,0 +1,101 @@
+//! The terminals that text goes to: their size, and text that is folded so that nothing wraps there.
+
+use std::io;
+
+use crate::sys;
+
+/// A terminal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Terminal {
+    pub columns: usize,
+    pub rows: usize,
+}
+
+impl Terminal {
+    /// That of standard output, if it is one whose cursor moves.
+    pub fn of_output() -> Option<Self> {
+        Self::of(sys::terminal_size(io::stdout()))
+    }
+
+    /// That of standard error.
+    pub fn of_errors() -> Option<Self> {
+        Self::of(sys::terminal_size(io::stderr()))
+    }
+
+    fn of(size: Option<(u16, u16)>) -> Option<Self> {
+        let is_dumb = std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb");
+        let (columns, rows) = size.filter(|_| !is_dumb)?;
+        // A serial line does not know its size: what every terminal has.
+        let or = |of: u16, usual| if of == 0 { usual } else { of.into() };
+        Some(Self { columns: or(columns, 80), rows: or(rows, 24) })
+    }
+}
+
+/// The lines of a text that is folded between words, so that none is longer than the columns. A line that
+/// goes on in a second one has this indent there. What stands between backticks stays together, and so does
+/// a sentence with a command that fits a line: it can be copied.
+pub fn fold(text: &str, columns: usize, indent: usize) -> Vec<String> {
+    let indent = indent.min(columns * 2 / 3);
+    let mut lines = Vec::new();
+    for line in text.lines() {
+        let mut now = String::new();
+        for part in parts(line, columns - indent) {
+            let width = width(&now) + width(part.trim_end());
+            if width > columns && !now.trim().is_empty() {
+                lines.push(now.trim_end().to_owned());
+                now = " ".repeat(indent) + part.trim_start();
+            } else {
+                now += part;
+            }
+        }
+        lines.push(now.trim_end().to_owned());
+    }
+    lines
+}
+
+/// Columns of a text without colours.
+pub fn width(text: &str) -> usize {
+    text.chars().count()
+}
+
+/// What stays together, each with the spaces behind it: words, what stands between backticks, and the last
+/// sentence, if it is a command and fits.
+fn parts(line: &str, columns: usize) -> Vec<&str> {
+    let command = line.rfind(". Run").map(|at| at + 2).filter(|&at| width(&line[at..]) <= columns);
+    let (line, command) = line.split_at(command.unwrap_or(line.len()));
+    let (mut parts, mut start, mut quoted, mut is_indent) = (Vec::new(), 0, false, true);
+    for (at, of) in line.char_indices() {
+        quoted ^= of == '`';
+        is_indent &= of == ' ';
+        let next = line[at + of.len_utf8()..].chars().next();
+        if of == ' ' && next.is_some_and(|next| next != ' ') && !quoted && !is_indent {
+            parts.push(&line[start..=at]);
+            start = at + 1;
+        }
+    }
+    parts.extend([&line[start..], command].iter().filter(|part| !part.is_empty()));
+    parts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_is_folded_between_words_and_commands_stay_whole() {
+        assert_eq!(fold("  one two", 20, 2), ["  one two"]);
+        assert_eq!(fold("one two three", 8, 2), ["one two", "  three"]);
+        assert_eq!(fold("a `b c d` e", 8, 2), ["a", "  `b c d`", "  e"]);
+        assert_eq!(
+            fold("packets have none. Run: x -K y off", 20, 2),
+            ["packets have none.", "  Run: x -K y off"]
+        );
+        let row = ["row      1,000", "            note", "            of it"];
+        assert_eq!(fold("row      1,000  note of it", 18, 15), row);
+        assert_eq!(
+            fold("averyveryverylongword", 8, 2),
+            ["averyveryverylongword"],
+            "which the terminal wraps"
+        );
+    }
+}
