@@ -4,6 +4,8 @@
 mod between;
 
 use std::io::{BufRead, BufReader};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -532,6 +534,24 @@ fn a_card_without_a_table_of_flows_is_refused_before_anything_is_attached() {
     });
     assert!(said.contains("--rss: \"near0\" has no indirection table"), "{said}");
     assert_eq!(stream.missing(), 0, "of {}: {said}", stream.sent);
+}
+
+/// It would take the table of that run for the card's own.
+#[test]
+fn a_card_whose_flows_another_run_spreads_is_refused_with_its_process() {
+    let name = "a_card_whose_flows_another_run_spreads_is_refused_with_its_process";
+    let Some(hosts) = many_queues(name) else { return };
+    let card = format!("pagepool-flows-of-{}", hosts.near[0].index);
+    let names = [card.clone(), format!("{card}-by-4711")];
+    let held = hosts.run_between(|| {
+        let bind = |name| UnixDatagram::bind_addr(&SocketAddr::from_abstract_name(name)?);
+        names.map(|name| bind(name).expect("a free name"))
+    });
+    let said = Place::Between(&hosts).error(&["drop", "near0", "--rss"]);
+    assert!(said.contains("--rss: process 4711 spreads the flows of \"near0\""), "{said}");
+    drop(held);
+    let said = Place::Between(&hosts).error(&["drop", "near0", "--rss"]);
+    assert!(said.contains("\"near0\" has no indirection table"), "it is free, and a veth: {said}");
 }
 
 /// The kernel refuses an XDP program of one buffer where the other end's packets are longer than a page.

@@ -176,7 +176,8 @@ pub struct ReceiveOptions {
     /// Without this option the card spreads them over all of its queues, and those of others go to the
     /// kernel. What undoes it is printed. It is undone as --fix-offloads says; a table that somebody else
     /// set meanwhile stays. Packets of which the card takes no hash (ARP, for one) keep their queue, mostly
-    /// 0. A card without such a table is an error.
+    /// 0. A card without such a table is an error, and so is one
+    /// that another run does this to.
     #[arg(long)]
     pub rss: bool,
     /// Turn off the offloads that falsify what this command receives; turn them on again at its end

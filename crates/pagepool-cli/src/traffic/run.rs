@@ -227,7 +227,7 @@ fn look_up<C: TrafficCommand>(
         ));
     }
     command.check(&interfaces)?;
-    FlowSpread::check(if plan.rss { &interfaces } else { &[] })?;
+    FlowSpread::check(if plan.rss { &interfaces } else { &[] }, plan.predecessor)?;
     interfaces.iter().try_for_each(|interface| kernel.spare(interface, &plan.effect(), options.yes))?;
     Ok(interfaces)
 }

@@ -86,6 +86,13 @@ pub enum NetError {
         /// The link.
         link: String,
     },
+    /// Somebody spreads the flows of a card already.
+    FlowsHeld {
+        /// The link.
+        link: String,
+        /// Its process, if that is known.
+        process: Option<u32>,
+    },
     /// A veth's other end is not in this network namespace.
     HiddenPeer {
         /// This end.
@@ -180,6 +187,10 @@ impl fmt::Display for NetError {
                     "{link:?} has no indirection table (RSS), as `ethtool -x {link}` shows: use all of its \
                      queues, or a card that has one"
                 )
+            }
+            Self::FlowsHeld { link, process } => {
+                let by = process.map_or("another process".into(), |number| format!("process {number}"));
+                write!(f, "{by} spreads the flows of {link:?} over its own queues: end that one first")
             }
             Self::HiddenPeer { link } => {
                 write!(

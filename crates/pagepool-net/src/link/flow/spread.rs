@@ -1,5 +1,6 @@
 //! Over which of its queues a card spreads flows (RSS): held for a while, and put back as it was.
 
+use super::claim::Claim;
 use crate::link::error::NetError;
 use crate::link::ethtool::Ethtool;
 use crate::link::link_info::LinkInfo;
@@ -8,9 +9,9 @@ use crate::link::netlink::Netlink;
 /// A card that spreads flows over some of its queues until this is dropped, and then as it did before.
 ///
 /// Packets of which it takes no hash (ARP, for one) keep their queue, which is mostly queue 0. A table that
-/// somebody else set meanwhile stays. One per card: a second one takes the first one's table for the
-/// one before, and puts that back if it ends later. The link is found again if it was renamed. A process that
-/// is killed, or that aborts, drops nothing: [`undo`](Self::undo) says what puts the table back by hand.
+/// somebody else set meanwhile stays. One per card: a second one is refused, also in another process. The
+/// link is found again if it was renamed. A process that is killed, or that aborts, drops nothing:
+/// [`undo`](Self::undo) says what puts the table back by hand.
 ///
 /// ```no_run
 /// // It changes a card of the machine that runs this.
@@ -31,14 +32,30 @@ pub struct HeldFlowSpread {
     held: Vec<u32>,
     /// Queues that receive.
     queues: u32,
+    _claim: Claim,
 }
 
 impl HeldFlowSpread {
+    /// An error that names the process if somebody has a value of a link of the calling thread's network
+    /// namespace. [`over`](Self::over) says so, too; this is for who wants to know it before.
+    ///
+    /// ```
+    /// use pagepool_net::link::{HeldFlowSpread, Netlink};
+    /// let link = Netlink::open()?.link("lo")?;
+    /// HeldFlowSpread::is_free(&link).expect("nobody spreads the flows of lo");
+    /// # Ok::<(), pagepool_net::link::NetError>(())
+    /// ```
+    pub fn is_free(link: &LinkInfo) -> Result<(), NetError> {
+        Claim::is_free(link)
+    }
+
     /// Spreads the flows of a link of the calling thread's network namespace over these queues, evenly. An
-    /// error leaves all as it was: if the card has no table, or not these queues.
+    /// error leaves all as it was: if somebody has one of this card, or it has no table, or not these queues.
     pub fn over(link: &LinkInfo, queues: &[u32]) -> Result<Self, NetError> {
         let (netlink, ethtool) = (Netlink::open()?, Ethtool::open()?);
         let missing = || NetError::NoIndirection { link: link.name.clone() };
+        ethtool.indirection(&link.name)?.ok_or_else(missing)?;
+        let claim = Claim::take(link)?; // and only then is the table nobody else's
         let before = ethtool.indirection(&link.name)?.ok_or_else(missing)?;
         let there = ethtool.channels(&link.name)?.map_or(link.rx_queues, |channels| channels.rx);
         if queues.is_empty() || queues.iter().any(|&queue| queue >= there) {
@@ -51,7 +68,7 @@ impl HeldFlowSpread {
         } else {
             ethtool.set_indirection(&link.name, &held)?;
         }
-        Ok(Self { netlink, ethtool, link: link.clone(), before, held, queues: there })
+        Ok(Self { netlink, ethtool, link: link.clone(), before, held, queues: there, _claim: claim })
     }
 
     /// The command that puts the table back by hand. One that a single command does not make it replaces by

@@ -1,0 +1,93 @@
+//! Which process spreads the flows of a card: one at a time, for each puts back what it found.
+//!
+//! What   names of Unix sockets that are in no folder. Such names belong to a network namespace, as cards do,
+//!        and the kernel frees them when the process ends, in whatever way. One name says that the card is
+//!        taken, another by whom.
+
+use std::io;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
+
+use crate::link::error::NetError;
+use crate::link::link_info::LinkInfo;
+
+/// Where the kernel lists the sockets of this thread's network namespace.
+const SOCKETS: &str = "/proc/thread-self/net/unix";
+
+/// A card is taken as long as this lives.
+#[derive(Debug)]
+pub(super) struct Claim {
+    _taken: UnixDatagram,
+    _by: Option<UnixDatagram>,
+}
+
+impl Claim {
+    /// Takes a link of this thread's network namespace; an error if somebody has it.
+    pub(super) fn take(link: &LinkInfo) -> Result<Self, NetError> {
+        let taken = bind(&name_of(link)).map_err(|error| match error.kind() {
+            io::ErrorKind::AddrInUse => held(link),
+            _ => NetError::call("bind(AF_UNIX)", name_of(link), error),
+        })?;
+        // Without this name others are told that somebody has the card, and not who.
+        let by = bind(&format!("{}{}", by(link), std::process::id())).ok();
+        Ok(Self { _taken: taken, _by: by })
+    }
+
+    /// An error if somebody has it.
+    pub(super) fn is_free(link: &LinkInfo) -> Result<(), NetError> {
+        let name = format!("@{}", name_of(link));
+        match sockets().lines().any(|line| line.split_whitespace().last() == Some(&name)) {
+            true => Err(held(link)),
+            false => Ok(()),
+        }
+    }
+}
+
+fn name_of(link: &LinkInfo) -> String {
+    format!("pagepool-flows-of-{}", link.index)
+}
+
+fn by(link: &LinkInfo) -> String {
+    format!("{}-by-", name_of(link))
+}
+
+fn bind(name: &str) -> io::Result<UnixDatagram> {
+    UnixDatagram::bind_addr(&SocketAddr::from_abstract_name(name)?)
+}
+
+fn sockets() -> String {
+    std::fs::read_to_string(SOCKETS).unwrap_or_default()
+}
+
+fn held(link: &LinkInfo) -> NetError {
+    let by = format!("@{}", by(link));
+    let all = sockets();
+    let process =
+        all.lines().find_map(|line| line.split_whitespace().last()?.strip_prefix(&by)?.parse().ok());
+    NetError::FlowsHeld { link: link.name.clone(), process }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::link::netlink::Netlink;
+
+    #[test]
+    fn a_card_that_is_taken_is_refused_with_the_process_until_it_is_free() {
+        let mut link = Netlink::open().unwrap().link("lo").unwrap();
+        link.index = u32::MAX; // of no card
+        Claim::is_free(&link).unwrap();
+        let claim = Claim::take(&link).unwrap();
+        let own = std::process::id();
+        for refused in [Claim::is_free(&link).unwrap_err(), Claim::take(&link).unwrap_err()] {
+            assert!(
+                matches!(refused, NetError::FlowsHeld { process: Some(by), .. } if by == own),
+                "{refused}"
+            );
+            assert!(refused.to_string().contains(&format!("process {own} ")), "{refused}");
+        }
+        drop(claim);
+        Claim::is_free(&link).unwrap();
+        Claim::take(&link).map(drop).unwrap();
+    }
+}
