@@ -99,7 +99,8 @@ fn figures_of_peers_that_have_no_bar_are_named() {
     assert!(svg.contains("Nanoseconds per packet") && svg.contains(">a<") && !svg.contains(">b<"), "{svg}");
     assert_eq!(
         said,
-        "not drawn of --peers, because the results have no time for them: page_direct, page_remote\n"
+        "pagepool: warning: not drawn of --peers, because the results have no time for them: page_direct, \
+         page_remote\n"
     );
     assert_eq!(drawn_and_said("left_out.svg", results, None).1, "");
 }
