@@ -119,9 +119,12 @@ impl HandoffRx {
     }
 
     /// Sleeps until there is a frame, or for `timeout`. `Gone` once the sending end was dropped and all of
-    /// its frames were taken. Does not sleep if there is a frame; else some system calls. A signal may end it
+    /// its frames were taken. If there is one it makes no system call, else some. A signal may end it
     /// early, as a `Timeout`.
     pub fn wait(&mut self, timeout: Duration) -> Wake {
+        if !self.frames.is_empty() {
+            return Wake::Ready;
+        }
         let slept_out = match self.sleep() {
             None => false,
             Some(_) if self.frames.is_abandoned() => false,
