@@ -241,6 +241,39 @@ mod tests {
     }
 
     #[test]
+    fn short_and_long_packets_in_turns_go_out_in_their_order() {
+        for params in several() {
+            let (mut device, mut kernel, pool) = bed(params.clone());
+            let (mut packets, mut done) = (Vec::with_capacity(8), XdpFrameBulk::new());
+            let mut queue = TxQueue::with_capacity(64, 64);
+            device.receive(&pool, &mut packets, 8);
+            let lens = [60, 9014, 60, 61, 4000, 62, 9013];
+            for round in 0..20 {
+                lens.iter().for_each(|&len| assert_eq!(kernel.deliver(1, len), 1, "{params:?}, {round}"));
+                assert_eq!(device.receive(&pool, &mut packets, 8), lens.len(), "{params:?}");
+                queue.push_burst(&mut packets);
+                assert_eq!((device.transmit(&mut queue), queue.refused()), (lens.len(), 0), "{params:?}");
+                let n = kernel.send.peek(kernel.done.room(64));
+                let (mut sent, mut len) = (Vec::new(), 0);
+                for buffer in (0..n).map(kernel.send.read(n)).map(Descriptor::of_words) {
+                    kernel.done.push([buffer.addr]);
+                    len += buffer.len;
+                    if buffer.options == 0 {
+                        sent.push(std::mem::take(&mut len));
+                    }
+                }
+                kernel.send.release();
+                kernel.done.submit();
+                assert_eq!(sent, lens, "{params:?}, round {round}");
+                assert_eq!(device.complete(&mut done, usize::MAX), lens.len(), "{params:?}, round {round}");
+                done.flush();
+            }
+            drop(device);
+            assert_eq!(pool.inflight().out, 0, "{params:?}");
+        }
+    }
+
+    #[test]
     fn packets_of_too_many_buffers_are_lost_alone_and_their_buffers_are_home() {
         for params in several() {
             let (mut device, mut kernel, pool) = bed(params.clone());
