@@ -7,7 +7,7 @@ mod rights;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
-use std::thread::JoinHandle;
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use pagepool_lab::Tally;
@@ -411,24 +411,27 @@ impl<H: PortHandler> QueueThreads<H> {
         Redirect::start_all(&self.redirects).map_err(|error| error_chain(&error))
     }
 
-    fn stop(&self) {
+    /// Ends all threads.
+    fn stop(&mut self) -> Vec<thread::Result<Tapped<H>>> {
         if !self.redirects.is_empty() {
             // No thread sleeps for long from then on, for until all have closed nobody else has the packets.
             self.state.move_to(Phase::Stopping);
-            std::thread::sleep(NAP);
+            thread::sleep(NAP);
         }
+        let (state, threads) = (&self.state, std::mem::take(&mut self.threads));
         // Before anything is closed: from here on packets go to the stack, and none is lost in between.
-        Redirect::stop_all(&self.redirects);
-        self.state.move_to(Phase::Draining);
+        Redirect::stop_all_then(&self.redirects, || {
+            state.move_to(Phase::Draining);
+            threads.into_iter().map(JoinHandle::join).collect()
+        })
     }
 
     /// Ends all threads. Gives what they saw last, and what they know together of the frames that were
     /// expected.
     fn finish(mut self, expected: Option<u64>) -> Result<(Sample, Option<Tally>), String> {
-        self.stop();
         let mut all = expected.map(Tally::new);
-        while let Some(thread) = self.threads.pop() {
-            let ended = thread.join().map_err(|_| "a thread panicked".to_owned())?;
+        for ended in self.stop() {
+            let ended = ended.map_err(|_| "a thread panicked".to_owned())?;
             if let (Some(all), Some(tally)) = (&mut all, ended.tally()) {
                 all.absorb(tally);
             }
@@ -440,15 +443,7 @@ impl<H: PortHandler> QueueThreads<H> {
 impl<H: PortHandler> Drop for QueueThreads<H> {
     fn drop(&mut self) {
         if !self.threads.is_empty() {
-            self.stop();
-        }
-        for thread in self.threads.drain(..) {
-            let _ = thread.join(); // why the run ended is told already
-        }
-        for redirect in &self.redirects {
-            if let Err(error) = redirect.leave() {
-                output::warn(error_chain(&error));
-            }
+            self.stop(); // why the run ended is told already
         }
     }
 }

@@ -357,7 +357,7 @@ impl Redirect {
     /// program stays attached, and [`start`](Self::start) redirects again. From the map of another program
     /// this removes what `start` put there; that program says what becomes of packets then.
     pub fn stop(&self) {
-        stop_each(&[self]);
+        stop_each(&[self], || ());
     }
 
     /// [Stops](Self::stop) several: of all interfaces at once, with one grace period for all of them.
@@ -374,7 +374,21 @@ impl Redirect {
     /// # Ok::<(), pagepool::Error>(())
     /// ```
     pub fn stop_all(all: &[Arc<Self>]) {
-        stop_each(&all.iter().map(Arc::as_ref).collect::<Vec<_>>());
+        Self::stop_all_then(all, || ());
+    }
+
+    /// The same, and does the work, such as closing the devices, when their packets are in the rings. The
+    /// programs may be exchanged meanwhile: each takes a grace period more, on which nothing depends.
+    ///
+    /// ```no_run
+    /// use pagepool_net::{Attach, Redirect};
+    /// let all = [Redirect::load("eth0", Attach::Auto, false)?];
+    /// // Open the devices, start, and at the end:
+    /// Redirect::stop_all_then(&all, || println!("receive the rest, and close the devices"));
+    /// # Ok::<(), pagepool::Error>(())
+    /// ```
+    pub fn stop_all_then<T>(all: &[Arc<Self>], work: impl FnOnce() -> T) -> T {
+        stop_each(&all.iter().map(Arc::as_ref).collect::<Vec<_>>(), work)
     }
 
     /// Leaves the chain that it [joined](Self::load_beside), as dropping it does, and says why not where the
@@ -549,20 +563,24 @@ impl Redirect {
 /// kernel a grace period: that of the sockets is waited for meanwhile. It is for CPUs that ran the program,
 /// or saw the socket, before, and put what they have into the rings at the end of a poll of the interface.
 /// Where the kernel has no way to wait, those few packets may be lost.
-fn stop_each(all: &[&Redirect]) {
+fn stop_each<T>(all: &[&Redirect], work: impl FnOnce() -> T) -> T {
     let stop = |of: &&&Redirect| of.ours.as_ref().is_some_and(Ours::stop);
     let others = |of: &&&Redirect| of.has_others.load(Ordering::Relaxed);
     let exchange = || all.iter().filter(stop).filter(others).count() > 0;
     let removed = all.iter().filter(|of| of.waiting.remove(|key, socket| of.clear(key, socket))).count();
     std::thread::scope(|threads| {
-        let exchanging = std::thread::Builder::new().spawn_scoped(threads, exchange);
+        let mut exchanging = std::thread::Builder::new().spawn_scoped(threads, exchange).ok();
         if removed > 0 {
             GracePeriod::new().wait();
         }
-        if exchanging.map_or_else(|_| exchange(), |thread| thread.join().unwrap_or(true)) {
-            GracePeriod::new().wait();
+        if exchanging.is_none() || all.iter().any(|of| others(&of)) || removed == 0 {
+            let joined = exchanging.take().map(|thread| thread.join().unwrap_or(true));
+            if joined.unwrap_or_else(exchange) {
+                GracePeriod::new().wait();
+            }
         }
-    });
+        work()
+    })
 }
 
 impl Redirecting {
