@@ -90,7 +90,9 @@ fn on_the_owner_s_thread() {
     });
     assert_eq!(made, 0);
     drop(bulk);
-    assert!(pool.destroy().is_complete() && other.destroy().is_complete());
+    for end in [pool.destroy(), other.destroy()] {
+        assert!(end.is_complete(), "{}", end.report());
+    }
 }
 
 /// Returns bursts in turn by each way, and says what it allocated once there are no more.
@@ -133,7 +135,9 @@ fn on_a_returning_thread_and_its_owner_s() {
     }
     drop(send);
     assert_eq!((made, returner.join().unwrap()), (0, 0), "owner, returner");
-    assert!(pool.destroy().is_complete() && other.destroy().is_complete());
+    for end in [pool.destroy(), other.destroy()] {
+        assert!(end.is_complete(), "{}", end.report());
+    }
 }
 
 /// A domain that fixes its area, as a UMEM does, and counts how often it is asked.

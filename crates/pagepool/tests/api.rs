@@ -343,7 +343,7 @@ fn end_with_a_frag_out(max_bytes: u64) -> Duration {
         let shutdown = pool.destroy();
         let took = from.elapsed();
         drop(frag);
-        assert!(shutdown.is_complete());
+        assert!(shutdown.is_complete(), "{}", shutdown.report());
         assert_eq!(arena.pages_out(), 0);
         took
     };

@@ -77,7 +77,7 @@ fn parts_of_a_packet_outlive_it_its_cache_and_its_pool() {
         drop(parts);
         assert!(!shutdown.is_complete() && tail[..] == [2; 200]);
         drop(tail);
-        assert!(shutdown.is_complete());
+        assert!(shutdown.is_complete(), "{}", shutdown.report());
     }
 }
 

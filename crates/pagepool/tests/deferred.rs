@@ -512,7 +512,7 @@ fn a_destroyed_pool_asks_until_all_are_done() {
     assert!(!shutdown.is_complete());
     assert_eq!((memory.free(), handle.inflight().deferred), (14, 2));
     told.all_done();
-    assert!(shutdown.is_complete());
+    assert!(shutdown.is_complete(), "{}", shutdown.report());
     assert_eq!((memory.free(), shutdown.report().deferred), (16, 0));
     assert_eq!(
         shutdown.report().to_string(),
@@ -590,7 +590,8 @@ fn the_queue_moves_with_its_pool() {
     let pool = pool.join().unwrap().bind();
     assert_eq!(pool.poll_deferred(), 3);
     assert_home(&pool.handle());
-    assert!(pool.destroy().is_complete());
+    let end = pool.destroy();
+    assert!(end.is_complete(), "{}", end.report());
     assert_eq!(memory.free(), 8);
 }
 

@@ -42,7 +42,8 @@ fn use_it(pool: &Bound, rounds: usize) -> usize {
 /// Nothing is out, so nothing is left when the pool has gone.
 fn end(pool: Bound) {
     let handle = pool.handle();
-    assert!(pool.destroy().is_complete());
+    let end = pool.destroy();
+    assert!(end.is_complete(), "{}", end.report());
     let stats = handle.stats();
     assert_eq!((stats.hold, handle.inflight().total), (stats.release, 0));
 }
@@ -138,7 +139,7 @@ fn frags_that_find_no_room_are_counted_in_their_page() {
     let shutdown = pool.destroy();
     assert!(!shutdown.is_complete());
     std::thread::spawn(move || drop(late)).join().unwrap();
-    assert!(shutdown.is_complete());
+    assert!(shutdown.is_complete(), "{}", shutdown.report());
     assert_eq!(memory.free(), 8);
 }
 

@@ -99,7 +99,7 @@ fn bursts_of_one_pool_and_of_many_come_home_from_anywhere() {
         }
         assert_eq!((plain.len(), mixed.len(), plain.capacity()), (0, 0, 150));
         let ends = pools.map(|pool| pool.unbind().destroy());
-        assert!(ends.iter().all(|end| end.is_complete()), "{elsewhere}");
+        ends.iter().for_each(|end| assert!(end.is_complete(), "{elsewhere}: {}", end.report()));
     }
 }
 
@@ -129,6 +129,6 @@ fn the_pool_lives_until_the_last_packed_buffer_is_dropped() {
         assert!(!end.is_complete());
         assert_ne!(late.packet().unwrap().as_ptr(), std::ptr::null());
         drop(late);
-        assert!(end.is_complete());
+        assert!(end.is_complete(), "{}", end.report());
     }
 }

@@ -255,6 +255,8 @@ fn packets_do_what_vectors_do() {
         let (mut again, _) = start(&pool, 60);
         assert!(again.add_frag(pool.alloc_page().unwrap(), 0, 1).is_ok(), "the only chain is free again");
         drop(again);
-        assert!(pool.destroy().is_complete() && memory.free() == 256);
+        let end = pool.destroy();
+        assert!(end.is_complete(), "{}", end.report());
+        assert_eq!(memory.free(), 256);
     });
 }

@@ -126,7 +126,8 @@ fn bulk_of_everything(put: impl Fn(Vec<PageBuf>) + Send + Copy, threads: bool) {
     }
     for pool in pools {
         let handle = pool.handle();
-        assert!(pool.destroy().is_complete(), "{:?}", handle.inflight());
+        let end = pool.destroy();
+        assert!(end.is_complete(), "{}", end.report());
         assert_eq!(handle.stats().inflight(), 0);
     }
     assert_eq!(arena.pages_out(), 0);
@@ -174,7 +175,7 @@ fn a_bulk_may_outlive_the_pools_of_its_frames() {
     let shutdown = pool.destroy();
     assert!(!shutdown.is_complete());
     elsewhere(move || drop(bulk));
-    assert!(shutdown.is_complete());
+    assert!(shutdown.is_complete(), "{}", shutdown.report());
     assert_eq!(memory.free(), 64);
 }
 
@@ -284,11 +285,13 @@ fn the_owner_stays_the_owner_inside_the_scope() {
         let first = first.unbind().bind();
         let second = pool();
         drop(second.alloc_page());
-        assert!(second.destroy().is_complete());
+        let end = second.destroy();
+        assert!(end.is_complete(), "{}", end.report());
         drop(scope);
         drop(again);
         assert_eq!(first.stats().recycle_cached, 100);
-        assert!(first.destroy().is_complete());
+        let end = first.destroy();
+        assert!(end.is_complete(), "{}", end.report());
     })
     .join()
     .unwrap();

@@ -211,7 +211,7 @@ fn a_pool_that_has_ended_is_not_disturbed() {
     assert_eq!(arena.pages_out(), 1);
     drop(out);
     handle.ask_to_shrink(0);
-    assert!(shutdown.is_complete());
+    assert!(shutdown.is_complete(), "{}", shutdown.report());
 }
 
 #[test]
@@ -255,5 +255,6 @@ fn pages_that_return_while_the_pool_shrinks_are_counted_once() {
     pool.shrink(0);
     let (at, stats) = (pool.inflight(), pool.stats());
     assert_eq!((arena.pages_out(), at.total, at.lanes, at.ring), (0, 0, 0, 0), "{at:?} {stats:?}");
-    assert!(pool.destroy().is_complete());
+    let end = pool.destroy();
+    assert!(end.is_complete(), "{}", end.report());
 }

@@ -544,7 +544,7 @@ fn packets_outlive_their_cache_and_their_pool() {
         } else {
             drop((clone, split))
         }
-        assert!(shutdown.is_complete());
+        assert!(shutdown.is_complete(), "{}", shutdown.report());
     }
 }
 

@@ -260,7 +260,7 @@ fn the_last_part_ends_the_pool_and_parts_may_be_split_after_the_end() {
             assert!(!shutdown.is_complete());
             elsewhere(move || drop(part));
         }
-        assert!(shutdown.is_complete());
+        assert!(shutdown.is_complete(), "{}", shutdown.report());
         assert_eq!(memory.available(0), 3);
     }
 }
@@ -399,7 +399,8 @@ fn parts_split_on_many_threads_come_home_once() {
     let open = pool.inflight().frag as usize;
     assert_eq!(all.len() + open, 64, "every page is home, or being cut");
     drop(all);
-    assert!(pool.destroy().is_complete());
+    let end = pool.destroy();
+    assert!(end.is_complete(), "{}", end.report());
 }
 
 fn stamp(buffer: &mut PageBuf, round: u64) {
@@ -451,7 +452,8 @@ fn two_threads_split_one_page_at_once() {
     drop(to);
     threads.into_iter().for_each(|thread| thread.join().unwrap());
     assert_eq!(pool.inflight().total, 2);
-    assert!(pool.destroy().is_complete());
+    let end = pool.destroy();
+    assert!(end.is_complete(), "{}", end.report());
 }
 
 /// Split as another thread would: the owner hides itself.

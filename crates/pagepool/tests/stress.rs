@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 use pagepool::testing::PlainMemory;
 use pagepool::{
     Batch, Bound, IdentityDomain, NoDirectRecycle, PackedBuf, PageBuf, PageRef, Pool, PoolParams, PoolRef,
-    RawBuf, SharedBuf, Shutdown, XdpBuff, XdpFrame, XdpFrameBulk, put_packed,
+    RawBuf, SharedBuf, Shutdown, ShutdownReport, XdpBuff, XdpFrame, XdpFrameBulk, put_packed,
 };
 
 const PAGES: usize = 384;
@@ -58,9 +58,19 @@ fn start<R: Send + 'static>(world: &Arc<World>, job: fn(&World) -> R) -> JoinHan
     thread::spawn(move || job(&world))
 }
 
+/// Why a pool did not end although all threads have, and all mail was opened. The report says that buffers
+/// are held, but there is nobody who could hold them.
+fn lost(report: &ShutdownReport) -> String {
+    let pages = report.pages.len();
+    format!(
+        "the buffers of {pages} pages are lost: nobody holds them any more, so their messages were \
+         overwritten on the way home, or never sent. The pool, which cannot know that, says: {report}"
+    )
+}
+
 fn check_the_end(world: &World, ends: Vec<StoppedPool>, took: Duration) {
     for (handle, shutdown) in &ends {
-        assert!(shutdown.is_complete(), "{}", shutdown.report());
+        assert!(shutdown.is_complete(), "{}", lost(&shutdown.report()));
         assert_eq!(handle.inflight().total, 0, "{:?}", handle.stats());
     }
     let buffers = world.stamps.load(Ordering::Relaxed);

@@ -200,7 +200,8 @@ fn pools_that_ended_keep_no_descriptor_for_an_idle_returner() {
             Pool::new(PoolParams { wakeup: true, ..Default::default() }, memory.clone()).unwrap().bind();
         to_returner.send(pool.alloc_page().unwrap()).unwrap();
         is_done.recv().unwrap();
-        assert!(pool.destroy().is_complete());
+        let end = pool.destroy();
+        assert!(end.is_complete(), "{}", end.report());
     }
     // Other tests of this program have a few.
     assert!(event_descriptors() < 20, "{} descriptors", event_descriptors());

@@ -68,6 +68,11 @@ const FOR_TIMES_PAUSE: Duration = Duration::from_millis(1);
 /// veth's other end off (`ethtool -K IF tx off`). [`offload_faults`](crate::link::offload_faults) finds such.
 ///
 /// The kernel fills chunks up to their end: [`open`](Self::open) refuses a pool whose tailroom is in the way.
+/// Packets are as XDP sees them. From a veth's other end they arrive without a checksum, without VLAN tags, or
+/// longer than the MTU, unless that end's offloads are off:
+/// [`offload_faults`](crate::link::offload_faults) finds those and names the `ethtool -K` line. Whoever
+/// answers such a packet sends it on without a checksum.
+///
 /// Metadata of your own XDP program lies right before the packet:
 /// [`XdpBuff::adjust_meta`] makes it readable.
 ///
