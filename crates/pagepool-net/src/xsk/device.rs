@@ -68,8 +68,8 @@ const FOR_TIMES_PAUSE: Duration = Duration::from_millis(1);
 /// veth's other end off (`ethtool -K IF tx off`). [`offload_faults`](crate::link::offload_faults) finds such.
 ///
 /// The kernel fills chunks up to their end: [`open`](Self::open) refuses a pool whose tailroom is in the way.
-/// Packets are as XDP sees them. From a veth's other end they arrive without a checksum, without VLAN tags, or
-/// longer than the MTU, unless that end's offloads are off:
+/// Packets are as XDP sees them. From a veth's other end they arrive without a checksum, without VLAN tags,
+/// or longer than the MTU, unless that end's offloads are off:
 /// [`offload_faults`](crate::link::offload_faults) finds those and names the `ethtool -K` line. Whoever
 /// answers such a packet sends it on without a checksum.
 ///
@@ -394,7 +394,8 @@ impl XskDevice {
         self.redirect.as_ref()
     }
 
-    /// The number of the driver's queue that [busy polling](crate::BusyPoll) polls, as `SO_INCOMING_NAPI_ID` tells
+    /// The number of the driver's queue that [busy polling](crate::BusyPoll) polls, as `SO_INCOMING_NAPI_ID`
+    /// tells
     /// it. The kernel notes it with zero copy, where the driver says which queue is whose; in copy mode with
     /// the first packet, up to Linux 6.14 (net/xdp/xsk.c:xsk_rcv_check), and not at all since. A system call.
     pub fn napi_id(&self) -> Option<u32> {
