@@ -86,6 +86,8 @@ fn bed(row: &Row, burst: usize) -> Result<Bed<impl FnMut(&mut XdpBuff, Ingress) 
             colour,
             domains,
             chains: if row.umem.multi_buffer { SLOTS as usize } else { 0 },
+            // As of the commands: 128 chunks in a page.
+            order: if row.umem.chunk_size < 4096 && !row.umem.unaligned { 6 } else { 0 },
             ..Default::default()
         };
         let (device, kernel) = xsk_in_memory(&umem, SLOTS)?;

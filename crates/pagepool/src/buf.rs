@@ -2,6 +2,7 @@
 
 pub(crate) mod batch;
 pub(crate) mod bulk;
+pub(crate) mod frag_run;
 pub(crate) mod handle_bits;
 pub(crate) mod handle_copy;
 pub(crate) mod packed_buf;

@@ -43,9 +43,11 @@
 //! | have memory | [`Arena`]; [`DeviceMemory`] if the CPU cannot read it; [`Provider`] for your own |
 //! | map it for a device | a [`DmaDomain`]: [`OffsetDomain`] (UMEM offsets), [`IdentityDomain`], your own |
 //! | allocate, on the owner's thread | [`Bound`], which [`Pool::bind`] gives: pages, batches, fragments |
-//! | hold a buffer | [`PageBuf`]; [`Batch`] for up to 64 pages; [`SharedBuf`] for many readers; [`PageRef`] |
+//! | hold a buffer | [`PageBuf`]; [`SharedBuf`] for many readers; [`PageRef`] |
+//! | hold many | [`Batch`]: 64 pages; [`FragRun`]: neighbours in a page; [`PackedBuf`]: 8 bytes each |
 //! | make two buffers of one | [`PageBuf::split_off`]: header and payload, several packets of one buffer |
-//! | put a buffer on a descriptor ring | [`PageBuf::into_raw`], [`PoolRef::from_raw`]; [`DeviceTable`] |
+//! | put a buffer on a descriptor ring | [`PageBuf::into_raw`], [`PoolRef::from_raw`] |
+//! | find what a device names | [`DeviceTable`] for pages, [`FragTable`] for fragments |
 //! | handle packets | [`XdpBuff`] inside a poll, [`XdpFrame`] beyond it, [`XdpFrameBulk`] to return many |
 //! | feed a network stack | [`SkBuff`] and [`SkbCache`]: clones, fragments, coalescing with Linux's rules |
 //! | lend a buffer to a reader that does not return it | [`Bound::defer`] with an [`InUse`]: `MSG_ZEROCOPY` |
@@ -105,6 +107,7 @@ pub mod testing;
 
 pub use buf::batch::Batch;
 pub use buf::bulk::{put_bulk, put_ring_bulk};
+pub use buf::frag_run::FragRun;
 pub use buf::packed_buf::{PackedBuf, put_packed};
 pub use buf::page_buf::{PageBuf, Tag};
 pub use buf::page_ref::PageRef;
@@ -126,6 +129,7 @@ pub use mem::topology::Topology;
 pub use mem::*; // the providers
 pub use packet::chain::{Frag, MAX_FRAGS};
 pub use packet::device_table::DeviceTable;
+pub use packet::frag_table::FragTable;
 pub use packet::mem_model::MemModel;
 pub use packet::memory::{Foreign, Memory, Page, SharedPage};
 pub use packet::skb::cache::SkbCache;

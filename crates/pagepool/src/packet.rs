@@ -5,6 +5,8 @@ pub(crate) mod bytes;
 pub(crate) mod chain;
 pub(crate) mod device_table;
 pub(crate) mod endpoints;
+pub(crate) mod frag_table;
+pub(crate) mod marked_pools;
 pub(crate) mod mem_model;
 pub(crate) mod memory;
 pub(crate) mod skb;

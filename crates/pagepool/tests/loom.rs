@@ -432,6 +432,43 @@ fn frags_of_one_page_return_while_pages_are_cut() {
     });
 }
 
+/// Fragments of pages of order 1, of which two share a message: of two pages, more than the lane has slots
+/// for.
+fn in_shared_messages(max_lanes: usize, ring_size: usize) -> (Scene, Bound, Vec<PageBuf>) {
+    let (scene, pool) = scene(3, PoolParams { order: 1, ..small(max_lanes, ring_size) });
+    let mut out = Vec::with_capacity(6);
+    assert_eq!(pool.alloc_frag_bulk(&mut out, 2048, 6), 6);
+    (scene, pool, out)
+}
+
+#[test]
+fn frags_that_share_a_message_against_cuts() {
+    explore("refill/frags_share", 3, || {
+        let (scene, pool, mut out) = in_shared_messages(1, 1);
+        let returner = thread::spawn(move || pagepool::put_bulk(&mut out));
+        let cut = [pool.alloc_frag(5000), pool.alloc_frag(5000)];
+        assert!(cut[0].is_some(), "the third page");
+        returner.join().unwrap();
+        drop(cut);
+        let again: Vec<_> = (0..3).map(|_| pool.alloc_page().expect("all are home")).collect();
+        drop(again);
+        scene.destroy(pool);
+    });
+}
+
+#[test]
+fn frags_that_share_a_message_against_destroy() {
+    for (max_lanes, ring_size) in [(1, 1), (1, 2), (0, 2), (0, 1)] {
+        explore(&format!("destroy/frags_share_{max_lanes}_{ring_size}"), 3, move || {
+            let (scene, pool, mut out) = in_shared_messages(max_lanes, ring_size);
+            let returner = thread::spawn(move || pagepool::put_bulk(&mut out));
+            let shutdown = pool.destroy();
+            returner.join().unwrap();
+            scene.ended(&shutdown);
+        });
+    }
+}
+
 #[test]
 fn a_lane_in_use_is_taken_over_from_its_owner() {
     explore("destroy/lane_in_use", 3, || {

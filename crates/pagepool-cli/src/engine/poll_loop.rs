@@ -62,7 +62,7 @@ impl Drain {
 /// A device with the pool that it receives into.
 pub struct PollPort {
     pub pool: Pool,
-    /// Pages that the pool takes from the arena before the first packet.
+    /// Pages, of its order, that the pool takes from the arena before the first packet.
     pub pages: usize,
     pub device: Box<dyn Device>,
 }

@@ -23,6 +23,10 @@ const RING: u32 = 1024;
 const FEW_QUEUES: usize = 4;
 /// Idle pages of a pool, at most.
 const MOST_PAGES: usize = 16_384;
+/// The order of pages that chunks are cut from: 128 of 2048 bytes in one, so that those of a burst are
+/// counted together. A page returns with its last chunk, and rings are first in, first out: few pages are in
+/// part out.
+const FRAG_ORDER: u8 = 6;
 /// Idle pages beside what the queues hold.
 const SPARE: usize = 256;
 
@@ -60,7 +64,7 @@ pub struct SocketSizes {
     pub ring: u32,
     /// Packets that are taken from a socket at once.
     pub burst: usize,
-    /// Most pages of each pool that can be out at once.
+    /// Most base pages of each pool that can be out at once.
     pub pages: usize,
 }
 
@@ -117,7 +121,8 @@ impl SocketSizes {
 
     /// Packets lie on the receive ring, in the hardware's, or wait in the kernel for one, lie on another's
     /// transmit ring, wait for that (as many packets as it has slots), or are in the bursts of who works on
-    /// them. A page of which a fragment is anywhere counts whole.
+    /// them. A chunk counts as a page also where it is half of one: the other half is room for pages of which
+    /// some chunks are still out.
     fn with_ring(needs: SocketNeeds, ring: u32) -> Self {
         let buffers = Self::buffers(needs);
         let (slots, hardware) = (ring as usize, needs.hardware_ring as usize);
@@ -161,6 +166,16 @@ impl SocketSizes {
     /// Whether a buffer is a part of a page.
     pub fn in_frags(&self) -> bool {
         !self.needs.unaligned && (self.needs.chunk as usize) < PAGE_SIZE
+    }
+
+    /// The order of a pool's pages.
+    fn order(&self) -> u8 {
+        if self.in_frags() { FRAG_ORDER } else { 0 }
+    }
+
+    /// The pages of a pool, of its order.
+    pub fn pool_pages(&self) -> usize {
+        self.pages >> self.order()
     }
 
     /// Most bytes of a packet in a chunk.
@@ -208,6 +223,7 @@ impl SocketSizes {
     /// chunk is for colours; fragments have none, for they begin where chunks do.
     fn pool(&self) -> PoolParams {
         PoolParams {
+            order: self.order(),
             ring_size: self.pages,
             headroom: HEADROOM,
             max_len: if self.needs.unaligned { self.needs.chunk as usize - HEADROOM } else { 0 },
@@ -270,6 +286,8 @@ mod tests {
             let sizes = SocketSizes::new(halves(mtu)).unwrap();
             assert_eq!((sizes.multi_buffer(), sizes.in_frags()), (several, true), "{mtu}");
             assert_eq!(sizes.burst, if several { BUDGET } else { BURST }, "{mtu}");
+            let at_once = sizes.pages.div_ceil((PAGE_SIZE << FRAG_ORDER) / 2048);
+            assert!(sizes.pool_pages() >= 2 * at_once - 1, "{mtu}: {at_once} pages full of chunks");
         }
         let error = SocketSizes::new(halves(65_535)).unwrap_err();
         assert!(error.contains("MTU 32234") && error.contains("--chunk-size 4096"), "{error}");

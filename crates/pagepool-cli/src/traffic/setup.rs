@@ -190,7 +190,7 @@ impl TrafficSetup {
                 self.attached.extend(redirect);
                 sockets[interface].extend(socket);
                 sides.push(PortSide { pair, interface, queue });
-                ports.push(PollPort { pool, pages: self.sizes.pages, device });
+                ports.push(PollPort { pool, pages: self.sizes.pool_pages(), device });
             }
         }
     }

@@ -12,7 +12,7 @@
 //! I4     a buffer is in the table, where nobody can access its bytes, from before its address is on the fill
 //!        ring until that address comes back on the receive ring, or until the socket is closed.
 
-use pagepool::{Batch, Bound, DeviceTable, PAGE_SHIFT, PageBuf, PageIdx, XdpBuff};
+use pagepool::{Batch, Bound, DeviceTable, FragRun, FragTable, PAGE_SHIFT, PageBuf, PageIdx, XdpBuff};
 
 use super::descriptor::Descriptor;
 use super::layout::Layout;
@@ -42,21 +42,17 @@ pub(super) struct RxRings {
 enum Given {
     /// Chunks that are pages, or lie in one: a byte for each page of the UMEM.
     Pages(DeviceTable),
-    /// Half pages: 16 bytes for each, and how many there are.
-    Frags(Box<[Option<PageBuf>]>, usize),
+    /// Parts of pages: a byte for each.
+    Frags(FragTable),
 }
 
 impl Given {
-    /// Removes and returns the buffer of a chunk, if the kernel had it.
+    /// Removes and returns the buffer that a place of the UMEM lies in, if the kernel had it.
     #[inline(always)]
-    fn take(&mut self, unit: usize) -> Option<PageBuf> {
+    fn take(&mut self, at: u64) -> Option<PageBuf> {
         match self {
-            Given::Pages(pages) => pages.remove(PageIdx(u32::try_from(unit).ok()?)),
-            Given::Frags(frags, out) => {
-                let frag = frags.get_mut(unit)?.take()?;
-                *out -= 1;
-                Some(frag)
-            }
+            Given::Pages(pages) => pages.remove(PageIdx(u32::try_from(at >> PAGE_SHIFT).ok()?)),
+            Given::Frags(frags) => frags.remove(at),
         }
     }
 }
@@ -74,10 +70,9 @@ pub(super) struct Receiver {
 
 impl Receiver {
     pub(super) fn new(layout: Layout, most: usize, max_buffers: usize) -> Self {
-        let units = (layout.len >> layout.unit_shift) as usize;
-        let given = match layout.unit_shift {
-            PAGE_SHIFT => Given::Pages(DeviceTable::new(units)),
-            _ => Given::Frags((0..units).map(|_| None).collect(), 0),
+        let given = match layout.cuts_pages() {
+            false => Given::Pages(DeviceTable::new((layout.len >> PAGE_SHIFT) as usize)),
+            true => Given::Frags(FragTable::new(layout.len, layout.chunk as usize)),
         };
         Self { layout, given, most, chain: RxChain::new(max_buffers), leaked: 0 }
     }
@@ -130,7 +125,7 @@ impl Receiver {
                 let rest = move |next| entry(at + next);
                 let (whole, bytes_of_whole) = match self.given {
                     Given::Pages(_) => self.take_whole(n - at, rest, into),
-                    Given::Frags(..) => self.take_halves(n - at, rest, into),
+                    Given::Frags(_) => self.take_frags(n - at, rest, into),
                 };
                 (at, bytes) = (at + whole, bytes + bytes_of_whole);
                 if at == n {
@@ -194,41 +189,29 @@ impl Receiver {
         pages.remove_chained(n, named, max_buffers, begun, into)
     }
 
-    /// The same for packets of one half page each.
+    /// The same for packets of one fragment each.
     #[inline(never)]
-    fn take_halves(
+    fn take_frags(
         &mut self,
         n: usize,
         entry: impl Fn(usize) -> [u64; 2],
         into: &mut Vec<XdpBuff>,
     ) -> (usize, u64) {
-        let Given::Frags(frags, out) = &mut self.given else { return (0, 0) };
-        let (shift, in_chunk) = (self.layout.unit_shift, (1 << self.layout.unit_shift) - 1);
-        let (mut taken, mut bytes) = (0, 0);
-        for at in 0..n {
+        let Given::Frags(frags) = &mut self.given else { return (0, 0) };
+        let whole = move |at: usize| {
             let Descriptor { addr, len, options } = Descriptor::of_words(entry(at));
-            let Some(place) = frags.get_mut((addr >> shift) as usize) else { break };
-            let Some(frag) = place.take_if(|_| options == 0 && len > 0) else { break };
-            match XdpBuff::new(frag, (addr & in_chunk) as usize, len as usize) {
-                Ok(packet) => into.push(packet),
-                Err(frag) => {
-                    *place = Some(frag); // to be counted where buffers are checked singly
-                    break;
-                }
-            }
-            (taken, bytes) = (taken + 1, bytes + u64::from(len));
-        }
-        *out -= taken;
-        (taken, bytes)
+            (options == 0).then_some((addr, len)) // as in `take_whole`
+        };
+        frags.remove_packets(n, whole, into)
     }
 
     /// Any other buffer; gives the packet that ends with it.
     #[inline(never)]
     fn accept_one(&mut self, got: Descriptor, stats: &mut DeviceStats) -> Option<XdpBuff> {
         let (len, last) = (got.len as usize, got.options & CONTINUED == 0);
-        let (unit, offset) = self.place(got.addr);
+        let (at, offset) = self.place(got.addr);
         // Taking the entry out is the check: an address that comes twice finds nothing the second time (I1).
-        let Some(buffer) = self.given.take(unit) else {
+        let Some(buffer) = self.given.take(at) else {
             stats.rx_bad_descriptor += 1;
             return self.chain.spoilt(last);
         };
@@ -238,13 +221,12 @@ impl Receiver {
         self.chain.append(buffer, offset, len, last, stats)
     }
 
-    /// The chunk of an address in the table, and the offset in its buffer.
+    /// Where an address lies in the UMEM, and the offset in its buffer.
     #[inline(always)]
-    fn place(&self, addr: u64) -> (usize, usize) {
+    fn place(&self, addr: u64) -> (u64, usize) {
         // The address is the packet's: the room that the kernel keeps before it is in the offset.
         let addr = if self.layout.unaligned { flat(addr) } else { addr };
-        let shift = self.layout.unit_shift;
-        ((addr >> shift) as usize, (addr & ((1 << shift) - 1)) as usize)
+        (addr, (addr & ((1 << self.layout.unit_shift) - 1)) as usize)
     }
 
     /// Gives the kernel buffers until it has as many as it shall have.
@@ -266,7 +248,7 @@ impl Receiver {
         let want = want.min(fill.room(want));
         let unmapped = match self.given {
             Given::Pages(_) => self.refill_pages(fill, want, pool, mapping),
-            Given::Frags(..) => self.refill_frags(fill, want, pool, mapping),
+            Given::Frags(_) => self.refill_frags(fill, want, pool, mapping),
         };
         stats.rx_unmapped += unmapped as u64;
         // Once for all: each submit takes the ring's index line from the kernel's CPU.
@@ -326,39 +308,45 @@ impl Receiver {
         done
     }
 
+    /// The same for fragments: those of one page, and so of one memory, together.
     fn refill_frags(
         &mut self,
         fill: &mut Fill,
-        want: usize,
+        mut want: usize,
         pool: &Bound,
         mapping: &mut MappingCache,
     ) -> usize {
-        for _ in 0..want {
-            let Some(frag) = pool.alloc_frag(self.layout.chunk as usize) else { return 0 };
-            if !self.give_frag(fill, frag, mapping) {
-                // One tells enough: the next buffer is of the same pool, and of the same memory.
-                return 1;
+        while want > 0 {
+            let Some(run) = pool.alloc_frag_run(self.layout.chunk as usize, want) else { return 0 };
+            want -= run.len();
+            if let Err(unmapped) = self.give_frags(fill, run, mapping) {
+                return unmapped.len(); // they return
             }
         }
         0
     }
 
-    /// The kernel's from here on, if it lies in the UMEM, at the beginning of a chunk; else it returns to its
-    /// pool.
-    #[inline]
-    fn give_frag(&mut self, fill: &mut Fill, buffer: PageBuf, mapping: &mut MappingCache) -> bool {
-        let Given::Frags(frags, out) = &mut self.given else { return false };
-        let Some(at) = mapping.addr_of(&buffer) else { return false };
-        let unit = 1u64 << self.layout.unit_shift;
-        let entry = frags.get_mut((at.0 >> self.layout.unit_shift) as usize);
-        // Not at the beginning of a chunk, or a chunk that the kernel has already: never given twice.
-        let Some(entry) = entry.filter(|entry| at.0 & (unit - 1) == 0 && entry.is_none()) else {
-            return false;
-        };
-        *entry = Some(buffer);
-        *out += 1;
-        fill.push([at.0]);
-        true
+    /// The kernel's from here on, if they lie in the UMEM, each at the beginning of a chunk.
+    #[inline(always)]
+    fn give_frags(
+        &mut self,
+        fill: &mut Fill,
+        run: FragRun,
+        mapping: &mut MappingCache,
+    ) -> Result<(), FragRun> {
+        let Given::Frags(frags) = &mut self.given else { return Err(run) };
+        // One check for the run: in the UMEM a device address is the place in the area.
+        let place = |first: &PageBuf| first.page().offset() + first.offset() as u64;
+        let mapped =
+            run.first().is_some_and(|first| mapping.addr_of(first).map(|at| at.0) == Some(place(first)));
+        if !mapped {
+            return Err(run);
+        }
+        let mut slots = fill.slots();
+        // Entries of the table first, then the index, as for pages.
+        let done = frags.insert(run, |at| slots.push([at]));
+        slots.note();
+        done
     }
 
     /// Gives one buffer, of whichever kind.
@@ -366,9 +354,9 @@ impl Receiver {
     pub(super) fn give(&mut self, fill: &mut Fill, pool: &Bound, mapping: &mut MappingCache) -> bool {
         match self.given {
             Given::Pages(_) => self.give_pages(fill, pool.alloc_batch(1), mapping).is_ok(),
-            Given::Frags(..) => {
-                let frag = pool.alloc_frag(self.layout.chunk as usize);
-                frag.is_some_and(|frag| self.give_frag(fill, frag, mapping))
+            Given::Frags(_) => {
+                let run = pool.alloc_frag_run(self.layout.chunk as usize, 1);
+                run.is_some_and(|run| self.give_frags(fill, run, mapping).is_ok())
             }
         }
     }
@@ -378,7 +366,7 @@ impl Receiver {
     fn out(&self) -> usize {
         match &self.given {
             Given::Pages(pages) => pages.len(),
-            Given::Frags(_, out) => *out,
+            Given::Frags(frags) => frags.len(),
         }
     }
 
@@ -392,10 +380,7 @@ impl Receiver {
         // Not dropped: memory that the kernel may still write must not be handed out again.
         self.leaked += match &mut self.given {
             Given::Pages(pages) => pages.forget(),
-            Given::Frags(frags, out) => {
-                frags.iter_mut().for_each(|entry| std::mem::forget(entry.take()));
-                std::mem::take(out)
-            }
+            Given::Frags(frags) => frags.forget(),
         };
     }
 
@@ -404,14 +389,9 @@ impl Receiver {
         let held = self.held();
         self.chain.clear();
         match &mut self.given {
-            Given::Pages(pages) => {
-                pages.clear();
-            }
-            Given::Frags(frags, out) => {
-                frags.iter_mut().for_each(|entry| drop(entry.take()));
-                *out = 0;
-            }
-        }
+            Given::Pages(pages) => pages.clear(),
+            Given::Frags(frags) => frags.clear(),
+        };
         held
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! Table  a packet that is one whole page is a byte, by the page's number; one that is several is a byte
 //!        each, in one table for the last page, with which it is done, and in another for the others; where
-//!        chunks are half pages, a packet that is one chunk is an entry, by the chunk's number. Each buffer
-//!        of any other frame has a slot, which is found by the address that completes it: a list of slots
+//!        chunks are parts of pages, a packet that is one chunk is a byte, by where it lies. Each buffer of
+//!        any other frame has a slot, which is found by the address that completes it: a list of slots
 //!        per page, for a page may have several fragments that are being sent. A frame is done with its last
 //!        buffer. What the kernel never completes (many kernels drop a descriptor that they refuse silently)
 //!        stays here until the socket is closed.
@@ -14,7 +14,8 @@
 //! Whole  a packet is put on the ring with all its buffers or not at all.
 
 use pagepool::{
-    DeviceTable, MAX_FRAGS, PAGE_SHIFT, PAGE_SIZE, PageBuf, PageIdx, XdpBuff, XdpFrame, XdpFrameBulk,
+    DeviceTable, FragTable, MAX_FRAGS, PAGE_SHIFT, PAGE_SIZE, PageBuf, PageIdx, XdpBuff, XdpFrame,
+    XdpFrameBulk,
 };
 
 use super::descriptor::Descriptor;
@@ -50,9 +51,8 @@ pub(super) struct Sender {
     whole: DeviceTable,
     /// Packets of several whole pages each: the last page is in `whole`, the others are here.
     before_last: DeviceTable,
-    /// Where chunks are half pages: packets of one chunk each, by its number, and how many there are.
-    halves: Box<[Option<PageBuf>]>,
-    in_halves: usize,
+    /// Where chunks are parts of pages: packets of one chunk each.
+    frags: FragTable,
     /// By page: the first of the slots whose buffers lie in it.
     pages: Box<[u32]>,
     /// The buffers of all other frames.
@@ -75,14 +75,13 @@ struct SlotOnPage {
 impl Sender {
     pub(super) fn new(layout: Layout, copied_from: Option<usize>, slots: usize, limits: TxLimits) -> Self {
         let pages = (layout.len >> PAGE_SHIFT) as usize;
-        let halves = if layout.unit_shift == PAGE_SHIFT { 0 } else { layout.len >> layout.unit_shift };
+        let in_frags = if layout.cuts_pages() { layout.len } else { 0 };
         Self {
             layout,
             copied_from,
             whole: DeviceTable::new(pages),
             before_last: DeviceTable::new(if limits.max_buffers > 1 { pages } else { 0 }),
-            halves: (0..halves).map(|_| None).collect(),
-            in_halves: 0,
+            frags: FragTable::new(in_frags, 1 << layout.unit_shift),
             pages: vec![NONE; pages].into(),
             slots: TxSlots::new(slots, || SlotOnPage { addr: 0, next: NONE }),
             addrs: [0; MAX_FRAGS + 1],
@@ -202,8 +201,9 @@ impl Sender {
         sent
     }
 
-    /// As [`transmit_pages`](Self::transmit_pages), where chunks are half pages: each packet is one chunk.
-    fn transmit_halves(
+    /// As [`transmit_pages`](Self::transmit_pages), where chunks are parts of pages: each packet is one
+    /// chunk.
+    fn transmit_frags(
         &mut self,
         rings: &mut TxRings,
         packets: &mut Vec<XdpBuff>,
@@ -212,60 +212,49 @@ impl Sender {
     ) -> usize {
         let mut sent = 0;
         loop {
-            let of_burst = self.transmit_some_halves(rings, packets, mappings, stats);
-            sent += of_burst;
-            if of_burst < BURST || packets.is_empty() {
-                stats.tx_packets += sent as u64;
+            let of_one_pool = self.transmit_frags_of_one_pool(rings, packets, mappings, stats);
+            sent += of_one_pool;
+            if of_one_pool == 0 || packets.is_empty() {
                 return sent;
             }
         }
     }
 
-    /// At most [`BURST`] of them.
-    #[inline(always)]
-    fn transmit_some_halves(
+    /// Not inlined, so that its loop has all registers.
+    #[inline(never)]
+    fn transmit_frags_of_one_pool(
         &mut self,
         rings: &mut TxRings,
         packets: &mut Vec<XdpBuff>,
         mappings: &mut MappingCache,
         stats: &mut DeviceStats,
     ) -> usize {
-        let most = packets.len().min(BURST);
-        let room = rings.send.room(most).min(self.room()).min(most);
-        let (mut numbers, mut bytes, mut sent) = ([0; BURST], 0, 0);
-        let mut slots = rings.send.slots();
-        for (packet, number) in packets[..room].iter().zip(&mut numbers) {
-            let Some((chunk, descriptor)) = self.half(packet, mappings) else { break };
-            *number = chunk;
-            slots.push(descriptor.to_words());
-            fetch(self.copied_from, descriptor.addr, descriptor.len as usize);
-            (bytes, sent) = (bytes + u64::from(descriptor.len), sent + 1);
+        let Some(first) = packets.first().map(XdpBuff::buffer) else { return 0 };
+        // One check for all of the pool, as for pages.
+        let place = first.page().offset() + first.offset() as u64;
+        if mappings.addr_of(first).is_none_or(|at| at.0 != place) {
+            return 0;
         }
+        let room = rings.send.room(packets.len()).min(self.room());
+        // A packet ends with its fragment, and that with its chunk: what is left to check is its length.
+        let (copied_from, longest) =
+            (self.copied_from, self.limits.max_packet.min(self.layout.chunk as usize));
+        let (mut slots, mut bytes) = (rings.send.slots(), 0);
+        let sent = self.frags.insert_packets(packets, room, |at, offset, len| {
+            let at = at + offset as u64;
+            // A refusal stops here and leaves the packet: the general way counts it.
+            let fits = len.wrapping_sub(1) < longest; // and is not empty
+            if fits {
+                slots.push(Descriptor { addr: at, len: len as u32, options: 0 }.to_words());
+                fetch(copied_from, at, len);
+                bytes += len as u64;
+            }
+            fits
+        });
         slots.note();
+        stats.tx_packets += sent as u64;
         stats.tx_bytes += bytes;
-        for (packet, chunk) in packets.drain(..sent).zip(numbers) {
-            let before = self.halves[chunk].replace(packet.into_buffer());
-            debug_assert!(before.is_none(), "I1: chunk {chunk} is being sent already");
-            std::mem::forget(before); // it is none: nothing is dropped
-        }
-        self.in_halves += sent;
         sent
-    }
-
-    /// The number of the chunk that a packet is alone in, and its descriptor, if the kernel takes it. The
-    /// general way refuses the others, and counts them.
-    #[inline(always)]
-    fn half(&self, packet: &XdpBuff, mappings: &mut MappingCache) -> Option<(usize, Descriptor)> {
-        let Layout { chunk, unit_shift, .. } = self.layout;
-        let (buffer, len) = (packet.buffer(), packet.data_len());
-        let start = mappings.addr_of(buffer)?.0;
-        let is_chunk = buffer.len() == chunk as usize && start & (u64::from(chunk) - 1) == 0;
-        if !is_chunk || packet.has_frags() || len > self.limits.max_packet {
-            return None;
-        }
-        let number = (start >> unit_shift) as usize;
-        let descriptor = self.layout.descriptor(start + packet.offset() as u64, len, false).ok()?;
-        self.halves.get(number)?.is_none().then_some((number, descriptor))
     }
 
     /// Takes packets and frames off the front while there is room; says how many. Those that can never be
@@ -282,8 +271,10 @@ impl Sender {
             return self.transmit_asking(rings, queue, mappings, stats);
         }
         let mut taken = match queue.burst() {
-            Some(packets) if self.halves.is_empty() => self.transmit_pages(rings, packets, mappings, stats),
-            Some(packets) => self.transmit_halves(rings, packets, mappings, stats),
+            Some(packets) if !self.layout.cuts_pages() => {
+                self.transmit_pages(rings, packets, mappings, stats)
+            }
+            Some(packets) => self.transmit_frags(rings, packets, mappings, stats),
             None => 0,
         };
         let send = &mut rings.send;
@@ -331,6 +322,9 @@ impl Sender {
         stats: &mut DeviceStats,
     ) -> usize {
         match self.requests {
+            None if self.layout.cuts_pages() => {
+                self.complete_by(Self::finish_frag, rings, bulk, budget, stats)
+            }
             None => self.complete_by(Self::finish, rings, bulk, budget, stats),
             Some(_) => self.complete_by(Self::finish_asking, rings, bulk, budget, stats),
         }
@@ -379,6 +373,16 @@ impl Sender {
         Some(1)
     }
 
+    /// The same where chunks are parts of pages.
+    #[inline(always)]
+    fn finish_frag(&mut self, addr: u64, bulk: &mut XdpFrameBulk) -> Option<usize> {
+        match self.frags.remove(addr) {
+            Some(frag) => bulk.push_buffer(frag),
+            None => return self.finish(addr, bulk),
+        }
+        Some(1)
+    }
+
     #[inline]
     fn finish_other(&mut self, addr: u64, bulk: &mut XdpFrameBulk) -> Option<usize> {
         let page = PageIdx((addr >> PAGE_SHIFT) as u32); // it was looked whether it is one
@@ -386,11 +390,7 @@ impl Sender {
             bulk.push_buffer(page);
             return Some(0); // the packet is done with its last page
         }
-        let chunk = self.halves.get_mut((addr >> self.layout.unit_shift) as usize);
-        let Some(half) = chunk.and_then(Option::take) else { return self.finish_slot(addr, bulk) };
-        self.in_halves -= 1;
-        bulk.push_buffer(half);
-        Some(1)
+        self.finish_slot(addr, bulk)
     }
 
     fn finish_slot(&mut self, addr: u64, bulk: &mut XdpFrameBulk) -> Option<usize> {
@@ -443,13 +443,13 @@ impl Sender {
     pub(super) fn room(&self) -> usize {
         // All tables share one limit, the slots of the completion ring. The kernel reserves a slot there
         // before it sends, and so always finds one.
-        self.slots.free().saturating_sub(self.whole.len() + self.before_last.len() + self.in_halves)
+        self.slots.free().saturating_sub(self.whole.len() + self.before_last.len() + self.frags.len())
     }
 
     /// Buffers of the frames that are here, sent or not.
     #[inline]
     pub(super) fn held(&self) -> usize {
-        self.slots.held() + self.whole.len() + self.before_last.len() + self.in_halves
+        self.slots.held() + self.whole.len() + self.before_last.len() + self.frags.len()
     }
 
     /// Frames to which the kernel may still write the time when they left.
@@ -459,9 +459,8 @@ impl Sender {
 
     /// Leaks what the kernel has.
     pub(super) fn forget(&mut self) {
-        self.halves.iter_mut().for_each(|half| std::mem::forget(half.take()));
-        let pages = self.whole.forget() + self.before_last.forget();
-        self.slots.forget(pages + std::mem::take(&mut self.in_halves));
+        let others = self.whole.forget() + self.before_last.forget() + self.frags.forget();
+        self.slots.forget(others);
     }
 
     /// For tests: lets packets through that the kernel refuses.
@@ -472,9 +471,8 @@ impl Sender {
 
     /// Takes everything back, once the socket is closed; says how many buffers there were.
     pub(super) fn clear(&mut self) -> usize {
-        self.halves.iter_mut().for_each(|half| drop(half.take()));
-        let pages = self.whole.clear() + self.before_last.clear();
-        self.slots.clear() + pages + std::mem::take(&mut self.in_halves)
+        let others = self.whole.clear() + self.before_last.clear() + self.frags.clear();
+        self.slots.clear() + others
     }
 }
 
@@ -741,22 +739,21 @@ mod tests {
         let pool = Pool::new(params, arena).unwrap().bind();
         let layout = umem.layout();
         let (mut sender, mut bulk) = (Sender::new(layout, None, 16, LIMITS), XdpFrameBulk::new());
-        let mut mappings = MappingCache::new(umem.clone());
         let packet = |size: usize| XdpBuff::new(pool.alloc_frag(size).unwrap(), 300, 60).unwrap();
-        let packets = [packet(2048), packet(2048), packet(1024)];
-        let halves = packets.each_ref().map(|packet| sender.half(packet, &mut mappings));
-        let [Some((one, at)), Some((two, _)), None] = halves else { panic!("{halves:?}") };
-        assert_eq!((one ^ two, at.addr & 2047, at.len), (1, 300, 60), "two chunks of one page");
-        for (packet, number) in packets.into_iter().zip([one, two]) {
-            sender.halves[number] = Some(packet.into_buffer());
-            sender.in_halves += 1;
-        }
+        let mut packets = vec![packet(2048), packet(2048), packet(1024)];
+        let mut sent = Vec::new();
+        let taken = sender.frags.insert_packets(&mut packets, 16, |at, offset, len| {
+            sent.push((at + offset as u64, len));
+            true
+        });
+        let &[(at, len), (next, _)] = &sent[..] else { panic!("{sent:?}") };
+        assert_eq!((taken, packets.len(), next - at, at & 2047, len), (2, 1, 2048, 300, 60));
         assert_eq!((sender.held(), sender.room()), (2, 14));
-        assert_eq!([at.addr, at.addr].map(|addr| sender.finish(addr, &mut bulk)), [Some(1), None]);
+        assert_eq!([at, at].map(|addr| sender.finish_frag(addr, &mut bulk)), [Some(1), None]);
         bulk.flush();
         assert_eq!((sender.held(), sender.room()), (1, 15));
         sender.forget();
-        assert_eq!((sender.held(), sender.in_halves), (1, 0), "what is leaked is counted");
+        assert_eq!((sender.held(), sender.frags.len()), (1, 0), "what is leaked is counted");
     }
 
     #[test]

@@ -36,9 +36,9 @@ use crate::returns::pool_core::PoolPtr;
 #[inline]
 pub fn put_bulk(buffers: &mut Vec<PageBuf>) {
     let buffers = taken(buffers);
-    let Some(&PageBuf { pool, .. }) = buffers.first() else { return };
+    let Some(&PageBuf { pool, bits }) = buffers.first() else { return };
     // Only the owner's way is here; the others are a last call, so that this one needs no stack frame.
-    if !pool.owner_here().is_some_and(|owner| put_plain_here(pool, owner, buffers)) {
+    if !bits.is_whole() || !pool.owner_here().is_some_and(|owner| put_plain_here(pool, owner, buffers)) {
         // SAFETY: I1. They were taken out of the vector, nobody reads them again, and none was copied.
         unsafe { put_chunks(buffers) };
     }
@@ -83,8 +83,9 @@ pub(crate) unsafe fn put_parted(buffers: &mut [PageBuf]) {
 /// the caller's if not.
 #[inline(always)]
 fn put_plain(buffers: &[PageBuf]) -> bool {
-    let pool = buffers[0].pool;
+    let PageBuf { pool, bits } = buffers[0];
     match pool.owner_here() {
+        _ if !bits.is_whole() => false, // fragments: mostly all are
         Some(owner) => put_plain_here(pool, owner, buffers),
         None => put_handles_elsewhere(pool, buffers),
     }
@@ -132,7 +133,7 @@ pub(crate) fn put_plain_elsewhere<T>(pool: PoolPtr, lane: &Lane, pages: &[T], pa
 
 /// How buffers return.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum ReturnPath {
+pub(crate) enum ReturnPath {
     /// As dropped buffers go.
     Dropped,
     /// Through the locked ring.
@@ -192,8 +193,13 @@ unsafe fn put_groups(path: ReturnPath, buffers: &mut [PageBuf]) {
 /// many others there are.
 #[inline(always)]
 fn gather(pool: PoolPtr, kind: BufKind, buffers: &mut [PageBuf], numbers: &mut [u32; Batch::MAX]) -> usize {
-    if kind == BufKind::Plain && handle_copy::read_whole(pool, buffers, &mut numbers[..buffers.len()]) {
-        return 0; // almost always they are all of one pool and plain
+    // Almost always they are all of one pool and one kind.
+    let alike = match kind {
+        BufKind::Plain => handle_copy::read_whole(pool, buffers, &mut numbers[..buffers.len()]),
+        _ => handle_copy::read_frags(pool, buffers, &mut numbers[..buffers.len()]),
+    };
+    if alike {
+        return 0;
     }
     let run = if kind == BufKind::Plain { run_of_plain(pool, buffers, numbers) } else { 0 };
     let mut left = 0;
@@ -220,11 +226,11 @@ fn put_pages(path: ReturnPath, pool: PoolPtr, pages: &[u32]) {
     }
 }
 
-/// The owner is looked up for each: the sync of a page that is complete with its last fragment is foreign
-/// code.
-fn put_frags(path: ReturnPath, pool: PoolPtr, frags: &[u32]) {
+/// Fragments of one pool, by their pages. The owner is looked up for each page: the sync of a page that is
+/// complete with its last fragment is foreign code.
+pub(crate) fn put_frags(path: ReturnPath, pool: PoolPtr, frags: &[u32]) {
     let mut rest = FragsLeft { path, pool, frags };
-    while let [frag, behind @ ..] = rest.frags {
+    while let Some(&page) = rest.frags.first() {
         let Some(owner) = pool.owner_here() else {
             let all = std::mem::take(&mut rest.frags);
             return match path {
@@ -232,8 +238,14 @@ fn put_frags(path: ReturnPath, pool: PoolPtr, frags: &[u32]) {
                 ReturnPath::Ring => pool.frags_without_lane(all),
             };
         };
-        rest.frags = behind; // at once: foreign code may panic
-        pool.frag_here(owner, PageIdx(*frag), path == ReturnPath::Ring);
+        // Those of one page are counted together. Mostly all are of one, which is found without a branch for
+        // each.
+        let n = match rest.frags.iter().fold(0, |others, &other| others | (other ^ page)) {
+            0 => rest.frags.len(),
+            _ => rest.frags.iter().take_while(|&&other| other == page).count(),
+        };
+        rest.frags = &rest.frags[n..]; // at once: foreign code may panic
+        pool.frags_here(owner, PageIdx(page), n as u32, path == ReturnPath::Ring);
     }
 }
 

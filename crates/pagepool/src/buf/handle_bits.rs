@@ -129,6 +129,23 @@ impl HandleBits {
         (eights | self.0 as u32 >> PAGE_BITS << 1 | u32::from(upper & odd_bit != 0)) as usize
     }
 
+    /// Where in the area the buffer begins, without the lowest three bits: all of it for a whole page, and
+    /// for a fragment at a multiple of 8.
+    #[inline(always)]
+    pub(crate) fn start_in_eights(self) -> u64 {
+        let in_base_page = self.0 >> (32 + LEN_BITS - 3) & u64::from(OFFSET_MASK << 3);
+        self.page().offset() | in_base_page
+    }
+
+    /// Whether this and others are all of fragments of one size; `differing` has the bits in which any
+    /// differs from this. Of a size that a special page would seem to have, none are.
+    #[inline(always)]
+    pub(crate) fn are_frags_of_one_size(self, differing: u64) -> bool {
+        let FragBits(upper) = self.frag_bits();
+        let seems_special = (upper ^ FragBits::SPECIAL.0) & LEN_MASK == 0;
+        !self.is_whole() && !seems_special && differing >> 32 & u64::from(NOT_WHOLE | LEN_MASK) == 0
+    }
+
     #[inline(always)]
     pub(crate) fn frag_bits(self) -> FragBits {
         FragBits((self.0 >> 32) as u32)
@@ -149,6 +166,7 @@ mod tests {
         {
             let bits = HandleBits::frag(PageIdx(1 << 10), offset, len);
             is_at(bits, offset, len, 0);
+            assert_eq!(bits.start_in_eights(), (4096 << 10) + offset as u64);
             assert_eq!(bits, HandleBits::part(PageIdx(1 << 10), offset, len, 0));
             if len <= 2 << 20 {
                 is_at(bits, offset, len, ODD);
@@ -157,6 +175,21 @@ mod tests {
         assert!(!FragBits::WHOLE.is_frag() && !FragBits::SPECIAL.is_frag());
         assert!(!HandleBits::new(PageIdx(7), FragBits::SPECIAL).is_whole());
         assert!(HandleBits::whole(PageIdx(u32::MAX)).is_whole());
+        assert_eq!(HandleBits::whole(PageIdx(7)).start_in_eights(), 7 << 12);
+    }
+
+    #[test]
+    fn fragments_of_one_size_are_told_from_everything_else() {
+        let frag = |offset, len| HandleBits::frag(PageIdx(1 << 10), offset, len);
+        let special = HandleBits::new(PageIdx(1 << 10), FragBits::SPECIAL);
+        let alike = |one: HandleBits, other: HandleBits| one.are_frags_of_one_size(one.bits() ^ other.bits());
+        assert!(alike(frag(0, 2048), frag(2048, 2048)) && alike(frag(0, 1), frag(70_000, 1)));
+        assert!(!alike(frag(0, 2048), frag(0, 2047)));
+        let whole = HandleBits::whole(PageIdx(1 << 10));
+        let longest = frag(0, (4 << 20) - 1); // as long as a special page seems to be
+        for (one, other) in [(whole, whole), (frag(0, 8), whole), (special, special), (longest, special)] {
+            assert!(!alike(one, other) && !alike(other, one), "{one:?} {other:?}");
+        }
     }
 
     #[test]

@@ -42,6 +42,20 @@ pub(crate) fn read_whole(pool: PoolPtr, buffers: &[PageBuf], numbers: &mut [u32]
     read_each(pool, buffers, numbers)
 }
 
+/// As [`read_whole`], for fragments of one size: copies the numbers of their pages.
+#[inline(always)]
+pub(crate) fn read_frags(pool: PoolPtr, buffers: &[PageBuf], numbers: &mut [u32]) -> bool {
+    let head_mask = pool.geometry.head_mask;
+    let Some(&PageBuf { bits: first, .. }) = buffers.first() else { return false };
+    let (mut pools, mut sizes) = (0, 0);
+    for (buffer, number) in buffers.iter().zip(numbers) {
+        pools |= buffer.pool.addr() ^ pool.addr();
+        sizes |= buffer.bits.bits() ^ first.bits();
+        *number = buffer.bits.head(head_mask).0;
+    }
+    pools == 0 && first.are_frags_of_one_size(sizes)
+}
+
 /// Whether each buffer is a whole page of this pool without a [`PageRef`](crate::PageRef).
 #[inline(always)]
 pub(crate) fn are_whole(pool: PoolPtr, buffers: &[PageBuf]) -> bool {

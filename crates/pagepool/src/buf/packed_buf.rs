@@ -12,11 +12,11 @@
 
 use std::fmt;
 use std::mem::{ManuallyDrop, MaybeUninit};
-use std::num::NonZeroU64;
+use std::num::{NonZeroU64, NonZeroUsize};
 use std::ptr::NonNull;
 
 use crate::buf::batch::{Batch, put_elsewhere, put_here};
-use crate::buf::bulk::{put_parted, put_plain_elsewhere};
+use crate::buf::bulk::{ReturnPath, put_frags, put_parted, put_plain_elsewhere};
 use crate::buf::handle_bits::{FragBits, HandleBits};
 use crate::buf::page_buf::PageBuf;
 use crate::buf::raw_buf::LINE_SHIFT;
@@ -121,6 +121,27 @@ impl PackedBuf {
         Some(move |page| Self(place | u64::from(page)))
     }
 
+    /// Fragments of this pool whose lines are theirs alone, which the caller gives up by their pages and
+    /// offsets: their size, rounded up to lines. `None` where they cannot be packed.
+    #[inline(always)]
+    pub(crate) fn packing_frags(
+        pool: PoolPtr,
+        size: usize,
+    ) -> Option<(usize, impl Fn(PageIdx, usize) -> Self)> {
+        let place = NonZeroU64::new(u64::from(pool.slot.number()) << POOL_SHIFT)?;
+        let lines = size.div_ceil(1 << LINE_SHIFT);
+        let fits = (1..=LINES_MASK as usize).contains(&lines);
+        (fits && pool.geometry.frags_aligned_to(1 << LINE_SHIFT)).then_some((
+            lines << LINE_SHIFT,
+            move |page: PageIdx, offset: usize| {
+                let in_page = (offset % (1 << PAGE_SHIFT)) >> LINE_SHIFT;
+                let part = (in_page << LINES_BITS | lines) as u64;
+                let base_page = u64::from(page.0) + (offset as u64 >> PAGE_SHIFT);
+                Self(place | part << PART_SHIFT | base_page)
+            },
+        ))
+    }
+
     /// The buffer as a handle again. Any thread.
     #[inline]
     pub fn unpack(self) -> PageBuf {
@@ -163,19 +184,31 @@ impl PackedBuf {
     /// The bytes for the packet; see [`PageBuf::packet`].
     #[inline]
     pub fn packet(&self) -> Option<&[u8]> {
-        let handle = self.borrowed();
-        let packet: *const [u8] = handle.packet()?;
+        let (start, len) = self.packet_at()?;
         // SAFETY: I1, I3. This buffer owns the bytes, and is borrowed as long as they are.
-        Some(unsafe { &*packet })
+        Some(unsafe { std::slice::from_raw_parts(start.as_ptr(), len) })
     }
 
     /// The bytes for the packet, for writing; see [`PageBuf::packet_mut`].
     #[inline]
     pub fn packet_mut(&mut self) -> Option<&mut [u8]> {
-        let mut handle = self.borrowed();
-        let packet: *mut [u8] = handle.packet_mut()?;
+        let (start, len) = self.packet_at()?;
         // SAFETY: I1, I3. This buffer owns the bytes, and is borrowed exclusively as long as they are.
-        Some(unsafe { &mut *packet })
+        Some(unsafe { std::slice::from_raw_parts_mut(start.as_ptr(), len) })
+    }
+
+    /// Where the bytes for the packet are, and how many, without the detour over a handle.
+    #[inline(always)]
+    fn packet_at(&self) -> Option<(NonNull<u8>, usize)> {
+        let (pool, page, part) = (self.pool(), self.page(), self.part());
+        let base = NonZeroUsize::new(pool.base)?;
+        let (offset, len) = match (part & LINES_MASK) as usize {
+            0 => (pool.geometry.packet_offset(page), pool.geometry.max_len as usize),
+            lines => (((part >> LINES_BITS) as usize) << LINE_SHIFT, lines << LINE_SHIFT),
+        };
+        let at = base.get() + page.offset() as usize + offset;
+        // SAFETY: a base that is not 0 plus an offset within its area does not wrap to 0.
+        Some((unsafe { NonNull::new_unchecked(std::ptr::with_exposed_provenance_mut(at)) }, len))
     }
 }
 
@@ -227,11 +260,11 @@ pub fn put_packed(burst: &mut Vec<PackedBuf>) {
 /// The caller gives them up: it neither reads nor drops any of them again.
 #[inline(always)]
 unsafe fn put_chunk(chunk: &[PackedBuf]) {
-    let first = chunk[0].0.get() >> PART_SHIFT;
-    let others = chunk.iter().fold(0, |others, packed| others | (packed.0.get() >> PART_SHIFT ^ first));
-    if others != 0 || chunk[0].part() != 0 {
+    let (first, part) = (chunk[0].0.get() >> PART_SHIFT, chunk[0].part());
+    let others = || chunk.iter().fold(0, |others, packed| others | (packed.0.get() >> PART_SHIFT ^ first));
+    if part != 0 || others() != 0 {
         // SAFETY: I1. What the caller promised.
-        return unsafe { put_mixed(chunk) };
+        return unsafe { put_other(chunk) };
     }
     let pool = chunk[0].pool();
     let owner = pool.owner_here();
@@ -254,7 +287,28 @@ fn put_numbers(pool: PoolPtr, owner: Option<OwnerProof>, chunk: &[PackedBuf]) {
     }
 }
 
-/// The same for buffers of several pools, fragments, and pages that may have a [`PageRef`](crate::PageRef).
+/// The same for what is not whole pages of one pool: if all are fragments of one pool, by their pages.
+///
+/// # Safety
+/// As for [`put_chunk`].
+#[inline(never)]
+unsafe fn put_other(chunk: &[PackedBuf]) {
+    let pool = chunk[0].pool();
+    let head_mask = pool.geometry.head_mask.get();
+    let (mut others, mut whole, mut numbers) = (0, false, [0; Batch::MAX]);
+    for (packed, number) in chunk.iter().zip(&mut numbers) {
+        others |= (packed.0.get() ^ chunk[0].0.get()) >> POOL_SHIFT;
+        whole |= packed.part() & LINES_MASK == 0;
+        *number = packed.page().0 & head_mask;
+    }
+    if others == 0 && !whole {
+        return put_frags(ReturnPath::Dropped, pool, &numbers[..chunk.len()]);
+    }
+    // SAFETY: I1. What the caller promised.
+    unsafe { put_mixed(chunk) }
+}
+
+/// The same for buffers of several pools, and pages that may have a [`PageRef`](crate::PageRef).
 ///
 /// # Safety
 /// As for [`put_chunk`].

@@ -422,7 +422,8 @@ fn drop_elsewhere(pool: PoolPtr, bits: HandleBits) {
         let pushed = if bits.is_whole() {
             lane.push_in_run(Message::of_page(bits.whole_page()))
         } else {
-            bits.frag_bits().is_frag() && lane.push_frag_in_run(bits.head(pool.geometry.head_mask))
+            bits.frag_bits().is_frag()
+                && lane.push_frags_in_run(Message::of_frag(bits.head(pool.geometry.head_mask)))
         };
         if pushed {
             return pool.after_push(lane, lane.after_free_push());

@@ -50,6 +50,24 @@ impl FragState {
         (self.page, offset as usize)
     }
 
+    /// Cuts as many fragments of `size`, each of `step` bytes, as the page has room for, at most `n`: gives
+    /// the page, the offset of the first, and how many. One fits, and one is asked for.
+    #[inline(always)]
+    pub(crate) fn cut_many(
+        &mut self,
+        size: usize,
+        step: u32,
+        page_size: u32,
+        n: usize,
+    ) -> (PageIdx, usize, usize) {
+        debug_assert!(self.fits(size) && step <= self.room, "I1: {step} bytes of {}", self.room);
+        let offset = page_size - self.room;
+        let n = n.min((self.room / step) as usize);
+        self.room -= n as u32 * step;
+        self.handed += n as u64 * (ONE_FRAG + size as u64);
+        (self.page, offset as usize, n)
+    }
+
     /// The rest of the page belongs to the fragment that was cut last, which has `more` bytes with it.
     #[inline(always)]
     pub(crate) fn exhaust(&mut self, more: usize) {
@@ -97,6 +115,22 @@ mod tests {
         let mut frag = FragState::NONE;
         assert!(!frag.fits(0) && !frag.fits(1));
         assert_eq!(frag.close(), None);
+    }
+
+    #[test]
+    fn many_are_what_as_many_calls_for_one_are() {
+        let (mut one, mut many) = (FragState::NONE, FragState::NONE);
+        one.open(PageIdx(8), 32 << 10);
+        many.open(PageIdx(8), 32 << 10);
+        for (n, got) in [(4, 4), (100, 11)] {
+            let (page, offset, cut) = many.cut_many(2090, 2112, 32 << 10, n);
+            assert_eq!(cut, got);
+            let singly: Vec<_> = (0..cut).map(|_| one.cut(2090, 2112, 32 << 10)).collect();
+            assert_eq!((page, offset), singly[0]);
+            assert_eq!(offset + (cut - 1) * 2112, singly[cut - 1].1);
+            assert_eq!((one.room, one.handed), (many.room, many.handed));
+        }
+        assert!(!many.fits(2090));
     }
 
     #[test]

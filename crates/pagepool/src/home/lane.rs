@@ -27,6 +27,7 @@
 // prefetch instruction.
 #![expect(unsafe_code)]
 
+use std::num::NonZeroU32;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, AtomicU32 as PlainU32, AtomicU64 as PlainU64, AtomicUsize as PlainUsize};
@@ -339,21 +340,21 @@ impl Lane {
         unsafe { std::slice::from_raw_parts(next, len) }
     }
 
-    /// As [`push`](Self::push), for a fragment of a page.
+    /// As [`push`](Self::push), for a message of fragments.
     #[inline(always)]
-    pub(crate) fn push_frag(&self, page: PageIdx) -> bool {
-        self.push_frag_in_run(page) || self.next_run() && self.push_frag_in_run(page)
+    pub(crate) fn push_frags(&self, message: Message) -> bool {
+        self.push_frags_in_run(message) || self.next_run() && self.push_frags_in_run(message)
     }
 
-    /// As [`push_frag`](Self::push_frag), where the next slot is known to be free.
+    /// As [`push_frags`](Self::push_frags), where the next slot is known to be free.
     #[inline(always)]
-    pub(crate) fn push_frag_in_run(&self, page: PageIdx) -> bool {
+    pub(crate) fn push_frags_in_run(&self, message: Message) -> bool {
         let end = &self.producer;
         if end.next.load(Ordering::Relaxed) == end.until.load(Ordering::Relaxed) {
             return false;
         }
         end.frags.add(1); // before the message; see pages_pushed()
-        self.push_in_run(Message::of_frag(page))
+        self.push_in_run(message)
     }
 
     /// The returner's look at the flags, after one or many pushes: 0 almost always.
@@ -379,20 +380,27 @@ impl Lane {
     /// Takes the oldest messages if they are of fragments, as many as are of one page: the page, and how many
     /// there were. For the owner.
     #[inline(always)]
-    pub(crate) fn take_frags(&self) -> Option<(PageIdx, u32)> {
+    pub(crate) fn take_frags(&self, head_mask: NonZeroU32) -> Option<(PageIdx, u32)> {
         #[cfg(loom)]
         self.consumer.watch.touch();
         let (end, slots) = (&self.consumer, self.consumer.slots);
         let start = end.at.load(Ordering::Relaxed);
-        let first = slots.message(start).filter(|message| message.is_frag())?;
+        let frags = |at: usize| {
+            let message = slots.message(start.wrapping_add(at)).filter(|message| message.is_frag())?;
+            Some(message.frags(head_mask))
+        };
+        let (page, mut frags_of_page) = frags(0)?;
         let mut n = 1;
-        while n <= slots.mask && slots.message(start.wrapping_add(n)) == Some(first) {
-            n += 1;
+        while n <= slots.mask
+            && let Some((next, more)) = frags(n)
+            && next == page
+        {
+            (n, frags_of_page) = (n + 1, frags_of_page + more);
         }
         #[cfg(loom)]
         (0..n).for_each(|at| slots.at(start.wrapping_add(at)).watch.touch());
         end.at.store(start.wrapping_add(n), Ordering::Release); // pairs with find_free()
-        Some((first.page(), n as u32))
+        Some((page, frags_of_page))
     }
 
     /// Counts pages that the owner took out.
@@ -586,7 +594,7 @@ mod tests {
                     while !if is_page {
                         lane.push(Message::of_page(PageIdx(1)))
                     } else {
-                        lane.push_frag(PageIdx(1))
+                        lane.push_frags(Message::of_frag(PageIdx(1)))
                     } {
                         std::thread::yield_now();
                     }

@@ -182,7 +182,7 @@ mod tests {
         let lanes = lanes(MAX_LANES);
         assert_eq!(listed(&lanes), []);
         let [first, second] = [0; 2].map(|_| lanes.claim().expect("64 lanes are free"));
-        assert!(second.push_frag(PageIdx(7)));
+        assert!(second.push_frags(Message::of_frag(PageIdx(7))));
         assert!(!lanes.are_empty());
         first.unclaim();
         second.unclaim();

@@ -16,11 +16,9 @@ use crate::buf::bulk::taken;
 use crate::buf::page_buf::PageBuf;
 use crate::mem::page::{PAGE_SHIFT, PAGE_SIZE, PageIdx};
 use crate::packet::chain::{Frag, MAX_FRAGS};
+use crate::packet::marked_pools::MarkedPools;
 use crate::packet::xdp_buff::{XdpBuff, whole_end};
 use crate::returns::pool_core::PoolPtr;
-
-/// Most pools that can have pages in one table.
-const POOLS: usize = u8::MAX as usize;
 
 /// Owns the whole pages that a device has, and finds them by page number. One byte a page.
 ///
@@ -40,13 +38,10 @@ const POOLS: usize = u8::MAX as usize;
 /// ```
 #[derive(Debug)]
 pub struct DeviceTable {
-    /// The area of all pages in the table; has no meaning while the table is empty.
-    area: u64,
     len: usize,
-    /// By page: 0, or one more than the index of its pool in `pools`.
+    /// By page.
     marks: Box<[u8]>,
-    /// A pool without pages in the table may be freed already, and another pool may have its address.
-    pools: Vec<PoolPtr>,
+    pools: MarkedPools,
 }
 
 // SAFETY: I1. The pages are owned here alone; what is shared of their pools is `Sync`.
@@ -57,7 +52,7 @@ unsafe impl Sync for DeviceTable {}
 impl DeviceTable {
     /// An empty table for an area of `pages` pages. Allocates one byte a page.
     pub fn new(pages: usize) -> Self {
-        Self { area: 0, len: 0, marks: vec![0; pages].into(), pools: Vec::with_capacity(4) }
+        Self { len: 0, marks: vec![0; pages].into(), pools: MarkedPools::new() }
     }
 
     /// Pages in the table.
@@ -252,7 +247,7 @@ impl DeviceTable {
         let marks = &mut *self.marks;
         let Some((first, _)) = (n > 0).then(|| named(0)).flatten() else { return (0, 0) };
         let Some(&of) = marks.get(page_of(first)) else { return (0, 0) };
-        let Some(&pool) = self.pools.get((of as usize).wrapping_sub(1)) else { return (0, 0) };
+        let Some(pool) = self.pools.of(of) else { return (0, 0) };
         let end = u64::from(whole_end(pool));
         let (mut taken, mut bytes) = (0, 0);
         let room = into.spare_capacity_mut();
@@ -347,7 +342,7 @@ impl DeviceTable {
     ) -> Option<NamedPages<'_, F>> {
         let (first, ..) = (n > 0).then(|| named(0)).flatten()?;
         let mark = *self.marks.get(page_of(first))?;
-        let pool = *self.pools.get((mark as usize).wrapping_sub(1))?;
+        let pool = self.pools.of(mark)?;
         let end = u64::from(whole_end(pool));
         Some(NamedPages { marks: &mut self.marks, named, mark, pool, end, taken: 0 })
     }
@@ -356,7 +351,7 @@ impl DeviceTable {
     #[inline(always)]
     pub fn remove(&mut self, page: PageIdx) -> Option<PageBuf> {
         let mark = std::mem::take(self.marks.get_mut(page.0 as usize)?);
-        let pool = *self.pools.get((mark as usize).wrapping_sub(1))?;
+        let pool = self.pools.of(mark)?;
         self.len -= 1;
         Some(PageBuf::whole(pool, page))
     }
@@ -379,45 +374,10 @@ impl DeviceTable {
         std::mem::take(&mut self.len)
     }
 
-    /// The mark for pages of a pool. If the table has no page of it, an entry at the same address may be that
-    /// of a pool that was freed; it is replaced.
+    /// The mark for pages of a pool.
     #[inline(always)]
     fn mark_of(&mut self, pool: PoolPtr) -> Option<u8> {
-        match self.pools.first_mut() {
-            Some(first) if *first == pool && self.area == pool.area_id => {
-                *first = pool;
-                Some(1)
-            }
-            _ => self.other_mark(pool),
-        }
-    }
-
-    #[cold]
-    fn other_mark(&mut self, pool: PoolPtr) -> Option<u8> {
-        if self.is_empty() {
-            self.area = pool.area_id;
-            self.pools.clear();
-        }
-        if self.area != pool.area_id {
-            return None;
-        }
-        let known = self.pools.iter().position(|&known| known == pool);
-        let at = match known {
-            None if self.pools.len() == POOLS => self.unused()?,
-            known => known.unwrap_or(self.pools.len()),
-        };
-        match self.pools.get_mut(at) {
-            Some(place) => *place = pool,
-            None => self.pools.push(pool),
-        }
-        Some(at as u8 + 1)
-    }
-
-    /// The place of a pool of which no page is here.
-    fn unused(&self) -> Option<usize> {
-        let mut used = [false; POOLS + 1];
-        self.marks.iter().for_each(|&mark| used[mark as usize] = true);
-        used[1..].iter().position(|used| !used)
+        self.pools.mark_of(pool, &self.marks, self.len)
     }
 }
 

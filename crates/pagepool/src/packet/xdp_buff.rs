@@ -112,6 +112,13 @@ impl XdpBuff {
         Self { head: page, meta: offset, data: offset, end: offset + len, chain: Chain::NONE }
     }
 
+    /// As [`new`](Self::new), for a fragment in which the packet is known to end.
+    #[inline(always)]
+    pub(crate) fn in_frag(frag: PageBuf, offset: u32, len: u32) -> Self {
+        debug_assert!(frag.is_frag() && (offset + len) as usize <= frag.len(), "I1: {len} bytes at {offset}");
+        Self { head: frag, meta: offset, data: offset, end: offset + len, chain: Chain::NONE }
+    }
+
     /// The parts of a frame.
     #[inline]
     pub(crate) fn from_parts(head: PageBuf, [meta, data, end]: [u32; 3], chain: Chain) -> Self {
@@ -164,11 +171,19 @@ impl XdpBuff {
     #[inline(always)]
     pub fn prefetch(&self) {
         #[cfg(all(target_arch = "x86_64", not(miri)))]
-        if let Some(start) = self.head.as_ptr() {
-            let at = start.wrapping_add(self.data as usize).cast_const().cast();
+        {
+            // A part that was split off at an odd byte begins up to 7 bytes later.
+            let in_area = self.head.bits.start_in_eights() as usize + self.data as usize;
+            let at = std::ptr::without_provenance(self.head.pool.base.wrapping_add(in_area));
             // SAFETY: a prefetch reads and changes nothing, whatever the address.
             unsafe { std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(at) };
         }
+    }
+
+    /// Where in its first buffer it begins, and how many bytes it has there.
+    #[inline(always)]
+    pub(crate) fn span(&self) -> (usize, usize) {
+        (self.data as usize, (self.end - self.data) as usize)
     }
 
     /// Its first buffer, and whether that is all of it.

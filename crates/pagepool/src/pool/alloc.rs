@@ -9,6 +9,7 @@
 #![expect(unsafe_code)]
 
 use crate::buf::batch::Batch;
+use crate::buf::frag_run::FragRun;
 use crate::buf::handle_bits::HandleBits;
 use crate::buf::handle_copy;
 use crate::buf::packed_buf::PackedBuf;
@@ -169,6 +170,104 @@ impl Bound {
         let pool = self.ptr();
         let (page, offset) = self.cut(size)?;
         Some(PageBuf::frag(pool, page, offset, size))
+    }
+
+    /// Puts up to `n` fragments of `size` bytes into the vector's spare capacity, which does not grow;
+    /// returns how many. As [`alloc_frag`](Self::alloc_frag) so often, but what a page has room for is cut in
+    /// one step. Fragments of one page that return together share a message, up to as many as the page has
+    /// base pages: a pool of order 5 or more suits bursts.
+    ///
+    /// ```
+    /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams};
+    /// # let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() })?;
+    /// let pool = Pool::new(PoolParams { order: 5, ..Default::default() }, arena)?.bind();
+    /// let mut burst = Vec::with_capacity(100);
+    /// assert_eq!(pool.alloc_frag_bulk(&mut burst, 2048, 100), 100);
+    /// assert_eq!((burst[63].offset(), burst[64].offset()), (63 * 2048, 0), "64 in a page of 128 KiB");
+    /// pagepool::put_bulk(&mut burst);
+    /// assert_eq!(pool.inflight().out, 0);
+    /// # Ok::<(), pagepool::Error>(())
+    /// ```
+    #[inline]
+    pub fn alloc_frag_bulk(&self, buffers: &mut Vec<PageBuf>, size: usize, n: usize) -> usize {
+        let pool = self.ptr();
+        let n = n.min(buffers.capacity() - buffers.len());
+        self.cut_many(size, n, |page, offset, step, cut| {
+            let room = &mut buffers.spare_capacity_mut()[..cut];
+            for (at, place) in room.iter_mut().enumerate() {
+                place.write(PageBuf::frag(pool, page, offset + at * step, size));
+            }
+            // SAFETY: as many entries behind the length were written just now, within the capacity.
+            unsafe { buffers.set_len(buffers.len() + cut) };
+        })
+    }
+
+    /// Up to `n` fragments of `size` bytes that lie one behind the other in a page: as many as the open page
+    /// has room for, at most [`FragRun::MAX`]. `None` for an `n` of 0, and where
+    /// [`alloc_frag`](Self::alloc_frag) gives none.
+    #[inline]
+    pub fn alloc_frag_run(&self, size: usize, n: usize) -> Option<FragRun> {
+        let mut run = None;
+        let most = n.min(FragRun::MAX);
+        self.cut_once(size, most, |page, offset, step, cut| {
+            run = Some(FragRun::new(PageBuf::frag(self.ptr(), page, offset, size), cut, step));
+        });
+        run
+    }
+
+    /// Puts up to `n` fragments, packed, into the vector's spare capacity, which does not grow; returns how
+    /// many. Each has `size` bytes, rounded up to cache lines. Fewer than `n` means a full vector, no more
+    /// pages, or, with 0, a size of 0 or that cannot be packed (beyond 4095 lines, or with a `frag_align`
+    /// below 64), or more than 65,535 pools.
+    ///
+    /// ```
+    /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams};
+    /// # let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() })?;
+    /// let pool = Pool::new(PoolParams { order: 5, ..Default::default() }, arena)?.bind();
+    /// let mut burst = Vec::with_capacity(32);
+    /// assert_eq!(pool.alloc_frag_packed(&mut burst, 2000, 32), 32);
+    /// std::thread::scope(|threads| threads.spawn(|| pagepool::put_packed(&mut burst)).join()).unwrap();
+    /// assert_eq!((burst.len(), pool.frag_waste()), (0, 0));
+    /// # Ok::<(), pagepool::Error>(())
+    /// ```
+    #[inline]
+    pub fn alloc_frag_packed(&self, burst: &mut Vec<PackedBuf>, size: usize, n: usize) -> usize {
+        let Some((size, packed)) = PackedBuf::packing_frags(self.ptr(), size) else { return 0 };
+        let n = n.min(burst.capacity() - burst.len());
+        self.cut_many(size, n, |page, offset, step, cut| {
+            burst.extend((0..cut).map(|at| packed(page, offset + at * step)));
+        })
+    }
+
+    /// Cuts up to `n` fragments of `size`, and tells `each` of the page, the offset of the first, the bytes
+    /// from one to the next, and how many follow each other. It must not call foreign code. Says how many.
+    #[inline(always)]
+    fn cut_many(&self, size: usize, n: usize, mut each: impl FnMut(PageIdx, usize, usize, usize)) -> usize {
+        let mut done = 0;
+        while done < n {
+            match self.cut_once(size, n - done, &mut each) {
+                0 => break,
+                cut => done += cut,
+            }
+        }
+        done
+    }
+
+    /// The same for what one page has.
+    #[inline(always)]
+    fn cut_once(&self, size: usize, n: usize, each: impl FnOnce(PageIdx, usize, usize, usize)) -> usize {
+        let pool = self.ptr();
+        // SAFETY: I2; no foreign code runs while the borrow lives.
+        let fits = unsafe { &*pool.own.frag.get() }.fits(size);
+        if n == 0 || !fits && !self.open_next(size) {
+            return 0;
+        }
+        let step = pool.geometry.frag_step(size);
+        // SAFETY: I2; no foreign code runs while the borrow lives.
+        let frag = unsafe { &mut *pool.own.frag.get() };
+        let (page, offset, cut) = frag.cut_many(size, step, pool.geometry.page_size, n);
+        each(page, offset, step as usize, cut);
+        cut
     }
 
     /// A whole page if two of `size` do not fit one, else a fragment; `len()` is the true size. Where no

@@ -19,7 +19,7 @@ use crate::buf::page_buf::PageBuf;
 use crate::home::frag::BIAS;
 use crate::home::lane::{Lane, STARVED, raise_all};
 use crate::home::lane_list::LaneSet;
-use crate::home::message::MessageQueue;
+use crate::home::message::{Message, MessageQueue};
 use crate::home::stats::Counter;
 use crate::mem::page::{EMERGENCY, NodeId, PageIdx};
 use crate::pool::bound::Bound;
@@ -185,10 +185,13 @@ impl Bound {
                 }
             }
             let Some(message) = queue.pop() else { break };
-            let page = message.page();
             let of_frags = message.is_frag();
             *pages += usize::from(!of_frags);
-            if (!of_frags || self.last_frag_home(page, 1))
+            let page = match of_frags {
+                true => self.page_of_frags(message),
+                false => Some(message.page()),
+            };
+            if let Some(page) = page
                 && let Some(foreign) = self.take_home(page, node, of_frags)
             {
                 return Some(foreign);
@@ -210,6 +213,13 @@ impl Bound {
             }
         }
         None
+    }
+
+    /// Counts the fragments of a message; gives the page if it is complete with them, and may stay in the
+    /// pool.
+    pub(crate) fn page_of_frags(&self, message: Message) -> Option<PageIdx> {
+        let (page, n) = message.frags(self.core().geometry.head_mask);
+        self.last_frag_home(page, n).then_some(page)
     }
 
     /// Counts fragments that returned as messages; says whether the page is complete with them, and may stay
@@ -433,7 +443,7 @@ impl Bound {
         for at in pool.own.cut_turns.take(listed) {
             let lane = &pool.lanes.all()[at];
             // Whole pages stay for the next refill: the cache may have no room for them.
-            while let Some((page, frags)) = lane.take_frags() {
+            while let Some((page, frags)) = lane.take_frags(pool.geometry.head_mask) {
                 busy.insert(at);
                 pool.frags_here(self.owner(), page, frags, true);
             }

@@ -121,7 +121,10 @@ fn collect(pool: PoolPtr, owner: OwnerProof, home: &mut Vec<PageIdx>) {
         frags_home(page, frags);
     }
     let (frags, pages): (Vec<Message>, Vec<Message>) = messages.into_iter().partition(|m| m.is_frag());
-    frags.into_iter().for_each(|m| frags_home(m.page(), 1));
+    for message in frags {
+        let (page, n) = message.frags(pool.geometry.head_mask);
+        frags_home(page, n);
+    }
     // SAFETY: I2; no foreign code runs in this function.
     // The open page has a bias for fragments that were never handed out: those have returned.
     if let Some((page, unused)) = unsafe { &mut *pool.own.frag.get() }.close() {

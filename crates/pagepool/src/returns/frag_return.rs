@@ -1,8 +1,8 @@
 //! How a fragment returns.
 //!
 //! What   a fragment that ends on the owner's thread is counted in its page's record. Elsewhere it is a
-//!        message, and where lane and ring are full a count in the record, which the owner takes in at a
-//!        refill.
+//!        message, or shares one with others of its page (message.rs), and where lane and ring are full a
+//!        count in the record, which the owner takes in at a refill.
 //! Who    any thread; the owner alone decides that a page's last fragment has returned (I5). After the end of
 //!        the pool the holder of the return lock does, in the same record: it takes over from the owner when
 //!        it finds `detached` under that lock.
@@ -37,11 +37,11 @@ impl PoolPtr {
         self.frag_count_fell(page, n)
     }
 
-    /// The same for a fragment that returned after the end: the holder of the return lock has the count that
+    /// The same for fragments that returned after the end: the holder of the return lock has the count that
     /// was the owner's.
-    pub(crate) fn late_frag_counted(self, returns: &ReturnState, page: PageIdx) -> bool {
+    pub(crate) fn late_frags_counted(self, returns: &ReturnState, page: PageIdx, n: u32) -> bool {
         debug_assert!(returns.detached, "I5: the owner counts while the pool lives");
-        self.frag_count_fell(page, 1)
+        self.frag_count_fell(page, n)
     }
 
     /// For the one thread that has the page's count.
@@ -80,7 +80,7 @@ impl PoolPtr {
     #[inline]
     pub(crate) fn frag_elsewhere(self, page: PageIdx) {
         if let Some(lane) = self.lane()
-            && lane.push_frag(page)
+            && lane.push_frags(Message::of_frag(page))
         {
             return self.after_push(lane, lane.after_push());
         }
@@ -91,9 +91,15 @@ impl PoolPtr {
     /// the rest under one lock.
     pub(crate) fn frags_elsewhere(self, frags: &[u32]) {
         let Some(lane) = self.lane() else { return self.frags_without_lane(frags) };
-        let pushed = frags.iter().take_while(|&&page| lane.push_frag(PageIdx(page))).count();
-        let _left = UnsentFrags { pool: self, frags: &frags[pushed..] };
-        if pushed > 0 {
+        let head_mask = self.geometry.head_mask;
+        let mut left = UnsentFrags { pool: self, frags };
+        // From the last message on the pool is not looked at any more.
+        while let Some((message, n)) = Message::of_leading_frags(left.frags, head_mask)
+            && lane.push_frags(message)
+        {
+            left.frags = &left.frags[n..];
+        }
+        if left.frags.len() < frags.len() {
             self.after_push(lane, lane.after_push());
         }
     }
@@ -101,25 +107,27 @@ impl PoolPtr {
     /// Fragments, at least one, by their pages, through the ring whatever the thread.
     #[cold]
     pub(crate) fn frags_without_lane(self, frags: &[u32]) {
-        let pages = frags.iter().map(|&page| PageIdx(page));
+        let (mut left, head_mask) = (frags, self.geometry.head_mask);
         {
             let mut returns = self.returns.lock();
             if !returns.detached {
-                for page in pages {
-                    if !self.ring.push(&mut returns.tail, Message::of_frag(page)) {
-                        self.overflow(&mut returns, page);
+                while let Some((message, n)) = Message::of_leading_frags(left, head_mask) {
+                    if !self.ring.push(&mut returns.tail, message) {
+                        self.overflow(&mut returns, message);
                     }
+                    left = &left[n..];
                 }
                 return self.unlock_and_wake(returns);
             }
         }
-        late::frags_came_home_late(self, pages);
+        late::frags_came_home_late(self, frags);
     }
 
-    /// Counts a fragment in its page, and links the page once. Under the return lock.
-    fn overflow(self, returns: &mut ReturnState, page: PageIdx) {
+    /// Counts fragments in their page, and links the page once. Under the return lock.
+    fn overflow(self, returns: &mut ReturnState, message: Message) {
+        let (page, n) = message.frags(self.geometry.head_mask);
         let meta = self.page_meta(page);
-        meta.overflow.store(meta.overflow.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        meta.overflow.store(meta.overflow.load(Ordering::Relaxed) + n, Ordering::Relaxed);
         if meta.next.load(Ordering::Relaxed) == 0 {
             meta.next.store(if returns.overflow == 0 { 1 } else { returns.overflow + 1 }, Ordering::Relaxed);
             returns.overflow = page.0 + 1;

@@ -55,12 +55,13 @@ impl Drop for Late {
     }
 }
 
-/// Fragments, at least one, that returned after the end.
+/// Fragments, at least one, by their pages, that returned after the end.
 #[cold]
-pub(crate) fn frags_came_home_late(pool: PoolPtr, pages: impl Iterator<Item = PageIdx>) {
+pub(crate) fn frags_came_home_late(pool: PoolPtr, frags: &[u32]) {
     let complete: Vec<PageIdx> = {
         let returns = pool.returns.lock();
-        pages.filter(|&page| pool.late_frag_counted(&returns, page)).collect()
+        let pages = frags.iter().map(|&page| PageIdx(page));
+        pages.filter(|&page| pool.late_frags_counted(&returns, page, 1)).collect()
     };
     // Where none is complete this thread holds nothing of the pool any more: unlocking was its last access.
     came_home_late(pool, &complete);
@@ -76,8 +77,14 @@ pub(crate) fn drain_late(pool: PoolPtr, lane: &Lane) {
     }
     let pages: Vec<PageIdx> = {
         let returns = pool.returns.lock();
-        let home = |m: &Message| !m.is_frag() || pool.late_frag_counted(&returns, m.page());
-        messages.into_iter().filter(home).map(Message::page).collect()
+        let home = |message: Message| {
+            if !message.is_frag() {
+                return Some(message.page());
+            }
+            let (page, n) = message.frags(pool.geometry.head_mask);
+            pool.late_frags_counted(&returns, page, n).then_some(page)
+        };
+        messages.into_iter().filter_map(home).collect()
     };
     came_home_late(pool, &pages);
 }

@@ -44,7 +44,8 @@ struct PageRecord {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ModelMessage {
     Page(PageToken),
-    Frag(PageToken),
+    /// So many fragments of one page.
+    Frags(PageToken, u32),
 }
 
 #[derive(Debug, Default)]
@@ -333,8 +334,8 @@ impl PoolsModel {
             let queue = lane.map_or(&mut p.ring, |at| &mut p.lanes[at].messages);
             match queue.pop_front() {
                 None => break,
-                Some(ModelMessage::Frag(token)) => {
-                    if let Some(foreign) = self.frag_home(pool, token, 1) {
+                Some(ModelMessage::Frags(token, n)) => {
+                    if let Some(foreign) = self.frag_home(pool, token, n) {
                         return Some(foreign);
                     }
                 }
@@ -475,10 +476,10 @@ impl PoolsModel {
             if !looked_at {
                 continue;
             }
-            while let Some(&ModelMessage::Frag(token)) = self.pools[pool].lanes[at].messages.front() {
+            while let Some(&ModelMessage::Frags(token, n)) = self.pools[pool].lanes[at].messages.front() {
                 self.pools[pool].lanes[at].messages.pop_front();
                 self.pools[pool].lanes[at].busy = true;
-                self.frag_here(pool, token, true);
+                self.frags_here(pool, token, n, true);
             }
             self.pools[pool].lanes[at].unlist_if_over();
         }
@@ -528,7 +529,11 @@ impl PoolsModel {
     }
 
     fn frag_here(&mut self, pool: usize, token: PageToken, to_ring: bool) {
-        if !self.frag_counted(pool, token, 1) {
+        self.frags_here(pool, token, 1, to_ring);
+    }
+
+    fn frags_here(&mut self, pool: usize, token: PageToken, n: u32, to_ring: bool) {
+        if !self.frag_counted(pool, token, n) {
             return;
         }
         if self.record(pool, token).refs > 0 {
@@ -538,16 +543,16 @@ impl PoolsModel {
         if to_ring { self.ring_or_out(pool, token) } else { self.cache_or_ring(pool, token) }
     }
 
-    fn frag_without_lane(&mut self, pool: usize, token: PageToken) {
+    fn frags_without_lane(&mut self, pool: usize, token: PageToken, n: u32) {
         if self.pools[pool].ended {
-            return self.frag_late(pool, token);
+            return (0..n).for_each(|_| self.frag_late(pool, token));
         }
         if self.pools[pool].ring.len() < self.setup.ring {
-            return self.pools[pool].ring.push_back(ModelMessage::Frag(token));
+            return self.pools[pool].ring.push_back(ModelMessage::Frags(token, n));
         }
         let record = self.record(pool, token);
-        record.overflowed += 1;
-        if record.overflowed == 1 {
+        record.overflowed += n;
+        if record.overflowed == n {
             self.pools[pool].overflow.push(token);
         }
     }
@@ -571,8 +576,8 @@ impl PoolsModel {
         }
         match self.lane_with_room(pool, who) {
             Some(_) if self.pools[pool].ended => self.frag_late(pool, token),
-            Some(lane) => self.pools[pool].lanes[lane].messages.push_back(ModelMessage::Frag(token)),
-            None => self.frag_without_lane(pool, token),
+            Some(lane) => self.pools[pool].lanes[lane].messages.push_back(ModelMessage::Frags(token, 1)),
+            None => self.frags_without_lane(pool, token, 1),
         }
     }
 
@@ -606,25 +611,32 @@ impl PoolsModel {
             return tokens.iter().for_each(|&token| self.frag_late(pool, token));
         }
         let room = lane.map_or(0, |at| self.setup.lane - self.pools[pool].lanes[at].messages.len());
-        let (fit, rest) = tokens.split_at(room.min(tokens.len()));
-        for &token in fit {
-            let lane = lane.expect("it has room");
-            match frags {
-                true => self.pools[pool].lanes[lane].messages.push_back(ModelMessage::Frag(token)),
-                false => self.push_lane(pool, lane, token),
+        if frags {
+            let messages = self.messages_of(tokens);
+            let (fit, rest) = messages.split_at(room.min(messages.len()));
+            for &(token, n) in fit {
+                let lane = lane.expect("it has room");
+                self.pools[pool].lanes[lane].messages.push_back(ModelMessage::Frags(token, n));
             }
+            return rest.iter().for_each(|&(token, n)| self.frags_without_lane(pool, token, n));
         }
-        rest.iter().for_each(|&token| match frags {
-            true => self.frag_without_lane(pool, token),
-            false => self.ring_or_out(pool, token),
-        });
+        let (fit, rest) = tokens.split_at(room.min(tokens.len()));
+        fit.iter().for_each(|&token| self.push_lane(pool, lane.expect("it has room"), token));
+        rest.iter().for_each(|&token| self.ring_or_out(pool, token));
+    }
+
+    /// Fragments of one page that follow each other share a message, as many as the page has base pages.
+    fn messages_of(&self, frags: &[PageToken]) -> Vec<(PageToken, u32)> {
+        let of_one_page = frags.chunk_by(|one, next| one == next);
+        let messages = of_one_page.flat_map(|run| run.chunks(1 << self.setup.order));
+        messages.map(|run| (run[0], run.len() as u32)).collect()
     }
 
     /// `put_ring` of a fragment or a whole page.
     pub fn put_ring(&mut self, pool: usize, who: Who, token: PageToken, frag: bool) {
         match (frag, self.pools[pool].owner == Some(who)) {
             (true, true) => self.frag_here(pool, token, true),
-            (true, false) => self.frag_without_lane(pool, token),
+            (true, false) => self.frags_without_lane(pool, token, 1),
             (false, _) if self.record(pool, token).refs > 0 => self.drop_page(pool, who, token),
             (false, _) => self.ring_or_out(pool, token),
         }
@@ -892,7 +904,9 @@ impl PoolsModel {
         for message in messages.into_iter().chain(ring) {
             match message {
                 ModelMessage::Page(token) => pages.push(token),
-                ModelMessage::Frag(token) => pages.extend(self.frag_counted(pool, token, 1).then_some(token)),
+                ModelMessage::Frags(token, n) => {
+                    pages.extend(self.frag_counted(pool, token, n).then_some(token))
+                }
             }
         }
         // The page that was being cut has returned now if its last fragment returned before.

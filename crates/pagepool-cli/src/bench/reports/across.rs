@@ -50,8 +50,9 @@ const HANDLES: &str = "handles, 16 bytes";
 const PACKED: &str = "packed, 8 bytes";
 const BATCHES: &str = "batches in place";
 const FRAGS: &str = "handles of 2 KiB fragments";
+const PACKED_FRAGS: &str = "packed 2 KiB fragments";
 const PAGES_HOME: &[Rule] = remote::BY_MESSAGE;
-const FRAGS_HOME: &[Rule] = frags::BY_MESSAGE;
+const FRAGS_HOME: &[Rule] = frags::OF_HUGE;
 
 const CASES: &[AcrossCase] = &[
     case("single", HANDLES, false, 1, remote::singly::<false>, PAGES_HOME),
@@ -64,8 +65,11 @@ const CASES: &[AcrossCase] = &[
     case("bulk of 32, touched", PACKED, true, BURST, remote::packed_in_bulk::<true>, PAGES_HOME),
     case("bulk of 32", BATCHES, false, BURST, remote::batches::<false>, PAGES_HOME),
     case("bulk of 32, touched", BATCHES, true, BURST, remote::batches::<true>, PAGES_HOME),
-    case("single, touched", FRAGS, true, 1, frags::huge_frags::<true, false>, FRAGS_HOME),
-    case("bulk of 32, touched", FRAGS, true, BURST, frags::huge_frags::<true, true>, FRAGS_HOME),
+    case("single, touched", FRAGS, true, 1, frags::huge_frags::<true>, FRAGS_HOME),
+    case("bulk of 32", FRAGS, false, BURST, frags::huge_frags_in_bulk::<false>, FRAGS_HOME),
+    case("bulk of 32, touched", FRAGS, true, BURST, frags::huge_frags_in_bulk::<true>, FRAGS_HOME),
+    case("bulk of 32", PACKED_FRAGS, false, BURST, frags::packed_huge_frags::<false>, FRAGS_HOME),
+    case("bulk of 32, touched", PACKED_FRAGS, true, BURST, frags::packed_huge_frags::<true>, FRAGS_HOME),
 ];
 
 /// One pair of runs.

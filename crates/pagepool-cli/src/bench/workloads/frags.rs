@@ -1,9 +1,11 @@
 //! Fragments of order-3 pages: the argument of the thread "page_pool: introduce page_pool_alloc() API"
 //! (netdev, 2023).
 
-use pagepool::{ArenaParams, Backing, Bound, PAGE_SIZE, PageBuf, PoolParams, put_bulk};
+use pagepool::{
+    ArenaParams, Backing, Bound, PAGE_SIZE, PackedBuf, PageBuf, PoolParams, put_bulk, put_packed,
+};
 
-use super::remote::relay;
+use super::remote::{is_a_burst, relay};
 use crate::bench::measure::counted::{Moves, Rule};
 use crate::bench::measure::workload::{Ready, Workload};
 use crate::bench::rivals::spsc::BURST;
@@ -105,15 +107,45 @@ fn alloc_direct() -> Result<Ready, String> {
     pools::one_core(order3(), move |pool, n| pools::one_by_one(n, || alloc(pool)))
 }
 
-/// Fragments of huge pages, for the second core, which returns them in bulk or one by one: as many as the
-/// pools of `page_remote` have pages.
-pub fn huge_frags<const TOUCH: bool, const BULK: bool>() -> Result<Ready, String> {
+/// The order of pages that bursts of fragments are cut from: 128 KiB, so 32 fragments share a message.
+const ORDER_OF_BURSTS: u8 = 5;
+/// Fragments of a burst's size in such a page.
+const FRAGS_A_PAGE: u64 = ((PAGE_SIZE as u64) << ORDER_OF_BURSTS) / 2112;
+
+/// As [`BY_MESSAGE`], for the fragments of [`huge_frags`].
+pub const OF_HUGE: &[Rule] = &[
+    Rule(&["alloc_fast", "alloc_refill"], Moves::Share(1, FRAGS_A_PAGE)),
+    Rule(&["recycle_ring", "recycle_cached"], Moves::AtMost(1, FRAGS_A_PAGE / 2)),
+];
+
+/// A pool in huge pages, with as many fragments as the pools of `page_remote` have pages.
+fn huge() -> Result<Bound, String> {
     let huge = ArenaParams { backing: Backing::Huge2M, ..ArenaParams::default() };
-    let params = PoolParams { cache_size: 512, ring_size: 8192, lane_size: 8192, ..order3() };
+    let params = PoolParams { order: ORDER_OF_BURSTS, ..PoolParams::default() };
+    let params = PoolParams { cache_size: 512, ring_size: 8192, lane_size: 8192, ..params };
     let pool = pools::over(params, pools::arena_with(pools::PAGES, huge)?)?;
-    pools::fill(&pool, 3072 / 15);
+    pools::fill(&pool, 3072 / FRAGS_A_PAGE as usize);
+    Ok(pool)
+}
+
+/// Fragments of huge pages, for the second core, which returns them one by one.
+pub fn huge_frags<const TOUCH: bool>() -> Result<Ready, String> {
     let allocate = |pool: &Bound, burst: &mut Vec<_>| burst.extend((0..BURST).map(|_| frag(pool)));
-    Ok(relay::<TOUCH, PageBuf>(pool, allocate, if BULK { put_bulk } else { Vec::clear }))
+    Ok(relay::<TOUCH, PageBuf>(huge()?, allocate, Vec::clear))
+}
+
+/// The same, cut and returned in bulk.
+pub fn huge_frags_in_bulk<const TOUCH: bool>() -> Result<Ready, String> {
+    let allocate =
+        |pool: &Bound, burst: &mut Vec<_>| is_a_burst(pool.alloc_frag_bulk(burst, MTU_1500, BURST));
+    Ok(relay::<TOUCH, PageBuf>(huge()?, allocate, put_bulk))
+}
+
+/// The same, each handed over in 8 bytes.
+pub fn packed_huge_frags<const TOUCH: bool>() -> Result<Ready, String> {
+    let allocate =
+        |pool: &Bound, burst: &mut Vec<_>| is_a_burst(pool.alloc_frag_packed(burst, MTU_1500, BURST));
+    Ok(relay::<TOUCH, PackedBuf>(huge()?, allocate, put_packed))
 }
 
 /// Order-3 pages that the pool holds: its ring of fragments needs 73, its lane and ring of messages twice as

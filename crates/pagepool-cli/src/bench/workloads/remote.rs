@@ -115,7 +115,7 @@ fn filled() -> Result<Bound, String> {
     Ok(pool)
 }
 
-fn is_a_burst(got: usize) {
+pub fn is_a_burst(got: usize) {
     assert_eq!(got, BURST, "the arena has more pages than the workload holds");
 }
 

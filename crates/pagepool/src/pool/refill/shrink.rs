@@ -179,7 +179,8 @@ impl<'a> IdlePages<'a> {
             }
             let Some(message) = queue.pop() else { return };
             if message.is_frag() {
-                self.frags_home(message.page(), 1);
+                let (page, frags) = message.frags(self.bound.ptr().geometry.head_mask);
+                self.frags_home(page, frags);
             } else {
                 *pages += 1;
                 self.leave(message.page());

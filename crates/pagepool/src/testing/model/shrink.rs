@@ -65,9 +65,9 @@ impl PoolsModel {
             let p = &mut self.pools[pool];
             let queue = lane.map_or(&mut p.ring, |at| &mut p.lanes[at].messages);
             match queue.front().copied() {
-                Some(ModelMessage::Frag(token)) => {
+                Some(ModelMessage::Frags(token, n)) => {
                     queue.pop_front();
-                    self.frags_of_idle(pool, (token, 1), keep, idle, going);
+                    self.frags_of_idle(pool, (token, n), keep, idle, going);
                 }
                 Some(ModelMessage::Page(token)) if *idle > keep => {
                     queue.pop_front();

@@ -1,0 +1,254 @@
+//! The table of the fragments that a device has, by where they lie in the area.
+//!
+//! What   a byte for each place of an area that a fragment of the table's size may have: 0, or the mark of
+//!        its pool. A driver inserts the fragments that it gives to a device, and removes each one when the
+//!        device names it. The handle is made anew from the place.
+//! Who    one thread at a time. Dropping the table returns its fragments to their pools.
+//! I1     the table owns its fragments. Only removing one gives it up, and a place that is not in the table
+//!        gives nothing.
+//! Cost   inserting and removing a fragment: one byte written, one read.
+
+// UNSAFETY: fragments that are inserted become places, and handles again when removed; see I1.
+#![expect(unsafe_code)]
+
+use crate::buf::bulk::taken;
+use crate::buf::frag_run::FragRun;
+use crate::buf::handle_bits::HandleBits;
+use crate::buf::page_buf::PageBuf;
+use crate::mem::page::{PAGE_SHIFT, PAGE_SIZE, PageIdx};
+use crate::packet::marked_pools::MarkedPools;
+use crate::packet::xdp_buff::XdpBuff;
+use crate::returns::pool_core::PoolPtr;
+
+/// Owns the fragments of one size that a device has, and finds them by their place. One byte a place. As
+/// [`DeviceTable`](crate::DeviceTable), for drivers whose chunks are parts of pages.
+///
+/// ```
+/// # use pagepool::{Arena, ArenaParams, FragTable, Pool, PoolParams};
+/// # let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() })?;
+/// let pool = Pool::new(PoolParams { order: 5, ..Default::default() }, arena)?.bind();
+/// let (mut table, mut ring) = (FragTable::new(1 << 20, 2048), Vec::new());
+/// table.insert(pool.alloc_frag_run(2048, 4).unwrap(), |at| ring.push(at)).expect("they are of its size");
+/// assert_eq!((table.len(), ring.len(), ring[1] - ring[0]), (4, 4, 2048));
+/// let frag = table.remove(ring[2]).expect("it is here");
+/// assert_eq!(frag.offset() as u64, ring[2] % (128 << 10));
+/// assert!(table.remove(ring[2]).is_none(), "not any more");
+/// drop((table, frag));
+/// assert_eq!(pool.inflight().out, 0);
+/// # Ok::<(), pagepool::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct FragTable {
+    len: usize,
+    /// log2 of a fragment's bytes.
+    shift: u32,
+    /// By place.
+    marks: Box<[u8]>,
+    pools: MarkedPools,
+}
+
+// SAFETY: I1. The fragments are owned here alone; what is shared of their pools is `Sync`.
+unsafe impl Send for FragTable {}
+// SAFETY: through a shared reference nothing can be changed.
+unsafe impl Sync for FragTable {}
+
+impl FragTable {
+    /// An empty table for an area of `bytes` bytes and fragments of `size` bytes. Allocates one byte for each
+    /// place.
+    ///
+    /// # Panics
+    /// If `size` is not a power of two from 64 to 4096.
+    pub fn new(bytes: u64, size: usize) -> Self {
+        let fits = size.is_power_of_two() && (64..=PAGE_SIZE).contains(&size);
+        assert!(fits, "FragTable: a size of {size} bytes; use a power of two from 64 to 4096");
+        let shift = size.trailing_zeros();
+        Self { len: 0, shift, marks: vec![0; (bytes >> shift) as usize].into(), pools: MarkedPools::new() }
+    }
+
+    /// Fragments in the table.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether the table is empty.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Inserts all fragments of a run, and calls `each` with where each begins in the area. Gives the run
+    /// back if its fragments are of another size, do not begin at multiples of it, lie beyond the table, or
+    /// if the table has fragments of another area, or of 255 other pools.
+    ///
+    /// # Panics
+    /// If `each` panics. Fragments that it was not called for are leaked then.
+    #[inline]
+    pub fn insert(&mut self, run: FragRun, mut each: impl FnMut(u64)) -> Result<(), FragRun> {
+        let Some(first) = run.first() else { return Ok(()) };
+        let (pool, n) = (first.pool, run.len());
+        let place = self.place_of(first).filter(|_| run.step() == 1 << self.shift);
+        let Some(place) = place.filter(|place| place + n <= self.marks.len()) else { return Err(run) };
+        let Some(mark) = self.pools.mark_of(pool, &self.marks, self.len) else { return Err(run) };
+        self.len += run.give_up();
+        for (entry, place) in self.marks[place..place + n].iter_mut().zip(place as u64..) {
+            debug_assert!(*entry == 0, "I1: a fragment at place {place} is here already");
+            *entry = mark;
+            each(place << self.shift);
+        }
+        Ok(())
+    }
+
+    /// Inserts packets from the front of a vector, at most `most`, each as the fragment that it lies in;
+    /// returns how many. Calls `takes` with where the fragment begins in the area, the packet's offset in the
+    /// fragment, and its length in bytes. Only the fragment is kept: metadata and bounds of the packet are
+    /// forgotten.
+    ///
+    /// Stops at the first packet that `takes` refuses, is not alone in a fragment of the table's size at a
+    /// multiple of it, has several buffers, is of another pool than the first, or lies beyond the table. That
+    /// packet and the rest stay in the vector. If `takes` panics, they are leaked.
+    #[inline(always)]
+    pub fn insert_packets(
+        &mut self,
+        packets: &mut Vec<XdpBuff>,
+        most: usize,
+        mut takes: impl FnMut(u64, usize, usize) -> bool,
+    ) -> usize {
+        let Some(pool) = packets.first().map(|first| first.buffer().pool) else { return 0 };
+        let Some(mark) = self.pools.mark_of(pool, &self.marks, self.len) else { return 0 };
+        let (fixed, mask) = self.frag_bits();
+        let (shift, marks, len) = (self.shift, &mut *self.marks, &mut self.len);
+        let all = taken(packets);
+        let mut inserted = 0;
+        for packet in all.iter().take(most) {
+            let (head, alone) = packet.head();
+            if !alone || head.pool != pool || head.bits.bits() & mask != fixed {
+                break;
+            }
+            let at = head.bits.start_in_eights();
+            let Some(entry) = marks.get_mut(place_at(at, shift)) else { break };
+            let (offset, bytes) = packet.span();
+            if !takes(at, offset, bytes) {
+                break;
+            }
+            debug_assert!(*entry == 0, "I1: a fragment at {at} is here already");
+            *entry = mark;
+            *len += 1; // at once: the closure may panic
+            inserted += 1;
+        }
+        let left = all.len() - inserted;
+        all.rotate_left(inserted);
+        // SAFETY: I1. The first are those that were not inserted; the others are behind them, where they are
+        // forgotten.
+        unsafe { packets.set_len(left) };
+        inserted
+    }
+
+    /// Removes up to `n` fragments and appends each to the vector as a packet; returns how many, and the sum
+    /// of their bytes. `named` is called with 0, 1, 2, ... and returns where packet number i begins in the
+    /// area, and its length in bytes.
+    ///
+    /// Stops, without changing anything for that packet, where `named` returns `None`, the fragment is not in
+    /// the table or is of another pool than the first, the packet is empty or ends beyond its fragment, or
+    /// the vector is full: it never grows.
+    ///
+    /// `named` may be called twice for a packet, and may return something else then: the last value counts,
+    /// and is checked. If it panics, the packets removed so far are leaked, and still count in
+    /// [`len`](Self::len).
+    #[inline(always)]
+    pub fn remove_packets(
+        &mut self,
+        n: usize,
+        named: impl Fn(usize) -> Option<(u64, u32)>,
+        into: &mut Vec<XdpBuff>,
+    ) -> (usize, u64) {
+        let (shift, marks) = (self.shift, &mut *self.marks);
+        let Some((first, _)) = (n > 0).then(|| named(0)).flatten() else { return (0, 0) };
+        let Some(&of) = marks.get(place_at(first, shift)) else { return (0, 0) };
+        let Some(pool) = self.pools.of(of) else { return (0, 0) };
+        let (size, mut taken, mut bytes) = (1u64 << shift, 0, 0);
+        let room = into.spare_capacity_mut();
+        let n = n.min(room.len());
+        for place in &mut room[..n] {
+            let Some((at, len)) = named(taken) else { break };
+            let offset = at & (size - 1);
+            let Some(mark) = marks.get_mut(place_at(at, shift)) else { break };
+            if *mark != of || offset + u64::from(len.wrapping_sub(1)) >= size {
+                break; // an empty packet ends beyond any fragment, too
+            }
+            *mark = 0;
+            let frag = frag_at(pool, at - offset, shift); // it was in the table
+            place.write(XdpBuff::in_frag(frag, offset as u32, len));
+            taken += 1;
+            bytes += u64::from(len);
+        }
+        self.len -= taken;
+        // SAFETY: that many entries were written, within the capacity.
+        unsafe { into.set_len(into.len() + taken) };
+        (taken, bytes)
+    }
+
+    /// Removes the fragment that this place in the area lies in, and returns its buffer, if it is in the
+    /// table.
+    #[inline(always)]
+    pub fn remove(&mut self, at: u64) -> Option<PageBuf> {
+        let mark = std::mem::take(self.marks.get_mut(place_at(at, self.shift))?);
+        let pool = self.pools.of(mark)?;
+        self.len -= 1;
+        Some(frag_at(pool, at >> self.shift << self.shift, self.shift))
+    }
+
+    /// Returns all fragments of the table to their pools; returns how many.
+    pub fn clear(&mut self) -> usize {
+        let len = self.len;
+        for place in 0..self.marks.len() as u64 {
+            if self.marks[place as usize] != 0 {
+                drop(self.remove(place << self.shift));
+            }
+        }
+        len
+    }
+
+    /// Leaks all fragments of the table, for a device that may still write to them: they stay out for ever.
+    /// Returns how many.
+    pub fn forget(&mut self) -> usize {
+        self.marks.fill(0);
+        std::mem::take(&mut self.len)
+    }
+
+    /// The place of a fragment of this table's size, at a multiple of it.
+    #[inline(always)]
+    fn place_of(&self, frag: &PageBuf) -> Option<usize> {
+        let (fixed, mask) = self.frag_bits();
+        (frag.bits.bits() & mask == fixed).then(|| place_at(frag.bits.start_in_eights(), self.shift))
+    }
+
+    /// What a handle's bits are, and which of them, in every fragment of the table's size that begins at a
+    /// multiple of it: all but the page's number and where in its base page the fragment begins.
+    #[inline(always)]
+    fn frag_bits(&self) -> (u64, u64) {
+        let size = 1usize << self.shift;
+        let first = HandleBits::frag(PageIdx(0), 0, size).bits();
+        let offsets = HandleBits::frag(PageIdx(0), PAGE_SIZE - size, size).bits() ^ first;
+        (first, !(offsets | ((1 << 30) - 1)))
+    }
+}
+
+/// The entry of a place in the area.
+#[inline(always)]
+fn place_at(at: u64, shift: u32) -> usize {
+    usize::try_from(at >> shift).unwrap_or(usize::MAX)
+}
+
+/// The fragment of `1 << shift` bytes that begins there in the area, which the caller owns.
+#[inline(always)]
+fn frag_at(pool: PoolPtr, at: u64, shift: u32) -> PageBuf {
+    let (page, offset) = (PageIdx((at >> PAGE_SHIFT) as u32), at as usize % PAGE_SIZE);
+    PageBuf { pool, bits: HandleBits::frag(page, offset, 1 << shift) }
+}
+
+impl Drop for FragTable {
+    fn drop(&mut self) {
+        self.clear();
+    }
+}
