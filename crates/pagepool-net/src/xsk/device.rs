@@ -395,9 +395,9 @@ impl XskDevice {
     }
 
     /// The number of the driver's queue that [busy polling](crate::BusyPoll) polls, as `SO_INCOMING_NAPI_ID`
-    /// tells
-    /// it. The kernel notes it with zero copy, where the driver says which queue is whose; in copy mode with
-    /// the first packet, up to Linux 6.14 (net/xdp/xsk.c:xsk_rcv_check), and not at all since. A system call.
+    /// tells it. The kernel notes it with zero copy, where the driver says which queue is whose; in copy mode
+    /// with the first packet, up to Linux 6.14 (net/xdp/xsk.c:xsk_rcv_check), and not at all since. A system
+    /// call.
     pub fn napi_id(&self) -> Option<u32> {
         self.open.as_ref().and_then(|open| sys::napi_id(open.fd.as_fd()))
     }
