@@ -534,15 +534,18 @@ impl Redirect {
         })
     }
 
-    /// Inserts a socket of a device that has no buffers yet: into the map at the [`start`](Self::start), or now
-    /// if the program redirects already.
+    /// Inserts a socket of a device that has no buffers yet: into the map at the [`start`](Self::start), or
+    /// now if the program redirects already.
     pub(crate) fn insert_at_start(&self, key: u32, socket: BorrowedFd<'_>) -> Result<(), Error> {
         self.waiting.add(key, socket)?;
         if !self.ours.as_ref().is_some_and(|ours| ours.lock().runs) {
             return Ok(());
         }
         let inserted = self.waiting.insert(|key, socket| self.set(key, socket));
-        inserted.inspect_err(|_| drop(self.waiting.forget(key)))
+        if inserted.is_err() {
+            self.waiting.forget(key);
+        }
+        inserted
     }
 
     /// Removes a socket from the map, if it is still at this key. The kernel does so too when the socket's
