@@ -386,6 +386,11 @@ pub(super) const RSS: &str = "up eth0 eth1
         pings=
         start drop $P drop eth0 --queues 1 --match 'net 10.1.0.0/16' --stats-every 0 $1
         up eth0 eth1
+        if [ -n \"$1\" ]; then
+            $P drop eth0 --queues 0 --rss >/tmp/second 2>&1 && fail 'a second --rss'
+            cat /tmp/second
+            grep -q \"process $(cat /tmp/drop.pid) spreads the flows\" /tmp/second || fail 'another reason'
+        fi
         for to in $flows; do ping -c 1 -W 1 $to >/dev/null & pings=\"$pings $!\"; done
         wait $pings
         kill -TERM $(cat /tmp/drop.pid)
