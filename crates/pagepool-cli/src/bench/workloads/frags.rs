@@ -1,6 +1,8 @@
 //! Fragments of order-3 pages: the argument of the thread "page_pool: introduce page_pool_alloc() API"
 //! (netdev, 2023).
 
+use std::hint::black_box;
+
 use pagepool::{
     ArenaParams, Backing, Bound, PAGE_SIZE, PackedBuf, PageBuf, PoolParams, put_bulk, put_packed,
 };
@@ -32,6 +34,16 @@ pub const TABLE: &[Workload] = &[
     Workload::new("frag_2090_burst64", frag_burst64)
         .about("allocate 64 fragments of 2090 bytes, drop 64, one call each")
         .rules(IN_PLACE_15),
+    Workload::new("frag_2048_bulk64", || frag_in_bulk(ORDER_OF_BURSTS))
+        .about(
+            "allocate 64 fragments of 2048 bytes of a page of 128 KiB in one call, return them in one call",
+        )
+        .batch(64)
+        .rules(&[Rule(&["alloc_fast"], Moves::Share(1, 64)), Rule(&["recycle_cached"], Moves::Share(1, 64))]),
+    Workload::new("frag_2048_bulk64_halves", || frag_in_bulk(0))
+        .about("the same of pages of 4 KiB, two of each")
+        .batch(64)
+        .rules(IN_PLACE_2),
     Workload::new("frag_2048_direct", || beside_lanes(0, false))
         .about("allocate a fragment of 2048 bytes, half of a page; drop it")
         .rules(IN_PLACE_2),
@@ -99,6 +111,17 @@ fn frag_burst64() -> Result<Ready, String> {
     let mut burst = Vec::with_capacity(64);
     let run = move |pool: &Bound, n| pools::in_bursts(n, 64, &mut burst, || frag(pool), Vec::clear);
     pools::one_core(order3(), run)
+}
+
+fn frag_in_bulk(order: u8) -> Result<Ready, String> {
+    let mut burst = Vec::with_capacity(64);
+    pools::one_core(PoolParams { order, ..PoolParams::default() }, move |pool: &Bound, n| {
+        for _ in 0..n / 64 {
+            assert_eq!(pool.alloc_frag_bulk(&mut burst, 2048, 64), 64, "the arena is larger");
+            black_box(&*burst);
+            put_bulk(&mut burst);
+        }
+    })
 }
 
 fn alloc_direct() -> Result<Ready, String> {
