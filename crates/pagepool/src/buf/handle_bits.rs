@@ -72,6 +72,14 @@ impl HandleBits {
         Self::new(PageIdx(page.0 + (offset >> PAGE_SHIFT) as u32), FragBits(bits))
     }
 
+    /// The fragment of `len` bytes (at least 1) that begins at `start` in the area, a multiple of 8.
+    #[inline(always)]
+    pub(crate) fn frag_from(start: u64, len: usize) -> Self {
+        let kind = NOT_WHOLE | (len as u32).wrapping_sub(1) & LEN_MASK;
+        let in_base_page = start & u64::from(OFFSET_MASK << 3);
+        Self(start >> PAGE_SHIFT | in_base_page << (32 + LEN_BITS - 3) | u64::from(kind) << 32)
+    }
+
     /// The fragment at any `offset` that the pool's `odd_bit` can say.
     pub(crate) fn part(page: PageIdx, offset: usize, len: usize, odd_bit: u32) -> Self {
         let odd = odd_bit & (offset as u32 & 1).wrapping_neg();
@@ -167,6 +175,7 @@ mod tests {
             let bits = HandleBits::frag(PageIdx(1 << 10), offset, len);
             is_at(bits, offset, len, 0);
             assert_eq!(bits.start_in_eights(), (4096 << 10) + offset as u64);
+            assert_eq!(bits, HandleBits::frag_from((4096 << 10) + offset as u64, len));
             assert_eq!(bits, HandleBits::part(PageIdx(1 << 10), offset, len, 0));
             if len <= 2 << 20 {
                 is_at(bits, offset, len, ODD);

@@ -15,7 +15,7 @@ use crate::buf::bulk::taken;
 use crate::buf::frag_run::FragRun;
 use crate::buf::handle_bits::HandleBits;
 use crate::buf::page_buf::PageBuf;
-use crate::mem::page::{PAGE_SHIFT, PAGE_SIZE, PageIdx};
+use crate::mem::page::{PAGE_SIZE, PageIdx};
 use crate::packet::marked_pools::MarkedPools;
 use crate::packet::xdp_buff::XdpBuff;
 use crate::returns::pool_core::PoolPtr;
@@ -243,8 +243,7 @@ fn place_at(at: u64, shift: u32) -> usize {
 /// The fragment of `1 << shift` bytes that begins there in the area, which the caller owns.
 #[inline(always)]
 fn frag_at(pool: PoolPtr, at: u64, shift: u32) -> PageBuf {
-    let (page, offset) = (PageIdx((at >> PAGE_SHIFT) as u32), at as usize % PAGE_SIZE);
-    PageBuf { pool, bits: HandleBits::frag(page, offset, 1 << shift) }
+    PageBuf { pool, bits: HandleBits::frag_from(at, 1 << shift) }
 }
 
 impl Drop for FragTable {

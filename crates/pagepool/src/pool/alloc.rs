@@ -194,8 +194,10 @@ impl Bound {
         let n = n.min(buffers.capacity() - buffers.len());
         self.cut_many(size, n, |page, offset, step, cut| {
             let room = &mut buffers.spare_capacity_mut()[..cut];
-            for (at, place) in room.iter_mut().enumerate() {
-                place.write(PageBuf::frag(pool, page, offset + at * step, size));
+            let mut start = page.offset() + offset as u64;
+            for place in room {
+                place.write(PageBuf { pool, bits: HandleBits::frag_from(start, size) });
+                start += step as u64;
             }
             // SAFETY: as many entries behind the length were written just now, within the capacity.
             unsafe { buffers.set_len(buffers.len() + cut) };
