@@ -102,6 +102,17 @@ fn a_run_that_does_not_fit_is_given_back_whole() {
 }
 
 #[test]
+fn fragments_further_apart_than_their_size_are_found() {
+    let params = PoolParams { order: 5, frag_align: 4096, ..Default::default() };
+    let (pool, mut table) = (Pool::new(params, arena()).unwrap().bind(), FragTable::new(BYTES, 2048));
+    let places = insert(&mut table, &pool, 40);
+    assert_eq!((places[1] - places[0], table.len()), (4096, 40));
+    assert!(table.remove(places[0] + 2048).is_none(), "between them is nobody");
+    assert!(places.iter().all(|&at| table.remove(at).is_some()));
+    assert_eq!((table.is_empty(), out(&pool)), (true, 0));
+}
+
+#[test]
 fn a_run_gives_its_fragments_one_by_one_and_returns_the_rest() {
     let arena = arena();
     for order in [0, 3, 6] {
@@ -127,34 +138,39 @@ fn packet(pool: &Bound, size: usize, len: usize) -> XdpBuff {
     XdpBuff::new(pool.alloc_frag(size).expect("the arena is large"), 256, len).expect("it fits")
 }
 
+/// A packet that no table takes, to be the third of four.
+type Wrong = fn(&Bound, &Bound, &Bound) -> XdpBuff;
+
 #[test]
 fn packets_are_parked_up_to_the_first_that_is_no_chunk_to_itself() {
     let arena = arena();
-    let (pool, other) = (pool_of(5, &arena), pool_of(5, &arena));
-    let whole = pool_of(0, &arena);
-    let page = || XdpBuff::new(whole.alloc_page().expect("the arena is large"), 256, 60).expect("it fits");
-    let chained = |first: XdpBuff| {
-        let mut packet = first;
-        packet.add_frag(whole.alloc_page().expect("the arena is large"), 0, 60).map(|()| packet).ok()
-    };
-    let others: [Option<XdpBuff>; 4] = [
-        Some(packet(&pool, 1024, 60)),
-        Some(packet(&other, 2048, 60)),
-        Some(page()),
-        chained(packet(&pool, 2048, 60)),
+    let page = |whole: &Bound| whole.alloc_page().expect("the arena is large");
+    let wrong: [Wrong; 4] = [
+        |mine, _, _| packet(mine, 1024, 60),
+        |_, other, _| packet(other, 2048, 60),
+        |_, _, whole| XdpBuff::new(whole.alloc_page().expect("large"), 256, 60).expect("it fits"),
+        |mine, _, whole| {
+            let mut several = packet(mine, 2048, 60);
+            several.add_frag(whole.alloc_page().expect("large"), 0, 60).expect("it has room");
+            several
+        },
     ];
-    for wrong in others.into_iter().flatten() {
-        let mut table = FragTable::new(BYTES, 2048);
-        drop(packet(&pool, 1024, 60)); // so that the next one begins at a multiple of its size again
-        let mut packets =
-            vec![packet(&pool, 2048, 60), packet(&pool, 2048, 61), wrong, packet(&pool, 2048, 62)];
+    for wrong in wrong {
+        let (mine, other, mut table) = (pool_of(5, &arena), pool_of(5, &arena), FragTable::new(BYTES, 2048));
+        let whole = Pool::new(PoolParams { chains: 4, ..Default::default() }, arena.clone()).unwrap().bind();
+        drop(page(&whole));
+        let mut packets = vec![packet(&mine, 2048, 60), packet(&mine, 2048, 61)];
+        packets.push(wrong(&mine, &other, &whole));
+        packets.push(packet(&other, 2048, 62));
         let mut seen = Vec::new();
         let taken = table.insert_packets(&mut packets, 64, |at, offset, len| {
             seen.push((at % 2048, offset, len));
             true
         });
-        assert_eq!(seen[..taken], [(0, 256, 60), (0, 256, 61)][..taken]);
-        assert!(taken <= 2 && table.len() == taken && packets.len() == 4 - taken);
+        assert_eq!((taken, &seen[..]), (2, &[(0, 256, 60), (0, 256, 61)][..]));
+        assert_eq!((table.len(), packets.len()), (2, 2));
+        drop((packets, table));
+        assert_eq!([&mine, &other, &whole].map(out), [0; 3]);
     }
     let mut table = FragTable::new(BYTES, 2048);
     let fresh = pool_of(5, &arena);
@@ -202,7 +218,8 @@ fn bursts_of_fragments_are_all_home() {
                 let packets = burst.into_iter().map(|frag| XdpBuff::new(frag, 256, 60).expect("it fits"));
                 let mut packets: Vec<_> = packets.collect();
                 if elsewhere {
-                    std::thread::scope(|threads| _ = threads.spawn(|| way(&mut packets)).join());
+                    let put = || way(&mut packets);
+                    std::thread::scope(|threads| threads.spawn(put).join()).expect("it does not panic");
                 } else {
                     way(&mut packets);
                 }

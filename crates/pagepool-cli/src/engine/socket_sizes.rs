@@ -24,9 +24,13 @@ const FEW_QUEUES: usize = 4;
 /// Idle pages of a pool, at most.
 const MOST_PAGES: usize = 16_384;
 /// The order of pages that chunks are cut from: 128 of 2048 bytes in one, so that those of a burst are
-/// counted together. A page returns with its last chunk, and rings are first in, first out: few pages are in
+/// counted together. A page returns with its last chunk. Rings are first in, first out, so few pages are in
 /// part out.
 const FRAG_ORDER: u8 = 6;
+/// Pages for a chunk on a hardware ring with zero copy, where chunks are cut from pages. Not first in, first
+/// out: a driver uses a buffer again at once whose packet goes to the kernel, and gives others back, so one
+/// chunk keeps a page out for many rounds of the ring.
+const PAGES_A_CARD_KEEPS: usize = 4;
 /// Idle pages beside what the queues hold.
 const SPARE: usize = 256;
 
@@ -54,6 +58,14 @@ pub struct SocketNeeds {
     pub hugepages: bool,
     /// The NUMA node of arena and pools; `None` leaves it to the kernel.
     pub node: Option<NodeId>,
+}
+
+impl SocketNeeds {
+    /// Whether packets may have several buffers.
+    fn multi_buffer(&self) -> bool {
+        let one = (self.chunk as usize - HEADROOM).min(PAGE_SIZE - HEADROOM - TAILROOM);
+        self.mtu as usize + HEADERS > one
+    }
 }
 
 /// Sizes of rings and pools.
@@ -116,7 +128,10 @@ impl SocketSizes {
     /// Most buffers of a packet.
     fn buffers(needs: SocketNeeds) -> usize {
         let room = needs.chunk as usize - HEADROOM - TAILROOM;
-        (needs.mtu as usize + HEADERS).div_ceil(room).min(MAX_FRAGS + 1)
+        match needs.multi_buffer() {
+            true => (needs.mtu as usize + HEADERS).div_ceil(room).min(MAX_FRAGS + 1),
+            false => 1,
+        }
     }
 
     /// Packets lie on the receive ring, in the hardware's, or wait in the kernel for one, lie on another's
@@ -125,8 +140,9 @@ impl SocketSizes {
     /// some chunks are still out.
     fn with_ring(needs: SocketNeeds, ring: u32) -> Self {
         let buffers = Self::buffers(needs);
-        let (slots, hardware) = (ring as usize, needs.hardware_ring as usize);
         let mut sizes = Self { needs, ring, burst: BURST, pages: 0 };
+        let kept = if sizes.in_frags() && needs.mode != XskMode::Copy { PAGES_A_CARD_KEEPS } else { 1 };
+        let (slots, hardware) = (ring as usize, kept * needs.hardware_ring as usize);
         if sizes.multi_buffer() {
             sizes.burst = BUDGET;
         }
@@ -159,8 +175,7 @@ impl SocketSizes {
     /// Whether packets may have several buffers: those that do not fit a chunk, or that drivers do not take
     /// into a page.
     pub fn multi_buffer(&self) -> bool {
-        let one = (self.needs.chunk as usize - HEADROOM).min(PAGE_SIZE - HEADROOM - TAILROOM);
-        self.needs.mtu as usize + HEADERS > one
+        self.needs.multi_buffer()
     }
 
     /// Whether a buffer is a part of a page.
@@ -287,10 +302,20 @@ mod tests {
             assert_eq!((sizes.multi_buffer(), sizes.in_frags()), (several, true), "{mtu}");
             assert_eq!(sizes.burst, if several { BUDGET } else { BURST }, "{mtu}");
             let at_once = sizes.pages.div_ceil((PAGE_SIZE << FRAG_ORDER) / 2048);
-            assert!(sizes.pool_pages() >= 2 * at_once - 1, "{mtu}: {at_once} pages full of chunks");
+            assert!(sizes.pool_pages() + 2 >= 2 * at_once, "{mtu}: {at_once} pages full of chunks");
         }
         let error = SocketSizes::new(halves(65_535)).unwrap_err();
         assert!(error.contains("MTU 32234") && error.contains("--chunk-size 4096"), "{error}");
+    }
+
+    #[test]
+    fn chunks_that_a_card_keeps_have_more_pages() {
+        let of = |mode, chunk| {
+            let needs = SocketNeeds { mode, chunk, hardware_ring: 2048, ..SocketSizes::of_mtu(1500).needs };
+            SocketSizes::new(needs).unwrap().pages
+        };
+        assert_eq!(of(XskMode::Copy, 2048), of(XskMode::Copy, 4096));
+        assert_eq!(of(XskMode::ZeroCopy, 2048), of(XskMode::ZeroCopy, 4096) + 3 * 2048);
     }
 
     #[test]

@@ -45,11 +45,13 @@ pub struct UmemParams {
     /// which must be the only ones cut from the pool (a fragment across a border of chunks is counted as
     /// `rx_unmapped`, and returns to its pool).
     ///
-    /// The parameters of a pool for half pages: `PoolParams { headroom: 256, max_len: 1792, colour: false,
-    /// wakeup: true, domains: vec![umem], ..Default::default() }`. `headroom` and `max_len` keep the
-    /// process's own frames, which take whole pages, within one chunk. A fragment has no tailroom; its
-    /// headroom is what the chunk has before the packet. A page carries two packets, and returns when both
-    /// have returned.
+    /// The parameters of a pool for half pages: `PoolParams { order: 6, headroom: 256, max_len: 1792, colour:
+    /// false, wakeup: true, domains: vec![umem], ..Default::default() }`. From a page of order 6, 256 KiB,
+    /// come 128 chunks, which are cut and counted together; it is free again when all have returned, so the
+    /// pool needs more memory than the chunks that are out. With order 0 a page carries two packets, and each
+    /// costs two to three times the cycles. `headroom` and `max_len` keep the process's own frames, which
+    /// take whole pages, within one chunk: with order 6 cut these from fragments of the chunk size. A
+    /// fragment has no tailroom; its headroom is what the chunk has before the packet.
     pub chunk_size: u32,
     /// Bytes kept free before the 256 that the kernel always keeps before a packet.
     pub headroom: u32,

@@ -230,6 +230,8 @@ fn put_pages(path: ReturnPath, pool: PoolPtr, pages: &[u32]) {
 /// complete with its last fragment is foreign code.
 pub(crate) fn put_frags(path: ReturnPath, pool: PoolPtr, frags: &[u32]) {
     let mut rest = FragsLeft { path, pool, frags };
+    // Mostly all are of one page, which is found without a branch for each.
+    let alike = frags.iter().fold(0, |others, &frag| others | (frag ^ frags[0])) == 0;
     while let Some(&page) = rest.frags.first() {
         let Some(owner) = pool.owner_here() else {
             let all = std::mem::take(&mut rest.frags);
@@ -238,11 +240,10 @@ pub(crate) fn put_frags(path: ReturnPath, pool: PoolPtr, frags: &[u32]) {
                 ReturnPath::Ring => pool.frags_without_lane(all),
             };
         };
-        // Those of one page are counted together. Mostly all are of one, which is found without a branch for
-        // each.
-        let n = match rest.frags.iter().fold(0, |others, &other| others | (other ^ page)) {
-            0 => rest.frags.len(),
-            _ => rest.frags.iter().take_while(|&&other| other == page).count(),
+        // Those of one page are counted together.
+        let n = match alike {
+            true => rest.frags.len(),
+            false => rest.frags.iter().take_while(|&&other| other == page).count(),
         };
         rest.frags = &rest.frags[n..]; // at once: foreign code may panic
         pool.frags_here(owner, PageIdx(page), n as u32, path == ReturnPath::Ring);

@@ -137,8 +137,8 @@ impl HandleBits {
         (eights | self.0 as u32 >> PAGE_BITS << 1 | u32::from(upper & odd_bit != 0)) as usize
     }
 
-    /// Where in the area the buffer begins, without the lowest three bits: all of it for a whole page, and
-    /// for a fragment at a multiple of 8.
+    /// Where in the area a plain page begins, or a fragment that begins at a multiple of 8; of another
+    /// fragment all but the lowest three bits. Of a special page it means nothing.
     #[inline(always)]
     pub(crate) fn start_in_eights(self) -> u64 {
         let in_base_page = self.0 >> (32 + LEN_BITS - 3) & u64::from(OFFSET_MASK << 3);

@@ -79,22 +79,27 @@ impl FragTable {
 
     /// Inserts all fragments of a run, and calls `each` with where each begins in the area. Gives the run
     /// back if its fragments are of another size, do not begin at multiples of it, lie beyond the table, or
-    /// if the table has fragments of another area, or of 255 other pools.
+    /// if the table has fragments of another area, or of 255 other pools. May allocate if the pool is new to
+    /// the table.
     ///
     /// # Panics
-    /// If `each` panics. Fragments that it was not called for are leaked then.
+    /// If `each` panics. Fragments that it was not called for are leaked then, and still count in
+    /// [`len`](Self::len).
     #[inline]
     pub fn insert(&mut self, run: FragRun, mut each: impl FnMut(u64)) -> Result<(), FragRun> {
         let Some(first) = run.first() else { return Ok(()) };
         let (pool, n) = (first.pool, run.len());
-        let place = self.place_of(first).filter(|_| run.step() == 1 << self.shift);
-        let Some(place) = place.filter(|place| place + n <= self.marks.len()) else { return Err(run) };
+        // A pool whose fragments begin further apart leaves places between them.
+        let apart = run.step() >> self.shift;
+        let fits =
+            |place: &usize| apart << self.shift == run.step() && place + (n - 1) * apart < self.marks.len();
+        let Some(place) = self.place_of(first).filter(fits) else { return Err(run) };
         let Some(mark) = self.pools.mark_of(pool, &self.marks, self.len) else { return Err(run) };
         self.len += run.give_up();
-        for (entry, place) in self.marks[place..place + n].iter_mut().zip(place as u64..) {
-            debug_assert!(*entry == 0, "I1: a fragment at place {place} is here already");
-            *entry = mark;
-            each(place << self.shift);
+        for place in (0..n).map(|at| place + at * apart) {
+            debug_assert!(self.marks[place] == 0, "I1: a fragment at place {place} is here already");
+            self.marks[place] = mark;
+            each((place as u64) << self.shift);
         }
         Ok(())
     }
@@ -106,7 +111,8 @@ impl FragTable {
     ///
     /// Stops at the first packet that `takes` refuses, is not alone in a fragment of the table's size at a
     /// multiple of it, has several buffers, is of another pool than the first, or lies beyond the table. That
-    /// packet and the rest stay in the vector. If `takes` panics, they are leaked.
+    /// packet and the rest stay in the vector. Inserts none if [`insert`](Self::insert) would give their
+    /// fragments back. If `takes` panics, the packets that were not inserted are leaked.
     #[inline(always)]
     pub fn insert_packets(
         &mut self,

@@ -171,8 +171,9 @@ impl XdpBuff {
     #[inline(always)]
     pub fn prefetch(&self) {
         #[cfg(all(target_arch = "x86_64", not(miri)))]
-        {
-            // A part that was split off at an odd byte begins up to 7 bytes later.
+        if self.head.pool.base != 0 {
+            // Near enough: a part that was split off at an odd byte begins up to 7 bytes later, and of a
+            // special page, of which there are few, it is another line.
             let in_area = self.head.bits.start_in_eights() as usize + self.data as usize;
             let at = std::ptr::without_provenance(self.head.pool.base.wrapping_add(in_area));
             // SAFETY: a prefetch reads and changes nothing, whatever the address.

@@ -238,6 +238,9 @@ fn put_plain(packets: &[XdpBuff]) -> bool {
 #[inline(never)]
 fn put_alone_in_frags(packets: &[XdpBuff]) -> bool {
     let PageBuf { pool, bits: first } = *packets[0].buffer();
+    if first.is_whole() {
+        return false;
+    }
     let head_mask = pool.geometry.head_mask;
     let (mut pools, mut sizes, mut single, mut numbers) = (0, 0, true, [0; Batch::MAX]);
     for (packet, number) in packets.iter().zip(&mut numbers) {

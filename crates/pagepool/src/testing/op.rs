@@ -15,6 +15,8 @@ pub enum Op {
     AllocBatch(u8, u8),
     /// `alloc_frag` of that many sixteenths of a page, and some bytes.
     AllocFrag(u8, u8),
+    /// Up to 7 such fragments, by `alloc_frag_bulk` or in runs.
+    AllocFrags(u8, u8),
     /// `alloc` of that many sixteenths of a page, and some bytes.
     Alloc(u8, u8),
     /// Drops a buffer here.
@@ -96,7 +98,8 @@ impl Op {
             0 | 1 => Self::AllocPage(which),
             2 => Self::AllocBulk(which, amount),
             3 => Self::AllocBatch(which, amount),
-            4 | 5 => Self::AllocFrag(which, amount),
+            4 => Self::AllocFrag(which, amount),
+            5 => Self::AllocFrags(which, amount),
             6 => Self::Alloc(which, amount),
             7 => Self::Drop(which),
             8 | 9 => Self::DropElsewhere(which),

@@ -156,6 +156,7 @@ impl OpRun {
             Op::AllocBulk(pool, n) => self.alloc_bulk(pool as usize & 1, n as usize & 15),
             Op::AllocBatch(pool, n) => self.alloc_batch(pool as usize & 1, n as usize & 15),
             Op::AllocFrag(pool, size) => self.alloc_frag(pool as usize & 1, size),
+            Op::AllocFrags(which, size) => self.alloc_frags(which, size),
             Op::Alloc(pool, size) => self.alloc(pool as usize & 1, size),
             Op::Drop(at) => self.drop_buffer(at, Who::Main),
             Op::DropElsewhere(at) => self.drop_buffer(at, Who::OtherThread),
@@ -314,6 +315,29 @@ impl OpRun {
         let Some(real) = &self.pools[pool] else { return };
         let (seen, told) = (real.alloc_frag(size), self.model.alloc_frag(pool, size));
         self.frag_or_page(pool, seen, told);
+    }
+
+    fn alloc_frags(&mut self, which: u8, amount: u8) {
+        let (pool, size, n) = (which as usize & 1, self.size(amount), 1 + amount as usize % 7);
+        let Some(real) = &self.pools[pool] else { return };
+        let mut buffers = Vec::with_capacity(n);
+        if which & 2 == 0 {
+            real.alloc_frag_bulk(&mut buffers, size, n);
+        } else {
+            while let Some(run) = (buffers.len() < n).then(|| real.alloc_frag_run(size, n - buffers.len())) {
+                let Some(run) = run else { break };
+                buffers.extend(run);
+            }
+        }
+        let mut buffers = buffers.into_iter();
+        for _ in 0..n {
+            let (seen, told) = (buffers.next(), self.model.alloc_frag(pool, size));
+            let failed = told.is_none();
+            self.frag_or_page(pool, seen, told);
+            if failed {
+                break;
+            }
+        }
     }
 
     fn alloc(&mut self, pool: usize, size: u8) {
