@@ -48,9 +48,10 @@ pub struct TrafficOptions {
     pub threads: Option<u16>,
     /// Bytes of a chunk of the UMEM: 2048 or 4096 [default: 4096]
     ///
-    /// A chunk (libxdp: frame) holds one packet with its headroom. With 4096 each packet has a page. 2048
-    /// is for packets of MTU 1500, cut from pages of 256 KiB, and takes as much memory: a page is free again
-    /// with its last chunk. Longer packets use several chunks, which requires Linux 6.6. With --unaligned: any multiple of 64 from 2048 to 4096 [default: 3072].
+    /// A chunk (libxdp: frame) holds one packet with its headroom. With 4096 each packet has a page. 2048 is
+    /// for packets of MTU 1500, cut from pages of 256 KiB, and takes as much memory: a page is free again
+    /// with its last chunk. Longer packets use several chunks, which requires Linux 6.6. With --unaligned:
+    /// any multiple of 64 from 2048 to 4096 [default: 3072].
     #[arg(long, visible_alias = "frame-size", value_name = "BYTES")]
     pub chunk_size: Option<u32>,
     /// Use unaligned chunks: each begins at another offset of its page
