@@ -445,5 +445,10 @@ impl<H: PortHandler> Drop for QueueThreads<H> {
         if !self.threads.is_empty() {
             self.stop(); // why the run ended is told already
         }
+        for redirect in &self.redirects {
+            if let Err(error) = redirect.leave() {
+                output::warn(error_chain(&error));
+            }
+        }
     }
 }
