@@ -140,6 +140,26 @@ fn a_program_that_was_removed_is_not_put_back() {
     assert!(!folder.exists(), "nobody else removes it");
 }
 
+/// A file that has another name until this is dropped, also by a failure: else the name stayed for ever.
+struct Renamed {
+    from: PathBuf,
+    to: PathBuf,
+}
+
+impl Renamed {
+    fn new(from: PathBuf, to: PathBuf) -> Self {
+        std::fs::rename(&from, &to).expect("it is there");
+        Self { from, to }
+    }
+}
+
+impl Drop for Renamed {
+    fn drop(&mut self) {
+        let back = std::fs::rename(&self.to, &self.from);
+        assert!(back.is_ok() || thread::panicking(), "{back:?}");
+    }
+}
+
 /// A name of the chain is away for a moment, so that nobody can read it: leaving is refused, as where the
 /// capabilities were given up.
 #[test]
@@ -149,7 +169,7 @@ fn a_chain_that_cannot_be_left_is_told_of_with_what_helps() {
     ours.leave().expect("it has not joined");
     [&ours, &other].iter().for_each(|member| member.start().expect("there is room"));
     let (name, aside) = (folder().join("prog0-prog"), folder().join("aside"));
-    std::fs::rename(&name, &aside).expect("it is a name of the other one");
+    let renamed = Renamed::new(name, aside);
     let refused = ours.leave().unwrap_err().to_string();
     let id = ours.program_id().expect("it is ours");
     for words in [
@@ -160,7 +180,7 @@ fn a_chain_that_cannot_be_left_is_told_of_with_what_helps() {
     ] {
         assert!(refused.contains(words), "{words}: {refused}");
     }
-    std::fs::rename(&aside, &name).expect("it was renamed");
+    drop(renamed);
     assert!(!ours.is_detached() && !other.is_detached());
     let both = attached();
     ours.leave().expect("the chain can be read again");
@@ -171,6 +191,35 @@ fn a_chain_that_cannot_be_left_is_told_of_with_what_helps() {
     assert!(attached().is_some() && attached() != again);
     other.leave().expect("it is the last one");
     assert_eq!(attached(), None);
+}
+
+#[test]
+fn a_chain_that_a_program_of_others_replaced_is_left() {
+    let Some(_veth) = interface("a_chain_that_a_program_of_others_replaced_is_left") else { return };
+    let ours = beside(50);
+    ours.start().expect("nobody is there");
+    let folder = folder();
+    detach_xdp("near0").expect("as `ip link set near0 xdp off` does");
+    let other = Redirect::attach("near0", Attach::Native, false).expect("nobody is there");
+    ours.leave().expect("it is in no chain");
+    assert_eq!((folder.exists(), attached()), (false, other.program_id()));
+    drop(other);
+    ours.start().expect("it joins again");
+    assert!(attached().is_some() && !ours.is_detached());
+}
+
+#[test]
+fn a_program_that_left_has_no_place_until_it_joins_again() {
+    let Some(_veth) = interface("a_program_that_left_has_no_place_until_it_joins_again") else { return };
+    let ours = beside(50);
+    ours.start().expect("nobody is there");
+    assert_eq!(ours.mode(), Some((Attach::Native, None)));
+    ours.leave().expect("it is alone");
+    assert_eq!((ours.mode(), attached()), (None, None));
+    let other = Redirect::load_beside("near0", Attach::Generic, false, 10).expect("another one could");
+    other.start().expect("nobody is there");
+    ours.start().expect("there is room");
+    assert_eq!(ours.mode(), Some((Attach::Generic, None)), "where the chain is now");
 }
 
 #[test]

@@ -150,9 +150,42 @@ impl XdpChain<'_> {
     pub(super) fn change(
         &mut self,
         places: &[XdpMode],
+        edit: impl FnMut(&mut Vec<ChainedProgram>) -> bool,
+    ) -> Result<Option<ChainPlace>, Error> {
+        let lock = self.lock()?;
+        self.change_locked(&lock, places, edit)
+    }
+
+    /// Takes a program out of the chain, if it is there, and removes the names that are left of it. Waits for
+    /// others once.
+    pub(super) fn remove(&mut self, id: u32) -> Result<(), Error> {
+        let lock = self.lock()?;
+        if self.is_other() {
+            let _ = self.forget(&lock, id); // an error leaves files that nobody uses
+            return Ok(());
+        }
+        let changed = self.change_locked(&lock, &[], |programs| {
+            let before = programs.len();
+            programs.retain(|program| program.id != id);
+            programs.len() != before
+        });
+        let forgotten = self.forget(&lock, id);
+        changed.and(forgotten)
+    }
+
+    /// Whether a program is attached that runs no others; not where the kernel does not say.
+    fn is_other(&mut self) -> bool {
+        let Ok(Some(there)) = self.attached() else { return false };
+        let name = sys::program(there.id).ok().and_then(|program| sys::name_of(program.as_fd()));
+        name.is_some_and(|name| name != dispatcher::NAME)
+    }
+
+    fn change_locked(
+        &mut self,
+        _: &File,
+        places: &[XdpMode],
         mut edit: impl FnMut(&mut Vec<ChainedProgram>) -> bool,
     ) -> Result<Option<ChainPlace>, Error> {
-        let _lock = self.lock()?;
         let mut attempts = 0;
         loop {
             let there = self.attached()?;
@@ -186,8 +219,7 @@ impl XdpChain<'_> {
 
     /// Removes the names of dispatchers that ran this program and are not attached: after the interface was
     /// removed, or the dispatcher detached by other means than the protocol, nobody else does.
-    pub(super) fn forget(&mut self, program: u32) -> Result<(), Error> {
-        let _lock = self.lock()?;
+    fn forget(&mut self, _: &File, program: u32) -> Result<(), Error> {
         let there = self.attached()?.map(|there| there.id);
         let prefix = format!("dispatch-{}-", self.index);
         let entries = fs::read_dir(self.folder).map_err(|error| not_named("open", self.folder, error))?;

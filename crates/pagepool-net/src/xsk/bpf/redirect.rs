@@ -399,7 +399,7 @@ impl Redirect {
     /// [`start`](Self::start) joins again.
     ///
     /// [Stop](Self::stop) first. Does nothing for an XDP program that is in no chain, or was removed from it.
-    /// Any thread; milliseconds.
+    /// Any thread; milliseconds, or up to those 10 s.
     ///
     /// ```
     /// use pagepool_net::{Attach, Redirect};
@@ -455,7 +455,7 @@ impl Redirect {
     }
 
     /// Where the attached program runs, and with [`Attach::Auto`] why it does not run in the driver; `None`
-    /// while none is attached.
+    /// while none is attached, and after [`leave`](Self::leave).
     pub fn mode(&self) -> Option<(Attach, Option<&str>)> {
         if let Some(member) = &self.member {
             let place = member.place()?;

@@ -32,7 +32,9 @@ pub(in crate::xsk::bpf) struct ChainMember {
     folder: PathBuf,
     /// The form of a chain that begins here.
     begins: ChainForm,
-    place: OnceLock<ChainPlace>,
+    /// Where it was in the driver, and where before the stack: a chain that begins anew may be elsewhere.
+    native: OnceLock<ChainPlace>,
+    generic: OnceLock<ChainPlace>,
     state: Mutex<MemberState>,
     /// Says that this lives, until it has left the chain.
     _sign: UnixDatagram,
@@ -45,6 +47,8 @@ struct MemberState {
     ours: ChainedProgram,
     /// The dispatcher that runs it, when it was last seen.
     dispatcher: Option<u32>,
+    /// Whether that is before the stack.
+    is_generic: bool,
     /// Leaving was refused, and whoever asked for it knows.
     is_told: bool,
 }
@@ -81,14 +85,15 @@ impl ChainMember {
             );
             Error::System { call: "bind", remedy, source }
         })?;
-        let state = MemberState { netlink, ours, dispatcher: None, is_told: false };
+        let state = MemberState { netlink, ours, dispatcher: None, is_generic: false, is_told: false };
         Ok(Self {
             interface: link.name.clone(),
             index: link.index,
             places,
             folder,
             begins,
-            place: OnceLock::new(),
+            native: OnceLock::new(),
+            generic: OnceLock::new(),
             state: Mutex::new(state),
             _sign: sign,
         })
@@ -132,23 +137,13 @@ impl ChainMember {
         if state.dispatcher.is_none() {
             return Ok(());
         }
-        let left = self.remove(&mut state).map_err(|error| self.stays(state.ours.id, error));
+        let id = state.ours.id;
+        let left = self.chain(&mut state.netlink).remove(id).map_err(|error| self.stays(id, error));
         state.is_told = left.is_err();
         if left.is_ok() {
             state.dispatcher = None;
         }
         left
-    }
-
-    fn remove(&self, state: &mut MemberState) -> Result<(), Error> {
-        let MemberState { netlink, ours, .. } = state;
-        let changed = self.chain(netlink).change(&[], |programs| {
-            let before = programs.len();
-            programs.retain(|program| program.id != ours.id);
-            programs.len() != before
-        });
-        let forgotten = self.chain(netlink).forget(ours.id);
-        changed.and(forgotten)
     }
 
     /// The same error, with what becomes of packets, and what removes the program.
@@ -179,9 +174,11 @@ impl ChainMember {
         self.lock().ours.id
     }
 
-    /// Where the dispatcher runs that it joined first.
+    /// Where the dispatcher runs, from joining the chain until leaving it.
     pub(in crate::xsk::bpf) fn place(&self) -> Option<&ChainPlace> {
-        self.place.get()
+        let state = self.lock();
+        state.dispatcher?;
+        if state.is_generic { self.generic.get() } else { self.native.get() }
     }
 
     /// Whether it joined and is not in the chain any more.
@@ -244,7 +241,9 @@ impl ChainMember {
         }
         if let Some(place) = changed {
             state.dispatcher = Some(place.id);
-            let _ = self.place.set(place); // it stays where it was
+            state.is_generic = place.generic;
+            let known = if place.generic { &self.generic } else { &self.native };
+            let _ = known.set(place); // the first one says why it is there
             state.is_told = false;
         }
         Ok(())
