@@ -190,7 +190,11 @@ impl fmt::Display for NetError {
             }
             Self::FlowsHeld { link, process } => {
                 let by = process.map_or("another process".into(), |number| format!("process {number}"));
-                write!(f, "{by} spreads the flows of {link:?} over its own queues: end that one first")
+                write!(
+                    f,
+                    "{by} spreads the flows of {link:?} over its own queues: end that one first (`ss -xap` \
+                     shows whose `@pagepool-flows-of-...` is)"
+                )
             }
             Self::HiddenPeer { link } => {
                 write!(
