@@ -100,7 +100,7 @@ impl Drop for Example {
 }
 
 /// Runs the example if this is its process; else, where it can be, the test of it.
-fn example(test: &str, main: fn() -> Result<(), pagepool::Error>, with: impl FnOnce(Example, Rc<Veth>)) {
+fn example(test: &str, main: fn() -> Result<(), pagepool::Error>, with: impl FnOnce(Rc<Veth>, Example)) {
     if std::env::var_os(CHILD).is_some() {
         return main().expect("it runs until it is killed");
     }
@@ -108,12 +108,13 @@ fn example(test: &str, main: fn() -> Result<(), pagepool::Error>, with: impl FnO
         return println!("SKIP {test}: {why}");
     }
     let veth = Veth::new(1, 1500);
-    with(Example::start(test), veth);
+    // Parameters are dropped from the last to the first: an example without an interface complains.
+    with(veth, Example::start(test));
 }
 
 #[test]
 fn receive_prints_who_sent() {
-    example("receive_prints_who_sent", receive::main, |mut example, veth| {
+    example("receive_prints_who_sent", receive::main, |veth, mut example| {
         let mut far = veth.far_end(0);
         let mut frame = [0; 60];
         example.until("the source is printed", |lines| {
@@ -146,7 +147,7 @@ fn answered(answer: &[u8]) -> Option<u32> {
 
 #[test]
 fn workers_answer_packets() {
-    example("workers_answer_packets", workers::main, |mut example, veth| {
+    example("workers_answer_packets", workers::main, |veth, mut example| {
         let (mut far, mut answer): (Far, _) = (veth.far_end(0), Vec::new());
         let (mut numbers, mut sent) = (BTreeSet::new(), 0);
         example.until("200 answers", |_| {
@@ -191,7 +192,7 @@ fn asks(socket: &UdpSocket, port: u16, number: u32, looks: u32) -> bool {
 #[test]
 fn udp_echo_answers_its_port_and_disturbs_nothing_else() {
     let test = "udp_echo_answers_its_port_and_disturbs_nothing_else";
-    example(test, udp_echo::main, |mut example, veth| {
+    example(test, udp_echo::main, |veth, mut example| {
         let mut here = Netlink::open().expect("a namespace of our own");
         let near = here.link("near0").expect("it is there").index;
         here.add_address(near, HERE, 24).expect("a free address");
