@@ -1,4 +1,6 @@
 //! Sends UDP packets to port 7 back, in place, and leaves all others to the kernel: ARP, ping, other ports.
+//! Not on an open network: one that comes from port 7 of another such service, or says so, goes to and fro
+//! between the two for ever.
 //!
 //! ```sh
 //! sudo -E cargo run -p pagepool-net --example udp_echo -- eth1
