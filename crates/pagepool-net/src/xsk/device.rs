@@ -63,15 +63,11 @@ const FOR_TIMES_PAUSE: Duration = Duration::from_millis(1);
 /// the socket was closed. [`close`](Device::close) waits for them up to a second. Then it leaks the buffers
 /// that are still being sent: they stay in [`in_tx`](DeviceStats::in_tx). Without such packets nothing waits.
 ///
-/// A checksum that a sender leaves to its card is not in the packet. Between veths nobody computes it, so a
-/// packet that is sent back or on has a wrong checksum, and is lost at its receiver: turn the offloads of the
-/// veth's other end off (`ethtool -K IF tx off`). [`offload_faults`](crate::link::offload_faults) finds such.
-///
 /// The kernel fills chunks up to their end: [`open`](Self::open) refuses a pool whose tailroom is in the way.
 /// Packets are as XDP sees them. From a veth's other end they arrive without a checksum, without VLAN tags,
 /// or longer than the MTU, unless that end's offloads are off:
-/// [`offload_faults`](crate::link::offload_faults) finds those and names the `ethtool -K` line. Whoever
-/// answers such a packet sends it on without a checksum.
+/// [`offload_faults`](crate::link::offload_faults) finds those and names the `ethtool -K` line. A packet
+/// without a checksum that is sent back or on is lost at its receiver.
 ///
 /// Metadata of your own XDP program lies right before the packet:
 /// [`XdpBuff::adjust_meta`] makes it readable.

@@ -48,7 +48,8 @@ impl XskDevice {
     /// As [`simple`](Self::simple), with other parameters: with a [redirect](XskParams::redirect) it takes
     /// the packets that this has for it, and no XDP program is attached here.
     ///
-    /// The kernel has its buffers before the socket is in the redirect's map, so none of the packets is lost.
+    /// The kernel has its buffers before the socket is in the redirect's map, so in copy mode none of the
+    /// packets is lost. With zero copy the driver's queue has none from when the socket is bound until then.
     ///
     /// ```no_run
     /// // It needs root and an interface.
@@ -86,7 +87,9 @@ impl Redirect {
     /// kernel: ARP, ICMP, other ports, and datagrams in fragments. [Loads](Self::load) an XDP program,
     /// [steers](Self::steer) by `udp dst port N and not fragment`, and [starts](Self::start): the packets go
     /// to a socket once it is in the map, and to the kernel until then. For
-    /// [`XskDevice::simple_with`](crate::XskDevice::simple_with), which has an example.
+    /// [`XskDevice::simple_with`](crate::XskDevice::simple_with), which has an example. Requires `CAP_BPF`,
+    /// `CAP_NET_ADMIN` and, for the match, `CAP_PERFMON`, without which newer kernels accept it:
+    /// [`steer`](Self::steer).
     ///
     /// A card with several queues spreads flows over them: a queue without a socket leaves its packets to the
     /// kernel. Open a device for each, or have the card use one ([`HeldFlowSpread`]).
