@@ -8,7 +8,7 @@ use std::sync::{Barrier, mpsc};
 use std::time::{Duration, Instant};
 
 use fake::{FakeNic, Hand, number, packet, pool};
-use pagepool::{PoolRef, XdpBuff};
+use pagepool::{PoolRef, XdpBuff, XdpFrame};
 use pagepool_net::{Action, ForwardStats, Forwarder, Ingress, PacketHandler, PortId, Stack, Wake, handoff};
 
 /// A forwarder with one port.
@@ -374,6 +374,35 @@ fn a_handoff_without_room_or_without_another_end_drops() {
     (0..30).for_each(|n| hand.arrive(packet(n, 60)));
     settle(&mut forwarder);
     assert_eq!((forwarder.stats(port).unwrap().handoff_full, out(&home)), (50, 0));
+}
+
+/// How the two threads run decides whether the ring is ever empty: so several times.
+#[test]
+fn a_receiver_ends_while_its_sender_goes_on() {
+    (0..30).for_each(|_| receiver_ends());
+}
+
+fn receiver_ends() {
+    const ROOM: usize = 64;
+    const ALL: usize = 1000;
+    let (pool, (mut outlet, inlet)) = (pool(Vec::new()), handoff(ROOM).expect("a size that may be"));
+    let frame = || XdpBuff::received(pool.alloc_page()?, 60).ok().map(XdpFrame::from);
+    let mut frames: Vec<_> = (0..ALL).map(|_| frame().expect("there are as many pages")).collect();
+    while let Some(frame) = frames.pop() {
+        let Err(frame) = outlet.send(frame) else { continue };
+        frames.push(frame);
+        break;
+    }
+    let ends = std::thread::spawn(move || drop(inlet));
+    while !ends.is_finished() {
+        let Some(frame) = frames.pop() else { break };
+        frames.extend(outlet.send(frame).err());
+    }
+    ends.join().expect("it only drops");
+    let taken = ALL - frames.len();
+    assert!(taken <= 2 * ROOM, "it took {taken} frames, and has room for {ROOM}");
+    drop((frames, outlet));
+    assert_eq!(pool.inflight().out, 0);
 }
 
 /// Packets of each direction.
