@@ -168,6 +168,26 @@ fn sockets_are_in_the_map_of_another_program_from_start_to_stop() {
     reaches_the_stack(&mut far);
 }
 
+/// Nobody calls `receive` before the first packet comes.
+#[test]
+fn a_socket_that_joins_a_redirect_that_runs_has_buffers() {
+    if let Some(why) = veth::missing() {
+        return println!("SKIP redirects that run already: {why}");
+    }
+    let veth = veth::Veth::new(1, 1500);
+    let running = Redirect::attach("near0", Attach::Auto, false).expect("a veth");
+    let mut params = OpenParams::default();
+    params.af_xdp.program = XdpProgram::Redirects(vec![running]);
+    let OpenedDevice { mut device, pool, .. } =
+        open_device("af_xdp:near0", &params, &arena()).expect("a free queue");
+    assert!(veth.far_end(0).send(&[7; 60]));
+    let (pool, mut packets) = (pool.bind(), Vec::with_capacity(8));
+    while packets.is_empty() && device.wait(&pool, Duration::from_secs(5)) == Wake::Ready {
+        device.receive(&pool, &mut packets, 8);
+    }
+    assert_eq!(packets.len(), 1, "it is not lost: {:?}", device.stats());
+}
+
 /// Everything can be made for queues that somebody else has, who need end only then.
 #[test]
 fn what_is_prepared_takes_no_queue() {

@@ -192,12 +192,16 @@ fn pool(name: String, params: &OpenParams, umem: &Arc<Umem>, arena: &Arc<Arena>)
     Pool::new(pool, arena.clone())
 }
 
-/// The kernel gets some of the pool's buffers, unless the caller starts the redirect, and may want to give
-/// them on another thread.
+/// The kernel gets some of the pool's buffers, unless the caller starts the redirects later, and may want to
+/// give them on another thread.
 fn with_buffers(mut device: XskDevice, pool: Pool, params: &OpenParams) -> Result<(XskDevice, Pool), Error> {
     let pool = pool.bind();
     device.check_pool(&pool)?;
-    if !matches!(params.af_xdp.program, XdpProgram::Redirects(_)) {
+    let later = match &params.af_xdp.program {
+        XdpProgram::Redirects(all) => !all.iter().any(|redirect| redirect.is_started()),
+        XdpProgram::Attach(_) | XdpProgram::None => false,
+    };
+    if !later {
         device.receive(&pool, &mut Vec::new(), 0);
     }
     Ok((device, pool.unbind()))

@@ -76,8 +76,9 @@ pub enum XdpProgram {
     Attach(Attach),
     /// Use these, one for each interface, in their order: the maps of programs that are attached already, or
     /// what [`Redirect::load`] gave. The caller calls [`receive`](crate::Device::receive) once for each
-    /// device, which gives it its buffers, and then starts those by [`Redirect::start_all`]: not before are
-    /// sockets in the map of another program.
+    /// device, which gives it its buffers, and then starts those by [`Redirect::start_all`]. Not before are
+    /// sockets in the map of another program, or of one in a [chain](Redirect::load_beside). Where one of
+    /// `load` has started already, its devices get their buffers here, and then packets at once.
     Redirects(Vec<Arc<Redirect>>),
     /// None: the sockets only send. With zero copy one is attached that passes all packets to the stack, if
     /// there is none, because most drivers send nothing without.

@@ -296,7 +296,14 @@ impl Redirect {
             ours.exchange(&redirecting, &redirecting.program)?;
             redirecting.runs = true;
             Ok(())
-        })
+        })?;
+        // One that joined meanwhile saw that nothing runs, and waits.
+        self.waiting.insert(|key, socket| self.set(key, socket))
+    }
+
+    /// Whether the XDP program that was attached here redirects packets.
+    pub(crate) fn is_started(&self) -> bool {
+        self.ours.as_ref().is_some_and(|ours| ours.lock().runs)
     }
 
     /// From now on only packets that match go to the sockets, and all others go to the stack: before
@@ -534,11 +541,11 @@ impl Redirect {
         })
     }
 
-    /// Inserts a socket of a device that has no buffers yet: into the map at the [`start`](Self::start), or
-    /// now if the program redirects already.
+    /// Inserts a socket: into the map at the [`start`](Self::start), or now if it [has](Self::is_started)
+    /// started. Then the device needs its buffers before.
     pub(crate) fn insert_at_start(&self, key: u32, socket: BorrowedFd<'_>) -> Result<(), Error> {
         self.waiting.add(key, socket)?;
-        if !self.ours.as_ref().is_some_and(|ours| ours.lock().runs) {
+        if !self.is_started() {
             return Ok(());
         }
         let inserted = self.waiting.insert(|key, socket| self.set(key, socket));
