@@ -23,7 +23,7 @@ use crate::run_command::RunCommand;
 pub struct Cli {
     #[command(subcommand)]
     pub command: Command,
-    /// Colours: auto has them on a terminal, unless the variable NO_COLOR is set
+    /// When to use colours; auto: on a terminal, unless the variable NO_COLOR is set and not empty
     #[arg(long, global = true, value_enum, value_name = "WHEN", default_value_t = ColorChoice::Auto)]
     pub color: ColorChoice,
 }

@@ -21,9 +21,15 @@ use crate::commands::Cli;
 use crate::report::{colour, output};
 
 fn main() -> ExitCode {
-    let read = Cli::command().color(colour::asked(std::env::args())).try_get_matches();
+    // Names of files may be any bytes.
+    let arguments = std::env::args_os().map(|argument| argument.to_string_lossy().into_owned());
+    let choice = colour::asked(arguments);
+    let read = Cli::command().color(choice).try_get_matches();
     let status = read.and_then(|matches| Cli::from_arg_matches(&matches)).map_or_else(
-        |asked| told(&asked),
+        |asked| {
+            colour::follow(choice);
+            told(&asked)
+        },
         |cli| {
             colour::follow(cli.color);
             cli.command.run().unwrap_or_else(|why| {

@@ -1,8 +1,10 @@
 //! The texts that come from the declaration of the command line: docs/commands.md, manual pages, completions,
 //! and what `install` lays out.
 
+use std::ffi::OsStr;
 use std::fmt::Write;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -150,6 +152,17 @@ fn install_lays_out_the_command_its_pages_and_completions() {
         assert_eq!(version(), concat!("pagepool ", env!("CARGO_PKG_VERSION")));
     }
     assert_eq!(fs::read_dir(root.join("bin")).unwrap().count(), 1, "nothing is left beside it");
+}
+
+#[test]
+fn arguments_may_be_any_bytes() {
+    let bytes = OsStr::from_bytes(b"/\xff");
+    let run = |arguments: &[&OsStr]| Command::new(PAGEPOOL).args(arguments).output().unwrap();
+    let of_name = run(&["drop".as_ref(), bytes]);
+    assert_eq!(of_name.status.code(), Some(2), "{}", String::from_utf8_lossy(&of_name.stderr));
+    let of_file = run(&["drop".as_ref(), "nope0".as_ref(), "--pcap".as_ref(), bytes]);
+    let said = String::from_utf8_lossy(&of_file.stderr);
+    assert!(of_file.status.code() == Some(1) && said.contains("nope0"), "{said}");
 }
 
 #[test]

@@ -177,8 +177,8 @@ fn without_root_it_runs_in_memory_and_says_what_it_would_need() {
     }
     assert_eq!(document["ok"], true, "{document}");
     let said = text(&output.stderr);
-    let why = "pagepool: note: Not root, so using in-memory NICs. For the AF_XDP demo run as root (needs \
-               CAP_NET_ADMIN, CAP_NET_RAW and CAP_SYS_ADMIN).\n";
+    let why = "pagepool: note: This process lacks CAP_NET_ADMIN, CAP_NET_RAW and CAP_SYS_ADMIN, so using \
+               in-memory NICs. For the AF_XDP demo run as root, outside of a restricted container.\n";
     assert_eq!(said, why);
     let output = as_nobody(&["--seconds", "1", "--on", "veth"]).expect("it ran before");
     assert!(!output.status.success() && text(&output.stderr).contains("CAP_SYS_ADMIN"));

@@ -92,7 +92,7 @@ fn the_session_that_it_is_run_from_is_left_alone() {
 fn what_there_is_not_is_named_with_what_there_is() {
     let name = "what_there_is_not_is_named_with_what_there_is";
     let Some(hosts) = near(name) else { return };
-    let cases: [(&[&str], &[&str]); 25] = [
+    let cases: [(&[&str], &[&str]); 27] = [
         (&["drop", "af_xdp:nope0"], &["nope0", "near0, near1"]),
         (&["drop", "vfio:0000:01:00.0"], &["vfio:0000:01:00.0", "af_xdp:INTERFACE"]),
         (&["gen", "memory:"], &["memory: has no network interface", "in one process", "af_xdp:INTERFACE"]),
@@ -116,17 +116,19 @@ fn what_there_is_not_is_named_with_what_there_is() {
         (&["drop", "near0", "--ring", "100"], &["power of two"]),
         (&["drop", "near0", "--ring", "8192"], &["at most --ring 4096"]),
         (&["gen", "near0", "--size", "1515"], &["64 to 1514", "ip link set near0 mtu 1501"]),
-        (&["gen", "near0", "--size", "63"], &["63", "64..=9000"]),
+        (&["gen", "near0", "--size", "63"], &["63", "64 to 9,000"]),
         (&["gen", "near0", "--dst", "1:2"], &["six bytes"]),
         (
             &["gen", "near0", "--rate", "1x"],
-            &["'1x' is not a number of packets a second, e.g. 1000 (accept 1k, 1M"],
+            &["'1x' is not a number of packets a second, e.g. 1000 (1k, 1M and 0.5G work"],
         ),
         (&["gen", "near0", "--count", "0"], &["the number of packets is at least 1"]),
-        (&["drop", "near0", "--verify=1T"], &["'1T' is not a number of numbered packets"]),
+        (&["drop", "near0", "--verify=1T"], &["'1T' is not a number of packets"]),
         (&["drop", "near0", "--pcap", "/nowhere/file"], &["/nowhere/file"]),
         (&["drop", "near0", "--pcap", "/dev/full"], &["/dev/full", "No space"]),
-        (&["drop", "near0", "--busy-poll=0"], &["1..=65535"]),
+        (&["drop", "near0", "--threads", "1x"], &["'1x' is not a number of threads, 1 to 65,535"]),
+        (&["drop", "near0", "--take-over", "1", "--pin", "/"], &["a PID is a whole number"]),
+        (&["drop", "near0", "--busy-poll=0"], &["the number of packets is 1 to 65,535"]),
     ];
     for (arguments, words) in cases {
         let said = Place::Between(&hosts).error(arguments);
@@ -184,8 +186,8 @@ fn a_program_that_is_there_already_is_named() {
     let id = link.xdp.first().expect("the first one's").id;
     let said = Place::Between(&hosts).error(&["echo", "near0"]);
     let why = format!(
-        "pagepool: near0 already has XDP program {id} (another pagepool?). Stop its owner, or: ip link set \
-         dev near0 xdp off"
+        "pagepool: near0 already has XDP program {id} (another pagepool?). Stop it, or, if its process is \
+         gone, remove its pinned link: rm /sys/fs/bpf/pagepool-near0, "
     );
     assert!(said.starts_with(&why), "{said}");
     let said = Place::Between(&hosts).error(&["gen", "near0"]);
@@ -234,8 +236,8 @@ fn forward_warns_of_offloads_with_the_command_that_turns_them_off() {
     };
     set("near0", Offload::TxChecksum);
     let said = forward(&[]).unwrap_or_default();
-    let why = "pagepool: warning: packets from near0's peer arrive without checksums. Run at both ends: \
-               ethtool -K near0 tx off\n";
+    let why = "pagepool: warning: packets from near0's peer arrive without checksums. Run at both ends, \
+               each with its own name: ethtool -K near0 tx off\n";
     assert_eq!(said, why, "it is in another network namespace");
     // So does whoever answers, and it is said again at the end.
     let output = Place::Between(&hosts).output(binary(&["echo", "near0", "--seconds", "1"]));

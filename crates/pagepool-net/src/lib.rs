@@ -36,8 +36,8 @@
 //! | write the loop yourself | [`DeviceExt::wait`], [`Device::receive`], [`XskDevice::waker`] |
 //! | choose memory, rings, zero copy | [`Umem`], [`XskDevice::open`] |
 //!
-//! `cargo run -p pagepool-net --example receive`, `udp_echo` and `workers` are such programs. The modules
-//! [`xsk`] and [`forward`] say how sockets and the loop work.
+//! `sudo -E cargo run -p pagepool-net --example receive -- eth1`, `udp_echo` and `workers` are such programs.
+//! The modules [`xsk`] and [`forward`] say how sockets and the loop work.
 //!
 //! [`swap_endpoints`]: pagepool::XdpBuff::swap_endpoints
 //!

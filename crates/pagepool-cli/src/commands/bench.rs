@@ -11,6 +11,7 @@ use crate::bench::measure::workload::Plan;
 use crate::bench::plot::{self, Plot};
 use crate::bench::run::{self, TableParams};
 use crate::bench::{count, reports, workloads};
+use crate::report::number::count_of;
 use crate::report::output;
 use crate::run_command::RunCommand;
 
@@ -58,13 +59,13 @@ enum BenchReport {
     /// Returns from a second core, in turns with DPDK's mempool, if that is installed, at the same work
     Across {
         /// How often each of the two does each row; the table has the medians
-        #[arg(long, default_value_t = 9, value_parser = clap::value_parser!(u8).range(1..=99))]
+        #[arg(long, default_value_t = 9, value_parser = count_of::<u8>("rounds", 1..=99))]
         rounds: u8,
     },
     /// Cost of a return from 1 to N threads at the same time: lanes, a lock-free ring, the locked ring
     Contention {
         /// The largest number of threads that return buffers
-        #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u8).range(1..=16))]
+        #[arg(long, default_value_t = 4, value_parser = count_of::<u8>("threads", 1..=16))]
         threads: u8,
     },
     /// Cost of a return for a thread that returns to 1 to 1,024 pools: through lanes, through the ring while

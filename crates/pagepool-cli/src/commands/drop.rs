@@ -35,7 +35,7 @@ pub struct DropArgs {
 
 /// Reads the N of `--verify`.
 fn expected(text: &str) -> Result<u64, String> {
-    read_count(text, "numbered packets", 1..=1 << 36)
+    read_count(text, "packets", 1..=1 << 36)
 }
 
 impl TrafficCommand for DropArgs {

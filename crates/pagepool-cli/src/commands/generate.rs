@@ -17,7 +17,7 @@ use pagepool_net::{BUDGET, Forwarder, PacketHandler, PortId, Stack, TxQueue, tic
 use crate::engine::frame_source::{FrameSource, SourceState};
 use crate::engine::socket_sizes::{HEADROOM, SocketSizes};
 use crate::report::error::error_chain;
-use crate::report::number::read_count;
+use crate::report::number::{count_of, read_count};
 use crate::traffic::capture::CaptureTap;
 use crate::traffic::command::{ThreadContext, TrafficCommand, TrafficPlan};
 use crate::traffic::interface::Interface;
@@ -36,7 +36,7 @@ pub struct GenArgs {
     /// Includes the Ethernet header, but not the frame check sequence. The maximum is the MTU of the
     /// interface plus 14.
     #[arg(long, value_name = "BYTES", default_value_t = 64)]
-    #[arg(value_parser = clap::value_parser!(u32).range(64..=9000))]
+    #[arg(value_parser = count_of::<u32>("bytes", 64..=9000))]
     size: u32,
     /// Packets per second, over all queues: 1000, or 1k, 2.5M [default: as many as possible]
     #[arg(long, value_name = "PPS", value_parser = rate)]

@@ -60,7 +60,8 @@ fn why_in_memory(why: &str) -> String {
     let missing = ON_VETH - sys::effective_capabilities();
     match missing.is_empty() {
         false => format!(
-            "Not root, so using in-memory NICs. For the AF_XDP demo run as root (needs {}).",
+            "This process lacks {}, so using in-memory NICs. For the AF_XDP demo run as root, outside of a \
+             restricted container.",
             named(missing)
         ),
         true => format!("The AF_XDP demo is not available, so using in-memory NICs: {why}"),

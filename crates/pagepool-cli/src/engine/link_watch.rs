@@ -49,8 +49,9 @@ pub struct SeenChanges {
     /// Packets that were too long before the first change.
     before: u64,
     sends: bool,
-    /// Whether an interface was down at some time.
-    was_down: bool,
+    /// The interfaces that were down at some time, and at the end.
+    was_down: Vec<String>,
+    is_down: Vec<String>,
 }
 
 /// A change of an interface's MTU.
@@ -119,7 +120,9 @@ impl<'a> LinkWatch<'a> {
             (true, false) => output::note(format_args!("{name} is up")),
             _ => {}
         }
-        self.changes.was_down |= down;
+        if down && !self.changes.was_down.contains(name) {
+            self.changes.was_down.push(name.clone());
+        }
     }
 
     fn see_mtu(&mut self, which: usize, to: u32) {
@@ -141,14 +144,21 @@ impl<'a> LinkWatch<'a> {
     /// What was seen, with a last look.
     pub fn changes(mut self, state: &RunState) -> SeenChanges {
         self.look_now(state);
+        let down = self.links.iter().zip(&self.down).filter(|(_, down)| **down);
+        self.changes.is_down = down.map(|(link, _)| link.name.clone()).collect();
         self.changes
     }
 }
 
 impl SeenChanges {
-    /// Whether an interface was down at some time.
-    pub fn was_down(&self) -> bool {
-        self.was_down
+    /// Whether this interface was down at some time.
+    pub fn was_down(&self, interface: &str) -> bool {
+        self.was_down.iter().any(|name| name == interface)
+    }
+
+    /// Whether it was at the end.
+    pub fn is_down(&self, interface: &str) -> bool {
+        self.is_down.iter().any(|name| name == interface)
     }
 
     /// Judges, with what the ports counted until the end.
@@ -162,7 +172,7 @@ impl SeenChanges {
         let Some(first) = self.mtus.first() else { return };
         verdict.field("mtu_changes", &self.mtus);
         let since = too_long(ports).saturating_sub(self.before);
-        verdict.line(&format!("{first} while the command ran\n"));
+        verdict.paragraph(&format!("{first} while the command ran"));
         verdict.fail_if(since > 0, || format!("{since} packets were too long after {first}"));
         let shorter = self.mtus.iter().find(|change| self.sends && change.to < change.opened);
         verdict.fail_if(shorter.is_some(), || {

@@ -18,4 +18,4 @@ Exit status:
   4      An interface was removed, or moved to another network namespace, while the command
          ran; the verdict was printed
   128+N  A second signal N (SIGINT 2, SIGTERM 15) ended the process at once, without a verdict
-Whoever reads the output may stop: the run then ends with the status of its verdict.";
+  If the reader of a pipe goes, the run ends early, with the status of its verdict";

@@ -24,13 +24,26 @@ pub fn without_zeros(counts: &[(&str, u64)]) -> String {
 /// Reads a whole number, with k, M or G for thousands, millions and billions of a number that may have
 /// decimals. `of`: what it is a number of. An error for one that is not in the range.
 pub fn read_count(text: &str, of: &str, range: RangeInclusive<u64>) -> Result<u64, String> {
-    let number = whole(text)
-        .ok_or_else(|| format!("'{text}' is not a number of {of}, e.g. 1000 (accept 1k, 1M, 2.5G too)"))?;
     let (least, most) = (range.start(), range.end());
+    let number = whole(text).ok_or_else(|| match *most >= 1_000_000_000 {
+        true => format!("'{text}' is not a number of {of}, e.g. 1000 (1k, 1M and 0.5G work, too)"),
+        false => format!("'{text}' is not a number of {of}, {} to {}", grouped(*least), grouped(*most)),
+    })?;
     match range.contains(&number) {
         true => Ok(number),
         false if *most == u64::MAX => Err(format!("the number of {of} is at least {}", grouped(*least))),
         false => Err(format!("the number of {of} is {} to {}", grouped(*least), grouped(*most))),
+    }
+}
+
+/// What reads such a number for an option, of a type that holds the whole range.
+pub fn count_of<T: TryFrom<u64>>(
+    of: &'static str,
+    range: RangeInclusive<u64>,
+) -> impl Fn(&str) -> Result<T, String> + Clone + Send + Sync {
+    move |text| {
+        let number = read_count(text, of, range.clone())?;
+        T::try_from(number).map_err(|_| format!("{number} is too large"))
     }
 }
 
@@ -60,10 +73,14 @@ mod tests {
         assert_eq!((read("2.5G"), read("0.001k")), (Ok(2_500_000_000), Ok(1)));
         let long = "9".repeat(30);
         for bad in ["", "k", "x", "-1", "+1", "1.5", "1.", ".5k", "1kk", "1.2345k", "1 k", "1e3", &long] {
-            let why = "is not a number of packets a second, e.g. 1000 (accept 1k, 1M, 2.5G too)";
+            let why = "is not a number of packets a second, e.g. 1000 (1k, 1M and 0.5G work, too)";
             assert_eq!(read(bad), Err(format!("'{bad}' {why}")));
         }
         assert_eq!(read("4G"), Err("the number of packets a second is 1 to 3,000,000,000".into()));
+        let threads = count_of::<u8>("threads", 1..=16);
+        assert_eq!((threads("16"), threads("0.012k")), (Ok(16), Ok(12)));
+        assert_eq!(threads("1x"), Err("'1x' is not a number of threads, 1 to 16".into()));
+        assert_eq!(threads("1k"), Err("the number of threads is 1 to 16".into()));
         assert_eq!(
             read_count("0", "packets", 1..=u64::MAX),
             Err("the number of packets is at least 1".into())

@@ -33,6 +33,8 @@ enum WriteFailure {
 
 /// The indent of a line that goes on.
 const INDENT: usize = 2;
+/// That of figures beside JSON, which have an indent themselves.
+const ASIDE: usize = 9;
 
 /// What is on the terminal and goes when something else is printed.
 static DRAWN: Mutex<Drawn> = Mutex::new(Drawn::nothing());
@@ -104,6 +106,15 @@ pub fn progress(text: impl Display) {
     *drawn = Drawn { widths: vec![width(&text)], progress: Some(text) };
 }
 
+/// The long work is done: its line goes.
+pub fn progress_end() {
+    let mut drawn = DRAWN.lock().unwrap_or_else(PoisonError::into_inner);
+    if drawn.progress.is_some() {
+        clear(&drawn);
+        *drawn = Drawn::nothing();
+    }
+}
+
 impl Drawn {
     const fn nothing() -> Self {
         Self { widths: Vec::new(), progress: None }
@@ -153,9 +164,13 @@ pub fn note(text: impl Display) {
     message("pagepool: note:", None, text);
 }
 
-/// Prints a line on standard error that is no message: figures beside JSON.
+/// Prints lines on standard error that are no message: figures beside JSON.
 pub fn aside(text: impl Display) {
-    say(&text.to_string());
+    let text = text.to_string();
+    match Terminal::of_errors() {
+        Some(Terminal { columns, .. }) => say(&fold(&text, columns, ASIDE).join("\n")),
+        None => say(&text),
+    }
 }
 
 fn message(head: &str, colour: Option<Colour>, text: impl Display) {

@@ -79,6 +79,12 @@ impl Verdict {
         self.lines.push((line.to_owned(), 2));
     }
 
+    /// The same, with an empty one behind it, which folding keeps.
+    pub fn paragraph(&mut self, line: &str) {
+        self.line(line);
+        self.line("");
+    }
+
     /// The run failed if `count` is not 0: so many `what`.
     pub fn fail_count(&mut self, count: u64, what: &str) {
         self.fail_if(count > 0, || format!("{} {what}", grouped(count)));
@@ -180,6 +186,14 @@ mod tests {
         assert_eq!(verdict.print(true), ExitCode::FAILURE);
         verdict.end_with(4);
         assert_eq!(verdict.print(true), ExitCode::from(4));
+    }
+
+    #[test]
+    fn no_line_has_an_end_of_line_which_folding_would_drop() {
+        let mut verdict = Verdict::new("");
+        verdict.paragraph("warning: x");
+        assert!(verdict.lines.iter().all(|(line, _)| !line.contains('\n')), "{:?}", verdict.lines);
+        assert_eq!(verdict.to_string(), "\nwarning: x\n\n\nPASS");
     }
 
     #[test]

@@ -77,6 +77,6 @@ fn pool_line(ports: &[PortSample], warm: &[PortSample]) -> String {
 /// Packets a second that were lost, by reason.
 fn loss_lines(before: &[PortSample], now: &[PortSample], seconds: f64) -> Vec<String> {
     let new = |loss: &super::losses::Loss| loss.count(now).saturating_sub(loss.count(before));
-    let lost = LOSSES.iter().map(|loss| (new(loss), loss.why(now))).filter(|(new, _)| *new > 0);
+    let lost = LOSSES.iter().map(|loss| (new(loss), loss.why(before, now))).filter(|(new, _)| *new > 0);
     lost.map(|(new, why)| format!("lost {}/s: {why}", grouped((new as f64 / seconds) as u64))).collect()
 }

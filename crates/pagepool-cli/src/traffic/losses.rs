@@ -18,25 +18,28 @@ impl Loss {
         ports.iter().map(self.of).sum()
     }
 
-    /// Why, and what helps.
-    pub fn why(&self, ports: &[PortSample]) -> String {
-        match (self.key, idle(ports)) {
+    /// Why, since an earlier sample, and what helps.
+    pub fn why(&self, before: &[PortSample], now: &[PortSample]) -> String {
+        match (self.key, refused(before, now)) {
             ("rx_no_buffer", 0) => {
-                format!("{}: the pool was empty (0 pages idle). Enlarge --ring.", self.what)
+                format!("{}: this thread did not keep up. Add queues or enlarge --ring.", self.what)
             }
-            ("rx_no_buffer", idle) => format!(
-                "{}: this thread did not keep up ({} pages idle). Add queues or enlarge --ring.",
-                self.what,
-                grouped(idle)
-            ),
+            ("rx_no_buffer", refused) => {
+                format!("{}: the pool was empty ({} times). Enlarge --ring.", self.what, grouped(refused))
+            }
             _ => self.what.to_owned(),
         }
     }
 }
 
-/// Pages that wait in the pools: a fill ring without a buffer had them for the asking.
-fn idle(ports: &[PortSample]) -> u64 {
-    ports.iter().map(|at| at.pool.1.cache + at.pool.1.lanes + at.pool.1.ring).sum()
+/// How often the pools of ports that lacked buffers had none. Pages that are idle now prove nothing: they may
+/// have come home since, or be those of other ports.
+fn refused(before: &[PortSample], now: &[PortSample]) -> u64 {
+    let lacked = |(before, now): &(&PortSample, &PortSample)| now.nic.rx_no_buffer > before.nic.rx_no_buffer;
+    let refused = |(before, now): (&PortSample, &PortSample)| {
+        now.pool.0.alloc_failed.saturating_sub(before.pool.0.alloc_failed)
+    };
+    before.iter().zip(now).filter(lacked).map(refused).sum()
 }
 
 /// Packets that found the receive ring full.
@@ -95,6 +98,11 @@ pub const LOSSES: [Loss; 15] = [
     Loss { key: "copy_failed", what: "no page was free for a copy", of: |at| at.paths.copy_failed },
 ];
 
+/// Packets that arrived and were lost before they were received.
+pub fn unreceived(ports: &[PortSample]) -> u64 {
+    LOSSES.iter().filter(|loss| loss.key.starts_with("rx_")).map(|loss| loss.count(ports)).sum()
+}
+
 /// All packets that were lost.
 pub fn total(ports: &[PortSample]) -> u64 {
     LOSSES.iter().map(|loss| loss.count(ports)).sum()
@@ -116,14 +124,27 @@ mod tests {
         assert_eq!(total(&[at, at]), 24);
         at.nic.tx_dropped = 56_522;
         assert_eq!(total(&[at]), 12 + 56_522, "what the kernel dropped was not sent");
-        at.nic.tx_dropped = 0;
-        let why = |at: PortSample| {
-            let loss = LOSSES.iter().find(|loss| loss.key == "rx_no_buffer").expect("it is in the list");
-            loss.why(&[at])
-        };
-        assert_eq!(why(at), "fill ring ran dry: the pool was empty (0 pages idle). Enlarge --ring.");
-        (at.pool.1.cache, at.pool.1.ring) = (413, 6_000);
-        let slow = "fill ring ran dry: this thread did not keep up (6,413 pages idle)";
-        assert_eq!(why(at), format!("{slow}. Add queues or enlarge --ring."));
+    }
+
+    #[test]
+    fn a_pool_was_empty_if_it_gave_nothing_and_its_own_port_lacked_it() {
+        let loss = LOSSES.iter().find(|loss| loss.key == "rx_no_buffer").expect("it is in the list");
+        let (mut warm, mut now) = ([PortSample::default(); 2], [PortSample::default(); 2]);
+        let slow = "fill ring ran dry: this thread did not keep up. Add queues or enlarge --ring.";
+        now[0].nic.rx_no_buffer = 5;
+        (warm[0].pool.0.alloc_failed, now[0].pool.0.alloc_failed) = (3, 3);
+        now[1].pool.0.alloc_failed = 9; // of the port that lacked none
+        assert_eq!(loss.why(&warm, &now), slow, "the warm-up is over");
+        now[0].pool.0.alloc_failed = 1_003;
+        now[0].pool.1.ring = 6_000; // which came home since
+        let empty = "fill ring ran dry: the pool was empty (1,000 times). Enlarge --ring.";
+        assert_eq!(loss.why(&warm, &now), empty);
+    }
+
+    #[test]
+    fn what_arrives_and_is_lost_was_not_received() {
+        let mut at = PortSample::default();
+        (at.nic.rx_no_buffer, at.nic.rx_too_long, at.port.tx_overflow, at.port.too_short) = (5, 7, 8, 9);
+        assert_eq!(unreceived(&[at, at]), 24);
     }
 }

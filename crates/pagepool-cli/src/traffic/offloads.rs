@@ -48,14 +48,7 @@ impl OffloadsOff {
     }
 
     fn warn_of(&mut self, fault: &OffloadFault) {
-        output::warn(match (self.fix, fault.link()) {
-            (true, None) => {
-                format!("--fix-offloads cannot help in another network namespace: {fault}")
-            }
-            (true, Some(_)) => format!("--fix-offloads cannot help here: {fault}"),
-            (false, None) => fault.to_string(),
-            (false, Some(_)) => format!("{fault}. Or use --fix-offloads"),
-        });
+        output::warn(warning(self.fix, fault));
         self.warned.push(fault.to_string());
     }
 
@@ -77,6 +70,16 @@ impl OffloadsOff {
             Err(NetError::HiddenPeer { .. } | NetError::FixedOffload { .. }) => Ok(false),
             Err(error) => Err(error_chain(&error)),
         }
+    }
+}
+
+/// `fix`: --fix-offloads is given.
+fn warning(fix: bool, fault: &OffloadFault) -> String {
+    match (fix, fault.link(), fault.command()) {
+        (true, None, _) => format!("--fix-offloads cannot help in another network namespace: {fault}"),
+        (true, Some(_), _) => format!("--fix-offloads cannot help here: {fault}"),
+        (false, Some(_), Some(_)) => format!("{fault}. Or use --fix-offloads"),
+        (false, ..) => fault.to_string(),
     }
 }
 
@@ -115,8 +118,11 @@ mod tests {
         };
         fault.fixed.clear();
         assert_eq!(still_on(&fault), None, "all is off");
+        assert!(warning(false, &fault).ends_with(". Or use --fix-offloads"));
         fault.fixed.push(Offload::RxVlan);
-        let said = still_on(&fault).unwrap().to_string();
+        let kept = still_on(&fault).unwrap();
+        assert!(!warning(false, &kept).contains("--fix-offloads"), "it cannot help");
+        let said = kept.to_string();
         assert!(said.contains(Offload::RxVlan.name()) && !said.contains(Offload::Gro.name()), "{said}");
     }
 }

@@ -10,6 +10,7 @@ use pagepool_net::{self as net, Attach, BusyPoll, Match, XskMode};
 
 use crate::engine::poll_loop::COALESCE;
 use crate::report::live_table::LiveLine;
+use crate::report::number::count_of;
 use crate::report::output;
 
 /// Options of every command on interfaces. The first paragraph of each is its line in the short help.
@@ -44,7 +45,7 @@ pub struct TrafficOptions {
     ///
     /// Queues are dealt out to the threads in turn. A thread asks the queues that bring nothing rarely while
     /// others are busy. More threads than queues (forward: pairs of queues) are refused.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, value_name = "N", value_parser = count_of::<u16>("threads", 1..=65_535))]
     pub threads: Option<u16>,
     /// Bytes of a chunk of the UMEM: 2048 or 4096 [default: 4096]
     ///
@@ -80,7 +81,7 @@ pub struct TrafficOptions {
     /// defers them (`napi_defer_hard_irqs` and `gro_flush_timeout` in /sys/class/net/IF). Requires Linux
     /// 5.11. Without this option a thread sleeps while no packet arrives.
     #[arg(long, value_name = "BUDGET", num_args = 0..=1, require_equals = true, default_missing_value = "64")]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..=65_535))]
+    #[arg(value_parser = count_of::<u32>("packets", 1..=65_535))]
     pub busy_poll: Option<u32>,
     /// Stop after N seconds [default: at Ctrl-C]
     ///
@@ -157,10 +158,11 @@ pub struct ReceiveOptions {
     pin: Option<PathBuf>,
     /// End the run of process PID, and take over its interfaces
     ///
-    /// It is sent SIGTERM when this run has everything but the queues: memory, sockets, rings, XDP program.
-    /// From its end until this run has filled its rings packets go to the kernel, for tens of milliseconds.
-    /// If taking the queues or exchanging the program fails then, neither runs: packets go to the kernel.
-    #[arg(long, value_name = "PID", requires = "pin", value_parser = clap::value_parser!(u32).range(2..))]
+    /// That process gets SIGTERM when this run has everything but the queues: memory, sockets, rings, XDP
+    /// program. From its end until this run has filled its rings packets go to the kernel, for tens of
+    /// milliseconds. If taking the queues or exchanging the program fails then, neither runs: packets go to
+    /// the kernel.
+    #[arg(long, value_name = "PID", requires = "pin", value_parser = process)]
     take_over: Option<u32>,
     /// Longest time to coalesce packets, as rx-usecs of `ethtool -C`; 0 turns it off [default: 300]
     ///
@@ -170,15 +172,14 @@ pub struct ReceiveOptions {
     /// flow on the same thread is: use 0 for that. It is capped at 0.6 µs per slot of the receive ring, and
     /// at most 10,000. Not with --busy-poll.
     #[arg(long, value_name = "MICROSECONDS", conflicts_with = "busy_poll")]
-    #[arg(value_parser = clap::value_parser!(u64).range(..=10_000))]
+    #[arg(value_parser = count_of::<u64>("microseconds", 0..=10_000))]
     rx_usecs: Option<u64>,
     /// Have the card spread flows over the queues of --queues alone (RSS); put its table back at the end
     ///
     /// Without this option the card spreads them over all of its queues, and those of others go to the
     /// kernel. What undoes it is printed. It is undone as --fix-offloads says; a table that somebody else
     /// set meanwhile stays. Packets of which the card takes no hash (ARP, for one) keep their queue, mostly
-    /// 0. A card without such a table is an error, and so is one
-    /// that another run does this to.
+    /// 0. A card without such a table is an error, and so is one whose table another run holds.
     #[arg(long)]
     pub rss: bool,
     /// Turn off the offloads that falsify what this command receives; turn them on again at its end
@@ -390,6 +391,12 @@ fn numbers(text: &str) -> Result<Numbers, String> {
 fn ring(text: &str) -> Result<u32, String> {
     let ring = text.parse().ok().filter(|ring: &u32| ring.is_power_of_two() && (64..=8192).contains(ring));
     ring.ok_or_else(|| "slots are a power of two from 64 to 8192; the default is 1024, or 512".into())
+}
+
+/// Reads `--take-over`.
+fn process(text: &str) -> Result<u32, String> {
+    let process = text.parse().ok().filter(|&process| process > 1);
+    process.ok_or_else(|| "a PID is a whole number from 2 up, as `pidof pagepool` prints it".into())
 }
 
 /// Reads `--stats-every`.

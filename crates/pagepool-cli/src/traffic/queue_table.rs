@@ -70,7 +70,7 @@ const COLUMNS: [QueueColumn; 14] = [
     QueueColumn { head: "tx_queue", width: 8, rank: 10, cell: |row| grouped(row.now.waiting) },
     QueueColumn { head: "ring full/s", width: 11, rank: 11, cell: |row| row.rate(ring_full) },
     QueueColumn { head: "fill empty/s", width: 12, rank: 12, cell: |row| row.rate(fill_empty) },
-    QueueColumn { head: "slow", width: 6, rank: 13, cell: |row| grouped(row.now.pool.0.alloc_slow) },
+    QueueColumn { head: "slow/s", width: 6, rank: 13, cell: |row| row.rate(|at| at.pool.0.alloc_slow) },
 ];
 
 fn lost(at: &PortSample) -> u64 {
@@ -229,10 +229,13 @@ mod tests {
     #[test]
     fn a_table_is_as_wide_as_there_is_room() {
         let names = names(&[("near0", 0), ("near0", 12)]);
-        let now = [received(100_000_000), received(1)];
+        let mut now = [received(100_000_000), received(1)];
+        let mut before = [PortSample::default(); 2];
+        before[0].pool.0.alloc_slow = 60; // of the warm-up
+        now[0].pool.0.alloc_slow = 60;
         let at = |columns, rows| {
             let room = TableRoom::of(Some(Terminal { columns, rows }));
-            lines(&names, &[PortSample::default(); 2], &now, 1.0, room)
+            lines(&names, &before, &now, 1.0, room)
         };
         let words = |line: &str| line.split_whitespace().count();
         let widest = |lines: &[String]| lines.iter().map(String::len).max().unwrap_or(0);
@@ -240,6 +243,7 @@ mod tests {
         assert!(widest(&usual) <= 78 && words(&usual[0]) == 9, "{usual:#?}");
         assert!(widest(&wide) > 140 && widest(&wide) <= 198, "{wide:#?}");
         assert_eq!(words(&wide[1]), 2 + COLUMNS.len(), "the name has two: {wide:#?}");
+        assert!(wide[1].ends_with(" 0"), "none was slow since: {wide:#?}");
         let narrow = at(50, 24);
         assert!(widest(&narrow) <= 48 && narrow[0].ends_with("lost/s"), "{narrow:#?}");
     }

@@ -131,14 +131,15 @@ impl TrafficSetup {
         this.load(interfaces, params).map_err(|error| error_chain(&error))?;
         let prepared = prepare(name, interfaces, &pairs, params, &this.redirects)?;
         free_queues()?;
-        let begun = AtomicUsize::new(0);
+        let shown = OpeningProgress::new("opening", interfaces, &pairs);
         let open = |pair: PreparedDevices| {
-            let (this, all) = (begun.fetch_add(1, Ordering::Relaxed) + 1, pairs.len());
-            output::progress(format_args!("opens the sockets: {this} of {all} queues or pairs of queues"));
+            shown.begin_one();
             pair.open().map_err(|error| error_chain(&error))
         };
         let mut sockets: Vec<_> = interfaces.iter().map(|_| Vec::new()).collect();
-        for (pair, opened) in side_by_side(prepared, open)?.into_iter().enumerate() {
+        let opened = side_by_side(prepared, open)?;
+        output::progress_end();
+        for (pair, opened) in opened.into_iter().enumerate() {
             this.take(pair, &pairs[pair], opened, &mut sockets);
         }
         let ports = this.threads.iter().flat_map(|(_, ports)| ports);
@@ -196,6 +197,27 @@ impl TrafficSetup {
     }
 }
 
+/// How many queues, or pairs of them, are worked on.
+struct OpeningProgress {
+    doing: &'static str,
+    what: &'static str,
+    all: usize,
+    begun: AtomicUsize,
+}
+
+impl OpeningProgress {
+    fn new(doing: &'static str, interfaces: &[Interface], pairs: &[Vec<Vec<u32>>]) -> Self {
+        let what = if interfaces.len() == 1 { "queues" } else { "pairs of queues" };
+        Self { doing, what, all: pairs.len(), begun: AtomicUsize::new(0) }
+    }
+
+    fn begin_one(&self) {
+        let Self { doing, what, all, begun } = self;
+        let this = begun.fetch_add(1, Ordering::Relaxed) + 1;
+        output::progress(format_args!("{doing} {what}: {this} of {all}"));
+    }
+}
+
 /// The name of an interface's link in a BPF file system, which takes no dot: no interface has a colon.
 fn pin_name(interface: &str) -> String {
     format!("pagepool-{}", interface.replace('.', ":"))
@@ -227,7 +249,9 @@ fn prepare(
     let sizes = params.sizes;
     let count = |queues: &[Vec<u32>]| queues.iter().map(Vec::len).sum();
     let huge = pairs.iter().map(|queues| sizes.hugepages(count(queues))).sum();
+    let shown = OpeningProgress::new("preparing", interfaces, pairs);
     side_by_side(pairs.iter().enumerate().collect(), |(pair, queues)| {
+        shown.begin_one();
         let name = format!("{name}{pair}");
         let arena = Arena::new(sizes.arena(&name, count(queues)));
         let arena = arena.map_err(|error| no_memory(&error, huge, sizes.node()))?;

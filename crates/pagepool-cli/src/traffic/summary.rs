@@ -46,11 +46,12 @@ impl TrafficResult {
             Verdict::new("every buffer was returned, and no page was taken from the arena after warm-up");
         if let RunEnd::Gone(queue) = &self.end {
             let after = format!("the run ended after {:.1} s", self.seconds);
-            verdict.line(&format!("{queue} was removed, or moved to another network namespace: {after}\n"));
+            verdict
+                .paragraph(&format!("{queue} was removed, or moved to another network namespace: {after}"));
             verdict.end_with(exit_status::GONE);
         }
         self.run(&mut verdict);
-        self.warned.iter().for_each(|warning| verdict.line(&format!("warning: {warning}\n")));
+        self.warned.iter().for_each(|warning| verdict.paragraph(&format!("warning: {warning}")));
         self.links.judge(&mut verdict, &self.end, &self.now.ports);
         self.packets(&mut verdict);
         self.lost(&mut verdict);
@@ -107,8 +108,9 @@ impl TrafficResult {
             let (pps, mbit_s) = (grouped(a_second(packets) as u64), mbit_s(bytes));
             format!("{pps} packets/s, {mbit_s:.1} Mbit/s, over {:.1} s", self.seconds)
         };
-        match received + sent {
-            0 => verdict.nothing_moved(),
+        match (received + sent, losses::unreceived(&self.now.ports)) {
+            (0, 0) => verdict.nothing_moved(),
+            (0, lost) => verdict.fail_if(true, || format!("all {} packets were lost", grouped(lost))),
             // It was to send all that it received.
             _ => verdict.fail_if(self.command != "drop" && sent == 0, || "no packet was sent".into()),
         }
@@ -158,23 +160,30 @@ impl TrafficResult {
     fn lost(&self, verdict: &mut Verdict) {
         let ports = &self.now.ports;
         let lost = LOSSES.iter().map(|loss| (loss.key.to_owned(), loss.count(ports).into()));
-        let unsent = self.sum(to_send).saturating_sub(self.sum(|at| at.nic.tx_completed));
+        let unsent = self.sum(unsent_of);
         verdict.field("lost", lost.collect::<Map<String, Value>>());
         verdict.field("lost_total", losses::total(ports));
         verdict.field("unsent", unsent);
         let lost = LOSSES.iter().map(|loss| (loss.count(ports), loss)).filter(|(count, _)| *count > 0);
-        lost.for_each(|(count, loss)| verdict.row("lost", count, &loss.why(ports)));
+        lost.for_each(|(count, loss)| verdict.row("lost", count, &loss.why(&self.warm.ports, ports)));
         let refused = self.sum(|at| at.nic.calls_refused);
         verdict.field("calls_refused", refused);
         if refused > 0 {
-            let why = match self.links.was_down() {
+            let down = counts_only_where(
+                &self.names,
+                ports,
+                |at| at.nic.calls_refused,
+                |of| self.links.was_down(of),
+            );
+            let why = match down {
                 true => "by the driver (interface down)",
                 false => "by the driver: zero copy has no XDP program there",
             };
             verdict.row("calls to send refused", refused, why);
         }
         if unsent > 0 {
-            let why = match (self.links.was_down(), refused) {
+            let down = counts_only_where(&self.names, ports, unsent_of, |of| self.links.is_down(of));
+            let why = match (down, refused) {
                 (true, _) => "(interface down)",
                 (false, 0) => "the interface was too slow, or was removed",
                 (false, _) => "the driver refused to send, the interface was too slow, or was removed",
@@ -236,6 +245,22 @@ fn captured(verdict: &mut Verdict, capture: &CaptureResult) {
     verdict.fail_if(failed.is_some(), || failed.clone().unwrap_or_default());
 }
 
+/// Whether all ports that count something are of interfaces of which this is so.
+fn counts_only_where(
+    names: &[QueueName],
+    ports: &[PortSample],
+    count: fn(&PortSample) -> u64,
+    is_so: impl Fn(&str) -> bool,
+) -> bool {
+    let mut counting = names.iter().zip(ports).filter(|(_, at)| count(at) > 0);
+    counting.all(|(name, _)| is_so(&name.interface))
+}
+
+/// Frames that were on their way out of a port at the end.
+fn unsent_of(at: &PortSample) -> u64 {
+    to_send(at).saturating_sub(at.nic.tx_completed)
+}
+
 /// Frames that were to go out of a port, and that were not refused.
 fn to_send(at: &PortSample) -> u64 {
     let refused = at.port.tx_overflow
@@ -256,6 +281,41 @@ fn mode(interfaces: &[OpenedInterface]) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_run_that_lost_all_packets_failed() {
+        let verdict = |at: PortSample| {
+            let now = Sample { ports: vec![at], ..Sample::default() };
+            let run = TrafficResult {
+                command: "drop",
+                interfaces: Vec::new(),
+                names: Vec::new(),
+                warned: Vec::new(),
+                seconds: 1.0,
+                end: RunEnd::Time,
+                links: SeenChanges::default(),
+                warm: Sample { ports: vec![PortSample::default()], ..Sample::default() },
+                now,
+                tally: None,
+                capture: None,
+            };
+            run.verdict(&[]).to_string()
+        };
+        let mut at = PortSample::default();
+        assert!(verdict(at).ends_with("No packets moved. Buffers: all returned."));
+        at.nic.rx_too_long = 7;
+        assert!(verdict(at).ends_with("FAIL: all 7 packets were lost"), "{}", verdict(at));
+    }
+
+    #[test]
+    fn what_one_interface_did_not_send_is_no_fault_of_another() {
+        let names = ["near0", "near1"].map(|name| QueueName { interface: name.into(), queue: 0 });
+        let mut ports = [PortSample::default(); 2];
+        ports[1].port.tx = 5;
+        let is_down = |which: &'static str| move |of: &str| of == which;
+        assert!(counts_only_where(&names, &ports, unsent_of, is_down("near1")));
+        assert!(!counts_only_where(&names, &ports, unsent_of, is_down("near0")));
+    }
 
     #[test]
     fn what_was_refused_was_not_to_be_sent() {

@@ -15,6 +15,8 @@ const USUAL: CapabilitySet = CapabilitySet::NET_RAW
     .union(CapabilitySet::BPF)
     .union(CapabilitySet::IPC_LOCK)
     .union(CapabilitySet::PERFMON);
+/// What attaching an XDP program takes.
+const PROGRAM: CapabilitySet = CapabilitySet::BPF.union(CapabilitySet::NET_ADMIN);
 /// Those that CAP_SYS_ADMIN has in it, for bpf(2).
 const OF_BPF: CapabilitySet =
     CapabilitySet::NET_ADMIN.union(CapabilitySet::BPF).union(CapabilitySet::PERFMON);
@@ -23,55 +25,81 @@ const OF_BPF: CapabilitySet =
 pub fn check(plan: &TrafficPlan<'_>, interfaces: &[Interface], sizes: &SocketSizes) -> Result<(), String> {
     let bytes = setup::locked_bytes(interfaces, sizes);
     let (limit, effective) = (sys::lockable_bytes(), sys::effective_capabilities());
-    let missing = missing(required(plan, limit.is_some_and(|limit| bytes > limit)), effective);
+    let missing = required(plan, limit.is_some_and(|limit| bytes > limit), effective) - effective;
     if missing.is_empty() {
         return Ok(());
     }
     let locked = match missing.contains(CapabilitySet::IPC_LOCK) {
         true => {
-            format!(" (it locks {} MiB of memory, more than `ulimit -l` allows)", bytes.div_ceil(1 << 20))
+            format!(" (it locks {} MiB of memory, more than `ulimit -Hl` allows)", bytes.div_ceil(1 << 20))
         }
         false => String::new(),
     };
     let grant = sys::capability_names(USUAL | missing).join(",").to_lowercase();
     Err(format!(
-        "{} requires {}, which it has not{locked}. Run it as root, or grant them: setcap {grant}+ep {}",
+        "{} requires {}, which this process does not have{locked}. Run it as root, or grant them: setcap \
+         {grant}+ep {}",
         plan.name,
         named(missing),
         std::env::current_exe().unwrap_or_default().display()
     ))
 }
 
-/// What the plan takes. `locks`: more memory than everyone may.
-fn required(plan: &TrafficPlan<'_>, locks: bool) -> CapabilitySet {
+/// What the plan takes of a thread that has these. `locks`: more memory than everyone may. A match may take
+/// CAP_PERFMON, too, which newer kernels do without: their verifier says so.
+fn required(plan: &TrafficPlan<'_>, locks: bool, effective: CapabilitySet) -> CapabilitySet {
+    let of_bpf = OF_BPF - instead(effective);
     let attaches = plan.attach.is_some() && plan.maps.is_empty();
     let sends_by_batch = plan.tx_mode == Some(pagepool_net::TxMode::BpfBatch);
     let needs = [
         (CapabilitySet::NET_RAW, true),
         (CapabilitySet::IPC_LOCK, locks),
         // Zero copy sends only with an XDP program.
-        (CapabilitySet::BPF | CapabilitySet::NET_ADMIN, attaches || plan.options.mode == Mode::Zerocopy),
+        (PROGRAM & of_bpf, attaches || plan.options.mode == Mode::Zerocopy),
         (CapabilitySet::NET_ADMIN, plan.fix_offloads || plan.rss || plan.options.busy_poll.is_some()),
-        (CapabilitySet::BPF | CapabilitySet::NET_ADMIN | CapabilitySet::PERFMON, sends_by_batch),
-        (OF_BPF | CapabilitySet::SYS_ADMIN, plan.beside.is_some()),
+        (of_bpf, sends_by_batch),
+        (of_bpf | CapabilitySet::SYS_ADMIN, plan.beside.is_some()),
     ];
     let needed = needs.iter().filter(|(_, needed)| *needed).map(|(capabilities, _)| *capabilities);
     needed.fold(CapabilitySet::empty(), CapabilitySet::union)
 }
 
-fn missing(required: CapabilitySet, effective: CapabilitySet) -> CapabilitySet {
-    let instead = if effective.contains(CapabilitySet::SYS_ADMIN) { OF_BPF } else { CapabilitySet::empty() };
-    required - effective - instead
+/// Those of bpf(2) that a thread with these does without. Other calls ask for their own all the same.
+fn instead(effective: CapabilitySet) -> CapabilitySet {
+    if effective.contains(CapabilitySet::SYS_ADMIN) { OF_BPF } else { CapabilitySet::empty() }
 }
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser;
+
     use super::*;
+    use crate::traffic::options::{ReceiveOptions, TrafficOptions};
+
+    #[derive(clap::Parser)]
+    struct RightsTest {
+        #[command(flatten)]
+        receive: ReceiveOptions,
+        #[command(flatten)]
+        options: TrafficOptions,
+    }
+
+    /// What a command with these options takes of a thread that has these capabilities.
+    fn lacking(arguments: &[&str], effective: CapabilitySet) -> CapabilitySet {
+        let parsed = RightsTest::parse_from([&["drop"], arguments].concat());
+        let plan = TrafficPlan::new("drop", vec!["eth0"], &parsed.options).receiving(&parsed.receive);
+        required(&plan, false, effective) - effective
+    }
 
     #[test]
-    fn cap_sys_admin_does_for_those_of_bpf() {
+    fn cap_sys_admin_does_for_those_of_bpf_and_for_no_others() {
         let [raw, bpf, admin] = [CapabilitySet::NET_RAW, CapabilitySet::BPF, CapabilitySet::SYS_ADMIN];
-        assert_eq!(missing(raw | bpf, admin), raw);
-        assert_eq!(missing(raw | bpf | admin, bpf), raw | admin);
+        assert_eq!(lacking(&[], CapabilitySet::empty()), raw | PROGRAM);
+        assert_eq!(lacking(&[], admin), raw);
+        assert_eq!(lacking(&["--busy-poll"], admin | raw), CapabilitySet::NET_ADMIN);
+        assert_eq!(
+            lacking(&["--beside"], bpf | raw),
+            admin | CapabilitySet::NET_ADMIN | CapabilitySet::PERFMON
+        );
     }
 }

@@ -188,7 +188,9 @@ impl fmt::Display for OffloadFault {
         }
         if let Some(command) = self.command() {
             match owner {
-                OffloadOwner::HiddenPeer => write!(f, ". Run at both ends: {command}")?,
+                OffloadOwner::HiddenPeer => {
+                    write!(f, ". Run at both ends, each with its own name: {command}")?
+                }
                 _ => write!(f, ". Run: {command}")?,
             }
         }
@@ -228,8 +230,8 @@ mod tests {
         let hidden = OffloadFault { offloads, fixed: Vec::new(), ..hidden };
         assert_eq!(
             hidden.to_string(),
-            "packets from lo's peer arrive without checksums, or longer than the MTU. Run at both ends: \
-             ethtool -K lo tx off tso off gso off"
+            "packets from lo's peer arrive without checksums, or longer than the MTU. Run at both ends, \
+             each with its own name: ethtool -K lo tx off tso off gso off"
         );
     }
 }

@@ -776,13 +776,16 @@ fn not_attached(interface: &str, source: io::Error, native: bool) -> Error {
     Error::System { call, remedy, source }
 }
 
+/// With what the names of our programs begin.
+const OURS: &str = "pagepool";
+
 /// An XDP program is attached, with this id if it is known.
 fn busy(interface: &str, id: Option<u32>) -> Error {
     let name = id.and_then(sys::program_name);
     let which = id.map_or("an XDP program".into(), |id| format!("XDP program {id}"));
     let named = match name.as_deref() {
         None => String::new(),
-        Some(name) if name.starts_with("pagepool") => " (another pagepool?)".into(),
+        Some(name) if name.starts_with(OURS) => " (another pagepool?)".into(),
         Some(name) => format!(" ({name})"),
     };
     let remedy = beside(interface, name.as_deref());
@@ -795,6 +798,13 @@ fn beside(interface: &str, name: Option<&str>) -> String {
         Some(dispatcher::NAME) => format!(
             "It runs the programs of libxdp: run beside them (Redirect::load_beside, --beside), or: \
              xdp-loader unload {interface} --all"
+        ),
+        // A link holds it, so ip(8) cannot take it away.
+        Some(name) if name.starts_with(OURS) => format!(
+            "Stop it, or, if its process is gone, remove its pinned link: rm \
+             /sys/fs/bpf/pagepool-{}, or where it was pinned, or: bpftool link detach id N, as `bpftool \
+             link` lists it",
+            interface.replace('.', ":") // the file system takes no dot
         ),
         _ => format!(
             "Stop its owner, or: ip link set dev {interface} xdp off (`bpftool link detach` if a BPF link \
@@ -843,6 +853,8 @@ mod tests {
         let remedy = beside("near0", Some("xdp_dispatcher"));
         assert!(remedy.contains("xdp-loader unload near0") && remedy.contains("--beside"), "{remedy}");
         assert!(!beside("near0", Some("other")).contains("libxdp"));
+        let of_ours = beside("near0", Some("pagepool_redir"));
+        assert!(of_ours.contains("bpftool link detach") && !of_ours.contains("ip link"), "{of_ours}");
     }
 
     #[test]
