@@ -195,6 +195,28 @@ fn a_second_run_takes_over_from_the_first() {
     }
 }
 
+/// Packets come to the second run meanwhile, so its time begins before it waits.
+#[test]
+fn a_run_of_some_seconds_waits_no_longer_for_the_end_of_the_first() {
+    let name = "a_run_of_some_seconds_waits_no_longer_for_the_end_of_the_first";
+    let (Some(hosts), Some(folder)) = (many_queues(name), BpfFolder::new(name)) else { return };
+    let mut stays = Command::new("sh"); // with the name of a command of ours
+    stays.args(["-c", "trap '' TERM; printf pagepool >/proc/$$/comm; echo ready; read -r end"]);
+    let mut stays = stays.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("a shell");
+    let mut ready = String::new();
+    BufReader::new(stays.stdout.take().expect("piped")).read_line(&mut ready).expect("text");
+    let (dir, process) = (folder.path(""), stays.id().to_string());
+    let arguments = ["drop", "near0", "--pin", &dir, "--take-over", &process, "--seconds", "1"];
+    let running = Place::Between(&hosts).start(name, &arguments);
+    drop(stays.stdin.take());
+    stays.wait().expect("it is a child");
+    let Some(running) = running else { return };
+    let said = running.said.concat();
+    assert!(said.contains(&format!("process {process} has not ended in 1 s")), "{said}");
+    let document = running.end();
+    assert!(document["seconds"].as_f64().is_some_and(|seconds| seconds >= 1.0), "{document}");
+}
+
 /// What can be found wrong before is found before the first run is told.
 #[test]
 fn a_run_is_not_ended_for_one_that_is_refused() {

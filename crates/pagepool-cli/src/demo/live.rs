@@ -1,7 +1,7 @@
 //! The figures that are shown while a demonstration runs: one line a second.
 
 use std::sync::atomic::AtomicBool;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use pagepool_lab::TcpTransfer;
 
@@ -41,6 +41,7 @@ pub fn watch(
     };
     let mut before = Snapshot { sample: warm.clone(), ..Snapshot::default() };
     let watch = Watch {
+        start: Instant::now(),
         limit: Some(Duration::from_secs(view.seconds)),
         every: view.lines.then_some(Duration::from_secs(1)),
         interrupted: view.interrupted,

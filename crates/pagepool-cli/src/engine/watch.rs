@@ -11,6 +11,8 @@ const LOOK: Duration = Duration::from_millis(20);
 
 /// How long a run takes, and how often figures are shown.
 pub struct Watch<'a> {
+    /// When it began.
+    pub start: Instant,
     /// The run's time; without one it runs until it is interrupted.
     pub limit: Option<Duration>,
     /// The time between two looks at the figures; without one there are none.
@@ -29,9 +31,9 @@ impl Watch<'_> {
         mut show: impl FnMut(Duration),
         mut look: impl FnMut(Duration),
     ) -> RunEnd {
-        let (start, mut shown) = (Instant::now(), 1);
+        let mut shown = 1;
         loop {
-            let at = start.elapsed();
+            let at = self.start.elapsed();
             if let Some(every) = self.every.filter(|every| at >= *every * shown) {
                 show(at);
                 shown = (at.as_secs_f64() / every.as_secs_f64()) as u32 + 1;

@@ -66,18 +66,21 @@ impl<C: TrafficCommand> RunCommand for C {
         // but what this one sets, because that one puts back what it had set.
         let sets = plan.fix_offloads || plan.rss;
         if sets {
-            site.warn(&plan, &mut offloads, &interfaces)?;
+            site.warn(&plan, &mut offloads, &interfaces, None)?;
             site.go_on()?;
         }
         let spread = FlowSpread::over(if plan.rss { &site.interfaces } else { &[] })?;
         give_up_all_but(kept);
         let capture = file.map(CaptureFile::start).transpose()?;
+        let begin = Begin::now(&threads.state);
         threads.redirect()?;
         if !sets {
-            site.warn(&plan, &mut offloads, &interfaces)?;
+            // The time of this run goes by meanwhile.
+            let limit = plan.options.seconds.map(Duration::from_secs);
+            site.warn(&plan, &mut offloads, &interfaces, limit)?;
         }
         interfaces.iter().for_each(|interface| plan.options.print(interface));
-        let Watched { warm, seconds, end, links } = watch(&plan, &site, &threads, &names)?;
+        let Watched { warm, seconds, end, links } = watch(&plan, &site, &threads, &names, begin)?;
         let (now, tally) = threads.finish(plan.expected_frames)?;
         let warned = std::mem::take(&mut offloads.warned);
         drop((spread, offloads));
@@ -134,18 +137,33 @@ impl Site {
         }
     }
 
-    /// Warns of what is not as it should be, once XDP programs are attached and the other run has ended.
+    /// Warns of what is not as it should be, once XDP programs are attached and the other run has ended, for
+    /// which it waits this long at most.
     fn warn(
         &mut self,
         plan: &TrafficPlan<'_>,
         offloads: &mut OffloadsOff,
         opened: &[OpenedInterface],
+        limit: Option<Duration>,
     ) -> Result<(), String> {
-        self.predecessor.iter().for_each(|run| run.wait(&self.interrupted));
+        self.predecessor.iter().for_each(|run| run.wait(&self.interrupted, limit));
         if plan.attach.is_some() {
             offloads.warn(&mut self.kernel, &self.interfaces, opened)?;
         }
         warn(plan, &mut self.kernel, &self.interfaces, opened)
+    }
+}
+
+/// When packets begin to be redirected. What follows may wait for the end of another run, and they flow
+/// meanwhile.
+struct Begin {
+    warm: Sample,
+    at: Instant,
+}
+
+impl Begin {
+    fn now(state: &RunState) -> Self {
+        Self { warm: state.sample(), at: Instant::now() }
     }
 }
 
@@ -164,9 +182,11 @@ fn watch<H: PortHandler>(
     site: &Site,
     threads: &QueueThreads<H>,
     names: &[QueueName],
+    Begin { warm, at: start }: Begin,
 ) -> Result<Watched, String> {
-    let (warm, start, options) = (threads.state.sample(), Instant::now(), plan.options);
+    let options = plan.options;
     let watch = Watch {
+        start,
         limit: options.seconds.map(Duration::from_secs),
         every: options.stats_every().map(Duration::from_secs),
         interrupted: &site.interrupted,

@@ -44,16 +44,17 @@ impl Predecessor {
         told.map_err(|error| format!("--take-over: process {} cannot be told: {error}", self.number))
     }
 
-    /// Waits for its end: until then it may change the interfaces, for it puts back what it had changed.
-    pub fn wait(&self, interrupted: &AtomicBool) {
-        let start = Instant::now();
+    /// Waits for its end, but not longer than this, if there is a limit: until then it may change the
+    /// interfaces, for it puts back what it had changed.
+    pub fn wait(&self, interrupted: &AtomicBool, limit: Option<Duration>) {
+        let (start, patience) = (Instant::now(), limit.map_or(PATIENCE, |limit| limit.min(PATIENCE)));
         // A signal of ours ends a look, too.
         while !interrupted.load(Ordering::Relaxed) && !self.process.has_ended(LOOK).unwrap_or(false) {
-            if start.elapsed() > PATIENCE {
+            if start.elapsed() > patience {
                 return output::warn(format_args!(
                     "process {} has not ended in {} s, and may change the interfaces still",
                     self.number,
-                    PATIENCE.as_secs()
+                    patience.as_secs()
                 ));
             }
         }
@@ -74,10 +75,10 @@ mod tests {
         let there = Predecessor { number: child.id(), process: OtherProcess::open(child.id()).unwrap() };
         assert!(!there.process.has_ended(LOOK).unwrap());
         let start = Instant::now();
-        there.wait(&AtomicBool::new(true));
+        there.wait(&AtomicBool::new(true), None);
         assert!(start.elapsed() < PATIENCE, "not against the user");
         there.end().unwrap();
-        there.wait(&AtomicBool::new(false));
+        there.wait(&AtomicBool::new(false), None);
         assert!(there.process.has_ended(Duration::ZERO).unwrap());
         assert!(!child.wait().unwrap().success());
         assert!(there.end().unwrap_err().contains("cannot be told"), "nobody else is, who gets its number");
