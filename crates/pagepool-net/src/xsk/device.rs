@@ -220,6 +220,11 @@ impl XskDevice {
         insert: impl Fn(&Redirect, u32, BorrowedFd<'_>) -> Result<(), Error>,
     ) -> Result<(), Error> {
         let Some(open) = &mut self.open else { return Ok(()) };
+        // The kernel would drop each packet that is redirected to a socket of another one.
+        if let Some((name, _)) = redirect.interface().filter(|&(_, index)| index != self.queue.index) {
+            let must_be = "of the interface of the device";
+            return Err(parameter("redirect", format!("of {name}"), must_be));
+        }
         let key = redirect.key(self.queue.number, map_key)?;
         insert(&redirect, key, open.fd.as_fd())?;
         open.grace_period = Some(GracePeriod::new());
@@ -955,6 +960,18 @@ mod tests {
         assert_eq!((stack.receive(&mut bytes).unwrap(), &bytes[..60]), (Some(60), &[7; 60][..]));
         drop((in_child, redirect));
         assert_eq!(pool.inflight().out, 0);
+    }
+
+    #[test]
+    fn a_redirect_of_another_interface_is_refused() {
+        if let Some(why) = veth::missing() {
+            return println!("SKIP redirects of other interfaces: {why}");
+        }
+        let _veth = veth::Veth::new(2, 1500);
+        let redirect = Some(Redirect::load("near1", Attach::Auto, false).unwrap());
+        let params = XskParams { interface: "near0".into(), redirect, ..Default::default() };
+        let refused = XskDevice::simple_with(params).map(drop).unwrap_err().to_string();
+        assert_eq!(refused, "redirect is of near1, but must be of the interface of the device");
     }
 
     fn busy(budget: u32) -> XskParams {

@@ -512,6 +512,12 @@ impl Redirect {
         Ok(key)
     }
 
+    /// The interface that its XDP program is attached to here: name and number.
+    pub(in crate::xsk) fn interface(&self) -> Option<(&str, u32)> {
+        let ours = self.ours.as_ref().map(|ours| (&*ours.interface, ours.index));
+        ours.or_else(|| self.member.as_ref().map(ChainMember::interface))
+    }
+
     /// Inserts a socket into the map at this key, which is the queue's number for a program attached here. A
     /// socket that is there already is not replaced. An [`XskDevice`](crate::XskDevice) does so by itself.
     /// This is for AF_XDP sockets of other crates and libraries, which must be bound to the queue; the kernel

@@ -169,6 +169,11 @@ impl ChainMember {
         self.chain(&mut self.lock().netlink).form()
     }
 
+    /// The interface's name and number.
+    pub(in crate::xsk::bpf) fn interface(&self) -> (&str, u32) {
+        (&self.interface, self.index)
+    }
+
     /// The id of the program.
     pub(in crate::xsk::bpf) fn id(&self) -> u32 {
         self.lock().ours.id
