@@ -123,6 +123,11 @@ pub fn open_devices(
 /// for AF_XDP, and most of what can fail. So where another process has the queues still, prepare first, then
 /// have it end, then [open](PreparedDevices::open).
 ///
+/// While that process has an XDP program attached, another one is refused. So for AF_XDP both processes take
+/// [`XdpProgram::Redirects`](crate::XdpProgram::Redirects), of
+/// [`Redirect::load_pinned`](crate::Redirect::load_pinned) with the same name or of the map of another
+/// program.
+///
 /// Any thread, in the network namespace of the interfaces. Several threads may prepare devices over arenas of
 /// their own at the same time, which the kernel does in parallel.
 ///

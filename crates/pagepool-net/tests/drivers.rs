@@ -197,8 +197,12 @@ fn what_is_prepared_takes_no_queue() {
     let _veth = veth::Veth::new(1, 1500);
     let first = open("af_xdp:near0");
     let mut params = OpenParams::default();
-    params.af_xdp.program = XdpProgram::None;
     let prepare = |params: &OpenParams| prepare_devices(&[("af_xdp:near0", &[0])], params, &arena());
+    let attaching = prepare(&OpenParams::default()).map(drop).unwrap_err().to_string();
+    assert!(attaching.contains("near0 already has XDP program"), "{attaching}");
+    let theirs = first.redirect.clone().expect("packets are redirected to it");
+    let map = Redirect::over_map(theirs.map().try_clone_to_owned().expect("a descriptor"));
+    params.af_xdp.program = XdpProgram::Redirects(vec![map.clone()]);
     params.af_xdp.busy_limit = Duration::ZERO;
     let refused = prepare(&params).expect("nothing is taken").open().map(drop).unwrap_err().to_string();
     assert!(refused.contains("another AF_XDP socket is still bound to queue 0"), "{refused}");
@@ -206,6 +210,7 @@ fn what_is_prepared_takes_no_queue() {
     let second = prepare(&params).expect("nothing is taken");
     drop(first);
     let opened = second.open().expect("the queue is free, a moment later");
+    map.start().expect("so is its place in the map");
     assert_eq!(opened[0][0].device.info().name, "near0:0");
 }
 
