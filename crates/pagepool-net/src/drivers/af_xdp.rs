@@ -1,7 +1,7 @@
 //! `af_xdp:INTERFACE`: AF_XDP sockets. Those that are opened together share one UMEM, so that what one
 //! receives the others send without a copy.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use pagepool::{Arena, Error, Pool, PoolParams};
 
@@ -138,6 +138,10 @@ fn redirects(interfaces: &[Interface], params: &OpenParams) -> Result<Vec<Arc<Re
     }
 }
 
+/// Held from the look whether an interface has a program until it has one: queues are opened by several
+/// threads, and one program serves all of an interface.
+static ONE_PROGRAM: Mutex<()> = Mutex::new(());
+
 /// Most drivers send nothing by zero copy while no XDP program is attached.
 fn pass_all(
     interfaces: &[Interface],
@@ -146,6 +150,7 @@ fn pass_all(
 ) -> Result<(), Error> {
     for (Interface { name, .. }, queues) in interfaces.iter().zip(opened) {
         let needs_one = queues.iter().any(|(device, _)| device.is_zero_copy());
+        let _one = ONE_PROGRAM.lock().unwrap_or_else(PoisonError::into_inner);
         if needs_one && lookup::xdp_program_on(name).is_none() {
             let redirect = Redirect::load(name, Attach::Native, params.multi_buffer)?;
             redirect.pass()?;
