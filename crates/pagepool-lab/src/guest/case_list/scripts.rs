@@ -239,7 +239,8 @@ pub(super) const TAGS: &str = "ip link add link $FAR name vlan100 type vlan id 1
         exactly drop 'packets in the capture file' 50
         [ -z \"$fix\" ] || LOST=0
         tagged=$(xxd -p /tmp/tags.pcap | tr -d '\\n' | grep -o 8100006488b5 | wc -l)
-        warned=$(grep -c '^pagepool: warning: .* without .*VLAN tags' /tmp/drop) # once more in the verdict, unprefixed
+        # The verdict says it once more, without the prefix.
+        warned=$(grep -c '^pagepool: warning: .* without .*VLAN tags' /tmp/drop)
         [ $tagged -eq $((50 - LOST)) ] || fail \"$NEAR $fix: $tagged of 50 frames have their tags\"
         [ $warned -eq $((LOST > 0)) ] || fail \"$NEAR $fix: $warned warnings\"
     done
