@@ -96,10 +96,17 @@ impl FragTable {
         let Some(place) = self.place_of(first).filter(fits) else { return Err(run) };
         let Some(mark) = self.pools.mark_of(pool, &self.marks, self.len) else { return Err(run) };
         self.len += run.give_up();
-        for place in (0..n).map(|at| place + at * apart) {
-            debug_assert!(self.marks[place] == 0, "I1: a fragment at place {place} is here already");
-            self.marks[place] = mark;
-            each((place as u64) << self.shift);
+        let shift = self.shift;
+        let mut put = |place: usize, entry: &mut u8| {
+            debug_assert!(*entry == 0, "I1: a fragment at place {place} is here already");
+            *entry = mark;
+            each((place as u64) << shift);
+        };
+        match apart {
+            1 => {
+                (place..).zip(&mut self.marks[place..place + n]).for_each(|(place, entry)| put(place, entry))
+            }
+            _ => (0..n).map(|at| place + at * apart).for_each(|place| put(place, &mut self.marks[place])),
         }
         Ok(())
     }
