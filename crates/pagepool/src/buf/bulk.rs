@@ -230,8 +230,9 @@ fn put_pages(path: ReturnPath, pool: PoolPtr, pages: &[u32]) {
 /// complete with its last fragment is foreign code.
 pub(crate) fn put_frags(path: ReturnPath, pool: PoolPtr, frags: &[u32]) {
     let mut rest = FragsLeft { path, pool, frags };
-    // Mostly all are of one page, which is found without a branch for each.
-    let alike = frags.iter().fold(0, |others, &frag| others | (frag ^ frags[0])) == 0;
+    // Mostly all are of one page, which is found without a branch for each; elsewhere nobody asks.
+    let alike =
+        pool.owner_here().is_some() && frags.iter().fold(0, |others, &frag| others | (frag ^ frags[0])) == 0;
     while let Some(&page) = rest.frags.first() {
         let Some(owner) = pool.owner_here() else {
             let all = std::mem::take(&mut rest.frags);
