@@ -549,9 +549,9 @@ struct pagepool_stats {
      */
     uint64_t alloc_refill;
     /**
-     * Pages that left the pool because they are of another NUMA node. At most one per look at lanes and ring.
-     * An allocation looks once; one that would fail looks again in a pool with `wakeup`. If it rises: the
-     * owner moved to another node; pin it, or set `nid`.
+     * Off-node pages (of another NUMA node than the pool's) that left the pool. At most one per look at lanes
+     * and ring. An allocation looks once; one that would fail looks again in a pool with `wakeup`. If it
+     * rises: the owner moved to another node; pin it, or set `nid`.
      */
     uint64_t alloc_waive;
     /**

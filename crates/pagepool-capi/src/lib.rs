@@ -2,8 +2,8 @@
 //! `docs/c-api.md`; this text is for those who change it.
 //!
 //! What   a handle is a token, never an address (`handles::token`). It is looked up in tables that are never
-//!        freed (`directory`, `view`, `table`), so a stale, foreign or made-up token fails in every build,
-//!        and nothing changes.
+//!        freed (`directory`, `view`, `table`), so a token that is stale, of another
+//!        kind or made up fails in every build, and nothing changes.
 //! Who    the comment of each function names its thread; an owner's call on another thread is `EPERM`.
 //! Errors a negative errno or NULL, and a sentence for the thread (`error`). Nothing unwinds into C.
 

@@ -1,7 +1,7 @@
 //! Every system call of this command: pinning, hardware counters, page faults, the clock, signals, files in
 //! memory, and processes that end with others. `rustix` makes those that it has, `libc` the others.
 
-// UNSAFETY: system calls are foreign functions; each wrapper says what makes its call sound.
+// UNSAFETY: system calls; each wrapper says what makes its call sound.
 #![expect(unsafe_code)]
 
 use std::ffi::CStr;

@@ -107,7 +107,7 @@ fn adds_up(device: &XskDevice) {
 
 #[test]
 fn a_redirect_takes_sockets_of_af_xdp_only() {
-    needs_veth("foreign sockets", || {
+    needs_veth("sockets of another kind", || {
         let (_veth, socket) = (Veth::new(1, 1500), std::net::UdpSocket::bind("127.0.0.1:0"));
         let error = redirect("near0").insert(0, socket.expect("a port").as_fd()).unwrap_err().to_string();
         assert!(

@@ -131,7 +131,7 @@ pub use packet::chain::{Frag, MAX_FRAGS};
 pub use packet::device_table::DeviceTable;
 pub use packet::frag_table::FragTable;
 pub use packet::mem_model::MemModel;
-pub use packet::memory::{Foreign, Memory, Page, SharedPage};
+pub use packet::memory::{External, Memory, Page, SharedPage};
 pub use packet::skb::cache::SkbCache;
 pub use packet::skb::coalesce::Coalesced;
 pub use packet::skb::error::SkbError;

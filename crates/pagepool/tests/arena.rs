@@ -416,12 +416,12 @@ fn two_made_up_nodes_are_told_apart() {
     assert!(near.iter().all(|&p| arena.area().node_of(p) == NodeId(1) && p.0 >= 1024));
     let all = reserve(&arena, 3, Some(NodeId(1)), 200);
     assert_eq!(all.len(), (1024 - 64) / 8);
-    let foreign = reserve(&arena, 0, Some(NodeId(1)), 64);
-    assert_eq!(foreign.len(), 64, "no page there: those of the other node");
-    assert!(foreign.iter().all(|&p| arena.area().node_of(p) == NodeId(0)));
+    let off_node = reserve(&arena, 0, Some(NodeId(1)), 64);
+    assert_eq!(off_node.len(), 64, "no page there: those of the other node");
+    assert!(off_node.iter().all(|&p| arena.area().node_of(p) == NodeId(0)));
     let any = reserve(&arena, 0, None, 2000);
     assert_eq!(any.len(), 960);
-    let mixed: Vec<_> = near.iter().chain(&any).chain(&foreign).copied().collect();
+    let mixed: Vec<_> = near.iter().chain(&any).chain(&off_node).copied().collect();
     release(&*arena, 0, &mixed);
     release(&*arena, 3, &all);
     assert_eq!(arena.pages_out(), 0);

@@ -1388,20 +1388,20 @@ fn of_two_who_ask_for_a_shared_buffer_one_may_get_it() {
 /// What a returner does with two pages' worth of buffers, taken on the owner's thread.
 fn returning(op: Op, pool: &Bound) -> Box<dyn FnOnce() + Send> {
     match op {
-        Op::DropElsewhere(_) => Box::new(drop_all(take(pool, 2))),
-        Op::PutRingElsewhere(_) => {
+        Op::DropRemote(_) => Box::new(drop_all(take(pool, 2))),
+        Op::PutRingRemote(_) => {
             let out = take(pool, 2);
             Box::new(move || out.into_iter().for_each(PageBuf::put_ring))
         }
-        Op::PutBulkElsewhere(..) => {
+        Op::PutBulkRemote(..) => {
             let mut out = take(pool, 2);
             Box::new(move || pagepool::put_bulk(&mut out))
         }
-        Op::DropBatchElsewhere(_) => Box::new(drop_all(pool.alloc_batch(2))),
+        Op::DropBatchRemote(_) => Box::new(drop_all(pool.alloc_batch(2))),
         Op::AllocFrag(..) => {
             Box::new(drop_all([1000, 1000, 3000].map(|size| pool.alloc_frag(size).unwrap())))
         }
-        Op::DropSharedElsewhere(_) => {
+        Op::DropSharedRemote(_) => {
             let shared = pool.alloc_page().unwrap().into_shared();
             Box::new(drop_all((shared.clone(), pool.alloc_page(), shared)))
         }
@@ -1443,13 +1443,13 @@ fn owning(op: Op, pool: Bound) -> Result<Bound, Shutdown> {
 #[test]
 fn every_return_against_everything_that_an_owner_does() {
     let returns = [
-        Op::DropElsewhere(0),
-        Op::PutRingElsewhere(0),
-        Op::PutBulkElsewhere(0, 2),
-        Op::DropBatchElsewhere(0),
+        Op::DropRemote(0),
+        Op::PutRingRemote(0),
+        Op::PutBulkRemote(0, 2),
+        Op::DropBatchRemote(0),
         Op::AllocFrag(0, 0),
         Op::SplitOffElsewhere(0, 0),
-        Op::DropSharedElsewhere(0),
+        Op::DropSharedRemote(0),
         Op::PageRef(0),
         Op::FromRaw(0, 0),
     ];

@@ -1,6 +1,6 @@
 //! Frames of memory that is not a pool's: whose it is, and how it goes back.
 
-// UNSAFETY: frames of foreign memory are made of what the test leaked.
+// UNSAFETY: frames of external memory are made of what the test leaked.
 #![expect(unsafe_code)]
 #![allow(clippy::unwrap_used)]
 
@@ -27,26 +27,26 @@ fn heap(registry: &Registry) -> (MemModel, Arc<AtomicUsize>) {
         // SAFETY: every frame of this model was made of a leaked box, and this is called once for it.
         drop(unsafe { Box::from_raw(memory.as_ptr()) });
     };
-    (MemModel::foreign(registry, "heap", free).unwrap(), back)
+    (MemModel::external(registry, "heap", free).unwrap(), back)
 }
 
-fn foreign(model: &MemModel, len: usize) -> XdpFrame {
+fn external(model: &MemModel, len: usize) -> XdpFrame {
     let memory = NonNull::from(Box::leak(vec![9; 2048].into_boxed_slice()));
     // SAFETY: the memory is initialised and nobody's until the model's callback is given it.
-    unsafe { XdpFrame::from_foreign(model, memory, 100, len) }.unwrap()
+    unsafe { XdpFrame::from_external(model, memory, 100, len) }.unwrap()
 }
 
 /// One frame of each kind that is no pool's.
 fn one_of_each(model: &MemModel) -> [XdpFrame; 3] {
     let page = XdpFrame::from_page(Page::new(), 100, 60).unwrap();
     let shared = XdpFrame::from_shared(Page::new().into_shared(), 100, 60).unwrap();
-    [page, shared, foreign(model, 60)]
+    [page, shared, external(model, 60)]
 }
 
 #[test]
 fn frames_of_other_memory_are_frames() {
     let (model, back) = heap(&Registry::new());
-    let types = [MemType::Page, MemType::SharedPage, MemType::Foreign];
+    let types = [MemType::Page, MemType::SharedPage, MemType::External];
     for (mut frame, mem_type) in one_of_each(&model).into_iter().zip(types) {
         assert_eq!((frame.mem_type(), frame.domain(), frame.has_frags()), (mem_type, None, false));
         assert_eq!(
@@ -78,7 +78,7 @@ fn other_memory_goes_back_by_every_way() {
         bulk.push(frame);
     }
     assert!(bulk.is_empty(), "at once");
-    let away = foreign(&model, 60);
+    let away = external(&model, 60);
     std::thread::spawn(move || drop(away)).join().unwrap();
     assert_eq!(back.load(Relaxed), 4);
 }
@@ -93,15 +93,15 @@ fn what_does_not_fit_stays_with_the_caller() {
     let mut bytes = [0u8; 16];
     let memory = NonNull::from(&mut bytes[..]);
     // SAFETY: it is refused.
-    assert!(unsafe { XdpFrame::from_foreign(&model, memory, 10, 7) }.is_none());
+    assert!(unsafe { XdpFrame::from_external(&model, memory, 10, 7) }.is_none());
     let ordinary = MemModel::new(&registry, "ordinary", MemType::SharedPage).unwrap();
     // SAFETY: it is refused.
-    assert!(unsafe { XdpFrame::from_foreign(&ordinary, memory, 0, 7) }.is_none());
+    assert!(unsafe { XdpFrame::from_external(&ordinary, memory, 0, 7) }.is_none());
     assert_eq!(
         (back.load(Relaxed), registry.dump().iter().map(|entry| entry.inflight.out).sum::<u64>()),
         (0, 0)
     );
-    for refused in [MemType::Pool, MemType::Foreign] {
+    for refused in [MemType::Pool, MemType::External] {
         assert!(matches!(
             MemModel::new(&registry, "", refused),
             Err(Error::Parameter { field: "mem_type", .. })
@@ -114,7 +114,7 @@ fn an_id_is_taken_until_the_model_and_all_its_memory_are_gone() {
     let registry = Registry::new();
     let (model, _back) = heap(&registry);
     let pages = MemModel::new(&registry, "pages", MemType::Page).unwrap();
-    let frames = [foreign(&model, 60), foreign(&model, 60)];
+    let frames = [external(&model, 60), external(&model, 60)];
     let shared = Page::of(&pages).into_shared();
     let clone = XdpFrame::from_shared(shared.clone(), 0, 60).unwrap();
     assert_eq!((frames[0].mem_id(), clone.mem_id()), (Some(model.mem_id()), Some(pages.mem_id())));

@@ -1,4 +1,4 @@
-//! What a pool does with pages of the wrong node, on a made-up machine of two nodes.
+//! What a pool does with off-node pages, on a made-up machine of two nodes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};

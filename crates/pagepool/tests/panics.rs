@@ -1,4 +1,4 @@
-//! Foreign code that panics, from each of its callbacks: the pool's books stay right, nothing that is the
+//! Callbacks that panic, each of them: the pool's books stay right, nothing that is the
 //! pool's is lost, and the pool ends.
 
 #![expect(clippy::unwrap_used, reason = "a test fails where it cannot go on")]
@@ -16,7 +16,7 @@ use pagepool::{
     PageIdx, Pool, PoolParams, Provider, Region, Shutdown, Topology, XdpBuff,
 };
 
-/// The callbacks of foreign code.
+/// The callbacks that a pool runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Callback {
     SyncForDevice,
@@ -31,9 +31,9 @@ enum Callback {
     InUse,
 }
 
-/// Everything foreign that a pool knows. It panics in one callback, once.
+/// Provider, domain and user of a pool: all its callbacks. One of them panics, once.
 #[derive(Debug)]
-struct Foreign {
+struct Hooks {
     id: DomainId,
     arena: Arc<Arena>,
     panics_in: AtomicU32,
@@ -44,7 +44,7 @@ struct Foreign {
     busy: AtomicBool,
 }
 
-impl Foreign {
+impl Hooks {
     fn arm(&self, callback: Callback, nth: usize) {
         self.panics_in.store(callback as u32, Relaxed);
         self.calls_left.store(nth, Relaxed);
@@ -60,7 +60,7 @@ impl Foreign {
 }
 
 #[derive(Debug)]
-struct Device(Arc<Foreign>);
+struct Device(Arc<Hooks>);
 
 impl DmaDomain for Device {
     fn id(&self) -> DomainId {
@@ -87,7 +87,7 @@ impl DmaDomain for Device {
 }
 
 // SAFETY: all that it gives is the arena's, which it keeps.
-unsafe impl Provider for Foreign {
+unsafe impl Provider for Hooks {
     fn area(&self) -> &Arc<Area> {
         self.arena.area()
     }
@@ -118,7 +118,7 @@ unsafe impl Provider for Foreign {
 }
 
 #[derive(Debug)]
-struct Reader(Arc<Foreign>);
+struct Reader(Arc<Hooks>);
 
 impl InUse for Reader {
     fn refresh(&self) {
@@ -132,9 +132,9 @@ impl InUse for Reader {
 
 const REFILL: usize = 8;
 
-/// A pool all of whose foreign code is `foreign`.
+/// A pool all of whose callbacks are `hooks`.
 struct Scene {
-    foreign: Arc<Foreign>,
+    hooks: Arc<Hooks>,
     user: DeferredUser,
     pool: Bound,
 }
@@ -148,7 +148,7 @@ impl Scene {
         // Two nodes, so that pages of the wrong one leave the pool.
         let topology = Topology::pretend_halves(2);
         let params = ArenaParams { max_bytes: 8 << 20, commit_all: true, topology, ..Default::default() };
-        let foreign = Arc::new(Foreign {
+        let hooks = Arc::new(Hooks {
             id: DomainId::unique(),
             arena: Arena::new(params).unwrap(),
             panics_in: AtomicU32::new(u32::MAX),
@@ -156,13 +156,13 @@ impl Scene {
             has_panicked: AtomicBool::new(false),
             busy: AtomicBool::new(false),
         });
-        let pool = Pool::new(change(Self::params(&foreign)), foreign.clone()).unwrap().bind();
-        let user = pool.deferred_user(Arc::new(Reader(foreign.clone()))).unwrap();
-        Self { foreign, user, pool }
+        let pool = Pool::new(change(Self::params(&hooks)), hooks.clone()).unwrap().bind();
+        let user = pool.deferred_user(Arc::new(Reader(hooks.clone()))).unwrap();
+        Self { hooks, user, pool }
     }
 
     /// A small cache, one short lane and a short ring: all are full soon.
-    fn params(foreign: &Arc<Foreign>) -> PoolParams {
+    fn params(hooks: &Arc<Hooks>) -> PoolParams {
         PoolParams {
             cache_size: 2 * REFILL,
             refill: REFILL,
@@ -171,7 +171,7 @@ impl Scene {
             ring_size: 32,
             defer_capacity: 8,
             sync_for_device: true,
-            domains: vec![Arc::new(Device(foreign.clone()))],
+            domains: vec![Arc::new(Device(hooks.clone()))],
             ..Default::default()
         }
     }
@@ -285,7 +285,7 @@ const ROWS: &[Row] = &[
         drop(s.pages(1));
         Box::new(|s| s.pool.update_nid(Some(NodeId(1))).unwrap())
     }),
-    (Callback::Release, 1, "a page of another node", |s| {
+    (Callback::Release, 1, "an off-node page", |s| {
         let pages = s.pages(4);
         s.pool.update_nid(Some(NodeId(1))).unwrap();
         let [one, two]: [_; 2] = [s.pages(1), s.pages(1)];
@@ -333,21 +333,21 @@ fn books_are_right(pool: &Bound, arena: &Arena, row: &str) {
 }
 
 /// The pool still does all that it did, and nothing of it is left at the end.
-fn goes_on_and_ends(Scene { foreign, user, pool }: Scene, row: &str) {
+fn goes_on_and_ends(Scene { hooks, user, pool }: Scene, row: &str) {
     // Every queue is emptied: what the counters say is there must come out.
     let all: Vec<_> = (0..80).map(|_| pool.alloc_page().unwrap()).collect();
     assert_eq!((pool.inflight().lanes, pool.inflight().ring), (0, 0), "{row}: counted, and not there");
     pool.poll_deferred();
     drop((all, user));
     assert_eq!(pool.inflight().out, 0, "{row}: nothing is lost");
-    books_are_right(&pool, &foreign.arena, row);
-    ended(&pool.destroy(), &foreign, row);
+    books_are_right(&pool, &hooks.arena, row);
+    ended(&pool.destroy(), &hooks, row);
 }
 
-fn ended(shutdown: &Shutdown, foreign: &Foreign, row: &str) {
+fn ended(shutdown: &Shutdown, hooks: &Hooks, row: &str) {
     assert!(shutdown.wait(Duration::from_secs(10)), "{row}: {}", shutdown.report());
-    assert_eq!(foreign.arena.pages_out(), 0, "{row}");
-    assert_eq!(foreign.arena.area().domains(), [""; 0], "{row}");
+    assert_eq!(hooks.arena.pages_out(), 0, "{row}");
+    assert_eq!(hooks.arena.area().domains(), [""; 0], "{row}");
 }
 
 #[test]
@@ -355,10 +355,10 @@ fn whichever_callback_panics_the_books_stay_right() {
     for &(callback, nth, when, act) in ROWS {
         let (scene, row) = (Scene::new(), format!("{callback:?} {nth}, {when}"));
         let act = act(&scene);
-        scene.foreign.arm(callback, nth);
+        scene.hooks.arm(callback, nth);
         let panicked = catch_unwind(AssertUnwindSafe(|| act(&scene))).is_err();
-        assert!(panicked && scene.foreign.has_panicked.load(Relaxed), "{row}: nothing panicked");
-        books_are_right(&scene.pool, &scene.foreign.arena, &row);
+        assert!(panicked && scene.hooks.has_panicked.load(Relaxed), "{row}: nothing panicked");
+        books_are_right(&scene.pool, &scene.hooks.arena, &row);
         goes_on_and_ends(scene, &row);
     }
 }
@@ -370,14 +370,14 @@ fn a_bulk_that_finds_no_room_is_home_although_its_provider_panics() {
         let (scene, row) =
             (Scene::with(|params| PoolParams { sync_for_device: false, ..params }), n.to_string());
         let mut pages = scene.pages(n + 1);
-        scene.foreign.arm(Callback::Release, 1);
+        scene.hooks.arm(Callback::Release, 1);
         let returns = move || {
             drop(pages.pop());
             pagepool::put_bulk(&mut pages);
         };
         let panicked = catch_unwind(AssertUnwindSafe(|| elsewhere(returns))).is_err();
         assert_eq!(panicked, n > 63, "{row}: a lane and a ring of 32 each");
-        scene.foreign.arm(Callback::Release, usize::MAX);
+        scene.hooks.arm(Callback::Release, usize::MAX);
         goes_on_and_ends(scene, &row);
     }
 }
@@ -397,29 +397,29 @@ fn whichever_callback_panics_at_the_end_the_pool_ends() {
     ];
     for (callback, nth, when, returns) in rows {
         let (scene, row) = (Scene::new(), format!("{callback:?} {nth}, {when}"));
-        let (out, Scene { foreign, user, pool }) = (scene.pages(5), scene);
+        let (out, Scene { hooks, user, pool }) = (scene.pages(5), scene);
         let pool_ref = pool.handle();
         drop(user);
         let panicked = if let Some(returns) = returns {
             // The device has another user, so that late pages are synced, too.
-            let (area, device) = (foreign.arena.area(), Arc::new(Device(foreign.clone())));
+            let (area, device) = (hooks.arena.area(), Arc::new(Device(hooks.clone())));
             let mapping = area.attach(&(device as Arc<dyn DmaDomain>)).unwrap();
             let shutdown = pool.destroy();
-            foreign.arm(callback, nth);
+            hooks.arm(callback, nth);
             let panicked = catch_unwind(AssertUnwindSafe(|| returns(out))).is_err();
             area.detach(&mapping);
-            ended(&shutdown, &foreign, &row);
+            ended(&shutdown, &hooks, &row);
             panicked
         } else {
             drop(out);
-            foreign.arm(callback, nth);
+            hooks.arm(callback, nth);
             catch_unwind(AssertUnwindSafe(|| drop(pool.destroy()))).is_err()
         };
-        assert!(panicked && foreign.has_panicked.load(Relaxed), "{row}: nothing panicked");
-        let (stats, pages) = (pool_ref.stats(), foreign.arena.pages_out());
+        assert!(panicked && hooks.has_panicked.load(Relaxed), "{row}: nothing panicked");
+        let (stats, pages) = (pool_ref.stats(), hooks.arena.pages_out());
         assert_eq!((stats.hold, pages), (stats.release, 0), "{row}");
-        assert_eq!(foreign.arena.area().domains(), [""; 0], "{row}");
+        assert_eq!(hooks.arena.area().domains(), [""; 0], "{row}");
         drop(pool_ref);
-        assert_eq!(Arc::strong_count(&foreign), 1, "{row}: the pool is freed");
+        assert_eq!(Arc::strong_count(&hooks), 1, "{row}: the pool is freed");
     }
 }

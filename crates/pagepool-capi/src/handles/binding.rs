@@ -1,8 +1,8 @@
 //! Who owns a pool: binding it to a thread, unbinding, and the end.
 //!
 //! Who    bind: any thread, while nobody owns the pool. Unbind: the owner; the end of its thread does it too.
-//!        Destroy: the owner, or any thread while there is none. All of it under the slot's lock; foreign
-//!        code runs after that.
+//!        Destroy: the owner, or any thread while there is none. All of it under the slot's lock;
+//!        callbacks run after that.
 
 // UNSAFETY: the owner's half changes hands.
 #![expect(unsafe_code)]
@@ -118,7 +118,7 @@ pub(crate) fn destroy(pool: Token) -> CallResult<EndedPool> {
         }
     })?;
     bound_pools::forget(pool);
-    let shutdown = Arc::new(idle.destroy()); // with no lock held: providers and domains are foreign code
+    let shutdown = Arc::new(idle.destroy()); // with no lock held: providers and domains are callbacks
     slots::ended(pool, shutdown.clone());
     slots::reap();
     Ok(EndedPool { shutdown, handle })

@@ -1,7 +1,7 @@
 //! The pools, from their creation to the return of their last buffer.
 //!
 //! What   a slot per pool, beside its row in [`VIEWS`]. What binding, unbinding and destroying change stands
-//!        under the slot's lock, under which nothing foreign runs. A pool that was destroyed keeps its slot
+//!        under the slot's lock, under which no callback runs. A pool that was destroyed keeps its slot
 //!        until its last buffer has returned; the creation of the next pool looks.
 //! Who    any thread.
 
@@ -116,8 +116,8 @@ pub(crate) fn view_of(pool: Token) -> &'static PoolView {
     &VIEWS[pool.place() as usize % MAX_POOLS]
 }
 
-/// Looks at, or changes, what a slot knows of a pool that is there. Under its lock: `look` calls nothing
-/// foreign.
+/// Looks at, or changes, what a slot knows of a pool that is there. Under its lock: `look` runs no
+/// callback.
 pub(crate) fn with_life<R>(pool: Token, look: impl FnOnce(&mut PoolLife) -> CallResult<R>) -> CallResult<R> {
     view(pool)?;
     let mut life = life_of(pool.place());
@@ -191,7 +191,7 @@ pub(crate) fn reap() {
     let complete = ends.iter().filter(|end| end.is_complete()); // with no lock held: it may ask users
     for life in complete.filter_map(take_complete) {
         life.taken.iter().for_each(|rows| rows.give_back());
-        drop(life); // with no lock held: a domain may go with it, and that is foreign code
+        drop(life); // with no lock held: a domain may go with it, and its drop is a callback
     }
 }
 

@@ -4,8 +4,8 @@
 //!        used again with their next generation. Each has a lock of its own, so that threads which have
 //!        different things do not meet.
 //! Who    any thread. Things are made before they are put in, and dropped after they were taken out, so a
-//!        lock that calls wait for has nothing foreign under it. A call about a packet may make foreign code
-//!        run (a callback, when a buffer returns). So it does not wait for a locked row but is refused, and
+//!        lock that calls wait for has no callback under it. A call about a packet may run one, when a
+//!        buffer returns. So it does not wait for a locked row but is refused, and
 //!        the callback may use all packets but that one.
 //! Cost   the row's lock; to put a thing in or take it out also a compare-and-swap, for the list of empty
 //!        rows.
@@ -166,7 +166,7 @@ impl<T> HandleTable<T> {
     }
 
     /// Takes a thing out, and makes another of it under its row's lock; where `make` gives it back, it stays.
-    /// `make` calls nothing foreign.
+    /// `make` runs no callback.
     pub(crate) fn remove_into<R>(
         &self,
         token: Token,
@@ -187,7 +187,7 @@ impl<T> HandleTable<T> {
         }
     }
 
-    /// Changes a thing under its row's lock; `change` calls nothing foreign, except in tables that refuse.
+    /// Changes a thing under its row's lock; `change` runs no callback, except in tables that refuse.
     #[inline]
     pub(crate) fn change<R>(
         &self,
@@ -198,7 +198,7 @@ impl<T> HandleTable<T> {
         change(self.occupied(row, token)?.thing.as_mut().ok_or(CallError::STALE)?)
     }
 
-    /// Looks at a thing under its row's lock; `look` calls nothing foreign, except in tables that refuse.
+    /// Looks at a thing under its row's lock; `look` runs no callback, except in tables that refuse.
     #[inline]
     pub(crate) fn with<R>(&self, token: Token, look: impl FnOnce(&T) -> R) -> CallResult<R> {
         self.change(token, |thing| Ok(look(thing)))

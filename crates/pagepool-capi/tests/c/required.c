@@ -4,7 +4,7 @@
 
 #include "check.h"
 
-static void *put_elsewhere(void *bufs)
+static void *put_remote(void *bufs)
 {
     CHECK(pagepool_buf_put_bulk(bufs, 64) == 0);
     return NULL;
@@ -32,7 +32,7 @@ static void pages_and_counters(struct pagepool *pool)
             CHECK(pagepool_buf_page_index(bufs[i]) != pagepool_buf_page_index(bufs[j]));
     }
     pthread_t thread;
-    CHECK(pthread_create(&thread, NULL, put_elsewhere, bufs) == 0);
+    CHECK(pthread_create(&thread, NULL, put_remote, bufs) == 0);
     CHECK(pthread_join(thread, NULL) == 0);
     CHECK(pagepool_stats(pool, &stats, sizeof(stats)) == 0);
     CHECK(stats.recycle_ring == 64 && stats.recycle_cached == 1000);

@@ -32,6 +32,12 @@ const FULLER: &[(&str, &str, usize, &str)] = &[
     ),
 ];
 
+/// Words that say too many things, and what to say instead. CHANGELOG.md may name what was.
+const AMBIGUOUS: &[(&str, &str)] = &[(
+    concat!("for", "eign"),
+    "a remote return (of another thread), an off-node page, a callback, or external memory: docs/concepts.md",
+)];
+
 /// Type names that are defined in more than one file, at most.
 const DOUBLED_NAMES: usize = 19;
 
@@ -251,6 +257,24 @@ fn no_line_is_too_long() {
             if columns > COLUMNS {
                 let file = file.strip_prefix(source::workspace()).expect("it is below").display();
                 findings.add(format_args!("{file}:{}: {columns} columns, of {COLUMNS}", at + 1));
+            }
+        }
+    }
+    findings.assert_none();
+}
+
+#[test]
+fn no_word_says_too_many_things() {
+    let mut findings = Findings::default();
+    for file in source::files_with(&["rs", "c", "h", "md"]) {
+        if file.ends_with("CHANGELOG.md") {
+            continue;
+        }
+        let text = std::fs::read_to_string(&file).expect("a source file").to_lowercase();
+        for (at, line) in text.lines().enumerate() {
+            for (word, instead) in AMBIGUOUS.iter().filter(|(word, _)| line.contains(word)) {
+                let file = file.strip_prefix(source::workspace()).expect("it is below").display();
+                findings.add(format_args!("{file}:{}: {word}: say {instead}", at + 1));
             }
         }
     }

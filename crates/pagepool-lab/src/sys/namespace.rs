@@ -1,6 +1,6 @@
 //! Leaving a network namespace for a new one.
 
-// UNSAFETY: a system call is a foreign function.
+// UNSAFETY: a system call, whose wrapper says what makes it sound.
 #![expect(unsafe_code)]
 
 use std::io;

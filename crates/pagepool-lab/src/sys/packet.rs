@@ -1,6 +1,6 @@
 //! Frames as they are on a link: linux/Documentation/networking/packet_mmap.rst, packet(7).
 
-// UNSAFETY: system calls are foreign functions; each wrapper says what makes its call sound.
+// UNSAFETY: system calls; each wrapper says what makes its call sound.
 #![expect(unsafe_code)]
 
 use std::io;

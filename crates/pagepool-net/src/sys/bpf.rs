@@ -314,8 +314,8 @@ pub(crate) fn is_ours(name: &str) -> bool {
     name.bytes().eq(NAME.into_iter().take_while(|&byte| byte != 0))
 }
 
-/// Whether the program with this id is known to be another's: none that was made here has its name.
-pub(crate) fn is_foreign(id: u32) -> bool {
+/// Whether the program with this id is known to be of another maker: none that was made here has its name.
+pub(crate) fn is_of_others(id: u32) -> bool {
     program_name(id).is_some_and(|name| !is_ours(&name))
 }
 

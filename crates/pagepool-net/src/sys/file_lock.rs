@@ -1,6 +1,6 @@
 //! Locks of files that programs agree on (`flock`), and that end with their descriptor.
 
-// UNSAFETY: a system call is a foreign function.
+// UNSAFETY: a system call, whose wrapper says what makes it sound.
 #![expect(unsafe_code)]
 
 use std::io;

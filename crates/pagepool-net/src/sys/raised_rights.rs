@@ -1,6 +1,6 @@
 //! Whether the program has more rights than who started it.
 
-// UNSAFETY: the C library is asked by a foreign function.
+// UNSAFETY: the C library is asked, by a function of its own.
 #![expect(unsafe_code)]
 
 /// Whether the environment is that of somebody with fewer rights: the file of the program is set-user-ID, or

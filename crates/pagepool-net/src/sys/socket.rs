@@ -1,6 +1,6 @@
 //! Sockets of every family, and their options.
 
-// UNSAFETY: system calls are foreign functions; each wrapper says what makes its call sound.
+// UNSAFETY: system calls; each wrapper says what makes its call sound.
 #![expect(unsafe_code)]
 
 use std::io;

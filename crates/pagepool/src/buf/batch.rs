@@ -135,7 +135,7 @@ impl Batch {
         let pages = unsafe { std::slice::from_raw_parts(self.pages.as_ptr().cast(), len) };
         match self.pool.owner_here() {
             Some(owner) => put_here(self.pool, owner, pages),
-            None => put_elsewhere(self.pool, pages),
+            None => put_remote(self.pool, pages),
         }
     }
 
@@ -242,11 +242,11 @@ pub(crate) fn put_here(pool: PoolPtr, owner: OwnerProof, pages: &[u32]) {
     pool.own.counts.recycle_cached.add(pages.len() as u64);
 }
 
-/// The syncs are foreign code, and may unbind or end the pool: the owner is looked up again after them.
+/// The syncs are callbacks, and may unbind or end the pool: the owner is looked up again after them.
 #[cold]
 fn put_here_slow(pool: PoolPtr, pages: &[u32]) {
     sync_all(pool, pages);
-    let Some(owner) = pool.owner_here() else { return put_elsewhere_synced(pool, pages) };
+    let Some(owner) = pool.owner_here() else { return put_remote_synced(pool, pages) };
     let mut left = pages;
     while let [page, rest @ ..] = left {
         if !pool.own.cache.push(owner, PageIdx(*page)) {
@@ -263,9 +263,9 @@ fn put_here_slow(pool: PoolPtr, pages: &[u32]) {
 
 /// Whole pages without a reference, on any other thread: into the lane as far as it has room, then the ring.
 #[inline(never)]
-pub(crate) fn put_elsewhere(pool: PoolPtr, pages: &[u32]) {
+pub(crate) fn put_remote(pool: PoolPtr, pages: &[u32]) {
     sync_all(pool, pages);
-    put_elsewhere_synced(pool, pages);
+    put_remote_synced(pool, pages);
 }
 
 /// Hands pages to the device. If a sync panics, all of them leave the pool.
@@ -296,7 +296,7 @@ impl Drop for InHandTogether<'_> {
     }
 }
 
-fn put_elsewhere_synced(pool: PoolPtr, pages: &[u32]) {
+fn put_remote_synced(pool: PoolPtr, pages: &[u32]) {
     let Some(lane) = pool.lane() else { return pool.ring_bulk(pages) };
     let pushed = lane.push_pages(pages, |&page| PageIdx(page));
     let mut left = RingLeft { pool, pages: &pages[pushed..] };

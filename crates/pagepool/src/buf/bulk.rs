@@ -9,7 +9,7 @@
 // UNSAFETY: handles are given up in place, without being dropped.
 #![expect(unsafe_code)]
 
-use crate::buf::batch::{Batch, put_elsewhere, put_here, sync_all};
+use crate::buf::batch::{Batch, put_here, put_remote, sync_all};
 use crate::buf::handle_bits::FragBits;
 use crate::buf::handle_copy;
 use crate::buf::page_buf::PageBuf;
@@ -87,7 +87,7 @@ fn put_plain(buffers: &[PageBuf]) -> bool {
     match pool.owner_here() {
         _ if !bits.is_whole() => false, // fragments: mostly all are
         Some(owner) => put_plain_here(pool, owner, buffers),
-        None => put_handles_elsewhere(pool, buffers),
+        None => put_handles_remote(pool, buffers),
     }
 }
 
@@ -104,11 +104,11 @@ fn put_plain_here(pool: PoolPtr, owner: OwnerProof, buffers: &[PageBuf]) -> bool
 
 /// Through this thread's lane, if they are not too many.
 #[inline(never)]
-fn put_handles_elsewhere(pool: PoolPtr, buffers: &[PageBuf]) -> bool {
+fn put_handles_remote(pool: PoolPtr, buffers: &[PageBuf]) -> bool {
     let Some(lane) = pool.plain_lane() else { return false };
     let together = buffers.len() <= Batch::MAX && handle_copy::are_whole(pool, buffers);
     if together {
-        put_plain_elsewhere(pool, lane, buffers, |buffer| buffer.bits.whole_page());
+        put_plain_remote(pool, lane, buffers, |buffer| buffer.bits.whole_page());
     }
     together
 }
@@ -116,7 +116,7 @@ fn put_handles_elsewhere(pool: PoolPtr, buffers: &[PageBuf]) -> bool {
 /// Up to [`Batch::MAX`] whole pages of one pool, at least one, which the caller gives up, into a plain lane
 /// (see [`plain_lane`](PoolPtr::plain_lane)); what finds no room there into the ring.
 #[inline(always)]
-pub(crate) fn put_plain_elsewhere<T>(pool: PoolPtr, lane: &Lane, pages: &[T], page: impl Fn(&T) -> PageIdx) {
+pub(crate) fn put_plain_remote<T>(pool: PoolPtr, lane: &Lane, pages: &[T], page: impl Fn(&T) -> PageIdx) {
     let pushed = lane.push_pages(pages, &page);
     if pushed == pages.len() {
         return pool.after_push(lane, lane.after_free_push());
@@ -218,7 +218,7 @@ fn gather(pool: PoolPtr, kind: BufKind, buffers: &mut [PageBuf], numbers: &mut [
 fn put_pages(path: ReturnPath, pool: PoolPtr, pages: &[u32]) {
     match (path, pool.owner_here()) {
         (ReturnPath::Dropped, Some(owner)) => put_here(pool, owner, pages),
-        (ReturnPath::Dropped, None) => put_elsewhere(pool, pages),
+        (ReturnPath::Dropped, None) => put_remote(pool, pages),
         (ReturnPath::Ring, _) => {
             sync_all(pool, pages);
             pool.ring_bulk(pages);
@@ -227,7 +227,7 @@ fn put_pages(path: ReturnPath, pool: PoolPtr, pages: &[u32]) {
 }
 
 /// Fragments of one pool, by their pages. The owner is looked up for each page: the sync of a page that is
-/// complete with its last fragment is foreign code.
+/// complete with its last fragment is a callback.
 pub(crate) fn put_frags(path: ReturnPath, pool: PoolPtr, frags: &[u32]) {
     let mut rest = FragsLeft { path, pool, frags };
     // Mostly all are of one page, which is found without a branch for each; elsewhere nobody asks.
@@ -237,7 +237,7 @@ pub(crate) fn put_frags(path: ReturnPath, pool: PoolPtr, frags: &[u32]) {
         let Some(owner) = pool.owner_here() else {
             let all = std::mem::take(&mut rest.frags);
             return match path {
-                ReturnPath::Dropped => pool.frags_elsewhere(all),
+                ReturnPath::Dropped => pool.frags_remote(all),
                 ReturnPath::Ring => pool.frags_without_lane(all),
             };
         };
@@ -246,12 +246,12 @@ pub(crate) fn put_frags(path: ReturnPath, pool: PoolPtr, frags: &[u32]) {
             true => rest.frags.len(),
             false => rest.frags.iter().take_while(|&&other| other == page).count(),
         };
-        rest.frags = &rest.frags[n..]; // at once: foreign code may panic
+        rest.frags = &rest.frags[n..]; // at once: a callback may panic
         pool.frags_here(owner, PageIdx(page), n as u32, path == ReturnPath::Ring);
     }
 }
 
-/// Fragments of one pool that are being returned. If foreign code panics meanwhile, the rest returns as well.
+/// Fragments of one pool that are being returned. If a callback panics meanwhile, the rest returns as well.
 struct FragsLeft<'a> {
     path: ReturnPath,
     pool: PoolPtr,
@@ -267,7 +267,7 @@ impl Drop for FragsLeft<'_> {
     }
 }
 
-/// What is being returned together. If foreign code panics meanwhile, the rest returns singly.
+/// What is being returned together. If a callback panics meanwhile, the rest returns singly.
 pub(crate) struct GivenUp<'a, T>(&'a mut [T]);
 
 impl<'a, T> GivenUp<'a, T> {

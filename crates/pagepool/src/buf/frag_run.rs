@@ -108,7 +108,7 @@ impl FragRun {
     fn put(&mut self) {
         let pool = self.first.pool;
         let pages = [self.first.bits.head(pool.geometry.head_mask).0; Self::MAX];
-        // Counted as gone before foreign code runs, which may panic.
+        // Counted as gone before a callback runs, which may panic.
         let left = std::mem::take(&mut self.left) as usize;
         put_frags(ReturnPath::Dropped, pool, &pages[..left]);
     }

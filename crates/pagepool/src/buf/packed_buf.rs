@@ -15,8 +15,8 @@ use std::mem::{ManuallyDrop, MaybeUninit};
 use std::num::{NonZeroU64, NonZeroUsize};
 use std::ptr::NonNull;
 
-use crate::buf::batch::{Batch, put_elsewhere, put_here};
-use crate::buf::bulk::{ReturnPath, put_frags, put_parted, put_plain_elsewhere};
+use crate::buf::batch::{Batch, put_here, put_remote};
+use crate::buf::bulk::{ReturnPath, put_frags, put_parted, put_plain_remote};
 use crate::buf::handle_bits::{FragBits, HandleBits};
 use crate::buf::page_buf::PageBuf;
 use crate::buf::raw_buf::LINE_SHIFT;
@@ -244,7 +244,7 @@ pub fn put_packed(burst: &mut Vec<PackedBuf>) {
     while !burst.is_empty() {
         let kept = burst.len().saturating_sub(Batch::MAX);
         let last = burst[kept..].len();
-        // SAFETY: fewer than there are, and all of them initialised. If foreign code panics, the chunks
+        // SAFETY: fewer than there are, and all of them initialised. If a callback panics, the chunks
         // before this one stay in the vector.
         unsafe { burst.set_len(kept) };
         // SAFETY: these were the vector's elements a moment ago, and it is borrowed exclusively.
@@ -271,7 +271,7 @@ unsafe fn put_chunk(chunk: &[PackedBuf]) {
     if owner.is_none()
         && let Some(lane) = pool.plain_lane()
     {
-        return put_plain_elsewhere(pool, lane, chunk, PackedBuf::page);
+        return put_plain_remote(pool, lane, chunk, PackedBuf::page);
     }
     put_numbers(pool, owner, chunk);
 }
@@ -283,7 +283,7 @@ fn put_numbers(pool: PoolPtr, owner: Option<OwnerProof>, chunk: &[PackedBuf]) {
     numbers.iter_mut().zip(chunk).for_each(|(number, packed)| *number = packed.page().0);
     match owner {
         Some(owner) => put_here(pool, owner, &numbers[..chunk.len()]),
-        None => put_elsewhere(pool, &numbers[..chunk.len()]),
+        None => put_remote(pool, &numbers[..chunk.len()]),
     }
 }
 

@@ -307,7 +307,7 @@ impl PageBuf {
         let (pool, page, frag_bits) = self.into_parts();
         match pool.owner_here() {
             Some(owner) => pool.recycle_here(owner, page, frag_bits == FragBits::SPECIAL, len),
-            None => pool.recycle_elsewhere(page, frag_bits == FragBits::SPECIAL, len),
+            None => pool.recycle_remote(page, frag_bits == FragBits::SPECIAL, len),
         }
     }
 
@@ -379,7 +379,7 @@ impl Drop for PageBuf {
             }
             return drop_here(pool, owner, bits);
         }
-        drop_elsewhere(pool, bits);
+        drop_remote(pool, bits);
     }
 }
 
@@ -417,7 +417,7 @@ fn drop_here(pool: PoolPtr, owner: OwnerProof, bits: HandleBits) {
 
 #[cold] // beside the owner's fast path, whose instructions come first
 #[inline(never)]
-fn drop_elsewhere(pool: PoolPtr, bits: HandleBits) {
+fn drop_remote(pool: PoolPtr, bits: HandleBits) {
     if let Some(lane) = pool.plain_lane() {
         let pushed = if bits.is_whole() {
             lane.push_in_run(Message::of_page(bits.whole_page()))
@@ -429,16 +429,16 @@ fn drop_elsewhere(pool: PoolPtr, bits: HandleBits) {
             return pool.after_push(lane, lane.after_free_push());
         }
     }
-    drop_rare_elsewhere(pool, bits);
+    drop_rare_remote(pool, bits);
 }
 
 /// Apart, so that the return of a page needs no stack frame.
 #[inline(never)]
-fn drop_rare_elsewhere(pool: PoolPtr, bits: HandleBits) {
+fn drop_rare_remote(pool: PoolPtr, bits: HandleBits) {
     if bits.frag_bits().is_frag() {
-        pool.frag_elsewhere(bits.head(pool.geometry.head_mask));
+        pool.frag_remote(bits.head(pool.geometry.head_mask));
     } else {
-        pool.recycle_elsewhere(bits.whole_page(), bits.frag_bits() == FragBits::SPECIAL, usize::MAX);
+        pool.recycle_remote(bits.whole_page(), bits.frag_bits() == FragBits::SPECIAL, usize::MAX);
     }
 }
 

@@ -105,7 +105,7 @@ impl Cache {
         true
     }
 
-    /// Takes the last `n` pages at most and gives them to `sink`, which must not call foreign code: a borrow
+    /// Takes the last `n` pages at most and gives them to `sink`, which must not run a callback: a borrow
     /// of the cache is live meanwhile. Returns how many there were.
     #[inline(always)]
     pub(crate) fn take(&self, _owner: OwnerProof, n: usize, sink: impl FnOnce(&[u32])) -> usize {
@@ -131,7 +131,7 @@ impl Cache {
     }
 
     /// Lets `source` fill the space behind the last page, up to `room` entries and the capacity; it says how
-    /// many it wrote, and must not call foreign code. Returns that.
+    /// many it wrote, and must not run a callback. Returns that.
     #[inline(always)]
     pub(crate) fn fill(
         &self,
@@ -150,7 +150,7 @@ impl Cache {
     }
 
     /// Lets `source` fill `n` entries behind the last page, if so many fit with no more than a copy. They
-    /// count if it says that it filled them all; it must not call foreign code. Says whether they do.
+    /// count if it says that it filled them all; it must not run a callback. Says whether they do.
     #[inline(always)]
     pub(crate) fn push_plain_bulk(
         &self,

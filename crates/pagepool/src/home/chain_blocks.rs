@@ -41,7 +41,7 @@ impl ChainStash {
 
     #[inline]
     pub(crate) fn take(&self, _owner: OwnerProof) -> Option<u32> {
-        // SAFETY: I2. Only the holder of the owner half comes here, and no foreign code runs while the borrow
+        // SAFETY: I2. Only the holder of the owner half comes here, and no callback runs while the borrow
         // lives.
         let free = unsafe { &mut *self.free.get() };
         free.count = free.count.checked_sub(1)?;

@@ -6,7 +6,7 @@
 //!        a buffer never looks anything up: a frame's first buffer leads to its pool, and that knows its id.
 //! Life   a registry keeps nothing alive: it has weak counts. A look upgrades a count and drops it outside
 //!        the lock, because it may be the last one.
-//! Lock   a short one, under which no foreign code runs and nothing of a pool is touched but its count.
+//! Lock   a short one, under which no callback runs and nothing of a pool is touched but its count.
 //! Why    mirrors net/core/xdp.c:__xdp_reg_mem_model (v7.3), whose table has the identity for its hash, too.
 
 use std::collections::BTreeMap;
@@ -69,7 +69,7 @@ pub enum MemType {
     Pool,
     /// Memory that a callback takes back, as Linux's `MEM_TYPE_XSK_BUFF_POOL` is.
     #[doc(alias = "MEM_TYPE_XSK_BUFF_POOL")]
-    Foreign,
+    External,
 }
 
 impl fmt::Display for MemType {
@@ -78,7 +78,7 @@ impl fmt::Display for MemType {
             Self::SharedPage => "shared",
             Self::Page => "page",
             Self::Pool => "pool",
-            Self::Foreign => "foreign",
+            Self::External => "external",
         })
     }
 }

@@ -77,9 +77,9 @@ macro_rules! for_each_pool_counter {
                 ///
                 /// If it rises: normal, if other threads return buffers.
                 alloc_refill,
-                /// Pages that left the pool because they are of another NUMA node. At most one per look at
-                /// lanes and ring. An allocation looks once; one that would fail looks again in a pool with
-                /// `wakeup`.
+                /// Off-node pages (of another NUMA node than the pool's) that left the pool. At most one
+                /// per look at lanes and ring. An allocation looks once; one that would fail looks
+                /// again in a pool with `wakeup`.
                 ///
                 /// If it rises: the owner moved to another node; pin it, or set `nid`.
                 alloc_waive,

@@ -161,7 +161,7 @@ impl Drop for Unmapping<'_> {
         let at = regions.going.iter().position(is_this);
         let going = at.map(|at| regions.going.swap_remove(at));
         drop(regions);
-        drop(going); // maybe the domain with it, and that is foreign code
+        drop(going); // maybe the domain with it, whose drop is a callback
     }
 }
 

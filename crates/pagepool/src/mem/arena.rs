@@ -2,7 +2,7 @@
 //!
 //! What   one contiguous range of addresses, committed in regions as pages are requested, cut into pages of
 //!        order 0 to 10. Pools of several orders share it. Linux: `alloc_pages_bulk_node`, `__free_pages`.
-//! Who    any thread. Two locks: the free pages' (short, no foreign code under it) and the growth lock, under
+//! Who    any thread. Two locks: the free pages' (short, no callback under it) and the growth lock, under
 //!        which regions are committed, faulted in and mapped by domains. A domain may drop buffers while it
 //!        maps: `release` takes the first lock only. If it asks for pages in there, it gets what is free and
 //!        no growth. It must not wait in there for another thread that asks for pages.
@@ -491,7 +491,7 @@ impl Arena {
     /// Pages of the nearest node that has any, or can be grown there: a node has none. As Linux's fallback
     /// list, which a bulk allocation walks (mm/page_alloc.c:alloc_pages_bulk_noprof).
     #[cold]
-    fn take_elsewhere(&self, order: u8, node: NodeId, out: &mut [PageIdx]) -> usize {
+    fn take_off_node(&self, order: u8, node: NodeId, out: &mut [PageIdx]) -> usize {
         let mut others = self.others.iter().filter(|(of, _)| *of == node).flat_map(|(_, others)| others);
         let taken =
             others.find_map(|&other| Some(self.take(order, Some(other), out)).filter(|&taken| taken > 0));
@@ -523,7 +523,7 @@ unsafe impl Provider for Arena {
         let node = node.filter(|_| self.params.topology.nodes_ignored().is_none());
         let taken = self.take(order, node, out);
         match node {
-            Some(node) if taken == 0 => self.take_elsewhere(order, node, out),
+            Some(node) if taken == 0 => self.take_off_node(order, node, out),
             _ => taken,
         }
     }
@@ -536,7 +536,7 @@ unsafe impl Provider for Arena {
         if order > MAX_ORDER {
             return 0;
         }
-        // Asked by every failing allocation: no lock but that of the free pages, and no foreign code.
+        // Asked by every failing allocation: no lock but that of the free pages, and no callback.
         let may_grow = !self.area.is_fixed() && !self.area.is_calling_here();
         let uncommitted = if may_grow { self.uncommitted.load(Ordering::Relaxed) as usize } else { 0 };
         let each = 1usize << (self.area.region_shift() - PAGE_SHIFT) >> order;

@@ -53,7 +53,7 @@ impl StarvedPools {
     }
 
     /// Pages came back to the provider, or it may have more than before. The caller holds no lock: this runs
-    /// foreign code.
+    /// callbacks.
     pub(crate) fn wake_all(&self) {
         light_fence(); // pairs with the heavy fence in raise_all(), after add()
         if self.any.load(Ordering::Relaxed) {

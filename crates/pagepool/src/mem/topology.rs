@@ -1,7 +1,7 @@
 //! NUMA nodes: which there are, on which one a page lies, on which one a thread runs.
 //!
 //! What   a [`Topology`] is the machine's, or one that a test makes up. Two nodes on a one-node machine are
-//!        the only way to test what a pool does with a page of the wrong node.
+//!        the only way to test what a pool does with an off-node page.
 //! Who    anything from any thread.
 //! Cost   [`Topology::current_node`] is nothing on a machine of one node, else one system call; it is asked
 //!        once per refill, not per page.

@@ -300,7 +300,7 @@ fn put_block(pool: PoolPtr, slot: u32) {
     }
 }
 
-/// A chain whose buffers are being taken off. Where that is cut short by a panic of foreign code, the rest
+/// A chain whose buffers are being taken off. Where that is cut short by a panic of a callback, the rest
 /// returns to its pool and the block is put back all the same.
 struct Ending<'a> {
     chain: &'a mut Chain,

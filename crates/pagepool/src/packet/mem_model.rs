@@ -14,7 +14,7 @@ use crate::error::Error;
 use crate::home::registry::{MemCarrier, MemId, MemState, MemType, RegisteredId, Registry, RegistryEntry};
 use crate::home::stats::{Inflight, Stats};
 
-/// What takes foreign memory back.
+/// What takes external memory back.
 type GiveBack = dyn Fn(NonNull<[u8]>) + Send + Sync;
 
 /// Gives memory that is not a pool's an id and a name, for the frames of a network stack or a driver of its
@@ -40,15 +40,15 @@ type GiveBack = dyn Fn(NonNull<[u8]>) + Send + Sync;
 pub struct MemModel(Arc<ModelParts>);
 
 impl MemModel {
-    /// A model of ordinary memory. Pools register themselves, and foreign memory has
-    /// [`foreign`](Self::foreign).
+    /// A model of ordinary memory. Pools register themselves, and external memory has
+    /// [`external`](Self::external).
     pub fn new(registry: &Registry, name: &str, mem_type: MemType) -> Result<Self, Error> {
         match mem_type {
             MemType::Page | MemType::SharedPage => Self::register(registry, name, mem_type, None),
             other => Err(Error::parameter(
                 "mem_type",
                 other,
-                "page or shared: a pool registers itself, and MemModel::foreign takes foreign memory with \
+                "page or shared: a pool registers itself, and MemModel::external takes external memory with \
                  its callback",
             )),
         }
@@ -56,12 +56,12 @@ impl MemModel {
 
     /// A model of memory that `give_back` takes back, on whichever thread its frame is dropped. It may drop
     /// buffers.
-    pub fn foreign(
+    pub fn external(
         registry: &Registry,
         name: &str,
         give_back: impl Fn(NonNull<[u8]>) + Send + Sync + 'static,
     ) -> Result<Self, Error> {
-        Self::register(registry, name, MemType::Foreign, Some(Box::new(give_back)))
+        Self::register(registry, name, MemType::External, Some(Box::new(give_back)))
     }
 
     fn register(
@@ -110,7 +110,7 @@ impl Carried {
         self.0.registration.id()
     }
 
-    /// Gives foreign memory back; a model of ordinary memory has no use for it.
+    /// Gives external memory back; a model of ordinary memory has no use for it.
     pub(crate) fn give_back(&self, memory: NonNull<[u8]>) {
         if let Some(give_back) = &self.0.give_back {
             give_back(memory);

@@ -6,7 +6,7 @@
 //!        that has it.
 //! I8     what was made of a [`MemModel`] keeps its memory id taken.
 
-// UNSAFETY: foreign memory is reached by address.
+// UNSAFETY: external memory is reached by address.
 #![expect(unsafe_code)]
 
 use std::fmt;
@@ -30,7 +30,7 @@ pub enum Memory {
     /// A page of ordinary memory with several owners.
     Shared(SharedPage),
     /// Memory of the caller's.
-    Foreign(Foreign),
+    External(External),
 }
 
 const _: () = assert!(size_of::<Memory>() == 24, "a frame is 48 bytes");
@@ -42,7 +42,7 @@ impl Memory {
             Self::Pool(_) => MemType::Pool,
             Self::Page(_) => MemType::Page,
             Self::Shared(_) => MemType::SharedPage,
-            Self::Foreign(_) => MemType::Foreign,
+            Self::External(_) => MemType::External,
         }
     }
 
@@ -52,7 +52,7 @@ impl Memory {
             Self::Pool(buffer) => Some(buffer.pool.mem_id),
             Self::Page(page) => page.mem_id(),
             Self::Shared(page) => page.0.mem_id(),
-            Self::Foreign(foreign) => Some(foreign.model.mem_id()),
+            Self::External(external) => Some(external.model.mem_id()),
         }
     }
 
@@ -71,7 +71,7 @@ impl Memory {
             Self::Pool(buffer) => buffer.bytes(),
             Self::Page(page) => Some(page.bytes()),
             Self::Shared(page) => Some(page.bytes()),
-            Self::Foreign(foreign) => Some(foreign.bytes()),
+            Self::External(external) => Some(external.bytes()),
         }
     }
 
@@ -83,7 +83,7 @@ impl Memory {
             Self::Pool(buffer) => buffer.bytes_mut(),
             Self::Page(page) => Some(page.bytes_mut()),
             Self::Shared(page) => page.bytes_mut(),
-            Self::Foreign(foreign) => Some(foreign.bytes_mut()),
+            Self::External(external) => Some(external.bytes_mut()),
         }
     }
 }
@@ -179,7 +179,7 @@ impl SharedPage {
 /// Memory of the caller's, which the callback of its [`MemModel`] takes back.
 #[derive(Debug)]
 #[repr(C)]
-pub struct Foreign {
+pub struct External {
     start: NonNull<u8>,
     model: Carried,
     len: u32,
@@ -195,11 +195,11 @@ enum Spare {
 
 // SAFETY: I1. It owns its bytes alone, and the caller who gave them promised that any thread may use them and
 // give them back.
-unsafe impl Send for Foreign {}
+unsafe impl Send for External {}
 // SAFETY: through a shared reference bytes can only be read.
-unsafe impl Sync for Foreign {}
+unsafe impl Sync for External {}
 
-impl Foreign {
+impl External {
     /// Takes the memory, or refuses and leaves it with the caller: of 4 GiB and more, and without a callback.
     ///
     /// # Safety
@@ -226,7 +226,7 @@ impl Foreign {
     }
 }
 
-impl Drop for Foreign {
+impl Drop for External {
     fn drop(&mut self) {
         self.model.give_back(NonNull::slice_from_raw_parts(self.start, self.len as usize));
     }

@@ -19,7 +19,7 @@ use crate::mem::page::PAGE_SIZE;
 use crate::packet::chain::{Chain, Frag};
 use crate::packet::endpoints;
 use crate::packet::mem_model::MemModel;
-use crate::packet::memory::{Foreign, Memory, Page, SharedPage};
+use crate::packet::memory::{External, Memory, Page, SharedPage};
 use crate::packet::xdp_buff::{XdpBuff, hard_end};
 use crate::pool::bound::Bound;
 
@@ -96,10 +96,10 @@ impl XdpFrame {
     /// # use std::ptr::NonNull;
     /// // SAFETY (of the callback's own): it is given what `Box::leak` gave, once.
     /// let free = |memory: NonNull<[u8]>| drop(unsafe { Box::from_raw(memory.as_ptr()) });
-    /// let model = MemModel::foreign(&Registry::new(), "heap", free)?;
+    /// let model = MemModel::external(&Registry::new(), "heap", free)?;
     /// let memory = NonNull::from(Box::leak(vec![7u8; 2048].into_boxed_slice()));
     /// // SAFETY: the memory is initialised, and nobody's until it is given back.
-    /// let frame = unsafe { XdpFrame::from_foreign(&model, memory, 256, 60) }.unwrap();
+    /// let frame = unsafe { XdpFrame::from_external(&model, memory, 256, 60) }.unwrap();
     /// assert_eq!(frame.data(), [7; 60]);
     /// drop(frame); // and the memory with it
     /// # Ok::<(), pagepool::Error>(())
@@ -110,7 +110,7 @@ impl XdpFrame {
     /// * Nobody else touches it until then.
     /// * Any thread may touch it, and give it back.
     #[doc(alias = "MEM_TYPE_XSK_BUFF_POOL")]
-    pub unsafe fn from_foreign(
+    pub unsafe fn from_external(
         model: &MemModel,
         memory: NonNull<[u8]>,
         offset: usize,
@@ -118,8 +118,8 @@ impl XdpFrame {
     ) -> Option<Self> {
         let ends = ends_within(memory.len(), offset, len)?;
         // SAFETY: I1. What the caller promised.
-        let foreign = unsafe { Foreign::new(model, memory) }?;
-        Some(Self::of(Memory::Foreign(foreign), ends))
+        let external = unsafe { External::new(model, memory) }?;
+        Some(Self::of(Memory::External(external), ends))
     }
 
     fn of(memory: Memory, [data, end, hard_end]: [u32; 3]) -> Self {

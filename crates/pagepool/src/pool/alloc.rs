@@ -242,7 +242,7 @@ impl Bound {
     }
 
     /// Cuts up to `n` fragments of `size`, and tells `each` of the page, the offset of the first, the bytes
-    /// from one to the next, and how many follow each other. It must not call foreign code. Says how many.
+    /// from one to the next, and how many follow each other. It must not run a callback. Says how many.
     #[inline(always)]
     fn cut_many(&self, size: usize, n: usize, mut each: impl FnMut(PageIdx, usize, usize, usize)) -> usize {
         let mut done = 0;
@@ -259,13 +259,13 @@ impl Bound {
     #[inline(always)]
     fn cut_once(&self, size: usize, n: usize, each: impl FnOnce(PageIdx, usize, usize, usize)) -> usize {
         let pool = self.ptr();
-        // SAFETY: I2; no foreign code runs while the borrow lives.
+        // SAFETY: I2; no callback runs while the borrow lives.
         let fits = unsafe { &*pool.own.frag.get() }.fits(size);
         if n == 0 || !fits && !self.open_next(size) {
             return 0;
         }
         let step = pool.geometry.frag_step(size);
-        // SAFETY: I2; no foreign code runs while the borrow lives.
+        // SAFETY: I2; no callback runs while the borrow lives.
         let frag = unsafe { &mut *pool.own.frag.get() };
         let (page, offset, cut) = frag.cut_many(size, step, pool.geometry.page_size, n);
         each(page, offset, step as usize, cut);
@@ -293,7 +293,7 @@ impl Bound {
             return if size <= page_size { self.alloc_page() } else { self.failed() };
         }
         let (page, offset) = self.cut(size)?;
-        // SAFETY: I2; no foreign code runs while the borrow lives.
+        // SAFETY: I2; no callback runs while the borrow lives.
         let frag = unsafe { &mut *pool.own.frag.get() };
         if frag.fits(size) {
             return Some(PageBuf::frag(pool, page, offset, size));
@@ -318,12 +318,12 @@ impl Bound {
     #[inline(always)]
     fn cut(&self, size: usize) -> Option<(PageIdx, usize)> {
         let pool = self.ptr();
-        // SAFETY: I2; no foreign code runs while the borrow lives.
+        // SAFETY: I2; no callback runs while the borrow lives.
         let fits = unsafe { &*pool.own.frag.get() }.fits(size);
         if !fits && !self.open_next(size) {
             return None;
         }
-        // SAFETY: I2; no foreign code runs while the borrow lives.
+        // SAFETY: I2; no callback runs while the borrow lives.
         let frag = unsafe { &mut *pool.own.frag.get() };
         Some(frag.cut(size, pool.geometry.frag_step(size), pool.geometry.page_size))
     }

@@ -78,7 +78,7 @@ impl Bound {
         unsafe { OwnerProof::assume() }
     }
 
-    /// Reads or changes the refill policy; `f` runs no foreign code.
+    /// Reads or changes the refill policy; `f` runs no callback.
     pub(crate) fn policy<R>(&self, f: impl FnOnce(&mut RefillPolicy) -> R) -> R {
         // SAFETY: I2. This thread alone has the pool, and `f` cannot come back here.
         f(unsafe { &mut (*self.pool.get()).policy })

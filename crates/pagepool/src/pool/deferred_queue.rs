@@ -13,7 +13,7 @@
 //! Cost   queueing: a compare and 32 bytes written; no atomic, no allocation. A round: one atomic
 //!        read-modify-write and its undoing, one call per registered user, one call per polled buffer.
 //!
-//! Foreign code: an [`InUse`] may do anything the thread may do, also allocate from this pool, drop buffers,
+//! Callbacks: an [`InUse`] may do anything the thread may do, also allocate from this pool, drop buffers,
 //! queue others and poll. So no borrow of the queue or of the cache is live while it runs. While a round
 //! runs, entries are added at the back only, and the round alone takes any out. So the positions before the
 //! back stay valid: an entry stays in the queue while its user is polled, and a panic there loses nothing. A
@@ -236,7 +236,7 @@ impl DeferredQueue {
     /// Drops users without buffers that no buffer can be queued for.
     fn retire(&self) {
         while let Some(user) = self.take_retired() {
-            drop(user); // foreign code, with no borrow live
+            drop(user); // a callback, with no borrow live
         }
     }
 
@@ -381,7 +381,7 @@ impl<'a> PollRound<'a> {
         (state.queued[at].user, state.queued[at].cookie)
     }
 
-    /// Takes a buffer out and drops it, which may run foreign code.
+    /// Takes a buffer out and drops it, which may run callbacks.
     fn send_home(&self, take: impl FnOnce(&mut VecDeque<DeferredBuf>) -> Option<DeferredBuf>) {
         let mut state = self.state().borrow_mut();
         let Some(DeferredBuf { buffer, user, .. }) = take(&mut state.queued) else { return };

@@ -4,8 +4,8 @@
 //!        next page to cut.
 //! Who    the bound thread alone. Messages are taken in here and nowhere else while the pool lives (I2, I5).
 //! Order  as in net/core/page_pool.c:page_pool_refill_alloc_cache and __page_pool_alloc_netmems_slow (v7.3):
-//!        stop at the first page of another node; `alloc_empty` where lanes and ring had nothing.
-//! Foreign code (provider, domains, users of deferred buffers) runs between borrows of the owner's state, and
+//!        stop at the first off-node page; `alloc_empty` where lanes and ring had nothing.
+//! Callbacks (of provider, domains, users of deferred buffers) run between borrows of the owner's state, and
 //! may drop buffers into the cache.
 //! Cost   a refill: per page one load and two stores; no atomic read-modify-write.
 
@@ -68,11 +68,11 @@ impl Bound {
     /// the provider from before the pool was listed, wakes nobody later, either.
     fn look_again(&self) -> Option<PageIdx> {
         let found = loop {
-            let (page, foreign) = self.refill(false);
+            let (page, off_node) = self.refill(false);
             // Last, for the fragments that this refill took in may have made the open page whole.
             let found = page.or_else(|| self.reserve()).or_else(|| self.whole_open_page());
-            // A page of another node ended the look, and the provider may have given it to another pool.
-            if found.is_some() || !foreign {
+            // An off-node page ended the look, and the provider may have given it to another pool.
+            if found.is_some() || !off_node {
                 break found;
             }
         };
@@ -91,7 +91,7 @@ impl Bound {
     /// is the one that the slow path ends with.
     fn alloc_emergency(&self, counter: &Counter) -> Option<PageBuf> {
         let pool = self.ptr();
-        // SAFETY: I2; no foreign code runs while the borrow lives.
+        // SAFETY: I2; no callback runs while the borrow lives.
         let page = unsafe { &mut *pool.own.emergency.get() }.pop()?;
         counter.add(1);
         Some(PageBuf::new(pool, page, FragBits::SPECIAL))
@@ -105,7 +105,7 @@ impl Bound {
     }
 
     /// Moves pages from lanes and ring into the cache, up to the refill size, and gives one. Stops at the
-    /// first page of another node, which leaves the pool, and says whether it did. Only the `first` look of
+    /// first off-node page, which leaves the pool, and says whether it did. Only the `first` look of
     /// an allocation polls the deferred queue, and counts in `alloc_empty` if it finds nothing.
     fn refill(&self, first: bool) -> (Option<PageIdx>, bool) {
         let pool = self.ptr();
@@ -117,22 +117,22 @@ impl Bound {
         // `overflowed` is read without the lock: what is missed here is found by the next refill.
         let quiet =
             pool.ring.is_empty() && pool.lanes.are_empty() && !pool.overflowed.load(Ordering::Relaxed);
-        let foreign = if quiet { None } else { self.drain() };
+        let off_node = if quiet { None } else { self.drain() };
         let page = pool.own.cache.pop(self.owner());
         let counts = &pool.own.counts;
-        match (page, foreign) {
+        match (page, off_node) {
             (Some(_), _) => counts.alloc_refill.add(1),
             (None, None) => counts.alloc_empty.add(u64::from(first)),
             (None, Some(_)) => {}
         }
-        // Last, after the pop: the provider is foreign code, and may drop buffers into the cache.
-        if let Some(foreign) = foreign {
+        // Last, after the pop: `release` is a callback, and may drop buffers into the cache.
+        if let Some(off_node) = off_node {
             counts.alloc_waive.add(1);
             let in_hand = page.map(|page| InHand { pool, page });
-            pool.leave_here(self.owner(), foreign);
+            pool.leave_here(self.owner(), off_node);
             std::mem::forget(in_hand);
         }
-        (page, foreign.is_some())
+        (page, off_node.is_some())
     }
 
     /// Empties lanes, overflow and ring into the cache until it holds a refill; gives the page of another
@@ -146,26 +146,26 @@ impl Bound {
         let (before, after) = pool.lanes.listed().split_at(first);
         let ring = lanes.len(); // it comes after the lanes
         for at in after.chain([ring]).chain(before) {
-            let foreign = match lanes.get(at) {
+            let off_node = match lanes.get(at) {
                 Some(lane) => {
                     let mut taken = Taken { lane, pages: 0 };
                     self.drain_from(&**lane, node, refill, &mut taken.pages)
                 }
                 None => {
-                    let foreign = self.take_in_overflow(node);
-                    foreign.or_else(|| self.drain_from(&pool.ring, node, refill, &mut 0))
+                    let off_node = self.take_in_overflow(node);
+                    off_node.or_else(|| self.drain_from(&pool.ring, node, refill, &mut 0))
                 }
             };
-            if foreign.is_some() || pool.own.cache.count() >= refill {
+            if off_node.is_some() || pool.own.cache.count() >= refill {
                 // The next refill begins after this queue, so that a busy one does not starve the others.
                 self.policy(|p| p.next_queue = if at == ring { 0 } else { at + 1 });
-                return foreign;
+                return off_node;
             }
         }
         None
     }
 
-    /// Takes messages until the cache holds `refill` pages, there is none, or one is a page of another node,
+    /// Takes messages until the cache holds `refill` pages, there is none, or one is an off-node page,
     /// which it gives. Adds to `pages` how many messages were pages.
     fn drain_from(
         &self,
@@ -192,24 +192,24 @@ impl Bound {
                 false => Some(message.page()),
             };
             if let Some(page) = page
-                && let Some(foreign) = self.take_home(page, node, of_frags)
+                && let Some(off_node) = self.take_home(page, node, of_frags)
             {
-                return Some(foreign);
+                return Some(off_node);
             }
         }
         None
     }
 
-    /// Fragments that found no room for a message, in full pages; stops at one of another node, and gives it.
+    /// Fragments that found no room for a message, in full pages; stops at an off-node one, and gives it.
     /// The lock is taken only when there are any.
     fn take_in_overflow(&self, node: Option<NodeId>) -> Option<PageIdx> {
         let pool = self.ptr();
         while pool.overflowed.load(Ordering::Relaxed) {
             let (page, frags) = pool.take_overflow(&mut pool.returns.lock())?;
             if self.last_frag_home(page, frags)
-                && let Some(foreign) = self.take_home(page, node, true)
+                && let Some(off_node) = self.take_home(page, node, true)
             {
-                return Some(foreign);
+                return Some(off_node);
             }
         }
         None
@@ -229,17 +229,17 @@ impl Bound {
         pool.frag_counted(owner, page, n) && pool.split_page_stays(owner, page)
     }
 
-    /// A page that returned goes into the cache, or comes back if it is of another node. One that was in
+    /// A page that returned goes into the cache, or comes back if it is off-node. One that was in
     /// fragments counts now as one that came through the ring.
     fn take_home(&self, page: PageIdx, node: Option<NodeId>, of_frags: bool) -> Option<PageIdx> {
         let pool = self.ptr();
-        let foreign = node.is_some_and(|node| pool.area.node_of(page) != node);
-        if !foreign && !pool.own.cache.push(self.owner(), page) {
+        let off_node = node.is_some_and(|node| pool.area.node_of(page) != node);
+        if !off_node && !pool.own.cache.push(self.owner(), page) {
             pool.ring_or_out(page); // more came than the cache has room for
             return None;
         }
         pool.own.counts.recycle_ring.add(u64::from(of_frags));
-        foreign.then_some(page)
+        off_node.then_some(page)
     }
 
     /// Asks the provider for a refill of pages, or for one of a higher order, and gives one.
@@ -255,7 +255,7 @@ impl Bound {
         let node = node.0.then(|| node.1.unwrap_or_else(|| provider.current_node()));
         let got = provider.reserve(order, node, &mut pages[..want]);
         let fresh = Fresh { pool, pages: &pages[..got] };
-        // Asked before the pages join: joining runs foreign code, which may reserve more.
+        // Asked before the pages join: joining runs callbacks, which may reserve more.
         let available = provider.available(order);
         let page = self.join(fresh);
         let left = available + pool.own.cache.count();
@@ -283,10 +283,10 @@ impl Bound {
             pool.sync_for_device(page, usize::MAX);
             let emergency = pool.area.has_emergency() && meta.refs.load(Ordering::Relaxed) & EMERGENCY != 0;
             if emergency {
-                // SAFETY: I2; no foreign code runs while the borrow lives.
+                // SAFETY: I2; no callback runs while the borrow lives.
                 unsafe { &mut *pool.own.emergency.get() }.push(page);
             } else if !pool.own.cache.push(owner, page) {
-                // Foreign code dropped buffers into the cache meanwhile.
+                // A callback dropped buffers into the cache meanwhile.
                 pool.leave_here(owner, page);
             }
         }
@@ -349,14 +349,14 @@ impl Bound {
             return false;
         };
         while pool.own.frag_is_open() {
-            // Foreign code opened a page meanwhile, and closing that is foreign code as well.
+            // A callback opened a page meanwhile, and closing that runs callbacks as well.
             let in_hand = InHand { pool, page };
             self.close_other();
             in_hand.keep();
         }
         pool.page_meta(page).frags.store(BIAS, Ordering::Relaxed);
         pool.own.frag_open.store(true, Ordering::Relaxed);
-        // SAFETY: I2; no foreign code runs while the borrow lives.
+        // SAFETY: I2; no callback runs while the borrow lives.
         unsafe { &mut *pool.own.frag.get() }.open(page, pool.geometry.page_size);
         true
     }
@@ -373,7 +373,7 @@ impl Bound {
     #[inline(always)]
     pub(crate) fn close_frag(&self) -> Option<PageIdx> {
         let (pool, owner) = (self.ptr(), self.owner());
-        // SAFETY: I2; no foreign code runs while the borrow lives.
+        // SAFETY: I2; no callback runs while the borrow lives.
         let frag = unsafe { &mut *pool.own.frag.get() };
         let waste = frag.waste(pool.geometry.page_size());
         let (page, unused) = frag.close()?;
@@ -409,7 +409,7 @@ impl Bound {
     /// Whether a page is being cut of which no fragment is out.
     pub(crate) fn open_page_is_whole(&self) -> bool {
         let pool = self.ptr();
-        // SAFETY: I2; no foreign code runs while the borrow lives.
+        // SAFETY: I2; no callback runs while the borrow lives.
         let frag = unsafe { &*pool.own.frag.get() };
         frag.is_whole(|page| {
             let meta = pool.page_meta(page);
@@ -453,7 +453,7 @@ impl Bound {
     }
 }
 
-/// Pages that the provider gave and that have not joined the pool: if foreign code panics, they go back.
+/// Pages that the provider gave and that have not joined the pool: if a callback panics, they go back.
 struct Fresh<'a> {
     pool: PoolPtr,
     pages: &'a [PageIdx],
@@ -468,7 +468,7 @@ impl Drop for Fresh<'_> {
     }
 }
 
-/// Counts the pages that were taken out of a lane when the drain ends, also if foreign code panics.
+/// Counts the pages that were taken out of a lane when the drain ends, also if a callback panics.
 pub(crate) struct Taken<'a> {
     pub(crate) lane: &'a Lane,
     pub(crate) pages: usize,

@@ -56,7 +56,7 @@ pub(crate) fn end(pool: PoolPtr, deferred: Option<Box<DeferredQueue>>) -> Shutdo
     // Its heavy fence orders the flags before `collect` reads the slots; a returner stores its slot, then
     // reads the flag. So a message is seen here or taken out again by its returner, never lost.
     raise_all(pool.lanes.all(), DETACHED);
-    // Collected before anything is given back: providers are foreign code, which may drop buffers of this
+    // Collected before anything is given back: `release` is a callback, which may drop buffers of this
     // pool.
     let mut home = Vec::new();
     collect(pool, owner, &mut home);
@@ -69,7 +69,7 @@ pub(crate) fn end(pool: PoolPtr, deferred: Option<Box<DeferredQueue>>) -> Shutdo
     shutdown
 }
 
-/// What is left to do when the pages went back, also if foreign code panics.
+/// What is left to do when the pages went back, also if a callback panics.
 struct LastSteps {
     pool: PoolPtr,
     /// Domains of which the pool is no user any more.
@@ -105,7 +105,7 @@ fn collect(pool: PoolPtr, owner: OwnerProof, home: &mut Vec<PageIdx>) {
     while let Some(page) = pool.own.cache.pop(owner) {
         home.push(page);
     }
-    // SAFETY: I2; no foreign code runs in this function.
+    // SAFETY: I2; no callback runs in this function.
     home.append(unsafe { &mut *pool.own.emergency.get() });
     // Each lane under its cold lock, which a late returner takes as well: a message is accounted for once.
     let mut messages: Vec<Message> = pool.lanes.all().iter().flat_map(|lane| lane.take_all()).collect();
@@ -125,7 +125,7 @@ fn collect(pool: PoolPtr, owner: OwnerProof, home: &mut Vec<PageIdx>) {
         let (page, n) = message.frags(pool.geometry.head_mask);
         frags_home(page, n);
     }
-    // SAFETY: I2; no foreign code runs in this function.
+    // SAFETY: I2; no callback runs in this function.
     // The open page has a bias for fragments that were never handed out: those have returned.
     if let Some((page, unused)) = unsafe { &mut *pool.own.frag.get() }.close() {
         frags_home(page, unused);
@@ -145,7 +145,7 @@ struct LateDeferred {
 impl LateDeferred {
     /// Polls everything, unless another poll runs.
     fn poll(&self) {
-        // Taken out in a statement of its own: the lock must not be held while users, foreign code, run.
+        // Taken out in a statement of its own: the lock must not be held while the users' callbacks run.
         let taken = self.queue.lock().take();
         if let Some(queue) = taken {
             let back = PutBack { to: self, queue: Some(queue) };

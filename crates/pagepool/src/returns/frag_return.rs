@@ -78,7 +78,7 @@ impl PoolPtr {
     /// A fragment of `page` on any thread but the owner's: a message, or where there is no room a count in
     /// its page.
     #[inline]
-    pub(crate) fn frag_elsewhere(self, page: PageIdx) {
+    pub(crate) fn frag_remote(self, page: PageIdx) {
         if let Some(lane) = self.lane()
             && lane.push_frags(Message::of_frag(page))
         {
@@ -89,7 +89,7 @@ impl PoolPtr {
 
     /// Many fragments, by their pages, on any thread but the owner's: into the lane as far as it has room,
     /// the rest under one lock.
-    pub(crate) fn frags_elsewhere(self, frags: &[u32]) {
+    pub(crate) fn frags_remote(self, frags: &[u32]) {
         let Some(lane) = self.lane() else { return self.frags_without_lane(frags) };
         let head_mask = self.geometry.head_mask;
         let mut left = UnsentFrags { pool: self, frags };

@@ -70,7 +70,7 @@ pub(crate) fn frags_came_home_late(pool: PoolPtr, frags: &[u32]) {
 /// The returner's part of step 3: it saw the flag after its push.
 #[cold]
 pub(crate) fn drain_late(pool: PoolPtr, lane: &Lane) {
-    // Everything is taken out first: once foreign code runs below, the thread may have let go of the lane.
+    // Everything is taken out first: once a callback runs below, the thread may have let go of the lane.
     let messages = lane.take_all();
     if messages.is_empty() {
         return; // the ender took them, and the pool may be gone

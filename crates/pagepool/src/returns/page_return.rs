@@ -4,7 +4,7 @@
 //! Order  as in net/core/page_pool.c:__page_pool_put_page (v7.3): not recyclable -> sync for the device ->
 //!        cache (owner only) -> lane (others) -> ring -> out of the pool.
 //! Life   after its message is visible a returner touches the lane, and never the pool, which may be gone.
-//! Foreign code (providers, domains) runs with no lock held and no borrow of the cache live, so it may drop
+//! Callbacks (of providers, domains) run with no lock held and no borrow of the cache live, so they may drop
 //! buffers.
 //! Cost   on the owner's thread: no atomic read-modify-write. Elsewhere: one Release store into a lane.
 
@@ -59,7 +59,7 @@ impl PoolPtr {
     }
 
     /// Into the cache, or the ring if that is full, or out of the pool. Asks again who the owner is: a sync
-    /// is foreign code, and may have unbound or ended the pool.
+    /// is a callback, and may have unbound or ended the pool.
     #[inline(never)] // so that whoever ends with it needs no stack frame
     pub(crate) fn cache_or_ring(self, page: PageIdx) {
         let Some(owner) = self.owner_here() else { return self.send_page(page) };
@@ -72,7 +72,7 @@ impl PoolPtr {
     }
 
     /// A whole page on any thread but the owner's.
-    pub(crate) fn recycle_elsewhere(self, page: PageIdx, special: bool, dirty: usize) {
+    pub(crate) fn recycle_remote(self, page: PageIdx, special: bool, dirty: usize) {
         if special && self.page_meta(page).refs.load(Ordering::Acquire) != 0 {
             return self.release_held(page);
         }
@@ -143,7 +143,7 @@ impl PoolPtr {
     #[inline(never)]
     fn wake_unlocked(self, returns: impl Deref<Target = ReturnState>) {
         let wakeup = self.wakeup.clone();
-        drop(returns); // wakers are foreign code
+        drop(returns); // wakers are callbacks
         wakeup.wake();
     }
 
@@ -179,7 +179,7 @@ impl PoolPtr {
     /// The owner lets a page go.
     pub(crate) fn leave_here(self, _owner: OwnerProof, page: PageIdx) {
         self.own.counts.release.add(1);
-        // The pool is there until foreign code runs: only the owner's thread could end it. So a page that its
+        // The pool is there until a callback runs: only the owner's thread could end it. So a page that its
         // last reference will free, as in Linux's slow path, needs no count of the provider.
         if self.area.clear_record(page) {
             self.gone().give_free(page);
@@ -214,7 +214,7 @@ impl PoolPtr {
     }
 }
 
-/// Whole pages on their way into the ring. They go there also if foreign code panics meanwhile: a waker, a
+/// Whole pages on their way into the ring. They go there also if a callback panics meanwhile: a waker, a
 /// provider.
 pub(crate) struct RingLeft<'a> {
     pub(crate) pool: PoolPtr,
@@ -255,7 +255,7 @@ fn flagged(pool: PoolPtr, lane: &Lane, flags: u32) {
         return late::drain_late(pool, lane); // nobody sleeps on a pool that has ended
     }
     lane.lower(STARVED);
-    // A count of its own: wakers are foreign code, and may make this thread let go of the lane.
+    // A count of its own: wakers are callbacks, and may make this thread let go of the lane.
     let wakeup = lane.wakeup.clone();
     wakeup.wake();
 }

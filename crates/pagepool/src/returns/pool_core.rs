@@ -304,7 +304,7 @@ impl PoolPtr {
     }
 }
 
-/// A page of the pool that is nowhere but here, while foreign code runs: if that panics, the page leaves the
+/// A page of the pool that is nowhere but here, while a callback runs: if that panics, the page leaves the
 /// pool. Unsynced, for a sync may panic once more; a refill syncs all that comes from the provider.
 pub(crate) struct InHand {
     pub(crate) pool: PoolPtr,

@@ -331,7 +331,7 @@ impl<T> OwnerCell<T> {
     }
 
     /// The address of the value. Following it is for the holder of the owner half alone, and no reference
-    /// made from it may live across a call into foreign code.
+    /// made from it may live across a callback.
     #[inline(always)]
     pub(crate) fn get(&self) -> *mut T {
         #[cfg(loom)]

@@ -13,7 +13,7 @@
 //!                             once, so that allocations that fail need not arm: the heavy fence of arming is
 //!                             paid once for each signal that the owner took back (`acknowledge`).
 //! Who    owner: `starve`, `acknowledge`, `signal_was_read`, `expect`, `forget`, `fd`. Any thread that
-//!        brought a page: `wake`, with no lock held, for wakers are foreign code. The thread that ends the
+//!        brought a page: `wake`, with no lock held, for wakers are callbacks. The thread that ends the
 //!        pool: `close`.
 //! Pairs  returner: slot, light fence, flag. Owner: flag, heavy fence, slots again (lane.rs, `raise_all`).
 //!        wake (starved, AcqRel) -> starve (Acquire): flags that a returner lowered before its wake are
@@ -94,7 +94,7 @@ impl Wakeup {
         self.starved.swap(1, Ordering::Acquire); // pairs with wake()
     }
 
-    /// For whoever brought a page: signals, if it is the first since the owner starved. Runs foreign code.
+    /// For whoever brought a page: signals, if it is the first since the owner starved. Runs callbacks.
     #[cold]
     pub(crate) fn wake(&self) {
         // Release pairs with starve().
@@ -104,7 +104,7 @@ impl Wakeup {
     }
 
     /// For whoever has something to tell the owner: signals, armed or not. A signal too many wakes the owner
-    /// once in vain. Runs foreign code.
+    /// once in vain. Runs callbacks.
     #[cold]
     pub(crate) fn signal(&self) {
         self.give_signal().into_iter().for_each(|(_, task)| call(task));
@@ -136,7 +136,7 @@ impl Wakeup {
 
     /// As [`acknowledge`](Self::acknowledge); and the next signal calls this waker, too, which takes the
     /// place of an earlier one of the same key. One step: a signal that is on its way finds the waker. Gives
-    /// the earlier waker, whose drop is foreign code, to be dropped when the caller's own state is right.
+    /// the earlier waker, whose drop is a callback, to be dropped when the caller's own state is right.
     pub(crate) fn expect(&self, key: u64, waker: Waker) -> (bool, Option<Waker>) {
         let mut signal = self.signal.lock();
         let stood = signal.take();
@@ -157,7 +157,7 @@ impl Wakeup {
         let at = signal.tasks.iter().position(|(known, _)| *known == key);
         let gone = at.map(|at| signal.tasks.swap_remove(at));
         drop(signal);
-        drop(gone); // foreign code
+        drop(gone); // a callback
     }
 
     /// The pool ends: nobody sleeps any more. Threads that keep a lane of it keep no descriptor.
@@ -165,7 +165,7 @@ impl Wakeup {
         let mut signal = self.signal.lock();
         let gone = (signal.event.take(), std::mem::take(&mut signal.tasks));
         drop(signal);
-        drop(gone); // wakers are foreign code
+        drop(gone); // wakers are callbacks
     }
 }
 

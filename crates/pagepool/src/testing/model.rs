@@ -84,7 +84,7 @@ struct PoolModel {
     stats: Stats,
     owner: Option<Who>,
     ended: bool,
-    foreign: bool,
+    off_node: bool,
     cache: Vec<PageToken>,
     ring: VecDeque<ModelMessage>,
     lanes: Vec<LaneModel>,
@@ -296,15 +296,15 @@ impl PoolsModel {
                 lane.messages.is_empty()
             })
             && p.overflow.is_empty();
-        let foreign = if quiet { None } else { self.drain(pool) };
+        let off_node = if quiet { None } else { self.drain(pool) };
         let p = &mut self.pools[pool];
         let page = p.cache.pop();
-        match (page, foreign) {
+        match (page, off_node) {
             (Some(_), _) => p.stats.alloc_refill += 1,
             (None, None) => p.stats.alloc_empty += 1,
             (None, Some(_)) => {}
         }
-        if let Some(token) = foreign {
+        if let Some(token) = off_node {
             p.stats.alloc_waive += 1;
             self.leave(pool, token);
         }
@@ -318,10 +318,10 @@ impl PoolsModel {
                 continue;
             }
             let overflow = if at == lanes { self.take_in_overflow(pool) } else { None };
-            let foreign = overflow.or_else(|| self.drain_from(pool, (at < lanes).then_some(at)));
-            if foreign.is_some() || self.pools[pool].cache.len() >= self.setup.refill {
+            let off_node = overflow.or_else(|| self.drain_from(pool, (at < lanes).then_some(at)));
+            if off_node.is_some() || self.pools[pool].cache.len() >= self.setup.refill {
                 self.pools[pool].next_queue = at + 1;
-                return foreign;
+                return off_node;
             }
         }
         None
@@ -335,12 +335,12 @@ impl PoolsModel {
             match queue.pop_front() {
                 None => break,
                 Some(ModelMessage::Frags(token, n)) => {
-                    if let Some(foreign) = self.frag_home(pool, token, n) {
-                        return Some(foreign);
+                    if let Some(off_node) = self.frag_home(pool, token, n) {
+                        return Some(off_node);
                     }
                 }
                 Some(ModelMessage::Page(token)) => {
-                    if p.foreign {
+                    if p.off_node {
                         return Some(token);
                     }
                     p.cache.push(token);
@@ -353,8 +353,8 @@ impl PoolsModel {
     fn take_in_overflow(&mut self, pool: usize) -> Option<PageToken> {
         while let Some(token) = self.pools[pool].overflow.pop() {
             let n = std::mem::take(&mut self.record(pool, token).overflowed);
-            if let Some(foreign) = self.frag_home(pool, token, n) {
-                return Some(foreign);
+            if let Some(off_node) = self.frag_home(pool, token, n) {
+                return Some(off_node);
             }
         }
         None
@@ -505,7 +505,7 @@ impl PoolsModel {
         record.frags == 0 && !open
     }
 
-    /// Fragments that returned as messages; gives their page if it is complete with them and of another node.
+    /// Fragments that returned as messages; gives their page if it is complete with them and off-node.
     fn frag_home(&mut self, pool: usize, token: PageToken, n: u32) -> Option<PageToken> {
         if !self.frag_counted(pool, token, n) {
             return None;
@@ -516,9 +516,9 @@ impl PoolsModel {
             return None;
         }
         let p = &mut self.pools[pool];
-        if p.foreign || p.cache.len() < self.setup.cache {
+        if p.off_node || p.cache.len() < self.setup.cache {
             p.stats.recycle_ring += 1;
-            if p.foreign {
+            if p.off_node {
                 return Some(token);
             }
             p.cache.push(token);
@@ -882,7 +882,7 @@ impl PoolsModel {
 
     /// Another node is preferred; all pages are on node 0.
     pub fn update_nid(&mut self, pool: usize, node: u8) {
-        self.pools[pool].foreign = node != 0;
+        self.pools[pool].off_node = node != 0;
         while let Some(token) = self.pools[pool].cache.pop() {
             self.leave(pool, token);
         }

@@ -22,19 +22,19 @@ pub enum Op {
     /// Drops a buffer here.
     Drop(u8),
     /// Drops a buffer on the other thread.
-    DropElsewhere(u8),
+    DropRemote(u8),
     /// Drops a buffer here while its pool is bound to no thread.
     DropUnbound(u8),
     /// `put_bulk` of that many buffers of both pools, from one on.
     PutBulk(u8, u8),
     /// The same on the other thread.
-    PutBulkElsewhere(u8, u8),
+    PutBulkRemote(u8, u8),
     /// `put_ring_bulk` of that many buffers.
     PutRingBulk(u8, u8),
     /// `put_ring` of a buffer.
     PutRing(u8),
     /// `put_ring` of a buffer on the other thread.
-    PutRingElsewhere(u8),
+    PutRingRemote(u8),
     /// `recycle_direct` of a buffer, by its own pool and by the other one, which refuses.
     RecycleDirect(u8),
     /// Takes one page out of a batch.
@@ -42,7 +42,7 @@ pub enum Op {
     /// Drops a batch here.
     DropBatch(u8),
     /// Drops a batch on the other thread.
-    DropBatchElsewhere(u8),
+    DropBatchRemote(u8),
     /// Takes a `PageRef` to a buffer's page.
     PageRef(u8),
     /// Drops a `PageRef`.
@@ -54,7 +54,7 @@ pub enum Op {
     /// Drops a shared buffer here.
     DropShared(u8),
     /// Drops a shared buffer on the other thread.
-    DropSharedElsewhere(u8),
+    DropSharedRemote(u8),
     /// `try_unique` of a shared buffer.
     TryUnique(u8),
     /// `split_off`, that many two hundredths into the buffer.
@@ -102,23 +102,23 @@ impl Op {
             5 => Self::AllocFrags(which, amount),
             6 => Self::Alloc(which, amount),
             7 => Self::Drop(which),
-            8 | 9 => Self::DropElsewhere(which),
+            8 | 9 => Self::DropRemote(which),
             10 => Self::DropUnbound(which),
             11 => Self::PutBulk(which, amount),
-            12 => Self::PutBulkElsewhere(which, amount),
+            12 => Self::PutBulkRemote(which, amount),
             13 => Self::PutRingBulk(which, amount),
             14 => Self::PutRing(which),
-            15 => Self::PutRingElsewhere(which),
+            15 => Self::PutRingRemote(which),
             16 => Self::RecycleDirect(which),
             17 => Self::BatchPop(which),
             18 => Self::DropBatch(which),
-            19 => Self::DropBatchElsewhere(which),
+            19 => Self::DropBatchRemote(which),
             20 => Self::PageRef(which),
             21 | 22 => Self::DropPageRef(which),
             23 => Self::Share(which),
             24 => Self::CloneShared(which),
             25 => Self::DropShared(which),
-            26 => Self::DropSharedElsewhere(which),
+            26 => Self::DropSharedRemote(which),
             27 => Self::IntoRaw(which),
             28 => Self::FromRaw(which, amount),
             29 => Self::FromRawWrong(which),

@@ -50,7 +50,7 @@ pub enum PacketOp {
     /// Drops a packet here.
     Drop(u8),
     /// Drops a packet on another thread.
-    DropElsewhere(u8),
+    DropRemote(u8),
     /// Another thread reads a packet, cuts that many sixteenths off, and sends it back.
     PullElsewhere(u8, u8),
     /// The device sends a packet: reads each of its buffers where it is mapped.
@@ -90,7 +90,7 @@ impl PacketOp {
             26 => Self::IntoBytes(which, amount),
             27 => Self::DropBytes(which),
             28 => Self::Drop(which),
-            29 => Self::DropElsewhere(which),
+            29 => Self::DropRemote(which),
             30 => Self::PullElsewhere(which, amount),
             _ if amount < 16 => Self::DropCache,
             _ if amount < 32 => Self::Destroy,

@@ -153,7 +153,7 @@ impl PacketRun {
             PacketOp::IntoBytes(at, kind) => self.part(at, kind & 1 == 0),
             PacketOp::DropBytes(at) => self.drop_part(at),
             PacketOp::Drop(at) => drop(pick(&mut self.packets, at)),
-            PacketOp::DropElsewhere(at) => elsewhere(|| drop(pick(&mut self.packets, at))),
+            PacketOp::DropRemote(at) => elsewhere(|| drop(pick(&mut self.packets, at))),
             PacketOp::DropCache => self.cache = SkbCache::new(self.setup.blocks).expect("small"),
             PacketOp::Destroy => self.destroy(),
             op => self.change(op),

@@ -1,6 +1,6 @@
 //! Questions to drivers: include/uapi/linux/ethtool.h, v7.3, of which `libc` has nothing.
 
-// UNSAFETY: system calls are foreign functions; each wrapper says what makes its call sound.
+// UNSAFETY: system calls; each wrapper says what makes its call sound.
 #![expect(unsafe_code)]
 
 use std::io;

@@ -1,6 +1,6 @@
 //! A socket to the kernel's tables of links, addresses and routes: include/uapi/linux/netlink.h, v7.3.
 
-// UNSAFETY: system calls are foreign functions; each wrapper says what makes its call sound.
+// UNSAFETY: system calls; each wrapper says what makes its call sound.
 #![expect(unsafe_code)]
 
 use std::io;

@@ -717,7 +717,7 @@ fn runs_on(interface: &str, (named, path): (&OwnedFd, &Path)) -> Result<Attached
 /// The link with a name, of a program of ours that is attached as it shall be; an error for another one.
 fn attached_before(interface: &str, how: Attach, pin: (&OwnedFd, &Path)) -> Result<XdpLink, Error> {
     let there = runs_on(interface, pin)?;
-    if sys::is_foreign(there.id) {
+    if sys::is_of_others(there.id) {
         return Err(busy(interface, Some(there.id)));
     }
     let (named, path) = pin;
@@ -871,7 +871,7 @@ mod tests {
         };
         // XDP programs and XDP links have the same number as their type.
         assert_eq!(sys::xdp_link(program.as_fd()).unwrap_err().kind(), io::ErrorKind::InvalidInput);
-        assert!(!sys::is_foreign(sys::program_id(program.as_fd()).unwrap()));
+        assert!(!sys::is_of_others(sys::program_id(program.as_fd()).unwrap()));
     }
 
     /// The id of the XDP program that is attached to an interface here.

@@ -7,7 +7,7 @@
 //!        times what it costs to take one. So a pour that served nobody is remembered, and requests that
 //!        another pour would not serve either are refused, with nothing moved: as long as no page comes
 //!        back, and for a while after that, as [`Vain`] says.
-//! Who    any thread. The lock is never held while foreign code runs or memory is faulted in.
+//! Who    any thread. The lock is never held while a callback runs or memory is faulted in.
 //! I1     a page is in a stack, in the buddy, or out. Builds with debug assertions keep a byte per page that
 //!        says which are out, and refuse a page that comes back twice.
 //! Cost   `take` and `give` of n pages: one lock, one copy of 4 n bytes. No allocation. At most 13 bytes per

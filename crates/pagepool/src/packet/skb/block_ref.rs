@@ -171,7 +171,7 @@ impl Drop for BlockRef {
     }
 }
 
-/// The block that the last reference left. It is dropped only if foreign code panics while the block is
+/// The block that the last reference left. It is dropped only if a callback panics while the block is
 /// emptied: then the rest is returned and the block is put back all the same.
 struct BlockRest {
     cache: CacheRef,

@@ -90,8 +90,8 @@ impl SkBuff {
         let wanted = headroom.max(self.headroom());
         let (head, at) = ordinary(headroom, wanted, capacity)?;
         let ends = (at as u32, (at + len) as u32);
-        // The new head is there with its ends before the old one returns to its pool, which may run foreign
-        // code.
+        // The new head is there with its ends before the old one returns to its pool, which may run
+        // callbacks.
         if let Some(block) = self.block.get_mut() {
             let old = block.move_head(head, from, at);
             (self.data, self.tail) = ends;

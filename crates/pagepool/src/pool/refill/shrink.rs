@@ -10,7 +10,7 @@
 //!        back, then the request. So an owner that takes a signal back finds its request.
 //! Linux  net/core/page_pool.c:page_pool_empty_ring, page_pool_empty_alloc_cache_once (v7.3), which run at
 //!        the end of a pool only: each page counts as one that left, and as nothing else.
-//! Foreign code (the provider, users of deferred buffers, syncs) runs with no borrow of the pool live.
+//! Callbacks (of the provider, users of deferred buffers, syncs) run with no borrow of the pool live.
 
 // UNSAFETY: the owner's state is reached through its owner cells.
 #![expect(unsafe_code)]
@@ -129,7 +129,7 @@ struct IdlePages<'a> {
 impl<'a> IdlePages<'a> {
     fn count(bound: &'a Bound, keep: usize) -> Self {
         let (pool, at) = (bound.ptr(), inflight(&bound.ptr()));
-        // SAFETY: I2; no foreign code runs while the borrow lives.
+        // SAFETY: I2; no callback runs while the borrow lives.
         let emergency = unsafe { &*pool.own.emergency.get() }.len();
         let idle = (at.cache + at.lanes + at.ring) as usize + emergency;
         Self { bound, keep, idle, leaving: [PageIdx(0); TOGETHER], len: 0, left: 0 }
@@ -162,7 +162,7 @@ impl<'a> IdlePages<'a> {
     fn emergency(&mut self) {
         let pool = self.bound.ptr();
         while self.too_many() {
-            // SAFETY: I2; no foreign code runs while the borrow lives.
+            // SAFETY: I2; no callback runs while the borrow lives.
             let next = unsafe { &mut *pool.own.emergency.get() }.pop();
             let Some(page) = next else { return };
             self.leave(page);
@@ -241,7 +241,7 @@ impl<'a> IdlePages<'a> {
 }
 
 impl Drop for IdlePages<'_> {
-    /// If foreign code panics, what was taken out still goes.
+    /// If a callback panics, what was taken out still goes.
     fn drop(&mut self) {
         self.give_back();
     }

@@ -1,5 +1,5 @@
-//! What foreign code may do in the middle of a return or an allocation, and what an observer may see beside
-//! them.
+//! What a callback may do in the middle of a return or an allocation, and what an observer may see beside
+//! it.
 
 #![expect(clippy::unwrap_used, reason = "a test fails where it cannot go on")]
 
