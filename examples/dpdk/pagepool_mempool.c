@@ -165,8 +165,8 @@ static unsigned int pages_out(struct driver *driver)
     unsigned int out = 0;
     rte_spinlock_lock(&driver->lock);
     for (uint32_t at = 0; at < driver->n_chunks; ++at) {
-        struct pagepool_buffer_locations places;
-        if (pagepool_buffer_locations(driver->chunks[at].pool, &places) == 0)
+        struct pagepool_buffer_locations places = PAGEPOOL_BUFFER_LOCATIONS_INIT;
+        if (pagepool_read_buffer_locations(driver->chunks[at].pool, &places) == 0)
             out += (unsigned int)places.out;
     }
     rte_spinlock_unlock(&driver->lock);
@@ -182,10 +182,10 @@ static unsigned int pagepool_ops_get_count(const struct rte_mempool *mp)
 /* Logs where the objects are, and what the pools have done. `cached` objects are in DPDK's caches. */
 static void report(struct driver *driver, const char *when, unsigned int cached)
 {
-    struct pagepool_stats stats;
+    struct pagepool_stats stats = PAGEPOOL_STATS_INIT;
     uint64_t gets = 0, puts = 0;
     for (uint32_t at = 0; at < driver->n_chunks; ++at) {
-        if (pagepool_stats(driver->chunks[at].pool, &stats, sizeof(stats)) < 0)
+        if (pagepool_read_stats(driver->chunks[at].pool, &stats) < 0)
             continue;
         gets += stats.alloc_fast + stats.alloc_slow + stats.alloc_slow_high_order + stats.alloc_refill;
         puts += stats.recycle_cached + stats.recycle_ring + stats.recycle_ring_full;

@@ -45,7 +45,7 @@ int main(int argc, char **argv)
     struct pagepool_params params = PAGEPOOL_PARAMS_INIT;
     struct pagepool_arena *arena;
     struct pagepool_domain *offsets;
-    struct pagepool_buffer_locations at;
+    struct pagepool_buffer_locations at = PAGEPOOL_BUFFER_LOCATIONS_INIT;
     struct pagepool *pool;
     struct xsk_ring_prod fill = {0}; /* libxdp sets only some of the members */
     struct xsk_ring_cons rx = {0}, comp = {0};
@@ -103,7 +103,7 @@ int main(int argc, char **argv)
     must(xsk_umem__delete(umem), "UMEM");
     for (uint64_t addr = 0; addr < (uint64_t)FRAMES * PAGE; addr += PAGE)
         pagepool_put_addr(pool, addr); /* frames that the kernel had; refused for all other addresses */
-    must(pagepool_buffer_locations(pool, &at), "buffer_locations");
+    must(pagepool_read_buffer_locations(pool, &at), "buffer_locations");
     must(pagepool_destroy(pool), "pool");
     must(pagepool_domain_put(offsets), "domain");
     must(pagepool_arena_put(arena), "arena");

@@ -122,11 +122,11 @@ static double least(void (*pairs)(struct pagepool *), struct pagepool *pool)
 
 static double counted(const char *name, void (*pairs)(struct pagepool *), struct pagepool *pool)
 {
-    struct pagepool_stats before, after;
-    if (pagepool_stats(pool, &before, sizeof(before)) != 0)
+    struct pagepool_stats before = PAGEPOOL_STATS_INIT, after = PAGEPOOL_STATS_INIT;
+    if (pagepool_read_stats(pool, &before) != 0)
         fail("pagepool_stats");
     double cost = least(pairs, pool);
-    pagepool_stats(pool, &after, sizeof(after));
+    pagepool_read_stats(pool, &after);
     if (after.recycle_cached - before.recycle_cached != (uint64_t)ROUNDS * LOOPS ||
         after.alloc_fast - before.alloc_fast != (uint64_t)ROUNDS * LOOPS) {
         fprintf(stderr, "%s: not every buffer took the cache\n", name);

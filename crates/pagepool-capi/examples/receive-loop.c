@@ -127,7 +127,7 @@ int main(void)
     struct pagepool_domain *umem;
     struct pagepool_shutdown *shutdown;
     struct pagepool *pool;
-    struct pagepool_stats stats;
+    struct pagepool_stats stats = PAGEPOOL_STATS_INIT;
     pthread_t thread;
     unsigned packets = 0;
 
@@ -159,7 +159,7 @@ int main(void)
 
     for (; device.polled != device.filled; device.polled++) /* pages that the device still has */
         must(pagepool_put_addr(pool, device.ring[device.polled % RING].addr), "put_addr");
-    must(pagepool_stats(pool, &stats, sizeof(stats)), "stats");
+    must(pagepool_read_stats(pool, &stats), "stats");
     printf("%u packets; fast %llu, refills %llu, slow %llu, cached %llu, from the worker %llu\n", packets,
            (unsigned long long)stats.alloc_fast, (unsigned long long)stats.alloc_refill,
            (unsigned long long)stats.alloc_slow, (unsigned long long)stats.recycle_cached,

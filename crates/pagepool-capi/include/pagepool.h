@@ -235,7 +235,7 @@ struct pagepool_arena_params {
 };
 
 /**
- * A buffer as a device address and a length.
+ * A buffer as a device address and a length. Programs have arrays of it, so it never gets more fields.
  */
 struct pagepool_raw {
     /**
@@ -286,9 +286,13 @@ struct pagepool_deferred_user_ops {
 };
 
 /**
- * A region: a part of an arena that domains map in one piece.
+ * A region: a part of an arena that domains map in one piece. The library fills it in for callbacks.
  */
 struct pagepool_region {
+    /**
+     * The size of the struct in the library that calls: it has the fields that lie within.
+     */
+    size_t size;
     /**
      * Offset of the first byte in the arena.
      */
@@ -476,9 +480,13 @@ struct pagepool_params {
 
 /**
  * How many pages of a pool are where. The fields below `total` add up to it while no call about the pool is
- * in progress.
+ * in progress. Start from PAGEPOOL_BUFFER_LOCATIONS_INIT, or set `size`.
  */
 struct pagepool_buffer_locations {
+    /**
+     * sizeof(struct pagepool_buffer_locations): fields can be added at the end.
+     */
+    size_t size;
     /**
      * Pages that joined the pool and have not left.
      */
@@ -515,9 +523,14 @@ struct pagepool_inline_ {
 };
 
 /**
- * Counters of a pool. The names are Linux's (page_pool_alloc_stats, page_pool_recycle_stats).
+ * Counters of a pool. The names are Linux's (page_pool_alloc_stats, page_pool_recycle_stats). Start from
+ * PAGEPOOL_STATS_INIT, or set `size`.
  */
 struct pagepool_stats {
+    /**
+     * sizeof(struct pagepool_stats): fields can be added at the end.
+     */
+    size_t size;
     /**
      * Pages that came out of the cache, and fragment pages that are used again in place because all their
      * fragments had returned. If it rises: normal.
@@ -592,9 +605,13 @@ struct pagepool_stats {
 };
 
 /**
- * Counters of a pool's deferred queue.
+ * Counters of a pool's deferred queue. Start from PAGEPOOL_DEFERRED_STATS_INIT, or set `size`.
  */
 struct pagepool_deferred_stats {
+    /**
+     * sizeof(struct pagepool_deferred_stats): fields can be added at the end.
+     */
+    size_t size;
     /**
      * Buffers that are in the queue now, and released ones that are still in use.
      */
@@ -642,6 +659,43 @@ struct pagepool_deferred_stats {
      */
     uint64_t leaked;
 };
+
+/**
+ * The default parameters of a pool; set `arena` after it. `struct pagepool_params x = PAGEPOOL_PARAMS_INIT;`,
+ * also for a static variable.
+ */
+#define PAGEPOOL_PARAMS_INIT \
+    {sizeof(struct pagepool_params), NULL, NULL, 0, 0, 0, 0, PAGEPOOL_NODE_ANY, 0, 1, 0, 0, 0, 0, 0, NULL, \
+     0, 0, 0, 0, 0, 0, 0, 0, 0}
+
+/**
+ * The default parameters of an arena. `struct pagepool_arena_params x = PAGEPOOL_ARENA_PARAMS_INIT;`, also
+ * for a static variable.
+ */
+#define PAGEPOOL_ARENA_PARAMS_INIT \
+    {sizeof(struct pagepool_arena_params), 0, 0, PAGEPOOL_NODE_ANY, 0, 0, NULL, NULL, NULL, NULL, 0, 0, 0, \
+     0}
+
+/**
+ * For pagepool_read_stats: `size` is set, all counters are 0. `struct pagepool_stats x =
+ * PAGEPOOL_STATS_INIT;`, also for a static variable.
+ */
+#define PAGEPOOL_STATS_INIT \
+    {sizeof(struct pagepool_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
+
+/**
+ * For pagepool_read_deferred_stats: `size` is set, all counters are 0. `struct pagepool_deferred_stats x =
+ * PAGEPOOL_DEFERRED_STATS_INIT;`, also for a static variable.
+ */
+#define PAGEPOOL_DEFERRED_STATS_INIT \
+    {sizeof(struct pagepool_deferred_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
+
+/**
+ * For pagepool_read_buffer_locations: `size` is set, all counts are 0. `struct pagepool_buffer_locations x =
+ * PAGEPOOL_BUFFER_LOCATIONS_INIT;`, also for a static variable.
+ */
+#define PAGEPOOL_BUFFER_LOCATIONS_INIT \
+    {sizeof(struct pagepool_buffer_locations), 0, 0, 0, 0, 0, 0}
 
 #ifdef __cplusplus
 extern "C" {
@@ -1167,14 +1221,15 @@ int pagepool_defer(struct pagepool *pool,
 int64_t pagepool_poll_deferred(struct pagepool *pool);
 
 /**
- * Writes the counters of a pool's deferred queue to `*stats`; `size` is sizeof(*stats). All are 0 in a pool
- * without a queue.
+ * Writes the counters of a pool's deferred queue to `*stats`, as many as fit into `stats->size` bytes, which
+ * the caller sets. All are 0 in a pool without a queue.
  *
  * Thread: any.
- * Errors: -EINVAL for NULL, or a size that the struct never had. -EINVAL, -ESTALE for a bad handle.
+ * Errors: -EINVAL for NULL, or a `size` that is 0 or too small; `*stats` is then unchanged. -EINVAL, -ESTALE
+ *     for a bad handle.
  * Cost: a lock; nothing on the owner's thread.
  */
-int pagepool_deferred_stats(struct pagepool *pool, struct pagepool_deferred_stats *stats, size_t size);
+int pagepool_read_deferred_stats(struct pagepool *pool, struct pagepool_deferred_stats *stats);
 
 /**
  * Creates a domain from the caller's callbacks, such as an IOMMU or the address translation of a device.
@@ -1442,14 +1497,16 @@ int pagepool_shutdown_put_addr(struct pagepool_shutdown *shutdown, uint64_t addr
 int pagepool_shutdown_put(struct pagepool_shutdown *shutdown);
 
 /**
- * Writes the pool's counters to `*stats`; `size` is sizeof(*stats). It sets them, and does not add. They are
- * exact while no call about the pool is in progress. Linux: page_pool_get_stats.
+ * Writes the pool's counters to `*stats`, as many as fit into `stats->size` bytes, which the caller sets. It
+ * sets them, and does not add. They are exact while no call about the pool is in progress. Linux:
+ * page_pool_get_stats.
  *
  * Thread: any.
- * Errors: -EINVAL for NULL, or a size that the struct never had. -EINVAL, -ESTALE for a bad handle.
+ * Errors: -EINVAL for NULL, or a `size` that is 0 or too small; `*stats` is then unchanged. -EINVAL, -ESTALE
+ *     for a bad handle.
  * Cost: a lock; nothing on the owner's thread.
  */
-int pagepool_stats(struct pagepool *pool, struct pagepool_stats *stats, size_t size);
+int pagepool_read_stats(struct pagepool *pool, struct pagepool_stats *stats);
 
 /**
  * Returns the number of pages that joined the pool and have not left: `hold` - `release`, correct across
@@ -1472,13 +1529,14 @@ int64_t pagepool_inflight(struct pagepool *pool);
 int64_t pagepool_frag_waste(struct pagepool *pool);
 
 /**
- * Writes to `*places` how many pages of the pool are where.
+ * Writes to `*places` how many pages of the pool are where. The caller sets `places->size`.
  *
  * Thread: any.
- * Errors: -EINVAL, -ESTALE for a bad handle. -EINVAL for NULL.
+ * Errors: -EINVAL for NULL, or a `size` that is 0 or too small; `*places` is then unchanged. -EINVAL,
+ *     -ESTALE for a bad handle.
  * Cost: a lock.
  */
-int pagepool_buffer_locations(struct pagepool *pool, struct pagepool_buffer_locations *places);
+int pagepool_read_buffer_locations(struct pagepool *pool, struct pagepool_buffer_locations *places);
 
 /**
  * Registers a name for the holder of buffers, in a pool with `tagging`. Returns its tag, 0 or more. The same
@@ -1862,37 +1920,11 @@ const char *pagepool_last_error(void);
  */
 const struct pagepool_inline_ *pagepool_inline_tables(uint32_t layout);
 
-/* ---- Parameters with their defaults ---- */
-
-/** The default parameters of a pool. Set `arena` after `struct pagepool_params p = PAGEPOOL_PARAMS_INIT;`. */
-#define PAGEPOOL_PARAMS_INIT pagepool_params_init_()
-/** The default parameters of an arena: `struct pagepool_arena_params p = PAGEPOOL_ARENA_PARAMS_INIT;`. */
-#define PAGEPOOL_ARENA_PARAMS_INIT pagepool_arena_params_init_()
-
 #if defined(__GNUC__)
 #define PAGEPOOL_UNUSED_ __attribute__((unused))
 #else
 #define PAGEPOOL_UNUSED_
 #endif
-
-PAGEPOOL_UNUSED_ static inline struct pagepool_params pagepool_params_init_(void)
-{
-    struct pagepool_params params;
-    memset(&params, 0, sizeof(params));
-    params.size = sizeof(params);
-    params.nid = PAGEPOOL_NODE_ANY;
-    params.colour = 1;
-    return params;
-}
-
-PAGEPOOL_UNUSED_ static inline struct pagepool_arena_params pagepool_arena_params_init_(void)
-{
-    struct pagepool_arena_params params;
-    memset(&params, 0, sizeof(params));
-    params.size = sizeof(params);
-    params.node = PAGEPOOL_NODE_ANY;
-    return params;
-}
 
 /* ---- The fast paths, compiled into the program ---
  *

@@ -5,7 +5,8 @@
 
 use ::pagepool::{DeferredStats, Stats};
 
-/// A struct of the header: its name, what it is, and a name and a text for each field, all `uint64_t`.
+/// A struct of the header: its name, what it is, and a name and a text for each field behind `size`, all
+/// `uint64_t`.
 pub struct CounterStruct {
     pub name: &'static str,
     pub about: &'static str,
@@ -25,8 +26,10 @@ macro_rules! counter_struct {
         #[repr(C)]
         #[derive(Clone, Copy)]
         pub struct $c {
-            $($(#[doc = $first_doc])+ $first: u64,)*
-            $($(#[doc = $doc])+ $field: u64,)+
+            /// sizeof of the struct: fields can be added at the end.
+            pub size: usize,
+            $($(#[doc = $first_doc])+ pub $first: u64,)*
+            $($(#[doc = $doc])+ pub $field: u64,)+
         }
 
         impl $c {
@@ -42,7 +45,7 @@ macro_rules! counter_struct {
 
         impl From<$rust> for $c {
             fn from(stats: $rust) -> Self {
-                Self { $($first: stats.$first(),)* $($field: stats.$field),+ }
+                Self { size: size_of::<Self>(), $($first: stats.$first(),)* $($field: stats.$field),+ }
             }
         }
     };
@@ -50,12 +53,13 @@ macro_rules! counter_struct {
 
 ::pagepool::for_each_pool_counter! { counter_struct!(
     StatsC, Stats, "pagepool_stats",
-    "Counters of a pool. The names are Linux's (page_pool_alloc_stats, page_pool_recycle_stats).";
+    "Counters of a pool. The names are Linux's (page_pool_alloc_stats, page_pool_recycle_stats). Start from \
+     PAGEPOOL_STATS_INIT, or set `size`.";
 ) }
 
 ::pagepool::for_each_deferred_counter! { counter_struct!(
     DeferredStatsC, DeferredStats, "pagepool_deferred_stats",
-    "Counters of a pool's deferred queue.";
+    "Counters of a pool's deferred queue. Start from PAGEPOOL_DEFERRED_STATS_INIT, or set `size`.";
     /// Buffers that are in the queue now, and released ones that are still in use.
     pending;
 ) }
@@ -69,7 +73,7 @@ mod tests {
         let names = |of: &CounterStruct| of.fields.iter().map(|&(name, _)| name).collect::<Vec<_>>();
         assert_eq!(names(&StatsC::STRUCT), Stats::NAMES);
         assert_eq!(names(&DeferredStatsC::STRUCT)[1..], *DeferredStats::NAMES);
-        assert_eq!(size_of::<StatsC>(), 8 * Stats::NAMES.len());
-        assert_eq!(size_of::<DeferredStatsC>(), 8 + 8 * DeferredStats::NAMES.len());
+        assert_eq!(size_of::<StatsC>(), 8 + 8 * Stats::NAMES.len());
+        assert_eq!(size_of::<DeferredStatsC>(), 16 + 8 * DeferredStats::NAMES.len());
     }
 }

@@ -1,34 +1,8 @@
-/* ---- Parameters with their defaults ---- */
-
-/** The default parameters of a pool. Set `arena` after `struct pagepool_params p = PAGEPOOL_PARAMS_INIT;`. */
-#define PAGEPOOL_PARAMS_INIT pagepool_params_init_()
-/** The default parameters of an arena: `struct pagepool_arena_params p = PAGEPOOL_ARENA_PARAMS_INIT;`. */
-#define PAGEPOOL_ARENA_PARAMS_INIT pagepool_arena_params_init_()
-
 #if defined(__GNUC__)
 #define PAGEPOOL_UNUSED_ __attribute__((unused))
 #else
 #define PAGEPOOL_UNUSED_
 #endif
-
-PAGEPOOL_UNUSED_ static inline struct pagepool_params pagepool_params_init_(void)
-{
-    struct pagepool_params params;
-    memset(&params, 0, sizeof(params));
-    params.size = sizeof(params);
-    params.nid = PAGEPOOL_NODE_ANY;
-    params.colour = 1;
-    return params;
-}
-
-PAGEPOOL_UNUSED_ static inline struct pagepool_arena_params pagepool_arena_params_init_(void)
-{
-    struct pagepool_arena_params params;
-    memset(&params, 0, sizeof(params));
-    params.size = sizeof(params);
-    params.node = PAGEPOOL_NODE_ANY;
-    return params;
-}
 
 /* ---- The fast paths, compiled into the program ---
  *

@@ -38,10 +38,101 @@ fn insert_before(text: &str, mark: &str, inserted: &str) -> String {
     text.replace(mark, &format!("{inserted}{mark}"))
 }
 
-/// The header: declarations, with the structs that macros make and the inline functions.
+/// A macro that initialises a struct, with what it is for and the fields that are not 0.
+struct Initialiser {
+    name: &'static str,
+    of: &'static str,
+    about: &'static str,
+    fields: &'static [(&'static str, &'static str)],
+}
+
+const INITIALISERS: &[Initialiser] = &[
+    Initialiser {
+        name: "PAGEPOOL_PARAMS_INIT",
+        of: "pagepool_params",
+        about: "The default parameters of a pool; set `arena` after it.",
+        fields: &[("nid", "PAGEPOOL_NODE_ANY"), ("colour", "1")],
+    },
+    Initialiser {
+        name: "PAGEPOOL_ARENA_PARAMS_INIT",
+        of: "pagepool_arena_params",
+        about: "The default parameters of an arena.",
+        fields: &[("node", "PAGEPOOL_NODE_ANY")],
+    },
+    Initialiser {
+        name: "PAGEPOOL_STATS_INIT",
+        of: "pagepool_stats",
+        about: "For pagepool_read_stats: `size` is set, all counters are 0.",
+        fields: &[],
+    },
+    Initialiser {
+        name: "PAGEPOOL_DEFERRED_STATS_INIT",
+        of: "pagepool_deferred_stats",
+        about: "For pagepool_read_deferred_stats: `size` is set, all counters are 0.",
+        fields: &[],
+    },
+    Initialiser {
+        name: "PAGEPOOL_BUFFER_LOCATIONS_INIT",
+        of: "pagepool_buffer_locations",
+        about: "For pagepool_read_buffer_locations: `size` is set, all counts are 0.",
+        fields: &[],
+    },
+];
+
+impl Initialiser {
+    /// All values in order: constant, also in C++11, and no compiler misses a field.
+    fn text(&self, header: &str) -> String {
+        let values = fields(header, self.of).into_iter().map(|(kind, field)| {
+            let given = self.fields.iter().find(|(name, _)| *name == field);
+            match (given, field.as_str()) {
+                (Some((_, value)), _) => (*value).to_owned(),
+                (None, "size") => format!("sizeof(struct {})", self.of),
+                (None, _) if kind.contains('*') => "NULL".to_owned(),
+                (None, _) => "0".to_owned(),
+            }
+        });
+        let about =
+            format!("{} `struct {} x = {};`, also for a static variable.", self.about, self.of, self.name);
+        let mut text = comment("", &about) + &format!("#define {} \\\n", self.name);
+        let mut line = String::from("    {");
+        for value in values {
+            if line.len() + value.len() + 4 > WIDTH {
+                text += &format!("{} \\\n", line.trim_end());
+                line = String::from("     ");
+            }
+            line += &format!("{value}, ");
+        }
+        text + line.trim_end().trim_end_matches(',') + "}\n\n"
+    }
+}
+
+/// Type and name of each field of a struct, in the header's order.
+fn fields(header: &str, name: &str) -> Vec<(String, String)> {
+    let (_, body) = header.split_once(&format!("\nstruct {name} {{\n")).expect("the struct is in the header");
+    let (body, _) = body.split_once("\n};").expect("the struct ends");
+    let lines = body.lines().map(str::trim).filter(|line| !line.starts_with(['/', '*']));
+    let field = |line: &str| {
+        let line = line.trim_end_matches(';');
+        match line.split_once("(*") {
+            Some((before, rest)) => {
+                let (name, arguments) = rest.split_once(')').expect("a pointer to a function");
+                (format!("{before}(*){arguments}"), name.to_owned())
+            }
+            None => {
+                let at = line.rfind([' ', '*']).expect("a type and a name") + 1;
+                (line[..at].trim_end().to_owned(), line[at..].to_owned())
+            }
+        }
+    };
+    lines.map(field).collect()
+}
+
+/// The header: declarations, with the structs that macros make, the initialisers and the inline functions.
 fn header() -> String {
     let structs: String = STRUCTS.iter().map(struct_text).collect();
     let header = insert_before(&declarations(), "#ifdef __cplusplus\nextern", &structs);
+    let initialisers: String = INITIALISERS.iter().map(|init| init.text(&header)).collect();
+    let header = insert_before(&header, "#ifdef __cplusplus\nextern", &initialisers);
     let inline = read(&root().join("src/inline.h"));
     // The inline part belongs inside the block that C++ sees as C.
     insert_before(&header, "#ifdef __cplusplus\n}", &format!("{inline}\n"))
@@ -50,6 +141,8 @@ fn header() -> String {
 fn struct_text(counters: &CounterStruct) -> String {
     let mut text = comment("", counters.about);
     text += &format!("struct {} {{\n", counters.name);
+    text += &comment("    ", &format!("sizeof(struct {}): fields can be added at the end.", counters.name));
+    text += "    size_t size;\n";
     for (name, about) in counters.fields {
         text += &comment("    ", about);
         text += &format!("    uint64_t {name};\n");

@@ -12,7 +12,7 @@ use ::pagepool::InUse;
 
 use crate::args::out::store_handle;
 use crate::args::range::out_of_range;
-use crate::args::sized::{self, Sized0};
+use crate::args::sized::{self, Sized0, SizedOut};
 use crate::counters::DeferredStatsC;
 use crate::error::{CallError, number, status};
 use crate::handles::claim::claim;
@@ -47,6 +47,9 @@ pub struct DeferredUserOpsC {
 
 // SAFETY: plain integers and pointers, of which zeroes are values; a callback that is not set is zero.
 unsafe impl Sized0 for DeferredUserOpsC {}
+
+/// The size of the struct's first version, which ends with `release`.
+const LEAST: usize = std::mem::offset_of!(DeferredUserOpsC, release) + size_of::<*const c_void>();
 
 struct UserCallbacks {
     ops: DeferredUserOpsC,
@@ -98,7 +101,7 @@ pub unsafe extern "C" fn pagepool_deferred_user_create(
 ) -> c_int {
     let make = || {
         // SAFETY: the caller's struct begins with its size.
-        let ops = unsafe { sized::read(ops, size_of::<DeferredUserOpsC>()) }?;
+        let ops = unsafe { sized::read(ops, LEAST) }?;
         let in_use = ops.in_use.ok_or_else(|| out_of_range("in_use", "NULL", "a function"))?;
         let callbacks = Arc::new(UserCallbacks { ops, in_use, registered: AtomicBool::new(false) });
         let pool = Token::of(pool);
@@ -171,21 +174,26 @@ pub extern "C" fn pagepool_poll_deferred(pool: *mut PoolHandle) -> i64 {
     number(|| enter(Token::of(pool), |owned| Ok(owned.bound.poll_deferred() as i64)))
 }
 
-/// Writes the counters of a pool's deferred queue to `*stats`; `size` is sizeof(*stats). All are 0 in a pool
-/// without a queue.
+// SAFETY: `repr(C)`; words only, of which the first is `size`.
+unsafe impl SizedOut for DeferredStatsC {
+    const LEAST: usize = std::mem::offset_of!(Self, reused) + size_of::<u64>();
+}
+
+/// Writes the counters of a pool's deferred queue to `*stats`, as many as fit into `stats->size` bytes, which
+/// the caller sets. All are 0 in a pool without a queue.
 ///
 /// Thread: any.
-/// Errors: -EINVAL for NULL, or a size that the struct never had. -EINVAL, -ESTALE for a bad handle.
+/// Errors: -EINVAL for NULL, or a `size` that is 0 or too small; `*stats` is then unchanged. -EINVAL, -ESTALE
+///     for a bad handle.
 /// Cost: a lock; nothing on the owner's thread.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pagepool_deferred_stats(
+pub unsafe extern "C" fn pagepool_read_deferred_stats(
     pool: *mut PoolHandle,
     stats: *mut DeferredStatsC,
-    size: usize,
 ) -> c_int {
     status(|| {
         let now = slots::with_life(Token::of(pool), |life| Ok(life.handle.deferred_stats()))?;
-        // SAFETY: `stats` is NULL or the caller's to write for `size` bytes.
-        unsafe { sized::write(stats, size, &now.into()) }
+        // SAFETY: `stats` is NULL or the caller's to write for `stats->size` bytes.
+        unsafe { sized::write(stats, &now.into()) }
     })
 }

@@ -18,10 +18,12 @@ use crate::handles::opaque::{BufHandle, DomainHandle};
 use crate::handles::tables::DOMAINS;
 use crate::handles::token::Token;
 
-/// A region: a part of an arena that domains map in one piece.
+/// A region: a part of an arena that domains map in one piece. The library fills it in for callbacks.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct RegionC {
+    /// The size of the struct in the library that calls: it has the fields that lie within.
+    pub size: usize,
     /// Offset of the first byte in the arena.
     pub offset: u64,
     /// Length in bytes, a multiple of 4096.
@@ -66,6 +68,9 @@ pub struct DomainOpsC {
 // SAFETY: plain integers and pointers, of which zeroes are values; a callback that is not set is zero.
 unsafe impl Sized0 for DomainOpsC {}
 
+/// The size of the struct's first version, which ends with `fixes_arena`.
+const LEAST: usize = std::mem::offset_of!(DomainOpsC, fixes_arena) + size_of::<u32>();
+
 /// A domain made of a caller's callbacks.
 struct DomainCallbacks {
     id: DomainId,
@@ -88,6 +93,7 @@ impl fmt::Debug for DomainCallbacks {
 
 fn region_for_c(region: &Region) -> RegionC {
     RegionC {
+        size: size_of::<RegionC>(),
         offset: region.offset(),
         len: region.len_bytes(),
         cpu_addr: std::ptr::with_exposed_provenance_mut(region.cpu_addr().unwrap_or(0)),
@@ -158,7 +164,7 @@ pub unsafe extern "C" fn pagepool_domain_create(
 ) -> c_int {
     let make = || {
         // SAFETY: the caller's struct begins with its size.
-        let ops = unsafe { sized::read(ops, size_of::<DomainOpsC>()) }?;
+        let ops = unsafe { sized::read(ops, LEAST) }?;
         let missing = |field: &str| out_of_range(field, "NULL", "a function");
         let map = ops.map.ok_or_else(|| missing("map"))?;
         let unmap = ops.unmap.ok_or_else(|| missing("unmap"))?;

@@ -1,6 +1,7 @@
-//! Reading structs that may grow: each begins with its size, as its user was compiled with it.
+//! Structs that may grow: each begins with its size, as its user was compiled with it. The library reads no
+//! more of one, and writes no more.
 
-// UNSAFETY: a C caller's struct is read by its address.
+// UNSAFETY: a C caller's struct is read and written by its address.
 #![expect(unsafe_code)]
 
 use std::ffi::{CStr, c_char};
@@ -48,27 +49,50 @@ pub(crate) unsafe fn read<T: Sized0>(at: *const T, least: usize) -> CallResult<T
     Ok(unsafe { value.assume_init() })
 }
 
-/// Writes a struct of which the caller has `size` bytes, compiled with an older or newer header: the fields
-/// that both know, and zeroes behind them.
+/// Structs of results that begin with `size`, which the caller sets.
 ///
 /// # Safety
-/// `to` is NULL, or writable for `size` bytes.
-pub(crate) unsafe fn write<T: Copy>(to: *mut T, size: usize, value: &T) -> CallResult<()> {
+/// The struct is `repr(C)`, begins with `size: usize`, and has no padding.
+pub(crate) unsafe trait SizedOut: Copy {
+    /// Bytes that every caller must have. Never changes once a version was released.
+    const LEAST: usize;
+}
+
+/// Writes a caller's struct of results, which begins with its size as the caller was compiled: the fields
+/// that both know, and zeroes behind them. `size` itself stays. So an older program gets fewer fields, and
+/// nothing behind its struct changes.
+///
+/// # Safety
+/// `to` is NULL, or writable for as many bytes as its first word says.
+pub(crate) unsafe fn write<T: SizedOut>(to: *mut T, value: &T) -> CallResult<()> {
     if to.is_null() {
         return Err(CallError::NULL);
     }
-    // Every version of a struct is whole multiples of its alignment, and none is empty. So a forgotten or a
-    // made-up size is an error, and not a struct that stays as it was.
-    if size == 0 || size > MAX_SIZE || !size.is_multiple_of(align_of::<T>()) {
-        return Err(wrong_size::<T>(size));
+    // SAFETY: the caller's struct begins with its size, at any alignment.
+    let size = unsafe { to.cast::<usize>().read_unaligned() };
+    // Every version of a struct is whole multiples of its alignment. A struct that was never initialised has
+    // 0 or a number that no struct has.
+    if size < T::LEAST || size > MAX_SIZE || !size.is_multiple_of(align_of::<T>()) {
+        return Err(wrong_out_size::<T>(size));
     }
-    let known = size.min(size_of::<T>());
-    // SAFETY: the caller has `size` bytes, and the value is ours.
-    unsafe { std::ptr::copy_nonoverlapping(std::ptr::from_ref(value).cast::<u8>(), to.cast(), known) };
-    let rest = to.cast::<u8>().wrapping_add(known);
+    let (first, known) = (size_of::<usize>(), size.min(size_of::<T>()));
+    let (from, to) = (std::ptr::from_ref(value).cast::<u8>(), to.cast::<u8>());
+    // SAFETY: the caller has `size` bytes, of which `known` are as many or fewer, and the value is ours.
+    unsafe {
+        std::ptr::copy_nonoverlapping(from.wrapping_add(first), to.wrapping_add(first), known - first);
+    }
     // SAFETY: `known` is at most `size`, and the caller has `size` bytes.
-    unsafe { rest.write_bytes(0, size - known) };
+    unsafe { to.wrapping_add(known).write_bytes(0, size - known) };
     Ok(())
+}
+
+#[cold]
+fn wrong_out_size<T: SizedOut>(size: usize) -> CallError {
+    let (now, least) = (size_of::<T>(), T::LEAST);
+    let must_be = format!(
+        "at least {least}: set `size` to sizeof of the struct, {now} in this version, as its _INIT does"
+    );
+    out_of_range("size", size, &must_be)
 }
 
 fn wrong_size<T>(size: usize) -> CallError {
@@ -85,4 +109,57 @@ pub(crate) unsafe fn text(text: *const c_char, otherwise: &str) -> String {
     }
     // SAFETY: the caller says that it ends with a zero byte.
     unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[repr(C)]
+    #[derive(Clone, Copy)]
+    struct Counts {
+        size: usize,
+        first: u64,
+        added: u64,
+    }
+
+    // SAFETY: `repr(C)`, three words, of which the first is the size.
+    unsafe impl SizedOut for Counts {
+        const LEAST: usize = 16;
+    }
+
+    const NOW: Counts = Counts { size: 24, first: 1, added: 2 };
+
+    /// Writes a struct of `size` bytes into five words of ones.
+    fn written(size: usize) -> (CallResult<()>, [u64; 5]) {
+        let mut words = [u64::MAX; 5];
+        words[0] = size as u64;
+        // SAFETY: there are 40 bytes, and no test writes more.
+        let done = unsafe { write(words.as_mut_ptr().cast::<Counts>(), &NOW) };
+        (done, words)
+    }
+
+    #[test]
+    fn an_older_caller_keeps_what_lies_behind_its_struct() {
+        let (done, words) = written(16);
+        assert!(done.is_ok());
+        assert_eq!(words, [16, 1, u64::MAX, u64::MAX, u64::MAX]);
+    }
+
+    #[test]
+    fn a_newer_caller_gets_zeroes() {
+        let (done, words) = written(32);
+        assert!(done.is_ok());
+        assert_eq!(words, [32, 1, 2, 0, u64::MAX]);
+    }
+
+    #[test]
+    fn a_size_that_no_struct_has_changes_nothing() {
+        for size in [0, 8, 15, 17, MAX_SIZE + 8, usize::MAX] {
+            let (done, words) = written(size);
+            let text = format!("{:?}", done.unwrap_err());
+            assert!(text.contains(&format!("size is {size}, but must be at least 16")), "{text}");
+            assert_eq!(words[1..], [u64::MAX; 4]);
+        }
+    }
 }

@@ -59,8 +59,8 @@ static struct pagepool_deferred_user *user_of(struct pagepool *pool, struct coun
 
 static struct pagepool_deferred_stats stats_of(struct pagepool *pool)
 {
-    struct pagepool_deferred_stats stats;
-    CHECK(pagepool_deferred_stats(pool, &stats, sizeof(stats)) == 0);
+    struct pagepool_deferred_stats stats = PAGEPOOL_DEFERRED_STATS_INIT;
+    CHECK(pagepool_read_deferred_stats(pool, &stats) == 0);
     return stats;
 }
 

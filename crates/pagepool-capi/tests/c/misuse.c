@@ -52,8 +52,8 @@ static void no_buffer(struct pagepool_buf *buf)
 
 static void no_pool(struct pagepool *pool)
 {
-    struct pagepool_stats stats;
-    struct pagepool_buffer_locations places;
+    struct pagepool_stats stats = PAGEPOOL_STATS_INIT;
+    struct pagepool_buffer_locations places = PAGEPOOL_BUFFER_LOCATIONS_INIT;
     struct pagepool_shutdown *shutdown;
     struct pagepool_buf *bufs[4];
     size_t size = 100;
@@ -63,8 +63,8 @@ static void no_pool(struct pagepool *pool)
     REFUSED(pagepool_destroy_watched(pool, &shutdown));
     REFUSED(pagepool_update_nid(pool, 0));
     REFUSED(pagepool_nid_changed(pool, 0));
-    REFUSED(pagepool_stats(pool, &stats, sizeof(stats)));
-    REFUSED(pagepool_buffer_locations(pool, &places));
+    REFUSED(pagepool_read_stats(pool, &stats));
+    REFUSED(pagepool_read_buffer_locations(pool, &places));
     REFUSED(pagepool_inflight(pool));
     REFUSED(pagepool_wake_fd(pool));
     REFUSED(pagepool_acknowledge_wake(pool));
@@ -145,7 +145,7 @@ static void sizes(struct pagepool_arena *arena)
     REFUSED(pagepool_buf_put_bulk(NULL, 4));
     REFUSED(pagepool_buf_put_bulk(&the_buf, SIZE_MAX));
     CHECK(pagepool_buf_put_bulk(NULL, 0) == 0);
-    REFUSED(pagepool_stats(the_pool, NULL, sizeof(struct pagepool_stats)));
+    REFUSED(pagepool_read_stats(the_pool, NULL));
     REFUSED(pagepool_create(NULL, &none));
     REFUSED(pagepool_create(&params, &none)); /* no arena */
     REFUSED(pagepool_create(&params, NULL));
@@ -279,7 +279,7 @@ static void at_the_same_time(void)
 int main(void)
 {
     struct pagepool_arena *arena = arena_of(16 << 20);
-    struct pagepool_buffer_locations places;
+    struct pagepool_buffer_locations places = PAGEPOOL_BUFFER_LOCATIONS_INIT;
     pthread_t thread;
     the_pool = pool_over(arena);
     CHECK(pagepool_alloc_page(the_pool) == NULL); /* not bound */
@@ -294,7 +294,7 @@ int main(void)
     addresses(arena);
     at_the_same_time();
     CHECK(pagepool_buf_put(the_buf) == 0);
-    CHECK(pagepool_buffer_locations(the_pool, &places) == 0 && places.out == 0);
+    CHECK(pagepool_read_buffer_locations(the_pool, &places) == 0 && places.out == 0);
     struct pagepool_buf *late = pagepool_alloc_page(the_pool);
     CHECK(pagepool_destroy(the_pool) == 0 && pagepool_destroy(the_pool) == -ESTALE);
     no_pool(the_pool);

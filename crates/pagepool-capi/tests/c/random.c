@@ -223,12 +223,12 @@ static void look(struct worker *me)
 /* Calls about pools and other things; never one that would end what the test needs to the end. */
 static void manage(struct worker *me)
 {
-    struct pagepool_stats stats;
-    struct pagepool_buffer_locations places;
+    struct pagepool_stats stats = PAGEPOOL_STATS_INIT;
+    struct pagepool_buffer_locations places = PAGEPOOL_BUFFER_LOCATIONS_INIT;
     struct pagepool *no_pool = any(me);
     char text[256];
-    pagepool_stats(any_pool(me), &stats, sizeof(stats));
-    pagepool_buffer_locations(any_pool(me), &places);
+    pagepool_read_stats(any_pool(me), &stats);
+    pagepool_read_buffer_locations(any_pool(me), &places);
     pagepool_inflight(any_pool(me));
     pagepool_update_nid(any_pool(me), (int)(random_number(me) % 3) - 1);
     pagepool_shrink(any_pool(me), random_number(me) % 200);
@@ -345,8 +345,8 @@ static void make_pools(void)
 
 static void run_with(uint64_t seed)
 {
-    struct pagepool_buffer_locations places;
-    struct pagepool_stats stats;
+    struct pagepool_buffer_locations places = PAGEPOOL_BUFFER_LOCATIONS_INIT;
+    struct pagepool_stats stats = PAGEPOOL_STATS_INIT;
     pthread_t threads[2];
     printf("seed %llu\n", (unsigned long long)seed);
     fflush(stdout);
@@ -362,8 +362,8 @@ static void run_with(uint64_t seed)
     for (int i = 0; i < 2; i++) {
         CHECK(pagepool_bind(pools[i]) == 0);
         no_page_is_there_twice(pools[i]);
-        CHECK(pagepool_buffer_locations(pools[i], &places) == 0 && places.out == 0);
-        CHECK(pagepool_stats(pools[i], &stats, sizeof(stats)) == 0);
+        CHECK(pagepool_read_buffer_locations(pools[i], &places) == 0 && places.out == 0);
+        CHECK(pagepool_read_stats(pools[i], &stats) == 0);
         CHECK((int64_t)(stats.hold - stats.release) == pagepool_inflight(pools[i]));
         CHECK(pagepool_destroy(pools[i]) == 0);
         CHECK(pagepool_destroy(pools[i]) == -ESTALE);

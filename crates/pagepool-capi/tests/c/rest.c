@@ -20,7 +20,7 @@ static int map(void *arg, const struct pagepool_region *region, uint64_t *addr)
         CHECK(pagepool_destroy(checked->pool) == -EBUSY && pagepool_unbind(checked->pool) == -EBUSY);
         checked->pool = NULL;
     }
-    CHECK(region->cpu_addr != NULL && region->len > 0);
+    CHECK(region->size == sizeof(*region) && region->cpu_addr != NULL && region->len > 0);
     *addr = 0x100000000 + region->offset;
     return 0;
 }
@@ -103,7 +103,7 @@ static void whole_pages_as_addresses(struct pagepool *pool)
 {
     struct pagepool_arena *arena = arena_of(1 << 20);
     struct pagepool *plain = pool_over(arena);
-    struct pagepool_buffer_locations places_of_plain;
+    struct pagepool_buffer_locations places_of_plain = PAGEPOOL_BUFFER_LOCATIONS_INIT;
     uint64_t addrs[300];
     size_t n = pagepool_alloc_addr_bulk(pool, addrs, 300);
     CHECK(n >= 254 && n < 300 && strstr(pagepool_last_error(), "no page left"));
@@ -117,7 +117,7 @@ static void whole_pages_as_addresses(struct pagepool *pool)
     CHECK(pagepool_alloc_addr_bulk(plain, addrs, 1) == 0 && strstr(pagepool_last_error(), "not bound"));
     CHECK(pagepool_bind(plain) == 0 && pagepool_alloc_addr_bulk(plain, addrs, 1) == 0);
     CHECK(strstr(pagepool_last_error(), "no domain") &&
-        pagepool_buffer_locations(plain, &places_of_plain) == 0);
+        pagepool_read_buffer_locations(plain, &places_of_plain) == 0);
     CHECK(places_of_plain.out == 0 && pagepool_destroy(plain) == 0 && pagepool_arena_put(arena) == 0);
 }
 
@@ -159,7 +159,7 @@ static uint32_t odd_pages_elsewhere(uint32_t page, void *arg)
 static void nodes(void)
 {
     struct pagepool_arena_params params = {.size = sizeof(params), .max_bytes = 4 << 20};
-    struct pagepool_stats stats;
+    struct pagepool_stats stats = PAGEPOOL_STATS_INIT;
     struct pagepool_arena *arena;
     struct pagepool_buf *bufs[32];
     int asked = 0;
@@ -176,7 +176,7 @@ static void nodes(void)
         pagepool_nid_changed(pool, 1) == 0);
     struct pagepool_buf *buf = pagepool_alloc_page(pool);
     CHECK(pagepool_buf_page_index(buf) % 2 == 1);
-    CHECK(pagepool_stats(pool, &stats, sizeof(stats)) == 0 && stats.alloc_waive == 1);
+    CHECK(pagepool_read_stats(pool, &stats) == 0 && stats.alloc_waive == 1);
     CHECK(pagepool_update_nid(pool, -1) == 0 && pagepool_arena_set_current_node(arena, 1) == 0);
     CHECK(pagepool_buf_put(buf) == 0 && pagepool_destroy(pool) == 0 && pagepool_arena_put(arena) == 0);
 }
@@ -362,8 +362,8 @@ static void *cut_three_off(void *buf)
 
 static uint64_t out_of(struct pagepool *pool)
 {
-    struct pagepool_buffer_locations places;
-    CHECK(pagepool_buffer_locations(pool, &places) == 0);
+    struct pagepool_buffer_locations places = PAGEPOOL_BUFFER_LOCATIONS_INIT;
+    CHECK(pagepool_read_buffer_locations(pool, &places) == 0);
     return places.out;
 }
 

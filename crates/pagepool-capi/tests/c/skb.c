@@ -39,8 +39,8 @@ static struct pagepool_buf *filled(uint8_t fill)
 
 static int64_t out(void)
 {
-    struct pagepool_buffer_locations places;
-    CHECK(pagepool_buffer_locations(pool, &places) == 0);
+    struct pagepool_buffer_locations places = PAGEPOOL_BUFFER_LOCATIONS_INIT;
+    CHECK(pagepool_read_buffer_locations(pool, &places) == 0);
     return (int64_t)places.out;
 }
 

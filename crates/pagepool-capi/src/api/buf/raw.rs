@@ -17,7 +17,7 @@ use crate::handles::owner::{OwnerCall, begin_frag, enter, page_token};
 use crate::handles::slots;
 use crate::handles::token::Token;
 
-/// A buffer as a device address and a length.
+/// A buffer as a device address and a length. Programs have arrays of it, so it never gets more fields.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct RawC {

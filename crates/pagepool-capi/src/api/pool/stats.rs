@@ -7,27 +7,33 @@ use std::ffi::c_int;
 
 use ::pagepool::Inflight;
 
-use crate::args::out::store;
-use crate::args::sized;
+use crate::args::sized::{self, SizedOut};
 use crate::counters::StatsC;
 use crate::error::{number, status};
 use crate::handles::opaque::PoolHandle;
 use crate::handles::slots::{self, PoolLife, with_life};
 use crate::handles::token::Token;
 
-/// Writes the pool's counters to `*stats`; `size` is sizeof(*stats). It sets them, and does not add. They are
-/// exact while no call about the pool is in progress. Linux: page_pool_get_stats.
+// SAFETY: `repr(C)`; words only, of which the first is `size`.
+unsafe impl SizedOut for StatsC {
+    const LEAST: usize = std::mem::offset_of!(Self, recycle_released_refcnt) + size_of::<u64>();
+}
+
+/// Writes the pool's counters to `*stats`, as many as fit into `stats->size` bytes, which the caller sets. It
+/// sets them, and does not add. They are exact while no call about the pool is in progress. Linux:
+/// page_pool_get_stats.
 ///
 /// Thread: any.
-/// Errors: -EINVAL for NULL, or a size that the struct never had. -EINVAL, -ESTALE for a bad handle.
+/// Errors: -EINVAL for NULL, or a `size` that is 0 or too small; `*stats` is then unchanged. -EINVAL, -ESTALE
+///     for a bad handle.
 /// Cost: a lock; nothing on the owner's thread.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pagepool_stats(pool: *mut PoolHandle, stats: *mut StatsC, size: usize) -> c_int {
+pub unsafe extern "C" fn pagepool_read_stats(pool: *mut PoolHandle, stats: *mut StatsC) -> c_int {
     status(|| {
         let view = slots::view(Token::of(pool))?;
         let now = with_life(Token::of(pool), |life| Ok(view.and_fast_paths(life.handle.stats())))?;
-        // SAFETY: `stats` is NULL or the caller's to write for `size` bytes.
-        unsafe { sized::write(stats, size, &now.into()) }
+        // SAFETY: `stats` is NULL or the caller's to write for `stats->size` bytes.
+        unsafe { sized::write(stats, &now.into()) }
     })
 }
 
@@ -58,10 +64,12 @@ pub extern "C" fn pagepool_frag_waste(pool: *mut PoolHandle) -> i64 {
 }
 
 /// How many pages of a pool are where. The fields below `total` add up to it while no call about the pool is
-/// in progress.
+/// in progress. Start from PAGEPOOL_BUFFER_LOCATIONS_INIT, or set `size`.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct BufferLocationsC {
+    /// sizeof(struct pagepool_buffer_locations): fields can be added at the end.
+    pub size: usize,
     /// Pages that joined the pool and have not left.
     pub total: i64,
     /// Pages in the owner's cache.
@@ -76,21 +84,28 @@ pub struct BufferLocationsC {
     pub out: u64,
 }
 
-/// Writes to `*places` how many pages of the pool are where.
+// SAFETY: `repr(C)`; words only, of which the first is `size`.
+unsafe impl SizedOut for BufferLocationsC {
+    const LEAST: usize = std::mem::offset_of!(Self, out) + size_of::<u64>();
+}
+
+/// Writes to `*places` how many pages of the pool are where. The caller sets `places->size`.
 ///
 /// Thread: any.
-/// Errors: -EINVAL, -ESTALE for a bad handle. -EINVAL for NULL.
+/// Errors: -EINVAL for NULL, or a `size` that is 0 or too small; `*places` is then unchanged. -EINVAL,
+///     -ESTALE for a bad handle.
 /// Cost: a lock.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pagepool_buffer_locations(
+pub unsafe extern "C" fn pagepool_read_buffer_locations(
     pool: *mut PoolHandle,
     places: *mut BufferLocationsC,
 ) -> c_int {
-    let locations = || {
+    status(|| {
         let Inflight { total, cache, lanes, ring, frag, out, deferred, .. } =
             with_life(Token::of(pool), |life| Ok(life.handle.inflight()))?;
-        Ok(BufferLocationsC { total, cache, lanes, ring, frag, out: out + deferred })
-    };
-    // SAFETY: `places` is NULL or the caller's to write.
-    unsafe { store(places, locations) }
+        let (size, out) = (size_of::<BufferLocationsC>(), out + deferred);
+        let now = BufferLocationsC { size, total, cache, lanes, ring, frag, out };
+        // SAFETY: `places` is NULL or the caller's to write for `places->size` bytes.
+        unsafe { sized::write(places, &now) }
+    })
 }
