@@ -151,7 +151,9 @@ fn the_bench_takes_the_paths_that_it_says() {
         return;
     }
     for how in ["static-bench", "shared-bench"] {
-        let done = run(&mut Command::new(compiled("bench/pagepool-cbench.c", how, &["-O2"])));
-        print!("{how}:\n{}", String::from_utf8_lossy(&done.stdout));
+        for file in ["bench/pagepool-cbench.c", "bench/pagepool-cbench-remote.c"] {
+            let done = run(&mut Command::new(compiled(file, how, &["-O2"])));
+            print!("{how}:\n{}", String::from_utf8_lossy(&done.stdout));
+        }
     }
 }
