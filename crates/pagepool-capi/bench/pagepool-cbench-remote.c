@@ -22,7 +22,7 @@
 #define BURST 32
 #define SLOTS 1024
 #define POPULATION (3 * SLOTS)
-#define ROUNDS 301
+#define ROUNDS 101
 #define BURSTS 256
 #define WARM 64
 
@@ -153,13 +153,13 @@ static int by_value(const void *a, const void *b)
 
 static void measure(struct pagepool *pool, const char *name, int bulk)
 {
-    struct pagepool_stats before, after;
+    struct pagepool_stats before = PAGEPOOL_STATS_INIT, after = PAGEPOOL_STATS_INIT;
     double each[ROUNDS];
-    if (pagepool_stats(pool, &before, sizeof(before)) != 0)
-        fail("pagepool_stats");
+    if (pagepool_read_stats(pool, &before) != 0)
+        fail("pagepool_read_stats");
     for (int round = 0; round < ROUNDS; round++)
         each[round] = one_round(pool, bulk);
-    pagepool_stats(pool, &after, sizeof(after));
+    pagepool_read_stats(pool, &after);
     if (after.recycle_ring - before.recycle_ring != (uint64_t)ROUNDS * (BURSTS + WARM) * BURST ||
         after.alloc_slow != before.alloc_slow) {
         fprintf(stderr, "%s: not every buffer returned by message\n", name);
