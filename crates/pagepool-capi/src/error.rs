@@ -12,6 +12,8 @@ use std::collections::TryReserveError;
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use ::pagepool::EndHook;
+
 /// Why a call fails.
 #[derive(Debug)]
 pub(crate) struct CallError {
@@ -67,7 +69,7 @@ impl CallError {
     pub(crate) fn report(self) -> c_int {
         let errno = self.errno;
         // Past the end of the thread there is nobody left to ask.
-        let _ = LAST.try_with(|last| last.try_borrow_mut().map(|mut last| *last = self.text));
+        let _ = LAST.try_with(|last| last.keep(self.text));
         -errno
     }
 }
@@ -114,8 +116,31 @@ impl From<::pagepool::SkbError> for CallError {
     }
 }
 
+/// The last error of a thread.
+struct LastError(RefCell<Cow<'static, CStr>>);
+
 thread_local! {
-    static LAST: RefCell<Cow<'static, CStr>> = const { RefCell::new(Cow::Borrowed(c"")) };
+    static LAST: LastError = const { LastError(RefCell::new(Cow::Borrowed(c""))) };
+}
+
+/// For a thread whose first error is too late for the destructor of `LAST`.
+static END_HOOK: EndHook = EndHook::new(|| {
+    let _ = LAST.try_with(|last| last.keep(Cow::Borrowed(c"")));
+});
+
+impl LastError {
+    fn keep(&self, text: Cow<'static, CStr>) {
+        if let Cow::Owned(_) = text {
+            END_HOOK.set();
+        }
+        let _ = self.0.try_borrow_mut().map(|mut last| *last = text);
+    }
+}
+
+impl Drop for LastError {
+    fn drop(&mut self) {
+        END_HOOK.clear();
+    }
 }
 
 /// Runs a call that returns a status: 0, or a negative errno. What it made is dropped.
@@ -149,6 +174,6 @@ fn run<T>(call: impl FnOnce() -> CallResult<T>) -> Result<T, c_int> {
 /// Cost: a load.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_last_error() -> *const c_char {
-    let text = |last: &RefCell<Cow<'_, CStr>>| last.try_borrow().map_or(c"".as_ptr(), |text| text.as_ptr());
+    let text = |last: &LastError| last.0.try_borrow().map_or(c"".as_ptr(), |text| text.as_ptr());
     LAST.try_with(text).unwrap_or(c"".as_ptr())
 }

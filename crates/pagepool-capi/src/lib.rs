@@ -15,3 +15,4 @@ mod error;
 mod handles;
 mod inline;
 mod oom;
+mod uncancelled;

@@ -18,6 +18,9 @@ const PROGRAMS: [&str; 6] = [
     "tests/c/deferred.c",
 ];
 
+/// What threads, processes and the C library do to a program, which is no mistake of its own.
+const BEHAVIOUR: [&str; 2] = ["tests/c/cancel.c", "tests/c/late.c"];
+
 #[test]
 fn the_layout_is_what_packages_expect() {
     let lib = prefix().join("lib");
@@ -75,6 +78,49 @@ fn programs_run_linked_statically_and_with_the_shared_library() {
         run(&mut Command::new(compiled(file, "shared", &["-O2"])));
         run(&mut Command::new(compiled(file, "shared-calls", &["-O2", "-DPAGEPOOL_NO_INLINE"])));
     }
+}
+
+#[test]
+fn a_thread_may_be_cancelled_and_may_begin_at_its_end() {
+    if !has("cc") {
+        return;
+    }
+    for file in BEHAVIOUR {
+        run(&mut Command::new(compiled(file, "static", &["-O2"])));
+        run(&mut Command::new(compiled(file, "shared", &["-O2"])));
+        let flags = ["-O1", "-DV", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"];
+        run(&mut Command::new(compiled(file, "shared-asan", &flags)));
+        if !has("valgrind") {
+            continue;
+        }
+        // glibc's record of a variable whose destructor is registered when it is too late.
+        let record = "{\n  late\n  Memcheck:Leak\n  fun:calloc\n  fun:__cxa_thread_atexit_impl\n}\n";
+        let suppressions = Path::new(env!("CARGO_TARGET_TMPDIR")).join("late.supp");
+        fs::write(&suppressions, record).unwrap();
+        let mut valgrind = Command::new("valgrind");
+        valgrind.args(["--quiet", "--leak-check=full", "--error-exitcode=9"]);
+        valgrind.arg(format!("--suppressions={}", suppressions.display()));
+        run(valgrind.arg(compiled(file, "static-v", &["-O1", "-DV"])));
+    }
+}
+
+/// Not under valgrind or a sanitizer: what other threads of the parent have is lost in the child.
+#[test]
+fn a_child_of_fork_ends() {
+    if !has("cc") {
+        return;
+    }
+    run(&mut Command::new(compiled("tests/c/fork.c", "static", &["-O2"])));
+    run(&mut Command::new(compiled("tests/c/fork.c", "shared", &["-O2"])));
+}
+
+#[test]
+fn a_real_time_thread_lets_the_owner_run() {
+    if !has("cc") {
+        return;
+    }
+    let done = run(&mut Command::new(compiled("tests/c/realtime.c", "static", &["-O2"])));
+    print!("{}", String::from_utf8_lossy(&done.stdout));
 }
 
 /// Not under valgrind or a sanitizer: they need the memory themselves.

@@ -149,3 +149,6 @@ pub use pool::pool_ref::PoolRef;
 pub use pool::shutdown::{HeldPage, Shutdown, ShutdownReport};
 pub use pool::unbound::Pool;
 pub use pool::use_counts::UseCounts;
+pub use sys::sync::Backoff;
+#[cfg(not(loom))]
+pub use sys::thread_end::EndHook;

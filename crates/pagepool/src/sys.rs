@@ -5,4 +5,5 @@ pub(crate) mod memory;
 pub(crate) mod slab;
 pub(crate) mod sync;
 pub(crate) mod table;
+pub(crate) mod thread_end;
 pub(crate) mod wakeup;

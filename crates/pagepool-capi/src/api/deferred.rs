@@ -21,6 +21,7 @@ use crate::handles::owner::enter;
 use crate::handles::slots;
 use crate::handles::tables::{DEFERRED_USERS, RegisteredUser};
 use crate::handles::token::Token;
+use crate::uncancelled::uncancelled;
 
 /// A user of deferred buffers: somebody who reads them without owning them, and never tells when it is done.
 /// Examples: the kernel that sends from a page (MSG_ZEROCOPY), a reference count kept elsewhere. The library
@@ -67,13 +68,13 @@ impl InUse for UserCallbacks {
     fn refresh(&self) {
         if let Some(refresh) = self.ops.refresh {
             // SAFETY: the caller's callback, with its argument, which stays until `release`.
-            unsafe { refresh(self.ops.arg) };
+            uncancelled(|| unsafe { refresh(self.ops.arg) });
         }
     }
 
     fn in_use(&self, cookie: u64) -> bool {
         // SAFETY: the caller's callback, with its argument, which stays until `release`.
-        unsafe { (self.in_use)(self.ops.arg, cookie) != 0 }
+        uncancelled(|| unsafe { (self.in_use)(self.ops.arg, cookie) }) != 0
     }
 }
 
@@ -81,7 +82,7 @@ impl Drop for UserCallbacks {
     fn drop(&mut self) {
         if let Some(release) = self.ops.release.filter(|_| self.registered.load(Relaxed)) {
             // SAFETY: the caller's callback, with its argument, once: nobody asks any more.
-            unsafe { release(self.ops.arg) };
+            uncancelled(|| unsafe { release(self.ops.arg) });
         }
     }
 }

@@ -17,6 +17,7 @@ use crate::handles::claim::look;
 use crate::handles::opaque::{BufHandle, DomainHandle};
 use crate::handles::tables::DOMAINS;
 use crate::handles::token::Token;
+use crate::uncancelled::uncancelled;
 
 /// A region: a part of an arena that domains map in one piece. The library fills it in for callbacks.
 #[repr(C)]
@@ -111,7 +112,7 @@ impl DmaDomain for DomainCallbacks {
     fn map(&self, region: &Region) -> Result<DeviceAddr, String> {
         let mut at = 0;
         // SAFETY: the caller's callback, with its argument and two places that live as long as the call.
-        let done = unsafe { (self.map)(self.ops.arg, &region_for_c(region), &raw mut at) };
+        let done = uncancelled(|| unsafe { (self.map)(self.ops.arg, &region_for_c(region), &raw mut at) });
         match done {
             0 => Ok(DeviceAddr(at)),
             errno => Err(format!("its map callback gave {errno}")),
@@ -119,18 +120,18 @@ impl DmaDomain for DomainCallbacks {
     }
     fn unmap(&self, region: &Region, at: DeviceAddr) {
         // SAFETY: the caller's callback, with its argument and a place that lives as long as the call.
-        unsafe { (self.unmap)(self.ops.arg, &region_for_c(region), at.0) };
+        uncancelled(|| unsafe { (self.unmap)(self.ops.arg, &region_for_c(region), at.0) });
     }
     fn sync_for_device(&self, at: DeviceAddr, len_bytes: usize) {
         if let Some(sync) = self.ops.sync_for_device {
             // SAFETY: the caller's callback, with its argument, which stays until `release`.
-            unsafe { sync(self.ops.arg, at.0, len_bytes) };
+            uncancelled(|| unsafe { sync(self.ops.arg, at.0, len_bytes) });
         }
     }
     fn sync_for_cpu(&self, at: DeviceAddr, len_bytes: usize) {
         if let Some(sync) = self.ops.sync_for_cpu {
             // SAFETY: the caller's callback, with its argument, which stays until `release`.
-            unsafe { sync(self.ops.arg, at.0, len_bytes) };
+            uncancelled(|| unsafe { sync(self.ops.arg, at.0, len_bytes) });
         }
     }
     fn coherent(&self) -> bool {
@@ -145,7 +146,7 @@ impl Drop for DomainCallbacks {
     fn drop(&mut self) {
         if let Some(release) = self.ops.release {
             // SAFETY: the caller's callback, with its argument, once: nothing calls the domain any more.
-            unsafe { release(self.ops.arg) };
+            uncancelled(|| unsafe { release(self.ops.arg) });
         }
     }
 }

@@ -12,6 +12,7 @@ use ::pagepool::{ArenaParams, Backing, NodeId, NodePolicy, OnMissingHuge, Topolo
 use crate::args::range::{node, out_of_range};
 use crate::args::sized::{Sized0, text};
 use crate::error::CallResult;
+use crate::uncancelled::uncancelled;
 
 /// The parameters of an arena. Start from PAGEPOOL_ARENA_PARAMS_INIT, or from zeroes with `size` set.
 #[repr(C)]
@@ -162,7 +163,7 @@ impl ArenaParamsC {
                 let node_of = move |page: ::pagepool::PageIdx| {
                     let arg: &CallbackArg = &arg;
                     // SAFETY: the caller says that it may be called with its argument.
-                    let node = unsafe { callback(page.0, arg.0) };
+                    let node = uncancelled(|| unsafe { callback(page.0, arg.0) });
                     NodeId(u8::try_from(node).unwrap_or(u8::MAX)) // beyond the last one it counts as that
                 };
                 Topology::pretend(nodes, node_of).with_current_node(here.clone())

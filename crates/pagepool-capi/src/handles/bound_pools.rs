@@ -1,30 +1,55 @@
 //! The pools that a thread owns, to be unbound when it ends.
 //!
 //! Who    the thread itself. What unbinds a pool stands above this file, so it is handed in.
+//! End    the destructor of `BOUND_POOLS`; for a thread that binds its first pool after that, `END_HOOK`. A
+//!        child of `fork` that calls `exit` runs the destructors of the thread that forked: a lock may be
+//!        held there by a thread which the child does not have. So a pool is unbound only in the process in
+//!        which it was bound.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
+
+use ::pagepool::EndHook;
 
 use crate::error::{CallError, CallResult};
 use crate::handles::token::Token;
 use crate::oom;
 
 /// The pools that are bound to a thread.
-struct BoundPools(RefCell<Vec<BoundPool>>);
+struct BoundPools {
+    pools: RefCell<Vec<BoundPool>>,
+    /// The thread is past its exit hook: nothing would unbind a pool.
+    ended: Cell<bool>,
+}
 
 struct BoundPool {
     pool: Token,
     unbind: fn(Token),
+    process: u32,
 }
 
 thread_local! {
-    static BOUND_POOLS: BoundPools = const { BoundPools(RefCell::new(Vec::new())) };
+    static BOUND_POOLS: BoundPools =
+        const { BoundPools { pools: RefCell::new(Vec::new()), ended: Cell::new(false) } };
+}
+
+static END_HOOK: EndHook = EndHook::new(|| {
+    let _ = BOUND_POOLS.try_with(BoundPools::end);
+});
+
+impl BoundPools {
+    fn end(&self) {
+        self.ended.set(true);
+        let process = std::process::id();
+        for bound in self.pools.take().into_iter().filter(|bound| bound.process == process) {
+            (bound.unbind)(bound.pool);
+        }
+    }
 }
 
 impl Drop for BoundPools {
     fn drop(&mut self) {
-        for bound in self.0.take() {
-            (bound.unbind)(bound.pool);
-        }
+        self.end();
+        END_HOOK.clear();
     }
 }
 
@@ -33,12 +58,16 @@ pub(crate) fn remember(pool: Token, unbind: fn(Token)) -> CallResult<()> {
     const TOO_LATE: CallError =
         CallError::fixed(libc::EPERM, c"a thread that is ending cannot become the owner of a pool");
     let note = |bound: &BoundPools| {
-        let mut pools = bound.0.try_borrow_mut().map_err(|_| TOO_LATE)?;
+        if bound.ended.get() {
+            return Err(TOO_LATE);
+        }
+        let mut pools = bound.pools.try_borrow_mut().map_err(|_| TOO_LATE)?;
         if pools.len() == pools.capacity() {
             oom::expect(oom::FEW)?; // for what else a thread's first pool allocates
             pools.try_reserve(1)?;
         }
-        pools.push(BoundPool { pool, unbind });
+        END_HOOK.set();
+        pools.push(BoundPool { pool, unbind, process: std::process::id() });
         Ok(())
     };
     BOUND_POOLS.try_with(note).unwrap_or(Err(TOO_LATE))
@@ -47,7 +76,7 @@ pub(crate) fn remember(pool: Token, unbind: fn(Token)) -> CallResult<()> {
 /// Undoes [`remember`].
 pub(crate) fn forget(pool: Token) {
     let _ = BOUND_POOLS.try_with(|bound| {
-        if let Ok(mut pools) = bound.0.try_borrow_mut() {
+        if let Ok(mut pools) = bound.pools.try_borrow_mut() {
             pools.retain(|known| known.pool != pool);
         }
     });

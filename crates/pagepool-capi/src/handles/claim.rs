@@ -22,7 +22,7 @@ use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
 use std::sync::atomic::{Ordering::*, compiler_fence};
 
-use ::pagepool::{PageBuf, fence_all_threads};
+use ::pagepool::{Backoff, PageBuf, fence_all_threads};
 
 use crate::error::{CallError, CallResult};
 use crate::handles::directory::{self, BufPlace};
@@ -90,12 +90,18 @@ fn end_life(word: &LifeWord, view: &PoolView, token: Token) -> Option<u64> {
 }
 
 /// Makes sure that nobody uses plain operations any more.
+///
+/// Wait   for the owner to finish the return that it is in, some ten instructions; and for another thread
+///        that waits for that. A waiter sleeps 50 microseconds after 1024 pauses, so that one with real-time
+///        priority lets an owner run that shares its CPU. The wait ends when the owner has had the CPU for
+///        those instructions.
 #[cold]
 fn end_bias(view: &PoolView) {
+    let mut backoff = Backoff::default();
     loop {
         match view.bias.load(Acquire) {
             BIAS_SHARED => return,
-            BIAS_ENDING => std::thread::yield_now(),
+            BIAS_ENDING => backoff.pause(),
             bias => {
                 if view.bias.compare_exchange(bias, BIAS_ENDING, AcqRel, Relaxed).is_err() {
                     continue;
@@ -103,7 +109,7 @@ fn end_bias(view: &PoolView) {
                 if bias != BIAS_FREE && bias != me() {
                     fence_all_threads(); // pairs with end_life()
                     while view.begun.load(Acquire) != view.recycled.load(Acquire) {
-                        std::thread::yield_now();
+                        backoff.pause();
                     }
                 }
                 view.bias.store(BIAS_SHARED, Release);

@@ -8,6 +8,8 @@
 //!        ids have in common.
 //! Cost   at hand: a mask, an addition, a compare and four loads, whatever the number of pools. The arrays
 //!        grow to what is used; growing allocates. A thread's first lane also registers its exit hook.
+//! Exit   the destructor of `LANES`. A thread whose first return comes after those of its thread-local
+//!        variables has none, and ends by `END_HOOK`. After either it returns through the ring.
 
 // UNSAFETY: lanes are kept alive by `Arc` counts that stand in raw pointers; places are reached by address.
 #![expect(unsafe_code)]
@@ -18,6 +20,8 @@ use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
 use crate::home::lane::Lane;
+#[cfg(not(loom))]
+use crate::sys::thread_end::EndHook;
 
 /// Returns that a thread makes through the ring before it asks a pool again for a lane that it could not
 /// have.
@@ -142,6 +146,12 @@ loom::thread_local! {
     static LANES: LaneTable = LaneTable::new();
 }
 
+/// For a thread whose first return is too late for the destructor of `LANES`.
+#[cfg(not(loom))]
+static END_HOOK: EndHook = EndHook::new(|| {
+    let _ = LANES.try_with(LaneTable::end);
+});
+
 /// The lane through which this thread returns to a pool. `claim` finds a free lane when it has none yet.
 /// `None` means the ring: the pool has no lane left, or the thread is past its exit hook.
 ///
@@ -189,11 +199,18 @@ struct LaneTable {
     taken: Cell<usize>,
     /// What [`HAND`] leads to: none, or a power of two of them. No lane is here that no entry has.
     at_hand: RefCell<Vec<AtHand>>,
+    /// The thread is past its exit hook, and gets no lane any more.
+    ended: Cell<bool>,
 }
 
 impl LaneTable {
     const fn new() -> Self {
-        Self { entries: RefCell::new(Vec::new()), taken: Cell::new(0), at_hand: RefCell::new(Vec::new()) }
+        Self {
+            entries: RefCell::new(Vec::new()),
+            taken: Cell::new(0),
+            at_hand: RefCell::new(Vec::new()),
+            ended: Cell::new(false),
+        }
     }
 
     /// The lane to a pool, from now on at hand.
@@ -249,7 +266,12 @@ impl LaneTable {
 
     /// Claims a lane and enters it, or enters that there is none.
     fn ask(&self, pool: u32, claim: impl FnOnce() -> Option<Arc<Lane>>) -> Option<NonNull<Lane>> {
+        if self.ended.get() {
+            return None;
+        }
         self.make_room()?;
+        #[cfg(not(loom))]
+        END_HOOK.set();
         let entries = self.entries.borrow();
         let entry = entry_of(&entries, pool);
         if entry.pool.get() != pool {
@@ -260,6 +282,16 @@ impl LaneTable {
         entry.lane.set(lane);
         entry.wait.set(RETRY | USED);
         NonNull::new(lane.cast_mut())
+    }
+
+    /// Lets go of all lanes, for good.
+    fn end(&self) {
+        self.ended.set(true);
+        self.taken.set(0);
+        let _ = HAND.try_with(|hand| hand.set(Hand::NONE));
+        drop(self.at_hand.take());
+        // Nothing finds a lane through its entry any more.
+        self.entries.take().iter().filter_map(Entry::let_go).for_each(|lane| lane.unclaim());
     }
 
     /// Sees to it that at most half of the places are taken with one entry more: lets go of lanes whose pools
@@ -306,9 +338,9 @@ impl Drop for LaneTable {
         if std::thread::panicking() {
             return; // the model has failed, and its atomics are gone
         }
-        let _ = HAND.try_with(|hand| hand.set(Hand::NONE));
-        // Nothing finds a lane through its entry any more.
-        self.entries.get_mut().iter().filter_map(Entry::let_go).for_each(|lane| lane.unclaim());
+        self.end();
+        #[cfg(not(loom))]
+        END_HOOK.clear();
     }
 }
 

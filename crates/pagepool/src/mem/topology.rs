@@ -7,13 +7,12 @@
 //!        once per refill, not per page.
 
 use std::fmt;
-use std::fs;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use crate::mem::page::{NodeId, PageIdx};
-use crate::sys::call;
+use crate::sys::call::{self, read_file};
 
 /// The NUMA nodes of the machine, or of a simulated one. Cheap to clone; clones share the simulated current
 /// node.
@@ -67,10 +66,10 @@ impl Topology {
     /// The machine's nodes, from `/sys/devices/system/node/online`. A kernel without calls about nodes has
     /// one node, and every request for a node is ignored; [`nodes_ignored`](Self::nodes_ignored) says so.
     pub fn detect() -> Self {
-        let online = fs::read_to_string("/sys/devices/system/node/online");
+        let online = read_file("/sys/devices/system/node/online");
         Self::from_probe(crate::sys::memory::probe_numa_calls(), online, |node| {
             let file = format!("/sys/devices/system/node/node{}/distance", node.0);
-            fs::read_to_string(file).unwrap_or_default()
+            read_file(&file).unwrap_or_default()
         })
     }
 

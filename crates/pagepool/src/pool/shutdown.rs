@@ -35,6 +35,7 @@ use crate::pool::deferred_queue::DeferredQueue;
 use crate::returns::end_watch::EndWatch;
 use crate::returns::late;
 use crate::returns::pool_core::PoolPtr;
+use crate::sys::call::sleep;
 use crate::sys::sync::{Lock, Ordering};
 
 /// How often [`Shutdown::wait`] polls the deferred queue.
@@ -271,7 +272,7 @@ impl Shutdown {
             self.watch.sleep(left);
             return;
         }
-        std::thread::sleep(left.unwrap_or(ASK_EVERY).min(ASK_EVERY));
+        sleep(left.unwrap_or(ASK_EVERY).min(ASK_EVERY));
     }
 
     /// Reports what is still out, after a poll of the deferred queue. Any thread; walks the records of the

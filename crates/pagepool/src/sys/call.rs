@@ -1,12 +1,15 @@
 //! System calls but those about memory. No file outside `sys/` calls the kernel.
+//!
+//! None is a cancellation point: a thread that `pthread_cancel` ends inside a call would be unwound through
+//! Rust, which aborts the process. So what the C library makes one (`read`, `write`, `open`, `close`, `poll`,
+//! `nanosleep`, `fallocate`) is called as `syscall(2)`, which is none.
 
 // UNSAFETY: system calls; each wrapper says what makes its call sound.
 #![expect(unsafe_code)]
 
-use std::fs::File;
+use std::ffi::CString;
 use std::io;
-use std::io::{Read, Write};
-use std::os::fd::{AsRawFd, FromRawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
@@ -29,7 +32,7 @@ fn fence_on_all() -> io::Result<()> {
         if !done.as_ref().is_err_and(|error| error.raw_os_error() == Some(libc::ENOMEM)) {
             break;
         }
-        std::thread::sleep(Duration::from_millis(1));
+        sleep(Duration::from_millis(1));
         done = checked(membarrier_command(libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED));
     }
     done.map(drop)
@@ -85,32 +88,94 @@ fn ask_node() -> u8 {
     if done == 0 { u8::try_from(node).unwrap_or(0) } else { 0 }
 }
 
+/// A file descriptor that is ours; closed when dropped.
+#[derive(Debug)]
+pub(crate) struct OwnFd(RawFd);
+
+impl OwnFd {
+    /// What a call gave that opens a descriptor.
+    pub(crate) fn of(opened: libc::c_long) -> io::Result<Self> {
+        Ok(Self(checked(opened)? as RawFd))
+    }
+}
+
+impl AsFd for OwnFd {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        // SAFETY: the descriptor is open until `self` is dropped.
+        unsafe { BorrowedFd::borrow_raw(self.0) }
+    }
+}
+
+impl AsRawFd for OwnFd {
+    fn as_raw_fd(&self) -> RawFd {
+        self.0
+    }
+}
+
+impl Drop for OwnFd {
+    fn drop(&mut self) {
+        // SAFETY: it is ours, and nobody uses it any more.
+        unsafe { libc::syscall(libc::SYS_close, self.0) };
+    }
+}
+
+/// What a file of the kernel says, such as one in `/sys`.
+pub(crate) fn read_file(path: &str) -> io::Result<String> {
+    let path = CString::new(path).map_err(|_| io::ErrorKind::InvalidInput)?;
+    let flags = libc::O_RDONLY | libc::O_CLOEXEC;
+    // SAFETY: the kernel reads a terminated string.
+    let opened = unsafe { libc::syscall(libc::SYS_openat, libc::AT_FDCWD, path.as_ptr(), flags) };
+    let file = OwnFd::of(opened)?;
+    let mut text = Vec::new();
+    let mut part = [0u8; 4096];
+    loop {
+        // SAFETY: the kernel writes at most the length of `part`, which lives as long as this call.
+        let done = unsafe { libc::syscall(libc::SYS_read, file.0, part.as_mut_ptr(), part.len()) };
+        match checked(done) {
+            Ok(0) => return String::from_utf8(text).map_err(|_| io::ErrorKind::InvalidData.into()),
+            Ok(n) => text.extend_from_slice(&part[..n]),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
 /// A new event counter at 0 that never blocks and does not survive `exec`.
-pub(crate) fn eventfd() -> io::Result<File> {
+pub(crate) fn eventfd() -> io::Result<OwnFd> {
     // SAFETY: the call takes two integers.
-    let fd = checked(unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) }.into())?;
-    // SAFETY: the call just made this descriptor, and nobody else has it.
-    Ok(unsafe { File::from_raw_fd(fd as i32) })
+    OwnFd::of(unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) }.into())
 }
 
 /// Adds one to an event counter, which wakes the threads that wait for it. A full counter has woken them
 /// already.
-pub(crate) fn eventfd_signal(mut event: &File) {
-    let done = event.write(&1u64.to_ne_bytes()).map_err(|error| error.kind());
+pub(crate) fn eventfd_signal(event: &OwnFd) {
+    let one = 1u64;
+    // SAFETY: the kernel reads eight bytes, which live as long as this call.
+    let done = unsafe { libc::syscall(libc::SYS_write, event.0, &raw const one, size_of_val(&one)) };
+    let done = checked(done).map_err(|error| error.kind());
     debug_assert!(matches!(done, Ok(8) | Err(io::ErrorKind::WouldBlock)), "an eventfd: {done:?}");
 }
 
 /// Sets an event counter to 0 and gives what it was; 0 if nobody had signalled.
-pub(crate) fn eventfd_take(mut event: &File) -> u64 {
-    let mut count = [0; 8];
-    if event.read(&mut count).is_ok() { u64::from_ne_bytes(count) } else { 0 }
+pub(crate) fn eventfd_take(event: &OwnFd) -> u64 {
+    let mut count = 0u64;
+    // SAFETY: the kernel writes eight bytes, which live as long as this call.
+    let done = unsafe { libc::syscall(libc::SYS_read, event.0, &raw mut count, size_of::<u64>()) };
+    if done == 8 { count } else { 0 }
 }
 
 /// Whether an event counter is above 0, so that whoever polls it is woken.
-pub(crate) fn eventfd_is_set(event: &File) -> bool {
-    let mut polled = libc::pollfd { fd: event.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-    // SAFETY: the kernel reads and writes one entry, which lives as long as this call.
-    unsafe { libc::poll(&raw mut polled, 1, 0) > 0 }
+pub(crate) fn eventfd_is_set(event: &OwnFd) -> bool {
+    let mut polled = libc::pollfd { fd: event.0, events: libc::POLLIN, revents: 0 };
+    let at_once = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    let mask = std::ptr::null::<libc::sigset_t>();
+    // SAFETY: the kernel reads and writes one entry, and reads a time, which live as long as this call.
+    unsafe { libc::syscall(libc::SYS_ppoll, &raw mut polled, 1, &raw const at_once, mask, 0) > 0 }
+}
+
+/// Sleeps, less if a signal handler runs.
+pub(crate) fn sleep(time: Duration) {
+    futex_wait(&AtomicU32::new(0), 0, Some(time));
 }
 
 /// Waits until `word` is woken, unless it is not `expected` any more; at most `timeout`. Says whether the
@@ -155,6 +220,17 @@ mod tests {
         eventfd_signal(&event);
         eventfd_signal(&event);
         assert_eq!(eventfd_take(&event), 2);
+    }
+
+    #[test]
+    fn a_file_is_read_as_the_standard_library_reads_it() {
+        for file in ["/proc/self/maps", "/proc/sys/kernel/osrelease", "/proc/version"] {
+            let (ours, theirs) = (read_file(file).unwrap(), std::fs::read_to_string(file).unwrap());
+            assert_eq!(ours.lines().last(), theirs.lines().last(), "{file}");
+        }
+        assert!(read_file("/proc/self/maps").unwrap().len() > 4096);
+        assert_eq!(read_file("/proc/self/none").unwrap_err().kind(), io::ErrorKind::NotFound);
+        assert!(read_file("/proc/\0").is_err());
     }
 
     #[test]

@@ -9,11 +9,11 @@
 
 use std::io;
 use std::ops::Range;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::sys::call::checked;
+use crate::sys::call::{OwnFd, checked};
 
 /// log2 of the size of a base page: pages are counted in 4 KiB, whatever the machine's own page size.
 pub const PAGE_SHIFT: u32 = 12;
@@ -300,14 +300,12 @@ pub(crate) fn raise_memlock_limit(bytes: u64) -> io::Result<()> {
 
 /// An anonymous file of `len` bytes; with `huge_shift`, of huge pages of that size. Its length is sealed: a
 /// peer that could cut it would make every access beyond fault here.
-pub(crate) fn memfd(name: &str, len: u64, huge_shift: Option<u32>) -> io::Result<OwnedFd> {
+pub(crate) fn memfd(name: &str, len: u64, huge_shift: Option<u32>) -> io::Result<OwnFd> {
     let name = std::ffi::CString::new(name).map_err(|_| io::ErrorKind::InvalidInput)?;
     let huge = huge_shift.map_or(0, |shift| libc::MFD_HUGETLB | shift << libc::MAP_HUGE_SHIFT);
     let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING | huge;
     // SAFETY: the kernel reads a terminated string.
-    let fd = checked(unsafe { libc::memfd_create(name.as_ptr(), flags) }.into())?;
-    // SAFETY: the call just made this descriptor, and nobody else has it.
-    let file = unsafe { OwnedFd::from_raw_fd(fd as i32) };
+    let file = OwnFd::of(unsafe { libc::memfd_create(name.as_ptr(), flags) }.into())?;
     // SAFETY: setting the length of a file that we own.
     checked(unsafe { libc::ftruncate(file.as_raw_fd(), len as libc::off_t) }.into())?;
     let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
@@ -317,12 +315,12 @@ pub(crate) fn memfd(name: &str, len: u64, huge_shift: Option<u32>) -> io::Result
 }
 
 /// Gives the memory of a range of a memfd back to the system.
-pub(crate) fn punch_hole(file: &OwnedFd, at: Range<usize>) -> io::Result<()> {
+pub(crate) fn punch_hole(file: &OwnFd, at: Range<usize>) -> io::Result<()> {
     let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
     debug_assert_whole_pages(at.start, at.len());
-    let (offset, len) = (at.start as libc::off_t, at.len() as libc::off_t);
+    let (fd, offset, len) = (file.as_raw_fd(), at.start as libc::off_t, at.len() as libc::off_t);
     // SAFETY: I1. No page of the range is out, so nobody relies on its contents.
-    checked(unsafe { libc::fallocate(file.as_fd().as_raw_fd(), mode, offset, len) }.into()).map(drop)
+    checked(unsafe { libc::syscall(libc::SYS_fallocate, fd, mode, offset, len) }).map(drop)
 }
 
 /// How strongly memory is placed.

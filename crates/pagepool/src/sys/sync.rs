@@ -152,21 +152,35 @@ impl<T> Deref for Padded<T> {
 #[cfg(not(loom))]
 const A_MOMENT: std::time::Duration = std::time::Duration::from_micros(50);
 
-/// The pauses of a thread that waits for another: it spins a little, then yields its time slice, then sleeps
-/// a moment, so that a thread that was preempted gets to run, also where the waiter has real-time priority.
-#[derive(Default)]
-pub(crate) struct Backoff {
+/// The pauses of a thread that waits for another to do some instructions, as the C interface does: it spins a
+/// little, then yields its time slice, then sleeps 50 microseconds after every 1024 pauses. So a thread that
+/// was preempted gets to run, also where the waiter has real-time priority.
+///
+/// ```
+/// use std::sync::atomic::{AtomicBool, Ordering::{Acquire, Release}};
+/// let done = AtomicBool::new(false);
+/// std::thread::scope(|threads| {
+///     threads.spawn(|| done.store(true, Release));
+///     let mut backoff = pagepool::Backoff::default();
+///     while !done.load(Acquire) {
+///         backoff.pause();
+///     }
+/// });
+/// ```
+#[derive(Debug, Default)]
+pub struct Backoff {
     #[cfg(not(loom))]
     pauses: u32,
 }
 
 impl Backoff {
-    pub(crate) fn pause(&mut self) {
+    /// Waits for a moment, longer after many calls.
+    pub fn pause(&mut self) {
         #[cfg(not(loom))]
         {
             self.pauses = self.pauses.wrapping_add(1);
             match self.pauses {
-                n if n.is_multiple_of(1024) => std::thread::sleep(A_MOMENT),
+                n if n.is_multiple_of(1024) => crate::sys::call::sleep(A_MOMENT),
                 n if n.is_multiple_of(64) => std::thread::yield_now(),
                 _ => std::hint::spin_loop(),
             }

@@ -23,12 +23,11 @@
 // UNSAFETY: the descriptor is lent for as long as the pool lives, which its type cannot say.
 #![expect(unsafe_code)]
 
-use std::fs::File;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::Waker;
 
-use crate::sys::call::{eventfd_is_set, eventfd_signal, eventfd_take};
+use crate::sys::call::{OwnFd, eventfd_is_set, eventfd_signal, eventfd_take};
 use crate::sys::sync::{AtomicU32, Lock, Ordering};
 
 /// Lives as long as the last thread that may signal it; the descriptor only until the pool ends.
@@ -43,7 +42,7 @@ pub(crate) struct Wakeup {
 
 #[derive(Debug)]
 struct Signal {
-    event: Option<File>,
+    event: Option<OwnFd>,
     /// It was given, and the owner has not acknowledged it.
     stands: bool,
     /// Tasks that wait, each by the key that the owner gave it.
@@ -64,7 +63,7 @@ impl Signal {
 
 impl Wakeup {
     /// One that signals `event`, if there is one, and tasks.
-    pub(crate) fn new(event: Option<File>) -> Self {
+    pub(crate) fn new(event: Option<OwnFd>) -> Self {
         let fd = event.as_ref().map(|fd| fd.as_raw_fd());
         let signal = Signal { event, stands: false, tasks: Vec::new() };
         Self { starved: AtomicU32::new(0), fd, signal: Lock::new(signal) }

@@ -12,6 +12,7 @@ use crate::handles::claim::claim;
 use crate::handles::opaque::{BufHandle, SharedHandle, SkbHandle};
 use crate::handles::tables::{SHARED_BUFS, SKBS};
 use crate::handles::token::Token;
+use crate::uncancelled::uncancelled;
 
 /// Whether a packet takes `len` bytes at `offset` of memory of `size` bytes; if not, why.
 fn takes(packet: &SkBuff, size: usize, offset: usize, len: usize) -> CallResult<()> {
@@ -115,7 +116,7 @@ impl Drop for LentMemory {
     fn drop(&mut self) {
         if let Some(free) = self.free {
             // SAFETY: the caller's callback, with what it was lent with, once.
-            unsafe { free(self.arg, self.start.cast(), self.len) };
+            uncancelled(|| unsafe { free(self.arg, self.start.cast(), self.len) });
         }
     }
 }

@@ -10,11 +10,12 @@ use std::fmt;
 use std::fs;
 use std::io;
 use std::ops::Range;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 
 use crate::error::Error;
 use crate::mem::area::REGION_SHIFT;
 use crate::mem::page::{NodeId, system_page_size};
+use crate::sys::call::{OwnFd, read_file};
 use crate::sys::memory::{self, Advice, Placement, Reservation, Staged};
 
 /// The kind of memory that an arena is made of.
@@ -102,7 +103,7 @@ pub(crate) type Instead = (Backing, String);
 #[derive(Debug)]
 pub(crate) struct ArenaMemory {
     space: Reservation,
-    file: Option<OwnedFd>,
+    file: Option<OwnFd>,
     /// Why the file is not of huge pages, if it should have been.
     fell_back: Option<Instead>,
     max_bytes: u64,
@@ -133,7 +134,7 @@ impl ArenaMemory {
     }
 
     /// The memfd. Of huge pages, the first region's are claimed at once: the whole file is of one kind.
-    fn make_file(&self, name: &str, huge: bool) -> Result<OwnedFd, Error> {
+    fn make_file(&self, name: &str, huge: bool) -> Result<OwnFd, Error> {
         let shift = huge.then_some(21);
         let missing = |source| match shift {
             Some(shift) => missing_huge("memfd_create(MFD_HUGETLB)", shift, self.max_bytes, source),
@@ -215,7 +216,7 @@ impl ArenaMemory {
         }
         let refused = match memory::advise(addr, at.len(), Advice::HugePage) {
             Err(error) => Some(format!("madvise(MADV_HUGEPAGE): {error}")),
-            Ok(()) => no_transparent_huge_pages(|file| fs::read_to_string(file).ok()),
+            Ok(()) => no_transparent_huge_pages(|file| read_file(file).ok()),
         };
         match refused {
             Some(reason) if kind == how.backing && how.on_missing_huge == OnMissingHuge::Fail => {
@@ -283,7 +284,7 @@ pub(crate) fn why(error: &Error) -> String {
 
 fn missing_huge(call: &'static str, shift: u32, need_bytes: u64, source: io::Error) -> Error {
     let directory = format!("/sys/kernel/mm/hugepages/hugepages-{}kB", 1u64 << (shift - 10));
-    let number = |file: &str| fs::read_to_string(format!("{directory}/{file}")).ok();
+    let number = |file: &str| read_file(&format!("{directory}/{file}")).ok();
     let number = |file: &str| number(file).and_then(|text| text.trim().parse::<u64>().ok());
     let need = need_bytes.div_ceil(1 << shift);
     let size = bytes(1 << shift);

@@ -1,0 +1,80 @@
+/* A child of fork ends by exit(), whatever other threads of its parent were doing in the library. */
+#include <pthread.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "check.h"
+
+enum { CHILDREN = 500, POOLS = 4, SECONDS = 20 };
+
+static volatile int ended;
+
+/* Inside the library nearly always, under the locks of all pools in turn. */
+static void *look_at_all_pools(void *arg)
+{
+    (void)arg;
+    while (!ended)
+        CHECK(pagepool_dump(NULL, 0) > 0);
+    return NULL;
+}
+
+static void fork_and_exit(void)
+{
+    int status = 0;
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        alarm(SECONDS); /* ends a child that hangs */
+        exit(0);
+    }
+    CHECK(waitpid(child, &status, 0) == child);
+    if (WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM)
+        fprintf(stderr, "a child hung in exit() for %d s\n", SECONDS);
+    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+/* A child may make pools of its own, where its parent had one thread; a thread that ends unbinds them. */
+static void *bind_and_end(void *pool)
+{
+    CHECK(pagepool_bind(pool) == 0);
+    return NULL;
+}
+
+static void a_child_has_pools_of_its_own(void)
+{
+    int status = 0;
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        struct pagepool_arena *arena = arena_of(4 << 20);
+        struct pagepool *pool = pool_over(arena);
+        pthread_t thread;
+        CHECK(pthread_create(&thread, NULL, bind_and_end, pool) == 0 && pthread_join(thread, NULL) == 0);
+        CHECK(pagepool_bind(pool) == 0 && pagepool_destroy(pool) == 0 && pagepool_arena_put(arena) == 0);
+        exit(0);
+    }
+    CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+int main(void)
+{
+    struct pagepool_arena *arena = arena_of(16 << 20);
+    struct pagepool *pools[POOLS];
+    pthread_t other;
+    for (int i = 0; i < POOLS; i++) {
+        pools[i] = pool_over(arena);
+        CHECK(pagepool_bind(pools[i]) == 0);
+    }
+    a_child_has_pools_of_its_own();
+    CHECK(pthread_create(&other, NULL, look_at_all_pools, NULL) == 0);
+    for (int i = 0; i < CHILDREN; i++)
+        fork_and_exit();
+    ended = 1;
+    CHECK(pthread_join(other, NULL) == 0);
+    for (int i = 0; i < POOLS; i++)
+        CHECK(pagepool_destroy(pools[i]) == 0);
+    CHECK(pagepool_arena_put(arena) == 0);
+    puts("ok");
+    return 0;
+}
