@@ -1,5 +1,6 @@
 //! Hands packets to two workers on threads of their own, in turn, and sends what they answer. All sleep while
-//! there is nothing to do.
+//! there is nothing to do. Not on an open network: what comes from another such program goes to and fro
+//! between the two for ever.
 //!
 //! ```sh
 //! sudo -E cargo run -p pagepool-net --example workers -- eth1
