@@ -15,6 +15,7 @@ mod losses;
 mod offloads;
 pub mod options;
 mod queue_name;
+mod queue_progress;
 mod queue_table;
 mod run;
 mod service_status;

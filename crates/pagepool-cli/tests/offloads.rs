@@ -8,7 +8,8 @@ mod between;
 
 use std::net::UdpSocket;
 use std::os::fd::{AsFd, AsRawFd};
-use std::process::Command;
+use std::os::unix::fs::MetadataExt;
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use between::{BpfFolder, LIMIT, Place, Running, binary, ok, text};
@@ -137,11 +138,8 @@ fn vlan_tags_vanish_with_a_warning_and_stay_with_fixed_offloads() {
         let said = running.said.concat();
         let line = "ethtool -K far0 ";
         assert!(said.contains(line) && said.contains(" txvlan off tx-vlan-stag-hw-insert off"), "{said}");
-        assert!(
-            said.contains("VLAN tags, or longer than the MTU. Run: ethtool")
-                && said.contains("--fix-offloads"),
-            "{said}"
-        );
+        let run = "VLAN tags, or longer than the MTU. Use --fix-offloads, or run: ethtool";
+        assert!(said.contains(run), "{said}");
         assert_eq!(
             through(&lab, back, VLAN_100),
             [0; 0],
@@ -304,10 +302,8 @@ fn what_a_generic_program_gets_merged_is_fixed() {
     assert!(lab.on("near0").contains(&Offload::Gro));
 }
 
-#[test]
-fn another_namespace_s_offloads_are_not_touched() {
-    let name = "another_namespace_s_offloads_are_not_touched";
-    let Some(lab) = Lab::new(name) else { return };
+/// `near1` of the lab, whose peer `far1` is in another namespace.
+fn elsewhere(lab: &Lab) -> Namespace {
     let there = ok(Namespace::new("there"));
     let mut netlink = ok(lab.namespace.netlink());
     ok(netlink.add_veth(&end("near1", None), &end("far1", Some(&there))));
@@ -316,16 +312,187 @@ fn another_namespace_s_offloads_are_not_touched() {
     let far = ok(ok(there.netlink()).link("far1")).index;
     ok(ok(there.netlink()).set_up(far, true));
     ok(netlink.wait_up("near1", LIMIT));
-    let seen = |lab: &Lab| (lab.on("near1"), ok(ok(there.ethtool()).offloads("far1")));
+    there
+}
+
+/// The offloads of `far1` that are on.
+fn far_on(there: &Namespace) -> Vec<Offload> {
+    ok(ok(there.ethtool()).offloads("far1"))
+}
+
+/// A name of `ip netns` for a namespace.
+struct Name(String);
+
+impl Name {
+    /// Gives it one, or prints why it cannot.
+    fn new(test: &str, of: &Namespace) -> Option<Self> {
+        let name = format!("pagepool-{}-{}", std::process::id(), of.id());
+        let thread = of.run(|| std::fs::read_link("/proc/thread-self").expect("every Linux has /proc"));
+        let thread = thread.file_name().and_then(|name| name.to_str()).expect("a number").to_owned();
+        match Command::new("ip").args(["netns", "attach", &name, &thread]).output() {
+            Ok(done) if done.status.success() => return Some(Self(name)),
+            Ok(done) => println!("SKIP {test}: `ip netns attach`: {}", text(&done.stderr)),
+            Err(error) => println!("SKIP {test}: no `ip`: {error}"),
+        }
+        None
+    }
+}
+
+impl Drop for Name {
+    fn drop(&mut self) {
+        let _ = Command::new("ip").args(["netns", "del", &self.0]).status(); // the name stays if it fails
+    }
+}
+
+/// A process that is in a namespace until it is dropped.
+struct Inhabitant(Child);
+
+impl Inhabitant {
+    fn of(namespace: &Namespace) -> Self {
+        let cat = || Command::new("cat").stdin(Stdio::piped()).spawn().expect("every Linux has cat");
+        Self(namespace.run(cat))
+    }
+}
+
+impl Drop for Inhabitant {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn a_peer_in_a_namespace_that_nothing_leads_to_is_warned_of_and_left_alone() {
+    let name = "a_peer_in_a_namespace_that_nothing_leads_to_is_warned_of_and_left_alone";
+    let Some(lab) = Lab::new(name) else { return };
+    let there = elsewhere(&lab);
+    let seen = |lab: &Lab| (lab.on("near1"), far_on(&there));
     let before = seen(&lab);
     let Some(running) = lab.start(name, &["drop", "near1", "--fix-offloads"]) else { return };
     let said = running.said.concat();
-    assert!(
-        said.contains("warning: --fix-offloads cannot help in another network namespace: packets from "),
-        "{said}"
-    );
+    let words = [
+        "warning: --fix-offloads cannot help in another network namespace: packets from ",
+        "no process that this one sees leads to its namespace. Run at both ends, each with its own name: ",
+    ];
+    assert!(words.iter().all(|words| said.contains(words)), "{said}");
     running.interrupt();
     assert_eq!(seen(&lab), before);
+}
+
+#[test]
+fn offloads_of_a_peer_in_another_namespace_are_warned_of_as_they_are() {
+    let name = "offloads_of_a_peer_in_another_namespace_are_warned_of_as_they_are";
+    let Some(lab) = Lab::new(name) else { return };
+    let there = elsewhere(&lab);
+    let set = |on| {
+        let of = Offload::OF_SENDER;
+        there.run(move || {
+            of.iter().for_each(|&offload| ok(ok(Ethtool::open()).set_offload("far1", offload, on)))
+        });
+    };
+    let said = |lab: &Lab| {
+        let running = lab.start(name, &["drop", "near1"])?;
+        let said = running.said.concat();
+        running.interrupt();
+        Some(said)
+    };
+    let inhabitant = Inhabitant::of(&there);
+    let Some(by_process) = said(&lab) else { return };
+    let command = format!("nsenter --net=/proc/{}/ns/net ethtool -K far1 tx off ", inhabitant.0.id());
+    assert!(by_process.contains(&command), "{command}: {by_process}");
+    set(false);
+    assert!(!said(&lab).expect("as before").contains("warning"), "near1 has them on, far1 has not");
+    set(true);
+    let Some(named) = Name::new(name, &there) else { return };
+    let by_name = said(&lab).expect("as before");
+    let command = format!("Use --fix-offloads, or run: ip netns exec {} ethtool -K far1 tx off ", named.0);
+    assert!(by_name.contains(&command), "{command}: {by_name}");
+}
+
+#[test]
+fn offloads_of_a_peer_in_another_namespace_are_put_back_whatever_the_end() {
+    let name = "offloads_of_a_peer_in_another_namespace_are_put_back_whatever_the_end";
+    let Some(lab) = Lab::new(name) else { return };
+    let there = elsewhere(&lab);
+    let Some(named) = Name::new(name, &there) else { return };
+    let (before, own) = (far_on(&there), lab.on("near1"));
+    let drop = ["drop", "near1", "--fix-offloads"];
+
+    let said = Place::In(&lab.namespace).error(&[&drop[..], &["--mode", "zerocopy"]].concat());
+    assert!(said.contains("does not support zero copy") || said.contains("CAP_"), "{said}");
+    assert_eq!(far_on(&there), before, "a refusal: {said}");
+
+    for signal in ["-INT", "-TERM", "-HUP", "-KILL"] {
+        let Some(running) = lab.start(name, &drop) else { return };
+        let said = running.said.concat();
+        assert!(!said.contains("warning"), "{said}");
+        let on = far_on(&there);
+        assert!(Offload::OF_SENDER.iter().all(|offload| !on.contains(offload)), "{on:?}: {said}");
+        assert_eq!(lab.on("near1"), own, "this end stays as it is");
+        let threads = std::fs::read_dir(format!("/proc/{}/task", running.id())).expect("it runs");
+        for thread in threads.map(|thread| thread.expect("it runs").path()) {
+            let id = std::fs::metadata(thread.join("ns/net")).expect("it runs").ino();
+            assert_eq!(id, lab.namespace.id(), "no thread stays in the other namespace");
+        }
+        let kill = Command::new("kill").args([signal, &running.id().to_string()]).status();
+        assert!(kill.expect("every Linux has kill").success());
+        let undo = said.split("undo that by ").nth(1).expect("it says how").lines().next().expect("a line");
+        assert!(undo.starts_with(&format!("ip netns exec {} ethtool -K far1 ", named.0)), "{undo}");
+        if signal != "-KILL" {
+            running.end();
+        } else {
+            std::mem::drop(running); // waits for it
+            assert!(!far_on(&there).contains(&Offload::TxVlan), "SIGKILL leaves them off");
+            match Command::new("sh").args(["-c", undo]).output() {
+                Ok(done) if done.status.success() => {}
+                done => return println!("SKIP the end of {name}: {undo}: {done:?}"),
+            }
+        }
+        assert_eq!(far_on(&there), before, "{signal}");
+    }
+}
+
+#[test]
+fn without_the_right_to_enter_a_namespace_the_command_for_it_is_said() {
+    let name = "without_the_right_to_enter_a_namespace_the_command_for_it_is_said";
+    let Some(lab) = Lab::new(name) else { return };
+    let there = elsewhere(&lab);
+    let Some(named) = Name::new(name, &there) else { return };
+    let before = far_on(&there);
+    let mut command = Command::new("setpriv");
+    command.args(["--bounding-set=-sys_admin", env!("CARGO_BIN_EXE_pagepool")]);
+    command.args(["drop", "near1", "--fix-offloads", "--seconds", "1"]).env_remove("SSH_CONNECTION");
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    if Command::new("setpriv").arg("--version").output().is_err() {
+        return println!("SKIP {name}: this machine has no `setpriv` (util-linux)");
+    }
+    let said = text(&Place::In(&lab.namespace).output(command).stderr).to_owned();
+    if !said.contains("setns") && said.contains("CAP_") {
+        return println!("SKIP {name}: {said}");
+    }
+    let words = [
+        "It cannot be asked: setns failed: network namespace ".to_owned(),
+        "CAP_SYS_ADMIN".to_owned(),
+        format!(". Run: ip netns exec {} ethtool -K far1 tx off ", named.0),
+    ];
+    assert!(words.iter().all(|words| said.contains(words)), "{said}");
+    assert_eq!(far_on(&there), before);
+}
+
+/// The namespace of a container that ends goes with its interfaces, and so does this end of the veth.
+#[test]
+fn a_namespace_that_nobody_uses_is_not_kept_alive_for_its_offloads() {
+    let name = "a_namespace_that_nobody_uses_is_not_kept_alive_for_its_offloads";
+    let Some(lab) = Lab::new(name) else { return };
+    let there = elsewhere(&lab);
+    let inhabitant = Inhabitant::of(&there);
+    let Some(running) = lab.start(name, &["drop", "near1", "--fix-offloads"]) else { return };
+    let said = running.said.concat();
+    assert!(!said.contains("warning") && !far_on(&there).contains(&Offload::TxVlan), "{said}");
+    drop((there, inhabitant));
+    let (document, said) = running.end_with_words();
+    assert_eq!(document["ended_by"], "gone", "{said}");
+    assert!(said.contains("nobody else uses the network namespace"), "{said}");
 }
 
 #[test]

@@ -11,7 +11,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use between::{BpfFolder, Place, Sets, binary, dropped_by_link, far_ends, frames, hosts, number, ok, send};
+use between::{
+    BpfFolder, Place, Sets, Stays, binary, dropped_by_link, far_ends, frames, hosts, number, ok, send,
+};
 use pagepool_lab::{FrameBatch, FrameSocket, Tally, TempFolder, TwoHosts, TwoHostsParams};
 use pagepool_net::link::Netlink;
 use pagepool_net::{Attach, Redirect};
@@ -195,25 +197,17 @@ fn a_second_run_takes_over_from_the_first() {
     }
 }
 
-/// Packets come to the second run meanwhile, so its time begins before it waits.
+/// Packets come to the second run meanwhile, so its time begins before that end.
 #[test]
 fn a_run_of_some_seconds_waits_no_longer_for_the_end_of_the_first() {
     let name = "a_run_of_some_seconds_waits_no_longer_for_the_end_of_the_first";
     let (Some(hosts), Some(folder)) = (many_queues(name), BpfFolder::new(name)) else { return };
-    let mut stays = Command::new("sh"); // with the name of a command of ours
-    stays.args(["-c", "trap '' TERM; printf pagepool >/proc/$$/comm; echo ready; read -r end"]);
-    let mut stays = stays.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("a shell");
-    let mut ready = String::new();
-    BufReader::new(stays.stdout.take().expect("piped")).read_line(&mut ready).expect("text");
-    let (dir, process) = (folder.path(""), stays.id().to_string());
+    let stays = Stays::new();
+    let (dir, process) = (folder.path(""), stays.id());
     let arguments = ["drop", "near0", "--pin", &dir, "--take-over", &process, "--seconds", "1"];
-    let running = Place::Between(&hosts).start(name, &arguments);
-    drop(stays.stdin.take());
-    stays.wait().expect("it is a child");
-    let Some(running) = running else { return };
-    let said = running.said.concat();
-    assert!(said.contains(&format!("process {process} has not ended in 1 s")), "{said}");
-    let document = running.end();
+    let Some(running) = Place::Between(&hosts).start(name, &arguments) else { return };
+    let (document, said) = running.end_with_words();
+    assert!(said.contains(&format!("process {process} has not ended in ")), "{said}");
     assert!(document["seconds"].as_f64().is_some_and(|seconds| seconds >= 1.0), "{document}");
 }
 

@@ -123,8 +123,9 @@ fn beside_json_progress_ends_and_figures_are_folded() {
     if opened.contains("CAP_") {
         return println!("SKIP {name}: {opened}");
     }
-    let shown = ["\rpreparing queues: 1 of 1\x1b[K", "\ropening queues: 1 of 1\x1b[K"];
-    assert!(shown.iter().all(|progress| opened.contains(progress)), "{opened:?}");
+    for doing in ["preparing", "opening", "closing"] {
+        assert!(opened.contains(&format!("\r{doing} queues: 1 of 1\x1b[K")), "{doing}: {opened:?}");
+    }
     assert!(opened.ends_with("\r\x1b[J"), "nothing stays: {opened:?}");
     let figures = "forward near0 near1 --json --stats-every 1 --seconds 2 >/dev/null";
     let run = || forwarded(&hosts, on_terminal(figures, 80, 24));

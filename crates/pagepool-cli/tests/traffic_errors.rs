@@ -236,9 +236,10 @@ fn forward_warns_of_offloads_with_the_command_that_turns_them_off() {
     };
     set("near0", Offload::TxChecksum);
     let said = forward(&[]).unwrap_or_default();
-    let why = "pagepool: warning: packets from near0's peer arrive without checksums. Run at both ends, \
-               each with its own name: ethtool -K near0 tx off\n";
-    assert_eq!(said, why, "it is in another network namespace");
+    let why = "pagepool: warning: packets from near0's peer arrive without checksums, if it has on what \
+               near0 has. It cannot be asked: no name of `ip netns` and no process that this one sees leads \
+               to its namespace. Run at both ends, each with its own name: ethtool -K near0 tx off\n";
+    assert_eq!(said, why, "it is in the namespace of a thread");
     // So does whoever answers, and it is said again at the end.
     let output = Place::Between(&hosts).output(binary(&["echo", "near0", "--seconds", "1"]));
     let (shown, said) = (text(&output.stdout), text(&output.stderr));

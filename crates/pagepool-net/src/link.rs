@@ -27,13 +27,15 @@ pub use egress::qdisc::TokenBucket;
 pub use error::NetError;
 pub use ethtool::{Channels, Ethtool};
 pub use flow::spread::HeldFlowSpread;
-pub use link_info::{AttachedXdp, LinkInfo, Mac, OperState, XdpMode};
+pub use link_info::{AttachedXdp, LinkElsewhere, LinkInfo, Mac, OperState, XdpMode};
 #[doc(hidden)]
 pub use live_frames::LiveFrames;
 pub use netlink::{Netlink, VethEnd};
-pub use offload::fault::{OffloadFault, OffloadOwner, offload_faults};
+pub use offload::fault::{HiddenPeer, OffloadFault, OffloadOwner};
 pub use offload::hold::HeldOffloads;
 pub use offload::kind::Offload;
+pub use offload::other_namespace::OtherNamespace;
+pub use offload::sources::{OffloadSources, offload_faults};
 pub use promiscuous::Promiscuous;
 
 #[cfg(any(test, feature = "testing"))]

@@ -20,6 +20,7 @@ use super::port_sample::PortSample;
 use super::run_state::{RunEnd, RunState};
 use crate::report::error::error_chain;
 use crate::report::output;
+use crate::report::terminal::OWN_LINE;
 use crate::report::verdict::Verdict;
 
 /// The time between two looks.
@@ -115,7 +116,9 @@ impl<'a> LinkWatch<'a> {
         let name = &self.links[which].name;
         match (before, down) {
             (false, true) => {
-                output::warn(format_args!("{name} is down: nothing moves there. Run: ip link set {name} up"));
+                output::warn(format_args!(
+                    "{name} is down: nothing moves there. Run:{OWN_LINE}ip link set {name} up"
+                ));
             }
             (true, false) => output::note(format_args!("{name} is up")),
             _ => {}

@@ -1,8 +1,8 @@
 //! Where text goes: lines on standard output, messages on standard error.
 //!
-//! Screen on a terminal nothing wraps: long lines are folded. A live block is drawn over the one before, and
-//!        a line of progress vanishes; whatever else is printed takes their place. In a pipe there are plain
-//!        lines, and no progress.
+//! Screen on a terminal nothing wraps but commands to be copied: long lines are folded. A live block is
+//!        drawn over the one before, and a line of progress vanishes; whatever else is printed takes their
+//!        place. In a pipe there are plain lines, and no progress.
 //! What   standard output may end at any time: a full disk, a reader that goes, a closed terminal. The first
 //!        write that fails is noted, and nothing more is printed there. A run looks at [`failed`] and ends in
 //!        order; [`exit_status`] then says why, and makes the status of it. A reader that goes has read what
@@ -18,7 +18,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use super::colour::{Colour, paint};
 use super::exit_status;
 use super::live_table::LiveLine;
-use super::terminal::{Terminal, fold, width};
+use super::terminal::{Terminal, fold, in_line, width};
 
 /// Why standard output could not be written: a process has one.
 static FAILURE: OnceLock<WriteFailure> = OnceLock::new();
@@ -56,7 +56,7 @@ pub fn hanging(text: &str, indent: usize, colour: Option<Colour>) {
     let terminal = Terminal::of_output();
     let text = match terminal {
         Some(Terminal { columns, .. }) => fold(text, columns, indent).join("\n"),
-        None => text.to_owned(),
+        None => in_line(text),
     };
     let text = colour.map_or(text.clone(), |colour| paint(&text, colour, terminal.as_ref()));
     leave();
@@ -134,7 +134,7 @@ impl Drawn {
 }
 
 /// Leaves what is drawn: a live block stays above what comes, a line of progress goes.
-fn leave() {
+pub fn leave() {
     let mut drawn = DRAWN.lock().unwrap_or_else(PoisonError::into_inner);
     if drawn.progress.is_some() {
         clear(&drawn);
@@ -176,9 +176,10 @@ pub fn aside(text: impl Display) {
 fn message(head: &str, colour: Option<Colour>, text: impl Display) {
     let terminal = Terminal::of_errors();
     let mut text = format!("{head} {text}");
-    if let Some(Terminal { columns, .. }) = terminal {
-        text = fold(&text, columns, INDENT).join("\n");
-    }
+    text = match terminal {
+        Some(Terminal { columns, .. }) => fold(&text, columns, INDENT).join("\n"),
+        None => in_line(&text),
+    };
     if let Some(colour) = colour {
         text = paint(head, colour, terminal.as_ref()) + text.strip_prefix(head).unwrap_or_default();
     }

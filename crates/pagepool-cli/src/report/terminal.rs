@@ -31,15 +31,26 @@ impl Terminal {
     }
 }
 
+/// Stands before a command that users copy: on a terminal that has a line of its own, which is not folded.
+/// Elsewhere a space is there.
+pub const OWN_LINE: char = '\u{2028}';
+
+/// A text as it stands where there is no terminal.
+pub fn in_line(text: &str) -> String {
+    text.replace(OWN_LINE, " ")
+}
+
 /// The lines of a text that is folded between words, so that none is longer than the columns. A line that
-/// goes on in a second one has this indent there. What stands between backticks stays together, and so does
-/// a sentence with a command that fits a line: it can be copied.
+/// goes on in a second one has this indent there. What stands between backticks stays together. So does what
+/// is behind [`OWN_LINE`], to the end of its line: a terminal that is too narrow wraps it, and copies it
+/// whole.
 pub fn fold(text: &str, columns: usize, indent: usize) -> Vec<String> {
     let indent = indent.min(columns * 2 / 3);
     let mut lines = Vec::new();
     for line in text.lines() {
+        let (line, command) = line.split_once(OWN_LINE).map_or((line, None), |(line, of)| (line, Some(of)));
         let mut now = String::new();
-        for part in parts(line, columns - indent) {
+        for part in parts(line) {
             let width = width(&now) + width(part.trim_end());
             if width > columns && !now.trim().is_empty() {
                 lines.push(now.trim_end().to_owned());
@@ -49,6 +60,7 @@ pub fn fold(text: &str, columns: usize, indent: usize) -> Vec<String> {
             }
         }
         lines.push(now.trim_end().to_owned());
+        lines.extend(command.map(|command| " ".repeat(indent) + command));
     }
     lines
 }
@@ -58,11 +70,8 @@ pub fn width(text: &str) -> usize {
     text.chars().count()
 }
 
-/// What stays together, each with the spaces behind it: words, what stands between backticks, and the last
-/// sentence, if it is a command and fits.
-fn parts(line: &str, columns: usize) -> Vec<&str> {
-    let command = line.rfind(". Run").map(|at| at + 2).filter(|&at| width(&line[at..]) <= columns);
-    let (line, command) = line.split_at(command.unwrap_or(line.len()));
+/// What stays together, each with the spaces behind it: words, and what stands between backticks.
+fn parts(line: &str) -> Vec<&str> {
     let (mut parts, mut start, mut quoted, mut is_indent) = (Vec::new(), 0, false, true);
     for (at, of) in line.char_indices() {
         quoted ^= of == '`';
@@ -73,7 +82,7 @@ fn parts(line: &str, columns: usize) -> Vec<&str> {
             start = at + 1;
         }
     }
-    parts.extend([&line[start..], command].iter().filter(|part| !part.is_empty()));
+    parts.extend(Some(&line[start..]).filter(|part| !part.is_empty()));
     parts
 }
 
@@ -86,10 +95,9 @@ mod tests {
         assert_eq!(fold("  one two", 20, 2), ["  one two"]);
         assert_eq!(fold("one two three", 8, 2), ["one two", "  three"]);
         assert_eq!(fold("a `b c d` e", 8, 2), ["a", "  `b c d`", "  e"]);
-        assert_eq!(
-            fold("packets have none. Run: x -K y off", 20, 2),
-            ["packets have none.", "  Run: x -K y off"]
-        );
+        let command = format!("packets have none. Run:{OWN_LINE}ethtool -K y tx off tso off");
+        let folded = ["packets have none.", "  Run:", "  ethtool -K y tx off tso off"];
+        assert_eq!(fold(&command, 20, 2), folded);
         let row = ["row      1,000", "            note", "            of it"];
         assert_eq!(fold("row      1,000  note of it", 18, 15), row);
         assert_eq!(

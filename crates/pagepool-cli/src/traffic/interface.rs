@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use pagepool_net::Driver;
 use pagepool_net::link::{
-    Ethtool, LinkInfo, NetError, Netlink, OffloadFault, SshSession, XdpMode, cautions, offload_faults,
+    Ethtool, LinkInfo, NetError, Netlink, OffloadFault, OffloadSources, SshSession, XdpMode, cautions,
 };
 
 use super::options::Numbers;
@@ -124,13 +124,18 @@ impl Kernel {
         self.netlink.link(name).map_or(true, |link| link.has_carrier)
     }
 
-    /// Offloads that falsify what arrives at this interface, for a program in this mode.
+    /// Whose offloads may falsify what arrives at this interface.
+    pub fn offload_sources(&mut self, interface: &Interface) -> OffloadSources {
+        OffloadSources::of(&mut self.netlink, &interface.link)
+    }
+
+    /// Offloads that do, for a program in this mode.
     pub fn offload_faults(
         &mut self,
-        interface: &Interface,
+        sources: &mut OffloadSources,
         mode: XdpMode,
     ) -> Result<Vec<OffloadFault>, String> {
-        let faults = offload_faults(&mut self.netlink, &self.ethtool, &interface.link, mode);
+        let faults = sources.faults(&mut self.netlink, &self.ethtool, mode);
         faults.map_err(|error| error_chain(&error))
     }
 
@@ -139,6 +144,11 @@ impl Kernel {
         let driver = self.ethtool.driver(&link.name).map_err(|error| error_chain(&error))?;
         Ok(driver.and_then(|driver| cut_short(&driver, link, chunk)))
     }
+}
+
+/// Pairs of queues, or queues of the only interface.
+pub fn pairs_of(interfaces: &[Interface]) -> usize {
+    interfaces.iter().map(|interface| interface.queues.len()).min().unwrap_or(0)
 }
 
 /// The scheme and the interface of a device: `af_xdp` without a scheme. An error for a device that has none.

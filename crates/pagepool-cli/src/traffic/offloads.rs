@@ -1,27 +1,40 @@
 //! Offloads that falsify what a command receives: warned of, or held off while it runs.
 
-use pagepool_net::link::{HeldOffloads, NetError, OffloadFault, XdpMode};
+use std::time::Duration;
+
+use pagepool_net::link::{HeldOffloads, NetError, OffloadFault, OffloadOwner, OffloadSources, XdpMode};
 
 use super::interface::{Interface, Kernel};
 use super::setup::OpenedInterface;
 use crate::report::error::error_chain;
 use crate::report::output;
+use crate::report::terminal::OWN_LINE;
+
+/// How often it is looked whether another network namespace is in use.
+const EVERY: Duration = Duration::from_secs(1);
 
 /// The offloads that are held off. They are put back when it is dropped, with a warning where that fails.
 /// That has to be after the XDP programs: to some links the kernel gives segmentation offloads only without.
 pub struct OffloadsOff {
     fix: bool,
+    /// Of each interface that packets come from, until all is warned of.
+    sources: Vec<OffloadSources>,
     held: Vec<HeldOffloads>,
+    /// When it was looked whether they are still to be held.
+    looked: Duration,
     /// What was warned of, for the verdict.
     pub warned: Vec<String>,
 }
 
 impl OffloadsOff {
-    /// Turns off, if that is asked for, what can be before anything is opened: a card may restart for it.
+    /// Finds whose offloads matter to these interfaces, with capabilities that a run gives up. Turns off, if
+    /// that is asked for, what can be before anything is opened: a card may restart for it.
     pub fn new(fix: bool, kernel: &mut Kernel, interfaces: &[Interface]) -> Result<Self, String> {
-        let mut this = Self { fix, held: Vec::new(), warned: Vec::new() };
-        for interface in interfaces.iter().filter(|_| fix) {
-            for fault in kernel.offload_faults(interface, XdpMode::Native)? {
+        let sources = interfaces.iter().map(|interface| kernel.offload_sources(interface)).collect();
+        let (held, warned, looked) = (Vec::new(), Vec::new(), Duration::ZERO);
+        let mut this = Self { fix, sources, held, looked, warned };
+        for at in 0..if fix { interfaces.len() } else { 0 } {
+            for fault in kernel.offload_faults(&mut this.sources[at], XdpMode::Native)? {
                 this.hold(&fault)?;
             }
         }
@@ -29,15 +42,10 @@ impl OffloadsOff {
     }
 
     /// When it is known where the XDP programs run: turns off what else is to be, and warns of what is on.
-    pub fn warn(
-        &mut self,
-        kernel: &mut Kernel,
-        interfaces: &[Interface],
-        opened: &[OpenedInterface],
-    ) -> Result<(), String> {
-        for (interface, opened) in interfaces.iter().zip(opened) {
+    pub fn warn(&mut self, kernel: &mut Kernel, opened: &[OpenedInterface]) -> Result<(), String> {
+        for (mut sources, opened) in std::mem::take(&mut self.sources).into_iter().zip(opened) {
             let mode = if opened.is_generic() { XdpMode::Generic } else { XdpMode::Native };
-            for fault in kernel.offload_faults(interface, mode)? {
+            for fault in kernel.offload_faults(&mut sources, mode)? {
                 match (self.fix, self.fix && self.hold(&fault)?) {
                     (_, true) => still_on(&fault).iter().for_each(|fault| self.warn_of(fault)),
                     _ => self.warn_of(&fault),
@@ -47,9 +55,26 @@ impl OffloadsOff {
         Ok(())
     }
 
+    /// Holds nothing in another network namespace that only this command keeps alive: it, and the interface
+    /// here with it, shall go when its user goes. `at`: the time since the start.
+    pub fn look(&mut self, at: Duration) {
+        if at < self.looked + EVERY {
+            return;
+        }
+        self.looked = at;
+        for held in self.held.extract_if(.., |held| held.is_last_user()) {
+            output::note(
+                "nobody else uses the network namespace of a peer any more: its offloads are put back, and \
+                 it may go",
+            );
+            put_back(held);
+        }
+    }
+
     fn warn_of(&mut self, fault: &OffloadFault) {
         output::warn(warning(self.fix, fault));
-        self.warned.push(fault.to_string());
+        let run = fault.command().map(|command| format!(". {}:{OWN_LINE}{command}", fault.instruction()));
+        self.warned.push(fault.description() + &run.unwrap_or_default());
     }
 
     /// Turns the offloads of a fault off, and says whether that can be done.
@@ -59,9 +84,13 @@ impl OffloadsOff {
                 let off: Vec<_> = fault.offloads.iter().map(|offload| offload.name()).collect();
                 let are = if off.len() == 1 { "is" } else { "are" };
                 let (link, off) = (fault.link().map_or("", |link| &link.name), off.join(", "));
+                let there = match &fault.owner {
+                    OffloadOwner::PeerElsewhere { namespace, .. } => format!(" in {namespace}"),
+                    _ => String::new(),
+                };
                 output::note(format_args!(
-                    "{off} of {link} {are} off until this command ends; if it is killed, undo that by \
-                     {}",
+                    "{off} of {link}{there} {are} off until this command ends; if it is killed, undo that \
+                     by{OWN_LINE}{}",
                     held.undo()
                 ));
                 self.held.push(held);
@@ -75,23 +104,32 @@ impl OffloadsOff {
 
 /// `fix`: --fix-offloads is given.
 fn warning(fix: bool, fault: &OffloadFault) -> String {
-    match (fix, fault.link(), fault.command()) {
-        (true, None, _) => format!("--fix-offloads cannot help in another network namespace: {fault}"),
-        (true, Some(_), _) => format!("--fix-offloads cannot help here: {fault}"),
-        (false, Some(_), Some(_)) => format!("{fault}. Or use --fix-offloads"),
-        (false, ..) => fault.to_string(),
+    let is_hidden = matches!(fault.owner, OffloadOwner::HiddenPeer(_));
+    let head = match (fix, is_hidden) {
+        (true, true) => "--fix-offloads cannot help in another network namespace: ",
+        (true, false) => "--fix-offloads cannot help here: ",
+        (false, _) => "",
+    };
+    let mut text = format!("{head}{}", fault.description());
+    if let Some(command) = fault.command() {
+        let or = if fix || is_hidden { "" } else { "Use --fix-offloads, or run" };
+        let run = if or.is_empty() { fault.instruction() } else { or };
+        text += &format!(". {run}:{OWN_LINE}{command}");
     }
+    text
 }
 
 impl Drop for OffloadsOff {
     fn drop(&mut self) {
-        for held in self.held.drain(..) {
-            let undo = held.undo();
-            if let Err(error) = held.restore() {
-                let why = error_chain(&error);
-                output::warn(format_args!("offloads stay off: {why}; use {undo}"));
-            }
-        }
+        self.held.drain(..).for_each(put_back);
+    }
+}
+
+fn put_back(held: HeldOffloads) {
+    let undo = held.undo();
+    if let Err(error) = held.restore() {
+        let why = error_chain(&error);
+        output::warn(format_args!("offloads stay off: {why}; use{OWN_LINE}{undo}"));
     }
 }
 
@@ -118,7 +156,9 @@ mod tests {
         };
         fault.fixed.clear();
         assert_eq!(still_on(&fault), None, "all is off");
-        assert!(warning(false, &fault).ends_with(". Or use --fix-offloads"));
+        let said = warning(false, &fault);
+        let run = ". Use --fix-offloads, or run:\u{2028}ethtool -K lo gro off";
+        assert!(said.ends_with(run), "{said}");
         fault.fixed.push(Offload::RxVlan);
         let kept = still_on(&fault).unwrap();
         assert!(!warning(false, &kept).contains("--fix-offloads"), "it cannot help");

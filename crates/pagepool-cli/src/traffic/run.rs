@@ -3,6 +3,7 @@
 mod flow_spread;
 mod predecessor;
 mod rights;
+mod warnings;
 
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,13 +17,15 @@ use pagepool_net::{NoStack, Redirect};
 
 use self::flow_spread::FlowSpread;
 use self::predecessor::Predecessor;
+use self::warnings::Warnings;
 use super::capture::{Capture, CaptureFile, Tapped};
 use super::command::{ThreadContext, TrafficCommand, TrafficPlan};
-use super::interface::{Interface, Kernel};
+use super::interface::{Interface, Kernel, pairs_of};
 use super::live_figures::LiveFigures;
 use super::offloads::OffloadsOff;
 use super::options::{Mode, TrafficOptions};
 use super::queue_name::QueueName;
+use super::queue_progress::QueueProgress;
 use super::queue_table::TableRoom;
 use super::service_status::ServiceStatus;
 use super::setup::{OpenedInterface, SetupParams, TrafficSetup};
@@ -52,7 +55,8 @@ impl<C: TrafficCommand> RunCommand for C {
         let sizes = sizes(self, &plan, &site)?;
         rights::check(&plan, &site.interfaces, &sizes)?;
         let mut file = plan.options.pcap.as_deref().map(CaptureFile::open).transpose()?;
-        let mut offloads = OffloadsOff::new(plan.fix_offloads, &mut site.kernel, &site.interfaces)?;
+        let receiving = if plan.attach.is_some() { &*site.interfaces } else { &[] };
+        let mut offloads = OffloadsOff::new(plan.fix_offloads, &mut site.kernel, receiving)?;
         let setup = open(&plan, &site, sizes).or_else(|error| site.go_on().and(Err(error)))?;
         let _held = promiscuous(&plan, &site.interfaces)?;
         site.wait_for_links()?;
@@ -66,7 +70,8 @@ impl<C: TrafficCommand> RunCommand for C {
         // but what this one sets, because that one puts back what it had set.
         let sets = plan.fix_offloads || plan.rss;
         if sets {
-            site.warn(&plan, &mut offloads, &interfaces, None)?;
+            site.predecessor.iter().for_each(|run| run.wait(&site.interrupted));
+            site.warnings(&plan, &mut offloads, &interfaces).give()?;
             site.go_on()?;
         }
         let spread = FlowSpread::over(if plan.rss { &site.interfaces } else { &[] })?;
@@ -74,13 +79,13 @@ impl<C: TrafficCommand> RunCommand for C {
         let capture = file.map(CaptureFile::start).transpose()?;
         let begin = Begin::now(&threads.state);
         threads.redirect()?;
-        if !sets {
-            // The time of this run goes by meanwhile.
-            let limit = plan.options.seconds.map(Duration::from_secs);
-            site.warn(&plan, &mut offloads, &interfaces, limit)?;
-        }
+        let service = ServiceStatus::ready(&plan, &begin.warm);
+        let mut warnings = site.warnings(&plan, &mut offloads, &interfaces);
+        warnings.due = !sets;
+        warnings.look(Duration::ZERO)?;
         interfaces.iter().for_each(|interface| plan.options.print(interface));
-        let Watched { warm, seconds, end, links } = watch(&plan, &site, &threads, &names, begin)?;
+        let watched = watch(&plan, warnings, service, &threads, &names, begin)?;
+        let Watched { warm, seconds, end, links } = watched;
         let (now, tally) = threads.finish(plan.expected_frames)?;
         let warned = std::mem::take(&mut offloads.warned);
         drop((spread, offloads));
@@ -129,28 +134,24 @@ impl Site {
         self.go_on()
     }
 
+    /// What is warned of when XDP programs are attached.
+    fn warnings<'a>(
+        &'a mut self,
+        plan: &'a TrafficPlan<'a>,
+        offloads: &'a mut OffloadsOff,
+        opened: &'a [OpenedInterface],
+    ) -> Warnings<'a> {
+        let Self { kernel, interfaces, predecessor, interrupted, .. } = self;
+        let predecessor = predecessor.as_ref();
+        Warnings { plan, kernel, interfaces, opened, offloads, predecessor, interrupted, due: true }
+    }
+
     /// An error if the user wants an end while everything is opened, which may take seconds.
     fn go_on(&self) -> Result<(), String> {
         match self.interrupted.load(Ordering::Relaxed) {
             false => Ok(()),
             true => Err("interrupted before any packet was taken or sent".into()),
         }
-    }
-
-    /// Warns of what is not as it should be, once XDP programs are attached and the other run has ended, for
-    /// which it waits this long at most.
-    fn warn(
-        &mut self,
-        plan: &TrafficPlan<'_>,
-        offloads: &mut OffloadsOff,
-        opened: &[OpenedInterface],
-        limit: Option<Duration>,
-    ) -> Result<(), String> {
-        self.predecessor.iter().for_each(|run| run.wait(&self.interrupted, limit));
-        if plan.attach.is_some() {
-            offloads.warn(&mut self.kernel, &self.interfaces, opened)?;
-        }
-        warn(plan, &mut self.kernel, &self.interfaces, opened)
     }
 }
 
@@ -179,7 +180,8 @@ struct Watched {
 /// Shows what threads do, until something ends the run.
 fn watch<H: PortHandler>(
     plan: &TrafficPlan<'_>,
-    site: &Site,
+    mut warnings: Warnings<'_>,
+    mut service: ServiceStatus,
     threads: &QueueThreads<H>,
     names: &[QueueName],
     Begin { warm, at: start }: Begin,
@@ -189,20 +191,22 @@ fn watch<H: PortHandler>(
         start,
         limit: options.seconds.map(Duration::from_secs),
         every: options.stats_every().map(Duration::from_secs),
-        interrupted: &site.interrupted,
+        interrupted: warnings.interrupted,
     };
     let mut live = LiveFigures::new(warm.clone(), names.to_vec());
     let room = || TableRoom::of(Terminal::of_output().filter(|_| !options.json));
     let show = |at| options.show(&live.lines(at, threads.state.sample(), room()));
-    let mut service = ServiceStatus::ready(plan, &warm);
-    let mut links = LinkWatch::new(links_of(&site.interfaces), &threads.redirects, plan.tx_mode.is_some())?;
+    let interfaces = links_of(warnings.interfaces);
+    let mut links = LinkWatch::new(interfaces, &threads.redirects, plan.tx_mode.is_some())?;
     let look = |at| {
         service.look(at, &threads.state);
         links.look(at, &threads.state);
+        warnings.look(at).unwrap_or_else(output::warn);
     };
     let end = watch.run(&threads.state, || false, show, look);
     let links = links.changes(&threads.state);
     service.stopping();
+    warnings.end(start.elapsed()).unwrap_or_else(output::warn);
     Ok(Watched { warm, seconds: start.elapsed().as_secs_f64(), end, links })
 }
 
@@ -311,59 +315,12 @@ fn open(plan: &TrafficPlan<'_>, site: &Site, sizes: SocketSizes) -> Result<Traff
     })
 }
 
-/// Pairs of queues, or queues of the only interface.
-fn pairs_of(interfaces: &[Interface]) -> usize {
-    interfaces.iter().map(|interface| interface.queues.len()).min().unwrap_or(0)
-}
-
-fn warn(
-    plan: &TrafficPlan<'_>,
-    kernel: &mut Kernel,
-    interfaces: &[Interface],
-    opened: &[OpenedInterface],
-) -> Result<(), String> {
-    for (interface, opened) in interfaces.iter().zip(opened).filter(|_| plan.attach.is_some()) {
-        if opened.zero_copy == Some(true) && !opened.multi_buffer {
-            let warning = kernel.short_buffers(&interface.link, opened.chunk)?;
-            warning.iter().for_each(|warning| output::warn(format_args!("{warning}")));
-        }
-    }
-    warn_of_idle_maps(plan, interfaces);
-    warn_of_cpus(plan, interfaces);
-    Ok(())
-}
-
-/// Somebody else attaches the program that redirects to a map.
-fn warn_of_idle_maps(plan: &TrafficPlan<'_>, interfaces: &[Interface]) {
-    for (interface, map) in interfaces.iter().zip(plan.maps).filter(|(of, _)| of.link.xdp.is_empty()) {
-        output::warn(format_args!(
-            "no XDP program is attached to {}: nothing redirects its packets to {}",
-            interface.link.name,
-            map.display()
-        ));
-    }
-}
-
-/// Some of the CPUs may have no thread.
-fn warn_of_cpus(plan: &TrafficPlan<'_>, interfaces: &[Interface]) {
-    let threads = plan.options.threads.map_or(pairs_of(interfaces), usize::from);
-    let cpus = plan.options.cpus.as_ref().map_or(0, |cpus| cpus.0.len());
-    if cpus > threads {
-        let why = match plan.options.threads {
-            Some(_) => "--threads is",
-            None => "one thread per queue or pair of queues makes",
-        };
-        output::note(format_args!(
-            "{} of the {cpus} CPUs not used: {why} {threads}",
-            if cpus - threads == 1 { "one is".into() } else { format!("{} are", cpus - threads) }
-        ));
-    }
-}
-
 /// Threads at work. Whatever ends a run early drops them, which stops them as at its end.
 struct QueueThreads<H: PortHandler> {
     state: Arc<RunState>,
-    threads: Vec<JoinHandle<Tapped<H>>>,
+    /// Each with the number of its queues, or pairs of them.
+    threads: Vec<(usize, JoinHandle<Tapped<H>>)>,
+    closing: QueueProgress,
     /// What redirects packets to them.
     redirects: Vec<Arc<Redirect>>,
     /// XDP programs that stay attached until all threads have ended: to detach one resets other queues, too.
@@ -387,6 +344,7 @@ fn start<C: TrafficCommand>(
     let (warm, warmed) = mpsc::channel();
     for (thread, (sides, ports)) in threads.into_iter().enumerate() {
         let tap = file.as_mut().map(|file| file.tap());
+        let pairs = sides.chunk_by(|one, next| one.pair == next.pair).count();
         let mut context = ThreadContext { interfaces, sizes: &sizes, threads: count, sides, tap };
         let (handler, source) = command.work(&mut context);
         let polling = PollLoop {
@@ -408,11 +366,12 @@ fn start<C: TrafficCommand>(
             kept: Some(kept),
         };
         let name = format!("queue{thread}");
-        started.push(polling.start(name, state.clone(), warm.clone())?);
+        started.push((pairs, polling.start(name, state.clone(), warm.clone())?));
     }
     drop(warm);
     wait_for_warm_up(&warmed, count)?;
-    Ok(QueueThreads { state, threads: started, redirects, attached })
+    let closing = QueueProgress::new("closing", interfaces.len(), pairs_of(interfaces));
+    Ok(QueueThreads { state, threads: started, closing, redirects, attached })
 }
 
 impl<H: PortHandler> QueueThreads<H> {
@@ -438,12 +397,19 @@ impl<H: PortHandler> QueueThreads<H> {
             self.state.move_to(Phase::Stopping);
             thread::sleep(NAP);
         }
-        let (state, threads) = (&self.state, std::mem::take(&mut self.threads));
+        let (state, closing, threads) = (&self.state, &self.closing, std::mem::take(&mut self.threads));
+        output::leave(); // the live block stays above
+        let join = |(queues, thread): (usize, JoinHandle<_>)| {
+            closing.begin(queues);
+            thread.join()
+        };
         // Before anything is closed: from here on packets go to the stack, and none is lost in between.
-        Redirect::stop_all_then(&self.redirects, || {
+        let ended = Redirect::stop_all_then(&self.redirects, || {
             state.move_to(Phase::Draining);
-            threads.into_iter().map(JoinHandle::join).collect()
-        })
+            threads.into_iter().map(join).collect()
+        });
+        output::progress_end();
+        ended
     }
 
     /// Ends all threads. Gives what they saw last, and what they know together of the frames that were

@@ -6,7 +6,7 @@ mod side_by_side;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::AtomicBool;
 
 use pagepool::{Arena, Error, NodeId, PAGE_SIZE, PoolRef};
 use pagepool_net::link::XdpMode;
@@ -19,6 +19,7 @@ use serde::Serialize;
 use self::side_by_side::side_by_side;
 use super::command::PortSide;
 use super::interface::Interface;
+use super::queue_progress::QueueProgress;
 use crate::engine::poll_loop::PollPort;
 use crate::engine::socket_sizes::{self, SocketSizes};
 use crate::report::error::error_chain;
@@ -131,9 +132,9 @@ impl TrafficSetup {
         this.load(interfaces, params).map_err(|error| error_chain(&error))?;
         let prepared = prepare(name, interfaces, &pairs, params, &this.redirects)?;
         free_queues()?;
-        let shown = OpeningProgress::new("opening", interfaces, &pairs);
+        let shown = QueueProgress::new("opening", interfaces.len(), pairs.len());
         let open = |pair: PreparedDevices| {
-            shown.begin_one();
+            shown.begin(1);
             pair.open().map_err(|error| error_chain(&error))
         };
         let mut sockets: Vec<_> = interfaces.iter().map(|_| Vec::new()).collect();
@@ -197,27 +198,6 @@ impl TrafficSetup {
     }
 }
 
-/// How many queues, or pairs of them, are worked on.
-struct OpeningProgress {
-    doing: &'static str,
-    what: &'static str,
-    all: usize,
-    begun: AtomicUsize,
-}
-
-impl OpeningProgress {
-    fn new(doing: &'static str, interfaces: &[Interface], pairs: &[Vec<Vec<u32>>]) -> Self {
-        let what = if interfaces.len() == 1 { "queues" } else { "pairs of queues" };
-        Self { doing, what, all: pairs.len(), begun: AtomicUsize::new(0) }
-    }
-
-    fn begin_one(&self) {
-        let Self { doing, what, all, begun } = self;
-        let this = begun.fetch_add(1, Ordering::Relaxed) + 1;
-        output::progress(format_args!("{doing} {what}: {this} of {all}"));
-    }
-}
-
 /// The name of an interface's link in a BPF file system, which takes no dot: no interface has a colon.
 fn pin_name(interface: &str) -> String {
     format!("pagepool-{}", interface.replace('.', ":"))
@@ -249,9 +229,9 @@ fn prepare(
     let sizes = params.sizes;
     let count = |queues: &[Vec<u32>]| queues.iter().map(Vec::len).sum();
     let huge = pairs.iter().map(|queues| sizes.hugepages(count(queues))).sum();
-    let shown = OpeningProgress::new("preparing", interfaces, pairs);
+    let shown = QueueProgress::new("preparing", interfaces.len(), pairs.len());
     side_by_side(pairs.iter().enumerate().collect(), |(pair, queues)| {
-        shown.begin_one();
+        shown.begin(1);
         let name = format!("{name}{pair}");
         let arena = Arena::new(sizes.arena(&name, count(queues)));
         let arena = arena.map_err(|error| no_memory(&error, huge, sizes.node()))?;

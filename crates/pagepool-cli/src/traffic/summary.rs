@@ -16,6 +16,7 @@ use crate::engine::port_sample::{PortSample, object, pool_fields};
 use crate::engine::run_state::{RunEnd, Sample};
 use crate::report::exit_status;
 use crate::report::number::grouped;
+use crate::report::terminal::in_line;
 use crate::report::verdict::Verdict;
 
 /// What was counted.
@@ -73,7 +74,7 @@ impl TrafficResult {
         verdict.field("command", self.command);
         verdict.field("mode", mode(&self.interfaces));
         verdict.field("interfaces", &self.interfaces);
-        verdict.field("warnings", &self.warned);
+        verdict.field("warnings", self.warned.iter().map(|text| in_line(text)).collect::<Vec<_>>());
         verdict.field("seconds", self.seconds);
         let (ended_by, gone) = match &self.end {
             RunEnd::Interrupted => ("interrupted", None),

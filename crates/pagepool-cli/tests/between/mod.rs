@@ -92,6 +92,31 @@ impl Place<'_> {
     }
 }
 
+/// A process with the name of a command of ours that ends only when it is dropped.
+pub struct Stays(Child);
+
+impl Stays {
+    pub fn new() -> Self {
+        let mut stays = Command::new("sh");
+        stays.args(["-c", "trap '' TERM; printf pagepool >/proc/$$/comm; echo ready; read -r end"]);
+        let mut stays = stays.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("a shell");
+        let mut ready = String::new();
+        BufReader::new(stays.stdout.take().expect("piped")).read_line(&mut ready).expect("text");
+        Self(stays)
+    }
+
+    pub fn id(&self) -> String {
+        self.0.id().to_string()
+    }
+}
+
+impl Drop for Stays {
+    fn drop(&mut self) {
+        drop(self.0.stdin.take());
+        let _ = self.0.wait(); // a child of ours, which reads the end of its input
+    }
+}
+
 /// A BPF file system in a folder of its own, in which maps have names.
 pub struct BpfFolder(TempFolder);
 
@@ -163,6 +188,11 @@ impl Running {
 
     /// Waits for an end that it comes to by itself. Gives its JSON.
     pub fn end(self) -> Value {
+        self.end_with_words().0
+    }
+
+    /// The same, with what it said on standard error since it began.
+    pub fn end_with_words(self) -> (Value, String) {
         let (output, document, said) = self.ended();
         let idle = document["failures"][0] == "No packets moved. Buffers: all returned.";
         let status = match (document["ended_by"] == "gone", document["ok"] == true) {
@@ -173,7 +203,7 @@ impl Running {
         };
         assert_eq!(output.status.code(), Some(status), "{said}{document}");
         check(&document);
-        document
+        (document, said)
     }
 
     /// The same, where the run is to end not well for these reasons, and with the status of that. Gives its

@@ -169,6 +169,7 @@ mod tests {
             kind: None,
             master,
             lower,
+            lower_elsewhere: None,
             xdp: Vec::new(),
             promiscuity: 0,
         }

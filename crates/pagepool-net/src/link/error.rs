@@ -93,10 +93,12 @@ pub enum NetError {
         /// Its process, if that is known.
         process: Option<u32>,
     },
-    /// A veth's other end is not in this network namespace.
+    /// A veth's other end is in a network namespace that was not found, or cannot be entered.
     HiddenPeer {
         /// This end.
         link: String,
+        /// Why it cannot be reached.
+        why: String,
     },
 }
 
@@ -144,6 +146,7 @@ pub(crate) fn remedy(call: &str, error: &io::Error) -> &'static str {
 fn capability(call: &str) -> &'static str {
     match call {
         "unshare" => "run as root, or with CAP_SYS_ADMIN and CAP_NET_ADMIN",
+        "setns" => "run as root, or with CAP_SYS_ADMIN",
         "socket(AF_PACKET)" => "run as root, or with CAP_NET_RAW",
         "bpf(BPF_PROG_LOAD)" | "bpf(BPF_PROG_RUN)" => "run as root, or with CAP_BPF and CAP_NET_ADMIN",
         _ => "run as root, or with CAP_NET_ADMIN in this network namespace",
@@ -196,11 +199,11 @@ impl fmt::Display for NetError {
                      shows whose `@pagepool-flows-of-...` is)"
                 )
             }
-            Self::HiddenPeer { link } => {
+            Self::HiddenPeer { link, why } => {
                 write!(
                     f,
-                    "the other end of {link:?} is in another network namespace, out of reach; turn its \
-                     offloads off there"
+                    "the other end of {link:?} is in another network namespace, out of reach: {why}; turn \
+                     its offloads off there"
                 )
             }
         }
@@ -225,6 +228,7 @@ mod tests {
         let denied = || io::Error::from_raw_os_error(errno::EPERM);
         for (call, capability) in [
             ("unshare", "CAP_SYS_ADMIN"),
+            ("setns", "CAP_SYS_ADMIN"),
             ("socket(AF_PACKET)", "CAP_NET_RAW"),
             ("bpf(BPF_PROG_LOAD)", "CAP_BPF"),
             ("ioctl(SIOCETHTOOL)", "CAP_NET_ADMIN"),

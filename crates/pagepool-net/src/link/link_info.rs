@@ -8,6 +8,8 @@ use super::sys::uapi;
 
 /// Bytes of `struct ifinfomsg`.
 const HEADER: usize = 16;
+/// Bytes of `struct rtgenmsg`, and those up to what follows it.
+pub(crate) const NAMESPACE_HEADER: usize = 4;
 
 /// A MAC address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -78,6 +80,15 @@ pub struct AttachedXdp {
     pub mode: XdpMode,
 }
 
+/// An interface of another network namespace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LinkElsewhere {
+    /// The number that this namespace has for the other one: `link-netnsid` of `ip link`.
+    pub namespace: u32,
+    /// The interface's number there.
+    pub index: u32,
+}
+
 /// An interface, as it was when the kernel was asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -109,6 +120,8 @@ pub struct LinkInfo {
     pub master: Option<u32>,
     /// The interface of the same namespace that it stands on, or that is its peer.
     pub lower: Option<u32>,
+    /// The same, of another namespace.
+    pub lower_elsewhere: Option<LinkElsewhere>,
     /// Programs attached to it; a driver and the kernel can have one each.
     pub xdp: Vec<AttachedXdp>,
     /// How many, of all on the machine, have it take packets for every MAC address: see
@@ -123,7 +136,7 @@ impl LinkInfo {
         let number = |kind| attributes.number(kind);
         let mac = attributes.find(uapi::IFLA_ADDRESS)?.and_then(|mac| mac.try_into().ok().map(Mac));
         let state = attributes.find(uapi::IFLA_OPERSTATE)?.and_then(|state| state.first().copied());
-        let elsewhere = attributes.find(uapi::IFLA_LINK_NETNSID)?.is_some();
+        let (namespace, lower) = (number(uapi::IFLA_LINK_NETNSID)?, number(uapi::IFLA_LINK)?);
         Ok(Self {
             name: text(attributes.find(uapi::IFLA_IFNAME)?.ok_or(Malformed("a link without a name"))?),
             index: u32_at(fixed, 4).ok_or(Malformed("a link without a number"))?,
@@ -139,11 +152,20 @@ impl LinkInfo {
             state: OperState::of(state.unwrap_or(0)),
             kind: kind_in(attributes)?,
             master: number(uapi::IFLA_MASTER)?,
-            lower: number(uapi::IFLA_LINK)?.filter(|_| !elsewhere),
+            lower: lower.filter(|_| namespace.is_none()),
+            lower_elsewhere: namespace
+                .zip(lower)
+                .map(|(namespace, index)| LinkElsewhere { namespace, index }),
             xdp: programs_in(attributes)?,
             promiscuity: number(uapi::IFLA_PROMISCUITY)?.unwrap_or(0),
         })
     }
+}
+
+/// Reads the number that a namespace has for another; none where it has not.
+pub(crate) fn namespace_number(message: &NetlinkMessage<'_>) -> Result<Option<u32>, Malformed> {
+    let number = message.split(NAMESPACE_HEADER)?.1.number(uapi::NETNSA_NSID)?;
+    Ok(number.filter(|number| number.cast_signed() >= 0)) // -1: none
 }
 
 fn kind_in(attributes: Attributes<'_>) -> Result<Option<String>, Malformed> {
@@ -227,6 +249,7 @@ mod tests {
             kind: Some("veth".into()),
             master: Some(8),
             lower: Some(9),
+            lower_elsewhere: None,
             xdp: vec![AttachedXdp { id: 77, mode: XdpMode::Native }],
             promiscuity: 2,
         };
@@ -253,7 +276,19 @@ mod tests {
         let mut request = Request::new(uapi::RTM_NEWLINK, 0, &header(5, 0, 0));
         request.text(uapi::IFLA_IFNAME, "v").number(uapi::IFLA_LINK, 9).number(uapi::IFLA_LINK_NETNSID, 0);
         let bytes = request.numbered(1);
-        assert_eq!(LinkInfo::parse(&NetlinkMessages(bytes).next().unwrap().unwrap()).unwrap().lower, None);
+        let link = LinkInfo::parse(&NetlinkMessages(bytes).next().unwrap().unwrap()).unwrap();
+        assert_eq!(link.lower, None);
+        assert_eq!(link.lower_elsewhere, Some(LinkElsewhere { namespace: 0, index: 9 }));
+    }
+
+    #[test]
+    fn a_namespace_has_a_number_or_none() {
+        for (number, expected) in [(0u32, Some(0)), (7, Some(7)), (u32::MAX, None)] {
+            let mut answer = Request::new(uapi::RTM_NEWNSID, 0, &[0; NAMESPACE_HEADER]);
+            answer.number(uapi::NETNSA_NSID, number);
+            let message = NetlinkMessages(answer.numbered(1)).next().unwrap().unwrap();
+            assert_eq!(namespace_number(&message), Ok(expected));
+        }
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The kernel's tables of links, addresses, routes and queueing disciplines, asked and changed over netlink.
 //!
-//! Written by hand: for the thirteen kinds of message that are used here, netlink-packet-route and
+//! Written by hand: for the fourteen kinds of message that are used here, netlink-packet-route and
 //! netlink-sys would bring a dozen crates, a procedural macro among them, and no exchange that is bounded in
 //! time. `libc` has the numbers.
 
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use super::egress::qdisc::{self, Qdisc, TokenBucket};
 use super::error::NetError;
 use super::exchange::{NetlinkSocket, RequestText};
-use super::link_info::{self, LinkInfo, Mac, OperState, check_name};
+use super::link_info::{self, LinkElsewhere, LinkInfo, Mac, OperState, check_name};
 use super::message::{Request, nested};
 use super::route::{self, Address, Route};
 use super::sys::uapi;
@@ -91,6 +91,27 @@ impl Netlink {
             Err(error) if error.errno() == Some(errno::ENODEV) => Ok(None),
             Err(error) => Err(error),
         }
+    }
+
+    /// A link of another namespace, as [`LinkInfo::lower_elsewhere`] names it. It requires CAP_NET_ADMIN
+    /// there.
+    pub(crate) fn link_elsewhere(&mut self, at: LinkElsewhere) -> Result<LinkInfo, NetError> {
+        let fixed = link_info::header(at.index, 0, 0);
+        let mut request = Request::new(uapi::RTM_GETLINK, uapi::NLM_F_ACK, &fixed);
+        request.number(uapi::IFLA_TARGET_NETNSID, at.namespace);
+        let about = format!("link {} of namespace {}", at.index, at.namespace);
+        let asked = RequestText { request: "look up", about: &about };
+        let found = self.socket.exchange(request, asked, uapi::RTM_NEWLINK, LinkInfo::parse)?;
+        found.into_iter().next().ok_or(NetError::Malformed { what: "no link and no error" })
+    }
+
+    /// The number that this namespace has for the one of an open file, if it has one.
+    pub(crate) fn number_of(&mut self, namespace: BorrowedFd<'_>) -> Result<Option<u32>, NetError> {
+        let mut request = Request::new(uapi::RTM_GETNSID, uapi::NLM_F_ACK, &[0; link_info::NAMESPACE_HEADER]);
+        request.number(uapi::NETNSA_FD, namespace.as_raw_fd().cast_unsigned());
+        let asked = RequestText { request: "look up", about: "the number of a network namespace" };
+        let found = self.socket.exchange(request, asked, uapi::RTM_NEWNSID, link_info::namespace_number)?;
+        Ok(found.into_iter().next().flatten())
     }
 
     /// Makes a pair of links, each of which receives what is sent to the other. Both are down.

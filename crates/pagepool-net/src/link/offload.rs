@@ -4,3 +4,5 @@
 pub(super) mod fault;
 pub(super) mod hold;
 pub(super) mod kind;
+pub(super) mod other_namespace;
+pub(super) mod sources;

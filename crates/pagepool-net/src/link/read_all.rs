@@ -4,7 +4,7 @@ use super::egress::features;
 use super::egress::qdisc::Qdisc;
 use super::egress::rulesets;
 use super::exchange::{FinalMessage, RequestText};
-use super::link_info::LinkInfo;
+use super::link_info::{LinkInfo, namespace_number};
 use super::message::{Malformed, NetlinkMessage, NetlinkMessages};
 use super::route::{Address, Route};
 
@@ -15,6 +15,7 @@ pub(crate) fn read_all(datagram: &[u8]) -> usize {
         let Ok(message) = message else { return };
         let _ = (
             LinkInfo::parse(&message),
+            namespace_number(&message),
             Route::parse(&message),
             Address::parse(&message),
             Qdisc::parse(&message),

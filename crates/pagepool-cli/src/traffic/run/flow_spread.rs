@@ -4,6 +4,7 @@ use pagepool_net::link::{Ethtool, HeldFlowSpread, NetError};
 
 use crate::report::error::error_chain;
 use crate::report::output;
+use crate::report::terminal::OWN_LINE;
 use crate::traffic::interface::Interface;
 use crate::traffic::setup::listed;
 
@@ -35,7 +36,7 @@ impl FlowSpread {
             let held = held.map_err(|error| refused(&error))?;
             output::note(format_args!(
                 "{} spreads flows over its queues {} until this command ends; if it is killed, undo \
-                 that by {}",
+                 that by{OWN_LINE}{}",
                 interface.link.name,
                 listed(&interface.queues),
                 held.undo()
@@ -56,7 +57,7 @@ impl Drop for FlowSpread {
             let undo = held.undo();
             if let Err(error) = held.restore() {
                 let why = error_chain(&error);
-                output::warn(format_args!("flows stay where they are: {why}; use {undo}"));
+                output::warn(format_args!("flows stay where they are: {why}; use{OWN_LINE}{undo}"));
             }
         }
     }

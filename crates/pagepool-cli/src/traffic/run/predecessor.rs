@@ -44,20 +44,37 @@ impl Predecessor {
         told.map_err(|error| format!("--take-over: process {} cannot be told: {error}", self.number))
     }
 
-    /// Waits for its end, but not longer than this, if there is a limit: until then it may change the
-    /// interfaces, for it puts back what it had changed.
-    pub fn wait(&self, interrupted: &AtomicBool, limit: Option<Duration>) {
-        let (start, patience) = (Instant::now(), limit.map_or(PATIENCE, |limit| limit.min(PATIENCE)));
-        // A signal of ours ends a look, too.
-        while !interrupted.load(Ordering::Relaxed) && !self.process.has_ended(LOOK).unwrap_or(false) {
-            if start.elapsed() > patience {
-                return output::warn(format_args!(
-                    "process {} has not ended in {} s, and may change the interfaces still",
-                    self.number,
-                    patience.as_secs()
-                ));
-            }
+    /// Waits for its end: until then it may change the interfaces, for it puts back what it had changed. Not
+    /// for ever, and not against the user.
+    pub fn wait(&self, interrupted: &AtomicBool) {
+        let start = Instant::now();
+        while !interrupted.load(Ordering::Relaxed) && !self.is_over(start.elapsed()) {
+            let _ = self.process.has_ended(LOOK); // a signal of ours ends a look, too
         }
+    }
+
+    /// Whether it has ended, or has had its time to, which is warned of. `at`: the time since it should.
+    pub fn is_over(&self, at: Duration) -> bool {
+        let is_late = at > PATIENCE;
+        if is_late {
+            self.warn_if_there(at);
+        }
+        is_late || self.has_ended()
+    }
+
+    /// Warns if it has not ended until now.
+    pub fn warn_if_there(&self, at: Duration) {
+        if !self.has_ended() {
+            output::warn(format_args!(
+                "process {} has not ended in {} s, and may change the interfaces still",
+                self.number,
+                at.as_secs()
+            ));
+        }
+    }
+
+    fn has_ended(&self) -> bool {
+        self.process.has_ended(Duration::ZERO).unwrap_or(false)
     }
 }
 
@@ -75,10 +92,12 @@ mod tests {
         let there = Predecessor { number: child.id(), process: OtherProcess::open(child.id()).unwrap() };
         assert!(!there.process.has_ended(LOOK).unwrap());
         let start = Instant::now();
-        there.wait(&AtomicBool::new(true), None);
+        there.wait(&AtomicBool::new(true));
         assert!(start.elapsed() < PATIENCE, "not against the user");
+        assert!(!there.is_over(PATIENCE) && there.is_over(2 * PATIENCE), "not for ever");
         there.end().unwrap();
-        there.wait(&AtomicBool::new(false), None);
+        there.wait(&AtomicBool::new(false));
+        assert!(there.is_over(Duration::ZERO));
         assert!(there.process.has_ended(Duration::ZERO).unwrap());
         assert!(!child.wait().unwrap().success());
         assert!(there.end().unwrap_err().contains("cannot be told"), "nobody else is, who gets its number");

@@ -3,6 +3,7 @@
 
 use crate::engine::privileges::named;
 use crate::engine::socket_sizes::SocketSizes;
+use crate::report::terminal::OWN_LINE;
 use crate::sys::{self, CapabilitySet};
 use crate::traffic::command::TrafficPlan;
 use crate::traffic::interface::Interface;
@@ -37,8 +38,8 @@ pub fn check(plan: &TrafficPlan<'_>, interfaces: &[Interface], sizes: &SocketSiz
     };
     let grant = sys::capability_names(USUAL | missing).join(",").to_lowercase();
     Err(format!(
-        "{} requires {}, which this process does not have{locked}. Run it as root, or grant them: setcap \
-         {grant}+ep {}",
+        "{} requires {}, which this process does not have{locked}. Run it as root, or grant \
+         them:{OWN_LINE}setcap {grant}+ep {}",
         plan.name,
         named(missing),
         std::env::current_exe().unwrap_or_default().display()

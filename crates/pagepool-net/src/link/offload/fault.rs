@@ -4,10 +4,10 @@ use std::fmt;
 
 use super::hold::HeldOffloads;
 use super::kind::Offload;
+use super::other_namespace::OtherNamespace;
 use crate::link::error::NetError;
 use crate::link::ethtool::Ethtool;
-use crate::link::link_info::{LinkInfo, XdpMode};
-use crate::link::netlink::Netlink;
+use crate::link::link_info::LinkInfo;
 
 /// Offloads of one link that falsify the packets which arrive at an interface, as XDP and AF_XDP see them.
 ///
@@ -33,64 +33,47 @@ pub enum OffloadOwner {
     Interface(LinkInfo),
     /// The other end's, of a veth.
     Peer(LinkInfo),
-    /// The other end's, of a veth, in another network namespace. What it has on is presumed to be what the
+    /// The other end's, of a veth, in another network namespace that was entered to ask for them.
+    PeerElsewhere {
+        /// The other end.
+        link: LinkInfo,
+        /// Where it is.
+        namespace: OtherNamespace,
+    },
+    /// The same in one that was not found, or cannot be entered. What it has on is presumed to be what the
     /// interface has on.
-    HiddenPeer,
+    HiddenPeer(HiddenPeer),
 }
 
-/// The offloads that falsify what arrives at a link of the clients' namespace, for a program in this mode.
-/// An empty list: XDP sees packets as a wire would carry them.
-///
-/// A veth's other end leaves work to hardware that a veth does not have: it sends packets without VLAN tags
-/// and checksums, and longer ones than the MTU. A network card takes VLAN tags out of packets, or merges
-/// packets, before XDP sees them; in generic mode the kernel merges too. A pass over all links, for a veth,
-/// and some system calls.
-///
-/// ```
-/// use pagepool_net::link::{Ethtool, Netlink, XdpMode, offload_faults};
-/// let (mut netlink, ethtool) = (Netlink::open()?, Ethtool::open()?);
-/// let link = netlink.link("lo")?;
-/// for fault in offload_faults(&mut netlink, &ethtool, &link, XdpMode::Native)? {
-///     eprintln!("{fault}");
-///     assert!(!fault.offloads.is_empty() || !fault.fixed.is_empty());
-/// }
-/// # Ok::<(), pagepool_net::link::NetError>(())
-/// ```
-pub fn offload_faults(
-    netlink: &mut Netlink,
-    ethtool: &Ethtool,
-    link: &LinkInfo,
-    mode: XdpMode,
-) -> Result<Vec<OffloadFault>, NetError> {
-    let is_veth = link.kind.as_deref() == Some("veth");
-    let mut faults = Vec::new();
-    if is_veth {
-        let owner = match link.lower {
-            Some(index) => netlink.links()?.into_iter().find(|other| other.index == index),
-            None => None,
-        };
-        let owner = owner.map_or(OffloadOwner::HiddenPeer, OffloadOwner::Peer);
-        faults.extend(OffloadFault::of(ethtool, link, owner, &Offload::OF_SENDER)?);
+/// A veth's other end that cannot be asked for its offloads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct HiddenPeer {
+    /// Its name and its network namespace, where they are known.
+    pub place: Option<(String, OtherNamespace)>,
+    /// Why it cannot be asked.
+    pub why: String,
+}
+
+impl OffloadOwner {
+    fn link(&self) -> Option<&LinkInfo> {
+        match self {
+            Self::Interface(link) | Self::Peer(link) | Self::PeerElsewhere { link, .. } => Some(link),
+            Self::HiddenPeer(_) => None,
+        }
     }
-    let mut before_us = if mode == XdpMode::Generic { vec![Offload::Gro] } else { Vec::new() };
-    // A veth takes no tag out of what arrives, and merges nothing by itself, whatever it has on.
-    before_us.extend(Offload::OF_RECEIVER.into_iter().filter(|_| !is_veth));
-    faults.extend(OffloadFault::of(ethtool, link, OffloadOwner::Interface(link.clone()), &before_us)?);
-    Ok(faults)
 }
 
 impl OffloadFault {
-    /// Those of the offloads that are on, if any is.
-    fn of(
+    /// Those of the offloads that are on, if any is. `ethtool`: a client of the owner's namespace; of the
+    /// link's for a hidden one.
+    pub(super) fn of(
         ethtool: &Ethtool,
         link: &LinkInfo,
         owner: OffloadOwner,
         of: &[Offload],
     ) -> Result<Option<Self>, NetError> {
-        let seen = match &owner {
-            OffloadOwner::Interface(link) | OffloadOwner::Peer(link) => &link.name,
-            OffloadOwner::HiddenPeer => &link.name,
-        };
+        let seen = &owner.link().unwrap_or(link).name;
         let offloads = ethtool.those(seen, of, |features| features.active & features.available)?;
         let on = ethtool.those(seen, of, |features| features.active)?;
         let fixed: Vec<_> = on.into_iter().filter(|on| !offloads.contains(on)).collect();
@@ -99,16 +82,14 @@ impl OffloadFault {
         Ok(any.then_some(Self { interface, owner, offloads, fixed }))
     }
 
-    /// The link whose offloads these are; `None` if it is in another network namespace.
+    /// The link whose offloads these are; `None` of a [`HiddenPeer`].
     pub fn link(&self) -> Option<&LinkInfo> {
-        match &self.owner {
-            OffloadOwner::Interface(link) | OffloadOwner::Peer(link) => Some(link),
-            OffloadOwner::HiddenPeer => None,
-        }
+        self.owner.link()
     }
 
-    /// The command that turns them off, to be run in the namespace of the link that has them, with the name
-    /// that it has there. `None` if all are fixed.
+    /// The command that turns them off. For the other end of a veth in another network namespace it enters
+    /// that; if that is not known, it is to be run at both ends, each with its own name. `None` if all are
+    /// fixed.
     ///
     /// ```
     /// use pagepool_net::link::{Ethtool, Netlink, XdpMode, offload_faults};
@@ -116,21 +97,82 @@ impl OffloadFault {
     /// for link in netlink.links()? {
     ///     for fault in offload_faults(&mut netlink, &ethtool, &link, XdpMode::Generic)? {
     ///         let command = fault.command().unwrap_or_default();
-    ///         assert!(command.is_empty() || command.starts_with("ethtool -K "), "{command}");
+    ///         assert!(command.is_empty() || command.contains("ethtool -K "), "{command}");
     ///     }
     /// }
     /// # Ok::<(), pagepool_net::link::NetError>(())
     /// ```
     pub fn command(&self) -> Option<String> {
-        let name = self.link().map_or(&self.interface, |link| &link.name);
+        let (prefix, name) = match &self.owner {
+            OffloadOwner::Interface(link) | OffloadOwner::Peer(link) => (String::new(), &link.name),
+            OffloadOwner::PeerElsewhere { link, namespace } => (namespace.prefix(), &link.name),
+            OffloadOwner::HiddenPeer(HiddenPeer { place: Some((name, namespace)), .. }) => {
+                (namespace.prefix(), name)
+            }
+            OffloadOwner::HiddenPeer(_) => (String::new(), &self.interface),
+        };
         let mut offloads = self.offloads.clone();
         offloads.sort_by_key(|of| *of != Offload::TxChecksum); // the rest depends on it
         let off: Vec<String> = offloads.iter().map(|of| format!("{} off", of.keyword())).collect();
-        (!off.is_empty()).then(|| format!("ethtool -K {name} {}", off.join(" ")))
+        (!off.is_empty()).then(|| format!("{prefix}ethtool -K {name} {}", off.join(" ")))
+    }
+
+    /// What is wrong with packets, without the [`command`](Self::command) against it.
+    ///
+    /// ```
+    /// use pagepool_net::link::{Ethtool, Netlink, XdpMode, offload_faults};
+    /// let (mut netlink, ethtool) = (Netlink::open()?, Ethtool::open()?);
+    /// let link = netlink.link("lo")?;
+    /// for fault in offload_faults(&mut netlink, &ethtool, &link, XdpMode::Native)? {
+    ///     assert!(fault.to_string().starts_with(&fault.description()));
+    /// }
+    /// # Ok::<(), pagepool_net::link::NetError>(())
+    /// ```
+    pub fn description(&self) -> String {
+        let Self { interface, owner, offloads, fixed } = self;
+        let how = effects(&[offloads.as_slice(), fixed].concat());
+        let mut text = match owner {
+            OffloadOwner::Interface(_) => format!("packets arrive at {interface} {how}"),
+            OffloadOwner::Peer(peer) => {
+                format!("packets from {interface}'s peer {} arrive {how}", peer.name)
+            }
+            OffloadOwner::PeerElsewhere { link, namespace } => {
+                format!("packets from {interface}'s peer {} in {namespace} arrive {how}", link.name)
+            }
+            OffloadOwner::HiddenPeer(HiddenPeer { why, .. }) => format!(
+                "packets from {interface}'s peer arrive {how}, if it has on what {interface} has. It cannot \
+                 be asked: {why}"
+            ),
+        };
+        if !fixed.is_empty() {
+            text += &format!(". The driver cannot turn {} off", names(fixed));
+        }
+        text
+    }
+
+    /// What to do with the [`command`](Self::command): "Run", and where.
+    ///
+    /// ```
+    /// use pagepool_net::link::{Ethtool, Netlink, XdpMode, offload_faults};
+    /// let (mut netlink, ethtool) = (Netlink::open()?, Ethtool::open()?);
+    /// let link = netlink.link("lo")?;
+    /// for fault in offload_faults(&mut netlink, &ethtool, &link, XdpMode::Native)? {
+    ///     assert!(fault.instruction().starts_with("Run"));
+    /// }
+    /// # Ok::<(), pagepool_net::link::NetError>(())
+    /// ```
+    pub fn instruction(&self) -> &'static str {
+        match &self.owner {
+            OffloadOwner::HiddenPeer(HiddenPeer { place: None, .. }) => {
+                "Run at both ends, each with its own name"
+            }
+            _ => "Run",
+        }
     }
 
     /// Turns them off, but for those that are fixed, until the value is dropped: see [`HeldOffloads`]. An
-    /// error if they are in another network namespace, or nothing can be turned off.
+    /// error if they are a [`HiddenPeer`]'s, or nothing can be turned off. It enters the network namespace of
+    /// a veth's other end for a moment, on a thread of its own, which requires CAP_SYS_ADMIN.
     ///
     /// ```no_run
     /// // It changes the links of the machine that runs this.
@@ -144,14 +186,20 @@ impl OffloadFault {
     /// # Ok::<(), pagepool_net::link::NetError>(())
     /// ```
     pub fn hold_off(&self) -> Result<HeldOffloads, NetError> {
-        match (self.link(), self.offloads.first(), self.fixed.first()) {
-            (None, ..) => Err(NetError::HiddenPeer { link: self.interface.clone() }),
-            (Some(link), None, Some(offload)) => Err(NetError::FixedOffload {
+        let (link, namespace) = match &self.owner {
+            OffloadOwner::Interface(link) | OffloadOwner::Peer(link) => (link, None),
+            OffloadOwner::PeerElsewhere { link, namespace } => (link, Some(namespace)),
+            OffloadOwner::HiddenPeer(HiddenPeer { why, .. }) => {
+                return Err(NetError::HiddenPeer { link: self.interface.clone(), why: why.clone() });
+            }
+        };
+        match (self.offloads.first(), self.fixed.first()) {
+            (None, Some(offload)) => Err(NetError::FixedOffload {
                 link: link.name.clone(),
                 offload: offload.name(),
                 wanted: false,
             }),
-            (Some(link), ..) => HeldOffloads::new(link, &self.offloads),
+            _ => HeldOffloads::new(link, namespace, &self.offloads),
         }
     }
 }
@@ -177,33 +225,15 @@ fn names(offloads: &[Offload]) -> String {
 
 impl fmt::Display for OffloadFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { interface, owner, offloads, fixed } = self;
-        let how = effects(&[offloads.as_slice(), fixed].concat());
-        match owner {
-            OffloadOwner::Interface(_) => write!(f, "packets arrive at {interface} {how}")?,
-            OffloadOwner::Peer(peer) => {
-                write!(f, "packets from {interface}'s peer {} arrive {how}", peer.name)?;
-            }
-            OffloadOwner::HiddenPeer => write!(f, "packets from {interface}'s peer arrive {how}")?,
-        }
-        if let Some(command) = self.command() {
-            match owner {
-                OffloadOwner::HiddenPeer => {
-                    write!(f, ". Run at both ends, each with its own name: {command}")?
-                }
-                _ => write!(f, ". Run: {command}")?,
-            }
-        }
-        if !fixed.is_empty() {
-            write!(f, ". The driver cannot turn {} off", names(fixed))?;
-        }
-        Ok(())
+        f.write_str(&self.description())?;
+        self.command().map_or(Ok(()), |command| write!(f, ". {}: {command}", self.instruction()))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::link::netlink::Netlink;
 
     #[test]
     fn a_fault_says_what_is_wrong_and_what_helps() {
@@ -216,22 +246,24 @@ mod tests {
         };
         assert_eq!(
             fault.to_string(),
-            "packets arrive at lo without VLAN tags, or longer than the MTU. Run: ethtool -K lo lro off \
-             rxvlan off. The driver cannot turn rx-vlan-stag-hw-parse off"
+            "packets arrive at lo without VLAN tags, or longer than the MTU. The driver cannot turn \
+             rx-vlan-stag-hw-parse off. Run: ethtool -K lo lro off rxvlan off"
         );
         fault.offloads.clear();
         assert_eq!(fault.command(), None);
         let said = fault.hold_off().unwrap_err().to_string();
         assert!(said.starts_with("rx-vlan-stag-hw-parse of \"lo\" stays on"), "{said}");
-        let hidden = OffloadFault { owner: OffloadOwner::HiddenPeer, ..fault };
+        let hidden = HiddenPeer { place: None, why: "nobody knows it".into() };
+        let hidden = OffloadFault { owner: OffloadOwner::HiddenPeer(hidden), ..fault };
         let said = hidden.hold_off().unwrap_err();
         assert!(said.to_string().contains("other end of \"lo\""), "{said}");
         let offloads = vec![Offload::Tso, Offload::Gso, Offload::TxChecksum];
         let hidden = OffloadFault { offloads, fixed: Vec::new(), ..hidden };
         assert_eq!(
             hidden.to_string(),
-            "packets from lo's peer arrive without checksums, or longer than the MTU. Run at both ends, \
-             each with its own name: ethtool -K lo tx off tso off gso off"
+            "packets from lo's peer arrive without checksums, or longer than the MTU, if it has on what lo \
+             has. It cannot be asked: nobody knows it. Run at both ends, each with its own name: ethtool -K \
+             lo tx off tso off gso off"
         );
     }
 }

@@ -6,8 +6,8 @@ pub(crate) use libc::{
     IFLA_CARRIER, IFLA_IFNAME, IFLA_INFO_DATA, IFLA_INFO_KIND, IFLA_LINK, IFLA_LINK_NETNSID, IFLA_LINKINFO,
     IFLA_MASTER, IFLA_MTU, IFLA_NET_NS_FD, IFLA_NUM_RX_QUEUES, IFLA_NUM_TX_QUEUES, IFLA_OPERSTATE,
     IFLA_PROMISCUITY, IFLA_XDP, RT_TABLE_MAIN, RTA_DST, RTA_GATEWAY, RTA_MULTIPATH, RTA_OIF, RTM_DELLINK,
-    RTM_DELQDISC, RTM_GETADDR, RTM_GETLINK, RTM_GETQDISC, RTM_GETROUTE, RTM_NEWADDR, RTM_NEWLINK,
-    RTM_NEWQDISC, RTM_NEWROUTE, RTN_UNICAST, RTPROT_STATIC, TCA_KIND, TCA_OPTIONS,
+    RTM_DELQDISC, RTM_GETADDR, RTM_GETLINK, RTM_GETNSID, RTM_GETQDISC, RTM_GETROUTE, RTM_NEWADDR,
+    RTM_NEWLINK, RTM_NEWNSID, RTM_NEWQDISC, RTM_NEWROUTE, RTN_UNICAST, RTPROT_STATIC, TCA_KIND, TCA_OPTIONS,
 };
 
 pub(crate) const NLMSG_ERROR: u16 = libc::NLMSG_ERROR as u16;
@@ -44,6 +44,12 @@ pub(crate) const AF_UNSPEC: u8 = libc::AF_UNSPEC as u8;
 pub(crate) const AF_INET: u8 = libc::AF_INET as u8;
 pub(crate) const AF_INET6: u8 = libc::AF_INET6 as u8;
 pub(crate) const IFF_UP: u32 = libc::IFF_UP as u32;
+
+/// Not in `libc`: the number of a network namespace, and an open file of it (include/uapi/linux/
+/// net_namespace.h, v7.3); a question about a link of the namespace with a number (if_link.h).
+pub(crate) const NETNSA_NSID: u16 = 1;
+pub(crate) const NETNSA_FD: u16 = 3;
+pub(crate) const IFLA_TARGET_NETNSID: u16 = 46;
 
 /// Not in `libc`: the text of an error (include/uapi/linux/netlink.h, v7.3).
 pub(crate) const NLMSGERR_ATTR_MSG: u16 = 1;

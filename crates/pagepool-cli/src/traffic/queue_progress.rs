@@ -1,0 +1,28 @@
+//! How many queues, or pairs of them, are worked on: a line of progress.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::report::output;
+
+/// Work on queues, by any number of threads.
+pub struct QueueProgress {
+    doing: &'static str,
+    what: &'static str,
+    all: usize,
+    begun: AtomicUsize,
+}
+
+impl QueueProgress {
+    /// `doing`: the work; on the queues of one interface, or on pairs of those of several, so many in all.
+    pub fn new(doing: &'static str, interfaces: usize, all: usize) -> Self {
+        let what = if interfaces == 1 { "queues" } else { "pairs of queues" };
+        Self { doing, what, all, begun: AtomicUsize::new(0) }
+    }
+
+    /// The work on so many more begins.
+    pub fn begin(&self, more: usize) {
+        let Self { doing, what, all, begun } = self;
+        let this = begun.fetch_add(more, Ordering::Relaxed) + more;
+        output::progress(format_args!("{doing} {what}: {this} of {all}"));
+    }
+}
