@@ -1,4 +1,5 @@
-//! Gives the shared library its soname.
+//! Gives the shared library its soname. Its symbols get their versions when it is installed: see
+//! src/bin/install/relink.rs.
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");

@@ -1,6 +1,7 @@
 //! The C interface as C sees it: laid out by the install command, compiled against by a C compiler, run under
 //! valgrind and the address sanitizer. A machine without one of the tools prints SKIP and the reason.
 
+mod abi;
 mod installed;
 
 use std::fs;
@@ -58,7 +59,10 @@ fn exported_symbols_are_those_of_the_list() {
     let mut nm = Command::new("nm");
     let listed = run(nm.args(["-D", "--defined-only"]).arg(prefix().join("lib/libpagepool.so")));
     let listed = String::from_utf8(listed.stdout).unwrap();
-    let mut symbols: Vec<&str> = listed.lines().filter_map(|line| line.split(' ').nth(2)).collect();
+    let names = listed.lines().filter_map(|line| line.split(' ').nth(2)).filter(|name| *name != "PAGEPOOL_0");
+    let versioned =
+        |name| str::strip_suffix(name, "@@PAGEPOOL_0").unwrap_or_else(|| panic!("{name}: version?"));
+    let mut symbols: Vec<&str> = names.map(versioned).collect();
     symbols.sort_unstable();
     let expected = fs::read_to_string(source("symbols.txt")).unwrap();
     assert_eq!(symbols, expected.lines().collect::<Vec<_>>(), "left: exported, right: symbols.txt");

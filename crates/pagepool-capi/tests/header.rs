@@ -209,6 +209,13 @@ fn symbols() -> String {
     names.join("\n") + "\n"
 }
 
+/// The versions of the exported functions, for the linker. A function that a later release adds gets a node
+/// of its own behind this one, so that a program that needs it does not start with an older library.
+fn version_script() -> String {
+    let names: String = symbols().lines().map(|name| format!("        {name};\n")).collect();
+    format!("PAGEPOOL_0 {{\n    global:\n{names}    local:\n        *;\n}};\n")
+}
+
 const BEGIN: &str = "<!-- Written by tests/header.rs from the header: begin -->\n";
 const END: &str = "<!-- end -->\n";
 
@@ -246,6 +253,11 @@ fn the_committed_header_is_what_the_source_says() {
 #[test]
 fn the_list_of_symbols_is_what_the_source_says() {
     compare_or_write(&root().join("symbols.txt"), &symbols());
+}
+
+#[test]
+fn the_version_script_has_every_function() {
+    compare_or_write(&root().join("pagepool.map"), &version_script());
 }
 
 #[test]

@@ -1,14 +1,17 @@
 //! Builds the C library and the command, and lays them out under a prefix:
 //! `cargo run -p pagepool-capi --bin pagepool-install`.
 //!
-//! Settings come from the environment or as arguments, `PREFIX=/opt/pagepool`. It requires cargo and nothing
-//! else.
+//! Settings come from the environment or as arguments, `PREFIX=/opt/pagepool`. It requires cargo with its
+//! linker, `cc`, and for the static library `objcopy` and `ar`, which come with it (binutils).
 //!
 //! * `PREFIX` (default `/usr/local`) and `LIBDIR` (default `PREFIX/lib`)
 //! * `DESTDIR` (default none): a directory that stands for `/`, for packagers
 //! * `PARTS` (default `library,command`): `library` is the C library, its header and `pagepool.pc`; `command`
 //!   is `pagepool`, its manual pages and its shell completions. The command requires the whole repository;
 //!   without it the default is `library`.
+
+#[path = "install/relink.rs"]
+mod relink;
 
 use std::env;
 use std::error::Error;
@@ -89,10 +92,11 @@ impl InstallLayout {
             fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
         }
         let versioned = format!("libpagepool.so.{VERSION}");
-        copy(&built.join("libpagepool_c.so"), &libdir.join(&versioned), 0o755)?;
+        let libraries = relink::relink(built, Path::new(ROOT))?;
+        copy(&libraries.shared, &libdir.join(&versioned), 0o755)?;
         link(&versioned, &libdir.join("libpagepool.so.0"))?;
         link("libpagepool.so.0", &libdir.join("libpagepool.so"))?;
-        copy(&built.join("libpagepool_c.a"), &libdir.join("libpagepool.a"), 0o644)?;
+        copy(&libraries.archive, &libdir.join("libpagepool.a"), 0o644)?;
         copy(&Path::new(ROOT).join("include/pagepool.h"), &include.join("pagepool.h"), 0o644)?;
         let description = self.pkgconfig()?;
         Ok(replace(&pkgconfig.join("pagepool.pc"), |new| fs::write(new, description))?)

@@ -1,0 +1,97 @@
+//! Links both libraries anew from the archive that cargo built, so that they have no symbols but ours.
+//!
+//! What  rustc's archive has every symbol of Rust's standard library as a global one. It clashes with another
+//!       Rust library in the same program, and a plug-in exports them all. Here the archive becomes one
+//!       object, in which only the functions of the header are global. The shared library is linked from that
+//!       object with `pagepool.map`, which gives each function its version. rustc cannot do that: it hands
+//!       the linker a script of its own for each shared library, and linkers refuse a second one beside it.
+//! Needs `cc` (or `CC`), as cargo does to link a shared library, `objcopy` and `ar` (or `OBJCOPY` and `AR`)
+//!       of binutils or LLVM. Without `objcopy` the archive stays as rustc wrote it, and a warning says so.
+
+use std::env;
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The libraries, ready to be copied.
+pub struct Libraries {
+    pub shared: PathBuf,
+    pub archive: PathBuf,
+}
+
+/// Relinks the archive in the folder `built`. `source` has `symbols.txt` and `pagepool.map`.
+pub fn relink(built: &Path, source: &Path) -> Result<Libraries, String> {
+    let folder = built.join("relinked");
+    let _ = fs::remove_dir_all(&folder);
+    fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    let symbols = source.join("symbols.txt");
+    let all = folder.join("all.o");
+    one_object(&built.join("libpagepool_c.a"), &symbols, &all)?;
+    let shared = folder.join("libpagepool.so");
+    link_shared(&all, &source.join("pagepool.map"), &shared)?;
+    let archive = folder.join("libpagepool.a");
+    let archive = match hide(&all, &symbols, &folder.join("pagepool.o"), &archive) {
+        Ok(()) => archive,
+        Err(why) => {
+            eprintln!(
+                "warning: all symbols of Rust's standard library are global in libpagepool.a, so it may not \
+                 link beside another Rust library: {why}. Remedy: install binutils, or set OBJCOPY and AR"
+            );
+            built.join("libpagepool_c.a")
+        }
+    };
+    Ok(Libraries { shared, archive })
+}
+
+/// A tool by the variable that names it, or by its usual name.
+fn tool(variable: &str, usual: &str) -> Command {
+    let named = env::var_os(variable).filter(|name| !name.is_empty());
+    Command::new(named.unwrap_or_else(|| OsString::from(usual)))
+}
+
+fn run(command: &mut Command) -> Result<(), String> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    let done = command.output().map_err(|error| format!("{program}: {error}"))?;
+    if done.status.success() {
+        return Ok(());
+    }
+    Err(format!("{program}: {}\n{}", done.status, String::from_utf8_lossy(&done.stderr)))
+}
+
+/// The members of the archive that our functions need, as one object. Groups end, because a linker compares
+/// their names with those of other objects, and would drop what is ours.
+fn one_object(archive: &Path, symbols: &Path, to: &Path) -> Result<(), String> {
+    let names = fs::read_to_string(symbols).map_err(|error| format!("{}: {error}", symbols.display()))?;
+    let mut cc = tool("CC", "cc");
+    cc.args(["-r", "-nostdlib", "-Wl,--force-group-allocation"]);
+    cc.args(names.lines().map(|name| format!("-Wl,-u,{name}")));
+    run(cc.arg("-o").arg(to).arg(archive))
+}
+
+/// The shared library. Its calls among its own functions never leave it.
+fn link_shared(object: &Path, map: &Path, to: &Path) -> Result<(), String> {
+    let mut cc = tool("CC", "cc");
+    cc.args(["-shared", "-Wl,-soname,libpagepool.so.0", "-Wl,-z,relro,-z,now", "-Wl,--gc-sections"]);
+    cc.args(["-Wl,-Bsymbolic-functions", "-Wl,--as-needed"]);
+    cc.arg(format!("-Wl,--version-script={}", map.display()));
+    run(cc.arg("-o").arg(to).arg(object).args(["-lpthread", "-ldl", "-lm"]))
+}
+
+/// Makes all but our functions local, and leaves out the compiler's intermediate code, which tools of another
+/// version of LLVM cannot read.
+fn hide(object: &Path, symbols: &Path, to: &Path, archive: &Path) -> Result<(), String> {
+    let keep = format!("--keep-global-symbols={}", symbols.display());
+    let mut why = String::new();
+    for (objcopy, ar) in [("objcopy", "ar"), ("llvm-objcopy", "llvm-ar")] {
+        let mut objcopy = tool("OBJCOPY", objcopy);
+        objcopy.arg(&keep).args(["--remove-section=.llvmbc", "--remove-section=.llvmcmd"]);
+        let hidden = run(objcopy.arg(object).arg(to));
+        match hidden.and_then(|()| run(tool("AR", ar).arg("crsD").arg(archive).arg(to))) {
+            Ok(()) => return Ok(()),
+            Err(error) => why = if why.is_empty() { error } else { format!("{why}; {error}") },
+        }
+        let _ = fs::remove_file(archive);
+    }
+    Err(why)
+}

@@ -1,0 +1,185 @@
+//! The libraries as linkers and loaders see them: which symbols they have, and which other libraries they
+//! bear in the same program. A machine without one of the tools prints SKIP and the reason.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::installed::{has, prefix, run, source};
+
+fn archive() -> PathBuf {
+    prefix().join("lib/libpagepool.a")
+}
+
+fn shared() -> PathBuf {
+    prefix().join("lib/libpagepool.so")
+}
+
+/// A file in a folder of its own for each test.
+fn file(test: &str, name: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("abi").join(test);
+    fs::create_dir_all(&folder).expect("the target folder is writable");
+    folder.join(name)
+}
+
+/// `cc`, told where the header is.
+fn cc() -> Command {
+    let mut cc = Command::new("cc");
+    cc.args(["-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-I"]).arg(prefix().join("include"));
+    cc
+}
+
+/// The names that `nm` lists.
+fn nm(of: &Path, how: &str) -> Vec<String> {
+    let listed = run(Command::new("nm").args([how, "--defined-only"]).arg(of));
+    let listed = String::from_utf8(listed.stdout).expect("nm writes ASCII");
+    let names = listed.lines().filter_map(|line| line.split(' ').nth(2));
+    let mut names: Vec<String> = names.map(str::to_owned).collect();
+    names.sort_unstable();
+    names
+}
+
+fn listed() -> Vec<String> {
+    fs::read_to_string(source("symbols.txt"))
+        .expect("the list of symbols")
+        .lines()
+        .map(str::to_owned)
+        .collect()
+}
+
+#[test]
+fn only_the_functions_of_the_header_are_global_in_the_archive() {
+    if has("nm") && has("objcopy") {
+        assert_eq!(nm(&archive(), "-g"), listed(), "left: global in libpagepool.a, right: symbols.txt");
+    }
+}
+
+#[test]
+fn without_objcopy_the_archive_stays_as_it_was_and_a_warning_says_so() {
+    if !has("cc") {
+        return;
+    }
+    let destdir = file("no-objcopy", "root");
+    let mut install = Command::new(env!("CARGO_BIN_EXE_pagepool-install"));
+    install.env("DESTDIR", &destdir).env("PREFIX", "/opt").env("PARTS", "library").env_remove("LIBDIR");
+    let done = run(install.env("OBJCOPY", "/nowhere/objcopy"));
+    let text = String::from_utf8_lossy(&done.stderr).into_owned();
+    assert!(text.contains("warning: all symbols of Rust's") && text.contains("/nowhere/objcopy"), "{text}");
+    assert!(fs::metadata(destdir.join("opt/lib/libpagepool.a")).unwrap().len() > 0);
+    if has("nm") {
+        assert!(nm(&destdir.join("opt/lib/libpagepool.so"), "-D").contains(&"PAGEPOOL_0".to_owned()));
+    }
+}
+
+#[test]
+fn a_plug_in_with_the_archive_exports_nothing_of_rust() {
+    if !(has("cc") && has("nm") && has("objcopy")) {
+        return;
+    }
+    for (name, hidden) in [("open.so", false), ("hidden.so", true)] {
+        let plug_in = file("plug-in", name);
+        let mut cc = cc();
+        cc.args(["-shared", "-fPIC"]).arg(source("tests/abi/plugin.c")).arg(archive());
+        if hidden {
+            cc.arg("-Wl,--exclude-libs,libpagepool.a");
+        }
+        run(cc.arg("-o").arg(&plug_in).args(["-lpthread", "-ldl", "-lm"]));
+        let mut expected = if hidden { Vec::new() } else { listed() };
+        expected.push("plugin_run".to_owned());
+        expected.sort_unstable();
+        assert_eq!(nm(&plug_in, "-D"), expected, "left: exported by {name}");
+    }
+}
+
+const OTHER: &str = r#"
+//! Another Rust library in the same program: it allocates, prints, has threads and catches panics.
+#[unsafe(no_mangle)]
+pub extern "C" fn other_run() -> i32 {
+    std::panic::set_hook(Box::new(|_| {}));
+    let words: Vec<String> = (0..100).map(|i| format!("{i}")).collect();
+    let caught = std::panic::catch_unwind(|| if std::env::args().count() > 0 { panic!("caught") }).is_err();
+    let there = std::thread::spawn(move || words.len() as i32).join().unwrap();
+    there + i32::from(caught)
+}
+"#;
+
+/// By each compiler that is here: ours, and those of other toolchains.
+#[test]
+fn the_archive_links_beside_another_rust_library() {
+    if !(has("cc") && has("objcopy")) {
+        return;
+    }
+    let rustc = std::env::var("RUSTC").unwrap_or_else(|_| "rustc".into());
+    let mut compilers = vec![vec![rustc]];
+    let listed = Command::new("rustup").args(["toolchain", "list"]).output().map(|done| done.stdout);
+    let toolchains = String::from_utf8(listed.unwrap_or_default()).unwrap();
+    compilers.extend(
+        toolchains
+            .lines()
+            .filter_map(|line| line.split(' ').next())
+            .map(|name| ["rustup", "run", name, "rustc"].into_iter().map(str::to_owned).collect::<Vec<_>>()),
+    );
+    if compilers.len() == 1 {
+        println!("SKIP: this machine has no rustup, so no other compiler");
+    }
+    for (at, compiler) in compilers.iter().enumerate() {
+        let (text, other) = (file("beside", "other.rs"), file("beside", &format!("libother{at}.a")));
+        fs::write(&text, OTHER).unwrap();
+        let mut rustc = Command::new(&compiler[0]);
+        rustc.args(&compiler[1..]).env_remove("RUSTUP_TOOLCHAIN").args(["--edition", "2024", "-O"]);
+        run(rustc.args(["--crate-type", "staticlib", "--crate-name", "other", "-o"]).arg(&other).arg(&text));
+        for (order, libraries) in [("ours", [archive(), other.clone()]), ("theirs", [other, archive()])] {
+            let program = file("beside", &format!("program-{at}-{order}"));
+            let mut cc = cc();
+            cc.arg(source("tests/abi/beside.c")).args(libraries).arg("-o").arg(&program);
+            run(cc.args(["-lpthread", "-ldl", "-lm"]));
+            run(&mut Command::new(program));
+        }
+    }
+}
+
+/// Links the library under another soname, as a later release of another interface would be.
+fn shared_as(number: u32) -> PathBuf {
+    let name = format!("libpagepool.so.{number}");
+    let (map, library) = (file("sonames", &format!("{number}.map")), file("sonames", &name));
+    let text = fs::read_to_string(source("pagepool.map")).expect("the version script");
+    fs::write(&map, text.replace("PAGEPOOL_0", &format!("PAGEPOOL_{number}"))).expect("the target folder");
+    let mut cc = Command::new("cc");
+    cc.arg("-shared").arg(format!("-Wl,-soname,{name},--version-script={}", map.display()));
+    cc.args(["-Wl,-Bsymbolic-functions", "-Wl,--whole-archive"]).arg(archive()).arg("-Wl,--no-whole-archive");
+    run(cc.arg("-o").arg(&library).args(["-lpthread", "-ldl", "-lm"]));
+    library
+}
+
+/// A program with `.so.0` and a plug-in with `.so.1`, which is loaded for all to see, and the other way
+/// round.
+#[test]
+fn two_sonames_in_one_process_do_not_mix() {
+    if !(has("cc") && has("objcopy")) {
+        return;
+    }
+    let (zero, one) = (shared(), shared_as(1));
+    let _ = fs::remove_file(file("sonames", "libpagepool.so.0"));
+    std::os::unix::fs::symlink(fs::canonicalize(&zero).unwrap(), file("sonames", "libpagepool.so.0"))
+        .unwrap();
+    for (name, of_program, of_plug_in) in [("zero", &zero, &one), ("one", &one, &zero)] {
+        for calls in [false, true] {
+            let flags: &[&str] = if calls { &["-DPAGEPOOL_NO_INLINE"] } else { &[] };
+            let how = if calls { "calls" } else { "inline" };
+            let plug_in = file("sonames", &format!("plugin-{name}-{how}.so"));
+            let path = format!("-Wl,-rpath,{}", plug_in.parent().unwrap().display());
+            let mut cc_plug_in = cc();
+            cc_plug_in
+                .args(["-shared", "-fPIC"])
+                .args(flags)
+                .arg(source("tests/abi/plugin.c"))
+                .arg(of_plug_in);
+            run(cc_plug_in.arg(&path).arg("-o").arg(&plug_in));
+            let program = file("sonames", &format!("program-{name}-{how}"));
+            let mut cc_program = cc();
+            cc_program.arg("-rdynamic").args(flags).arg(source("tests/abi/host.c")).arg(of_program);
+            run(cc_program.arg(&path).arg("-o").arg(&program).arg("-ldl"));
+            run(Command::new(program).arg(plug_in));
+        }
+    }
+}
