@@ -342,7 +342,7 @@ static int make_chunk(struct chunk *chunk, const struct driver *driver)
     pool.order = driver->order;
     pool.cache_size = 1024; /* two of DPDK's largest caches */
     pool.refill = 256;
-    pool.colour = 0;
+    pool.colour = PAGEPOOL_NO_COLOUR;
     pool.max_lanes = PAGEPOOL_NO_LANES; /* the owner makes every return */
     return pagepool_create(&pool, &chunk->pool);
 }

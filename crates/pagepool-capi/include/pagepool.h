@@ -37,8 +37,14 @@
 #include <sys/uio.h>
 
 /**
+ * For the fields `nid` and `node`: NUMA node n, 0 to 255. A bare number above 0 is refused there, and 0 is
+ * the default, so a struct of zeroes names no node.
+ */
+#define PAGEPOOL_NODE(n) (256 + (n))
+
+/**
  * No node in particular: for an arena the memory policy of the process decides, for a pool the node of the
- * thread that refills.
+ * thread that refills. It is the default in fields, and is for arguments, in which 0 is node 0.
  */
 #define PAGEPOOL_NODE_ANY -1
 
@@ -88,8 +94,8 @@
 #define PAGEPOOL_BACKING_CALLER 7
 
 /**
- * Memory of a device, which the CPU cannot read: its pages have numbers and device addresses only. A
- * negative `node` means node 0.
+ * Memory of a device, which the CPU cannot read: its pages have numbers and device addresses only. It is on
+ * node 0 unless `node` names another.
  */
 #define PAGEPOOL_BACKING_DEVICE 8
 
@@ -113,6 +119,11 @@
  * For `max_lanes`: no thread has a lane.
  */
 #define PAGEPOOL_NO_LANES UINT32_MAX
+
+/**
+ * For `colour`: packets begin at the same offset in every page.
+ */
+#define PAGEPOOL_NO_COLOUR UINT32_MAX
 
 /**
  * An arena: memory from which pools take pages. pagepool_arena_create creates it.
@@ -165,7 +176,8 @@ struct pagepool_skb_cache;
 struct pagepool_skb;
 
 /**
- * The parameters of an arena. Start from PAGEPOOL_ARENA_PARAMS_INIT, or from zeroes with `size` set.
+ * The parameters of an arena. Start from PAGEPOOL_ARENA_PARAMS_INIT, or from zeroes with `size` set, which
+ * is the same: in each field 0 selects the default.
  */
 struct pagepool_arena_params {
     /**
@@ -183,8 +195,8 @@ struct pagepool_arena_params {
      */
     uint32_t backing;
     /**
-     * The NUMA node of the memory: a node number, PAGEPOOL_NODE_ANY or PAGEPOOL_NODE_LOCAL. Without effect
-     * if `nodes` is not 0.
+     * The NUMA node of the memory: PAGEPOOL_NODE(n) for node n, PAGEPOOL_NODE_LOCAL, or 0 or
+     * PAGEPOOL_NODE_ANY for none in particular. Without effect if `nodes` is not 0.
      */
     int node;
     /**
@@ -363,8 +375,8 @@ struct pagepool_domain_ops {
 };
 
 /**
- * The parameters of a pool. Start from PAGEPOOL_PARAMS_INIT, or from zeroes with `size` set. In each field
- * but `nid` and `colour`, 0 selects the default.
+ * The parameters of a pool. Start from PAGEPOOL_PARAMS_INIT, or from zeroes with `size` set, which is the
+ * same: in each field 0 selects the default.
  */
 struct pagepool_params {
     /**
@@ -397,8 +409,8 @@ struct pagepool_params {
      */
     uint32_t refill;
     /**
-     * The preferred NUMA node. PAGEPOOL_NODE_ANY (-1) means the node of the thread that refills, read at
-     * each refill.
+     * The preferred NUMA node: PAGEPOOL_NODE(n) for node n. 0 or PAGEPOOL_NODE_ANY means the node of the
+     * thread that refills, read at each refill.
      */
     int nid;
     /**
@@ -406,8 +418,9 @@ struct pagepool_params {
      */
     uint32_t frag_align;
     /**
-     * 1: shift the start of packets by up to 15 cache lines from page to page, so that they spread over the
-     * sets of the CPU's caches. The shift uses only bytes that `max_len` leaves free. 0: no shift.
+     * 0 or 1: shift the start of packets by up to 15 cache lines from page to page, so that they spread over
+     * the sets of the CPU's caches. The shift uses only bytes that `max_len` leaves free.
+     * PAGEPOOL_NO_COLOUR: no shift.
      */
     uint32_t colour;
     /**
@@ -473,7 +486,8 @@ struct pagepool_params {
      */
     uint32_t on_busy;
     /**
-     * With PAGEPOOL_ON_BUSY_SKIP: the most buffers in use that one poll passes, 1 to 64. Otherwise 0.
+     * With PAGEPOOL_ON_BUSY_SKIP: the most buffers in use that one poll passes, 1 to 64; 0 means 16.
+     * Otherwise 0.
      */
     uint32_t skip_ahead;
 };
@@ -665,16 +679,15 @@ struct pagepool_deferred_stats {
  * also for a static variable.
  */
 #define PAGEPOOL_PARAMS_INIT \
-    {sizeof(struct pagepool_params), NULL, NULL, 0, 0, 0, 0, PAGEPOOL_NODE_ANY, 0, 1, 0, 0, 0, 0, 0, NULL, \
-     0, 0, 0, 0, 0, 0, 0, 0, 0}
+    {sizeof(struct pagepool_params), NULL, NULL, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, NULL, 0, 0, 0, 0, 0, \
+     0, 0, 0, 0}
 
 /**
  * The default parameters of an arena. `struct pagepool_arena_params x = PAGEPOOL_ARENA_PARAMS_INIT;`, also
  * for a static variable.
  */
 #define PAGEPOOL_ARENA_PARAMS_INIT \
-    {sizeof(struct pagepool_arena_params), 0, 0, PAGEPOOL_NODE_ANY, 0, 0, NULL, NULL, NULL, NULL, 0, 0, 0, \
-     0}
+    {sizeof(struct pagepool_arena_params), 0, 0, 0, 0, 0, NULL, NULL, NULL, NULL, 0, 0, 0, 0}
 
 /**
  * For pagepool_read_stats: `size` is set, all counters are 0. `struct pagepool_stats x =

@@ -10,13 +10,14 @@ use std::process::Command;
 
 use installed::{compiled, has, prefix, run, source};
 
-const PROGRAMS: [&str; 6] = [
+const PROGRAMS: [&str; 7] = [
     "tests/c/required.c",
     "tests/c/misuse.c",
     "tests/c/rest.c",
     "tests/c/random.c",
     "tests/c/skb.c",
     "tests/c/deferred.c",
+    "tests/c/defaults.c",
 ];
 
 /// What threads, processes and the C library do to a program, which is no mistake of its own.

@@ -38,12 +38,11 @@ fn insert_before(text: &str, mark: &str, inserted: &str) -> String {
     text.replace(mark, &format!("{inserted}{mark}"))
 }
 
-/// A macro that initialises a struct, with what it is for and the fields that are not 0.
+/// A macro that initialises a struct, with what it is for. All fields but `size` are 0.
 struct Initialiser {
     name: &'static str,
     of: &'static str,
     about: &'static str,
-    fields: &'static [(&'static str, &'static str)],
 }
 
 const INITIALISERS: &[Initialiser] = &[
@@ -51,45 +50,36 @@ const INITIALISERS: &[Initialiser] = &[
         name: "PAGEPOOL_PARAMS_INIT",
         of: "pagepool_params",
         about: "The default parameters of a pool; set `arena` after it.",
-        fields: &[("nid", "PAGEPOOL_NODE_ANY"), ("colour", "1")],
     },
     Initialiser {
         name: "PAGEPOOL_ARENA_PARAMS_INIT",
         of: "pagepool_arena_params",
         about: "The default parameters of an arena.",
-        fields: &[("node", "PAGEPOOL_NODE_ANY")],
     },
     Initialiser {
         name: "PAGEPOOL_STATS_INIT",
         of: "pagepool_stats",
         about: "For pagepool_read_stats: `size` is set, all counters are 0.",
-        fields: &[],
     },
     Initialiser {
         name: "PAGEPOOL_DEFERRED_STATS_INIT",
         of: "pagepool_deferred_stats",
         about: "For pagepool_read_deferred_stats: `size` is set, all counters are 0.",
-        fields: &[],
     },
     Initialiser {
         name: "PAGEPOOL_BUFFER_LOCATIONS_INIT",
         of: "pagepool_buffer_locations",
         about: "For pagepool_read_buffer_locations: `size` is set, all counts are 0.",
-        fields: &[],
     },
 ];
 
 impl Initialiser {
     /// All values in order: constant, also in C++11, and no compiler misses a field.
     fn text(&self, header: &str) -> String {
-        let values = fields(header, self.of).into_iter().map(|(kind, field)| {
-            let given = self.fields.iter().find(|(name, _)| *name == field);
-            match (given, field.as_str()) {
-                (Some((_, value)), _) => (*value).to_owned(),
-                (None, "size") => format!("sizeof(struct {})", self.of),
-                (None, _) if kind.contains('*') => "NULL".to_owned(),
-                (None, _) => "0".to_owned(),
-            }
+        let values = fields(header, self.of).into_iter().map(|(kind, field)| match field.as_str() {
+            "size" => format!("sizeof(struct {})", self.of),
+            _ if kind.contains('*') => "NULL".to_owned(),
+            _ => "0".to_owned(),
         });
         let about =
             format!("{} `struct {} x = {};`, also for a static variable.", self.about, self.of, self.name);

@@ -12,7 +12,7 @@ use ::pagepool::{Arena, DeviceMemory, NodeId};
 
 use crate::args::arena_params::{self, ArenaParamsC, PAGEPOOL_BACKING_CALLER, PAGEPOOL_BACKING_DEVICE};
 use crate::args::out::{store_handle, store_text};
-use crate::args::range::out_of_range;
+use crate::args::range::{node_of_argument, node_of_field, out_of_range};
 use crate::args::sized::{self, text};
 use crate::error::{CallError, CallResult, number, status, value_or};
 use crate::handles::opaque::{ArenaHandle, DomainHandle};
@@ -53,7 +53,7 @@ pub unsafe extern "C" fn pagepool_arena_create(
 unsafe fn make(params: ArenaParamsC) -> CallResult<ArenaEntry> {
     let here = Arc::new(AtomicU8::new(0));
     if params.backing == PAGEPOOL_BACKING_DEVICE {
-        let node = NodeId(u8::try_from(params.node).unwrap_or(0));
+        let node = node_of_field("node", params.node)?.unwrap_or(NodeId(0));
         // SAFETY: the caller says that it ends with a zero byte.
         let name = unsafe { text(params.name, "device") };
         let provider = DeviceMemory::new(name, params.bytes(), node)?;
@@ -165,8 +165,8 @@ pub extern "C" fn pagepool_arena_memfd(arena: *mut ArenaHandle) -> c_int {
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_arena_set_current_node(arena: *mut ArenaHandle, nid: c_int) -> c_int {
     status(|| {
-        let node = u8::try_from(nid).map_err(|_| out_of_range("nid", nid, "0 to 255"))?;
-        ARENAS.get(Token::of(arena))?.here.store(node, Relaxed);
+        let node = node_of_argument("nid", nid)?.ok_or_else(|| out_of_range("nid", nid, "0 to 255"))?;
+        ARENAS.get(Token::of(arena))?.here.store(node.0, Relaxed);
         Ok(())
     })
 }

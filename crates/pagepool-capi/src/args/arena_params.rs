@@ -9,12 +9,13 @@ use std::sync::atomic::AtomicU8;
 
 use ::pagepool::{ArenaParams, Backing, NodeId, NodePolicy, OnMissingHuge, Topology};
 
-use crate::args::range::{node, out_of_range};
+use crate::args::range::{node_of_field, out_of_range};
 use crate::args::sized::{Sized0, text};
 use crate::error::CallResult;
 use crate::uncancelled::uncancelled;
 
-/// The parameters of an arena. Start from PAGEPOOL_ARENA_PARAMS_INIT, or from zeroes with `size` set.
+/// The parameters of an arena. Start from PAGEPOOL_ARENA_PARAMS_INIT, or from zeroes with `size` set, which
+/// is the same: in each field 0 selects the default.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct ArenaParamsC {
@@ -26,8 +27,8 @@ pub struct ArenaParamsC {
     pub max_bytes: u64,
     /// The kind of memory: one of PAGEPOOL_BACKING_.
     pub backing: u32,
-    /// The NUMA node of the memory: a node number, PAGEPOOL_NODE_ANY or PAGEPOOL_NODE_LOCAL. Without effect
-    /// if `nodes` is not 0.
+    /// The NUMA node of the memory: PAGEPOOL_NODE(n) for node n, PAGEPOOL_NODE_LOCAL, or 0 or
+    /// PAGEPOOL_NODE_ANY for none in particular. Without effect if `nodes` is not 0.
     pub node: c_int,
     /// For tests: the number of simulated NUMA nodes, 1 to 255. 0 means the nodes of the machine.
     pub nodes: u32,
@@ -63,7 +64,7 @@ unsafe impl Sized0 for ArenaParamsC {}
 pub(crate) const LEAST: usize = std::mem::offset_of!(ArenaParamsC, name);
 
 /// No node in particular: for an arena the memory policy of the process decides, for a pool the node of the
-/// thread that refills.
+/// thread that refills. It is the default in fields, and is for arguments, in which 0 is node 0.
 pub const PAGEPOOL_NODE_ANY: c_int = -1;
 /// For an arena: the node of the thread that makes it grow.
 pub const PAGEPOOL_NODE_LOCAL: c_int = -2;
@@ -84,8 +85,8 @@ pub const PAGEPOOL_BACKING_MEMFD: u32 = 5;
 pub const PAGEPOOL_BACKING_MEMFD_HUGE: u32 = 6;
 /// The caller's memory: `memory` and `max_bytes`.
 pub const PAGEPOOL_BACKING_CALLER: u32 = 7;
-/// Memory of a device, which the CPU cannot read: its pages have numbers and device addresses only. A
-/// negative `node` means node 0.
+/// Memory of a device, which the CPU cannot read: its pages have numbers and device addresses only. It is on
+/// node 0 unless `node` names another.
 pub const PAGEPOOL_BACKING_DEVICE: u32 = 8;
 
 /// The argument of a callback.
@@ -148,7 +149,7 @@ impl ArenaParamsC {
         Ok(match self.node {
             PAGEPOOL_NODE_LOCAL => NodePolicy::Local,
             PAGEPOOL_NODE_ANY => NodePolicy::Any,
-            nid => node("node", nid)?.map_or(NodePolicy::Any, NodePolicy::Bind),
+            nid => node_of_field("node", nid)?.map_or(NodePolicy::Any, NodePolicy::Bind),
         })
     }
 
@@ -169,5 +170,20 @@ impl ArenaParamsC {
                 Topology::pretend(nodes, node_of).with_current_node(here.clone())
             }
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn zeroes_are_the_defaults() {
+        // SAFETY: zeroes are a value of it.
+        let zeroes: ArenaParamsC = unsafe { std::mem::zeroed() };
+        // SAFETY: there is no text and no callback.
+        let params = unsafe { zeroes.to_rust(&Arc::default()) }.unwrap();
+        let default = ArenaParams { name: "arena".into(), ..Default::default() };
+        assert_eq!(format!("{params:?}"), format!("{default:?}"));
     }
 }

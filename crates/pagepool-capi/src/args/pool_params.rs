@@ -9,15 +9,15 @@ use std::sync::Arc;
 use ::pagepool::{DmaDomain, OnBusy, PoolParams};
 
 use crate::args::out::array;
-use crate::args::range::{node, out_of_range};
+use crate::args::range::{node_of_field, out_of_range};
 use crate::args::sized::{Sized0, text};
 use crate::error::CallResult;
 use crate::handles::opaque::{ArenaHandle, DomainHandle};
 use crate::handles::tables::DOMAINS;
 use crate::handles::token::Token;
 
-/// The parameters of a pool. Start from PAGEPOOL_PARAMS_INIT, or from zeroes with `size` set. In each field
-/// but `nid` and `colour`, 0 selects the default.
+/// The parameters of a pool. Start from PAGEPOOL_PARAMS_INIT, or from zeroes with `size` set, which is the
+/// same: in each field 0 selects the default.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct PoolParamsC {
@@ -36,13 +36,14 @@ pub struct PoolParamsC {
     /// The most pages that one refill takes: 1 to 256, at most `cache_size`. 0 means 64 for pages below 16
     /// KiB, 16 for pages below 64 KiB, otherwise 4.
     pub refill: u32,
-    /// The preferred NUMA node. PAGEPOOL_NODE_ANY (-1) means the node of the thread that refills, read at
-    /// each refill.
+    /// The preferred NUMA node: PAGEPOOL_NODE(n) for node n. 0 or PAGEPOOL_NODE_ANY means the node of the
+    /// thread that refills, read at each refill.
     pub nid: c_int,
     /// Alignment of fragments in bytes: a power of two from 8 to 4096. 0 means 64.
     pub frag_align: u32,
-    /// 1: shift the start of packets by up to 15 cache lines from page to page, so that they spread over the
-    /// sets of the CPU's caches. The shift uses only bytes that `max_len` leaves free. 0: no shift.
+    /// 0 or 1: shift the start of packets by up to 15 cache lines from page to page, so that they spread over
+    /// the sets of the CPU's caches. The shift uses only bytes that `max_len` leaves free.
+    /// PAGEPOOL_NO_COLOUR: no shift.
     pub colour: u32,
     /// The most threads that have a lane at the same time: 1 to 64. 0 means 16; PAGEPOOL_NO_LANES means none.
     /// Threads without a lane return buffers through the ring.
@@ -78,7 +79,8 @@ pub struct PoolParamsC {
     /// What a poll of the deferred queue does with a buffer in use at its head: PAGEPOOL_ON_BUSY_KEEP, _SKIP
     /// or _RELEASE.
     pub on_busy: u32,
-    /// With PAGEPOOL_ON_BUSY_SKIP: the most buffers in use that one poll passes, 1 to 64. Otherwise 0.
+    /// With PAGEPOOL_ON_BUSY_SKIP: the most buffers in use that one poll passes, 1 to 64; 0 means 16.
+    /// Otherwise 0.
     pub skip_ahead: u32,
 }
 
@@ -123,12 +125,12 @@ impl PoolParamsC {
             ring_size: self.ring_size as usize,
             max_lanes,
             lane_size: self.lane_size as usize,
-            nid: node("nid", self.nid)?,
+            nid: node_of_field("nid", self.nid)?,
             node_blind: self.node_blind != 0,
             headroom: self.headroom as usize,
             max_len: self.max_len as usize,
             tailroom: self.tailroom as usize,
-            colour: self.colour != 0,
+            colour: self.colour()?,
             frag_align: if self.frag_align == 0 { 64 } else { self.frag_align as usize },
             // SAFETY: the caller says that `domains` is readable for `n_domains` handles.
             domains: unsafe { self.domains() }?,
@@ -142,6 +144,14 @@ impl PoolParamsC {
         })
     }
 
+    fn colour(&self) -> CallResult<bool> {
+        match self.colour {
+            0 | 1 => Ok(true),
+            PAGEPOOL_NO_COLOUR => Ok(false),
+            other => Err(out_of_range("colour", other, "0 or 1, or PAGEPOOL_NO_COLOUR")),
+        }
+    }
+
     fn on_busy(&self) -> CallResult<OnBusy> {
         if self.on_busy != PAGEPOOL_ON_BUSY_SKIP && self.skip_ahead != 0 {
             return Err(out_of_range(
@@ -152,7 +162,10 @@ impl PoolParamsC {
         }
         match self.on_busy {
             PAGEPOOL_ON_BUSY_KEEP => Ok(OnBusy::Keep),
-            PAGEPOOL_ON_BUSY_SKIP => Ok(OnBusy::Skip { ahead: self.skip_ahead as usize }),
+            PAGEPOOL_ON_BUSY_SKIP => {
+                let ahead = if self.skip_ahead == 0 { 16 } else { self.skip_ahead as usize };
+                Ok(OnBusy::Skip { ahead })
+            }
             PAGEPOOL_ON_BUSY_RELEASE => Ok(OnBusy::Release),
             other => Err(out_of_range("on_busy", other, "one of PAGEPOOL_ON_BUSY_KEEP, _SKIP, _RELEASE")),
         }
@@ -179,3 +192,19 @@ pub const PAGEPOOL_ON_BUSY_SKIP: u32 = 1;
 pub const PAGEPOOL_ON_BUSY_RELEASE: u32 = 2;
 /// For `max_lanes`: no thread has a lane.
 pub const PAGEPOOL_NO_LANES: u32 = u32::MAX;
+/// For `colour`: packets begin at the same offset in every page.
+pub const PAGEPOOL_NO_COLOUR: u32 = u32::MAX;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn zeroes_are_the_defaults() {
+        // SAFETY: zeroes are a value of it.
+        let zeroes: PoolParamsC = unsafe { std::mem::zeroed() };
+        // SAFETY: there is no text and no array.
+        let params = unsafe { zeroes.to_rust() }.unwrap();
+        assert_eq!(format!("{params:?}"), format!("{:?}", PoolParams::default()));
+    }
+}

@@ -6,14 +6,31 @@ use ::pagepool::NodeId;
 
 use crate::error::{CallError, CallResult};
 
-/// A node as C gives it: negative is none in particular.
-pub(crate) fn node(field: &str, nid: c_int) -> CallResult<Option<NodeId>> {
-    if nid < 0 {
-        return Ok(None);
+/// What PAGEPOOL_NODE adds to the number of a node: so zeroes name none, and a bare number in a field is
+/// refused.
+const NAMED: c_int = 256;
+
+/// The node of a field, in which 0 is the default: none in particular, as are negative numbers.
+pub(crate) fn node_of_field(field: &str, nid: c_int) -> CallResult<Option<NodeId>> {
+    match nid {
+        ..=0 => Ok(None),
+        NAMED..512 => Ok(Some(NodeId((nid - NAMED) as u8))),
+        1..NAMED => Err(out_of_range(
+            field,
+            nid,
+            &format!("PAGEPOOL_NODE({nid}) for that node, or 0 for the default"),
+        )),
+        _ => Err(out_of_range(field, nid, "0, or PAGEPOOL_NODE(n) for a node n up to 255")),
     }
-    u8::try_from(nid)
-        .map(|nid| Some(NodeId(nid)))
-        .map_err(|_| out_of_range(field, nid, "-1, or a node up to 255"))
+}
+
+/// The node of an argument: its number, also as PAGEPOOL_NODE makes it; negative is none in particular.
+pub(crate) fn node_of_argument(name: &str, nid: c_int) -> CallResult<Option<NodeId>> {
+    match nid {
+        ..0 => Ok(None),
+        0..512 => Ok(Some(NodeId((nid % NAMED) as u8))),
+        _ => Err(out_of_range(name, nid, "-1, or a node up to 255")),
+    }
 }
 
 /// A value out of its range, in the words of Rust's errors.

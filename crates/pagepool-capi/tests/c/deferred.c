@@ -158,7 +158,7 @@ static void what_is_refused_stays(void)
     CHECK(strstr(pagepool_last_error(), "defer_capacity") && counts.released == 0);
     CHECK(waiting_pool(arena, 0, PAGEPOOL_ON_BUSY_RELEASE, 0) == NULL &&
         waiting_pool(arena, 4, 3, 0) == NULL);
-    CHECK(waiting_pool(arena, 4, PAGEPOOL_ON_BUSY_SKIP, 0) == NULL && waiting_pool(arena, 4, 0, 1) == NULL);
+    CHECK(waiting_pool(arena, 4, PAGEPOOL_ON_BUSY_SKIP, 65) == NULL && waiting_pool(arena, 4, 0, 1) == NULL);
     CHECK(waiting_pool(arena, 65537, 0, 0) == NULL && strstr(pagepool_last_error(), "65537"));
     CHECK((pool = waiting_pool(arena, 1, 0, 0)) != NULL && (other = waiting_pool(arena, 1, 0, 0)) != NULL);
     ops.in_use = NULL;

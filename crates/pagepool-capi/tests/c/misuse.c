@@ -164,8 +164,12 @@ static void sizes(struct pagepool_arena *arena)
     BAD(order, UINT32_MAX);
     BAD(cache_size, 1025);
     BAD(refill, 300);
-    BAD(nid, 250);
+    BAD(nid, PAGEPOOL_NODE(250)); /* which the arena does not have */
+    BAD(nid, 1);
+    CHECK(strstr(pagepool_last_error(), "nid is 1, but must be PAGEPOOL_NODE(1)"));
+    BAD(nid, PAGEPOOL_NODE(256));
     BAD(nid, 100000);
+    BAD(colour, 2);
     BAD(frag_align, 3);
     BAD(max_lanes, 65);
     BAD(lane_size, 3);
@@ -181,6 +185,10 @@ static void sizes(struct pagepool_arena *arena)
     arena_params.max_bytes = UINT64_MAX & ~4095ull;
     REFUSED(pagepool_arena_create(&arena_params, &no_arena));
     arena_params.max_bytes = 1 << 20;
+    arena_params.node = 1;
+    REFUSED(pagepool_arena_create(&arena_params, &no_arena));
+    CHECK(strstr(pagepool_last_error(), "node is 1, but must be PAGEPOOL_NODE(1)"));
+    arena_params.node = 0;
     arena_params.backing = 99;
     REFUSED(pagepool_arena_create(&arena_params, &no_arena));
     arena_params.backing = PAGEPOOL_BACKING_CALLER; /* and no memory */

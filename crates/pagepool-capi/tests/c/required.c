@@ -150,9 +150,9 @@ static const struct pagepool_arena_params constant_arena_params = PAGEPOOL_ARENA
 
 static void initialisers(void)
 {
-    CHECK(constant_params.size == sizeof(struct pagepool_params) && constant_params.colour == 1);
-    CHECK(constant_params.nid == PAGEPOOL_NODE_ANY && constant_params.skip_ahead == 0);
-    CHECK(constant_arena_params.node == PAGEPOOL_NODE_ANY && constant_arena_params.inherit_on_fork == 0);
+    CHECK(constant_params.size == sizeof(struct pagepool_params) && constant_params.colour == 0);
+    CHECK(constant_params.nid == 0 && constant_params.skip_ahead == 0);
+    CHECK(constant_arena_params.node == 0 && constant_arena_params.inherit_on_fork == 0);
 }
 
 int main(void)

@@ -5,7 +5,7 @@
 
 use std::ffi::c_int;
 
-use crate::args::range::node;
+use crate::args::range::node_of_argument;
 use crate::error::status;
 use crate::handles::opaque::PoolHandle;
 use crate::handles::owner::enter;
@@ -20,7 +20,7 @@ use crate::handles::token::Token;
 /// Cost: proportional to the pages in the cache.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_update_nid(pool: *mut PoolHandle, nid: c_int) -> c_int {
-    status(|| enter(Token::of(pool), |owned| Ok(owned.bound.update_nid(node("nid", nid)?)?)))
+    status(|| enter(Token::of(pool), |owned| Ok(owned.bound.update_nid(node_of_argument("nid", nid)?)?)))
 }
 
 /// Calls pagepool_update_nid if `nid` differs from the pool's node. Linux: page_pool_nid_changed.
@@ -31,7 +31,7 @@ pub extern "C" fn pagepool_update_nid(pool: *mut PoolHandle, nid: c_int) -> c_in
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_nid_changed(pool: *mut PoolHandle, nid: c_int) -> c_int {
     status(|| {
-        enter(Token::of(pool), |owned| match node("nid", nid)? {
+        enter(Token::of(pool), |owned| match node_of_argument("nid", nid)? {
             Some(node) => Ok(owned.bound.nid_changed(node)?),
             None => Ok(owned.bound.update_nid(None)?),
         })
