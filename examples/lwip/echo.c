@@ -7,7 +7,7 @@
  *
  * It echoes on port 7 until its standard input ends. Give tap0 an address and set it up before.
  *
- * The server is one thread. `--allocator malloc` takes the memory of custom pbufs from malloc instead, for
+ * The server is one thread. pool_pbuf.h is the part to copy; -DPLAIN takes malloc_pbuf.h instead, for
  * comparison.
  */
 #include <errno.h>
@@ -18,7 +18,6 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/uio.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <linux/if.h>
@@ -29,93 +28,52 @@
 #include <lwip/timeouts.h>
 #include <netif/ethernet.h>
 
-#include <pagepool.h>
+#include "../ticks.h"
+#ifdef PLAIN
+#define ALLOCATOR "malloc"
+#define WHY ""
+#include "malloc_pbuf.h"
+#else
+#define ALLOCATOR "pool"
+#define WHY pagepool_last_error()
+#include "pool_pbuf.h"
+#endif
 
-enum { PAGES = 4096, FRAME = 1514, BATCH = 64, PORT = 7 };
+enum { FRAME = 1514, BATCH = 64, PORT = 7 };
 
 static void must(int64_t done, const char *what)
 {
     if (done < 0) {
-        fprintf(stderr, "%s: %s; %s\n", what, strerror(errno), pagepool_last_error());
+        fprintf(stderr, "%s: %s; %s\n", what, strerror(errno), WHY);
         exit(1);
     }
 }
 
-static uint64_t ticks(void)
-{
-    uint64_t now;
-#if defined(__x86_64__)
-    now = __builtin_ia32_rdtsc();
-#else
-    __asm__ __volatile__("mrs %0, cntvct_el0" : "=r"(now));
-#endif
-    return now;
-}
+/* ---- Memory for frames, and what it costs ---- */
 
-/* ---- The allocator: memory for a frame, and the pbuf over it ---- */
-
-/* lwIP's structure for a buffer. It lies outside the buffer, in an array by page number. */
-struct wrapped {
-    struct pbuf_custom custom; /* first: lwIP gives its address to the free function */
-    struct pagepool_buf *buf;
-};
-
-static struct wrapped wrapped[PAGES];
-static struct pagepool_arena *arena;
-static struct pagepool *pool; /* NULL: malloc */
-static uint64_t frames, allocator_ticks;
-static int64_t out;
-
-static void make_pool(void)
-{
-    struct pagepool_arena_params arena_params = PAGEPOOL_ARENA_PARAMS_INIT;
-    struct pagepool_params params = PAGEPOOL_PARAMS_INIT;
-    arena_params.max_bytes = (uint64_t)PAGES * 4096;
-    must(pagepool_arena_create(&arena_params, &arena), "arena");
-    params.arena = arena;
-    params.name = "tap";
-    must(pagepool_create(&params, &pool), "pool");
-    must(pagepool_bind(pool), "bind");
-}
+static uint64_t frames;
 
 static void give_back(struct pbuf *pbuf)
 {
     const uint64_t begin = ticks();
-    if (pool != NULL)
-        must(pagepool_buf_put(((struct wrapped *)pbuf)->buf), "put");
-    else
-        free(pbuf);
-    out--;
-    allocator_ticks += ticks() - begin;
+    pbuf_memory_put(pbuf);
+    count_call(&gives, begin, 1);
 }
 
-/* Takes memory for a frame and stores its address in `*data`; NULL if no page is left. */
-static struct wrapped *take(void **data)
+static struct pbuf_memory *take(void **data)
 {
     const uint64_t begin = ticks();
-    struct wrapped *taken;
-    if (pool != NULL) {
-        struct pagepool_buf *buf = pagepool_alloc_page(pool);
-        if (buf == NULL)
-            return NULL;
-        taken = &wrapped[pagepool_buf_page_index(buf)];
-        taken->buf = buf;
-        *data = pagepool_buf_data(buf);
-    } else {
-        if ((taken = malloc(sizeof(*taken) + FRAME)) == NULL)
-            return NULL;
-        *data = taken + 1;
-    }
-    taken->custom.custom_free_function = give_back;
-    out++;
-    allocator_ticks += ticks() - begin;
+    struct pbuf_memory *taken = pbuf_memory_take(data);
+    count_call(&takes, begin, taken != NULL);
+    if (taken != NULL)
+        taken->custom.custom_free_function = give_back;
     return taken;
 }
 
 /* ---- The TAP as an interface of lwIP ---- */
 
 static int tap;
-static struct wrapped *next; /* for the next frame */
+static struct pbuf_memory *next; /* for the next frame */
 
 /* Hands received frames to lwIP, up to BATCH of them. */
 static void receive(struct netif *netif)
@@ -264,28 +222,16 @@ static struct tcp_pcb *listen_on(u16_t port)
 
 /* ---- Start and end ---- */
 
-static void end_pool(void)
-{
-    struct pagepool_shutdown *shutdown;
-    must(pagepool_destroy_watched(pool, &shutdown), "destroy");
-    must(pagepool_shutdown_wait(shutdown, 1000000000), "a buffer is out");
-    must(pagepool_shutdown_put(shutdown), "shutdown");
-    must(pagepool_arena_put(arena), "arena");
-}
-
 int main(int argc, char **argv)
 {
-    const int plain = argc == 5 && !strcmp(argv[3], "--allocator") && !strcmp(argv[4], "malloc");
     struct pollfd fds[2] = {{-1, POLLIN, 0}, {0, POLLIN, 0}};
     struct netif netif;
-    struct timespec processor;
     ip4_addr_t address, mask;
-    if ((argc != 3 && !plain) || !ip4addr_aton(argv[2], &address)) {
-        fprintf(stderr, "usage: echo TAP ADDRESS [--allocator malloc]\n");
+    if (argc != 3 || !ip4addr_aton(argv[2], &address)) {
+        fprintf(stderr, "usage: echo TAP ADDRESS\n");
         return 2;
     }
-    if (!plain)
-        make_pool();
+    must(pbuf_memory_open(), "memory");
     lwip_init();
     fds[0].fd = tap = open_tap(argv[1]);
     IP4_ADDR(&mask, 255, 255, 255, 0);
@@ -305,14 +251,10 @@ int main(int argc, char **argv)
     netif_remove(&netif);
     if (next != NULL)
         give_back(&next->custom.pbuf);
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &processor);
-    const double per = frames > 0 ? (double)frames : 1;
-    const double nanoseconds = (double)processor.tv_sec * 1e9 + (double)processor.tv_nsec;
-    printf("echoed %llu bytes of %llu frames, missing %lld; a frame took %.1f ticks in the allocator (%s), "
-           "and %.0f ns in all\n",
-           (unsigned long long)echoed, (unsigned long long)frames, (long long)out,
-           (double)allocator_ticks / per, plain ? "malloc" : "pool", nanoseconds / per);
-    if (pool != NULL)
-        end_pool();
-    return out != 0;
+    const uint64_t nanoseconds = thread_ns();
+    const int64_t missing = pbuf_memory_close();
+    printf("echoed %llu bytes of %llu frames, missing %lld; ", (unsigned long long)echoed,
+        (unsigned long long)frames, (long long)missing);
+    print_cost("frame", ALLOCATOR, frames, nanoseconds);
+    return missing != 0;
 }

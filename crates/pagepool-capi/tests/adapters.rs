@@ -1,6 +1,6 @@
 //! The C programs of examples/, each against the real other side, in namespaces of the test's own: what they
 //! move is checked by content, and every buffer is back at the end. A machine without one of the libraries
-//! prints SKIP.
+//! prints SKIP. `examples/run adapters` prints what they cost, by the ignored test `costs`.
 
 #![expect(clippy::unwrap_used, reason = "a test fails where it cannot go on")]
 
@@ -8,7 +8,7 @@ mod installed;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -22,6 +22,28 @@ const LIMIT: Duration = Duration::from_secs(60);
 /// What a program leaves unset holds a pattern, so that it fails in each run rather than by chance.
 const SANITIZED: [&str; 4] =
     ["-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-ftrivial-auto-var-init=pattern"];
+
+/// What the comparison is compiled with: the same program over another allocator.
+const PLAIN: [&str; 2] = ["-O2", "-DPLAIN"];
+
+/// What a program said of its allocator: ticks for a unit of its work, and nanoseconds of all of it.
+#[derive(Clone, Copy)]
+struct Cost {
+    ticks: f64,
+    nanoseconds: f64,
+}
+
+impl Cost {
+    /// Of a line that ends like "a frame took 4.5 ticks in the allocator (pool), 9.0 on average, and 700 ns
+    /// in all".
+    fn of(said: &str) -> Self {
+        let number = |from: &str, to: &str| {
+            let rest = said.rsplit_once(from).expect(said).1;
+            rest.split_once(to).expect(said).0.parse().expect(said)
+        };
+        Self { ticks: number(" took ", " ticks"), nanoseconds: number(" and ", " ns in all") }
+    }
+}
 
 /// Whether a header is there; prints SKIP if it is not.
 fn has_header(test: &str, header: &str, package: &str) -> bool {
@@ -128,35 +150,37 @@ fn exchange(hosts: &TwoHosts, frames: u64) {
     }
 }
 
-fn forward(program: &Path, allocator: &[&str], frames: u64) {
-    let Some(hosts) = hosts("libxdp_forwards_with_our_frames") else { return };
+/// Between hosts of its own: a queue is free again some time after its socket was closed.
+fn forward(test: &str, program: &Path, frames: u64) -> Option<Cost> {
+    let hosts = hosts(test)?;
     let [near0, near1] = hosts.near.each_ref().map(|link| link.name.clone());
     let mut command = Command::new(program);
-    command.args([near0, near1]).args(allocator);
+    command.args([near0, near1]);
     let forwarder = hosts.run_between(move || Program::start(&mut command)).until("ready");
     exchange(&hosts, frames);
     let said = forwarder.end();
     print!("{said}");
     assert!(said.starts_with(&format!("forwarded {}, dropped 0, missing 0;", 2 * frames)), "{said}");
+    Some(Cost::of(&said))
+}
+
+/// Whether libxdp is there; prints SKIP if it is not.
+fn has_libxdp(test: &str) -> bool {
+    has("cc") && has_header(test, "xdp/xsk.h", "libxdp-dev") && has_header(test, "bpf/libbpf.h", "libbpf-dev")
+}
+
+fn forwarder(how: &str, flags: &[&str]) -> PathBuf {
+    compiled_with("../../examples/libxdp/forward.c", how, flags, &["-lxdp", "-lbpf"])
 }
 
 #[test]
 fn libxdp_forwards_with_our_frames() {
     let test = "libxdp_forwards_with_our_frames";
-    if !(has("cc")
-        && has_header(test, "xdp/xsk.h", "libxdp-dev")
-        && has_header(test, "bpf/libbpf.h", "libbpf-dev"))
-    {
+    if !has_libxdp(test) {
         return;
     }
-    let compiled = |how, flags: &[&str]| {
-        compiled_with("../../examples/libxdp/forward.c", how, flags, &["-lxdp", "-lbpf"])
-    };
-    let (fast, sanitized) = (compiled("static", &["-O2"]), compiled("static-asan", &SANITIZED));
-    forward(&sanitized, &[], 5_000);
-    for _ in 0..3 {
-        forward(&fast, &[], 20_000);
-        forward(&fast, &["--allocator", "stack"], 20_000);
+    for (how, flags) in [("static-asan", &SANITIZED[..]), ("static", &["-O2"]), ("static-plain", &PLAIN)] {
+        forward(test, &forwarder(how, flags), 5_000);
     }
 }
 
@@ -191,10 +215,7 @@ fn receive_frames(program: &Path, frames: u64) {
 #[test]
 fn libxdp_receives_into_our_frames() {
     let test = "libxdp_receives_into_our_frames";
-    if !(has("cc")
-        && has_header(test, "xdp/xsk.h", "libxdp-dev")
-        && has_header(test, "bpf/libbpf.h", "libbpf-dev"))
-    {
+    if !has_libxdp(test) {
         return;
     }
     for (how, flags) in [("static", &["-O2"][..]), ("static-asan", &SANITIZED)] {
@@ -233,9 +254,9 @@ fn talk(to: SocketAddr, bytes: u64) {
     assert_eq!(at, bytes);
 }
 
-fn echo(lab: &Namespace, program: &Path, allocator: &[&str], bytes: u64) {
+fn echo(lab: &Namespace, program: &Path, bytes: u64) -> Cost {
     let mut command = Command::new(program);
-    command.args(["tap0", "198.18.1.2"]).args(allocator);
+    command.args(["tap0", "198.18.1.2"]);
     let echo = lab.run(move || Program::start(&mut command)).until("ready");
     let mut netlink = lab.netlink().unwrap();
     let index = netlink.link("tap0").unwrap().index;
@@ -248,28 +269,31 @@ fn echo(lab: &Namespace, program: &Path, allocator: &[&str], bytes: u64) {
         said.starts_with(&format!("echoed {bytes} bytes of ")) && said.contains(", missing 0;"),
         "{said}"
     );
+    Cost::of(&said)
+}
+
+/// A namespace for the echo server, if it can run; prints SKIP if not.
+fn echo_lab(test: &str) -> Option<Namespace> {
+    if !(has("cc") && has_header(test, "lwip/lwip/tcp.h", "liblwip-dev")) {
+        return None;
+    }
+    if !Path::new("/dev/net/tun").exists() {
+        println!("SKIP {test}: there is no /dev/net/tun");
+        return None;
+    }
+    or_skip(test, Namespace::new("lwip"))
+}
+
+fn echo_server(how: &str, flags: &[&str]) -> PathBuf {
+    let flags = [flags, &["-isystem", "/usr/include/lwip"]].concat();
+    compiled_with("../../examples/lwip/echo.c", how, &flags, &["-llwip"])
 }
 
 #[test]
 fn lwip_echoes_from_our_buffers() {
-    let test = "lwip_echoes_from_our_buffers";
-    if !(has("cc") && has_header(test, "lwip/lwip/tcp.h", "liblwip-dev")) {
-        return;
-    }
-    let lab = match Namespace::new("lwip") {
-        Ok(lab) if Path::new("/dev/net/tun").exists() => lab,
-        Ok(_) => return println!("SKIP {test}: there is no /dev/net/tun"),
-        Err(error) => return println!("SKIP {test}: {error}"),
-    };
-    let compiled = |how, flags: &[&str]| {
-        let flags = [flags, &["-isystem", "/usr/include/lwip"]].concat();
-        compiled_with("../../examples/lwip/echo.c", how, &flags, &["-llwip"])
-    };
-    let (fast, sanitized) = (compiled("static", &["-O2"]), compiled("static-asan", &SANITIZED));
-    echo(&lab, &sanitized, &[], 4 << 20);
-    for _ in 0..3 {
-        echo(&lab, &fast, &[], 8 << 20);
-        echo(&lab, &fast, &["--allocator", "malloc"], 8 << 20);
+    let Some(lab) = echo_lab("lwip_echoes_from_our_buffers") else { return };
+    for (how, flags) in [("static-asan", &SANITIZED[..]), ("static", &["-O2"]), ("static-plain", &PLAIN)] {
+        echo(&lab, &echo_server(how, flags), 4 << 20);
     }
 }
 
@@ -308,14 +332,14 @@ fn receive_datagrams(socket: &UdpSocket, bytes: u64) {
     });
 }
 
-/// Runs the sender against a receiver on loopback; gives how many sends were not copied.
-fn send(program: &Path, protocol: &str, allocator: &[&str], bytes: u64) -> u64 {
+/// Runs the sender against a receiver on loopback; gives how many sends were not copied, and the cost.
+fn send(program: &Path, protocol: &str, bytes: u64) -> (u64, Cost) {
     let (listener, socket) =
         (TcpListener::bind("127.0.0.1:0").unwrap(), UdpSocket::bind("127.0.0.1:0").unwrap());
     let of_listener = listener.local_addr().unwrap().port();
     let port = if protocol == "tcp" { of_listener } else { socket.local_addr().unwrap().port() };
     let mut command = Command::new(program);
-    command.args([protocol, "127.0.0.1", &port.to_string(), &bytes.to_string()]).args(allocator);
+    command.args([protocol, "127.0.0.1", &port.to_string(), &bytes.to_string()]);
     let sender = Program::start(&mut command);
     if protocol == "tcp" {
         receive_stream(&listener, bytes)
@@ -328,34 +352,92 @@ fn send(program: &Path, protocol: &str, allocator: &[&str], bytes: u64) -> u64 {
     let words: Vec<&str> = rest.split_whitespace().collect();
     let numbers = [0, 5, 7].map(|at| words[at].parse::<u64>().unwrap());
     assert!(numbers.iter().sum::<u64>() >= bytes / 4096, "every send is one of the three: {said}");
-    numbers[0]
+    (numbers[0], Cost::of(&said))
+}
+
+/// A namespace with a loopback; prints SKIP if there cannot be one.
+fn send_lab(test: &str) -> Option<Namespace> {
+    if !has("cc") {
+        return None;
+    }
+    let lab = or_skip(test, Namespace::new("zerocopy"))?;
+    let mut netlink = lab.netlink().unwrap();
+    let loopback = netlink.link("lo").unwrap().index;
+    netlink.set_up(loopback, true).unwrap();
+    Some(lab)
+}
+
+fn sender(how: &str, flags: &[&str]) -> PathBuf {
+    compiled("../../examples/zerocopy/send.c", how, flags)
 }
 
 #[test]
 fn zero_copy_sends_wait_for_the_kernel() {
-    let test = "zero_copy_sends_wait_for_the_kernel";
-    if !has("cc") {
-        return;
-    }
-    let Some(lab) = or_skip(test, Namespace::new("zerocopy")) else { return };
-    let mut netlink = lab.netlink().unwrap();
-    let loopback = netlink.link("lo").unwrap().index;
-    netlink.set_up(loopback, true).unwrap();
-    let file = "../../examples/zerocopy/send.c";
-    let (fast, sanitized) = (compiled(file, "static", &["-O2"]), compiled(file, "static-asan", &SANITIZED));
+    let Some(lab) = send_lab("zero_copy_sends_wait_for_the_kernel") else { return };
     let mut without_a_copy = 0;
-    for protocol in ["tcp", "udp"] {
-        let (fast, sanitized) = (fast.clone(), sanitized.clone());
-        without_a_copy += lab.run(move || {
-            let mut sum = send(&sanitized, protocol, &[], 4 << 20);
-            for _ in 0..3 {
-                sum += send(&fast, protocol, &[], 16 << 20);
-                sum += send(&fast, protocol, &["--allocator", "ring"], 16 << 20);
-            }
-            sum
-        });
+    for (how, flags) in [("static-asan", &SANITIZED[..]), ("static", &["-O2"]), ("static-plain", &PLAIN)] {
+        let program = sender(how, flags);
+        let sent = move |protocol| send(&program, protocol, 4 << 20).0;
+        without_a_copy += lab.run(move || ["tcp", "udp"].map(sent).iter().sum::<u64>());
     }
     if without_a_copy == 0 {
         println!("SKIP zero_copy_sends_are_not_copied: the kernel copied all of them, as on loopback");
+    }
+}
+
+// ---- What they cost ----
+
+/// Medians, and the least and the most.
+fn middle(mut of: Vec<f64>) -> String {
+    of.sort_by(f64::total_cmp);
+    format!("{:.1} ({:.1} to {:.1})", of[of.len() / 2], of[0], of[of.len() - 1])
+}
+
+/// A row of the table: the program over the pool and over its other allocator, in turn. None where it cannot
+/// run.
+fn row(what: &str, other: &str, rounds: usize, run: impl Fn(bool) -> Option<Cost>) {
+    let mut costs = [Vec::new(), Vec::new()];
+    for _ in 0..rounds {
+        for (plain, costs) in [false, true].into_iter().zip(&mut costs) {
+            let Some(cost) = run(plain) else { return };
+            costs.push(cost);
+        }
+    }
+    let ticks = |of: &Vec<Cost>| middle(of.iter().map(|cost| cost.ticks).collect());
+    let all = |of: &Vec<Cost>| middle(of.iter().map(|cost| cost.nanoseconds).collect());
+    let [pool, plain] = &costs;
+    println!("| {what} | {} | {} | {other} | {} | {} |", ticks(pool), ticks(plain), all(pool), all(plain));
+}
+
+/// Prints the table of examples/README.md; `ROUNDS` says how often each program runs.
+#[test]
+#[ignore = "a measurement: examples/run adapters"]
+fn costs() {
+    let rounds = std::env::var("ROUNDS").map_or(9, |rounds| rounds.parse().unwrap());
+    let both = |compile: fn(&str, &[&str]) -> PathBuf| {
+        [compile("static", &["-O2"]), compile("static-plain", &PLAIN)]
+    };
+    println!("| | ticks, pool | ticks, other | which is | ns in all, pool | ns in all, other |");
+    println!("|---|---|---|---|---|---|");
+    if has_libxdp("costs") {
+        let programs = both(forwarder);
+        row("`libxdp/forward.c`, a frame", "an array of free addresses", rounds, |plain| {
+            forward("costs", &programs[usize::from(plain)], 20_000)
+        });
+    }
+    if let Some(lab) = echo_lab("costs") {
+        let programs = both(echo_server);
+        row("`lwip/echo.c`, a received frame", "`malloc`", rounds, |plain| {
+            Some(echo(&lab, &programs[usize::from(plain)], 8 << 20))
+        });
+    }
+    if let Some(lab) = send_lab("costs") {
+        let programs = both(sender);
+        for protocol in ["tcp", "udp"] {
+            row(&format!("`zerocopy/send.c`, a send over {protocol}"), "pages in turn", rounds, |plain| {
+                let program = programs[usize::from(plain)].clone();
+                Some(lab.run(move || send(&program, protocol, 16 << 20).1))
+            });
+        }
     }
 }

@@ -169,9 +169,17 @@ fn mempools_keep_what_they_promise() {
             assert_eq!((said.missing, said.refused), (0, refused), "{said:?}");
         }
     }
-    // On one lcore: where two have to share a processor they wait for each other's time slices.
-    let folder = compiled("cost", "cost.c", &["-O2", "-DROUNDS=7"]);
-    let cost = run(&mut under_dpdk_on("0", &folder.join("cost"), &folder, "pagepool"));
+}
+
+/// Prints what a mempool costs over the pool and over DPDK's drivers, in turn.
+#[test]
+#[ignore = "a measurement: examples/run adapters"]
+fn costs_of_mempools() {
+    if !has_dpdk("costs_of_mempools") {
+        return;
+    }
+    let folder = compiled("cost", "cost.c", &["-O2"]);
+    let cost = run(&mut under_dpdk(&folder.join("cost"), &folder, "pagepool"));
     print!("{}", String::from_utf8_lossy(&cost.stdout));
 }
 
