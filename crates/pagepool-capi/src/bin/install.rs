@@ -6,9 +6,9 @@
 //!
 //! * `PREFIX` (default `/usr/local`) and `LIBDIR` (default `PREFIX/lib`)
 //! * `DESTDIR` (default none): a directory that stands for `/`, for packagers
-//! * `PARTS` (default `library,command`): `library` is the C library, its header and `pagepool.pc`; `command`
-//!   is `pagepool`, its manual pages and its shell completions. The command requires the whole repository;
-//!   without it the default is `library`.
+//! * `PARTS` (default `library,command`): `library` is the C library, its header and what pkg-config, Meson
+//!   and CMake read; `command` is `pagepool`, its manual pages and its shell completions. The command
+//!   requires the whole repository; without it the default is `library`.
 
 #[path = "install/relink.rs"]
 mod relink;
@@ -26,6 +26,13 @@ const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
 /// What can be installed.
 const PARTS: &[&str] = &["library", "command"];
+
+/// What build systems read: the template, its folder below `LIBDIR`, and its name there.
+const TEMPLATES: &[(&str, &str, &str)] = &[
+    ("pagepool.pc.in", "pkgconfig", "pagepool.pc"),
+    ("pagepool-config.cmake.in", "cmake/pagepool", "pagepool-config.cmake"),
+    ("pagepool-config-version.cmake.in", "cmake/pagepool", "pagepool-config-version.cmake"),
+];
 
 /// What goes where.
 struct InstallLayout {
@@ -87,9 +94,8 @@ impl InstallLayout {
     fn install(&self, built: &Path) -> Result<(), Box<dyn Error>> {
         let libdir = self.on_disk(&self.libdir);
         let include = self.on_disk(&self.prefix.join("include"));
-        let pkgconfig = libdir.join("pkgconfig");
-        for folder in [&include, &pkgconfig] {
-            fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+        for folder in [&include, &libdir] {
+            make_folder(folder)?;
         }
         let versioned = format!("libpagepool.so.{VERSION}");
         let libraries = relink::relink(built, Path::new(ROOT))?;
@@ -98,8 +104,13 @@ impl InstallLayout {
         link("libpagepool.so.0", &libdir.join("libpagepool.so"))?;
         copy(&libraries.archive, &libdir.join("libpagepool.a"), 0o644)?;
         copy(&Path::new(ROOT).join("include/pagepool.h"), &include.join("pagepool.h"), 0o644)?;
-        let description = self.pkgconfig()?;
-        Ok(replace(&pkgconfig.join("pagepool.pc"), |new| fs::write(new, description))?)
+        for (template, folder, name) in TEMPLATES {
+            let text = self.filled_in(&fs::read_to_string(Path::new(ROOT).join(template))?);
+            let folder = libdir.join(folder);
+            make_folder(&folder)?;
+            replace(&folder.join(name), |new| fs::write(new, text))?;
+        }
+        Ok(())
     }
 
     /// Builds the command, which lays itself out.
@@ -114,14 +125,21 @@ impl InstallLayout {
         if status.success() { Ok(()) } else { Err(format!("pagepool install: {status}").into()) }
     }
 
-    fn pkgconfig(&self) -> Result<String, Box<dyn Error>> {
-        let template = fs::read_to_string(Path::new(ROOT).join("pagepool.pc.in"))?;
-        let libdir = match self.libdir.strip_prefix(&self.prefix) {
-            Ok(below) => format!("${{prefix}}/{}", below.display()),
-            Err(_) => self.libdir.display().to_string(),
+    /// A template with what is known only now. The whole prefix may be moved later, so paths within it are
+    /// relative where the tool allows that.
+    fn filled_in(&self, template: &str) -> String {
+        let below = self.libdir.strip_prefix(&self.prefix).ok();
+        let libdir = match below {
+            Some(below) => format!("${{prefix}}/{}", below.display()),
+            None => self.libdir.display().to_string(),
         };
         let prefix = self.prefix.display().to_string();
-        Ok(template.replace("@PREFIX@", &prefix).replace("@LIBDIR@", &libdir).replace("@VERSION@", VERSION))
+        let upwards = below.map(|below| vec![".."; below.components().count()].join("/"));
+        template
+            .replace("@PREFIX_FROM_LIBDIR@", upwards.as_ref().unwrap_or(&prefix))
+            .replace("@PREFIX@", &prefix)
+            .replace("@LIBDIR@", &libdir)
+            .replace("@VERSION@", VERSION)
     }
 }
 
@@ -157,6 +175,10 @@ fn build() -> Result<PathBuf, Box<dyn Error>> {
     let library =
         messages.split('"').find(|word| word.ends_with(end)).ok_or("cargo names no libpagepool_c.so")?;
     Ok(library.strip_suffix(end).unwrap_or(library).into())
+}
+
+fn make_folder(folder: &Path) -> Result<(), String> {
+    fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))
 }
 
 fn copy(from: &Path, to: &Path, mode: u32) -> Result<(), String> {

@@ -50,11 +50,13 @@ pub fn run(command: &mut Command) -> Output {
 }
 
 /// Compiles a C program of this crate against the installed library; the flags decide how.
+#[allow(dead_code, reason = "the tests of build systems compile by these")]
 pub fn compiled(file: &str, how: &str, flags: &[&str]) -> PathBuf {
     compiled_with(file, how, flags, &[])
 }
 
 /// The same, of a program that needs more sources or libraries, which stand behind it.
+#[allow(dead_code, reason = "the tests of build systems compile by these")]
 pub fn compiled_with(file: &str, how: &str, flags: &[&str], more: &[&str]) -> PathBuf {
     let stem = source(file).file_stem().expect("a file").to_string_lossy().into_owned();
     let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{stem}-{how}"));
