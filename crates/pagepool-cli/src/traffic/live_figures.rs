@@ -49,7 +49,7 @@ impl LiveFigures {
         lines.extend(figures::kernel_problems(ports));
         let mut lines: Vec<_> = lines.into_iter().map(LiveLine::plain).collect();
         lines.extend(loss_lines(&self.before.ports, ports, seconds).into_iter().map(LiveLine::bad));
-        let table = queue_table::lines(&self.names, &self.before.ports, ports, seconds, room);
+        let table = queue_table::lines(&self.names, &self.before.ports, ports, seconds, room.below(&lines));
         lines.extend(table.into_iter().map(LiveLine::plain));
         (self.at, self.before) = (at, now);
         room.indent(&mut lines);

@@ -19,10 +19,14 @@ impl QueueProgress {
         Self { doing, what, all, begun: AtomicUsize::new(0) }
     }
 
-    /// The work on so many more begins.
-    pub fn begin(&self, more: usize) {
-        let Self { doing, what, all, begun } = self;
-        let this = begun.fetch_add(more, Ordering::Relaxed) + more;
+    /// The work on one more begins.
+    pub fn begin_one(&self) {
+        self.show(self.begun.fetch_add(1, Ordering::Relaxed) + 1);
+    }
+
+    /// It is done on so many.
+    pub fn show(&self, this: usize) {
+        let Self { doing, what, all, .. } = self;
         output::progress(format_args!("{doing} {what}: {this} of {all}"));
     }
 }

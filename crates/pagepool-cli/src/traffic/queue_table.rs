@@ -8,14 +8,15 @@ use pagepool_net::KernelStats;
 use crate::engine::port_sample::PortSample;
 use crate::report::live_table::LiveLine;
 use crate::report::number::grouped;
-use crate::report::terminal::Terminal;
+use crate::report::terminal::{Terminal, fold};
 
 /// Where figures are shown.
 #[derive(Clone, Copy, Debug)]
 pub struct TableRoom {
     columns: usize,
     rows: usize,
-    is_screen: bool,
+    /// Lines of the screen that the figures may take, if there is one.
+    screen: Option<usize>,
 }
 
 impl TableRoom {
@@ -24,20 +25,37 @@ impl TableRoom {
         match terminal {
             // Beside the table are the sums, the heads, and what was lost.
             Some(Terminal { columns, rows }) => {
-                Self { columns: columns - INDENT.min(columns), rows: rows.max(14) - 10, is_screen: true }
+                let columns = columns - INDENT.min(columns);
+                Self { columns, rows: rows.max(14) - 10, screen: Some(rows.max(14) - 1) }
             }
-            None => Self { columns: 92, rows: 16, is_screen: false },
+            None => Self { columns: 92, rows: 16, screen: None },
         }
+    }
+
+    /// What is left below these lines for rows: the last line of the table stays.
+    pub fn below(self, lines: &[LiveLine]) -> Self {
+        let above: usize = lines.iter().map(|line| fold(&line.text, self.columns, INDENT).len()).sum();
+        let Some(left) = self.screen.map(|screen| screen.saturating_sub(above + HEAD_AND_LAST)) else {
+            return self;
+        };
+        // Each row may part the list of queues that have none once more.
+        let rows = (left * self.columns).saturating_sub(REST) / (self.columns + RANGE);
+        Self { rows: self.rows.min(rows), ..self }
     }
 
     /// Indents all lines but the first on a screen. A pipe gets them with an indent.
     pub fn indent(self, lines: &mut [LiveLine]) {
-        let others = lines.iter_mut().skip(1).filter(|_| self.is_screen);
+        let others = lines.iter_mut().skip(1).filter(|_| self.screen.is_some());
         others.for_each(|line| line.text.insert_str(0, &" ".repeat(INDENT)));
     }
 }
 
 const INDENT: usize = 2;
+/// The line of heads, and the last one, which is about the queues that have no row.
+const HEAD_AND_LAST: usize = 2;
+/// Columns of that line without its list of queues, and of a part of the list: `100-120, `.
+const REST: usize = 60;
+const RANGE: usize = 9;
 
 /// What a queue moved in some seconds, and what it has now.
 struct QueueRow<'a> {
@@ -120,7 +138,7 @@ fn fitting(names: usize, room: TableRoom) -> Vec<&'static QueueColumn> {
         *width += 1 + column.width;
         Some(*width)
     });
-    let last = if room.is_screen { COLUMNS.len() } else { 6 }; // what a file had at all times
+    let last = if room.screen.is_some() { COLUMNS.len() } else { 6 }; // what a file had at all times
     let fit = taken.take(last).take_while(|&width| width <= room.columns).count();
     COLUMNS.iter().filter(|column| (column.rank as usize) < fit).collect()
 }
@@ -178,8 +196,9 @@ fn rest(rows: &[QueueRow<'_>], seconds: f64) -> Option<String> {
             None => all.push((&name.interface, vec![name.queue])),
         }
     }
+    // With blanks, behind which a long list is folded.
     let which: Vec<_> =
-        all.iter().map(|(interface, queues)| format!("{interface} {}", listed(queues))).collect();
+        all.iter().map(|(of, queues)| format!("{of} {}", listed(queues).replace(',', ", "))).collect();
     let moved: u64 = rows.iter().map(QueueRow::moved).sum();
     (!rows.is_empty()).then(|| match moved {
         0 => format!("nothing moved: {}", which.join("; ")),
@@ -224,6 +243,27 @@ mod tests {
         assert_eq!(shown.len(), 1 + 16 + 1);
         assert!(shown[1].trim_start().starts_with("w 4 "), "in the order of queues: {}", shown[1]);
         assert_eq!(shown[17], "406/s together: w 0-3");
+    }
+
+    #[test]
+    fn many_queues_and_losses_fit_a_screen_with_the_last_line() {
+        let names: Vec<_> =
+            ["near0", "near1"].iter().flat_map(|of| (0..64).map(|queue| (*of, queue))).collect();
+        let names = self::names(&names);
+        let now: Vec<_> = (0..128).map(|at| received(100 + u64::from(at % 4 == 1))).collect();
+        let before = [PortSample::default(); 128];
+        for (lost, rows) in [(0, 24), (5, 24), (12, 24), (30, 24), (5, 50)] {
+            let terminal = Terminal { columns: 80, rows };
+            let mut above = vec![LiveLine::plain("short".into()); 4];
+            above.resize(4 + lost, LiveLine::bad("lost: ".repeat(15))); // each takes two lines
+            let room = TableRoom::of(Some(terminal)).below(&above);
+            let table = lines(&names, &before, &now, 1.0, room);
+            let folded: Vec<_> = table.iter().flat_map(|line| fold(line, 78, 4)).collect();
+            assert!(folded.iter().all(|line| line.len() <= 78), "nothing wraps: {folded:#?}");
+            assert!(folded.last().is_some_and(|last| last.ends_with("63")), "{folded:#?}");
+            let most = (rows - 1).saturating_sub(4 + 2 * lost);
+            assert!(folded.len() <= most.max(HEAD_AND_LAST), "{lost} {rows}: {folded:#?}");
+        }
     }
 
     #[test]

@@ -44,6 +44,8 @@ use crate::report::terminal::Terminal;
 use crate::run_command::RunCommand;
 use crate::sys::{self, CapabilitySet};
 
+/// The time between two looks how many queues are closed: short, for the end waits for the last look.
+const CLOSING_LOOK: Duration = Duration::from_millis(2);
 /// The longest sleep of a thread.
 const NAP: Duration = Duration::from_millis(20);
 
@@ -399,14 +401,11 @@ impl<H: PortHandler> QueueThreads<H> {
         }
         let (state, closing, threads) = (&self.state, &self.closing, std::mem::take(&mut self.threads));
         output::leave(); // the live block stays above
-        let join = |(queues, thread): (usize, JoinHandle<_>)| {
-            closing.begin(queues);
-            thread.join()
-        };
         // Before anything is closed: from here on packets go to the stack, and none is lost in between.
         let ended = Redirect::stop_all_then(&self.redirects, || {
             state.move_to(Phase::Draining);
-            threads.into_iter().map(join).collect()
+            show_closing(closing, &threads);
+            threads.into_iter().map(|(_, thread)| thread.join()).collect()
         });
         output::progress_end();
         ended
@@ -423,6 +422,19 @@ impl<H: PortHandler> QueueThreads<H> {
             }
         }
         Ok((self.state.sample(), all))
+    }
+}
+
+/// Shows how many queues are closed until all are: threads close them at the same time.
+fn show_closing<T>(closing: &QueueProgress, threads: &[(usize, JoinHandle<T>)]) {
+    loop {
+        let ended = threads.iter().filter(|(_, thread)| thread.is_finished());
+        let (count, queues) = ended.fold((0, 0), |(count, sum), (queues, _)| (count + 1, sum + queues));
+        closing.show(queues);
+        if count == threads.len() {
+            return;
+        }
+        thread::sleep(CLOSING_LOOK);
     }
 }
 

@@ -134,7 +134,7 @@ impl TrafficSetup {
         free_queues()?;
         let shown = QueueProgress::new("opening", interfaces.len(), pairs.len());
         let open = |pair: PreparedDevices| {
-            shown.begin(1);
+            shown.begin_one();
             pair.open().map_err(|error| error_chain(&error))
         };
         let mut sockets: Vec<_> = interfaces.iter().map(|_| Vec::new()).collect();
@@ -231,7 +231,7 @@ fn prepare(
     let huge = pairs.iter().map(|queues| sizes.hugepages(count(queues))).sum();
     let shown = QueueProgress::new("preparing", interfaces.len(), pairs.len());
     side_by_side(pairs.iter().enumerate().collect(), |(pair, queues)| {
-        shown.begin(1);
+        shown.begin_one();
         let name = format!("{name}{pair}");
         let arena = Arena::new(sizes.arena(&name, count(queues)));
         let arena = arena.map_err(|error| no_memory(&error, huge, sizes.node()))?;
