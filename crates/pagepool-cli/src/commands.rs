@@ -24,7 +24,15 @@ pub struct Cli {
     #[command(subcommand)]
     pub command: Command,
     /// When to use colours; auto: on a terminal, unless the variable NO_COLOR is set and not empty
-    #[arg(long, global = true, value_enum, value_name = "WHEN", default_value_t = ColorChoice::Auto)]
+    // Clap's own order counts the commands: one more would move this option in the help of the others.
+    #[arg(
+        long,
+        global = true,
+        value_enum,
+        value_name = "WHEN",
+        default_value_t = ColorChoice::Auto,
+        display_order = 998
+    )]
     pub color: ColorChoice,
 }
 

@@ -128,8 +128,13 @@ fn the_table_of_the_document_has_the_rows_of_the_list() {
         return;
     };
     let table = CaseTable::of(&document).expect("docs/guests.md has a table");
-    let lacks: Vec<_> = CASES.iter().filter(|case| table.row_of(case).is_none()).collect();
-    assert!(lacks.is_empty(), "docs/guests.md lacks {lacks:?}: guest cases --table docs/guests.md");
+    let lacks = CASES.iter().filter(|case| table.row_of(case).is_none());
+    let lacks: Vec<_> = lacks.map(|case| format!("{}/{}", case.guest, case.name)).collect();
+    assert!(
+        lacks.is_empty(),
+        "docs/guests.md lacks {lacks:?}: cargo run -p pagepool-lab --bin guest -- cases --only NAME --table \
+         docs/guests.md"
+    );
     assert_eq!(table.rows(), CASES.len(), "docs/guests.md has rows of cases that are not in the list");
     assert_eq!(table.with(&[], ""), document, "the order of the rows is that of the list");
 }

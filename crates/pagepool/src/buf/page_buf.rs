@@ -4,7 +4,7 @@
 //!        pool's cache, on any other thread into that thread's lane.
 //! I1     a handle is the one owner of its bytes: it is not `Clone`, and everything that gives it up consumes
 //!        it.
-//! Cost   dropped on the owner's thread: two compares, two stores, one count. Elsewhere: see `lane.rs`.
+//! Cost   dropped on the owner's thread: two compares, two stores, one count. Remote: see `lane.rs`.
 
 // UNSAFETY: the bytes of a buffer are reached by address.
 #![expect(unsafe_code)]

@@ -1,7 +1,7 @@
 //! The page that the owner cuts fragments from.
 //!
 //! Who    [`FragState`] belongs to the holder of the owner half (I2). It counts fragments out without an
-//!        atomic, because fragments that end elsewhere return as messages; the owner alone decides that
+//!        atomic, because remote returns of fragments are messages; the owner alone decides that
 //!        the last one has returned (I5).
 //! How    a page that is opened gets [`BIAS`] fragments in its record; each fragment that returns takes
 //!        one away; closing takes away what was not handed out. So a fragment costs its page's record nothing

@@ -6,7 +6,7 @@
 //! Life   after its message is visible a returner touches the lane, and never the pool, which may be gone.
 //! Callbacks (of providers, domains) run with no lock held and no borrow of the cache live, so they may drop
 //! buffers.
-//! Cost   on the owner's thread: no atomic read-modify-write. Elsewhere: one Release store into a lane.
+//! Cost   on the owner's thread: no atomic read-modify-write. Remote: one Release store into a lane.
 
 // UNSAFETY: a page that leaves the pool goes back to its provider.
 #![expect(unsafe_code)]

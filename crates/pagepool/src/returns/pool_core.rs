@@ -54,7 +54,7 @@ pub(crate) struct PoolCore {
     pub(crate) base: usize,
     pub(crate) meta: *const PageMeta,
     pub(crate) id: u32,
-    /// `id` if a plain page that returns elsewhere needs no more than its message: no sync, and fences are
+    /// `id` if the remote return of a plain page needs no more than its message: no sync, and fences are
     /// free. Else what no pool has for its id.
     pub(crate) plain_id: u32,
     /// Where threads have their lanes to the pool at hand.
