@@ -117,6 +117,72 @@ fn flags(project: &TempFolder, more: &[&str]) -> Vec<String> {
     said.split_whitespace().map(str::to_owned).collect()
 }
 
+/// A program without glibc: the library for Rust's musl target, linked by `musl-gcc`.
+#[test]
+fn musl_gcc_links_the_static_library() {
+    let target = concat!("x86_64", "-unknown-linux-musl");
+    let mut rustc = Command::new("rustc");
+    let folder = rustc.args(["--print", "target-libdir", "--target", target]).output();
+    let folder = folder.map(|done| String::from_utf8_lossy(&done.stdout).trim().to_owned());
+    if !folder.is_ok_and(|folder| Path::new(&folder).exists()) {
+        return println!("SKIP musl: rustc has no {target}; rustup target add {target}");
+    }
+    if !(cfg!(target_arch = "x86_64") && has("musl-gcc") && has("pkg-config") && has("readelf")) {
+        return;
+    }
+    let project = project();
+    let root = project.path().join("root");
+    let mut install = Command::new(env!("CARGO_BIN_EXE_pagepool-install"));
+    install.env("PREFIX", &root).env("TARGET", target).env_remove("LIBDIR").env_remove("DESTDIR");
+    run(install.env_remove("PARTS"));
+    assert!(!root.join("lib/libpagepool.so").exists(), "musl has the static library alone");
+    let program = project.path().join("receive-loop");
+    let mut pkgconfig = Command::new("pkg-config");
+    pkgconfig.env("PKG_CONFIG_PATH", root.join("lib/pkgconfig"));
+    let said = run(pkgconfig.args(["--cflags", "--libs", "--static", "pagepool"]));
+    let flags = String::from_utf8(said.stdout).expect("flags");
+    let mut cc = Command::new("musl-gcc");
+    cc.args(["-O2", "-static"]).arg(project.path().join("receive-loop.c")).args(flags.split_whitespace());
+    let done = run(cc.arg("-o").arg(&program));
+    assert!(done.stderr.is_empty(), "no warning: {}", String::from_utf8_lossy(&done.stderr));
+    check(&program, false);
+}
+
+/// Every function has a manual page, and neither mandoc nor man finds a mistake in one.
+#[test]
+fn every_function_has_a_manual_page_without_mistakes() {
+    let folder = prefix().join("share/man/man3");
+    let symbols = fs::read_to_string(source("symbols.txt")).expect("a file of the crate");
+    for symbol in symbols.lines() {
+        let page = fs::read_to_string(folder.join(format!("{symbol}.3")));
+        let page = page.unwrap_or_else(|error| panic!("{symbol}: {error}"));
+        assert!(page.contains(".SH THREAD\n"), "{symbol}: {page}");
+    }
+    let pages = fs::read_dir(&folder).expect("it is installed").map(|page| page.expect("a page").path());
+    let pages: Vec<_> = pages.collect();
+    if has("man") {
+        for page in &pages {
+            let mut man = Command::new("man");
+            let shown =
+                run(man.args(["--warnings", "-l"]).arg(page).env("MANPAGER", "cat").env("LC_ALL", "C.UTF-8"));
+            assert!(
+                shown.stderr.is_empty(),
+                "{}: {}",
+                page.display(),
+                String::from_utf8_lossy(&shown.stderr)
+            );
+            assert!(String::from_utf8_lossy(&shown.stdout).contains("SEE ALSO"), "{}", page.display());
+        }
+    }
+    let Ok(lint) = Command::new("mandoc").args(["-Tlint", "-Wwarning"]).args(&pages).output() else {
+        return println!("SKIP mandoc: this machine has none");
+    };
+    let found = String::from_utf8_lossy(&lint.stdout).into_owned();
+    // They have no date: the same header gives the same pages.
+    let found: Vec<_> = found.lines().filter(|line| !line.contains("missing date")).collect();
+    assert!(found.is_empty(), "{found:#?}");
+}
+
 /// `-static` and `-static-pie`: the program needs no shared library at all. glibc has no `libgcc_s.a`.
 #[test]
 fn pkg_config_static_links_programs_without_any_shared_library() {

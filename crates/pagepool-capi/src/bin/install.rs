@@ -6,10 +6,14 @@
 //!
 //! * `PREFIX` (default `/usr/local`) and `LIBDIR` (default `PREFIX/lib`)
 //! * `DESTDIR` (default none): a directory that stands for `/`, for packagers
+//! * `TARGET` (default: this system): another target of Rust's, `x86_64-unknown-linux-musl`; the library
+//!   alone, and for musl the static one alone
 //! * `PARTS` (default `library,command`): `library` is the C library, its header and what pkg-config, Meson
 //!   and CMake read; `command` is `pagepool`, its manual pages and its shell completions. The command
 //!   requires the whole repository; without it the default is `library`.
 
+#[path = "install/manual.rs"]
+mod manual;
 #[path = "install/relink.rs"]
 mod relink;
 
@@ -23,6 +27,8 @@ use std::process::Command;
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
+
+const SETTINGS: &[&str] = &["PREFIX=", "LIBDIR=", "DESTDIR=", "PARTS=", "TARGET="];
 
 /// What can be installed.
 const PARTS: &[&str] = &["library", "command"];
@@ -40,12 +46,13 @@ struct InstallLayout {
     destdir: PathBuf,
     prefix: PathBuf,
     libdir: PathBuf,
+    target: Option<String>,
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
     let layout = InstallLayout::from_environment()?;
     if layout.has("library") {
-        layout.install(&build()?)?;
+        layout.install(&layout.build()?)?;
     }
     if layout.has("command") {
         layout.install_command()?;
@@ -64,10 +71,9 @@ fn setting(name: &str) -> Option<PathBuf> {
 
 impl InstallLayout {
     fn from_environment() -> Result<Self, Box<dyn Error>> {
-        let known =
-            |arg: &str| ["PREFIX=", "LIBDIR=", "DESTDIR=", "PARTS="].iter().any(|name| arg.starts_with(name));
+        let known = |arg: &str| SETTINGS.iter().any(|name| arg.starts_with(name));
         if let Some(unknown) = env::args().skip(1).find(|arg| !known(arg)) {
-            return Err(format!("{unknown}: only PREFIX=, LIBDIR=, DESTDIR= and PARTS= are known").into());
+            return Err(format!("{unknown}: only {} are known", SETTINGS.join(", ")).into());
         }
         let prefix = setting("PREFIX").unwrap_or_else(|| "/usr/local".into());
         let libdir = setting("LIBDIR").unwrap_or_else(|| prefix.join("lib"));
@@ -76,7 +82,9 @@ impl InstallLayout {
                 return Err(format!("{name} is {}, but must be an absolute path", path.display()).into());
             }
         }
-        Ok(Self { parts: parts()?, destdir: setting("DESTDIR").unwrap_or_default(), prefix, libdir })
+        let target = setting("TARGET").map(|target| target.to_string_lossy().into_owned());
+        let destdir = setting("DESTDIR").unwrap_or_default();
+        Ok(Self { parts: parts(target.is_some())?, destdir, prefix, libdir, target })
     }
 
     fn has(&self, part: &str) -> bool {
@@ -97,11 +105,13 @@ impl InstallLayout {
         for folder in [&include, &libdir] {
             make_folder(folder)?;
         }
-        let versioned = format!("libpagepool.so.{VERSION}");
-        let libraries = relink::relink(built, Path::new(ROOT))?;
-        copy(&libraries.shared, &libdir.join(&versioned), 0o755)?;
-        link(&versioned, &libdir.join("libpagepool.so.0"))?;
-        link("libpagepool.so.0", &libdir.join("libpagepool.so"))?;
+        let libraries = relink::relink(built, Path::new(ROOT), self.target.as_deref())?;
+        if let Some(shared) = libraries.shared {
+            let versioned = format!("libpagepool.so.{VERSION}");
+            copy(&shared, &libdir.join(&versioned), 0o755)?;
+            link(&versioned, &libdir.join("libpagepool.so.0"))?;
+            link("libpagepool.so.0", &libdir.join("libpagepool.so"))?;
+        }
         copy(&libraries.archive, &libdir.join("libpagepool.a"), 0o644)?;
         copy(&Path::new(ROOT).join("include/pagepool.h"), &include.join("pagepool.h"), 0o644)?;
         for (template, folder, name) in TEMPLATES {
@@ -110,7 +120,42 @@ impl InstallLayout {
             make_folder(&folder)?;
             replace(&folder.join(name), |new| fs::write(new, text))?;
         }
+        self.install_manual(&include)
+    }
+
+    /// The manual pages of every header that is installed.
+    fn install_manual(&self, include: &Path) -> Result<(), Box<dyn Error>> {
+        let folder = self.on_disk(&self.prefix.join("share/man/man3"));
+        make_folder(&folder)?;
+        for header in fs::read_dir(include)? {
+            let name = header?.file_name().to_string_lossy().into_owned();
+            if !name.starts_with("pagepool") || !name.ends_with(".h") {
+                continue;
+            }
+            let text = fs::read_to_string(include.join(&name))?;
+            for page in manual::pages(&text, &name, VERSION) {
+                replace(&folder.join(page.file), |new| fs::write(new, page.text))?;
+            }
+        }
         Ok(())
+    }
+
+    /// Builds the libraries, and says where they are. In a profile of their own, for errors inside must not
+    /// abort C programs.
+    fn build(&self) -> Result<PathBuf, Box<dyn Error>> {
+        let mut command = cargo();
+        command.args(["build", "--profile", "capi", "--package", "pagepool-capi", "--lib"]);
+        command.args(self.target.iter().flat_map(|target| ["--target", target]));
+        command.args(["--message-format", "json-render-diagnostics"]);
+        let done = command.stderr(std::process::Stdio::inherit()).output()?;
+        if !done.status.success() {
+            return Err(format!("cargo build: {}", done.status).into());
+        }
+        let messages = String::from_utf8(done.stdout)?;
+        let end = "/libpagepool_c.a";
+        let library =
+            messages.split('"').find(|word| word.ends_with(end)).ok_or("cargo names no libpagepool_c.a")?;
+        Ok(library.strip_suffix(end).unwrap_or(library).into())
     }
 
     /// Builds the command, which lays itself out.
@@ -143,13 +188,16 @@ impl InstallLayout {
     }
 }
 
-/// The chosen parts, checked.
-fn parts() -> Result<String, String> {
-    let whole = Path::new(ROOT).join("../pagepool-cli/Cargo.toml").exists();
+/// The chosen parts, checked. The command is built for this system only.
+fn parts(other_target: bool) -> Result<String, String> {
+    let whole = Path::new(ROOT).join("../pagepool-cli/Cargo.toml").exists() && !other_target;
     let chosen = setting("PARTS").map(|parts| parts.to_string_lossy().into_owned());
     let chosen = chosen.unwrap_or_else(|| if whole { "library,command".into() } else { "library".into() });
     match chosen.split(',').find(|part| !PARTS.contains(part)) {
         Some(unknown) => Err(format!("PARTS names {unknown:?}, but the parts are library and command")),
+        None if other_target && chosen != "library" => {
+            Err(format!("PARTS is {chosen:?}, but with TARGET only library can be installed"))
+        }
         None => Ok(chosen),
     }
 }
@@ -158,23 +206,6 @@ fn cargo() -> Command {
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(ROOT);
     command
-}
-
-/// Builds the libraries, and says where they are. In a profile of their own, for errors inside must not abort
-/// C programs.
-fn build() -> Result<PathBuf, Box<dyn Error>> {
-    let mut command = cargo();
-    command.args(["build", "--profile", "capi", "--package", "pagepool-capi", "--lib"]);
-    command.args(["--message-format", "json-render-diagnostics"]);
-    let done = command.stderr(std::process::Stdio::inherit()).output()?;
-    if !done.status.success() {
-        return Err(format!("cargo build: {}", done.status).into());
-    }
-    let messages = String::from_utf8(done.stdout)?;
-    let end = "/libpagepool_c.so";
-    let library =
-        messages.split('"').find(|word| word.ends_with(end)).ok_or("cargo names no libpagepool_c.so")?;
-    Ok(library.strip_suffix(end).unwrap_or(library).into())
 }
 
 fn make_folder(folder: &Path) -> Result<(), String> {

@@ -5,6 +5,8 @@
 //!       object, in which only the functions of the header are global. The shared library is linked from that
 //!       object with `pagepool.map`, which gives each function its version. rustc cannot do that: it hands
 //!       the linker a script of its own for each shared library, and linkers refuse a second one beside it.
+//! Musl  has the static library alone. In it is the unwinder that comes with rustc, as local symbols: that of
+//!       gcc belongs to glibc.
 //! Needs `cc` (or `CC`), as cargo does to link a shared library, `objcopy` and `ar` (or `OBJCOPY` and `AR`)
 //!       of binutils or LLVM. Without `objcopy` the archive stays as rustc wrote it, and a warning says so.
 
@@ -16,23 +18,31 @@ use std::process::Command;
 
 /// The libraries, ready to be copied.
 pub struct Libraries {
-    pub shared: PathBuf,
+    /// `None` for a target that has no shared libraries.
+    pub shared: Option<PathBuf>,
     pub archive: PathBuf,
 }
 
-/// Relinks the archive in the folder `built`. `source` has `symbols.txt` and `pagepool.map`.
-pub fn relink(built: &Path, source: &Path) -> Result<Libraries, String> {
+/// Relinks the archive in the folder `built`, of another `target` than this system if one is named. `source`
+/// has `symbols.txt` and `pagepool.map`.
+pub fn relink(built: &Path, source: &Path, target: Option<&str>) -> Result<Libraries, String> {
     let folder = built.join("relinked");
     let _ = fs::remove_dir_all(&folder);
     fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     let symbols = source.join("symbols.txt");
     let all = folder.join("all.o");
-    one_object(&built.join("libpagepool_c.a"), &symbols, &all)?;
+    let musl = target.filter(|target| target.ends_with("-musl"));
+    let unwinder = musl.map(unwinder_of).transpose()?;
+    one_object(&built.join("libpagepool_c.a"), unwinder.as_deref(), &symbols, &all)?;
     let shared = folder.join("libpagepool.so");
-    link_shared(&all, &source.join("pagepool.map"), &shared)?;
+    if musl.is_none() {
+        link_shared(&all, &source.join("pagepool.map"), &shared)?;
+    }
+    let shared = musl.is_none().then_some(shared);
     let archive = folder.join("libpagepool.a");
     let archive = match hide(&all, &symbols, &folder.join("pagepool.o"), &archive) {
         Ok(()) => archive,
+        Err(why) if musl.is_some() => return Err(why),
         Err(why) => {
             eprintln!(
                 "warning: all symbols of Rust's standard library are global in libpagepool.a, so it may not \
@@ -61,12 +71,20 @@ fn run(command: &mut Command) -> Result<(), String> {
 
 /// The members of the archive that our functions need, as one object. Groups end, because a linker compares
 /// their names with those of other objects, and would drop what is ours.
-fn one_object(archive: &Path, symbols: &Path, to: &Path) -> Result<(), String> {
+fn one_object(archive: &Path, unwinder: Option<&Path>, symbols: &Path, to: &Path) -> Result<(), String> {
     let names = fs::read_to_string(symbols).map_err(|error| format!("{}: {error}", symbols.display()))?;
     let mut cc = tool("CC", "cc");
     cc.args(["-r", "-nostdlib", "-Wl,--force-group-allocation"]);
     cc.args(names.lines().map(|name| format!("-Wl,-u,{name}")));
-    run(cc.arg("-o").arg(to).arg(archive))
+    run(cc.arg("-o").arg(to).arg(archive).args(unwinder))
+}
+
+/// The archive by which Rust's standard library unwinds on this target.
+fn unwinder_of(target: &str) -> Result<PathBuf, String> {
+    let rustc = tool("RUSTC", "rustc").args(["--print", "target-libdir", "--target", target]).output();
+    let said = rustc.map_err(|error| format!("rustc: {error}"))?;
+    let archive = Path::new(String::from_utf8_lossy(&said.stdout).trim()).join("self-contained/libunwind.a");
+    if archive.exists() { Ok(archive) } else { Err(format!("{}: rustc brought none", archive.display())) }
 }
 
 /// The shared library. Its calls among its own functions never leave it.
