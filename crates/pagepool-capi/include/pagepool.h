@@ -791,7 +791,7 @@ int pagepool_arena_set_current_node(struct pagepool_arena *arena, int nid);
 
 /**
  * Returns the address of the arena's first byte; page i begins at 4096 * i bytes from there. NULL for device
- * memory or a bad handle.
+ * memory (-EOPNOTSUPP) or a bad handle (-EINVAL, -ESTALE).
  *
  * Thread: any.
  * Cost: a lock.
@@ -857,8 +857,8 @@ int pagepool_buf_put_sync(struct pagepool_buf *buf, size_t dirty);
 int pagepool_recycle_direct(struct pagepool *pool, struct pagepool_buf *buf);
 
 /**
- * Returns the address of the first byte of the page or fragment. NULL for memory that the CPU cannot read,
- * or for a bad handle. Linux: page_address.
+ * Returns the address of the first byte of the page or fragment. NULL for memory that the CPU cannot read
+ * (-EOPNOTSUPP), or for a bad handle (-EINVAL, -ESTALE). Linux: page_address.
  *
  * Thread: the one that holds the buffer.
  * Ownership: the bytes are the caller's until the buffer is returned.
@@ -912,7 +912,8 @@ int pagepool_buf_is_frag(struct pagepool_buf *buf);
 
 /**
  * Returns the address where the packet begins: after headroom and colour in a whole page, the first byte of
- * a fragment. NULL for memory that the CPU cannot read, or for a bad handle.
+ * a fragment. NULL for memory that the CPU cannot read (-EOPNOTSUPP), or for a bad handle (-EINVAL,
+ * -ESTALE).
  *
  * Thread: the one that holds the buffer.
  * Cost: a lookup.
@@ -1003,8 +1004,8 @@ int pagepool_page_ref_put(struct pagepool_page_ref *page_ref);
 uint32_t pagepool_page_ref_page_index(struct pagepool_page_ref *page_ref);
 
 /**
- * Returns the address of the page's first byte. NULL for memory that the CPU cannot read, or for a bad
- * handle.
+ * Returns the address of the page's first byte. NULL for memory that the CPU cannot read (-EOPNOTSUPP), or
+ * for a bad handle (-EINVAL, -ESTALE).
  *
  * Thread: any.
  * Cost: a lock.
@@ -1123,7 +1124,7 @@ int pagepool_shared_try_unique(struct pagepool_shared *shared, struct pagepool_b
 
 /**
  * Returns the address of the first byte of the page or fragment, for reading. NULL for memory that the CPU
- * cannot read, or for a bad handle.
+ * cannot read (-EOPNOTSUPP), or for a bad handle (-EINVAL, -ESTALE).
  *
  * Thread: any that holds a handle.
  * Ownership: the bytes stay until the handle is released.
@@ -1460,7 +1461,8 @@ int pagepool_ask_to_shrink(struct pagepool *pool, size_t keep);
  * Thread: owner; any while no thread owns the pool.
  * Ownership: the pool's handle ends. `*shutdown` is the caller's, to be released with pagepool_shutdown_put;
  *     it keeps the pool's domains.
- * Errors: as pagepool_destroy; the pool is then unchanged.
+ * Errors: as pagepool_destroy, and -ENOMEM if there is no memory for the handle and for what the end of a
+ *     pool allocates. The pool is then unchanged, and the caller still has it.
  * Cost: as pagepool_destroy.
  */
 int pagepool_destroy_watched(struct pagepool *pool, struct pagepool_shutdown **shutdown);
@@ -1924,6 +1926,27 @@ const char *pagepool_version(void);
 const char *pagepool_last_error(void);
 
 /**
+ * Returns the errno of the last error on this thread, as a positive number: of a function that returned
+ * NULL, 0 or a largest value, too. 0 if there was none since the thread began or pagepool_clear_error. A
+ * call that succeeds does not change it.
+ *
+ * Thread: any; each has its own.
+ * Errors: none.
+ * Cost: a load.
+ */
+int pagepool_last_errno(void);
+
+/**
+ * Forgets the last error on this thread. Call it before a function whose result may be 0 without an error,
+ * such as pagepool_skb_len, to ask pagepool_last_errno after it.
+ *
+ * Thread: any.
+ * Errors: none.
+ * Cost: two stores.
+ */
+void pagepool_clear_error(void);
+
+/**
  * For the inline functions of this header, not for programs: returns their tables. NULL if library and
  * header have different layouts; the inline functions then call the library. Each compiled file asks once,
  * before main.
@@ -1954,9 +1977,9 @@ const struct pagepool_inline_ *pagepool_inline_tables(uint32_t layout);
 #if !defined(PAGEPOOL_NO_INLINE) && defined(__GNUC__) && defined(__linux__) && \
     (defined(__x86_64__) || defined(__aarch64__))
 
+/* The head of the owner's cache. The numbers of its pages follow: see pagepool_pages_. */
 struct pagepool_cache_ {
     size_t count, limit, capacity;
-    uint32_t pages[1];
 };
 
 struct pagepool_view_ {
@@ -2000,6 +2023,12 @@ __attribute__((constructor)) PAGEPOOL_UNUSED_ static void pagepool_start_(void)
 #define PAGEPOOL_FAST_ __attribute__((unused, always_inline)) static inline
 #define PAGEPOOL_SLOW_ __attribute__((unused, noinline)) static
 #define PAGEPOOL_LIKELY_(what) __builtin_expect(!!(what), 1)
+
+/* The page numbers in a cache. Not an array in the struct, which would have a length for the compiler. */
+PAGEPOOL_FAST_ uint32_t *pagepool_pages_(struct pagepool_cache_ *cache)
+{
+    return (uint32_t *)(cache + 1);
+}
 
 /* The calling thread, as the library identifies it. */
 PAGEPOOL_FAST_ uint64_t pagepool_me_(void)
@@ -2045,7 +2074,7 @@ PAGEPOOL_FAST_ struct pagepool_buf *pagepool_alloc_page_(struct pagepool *pool)
         struct pagepool_cache_ *cache = view->cache;
         size_t at = cache->count;
         if (PAGEPOOL_LIKELY_(at != 0)) {
-            uint64_t *word = view->words + cache->pages[at - 1];
+            uint64_t *word = view->words + pagepool_pages_(cache)[at - 1];
             uint64_t home = *word;
             if (PAGEPOOL_LIKELY_(home != 0)) {
                 *word = home + ((uint64_t)1 << 32) + 1; /* the page is out, in its next life: see LifeWord */
@@ -2066,7 +2095,7 @@ PAGEPOOL_FAST_ int pagepool_put_page_(struct pagepool_view_ *view, uint32_t page
     size_t at = cache->count;
     if (PAGEPOOL_LIKELY_(at < cache->limit && view->words[page] == token)) {
         view->words[page] = token + ((uint64_t)1 << 32) - 1;
-        cache->pages[at] = page;
+        pagepool_pages_(cache)[at] = page;
         __atomic_store_n(&cache->count, at + 1, __ATOMIC_RELAXED);
         return 1;
     }

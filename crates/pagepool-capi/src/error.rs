@@ -7,7 +7,7 @@
 #![expect(unsafe_code)]
 
 use std::borrow::Cow;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::TryReserveError;
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -51,6 +51,12 @@ impl CallError {
     /// An argument that must not be NULL.
     pub(crate) const NULL: Self = Self::fixed(libc::EINVAL, c"an argument is NULL that must not be NULL");
 
+    /// Bytes of a device's memory.
+    pub(crate) const UNREADABLE: Self = Self::fixed(
+        libc::EOPNOTSUPP,
+        c"the CPU cannot read this memory: a device's has numbers of pages and device addresses only",
+    );
+
     /// A call that only the owner's thread may make.
     pub(crate) const NOT_OWNER: Self = Self::fixed(
         libc::EPERM,
@@ -68,6 +74,7 @@ impl CallError {
     #[cold]
     pub(crate) fn report(self) -> c_int {
         let errno = self.errno;
+        LAST_ERRNO.set(errno);
         // Past the end of the thread there is nobody left to ask.
         let _ = LAST.try_with(|last| last.keep(self.text));
         -errno
@@ -120,6 +127,8 @@ impl From<::pagepool::SkbError> for CallError {
 struct LastError(RefCell<Cow<'static, CStr>>);
 
 thread_local! {
+    /// Without a destructor, so it is there until the thread is gone.
+    static LAST_ERRNO: Cell<c_int> = const { Cell::new(0) };
     static LAST: LastError = const { LastError(RefCell::new(Cow::Borrowed(c""))) };
 }
 
@@ -176,4 +185,28 @@ fn run<T>(call: impl FnOnce() -> CallResult<T>) -> Result<T, c_int> {
 pub extern "C" fn pagepool_last_error() -> *const c_char {
     let text = |last: &LastError| last.0.try_borrow().map_or(c"".as_ptr(), |text| text.as_ptr());
     LAST.try_with(text).unwrap_or(c"".as_ptr())
+}
+
+/// Returns the errno of the last error on this thread, as a positive number: of a function that returned
+/// NULL, 0 or a largest value, too. 0 if there was none since the thread began or pagepool_clear_error. A
+/// call that succeeds does not change it.
+///
+/// Thread: any; each has its own.
+/// Errors: none.
+/// Cost: a load.
+#[unsafe(no_mangle)]
+pub extern "C" fn pagepool_last_errno() -> c_int {
+    LAST_ERRNO.get()
+}
+
+/// Forgets the last error on this thread. Call it before a function whose result may be 0 without an error,
+/// such as pagepool_skb_len, to ask pagepool_last_errno after it.
+///
+/// Thread: any.
+/// Errors: none.
+/// Cost: two stores.
+#[unsafe(no_mangle)]
+pub extern "C" fn pagepool_clear_error() {
+    LAST_ERRNO.set(0);
+    let _ = LAST.try_with(|last| last.keep(Cow::Borrowed(c"")));
 }

@@ -19,9 +19,9 @@
 #if !defined(PAGEPOOL_NO_INLINE) && defined(__GNUC__) && defined(__linux__) && \
     (defined(__x86_64__) || defined(__aarch64__))
 
+/* The head of the owner's cache. The numbers of its pages follow: see pagepool_pages_. */
 struct pagepool_cache_ {
     size_t count, limit, capacity;
-    uint32_t pages[1];
 };
 
 struct pagepool_view_ {
@@ -65,6 +65,12 @@ __attribute__((constructor)) PAGEPOOL_UNUSED_ static void pagepool_start_(void)
 #define PAGEPOOL_FAST_ __attribute__((unused, always_inline)) static inline
 #define PAGEPOOL_SLOW_ __attribute__((unused, noinline)) static
 #define PAGEPOOL_LIKELY_(what) __builtin_expect(!!(what), 1)
+
+/* The page numbers in a cache. Not an array in the struct, which would have a length for the compiler. */
+PAGEPOOL_FAST_ uint32_t *pagepool_pages_(struct pagepool_cache_ *cache)
+{
+    return (uint32_t *)(cache + 1);
+}
 
 /* The calling thread, as the library identifies it. */
 PAGEPOOL_FAST_ uint64_t pagepool_me_(void)
@@ -110,7 +116,7 @@ PAGEPOOL_FAST_ struct pagepool_buf *pagepool_alloc_page_(struct pagepool *pool)
         struct pagepool_cache_ *cache = view->cache;
         size_t at = cache->count;
         if (PAGEPOOL_LIKELY_(at != 0)) {
-            uint64_t *word = view->words + cache->pages[at - 1];
+            uint64_t *word = view->words + pagepool_pages_(cache)[at - 1];
             uint64_t home = *word;
             if (PAGEPOOL_LIKELY_(home != 0)) {
                 *word = home + ((uint64_t)1 << 32) + 1; /* the page is out, in its next life: see LifeWord */
@@ -131,7 +137,7 @@ PAGEPOOL_FAST_ int pagepool_put_page_(struct pagepool_view_ *view, uint32_t page
     size_t at = cache->count;
     if (PAGEPOOL_LIKELY_(at < cache->limit && view->words[page] == token)) {
         view->words[page] = token + ((uint64_t)1 << 32) - 1;
-        cache->pages[at] = page;
+        pagepool_pages_(cache)[at] = page;
         __atomic_store_n(&cache->count, at + 1, __ATOMIC_RELAXED);
         return 1;
     }

@@ -10,7 +10,7 @@ use std::process::Command;
 
 use installed::{compiled, has, prefix, run, source};
 
-const PROGRAMS: [&str; 7] = [
+const PROGRAMS: [&str; 8] = [
     "tests/c/required.c",
     "tests/c/misuse.c",
     "tests/c/rest.c",
@@ -18,6 +18,7 @@ const PROGRAMS: [&str; 7] = [
     "tests/c/skb.c",
     "tests/c/deferred.c",
     "tests/c/defaults.c",
+    "tests/c/errors.c",
 ];
 
 /// What threads, processes and the C library do to a program, which is no mistake of its own.
@@ -172,25 +173,62 @@ fn the_address_sanitizer_finds_nothing() {
     }
 }
 
+/// The header, and every C program of these tests, in every standard that users may compile them with.
 #[test]
-fn the_header_is_c99_and_cxx() {
-    if !has("cc") {
-        return;
-    }
+fn no_compiler_warns() {
     let include = prefix().join("include");
-    let warnings = ["-Wall", "-Wextra", "-Wconversion", "-Werror", "-pedantic", "-c", "-o", "/dev/null"];
     let dir = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let text = "#include <pagepool.h>\nint f(struct pagepool *pool);\nint f(struct pagepool *pool)\n{\n    \
                 struct pagepool_params params = PAGEPOOL_PARAMS_INIT;\n    (void)params;\n    \
+                params.nid = PAGEPOOL_NODE(0);\n    \
                 return pagepool_buf_put(pagepool_alloc_page(pool));\n}\n";
     let (c, cxx) = (dir.join("header.c"), dir.join("header.cc"));
     fs::write(&c, text).unwrap();
     fs::write(&cxx, text).unwrap();
-    run(Command::new("cc").args(["-std=c99"]).args(warnings).arg("-I").arg(&include).arg(c));
-    if has("c++") {
-        for standard in ["-std=c++11", "-std=c++20"] {
-            run(Command::new("c++").arg(standard).args(warnings).arg("-I").arg(&include).arg(&cxx));
+    let folder = fs::read_dir(source("tests/c")).unwrap().map(|file| file.unwrap().path());
+    let programs: Vec<_> =
+        folder.filter(|file| file.extension().is_some_and(|ending| ending == "c")).collect();
+    assert!(programs.len() > PROGRAMS.len());
+    let check = |compiler: &str, standard: &str, flag: &str| {
+        let mut command = Command::new(compiler);
+        command.args([standard, flag, "-fsyntax-only"]);
+        command.args(["-Wall", "-Wextra", "-Wpedantic", "-Werror", "-I"]).arg(&include);
+        command
+    };
+    for compiler in ["gcc", "clang", "clang-16"].into_iter().filter(|compiler| has(compiler)) {
+        for standard in ["-std=c99", "-std=c11", "-std=c17"] {
+            run(check(compiler, standard, "-Wconversion").arg(&c));
+            run(check(compiler, standard, "-D_GNU_SOURCE=").args(&programs));
         }
+    }
+    for compiler in ["g++", "clang++", "clang++-16"].into_iter().filter(|compiler| has(compiler)) {
+        for standard in ["-std=c++11", "-std=c++17", "-std=c++20"] {
+            run(check(compiler, standard, "-Wconversion").arg(&cxx));
+        }
+    }
+}
+
+/// An array at the end of a struct has the length that it is declared with: the inline functions use none.
+#[test]
+fn hardened_builds_run() {
+    let flags = ["-O2", "-fstrict-flex-arrays=3", "-fsanitize=bounds", "-fsanitize-trap=bounds"];
+    let works = |clang: &&str| {
+        let mut empty = Command::new(clang);
+        empty.args(flags).args(["-x", "c", "-fsyntax-only", "/dev/null"]);
+        empty.output().is_ok_and(|done| done.status.success())
+    };
+    let Some(clang) = ["clang-16", "clang"].into_iter().find(works) else {
+        return println!("SKIP: -fstrict-flex-arrays=3 requires clang 16");
+    };
+    let lib = prefix().join("lib");
+    for file in ["tests/c/required.c", "tests/c/rest.c", "tests/c/random.c", "tests/c/skb.c"] {
+        let stem = Path::new(file).file_stem().unwrap();
+        let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(stem).with_extension("hardened");
+        let mut command = Command::new(clang);
+        command.args(flags).args(["-std=gnu11", "-g", "-I"]).arg(prefix().join("include")).arg(source(file));
+        command.arg("-o").arg(&program).arg(lib.join("libpagepool.a"));
+        run(command.args(["-lpthread", "-ldl", "-lm"]));
+        run(&mut Command::new(program));
     }
 }
 

@@ -172,14 +172,14 @@ pub extern "C" fn pagepool_arena_set_current_node(arena: *mut ArenaHandle, nid: 
 }
 
 /// Returns the address of the arena's first byte; page i begins at 4096 * i bytes from there. NULL for device
-/// memory or a bad handle.
+/// memory (-EOPNOTSUPP) or a bad handle (-EINVAL, -ESTALE).
 ///
 /// Thread: any.
 /// Cost: a lock.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_arena_base(arena: *mut ArenaHandle) -> *mut std::ffi::c_void {
-    let base = value_or(None, || Ok(ARENAS.get(Token::of(arena))?.provider.area().base()));
-    std::ptr::with_exposed_provenance_mut(base.unwrap_or(0))
+    let base = || ARENAS.get(Token::of(arena))?.provider.area().base().ok_or(CallError::UNREADABLE);
+    std::ptr::with_exposed_provenance_mut(value_or(0, base))
 }
 
 /// Unmaps the arena from a domain whose device is gone, although pools still use it. The CPU can still use

@@ -14,7 +14,7 @@ use std::ptr::null_mut;
 
 use ::pagepool::PageBuf;
 
-use crate::error::{CallError, number, status, value_or};
+use crate::error::{CallError, CallResult, number, status, value_or};
 use crate::handles::claim::{Claimed, change, claim, look, put_by_place, put_here};
 use crate::handles::opaque::{BufHandle, PoolHandle};
 use crate::handles::owner::enter;
@@ -89,19 +89,20 @@ fn ask<R>(otherwise: R, buf: *mut BufHandle, what: impl FnOnce(&PageBuf) -> R) -
     value_or(otherwise, || look(Token::of(buf), what))
 }
 
-pub(crate) fn address(at: Option<*mut u8>) -> *mut c_void {
-    at.map_or(null_mut(), <*mut u8>::cast)
+/// The address of bytes that the CPU can read.
+pub(crate) fn address(at: Option<*mut u8>) -> CallResult<*mut c_void> {
+    at.map(<*mut u8>::cast).ok_or(CallError::UNREADABLE)
 }
 
-/// Returns the address of the first byte of the page or fragment. NULL for memory that the CPU cannot read,
-/// or for a bad handle. Linux: page_address.
+/// Returns the address of the first byte of the page or fragment. NULL for memory that the CPU cannot read
+/// (-EOPNOTSUPP), or for a bad handle (-EINVAL, -ESTALE). Linux: page_address.
 ///
 /// Thread: the one that holds the buffer.
 /// Ownership: the bytes are the caller's until the buffer is returned.
 /// Cost: a lookup.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_buf_data(buf: *mut BufHandle) -> *mut c_void {
-    ask(null_mut(), buf, |buf| address(buf.as_ptr()))
+    value_or(null_mut(), || look(Token::of(buf), |buf| address(buf.as_ptr()))?)
 }
 
 /// Returns the size of the page or fragment in bytes. The last fragment of a page includes the rest of the
@@ -158,13 +159,15 @@ pub extern "C" fn pagepool_buf_is_frag(buf: *mut BufHandle) -> c_int {
 }
 
 /// Returns the address where the packet begins: after headroom and colour in a whole page, the first byte of
-/// a fragment. NULL for memory that the CPU cannot read, or for a bad handle.
+/// a fragment. NULL for memory that the CPU cannot read (-EOPNOTSUPP), or for a bad handle (-EINVAL,
+/// -ESTALE).
 ///
 /// Thread: the one that holds the buffer.
 /// Cost: a lookup.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_buf_packet(buf: *mut BufHandle) -> *mut c_void {
-    ask(null_mut(), buf, |buf| address(buf.as_ptr().map(|at| at.wrapping_add(buf.packet_offset()))))
+    let packet = |buf: &PageBuf| address(buf.as_ptr().map(|at| at.wrapping_add(buf.packet_offset())));
+    value_or(null_mut(), || look(Token::of(buf), packet)?)
 }
 
 /// Returns the size of the largest packet that fits, in bytes: `max_len` in a whole page, the size of a

@@ -54,12 +54,12 @@ pub extern "C" fn pagepool_page_ref_page_index(page_ref: *mut PageRefHandle) -> 
     value_or(u32::MAX, || PAGE_REFS.with(Token::of(page_ref), |page_ref| page_ref.page().0))
 }
 
-/// Returns the address of the page's first byte. NULL for memory that the CPU cannot read, or for a bad
-/// handle.
+/// Returns the address of the page's first byte. NULL for memory that the CPU cannot read (-EOPNOTSUPP), or
+/// for a bad handle (-EINVAL, -ESTALE).
 ///
 /// Thread: any.
 /// Cost: a lock.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_page_ref_data(page_ref: *mut PageRefHandle) -> *mut c_void {
-    value_or(null_mut(), || PAGE_REFS.with(Token::of(page_ref), |page_ref| address(page_ref.as_ptr())))
+    value_or(null_mut(), || PAGE_REFS.with(Token::of(page_ref), |page_ref| address(page_ref.as_ptr()))?)
 }

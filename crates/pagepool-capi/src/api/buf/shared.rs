@@ -4,7 +4,7 @@
 #![expect(unsafe_code)]
 
 use std::ffi::{c_int, c_void};
-use std::ptr::null_mut;
+use std::ptr::null;
 
 use ::pagepool::SharedBuf;
 
@@ -104,15 +104,16 @@ fn look<R>(otherwise: R, shared: *mut SharedHandle, what: impl FnOnce(&SharedBuf
 }
 
 /// Returns the address of the first byte of the page or fragment, for reading. NULL for memory that the CPU
-/// cannot read, or for a bad handle.
+/// cannot read (-EOPNOTSUPP), or for a bad handle (-EINVAL, -ESTALE).
 ///
 /// Thread: any that holds a handle.
 /// Ownership: the bytes stay until the handle is released.
 /// Cost: a lock.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_shared_data(shared: *mut SharedHandle) -> *const c_void {
-    let start = |shared: &SharedBuf| shared.bytes().map_or(null_mut(), |bytes| bytes.as_ptr().cast_mut());
-    look(null_mut(), shared, start).cast()
+    let start = |entry: &SharedEntry| entry.shared.bytes().map(|bytes| bytes.as_ptr().cast());
+    let start = || SHARED_BUFS.with(Token::of(shared), start)?.ok_or(CallError::UNREADABLE);
+    value_or(null(), start)
 }
 
 /// Returns the size of the page or fragment in bytes. 0 for a bad handle.

@@ -15,6 +15,7 @@ use crate::handles::opaque::{PoolHandle, ShutdownHandle};
 use crate::handles::slots::reap;
 use crate::handles::tables::ENDED_POOLS;
 use crate::handles::token::Token;
+use crate::oom;
 
 /// Ends a pool as pagepool_destroy does, and stores a handle: to wait for the last buffer, to report which
 /// pages are out, and to return device addresses. Linux: page_pool_destroy.
@@ -22,15 +23,20 @@ use crate::handles::token::Token;
 /// Thread: owner; any while no thread owns the pool.
 /// Ownership: the pool's handle ends. `*shutdown` is the caller's, to be released with pagepool_shutdown_put;
 ///     it keeps the pool's domains.
-/// Errors: as pagepool_destroy; the pool is then unchanged.
+/// Errors: as pagepool_destroy, and -ENOMEM if there is no memory for the handle and for what the end of a
+///     pool allocates. The pool is then unchanged, and the caller still has it.
 /// Cost: as pagepool_destroy.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pagepool_destroy_watched(
     pool: *mut PoolHandle,
     shutdown: *mut *mut ShutdownHandle,
 ) -> c_int {
+    let end = || {
+        oom::expect(oom::FEW)?;
+        ENDED_POOLS.insert_made(|| destroy(Token::of(pool)))
+    };
     // SAFETY: `shutdown` is NULL or the caller's to write.
-    unsafe { store_handle(shutdown, || ENDED_POOLS.insert_made(|| destroy(Token::of(pool)))) }
+    unsafe { store_handle(shutdown, end) }
 }
 
 /// Waits until the last buffer is returned and the pool is freed, at most `timeout_ns` nanoseconds. The

@@ -94,11 +94,11 @@ pub extern "C" fn pagepool_skb_is_cloned(skb: *mut SkbHandle) -> c_int {
 pub extern "C" fn pagepool_skb_data(skb: *mut SkbHandle) -> *mut c_void {
     let start = |packet: &mut SkBuff| {
         if packet.is_cloned() {
-            return packet.data().as_ptr().cast_mut();
+            return Ok(packet.data().as_ptr().cast_mut());
         }
-        packet.data_mut().map_or(null_mut(), <[u8]>::as_mut_ptr)
+        packet.data_mut().map(<[u8]>::as_mut_ptr).ok_or(CallError::UNREADABLE)
     };
-    value_or(null_mut(), || SKBS.change(Token::of(skb), |packet| Ok(start(packet)))).cast()
+    value_or(null_mut(), || SKBS.change(Token::of(skb), start)).cast()
 }
 
 /// Describes the bytes of the packet in `iov`, in order, for sendmsg(2): the head if it has bytes, then each
