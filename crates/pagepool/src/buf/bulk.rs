@@ -322,6 +322,30 @@ pub(crate) fn taken<T>(buffers: &mut Vec<T>) -> &mut [T] {
     unsafe { std::slice::from_raw_parts_mut(buffers.as_mut_ptr(), len) }
 }
 
+/// Takes elements from the front of a vector, at most `most`, until `give_up` refuses one; returns how many.
+/// They are forgotten, for `give_up` notes who has them then. The rest stays. If `give_up` panics, it is
+/// leaked.
+#[inline(always)]
+pub(crate) fn take_front<T>(
+    from: &mut Vec<T>,
+    most: usize,
+    mut give_up: impl FnMut(&mut T) -> bool,
+) -> usize {
+    let all = taken(from);
+    let mut gone = 0;
+    for element in all.iter_mut().take(most) {
+        if !give_up(element) {
+            break;
+        }
+        gone += 1;
+    }
+    let left = all.len() - gone;
+    all.rotate_left(gone);
+    // SAFETY: I1. The first are those that stay, initialised as before; behind them the others are forgotten.
+    unsafe { from.set_len(left) };
+    gone
+}
+
 /// Copies the page numbers of the leading whole, plain pages of one pool; says how many there were.
 #[inline(always)]
 fn run_of_plain(pool: PoolPtr, buffers: &[PageBuf], numbers: &mut [u32; Batch::MAX]) -> usize {

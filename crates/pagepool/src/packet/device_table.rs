@@ -12,7 +12,7 @@
 #![expect(unsafe_code)]
 
 use crate::buf::batch::Batch;
-use crate::buf::bulk::taken;
+use crate::buf::bulk::take_front;
 use crate::buf::page_buf::PageBuf;
 use crate::mem::page::{PAGE_SHIFT, PAGE_SIZE, PageIdx};
 use crate::packet::chain::{Frag, MAX_FRAGS};
@@ -125,27 +125,20 @@ impl DeviceTable {
     ) -> usize {
         let Some(pool) = packets.first().map(|first| first.buffer().pool) else { return 0 };
         let Some(mark) = self.mark_of(pool) else { return 0 };
-        let (Self { marks, len, .. }, all) = (self, taken(packets));
-        let mut inserted = 0;
-        for packet in all.iter().take(most) {
+        let Self { marks, len, .. } = self;
+        take_front(packets, most, |packet| {
             let (head, alone) = packet.head();
             let page = head.bits.whole_page(); // where it is one
-            let Some(entry) = marks.get_mut(page.0 as usize) else { break };
+            let Some(entry) = marks.get_mut(page.0 as usize) else { return false };
             let whole = alone && head.pool == pool && head.bits.is_whole();
             if !whole || !takes(page, packet.offset(), packet.len()) {
-                break;
+                return false;
             }
             debug_assert!(*entry == 0, "I1: page {} is here already", page.0);
             *entry = mark;
             *len += 1; // at once: the closure may panic
-            inserted += 1;
-        }
-        let left = all.len() - inserted;
-        all.rotate_left(inserted);
-        // SAFETY: I1. The first are those that were not inserted; the others are behind them, where they are
-        // forgotten.
-        unsafe { packets.set_len(left) };
-        inserted
+            true
+        })
     }
 
     /// As [`insert_packets`](Self::insert_packets), for packets of one buffer or several, each of which is a
@@ -183,13 +176,11 @@ impl DeviceTable {
         let fits = |buffer: &PageBuf| {
             buffer.pool == pool && buffer.bits.is_whole() && (buffer.bits.whole_page().0 as usize) < pages
         };
-        let all = taken(packets);
-        let mut inserted = 0;
-        for packet in all.iter_mut().take(most) {
+        take_front(packets, most, |packet| {
             let frags = packet.frags();
             let fit = fits(packet.buffer()) && frags.iter().all(|frag| fits(frag.buffer()));
             if !fit || !takes(packet) {
-                break;
+                return false;
             }
             let mut last = packet.buffer();
             for frag in frags {
@@ -202,13 +193,8 @@ impl DeviceTable {
             if packet.has_frags() {
                 packet.forget_frags(); // the tables own them now
             }
-            inserted += 1;
-        }
-        let left = all.len() - inserted;
-        all.rotate_left(inserted);
-        // SAFETY: I1. As in `insert_packets`.
-        unsafe { packets.set_len(left) };
-        inserted
+            true
+        })
     }
 
     /// Removes up to `n` pages and appends each to the vector as a packet; returns how many, and the sum of

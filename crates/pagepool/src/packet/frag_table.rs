@@ -11,7 +11,7 @@
 // UNSAFETY: fragments that are inserted become places, and handles again when removed; see I1.
 #![expect(unsafe_code)]
 
-use crate::buf::bulk::taken;
+use crate::buf::bulk::take_front;
 use crate::buf::frag_run::FragRun;
 use crate::buf::handle_bits::HandleBits;
 use crate::buf::page_buf::PageBuf;
@@ -131,30 +131,22 @@ impl FragTable {
         let Some(mark) = self.pools.mark_of(pool, &self.marks, self.len) else { return 0 };
         let (fixed, mask) = self.frag_bits();
         let (shift, marks, len) = (self.shift, &mut *self.marks, &mut self.len);
-        let all = taken(packets);
-        let mut inserted = 0;
-        for packet in all.iter().take(most) {
+        take_front(packets, most, |packet| {
             let (head, alone) = packet.head();
             if !alone || head.pool != pool || head.bits.bits() & mask != fixed {
-                break;
+                return false;
             }
             let at = head.bits.start_in_eights();
-            let Some(entry) = marks.get_mut(place_at(at, shift)) else { break };
+            let Some(entry) = marks.get_mut(place_at(at, shift)) else { return false };
             let (offset, bytes) = packet.span();
             if !takes(at, offset, bytes) {
-                break;
+                return false;
             }
             debug_assert!(*entry == 0, "I1: a fragment at {at} is here already");
             *entry = mark;
             *len += 1; // at once: the closure may panic
-            inserted += 1;
-        }
-        let left = all.len() - inserted;
-        all.rotate_left(inserted);
-        // SAFETY: I1. The first are those that were not inserted; the others are behind them, where they are
-        // forgotten.
-        unsafe { packets.set_len(left) };
-        inserted
+            true
+        })
     }
 
     /// Removes up to `n` fragments and appends each to the vector as a packet; returns how many, and the sum
