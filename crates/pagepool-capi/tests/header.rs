@@ -1,7 +1,9 @@
 //! What is written from the source: the header, the list of exported symbols, and the functions in
-//! docs/c-api.md.
+//! docs/c-api.md; the version script, and the list of what compiled programs rely on.
 //!
 //! `PAGEPOOL_BLESS=1 cargo test -p pagepool-capi --test header` writes them; without that the test compares.
+
+mod layout;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -117,10 +119,15 @@ fn fields(header: &str, name: &str) -> Vec<(String, String)> {
     lines.map(field).collect()
 }
 
+/// The declarations, with the structs that macros make.
+fn declarations_and_counters() -> String {
+    let structs: String = STRUCTS.iter().map(struct_text).collect();
+    insert_before(&declarations(), "#ifdef __cplusplus\nextern", &structs)
+}
+
 /// The header: declarations, with the structs that macros make, the initialisers and the inline functions.
 fn header() -> String {
-    let structs: String = STRUCTS.iter().map(struct_text).collect();
-    let header = insert_before(&declarations(), "#ifdef __cplusplus\nextern", &structs);
+    let header = declarations_and_counters();
     let initialisers: String = INITIALISERS.iter().map(|init| init.text(&header)).collect();
     let header = insert_before(&header, "#ifdef __cplusplus\nextern", &initialisers);
     let inline = read(&root().join("src/inline.h"));
@@ -248,6 +255,29 @@ fn the_list_of_symbols_is_what_the_source_says() {
 #[test]
 fn the_version_script_has_every_function() {
     compare_or_write(&root().join("pagepool.map"), &version_script());
+}
+
+#[test]
+fn what_compiled_programs_rely_on_is_listed() {
+    let (file, now) = (root().join("abi.txt"), layout::facts(&declarations_and_counters()));
+    let before = fs::read_to_string(&file).unwrap_or_default();
+    let broken = layout::broken(&before, &now);
+    println!(
+        "{} lines of abi.txt went or changed, which breaks compiled programs: {broken:#?}",
+        broken.len()
+    );
+    compare_or_write(&file, &now);
+}
+
+#[test]
+fn a_line_that_is_added_breaks_nothing() {
+    let old = "struct a {\n    size_t size;\n    uint32_t b;\n};\nint f(struct a *a);\n";
+    let longer = old.replace("b;", "b;\n    uint32_t c;").replace("int f", "int g(void);\nint f");
+    assert_eq!(layout::broken(&layout::facts(old), &layout::facts(&longer)), Vec::<String>::new());
+    for (from, to) in [("uint32_t b", "uint64_t b"), ("size_t size;", ""), ("f(struct a *a)", "f(void)")] {
+        let other = layout::facts(&old.replace(from, to));
+        assert!(!layout::broken(&layout::facts(old), &other).is_empty(), "{from} became {to:?}");
+    }
 }
 
 #[test]

@@ -91,6 +91,35 @@ fn a_plug_in_with_the_archive_exports_nothing_of_rust() {
     }
 }
 
+/// The list of the layout is what a C compiler makes of the header.
+#[test]
+fn fields_lie_where_the_list_says() {
+    if !has("cc") {
+        return;
+    }
+    let list = fs::read_to_string(source("abi.txt")).expect("the list");
+    let mut text = String::from("#include <pagepool.h>\n");
+    for line in list.lines() {
+        let words: Vec<&str> = line.split(' ').collect();
+        match words[..] {
+            ["field", of, at, ..] => {
+                let pointer = line.split_once("(*").and_then(|(_, rest)| rest.split_once(')'));
+                let last = line.rsplit([' ', '*']).next().expect("a name");
+                let name = pointer.map_or(last, |(name, _)| name);
+                text += &format!("_Static_assert(offsetof(struct {of}, {name}) == {at}, \"{of}.{name}\");\n");
+            }
+            ["size", of, bytes] => {
+                text += &format!("_Static_assert(sizeof(struct {of}) == {bytes}, \"{of}\");\n");
+            }
+            _ => {}
+        }
+    }
+    assert!(text.lines().count() > 80, "{text}");
+    let program = file("layout", "layout.c");
+    fs::write(&program, text).expect("the target folder");
+    run(cc().args(["-c", "-o", "/dev/null"]).arg(program));
+}
+
 const OTHER: &str = r#"
 //! Another Rust library in the same program: it allocates, prints, has threads and catches panics.
 #[unsafe(no_mangle)]
