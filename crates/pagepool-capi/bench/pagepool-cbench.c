@@ -16,6 +16,7 @@
 #include <time.h>
 
 #include <pagepool.h>
+#include <pagepool_skb.h>
 
 #define ROUNDS 300
 #define LOOPS 20000

@@ -28,6 +28,7 @@ const BEHAVIOUR: [&str; 2] = ["tests/c/cancel.c", "tests/c/late.c"];
 fn the_layout_is_what_packages_expect() {
     let lib = prefix().join("lib");
     assert!(prefix().join("include/pagepool.h").is_file());
+    assert!(prefix().join("include/pagepool_skb.h").is_file());
     assert!(lib.join("libpagepool.a").is_file());
     assert_eq!(fs::read_link(lib.join("libpagepool.so")).unwrap(), Path::new("libpagepool.so.0"));
     let version = env!("CARGO_PKG_VERSION");
@@ -75,7 +76,8 @@ fn exported_symbols_are_those_of_the_list() {
         "symbols.txt lacks {lacks:?}, and has {gone:?}, which nobody exports: PAGEPOOL_BLESS=1 cargo test -p \
          pagepool-capi --test header"
     );
-    let header = fs::read_to_string(source("include/pagepool.h")).unwrap();
+    let read = |name| fs::read_to_string(source("include").join(name)).unwrap();
+    let header = read("pagepool.h") + &read("pagepool_skb.h");
     for symbol in symbols {
         assert!(header.contains(&format!("{symbol}(")), "{symbol} is not in the header");
     }
@@ -178,7 +180,7 @@ fn the_address_sanitizer_finds_nothing() {
 fn no_compiler_warns() {
     let include = prefix().join("include");
     let dir = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    let text = "#include <pagepool.h>\nint f(struct pagepool *pool);\nint f(struct pagepool *pool)\n{\n    \
+    let text = "#include <pagepool.h>\n#include <pagepool_skb.h>\nint f(struct pagepool *pool);\nint f(struct pagepool *pool)\n{\n    \
                 struct pagepool_params params = PAGEPOOL_PARAMS_INIT;\n    (void)params;\n    \
                 params.nid = PAGEPOOL_NODE(0);\n    \
                 return pagepool_buf_put(pagepool_alloc_page(pool));\n}\n";

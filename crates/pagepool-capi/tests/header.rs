@@ -119,6 +119,40 @@ fn fields(header: &str, name: &str) -> Vec<(String, String)> {
     lines.map(field).collect()
 }
 
+/// The header of packets for network stacks, which most programs do not have.
+fn packet_header() -> String {
+    let blocks: Vec<String> =
+        blocks(&declarations_and_counters()).into_iter().filter(|block| is_of_packets(block)).collect();
+    format!("{PACKET_HEAD}{}\n\n#ifdef __cplusplus\n}}\n#endif\n\n#endif\n", blocks.join("\n\n"))
+}
+
+const PACKET_HEAD: &str = "/*
+ * pagepool: packets for network stacks over buffers of a pool. Generated; docs/c-api.md is the guide.
+ * pagepool.h has the terms, and says what each comment names.
+ */
+
+#ifndef PAGEPOOL_SKB_H
+#define PAGEPOOL_SKB_H
+
+#include <sys/uio.h>
+
+#include <pagepool.h>
+
+#ifdef __cplusplus
+extern \"C\" {
+#endif
+
+";
+
+/// What stands between empty lines: a declaration with its comment, or lines of the preprocessor.
+fn blocks(header: &str) -> Vec<String> {
+    header.split("\n\n").map(|block| block.trim_matches('\n').to_owned()).collect()
+}
+
+fn is_of_packets(block: &str) -> bool {
+    block.rsplit("*/").next().is_some_and(|declaration| declaration.contains("pagepool_skb"))
+}
+
 /// The declarations, with the structs that macros make.
 fn declarations_and_counters() -> String {
     let structs: String = STRUCTS.iter().map(struct_text).collect();
@@ -127,7 +161,9 @@ fn declarations_and_counters() -> String {
 
 /// The header: declarations, with the structs that macros make, the initialisers and the inline functions.
 fn header() -> String {
-    let header = declarations_and_counters();
+    let header: Vec<String> =
+        blocks(&declarations_and_counters()).into_iter().filter(|block| !is_of_packets(block)).collect();
+    let header = header.join("\n\n");
     let initialisers: String = INITIALISERS.iter().map(|init| init.text(&header)).collect();
     let header = insert_before(&header, "#ifdef __cplusplus\nextern", &initialisers);
     let inline = read(&root().join("src/inline.h"));
@@ -245,6 +281,7 @@ fn compare_or_write(file: &Path, now: &str) {
 #[test]
 fn the_committed_header_is_what_the_source_says() {
     compare_or_write(&root().join("include/pagepool.h"), &header());
+    compare_or_write(&root().join("include/pagepool_skb.h"), &packet_header());
 }
 
 #[test]
@@ -301,7 +338,7 @@ fn the_c_tests_call_every_function() {
 /// So that no document is left behind by a new name.
 #[test]
 fn documents_name_what_is_there() {
-    let header = header();
+    let header = header() + &packet_header();
     let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let known: std::collections::BTreeSet<&str> = header.split(|c| !is_name(c)).collect();
     let docs = root().join("../../docs");
@@ -333,7 +370,7 @@ const OTHERS: &[&str] = &[
 /// All of the source's text fits the width that rustfmt is told.
 #[test]
 fn no_line_of_the_header_is_too_long() {
-    let header = header();
+    let header = header() + &packet_header();
     let long: Vec<&str> = header.lines().filter(|line| line.chars().count() > WIDTH).collect();
     assert!(long.is_empty(), "{long:#?}");
 }

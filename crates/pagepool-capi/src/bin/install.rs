@@ -30,6 +30,9 @@ const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
 const SETTINGS: &[&str] = &["PREFIX=", "LIBDIR=", "DESTDIR=", "PARTS=", "TARGET="];
 
+/// What programs include.
+const HEADERS: &[&str] = &["pagepool.h", "pagepool_skb.h"];
+
 /// What can be installed.
 const PARTS: &[&str] = &["library", "command"];
 
@@ -113,7 +116,9 @@ impl InstallLayout {
             link("libpagepool.so.0", &libdir.join("libpagepool.so"))?;
         }
         copy(&libraries.archive, &libdir.join("libpagepool.a"), 0o644)?;
-        copy(&Path::new(ROOT).join("include/pagepool.h"), &include.join("pagepool.h"), 0o644)?;
+        for header in HEADERS {
+            copy(&Path::new(ROOT).join("include").join(header), &include.join(header), 0o644)?;
+        }
         for (template, folder, name) in TEMPLATES {
             let text = self.filled_in(&fs::read_to_string(Path::new(ROOT).join(template))?);
             let folder = libdir.join(folder);

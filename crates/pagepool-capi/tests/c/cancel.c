@@ -4,6 +4,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <pagepool_skb.h>
+
 #include "check.h"
 
 #ifdef V

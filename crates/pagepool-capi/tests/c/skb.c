@@ -3,6 +3,8 @@
 #include <pthread.h>
 #include <string.h>
 
+#include <pagepool_skb.h>
+
 #include "check.h"
 
 enum { PACKETS = 64, LENT = 3000 };

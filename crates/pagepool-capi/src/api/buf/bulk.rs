@@ -25,7 +25,7 @@ const ROUND: usize = 64;
 /// Cost: per buffer as pagepool_buf_put without the call. On other threads than the owner's the pool is
 ///     checked once per run of 64 buffers.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pagepool_buf_put_bulk(bufs: *mut *mut BufHandle, n: usize) -> c_int {
+pub unsafe extern "C" fn pagepool_buf_put_bulk(bufs: *const *mut BufHandle, n: usize) -> c_int {
     // SAFETY: the caller gave `n` handles.
     unsafe { each(bufs, n, true, put_bulk) }
 }
@@ -37,14 +37,14 @@ pub unsafe extern "C" fn pagepool_buf_put_bulk(bufs: *mut *mut BufHandle, n: usi
 /// Errors: as pagepool_buf_put_bulk.
 /// Cost: a lock for each 64 buffers of a pool.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pagepool_buf_put_ring_bulk(bufs: *mut *mut BufHandle, n: usize) -> c_int {
+pub unsafe extern "C" fn pagepool_buf_put_ring_bulk(bufs: *const *mut BufHandle, n: usize) -> c_int {
     // SAFETY: the caller gave `n` handles.
     unsafe { each(bufs, n, false, put_ring_bulk) }
 }
 
 /// # Safety
 /// `bufs` is NULL or readable for `n` handles.
-unsafe fn each(bufs: *mut *mut BufHandle, n: usize, fast: bool, send: fn(&mut Vec<PageBuf>)) -> c_int {
+unsafe fn each(bufs: *const *mut BufHandle, n: usize, fast: bool, send: fn(&mut Vec<PageBuf>)) -> c_int {
     status(|| {
         // SAFETY: the caller's contract is that of `array`.
         let tokens = unsafe { array(bufs, n) }?.iter().map(|&handle| Token::of(handle));
