@@ -29,6 +29,7 @@ fn the_layout_is_what_packages_expect() {
     let lib = prefix().join("lib");
     assert!(prefix().join("include/pagepool.h").is_file());
     assert!(prefix().join("include/pagepool_skb.h").is_file());
+    assert!(prefix().join("include/pagepool.hpp").is_file());
     assert!(lib.join("libpagepool.a").is_file());
     assert_eq!(fs::read_link(lib.join("libpagepool.so")).unwrap(), Path::new("libpagepool.so.0"));
     let version = env!("CARGO_PKG_VERSION");
@@ -180,7 +181,8 @@ fn the_address_sanitizer_finds_nothing() {
 fn no_compiler_warns() {
     let include = prefix().join("include");
     let dir = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    let text = "#include <pagepool.h>\n#include <pagepool_skb.h>\nint f(struct pagepool *pool);\nint f(struct pagepool *pool)\n{\n    \
+    let text = "#include <pagepool.h>\n#include <pagepool_skb.h>\n\
+                int f(struct pagepool *pool);\nint f(struct pagepool *pool)\n{\n    \
                 struct pagepool_params params = PAGEPOOL_PARAMS_INIT;\n    (void)params;\n    \
                 params.nid = PAGEPOOL_NODE(0);\n    \
                 return pagepool_buf_put(pagepool_alloc_page(pool));\n}\n";
@@ -232,6 +234,29 @@ fn hardened_builds_run() {
         run(command.args(["-lpthread", "-ldl", "-lm"]));
         run(&mut Command::new(program));
     }
+}
+
+/// pagepool.hpp without a warning, in the standards from C++11 on, and without exceptions.
+#[test]
+fn handles_of_cxx_return_themselves() {
+    if !has("c++") {
+        return;
+    }
+    let warnings = ["-O2", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-I"];
+    let include = prefix().join("include");
+    for standard in ["c++11", "c++17", "c++20"] {
+        let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("owned-{standard}"));
+        let mut cxx = Command::new("c++");
+        cxx.arg(format!("-std={standard}")).args(warnings).arg(&include).arg(source("tests/cpp/owned.cc"));
+        cxx.arg("-o").arg(&program).arg(prefix().join("lib/libpagepool.a"));
+        run(cxx.args(["-lpthread", "-ldl", "-lm"]));
+        run(&mut Command::new(program));
+    }
+    let alone = Path::new(env!("CARGO_TARGET_TMPDIR")).join("alone.cc");
+    fs::write(&alone, "#include <pagepool.hpp>\n").unwrap();
+    let mut cxx = Command::new("c++");
+    cxx.args(["-std=c++11", "-fno-exceptions"]).args(warnings).arg(&include).arg(alone);
+    run(cxx.args(["-c", "-o", "/dev/null"]));
 }
 
 #[test]

@@ -31,7 +31,7 @@ const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 const SETTINGS: &[&str] = &["PREFIX=", "LIBDIR=", "DESTDIR=", "PARTS=", "TARGET="];
 
 /// What programs include.
-const HEADERS: &[&str] = &["pagepool.h", "pagepool_skb.h"];
+const HEADERS: &[&str] = &["pagepool.h", "pagepool_skb.h", "pagepool.hpp"];
 
 /// What can be installed.
 const PARTS: &[&str] = &["library", "command"];

@@ -1,5 +1,5 @@
-//! What compiled programs rely on, as a text with one line for each fact: `abi.txt`. A new line adds something;
-//! a line that goes or changes breaks programs, and requires a new soname.
+//! What compiled programs rely on, as a text with one line for each fact: `abi.txt`. A new line adds
+//! something; a line that goes or changes breaks programs, and requires a new soname.
 
 use std::collections::BTreeSet;
 
