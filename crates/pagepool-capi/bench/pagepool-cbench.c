@@ -18,8 +18,11 @@
 #include <pagepool.h>
 #include <pagepool_skb.h>
 
+#ifndef ROUNDS
 #define ROUNDS 300
+#endif
 #define LOOPS 20000
+#define BURST 32
 
 static void fail(const char *what)
 {
@@ -34,10 +37,10 @@ static double now_ns(void)
     return (double)time.tv_sec * 1e9 + (double)time.tv_nsec;
 }
 
-/* The buffer is looked at, so that no compiler leaves it out. */
-static void look(struct pagepool_buf *buf)
+/* What is looked at no compiler leaves out. */
+static void look(const void *what)
 {
-    __asm__ __volatile__("" : : "r"(buf) : "memory");
+    __asm__ __volatile__("" : : "r"(what) : "memory");
 }
 
 static void inline_pairs(struct pagepool *pool)
@@ -56,6 +59,57 @@ static void call_pairs(struct pagepool *pool)
         struct pagepool_buf *buf = (pagepool_alloc_page)(pool);
         look(buf);
         (pagepool_buf_put)(buf);
+    }
+}
+
+/* With the address of each buffer's first byte. */
+static void data_pairs(struct pagepool *pool)
+{
+    for (int i = 0; i < LOOPS; i++) {
+        struct pagepool_buf *buf = pagepool_alloc_page(pool);
+        look(pagepool_buf_data(buf));
+        pagepool_buf_put(buf);
+    }
+}
+
+static void bulk_pairs(struct pagepool *pool)
+{
+    struct pagepool_buf *bufs[BURST];
+    for (int i = 0; i < LOOPS; i += BURST) {
+        pagepool_alloc_bulk(pool, bufs, BURST);
+        look(bufs);
+        pagepool_buf_put_bulk(bufs, BURST);
+    }
+}
+
+static void bulk_data_pairs(struct pagepool *pool)
+{
+    struct pagepool_buf *bufs[BURST];
+    for (int i = 0; i < LOOPS; i += BURST) {
+        pagepool_alloc_bulk(pool, bufs, BURST);
+        for (int at = 0; at < BURST; at++)
+            look(pagepool_buf_data(bufs[at]));
+        pagepool_buf_put_bulk(bufs, BURST);
+    }
+}
+
+static void addr_pairs(struct pagepool *pool)
+{
+    for (int i = 0; i < LOOPS; i++) {
+        uint64_t addr;
+        pagepool_alloc_addr_bulk(pool, &addr, 1);
+        look(&addr);
+        pagepool_put_addr(pool, addr);
+    }
+}
+
+static void addr_bulk_pairs(struct pagepool *pool)
+{
+    uint64_t addrs[BURST];
+    for (int i = 0; i < LOOPS; i += BURST) {
+        pagepool_alloc_addr_bulk(pool, addrs, BURST);
+        look(addrs);
+        pagepool_put_addr_bulk(pool, addrs, BURST);
     }
 }
 
@@ -106,7 +160,7 @@ static void deferred(struct pagepool *pool)
 static void empty_loop(struct pagepool *pool)
 {
     for (int i = 0; i < LOOPS; i++)
-        look((struct pagepool_buf *)pool);
+        look(pool);
 }
 
 static double least(void (*pairs)(struct pagepool *), struct pagepool *pool)
@@ -144,10 +198,15 @@ int main(int argc, char **argv)
     struct pagepool_arena *arena;
     struct pagepool *pool;
     const struct pagepool_deferred_user_ops ops = {.size = sizeof(ops), .in_use = never_in_use};
+    struct pagepool_domain *domain;
     const char *calls = argc > 1 ? argv[1] : "calls";
     if (pagepool_arena_create(&arena_params, &arena) != 0)
         fail("pagepool_arena_create");
+    if (pagepool_domain_identity("bench", &domain) != 0)
+        fail("pagepool_domain_identity");
     params.arena = arena;
+    params.domains = &domain;
+    params.n_domains = 1;
     params.defer_capacity = 32;
     if (pagepool_create(&params, &pool) != 0 || pagepool_bind(pool) != 0)
         fail("pagepool_create");
@@ -157,12 +216,18 @@ int main(int argc, char **argv)
     printf("%-12s %6.2f ns\n", "empty loop", least(empty_loop, pool));
     counted("inline", inline_pairs, pool);
     counted(calls, call_pairs, pool);
+    counted("data", data_pairs, pool);
+    counted("bulk", bulk_pairs, pool);
+    counted("bulk data", bulk_data_pairs, pool);
+    counted("addr", addr_pairs, pool);
+    counted("addr bulk", addr_bulk_pairs, pool);
     counted("packet", packets, pool);
     counted("clone", clones, pool);
     counted("deferred", deferred, pool);
     pagepool_deferred_user_put(user);
     pagepool_skb_cache_put(cache);
     pagepool_destroy(pool);
+    pagepool_domain_put(domain);
     pagepool_arena_put(arena);
     return 0;
 }

@@ -9,5 +9,6 @@ pub(crate) mod packed_buf;
 pub(crate) mod page_buf;
 pub(crate) mod page_ref;
 pub(crate) mod raw_buf;
+pub(crate) mod raw_bulk;
 pub(crate) mod shared_buf;
 pub(crate) mod split;

@@ -1,6 +1,7 @@
 //! The pool: made, bound to a thread, refilled, ended.
 
 pub(crate) mod alloc;
+pub(crate) mod alloc_addr;
 pub(crate) mod bound;
 pub(crate) mod create;
 pub(crate) mod defer;

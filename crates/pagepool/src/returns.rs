@@ -6,4 +6,5 @@ pub(crate) mod geometry;
 pub(crate) mod late;
 pub(crate) mod page_return;
 pub(crate) mod pool_core;
+pub(crate) mod raw_page;
 pub(crate) mod short_name;

@@ -20,8 +20,8 @@ use std::time::Instant;
 use loom::thread::{self, JoinHandle};
 use pagepool::testing::{Op, PlainMemory};
 use pagepool::{
-    Bound, IdentityDomain, OnBusy, PageBuf, Pool, PoolParams, PoolRef, Registry, Shutdown, SkBuff, SkbCache,
-    UseCounts, XdpBuff, XdpFrame, XdpFrameBulk,
+    Bound, DeviceAddr, IdentityDomain, OnBusy, PageBuf, Pool, PoolParams, PoolRef, Registry, Shutdown,
+    SkBuff, SkbCache, UseCounts, XdpBuff, XdpFrame, XdpFrameBulk,
 };
 
 /// Runs a model and prints what it took.
@@ -1093,6 +1093,63 @@ fn of_two_who_bring_one_address_one_is_refused() {
         let (first, second) = (bring(scene.handle.clone()), bring(scene.handle.clone()));
         let accepted = [first.join().unwrap(), second.join().unwrap()];
         assert_eq!(accepted.iter().filter(|ok| **ok).count(), 1, "{accepted:?}");
+        scene.destroy(pool);
+    });
+}
+
+/// A pool of this many pages, all of which are out as addresses.
+fn scene_of_addresses<const N: usize>() -> (Scene, Bound, [DeviceAddr; N]) {
+    let domains = vec![Arc::new(IdentityDomain::new("nic")) as Arc<_>];
+    let (scene, pool) = scene(N, PoolParams { domains, cache_size: N, refill: N, ..small(2, 1) });
+    let mut addrs = [DeviceAddr(0); N];
+    assert_eq!(pool.alloc_addr_bulk(&mut addrs), Ok(N));
+    (scene, pool, addrs)
+}
+
+/// The owner takes pages back by plain operations until another thread does: each address has one taker.
+#[test]
+fn of_the_owner_and_another_who_bring_one_address_one_is_refused() {
+    explore("raw_twice/owner", 3, || {
+        let (scene, pool, [addr]) = scene_of_addresses();
+        let handle = scene.handle.clone();
+        let other = thread::spawn(move || handle.from_raw(addr).is_ok());
+        let here = scene.handle.from_raw(addr).is_ok();
+        assert!(here ^ other.join().unwrap());
+        scene.destroy(pool);
+    });
+}
+
+#[test]
+fn of_the_owner_and_two_others_who_bring_one_address_two_are_refused() {
+    explore("raw_twice/owner and two", 2, || {
+        let (scene, pool, [addr]) = scene_of_addresses();
+        let bring = |handle: PoolRef| thread::spawn(move || handle.put_addr_bulk(&[addr]).is_ok());
+        let others = [bring(scene.handle.clone()), bring(scene.handle.clone())];
+        let accepted = u32::from(pool.put_cached_addr(addr))
+            + others.into_iter().map(|other| u32::from(other.join().unwrap())).sum::<u32>();
+        assert_eq!(accepted, 1);
+        scene.destroy(pool);
+    });
+}
+
+/// The owner brings two addresses in one turn, and then what it allocated again, while another thread brings
+/// one of the first.
+#[test]
+fn the_owner_returns_addresses_in_bulk_while_another_thread_begins_to() {
+    explore("raw_bulk", 3, || {
+        let (scene, pool, addrs) = scene_of_addresses::<2>();
+        let handle = scene.handle.clone();
+        let other = thread::spawn(move || handle.from_raw(addrs[1]).ok());
+        let here = scene.handle.put_addr_bulk(&addrs).is_ok();
+        let again = pool.alloc_page().expect("at least one came here").into_raw().unwrap();
+        let elsewhere = other.join().unwrap();
+        // The other one may have brought what was allocated again, which cannot be told from a page that is
+        // out. Nobody else can.
+        let left = scene.handle.put_addr_bulk(&[again.addr]).is_ok();
+        assert!(here || elsewhere.is_some(), "both were refused");
+        assert!(left || elsewhere.is_some(), "it was taken from the one who has it");
+        assert_eq!(scene.handle.inflight().out, u64::from(elsewhere.is_some()));
+        drop(elsewhere);
         scene.destroy(pool);
     });
 }

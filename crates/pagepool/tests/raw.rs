@@ -102,3 +102,117 @@ fn what_a_device_had_when_it_went_away_comes_home() {
     let counts = iommu.counts();
     assert_eq!((counts.maps, counts.unmaps, counts.bad_unmaps), (1, 1, 0), "unmapped exactly once");
 }
+
+#[test]
+fn addresses_are_allocated_and_returned_in_bulk() {
+    let pool = pool_in(Arc::new(OffsetDomain::new("umem")), &memory());
+    let handle = pool.handle();
+    let mut addrs = [DeviceAddr(0); 300];
+    assert_eq!(pool.alloc_addr_bulk(&mut addrs), Ok(256), "that is all there is");
+    assert_eq!(pool.stats().alloc_failed, 1);
+    let (out, none) = addrs.split_at(256);
+    handle.put_addr_bulk(out).unwrap();
+    assert_eq!(none, [DeviceAddr(0); 44], "unchanged");
+    let stats = pool.stats();
+    assert_eq!((stats.recycle_cached, stats.recycle_cache_full, pool.inflight().out), (128, 128, 0));
+}
+
+/// In one call: good ones, one twice, one of a fragment, one within a page, one of a page that has a
+/// reference, and some that are nobody's.
+#[test]
+fn an_address_that_is_refused_does_not_keep_the_others() {
+    let memory = memory();
+    let domain: Arc<dyn DmaDomain> = Arc::new(OffsetDomain::new("umem"));
+    let (pool, theirs) = (pool_in(domain.clone(), &memory), pool_in(domain, &memory));
+    let others_addr = theirs.alloc_page().unwrap().into_raw().unwrap().addr;
+    let mut held = pool.alloc_page().unwrap();
+    let page_ref = held.page_ref();
+    let special = held.into_raw().unwrap().addr;
+    let frag = pool.alloc_frag(100).unwrap().into_raw().unwrap().addr;
+    let mut good = [DeviceAddr(0); 3];
+    assert_eq!(pool.alloc_addr_bulk(&mut good), Ok(3));
+    let beyond = [1 << 22, 1 << 44, u64::MAX - 4095].map(DeviceAddr);
+    let inside = DeviceAddr(good[2].0 + 4095);
+    let addrs = [
+        good[0],
+        good[1],
+        good[1],
+        special,
+        frag,
+        others_addr,
+        beyond[0],
+        beyond[1],
+        beyond[2],
+        inside,
+        good[0],
+    ];
+    assert_eq!(pool.handle().put_addr_bulk(&addrs), Err(RawError::NotOut(good[1])));
+    assert_eq!((pool.inflight().out, pool.stats().recycle_released_refcnt), (0, 1));
+    assert_eq!(pool.handle().put_addr_bulk(&beyond[..2]), Err(RawError::Unmapped(beyond[0])));
+    assert_eq!(theirs.inflight().out, 1);
+    theirs.handle().put_addr_bulk(&[others_addr]).unwrap();
+    drop(page_ref);
+}
+
+#[test]
+fn any_address_of_a_page_of_a_higher_order_is_its() {
+    let memory = PlainMemory::new(16, 2).unwrap();
+    let params = PoolParams { order: 2, domains: vec![CheckingIommu::new("nic")], ..Default::default() };
+    let pool = Pool::new(params, memory).unwrap().bind();
+    for within in [0, 4096, 16383] {
+        let raw = pool.alloc_page().unwrap().into_raw().unwrap();
+        assert_eq!(raw.len, 16384);
+        pool.handle().put_addr_bulk(&[DeviceAddr(raw.addr.0 + within)]).unwrap();
+        assert!(pool.handle().put_addr_bulk(&[raw.addr]).is_err());
+    }
+    assert_eq!(pool.inflight().out, 0);
+}
+
+#[test]
+fn a_pool_without_addresses_allocates_none() {
+    let memory = memory();
+    let plain = Pool::new(PoolParams::default(), memory.clone()).unwrap().bind();
+    assert_eq!(plain.alloc_addr_bulk(&mut [DeviceAddr(0); 4]), Err(RawError::NoDomain));
+    let iommu = CheckingIommu::new("nic");
+    let pool = pool_in(iommu.clone(), &memory);
+    drop(pool.alloc_page());
+    assert!(pagepool::Provider::area(&*memory).device_gone(iommu.id()));
+    assert_eq!(pool.alloc_addr_bulk(&mut [DeviceAddr(0); 4]), Err(RawError::DeviceGone));
+    assert_eq!((plain.inflight().out, pool.inflight().out), (0, 0));
+}
+
+/// Regions whose device addresses do not follow each other.
+#[test]
+fn addresses_of_scattered_regions_find_their_pages() {
+    #[derive(Debug)]
+    struct Backwards(pagepool::DomainId);
+    impl DmaDomain for Backwards {
+        fn id(&self) -> pagepool::DomainId {
+            self.0
+        }
+        fn name(&self) -> String {
+            "backwards".into()
+        }
+        fn map(&self, region: &pagepool::Region) -> Result<DeviceAddr, String> {
+            Ok(DeviceAddr((1 << 30) - region.offset()))
+        }
+        fn unmap(&self, _region: &pagepool::Region, _at: DeviceAddr) {}
+        fn sync_for_device(&self, _at: DeviceAddr, _len_bytes: usize) {}
+        fn sync_for_cpu(&self, _at: DeviceAddr, _len_bytes: usize) {}
+    }
+    let arena = pagepool::ArenaParams { max_bytes: 16 << 20, ..Default::default() };
+    let arena = pagepool::Arena::new(arena).unwrap();
+    let domains: Vec<Arc<dyn DmaDomain>> = vec![Arc::new(Backwards(pagepool::DomainId::unique()))];
+    let pool = Pool::new(PoolParams { domains, ..Default::default() }, arena).unwrap().bind();
+    let mut addrs = vec![DeviceAddr(0); 4096];
+    assert_eq!(pool.alloc_addr_bulk(&mut addrs), Ok(4096));
+    let mut sorted = addrs.clone();
+    sorted.sort_unstable();
+    sorted.dedup();
+    assert_eq!(sorted.len(), 4096);
+    let (first, rest) = addrs.split_first().unwrap();
+    assert_eq!(pool.handle().from_raw(*first).unwrap().dma_addr(), Some(*first));
+    let handle = pool.handle();
+    std::thread::scope(|threads| threads.spawn(|| handle.put_addr_bulk(rest).unwrap()).join()).unwrap();
+    assert_eq!(pool.inflight().out, 0);
+}

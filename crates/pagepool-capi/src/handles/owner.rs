@@ -63,10 +63,29 @@ pub(crate) fn enter<R>(pool: Token, call: impl FnOnce(&OwnerCall<'_>) -> CallRes
     call(&OwnerCall { view, bound, own })
 }
 
+/// Runs what makes no callback, if the caller is the owner. It needs no count: nothing can unbind the
+/// pool meanwhile.
+#[inline(always)]
+pub(crate) fn quickly<R>(pool: Token, call: impl FnOnce(&Bound) -> R) -> Option<R> {
+    let view = slots::view_of(pool);
+    if !view.is_mine() || view.token.load(Relaxed) != pool.0 {
+        return None;
+    }
+    // SAFETY: this thread owns the pool, so its part is there, and only this thread may take it away.
+    let own = unsafe { &*view.own.load(Relaxed) };
+    // SAFETY: this thread owns the pool, and `call` does not unbind it.
+    unsafe { &*own.bound.get() }.as_ref().map(call)
+}
+
 impl OwnerCall<'_> {
     /// The buffer of a device address.
     pub(crate) fn at_address(&self, addr: u64) -> CallResult<PageBuf> {
         Ok(self.own.handle.from_raw(DeviceAddr(addr))?)
+    }
+
+    /// Returns the buffers of device addresses.
+    pub(crate) fn put_addrs(&self, addrs: &[DeviceAddr]) -> CallResult<()> {
+        Ok(self.own.handle.put_addr_bulk(addrs)?)
     }
 
     /// Refuses a buffer of another pool.

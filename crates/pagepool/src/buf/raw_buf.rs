@@ -1,9 +1,10 @@
 //! Buffers as addresses, for descriptor rings.
 //!
-//! What   [`RawBuf`] is a device address and a length. While it is out, one bit per 64 bytes of page marks
-//!        where it begins, and for a fragment a second one where it ends; a whole page has no end mark. A
-//!        returned address is looked up there: one that is not the pool's, or not out, is refused, in release
-//!        builds too.
+//! What   [`RawBuf`] is a device address and a length. While it is out, a plain whole page has a word of its
+//!        own (raw_page.rs). For any other buffer one bit per 64 bytes of page marks where it begins, and for
+//!        a fragment a second one where it ends; a whole page that has something to look up, because a
+//!        [`PageRef`](crate::PageRef) may exist, has no end mark. A returned address is looked up there: one
+//!        that is not the pool's, or not out, is refused, in release builds too.
 //! Who    any thread. Clearing a start mark is one atomic operation, so of two threads that return the same
 //!        address one is refused.
 //! Limit  an address that is returned twice is not detected if the same buffer was handed out again in
@@ -47,6 +48,8 @@ pub enum RawError {
     NotOurs(DeviceAddr),
     /// The address lies in a page of the pool, but in no buffer that is out in raw form.
     NotOut(DeviceAddr),
+    /// The pool's first domain maps its pages no more.
+    DeviceGone,
 }
 
 impl fmt::Display for RawError {
@@ -59,6 +62,10 @@ impl fmt::Display for RawError {
                 write!(f, "device address {at} is in no region mapped in the pool's first domain")
             }
             Self::NotOurs(at) => write!(f, "device address {at} lies in a page that is not this pool's"),
+            Self::DeviceGone => f.write_str(
+                "the pool's first domain maps its pages no more, because the device was removed: \
+                 there are no addresses to allocate",
+            ),
             Self::NotOut(at) => {
                 write!(
                     f,
@@ -78,8 +85,9 @@ impl PageBuf {
     /// Gives the buffer back if the pool has no domain, or if the fragment may share a cache line with
     /// another one: with `frag_align` below 64, and where it was [split off](Self::split_off) within a line.
     /// Once a buffer of the pool was split within a line, this is every fragment that ends within one: to
-    /// avoid that, split and allocate multiples of 64 bytes. Any thread; one atomic operation, two for a
-    /// fragment.
+    /// avoid that, split and allocate multiples of 64 bytes. Any thread; a store for a whole page, two atomic
+    /// operations for a fragment. [`Bound::alloc_addr_bulk`](crate::Bound::alloc_addr_bulk) allocates many
+    /// pages as addresses.
     ///
     /// ```
     /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams};
@@ -90,7 +98,19 @@ impl PageBuf {
     /// # drop(buffer);
     /// # Ok::<(), pagepool::Error>(())
     /// ```
+    #[inline]
     pub fn into_raw(self) -> Result<RawBuf, PageBuf> {
+        if !self.bits.is_whole() {
+            return self.into_marked();
+        }
+        let Some(addr) = self.dma_addr() else { return Err(self) };
+        let (pool, page) = (self.pool, self.into_bits().whole_page());
+        pool.raw_pages().out(page);
+        Ok(RawBuf { addr, len: pool.geometry.page_size })
+    }
+
+    /// As [`into_raw`](Self::into_raw), for what is not a plain whole page.
+    fn into_marked(self) -> Result<RawBuf, PageBuf> {
         let start = self.start();
         let len = self.len();
         let Some(addr) = self.dma_addr().filter(|_| !self.shares_a_line()) else { return Err(self) };
@@ -118,7 +138,7 @@ fn mark(pool: &PoolCore, start: u64, end: Option<u64>) {
         marks.last[word].fetch_or(bit, Ordering::Relaxed);
     }
     let (word, bit) = mark_at(start);
-    marks.start[word].fetch_or(bit, Ordering::Release); // pairs with from_raw()
+    marks.start[word].fetch_or(bit, Ordering::Release); // pairs with from_marks()
 }
 
 /// The word and the bit of the line that a byte of the area lies in.
@@ -128,7 +148,38 @@ fn mark_at(offset: u64) -> (usize, u64) {
 }
 
 /// See [`PoolRef::from_raw`](crate::PoolRef::from_raw).
+#[inline]
 pub(crate) fn from_raw(pool: PoolPtr, addr: DeviceAddr) -> Result<PageBuf, RawError> {
+    match page_at(pool, addr) {
+        Some(page) if take_plain(pool, page) => Ok(PageBuf::whole(pool, PageIdx(page as u32))),
+        _ => from_marks(pool, addr),
+    }
+}
+
+/// The number of the page that an address lies in, if that is out; of any other address it means nothing.
+#[inline(always)]
+pub(crate) fn page_at(pool: PoolPtr, addr: DeviceAddr) -> Option<u64> {
+    let mapping = pool.mappings.first()?;
+    let offset = match mapping.linear() {
+        Some(linear) => addr.0.wrapping_sub(linear),
+        None => mapping.offset_of(addr)?,
+    };
+    Some(pool.geometry.head_of_base_page(offset >> PAGE_SHIFT))
+}
+
+/// Takes a plain whole page back, on any thread.
+#[inline(always)]
+fn take_plain(pool: PoolPtr, page: u64) -> bool {
+    match pool.owner_here() {
+        Some(owner) => pool.owner_takes(owner, |taking| pool.raw_pages().take(taking, page)),
+        None => pool.another_takes(page),
+    }
+}
+
+/// The buffer that marks say is out, or what is wrong with the address.
+#[cold]
+#[inline(never)]
+fn from_marks(pool: PoolPtr, addr: DeviceAddr) -> Result<PageBuf, RawError> {
     let mapping = pool.mappings.first().ok_or(RawError::NoDomain)?;
     let offset = mapping.offset_of(addr).ok_or(RawError::Unmapped(addr))?;
     let page = pool.geometry.head(PageIdx((offset >> PAGE_SHIFT) as u32));

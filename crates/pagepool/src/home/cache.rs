@@ -117,6 +117,18 @@ impl Cache {
         n
     }
 
+    /// Shows the last `n` pages at most to `sink`, and takes as many of them, from the last on, as it says.
+    /// It must make no callback.
+    #[inline(always)]
+    pub(crate) fn take_while(&self, _owner: OwnerProof, n: usize, sink: impl FnOnce(&[u32]) -> usize) {
+        let count = self.count();
+        let n = n.min(count);
+        // SAFETY: I2; entries below the count are initialised, and nothing writes them while `sink` reads.
+        let taken = sink(unsafe { std::slice::from_raw_parts(self.entry(count - n), n) });
+        debug_assert!(taken <= n, "I2: {taken} pages taken of {n}");
+        self.count.store(count - taken, Relaxed);
+    }
+
     /// Takes the `n` pages at most that were put first, and gives them to `sink`, as [`take`](Self::take)
     /// does.
     pub(crate) fn take_oldest(&self, _owner: OwnerProof, n: usize, sink: impl FnOnce(&[u32])) -> usize {

@@ -1,7 +1,8 @@
 //! An area: the numbered pages of one provider, their records, and the domains that map them.
 //!
-//! What   one contiguous range of 4 KiB pages in regions, of which some are present. Per page a record, a bit
-//!        per 64 bytes that says "out as a raw address", a node. Per domain a [`Mapping`].
+//! What   one contiguous range of 4 KiB pages in regions, of which some are present. Per page a record, whose
+//!        it is while it is out as a raw address, bits that say so of its fragments, a node. Per domain a
+//!        [`Mapping`].
 //! Who    anything from any thread. Attaching, detaching, adding and removing regions take the area's lock,
 //!        which is no lock of a pool; the rest takes none. Domains map under it and unmap without it.
 //! End    the provider closes the area when it is dropped. Who still holds the area then has its records and
@@ -36,6 +37,7 @@ pub struct Area {
     len_bytes: u64,
     region_shift: u32,
     meta: Box<[PageMeta]>,
+    raw_pages: Box<[AtomicU32]>,
     raw_out: RawOut,
     shared_frags: Box<[AtomicU32]>,
     nodes: Nodes,
@@ -68,8 +70,8 @@ impl Drop for Calling<'_> {
     }
 }
 
-/// Two bits per 64 bytes of page: where a raw address that is out begins, and where its fragment ends. A
-/// whole page has no end mark: it ends with its page.
+/// Two bits per 64 bytes of page: where a raw address that is out begins, and where its fragment ends. For
+/// fragments, and for whole pages with a record to look up; these have no end mark: they end with their page.
 pub(crate) struct RawOut {
     pub(crate) start: Box<[AtomicU64]>,
     pub(crate) last: Box<[AtomicU64]>,
@@ -223,6 +225,7 @@ impl Area {
             len_bytes,
             region_shift,
             meta: zeroed(pages)?,
+            raw_pages: zeroed(pages)?,
             raw_out: RawOut { start: zeroed(pages)?, last: zeroed(pages)? },
             shared_frags: zeroed(pages)?,
             nodes,
@@ -372,7 +375,13 @@ impl Area {
         true
     }
 
-    /// The marks of raw addresses that are out.
+    /// Per page the id of the pool whose plain whole page is out as a raw address, else 0: see raw_page.rs.
+    #[inline(always)]
+    pub(crate) fn raw_pages(&self) -> &[AtomicU32] {
+        &self.raw_pages
+    }
+
+    /// The marks of other raw addresses that are out.
     pub(crate) fn raw_out(&self) -> &RawOut {
         &self.raw_out
     }

@@ -35,6 +35,7 @@ impl DomainId {
 /// An address as a device sees it, in bytes. Linux: `dma_addr_t`.
 #[doc(alias = "dma_addr_t")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(transparent)]
 pub struct DeviceAddr(pub u64);
 
 impl fmt::Display for DeviceAddr {
@@ -238,6 +239,9 @@ pub struct Mapping {
     /// The address that each region had last, mapped or not: by it the addresses are resolved that a removed
     /// device was given.
     last: Box<[AtomicU64]>,
+    /// What to subtract from an address for its offset, the same for every region that was ever mapped; or
+    /// [`UNMAPPED`], or [`SCATTERED`]. Changed under the area's lock.
+    linear: AtomicU64,
 }
 
 impl fmt::Debug for Mapping {
@@ -249,6 +253,8 @@ impl fmt::Debug for Mapping {
 
 /// No mapped region adds this: regions and their addresses begin at multiples of a page.
 const UNMAPPED: u64 = u64::MAX;
+/// Neither: the regions of the mapping do not lie as in the area.
+const SCATTERED: u64 = u64::MAX - 1;
 
 impl Mapping {
     /// A mapping without regions, for an area of `regions` regions of `1 << region_shift` bytes, with one
@@ -264,6 +270,7 @@ impl Mapping {
             region_shift,
             at: (0..regions).map(|_| AtomicU64::new(UNMAPPED)).collect(),
             last: (0..regions).map(|_| AtomicU64::new(UNMAPPED)).collect(),
+            linear: AtomicU64::new(UNMAPPED),
         }
     }
 
@@ -303,30 +310,48 @@ impl Mapping {
     /// The device address of a byte of the area, or `None` while its region is not mapped. One load.
     #[inline]
     pub fn addr_of(&self, offset: u64) -> Option<DeviceAddr> {
-        // Pairs with map().
-        let add = self.at.get((offset >> self.region_shift) as usize)?.load(Ordering::Acquire);
-        (add != UNMAPPED).then(|| DeviceAddr(add.wrapping_add(offset)))
+        self.addrs()(offset)
     }
 
     /// The offset in the area of a device address, or `None` when it is in no region that was ever mapped.
     /// Cost: one load when the domain is linear over the area (it usually is), else a search over the
     /// regions.
+    #[inline]
     pub fn offset_of(&self, addr: DeviceAddr) -> Option<u64> {
-        let size = 1u64 << self.region_shift;
         let first = self.last.first()?.load(Ordering::Acquire);
         let guess = (addr.0.wrapping_sub(first) >> self.region_shift) as usize;
-        let hit = |r: usize| {
-            let base = self.last.get(r)?.load(Ordering::Acquire);
-            let within = addr.0.wrapping_sub(base);
-            (base != UNMAPPED && within < size).then(|| ((r as u64) << self.region_shift) + within)
-        };
-        if first != UNMAPPED
-            && guess < self.last.len()
-            && let Some(offset) = hit(guess)
-        {
-            return Some(offset);
+        self.offset_in(guess, addr).or_else(|| self.search(addr))
+    }
+
+    /// What to subtract from any address that was given out for its offset, if that is one number.
+    #[inline(always)]
+    pub(crate) fn linear(&self) -> Option<u64> {
+        let linear = self.linear.load(Ordering::Acquire); // pairs with map()
+        (linear < SCATTERED).then_some(linear)
+    }
+
+    /// [`addr_of`](Self::addr_of), for many offsets.
+    #[inline(always)]
+    pub(crate) fn addrs(&self) -> impl Fn(u64) -> Option<DeviceAddr> + '_ {
+        let (regions, shift) = (&*self.at, self.region_shift);
+        move |offset| {
+            let add = regions.get((offset >> shift) as usize)?.load(Ordering::Acquire); // pairs with map()
+            (add != UNMAPPED).then(|| DeviceAddr(add.wrapping_add(offset)))
         }
-        (0..self.last.len()).find_map(hit)
+    }
+
+    /// The offset of an address that lies in this region, as it was mapped last.
+    #[inline(always)]
+    fn offset_in(&self, region: usize, addr: DeviceAddr) -> Option<u64> {
+        let base = self.last.get(region)?.load(Ordering::Acquire); // pairs with map()
+        let within = addr.0.wrapping_sub(base);
+        let hit = base != UNMAPPED && within >> self.region_shift == 0;
+        hit.then(|| ((region as u64) << self.region_shift) + within)
+    }
+
+    #[cold]
+    fn search(&self, addr: DeviceAddr) -> Option<u64> {
+        (0..self.last.len()).find_map(|region| self.offset_in(region, addr))
     }
 
     /// Maps one region; nothing happens if it is mapped already.
@@ -341,9 +366,12 @@ impl Mapping {
             len_bytes: region.len_bytes,
             reason,
         })?;
+        let (add, before) = (at.0.wrapping_sub(region.offset), self.linear.load(Ordering::Relaxed));
+        let linear = if before == UNMAPPED || before == add { add } else { SCATTERED };
+        self.linear.store(linear, Ordering::Release); // pairs with linear()
         // Pairs with offset_of().
         self.last[(region.offset >> self.region_shift) as usize].store(at.0, Ordering::Release);
-        slot.store(at.0.wrapping_sub(region.offset), Ordering::Release); // pairs with addr_of()
+        slot.store(add, Ordering::Release); // pairs with addr_of()
         Ok(())
     }
 

@@ -22,6 +22,7 @@ use crate::pool::unbound::{Pool, RefillPolicy};
 use crate::returns::end_watch::EndWatch;
 use crate::returns::geometry::{Geometry, PoolSizes};
 use crate::returns::pool_core::{NOT_ASKED, OwnerState, PoolCore, PoolPtr, ReturnState};
+use crate::returns::raw_page::OWNER_ALONE;
 use crate::returns::short_name::ShortName;
 use crate::sys::call::eventfd;
 use crate::sys::slab::Slab;
@@ -111,6 +112,7 @@ fn assemble(
         slot,
         overflowed: Default::default(),
         split_lines: Default::default(),
+        raw_takers: AtomicU32::new(OWNER_ALONE),
         asked_to_shrink: AtomicU32::new(NOT_ASKED),
         lanes: LaneList::new((0..sizes.lanes).map(|_| lane()).collect()),
         own: Padded(OwnerState::new(sizes, syncing.is_empty())),

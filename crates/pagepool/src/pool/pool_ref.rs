@@ -9,7 +9,8 @@ use std::sync::atomic::{Ordering, fence};
 use std::sync::{Arc, Weak};
 
 use crate::buf::page_buf::PageBuf;
-use crate::buf::raw_buf::RawError;
+use crate::buf::raw_buf::{self, RawError};
+use crate::buf::raw_bulk::put_addrs;
 use crate::home::registry::{MemCarrier, MemId, MemState, MemType, Registry, RegistryEntry};
 use crate::home::stats::{DeferredStats, Inflight, Stats};
 use crate::mem::area::Area;
@@ -97,7 +98,8 @@ impl PoolRef {
     ///
     /// An address that is not the pool's, or not out in raw form, is an error in release builds too, and
     /// nothing changes. Not detected: an address given twice with a new hand-out of the same buffer in
-    /// between. Any thread; one atomic operation. Dropping the buffer returns it.
+    /// between. Any thread; dropping the buffer returns it. A whole page takes no atomic operation on the
+    /// owner's thread, as long as no other takes pages of the pool back; otherwise one, as a fragment does.
     ///
     /// ```
     /// # use pagepool::{Arena, ArenaParams, IdentityDomain, Pool, PoolParams};
@@ -113,9 +115,33 @@ impl PoolRef {
     /// # drop(buffer);
     /// # Ok::<(), pagepool::Error>(())
     /// ```
+    #[inline]
     pub fn from_raw(&self, addr: DeviceAddr) -> Result<PageBuf, RawError> {
-        let pool = NonNull::new(Arc::as_ptr(&self.0).cast_mut()).expect("an Arc is never null");
-        crate::buf::raw_buf::from_raw(PoolPtr::new(pool), addr)
+        raw_buf::from_raw(self.ptr(), addr)
+    }
+
+    /// Returns many buffers by their addresses, as [`from_raw`](Self::from_raw) and a drop of each would. An
+    /// address that is refused does not keep the others; the error is that of the first one. Any thread. The
+    /// checks of pool and owner are made once per 64 addresses.
+    ///
+    /// ```
+    /// # use pagepool::{Arena, ArenaParams, DeviceAddr, IdentityDomain, Pool, PoolParams};
+    /// # use std::sync::Arc;
+    /// # let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() })?;
+    /// let nic0 = Arc::new(IdentityDomain::new("nic0"));
+    /// let params = PoolParams { domains: vec![nic0], ..Default::default() };
+    /// let pool = Pool::new(params, arena)?.bind();
+    /// let mut fill = [DeviceAddr(0); 32];
+    /// assert_eq!(pool.alloc_addr_bulk(&mut fill), Ok(32));
+    /// let returns = pool.handle();
+    /// returns.put_addr_bulk(&fill).unwrap();
+    /// assert!(returns.put_addr_bulk(&fill[..1]).is_err(), "it is not out any more");
+    /// assert_eq!(pool.inflight().out, 0);
+    /// # Ok::<(), pagepool::Error>(())
+    /// ```
+    #[inline]
+    pub fn put_addr_bulk(&self, addrs: &[DeviceAddr]) -> Result<(), RawError> {
+        put_addrs(self.ptr(), addrs)
     }
 }
 

@@ -70,6 +70,8 @@ pub(crate) struct PoolCore {
     /// Whether a buffer was ever split inside a cache line. Set by any thread, never unset; whoever has such
     /// a part sees it.
     pub(crate) split_lines: PlainBool,
+    /// Who takes whole pages back by their addresses: see raw_page.rs.
+    pub(crate) raw_takers: AtomicU32,
     /// Idle pages that the owner is asked to keep, or [`NOT_ASKED`] (shrink.rs).
     pub(crate) asked_to_shrink: AtomicU32,
 
@@ -120,6 +122,8 @@ pub(crate) struct OwnerState {
     pub(crate) emergency: OwnerCell<Vec<PageIdx>>,
     /// Blocks for chains that the owner keeps at hand.
     pub(crate) chains: ChainStash,
+    /// Whether the owner is taking whole pages back by their addresses: see raw_page.rs.
+    pub(crate) taking_raw: AtomicBool,
     /// The lanes that the next cut looks at.
     pub(crate) cut_turns: CutTurns,
     /// Last, for its entries are long.
@@ -146,6 +150,7 @@ impl OwnerState {
             frag_waste: Counter::default(),
             emergency: OwnerCell::new(Vec::new()),
             chains: ChainStash::new(sizes.chains),
+            taking_raw: AtomicBool::new(false),
             cut_turns: CutTurns::default(),
         }
     }

@@ -63,6 +63,11 @@ pub enum Op {
     SplitOffElsewhere(u8, u8),
     /// `into_raw`.
     IntoRaw(u8),
+    /// `alloc_addr_bulk` in a pool, of that many, at most 15.
+    AllocAddrs(u8, u8),
+    /// `put_addr_bulk` of up to 15 neighbours in the list of raw buffers, on the other thread for the upper
+    /// half of the bytes.
+    PutAddrs(u8, u8),
     /// `from_raw`, at an address that many sixteenths into the buffer, and then the same address again.
     FromRaw(u8, u8),
     /// `from_raw` by the pool that it is not of, and of an address that is nobody's.
@@ -89,7 +94,7 @@ pub enum Op {
 
 impl Op {
     /// Kinds of operation.
-    pub const KINDS: u8 = 46;
+    pub const KINDS: u8 = 48;
 
     /// Every three bytes are an operation: what, on which, how much. Destroying and ending threads is made
     /// rare.
@@ -133,6 +138,8 @@ impl Op {
             41 | 42 => Self::SplitOffElsewhere(which, amount),
             43 => Self::Shrink(which, amount),
             44 => Self::AskToShrink(which, amount),
+            45 => Self::AllocAddrs(which, amount),
+            46 => Self::PutAddrs(which, amount),
             _ if amount < 32 => Self::Destroy(which),
             _ => Self::AllocPage(which),
         }

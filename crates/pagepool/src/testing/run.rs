@@ -180,6 +180,9 @@ impl OpRun {
             Op::SplitOff(at, n) => self.split_off(at, n, Who::Main),
             Op::SplitOffElsewhere(at, n) => self.split_off(at, n, Who::OtherThread),
             Op::IntoRaw(at) => self.make_raw(at),
+            Op::AllocAddrs(which, n) => self.alloc_addrs(which as usize & 1, n as usize & 15),
+            Op::PutAddrs(at, n) if n < 128 => self.put_addrs(at, n, Who::Main),
+            Op::PutAddrs(at, n) => self.put_addrs(at, n, Who::OtherThread),
             Op::FromRaw(at, within) => self.bring_raw(at, within),
             Op::FromRawWrong(at) => self.bring_wrong(at),
             Op::Defer(at, busy) => self.defer(at, busy & 3 != 0),
@@ -591,6 +594,43 @@ impl OpRun {
             write_stamp(&mut buffer, out.stamp); // it was too short for one, and has whole lines now
         }
         self.buffers.push(out.with(buffer));
+    }
+
+    fn alloc_addrs(&mut self, pool: usize, n: usize) {
+        let Some(real) = &self.pools[pool] else { return };
+        let mut addrs = vec![DeviceAddr(0); n];
+        let got = real.alloc_addr_bulk(&mut addrs).expect("the area is mapped");
+        let told: Vec<_> = (0..n).map_while(|_| self.model.alloc_page(pool)).collect();
+        assert_eq!(got, told.len(), "alloc_addr_bulk");
+        for (&addr, token) in addrs.iter().zip(told) {
+            let mut buffer = self.handles[pool].from_raw(addr).expect("it is out in raw form");
+            self.is_page(token, buffer.page());
+            self.stamps += 1;
+            let (stamp, frag, special) = (self.stamps, false, false);
+            write_stamp(&mut buffer, stamp);
+            let what = buffer.into_raw().expect("the area is mapped");
+            assert_eq!(what.addr, addr);
+            self.raws.push(Out { pool, token, what, frag, special, stamp });
+        }
+    }
+
+    fn put_addrs(&mut self, at: u8, n: u8, who: Who) {
+        let from = at as usize % (self.raws.len() + 1);
+        let to = (from + (n as usize & 15)).min(self.raws.len());
+        let outs: Vec<_> = self.raws.drain(from..to).collect();
+        for pool in 0..2 {
+            let addrs: Vec<_> = outs.iter().filter(|out| out.pool == pool).map(|out| out.what.addr).collect();
+            let handle = self.handles[pool].clone();
+            self.on(who, move || handle.put_addr_bulk(&addrs).expect("they are out in raw form"));
+            let ours = || outs.iter().filter(|out| out.pool == pool);
+            let plain: Vec<_> = ours().filter(|out| !out.frag && !out.special).map(|out| out.token).collect();
+            if !plain.is_empty() {
+                self.model.drop_run(pool, who, &plain, false);
+            }
+            for out in ours().filter(|out| out.frag || out.special) {
+                self.model.drop_buffer(pool, who, out.token, out.frag);
+            }
+        }
     }
 
     fn bring_wrong(&mut self, at: u8) {
