@@ -140,7 +140,9 @@ impl PlaceAllocator {
         self.free.try_reserve(made)?;
         let each = if kind == HandleKind::Page { size_of::<LifeWord>() } else { size_of::<FragEntry>() };
         let bytes = (count as usize * each) << ROW_SHIFT;
-        let layout = Layout::from_size_align(bytes.max(each), 64).map_err(|_| CallError::NO_MEMORY)?;
+        // Not of cache lines: the allocator would write the zeroes where it aligns to more than calloc does.
+        let layout = Layout::from_size_align(bytes.max(each), align_of::<FragEntry>())
+            .map_err(|_| CallError::NO_MEMORY)?;
         // SAFETY: the layout has a size above zero.
         let lives = unsafe { alloc_zeroed(layout) };
         if lives.is_null() {
@@ -192,4 +194,27 @@ pub(crate) fn find(token: Token) -> CallResult<BufPlace> {
     let word = unsafe { &*word };
     // SAFETY: a row with a kind has a view, which is static.
     Ok(BufPlace { word, view: unsafe { &*row.view.load(Relaxed) } })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::handles::view::VIEWS;
+
+    fn resident_bytes() -> usize {
+        let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
+        let pages: usize = statm.split(' ').nth(1).unwrap().parse().unwrap();
+        pages * ::pagepool::system_page_size()
+    }
+
+    /// The tables of a pool over 64 GiB have 128 MiB of addresses.
+    #[test]
+    fn the_places_of_a_large_pool_cost_what_is_used() {
+        const PAGES: u32 = 1 << 24;
+        let before = resident_bytes();
+        let places = PlaceRange::for_pages(PAGES, &VIEWS[0]).unwrap();
+        let cost = resident_bytes().saturating_sub(before);
+        places.give_back();
+        assert!(cost < 16 << 20, "{cost} bytes are resident for {PAGES} places that nobody used");
+    }
 }
