@@ -163,7 +163,7 @@ fn declarations_and_counters() -> String {
 fn header() -> String {
     let header: Vec<String> =
         blocks(&declarations_and_counters()).into_iter().filter(|block| !is_of_packets(block)).collect();
-    let header = header.join("\n\n");
+    let header = header.join("\n\n") + "\n";
     let initialisers: String = INITIALISERS.iter().map(|init| init.text(&header)).collect();
     let header = insert_before(&header, "#ifdef __cplusplus\nextern", &initialisers);
     let inline = read(&root().join("src/inline.h"));

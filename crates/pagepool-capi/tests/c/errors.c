@@ -2,6 +2,8 @@
 #include <pthread.h>
 #include <string.h>
 
+#include <pagepool_skb.h>
+
 #include "check.h"
 
 /* The call fails so, and had not failed before. */
