@@ -41,18 +41,15 @@ int main(int argc, char **argv)
 {
     const struct xsk_umem_config umem_config = {RING, RING, PAGE, 0, 0};
     const struct xsk_socket_config config = {RING, RING, {0}, 0, XDP_COPY};
-    struct pagepool_arena_params arena_params = PAGEPOOL_ARENA_PARAMS_INIT;
-    struct pagepool_params params = PAGEPOOL_PARAMS_INIT;
-    struct pagepool_arena *arena;
-    struct pagepool_domain *offsets;
     struct pagepool_buffer_locations at = PAGEPOOL_BUFFER_LOCATIONS_INIT;
     struct pagepool *pool;
+    void *memory;
     struct xsk_ring_prod fill = {0}; /* libxdp sets only some of the members */
     struct xsk_ring_cons rx = {0}, comp = {0};
     struct xsk_umem *umem;
     struct xsk_socket *xsk;
     uint32_t filled = 0;
-    uint64_t packets = 0, bytes = 0, count = argc == 3 ? strtoull(argv[2], NULL, 10) : 0;
+    uint64_t size = 0, packets = 0, bytes = 0, count = argc == 3 ? strtoull(argv[2], NULL, 10) : 0;
 
     if (argc != 3)
         return fprintf(stderr, "usage: receive INTERFACE COUNT\n"), 2;
@@ -60,20 +57,11 @@ int main(int argc, char **argv)
     libbpf_set_print(NULL);
     setenv("LIBXDP_SKIP_DISPATCHER", "1", 1); /* libxdp's program alone, and nothing in the BPF file system */
 
-    /* 1. An arena with all its memory committed: the kernel registers a UMEM once. */
-    arena_params.max_bytes = (uint64_t)FRAMES * PAGE;
-    arena_params.commit_all = 1;
-    must(pagepool_arena_create(&arena_params, &arena), "arena");
-    /* 2. A pool whose device addresses are offsets in the arena. */
-    must(pagepool_domain_offset("umem0", &offsets), "domain");
-    params.arena = arena;
-    params.domains = &offsets;
-    params.n_domains = 1;
-    must(pagepool_create(&params, &pool), "pool");
-    must(pagepool_bind(pool), "bind"); /* this thread allocates */
-    /* 3. The UMEM and the socket, on queue 0. */
-    must(xsk_umem__create(&umem, pagepool_arena_base(arena), (uint64_t)FRAMES * PAGE, &fill, &comp,
-        &umem_config), "UMEM");
+    /* 1. A pool with memory of its own. This thread allocates, and addresses are offsets in the memory. */
+    must(pagepool_open((uint64_t)FRAMES * PAGE, 0, &pool), "pool");
+    /* 2. The UMEM and the socket, on queue 0. */
+    memory = pagepool_base(pool, &size);
+    must(xsk_umem__create(&umem, memory, size, &fill, &comp, &umem_config), "UMEM");
     must(xsk_socket__create(&xsk, argv[1], 0, umem, &rx, NULL, &config), argv[1]);
     struct pollfd ready = {xsk_socket__fd(xsk), POLLIN, 0};
     for (uint32_t n; (n = refill(pool, &fill)) > 0; filled += n)
@@ -81,13 +69,13 @@ int main(int argc, char **argv)
     printf("ready, %u frames on the fill ring\n", filled);
     fflush(stdout);
 
-    /* 4. The loop. */
+    /* 3. The loop. */
     while (packets < count) {
         uint64_t addrs[BATCH];
         uint32_t at = 0, n = xsk_ring_cons__peek(&rx, BATCH, &at);
         for (uint32_t i = 0; i < n; i++) {
             const struct xdp_desc *packet = xsk_ring_cons__rx_desc(&rx, at + i);
-            addrs[i] = packet->addr; /* the packet is at pagepool_arena_base(arena) + addr */
+            addrs[i] = packet->addr; /* the packet is at memory + addr */
             bytes += packet->len;
         }
         xsk_ring_cons__release(&rx, n);
@@ -101,12 +89,10 @@ int main(int argc, char **argv)
 
     xsk_socket__delete(xsk);
     must(xsk_umem__delete(umem), "UMEM");
-    for (uint64_t addr = 0; addr < (uint64_t)FRAMES * PAGE; addr += PAGE)
-        pagepool_put_addr(pool, addr); /* frames that the kernel had; refused for all other addresses */
+    for (uint64_t addr = 0; addr < size; addr += PAGE)
+        pagepool_put_addr_bulk(pool, &addr, 1); /* a frame that the kernel had; refused for all others */
     must(pagepool_read_buffer_locations(pool, &at), "buffer_locations");
     must(pagepool_destroy(pool), "pool");
-    must(pagepool_domain_put(offsets), "domain");
-    must(pagepool_arena_put(arena), "arena");
     printf("%llu packets, %llu bytes, %llu buffers missing\n", (unsigned long long)packets,
         (unsigned long long)bytes, (unsigned long long)at.out);
     return at.out != 0;

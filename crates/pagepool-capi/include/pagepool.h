@@ -5,7 +5,7 @@
  *   page      4096 << order bytes; each pool has its order
  *   arena     memory from which pools take pages
  *   buffer    a page, or a fragment of a page; it is out from its allocation until it is returned to its pool
- *   owner     the thread that called pagepool_bind: it alone allocates
+ *   owner     the thread that called pagepool_bind, or pagepool_open: it alone allocates
  *   cache     the pool's free pages for the owner
  *   lane      a queue in which one other thread returns buffers to the owner, without a lock
  *   ring      a queue in which the threads without a lane return buffers, under a lock
@@ -97,6 +97,11 @@
  * node 0 unless `node` names another.
  */
 #define PAGEPOOL_BACKING_DEVICE 8
+
+/**
+ * For pagepool_open, added to a kind of huge pages: fail if no huge pages are available.
+ */
+#define PAGEPOOL_HUGE_OR_FAIL 256
 
 /**
  * Keep the buffer in the queue, and end the poll. For users that finish in the order of the queue.
@@ -1422,6 +1427,35 @@ int pagepool_update_nid(struct pagepool *pool, int nid);
  * Cost: a comparison if the node is the same.
  */
 int pagepool_nid_changed(struct pagepool *pool, int nid);
+
+/**
+ * Creates a pool with `bytes` bytes of memory of its own, and makes the calling thread its owner. Device
+ * addresses are offsets in that memory, as in an AF_XDP UMEM; pagepool_base has its address. All else is as
+ * in PAGEPOOL_PARAMS_INIT. For several pools over one memory, other domains or other parameters use
+ * pagepool_arena_create and pagepool_create.
+ *
+ * `bytes` is a multiple of 4096, or of the huge page size for the hugetlb kinds. `kind` is 0 for the
+ * default, or PAGEPOOL_BACKING_ANONYMOUS_4K, _TRANSPARENT_HUGE, _HUGE_2M or _HUGE_1G. If no huge pages are
+ * available, smaller pages are taken; `| PAGEPOOL_HUGE_OR_FAIL` fails instead.
+ *
+ * Thread: any.
+ * Ownership: `*pool` is the caller's, to be ended with pagepool_destroy or pagepool_destroy_watched. The
+ *     memory is the pool's: it is returned to the system when the pool is freed.
+ * Errors: -EINVAL names the argument, its value and its range. -EPERM if the calling thread is ending.
+ *     Otherwise as pagepool_arena_create and pagepool_create. `*pool` is then unchanged.
+ * Cost: a few system calls; the time to clear the memory for the hugetlb kinds.
+ */
+int pagepool_open(uint64_t bytes, uint32_t kind, struct pagepool **pool);
+
+/**
+ * Returns the address of the first byte of the pool's memory, and stores its length in `*bytes` unless that
+ * is NULL: for a UMEM, or to read the packet at offset `addr`. For a pool over an arena it is the arena's.
+ * NULL for device memory (-EOPNOTSUPP) or a bad handle (-EINVAL, -ESTALE); `*bytes` is then unchanged.
+ *
+ * Thread: any.
+ * Cost: a lock.
+ */
+void *pagepool_base(struct pagepool *pool, uint64_t *bytes);
 
 /**
  * Gives idle pages back to the arena until at most `keep` are left in cache, lanes and ring, and returns the

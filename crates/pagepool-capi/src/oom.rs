@@ -21,6 +21,12 @@ pub(crate) fn expect(bytes: usize) -> CallResult<()> {
     Ok(())
 }
 
+/// Refuses an arena of so many bytes if there is no memory for its lists. Beside its large tables, which are
+/// allocated in a way that may be refused, an arena has some words per region.
+pub(crate) fn expect_arena(bytes: u64) -> CallResult<()> {
+    expect((bytes.min(1 << 42) >> 16) as usize + FEW)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -10,7 +10,7 @@ use std::process::Command;
 
 use installed::{compiled, has, prefix, run, source};
 
-const PROGRAMS: [&str; 8] = [
+const PROGRAMS: [&str; 9] = [
     "tests/c/required.c",
     "tests/c/misuse.c",
     "tests/c/rest.c",
@@ -19,6 +19,7 @@ const PROGRAMS: [&str; 8] = [
     "tests/c/deferred.c",
     "tests/c/defaults.c",
     "tests/c/errors.c",
+    "tests/c/open.c",
 ];
 
 /// What threads, processes and the C library do to a program, which is no mistake of its own.

@@ -356,6 +356,19 @@ fn documents_name_what_is_there() {
     }
 }
 
+/// As many as DPDK's, which docs/porting.md lists beside them.
+#[test]
+fn the_smallest_receive_loop_calls_seven_functions() {
+    let (program, symbols) = (read(&root().join("../../examples/libxdp/receive.c")), symbols());
+    let called: Vec<&str> = symbols.lines().filter(|name| program.contains(&format!("{name}("))).collect();
+    assert_eq!(called.len(), 7, "{called:?}");
+    let guide = read(&root().join("../../docs/porting.md"));
+    let (_, table) = guide.split_once("| DPDK's receive loop |").expect("the table");
+    let (table, _) = table.split_once("\n\n").expect("the end of the table");
+    let missing: Vec<_> = called.iter().filter(|name| !table.contains(&format!("`{name}`"))).collect();
+    assert!(missing.is_empty(), "the table of docs/porting.md lacks {missing:?}");
+}
+
 /// Names in documents that begin alike and are not the header's.
 const OTHERS: &[&str] = &[
     "pagepool_mempool",

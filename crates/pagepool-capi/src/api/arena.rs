@@ -38,9 +38,7 @@ pub unsafe extern "C" fn pagepool_arena_create(
     let make = || {
         // SAFETY: the caller's struct begins with its size.
         let params = unsafe { sized::read(params, arena_params::LEAST) }?;
-        // Beside its large tables, which are allocated in a way that may be refused, an arena has some words
-        // per region.
-        oom::expect((params.bytes().min(1 << 42) >> 16) as usize + oom::FEW)?;
+        oom::expect_arena(params.bytes())?;
         // SAFETY: the caller's texts, memory and callback are as the fields say.
         ARENAS.insert(unsafe { make(params) }?)
     };

@@ -6,6 +6,7 @@
 pub(crate) mod alloc;
 mod dump;
 mod nid;
+mod open;
 mod shrink;
 mod shutdown;
 mod stats;

@@ -88,6 +88,8 @@ pub const PAGEPOOL_BACKING_CALLER: u32 = 7;
 /// Memory of a device, which the CPU cannot read: its pages have numbers and device addresses only. It is on
 /// node 0 unless `node` names another.
 pub const PAGEPOOL_BACKING_DEVICE: u32 = 8;
+/// For pagepool_open, added to a kind of huge pages: fail if no huge pages are available.
+pub const PAGEPOOL_HUGE_OR_FAIL: u32 = 256;
 
 /// The argument of a callback.
 struct CallbackArg(*mut c_void);
@@ -113,7 +115,7 @@ impl ArenaParamsC {
             // SAFETY: the caller says that `name` is NULL or ends with a zero byte.
             name: unsafe { text(self.name, "arena") },
             max_bytes: self.bytes(),
-            backing: self.backing()?,
+            backing: backing(self.backing)?,
             on_missing_huge: if self.huge_or_fail == 0 {
                 OnMissingHuge::default()
             } else {
@@ -125,20 +127,6 @@ impl ArenaParamsC {
             mlock: self.mlock != 0,
             commit_all: self.commit_all != 0,
             inherit_on_fork: self.inherit_on_fork != 0,
-        })
-    }
-
-    fn backing(&self) -> CallResult<Backing> {
-        Ok(match self.backing {
-            PAGEPOOL_BACKING_DEFAULT => Backing::default(),
-            PAGEPOOL_BACKING_ANONYMOUS_4K => Backing::Anonymous4k,
-            PAGEPOOL_BACKING_TRANSPARENT_HUGE => Backing::TransparentHuge,
-            PAGEPOOL_BACKING_HUGE_2M => Backing::Huge2M,
-            PAGEPOOL_BACKING_HUGE_1G => Backing::Huge1G,
-            PAGEPOOL_BACKING_MEMFD => Backing::Memfd { huge: false },
-            PAGEPOOL_BACKING_MEMFD_HUGE => Backing::Memfd { huge: true },
-            PAGEPOOL_BACKING_CALLER => Backing::Caller,
-            other => return Err(out_of_range("backing", other, "a PAGEPOOL_BACKING_ value, 0 to 8")),
         })
     }
 
@@ -171,6 +159,21 @@ impl ArenaParamsC {
             }
         })
     }
+}
+
+/// The kind of memory that a PAGEPOOL_BACKING_ names, but for a device's.
+pub(crate) fn backing(value: u32) -> CallResult<Backing> {
+    Ok(match value {
+        PAGEPOOL_BACKING_DEFAULT => Backing::default(),
+        PAGEPOOL_BACKING_ANONYMOUS_4K => Backing::Anonymous4k,
+        PAGEPOOL_BACKING_TRANSPARENT_HUGE => Backing::TransparentHuge,
+        PAGEPOOL_BACKING_HUGE_2M => Backing::Huge2M,
+        PAGEPOOL_BACKING_HUGE_1G => Backing::Huge1G,
+        PAGEPOOL_BACKING_MEMFD => Backing::Memfd { huge: false },
+        PAGEPOOL_BACKING_MEMFD_HUGE => Backing::Memfd { huge: true },
+        PAGEPOOL_BACKING_CALLER => Backing::Caller,
+        other => return Err(out_of_range("backing", other, "a PAGEPOOL_BACKING_ value, 0 to 8")),
+    })
 }
 
 #[cfg(test)]

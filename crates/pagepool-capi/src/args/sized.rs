@@ -49,6 +49,12 @@ pub(crate) unsafe fn read<T: Sized0>(at: *const T, least: usize) -> CallResult<T
     Ok(unsafe { value.assume_init() })
 }
 
+/// A struct of zeroes: each parameter is the default.
+pub(crate) fn zeroes<T: Sized0>() -> T {
+    // SAFETY: all-zero bytes are a value of `T`.
+    unsafe { std::mem::MaybeUninit::zeroed().assume_init() }
+}
+
 /// Structs of results that begin with `size`, which the caller sets.
 ///
 /// # Safety

@@ -99,6 +99,31 @@ static void make_an_error(void *arg)
     CHECK(pagepool_create(&params, &pool) == -EINVAL && strstr(pagepool_last_error(), "headroom is 5000"));
 }
 
+static void *set_the_key_after_use(void *late)
+{
+    struct pagepool *pool;
+    CHECK(pagepool_open(1 << 20, 0, &pool) == 0 && pagepool_destroy(pool) == 0);
+    return set_the_key(late);
+}
+
+static void open_refused(void *arg)
+{
+    struct pagepool *pool = NULL;
+    (void)arg;
+    CHECK(pagepool_open(1 << 20, 0, &pool) == -EPERM && pool == NULL);
+}
+
+/* A thread whose pools were unbound can bind no other: the one that it opens is gone again. */
+static void no_pool_is_opened_too_late(void)
+{
+    struct late late = {open_refused, NULL, 0, 0};
+    int64_t before = pagepool_dump(NULL, 0);
+    pthread_t thread;
+    round_of_use = 2;
+    CHECK(pthread_create(&thread, NULL, set_the_key_after_use, &late) == 0);
+    CHECK(pthread_join(thread, NULL) == 0 && late.done && pagepool_dump(NULL, 0) == before);
+}
+
 int main(void)
 {
     struct pagepool_arena *arena = arena_of(16 << 20);
@@ -114,6 +139,7 @@ int main(void)
             use_late(make_an_error, arena);
         }
     }
+    no_pool_is_opened_too_late();
     CHECK(pagepool_destroy(pool) == 0 && pagepool_arena_put(arena) == 0);
     puts("ok");
     return 0;

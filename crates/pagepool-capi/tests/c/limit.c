@@ -50,6 +50,9 @@ int main(void)
     params.max_lanes = 64;
     params.lane_size = params.ring_size = 1 << 14;
     CHECK(setrlimit(RLIMIT_AS, &limit) == 0);
+    pool = NULL;
+    for (int i = 0; i < 100; i++)
+        CHECK(pagepool_open(1 << 30, 0, &pool) == -ENOMEM && pool == NULL);
     while ((refused = pagepool_create(&params, &pool)) == 0 && made < 1000) {
         two[made & 1] = pool; /* any two */
         made++;

@@ -73,6 +73,7 @@ static void no_pool(struct pagepool *pool)
     REFUSED(pagepool_ask_to_shrink(pool, 0));
     REFUSED(pagepool_put_addr(pool, 4096));
     REFUSED(pagepool_tag(pool, "tag"));
+    CHECK(pagepool_base(pool, NULL) == NULL);
     CHECK(pagepool_alloc_page(pool) == NULL && (pagepool_alloc_page)(pool) == NULL);
     CHECK(pagepool_alloc_frag(pool, 100) == NULL && pagepool_alloc(pool, &size) == NULL);
     CHECK(pagepool_alloc_bulk(pool, bufs, 4) == 0 && pagepool_from_raw(pool, 4096) == NULL);
@@ -196,6 +197,28 @@ static void sizes(struct pagepool_arena *arena)
     CHECK(no_arena == NULL);
 }
 
+/* Each is refused with the argument's name, and `*pool` is as it was. */
+static void opened_wrongly(void)
+{
+    const uint64_t bad_bytes[] = {0, 1, 4095, 4097, UINT64_MAX, UINT64_MAX & ~4095ull, 1ull << 63};
+    const uint32_t bad_kinds[] = {PAGEPOOL_BACKING_MEMFD, PAGEPOOL_BACKING_MEMFD_HUGE,
+        PAGEPOOL_BACKING_CALLER, PAGEPOOL_BACKING_DEVICE, 9, 255, 512, UINT32_MAX,
+        PAGEPOOL_BACKING_ANONYMOUS_4K | PAGEPOOL_HUGE_OR_FAIL,
+        PAGEPOOL_BACKING_MEMFD | PAGEPOOL_HUGE_OR_FAIL};
+    struct pagepool *none = NULL;
+    REFUSED(pagepool_open(1 << 20, 0, NULL));
+    for (size_t i = 0; i < sizeof(bad_bytes) / sizeof(*bad_bytes); i++) {
+        REFUSED(pagepool_open(bad_bytes[i], 0, &none));
+        CHECK(strncmp(pagepool_last_error(), "bytes is", 8) == 0 && none == NULL);
+    }
+    REFUSED(pagepool_open(3 << 20, PAGEPOOL_BACKING_HUGE_2M, &none)); /* no whole huge pages */
+    CHECK(strstr(pagepool_last_error(), "a multiple of 2 MiB") && none == NULL);
+    for (size_t i = 0; i < sizeof(bad_kinds) / sizeof(*bad_kinds); i++) {
+        REFUSED(pagepool_open(1 << 20, bad_kinds[i], &none));
+        CHECK(strncmp(pagepool_last_error(), "kind is", 7) == 0 && none == NULL);
+    }
+}
+
 static void twice(struct pagepool *pool)
 {
     struct pagepool_buf *page = pagepool_alloc_page(pool), *frag = pagepool_alloc_frag(pool, 100);
@@ -298,6 +321,7 @@ int main(void)
     made_up(the_pool, the_buf, arena);
     CHECK(pthread_create(&thread, NULL, of_another_thread, NULL) == 0 && pthread_join(thread, NULL) == 0);
     sizes(arena);
+    opened_wrongly();
     twice(the_pool);
     addresses(arena);
     at_the_same_time();
