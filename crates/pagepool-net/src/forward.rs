@@ -32,7 +32,6 @@
 //! Cost   nothing is allocated, locked or formatted per packet; all memory is bounded by rings and by the
 //!        budget.
 
-mod answers;
 mod cycles;
 mod egress;
 mod handler;
@@ -51,7 +50,6 @@ use crate::device::{Calls, Device, TxQueue, Wake, boxed};
 use crate::error::{parameter, within};
 use crate::sys::errno;
 use crate::sys::event::Sleep;
-use answers::Answers;
 pub use cycles::PartCycles;
 use cycles::{LoopPart, Meter};
 pub use egress::{Egress, Path, PathStats};
@@ -132,7 +130,6 @@ pub struct Forwarder<P, S = NoStack> {
     meter: Meter,
     /// The descriptors that it sleeps on.
     sleep: Sleep,
-    answers: Answers,
 }
 
 impl<F: FnMut(&mut XdpBuff, Ingress) -> Action> Forwarder<F> {
@@ -190,7 +187,6 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
             done: XdpFrameBulk::new(),
             meter: Meter::default(),
             sleep: Sleep::default(),
-            answers: Answers::default(),
         }
     }
 
@@ -239,9 +235,8 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
     }
 
     /// Polls and waits until `stop` is true, at which it looks in every round, and 10 times a second while it
-    /// sleeps. With handoffs from other threads it looks for their answers, at most 50 µs behind a burst,
-    /// before it sleeps. A device that is gone is closed, and the others go on; without any it is an error
-    /// that names them. Then it sends what still has room, and returns; it may be called again.
+    /// sleeps. A device that is gone is closed, and the others go on; without any it is an error that names
+    /// them. Then it sends what still has room, and returns; it may be called again.
     ///
     /// ```no_run
     /// // It needs root and an interface.
@@ -265,8 +260,7 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
         }
         let mut busy = 0;
         while !stop.load(Ordering::Relaxed) {
-            let moved = self.poll() > 0 || busy > 0 && self.finds_answers();
-            busy = if moved { busy + 1 } else { 0 };
+            busy = if self.poll() > 0 { busy + 1 } else { 0 };
             // A busy loop looks now and then, for a device that is gone.
             let wake = match busy {
                 0 => self.wait(LONGEST_SLEEP),
@@ -280,17 +274,6 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
         }
         self.flush();
         Ok(())
-    }
-
-    /// Before the first sleep behind a burst: whether other threads answer at once.
-    fn finds_answers(&mut self) -> bool {
-        if !self.ports.iter().any(Port::has_inlets) {
-            return false;
-        }
-        let mut answers = std::mem::take(&mut self.answers);
-        let found = answers.look(|| self.poll());
-        self.answers = answers;
-        found
     }
 
     fn all_gone(&self) -> Error {

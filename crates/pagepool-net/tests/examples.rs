@@ -159,7 +159,27 @@ fn workers_answer_packets() {
             }
             (numbers.len() >= 200).then_some(())
         });
+        print_answer_times(&mut far, sent);
     });
+}
+
+/// Prints what an answer takes where the packets come one by one, 1 ms apart.
+fn print_answer_times(far: &mut Far, first: u32) {
+    let mut answer = Vec::new();
+    while far.receive(&mut answer) {} // what is still on its way
+    far.patience = Duration::from_millis(200);
+    let mut times: Vec<_> = (first..first + 500)
+        .filter_map(|number| {
+            thread::sleep(Duration::from_millis(1));
+            let start = Instant::now();
+            let came = far.send(&datagram(number)) && far.receive(&mut answer);
+            (came && answered(&answer) == Some(number)).then(|| start.elapsed())
+        })
+        .collect();
+    times.sort_unstable();
+    assert!(times.len() > 400, "{} of 500 were answered", times.len());
+    let part = |of: usize| times[times.len() * of / 10];
+    println!("from packet to answer: median {:?}, 10 % {:?}, 90 % {:?}", part(5), part(1), part(9));
 }
 
 /// An echo request, and whether the kernel there answered.
