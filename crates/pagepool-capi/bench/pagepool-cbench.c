@@ -1,15 +1,17 @@
 /*
  * pagepool-cbench: what allocate + return costs from C, on the owner's thread, per buffer.
  *
- *     cc -O2 pagepool-cbench.c $(pkg-config --cflags --libs pagepool) -o pagepool-cbench
+ *     cc -O2 -pthread pagepool-cbench.c $(pkg-config --cflags --libs pagepool) -o pagepool-cbench
  *
  * One program shows two of the three costs: the inline functions of the header, and the functions they call
  * where that is not the plain case. Linked to libpagepool.a those are out of line in the program; linked to
- * libpagepool.so they are behind the dynamic linker's table, which is the third cost. "packet" makes a packet
- * of each buffer and frees that, "clone" frees a clone of it too, "deferred" gives the buffer to a user who
- * is done at once. It proves by the pool's counters that every buffer took the cache. Each figure is the
- * least of many rounds: what else runs on the machine only adds.
+ * libpagepool.so they are behind the dynamic linker's table, which is the third cost. "batch used" is
+ * "batch" after another thread used the batch, too. "packet" makes a packet of each buffer and frees that,
+ * "clone" frees a clone of it too, "deferred" gives the buffer to a user who is done at once. It proves
+ * by the pool's counters that every buffer took the cache. Each figure is the least of many rounds: what else
+ * runs on the machine only adds.
  */
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -91,6 +93,45 @@ static void bulk_data_pairs(struct pagepool *pool)
             look(pagepool_buf_data(bufs[at]));
         pagepool_buf_put_bulk(bufs, BURST);
     }
+}
+
+static struct pagepool_batch *batch;
+
+static void batch_pairs(struct pagepool *pool)
+{
+    for (int i = 0; i < LOOPS; i += BURST) {
+        pagepool_batch_alloc(batch, pool, BURST);
+        look(batch);
+        pagepool_batch_put(batch);
+    }
+}
+
+static void batch_packet_pairs(struct pagepool *pool)
+{
+    void *packets[BURST];
+    for (int i = 0; i < LOOPS; i += BURST) {
+        pagepool_batch_alloc(batch, pool, BURST);
+        pagepool_batch_packets(batch, packets, BURST);
+        for (int at = 0; at < BURST; at++)
+            look(packets[at]);
+        pagepool_batch_put(batch);
+    }
+}
+
+static void *use_batch(void *unused)
+{
+    (void)unused;
+    if (pagepool_batch_put(batch) != 0)
+        fail("pagepool_batch_put");
+    return NULL;
+}
+
+/* After that each call about the batch takes an atomic operation. */
+static void batch_on_another_thread(void)
+{
+    pthread_t thread;
+    if (pthread_create(&thread, NULL, use_batch, NULL) != 0 || pthread_join(thread, NULL) != 0)
+        fail("pthread_create");
 }
 
 static void addr_pairs(struct pagepool *pool)
@@ -210,6 +251,8 @@ int main(int argc, char **argv)
     params.defer_capacity = 32;
     if (pagepool_create(&params, &pool) != 0 || pagepool_bind(pool) != 0)
         fail("pagepool_create");
+    if (pagepool_batch_create(&batch) != 0)
+        fail("pagepool_batch_create");
     if (pagepool_skb_cache_create(64, &cache) != 0 || pagepool_deferred_user_create(pool, &ops, &user) != 0)
         fail("pagepool_skb_cache_create, pagepool_deferred_user_create");
     pagepool_buf_put(pagepool_alloc_page(pool)); /* fills the cache */
@@ -219,11 +262,16 @@ int main(int argc, char **argv)
     counted("data", data_pairs, pool);
     counted("bulk", bulk_pairs, pool);
     counted("bulk data", bulk_data_pairs, pool);
+    counted("batch", batch_pairs, pool);
+    counted("batch data", batch_packet_pairs, pool);
+    batch_on_another_thread();
+    counted("batch used", batch_pairs, pool);
     counted("addr", addr_pairs, pool);
     counted("addr bulk", addr_bulk_pairs, pool);
     counted("packet", packets, pool);
     counted("clone", clones, pool);
     counted("deferred", deferred, pool);
+    pagepool_batch_destroy(batch);
     pagepool_deferred_user_put(user);
     pagepool_skb_cache_put(cache);
     pagepool_destroy(pool);

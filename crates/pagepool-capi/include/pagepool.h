@@ -135,6 +135,12 @@
 struct pagepool_arena;
 
 /**
+ * A batch: whole pages of one pool that move together, without a handle for each. pagepool_batch_create
+ * creates it.
+ */
+struct pagepool_batch;
+
+/**
  * A buffer: a page of a pool, or a fragment of a page. The owner allocates it; any thread returns it, once.
  */
 struct pagepool_buf;
@@ -802,6 +808,96 @@ void *pagepool_arena_base(struct pagepool_arena *arena);
  * Cost: a lock, and the `unmap` of the domain.
  */
 int pagepool_arena_device_gone(struct pagepool_arena *arena, struct pagepool_domain *domain);
+
+/**
+ * Creates an empty batch, for up to 64 whole pages of one pool at a time.
+ *
+ * Thread: any.
+ * Ownership: `*batch` is the caller's, to be ended with pagepool_batch_destroy.
+ * Errors: -EINVAL for NULL. -EBUSY if there are 4096 batches. -ENOMEM.
+ * Cost: a lock; allocates 384 bytes, which later batches use again.
+ */
+int pagepool_batch_create(struct pagepool_batch **batch);
+
+/**
+ * Ends a batch. The pages that it has return to their pool, as by pagepool_batch_put.
+ *
+ * Thread: any, one at a time per batch.
+ * Ownership: the handle ends.
+ * Errors: -EBUSY during another call about this batch. -EINVAL, -ESTALE for a bad handle.
+ * Cost: pagepool_batch_put, and a lock.
+ */
+int pagepool_batch_destroy(struct pagepool_batch *batch);
+
+/**
+ * Adds up to `n` whole pages of the pool to the batch, as far as it has room. Returns how many it added.
+ * Linux: page_pool_dev_alloc_pages in a loop.
+ *
+ * Thread: owner of the pool; one at a time per batch.
+ * Ownership: the pages are the batch's. The pool counts them as out.
+ * Errors: fewer than `n`, and pagepool_last_error says why: no page is left (ENOMEM, counted in
+ *     `alloc_failed`), the batch is full (ENOBUFS) or has pages of another pool (EINVAL), another call uses
+ *     it (EBUSY), another thread owns the pool (EPERM), or a bad handle (EINVAL, ESTALE).
+ * Cost: one copy from the cache, and no atomic operation if no other thread ever used the batch; otherwise
+ *     one exchange.
+ */
+size_t pagepool_batch_alloc(struct pagepool_batch *batch, struct pagepool *pool, size_t n);
+
+/**
+ * Returns all pages of the batch to their pool; the batch stays, empty. Linux: page_pool_put_netmem_bulk.
+ *
+ * Thread: any, one at a time per batch.
+ * Ownership: the pages are the pool's again. The handle stays the caller's.
+ * Errors: -EBUSY during another call about this batch. -EINVAL, -ESTALE for a bad handle.
+ * Cost: on the owner's thread one copy into the cache; otherwise one bulk of messages. An exchange if
+ *     several threads used the batch.
+ */
+int pagepool_batch_put(struct pagepool_batch *batch);
+
+/**
+ * Returns the number of pages in the batch. 0 also for a bad handle, or during another call about this
+ * batch.
+ *
+ * Thread: any, one at a time per batch.
+ * Cost: a lookup.
+ */
+size_t pagepool_batch_len(struct pagepool_batch *batch);
+
+/**
+ * Stores the addresses of the packets of the first `n` pages in `packets`, in order: after headroom and
+ * colour, as pagepool_buf_packet. Returns how many it stored: `n`, or the length of the batch if that is
+ * less.
+ *
+ * Thread: any, one at a time per batch.
+ * Ownership: the bytes are the caller's until the pages leave the batch. Page i keeps its place meanwhile.
+ * Errors: 0 for NULL or a bad handle (EINVAL, ESTALE), memory that the CPU cannot read (EOPNOTSUPP), or
+ *     during another call about this batch (EBUSY).
+ * Cost: per page an addition and a store.
+ */
+size_t pagepool_batch_packets(struct pagepool_batch *batch, void **packets, size_t n);
+
+/**
+ * Takes the last page out of the batch, as a buffer with a handle of its own.
+ *
+ * Thread: any, one at a time per batch.
+ * Ownership: the buffer is the caller's until it is returned.
+ * Errors: NULL if the batch is empty (-ENOENT), during another call about it (-EBUSY), or for a bad handle
+ *     (-EINVAL, -ESTALE).
+ * Cost: about as pagepool_alloc_page.
+ */
+struct pagepool_buf *pagepool_batch_pop(struct pagepool_batch *batch);
+
+/**
+ * Adds a buffer to the batch, behind the others. It must be a whole page, of the pool of the others, that
+ * never was shared and has no reference.
+ *
+ * Thread: the one that holds the buffer; one at a time per batch.
+ * Ownership: the handle of the buffer ends, unless the call fails.
+ * Errors: -EINVAL for another kind of buffer, or one of another pool. -ENOBUFS if the batch is full. -EBUSY
+ *     during another call about this batch. -EINVAL, -ESTALE for a bad handle.
+ * Cost: about as pagepool_buf_put.
+ */
+int pagepool_batch_push(struct pagepool_batch *batch, struct pagepool_buf *buf);
 
 /**
  * Returns a buffer to its pool: on the owner's thread into the cache, otherwise through the thread's lane or

@@ -22,6 +22,7 @@ struct deleter {
     void operator()(struct pagepool_arena *arena) const noexcept { pagepool_arena_put(arena); }
     void operator()(struct pagepool_domain *domain) const noexcept { pagepool_domain_put(domain); }
     void operator()(struct pagepool_buf *buf) const noexcept { (void)pagepool_buf_put(buf); }
+    void operator()(struct pagepool_batch *batch) const noexcept { (void)pagepool_batch_destroy(batch); }
     void operator()(struct pagepool_shared *shared) const noexcept { pagepool_shared_put(shared); }
     void operator()(struct pagepool_page_ref *page) const noexcept { pagepool_page_ref_put(page); }
     void operator()(struct pagepool_shutdown *shutdown) const noexcept { pagepool_shutdown_put(shutdown); }
@@ -33,6 +34,7 @@ using unique_pool = std::unique_ptr<struct pagepool, deleter>;
 using unique_arena = std::unique_ptr<pagepool_arena, deleter>;
 using unique_domain = std::unique_ptr<pagepool_domain, deleter>;
 using unique_buf = std::unique_ptr<pagepool_buf, deleter>;
+using unique_batch = std::unique_ptr<pagepool_batch, deleter>;
 using unique_shared = std::unique_ptr<pagepool_shared, deleter>;
 using unique_page_ref = std::unique_ptr<pagepool_page_ref, deleter>;
 using unique_shutdown = std::unique_ptr<pagepool_shutdown, deleter>;

@@ -1,6 +1,7 @@
 //! The functions that C calls, by what they act on.
 
 pub(crate) mod arena;
+mod batch;
 pub(crate) mod buf;
 pub(crate) mod deferred;
 pub(crate) mod domain;

@@ -10,9 +10,10 @@ use std::process::Command;
 
 use installed::{compiled, has, prefix, run, source};
 
-const PROGRAMS: [&str; 9] = [
+const PROGRAMS: [&str; 10] = [
     "tests/c/required.c",
     "tests/c/misuse.c",
+    "tests/c/batch.c",
     "tests/c/rest.c",
     "tests/c/random.c",
     "tests/c/skb.c",

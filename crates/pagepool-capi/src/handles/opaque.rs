@@ -11,6 +11,10 @@ pub enum ArenaHandle {}
 /// A buffer: a page of a pool, or a fragment of a page. The owner allocates it; any thread returns it, once.
 pub enum BufHandle {}
 
+/// A batch: whole pages of one pool that move together, without a handle for each. pagepool_batch_create
+/// creates it.
+pub enum BatchHandle {}
+
 /// A reference to a page, which keeps its memory from being used again: pagepool_buf_page_ref takes it.
 pub enum PageRefHandle {}
 

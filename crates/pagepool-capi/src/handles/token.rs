@@ -30,6 +30,7 @@ pub(crate) enum HandleKind {
     DeferredUser = 10,
     Domain = 11,
     Shared = 13,
+    Batch = 14,
     Shutdown = 15,
 }
 

@@ -24,6 +24,8 @@ static void refused(int64_t got, const char *call, int line)
     }
 }
 
+static struct pagepool_batch *the_batch;
+
 static void no_buffer(struct pagepool_buf *buf)
 {
     struct pagepool_page_ref *page_ref;
@@ -36,6 +38,7 @@ static void no_buffer(struct pagepool_buf *buf)
     REFUSED(pagepool_buf_put_sync(buf, 64));
     REFUSED(pagepool_buf_put_bulk(&buf, 1));
     REFUSED(pagepool_buf_put_ring_bulk(&buf, 1));
+    REFUSED(pagepool_batch_push(the_batch, buf));
     REFUSED(pagepool_recycle_direct(the_pool, buf));
     REFUSED(pagepool_buf_page_ref(buf, &page_ref));
     REFUSED(pagepool_buf_share(buf, &shared));
@@ -77,6 +80,19 @@ static void no_pool(struct pagepool *pool)
     CHECK(pagepool_alloc_page(pool) == NULL && (pagepool_alloc_page)(pool) == NULL);
     CHECK(pagepool_alloc_frag(pool, 100) == NULL && pagepool_alloc(pool, &size) == NULL);
     CHECK(pagepool_alloc_bulk(pool, bufs, 4) == 0 && pagepool_from_raw(pool, 4096) == NULL);
+    CHECK(pagepool_batch_alloc(the_batch, pool, 4) == 0);
+    REFUSED(-pagepool_last_errno());
+}
+
+static void no_batch(struct pagepool_batch *batch)
+{
+    void *packets[4];
+    REFUSED(pagepool_batch_put(batch));
+    REFUSED(pagepool_batch_destroy(batch));
+    REFUSED(pagepool_batch_push(batch, the_buf));
+    CHECK(pagepool_batch_alloc(batch, the_pool, 4) == 0 && pagepool_batch_len(batch) == 0);
+    CHECK(pagepool_batch_pop(batch) == NULL && pagepool_batch_packets(batch, packets, 4) == 0);
+    REFUSED(-pagepool_last_errno());
 }
 
 /* NULL, and numbers that are near a handle or nowhere near one. */
@@ -87,6 +103,7 @@ static void made_up(struct pagepool *pool, struct pagepool_buf *buf, struct page
     for (size_t i = 0; i < sizeof(numbers) / sizeof(*numbers); i++) {
         no_buffer(TOKEN(pagepool_buf, numbers[i]));
         no_pool(TOKEN(pagepool, numbers[i]));
+        no_batch(TOKEN(pagepool_batch, numbers[i]));
         REFUSED(pagepool_arena_put(TOKEN(pagepool_arena, numbers[i])));
         REFUSED(pagepool_page_ref_put(TOKEN(pagepool_page_ref, numbers[i])));
         REFUSED(pagepool_shared_put(TOKEN(pagepool_shared, numbers[i])));
@@ -98,11 +115,13 @@ static void made_up(struct pagepool *pool, struct pagepool_buf *buf, struct page
     for (uint64_t add = 1; add <= 64; add++) {
         no_buffer(TOKEN(pagepool_buf, bits(buf) + add));
         no_pool(TOKEN(pagepool, bits(pool) + add));
+        no_batch(TOKEN(pagepool_batch, bits(the_batch) + add));
     }
     for (int bit = 0; bit < 64; bit++) {
         REFUSED(pagepool_buf_put(TOKEN(pagepool_buf, bits(buf) ^ 1ull << bit)));
         REFUSED((pagepool_buf_put)(TOKEN(pagepool_buf, bits(buf) ^ 1ull << bit)));
         REFUSED(pagepool_unbind(TOKEN(pagepool, bits(pool) ^ 1ull << bit)));
+        no_batch(TOKEN(pagepool_batch, bits(the_batch) ^ 1ull << bit));
     }
     /* Places that no page ever had, in lives that never were. */
     for (uint64_t place = 0; place < 1 << 16; place += 7)
@@ -111,6 +130,8 @@ static void made_up(struct pagepool *pool, struct pagepool_buf *buf, struct page
     no_buffer(TOKEN(pagepool_buf, bits(arena)));
     no_pool(TOKEN(pagepool, bits(buf)));
     no_pool(TOKEN(pagepool, bits(arena)));
+    no_batch(TOKEN(pagepool_batch, bits(pool)));
+    no_buffer(TOKEN(pagepool_buf, bits(the_batch)));
 }
 
 static void *of_another_thread(void *unused)
@@ -307,6 +328,78 @@ static void at_the_same_time(void)
     CHECK(pagepool_arena_put(arena) == 0);
 }
 
+/* Two threads use one batch at the same time: a call has the batch to itself, or is refused. */
+static struct pagepool_batch *shared_batch;
+
+static void *use(void *which)
+{
+    long done = 0;
+    (void)which;
+    pthread_barrier_wait(&line);
+    for (int i = 0; i < 4000; i++) {
+        struct pagepool_buf *buf = pagepool_batch_pop(shared_batch);
+        int put = pagepool_batch_put(shared_batch);
+        CHECK(put == 0 || put == -EBUSY);
+        done += put == 0;
+        if (buf != NULL && pagepool_batch_push(shared_batch, buf) != 0)
+            CHECK(pagepool_buf_put(buf) == 0); /* refused: it is still ours */
+    }
+    return (void *)done;
+}
+
+static void one_batch_on_two_threads(struct pagepool *pool)
+{
+    struct pagepool_buffer_locations places = PAGEPOOL_BUFFER_LOCATIONS_INIT;
+    for (int round = 0; round < 20; round++) {
+        pthread_t threads[2];
+        void *done[2];
+        CHECK(pagepool_batch_create(&shared_batch) == 0);
+        pthread_barrier_init(&line, NULL, 3);
+        for (int i = 0; i < 2; i++)
+            CHECK(pthread_create(&threads[i], NULL, use, NULL) == 0);
+        pthread_barrier_wait(&line);
+        for (int i = 0; i < 2000; i++)
+            pagepool_batch_alloc(shared_batch, pool, 8);
+        for (int i = 0; i < 2; i++)
+            CHECK(pthread_join(threads[i], &done[i]) == 0);
+        pthread_barrier_destroy(&line);
+        CHECK((long)done[0] + (long)done[1] > 0);
+        CHECK(pagepool_batch_destroy(shared_batch) == 0);
+        no_batch(shared_batch);
+    }
+    CHECK(pagepool_read_buffer_locations(pool, &places) == 0 && places.out == 1); /* the_buf */
+}
+
+static void batches(struct pagepool_arena *arena)
+{
+    struct pagepool_params params = PAGEPOOL_PARAMS_INIT;
+    struct pagepool_domain *domain;
+    struct pagepool_batch *batch, *again;
+    struct pagepool_buf *buf;
+    struct pagepool *pool;
+    void *packet;
+    REFUSED(pagepool_batch_create(NULL));
+    CHECK(pagepool_domain_identity("nic0", &domain) == 0);
+    params.arena = arena;
+    params.domains = &domain;
+    params.n_domains = 1;
+    CHECK(pagepool_create(&params, &pool) == 0 && pagepool_bind(pool) == 0);
+    CHECK(pagepool_domain_put(domain) == 0);
+    CHECK(pagepool_batch_create(&batch) == 0 && pagepool_batch_alloc(batch, pool, 1) == 1);
+    CHECK(pagepool_batch_packets(batch, &packet, SIZE_MAX) == 0);
+    CHECK(pagepool_batch_packets(batch, &packet, 1) == 1);
+    CHECK(pagepool_put_addr(pool, bits(packet)) == -ESTALE); /* out, but not as an address */
+    buf = pagepool_batch_pop(batch);
+    CHECK(pagepool_buf_put(buf) == 0 && pagepool_batch_push(batch, buf) == -ESTALE);
+    CHECK(pagepool_batch_alloc(batch, pool, 1) == 1);
+    no_buffer(buf); /* its page is in the batch */
+    CHECK(pagepool_batch_destroy(batch) == 0);
+    no_batch(batch);
+    CHECK(pagepool_batch_create(&again) == 0 && again != batch); /* the same row, in another life */
+    no_batch(batch);
+    CHECK(pagepool_batch_destroy(again) == 0 && pagepool_destroy(pool) == 0);
+}
+
 int main(void)
 {
     struct pagepool_arena *arena = arena_of(16 << 20);
@@ -318,18 +411,22 @@ int main(void)
     CHECK(pagepool_bind(the_pool) == 0 && pagepool_bind(the_pool) == 0);
     the_buf = pagepool_alloc_page(the_pool);
     CHECK(the_buf != NULL);
+    CHECK(pagepool_batch_create(&the_batch) == 0);
     made_up(the_pool, the_buf, arena);
     CHECK(pthread_create(&thread, NULL, of_another_thread, NULL) == 0 && pthread_join(thread, NULL) == 0);
     sizes(arena);
     opened_wrongly();
     twice(the_pool);
     addresses(arena);
+    batches(arena);
     at_the_same_time();
+    one_batch_on_two_threads(the_pool);
     CHECK(pagepool_buf_put(the_buf) == 0);
     CHECK(pagepool_read_buffer_locations(the_pool, &places) == 0 && places.out == 0);
     struct pagepool_buf *late = pagepool_alloc_page(the_pool);
     CHECK(pagepool_destroy(the_pool) == 0 && pagepool_destroy(the_pool) == -ESTALE);
     no_pool(the_pool);
+    CHECK(pagepool_batch_destroy(the_batch) == 0);
     CHECK(pagepool_buf_put(late) == 0 && pagepool_buf_put(late) == -ESTALE);
     CHECK(pagepool_arena_pages_out(arena) == 0);
     CHECK(pagepool_arena_put(arena) == 0 && pagepool_arena_put(arena) == -ESTALE);

@@ -47,6 +47,15 @@ static void buffers(pagepool *pool)
     std::thread([](cpp::unique_buf) {}, std::move(elsewhere)).join();
     CHECK(cpp::stats(pool).recycle_ring == 1);
 
+    {
+        pagepool_batch *made = nullptr;
+        CHECK(pagepool_batch_create(&made) == 0);
+        cpp::unique_batch batch(made);
+        CHECK(pagepool_batch_alloc(batch.get(), pool, 32) == 32 && pagepool_inflight(pool) >= 32);
+    }
+    pagepool_buffer_locations at = PAGEPOOL_BUFFER_LOCATIONS_INIT;
+    CHECK(pagepool_read_buffer_locations(pool, &at) == 0 && at.out == 0);
+
     std::vector<pagepool_buf *> some(32);
     CHECK(pagepool_alloc_bulk(pool, some.data(), some.size()) == 32);
     const std::vector<pagepool_buf *> fixed = some;

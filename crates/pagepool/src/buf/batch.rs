@@ -56,8 +56,18 @@ impl Batch {
         Self { pool, len: 0, pages: [const { MaybeUninit::uninit() }; Self::MAX] }
     }
 
-    /// An empty one of no pool yet.
-    pub(crate) const fn of_none() -> Self {
+    /// An empty one of no pool yet, to be filled by [`alloc_batch_into`](crate::Bound::alloc_batch_into) or
+    /// [`push`](Self::push).
+    ///
+    /// ```
+    /// # use pagepool::{Arena, ArenaParams, Batch, Pool, PoolParams};
+    /// let mut batch = Batch::new();
+    /// # let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() })?;
+    /// let pool = Pool::new(PoolParams::default(), arena)?.bind();
+    /// assert_eq!((batch.len(), pool.alloc_batch_into(&mut batch, 32)), (0, 32));
+    /// # Ok::<(), pagepool::Error>(())
+    /// ```
+    pub const fn new() -> Self {
         Self { pool: PoolPtr::NOWHERE, len: 0, pages: [const { MaybeUninit::uninit() }; Self::MAX] }
     }
 
@@ -219,6 +229,12 @@ impl Batch {
     #[inline]
     pub fn dma_addr(&self, at: usize) -> Option<crate::DeviceAddr> {
         self.borrowed(at)?.dma_addr()
+    }
+}
+
+impl Default for Batch {
+    fn default() -> Self {
+        Self::new()
     }
 }
 

@@ -74,7 +74,7 @@ impl XdpFrameBulk {
     #[doc(alias = "xdp_frame_bulk_init")]
     #[inline]
     pub const fn new() -> Self {
-        Self { plain: Batch::of_none(), others: [const { MaybeUninit::uninit() }; Self::MAX], others_len: 0 }
+        Self { plain: Batch::new(), others: [const { MaybeUninit::uninit() }; Self::MAX], others_len: 0 }
     }
 
     /// Buffers that wait; a frame of several has several.
