@@ -16,7 +16,14 @@
 #![expect(unsafe_code)]
 
 use std::ffi::c_void;
-use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// In [`EndHook::key`]: nobody asked for a key.
+const UNKNOWN: u64 = 0;
+/// In [`EndHook::key`]: the process has no key left.
+const NONE: u64 = 1;
+/// In [`EndHook::key`]: from here on, a key and this.
+const KEYS: u64 = 2;
 
 /// What a thread calls when it ends, after the destructors of its thread-local variables. For interfaces to
 /// other languages, whose threads may use the library as late as that.
@@ -40,14 +47,15 @@ use std::sync::OnceLock;
 /// ```
 #[derive(Debug)]
 pub struct EndHook {
-    key: OnceLock<Option<libc::pthread_key_t>>,
+    /// No `OnceLock`: the thread sanitizer does not see what std's own code orders.
+    key: AtomicU64,
     run: fn(),
 }
 
 impl EndHook {
     /// A hook that calls this function on the thread that ends. It must not unwind.
     pub const fn new(run: fn()) -> Self {
-        Self { key: OnceLock::new(), run }
+        Self { key: AtomicU64::new(UNKNOWN), run }
     }
 
     /// Has the calling thread run the hook when it ends, once.
@@ -57,15 +65,36 @@ impl EndHook {
 
     /// Takes [`set`](Self::set) back.
     pub fn clear(&'static self) {
-        if self.key.get().is_some() {
+        if self.key.load(Ordering::Acquire) != UNKNOWN {
             self.store(std::ptr::null());
         }
     }
 
     fn store(&'static self, value: *const c_void) {
-        if let Some(key) = *self.key.get_or_init(new_key) {
+        let known = match self.key.load(Ordering::Acquire) {
+            UNKNOWN => self.make_key(),
+            known => known,
+        };
+        if known >= KEYS {
             // SAFETY: the key is there. Without memory for the value the thread ends without its hook.
-            unsafe { libc::pthread_setspecific(key, value) };
+            unsafe { libc::pthread_setspecific((known - KEYS) as libc::pthread_key_t, value) };
+        }
+    }
+
+    /// Makes the key, unless another thread does; gives what is in `key` from now on.
+    #[cold]
+    fn make_key(&self) -> u64 {
+        let ours = new_key();
+        let known = ours.map_or(NONE, |key| u64::from(key) + KEYS);
+        match self.key.compare_exchange(UNKNOWN, known, Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => known,
+            Err(theirs) => {
+                if let Some(key) = ours {
+                    // SAFETY: no value was set with it, and nobody else knows it.
+                    unsafe { libc::pthread_key_delete(key) };
+                }
+                theirs
+            }
         }
     }
 }
