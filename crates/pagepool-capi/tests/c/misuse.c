@@ -266,6 +266,47 @@ static void twice(struct pagepool *pool)
     CHECK(pagepool_buf_put_ring(both[0]) == 0 && pagepool_buf_put_ring(both[0]) == -ESTALE);
 }
 
+/* Addresses that are out. */
+static uint64_t in_hand[100];
+
+/* A thread that does not own the pool returns one address of those in hand, and gets no others. */
+static void *address_elsewhere(void *pool)
+{
+    uint64_t none = 7;
+    CHECK(pagepool_alloc_addr_bulk(pool, &none, 1) == 0 && pagepool_last_errno() == EPERM && none == 7);
+    uint64_t twice[2] = {in_hand[0], in_hand[0]};
+    CHECK(pagepool_put_addr_bulk(pool, twice, 2) == -ESTALE);
+    CHECK(pagepool_put_addr_bulk(the_pool, &in_hand[1], 1) == -EINVAL);
+    return NULL;
+}
+
+/* Of bulk calls what is wrong is refused, and nothing else; also once another thread returned an address. */
+static void many_addresses(struct pagepool *pool)
+{
+    struct pagepool_buffer_locations places = PAGEPOOL_BUFFER_LOCATIONS_INIT;
+    pthread_t thread;
+    CHECK(pagepool_alloc_addr_bulk(pool, NULL, 1) == 0 && pagepool_last_errno() == EINVAL);
+    CHECK(pagepool_alloc_addr_bulk(the_pool, in_hand, 1) == 0 && pagepool_last_errno() == EOPNOTSUPP);
+    CHECK(pagepool_put_addr_bulk(pool, NULL, 1) == -EINVAL && pagepool_put_addr_bulk(pool, NULL, 0) == 0);
+    for (int alone = 1; alone >= 0; alone--) {
+        CHECK(pagepool_alloc_addr_bulk(pool, in_hand, 100) == 100);
+        if (!alone) {
+            CHECK(pthread_create(&thread, NULL, address_elsewhere, pool) == 0);
+            CHECK(pthread_join(thread, NULL) == 0);
+        }
+        uint64_t first = in_hand[0];
+        in_hand[0] = alone ? first : UINT64_MAX; /* the error is that of the first that fails */
+        uint64_t left_out = in_hand[70];
+        in_hand[70] = in_hand[3]; /* twice, in two pieces of 64 */
+        in_hand[99] += 4095;      /* the last byte of a page */
+        CHECK(pagepool_put_addr_bulk(the_pool, in_hand, 100) == -EINVAL); /* another pool: nothing changes */
+        CHECK(pagepool_put_addr_bulk(pool, in_hand, 100) == (alone ? -ESTALE : -EINVAL));
+        CHECK(pagepool_put_addr_bulk(pool, in_hand + 1, 99) == -ESTALE && pagepool_put_addr(pool, first) < 0);
+        CHECK(pagepool_read_buffer_locations(pool, &places) == 0 && places.out == 1);
+        CHECK(pagepool_put_addr_bulk(pool, &left_out, 1) == 0);
+    }
+}
+
 static void addresses(struct pagepool_arena *arena)
 {
     struct pagepool_params params = PAGEPOOL_PARAMS_INIT;
@@ -289,7 +330,10 @@ static void addresses(struct pagepool_arena *arena)
     CHECK(pagepool_put_addr(the_pool, addr) == -EINVAL); /* another pool */
     CHECK(pagepool_put_addr(pool, addr + 256) == 0);     /* anywhere in the buffer */
     CHECK(pagepool_put_addr(pool, addr) == -ESTALE && pagepool_from_raw(pool, addr) == NULL);
+    many_addresses(pool);
     CHECK(pagepool_destroy(pool) == 0);
+    CHECK(pagepool_alloc_addr_bulk(pool, &addr, 1) == 0 && pagepool_last_errno() == ESTALE);
+    CHECK(pagepool_put_addr_bulk(pool, &addr, 1) == -ESTALE);
 }
 
 /* Two threads return the same buffers at the same time: of each pair of calls one gives 0. */
