@@ -36,10 +36,11 @@
 #include <string.h>
 
 /**
- * For the fields `nid` and `node`: NUMA node n, 0 to 255. A bare number above 0 is refused there, and 0 is
- * the default, so a struct of zeroes names no node.
+ * For the fields `nid` and `node`: NUMA node n, 0 to 255; a negative n, such as DPDK's SOCKET_ID_ANY, is
+ * PAGEPOOL_NODE_ANY. A bare number above 0 is refused there, and 0 is the default, so a struct of zeroes
+ * names no node. `n` is evaluated twice.
  */
-#define PAGEPOOL_NODE(n) (256 + (n))
+#define PAGEPOOL_NODE(n) ((n) < 0 ? PAGEPOOL_NODE_ANY : 256 + (n))
 
 /**
  * No node in particular: for an arena the memory policy of the process decides, for a pool the node of the

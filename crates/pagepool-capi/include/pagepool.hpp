@@ -9,8 +9,8 @@
 
 #include <cstddef>
 #include <memory>
-#include <stdexcept>
 #include <system_error>
+#include <type_traits>
 
 #include <pagepool.h>
 
@@ -40,14 +40,15 @@ using unique_page_ref = std::unique_ptr<pagepool_page_ref, deleter>;
 using unique_shutdown = std::unique_ptr<pagepool_shutdown, deleter>;
 using unique_deferred_user = std::unique_ptr<pagepool_deferred_user, deleter>;
 
-/** The bytes of a buffer. `bytes` begins at `data` and ends at `data + size`. */
+/** The bytes of a buffer, from `data` to `data + size`. Without bytes for the CPU, in a device's memory or
+ * behind a bad handle, `data` is NULL and `size` 0. */
 struct view {
     struct pagepool_buf *buf;
     unsigned char *data;
     std::size_t size;
 
     explicit view(struct pagepool_buf *of) noexcept
-        : buf(of), data(static_cast<unsigned char *>(pagepool_buf_data(of))), size(pagepool_buf_len(of))
+        : buf(of), data(static_cast<unsigned char *>(pagepool_buf_data(of))), size(data == nullptr ? 0 : pagepool_buf_len(of))
     {
     }
     unsigned char *begin() const noexcept { return data; }
@@ -125,6 +126,7 @@ inline pagepool_stats stats(struct pagepool *pool) noexcept
  * Only calls that stand in it throw: `pagepool_cpp::must(pagepool_bind(pool))`. */
 template <typename T> T must(T done)
 {
+    static_assert(std::is_signed<T>::value, "an unsigned result is no error: ask pagepool_last_errno");
     if (done < 0)
         throw std::system_error(static_cast<int>(-done), std::generic_category(), pagepool_last_error());
     return done;
@@ -134,7 +136,7 @@ template <typename T> T must(T done)
 template <typename T> T *must(T *made)
 {
     if (made == nullptr)
-        throw std::runtime_error(pagepool_last_error());
+        throw std::system_error(pagepool_last_errno(), std::generic_category(), pagepool_last_error());
     return made;
 }
 #endif

@@ -273,9 +273,9 @@ fn update_nid_empties_the_cache_and_moves() {
     let pool =
         Pool::new(PoolParams { nid: Some(NodeId(0)), ..Default::default() }, arena.clone()).unwrap().bind();
     drop(pool.alloc_page().unwrap());
-    pool.nid_changed(NodeId(0)).unwrap();
+    pool.nid_changed(Some(NodeId(0))).unwrap();
     assert_eq!(pool.inflight().cache, 64, "it was that node already");
-    pool.nid_changed(NodeId(1)).unwrap();
+    pool.nid_changed(Some(NodeId(1))).unwrap();
     assert_eq!(pool.inflight().total, 0);
     let buffer = pool.alloc_page().unwrap();
     assert_eq!(arena.area().node_of(buffer.page()), NodeId(1));

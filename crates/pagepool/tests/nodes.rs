@@ -61,7 +61,7 @@ fn another_preferred_node_empties_the_cache_and_the_balance_holds() {
     assert_eq!((at.hold, at.release, pool.inflight().total), (64, 64, 0));
     assert_eq!(arena.pages_out(), 0);
     drop(pool.alloc_page());
-    pool.nid_changed(NodeId(1)).expect("it is that one already");
+    pool.nid_changed(Some(NodeId(1))).expect("it is that one already");
     assert_eq!(pool.inflight().cache, 64, "no change, no flush");
     let refused = pool.update_nid(Some(NodeId(9))).expect_err("there is no node 9");
     assert!(refused.to_string().starts_with("nid is 9, but must be"), "{refused}");

@@ -4,31 +4,39 @@ use std::ffi::c_int;
 
 use ::pagepool::NodeId;
 
+use crate::args::arena_params::PAGEPOOL_NODE_ANY;
 use crate::error::{CallError, CallResult};
 
 /// What PAGEPOOL_NODE adds to the number of a node: so zeroes name none, and a bare number in a field is
 /// refused.
 const NAMED: c_int = 256;
 
-/// The node of a field, in which 0 is the default: none in particular, as are negative numbers.
+/// The node of a field, in which 0 is the default: none in particular, as is PAGEPOOL_NODE_ANY.
 pub(crate) fn node_of_field(field: &str, nid: c_int) -> CallResult<Option<NodeId>> {
     match nid {
-        ..=0 => Ok(None),
+        PAGEPOOL_NODE_ANY | 0 => Ok(None),
         NAMED..512 => Ok(Some(NodeId((nid - NAMED) as u8))),
         1..NAMED => Err(out_of_range(
             field,
             nid,
             &format!("PAGEPOOL_NODE({nid}) for that node, or 0 for the default"),
         )),
-        _ => Err(out_of_range(field, nid, "0, or PAGEPOOL_NODE(n) for a node n up to 255")),
+        _ => {
+            Err(out_of_range(field, nid, "0, PAGEPOOL_NODE_ANY, or PAGEPOOL_NODE(n) for a node n up to 255"))
+        }
     }
 }
 
-/// The node of an argument: its number, also as PAGEPOOL_NODE makes it; negative is none in particular.
+/// The node of an argument: its number; PAGEPOOL_NODE_ANY is none in particular.
 pub(crate) fn node_of_argument(name: &str, nid: c_int) -> CallResult<Option<NodeId>> {
     match nid {
-        ..0 => Ok(None),
-        0..512 => Ok(Some(NodeId((nid % NAMED) as u8))),
+        PAGEPOOL_NODE_ANY => Ok(None),
+        0..NAMED => Ok(Some(NodeId(nid as u8))),
+        NAMED..512 => Err(out_of_range(
+            name,
+            nid,
+            &format!("-1, or a node up to 255: {} without PAGEPOOL_NODE, which is for fields", nid - NAMED),
+        )),
         _ => Err(out_of_range(name, nid, "-1, or a node up to 255")),
     }
 }

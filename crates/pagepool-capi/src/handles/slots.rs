@@ -58,6 +58,8 @@ struct SlotList {
 
 struct EndedSlot {
     slot: u32,
+    /// The process in which it ended: callbacks of its pool are that one's, not those of a child of fork.
+    process: u32,
     shutdown: Arc<Shutdown>,
 }
 
@@ -125,6 +127,11 @@ pub(crate) fn with_life<R>(pool: Token, look: impl FnOnce(&mut PoolLife) -> Call
     look(life.as_mut().ok_or(CallError::STALE)?)
 }
 
+/// The handle of a pool that is there.
+pub(crate) fn handle(pool: Token) -> CallResult<PoolRef> {
+    with_life(pool, |life| Ok(life.handle.clone()))
+}
+
 /// As [`with_life`], of the pool of a buffer that the caller has: also once that pool has ended.
 pub(crate) fn with_life_behind<R>(
     view: &'static PoolView,
@@ -182,12 +189,16 @@ fn free_slot() -> CallResult<u32> {
 
 /// A pool has ended: its slot is free once its last buffer has returned.
 pub(crate) fn ended(pool: Token, shutdown: Arc<Shutdown>) {
-    list().ended.push(EndedSlot { slot: pool.place(), shutdown }); // room for every slot was reserved
+    let process = std::process::id();
+    list().ended.push(EndedSlot { slot: pool.place(), process, shutdown }); // room for every slot was reserved
 }
 
-/// Frees the slots of pools whose last buffer has returned. Asks about the deferred buffers of ended pools.
+/// Frees the slots of pools whose last buffer has returned. Asks about the deferred buffers of ended pools,
+/// but in a child of fork not of those that ended in its parent.
 pub(crate) fn reap() {
-    let ends: Vec<_> = list().ended.iter().map(|ended| ended.shutdown.clone()).collect();
+    let process = std::process::id();
+    let mine = |ended: &&EndedSlot| ended.process == process;
+    let ends: Vec<_> = list().ended.iter().filter(mine).map(|ended| ended.shutdown.clone()).collect();
     let complete = ends.iter().filter(|end| end.is_complete()); // with no lock held: it may ask users
     for life in complete.filter_map(take_complete) {
         life.taken.iter().for_each(|rows| rows.give_back());

@@ -66,13 +66,24 @@ static void nodes(void)
     CHECK(node(pool) == 1);
     pool.nid = PAGEPOOL_NODE_ANY;
     CHECK(node(pool) == 1);
+    pool.nid = PAGEPOOL_NODE(-1);
+    CHECK(node(pool) == 1);
     pool.nid = PAGEPOOL_NODE(0);
     CHECK(node(pool) == 0);
     pool.nid = PAGEPOOL_NODE(1);
     CHECK(pagepool_arena_set_current_node(arena, 0) == 0 && node(pool) == 1);
     struct pagepool *other = bound(pool);
-    CHECK(pagepool_update_nid(other, 0) == 0 && pagepool_update_nid(other, PAGEPOOL_NODE(1)) == 0);
-    CHECK(pagepool_nid_changed(other, PAGEPOOL_NODE(2)) == -EINVAL && pagepool_destroy(other) == 0);
+    CHECK(pagepool_update_nid(other, 0) == 0 && pagepool_update_nid(other, 1) == 0);
+    CHECK(pagepool_nid_changed(other, 2) == -EINVAL);
+    CHECK(pagepool_update_nid(other, PAGEPOOL_NODE(1)) == -EINVAL);
+    CHECK(strstr(pagepool_last_error(), "nid is 257, but must be -1, or a node up to 255: 1 without"));
+    CHECK(pagepool_update_nid(other, 300) == -EINVAL && pagepool_update_nid(other, -2) == -EINVAL);
+    CHECK(pagepool_update_nid(other, -1) == 0);
+    CHECK(pagepool_buf_put(pagepool_alloc_page(other)) == 0);
+    struct pagepool_stats before = PAGEPOOL_STATS_INIT, after = PAGEPOOL_STATS_INIT;
+    CHECK(pagepool_read_stats(other, &before) == 0 && pagepool_nid_changed(other, -1) == 0);
+    CHECK(pagepool_read_stats(other, &after) == 0 && after.release == before.release);
+    CHECK(pagepool_destroy(other) == 0);
     CHECK(pagepool_arena_put(arena) == 0);
 }
 

@@ -34,7 +34,41 @@ static void fork_and_exit(void)
     CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
-/* A child may make pools of its own, where its parent had one thread; a thread that ends unbinds them. */
+static pid_t parent;
+static int busy = 1;
+
+static int in_use(void *arg, uint64_t cookie)
+{
+    (void)cookie;
+    CHECK(getpid() == parent);
+    return *(int *)arg;
+}
+
+static void called(void *arg)
+{
+    (void)arg;
+    CHECK(getpid() == parent);
+}
+
+/* A pool that has ended while a buffer of it waits for its user. */
+static struct pagepool_shutdown *ended_pool(struct pagepool_arena *arena)
+{
+    struct pagepool_params params = PAGEPOOL_PARAMS_INIT;
+    struct pagepool_deferred_user_ops ops = {sizeof(ops), &busy, in_use, called, called};
+    struct pagepool_deferred_user *user;
+    struct pagepool_shutdown *shutdown = NULL;
+    struct pagepool *pool;
+    params.arena = arena;
+    params.defer_capacity = 4;
+    CHECK(pagepool_create(&params, &pool) == 0 && pagepool_bind(pool) == 0);
+    CHECK(pagepool_deferred_user_create(pool, &ops, &user) == 0);
+    CHECK(pagepool_defer(pool, user, pagepool_alloc_page(pool), 0) == 0);
+    CHECK(pagepool_deferred_user_put(user) == 0 && pagepool_destroy_watched(pool, &shutdown) == 0);
+    return shutdown;
+}
+
+/* A child may make pools of its own, where its parent had one thread; a thread that ends unbinds them. None
+ * of its calls runs a callback of a pool that ended in the parent. */
 static void *bind_and_end(void *pool)
 {
     CHECK(pagepool_bind(pool) == 0);
@@ -66,7 +100,11 @@ int main(void)
         pools[i] = pool_over(arena);
         CHECK(pagepool_bind(pools[i]) == 0);
     }
+    parent = getpid();
+    struct pagepool_shutdown *shutdown = ended_pool(arena);
     a_child_has_pools_of_its_own();
+    busy = 0;
+    CHECK(pagepool_shutdown_wait(shutdown, 0) == 0 && pagepool_shutdown_put(shutdown) == 0);
     CHECK(pthread_create(&other, NULL, look_at_all_pools, NULL) == 0);
     for (int i = 0; i < CHILDREN; i++)
         fork_and_exit();

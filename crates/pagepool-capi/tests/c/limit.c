@@ -1,4 +1,5 @@
 /* Under a limit on memory the calls that make something say -ENOMEM; none of them ends the process. */
+#include <pthread.h>
 #include <string.h>
 #include <sys/resource.h>
 
@@ -40,12 +41,70 @@ static void a_pool_that_cannot_be_ended(struct pagepool *pool, struct pagepool *
     CHECK(pagepool_shutdown_put(shutdown) == 0);
 }
 
+enum { RETURNERS = 8, EACH = (1 << 14) - 1, KIB = 1 << 10 };
+
+static struct pagepool_buf *out[RETURNERS][EACH];
+static pthread_barrier_t all_have_lanes;
+
+static void *give_all_back(void *bufs)
+{
+    CHECK(pagepool_buf_put(*(struct pagepool_buf **)bufs) == 0);
+    (void)pthread_barrier_wait(&all_have_lanes); /* so no thread gets the lane of one that ended */
+    for (int i = 1; i < EACH; i++)
+        CHECK(pagepool_buf_put(((struct pagepool_buf **)bufs)[i]) == 0);
+    return NULL;
+}
+
+static uint64_t address_space(void)
+{
+    unsigned long pages = 0;
+    FILE *file = fopen("/proc/self/statm", "r");
+    CHECK(file != NULL && fscanf(file, "%lu", &pages) == 1 && fclose(file) == 0);
+    return (uint64_t)pages * 4096;
+}
+
+/* The end of a pool with 131,064 pages in its lanes is refused as a whole, or works, whatever the limit is. */
+static void a_pool_with_full_lanes(void)
+{
+    struct pagepool_params params = PAGEPOOL_PARAMS_INIT;
+    struct rlimit before, limit;
+    struct pagepool_shutdown *shutdown = NULL;
+    struct pagepool *pool;
+    pthread_t threads[RETURNERS];
+    int done = -ENOMEM, refused = 0;
+    struct pagepool_arena *arena = arena_of(640 << 20);
+    params.arena = arena;
+    params.max_lanes = 16;
+    params.lane_size = 1 << 14;
+    CHECK(pagepool_create(&params, &pool) == 0 && pagepool_bind(pool) == 0);
+    for (int i = 0; i < RETURNERS; i++)
+        CHECK(pagepool_alloc_bulk(pool, out[i], EACH) == EACH);
+    CHECK(pthread_barrier_init(&all_have_lanes, NULL, RETURNERS) == 0);
+    for (int i = 0; i < RETURNERS; i++)
+        CHECK(pthread_create(&threads[i], NULL, give_all_back, out[i]) == 0);
+    for (int i = 0; i < RETURNERS; i++)
+        CHECK(pthread_join(threads[i], NULL) == 0);
+    CHECK(getrlimit(RLIMIT_AS, &before) == 0);
+    for (uint64_t room = 300 * KIB; done == -ENOMEM && room < 64 * KIB * KIB; room += 100 * KIB) {
+        limit = before;
+        limit.rlim_cur = address_space() + room;
+        CHECK(setrlimit(RLIMIT_AS, &limit) == 0);
+        done = pagepool_destroy_watched(pool, &shutdown);
+        CHECK(setrlimit(RLIMIT_AS, &before) == 0);
+        refused += done == -ENOMEM;
+    }
+    CHECK(done == 0 && refused > 0);
+    CHECK(pagepool_shutdown_wait(shutdown, 0) == 0 && pagepool_shutdown_put(shutdown) == 0);
+    CHECK(pagepool_arena_put(arena) == 0);
+}
+
 int main(void)
 {
     struct pagepool_params params = PAGEPOOL_PARAMS_INIT;
     struct rlimit limit = {200 << 20, 200 << 20};
     struct pagepool *pool, *two[2];
     int made = 0, refused;
+    a_pool_with_full_lanes();
     params.arena = arena_of(16 << 20);
     params.max_lanes = 64;
     params.lane_size = params.ring_size = 1 << 14;

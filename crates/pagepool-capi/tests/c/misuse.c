@@ -191,6 +191,8 @@ static void sizes(struct pagepool_arena *arena)
     CHECK(strstr(pagepool_last_error(), "nid is 1, but must be PAGEPOOL_NODE(1)"));
     BAD(nid, PAGEPOOL_NODE(256));
     BAD(nid, 100000);
+    BAD(nid, -77);
+    BAD(nid, PAGEPOOL_NODE_LOCAL); /* which is for arenas */
     BAD(colour, 2);
     BAD(frag_align, 3);
     BAD(max_lanes, 65);

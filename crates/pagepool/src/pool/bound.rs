@@ -132,8 +132,8 @@ impl Bound {
 
     /// [`update_nid`](Self::update_nid) if the node is another one. Linux: `page_pool_nid_changed`.
     #[doc(alias = "page_pool_nid_changed")]
-    pub fn nid_changed(&self, nid: NodeId) -> Result<(), Error> {
-        if self.policy(|p| p.nid) == Some(nid) { Ok(()) } else { self.update_nid(Some(nid)) }
+    pub fn nid_changed(&self, nid: Option<NodeId>) -> Result<(), Error> {
+        if self.policy(|p| p.nid) == nid { Ok(()) } else { self.update_nid(nid) }
     }
 
     /// The counters of the pool.

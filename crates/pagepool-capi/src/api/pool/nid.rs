@@ -30,10 +30,5 @@ pub extern "C" fn pagepool_update_nid(pool: *mut PoolHandle, nid: c_int) -> c_in
 /// Cost: a comparison if the node is the same.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_nid_changed(pool: *mut PoolHandle, nid: c_int) -> c_int {
-    status(|| {
-        enter(Token::of(pool), |owned| match node_of_argument("nid", nid)? {
-            Some(node) => Ok(owned.bound.nid_changed(node)?),
-            None => Ok(owned.bound.update_nid(None)?),
-        })
-    })
+    status(|| enter(Token::of(pool), |owned| Ok(owned.bound.nid_changed(node_of_argument("nid", nid)?)?)))
 }

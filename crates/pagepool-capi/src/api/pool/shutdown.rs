@@ -12,7 +12,7 @@ use crate::args::out::{store_handle, store_text};
 use crate::error::{CallError, status};
 use crate::handles::binding::destroy;
 use crate::handles::opaque::{PoolHandle, ShutdownHandle};
-use crate::handles::slots::reap;
+use crate::handles::slots::{self, reap};
 use crate::handles::tables::ENDED_POOLS;
 use crate::handles::token::Token;
 use crate::oom;
@@ -32,7 +32,7 @@ pub unsafe extern "C" fn pagepool_destroy_watched(
     shutdown: *mut *mut ShutdownHandle,
 ) -> c_int {
     let end = || {
-        oom::expect(oom::FEW)?;
+        oom::expect_end(slots::handle(Token::of(pool))?.inflight().total)?;
         ENDED_POOLS.insert_made(|| destroy(Token::of(pool)))
     };
     // SAFETY: `shutdown` is NULL or the caller's to write.
