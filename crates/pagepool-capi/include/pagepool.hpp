@@ -48,7 +48,8 @@ struct view {
     std::size_t size;
 
     explicit view(struct pagepool_buf *of) noexcept
-        : buf(of), data(static_cast<unsigned char *>(pagepool_buf_data(of))), size(data == nullptr ? 0 : pagepool_buf_len(of))
+        : buf(of), data(static_cast<unsigned char *>(pagepool_buf_data(of))),
+          size(data == nullptr ? 0 : pagepool_buf_len(of))
     {
     }
     unsigned char *begin() const noexcept { return data; }

@@ -27,8 +27,8 @@ pub(crate) fn expect_arena(bytes: u64) -> CallResult<()> {
     expect((bytes.min(1 << 42) >> 16) as usize + FEW)
 }
 
-/// Refuses the end of a pool that has so many pages, in its cache, in its queues or out, if there is no memory
-/// for the lists of what leaves it.
+/// Refuses the end of a pool that has so many pages, in its cache, in its queues or out, if there is no
+/// memory for the lists of what leaves it.
 pub(crate) fn expect_end(pages: i64) -> CallResult<()> {
     expect((pages.max(0) as usize).saturating_mul(END_BYTES).saturating_add(FEW))
 }

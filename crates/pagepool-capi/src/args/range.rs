@@ -4,17 +4,18 @@ use std::ffi::c_int;
 
 use ::pagepool::NodeId;
 
-use crate::args::arena_params::PAGEPOOL_NODE_ANY;
 use crate::error::{CallError, CallResult};
 
 /// What PAGEPOOL_NODE adds to the number of a node: so zeroes name none, and a bare number in a field is
 /// refused.
 const NAMED: c_int = 256;
+/// PAGEPOOL_NODE_ANY.
+const ANY: c_int = -1;
 
 /// The node of a field, in which 0 is the default: none in particular, as is PAGEPOOL_NODE_ANY.
 pub(crate) fn node_of_field(field: &str, nid: c_int) -> CallResult<Option<NodeId>> {
     match nid {
-        PAGEPOOL_NODE_ANY | 0 => Ok(None),
+        ANY | 0 => Ok(None),
         NAMED..512 => Ok(Some(NodeId((nid - NAMED) as u8))),
         1..NAMED => Err(out_of_range(
             field,
@@ -30,7 +31,7 @@ pub(crate) fn node_of_field(field: &str, nid: c_int) -> CallResult<Option<NodeId
 /// The node of an argument: its number; PAGEPOOL_NODE_ANY is none in particular.
 pub(crate) fn node_of_argument(name: &str, nid: c_int) -> CallResult<Option<NodeId>> {
     match nid {
-        PAGEPOOL_NODE_ANY => Ok(None),
+        ANY => Ok(None),
         0..NAMED => Ok(Some(NodeId(nid as u8))),
         NAMED..512 => Err(out_of_range(
             name,

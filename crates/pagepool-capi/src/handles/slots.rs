@@ -190,7 +190,8 @@ fn free_slot() -> CallResult<u32> {
 /// A pool has ended: its slot is free once its last buffer has returned.
 pub(crate) fn ended(pool: Token, shutdown: Arc<Shutdown>) {
     let process = std::process::id();
-    list().ended.push(EndedSlot { slot: pool.place(), process, shutdown }); // room for every slot was reserved
+    // Room for every slot was reserved.
+    list().ended.push(EndedSlot { slot: pool.place(), process, shutdown });
 }
 
 /// Frees the slots of pools whose last buffer has returned. Asks about the deferred buffers of ended pools,

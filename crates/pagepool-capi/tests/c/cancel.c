@@ -170,6 +170,7 @@ struct load {
     struct pagepool_buf *bufs[256];
     size_t n;
     volatile size_t at;
+    size_t wait_at; /* from here on it returns no more, and is cancelled */
 };
 
 static void *put_one_by_one(void *arg)
@@ -178,7 +179,9 @@ static void *put_one_by_one(void *arg)
     while (load->at < load->n) {
         CHECK(pagepool_buf_put(load->bufs[load->at]) == 0);
         load->at = load->at + 1;
-        pthread_testcancel();
+        do
+            pthread_testcancel();
+        while (load->at == load->wait_at);
     }
     return NULL;
 }
@@ -194,7 +197,7 @@ static void workers_are_cancelled_at_any_moment(void)
     params.wakeup = 1;
     CHECK(pagepool_create(&params, &pool) == 0 && pagepool_bind(pool) == 0);
     for (int round = 0; round < WORKERS; round++) {
-        struct load load = {{NULL}, 0, 0};
+        struct load load = {{NULL}, 0, 0, round % 4 == 0 ? 100 : 0};
         struct timespec moment = {0, round * 997 % 100000};
         pthread_t worker;
         void *result;

@@ -9,6 +9,7 @@
 use std::collections::HashSet;
 use std::fmt;
 use std::fs::{self, File, Metadata};
+use std::io::ErrorKind;
 use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 use std::panic::resume_unwind;
@@ -51,7 +52,9 @@ impl NamespaceId {
 
     /// Whether a name or a process still leads to it, first of all this one.
     pub(crate) fn is_in_use(self, place: &Path) -> bool {
-        Self::at(place) == Some(self) || places().any(|place| Self::at(&place) == Some(self))
+        // A process with more capabilities than this one has left may not be looked at, but is there.
+        let is_hidden = fs::metadata(place).is_err_and(|error| error.kind() == ErrorKind::PermissionDenied);
+        is_hidden || Self::at(place) == Some(self) || places().any(|place| Self::at(&place) == Some(self))
     }
 }
 
