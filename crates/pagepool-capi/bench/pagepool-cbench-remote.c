@@ -12,32 +12,16 @@
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <time.h>
+#include <string.h>
 #include <unistd.h>
 
-#include <pagepool.h>
+#include "bench.h"
 
-#define BURST 32
 #define SLOTS 1024
 #define POPULATION (3 * SLOTS)
 #define ROUNDS 101
 #define BURSTS 256
 #define WARM 64
-
-static void fail(const char *what)
-{
-    fprintf(stderr, "%s: %s\n", what, pagepool_last_error());
-    exit(1);
-}
-
-static double now_ns(void)
-{
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (double)time.tv_sec * 1e9 + (double)time.tv_nsec;
-}
 
 /* The ring: each side has its own line, with what it knows of the other side. */
 static struct {
@@ -182,25 +166,17 @@ static void fill(struct pagepool *pool)
 
 int main(void)
 {
-    struct pagepool_arena_params arena_params = PAGEPOOL_ARENA_PARAMS_INIT;
     struct pagepool_params params = PAGEPOOL_PARAMS_INIT;
-    struct pagepool_arena *arena;
-    struct pagepool *pool;
     pthread_t thread;
     if (sched_getaffinity(0, sizeof(cpus), &cpus) != 0 || CPU_COUNT(&cpus) < 2) {
         printf("SKIP: two CPUs are required\n");
         return 0;
     }
     pin(0);
-    arena_params.max_bytes = (uint64_t)POPULATION * 4096;
-    if (pagepool_arena_create(&arena_params, &arena) != 0)
-        fail("pagepool_arena_create");
-    params.arena = arena;
     params.cache_size = 512;
     params.ring_size = 8192;
     params.lane_size = 8192;
-    if (pagepool_create(&params, &pool) != 0 || pagepool_bind(pool) != 0)
-        fail("pagepool_create");
+    struct pagepool *pool = pool_of_this_thread((uint64_t)POPULATION * 4096, params);
     fill(pool);
     if (pthread_create(&thread, NULL, return_all, NULL) != 0)
         fail("pthread_create");
@@ -208,6 +184,5 @@ int main(void)
     measure(pool, "remote bulk32", 1);
     pthread_join(thread, NULL);
     pagepool_destroy(pool);
-    pagepool_arena_put(arena);
     return 0;
 }

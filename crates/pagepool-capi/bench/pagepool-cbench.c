@@ -12,32 +12,16 @@
  * runs on the machine only adds.
  */
 #include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
-#include <pagepool.h>
 #include <pagepool_skb.h>
+
+#include "bench.h"
 
 #ifndef ROUNDS
 #define ROUNDS 300
 #endif
 #define LOOPS 20000
-#define BURST 32
-
-static void fail(const char *what)
-{
-    fprintf(stderr, "%s: %s\n", what, pagepool_last_error());
-    exit(1);
-}
-
-static double now_ns(void)
-{
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (double)time.tv_sec * 1e9 + (double)time.tv_nsec;
-}
 
 /* What is looked at no compiler leaves out. */
 static void look(const void *what)
@@ -234,23 +218,16 @@ static double counted(const char *name, void (*pairs)(struct pagepool *), struct
 
 int main(int argc, char **argv)
 {
-    struct pagepool_arena_params arena_params = PAGEPOOL_ARENA_PARAMS_INIT;
     struct pagepool_params params = PAGEPOOL_PARAMS_INIT;
-    struct pagepool_arena *arena;
-    struct pagepool *pool;
     const struct pagepool_deferred_user_ops ops = {.size = sizeof(ops), .in_use = never_in_use};
     struct pagepool_domain *domain;
     const char *calls = argc > 1 ? argv[1] : "calls";
-    if (pagepool_arena_create(&arena_params, &arena) != 0)
-        fail("pagepool_arena_create");
     if (pagepool_domain_identity("bench", &domain) != 0)
         fail("pagepool_domain_identity");
-    params.arena = arena;
     params.domains = &domain;
     params.n_domains = 1;
     params.defer_capacity = 32;
-    if (pagepool_create(&params, &pool) != 0 || pagepool_bind(pool) != 0)
-        fail("pagepool_create");
+    struct pagepool *pool = pool_of_this_thread(0, params);
     if (pagepool_batch_create(&batch) != 0)
         fail("pagepool_batch_create");
     if (pagepool_skb_cache_create(64, &cache) != 0 || pagepool_deferred_user_create(pool, &ops, &user) != 0)
@@ -276,6 +253,5 @@ int main(int argc, char **argv)
     pagepool_skb_cache_put(cache);
     pagepool_destroy(pool);
     pagepool_domain_put(domain);
-    pagepool_arena_put(arena);
     return 0;
 }

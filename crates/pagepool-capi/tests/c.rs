@@ -3,6 +3,7 @@
 
 mod abi;
 mod installed;
+mod version_script;
 
 use std::fs;
 use std::path::Path;
@@ -26,6 +27,28 @@ const PROGRAMS: [&str; 10] = [
 /// What threads, processes and the C library do to a program, which is no mistake of its own.
 const BEHAVIOUR: [&str; 2] = ["tests/c/cancel.c", "tests/c/late.c"];
 
+const SONAME: &str = env!("PAGEPOOL_SONAME");
+
+/// Its number is in build.rs, and in what is written from it.
+#[test]
+fn no_other_file_of_the_source_has_the_number_of_the_soname() {
+    let mut folders = vec![source("src"), source("tests")];
+    let mut files: Vec<_> = ["pagepool-config.cmake.in", "pagepool.pc.in"].map(source).to_vec();
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+            if entry.is_dir() { folders.push(entry) } else { files.push(entry) }
+        }
+    }
+    for file in files {
+        let text = fs::read_to_string(&file).unwrap();
+        for after in text.split("libpagepool").skip(1) {
+            let after = after.strip_prefix(".so.").unwrap_or(after);
+            let line = after.lines().next().unwrap_or_default();
+            assert!(!after.starts_with(|c: char| c.is_ascii_digit()), "{}: {line}", file.display());
+        }
+    }
+}
+
 #[test]
 fn the_layout_is_what_packages_expect() {
     let lib = prefix().join("lib");
@@ -33,17 +56,17 @@ fn the_layout_is_what_packages_expect() {
     assert!(prefix().join("include/pagepool_skb.h").is_file());
     assert!(prefix().join("include/pagepool.hpp").is_file());
     assert!(lib.join("libpagepool.a").is_file());
-    assert_eq!(fs::read_link(lib.join("libpagepool.so")).unwrap(), Path::new("libpagepool.so.0"));
+    assert_eq!(fs::read_link(lib.join("libpagepool.so")).unwrap(), Path::new(SONAME));
     let version = env!("CARGO_PKG_VERSION");
     let versioned = format!("libpagepool.so.{version}");
-    assert_eq!(fs::read_link(lib.join("libpagepool.so.0")).unwrap(), Path::new(&versioned));
+    assert_eq!(fs::read_link(lib.join(SONAME)).unwrap(), Path::new(&versioned));
     let pc = fs::read_to_string(lib.join("pkgconfig/pagepool.pc")).unwrap();
     assert!(pc.contains("prefix=/opt/pagepool\n") && pc.contains(&format!("Version: {version}\n")), "{pc}");
     assert!(!pc.contains('@'), "{pc}");
     if has("readelf") {
         let dynamic = run(Command::new("readelf").arg("-d").arg(lib.join(versioned)));
         let dynamic = String::from_utf8(dynamic.stdout).unwrap();
-        assert!(dynamic.contains("soname: [libpagepool.so.0]"), "{dynamic}");
+        assert!(dynamic.contains(&format!("soname: [{SONAME}]")), "{dynamic}");
     }
 }
 
@@ -65,24 +88,23 @@ fn exported_symbols_are_those_of_the_list() {
     let mut nm = Command::new("nm");
     let listed = run(nm.args(["-D", "--defined-only"]).arg(prefix().join("lib/libpagepool.so")));
     let listed = String::from_utf8(listed.stdout).unwrap();
-    let names = listed.lines().filter_map(|line| line.split(' ').nth(2)).filter(|name| *name != "PAGEPOOL_0");
-    let versioned =
-        |name| str::strip_suffix(name, "@@PAGEPOOL_0").unwrap_or_else(|| panic!("{name}: version?"));
-    let mut symbols: Vec<&str> = names.map(versioned).collect();
+    let names = listed.lines().filter_map(|line| line.split(' ').nth(2));
+    let mut symbols: Vec<&str> = names.filter(|name| !name.starts_with("PAGEPOOL_")).collect();
     symbols.sort_unstable();
-    let expected = fs::read_to_string(source("symbols.txt")).unwrap();
-    let expected: Vec<&str> = expected.lines().collect();
+    let expected = fs::read_to_string(source("abi.txt")).unwrap();
+    let expected: Vec<&str> = expected.lines().filter_map(|line| line.strip_prefix("symbol ")).collect();
     let lacks: Vec<_> = symbols.iter().filter(|symbol| !expected.contains(symbol)).collect();
     let gone: Vec<_> = expected.iter().filter(|symbol| !symbols.contains(symbol)).collect();
     assert!(
         lacks.is_empty() && gone.is_empty(),
-        "symbols.txt lacks {lacks:?}, and has {gone:?}, which nobody exports: PAGEPOOL_BLESS=1 cargo test -p \
+        "abi.txt lacks {lacks:?}, and has {gone:?}, which nobody exports: PAGEPOOL_BLESS=1 cargo test -p \
          pagepool-capi --test header"
     );
     let read = |name| fs::read_to_string(source("include").join(name)).unwrap();
     let header = read("pagepool.h") + &read("pagepool_skb.h");
     for symbol in symbols {
-        assert!(header.contains(&format!("{symbol}(")), "{symbol} is not in the header");
+        let (name, _) = symbol.split_once("@@").unwrap_or_else(|| panic!("{symbol}: version?"));
+        assert!(header.contains(&format!("{name}(")), "{name} is not in the header");
     }
 }
 

@@ -24,7 +24,7 @@ fn project() -> TempFolder {
 fn check(program: &Path, shared: bool) {
     let needed = run(Command::new("readelf").arg("-d").arg(program));
     let needed = String::from_utf8_lossy(&needed.stdout).into_owned();
-    assert_eq!(needed.contains("libpagepool.so.0"), shared, "{}: {needed}", program.display());
+    assert_eq!(needed.contains(env!("PAGEPOOL_SONAME")), shared, "{}: {needed}", program.display());
     let done = run(Command::new(program).env("LD_LIBRARY_PATH", prefix().join("lib")));
     assert!(String::from_utf8_lossy(&done.stdout).starts_with("200000 packets"), "{done:?}");
 }

@@ -2,37 +2,22 @@
 //! `debootstrap` makes. They require a release build of the command, so `.ci/run` runs them in a part of
 //! their own: `cargo test -p pagepool-capi --test packages -- --ignored`.
 
+mod installed;
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Command;
 use std::sync::OnceLock;
 
+use installed::{has, run};
 use pagepool_lab::TempFolder;
+
+/// The package of the shared library.
+const LIBRARY: &str = concat!("libpagepool", env!("PAGEPOOL_SONAME_NUMBER"));
 
 /// Seconds that `debootstrap` may take.
 const TIME: &str = "200";
-
-fn run(command: &mut Command) -> Output {
-    let done = command.output().expect("the tool is there");
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    assert!(
-        done.status.success(),
-        "{command:?}: {}\n{}{}",
-        done.status,
-        text(&done.stdout),
-        text(&done.stderr)
-    );
-    done
-}
-
-fn has(tool: &str) -> bool {
-    let there = Command::new(tool).arg("--version").output().is_ok_and(|done| done.status.success());
-    if !there {
-        println!("SKIP: this machine has no {tool}");
-    }
-    there
-}
 
 /// The packages, built once for all tests by the command that packagers run.
 fn packages() -> &'static Path {
@@ -148,14 +133,13 @@ fn packages_and_tarball_work_in_a_new_debian_and_leave_nothing() {
         fs::copy(file, root.join(file.file_name().expect("a file"))).expect("it is writable");
     }
     let before = debian.files();
-    debian.script(
-        "cd /root; dpkg -i *.deb; dpkg --verify pagepool libpagepool-dev libpagepool0; pagepool --version",
-    );
+    let names = format!("pagepool libpagepool-dev {LIBRARY}");
+    debian.script(&format!("cd /root; dpkg -i *.deb; dpkg --verify {names}; pagepool --version"));
     assert!(!debian.script("command -v rustc || echo none").contains('/'), "no Rust in there");
     let said = debian.script(&format!("cd /root; {COMPILE}; ldd ./loop"));
     assert_eq!(said.matches("200000 packets").count(), 2, "{said}");
-    assert!(said.contains("libpagepool.so.0 => /"), "{said}");
-    debian.script("dpkg --purge pagepool libpagepool-dev libpagepool0");
+    assert!(said.contains(concat!(env!("PAGEPOOL_SONAME"), " => /")), "{said}");
+    debian.script(&format!("dpkg --purge {names}"));
     let left: Vec<String> = debian.files().difference(&before).cloned().collect();
     assert!(left.is_empty(), "left by a purge: {left:?}");
     assert_eq!(debian.script("dpkg-query -W | grep pagepool || true"), "");
@@ -173,7 +157,7 @@ fn packages_have_what_the_policy_asks_for() {
         return;
     }
     for (package, files) in [
-        ("libpagepool0", &["libpagepool.so.0"][..]),
+        (LIBRARY, &[env!("PAGEPOOL_SONAME")][..]),
         (
             "libpagepool-dev",
             &[

@@ -16,8 +16,14 @@ use crate::error::{CallError, CallResult};
 /// * All-zero bytes are a value of it, and so is every mixture of such bytes with a user's.
 pub(crate) unsafe trait Sized0: Copy {}
 
-/// No struct is larger; a size beyond it is a mistake.
-const MAX_SIZE: usize = 1 << 16;
+/// How many times as long as this library's a struct of a newer program may be. A size beyond it was never
+/// set, and nothing may be written that far.
+const LONGEST: usize = 4;
+
+/// The longest size that is taken for that of a `T`.
+const fn longest<T>() -> usize {
+    LONGEST * size_of::<T>()
+}
 
 /// A copy of a caller's struct. Fields that an older caller does not have are zero; fields that a newer
 /// caller has in addition must be zero.
@@ -30,7 +36,7 @@ pub(crate) unsafe fn read<T: Sized0>(at: *const T, least: usize) -> CallResult<T
     }
     // SAFETY: the caller's struct begins with its size, at any alignment.
     let size = unsafe { at.cast::<usize>().read_unaligned() };
-    if size < least || size > MAX_SIZE {
+    if size < least || size > longest::<T>() {
         return Err(wrong_size::<T>(size));
     }
     // SAFETY: the caller says that `size` bytes are readable.
@@ -78,7 +84,7 @@ pub(crate) unsafe fn write<T: SizedOut>(to: *mut T, value: &T) -> CallResult<()>
     let size = unsafe { to.cast::<usize>().read_unaligned() };
     // Every version of a struct is whole multiples of its alignment. A struct that was never initialised has
     // 0 or a number that no struct has.
-    if size < T::LEAST || size > MAX_SIZE || !size.is_multiple_of(align_of::<T>()) {
+    if size < T::LEAST || size > longest::<T>() || !size.is_multiple_of(align_of::<T>()) {
         return Err(wrong_out_size::<T>(size));
     }
     let (first, known) = (size_of::<usize>(), size.min(size_of::<T>()));
@@ -94,9 +100,9 @@ pub(crate) unsafe fn write<T: SizedOut>(to: *mut T, value: &T) -> CallResult<()>
 
 #[cold]
 fn wrong_out_size<T: SizedOut>(size: usize) -> CallError {
-    let (now, least) = (size_of::<T>(), T::LEAST);
+    let (now, least, longest) = (size_of::<T>(), T::LEAST, longest::<T>());
     let must_be = format!(
-        "at least {least}: set `size` to sizeof of the struct, {now} in this version, as its _INIT does"
+        "{least} to {longest}: set `size` to sizeof of the struct, {now} in this version, as its _INIT does"
     );
     out_of_range("size", size, &must_be)
 }
@@ -161,10 +167,10 @@ mod tests {
 
     #[test]
     fn a_size_that_no_struct_has_changes_nothing() {
-        for size in [0, 8, 15, 17, MAX_SIZE + 8, usize::MAX] {
+        for size in [0, 8, 15, 17, 104, 1 << 16, usize::MAX] {
             let (done, words) = written(size);
             let text = format!("{:?}", done.unwrap_err());
-            assert!(text.contains(&format!("size is {size}, but must be at least 16")), "{text}");
+            assert!(text.contains(&format!("size is {size}, but must be 16 to 96")), "{text}");
             assert_eq!(words[1..], [u64::MAX; 4]);
         }
     }

@@ -27,6 +27,7 @@ use std::process::Command;
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
+const SONAME: &str = env!("PAGEPOOL_SONAME");
 
 const SETTINGS: &[&str] = &["PREFIX=", "LIBDIR=", "DESTDIR=", "PARTS=", "TARGET="];
 
@@ -112,8 +113,8 @@ impl InstallLayout {
         if let Some(shared) = libraries.shared {
             let versioned = format!("libpagepool.so.{VERSION}");
             copy(&shared, &libdir.join(&versioned), 0o755)?;
-            link(&versioned, &libdir.join("libpagepool.so.0"))?;
-            link("libpagepool.so.0", &libdir.join("libpagepool.so"))?;
+            link(&versioned, &libdir.join(SONAME))?;
+            link(SONAME, &libdir.join("libpagepool.so"))?;
         }
         copy(&libraries.archive, &libdir.join("libpagepool.a"), 0o644)?;
         for header in HEADERS {
@@ -190,6 +191,7 @@ impl InstallLayout {
             .replace("@PREFIX@", &prefix)
             .replace("@LIBDIR@", &libdir)
             .replace("@VERSION@", VERSION)
+            .replace("@SONAME@", SONAME)
     }
 }
 
@@ -287,7 +289,7 @@ mod tests {
     fn a_link_takes_the_place_of_an_older_one() {
         let folder = folder("link");
         let at = folder.join("libpagepool.so");
-        for to in ["libpagepool.so.0", "libpagepool.so.1"] {
+        for to in ["older", "newer"] {
             fs::write(folder.join("libpagepool.so.new"), "left").unwrap();
             link(to, &at).unwrap();
             assert_eq!(fs::read_link(&at).unwrap(), Path::new(to));

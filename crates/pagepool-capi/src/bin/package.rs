@@ -3,9 +3,9 @@
 //! Settings come from the environment or as arguments, `OUT=/tmp/packages`.
 //!
 //! * `OUT` (default `target/packages`): where the files go
-//! * `FORMATS` (default `deb,tar`): `deb` is `libpagepool0`, `libpagepool-dev` and `pagepool`, and requires
-//!   Debian's `dpkg-dev`; `tar` is one `.tar.gz` of all files below one folder, for any prefix, and requires
-//!   `tar` and `gzip`
+//! * `FORMATS` (default `deb,tar`): `deb` is the shared library, `libpagepool-dev` and `pagepool`, and
+//!   requires Debian's `dpkg-dev`; `tar` is one `.tar.gz` of all files below one folder, for any prefix, and
+//!   requires `tar` and `gzip`
 //! * `DEBFULLNAME` and `DEBEMAIL`: the maintainer whom the packages name, as Debian's tools read them
 //! * `SOURCE_DATE_EPOCH` (default: the time of the last commit): the time of all files
 //!
@@ -21,6 +21,10 @@ use std::process::Command;
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
+const SONAME_NUMBER: &str = env!("PAGEPOOL_SONAME_NUMBER");
+
+/// The package of the shared library. Programs of two sonames can be installed beside each other.
+const LIBRARY: &str = concat!("libpagepool", env!("PAGEPOOL_SONAME_NUMBER"));
 
 /// A Debian package.
 struct Package {
@@ -39,10 +43,10 @@ struct Package {
 /// The first package that names the beginning of a path gets the file.
 const PACKAGES: &[Package] = &[
     Package {
-        name: "libpagepool0",
+        name: LIBRARY,
         section: "libs",
-        files: &["LIBDIR/libpagepool.so.0"],
-        binaries: &["LIBDIR/libpagepool.so.0"],
+        files: &[concat!("LIBDIR/", env!("PAGEPOOL_SONAME"))],
+        binaries: &[concat!("LIBDIR/", env!("PAGEPOOL_SONAME"))],
         depends: &["${shlibs:Depends}"],
         summary: "user-space page pool for packet buffers (shared library)",
         about: "",
@@ -52,7 +56,7 @@ const PACKAGES: &[Package] = &[
         section: "libdevel",
         files: &["include", "LIBDIR", "share/man/man3"],
         binaries: &[],
-        depends: &["libpagepool0 (= ${Version})", "libc6-dev | libc-dev"],
+        depends: &["${Library} (= ${Version})", "libc6-dev | libc-dev"],
         summary: "user-space page pool for packet buffers (development files)",
         about: " .\n This package has the header, the static library, what pkg-config, Meson and\n \
                 CMake read, and a manual page for each function.\n",
@@ -181,8 +185,9 @@ impl Builder {
         let depends = self.depends(package, root, libdir)?;
         fs::write(control.join("control"), control_file(package, architecture, &depends, size_of(root)?))?;
         fs::write(control.join("md5sums"), checksums(root)?)?;
-        if package.name == "libpagepool0" {
-            fs::write(control.join("shlibs"), format!("libpagepool 0 libpagepool0 (>= {VERSION})\n"))?;
+        if package.name == LIBRARY {
+            let shlibs = format!("libpagepool {SONAME_NUMBER} {LIBRARY} (>= {VERSION})\n");
+            fs::write(control.join("shlibs"), shlibs)?;
             fs::write(control.join("triggers"), "activate-noawait ldconfig\n")?;
         }
         set_modes(root)?;
@@ -210,7 +215,9 @@ impl Builder {
         let mut depends = Vec::new();
         for entry in package.depends {
             if *entry != "${shlibs:Depends}" {
-                depends.push(entry.replace("${Version}", &format!("{VERSION}-1")));
+                depends.push(
+                    entry.replace("${Library}", LIBRARY).replace("${Version}", &format!("{VERSION}-1")),
+                );
                 continue;
             }
             let at = self.work.join("shlibs");

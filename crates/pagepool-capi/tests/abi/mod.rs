@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::installed::{has, prefix, run, source};
+use crate::version_script::{NOW, Release, version_script};
 
 fn archive() -> PathBuf {
     prefix().join("lib/libpagepool.a")
@@ -67,7 +68,8 @@ fn without_objcopy_the_archive_stays_as_it_was_and_a_warning_says_so() {
     assert!(text.contains("warning: all symbols of Rust's") && text.contains("/nowhere/objcopy"), "{text}");
     assert!(fs::metadata(destdir.join("opt/lib/libpagepool.a")).unwrap().len() > 0);
     if has("nm") {
-        assert!(nm(&destdir.join("opt/lib/libpagepool.so"), "-D").contains(&"PAGEPOOL_0".to_owned()));
+        let names = nm(&destdir.join("opt/lib/libpagepool.so"), "-D");
+        assert!(names.contains(&concat!("PAGEPOOL_", env!("PAGEPOOL_SONAME_NUMBER")).to_owned()));
     }
 }
 
@@ -167,31 +169,64 @@ fn the_archive_links_beside_another_rust_library() {
     }
 }
 
-/// Links the library under another soname, as a later release of another interface would be.
-fn shared_as(number: u32) -> PathBuf {
-    let name = format!("libpagepool.so.{number}");
-    let (map, library) = (file("sonames", &format!("{number}.map")), file("sonames", &name));
-    let text = fs::read_to_string(source("pagepool.map")).expect("the version script");
-    fs::write(&map, text.replace("PAGEPOOL_0", &format!("PAGEPOOL_{number}"))).expect("the target folder");
-    let mut cc = Command::new("cc");
-    cc.arg("-shared").arg(format!("-Wl,-soname,{name},--version-script={}", map.display()));
+/// Links the library as a later release is, in the folder of a test.
+fn shared_as(test: &str, release: Release<'_>, added: Option<&str>) -> PathBuf {
+    let name = format!("libpagepool.so.{}", release.soname_number);
+    let (map, library) = (file(test, &format!("{name}.map")), file(test, &name));
+    let before = fs::read_to_string(source("pagepool.map")).expect("the version script");
+    let functions = listed();
+    let functions = functions.iter().map(String::as_str).chain(added).collect();
+    fs::write(&map, version_script(&before, &functions, release)).expect("the target folder");
+    let mut cc = cc();
+    cc.args(["-shared", "-fPIC"]).arg(format!("-Wl,-soname,{name},--version-script={}", map.display()));
     cc.args(["-Wl,-Bsymbolic-functions", "-Wl,--whole-archive"]).arg(archive()).arg("-Wl,--no-whole-archive");
+    if let Some(added) = added {
+        let text = file(test, "added.c");
+        let body = format!("int {added}(void);\nint {added}(void)\n{{\n    return 7;\n}}\n");
+        fs::write(&text, body).expect("the target folder");
+        cc.arg(text);
+    }
     run(cc.arg("-o").arg(&library).args(["-lpthread", "-ldl", "-lm"]));
     library
 }
 
-/// A program with `.so.0` and a plug-in with `.so.1`, which is loaded for all to see, and the other way
-/// round.
+/// A program that calls what a later release added runs with that library, and does not start with this one;
+/// a program that calls less runs with both.
+#[test]
+fn a_function_of_a_later_release_is_missed_when_the_program_starts() {
+    if !(has("cc") && has("objcopy")) {
+        return;
+    }
+    let later = shared_as("later", Release { version: "999.0.0", ..NOW }, Some("pagepool_added"));
+    let main = "#include <pagepool.h>\nint pagepool_added(void);\nint main(void)\n{\n    return ";
+    for (name, value, on_ours) in [
+        ("needs", "pagepool_added() == 7 && pagepool_version()[0] ? 0 : 1", false),
+        ("needs-not", "pagepool_version()[0] ? 0 : 1", true),
+    ] {
+        let (text, program) = (file("later", &format!("{name}.c")), file("later", name));
+        fs::write(&text, format!("{main}{value};\n}}\n")).unwrap();
+        run(cc().arg(&text).arg(&later).arg("-o").arg(&program));
+        run(Command::new(&program).env("LD_LIBRARY_PATH", later.parent().unwrap()));
+        let ours = Command::new(&program).env("LD_LIBRARY_PATH", prefix().join("lib")).output().unwrap();
+        assert_eq!(ours.status.success(), on_ours, "{name}: {ours:?}");
+        let node = concat!("version `PAGEPOOL_", env!("PAGEPOOL_SONAME_NUMBER"), "_999.0.0' not found");
+        assert!(on_ours || String::from_utf8_lossy(&ours.stderr).contains(node), "{ours:?}");
+    }
+}
+
+/// A program with this soname and a plug-in with another one, which is loaded for all to see, and the other
+/// way round.
 #[test]
 fn two_sonames_in_one_process_do_not_mix() {
     if !(has("cc") && has("objcopy")) {
         return;
     }
-    let (zero, one) = (shared(), shared_as(1));
-    let _ = fs::remove_file(file("sonames", "libpagepool.so.0"));
-    std::os::unix::fs::symlink(fs::canonicalize(&zero).unwrap(), file("sonames", "libpagepool.so.0"))
-        .unwrap();
-    for (name, of_program, of_plug_in) in [("zero", &zero, &one), ("one", &one, &zero)] {
+    let another = Release { soname_number: "999", since: "999.0.0", version: "999.0.0" };
+    let (ours, theirs) = (shared(), shared_as("sonames", another, None));
+    let link = file("sonames", env!("PAGEPOOL_SONAME"));
+    let _ = fs::remove_file(&link);
+    std::os::unix::fs::symlink(fs::canonicalize(&ours).unwrap(), &link).unwrap();
+    for (name, of_program, of_plug_in) in [("ours", &ours, &theirs), ("theirs", &theirs, &ours)] {
         for calls in [false, true] {
             let flags: &[&str] = if calls { &["-DPAGEPOOL_NO_INLINE"] } else { &[] };
             let how = if calls { "calls" } else { "inline" };

@@ -172,6 +172,8 @@ static void sizes(struct pagepool_arena *arena)
     REFUSED(pagepool_create(&params, &none)); /* no arena */
     REFUSED(pagepool_create(&params, NULL));
     params.arena = arena;
+    params.size = 4 * sizeof(params) + 1;
+    REFUSED(pagepool_create(&params, &none));
     params.size = 3;
     REFUSED(pagepool_create(&params, &none));
 #define BAD(field, value)                                             \

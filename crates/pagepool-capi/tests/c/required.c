@@ -127,18 +127,19 @@ static void locations_of_other_versions(struct pagepool *pool)
 /* A struct whose size nobody set, or set wrongly, is refused and stays as it is. */
 static void sizes_that_no_struct_has(struct pagepool *pool)
 {
-    const size_t wrong[] = {0, 8, 4, sizeof(struct pagepool_stats) - 1, SIZE_MAX};
+    const size_t each = sizeof(struct pagepool_stats);
+    const size_t wrong[] = {0, 8, 4, each - 1, 4 * each + 8, 65536, SIZE_MAX};
     for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
         struct pagepool_stats stats = PAGEPOOL_STATS_INIT;
         struct pagepool_deferred_stats deferred = PAGEPOOL_DEFERRED_STATS_INIT;
         struct pagepool_buffer_locations at = PAGEPOOL_BUFFER_LOCATIONS_INIT;
         stats.size = deferred.size = at.size = wrong[i];
         CHECK(pagepool_read_stats(pool, &stats) == -EINVAL && stats.alloc_fast == 0);
-        CHECK(strstr(pagepool_last_error(), "but must be at least 104: set `size`"));
+        CHECK(strstr(pagepool_last_error(), "but must be 104 to "));
         CHECK(pagepool_read_deferred_stats(pool, &deferred) == -EINVAL);
-        CHECK(strstr(pagepool_last_error(), "but must be at least 32: set `size`"));
+        CHECK(strstr(pagepool_last_error(), "but must be 32 to "));
         CHECK(pagepool_read_buffer_locations(pool, &at) == -EINVAL && at.total == 0);
-        CHECK(strstr(pagepool_last_error(), "but must be at least 56: set `size`"));
+        CHECK(strstr(pagepool_last_error(), "but must be 56 to "));
     }
     CHECK(pagepool_read_stats(pool, NULL) == -EINVAL && pagepool_read_deferred_stats(pool, NULL) == -EINVAL &&
         pagepool_read_buffer_locations(pool, NULL) == -EINVAL);

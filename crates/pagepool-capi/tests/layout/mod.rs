@@ -5,19 +5,13 @@ use std::collections::BTreeSet;
 
 /// The facts of a header: of each struct the places of its fields, the constants, the functions.
 pub fn facts(header: &str) -> String {
-    let code = without_comments(header);
+    let code = without_comments(header).replace("\\\n", " ");
     let mut facts = String::from(
-        "# What compiled programs rely on, on 64-bit systems. tests/header.rs writes it.\n\
-         # Lines may be added. A line that goes or changes breaks programs: raise the soname (build.rs,\n\
-         # src/bin/install/relink.rs) and the node of pagepool.map.\n\
-         soname libpagepool.so.0\n",
+        "# What compiled programs rely on, on 64-bit systems. tests/header.rs adds lines to it, and removes\n\
+         # none: a line that goes or changes breaks programs, and requires another soname (build.rs).\n",
     );
-    for line in code.lines() {
-        let constant = line.strip_prefix("#define ").and_then(|rest| rest.split_once(' '));
-        if let Some((name, value)) = constant.filter(|(name, _)| !name.contains('(')) {
-            facts += &format!("constant {name} {}\n", value.trim());
-        }
-    }
+    facts += concat!("soname ", env!("PAGEPOOL_SONAME"), "\n");
+    facts.extend(code.lines().filter_map(macro_fact));
     let lines =
         code.lines().filter(|line| !line.trim_start().starts_with('#') && !line.contains("extern \"C\""));
     for declaration in declarations(&lines.collect::<Vec<_>>().join(" ")) {
@@ -28,6 +22,32 @@ pub fn facts(header: &str) -> String {
         }
     }
     facts
+}
+
+/// A constant, or a macro with arguments; both are compiled into programs.
+fn macro_fact(line: &str) -> Option<String> {
+    let rest = line.strip_prefix("#define ")?;
+    let with_arguments =
+        rest.find(')').filter(|_| rest.split(' ').next().is_some_and(|name| name.contains('(')));
+    let at = with_arguments.map_or_else(|| rest.find(' '), |end| Some(end + 1))?;
+    let kind = if with_arguments.is_some() { "macro" } else { "constant" };
+    let value: Vec<&str> = rest[at..].split_whitespace().collect();
+    Some(format!("{kind} {} {}\n", &rest[..at], value.join(" ")))
+}
+
+/// Refuses a list that lacks lines of the one before, unless it is that of another soname.
+pub fn keep(before: &str, now: &str) -> Result<(), String> {
+    let soname = |list: &str| list.lines().find(|line| line.starts_with("soname ")).map(str::to_owned);
+    let gone = broken(before, now);
+    if gone.is_empty() || soname(before) != soname(now) {
+        return Ok(());
+    }
+    Err(format!(
+        "{} lines of abi.txt went or changed, which breaks compiled programs: {gone:#?}\n\
+         Remedy: let them stand. On purpose: raise SONAME_NUMBER in build.rs and set SINCE to the version in \
+         Cargo.toml; abi.txt and pagepool.map then begin anew. If no release had a line, remove it by hand.",
+        gone.len()
+    ))
 }
 
 /// What of two lists breaks programs: the lines that went.

@@ -90,7 +90,8 @@ fn unwinder_of(target: &str) -> Result<PathBuf, String> {
 /// The shared library. Its calls among its own functions never leave it.
 fn link_shared(object: &Path, map: &Path, to: &Path) -> Result<(), String> {
     let mut cc = tool("CC", "cc");
-    cc.args(["-shared", "-Wl,-soname,libpagepool.so.0", "-Wl,-z,relro,-z,now", "-Wl,--gc-sections"]);
+    cc.args(["-shared", concat!("-Wl,-soname,", env!("PAGEPOOL_SONAME"))]);
+    cc.args(["-Wl,-z,relro,-z,now", "-Wl,--gc-sections"]);
     cc.args(["-Wl,-Bsymbolic-functions", "-Wl,--as-needed"]);
     cc.arg(format!("-Wl,--version-script={}", map.display()));
     run(cc.arg("-o").arg(to).arg(object).args(["-lpthread", "-ldl", "-lm"]))

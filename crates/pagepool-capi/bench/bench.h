@@ -1,0 +1,40 @@
+/* What the C benches share: the clock, the end after a failed call, and a pool of the calling thread. */
+#ifndef BENCH_H
+#define BENCH_H
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include <pagepool.h>
+
+#define BURST 32
+
+static inline void fail(const char *what)
+{
+    fprintf(stderr, "%s: %s\n", what, pagepool_last_error());
+    exit(1);
+}
+
+static inline double now_ns(void)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (double)time.tv_sec * 1e9 + (double)time.tv_nsec;
+}
+
+/* A pool over an arena of its own of max_bytes, or of the default size for 0. */
+static inline struct pagepool *pool_of_this_thread(uint64_t max_bytes, struct pagepool_params params)
+{
+    struct pagepool_arena_params arena_params = PAGEPOOL_ARENA_PARAMS_INIT;
+    struct pagepool *pool;
+    arena_params.max_bytes = max_bytes;
+    if (pagepool_arena_create(&arena_params, &params.arena) != 0)
+        fail("pagepool_arena_create");
+    if (pagepool_create(&params, &pool) != 0 || pagepool_bind(pool) != 0)
+        fail("pagepool_create, pagepool_bind");
+    pagepool_arena_put(params.arena); /* the pool keeps it */
+    return pool;
+}
+
+#endif
