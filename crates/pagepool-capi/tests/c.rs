@@ -173,6 +173,18 @@ fn a_limit_on_memory_is_an_error() {
     run(&mut Command::new(compiled("tests/c/limit.c", "shared", &["-O2"])));
 }
 
+/// Not under valgrind or a sanitizer: their own memory is the larger part.
+#[test]
+fn a_small_pool_costs_little_memory() {
+    if !has("cc") {
+        return;
+    }
+    for how in ["static", "shared"] {
+        let done = run(&mut Command::new(compiled("tests/c/small.c", how, &["-O2"])));
+        print!("{how}:\n{}", String::from_utf8_lossy(&done.stdout));
+    }
+}
+
 #[test]
 fn valgrind_finds_nothing() {
     if !(has("cc") && has("valgrind")) {

@@ -143,7 +143,7 @@ pub use packet::xdp_frame_bulk::{XdpFrameBulk, put_frames, put_packets};
 pub use pool::bound::Bound;
 pub use pool::bound::waiting::Waiting;
 pub use pool::deferred_queue::{DeferredUser, InUse};
-pub use pool::ffi::{CacheHead, fence_all_threads, fences_are_free};
+pub use pool::ffi::{CacheHead, fence_all_threads, fences_are_free, lasting_zeroes};
 pub use pool::params::{OnBusy, PoolParams};
 pub use pool::pool_ref::PoolRef;
 pub use pool::shutdown::{HeldPage, Shutdown, ShutdownReport};

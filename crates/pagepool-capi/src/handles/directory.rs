@@ -10,10 +10,11 @@
 // UNSAFETY: words are reached by address and never freed.
 #![expect(unsafe_code)]
 
-use std::alloc::{Layout, alloc_zeroed};
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering::*};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use ::pagepool::lasting_zeroes;
 
 use crate::error::{CallError, CallResult};
 use crate::handles::life_word::LifeWord;
@@ -140,14 +141,7 @@ impl PlaceAllocator {
         self.free.try_reserve(made)?;
         let each = if kind == HandleKind::Page { size_of::<LifeWord>() } else { size_of::<FragEntry>() };
         let bytes = (count as usize * each) << ROW_SHIFT;
-        // Not of cache lines: the allocator would write the zeroes where it aligns to more than calloc does.
-        let layout = Layout::from_size_align(bytes.max(each), align_of::<FragEntry>())
-            .map_err(|_| CallError::NO_MEMORY)?;
-        // SAFETY: the layout has a size above zero.
-        let lives = unsafe { alloc_zeroed(layout) };
-        if lives.is_null() {
-            return Err(CallError::NO_MEMORY);
-        }
+        let lives = lasting_zeroes(bytes.max(each)).map_err(|_| CallError::NO_MEMORY)?.as_ptr();
         let rows = PlaceRange { kind, first, count, lives: lives.cast() };
         for (at, row) in rows.rows().iter().enumerate() {
             row.lives.store(lives.wrapping_add((at * each) << ROW_SHIFT).cast(), Relaxed);

@@ -100,13 +100,14 @@ static void a_pool_with_full_lanes(void)
 int main(void)
 {
     struct pagepool_params params = PAGEPOOL_PARAMS_INIT;
-    struct rlimit limit = {200 << 20, 200 << 20};
+    struct rlimit limit;
     struct pagepool *pool, *two[2];
     int made = 0, refused;
     a_pool_with_full_lanes();
     params.arena = arena_of(16 << 20);
     params.max_lanes = 64;
     params.lane_size = params.ring_size = 1 << 14;
+    limit.rlim_cur = limit.rlim_max = address_space() + (200 << 20);
     CHECK(setrlimit(RLIMIT_AS, &limit) == 0);
     pool = NULL;
     for (int i = 0; i < 100; i++)

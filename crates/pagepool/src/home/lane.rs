@@ -32,6 +32,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, AtomicU32 as PlainU32, AtomicU64 as PlainU64, AtomicUsize as PlainUsize};
 
+use crate::error::Error;
 use crate::home::message::{Message, MessageQueue};
 use crate::home::stats::Counter;
 use crate::mem::page::PageIdx;
@@ -40,6 +41,7 @@ use crate::sys::sync::OneAtATime;
 use crate::sys::sync::{
     AtomicU32, AtomicUsize, Lock, Ordering, Padded, free_fence, heavy_fence, light_fence,
 };
+use crate::sys::table::Table;
 use crate::sys::wakeup::Wakeup;
 
 /// In the flags of a [`Lane`]: the pool has ended; the returner takes its messages out again and accounts for
@@ -95,6 +97,10 @@ impl LaneSlot {
 #[expect(dead_code, reason = "slots are reached by address")]
 struct SlotLine([LaneSlot; SLOTS_A_LINE]);
 
+// SAFETY: a slot is an atomic integer, and zero is one.
+#[cfg(not(loom))]
+unsafe impl crate::sys::table::Zeroable for SlotLine {}
+
 /// Where the slots of a lane are: each end has this in its own line.
 #[derive(Clone, Copy, Debug)]
 struct LaneSlots {
@@ -140,13 +146,37 @@ impl LaneSlots {
     }
 }
 
+/// The slots of a lane, beside those of the pool's other lanes: in one table, so that the slots of a lane
+/// that no thread ever had cost nothing. They are freed with the last of these lanes.
+#[derive(Debug)]
+pub(crate) struct LaneLines {
+    slots: LaneSlots,
+    _table: Arc<Table<SlotLine>>,
+}
+
+impl LaneLines {
+    /// Empty slots for `lanes` lanes of `size` slots each, a power of two.
+    pub(crate) fn for_lanes(lanes: usize, size: usize) -> Result<impl Iterator<Item = Self>, Error> {
+        debug_assert!(size.is_power_of_two(), "the builder checks lane_size");
+        let each = size.div_ceil(SLOTS_A_LINE);
+        // All zeroes: no message of the first lap.
+        let table = Arc::new(Table::<SlotLine>::new(lanes * each)?);
+        let first = NonNull::from(&table[..]).cast::<SlotLine>();
+        Ok((0..lanes).map(move |lane| {
+            // SAFETY: the table has `each` lines for every lane.
+            let first = unsafe { first.add(lane * each) };
+            Self { slots: LaneSlots { first: first.cast(), mask: size - 1 }, _table: table.clone() }
+        }))
+    }
+}
+
 /// One returning thread's messages to the owner of one pool.
 #[derive(Debug)]
 pub(crate) struct Lane {
     producer: Padded<LaneProducer>,
     consumer: Padded<LaneConsumer>,
-    /// Where both ends' `slots` are; freed with the lane.
-    lines: NonNull<[SlotLine]>,
+    /// Where both ends' `slots` are.
+    _lines: LaneLines,
     /// 0 free, 1 claimed.
     claim: AtomicU32,
     /// The most pages pushed that an observer was told.
@@ -194,19 +224,16 @@ struct LaneConsumer {
 }
 
 impl Lane {
-    /// A free lane of `size` slots, a power of two.
-    pub(crate) fn new(size: usize, wakeup: Arc<Wakeup>) -> Self {
-        debug_assert!(size.is_power_of_two(), "the builder checks lane_size");
-        let lines: Box<[_]> = (0..size.div_ceil(SLOTS_A_LINE)).map(|_| SlotLine::default()).collect();
-        let lines = NonNull::from(Box::leak(lines));
-        let slots = LaneSlots { first: lines.cast(), mask: size - 1 };
+    /// A free lane over empty slots.
+    pub(crate) fn new(lines: LaneLines, wakeup: Arc<Wakeup>) -> Self {
+        let slots = lines.slots;
         let producer = LaneProducer {
             next: AtomicPtr::new(slots.first.as_ptr()),
             until: AtomicPtr::new(slots.first.as_ptr()), // so the first push begins with `next_run`
             phase: PlainU32::new(slots.phase(0)),
             flags: AtomicU32::new(0),
             lap_start: PlainUsize::new(0),
-            free_until: PlainUsize::new(size),
+            free_until: PlainUsize::new(slots.mask + 1),
             frags: Counter::default(),
             slots,
             #[cfg(loom)]
@@ -222,12 +249,19 @@ impl Lane {
         Self {
             producer: Padded(producer),
             consumer: Padded(consumer),
-            lines,
+            _lines: lines,
             claim: AtomicU32::new(0),
             told: PlainU64::new(0),
             wakeup,
             cold: Lock::new(()),
         }
+    }
+
+    /// A free lane of `size` slots, which no pool has.
+    #[cfg(all(test, not(loom)))]
+    pub(crate) fn alone(size: usize) -> Self {
+        let lines = LaneLines::for_lanes(1, size).expect("it is small").next().expect("one lane");
+        Self::new(lines, Arc::new(Wakeup::new(None)))
     }
 
     /// Takes a free lane for the calling thread; says whether it got it.
@@ -467,13 +501,6 @@ impl LaneProducer {
     }
 }
 
-impl Drop for Lane {
-    fn drop(&mut self) {
-        // SAFETY: `new` leaked this box, and both ends are gone.
-        drop(unsafe { Box::from_raw(self.lines.as_ptr()) });
-    }
-}
-
 impl MessageQueue for Lane {
     #[inline(always)]
     fn peek(&self) -> Option<Message> {
@@ -584,7 +611,7 @@ mod tests {
     #[test]
     fn an_observer_sees_pages_only_grow_and_never_more_than_were_pushed() {
         const MESSAGES: u64 = 200_000;
-        let lane = Lane::new(64, Arc::new(Wakeup::new(None)));
+        let lane = Lane::alone(64);
         let begun = PlainU64::new(0);
         std::thread::scope(|scope| {
             scope.spawn(|| {
@@ -618,7 +645,7 @@ mod tests {
     #[test]
     fn runs_end_with_their_line_their_lap_and_what_is_free() {
         for size in [2, 16, 64] {
-            let lane = Lane::new(size, Arc::new(Wakeup::new(None)));
+            let lane = Lane::alone(size);
             for round in 0..10 * size as u32 {
                 let pages: Vec<u32> = (0..7 + round % 23).collect();
                 let pushed = lane.push_pages(&pages, |&page| PageIdx(page));

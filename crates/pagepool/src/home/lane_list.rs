@@ -167,10 +167,9 @@ mod tests {
     use super::*;
     use crate::home::message::{Message, MessageQueue};
     use crate::mem::page::PageIdx;
-    use crate::sys::wakeup::Wakeup;
 
     fn lanes(n: usize) -> LaneList {
-        LaneList::new((0..n).map(|_| Arc::new(Lane::new(2, Arc::new(Wakeup::new(None))))).collect())
+        LaneList::new((0..n).map(|_| Arc::new(Lane::alone(2))).collect())
     }
 
     fn listed(lanes: &LaneList) -> Vec<usize> {

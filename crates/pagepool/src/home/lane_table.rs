@@ -347,10 +347,9 @@ impl Drop for LaneTable {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::sys::wakeup::Wakeup;
 
     fn new_lane() -> Arc<Lane> {
-        Arc::new(Lane::new(4, Arc::new(Wakeup::new(None))))
+        Arc::new(Lane::alone(4))
     }
 
     fn place(short_name: u16) -> LanePlace {

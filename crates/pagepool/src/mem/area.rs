@@ -24,7 +24,7 @@ use crate::mem::page::{
 };
 use crate::mem::starved::StarvedPools;
 use crate::sys::sync::{AtomicU32, AtomicU64, Backoff, Lock, Ordering};
-use crate::sys::table::zeroed;
+use crate::sys::table::Table;
 
 /// log2 of the default region: 4 MiB, the largest page, so that no page lies in two regions.
 pub const REGION_SHIFT: u32 = PAGE_SHIFT + MAX_ORDER as u32;
@@ -36,10 +36,10 @@ pub struct Area {
     pub(crate) base: usize,
     len_bytes: u64,
     region_shift: u32,
-    meta: Box<[PageMeta]>,
-    raw_pages: Box<[AtomicU32]>,
+    meta: Table<PageMeta>,
+    raw_pages: Table<AtomicU32>,
     raw_out: RawOut,
-    shared_frags: Box<[AtomicU32]>,
+    shared_frags: Table<AtomicU32>,
     nodes: Nodes,
     /// Whether a page of the area ever lay on the node, where nodes differ.
     on_nodes: [AtomicBool; 256],
@@ -73,15 +73,15 @@ impl Drop for Calling<'_> {
 /// Two bits per 64 bytes of page: where a raw address that is out begins, and where its fragment ends. For
 /// fragments, and for whole pages with a record to look up; these have no end mark: they end with their page.
 pub(crate) struct RawOut {
-    pub(crate) start: Box<[AtomicU64]>,
-    pub(crate) last: Box<[AtomicU64]>,
+    pub(crate) start: Table<AtomicU64>,
+    pub(crate) last: Table<AtomicU64>,
 }
 
 enum Nodes {
     /// All pages are on this node.
     One(NodeId),
     /// A node per page.
-    Each(Box<[AtomicU8]>),
+    Each(Table<AtomicU8>),
 }
 
 struct Regions {
@@ -202,7 +202,7 @@ impl Area {
         let pages = (len_bytes >> PAGE_SHIFT) as usize;
         let nodes = match node {
             Some(node) => Nodes::One(node),
-            None => Nodes::Each(zeroed(pages.min(MAX_PAGES as usize))?),
+            None => Nodes::Each(Table::new(pages.min(MAX_PAGES as usize))?),
         };
         Self::new(base, len_bytes, region_shift, nodes)
     }
@@ -224,10 +224,10 @@ impl Area {
             base,
             len_bytes,
             region_shift,
-            meta: zeroed(pages)?,
-            raw_pages: zeroed(pages)?,
-            raw_out: RawOut { start: zeroed(pages)?, last: zeroed(pages)? },
-            shared_frags: zeroed(pages)?,
+            meta: Table::new(pages)?,
+            raw_pages: Table::new(pages)?,
+            raw_out: RawOut { start: Table::new(pages)?, last: Table::new(pages)? },
+            shared_frags: Table::new(pages)?,
             nodes,
             on_nodes: [const { AtomicBool::new(false) }; 256],
             has_emergency: AtomicBool::new(false),

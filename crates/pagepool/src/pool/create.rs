@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU32 as PlainU32;
 
 use crate::error::Error;
-use crate::home::lane::Lane;
+use crate::home::lane::{Lane, LaneLines};
 use crate::home::lane_list::LaneList;
 use crate::home::lane_table::place_of;
 use crate::home::registry::Registry;
@@ -94,7 +94,7 @@ fn assemble(
     let needs_sync = |mapping: &&Arc<Mapping>| params.sync_for_device && !mapping.coherent();
     let syncing: Box<[_]> = attached.mappings.iter().filter(needs_sync).cloned().collect();
     let wakeup = Arc::new(Wakeup::new(event));
-    let lane = || Arc::new(Lane::new(sizes.lane, wakeup.clone()));
+    let lines = LaneLines::for_lanes(sizes.lanes, sizes.lane)?;
     let area = provider.area().clone();
     let slot = ShortName::take();
     let message_is_all = syncing.is_empty() && (cfg!(loom) || fences_are_free());
@@ -114,7 +114,7 @@ fn assemble(
         split_lines: Default::default(),
         raw_takers: AtomicU32::new(OWNER_ALONE),
         asked_to_shrink: AtomicU32::new(NOT_ASKED),
-        lanes: LaneList::new((0..sizes.lanes).map(|_| lane()).collect()),
+        lanes: LaneList::new(lines.map(|lines| Arc::new(Lane::new(lines, wakeup.clone()))).collect()),
         own: Padded(OwnerState::new(sizes, syncing.is_empty())),
         returns: Padded(Lock::new(ReturnState::default())),
         returned: Counters::default(),

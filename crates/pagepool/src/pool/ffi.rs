@@ -17,10 +17,12 @@ use std::sync::atomic::AtomicUsize;
 
 use crate::buf::handle_bits::HandleBits;
 use crate::buf::page_buf::PageBuf;
+use crate::error::Error;
 use crate::home::cache::Cache;
 use crate::pool::bound::Bound;
 use crate::pool::pool_ref::PoolRef;
 use crate::returns::pool_core::PoolPtr;
+use crate::sys::memory::Zeroes;
 
 /// The head of the owner's cache in memory. 1024 page numbers follow, all of them initialised.
 #[derive(Debug)]
@@ -92,6 +94,20 @@ impl PoolRef {
     pub fn token(&self) -> NonNull<c_void> {
         self.ptr().get().cast()
     }
+}
+
+/// Memory of `bytes` zeroes, above 0, which is never freed: for words that outlive every pool. It begins at a
+/// page of the system, and the system gives it where it is touched.
+///
+/// ```
+/// let words = pagepool::lasting_zeroes(1 << 30)?; // of addresses
+/// assert!(words.cast::<u64>().is_aligned());
+/// # Ok::<(), pagepool::Error>(())
+/// ```
+pub fn lasting_zeroes(bytes: usize) -> Result<NonNull<u8>, Error> {
+    let refused =
+        Error::of_call("mmap", || format!("no memory for {bytes} bytes: use fewer, or raise RLIMIT_AS"));
+    Zeroes::new(bytes).map(Zeroes::leak).map_err(refused)
 }
 
 const _: () = assert!(size_of::<CacheHead>() == Cache::HEAD_BYTES, "the cache begins with its head");

@@ -10,7 +10,7 @@
 use std::io;
 use std::ops::Range;
 use std::os::fd::{AsRawFd, BorrowedFd};
-use std::ptr;
+use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::sys::call::{OwnFd, checked};
@@ -229,6 +229,41 @@ impl Staged {
 impl Drop for Staged {
     fn drop(&mut self) {
         unmap(self.addr, self.len);
+    }
+}
+
+/// Private memory of zeroes, which the kernel gives where it is touched.
+#[derive(Debug)]
+pub(crate) struct Zeroes {
+    first: NonNull<u8>,
+    len: usize,
+}
+
+impl Zeroes {
+    /// At least `len` bytes, above 0, at the beginning of a page of the system.
+    pub(crate) fn new(len: usize) -> io::Result<Self> {
+        let len = len.checked_next_multiple_of(system_page_size()).ok_or(io::ErrorKind::InvalidInput)?;
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        let addr = map(0, len, libc::PROT_READ | libc::PROT_WRITE, flags, None, 0)?;
+        let first = NonNull::new(ptr::with_exposed_provenance_mut(addr));
+        Ok(Self { first: first.ok_or(io::ErrorKind::AddrNotAvailable)?, len })
+    }
+
+    /// Where they begin; valid until this is dropped.
+    #[cfg(not(loom))]
+    pub(crate) fn first(&self) -> NonNull<u8> {
+        self.first
+    }
+
+    /// Where they begin, for ever.
+    pub(crate) fn leak(self) -> NonNull<u8> {
+        std::mem::ManuallyDrop::new(self).first
+    }
+}
+
+impl Drop for Zeroes {
+    fn drop(&mut self) {
+        unmap(self.first.as_ptr().addr(), self.len);
     }
 }
 

@@ -22,7 +22,7 @@ use std::mem::MaybeUninit;
 
 use crate::error::Error;
 use crate::sys::sync::{AtomicU32, AtomicU64, Ordering, Padded};
-use crate::sys::table::zeroed;
+use crate::sys::table::Table;
 
 /// Bits of the head that name a slot; above them is the count of changes.
 const SLOT: u64 = u32::MAX as u64;
@@ -39,7 +39,7 @@ pub(crate) struct Slab<T> {
     head: Padded<AtomicU64>,
     /// Places from here on were never taken.
     fresh: AtomicU32,
-    slots: Box<[SlabSlot<T>]>,
+    slots: Table<SlabSlot<T>>,
 }
 
 /// A slot: where the stack goes on while it is free, and the block.
@@ -72,11 +72,11 @@ impl<T> Slab<T> {
     /// `blocks` blocks, none of them taken; fewer than 2^32.
     pub(crate) fn new(blocks: usize) -> Result<Self, Error> {
         debug_assert!(blocks < SLOT as usize, "a slot and one more are a u32");
-        let slots = zeroed(blocks).map_err(|_| {
+        let slots = Table::new(blocks).map_err(|_| {
             let size = size_of::<SlabSlot<T>>();
             Error::no_memory(
-                "calloc",
-                format!("no address space for {blocks} blocks of {size} bytes: use fewer"),
+                "mmap",
+                format!("no memory for {blocks} blocks of {size} bytes: use fewer, or raise RLIMIT_AS"),
             )
         })?;
         Ok(Self { head: Padded(AtomicU64::new(0)), fresh: AtomicU32::new(0), slots })

@@ -3,7 +3,13 @@
 // UNSAFETY: a slice is made from zeroed memory, for element types of which all-zero is a value.
 #![expect(unsafe_code)]
 
+use std::fmt::{self, Debug, Formatter};
+use std::ops::{Deref, DerefMut};
+use std::ptr::NonNull;
+
 use crate::error::Error;
+#[cfg(not(loom))]
+use crate::sys::memory::{PAGE_SIZE, Zeroes};
 
 /// Types of which all-zero bytes are a valid value.
 ///
@@ -22,9 +28,102 @@ unsafe impl Zeroable for u8 {}
 // SAFETY: zero is an integer.
 unsafe impl Zeroable for u32 {}
 
-/// A slice of `len` zeroes. The system gives the memory when it is touched, so an area of millions of pages
-/// that hands out a thousand pays for a thousand.
+/// A slice of zeroes, as long as its owner.
+///
+/// The system gives its memory when that is touched, so an area of millions of pages that hands out a
+/// thousand pays for a thousand. `calloc` promises less: where it uses memory again that was freed it writes
+/// the zeroes itself, with glibc up to 32 MiB. So a table of [`MAPPED`] bytes or more is a mapping of its
+/// own.
+pub(crate) struct Table<T> {
+    slice: NonNull<[T]>,
+    /// Where it is none of the allocator's.
+    #[cfg(not(loom))]
+    mapping: Option<Zeroes>,
+}
+
+/// Bytes of the smallest table that is a mapping of its own: below, the pages that it does not share with
+/// others cost as much as the zeroes.
 #[cfg(not(loom))]
+const MAPPED: usize = 16 << 10;
+
+// SAFETY: it owns its elements, as a box does.
+unsafe impl<T: Send> Send for Table<T> {}
+// SAFETY: as above.
+unsafe impl<T: Sync> Sync for Table<T> {}
+
+#[cfg(not(loom))]
+impl<T: Zeroable> Table<T> {
+    /// `len` zeroes.
+    pub(crate) fn new(len: usize) -> Result<Self, Error> {
+        const { assert!(!std::mem::needs_drop::<T>() && align_of::<T>() <= PAGE_SIZE) };
+        let bytes = len.checked_mul(size_of::<T>()).filter(|&bytes| bytes >= MAPPED);
+        let Some(bytes) = bytes else { return Ok(Self::of(zeroed(len)?)) };
+        let mapping = Zeroes::new(bytes).map_err(|_| no_memory("mmap", bytes))?;
+        let slice = NonNull::slice_from_raw_parts(mapping.first().cast(), len);
+        Ok(Self { slice, mapping: Some(mapping) })
+    }
+}
+
+#[cfg(loom)]
+impl<T: Default> Table<T> {
+    /// `len` zeroes: atomics of loom are not plain memory.
+    pub(crate) fn new(len: usize) -> Result<Self, Error> {
+        Ok(Self::of((0..len).map(|_| T::default()).collect()))
+    }
+}
+
+impl<T> Table<T> {
+    fn of(elements: Box<[T]>) -> Self {
+        Self {
+            slice: NonNull::from(Box::leak(elements)),
+            #[cfg(not(loom))]
+            mapping: None,
+        }
+    }
+}
+
+impl<T> Deref for Table<T> {
+    type Target = [T];
+
+    #[inline(always)]
+    fn deref(&self) -> &[T] {
+        // SAFETY: it owns the slice, whose elements are valid from the start.
+        unsafe { self.slice.as_ref() }
+    }
+}
+
+impl<T> DerefMut for Table<T> {
+    #[inline(always)]
+    fn deref_mut(&mut self) -> &mut [T] {
+        // SAFETY: as in `deref`; the borrow of the table is the only one.
+        unsafe { self.slice.as_mut() }
+    }
+}
+
+impl<T: Debug> Debug for Table<T> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        self[..].fmt(f)
+    }
+}
+
+impl<T> Drop for Table<T> {
+    fn drop(&mut self) {
+        #[cfg(not(loom))]
+        if self.mapping.is_some() {
+            return; // what is mapped has nothing to drop
+        }
+        // SAFETY: `of` leaked this box, and nobody borrows the table any more.
+        drop(unsafe { Box::from_raw(self.slice.as_ptr()) });
+    }
+}
+
+fn no_memory(call: &'static str, bytes: usize) -> Error {
+    let remedy =
+        format!("no memory for a table of {bytes} bytes: use fewer or smaller things, or raise RLIMIT_AS");
+    Error::no_memory(call, remedy)
+}
+
+/// A boxed slice of `len` zeroes, from the allocator.
 pub(crate) fn zeroed<T: Zeroable>(len: usize) -> Result<Box<[T]>, Error> {
     let too_big = || Error::parameter("max_bytes", len, "an area whose tables fit the address space");
     let layout = std::alloc::Layout::array::<T>(len).map_err(|_| too_big())?;
@@ -34,9 +133,7 @@ pub(crate) fn zeroed<T: Zeroable>(len: usize) -> Result<Box<[T]>, Error> {
     // SAFETY: the layout has a size above zero.
     let memory = unsafe { std::alloc::alloc_zeroed(layout) }.cast::<T>();
     if memory.is_null() {
-        let size = layout.size();
-        let remedy = format!("no {size} bytes of address space for the page tables: use a smaller arena");
-        return Err(Error::no_memory("calloc", remedy));
+        return Err(no_memory("calloc", layout.size()));
     }
     let slice = std::ptr::slice_from_raw_parts_mut(memory, len);
     // SAFETY: the memory came from the global allocator with the slice's layout, and zeroes are values of
@@ -44,8 +141,29 @@ pub(crate) fn zeroed<T: Zeroable>(len: usize) -> Result<Box<[T]>, Error> {
     Ok(unsafe { Box::from_raw(slice) })
 }
 
-/// The same under loom, whose atomics are not plain memory.
-#[cfg(loom)]
-pub(crate) fn zeroed<T: Default>(len: usize) -> Result<Box<[T]>, Error> {
-    Ok((0..len).map(|_| T::default()).collect())
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_is_zeroes_and_keeps_what_is_written() {
+        for len in [0, 1, MAPPED - 1, MAPPED, 100 << 20] {
+            let mut table = Table::<u8>::new(len).expect("it is small");
+            assert_eq!((table.len(), table.mapping.is_some()), (len, len >= MAPPED));
+            assert!(
+                table.first().is_none_or(|&byte| byte == 0) && table.last().is_none_or(|&byte| byte == 0)
+            );
+            if let Some(last) = table.last_mut() {
+                *last = 7;
+            }
+            assert_eq!(table.last().copied().unwrap_or(7), 7);
+        }
+    }
+
+    #[test]
+    fn more_than_there_is_is_refused() {
+        for len in [usize::MAX / 16, usize::MAX / 8 + 1] {
+            assert!(Table::<std::sync::atomic::AtomicU64>::new(len).is_err(), "{len}");
+        }
+    }
 }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use crate::error::Error;
 use crate::mem::area::Area;
 use crate::mem::page::{MAX_ORDER, NodeId, PAGE_SHIFT, PageIdx};
-use crate::sys::table::zeroed;
+use crate::sys::table::Table;
 
 const ORDERS: usize = MAX_ORDER as usize + 1;
 
@@ -20,10 +20,10 @@ const ORDERS: usize = MAX_ORDER as usize + 1;
 pub(crate) struct Buddy {
     area: Arc<Area>,
     /// Of the first page of a free block: the next and the previous block in its list, plus one; 0 = none.
-    next: Box<[u32]>,
-    prev: Box<[u32]>,
+    next: Table<u32>,
+    prev: Table<u32>,
     /// Of the first page of a free block: its order plus one. Of any other page: 0.
-    state: Box<[u8]>,
+    state: Table<u8>,
     lists: Box<[Lists]>,
     /// Free base pages per region; a region can go when all of its pages are here.
     in_region: Box<[u32]>,
@@ -41,9 +41,9 @@ impl Buddy {
     pub(crate) fn new(area: Arc<Area>, lists: usize) -> Result<Self, Error> {
         let pages = area.pages() as usize;
         Ok(Self {
-            next: zeroed(pages)?,
-            prev: zeroed(pages)?,
-            state: zeroed(pages)?,
+            next: Table::new(pages)?,
+            prev: Table::new(pages)?,
+            state: Table::new(pages)?,
             lists: vec![Lists::default(); lists].into(),
             in_region: vec![0; area.regions()].into(),
             area,

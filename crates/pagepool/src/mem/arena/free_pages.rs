@@ -55,7 +55,7 @@ struct FreeState {
     present: u64,
     /// Order plus one of each base page that is out.
     #[cfg(debug_assertions)]
-    out: Box<[u8]>,
+    out: crate::sys::table::Table<u8>,
 }
 
 struct HotStack {
@@ -159,7 +159,7 @@ impl FreePages {
             went: 0,
             present: 0,
             #[cfg(debug_assertions)]
-            out: crate::sys::table::zeroed(area.pages() as usize)?,
+            out: crate::sys::table::Table::new(area.pages() as usize)?,
         };
         Ok(Self { state: Lock::new(state) })
     }
