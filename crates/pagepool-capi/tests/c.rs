@@ -185,6 +185,33 @@ fn a_small_pool_costs_little_memory() {
     }
 }
 
+/// Instructions of a pair by the inline functions, loop included: at most so many, and what the project set
+/// itself. The compiler decides on some of them, so a limit is two above what gcc 12 makes.
+const PAIRS: [(&str, u64, Option<u64>); 2] = [("plain", 54, Some(45)), ("data", 70, None)];
+
+#[test]
+fn a_pair_takes_few_instructions() {
+    if !(has("cc") && has("valgrind")) || cfg!(not(target_arch = "x86_64")) {
+        return;
+    }
+    let program = compiled("tests/c/pairs.c", "static-pairs", &["-O2"]);
+    let instructions = |pairs: &str, n: u64| -> u64 {
+        let mut valgrind = Command::new("valgrind");
+        valgrind.args(["--tool=callgrind", "--callgrind-out-file=/dev/null"]).arg(&program);
+        let done = run(valgrind.args([pairs, &n.to_string()]));
+        let report = String::from_utf8(done.stderr).unwrap();
+        let collected = report.lines().find_map(|line| line.split_once("Collected : "));
+        collected.expect("callgrind says how much it collected").1.trim().parse().unwrap()
+    };
+    for (pairs, at_most, target) in PAIRS {
+        let each = (instructions(pairs, 30_000) - instructions(pairs, 10_000)) / 20_000;
+        let missed = target.filter(|&target| each > target);
+        let missed = missed.map(|target| format!(", misses the target of {target}")).unwrap_or_default();
+        println!("{pairs}: {each} instructions a pair, at most {at_most}{missed}");
+        assert!(each <= at_most, "{pairs}: {each} instructions a pair, but at most {at_most}");
+    }
+}
+
 #[test]
 fn valgrind_finds_nothing() {
     if !(has("cc") && has("valgrind")) {

@@ -99,7 +99,7 @@ pub(crate) fn address(at: Option<*mut u8>) -> CallResult<*mut c_void> {
 ///
 /// Thread: the one that holds the buffer.
 /// Ownership: the bytes are the caller's until the buffer is returned.
-/// Cost: a lookup.
+/// Cost: a lookup; for a whole page, on the owner's thread, about sixteen instructions without a call.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_buf_data(buf: *mut BufHandle) -> *mut c_void {
     value_or(null_mut(), || look(Token::of(buf), |buf| address(buf.as_ptr()))?)

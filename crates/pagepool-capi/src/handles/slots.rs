@@ -160,6 +160,9 @@ pub(crate) fn insert(pool: Pool, pages: u32, order: u8) -> CallResult<Token> {
     view.words.store(words.lives, Relaxed);
     view.base.store(u64::from(words.first_place()) << 4 | HandleKind::Page as u64, Relaxed);
     view.pages.store(u64::from(pages), Relaxed);
+    let memory = handle.area().base().map_or(0, |base| base as u64);
+    view.memory.store(memory, Relaxed);
+    view.readable.store(if memory == 0 { 0 } else { u64::from(pages) }, Relaxed);
     view.own.store(Box::into_raw(Box::new(OwnerHalf::new(handle.clone()))), Relaxed);
     view.page_size.store((::pagepool::PAGE_SIZE as u64) << order, Relaxed);
     for count in [&view.allocated, &view.recycled, &view.begun, &view.frags_home.0] {

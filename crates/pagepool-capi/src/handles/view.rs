@@ -61,6 +61,10 @@ pub(crate) struct PoolView {
     /// The first word of every buffer of this pool.
     pub(crate) home: AtomicPtr<c_void>,
     pub(crate) own: AtomicPtr<OwnerHalf>,
+    /// Where page 0 begins, for the CPU.
+    pub(crate) memory: AtomicU64,
+    /// Pages whose bytes the CPU can read: all, or none.
+    pub(crate) readable: AtomicU64,
     /// Free entries for fragments that ended on other threads, mostly: a list. See `owner`.
     pub(crate) frags_home: OwnLine<AtomicU64>,
 }
@@ -71,6 +75,7 @@ pub(crate) struct OwnLine<T>(pub(crate) T);
 
 const _: () = assert!(size_of::<PoolView>() == 256, "pagepool.h counts views in 256 bytes");
 const _: () = assert!(std::mem::offset_of!(PoolView, begun) == 80, "pagepool.h lists the fields");
+const _: () = assert!(std::mem::offset_of!(PoolView, readable) == 112, "pagepool.h lists the fields");
 const _: () =
     assert!(std::mem::offset_of!(PoolView, allocated) == 64, "what is stored per buffer shares a line");
 
@@ -93,6 +98,8 @@ impl PoolView {
             begun: AtomicU64::new(0),
             home: AtomicPtr::new(std::ptr::null_mut()),
             own: AtomicPtr::new(std::ptr::null_mut()),
+            memory: AtomicU64::new(0),
+            readable: AtomicU64::new(0),
             frags_home: OwnLine(AtomicU64::new(0)),
         }
     }
