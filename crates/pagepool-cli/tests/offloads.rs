@@ -479,6 +479,26 @@ fn without_the_right_to_enter_a_namespace_the_command_for_it_is_said() {
     assert_eq!(far_on(&there), before);
 }
 
+#[test]
+fn without_the_right_to_look_at_processes_that_is_said() {
+    let name = "without_the_right_to_look_at_processes_that_is_said";
+    let Some(lab) = Lab::new(name) else { return };
+    let there = elsewhere(&lab);
+    let _inhabitant = Inhabitant::of(&there);
+    if Command::new("setpriv").arg("--version").output().is_err() {
+        return println!("SKIP {name}: this machine has no `setpriv` (util-linux)");
+    }
+    let mut command = Command::new("setpriv");
+    command.args(["--bounding-set=-sys_ptrace", env!("CARGO_BIN_EXE_pagepool"), "drop", "near1"]);
+    command.args(["--seconds", "1"]).env_remove("SSH_CONNECTION");
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let said = text(&Place::In(&lab.namespace).output(command).stderr).to_owned();
+    if !said.contains("cannot be asked") && said.contains("CAP_") {
+        return println!("SKIP {name}: {said}");
+    }
+    assert!(said.contains(" may not be looked at, which takes CAP_SYS_PTRACE over"), "{said}");
+}
+
 /// The namespace of a container that ends goes with its interfaces, and so does this end of the veth.
 #[test]
 fn a_namespace_that_nobody_uses_is_not_kept_alive_for_its_offloads() {
@@ -492,7 +512,31 @@ fn a_namespace_that_nobody_uses_is_not_kept_alive_for_its_offloads() {
     drop((there, inhabitant));
     let (document, said) = running.end_with_words();
     assert_eq!(document["ended_by"], "gone", "{said}");
-    assert!(said.contains("nobody else uses the network namespace"), "{said}");
+    let words = "no name and no process leads to the network namespace of far1 any more";
+    assert!(said.contains(words) && !said.contains("warning"), "{said}");
+}
+
+/// What looks for users of the namespace has given up the right to look into other processes.
+#[test]
+fn offloads_of_a_peer_stay_off_as_long_as_a_process_is_in_its_namespace() {
+    let name = "offloads_of_a_peer_stay_off_as_long_as_a_process_is_in_its_namespace";
+    let Some(lab) = Lab::new(name) else { return };
+    let there = elsewhere(&lab);
+    let (before, inhabitant) = (far_on(&there), Inhabitant::of(&there));
+    let Some(running) = lab.start(name, &["drop", "near1", "--fix-offloads"]) else { return };
+    std::thread::sleep(Duration::from_millis(3500));
+    let on = far_on(&there);
+    assert!(Offload::OF_SENDER.iter().all(|offload| !on.contains(offload)), "{on:?}: {:?}", running.said);
+    let second = Inhabitant::of(&there);
+    drop(inhabitant);
+    std::thread::sleep(Duration::from_millis(2500));
+    let on = far_on(&there);
+    assert!(Offload::OF_SENDER.iter().all(|offload| !on.contains(offload)), "the second is there: {on:?}");
+    let said = running.interrupt_with_words().1;
+    let undo = format!("undo that by nsenter --net=/proc/{}/ns/net ethtool -K far1 ", second.0.id());
+    assert!(said.contains(&undo), "a process that is there: {said}");
+    assert!(said.matches("far1").count() == 2 && !said.contains("warning"), "and no more: {said}");
+    assert_eq!(far_on(&there), before, "put back, after the XDP program: segmentation, too");
 }
 
 #[test]

@@ -56,18 +56,19 @@ impl OffloadsOff {
     }
 
     /// Holds nothing in another network namespace that only this command keeps alive: it, and the interface
-    /// here with it, shall go when its user goes. `at`: the time since the start.
+    /// here with it, shall go when its user goes. Puts nothing back there: XDP programs are attached still.
+    /// `at`: the time since the start.
     pub fn look(&mut self, at: Duration) {
         if at < self.looked + EVERY {
             return;
         }
         self.looked = at;
-        for held in self.held.extract_if(.., |held| held.is_last_user()) {
-            output::note(
-                "nobody else uses the network namespace of a peer any more: its offloads are put back, and \
-                 it may go",
-            );
-            put_back(held);
+        for held in self.held.extract_if(.., is_last_user) {
+            output::note(format_args!(
+                "no name and no process leads to the network namespace of {held} any more: the command lets \
+                 go of it, and puts no offloads back there"
+            ));
+            held.abandon();
         }
     }
 
@@ -83,13 +84,9 @@ impl OffloadsOff {
             Ok(held) => {
                 let off: Vec<_> = fault.offloads.iter().map(|offload| offload.name()).collect();
                 let are = if off.len() == 1 { "is" } else { "are" };
-                let (link, off) = (fault.link().map_or("", |link| &link.name), off.join(", "));
-                let there = match &fault.owner {
-                    OffloadOwner::PeerElsewhere { namespace, .. } => format!(" in {namespace}"),
-                    _ => String::new(),
-                };
+                let (off, owner) = (off.join(", "), &fault.owner);
                 output::note(format_args!(
-                    "{off} of {link}{there} {are} off until this command ends; if it is killed, undo that \
+                    "{off} of {owner} {are} off until this command ends; if it is killed, undo that \
                      by{OWN_LINE}{}",
                     held.undo()
                 ));
@@ -123,6 +120,20 @@ impl Drop for OffloadsOff {
     fn drop(&mut self) {
         self.held.drain(..).for_each(put_back);
     }
+}
+
+/// Says what undoes them by now if that has changed.
+fn is_last_user(held: &mut HeldOffloads) -> bool {
+    let undo = held.undo();
+    let is_last = held.is_last_user();
+    if held.undo() != undo {
+        output::note(format_args!(
+            "what led to the network namespace of {held} is gone; if this command is killed, undo that by\
+             {OWN_LINE}{}",
+            held.undo()
+        ));
+    }
+    is_last
 }
 
 fn put_back(held: HeldOffloads) {

@@ -187,11 +187,12 @@ pub struct ReceiveOptions {
     /// Of a veth, that is what its other end leaves to hardware: VLAN tags, checksums, segments longer than
     /// the MTU. Of a network card, it is what takes VLAN tags out of packets or merges them. Without this
     /// option the command warns of them with the `ethtool -K` line. The other end of a veth may be in another
-    /// network namespace that a name of `ip netns` or a process leads to; to enter it takes CAP_SYS_ADMIN.
-    /// What was changed, and the `ethtool -K` line that undoes it, is printed. The
-    /// offloads are put back whenever the command ends by itself, after an error, or after a first Ctrl-C,
-    /// SIGTERM or SIGHUP. SIGKILL, an abort and a second Ctrl-C leave them off: run the printed line. A
-    /// second run over the same interface finds them off, and has them on again when the first one ends.
+    /// network namespace that a name of `ip netns` or a process leads to; to enter it takes CAP_SYS_ADMIN,
+    /// and to find it by a process of other users, or with more capabilities, CAP_SYS_PTRACE. What was
+    /// changed, and the `ethtool -K` line that undoes it, is printed. The offloads are put back whenever the
+    /// command ends by itself, after an error, or after a first Ctrl-C, SIGTERM or SIGHUP. SIGKILL, an abort
+    /// and a second Ctrl-C leave them off: run the printed line. A second run over the same interface finds
+    /// them off, and has them on again when the first one ends.
     #[arg(long)]
     pub fix_offloads: bool,
 }

@@ -84,7 +84,7 @@ impl<C: TrafficCommand> RunCommand for C {
         let service = ServiceStatus::ready(&plan, &begin.warm);
         let mut warnings = site.warnings(&plan, &mut offloads, &interfaces);
         warnings.due = !sets;
-        warnings.look(Duration::ZERO)?;
+        warnings.look(Duration::ZERO);
         interfaces.iter().for_each(|interface| plan.options.print(interface));
         let watched = watch(&plan, warnings, service, &threads, &names, begin)?;
         let Watched { warm, seconds, end, links } = watched;
@@ -203,13 +203,14 @@ fn watch<H: PortHandler>(
     let look = |at| {
         service.look(at, &threads.state);
         links.look(at, &threads.state);
-        warnings.look(at).unwrap_or_else(output::warn);
+        warnings.look(at);
     };
     let end = watch.run(&threads.state, || false, show, look);
     let links = links.changes(&threads.state);
     service.stopping();
-    warnings.end(start.elapsed()).unwrap_or_else(output::warn);
-    Ok(Watched { warm, seconds: start.elapsed().as_secs_f64(), end, links })
+    let ended = start.elapsed();
+    warnings.end(ended);
+    Ok(Watched { warm, seconds: ended.as_secs_f64(), end, links })
 }
 
 /// The capabilities that running takes.

@@ -171,14 +171,19 @@ impl Running {
     /// Ends it as Ctrl-C does, which takes a grace period of the kernel's for each socket of a thread: tenths
     /// of a second, and some more on a busy machine. Gives its JSON.
     pub fn interrupt(self) -> Value {
+        self.interrupt_with_words().0
+    }
+
+    /// The same, with what it said on standard error since it began.
+    pub fn interrupt_with_words(self) -> (Value, String) {
         let child = self.child.as_ref().expect("it was started");
         let start = Instant::now();
         let done = Command::new("kill").args(["-INT", &child.id().to_string()]).status();
         assert!(done.expect("every Linux has kill").success());
-        let document = self.end();
+        let (document, said) = self.end_with_words();
         assert!(start.elapsed() < Duration::from_secs(20), "it took {:?}", start.elapsed());
         assert_eq!(document["ended_by"], "interrupted");
-        document
+        (document, said)
     }
 
     /// Its process.

@@ -1,6 +1,10 @@
 //! Offloads: what they are called, which of them falsify the packets that a program takes at XDP, and how
 //! these are held off while it does.
 
+mod name_text;
+mod namespace_place;
+mod namespace_way;
+
 pub(super) mod fault;
 pub(super) mod hold;
 pub(super) mod kind;

@@ -323,8 +323,8 @@ pub(crate) fn taken<T>(buffers: &mut Vec<T>) -> &mut [T] {
 }
 
 /// Takes elements from the front of a vector, at most `most`, until `give_up` refuses one; returns how many.
-/// They are forgotten, for `give_up` notes who has them then. The rest stays. If `give_up` panics, it is
-/// leaked.
+/// They are forgotten, for `give_up` notes who has them then. The rest stays. If `give_up` panics, all
+/// elements of the vector are leaked.
 #[inline(always)]
 pub(crate) fn take_front<T>(
     from: &mut Vec<T>,

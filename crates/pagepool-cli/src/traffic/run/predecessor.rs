@@ -62,15 +62,19 @@ impl Predecessor {
         is_late || self.has_ended()
     }
 
-    /// Warns if it has not ended until now.
+    /// Warns if it has not ended. `at`: the time since it should.
     pub fn warn_if_there(&self, at: Duration) {
         if !self.has_ended() {
-            output::warn(format_args!(
-                "process {} has not ended in {} s, and may change the interfaces still",
-                self.number,
-                at.as_secs()
-            ));
+            output::warn(self.not_ended(at));
         }
+    }
+
+    fn not_ended(&self, at: Duration) -> String {
+        let until_now = match at.as_secs() {
+            0 => "yet".to_owned(),
+            seconds => format!("in {seconds} s"),
+        };
+        format!("process {} has not ended {until_now}, and may change the interfaces still", self.number)
     }
 
     fn has_ended(&self) -> bool {
@@ -95,6 +99,9 @@ mod tests {
         there.wait(&AtomicBool::new(true));
         assert!(start.elapsed() < PATIENCE, "not against the user");
         assert!(!there.is_over(PATIENCE) && there.is_over(2 * PATIENCE), "not for ever");
+        let said = [900, 1900].map(|ms| there.not_ended(Duration::from_millis(ms)));
+        assert!(said[0].contains(" has not ended yet, and may"), "{said:?}");
+        assert!(said[1].contains(" has not ended in 1 s, and may"), "{said:?}");
         there.end().unwrap();
         there.wait(&AtomicBool::new(false));
         assert!(there.is_over(Duration::ZERO));

@@ -29,21 +29,24 @@ pub struct Warnings<'a> {
 impl Warnings<'_> {
     /// Warns if nothing was warned of yet, and the other run has ended, or has had its time to. Never waits.
     /// `at`: the time since packets are redirected.
-    pub fn look(&mut self, at: Duration) -> Result<(), String> {
+    pub fn look(&mut self, at: Duration) {
         self.offloads.look(at);
-        match self.due && self.predecessor.is_none_or(|run| run.is_over(at)) {
-            true => self.give(),
-            false => Ok(()),
+        if self.due && self.predecessor.is_none_or(|run| run.is_over(at)) {
+            self.give_while_packets_flow();
         }
     }
 
-    /// The run ends: warns of what was not warned of yet.
-    pub fn end(&mut self, at: Duration) -> Result<(), String> {
-        if !self.due {
-            return Ok(());
+    /// The run ends: warns of what was not warned of yet. `at` as above.
+    pub fn end(&mut self, at: Duration) {
+        if self.due {
+            self.predecessor.iter().for_each(|run| run.warn_if_there(at));
+            self.give_while_packets_flow();
         }
-        self.predecessor.iter().for_each(|run| run.warn_if_there(at));
-        self.give()
+    }
+
+    /// Nothing that cannot be asked now ends a run that has packets.
+    fn give_while_packets_flow(&mut self) {
+        self.give().unwrap_or_else(output::warn);
     }
 
     /// Warns now.

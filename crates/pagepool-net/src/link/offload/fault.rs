@@ -4,6 +4,7 @@ use std::fmt;
 
 use super::hold::HeldOffloads;
 use super::kind::Offload;
+use super::name_text::{shell_word, shown};
 use super::other_namespace::OtherNamespace;
 use crate::link::error::NetError;
 use crate::link::ethtool::Ethtool;
@@ -64,6 +65,20 @@ impl OffloadOwner {
     }
 }
 
+/// Who it is, for people: control characters of a name are escaped.
+impl fmt::Display for OffloadOwner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Interface(link) | Self::Peer(link) => f.write_str(&shown(&link.name)),
+            Self::PeerElsewhere { link, namespace } => write!(f, "{} in {namespace}", shown(&link.name)),
+            Self::HiddenPeer(hidden) => match &hidden.place {
+                Some((name, namespace)) => write!(f, "{} in {namespace}", shown(name)),
+                None => f.write_str("a peer out of reach"),
+            },
+        }
+    }
+}
+
 impl OffloadFault {
     /// Those of the offloads that are on, if any is. `ethtool`: a client of the owner's namespace; of the
     /// link's for a hidden one.
@@ -114,7 +129,7 @@ impl OffloadFault {
         let mut offloads = self.offloads.clone();
         offloads.sort_by_key(|of| *of != Offload::TxChecksum); // the rest depends on it
         let off: Vec<String> = offloads.iter().map(|of| format!("{} off", of.keyword())).collect();
-        (!off.is_empty()).then(|| format!("{prefix}ethtool -K {name} {}", off.join(" ")))
+        (!off.is_empty()).then(|| format!("{prefix}ethtool -K {} {}", shell_word(name), off.join(" ")))
     }
 
     /// What is wrong with packets, without the [`command`](Self::command) against it.
@@ -130,14 +145,12 @@ impl OffloadFault {
     /// ```
     pub fn description(&self) -> String {
         let Self { interface, owner, offloads, fixed } = self;
+        let interface = shown(interface);
         let how = effects(&[offloads.as_slice(), fixed].concat());
         let mut text = match owner {
             OffloadOwner::Interface(_) => format!("packets arrive at {interface} {how}"),
-            OffloadOwner::Peer(peer) => {
-                format!("packets from {interface}'s peer {} arrive {how}", peer.name)
-            }
-            OffloadOwner::PeerElsewhere { link, namespace } => {
-                format!("packets from {interface}'s peer {} in {namespace} arrive {how}", link.name)
+            OffloadOwner::Peer(_) | OffloadOwner::PeerElsewhere { .. } => {
+                format!("packets from {interface}'s peer {owner} arrive {how}")
             }
             OffloadOwner::HiddenPeer(HiddenPeer { why, .. }) => format!(
                 "packets from {interface}'s peer arrive {how}, if it has on what {interface} has. It cannot \
@@ -265,5 +278,20 @@ mod tests {
              has. It cannot be asked: nobody knows it. Run at both ends, each with its own name: ethtool -K \
              lo tx off tso off gso off"
         );
+    }
+
+    #[test]
+    fn a_name_that_others_chose_commands_neither_shell_nor_terminal() {
+        let lo = Netlink::open().unwrap().link("lo").unwrap();
+        let peer = |name: &str| OffloadFault {
+            interface: "lo".into(),
+            owner: OffloadOwner::Peer(LinkInfo { name: name.into(), ..lo.clone() }),
+            offloads: vec![Offload::Gso],
+            fixed: Vec::new(),
+        };
+        assert_eq!(peer("a;reboot;#").command().unwrap(), "ethtool -K 'a;reboot;#' gso off");
+        let fault = peer("a\u{1b}[2J");
+        assert!(!fault.to_string().contains('\u{1b}') && !fault.owner.to_string().contains('\u{1b}'));
+        assert!(fault.description().contains("peer a\\u{1b}[2J arrive "), "{}", fault.description());
     }
 }

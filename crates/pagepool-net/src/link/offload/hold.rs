@@ -1,14 +1,19 @@
 //! Offloads that are held off for a while, and put back as they were.
 
-use std::path::PathBuf;
+use std::fmt;
 
 use super::kind::Offload;
-use super::other_namespace::{NamespaceId, OtherNamespace};
+use super::name_text::{shell_word, shown};
+use super::namespace_way::NamespaceWay;
+use super::other_namespace::OtherNamespace;
 use crate::link::error::NetError;
 use crate::link::ethtool::Ethtool;
 use crate::link::link_info::LinkInfo;
 use crate::link::netlink::Netlink;
 use crate::link::sys::ethtool::Features;
+
+/// Names and processes that one question looks at: the thread that asks may have to answer soon itself.
+const AT_ONCE: usize = 1 << 12;
 
 /// Offloads of a link that are off until this is dropped, and then as they were before.
 ///
@@ -30,15 +35,8 @@ pub struct HeldOffloads {
     /// The features that were turned off.
     features: u128,
     names: Vec<String>,
-    elsewhere: Option<Elsewhere>,
-}
-
-/// The other network namespace that a link is in. The clients keep it alive.
-#[derive(Debug)]
-struct Elsewhere {
-    prefix: String,
-    place: PathBuf,
-    id: NamespaceId,
+    /// What leads to the other network namespace that the link is in. The clients keep that alive.
+    elsewhere: Option<NamespaceWay>,
 }
 
 impl HeldOffloads {
@@ -51,7 +49,7 @@ impl HeldOffloads {
     ) -> Result<Self, NetError> {
         let open = || Ok::<_, NetError>((Netlink::open()?, Ethtool::open()?));
         let (netlink, ethtool) = namespace.map_or_else(open, |namespace| namespace.run(open))?;
-        let elsewhere = namespace.map(Elsewhere::of);
+        let elsewhere = namespace.map(OtherNamespace::way).transpose()?;
         let before = ethtool.features(&link.name)?;
         let bits = ethtool.bits(&link.name, offloads)? & before.available;
         let all = ethtool.feature_names(&link.name)?;
@@ -85,13 +83,17 @@ impl HeldOffloads {
     /// ```
     pub fn undo(&self) -> String {
         let on: Vec<String> = self.names.iter().map(|name| format!("{name} on")).collect();
-        let prefix = self.elsewhere.as_ref().map_or("", |there| &there.prefix);
-        format!("{prefix}ethtool -K {} {}", self.link.name, on.join(" "))
+        let prefix = self.elsewhere.as_ref().map(NamespaceWay::prefix).unwrap_or_default();
+        format!("{prefix}ethtool -K {} {}", shell_word(&self.link.name), on.join(" "))
     }
 
-    /// Whether these are offloads of another network namespace that nobody uses any more: no name of `ip
-    /// netns` and no process leads to it. It lives as long as this value does, and the link with it; drop the
-    /// value then. A stat of a name or a process, and of all if that is gone.
+    /// Whether these are offloads of another network namespace to which no name of `ip netns` and no process
+    /// leads any more. It lives as long as this value does, and the link with it: [`abandon`](Self::abandon)
+    /// the value then. Takes no capability.
+    ///
+    /// A stat of the name or process that led there. When that is gone, another one is looked for, at most
+    /// 4,096 in a call, and takes its place, in [`undo`](Self::undo) too. Meanwhile, and for ever where
+    /// `/proc` hides processes (`hidepid`), it is not known: false.
     ///
     /// ```no_run
     /// // It changes the links of the machine that runs this.
@@ -100,11 +102,28 @@ impl HeldOffloads {
     /// let link = netlink.link("veth0")?;
     /// let faults = offload_faults(&mut netlink, &ethtool, &link, XdpMode::Native)?;
     /// let mut held = faults.iter().map(|fault| fault.hold_off()).collect::<Result<Vec<_>, _>>()?;
-    /// held.retain(|held| !held.is_last_user()); // from time to time
+    /// // From time to time:
+    /// held.extract_if(.., |held| held.is_last_user()).for_each(|held| held.abandon());
     /// # Ok::<(), pagepool_net::link::NetError>(())
     /// ```
-    pub fn is_last_user(&self) -> bool {
-        self.elsewhere.as_ref().is_some_and(|there| !there.id.is_in_use(&there.place))
+    pub fn is_last_user(&mut self) -> bool {
+        self.elsewhere.as_mut().is_some_and(|way| !way.leads_there(AT_ONCE))
+    }
+
+    /// Lets go of the link and its namespace. The offloads stay off.
+    ///
+    /// ```no_run
+    /// // It changes the links of the machine that runs this.
+    /// use pagepool_net::link::{Ethtool, Netlink, XdpMode, offload_faults};
+    /// let (mut netlink, ethtool) = (Netlink::open()?, Ethtool::open()?);
+    /// let link = netlink.link("eth0")?;
+    /// for fault in offload_faults(&mut netlink, &ethtool, &link, XdpMode::Native)? {
+    ///     fault.hold_off()?.abandon(); // off for good
+    /// }
+    /// # Ok::<(), pagepool_net::link::NetError>(())
+    /// ```
+    pub fn abandon(mut self) {
+        self.features = 0;
     }
 
     /// Puts the offloads back now, and says why not if that fails. A link that was removed is no error.
@@ -125,26 +144,29 @@ impl HeldOffloads {
 
     fn put_back(&mut self) -> Result<(), NetError> {
         let features = std::mem::take(&mut self.features);
+        if features == 0 {
+            return Ok(());
+        }
         let links = self.netlink.links()?;
         let Some(link) = links.iter().find(|link| link.index == self.link.index) else { return Ok(()) };
-        if features != 0 {
-            let now = self.ethtool.features(&link.name)?;
-            self.ethtool.set(&link.name, now, features, true)?;
-            // The kernel takes no notice of what it does not let a link have now.
-            let missing = |now: Features| features & !now.wanted;
-            if let Some(offload) = self.ethtool.those(&link.name, &Offload::ALL, missing)?.first() {
+        let now = self.ethtool.features(&link.name)?;
+        self.ethtool.set(&link.name, now, features, true)?;
+        // The kernel takes no notice of what it does not let a link have now.
+        let missing = |now: Features| features & !now.wanted;
+        match self.ethtool.those(&link.name, &Offload::ALL, missing)?.first() {
+            None => Ok(()),
+            Some(offload) => {
                 let (link, offload) = (link.name.clone(), offload.name());
-                return Err(NetError::FixedOffload { link, offload, wanted: true });
+                Err(NetError::FixedOffload { link, offload, wanted: true })
             }
         }
-        Ok(())
     }
 }
 
-impl Elsewhere {
-    fn of(namespace: &OtherNamespace) -> Self {
-        let (place, id) = namespace.found();
-        Self { prefix: namespace.prefix(), place, id }
+/// The link's name, for people: control characters are escaped.
+impl fmt::Display for HeldOffloads {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&shown(&self.link.name))
     }
 }
 

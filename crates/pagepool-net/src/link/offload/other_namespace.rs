@@ -4,79 +4,83 @@
 //!        that of an open file has. Such files are the names of `ip netns`, and one for each process.
 //! Who    a thread of its own enters, and ends then: no other thread moves. Sockets that it opened stay
 //!        there, wherever they are used.
+//! Rights to open the file of a process with more capabilities takes CAP_SYS_PTRACE; to enter CAP_SYS_ADMIN.
 //! Cost   a stat for each name and each process; an open, a request and a close for each namespace.
 
 use std::collections::HashSet;
 use std::fmt;
-use std::fs::{self, File, Metadata};
+use std::fs::File;
 use std::io::ErrorKind;
 use std::os::fd::AsFd;
-use std::os::unix::fs::MetadataExt;
 use std::panic::resume_unwind;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::{self, Builder};
 
+use super::namespace_place::{FileId, NamespacePlace, NamespacePlaces};
+use super::namespace_way::{NamespaceMarks, NamespaceWay};
 use crate::link::error::NetError;
 use crate::link::netlink::Netlink;
 use crate::link::sys;
 
-/// Names and processes that are looked at.
-const MOST: usize = 1 << 16;
-/// Where `ip netns` keeps its names.
-const NAMES: &str = "/run/netns";
-/// A file of the kind that is looked for: a name in [`NAMES`] may be of another.
+/// A file of the kind that is looked for: a name may be of another.
 const OWN: &str = "/proc/thread-self/ns/net";
+/// The list of the calling thread's links.
+const OWN_LINKS: &str = "/proc/thread-self/net/dev";
 
 /// A network namespace that a name or a process leads to. The value keeps it alive.
 #[derive(Clone, Debug)]
 pub struct OtherNamespace {
     file: Arc<File>,
-    place: PathBuf,
-    id: NamespaceId,
-}
-
-/// What tells namespaces apart: the device and the number of their files.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct NamespaceId(u64, u64);
-
-impl NamespaceId {
-    fn of(file: &Metadata) -> Self {
-        Self(file.dev(), file.ino())
-    }
-
-    /// Of what a path leads to.
-    fn at(path: &Path) -> Option<Self> {
-        fs::metadata(path).ok().as_ref().map(Self::of)
-    }
-
-    /// Whether a name or a process still leads to it, first of all this one.
-    pub(crate) fn is_in_use(self, place: &Path) -> bool {
-        // A process with more capabilities than this one has left may not be looked at, but is there.
-        let is_hidden = fs::metadata(place).is_err_and(|error| error.kind() == ErrorKind::PermissionDenied);
-        is_hidden || Self::at(place) == Some(self) || places().any(|place| Self::at(&place) == Some(self))
-    }
+    place: NamespacePlace,
+    id: FileId,
 }
 
 impl OtherNamespace {
-    /// The namespace that the netlink client's has this number for; `None` if no name and no process that may
-    /// be looked at leads to it.
-    pub(crate) fn find(netlink: &mut Netlink, number: u32) -> Option<Self> {
-        let NamespaceId(device, _) = NamespaceId::at(Path::new(OWN))?;
-        let mut seen = HashSet::new();
-        for place in places() {
-            let Some(id) = NamespaceId::at(&place).filter(|id| id.0 == device) else { continue };
-            if !seen.insert(id) {
+    /// The namespace that the netlink client's has this number for, or why none was found.
+    pub(crate) fn find(netlink: &mut Netlink, number: u32) -> Result<Self, String> {
+        let kind = FileId::at(OWN);
+        let kind = kind.map_err(|error| format!("{OWN} cannot be looked at: {error}; mount /proc"))?;
+        Self::search(NamespacePlaces::new(), kind, |file| {
+            netlink.number_of(file.as_fd()).ok().map(|found| found == Some(number))
+        })
+    }
+
+    /// The first of these places that is it, which a file may fail to say. Asks each namespace until one
+    /// place has told.
+    fn search(
+        places: impl Iterator<Item = NamespacePlace>,
+        kind: FileId,
+        mut is_it: impl FnMut(&File) -> Option<bool>,
+    ) -> Result<Self, String> {
+        let (mut told, mut denied) = (HashSet::new(), Vec::new());
+        for place in places {
+            let Ok(mark) = place.mark() else { continue };
+            let is_other_file = matches!(place, NamespacePlace::Name(_)) && !mark.is_beside(kind);
+            if is_other_file || told.contains(&mark) {
                 continue;
             }
-            // One that may not be opened, or is gone already, may have another way to it.
-            let opened = File::open(&place).ok();
-            let found = opened.filter(|file| netlink.number_of(file.as_fd()).ok().flatten() == Some(number));
-            if let Some(file) = found {
-                return Some(Self { file: Arc::new(file), place, id });
+            match place.open() {
+                Ok(file) => match is_it(&file) {
+                    Some(true) => return Self::at(file, place),
+                    Some(false) => _ = told.insert(mark),
+                    None => {} // another place may tell
+                },
+                Err(error) if error.kind() == ErrorKind::PermissionDenied => denied.push(mark),
+                Err(_) => {} // it ended
             }
         }
-        None
+        Err(not_found(denied.iter().filter(|mark| !told.contains(mark)).count()))
+    }
+
+    fn at(file: File, place: NamespacePlace) -> Result<Self, String> {
+        let id = file.metadata().map_err(|error| format!("fstat of its namespace failed: {error}"))?;
+        Ok(Self { id: FileId::of(&id), file: Arc::new(file), place })
+    }
+
+    /// What leads to it, to be asked later with fewer rights.
+    pub(super) fn way(&self) -> Result<NamespaceWay, NetError> {
+        let links = self.run(|| Ok(FileId::at(OWN_LINKS).ok()))?;
+        Ok(NamespaceWay::new(self.place.clone(), NamespaceMarks { id: self.id, links }))
     }
 
     /// Runs a closure in it, on a thread that ends with that.
@@ -111,19 +115,7 @@ impl OtherNamespace {
     /// # Ok::<(), pagepool_net::link::NetError>(())
     /// ```
     pub fn prefix(&self) -> String {
-        match self.name() {
-            Some(name) => format!("ip netns exec {name} "),
-            None => format!("nsenter --net={} ", self.place.display()),
-        }
-    }
-
-    /// Where it was found, and what it is told from others by.
-    pub(crate) fn found(&self) -> (PathBuf, NamespaceId) {
-        (self.place.clone(), self.id)
-    }
-
-    fn name(&self) -> Option<std::path::Display<'_>> {
-        self.place.strip_prefix(NAMES).ok().map(Path::display)
+        self.place.prefix()
     }
 }
 
@@ -137,22 +129,20 @@ impl Eq for OtherNamespace {}
 
 impl fmt::Display for OtherNamespace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.name() {
-            Some(name) => write!(f, "network namespace {name}"),
-            None => write!(f, "network namespace {}", self.place.display()),
-        }
+        write!(f, "network namespace {}", self.place.text())
     }
 }
 
-/// What may lead to a namespace: names, which tell people more, and then processes.
-fn places() -> impl Iterator<Item = PathBuf> {
-    let in_folder = |folder| fs::read_dir(folder).into_iter().flatten().flatten();
-    let names = in_folder(NAMES).map(|name| name.path());
-    let processes = in_folder("/proc").filter_map(|entry| {
-        let number: u32 = entry.file_name().to_str()?.parse().ok()?;
-        Some(format!("/proc/{number}/ns/net").into())
-    });
-    names.chain(processes).take(MOST)
+/// Why there is none. `denied`: processes that may not be looked at, in namespaces no other process told of.
+fn not_found(denied: usize) -> String {
+    let none = "no name of `ip netns` and no process that this one sees leads to its namespace";
+    match denied {
+        0 => none.into(),
+        1 => format!("{none}; 1 process may not be looked at, which takes CAP_SYS_PTRACE over it"),
+        many => {
+            format!("{none}; {many} processes may not be looked at, which takes CAP_SYS_PTRACE over them")
+        }
+    }
 }
 
 #[cfg(test)]
@@ -162,11 +152,35 @@ mod tests {
     #[test]
     fn a_number_that_no_namespace_has_leads_to_none() {
         let mut netlink = Netlink::open().unwrap();
-        assert!(OtherNamespace::find(&mut netlink, 0x7fff_ffff).is_none());
+        let why = OtherNamespace::find(&mut netlink, 0x7fff_ffff).unwrap_err();
+        assert!(why.starts_with("no name of `ip netns` and no process"), "{why}");
         assert!(netlink.number_of(File::open("/proc/self/stat").unwrap().as_fd()).is_err(), "no namespace");
-        let own = Path::new(OWN);
-        let id = NamespaceId::at(own).unwrap();
-        assert!(id.is_in_use(own) && id.is_in_use(Path::new("/nowhere")), "this process is there");
-        assert!(!NamespaceId(id.0, 1).is_in_use(own), "a number that no namespace has");
+        assert!(not_found(2).contains("; 2 processes may not be looked at, which takes CAP_SYS_PTRACE"));
+    }
+
+    #[test]
+    fn a_namespace_is_asked_until_one_place_tells() {
+        let kind = FileId::at(OWN).unwrap();
+        let own = || NamespacePlace::Process(std::process::id());
+        let search = |second: Option<bool>| {
+            let (places, mut asked) = ([own(), own(), own()].into_iter(), 0);
+            let found = OtherNamespace::search(places, kind, |_| {
+                asked += 1;
+                second.filter(|_| asked == 2)
+            });
+            (found.is_ok(), asked)
+        };
+        assert_eq!(search(Some(true)), (true, 2), "the first could not tell");
+        assert_eq!(search(Some(false)), (false, 2), "the third need not");
+        assert_eq!(search(None), (false, 3));
+    }
+
+    #[test]
+    fn a_name_of_another_file_is_not_opened() {
+        let kind = FileId::at(OWN).unwrap();
+        let places = ["/proc/self/stat", OWN].map(|path| NamespacePlace::Name(path.into()));
+        let found = OtherNamespace::search(places.into_iter(), kind, |_| Some(true)).unwrap();
+        assert_eq!(found.id, kind);
+        assert_eq!(found.to_string(), "network namespace net");
     }
 }

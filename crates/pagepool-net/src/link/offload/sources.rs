@@ -12,7 +12,8 @@ use crate::link::netlink::Netlink;
 ///
 /// The other end of a veth may be in another network namespace. It is looked for among the names of
 /// `ip netns` and the namespaces of processes, and entered for a moment, by a thread of its own. That
-/// requires CAP_SYS_ADMIN; asking does not. As long as this is there, it keeps that namespace alive.
+/// requires CAP_SYS_ADMIN, and CAP_SYS_PTRACE to look at processes of other users, or with more capabilities;
+/// asking requires neither. As long as this is there, it keeps that namespace alive.
 #[derive(Debug)]
 pub struct OffloadSources {
     link: LinkInfo,
@@ -120,10 +121,9 @@ impl OffloadSources {
 impl VethPeer {
     /// In another namespace, which is entered if it is found.
     fn elsewhere(netlink: &mut Netlink, at: LinkElsewhere) -> Self {
-        let Some(namespace) = OtherNamespace::find(netlink, at.namespace) else {
-            return Self::hidden(
-                "no name of `ip netns` and no process that this one sees leads to its namespace",
-            );
+        let namespace = match OtherNamespace::find(netlink, at.namespace) {
+            Ok(namespace) => namespace,
+            Err(why) => return Self::Hidden(HiddenPeer { place: None, why }),
         };
         match namespace.run(|| Ok((Netlink::open()?, Ethtool::open()?))) {
             Ok((netlink, ethtool)) => {
@@ -135,10 +135,6 @@ impl VethPeer {
                 Self::Hidden(HiddenPeer { place, why: error.to_string() })
             }
         }
-    }
-
-    fn hidden(why: &str) -> Self {
-        Self::Hidden(HiddenPeer { place: None, why: why.into() })
     }
 
     /// Those of its offloads that falsify what it sends, if any is on.

@@ -1,0 +1,58 @@
+//! Names that others chose, as text: in commands for a shell, and on a terminal. Those of interfaces may have
+//! all bytes but blanks, `/` and `:`; those of `ip netns` all but `/`.
+
+/// A name as one word of a command for any POSIX shell.
+pub(crate) fn shell_word(name: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "._@-".contains(c);
+    let octal = |byte: &u8| match char::from(*byte) {
+        c if is_plain(c) => c.into(),
+        _ => format!("\\{byte:03o}"),
+    };
+    match name {
+        _ if !name.is_empty() && name.chars().all(is_plain) => name.into(),
+        _ if name.chars().all(|c| matches!(c, ' '..='~')) => format!("'{}'", name.replace('\'', r"'\''")),
+        // What a terminal would obey, or not show, is written by the shell.
+        _ => format!("\"$(printf '{}')\"", name.as_bytes().iter().map(octal).collect::<String>()),
+    }
+}
+
+/// A name without anything that a terminal would obey, or not show.
+pub(crate) fn shown(name: &str) -> String {
+    let mut text = String::with_capacity(name.len());
+    for c in name.chars() {
+        match c {
+            ' '..='~' => text.push(c),
+            _ => text.extend(c.escape_debug()),
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    #[test]
+    fn a_shell_reads_a_name_as_it_is_and_runs_nothing_of_it() {
+        for plain in ["eth0", "veth-1.100", "a@b_c", "-n"] {
+            assert_eq!((shell_word(plain), shown(plain)), (plain.into(), plain.into()));
+        }
+        assert_eq!(shell_word("a;reboot;#"), "'a;reboot;#'");
+        for name in
+            ["a;reboot;#", "", "it's", "$(id)`id`", "%s\\n\"", "\u{1b}[2J", "a\u{2028}b\u{202e}'", "é"]
+        {
+            let word = shell_word(name);
+            assert!(word.chars().all(|c| matches!(c, ' '..='~')), "{word}");
+            let read = Command::new("sh").args(["-c", &format!("printf %s {word}")]).output().unwrap();
+            assert_eq!(String::from_utf8(read.stdout).unwrap(), name, "{word}");
+        }
+    }
+
+    #[test]
+    fn a_name_tells_a_terminal_nothing() {
+        assert_eq!(shown("a\u{1b}[2Jb\u{7f}"), "a\\u{1b}[2Jb\\u{7f}");
+        assert_eq!(shown("\u{2028}\u{202e}é'"), "\\u{2028}\\u{202e}é'");
+    }
+}

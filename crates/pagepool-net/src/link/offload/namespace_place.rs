@@ -1,0 +1,150 @@
+//! What may lead to a network namespace: the names of `ip netns`, and processes.
+
+use std::fs::{self, File, Metadata, ReadDir};
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use super::name_text::{shell_word, shown};
+
+/// Names and processes that are looked at.
+pub(super) const MOST: usize = 1 << 16;
+/// Where `ip netns` keeps its names.
+const NAMES: &str = "/run/netns";
+
+/// What tells files apart: device and number. Those of a namespace have the same ones whoever leads to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct FileId(u64, u64);
+
+impl FileId {
+    pub(super) fn of(file: &Metadata) -> Self {
+        Self(file.dev(), file.ino())
+    }
+
+    /// Of what a path leads to.
+    pub(super) fn at(path: impl AsRef<Path>) -> io::Result<Self> {
+        Ok(Self::of(&fs::metadata(path)?))
+    }
+
+    /// Whether it is on this one's device, as all namespaces are on one.
+    pub(super) fn is_beside(self, other: Self) -> bool {
+        self.0 == other.0
+    }
+}
+
+/// What may lead to a namespace.
+#[derive(Clone, Debug)]
+pub(super) enum NamespacePlace {
+    /// The path of a name of `ip netns`.
+    Name(PathBuf),
+    Process(u32),
+}
+
+impl NamespacePlace {
+    /// The file that is the namespace.
+    fn path(&self) -> PathBuf {
+        match self {
+            Self::Name(path) => path.clone(),
+            Self::Process(number) => format!("/proc/{number}/ns/net").into(),
+        }
+    }
+
+    /// Opens the file that is the namespace. For that of a process with more capabilities it takes
+    /// CAP_SYS_PTRACE.
+    pub(super) fn open(&self) -> io::Result<File> {
+        File::open(self.path())
+    }
+
+    /// The file of a name is the namespace. The list of a process' links is a file that takes no capability
+    /// to look at, and another one in each namespace.
+    pub(super) fn mark(&self) -> io::Result<FileId> {
+        match self {
+            Self::Name(path) => FileId::at(path),
+            Self::Process(number) => FileId::at(format!("/proc/{number}/net/dev")),
+        }
+    }
+
+    /// What stands before a command that is to run there.
+    pub(super) fn prefix(&self) -> String {
+        match self {
+            Self::Name(path) => format!("ip netns exec {} ", shell_word(&name(path))),
+            Self::Process(_) => format!("nsenter --net={} ", self.path().display()),
+        }
+    }
+
+    /// What people know it by.
+    pub(super) fn text(&self) -> String {
+        match self {
+            Self::Name(path) => shown(&name(path)),
+            Self::Process(_) => self.path().display().to_string(),
+        }
+    }
+}
+
+fn name(path: &Path) -> String {
+    path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into())
+}
+
+/// All places: names, which tell people more, and then processes. At most [`MOST`].
+#[derive(Debug)]
+pub(super) struct NamespacePlaces {
+    names: Option<ReadDir>,
+    processes: Option<ReadDir>,
+    left: usize,
+}
+
+impl NamespacePlaces {
+    pub(super) fn new() -> Self {
+        let folder = |path| fs::read_dir(path).ok();
+        Self { names: folder(NAMES), processes: folder("/proc"), left: MOST }
+    }
+
+    /// Whether there may be more places than it gives.
+    pub(super) fn is_cut_off(&self) -> bool {
+        self.left == 0
+    }
+
+    fn any(&mut self) -> Option<NamespacePlace> {
+        let name = self.names.as_mut().and_then(|names| names.flatten().next());
+        name.map(|name| NamespacePlace::Name(name.path())).or_else(|| {
+            let mut numbers = self.processes.as_mut()?.flatten().map(|entry| entry.file_name());
+            numbers.find_map(|name| name.to_str()?.parse().ok().map(NamespacePlace::Process))
+        })
+    }
+}
+
+impl Iterator for NamespacePlaces {
+    type Item = NamespacePlace;
+
+    fn next(&mut self) -> Option<NamespacePlace> {
+        self.left = self.left.checked_sub(1)?;
+        self.any()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_quoted_in_commands_and_escaped_for_people() {
+        let place = NamespacePlace::Name(Path::new(NAMES).join("a;reboot;#\u{1b}"));
+        assert_eq!(place.prefix(), r#"ip netns exec "$(printf 'a\073reboot\073\043\033')" "#);
+        assert_eq!(place.text(), "a;reboot;#\\u{1b}");
+    }
+
+    #[test]
+    fn this_process_is_among_the_places() {
+        let mut places = NamespacePlaces::new();
+        let is_own = |place: &NamespacePlace| matches!(place, NamespacePlace::Process(of) if *of == own());
+        let place = places.find(is_own).expect("/proc has it");
+        assert_eq!(place.mark().unwrap(), FileId::at("/proc/self/net/dev").unwrap());
+        assert!(!places.is_cut_off());
+        places.left = 0;
+        assert!(places.next().is_none() && places.is_cut_off());
+    }
+
+    fn own() -> u32 {
+        std::process::id()
+    }
+}
