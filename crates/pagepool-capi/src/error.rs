@@ -6,6 +6,8 @@
 // UNSAFETY: a function with a fixed name.
 #![expect(unsafe_code)]
 
+pub(crate) mod c_words;
+
 use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
 use std::collections::TryReserveError;
@@ -89,7 +91,7 @@ impl From<TryReserveError> for CallError {
 
 impl From<::pagepool::Error> for CallError {
     fn from(error: ::pagepool::Error) -> Self {
-        Self::formatted(error.errno(), error.to_string())
+        Self::formatted(error.errno(), c_words::of_error(error))
     }
 }
 
@@ -97,13 +99,13 @@ impl From<::pagepool::RawError> for CallError {
     fn from(error: ::pagepool::RawError) -> Self {
         let errno =
             if matches!(error, ::pagepool::RawError::NotOut(_)) { libc::ESTALE } else { libc::EINVAL };
-        Self::formatted(errno, error.to_string())
+        Self::formatted(errno, c_words::in_c(error.to_string()))
     }
 }
 
 impl From<::pagepool::SplitError> for CallError {
     fn from(error: ::pagepool::SplitError) -> Self {
-        Self::formatted(libc::EINVAL, error.to_string())
+        Self::formatted(libc::EINVAL, c_words::in_c(error.to_string()))
     }
 }
 
@@ -119,7 +121,7 @@ impl From<::pagepool::SkbError> for CallError {
             Unreadable => libc::EOPNOTSUPP,
             _ => libc::EIO,
         };
-        Self::formatted(errno, error.to_string())
+        Self::formatted(errno, c_words::in_c(error.to_string()))
     }
 }
 

@@ -134,7 +134,7 @@ impl PoolParamsC {
             frag_align: if self.frag_align == 0 { 64 } else { self.frag_align as usize },
             // SAFETY: the caller says that `domains` is readable for `n_domains` handles.
             domains: unsafe { self.domains() }?,
-            sync_for_device: self.sync_for_device != 0,
+            sync_for_device: self.sync_for_device()?,
             low_water: self.low_water as usize,
             wakeup: self.wakeup != 0,
             tagging: self.tagging != 0,
@@ -152,7 +152,19 @@ impl PoolParamsC {
         }
     }
 
+    fn sync_for_device(&self) -> CallResult<bool> {
+        if self.sync_for_device != 0 && self.n_domains == 0 {
+            let must_be = "0 in a pool without domains";
+            return Err(out_of_range("sync_for_device", self.sync_for_device, must_be));
+        }
+        Ok(self.sync_for_device != 0)
+    }
+
     fn on_busy(&self) -> CallResult<OnBusy> {
+        if self.on_busy != PAGEPOOL_ON_BUSY_KEEP && self.defer_capacity == 0 {
+            let must_be = "PAGEPOOL_ON_BUSY_KEEP in a pool with defer_capacity 0, in which no buffer waits";
+            return Err(out_of_range("on_busy", self.on_busy, must_be));
+        }
         if self.on_busy != PAGEPOOL_ON_BUSY_SKIP && self.skip_ahead != 0 {
             return Err(out_of_range(
                 "skip_ahead",

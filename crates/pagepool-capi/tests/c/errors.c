@@ -98,9 +98,50 @@ static void memory_of_a_device(void)
     CHECK(pagepool_destroy(pool) == 0 && pagepool_arena_put(arena) == 0);
 }
 
+/* Errors name the fields and functions of C. */
+static void remedies(void)
+{
+    struct pagepool_params params = PAGEPOOL_PARAMS_INIT, good;
+    struct pagepool_arena_params of_arena = PAGEPOOL_ARENA_PARAMS_INIT;
+    struct pagepool_skb_cache *cache;
+    struct pagepool *pool;
+    _Alignas(4096) char page[4096];
+    good = params;
+    good.arena = arena_of(1 << 20);
+#define SAYS(call, text)                                    \
+    do {                                                    \
+        CHECK((call) < 0);                                  \
+        CHECK(strncmp(pagepool_last_error(), text, strlen(text)) == 0); \
+    } while (0)
+    params = good, params.on_busy = PAGEPOOL_ON_BUSY_RELEASE;
+    SAYS(pagepool_create(&params, &pool), "on_busy is 2, but must be PAGEPOOL_ON_BUSY_KEEP in a pool with");
+    params = good, params.on_busy = PAGEPOOL_ON_BUSY_SKIP, params.defer_capacity = 8;
+    params.skip_ahead = UINT32_MAX;
+    SAYS(pagepool_create(&params, &pool), "skip_ahead is 4294967295, but must be 1 to ");
+    params = good, params.sync_for_device = 1;
+    SAYS(pagepool_create(&params, &pool), "sync_for_device is 1, but must be 0 in a pool without domains");
+    params = good, params.order = 10;
+    SAYS(pagepool_create(&params, &pool), "order is 10, but must be an order whose pages fit the arena's");
+    SAYS(pagepool_skb_cache_create(0, &cache), "packets is 0, but must be 1 to ");
+    of_arena.backing = PAGEPOOL_BACKING_CALLER, of_arena.memory = &page, of_arena.max_bytes = 5000;
+    SAYS(pagepool_arena_create(&of_arena, &params.arena), "max_bytes is 5000, but must be");
+    of_arena.memory = NULL;
+    SAYS(pagepool_arena_create(&of_arena, &params.arena), "memory is ");
+    SAYS(pagepool_open(5000, 0, &pool), "bytes is 5000, but must be");
+    of_arena.backing = PAGEPOOL_BACKING_HUGE_1G, of_arena.max_bytes = 1 << 30, of_arena.huge_or_fail = 1;
+    of_arena.commit_all = 1;
+    if (pagepool_arena_create(&of_arena, &params.arena) == 0)
+        CHECK(pagepool_arena_put(params.arena) == 0); /* a machine with such pages */
+    else
+        CHECK(strstr(pagepool_last_error(), "or set huge_or_fail to 0") != NULL);
+    CHECK(pagepool_arena_put(good.arena) == 0);
+}
+
 int main(void)
 {
     CHECK(pagepool_last_errno() == 0);
+    remedies();
+    pagepool_clear_error();
     pools_and_buffers();
     packets();
     memory_of_a_device();

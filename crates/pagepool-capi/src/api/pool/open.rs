@@ -22,7 +22,7 @@ use crate::args::out::store_handle;
 use crate::args::pool_params::PoolParamsC;
 use crate::args::range::out_of_range;
 use crate::args::sized;
-use crate::error::{CallError, CallResult, value_or};
+use crate::error::{CallError, CallResult, c_words, value_or};
 use crate::handles::binding::{bind, destroy};
 use crate::handles::opaque::PoolHandle;
 use crate::handles::slots;
@@ -52,10 +52,10 @@ pub unsafe extern "C" fn pagepool_open(bytes: u64, kind: u32, pool: *mut *mut Po
 
 fn arena(bytes: u64, kind: u32) -> CallResult<Arc<Arena>> {
     oom::expect_arena(bytes)?;
-    Arena::new(arena_params(bytes, kind)?).map_err(|error| match error {
-        Error::Parameter { field: "max_bytes", value, must_be } => out_of_range("bytes", value, &must_be),
-        other => other.into(),
-    })
+    let named = |error: Error| {
+        CallError::formatted(error.errno(), c_words::of_error(error).replace("max_bytes", "bytes"))
+    };
+    Arena::new(arena_params(bytes, kind)?).map_err(named)
 }
 
 fn arena_params(bytes: u64, kind: u32) -> CallResult<ArenaParams> {
