@@ -1594,8 +1594,8 @@ int pagepool_destroy_watched(struct pagepool *pool, struct pagepool_shutdown **s
  * thread sleeps; it does not spin.
  *
  * Thread: any.
- * Errors: -ETIMEDOUT if buffers are still out; pagepool_last_error has the report. -EINVAL, -ESTALE for a
- *     bad handle.
+ * Errors: -ETIMEDOUT if buffers are still out; pagepool_last_error has the report. -EPERM in a child of
+ *     fork, if the pool ended in its parent. -EINVAL, -ESTALE for a bad handle.
  * Cost: a lock; a system call to sleep.
  */
 int pagepool_shutdown_wait(struct pagepool_shutdown *shutdown, uint64_t timeout_ns);
@@ -1606,7 +1606,7 @@ int pagepool_shutdown_wait(struct pagepool_shutdown *shutdown, uint64_t timeout_
  * zero byte. `text` may be NULL.
  *
  * Thread: any.
- * Errors: -EINVAL, -ESTALE for a bad handle.
+ * Errors: -EPERM as for pagepool_shutdown_wait. -EINVAL, -ESTALE for a bad handle.
  * Cost: reads all page records of the arena.
  */
 int64_t pagepool_shutdown_report(struct pagepool_shutdown *shutdown, char *text, size_t len);
@@ -1617,8 +1617,8 @@ int64_t pagepool_shutdown_report(struct pagepool_shutdown *shutdown, char *text,
  * Thread: any.
  * Ownership: the address ends.
  * Errors: -EINVAL for an address that is not the pool's. -ESTALE for an address that is not out. An address
- *     that was returned before gives one of the two. Nothing changes then. -EINVAL, -ESTALE for a bad
- *     handle.
+ *     that was returned before gives one of the two. Nothing changes then. -EPERM as for
+ *     pagepool_shutdown_wait. -EINVAL, -ESTALE for a bad handle.
  * Cost: a lock and about four atomic operations.
  */
 int pagepool_shutdown_put_addr(struct pagepool_shutdown *shutdown, uint64_t addr);
@@ -1628,7 +1628,7 @@ int pagepool_shutdown_put_addr(struct pagepool_shutdown *shutdown, uint64_t addr
  *
  * Thread: any.
  * Ownership: the handle ends.
- * Errors: -EINVAL, -ESTALE for a bad handle.
+ * Errors: -EPERM as for pagepool_shutdown_wait. -EINVAL, -ESTALE for a bad handle.
  * Cost: a lock.
  */
 int pagepool_shutdown_put(struct pagepool_shutdown *shutdown);

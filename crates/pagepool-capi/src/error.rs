@@ -6,8 +6,6 @@
 // UNSAFETY: a function with a fixed name.
 #![expect(unsafe_code)]
 
-pub(crate) mod c_words;
-
 use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
 use std::collections::TryReserveError;
@@ -15,6 +13,8 @@ use std::ffi::{CStr, CString, c_char, c_int};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use ::pagepool::EndHook;
+
+use crate::c_words;
 
 /// Why a call fails.
 #[derive(Debug)]

@@ -9,6 +9,7 @@
 
 mod api;
 mod args;
+mod c_words;
 #[doc(hidden)]
 pub mod counters;
 mod error;

@@ -8,6 +8,8 @@
 
 use std::hint::black_box;
 
+use ::pagepool::PoolRef;
+
 use crate::error::CallResult;
 
 /// More than any call allocates beside what its caller's sizes ask for.
@@ -27,14 +29,10 @@ pub(crate) fn expect_arena(bytes: u64) -> CallResult<()> {
     expect((bytes.min(1 << 42) >> 16) as usize + FEW)
 }
 
-/// Refuses the end of a pool that has so many pages, in its cache, in its queues or out, if there is no
-/// memory for the lists of what leaves it.
-pub(crate) fn expect_end(pages: i64) -> CallResult<()> {
-    expect((pages.max(0) as usize).saturating_mul(END_BYTES).saturating_add(FEW))
+/// Refuses the end of a pool if there is no memory for the lists of what leaves it.
+pub(crate) fn expect_end(pool: &PoolRef) -> CallResult<()> {
+    expect(pool.end_bytes().saturating_add(FEW))
 }
-
-/// A page has four bytes in up to five lists, each of which may be twice as long as what is in it.
-const END_BYTES: usize = 40;
 
 #[cfg(test)]
 mod tests {

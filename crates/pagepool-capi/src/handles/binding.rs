@@ -97,6 +97,19 @@ pub(crate) struct EndedPool {
     pub(crate) shutdown: Arc<Shutdown>,
     /// For addresses that return after the end.
     pub(crate) handle: PoolRef,
+    /// The process in which it ended, whose callbacks the pool has.
+    process: u32,
+}
+
+impl EndedPool {
+    /// Refuses one that `fork` copied into this process.
+    pub(crate) fn of_this_process(self) -> CallResult<Self> {
+        const COPIED: CallError = CallError::fixed(
+            libc::EPERM,
+            c"the pool ended in the parent of this process: a child of fork must not use its handle",
+        );
+        if self.process == std::process::id() { Ok(self) } else { Err(COPIED) }
+    }
 }
 
 /// Ends the pool. The buffers that are out return later.
@@ -119,7 +132,8 @@ pub(crate) fn destroy(pool: Token) -> CallResult<EndedPool> {
     })?;
     bound_pools::forget(pool);
     let shutdown = Arc::new(idle.destroy()); // with no lock held: providers and domains are callbacks
-    slots::ended(pool, shutdown.clone());
+    let process = std::process::id();
+    slots::ended(pool, process, shutdown.clone());
     slots::reap();
-    Ok(EndedPool { shutdown, handle })
+    Ok(EndedPool { shutdown, handle, process })
 }

@@ -191,8 +191,7 @@ fn free_slot() -> CallResult<u32> {
 }
 
 /// A pool has ended: its slot is free once its last buffer has returned.
-pub(crate) fn ended(pool: Token, shutdown: Arc<Shutdown>) {
-    let process = std::process::id();
+pub(crate) fn ended(pool: Token, process: u32, shutdown: Arc<Shutdown>) {
     // Room for every slot was reserved.
     list().ended.push(EndedSlot { slot: pool.place(), process, shutdown });
 }

@@ -105,7 +105,7 @@ static void remedies(void)
     struct pagepool_arena_params of_arena = PAGEPOOL_ARENA_PARAMS_INIT;
     struct pagepool_skb_cache *cache;
     struct pagepool *pool;
-    _Alignas(4096) char page[4096];
+    char page[4096] __attribute__((aligned(4096)));
     good = params;
     good.arena = arena_of(1 << 20);
 #define SAYS(call, text)                                    \

@@ -67,6 +67,21 @@ static struct pagepool_shutdown *ended_pool(struct pagepool_arena *arena)
     return shutdown;
 }
 
+/* Nor does a call with the handle of such a pool: it is refused. */
+static void a_child_has_no_ended_pool(struct pagepool_shutdown *shutdown)
+{
+    int status = 0;
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        CHECK(pagepool_shutdown_wait(shutdown, 0) == -EPERM && pagepool_last_errno() == EPERM);
+        CHECK(pagepool_shutdown_report(shutdown, NULL, 0) == -EPERM);
+        CHECK(pagepool_shutdown_put_addr(shutdown, 0) == -EPERM && pagepool_shutdown_put(shutdown) == -EPERM);
+        exit(0);
+    }
+    CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
 /* A child may make pools of its own, where its parent had one thread; a thread that ends unbinds them. None
  * of its calls runs a callback of a pool that ended in the parent. */
 static void *bind_and_end(void *pool)
@@ -103,6 +118,7 @@ int main(void)
     parent = getpid();
     struct pagepool_shutdown *shutdown = ended_pool(arena);
     a_child_has_pools_of_its_own();
+    a_child_has_no_ended_pool(shutdown);
     busy = 0;
     CHECK(pagepool_shutdown_wait(shutdown, 0) == 0 && pagepool_shutdown_put(shutdown) == 0);
     CHECK(pthread_create(&other, NULL, look_at_all_pools, NULL) == 0);

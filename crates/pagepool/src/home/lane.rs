@@ -264,6 +264,11 @@ impl Lane {
         Self::new(lines, Arc::new(Wakeup::new(None)))
     }
 
+    /// The most messages that it may have.
+    pub(crate) fn capacity(&self) -> usize {
+        self.consumer.slots.mask + 1
+    }
+
     /// Takes a free lane for the calling thread; says whether it got it.
     pub(crate) fn claim(&self) -> bool {
         // Acquire pairs with unclaim(): the new thread sees where the old one stopped.

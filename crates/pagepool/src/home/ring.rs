@@ -63,6 +63,11 @@ impl ReturnRing {
         true
     }
 
+    /// The most messages that it may have.
+    pub(crate) fn capacity(&self) -> usize {
+        self.slots.len()
+    }
+
     /// Whether the oldest slot is empty.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {

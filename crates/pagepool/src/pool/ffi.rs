@@ -21,6 +21,7 @@ use crate::error::Error;
 use crate::home::cache::Cache;
 use crate::pool::bound::Bound;
 use crate::pool::pool_ref::PoolRef;
+use crate::pool::shutdown;
 use crate::returns::pool_core::PoolPtr;
 use crate::sys::memory::Zeroes;
 
@@ -93,6 +94,22 @@ impl PoolRef {
     /// The first word of every token of this pool's buffers.
     pub fn token(&self) -> NonNull<c_void> {
         self.ptr().get().cast()
+    }
+
+    /// The most bytes that the end of this pool allocates, to ask for them before it. While the pool is used
+    /// it is a guess: pages that join it meanwhile are not in it.
+    ///
+    /// ```
+    /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams};
+    /// # let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() })?;
+    /// let pool = Pool::new(PoolParams::default(), arena)?.bind();
+    /// let before = pool.handle().end_bytes();
+    /// let _page = pool.alloc_page();
+    /// assert!(before < pool.handle().end_bytes());
+    /// # Ok::<(), pagepool::Error>(())
+    /// ```
+    pub fn end_bytes(&self) -> usize {
+        shutdown::most_bytes(self.ptr())
     }
 }
 

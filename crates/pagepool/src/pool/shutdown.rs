@@ -70,6 +70,25 @@ pub(crate) fn end(pool: PoolPtr, deferred: Option<Box<DeferredQueue>>) -> Shutdo
     shutdown
 }
 
+/// The most bytes that [`end`] allocates: for the pages in cache, queues and records, for the messages in
+/// lanes and ring, of which a page has as many as fragments, and for the names of tags. A returner that
+/// finds the pool ended takes its own messages out, which are then not among those of `end`.
+pub(crate) fn most_bytes(pool: PoolPtr) -> usize {
+    // In up to five lists, each up to twice as long as what is in it.
+    const PAGE: usize = 10 * size_of::<PageIdx>();
+    // In the list of its lane, and in that of all, which is copied as it grows.
+    const MESSAGE: usize = 6 * size_of::<Message>();
+    const NAME: usize = size_of::<String>() + 32; // with what an allocator adds
+    let released = pool.own.counts.release.read().wrapping_add(pool.returned.release.read());
+    let pages = pool.own.counts.hold.read().wrapping_sub(released) as i64;
+    let pages = usize::try_from(pages).unwrap_or(0);
+    let slots: usize = pool.lanes.all().iter().map(|lane| lane.capacity()).sum();
+    let parts = pool.geometry.page_size() / (pool.geometry.frag_mask.wrapping_neg() as usize).max(1);
+    let messages = (slots + pool.ring.capacity()).min(pages.saturating_mul(parts));
+    let names = pool.tags.as_ref().map_or(0, |tags| tags.lock().iter().map(|name| NAME + name.len()).sum());
+    pages.saturating_mul(PAGE).saturating_add(messages.saturating_mul(MESSAGE)).saturating_add(names)
+}
+
 /// What is left to do when the pages went back, also if a callback panics.
 struct LastSteps {
     pool: PoolPtr,
@@ -121,8 +140,7 @@ fn collect(pool: PoolPtr, owner: OwnerProof, home: &mut Vec<PageIdx>) {
     while let Some((page, frags)) = pool.take_overflow(&mut returns) {
         frags_home(page, frags);
     }
-    let (frags, pages): (Vec<Message>, Vec<Message>) = messages.into_iter().partition(|m| m.is_frag());
-    for message in frags {
+    for message in messages.iter().filter(|message| message.is_frag()) {
         let (page, n) = message.frags(pool.geometry.head_mask);
         frags_home(page, n);
     }
@@ -132,7 +150,7 @@ fn collect(pool: PoolPtr, owner: OwnerProof, home: &mut Vec<PageIdx>) {
         frags_home(page, unused);
     }
     pool.own.frag_open.store(false, Ordering::Relaxed);
-    home.extend(pages.into_iter().map(Message::page));
+    home.extend(messages.iter().filter(|message| !message.is_frag()).map(|message| message.page()));
 }
 
 /// The deferred queue of a pool that has ended. A poll takes the queue out, so that users run with no lock

@@ -9,8 +9,8 @@ use std::time::Duration;
 use ::pagepool::DeviceAddr;
 
 use crate::args::out::{store_handle, store_text};
-use crate::error::{CallError, status};
-use crate::handles::binding::destroy;
+use crate::error::{CallError, CallResult, status};
+use crate::handles::binding::{EndedPool, destroy};
 use crate::handles::opaque::{PoolHandle, ShutdownHandle};
 use crate::handles::slots::{self, reap};
 use crate::handles::tables::ENDED_POOLS;
@@ -32,24 +32,29 @@ pub unsafe extern "C" fn pagepool_destroy_watched(
     shutdown: *mut *mut ShutdownHandle,
 ) -> c_int {
     let end = || {
-        oom::expect_end(slots::handle(Token::of(pool))?.inflight().total)?;
+        oom::expect_end(&slots::handle(Token::of(pool))?)?;
         ENDED_POOLS.insert_made(|| destroy(Token::of(pool)))
     };
     // SAFETY: `shutdown` is NULL or the caller's to write.
     unsafe { store_handle(shutdown, end) }
 }
 
+/// The pool of a handle.
+fn ended(shutdown: *mut ShutdownHandle) -> CallResult<EndedPool> {
+    ENDED_POOLS.get(Token::of(shutdown))?.of_this_process()
+}
+
 /// Waits until the last buffer is returned and the pool is freed, at most `timeout_ns` nanoseconds. The
 /// thread sleeps; it does not spin.
 ///
 /// Thread: any.
-/// Errors: -ETIMEDOUT if buffers are still out; pagepool_last_error has the report. -EINVAL, -ESTALE for a
-///     bad handle.
+/// Errors: -ETIMEDOUT if buffers are still out; pagepool_last_error has the report. -EPERM in a child of
+///     fork, if the pool ended in its parent. -EINVAL, -ESTALE for a bad handle.
 /// Cost: a lock; a system call to sleep.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_shutdown_wait(shutdown: *mut ShutdownHandle, timeout_ns: u64) -> c_int {
     status(|| {
-        let shutdown = ENDED_POOLS.get(Token::of(shutdown))?.shutdown;
+        let shutdown = ended(shutdown)?.shutdown;
         if !shutdown.wait(Duration::from_nanos(timeout_ns)) {
             return Err(CallError::formatted(libc::ETIMEDOUT, shutdown.report().to_string()));
         }
@@ -63,7 +68,7 @@ pub extern "C" fn pagepool_shutdown_wait(shutdown: *mut ShutdownHandle, timeout_
 /// zero byte. `text` may be NULL.
 ///
 /// Thread: any.
-/// Errors: -EINVAL, -ESTALE for a bad handle.
+/// Errors: -EPERM as for pagepool_shutdown_wait. -EINVAL, -ESTALE for a bad handle.
 /// Cost: reads all page records of the arena.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pagepool_shutdown_report(
@@ -72,7 +77,7 @@ pub unsafe extern "C" fn pagepool_shutdown_report(
     len: usize,
 ) -> i64 {
     let report = || {
-        let report = ENDED_POOLS.get(Token::of(shutdown))?.shutdown.report();
+        let report = ended(shutdown)?.shutdown.report();
         Ok((report.to_string(), report.pages.len()))
     };
     // SAFETY: `text` is NULL or the caller's to write for `len` bytes.
@@ -84,23 +89,24 @@ pub unsafe extern "C" fn pagepool_shutdown_report(
 /// Thread: any.
 /// Ownership: the address ends.
 /// Errors: -EINVAL for an address that is not the pool's. -ESTALE for an address that is not out. An address
-///     that was returned before gives one of the two. Nothing changes then. -EINVAL, -ESTALE for a bad
-///     handle.
+///     that was returned before gives one of the two. Nothing changes then. -EPERM as for
+///     pagepool_shutdown_wait. -EINVAL, -ESTALE for a bad handle.
 /// Cost: a lock and about four atomic operations.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_shutdown_put_addr(shutdown: *mut ShutdownHandle, addr: u64) -> c_int {
-    status(|| Ok(ENDED_POOLS.get(Token::of(shutdown))?.handle.from_raw(DeviceAddr(addr))?))
+    status(|| Ok(ended(shutdown)?.handle.from_raw(DeviceAddr(addr))?))
 }
 
 /// Releases the handle of a shutdown. The pool is freed with its last buffer, with or without the handle.
 ///
 /// Thread: any.
 /// Ownership: the handle ends.
-/// Errors: -EINVAL, -ESTALE for a bad handle.
+/// Errors: -EPERM as for pagepool_shutdown_wait. -EINVAL, -ESTALE for a bad handle.
 /// Cost: a lock.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_shutdown_put(shutdown: *mut ShutdownHandle) -> c_int {
     status(|| {
+        ended(shutdown)?;
         drop(ENDED_POOLS.remove(Token::of(shutdown))?);
         reap();
         Ok(())

@@ -57,7 +57,8 @@ mod tests {
     /// Texts of the core that no call from C gives.
     const RUST_ALONE: &[&str] = &[
         "another backing: Arena::over_caller_memory takes memory of the caller", // C has its own way there
-        "page or shared: a pool registers itself, and MemModel::external takes external memory with its callback",
+        "page or shared: a pool registers itself, and MemModel::external takes external memory with its \
+         callback",
         "Keep in a pool with defer_capacity 0, in which no buffer waits", // C checks that before
         "false in a pool without domains",                                // and that
     ];
