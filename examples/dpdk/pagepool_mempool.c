@@ -5,10 +5,8 @@
  *
  * What   An object is a page of a pool: DPDK's header at its start, the element after it. DPDK provides the
  *        memory in areas. Each area becomes an arena over the caller's memory, with a pool.
- * Who    In DPDK any thread gets objects, in pagepool only the owner of the pool. So the owner's role moves
- *        from thread to thread under a lock: a call of the driver takes the lock, binds the pool, gets or
- *        puts all its objects, and unbinds. DPDK's cache in front of the driver makes these calls few and
- *        large.
+ * Who    In DPDK any thread gets and puts objects. So the pools have no owner (`no_owner`): each call takes a
+ *        pool's lock, serves all its objects by their addresses, and lets go.
  * Why    One pool per area, not one per lcore: any lcore can get any object that is in the mempool. DPDK
  *        promises that.
  * Cost   See docs/notes/0011-dpdk-mempool.md.
@@ -34,19 +32,19 @@ struct chunk {
     uintptr_t base;
     uint32_t pages;
     struct pagepool_arena *arena;
-    struct pagepool *pool;
-    struct pagepool_buf **held; /* by page: the buffer that is out */
+    struct pagepool *pool; /* a page's device address is its address */
 };
+
+_Static_assert(sizeof(void *) == sizeof(uint64_t), "pointers to objects are the addresses of the pool");
 
 /* A mempool's pool_data. It is memory of this process: a secondary process must not follow the pointer. */
 struct driver {
-    rte_spinlock_t lock;
     uint32_t n_chunks, n_pages;
     uint32_t order, shift;    /* of a page: log2 of its base pages, log2 of its bytes */
     uint32_t header;          /* bytes from the start of a page to the object */
     uint32_t spread;          /* objects begin 0 to spread - 1 cache lines later; a power of two */
-    uint32_t last;            /* index of the chunk that served the last get */
-    uint64_t refused;         /* objects that were put twice, or do not belong to the mempool */
+    uint32_t last;            /* index of the chunk that served the last get; any thread writes it */
+    uint64_t refused;         /* puts with an object that was in the mempool already, or is another's */
     struct chunk *chunks;     /* sorted by address */
     char name[RTE_MEMPOOL_NAMESIZE];
     TAILQ_ENTRY(driver) next;
@@ -84,42 +82,42 @@ static struct chunk *chunk_of(const struct driver *driver, uintptr_t object)
 /* Gets up to n objects from one chunk. Returns their number. */
 static unsigned int get_objects(struct driver *driver, struct chunk *chunk, void **objects, unsigned int n)
 {
-    unsigned int had = 0;
-    if (pagepool_bind(chunk->pool) < 0)
-        return 0;
-    for (; had < n; ++had) {
-        struct pagepool_buf *buf = pagepool_alloc_page(chunk->pool);
-        if (buf == NULL)
-            break;
-        uintptr_t start = (uintptr_t)pagepool_buf_data(buf), page = (start - chunk->base) >> driver->shift;
-        chunk->held[page] = buf;
-        objects[had] = (void *)(start + offset_in_page(driver, page));
+    unsigned int had = (unsigned int)pagepool_alloc_addr_bulk(chunk->pool, (uint64_t *)objects, n);
+    if (likely(driver->spread == 1)) {
+        for (unsigned int i = 0; i < had; ++i)
+            objects[i] = (char *)objects[i] + driver->header;
+        return had;
     }
-    pagepool_unbind(chunk->pool);
+    for (unsigned int i = 0; i < had; ++i) {
+        uintptr_t page = ((uintptr_t)objects[i] - chunk->base) >> driver->shift;
+        objects[i] = (char *)objects[i] + offset_in_page(driver, page);
+    }
     return had;
 }
 
-/* Puts objects into their pools. An object that is in its pool already, or belongs to no chunk, is refused
- * and counted. */
+static void count_refused(struct driver *driver)
+{
+    __atomic_fetch_add(&driver->refused, 1, __ATOMIC_RELAXED);
+}
+
+/* Puts objects into their pools, those that lie in one chunk in one call. An object that is in its pool
+ * already, or belongs to no chunk, is refused; all others are put nevertheless. An address may lie anywhere
+ * in its page. */
 static void put_objects(struct driver *driver, void *const *objects, unsigned int n)
 {
-    struct chunk *bound = NULL;
-    for (unsigned int i = 0; i < n; ++i) {
-        uintptr_t object = (uintptr_t)objects[i];
-        struct chunk *chunk = bound;
-        if (chunk == NULL || ((object - chunk->base) >> driver->shift) >= chunk->pages) {
-            if (bound != NULL)
-                pagepool_unbind(bound->pool);
-            bound = chunk = chunk_of(driver, object);
-            if (chunk != NULL)
-                pagepool_bind(chunk->pool); /* if that fails, the puts work as on any other thread */
-        }
-        if (unlikely(chunk == NULL ||
-            pagepool_buf_put(chunk->held[(object - chunk->base) >> driver->shift]) < 0))
-            ++driver->refused;
+    if (likely(driver->n_chunks == 1)) {
+        if (unlikely(pagepool_put_addr_bulk(driver->chunks[0].pool, (const uint64_t *)objects, n) < 0))
+            count_refused(driver);
+        return;
     }
-    if (bound != NULL)
-        pagepool_unbind(bound->pool);
+    for (unsigned int i = 0, next; i < n; i = next) {
+        struct chunk *chunk = chunk_of(driver, (uintptr_t)objects[i]);
+        for (next = i + 1; next < n && chunk_of(driver, (uintptr_t)objects[next]) == chunk; ++next)
+            ;
+        if (chunk == NULL ||
+            pagepool_put_addr_bulk(chunk->pool, (const uint64_t *)&objects[i], next - i) < 0)
+            count_refused(driver);
+    }
 }
 
 static struct driver *driver_of(const struct rte_mempool *mp)
@@ -133,17 +131,17 @@ static int pagepool_ops_dequeue(struct rte_mempool *mp, void **objects, unsigned
     struct driver *driver = driver_of(mp);
     if (unlikely(driver == NULL))
         return -ENOTSUP;
-    rte_spinlock_lock(&driver->lock);
+    uint32_t at = __atomic_load_n(&driver->last, __ATOMIC_RELAXED);
     unsigned int had = 0;
-    for (uint32_t tried = 0; had < n && tried < driver->n_chunks; ++tried) {
-        had += get_objects(driver, &driver->chunks[driver->last], objects + had, n - had);
-        if (had < n)
-            driver->last = driver->last + 1 < driver->n_chunks ? driver->last + 1 : 0;
+    for (uint32_t tried = 0; tried < driver->n_chunks; ++tried) {
+        had += get_objects(driver, &driver->chunks[at], objects + had, n - had);
+        if (likely(had == n))
+            return 0;
+        at = at + 1 < driver->n_chunks ? at + 1 : 0;
+        __atomic_store_n(&driver->last, at, __ATOMIC_RELAXED);
     }
-    if (unlikely(had < n))
-        put_objects(driver, objects, had);
-    rte_spinlock_unlock(&driver->lock);
-    return had == n ? 0 : -ENOBUFS;
+    put_objects(driver, objects, had);
+    return -ENOBUFS;
 }
 
 static int pagepool_ops_enqueue(struct rte_mempool *mp, void *const *objects, unsigned int n)
@@ -151,25 +149,21 @@ static int pagepool_ops_enqueue(struct rte_mempool *mp, void *const *objects, un
     struct driver *driver = driver_of(mp);
     if (unlikely(driver == NULL))
         return -ENOTSUP;
-    rte_spinlock_lock(&driver->lock);
     put_objects(driver, objects, n);
-    rte_spinlock_unlock(&driver->lock);
     return 0;
 }
 
 /* ---- Counts ---- */
 
-/* The number of objects that are not in the pools. It is exact, because the lock is held. */
+/* The number of objects that are not in the pools. It is exact while no lcore gets or puts any. */
 static unsigned int pages_out(struct driver *driver)
 {
     unsigned int out = 0;
-    rte_spinlock_lock(&driver->lock);
     for (uint32_t at = 0; at < driver->n_chunks; ++at) {
         struct pagepool_buffer_locations places = PAGEPOOL_BUFFER_LOCATIONS_INIT;
         if (pagepool_read_buffer_locations(driver->chunks[at].pool, &places) == 0)
             out += (unsigned int)places.out;
     }
-    rte_spinlock_unlock(&driver->lock);
     return out;
 }
 
@@ -197,7 +191,7 @@ static void report(struct driver *driver, const char *when, unsigned int cached)
         when, driver->name, driver->n_pages, 1U << driver->shift,
         driver->n_pages - out, cached, out - cached, gets, puts, driver->refused);
     if (driver->refused != 0)
-        SAY(ERR, "mempool %s: %" PRIu64 " objects were put twice, or belong to another mempool\n",
+        SAY(ERR, "mempool %s: %" PRIu64 " puts with objects that were there already, or of another mempool\n",
             driver->name, driver->refused);
 }
 
@@ -266,7 +260,6 @@ static int pagepool_ops_alloc(struct rte_mempool *mp)
         free(driver);
         return done;
     }
-    rte_spinlock_init(&driver->lock);
     memcpy(driver->name, mp->name, sizeof(driver->name));
     mp->pool_data = driver;
     rte_mempool_event_callback_register(before_free, NULL); /* fails if it is registered already */
@@ -277,22 +270,20 @@ static int pagepool_ops_alloc(struct rte_mempool *mp)
 }
 
 /* Ends a chunk's pool. The memory of the pages may be gone already: the pool's records lie elsewhere. */
-static void end_chunk(struct chunk *chunk)
+static void end_chunk(struct chunk *chunk, uint32_t shift)
 {
-    for (uint32_t page = 0; chunk->held != NULL && page < chunk->pages; ++page)
-        if (chunk->held[page] != NULL)
-            pagepool_buf_put(chunk->held[page]); /* refused if it is in the pool */
+    for (uint32_t page = 0; chunk->pool != NULL && page < chunk->pages; ++page)
+        pagepool_put_addr(chunk->pool, chunk->base + ((uint64_t)page << shift)); /* refused if it is there */
     if (chunk->pool != NULL)
         pagepool_destroy(chunk->pool);
     if (chunk->arena != NULL)
         pagepool_arena_put(chunk->arena);
-    free(chunk->held);
 }
 
 static void end_chunks(struct driver *driver)
 {
     for (uint32_t at = 0; at < driver->n_chunks; ++at)
-        end_chunk(&driver->chunks[at]);
+        end_chunk(&driver->chunks[at], driver->shift);
     free(driver->chunks);
     driver->chunks = NULL;
     driver->n_chunks = driver->n_pages = driver->last = 0;
@@ -328,9 +319,7 @@ static int make_chunk(struct chunk *chunk, const struct driver *driver)
 {
     struct pagepool_arena_params arena = PAGEPOOL_ARENA_PARAMS_INIT;
     struct pagepool_params pool = PAGEPOOL_PARAMS_INIT;
-    chunk->held = calloc(chunk->pages, sizeof(*chunk->held));
-    if (chunk->held == NULL)
-        return -ENOMEM;
+    struct pagepool_domain *addresses;
     arena.backing = PAGEPOOL_BACKING_CALLER;
     arena.memory = (void *)chunk->base;
     arena.max_bytes = (uint64_t)chunk->pages << driver->shift;
@@ -338,13 +327,21 @@ static int make_chunk(struct chunk *chunk, const struct driver *driver)
     int done = pagepool_arena_create(&arena, &chunk->arena);
     if (done < 0)
         return done;
+    done = pagepool_domain_identity(driver->name, &addresses);
+    if (done < 0)
+        return done;
     pool.arena = chunk->arena;
+    pool.domains = &addresses;
+    pool.n_domains = 1;
+    pool.no_owner = 1;
     pool.order = driver->order;
     pool.cache_size = 1024; /* two of DPDK's largest caches */
     pool.refill = 256;
     pool.colour = PAGEPOOL_NO_COLOUR;
-    pool.max_lanes = PAGEPOOL_NO_LANES; /* the owner makes every return */
-    return pagepool_create(&pool, &chunk->pool);
+    pool.max_lanes = PAGEPOOL_NO_LANES; /* every return is by address */
+    done = pagepool_create(&pool, &chunk->pool);
+    pagepool_domain_put(addresses);
+    return done;
 }
 
 /* Adds a chunk to the others, sorted by address. */
@@ -379,15 +376,12 @@ static int pagepool_ops_populate(struct rte_mempool *mp, unsigned int max, void 
     if (mp->populated_size == 0)
         end_chunks(driver); /* from an attempt that failed; their memory is gone */
     int done = make_chunk(&chunk, driver);
-    if (done == 0) {
-        rte_spinlock_lock(&driver->lock);
-        done = add_chunk(driver, &chunk);
-        rte_spinlock_unlock(&driver->lock);
-    }
+    if (done == 0)
+        done = add_chunk(driver, &chunk); /* DPDK populates a mempool before it is used */
     if (done < 0) {
         SAY(ERR, "mempool %s: no pool over %u pages: %s\n", mp->name, chunk.pages,
             done == -ENOMEM ? "no memory" : pagepool_last_error());
-        end_chunk(&chunk);
+        end_chunk(&chunk, driver->shift);
         return done;
     }
     for (uint32_t page = 0; page < chunk.pages; ++page) {

@@ -491,6 +491,13 @@ struct pagepool_params {
      * Otherwise 0.
      */
     uint32_t skip_ahead;
+    /**
+     * 1: no thread ever owns the pool. Any thread calls pagepool_alloc_addr_bulk and pagepool_put_addr_bulk:
+     * each call takes a lock, for a compare-and-swap and a store. Calls of the owner's are refused with
+     * -EPERM. Needs a domain, and neither `wakeup` nor `defer_capacity`. For threads that come and go, and
+     * for a DPDK mempool. 0: one thread at a time owns it (pagepool_bind).
+     */
+    uint32_t no_owner;
 };
 
 /**
@@ -681,7 +688,7 @@ struct pagepool_deferred_stats {
  */
 #define PAGEPOOL_PARAMS_INIT \
     {sizeof(struct pagepool_params), NULL, NULL, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, NULL, 0, 0, 0, 0, 0, \
-     0, 0, 0, 0}
+     0, 0, 0, 0, 0}
 
 /**
  * The default parameters of an arena. `struct pagepool_arena_params x = PAGEPOOL_ARENA_PARAMS_INIT;`, also
@@ -1120,7 +1127,7 @@ int pagepool_buf_into_raw(struct pagepool_buf *buf, struct pagepool_raw *raw);
  * allocated. It does what pagepool_alloc_bulk and pagepool_buf_into_raw do, without the handles between.
  * Linux: page_pool_alloc_pages for a fill ring.
  *
- * Thread: owner.
+ * Thread: owner; any in a pool made with `no_owner`.
  * Ownership: these addresses are the caller's, for pagepool_from_raw or pagepool_put_addr. The other
  *     elements of `addrs` are unchanged.
  * Errors: fewer than `n`: no page (-ENOMEM), a pool without domains or whose device was removed
@@ -1414,7 +1421,7 @@ int pagepool_create(const struct pagepool_params *params, struct pagepool **pool
  * so a device that still writes there damages nothing, but pool and arena then stay until the process ends.
  * Use pagepool_destroy_watched to wait for buffers, or to return device addresses. Linux: page_pool_destroy.
  *
- * Thread: owner; any while no thread owns the pool.
+ * Thread: owner; any while no thread owns the pool, and of a pool made with `no_owner`.
  * Ownership: the handle ends.
  * Errors: -EPERM on another thread. -EBUSY in a callback of the pool's own call. -EINVAL, -ESTALE for a bad
  *     handle.
@@ -1428,8 +1435,8 @@ int pagepool_destroy(struct pagepool *pool);
  * pools. Linux: page_pool_enable_direct_recycling.
  *
  * Thread: any.
- * Errors: -EPERM if another thread owns the pool, or if the calling thread is ending. -EINVAL, -ESTALE for a
- *     bad handle.
+ * Errors: -EPERM if another thread owns the pool, if it was made with `no_owner`, or if the calling thread
+ *     is ending. -EINVAL, -ESTALE for a bad handle.
  * Cost: a lock.
  */
 int pagepool_bind(struct pagepool *pool);

@@ -21,7 +21,7 @@ use crate::args::out::store_handle;
 use crate::args::pool_params::{self as params, PoolParamsC};
 use crate::args::sized;
 use crate::error::status;
-use crate::handles::binding::{bind, destroy, unbind};
+use crate::handles::binding::{bind, destroy, disown, unbind};
 use crate::handles::opaque::PoolHandle;
 use crate::handles::slots;
 use crate::handles::tables::ARENAS;
@@ -46,10 +46,15 @@ pub unsafe extern "C" fn pagepool_create(params: *const PoolParamsC, pool: *mut 
         oom::expect(params.bytes() + oom::FEW)?;
         let provider = ARENAS.get(Token::of(params.arena))?.provider;
         let pages = provider.area().pages();
+        let no_owner = params.no_owner()?;
         // SAFETY: the caller's texts and arrays are as the fields say.
         let params = unsafe { params.to_rust() }?;
         let order = params.order;
-        slots::insert(Pool::new(params, provider)?, pages, order)
+        let pool = slots::insert(Pool::new(params, provider)?, pages, order)?;
+        if no_owner {
+            disown(pool)?;
+        }
+        Ok(pool)
     };
     // SAFETY: `pool` is NULL or the caller's to write.
     unsafe { store_handle(pool, make) }
@@ -61,7 +66,7 @@ pub unsafe extern "C" fn pagepool_create(params: *const PoolParamsC, pool: *mut 
 /// so a device that still writes there damages nothing, but pool and arena then stay until the process ends.
 /// Use pagepool_destroy_watched to wait for buffers, or to return device addresses. Linux: page_pool_destroy.
 ///
-/// Thread: owner; any while no thread owns the pool.
+/// Thread: owner; any while no thread owns the pool, and of a pool made with `no_owner`.
 /// Ownership: the handle ends.
 /// Errors: -EPERM on another thread. -EBUSY in a callback of the pool's own call. -EINVAL, -ESTALE for a bad
 ///     handle.
@@ -76,8 +81,8 @@ pub extern "C" fn pagepool_destroy(pool: *mut PoolHandle) -> c_int {
 /// pools. Linux: page_pool_enable_direct_recycling.
 ///
 /// Thread: any.
-/// Errors: -EPERM if another thread owns the pool, or if the calling thread is ending. -EINVAL, -ESTALE for a
-///     bad handle.
+/// Errors: -EPERM if another thread owns the pool, if it was made with `no_owner`, or if the calling thread
+///     is ending. -EINVAL, -ESTALE for a bad handle.
 /// Cost: a lock.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_bind(pool: *mut PoolHandle) -> c_int {

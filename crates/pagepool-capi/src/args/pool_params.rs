@@ -82,6 +82,11 @@ pub struct PoolParamsC {
     /// With PAGEPOOL_ON_BUSY_SKIP: the most buffers in use that one poll passes, 1 to 64; 0 means 16.
     /// Otherwise 0.
     pub skip_ahead: u32,
+    /// 1: no thread ever owns the pool. Any thread calls pagepool_alloc_addr_bulk and pagepool_put_addr_bulk:
+    /// each call takes a lock, for a compare-and-swap and a store. Calls of the owner's are refused with
+    /// -EPERM. Needs a domain, and neither `wakeup` nor `defer_capacity`. For threads that come and go, and
+    /// for a DPDK mempool. 0: one thread at a time owns it (pagepool_bind).
+    pub no_owner: u32,
 }
 
 // SAFETY: plain integers and pointers, of which zeroes are values.
@@ -142,6 +147,21 @@ impl PoolParamsC {
             on_busy: self.on_busy()?,
             ..Default::default()
         })
+    }
+
+    /// Whether the pool has no owner, and is one that can do without.
+    pub(crate) fn no_owner(&self) -> CallResult<bool> {
+        if self.no_owner > 1 {
+            return Err(out_of_range("no_owner", self.no_owner, "0 or 1"));
+        }
+        let owners = [("wakeup", self.wakeup), ("defer_capacity", self.defer_capacity)];
+        match owners.into_iter().find(|&(_, value)| self.no_owner == 1 && value != 0) {
+            Some((field, value)) => Err(out_of_range(field, value, "0 with no_owner: the owner uses it")),
+            None if self.no_owner == 1 && self.n_domains == 0 => {
+                Err(out_of_range("n_domains", 0_u32, "1 to 64 with no_owner, which has addresses alone"))
+            }
+            None => Ok(self.no_owner == 1),
+        }
     }
 
     fn colour(&self) -> CallResult<bool> {

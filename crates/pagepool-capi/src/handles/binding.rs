@@ -15,7 +15,7 @@ use ::pagepool::{Bound, PoolRef, Shutdown};
 use crate::error::{CallError, CallResult};
 use crate::handles::bound_pools;
 use crate::handles::owner_half::OwnerHalf;
-use crate::handles::slots::{self, Half};
+use crate::handles::slots::{self, Half, turn};
 use crate::handles::thread::me;
 use crate::handles::token::Token;
 use crate::handles::view::{BIAS_FREE, PoolView};
@@ -25,6 +25,9 @@ pub(crate) fn bind(pool: Token) -> CallResult<()> {
     const ANOTHERS: CallError =
         CallError::fixed(libc::EPERM, c"the pool is bound to another thread: that one must unbind it first");
     let view = slots::view(pool)?;
+    if view.no_owner.load(Relaxed) != 0 {
+        return Err(turn::NO_OWNER);
+    }
     if view.is_mine() {
         return Ok(());
     }
@@ -45,6 +48,27 @@ pub(crate) fn bind(pool: Token) -> CallResult<()> {
         bound_pools::forget(pool);
     }
     done
+}
+
+/// Makes a pool that nobody has used yet one without an owner, for good.
+pub(crate) fn disown(pool: Token) -> CallResult<()> {
+    let view = slots::view(pool)?;
+    slots::with_life(pool, |life| match std::mem::replace(&mut life.half, Half::Bound) {
+        Half::Idle(idle) => {
+            let bound = idle.bind();
+            bound.end_turn();
+            // A callback in a turn may make any call of the owner's, which the fast paths serve, too.
+            view.cache.store(bound.cache_head().cast_mut(), Relaxed);
+            // SAFETY: under the slot's lock, while nobody is the owner.
+            unsafe { *own(view).bound.get() = Some(bound) };
+            view.no_owner.store(1, Release);
+            Ok(())
+        }
+        other => {
+            life.half = other;
+            Err(CallError::STALE)
+        }
+    })
 }
 
 /// Makes the calling thread the owner, for the fast paths too.
@@ -115,6 +139,7 @@ impl EndedPool {
 /// Ends the pool. The buffers that are out return later.
 pub(crate) fn destroy(pool: Token) -> CallResult<EndedPool> {
     let view = slots::view(pool)?;
+    let turn = turn::begin(pool); // in a pool without an owner
     let (idle, handle) = slots::with_life(pool, |life| {
         if let Half::Bound = life.half {
             life.half = Half::Idle(uninstall(view)?.unbind());
@@ -130,6 +155,7 @@ pub(crate) fn destroy(pool: Token) -> CallResult<EndedPool> {
             }
         }
     })?;
+    drop(turn); // before the slot can be given away
     bound_pools::forget(pool);
     let shutdown = Arc::new(idle.destroy()); // with no lock held: providers and domains are callbacks
     let process = std::process::id();

@@ -24,6 +24,7 @@ use crate::error::{CallError, CallResult};
 use crate::handles::directory;
 use crate::handles::owner_half::OwnerHalf;
 use crate::handles::slots;
+use crate::handles::slots::turn;
 use crate::handles::token::{HandleKind, Token};
 use crate::handles::view::PoolView;
 
@@ -52,7 +53,7 @@ impl Drop for CallCount<'_> {
 pub(crate) fn enter<R>(pool: Token, call: impl FnOnce(&OwnerCall<'_>) -> CallResult<R>) -> CallResult<R> {
     let view = slots::view(pool)?;
     if !view.is_mine() {
-        return Err(CallError::NOT_OWNER);
+        return Err(refusal(view));
     }
     // SAFETY: this thread owns the pool, so its part is there, and only this thread may take it away.
     let own = unsafe { &*view.own.load(Acquire) };
@@ -61,6 +62,12 @@ pub(crate) fn enter<R>(pool: Token, call: impl FnOnce(&OwnerCall<'_>) -> CallRes
     // SAFETY: this thread owns the pool; while `calls` is not 0 `bound` is not taken away.
     let bound = unsafe { &*own.bound.get() }.as_ref().ok_or(CallError::NOT_OWNER)?;
     call(&OwnerCall { view, bound, own })
+}
+
+/// Why a thread that is not the owner cannot make a call of the owner's.
+#[cold]
+fn refusal(view: &PoolView) -> CallError {
+    if view.no_owner.load(Relaxed) != 0 { turn::NO_OWNER } else { CallError::NOT_OWNER }
 }
 
 /// Runs what makes no callback, if the caller is the owner. It needs no count: nothing can unbind the

@@ -14,7 +14,7 @@
 #![expect(unsafe_code)]
 
 use std::ffi::c_void;
-use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use ::pagepool::{CacheHead, Stats};
 
@@ -65,6 +65,10 @@ pub(crate) struct PoolView {
     pub(crate) memory: AtomicU64,
     /// Pages whose bytes the CPU can read: all, or none.
     pub(crate) readable: AtomicU64,
+    /// 1 for a pool without an owner.
+    pub(crate) no_owner: AtomicU32,
+    /// 1 while a thread has the turn in such a pool: see `slots::turn`. Never reset.
+    pub(crate) turn: AtomicU32,
     /// Free entries for fragments that ended on other threads, mostly: a list. See `owner`.
     pub(crate) frags_home: OwnLine<AtomicU64>,
 }
@@ -100,6 +104,8 @@ impl PoolView {
             own: AtomicPtr::new(std::ptr::null_mut()),
             memory: AtomicU64::new(0),
             readable: AtomicU64::new(0),
+            no_owner: AtomicU32::new(0),
+            turn: AtomicU32::new(0),
             frags_home: OwnLine(AtomicU64::new(0)),
         }
     }

@@ -19,11 +19,13 @@ use crate::buf::handle_bits::HandleBits;
 use crate::buf::page_buf::PageBuf;
 use crate::error::Error;
 use crate::home::cache::Cache;
+use crate::home::thread;
 use crate::pool::bound::Bound;
 use crate::pool::pool_ref::PoolRef;
 use crate::pool::shutdown;
 use crate::returns::pool_core::PoolPtr;
 use crate::sys::memory::Zeroes;
+use crate::sys::sync::Ordering::Relaxed;
 
 /// The head of the owner's cache in memory. 1024 page numbers follow, all of them initialised.
 #[derive(Debug)]
@@ -87,6 +89,29 @@ impl Bound {
     /// ```
     pub fn cache_head(&self) -> *const CacheHead {
         (&raw const self.ptr().own.cache).cast()
+    }
+}
+
+/// For a pool that threads use in turns, each as its owner, under a lock of the caller's.
+impl Bound {
+    /// Makes the calling thread the owner.
+    ///
+    /// # Safety
+    /// The last turn ended with [`end_turn`](Self::end_turn), which happens before; until this one ends only
+    /// this thread uses the `Bound`.
+    #[inline]
+    pub unsafe fn begin_turn(&self) {
+        let token = match thread::token() {
+            0 => thread::token_or_new(),
+            token => token,
+        };
+        self.ptr().owner.store(token, Relaxed);
+    }
+
+    /// Ends the turn: nobody is the owner. Also ends the one that [`Pool::bind`](crate::Pool::bind) begins.
+    #[inline]
+    pub fn end_turn(&self) {
+        self.ptr().owner.store(thread::NOBODY, Relaxed);
     }
 }
 

@@ -7,7 +7,7 @@ use std::ffi::c_int;
 use std::mem::MaybeUninit;
 use std::ptr::null_mut;
 
-use ::pagepool::{DeviceAddr, PageBuf};
+use ::pagepool::{Bound, DeviceAddr, PageBuf};
 
 use crate::api::pool::alloc::EXHAUSTED;
 use crate::args::out::{array, array_mut, store};
@@ -16,6 +16,7 @@ use crate::handles::claim::claim;
 use crate::handles::opaque::{BufHandle, PoolHandle};
 use crate::handles::owner::{OwnerCall, begin_frag, enter, page_token, quickly};
 use crate::handles::slots;
+use crate::handles::slots::turn;
 use crate::handles::token::Token;
 
 /// A buffer as a device address and a length. Programs have arrays of it, so it never gets more fields.
@@ -59,7 +60,7 @@ pub unsafe extern "C" fn pagepool_buf_into_raw(buf: *mut BufHandle, raw: *mut Ra
 /// allocated. It does what pagepool_alloc_bulk and pagepool_buf_into_raw do, without the handles between.
 /// Linux: page_pool_alloc_pages for a fill ring.
 ///
-/// Thread: owner.
+/// Thread: owner; any in a pool made with `no_owner`.
 /// Ownership: these addresses are the caller's, for pagepool_from_raw or pagepool_put_addr. The other
 ///     elements of `addrs` are unchanged.
 /// Errors: fewer than `n`: no page (-ENOMEM), a pool without domains or whose device was removed
@@ -72,7 +73,10 @@ pub unsafe extern "C" fn pagepool_alloc_addr_bulk(pool: *mut PoolHandle, addrs: 
         return value_or(0, || Err(CallError::NULL));
     };
     let token = Token::of(pool);
-    let done = quickly(token, |bound| bound.alloc_cached_addrs(addrs)).unwrap_or(0);
+    let done = match quickly(token, |bound| bound.alloc_cached_addrs(addrs)) {
+        Some(done) => done,
+        None => turn::take(token, |bound| bound.alloc_cached_addrs(addrs)).unwrap_or(0),
+    };
     let rest = addrs.get_mut(done..).unwrap_or_default();
     if rest.is_empty() { done } else { done + alloc_addrs_slow(token, rest) }
 }
@@ -80,7 +84,10 @@ pub unsafe extern "C" fn pagepool_alloc_addr_bulk(pool: *mut PoolHandle, addrs: 
 #[cold]
 #[inline(never)]
 fn alloc_addrs_slow(pool: Token, addrs: &mut [MaybeUninit<DeviceAddr>]) -> usize {
-    value_or(0, || enter(pool, |owned| Ok(alloc_addrs(owned, addrs))))
+    value_or(0, || {
+        let _turn = turn::begin(pool); // in a pool without an owner
+        enter(pool, |owned| Ok(alloc_addrs(owned, addrs)))
+    })
 }
 
 /// Says how many it allocated, and reports why they are not more.
@@ -137,7 +144,8 @@ fn from_raw(pool: Token, addr: u64) -> CallResult<Token> {
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_put_addr(pool: *mut PoolHandle, addr: u64) -> c_int {
     let (token, addr) = (Token::of(pool), DeviceAddr(addr));
-    match quickly(token, |bound| bound.put_cached_addr(addr)) {
+    let put = |bound: &Bound| bound.put_cached_addr(addr);
+    match quickly(token, put).or_else(|| turn::take(token, put)) {
         Some(true) => 0,
         _ => put_addr_slow(token, addr),
     }
@@ -159,14 +167,19 @@ fn put_addr_slow(pool: Token, addr: DeviceAddr) -> c_int {
 ///     these, about twenty instructions for a whole page.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pagepool_put_addr_bulk(pool: *mut PoolHandle, addrs: *const u64, n: usize) -> c_int {
-    status(|| {
-        // SAFETY: the caller gave `n` addresses, or NULL.
-        let addrs = unsafe { array(addrs.cast(), n) }?;
-        if n == 0 { Ok(()) } else { put_addrs(Token::of(pool), addrs) }
-    })
+    // SAFETY: the caller gave `n` addresses, or NULL.
+    let Ok(addrs) = (unsafe { array(addrs.cast::<DeviceAddr>(), n) }) else {
+        return status(|| Err::<(), _>(CallError::NULL));
+    };
+    match addrs {
+        [] => 0,
+        [addr] => pagepool_put_addr(pool, addr.0),
+        _ => status(|| put_addrs(Token::of(pool), addrs)),
+    }
 }
 
 fn put_addrs(pool: Token, addrs: &[DeviceAddr]) -> CallResult<()> {
+    let _turn = turn::begin(pool); // in a pool without an owner
     if slots::view(pool)?.is_mine() {
         return enter(pool, |owned| owned.put_addrs(addrs));
     }

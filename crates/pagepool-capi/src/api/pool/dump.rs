@@ -37,6 +37,7 @@ pub unsafe extern "C" fn pagepool_dump(text: *mut c_char, len: usize) -> i64 {
 fn line(dump: &mut String, life: &PoolLife, view: &PoolView) {
     let state = match &life.half {
         Half::Idle(_) => "unbound",
+        Half::Bound if view.no_owner.load(Relaxed) != 0 => "no_owner",
         Half::Bound => "bound",
         Half::Ended => "destroyed",
     };
