@@ -1,12 +1,20 @@
 /* A pool without an owner: any thread takes and returns pages by address. None gets a page that is out. */
 #include <errno.h>
 #include <pthread.h>
+#include <sched.h>
 #include <string.h>
 #include <time.h>
 
 #include "check.h"
 
-enum { PAGES = 64, PAGE = 4096, MOST = 32, TURNS = 20000, ROUNDS = 100 };
+enum { PAGES = 64, PAGE = 4096, MOST = 32 };
+#ifdef V /* valgrind runs one thread at a time, and stops it in a turn, mostly */
+enum { TURNS = 500, ROUNDS = 3 };
+#define BETWEEN_TURNS() sched_yield()
+#else
+enum { TURNS = 20000, ROUNDS = 100 };
+#define BETWEEN_TURNS() ((void)0)
+#endif
 
 static struct pagepool *pool;
 static int out[PAGES]; /* 1 while a thread has the page */
@@ -148,6 +156,7 @@ static void *until_cancelled(void *arg)
         uint64_t addrs[MOST];
         size_t n = pagepool_alloc_addr_bulk(pool, addrs, MOST);
         CHECK(pagepool_put_addr_bulk(pool, addrs, n) == 0);
+        BETWEEN_TURNS();
         pthread_testcancel();
     }
 }
@@ -181,6 +190,7 @@ static void *until_destroyed(void *arg)
     struct left *left = arg;
     for (;;) {
         uint64_t addrs[MOST];
+        BETWEEN_TURNS();
         size_t n = pagepool_alloc_addr_bulk(pool, addrs, MOST);
         if (n == 0 && pagepool_last_errno() == ESTALE)
             return NULL;

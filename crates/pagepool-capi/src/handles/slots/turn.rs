@@ -1,0 +1,104 @@
+//! Pools without an owner: each call that needs one makes the calling thread the owner while it lasts.
+//!
+//! Who    any thread. `turn` in the pool's row is a lock: whoever changes it from 0 to 1 has the turn.
+//!        Then it looks whether the pool is still there and has no owner; the row outlives both, so a
+//!        thread that comes late finds another token, and lets go.
+//! Turn   the holder is the owner in every respect: it stands in the row's `owner` and in the pool's
+//!        own word, so all code that asks who the owner is finds it, also in a callback of the same
+//!        call. Both are taken back before the turn ends.
+//! Pairs  `begin`: compare-and-swap, Acquire. The end: store, Release. So all that one holder did, the
+//!        next one finds done: cache, counts, and the word of each page that is out as an address.
+//! Calls  a call of the turn's own thread, from a callback of a domain, is the owner's. A callback that
+//!        waits for another thread's call of this pool waits for ever.
+//! End    destroy takes a turn, and clears the token in it.
+//! Order  the turn comes before the slot's lock. Nobody waits for a turn with that lock held.
+//! Wait   a few pauses, then the CPU is given away, then a short sleep: a real-time thread lets a
+//!        holder on its CPU go on. The lock is not fair: threads that call without a pause can keep another
+//!        waiting, also one that destroys the pool.
+//! Cost   one compare-and-swap and one store.
+
+// UNSAFETY: the owner's half is reached through the pool's row, in a turn.
+#![expect(unsafe_code)]
+
+use std::sync::atomic::Ordering::*;
+
+use ::pagepool::{Backoff, Bound};
+
+use crate::error::CallError;
+use crate::handles::owner_half::OwnerHalf;
+use crate::handles::slots;
+use crate::handles::thread::me;
+use crate::handles::token::Token;
+use crate::handles::view::PoolView;
+
+/// Why a call that needs an owner is refused.
+pub(crate) const NO_OWNER: CallError = CallError::fixed(
+    libc::EPERM,
+    c"the pool was made with no_owner: allocate with pagepool_alloc_addr_bulk, which any thread may call",
+);
+
+/// While it lives, the calling thread is the pool's owner.
+pub(crate) struct OwnerTurn(&'static PoolView);
+
+/// Begins a turn in a pool without an owner. `None` in every other pool, and in a callback of a call
+/// that has the turn already.
+#[inline(always)]
+pub(crate) fn begin(pool: Token) -> Option<OwnerTurn> {
+    let view = slots::view_of(pool);
+    if view.no_owner.load(Relaxed) == 0 || view.is_mine() {
+        return None;
+    }
+    if view.turn.compare_exchange(0, 1, Acquire, Relaxed).is_err() {
+        wait(view);
+    }
+    if view.token.load(Relaxed) != pool.0 || view.no_owner.load(Relaxed) == 0 {
+        view.turn.store(0, Release);
+        return None;
+    }
+    view.owner.store(me(), Relaxed);
+    let turn = OwnerTurn(view);
+    if let Some(bound) = turn.bound() {
+        // SAFETY: this thread has the turn, in which nobody else uses the owner's half.
+        unsafe { bound.begin_turn() };
+    }
+    Some(turn)
+}
+
+/// Runs what makes no callback in a turn of its own, in a pool without an owner.
+#[inline(always)]
+pub(crate) fn take<R>(pool: Token, call: impl FnOnce(&Bound) -> R) -> Option<R> {
+    begin(pool)?.bound().map(call)
+}
+
+#[cold]
+#[inline(never)]
+fn wait(view: &PoolView) {
+    let mut backoff = Backoff::default();
+    while view.turn.compare_exchange_weak(0, 1, Acquire, Relaxed).is_err() {
+        backoff.pause();
+    }
+}
+
+impl OwnerTurn {
+    /// The owner's half; none once the pool was destroyed.
+    #[inline(always)]
+    pub(crate) fn bound(&self) -> Option<&Bound> {
+        let own: *const OwnerHalf = self.0.own.load(Relaxed);
+        // SAFETY: the pool was there when the turn began, and its slot is given away only after the turn
+        // in which it was destroyed.
+        let own = unsafe { &*own };
+        // SAFETY: this thread has the turn, so nobody else takes the half out.
+        unsafe { &*own.bound.get() }.as_ref()
+    }
+}
+
+impl Drop for OwnerTurn {
+    #[inline(always)]
+    fn drop(&mut self) {
+        if let Some(bound) = self.bound() {
+            bound.end_turn();
+        }
+        self.0.owner.store(0, Relaxed);
+        self.0.turn.store(0, Release); // pairs with begin()
+    }
+}
