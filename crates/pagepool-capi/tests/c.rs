@@ -219,12 +219,11 @@ fn valgrind_finds_nothing() {
         return;
     }
     for file in PROGRAMS {
-        for (how, flags) in
-            [("static-v", ["-O1", "-DV"]), ("static-calls-v", ["-O1", "-DPAGEPOOL_NO_INLINE"])]
-        {
+        let calls: &[_] = &["-O1", "-DV", "-DPAGEPOOL_NO_INLINE"];
+        for (how, flags) in [("static-v", &calls[..2]), ("static-calls-v", calls)] {
             let mut valgrind = Command::new("valgrind");
             valgrind.args(["--quiet", "--leak-check=full", "--error-exitcode=9"]);
-            run(valgrind.arg(compiled(file, how, &flags)));
+            run(valgrind.arg(compiled(file, how, flags)));
         }
     }
 }
