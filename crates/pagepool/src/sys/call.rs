@@ -228,7 +228,10 @@ mod tests {
             let (ours, theirs) = (read_file(file).unwrap(), std::fs::read_to_string(file).unwrap());
             assert_eq!(ours.lines().last(), theirs.lines().last(), "{file}");
         }
-        assert!(read_file("/proc/self/maps").unwrap().len() > 4096);
+        let long = std::env::temp_dir().join(format!("pagepool-read-{}", std::process::id()));
+        std::fs::write(&long, "a line\n".repeat(2000)).unwrap();
+        assert_eq!(read_file(long.to_str().unwrap()).unwrap(), "a line\n".repeat(2000), "several reads");
+        std::fs::remove_file(long).unwrap();
         assert_eq!(read_file("/proc/self/none").unwrap_err().kind(), io::ErrorKind::NotFound);
         assert!(read_file("/proc/\0").is_err());
     }
