@@ -89,7 +89,7 @@ pub const CASES: &[Case] = &[
     demo("7.3"),
     test("5.10", "tests/steering", "net_test steering"),
     Case::new("5.10", "drop as a user", DROP_AS_USER_BEFORE_5_19),
-    Case::new("5.10", "taking over", TAKE_OVER),
+    Case { seconds: 120, ..Case::new("5.10", "taking over", TAKE_OVER) },
     test("6.1", "tests/steering", "net_test steering"),
     test("7.3", "tests/steering", "net_test steering"),
     test("5.10", "tests/beside", "net_test beside"),

@@ -55,9 +55,14 @@ start() {
     sleep 0.5
 }
 
-# stop NAME [STATUS]: asks a command to end, shows its output, and expects its status to be 0.
+# stop NAME: asks a command to end, shows its output, and expects its status to be 0.
 stop() {
     kill -TERM "$(cat "/tmp/$1.pid")" 2>/dev/null
+    ended "$1"
+}
+
+# ended NAME: the same of a command that somebody else told to end. A second SIGTERM would kill it.
+ended() {
     wait "$(cat "/tmp/$1.pid")"
     status=$?
     echo "--- $1: status $status"
@@ -79,6 +84,16 @@ send() {
     $P gen "$interface" --mode copy --rate ${RATE:-2000} --count "$count" --stats-every 0 "$@" >/tmp/send 2>&1 || { cat /tmp/send; fail 'gen'; }
     exactly send 'packets sent' "$count"
     sleep 0.5
+}
+
+# arrive INTERFACE COUNT: waits for so many more packets.
+arrive() {
+    enough=$(($(received "$1") + $2)) tries=0
+    while [ "$(received "$1")" -lt $enough ]; do
+        [ $tries -lt 200 ] || fail "$1: not $2 packets in 20 s"
+        tries=$((tries + 1))
+        sleep 0.1
+    done
 }
 
 received() { cat "/sys/class/net/$1/statistics/rx_packets"; }

@@ -58,7 +58,7 @@ pub(super) const CLOSE: &str = "up eth0 eth1
     for turn in 1 2 3; do
         start drop $P drop eth0 --mode zerocopy --verify --stats-every 0
         up eth0 # a card may take its link down for a new ring
-        sleep 1
+        arrive eth0 300
         stop drop
         at_least drop 'numbered frames, intact' 100
         exactly drop '  damaged' 0
@@ -72,7 +72,7 @@ pub(super) const STREAM: &str = "up eth0 eth1
     start gen $P gen eth1 --mode copy --rate 1000 --count 10000 --stats-every 0
     for turn in 1 2; do
         start drop $P drop eth0 --mode zerocopy --verify --stats-every 0
-        sleep 0.5
+        arrive eth0 300
         stop drop
         at_least drop 'numbered frames, intact' 100
     done
@@ -89,7 +89,7 @@ pub(super) const KILL: &str = "up eth0 eth1
     wait $(cat /tmp/killed.pid)
     start drop $P drop eth0 --mode zerocopy --verify --stats-every 0
     up eth0
-    sleep 1
+    arrive eth0 300
     stop drop
     stop gen
     at_least drop 'numbered frames, intact' 100";
@@ -275,19 +275,23 @@ pub(super) const DROP_AS_USER: &str = "[ -x /root/setpriv ] || skip 'the machine
 /// CAP_BPF: before Linux 5.19 detaching takes it.
 pub(super) const DROP_AS_USER_BEFORE_5_19: &str = "KEPT=0000008000000000; . /cases/drop_as_user";
 
-/// One run takes over from another, the next from a killed one. At the end no program is attached.
+/// One run takes over from another, the next from a killed one. At the end no program is attached. The second
+/// run has told the first to end, which may take longer than the second needs to begin.
 pub(super) const TAKE_OVER: &str = "pair
     pinned='--pin /sys/fs/bpf'
     start gen $P gen far --mode copy --rate 1000 --stats-every 0
     start first $P drop near $pinned --verify --stats-every 0
+    arrive near 300
     start second $P drop near $pinned --take-over $(cat /tmp/first.pid) --verify --stats-every 0
-    stop first
+    ended first
     kill -9 $(cat /tmp/second.pid)
     wait $(cat /tmp/second.pid)
     start third $P drop near $pinned --verify --stats-every 0
     rm /sys/fs/bpf/pagepool-near || fail 'nothing is pinned'
+    arrive near 300
     stop third
     start last $P drop near --verify --stats-every 0
+    arrive near 300
     stop last
     stop gen
     for run in first third last; do at_least $run 'numbered frames, intact' 100; done";
