@@ -5,6 +5,7 @@
 pub mod colour;
 pub mod error;
 pub mod exit_status;
+pub mod figure_options;
 pub mod json;
 pub mod live_table;
 pub mod number;

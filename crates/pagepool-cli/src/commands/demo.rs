@@ -9,6 +9,7 @@ use crate::demo::place::{self, DemoOn};
 use crate::demo::plan::{self, DemoAction};
 use crate::engine::interrupt::listen;
 use crate::engine::run_time;
+use crate::report::figure_options::FigureOptions;
 use crate::run_command::RunCommand;
 
 /// Where the demonstration runs, and with which packets.
@@ -29,16 +30,14 @@ pub struct DemoArgs {
     /// In memory: what happens to each packet [default: forward, the only action on veth]
     #[arg(long, value_name = "ACTION", value_enum)]
     action: Option<DemoAction>,
-    /// Print one JSON object at the end, and nothing else
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    figures: FigureOptions,
 }
 
 impl RunCommand for DemoArgs {
     fn run(&self) -> Result<ExitCode, String> {
         let place = place::choose(self.on, self.mtu, self.size, self.action)?;
-        let interrupted = listen()?;
-        let view = View { seconds: self.seconds, lines: !self.json, interrupted: &interrupted };
-        Ok(place.run(&view)?.print(self.json))
+        let signals = listen()?;
+        place.run(&View { seconds: self.seconds, options: self.figures, signals: &signals })
     }
 }

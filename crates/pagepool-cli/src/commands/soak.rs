@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use clap::Args;
 
 use crate::engine::interrupt::listen;
+use crate::report::figure_options::FigureOptions;
 use crate::run_command::RunCommand;
 use crate::soak::run::soak;
 use crate::soak::schedule::Schedule;
@@ -14,14 +15,12 @@ use crate::soak::schedule::Schedule;
 pub struct SoakArgs {
     #[command(flatten)]
     schedule: Schedule,
-    /// Print one JSON object at the end, and nothing else
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    figures: FigureOptions,
 }
 
 impl RunCommand for SoakArgs {
     fn run(&self) -> Result<ExitCode, String> {
-        let interrupted = listen()?;
-        Ok(soak(&self.schedule, !self.json, &interrupted)?.print(self.json))
+        soak(&self.schedule, self.figures, &listen()?)
     }
 }

@@ -1,58 +1,130 @@
-//! The figures that are shown while a demonstration runs: one line a second.
+//! The figures that are shown while a demonstration runs: one line a second, for people or for programs.
 
-use std::sync::atomic::AtomicBool;
+use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use pagepool_lab::TcpTransfer;
+use serde_json::{Map, Value};
 
+use super::outcome::DemoResult;
 use crate::engine::figures;
+use crate::engine::interrupt::RunSignals;
 use crate::engine::run_state::{RunState, Sample};
-use crate::engine::watch::Watch;
+use crate::engine::watch::{Watch, Why};
+use crate::queues::json_lines::{Beside, JsonLines};
+use crate::queues::queue_name::QueueName;
+use crate::report::figure_options::{FigureOptions, OutputForm};
 use crate::report::live_table::LiveTable;
 use crate::report::number::grouped;
-use crate::report::output;
+use crate::report::verdict::Verdict;
+
+/// Seconds between two lines.
+const STATS_EVERY: u64 = 1;
 
 /// How long a demonstration runs, and what is shown meanwhile.
 pub struct View<'a> {
     pub seconds: u64,
-    /// Print a line a second.
-    pub lines: bool,
-    /// The user wants an end.
-    pub interrupted: &'a AtomicBool,
+    pub options: FigureOptions,
+    pub signals: &'a RunSignals,
 }
 
-/// Lets a demonstration run until the time is over, it is interrupted, or the transfer is over. `arrived`
-/// counts the packets that came to the end of their way.
-pub fn watch(
-    state: &RunState,
-    warm: &Sample,
-    view: &View<'_>,
-    transfer: Option<&TcpTransfer>,
-    arrived: impl Fn(&RunState, &Sample) -> u64,
-) {
-    let table = LiveTable { head: HEAD, widths: if transfer.is_some() { WITH_TRANSFER } else { WIDTHS } };
-    if view.lines {
-        output::line(format_args!("{LEGEND}\n\n{}", table.head()));
+/// What is shown of a demonstration.
+pub struct DemoFigures<'a> {
+    view: &'a View<'a>,
+    warm: Sample,
+    before: Snapshot,
+    table: LiveTable<COLUMNS>,
+    /// The legend and the heads of the table, until they are shown.
+    head: Option<String>,
+    /// For programs, in place of the table.
+    json_lines: Option<JsonLines>,
+}
+
+/// What is demonstrated: what is on the wires, and how, for both kinds of readers.
+pub struct DemoTitle {
+    /// For people.
+    pub line: String,
+    /// For programs.
+    pub fields: Vec<(&'static str, Value)>,
+    /// The interface of each port.
+    pub interfaces: [&'static str; 2],
+    /// Whether a transfer runs, which has Gbit/s.
+    pub has_transfer: bool,
+}
+
+impl<'a> DemoFigures<'a> {
+    /// Says what runs. `warm`: when the warm-up was over.
+    pub fn begin(view: &'a View<'a>, warm: Sample, title: DemoTitle) -> Self {
+        let options = view.options;
+        options.print(&title.line);
+        let json_lines = (options.form() == OutputForm::JsonLines).then(|| {
+            let name = |interface: &str| QueueName { interface: interface.into(), queue: 0 };
+            let fields = title.fields.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
+            JsonLines::begin("demo", title.interfaces.map(name).to_vec(), &warm.ports, fields)
+        });
+        let widths = if title.has_transfer { WITH_TRANSFER } else { WIDTHS };
+        let table = LiveTable { head: HEAD, widths };
+        let head = Some(format!("{LEGEND}\n\n{}", table.head()));
+        let before = Snapshot { sample: warm.clone(), ..Snapshot::default() };
+        let mut figures = Self { view, warm, before, table, head, json_lines };
+        if view.options.every(STATS_EVERY).is_some() {
+            figures.show_head();
+        }
+        figures
     }
-    let look = |at| {
-        let sample = state.sample();
-        let arrived = arrived(state, &sample);
-        Snapshot { at, arrived, bytes: transfer.map_or(0, TcpTransfer::received), sample }
-    };
-    let mut before = Snapshot { sample: warm.clone(), ..Snapshot::default() };
-    let watch = Watch {
-        start: Instant::now(),
-        limit: Some(Duration::from_secs(view.seconds)),
-        every: view.lines.then_some(Duration::from_secs(1)),
-        interrupted: view.interrupted,
-    };
-    let is_over = || transfer.is_some_and(TcpTransfer::is_over);
-    let show = |at| {
-        let now = look(at);
-        output::line(table.row(&cells(&before, &now, warm)));
-        before = now;
-    };
-    watch.run(state, is_over, show, |_| ());
+
+    fn show_head(&mut self) {
+        self.head.take().iter().for_each(|head| self.view.options.row(head));
+    }
+
+    /// Lets the demonstration run until the time is over, it is interrupted, or the transfer is over.
+    /// `arrived` counts the packets that came to the end of their way.
+    pub fn watch(
+        &mut self,
+        state: &RunState,
+        transfer: Option<&TcpTransfer>,
+        arrived: impl Fn(&RunState, &Sample) -> u64,
+    ) {
+        let view = self.view;
+        let watch = Watch {
+            start: Instant::now(),
+            limit: Some(Duration::from_secs(view.seconds)),
+            every: view.options.every(STATS_EVERY),
+            signals: view.signals,
+        };
+        let is_over = || transfer.is_some_and(TcpTransfer::is_over);
+        let show = |at, why| {
+            let sample = state.sample();
+            let arrived = arrived(state, &sample);
+            let bytes = transfer.map_or(0, TcpTransfer::received);
+            self.show(why, Snapshot { at, arrived, bytes, sample });
+        };
+        watch.run(state, is_over, show, |_| ());
+    }
+
+    fn show(&mut self, why: Why, now: Snapshot) {
+        match &mut self.json_lines {
+            Some(lines) => lines.figures(why, now.at, now.sample.ports.clone(), Some(now.beside())),
+            None => {
+                self.show_head();
+                let row = self.table.row(&cells(&self.before, &now, &self.warm));
+                self.view.options.row(&row);
+            }
+        }
+        self.before = now;
+    }
+
+    /// Prints the verdict, in whichever form, and gives the status.
+    pub fn end(self, result: &DemoResult, bytes: u64, verdict: &Verdict) -> ExitCode {
+        let (at, arrived) = (Duration::from_secs_f64(result.seconds), result.arrived);
+        match self.json_lines {
+            Some(lines) => {
+                let end = Snapshot { at, arrived, bytes, ..Snapshot::default() };
+                lines.end(at, result.end.clone(), Some(end.beside()), verdict)
+            }
+            None => verdict.print(self.view.options.is_json()),
+        }
+    }
 }
 
 /// The figures of one time.
@@ -62,6 +134,14 @@ struct Snapshot {
     arrived: u64,
     bytes: u64,
     sample: Sample,
+}
+
+impl Snapshot {
+    /// What arrived at the end of its way.
+    fn beside(&self) -> Beside {
+        let counts = vec![("packets", self.arrived), ("bytes", self.bytes)];
+        Beside { name: "arrived", counts, now: Map::new() }
+    }
 }
 
 const LEGEND: &str = "\
@@ -89,7 +169,7 @@ const WIDTHS: [usize; COLUMNS] = [4, 0, 10, 5, 6, 6, 5, 5, 6, 8, 5, 10];
 const WITH_TRANSFER: [usize; COLUMNS] = [4, 6, 9, 5, 5, 5, 4, 4, 6, 8, 4, 9];
 
 fn cells(before: &Snapshot, now: &Snapshot, warm: &Sample) -> [String; COLUMNS] {
-    let took = (now.at - before.at).as_secs_f64();
+    let took = now.at.saturating_sub(before.at).as_secs_f64().max(1e-3); // asked for twice at once
     let rate = |new: u64, old: u64| grouped((new.saturating_sub(old) as f64 / took) as u64);
     let ports = &now.sample.ports;
     let pages = figures::page_locations(ports);

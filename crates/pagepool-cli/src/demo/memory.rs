@@ -7,6 +7,7 @@
 //! the receive rings are full. From then on no page may be taken from the arena.
 
 use std::any::Any;
+use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
@@ -18,15 +19,13 @@ use rtrb::RingBuffer;
 
 use super::content::Content;
 use super::forward_task::{DemoHandler, ForwardTask};
-use super::live::{self, View};
+use super::live::{DemoFigures, DemoTitle, View};
 use super::outcome::DemoResult;
 use super::plan::{self, DemoAction, Sizes};
 use super::{consumer, wire};
 use crate::engine::memory_node;
 use crate::engine::run_state::{Phase, RunState, Sample};
 use crate::report::error::error_chain;
-use crate::report::output;
-use crate::report::verdict::Verdict;
 
 /// The `mode` of the JSON output.
 const MODE: &str = "in_memory";
@@ -40,23 +39,17 @@ pub struct MemoryDemo {
 }
 
 /// Runs the demonstration, and judges.
-pub fn run(demo: MemoryDemo, view: &View<'_>) -> Result<Verdict, String> {
+pub fn run(demo: MemoryDemo, view: &View<'_>) -> Result<ExitCode, String> {
     let MemoryDemo { action, size } = demo;
-    if view.lines {
-        output::line(format_args!(
-            "Two in-memory NICs, action {}, packets of {size} bytes, {} s.",
-            action.name(),
-            view.seconds
-        ));
-    }
     let sizes = Sizes::of(size);
     let (queues, ports) = open(&sizes).map_err(|error| error_chain(&error))?;
     let homes = queues.each_ref().map(|queue| queue.pool.handle());
     let threads = MemoryThreads::start(queues, ports, demo, &sizes)?;
     let (state, warm) = (threads.state.clone(), threads.state.sample());
+    let mut figures = DemoFigures::begin(view, warm.clone(), title(demo, view.seconds));
     let start = Instant::now();
     state.move_to(Phase::Traffic);
-    live::watch(&state, &warm, view, None, |state, sample| arrived(action, state, sample));
+    figures.watch(&state, None, |state, sample| arrived(action, state, sample));
     state.move_to(Phase::Stopping);
     let seconds = start.elapsed().as_secs_f64();
     threads.join()?;
@@ -73,7 +66,17 @@ pub fn run(demo: MemoryDemo, view: &View<'_>) -> Result<Verdict, String> {
         warm: warm.ports,
         end: end.ports,
     };
-    Ok(result.verdict(&homes))
+    Ok(figures.end(&result, 0, &result.verdict(&homes)))
+}
+
+fn title(MemoryDemo { action, size }: MemoryDemo, seconds: u64) -> DemoTitle {
+    let action = action.name();
+    DemoTitle {
+        line: format!("Two in-memory NICs, action {action}, packets of {size} bytes, {seconds} s."),
+        fields: vec![("mode", MODE.into()), ("action", action.into()), ("size", size.into())],
+        interfaces: ["nic0", "nic1"],
+        has_transfer: false,
+    }
 }
 
 /// Packets that came to the end of their way: counted by the sink, or by the port where they are dropped.

@@ -1,5 +1,7 @@
 //! Where a demonstration runs, as its options say.
 
+use std::process::ExitCode;
+
 use clap::ValueEnum;
 
 use super::live::View;
@@ -8,7 +10,6 @@ use super::plan::DemoAction;
 use super::veth::{self, VethSetup};
 use crate::engine::privileges::named;
 use crate::report::output;
-use crate::report::verdict::Verdict;
 use crate::sys::{self, CapabilitySet};
 
 /// What `--on` takes.
@@ -35,7 +36,7 @@ pub enum DemoPlace {
 
 impl DemoPlace {
     /// Runs the demonstration there, and judges.
-    pub fn run(self, view: &View<'_>) -> Result<Verdict, String> {
+    pub fn run(self, view: &View<'_>) -> Result<ExitCode, String> {
         let set_up = |mtu| VethSetup::new(mtu, sys::two_cpus());
         match self {
             Self::Memory(demo) => memory::run(demo, view),

@@ -9,6 +9,7 @@
 //! here. Nothing outlives the process: the namespaces are held by its threads, the programs by its
 //! descriptors.
 
+use std::process::ExitCode;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -19,15 +20,13 @@ use pagepool_net::link::NetError;
 use pagepool_net::{DeviceStats, OpenedDevice, TxMode, open_devices};
 
 use super::forward_task::{DemoHandler, ForwardTask};
-use super::live::{self, View};
+use super::live::{DemoFigures, DemoTitle, View};
 use super::outcome::DemoResult;
 use super::plan::DemoAction;
 use crate::engine::memory_node;
 use crate::engine::run_state::{Phase, RunState, Sample};
 use crate::engine::socket_sizes::{SocketSizes, mode};
 use crate::report::error::error_chain;
-use crate::report::output;
-use crate::report::verdict::Verdict;
 
 /// The sender is stopped at the end of the time; without that it would send this much longer.
 const GRACE: Duration = Duration::from_secs(60);
@@ -80,19 +79,16 @@ fn open(names: &[String; 2], sizes: SocketSizes, cpu: Option<usize>) -> Result<F
 }
 
 /// Runs the demonstration, and judges.
-pub fn run(setup: VethSetup, mtu: u32, view: &View<'_>) -> Result<Verdict, String> {
+pub fn run(setup: VethSetup, mtu: u32, view: &View<'_>) -> Result<ExitCode, String> {
     let (mode, VethSetup { task, hosts }) = (setup.mode(), setup);
-    if view.lines {
-        let batch = task.queues[1].socket.as_ref().is_some_and(|socket| socket.tx_mode == TxMode::BpfBatch);
-        let tx = if batch { ", TX by BPF batch" } else { "" };
-        let seconds = view.seconds;
-        output::line(format_args!("TCP, kernel to kernel over {mode}{tx}, MTU {mtu}, {seconds} s"));
-    }
+    let batch = task.queues[1].socket.as_ref().is_some_and(|socket| socket.tx_mode == TxMode::BpfBatch);
+    let title = title(&mode, batch, mtu, view.seconds);
     let homes = task.homes();
     let state = Arc::new(RunState::new(1));
     let forwarding = start(task, &state, &hosts)?;
     let (start, warm) = (Instant::now(), state.sample());
-    let transferred = transfer(&hosts, &state, &warm, view);
+    let mut figures = DemoFigures::begin(view, warm.clone(), title);
+    let transferred = transfer(&hosts, &state, &mut figures, view.seconds);
     let seconds = start.elapsed().as_secs_f64();
     state.move_to(Phase::Draining);
     forwarding.join().map_err(|_| "the forwarding thread panicked".to_owned())?;
@@ -110,7 +106,21 @@ pub fn run(setup: VethSetup, mtu: u32, view: &View<'_>) -> Result<Verdict, Strin
         warm: warm.ports,
         end: end.ports,
     };
-    Ok(result.verdict(&homes))
+    Ok(figures.end(&result, report.received, &result.verdict(&homes)))
+}
+
+fn title(mode: &str, batch: bool, mtu: u32, seconds: u64) -> DemoTitle {
+    let tx = if batch { ", TX by BPF batch" } else { "" };
+    DemoTitle {
+        line: format!("TCP, kernel to kernel over {mode}{tx}, MTU {mtu}, {seconds} s"),
+        fields: vec![
+            ("mode", mode.into()),
+            ("action", DemoAction::Forward.name().into()),
+            ("mtu", mtu.into()),
+        ],
+        interfaces: ["near0", "near1"],
+        has_transfer: true,
+    }
 }
 
 /// Starts the forwarding thread between the hosts, where BPF programs that send find their interfaces.
@@ -124,13 +134,18 @@ pub fn start(
 }
 
 /// Transfers from one host to the other until the time is over or the user wants an end.
-fn transfer(hosts: &TwoHosts, state: &RunState, warm: &Sample, view: &View<'_>) -> Result<TcpReport, String> {
-    let params = TcpParams { duration: Duration::from_secs(view.seconds) + GRACE, ..TcpParams::default() };
+fn transfer(
+    hosts: &TwoHosts,
+    state: &RunState,
+    figures: &mut DemoFigures<'_>,
+    seconds: u64,
+) -> Result<TcpReport, String> {
+    let params = TcpParams { duration: Duration::from_secs(seconds) + GRACE, ..TcpParams::default() };
     let failed = |error: NetError| format!("the transfer between the hosts failed: {}", error_chain(&error));
     let (from, to) = (&hosts.a, &hosts.b);
     let transfer = TcpTransfer::start(&from.namespace, &to.namespace, to.address, params).map_err(failed)?;
     state.move_to(Phase::Traffic);
-    live::watch(state, warm, view, Some(&transfer), |_, now| sum(now, |nic| nic.tx_completed));
+    figures.watch(state, Some(&transfer), |_, now| sum(now, |nic| nic.tx_completed));
     transfer.stop();
     transfer.join().map_err(failed)
 }

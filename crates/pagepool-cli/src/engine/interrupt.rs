@@ -1,28 +1,60 @@
-//! Ctrl-C, being asked to end, and a terminal that is closed: the first one ends a run in order. The second
-//! Ctrl-C or SIGTERM ends the process. SIGHUP does not count for that: a shell sends its own after the
-//! terminal's, and a service manager SIGTERM besides.
+//! What a run is told from outside: to end, and to print its figures now.
+//!
+//! End    Ctrl-C, being asked to end, and a terminal that is closed: the first one ends a run in order. The
+//!        second Ctrl-C or SIGTERM ends the process. SIGHUP does not count for that: a shell sends its own
+//!        after the terminal's, and a service manager SIGTERM besides.
+//! Print  SIGUSR1, any number of times.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::flag;
 
 use crate::sys;
 
-/// A flag that the first one raises.
-pub fn listen() -> Result<Arc<AtomicBool>, String> {
-    let interrupted = Arc::new(AtomicBool::new(false));
-    let asked = Arc::new(AtomicBool::new(false)); // by one of the two that end the process the second time
+/// Flags that signals raise.
+#[derive(Clone, Debug, Default)]
+pub struct RunSignals {
+    /// The user wants an end.
+    pub end: Arc<AtomicBool>,
+    /// Somebody wants the figures of now.
+    asked: Arc<AtomicBool>,
+}
+
+impl RunSignals {
+    /// Whether the user wants an end.
+    pub fn interrupted(&self) -> bool {
+        self.end.load(Ordering::Relaxed)
+    }
+
+    /// Whether figures were asked for since the last call.
+    pub fn take_asked(&self) -> bool {
+        self.asked.load(Ordering::Relaxed) && self.asked.swap(false, Ordering::Relaxed)
+    }
+}
+
+/// Flags that are raised from now on.
+pub fn listen() -> Result<RunSignals, String> {
+    let signals = RunSignals::default();
+    let ending = Arc::new(AtomicBool::new(false)); // by one of the two that end the process the second time
     let registered = [SIGINT, SIGTERM].into_iter().try_for_each(|signal| {
-        flag::register_conditional_shutdown(signal, 128 + signal, asked.clone())?;
-        flag::register(signal, asked.clone())?;
-        flag::register(signal, interrupted.clone()).map(drop)
+        flag::register_conditional_shutdown(signal, 128 + signal, ending.clone())?;
+        flag::register(signal, ending.clone())?;
+        flag::register(signal, signals.end.clone()).map(drop)
     });
+    let registered = registered.and_then(|()| flag::register(SIGUSR1, signals.asked.clone()).map(drop));
     let registered = registered.and_then(|()| match sys::is_ignored(SIGHUP) {
         true => Ok(()), // by nohup
-        false => flag::register(SIGHUP, interrupted.clone()).map(drop),
+        false => flag::register(SIGHUP, signals.end.clone()).map(drop),
     });
     registered.map_err(|error| format!("cannot handle Ctrl-C: {error}"))?;
-    Ok(interrupted)
+    Ok(signals)
+}
+
+/// Leaves all of them to the process that started this one: a service manager and `pkill` send them to both.
+pub fn leave_to_parent() -> Result<(), String> {
+    let all = [SIGINT, SIGTERM, SIGHUP, SIGUSR1];
+    let left = all.into_iter().try_for_each(|signal| flag::register(signal, Arc::default()).map(drop));
+    left.map_err(|error| format!("cannot handle signals: {error}"))
 }

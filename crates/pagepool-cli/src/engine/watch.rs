@@ -1,13 +1,22 @@
 //! Watches a run: shows figures meanwhile, and says what ended it.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use super::interrupt::RunSignals;
 use super::run_state::{RunEnd, RunState};
 use crate::report::output;
 
 /// How often the watch looks whether the run shall end.
 const LOOK: Duration = Duration::from_millis(20);
+
+/// Why figures are shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// It is time.
+    Due,
+    /// Somebody wants them now.
+    Asked,
+}
 
 /// How long a run takes, and how often figures are shown.
 pub struct Watch<'a> {
@@ -15,31 +24,33 @@ pub struct Watch<'a> {
     pub start: Instant,
     /// The run's time; without one it runs until it is interrupted.
     pub limit: Option<Duration>,
-    /// The time between two looks at the figures; without one there are none.
+    /// The time between two looks at the figures; without one there are none but those asked for.
     pub every: Option<Duration>,
-    /// The user wants an end.
-    pub interrupted: &'a AtomicBool,
+    pub signals: &'a RunSignals,
 }
 
 impl Watch<'_> {
     /// Lets the threads work until the time is over, they or `is_over` come to an end, or the user wants one.
-    /// `show` gets the time since the start whenever figures are due, and `look` often.
+    /// `show` gets the time since the start whenever figures are due or asked for, and `look` often.
     pub fn run(
         &self,
         state: &RunState,
         is_over: impl Fn() -> bool,
-        mut show: impl FnMut(Duration),
+        mut show: impl FnMut(Duration, Why),
         mut look: impl FnMut(Duration),
     ) -> RunEnd {
         let mut shown = 1;
         loop {
             let at = self.start.elapsed();
+            let asked = self.signals.take_asked();
             if let Some(every) = self.every.filter(|every| at >= *every * shown) {
-                show(at);
+                show(at, Why::Due);
                 shown = (at.as_secs_f64() / every.as_secs_f64()) as u32 + 1;
+            } else if asked {
+                show(at, Why::Asked);
             }
             look(at);
-            if self.interrupted.load(Ordering::Relaxed) {
+            if self.signals.interrupted() {
                 return RunEnd::Interrupted;
             }
             if output::failed() {

@@ -120,7 +120,7 @@ impl Verdict {
         }
     }
 
-    /// Prints the fields or the rows. The status says whether the run went well.
+    /// Prints the fields or the rows, and gives the status.
     pub fn print(&self, json: bool) -> ExitCode {
         if json {
             print_json(self);
@@ -130,6 +130,11 @@ impl Verdict {
             output::line("");
             output::hanging(&last, 2, Some(colour));
         }
+        self.status()
+    }
+
+    /// The status, which says whether the run went well.
+    pub fn status(&self) -> ExitCode {
         match self.status {
             Some(status) => status.into(),
             None if self.is_ok() => ExitCode::SUCCESS,

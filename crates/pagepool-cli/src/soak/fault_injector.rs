@@ -4,7 +4,6 @@
 //! down, or while traffic comes back.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use pagepool_lab::TwoHosts;
@@ -13,10 +12,12 @@ use pagepool_net::link::{NetError, Netlink};
 use super::counts::{Order, PeerCounts};
 use super::flow::Flow;
 use super::holdings::Holdings;
-use super::live::SoakTable;
+use super::live::{SoakFigures, SoakSnapshot};
 use super::peer_process::PeerProcess;
 use super::schedule::Schedule;
-use crate::engine::run_state::{RunState, Sample};
+use crate::engine::interrupt::RunSignals;
+use crate::engine::run_state::RunState;
+use crate::engine::watch::Why;
 use crate::report::output;
 
 const STEP: Duration = Duration::from_millis(1);
@@ -65,10 +66,8 @@ pub struct FaultInjector<'a> {
     ends: Vec<LinkEnd>,
     peers: [PeerProcess<'a>; 2],
     state: Arc<RunState>,
-    live: SoakTable,
     start: Instant,
     schedule: Schedule,
-    lines: bool,
     report: FaultReport,
     /// The end that is down, and until when.
     down: Option<(usize, Duration)>,
@@ -78,22 +77,14 @@ pub struct FaultInjector<'a> {
 
 impl<'a> FaultInjector<'a> {
     /// Starts the peers.
-    pub fn new(
-        hosts: &'a TwoHosts,
-        state: &Arc<RunState>,
-        warm: Sample,
-        schedule: &Schedule,
-        lines: bool,
-    ) -> Result<Self, String> {
+    pub fn new(hosts: &'a TwoHosts, state: &Arc<RunState>, schedule: &Schedule) -> Result<Self, String> {
         let peers = [PeerProcess::start(&hosts.a, &hosts.b, 0)?, PeerProcess::start(&hosts.b, &hosts.a, 1)?];
         Ok(Self {
             ends: ends(hosts).map_err(failed)?,
             peers,
             state: state.clone(),
-            live: SoakTable::new(warm),
             start: Instant::now(),
             schedule: *schedule,
-            lines,
             report: FaultReport::default(),
             down: None,
             next_flap: Duration::from_secs(schedule.flap_every),
@@ -102,24 +93,21 @@ impl<'a> FaultInjector<'a> {
     }
 
     /// Runs until the time is over, or the user wants an end.
-    pub fn run(&mut self, interrupted: &AtomicBool) -> Result<(), String> {
+    pub fn run(&mut self, figures: &mut SoakFigures, signals: &RunSignals) -> Result<(), String> {
         let end = Duration::from_secs(self.schedule.seconds);
-        if self.lines {
-            self.live.begin(&self.schedule);
-        }
         self.start = Instant::now();
         self.report.flow.calm(Duration::ZERO);
         self.report.holdings[0] = Holdings::now();
         loop {
             std::thread::sleep(STEP);
             let now = self.start.elapsed();
-            let over = now >= end || interrupted.load(Ordering::Relaxed) || output::failed();
+            let over = now >= end || signals.interrupted() || output::failed();
             self.flap(now, over, end)?;
             if over {
                 break;
             }
             self.kill(now, end)?;
-            self.look(now)?;
+            self.look(now, figures, signals)?;
         }
         self.report.flow.give_up(self.start.elapsed());
         self.report.seconds = self.start.elapsed().as_secs_f64();
@@ -170,19 +158,23 @@ impl<'a> FaultInjector<'a> {
         }
     }
 
-    fn look(&mut self, now: Duration) -> Result<(), String> {
+    fn look(&mut self, now: Duration, figures: &mut SoakFigures, signals: &RunSignals) -> Result<(), String> {
         for peer in &mut self.peers {
             peer.must_run()?;
         }
         let [a, b] = [self.peers[0].counts()?, self.peers[1].counts()?];
         self.report.flow.look(now, [b.arrived, a.arrived]);
-        if self.lines {
+        if figures.is_for_people() {
             output::progress(format_args!("soak: {} of {} s", now.as_secs(), self.schedule.seconds));
         }
-        if self.lines && self.live.is_due(now) {
-            let FaultReport { flaps, kills, ref flow, .. } = self.report;
-            self.live.line(now, &self.state.sample(), [a, b], (flaps, kills), flow.silence);
-        }
+        let why = match (figures.is_due(now), signals.take_asked()) {
+            (true, _) => Why::Due,
+            (false, true) => Why::Asked,
+            (false, false) => return Ok(()),
+        };
+        let FaultReport { flaps, kills, ref flow, .. } = self.report;
+        let (sample, peers, outage) = (self.state.sample(), [a, b], flow.silence);
+        figures.show(why, SoakSnapshot { at: now, sample, peers, flaps, kills, outage });
         Ok(())
     }
 

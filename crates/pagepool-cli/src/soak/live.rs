@@ -1,17 +1,24 @@
-//! The figures that are shown while a soak runs: one line every five seconds.
+//! The figures that are shown while a soak runs: one line every five seconds, for people or for programs.
 
+use std::process::ExitCode;
 use std::time::Duration;
 
 use super::counts::PeerCounts;
 use super::holdings::Holdings;
 use super::schedule::Schedule;
 use crate::engine::figures;
+use crate::engine::port_sample::object;
 use crate::engine::run_state::Sample;
+use crate::engine::watch::Why;
+use crate::queues::json_lines::{Beside, JsonLines};
+use crate::queues::queue_name::QueueName;
+use crate::report::figure_options::{FigureOptions, OutputForm};
 use crate::report::live_table::LiveTable;
 use crate::report::number::grouped;
-use crate::report::output;
+use crate::report::verdict::Verdict;
 
-const EVERY: Duration = Duration::from_secs(5);
+/// Seconds between two lines.
+const STATS_EVERY: u64 = 5;
 
 /// No line is longer than 80.
 const TABLE: LiveTable<12> = LiveTable {
@@ -37,49 +44,104 @@ rx and tx: pages at the sockets. in_use: pages with the forwarder. slow: calls
 to the arena. flaps: interfaces taken down. kills: peers killed. outage: longest
 time in ms without packets, outside faults. MiB: resident memory.";
 
-/// What was shown last.
-#[derive(Debug)]
-pub struct SoakTable {
+/// What is shown of a soak.
+pub struct SoakFigures {
+    options: FigureOptions,
+    every: Option<Duration>,
     warm: Sample,
+    /// When figures were due last, and what was shown then or later.
+    due: Duration,
     at: Duration,
     arrived: u64,
+    /// The legend and the heads of the table, until they are shown.
+    head: Option<String>,
+    /// For programs, in place of the table.
+    json_lines: Option<JsonLines>,
 }
 
-impl SoakTable {
-    /// Counts from the end of the warm-up.
-    pub fn new(warm: Sample) -> Self {
-        Self { warm, at: Duration::ZERO, arrived: 0 }
-    }
+/// What the fault injector knows at one time.
+pub struct SoakSnapshot {
+    pub at: Duration,
+    pub sample: Sample,
+    pub peers: [PeerCounts; 2],
+    pub flaps: u64,
+    pub kills: u64,
+    /// The longest time without a frame.
+    pub outage: Duration,
+}
 
-    /// Prints the head.
-    pub fn begin(&self, schedule: &Schedule) {
-        let Schedule { seconds, flap_every, kill_every } = schedule;
-        output::line(format_args!(
+impl SoakFigures {
+    /// Says what runs. `warm`: when the warm-up was over.
+    pub fn begin(options: FigureOptions, warm: Sample, schedule: &Schedule, mode: &str) -> Self {
+        let Schedule { seconds, flap_every, kill_every } = *schedule;
+        options.print(&format_args!(
             "Two peers send at full speed for {seconds} s. An interface goes down every {flap_every} s, and \
-             a peer is killed every {kill_every} s.\n{LEGEND}\n\n{}",
-            TABLE.head()
+             a peer is killed every {kill_every} s."
         ));
+        let json_lines = (options.form() == OutputForm::JsonLines).then(|| {
+            let names = ["near0", "near1"].map(|name| QueueName { interface: name.into(), queue: 0 });
+            let what = [("seconds", seconds), ("flap_every", flap_every), ("kill_every", kill_every)];
+            let mut what = object(what);
+            what.insert("mode".into(), mode.into());
+            JsonLines::begin("soak", names.to_vec(), &warm.ports, what)
+        });
+        let (every, head) = (options.every(STATS_EVERY), format!("{LEGEND}\n\n{}", TABLE.head()));
+        let (due, at, arrived) = (Duration::ZERO, Duration::ZERO, 0);
+        let mut figures = Self { options, every, warm, due, at, arrived, head: Some(head), json_lines };
+        if every.is_some() {
+            figures.show_head();
+        }
+        figures
     }
 
-    /// Whether a line is due.
+    fn show_head(&mut self) {
+        self.head.take().iter().for_each(|head| self.options.row(head));
+    }
+
+    /// Whether figures are shown for people, so that a line of progress helps.
+    pub fn is_for_people(&self) -> bool {
+        !self.options.is_json()
+    }
+
+    /// Whether figures are due.
     pub fn is_due(&self, now: Duration) -> bool {
-        now >= self.at + EVERY
+        self.every.is_some_and(|every| now >= self.due + every)
     }
 
-    /// Prints a line.
-    pub fn line(
-        &mut self,
-        now: Duration,
-        sample: &Sample,
-        peers: [PeerCounts; 2],
-        (flaps, kills): (u64, u64),
-        outage: Duration,
-    ) {
+    /// Shows the figures of now, which are due or asked for.
+    pub fn show(&mut self, why: Why, now: SoakSnapshot) {
+        if why == Why::Due {
+            self.due = now.at;
+        }
+        if let Some(lines) = &mut self.json_lines {
+            let beside = beside(&now);
+            return lines.figures(why, now.at, now.sample.ports, Some(beside));
+        }
+        self.show_head();
+        let cells = self.cells(&now);
+        self.options.row(&TABLE.row(&cells));
+    }
+
+    /// Prints the verdict, in whichever form, and gives the status.
+    pub fn end(self, end: SoakSnapshot, verdict: &Verdict) -> ExitCode {
+        match self.json_lines {
+            Some(lines) => {
+                let beside = beside(&end);
+                lines.end(end.at, end.sample.ports, Some(beside), verdict)
+            }
+            None => verdict.print(self.options.is_json()),
+        }
+    }
+
+    fn cells(&mut self, now: &SoakSnapshot) -> [String; 12] {
+        let SoakSnapshot { at, ref sample, ref peers, flaps, kills, outage } = *now;
         let arrived = peers.iter().map(|peer| peer.arrived).sum();
-        let rate = (arrived - self.arrived) as f64 / (now - self.at).as_secs_f64();
+        let seconds = at.saturating_sub(self.at).as_secs_f64().max(1e-3); // asked for twice at once
+        let rate = (arrived - self.arrived) as f64 / seconds;
         let pages = figures::page_locations(&sample.ports);
-        let cells = [
-            format!("{}s", now.as_secs()),
+        (self.at, self.arrived) = (at, arrived);
+        [
+            format!("{}s", at.as_secs()),
             grouped(rate as u64),
             grouped(arrived),
             peers.iter().map(|peer| peer.damaged + peer.again).sum::<u64>().to_string(),
@@ -91,8 +153,22 @@ impl SoakTable {
             kills.to_string(),
             outage.as_millis().to_string(),
             (Holdings::now().rss_kib >> 10).to_string(),
-        ];
-        output::line(TABLE.row(&cells));
-        (self.at, self.arrived) = (now, arrived);
+        ]
     }
+}
+
+/// What the peers counted together, and what was done to them.
+fn beside(now: &SoakSnapshot) -> Beside {
+    let peers = now.peers[0].plus(&now.peers[1]);
+    let counts = vec![
+        ("sent", peers.sent),
+        ("arrived", peers.arrived),
+        ("damaged", peers.damaged),
+        ("repeated", peers.again),
+        ("flaps", now.flaps),
+        ("kills", now.kills),
+    ];
+    let figures =
+        [("longest_silence_ms", now.outage.as_millis() as u64), ("rss_kib", Holdings::now().rss_kib)];
+    Beside { name: "peers", counts, now: object(figures) }
 }

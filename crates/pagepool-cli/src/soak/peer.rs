@@ -16,6 +16,7 @@ use pagepool_net::link::{Mac, NetError};
 
 use super::arrivals::{Arrivals, LIFE_SHIFT};
 use super::counts::{CountsFile, Order, PeerCounts};
+use crate::engine::interrupt::leave_to_parent;
 use crate::sys;
 
 /// Frames of a burst, either way.
@@ -60,6 +61,7 @@ fn mac_of(number: u64) -> Mac {
 
 /// Runs the peer until an order or its parent's end ends it.
 pub fn run(task: &PeerParams) -> Result<ExitCode, String> {
+    leave_to_parent()?;
     let stays = sys::die_with(task.parent).map_err(|error| format!("prctl(PR_SET_PDEATHSIG): {error}"))?;
     if !stays {
         return Ok(ExitCode::SUCCESS); // the parent ended before this was asked for

@@ -1,32 +1,45 @@
 //! Runs the forwarding loop under the faults.
 
+use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
-use super::fault_injector::FaultInjector;
+use super::fault_injector::{FaultInjector, FaultReport};
+use super::live::{SoakFigures, SoakSnapshot};
 use super::outcome::SoakResult;
 use super::schedule::Schedule;
 use crate::demo::veth::{self, VethSetup};
-use crate::engine::run_state::{Phase, RunState};
-use crate::report::verdict::Verdict;
+use crate::engine::interrupt::RunSignals;
+use crate::engine::run_state::{Phase, RunState, Sample};
+use crate::report::figure_options::FigureOptions;
 
 /// MTU of the links.
 const MTU: u32 = 1500;
 
-/// Runs a soak and judges. `lines`: prints figures meanwhile.
-pub fn soak(schedule: &Schedule, lines: bool, interrupted: &AtomicBool) -> Result<Verdict, String> {
+/// Runs a soak, judges, and gives the status.
+pub fn soak(schedule: &Schedule, options: FigureOptions, signals: &RunSignals) -> Result<ExitCode, String> {
     let setup = VethSetup::new(MTU, None).map_err(|why| format!("soak requires AF_XDP over veth: {why}"))?;
     let (mode, VethSetup { task, hosts }) = (setup.mode(), setup);
     let homes = task.homes();
     let state = Arc::new(RunState::new(1));
     let forwarding = veth::start(task, &state, &hosts)?;
     let warm = state.sample();
-    let mut injector = FaultInjector::new(&hosts, &state, warm.clone(), schedule, lines)?;
+    let mut injector = FaultInjector::new(&hosts, &state, schedule)?;
+    let mut figures = SoakFigures::begin(options, warm.clone(), schedule, &mode);
     state.move_to(Phase::Traffic);
-    let injected = injector.run(interrupted).and_then(|()| injector.quiet());
+    let injected = injector.run(&mut figures, signals).and_then(|()| injector.quiet());
     state.move_to(Phase::Draining);
     forwarding.join().map_err(|_| "the forwarding thread panicked".to_owned())?;
     injected?;
     let faults = injector.end()?;
-    Ok(SoakResult { mode, faults, warm: warm.ports, end: state.sample().ports }.verdict(&homes))
+    let (sample, end) = (state.sample(), at_end(&faults));
+    let result = SoakResult { mode, faults, warm: warm.ports, end: sample.ports.clone() };
+    Ok(figures.end(SoakSnapshot { sample, ..end }, &result.verdict(&homes)))
+}
+
+/// What the fault injector knows when all frames have arrived.
+fn at_end(faults: &FaultReport) -> SoakSnapshot {
+    let FaultReport { seconds, flaps, kills, peers, ref flow, .. } = *faults;
+    let (at, sample) = (Duration::from_secs_f64(seconds), Sample::default());
+    SoakSnapshot { at, sample, peers, flaps, kills, outage: flow.silence }
 }

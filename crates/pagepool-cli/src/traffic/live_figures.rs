@@ -1,35 +1,84 @@
-//! The figures that are printed while a command runs: some lines each time.
+//! The figures that are printed while a command runs: some lines each time, for people or for programs.
 
+use std::process::ExitCode;
 use std::time::Duration;
 
-use super::losses::LOSSES;
-use super::queue_name::QueueName;
+use serde_json::{Map, Value};
+
+use super::command::TrafficPlan;
 use super::queue_table::{self, TableRoom};
+use super::setup::OpenedInterface;
+use super::summary::mode;
 use crate::engine::buffer_locations::BufferLocations;
 use crate::engine::figures;
 use crate::engine::port_sample::PortSample;
-use crate::engine::run_state::Sample;
+use crate::engine::run_state::{Checked, Sample};
+use crate::engine::watch::Why;
+use crate::queues::json_lines::{Beside, JsonLines};
+use crate::queues::losses::{self, LOSSES};
+use crate::queues::queue_name::QueueName;
+use crate::report::figure_options::{FigureOptions, OutputForm};
 use crate::report::live_table::LiveLine;
 use crate::report::number::grouped;
+use crate::report::terminal::Terminal;
+use crate::report::verdict::Verdict;
 
 /// What was seen last, and when the warm-up was over.
 pub struct LiveFigures {
+    options: FigureOptions,
     warm: Sample,
     /// Of the ports, in the order of the samples.
     names: Vec<QueueName>,
     at: Duration,
     before: Sample,
+    /// For programs, in place of all others.
+    json_lines: Option<JsonLines>,
 }
 
 impl LiveFigures {
-    /// Before the first lines.
-    pub fn new(warm: Sample, names: Vec<QueueName>) -> Self {
-        Self { before: warm.clone(), at: Duration::ZERO, warm, names }
+    /// Says what runs.
+    pub fn begin(
+        plan: &TrafficPlan<'_>,
+        interfaces: &[OpenedInterface],
+        warm: Sample,
+        names: Vec<QueueName>,
+    ) -> Self {
+        let options = plan.options.figures;
+        interfaces.iter().for_each(|interface| options.print(interface));
+        let json_lines = (options.form() == OutputForm::JsonLines).then(|| {
+            let opened = serde_json::to_value(interfaces).unwrap_or(Value::Null);
+            let what = [("mode", mode(interfaces).into()), ("opened", opened)];
+            let what = what.map(|(key, value)| (key.to_owned(), value)).into_iter().collect();
+            JsonLines::begin(plan.name, names.clone(), &warm.ports, what)
+        });
+        Self { options, before: warm.clone(), at: Duration::ZERO, warm, names, json_lines }
+    }
+
+    /// Shows the figures of now, which are due or asked for.
+    pub fn show(&mut self, why: Why, at: Duration, now: Sample) {
+        if let Some(lines) = &mut self.json_lines {
+            let numbered = now.checked.map(numbered);
+            return lines.figures(why, at, now.ports, numbered);
+        }
+        let terminal = Terminal::of_output().filter(|_| !self.options.is_json());
+        let lines = self.lines(at, now, TableRoom::of(terminal));
+        self.options.show(&lines);
+    }
+
+    /// Prints the verdict, in whichever form, and gives the status.
+    pub fn end(self, at: Duration, now: Sample, verdict: &Verdict) -> ExitCode {
+        match self.json_lines {
+            Some(lines) => {
+                let numbered = now.checked.map(numbered);
+                lines.end(at, now.ports, numbered, verdict)
+            }
+            None => verdict.print(self.options.is_json()),
+        }
     }
 
     /// The lines for what moved since the last ones.
-    pub fn lines(&mut self, at: Duration, now: Sample, room: TableRoom) -> Vec<LiveLine> {
-        let seconds = (at - self.at).as_secs_f64();
+    fn lines(&mut self, at: Duration, now: Sample, room: TableRoom) -> Vec<LiveLine> {
+        let seconds = at.saturating_sub(self.at).as_secs_f64().max(1e-3); // asked for twice at once
         let ports = &now.ports;
         let rate = |of: fn(&[PortSample]) -> (u64, u64)| {
             let ((packets, bytes), (old, old_bytes)) = (of(ports), of(&self.before.ports));
@@ -57,6 +106,11 @@ impl LiveFigures {
     }
 }
 
+/// What `--verify` found so far.
+fn numbered(Checked { good, corrupt }: Checked) -> Beside {
+    Beside { name: "numbered", counts: vec![("good", good), ("corrupt", corrupt)], now: Map::new() }
+}
+
 /// Packets and bytes.
 fn received(ports: &[PortSample]) -> (u64, u64) {
     (ports.iter().map(|at| at.nic.rx_packets).sum(), ports.iter().map(|at| at.nic.rx_bytes).sum())
@@ -76,7 +130,7 @@ fn pool_line(ports: &[PortSample], warm: &[PortSample]) -> String {
 
 /// Packets a second that were lost, by reason.
 fn loss_lines(before: &[PortSample], now: &[PortSample], seconds: f64) -> Vec<String> {
-    let new = |loss: &super::losses::Loss| loss.count(now).saturating_sub(loss.count(before));
+    let new = |loss: &losses::Loss| loss.count(now).saturating_sub(loss.count(before));
     let lost = LOSSES.iter().map(|loss| (new(loss), loss.why(before, now))).filter(|(new, _)| *new > 0);
     lost.map(|(new, why)| format!("lost {}/s: {why}", grouped((new as f64 / seconds) as u64))).collect()
 }

@@ -1,6 +1,5 @@
 //! The options of commands on interfaces.
 
-use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -9,9 +8,8 @@ use pagepool::PAGE_SIZE;
 use pagepool_net::{self as net, Attach, BusyPoll, Match, XskMode};
 
 use crate::engine::poll_loop::COALESCE;
-use crate::report::live_table::LiveLine;
+use crate::report::figure_options::FigureOptions;
 use crate::report::number::count_of;
-use crate::report::output;
 
 /// Options of every command on interfaces. The first paragraph of each is its line in the short help.
 #[derive(Args, Clone, Debug)]
@@ -88,9 +86,8 @@ pub struct TrafficOptions {
     /// Ctrl-C stops earlier and prints the verdict. A second Ctrl-C stops at once, without it.
     #[arg(long, value_name = "N", value_parser = crate::engine::run_time::seconds)]
     pub seconds: Option<u64>,
-    /// Print one JSON object at the end on standard output, and nothing else there
-    #[arg(long)]
-    pub json: bool,
+    #[command(flatten)]
+    pub figures: FigureOptions,
     /// Write every packet received (gen: sent) to a file for tcpdump or Wireshark
     ///
     /// The file holds whole packets with timestamps in nanoseconds. Each packet is copied, and a separate
@@ -99,11 +96,6 @@ pub struct TrafficOptions {
     /// descriptors of this process, as in `--pcap >(gzip >FILE)`. A FIFO must have a reader.
     #[arg(long, value_name = "FILE")]
     pub pcap: Option<PathBuf>,
-    /// Print figures every SECONDS; 0 prints none [default: 1]
-    ///
-    /// With --json the default is 0, and figures go to standard error.
-    #[arg(long, value_name = "SECONDS", value_parser = interval)]
-    pub stats_every: Option<u64>,
     /// Proceed even if the interface carries the default route or your SSH session
     ///
     /// Without this option the command refuses such an interface, and lo, which local programs use.
@@ -328,33 +320,6 @@ impl TrafficOptions {
     pub fn busy_poll(&self) -> Option<BusyPoll> {
         self.busy_poll.map(|budget| BusyPoll { budget, ..BusyPoll::default() })
     }
-
-    /// Prints something for people: beside JSON only if --stats-every is given, and then on standard error.
-    pub fn print(&self, text: &dyn Display) {
-        match (self.json, self.stats_every) {
-            (false, _) => output::line(text),
-            (true, Some(_)) => output::aside(text),
-            (true, None) => {}
-        }
-    }
-
-    /// Shows the figures of now, likewise.
-    pub fn show(&self, lines: &[LiveLine]) {
-        match (self.json, self.stats_every) {
-            (false, _) => output::live(lines),
-            (true, Some(_)) => {
-                let lines: Vec<_> = lines.iter().map(|line| &*line.text).collect();
-                output::aside(lines.join("\n       "));
-            }
-            (true, None) => {}
-        }
-    }
-
-    /// Seconds between two prints of figures, if there are any.
-    pub fn stats_every(&self) -> Option<u64> {
-        let default = if self.json { 0 } else { 1 };
-        Some(self.stats_every.unwrap_or(default)).filter(|&seconds| seconds > 0)
-    }
 }
 
 /// The numbers of a list, in the given order, each once.
@@ -399,12 +364,6 @@ fn ring(text: &str) -> Result<u32, String> {
 fn process(text: &str) -> Result<u32, String> {
     let process = text.parse().ok().filter(|&process| process > 1);
     process.ok_or_else(|| "a PID is a whole number from 2 up, as `pidof pagepool` prints it".into())
-}
-
-/// Reads `--stats-every`.
-fn interval(text: &str) -> Result<u64, String> {
-    let seconds = text.parse().ok().filter(|seconds| (0..=3600).contains(seconds));
-    seconds.ok_or_else(|| "the interval is 1 to 3600 whole seconds; 0 prints no figures".into())
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! The rows of the figures that are printed while a command runs: one for each queue that moves something.
 
-use super::losses;
-use super::queue_name::QueueName;
 use super::setup::listed;
+use crate::queues::losses;
+use crate::queues::queue_name::QueueName;
 use pagepool_net::KernelStats;
 
 use crate::engine::port_sample::PortSample;

@@ -6,7 +6,6 @@ mod rights;
 mod warnings;
 
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -19,18 +18,16 @@ use self::flow_spread::FlowSpread;
 use self::predecessor::Predecessor;
 use self::warnings::Warnings;
 use super::capture::{Capture, CaptureFile, Tapped};
-use super::command::{ThreadContext, TrafficCommand, TrafficPlan};
+use super::command::{PortSide, ThreadContext, TrafficCommand, TrafficPlan};
 use super::interface::{Interface, Kernel, pairs_of};
 use super::live_figures::LiveFigures;
 use super::offloads::OffloadsOff;
 use super::options::{Mode, TrafficOptions};
-use super::queue_name::QueueName;
 use super::queue_progress::QueueProgress;
-use super::queue_table::TableRoom;
 use super::service_status::ServiceStatus;
 use super::setup::{OpenedInterface, SetupParams, TrafficSetup};
 use super::summary::TrafficResult;
-use crate::engine::interrupt::listen;
+use crate::engine::interrupt::{RunSignals, listen};
 use crate::engine::link_watch::{LinkWatch, SeenChanges};
 use crate::engine::memory_node;
 use crate::engine::poll_loop::{Drain, PollLoop, PortHandler, wait_for_warm_up};
@@ -38,14 +35,16 @@ use crate::engine::privileges::Needs;
 use crate::engine::run_state::{Phase, RunEnd, RunState, Sample};
 use crate::engine::socket_sizes::{SocketNeeds, SocketSizes};
 use crate::engine::watch::Watch;
+use crate::queues::queue_name::QueueName;
 use crate::report::error::error_chain;
 use crate::report::output;
-use crate::report::terminal::Terminal;
 use crate::run_command::RunCommand;
 use crate::sys::{self, CapabilitySet};
 
 /// The time between two looks how many queues are closed: short, for the end waits for the last look.
 const CLOSING_LOOK: Duration = Duration::from_millis(2);
+/// Seconds between two prints of figures.
+const STATS_EVERY: u64 = 1;
 /// The longest sleep of a thread.
 const NAP: Duration = Duration::from_millis(20);
 
@@ -72,7 +71,7 @@ impl<C: TrafficCommand> RunCommand for C {
         // but what this one sets, because that one puts back what it had set.
         let sets = plan.fix_offloads || plan.rss;
         if sets {
-            site.predecessor.iter().for_each(|run| run.wait(&site.interrupted));
+            site.predecessor.iter().for_each(|run| run.wait(&site.signals.end));
             site.warnings(&plan, &mut offloads, &interfaces).give()?;
             site.go_on()?;
         }
@@ -85,8 +84,8 @@ impl<C: TrafficCommand> RunCommand for C {
         let mut warnings = site.warnings(&plan, &mut offloads, &interfaces);
         warnings.due = !sets;
         warnings.look(Duration::ZERO);
-        interfaces.iter().for_each(|interface| plan.options.print(interface));
-        let watched = watch(&plan, warnings, service, &threads, &names, begin)?;
+        let mut figures = LiveFigures::begin(&plan, &interfaces, begin.warm.clone(), names.clone());
+        let watched = watch(&plan, warnings, service, &threads, &mut figures, begin)?;
         let Watched { warm, seconds, end, links } = watched;
         let (now, tally) = threads.finish(plan.expected_frames)?;
         let warned = std::mem::take(&mut offloads.warned);
@@ -105,7 +104,8 @@ impl<C: TrafficCommand> RunCommand for C {
             tally,
             capture,
         };
-        Ok(result.verdict(&pools).print(plan.options.json))
+        let (seconds, verdict) = (Duration::from_secs_f64(seconds), result.verdict(&pools));
+        Ok(figures.end(seconds, result.now, &verdict))
     }
 }
 
@@ -117,8 +117,7 @@ struct Site {
     cpus: Vec<usize>,
     /// The run that this one takes over from.
     predecessor: Option<Predecessor>,
-    /// The user wants an end.
-    interrupted: Arc<AtomicBool>,
+    signals: RunSignals,
 }
 
 impl Site {
@@ -127,12 +126,12 @@ impl Site {
         let interfaces = look_up(command, plan, &mut kernel)?;
         let cpus = cpus(plan.options)?;
         let predecessor = plan.predecessor.map(Predecessor::find).transpose()?;
-        Ok(Self { kernel, interfaces, cpus, predecessor, interrupted: listen()? })
+        Ok(Self { kernel, interfaces, cpus, predecessor, signals: listen()? })
     }
 
     /// Waits until all interfaces have a link again.
     fn wait_for_links(&mut self) -> Result<(), String> {
-        self.kernel.wait_for_links(&self.interfaces, &self.interrupted);
+        self.kernel.wait_for_links(&self.interfaces, &self.signals.end);
         self.go_on()
     }
 
@@ -143,14 +142,14 @@ impl Site {
         offloads: &'a mut OffloadsOff,
         opened: &'a [OpenedInterface],
     ) -> Warnings<'a> {
-        let Self { kernel, interfaces, predecessor, interrupted, .. } = self;
+        let Self { kernel, interfaces, predecessor, signals, .. } = self;
         let predecessor = predecessor.as_ref();
-        Warnings { plan, kernel, interfaces, opened, offloads, predecessor, interrupted, due: true }
+        Warnings { plan, kernel, interfaces, opened, offloads, predecessor, signals, due: true }
     }
 
     /// An error if the user wants an end while everything is opened, which may take seconds.
     fn go_on(&self) -> Result<(), String> {
-        match self.interrupted.load(Ordering::Relaxed) {
+        match self.signals.interrupted() {
             false => Ok(()),
             true => Err("interrupted before any packet was taken or sent".into()),
         }
@@ -185,19 +184,17 @@ fn watch<H: PortHandler>(
     mut warnings: Warnings<'_>,
     mut service: ServiceStatus,
     threads: &QueueThreads<H>,
-    names: &[QueueName],
+    figures: &mut LiveFigures,
     Begin { warm, at: start }: Begin,
 ) -> Result<Watched, String> {
     let options = plan.options;
     let watch = Watch {
         start,
         limit: options.seconds.map(Duration::from_secs),
-        every: options.stats_every().map(Duration::from_secs),
-        interrupted: warnings.interrupted,
+        every: options.figures.every(STATS_EVERY),
+        signals: warnings.signals,
     };
-    let mut live = LiveFigures::new(warm.clone(), names.to_vec());
-    let room = || TableRoom::of(Terminal::of_output().filter(|_| !options.json));
-    let show = |at| options.show(&live.lines(at, threads.state.sample(), room()));
+    let show = |at, why| figures.show(why, at, threads.state.sample());
     let interfaces = links_of(warnings.interfaces);
     let mut links = LinkWatch::new(interfaces, &threads.redirects, plan.tx_mode.is_some())?;
     let look = |at| {
@@ -234,7 +231,11 @@ fn links_of(interfaces: &[Interface]) -> Vec<&LinkInfo> {
 /// Which queue each port of all threads is, in the order of their samples.
 fn names(setup: &TrafficSetup, interfaces: &[Interface]) -> Vec<QueueName> {
     let sides = setup.threads.iter().flat_map(|(sides, _)| sides);
-    sides.map(|side| QueueName::of(side, interfaces)).collect()
+    let name = |side: &PortSide| {
+        let interface = interfaces.get(side.interface).map_or("", |interface| &interface.link.name);
+        QueueName { interface: interface.to_owned(), queue: side.queue }
+    };
+    sides.map(name).collect()
 }
 
 /// The interfaces, or an error if somebody depends on one.
@@ -310,7 +311,7 @@ fn open(plan: &TrafficPlan<'_>, site: &Site, sizes: SocketSizes) -> Result<Traff
             "--threads is {threads}, but must be at most {pairs}: a thread has a queue, or a pair"
         ));
     }
-    let (steer, busy_poll, interrupted) = (plan.steer, options.busy_poll(), Some(&site.interrupted));
+    let (steer, busy_poll, interrupted) = (plan.steer, options.busy_poll(), Some(&site.signals.end));
     let params =
         SetupParams { sizes, attach, maps, pin, beside, steer, tx_mode, busy_poll, interrupted, threads };
     TrafficSetup::open(plan.name, interfaces, params, || {

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use super::command::TrafficPlan;
-use super::losses;
 use crate::engine::port_sample::PortSample;
 use crate::engine::run_state::{RunState, Sample};
+use crate::queues::losses;
 use crate::report::number::grouped;
 use crate::report::service_manager::ServiceManager;
 

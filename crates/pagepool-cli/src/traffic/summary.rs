@@ -6,14 +6,14 @@ use pagepool_net::ticks_per_second;
 use serde_json::{Map, Value};
 
 use super::capture::CaptureResult;
-use super::losses::{self, LOSSES};
-use super::queue_name::QueueName;
 use super::setup::OpenedInterface;
 use crate::engine::buffer_locations::BufferLocations;
 use crate::engine::figures;
 use crate::engine::link_watch::SeenChanges;
 use crate::engine::port_sample::{PortSample, object, pool_fields};
 use crate::engine::run_state::{RunEnd, Sample};
+use crate::queues::losses::{self, LOSSES};
+use crate::queues::queue_name::QueueName;
 use crate::report::exit_status;
 use crate::report::number::grouped;
 use crate::report::terminal::in_line;
@@ -204,7 +204,7 @@ impl TrafficResult {
         verdict.field("pools", pools.iter().map(pool_fields).collect::<Vec<_>>());
         let named = self.names.iter().zip(ports).map(|(name, port)| {
             let mut fields = port.fields();
-            fields.insert("name".into(), format!("{}:{}", name.interface, name.queue).into());
+            fields.insert("name".into(), name.port().into());
             fields.insert("interface".into(), name.interface.clone().into());
             fields.insert("queue".into(), name.queue.into());
             fields
@@ -273,7 +273,7 @@ fn to_send(at: &PortSample) -> u64 {
 }
 
 /// The mode that all interfaces have in common, or `mixed`.
-fn mode(interfaces: &[OpenedInterface]) -> &str {
+pub fn mode(interfaces: &[OpenedInterface]) -> &str {
     let first = interfaces.first().map_or("", |interface| &interface.mode);
     let same = interfaces.iter().all(|interface| interface.mode == first);
     if same { first } else { "mixed" }

@@ -44,7 +44,8 @@ pub enum Place<'a> {
 }
 
 impl Place<'_> {
-    fn spawn(&self, mut command: Command) -> Child {
+    /// Starts a command there.
+    pub fn spawn(&self, mut command: Command) -> Child {
         let spawn = move || command.spawn().expect("the binary was built for this test");
         match self {
             Self::Between(hosts) => hosts.run_between(spawn),

@@ -1,9 +1,9 @@
 //! What a run warns of, once no other run changes its interfaces.
 
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use super::predecessor::Predecessor;
+use crate::engine::interrupt::RunSignals;
 use crate::report::output;
 use crate::traffic::command::TrafficPlan;
 use crate::traffic::interface::{Interface, Kernel, pairs_of};
@@ -20,8 +20,7 @@ pub struct Warnings<'a> {
     pub offloads: &'a mut OffloadsOff,
     /// The other run, if there is one.
     pub predecessor: Option<&'a Predecessor>,
-    /// The user wants an end.
-    pub interrupted: &'a AtomicBool,
+    pub signals: &'a RunSignals,
     /// Nothing was warned of yet.
     pub due: bool,
 }

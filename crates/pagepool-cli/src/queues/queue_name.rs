@@ -2,9 +2,6 @@
 
 use std::fmt;
 
-use super::command::PortSide;
-use super::interface::Interface;
-
 /// An interface and one of its queues.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QueueName {
@@ -13,10 +10,9 @@ pub struct QueueName {
 }
 
 impl QueueName {
-    /// Of a port of one of these interfaces.
-    pub fn of(side: &PortSide, interfaces: &[Interface]) -> Self {
-        let interface = interfaces.get(side.interface).map_or("", |interface| &interface.link.name);
-        Self { interface: interface.to_owned(), queue: side.queue }
+    /// The name of its port and of its pool in the JSON output.
+    pub fn port(&self) -> String {
+        format!("{}:{}", self.interface, self.queue)
     }
 }
 

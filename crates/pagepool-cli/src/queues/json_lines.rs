@@ -1,0 +1,210 @@
+//! `--json-lines`: what a run does, as JSON objects, one a line.
+//!
+//! The first line says what runs. Each line of figures counts what was counted since the line before it, so
+//! that their sums are the totals of the last one, which has the verdict.
+
+use std::process::ExitCode;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use serde_json::{Map, Value};
+
+use super::queue_figures::{NamedCounts, QueueFigures, three_of};
+use super::queue_name::QueueName;
+use crate::engine::port_sample::{PortSample, object};
+use crate::engine::watch::Why;
+use crate::report::output;
+use crate::report::verdict::Verdict;
+
+/// The kind of the last line.
+const LAST: &str = "last";
+
+/// What a run counts beside its queues.
+pub struct Beside {
+    /// The key that its counts have.
+    pub name: &'static str,
+    pub counts: NamedCounts,
+    /// What else there is to say now.
+    pub now: Map<String, Value>,
+}
+
+/// The lines of a run.
+pub struct JsonLines {
+    command: &'static str,
+    /// Of the ports, in the order of the samples.
+    names: Vec<QueueName>,
+    warm: Vec<PortSample>,
+    at: Duration,
+    before: Vec<PortSample>,
+    /// What was counted beside the queues.
+    beside: NamedCounts,
+}
+
+impl JsonLines {
+    /// Prints the first line, with `fields` that say what runs. `warm`: when the warm-up was over.
+    pub fn begin(
+        command: &'static str,
+        names: Vec<QueueName>,
+        warm: &[PortSample],
+        fields: Map<String, Value>,
+    ) -> Self {
+        let before = vec![PortSample::default(); warm.len()]; // what was counted meanwhile is in the totals
+        let (warm, at) = (warm.to_vec(), Duration::ZERO);
+        let lines = Self { command, names, warm, at, before, beside: NamedCounts::new() };
+        let mut line = lines.head("first", Duration::ZERO);
+        line.insert("version".into(), env!("CARGO_PKG_VERSION").into());
+        line.insert("process".into(), std::process::id().into());
+        line.extend(fields);
+        line.insert("queues".into(), lines.names.iter().map(named).collect());
+        print(&line);
+        lines
+    }
+
+    /// Prints a line of figures.
+    pub fn figures(&mut self, why: Why, at: Duration, now: Vec<PortSample>, beside: Option<Beside>) {
+        let kind = match why {
+            Why::Due => "period",
+            Why::Asked => "asked",
+        };
+        let line = self.line(kind, at, now, beside);
+        print(&line);
+    }
+
+    /// Prints the last line, which has the verdict, and gives the status.
+    pub fn end(
+        mut self,
+        at: Duration,
+        now: Vec<PortSample>,
+        beside: Option<Beside>,
+        verdict: &Verdict,
+    ) -> ExitCode {
+        let mut line = self.line(LAST, at, now, beside);
+        line.insert("verdict".into(), serde_json::to_value(verdict).unwrap_or(Value::Null));
+        print(&line);
+        verdict.status()
+    }
+
+    /// What every line begins with.
+    fn head(&self, kind: &str, at: Duration) -> Map<String, Value> {
+        let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let milliseconds = |time: Duration| Value::from((time.as_secs_f64() * 1e3).round() / 1e3);
+        let head = [
+            ("line", kind.into()),
+            ("command", self.command.into()),
+            ("time", milliseconds(time)),
+            ("at", milliseconds(at)),
+        ];
+        head.map(|(key, value)| (key.to_owned(), value)).into_iter().collect()
+    }
+
+    fn line(
+        &mut self,
+        kind: &str,
+        at: Duration,
+        now: Vec<PortSample>,
+        beside: Option<Beside>,
+    ) -> Map<String, Value> {
+        let seconds = at.saturating_sub(self.at).as_secs_f64();
+        let mut line = self.head(kind, at);
+        line.insert("seconds".into(), seconds.into());
+        // The end is not in that time, and what moves then is counted: there is no rate.
+        let seconds = if kind == LAST { 0.0 } else { seconds };
+        line.insert("all".into(), self.sums(&now, seconds, |_| true).into());
+        if let Some(Beside { name, counts, now }) = beside {
+            self.beside.resize(counts.len(), ("", 0));
+            let mut fields = three_of(&self.beside, &counts, seconds);
+            fields.extend(now);
+            line.insert(name.into(), fields.into());
+            self.beside = counts;
+        }
+        line.insert("interfaces".into(), self.interfaces(&now, seconds));
+        line.insert("queues".into(), self.queues(&now, seconds));
+        (self.at, self.before) = (at, now);
+        line
+    }
+
+    /// The figures of some queues together.
+    fn sums(&self, now: &[PortSample], seconds: f64, of: impl Fn(&QueueName) -> bool) -> Map<String, Value> {
+        let some = |ports: &[PortSample]| -> Vec<PortSample> {
+            self.names.iter().zip(ports).filter(|(name, _)| of(name)).map(|(_, port)| *port).collect()
+        };
+        let (warm, before, now) = (some(&self.warm), some(&self.before), some(now));
+        QueueFigures { warm: &warm, before: &before, now: &now, seconds }.fields()
+    }
+
+    /// In the order of the command's arguments.
+    fn interfaces(&self, now: &[PortSample], seconds: f64) -> Value {
+        let mut names: Vec<&str> = Vec::new();
+        for QueueName { interface, .. } in &self.names {
+            if !names.contains(&&**interface) {
+                names.push(interface);
+            }
+        }
+        let one = |name: &&str| {
+            let mut fields = Map::from_iter([("interface".to_owned(), Value::from(*name))]);
+            fields.extend(self.sums(now, seconds, |queue| queue.interface == *name));
+            Value::from(fields)
+        };
+        names.iter().map(one).collect()
+    }
+
+    /// Each with all counters of its port and its pool.
+    fn queues(&self, now: &[PortSample], seconds: f64) -> Value {
+        let one = |(name, port): (&QueueName, &PortSample)| {
+            let Value::Object(mut fields) = named(name) else { return Value::Null };
+            fields.extend(self.sums(now, seconds, |queue| queue == name));
+            fields.insert("pool".into(), object(port.pool.0.fields()).into());
+            fields.insert("port".into(), port.fields().into());
+            Value::from(fields)
+        };
+        self.names.iter().zip(now).map(one).collect()
+    }
+}
+
+fn named(name: &QueueName) -> Value {
+    serde_json::json!({ "name": name.port(), "interface": name.interface, "queue": name.queue })
+}
+
+/// Prints a line at once, whole.
+fn print(line: &Map<String, Value>) {
+    match serde_json::to_string(line) {
+        Ok(text) => output::whole(&(text + "\n")),
+        Err(error) => output::error(format_args!("a line cannot be written as JSON: {error}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn queues_of_an_interface_are_summed_up_and_each_has_its_own_figures() {
+        let names = [("w", 0), ("e", 0), ("w", 1)];
+        let names = names.map(|(interface, queue)| QueueName { interface: interface.into(), queue });
+        let (warm, mut now) = ([PortSample::default(); 3], [PortSample::default(); 3]);
+        (now[0].nic.rx_packets, now[1].nic.rx_packets, now[2].nic.rx_packets) = (1, 2, 4);
+        let mut lines = JsonLines::begin("drop", names.to_vec(), &warm, Map::new());
+        let line = lines.line("period", Duration::from_secs(2), now.to_vec(), None);
+        let received = |of: &Value| of["total"]["received"].as_u64();
+        assert_eq!((received(&line["all"]), &line["seconds"]), (Some(7), &2.0.into()));
+        assert_eq!([0, 1].map(|at| received(&line["interfaces"][at])), [Some(5), Some(2)]);
+        assert_eq!([0, 1].map(|at| line["interfaces"][at]["interface"].as_str()), [Some("w"), Some("e")]);
+        assert_eq!([0, 1, 2].map(|at| received(&line["queues"][at])), [Some(1), Some(2), Some(4)]);
+        assert_eq!(
+            (&line["queues"][2]["name"], &line["queues"][2]["port"]["nic"]["rx_packets"]),
+            (&"w:1".into(), &4.into())
+        );
+        now[0].nic.rx_packets = 3;
+        let beside = |good| Beside { name: "numbered", counts: vec![("good", good)], now: Map::new() };
+        let line = lines.line("asked", Duration::from_secs(3), now.to_vec(), Some(beside(5)));
+        assert_eq!(
+            (&line["all"]["period"]["received"], &line["numbered"]["period"]["good"]),
+            (&2.into(), &5.into())
+        );
+        let line = lines.line(LAST, Duration::from_secs(3), now.to_vec(), Some(beside(6)));
+        assert_eq!(
+            (&line["all"]["period"]["received"], &line["numbered"]["period"]["good"]),
+            (&0.into(), &1.into())
+        );
+        assert!(line["all"]["rate"]["received"].is_null(), "the end takes time, too");
+    }
+}

@@ -1,0 +1,390 @@
+//! `--json-lines` and SIGUSR1, in every command that runs for a while, and the signals that end them.
+
+mod between;
+
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, ChildStderr, Command};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+use between::{LIMIT, Place, binary, far_ends, frames, hosts, number, pass, text};
+use pagepool_lab::{TwoHosts, TwoHostsParams};
+use serde_json::Value;
+
+/// A command whose lines are read as they come. It is killed with this value at the latest.
+struct Reading {
+    child: Child,
+    lines: Receiver<String>,
+}
+
+impl Reading {
+    fn new(mut child: Child) -> Self {
+        let (sender, lines) = channel();
+        let output = BufReader::new(child.stdout.take().expect("it was piped"));
+        std::thread::spawn(move || {
+            output.lines().map_while(Result::ok).try_for_each(|line| sender.send(line))
+        });
+        Self { child, lines }
+    }
+
+    /// The next line; `None` when the command has ended.
+    fn line(&self) -> Option<String> {
+        let start = Instant::now();
+        let line = self.lines.recv_timeout(LIMIT).ok();
+        assert!(line.is_some() || start.elapsed() < LIMIT, "no line came in {LIMIT:?}");
+        line
+    }
+
+    /// The next line as JSON.
+    fn json(&self) -> Option<Value> {
+        self.line().map(|line| serde_json::from_str(&line).unwrap_or_else(|_| panic!("no JSON: {line}")))
+    }
+
+    /// The first line. `None` after a line that says why the command does not run here.
+    fn first(&mut self, test: &str) -> Option<Value> {
+        let first = self.json();
+        if first.is_none() {
+            let said = self.said();
+            assert!(said.contains("CAP_") || said.contains("CONFIG_XDP_SOCKETS"), "{said}");
+            println!("SKIP {test}: {}", said.trim());
+        }
+        first
+    }
+
+    fn signal(&self, signal: &str) {
+        let done = Command::new("kill").args([signal, &self.child.id().to_string()]).status();
+        assert!(done.expect("every Linux has kill").success());
+    }
+
+    /// Asks for figures, and gives the line.
+    fn ask(&self) -> Value {
+        self.signal("-USR1");
+        let asked = self.json().expect("it runs");
+        assert_eq!(asked["line"], "asked");
+        asked
+    }
+
+    /// All lines that are still to come, and the status.
+    fn rest(&mut self) -> (Vec<Value>, Option<i32>) {
+        let lines = std::iter::from_fn(|| self.json()).collect();
+        (lines, self.child.wait().expect("it is a child").code())
+    }
+
+    fn errors(&mut self) -> BufReader<ChildStderr> {
+        BufReader::new(self.child.stderr.take().expect("it was piped"))
+    }
+
+    /// What it said on standard error, when it has ended.
+    fn said(&mut self) -> String {
+        let mut said = String::new();
+        self.errors().read_to_string(&mut said).expect("text");
+        said
+    }
+}
+
+impl Drop for Reading {
+    fn drop(&mut self) {
+        let _ = self.child.kill(); // it has ended, unless a test failed
+        let _ = self.child.wait();
+    }
+}
+
+/// The parts of a line that have figures of queues.
+fn parts(line: &Value) -> Vec<&Value> {
+    let list = |key: &str| line[key].as_array().expect("a list").iter();
+    std::iter::once(&line["all"]).chain(list("interfaces")).chain(list("queues")).collect()
+}
+
+/// The counts of an object, with those by reason.
+fn counts(of: &Value) -> Vec<(String, i64)> {
+    let of = of.as_object().unwrap_or_else(|| panic!("no object: {of}"));
+    let plain = of.iter().filter_map(|(key, count)| Some((key.clone(), count.as_i64()?)));
+    let lost = of.get("lost").and_then(Value::as_object).into_iter().flatten();
+    let lost = lost.map(|(key, count)| (format!("lost.{key}"), count.as_i64().expect("a count")));
+    plain.chain(lost).collect()
+}
+
+/// Of each part, the sums over the lines are the totals of the last one.
+fn check_sums(figures: &[Value], of: impl Fn(&Value) -> Vec<&Value>) {
+    let last = figures.last().expect("the last line");
+    for (at, part) in of(last).into_iter().enumerate() {
+        let total = counts(&part["total"]);
+        assert!(!total.is_empty(), "{part}");
+        for (place, (key, total)) in total.into_iter().enumerate() {
+            let grown = |line: &Value| counts(&of(line)[at]["period"])[place].1;
+            let sum: i64 = figures.iter().map(grown).sum();
+            assert_eq!(sum, total, "{key} of part {at}: {last}");
+        }
+    }
+}
+
+/// What must hold of the lines of every run, of which the first one was read before.
+fn check(command: &str, queues: &[&str], first: &Value, figures: &[Value]) {
+    assert_eq!((&first["line"], &first["at"]), (&"first".into(), &0.0.into()), "{first}");
+    assert!(
+        first["process"].is_u64() && first["version"].is_string() && first["mode"].is_string(),
+        "{first}"
+    );
+    let last = figures.last().expect("the last line");
+    for line in [first].into_iter().chain(figures) {
+        assert_eq!(line["command"], command, "{line}");
+        let names: Vec<_> = line["queues"].as_array().expect("a list").iter().map(|of| &of["name"]).collect();
+        assert_eq!(names, queues, "{line}");
+        assert!(line["time"].as_f64().is_some_and(|time| time > 1.7e9), "{line}");
+        assert_eq!(line["line"] == "last", line.get("verdict").is_some(), "{line}");
+    }
+    assert_eq!(last["line"], "last");
+    let times: Vec<_> = figures.iter().map(|line| line["at"].as_f64().expect("a time")).collect();
+    assert!(times.is_sorted(), "{times:?}");
+    check_sums(figures, parts);
+    let verdict = &last["verdict"];
+    assert!(verdict["ok"].is_boolean() && verdict["failures"].is_array(), "{verdict}");
+    for queue in last["queues"].as_array().expect("a list") {
+        assert!(number(&queue["pool"], "hold") > 0 && queue["port"]["nic"].is_object(), "{queue}");
+        assert!(number(&queue["pages"], "out") > 0, "the receive ring has some: {queue}");
+    }
+    assert!(last["all"]["slow_after_warmup"] == 0, "{last}");
+}
+
+/// The verdict of a command on interfaces has the same totals.
+fn check_traffic(figures: &[Value]) {
+    let last = figures.last().expect("the last line");
+    let (total, verdict) = (&last["all"]["total"], &last["verdict"]);
+    for key in ["received", "sent", "dropped", "received_bytes", "sent_bytes", "lost_total", "lost"] {
+        assert_eq!(total[key], verdict[key], "{key}: {last}");
+    }
+    assert_eq!(verdict["ended_by"], "interrupted", "{verdict}");
+    assert_eq!(verdict["recycled_percent"], last["all"]["recycled_percent"], "{last}");
+}
+
+fn demo(arguments: &[&str]) -> Reading {
+    let arguments = [&["demo", "--on", "memory"], arguments].concat();
+    Reading::new(binary(&arguments).spawn().expect("the binary was built for this test"))
+}
+
+#[test]
+fn a_demo_in_memory_prints_a_line_a_second_and_their_sums_are_its_totals() {
+    for action in ["drop", "pass"] {
+        let mut demo = demo(&["--seconds", "3", "--json-lines", "--action", action]);
+        let first = demo.json().expect("it runs");
+        assert_eq!((&first["action"], &first["size"]), (&action.into(), &64.into()));
+        let (figures, status) = demo.rest();
+        check("demo", &["nic0:0", "nic1:0"], &first, &figures);
+        assert!(figures.len() > 1, "a line a second: {figures:?}");
+        check_sums(&figures, |line| vec![&line["arrived"]]);
+        let last = figures.last().expect("the last line");
+        assert_eq!(last["arrived"]["total"]["packets"], last["verdict"]["packets"], "{last}");
+        let periods = &figures[..figures.len() - 1];
+        assert!(periods.iter().all(|line| line["line"] == "period"), "{periods:?}");
+        assert!(number(&figures[0]["arrived"]["period"], "packets") > 0, "{}", figures[0]);
+        assert!(
+            figures[0]["all"]["rate"]["received"].as_f64().is_some_and(|rate| rate > 0.0),
+            "{}",
+            figures[0]
+        );
+        assert_eq!(
+            (status == Some(0), demo.said()),
+            (last["verdict"]["ok"] == true, String::new()),
+            "{last}"
+        );
+    }
+}
+
+/// A line is there before the next one is due, so it was written at once.
+fn ask_and_end(mut reading: Reading, first: &Value, signal: &str, while_it_runs: impl Fn()) -> Vec<Value> {
+    while_it_runs();
+    let mut figures = vec![reading.ask()];
+    while_it_runs();
+    figures.push(reading.ask());
+    reading.signal(signal);
+    let (rest, status) = reading.rest();
+    assert_eq!(rest.len(), 1, "no figures are due: {rest:?}");
+    figures.extend(rest);
+    let verdict = &figures[2]["verdict"];
+    assert_eq!(status, Some(i32::from(verdict["ok"] != true)), "{verdict}");
+    assert_eq!(first["process"], reading.child.id());
+    figures
+}
+
+#[test]
+fn a_demo_in_memory_is_asked_and_ended_by_signals() {
+    for signal in ["-HUP", "-TERM", "-INT"] {
+        let demo = demo(&["--seconds", "600", "--json-lines", "--stats-every", "0"]);
+        let first = demo.json().expect("it runs");
+        let figures = ask_and_end(demo, &first, signal, || std::thread::sleep(Duration::from_millis(300)));
+        check("demo", &["nic0:0", "nic1:0"], &first, &figures);
+        assert!(
+            figures.iter().take(2).all(|line| number(&line["arrived"]["period"], "packets") > 0),
+            "{figures:?}"
+        );
+    }
+}
+
+#[test]
+fn people_and_those_who_want_one_object_get_figures_when_they_ask() {
+    let demo_for_people = demo(&["--seconds", "600", "--stats-every", "0"]);
+    assert!(demo_for_people.line().expect("it runs").starts_with("Two in-memory NICs"));
+    demo_for_people.signal("-USR1");
+    let next = || demo_for_people.line().expect("it runs");
+    let head = std::iter::from_fn(|| Some(next())).find(|line| line.starts_with("time "));
+    assert!(head.is_some_and(|head| head.contains("recycled")) && next().contains('%'));
+    demo_for_people.signal("-USR1");
+    let row = next();
+    assert!(row.contains('%'), "the heads stand there once: {row}");
+    demo_for_people.signal("-TERM");
+    assert!(std::iter::from_fn(|| demo_for_people.line()).any(|line| line.starts_with("PASS")));
+
+    let mut for_programs = demo(&["--seconds", "600", "--json"]);
+    std::thread::sleep(Duration::from_millis(1500)); // so that it listens
+    for_programs.signal("-USR1");
+    let mut errors = for_programs.errors().lines().map(|line| line.expect("text"));
+    assert!(
+        errors.by_ref().any(|line| line.starts_with("time ")) && errors.next().expect("a row").contains('%')
+    );
+    for_programs.signal("-TERM");
+    let object: String = std::iter::from_fn(|| for_programs.line()).collect();
+    assert_eq!(serde_json::from_str::<Value>(&object).expect("one object")["ok"], true);
+    assert_eq!(errors.next(), None);
+}
+
+#[test]
+fn one_object_and_many_are_not_asked_for_together() {
+    for command in
+        [&["demo"][..], &["soak"], &["drop", "x0"], &["echo", "x0"], &["forward", "x0", "x1"], &["gen", "x0"]]
+    {
+        let output = binary(&[command, &["--json", "--json-lines"]].concat()).output().expect("it was built");
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(
+            said.contains("--json") && said.contains("cannot be used with") && said.contains("--json-lines"),
+            "{said}"
+        );
+    }
+}
+
+/// Both ends of the links, and frames that go from one end to an end.
+fn traffic(hosts: &TwoHosts, to: usize) {
+    let ends = far_ends(hosts);
+    pass(&frames(hosts, 0, 64), 200, &ends[0], &ends[to]);
+    std::thread::sleep(Duration::from_millis(300)); // so that the threads have told what they counted
+}
+
+/// Frames that a command takes, of which it may lose some.
+fn feed(hosts: &TwoHosts) {
+    let ([far, _], frames, mut frame) = (far_ends(hosts), frames(hosts, 0, 64), [0; 64]);
+    for number in 0..100 {
+        frames.write(number, &mut frame);
+        between::send(&far, &frame);
+    }
+    std::thread::sleep(Duration::from_millis(300));
+}
+
+#[test]
+fn commands_on_interfaces_print_lines_and_are_asked_and_ended_by_signals() {
+    let name = "commands_on_interfaces_print_lines_and_are_asked_and_ended_by_signals";
+    let params = TwoHostsParams { queues: 2, ..TwoHostsParams::default() };
+    let Some(hosts) = hosts(name, &params) else { return };
+    let one = ["near0:0", "near0:1"];
+    let two = ["near0:0", "near1:0", "near0:1", "near1:1"];
+    type Run<'a> = (&'a [&'a str], &'a [&'a str], &'a str, fn(&TwoHosts));
+    let runs: [Run<'_>; 4] = [
+        (&["drop", "near0", "--verify"], &one, "-HUP", feed),
+        (&["echo", "near0"], &one, "-TERM", |hosts| traffic(hosts, 0)),
+        (&["forward", "near0", "near1"], &two, "-HUP", |hosts| traffic(hosts, 1)),
+        (&["gen", "near0", "--rate", "10000"], &one, "-TERM", |_| {
+            std::thread::sleep(Duration::from_millis(300))
+        }),
+    ];
+    for (arguments, queues, signal, moves) in runs {
+        let more = ["--json-lines", "--stats-every", "0"];
+        let mut reading = Reading::new(Place::Between(&hosts).spawn(binary(&[arguments, &more].concat())));
+        let Some(first) = reading.first(name) else { return };
+        assert_eq!(first["opened"][0]["name"], "near0", "{first}");
+        let figures = ask_and_end(reading, &first, signal, || moves(&hosts));
+        check(arguments[0], queues, &first, &figures);
+        check_traffic(&figures);
+        let moved = if arguments[0] == "drop" { "received" } else { "sent" };
+        for line in &figures[..2] {
+            assert!(number(&line["all"]["period"], moved) > 0, "{}", line["all"]);
+        }
+        if arguments.contains(&"--verify") {
+            check_sums(&figures, |line| vec![&line["numbered"]]);
+            assert_eq!(figures[2]["numbered"]["total"]["good"], figures[2]["verdict"]["numbered"]["good"]);
+        }
+        let of = |at: usize| figures[2]["interfaces"][at]["interface"].as_str();
+        let second = (arguments[0] == "forward").then_some("near1");
+        assert_eq!([of(0), of(1)], [Some("near0"), second], "in the order of the arguments");
+    }
+}
+
+#[test]
+fn people_see_what_a_command_on_interfaces_does_when_they_ask() {
+    let name = "people_see_what_a_command_on_interfaces_does_when_they_ask";
+    let Some(hosts) = hosts(name, &TwoHostsParams::default()) else { return };
+    let command = binary(&["echo", "near0", "--stats-every", "0"]);
+    let mut reading = Reading::new(Place::Between(&hosts).spawn(command));
+    let Some(opened) = reading.line() else {
+        let said = reading.said();
+        assert!(said.contains("CAP_") || said.contains("CONFIG_XDP_SOCKETS"), "{said}");
+        return println!("SKIP {name}: {}", said.trim());
+    };
+    assert!(opened.contains("rings of"), "{opened}");
+    traffic(&hosts, 0);
+    reading.signal("-USR1");
+    let shown = [(); 3].map(|()| reading.line().expect("it runs"));
+    assert!(
+        shown[0].contains("s  in ") && shown[1].contains("recycled") && shown[2].contains("out "),
+        "{shown:?}"
+    );
+    reading.signal("-HUP");
+    assert!(std::iter::from_fn(|| reading.line()).any(|line| line.starts_with("PASS")));
+}
+
+#[test]
+fn a_demo_on_veth_and_a_soak_print_lines_and_are_asked_and_ended_by_signals() {
+    let name = "a_demo_on_veth_and_a_soak_print_lines_and_are_asked_and_ended_by_signals";
+    for (arguments, beside, signal) in [
+        (&["demo", "--on", "veth"][..], "arrived", "-TERM"),
+        (&["soak"], "peers", "-HUP"),
+        (&["soak"], "peers", "-TERM"),
+    ] {
+        let more = ["--json-lines", "--stats-every", "0", "--seconds", "600"];
+        let child = binary(&[arguments, &more].concat()).spawn().expect("the binary was built for this test");
+        let mut reading = Reading::new(child);
+        let Some(first) = reading.first(name) else { return };
+        let figures = ask_and_end(reading, &first, signal, || std::thread::sleep(Duration::from_millis(500)));
+        check(arguments[0], &["near0:0", "near1:0"], &first, &figures);
+        check_sums(&figures, |line| vec![&line[beside]]);
+        let last = &figures[2];
+        let arrived = if beside == "peers" { "arrived" } else { "packets" };
+        assert_eq!(last[beside]["total"][arrived], last["verdict"]["packets"], "{last}");
+        assert!(number(&last["verdict"], "packets") > 0, "{last}");
+    }
+}
+
+/// A service manager and `pkill` send signals to the peers of a soak, too.
+#[test]
+fn a_soak_ends_in_order_if_its_peers_are_asked_to_end_too() {
+    let name = "a_soak_ends_in_order_if_its_peers_are_asked_to_end_too";
+    let arguments = ["soak", "--json-lines", "--stats-every", "0", "--seconds", "600"];
+    let mut reading = Reading::new(binary(&arguments).spawn().expect("the binary was built for this test"));
+    if reading.first(name).is_none() {
+        return;
+    }
+    std::thread::sleep(Duration::from_millis(500)); // so that the peers have begun
+    let children = std::fs::read_dir(format!("/proc/{}/task", reading.child.id())).expect("it runs");
+    let children: Vec<String> = children
+        .filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("children")).ok())
+        .flat_map(|children| children.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
+        .collect();
+    assert_eq!(children.len(), 2, "two peers: {children:?}");
+    for signal in ["-USR1", "-HUP", "-TERM"] {
+        let done = Command::new("kill").arg(signal).args(&children).status();
+        assert!(done.expect("every Linux has kill").success());
+    }
+    std::thread::sleep(Duration::from_millis(100));
+    reading.ask();
+    reading.signal("-TERM");
+    let (rest, _) = reading.rest();
+    assert!(rest.last().is_some_and(|last| last["verdict"]["missing"] == 0), "{rest:?}");
+}
