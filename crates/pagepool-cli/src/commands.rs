@@ -7,6 +7,7 @@ mod echo;
 mod forward;
 mod generate;
 mod install;
+mod list;
 mod soak;
 mod soak_peer;
 
@@ -73,6 +74,8 @@ commands! {
     /// A peer of `soak`, which starts it
     #[command(hide = true)]
     SoakPeer(soak_peer::SoakPeerArgs),
+    /// List page pools: those of the kernel's drivers
+    List(list::ListArgs),
     /// Benchmark the page pool, and check with its counters that each workload took its path
     Bench(bench::BenchArgs),
     /// Print the manual page, or write the pages of all commands to a directory

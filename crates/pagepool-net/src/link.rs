@@ -2,7 +2,8 @@
 //!
 //! [`Netlink`] makes, asks and changes links, addresses and routes in the namespace it was opened in;
 //! [`Ethtool`] asks their drivers. [`cautions`] says which interfaces one should not touch, and
-//! [`offload_faults`] which offloads falsify the packets that XDP sees.
+//! [`offload_faults`] which offloads falsify the packets that XDP sees. [`KernelPagePools`] lists the page
+//! pools of the kernel's drivers.
 
 mod caution;
 pub(crate) mod egress;
@@ -14,6 +15,7 @@ mod link_info;
 mod live_frames;
 pub(crate) mod lookup;
 mod message;
+pub(crate) mod netdev;
 mod netlink;
 mod offload;
 mod promiscuous;
@@ -30,6 +32,8 @@ pub use flow::spread::HeldFlowSpread;
 pub use link_info::{AttachedXdp, LinkElsewhere, LinkInfo, Mac, OperState, XdpMode};
 #[doc(hidden)]
 pub use live_frames::LiveFrames;
+pub use netdev::kernel_pool::{KernelPagePool, KernelPoolProvider, KernelPoolStats};
+pub use netdev::kernel_pools::KernelPagePools;
 pub use netlink::{Netlink, VethEnd};
 pub use offload::fault::{HiddenPeer, OffloadFault, OffloadOwner};
 pub use offload::hold::HeldOffloads;

@@ -4,7 +4,6 @@
 pub(crate) mod changes;
 #[cfg(any(test, feature = "testing"))]
 pub(crate) mod drop_rule;
-pub(crate) mod features;
 pub(super) mod qdisc;
 pub(crate) mod rulesets;
 pub(crate) mod taps;

@@ -100,6 +100,11 @@ pub enum NetError {
         /// Why it cannot be reached.
         why: String,
     },
+    /// The kernel does not list its page pools.
+    NoKernelPools {
+        /// The errno.
+        source: io::Error,
+    },
 }
 
 impl NetError {
@@ -117,7 +122,9 @@ impl NetError {
     /// The kernel's number, if the kernel refused.
     pub fn errno(&self) -> Option<i32> {
         match self {
-            Self::Call { source, .. } | Self::Refused { source, .. } => source.raw_os_error(),
+            Self::Call { source, .. } | Self::Refused { source, .. } | Self::NoKernelPools { source } => {
+                source.raw_os_error()
+            }
             _ => None,
         }
     }
@@ -206,6 +213,10 @@ impl fmt::Display for NetError {
                      its offloads off there"
                 )
             }
+            Self::NoKernelPools { .. } => f.write_str(
+                "this kernel does not list its page pools: that takes Linux 6.8 or newer with \
+                     CONFIG_PAGE_POOL",
+            ),
         }
     }
 }
@@ -213,7 +224,9 @@ impl fmt::Display for NetError {
 impl Error for NetError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
-            Self::Call { source, .. } | Self::Refused { source, .. } => Some(source),
+            Self::Call { source, .. } | Self::Refused { source, .. } | Self::NoKernelPools { source } => {
+                Some(source)
+            }
             _ => None,
         }
     }

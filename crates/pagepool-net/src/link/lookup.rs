@@ -4,10 +4,10 @@ use std::io;
 
 use pagepool::Error;
 
-use super::egress::features;
 use super::error::NetError;
 use super::ethtool::{Channels, Ethtool};
 use super::link_info::LinkInfo;
+use super::netdev::features;
 use super::netlink::Netlink;
 use super::offload::kind::Offload;
 use crate::error::parameter;

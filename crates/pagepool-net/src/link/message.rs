@@ -34,6 +34,11 @@ pub(crate) fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     bytes.get(at..)?.first_chunk().copied().map(u32::from_ne_bytes)
 }
 
+/// Eight bytes at a place.
+pub(crate) fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
+    bytes.get(at..)?.first_chunk().copied().map(u64::from_ne_bytes)
+}
+
 /// Text up to the first zero.
 pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(text_bytes(bytes)).into_owned()

@@ -1,11 +1,12 @@
 //! Every reader of netlink messages at once, for fuzzers and tests.
 
-use super::egress::features;
 use super::egress::qdisc::Qdisc;
 use super::egress::rulesets;
 use super::exchange::{FinalMessage, RequestText};
 use super::link_info::{LinkInfo, namespace_number};
 use super::message::{Malformed, NetlinkMessage, NetlinkMessages};
+use super::netdev::kernel_pool::KernelPagePool;
+use super::netdev::{family, features};
 use super::route::{Address, Route};
 
 /// Reads any bytes as the kernel's answers of every kind, for proofs that none of them does harm; gives how
@@ -20,8 +21,10 @@ pub(crate) fn read_all(datagram: &[u8]) -> usize {
             Address::parse(&message),
             Qdisc::parse(&message),
             rulesets::is_at_egress(&message, b"near0"),
-            features::family(&message),
+            family::number(&message),
             features::features(&message),
+            KernelPagePool::parse(&message),
+            KernelPagePool::parse_stats(&message),
         );
         if let Ok(Some(end)) = FinalMessage::of(&message) {
             let _ = end.refused(RequestText { request: "read", about: "anything" }).to_string();
@@ -51,7 +54,16 @@ mod tests {
             message.attribute(9, &[8, 0, 0, 0, 1, 0, 0, 0, 7]).attribute(2, &[1; 4]);
             bytes.extend_from_slice(message.numbered(1));
         }
-        assert_eq!(read_all(&bytes), 7);
+        let mut pool = Request::new(20, 0, &[5, 1, 0, 0]);
+        pool.number(1, 18).attribute(5, &[1; 8]);
+        bytes.extend_from_slice(pool.numbered(1));
+        let mut stats = Request::new(20, 0, &[9, 1, 0, 0]);
+        stats.nest(1, |info| {
+            info.number(1, 18);
+        });
+        stats.number(8, 5);
+        bytes.extend_from_slice(stats.numbered(1));
+        assert_eq!(read_all(&bytes), 9);
         for cut in 0..bytes.len() {
             read_all(&bytes[..cut]);
             for value in [0, 1, 3, 4, 0x7f, 0x80, 0xff] {

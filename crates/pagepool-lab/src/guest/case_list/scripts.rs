@@ -410,6 +410,18 @@ pub(super) const RSS: &str = "up eth0 eth1
     received_with
     [ $got -eq $some ] || fail \"queue 1 got $got after the end, and $some before\"";
 
+/// The page pool that virtio-net names, before and after 2,000 frames to the kernel, which drops them.
+pub(super) const KERNEL_POOLS: &str = "up eth0 eth1
+    counter() { $P list --kernel --json | grep -m 1 \"\\\"$1\\\"\" | tr -dc 0-9; }
+    before=$(counter recycle_cached)
+    send eth1 2000
+    after=$(counter recycle_cached)
+    $P list --kernel >/tmp/said
+    cat /tmp/said
+    grep -q 'eth0 (' /tmp/said || fail 'no pool of eth0'
+    [ \"$(counter inflight)\" -gt 0 ] || fail 'its pool has no page'
+    [ \"$after\" -gt \"$before\" ] || fail \"recycle_cached is $after, and was $before\"";
+
 /// Scripts that others build on, by their names in `/cases`.
 pub(in crate::guest) const PARTS: [(&str, &str); 8] = [
     ("drop", DROP),

@@ -1,0 +1,174 @@
+//! What `list --kernel` prints: the kernel's page pools, one a row, and their counters.
+
+use std::collections::HashMap;
+
+use pagepool_net::link::{
+    KernelPagePool, KernelPagePools, KernelPoolProvider, KernelPoolStats, NetError, Netlink,
+};
+use serde_json::{Value, json};
+
+use crate::engine::port_sample::object;
+use crate::report::error::error_chain;
+use crate::report::json::print_json;
+use crate::report::live_table::LiveTable;
+use crate::report::number::{grouped, without_zeros};
+use crate::report::output;
+
+/// No row is longer than 80, unless the name of an interface is.
+const TABLE: LiveTable<7> = LiveTable {
+    head: ["id", "interface", "napi", "inflight", "memory", "detached", "recycled"],
+    widths: [6, 20, 8, 10, 12, 10, 8],
+};
+
+/// Lists the pools, for people or as JSON.
+pub fn list(json: bool) -> Result<(), String> {
+    let said = |error: NetError| error_chain(&error);
+    let mut kernel = KernelPagePools::open().map_err(said)?;
+    let (pools, names) = (kernel.list().map_err(said)?, names().map_err(said)?);
+    let listed: Vec<_> = pools.iter().map(|pool| ListedPool { pool, names: &names }).collect();
+    if json {
+        let pools: Vec<_> = listed.iter().map(ListedPool::json).collect();
+        print_json(&json!({ "has_stats": kernel.has_stats(), "kernel_pools": pools }));
+    } else {
+        print(&listed, kernel.has_stats());
+    }
+    Ok(())
+}
+
+/// The names of this namespace's interfaces.
+fn names() -> Result<HashMap<u32, String>, NetError> {
+    Ok(Netlink::open()?.links()?.into_iter().map(|link| (link.index, link.name)).collect())
+}
+
+fn print(pools: &[ListedPool<'_>], has_stats: bool) {
+    if pools.is_empty() {
+        return output::line(
+            "No page pools: no driver of an interface of this network namespace has one that it names.",
+        );
+    }
+    output::line(TABLE.head());
+    for listed in pools {
+        output::line(TABLE.row(&listed.cells()));
+        listed.details().iter().for_each(|line| output::hanging(line, 8, None));
+    }
+    if !has_stats {
+        output::line("\nThis kernel has no counters: it is without CONFIG_PAGE_POOL_STATS.");
+    }
+}
+
+/// A pool, and the names of interfaces.
+struct ListedPool<'a> {
+    pool: &'a KernelPagePool,
+    names: &'a HashMap<u32, String>,
+}
+
+impl ListedPool<'_> {
+    fn interface(&self) -> Option<&str> {
+        self.pool.ifindex.and_then(|index| self.names.get(&index)).map(String::as_str)
+    }
+
+    fn cells(&self) -> [String; 7] {
+        let KernelPagePool { id, ifindex, napi, inflight, inflight_bytes, stats, .. } = self.pool;
+        let interface = ifindex
+            .map_or("removed".into(), |index| format!("{} ({index})", self.interface().unwrap_or("?")));
+        let recycled = stats.and_then(|stats| stats.recycle_percent());
+        let detached = self.pool.detached_for().map(|time| format!("{} s", grouped(time.as_secs())));
+        [
+            id.to_string(),
+            interface,
+            napi.map_or("-".into(), |napi| napi.to_string()),
+            grouped(*inflight),
+            format!("{:.1} MiB", *inflight_bytes as f64 / f64::from(1 << 20)),
+            detached.unwrap_or("-".into()),
+            recycled.map_or("-".into(), |percent| format!("{percent:.1} %")),
+        ]
+    }
+
+    /// What stands below the row.
+    fn details(&self) -> Vec<String> {
+        let counters = self.pool.stats.map(|stats| match without_zeros(&stats.fields()) {
+            none if none.is_empty() => "all counters are 0".into(),
+            counters => counters,
+        });
+        let memory = self.pool.provider.map(|provider| format!("memory of {}", provider_name(provider)));
+        memory.into_iter().chain(counters).map(|line| format!("{:6} {line}", "")).collect()
+    }
+
+    fn json(&self) -> Value {
+        let pool = self.pool;
+        json!({
+            "id": pool.id,
+            "ifindex": pool.ifindex,
+            "interface": self.interface(),
+            "napi": pool.napi,
+            "inflight": pool.inflight,
+            "inflight_bytes": pool.inflight_bytes,
+            "detached_seconds": pool.detached_for().map(|time| time.as_secs()),
+            "memory_of": pool.provider.map(provider_name),
+            "recycled_percent": pool.stats.and_then(|stats| stats.recycle_percent()),
+            "stats": pool.stats.map(|stats: KernelPoolStats| object(stats.fields())),
+        })
+    }
+}
+
+fn provider_name(provider: KernelPoolProvider) -> String {
+    match provider {
+        KernelPoolProvider::DmaBuf(number) => format!("dma-buf {number}"),
+        KernelPoolProvider::IoUring => "io_uring".into(),
+        _ => "another provider".into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pool(fill: impl FnOnce(&mut KernelPagePool)) -> KernelPagePool {
+        let mut pool = KernelPagePool::default();
+        fill(&mut pool);
+        pool
+    }
+
+    #[test]
+    fn a_pool_has_a_row_its_counters_and_an_object() {
+        let names = HashMap::from([(2, "eth0".to_owned())]);
+        let live = pool(|pool| {
+            (pool.id, pool.ifindex, pool.napi) = (18, Some(2), Some(8193));
+            (pool.inflight, pool.inflight_bytes) = (2048, 8 << 20);
+            let mut stats = KernelPoolStats::default();
+            (stats.alloc_fast, stats.alloc_slow, stats.recycle_ring) = (990, 10, 500);
+            pool.stats = Some(stats);
+        });
+        let listed = ListedPool { pool: &live, names: &names };
+        assert_eq!(listed.cells(), ["18", "eth0 (2)", "8193", "2,048", "8.0 MiB", "-", "50.0 %"]);
+        assert_eq!(listed.details(), ["       alloc_fast 990, alloc_slow 10, recycle_ring 500"]);
+        let json = listed.json();
+        assert_eq!(
+            (&json["interface"], &json["stats"]["alloc_waive"]),
+            (&"eth0".into(), &0.into()),
+            "{json}"
+        );
+        assert!(TABLE.row(&listed.cells()).len() <= 80 && TABLE.head().len() <= 80);
+    }
+
+    #[test]
+    fn what_a_pool_has_not_is_not_there() {
+        let orphan = pool(|pool| (pool.id, pool.detached_at) = (7, Some(std::time::Duration::ZERO)));
+        let names = HashMap::new();
+        let listed = ListedPool { pool: &orphan, names: &names };
+        let [_, interface, napi, .., detached, recycled] = listed.cells();
+        assert_eq!((&*interface, &*napi, &*recycled), ("removed", "-", "-"));
+        assert!(detached.ends_with(" s") && listed.details().is_empty(), "{detached}");
+        let json = listed.json();
+        assert!(json["stats"].is_null() && json["interface"].is_null() && json["detached_seconds"].is_u64());
+        let uring = pool(|pool| {
+            (pool.provider, pool.stats) =
+                (Some(KernelPoolProvider::IoUring), Some(KernelPoolStats::default()))
+        });
+        let details = ListedPool { pool: &uring, names: &names }.details();
+        assert!(
+            details[0].ends_with("memory of io_uring") && details[1].ends_with("all counters are 0"),
+            "{details:?}"
+        );
+    }
+}
