@@ -203,7 +203,7 @@ fn a_demo_in_memory_prints_a_line_a_second_and_their_sums_are_its_totals() {
 }
 
 /// Has something move and asks for figures, twice, then ends the run. Where the machine is busy it is asked
-/// again until `moved` says that a line has what moved. A line is there although no next one is due, so it was
+/// again until `moved` says that a line has what moved. A line is there although no next one is due: it was
 /// written at once.
 fn ask_and_end(
     mut reading: Reading,
