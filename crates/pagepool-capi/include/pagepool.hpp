@@ -82,7 +82,38 @@ class views {
     std::size_t n_;
 };
 
-/** Up to `N` buffers that return together when the batch ends. */
+/** The packets of a pagepool_batch, where each begins, as pagepool_batch_packets gives them:
+ * `for (unsigned char *packet : pagepool_cpp::packets(batch))`. None if that call fails. The addresses hold
+ * until pages leave the batch. A packet has room for the `max_len` of the pool. */
+class packets {
+  public:
+    class iterator {
+      public:
+        explicit iterator(void *const *at) noexcept : at_(at) {}
+        unsigned char *operator*() const noexcept { return static_cast<unsigned char *>(*at_); }
+        iterator &operator++() noexcept { return ++at_, *this; }
+        bool operator==(const iterator &other) const noexcept { return at_ == other.at_; }
+        bool operator!=(const iterator &other) const noexcept { return at_ != other.at_; }
+
+      private:
+        void *const *at_;
+    };
+
+    explicit packets(struct pagepool_batch *batch) noexcept : n_(pagepool_batch_packets(batch, at_, most)) {}
+    explicit packets(const unique_batch &batch) noexcept : packets(batch.get()) {}
+    iterator begin() const noexcept { return iterator(at_); }
+    iterator end() const noexcept { return iterator(at_ + n_); }
+    std::size_t size() const noexcept { return n_; }
+    unsigned char *operator[](std::size_t i) const noexcept { return static_cast<unsigned char *>(at_[i]); }
+
+  private:
+    enum : std::size_t { most = 64 }; /* pages that a batch may have */
+    void *at_[most];
+    std::size_t n_;
+};
+
+/** Up to `N` buffers with handles that return together when the batch ends. For whole pages of one pool a
+ * unique_batch with `packets` costs less. */
 template <std::size_t N> class batch {
   public:
     batch() noexcept : bufs_(), n_(0) {}

@@ -32,7 +32,7 @@ const SONAME: &str = env!("PAGEPOOL_SONAME");
 const SETTINGS: &[&str] = &["PREFIX=", "LIBDIR=", "DESTDIR=", "PARTS=", "TARGET="];
 
 /// What programs include.
-const HEADERS: &[&str] = &["pagepool.h", "pagepool_skb.h", "pagepool.hpp"];
+const HEADERS: &[&str] = &["pagepool.h", "pagepool_skb.h", "pagepool.hpp", "pagepool_skb.hpp"];
 
 /// What can be installed.
 const PARTS: &[&str] = &["library", "command"];

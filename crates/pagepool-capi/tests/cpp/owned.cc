@@ -1,4 +1,4 @@
-/* pagepool.hpp, and pagepool.h as C++ sees it. */
+/* pagepool.hpp, pagepool_skb.hpp, and the headers of C as C++ sees them. */
 #include <cerrno>
 #include <cstdint>
 #include <cstdio>
@@ -7,8 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include <pagepool.hpp>
-#include <pagepool_skb.h>
+#include <pagepool_skb.hpp>
 
 #define CHECK(what)                                                                                     \
     do {                                                                                                \
@@ -35,6 +34,44 @@ static void structs(pagepool *pool)
     CHECK(pagepool_read_stats(pool, &empty) == 0 && constant.size == sizeof(constant));
 }
 
+/* A range over the packets of a batch, in the order of its pages. */
+static void packets(const cpp::unique_batch &batch)
+{
+    const cpp::packets range(batch);
+    std::size_t seen = 0;
+    for (unsigned char *packet : range) {
+        CHECK(packet != nullptr && packet == range[seen]);
+        packet[0] = static_cast<unsigned char>(++seen);
+    }
+    CHECK(seen == 32 && range.size() == 32 && range[31][0] == 32 && range[0][0] == 1);
+    cpp::unique_buf last(pagepool_batch_pop(batch.get()));
+    CHECK(pagepool_buf_packet(last.get()) == range[31] && cpp::packets(batch).size() == 31);
+    const cpp::packets none(nullptr);
+    CHECK(none.begin() == none.end() && none.size() == 0 && pagepool_last_errno() == EINVAL);
+}
+
+/* A clone holds the page of its packet, on any thread; the pool has it back with the last of them. */
+static void stack_packets(pagepool *pool)
+{
+    pagepool_skb_cache *cache = nullptr;
+    pagepool_skb *made = nullptr, *clone = nullptr;
+    CHECK(pagepool_skb_cache_create(8, &cache) == 0);
+    cpp::unique_skb_cache held(cache);
+    cpp::unique_buf buf(pagepool_alloc_page(pool));
+    CHECK(pagepool_skb_from_buf(cache, buf.get(), 64, 60, &made) == 0);
+    (void)buf.release(); /* the packet has it */
+    cpp::unique_skb skb(made);
+    CHECK(pagepool_skb_clone(skb.get(), &clone) == 0);
+    std::thread([](cpp::unique_skb) {}, cpp::unique_skb(clone)).join();
+    CHECK(pagepool_skb_is_cloned(made) == 0 && pagepool_skb_len(made) == 60);
+    skb.reset();
+    CHECK(pagepool_skb_len(made) == 0 && pagepool_last_errno() == ESTALE);
+    held.reset();
+    CHECK(pagepool_skb_cache_put(cache) == -ESTALE);
+    pagepool_buffer_locations at = PAGEPOOL_BUFFER_LOCATIONS_INIT;
+    CHECK(pagepool_read_buffer_locations(pool, &at) == 0 && at.out == 0);
+}
+
 static void buffers(pagepool *pool)
 {
     {
@@ -52,6 +89,7 @@ static void buffers(pagepool *pool)
         CHECK(pagepool_batch_create(&made) == 0);
         cpp::unique_batch batch(made);
         CHECK(pagepool_batch_alloc(batch.get(), pool, 32) == 32 && pagepool_inflight(pool) >= 32);
+        packets(batch);
     }
     pagepool_buffer_locations at = PAGEPOOL_BUFFER_LOCATIONS_INIT;
     CHECK(pagepool_read_buffer_locations(pool, &at) == 0 && at.out == 0);
@@ -118,6 +156,7 @@ int main()
         structs(pool.get());
         buffers(pool.get());
         batches(pool.get());
+        stack_packets(pool.get());
         exceptions(pool.get());
     }
     CHECK(pagepool_bind(made) == -ESTALE); /* unique_pool destroyed it */
