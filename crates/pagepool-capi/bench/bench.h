@@ -1,26 +1,16 @@
-/* What the C benches share: the clock, the end after a failed call, and a pool of the calling thread. */
+/* What the benches of this library share: the end after a failed call, and a pool of the calling thread. */
 #ifndef BENCH_H
 #define BENCH_H
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
 #include <pagepool.h>
-
-#define BURST 32
 
 static inline void fail(const char *what)
 {
     fprintf(stderr, "%s: %s\n", what, pagepool_last_error());
     exit(1);
-}
-
-static inline double now_ns(void)
-{
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (double)time.tv_sec * 1e9 + (double)time.tv_nsec;
 }
 
 /* A pool over an arena of its own of max_bytes, or of the default size for 0. */

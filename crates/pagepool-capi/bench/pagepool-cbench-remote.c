@@ -3,68 +3,65 @@
  *
  *     cc -O2 pagepool-cbench-remote.c $(pkg-config --cflags --libs pagepool) -lpthread -o remote
  *
- * The work is that of `pagepool bench --filter page_remote`: bursts of 32 pages go through a ring of 1024 to
- * a second thread, which returns them, one by one or in bulk; the pool has 3072 pages. A figure is the time
- * of one buffer while both threads work. It is the median of the rounds, with the least behind it. The
- * pool's counters prove that every buffer returned by message.
+ * The work is that of across.h: buffers with handles return one by one or in bulk; batches stay where they
+ * are, one for each burst of the ring. The pool's counters prove that every page returned by message.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <sched.h>
-#include <stdatomic.h>
-#include <string.h>
 #include <unistd.h>
 
+#include "across.h"
 #include "bench.h"
 
-#define SLOTS 1024
-#define POPULATION (3 * SLOTS)
-#define ROUNDS 101
-#define BURSTS 256
-#define WARM 64
+static struct pagepool_batch *batches[SLOTS / BURST];
 
-/* The ring: each side has its own line, with what it knows of the other side. */
-static struct {
-    struct pagepool_buf *bufs[SLOTS];
-    _Alignas(128) atomic_size_t pushed;
-    size_t free_until;
-    _Alignas(128) atomic_size_t popped;
-    size_t filled_until;
-} ring = {.free_until = SLOTS};
-
-/* Spins, and lets others run where the other thread does not: on a machine with other work. */
-static void relax(unsigned *spins)
+static void fill_one_by_one(void *pool, void **burst)
 {
-    if (++*spins % 4096 == 0)
-        sched_yield();
-#if defined(__x86_64__)
-    __builtin_ia32_pause();
-#endif
+    for (int at = 0; at < BURST; at++)
+        if ((burst[at] = pagepool_alloc_page(pool)) == NULL)
+            fail("pagepool_alloc_page");
 }
 
-static void push(struct pagepool_buf **burst)
+static void put_one_by_one(void **burst)
 {
-    size_t at = atomic_load_explicit(&ring.pushed, memory_order_relaxed);
-    for (unsigned spins = 0; ring.free_until - at < BURST; relax(&spins))
-        ring.free_until = atomic_load_explicit(&ring.popped, memory_order_acquire) + SLOTS;
-    memcpy(&ring.bufs[at % SLOTS], burst, BURST * sizeof(*burst));
-    atomic_store_explicit(&ring.pushed, at + BURST, memory_order_release);
+    for (int at = 0; at < BURST; at++)
+        if (pagepool_buf_put(burst[at]) != 0)
+            fail("pagepool_buf_put");
 }
 
-/* Copies a burst out; taken() gives its slots back, and tells that it has returned. */
-static void receive(struct pagepool_buf **burst)
+static void fill_bulk(void *pool, void **burst)
 {
-    size_t at = atomic_load_explicit(&ring.popped, memory_order_relaxed);
-    for (unsigned spins = 0; ring.filled_until - at < BURST; relax(&spins))
-        ring.filled_until = atomic_load_explicit(&ring.pushed, memory_order_acquire);
-    memcpy(burst, &ring.bufs[at % SLOTS], BURST * sizeof(*burst));
+    if (pagepool_alloc_bulk(pool, (struct pagepool_buf **)burst, BURST) != BURST)
+        fail("pagepool_alloc_bulk");
 }
 
-static void taken(void)
+static void put_bulk(void **burst)
 {
-    size_t at = atomic_load_explicit(&ring.popped, memory_order_relaxed);
-    atomic_store_explicit(&ring.popped, at + BURST, memory_order_release);
+    if (pagepool_buf_put_bulk((struct pagepool_buf *const *)burst, BURST) != 0)
+        fail("pagepool_buf_put_bulk");
 }
+
+static void fill_batch(void *pool, void **burst)
+{
+    static unsigned next;
+    burst[0] = batches[next++ % (SLOTS / BURST)];
+    if (pagepool_batch_alloc(burst[0], pool, BURST) != BURST)
+        fail("pagepool_batch_alloc");
+}
+
+static void put_batch(void **burst)
+{
+    if (pagepool_batch_put(burst[0]) != 0)
+        fail("pagepool_batch_put");
+}
+
+static const struct way ways[] = {
+    {"remote", fill_one_by_one, put_one_by_one},
+    {"remote bulk", fill_bulk, put_bulk},
+    {"remote batch", fill_batch, put_batch},
+};
+#define WAYS (sizeof(ways) / sizeof(ways[0]))
 
 /* The CPUs of the process, before a thread is pinned: a new thread has those of the one that made it. */
 static cpu_set_t cpus;
@@ -81,78 +78,27 @@ static void pin(int which)
         fail("sched_setaffinity");
 }
 
-static void put_burst(struct pagepool_buf **burst, int bulk)
-{
-    if (bulk) {
-        if (pagepool_buf_put_bulk(burst, BURST) != 0)
-            fail("pagepool_buf_put_bulk");
-        return;
-    }
-    for (int at = 0; at < BURST; at++)
-        if (pagepool_buf_put(burst[at]) != 0)
-            fail("pagepool_buf_put");
-}
-
 static void *return_all(void *unused)
 {
-    struct pagepool_buf *burst[BURST];
     pin(1);
-    for (int bulk = 0; bulk < 2; bulk++)
-        for (int i = 0; i < ROUNDS * (WARM + BURSTS); i++) {
-            receive(burst);
-            put_burst(burst, bulk);
-            taken();
-        }
+    for (size_t at = 0; at < WAYS; at++)
+        return_across(&ways[at]);
     return unused;
 }
 
-static void send(struct pagepool *pool, int bulk)
-{
-    struct pagepool_buf *burst[BURST];
-    if (bulk && pagepool_alloc_bulk(pool, burst, BURST) != BURST)
-        fail("pagepool_alloc_bulk");
-    for (int at = 0; !bulk && at < BURST; at++)
-        if ((burst[at] = pagepool_alloc_page(pool)) == NULL)
-            fail("pagepool_alloc_page");
-    push(burst);
-}
-
-/* The time begins when both threads are at work, and ends when the last burst has returned. */
-static double one_round(struct pagepool *pool, int bulk)
-{
-    for (int i = 0; i < WARM; i++)
-        send(pool, bulk);
-    double begin = now_ns();
-    for (int i = 0; i < BURSTS; i++)
-        send(pool, bulk);
-    unsigned spins = 0;
-    while (atomic_load_explicit(&ring.popped, memory_order_acquire) != atomic_load(&ring.pushed))
-        relax(&spins);
-    return (now_ns() - begin) / ((double)BURSTS * BURST);
-}
-
-static int by_value(const void *a, const void *b)
-{
-    double left = *(const double *)a, right = *(const double *)b;
-    return (left > right) - (left < right);
-}
-
-static void measure(struct pagepool *pool, const char *name, int bulk)
+static void measure(const struct way *way, struct pagepool *pool)
 {
     struct pagepool_stats before = PAGEPOOL_STATS_INIT, after = PAGEPOOL_STATS_INIT;
-    double each[ROUNDS];
     if (pagepool_read_stats(pool, &before) != 0)
         fail("pagepool_read_stats");
-    for (int round = 0; round < ROUNDS; round++)
-        each[round] = one_round(pool, bulk);
+    double each = measure_across(way, pool);
     pagepool_read_stats(pool, &after);
-    if (after.recycle_ring - before.recycle_ring != (uint64_t)ROUNDS * (BURSTS + WARM) * BURST ||
+    if (after.recycle_ring - before.recycle_ring != (uint64_t)ACROSS_ROUNDS * (BURSTS + WARM) * BURST ||
         after.alloc_slow != before.alloc_slow) {
-        fprintf(stderr, "%s: not every buffer returned by message\n", name);
+        fprintf(stderr, "%s: not every buffer returned by message\n", way->name);
         exit(1);
     }
-    qsort(each, ROUNDS, sizeof(each[0]), by_value);
-    printf("%-14s %6.2f ns (least %.2f)\n", name, each[ROUNDS / 2], each[0]);
+    printf("%-20s %6.2f ns\n", way->name, each);
 }
 
 /* The pool has all its pages before the first round. */
@@ -178,11 +124,16 @@ int main(void)
     params.lane_size = 8192;
     struct pagepool *pool = pool_of_this_thread((uint64_t)POPULATION * 4096, params);
     fill(pool);
+    for (size_t at = 0; at < SLOTS / BURST; at++)
+        if (pagepool_batch_create(&batches[at]) != 0)
+            fail("pagepool_batch_create");
     if (pthread_create(&thread, NULL, return_all, NULL) != 0)
         fail("pthread_create");
-    measure(pool, "remote", 0);
-    measure(pool, "remote bulk32", 1);
+    for (size_t at = 0; at < WAYS; at++)
+        measure(&ways[at], pool);
     pthread_join(thread, NULL);
+    for (size_t at = 0; at < SLOTS / BURST; at++)
+        pagepool_batch_destroy(batches[at]);
     pagepool_destroy(pool);
     return 0;
 }

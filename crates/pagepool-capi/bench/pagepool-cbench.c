@@ -17,19 +17,9 @@
 #include <pagepool_skb.h>
 
 #include "bench.h"
+#include "loop.h"
 
-#ifndef ROUNDS
-#define ROUNDS 300
-#endif
-#define LOOPS 20000
-
-/* What is looked at no compiler leaves out. */
-static void look(const void *what)
-{
-    __asm__ __volatile__("" : : "r"(what) : "memory");
-}
-
-static void inline_pairs(struct pagepool *pool)
+static void inline_pairs(void *pool)
 {
     for (int i = 0; i < LOOPS; i++) {
         struct pagepool_buf *buf = pagepool_alloc_page(pool);
@@ -39,7 +29,7 @@ static void inline_pairs(struct pagepool *pool)
 }
 
 /* In parentheses a name is no macro: these are calls. */
-static void call_pairs(struct pagepool *pool)
+static void call_pairs(void *pool)
 {
     for (int i = 0; i < LOOPS; i++) {
         struct pagepool_buf *buf = (pagepool_alloc_page)(pool);
@@ -49,7 +39,7 @@ static void call_pairs(struct pagepool *pool)
 }
 
 /* With the address of each buffer's first byte. */
-static void data_pairs(struct pagepool *pool)
+static void data_pairs(void *pool)
 {
     for (int i = 0; i < LOOPS; i++) {
         struct pagepool_buf *buf = pagepool_alloc_page(pool);
@@ -58,7 +48,17 @@ static void data_pairs(struct pagepool *pool)
     }
 }
 
-static void bulk_pairs(struct pagepool *pool)
+/* The same by calls. */
+static void call_data_pairs(void *pool)
+{
+    for (int i = 0; i < LOOPS; i++) {
+        struct pagepool_buf *buf = (pagepool_alloc_page)(pool);
+        look((pagepool_buf_data)(buf));
+        (pagepool_buf_put)(buf);
+    }
+}
+
+static void bulk_pairs(void *pool)
 {
     struct pagepool_buf *bufs[BURST];
     for (int i = 0; i < LOOPS; i += BURST) {
@@ -68,7 +68,7 @@ static void bulk_pairs(struct pagepool *pool)
     }
 }
 
-static void bulk_data_pairs(struct pagepool *pool)
+static void bulk_data_pairs(void *pool)
 {
     struct pagepool_buf *bufs[BURST];
     for (int i = 0; i < LOOPS; i += BURST) {
@@ -81,7 +81,7 @@ static void bulk_data_pairs(struct pagepool *pool)
 
 static struct pagepool_batch *batch;
 
-static void batch_pairs(struct pagepool *pool)
+static void batch_pairs(void *pool)
 {
     for (int i = 0; i < LOOPS; i += BURST) {
         pagepool_batch_alloc(batch, pool, BURST);
@@ -90,7 +90,7 @@ static void batch_pairs(struct pagepool *pool)
     }
 }
 
-static void batch_packet_pairs(struct pagepool *pool)
+static void batch_packet_pairs(void *pool)
 {
     void *packets[BURST];
     for (int i = 0; i < LOOPS; i += BURST) {
@@ -118,7 +118,7 @@ static void batch_on_another_thread(void)
         fail("pthread_create");
 }
 
-static void addr_pairs(struct pagepool *pool)
+static void addr_pairs(void *pool)
 {
     for (int i = 0; i < LOOPS; i++) {
         uint64_t addr;
@@ -128,7 +128,7 @@ static void addr_pairs(struct pagepool *pool)
     }
 }
 
-static void addr_bulk_pairs(struct pagepool *pool)
+static void addr_bulk_pairs(void *pool)
 {
     uint64_t addrs[BURST];
     for (int i = 0; i < LOOPS; i += BURST) {
@@ -149,13 +149,13 @@ static struct pagepool_skb *packet(struct pagepool *pool)
     return skb;
 }
 
-static void packets(struct pagepool *pool)
+static void packets(void *pool)
 {
     for (int i = 0; i < LOOPS; i++)
         pagepool_skb_put(packet(pool));
 }
 
-static void clones(struct pagepool *pool)
+static void clones(void *pool)
 {
     for (int i = 0; i < LOOPS; i++) {
         struct pagepool_skb *skb = packet(pool), *clone;
@@ -172,7 +172,7 @@ static int never_in_use(void *arg, uint64_t cookie)
     return 0;
 }
 
-static void deferred(struct pagepool *pool)
+static void deferred(void *pool)
 {
     for (int i = 0; i < LOOPS; i++) {
         if (pagepool_defer(pool, user, pagepool_alloc_page(pool), 0) != 0)
@@ -182,25 +182,24 @@ static void deferred(struct pagepool *pool)
     }
 }
 
-static void empty_loop(struct pagepool *pool)
+static void empty_loop(void *pool)
 {
     for (int i = 0; i < LOOPS; i++)
         look(pool);
 }
 
-static double least(void (*pairs)(struct pagepool *), struct pagepool *pool)
+/* What the loops with data do beside the calls: they look at 32 addresses. */
+static void empty_data_loop(void *pool)
 {
-    double best = 1e9;
-    for (int round = 0; round < ROUNDS; round++) {
-        double begin = now_ns();
-        pairs(pool);
-        double each = (now_ns() - begin) / LOOPS;
-        best = each < best ? each : best;
+    void *packets[BURST] = {pool};
+    for (int i = 0; i < LOOPS; i += BURST) {
+        look(packets);
+        for (int at = 0; at < BURST; at++)
+            look(packets[at]);
     }
-    return best;
 }
 
-static double counted(const char *name, void (*pairs)(struct pagepool *), struct pagepool *pool)
+static double counted(const char *name, void (*pairs)(void *), void *pool)
 {
     struct pagepool_stats before = PAGEPOOL_STATS_INIT, after = PAGEPOOL_STATS_INIT;
     if (pagepool_read_stats(pool, &before) != 0)
@@ -212,16 +211,15 @@ static double counted(const char *name, void (*pairs)(struct pagepool *), struct
         fprintf(stderr, "%s: not every buffer took the cache\n", name);
         exit(1);
     }
-    printf("%-12s %6.2f ns\n", name, cost);
+    printf("%-20s %6.2f ns\n", name, cost);
     return cost;
 }
 
-int main(int argc, char **argv)
+int main(void)
 {
     struct pagepool_params params = PAGEPOOL_PARAMS_INIT;
     const struct pagepool_deferred_user_ops ops = {.size = sizeof(ops), .in_use = never_in_use};
     struct pagepool_domain *domain;
-    const char *calls = argc > 1 ? argv[1] : "calls";
     if (pagepool_domain_identity("bench", &domain) != 0)
         fail("pagepool_domain_identity");
     params.domains = &domain;
@@ -233,10 +231,12 @@ int main(int argc, char **argv)
     if (pagepool_skb_cache_create(64, &cache) != 0 || pagepool_deferred_user_create(pool, &ops, &user) != 0)
         fail("pagepool_skb_cache_create, pagepool_deferred_user_create");
     pagepool_buf_put(pagepool_alloc_page(pool)); /* fills the cache */
-    printf("%-12s %6.2f ns\n", "empty loop", least(empty_loop, pool));
+    printf("%-20s %6.2f ns\n", "empty loop", least(empty_loop, pool));
+    printf("%-20s %6.2f ns\n", "empty data loop", least(empty_data_loop, pool));
     counted("inline", inline_pairs, pool);
-    counted(calls, call_pairs, pool);
+    counted("calls", call_pairs, pool);
     counted("data", data_pairs, pool);
+    counted("calls data", call_data_pairs, pool);
     counted("bulk", bulk_pairs, pool);
     counted("bulk data", bulk_data_pairs, pool);
     counted("batch", batch_pairs, pool);

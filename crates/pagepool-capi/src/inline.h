@@ -29,9 +29,9 @@ struct pagepool_view_ {
     uint64_t base, pages;
     uint64_t *words;
     struct pagepool_cache_ *cache;
-    uint64_t page_size;
+    uint64_t home;
     uint64_t allocated, recycled, begun;
-    uint64_t home, own;
+    uint64_t page_size, own;
     uint64_t memory, readable;
     uint64_t rest[17];
 };
@@ -52,16 +52,16 @@ struct pagepool_row_ {
 #endif
 
 /* Stands for no pool: it has no owner and no page, so every comparison fails. */
-PAGEPOOL_ONCE_ struct pagepool_view_ pagepool_no_view_3_;
+PAGEPOOL_ONCE_ struct pagepool_view_ pagepool_no_view_4_;
 /* The pool that this thread used last. The layout is in the name, so that two versions do not share it. */
-PAGEPOOL_ONCE_ PAGEPOOL_NEAR_ __thread struct pagepool_view_ *pagepool_here_3_ = &pagepool_no_view_3_;
+PAGEPOOL_ONCE_ PAGEPOOL_NEAR_ __thread struct pagepool_view_ *pagepool_here_4_ = &pagepool_no_view_4_;
 
 /* The library's tables; NULL before the library was asked, and if it has another layout. */
 PAGEPOOL_UNUSED_ static const struct pagepool_inline_ *pagepool_tables_;
 
 __attribute__((constructor)) PAGEPOOL_UNUSED_ static void pagepool_start_(void)
 {
-    pagepool_tables_ = pagepool_inline_tables(3);
+    pagepool_tables_ = pagepool_inline_tables(4);
 }
 
 #define PAGEPOOL_FAST_ __attribute__((unused, always_inline)) static inline
@@ -94,26 +94,37 @@ PAGEPOOL_SLOW_ struct pagepool_buf *pagepool_alloc_slow_(struct pagepool *pool)
         struct pagepool_view_ *views = (struct pagepool_view_ *)pagepool_tables_->views;
         struct pagepool_view_ *view = views + (token >> 4 & pagepool_tables_->view_mask);
         if (view->owner == pagepool_me_())
-            pagepool_here_3_ = view;
+            pagepool_here_4_ = view;
     }
     return pagepool_alloc_page(pool);
 }
 
 /* The same for a buffer; its token tells its pool. */
-PAGEPOOL_SLOW_ int pagepool_put_slow_(struct pagepool_buf *buf)
+PAGEPOOL_FAST_ void pagepool_look_here_(const struct pagepool_buf *buf)
 {
     uint32_t token = (uint32_t)(uintptr_t)buf;
     if (pagepool_tables_ != NULL) {
         struct pagepool_view_ *view = ((struct pagepool_row_ *)pagepool_tables_->directory)[token >> 16].view;
         if (view != NULL && view->owner == pagepool_me_())
-            pagepool_here_3_ = view;
+            pagepool_here_4_ = view;
     }
+}
+
+PAGEPOOL_SLOW_ int pagepool_put_slow_(struct pagepool_buf *buf)
+{
+    pagepool_look_here_(buf);
     return pagepool_buf_put(buf);
+}
+
+PAGEPOOL_SLOW_ void *pagepool_data_slow_(struct pagepool_buf *buf)
+{
+    pagepool_look_here_(buf);
+    return pagepool_buf_data(buf);
 }
 
 PAGEPOOL_FAST_ struct pagepool_buf *pagepool_alloc_page_(struct pagepool *pool)
 {
-    struct pagepool_view_ *view = pagepool_here_3_;
+    struct pagepool_view_ *view = pagepool_here_4_;
     if (PAGEPOOL_LIKELY_(view->token == (uint64_t)(uintptr_t)pool && view->owner == pagepool_me_())) {
         struct pagepool_cache_ *cache = view->cache;
         size_t at;
@@ -169,7 +180,7 @@ PAGEPOOL_FAST_ void pagepool_returned_(struct pagepool_view_ *view)
 PAGEPOOL_FAST_ int pagepool_buf_put_(struct pagepool_buf *buf)
 {
     uint64_t token = (uint64_t)(uintptr_t)buf, me = pagepool_me_();
-    struct pagepool_view_ *view = pagepool_here_3_;
+    struct pagepool_view_ *view = pagepool_here_4_;
     uint32_t page = pagepool_page_(view, token);
     if (PAGEPOOL_LIKELY_(page < (uint32_t)view->pages && view->bias == me)) {
         ++view->begun;
@@ -189,12 +200,12 @@ PAGEPOOL_FAST_ int pagepool_buf_put_(struct pagepool_buf *buf)
 PAGEPOOL_FAST_ void *pagepool_buf_data_(struct pagepool_buf *buf)
 {
     uint64_t token = (uint64_t)(uintptr_t)buf;
-    struct pagepool_view_ *view = pagepool_here_3_;
+    struct pagepool_view_ *view = pagepool_here_4_;
     uint32_t page = pagepool_page_(view, token);
     if (PAGEPOOL_LIKELY_(page < (uint32_t)view->readable && view->owner == pagepool_me_() &&
                          view->words[page] == token))
         return (void *)(uintptr_t)(view->memory + ((uint64_t)page << 12));
-    return pagepool_buf_data(buf);
+    return pagepool_data_slow_(buf);
 }
 
 #define pagepool_alloc_page(pool) pagepool_alloc_page_(pool)

@@ -17,7 +17,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use ::pagepool::lasting_zeroes;
 
 use crate::error::{CallError, CallResult};
-use crate::handles::life_word::LifeWord;
+use crate::handles::life_word::{self, LifeWord};
 use crate::handles::token::{HandleKind, Token};
 use crate::handles::view::PoolView;
 
@@ -188,6 +188,32 @@ pub(crate) fn find(token: Token) -> CallResult<BufPlace> {
     let word = unsafe { &*word };
     // SAFETY: a row with a kind has a view, which is static.
     Ok(BufPlace { word, view: unsafe { &*row.view.load(Relaxed) } })
+}
+
+/// Fetches the words of these tokens, of pages most likely, for a thread that will end their lives: see
+/// [`life_word::fetch_to_write`].
+pub(crate) fn fetch_words(tokens: &[Token]) {
+    for &token in tokens {
+        let lives = DIRECTORY[(token.0 as u32 >> 16) as usize].lives.load(Relaxed);
+        life_word::fetch_to_write(lives.wrapping_add((token.place() & IN_ROW) as usize));
+    }
+}
+
+/// Whether two tokens are of the same kind and the same row, and so of the same pool, if they are any's.
+#[inline(always)]
+pub(crate) fn in_one_row(one: Token, other: Token) -> bool {
+    (one.0 ^ other.0) as u32 & (!0 << 16 | 15) == 0
+}
+
+/// The word of a token in the row of another one, which was found.
+#[inline(always)]
+pub(crate) fn word_beside(found: BufPlace, at: Token, token: Token) -> &'static LifeWord {
+    debug_assert!(in_one_row(at, token) && at.is(HandleKind::Page));
+    let apart = (token.place() & IN_ROW) as isize - (at.place() & IN_ROW) as isize;
+    // SAFETY: a row of pages has a word for every place.
+    let word = unsafe { std::ptr::from_ref(found.word).offset(apart) };
+    // SAFETY: words are atomics and never freed.
+    unsafe { &*word }
 }
 
 #[cfg(test)]

@@ -7,6 +7,8 @@
 //!        nobody else does, so comparing needs no order. `begun` and `recycled` are written by the biased
 //!        thread alone, `allocated` by the owner. The rest is written while the token is 0.
 //! Life   addresses in a row hold as long as its token does, and that ends on the owner's thread, or unowned.
+//! Lines  the first has what every thread reads, and is written when the pool is bound. The second is the
+//!        owner's, who writes it with each buffer.
 //! Layout part of the inline interface: whoever changes it, or `FragEntry`, or `Directory`, raises `LAYOUT`
 //! in inline.rs.
 
@@ -14,14 +16,18 @@
 #![expect(unsafe_code)]
 
 use std::ffi::c_void;
+use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use ::pagepool::{CacheHead, Stats};
 
-use crate::handles::life_word::LifeWord;
+use crate::handles::life_word::{self, LifeWord};
 use crate::handles::owner_half::OwnerHalf;
 use crate::handles::thread::me;
 use crate::handles::token::{KIND_BITS, Token};
+
+/// Buffers that the owner allocates or returns together: whoever ends its bias waits for so many.
+pub(crate) const RUN: usize = 64;
 
 /// Pools that may be there at once.
 pub(crate) const MAX_POOLS: usize = 4096;
@@ -50,16 +56,16 @@ pub(crate) struct PoolView {
     pub(crate) words: AtomicPtr<LifeWord>,
     /// The owner's cache: its head, and page numbers behind it.
     pub(crate) cache: AtomicPtr<CacheHead>,
-    /// Bytes in a page.
-    pub(crate) page_size: AtomicU64,
+    /// The first word of every buffer of this pool.
+    pub(crate) home: AtomicPtr<c_void>,
     /// Pages that the fast paths took from the cache, which the pool does not count itself.
     pub(crate) allocated: AtomicU64,
     /// Pages that they put there, likewise.
     pub(crate) recycled: AtomicU64,
     /// What `recycled` will be: one more while the biased thread returns a buffer.
     pub(crate) begun: AtomicU64,
-    /// The first word of every buffer of this pool.
-    pub(crate) home: AtomicPtr<c_void>,
+    /// Bytes in a page.
+    pub(crate) page_size: AtomicU64,
     pub(crate) own: AtomicPtr<OwnerHalf>,
     /// Where page 0 begins, for the CPU.
     pub(crate) memory: AtomicU64,
@@ -96,11 +102,11 @@ impl PoolView {
             pages: AtomicU64::new(0),
             words: AtomicPtr::new(std::ptr::null_mut()),
             cache: AtomicPtr::new(std::ptr::null_mut()),
-            page_size: AtomicU64::new(0),
+            home: AtomicPtr::new(std::ptr::null_mut()),
             allocated: AtomicU64::new(0),
             recycled: AtomicU64::new(0),
             begun: AtomicU64::new(0),
-            home: AtomicPtr::new(std::ptr::null_mut()),
+            page_size: AtomicU64::new(0),
             own: AtomicPtr::new(std::ptr::null_mut()),
             memory: AtomicU64::new(0),
             readable: AtomicU64::new(0),
@@ -136,13 +142,52 @@ impl PoolView {
         Some(token)
     }
 
+    /// As [`alloc`](Self::alloc), up to [`RUN`] pages, the owner asked once; says how many.
+    #[inline(always)]
+    pub(crate) fn alloc_run(&self, pool: Token, places: &mut [MaybeUninit<Token>]) -> usize {
+        if !self.is_mine() || self.token.load(Relaxed) != pool.0 {
+            return 0;
+        }
+        let (cache, words) = (self.cache.load(Relaxed), self.words.load(Relaxed));
+        // SAFETY: this thread owns the pool, so it is there, and so are its parts.
+        let count = unsafe { &(*cache).count };
+        let had = count.load(Relaxed);
+        let n = places.len().min(RUN).min(had);
+        self.fetch_words(n);
+        // SAFETY: this thread owns the pool, so the cache is there; the count is at most the capacity.
+        let first = unsafe { entry_of(cache, had - n) };
+        // SAFETY: entries below the count are initialised, and the owner's alone.
+        let pages = unsafe { std::slice::from_raw_parts_mut(first, n) };
+        // SAFETY: the words are the pool's, as are the pages of its cache, and `n` fit the places.
+        let done = unsafe { begin_lives(words, pages, places) };
+        count.store(had - done, Relaxed);
+        self.allocated.store(self.allocated.load(Relaxed).wrapping_add(done as u64), Relaxed);
+        done
+    }
+
+    /// Fetches the words of the `n` pages that the cache gives next, where other threads return pages: the
+    /// words are theirs then. For the owner.
+    #[inline(always)]
+    pub(crate) fn fetch_words(&self, n: usize) {
+        if self.bias.load(Relaxed) != BIAS_SHARED {
+            return;
+        }
+        let cache = self.cache.load(Relaxed);
+        // SAFETY: this thread owns the pool, so it is there, and so are its parts.
+        let count = unsafe { &(*cache).count }.load(Relaxed);
+        for at in count.saturating_sub(n)..count {
+            // SAFETY: this thread owns the pool, so the cache is there; the count is at most the capacity.
+            let page = unsafe { entry_of(cache, at) };
+            // SAFETY: entries below the count are initialised, and the owner's alone.
+            life_word::fetch_to_write(self.word(unsafe { page.read() }));
+        }
+    }
+
     /// The life of a page of the pool's area, while the pool is there.
     #[inline(always)]
     pub(crate) fn word(&self, page: u32) -> &'static LifeWord {
-        // SAFETY: there is a word for every page of the area, and callers have a page of it.
-        let word = unsafe { self.words.load(Relaxed).add(page as usize) };
-        // SAFETY: words are atomics and never freed.
-        unsafe { &*word }
+        // SAFETY: callers have a page of the area.
+        unsafe { word_of(self.words.load(Relaxed), page) }
     }
 
     /// The lower half of the tokens of a page.
@@ -155,9 +200,7 @@ impl PoolView {
     /// kind.
     #[inline(always)]
     pub(crate) fn page_of(&self, token: Token) -> u32 {
-        // The lowest four bits are 0 for the right kind. Turned to the top they make any other a number that
-        // is too large.
-        (token.0 as u32).wrapping_sub(self.base.load(Relaxed) as u32).rotate_right(KIND_BITS)
+        page_behind(self.base.load(Relaxed) as u32, token)
     }
 
     /// Whether there is such a page.
@@ -185,6 +228,25 @@ impl PoolView {
         true
     }
 
+    /// As [`put`](Self::put), for the first of these while all goes as there, [`RUN`] at most; says how many.
+    #[inline(always)]
+    pub(crate) fn put_run(&self, tokens: &[Token]) -> usize {
+        let cache = self.cache.load(Relaxed);
+        // SAFETY: this thread owns the pool, so it is there, and so are its parts.
+        let CacheHead { count, limit, .. } = unsafe { &*cache };
+        let at = count.load(Relaxed);
+        let room = limit.saturating_sub(at).min(RUN).min(tokens.len());
+        // SAFETY: this thread owns the pool, so the cache is there, with room for `limit` entries.
+        let space = unsafe { entry_of(cache, at) };
+        // SAFETY: entries up to the capacity are initialised, and the owner's alone.
+        let space = unsafe { std::slice::from_raw_parts_mut(space, room) };
+        let (base, pages) = (self.base.load(Relaxed) as u32, self.pages.load(Relaxed) as u32);
+        // SAFETY: these are the words of the pool's pages.
+        let done = unsafe { end_lives(self.words.load(Relaxed), base, pages, tokens, space) };
+        count.store(at + done, Relaxed);
+        done
+    }
+
     /// The pool's own counters, and what the fast paths counted.
     pub(crate) fn and_fast_paths(&self, mut counters: Stats) -> Stats {
         counters.alloc_fast += self.allocated.load(Relaxed);
@@ -203,6 +265,68 @@ impl PoolView {
     pub(crate) fn set_hint(&'static self) {
         HINTS[(me() >> 12) as usize % HINT_ROWS].0.store(std::ptr::from_ref(self).cast_mut(), Relaxed);
     }
+}
+
+/// See [`PoolView::page_of`].
+#[inline(always)]
+fn page_behind(base: u32, token: Token) -> u32 {
+    // The lowest four bits are 0 for the right kind. Turned to the top they make any other a number that is
+    // too large.
+    (token.0 as u32).wrapping_sub(base).rotate_right(KIND_BITS)
+}
+
+/// The life of a page.
+///
+/// # Safety
+/// The words are those of a pool, and the page is one of its area.
+#[inline(always)]
+unsafe fn word_of(words: *mut LifeWord, page: u32) -> &'static LifeWord {
+    // SAFETY: there is a word for every page of the area, as the caller says.
+    let word = unsafe { words.add(page as usize) };
+    // SAFETY: words are atomics and never freed.
+    unsafe { &*word }
+}
+
+/// Begins the lives of these pages, which were out before, up to the first that was not; says how many. The
+/// others are the first of `pages` then. Apart, and with one index, so that all it needs is in registers.
+///
+/// # Safety
+/// The words are those of a pool, and the pages are of its area. There is a place for each page.
+#[inline(never)]
+unsafe fn begin_lives(words: *mut LifeWord, pages: &mut [u32], places: &mut [MaybeUninit<Token>]) -> usize {
+    for (at, (place, &mut page)) in places.iter_mut().zip(&mut *pages).enumerate() {
+        // SAFETY: the caller has pages of the pool.
+        let Some(token) = unsafe { word_of(words, page) }.begin_again() else {
+            pages.copy_within(at.., 0);
+            return at;
+        };
+        place.write(token);
+    }
+    pages.len()
+}
+
+/// Ends the lives of these plain pages, up to the first token that is not one in its life, and says how many
+/// there were; their pages go into `space`, as far as that goes.
+///
+/// # Safety
+/// The words are those of a pool with `pages` pages, whose owner's thread this is, and biased.
+#[inline(never)]
+unsafe fn end_lives(
+    words: *mut LifeWord,
+    base: u32,
+    pages: u32,
+    tokens: &[Token],
+    space: &mut [u32],
+) -> usize {
+    for (at, (place, &token)) in space.iter_mut().zip(tokens).enumerate() {
+        let page = page_behind(base, token);
+        // SAFETY: it is below the number of the pool's pages.
+        if page >= pages || !unsafe { word_of(words, page) }.end_plain(token) {
+            return at;
+        }
+        *place = page;
+    }
+    space.len()
 }
 
 /// Where an entry of the owner's cache lies.

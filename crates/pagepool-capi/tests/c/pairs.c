@@ -1,8 +1,11 @@
-/* `pairs plain|data N`: N times a page is allocated and returned by the inline functions, for tests/c.rs,
- * which counts instructions. "data" asks for the address of each page, too. */
+/* `pairs HOW N`: N times a page is allocated and returned, for tests/c.rs, which counts instructions. "plain"
+ * and "data" use the inline functions, "bulk" and "batch" the calls for 32 at a time; with "data" the program
+ * takes the address of each page or packet, too. */
 #include <string.h>
 
 #include "check.h"
+
+#define BURST 32
 
 /* What is looked at no compiler leaves out. */
 static void look(const void *what)
@@ -28,10 +31,64 @@ static void data_pairs(struct pagepool *pool, long n)
     }
 }
 
+static void bulk_pairs(struct pagepool *pool, long n)
+{
+    struct pagepool_buf *bufs[BURST];
+    for (long i = 0; i < n; i += BURST) {
+        pagepool_alloc_bulk(pool, bufs, BURST);
+        look(bufs);
+        pagepool_buf_put_bulk(bufs, BURST);
+    }
+}
+
+static void bulk_data_pairs(struct pagepool *pool, long n)
+{
+    struct pagepool_buf *bufs[BURST];
+    for (long i = 0; i < n; i += BURST) {
+        pagepool_alloc_bulk(pool, bufs, BURST);
+        for (int at = 0; at < BURST; at++)
+            look(pagepool_buf_data(bufs[at]));
+        pagepool_buf_put_bulk(bufs, BURST);
+    }
+}
+
+static struct pagepool_batch *batch;
+
+static void batch_pairs(struct pagepool *pool, long n)
+{
+    for (long i = 0; i < n; i += BURST) {
+        pagepool_batch_alloc(batch, pool, BURST);
+        look(batch);
+        pagepool_batch_put(batch);
+    }
+}
+
+static void batch_data_pairs(struct pagepool *pool, long n)
+{
+    void *packets[BURST];
+    for (long i = 0; i < n; i += BURST) {
+        pagepool_batch_alloc(batch, pool, BURST);
+        pagepool_batch_packets(batch, packets, BURST);
+        for (int at = 0; at < BURST; at++)
+            look(packets[at]);
+        pagepool_batch_put(batch);
+    }
+}
+
+static const struct {
+    const char *name;
+    void (*pairs)(struct pagepool *pool, long n);
+} ways[] = {
+    {"plain", plain_pairs},         {"data", data_pairs},   {"bulk", bulk_pairs},
+    {"bulk data", bulk_data_pairs}, {"batch", batch_pairs}, {"batch data", batch_data_pairs},
+};
+
 int main(int argc, char **argv)
 {
     struct pagepool *pool = pool_over(arena_of(4 << 20));
-    CHECK(argc == 3 && pagepool_bind(pool) == 0);
-    (strcmp(argv[1], "data") == 0 ? data_pairs : plain_pairs)(pool, atol(argv[2]));
-    return 0;
+    CHECK(argc == 3 && pagepool_bind(pool) == 0 && pagepool_batch_create(&batch) == 0);
+    for (size_t at = 0; at < sizeof(ways) / sizeof(ways[0]); at++)
+        if (strcmp(argv[1], ways[at].name) == 0)
+            return ways[at].pairs(pool, atol(argv[2])), 0;
+    return 2;
 }

@@ -1,26 +1,9 @@
 /* What a small pool costs beside its pages: the memory that becomes resident while it is made, bound, used
  * and ended. Tables that are as large as a pool may become cost nothing where it does not use them. */
-#include <fcntl.h>
-#include <string.h>
-#include <unistd.h>
-
 #include "check.h"
+#include "resident.h"
 
 #define MOST_KIB 64
-
-/* Anonymous memory of this process that is resident, in KiB; -1 if the kernel does not say (before 4.14). */
-static long anonymous_kib(void)
-{
-    char text[4096];
-    int file = open("/proc/self/smaps_rollup", O_RDONLY);
-    ssize_t len = file < 0 ? -1 : read(file, text, sizeof(text) - 1);
-    if (len < 0)
-        return -1;
-    close(file);
-    text[len] = '\0';
-    const char *at = strstr(text, "\nAnonymous:");
-    return at == NULL ? -1 : atol(at + strlen("\nAnonymous:"));
-}
 
 static void check_growth(const char *what, long before)
 {

@@ -19,7 +19,8 @@ use crate::handles::slots;
 use crate::handles::slots::turn;
 use crate::handles::token::Token;
 
-/// A buffer as a device address and a length. Programs have arrays of it, so it never gets more fields.
+/// A buffer as a device address and a length, 16 bytes. Programs keep arrays of it beside a descriptor ring,
+/// so it has no `size` as other results have, and never gets more fields.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct RawC {

@@ -13,6 +13,7 @@ use crate::handles::opaque::{BufHandle, PoolHandle};
 use crate::handles::owner::{OwnerCall, enter};
 use crate::handles::slots;
 use crate::handles::token::Token;
+use crate::handles::view::RUN;
 
 pub(crate) const EXHAUSTED: CallError = CallError::fixed(
     libc::ENOMEM,
@@ -38,7 +39,11 @@ pub extern "C" fn pagepool_alloc_page(pool: *mut PoolHandle) -> *mut BufHandle {
 #[cold]
 #[inline(never)]
 extern "C" fn alloc_page_slow(pool: Token) -> *mut BufHandle {
-    alloc_by(pool, |owned| owned.token_for(owned.bound.alloc_page().ok_or(EXHAUSTED)?))
+    alloc_by(pool, |owned| {
+        let page = owned.bound.alloc_page().ok_or(EXHAUSTED)?;
+        owned.view.fetch_words(RUN); // it was most likely a refill
+        owned.token_for(page)
+    })
 }
 
 /// Runs an allocation of the owner; NULL if it fails.
@@ -105,7 +110,8 @@ fn no_frag(owned: &OwnerCall<'_>, size: usize) -> CallError {
 /// Thread: owner.
 /// Ownership: these buffers are the caller's. The other elements of `bufs` are unchanged.
 /// Errors: fewer than `n`, for the reasons of pagepool_alloc_page; pagepool_last_error names it.
-/// Cost: per page as pagepool_alloc_page, without the call.
+/// Cost: pool and owner are checked once for up to 64 pages; per page from the cache about six instructions
+///     and no atomic operation. A refill as for pagepool_alloc_page.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pagepool_alloc_bulk(
     pool: *mut PoolHandle,
@@ -113,15 +119,21 @@ pub unsafe extern "C" fn pagepool_alloc_bulk(
     n: usize,
 ) -> usize {
     let token = Token::of(pool);
-    // SAFETY: the caller gave room for `n`, or NULL.
-    let bufs = value_or(&mut [][..], || unsafe { array_mut(bufs, n) });
-    let view = slots::view_of(token);
-    for (at, place) in bufs.iter_mut().enumerate() {
-        let buf = view.alloc(token).map_or_else(|| alloc_page_slow(token), Token::handle);
-        if buf.is_null() {
-            return at;
+    // SAFETY: the caller gave room for `n`, or NULL; a handle is a token.
+    let mut rest = value_or(&mut [][..], || unsafe { array_mut(bufs.cast::<Token>(), n) });
+    let (view, n) = (slots::view_of(token), rest.len());
+    loop {
+        let done = view.alloc_run(token, rest);
+        rest = &mut rest[done..];
+        if done == RUN {
+            continue;
         }
-        place.write(buf);
+        let Some((place, behind)) = rest.split_first_mut() else { return n };
+        let buf = alloc_page_slow(token);
+        if buf.is_null() {
+            return n - behind.len() - 1;
+        }
+        place.write(Token::of(buf));
+        rest = behind;
     }
-    bufs.len()
 }

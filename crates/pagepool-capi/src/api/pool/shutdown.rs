@@ -20,7 +20,7 @@ use crate::oom;
 /// Ends a pool as pagepool_destroy does, and stores a handle: to wait for the last buffer, to report which
 /// pages are out, and to return device addresses. Linux: page_pool_destroy.
 ///
-/// Thread: owner; any while no thread owns the pool.
+/// Thread: owner; any while no thread owns the pool, and of a pool made with `no_owner`.
 /// Ownership: the pool's handle ends. `*shutdown` is the caller's, to be released with pagepool_shutdown_put;
 ///     it keeps the pool's domains.
 /// Errors: as pagepool_destroy, and -ENOMEM if there is no memory for the handle and for what the end of a

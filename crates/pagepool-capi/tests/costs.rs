@@ -1,0 +1,211 @@
+//! What the calls cost: the benches of this crate, and beside them DPDK's mempool at the same work, where it
+//! is installed, and Rust's figures. Always: the benches run, and prove that each buffer took its path. Asked
+//! for: the table of docs/c-api.md, of one run, by the ignored test `costs_beside_dpdk`.
+
+#![expect(clippy::unwrap_used, reason = "a test fails where it cannot go on")]
+
+mod installed;
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use installed::{compiled, has, run, source};
+
+/// As long as is needed to see that a bench works.
+const BRIEF: [&str; 3] = ["-O2", "-DROUNDS=10", "-DACROSS_ROUNDS=5"];
+
+/// By row: the figures of each turn, ns a buffer.
+type Figures = HashMap<String, Vec<f64>>;
+
+/// Adds what a bench printed, lines like "batch data   1.37 ns"; says how many.
+fn add(figures: &mut Figures, printed: &str, of: &str) -> usize {
+    let mut rows = 0;
+    for line in printed.lines().filter_map(|line| line.strip_suffix(" ns")) {
+        let (name, figure) = line.trim_end().rsplit_once(' ').unwrap();
+        figures.entry(format!("{of}{}", name.trim())).or_default().push(figure.parse().unwrap());
+        rows += 1;
+    }
+    rows
+}
+
+fn printed(command: &mut Command) -> String {
+    String::from_utf8(run(command).stdout).unwrap()
+}
+
+/// DPDK's bench; prints SKIP if there is no DPDK.
+fn dpdk_bench(rounds: &[&str]) -> Option<PathBuf> {
+    let flags = Command::new("pkg-config").args(["--cflags", "--libs", "libdpdk"]).output();
+    let Some(flags) = flags.ok().filter(|done| done.status.success()) else {
+        println!("SKIP: pkg-config finds no libdpdk (Debian: libdpdk-dev, pkg-config)");
+        return None;
+    };
+    let flags = String::from_utf8(flags.stdout).unwrap();
+    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("dpdk-cbench-{}", rounds.len()));
+    let mut cc = Command::new("cc");
+    cc.args(["-O3", "-std=gnu11", "-Wall", "-Wextra", "-Werror"]).args(rounds);
+    cc.arg(source("bench/dpdk-cbench.c")).arg("-o").arg(&program);
+    run(cc.args(flags.split_whitespace()));
+    Some(program)
+}
+
+/// It needs neither huge pages nor devices, and leaves nothing behind.
+fn under_dpdk(program: &Path) -> Command {
+    let mut command = Command::new(program);
+    command.args(["-l", "0,1", "--no-huge", "-m", "256", "--no-pci", "--no-telemetry", "--no-shconf"]);
+    command.env("RUNTIME_DIRECTORY", env!("CARGO_TARGET_TMPDIR"));
+    command
+}
+
+fn two_processors() -> bool {
+    let two = std::thread::available_parallelism().is_ok_and(|n| n.get() >= 2);
+    if !two {
+        println!("SKIP: this machine has no second processor");
+    }
+    two
+}
+
+#[test]
+fn the_bench_takes_the_paths_that_it_says() {
+    if !has("cc") {
+        return;
+    }
+    for how in ["static-bench", "shared-bench"] {
+        for file in ["bench/pagepool-cbench.c", "bench/pagepool-cbench-remote.c"] {
+            let text = printed(&mut Command::new(compiled(file, how, &BRIEF)));
+            print!("{how}:\n{text}");
+            let rows = add(&mut Figures::new(), &text, "");
+            assert!(rows >= 3 || text.starts_with("SKIP"), "{rows} rows");
+        }
+    }
+}
+
+#[test]
+fn dpdks_bench_has_a_figure_for_each_of_its_rows() {
+    if !has("cc") || !two_processors() {
+        return;
+    }
+    let Some(program) = dpdk_bench(&BRIEF[1..]) else { return };
+    let text = printed(&mut under_dpdk(&program));
+    print!("{text}");
+    assert_eq!(add(&mut Figures::new(), &text, ""), 8, "{text}");
+}
+
+// ---- The table ----
+
+/// A row: what is asked, and which figures stand in the columns. Of several in a column all are printed.
+struct Row {
+    what: &'static str,
+    asked: &'static str,
+    /// C by handles inline, C by handles and calls, C by batches, Rust, mempool, mbufs.
+    columns: [&'static [&'static str]; 6],
+}
+
+const ROWS: [Row; 6] = [
+    Row {
+        what: "one",
+        asked: "2.5",
+        columns: [&["c inline"], &["c calls"], &[], &["rust page_direct"], &["dpdk mempool"], &[]],
+    },
+    Row {
+        what: "one, with its address",
+        asked: "3",
+        columns: [&["c data"], &["c calls data"], &[], &[], &[], &["dpdk mbuf data"]],
+    },
+    Row {
+        what: "bulk of 32",
+        asked: "0.6",
+        columns: [
+            &[],
+            &["c bulk"],
+            &["c batch"],
+            &["rust page_bulk32_handles", "rust page_bulk32"],
+            &["dpdk mempool bulk"],
+            &[],
+        ],
+    },
+    Row {
+        what: "bulk of 32, with addresses",
+        asked: "1.2",
+        columns: [&["c bulk data"], &[], &["c batch data"], &[], &[], &["dpdk mbuf bulk data"]],
+    },
+    Row {
+        what: "by device address: one; bulk of 32",
+        asked: "6; 2",
+        columns: [&[], &["c addr", "c addr bulk"], &[], &[], &[], &[]],
+    },
+    Row {
+        what: "returned on another core: one; bulk of 32",
+        asked: "1.3 of Rust's",
+        columns: [
+            &[],
+            &["c remote", "c remote bulk"],
+            &["c remote batch"],
+            &["rust page_remote", "rust page_remote_bulk32", "rust batch_remote"],
+            &["dpdk remote mempool", "dpdk remote mempool bulk"],
+            &["dpdk remote mbuf", "dpdk remote mbuf bulk"],
+        ],
+    },
+];
+
+/// The command: of this workspace, or the one that `PAGEPOOL` names.
+fn pagepool() -> Command {
+    if let Some(installed) = std::env::var_os("PAGEPOOL") {
+        return Command::new(installed);
+    }
+    let mut command = Command::new(env!("CARGO"));
+    command.current_dir(source("../..")).args(["run", "--release", "-q", "-p", "pagepool-cli", "--"]);
+    command
+}
+
+/// The least of each workload of `pagepool bench`, from its JSON.
+fn add_rust(figures: &mut Figures) {
+    for filter in ["page_direct", "page_bulk32", "page_remote", "batch_remote"] {
+        let json = printed(pagepool().args(["bench", "--quick", "--json", "--filter", filter]));
+        for result in json.split("\"name\": \"").skip(1) {
+            let name = result.split_once('"').unwrap().0;
+            let Some((_, after)) = result.split_once("\"ns_min\": ") else { continue };
+            let Ok(least) = after.split([',', '\n']).next().unwrap().parse() else { continue };
+            figures.entry(format!("rust {name}")).or_default().push(least);
+        }
+    }
+}
+
+fn median(of: &[f64]) -> f64 {
+    let mut sorted = of.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    sorted[sorted.len() / 2]
+}
+
+/// In turns, `ROUNDS` of them or 5: the median of the turns.
+#[test]
+#[ignore = "a measurement: cargo test -p pagepool-capi --test costs -- --ignored --nocapture"]
+fn costs_beside_dpdk() {
+    if !has("cc") || !two_processors() {
+        return;
+    }
+    let [owner, remote] = ["bench/pagepool-cbench.c", "bench/pagepool-cbench-remote.c"]
+        .map(|file| compiled(file, "static-cost", &["-O2"]));
+    let dpdk = dpdk_bench(&[]);
+    let mut figures = Figures::new();
+    for _ in 0..std::env::var("ROUNDS").map_or(5, |rounds| rounds.parse().unwrap()) {
+        add(&mut figures, &printed(&mut Command::new(&owner)), "c ");
+        add(&mut figures, &printed(&mut Command::new(&remote)), "c ");
+        if let Some(dpdk) = &dpdk {
+            add(&mut figures, &printed(&mut under_dpdk(dpdk)), "dpdk ");
+        }
+        add_rust(&mut figures);
+    }
+    println!("| ns a buffer | asked | C, inline | C, calls | C, batch | Rust | mempool | mbuf |");
+    println!("|---|---|---|---|---|---|---|---|");
+    for row in ROWS {
+        let figure = |name: &&str| figures.get(*name).map(|turns| format!("{:.2}", median(turns)));
+        let columns = row.columns.map(|names| {
+            names.iter().map(|name| figure(name).unwrap_or("-".into())).collect::<Vec<_>>().join("; ")
+        });
+        println!("| {} | {} | {} |", row.what, row.asked, columns.join(" | "));
+    }
+    let mut others: Vec<_> = figures.iter().collect();
+    others.sort_by_key(|(name, _)| name.as_str());
+    others.iter().for_each(|(name, turns)| println!("{name}: {:.2} {turns:?}", median(turns)));
+}
