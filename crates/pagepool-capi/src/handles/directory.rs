@@ -17,9 +17,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use ::pagepool::lasting_zeroes;
 
 use crate::error::{CallError, CallResult};
-use crate::handles::life_word::{self, LifeWord};
+use crate::handles::life_word::LifeWord;
 use crate::handles::token::{HandleKind, Token};
-use crate::handles::view::PoolView;
+use crate::handles::view::{PoolView, fetch_to_write};
 
 /// log2 of the places in a row of the directory.
 const ROW_SHIFT: u32 = 12;
@@ -191,11 +191,11 @@ pub(crate) fn find(token: Token) -> CallResult<BufPlace> {
 }
 
 /// Fetches the words of these tokens, of pages most likely, for a thread that will end their lives: see
-/// [`life_word::fetch_to_write`].
+/// [`fetch_to_write`].
 pub(crate) fn fetch_words(tokens: &[Token]) {
     for &token in tokens {
         let lives = DIRECTORY[(token.0 as u32 >> 16) as usize].lives.load(Relaxed);
-        life_word::fetch_to_write(lives.wrapping_add((token.place() & IN_ROW) as usize));
+        fetch_to_write(lives.wrapping_add((token.place() & IN_ROW) as usize));
     }
 }
 

@@ -10,9 +10,6 @@
 //! Life   generations only grow, so a stale token stays stale. They begin at random, so that one that is made
 //!        up does not fit.
 
-// UNSAFETY: one prefetch instruction.
-#![expect(unsafe_code)]
-
 use std::sync::atomic::{AtomicU64, Ordering::*};
 
 use crate::handles::token::{Token, first_generation};
@@ -90,18 +87,6 @@ impl LifeWord {
     pub(crate) fn resume(&self, token: Token, part: u32) {
         self.0.store(out(token, part), Release);
     }
-}
-
-/// Fetches the line of a word that will be written, so that the lines of many travel at the same time.
-#[inline(always)]
-pub(crate) fn fetch_to_write(word: *const LifeWord) {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: a prefetch reads and changes nothing, whatever the address.
-    unsafe {
-        std::arch::asm!("prefetchw [{}]", in(reg) word, options(nostack, preserves_flags));
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = word;
 }
 
 /// Whether a word says that the buffer is out in the life of a token; generations of tokens are odd.

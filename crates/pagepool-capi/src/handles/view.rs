@@ -12,7 +12,7 @@
 //! Layout part of the inline interface: whoever changes it, or `FragEntry`, or `Directory`, raises `LAYOUT`
 //! in inline.rs.
 
-// UNSAFETY: follows the addresses in the row.
+// UNSAFETY: follows the addresses in the row; one prefetch instruction.
 #![expect(unsafe_code)]
 
 use std::ffi::c_void;
@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use ::pagepool::{CacheHead, Stats};
 
-use crate::handles::life_word::{self, LifeWord};
+use crate::handles::life_word::LifeWord;
 use crate::handles::owner_half::OwnerHalf;
 use crate::handles::thread::me;
 use crate::handles::token::{KIND_BITS, Token};
@@ -179,7 +179,7 @@ impl PoolView {
             // SAFETY: this thread owns the pool, so the cache is there; the count is at most the capacity.
             let page = unsafe { entry_of(cache, at) };
             // SAFETY: entries below the count are initialised, and the owner's alone.
-            life_word::fetch_to_write(self.word(unsafe { page.read() }));
+            fetch_to_write(self.word(unsafe { page.read() }));
         }
     }
 
@@ -327,6 +327,18 @@ unsafe fn end_lives(
         *place = page;
     }
     space.len()
+}
+
+/// Fetches the line of a word that will be written, so that the lines of many travel at the same time.
+#[inline(always)]
+pub(crate) fn fetch_to_write(word: *const LifeWord) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a prefetch reads and changes nothing, whatever the address.
+    unsafe {
+        std::arch::asm!("prefetchw [{}]", in(reg) word, options(nostack, preserves_flags));
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = word;
 }
 
 /// Where an entry of the owner's cache lies.
