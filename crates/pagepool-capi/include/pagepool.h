@@ -1741,6 +1741,31 @@ int pagepool_acknowledge_wake(struct pagepool *pool);
 int64_t pagepool_low_water_mark(struct pagepool *pool);
 
 /**
+ * Shows the pools of this process to others of the same user: counters, places of pages, parameters. They
+ * are in a file in the folder `$PAGEPOOL_RUN`, else /run/pagepool for root, else
+ * `$XDG_RUNTIME_DIR/pagepool`. Packets cost nothing more. If the process is killed the file stays, and says
+ * what it had. Call it before the first pool and arena: what is made earlier is not shown. A process
+ * publishes once. A child of fork(2) publishes nothing.
+ *
+ * Thread: any.
+ * Ownership: `name` is copied: 1 to 64 of A-Z a-z 0-9 - _ . and the first no dot.
+ * Errors: -EINVAL for the name, for a folder that others may write to, or for none. -EBUSY the second
+ *     time. Others of the system, such as -ENOSPC.
+ * Cost: some system calls, on files.
+ */
+int pagepool_publish(const char *name);
+
+/**
+ * Takes back what pagepool_publish did: the file is removed, and pools made from now on are not shown.
+ * Pools stay as they are. A program that ends should call it: else its file says that it was killed.
+ *
+ * Thread: any.
+ * Errors: -ENOENT if nothing is published.
+ * Cost: a system call.
+ */
+int pagepool_unpublish(void);
+
+/**
  * Returns the version of the library, such as "0.1.0".
  *
  * Thread: any.

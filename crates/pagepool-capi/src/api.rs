@@ -6,5 +6,6 @@ pub(crate) mod buf;
 pub(crate) mod deferred;
 pub(crate) mod domain;
 pub(crate) mod pool;
+mod publish;
 mod skb;
 mod version;

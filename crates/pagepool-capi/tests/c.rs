@@ -11,7 +11,7 @@ use std::process::Command;
 
 use installed::{compiled, has, prefix, run, source};
 
-const PROGRAMS: [&str; 11] = [
+const PROGRAMS: [&str; 12] = [
     "tests/c/required.c",
     "tests/c/misuse.c",
     "tests/c/batch.c",
@@ -23,6 +23,7 @@ const PROGRAMS: [&str; 11] = [
     "tests/c/errors.c",
     "tests/c/open.c",
     "tests/c/no_owner.c",
+    "tests/c/publish.c",
 ];
 
 /// What threads, processes and the C library do to a program, which is no mistake of its own.

@@ -98,6 +98,7 @@ mod buf;
 mod error;
 mod home;
 mod mem;
+pub mod observe;
 mod packet;
 mod pool;
 mod returns;
@@ -127,6 +128,7 @@ pub use mem::page::{MAX_ORDER, NodeId, PAGE_SHIFT, PAGE_SIZE, PageIdx, system_pa
 pub use mem::provider::Provider;
 pub use mem::topology::Topology;
 pub use mem::*; // the providers
+pub use observe::publication::{Publication, publish};
 pub use packet::chain::{Frag, MAX_FRAGS};
 pub use packet::device_table::DeviceTable;
 pub use packet::frag_table::FragTable;
@@ -149,6 +151,7 @@ pub use pool::pool_ref::PoolRef;
 pub use pool::shutdown::{HeldPage, Shutdown, ShutdownReport};
 pub use pool::unbound::Pool;
 pub use pool::use_counts::UseCounts;
+pub use sys::published_entry::{PublishedEntry, publish_entry};
 pub use sys::sync::Backoff;
 #[cfg(not(loom))]
 pub use sys::thread_end::EndHook;

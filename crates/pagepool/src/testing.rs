@@ -25,3 +25,5 @@ pub use packets::run_packets;
 pub use plain::PlainMemory;
 pub use run::run;
 pub use system_page::SystemPage;
+
+pub use crate::observe::process::read_bytes as read_published;

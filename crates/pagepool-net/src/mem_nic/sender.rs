@@ -54,7 +54,7 @@ impl Sender {
         mappings: &mut MappingCache,
         stats: &mut DeviceStats,
     ) -> usize {
-        tx_slots::send(&mut Sending { sender: self, mappings }, queue, stats)
+        tx_slots::send(&mut CableSending { sender: self, mappings }, queue, stats)
     }
 
     /// Whether the ring has room for `buffers` descriptors. As many as there are slots, unless the device
@@ -130,12 +130,12 @@ impl Sender {
 }
 
 /// The ring, and the memory that the device can access.
-struct Sending<'a> {
+struct CableSending<'a> {
     sender: &'a mut Sender,
     mappings: &'a mut MappingCache,
 }
 
-impl TxRing for Sending<'_> {
+impl TxRing for CableSending<'_> {
     /// Leaves addresses and lengths of the frame's buffers in `posted`.
     #[inline]
     fn fit(&mut self, frame: &XdpFrame) -> TxFit {

@@ -11,6 +11,7 @@
 #![expect(unsafe_code)]
 
 use std::marker::PhantomData;
+use std::mem::offset_of;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use crate::mem::page::PageIdx;
@@ -47,6 +48,9 @@ pub(crate) struct Cache {
 }
 
 impl Cache {
+    /// Where the count is.
+    pub(crate) const COUNT_AT: usize = offset_of!(Self, count);
+
     /// An empty cache of at most [`MAX_CACHE`]. Without `plain_push`, [`push_plain`](Self::push_plain) always
     /// refuses.
     pub(crate) fn new(capacity: usize, plain_push: bool) -> Self {

@@ -27,6 +27,7 @@
 // prefetch instruction.
 #![expect(unsafe_code)]
 
+use std::mem::offset_of;
 use std::num::NonZeroU32;
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -156,7 +157,7 @@ pub(crate) struct LaneLines {
 
 impl LaneLines {
     /// Empty slots for `lanes` lanes of `size` slots each, a power of two.
-    pub(crate) fn for_lanes(lanes: usize, size: usize) -> Result<impl Iterator<Item = Self>, Error> {
+    pub(crate) fn for_lanes(lanes: usize, size: usize) -> Result<impl ExactSizeIterator<Item = Self>, Error> {
         debug_assert!(size.is_power_of_two(), "the builder checks lane_size");
         let each = size.div_ceil(SLOTS_A_LINE);
         // All zeroes: no message of the first lap.
@@ -224,6 +225,18 @@ struct LaneConsumer {
 }
 
 impl Lane {
+    /// What [`pages_pushed`](Self::pages_pushed) and [`pages_in`](Self::pages_in) are made of: names, where
+    /// they are, and how many bytes they have.
+    pub(crate) const PLACES: [(&str, usize, usize); 7] = [
+        ("lane.lap_start", offset_of!(Self, producer.0.lap_start), size_of::<usize>()),
+        ("lane.next", offset_of!(Self, producer.0.next), size_of::<usize>()),
+        ("lane.first", offset_of!(Self, producer.0.slots.first), size_of::<usize>()),
+        ("lane.mask", offset_of!(Self, producer.0.slots.mask), size_of::<usize>()),
+        ("lane.phase", offset_of!(Self, producer.0.phase), size_of::<u32>()),
+        ("lane.frags", offset_of!(Self, producer.0.frags), size_of::<u64>()),
+        ("lane.taken", offset_of!(Self, consumer.0.pages), size_of::<u64>()),
+    ];
+
     /// A free lane over empty slots.
     pub(crate) fn new(lines: LaneLines, wakeup: Arc<Wakeup>) -> Self {
         let slots = lines.slots;
@@ -600,7 +613,7 @@ fn prefetch_to_write(slot: &LaneSlot) {
 
 /// Raises a flag in each of these lanes, claimed or not, so that each returner either sees it after its push,
 /// or has pushed before and is seen by what follows this call.
-pub(crate) fn raise_all<'a>(lanes: impl IntoIterator<Item = &'a Arc<Lane>>, flag: u32) {
+pub(crate) fn raise_all<'a>(lanes: impl IntoIterator<Item = &'a Lane>, flag: u32) {
     for lane in lanes {
         // Release pairs with flagged(): a returner that sees DETACHED takes the consumer's end over from the
         // owner.

@@ -14,10 +14,18 @@
 //!        (`starved`; fence; list): one of them sees the other.
 //! Cost   the list is one load, whatever the number of lanes. A return does not touch it.
 
+// UNSAFETY: a thread's count of a lane leads to it by address.
+#![expect(unsafe_code)]
+
+use std::fmt;
+use std::ops::Deref;
+use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32 as PlainU32, AtomicU64 as PlainU64};
 
 use crate::home::lane::Lane;
+use crate::sys::placed::{Placed, Shared};
+use crate::sys::published_layout::BlockAt;
 use crate::sys::sync::{AtomicU64, Ordering};
 
 /// Most lanes a pool may have: one for each bit of the list.
@@ -26,29 +34,34 @@ pub(crate) const MAX_LANES: usize = 64;
 /// All lanes of a pool, and the list.
 #[derive(Debug)]
 pub(crate) struct LaneList {
-    lanes: Box<[Arc<Lane>]>,
+    lanes: Shared<[Lane]>,
     /// Bit `at`: lane `at` is listed.
     listed: AtomicU64,
 }
 
 impl LaneList {
     /// These lanes, none of them listed.
-    pub(crate) fn new(lanes: Box<[Arc<Lane>]>) -> Self {
+    pub(crate) fn new(lanes: impl ExactSizeIterator<Item = Lane>) -> Self {
         debug_assert!(lanes.len() <= MAX_LANES, "the builder checks max_lanes");
-        Self { lanes, listed: AtomicU64::new(0) }
+        Self { lanes: Arc::new(Placed::all(lanes)).into(), listed: AtomicU64::new(0) }
     }
 
     /// Every lane, listed or not.
     #[inline(always)]
-    pub(crate) fn all(&self) -> &[Arc<Lane>] {
+    pub(crate) fn all(&self) -> &[Lane] {
         &self.lanes
     }
 
     /// A free lane, claimed for the calling thread, and listed.
-    pub(crate) fn claim(&self) -> Option<&Arc<Lane>> {
+    pub(crate) fn claim(&self) -> Option<LaneHold> {
         let at = self.lanes.iter().position(|lane| lane.claim())?;
         self.listed.fetch_or(1 << at, Ordering::SeqCst); // pairs with unlist(), and with starve()
-        Some(&self.lanes[at])
+        Some(LaneHold { lane: NonNull::from(&self.lanes[at]), all: Shared::keep(&self.lanes).clone() })
+    }
+
+    /// Where the lanes are in the published file, if they are in there.
+    pub(crate) fn block(&self) -> Option<BlockAt> {
+        Shared::block(&self.lanes, self.lanes.len())
     }
 
     /// The numbers of the listed lanes.
@@ -58,7 +71,7 @@ impl LaneList {
     }
 
     /// The listed lanes.
-    pub(crate) fn listed_lanes(&self) -> impl Iterator<Item = &Arc<Lane>> {
+    pub(crate) fn listed_lanes(&self) -> impl Iterator<Item = &Lane> {
         self.listed().map(|at| &self.lanes[at])
     }
 
@@ -88,6 +101,41 @@ impl LaneList {
         if lane.is_claimed() || !lane.is_empty() {
             self.listed.fetch_or(1 << at, Ordering::Relaxed);
         }
+    }
+}
+
+/// A count of a lane: it keeps all lanes of its pool, which lie together.
+pub(crate) struct LaneHold {
+    lane: NonNull<Lane>,
+    all: Arc<Placed<[Lane]>>,
+}
+
+impl LaneHold {
+    /// The lane, which is there as long as this is.
+    pub(crate) fn lane(&self) -> NonNull<Lane> {
+        self.lane
+    }
+
+    /// A lane of `size` slots, which no pool has.
+    #[cfg(all(test, not(loom)))]
+    pub(crate) fn alone(size: usize) -> Self {
+        let all = Arc::new(Placed::all([Lane::alone(size)].into_iter()));
+        Self { lane: NonNull::from(&all[0]), all }
+    }
+}
+
+impl Deref for LaneHold {
+    type Target = Lane;
+
+    fn deref(&self) -> &Lane {
+        // SAFETY: it is one of the lanes that `all` keeps.
+        unsafe { self.lane.as_ref() }
+    }
+}
+
+impl fmt::Debug for LaneHold {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "a lane of {}", self.all.len())
     }
 }
 
@@ -169,7 +217,7 @@ mod tests {
     use crate::mem::page::PageIdx;
 
     fn lanes(n: usize) -> LaneList {
-        LaneList::new((0..n).map(|_| Arc::new(Lane::alone(2))).collect())
+        LaneList::new((0..n).map(|_| Lane::alone(2)))
     }
 
     fn listed(lanes: &LaneList) -> Vec<usize> {

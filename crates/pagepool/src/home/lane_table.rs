@@ -11,15 +11,15 @@
 //! Exit   the destructor of `LANES`. A thread whose first return comes after those of its thread-local
 //!        variables has none, and ends by `END_HOOK`. After either it returns through the ring.
 
-// UNSAFETY: lanes are kept alive by `Arc` counts that stand in raw pointers; places are reached by address.
+// UNSAFETY: lanes and places are reached by address; the thread's entries hold counts of the lanes.
 #![expect(unsafe_code)]
 
 use std::cell::{Cell, RefCell};
 use std::num::NonZeroU16;
 use std::ptr::{self, NonNull};
-use std::sync::Arc;
 
 use crate::home::lane::Lane;
+use crate::home::lane_list::LaneHold;
 #[cfg(not(loom))]
 use crate::sys::thread_end::EndHook;
 
@@ -38,13 +38,15 @@ struct Entry {
     pool: Cell<u32>,
     /// Returns through the ring until the pool is asked again, and [`USED`]; counts only without a lane.
     wait: Cell<u32>,
-    /// Null where the pool had no lane to give. Else a count of its `Arc`.
+    /// Null where the pool had no lane to give.
     lane: Cell<*const Lane>,
+    /// Keeps the lane.
+    hold: Cell<Option<LaneHold>>,
 }
 
 impl Entry {
     const fn empty() -> Self {
-        Self { pool: Cell::new(0), wait: Cell::new(0), lane: Cell::new(ptr::null()) }
+        Self { pool: Cell::new(0), wait: Cell::new(0), lane: Cell::new(ptr::null()), hold: Cell::new(None) }
     }
 
     /// Whether a new table keeps it: its lane may be pushed to, or still has messages; or there is none, and
@@ -63,11 +65,10 @@ impl Entry {
     }
 
     /// Holds nothing any more; gives the lane, if it had one.
-    fn let_go(&self) -> Option<Arc<Lane>> {
+    fn let_go(&self) -> Option<LaneHold> {
         self.wait.set(0);
-        let lane = self.lane.replace(ptr::null());
-        // SAFETY: the entry held this count, and does not any more.
-        (!lane.is_null()).then(|| unsafe { Arc::from_raw(lane) })
+        self.lane.set(ptr::null());
+        self.hold.take()
     }
 }
 
@@ -160,7 +161,7 @@ static END_HOOK: EndHook = EndHook::new(|| {
 pub(crate) fn lane<'a>(
     pool: u32,
     place: LanePlace,
-    claim: impl FnOnce() -> Option<Arc<Lane>>,
+    claim: impl FnOnce() -> Option<LaneHold>,
 ) -> Option<&'a Lane> {
     lane_at_hand(pool, place).or_else(|| {
         let lane = find(pool, place, claim)?;
@@ -182,7 +183,7 @@ pub(crate) fn lane_at_hand<'a>(pool: u32, place: LanePlace) -> Option<&'a Lane> 
 
 /// As [`lane`], wherever the entry is, if there is one.
 #[cold]
-fn find(pool: u32, place: LanePlace, claim: impl FnOnce() -> Option<Arc<Lane>>) -> Option<NonNull<Lane>> {
+fn find(pool: u32, place: LanePlace, claim: impl FnOnce() -> Option<LaneHold>) -> Option<NonNull<Lane>> {
     // Past the exit hook LANES is gone, and the thread returns through the ring.
     LANES.try_with(|lanes| lanes.find(pool, place, claim)).ok().flatten()
 }
@@ -218,7 +219,7 @@ impl LaneTable {
         &self,
         pool: u32,
         place: LanePlace,
-        claim: impl FnOnce() -> Option<Arc<Lane>>,
+        claim: impl FnOnce() -> Option<LaneHold>,
     ) -> Option<NonNull<Lane>> {
         let lane = self.find_entered(pool).unwrap_or_else(|| self.ask(pool, claim))?;
         self.take_at_hand(pool, place, lane);
@@ -265,7 +266,7 @@ impl LaneTable {
     }
 
     /// Claims a lane and enters it, or enters that there is none.
-    fn ask(&self, pool: u32, claim: impl FnOnce() -> Option<Arc<Lane>>) -> Option<NonNull<Lane>> {
+    fn ask(&self, pool: u32, claim: impl FnOnce() -> Option<LaneHold>) -> Option<NonNull<Lane>> {
         if self.ended.get() {
             return None;
         }
@@ -278,10 +279,12 @@ impl LaneTable {
             entry.pool.set(pool);
             self.taken.set(self.taken.get() + 1);
         }
-        let lane = claim().map_or(ptr::null(), Arc::into_raw);
-        entry.lane.set(lane);
+        let hold = claim();
+        let lane = hold.as_ref().map(LaneHold::lane);
+        entry.lane.set(lane.map_or(ptr::null(), |lane| lane.as_ptr()));
+        entry.hold.set(hold);
         entry.wait.set(RETRY | USED);
-        NonNull::new(lane.cast_mut())
+        lane
     }
 
     /// Lets go of all lanes, for good.
@@ -316,6 +319,7 @@ impl LaneTable {
             new.pool.set(entry.pool.get());
             new.wait.set(entry.wait.get() & !USED);
             new.lane.set(entry.lane.get());
+            new.hold.set(entry.hold.take());
         }
         Some(())
     }
@@ -348,8 +352,8 @@ impl Drop for LaneTable {
 mod tests {
     use super::*;
 
-    fn new_lane() -> Arc<Lane> {
-        Arc::new(Lane::alone(4))
+    fn new_lane() -> LaneHold {
+        LaneHold::alone(4)
     }
 
     fn place(short_name: u16) -> LanePlace {

@@ -9,6 +9,7 @@
 //!        emptied when it is taken, not sixteen at a time, so the capacity is exact (note 0001).
 //! Pairs  push (slot, Release) -> pop (slot, Acquire).
 
+use std::mem::offset_of;
 use std::sync::atomic::AtomicUsize;
 
 use crate::home::message::{Message, MessageQueue};
@@ -43,6 +44,9 @@ struct RingConsumer {
 pub(crate) struct RingTail(usize);
 
 impl ReturnRing {
+    /// Where the count of [`pages_taken`](Self::pages_taken) is.
+    pub(crate) const PAGES_TAKEN_AT: usize = offset_of!(Self, consumer.0.pages);
+
     /// An empty ring of `size` slots; 0 makes one that refuses everything.
     pub(crate) fn new(size: usize) -> Self {
         let slots = (0..size).map(|_| AtomicU32::new(0)).collect();

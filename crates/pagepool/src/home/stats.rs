@@ -200,6 +200,18 @@ macro_rules! stats {
                 vec![$((stringify!($name), self.$name)),+]
             }
 
+            /// Sets each counter to what a function has for its name.
+            pub(crate) fn fill(&mut self, value: impl Fn(&str) -> u64) {
+                $(self.$name = value(stringify!($name));)+
+            }
+
+            /// Raises each counter to what it was, if it is lower; correct across wrap-around.
+            pub(crate) fn raise_to(&mut self, earlier: &Self) {
+                $(if self.$name.wrapping_sub(earlier.$name) as i64 <= 0 {
+                    self.$name = earlier.$name;
+                })+
+            }
+
             /// The counts since an earlier snapshot; correct across wrap-around.
             ///
             /// ```
@@ -217,6 +229,10 @@ macro_rules! stats {
         pub(crate) struct $counters { $(pub(crate) $name: Counter,)+ }
 
         impl $counters {
+            /// Their names, and where each is in here.
+            pub(crate) const PLACES: &[(&str, usize)] =
+                &[$((stringify!($name), std::mem::offset_of!(Self, $name))),+];
+
             /// Adds these to a snapshot.
             pub(crate) fn add_to(&self, stats: &mut $stats) {
                 $(stats.$name = stats.$name.wrapping_add(self.$name.read());)+

@@ -10,6 +10,7 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::home::lane_table;
+use crate::sys::published_memory::show_thread;
 
 /// The owner word of a pool that is bound to no thread; no thread has this token.
 pub(crate) const NOBODY: u64 = 1;
@@ -51,6 +52,7 @@ pub(crate) fn token_or_new() -> u64 {
     TOKEN.with(|identity| {
         if identity.token.get() == 0 {
             identity.token.set(NEXT.fetch_add(1, Relaxed));
+            show_thread(identity.token.get());
         }
         if identity.hidden.get() == 0 {
             SHOWN.with(|shown| shown.set(identity.token.get()));
@@ -73,6 +75,14 @@ pub(crate) fn show_token() {
             SHOWN.with(|shown| shown.set(identity.token.get()));
         }
     });
+}
+
+/// Shows who has this thread's token, if it has one, in a file that was published since.
+pub(crate) fn show() {
+    let token = TOKEN.with(|identity| identity.token.get());
+    if token != 0 {
+        show_thread(token);
+    }
 }
 
 /// Prepares this thread for returning buffers: registers its exit hook. Without this call, the first return

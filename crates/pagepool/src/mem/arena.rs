@@ -36,6 +36,8 @@ use crate::mem::page::{MAX_ORDER, NodeId, PAGE_SHIFT, PAGE_SIZE, PageIdx, system
 use crate::mem::provider::Provider;
 use crate::mem::topology::Topology;
 use crate::sys::memory::{Placement, Reservation, raise_memlock_limit};
+use crate::sys::published_entry::{PublishedEntry, publish_entry};
+use crate::sys::published_memory::PublishedMemory;
 
 /// The page allocator of user space: one range of addresses, committed in regions of 4 MiB as pools need
 /// pages, cut into pages of order 0 to 10. Give it to pools as their [`Provider`]; several pools can share
@@ -73,6 +75,8 @@ pub struct Arena {
     /// Regions that are not committed; read without the growth lock.
     uncommitted: AtomicU32,
     committed_bytes: AtomicU64,
+    /// What observers of the process see of it.
+    entry: Option<PublishedEntry>,
     /// Of each node the other ones, the nearest first.
     others: Box<[(NodeId, Vec<NodeId>)]>,
     /// Trims that began and ended: odd while one holds regions that may come back. Written with the growth
@@ -83,6 +87,15 @@ pub struct Arena {
     /// The memory's owner, if one was given: dropped last, and otherwise never touched. The lock is there
     /// because the arena is `Sync` and the owner need not be.
     _owner: Option<Mutex<Box<dyn Any + Send>>>,
+}
+
+/// Shows an arena to those who observe the process.
+fn entry(params: &ArenaParams, area: u64) -> Option<PublishedEntry> {
+    PublishedMemory::current()?;
+    let max_bytes = params.max_bytes.to_string();
+    let (backing, node) = (params.backing.to_string(), params.node.to_string());
+    let params_of_it = [("max_bytes", &max_bytes[..]), ("backing", &backing), ("node", &node)];
+    publish_entry("arena", area, 0, &params.name, &params_of_it, &["committed_bytes"])
 }
 
 #[derive(Debug)]
@@ -222,6 +235,7 @@ impl Arena {
             let _ = raise_memlock_limit(params.max_bytes);
         }
         let nodes = params.topology.nodes();
+        let entry = entry(&params, area.id());
         let others = nodes.into_iter().map(|node| (node, params.topology.others_by_distance(node)));
         let this = Self {
             others: others.collect(),
@@ -236,6 +250,7 @@ impl Arena {
             params,
             how,
             committed_bytes: AtomicU64::new(0),
+            entry,
             trims: AtomicU32::new(0),
             memory,
             _owner: owner,
@@ -245,6 +260,12 @@ impl Arena {
         (0..first).try_for_each(|region| this.commit(&mut growth, region, None))?;
         drop(growth);
         Ok(Arc::new(this))
+    }
+
+    /// Counts memory that came, or, below zero, went.
+    fn count_committed(&self, bytes: u64) {
+        self.committed_bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.entry.iter().for_each(|entry| entry.add(0, bytes));
     }
 
     /// Base pages of 4 KiB that pools have. Takes the lock of the free pages.
@@ -281,8 +302,8 @@ impl Arena {
         gone.iter().for_each(|&region| growth.committed[region] = false);
         growth.barren.clear();
         self.uncommitted.fetch_add(gone.len() as u32, Ordering::Relaxed);
-        let len_bytes = gone.iter().map(|&region| self.area.region(region).len_bytes()).sum();
-        self.committed_bytes.fetch_sub(len_bytes, Ordering::Relaxed);
+        let len_bytes: u64 = gone.iter().map(|&region| self.area.region(region).len_bytes()).sum();
+        self.count_committed(len_bytes.wrapping_neg());
         self.trims.fetch_add(1, Ordering::Release); // pairs with grow_and_take()
         drop(growth);
         // Who asked meanwhile found neither the pages nor a region to grow by. Also if no region is gone.
@@ -358,7 +379,7 @@ impl Arena {
         }
         growth.committed[region] = true;
         self.uncommitted.fetch_sub(1, Ordering::Relaxed);
-        self.committed_bytes.fetch_add(len_bytes, Ordering::Relaxed);
+        self.count_committed(len_bytes);
         self.free.add_region(region);
         Ok(())
     }

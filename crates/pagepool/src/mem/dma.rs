@@ -19,6 +19,8 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use crate::error::Error;
 use crate::mem::page::PAGE_SHIFT;
+use crate::sys::published_entry::{PublishedEntry, publish_entry};
+use crate::sys::published_memory::PublishedMemory;
 
 /// The id of a domain. Two domains with the same id are the same address space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -242,6 +244,8 @@ pub struct Mapping {
     /// What to subtract from an address for its offset, the same for every region that was ever mapped; or
     /// [`UNMAPPED`], or [`SCATTERED`]. Changed under the area's lock.
     linear: AtomicU64,
+    /// What observers of the process see of it.
+    entry: Option<PublishedEntry>,
 }
 
 impl fmt::Debug for Mapping {
@@ -249,6 +253,13 @@ impl fmt::Debug for Mapping {
         let mut f = f.debug_struct("Mapping");
         f.field("domain", &self.domain.name()).field("id", &self.id).finish_non_exhaustive()
     }
+}
+
+/// Shows a mapping to those who observe the process.
+fn entry(domain: &dyn DmaDomain, area: u64) -> Option<PublishedEntry> {
+    PublishedMemory::current()?;
+    let coherent = if domain.coherent() { "1" } else { "0" };
+    publish_entry("domain", domain.id().0, area, &domain.name(), &[("coherent", coherent)], &["mapped_bytes"])
 }
 
 /// No mapped region adds this: regions and their addresses begin at multiples of a page.
@@ -260,6 +271,7 @@ impl Mapping {
     /// A mapping without regions, for an area of `regions` regions of `1 << region_shift` bytes, with one
     /// user.
     pub(crate) fn new(domain: Arc<dyn DmaDomain>, area: u64, regions: usize, region_shift: u32) -> Self {
+        let entry = entry(&*domain, area);
         Self {
             id: domain.id(),
             coherent: domain.coherent(),
@@ -271,6 +283,7 @@ impl Mapping {
             at: (0..regions).map(|_| AtomicU64::new(UNMAPPED)).collect(),
             last: (0..regions).map(|_| AtomicU64::new(UNMAPPED)).collect(),
             linear: AtomicU64::new(UNMAPPED),
+            entry,
         }
     }
 
@@ -372,6 +385,7 @@ impl Mapping {
         // Pairs with offset_of().
         self.last[(region.offset >> self.region_shift) as usize].store(at.0, Ordering::Release);
         slot.store(add, Ordering::Release); // pairs with addr_of()
+        self.entry.iter().for_each(|entry| entry.add(0, region.len_bytes));
         Ok(())
     }
 
@@ -388,6 +402,7 @@ impl Mapping {
         let slot = &self.at[(region.offset >> self.region_shift) as usize];
         let add = slot.swap(UNMAPPED, Ordering::AcqRel);
         if add != UNMAPPED {
+            self.entry.iter().for_each(|entry| entry.add(0, region.len_bytes.wrapping_neg()));
             self.domain.unmap(region, DeviceAddr(add.wrapping_add(region.offset)));
         }
     }

@@ -1,8 +1,11 @@
 //! Making a pool: parameters checked, domains attached, every part in its place.
 
+mod published_row;
+
+use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
-use std::sync::Arc;
 use std::sync::atomic::AtomicU32 as PlainU32;
+use std::sync::{Arc, Weak};
 
 use crate::error::Error;
 use crate::home::lane::{Lane, LaneLines};
@@ -10,7 +13,7 @@ use crate::home::lane_list::LaneList;
 use crate::home::lane_table::place_of;
 use crate::home::registry::Registry;
 use crate::home::ring::ReturnRing;
-use crate::home::stats::Counters;
+use crate::home::stats::{Counters, DeferredCounts};
 use crate::home::thread;
 use crate::mem::area::Area;
 use crate::mem::dma::Mapping;
@@ -25,9 +28,10 @@ use crate::returns::pool_core::{NOT_ASKED, OwnerState, PoolCore, PoolPtr, Return
 use crate::returns::raw_page::OWNER_ALONE;
 use crate::returns::short_name::ShortName;
 use crate::sys::call::eventfd;
+use crate::sys::placed::Placed;
 use crate::sys::slab::Slab;
 use crate::sys::sync::{
-    AtomicU32, AtomicU64, LastCell, Lock, Ordering, Padded, fences_are_free, prepare_fences,
+    AtomicU32, AtomicU64, LastCell, Lock, Ordering, Padded, UnseenLock, fences_are_free, prepare_fences,
 };
 use crate::sys::wakeup::Wakeup;
 
@@ -64,13 +68,15 @@ impl Pool {
             next_queue: 0,
         };
         let on_busy = params.on_busy;
+        let shown = published_row::text_of(&params, &sizes);
         let (shared, attached) = assemble(params, provider, &sizes, geometry)?;
         policy.low_water_mark = shared.provider().available(geometry.order());
         pool_ref::show(&shared);
+        published_row::enter(&shared, &shown);
         attached.keep();
         let deferred = DeferredQueue::new(sizes.deferred, on_busy, shared.deferred.clone());
         // The pool's own count; late::free drops it.
-        let raw = NonNull::new(Arc::into_raw(shared).cast_mut()).expect("an Arc is never null");
+        let raw = NonNull::from(&***ManuallyDrop::new(shared));
         let ptr = PoolPtr::new(raw);
         ptr.slot.lead_to(raw.cast());
         Ok(Self { ptr, policy, deferred })
@@ -83,7 +89,7 @@ fn assemble(
     provider: Arc<dyn Provider>,
     sizes: &PoolSizes,
     geometry: Geometry,
-) -> Result<(Arc<PoolCore>, Attached), Error> {
+) -> Result<(Arc<Placed<PoolCore>>, Attached), Error> {
     let event = params.wakeup.then(eventfd).transpose();
     let event =
         event.map_err(Error::of_call("eventfd", || "raise RLIMIT_NOFILE, or leave wakeup off".into()))?;
@@ -100,7 +106,7 @@ fn assemble(
     let message_is_all = syncing.is_empty() && (cfg!(loom) || fences_are_free());
     let plain_id = if message_is_all { id } else { NO_POOL };
     // In one expression: the core has the cache in it, and each function it passed through would copy it.
-    let core = Arc::new(PoolCore {
+    let make = |count: &Weak<_>| PoolCore {
         owner: AtomicU64::new(thread::NOBODY),
         base: area.base,
         meta: area.records(),
@@ -114,7 +120,7 @@ fn assemble(
         split_lines: Default::default(),
         raw_takers: AtomicU32::new(OWNER_ALONE),
         asked_to_shrink: AtomicU32::new(NOT_ASKED),
-        lanes: LaneList::new(lines.map(|lines| Arc::new(Lane::new(lines, wakeup.clone()))).collect()),
+        lanes: LaneList::new(lines.map(|lines| Lane::new(lines, wakeup.clone()))),
         own: Padded(OwnerState::new(sizes, syncing.is_empty())),
         returns: Padded(Lock::new(ReturnState::default())),
         returned: Counters::default(),
@@ -133,10 +139,12 @@ fn assemble(
         syncing,
         wakeup,
         watch: Arc::new(EndWatch::new()),
-        deferred: (sizes.deferred > 0).then(Arc::default),
+        deferred: (sizes.deferred > 0).then(|| DeferredCounts::default().into()),
         tags: params.tagging.then(|| Lock::new(Vec::new())),
-    });
-    Ok((core, attached))
+        row: UnseenLock::new(None),
+        count: count.clone(),
+    };
+    Ok((Arc::new_cyclic(|count| Placed::new(make(count))), attached))
 }
 
 /// No pool has this id: the counter ends with it.

@@ -40,6 +40,7 @@ use crate::buf::page_buf::PageBuf;
 use crate::buf::page_ref::PageRef;
 use crate::home::stats::DeferredCounts;
 use crate::pool::params::OnBusy;
+use crate::sys::placed::Shared;
 
 /// A user of buffers that it does not own, which answers whether a buffer is still in use.
 ///
@@ -146,7 +147,7 @@ struct DeferredState {
 
 /// The queue of a pool.
 pub(crate) struct DeferredQueue {
-    counts: Arc<DeferredCounts>,
+    counts: Shared<DeferredCounts>,
     on_busy: OnBusy,
     capacity: usize,
     state: RefCell<DeferredState>,
@@ -166,7 +167,7 @@ impl DeferredQueue {
     pub(crate) fn new(
         capacity: usize,
         on_busy: OnBusy,
-        counts: Option<Arc<DeferredCounts>>,
+        counts: Option<Shared<DeferredCounts>>,
     ) -> Option<Box<Self>> {
         let released = if on_busy == OnBusy::Release { capacity } else { 0 };
         let state = DeferredState {

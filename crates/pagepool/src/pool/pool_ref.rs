@@ -1,6 +1,6 @@
 //! Observing a pool, and returning raw addresses to it, from any thread.
 
-// UNSAFETY: a count of the pool is taken through its address.
+// UNSAFETY: a pool is reached by its address, and its registration while it has not ended.
 #![expect(unsafe_code)]
 
 use std::any::Any;
@@ -16,18 +16,18 @@ use crate::home::stats::{DeferredStats, Inflight, Stats};
 use crate::mem::area::Area;
 use crate::mem::dma::DeviceAddr;
 use crate::returns::pool_core::{PoolCore, PoolPtr};
+use crate::sys::placed::{Placed, Shared};
 
 /// A handle to a pool for any thread: reads counters and locations, and takes raw addresses back. Cheap to
 /// clone. It does not keep the pool from ending.
 #[derive(Clone, Debug)]
-pub struct PoolRef(Arc<PoolCore>);
+pub struct PoolRef(Shared<PoolCore>);
 
 impl PoolRef {
     pub(crate) fn new(pool: PoolPtr) -> Self {
-        // SAFETY: the pool was made by `Arc::into_raw` and has not ended: the caller has the owner half.
-        unsafe { Arc::increment_strong_count(pool.get().as_ptr()) };
-        // SAFETY: the count that was just added is this one's.
-        Self(unsafe { Arc::from_raw(pool.get().as_ptr()) })
+        // SAFETY: I9. The pool has not ended: the caller has the owner half.
+        let pool = unsafe { pool.get().as_ref() };
+        Self(pool.count.upgrade().expect("I9: a pool keeps a count of itself until it ends").into())
     }
 
     pub(crate) fn ptr(&self) -> PoolPtr {
@@ -145,7 +145,7 @@ impl PoolRef {
     }
 }
 
-impl MemCarrier for PoolCore {
+impl MemCarrier for Placed<PoolCore> {
     fn entry(&self, id: MemId) -> RegistryEntry {
         RegistryEntry {
             id,
@@ -159,8 +159,8 @@ impl MemCarrier for PoolCore {
 }
 
 /// Enters a new pool, which nobody else has yet, into its registry.
-pub(crate) fn show(pool: &Arc<PoolCore>) {
-    let weak: Weak<PoolCore> = Arc::downgrade(pool);
+pub(crate) fn show(pool: &Arc<Placed<PoolCore>>) {
+    let weak: Weak<Placed<PoolCore>> = Arc::downgrade(pool);
     // SAFETY: I9. The caller holds the owner half of a pool that has not ended.
     unsafe { pool.registration.read() }.enter(weak);
 }
@@ -189,7 +189,7 @@ impl Registry {
 
 fn pool_of(carrier: Arc<dyn MemCarrier>) -> Option<PoolRef> {
     let any: Arc<dyn Any + Send + Sync> = carrier;
-    any.downcast().ok().map(PoolRef)
+    any.downcast::<Placed<PoolCore>>().ok().map(|pool| PoolRef(pool.into()))
 }
 
 pub(crate) fn stats(shared: &PoolCore) -> Stats {

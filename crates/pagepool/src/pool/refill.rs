@@ -149,7 +149,7 @@ impl Bound {
             let off_node = match lanes.get(at) {
                 Some(lane) => {
                     let mut taken = Taken { lane, pages: 0 };
-                    self.drain_from(&**lane, node, refill, &mut taken.pages)
+                    self.drain_from(lane, node, refill, &mut taken.pages)
                 }
                 None => {
                     let off_node = self.take_in_overflow(node);

@@ -36,6 +36,8 @@ use crate::returns::end_watch::EndWatch;
 use crate::returns::late;
 use crate::returns::pool_core::PoolPtr;
 use crate::sys::call::sleep;
+use crate::sys::placed::Shared;
+use crate::sys::published_memory::PublishedRow;
 use crate::sys::sync::{Lock, Ordering};
 
 /// How often [`Shutdown::wait`] polls the deferred queue.
@@ -54,6 +56,7 @@ pub(crate) fn end(pool: PoolPtr, deferred: Option<Box<DeferredQueue>>) -> Shutdo
     pool.wakeup.close(); // nobody sleeps on it any more, while threads keep their lanes, which refer to it
     // The lock orders this against pushes into the ring: each is over before, or sees `detached`.
     pool.returns.lock().detached = true;
+    pool.row.lock().iter().for_each(PublishedRow::end);
     // Its heavy fence orders the flags before `collect` reads the slots; a returner stores its slot, then
     // reads the flag. So a message is seen here or taken out again by its returner, never lost.
     raise_all(pool.lanes.all(), DETACHED);
@@ -158,7 +161,7 @@ fn collect(pool: PoolPtr, owner: OwnerProof, home: &mut Vec<PageIdx>) {
 #[derive(Debug)]
 struct LateDeferred {
     queue: Lock<Option<Box<DeferredQueue>>>,
-    counts: Arc<DeferredCounts>,
+    counts: Shared<DeferredCounts>,
 }
 
 impl LateDeferred {

@@ -92,6 +92,7 @@ pub(crate) fn drain_late(pool: PoolPtr, lane: &Lane) {
 /// The last page has returned and the owner is gone: frees everything, then tells who deferred.
 pub(crate) fn free(pool: PoolPtr) {
     let _finish = Finish(pool.watch.clone()); // dropped last
+    drop(pool.row.lock().take());
     // SAFETY: I9. `remaining` is 0: no owner, no buffer and no message is left, so nobody reads the parts any
     // more.
     let provider = unsafe { pool.provider.take() };
@@ -103,8 +104,10 @@ pub(crate) fn free(pool: PoolPtr) {
     unsafe {
         pool.get().as_ref().alive.take()
     };
+    // SAFETY: I9. The count below keeps the pool.
+    let count = unsafe { pool.get().as_ref() }.count.as_ptr();
     // SAFETY: this is the count that `Pool::new` set aside for the pool itself; it is dropped once, here.
-    drop(unsafe { Arc::from_raw(pool.get().as_ptr()) });
+    drop(unsafe { Arc::from_raw(count) });
     drop(provider);
 }
 

@@ -15,14 +15,14 @@ use std::fmt;
 use std::num::NonZeroUsize;
 use std::ops::Deref;
 use std::ptr::NonNull;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool as PlainBool, AtomicU64 as PlainU64};
+use std::sync::{Arc, Weak};
 
 use crate::home::cache::{Cache, OwnerProof};
 use crate::home::chain_blocks::{ChainBlock, ChainStash};
 use crate::home::frag::FragState;
 use crate::home::lane::{Lane, STARVED};
-use crate::home::lane_list::{CutTurns, LaneList};
+use crate::home::lane_list::{CutTurns, LaneHold, LaneList};
 use crate::home::lane_table::LanePlace;
 use crate::home::registry::{MemId, RegisteredId};
 use crate::home::ring::{ReturnRing, RingTail};
@@ -35,9 +35,11 @@ use crate::mem::provider::Provider;
 use crate::returns::end_watch::EndWatch;
 use crate::returns::geometry::{Geometry, PoolSizes};
 use crate::returns::short_name::ShortName;
+use crate::sys::placed::{Placed, Shared};
+use crate::sys::published_memory::PublishedRow;
 use crate::sys::slab::Slab;
 use crate::sys::sync::{
-    AtomicBool, AtomicU32, AtomicU64, LastCell, Lock, Ordering, OwnerCell, Padded, fence,
+    AtomicBool, AtomicU32, AtomicU64, LastCell, Lock, Ordering, OwnerCell, Padded, UnseenLock, fence,
 };
 use crate::sys::wakeup::Wakeup;
 
@@ -105,8 +107,12 @@ pub(crate) struct PoolCore {
     pub(crate) wakeup: Arc<Wakeup>,
     pub(crate) watch: Arc<EndWatch>,
     /// Counters of the deferred queue, if there is one; written by the holder of the queue.
-    pub(crate) deferred: Option<Arc<DeferredCounts>>,
+    pub(crate) deferred: Option<Shared<DeferredCounts>>,
     pub(crate) tags: Option<Lock<Vec<String>>>,
+    /// Its row in the published file, if it is there. Taken before anything that the row leads to goes.
+    pub(crate) row: UnseenLock<Option<PublishedRow>>,
+    /// What keeps the pool.
+    pub(crate) count: Weak<Placed<Self>>,
 }
 
 /// What the owner alone writes; the counts in it may be read by anyone.
@@ -267,8 +273,8 @@ impl PoolPtr {
     }
 
     #[cold]
-    fn claim_lane(self) -> Option<Arc<Lane>> {
-        let lane = self.lanes.claim()?.clone();
+    fn claim_lane(self) -> Option<LaneHold> {
+        let lane = self.lanes.claim()?;
         // Pairs with add() in starve(), which raises the flags of the lanes that it sees.
         fence(Ordering::SeqCst);
         if self.wakeup.is_starved() {

@@ -199,6 +199,33 @@ pub(crate) fn futex_wake_all(word: &AtomicU32) {
     unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), operation, i32::MAX) };
 }
 
+/// Has every child of `fork` call a function before it goes on. The function makes system calls alone, and
+/// takes no lock.
+pub(crate) fn at_fork(in_child: extern "C" fn()) -> io::Result<()> {
+    // SAFETY: the function is there as long as the library; the C library forgets it when it unloads that.
+    match unsafe { libc::pthread_atfork(None, None, Some(in_child)) } {
+        0 => Ok(()),
+        error => Err(io::Error::from_raw_os_error(error)),
+    }
+}
+
+/// Says why, and ends the process; for a child of `fork`, where any lock may be held for ever.
+pub(crate) fn abort_with(why: &[u8]) -> ! {
+    // SAFETY: the kernel reads the bytes, which live as long as this call.
+    unsafe { libc::syscall(libc::SYS_write, 2, why.as_ptr(), why.len()) };
+    std::process::abort()
+}
+
+/// The number by which the system knows this thread, and its name, with zeroes behind.
+pub(crate) fn thread_id_and_name() -> (u64, [u8; 16]) {
+    let mut name = [0u8; 16];
+    // SAFETY: the kernel writes at most 16 bytes, which live as long as this call.
+    unsafe { libc::prctl(libc::PR_GET_NAME, name.as_mut_ptr()) };
+    // SAFETY: the call takes and touches nothing.
+    let id = unsafe { libc::syscall(libc::SYS_gettid) };
+    (u64::try_from(id).unwrap_or(0), name)
+}
+
 /// Takes every privilege of the calling thread, and of no other, away; for tests of refusals.
 #[cfg(test)]
 pub(crate) fn drop_privileges_of_this_thread() -> bool {

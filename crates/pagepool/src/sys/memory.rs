@@ -7,9 +7,10 @@
 // UNSAFETY: system calls that change mappings; each block says why the range is ours to change.
 #![expect(unsafe_code)]
 
+use std::fs::File;
 use std::io;
 use std::ops::Range;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -277,7 +278,8 @@ fn map(
 ) -> io::Result<usize> {
     debug_assert_whole_pages(addr | offset, len);
     let fd = file.map_or(-1, |f| f.as_raw_fd());
-    // SAFETY: I1. `MAP_FIXED` is only given by `Reservation`, for bytes that it owns and that are not in use.
+    // SAFETY: I1. `MAP_FIXED` is only given by `Reservation`, for bytes that it owns and that are not in use,
+    // and by `SharedFile`, for the bytes that are there already.
     let at = unsafe { libc::mmap(addr as *mut _, len, prot, flags, fd, offset as libc::off_t) };
     if at == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(at as usize) }
 }
@@ -347,6 +349,68 @@ pub(crate) fn memfd(name: &str, len: u64, huge_shift: Option<u32>) -> io::Result
     // SAFETY: the call takes integers; seals change no byte.
     checked(unsafe { libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, seals) }.into())?;
     Ok(file)
+}
+
+/// A file that this process shares with those who read it: mapped for ever, once it is in use.
+#[derive(Debug)]
+pub(crate) struct SharedFile {
+    first: NonNull<u8>,
+    len: usize,
+    file: File,
+}
+
+// SAFETY: the mapping is memory like any other; who writes where is a matter of those who know places in it.
+unsafe impl Send for SharedFile {}
+// SAFETY: as above.
+unsafe impl Sync for SharedFile {}
+
+impl SharedFile {
+    /// Maps the first `len` bytes of a file, whole pages of the system.
+    pub(crate) fn new(file: &File, len: usize) -> io::Result<Self> {
+        let file = file.try_clone()?;
+        let prot = libc::PROT_READ | libc::PROT_WRITE;
+        let addr = map(0, len, prot, libc::MAP_SHARED, Some(file.as_fd()), 0)?;
+        let first = NonNull::new(ptr::with_exposed_provenance_mut(addr));
+        Ok(Self { first: first.ok_or(io::ErrorKind::AddrNotAvailable)?, len, file })
+    }
+
+    /// Where it begins.
+    pub(crate) fn first(&self) -> NonNull<u8> {
+        self.first
+    }
+
+    /// The file.
+    pub(crate) fn file(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+
+    /// For a child of fork: what is written from now on does not reach the file. Contents stay.
+    pub(crate) fn make_private(&self) -> io::Result<()> {
+        let flags = libc::MAP_PRIVATE | libc::MAP_FIXED | libc::MAP_NORESERVE;
+        let prot = libc::PROT_READ | libc::PROT_WRITE;
+        map(self.first.as_ptr().addr(), self.len, prot, flags, Some(self.file()), 0).map(drop)
+    }
+}
+
+impl Drop for SharedFile {
+    fn drop(&mut self) {
+        unmap(self.first.as_ptr().addr(), self.len);
+    }
+}
+
+/// Takes memory from the file system for a range of a file.
+pub(crate) fn fallocate(file: BorrowedFd<'_>, at: Range<usize>) -> io::Result<()> {
+    let (fd, offset, len) = (file.as_raw_fd(), at.start as libc::off_t, at.len() as libc::off_t);
+    // SAFETY: the call takes integers; no byte that was there changes.
+    checked(unsafe { libc::syscall(libc::SYS_fallocate, fd, 0, offset, len) }).map(drop)
+}
+
+/// The largest file that this process may write: beyond it the kernel sends SIGXFSZ.
+pub(crate) fn file_size_limit() -> io::Result<u64> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the kernel writes one `rlimit`.
+    checked(unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &raw mut limit) }.into())?;
+    Ok(limit.rlim_cur)
 }
 
 /// Gives the memory of a range of a memfd back to the system.

@@ -260,6 +260,7 @@ impl<T> Lock<T> {
 #[cfg(not(loom))]
 pub(crate) type UnseenLock<T> = Lock<T>;
 #[cfg(loom)]
+#[derive(Debug)]
 pub(crate) struct UnseenLock<T>(std::sync::Mutex<T>);
 
 #[cfg(loom)]

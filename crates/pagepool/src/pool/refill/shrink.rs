@@ -75,7 +75,7 @@ impl Bound {
         idle.emergency();
         for lane in pool.lanes.listed_lanes() {
             let mut taken = Taken { lane, pages: 0 };
-            idle.drain(&**lane, &mut taken.pages);
+            idle.drain(lane, &mut taken.pages);
         }
         idle.take_in_overflow();
         idle.drain(&pool.ring, &mut 0);

@@ -1,0 +1,58 @@
+//! Showing the pools of this process to others.
+
+// UNSAFETY: functions with fixed names; a caller's text is read.
+#![expect(unsafe_code)]
+
+use std::ffi::{c_char, c_int};
+use std::sync::{Mutex, PoisonError};
+
+use ::pagepool::{Publication, publish};
+
+use crate::args::sized::text;
+use crate::error::{CallError, status};
+use crate::uncancelled::uncancelled;
+
+/// What this process published, until it takes it back.
+static PUBLICATION: Mutex<Option<Publication>> = Mutex::new(None);
+
+/// Shows the pools of this process to others of the same user: counters, places of pages, parameters. They
+/// are in a file in the folder `$PAGEPOOL_RUN`, else /run/pagepool for root, else
+/// `$XDG_RUNTIME_DIR/pagepool`. Packets cost nothing more. If the process is killed the file stays, and says
+/// what it had. Call it before the first pool and arena: what is made earlier is not shown. A process
+/// publishes once. A child of fork(2) publishes nothing.
+///
+/// Thread: any.
+/// Ownership: `name` is copied: 1 to 64 of A-Z a-z 0-9 - _ . and the first no dot.
+/// Errors: -EINVAL for the name, for a folder that others may write to, or for none. -EBUSY the second
+///     time. Others of the system, such as -ENOSPC.
+/// Cost: some system calls, on files.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pagepool_publish(name: *const c_char) -> c_int {
+    status(|| {
+        if name.is_null() {
+            return Err(CallError::NULL);
+        }
+        // SAFETY: the caller gives a text.
+        let name = unsafe { text(name, "") };
+        let published = uncancelled(|| publish(&name))?;
+        *PUBLICATION.lock().unwrap_or_else(PoisonError::into_inner) = Some(published);
+        Ok(())
+    })
+}
+
+/// Takes back what pagepool_publish did: the file is removed, and pools made from now on are not shown.
+/// Pools stay as they are. A program that ends should call it: else its file says that it was killed.
+///
+/// Thread: any.
+/// Errors: -ENOENT if nothing is published.
+/// Cost: a system call.
+#[unsafe(no_mangle)]
+pub extern "C" fn pagepool_unpublish() -> c_int {
+    status(|| {
+        let published = PUBLICATION.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let nothing = CallError::fixed(libc::ENOENT, c"nothing is published: pagepool_publish comes first");
+        let published = published.ok_or(nothing)?;
+        uncancelled(|| drop(published));
+        Ok(())
+    })
+}

@@ -1,0 +1,76 @@
+/* pagepool_publish: the file is there while the process publishes, only for its user, and goes with it. */
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "check.h"
+
+static char folder[64];
+static char file[160];
+
+/* The mode of the published file; 0 if there is none. */
+static mode_t mode_of_file(void)
+{
+    struct stat found;
+    snprintf(file, sizeof(file), "%s/c-test.%d.pagepool", folder, (int)getpid());
+    return stat(file, &found) == 0 ? found.st_mode & 0777 : 0;
+}
+
+static void refused(void)
+{
+    CHECK(pagepool_unpublish() == -ENOENT && strstr(pagepool_last_error(), "pagepool_publish comes first"));
+    CHECK(pagepool_publish(NULL) == -EINVAL && pagepool_publish("") == -EINVAL);
+    CHECK(pagepool_publish("../passwd") == -EINVAL && strstr(pagepool_last_error(), "letters, digits"));
+    CHECK(setenv("PAGEPOOL_RUN", "relative", 1) == 0 && pagepool_publish("c-test") == -EINVAL);
+    CHECK(chmod(folder, 0777) == 0 && setenv("PAGEPOOL_RUN", folder, 1) == 0);
+    CHECK(pagepool_publish("c-test") == -EINVAL && strstr(pagepool_last_error(), "nobody else may write to"));
+    CHECK(chmod(folder, 0700) == 0 && mode_of_file() == 0);
+}
+
+/* What the file has from a place on, as a number. */
+static uint64_t number_at(off_t at)
+{
+    uint64_t number = 0;
+    int fd = open(file, O_RDONLY);
+    CHECK(fd >= 0 && pread(fd, &number, sizeof(number), at) == sizeof(number) && close(fd) == 0);
+    return number;
+}
+
+/* A pool that a child of fork has as well, and breaks there. */
+static void a_child_changes_nothing(struct pagepool *pool)
+{
+    struct pagepool_buf *buf = pagepool_alloc_page(pool);
+    uint64_t last_sign = number_at(56);
+    int status = 0;
+    pid_t child = fork();
+    CHECK(buf != NULL && child >= 0);
+    if (child == 0) {
+        pagepool_buf_put(buf);
+        pagepool_destroy(pool);
+        exit(pagepool_publish("child") == -EBUSY ? 0 : 1);
+    }
+    CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    CHECK(number_at(56) == last_sign && pagepool_buf_put(buf) == 0);
+}
+
+int main(void)
+{
+    const char *parent = access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp";
+    snprintf(folder, sizeof(folder), "%s/pagepool-c-XXXXXX", parent);
+    CHECK(mkdtemp(folder) != NULL);
+    refused();
+    CHECK(pagepool_publish("c-test") == 0 && mode_of_file() == 0600);
+    CHECK(pagepool_publish("again") == -EBUSY);
+    CHECK(memcmp((uint64_t[]){number_at(0)}, "PAGEPOOL", 8) == 0 && number_at(24) == (uint64_t)getpid());
+    struct pagepool_arena *arena = arena_of(1 << 20);
+    struct pagepool *pool = pool_over(arena);
+    CHECK(pagepool_bind(pool) == 0);
+    a_child_changes_nothing(pool);
+    CHECK(pagepool_unpublish() == 0 && mode_of_file() == 0 && pagepool_unpublish() == -ENOENT);
+    CHECK(pagepool_buf_put(pagepool_alloc_page(pool)) == 0);
+    CHECK(pagepool_destroy(pool) == 0 && pagepool_arena_put(arena) == 0);
+    CHECK(rmdir(folder) == 0);
+    return 0;
+}

@@ -1,0 +1,17 @@
+//! Observing other processes: what those show that called [`publish`](crate::publish). From a running
+//! process nothing is taken, and a killed one still shows what it had.
+//!
+//! [`RunFolder::processes`] reads all of a user's processes. Files are read, never mapped, with every
+//! place in them checked: a damaged file gives an error.
+//!
+//! The layout is in `docs/published-file.md`.
+
+mod bytes;
+mod model;
+mod pool_block;
+pub(crate) mod process;
+pub(crate) mod publication;
+mod run_folder;
+
+pub use model::{EntryView, Life, PoolView, ProcessView, ThreadView};
+pub use run_folder::RunFolder;

@@ -1,0 +1,291 @@
+//! What a published file says of its process.
+//!
+//! Rows   a row is valid while its `life` is odd, and is read until that and all the rest are the same
+//!        twice, and `life` still is when what the row leads to was read.
+
+use std::fs::File;
+use std::mem::offset_of;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use crate::error::Error;
+use crate::observe::bytes::{Bytes, Reader};
+use crate::observe::model::{EntryView, Life, PoolView, ProcessView, ThreadView};
+use crate::observe::pool_block::{PoolBlocks, PoolNumbers, Schema, numbers};
+use crate::sys::published_layout::{
+    BlockAt, ENTRY_ROWS, EntryRow, FILE_BYTES, Header, MAGIC, NAME_BYTES, PARAMS_BYTES, SCHEMA_ROWS,
+    SchemaRow, THREAD_ROWS, TableAt, ThreadRow, VERSION,
+};
+use crate::sys::run_folder::{self, ProcessIdentity, is_locked};
+
+/// Times that a row is read which changes meanwhile.
+const TRIES: usize = 100;
+
+/// The most bytes that the names of an entry's counters have.
+const MOST_NAMES: u64 = 4096;
+/// The most counters of an entry.
+const MOST_COUNTERS: u64 = 256;
+
+/// Reads a file; `None` if its process has not finished making it, or took it away since it was listed.
+pub(crate) fn read(path: &Path) -> Result<Option<ProcessView>, Error> {
+    let (file, _) = match run_folder::open(path) {
+        Err(_) if !is_there(path) => return Ok(None),
+        opened => opened?,
+    };
+    let reader = Reader { source: &file, path };
+    let header = reader.bytes(0, size_of::<Header>());
+    if is_being_made(&file, header.as_ref()) {
+        return Ok(None);
+    }
+    let header = header?;
+    let alive = is_locked(&file) && identity(&header).may_be_there();
+    let view = view(reader, &header, alive);
+    // One that took its file away since it was opened is not dead.
+    let was_taken_away = !alive && file.metadata().is_ok_and(|found| found.nlink() == 0);
+    if was_taken_away { Ok(None) } else { view.map(Some) }
+}
+
+fn is_there(path: &Path) -> bool {
+    !std::fs::symlink_metadata(path).is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound)
+}
+
+/// Whether the process of a file is not there any more, so that the file may be removed.
+pub(crate) fn is_dead(path: &Path) -> bool {
+    let Ok((file, _)) = run_folder::open(path) else { return false };
+    let header = Reader { source: &file, path }.bytes(0, size_of::<Header>());
+    !is_locked(&file) || header.is_ok_and(|header| is_published(&header) && !identity(&header).may_be_there())
+}
+
+/// What an observer sees of bytes that are, or claim to be, a published file of a dead process. For
+/// fuzzers.
+#[cfg(any(test, feature = "testing"))]
+pub fn read_bytes(bytes: &[u8]) -> Result<ProcessView, Error> {
+    let path = Path::new("bytes");
+    let reader = Reader { source: &bytes, path };
+    view(reader, &reader.bytes(0, size_of::<Header>())?, false)
+}
+
+fn is_published(header: &Bytes) -> bool {
+    header.u64(offset_of!(Header, magic)) == u64::from_ne_bytes(MAGIC)
+}
+
+fn is_being_made(file: &File, header: Result<&Bytes, &Error>) -> bool {
+    let complete = header.is_ok_and(is_published);
+    !complete && is_locked(file)
+}
+
+fn identity(header: &Bytes) -> ProcessIdentity {
+    ProcessIdentity {
+        pid: pid(header),
+        start_ticks: header.u64(offset_of!(Header, start_ticks)),
+        pid_namespace: header.u64(offset_of!(Header, pid_namespace)),
+    }
+}
+
+fn pid(header: &Bytes) -> u32 {
+    u32::try_from(header.u64(offset_of!(Header, pid))).unwrap_or(0)
+}
+
+fn time(ns: u64) -> SystemTime {
+    UNIX_EPOCH + Duration::from_nanos(ns)
+}
+
+fn view(reader: Reader<'_>, header: &Bytes, alive: bool) -> Result<ProcessView, Error> {
+    check_header(reader, header)?;
+    let last_sign = time(header.u64(offset_of!(Header, last_sign_ns)));
+    let mut view = ProcessView {
+        name: header.line(offset_of!(Header, name), NAME_BYTES),
+        pid: pid(header),
+        started: time(header.u64(offset_of!(Header, published_ns))),
+        version: header.line(offset_of!(Header, library), 32),
+        life: if alive { Life::Alive } else { Life::Dead { last_sign } },
+        not_shown: header.u64(offset_of!(Header, not_shown)),
+        pools: Vec::new(),
+        entries: Vec::new(),
+        file: reader.path.into(),
+    };
+    let file = PublishedFile::new(reader, header)?;
+    for at in 0..file.entries.rows {
+        match file.entry(at)? {
+            Some(SeenEntry::Pool(pool)) => view.pools.push(*pool),
+            Some(SeenEntry::Entry(entry)) => view.entries.push(entry),
+            None => {}
+        }
+    }
+    view.pools.sort_by_key(|pool| pool.id);
+    view.entries.sort_by(|a, b| (&a.kind, a.id).cmp(&(&b.kind, b.id)));
+    for pool in &mut view.pools {
+        pool.ifindex = ifindex_below(&view.entries, pool.id);
+    }
+    Ok(view)
+}
+
+fn check_header(reader: Reader<'_>, header: &Bytes) -> Result<(), Error> {
+    if !is_published(header) {
+        return Err(reader.damaged(0, "PAGEPOOL at its beginning"));
+    }
+    let version = header.u32(offset_of!(Header, version));
+    if version != VERSION {
+        let must_be = format!("version {VERSION} of the layout: use the pagepool of that process");
+        return Err(reader.damaged(version.into(), &must_be));
+    }
+    let bytes = header.u32(offset_of!(Header, header_bytes));
+    let file_bytes = header.u64(offset_of!(Header, file_bytes));
+    if bytes as usize != size_of::<Header>() || file_bytes != FILE_BYTES as u64 {
+        return Err(reader.damaged(file_bytes, "the header and the size of its version"));
+    }
+    Ok(())
+}
+
+/// The interface that an entry below a pool names.
+fn ifindex_below(entries: &[EntryView], pool: u32) -> Option<u32> {
+    let below = entries.iter().filter(|entry| entry.parent == u64::from(pool));
+    let mut params = below.flat_map(|entry| &entry.params);
+    params.find(|(key, _)| key == "ifindex").and_then(|(_, value)| value.parse().ok())
+}
+
+/// What a row is about.
+enum SeenEntry {
+    Pool(Box<PoolView>),
+    Entry(EntryView),
+}
+
+/// The tables of a file.
+struct PublishedFile<'a> {
+    reader: Reader<'a>,
+    schema: Schema,
+    entries: TableAt,
+    threads: TableAt,
+}
+
+impl<'a> PublishedFile<'a> {
+    fn new(reader: Reader<'a>, header: &Bytes) -> Result<Self, Error> {
+        let table = |at: usize, row_bytes: usize, most: usize| {
+            let table = TableAt {
+                offset: header.u64(at),
+                row_bytes: header.u32(at + offset_of!(TableAt, row_bytes)),
+                rows: header.u32(at + offset_of!(TableAt, rows)),
+            };
+            if table.row_bytes as usize != row_bytes || table.rows as usize > most {
+                return Err(reader.damaged(table.rows.into(), "tables as large as those of its version"));
+            }
+            Ok(table)
+        };
+        let schema = table(offset_of!(Header, schema), size_of::<SchemaRow>(), SCHEMA_ROWS)?;
+        let rows = reader.bytes(schema.offset, schema.rows as usize * size_of::<SchemaRow>())?;
+        Ok(Self {
+            reader,
+            schema: Schema::new(&rows),
+            entries: table(offset_of!(Header, entries), size_of::<EntryRow>(), ENTRY_ROWS)?,
+            threads: table(offset_of!(Header, threads), size_of::<ThreadRow>(), THREAD_ROWS)?,
+        })
+    }
+
+    fn row(&self, table: TableAt, at: u32) -> Result<Bytes, Error> {
+        let offset = u64::from(at) * u64::from(table.row_bytes);
+        self.reader.bytes(table.offset.saturating_add(offset), table.row_bytes as usize)
+    }
+
+    /// What a row is about, if it is valid.
+    fn entry(&self, at: u32) -> Result<Option<SeenEntry>, Error> {
+        for _ in 0..TRIES {
+            let row = self.row(self.entries, at)?;
+            if life(&row) & 1 == 0 {
+                return Ok(None);
+            }
+            if self.row(self.entries, at)? != row {
+                continue;
+            }
+            let seen = self.follow(&row);
+            if life(&self.row(self.entries, at)?) == life(&row) {
+                return seen.map(Some);
+            }
+        }
+        Err(self.reader.damaged(at.into(), "rows that stay the same for a moment; this one does not"))
+    }
+
+    fn follow(&self, row: &Bytes) -> Result<SeenEntry, Error> {
+        let kind = row.line(offset_of!(EntryRow, kind), 16);
+        match kind.as_str() {
+            "pool" => self.pool(row).map(|pool| SeenEntry::Pool(Box::new(pool))),
+            _ => self.other(row, kind).map(SeenEntry::Entry),
+        }
+    }
+
+    fn pool(&self, row: &Bytes) -> Result<PoolView, Error> {
+        let blocks = PoolBlocks {
+            pool: block(row, offset_of!(EntryRow, block)),
+            lanes: block(row, offset_of!(EntryRow, lanes)),
+            deferred: block(row, offset_of!(EntryRow, deferred)),
+        };
+        let PoolNumbers { stats, inflight, deferred, frag_waste, owner } =
+            numbers(self.reader, &self.schema, blocks)?;
+        let ended = row.u64(offset_of!(EntryRow, ended_ns));
+        Ok(PoolView {
+            id: row.u64(offset_of!(EntryRow, id)) as u32,
+            mem_id: row.u64(offset_of!(EntryRow, mem_id)) as u16,
+            name: row.line(offset_of!(EntryRow, name), NAME_BYTES),
+            area_id: row.u64(offset_of!(EntryRow, parent)),
+            thread: self.thread(owner)?,
+            ifindex: None,
+            created: time(row.u64(offset_of!(EntryRow, created_ns))),
+            detached: (ended != 0).then(|| time(ended)),
+            page_bytes: row.u64(offset_of!(EntryRow, page_bytes)),
+            stats,
+            inflight,
+            frag_waste,
+            deferred,
+            params: params(row),
+        })
+    }
+
+    /// The thread with a token, unless another one took its row.
+    fn thread(&self, token: u64) -> Result<Option<ThreadView>, Error> {
+        let Some(at) = token.checked_rem(self.threads.rows.into()) else { return Ok(None) };
+        let row = self.row(self.threads, at as u32)?;
+        let is_his = |row: &Bytes| token > 1 && row.u64(offset_of!(ThreadRow, token)) == token;
+        if !is_his(&row) || self.row(self.threads, at as u32)? != row {
+            return Ok(None);
+        }
+        let tid = row.u64(offset_of!(ThreadRow, tid)) as u32;
+        Ok(Some(ThreadView { tid, name: row.line(offset_of!(ThreadRow, name), 16) }))
+    }
+
+    fn other(&self, row: &Bytes, kind: String) -> Result<EntryView, Error> {
+        let at = block(row, offset_of!(EntryRow, block));
+        let names = at.bytes.checked_sub(at.count.saturating_mul(8));
+        let Some(names) = names.filter(|&len| len <= MOST_NAMES && at.count <= MOST_COUNTERS) else {
+            return Err(self.reader.damaged(at.bytes, "entries as long as their counters and names"));
+        };
+        let bytes = self.reader.bytes(at.offset, at.bytes as usize)?;
+        let names = bytes.text(at.count as usize * 8, names as usize);
+        let counters = names.split('\n').take(at.count as usize).enumerate();
+        Ok(EntryView {
+            kind,
+            id: row.u64(offset_of!(EntryRow, id)),
+            parent: row.u64(offset_of!(EntryRow, parent)),
+            name: row.line(offset_of!(EntryRow, name), NAME_BYTES),
+            params: params(row),
+            counters: counters.map(|(at, name)| (name.to_owned(), bytes.u64(at * 8))).collect(),
+        })
+    }
+}
+
+fn life(row: &Bytes) -> u64 {
+    row.u64(offset_of!(EntryRow, life))
+}
+
+fn block(row: &Bytes, at: usize) -> BlockAt {
+    BlockAt {
+        offset: row.u64(at + offset_of!(BlockAt, offset)),
+        bytes: row.u64(at + offset_of!(BlockAt, bytes)),
+        count: row.u64(at + offset_of!(BlockAt, count)),
+    }
+}
+
+fn params(row: &Bytes) -> Vec<(String, String)> {
+    let text = row.text(offset_of!(EntryRow, params), PARAMS_BYTES);
+    let pairs = text.lines().filter_map(|line| line.split_once('='));
+    pairs.map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
+}

@@ -1,0 +1,119 @@
+//! The folder of published files.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::time::SystemTime;
+
+use crate::error::Error;
+use crate::home::stats::{DeferredStats, Stats};
+use crate::observe::model::ProcessView;
+use crate::observe::process;
+use crate::observe::publication::SUFFIX;
+use crate::sys::run_folder;
+
+/// The folder in which processes publish. It remembers what it told of each pool: so no counter of one is
+/// lower than it was, also where the look before fell between two stores of a thread.
+///
+/// ```
+/// # let folder = std::env::temp_dir().join(format!("pagepool-run-{}", std::process::id()));
+/// use pagepool::observe::RunFolder;
+/// for process in RunFolder::at(&folder).processes() {
+///     match process {
+///         Ok(process) => println!("{} ({}): {} pools", process.name, process.pid, process.pools.len()),
+///         Err(error) => println!("{error}"), // a damaged file, or a file of somebody else
+///     }
+/// }
+/// ```
+#[derive(Debug)]
+pub struct RunFolder {
+    path: PathBuf,
+    told: Mutex<BTreeMap<PoolKey, Told>>,
+}
+
+/// A pool, across all that were ever published.
+type PoolKey = (PathBuf, SystemTime, u32);
+
+/// What was told of a pool, and whether it was there lately.
+#[derive(Debug, Default)]
+struct Told {
+    stats: Stats,
+    deferred: DeferredStats,
+    lately: bool,
+}
+
+impl RunFolder {
+    /// That of the user: `$PAGEPOOL_RUN`, else `/run/pagepool` for root, else `$XDG_RUNTIME_DIR/pagepool`.
+    /// It need not exist. An error says that there is none, or that it is no absolute path.
+    pub fn of_user() -> Result<Self, Error> {
+        run_folder::of_user().map(Self::at)
+    }
+
+    /// Another one.
+    pub fn at(path: impl Into<PathBuf>) -> Self {
+        Self { path: path.into(), told: Mutex::default() }
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The processes that publish in it, or did and were killed; by their names and numbers. An error
+    /// stands for a file that could not be read: damaged, of a version that this one does not know, or of
+    /// another user. A folder that others may write to is one error. Stops no process and takes no lock of
+    /// theirs.
+    pub fn processes(&self) -> Vec<Result<ProcessView, Error>> {
+        let files = match self.files() {
+            Ok(files) => files,
+            Err(error) => return vec![Err(error)],
+        };
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        told.values_mut().for_each(|told| told.lately = false);
+        let mut seen: Vec<_> = files.iter().filter_map(|path| process::read(path).transpose()).collect();
+        for process in seen.iter_mut().flatten() {
+            never_lower(&mut told, process);
+        }
+        told.retain(|_, told| told.lately);
+        seen.sort_by_cached_key(|seen| seen.as_ref().ok().map(|process| (process.name.clone(), process.pid)));
+        seen
+    }
+
+    /// Removes the files of processes that are not there any more; gives what was removed. An error says
+    /// that the folder is one that others may write to, or a file that could not be removed.
+    pub fn clean(&self) -> Result<Vec<PathBuf>, Error> {
+        let mut removed = self.files()?;
+        removed.retain(|path| process::is_dead(path));
+        for path in &removed {
+            let remedy = || format!("remove {} yourself", path.display());
+            fs::remove_file(path).map_err(Error::of_call("unlink", remedy))?;
+        }
+        Ok(removed)
+    }
+
+    /// Everything that is named as a published file.
+    fn files(&self) -> Result<Vec<PathBuf>, Error> {
+        let entries = match fs::read_dir(&self.path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            entries => entries,
+        };
+        run_folder::check(&self.path)?;
+        let remedy = || format!("{} must be readable", self.path.display());
+        let entries = entries.map_err(Error::of_call("opendir", remedy))?;
+        let paths = entries.flatten().map(|entry| entry.path());
+        Ok(paths.filter(|path| path.to_string_lossy().ends_with(SUFFIX)).collect())
+    }
+}
+
+/// Raises counters to what was told of them before, and notes what they are.
+fn never_lower(told: &mut BTreeMap<PoolKey, Told>, process: &mut ProcessView) {
+    for pool in &mut process.pools {
+        let key = (process.file.clone(), pool.created, pool.id);
+        let told = told.entry(key).or_default();
+        pool.stats.raise_to(&told.stats);
+        pool.deferred.raise_to(&told.deferred);
+        *told = Told { stats: pool.stats, deferred: pool.deferred, lately: true };
+    }
+}

@@ -1,0 +1,63 @@
+//! The row of a pool in the published file.
+
+use crate::pool::params::{OnBusy, PoolParams};
+use crate::returns::geometry::PoolSizes;
+use crate::returns::pool_core::PoolCore;
+use crate::sys::placed::{Shared, block_of};
+use crate::sys::published_entry::lines;
+use crate::sys::published_memory::{PublishedMemory, PublishedRow, entry_row};
+
+/// The parameters as observers see them, with what was chosen for those left 0; empty if this process does
+/// not publish.
+pub(crate) fn text_of(params: &PoolParams, sizes: &PoolSizes) -> String {
+    if PublishedMemory::current().is_none() {
+        return String::new();
+    }
+    let numbers = [
+        ("order", params.order.into()),
+        ("cache_size", sizes.cache),
+        ("refill", sizes.refill),
+        ("ring_size", sizes.ring),
+        ("max_lanes", sizes.lanes),
+        ("lane_size", sizes.lane),
+        ("headroom", params.headroom),
+        ("max_len", params.max_len),
+        ("tailroom", params.tailroom),
+        ("frag_align", params.frag_align),
+        ("low_water", params.low_water),
+        ("chains", sizes.chains),
+        ("defer_capacity", sizes.deferred),
+        ("domains", params.domains.len()),
+        ("colour", params.colour.into()),
+        ("node_blind", params.node_blind.into()),
+        ("sync_for_device", params.sync_for_device.into()),
+        ("wakeup", params.wakeup.into()),
+        ("tagging", params.tagging.into()),
+    ];
+    let nid = params.nid.map_or("any".into(), |node| node.0.to_string());
+    let on_busy = match params.on_busy {
+        OnBusy::Keep => "keep".into(),
+        OnBusy::Skip { ahead } => format!("skip {ahead}"),
+        OnBusy::Release => "release".into(),
+    };
+    let numbers: String = numbers.iter().map(|(name, value)| format!("{name}={value}\n")).collect();
+    numbers + &lines(&[("nid", &nid), ("on_busy", &on_busy)])
+}
+
+/// Shows a new pool, which nobody else has yet.
+pub(crate) fn enter(pool: &PoolCore, params: &str) {
+    *pool.row.lock() = PublishedRow::enter(|| {
+        let mut row = entry_row("pool", pool.id.into(), pool.area_id, &pool.name, params);
+        row.block = block_of(pool, 1)?;
+        // A pool whose lanes found no room is not shown: its numbers would not add up.
+        if !pool.lanes.all().is_empty() {
+            row.lanes = pool.lanes.block()?;
+        }
+        if let Some(deferred) = &pool.deferred {
+            row.deferred = Shared::block(deferred, 1)?;
+        }
+        row.mem_id = pool.mem_id.get().into();
+        row.page_bytes = pool.geometry.page_size() as u64;
+        Some(row)
+    });
+}

@@ -1,0 +1,376 @@
+//! Memory of this process that others may read: a file, mapped.
+//!
+//! What   once a process publishes, what is [placed](crate::sys::placed) lies in a file on tmpfs that is
+//!        mapped shared. Nothing else changes: who writes there writes as to any memory, and what was
+//!        written is there when the process is not any more.
+//! Full   memory of the file is taken from the file system before it is used, so no access faults where
+//!        that is full; then a place is on the heap, and the header counts what is not shown.
+//! Fork   a child has the memory as its own from the beginning on (`pthread_atfork`), so nothing that it
+//!        does changes what its parent published.
+//! Life   the mapping stays for ever: what lies in it may be used after the file was removed.
+//! Lock   a short one, for places and rows. Nothing that is read or written per buffer takes it.
+
+// UNSAFETY: places are handed out by address, and rows are written through raw pointers.
+#![expect(unsafe_code)]
+
+use std::alloc::Layout;
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::os::fd::AsFd;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use crate::error::Error;
+use crate::sys::call::{abort_with, at_fork, thread_id_and_name};
+use crate::sys::memory::{SharedFile, fallocate, file_size_limit};
+use crate::sys::published_layout::{
+    BLOCKS_AT, BlockAt, ENTRIES_AT, ENTRY_ROWS, EntryRow, FILE_BYTES, Header, MAGIC, SCHEMA_AT, SCHEMA_ROWS,
+    SchemaRow, THREAD_ROWS, THREADS_AT, TableAt, ThreadRow, VERSION, text,
+};
+use crate::sys::run_folder::ProcessIdentity;
+use crate::sys::sync::UnseenLock;
+
+/// Places begin at multiples of this: two cache lines.
+const ALIGN: usize = 128;
+
+/// Memory is taken from the file system in pieces of this.
+const EXTENT: usize = 64 << 10;
+
+/// The one memory of the process; null before it publishes.
+static PUBLISHED: AtomicPtr<PublishedMemory> = AtomicPtr::new(std::ptr::null_mut());
+
+/// Somebody publishes, or did.
+static TAKEN: AtomicBool = AtomicBool::new(false);
+
+/// A file that is mapped, and what is in it.
+#[derive(Debug)]
+pub(crate) struct PublishedMemory {
+    mapping: SharedFile,
+    /// Nothing is placed any more: the file was removed, or this is a child of the process that published.
+    closed: AtomicBool,
+    space: UnseenLock<Space>,
+}
+
+/// Which bytes are free.
+#[derive(Debug)]
+struct Space {
+    /// From here on, nothing was ever used.
+    fresh: usize,
+    /// Up to here, the file system gave memory, for blocks and for rows.
+    backed: usize,
+    backed_rows: usize,
+    /// Places that were given back, by their size.
+    free: BTreeMap<usize, Vec<usize>>,
+    /// Rows that were given back.
+    free_rows: Vec<u32>,
+}
+
+impl PublishedMemory {
+    /// What this process published, if it did.
+    #[inline]
+    pub(crate) fn current() -> Option<&'static Self> {
+        // SAFETY: it is null, or the address of a value that is never freed. Acquire pairs with publish().
+        unsafe { PUBLISHED.load(Ordering::Acquire).as_ref() }
+    }
+
+    /// Claims the right to publish, once in a process.
+    pub(crate) fn claim() -> Result<PublishClaim, Error> {
+        if TAKEN.swap(true, Ordering::Relaxed) {
+            let what = "this process, or the one that forked it, has published already: a process publishes \
+                        once, under one name";
+            return Err(Error::Busy { what: what.into() });
+        }
+        Ok(PublishClaim { used: false })
+    }
+
+    /// Maps a new file, writes its header, and places from now on what is to be seen in it. `not_shown` is
+    /// what was made before.
+    pub(crate) fn publish(
+        mut claim: PublishClaim,
+        file: &File,
+        name: &str,
+        schema: &[SchemaRow],
+        not_shown: u64,
+    ) -> Result<&'static Self, Error> {
+        let remedy = || "publish in a folder on tmpfs with 16 MiB free: set PAGEPOOL_RUN".to_owned();
+        let limit = file_size_limit().unwrap_or(u64::MAX);
+        if limit < FILE_BYTES as u64 {
+            // The kernel would kill the process by SIGXFSZ.
+            return Err(Error::parameter("RLIMIT_FSIZE", limit, format!("{FILE_BYTES} bytes or more")));
+        }
+        file.set_len(FILE_BYTES as u64).map_err(Error::of_call("ftruncate", remedy))?;
+        fallocate(file.as_fd(), 0..ENTRIES_AT).map_err(Error::of_call("fallocate", remedy))?;
+        let mapping = SharedFile::new(file, FILE_BYTES).map_err(Error::of_call("mmap", remedy))?;
+        let space = Space {
+            fresh: BLOCKS_AT,
+            backed: BLOCKS_AT,
+            backed_rows: ENTRIES_AT,
+            free: BTreeMap::new(),
+            free_rows: Vec::new(),
+        };
+        let memory = Self { mapping, closed: AtomicBool::new(false), space: UnseenLock::new(space) };
+        memory.write_header(name, schema, not_shown);
+        at_fork(in_child).map_err(Error::of_call("pthread_atfork", || "free memory".into()))?;
+        claim.used = true;
+        let memory = Box::leak(Box::new(memory));
+        PUBLISHED.store(memory, Ordering::Release); // pairs with current()
+        Ok(memory)
+    }
+
+    /// Places nothing any more.
+    pub(crate) fn close(&self) {
+        self.closed.store(true, Ordering::Relaxed);
+    }
+
+    fn is_open(&self) -> bool {
+        !self.closed.load(Ordering::Relaxed)
+    }
+
+    /// The address of something in the file.
+    fn at<T>(&self, offset: usize) -> *mut T {
+        debug_assert!(offset + size_of::<T>() <= FILE_BYTES && offset.is_multiple_of(align_of::<T>()));
+        // SAFETY: it is within the mapping.
+        unsafe { self.mapping.first().add(offset) }.cast().as_ptr()
+    }
+
+    /// A number of the file that this process changes while others read it.
+    fn word(&self, offset: usize) -> &AtomicU64 {
+        // SAFETY: it is a number in the mapping, which is never unmapped, and is written as an atomic
+        // alone.
+        unsafe { AtomicU64::from_ptr(self.at(offset)) }
+    }
+
+    fn write_header(&self, name: &str, schema: &[SchemaRow], not_shown: u64) {
+        assert!(schema.len() <= SCHEMA_ROWS, "the schema has room for {} rows", schema.len());
+        for (at, row) in schema.iter().enumerate() {
+            // SAFETY: the row is in the mapping, which nobody else knows yet.
+            unsafe { self.at::<SchemaRow>(SCHEMA_AT + at * size_of::<SchemaRow>()).write(*row) };
+        }
+        let own = ProcessIdentity::own();
+        let table = |offset: usize, row_bytes: usize, rows: usize| TableAt {
+            offset: offset as u64,
+            row_bytes: row_bytes as u32,
+            rows: rows as u32,
+        };
+        let header = Header {
+            magic: [0; 8],
+            version: VERSION,
+            header_bytes: size_of::<Header>() as u32,
+            file_bytes: FILE_BYTES as u64,
+            pid: own.pid.into(),
+            start_ticks: own.start_ticks,
+            pid_namespace: own.pid_namespace,
+            published_ns: now_ns(),
+            last_sign_ns: now_ns(),
+            not_shown,
+            schema: table(SCHEMA_AT, size_of::<SchemaRow>(), schema.len()),
+            entries: table(ENTRIES_AT, size_of::<EntryRow>(), 0),
+            threads: table(THREADS_AT, size_of::<ThreadRow>(), THREAD_ROWS),
+            name: text(name),
+            library: text(env!("CARGO_PKG_VERSION")),
+        };
+        // SAFETY: the header is in the mapping, which nobody else knows yet.
+        unsafe { self.at::<Header>(0).write(header) };
+        self.word(0).store(u64::from_ne_bytes(MAGIC), Ordering::Release); // last: now it is a published file
+    }
+
+    /// Notes that this process runs, and does something rare.
+    fn sign(&self) {
+        self.word(std::mem::offset_of!(Header, last_sign_ns)).store(now_ns(), Ordering::Relaxed);
+    }
+
+    /// Counts something that is not in the file.
+    fn count_not_shown(&self) {
+        self.word(std::mem::offset_of!(Header, not_shown)).fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Room for a value; none if the memory is full or closed.
+    pub(crate) fn take(&self, layout: Layout) -> Option<NonNull<u8>> {
+        if !self.is_open() || layout.align() > ALIGN {
+            return None;
+        }
+        let bytes = layout.size().checked_next_multiple_of(ALIGN)?;
+        let mut space = self.space.lock();
+        let reused = space.free.get_mut(&bytes).and_then(Vec::pop);
+        let offset = reused.or_else(|| space.grow(bytes, &self.mapping))?;
+        NonNull::new(self.at(offset))
+    }
+
+    /// Whether a place is in here; gives it back if so.
+    pub(crate) fn give_back(&self, place: NonNull<u8>, layout: Layout) -> bool {
+        let Some(offset) = self.offset_of(place) else { return false };
+        // In a child of fork, another thread of the parent may have had the lock: it is never free again.
+        if self.is_open() {
+            let bytes = layout.size().next_multiple_of(ALIGN);
+            self.space.lock().free.entry(bytes).or_default().push(offset);
+        }
+        true
+    }
+
+    /// Where an address is, in bytes from the start of the file.
+    pub(crate) fn offset_of<T: ?Sized>(&self, place: NonNull<T>) -> Option<usize> {
+        let offset = place.addr().get().wrapping_sub(self.mapping.first().addr().get());
+        (offset < FILE_BYTES).then_some(offset)
+    }
+
+    /// Writes a row, and makes it valid.
+    fn enter(&'static self, mut row: EntryRow) -> Option<PublishedRow> {
+        if !self.is_open() {
+            return None;
+        }
+        let mut space = self.space.lock();
+        let rows = self.rows();
+        let fresh = rows.load(Ordering::Relaxed);
+        let at = space.free_rows.pop().or((fresh < ENTRY_ROWS as u32).then_some(fresh))?;
+        let end = ENTRIES_AT + (at as usize + 1) * size_of::<EntryRow>();
+        back(&self.mapping, &mut space.backed_rows, end, BLOCKS_AT)?;
+        let entry = PublishedRow { memory: self, at };
+        row.life = entry.life().load(Ordering::Relaxed) & !1;
+        row.created_ns = now_ns();
+        // SAFETY: the row is in the mapping, free, and this thread has the lock.
+        unsafe { self.at::<EntryRow>(entry.offset()).write(row) };
+        entry.life().store(row.life + 1, Ordering::Release); // the row is complete
+        rows.store(fresh.max(at + 1), Ordering::Release);
+        self.sign();
+        Some(entry)
+    }
+
+    /// How many rows were ever used.
+    fn rows(&self) -> &AtomicU32 {
+        let at = std::mem::offset_of!(Header, entries) + std::mem::offset_of!(TableAt, rows);
+        // SAFETY: it is a number in the mapping, which is never unmapped, and is written as an atomic
+        // alone.
+        unsafe { AtomicU32::from_ptr(self.at(at)) }
+    }
+}
+
+impl Space {
+    /// Bytes that were never used, with memory behind them.
+    fn grow(&mut self, bytes: usize, mapping: &SharedFile) -> Option<usize> {
+        let end = self.fresh.checked_add(bytes).filter(|&end| end <= FILE_BYTES)?;
+        back(mapping, &mut self.backed, end, FILE_BYTES)?;
+        Some(std::mem::replace(&mut self.fresh, end))
+    }
+}
+
+/// Has the file system give memory up to `end`, and somewhat more, but not beyond `limit`.
+fn back(mapping: &SharedFile, backed: &mut usize, end: usize, limit: usize) -> Option<()> {
+    if end > *backed {
+        let until = end.next_multiple_of(EXTENT).min(limit);
+        fallocate(mapping.file(), *backed..until).ok()?;
+        *backed = until;
+    }
+    Some(())
+}
+
+/// In a child of fork, before anything else: what it writes from now on is its own.
+extern "C" fn in_child() {
+    if let Some(memory) = PublishedMemory::current() {
+        memory.close();
+        if memory.mapping.make_private().is_err() {
+            // Going on would change what the parent publishes, and even uses.
+            abort_with(b"pagepool: no memory for a private copy of published memory in a child of fork\n");
+        }
+    }
+}
+
+/// The right to publish; given back unless it was used.
+#[derive(Debug)]
+pub(crate) struct PublishClaim {
+    used: bool,
+}
+
+impl Drop for PublishClaim {
+    fn drop(&mut self) {
+        if !self.used {
+            TAKEN.store(false, Ordering::Relaxed);
+        }
+    }
+}
+
+/// A row of the entry table; free again when this is dropped.
+#[derive(Debug)]
+pub(crate) struct PublishedRow {
+    memory: &'static PublishedMemory,
+    at: u32,
+}
+
+impl PublishedRow {
+    /// Enters something, if this process publishes and there is room.
+    pub(crate) fn enter(row: impl FnOnce() -> Option<EntryRow>) -> Option<Self> {
+        let memory = PublishedMemory::current().filter(|memory| memory.is_open())?;
+        let entered = row().and_then(|row| memory.enter(row));
+        if entered.is_none() {
+            memory.count_not_shown();
+        }
+        entered
+    }
+
+    fn offset(&self) -> usize {
+        ENTRIES_AT + self.at as usize * size_of::<EntryRow>()
+    }
+
+    fn life(&self) -> &AtomicU64 {
+        self.memory.word(self.offset() + std::mem::offset_of!(EntryRow, life))
+    }
+
+    /// What the row is about has ended, and is still there.
+    pub(crate) fn end(&self) {
+        let at = self.offset() + std::mem::offset_of!(EntryRow, ended_ns);
+        self.memory.word(at).store(now_ns(), Ordering::Relaxed);
+        self.memory.sign();
+    }
+}
+
+impl Drop for PublishedRow {
+    fn drop(&mut self) {
+        if self.memory.is_open() {
+            let mut space = self.memory.space.lock();
+            self.life().fetch_add(1, Ordering::Release); // before its block is used again
+            space.free_rows.push(self.at);
+            self.memory.sign();
+        }
+    }
+}
+
+/// An empty row of a kind.
+pub(crate) fn entry_row(kind: &str, id: u64, parent: u64, name: &str, params: &str) -> EntryRow {
+    EntryRow {
+        life: 0,
+        id,
+        parent,
+        created_ns: 0,
+        ended_ns: 0,
+        mem_id: 0,
+        page_bytes: 0,
+        block: BlockAt::default(),
+        lanes: BlockAt::default(),
+        deferred: BlockAt::default(),
+        kind: text(kind),
+        name: text(name),
+        params: text(params),
+    }
+}
+
+/// Shows which thread has a token.
+pub(crate) fn show_thread(token: u64) {
+    let Some(memory) = PublishedMemory::current().filter(|memory| memory.is_open()) else { return };
+    let (tid, name) = thread_id_and_name();
+    let at = THREADS_AT + (token % THREAD_ROWS as u64) as usize * size_of::<ThreadRow>();
+    let _alone = memory.space.lock();
+    memory.word(at).store(0, Ordering::Release);
+    for (word, bytes) in [tid.to_ne_bytes(), half(&name, 0), half(&name, 8)].into_iter().enumerate() {
+        memory.word(at + 8 + word * 8).store(u64::from_ne_bytes(bytes), Ordering::Release);
+    }
+    memory.word(at).store(token, Ordering::Release);
+}
+
+fn half(name: &[u8; 16], from: usize) -> [u8; 8] {
+    std::array::from_fn(|at| name[from + at])
+}
+
+fn now_ns() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
+    u64::try_from(now.as_nanos()).unwrap_or(u64::MAX)
+}

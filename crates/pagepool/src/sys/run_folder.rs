@@ -1,0 +1,197 @@
+//! The folder of published files, and what the system says of the processes that they are of.
+//!
+//! Trust  a folder counts if it is no symbolic link, is ours, and nobody else may write to it; a file in
+//!        it if it is a regular file of ours. So no other user chooses what is read.
+//! Life   whoever publishes holds a lock on the file (`flock`) until its process ends, however it ends. A
+//!        lock may outlive the process in a child of fork; so where both are in one pid namespace the
+//!        process must be there as well, with the time at which it started.
+
+// UNSAFETY: file locks and the user's number are functions of the C library.
+#![expect(unsafe_code)]
+
+use std::fs::{self, DirBuilder, File, Metadata, OpenOptions};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use crate::error::Error;
+use crate::sys::call::{checked, read_file};
+
+/// Where the user's processes publish.
+pub(crate) fn of_user() -> Result<PathBuf, Error> {
+    let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let folder = match variable("PAGEPOOL_RUN") {
+        Some(folder) => folder,
+        None if user() == 0 => "/run/pagepool".into(),
+        None => variable("XDG_RUNTIME_DIR").ok_or_else(no_folder)?.join("pagepool"),
+    };
+    if !folder.is_absolute() {
+        return Err(Error::parameter("PAGEPOOL_RUN", folder.display(), "an absolute path"));
+    }
+    Ok(folder)
+}
+
+fn no_folder() -> Error {
+    Error::parameter("PAGEPOOL_RUN", "not set", "a folder of yours, as XDG_RUNTIME_DIR is not set either")
+}
+
+/// Makes the folder unless it is there, and checks it.
+pub(crate) fn make(folder: &Path) -> Result<(), Error> {
+    match DirBuilder::new().mode(0o750).create(folder) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+            let remedy =
+                format!("make {} yourself, or set PAGEPOOL_RUN to a folder of yours", folder.display());
+            Err(Error::of_call("mkdir", || remedy)(error))
+        }
+        _ => check(folder),
+    }
+}
+
+/// Refuses a folder in which somebody else may have put files, or whom a symbolic link leads to.
+pub(crate) fn check(folder: &Path) -> Result<(), Error> {
+    let found = fs::symlink_metadata(folder).map_err(Error::of_call("lstat", || {
+        format!("nothing was published in {}, or it is not readable", folder.display())
+    }))?;
+    let must_be = match () {
+        () if !found.is_dir() => "a folder, and no symbolic link to one",
+        () if found.uid() != user() => "a folder of the user who runs this",
+        () if found.mode() & 0o022 != 0 => "a folder that nobody else may write to (chmod go-w)",
+        () => return Ok(()),
+    };
+    Err(Error::parameter("PAGEPOOL_RUN", folder.display(), must_be))
+}
+
+/// Opens a published file; refuses what is no regular file of ours.
+pub(crate) fn open(path: &Path) -> Result<(File, Metadata), Error> {
+    let flags = libc::O_NOFOLLOW | libc::O_CLOEXEC | libc::O_NONBLOCK; // a FIFO would keep us waiting
+    let refused = || format!("{} must be a file of yours, and no symbolic link", path.display());
+    let file = OpenOptions::new().read(true).custom_flags(flags).open(path);
+    let file = file.map_err(Error::of_call("open", refused))?;
+    let found = file.metadata().map_err(Error::of_call("fstat", refused))?;
+    if !found.is_file() || found.uid() != user() {
+        return Err(Error::parameter("file", path.display(), "a regular file of the user who runs this"));
+    }
+    Ok((file, found))
+}
+
+/// The number of the user that this process acts for.
+fn user() -> u32 {
+    // SAFETY: the call takes and touches nothing.
+    unsafe { libc::geteuid() }
+}
+
+/// Takes the lock of a file that this process publishes, for good.
+pub(crate) fn lock(file: &File) -> io::Result<()> {
+    flock(file, libc::LOCK_EX)
+}
+
+/// Whether a process has the lock of a file.
+pub(crate) fn is_locked(file: &File) -> bool {
+    // Whoever publishes takes its lock before anybody knows what the file is for: this is never in its way
+    // for longer than a moment.
+    let free = flock(file, libc::LOCK_SH | libc::LOCK_NB).is_ok();
+    if free {
+        let _ = flock(file, libc::LOCK_UN);
+    }
+    !free
+}
+
+fn flock(file: &File, operation: libc::c_int) -> io::Result<()> {
+    // SAFETY: the call takes integers.
+    checked(unsafe { libc::flock(file.as_raw_fd(), operation) }.into()).map(drop)
+}
+
+/// Which process it is, across all that ever ran since the system started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ProcessIdentity {
+    pub(crate) pid: u32,
+    /// 0: not known.
+    pub(crate) start_ticks: u64,
+    /// 0: not known.
+    pub(crate) pid_namespace: u64,
+}
+
+impl ProcessIdentity {
+    /// This process.
+    pub(crate) fn own() -> Self {
+        let start_ticks = start_ticks("self").unwrap_or(0);
+        Self { pid: std::process::id(), start_ticks, pid_namespace: pid_namespace() }
+    }
+
+    /// Whether it is there, as far as this process can see.
+    pub(crate) fn may_be_there(self) -> bool {
+        let unknown = self.start_ticks == 0 || self.pid_namespace == 0;
+        unknown
+            || self.pid_namespace != pid_namespace()
+            || start_ticks(&self.pid.to_string()) == Some(self.start_ticks)
+    }
+}
+
+/// When a process started, in clock ticks since the system did.
+fn start_ticks(pid: &str) -> Option<u64> {
+    let stat = read_file(&format!("/proc/{pid}/stat")).ok()?;
+    let (_, behind_name) = stat.rsplit_once(')')?; // the name may have spaces and brackets
+    behind_name.split_ascii_whitespace().nth(19)?.parse().ok() // field 22
+}
+
+/// The pid namespace of this process; 0 where `/proc` does not say.
+fn pid_namespace() -> u64 {
+    let link = fs::read_link("/proc/self/ns/pid").unwrap_or_default();
+    let number = link.to_str().and_then(|link| link.strip_prefix("pid:[")?.strip_suffix(']')?.parse().ok());
+    number.unwrap_or(0)
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    fn temp(name: &str) -> PathBuf {
+        let path = std::env::temp_dir().join(format!("pagepool-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&path);
+        path
+    }
+
+    #[test]
+    fn a_folder_that_others_may_write_to_or_that_is_a_link_is_refused() {
+        let folder = temp("folder");
+        make(&folder).unwrap();
+        assert_eq!(fs::metadata(&folder).unwrap().mode() & 0o777 & !0o750, 0);
+        make(&folder).unwrap();
+        fs::set_permissions(&folder, fs::Permissions::from_mode(0o770)).unwrap();
+        assert!(make(&folder).unwrap_err().to_string().contains("nobody else may write"));
+        fs::set_permissions(&folder, fs::Permissions::from_mode(0o700)).unwrap();
+        let link = temp("link");
+        let _ = fs::remove_file(&link);
+        symlink(&folder, &link).unwrap();
+        assert!(make(&link).unwrap_err().to_string().contains("no symbolic link"));
+        fs::remove_file(&link).unwrap();
+        fs::remove_dir(&folder).unwrap();
+    }
+
+    #[test]
+    fn only_regular_files_are_opened() {
+        let folder = temp("files");
+        make(&folder).unwrap();
+        fs::write(folder.join("file"), "x").unwrap();
+        symlink("file", folder.join("link")).unwrap();
+        fs::create_dir(folder.join("folder")).unwrap();
+        assert!(open(&folder.join("file")).is_ok());
+        for refused in ["link", "folder", "none"] {
+            assert!(open(&folder.join(refused)).is_err(), "{refused}");
+        }
+        assert!(open(Path::new("/dev/null")).is_err());
+        fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn a_process_is_there_while_its_start_is_the_same() {
+        let own = ProcessIdentity::own();
+        assert!(own.start_ticks > 0 && own.may_be_there());
+        assert!(!ProcessIdentity { start_ticks: own.start_ticks + 1, ..own }.may_be_there());
+        assert!(
+            ProcessIdentity { start_ticks: 1, pid_namespace: own.pid_namespace + 1, ..own }.may_be_there()
+        );
+    }
+}

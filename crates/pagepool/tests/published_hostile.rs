@@ -1,0 +1,129 @@
+//! Files that claim to be published: damaged, of another user, changing. Each gives an error or a value,
+//! and nothing else.
+#![allow(clippy::unwrap_used)]
+
+mod published;
+
+use std::fs::{self, File};
+use std::os::unix::fs::{chown, symlink};
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use pagepool::testing::{PlainMemory, read_published};
+use pagepool::{Pool, PoolParams, publish, publish_entry};
+use published::{Folder, in_child};
+
+/// A file with all that a file can have.
+fn published() -> Vec<u8> {
+    let publication = publish("hostile").unwrap();
+    let memory = PlainMemory::new(512, 0).unwrap();
+    let kinds = [(0, 0), (2, 0), (16, 8)].map(|(max_lanes, defer_capacity)| {
+        let params = PoolParams { max_lanes, defer_capacity, ..Default::default() };
+        Pool::new(params, memory.clone()).unwrap().bind()
+    });
+    let buffers: Vec<_> = kinds.iter().flat_map(|pool| (0..90).filter_map(|_| pool.alloc_page())).collect();
+    std::thread::spawn(|| drop(buffers)).join().unwrap();
+    let _entry = publish_entry("port", 1, 2, "a port", &[("key", "value")], &["one", "two"]);
+    let mut bytes = fs::read(publication.path()).unwrap();
+    bytes.truncate(bytes.iter().rposition(|&byte| byte != 0).unwrap().next_multiple_of(4096));
+    let seen = read_published(&bytes).unwrap();
+    assert_eq!((seen.pools.len(), seen.entries.len()), (3, 1));
+    bytes
+}
+
+/// Numbers that lead out of bounds, over the top, or to something else.
+const EVIL: [u64; 11] = [0, 1, 2, 7, 63, 4096, 1 << 20, 16 << 20, u32::MAX as u64, 1 << 63, u64::MAX];
+
+#[test]
+fn no_damaged_file_does_more_than_give_an_error() {
+    let this = "no_damaged_file_does_more_than_give_an_error";
+    if in_child(this, "").is_some_and(|child| child.succeeded()) {
+        return;
+    }
+    let _folder = Folder::of_child();
+    let mut bytes = published();
+    let (mut errors, mut values) = (0, 0);
+    let mut count = |bytes: &[u8]| match read_published(bytes) {
+        Ok(seen) => values += u32::from(seen.pools.len() <= 1024),
+        Err(error) => errors += u32::from(!error.to_string().is_empty()),
+    };
+    for at in (0..bytes.len()).step_by(4) {
+        // Tables and blocks are mostly zeroes.
+        if at > 512 && bytes[at..][..4] == [0; 4] {
+            continue;
+        }
+        for evil in (at / 4..at / 4 + 3).map(|turn| EVIL[turn % EVIL.len()]) {
+            let was: [u8; 8] = std::array::from_fn(|i| bytes.get(at + i).copied().unwrap_or(0));
+            let end = bytes.len().min(at + 8);
+            bytes[at..end].copy_from_slice(&evil.to_ne_bytes()[..end - at]);
+            count(&bytes);
+            bytes[at..end].copy_from_slice(&was[..end - at]);
+        }
+    }
+    for len in (0..512).chain((512..bytes.len()).step_by(8191)) {
+        count(&bytes[..len]);
+    }
+    println!("{errors} errors, {values} values");
+    assert!(errors > 300 && values > 1000, "{errors} errors, {values} values");
+}
+
+#[test]
+fn what_is_no_file_of_the_user_is_an_error() {
+    let folder = Folder::new();
+    let path = folder.runs.path();
+    assert!(
+        folder.runs.processes().is_empty() && folder.runs.clean().unwrap().is_empty(),
+        "there is no folder"
+    );
+    fs::create_dir(path).unwrap();
+    symlink("/etc/passwd", path.join("link.pagepool")).unwrap();
+    fs::create_dir(path.join("folder.pagepool")).unwrap();
+    fs::write(path.join("something else"), "which is not looked at").unwrap();
+    assert!(Command::new("mkfifo").arg(path.join("fifo.pagepool")).status().unwrap().success());
+    let seen = folder.runs.processes();
+    assert_eq!(seen.iter().filter(|seen| seen.is_err()).count(), 3, "{seen:?}");
+    assert!(folder.runs.clean().unwrap().is_empty());
+
+    // Those that nobody holds are errors, and are cleaned away.
+    fs::write(path.join("empty.pagepool"), "").unwrap();
+    fs::write(path.join("text.pagepool"), "PAGEPOOL".repeat(1000)).unwrap();
+    assert_eq!(folder.runs.processes().iter().filter(|seen| seen.is_err()).count(), 5);
+    match chown(path.join("text.pagepool"), Some(1), None) {
+        Ok(()) => assert_eq!(folder.runs.clean().unwrap(), [path.join("empty.pagepool")]),
+        Err(_) => println!("SKIP: only root may give a file away"),
+    }
+}
+
+#[test]
+fn a_file_that_shrinks_while_it_is_read_is_an_error() {
+    let this = "a_file_that_shrinks_while_it_is_read_is_an_error";
+    if in_child(this, "").is_some_and(|child| child.succeeded()) {
+        return;
+    }
+    let folder = Folder::of_child();
+    let bytes = published();
+    assert!(folder.runs.processes().is_empty(), "its file went with it");
+    let path = folder.runs.path().join("hostile.1.pagepool");
+    fs::write(&path, &bytes).unwrap();
+    let done = AtomicBool::new(false);
+    let (mut errors, mut values) = (0, 0);
+    std::thread::scope(|threads| {
+        threads.spawn(|| {
+            let file = File::options().write(true).open(&path).unwrap();
+            while !done.load(Ordering::Relaxed) {
+                for len in [100, 5000, bytes.len() / 2, 1 << 20] {
+                    file.set_len(len as u64).unwrap();
+                }
+                fs::write(&path, &bytes).unwrap();
+            }
+        });
+        for _ in 0..2000 {
+            match folder.runs.processes().remove(0) {
+                Ok(_) => values += 1,
+                Err(_) => errors += 1,
+            }
+        }
+        done.store(true, Ordering::Relaxed);
+    });
+    assert!(errors > 0, "{errors} errors, {values} values");
+}
