@@ -1,6 +1,7 @@
 //! The commands. Adding one: a file that declares its options and runs it, and a row below.
 
 mod bench;
+mod clean;
 mod demo;
 mod drop;
 mod echo;
@@ -8,6 +9,7 @@ mod forward;
 mod generate;
 mod install;
 mod list;
+mod show;
 mod soak;
 mod soak_peer;
 
@@ -74,8 +76,13 @@ commands! {
     /// A peer of `soak`, which starts it
     #[command(hide = true)]
     SoakPeer(soak_peer::SoakPeerArgs),
-    /// List page pools: those of the kernel's drivers
+    /// List the processes that publish, and their pools; or the page pools of the kernel's drivers
+    #[command(long_about = list::ABOUT)]
     List(list::ListArgs),
+    /// Show all that processes publish of themselves, or of pools
+    Show(show::ShowArgs),
+    /// Remove what processes that were killed have published
+    Clean(clean::CleanArgs),
     /// Benchmark the page pool, and check with its counters that each workload took its path
     Bench(bench::BenchArgs),
     /// Print the manual page, or write the pages of all commands to a directory

@@ -7,6 +7,7 @@ mod bench;
 mod commands;
 mod demo;
 mod engine;
+mod observing;
 mod queues;
 mod report;
 mod run_command;

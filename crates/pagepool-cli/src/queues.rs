@@ -2,5 +2,6 @@
 
 pub mod json_lines;
 pub mod losses;
+pub mod published_run;
 pub mod queue_figures;
 pub mod queue_name;

@@ -6,6 +6,7 @@ use serde_json::Value;
 
 fn command(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_pagepool"));
+    command.env("PAGEPOOL_RUN", concat!(env!("CARGO_TARGET_TMPDIR"), "/run"));
     command.args(["demo", "--on", "memory"]).args(arguments);
     command
 }

@@ -16,6 +16,7 @@ const LIMIT: Duration = Duration::from_secs(60);
 
 fn command(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_pagepool"));
+    command.env("PAGEPOOL_RUN", concat!(env!("CARGO_TARGET_TMPDIR"), "/run"));
     command.arg("demo").args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }

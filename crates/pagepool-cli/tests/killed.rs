@@ -57,6 +57,7 @@ const OBJECTS: [(&str, libc::c_int); 3] = [("prog_id:", 13), ("map_id:", 14), ("
 
 fn command(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_pagepool"));
+    command.env("PAGEPOOL_RUN", concat!(env!("CARGO_TARGET_TMPDIR"), "/run"));
     command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     command
 }

@@ -462,6 +462,7 @@ fn without_the_right_to_enter_a_namespace_the_command_for_it_is_said() {
     let mut command = Command::new("setpriv");
     command.args(["--bounding-set=-sys_admin", env!("CARGO_BIN_EXE_pagepool")]);
     command.args(["drop", "near1", "--fix-offloads", "--seconds", "1"]).env_remove("SSH_CONNECTION");
+    command.env("PAGEPOOL_RUN", between::RUN_FOLDER);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     if Command::new("setpriv").arg("--version").output().is_err() {
         return println!("SKIP {name}: this machine has no `setpriv` (util-linux)");
@@ -491,6 +492,7 @@ fn without_the_right_to_look_at_processes_that_is_said() {
     let mut command = Command::new("setpriv");
     command.args(["--bounding-set=-sys_ptrace", env!("CARGO_BIN_EXE_pagepool"), "drop", "near1"]);
     command.args(["--seconds", "1"]).env_remove("SSH_CONNECTION");
+    command.env("PAGEPOOL_RUN", between::RUN_FOLDER);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let said = text(&Place::In(&lab.namespace).output(command).stderr).to_owned();
     if !said.contains("cannot be asked") && said.contains("CAP_") {

@@ -18,6 +18,7 @@ fn on_terminal(arguments: &str, columns: usize, rows: usize) -> Command {
     command.args(["-q", "-e", "-c", &script, "/dev/null"]);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command.env("TERM", "xterm").env_remove("NO_COLOR").env_remove("SSH_CONNECTION");
+    command.env("PAGEPOOL_RUN", between::RUN_FOLDER);
     command
 }
 

@@ -15,6 +15,7 @@ static TURN: Mutex<()> = Mutex::new(());
 
 fn command(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_pagepool"));
+    command.env("PAGEPOOL_RUN", concat!(env!("CARGO_TARGET_TMPDIR"), "/run"));
     command.arg("soak").args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }

@@ -9,6 +9,7 @@ use crate::demo::place::{self, DemoOn};
 use crate::demo::plan::{self, DemoAction};
 use crate::engine::interrupt::listen;
 use crate::engine::run_time;
+use crate::queues::published_run::PublishOptions;
 use crate::report::figure_options::FigureOptions;
 use crate::run_command::RunCommand;
 
@@ -32,12 +33,15 @@ pub struct DemoArgs {
     action: Option<DemoAction>,
     #[command(flatten)]
     figures: FigureOptions,
+    #[command(flatten)]
+    publish: PublishOptions,
 }
 
 impl RunCommand for DemoArgs {
     fn run(&self) -> Result<ExitCode, String> {
         let place = place::choose(self.on, self.mtu, self.size, self.action)?;
         let signals = listen()?;
+        let _published = self.publish.publish("demo");
         place.run(&View { seconds: self.seconds, options: self.figures, signals: &signals })
     }
 }

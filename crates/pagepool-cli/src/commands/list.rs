@@ -1,4 +1,4 @@
-//! `pagepool list --kernel`: the page pools of the kernel's drivers.
+//! `pagepool list`: the processes that publish, and their pools; or the page pools of the kernel's drivers.
 
 pub mod kernel_pools;
 
@@ -6,7 +6,23 @@ use std::process::ExitCode;
 
 use clap::Args;
 
+use crate::observing::options::{ObserveOptions, status};
+use crate::observing::overview::Overview;
 use crate::run_command::RunCommand;
+
+/// What the help says besides.
+pub const ABOUT: &str = "\
+List the processes that publish, and their pools; or the page pools of the kernel's drivers
+
+Processes publish by pagepool::publish (C: pagepool_publish), and the commands of pagepool by themselves. \
+The folder is $PAGEPOOL_RUN, else /run/pagepool for root, else $XDG_RUNTIME_DIR/pagepool. \
+A process that was killed is shown as DEAD, with what it had, until `pagepool clean`, or until the next \
+that publishes with its name.
+
+Columns, with Linux's names in its netlink dump of page pools: id; if: the interface (ifindex); thread: \
+the owner (napi-id); inflight: pages of the pool; mem: their bytes (inflight-mem); recyc%: allocated pages \
+that had been used before; out: pages with buffers out; slow: calls to the arena; detached: how long ago \
+the pool ended with buffers out (detach-time). docs/observing.md says what to do about them.";
 
 /// What is listed, and how.
 #[derive(Args, Clone, Copy, Debug)]
@@ -15,15 +31,17 @@ pub struct ListArgs {
     ///
     /// Requires Linux 6.8 with CONFIG_PAGE_POOL, and no capability; the counters require
     /// CONFIG_PAGE_POOL_STATS. docs/operations.md explains the columns.
-    #[arg(long, required = true)]
+    #[arg(long, conflicts_with = "watch")]
     kernel: bool,
-    /// Print one JSON object instead of a table
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    options: ObserveOptions,
 }
 
 impl RunCommand for ListArgs {
     fn run(&self) -> Result<ExitCode, String> {
-        kernel_pools::list(self.json).map(|()| ExitCode::SUCCESS)
+        match self.kernel {
+            true => kernel_pools::list(self.options.json).map(|()| ExitCode::SUCCESS),
+            false => self.options.run(&Overview).map(status),
+        }
     }
 }

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use clap::Args;
 
 use crate::engine::interrupt::listen;
+use crate::queues::published_run::PublishOptions;
 use crate::report::figure_options::FigureOptions;
 use crate::run_command::RunCommand;
 use crate::soak::run::soak;
@@ -17,10 +18,13 @@ pub struct SoakArgs {
     schedule: Schedule,
     #[command(flatten)]
     figures: FigureOptions,
+    #[command(flatten)]
+    publish: PublishOptions,
 }
 
 impl RunCommand for SoakArgs {
     fn run(&self) -> Result<ExitCode, String> {
+        let _published = self.publish.publish("soak");
         soak(&self.schedule, self.figures, &listen()?)
     }
 }

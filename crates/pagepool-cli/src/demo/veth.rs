@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use pagepool::{Arena, Error};
 use pagepool_lab::{TcpParams, TcpReport, TcpTransfer, TwoHosts, TwoHostsParams};
-use pagepool_net::link::NetError;
+use pagepool_net::link::{LinkInfo, NetError};
 use pagepool_net::{DeviceStats, OpenedDevice, TxMode, open_devices};
 
 use super::forward_task::{DemoHandler, ForwardTask};
@@ -26,6 +26,7 @@ use super::plan::DemoAction;
 use crate::engine::memory_node;
 use crate::engine::run_state::{Phase, RunState, Sample};
 use crate::engine::socket_sizes::{SocketSizes, mode};
+use crate::queues::published_run::{ShownPort, ShownPorts};
 use crate::report::error::error_chain;
 
 /// The sender is stopped at the end of the time; without that it would send this much longer.
@@ -60,6 +61,20 @@ impl VethSetup {
             .map(|socket| mode(socket.attach, socket.zero_copy))
             .unwrap_or_default()
     }
+
+    /// Shows the sockets to those who observe this process.
+    pub fn shown(&self) -> ShownPorts {
+        let mode = self.mode();
+        let socket = |(queue, link): (&OpenedDevice, &LinkInfo)| ShownPort {
+            pool: queue.pool.handle(),
+            device: "socket",
+            interface: link.name.clone(),
+            ifindex: Some(link.index),
+            queue: 0,
+            params: vec![("mode", mode.clone()), ("mtu", link.mtu.to_string())],
+        };
+        ShownPorts::new(self.task.queues.iter().zip(&self.hosts.near).map(socket))
+    }
 }
 
 /// A queue of each interface, over one memory, for a thread on a CPU.
@@ -80,14 +95,14 @@ fn open(names: &[String; 2], sizes: SocketSizes, cpu: Option<usize>) -> Result<F
 
 /// Runs the demonstration, and judges.
 pub fn run(setup: VethSetup, mtu: u32, view: &View<'_>) -> Result<ExitCode, String> {
-    let (mode, VethSetup { task, hosts }) = (setup.mode(), setup);
+    let (mode, shown, VethSetup { task, hosts }) = (setup.mode(), setup.shown(), setup);
     let batch = task.queues[1].socket.as_ref().is_some_and(|socket| socket.tx_mode == TxMode::BpfBatch);
     let title = title(&mode, batch, mtu, view.seconds);
     let homes = task.homes();
     let state = Arc::new(RunState::new(1));
     let forwarding = start(task, &state, &hosts)?;
     let (start, warm) = (Instant::now(), state.sample());
-    let mut figures = DemoFigures::begin(view, warm.clone(), title);
+    let mut figures = DemoFigures::begin(view, warm.clone(), title, shown);
     let transferred = transfer(&hosts, &state, &mut figures, view.seconds);
     let seconds = start.elapsed().as_secs_f64();
     state.move_to(Phase::Draining);

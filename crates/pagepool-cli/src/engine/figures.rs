@@ -51,7 +51,11 @@ pub fn slow(warm: &[PortSample], now: &[PortSample]) -> u64 {
 /// Of a hundred pages that were allocated, how many had been used before: all but those that joined
 /// meanwhile. `None` before the first allocation.
 pub fn recycled_percent(warm: &[PortSample], now: &[PortSample]) -> Option<f64> {
-    let moved: Vec<Stats> = since(warm, now).collect();
+    recycled_of(&since(warm, now).collect::<Vec<_>>())
+}
+
+/// The same, of what pools counted.
+pub fn recycled_of(moved: &[Stats]) -> Option<f64> {
     let sum = |of: fn(&Stats) -> u64| moved.iter().map(of).sum::<u64>();
     let allocated = sum(|s| s.alloc_fast + s.alloc_refill + s.alloc_slow + s.alloc_slow_high_order);
     let fresh = sum(|s| s.hold).min(allocated);

@@ -8,6 +8,7 @@ use pagepool::PAGE_SIZE;
 use pagepool_net::{self as net, Attach, BusyPoll, Match, XskMode};
 
 use crate::engine::poll_loop::COALESCE;
+use crate::queues::published_run::PublishOptions;
 use crate::report::figure_options::FigureOptions;
 use crate::report::number::count_of;
 
@@ -101,6 +102,8 @@ pub struct TrafficOptions {
     /// Without this option the command refuses such an interface, and lo, which local programs use.
     #[arg(long)]
     pub yes: bool,
+    #[command(flatten)]
+    pub publish: PublishOptions,
 }
 
 /// Options of commands that receive.

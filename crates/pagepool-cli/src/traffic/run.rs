@@ -25,7 +25,7 @@ use super::offloads::OffloadsOff;
 use super::options::{Mode, TrafficOptions};
 use super::queue_progress::QueueProgress;
 use super::service_status::ServiceStatus;
-use super::setup::{OpenedInterface, SetupParams, TrafficSetup};
+use super::setup::{self, OpenedInterface, SetupParams, TrafficSetup};
 use super::summary::TrafficResult;
 use crate::engine::interrupt::{RunSignals, listen};
 use crate::engine::link_watch::{LinkWatch, SeenChanges};
@@ -35,6 +35,7 @@ use crate::engine::privileges::Needs;
 use crate::engine::run_state::{Phase, RunEnd, RunState, Sample};
 use crate::engine::socket_sizes::{SocketNeeds, SocketSizes};
 use crate::engine::watch::Watch;
+use crate::queues::published_run::ShownPorts;
 use crate::queues::queue_name::QueueName;
 use crate::report::error::error_chain;
 use crate::report::output;
@@ -58,12 +59,14 @@ impl<C: TrafficCommand> RunCommand for C {
         let mut file = plan.options.pcap.as_deref().map(CaptureFile::open).transpose()?;
         let receiving = if plan.attach.is_some() { &*site.interfaces } else { &[] };
         let mut offloads = OffloadsOff::new(plan.fix_offloads, &mut site.kernel, receiving)?;
+        let _published = plan.options.publish.publish(plan.name);
         let setup = open(&plan, &site, sizes).or_else(|error| site.go_on().and(Err(error)))?;
         let _held = promiscuous(&plan, &site.interfaces)?;
         site.wait_for_links()?;
         let (mut interfaces, pools) = (setup.interfaces.clone(), setup.pools.clone());
         let names = names(&setup, &site.interfaces);
         let kept = kept(&plan, &interfaces);
+        let queues: Vec<_> = setup.sides().copied().collect();
         let threads = start(self, &site, setup, (kept, file.as_mut()))?;
         threads.attach(&mut interfaces)?;
         site.wait_for_links()?;
@@ -81,11 +84,12 @@ impl<C: TrafficCommand> RunCommand for C {
         let begin = Begin::now(&threads.state);
         threads.redirect()?;
         let service = ServiceStatus::ready(&plan, &begin.warm);
+        let shown = setup::shown_ports(&site.interfaces, &interfaces, &queues, &pools);
         let mut warnings = site.warnings(&plan, &mut offloads, &interfaces);
         warnings.due = !sets;
         warnings.look(Duration::ZERO);
         let mut figures = LiveFigures::begin(&plan, &interfaces, begin.warm.clone(), names.clone());
-        let watched = watch(&plan, warnings, service, &threads, &mut figures, begin)?;
+        let watched = watch(&plan, (warnings, service, shown), &threads, &mut figures, begin)?;
         let Watched { warm, seconds, end, links } = watched;
         let (now, tally) = threads.finish(plan.expected_frames)?;
         let warned = std::mem::take(&mut offloads.warned);
@@ -181,8 +185,7 @@ struct Watched {
 /// Shows what threads do, until something ends the run.
 fn watch<H: PortHandler>(
     plan: &TrafficPlan<'_>,
-    mut warnings: Warnings<'_>,
-    mut service: ServiceStatus,
+    (mut warnings, mut service, mut shown): (Warnings<'_>, ServiceStatus, ShownPorts),
     threads: &QueueThreads<H>,
     figures: &mut LiveFigures,
     Begin { warm, at: start }: Begin,
@@ -199,6 +202,7 @@ fn watch<H: PortHandler>(
     let mut links = LinkWatch::new(interfaces, &threads.redirects, plan.tx_mode.is_some())?;
     let look = |at| {
         service.look(at, &threads.state);
+        shown.look(&threads.state);
         links.look(at, &threads.state);
         warnings.look(at);
     };
@@ -230,12 +234,11 @@ fn links_of(interfaces: &[Interface]) -> Vec<&LinkInfo> {
 
 /// Which queue each port of all threads is, in the order of their samples.
 fn names(setup: &TrafficSetup, interfaces: &[Interface]) -> Vec<QueueName> {
-    let sides = setup.threads.iter().flat_map(|(sides, _)| sides);
     let name = |side: &PortSide| {
         let interface = interfaces.get(side.interface).map_or("", |interface| &interface.link.name);
         QueueName { interface: interface.to_owned(), queue: side.queue }
     };
-    sides.map(name).collect()
+    setup.sides().map(name).collect()
 }
 
 /// The interfaces, or an error if somebody depends on one.

@@ -22,6 +22,7 @@ use super::interface::Interface;
 use super::queue_progress::QueueProgress;
 use crate::engine::poll_loop::PollPort;
 use crate::engine::socket_sizes::{self, SocketSizes};
+use crate::queues::published_run::{ShownPort, ShownPorts};
 use crate::report::error::error_chain;
 use crate::report::number::grouped;
 use crate::report::output;
@@ -153,6 +154,11 @@ impl TrafficSetup {
         Ok(this)
     }
 
+    /// Where each port of all threads belongs, in the order of their samples.
+    pub fn sides(&self) -> impl Iterator<Item = &PortSide> {
+        self.threads.iter().flat_map(|(sides, _)| sides)
+    }
+
     /// Makes what redirects packets to the sockets, if anything does.
     fn load(&mut self, interfaces: &[Interface], params: SetupParams<'_>) -> Result<(), Error> {
         if !params.maps.is_empty() {
@@ -196,6 +202,27 @@ impl TrafficSetup {
             }
         }
     }
+}
+
+/// Shows the ports to those who observe this process; all in the order of the samples.
+pub fn shown_ports(
+    interfaces: &[Interface],
+    opened: &[OpenedInterface],
+    queues: &[PortSide],
+    pools: &[PoolRef],
+) -> ShownPorts {
+    let shown = queues.iter().zip(pools).map(|(side, pool)| {
+        let (interface, opened) = (&interfaces[side.interface], &opened[side.interface]);
+        ShownPort {
+            pool: pool.clone(),
+            device: "socket",
+            interface: interface.link.name.clone(),
+            ifindex: Some(interface.link.index),
+            queue: side.queue,
+            params: opened.params(),
+        }
+    });
+    ShownPorts::new(shown)
 }
 
 /// The name of an interface's link in a BPF file system, which takes no dot: no interface has a colon.
@@ -319,6 +346,19 @@ impl OpenedInterface {
             self.attach_reason = reason.map(str::to_owned);
             self.mode = socket_sizes::mode(Some(attach), self.zero_copy == Some(true));
         }
+    }
+
+    /// What observers are told of its sockets.
+    fn params(&self) -> Vec<(&'static str, String)> {
+        let mut params = vec![
+            ("mode", self.mode.clone()),
+            ("ring", self.ring.to_string()),
+            ("chunk", self.chunk.to_string()),
+            ("mtu", self.mtu.to_string()),
+        ];
+        params.extend(self.zero_copy.map(|is_on| ("zero_copy", is_on.to_string())));
+        params.extend(self.tx_mode.map(|mode| ("tx_mode", mode.to_owned())));
+        params
     }
 
     /// Whether packets go out of it by BPF batch, of some queues at least.

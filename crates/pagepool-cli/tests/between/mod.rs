@@ -17,6 +17,9 @@ use serde_json::Value;
 /// Nothing here takes as long.
 pub const LIMIT: Duration = Duration::from_secs(30);
 
+/// Where commands publish that tests run.
+pub const RUN_FOLDER: &str = concat!(env!("CARGO_TARGET_TMPDIR"), "/run");
+
 /// The hosts, or why there are none, which is printed.
 pub fn hosts(test: &str, params: &TwoHostsParams) -> Option<TwoHosts> {
     if std::fs::metadata("/proc/self").expect("a Linux has /proc").uid() != 0 {
@@ -28,7 +31,7 @@ pub fn hosts(test: &str, params: &TwoHostsParams) -> Option<TwoHosts> {
 
 pub fn binary(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_pagepool"));
-    command.args(arguments).env_remove("SSH_CONNECTION");
+    command.args(arguments).env_remove("SSH_CONNECTION").env("PAGEPOOL_RUN", RUN_FOLDER);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }
@@ -68,8 +71,14 @@ impl Place<'_> {
     /// Starts a command, and waits until its rings are filled: then it says what it has opened. `None` after
     /// a line that says why it does not run here.
     pub fn start(&self, test: &str, arguments: &[&str]) -> Option<Running> {
-        let more = ["--json", "--stats-every", "0"];
-        let mut child = self.spawn(binary(&[arguments, &more].concat()));
+        self.start_command(test, binary(arguments))
+    }
+
+    /// The same, of a command that has an environment of its own.
+    pub fn start_command(&self, test: &str, mut command: Command) -> Option<Running> {
+        command.args(["--json", "--stats-every", "0"]);
+        let shown = format!("{command:?}");
+        let mut child = self.spawn(command);
         let mut errors = BufReader::new(child.stderr.take().expect("it was piped"));
         let (mut said, mut running) =
             (Vec::new(), Running { child: Some(child), said: Vec::new(), errors: None });
@@ -85,7 +94,7 @@ impl Place<'_> {
             if n == 0 {
                 let said = said.concat();
                 let missing = ["CAP_", "Linux 6.6", "Linux 5.11", "CONFIG_XDP_SOCKETS", "MAP_HUGETLB"];
-                assert!(missing.iter().any(|what| said.contains(what)), "{arguments:?}: {said}");
+                assert!(missing.iter().any(|what| said.contains(what)), "{shown}: {said}");
                 println!("SKIP {test}: {}", said.trim());
                 return None;
             }

@@ -1,0 +1,26 @@
+//! `pagepool clean`: removes what dead processes left.
+
+use std::process::ExitCode;
+
+use clap::Args;
+
+use crate::observing::look::folder;
+use crate::report::error::error_chain;
+use crate::report::output;
+use crate::run_command::RunCommand;
+
+/// It has no options.
+#[derive(Args, Clone, Copy, Debug)]
+pub struct CleanArgs {}
+
+impl RunCommand for CleanArgs {
+    fn run(&self) -> Result<ExitCode, String> {
+        let folder = folder()?;
+        let removed = folder.clean().map_err(|error| error_chain(&error))?;
+        removed.iter().for_each(|path| output::line(format_args!("removed {}", path.display())));
+        if removed.is_empty() {
+            output::line(format_args!("{} has no file of a dead process.", folder.path().display()));
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}

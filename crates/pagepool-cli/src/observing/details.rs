@@ -1,0 +1,174 @@
+//! What `show` prints: all that is known of a process, or of pools.
+
+use pagepool::observe::{EntryView, PoolView, ProcessView};
+use pagepool::{DeferredStats, Stats};
+
+use super::json;
+use super::look::{Observation, has_deferred, places, recycled, waiting_for_packets};
+use super::options::Shown;
+use super::overview::title;
+use crate::report::live_table::LiveLine;
+use crate::report::number::grouped;
+use crate::report::terminal::Terminal;
+
+/// Where the meaning of a counter begins.
+const MEANING: &str = "      ";
+
+/// Some processes and pools.
+pub struct Details {
+    /// The name or the number of a process, or the name of a pool; all without one.
+    pub of: Option<String>,
+    /// Say what each counter means.
+    pub explain: bool,
+}
+
+impl Details {
+    /// What was asked for: a process with all of its pools, or with the pools of that name and what belongs
+    /// to them.
+    fn chosen(&self, look: &Observation) -> Vec<ProcessView> {
+        let Some(of) = &self.of else { return look.processes.clone() };
+        let is_it = |process: &&ProcessView| process.name == *of || process.pid.to_string() == *of;
+        let processes: Vec<_> = look.processes.iter().filter(is_it).cloned().collect();
+        if !processes.is_empty() {
+            return processes;
+        }
+        look.processes.iter().cloned().filter_map(|process| with_pools(process, of)).collect()
+    }
+}
+
+/// A process with the pools of that name alone; `None` if it has none.
+fn with_pools(mut process: ProcessView, name: &str) -> Option<ProcessView> {
+    process.pools.retain(|pool| pool.name == name);
+    let pools = &process.pools;
+    process.entries.retain(|entry| pools.iter().any(|pool| u64::from(pool.id) == entry.parent));
+    (!process.pools.is_empty()).then_some(process)
+}
+
+impl Shown for Details {
+    fn lines(&self, look: &Observation, before: Option<&Observation>, _: Option<Terminal>) -> Vec<LiveLine> {
+        let chosen = self.chosen(look);
+        if chosen.is_empty() {
+            return vec![LiveLine::plain(self.nothing(look))];
+        }
+        let mut lines = Vec::new();
+        for process in &chosen {
+            lines.push(title(look, process));
+            lines.push(LiveLine::plain(format!("  file {}", process.file.display())));
+            for pool in &process.pools {
+                let earlier = before.and_then(|before| before.stats_of(&process.file, pool));
+                self.pool(&mut lines, look, process, pool, earlier);
+            }
+            process.entries.iter().for_each(|entry| self.entry(&mut lines, entry));
+        }
+        lines
+    }
+
+    fn json(&self, look: &Observation) -> serde_json::Value {
+        json::look(look, self.chosen(look).into_iter())
+    }
+
+    fn check(&self, look: &Observation) -> Result<(), String> {
+        match self.of.is_some() && self.chosen(look).is_empty() {
+            true => Err(self.nothing(look)),
+            false => Ok(()),
+        }
+    }
+}
+
+impl Details {
+    fn nothing(&self, look: &Observation) -> String {
+        let folder = look.folder.display();
+        match &self.of {
+            None => format!("No process publishes in {folder}."),
+            Some(of) => format!(
+                "{of} is neither a process that publishes in {folder}, nor a pool of one: `pagepool list` \
+                 shows them"
+            ),
+        }
+    }
+
+    fn pool(
+        &self,
+        lines: &mut Vec<LiveLine>,
+        look: &Observation,
+        process: &ProcessView,
+        pool: &PoolView,
+        earlier: Option<Stats>,
+    ) {
+        let mut say = |text: String| lines.push(LiveLine::plain(text));
+        let thread = pool.thread.as_ref().map_or("bound to no thread that is known".into(), |thread| {
+            format!("bound to thread {} (tid {})", thread.name, thread.tid)
+        });
+        let interface = pool.ifindex.map_or(String::new(), |index| format!(", interface {index}"));
+        say(format!("  pool {} (id {}): {thread}{interface}", pool.name, pool.id));
+        let ended = pool.detached.map(|at| format!("; ended {} ago, with buffers out", look.ago(at)));
+        let (made, ended) = (look.ago(pool.created), ended.unwrap_or_default());
+        say(format!("    made {made} ago{ended}; memory id {}, area {}", pool.mem_id, pool.area_id));
+        say(format!("    parameters: {}", listed(&pool.params)));
+        let total = grouped(pool.inflight.total.max(0) as u64);
+        let size = grouped(pool.page_bytes);
+        say(format!("    {total} pages of {size} bytes: {}", places(&pool.inflight)));
+        if let Some(waiting) = waiting_for_packets(process, pool) {
+            say(format!("    of those out, {} wait for packets", grouped(waiting)));
+        }
+        let moved = pool.stats.since(&earlier.unwrap_or_default());
+        let when = if earlier.is_some() { "since the last look" } else { "since it was made" };
+        if let Some(percent) = recycled(&moved) {
+            say(format!("    recycled {percent} % {when}"));
+        }
+        self.counters(lines, pool.stats.fields(), Stats::DOCS);
+        lines.push(LiveLine::plain(format!("    frag_waste {}", grouped(pool.frag_waste))));
+        if has_deferred(&pool.deferred) {
+            lines.push(LiveLine::plain("    deferred queue:".into()));
+            self.counters(lines, pool.deferred.fields(), DeferredStats::DOCS);
+        }
+    }
+
+    /// A line for each counter, and if asked for what it means.
+    fn counters(&self, lines: &mut Vec<LiveLine>, fields: Vec<(&'static str, u64)>, docs: &[&str]) {
+        for ((name, value), meaning) in fields.into_iter().zip(docs) {
+            lines.push(LiveLine::plain(counter(name, value)));
+            let meaning = if self.explain { *meaning } else { "" };
+            lines.extend(paragraphs(meaning).map(|text| LiveLine::plain(format!("{MEANING}{text}"))));
+        }
+    }
+
+    fn entry(&self, lines: &mut Vec<LiveLine>, entry: &EntryView) {
+        let EntryView { kind, id, name, .. } = entry;
+        let below = match entry.parent {
+            0 => String::new(),
+            parent => format!(", of {parent}"),
+        };
+        lines.push(LiveLine::plain(format!("  {kind} {name} (id {id}{below})")));
+        if !entry.params.is_empty() {
+            lines.push(LiveLine::plain(format!("    parameters: {}", listed(&entry.params))));
+        }
+        let some = entry.counters.iter().filter(|(_, value)| *value > 0);
+        lines.extend(some.map(|(name, value)| LiveLine::plain(counter(name, *value))));
+    }
+}
+
+fn counter(name: &str, value: u64) -> String {
+    format!("    {name:<28} {:>20}", grouped(value))
+}
+
+/// Paragraphs of a documentation comment, each as one line.
+fn paragraphs(docs: &str) -> impl Iterator<Item = String> + '_ {
+    let paragraphs = docs.split("\n\n").map(|text| text.split_whitespace().collect::<Vec<_>>().join(" "));
+    paragraphs.filter(|text| !text.is_empty())
+}
+
+fn listed(params: &[(String, String)]) -> String {
+    params.iter().map(|(key, value)| format!("{key} {value}")).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_meaning_is_a_line_a_paragraph() {
+        let docs = " Pages that\n joined.\n\n If it rises: normal.";
+        assert_eq!(paragraphs(docs).collect::<Vec<_>>(), ["Pages that joined.", "If it rises: normal."]);
+    }
+}

@@ -1,0 +1,101 @@
+//! What was observed, for programs.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use pagepool::DeferredStats;
+use pagepool::Stats;
+use pagepool::observe::{EntryView, Life, PoolView, ProcessView};
+use serde_json::{Map, Value, json};
+
+use super::look::Observation;
+use crate::engine::figures::recycled_of;
+use crate::engine::port_sample::object;
+
+/// A whole look, of these processes.
+pub fn look(look: &Observation, processes: impl Iterator<Item = ProcessView>) -> Value {
+    json!({
+        "time": seconds(look.at),
+        "folder": look.folder.display().to_string(),
+        "processes": processes.map(|of| process(&of)).collect::<Vec<_>>(),
+        "errors": look.errors,
+    })
+}
+
+fn process(process: &ProcessView) -> Value {
+    let last_sign = match process.life {
+        Life::Dead { last_sign } => Some(seconds(last_sign)),
+        _ => None,
+    };
+    json!({
+        "name": process.name,
+        "pid": process.pid,
+        "alive": process.life == Life::Alive,
+        "last_sign": last_sign,
+        "started": seconds(process.started),
+        "version": process.version,
+        "file": process.file.display().to_string(),
+        "not_shown": process.not_shown,
+        "pools": process.pools.iter().map(pool).collect::<Vec<_>>(),
+        "entries": process.entries.iter().map(entry).collect::<Vec<_>>(),
+    })
+}
+
+fn pool(pool: &PoolView) -> Value {
+    let thread = pool.thread.as_ref().map(|thread| json!({ "tid": thread.tid, "name": thread.name }));
+    let pages = &pool.inflight;
+    json!({
+        "id": pool.id,
+        "name": pool.name,
+        "mem_id": pool.mem_id,
+        "area_id": pool.area_id,
+        "ifindex": pool.ifindex,
+        "thread": thread,
+        "created": seconds(pool.created),
+        "detach_time": pool.detached.map(seconds),
+        "page_bytes": pool.page_bytes,
+        "inflight": pages.total,
+        "inflight_mem": pool.inflight_bytes(),
+        "recycled_percent": recycled_of(&[pool.stats]),
+        "pages": {
+            "cache": pages.cache,
+            "lanes": pages.lanes,
+            "ring": pages.ring,
+            "frag": pages.frag,
+            "deferred": pages.deferred,
+            "out": pages.out,
+        },
+        "stats": stats(&pool.stats),
+        "frag_waste": pool.frag_waste,
+        "deferred": deferred(&pool.deferred),
+        "params": params(&pool.params),
+    })
+}
+
+fn entry(entry: &EntryView) -> Value {
+    let counters: Map<_, _> = entry.counters.iter().map(|(name, n)| (name.clone(), (*n).into())).collect();
+    json!({
+        "kind": entry.kind,
+        "id": entry.id,
+        "parent": entry.parent,
+        "name": entry.name,
+        "params": params(&entry.params),
+        "counters": counters,
+    })
+}
+
+fn stats(stats: &Stats) -> Map<String, Value> {
+    object(stats.fields())
+}
+
+fn deferred(stats: &DeferredStats) -> Map<String, Value> {
+    object(stats.fields())
+}
+
+fn params(params: &[(String, String)]) -> Map<String, Value> {
+    params.iter().map(|(key, value)| (key.clone(), value.clone().into())).collect()
+}
+
+/// Seconds since 1970, in UTC.
+fn seconds(time: SystemTime) -> f64 {
+    time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64()
+}

@@ -1,0 +1,146 @@
+//! One look at all processes that publish.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use pagepool::observe::{EntryView, Life, PoolView, ProcessView, RunFolder};
+use pagepool::{DeferredStats, Inflight, Stats};
+
+use crate::engine::figures::recycled_of;
+use crate::report::error::error_chain;
+use crate::report::number::grouped;
+
+/// What there was at one time.
+#[derive(Clone, Debug)]
+pub struct Observation {
+    pub at: SystemTime,
+    pub folder: PathBuf,
+    pub processes: Vec<ProcessView>,
+    /// Of files that cannot be read.
+    pub errors: Vec<String>,
+}
+
+impl Observation {
+    /// Looks into the folder now.
+    pub fn at(folder: &RunFolder) -> Self {
+        let mut look = Self {
+            at: SystemTime::now(),
+            folder: folder.path().to_owned(),
+            processes: Vec::new(),
+            errors: Vec::new(),
+        };
+        for process in folder.processes() {
+            match process {
+                Ok(process) => look.processes.push(process),
+                Err(error) => look.errors.push(error_chain(&error)),
+            }
+        }
+        look
+    }
+
+    /// What a pool had counted at this look, if it was there.
+    pub fn stats_of(&self, file: &Path, pool: &PoolView) -> Option<Stats> {
+        let process = self.processes.iter().find(|process| process.file == file)?;
+        let same = |seen: &&PoolView| (seen.id, seen.created) == (pool.id, pool.created);
+        process.pools.iter().find(same).map(|pool| pool.stats)
+    }
+
+    /// The time since then, in words.
+    pub fn ago(&self, then: SystemTime) -> String {
+        spoken(self.at.duration_since(then).unwrap_or_default())
+    }
+}
+
+/// The folder in which this user's processes publish.
+pub fn folder() -> Result<RunFolder, String> {
+    RunFolder::of_user().map_err(|error| error_chain(&error))
+}
+
+/// Whether a process still runs.
+pub fn is_alive(process: &ProcessView) -> bool {
+    process.life == Life::Alive
+}
+
+/// Of a hundred pages that were allocated, how many had been used before, with two decimals.
+pub fn recycled(moved: &Stats) -> Option<String> {
+    recycled_of(&[*moved]).map(|percent| format!("{percent:.2}"))
+}
+
+/// Bytes as people read them, in at most six characters.
+pub fn bytes(n: u64) -> String {
+    const UNITS: [&str; 7] = ["B", "K", "M", "G", "T", "P", "E"];
+    let unit = (n.max(1).ilog2() / 10) as usize;
+    let of = n as f64 / (1_u64 << (10 * unit)) as f64;
+    match unit {
+        0 => format!("{n} B"),
+        _ if of < 10.0 => format!("{of:.2}{}", UNITS[unit]),
+        _ if of < 100.0 => format!("{of:.1}{}", UNITS[unit]),
+        _ => format!("{of:.0}{}", UNITS[unit]),
+    }
+}
+
+/// A time in its two largest units.
+pub fn spoken(time: Duration) -> String {
+    let seconds = time.as_secs();
+    match seconds {
+        0..60 => format!("{seconds} s"),
+        60..3600 => format!("{} min {} s", seconds / 60, seconds % 60),
+        3600..86_400 => format!("{} h {} min", seconds / 3600, seconds / 60 % 60),
+        _ => format!("{} d {} h", seconds / 86_400, seconds / 3600 % 24),
+    }
+}
+
+/// Where the pages of a pool are, without places that have none, but for those that are out.
+pub fn places(inflight: &Inflight) -> String {
+    let Inflight { cache, lanes, ring, frag, deferred, out, .. } = *inflight;
+    let inside =
+        [("cache", cache), ("lanes", lanes), ("ring", ring), ("fragment page", frag), ("deferred", deferred)];
+    let some = inside.iter().filter(|(_, pages)| *pages > 0);
+    let mut all: Vec<_> = some.map(|(place, pages)| format!("{place} {}", grouped(*pages))).collect();
+    all.push(format!("out {}", grouped(out)));
+    all.join(", ")
+}
+
+/// Of the pages of a pool that are out: the buffers that waited for packets at its device when the process
+/// last said so.
+pub fn waiting_for_packets(process: &ProcessView, pool: &PoolView) -> Option<u64> {
+    let below = process.entries.iter().filter(|entry| entry.parent == u64::from(pool.id));
+    sum(below, "in_rx")
+}
+
+/// The buffers that devices were sending when the process last said so, of any pool.
+pub fn being_sent(process: &ProcessView) -> Option<u64> {
+    sum(process.entries.iter(), "in_tx")
+}
+
+/// What a counter is in all entries together; `None` if none has it.
+fn sum<'a>(entries: impl Iterator<Item = &'a EntryView>, name: &str) -> Option<u64> {
+    let counters = entries.flat_map(|entry| &entry.counters).filter(|(counter, _)| counter == name);
+    counters.map(|(_, value)| *value).reduce(u64::saturating_add)
+}
+
+/// Whether the deferred queue of a pool was ever used.
+pub fn has_deferred(deferred: &DeferredStats) -> bool {
+    *deferred != DeferredStats::default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_take_six_characters_and_times_two_units() {
+        let all = [0, 1023, 1024, 10 << 10, 1_048_575, 16 << 20, 3 << 30, u64::MAX].map(bytes);
+        assert_eq!(all, ["0 B", "1023 B", "1.00K", "10.0K", "1024K", "16.0M", "3.00G", "16.0E"]);
+        let times = [0, 59, 61, 3_661, 90_000].map(|seconds| spoken(Duration::from_secs(seconds)));
+        assert_eq!(times, ["0 s", "59 s", "1 min 1 s", "1 h 1 min", "1 d 1 h"]);
+    }
+
+    #[test]
+    fn places_without_pages_are_left_out() {
+        let mut inflight = Inflight::default();
+        assert_eq!(places(&inflight), "out 0");
+        (inflight.cache, inflight.out) = (5, 1_234);
+        assert_eq!(places(&inflight), "cache 5, out 1,234");
+    }
+}

@@ -1,0 +1,125 @@
+//! How what is observed is printed: once or again and again, for people or for programs.
+
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use serde::Serialize;
+
+use super::look::{Observation, folder};
+use crate::engine::interrupt::listen;
+use crate::report::json::print_json;
+use crate::report::live_table::LiveLine;
+use crate::report::output;
+use crate::report::terminal::Terminal;
+
+/// The time between two looks whether the user wants an end.
+const NAP: Duration = Duration::from_millis(20);
+
+/// Options of commands that show what processes publish.
+#[derive(Args, Clone, Copy, Debug)]
+pub struct ObserveOptions {
+    /// Print JSON; with --watch one object a line
+    #[arg(long)]
+    pub json: bool,
+    /// Observation again every SECONDS, until Ctrl-C [default: 1]
+    ///
+    /// Figures that are of a time (recyc%, slow) are then of that since the look before. On a terminal a look
+    /// is drawn over the one before, and shows as much as there is room for.
+    #[arg(long, value_name = "SECONDS", num_args = 0..=1, require_equals = true, default_missing_value = "1")]
+    #[arg(value_parser = seconds)]
+    watch: Option<u64>,
+}
+
+/// What a look shows: lines for people, and a value for programs.
+pub trait Shown {
+    /// For people. `before`: the look before, of those that go on.
+    fn lines(
+        &self,
+        look: &Observation,
+        before: Option<&Observation>,
+        terminal: Option<Terminal>,
+    ) -> Vec<LiveLine>;
+    /// For programs.
+    fn json(&self, look: &Observation) -> serde_json::Value;
+    /// Whether what was asked for is there, or why not.
+    fn check(&self, look: &Observation) -> Result<(), String>;
+}
+
+impl ObserveOptions {
+    /// Shows what there is, once or until the user wants an end. `Ok(false)`: a file could not be read.
+    pub fn run(&self, shown: &impl Shown) -> Result<bool, String> {
+        let folder = folder()?;
+        let mut look = Observation::at(&folder);
+        shown.check(&look)?;
+        let Some(seconds) = self.watch else {
+            self.show_once(shown, &look)?;
+            return Ok(look.errors.is_empty());
+        };
+        let signals = listen()?;
+        self.show(shown, &look, None)?;
+        let (start, mut next) = (Instant::now(), 1);
+        while !signals.interrupted() && !output::failed() {
+            if start.elapsed() < Duration::from_secs(seconds) * next {
+                std::thread::sleep(NAP);
+                continue;
+            }
+            next = (start.elapsed().as_secs() / seconds) as u32 + 1;
+            let before = std::mem::replace(&mut look, Observation::at(&folder));
+            self.show(shown, &look, Some(&before))?;
+        }
+        Ok(look.errors.is_empty())
+    }
+
+    fn show_once(&self, shown: &impl Shown, look: &Observation) -> Result<(), String> {
+        match self.json {
+            true => print_json(&shown.json(look)),
+            false => {
+                let lines = shown.lines(look, None, Terminal::of_output());
+                lines.iter().for_each(|line| output::hanging(&line.text, 4, line.colour));
+                look.errors.iter().for_each(output::error);
+            }
+        }
+        Ok(())
+    }
+
+    /// Shows one of several looks.
+    fn show(
+        &self,
+        shown: &impl Shown,
+        look: &Observation,
+        before: Option<&Observation>,
+    ) -> Result<(), String> {
+        if self.json {
+            return print_line(&shown.json(look));
+        }
+        let terminal = Terminal::of_output();
+        let mut lines = shown.lines(look, before, terminal);
+        lines.extend(look.errors.iter().cloned().map(LiveLine::bad));
+        match terminal {
+            Some(_) => output::live(&lines),
+            None => {
+                lines.iter().for_each(|line| output::line(&line.text));
+                output::line("");
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What a command ends with: a failure if a file could not be read.
+pub fn status(all_read: bool) -> ExitCode {
+    if all_read { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn print_line(value: &impl Serialize) -> Result<(), String> {
+    let text = serde_json::to_string(value).map_err(|error| error.to_string())?;
+    output::whole(&format!("{text}\n"));
+    Ok(())
+}
+
+/// Reads `--watch`.
+fn seconds(text: &str) -> Result<u64, String> {
+    let seconds = text.parse().ok().filter(|seconds| (1..=3600).contains(seconds));
+    seconds.ok_or_else(|| "the interval is 1 to 3600 whole seconds".into())
+}

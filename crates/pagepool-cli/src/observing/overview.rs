@@ -1,0 +1,137 @@
+//! What `list` prints: a line for each process, and a row for each of its pools.
+//!
+//! The columns are those of Linux's netlink dump of its page pools (id, ifindex, napi, inflight,
+//! inflight-mem, detach-time), where the thread stands for napi; and what Linux has among its statistics, or
+//! not at all.
+
+use pagepool::observe::{Life, PoolView, ProcessView};
+
+use super::json;
+use super::look::{Observation, being_sent, bytes, is_alive, places, recycled, waiting_for_packets};
+use super::options::Shown;
+use super::table::{FittedTable, ListColumn, fitted, number, text};
+use crate::report::live_table::LiveLine;
+use crate::report::number::grouped;
+use crate::report::terminal::{Terminal, width};
+
+/// No row is longer than 79 on a terminal of 80 columns.
+const COLUMNS: [ListColumn; 10] = [
+    number("id", 4),
+    ListColumn { grows: true, ..text("pool", 0) },
+    number("if", 4),
+    text("thread", 9),
+    number("inflight", 8),
+    number("mem", 6),
+    number("recyc%", 6),
+    number("out", 7),
+    number("slow", 6),
+    number("detached", 8),
+];
+
+/// All pools of all processes.
+pub struct Overview;
+
+impl Shown for Overview {
+    fn lines(
+        &self,
+        look: &Observation,
+        before: Option<&Observation>,
+        terminal: Option<Terminal>,
+    ) -> Vec<LiveLine> {
+        if look.processes.is_empty() {
+            return vec![LiveLine::plain(format!("No process publishes in {}.", look.folder.display()))];
+        }
+        let pools = look.processes.iter().flat_map(|process| &process.pools);
+        let longest = pools.map(|pool| width(&pool.name)).max().unwrap_or(0);
+        let table = FittedTable::fitted(&COLUMNS, longest, terminal);
+        let mut lines = Vec::new();
+        for process in &look.processes {
+            lines.push(title(look, process));
+            if !process.pools.is_empty() {
+                lines.push(LiveLine::plain(table.head()));
+            }
+            for pool in &process.pools {
+                let earlier = before.and_then(|before| before.stats_of(&process.file, pool));
+                lines.push(row(&table, look, pool, earlier));
+            }
+            if !is_alive(process) {
+                lines.extend(process.pools.iter().filter_map(|pool| held(process, pool)));
+                lines.extend(sent_by_devices(process));
+            }
+        }
+        lines
+    }
+
+    fn json(&self, look: &Observation) -> serde_json::Value {
+        json::look(look, look.processes.iter().cloned())
+    }
+
+    fn check(&self, _: &Observation) -> Result<(), String> {
+        Ok(())
+    }
+}
+
+/// A process in one line.
+pub fn title(look: &Observation, process: &ProcessView) -> LiveLine {
+    let ProcessView { name, pid, version, not_shown, .. } = process;
+    let pools = &process.pools;
+    let pages = pools.iter().map(|pool| pool.inflight.total.max(0)).sum::<i64>() as u64;
+    let memory = bytes(pools.iter().map(PoolView::inflight_bytes).fold(0, u64::saturating_add));
+    let out = pools.iter().map(|pool| pool.inflight.out).fold(0, u64::saturating_add);
+    let life = match process.life {
+        Life::Dead { last_sign } => format!("DEAD, last sign of life {} ago", look.ago(last_sign)),
+        _ => format!("runs for {}", look.ago(process.started)),
+    };
+    let (pages, out) = (grouped(pages), grouped(out));
+    let mut text =
+        format!("{name}, pid {pid}: {life}; {pages} pages ({memory}), {out} out; pagepool {version}");
+    if *not_shown > 0 {
+        text += &format!("; {} pools or entries are not shown", grouped(*not_shown));
+    }
+    match is_alive(process) {
+        true => LiveLine::plain(text),
+        false => LiveLine::bad(text),
+    }
+}
+
+fn row(
+    table: &FittedTable,
+    look: &Observation,
+    pool: &PoolView,
+    earlier: Option<pagepool::Stats>,
+) -> LiveLine {
+    let moved = pool.stats.since(&earlier.unwrap_or_default());
+    let ago = |time| {
+        let time = look.at.duration_since(time).unwrap_or_default();
+        format!("{} s", time.as_secs())
+    };
+    LiveLine::plain(table.row([
+        pool.id.to_string(),
+        pool.name.clone(),
+        pool.ifindex.map_or("-".into(), |index| index.to_string()),
+        pool.thread.as_ref().map_or("-".into(), |thread| thread.name.clone()),
+        fitted(pool.inflight.total.max(0) as u64, 8),
+        bytes(pool.inflight_bytes()),
+        recycled(&moved).unwrap_or("-".into()),
+        fitted(pool.inflight.out, 7),
+        fitted(moved.alloc_slow.wrapping_add(moved.alloc_slow_high_order), 6),
+        pool.detached.map_or("-".into(), ago),
+    ]))
+}
+
+/// Where the pages of a pool were when its process died.
+fn held(process: &ProcessView, pool: &PoolView) -> Option<LiveLine> {
+    if pool.inflight.out == 0 {
+        return None;
+    }
+    let waiting = waiting_for_packets(process, pool).filter(|&waiting| waiting > 0);
+    let waiting = waiting.map(|waiting| format!(", of these {} waiting for packets", grouped(waiting)));
+    let (name, places) = (&pool.name, places(&pool.inflight));
+    Some(LiveLine::bad(format!("  {name} held when it died: {places}{}", waiting.unwrap_or_default())))
+}
+
+/// What its devices were sending when a process died, which is out of any of its pools.
+fn sent_by_devices(process: &ProcessView) -> Option<LiveLine> {
+    let sent = being_sent(process).filter(|&sent| sent > 0)?;
+    Some(LiveLine::bad(format!("  being sent when it died: {} buffers of its pools", grouped(sent))))
+}

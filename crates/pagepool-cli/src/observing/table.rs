@@ -1,0 +1,124 @@
+//! Tables of what was observed: texts on the left of their column, numbers on the right; as wide as a
+//! terminal at most.
+
+use crate::report::number::grouped;
+use crate::report::terminal::{Terminal, width};
+
+/// A column.
+#[derive(Clone, Copy, Debug)]
+pub struct ListColumn {
+    pub head: &'static str,
+    /// Characters of it, at least.
+    pub width: usize,
+    /// Whether it has texts, not numbers. Texts are cut where there is no room.
+    pub is_text: bool,
+    /// Whether it gets the room that is left, as far as it has texts of that width.
+    pub grows: bool,
+}
+
+/// A column of numbers.
+pub const fn number(head: &'static str, width: usize) -> ListColumn {
+    ListColumn { head, width, is_text: false, grows: false }
+}
+
+/// A column of texts.
+pub const fn text(head: &'static str, width: usize) -> ListColumn {
+    ListColumn { head, width, is_text: true, grows: false }
+}
+
+/// Columns, fitted to a terminal.
+#[derive(Debug)]
+pub struct FittedTable(Vec<ListColumn>);
+
+impl FittedTable {
+    /// With room for the longest text of the column that grows: all of it in a pipe, on a terminal as far as
+    /// nothing wraps. The last column of a terminal stays empty: there some wrap already.
+    pub fn fitted(columns: &[ListColumn], longest: usize, terminal: Option<Terminal>) -> Self {
+        let fixed: usize = columns.iter().filter(|column| !column.grows).map(|column| column.width).sum();
+        let room =
+            terminal.map_or(usize::MAX, |terminal| terminal.columns.saturating_sub(fixed + columns.len()));
+        let grown = |column: &ListColumn| match column.grows {
+            true => ListColumn { width: longest.max(width(column.head)).min(room.max(4)), ..*column },
+            false => *column,
+        };
+        Self(columns.iter().map(grown).collect())
+    }
+
+    /// The line of heads.
+    pub fn head(&self) -> String {
+        self.row(self.0.iter().map(|column| column.head.to_owned()))
+    }
+
+    /// A line.
+    pub fn row(&self, cells: impl IntoIterator<Item = String>) -> String {
+        let cell = |(column, cell): (&ListColumn, String)| {
+            let wide = column.width;
+            match column.is_text {
+                true => format!("{:<wide$}", cut(&cell, wide)),
+                false => format!("{cell:>wide$}"),
+            }
+        };
+        let cells: Vec<_> = self.0.iter().zip(cells).map(cell).collect();
+        cells.join(" ").trim_end().to_owned()
+    }
+}
+
+/// The first characters of a text that is too long.
+fn cut(text: &str, columns: usize) -> String {
+    match width(text) > columns {
+        true => text.chars().take(columns.saturating_sub(1)).chain(['…']).collect(),
+        false => text.to_owned(),
+    }
+}
+
+/// A number in a column so wide: in thousands, millions and so on where there is no room for its digits.
+pub fn fitted(number: u64, columns: usize) -> String {
+    let whole = grouped(number);
+    if whole.len() <= columns {
+        return whole;
+    }
+    let (mut of, mut unit) = (number as f64, ' ');
+    for next in ['k', 'M', 'G', 'T', 'P', 'E'] {
+        if of < 999.5 {
+            break;
+        }
+        (of, unit) = (of / 1000.0, next);
+    }
+    let decimals = if of < 9.995 {
+        2
+    } else if of < 99.95 {
+        1
+    } else {
+        0
+    };
+    format!("{of:.decimals$}{unit}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const COLUMNS: [ListColumn; 3] =
+        [number("id", 3), ListColumn { grows: true, ..text("pool", 0) }, number("out", 5)];
+
+    #[test]
+    fn names_have_the_room_that_is_left() {
+        let terminal = |columns| Some(Terminal { columns, rows: 24 });
+        let cells = || ["7", "averylongname", "12"].map(str::to_owned);
+        let narrow = FittedTable::fitted(&COLUMNS, 13, terminal(20));
+        assert_eq!(narrow.head(), " id pool        out");
+        assert_eq!(narrow.row(cells()), "  7 averylon…    12");
+        assert!(width(&narrow.row(cells())) < 20);
+        for wide in [terminal(200), None] {
+            let table = FittedTable::fitted(&COLUMNS, 13, wide);
+            assert_eq!(table.row(cells()), "  7 averylongname    12");
+        }
+    }
+
+    #[test]
+    fn a_number_without_room_has_a_unit() {
+        let all = [0, 999_999, 1_000_000, 9_999_999, 123_456_789, u64::MAX].map(|n| fitted(n, 7));
+        assert_eq!(all, ["0", "999,999", "1.00M", "10.0M", "123M", "18.4E"]);
+        assert_eq!(fitted(1_234, 5), "1,234");
+    }
+}

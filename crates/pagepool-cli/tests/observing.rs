@@ -1,0 +1,238 @@
+//! What `list`, `show` and `clean` tell of a command that runs, and of one that was killed.
+
+mod between;
+
+use std::fs;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use between::{LIMIT, Place, binary, hosts, text};
+use pagepool_lab::{TempFolder, TwoHostsParams};
+use serde_json::Value;
+
+/// A folder in which commands publish, and what looks into it.
+struct Run(TempFolder);
+
+impl Run {
+    fn new() -> Self {
+        Self(TempFolder::new("pagepool-run").expect("a new folder"))
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = binary(arguments);
+        command.env("PAGEPOOL_RUN", self.0.path()).env_remove("NO_COLOR");
+        command
+    }
+
+    fn output(&self, arguments: &[&str]) -> Output {
+        self.command(arguments).output().expect("the binary was built for this test")
+    }
+
+    /// What a command prints that does what it was asked for.
+    fn said(&self, arguments: &[&str]) -> String {
+        let output = self.output(arguments);
+        assert!(output.status.success(), "{arguments:?}: {}", text(&output.stderr));
+        assert_eq!(text(&output.stderr), "", "{arguments:?}");
+        text(&output.stdout).to_owned()
+    }
+
+    fn listed(&self) -> Value {
+        serde_json::from_str(&self.said(&["list", "--json"])).expect("JSON and nothing else")
+    }
+
+    /// Starts a demonstration, and waits until its pools have counted something.
+    fn demo(&self, more: &[&str]) -> Demo {
+        let mut command = self.command(&[&["demo", "--on", "memory", "--seconds", "60"], more].concat());
+        let demo = Demo(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("the binary"));
+        if !more.contains(&"--no-publish") {
+            self.wait_for(|seen| number(&seen["processes"][0]["entries"], "rx_packets") > 0);
+        }
+        demo
+    }
+
+    fn wait_for(&self, is_there: impl Fn(&Value) -> bool) -> Value {
+        let start = Instant::now();
+        loop {
+            let seen = self.listed();
+            if is_there(&seen) {
+                return seen;
+            }
+            assert!(start.elapsed() < LIMIT, "{seen}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+/// The sum of a counter over all entries.
+fn number(entries: &Value, counter: &str) -> u64 {
+    let entries = entries.as_array().into_iter().flatten();
+    entries.filter_map(|entry| entry["counters"][counter].as_u64()).sum()
+}
+
+/// A demonstration, which is killed when this is dropped.
+struct Demo(Child);
+
+impl Demo {
+    fn kill(&mut self) {
+        let _ = self.0.kill();
+        self.0.wait().expect("a child of this process");
+    }
+}
+
+impl Drop for Demo {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+#[test]
+fn a_command_that_runs_is_listed_and_one_that_was_killed_says_what_it_had() {
+    let run = Run::new();
+    assert!(run.said(&["list"]).starts_with("No process publishes in "));
+    let mut demo = run.demo(&[]);
+    let seen = run.listed();
+    let process = &seen["processes"][0];
+    assert_eq!((&process["name"], &process["alive"]), (&"demo".into(), &true.into()), "{seen}");
+    assert_eq!(process["pid"], demo.0.id());
+    let pools = process["pools"].as_array().expect("an array");
+    let names: Vec<_> = pools.iter().map(|pool| pool["name"].as_str().unwrap_or_default()).collect();
+    assert_eq!(names, ["nic0", "nic1"], "{seen}");
+    for pool in pools {
+        let pages = pool["pages"].as_object().expect("an object").values();
+        let sum: u64 = pages.map(|pages| pages.as_u64().expect("a count")).sum();
+        assert_eq!(pool["inflight"], sum, "{pool}");
+        assert_eq!(pool["inflight_mem"], sum * 4096, "{pool}");
+        assert_eq!(pool["thread"]["name"], "forward");
+        assert!(pool["stats"]["hold"].as_u64() > Some(0), "{pool}");
+        assert_eq!(pool["params"]["headroom"], "256");
+    }
+    let list = run.said(&["list"]);
+    let lines: Vec<_> = list.lines().collect();
+    assert!(lines[0].starts_with(&format!("demo, pid {}: runs for ", demo.0.id())), "{list}");
+    assert!(lines[1].starts_with("  id pool "), "{list}");
+    assert!(lines[2].starts_with("   1 nic0 ") && lines[2].contains(" forward "), "{list}");
+    assert!(lines.iter().skip(1).all(|line| line.chars().count() < 80), "{list}");
+
+    demo.kill();
+    let dead = run.listed()["processes"][0].clone();
+    assert_eq!(dead["alive"], false);
+    assert!(dead["last_sign"].as_f64().is_some_and(|at| at >= dead["started"].as_f64().unwrap()), "{dead}");
+    let out = |pool: &Value| pool["pages"]["out"].as_u64().expect("a count");
+    let held: Vec<_> = dead["pools"].as_array().expect("an array").iter().map(out).collect();
+    assert!(held.iter().all(|&out| out > 0), "its NICs had buffers: {dead}");
+    let list = run.said(&["list"]);
+    assert!(list.contains("DEAD, last sign of life ") && list.contains("nic0 held when it died: "), "{list}");
+
+    let cleaned = run.said(&["clean"]);
+    assert!(cleaned.starts_with("removed ") && cleaned.lines().count() == 1, "{cleaned}");
+    assert!(run.said(&["clean"]).contains("no file of a dead process"));
+    assert!(run.said(&["list"]).starts_with("No process publishes in "));
+}
+
+#[test]
+fn the_next_of_its_name_takes_away_what_a_killed_one_left() {
+    let run = Run::new();
+    run.demo(&[]).kill();
+    assert_eq!(run.listed()["processes"][0]["alive"], false);
+    let demo = run.demo(&[]);
+    let seen = run.wait_for(|seen| seen["processes"].as_array().is_some_and(|all| all.len() == 1));
+    assert_eq!(seen["processes"][0]["pid"], demo.0.id());
+}
+
+#[test]
+fn nothing_is_shown_of_a_command_that_shall_not_publish_and_one_that_cannot_runs_all_the_same() {
+    let run = Run::new();
+    let mut demo = run.demo(&["--no-publish"]);
+    std::thread::sleep(Duration::from_millis(500));
+    assert_eq!(run.listed()["processes"], Value::Array(Vec::new()));
+    demo.kill();
+    let mut command = run.command(&["demo", "--on", "memory", "--seconds", "1"]);
+    let output = command.env("PAGEPOOL_RUN", "/dev/null/run").output().expect("the binary");
+    assert!(output.status.success(), "{}", text(&output.stdout));
+    assert_eq!(text(&output.stderr), "");
+    // A command that ends takes its file away.
+    let _ = run.said(&["demo", "--on", "memory", "--seconds", "1"]);
+    assert_eq!(fs::read_dir(run.0.path()).expect("the folder").count(), 0);
+}
+
+#[test]
+fn show_tells_of_a_process_by_name_or_number_and_of_a_pool_by_name() {
+    let run = Run::new();
+    let demo = run.demo(&[]);
+    let all = run.said(&["show"]);
+    for what in ["pool nic0 (id 1)", "pool nic1 ", "alloc_fast", "arena demo", "nic nic0:0", "port nic1:0"] {
+        assert!(all.contains(what), "{what}: {all}");
+    }
+    assert!(!all.contains("If it rises"));
+    let id = demo.0.id().to_string();
+    for of in ["demo", &id] {
+        let of = run.said(&["show", of]);
+        assert!(of.contains("pool nic0") && of.contains("pool nic1"), "{of}");
+    }
+    let pool = run.said(&["show", "nic1", "--explain"]);
+    assert!(!pool.contains("pool nic0") && pool.contains("port nic1:0"), "{pool}");
+    assert!(pool.contains("Pages that joined the pool. If it rises:"), "{pool}");
+    let json: Value = serde_json::from_str(&run.said(&["show", "nic1", "--json"])).expect("JSON");
+    assert_eq!(json["processes"][0]["pools"].as_array().map(Vec::len), Some(1), "{json}");
+    let none = run.output(&["show", "eth9"]);
+    assert_eq!(none.status.code(), Some(1));
+    assert!(text(&none.stderr).contains("eth9 is neither a process"), "{}", text(&none.stderr));
+}
+
+#[test]
+fn a_watch_prints_block_after_block_until_it_is_interrupted() {
+    let run = Run::new();
+    let _demo = run.demo(&[]);
+    let watched = |arguments: &[&str]| {
+        let mut child = run.command(arguments).spawn().expect("the binary");
+        std::thread::sleep(Duration::from_millis(2500));
+        Command::new("kill").args(["-INT", &child.id().to_string()]).status().expect("a shell's kill");
+        assert!(child.wait().expect("a child").success());
+        std::io::read_to_string(child.stdout.take().expect("piped")).expect("text")
+    };
+    let blocks = watched(&["list", "--watch"]);
+    let count = blocks.lines().filter(|line| line.starts_with("demo, pid ")).count();
+    assert!((2..=3).contains(&count) && blocks.contains("\n\ndemo, pid "), "{blocks}");
+    assert!(!blocks.contains('\x1b'), "{blocks}");
+    let objects = watched(&["show", "nic0", "--watch=1", "--json"]);
+    let objects: Vec<Value> =
+        objects.lines().map(|line| serde_json::from_str(line).expect("JSON a line")).collect();
+    let received = |seen: &Value| number(&seen["processes"][0]["entries"], "rx_packets");
+    assert!(objects.len() >= 2 && received(&objects[1]) > received(&objects[0]), "{objects:?}");
+}
+
+#[test]
+fn a_file_that_cannot_be_read_is_an_error_beside_the_others() {
+    let run = Run::new();
+    let _demo = run.demo(&[]);
+    fs::write(run.0.path().join("bad.1.pagepool"), [7; 5000]).expect("a new file");
+    let output = run.output(&["list"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stdout).contains("demo, pid "));
+    assert!(text(&output.stderr).contains("bad.1.pagepool"), "{}", text(&output.stderr));
+}
+
+#[test]
+fn a_socket_has_its_interface_and_queue_and_its_pool_the_ifindex() {
+    let name = "a_socket_has_its_interface_and_queue_and_its_pool_the_ifindex";
+    let Some(hosts) = hosts(name, &TwoHostsParams::default()) else { return };
+    let run = Run::new();
+    let command = run.command(&["drop", "near0", "--seconds", "30"]);
+    let Some(running) = Place::Between(&hosts).start_command(name, command) else { return };
+    let is_told = |seen: &Value| number(&seen["processes"][0]["entries"], "in_rx") > 0;
+    let seen = run.wait_for(is_told);
+    let process = &seen["processes"][0];
+    assert_eq!(process["name"], "drop");
+    let entries = process["entries"].as_array().expect("an array");
+    let socket = entries.iter().find(|entry| entry["kind"] == "socket").expect("a socket");
+    let index = hosts.near[0].index;
+    let params = &socket["params"];
+    assert_eq!((&params["interface"], &params["queue"]), (&"near0".into(), &"0".into()), "{params}");
+    assert_eq!(params["ifindex"], index.to_string());
+    assert!(params["mode"].as_str().is_some_and(|mode| mode.starts_with("af_xdp_")), "{params}");
+    assert!(params["ring"].as_str().and_then(|ring| ring.parse::<u32>().ok()) >= Some(64), "{params}");
+    let pool =
+        process["pools"].as_array().expect("an array").iter().find(|pool| pool["id"] == socket["parent"]);
+    assert_eq!(pool.expect("the socket's pool")["ifindex"], index, "{seen}");
+    running.interrupt();
+}
