@@ -5,6 +5,7 @@ mod clean;
 mod demo;
 mod drop;
 mod echo;
+mod export;
 mod forward;
 mod generate;
 mod install;
@@ -81,6 +82,8 @@ commands! {
     List(list::ListArgs),
     /// Show all that processes publish of themselves, or of pools
     Show(show::ShowArgs),
+    /// Give what processes publish to Prometheus: over HTTP, in a file, or on standard output
+    Export(export::ExportArgs),
     /// Remove what processes that were killed have published
     Clean(clean::CleanArgs),
     /// Benchmark the page pool, and check with its counters that each workload took its path

@@ -3,6 +3,8 @@
 pub mod details;
 pub mod json;
 pub mod look;
+pub mod metrics_server;
+pub mod metrics_text;
 pub mod options;
 pub mod overview;
 pub mod table;

@@ -171,6 +171,7 @@ fn show_tells_of_a_process_by_name_or_number_and_of_a_pool_by_name() {
     }
     let pool = run.said(&["show", "nic1", "--explain"]);
     assert!(!pool.contains("pool nic0") && pool.contains("port nic1:0"), "{pool}");
+    assert!(pool.contains("arena demo") && !pool.contains("port nic0:0"), "{pool}");
     assert!(pool.contains("Pages that joined the pool. If it rises:"), "{pool}");
     let json: Value = serde_json::from_str(&run.said(&["show", "nic1", "--json"])).expect("JSON");
     assert_eq!(json["processes"][0]["pools"].as_array().map(Vec::len), Some(1), "{json}");

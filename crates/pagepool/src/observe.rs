@@ -7,11 +7,15 @@
 //! The layout is in `docs/published-file.md`.
 
 mod bytes;
+#[cfg(feature = "metrics")]
+mod metrics;
 mod model;
 mod pool_block;
 pub(crate) mod process;
 pub(crate) mod publication;
 mod run_folder;
 
+#[cfg(feature = "metrics")]
+pub use metrics::{MetricsFormat, write_metrics};
 pub use model::{EntryView, Life, PoolView, ProcessView, ThreadView};
 pub use run_folder::RunFolder;

@@ -40,7 +40,12 @@ impl Details {
 fn with_pools(mut process: ProcessView, name: &str) -> Option<ProcessView> {
     process.pools.retain(|pool| pool.name == name);
     let pools = &process.pools;
-    process.entries.retain(|entry| pools.iter().any(|pool| u64::from(pool.id) == entry.parent));
+    let belongs = |entry: &EntryView, pool: &PoolView| match &*entry.kind {
+        "arena" => entry.id == pool.area_id,
+        "domain" => entry.parent == pool.area_id,
+        _ => entry.parent == u64::from(pool.id),
+    };
+    process.entries.retain(|entry| pools.iter().any(|pool| belongs(entry, pool)));
     (!process.pools.is_empty()).then_some(process)
 }
 

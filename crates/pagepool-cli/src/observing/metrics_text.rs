@@ -1,0 +1,53 @@
+//! What is observed as metrics, with the meanings of all counters that this version knows.
+
+use pagepool::observe::{MetricsFormat, RunFolder, write_metrics};
+use pagepool_net::{DeviceStats, ForwardStats, KernelStats, PathStats};
+
+use super::look::Observation;
+use crate::report::output;
+
+/// The metrics of all processes now. Files that cannot be read are told on standard error.
+pub fn metrics(folder: &RunFolder, format: MetricsFormat) -> String {
+    let observation = Observation::at(folder);
+    observation.errors.iter().for_each(output::warn);
+    let mut text = String::new();
+    write_metrics(&mut text, &observation.processes, format, &meaning);
+    text
+}
+
+/// What a counter of a socket or a port counts.
+fn meaning(kind: &str, counter: &str) -> Option<&'static str> {
+    let of = |names: &[&str], docs: &'static [&'static str]| {
+        let at = names.iter().position(|name| *name == counter)?;
+        docs.get(at).copied()
+    };
+    match kind {
+        "socket" | "nic" => {
+            of(DeviceStats::NAMES, DeviceStats::DOCS).or_else(|| of(KernelStats::NAMES, KernelStats::DOCS))
+        }
+        "port" if counter == "waiting" => Some("Now: buffers of frames that wait for the transmit ring."),
+        "port" => {
+            of(ForwardStats::NAMES, ForwardStats::DOCS).or_else(|| of(PathStats::NAMES, PathStats::DOCS))
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_counter_that_commands_publish_has_one_meaning() {
+        for (kind, lists) in [
+            ("socket", [DeviceStats::NAMES, KernelStats::NAMES].concat()),
+            ("port", [ForwardStats::NAMES, PathStats::NAMES, &["waiting"]].concat()),
+        ] {
+            for name in &lists {
+                assert!(meaning(kind, name).is_some(), "{kind} {name}");
+                assert_eq!(lists.iter().filter(|other| *other == name).count(), 1, "{kind} {name}");
+            }
+        }
+        assert!(meaning("socket", "in_rx").is_some_and(|text| text.trim_start().starts_with("Now:")));
+    }
+}

@@ -1,0 +1,262 @@
+//! `pagepool export`: over HTTP, in a file and on standard output, read as Prometheus reads it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use pagepool::{DeferredStats, Stats};
+use pagepool_lab::TempFolder;
+use pagepool_net::{DeviceStats, ForwardStats, KernelStats, PathStats};
+use serde_json::Value;
+
+const DOCS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs");
+
+/// A demonstration that publishes in a folder of its own, and ends with this value.
+struct Run {
+    folder: TempFolder,
+    demo: Child,
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        let _ = self.demo.kill();
+        let _ = self.demo.wait(); // a child of this process
+    }
+}
+
+impl Run {
+    /// Starts it, and waits until its ports have counted something.
+    fn new() -> Self {
+        let folder = TempFolder::new("pagepool-export").expect("a new folder");
+        let demo = ["demo", "--on", "memory", "--seconds", "60"];
+        let demo = command(&folder, &demo).stdout(Stdio::null()).spawn().expect("the binary");
+        let (run, start) = (Self { folder, demo }, Instant::now());
+        while !run
+            .said(&["export"])
+            .lines()
+            .any(|line| line.starts_with("pagepool_nic_rx_packets_total{") && !line.ends_with(" 0"))
+        {
+            assert!(start.elapsed() < Duration::from_secs(30), "{}", run.said(&["export"]));
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        run
+    }
+
+    fn said(&self, arguments: &[&str]) -> String {
+        let output = command(&self.folder, arguments).output().expect("the binary");
+        assert!(output.status.success(), "{arguments:?}: {}", text(&output.stderr));
+        text(&output.stdout).to_owned()
+    }
+}
+
+fn command(folder: &TempFolder, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_pagepool"));
+    command.args(arguments).env("PAGEPOOL_RUN", folder.path().join("run")).stderr(Stdio::piped());
+    command
+}
+
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).expect("text")
+}
+
+/// A metric as a reader of the formats has it.
+#[derive(Debug, Default)]
+struct Metric {
+    kind: String,
+    help: String,
+    series: BTreeMap<String, f64>,
+}
+
+/// Reads either format, strictly: metrics in one piece, with a kind and a meaning before their series; names
+/// and labels of the letters that they may have; each series once.
+fn read(text: &str) -> BTreeMap<String, Metric> {
+    let (mut metrics, mut current) = (BTreeMap::<String, Metric>::new(), String::new());
+    for line in text.lines().filter(|line| *line != "# EOF") {
+        if let Some(help) = line.strip_prefix("# HELP ") {
+            let (name, help) = help.split_once(' ').expect("a meaning");
+            let new = Metric { help: help.to_owned(), ..Metric::default() };
+            assert!(metrics.insert(name.to_owned(), new).is_none(), "{name} is there twice");
+            current = name.to_owned();
+        } else if let Some(kind) = line.strip_prefix("# TYPE ") {
+            let kind = kind.strip_prefix(&format!("{current} ")).expect("the metric of the line before");
+            assert!(["counter", "gauge", "unknown", "untyped"].contains(&kind), "{line}");
+            metrics.get_mut(&current).expect("its meaning").kind = kind.to_owned();
+        } else {
+            let (series, value) = line.rsplit_once(' ').unwrap_or_else(|| panic!("no value: {line}"));
+            let (name, labels) = series.split_once('{').expect("labels");
+            let metric = metrics.get_mut(&current).expect("a metric");
+            assert!(!metric.kind.is_empty(), "no kind before {line}");
+            let of_open_metrics = metric.kind == "counter" && name == format!("{current}_total");
+            assert!(of_open_metrics || name == current, "{line} below {current}");
+            check_labels(labels);
+            let value = value.parse().unwrap_or_else(|_| panic!("no number: {line}"));
+            assert!(metric.series.insert(labels.to_owned(), value).is_none(), "twice: {line}");
+        }
+    }
+    for (name, metric) in &metrics {
+        let letters = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+        assert!(letters && name.starts_with("pagepool_") && !metric.series.is_empty(), "{name}");
+        assert!(!metric.help.is_empty() && !metric.help.contains(['"', '\\', '[']), "{}", metric.help);
+    }
+    metrics
+}
+
+fn check_labels(labels: &str) {
+    let labels = labels.strip_suffix('}').expect("an end of the labels");
+    let mut names = BTreeSet::new();
+    for label in labels.split("\",") {
+        let (name, value) = label.split_once("=\"").unwrap_or_else(|| panic!("no label: {label}"));
+        assert!(name.chars().all(|c| c.is_ascii_lowercase() || c == '_'), "{labels}");
+        assert!(!value.trim_end_matches('"').contains(['"', '\n']), "{labels}");
+        assert!(names.insert(name), "{name} is there twice: {labels}");
+    }
+    assert!(names.contains("process") && names.contains("pid"), "{labels}");
+}
+
+#[test]
+fn every_counter_is_a_metric_and_the_format_is_right() {
+    let run = Run::new();
+    let openmetrics = run.said(&["export"]);
+    assert!(openmetrics.ends_with("\n# EOF\n"), "{openmetrics}");
+    let metrics = read(&openmetrics);
+    for name in Stats::NAMES {
+        let metric = &metrics[&format!("pagepool_{name}")];
+        assert_eq!((&*metric.kind, metric.series.len()), ("counter", 2), "{name}");
+    }
+    for name in DeviceStats::NAMES.iter().chain(KernelStats::NAMES) {
+        assert!(metrics.contains_key(&format!("pagepool_nic_{name}")), "{name}");
+    }
+    for name in ForwardStats::NAMES.iter().chain(PathStats::NAMES) {
+        assert!(metrics.contains_key(&format!("pagepool_port_{name}")), "{name}");
+    }
+    assert_eq!(metrics["pagepool_nic_in_rx"].kind, "gauge");
+    assert!(metrics.values().all(|metric| metric.kind != "unknown"), "{openmetrics}");
+    let labels = metrics["pagepool_pages"].series.keys().next().expect("a pool");
+    for label in ["pool=\"nic0\"", "id=\"1\"", "interface=\"nic0\"", "queue=\"0\"", "place=\""] {
+        assert!(labels.contains(label), "{labels}");
+    }
+    assert!(metrics["pagepool_process_alive"].series.values().all(|&alive| alive == 1.0));
+}
+
+#[test]
+fn a_file_is_exchanged_as_a_whole_and_read_by_everybody() {
+    let run = Run::new();
+    let path = run.folder.path().join("pagepool.prom");
+    let to = path.to_str().expect("text");
+    assert_eq!(run.said(&["export", "--textfile", to]), "");
+    let first = fs::read_to_string(&path).expect("the file");
+    let metrics = read(&first);
+    promtool(&["check", "metrics"], Some(&first));
+    assert!(metrics.contains_key("pagepool_alloc_fast_total"), "the format of the node exporter: {first}");
+    assert_eq!(fs::metadata(&path).expect("the file").permissions().mode() & 0o777, 0o644);
+    let mut child = command(&run.folder, &["export", "--textfile", to, "--every", "1"]).spawn().expect("it");
+    let start = Instant::now();
+    while received(&read(&fs::read_to_string(&path).expect("it is always there"))) <= received(&metrics) {
+        assert!(start.elapsed() < Duration::from_secs(20), "it is not written again");
+    }
+    interrupt(&mut child);
+    let names = fs::read_dir(run.folder.path()).expect("a folder").flatten().map(|entry| entry.file_name());
+    let names: BTreeSet<_> = names.map(|name| name.to_string_lossy().into_owned()).collect();
+    assert_eq!(names, BTreeSet::from(["pagepool.prom".to_owned(), "run".to_owned()]));
+    let there = format!("{}/no/x.prom", run.folder.path().display());
+    let failed = command(&run.folder, &["export", "--textfile", &there]).output().expect("the binary");
+    assert!(!failed.status.success() && text(&failed.stderr).contains("cannot write"), "{failed:?}");
+}
+
+fn received(metrics: &BTreeMap<String, Metric>) -> f64 {
+    metrics["pagepool_nic_rx_packets_total"].series.values().sum()
+}
+
+fn interrupt(child: &mut Child) {
+    Command::new("kill").args(["-INT", &child.id().to_string()]).status().expect("a kill");
+    assert!(child.wait().expect("a child").success());
+}
+
+#[test]
+fn a_server_answers_over_loopback_and_survives_what_is_no_request() {
+    let run = Run::new();
+    let mut server = command(&run.folder, &["export", "--listen", "127.0.0.1:0"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the binary");
+    let mut line = String::new();
+    BufReader::new(server.stdout.take().expect("piped")).read_line(&mut line).expect("text");
+    let address = line.split("http://").nth(1).and_then(|rest| rest.split('/').next()).expect("an address");
+    assert!(address.starts_with("127.0.0.1:"), "{line}");
+    let ask = |request: &[u8]| {
+        let mut client = TcpStream::connect(address).expect("it listens");
+        let _ = client.write_all(request); // it may have answered already
+        let mut answer = Vec::new();
+        let _ = client.read_to_end(&mut answer); // of a request that is not read to its end
+        String::from_utf8_lossy(&answer).into_owned()
+    };
+    let answer = ask(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n");
+    let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
+    assert!(head.starts_with("HTTP/1.1 200 OK\r\nContent-Type: application/openmetrics-text; version=1.0.0"));
+    assert!(head.contains(&format!("Content-Length: {}\r\n", body.len())), "{head}");
+    assert!(read(body).contains_key("pagepool_alloc_fast"));
+    assert!(ask(b"HEAD /metrics HTTP/1.0\r\n\r\n").ends_with("\r\n\r\n"));
+    assert!(ask(b"GET / HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 404 "));
+    assert!(ask(b"POST /metrics HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 405 "));
+    assert!(ask(b"\xff\xfe\r\n\r\n").starts_with("HTTP/1.1 400 "));
+    ask(&vec![b'x'; 100_000]);
+    let silent = TcpStream::connect(address).expect("it listens");
+    let start = Instant::now();
+    assert!(ask(b"GET /metrics HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 200 "), "a silent client is left");
+    assert!(start.elapsed() < Duration::from_secs(10));
+    drop(silent);
+    interrupt(&mut server);
+}
+
+/// The names of metrics that stand in a text as PromQL has them.
+fn named(text: &str) -> BTreeSet<String> {
+    let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+    words.filter(|word| word.starts_with("pagepool_")).map(str::to_owned).collect()
+}
+
+#[test]
+fn dashboard_and_alerts_name_metrics_that_there_are() {
+    let mut there: BTreeSet<String> = BTreeSet::new();
+    let counters = |prefix: &str, names: &[&str]| {
+        names.iter().map(|name| format!("pagepool_{prefix}{name}_total")).collect::<Vec<_>>()
+    };
+    there.extend(counters("", Stats::NAMES));
+    there.extend(counters("deferred_", DeferredStats::NAMES));
+    for kind in ["socket_", "nic_"] {
+        there.extend(counters(kind, DeviceStats::NAMES));
+        there.extend(counters(kind, KernelStats::NAMES));
+        there.extend(["in_rx", "in_tx"].map(|name| format!("pagepool_{kind}{name}")));
+    }
+    there.extend(counters("port_", ForwardStats::NAMES));
+    let gauges = ["pages", "inflight", "inflight_bytes", "detach_time_seconds", "process_alive"];
+    there.extend(gauges.map(|name| format!("pagepool_{name}")));
+    for file in ["dashboards/pagepool.json", "dashboards/alerts.yml"] {
+        let text = fs::read_to_string(Path::new(DOCS).join(file)).expect("a document");
+        let unknown: Vec<_> = named(&text).difference(&there).cloned().collect();
+        assert!(unknown.is_empty(), "{file}: {unknown:?}");
+    }
+    let dashboard = fs::read_to_string(Path::new(DOCS).join("dashboards/pagepool.json")).expect("it");
+    let dashboard: Value = serde_json::from_str(&dashboard).expect("JSON");
+    let panels = dashboard["panels"].as_array().expect("panels");
+    assert!(panels.iter().all(|panel| panel["targets"].as_array().is_some_and(|all| !all.is_empty())));
+    promtool(&["check", "rules", &format!("{DOCS}/dashboards/alerts.yml")], None);
+}
+
+/// Has Prometheus's own tool check something, if it is there.
+fn promtool(arguments: &[&str], input: Option<&str>) {
+    let mut command = Command::new("promtool");
+    command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let Ok(mut child) = command.spawn() else {
+        return println!("SKIP promtool {}: this machine has none", arguments.join(" "));
+    };
+    let mut stdin = child.stdin.take().expect("piped");
+    stdin.write_all(input.unwrap_or_default().as_bytes()).expect("it reads");
+    drop(stdin);
+    let Output { status, stdout, stderr } = child.wait_with_output().expect("a child");
+    assert!(status.success(), "{arguments:?}: {}{}", text(&stdout), text(&stderr));
+}

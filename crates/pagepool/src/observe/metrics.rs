@@ -1,0 +1,415 @@
+//! What observers see, as metrics for Prometheus and whoever reads its formats.
+//!
+//! Names  `pagepool_` and the name that a counter has everywhere. Those of an entry have its kind in between:
+//!        `pagepool_socket_rx_packets`.
+//! Labels what a series is about: `process` and `pid`; of a pool also `pool` and `id`, and `interface` and
+//!        `queue` if an entry below it names them; `place` of its pages. An entry has `name` and `id`.
+//! Kinds  a meaning that begins with "Now:" is a gauge's; what has no known meaning is of no known kind.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, prometheus_text, text};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::registry::Registry;
+
+use crate::home::stats::{DeferredStats, Stats};
+use crate::observe::model::{EntryView, Life, PoolView, ProcessView};
+
+/// How metrics are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum MetricsFormat {
+    /// OpenMetrics 1.0: `application/openmetrics-text; version=1.0.0; charset=utf-8`.
+    OpenMetrics,
+    /// The text format of Prometheus 0.0.4, which the node exporter reads:
+    /// `text/plain; version=0.0.4; charset=utf-8`.
+    Prometheus,
+}
+
+/// Appends all counters of these processes, of their pools and of what else they entered, as metrics.
+///
+/// `meaning` says what a counter of an entry counts, by the entry's kind and the counter's name; `None` where
+/// nobody knows. Arenas and domains are known. A process that publishes finds itself among
+/// [`RunFolder::processes`](crate::observe::RunFolder::processes), so the same call serves its own metrics:
+///
+/// ```
+/// use pagepool::observe::{MetricsFormat, RunFolder, write_metrics};
+///
+/// # let folder = std::env::temp_dir().join(format!("pagepool-metrics-{}", std::process::id()));
+/// let mut processes: Vec<_> = RunFolder::at(&folder).processes().into_iter().flatten().collect();
+/// processes.retain(|process| process.pid == std::process::id());
+/// let mut text = String::new();
+/// write_metrics(&mut text, &processes, MetricsFormat::OpenMetrics, &|_, _| None);
+/// assert!(text.ends_with("# EOF\n"));
+/// ```
+pub fn write_metrics(
+    to: &mut String,
+    processes: &[ProcessView],
+    format: MetricsFormat,
+    meaning: &dyn Fn(&str, &str) -> Option<&'static str>,
+) {
+    let mut registry = Registry::with_prefix("pagepool");
+    registry.register_collector(Box::new(Families::of(processes, meaning)));
+    let written = match format {
+        MetricsFormat::OpenMetrics => text::encode(to, &registry),
+        MetricsFormat::Prometheus => prometheus_text::encode(to, &registry),
+    };
+    written.expect("a String takes everything");
+}
+
+/// Names and values.
+type Labels = Vec<(&'static str, String)>;
+
+/// A number of a metric.
+#[derive(Clone, Copy, Debug)]
+enum Number {
+    Count(u64),
+    Seconds(f64),
+}
+
+/// A metric, with all of its series.
+#[derive(Debug)]
+struct Family {
+    name: String,
+    help: String,
+    kind: MetricType,
+    series: Vec<(Labels, Number)>,
+}
+
+/// All metrics, in the order in which they are written.
+#[derive(Debug, Default)]
+struct Families {
+    all: Vec<Family>,
+    /// Where each name is.
+    places: BTreeMap<String, usize>,
+}
+
+impl Families {
+    fn of(processes: &[ProcessView], meaning: &dyn Fn(&str, &str) -> Option<&'static str>) -> Self {
+        let mut this = Self::default();
+        let processes = distinct(processes);
+        processes.iter().for_each(|process| this.process(process));
+        let pools =
+            || processes.iter().flat_map(|process| process.pools.iter().map(move |pool| (process, pool)));
+        pools().for_each(|(process, pool)| this.pool(process, pool));
+        let taken: BTreeSet<String> = this.places.keys().cloned().collect();
+        for process in &processes {
+            let entries = process.entries.iter();
+            entries.for_each(|entry| this.entry(process, entry, &taken, meaning));
+        }
+        this
+    }
+
+    /// Adds a series to a metric, which begins with it if there is none.
+    fn add(&mut self, name: &str, help: &str, kind: MetricType, labels: Labels, number: Number) {
+        let place = *self.places.entry(name.to_owned()).or_insert_with(|| {
+            self.all.push(Family { name: name.to_owned(), help: one_line(help), kind, series: Vec::new() });
+            self.all.len() - 1
+        });
+        self.all[place].series.push((labels, number));
+    }
+
+    fn gauge(&mut self, name: &str, help: &str, labels: Labels, number: Number) {
+        self.add(name, help, MetricType::Gauge, labels, number);
+    }
+
+    fn process(&mut self, process: &ProcessView) {
+        let labels = || of_process(process);
+        let alive = Number::Count((process.life == Life::Alive).into());
+        self.gauge("process_alive", "1 while the process runs, 0 of a dead one.", labels(), alive);
+        let started = seconds(process.started);
+        self.gauge("process_start_time_seconds", "When the process published.", labels(), started);
+        if let Life::Dead { last_sign } = process.life {
+            let help = "The last time that a dead process is known to have run.";
+            self.gauge("process_last_sign_seconds", help, labels(), seconds(last_sign));
+        }
+        let help = "Pools and entries of the process that are not shown.";
+        self.gauge("process_not_shown", help, labels(), Number::Count(process.not_shown));
+    }
+
+    fn pool(&mut self, process: &ProcessView, pool: &PoolView) {
+        let labels = || of_pool(process, pool);
+        self.counters("", pool.stats.fields(), Stats::DOCS, &labels);
+        let help = "Bytes of pages that belonged to no fragment.";
+        let waste = Number::Count(pool.frag_waste);
+        self.add("frag_waste_bytes", help, MetricType::Counter, labels(), waste);
+        if has_queue(pool) {
+            self.counters("deferred_", pool.deferred.fields(), DeferredStats::DOCS, &labels);
+        }
+        let pages = &pool.inflight;
+        let places = [
+            ("cache", pages.cache),
+            ("lanes", pages.lanes),
+            ("ring", pages.ring),
+            ("frag", pages.frag),
+            ("deferred", pages.deferred),
+            ("out", pages.out),
+        ];
+        for (place, count) in places {
+            let labels = [labels(), vec![("place", place.to_owned())]].concat();
+            self.gauge("pages", "Pages of the pool by place.", labels, Number::Count(count));
+        }
+        let total = Number::Count(pages.total.max(0) as u64);
+        self.gauge("inflight", "Pages that joined and have not left.", labels(), total);
+        let bytes = Number::Count(pool.inflight_bytes());
+        self.gauge("inflight_bytes", "Bytes of these pages.", labels(), bytes);
+        if let Some(detached) = pool.detached {
+            let help = "When the pool ended, with buffers out.";
+            self.gauge("detach_time_seconds", help, labels(), seconds(detached));
+        }
+    }
+
+    fn counters(
+        &mut self,
+        prefix: &str,
+        fields: Vec<(&'static str, u64)>,
+        docs: &[&str],
+        labels: &dyn Fn() -> Labels,
+    ) {
+        for ((name, value), docs) in fields.into_iter().zip(docs) {
+            let (name, number) = (format!("{prefix}{name}"), Number::Count(value));
+            self.add(&name, docs, MetricType::Counter, labels(), number);
+        }
+    }
+
+    fn entry(
+        &mut self,
+        process: &ProcessView,
+        entry: &EntryView,
+        taken: &BTreeSet<String>,
+        meaning: &dyn Fn(&str, &str) -> Option<&'static str>,
+    ) {
+        for (counter, value) in &entry.counters {
+            let name = metric_name(&entry.kind, counter);
+            if taken.contains(&name) {
+                continue; // of a pool or a process: an entry of such a name would falsify those
+            }
+            let meaning = known(&entry.kind, counter).or_else(|| meaning(&entry.kind, counter));
+            let kind = match meaning {
+                None => MetricType::Unknown,
+                Some(text) if text.trim_start().starts_with("Now:") => MetricType::Gauge,
+                Some(_) => MetricType::Counter,
+            };
+            let help = meaning.unwrap_or("Its process does not say what this counts.");
+            self.add(&name, help, kind, of_entry(process, entry), Number::Count(*value));
+        }
+    }
+}
+
+impl Collector for Families {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        for Family { name, help, kind, series } in &self.all {
+            let mut metric = encoder.encode_descriptor(name, help, None, *kind)?;
+            for (labels, number) in series {
+                let one = metric.encode_family(labels)?;
+                match (*number, kind) {
+                    (Number::Count(count), MetricType::Counter) => ConstCounter::new(count).encode(one)?,
+                    (Number::Count(count), _) => ConstGauge::new(count).encode(one)?,
+                    (Number::Seconds(seconds), _) => ConstGauge::new(seconds).encode(one)?,
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// One process for each name and number: those of other pid namespaces may have the same, and series must
+/// differ. One that runs comes before one that is dead.
+fn distinct(processes: &[ProcessView]) -> Vec<&ProcessView> {
+    let (alive, dead): (Vec<_>, Vec<_>) = processes.iter().partition(|process| process.life == Life::Alive);
+    let mut seen = BTreeSet::new();
+    alive.into_iter().chain(dead).filter(|process| seen.insert((&process.name, process.pid))).collect()
+}
+
+fn of_process(process: &ProcessView) -> Labels {
+    vec![("process", process.name.clone()), ("pid", process.pid.to_string())]
+}
+
+fn of_pool(process: &ProcessView, pool: &PoolView) -> Labels {
+    let mut labels = of_process(process);
+    labels.extend([("pool", pool.name.clone()), ("id", pool.id.to_string())]);
+    let below = process.entries.iter().filter(|entry| entry.parent == u64::from(pool.id));
+    if let Some(entry) = below.into_iter().find(|entry| entry.params.iter().any(|(key, _)| key == "queue")) {
+        labels.extend(interface_and_queue(entry));
+    }
+    labels
+}
+
+fn of_entry(process: &ProcessView, entry: &EntryView) -> Labels {
+    let mut labels = of_process(process);
+    labels.extend([("name", entry.name.clone()), ("id", entry.id.to_string())]);
+    labels.extend(interface_and_queue(entry));
+    labels
+}
+
+fn interface_and_queue(entry: &EntryView) -> Labels {
+    let of = |label| {
+        let value = entry.params.iter().find(|(key, _)| key == label);
+        value.map(|(_, value)| (label, value.clone()))
+    };
+    [of("interface"), of("queue")].into_iter().flatten().collect()
+}
+
+fn has_queue(pool: &PoolView) -> bool {
+    let capacity = pool.params.iter().find(|(key, _)| key == "defer_capacity");
+    capacity.is_some_and(|(_, value)| value != "0")
+}
+
+fn seconds(time: SystemTime) -> Number {
+    Number::Seconds(time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64())
+}
+
+/// What the entries of this crate count.
+fn known(kind: &str, counter: &str) -> Option<&'static str> {
+    match (kind, counter) {
+        ("arena", "committed_bytes") => Some("Now: bytes that the arena took from the system."),
+        ("domain", "mapped_bytes") => Some("Now: bytes that are mapped in the domain."),
+        _ => None,
+    }
+}
+
+/// The name of an entry's metric: letters that names of metrics may have.
+fn metric_name(kind: &str, counter: &str) -> String {
+    let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
+    format!("{kind}_{counter}").chars().map(plain).collect()
+}
+
+/// The first paragraph of a documentation comment, without links and what either format would have to escape.
+fn one_line(docs: &str) -> String {
+    let first = docs.split("\n\n").next().unwrap_or_default();
+    let mut text = first.split_whitespace().collect::<Vec<_>>().join(" ");
+    while let Some((open, close, end)) = link(&text) {
+        let label = text[open + 1..close].to_owned();
+        text.replace_range(open..end, &label);
+    }
+    text.replace(['"', '\\'], "'")
+}
+
+/// Where a link in square brackets begins, where its label ends, and where the link itself does.
+fn link(text: &str) -> Option<(usize, usize, usize)> {
+    let open = text.find('[')?;
+    let close = open + text[open..].find(']')?;
+    let end = match text[close + 1..].strip_prefix('(') {
+        Some(target) => close + 2 + target.find(')')? + 1,
+        None => close + 1,
+    };
+    Some((open, close, end))
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::home::stats::Inflight;
+    use std::time::Duration;
+
+    fn pool(id: u32, name: &str) -> PoolView {
+        let time = UNIX_EPOCH + Duration::from_secs(10);
+        PoolView {
+            id,
+            mem_id: 1,
+            name: name.into(),
+            area_id: 1,
+            thread: None,
+            ifindex: None,
+            created: time,
+            detached: None,
+            page_bytes: 4096,
+            stats: Stats { alloc_fast: 7, ..Stats::default() },
+            inflight: Inflight { total: 3, out: 3, ..Inflight::default() },
+            frag_waste: 0,
+            deferred: DeferredStats::default(),
+            params: Vec::new(),
+        }
+    }
+
+    fn process() -> ProcessView {
+        let pair = |key: &str, value: &str| (key.to_owned(), value.to_owned());
+        let socket = EntryView {
+            kind: "socket".into(),
+            id: 1,
+            parent: 1,
+            name: "eth0:2".into(),
+            params: vec![pair("interface", "eth0"), pair("queue", "2")],
+            counters: vec![("rx_packets".into(), 5), ("in_rx".into(), 6), ("odd name".into(), 9)],
+        };
+        ProcessView {
+            name: "drop".into(),
+            pid: 12,
+            started: UNIX_EPOCH + Duration::from_millis(1500),
+            version: "0.1.0".into(),
+            life: Life::Alive,
+            not_shown: 0,
+            pools: vec![pool(1, "a\"b\\c"), pool(2, "rx1")],
+            entries: vec![socket],
+            file: "drop.12.pagepool".into(),
+        }
+    }
+
+    fn written(processes: &[ProcessView], format: MetricsFormat) -> String {
+        let meaning = |_: &str, counter: &str| match counter {
+            "rx_packets" => Some("Received, see [`x`](crate::x).\n\nIf it rises: normal."),
+            "in_rx" => Some("Now: waiting."),
+            _ => None,
+        };
+        let mut text = String::new();
+        write_metrics(&mut text, processes, format, &meaning);
+        text
+    }
+
+    #[test]
+    fn series_have_the_names_of_counters_and_say_what_they_are_about() {
+        let text = written(&[process()], MetricsFormat::OpenMetrics);
+        let pool = r#"process="drop",pid="12",pool="a\"b\\c",id="1",interface="eth0",queue="2""#;
+        let entry = r#"process="drop",pid="12",name="eth0:2",id="1",interface="eth0",queue="2""#;
+        for line in [
+            "# TYPE pagepool_alloc_fast counter".to_owned(),
+            format!("pagepool_alloc_fast_total{{{pool}}} 7"),
+            format!("pagepool_pages{{{pool},place=\"out\"}} 3"),
+            format!("pagepool_inflight_bytes{{{pool}}} 12288"),
+            r#"pagepool_alloc_fast_total{process="drop",pid="12",pool="rx1",id="2"} 7"#.to_owned(),
+            r#"pagepool_process_start_time_seconds{process="drop",pid="12"} 1.5"#.to_owned(),
+            "# HELP pagepool_socket_rx_packets Received, see `x`.".to_owned(),
+            format!("pagepool_socket_rx_packets_total{{{entry}}} 5"),
+            "# TYPE pagepool_socket_in_rx gauge".to_owned(),
+            format!("pagepool_socket_in_rx{{{entry}}} 6"),
+            "# TYPE pagepool_socket_odd_name unknown".to_owned(),
+            format!("pagepool_socket_odd_name{{{entry}}} 9"),
+        ] {
+            assert!(text.lines().any(|there| there == line), "{line}\n{text}");
+        }
+        for name in Stats::NAMES {
+            let is_its = |line: &str| line.starts_with(&format!("pagepool_{name}_total{{"));
+            assert_eq!(text.lines().filter(|line| is_its(line)).count(), 2, "{name}: {text}");
+        }
+        assert!(text.ends_with("\n# EOF\n"));
+        assert!(!text.contains("pagepool_deferred_queued"), "no pool has a queue");
+        let text = written(&[process()], MetricsFormat::Prometheus);
+        assert!(text.contains("# TYPE pagepool_alloc_fast_total counter\n"), "{text}");
+        assert!(!text.contains("# EOF"), "{text}");
+    }
+
+    #[test]
+    fn series_differ_although_processes_have_one_name_and_number() {
+        let last_sign = UNIX_EPOCH + Duration::from_secs(20);
+        let dead = ProcessView { life: Life::Dead { last_sign }, ..process() };
+        let other = ProcessView { pid: 13, ..dead.clone() };
+        let mut named_as_a_pools = process();
+        named_as_a_pools.entries[0].kind = "alloc".into();
+        named_as_a_pools.entries[0].counters = vec![("fast".into(), 1)];
+        named_as_a_pools.pid = 14;
+        let text = written(&[dead, process(), other, named_as_a_pools], MetricsFormat::OpenMetrics);
+        let series = || text.lines().filter(|line| !line.starts_with('#'));
+        let names: BTreeSet<_> = series().map(|line| line.rsplit_once(' ').unwrap().0).collect();
+        assert_eq!(names.len(), series().count(), "{text}");
+        assert!(text.contains("pagepool_process_alive{process=\"drop\",pid=\"12\"} 1\n"), "{text}");
+        assert!(
+            text.contains("pagepool_process_last_sign_seconds{process=\"drop\",pid=\"13\"} 20.0\n"),
+            "{text}"
+        );
+    }
+}
