@@ -28,7 +28,7 @@ mod run;
 pub use card::{GuestCard, Iommu};
 pub use case::{Case, CaseGuest, CaseResult, Verdict};
 pub use case_list::{CASE_GUESTS, CASES};
-pub use case_run::{CaseRun, Programs};
+pub use case_run::{CaseRun, CaseTurn, Programs};
 pub use case_table::CaseTable;
 pub use error::GuestError;
 pub use host_tools::HostTools;

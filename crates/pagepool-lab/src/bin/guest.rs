@@ -7,8 +7,8 @@ use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
 use pagepool_lab::guest::{
-    CASE_GUESTS, CASES, Case, CaseResult, CaseRun, CaseTable, Guest, GuestCard, GuestError, HostTools, Iommu,
-    KernelImage, Programs, Verdict,
+    CASE_GUESTS, CASES, Case, CaseGuest, CaseResult, CaseRun, CaseTable, CaseTurn, Guest, GuestCard,
+    GuestError, HostTools, Iommu, KernelImage, Programs, Verdict,
 };
 
 const HELP: &str = include_str!("../guest/help.txt");
@@ -153,6 +153,7 @@ struct CaseOptions {
     only: Option<String>,
     table: Option<PathBuf>,
     within: Option<Duration>,
+    begin: String,
     programs: Programs,
 }
 
@@ -166,10 +167,11 @@ impl CaseOptions {
                 [name, value] if name == "--within" => {
                     options.within = Some(Duration::from_secs(number(name, value)?.into()));
                 }
+                [name, value] if name == "--begin" => options.begin = guest_named(value)?,
                 [name, value] if name == "--pagepool" => options.programs.pagepool = value.into(),
                 other => {
                     let text = format!(
-                        "`{}`: cases takes --only, --table, --within and --pagepool",
+                        "`{}`: cases takes --only, --table, --within, --begin and --pagepool",
                         other.join(" ")
                     );
                     return Err(GuestError::Failed(text));
@@ -189,6 +191,14 @@ impl CaseOptions {
     }
 }
 
+fn guest_named(name: &str) -> Result<String, GuestError> {
+    if CASE_GUESTS.iter().any(|guest| guest.name == name) {
+        return Ok(name.to_owned());
+    }
+    let all: Vec<_> = CASE_GUESTS.iter().map(|guest| guest.name).collect();
+    Err(GuestError::Failed(format!("--begin {name}: cases have the guests {}", all.join(", "))))
+}
+
 /// Runs the cases, and ends with 1 if one fails that is not a known fault.
 fn cases(words: &[String]) -> Result<u8, GuestError> {
     let mut options = CaseOptions::read(words)?;
@@ -205,20 +215,7 @@ fn cases(words: &[String]) -> Result<u8, GuestError> {
     }
     let tools = HostTools::find()?;
     build(&mut options)?;
-    let mut results = Vec::new();
-    for guest in CASE_GUESTS {
-        let of_guest = CASES.iter().filter(|case| case.guest == guest.name && options.wants(case));
-        let of_guest: Vec<Case> = of_guest.copied().collect();
-        if !of_guest.is_empty() {
-            let mut run = CaseRun::new(*guest, of_guest);
-            if let Some(time) = options.within {
-                run = run.within(time.saturating_sub(begun.elapsed()));
-            }
-            let run = run.run(&tools, &options.programs);
-            run.iter().for_each(print);
-            results.extend(run);
-        }
-    }
+    let results = run_all(&options, &tools, begun)?;
     if let Some(file) = &options.table {
         write_table(file, &results)?;
     }
@@ -229,6 +226,45 @@ fn cases(words: &[String]) -> Result<u8, GuestError> {
     let ended = if failed == 0 { "ok" } else { "FAILED" };
     println!("\ntest result: {ended}. {passed} passed; {failed} failed; {faults} ignored, known faults");
     Ok(u8::from(failed > 0))
+}
+
+/// Runs the cases of each guest together. All of the list within a limit of time take turns which come first.
+fn run_all(options: &CaseOptions, tools: &HostTools, begun: Instant) -> Result<Vec<CaseResult>, GuestError> {
+    let turn = CaseTurn::of(tools);
+    let in_turns = options.within.is_some() && options.only.is_none();
+    let guests = if in_turns { turn.guests(&options.begin) } else { CASE_GUESTS.to_vec() };
+    let mut results = Vec::new();
+    for guest in guests {
+        let of_guest = CASES.iter().filter(|case| case.guest == guest.name && options.wants(case));
+        let of_guest: Vec<Case> = of_guest.copied().collect();
+        if !of_guest.is_empty() {
+            results.extend(run_guest(guest, of_guest, options, tools, begun));
+        }
+    }
+    if in_turns {
+        turn.note(&results)?;
+    }
+    Ok(results)
+}
+
+/// Runs these cases of a guest, prints what came of them, and how long they took.
+fn run_guest(
+    guest: CaseGuest,
+    cases: Vec<Case>,
+    options: &CaseOptions,
+    tools: &HostTools,
+    begun: Instant,
+) -> Vec<CaseResult> {
+    let start = Instant::now();
+    let mut run = CaseRun::new(guest, cases);
+    if let Some(time) = options.within {
+        run = run.within(time.saturating_sub(begun.elapsed()));
+    }
+    let results = run.run(tools, &options.programs);
+    results.iter().for_each(print);
+    let inside: u32 = results.iter().map(|result| result.seconds).sum();
+    println!("guest {}: {} s, {inside} of them in its cases", guest.name, start.elapsed().as_secs());
+    results
 }
 
 fn print(result: &CaseResult) {
@@ -243,7 +279,7 @@ fn print(result: &CaseResult) {
         Verdict::KnownFault(fault) => println!("test {name} ... known fault: {fault} ({seconds} s)"),
         Verdict::Failed(reason) => {
             println!("{}", result.output);
-            println!("test {name} ... FAILED\nerror: {name}, {}: {reason}", result.kernel);
+            println!("test {name} ... FAILED ({seconds} s)\nerror: {name}, {}: {reason}", result.kernel);
         }
     }
 }

@@ -2,6 +2,9 @@
 
 use super::card::Iommu;
 
+/// Why a case was skipped that a limit of time left out.
+pub(super) const NO_TIME: &str = "there was no time left";
+
 /// A guest that cases run in, one after the other.
 #[derive(Clone, Copy, Debug)]
 pub struct CaseGuest {
@@ -91,12 +94,23 @@ pub struct CaseResult {
 }
 
 impl CaseResult {
-    /// The verdict in a few words, with the number of tests that were skipped in a case that holds.
+    /// Whether the limit of time left it out.
+    pub(super) fn had_no_time(&self) -> bool {
+        matches!(&self.verdict, Verdict::Skipped(reason) if reason == NO_TIME)
+    }
+
+    /// The verdict in a few words; in a case that holds with what it notes, and the number of tests that were
+    /// skipped.
     pub fn shown(&self) -> String {
         let skipped = self.output.lines().filter(|line| line.starts_with("SKIP ")).count();
+        let notes = self.output.lines().filter_map(|line| line.strip_prefix("NOTE: "));
         match &self.verdict {
-            Verdict::Ok if skipped > 0 => format!("ok, {skipped} skipped"),
-            Verdict::Ok => "ok".into(),
+            Verdict::Ok => {
+                let mut shown: Vec<_> =
+                    ["ok".to_owned()].into_iter().chain(notes.map(str::to_owned)).collect();
+                shown.extend((skipped > 0).then(|| format!("{skipped} skipped")));
+                shown.join(", ")
+            }
             Verdict::Failed(_) => "FAILED".into(),
             Verdict::Skipped(reason) => format!("skipped: {reason}"),
             Verdict::KnownFault(fault) => format!("known fault: {fault}"),
@@ -109,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tests_that_skip_are_told_in_a_case_that_holds() {
+    fn notes_and_tests_that_skip_are_told_in_a_case_that_holds() {
         let result = |output: &str, verdict| {
             let case = Case::new("g", "c", "");
             CaseResult { case, verdict, kernel: "6.1".into(), output: output.into(), seconds: 1 }.shown()
@@ -118,6 +132,7 @@ mod tests {
             "---- a stdout ----\nSKIP a: no card\nno SKIP here\n---- b stdout ----\nSKIP b: no card\n";
         assert_eq!(result(output, Verdict::Ok), "ok, 2 skipped");
         assert_eq!(result("test result: ok", Verdict::Ok), "ok");
+        assert_eq!(result("a NOTE: b\nNOTE: zero copy\nSKIP x: y", Verdict::Ok), "ok, zero copy, 1 skipped");
         assert_eq!(result(output, Verdict::Failed("x".into())), "FAILED");
     }
 }

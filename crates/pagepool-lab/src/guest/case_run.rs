@@ -1,5 +1,7 @@
 //! Runs cases: those of one guest in one boot.
 
+mod turn;
+
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -7,19 +9,17 @@ use std::time::{Duration, Instant};
 
 use super::bridges::bridged;
 use super::card::GuestCard;
-use super::case::{Case, CaseGuest, CaseResult, Verdict};
+use super::case::{Case, CaseGuest, CaseResult, NO_TIME, Verdict};
 use super::case_list::PARTS;
 use super::error::GuestError;
 use super::host_tools::{HostTools, in_path};
 use super::kernel_image::KernelImage;
 use super::machine::Guest;
 use super::run::GuestEnd;
+pub use turn::CaseTurn;
 
 /// What boots and ends around the cases.
 const BOOT: Duration = Duration::from_secs(90);
-
-/// Why a case was skipped that `within` left out.
-const NO_TIME: &str = "there was no time left";
 
 /// Where Debian has the programs of xdp-tools.
 const XDP_TOOLS: [&str; 2] = ["/usr/sbin/xdp-loader", "/usr/sbin/xdp-filter"];

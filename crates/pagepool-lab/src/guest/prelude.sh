@@ -3,6 +3,7 @@ P=/root/pagepool
 MODE=zerocopy
 skip() { echo "SKIP: $*"; exit 77; }
 fail() { echo "FAILED: $*"; exit 1; }
+note() { echo "NOTE: $*"; } # the table has it beside the result
 
 # up INTERFACE...: turns them on, and waits until their links are up.
 up() {
@@ -69,6 +70,9 @@ ended() {
     cat "/tmp/$1"
     [ $status -eq 0 ] || fail "$1 ended with status $status"
 }
+
+# mode NAME INTERFACE: where a command's XDP program runs, and whether it copies.
+mode() { sed -n "s/^$2: \(.*\), queue.*/\1/p" "/tmp/$1"; }
 
 # figure NAME LABEL: a number of a command's last lines.
 figure() { sed -n "s/^ *$2  *\([0-9,]*\).*/\1/p" "/tmp/$1" | head -1 | tr -d ,; }

@@ -110,11 +110,27 @@ pub(super) const JUMBO: &str =
     "ip link set eth0 mtu 9000 && ip link set eth1 mtu 9000 || skip 'the card has no MTU of 9000'
     up eth0 eth1
     start drop $P drop eth0 --verify --stats-every 0
+    note \"$(mode drop eth0)\"
     send eth1 500 --size 9000
     stop drop
     ip link set eth0 mtu 1500
     ip link set eth1 mtu 1500
     exactly drop 'numbered frames, intact' 500";
+
+/// `--mode auto` over two different cards, in either order: copy mode for both, for one has no zero copy.
+pub(super) const MIXED: &str = "up eth0 eth1 eth2 eth3
+    for cards in 'eth0 eth3' 'eth3 eth0'; do
+        start drop $P drop eth2 --mode copy --verify --stats-every 0
+        start forward $P forward $cards --mode auto --stats-every 0
+        for card in eth0 eth3; do
+            mode forward $card | grep -q ', copy$' || fail \"$card: $(mode forward $card), not copy\"
+        done
+        send eth1 2000
+        stop forward
+        stop drop
+        exactly drop 'numbered frames, intact' 2000
+    done
+    note \"$(mode forward eth0) and $(mode forward eth3)\"";
 
 /// 1 MiB between two namespaces, with eth1 and eth3 in them.
 pub(super) const TCP: &str = "up eth0 eth2
