@@ -32,7 +32,7 @@ struct chunk {
     uintptr_t base;
     uint32_t pages;
     struct pagepool_arena *arena;
-    struct pagepool *pool; /* a page's device address is its address */
+    struct pagepool *pool; /* a page's device address is that of its object, without spread */
 };
 
 _Static_assert(sizeof(void *) == sizeof(uint64_t), "pointers to objects are the addresses of the pool");
@@ -44,6 +44,7 @@ struct driver {
     uint32_t header;          /* bytes from the start of a page to the object */
     uint32_t spread;          /* objects begin 0 to spread - 1 cache lines later; a power of two */
     uint32_t last;            /* index of the chunk that served the last get; any thread writes it */
+    struct pagepool *only;    /* the pool of the one chunk, where objects have no spread; else NULL */
     uint64_t refused;         /* puts with an object that was in the mempool already, or is another's */
     struct chunk *chunks;     /* sorted by address */
     char name[RTE_MEMPOOL_NAMESIZE];
@@ -55,11 +56,11 @@ static rte_spinlock_t all_lock = RTE_SPINLOCK_INITIALIZER;
 
 /* ---- Get and put ---- */
 
-/* Offset of an object in its page. It differs from page to page: equal offsets share few sets of a CPU's
- * caches. */
-static uintptr_t offset_in_page(const struct driver *driver, uintptr_t page)
+/* How much later than without spread an object begins in its page. It differs from page to page: equal
+ * offsets share few sets of a CPU's caches. */
+static uintptr_t shift_in_page(const struct driver *driver, uintptr_t page)
 {
-    return driver->header + (page & (driver->spread - 1)) * RTE_CACHE_LINE_SIZE;
+    return (page & (driver->spread - 1)) * RTE_CACHE_LINE_SIZE;
 }
 
 /* The chunk that an object lies in. */
@@ -83,14 +84,11 @@ static struct chunk *chunk_of(const struct driver *driver, uintptr_t object)
 static unsigned int get_objects(struct driver *driver, struct chunk *chunk, void **objects, unsigned int n)
 {
     unsigned int had = (unsigned int)pagepool_alloc_addr_bulk(chunk->pool, (uint64_t *)objects, n);
-    if (likely(driver->spread == 1)) {
-        for (unsigned int i = 0; i < had; ++i)
-            objects[i] = (char *)objects[i] + driver->header;
+    if (likely(driver->spread == 1))
         return had;
-    }
     for (unsigned int i = 0; i < had; ++i) {
         uintptr_t page = ((uintptr_t)objects[i] - chunk->base) >> driver->shift;
-        objects[i] = (char *)objects[i] + offset_in_page(driver, page);
+        objects[i] = (char *)objects[i] + shift_in_page(driver, page);
     }
     return had;
 }
@@ -101,12 +99,11 @@ static void count_refused(struct driver *driver)
 }
 
 /* Puts objects into their pools, those that lie in one chunk in one call. An object that is in its pool
- * already, or belongs to no chunk, is refused; all others are put nevertheless. An address may lie anywhere
- * in its page. */
+ * already, or belongs to no chunk, is refused; all others are put nevertheless. */
 static void put_objects(struct driver *driver, void *const *objects, unsigned int n)
 {
-    if (likely(driver->n_chunks == 1)) {
-        if (unlikely(pagepool_put_addr_bulk(driver->chunks[0].pool, (const uint64_t *)objects, n) < 0))
+    if (likely(driver->only != NULL)) {
+        if (unlikely(pagepool_put_addr_bulk(driver->only, (const uint64_t *)objects, n) < 0))
             count_refused(driver);
         return;
     }
@@ -131,8 +128,15 @@ static int pagepool_ops_dequeue(struct rte_mempool *mp, void **objects, unsigned
     struct driver *driver = driver_of(mp);
     if (unlikely(driver == NULL))
         return -ENOTSUP;
-    uint32_t at = __atomic_load_n(&driver->last, __ATOMIC_RELAXED);
     unsigned int had = 0;
+    if (likely(driver->only != NULL)) {
+        had = (unsigned int)pagepool_alloc_addr_bulk(driver->only, (uint64_t *)objects, n);
+        if (likely(had == n))
+            return 0;
+        put_objects(driver, objects, had);
+        return -ENOBUFS;
+    }
+    uint32_t at = __atomic_load_n(&driver->last, __ATOMIC_RELAXED);
     for (uint32_t tried = 0; tried < driver->n_chunks; ++tried) {
         had += get_objects(driver, &driver->chunks[at], objects + had, n - had);
         if (likely(had == n))
@@ -273,7 +277,7 @@ static int pagepool_ops_alloc(struct rte_mempool *mp)
 static void end_chunk(struct chunk *chunk, uint32_t shift)
 {
     for (uint32_t page = 0; chunk->pool != NULL && page < chunk->pages; ++page)
-        pagepool_put_addr(chunk->pool, chunk->base + ((uint64_t)page << shift)); /* refused if it is there */
+        pagepool_put_addr(chunk->pool, chunk->base + ((page + 1ULL) << shift) - 1); /* refused if it is in */
     if (chunk->pool != NULL)
         pagepool_destroy(chunk->pool);
     if (chunk->arena != NULL)
@@ -286,6 +290,7 @@ static void end_chunks(struct driver *driver)
         end_chunk(&driver->chunks[at], driver->shift);
     free(driver->chunks);
     driver->chunks = NULL;
+    driver->only = NULL;
     driver->n_chunks = driver->n_pages = driver->last = 0;
 }
 
@@ -314,12 +319,29 @@ static ssize_t pagepool_ops_calc_mem_size(const struct rte_mempool *mp, uint32_t
     return (ssize_t)(n * page);
 }
 
+/* The pool's addresses are those of the objects: of the bytes `header` behind the start of each page. So
+ * DPDK's array of objects is what the pool writes and reads. */
+static int map_objects(void *header, const struct pagepool_region *region, uint64_t *addr)
+{
+    *addr = (uintptr_t)region->cpu_addr + (uintptr_t)header;
+    return 0;
+}
+
+static void unmap_objects(void *header __rte_unused, const struct pagepool_region *region __rte_unused,
+    uint64_t addr __rte_unused)
+{
+}
+
 /* Creates an arena and a pool over an area of memory. */
 static int make_chunk(struct chunk *chunk, const struct driver *driver)
 {
     struct pagepool_arena_params arena = PAGEPOOL_ARENA_PARAMS_INIT;
     struct pagepool_params pool = PAGEPOOL_PARAMS_INIT;
+    struct pagepool_domain_ops ops = {.size = sizeof(ops), .name = driver->name, .coherent = 1};
     struct pagepool_domain *addresses;
+    ops.arg = (void *)(uintptr_t)driver->header;
+    ops.map = map_objects;
+    ops.unmap = unmap_objects;
     arena.backing = PAGEPOOL_BACKING_CALLER;
     arena.memory = (void *)chunk->base;
     arena.max_bytes = (uint64_t)chunk->pages << driver->shift;
@@ -327,7 +349,7 @@ static int make_chunk(struct chunk *chunk, const struct driver *driver)
     int done = pagepool_arena_create(&arena, &chunk->arena);
     if (done < 0)
         return done;
-    done = pagepool_domain_identity(driver->name, &addresses);
+    done = pagepool_domain_create(&ops, &addresses);
     if (done < 0)
         return done;
     pool.arena = chunk->arena;
@@ -357,6 +379,7 @@ static int add_chunk(struct driver *driver, const struct chunk *chunk)
     chunks[at] = *chunk;
     ++driver->n_chunks;
     driver->n_pages += chunk->pages;
+    driver->only = driver->n_chunks == 1 && driver->spread == 1 ? chunk->pool : NULL;
     return 0;
 }
 
@@ -385,7 +408,7 @@ static int pagepool_ops_populate(struct rte_mempool *mp, unsigned int max, void 
         return done;
     }
     for (uint32_t page = 0; page < chunk.pages; ++page) {
-        size_t at = ((size_t)page << driver->shift) + offset_in_page(driver, page);
+        size_t at = ((size_t)page << driver->shift) + driver->header + shift_in_page(driver, page);
         tell(mp, arg, (void *)(base + at), iova == RTE_BAD_IOVA ? RTE_BAD_IOVA : iova + skipped + at);
     }
     return (int)chunk.pages;

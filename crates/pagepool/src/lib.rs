@@ -142,6 +142,7 @@ pub use packet::skb::sk_buff::SkBuff;
 pub use packet::xdp_buff::{AdjustError, ETH_HEADER, MAX_META, XdpBuff};
 pub use packet::xdp_frame::{Segment, XdpFrame};
 pub use packet::xdp_frame_bulk::{XdpFrameBulk, put_frames, put_packets};
+pub use pool::alloc_addr::CachedAddrs;
 pub use pool::bound::Bound;
 pub use pool::bound::waiting::Waiting;
 pub use pool::deferred_queue::{DeferredUser, InUse};

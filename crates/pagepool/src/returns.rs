@@ -6,6 +6,7 @@ pub(crate) mod geometry;
 pub(crate) mod late;
 pub(crate) mod page_return;
 pub(crate) mod pool_core;
+pub(crate) mod raw_line;
 pub(crate) mod raw_page;
 pub(crate) mod schema;
 pub(crate) mod short_name;

@@ -1125,7 +1125,7 @@ fn of_the_owner_and_two_others_who_bring_one_address_two_are_refused() {
         let (scene, pool, [addr]) = scene_of_addresses();
         let bring = |handle: PoolRef| thread::spawn(move || handle.put_addr_bulk(&[addr]).is_ok());
         let others = [bring(scene.handle.clone()), bring(scene.handle.clone())];
-        let accepted = u32::from(pool.put_cached_addr(addr))
+        let accepted = u32::from(pool.cached_addrs().put_one(addr))
             + others.into_iter().map(|other| u32::from(other.join().unwrap())).sum::<u32>();
         assert_eq!(accepted, 1);
         scene.destroy(pool);

@@ -16,9 +16,10 @@
 #![expect(unsafe_code)]
 
 use std::cell::Cell;
+use std::ptr::NonNull;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 
-use ::pagepool::{Bound, DeviceAddr, PageBuf};
+use ::pagepool::{Bound, CachedAddrs, DeviceAddr, PageBuf};
 
 use crate::error::{CallError, CallResult};
 use crate::handles::directory;
@@ -70,18 +71,21 @@ fn refusal(view: &PoolView) -> CallError {
     if view.no_owner.load(Relaxed) != 0 { turn::NO_OWNER } else { CallError::NOT_OWNER }
 }
 
-/// Runs what makes no callback, if the caller is the owner. It needs no count: nothing can unbind the
-/// pool meanwhile.
+/// Runs what takes addresses from the owner's cache or puts them there: if the caller is the owner, and in a
+/// pool without an owner under its lock.
 #[inline(always)]
-pub(crate) fn quickly<R>(pool: Token, call: impl FnOnce(&Bound) -> R) -> Option<R> {
+pub(crate) fn quickly<R>(pool: Token, call: impl FnOnce(CachedAddrs<'_>) -> R) -> Option<R> {
     let view = slots::view_of(pool);
-    if !view.is_mine() || view.token.load(Relaxed) != pool.0 {
-        return None;
-    }
-    // SAFETY: this thread owns the pool, so its part is there, and only this thread may take it away.
-    let own = unsafe { &*view.own.load(Relaxed) };
-    // SAFETY: this thread owns the pool, and `call` does not unbind it.
-    unsafe { &*own.bound.get() }.as_ref().map(call)
+    let _held = match view.is_mine() {
+        true if view.token.load(Relaxed) != pool.0 => return None,
+        true => None,
+        false => Some(turn::hold(view, pool)?),
+    };
+    let home = view.home.load(Relaxed);
+    // SAFETY: the pool is there, and so is its address.
+    let home = unsafe { NonNull::new_unchecked(home) };
+    // SAFETY: this thread owns the pool or has the turn, in which nobody ends or unbinds it.
+    Some(call(unsafe { CachedAddrs::of(home) }))
 }
 
 impl OwnerCall<'_> {

@@ -1,6 +1,6 @@
 /* `pairs HOW N`: N times a page is allocated and returned, for tests/c.rs, which counts instructions. "plain"
  * and "data" use the inline functions, "bulk" and "batch" the calls for 32 at a time; with "data" the program
- * takes the address of each page or packet, too. */
+ * takes the address of each page or packet, too. "addr" is by device address one by one, "addrs" in bulk. */
 #include <string.h>
 
 #include "check.h"
@@ -75,18 +75,43 @@ static void batch_data_pairs(struct pagepool *pool, long n)
     }
 }
 
+static void addr_pairs(struct pagepool *pool, long n)
+{
+    for (long i = 0; i < n; i++) {
+        uint64_t addr;
+        CHECK(pagepool_alloc_addr_bulk(pool, &addr, 1) == 1);
+        CHECK(pagepool_put_addr(pool, addr) == 0);
+    }
+}
+
+static void addr_bulk_pairs(struct pagepool *pool, long n)
+{
+    for (long i = 0; i < n; i += 32) {
+        uint64_t addrs[32];
+        CHECK(pagepool_alloc_addr_bulk(pool, addrs, 32) == 32);
+        CHECK(pagepool_put_addr_bulk(pool, addrs, 32) == 0);
+    }
+}
+
 static const struct {
     const char *name;
     void (*pairs)(struct pagepool *pool, long n);
 } ways[] = {
     {"plain", plain_pairs},         {"data", data_pairs},   {"bulk", bulk_pairs},
     {"bulk data", bulk_data_pairs}, {"batch", batch_pairs}, {"batch data", batch_data_pairs},
+    {"addr", addr_pairs},           {"addrs", addr_bulk_pairs},
 };
 
 int main(int argc, char **argv)
 {
-    struct pagepool *pool = pool_over(arena_of(4 << 20));
-    CHECK(argc == 3 && pagepool_bind(pool) == 0 && pagepool_batch_create(&batch) == 0);
+    struct pagepool_params params = PAGEPOOL_PARAMS_INIT;
+    struct pagepool_domain *domain;
+    struct pagepool *pool;
+    params.arena = arena_of(4 << 20);
+    params.n_domains = 1;
+    params.domains = &domain;
+    CHECK(argc == 3 && pagepool_domain_identity("pairs", &domain) == 0);
+    CHECK(pagepool_create(&params, &pool) == 0 && pagepool_bind(pool) == 0 && pagepool_batch_create(&batch) == 0);
     for (size_t at = 0; at < sizeof(ways) / sizeof(ways[0]); at++)
         if (strcmp(argv[1], ways[at].name) == 0)
             return ways[at].pairs(pool, atol(argv[2])), 0;

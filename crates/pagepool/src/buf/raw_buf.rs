@@ -159,12 +159,13 @@ pub(crate) fn from_raw(pool: PoolPtr, addr: DeviceAddr) -> Result<PageBuf, RawEr
 /// The number of the page that an address lies in, if that is out; of any other address it means nothing.
 #[inline(always)]
 pub(crate) fn page_at(pool: PoolPtr, addr: DeviceAddr) -> Option<u64> {
-    let mapping = pool.mappings.first()?;
+    let raw = &pool.own.raw;
+    let mapping = raw.mapping()?;
     let offset = match mapping.linear() {
         Some(linear) => addr.0.wrapping_sub(linear),
         None => mapping.offset_of(addr)?,
     };
-    Some(pool.geometry.head_of_base_page(offset >> PAGE_SHIFT))
+    Some(raw.head_of(offset))
 }
 
 /// Takes a plain whole page back, on any thread.

@@ -90,6 +90,24 @@ impl Cache {
         self.push_below(self.limit, page)
     }
 
+    /// The same if `may` then says so, which must not run a callback.
+    #[inline(always)]
+    pub(crate) fn push_plain_if(
+        &self,
+        _owner: OwnerProof,
+        page: PageIdx,
+        may: impl FnOnce() -> bool,
+    ) -> bool {
+        let at = self.count();
+        if at >= self.limit || !may() {
+            return false;
+        }
+        // SAFETY: I2; `at` is below the limit, which is at most the capacity.
+        unsafe { self.entry(at).write(page.0) };
+        self.count.store(self.count() + 1, Relaxed); // as in `pop`
+        true
+    }
+
     /// Puts a page if there is room; says whether it did.
     #[inline]
     pub(crate) fn push(&self, _owner: OwnerProof, page: PageIdx) -> bool {
@@ -163,6 +181,17 @@ impl Cache {
         debug_assert!(filled <= room, "I2: {filled} pages in room for {room}");
         self.count.store(at + filled, Relaxed);
         filled
+    }
+
+    /// As [`fill`](Self::fill), as far as that takes no more than a copy.
+    #[inline(always)]
+    pub(crate) fn fill_plain(
+        &self,
+        owner: OwnerProof,
+        room: usize,
+        source: impl FnOnce(&mut [u32]) -> usize,
+    ) -> usize {
+        self.fill(owner, room.min(self.limit.saturating_sub(self.count())), source)
     }
 
     /// Lets `source` fill `n` entries behind the last page, if so many fit with no more than a copy. They

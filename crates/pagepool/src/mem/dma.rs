@@ -244,6 +244,9 @@ pub struct Mapping {
     /// What to subtract from an address for its offset, the same for every region that was ever mapped; or
     /// [`UNMAPPED`], or [`SCATTERED`]. Changed under the area's lock.
     linear: AtomicU64,
+    /// The same while addresses may be given out: [`SCATTERED`] from the first region on that is unmapped,
+    /// which is when the whole mapping goes.
+    giving: AtomicU64,
     /// What observers of the process see of it.
     entry: Option<PublishedEntry>,
 }
@@ -283,6 +286,7 @@ impl Mapping {
             at: (0..regions).map(|_| AtomicU64::new(UNMAPPED)).collect(),
             last: (0..regions).map(|_| AtomicU64::new(UNMAPPED)).collect(),
             linear: AtomicU64::new(UNMAPPED),
+            giving: AtomicU64::new(UNMAPPED),
             entry,
         }
     }
@@ -323,7 +327,9 @@ impl Mapping {
     /// The device address of a byte of the area, or `None` while its region is not mapped. One load.
     #[inline]
     pub fn addr_of(&self, offset: u64) -> Option<DeviceAddr> {
-        self.addrs()(offset)
+        let region = self.at.get((offset >> self.region_shift) as usize)?;
+        let add = region.load(Ordering::Acquire); // pairs with map()
+        (add != UNMAPPED).then(|| DeviceAddr(add.wrapping_add(offset)))
     }
 
     /// The offset in the area of a device address, or `None` when it is in no region that was ever mapped.
@@ -343,14 +349,12 @@ impl Mapping {
         (linear < SCATTERED).then_some(linear)
     }
 
-    /// [`addr_of`](Self::addr_of), for many offsets.
+    /// What to add to the offset of a page of the cache for its address, if that is one number: I6 says that
+    /// such a page is mapped.
     #[inline(always)]
-    pub(crate) fn addrs(&self) -> impl Fn(u64) -> Option<DeviceAddr> + '_ {
-        let (regions, shift) = (&*self.at, self.region_shift);
-        move |offset| {
-            let add = regions.get((offset >> shift) as usize)?.load(Ordering::Acquire); // pairs with map()
-            (add != UNMAPPED).then(|| DeviceAddr(add.wrapping_add(offset)))
-        }
+    pub(crate) fn giving(&self) -> Option<u64> {
+        let giving = self.giving.load(Ordering::Acquire); // pairs with map()
+        (giving < SCATTERED).then_some(giving)
     }
 
     /// The offset of an address that lies in this region, as it was mapped last.
@@ -382,6 +386,8 @@ impl Mapping {
         let (add, before) = (at.0.wrapping_sub(region.offset), self.linear.load(Ordering::Relaxed));
         let linear = if before == UNMAPPED || before == add { add } else { SCATTERED };
         self.linear.store(linear, Ordering::Release); // pairs with linear()
+        // Pairs with giving(). What goes meanwhile stays gone.
+        let _ = self.giving.compare_exchange(before, linear, Ordering::Release, Ordering::Relaxed);
         // Pairs with offset_of().
         self.last[(region.offset >> self.region_shift) as usize].store(at.0, Ordering::Release);
         slot.store(add, Ordering::Release); // pairs with addr_of()
@@ -394,11 +400,16 @@ impl Mapping {
     pub(crate) fn retract(&self, region: &Region) {
         // Pairs with offset_of().
         self.last[(region.offset >> self.region_shift) as usize].store(UNMAPPED, Ordering::Release);
-        self.unmap(region);
+        self.unmap_one(region);
     }
 
-    /// Undoes [`map`](Self::map), once, however many callers there are.
+    /// Undoes [`map`](Self::map), once, however many callers there are. The other regions follow.
     pub(crate) fn unmap(&self, region: &Region) {
+        self.giving.store(SCATTERED, Ordering::Relaxed);
+        self.unmap_one(region);
+    }
+
+    fn unmap_one(&self, region: &Region) {
         let slot = &self.at[(region.offset >> self.region_shift) as usize];
         let add = slot.swap(UNMAPPED, Ordering::AcqRel);
         if add != UNMAPPED {

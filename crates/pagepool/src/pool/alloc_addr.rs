@@ -3,13 +3,18 @@
 //! Who    the bound thread.
 //! Cost   from the cache: two loads and two stores a page, without a handle between.
 
-// UNSAFETY: a caller's addresses are written where nothing has to be initialised.
+// UNSAFETY: a caller's addresses are written where nothing has to be initialised; other languages find a pool
+// by its address, and answer for who its owner is.
 #![expect(unsafe_code)]
 
+use std::ffi::c_void;
+use std::marker::PhantomData;
 use std::mem::MaybeUninit;
+use std::ptr::NonNull;
 
 use crate::buf::raw_buf::RawError;
-use crate::buf::raw_bulk::put_cached_addr;
+use crate::buf::raw_bulk::{put_cached_addr, put_cached_addrs};
+use crate::home::cache::OwnerProof;
 use crate::mem::dma::{DeviceAddr, Mapping};
 use crate::mem::page::PageIdx;
 use crate::pool::bound::Bound;
@@ -49,7 +54,7 @@ impl Bound {
         }
         let mut done = 0;
         while let Some(room) = addrs.get_mut(done..).filter(|room| !room.is_empty()) {
-            done += match self.alloc_cached_addrs(room) {
+            done += match self.cached_addrs().alloc(room) {
                 0 => match self.addr_slow(room) {
                     Err(error) if done == 0 => return Err(error),
                     Err(_) | Ok(0) => break,
@@ -61,26 +66,9 @@ impl Bound {
         Ok(done)
     }
 
-    /// The same for pages that the cache has. Makes no callback.
-    #[inline]
-    pub fn alloc_cached_addrs(&self, addrs: &mut [MaybeUninit<DeviceAddr>]) -> usize {
-        let pool = self.ptr();
-        let Some(mapping) = self.core().mappings.first() else { return 0 };
-        let mut given = 0;
-        pool.own.cache.take_while(self.owner(), addrs.len(), |pages| {
-            given = give_addrs(pool, mapping, pages, addrs);
-            given
-        });
-        pool.own.counts.alloc_fast.add(given as u64);
-        given
-    }
-
-    /// Returns a whole page by its address if that takes no more than a store into the cache; says whether it
-    /// did. If not, nothing happened: [`PoolRef::put_addr_bulk`](crate::PoolRef::put_addr_bulk) returns it,
-    /// or says what is wrong. Makes no callback.
-    #[inline]
-    pub fn put_cached_addr(&self, addr: DeviceAddr) -> bool {
-        put_cached_addr(self.ptr(), self.owner(), addr)
+    /// The part of this that makes no callback.
+    pub fn cached_addrs(&self) -> CachedAddrs<'_> {
+        CachedAddrs { pool: self.ptr(), owner: self.owner(), bound: PhantomData }
     }
 
     /// One that is not in the cache, or none.
@@ -94,7 +82,69 @@ impl Bound {
     }
 }
 
-/// Gives pages out as addresses, from the last on, up to one that has none; says how many.
+/// Whole pages as addresses, as far as they go out of the owner's cache and into it with no more than a copy.
+/// Nothing here makes a callback, or asks which thread the owner is.
+#[derive(Clone, Copy)]
+pub struct CachedAddrs<'a> {
+    pool: PoolPtr,
+    owner: OwnerProof,
+    bound: PhantomData<&'a Bound>,
+}
+
+impl CachedAddrs<'_> {
+    /// Those of the pool with this [token](crate::PoolRef::token), found without its [`Bound`].
+    ///
+    /// # Safety
+    /// The pool is there, and as long as this lives the calling thread alone uses its `Bound`.
+    #[inline(always)]
+    pub unsafe fn of(token: NonNull<c_void>) -> Self {
+        // SAFETY: I2. The caller has the owner half.
+        let owner = unsafe { OwnerProof::assume() };
+        Self { pool: PoolPtr::new(token.cast()), owner, bound: PhantomData }
+    }
+
+    /// Allocates pages that the cache has; says how many.
+    #[inline(always)]
+    pub fn alloc(self, addrs: &mut [MaybeUninit<DeviceAddr>]) -> usize {
+        let Self { pool, owner, .. } = self;
+        let Some(mapping) = pool.own.raw.mapping() else { return 0 };
+        let mut given = 0;
+        pool.own.cache.take_while(owner, addrs.len(), |pages| {
+            given = give_addrs(pool, mapping, pages, addrs);
+            given
+        });
+        pool.own.counts.alloc_fast.add(given as u64);
+        given
+    }
+
+    /// Allocates one page, if the cache has one and that has an address without a search.
+    #[inline(always)]
+    pub fn alloc_one(self) -> Option<DeviceAddr> {
+        let pool = self.pool;
+        let add = pool.own.raw.mapping()?.giving()?;
+        let page = pool.own.cache.pop(self.owner)?;
+        pool.raw_pages().out(page);
+        pool.own.counts.alloc_fast.add(1);
+        Some(DeviceAddr(add.wrapping_add(page.offset())))
+    }
+
+    /// Returns whole pages by their addresses, from the first one on; says how many. With the next one
+    /// nothing happened: [`PoolRef::put_addr_bulk`](crate::PoolRef::put_addr_bulk) returns it, or says what
+    /// is wrong.
+    #[inline(always)]
+    pub fn put(self, addrs: &[DeviceAddr]) -> usize {
+        put_cached_addrs(self.pool, self.owner, addrs)
+    }
+
+    /// The same for one; says whether it returned it.
+    #[inline(always)]
+    pub fn put_one(self, addr: DeviceAddr) -> bool {
+        put_cached_addr(self.pool, self.owner, addr)
+    }
+}
+
+/// Gives pages out as addresses; says how many: all, or from the last on up to one that has none. There is
+/// room for all.
 #[inline(always)]
 fn give_addrs(
     pool: PoolPtr,
@@ -102,18 +152,35 @@ fn give_addrs(
     pages: &[u32],
     addrs: &mut [MaybeUninit<DeviceAddr>],
 ) -> usize {
-    let addr_of = mapping.addrs();
-    let mut places = addrs.iter_mut();
+    let given = match mapping.giving() {
+        Some(add) => {
+            for (place, &page) in addrs.iter_mut().zip(pages) {
+                place.write(DeviceAddr(add.wrapping_add(PageIdx(page).offset())));
+            }
+            pages
+        }
+        None => addrs_of_each(mapping, pages, addrs),
+    };
+    // Apart, so that each loop has its values in registers.
+    // SAFETY: I3. Page numbers of a pool come from its provider and are below the area's count.
+    unsafe { pool.raw_pages().out_all(given) };
+    given.len()
+}
+
+/// Writes the address of each page, from the last on; gives those that have one.
+#[cold]
+#[inline(never)]
+fn addrs_of_each<'a>(
+    mapping: &Mapping,
+    pages: &'a [u32],
+    addrs: &mut [MaybeUninit<DeviceAddr>],
+) -> &'a [u32] {
     let mut left = pages;
-    while let [rest @ .., page] = left {
-        let Some(addr) = addr_of(PageIdx(*page).offset()) else { break };
-        let Some(place) = places.next() else { break };
+    for place in addrs {
+        let [rest @ .., page] = left else { break };
+        let Some(addr) = mapping.addr_of(PageIdx(*page).offset()) else { break };
         place.write(addr);
         left = rest;
     }
-    // Apart, so that each loop has its values in registers.
-    let raw = pool.raw_pages();
-    let given = pages.get(left.len()..).unwrap_or_default();
-    given.iter().for_each(|&page| raw.out(PageIdx(page)));
-    given.len()
+    &pages[left.len()..]
 }

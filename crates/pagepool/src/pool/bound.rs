@@ -245,6 +245,7 @@ impl Bound {
         Tag(at as u32)
     }
 
+    #[inline(always)]
     pub(crate) fn core(&self) -> &PoolCore {
         let pool = self.ptr();
         // SAFETY: I9. The owner half is this `Bound`'s, so the pool has not ended.

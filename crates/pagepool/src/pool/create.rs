@@ -25,7 +25,7 @@ use crate::pool::unbound::{Pool, RefillPolicy};
 use crate::returns::end_watch::EndWatch;
 use crate::returns::geometry::{Geometry, PoolSizes};
 use crate::returns::pool_core::{NOT_ASKED, OwnerState, PoolCore, PoolPtr, ReturnState};
-use crate::returns::raw_page::OWNER_ALONE;
+use crate::returns::raw_line::RawLine;
 use crate::returns::short_name::ShortName;
 use crate::sys::call::eventfd;
 use crate::sys::placed::Placed;
@@ -103,6 +103,7 @@ fn assemble(
     let lines = LaneLines::for_lanes(sizes.lanes, sizes.lane)?;
     let area = provider.area().clone();
     let slot = ShortName::take();
+    let raw = RawLine::new(&area, attached.mappings.first(), id, geometry.head_mask);
     let message_is_all = syncing.is_empty() && (cfg!(loom) || fences_are_free());
     let plain_id = if message_is_all { id } else { NO_POOL };
     // In one expression: the core has the cache in it, and each function it passed through would copy it.
@@ -118,10 +119,9 @@ fn assemble(
         slot,
         overflowed: Default::default(),
         split_lines: Default::default(),
-        raw_takers: AtomicU32::new(OWNER_ALONE),
         asked_to_shrink: AtomicU32::new(NOT_ASKED),
         lanes: LaneList::new(lines.map(|lines| Lane::new(lines, wakeup.clone()))),
-        own: Padded(OwnerState::new(sizes, syncing.is_empty())),
+        own: Padded(OwnerState::new(sizes, syncing.is_empty(), raw)),
         returns: Padded(Lock::new(ReturnState::default())),
         returned: Counters::default(),
         late: Default::default(),

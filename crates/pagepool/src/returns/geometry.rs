@@ -54,13 +54,6 @@ impl Geometry {
         PageIdx(page.0 & self.head_mask.get())
     }
 
-    /// The same for the number of any base page, also one beyond all areas.
-    #[inline(always)]
-    pub(crate) fn head_of_base_page(&self, number: u64) -> u64 {
-        // The bits above the mask stay: they tell such a number from all others.
-        number & !u64::from(!self.head_mask.get() & (MAX_PAGES - 1))
-    }
-
     /// Bytes in a page of the pool.
     #[inline(always)]
     pub(crate) fn page_size(&self) -> usize {

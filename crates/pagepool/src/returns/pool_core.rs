@@ -34,6 +34,7 @@ use crate::mem::page::{PageIdx, PageMeta};
 use crate::mem::provider::Provider;
 use crate::returns::end_watch::EndWatch;
 use crate::returns::geometry::{Geometry, PoolSizes};
+use crate::returns::raw_line::RawLine;
 use crate::returns::short_name::ShortName;
 use crate::sys::placed::{Placed, Shared};
 use crate::sys::published_memory::PublishedRow;
@@ -72,8 +73,6 @@ pub(crate) struct PoolCore {
     /// Whether a buffer was ever split inside a cache line. Set by any thread, never unset; whoever has such
     /// a part sees it.
     pub(crate) split_lines: PlainBool,
-    /// Who takes whole pages back by their addresses: see raw_page.rs.
-    pub(crate) raw_takers: AtomicU32,
     /// Idle pages that the owner is asked to keep, or [`NOT_ASKED`] (shrink.rs).
     pub(crate) asked_to_shrink: AtomicU32,
 
@@ -118,6 +117,9 @@ pub(crate) struct PoolCore {
 /// What the owner alone writes; the counts in it may be read by anyone.
 #[repr(C)]
 pub(crate) struct OwnerState {
+    /// Whether the owner is taking whole pages back by their addresses: see raw_page.rs. In the line of the
+    /// counters that such a return changes.
+    pub(crate) taking_raw: AtomicBool,
     pub(crate) counts: Counters,
     pub(crate) frag: OwnerCell<FragState>,
     /// Whether `frag` has a page, for threads that may not look into it.
@@ -128,11 +130,11 @@ pub(crate) struct OwnerState {
     pub(crate) emergency: OwnerCell<Vec<PageIdx>>,
     /// Blocks for chains that the owner keeps at hand.
     pub(crate) chains: ChainStash,
-    /// Whether the owner is taking whole pages back by their addresses: see raw_page.rs.
-    pub(crate) taking_raw: AtomicBool,
     /// The lanes that the next cut looks at.
     pub(crate) cut_turns: CutTurns,
-    /// Last, for its entries are long.
+    /// What addresses need, for any thread.
+    pub(crate) raw: RawLine,
+    /// Last, for its entries are long. Its count lies in the line behind `raw`.
     pub(crate) cache: Cache,
 }
 
@@ -147,8 +149,9 @@ pub(crate) struct ReturnState {
 }
 
 impl OwnerState {
-    pub(crate) fn new(sizes: &PoolSizes, plain_push: bool) -> Self {
+    pub(crate) fn new(sizes: &PoolSizes, plain_push: bool, raw: RawLine) -> Self {
         Self {
+            taking_raw: AtomicBool::new(false),
             cache: Cache::new(sizes.cache, plain_push),
             counts: Counters::default(),
             frag: OwnerCell::new(FragState::NONE),
@@ -156,7 +159,7 @@ impl OwnerState {
             frag_waste: Counter::default(),
             emergency: OwnerCell::new(Vec::new()),
             chains: ChainStash::new(sizes.chains),
-            taking_raw: AtomicBool::new(false),
+            raw,
             cut_turns: CutTurns::default(),
         }
     }

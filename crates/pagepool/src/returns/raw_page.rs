@@ -7,7 +7,7 @@
 //! Back   whoever changes the word from the pool's id to 0 has the page. As long as the owner alone takes
 //!        pages back, it does so by a load and a store. The first other thread that finds a page of its own
 //!        ends that, for good: from then on all exchange the word.
-//! Pairs  the owner: `taking_raw`, light fence, `raw_takers`. Who ends it: `raw_takers`, heavy fence,
+//! Pairs  the owner: `taking_raw`, light fence, `takers`. Who ends it: `takers`, heavy fence,
 //!        `taking_raw`. Either the owner sees that it is not alone, and exchanges; or it is seen to be
 //!        taking, and waited for, and its stores come before the first exchange.
 //! Owners one owner's turns come before the next one's: the pool moves between them. Of a pool without an
@@ -16,25 +16,9 @@
 //!        once in a pool's life about 1,600 cycles.
 
 use crate::home::cache::OwnerProof;
-use crate::mem::page::PageIdx;
 use crate::returns::pool_core::PoolCore;
-use crate::sys::sync::{AtomicBool, AtomicU32, Backoff, Ordering, heavy_fence, light_fence};
-
-/// In [`PoolCore::raw_takers`]: the owner alone takes pages back.
-pub(crate) const OWNER_ALONE: u32 = 0;
-/// In [`PoolCore::raw_takers`]: another thread, with the return lock, waits until the owner is not taking.
-const ENDING: u32 = 1;
-/// In [`PoolCore::raw_takers`]: anyone, by an exchange.
-const ANYONE: u32 = 2;
-
-/// How the holder of it takes pages back.
-#[derive(Clone, Copy)]
-pub(crate) enum Taking {
-    /// Nobody else does.
-    Alone,
-    /// Others may, at the same time.
-    AmongOthers,
-}
+use crate::returns::raw_line::{ANYONE, ENDING, OWNER_ALONE, RawPages, Taking};
+use crate::sys::sync::{AtomicBool, Backoff, Ordering, heavy_fence, light_fence};
 
 /// The owner's turn: others wait for its end.
 struct TakingTurn<'a>(&'a AtomicBool);
@@ -46,52 +30,11 @@ impl Drop for TakingTurn<'_> {
     }
 }
 
-/// The words of a pool's area, and the pool's id, for many pages.
-#[derive(Clone, Copy)]
-pub(crate) struct RawPages<'a> {
-    words: &'a [AtomicU32],
-    pool: u32,
-}
-
-impl RawPages<'_> {
-    /// A plain whole page is out as an address from now on. The caller had its handle, and gave it up.
-    #[inline(always)]
-    pub(crate) fn out(self, page: PageIdx) {
-        if let Some(word) = self.words.get(page.0 as usize) {
-            word.store(self.pool, Ordering::Release); // pairs with take()
-        }
-    }
-
-    /// Takes a plain whole page back, if it is this pool's and out as an address. Of several who try, one
-    /// gets it.
-    #[inline(always)]
-    pub(crate) fn take(self, taking: Taking, page: u64) -> bool {
-        let Some(word) = self.words.get(page as usize) else { return false };
-        match taking {
-            Taking::Alone => {
-                let out = word.load(Ordering::Acquire) == self.pool; // pairs with out()
-                if out {
-                    word.store(0, Ordering::Relaxed);
-                }
-                out
-            }
-            Taking::AmongOthers => {
-                word.compare_exchange(self.pool, 0, Ordering::AcqRel, Ordering::Relaxed).is_ok()
-            }
-        }
-    }
-
-    /// Whether it is out, to whoever has its address.
-    fn is_out(self, page: u64) -> bool {
-        self.words.get(page as usize).is_some_and(|word| word.load(Ordering::Relaxed) == self.pool)
-    }
-}
-
 impl PoolCore {
     /// The pool's view of the words.
     #[inline(always)]
     pub(crate) fn raw_pages(&self) -> RawPages<'_> {
-        RawPages { words: self.area.raw_pages(), pool: self.id }
+        self.own.raw.pages()
     }
 
     /// Runs `take` in a turn of the owner, which tells it how. It must be short, and make no callback.
@@ -100,7 +43,7 @@ impl PoolCore {
         self.own.taking_raw.store(true, Ordering::Relaxed);
         let _turn = TakingTurn(&self.own.taking_raw);
         light_fence(); // pairs with the heavy fence in let_anyone()
-        match self.raw_takers.load(Ordering::Relaxed) {
+        match self.own.raw.takers.load(Ordering::Relaxed) {
             OWNER_ALONE => take(Taking::Alone),
             _ => take(Taking::AmongOthers),
         }
@@ -113,7 +56,7 @@ impl PoolCore {
         if !pages.is_out(page) {
             return false;
         }
-        if self.raw_takers.load(Ordering::Acquire) != ANYONE {
+        if self.own.raw.takers.load(Ordering::Acquire) != ANYONE {
             self.let_anyone();
         }
         pages.take(Taking::AmongOthers, page)
@@ -124,15 +67,15 @@ impl PoolCore {
     #[cold]
     fn let_anyone(&self) {
         let _one_at_a_time = self.returns.lock();
-        if self.raw_takers.load(Ordering::Relaxed) == ANYONE {
+        if self.own.raw.takers.load(Ordering::Relaxed) == ANYONE {
             return;
         }
-        self.raw_takers.store(ENDING, Ordering::Relaxed);
+        self.own.raw.takers.store(ENDING, Ordering::Relaxed);
         heavy_fence(); // pairs with the light fence in owner_takes()
         let mut backoff = Backoff::default();
         while self.own.taking_raw.load(Ordering::Acquire) {
             backoff.pause();
         }
-        self.raw_takers.store(ANYONE, Ordering::Release); // pairs with another_takes()
+        self.own.raw.takers.store(ANYONE, Ordering::Release); // pairs with another_takes()
     }
 }

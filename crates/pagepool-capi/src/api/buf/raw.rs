@@ -7,7 +7,7 @@ use std::ffi::c_int;
 use std::mem::MaybeUninit;
 use std::ptr::null_mut;
 
-use ::pagepool::{Bound, DeviceAddr, PageBuf};
+use ::pagepool::{DeviceAddr, PageBuf};
 
 use crate::api::pool::alloc::EXHAUSTED;
 use crate::args::out::{array, array_mut, store};
@@ -66,26 +66,56 @@ pub unsafe extern "C" fn pagepool_buf_into_raw(buf: *mut BufHandle, raw: *mut Ra
 ///     elements of `addrs` are unchanged.
 /// Errors: fewer than `n`: no page (-ENOMEM), a pool without domains or whose device was removed
 ///     (-EOPNOTSUPP), another thread (-EPERM), a bad handle. pagepool_last_error names it.
-/// Cost: a lookup; per page from the cache about ten instructions and no atomic operation.
+/// Cost: a lookup; in bulk per page from the cache about eight instructions, and no atomic operation.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pagepool_alloc_addr_bulk(pool: *mut PoolHandle, addrs: *mut u64, n: usize) -> usize {
-    // SAFETY: the caller gave room for `n`, or NULL.
-    let Ok(addrs) = (unsafe { array_mut(addrs.cast(), n) }) else {
-        return value_or(0, || Err(CallError::NULL));
-    };
-    let token = Token::of(pool);
-    let done = match quickly(token, |bound| bound.alloc_cached_addrs(addrs)) {
-        Some(done) => done,
-        None => turn::take(token, |bound| bound.alloc_cached_addrs(addrs)).unwrap_or(0),
-    };
-    let rest = addrs.get_mut(done..).unwrap_or_default();
-    if rest.is_empty() { done } else { done + alloc_addrs_slow(token, rest) }
+    match n {
+        // SAFETY: the caller gave room for one, or NULL.
+        1 => unsafe { alloc_addr(Token::of(pool), addrs) },
+        // SAFETY: the caller gave room for `n`, or NULL.
+        _ => unsafe { alloc_many_addrs(Token::of(pool), addrs, n) },
+    }
 }
 
+/// # Safety
+/// `addr` is NULL or writable.
+#[inline(never)]
+unsafe fn alloc_addr(pool: Token, addr: *mut u64) -> usize {
+    if !addr.is_null()
+        && let Some(Some(one)) = quickly(pool, |cached| cached.alloc_one())
+    {
+        // SAFETY: `addr` is not NULL, so the caller's contract makes it writable.
+        unsafe { addr.write(one.0) };
+        return 1;
+    }
+    // SAFETY: the caller's contract.
+    unsafe { alloc_addrs_slow(pool, addr, 1) }
+}
+
+/// # Safety
+/// `addrs` is NULL or writable for `n` elements.
+#[inline(never)]
+unsafe fn alloc_many_addrs(pool: Token, addrs: *mut u64, n: usize) -> usize {
+    // SAFETY: the caller's contract.
+    let Ok(room) = (unsafe { array_mut(addrs.cast(), n) }) else {
+        return value_or(0, || Err(CallError::NULL));
+    };
+    let done = quickly(pool, |cached| cached.alloc(room)).unwrap_or(0);
+    if done == n {
+        return n;
+    }
+    // SAFETY: the rest of the caller's array.
+    done + unsafe { alloc_addrs_slow(pool, addrs.wrapping_add(done), n - done) }
+}
+
+/// # Safety
+/// `addrs` is NULL or writable for `n` elements.
 #[cold]
 #[inline(never)]
-fn alloc_addrs_slow(pool: Token, addrs: &mut [MaybeUninit<DeviceAddr>]) -> usize {
+unsafe fn alloc_addrs_slow(pool: Token, addrs: *mut u64, n: usize) -> usize {
     value_or(0, || {
+        // SAFETY: the caller's contract.
+        let addrs = unsafe { array_mut(addrs.cast(), n) }?;
         let _turn = turn::begin(pool); // in a pool without an owner
         enter(pool, |owned| Ok(alloc_addrs(owned, addrs)))
     })
@@ -144,11 +174,14 @@ fn from_raw(pool: Token, addr: u64) -> CallResult<Token> {
 ///     returns an address of the pool, one after that. On other threads also a lock.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_put_addr(pool: *mut PoolHandle, addr: u64) -> c_int {
-    let (token, addr) = (Token::of(pool), DeviceAddr(addr));
-    let put = |bound: &Bound| bound.put_cached_addr(addr);
-    match quickly(token, put).or_else(|| turn::take(token, put)) {
+    put_addr(Token::of(pool), DeviceAddr(addr))
+}
+
+#[inline(never)]
+fn put_addr(pool: Token, addr: DeviceAddr) -> c_int {
+    match quickly(pool, |cached| cached.put_one(addr)) {
         Some(true) => 0,
-        _ => put_addr_slow(token, addr),
+        _ => put_addr_slow(pool, addr),
     }
 }
 
@@ -165,18 +198,34 @@ fn put_addr_slow(pool: Token, addr: DeviceAddr) -> c_int {
 /// Errors: the error of the first address that failed; all others are returned nevertheless. -EINVAL for a
 ///     NULL array.
 /// Cost: a lookup, on other threads than the owner's also a lock; per address as pagepool_put_addr without
-///     these, about twenty instructions for a whole page.
+///     these, about ten instructions for a whole page.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pagepool_put_addr_bulk(pool: *mut PoolHandle, addrs: *const u64, n: usize) -> c_int {
+    if n == 1 && !addrs.is_null() {
+        // SAFETY: it is not NULL, so the caller gave one address.
+        return put_addr(Token::of(pool), unsafe { addrs.cast::<DeviceAddr>().read() });
+    }
     // SAFETY: the caller gave `n` addresses, or NULL.
+    unsafe { put_many_addrs(Token::of(pool), addrs, n) }
+}
+
+/// # Safety
+/// `addrs` is NULL or readable for `n` elements.
+#[inline(never)]
+unsafe fn put_many_addrs(pool: Token, addrs: *const u64, n: usize) -> c_int {
+    // SAFETY: the caller's contract.
     let Ok(addrs) = (unsafe { array(addrs.cast::<DeviceAddr>(), n) }) else {
         return status(|| Err::<(), _>(CallError::NULL));
     };
-    match addrs {
-        [] => 0,
-        [addr] => pagepool_put_addr(pool, addr.0),
-        _ => status(|| put_addrs(Token::of(pool), addrs)),
-    }
+    let done = quickly(pool, |cached| cached.put(addrs)).unwrap_or(0);
+    let rest = addrs.get(done..).unwrap_or_default();
+    if rest.is_empty() { 0 } else { put_addrs_slow(pool, rest) }
+}
+
+#[cold]
+#[inline(never)]
+fn put_addrs_slow(pool: Token, addrs: &[DeviceAddr]) -> c_int {
+    status(|| put_addrs(pool, addrs))
 }
 
 fn put_addrs(pool: Token, addrs: &[DeviceAddr]) -> CallResult<()> {

@@ -6,7 +6,9 @@
 //! Turn   the holder is the owner in every respect: it stands in the row's `owner` and in the pool's
 //!        own word, so all code that asks who the owner is finds it, also in a callback of the same
 //!        call. Both are taken back before the turn ends.
-//! Pairs  `begin`: compare-and-swap, Acquire. The end: store, Release. So all that one holder did, the
+//! Quick  a call that is served from the cache, makes no callback and asks nobody who the owner is needs the
+//!        lock alone (`owner::quickly`).
+//! Pairs  `hold`: compare-and-swap, Acquire. The end: store, Release. So all that one holder did, the
 //!        next one finds done: cache, counts, and the word of each page that is out as an address.
 //! Calls  a call of the turn's own thread, from a callback of a domain, is the owner's. A callback that
 //!        waits for another thread's call of this pool waits for ever.
@@ -38,36 +40,59 @@ pub(crate) const NO_OWNER: CallError = CallError::fixed(
 );
 
 /// While it lives, the calling thread is the pool's owner.
-pub(crate) struct OwnerTurn(&'static PoolView);
+pub(crate) struct OwnerTurn(Held);
 
-/// Begins a turn in a pool without an owner. `None` in every other pool, and in a callback of a call
-/// that has the turn already.
+/// The lock of a pool without an owner, while it lives.
+pub(crate) struct Held(&'static PoolView);
+
+impl Drop for Held {
+    #[inline(always)]
+    fn drop(&mut self) {
+        self.0.turn.store(0, Release); // pairs with hold()
+    }
+}
+
+impl Held {
+    /// The owner's half; none once the pool was destroyed.
+    #[inline(always)]
+    fn bound(&self) -> Option<&Bound> {
+        let own: *const OwnerHalf = self.0.own.load(Relaxed);
+        // SAFETY: the pool was there when the turn began, and its slot is given away only after the turn
+        // in which it was destroyed.
+        let own = unsafe { &*own };
+        // SAFETY: this thread has the turn, so nobody else takes the half out.
+        unsafe { &*own.bound.get() }.as_ref()
+    }
+}
+
+/// Takes the lock of a pool. `None` if it is not there, or may have an owner. Not for a thread that has it.
 #[inline(always)]
-pub(crate) fn begin(pool: Token) -> Option<OwnerTurn> {
-    let view = slots::view_of(pool);
-    if view.no_owner.load(Relaxed) == 0 || view.is_mine() {
+pub(crate) fn hold(view: &'static PoolView, pool: Token) -> Option<Held> {
+    if view.no_owner.load(Relaxed) == 0 {
         return None;
     }
     if view.turn.compare_exchange(0, 1, Acquire, Relaxed).is_err() {
         wait(view);
     }
-    if view.token.load(Relaxed) != pool.0 || view.no_owner.load(Relaxed) == 0 {
-        view.turn.store(0, Release);
+    let held = Held(view);
+    // Nobody changes these but in a turn.
+    (view.token.load(Relaxed) == pool.0 && view.no_owner.load(Relaxed) != 0).then_some(held)
+}
+
+/// Begins a turn in a pool without an owner. `None` in every other pool, and in a callback of a call
+/// that has the turn already.
+pub(crate) fn begin(pool: Token) -> Option<OwnerTurn> {
+    let view = slots::view_of(pool);
+    if view.is_mine() {
         return None;
     }
+    let turn = OwnerTurn(hold(view, pool)?);
     view.owner.store(me(), Relaxed);
-    let turn = OwnerTurn(view);
-    if let Some(bound) = turn.bound() {
+    if let Some(bound) = turn.0.bound() {
         // SAFETY: this thread has the turn, in which nobody else uses the owner's half.
         unsafe { bound.begin_turn() };
     }
     Some(turn)
-}
-
-/// Runs what makes no callback in a turn of its own, in a pool without an owner.
-#[inline(always)]
-pub(crate) fn take<R>(pool: Token, call: impl FnOnce(&Bound) -> R) -> Option<R> {
-    begin(pool)?.bound().map(call)
 }
 
 #[cold]
@@ -79,26 +104,12 @@ fn wait(view: &PoolView) {
     }
 }
 
-impl OwnerTurn {
-    /// The owner's half; none once the pool was destroyed.
-    #[inline(always)]
-    pub(crate) fn bound(&self) -> Option<&Bound> {
-        let own: *const OwnerHalf = self.0.own.load(Relaxed);
-        // SAFETY: the pool was there when the turn began, and its slot is given away only after the turn
-        // in which it was destroyed.
-        let own = unsafe { &*own };
-        // SAFETY: this thread has the turn, so nobody else takes the half out.
-        unsafe { &*own.bound.get() }.as_ref()
-    }
-}
-
 impl Drop for OwnerTurn {
     #[inline(always)]
     fn drop(&mut self) {
-        if let Some(bound) = self.bound() {
+        if let Some(bound) = self.0.bound() {
             bound.end_turn();
         }
-        self.0.owner.store(0, Relaxed);
-        self.0.turn.store(0, Release); // pairs with begin()
+        self.0.0.owner.store(0, Relaxed);
     }
 }

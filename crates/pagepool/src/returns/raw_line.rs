@@ -1,0 +1,196 @@
+//! The words of plain whole pages that are out as device addresses, and what else addresses need of a pool.
+//!
+//! What   [`RawLine`] is constants in one line; [`RawPages`] is the words, and the pool's id. The protocol is
+//!        that of raw_page.rs.
+//! Who    any thread reads the line. Who may change a word, and how, says [`Taking`].
+
+// UNSAFETY: the words and the mapping are reached by address, so that all that a return needs is in one line;
+// words of pages whose numbers were checked are found without a check of their own.
+#![expect(unsafe_code)]
+
+use std::num::NonZeroU32;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use crate::mem::area::Area;
+use crate::mem::dma::Mapping;
+use crate::mem::page::{MAX_PAGES, PAGE_SHIFT, PageIdx};
+use crate::sys::sync::{AtomicU32, Ordering};
+
+/// In [`RawLine::takers`]: the owner alone takes pages back.
+pub(crate) const OWNER_ALONE: u32 = 0;
+/// In [`RawLine::takers`]: another thread, with the return lock, waits until the owner is not taking.
+pub(crate) const ENDING: u32 = 1;
+/// In [`RawLine::takers`]: anyone, by an exchange.
+pub(crate) const ANYONE: u32 = 2;
+
+/// How the holder of it takes pages back.
+#[derive(Clone, Copy)]
+pub(crate) enum Taking {
+    /// Nobody else does.
+    Alone,
+    /// Others may, at the same time.
+    AmongOthers,
+}
+
+/// What addresses need of a pool, in one line, which threads only read: constants, and who takes pages back.
+#[repr(C, align(64))]
+pub(crate) struct RawLine {
+    /// The words of the pool's area.
+    words: NonNull<[AtomicU32]>,
+    /// The first domain of the pool, whose addresses they are.
+    mapping: Option<NonNull<Mapping>>,
+    pool: u32,
+    /// As in the pool's geometry.
+    head_mask: NonZeroU32,
+    /// Who takes pages back; written twice in a pool's life.
+    pub(crate) takers: AtomicU32,
+}
+
+impl RawLine {
+    /// For a pool that keeps the area and the mapping as long as itself.
+    pub(crate) fn new(area: &Area, mapping: Option<&Arc<Mapping>>, pool: u32, head_mask: NonZeroU32) -> Self {
+        let mapping = mapping.map(|mapping| NonNull::from(&**mapping));
+        let takers = AtomicU32::new(OWNER_ALONE);
+        Self { words: NonNull::from(area.raw_pages()), mapping, pool, head_mask, takers }
+    }
+
+    /// The first domain.
+    #[inline(always)]
+    pub(crate) fn mapping(&self) -> Option<&Mapping> {
+        // SAFETY: I3. The pool keeps its mappings as long as itself, and this is part of it.
+        self.mapping.map(|mapping| unsafe { mapping.as_ref() })
+    }
+
+    /// The pool's view of the words.
+    #[inline(always)]
+    pub(crate) fn pages(&self) -> RawPages<'_> {
+        // SAFETY: I3. The area outlives the pool, and its words are shared atomics.
+        RawPages { words: unsafe { self.words.as_ref() }, pool: self.pool }
+    }
+
+    /// The number of the page that an offset in the area lies in; of one beyond it, one beyond.
+    #[inline(always)]
+    pub(crate) fn head_of(&self, offset: u64) -> u64 {
+        // The bits above the mask stay: they tell such a number from all others.
+        offset >> PAGE_SHIFT & !u64::from(!self.head_mask.get() & (MAX_PAGES - 1))
+    }
+}
+
+/// The words of a pool's area, and the pool's id, for many pages.
+#[derive(Clone, Copy)]
+pub(crate) struct RawPages<'a> {
+    words: &'a [AtomicU32],
+    pool: u32,
+}
+
+impl RawPages<'_> {
+    /// A plain whole page is out as an address from now on. The caller had its handle, and gave it up.
+    #[inline(always)]
+    pub(crate) fn out(self, page: PageIdx) {
+        if let Some(word) = self.words.get(page.0 as usize) {
+            word.store(self.pool, Ordering::Release); // pairs with take()
+        }
+    }
+
+    /// Takes a plain whole page back, if it is this pool's and out as an address. Of several who try, one
+    /// gets it.
+    #[inline(always)]
+    pub(crate) fn take(self, taking: Taking, page: u64) -> bool {
+        let Some(word) = self.words.get(page as usize) else { return false };
+        match taking {
+            Taking::Alone => {
+                let out = word.load(Ordering::Acquire) == self.pool; // pairs with out()
+                if out {
+                    word.store(0, Ordering::Relaxed);
+                }
+                out
+            }
+            Taking::AmongOthers => {
+                word.compare_exchange(self.pool, 0, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+            }
+        }
+    }
+
+    /// Many pages are out from now on, as with [`out`](Self::out).
+    ///
+    /// # Safety
+    /// They are pages of the area.
+    #[inline(always)]
+    pub(crate) unsafe fn out_all(self, pages: &[u32]) {
+        each_of_eight(pages, |page| {
+            // SAFETY: the caller's: there is a word for each page of the area.
+            let word = unsafe { self.words.get_unchecked(page as usize) };
+            word.store(self.pool, Ordering::Release); // pairs with take()
+            true
+        });
+    }
+
+    /// Writes the number of the page of each offset's, as many as there is space for. Says whether all are
+    /// pages of the area.
+    #[inline(always)]
+    pub(crate) fn find_all(
+        self,
+        head_mask: NonZeroU32,
+        offsets: impl Iterator<Item = u64>,
+        space: &mut [u32],
+    ) -> bool {
+        // No branch, so that the compiler takes several at a time. Differences of numbers below MAX_PAGES
+        // have their highest bit only if they are less than 0.
+        let (last, mut bits, mut beyond) = ((self.words.len() as u32).wrapping_sub(1), 0, 0);
+        for (place, offset) in space.iter_mut().zip(offsets) {
+            let page = (offset >> PAGE_SHIFT) as u32 & head_mask.get();
+            bits |= offset;
+            beyond |= last.wrapping_sub(page);
+            *place = page;
+        }
+        bits >> PAGE_SHIFT < u64::from(MAX_PAGES) && (beyond as i32) >= 0
+    }
+
+    /// Takes pages back in order, up to one that it cannot [`take`](Self::take); says how many.
+    ///
+    /// # Safety
+    /// They are pages of the area.
+    #[inline(never)]
+    pub(crate) unsafe fn take_all(self, taking: Taking, pages: &[u32]) -> usize {
+        if let Taking::AmongOthers = taking {
+            return pages.iter().take_while(|&&page| self.take(Taking::AmongOthers, page.into())).count();
+        }
+        each_of_eight(pages, |page| {
+            // SAFETY: the caller's: there is a word for each page of the area.
+            let word = unsafe { self.words.get_unchecked(page as usize) };
+            let out = word.load(Ordering::Acquire) == self.pool; // pairs with out()
+            if out {
+                word.store(0, Ordering::Relaxed);
+            }
+            out
+        })
+    }
+
+    /// Whether it is out, to whoever has its address.
+    pub(crate) fn is_out(self, page: u64) -> bool {
+        self.words.get(page as usize).is_some_and(|word| word.load(Ordering::Relaxed) == self.pool)
+    }
+}
+
+/// Looks at pages in order, up to one with which `look` ends it; says at how many. Eight in a turn: the
+/// compiler does not do that by itself where the loop may end early.
+#[inline(always)]
+fn each_of_eight(pages: &[u32], look: impl Fn(u32) -> bool) -> usize {
+    let (eights, rest) = pages.as_chunks::<8>();
+    for (turn, eight) in eights.iter().enumerate() {
+        for (at, &page) in eight.iter().enumerate() {
+            if !look(page) {
+                return ended_at(turn * 8 + at);
+            }
+        }
+    }
+    eights.len() * 8 + rest.iter().take_while(|&&page| look(page)).count()
+}
+
+/// A call, so that the loop itself has no instruction for where it ends.
+#[cold]
+#[inline(never)]
+fn ended_at(at: usize) -> usize {
+    at
+}
