@@ -319,7 +319,7 @@ fn a_stalled_end_says_who_holds_what() {
     buffers.truncate(1);
     assert!(shutdown.report().to_string().starts_with("stalled pool shutdown: 1 buffer held for 0 s"));
     let last = std::thread::spawn(move || drop(buffers));
-    assert!(shutdown.wait(Duration::from_secs(20)));
+    assert!(shutdown.wait(Duration::from_secs(20)), "{}", shutdown.report());
     last.join().unwrap();
     assert!(shutdown.report().to_string().starts_with("pool shutdown complete"));
 }

@@ -203,5 +203,6 @@ fn beside_a_running_owner_nothing_is_ever_negative_or_less_than_before() {
 #[test]
 fn a_wait_may_be_longer_than_the_clock_goes() {
     let pool = Pool::new(PoolParams::default(), arena(1)).unwrap();
-    assert!(pool.destroy().wait(Duration::MAX));
+    let end = pool.destroy();
+    assert!(end.wait(Duration::MAX), "{}", end.report());
 }

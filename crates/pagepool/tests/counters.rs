@@ -264,7 +264,7 @@ fn of_a_pool_that_has_ended_only_what_is_out_is_in_flight() {
         let at = handle.inflight();
         assert_eq!((at.total, at.lanes, at.ring, at.out), (2, 0, 0, 2));
         drop((pages, frags));
-        assert_eq!((handle.inflight().total, shutdown.is_complete()), (0, true));
+        assert_eq!((handle.inflight().total, shutdown.is_complete()), (0, true), "{}", shutdown.report());
     }
 }
 

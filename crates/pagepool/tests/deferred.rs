@@ -540,7 +540,7 @@ fn memory_that_left_the_queue_is_polled_too() {
     assert_eq!((report.pages.len(), report.deferred, memory.free()), (0, 2, 6));
     assert!(report.to_string().starts_with("stalled pool shutdown: 0 buffers held"), "{report}");
     told.all_done();
-    assert!(shutdown.wait(Duration::from_secs(10)));
+    assert!(shutdown.wait(Duration::from_secs(10)), "{}", shutdown.report());
     assert_eq!((memory.free(), handle.deferred_stats().freed_late), (8, 2));
 }
 
@@ -615,7 +615,7 @@ fn a_user_may_call_back_into_the_shutdown_and_may_panic_there() {
     queue(&first, &user, 2);
     let shutdown = Arc::new(first.destroy());
     *watching.0.lock().unwrap() = Some(shutdown.clone());
-    assert!(shutdown.wait(Duration::from_secs(10)));
+    assert!(shutdown.wait(Duration::from_secs(10)), "{}", shutdown.report());
     *watching.0.lock().unwrap() = None;
     assert_eq!(memory.free(), 8);
 

@@ -676,7 +676,7 @@ fn starving_while_a_page_comes_back_to_the_provider() {
         let last = other.alloc_page().unwrap();
         let end = other.destroy();
         starve_against(&pool, last);
-        assert!(end.is_complete());
+        assert!(end.is_complete(), "{}", end.report());
         scene.destroy(pool);
     });
 }
@@ -701,7 +701,7 @@ fn a_return_and_a_page_for_the_provider_below_low_water() {
             assert!(signalled(&pool), "the owner would sleep with {} pages", found.len());
         }
         drop(found);
-        assert!(end.is_complete());
+        assert!(end.is_complete(), "{}", end.report());
         scene.destroy(pool);
     });
 }
@@ -830,7 +830,7 @@ fn a_task_waits_against_a_page_for_the_provider() {
         let last = other.alloc_page().unwrap();
         let end = other.destroy();
         wait_against(&pool, last, None);
-        assert!(end.is_complete());
+        assert!(end.is_complete(), "{}", end.report());
         scene.destroy(pool);
     });
 }

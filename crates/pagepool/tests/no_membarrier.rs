@@ -103,7 +103,8 @@ fn a_page_that_returns_while_its_pool_ends_comes_home() {
         for round in rounds() {
             let Some(pool) = pool(false) else { return };
             give(pool.alloc_page().unwrap());
-            assert!(pool.destroy().wait(Duration::from_secs(5)), "round {round}: a page is lost");
+            let end = pool.destroy();
+            assert!(end.wait(Duration::from_secs(5)), "round {round}: a page is lost: {}", end.report());
         }
     });
 }

@@ -140,7 +140,8 @@ fn another_pool_of_the_provider_ends() {
     let (rich, taken, poor) = starved();
     drop(taken); // into the cache of the other pool
     assert!(!is_woken(&poor), "the other pool still has them");
-    assert!(rich.destroy().wait(Duration::from_secs(5)));
+    let end = rich.destroy();
+    assert!(end.wait(Duration::from_secs(5)), "{}", end.report());
     assert!(is_woken(&poor), "the arena has 64 pages");
     assert!(poor.alloc_page().is_some());
 }
@@ -173,7 +174,7 @@ fn the_last_buffer_of_an_ended_pool_comes_home() {
     assert!(is_woken(&poor), "the arena has a page");
     rest.extend(poor.alloc_page());
     assert_eq!(rest.len(), 64);
-    assert!(end.wait(Duration::from_secs(5)));
+    assert!(end.wait(Duration::from_secs(5)), "{}", end.report());
 }
 
 /// Descriptors of this process that are event counters.

@@ -202,9 +202,10 @@ mod tests {
             assert_eq!((handle.stats().hold, handle.inflight().total, handle.inflight().out), (4, 9, 9));
             buffers.drain(..returned).for_each(drop);
             let shutdown = pool.destroy();
-            assert_eq!((handle.inflight().total, shutdown.is_complete()), (late, late == 0));
+            let home = (handle.inflight().total, shutdown.is_complete());
+            assert_eq!(home, (late, late == 0), "{}", shutdown.report());
             drop(buffers);
-            assert!(shutdown.is_complete());
+            assert!(shutdown.is_complete(), "{}", shutdown.report());
             assert_eq!((handle.stats().hold, handle.stats().release, memory.free()), (4, 4, 64));
         }
     }
