@@ -1,6 +1,6 @@
 //! What packets that come one by one cost: CPU time of the process that waits for them, and how late the
-//! first one after a silence comes back. `cargo test --release -p pagepool-cli --test sparse -- --nocapture`
-//! prints the figures.
+//! first one after a silence comes back; and how often who waits wakes while none come. `cargo test
+//! --release -p pagepool-cli --test sparse -- --nocapture` prints the figures.
 
 mod between;
 
@@ -47,6 +47,38 @@ fn sleeps(process: u32) -> u64 {
         line.and_then(|number| number.trim().parse::<u64>().ok())
     };
     threads.filter_map(|thread| count(said(thread.expect("a thread").path()))).sum()
+}
+
+/// Queues that nothing comes to, and most sleeps a second of one and its thread. Seen: 1.0.
+const IDLE_QUEUES: u32 = 32;
+const MOST_SLEEPS: f64 = 3.0;
+/// Of the thread that watches the run: 50 looks whether it shall end.
+const OF_THE_WATCH: f64 = 80.0;
+
+#[test]
+fn queues_that_nothing_comes_to_hardly_wake_and_end_at_once() {
+    let name = "queues_that_nothing_comes_to_hardly_wake_and_end_at_once";
+    let Some(hosts) = hosts(name, &TwoHostsParams { queues: IDLE_QUEUES, ..TwoHostsParams::default() })
+    else {
+        return;
+    };
+    let [far, _] = far_ends(&hosts);
+    let Some(running) = Place::Between(&hosts).start(name, &["drop", "near0"]) else { return };
+    std::thread::sleep(Duration::from_secs(2)); // threads have looked, and sleep
+    let (before, start) = (sleeps(running.id()), Instant::now());
+    std::thread::sleep(Duration::from_secs(2));
+    let slept = (sleeps(running.id()) - before) as f64 / start.elapsed().as_secs_f64();
+    println!("{IDLE_QUEUES} idle queues: {slept:.0} sleeps a second");
+    let mut frame = vec![0; 64];
+    frames(&hosts, 0, 64).write(7, &mut frame);
+    send(&far, &frame);
+    std::thread::sleep(Duration::from_millis(100));
+    let start = Instant::now();
+    let document = running.interrupt();
+    println!("Ctrl-C to the end: {:?}", start.elapsed());
+    assert_eq!(number(&document, "received"), 1, "{document}");
+    let most = MOST_SLEEPS * f64::from(IDLE_QUEUES) + OF_THE_WATCH;
+    assert!(slept < most, "{slept} sleeps a second, at most {most}");
 }
 
 fn wait_until(due: impl Fn() -> bool) {

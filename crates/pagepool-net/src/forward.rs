@@ -46,6 +46,7 @@ use std::time::{Duration, Instant};
 
 use pagepool::{Bound, ETH_HEADER, Error, XdpBuff, XdpFrame, XdpFrameBulk, put_packets};
 
+use crate::device::waker::{Wakened, Waker};
 use crate::device::{Calls, Device, TxQueue, Wake, boxed};
 use crate::error::{parameter, within};
 use crate::sys::errno;
@@ -71,9 +72,10 @@ const AHEAD: usize = 16;
 /// Most packets that one poll may be told to take from a port.
 const MOST: usize = 4096;
 
-/// The longest sleep of [`Forwarder::run`], and the rounds in a row that move packets after which it looks
-/// for devices that are gone.
+/// The longest sleep of [`Forwarder::run`], without a waker and with one, and the rounds in a row that move
+/// packets after which it looks for devices that are gone.
 const LONGEST_SLEEP: Duration = Duration::from_millis(100);
+const LONGEST_WITH_WAKER: Duration = Duration::from_secs(1);
 const LOOK_AFTER: u32 = 4096;
 
 /// The target of a port number.
@@ -130,6 +132,7 @@ pub struct Forwarder<P, S = NoStack> {
     meter: Meter,
     /// The descriptors that it sleeps on.
     sleep: Sleep,
+    wakened: Wakened,
 }
 
 impl<F: FnMut(&mut XdpBuff, Ingress) -> Action> Forwarder<F> {
@@ -187,6 +190,7 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
             done: XdpFrameBulk::new(),
             meter: Meter::default(),
             sleep: Sleep::default(),
+            wakened: Wakened::default(),
         }
     }
 
@@ -234,9 +238,10 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
         Ok(())
     }
 
-    /// Polls and waits until `stop` is true, at which it looks in every round, and 10 times a second while it
-    /// sleeps. A device that is gone is closed, and the others go on; without any it is an error that names
-    /// them. Then it sends what still has room, and returns; it may be called again.
+    /// Polls and waits until `stop` is true, at which it looks in every round. While it sleeps it looks
+    /// 10 times a second; once there is a [`waker`](Self::waker), when that is called, and once a second.
+    /// A device that is gone is closed, and the others go on; without any it is an error that names them.
+    /// Then it sends what still has room, and returns; it may be called again.
     ///
     /// ```no_run
     /// // It needs root and an interface.
@@ -263,7 +268,7 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
             busy = if self.poll() > 0 { busy + 1 } else { 0 };
             // A busy loop looks now and then, for a device that is gone.
             let wake = match busy {
-                0 => self.wait(LONGEST_SLEEP),
+                0 => self.wait(if self.wakened.has_waker() { LONGEST_WITH_WAKER } else { LONGEST_SLEEP }),
                 LOOK_AFTER => self.wait(Duration::ZERO),
                 _ => continue,
             };
@@ -274,6 +279,39 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
         }
         self.flush();
         Ok(())
+    }
+
+    /// Ends the sleep of [`wait`](Self::wait) or [`run`](Self::run), from any thread, such as one that stops
+    /// it. A call between two sleeps counts for the second, so none is lost.
+    ///
+    /// The first call makes an event counter, which may fail for want of descriptors.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use std::sync::atomic::{AtomicBool, Ordering};
+    /// use std::{thread, time::Duration};
+    ///
+    /// use pagepool_net::{Action, Forwarder};
+    /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams};
+    /// # use pagepool_net::{MemNicParams, NicDomain, mem_nic};
+    /// # let arena = Arena::new(ArenaParams { max_bytes: 16 << 20, ..Default::default() })?;
+    /// # let domain = NicDomain::new("mem0");
+    /// # let params = PoolParams { domains: vec![domain.clone()], ..Default::default() };
+    /// # let (nic, _wire) = mem_nic(MemNicParams::default(), domain)?;
+    /// let mut forwarder = Forwarder::new(|_, _| Action::Drop);
+    /// # forwarder.add_port(nic, Pool::new(params, arena)?.bind());
+    /// let (stop, waker) = (Arc::new(AtomicBool::new(false)), forwarder.waker()?);
+    /// let stopping = stop.clone();
+    /// thread::spawn(move || {
+    ///     thread::sleep(Duration::from_millis(10)); // or until somebody wants an end
+    ///     stopping.store(true, Ordering::Relaxed);
+    ///     waker.wake();
+    /// });
+    /// forwarder.run(&stop)?;
+    /// # Ok::<(), pagepool::Error>(())
+    /// ```
+    pub fn waker(&self) -> Result<Waker, Error> {
+        self.wakened.waker()
     }
 
     fn all_gone(&self) -> Error {
@@ -407,13 +445,13 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
     /// something. A port whose device is gone is closed: what waits for it is counted and returns to its
     /// pool. `Gone` if no device is left.
     ///
-    /// It sleeps on all devices, on all pools that were made with `wakeup`, and on what other threads hand
-    /// over, at once. A device says how often it wants to be asked meanwhile: an AF_XDP one 10 times a
-    /// second, and more often while it sends. A loop that never waits calls it with a timeout of zero now and
-    /// then, to have devices that went away closed.
+    /// It sleeps on all devices, on all pools that were made with `wakeup`, on what other threads hand
+    /// over, and on its [`waker`](Self::waker), at once. A device says how often it wants to be asked
+    /// meanwhile: an AF_XDP one once a second, and more often while it sends. A loop that never waits
+    /// calls it with a timeout of zero now and then, to have devices that went away closed.
     pub fn wait(&mut self, timeout: Duration) -> Wake {
         self.rota.sweep_next();
-        let alone = self.ports.len() == 1 && !self.ports[0].has_inlets();
+        let alone = self.ports.len() == 1 && !self.ports[0].has_inlets() && !self.wakened.has_waker();
         if alone {
             return self.ports[0].wait(timeout);
         }
@@ -719,7 +757,9 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
                 (Wake::Timeout, _) => Wake::Timeout,
             };
         }
-        let found = if closed && found == Wake::Timeout { Wake::Ready } else { found };
+        let is_woken = self.wakened.take() || (found == Wake::Timeout && !self.wakened.sleep());
+        self.sleep.add(self.wakened.event());
+        let found = if found == Wake::Timeout && (closed || is_woken) { Wake::Ready } else { found };
         (found, at_most)
     }
 }

@@ -98,10 +98,15 @@ impl<'a> LinkWatch<'a> {
     fn look_now(&mut self, state: &RunState) {
         for which in 0..self.links.len() {
             let link = self.links[which];
-            // An interface that is gone is noticed by the threads.
-            let Ok(Some(now)) = self.netlink.link_at(link.index) else { continue };
+            // An interface that is gone is noticed by the threads when they are awake.
+            let Ok(Some(now)) = self.netlink.link_at(link.index) else {
+                state.wake_threads();
+                continue;
+            };
             self.see_mtu(which, now.mtu);
-            self.see_down(which, !now.is_up);
+            if self.see_down(which, !now.is_up) {
+                state.wake_threads(); // for drivers that want to be called again
+            }
             let is_detached = self.redirects.get(which).is_some_and(|redirect| redirect.is_detached());
             // So is one that was removed after the first look, which detaches its program, too.
             if is_detached && matches!(self.netlink.link_at(link.index), Ok(Some(_))) {
@@ -111,7 +116,8 @@ impl<'a> LinkWatch<'a> {
         self.too_long = too_long(&state.sample().ports);
     }
 
-    fn see_down(&mut self, which: usize, down: bool) {
+    /// Says whether that changed.
+    fn see_down(&mut self, which: usize, down: bool) -> bool {
         let before = std::mem::replace(&mut self.down[which], down);
         let name = &self.links[which].name;
         match (before, down) {
@@ -126,6 +132,7 @@ impl<'a> LinkWatch<'a> {
         if down && !self.changes.was_down.contains(name) {
             self.changes.was_down.push(name.clone());
         }
+        before != down
     }
 
     fn see_mtu(&mut self, which: usize, to: u32) {

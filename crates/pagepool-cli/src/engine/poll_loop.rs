@@ -9,7 +9,7 @@ use std::sync::mpsc::{Receiver, Sender};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use pagepool::{Bound, Pool};
+use pagepool::{Bound, Error, Pool};
 use pagepool_lab::Tally;
 use pagepool_net::{Device, Forwarder, PacketHandler, PortId, Stack, TxQueue, Wake};
 
@@ -18,14 +18,13 @@ use self::idleness::{Idleness, Rest};
 use super::frame_source::{FrameSource, SourceState};
 use super::port_sample::PortSample;
 use super::run_state::{Checked, Phase, RunState};
+use crate::report::error::error_chain;
 use crate::sys::{self, CapabilitySet};
 
 /// How often a thread publishes its sample, and checks that its devices still exist.
 const PUBLISH_EVERY: Duration = Duration::from_millis(50);
 /// Rounds between two looks at the clock.
 const ROUNDS: u32 = 32;
-/// The longest sleep of a thread whose run is about to end: others wait for it.
-const LAST_NAP: Duration = Duration::from_millis(1);
 /// Pauses after an empty round, so that the producer of the rings has their cache lines to itself.
 const PAUSES: u32 = 8;
 /// Of how many rounds about one is measured.
@@ -81,7 +80,7 @@ pub struct PollLoop<H, S, F> {
     pub cpus: Vec<usize>,
     /// Never sleep.
     pub spin: bool,
-    /// The longest sleep. Completions wake nobody, so this is also how late one may be seen.
+    /// The longest sleep. Whatever ends it, the devices say themselves how often they want to be asked.
     pub nap: Duration,
     /// The longest coalescing sleep; zero: packets end every sleep.
     pub coalesce: Duration,
@@ -104,9 +103,11 @@ impl Drop for BreakOnPanic {
 }
 
 /// Waits until this number of threads has warmed up.
-pub fn wait_for_warm_up(warmed: &Receiver<()>, threads: usize) -> Result<(), String> {
-    let one = |_| warmed.recv().map_err(|_| "a polling thread ended before its warm-up was over".to_owned());
-    (0..threads).try_for_each(one)
+pub fn wait_for_warm_up(warmed: &Receiver<Result<(), Error>>, threads: usize) -> Result<(), String> {
+    (0..threads).try_for_each(|_| match warmed.recv() {
+        Ok(warm) => warm.map_err(|error| error_chain(&error)),
+        Err(_) => Err("a polling thread ended before its warm-up was over".to_owned()),
+    })
 }
 
 impl<H: PortHandler, S: Stack + Send + 'static, F: FrameSource> PollLoop<H, S, F> {
@@ -116,7 +117,7 @@ impl<H: PortHandler, S: Stack + Send + 'static, F: FrameSource> PollLoop<H, S, F
         self,
         name: String,
         state: Arc<RunState>,
-        warmed: Sender<()>,
+        warmed: Sender<Result<(), Error>>,
     ) -> Result<JoinHandle<H>, String> {
         let work = move || {
             let state = BreakOnPanic(state);
@@ -126,7 +127,7 @@ impl<H: PortHandler, S: Stack + Send + 'static, F: FrameSource> PollLoop<H, S, F
         thread.map_err(|error| format!("a thread could not be started: {error}; raise RLIMIT_NPROC"))
     }
 
-    fn run(self, state: &RunState, warmed: Sender<()>) -> H {
+    fn run(self, state: &RunState, warmed: Sender<Result<(), Error>>) -> H {
         // What cannot be given up is told by the thread that waits.
         let _ = self.kept.map(sys::keep_capabilities);
         if !self.cpus.is_empty() {
@@ -146,7 +147,8 @@ impl<H: PortHandler, S: Stack + Send + 'static, F: FrameSource> PollLoop<H, S, F
         let (source, thread, nap, coalesce) = (self.source, self.thread, self.nap, self.coalesce);
         let mut polling = Polling { forwarder, ports, source, thread, nap, coalesce, state };
         polling.publish();
-        let _ = warmed.send(()); // the receiver is gone only if the run failed to start
+        let waker = polling.forwarder.waker().map(|waker| state.add_waker(waker));
+        let _ = warmed.send(waker); // the receiver is gone only if the run failed to start
         polling.poll_until_draining(self.spin);
         polling.drain(self.drain);
         polling.publish();
@@ -176,14 +178,15 @@ struct Polling<'a, H: PacketHandler, S: Stack, F> {
 
 impl<H: PortHandler, S: Stack, F: FrameSource> Polling<'_, H, S, F> {
     fn poll_until_draining(&mut self, spin: bool) {
-        let (mut idleness, mut round, mut published, mut finished) =
-            (Idleness::new(self.coalesce), 0u32, Instant::now(), false);
+        let (mut idleness, mut round, mut finished) = (Idleness::new(self.coalesce), 0u32, false);
+        let (mut published, mut is_published) = (Instant::now(), true);
         while !self.state.reached(Phase::Draining) {
             let source = match finished {
                 true => SourceState::Finished,
                 false => self.source.send_due(&mut self.forwarder),
             };
             let moved = self.forwarder.poll();
+            is_published &= moved == 0;
             let is_idle = moved == 0 && source != SourceState::Active;
             let rest = self.rest(&mut idleness, is_idle, spin);
             match rest {
@@ -191,7 +194,8 @@ impl<H: PortHandler, S: Stack, F: FrameSource> Polling<'_, H, S, F> {
                 Rest::Look => {}
                 Rest::Coalesce(nap) => std::thread::sleep(source.due().min(nap)),
                 Rest::Sleep => {
-                    let nap = if self.state.reached(Phase::Stopping) { LAST_NAP } else { self.nap };
+                    // First what moved is published, for those who look meanwhile.
+                    let nap = if is_published { self.nap } else { self.nap.min(PUBLISH_EVERY) };
                     if self.forwarder.wait(source.due().min(nap)) == Wake::Gone {
                         return self.look_for_gone_devices(); // nothing is left to poll
                     }
@@ -206,7 +210,7 @@ impl<H: PortHandler, S: Stack, F: FrameSource> Polling<'_, H, S, F> {
                 self.state.set_finished();
             }
             if published.elapsed() >= PUBLISH_EVERY {
-                published = Instant::now();
+                (published, is_published) = (Instant::now(), true);
                 self.look_for_gone_devices();
                 self.publish();
             }

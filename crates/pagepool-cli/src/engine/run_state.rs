@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use pagepool_net::PartCycles;
+use pagepool_net::{PartCycles, Waker};
 
 use super::port_sample::PortSample;
 
@@ -15,7 +15,7 @@ pub enum Phase {
     WarmUp,
     /// Packets are sent.
     Traffic,
-    /// The sources shall send no more, and threads sleep only briefly.
+    /// The sources in this process shall send no more.
     Stopping,
     /// They do not; what is on its way arrives.
     Draining,
@@ -78,6 +78,8 @@ pub struct RunState {
     samples: Vec<Mutex<Sample>>,
     /// How often each polling thread has published.
     published: Vec<AtomicU64>,
+    /// Of the polling threads, which sleep for long while nothing moves.
+    wakers: Mutex<Vec<Waker>>,
 }
 
 impl RunState {
@@ -94,9 +96,22 @@ impl RunState {
         self.phase.load(Ordering::Acquire) >= phase as u8 // pairs with move_to()
     }
 
-    /// Moves the run on to this phase, if it is not further already.
+    /// Moves the run on to this phase, if it is not further already, which every thread notices at once.
     pub fn move_to(&self, phase: Phase) {
-        self.phase.fetch_max(phase as u8, Ordering::AcqRel); // pairs with reached()
+        // pairs with reached()
+        if self.phase.fetch_max(phase as u8, Ordering::AcqRel) < phase as u8 {
+            self.wake_threads();
+        }
+    }
+
+    /// From now on a polling thread may sleep until something comes.
+    pub fn add_waker(&self, waker: Waker) {
+        lock(&self.wakers).push(waker);
+    }
+
+    /// Has every polling thread look at its devices, and publish what it sees, also one that sleeps.
+    pub fn wake_threads(&self) {
+        lock(&self.wakers).iter().for_each(Waker::wake);
     }
 
     /// A sink received so many packets, so many of which were not as they were sent.

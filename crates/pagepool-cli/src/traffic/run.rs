@@ -46,8 +46,8 @@ use crate::sys::{self, CapabilitySet};
 const CLOSING_LOOK: Duration = Duration::from_millis(2);
 /// Seconds between two prints of figures.
 const STATS_EVERY: u64 = 1;
-/// The longest sleep of a thread.
-const NAP: Duration = Duration::from_millis(20);
+/// The longest sleep of a thread. Whatever comes ends it, and so does every change of the run.
+const NAP: Duration = Duration::from_secs(1);
 
 /// Every command on interfaces runs, and prints the verdict, in the same way.
 impl<C: TrafficCommand> RunCommand for C {
@@ -399,11 +399,6 @@ impl<H: PortHandler> QueueThreads<H> {
 
     /// Ends all threads.
     fn stop(&mut self) -> Vec<thread::Result<Tapped<H>>> {
-        if !self.redirects.is_empty() {
-            // No thread sleeps for long from then on, for until all have closed nobody else has the packets.
-            self.state.move_to(Phase::Stopping);
-            thread::sleep(NAP);
-        }
         let (state, closing, threads) = (&self.state, &self.closing, std::mem::take(&mut self.threads));
         output::leave(); // the live block stays above
         // Before anything is closed: from here on packets go to the stack, and none is lost in between.

@@ -32,7 +32,11 @@ impl ServiceStatus {
         let Self { manager, title, at: last, before } = self;
         manager.look(
             at,
-            || state.published(),
+            || {
+                let published = state.published();
+                state.wake_threads(); // who sleeps publishes, and is seen at the next look
+                published
+            },
             || {
                 let now = moved(&state.sample().ports);
                 let seconds = at.saturating_sub(*last).as_secs_f64().max(1e-9);

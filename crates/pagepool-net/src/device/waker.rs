@@ -31,9 +31,10 @@ const ASLEEP: u8 = 1;
 /// Somebody woke it, and it has not noticed yet.
 const WOKEN: u8 = 2;
 
-/// Wakes the thread that polls a device: its next [`wait`](crate::DeviceExt::wait) returns at once, and the
-/// one that it is in ends. Any thread, any number of clones. Made by
-/// [`XskDevice::waker`](crate::XskDevice::waker), which has an example.
+/// Wakes the thread that polls a device or has a forwarder: its next [`wait`](crate::DeviceExt::wait) returns
+/// at once, and the one that it is in ends. Any thread, any number of clones. Made by
+/// [`XskDevice::waker`](crate::XskDevice::waker) and [`Forwarder::waker`](crate::Forwarder::waker), which
+/// have examples.
 #[derive(Clone, Debug)]
 pub struct Waker(Arc<Waking>);
 
@@ -74,6 +75,12 @@ impl Wakened {
             source,
         })?;
         Ok(Waker(self.shared.get_or_init(|| Arc::new(Waking { mark: Mark::new(), event })).clone()))
+    }
+
+    /// Whether anybody asked for a waker.
+    #[inline]
+    pub(crate) fn has_waker(&self) -> bool {
+        self.shared.get().is_some()
     }
 
     /// Whether the thread was woken since this was asked last.

@@ -33,8 +33,10 @@ use crate::sys::errno;
 /// The longest sleep while frames are being sent, at first: the kernel does not wake anybody for a
 /// completion.
 const WHILE_SENDING: Duration = Duration::from_millis(1);
+/// The longest sleep while frames stay on the transmit ring.
+const WHILE_STUCK: Duration = Duration::from_millis(100);
 /// The longest sleep otherwise: an interface that goes away wakes nobody either.
-const NAP: Duration = Duration::from_millis(100);
+const IDLE: Duration = Duration::from_secs(1);
 /// Calls for one transmit ring at a time, each of which sends all of it in copy mode, or 32 packets before
 /// Linux 6.17.
 const KICKS: usize = 64;
@@ -451,9 +453,9 @@ impl XskDevice {
     fn nap(&mut self) -> Duration {
         let moved = self.stats.tx_packets + self.stats.tx_completed;
         let (before, nap) = self.naps;
-        let nap = if moved == before { (2 * nap).min(NAP) } else { WHILE_SENDING };
+        let nap = if moved == before { (2 * nap).min(WHILE_STUCK) } else { WHILE_SENDING };
         self.naps = (moved, nap);
-        if self.sender.held() > 0 { nap } else { NAP }
+        if self.sender.held() > 0 { nap } else { IDLE }
     }
 
     #[inline]
