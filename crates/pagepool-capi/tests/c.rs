@@ -74,12 +74,17 @@ fn the_layout_is_what_packages_expect() {
 
 #[test]
 fn an_argument_that_is_no_setting_is_refused() {
-    let done = Command::new(env!("CARGO_BIN_EXE_pagepool-install")).arg("--help").output().unwrap();
-    assert!(!done.status.success());
-    let done = Command::new(env!("CARGO_BIN_EXE_pagepool-install")).arg("PREFIX=here").output().unwrap();
-    assert!(String::from_utf8_lossy(&done.stderr).contains("must be an absolute path"));
-    let done = Command::new(env!("CARGO_BIN_EXE_pagepool-install")).arg("PARTS=header").output().unwrap();
-    assert!(String::from_utf8_lossy(&done.stderr).contains("the parts are library and command"));
+    let refused = |program: &str, argument: &str, why: &str| {
+        let done = Command::new(program).arg(argument).output().unwrap();
+        let said = String::from_utf8_lossy(&done.stderr);
+        assert!(said.starts_with("pagepool: ") && said.contains(why), "{argument}: {said}");
+        assert_eq!(done.status.code(), Some(1));
+    };
+    let (install, package) = (env!("CARGO_BIN_EXE_pagepool-install"), env!("CARGO_BIN_EXE_pagepool-package"));
+    refused(install, "--help", "only PREFIX=");
+    refused(install, "PREFIX=here", "must be an absolute path");
+    refused(install, "PARTS=header", "the parts are library and command");
+    refused(package, "--help", "only OUT= and FORMATS= are known");
 }
 
 #[test]

@@ -23,7 +23,7 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, ExitCode};
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
@@ -53,7 +53,13 @@ struct InstallLayout {
     target: Option<String>,
 }
 
-fn main() -> Result<(), Box<dyn Error>> {
+fn main() -> ExitCode {
+    let Err(error) = install() else { return ExitCode::SUCCESS };
+    eprintln!("pagepool: {error}");
+    ExitCode::FAILURE
+}
+
+fn install() -> Result<(), Box<dyn Error>> {
     let layout = InstallLayout::from_environment()?;
     if layout.has("library") {
         layout.install(&layout.build()?)?;

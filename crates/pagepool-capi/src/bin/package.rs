@@ -17,7 +17,7 @@ use std::fmt::Write;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, ExitCode};
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
@@ -84,7 +84,13 @@ struct Builder {
     time: String,
 }
 
-fn main() -> Result<(), Box<dyn Error>> {
+fn main() -> ExitCode {
+    let Err(error) = package() else { return ExitCode::SUCCESS };
+    eprintln!("pagepool: {error}");
+    ExitCode::FAILURE
+}
+
+fn package() -> Result<(), Box<dyn Error>> {
     let formats = setting("FORMATS").unwrap_or_else(|| "deb,tar".into());
     if let Some(unknown) = formats.split(',').find(|format| !["deb", "tar"].contains(format)) {
         return Err(format!("FORMATS names {unknown:?}, but the formats are deb and tar").into());

@@ -242,13 +242,18 @@ const _: () = assert!(std::mem::offset_of!(Load, replaced) == 108 && size_of::<L
 
 /// Loads a BPF program.
 pub(crate) fn load(program: &[Insn], kind: Kind) -> io::Result<OwnedFd> {
+    load_as(NAME, program, kind)
+}
+
+/// Loads a BPF program that has this name in the kernel's lists.
+pub(crate) fn load_as(name: [u8; 16], program: &[Insn], kind: Kind) -> io::Result<OwnedFd> {
     make(
         PROG_LOAD,
         &Load {
             insn_count: program.len() as u32,
             insns: program.as_ptr() as u64,
             license: kind.license().as_ptr() as u64,
-            name: NAME,
+            name,
             ..kind.attributes()
         },
     )

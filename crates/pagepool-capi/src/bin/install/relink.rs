@@ -45,8 +45,9 @@ pub fn relink(built: &Path, source: &Path, target: Option<&str>) -> Result<Libra
         Err(why) if musl.is_some() => return Err(why),
         Err(why) => {
             eprintln!(
-                "warning: all symbols of Rust's standard library are global in libpagepool.a, so it may not \
-                 link beside another Rust library: {why}. Remedy: install binutils, or set OBJCOPY and AR"
+                "pagepool: warning: all symbols of Rust's standard library are global in libpagepool.a, so \
+                 it may not link beside another Rust library: {why}. Remedy: install binutils, or set \
+                 OBJCOPY and AR"
             );
             built.join("libpagepool_c.a")
         }

@@ -864,6 +864,28 @@ mod tests {
     }
 
     #[test]
+    fn a_program_of_another_maker_is_named_and_so_is_the_way_to_take_it_away() {
+        if let Some(why) = veth::missing() {
+            return println!("SKIP programs of others: {why}");
+        }
+        let _veth = veth::Veth::new(1, 1500);
+        let name = *b"filter\0\0\0\0\0\0\0\0\0\0";
+        let others = sys::load_as(name, &program::pass(), sys::Kind::Xdp { frags: false }).unwrap();
+        let id = sys::program_id(others.as_fd()).unwrap();
+        let link = sys::attach(others.as_fd(), lookup::look_up("near0").unwrap().index, true).unwrap();
+        let refused = Redirect::attach("near0", Attach::Auto, false).map(drop).unwrap_err().to_string();
+        assert_eq!(
+            refused,
+            format!(
+                "near0 already has XDP program {id} (filter). Stop its owner, or: ip link set dev near0 xdp \
+                 off (`bpftool link detach` if a BPF link holds it)"
+            )
+        );
+        drop(link);
+        Redirect::attach("near0", Attach::Auto, false).map(drop).expect("nothing is attached");
+    }
+
+    #[test]
     fn a_program_is_no_link() {
         let program = match sys::load(&program::pass(), sys::Kind::Xdp { frags: false }) {
             Ok(program) => program,
