@@ -97,7 +97,8 @@ impl LiveFigures {
         }
         lines.extend(figures::kernel_problems(ports));
         let mut lines: Vec<_> = lines.into_iter().map(LiveLine::plain).collect();
-        lines.extend(loss_lines(&self.before.ports, ports, seconds).into_iter().map(LiveLine::bad));
+        let problems = loss_lines(&self.before.ports, ports, seconds).into_iter();
+        lines.extend(problems.chain(refused(&self.before.ports, ports, seconds)).map(LiveLine::bad));
         let table = queue_table::lines(&self.names, &self.before.ports, ports, seconds, room.below(&lines));
         lines.extend(table.into_iter().map(LiveLine::plain));
         (self.at, self.before) = (at, now);
@@ -126,6 +127,13 @@ fn pool_line(ports: &[PortSample], warm: &[PortSample]) -> String {
     let recycled = recycled.map_or("nothing".into(), |percent| format!("{percent:.2} %"));
     let (slow, idle) = (grouped(figures::slow(warm, ports)), grouped(pages.cache + pages.lanes + pages.ring));
     format!("pool: recycled {recycled}, slow {slow}; idle {idle}")
+}
+
+/// Calls a second by which a driver was to send, and did not.
+fn refused(before: &[PortSample], now: &[PortSample], seconds: f64) -> Option<String> {
+    let [old, now] = [before, now].map(|ports| ports.iter().map(|at| at.nic.calls_refused).sum::<u64>());
+    let rate = (now.saturating_sub(old) as f64 / seconds) as u64;
+    (rate > 0).then(|| format!("calls to send refused {}/s by the driver", grouped(rate)))
 }
 
 /// Packets a second that were lost, by reason.

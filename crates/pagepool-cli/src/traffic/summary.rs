@@ -178,7 +178,7 @@ impl TrafficResult {
             );
             let why = match down {
                 true => "by the driver (interface down)",
-                false => "by the driver: zero copy has no XDP program there",
+                false => "by the driver: the interface was down, or its XDP program was detached",
             };
             verdict.row("calls to send refused", refused, why);
         }
