@@ -91,6 +91,35 @@ fn figures_are_drawn_in_place_and_nothing_wraps() {
     }
 }
 
+/// What each of the others shows on a usual screen.
+#[test]
+fn every_command_fits_a_usual_screen() {
+    let name = "every_command_fits_a_usual_screen";
+    let Some(hosts) = hosts(name, &TwoHostsParams::default()) else { return };
+    if !has_script(name) {
+        return;
+    }
+    for arguments in [
+        "drop near0 --verify --seconds 2",
+        "echo near0 --seconds 2",
+        "gen near0 --rate 1000 --seconds 2",
+        "demo --seconds 2",
+        "demo --action echo --seconds 2",
+        "soak --seconds 7 --flap-every 3 --kill-every 2",
+    ] {
+        let shown = forwarded(&hosts, on_terminal(arguments, 80, 24));
+        if shown.contains("CAP_") {
+            println!("SKIP {name}, {arguments}: {shown}");
+            continue;
+        }
+        let ends = ["PASS: ", "FAIL: ", "No packets moved"];
+        assert!(ends.iter().any(|end| shown.contains(end)), "{arguments}: {shown:?}");
+        let is_table = arguments.starts_with("demo") || arguments.starts_with("soak"); // a row each time
+        assert!(is_table || shown.contains("\x1b[K"), "{arguments}: figures are drawn in place: {shown:?}");
+        assert_fits(&shown, 80);
+    }
+}
+
 #[test]
 fn colours_are_there_where_they_are_wanted_and_pipes_get_plain_lines() {
     let name = "colours_are_there_where_they_are_wanted_and_pipes_get_plain_lines";
