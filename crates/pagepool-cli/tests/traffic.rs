@@ -4,13 +4,13 @@
 mod between;
 
 use std::net::{Ipv4Addr, UdpSocket};
-use std::path::PathBuf;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use between::{
-    Place, Running, Sets, binary, dropped_by_link, far_ends, frames, hosts, number, ok, pass, send, text,
+    Place, Running, Sets, binary, capture, dropped_by_link, far_ends, frames, hosts, number, ok, pass, send,
+    text,
 };
 use pagepool_lab::{Tally, TempFolder, TwoHosts, TwoHostsParams};
 use pagepool_net::link::{Netlink, TokenBucket};
@@ -526,26 +526,6 @@ fn each_thread_stays_on_its_cpu() {
     running.interrupt();
 }
 
-/// The packets of a capture file of nanoseconds, and what their records say of their lengths.
-fn capture(path: &PathBuf) -> Vec<Vec<u8>> {
-    let file = std::fs::read(path).expect("the file was written");
-    let word = |at: usize| u32::from_ne_bytes(file[at..at + 4].try_into().expect("four bytes"));
-    assert_eq!(
-        (word(0), word(4), word(20)),
-        (0xa1b2_3c4d, 2 | 4 << 16, 1),
-        "nanoseconds, version 2.4, Ethernet"
-    );
-    let (mut at, mut packets, mut before) = (24, Vec::new(), (0, 0));
-    while at < file.len() {
-        let (time, len) = ((word(at), word(at + 4)), word(at + 8) as usize);
-        assert!(time >= before && time.0 > 1_700_000_000 && time.1 < 1_000_000_000, "{before:?} {time:?}");
-        assert_eq!(word(at + 12) as usize, len, "packets are whole");
-        packets.push(file[at + 16..at + 16 + len].to_vec());
-        (at, before) = (at + 16 + len, time);
-    }
-    packets
-}
-
 #[test]
 fn capture_files_hold_every_packet_whole() {
     let name = "capture_files_hold_every_packet_whole";
@@ -575,7 +555,9 @@ fn capture_files_hold_every_packet_whole() {
         [(&sent, &sending, 300), (&received, &dropping, number(&dropping, "received"))]
     {
         let mut tally = Tally::new(300);
-        capture(path).iter().for_each(|packet| {
+        let packets = capture(path);
+        assert!(packets.is_sorted_by_key(|(time, _)| *time), "{path:?}");
+        packets.iter().for_each(|(_, packet)| {
             tally.take(packet);
         });
         assert_eq!(

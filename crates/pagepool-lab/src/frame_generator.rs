@@ -10,6 +10,7 @@ use pagepool_net::link::{LiveFrames, NetError};
 use crate::frame_socket::FrameSocket;
 use crate::namespace::Namespace;
 use crate::numbered::NumberedFrames;
+use crate::sys::packet::Hears;
 
 /// Frames of one system call.
 const BATCH: usize = 64;
@@ -167,7 +168,7 @@ impl Sink {
         if mode == GeneratorMode::Xdp {
             return Ok(Self::Kernel { frames: LiveFrames::load(link)?, at_once: 1 << 12 });
         }
-        FrameSocket::with(link, false).map(Self::Socket)
+        FrameSocket::with(link, Hears::Nothing).map(Self::Socket)
     }
 
     /// Sends at most so many frames, from a number on; gives how many.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use pagepool_net::link::{NetError, Netlink};
 
 use crate::namespace::Namespace;
-use crate::sys::packet::{self, BATCH};
+use crate::sys::packet::{self, BATCH, Hears};
 use crate::sys::poll::wait_readable;
 
 /// A raw socket for the frames of one link. Only [`FrameSocket::wait`] blocks.
@@ -52,13 +52,18 @@ impl FrameSocket {
 
     /// The same, in the calling thread's namespace.
     pub fn open_here(link: &str) -> Result<Self, NetError> {
-        Self::with(link, true)
+        Self::with(link, Hears::Wire)
+    }
+
+    /// The same, which also receives what this machine sends through the link, as tcpdump does.
+    pub fn tap_here(link: &str) -> Result<Self, NetError> {
+        Self::with(link, Hears::Both)
     }
 
     /// The same, or one that only sends: on that the kernel spends nothing when frames arrive.
-    pub(crate) fn with(link: &str, listens: bool) -> Result<Self, NetError> {
+    pub(crate) fn with(link: &str, hears: Hears) -> Result<Self, NetError> {
         let index = Netlink::open()?.link(link)?.index;
-        let socket = packet::open(index, listens);
+        let socket = packet::open(index, hears);
         let about = || format!("frames of interface {link:?}");
         let socket = socket.map_err(|error| NetError::call("socket(AF_PACKET)", about(), error))?;
         Ok(Self { socket, link: link.into() })

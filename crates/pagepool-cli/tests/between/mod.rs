@@ -4,6 +4,7 @@
 
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -413,4 +414,25 @@ pub fn dropped_by_link(name: &str) -> u64 {
 
 pub fn ok<T>(result: Result<T, NetError>) -> T {
     result.unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// The packets of a capture file of nanoseconds, whose records say that they are whole, with their times.
+/// Those of one thread are in order.
+pub fn capture(path: &Path) -> Vec<((u32, u32), Vec<u8>)> {
+    let file = std::fs::read(path).expect("the file was written");
+    let word = |at: usize| u32::from_ne_bytes(file[at..at + 4].try_into().expect("four bytes"));
+    assert_eq!(
+        (word(0), word(4), word(20)),
+        (0xa1b2_3c4d, 2 | 4 << 16, 1),
+        "nanoseconds, version 2.4, Ethernet"
+    );
+    let (mut at, mut packets) = (24, Vec::new());
+    while at < file.len() {
+        let (time, len) = ((word(at), word(at + 4)), word(at + 8) as usize);
+        assert!(time.0 > 1_700_000_000 && time.1 < 1_000_000_000, "{time:?}");
+        assert_eq!(word(at + 12) as usize, len, "packets are whole");
+        packets.push((time, file[at + 16..at + 16 + len].to_vec()));
+        at += 16 + len;
+    }
+    packets
 }

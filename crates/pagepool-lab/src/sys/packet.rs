@@ -14,16 +14,25 @@ pub(crate) const BATCH: usize = 64;
 /// Bytes of memory that received frames may wait in.
 const RECEIVE_BYTES: libc::c_int = 32 << 20;
 
-/// A socket for all frames of one link, in the network namespace of the calling thread. What others send from
-/// the same machine through the link is not received; one that does not listen receives nothing.
-pub(crate) fn open(index: u32, listens: bool) -> io::Result<OwnedFd> {
+/// What a socket receives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Hears {
+    Nothing,
+    /// What comes over the wire, and not what this machine sends.
+    Wire,
+    Both,
+}
+
+/// A socket for all frames of one link, in the network namespace of the calling thread.
+pub(crate) fn open(index: u32, hears: Hears) -> io::Result<OwnedFd> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = socket_with(AddressFamily::PACKET, SocketType::RAW, flags, None)?;
-    set(&socket, libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, 1)?;
+    let ignores = libc::c_int::from(hears != Hears::Both);
+    set(&socket, libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, ignores)?;
     set(&socket, libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, 1)?;
     // Only those who may administer the network get so much; with less, bursts are lost sooner.
     let _ = set(&socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, RECEIVE_BYTES);
-    bind(&socket, index, if listens { libc::ETH_P_ALL as u16 } else { 0 })?;
+    bind(&socket, index, if hears == Hears::Nothing { 0 } else { libc::ETH_P_ALL as u16 })?;
     Ok(socket)
 }
 
