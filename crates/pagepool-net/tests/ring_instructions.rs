@@ -1,0 +1,159 @@
+//! Instructions per buffer over AF_XDP without a card, counted by valgrind: the kernel's side of the rings is
+//! played in memory, and is in the figures. Needs valgrind and an optimised build
+//! (`cargo test --release -p pagepool-net --test ring_instructions -- --nocapture`).
+
+#![expect(clippy::unwrap_used, reason = "a test fails where it cannot go on")]
+
+use std::hint::black_box;
+use std::process::Command;
+use std::sync::Arc;
+
+use pagepool::{Arena, ArenaParams, Pool, PoolParams, XdpBuff};
+use pagepool_net::{
+    Action, Forwarder, Ingress, PacketHandler, PortId, Umem, UmemParams, XskKernelSide, umem_in_memory,
+    xsk_in_memory,
+};
+
+/// Buffers in a poll.
+const BUDGET: usize = 64;
+/// Slots of each ring.
+const SLOTS: u32 = 1024;
+/// Set in the process whose instructions are counted: which row, and how many polls.
+const COUNTED: &str = "PAGEPOOL_COUNTED_ROW";
+/// Polls of the two runs, whose difference is counted.
+const RUNS: [usize; 2] = [1024, 3072];
+
+/// What packets are received into, and how long they are.
+#[derive(Clone, Copy)]
+struct Chunks {
+    size: u32,
+    /// Of the pool's pages: the commands cut 128 chunks of 2048 bytes from one.
+    order: u8,
+    len: u32,
+    /// Buffers of a packet.
+    buffers: usize,
+}
+
+const PAGES: Chunks = Chunks { size: 4096, order: 0, len: 60, buffers: 1 };
+const HALVES: Chunks = Chunks { size: 2048, order: 6, ..PAGES };
+const TWO: Chunks = Chunks { len: 6000, buffers: 2, ..PAGES };
+
+/// What becomes of packets, and how many instructions a buffer may cost then.
+struct Row {
+    name: &'static str,
+    ports: usize,
+    chunks: Chunks,
+    action: fn(PortId) -> Action,
+    /// More fails. What was reached when the line was last changed, and a little.
+    at_most: f64,
+}
+
+const ROWS: &[Row] = &[
+    Row { name: "drop", ports: 1, chunks: PAGES, action: |_| Action::Drop, at_most: 194.0 },
+    Row { name: "drop, chunks of 2048", ports: 1, chunks: HALVES, action: |_| Action::Drop, at_most: 211.5 },
+    Row { name: "drop, two buffers", ports: 1, chunks: TWO, action: |_| Action::Drop, at_most: 306.0 },
+    Row { name: "echo", ports: 1, chunks: PAGES, action: |_| Action::Tx, at_most: 317.5 },
+    Row { name: "echo, chunks of 2048", ports: 1, chunks: HALVES, action: |_| Action::Tx, at_most: 350.0 },
+    Row { name: "echo, two buffers", ports: 1, chunks: TWO, action: |_| Action::Tx, at_most: 454.0 },
+    Row { name: "forward", ports: 2, chunks: PAGES, action: across, at_most: 340.0 },
+    Row { name: "forward, chunks of 2048", ports: 2, chunks: HALVES, action: across, at_most: 372.5 },
+    Row { name: "forward, two buffers", ports: 2, chunks: TWO, action: across, at_most: 478.0 },
+];
+
+fn across(port: PortId) -> Action {
+    Action::Redirect(PortId(1 - port.0))
+}
+
+/// A port whose ring is full of buffers, and the kernel's side of it.
+fn add_port<P: PacketHandler>(
+    forwarder: &mut Forwarder<P>,
+    umem: &Arc<Umem>,
+    arena: &Arc<Arena>,
+    chunks: Chunks,
+) -> XskKernelSide {
+    let params = PoolParams {
+        domains: vec![umem.clone()],
+        chains: if chunks.buffers > 1 { SLOTS as usize } else { 0 },
+        order: chunks.order,
+        headroom: 256,
+        colour: false,
+        ..PoolParams::default()
+    };
+    let (device, kernel) = xsk_in_memory(umem, SLOTS).unwrap();
+    forwarder.add_port(device, Pool::new(params, arena.clone()).unwrap().bind());
+    kernel
+}
+
+/// So many polls, in each of which packets arrive at the first port, and what is to be sent is.
+fn run(row: &Row, polls: usize) {
+    let Row { ports, chunks, action, .. } = *row;
+    let params = ArenaParams { max_bytes: 64 << 20, commit_all: true, ..Default::default() };
+    let arena = Arena::new(params).unwrap();
+    let params =
+        UmemParams { chunk_size: chunks.size, multi_buffer: chunks.buffers > 1, ..Default::default() };
+    let umem = umem_in_memory(params, &arena).unwrap();
+    let mut forwarder = Forwarder::new(move |packet: &mut XdpBuff, at: Ingress| {
+        black_box(&*packet);
+        action(at.port)
+    });
+    let mut kernels: Vec<_> = (0..ports).map(|_| add_port(&mut forwarder, &umem, &arena, chunks)).collect();
+    forwarder.poll();
+    let packets = BUDGET / chunks.buffers;
+    for _ in 0..polls {
+        assert_eq!(kernels[0].deliver(packets, chunks.len), packets, "the ring has buffers");
+        assert!(forwarder.poll() >= packets);
+        kernels.iter_mut().for_each(|kernel| _ = kernel.send());
+    }
+}
+
+/// The instructions of a process that runs a row.
+fn instructions(test: &str, row: usize, polls: usize) -> u64 {
+    let output = Command::new("valgrind")
+        .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
+        .arg(std::env::current_exe().unwrap())
+        .args([test, "--exact"])
+        .env(COUNTED, format!("{row} {polls}"))
+        .output()
+        .unwrap();
+    let report = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{report}{}", String::from_utf8_lossy(&output.stdout));
+    let collected = report.lines().find_map(|line| line.split_once("Collected : "));
+    collected.expect("callgrind says how much it collected").1.trim().parse().unwrap()
+}
+
+/// Why nothing is counted here.
+fn cannot_run() -> Option<&'static str> {
+    let valgrind = Command::new("valgrind").arg("--version").output();
+    if !valgrind.is_ok_and(|output| output.status.success()) {
+        return Some("valgrind is not installed");
+    }
+    // Handles in bulk are copied in vector registers.
+    #[cfg(target_arch = "x86_64")]
+    if !is_x86_feature_detected!("avx2") {
+        return Some("the CPU has no AVX2");
+    }
+    cfg!(debug_assertions).then_some("a debug build; use cargo test --release")
+}
+
+#[test]
+fn no_buffer_over_af_xdp_costs_more_instructions_than_it_may() {
+    let test = "no_buffer_over_af_xdp_costs_more_instructions_than_it_may";
+    if let Ok(counted) = std::env::var(COUNTED) {
+        let (row, polls) = counted.split_once(' ').unwrap();
+        return run(&ROWS[row.parse::<usize>().unwrap()], polls.parse().unwrap());
+    }
+    ROWS.iter().for_each(|row| run(row, 64)); // the rows themselves work in every build
+    if let Some(reason) = cannot_run() {
+        return println!("SKIP {test}: {reason}");
+    }
+    let mut over = Vec::new();
+    for (number, Row { name, at_most, .. }) in ROWS.iter().enumerate() {
+        let [few, many] = RUNS.map(|polls| instructions(test, number, polls));
+        let each = (many - few) as f64 / ((RUNS[1] - RUNS[0]) * BUDGET) as f64;
+        println!("{name:<24} {each:>7.2} instructions a buffer, at most {at_most}");
+        if each > *at_most {
+            over.push(format!("{name}: {each:.2} instructions a buffer, but at most {at_most}"));
+        }
+    }
+    assert!(over.is_empty(), "{}", over.join("\n"));
+}
