@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use pagepool::{DeferredStats, Stats};
+use pagepool::{DeferredStats, PoolProbe, Stats};
 use pagepool_net::{DeviceStats, ForwardStats, KernelStats, PathStats};
 
 fn root() -> PathBuf {
@@ -68,6 +68,45 @@ fn the_tables_of_counters_are_what_the_declarations_say() {
         page == now,
         "docs/operations.md is old: PAGEPOOL_BLESS=1 cargo test -p pagepool-net --test documents"
     );
+}
+
+const PROBE_TABLE: &str = "| probe | what has happened | arguments | level |\n|---|---|---|---|\n";
+
+/// The row of a probe, from its declaration.
+fn probe_row(probe: &PoolProbe) -> String {
+    let args = probe.args.iter().enumerate().map(|(at, (name, means))| format!("arg{at} `{name}`: {means}"));
+    let args = args.collect::<Vec<_>>().join("; ");
+    format!("| `{}` | {} | {args} | {} |\n", probe.name, probe.fires, probe.level.to_lowercase())
+}
+
+#[test]
+fn the_table_of_probes_is_what_the_declarations_say() {
+    let page = read("docs/probes.md");
+    let (before, after) = page.split_once(PROBE_TABLE).expect("the head of the table");
+    let mut now = before.to_owned() + PROBE_TABLE;
+    now.extend(PoolProbe::ALL.iter().map(probe_row));
+    now.extend(after.split_inclusive('\n').skip_while(|line| line.starts_with("| `")));
+    if std::env::var_os("PAGEPOOL_BLESS").is_some() {
+        return fs::write(root().join("docs/probes.md"), now).expect("the repository is writable");
+    }
+    assert!(
+        page == now,
+        "docs/probes.md is old: PAGEPOOL_BLESS=1 cargo test -p pagepool-net --test documents"
+    );
+}
+
+/// Each probe has one line for bpftrace, in their order, which uses arguments that there are.
+#[test]
+fn each_probe_has_its_line_for_bpftrace() {
+    let page = read("docs/probes.md");
+    let lines = page.lines().filter_map(|line| line.strip_prefix("bpftrace -e 'usdt:"));
+    let lines: Vec<_> = lines.filter_map(|line| line.split_once(":pagepool:")?.1.split_once(' ')).collect();
+    assert_eq!(lines.len(), PoolProbe::ALL.len());
+    for ((name, action), probe) in lines.iter().zip(PoolProbe::ALL) {
+        assert_eq!(*name, probe.name);
+        let numbers = action.split("arg").skip(1).filter_map(|rest| rest[..1].parse::<usize>().ok());
+        assert!(numbers.max().is_some_and(|most| most < probe.args.len()), "{name}: {action}");
+    }
 }
 
 #[test]

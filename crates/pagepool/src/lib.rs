@@ -79,6 +79,8 @@
 //! # Features
 //!
 //! * `bytes`: buffers, frames and packets as `bytes::Bytes`, without a copy.
+//! * `usdt`: at each [`PoolProbe`] a `nop` and an ELF note, for bpftrace, perf, gdb and SystemTap.
+//! * `tracing`: at each [`PoolProbe`] an event of the crate `tracing`, with the target `pagepool`.
 //! * `testing`: the conformance suite for providers, a model of a pool, an IOMMU that checks every access,
 //!   and failure injection, for tests of your own providers and domains.
 //!
@@ -101,6 +103,7 @@ mod mem;
 pub mod observe;
 mod packet;
 mod pool;
+mod probes;
 mod returns;
 mod sys;
 #[cfg(any(test, feature = "testing"))]
@@ -152,6 +155,7 @@ pub use pool::pool_ref::PoolRef;
 pub use pool::shutdown::{HeldPage, Shutdown, ShutdownReport};
 pub use pool::unbound::Pool;
 pub use pool::use_counts::UseCounts;
+pub use probes::PoolProbe;
 pub use sys::published_entry::{PublishedEntry, publish_entry};
 pub use sys::sync::Backoff;
 #[cfg(not(loom))]

@@ -274,7 +274,7 @@ impl Lane {
     #[cfg(all(test, not(loom)))]
     pub(crate) fn alone(size: usize) -> Self {
         let lines = LaneLines::for_lanes(1, size).expect("it is small").next().expect("one lane");
-        Self::new(lines, Arc::new(Wakeup::new(None)))
+        Self::new(lines, Arc::new(Wakeup::new(0, None)))
     }
 
     /// The most messages that it may have.

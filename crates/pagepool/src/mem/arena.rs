@@ -35,6 +35,7 @@ use crate::mem::arena::params::{ArenaParams, Description, NodePolicy};
 use crate::mem::page::{MAX_ORDER, NodeId, PAGE_SHIFT, PAGE_SIZE, PageIdx, system_page_size};
 use crate::mem::provider::Provider;
 use crate::mem::topology::Topology;
+use crate::probes;
 use crate::sys::memory::{Placement, Reservation, raise_memlock_limit};
 use crate::sys::published_entry::{PublishedEntry, publish_entry};
 use crate::sys::published_memory::PublishedMemory;
@@ -304,10 +305,14 @@ impl Arena {
         self.uncommitted.fetch_add(gone.len() as u32, Ordering::Relaxed);
         let len_bytes: u64 = gone.iter().map(|&region| self.area.region(region).len_bytes()).sum();
         self.count_committed(len_bytes.wrapping_neg());
+        let committed = self.committed_bytes.load(Ordering::Relaxed);
         self.trims.fetch_add(1, Ordering::Release); // pairs with grow_and_take()
         drop(growth);
         // Who asked meanwhile found neither the pages nor a region to grow by. Also if no region is gone.
         self.area.starved().wake_all();
+        if len_bytes > 0 {
+            probes::trim(self.area.id(), len_bytes, committed);
+        }
         len_bytes
     }
 
@@ -457,11 +462,14 @@ impl Arena {
             self.note_that_it_is_fixed();
             return 0;
         }
+        let mut growth = self.lock_growth();
         let before = self.committed_bytes.load(Ordering::Relaxed);
-        let taken = self.take_growing(&mut self.lock_growth(), order, node, out);
-        // A trim may have hidden it, and wakes them itself.
-        if self.committed_bytes.load(Ordering::Relaxed) != before {
+        let taken = self.take_growing(&mut growth, order, node, out);
+        let now = self.committed_bytes.load(Ordering::Relaxed);
+        drop(growth);
+        if now != before {
             self.area.starved().wake_all(); // with the lock free
+            probes::grow(self.area.id(), now - before, now);
         }
         taken
     }

@@ -99,7 +99,7 @@ fn assemble(
     let attached = attach_all(&params, &*provider)?;
     let needs_sync = |mapping: &&Arc<Mapping>| params.sync_for_device && !mapping.coherent();
     let syncing: Box<[_]> = attached.mappings.iter().filter(needs_sync).cloned().collect();
-    let wakeup = Arc::new(Wakeup::new(event));
+    let wakeup = Arc::new(Wakeup::new(id, event));
     let lines = LaneLines::for_lanes(sizes.lanes, sizes.lane)?;
     let area = provider.area().clone();
     let slot = ShortName::take();

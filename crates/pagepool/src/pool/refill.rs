@@ -24,6 +24,7 @@ use crate::home::stats::Counter;
 use crate::mem::page::{EMERGENCY, NodeId, PageIdx};
 use crate::pool::bound::Bound;
 use crate::pool::params::MAX_REFILL;
+use crate::probes;
 use crate::returns::late::give_back_all;
 use crate::returns::pool_core::{InHand, PoolPtr};
 use crate::sys::sync::Ordering;
@@ -130,6 +131,7 @@ impl Bound {
             counts.alloc_waive.add(1);
             let in_hand = page.map(|page| InHand { pool, page });
             pool.leave_here(self.owner(), off_node);
+            probes::waive(pool.id, off_node.0, pool.area.node_of(off_node).0);
             std::mem::forget(in_hand);
         }
         (page, off_node.is_some())
@@ -266,6 +268,9 @@ impl Bound {
         if low {
             self.starve();
         }
+        if got > 0 {
+            probes::alloc_slow(pool.id, got, order);
+        }
         page
     }
 
@@ -316,6 +321,7 @@ impl Bound {
         pool.area.starved().add(&pool.wakeup); // its fence: lanes claimed later raise the flag themselves
         raise_all(pool.lanes.listed_lanes(), STARVED);
         self.policy(|p| (p.asked, p.look_again) = (true, true));
+        probes::starve(pool.id, pool.pages());
     }
 
     /// The node that pages from lanes and ring must be on, where they may differ from it. `None` if the area

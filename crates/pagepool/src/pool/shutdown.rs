@@ -32,6 +32,7 @@ use crate::home::thread;
 use crate::mem::area::Area;
 use crate::mem::page::PageIdx;
 use crate::pool::deferred_queue::DeferredQueue;
+use crate::probes;
 use crate::returns::end_watch::EndWatch;
 use crate::returns::late;
 use crate::returns::pool_core::PoolPtr;
@@ -69,7 +70,9 @@ pub(crate) fn end(pool: PoolPtr, deferred: Option<Box<DeferredQueue>>) -> Shutdo
     late::give_back_all(pool, &home);
     // After the pages went back: a page is mapped until its last return (I6).
     last.detach();
-    drop(last);
+    let out = pool.pages();
+    drop(last); // the pool may be gone
+    probes::destroy(shutdown.id, out, shutdown.pending());
     shutdown
 }
 
@@ -82,9 +85,7 @@ pub(crate) fn most_bytes(pool: PoolPtr) -> usize {
     // In the list of its lane, and in that of all, which is copied as it grows.
     const MESSAGE: usize = 6 * size_of::<Message>();
     const NAME: usize = size_of::<String>() + 32; // with what an allocator adds
-    let released = pool.own.counts.release.read().wrapping_add(pool.returned.release.read());
-    let pages = pool.own.counts.hold.read().wrapping_sub(released) as i64;
-    let pages = usize::try_from(pages).unwrap_or(0);
+    let pages = usize::try_from(pool.pages()).unwrap_or(0);
     let slots: usize = pool.lanes.all().iter().map(|lane| lane.capacity()).sum();
     let parts = pool.geometry.page_size() / (pool.geometry.frag_mask.wrapping_neg() as usize).max(1);
     let messages = (slots + pool.ring.capacity()).min(pages.saturating_mul(parts));
@@ -112,9 +113,7 @@ impl Drop for LastSteps {
     fn drop(&mut self) {
         self.detach();
         let pool = self.pool;
-        // Pages still out, by the counters: hold minus release is right at every moment (I7).
-        let released = pool.own.counts.release.read().wrapping_add(pool.returned.release.read());
-        let out = pool.own.counts.hold.read().wrapping_sub(released) as i64;
+        let out = pool.pages();
         // Late returns may have been faster, and taken the number below 0: the last of all to be counted
         // frees the pool, here or there.
         if pool.watch.expect(out) {
@@ -279,6 +278,7 @@ impl Shutdown {
         while !self.is_complete() {
             let left = until.map(|until| until.saturating_duration_since(Instant::now()));
             if left.is_some_and(|left| left.is_zero()) {
+                self.tell_that_it_stalls();
                 return false;
             }
             self.sleep(left);
@@ -299,13 +299,22 @@ impl Shutdown {
     /// Reports what is still out, after a poll of the deferred queue. Any thread; walks the records of the
     /// area, so it takes time in proportion to the area's size.
     pub fn report(&self) -> ShutdownReport {
+        let is_complete = self.is_complete();
+        if !is_complete {
+            self.tell_that_it_stalls();
+        }
         ShutdownReport {
             pool: self.name.clone(),
             id: self.id,
             held_for: self.since.elapsed(),
-            pages: if self.is_complete() { Vec::new() } else { self.pages_out() },
+            pages: if is_complete { Vec::new() } else { self.pages_out() },
             deferred: self.pending(),
         }
+    }
+
+    fn tell_that_it_stalls(&self) {
+        let held_ms = self.since.elapsed().as_millis() as u64;
+        probes::stall(self.id, self.watch.out(), self.pending(), held_ms);
     }
 
     fn pages_out(&self) -> Vec<HeldPage> {

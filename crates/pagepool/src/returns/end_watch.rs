@@ -35,6 +35,11 @@ impl EndWatch {
         self.remaining.fetch_sub(n, Ordering::AcqRel) == n
     }
 
+    /// Pages of a pool that has ended that are still out.
+    pub(crate) fn out(&self) -> i64 {
+        self.remaining.load(Ordering::Relaxed)
+    }
+
     /// The pool is freed: wakes those that wait.
     pub(crate) fn finish(&self) {
         self.done.store(1, Ordering::Release); // pairs with is_finished()

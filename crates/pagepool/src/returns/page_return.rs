@@ -19,6 +19,7 @@ use crate::home::lane::{DETACHED, Lane, STARVED};
 use crate::home::message::Message;
 use crate::mem::page::PageIdx;
 use crate::mem::provider::{Provider, give_back};
+use crate::probes;
 use crate::returns::late;
 use crate::returns::pool_core::{PoolPtr, ReturnState};
 use crate::sys::sync::{Ordering, fence, light_fence};
@@ -122,11 +123,13 @@ impl PoolPtr {
     fn out_of_ring(self, returns: impl Deref<Target = ReturnState>, page: PageIdx) {
         if returns.detached {
             self.late_ring.add(1);
-        } else {
-            self.returned.recycle_ring_full.add(1);
-            self.returned.release.add(1);
+            return self.out(returns, page);
         }
+        self.returned.recycle_ring_full.add(1);
+        self.returned.release.add(1);
+        let pool = self.id; // the pool may be gone after the next line
         self.out(returns, page);
+        probes::ring_full(pool, page.0);
     }
 
     /// After a push into the ring: lets go of the return lock, and of the pool, and wakes an owner that found

@@ -243,6 +243,12 @@ impl PoolCore {
         unsafe { &*at }
     }
 
+    /// Pages that joined and have not left, by the counters: right at every moment (I7).
+    pub(crate) fn pages(&self) -> i64 {
+        let released = self.own.counts.release.read().wrapping_add(self.returned.release.read());
+        self.own.counts.hold.read().wrapping_sub(released) as i64
+    }
+
     /// The owner's right, if the calling thread has it.
     #[inline(always)]
     pub(crate) fn owner_here(&self) -> Option<OwnerProof> {

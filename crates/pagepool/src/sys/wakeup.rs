@@ -27,12 +27,15 @@ use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::Waker;
 
+use crate::probes;
 use crate::sys::call::{OwnFd, eventfd_is_set, eventfd_signal, eventfd_take};
 use crate::sys::sync::{AtomicU32, Lock, Ordering};
 
 /// Lives as long as the last thread that may signal it; the descriptor only until the pool ends.
 #[derive(Debug)]
 pub(crate) struct Wakeup {
+    /// The pool's id, for tracers.
+    pool: u32,
     starved: AtomicU32,
     /// The descriptor's number, for the owner, who needs no lock: it is open until the owner half is given
     /// up.
@@ -62,11 +65,11 @@ impl Signal {
 }
 
 impl Wakeup {
-    /// One that signals `event`, if there is one, and tasks.
-    pub(crate) fn new(event: Option<OwnFd>) -> Self {
+    /// That of a pool: it signals `event`, if there is one, and tasks.
+    pub(crate) fn new(pool: u32, event: Option<OwnFd>) -> Self {
         let fd = event.as_ref().map(|fd| fd.as_raw_fd());
         let signal = Signal { event, stands: false, tasks: Vec::new() };
-        Self { starved: AtomicU32::new(0), fd, signal: Lock::new(signal) }
+        Self { pool, starved: AtomicU32::new(0), fd, signal: Lock::new(signal) }
     }
 
     /// Whether the pool was made with a descriptor to sleep on.
@@ -106,7 +109,10 @@ impl Wakeup {
     /// once in vain. Runs callbacks.
     #[cold]
     pub(crate) fn signal(&self) {
-        self.give_signal().into_iter().for_each(|(_, task)| call(task));
+        let tasks = self.give_signal();
+        let woken = tasks.len();
+        tasks.into_iter().for_each(|(_, task)| call(task));
+        probes::wake(self.pool, woken);
     }
 
     fn give_signal(&self) -> Vec<(u64, Waker)> {

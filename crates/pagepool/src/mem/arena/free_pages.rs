@@ -571,7 +571,7 @@ mod tests {
         assert_eq!(blocks(&f, Thorough), Some(PageIdx(200)));
         let f = scattered();
         as_many_but_a_block(&f);
-        f.state.lock().buddy.area().starved().add(&Arc::new(Wakeup::new(None)));
+        f.state.lock().buddy.area().starved().add(&Arc::new(Wakeup::new(0, None)));
         assert_eq!(blocks(&f, Usual), Some(PageIdx(200)));
     }
 
