@@ -88,7 +88,8 @@ mod tests {
 
     /// The texts between quotes, without comments, tests, and what panics or `Debug` print.
     fn texts(source: &str) -> Vec<String> {
-        let code = source.split("#[cfg(test)]").next().unwrap_or_default();
+        let tests = ["#[cfg(test)]", "#[cfg(all(test"].iter().filter_map(|mark| source.find(mark)).min();
+        let code = &source[..tests.unwrap_or(source.len())];
         let lines = code.lines().map(str::trim).filter(|line| !line.starts_with("//"));
         let joined = lines.collect::<Vec<_>>().join("\n").replace("\\\n", "").replace("\\\"", "'");
         let parts: Vec<&str> = joined.split('"').collect();

@@ -111,7 +111,8 @@ int main(int argc, char **argv)
     params.n_domains = 1;
     params.domains = &domain;
     CHECK(argc == 3 && pagepool_domain_identity("pairs", &domain) == 0);
-    CHECK(pagepool_create(&params, &pool) == 0 && pagepool_bind(pool) == 0 && pagepool_batch_create(&batch) == 0);
+    CHECK(pagepool_create(&params, &pool) == 0 && pagepool_bind(pool) == 0);
+    CHECK(pagepool_batch_create(&batch) == 0);
     for (size_t at = 0; at < sizeof(ways) / sizeof(ways[0]); at++)
         if (strcmp(argv[1], ways[at].name) == 0)
             return ways[at].pairs(pool, atol(argv[2])), 0;

@@ -287,7 +287,7 @@ fn one_line(docs: &str) -> String {
         let label = text[open + 1..close].to_owned();
         text.replace_range(open..end, &label);
     }
-    text.replace(['"', '\\'], "'")
+    text.replace(['\u{22}', '\\'], "'")
 }
 
 /// Where a link in square brackets begins, where its label ends, and where the link itself does.

@@ -154,7 +154,7 @@ fn give_addrs(
 ) -> usize {
     let given = match mapping.giving() {
         Some(add) => {
-            for (place, &page) in addrs.iter_mut().zip(pages) {
+            for (place, &page) in addrs.iter_mut().zip(pages.iter().rev()) {
                 place.write(DeviceAddr(add.wrapping_add(PageIdx(page).offset())));
             }
             pages
