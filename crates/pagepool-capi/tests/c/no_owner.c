@@ -244,6 +244,9 @@ int main(void)
     CHECK(pagepool_destroy(pool) == 0);
     CHECK(pagepool_alloc_addr_bulk(pool, addrs, 1) == 0 && pagepool_put_addr(pool, addrs[0]) == -ESTALE);
     CHECK(pagepool_destroy(pool) == -ESTALE);
+    /* Nor is the place of a pool that ended behind NULL. */
+    CHECK(pagepool_alloc_addr_bulk(NULL, addrs, 1) == 0 && pagepool_alloc_addr_bulk(NULL, addrs, 2) == 0);
+    CHECK(pagepool_put_addr(NULL, addrs[0]) == -EINVAL && pagepool_put_addr_bulk(NULL, addrs, 2) == -EINVAL);
     callbacks(params);
     destroyed(params);
     CHECK(pagepool_domain_put(offsets) == 0 && pagepool_arena_put(arena) == 0);

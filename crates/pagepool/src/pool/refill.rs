@@ -130,8 +130,9 @@ impl Bound {
         if let Some(off_node) = off_node {
             counts.alloc_waive.add(1);
             let in_hand = page.map(|page| InHand { pool, page });
+            let node = pool.area.node_of(off_node); // before it may be other memory
             pool.leave_here(self.owner(), off_node);
-            probes::waive(pool.id, off_node.0, pool.area.node_of(off_node).0);
+            probes::waive(pool.id, off_node.0, node.0);
             std::mem::forget(in_hand);
         }
         (page, off_node.is_some())

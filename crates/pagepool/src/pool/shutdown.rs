@@ -70,9 +70,8 @@ pub(crate) fn end(pool: PoolPtr, deferred: Option<Box<DeferredQueue>>) -> Shutdo
     late::give_back_all(pool, &home);
     // After the pages went back: a page is mapped until its last return (I6).
     last.detach();
-    let out = pool.pages();
     drop(last); // the pool may be gone
-    probes::destroy(shutdown.id, out, shutdown.pending());
+    probes::destroy(shutdown.id, shutdown.watch.out(), shutdown.pending());
     shutdown
 }
 

@@ -68,7 +68,8 @@ impl Held {
 /// Takes the lock of a pool. `None` if it is not there, or may have an owner. Not for a thread that has it.
 #[inline(always)]
 pub(crate) fn hold(view: &'static PoolView, pool: Token) -> Option<Held> {
-    if view.no_owner.load(Relaxed) == 0 {
+    // A row without a pool has the token 0, as NULL has.
+    if view.no_owner.load(Relaxed) == 0 || pool.0 == 0 {
         return None;
     }
     if view.turn.compare_exchange(0, 1, Acquire, Relaxed).is_err() {
