@@ -45,7 +45,10 @@ impl Run {
         let mut command = self.command(&[&["demo", "--on", "memory", "--seconds", "60"], more].concat());
         let demo = Demo(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("the binary"));
         if !more.contains(&"--no-publish") {
-            self.wait_for(|seen| number(&seen["processes"][0]["entries"], "rx_packets") > 0);
+            let has_counted = |process: &Value| {
+                process["pid"] == demo.0.id() && number(&process["entries"], "rx_packets") > 0
+            };
+            self.wait_for(|seen| seen["processes"].as_array().is_some_and(|all| all.iter().any(has_counted)));
         }
         demo
     }
@@ -130,13 +133,25 @@ fn a_command_that_runs_is_listed_and_one_that_was_killed_says_what_it_had() {
 }
 
 #[test]
-fn the_next_of_its_name_takes_away_what_a_killed_one_left() {
+fn what_a_killed_one_left_stays_until_a_later_one_of_its_name_was_killed() {
     let run = Run::new();
-    run.demo(&[]).kill();
-    assert_eq!(run.listed()["processes"][0]["alive"], false);
-    let demo = run.demo(&[]);
-    let seen = run.wait_for(|seen| seen["processes"].as_array().is_some_and(|all| all.len() == 1));
-    assert_eq!(seen["processes"][0]["pid"], demo.0.id());
+    let states = || {
+        let seen = run.listed();
+        let all = seen["processes"].as_array().cloned().unwrap_or_default();
+        all.iter().map(|process| (process["pid"].clone(), process["alive"] == true)).collect::<Vec<_>>()
+    };
+    let [first, second] = [(); 2].map(|()| {
+        let mut demo = run.demo(&[]);
+        demo.kill();
+        Value::from(demo.0.id())
+    });
+    let mut both = states();
+    both.sort_by_key(|(pid, _)| *pid != first);
+    assert_eq!(both, [(first, false), (second.clone(), false)]);
+    let third = run.demo(&[]);
+    let mut both = states();
+    both.sort_by_key(|(pid, _)| *pid != second);
+    assert_eq!(both, [(second, false), (third.0.id().into(), true)]);
 }
 
 #[test]

@@ -7,6 +7,7 @@
 //! The layout is in `docs/published-file.md`.
 
 mod bytes;
+mod dead_file;
 #[cfg(feature = "metrics")]
 mod metrics;
 mod model;

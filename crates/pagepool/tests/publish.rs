@@ -163,6 +163,48 @@ fn what_is_published_comes_and_goes_and_uses_its_room_again() {
 }
 
 #[test]
+fn what_a_reader_would_refuse_is_not_entered_and_is_counted() {
+    let this = "what_a_reader_would_refuse_is_not_entered_and_is_counted";
+    if in_child(this, "").is_some_and(|child| child.succeeded()) {
+        return;
+    }
+    let folder = Folder::of_child();
+    let _publication = publish("limits").unwrap();
+    let enter = |kind, counters: &[&str]| publish_entry(kind, 1, 0, "", &[("a", "1\nb=2")], counters);
+    let long = "x".repeat(4095);
+    let shown = [enter("sixteen bytes is", &["x"; 256]), enter("names", &[&long]), enter("none", &[])];
+    assert!(shown.iter().all(Option::is_some));
+    let refused =
+        [("pool", vec![]), ("pool\0", vec![]), ("seventeen bytes i", vec![]), ("port", vec!["x"; 257])];
+    let names = [vec!["two\nlines"], vec!["zero\0byte"], vec![&*long, ""]].map(|names| ("port", names));
+    let all: Vec<_> = refused.into_iter().chain(names).collect();
+    assert!(all.iter().all(|(kind, counters)| enter(kind, counters).is_none()));
+    let seen = only(&folder.runs);
+    assert_eq!((seen.not_shown, seen.entries.len()), (all.len() as u64, 3));
+    let counters: Vec<_> = seen.entries.iter().map(|entry| entry.counters.len()).collect();
+    assert_eq!(counters, [1, 0, 256], "by kind");
+    assert_eq!(seen.entries[0].params, [("a".into(), "1?b=2".into())]);
+}
+
+#[test]
+fn a_pool_has_the_interface_of_its_socket_and_of_nothing_else() {
+    let this = "a_pool_has_the_interface_of_its_socket_and_of_nothing_else";
+    if in_child(this, "").is_some_and(|child| child.succeeded()) {
+        return;
+    }
+    let folder = Folder::of_child();
+    let _publication = publish("interfaces").unwrap();
+    let pool = pool(PoolParams::default(), 8);
+    let id = pool.handle().id().into();
+    let _device = publish_entry("device", id, id, "", &[("ifindex", "4")], &[]).unwrap();
+    assert_eq!(only(&folder.runs).pools[0].ifindex, None);
+    let _socket = publish_entry("socket", 9, id, "", &[("ifindex", "5")], &[]).unwrap();
+    let seen = only(&folder.runs);
+    assert_eq!(seen.pools[0].ifindex, Some(5));
+    assert_eq!(seen.entries.iter().map(|entry| entry.pool_id()).collect::<Vec<_>>(), [None, Some(id)]);
+}
+
+#[test]
 fn threads_are_known_by_their_names() {
     if in_child("threads_are_known_by_their_names", "").is_some_and(|child| child.succeeded()) {
         return;

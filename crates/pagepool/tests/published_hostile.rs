@@ -86,12 +86,58 @@ fn what_is_no_file_of_the_user_is_an_error() {
 
     // Those that nobody holds are errors, and are cleaned away.
     fs::write(path.join("empty.pagepool"), "").unwrap();
+    fs::write(path.join("zeroes.pagepool"), [0; 5000]).unwrap();
     fs::write(path.join("text.pagepool"), "PAGEPOOL".repeat(1000)).unwrap();
-    assert_eq!(folder.runs.processes().iter().filter(|seen| seen.is_err()).count(), 5);
+    fs::write(path.join("other.pagepool"), "made by something else").unwrap();
+    fs::write(path.join(".half.1.new"), [[0; 8], [1; 8]].concat()).unwrap();
+    fs::write(path.join(".other.new"), "made by something else").unwrap();
+    assert_eq!(folder.runs.processes().iter().filter(|seen| seen.is_err()).count(), 7);
+    let cleaned = || {
+        let mut all: Vec<_> = folder.runs.clean().unwrap().into_iter().map(Result::unwrap).collect();
+        all.sort();
+        all.iter().map(|path| path.file_name().unwrap().to_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
     match chown(path.join("text.pagepool"), Some(1), None) {
-        Ok(()) => assert_eq!(folder.runs.clean().unwrap(), [path.join("empty.pagepool")]),
-        Err(_) => println!("SKIP: only root may give a file away"),
+        Ok(()) => assert_eq!(cleaned(), [".half.1.new", "empty.pagepool", "zeroes.pagepool"]),
+        Err(_) => {
+            println!("SKIP: only root may give a file away");
+            assert_eq!(cleaned(), [".half.1.new", "empty.pagepool", "text.pagepool", "zeroes.pagepool"]);
+        }
     }
+    assert!(cleaned().is_empty());
+    assert!(path.join("other.pagepool").exists() && path.join(".other.new").exists());
+}
+
+#[test]
+fn a_row_that_leads_nowhere_hides_no_other_and_an_error_forgets_no_counter() {
+    let this = "a_row_that_leads_nowhere_hides_no_other_and_an_error_forgets_no_counter";
+    if in_child(this, "").is_some_and(|child| child.succeeded()) {
+        return;
+    }
+    let folder = Folder::of_child();
+    let publication = publish("early").unwrap();
+    let pool = Pool::new(PoolParams::default(), PlainMemory::new(64, 0).unwrap()).unwrap().bind();
+    let _entry = publish_entry("port", 1, 1, "a port", &[], &["one"]).unwrap();
+    let early = fs::read(publication.path()).unwrap();
+    drop(pool.alloc_page());
+    let later = fs::read(publication.path()).unwrap();
+    drop(publication);
+    let path = folder.runs.path().join("early.1.pagepool");
+    let look = |bytes: &[u8]| {
+        fs::write(&path, bytes).unwrap();
+        folder.runs.processes().remove(0)
+    };
+    let counted = look(&later).unwrap().pools[0].stats;
+    assert!(counted.alloc_slow == 1 && look(b"no published file").is_err());
+    assert_eq!(look(&early).unwrap().pools[0].stats, counted);
+
+    let entries = u64::from_ne_bytes(early[88..96].try_into().unwrap()) as usize;
+    let is_port = |row: &usize| early[row + 128..].starts_with(b"port");
+    let row = (0..10).map(|at| entries + at * 896).find(is_port).unwrap();
+    let mut damaged = early.clone();
+    damaged[row + 64..row + 72].fill(0xff);
+    let seen = look(&damaged).unwrap();
+    assert_eq!((seen.pools.len(), seen.entries.len(), seen.not_shown), (1, 0, 1));
 }
 
 #[test]

@@ -19,7 +19,9 @@ static PUBLICATION: Mutex<Option<Publication>> = Mutex::new(None);
 /// are in a file in the folder `$PAGEPOOL_RUN`, else /run/pagepool for root, else
 /// `$XDG_RUNTIME_DIR/pagepool`. Packets cost nothing more. If the process is killed the file stays, and says
 /// what it had. Call it before the first pool and arena: what is made earlier is not shown. A process
-/// publishes once. A child of fork(2) publishes nothing.
+/// publishes once. A child of fork(2) publishes nothing. The folder should be on tmpfs: on another file
+/// system the first store to a page after it was written to the disk takes a page fault, and where
+/// fallocate(2) reserves nothing a full one ends the process by SIGBUS.
 ///
 /// Thread: any.
 /// Ownership: `name` is copied: 1 to 64 of A-Z a-z 0-9 - _ . and the first no dot.

@@ -16,11 +16,20 @@ pub struct CleanArgs {}
 impl RunCommand for CleanArgs {
     fn run(&self) -> Result<ExitCode, String> {
         let folder = folder()?;
-        let removed = folder.clean().map_err(|error| error_chain(&error))?;
-        removed.iter().for_each(|path| output::line(format_args!("removed {}", path.display())));
-        if removed.is_empty() {
+        let cleaned = folder.clean().map_err(|error| error_chain(&error))?;
+        let mut status = ExitCode::SUCCESS;
+        for file in &cleaned {
+            match file {
+                Ok(path) => output::line(format_args!("removed {}", path.display())),
+                Err(error) => {
+                    output::error(error_chain(error));
+                    status = ExitCode::FAILURE;
+                }
+            }
+        }
+        if cleaned.is_empty() {
             output::line(format_args!("{} has no file of a dead process.", folder.path().display()));
         }
-        Ok(ExitCode::SUCCESS)
+        Ok(status)
     }
 }

@@ -43,7 +43,7 @@ fn with_pools(mut process: ProcessView, name: &str) -> Option<ProcessView> {
     let belongs = |entry: &EntryView, pool: &PoolView| match &*entry.kind {
         "arena" => entry.id == pool.area_id,
         "domain" => entry.parent == pool.area_id,
-        _ => entry.parent == u64::from(pool.id),
+        _ => entry.pool_id() == Some(pool.id.into()),
     };
     process.entries.retain(|entry| pools.iter().any(|pool| belongs(entry, pool)));
     (!process.pools.is_empty()).then_some(process)

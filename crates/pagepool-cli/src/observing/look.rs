@@ -104,7 +104,7 @@ pub fn places(inflight: &Inflight) -> String {
 /// Of the pages of a pool that are out: the buffers that waited for packets at its device when the process
 /// last said so.
 pub fn waiting_for_packets(process: &ProcessView, pool: &PoolView) -> Option<u64> {
-    let below = process.entries.iter().filter(|entry| entry.parent == u64::from(pool.id));
+    let below = process.entries.iter().filter(|entry| entry.pool_id() == Some(pool.id.into()));
     sum(below, "in_rx")
 }
 

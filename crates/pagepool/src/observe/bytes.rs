@@ -1,6 +1,6 @@
 //! A published file, read with every place checked.
 //!
-//! Trust  nothing: what a file says of itself is compared with what is there. PoolNumbers out of bounds, and
+//! Trust  nothing: what a file says of itself is compared with what is there. Numbers out of bounds, and
 //!        files that get shorter while they are read, are errors.
 
 use std::fs::File;

@@ -233,7 +233,7 @@ fn of_process(process: &ProcessView) -> Labels {
 fn of_pool(process: &ProcessView, pool: &PoolView) -> Labels {
     let mut labels = of_process(process);
     labels.extend([("pool", pool.name.clone()), ("id", pool.id.to_string())]);
-    let below = process.entries.iter().filter(|entry| entry.parent == u64::from(pool.id));
+    let below = process.entries.iter().filter(|entry| entry.pool_id() == Some(pool.id.into()));
     if let Some(entry) = below.into_iter().find(|entry| entry.params.iter().any(|(key, _)| key == "queue")) {
         labels.extend(interface_and_queue(entry));
     }

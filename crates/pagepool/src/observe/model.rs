@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::time::SystemTime;
 
 use crate::home::stats::{DeferredStats, Inflight, Stats};
+use crate::sys::published_layout::BELOW_POOLS;
 
 /// A process that published its pools, as of one moment.
 #[derive(Clone, Debug, PartialEq)]
@@ -24,7 +25,8 @@ pub struct ProcessView {
     pub version: String,
     /// Whether it still runs.
     pub life: Life,
-    /// Pools and other entries for which the file had no room, and pools made before it published.
+    /// Pools and other entries for which the file had no room, or that are damaged in it, and pools made
+    /// before it published.
     pub not_shown: u64,
     /// Its pools, in the order of ids: those that live, and those that ended with buffers out.
     pub pools: Vec<PoolView>,
@@ -107,7 +109,8 @@ pub struct EntryView {
     pub kind: String,
     /// Its id among those of its kind.
     pub id: u64,
-    /// The id of what it belongs to: a domain to its arena, a socket to its pool; 0 for nothing.
+    /// The id of what it belongs to: a domain to its arena, a socket to its [pool](Self::pool_id); 0 for
+    /// nothing.
     pub parent: u64,
     /// Its name.
     pub name: String,
@@ -115,4 +118,12 @@ pub struct EntryView {
     pub params: Vec<(String, String)>,
     /// What does.
     pub counters: Vec<(String, u64)>,
+}
+
+impl EntryView {
+    /// The pool that it belongs to, if it is a `socket`, `nic` or `port`. Entries of other kinds belong to
+    /// something else, whose id may be that of a pool as well.
+    pub fn pool_id(&self) -> Option<u64> {
+        (BELOW_POOLS.contains(&&*self.kind) && self.parent != 0).then_some(self.parent)
+    }
 }

@@ -3,7 +3,6 @@
 //! Rows   a row is valid while its `life` is odd, and is read until that and all the rest are the same
 //!        twice, and `life` still is when what the row leads to was read.
 
-use std::fs::File;
 use std::mem::offset_of;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -14,31 +13,22 @@ use crate::observe::bytes::{Bytes, Reader};
 use crate::observe::model::{EntryView, Life, PoolView, ProcessView, ThreadView};
 use crate::observe::pool_block::{PoolBlocks, PoolNumbers, Schema, numbers};
 use crate::sys::published_layout::{
-    BlockAt, ENTRY_ROWS, EntryRow, FILE_BYTES, Header, MAGIC, NAME_BYTES, PARAMS_BYTES, SCHEMA_ROWS,
-    SchemaRow, THREAD_ROWS, TableAt, ThreadRow, VERSION,
+    BlockAt, ENTRY_ROWS, EntryRow, FILE_BYTES, Header, KIND_BYTES, MAGIC, MOST_COUNTERS, MOST_NAMES,
+    NAME_BYTES, PARAMS_BYTES, POOL_KIND, SCHEMA_ROWS, SchemaRow, THREAD_ROWS, TableAt, ThreadRow, VERSION,
 };
 use crate::sys::run_folder::{self, ProcessIdentity, is_locked};
 
 /// Times that a row is read which changes meanwhile.
 const TRIES: usize = 100;
 
-/// The most bytes that the names of an entry's counters have.
-const MOST_NAMES: u64 = 4096;
-/// The most counters of an entry.
-const MOST_COUNTERS: u64 = 256;
-
-/// Reads a file; `None` if its process has not finished making it, or took it away since it was listed.
+/// Reads a file; `None` if its process took it away since it was listed.
 pub(crate) fn read(path: &Path) -> Result<Option<ProcessView>, Error> {
     let (file, _) = match run_folder::open(path) {
         Err(_) if !is_there(path) => return Ok(None),
         opened => opened?,
     };
     let reader = Reader { source: &file, path };
-    let header = reader.bytes(0, size_of::<Header>());
-    if is_being_made(&file, header.as_ref()) {
-        return Ok(None);
-    }
-    let header = header?;
+    let header = reader.bytes(0, size_of::<Header>())?;
     let alive = is_locked(&file) && identity(&header).may_be_there();
     let view = view(reader, &header, alive);
     // One that took its file away since it was opened is not dead.
@@ -48,13 +38,6 @@ pub(crate) fn read(path: &Path) -> Result<Option<ProcessView>, Error> {
 
 fn is_there(path: &Path) -> bool {
     !std::fs::symlink_metadata(path).is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound)
-}
-
-/// Whether the process of a file is not there any more, so that the file may be removed.
-pub(crate) fn is_dead(path: &Path) -> bool {
-    let Ok((file, _)) = run_folder::open(path) else { return false };
-    let header = Reader { source: &file, path }.bytes(0, size_of::<Header>());
-    !is_locked(&file) || header.is_ok_and(|header| is_published(&header) && !identity(&header).may_be_there())
 }
 
 /// What an observer sees of bytes that are, or claim to be, a published file of a dead process. For
@@ -68,11 +51,6 @@ pub fn read_bytes(bytes: &[u8]) -> Result<ProcessView, Error> {
 
 fn is_published(header: &Bytes) -> bool {
     header.u64(offset_of!(Header, magic)) == u64::from_ne_bytes(MAGIC)
-}
-
-fn is_being_made(file: &File, header: Result<&Bytes, &Error>) -> bool {
-    let complete = header.is_ok_and(is_published);
-    !complete && is_locked(file)
 }
 
 fn identity(header: &Bytes) -> ProcessIdentity {
@@ -108,9 +86,10 @@ fn view(reader: Reader<'_>, header: &Bytes, alive: bool) -> Result<ProcessView, 
     let file = PublishedFile::new(reader, header)?;
     for at in 0..file.entries.rows {
         match file.entry(at)? {
-            Some(SeenEntry::Pool(pool)) => view.pools.push(*pool),
-            Some(SeenEntry::Entry(entry)) => view.entries.push(entry),
-            None => {}
+            SeenEntry::Pool(pool) => view.pools.push(*pool),
+            SeenEntry::Entry(entry) => view.entries.push(entry),
+            SeenEntry::None => {}
+            SeenEntry::Damaged => view.not_shown = view.not_shown.saturating_add(1),
         }
     }
     view.pools.sort_by_key(|pool| pool.id);
@@ -140,7 +119,7 @@ fn check_header(reader: Reader<'_>, header: &Bytes) -> Result<(), Error> {
 
 /// The interface that an entry below a pool names.
 fn ifindex_below(entries: &[EntryView], pool: u32) -> Option<u32> {
-    let below = entries.iter().filter(|entry| entry.parent == u64::from(pool));
+    let below = entries.iter().filter(|entry| entry.pool_id() == Some(pool.into()));
     let mut params = below.flat_map(|entry| &entry.params);
     params.find(|(key, _)| key == "ifindex").and_then(|(_, value)| value.parse().ok())
 }
@@ -149,6 +128,10 @@ fn ifindex_below(entries: &[EntryView], pool: u32) -> Option<u32> {
 enum SeenEntry {
     Pool(Box<PoolView>),
     Entry(EntryView),
+    /// The row is not valid.
+    None,
+    /// It leads to what cannot be read; others may be well.
+    Damaged,
 }
 
 /// The tables of a file.
@@ -187,28 +170,28 @@ impl<'a> PublishedFile<'a> {
         self.reader.bytes(table.offset.saturating_add(offset), table.row_bytes as usize)
     }
 
-    /// What a row is about, if it is valid.
-    fn entry(&self, at: u32) -> Result<Option<SeenEntry>, Error> {
+    /// What a row is about; an error if there is no such row.
+    fn entry(&self, at: u32) -> Result<SeenEntry, Error> {
         for _ in 0..TRIES {
             let row = self.row(self.entries, at)?;
             if life(&row) & 1 == 0 {
-                return Ok(None);
+                return Ok(SeenEntry::None);
             }
             if self.row(self.entries, at)? != row {
                 continue;
             }
             let seen = self.follow(&row);
             if life(&self.row(self.entries, at)?) == life(&row) {
-                return seen.map(Some);
+                return Ok(seen.unwrap_or(SeenEntry::Damaged));
             }
         }
-        Err(self.reader.damaged(at.into(), "rows that stay the same for a moment; this one does not"))
+        Ok(SeenEntry::Damaged) // none stays the same for so long
     }
 
     fn follow(&self, row: &Bytes) -> Result<SeenEntry, Error> {
-        let kind = row.line(offset_of!(EntryRow, kind), 16);
+        let kind = row.line(offset_of!(EntryRow, kind), KIND_BYTES);
         match kind.as_str() {
-            "pool" => self.pool(row).map(|pool| SeenEntry::Pool(Box::new(pool))),
+            POOL_KIND => self.pool(row).map(|pool| SeenEntry::Pool(Box::new(pool))),
             _ => self.other(row, kind).map(SeenEntry::Entry),
         }
     }
@@ -255,7 +238,8 @@ impl<'a> PublishedFile<'a> {
     fn other(&self, row: &Bytes, kind: String) -> Result<EntryView, Error> {
         let at = block(row, offset_of!(EntryRow, block));
         let names = at.bytes.checked_sub(at.count.saturating_mul(8));
-        let Some(names) = names.filter(|&len| len <= MOST_NAMES && at.count <= MOST_COUNTERS) else {
+        let Some(names) = names.filter(|&len| len <= MOST_NAMES as u64 && at.count <= MOST_COUNTERS as u64)
+        else {
             return Err(self.reader.damaged(at.bytes, "entries as long as their counters and names"));
         };
         let bytes = self.reader.bytes(at.offset, at.bytes as usize)?;

@@ -6,20 +6,17 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use crate::error::Error;
 use crate::home::registry::Registry;
 use crate::home::thread;
-use crate::observe::process::is_dead;
+use crate::observe::dead_file::{DeadFile, leads_to};
 use crate::returns::schema::schema;
 use crate::sys::published_layout::NAME_BYTES;
 use crate::sys::published_memory::PublishedMemory;
-use crate::sys::run_folder;
-
-/// How the name of a published file ends.
-pub(crate) const SUFFIX: &str = ".pagepool";
+use crate::sys::run_folder::{self, BEING_MADE, SUFFIX};
 
 /// Files that a process may find in its way, of others with its name and number in other pid namespaces.
 const MOST_NAMESAKES: u32 = 100;
@@ -36,8 +33,12 @@ pub struct Publication {
 /// Shows the pools of this process, and what else it enters, to those who [observe](crate::observe):
 /// counters, places of pages, parameters. They are in a file of this process's memory, in the folder
 /// `$PAGEPOOL_RUN`, else `/run/pagepool` for root, else `$XDG_RUNTIME_DIR/pagepool`. The file outlives a
-/// process that is killed, and then says what it had; the next that publishes with the same name removes
-/// it.
+/// process that is killed, and then says what it had. Whoever publishes removes what dead processes of its
+/// name left, but for the file of the one that died last.
+///
+/// The folder should be on tmpfs. On another file system each first store to a page after the kernel wrote
+/// it to the disk takes a page fault; and where `fallocate` reserves nothing (copy on write, network) a
+/// store may find it full, which ends the process by SIGBUS.
 ///
 /// `name` is what observers see: 1 to 64 of `A-Z a-z 0-9 - _ .`, the first no dot. Call this before the
 /// first pool and arena: what is made earlier is not shown. A process publishes once.
@@ -74,10 +75,10 @@ pub fn publish(name: &str) -> Result<Publication, Error> {
     let folder = run_folder::of_user()?;
     run_folder::make(&folder)?;
     remove_dead(&folder, name);
-    let (path, file) = create(&folder, name)?;
+    let new = NewFile::make(&folder, name)?;
     let made_before = Registry::process().len() as u64;
-    let published = PublishedMemory::publish(claim, &file, name, &schema(), made_before);
-    let memory = published.inspect_err(|_| drop(fs::remove_file(&path)))?;
+    let show = || new.show(&folder, name);
+    let (memory, path) = PublishedMemory::publish(claim, &new.file, name, &schema(), made_before, show)?;
     thread::show();
     Ok(Publication { memory, path, pid: std::process::id() })
 }
@@ -108,38 +109,140 @@ fn check_name(name: &str) -> Result<(), Error> {
     Err(Error::parameter("name", format_args!("{name:?}"), must_be))
 }
 
-/// Removes what dead processes of this name left.
+/// Removes what dead processes of this name left, but for the file of the one that died last: somebody may
+/// want to read it.
 fn remove_dead(folder: &Path, name: &str) {
-    let of_name = |file: &str| {
-        let number = file.strip_suffix(SUFFIX)?.strip_prefix(name)?.strip_prefix('.')?;
+    let of_name = |path: &Path| {
+        let file = path.file_name()?.to_str()?;
+        let shown = file.strip_suffix(SUFFIX);
+        let number = shown.or_else(|| file.strip_suffix(BEING_MADE)?.strip_prefix('.'))?;
+        let number = number.strip_prefix(name)?.strip_prefix('.')?;
         number.chars().all(|c| c.is_ascii_digit() || c == '-').then_some(())
     };
-    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-        if entry.file_name().to_str().and_then(of_name).is_some() && is_dead(&entry.path()) {
-            let _ = fs::remove_file(entry.path());
+    let paths = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+    let mut dead: Vec<_> = paths.filter(|path| of_name(path).is_some()).filter_map(DeadFile::take).collect();
+    let newest = dead.iter().enumerate().filter_map(|(at, dead)| Some((dead.last_sign()?, at))).max();
+    newest.map(|(_, at)| dead.swap_remove(at));
+    dead.into_iter().for_each(|dead| drop(dead.remove()));
+}
+
+/// A file that is being made. It has a name that nobody reads, which goes with this, and a lock: whoever
+/// looks for what dead processes left can take it before it is locked, but not once it has its own name.
+#[derive(Debug)]
+struct NewFile {
+    path: PathBuf,
+    file: File,
+}
+
+impl NewFile {
+    fn make(folder: &Path, name: &str) -> Result<Self, Error> {
+        let remedy = || format!("{} must be a folder in which this process may make files", folder.display());
+        for number in numbers() {
+            let path = folder.join(format!(".{name}.{number}{BEING_MADE}"));
+            let options = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&path);
+            let file = match options {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
+                other => other.map_err(Error::of_call("open", remedy))?,
+            };
+            run_folder::lock(&file).map_err(Error::of_call("flock", remedy))?;
+            // From here on nobody takes it for a dead one; until here, somebody may have.
+            if leads_to(&path, &file) {
+                return Ok(Self { path, file });
+            }
         }
+        Err(in_the_way(name))
+    }
+
+    /// Gives it a name of its own among the published ones.
+    fn show(&self, folder: &Path, name: &str) -> Result<PathBuf, Error> {
+        for number in numbers() {
+            let path = folder.join(format!("{name}.{number}{SUFFIX}"));
+            match fs::hard_link(&self.path, &path) {
+                Ok(()) => return Ok(path),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => {
+                    let remedy =
+                        || format!("{} must be where files may have two names: on tmpfs", folder.display());
+                    return Err(Error::of_call("link", remedy)(error));
+                }
+            }
+        }
+        Err(in_the_way(name))
     }
 }
 
-/// Makes a file that nobody else has, and locks it.
-fn create(folder: &Path, name: &str) -> Result<(PathBuf, File), Error> {
-    let pid = std::process::id();
-    for namesake in 0..MOST_NAMESAKES {
-        let number = if namesake == 0 { pid.to_string() } else { format!("{pid}-{namesake}") };
-        let path = folder.join(format!("{name}.{number}{SUFFIX}"));
-        let remedy = || format!("{} must be a folder in which this process may make files", folder.display());
-        let options = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&path);
-        let file = match options {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
-            other => other.map_err(Error::of_call("open", remedy))?,
-        };
-        run_folder::lock(&file).map_err(Error::of_call("flock", remedy))?;
-        // Somebody who cleans up may have taken the file for a dead one, until it was locked.
-        let ours = file.metadata().map_err(Error::of_call("fstat", remedy))?;
-        if fs::symlink_metadata(&path).is_ok_and(|there| there.ino() == ours.ino()) {
-            return Ok((path, file));
-        }
+impl Drop for NewFile {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.path);
     }
+}
+
+/// What files of this process may be numbered, the likely one first.
+fn numbers() -> impl Iterator<Item = String> {
+    let pid = std::process::id();
+    (0..MOST_NAMESAKES).map(move |at| if at == 0 { pid.to_string() } else { format!("{pid}-{at}") })
+}
+
+fn in_the_way(name: &str) -> Error {
+    let pid = std::process::id();
     let what = format!("{MOST_NAMESAKES} files of {name} and process {pid} are in the way: pagepool clean");
-    Err(Error::Busy { what })
+    Error::Busy { what }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    fn files(folder: &Path) -> Vec<String> {
+        let names = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.file_name());
+        let mut names: Vec<_> = names.map(|name| name.to_string_lossy().into_owned()).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn a_file_is_taken_for_dead_until_it_is_locked_and_not_once_it_has_its_name() {
+        let folder = std::env::temp_dir().join(format!("pagepool-new-file-{}", std::process::id()));
+        run_folder::make(&folder).unwrap();
+        let pid = std::process::id();
+        let early = folder.join(format!(".name.{pid}.new"));
+        fs::write(&early, "").unwrap();
+        assert_eq!(DeadFile::take(early.clone()).unwrap().remove().unwrap(), Some(early.clone()));
+
+        let new = NewFile::make(&folder, "name").unwrap();
+        assert!(new.path == early && DeadFile::take(early.clone()).is_none());
+        let [first, second] = [(); 2].map(|()| new.show(&folder, "name").unwrap());
+        let NewFile { ref file, .. } = new;
+        assert!(leads_to(&first, file) && leads_to(&second, file) && first != second);
+        remove_dead(&folder, "name");
+        assert_eq!(files(&folder).len(), 3, "it is locked");
+        drop(new);
+        assert_eq!(files(&folder), [format!("name.{pid}-1.pagepool"), format!("name.{pid}.pagepool")]);
+        let dead = DeadFile::take(first.clone()).unwrap();
+        fs::remove_file(&first).unwrap();
+        assert_eq!(dead.remove().unwrap(), None, "somebody was faster");
+        fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn of_the_dead_files_of_a_name_the_newest_stays() {
+        let folder = std::env::temp_dir().join(format!("pagepool-dead-files-{}", std::process::id()));
+        run_folder::make(&folder).unwrap();
+        let dead = |name: &str, last_sign: u64| {
+            let mut header = [0; 512];
+            header[..8].copy_from_slice(b"PAGEPOOL");
+            header[56..64].copy_from_slice(&last_sign.to_ne_bytes());
+            fs::write(folder.join(name), header).unwrap();
+        };
+        dead("name.3.pagepool", 5);
+        dead("name.1-1.pagepool", 7);
+        dead("name.2.pagepool", 6);
+        dead("name.1.other.pagepool", 1);
+        dead("other.1.pagepool", 1);
+        fs::write(folder.join("name.9.pagepool"), "").unwrap();
+        fs::write(folder.join(".name.1.new"), "").unwrap();
+        remove_dead(&folder, "name");
+        assert_eq!(files(&folder), ["name.1-1.pagepool", "name.1.other.pagepool", "other.1.pagepool"]);
+        fs::remove_dir_all(folder).unwrap();
+    }
 }

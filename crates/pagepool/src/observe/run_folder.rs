@@ -9,10 +9,10 @@ use std::time::SystemTime;
 
 use crate::error::Error;
 use crate::home::stats::{DeferredStats, Stats};
+use crate::observe::dead_file::DeadFile;
 use crate::observe::model::ProcessView;
 use crate::observe::process;
-use crate::observe::publication::SUFFIX;
-use crate::sys::run_folder;
+use crate::sys::run_folder::{self, is_being_made, is_published};
 
 /// The folder in which processes publish. It remembers what it told of each pool: so no counter of one is
 /// lower than it was, also where the look before fell between two stores of a thread.
@@ -33,15 +33,18 @@ pub struct RunFolder {
     told: Mutex<BTreeMap<PoolKey, Told>>,
 }
 
+/// Looks after which a pool is forgotten that was in none of them: one of them may have failed.
+const MOST_MISSED: u32 = 16;
+
 /// A pool, across all that were ever published.
 type PoolKey = (PathBuf, SystemTime, u32);
 
-/// What was told of a pool, and whether it was there lately.
+/// What was told of a pool, and in how many looks since it was not there.
 #[derive(Debug, Default)]
 struct Told {
     stats: Stats,
     deferred: DeferredStats,
-    lately: bool,
+    missed: u32,
 }
 
 impl RunFolder {
@@ -66,35 +69,34 @@ impl RunFolder {
     /// another user. A folder that others may write to is one error. Stops no process and takes no lock of
     /// theirs.
     pub fn processes(&self) -> Vec<Result<ProcessView, Error>> {
-        let files = match self.files() {
+        let files = match self.files(is_published) {
             Ok(files) => files,
             Err(error) => return vec![Err(error)],
         };
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        told.values_mut().for_each(|told| told.lately = false);
+        told.values_mut().for_each(|told| told.missed += 1);
         let mut seen: Vec<_> = files.iter().filter_map(|path| process::read(path).transpose()).collect();
         for process in seen.iter_mut().flatten() {
             never_lower(&mut told, process);
         }
-        told.retain(|_, told| told.lately);
+        told.retain(|_, told| told.missed <= MOST_MISSED);
         seen.sort_by_cached_key(|seen| seen.as_ref().ok().map(|process| (process.name.clone(), process.pid)));
         seen
     }
 
-    /// Removes the files of processes that are not there any more; gives what was removed. An error says
-    /// that the folder is one that others may write to, or a file that could not be removed.
-    pub fn clean(&self) -> Result<Vec<PathBuf>, Error> {
-        let mut removed = self.files()?;
-        removed.retain(|path| process::is_dead(path));
-        for path in &removed {
-            let remedy = || format!("remove {} yourself", path.display());
-            fs::remove_file(path).map_err(Error::of_call("unlink", remedy))?;
-        }
-        Ok(removed)
+    /// Removes the files of processes that are not there any more; gives those, and an error for each that
+    /// could not be removed. What somebody holds stays, also if that is a child of a process that died; and
+    /// so does what is no published file. The outer error says that the folder is one that others may write
+    /// to, or not readable.
+    pub fn clean(&self) -> Result<Vec<Result<PathBuf, Error>>, Error> {
+        let mut files = self.files(is_published)?;
+        files.extend(self.files(is_being_made)?);
+        let removed = files.into_iter().filter_map(DeadFile::take).map(DeadFile::remove);
+        Ok(removed.filter_map(Result::transpose).collect())
     }
 
-    /// Everything that is named as a published file.
-    fn files(&self) -> Result<Vec<PathBuf>, Error> {
+    /// Everything that has a name of a kind.
+    fn files(&self, of_kind: fn(&Path) -> bool) -> Result<Vec<PathBuf>, Error> {
         let entries = match fs::read_dir(&self.path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
             entries => entries,
@@ -103,7 +105,7 @@ impl RunFolder {
         let remedy = || format!("{} must be readable", self.path.display());
         let entries = entries.map_err(Error::of_call("opendir", remedy))?;
         let paths = entries.flatten().map(|entry| entry.path());
-        Ok(paths.filter(|path| path.to_string_lossy().ends_with(SUFFIX)).collect())
+        Ok(paths.filter(|path| of_kind(path)).collect())
     }
 }
 
@@ -114,6 +116,6 @@ fn never_lower(told: &mut BTreeMap<PoolKey, Told>, process: &mut ProcessView) {
         let told = told.entry(key).or_default();
         pool.stats.raise_to(&told.stats);
         pool.deferred.raise_to(&told.deferred);
-        *told = Told { stats: pool.stats, deferred: pool.deferred, lately: true };
+        *told = Told { stats: pool.stats, deferred: pool.deferred, missed: 0 };
     }
 }

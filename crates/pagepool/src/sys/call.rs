@@ -63,6 +63,16 @@ pub(crate) fn checked(result: libc::c_long) -> io::Result<usize> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result as usize) }
 }
 
+/// The same of a call that is made again while signals interrupt it.
+pub(crate) fn retried(mut call: impl FnMut() -> libc::c_long) -> io::Result<()> {
+    loop {
+        match checked(call()) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            done => return done.map(drop),
+        }
+    }
+}
+
 /// The NUMA node of the CPU that this thread runs on; 0 where the kernel does not say. A system call only
 /// when the thread has moved to another CPU since it last asked.
 pub(crate) fn current_node() -> u8 {
@@ -247,6 +257,24 @@ mod tests {
         eventfd_signal(&event);
         eventfd_signal(&event);
         assert_eq!(eventfd_take(&event), 2);
+    }
+
+    #[test]
+    fn a_call_that_signals_interrupt_is_made_again_and_no_other() {
+        let errors = |errors: &[i32]| {
+            let mut left = errors.iter();
+            let done = retried(|| {
+                let Some(error) = left.next() else { return 0 };
+                // SAFETY: the call takes and touches nothing.
+                let errno = unsafe { libc::__errno_location() };
+                // SAFETY: it is this thread's error number.
+                unsafe { errno.write(*error) };
+                -1
+            });
+            (done.err().and_then(|error| error.raw_os_error()), left.len())
+        };
+        assert_eq!(errors(&[libc::EINTR, libc::EINTR]), (None, 0));
+        assert_eq!(errors(&[libc::EINTR, libc::ENOSPC, libc::EINTR]), (Some(libc::ENOSPC), 1));
     }
 
     #[test]

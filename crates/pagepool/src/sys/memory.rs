@@ -14,7 +14,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::sys::call::{OwnFd, checked};
+use crate::sys::call::{OwnFd, checked, retried};
 
 /// log2 of the size of a base page: pages are counted in 4 KiB, whatever the machine's own page size.
 pub const PAGE_SHIFT: u32 = 12;
@@ -402,7 +402,7 @@ impl Drop for SharedFile {
 pub(crate) fn fallocate(file: BorrowedFd<'_>, at: Range<usize>) -> io::Result<()> {
     let (fd, offset, len) = (file.as_raw_fd(), at.start as libc::off_t, at.len() as libc::off_t);
     // SAFETY: the call takes integers; no byte that was there changes.
-    checked(unsafe { libc::syscall(libc::SYS_fallocate, fd, 0, offset, len) }).map(drop)
+    retried(|| unsafe { libc::syscall(libc::SYS_fallocate, fd, 0, offset, len) })
 }
 
 /// The largest file that this process may write: beyond it the kernel sends SIGXFSZ.

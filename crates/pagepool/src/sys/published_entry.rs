@@ -3,15 +3,15 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::sys::placed::{Placed, block_of};
-use crate::sys::published_layout::BlockAt;
+use crate::sys::published_layout::{BlockAt, KIND_BYTES, MOST_COUNTERS, MOST_NAMES, POOL_KIND};
 use crate::sys::published_memory::{PublishedRow, entry_row};
 
 /// Something that others see in the file which this process publishes. It goes when this is dropped.
 ///
 /// ```
-/// // Nothing is published in this process, so there is nobody to show it to.
-/// let socket = pagepool::publish_entry("socket", 7, 0, "eth0:0", &[("mode", "zero copy")],
-/// &["rx_dropped"]); assert!(socket.is_none());
+/// let params = [("mode", "zero copy")];
+/// let socket = pagepool::publish_entry("socket", 7, 0, "eth0:0", &params, &["rx_dropped"]);
+/// assert!(socket.is_none()); // nothing is published in this process
 /// ```
 #[derive(Debug)]
 pub struct PublishedEntry {
@@ -22,11 +22,16 @@ pub struct PublishedEntry {
     counters: usize,
 }
 
-/// Shows something to those who observe this process: `kind` says what it is (at most 16 bytes), `id`
-/// which of that kind, `parent` the id of what it belongs to (0: nothing). The counters begin at 0. Any
-/// thread.
+/// Shows something to those who observe this process: `kind` says what it is, `id` which of that kind,
+/// `parent` the id of what it belongs to (0: nothing): of a `socket`, `nic` and `port` a pool. The counters
+/// begin at 0. Any thread.
 ///
-/// `None` if the process does not publish, or its file is full: then nothing is to be set.
+/// Limits: 16 bytes of `kind`, which is not `pool`; 256 counters, and 4096 bytes of their names with one
+/// more for each. Neither kind nor those names may have line ends or zero bytes. Of `name` the first 64 bytes
+/// are shown, of `params` the first whole ones that fit into 688 bytes.
+///
+/// `None` if the process does not publish, its file is full, or a limit is exceeded: then nothing is to be
+/// set. What a publishing process cannot show is counted in `not_shown`.
 pub fn publish_entry(
     kind: &str,
     id: u64,
@@ -37,6 +42,7 @@ pub fn publish_entry(
 ) -> Option<PublishedEntry> {
     let mut block = None;
     let row = PublishedRow::enter(|| {
+        check(kind, counters)?;
         let placed = block.insert(counters_and_names(counters));
         let mut row = entry_row(kind, id, parent, name, &lines(params));
         if !placed.is_empty() {
@@ -47,9 +53,18 @@ pub fn publish_entry(
     Some(PublishedEntry { _row: row, block: block?, counters: counters.len() })
 }
 
+/// Refuses what a reader would misread.
+fn check(kind: &str, counters: &[&str]) -> Option<()> {
+    let is_line = |text: &&str| !text.contains(['\n', '\0']);
+    let names: usize = counters.iter().map(|name| name.len() + 1).sum();
+    let fits = kind.len() <= KIND_BYTES && counters.len() <= MOST_COUNTERS && names <= MOST_NAMES;
+    (fits && kind != POOL_KIND && is_line(&kind) && counters.iter().all(is_line)).then_some(())
+}
+
 /// Parameters as the file has them.
 pub(crate) fn lines(params: &[(&str, &str)]) -> String {
-    params.iter().map(|(key, value)| format!("{key}={value}\n")).collect()
+    let line = |text: &str| text.replace(['\n', '\0'], "?");
+    params.iter().map(|(key, value)| format!("{}={}\n", line(key), line(value))).collect()
 }
 
 fn counters_and_names(names: &[&str]) -> Placed<[AtomicU64]> {
@@ -62,13 +77,15 @@ fn counters_and_names(names: &[&str]) -> Placed<[AtomicU64]> {
 }
 
 impl PublishedEntry {
-    /// Sets a counter, by its place in the list. One plain store; any thread.
+    /// Sets a counter, by its place in the list. One plain store; any thread. Panics if the list is
+    /// shorter.
     #[inline]
     pub fn set(&self, counter: usize, value: u64) {
         self.counter(counter).store(value, Ordering::Relaxed);
     }
 
-    /// Adds to a counter, or takes away from it (`n.wrapping_neg()`). Any thread.
+    /// Adds to a counter, or takes away from it (`n.wrapping_neg()`). Any thread. Panics as
+    /// [`set`](Self::set) does.
     pub fn add(&self, counter: usize, n: u64) {
         self.counter(counter).fetch_add(n, Ordering::Relaxed);
     }

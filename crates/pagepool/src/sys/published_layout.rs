@@ -19,6 +19,17 @@ pub(crate) const FILE_BYTES: usize = 16 << 20;
 /// Bytes of texts.
 pub(crate) const NAME_BYTES: usize = 64;
 pub(crate) const PARAMS_BYTES: usize = 688;
+pub(crate) const KIND_BYTES: usize = 16;
+
+/// The kind of a pool's entry; no other entry has it.
+pub(crate) const POOL_KIND: &str = "pool";
+
+/// Kinds of entries whose parent is a pool.
+pub(crate) const BELOW_POOLS: [&str; 3] = ["socket", "nic", "port"];
+
+/// What an entry that is no pool has at most: counters, and bytes of their names.
+pub(crate) const MOST_COUNTERS: usize = 256;
+pub(crate) const MOST_NAMES: usize = 4096;
 
 /// Rows of the tables.
 pub(crate) const ENTRY_ROWS: usize = 1024;
@@ -102,7 +113,7 @@ pub(crate) struct EntryRow {
     pub(crate) lanes: BlockAt,
     /// The counters of its deferred queue.
     pub(crate) deferred: BlockAt,
-    pub(crate) kind: [u8; 16],
+    pub(crate) kind: [u8; KIND_BYTES],
     pub(crate) name: [u8; NAME_BYTES],
     /// Lines of `key=value`.
     pub(crate) params: [u8; PARAMS_BYTES],
@@ -146,4 +157,26 @@ pub(crate) fn text<const N: usize>(from: &str) -> [u8; N] {
     let fits = (0..=from.len().min(N)).rev().find(|&len| from.is_char_boundary(len)).unwrap_or(0);
     bytes[..fits].copy_from_slice(&from.as_bytes()[..fits]);
     bytes
+}
+
+/// Lines in their place: as many whole ones as fit, with zeroes behind.
+pub(crate) fn whole_lines<const N: usize>(from: &str) -> [u8; N] {
+    let fits = &from.as_bytes()[..from.len().min(N)];
+    let end = fits.iter().rposition(|&byte| byte == b'\n').map_or(0, |at| at + 1);
+    let mut bytes = [0; N];
+    bytes[..end].copy_from_slice(&fits[..end]);
+    bytes
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_end_with_a_character_and_parameters_with_a_line() {
+        assert_eq!(&text::<4>("abcü"), b"abc\0");
+        assert_eq!(&whole_lines::<8>("a=1\nb=2\n"), b"a=1\nb=2\n");
+        assert_eq!(&whole_lines::<8>("a=1\nb=23\n"), b"a=1\n\0\0\0\0");
+        assert_eq!(whole_lines::<8>("too=long\n"), [0; 8]);
+    }
 }

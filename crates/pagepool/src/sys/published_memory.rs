@@ -26,7 +26,7 @@ use crate::sys::call::{abort_with, at_fork, thread_id_and_name};
 use crate::sys::memory::{SharedFile, fallocate, file_size_limit};
 use crate::sys::published_layout::{
     BLOCKS_AT, BlockAt, ENTRIES_AT, ENTRY_ROWS, EntryRow, FILE_BYTES, Header, MAGIC, SCHEMA_AT, SCHEMA_ROWS,
-    SchemaRow, THREAD_ROWS, THREADS_AT, TableAt, ThreadRow, VERSION, text,
+    SchemaRow, THREAD_ROWS, THREADS_AT, TableAt, ThreadRow, VERSION, text, whole_lines,
 };
 use crate::sys::run_folder::ProcessIdentity;
 use crate::sys::sync::UnseenLock;
@@ -84,15 +84,16 @@ impl PublishedMemory {
         Ok(PublishClaim { used: false })
     }
 
-    /// Maps a new file, writes its header, and places from now on what is to be seen in it. `not_shown` is
-    /// what was made before.
-    pub(crate) fn publish(
+    /// Maps a new file, writes its header, has it `shown` to others, and places from now on what is to be
+    /// seen in it. `not_shown` is what was made before.
+    pub(crate) fn publish<R>(
         mut claim: PublishClaim,
         file: &File,
         name: &str,
         schema: &[SchemaRow],
         not_shown: u64,
-    ) -> Result<&'static Self, Error> {
+        shown: impl FnOnce() -> Result<R, Error>,
+    ) -> Result<(&'static Self, R), Error> {
         let remedy = || "publish in a folder on tmpfs with 16 MiB free: set PAGEPOOL_RUN".to_owned();
         let limit = file_size_limit().unwrap_or(u64::MAX);
         if limit < FILE_BYTES as u64 {
@@ -112,10 +113,11 @@ impl PublishedMemory {
         let memory = Self { mapping, closed: AtomicBool::new(false), space: UnseenLock::new(space) };
         memory.write_header(name, schema, not_shown);
         at_fork(in_child).map_err(Error::of_call("pthread_atfork", || "free memory".into()))?;
+        let shown = shown()?; // complete, and the last step that may fail
         claim.used = true;
         let memory = Box::leak(Box::new(memory));
         PUBLISHED.store(memory, Ordering::Release); // pairs with current()
-        Ok(memory)
+        Ok((memory, shown))
     }
 
     /// Places nothing any more.
@@ -349,7 +351,7 @@ pub(crate) fn entry_row(kind: &str, id: u64, parent: u64, name: &str, params: &s
         deferred: BlockAt::default(),
         kind: text(kind),
         name: text(name),
-        params: text(params),
+        params: whole_lines(params),
     }
 }
 

@@ -4,7 +4,8 @@
 //!        it if it is a regular file of ours. So no other user chooses what is read.
 //! Life   whoever publishes holds a lock on the file (`flock`) until its process ends, however it ends. A
 //!        lock may outlive the process in a child of fork; so where both are in one pid namespace the
-//!        process must be there as well, with the time at which it started.
+//!        process must be there as well, with the time at which it started. Nobody removes a file that is
+//!        locked.
 
 // UNSAFETY: file locks and the user's number are functions of the C library.
 #![expect(unsafe_code)]
@@ -16,18 +17,35 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use crate::error::Error;
-use crate::sys::call::{checked, read_file};
+use crate::sys::call::{read_file, retried};
+
+/// How the name of a published file ends.
+pub(crate) const SUFFIX: &str = ".pagepool";
+
+/// How that of one that is being made ends; it begins with a dot, as no published one does.
+pub(crate) const BEING_MADE: &str = ".new";
+
+/// Whether a file has the name of a published one.
+pub(crate) fn is_published(path: &Path) -> bool {
+    path.to_string_lossy().ends_with(SUFFIX)
+}
+
+/// Whether it has that of one that is being made, or that somebody left who was killed meanwhile.
+pub(crate) fn is_being_made(path: &Path) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str());
+    name.is_some_and(|name| name.starts_with('.') && name.ends_with(BEING_MADE))
+}
 
 /// Where the user's processes publish.
 pub(crate) fn of_user() -> Result<PathBuf, Error> {
     let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    let folder = match variable("PAGEPOOL_RUN") {
-        Some(folder) => folder,
-        None if user() == 0 => "/run/pagepool".into(),
-        None => variable("XDG_RUNTIME_DIR").ok_or_else(no_folder)?.join("pagepool"),
+    let (named_by, folder) = match variable("PAGEPOOL_RUN") {
+        Some(folder) => ("PAGEPOOL_RUN", folder),
+        None if user() == 0 => return Ok("/run/pagepool".into()),
+        None => ("XDG_RUNTIME_DIR", variable("XDG_RUNTIME_DIR").ok_or_else(no_folder)?.join("pagepool")),
     };
     if !folder.is_absolute() {
-        return Err(Error::parameter("PAGEPOOL_RUN", folder.display(), "an absolute path"));
+        return Err(Error::parameter(named_by, folder.display(), "an absolute path"));
     }
     Ok(folder)
 }
@@ -59,7 +77,7 @@ pub(crate) fn check(folder: &Path) -> Result<(), Error> {
         () if found.mode() & 0o022 != 0 => "a folder that nobody else may write to (chmod go-w)",
         () => return Ok(()),
     };
-    Err(Error::parameter("PAGEPOOL_RUN", folder.display(), must_be))
+    Err(Error::parameter("folder", folder.display(), must_be))
 }
 
 /// Opens a published file; refuses what is no regular file of ours.
@@ -86,10 +104,14 @@ pub(crate) fn lock(file: &File) -> io::Result<()> {
     flock(file, libc::LOCK_EX)
 }
 
+/// Takes the lock of a file unless somebody has it.
+pub(crate) fn try_lock(file: &File) -> bool {
+    flock(file, libc::LOCK_EX | libc::LOCK_NB).is_ok()
+}
+
 /// Whether a process has the lock of a file.
 pub(crate) fn is_locked(file: &File) -> bool {
-    // Whoever publishes takes its lock before anybody knows what the file is for: this is never in its way
-    // for longer than a moment.
+    // Whoever publishes takes its lock before the file has its name: this is never in its way.
     let free = flock(file, libc::LOCK_SH | libc::LOCK_NB).is_ok();
     if free {
         let _ = flock(file, libc::LOCK_UN);
@@ -99,7 +121,7 @@ pub(crate) fn is_locked(file: &File) -> bool {
 
 fn flock(file: &File, operation: libc::c_int) -> io::Result<()> {
     // SAFETY: the call takes integers.
-    checked(unsafe { libc::flock(file.as_raw_fd(), operation) }.into()).map(drop)
+    retried(|| unsafe { libc::flock(file.as_raw_fd(), operation) }.into())
 }
 
 /// Which process it is, across all that ever ran since the system started.
@@ -135,8 +157,13 @@ fn start_ticks(pid: &str) -> Option<u64> {
     behind_name.split_ascii_whitespace().nth(19)?.parse().ok() // field 22
 }
 
-/// The pid namespace of this process; 0 where `/proc` does not say.
+/// The pid namespace of this process; 0 where `/proc` does not say, or is of another one, in which numbers
+/// are those of other processes.
 fn pid_namespace() -> u64 {
+    let is_own = |link: PathBuf| link.to_str() == Some(&std::process::id().to_string());
+    if !fs::read_link("/proc/self").is_ok_and(is_own) {
+        return 0;
+    }
     let link = fs::read_link("/proc/self/ns/pid").unwrap_or_default();
     let number = link.to_str().and_then(|link| link.strip_prefix("pid:[")?.strip_suffix(']')?.parse().ok());
     number.unwrap_or(0)
@@ -193,5 +220,26 @@ mod tests {
         assert!(
             ProcessIdentity { start_ticks: 1, pid_namespace: own.pid_namespace + 1, ..own }.may_be_there()
         );
+    }
+
+    #[test]
+    fn numbers_of_the_proc_of_another_pid_namespace_are_not_taken_for_own_ones() {
+        let inside = "PAGEPOOL_TEST_PID_NAMESPACE";
+        if std::env::var_os(inside).is_some() {
+            let own = ProcessIdentity::own();
+            assert_eq!((own.pid, own.pid_namespace), (1, 0));
+            return assert!(ProcessIdentity { start_ticks: 1, pid_namespace: 5, ..own }.may_be_there());
+        }
+        let this = "numbers_of_the_proc_of_another_pid_namespace_are_not_taken_for_own_ones";
+        let mut command = std::process::Command::new("unshare");
+        command.args(["-U", "-r", "-p", "-f"]).arg(std::env::current_exe().unwrap()).env(inside, "");
+        let done = command.args(["--exact", &format!("sys::run_folder::tests::{this}")]).output();
+        match done {
+            Ok(done) if done.status.success() || done.status.code() == Some(101) => {
+                let said = String::from_utf8_lossy(&done.stdout);
+                assert!(said.contains("1 passed"), "{said}");
+            }
+            _ => println!("SKIP: no unshare, or no new pid namespaces"),
+        }
     }
 }

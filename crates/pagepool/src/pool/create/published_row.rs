@@ -5,6 +5,7 @@ use crate::returns::geometry::PoolSizes;
 use crate::returns::pool_core::PoolCore;
 use crate::sys::placed::{Shared, block_of};
 use crate::sys::published_entry::lines;
+use crate::sys::published_layout::POOL_KIND;
 use crate::sys::published_memory::{PublishedMemory, PublishedRow, entry_row};
 
 /// The parameters as observers see them, with what was chosen for those left 0; empty if this process does
@@ -47,7 +48,7 @@ pub(crate) fn text_of(params: &PoolParams, sizes: &PoolSizes) -> String {
 /// Shows a new pool, which nobody else has yet.
 pub(crate) fn enter(pool: &PoolCore, params: &str) {
     *pool.row.lock() = PublishedRow::enter(|| {
-        let mut row = entry_row("pool", pool.id.into(), pool.area_id, &pool.name, params);
+        let mut row = entry_row(POOL_KIND, pool.id.into(), pool.area_id, &pool.name, params);
         row.block = block_of(pool, 1)?;
         // A pool whose lanes found no room is not shown: its numbers would not add up.
         if !pool.lanes.all().is_empty() {
