@@ -1056,8 +1056,8 @@ int pagepool_buf_sync_for_device(struct pagepool_buf *buf, size_t offset, size_t
  * Errors: the error of the first handle that failed; all others are returned nevertheless. -EINVAL for a
  *     NULL array.
  * Cost: on the owner's thread pool and owner are checked once for up to 64 whole pages of a pool, and each
- *     takes about eight instructions; no atomic operation until another thread first returns a buffer of the
- *     pool. On other threads, and from then on, one compare-and-swap per buffer, and one bulk of messages
+ *     takes some sixteen instructions; no atomic operation until another thread first returns a buffer of
+ *     the pool. On other threads, and from then on, one compare-and-swap per buffer, and one bulk of messages
  *     for up to 64.
  */
 int pagepool_buf_put_bulk(struct pagepool_buf *const *bufs, size_t n);
@@ -1499,8 +1499,8 @@ struct pagepool_buf *pagepool_alloc(struct pagepool *pool, size_t *size);
  * Thread: owner.
  * Ownership: these buffers are the caller's. The other elements of `bufs` are unchanged.
  * Errors: fewer than `n`, for the reasons of pagepool_alloc_page; pagepool_last_error names it.
- * Cost: pool and owner are checked once for up to 64 pages; per page from the cache about six instructions
- *     and no atomic operation. A refill as for pagepool_alloc_page.
+ * Cost: pool and owner are checked once for up to 64 pages; per page from the cache about eleven
+ *     instructions and no atomic operation. A refill as for pagepool_alloc_page.
  */
 size_t pagepool_alloc_bulk(struct pagepool *pool, struct pagepool_buf **bufs, size_t n);
 

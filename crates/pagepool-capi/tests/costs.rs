@@ -52,9 +52,29 @@ fn dpdk_bench(rounds: &[&str]) -> Option<PathBuf> {
 /// It needs neither huge pages nor devices, and leaves nothing behind.
 fn under_dpdk(program: &Path) -> Command {
     let mut command = Command::new(program);
-    command.args(["-l", "0,1", "--no-huge", "-m", "256", "--no-pci", "--no-telemetry", "--no-shconf"]);
+    command.args([
+        "-l",
+        &two_of_the_allowed(),
+        "--no-huge",
+        "-m",
+        "256",
+        "--no-pci",
+        "--no-telemetry",
+        "--no-shconf",
+    ]);
     command.env("RUNTIME_DIRECTORY", env!("CARGO_TARGET_TMPDIR"));
     command
+}
+
+/// The numbers of the first two CPUs that this process may use.
+fn two_of_the_allowed() -> String {
+    let status = std::fs::read_to_string("/proc/self/status").expect("Linux has it");
+    let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).expect("its CPUs");
+    let numbers = list.trim().split(',').flat_map(|range| {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        first.parse::<u32>().expect("a number")..=last.parse().expect("a number")
+    });
+    numbers.take(2).map(|cpu| cpu.to_string()).collect::<Vec<_>>().join(",")
 }
 
 fn two_processors() -> bool {

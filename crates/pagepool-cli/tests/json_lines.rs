@@ -82,6 +82,21 @@ impl Reading {
         (lines, self.child.wait().expect("it is a child").code())
     }
 
+    /// Waits until the process catches SIGUSR1, whose default is to end it.
+    fn until_it_listens(&self) {
+        let status = format!("/proc/{}/status", self.child.id());
+        let catches = || {
+            let status = std::fs::read_to_string(&status).ok()?;
+            let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"))?.trim().to_owned();
+            Some(u64::from_str_radix(&caught, 16).ok()? & 1 << (libc::SIGUSR1 - 1) != 0)
+        };
+        let listens = (0..1000).any(|_| {
+            std::thread::sleep(Duration::from_millis(10));
+            catches() == Some(true)
+        });
+        assert!(listens, "it does not listen for SIGUSR1");
+    }
+
     fn errors(&mut self) -> BufReader<ChildStderr> {
         BufReader::new(self.child.stderr.take().expect("it was piped"))
     }
@@ -253,7 +268,7 @@ fn people_and_those_who_want_one_object_get_figures_when_they_ask() {
     assert!(std::iter::from_fn(|| demo_for_people.line()).any(|line| line.starts_with("PASS")));
 
     let mut for_programs = demo(&["--seconds", "600", "--json"]);
-    std::thread::sleep(Duration::from_millis(1500)); // so that it listens
+    for_programs.until_it_listens();
     for_programs.signal("-USR1");
     let mut errors = for_programs.errors().lines().map(|line| line.expect("text"));
     assert!(
@@ -383,6 +398,7 @@ fn a_demo_on_veth_and_a_soak_print_lines_and_are_asked_and_ended_by_signals() {
 fn a_soak_ends_in_order_if_its_peers_are_asked_to_end_too() {
     let name = "a_soak_ends_in_order_if_its_peers_are_asked_to_end_too";
     let arguments = ["soak", "--json-lines", "--stats-every", "0", "--seconds", "600"];
+    let arguments = [&arguments[..], &["--flap-every", "600", "--kill-every", "600"]].concat();
     let mut reading = Reading::new(binary(&arguments).spawn().expect("the binary was built for this test"));
     if reading.first(name).is_none() {
         return;

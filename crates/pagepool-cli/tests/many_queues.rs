@@ -56,6 +56,6 @@ fn a_pair_of_many_takes_as_much_memory_as_one_of_few() {
     assert_eq!(document["ports"].as_array().map(Vec::len), Some(2 * pairs as usize), "{document}");
     assert!(process <= pairs * OF_PROCESS, "{process} KiB for {pairs} pairs");
     assert!(kernel <= pairs * OF_KERNEL, "{kernel} KiB of the kernel's for {pairs} pairs");
-    assert!(took < OPENED_WITHIN, "{took:?}");
+    assert!(took < OPENED_WITHIN || is_busy(), "{took:?}");
     assert!(number(&document, "pages_out") > 0, "every queue had its buffers: {document}");
 }

@@ -46,7 +46,7 @@ pub(crate) fn claim(token: Token) -> CallResult<Claimed> {
 }
 
 #[inline(always)]
-fn claim_at(BufPlace { word, view }: BufPlace, token: Token) -> CallResult<Claimed> {
+fn claim_at(BufPlace { word, view, .. }: BufPlace, token: Token) -> CallResult<Claimed> {
     let was = end_life(word, view, token).ok_or(CallError::STALE)?;
     // SAFETY: the life that just ended was begun by the buffer's owner, and ended here alone.
     let buffer = unsafe { buffer_of(token, was, view) };
@@ -262,7 +262,7 @@ pub(crate) fn change<R>(token: Token, change: impl FnOnce(&mut PageBuf) -> R) ->
 /// means nothing.
 #[inline(always)]
 pub(crate) fn look<R>(token: Token, look: impl FnOnce(&PageBuf) -> R) -> CallResult<R> {
-    let BufPlace { word, view } = directory::find(token)?;
+    let BufPlace { word, view, .. } = directory::find(token)?;
     let now = word.now();
     if !life_word::is_in(now, token) {
         return Err(CallError::STALE);

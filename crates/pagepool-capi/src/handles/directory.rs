@@ -170,6 +170,8 @@ pub(crate) fn next_free(place: u32) -> u64 {
 pub(crate) struct BufPlace {
     pub(crate) word: &'static LifeWord,
     pub(crate) view: &'static PoolView,
+    /// The words of all places of its row.
+    lives: *const LifeWord,
 }
 
 /// Looks a buffer's token up. What is found may be in another life by now.
@@ -183,11 +185,13 @@ pub(crate) fn find(token: Token) -> CallResult<BufPlace> {
     let words_each = if kind == HandleKind::Page as u64 { 1 } else { 2 };
     let at = (token.place() & IN_ROW) as usize * words_each;
     // SAFETY: a row with a kind has a word or an entry, which begins with its word, for every place.
-    let word = unsafe { row.lives.load(Relaxed).add(at) };
+    let lives = row.lives.load(Relaxed).cast_const();
+    // SAFETY: a row with a kind has a word or an entry, which begins with its word, for every place.
+    let word = unsafe { lives.add(at) };
     // SAFETY: words are atomics and never freed.
     let word = unsafe { &*word };
     // SAFETY: a row with a kind has a view, which is static.
-    Ok(BufPlace { word, view: unsafe { &*row.view.load(Relaxed) } })
+    Ok(BufPlace { word, view: unsafe { &*row.view.load(Relaxed) }, lives })
 }
 
 /// Fetches the words of these tokens, of pages most likely, for a thread that will end their lives: see
@@ -209,9 +213,8 @@ pub(crate) fn in_one_row(one: Token, other: Token) -> bool {
 #[inline(always)]
 pub(crate) fn word_beside(found: BufPlace, at: Token, token: Token) -> &'static LifeWord {
     debug_assert!(in_one_row(at, token) && at.is(HandleKind::Page));
-    let apart = (token.place() & IN_ROW) as isize - (at.place() & IN_ROW) as isize;
     // SAFETY: a row of pages has a word for every place.
-    let word = unsafe { std::ptr::from_ref(found.word).offset(apart) };
+    let word = unsafe { found.lives.add((token.place() & IN_ROW) as usize) };
     // SAFETY: words are atomics and never freed.
     unsafe { &*word }
 }
