@@ -9,6 +9,7 @@ use std::env;
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::FileExt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::sync_channel;
@@ -240,22 +241,79 @@ fn the_file_of_a_killed_process_says_what_it_had() {
     assert!(folder.runs.processes().is_empty());
 }
 
-/// Forks, and has the child do all that it should not.
-fn fork(work: impl FnOnce()) {
+/// Forks, and has the child do all that it should not; this process works until the child is done.
+fn fork(work: impl FnOnce(), mut meanwhile: impl FnMut()) {
     // SAFETY: the child calls nothing that waits for a thread that it has not.
     match unsafe { libc::fork() } {
         0 => {
-            work();
+            let done = catch_unwind(AssertUnwindSafe(work));
+            if done.is_err() {
+                // SAFETY: the child ends at once; else the test would end well, here.
+                unsafe { libc::_exit(1) }
+            }
             // SAFETY: the child ends as any process does: with the destructors of this thread.
             unsafe { libc::exit(0) }
         }
         child => {
             let mut status = 0;
             // SAFETY: the kernel writes one integer.
-            assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+            while unsafe { libc::waitpid(child, &raw mut status, libc::WNOHANG) } == 0 {
+                meanwhile();
+            }
             assert_eq!(status, 0, "the child ended well");
         }
     }
+}
+
+/// A pool of another thread that has ended there, with its last buffers, of which this thread drops all but
+/// one.
+fn ended_pool() -> PageBuf {
+    let (pool, mut buffers) = std::thread::spawn(|| {
+        let pool = pool();
+        let buffers: Vec<_> = (0..20).filter_map(|_| pool.alloc_page()).collect();
+        (pool.unbind(), buffers)
+    })
+    .join()
+    .unwrap();
+    buffers.truncate(1); // this thread has a lane of it from here on
+    drop(pool.destroy());
+    buffers.remove(0)
+}
+
+#[test]
+fn a_child_of_fork_sees_nothing_of_what_its_parent_does_later() {
+    let this = "a_child_of_fork_sees_nothing_of_what_its_parent_does_later";
+    if in_child(this, "").is_some_and(|child| child.succeeded()) {
+        return;
+    }
+    let publication = publish("parent").unwrap();
+    let enough = Folder::of_child().runs.path().join("enough");
+    let mine = pool();
+    let held: Vec<_> = (0..40).filter_map(|_| mine.alloc_page()).collect();
+    let mut ended: Vec<_> = (0..6).map(|_| ended_pool()).collect();
+    (0..4).for_each(|_| drop(ended_pool())); // this thread's lanes are all that is left of these
+    let handle = mine.handle();
+    let before = (handle.stats(), handle.inflight());
+    let child = || {
+        let start = Instant::now();
+        while !enough.exists() {
+            assert!(start.elapsed() < Duration::from_secs(60), "the parent is done");
+            assert_eq!((handle.stats(), handle.inflight()), before, "what the parent did");
+        }
+    };
+    let mut rounds = 0;
+    fork(child, || {
+        drop(mine.alloc_page());
+        // The last counts of ended pools go with their lanes, and new pools are in their places.
+        ended.pop();
+        drop(ended_pool());
+        rounds += 1;
+        if rounds == 20 {
+            File::create(&enough).unwrap();
+        }
+    });
+    assert!(rounds >= 20 && handle.stats().alloc_fast > before.0.alloc_fast, "{rounds} rounds");
+    drop((held, publication));
 }
 
 #[test]
@@ -281,7 +339,7 @@ fn a_child_of_fork_changes_nothing_of_what_its_parent_publishes() {
     let before = only(&folder);
     let [near, far] = [&mut near, &mut far].map(std::mem::take);
     let kept = std::mem::ManuallyDrop::new((near, far));
-    fork(|| {
+    let child = || {
         // SAFETY: the child drops its copies, once.
         let (near, far) = unsafe { std::ptr::read(&*kept) };
         drop((near, far, mine.alloc_page()));
@@ -289,7 +347,8 @@ fn a_child_of_fork_changes_nothing_of_what_its_parent_publishes() {
         assert!(publish("child").is_err());
         // SAFETY: the child drops its copy, once; the parent keeps its own.
         drop(unsafe { std::ptr::read(&publication) });
-    });
+    };
+    fork(child, || std::thread::sleep(Duration::from_millis(1)));
     assert_eq!(only(&folder), before, "what the child did");
     let (near, far) = std::mem::ManuallyDrop::into_inner(kept);
     let third = std::thread::spawn(move || far.into_iter().take(30).for_each(drop)); // a lane of its own

@@ -51,9 +51,10 @@ pub unsafe extern "C" fn pagepool_publish(name: *const c_char) -> c_int {
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_unpublish() -> c_int {
     status(|| {
-        let published = PUBLICATION.lock().unwrap_or_else(PoisonError::into_inner).take();
+        // Held until the file is gone: who finds nothing published finds no file either.
+        let mut publication = PUBLICATION.lock().unwrap_or_else(PoisonError::into_inner);
         let nothing = CallError::fixed(libc::ENOENT, c"nothing is published: pagepool_publish comes first");
-        let published = published.ok_or(nothing)?;
+        let published = publication.take().ok_or(nothing)?;
         uncancelled(|| drop(published));
         Ok(())
     })

@@ -44,8 +44,9 @@ pub struct Publication {
 /// first pool and arena: what is made earlier is not shown. A process publishes once.
 ///
 /// Only the user who runs the process can read the file, for it has addresses in it. A child of `fork`
-/// publishes nothing, whatever it does with the pools that were copied into it; one of raw `clone(2)` must
-/// not touch them.
+/// publishes nothing: it has a copy of the memory, and the parent's pools do not change by what it does. It
+/// must not drop handles that were copied into it, as without publishing. One of raw `clone(2)` without
+/// `exec` has the parent's memory itself, and must not touch pools, nor `exit` with destructors.
 ///
 /// Errors: [`Error::Parameter`] for the name, a folder that others may write to, no folder, a limit of
 /// file sizes (`RLIMIT_FSIZE`) below 16 MiB; [`Error::Busy`] the second time; [`Error::System`] for a call

@@ -106,7 +106,9 @@ pub(crate) fn free(pool: PoolPtr) {
     };
     // SAFETY: I9. The count below keeps the pool.
     let count = unsafe { pool.get().as_ref() }.count.as_ptr();
-    // SAFETY: this is the count that `Pool::new` set aside for the pool itself; it is dropped once, here.
+    // SAFETY: `Pool::new` set this count aside for the pool itself by not dropping its `Arc`; it is dropped
+    // once, here. A `Weak` of that `Arc` gives, while a count is left, the pointer that `Arc::into_raw` would
+    // have given.
     drop(unsafe { Arc::from_raw(count) });
     drop(provider);
 }

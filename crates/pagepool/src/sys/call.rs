@@ -209,11 +209,16 @@ pub(crate) fn futex_wake_all(word: &AtomicU32) {
     unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), operation, i32::MAX) };
 }
 
-/// Has every child of `fork` call a function before it goes on. The function makes system calls alone, and
-/// takes no lock.
-pub(crate) fn at_fork(in_child: extern "C" fn()) -> io::Result<()> {
-    // SAFETY: the function is there as long as the library; the C library forgets it when it unloads that.
-    match unsafe { libc::pthread_atfork(None, None, Some(in_child)) } {
+/// Has every `fork` call functions: in the thread that forks before and after, and in the child before it
+/// goes on. The child's makes system calls alone, and takes no lock.
+pub(crate) fn at_fork(
+    prepare: extern "C" fn(),
+    in_parent: extern "C" fn(),
+    in_child: extern "C" fn(),
+) -> io::Result<()> {
+    // SAFETY: the functions are there as long as the library; the C library forgets them when it unloads
+    // that.
+    match unsafe { libc::pthread_atfork(Some(prepare), Some(in_parent), Some(in_child)) } {
         0 => Ok(()),
         error => Err(io::Error::from_raw_os_error(error)),
     }

@@ -12,7 +12,7 @@ use std::io;
 use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::ptr::{self, NonNull};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use crate::sys::call::{OwnFd, checked, retried};
 
@@ -384,11 +384,58 @@ impl SharedFile {
         self.file.as_fd()
     }
 
-    /// For a child of fork: what is written from now on does not reach the file. Contents stay.
+    /// Anonymous memory as long as the file, with what `parts` of it have now; zeroes elsewhere. Other
+    /// threads may write meanwhile: each aligned word is whole. Parts begin and end at multiples of 8.
+    pub(crate) fn copy(&self, parts: [Range<usize>; 2]) -> io::Result<FileCopy> {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        let addr = map(0, self.len, libc::PROT_READ | libc::PROT_WRITE, flags, None, 0)?;
+        let first = NonNull::new(ptr::with_exposed_provenance_mut::<u8>(addr));
+        let copy = FileCopy { first: first.ok_or(io::ErrorKind::AddrNotAvailable)?, len: self.len };
+        for at in parts.into_iter().flat_map(|part| part.step_by(size_of::<u64>())) {
+            assert!(at.is_multiple_of(size_of::<u64>()) && at + size_of::<u64>() <= self.len);
+            // SAFETY: the word is in the mapping.
+            let from = unsafe { self.first.add(at) }.cast::<u64>();
+            // SAFETY: it is aligned; others write it by atomics, or it is not in use.
+            let word = unsafe { AtomicU64::from_ptr(from.as_ptr()) }.load(Ordering::Relaxed);
+            // SAFETY: the copy is as long as the mapping.
+            let to = unsafe { copy.first.add(at) }.cast::<u64>();
+            // SAFETY: nobody else knows the copy.
+            unsafe { to.write(word) };
+        }
+        Ok(copy)
+    }
+
+    /// For a child of fork: has the copy be where the file was, which is mapped no more.
+    pub(crate) fn replace_by(&self, copy: FileCopy) -> io::Result<()> {
+        debug_assert_eq!(copy.len, self.len);
+        let (from, to) = (copy.first.as_ptr().cast(), self.first.as_ptr().cast::<libc::c_void>());
+        let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
+        // SAFETY: both are ours, as long as each other; every word in use has in the copy what it had here.
+        if unsafe { libc::mremap(from, copy.len, self.len, flags, to) } == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        std::mem::forget(copy); // it is not there any more
+        Ok(())
+    }
+
+    /// For a child of fork: what is written from now on does not reach the file. A page that the child has
+    /// not written yet still shows what the parent stores.
     pub(crate) fn make_private(&self) -> io::Result<()> {
         let flags = libc::MAP_PRIVATE | libc::MAP_FIXED | libc::MAP_NORESERVE;
         let prot = libc::PROT_READ | libc::PROT_WRITE;
         map(self.first.as_ptr().addr(), self.len, prot, flags, Some(self.file()), 0).map(drop)
+    }
+}
+
+/// Memory of this process alone, with what a [`SharedFile`] had; unmapped when dropped.
+pub(crate) struct FileCopy {
+    first: NonNull<u8>,
+    len: usize,
+}
+
+impl Drop for FileCopy {
+    fn drop(&mut self) {
+        unmap(self.first.as_ptr().addr(), self.len);
     }
 }
 

@@ -5,8 +5,11 @@
 //!        written is there when the process is not any more.
 //! Full   memory of the file is taken from the file system before it is used, so no access faults where
 //!        that is full; then a place is on the heap, and the header counts what is not shown.
-//! Fork   a child has the memory as its own from the beginning on (`pthread_atfork`), so nothing that it
-//!        does changes what its parent published.
+//! Fork   a child has a copy (`pthread_atfork`): nothing that it does changes what its parent published,
+//!        and nothing that its parent does later is seen by it. The copy is made by the thread that forks,
+//!        right before: no place is given out or back from then on, so what that thread holds is in it.
+//!        Where memory for the copy cannot be had, the child maps the file privately: what it writes is its
+//!        own, but a page that it has not written follows the parent.
 //! Life   the mapping stays for ever: what lies in it may be used after the file was removed.
 //! Lock   a short one, for places and rows. Nothing that is read or written per buffer takes it.
 
@@ -14,8 +17,10 @@
 #![expect(unsafe_code)]
 
 use std::alloc::Layout;
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fs::File;
+use std::mem::ManuallyDrop;
 use std::os::fd::AsFd;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
@@ -23,13 +28,13 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::error::Error;
 use crate::sys::call::{abort_with, at_fork, thread_id_and_name};
-use crate::sys::memory::{SharedFile, fallocate, file_size_limit};
+use crate::sys::memory::{FileCopy, SharedFile, fallocate, file_size_limit};
 use crate::sys::published_layout::{
     BLOCKS_AT, BlockAt, ENTRIES_AT, ENTRY_ROWS, EntryRow, FILE_BYTES, Header, MAGIC, SCHEMA_AT, SCHEMA_ROWS,
     SchemaRow, THREAD_ROWS, THREADS_AT, TableAt, ThreadRow, VERSION, text, whole_lines,
 };
 use crate::sys::run_folder::ProcessIdentity;
-use crate::sys::sync::UnseenLock;
+use crate::sys::sync::{UnseenGuard, UnseenLock};
 
 /// Places begin at multiples of this: two cache lines.
 const ALIGN: usize = 128;
@@ -49,6 +54,8 @@ pub(crate) struct PublishedMemory {
     mapping: SharedFile,
     /// Nothing is placed any more: the file was removed, or this is a child of the process that published.
     closed: AtomicBool,
+    /// This is a child of the process that published: the memory is no file any more.
+    forked: AtomicBool,
     space: UnseenLock<Space>,
 }
 
@@ -110,9 +117,11 @@ impl PublishedMemory {
             free: BTreeMap::new(),
             free_rows: Vec::new(),
         };
-        let memory = Self { mapping, closed: AtomicBool::new(false), space: UnseenLock::new(space) };
+        let [closed, forked] = [false; 2].map(AtomicBool::new);
+        let memory = Self { mapping, closed, forked, space: UnseenLock::new(space) };
         memory.write_header(name, schema, not_shown);
-        at_fork(in_child).map_err(Error::of_call("pthread_atfork", || "free memory".into()))?;
+        at_fork(prepare, in_parent, in_child)
+            .map_err(Error::of_call("pthread_atfork", || "free memory".into()))?;
         let shown = shown()?; // complete, and the last step that may fail
         claim.used = true;
         let memory = Box::leak(Box::new(memory));
@@ -202,7 +211,6 @@ impl PublishedMemory {
     /// Whether a place is in here; gives it back if so.
     pub(crate) fn give_back(&self, place: NonNull<u8>, layout: Layout) -> bool {
         let Some(offset) = self.offset_of(place) else { return false };
-        // In a child of fork, another thread of the parent may have had the lock: it is never free again.
         if self.is_open() {
             let bytes = layout.size().next_multiple_of(ALIGN);
             self.space.lock().free.entry(bytes).or_default().push(offset);
@@ -266,11 +274,43 @@ fn back(mapping: &SharedFile, backed: &mut usize, end: usize, limit: usize) -> O
     Some(())
 }
 
-/// In a child of fork, before anything else: what it writes from now on is its own.
+/// What the thread that forks has from before the fork until after.
+struct Prepared {
+    /// Nobody is given a place, or gives one back.
+    _space: UnseenGuard<'static, Space>,
+    /// None if there was no memory for it.
+    copy: Option<FileCopy>,
+}
+
+thread_local! {
+    static PREPARED: Cell<Option<ManuallyDrop<Prepared>>> = const { Cell::new(None) };
+}
+
+/// In the thread that forks, before it does.
+extern "C" fn prepare() {
+    let published = PublishedMemory::current().filter(|memory| !memory.forked.load(Ordering::Relaxed));
+    let Some(memory) = published else { return };
+    let space = memory.space.lock();
+    // Rows that have no memory are not read: that would take memory from the file system.
+    let copy = memory.mapping.copy([0..space.backed_rows, BLOCKS_AT..space.fresh]).ok();
+    PREPARED.set(Some(ManuallyDrop::new(Prepared { _space: space, copy })));
+}
+
+/// In the same thread, after it forked, or could not.
+extern "C" fn in_parent() {
+    drop(PREPARED.take().map(ManuallyDrop::into_inner));
+}
+
+/// In a child of fork, before anything else: it has what its parent had, as its own.
 extern "C" fn in_child() {
+    let prepared = PREPARED.take().map(ManuallyDrop::into_inner);
     if let Some(memory) = PublishedMemory::current() {
         memory.close();
-        if memory.mapping.make_private().is_err() {
+        if memory.forked.swap(true, Ordering::Relaxed) {
+            return; // a child of a child: the memory was no file any more
+        }
+        let copied = prepared.and_then(|prepared| memory.mapping.replace_by(prepared.copy?).ok());
+        if copied.is_none() && memory.mapping.make_private().is_err() {
             // Going on would change what the parent publishes, and even uses.
             abort_with(b"pagepool: no memory for a private copy of published memory in a child of fork\n");
         }

@@ -259,6 +259,11 @@ impl<T> Lock<T> {
 /// A lock that models do not look at: it may stand in a static, and outlive them.
 #[cfg(not(loom))]
 pub(crate) type UnseenLock<T> = Lock<T>;
+/// Holds an [`UnseenLock`].
+#[cfg(not(loom))]
+pub(crate) type UnseenGuard<'a, T> = Guard<'a, T>;
+#[cfg(loom)]
+pub(crate) type UnseenGuard<'a, T> = std::sync::MutexGuard<'a, T>;
 #[cfg(loom)]
 #[derive(Debug)]
 pub(crate) struct UnseenLock<T>(std::sync::Mutex<T>);
