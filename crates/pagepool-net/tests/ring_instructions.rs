@@ -50,13 +50,13 @@ struct Row {
 
 const ROWS: &[Row] = &[
     Row { name: "drop", ports: 1, chunks: PAGES, action: |_| Action::Drop, at_most: 194.0 },
-    Row { name: "drop, chunks of 2048", ports: 1, chunks: HALVES, action: |_| Action::Drop, at_most: 211.5 },
-    Row { name: "drop, two buffers", ports: 1, chunks: TWO, action: |_| Action::Drop, at_most: 306.0 },
-    Row { name: "echo", ports: 1, chunks: PAGES, action: |_| Action::Tx, at_most: 317.5 },
-    Row { name: "echo, chunks of 2048", ports: 1, chunks: HALVES, action: |_| Action::Tx, at_most: 350.0 },
+    Row { name: "drop, chunks of 2048", ports: 1, chunks: HALVES, action: |_| Action::Drop, at_most: 216.0 },
+    Row { name: "drop, two buffers", ports: 1, chunks: TWO, action: |_| Action::Drop, at_most: 314.0 },
+    Row { name: "echo", ports: 1, chunks: PAGES, action: |_| Action::Tx, at_most: 325.0 },
+    Row { name: "echo, chunks of 2048", ports: 1, chunks: HALVES, action: |_| Action::Tx, at_most: 366.0 },
     Row { name: "echo, two buffers", ports: 1, chunks: TWO, action: |_| Action::Tx, at_most: 454.0 },
-    Row { name: "forward", ports: 2, chunks: PAGES, action: across, at_most: 340.0 },
-    Row { name: "forward, chunks of 2048", ports: 2, chunks: HALVES, action: across, at_most: 372.5 },
+    Row { name: "forward", ports: 2, chunks: PAGES, action: across, at_most: 346.0 },
+    Row { name: "forward, chunks of 2048", ports: 2, chunks: HALVES, action: across, at_most: 387.0 },
     Row { name: "forward, two buffers", ports: 2, chunks: TWO, action: across, at_most: 478.0 },
 ];
 
