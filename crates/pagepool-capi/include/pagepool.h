@@ -1057,8 +1057,8 @@ int pagepool_buf_sync_for_device(struct pagepool_buf *buf, size_t offset, size_t
  *     NULL array.
  * Cost: on the owner's thread pool and owner are checked once for up to 64 whole pages of a pool, and each
  *     takes some sixteen instructions; no atomic operation until another thread first returns a buffer of
- *     the pool. On other threads, and from then on, one compare-and-swap per buffer, and one bulk of messages
- *     for up to 64.
+ *     the pool. On other threads, and from then on, one compare-and-swap per buffer, and one bulk of
+ *     messages for up to 64.
  */
 int pagepool_buf_put_bulk(struct pagepool_buf *const *bufs, size_t n);
 

@@ -275,7 +275,7 @@ fn back(mapping: &SharedFile, backed: &mut usize, end: usize, limit: usize) -> O
 }
 
 /// What the thread that forks has from before the fork until after.
-struct Prepared {
+struct ForkState {
     /// Nobody is given a place, or gives one back.
     _space: UnseenGuard<'static, Space>,
     /// None if there was no memory for it.
@@ -283,7 +283,7 @@ struct Prepared {
 }
 
 thread_local! {
-    static PREPARED: Cell<Option<ManuallyDrop<Prepared>>> = const { Cell::new(None) };
+    static PREPARED: Cell<Option<ManuallyDrop<ForkState>>> = const { Cell::new(None) };
 }
 
 /// In the thread that forks, before it does.
@@ -293,7 +293,7 @@ extern "C" fn prepare() {
     let space = memory.space.lock();
     // Rows that have no memory are not read: that would take memory from the file system.
     let copy = memory.mapping.copy([0..space.backed_rows, BLOCKS_AT..space.fresh]).ok();
-    PREPARED.set(Some(ManuallyDrop::new(Prepared { _space: space, copy })));
+    PREPARED.set(Some(ManuallyDrop::new(ForkState { _space: space, copy })));
 }
 
 /// In the same thread, after it forked, or could not.

@@ -22,8 +22,8 @@ use crate::handles::token::Token;
 ///     NULL array.
 /// Cost: on the owner's thread pool and owner are checked once for up to 64 whole pages of a pool, and each
 ///     takes some sixteen instructions; no atomic operation until another thread first returns a buffer of
-///     the pool. On other threads, and from then on, one compare-and-swap per buffer, and one bulk of messages
-///     for up to 64.
+///     the pool. On other threads, and from then on, one compare-and-swap per buffer, and one bulk of
+///     messages for up to 64.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pagepool_buf_put_bulk(bufs: *const *mut BufHandle, n: usize) -> c_int {
     // SAFETY: the caller gave `n` handles.
