@@ -2,7 +2,8 @@
 //!
 //! What   a function for each probe. With the feature `usdt` it is a `nop` and an ELF note, by which
 //!        bpftrace, perf, gdb and SystemTap find it; with the feature `tracing` also an event of that crate.
-//!        Without them it is nothing. [`PoolProbe::ALL`] and docs/probes.md come from these lines.
+//!        Without them only its arguments are computed. [`PoolProbe::ALL`] and docs/probes.md come from
+//!        these lines.
 //! Where  at rare events alone, behind what they tell of. The arguments are numbers at hand.
 //! Who    any thread, as at a callback: with no lock of a pool held and no borrow of the owner's state live,
 //!        because a subscriber of `tracing` may drop buffers. If it panics, the panic ends here.
