@@ -250,8 +250,13 @@ impl Running {
 
     fn wait(&mut self) -> Output {
         let mut child = self.child.take().expect("it is waited for once");
+        // Read while it ends: the figures of 64 pairs are more than a pipe holds.
+        let mut pipe = child.stdout.take().expect("it was piped");
+        let reading = std::thread::spawn(move || {
+            let mut all = Vec::new();
+            pipe.read_to_end(&mut all).map(|_| all)
+        });
         let start = Instant::now();
-        // What it prints fits a pipe, so it can end without being read.
         while child.try_wait().expect("it is a child").is_none() {
             if start.elapsed() > LIMIT {
                 child.kill().expect("it is a child");
@@ -259,7 +264,8 @@ impl Running {
             }
             std::thread::sleep(Duration::from_millis(10));
         }
-        child.wait_with_output().expect("it ended")
+        let stdout = reading.join().expect("it does not panic").expect("a pipe can be read");
+        Output { stdout, ..child.wait_with_output().expect("it ended") }
     }
 }
 
