@@ -7,4 +7,5 @@ pub mod metrics_server;
 pub mod metrics_text;
 pub mod options;
 pub mod overview;
+pub mod samples;
 pub mod table;

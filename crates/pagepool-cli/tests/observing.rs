@@ -214,6 +214,10 @@ fn a_watch_prints_block_after_block_until_it_is_interrupted() {
     let objects: Vec<Value> =
         objects.lines().map(|line| serde_json::from_str(line).expect("JSON a line")).collect();
     let received = |seen: &Value| number(&seen["processes"][0]["entries"], "rx_packets");
+    let shown = watched(&["show", "nic0", "--watch"]);
+    let rates = shown.lines().filter(|line| line.starts_with("    a second: ")).collect::<Vec<_>>();
+    let is_busy = |line: &&&str| line.contains(" returned; recycled ") && !line.contains("a second: 0 ");
+    assert!(!rates.is_empty() && rates.iter().all(|line| is_busy(&line)), "{shown}");
     assert!(objects.len() >= 2 && received(&objects[1]) > received(&objects[0]), "{objects:?}");
 }
 

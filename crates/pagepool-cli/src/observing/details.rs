@@ -7,6 +7,7 @@ use super::json;
 use super::look::{Observation, has_deferred, places, recycled, waiting_for_packets};
 use super::options::Shown;
 use super::overview::title;
+use super::samples::PoolMoved;
 use crate::report::live_table::LiveLine;
 use crate::report::number::grouped;
 use crate::report::terminal::Terminal;
@@ -60,8 +61,7 @@ impl Shown for Details {
             lines.push(title(look, process));
             lines.push(LiveLine::plain(format!("  file {}", process.file.display())));
             for pool in &process.pools {
-                let earlier = before.and_then(|before| before.stats_of(&process.file, pool));
-                self.pool(&mut lines, look, process, pool, earlier);
+                self.pool(&mut lines, look, process, pool, before);
             }
             process.entries.iter().for_each(|entry| self.entry(&mut lines, entry));
         }
@@ -98,7 +98,7 @@ impl Details {
         look: &Observation,
         process: &ProcessView,
         pool: &PoolView,
-        earlier: Option<Stats>,
+        before: Option<&Observation>,
     ) {
         let mut say = |text: String| lines.push(LiveLine::plain(text));
         let thread = pool.thread.as_ref().map_or("bound to no thread that is known".into(), |thread| {
@@ -116,10 +116,11 @@ impl Details {
         if let Some(waiting) = waiting_for_packets(process, pool) {
             say(format!("    of those out, {} wait for packets", grouped(waiting)));
         }
-        let moved = pool.stats.since(&earlier.unwrap_or_default());
-        let when = if earlier.is_some() { "since the last look" } else { "since it was made" };
-        if let Some(percent) = recycled(&moved) {
-            say(format!("    recycled {percent} % {when}"));
+        match before {
+            Some(before) => say(rates(&PoolMoved::between(before, look, process, pool))),
+            None => recycled(&pool.stats)
+                .into_iter()
+                .for_each(|percent| say(format!("    recycled {percent} % since it was made"))),
         }
         self.counters(lines, pool.stats.fields(), Stats::DOCS);
         lines.push(LiveLine::plain(format!("    frag_waste {}", grouped(pool.frag_waste))));
@@ -155,6 +156,18 @@ impl Details {
 
 fn counter(name: &str, value: u64) -> String {
     format!("    {name:<28} {:>20}", grouped(value))
+}
+
+/// What a pool did since the last look.
+fn rates(moved: &PoolMoved) -> String {
+    let rate = |count| grouped(moved.per_second(count) as u64);
+    let (allocated, returned) = (rate(moved.allocations()), rate(moved.returned()));
+    let (slow, starved) = (rate(moved.slow()), rate(moved.starved()));
+    let recycled = moved.recycled().map_or("-".into(), |percent| format!("{percent:.2} %"));
+    format!(
+        "    a second: {allocated} allocated, {returned} returned; recycled {recycled}, slow {slow}, starved \
+         {starved}"
+    )
 }
 
 /// Paragraphs of a documentation comment, each as one line.

@@ -1,7 +1,7 @@
 //! One look at all processes that publish.
 
-use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::path::PathBuf;
+use std::time::{Duration, Instant, SystemTime};
 
 use pagepool::observe::{EntryView, Life, PoolView, ProcessView, RunFolder};
 use pagepool::{DeferredStats, Inflight, Stats};
@@ -14,6 +14,8 @@ use crate::report::number::grouped;
 #[derive(Clone, Debug)]
 pub struct Observation {
     pub at: SystemTime,
+    /// The same, on a clock that nobody sets.
+    pub taken: Instant,
     pub folder: PathBuf,
     pub processes: Vec<ProcessView>,
     /// Of files that cannot be read.
@@ -25,6 +27,7 @@ impl Observation {
     pub fn at(folder: &RunFolder) -> Self {
         let mut look = Self {
             at: SystemTime::now(),
+            taken: Instant::now(),
             folder: folder.path().to_owned(),
             processes: Vec::new(),
             errors: Vec::new(),
@@ -38,11 +41,15 @@ impl Observation {
         look
     }
 
-    /// What a pool had counted at this look, if it was there.
-    pub fn stats_of(&self, file: &Path, pool: &PoolView) -> Option<Stats> {
-        let process = self.processes.iter().find(|process| process.file == file)?;
-        let same = |seen: &&PoolView| (seen.id, seen.created) == (pool.id, pool.created);
-        process.pools.iter().find(same).map(|pool| pool.stats)
+    /// A process of another look, as it was at this one.
+    pub fn process(&self, other: &ProcessView) -> Option<&ProcessView> {
+        self.processes.iter().find(|process| process.file == other.file)
+    }
+
+    /// A pool of a process of another look, as it was at this one.
+    pub fn pool(&self, process: &ProcessView, other: &PoolView) -> Option<&PoolView> {
+        let same = |pool: &&PoolView| (pool.id, pool.created) == (other.id, other.created);
+        self.process(process)?.pools.iter().find(same)
     }
 
     /// The time since then, in words.

@@ -51,7 +51,7 @@ impl Shown for Overview {
                 lines.push(LiveLine::plain(table.head()));
             }
             for pool in &process.pools {
-                let earlier = before.and_then(|before| before.stats_of(&process.file, pool));
+                let earlier = before.and_then(|before| before.pool(process, pool)).map(|pool| pool.stats);
                 lines.push(row(&table, look, pool, earlier));
             }
             if !is_alive(process) {

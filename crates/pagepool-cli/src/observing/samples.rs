@@ -1,0 +1,115 @@
+//! What moved between two looks: what pools allocated and returned, what was slow, and what was missing.
+
+use std::time::Duration;
+
+use pagepool::Stats;
+use pagepool::observe::{EntryView, PoolView, ProcessView};
+
+use super::look::Observation;
+use crate::engine::figures::recycled_of;
+
+/// Counters of devices that count packets for which no buffer was there.
+const DEVICE_STARVED: [&str; 2] = ["rx_no_buffer", "rx_fill_ring_empty"];
+
+/// What a pool did between two looks.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct PoolMoved {
+    /// The time between them.
+    pub over: Duration,
+    /// What the pool counted.
+    pub stats: Stats,
+    /// Times that its devices had no buffer for a packet.
+    pub device_starved: u64,
+}
+
+impl PoolMoved {
+    /// What moved since the look before, of a pool of a process of this look. Of a pool that was not there
+    /// then, it is all that it did.
+    pub fn between(before: &Observation, now: &Observation, process: &ProcessView, pool: &PoolView) -> Self {
+        let earlier =
+            before.process(process).and_then(|earlier| Some((earlier, before.pool(process, pool)?)));
+        let devices = |process, pool| counted_below(process, pool, &DEVICE_STARVED);
+        let (stats, devices_before) =
+            earlier.map_or((Stats::default(), 0), |(process, pool)| (pool.stats, devices(process, pool)));
+        Self {
+            over: now.taken.saturating_duration_since(before.taken),
+            stats: pool.stats.since(&stats),
+            device_starved: devices(process, pool).saturating_sub(devices_before),
+        }
+    }
+
+    /// Allocations that returned a page.
+    pub fn allocations(&self) -> u64 {
+        let Stats { alloc_fast, alloc_refill, .. } = self.stats;
+        alloc_fast.wrapping_add(alloc_refill).wrapping_add(self.slow())
+    }
+
+    /// Pages that came back, to the pool or past it to the arena.
+    pub fn returned(&self) -> u64 {
+        let Stats { recycle_cached, recycle_ring, recycle_ring_full, recycle_released_refcnt, .. } =
+            self.stats;
+        [recycle_cached, recycle_ring, recycle_ring_full, recycle_released_refcnt]
+            .into_iter()
+            .fold(0, u64::wrapping_add)
+    }
+
+    /// Calls to the arena.
+    pub fn slow(&self) -> u64 {
+        self.stats.alloc_slow.wrapping_add(self.stats.alloc_slow_high_order)
+    }
+
+    /// Times that a buffer was wanted and none was there.
+    pub fn starved(&self) -> u64 {
+        self.stats.alloc_failed.wrapping_add(self.device_starved)
+    }
+
+    /// Of a hundred pages that were allocated, how many had been used before; none without an allocation.
+    pub fn recycled(&self) -> Option<f64> {
+        recycled_of(&[self.stats])
+    }
+
+    /// A count of that time in a second.
+    pub fn per_second(&self, count: u64) -> f64 {
+        per_second(count, self.over)
+    }
+}
+
+/// A count of a time in a second; 0 of no time.
+pub fn per_second(count: u64, over: Duration) -> f64 {
+    match over.is_zero() {
+        true => 0.0,
+        false => count as f64 / over.as_secs_f64(),
+    }
+}
+
+/// What the entries below a pool (its sockets, NICs and ports) have in these counters together.
+pub fn counted_below(process: &ProcessView, pool: &PoolView, names: &[&str]) -> u64 {
+    let below = process.entries.iter().filter(|entry| entry.pool_id() == Some(pool.id.into()));
+    let counters = below.flat_map(|entry: &EntryView| &entry.counters);
+    let named = counters.filter(|(name, _)| names.contains(&&**name));
+    named.map(|(_, count)| *count).fold(0, u64::saturating_add)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn moved(fill: impl FnOnce(&mut Stats)) -> PoolMoved {
+        let mut stats = Stats::default();
+        fill(&mut stats);
+        PoolMoved { over: Duration::from_millis(500), stats, device_starved: 3 }
+    }
+
+    #[test]
+    fn a_pool_has_rates_of_what_it_allocated_and_got_back() {
+        let moved = moved(|stats| {
+            (stats.alloc_fast, stats.alloc_refill, stats.alloc_slow, stats.hold) = (90, 6, 4, 4);
+            (stats.recycle_cached, stats.recycle_ring, stats.recycle_ring_full) = (50, 30, 2);
+            stats.alloc_failed = 5;
+        });
+        assert_eq!((moved.allocations(), moved.returned(), moved.slow()), (100, 82, 4));
+        assert_eq!((moved.starved(), moved.recycled()), (8, Some(96.0)));
+        assert_eq!(moved.per_second(moved.allocations()), 200.0);
+        assert_eq!(PoolMoved::default().per_second(7), 0.0, "no time, no rate");
+    }
+}
