@@ -1,0 +1,55 @@
+//! A file that claims to be published: bytes that libFuzzer finds, and a real file with bytes of its changed.
+//!
+//! ```sh
+//! fuzz/run published -max_len=8192 -max_total_time=60
+//! ```
+#![no_main]
+
+use std::sync::OnceLock;
+
+use libfuzzer_sys::fuzz_target;
+use pagepool::testing::{PlainMemory, read_published};
+use pagepool::{Pool, PoolParams, publish, publish_entry};
+
+/// A file with pools of each kind and another entry.
+fn real() -> Vec<u8> {
+    let folder = std::env::temp_dir().join(format!("pagepool-fuzz-{}", std::process::id()));
+    // SAFETY: libFuzzer calls the target on one thread, and has no other.
+    unsafe { std::env::set_var("PAGEPOOL_RUN", &folder) };
+    let publication = publish("fuzz").expect("a folder of ours");
+    let memory = PlainMemory::new(512, 0).expect("small");
+    let pools = [(0, 0), (2, 0), (3, 8)].map(|(max_lanes, defer_capacity)| {
+        let params = PoolParams { max_lanes, defer_capacity, ..Default::default() };
+        Pool::new(params, memory.clone()).expect("good parameters").bind()
+    });
+    let buffers: Vec<_> = pools.iter().flat_map(|pool| (0..90).filter_map(|_| pool.alloc_page())).collect();
+    std::thread::spawn(|| drop(buffers)).join().expect("a drop does not panic");
+    let entry = publish_entry("port", 1, 2, "a port", &[("key", "value")], &["one", "two"]);
+    let mut bytes = std::fs::read(publication.path()).expect("it is ours");
+    bytes.truncate(bytes.iter().rposition(|&byte| byte != 0).map_or(0, |at| at + 1));
+    drop((entry, publication));
+    assert_eq!(read_published(&bytes).expect("it is whole").pools.len(), 3);
+    std::fs::remove_dir(folder).expect("it is empty");
+    bytes
+}
+
+fuzz_target!(|input: &[u8]| {
+    static REAL: OnceLock<Vec<u8>> = OnceLock::new();
+    let real = REAL.get_or_init(real);
+    let _ = read_published(input);
+    // Eleven bytes change a number: where, how long, and what it is.
+    let mut changed = real.clone();
+    for change in input.chunks_exact(11) {
+        let at = u16::from_le_bytes([change[0], change[1]]) as usize;
+        // The header, the schema, and the first rows of threads and entries; half of them in the header.
+        let at = [at % 256, 4096 + at % 3072, 4096 + 14336 + 32768 + at % 4096, at][change[2] as usize % 4];
+        let len = [1, 2, 4, 8][change[2] as usize / 4 % 4];
+        if let Some(place) = changed.get_mut(at..at + len) {
+            place.copy_from_slice(&change[3..3 + len]);
+        }
+    }
+    if let Some(&cut) = input.get(input.len() / 11 * 11) {
+        changed.truncate(changed.len() / 255 * cut as usize);
+    }
+    let _ = read_published(&changed);
+});
