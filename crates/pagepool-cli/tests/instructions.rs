@@ -8,6 +8,8 @@
 
 use std::process::Command;
 
+use pagepool_lab::TempFolder;
+
 /// A workload and how many instructions a buffer of it may cost.
 struct Limit {
     name: &'static str,
@@ -83,6 +85,31 @@ fn no_buffer_costs_more_instructions_than_it_may() {
     assert!(over.is_empty(), "{}", over.join("\n"));
 }
 
+/// Workloads on one core that stand for all: allocation and return one by one and in bulk, fragments, packets
+/// of a NIC and of a stack.
+const PUBLISHED: [&str; 6] =
+    ["page_direct", "page_bulk32", "frag_2048_direct", "drop_inpoll", "redirect_local", "skb_build_free"];
+
+#[test]
+fn a_pool_that_is_published_costs_at_most_one_instruction_more() {
+    if let Some(reason) = cannot_run() {
+        println!("SKIP: {reason}");
+        return;
+    }
+    let each = |name, options: &[&str]| {
+        let [few, many] = RUNS.map(|buffers| instructions_with(name, buffers, options));
+        (many - few) as f64 / (RUNS[1] - RUNS[0]) as f64
+    };
+    for name in PUBLISHED {
+        let (alone, published) = (each(name, &[]), each(name, &["--publish"]));
+        println!("{name:<24} {alone:>7.2} instructions, published {published:.2}");
+        assert!(
+            published <= alone + 1.0,
+            "{name}: {published:.2}, and {alone:.2} where nothing is published"
+        );
+    }
+}
+
 #[test]
 fn a_count_on_one_core_repeats_to_the_instruction() {
     if let Some(reason) = cannot_run() {
@@ -110,10 +137,17 @@ fn cannot_run() -> Option<&'static str> {
 }
 
 fn instructions(name: &str, buffers: u64) -> u64 {
+    instructions_with(name, buffers, &[])
+}
+
+fn instructions_with(name: &str, buffers: u64, options: &[&str]) -> u64 {
+    let folder = TempFolder::new("pagepool-instructions").expect("a temporary folder");
     let output = Command::new("valgrind")
         .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
         .arg(env!("CARGO_BIN_EXE_pagepool"))
         .args(["bench", "count", name, &buffers.to_string()])
+        .args(options)
+        .env("PAGEPOOL_RUN", folder.path())
         .output()
         .expect("valgrind ran a moment ago");
     let report = String::from_utf8_lossy(&output.stderr);

@@ -5,10 +5,12 @@
 #![expect(clippy::unwrap_used, reason = "a test fails where it cannot go on")]
 
 use std::hint::black_box;
+use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 
 use pagepool::{Arena, ArenaParams, Pool, PoolParams, XdpBuff};
+use pagepool_lab::TempFolder;
 use pagepool_net::{
     Action, Forwarder, Ingress, PacketHandler, PortId, Umem, UmemParams, XskKernelSide, umem_in_memory,
     xsk_in_memory,
@@ -20,6 +22,8 @@ const BUDGET: usize = 64;
 const SLOTS: u32 = 1024;
 /// Set in the process whose instructions are counted: which row, and how many polls.
 const COUNTED: &str = "PAGEPOOL_COUNTED_ROW";
+/// Set beside it where the pools are published.
+const PUBLISHED: &str = "PAGEPOOL_RUN";
 /// Polls of the two runs, whose difference is counted.
 const RUNS: [usize; 2] = [1024, 3072];
 
@@ -86,6 +90,7 @@ fn add_port<P: PacketHandler>(
 
 /// So many polls, in each of which packets arrive at the first port, and what is to be sent is.
 fn run(row: &Row, polls: usize) {
+    let publication = std::env::var_os(PUBLISHED).map(|_| pagepool::publish("rings").unwrap());
     let Row { ports, chunks, action, .. } = *row;
     let params = ArenaParams { max_bytes: 64 << 20, commit_all: true, ..Default::default() };
     let arena = Arena::new(params).unwrap();
@@ -104,14 +109,18 @@ fn run(row: &Row, polls: usize) {
         assert!(forwarder.poll() >= packets);
         kernels.iter_mut().for_each(|kernel| _ = kernel.send());
     }
+    drop(publication);
 }
 
-/// The instructions of a process that runs a row.
-fn instructions(test: &str, row: usize, polls: usize) -> u64 {
+/// The instructions of a process that runs a row, with its pools published in a folder.
+fn instructions(test: &str, row: usize, polls: usize, folder: Option<&Path>) -> u64 {
+    let published = folder.map(|folder| (PUBLISHED, folder));
     let output = Command::new("valgrind")
         .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
         .arg(std::env::current_exe().unwrap())
         .args([test, "--exact"])
+        .env_remove(PUBLISHED)
+        .envs(published)
         .env(COUNTED, format!("{row} {polls}"))
         .output()
         .unwrap();
@@ -135,12 +144,27 @@ fn cannot_run() -> Option<&'static str> {
     cfg!(debug_assertions).then_some("a debug build; use cargo test --release")
 }
 
+/// Instructions a buffer of a row.
+fn each(test: &str, row: usize, folder: Option<&Path>) -> f64 {
+    let [few, many] = RUNS.map(|polls| instructions(test, row, polls, folder));
+    (many - few) as f64 / ((RUNS[1] - RUNS[0]) * BUDGET) as f64
+}
+
+/// Runs what a process was started for; false in the test itself.
+fn is_counted() -> bool {
+    let counted = std::env::var(COUNTED);
+    if let Ok(counted) = &counted {
+        let (row, polls) = counted.split_once(' ').unwrap();
+        run(&ROWS[row.parse::<usize>().unwrap()], polls.parse().unwrap());
+    }
+    counted.is_ok()
+}
+
 #[test]
 fn no_buffer_over_af_xdp_costs_more_instructions_than_it_may() {
     let test = "no_buffer_over_af_xdp_costs_more_instructions_than_it_may";
-    if let Ok(counted) = std::env::var(COUNTED) {
-        let (row, polls) = counted.split_once(' ').unwrap();
-        return run(&ROWS[row.parse::<usize>().unwrap()], polls.parse().unwrap());
+    if is_counted() {
+        return;
     }
     ROWS.iter().for_each(|row| run(row, 64)); // the rows themselves work in every build
     if let Some(reason) = cannot_run() {
@@ -148,12 +172,28 @@ fn no_buffer_over_af_xdp_costs_more_instructions_than_it_may() {
     }
     let mut over = Vec::new();
     for (number, Row { name, at_most, .. }) in ROWS.iter().enumerate() {
-        let [few, many] = RUNS.map(|polls| instructions(test, number, polls));
-        let each = (many - few) as f64 / ((RUNS[1] - RUNS[0]) * BUDGET) as f64;
+        let each = each(test, number, None);
         println!("{name:<24} {each:>7.2} instructions a buffer, at most {at_most}");
         if each > *at_most {
             over.push(format!("{name}: {each:.2} instructions a buffer, but at most {at_most}"));
         }
     }
     assert!(over.is_empty(), "{}", over.join("\n"));
+}
+
+#[test]
+fn no_buffer_costs_more_where_the_pools_are_published() {
+    let test = "no_buffer_costs_more_where_the_pools_are_published";
+    if is_counted() {
+        return;
+    }
+    if let Some(reason) = cannot_run() {
+        return println!("SKIP {test}: {reason}");
+    }
+    let folder = TempFolder::new("pagepool-rings").unwrap();
+    for (number, Row { name, .. }) in ROWS.iter().enumerate().step_by(3) {
+        let [alone, published] = [None, Some(folder.path())].map(|folder| each(test, number, folder));
+        println!("{name:<24} {alone:>7.2} instructions a buffer, published {published:.2}");
+        assert!(published <= alone + 1.0, "{name}: {published:.2} published, {alone:.2} not");
+    }
 }

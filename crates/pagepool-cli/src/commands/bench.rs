@@ -11,6 +11,7 @@ use crate::bench::measure::workload::Plan;
 use crate::bench::plot::{self, Plot};
 use crate::bench::run::{self, TableParams};
 use crate::bench::{count, reports, workloads};
+use crate::report::error::error_chain;
 use crate::report::number::count_of;
 use crate::report::output;
 use crate::run_command::RunCommand;
@@ -78,6 +79,9 @@ enum BenchReport {
         name: String,
         /// Buffers, a multiple of 1024.
         iterations: usize,
+        /// Publish the pools
+        #[arg(long)]
+        publish: bool,
     },
 }
 
@@ -111,7 +115,7 @@ impl RunCommand for BenchArgs {
                 with_machine(|| reports::contention::run(plan, (*threads).into()), *json)
             }
             // Not asked: measuring the clock takes a number of instructions that never repeats.
-            Some(BenchReport::Count { name, iterations }) => count_one(name, *iterations),
+            Some(BenchReport::Count { name, iterations, publish }) => count_one(name, *iterations, *publish),
         }
     }
 }
@@ -133,7 +137,9 @@ fn name_all(filter: &str) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-fn count_one(name: &str, iterations: usize) -> Result<ExitCode, String> {
+fn count_one(name: &str, iterations: usize, publish: bool) -> Result<ExitCode, String> {
+    let published = publish.then(|| pagepool::publish("bench")).transpose();
+    let _published = published.map_err(|error| error_chain(&error))?;
     let found = workloads::all().find(|workload| workload.name == name);
     let workload =
         found.ok_or_else(|| format!("no workload is called {name}; `pagepool bench --list` lists them"))?;
