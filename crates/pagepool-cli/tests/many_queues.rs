@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use between::{Place, hosts, number};
 use pagepool_lab::TwoHostsParams;
 
-/// Pairs of queues, and how many on a machine that has less memory free than `FREE_KIB`. Over one UMEM 16 took
-/// 37 MiB each of the kernel's.
+/// Pairs of queues, and how many on a machine that has less memory free than `FREE_KIB`. Over one UMEM 16
+/// took 37 MiB each of the kernel's.
 const PAIRS: [u64; 2] = [64, 16];
 const FREE_KIB: u64 = 6 << 20;
 /// Most memory of a pair, in KiB.
