@@ -98,6 +98,7 @@ mod documents {
 
 mod buf;
 mod error;
+mod holders;
 mod home;
 mod mem;
 pub mod observe;
@@ -119,6 +120,7 @@ pub use buf::raw_buf::{RawBuf, RawError};
 pub use buf::shared_buf::SharedBuf;
 pub use buf::split::SplitError;
 pub use error::Error;
+pub use holders::view::{AGE_EDGES, HolderGroup, HolderView, HoldersView, MOST_OLDEST, ThreadView};
 pub use home::no_direct_recycle::NoDirectRecycle;
 pub use home::registry::{MemId, MemState, MemType, Registry, RegistryEntry};
 pub use home::stats::{DeferredStats, Inflight, Stats};
@@ -150,7 +152,7 @@ pub use pool::bound::Bound;
 pub use pool::bound::waiting::Waiting;
 pub use pool::deferred_queue::{DeferredUser, InUse};
 pub use pool::ffi::{CacheHead, fence_all_threads, fences_are_free, lasting_zeroes};
-pub use pool::params::{OnBusy, PoolParams};
+pub use pool::params::{Holders, OnBusy, PoolParams};
 pub use pool::pool_ref::PoolRef;
 pub use pool::shutdown::{HeldPage, Shutdown, ShutdownReport};
 pub use pool::unbound::Pool;

@@ -8,6 +8,7 @@
 
 mod bytes;
 mod dead_file;
+mod holders_block;
 #[cfg(feature = "metrics")]
 mod metrics;
 mod model;
@@ -18,5 +19,8 @@ mod run_folder;
 
 #[cfg(feature = "metrics")]
 pub use metrics::{MetricsFormat, write_metrics};
-pub use model::{EntryView, Life, PoolView, ProcessView, ThreadView};
+pub use model::{
+    AGE_EDGES, EntryView, HolderGroup, HolderView, HoldersView, Life, MOST_OLDEST, PoolView, ProcessView,
+    ThreadView,
+};
 pub use run_folder::RunFolder;

@@ -5,29 +5,40 @@
 mod published;
 
 use std::fs::{self, File};
+use std::num::NonZeroU32;
 use std::os::unix::fs::{chown, symlink};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use pagepool::testing::{PlainMemory, read_published};
-use pagepool::{Pool, PoolParams, publish, publish_entry};
+use pagepool::{Holders, Pool, PoolParams, publish, publish_entry};
 use published::{Folder, in_child};
 
 /// A file with all that a file can have.
 fn published() -> Vec<u8> {
     let publication = publish("hostile").unwrap();
     let memory = PlainMemory::new(512, 0).unwrap();
-    let kinds = [(0, 0), (2, 0), (16, 8)].map(|(max_lanes, defer_capacity)| {
-        let params = PoolParams { max_lanes, defer_capacity, ..Default::default() };
-        Pool::new(params, memory.clone()).unwrap().bind()
-    });
+    let stacks = NonZeroU32::new(100);
+    let holders = [Holders::Off, Holders::Ages, Holders::Sites { stacks }];
+    let kinds =
+        [(0, 0), (2, 0), (16, 8)].into_iter().zip(holders).map(|((max_lanes, defer_capacity), holders)| {
+            let params = PoolParams { max_lanes, defer_capacity, holders, ..Default::default() };
+            let pool = Pool::new(params, memory.clone()).unwrap().bind();
+            pool.set_tag(Some(pool.tag("a tag")));
+            pool
+        });
+    let kinds: Vec<_> = kinds.collect();
     let buffers: Vec<_> = kinds.iter().flat_map(|pool| (0..90).filter_map(|_| pool.alloc_page())).collect();
+    let mut buffers = buffers.into_iter();
+    let _kept: Vec<_> = buffers.by_ref().step_by(2).take(60).collect();
     std::thread::spawn(|| drop(buffers)).join().unwrap();
     let _entry = publish_entry("port", 1, 2, "a port", &[("key", "value")], &["one", "two"]);
     let mut bytes = fs::read(publication.path()).unwrap();
     bytes.truncate(bytes.iter().rposition(|&byte| byte != 0).unwrap().next_multiple_of(4096));
     let seen = read_published(&bytes).unwrap();
     assert_eq!((seen.pools.len(), seen.entries.len()), (3, 1));
+    let holders: Vec<_> = seen.pools.iter().map(|pool| pool.holders.as_ref().map(|seen| seen.held)).collect();
+    assert!(holders[0].is_none() && holders[1..].iter().flatten().sum::<u64>() > 0, "{holders:?}");
     bytes
 }
 
@@ -108,6 +119,48 @@ fn what_is_no_file_of_the_user_is_an_error() {
     assert!(path.join("other.pagepool").exists() && path.join(".other.new").exists());
 }
 
+/// A program that reads another version says so, and what to use.
+#[test]
+fn a_file_of_another_version_is_a_clear_error() {
+    let this = "a_file_of_another_version_is_a_clear_error";
+    if in_child(this, "").is_some_and(|child| child.succeeded()) {
+        return;
+    }
+    let _folder = Folder::of_child();
+    let mut bytes = published();
+    for version in [1u32, 3] {
+        bytes[8..12].copy_from_slice(&version.to_ne_bytes());
+        let error = read_published(&bytes).unwrap_err().to_string();
+        assert!(error.contains(&format!("with {version}")), "{error}");
+        assert!(error.contains("version 2 of the layout: use the pagepool of that process"), "{error}");
+    }
+}
+
+/// Where holders lead out of bounds, the pool is not shown, and others are.
+#[test]
+fn holders_that_lead_nowhere_hide_their_pool_alone() {
+    let this = "holders_that_lead_nowhere_hide_their_pool_alone";
+    if in_child(this, "").is_some_and(|child| child.succeeded()) {
+        return;
+    }
+    let _folder = Folder::of_child();
+    let bytes = published();
+    let number = |at: usize| u64::from_ne_bytes(bytes[at..at + 8].try_into().unwrap()) as usize;
+    let rows = number(88);
+    let sites = (0..3).map(|row| rows + row * 920).find(|&row| {
+        let params = bytes[row + 232..row + 920].windows(13);
+        params.into_iter().any(|text| text == b"holders=sites")
+    });
+    let head = number(sites.unwrap() + 128);
+    // The records: their place, bytes of one, how many; rows of sites in use; the order.
+    for (at, evil) in [(0, u64::MAX), (8, 0), (16, 1 << 40), (120, 257), (152, 11), (152, u64::MAX)] {
+        let mut damaged = bytes.clone();
+        damaged[head + at..head + at + 8].copy_from_slice(&evil.to_ne_bytes());
+        let seen = read_published(&damaged).unwrap();
+        assert_eq!((seen.pools.len(), seen.not_shown), (2, 1), "{evil} at {at}");
+    }
+}
+
 #[test]
 fn a_row_that_leads_nowhere_hides_no_other_and_an_error_forgets_no_counter() {
     let this = "a_row_that_leads_nowhere_hides_no_other_and_an_error_forgets_no_counter";
@@ -132,8 +185,8 @@ fn a_row_that_leads_nowhere_hides_no_other_and_an_error_forgets_no_counter() {
     assert_eq!(look(&early).unwrap().pools[0].stats, counted);
 
     let entries = u64::from_ne_bytes(early[88..96].try_into().unwrap()) as usize;
-    let is_port = |row: &usize| early[row + 128..].starts_with(b"port");
-    let row = (0..10).map(|at| entries + at * 896).find(is_port).unwrap();
+    let is_port = |row: &usize| early[row + 152..].starts_with(b"port");
+    let row = (0..10).map(|at| entries + at * 920).find(is_port).unwrap();
     let mut damaged = early.clone();
     damaged[row + 64..row + 72].fill(0xff);
     let seen = look(&damaged).unwrap();

@@ -10,7 +10,7 @@
 use std::mem::MaybeUninit;
 
 use crate::buf::page_buf::PageBuf;
-use crate::home::cache::OwnerProof;
+use crate::home::cache::{Cache, OwnerProof};
 use crate::mem::page::PageIdx;
 use crate::returns::page_return::RingLeft;
 use crate::returns::pool_core::PoolPtr;
@@ -261,11 +261,22 @@ pub(crate) fn put_here(pool: PoolPtr, owner: OwnerProof, pages: &[u32]) {
 /// The syncs are callbacks, and may unbind or end the pool: the owner is looked up again after them.
 #[cold]
 fn put_here_slow(pool: PoolPtr, pages: &[u32]) {
-    sync_all(pool, pages);
-    let Some(owner) = pool.owner_here() else { return put_remote_synced(pool, pages) };
+    if pool.careful {
+        come_home_carefully(pool, pages);
+        let Some(owner) = pool.owner_here() else { return put_remote_synced(pool, pages) };
+        return fill_cache(pool, owner, pool.idle_cache(), pages);
+    }
+    match pool.owner_here() {
+        Some(owner) => fill_cache(pool, owner, &pool.own.cache, pages),
+        None => put_remote_synced(pool, pages),
+    }
+}
+
+/// Pages that came home, on the owner's thread: into the cache as far as it has room.
+fn fill_cache(pool: PoolPtr, owner: OwnerProof, cache: &Cache, pages: &[u32]) {
     let mut left = pages;
     while let [page, rest @ ..] = left {
-        if !pool.own.cache.push(owner, PageIdx(*page)) {
+        if !cache.push(owner, PageIdx(*page)) {
             break;
         }
         pool.own.counts.recycle_cached.add(1);
@@ -280,15 +291,21 @@ fn put_here_slow(pool: PoolPtr, pages: &[u32]) {
 /// Whole pages without a reference, on any other thread: into the lane as far as it has room, then the ring.
 #[inline(never)]
 pub(crate) fn put_remote(pool: PoolPtr, pages: &[u32]) {
-    sync_all(pool, pages);
+    come_home(pool, pages);
     put_remote_synced(pool, pages);
 }
 
-/// Hands pages to the device. If a sync panics, all of them leave the pool.
-pub(crate) fn sync_all(pool: PoolPtr, pages: &[u32]) {
-    if pool.syncing.is_empty() {
-        return;
+/// Pages are home, but for their way: as [`comes_home`](PoolPtr::comes_home) for each.
+pub(crate) fn come_home(pool: PoolPtr, pages: &[u32]) {
+    if pool.careful {
+        come_home_carefully(pool, pages);
     }
+}
+
+/// If a sync panics, all of them leave the pool.
+#[cold]
+fn come_home_carefully(pool: PoolPtr, pages: &[u32]) {
+    pages.iter().for_each(|&page| pool.has_no_holder(PageIdx(page)));
     let mut in_hand = InHandTogether { pool, pages, at: 0 };
     for &page in pages {
         pool.sync_for_device(PageIdx(page), usize::MAX);

@@ -9,7 +9,7 @@
 // UNSAFETY: handles are given up in place, without being dropped.
 #![expect(unsafe_code)]
 
-use crate::buf::batch::{Batch, put_here, put_remote, sync_all};
+use crate::buf::batch::{Batch, come_home, put_here, put_remote};
 use crate::buf::handle_bits::FragBits;
 use crate::buf::handle_copy;
 use crate::buf::page_buf::PageBuf;
@@ -220,7 +220,7 @@ fn put_pages(path: ReturnPath, pool: PoolPtr, pages: &[u32]) {
         (ReturnPath::Dropped, Some(owner)) => put_here(pool, owner, pages),
         (ReturnPath::Dropped, None) => put_remote(pool, pages),
         (ReturnPath::Ring, _) => {
-            sync_all(pool, pages);
+            come_home(pool, pages);
             pool.ring_bulk(pages);
         }
     }

@@ -315,18 +315,23 @@ impl PageBuf {
     /// touch the cache. Linux: `page_pool_put_full_page` outside softirq.
     #[doc(alias = "page_pool_put_full_page")]
     pub fn put_ring(self) {
-        if !self.bits.is_whole() || !self.pool.syncing.is_empty() {
+        if !self.bits.is_whole() || self.pool.careful {
             return put_ring_slow(self);
         }
         let (pool, page, _) = self.into_parts();
         pool.ring_or_out(page);
     }
 
-    /// Names the holder of the buffer, for the report of a destroyed pool. Without effect in a pool made
-    /// without `tagging`.
+    /// Names the holder of the buffer, for the report of a destroyed pool; in a pool with
+    /// [`holders`](crate::PoolParams::holders) the calling thread is the holder from now on. Of a page in
+    /// fragments the last call counts. Without effect in a pool made without either and without `tagging`.
     pub fn set_tag(&mut self, tag: Tag) {
         if self.pool.tags.is_some() {
-            self.pool.page_meta(self.page()).tag.store(tag.0 + 1, Ordering::Relaxed);
+            let page = self.page();
+            self.pool.page_meta(page).tag.store(tag.0 + 1, Ordering::Relaxed);
+            if let Some(holders) = &self.pool.holders {
+                holders.hand_over(page, tag.0);
+            }
         }
     }
 
@@ -393,7 +398,7 @@ fn put_ring_slow(buffer: PageBuf) {
     if frag_bits == FragBits::SPECIAL && pool.page_meta(page).refs.load(Ordering::Acquire) != 0 {
         return drop(PageBuf::new(pool, page, frag_bits)); // it leaves the pool, by whichever way
     }
-    pool.sync_for_device(page, usize::MAX);
+    pool.comes_home(page, usize::MAX);
     pool.ring_or_out(page);
 }
 

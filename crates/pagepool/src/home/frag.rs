@@ -76,6 +76,11 @@ impl FragState {
         self.room = 0;
     }
 
+    /// The page that is open, or was.
+    pub(crate) fn page(&self) -> PageIdx {
+        self.page
+    }
+
     fn is_open(&self) -> bool {
         self.handed != 0
     }

@@ -60,6 +60,10 @@ impl Reader<'_> {
 pub(crate) struct Bytes(Vec<u8>);
 
 impl Bytes {
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
     /// The number at a place; 0 beyond the end.
     pub(crate) fn u64(&self, at: usize) -> u64 {
         u64::from_ne_bytes(self.array(at))

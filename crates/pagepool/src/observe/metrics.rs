@@ -323,6 +323,7 @@ mod tests {
             inflight: Inflight { total: 3, out: 3, ..Inflight::default() },
             frag_waste: 0,
             deferred: DeferredStats::default(),
+            holders: None,
             params: Vec::new(),
         }
     }

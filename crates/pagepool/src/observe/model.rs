@@ -8,6 +8,7 @@
 use std::path::PathBuf;
 use std::time::SystemTime;
 
+pub use crate::holders::view::{AGE_EDGES, HolderGroup, HolderView, HoldersView, MOST_OLDEST, ThreadView};
 use crate::home::stats::{DeferredStats, Inflight, Stats};
 use crate::sys::published_layout::BELOW_POOLS;
 
@@ -80,6 +81,9 @@ pub struct PoolView {
     pub frag_waste: u64,
     /// Counters of its deferred queue; all 0 without one.
     pub deferred: DeferredStats,
+    /// Who holds its pages, as [`PoolRef::holders`](crate::PoolRef::holders); `None` in a pool made without
+    /// [`holders`](crate::PoolParams::holders), and where the file had no room for that.
+    pub holders: Option<HoldersView>,
     /// Its parameters: names as in [`PoolParams`](crate::PoolParams), and values.
     pub params: Vec<(String, String)>,
 }
@@ -89,16 +93,6 @@ impl PoolView {
     pub fn inflight_bytes(&self) -> u64 {
         (self.inflight.total.max(0) as u64).saturating_mul(self.page_bytes)
     }
-}
-
-/// A thread of another process.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct ThreadView {
-    /// Its id for the system, as in `/proc/PID/task`.
-    pub tid: u32,
-    /// Its name when it first bound a pool or returned a buffer.
-    pub name: String,
 }
 
 /// Something else that a process publishes: an arena, a domain, a socket, a port.

@@ -10,7 +10,7 @@ use std::mem::offset_of;
 use crate::error::Error;
 use crate::home::stats::{DeferredStats, Inflight, Stats};
 use crate::observe::bytes::{Bytes, Reader};
-use crate::sys::published_layout::{BlockAt, IN_DEFERRED, IN_LANE, IN_POOL, SchemaRow};
+use crate::sys::published_layout::{BlockAt, IN_DEFERRED, IN_HOLDERS, IN_LANE, IN_POOL, SchemaRow};
 
 /// The most bytes of a block that are read; what lies behind is no number.
 const MOST_BYTES: u64 = 16 << 10;
@@ -39,7 +39,7 @@ impl Part {
 }
 
 /// Where the numbers of a pool are: in each of its kinds of blocks.
-pub(crate) struct Schema([Vec<Part>; 3]);
+pub(crate) struct Schema([Vec<Part>; 4]);
 
 impl Schema {
     /// Reads it, row by row.
@@ -78,6 +78,7 @@ pub(crate) struct PoolBlocks {
     pub(crate) pool: BlockAt,
     pub(crate) lanes: BlockAt,
     pub(crate) deferred: BlockAt,
+    pub(crate) holders: BlockAt,
 }
 
 /// The numbers of a pool.
@@ -119,7 +120,8 @@ fn check(reader: Reader<'_>, schema: &Schema, blocks: PoolBlocks) -> Result<(), 
     if blocks.lanes.count > MOST_LANES {
         return Err(reader.damaged(blocks.lanes.count, "at most 64 lanes a pool"));
     }
-    for (block, at) in [(IN_POOL, blocks.pool), (IN_LANE, blocks.lanes), (IN_DEFERRED, blocks.deferred)] {
+    let others = [(IN_DEFERRED, blocks.deferred), (IN_HOLDERS, blocks.holders)];
+    for (block, at) in [(IN_POOL, blocks.pool), (IN_LANE, blocks.lanes)].into_iter().chain(others) {
         let needs = schema.extent(block);
         if needs > MOST_BYTES || at.count > 0 && (at.bytes < needs || at.bytes > MOST_BYTES) {
             return Err(reader.damaged(at.bytes, "blocks as long as its schema says"));
@@ -135,6 +137,7 @@ fn look(reader: Reader<'_>, schema: &Schema, blocks: PoolBlocks) -> Result<Look,
     };
     let pool = read(IN_POOL, blocks.pool)?;
     let deferred = read(IN_DEFERRED, blocks.deferred)?;
+    let holders = read(IN_HOLDERS, blocks.holders)?;
     let lanes = read(IN_LANE, blocks.lanes)?;
     let mut look = Look::default();
     for lane in lanes.parts(blocks.lanes.bytes as usize) {
@@ -146,7 +149,8 @@ fn look(reader: Reader<'_>, schema: &Schema, blocks: PoolBlocks) -> Result<Look,
     numbers.deferred.fill(|name| schema.sum(&format!("deferred.{name}"), IN_DEFERRED, &deferred));
     numbers.frag_waste = schema.sum("frag_waste", IN_POOL, &pool);
     numbers.owner = schema.sum("owner", IN_POOL, &pool);
-    numbers.inflight.cache = schema.sum("inflight.cache", IN_POOL, &pool);
+    let stock = schema.sum("inflight.cache", IN_HOLDERS, &holders);
+    numbers.inflight.cache = schema.sum("inflight.cache", IN_POOL, &pool).saturating_add(stock);
     numbers.inflight.frag = schema.sum("inflight.frag", IN_POOL, &pool);
     numbers.inflight.deferred = schema.sum("inflight.deferred", IN_DEFERRED, &deferred);
     look.ring = schema.sum("inflight.ring", IN_POOL, &pool);

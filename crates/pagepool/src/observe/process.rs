@@ -10,8 +10,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::error::Error;
 use crate::observe::bytes::{Bytes, Reader};
+use crate::observe::holders_block::{AsOf, holders};
 use crate::observe::model::{EntryView, Life, PoolView, ProcessView, ThreadView};
 use crate::observe::pool_block::{PoolBlocks, PoolNumbers, Schema, numbers};
+use crate::sys::call::coarse_ms;
 use crate::sys::published_layout::{
     BlockAt, ENTRY_ROWS, EntryRow, FILE_BYTES, Header, KIND_BYTES, MAGIC, MOST_COUNTERS, MOST_NAMES,
     NAME_BYTES, PARAMS_BYTES, POOL_KIND, SCHEMA_ROWS, SchemaRow, THREAD_ROWS, TableAt, ThreadRow, VERSION,
@@ -83,7 +85,8 @@ fn view(reader: Reader<'_>, header: &Bytes, alive: bool) -> Result<ProcessView, 
         entries: Vec::new(),
         file: reader.path.into(),
     };
-    let file = PublishedFile::new(reader, header)?;
+    let mut file = PublishedFile::new(reader, header)?;
+    file.last_sign_ns = (!alive).then(|| header.u64(offset_of!(Header, last_sign_ns)));
     for at in 0..file.entries.rows {
         match file.entry(at)? {
             SeenEntry::Pool(pool) => view.pools.push(*pool),
@@ -140,6 +143,8 @@ struct PublishedFile<'a> {
     schema: Schema,
     entries: TableAt,
     threads: TableAt,
+    /// Of a process that is dead.
+    last_sign_ns: Option<u64>,
 }
 
 impl<'a> PublishedFile<'a> {
@@ -162,6 +167,7 @@ impl<'a> PublishedFile<'a> {
             schema: Schema::new(&rows),
             entries: table(offset_of!(Header, entries), size_of::<EntryRow>(), ENTRY_ROWS)?,
             threads: table(offset_of!(Header, threads), size_of::<ThreadRow>(), THREAD_ROWS)?,
+            last_sign_ns: None,
         })
     }
 
@@ -201,6 +207,12 @@ impl<'a> PublishedFile<'a> {
             pool: block(row, offset_of!(EntryRow, block)),
             lanes: block(row, offset_of!(EntryRow, lanes)),
             deferred: block(row, offset_of!(EntryRow, deferred)),
+            holders: block(row, offset_of!(EntryRow, holders)),
+        };
+        let created_ns = row.u64(offset_of!(EntryRow, created_ns));
+        let as_of = match self.last_sign_ns {
+            None => AsOf::Now(coarse_ms()),
+            Some(sign) => AsOf::LastSign(sign.saturating_sub(created_ns) / 1_000_000),
         };
         let PoolNumbers { stats, inflight, deferred, frag_waste, owner } =
             numbers(self.reader, &self.schema, blocks)?;
@@ -212,13 +224,14 @@ impl<'a> PublishedFile<'a> {
             area_id: row.u64(offset_of!(EntryRow, parent)),
             thread: self.thread(owner)?,
             ifindex: None,
-            created: time(row.u64(offset_of!(EntryRow, created_ns))),
+            created: time(created_ns),
             detached: (ended != 0).then(|| time(ended)),
             page_bytes: row.u64(offset_of!(EntryRow, page_bytes)),
             stats,
             inflight,
             frag_waste,
             deferred,
+            holders: holders(self.reader, blocks.holders, as_of)?,
             params: params(row),
         })
     }
@@ -261,11 +274,7 @@ fn life(row: &Bytes) -> u64 {
 }
 
 fn block(row: &Bytes, at: usize) -> BlockAt {
-    BlockAt {
-        offset: row.u64(at + offset_of!(BlockAt, offset)),
-        bytes: row.u64(at + offset_of!(BlockAt, bytes)),
-        count: row.u64(at + offset_of!(BlockAt, count)),
-    }
+    BlockAt::of_bytes(row, at)
 }
 
 fn params(row: &Bytes) -> Vec<(String, String)> {

@@ -22,6 +22,7 @@ impl Bound {
     /// `page_pool_dev_alloc_pages`.
     #[doc(alias = "page_pool_dev_alloc_pages")]
     #[inline]
+    #[track_caller]
     pub fn alloc_page(&self) -> Option<PageBuf> {
         let pool = self.ptr();
         let bits = match pool.own.cache.pop(self.owner()) {
@@ -49,6 +50,7 @@ impl Bound {
     /// # Ok::<(), pagepool::Error>(())
     /// ```
     #[inline]
+    #[track_caller]
     pub fn alloc_bulk(&self, buffers: &mut Vec<PageBuf>, n: usize) -> usize {
         let n = n.min(buffers.capacity() - buffers.len());
         let taken = self.bulk_cached(buffers, n);
@@ -71,6 +73,7 @@ impl Bound {
 
     #[cold]
     #[inline(never)]
+    #[track_caller]
     fn bulk_slow(&self, buffers: &mut Vec<PageBuf>, n: usize) -> usize {
         let mut done = 0;
         while done < n {
@@ -96,6 +99,7 @@ impl Bound {
     /// # Ok::<(), pagepool::Error>(())
     /// ```
     #[inline]
+    #[track_caller]
     pub fn alloc_packed(&self, burst: &mut Vec<PackedBuf>, n: usize) -> usize {
         let n = n.min(burst.capacity() - burst.len());
         let pool = self.ptr();
@@ -118,6 +122,7 @@ impl Bound {
 
     /// Up to `n` whole pages, at most [`Batch::MAX`], as numbers.
     #[inline]
+    #[track_caller]
     pub fn alloc_batch(&self, n: usize) -> Batch {
         let mut batch = Batch::empty(self.ptr());
         self.alloc_batch_into(&mut batch, n);
@@ -128,6 +133,7 @@ impl Bound {
     /// is filled and [put](Batch::put) over and over is the cheapest way to move bursts. A batch of another
     /// pool stays as it is.
     #[inline]
+    #[track_caller]
     pub fn alloc_batch_into(&self, batch: &mut Batch, n: usize) -> usize {
         let pool = self.ptr();
         let n = n.min(batch.room_for(pool));
@@ -137,6 +143,7 @@ impl Bound {
     }
 
     #[cold]
+    #[track_caller]
     fn batch_slow(&self, batch: &mut Batch, n: usize) -> usize {
         let pool = self.ptr();
         let mut done = 0;
@@ -151,7 +158,7 @@ impl Bound {
                 if unfit < Batch::MAX {
                     continue;
                 }
-                let Some(page) = self.last_look().or_else(|| self.failed()) else { break };
+                let Some(page) = self.last_look_recorded().or_else(|| self.failed()) else { break };
                 batch.extend(&[page.0]);
             }
             let taken = pool.own.cache.take(self.owner(), n - done - 1, |pages| batch.extend(pages));
@@ -166,6 +173,7 @@ impl Bound {
     /// `page_pool_dev_alloc_frag`.
     #[doc(alias = "page_pool_dev_alloc_frag")]
     #[inline]
+    #[track_caller]
     pub fn alloc_frag(&self, size: usize) -> Option<PageBuf> {
         let pool = self.ptr();
         let (page, offset) = self.cut(size)?;
@@ -189,6 +197,7 @@ impl Bound {
     /// # Ok::<(), pagepool::Error>(())
     /// ```
     #[inline]
+    #[track_caller]
     pub fn alloc_frag_bulk(&self, buffers: &mut Vec<PageBuf>, size: usize, n: usize) -> usize {
         let pool = self.ptr();
         let n = n.min(buffers.capacity() - buffers.len());
@@ -208,6 +217,7 @@ impl Bound {
     /// has room for, at most [`FragRun::MAX`]. `None` for an `n` of 0, and where
     /// [`alloc_frag`](Self::alloc_frag) gives none.
     #[inline]
+    #[track_caller]
     pub fn alloc_frag_run(&self, size: usize, n: usize) -> Option<FragRun> {
         let mut run = None;
         let most = n.min(FragRun::MAX);
@@ -233,6 +243,7 @@ impl Bound {
     /// # Ok::<(), pagepool::Error>(())
     /// ```
     #[inline]
+    #[track_caller]
     pub fn alloc_frag_packed(&self, burst: &mut Vec<PackedBuf>, size: usize, n: usize) -> usize {
         let Some((size, packed)) = PackedBuf::packing_frags(self.ptr(), size) else { return 0 };
         let n = n.min(burst.capacity() - burst.len());
@@ -244,6 +255,7 @@ impl Bound {
     /// Cuts up to `n` fragments of `size`, and tells `each` of the page, the offset of the first, the bytes
     /// from one to the next, and how many follow each other. It must not run a callback. Says how many.
     #[inline(always)]
+    #[track_caller]
     fn cut_many(&self, size: usize, n: usize, mut each: impl FnMut(PageIdx, usize, usize, usize)) -> usize {
         let mut done = 0;
         while done < n {
@@ -257,11 +269,12 @@ impl Bound {
 
     /// The same for what one page has.
     #[inline(always)]
+    #[track_caller]
     fn cut_once(&self, size: usize, n: usize, each: impl FnOnce(PageIdx, usize, usize, usize)) -> usize {
         let pool = self.ptr();
         // SAFETY: I2; no callback runs while the borrow lives.
         let fits = unsafe { &*pool.own.frag.get() }.fits(size);
-        if n == 0 || !fits && !self.open_next(size) {
+        if n == 0 || !fits && !self.open_next(size) && !self.open_recorded(size) {
             return 0;
         }
         let step = pool.geometry.frag_step(size);
@@ -286,6 +299,7 @@ impl Bound {
     /// ```
     #[doc(alias = "page_pool_dev_alloc")]
     #[inline]
+    #[track_caller]
     pub fn alloc(&self, size: usize) -> Option<PageBuf> {
         let pool = self.ptr();
         let page_size = pool.geometry.page_size();
@@ -316,11 +330,12 @@ impl Bound {
     }
 
     #[inline(always)]
+    #[track_caller]
     fn cut(&self, size: usize) -> Option<(PageIdx, usize)> {
         let pool = self.ptr();
         // SAFETY: I2; no callback runs while the borrow lives.
         let fits = unsafe { &*pool.own.frag.get() }.fits(size);
-        if !fits && !self.open_next(size) {
+        if !fits && !self.open_next(size) && !self.open_recorded(size) {
             return None;
         }
         // SAFETY: I2; no callback runs while the borrow lives.

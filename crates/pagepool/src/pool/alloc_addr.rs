@@ -41,6 +41,7 @@ impl Bound {
     /// ```
     #[doc(alias = "page_pool_dev_alloc_pages")]
     #[inline]
+    #[track_caller]
     pub fn alloc_addr_bulk(&self, addrs: &mut [DeviceAddr]) -> Result<usize, RawError> {
         let (start, len) = (addrs.as_mut_ptr().cast(), addrs.len());
         // SAFETY: `MaybeUninit<DeviceAddr>` has the layout of `DeviceAddr`, and only addresses are written.
@@ -48,6 +49,7 @@ impl Bound {
     }
 
     /// The same into memory that need not be initialised: of that, as many as it says are addresses after it.
+    #[track_caller]
     pub fn alloc_addr_bulk_uninit(&self, addrs: &mut [MaybeUninit<DeviceAddr>]) -> Result<usize, RawError> {
         if self.core().mappings.is_empty() {
             return Err(RawError::NoDomain);
@@ -74,6 +76,7 @@ impl Bound {
     /// One that is not in the cache, or none.
     #[cold]
     #[inline(never)]
+    #[track_caller]
     fn addr_slow(&self, room: &mut [MaybeUninit<DeviceAddr>]) -> Result<usize, RawError> {
         let (Some(place), Some(buffer)) = (room.first_mut(), self.alloc_page()) else { return Ok(0) };
         let raw = buffer.into_raw().map_err(|_| RawError::DeviceGone)?;

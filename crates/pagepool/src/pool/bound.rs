@@ -121,6 +121,7 @@ impl Bound {
         let pool = self.ptr();
         check_node(&**pool.provider(), nid)?;
         self.policy(|p| p.nid = nid);
+        let _stock = self.stock_in_cache();
         let mut pages = Vec::with_capacity(pool.own.cache.count());
         while let Some(page) = pool.own.cache.pop(self.owner()) {
             pages.push(page);
@@ -233,16 +234,28 @@ impl Bound {
     }
 
     /// Makes a tag for buffers; the same name gives the same tag. Without effect in a pool made without
-    /// `tagging`.
+    /// `tagging` and `holders`. Of a pool with holders the first 256 tags have names, of 40 bytes.
     pub fn tag(&self, name: &str) -> Tag {
         let pool = self.ptr();
         let Some(tags) = &pool.tags else { return Tag(0) };
         let mut tags = tags.lock();
         let at = tags.iter().position(|known| known == name).unwrap_or_else(|| {
             tags.push(name.into());
+            if let Some(holders) = &pool.holders {
+                holders.name_tag(tags.len() - 1, name);
+            }
             tags.len() - 1
         });
         Tag(at as u32)
+    }
+
+    /// Allocations have this tag from now on; `None`: no tag. [`PageBuf::set_tag`](crate::PageBuf::set_tag)
+    /// changes it for one buffer. Without effect in a pool made without
+    /// [`holders`](crate::PoolParams::holders).
+    pub fn set_tag(&self, tag: Option<Tag>) {
+        if let Some(holders) = &self.core().holders {
+            holders.tag_next(tag.map(|tag| tag.0));
+        }
     }
 
     #[inline(always)]

@@ -8,6 +8,7 @@ use std::sync::atomic::AtomicU32 as PlainU32;
 use std::sync::{Arc, Weak};
 
 use crate::error::Error;
+use crate::holders::table::HolderTable;
 use crate::home::lane::{Lane, LaneLines};
 use crate::home::lane_list::LaneList;
 use crate::home::lane_table::place_of;
@@ -24,7 +25,9 @@ use crate::pool::pool_ref;
 use crate::pool::unbound::{Pool, RefillPolicy};
 use crate::returns::end_watch::EndWatch;
 use crate::returns::geometry::{Geometry, PoolSizes};
-use crate::returns::pool_core::{NOT_ASKED, OwnerState, PoolCore, PoolPtr, ReturnState};
+use crate::returns::pool_core::{
+    NOT_ASKED, NOT_ASKED_BUT_TRACKS, OwnerState, PoolCore, PoolPtr, ReturnState,
+};
 use crate::returns::raw_line::RawLine;
 use crate::returns::short_name::ShortName;
 use crate::sys::call::eventfd;
@@ -104,7 +107,11 @@ fn assemble(
     let area = provider.area().clone();
     let slot = ShortName::take();
     let raw = RawLine::new(&area, attached.mappings.first(), id, geometry.head_mask);
-    let message_is_all = syncing.is_empty() && (cfg!(loom) || fences_are_free());
+    let recorded = params.holders.recorded();
+    let holders = recorded
+        .map(|recorded| Arc::new(HolderTable::new(recorded, area.pages(), geometry.order(), sizes.cache)));
+    let careful = !syncing.is_empty() || holders.is_some();
+    let message_is_all = !careful && (cfg!(loom) || fences_are_free());
     let plain_id = if message_is_all { id } else { NO_POOL };
     // In one expression: the core has the cache in it, and each function it passed through would copy it.
     let make = |count: &Weak<_>| PoolCore {
@@ -119,9 +126,9 @@ fn assemble(
         slot,
         overflowed: Default::default(),
         split_lines: Default::default(),
-        asked_to_shrink: AtomicU32::new(NOT_ASKED),
+        asked_to_shrink: AtomicU32::new(if holders.is_some() { NOT_ASKED_BUT_TRACKS } else { NOT_ASKED }),
         lanes: LaneList::new(lines.map(|lines| Lane::new(lines, wakeup.clone()))),
-        own: Padded(OwnerState::new(sizes, syncing.is_empty(), raw)),
+        own: Padded(OwnerState::new(sizes, !careful, raw)),
         returns: Padded(Lock::new(ReturnState::default())),
         returned: Counters::default(),
         late: Default::default(),
@@ -140,7 +147,10 @@ fn assemble(
         wakeup,
         watch: Arc::new(EndWatch::new()),
         deferred: (sizes.deferred > 0).then(|| DeferredCounts::default().into()),
-        tags: params.tagging.then(|| Lock::new(Vec::new())),
+        tags: (params.tagging || holders.is_some()).then(|| Lock::new(Vec::new())),
+        careful,
+        cut_limit: if holders.is_some() { 0 } else { geometry.page_size() },
+        holders,
         row: UnseenLock::new(None),
         count: count.clone(),
     };

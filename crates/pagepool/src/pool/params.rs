@@ -3,9 +3,11 @@
 //! The rules are those of `page_pool_init` (net/core/page_pool.c, v7.3), and what Linux leaves unchecked: an
 //! offset and length beyond the page, sizes of 0, sizes that overflow.
 
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use crate::error::Error;
+use crate::holders::table::Recorded;
 use crate::home::cache::MAX_CACHE;
 use crate::home::lane_list::MAX_LANES;
 use crate::home::registry::Registry;
@@ -76,6 +78,8 @@ pub struct PoolParams {
     pub chains: usize,
     /// Record the tags of buffers, for the report of a destroyed pool.
     pub tagging: bool,
+    /// Record who holds which page since when.
+    pub holders: Holders,
     /// Capacity of the deferred queue: buffers whose users only answer "still in use?", up to 65536. It costs
     /// 32 bytes a buffer, and 40 more with [`OnBusy::Release`], allocated with the pool. 0 is no queue.
     pub defer_capacity: usize,
@@ -105,6 +109,57 @@ pub enum OnBusy {
     Release,
 }
 
+/// What a pool records of each page that is out, for [`PoolRef::holders`](crate::PoolRef::holders), for those
+/// who read what the process [publishes](crate::publish), also after it was killed, and for
+/// [`Shutdown::report`](crate::Shutdown::report). A pool that records has tags, as with
+/// [`tagging`](PoolParams::tagging).
+///
+/// It costs 16 bytes a page of the area, and each allocation and each return takes the slow way. A pool that
+/// is [`Off`](Self::Off) pays nothing.
+///
+/// ```
+/// # use pagepool::{Arena, ArenaParams, Holders, Pool, PoolParams};
+/// # let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() })?;
+/// let holders = Holders::Sites { stacks: None };
+/// let pool = Pool::new(PoolParams { holders, ..Default::default() }, arena)?.bind();
+/// pool.set_tag(Some(pool.tag("rx")));
+/// let buffer = pool.alloc_page();
+/// let view = pool.handle().holders().unwrap();
+/// assert_eq!((view.held, view.groups[0].tag.as_deref()), (1, Some("rx")));
+/// assert!(view.groups[0].site.is_some(), "the place of the call of alloc_page");
+/// drop(buffer);
+/// assert_eq!(pool.handle().holders().unwrap().held, 0);
+/// # Ok::<(), pagepool::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Holders {
+    /// Nothing.
+    #[default]
+    Off,
+    /// Since when each page is out, and its tag.
+    Ages,
+    /// Also which thread allocated it, and where in the program.
+    Sites {
+        /// The stack of one in so many allocations; `None`: of none. Taking a stack reads the program's debug
+        /// information: it allocates, and takes up to milliseconds. The first 64 different ones are kept.
+        stacks: Option<NonZeroU32>,
+    },
+}
+
+impl Holders {
+    /// What is to be recorded, if anything is.
+    pub(crate) fn recorded(self) -> Option<Recorded> {
+        match self {
+            Self::Off => None,
+            Self::Ages => Some(Recorded { sites: false, one_stack_in: 0 }),
+            Self::Sites { stacks } => {
+                Some(Recorded { sites: true, one_stack_in: stacks.map_or(0, NonZeroU32::get) })
+            }
+        }
+    }
+}
+
 impl Default for PoolParams {
     fn default() -> Self {
         Self {
@@ -128,6 +183,7 @@ impl Default for PoolParams {
             wakeup: false,
             chains: 0,
             tagging: false,
+            holders: Holders::Off,
             defer_capacity: 0,
             on_busy: OnBusy::Keep,
             registry: None,

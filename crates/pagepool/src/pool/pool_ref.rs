@@ -11,6 +11,7 @@ use std::sync::{Arc, Weak};
 use crate::buf::page_buf::PageBuf;
 use crate::buf::raw_buf::{self, RawError};
 use crate::buf::raw_bulk::put_addrs;
+use crate::holders::view::HoldersView;
 use crate::home::registry::{MemCarrier, MemId, MemState, MemType, Registry, RegistryEntry};
 use crate::home::stats::{DeferredStats, Inflight, Stats};
 use crate::mem::area::Area;
@@ -85,6 +86,12 @@ impl PoolRef {
     /// ```
     pub fn frag_waste(&self) -> u64 {
         self.0.own.frag_waste.read()
+    }
+
+    /// Who holds its pages, and for how long; `None` in a pool made without
+    /// [`holders`](crate::PoolParams::holders). Any thread. Time in proportion to the pages of the area.
+    pub fn holders(&self) -> Option<HoldersView> {
+        self.0.holders.as_ref().map(|holders| holders.view())
     }
 
     /// Whether the pool has been destroyed. Its last buffers may still be out.
@@ -212,7 +219,8 @@ pub(crate) fn deferred_stats(shared: &PoolCore) -> DeferredStats {
 
 pub(crate) fn inflight(shared: &PoolCore) -> Inflight {
     let total = stats(shared).inflight().max(0);
-    let cache = shared.own.cache.count() as u64;
+    let stock = shared.holders.as_ref().map_or(0, |holders| holders.stock().count());
+    let cache = (shared.own.cache.count() + stock) as u64;
     let lanes = shared.lanes.all().iter().map(|lane| lane.pages_in()).sum();
     let taken = shared.ring.pages_taken();
     let ring = shared.returned.recycle_ring.read().saturating_sub(taken);

@@ -12,7 +12,10 @@
 // UNSAFETY: the owner's state is reached through its owner cells.
 #![expect(unsafe_code)]
 
+mod recorded;
 mod shrink;
+
+use std::panic::Location;
 
 use crate::buf::handle_bits::FragBits;
 use crate::buf::page_buf::PageBuf;
@@ -25,6 +28,7 @@ use crate::mem::page::{EMERGENCY, NodeId, PageIdx};
 use crate::pool::bound::Bound;
 use crate::pool::params::MAX_REFILL;
 use crate::probes;
+use crate::returns::frag_return::SplitPage;
 use crate::returns::late::give_back_all;
 use crate::returns::pool_core::{InHand, PoolPtr};
 use crate::sys::sync::Ordering;
@@ -34,8 +38,20 @@ impl Bound {
     /// way.
     #[cold]
     #[inline(never)]
+    #[track_caller]
     pub(crate) fn alloc_slow(&self) -> Option<PageBuf> {
-        self.shrink_if_asked();
+        if self.is_asked() {
+            if let Some(holders) = &self.core().holders {
+                return self.alloc_recorded(holders, Location::caller());
+            }
+            self.shrink_as_asked();
+        }
+        self.alloc_missed()
+    }
+
+    /// The same, but for what was asked for.
+    #[inline(always)]
+    pub(crate) fn alloc_missed(&self) -> Option<PageBuf> {
         let pool = self.ptr();
         // Pages of the reserve never enter the cache, so the slow path hands them out first.
         if let Some(buffer) = self.alloc_emergency(&pool.own.counts.alloc_fast) {
@@ -229,7 +245,7 @@ impl Bound {
     /// in the pool.
     pub(crate) fn last_frag_home(&self, page: PageIdx, n: u32) -> bool {
         let (pool, owner) = (self.ptr(), self.owner());
-        pool.frag_counted(owner, page, n) && pool.split_page_stays(owner, page)
+        pool.frag_counted(owner, page, n) && pool.split_page_stays(owner, page) != SplitPage::Left
     }
 
     /// A page that returned goes into the cache, or comes back if it is off-node. One that was in
@@ -341,10 +357,19 @@ impl Bound {
     #[inline(never)]
     pub(crate) fn open_next(&self, size: usize) -> bool {
         let pool = self.ptr();
-        if size.wrapping_sub(1) >= pool.geometry.page_size() {
-            pool.own.counts.alloc_failed.add(1);
-            return false;
+        if size.wrapping_sub(1) >= pool.cut_limit {
+            if size.wrapping_sub(1) >= pool.geometry.page_size() {
+                pool.own.counts.alloc_failed.add(1);
+            }
+            return false; // one that fits: open_recorded() comes next
         }
+        self.open()
+    }
+
+    /// Opens a page to cut.
+    #[inline(always)]
+    pub(crate) fn open(&self) -> bool {
+        let pool = self.ptr();
         self.drain_frags();
         let page = if let Some(page) = self.close_frag() {
             pool.own.counts.recycle_cached.add(1);
@@ -372,7 +397,7 @@ impl Bound {
     fn close_other(&self) {
         let pool = self.ptr();
         if let Some(page) = self.close_frag() {
-            pool.cache_or_ring(page);
+            pool.cached_carefully(page);
         }
     }
 
@@ -392,10 +417,13 @@ impl Bound {
         }
         if pool.page_meta(page).refs.load(Ordering::Acquire) != 0 {
             pool.own.counts.recycle_released_refcnt.add(1);
+            pool.has_no_holder(page);
             pool.leave_here(owner, page);
             return None;
         }
-        pool.sync_split_page(page);
+        if pool.careful {
+            pool.split_comes_home_carefully(page);
+        }
         Some(page)
     }
 

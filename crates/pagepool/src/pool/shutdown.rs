@@ -24,6 +24,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::holders::table::HolderTable;
+use crate::holders::view::{HolderGroup, HolderView, ThreadView};
 use crate::home::cache::OwnerProof;
 use crate::home::lane::{DETACHED, raise_all};
 use crate::home::message::{Message, MessageQueue};
@@ -126,6 +128,9 @@ fn collect(pool: PoolPtr, owner: OwnerProof, home: &mut Vec<PageIdx>) {
     while let Some(page) = pool.own.cache.pop(owner) {
         home.push(page);
     }
+    if let Some(holders) = &pool.holders {
+        home.extend(std::iter::from_fn(|| holders.stock().pop(owner)));
+    }
     // SAFETY: I2; no callback runs in this function.
     home.append(unsafe { &mut *pool.own.emergency.get() });
     // Each lane under its cold lock, which a late returner takes as well: a message is accounted for once.
@@ -135,6 +140,7 @@ fn collect(pool: PoolPtr, owner: OwnerProof, home: &mut Vec<PageIdx>) {
     messages.extend(std::iter::from_fn(|| pool.ring.pop()));
     let mut frags_home = |page: PageIdx, n: u32| {
         if pool.frag_counted(owner, page, n) {
+            pool.has_no_holder(page);
             home.push(page);
         }
     };
@@ -223,6 +229,7 @@ pub struct Shutdown {
     name: String,
     since: Instant,
     tags: Vec<String>,
+    holders: Option<Arc<HolderTable>>,
     deferred: Option<LateDeferred>,
 }
 
@@ -237,6 +244,7 @@ impl Shutdown {
             name: pool.name.clone(),
             since: Instant::now(),
             tags: pool.tags.as_ref().map(|tags| tags.lock().clone()).unwrap_or_default(),
+            holders: pool.holders.clone(),
             deferred: deferred.map(|(queue, counts)| LateDeferred { queue: Lock::new(Some(queue)), counts }),
         }
     }
@@ -307,6 +315,7 @@ impl Shutdown {
             id: self.id,
             held_for: self.since.elapsed(),
             pages: if is_complete { Vec::new() } else { self.pages_out() },
+            groups: if is_complete { Vec::new() } else { self.groups() },
             deferred: self.pending(),
         }
     }
@@ -319,13 +328,25 @@ impl Shutdown {
     fn pages_out(&self) -> Vec<HeldPage> {
         let ranges = self.area.present_pages();
         let all = ranges.into_iter().flat_map(|r| r.step_by(1 << self.order)).map(PageIdx);
-        let held = |page: PageIdx| {
-            let meta = self.area.meta(page);
-            let tag = meta.tag.load(Ordering::Relaxed).checked_sub(1);
-            (meta.pool.load(Ordering::Relaxed) == self.id)
-                .then(|| HeldPage { page, holder: tag.and_then(|t| self.tags.get(t as usize).cloned()) })
-        };
-        all.filter_map(held).collect()
+        let is_held = |page: &PageIdx| self.area.meta(*page).pool.load(Ordering::Relaxed) == self.id;
+        let mut held: Vec<HeldPage> = all.filter(is_held).map(|page| self.held_page(page)).collect();
+        held.sort_by_key(|held| std::cmp::Reverse(held.age)); // stable: pages of one age by their numbers
+        held
+    }
+
+    fn held_page(&self, page: PageIdx) -> HeldPage {
+        let tag = self.area.meta(page).tag.load(Ordering::Relaxed).checked_sub(1);
+        let tag = || tag.and_then(|tag| self.tags.get(tag as usize).cloned());
+        match self.holders.as_ref().and_then(|holders| holders.holder(page)) {
+            Some(HolderView { tag, thread, site, age, stack, .. }) => {
+                HeldPage { page, holder: tag, thread, site, age: Some(age), stack }
+            }
+            None => HeldPage { page, holder: tag(), thread: None, site: None, age: None, stack: None },
+        }
+    }
+
+    fn groups(&self) -> Vec<HolderGroup> {
+        self.holders.as_ref().map(|holders| holders.view().groups).unwrap_or_default()
     }
 }
 
@@ -346,8 +367,11 @@ pub struct ShutdownReport {
     pub id: u32,
     /// Since the pool was destroyed.
     pub held_for: Duration,
-    /// The pages that are out; a page with fragments out is one.
+    /// The pages that are out; a page with fragments out is one. Of a pool with
+    /// [`holders`](crate::PoolParams::holders) the oldest come first.
     pub pages: Vec<HeldPage>,
+    /// All of them by tag, thread and site, in a pool with `holders`; most pages first.
+    pub groups: Vec<HolderGroup>,
     /// Deferred buffers still in use: those in the queue, whose pages are among `pages`, and released ones
     /// ([`OnBusy::Release`](crate::OnBusy::Release)), whose pages left the pool before.
     pub deferred: u64,
@@ -359,8 +383,39 @@ pub struct ShutdownReport {
 pub struct HeldPage {
     /// Which page.
     pub page: PageIdx,
-    /// The last tag of its buffer, in a pool made with `tagging`.
+    /// The last tag of its buffer, in a pool made with `tagging` or `holders`.
     pub holder: Option<String>,
+    /// The thread that set the tag, or allocated the page; this and the rest in a pool with
+    /// [`holders`](crate::PoolParams::holders).
+    pub thread: Option<ThreadView>,
+    /// Where it was allocated.
+    pub site: Option<String>,
+    /// How long it has been out.
+    pub age: Option<Duration>,
+    /// The stack of the allocation, if it was among those sampled.
+    pub stack: Option<String>,
+}
+
+/// Most lines of pages, and of groups, in the text of a report.
+const MOST_LINES: usize = 16;
+
+impl fmt::Display for HeldPage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "page {:?}", self.page)?;
+        if let Some(holder) = &self.holder {
+            write!(f, " held by {holder}")?;
+        }
+        if let Some(age) = self.age {
+            write!(f, " for {:.1} s", age.as_secs_f64())?;
+        }
+        if let Some(thread) = &self.thread {
+            write!(f, ", thread {thread}")?;
+        }
+        if let Some(site) = &self.site {
+            write!(f, ", allocated at {site}")?;
+        }
+        self.stack.iter().flat_map(|stack| stack.lines()).try_for_each(|frame| write!(f, "\n    {frame}"))
+    }
 }
 
 impl fmt::Display for ShutdownReport {
@@ -376,14 +431,14 @@ impl fmt::Display for ShutdownReport {
             "stalled pool shutdown: {n} buffer{s} held for {seconds} s (pool {} id {})",
             self.pool, self.id
         )?;
-        for held in self.pages.iter().take(16) {
-            write!(f, "\n  page {:?}", held.page)?;
-            if let Some(holder) = &held.holder {
-                write!(f, " held by {holder}")?;
-            }
+        for group in self.groups.iter().take(MOST_LINES) {
+            write!(f, "\n  {group}")?;
         }
-        if n > 16 {
-            write!(f, "\n  and {} more", n - 16)?;
+        for held in self.pages.iter().take(MOST_LINES) {
+            write!(f, "\n  {held}")?;
+        }
+        if n > MOST_LINES {
+            write!(f, "\n  and {} more", n - MOST_LINES)?;
         }
         if self.deferred > 0 {
             write!(f, "\n  {} in use by users that are asked", self.deferred)?;

@@ -14,6 +14,17 @@ use crate::returns::late;
 use crate::returns::pool_core::{PoolPtr, ReturnState};
 use crate::sys::sync::Ordering;
 
+/// What became of a page whose last fragment returned.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SplitPage {
+    /// It left the pool.
+    Left,
+    /// It stays in the pool.
+    Stays,
+    /// The same in a pool whose cache may be the stock.
+    StaysCarefully,
+}
+
 impl PoolPtr {
     /// A fragment of `page` on the owner's thread; the page that is complete with it goes into the cache, or
     /// `to_ring`.
@@ -41,7 +52,11 @@ impl PoolPtr {
     /// was the owner's.
     pub(crate) fn late_frags_counted(self, returns: &ReturnState, page: PageIdx, n: u32) -> bool {
         debug_assert!(returns.detached, "I5: the owner counts while the pool lives");
-        self.frag_count_fell(page, n)
+        let complete = self.frag_count_fell(page, n);
+        if complete {
+            self.has_no_holder(page);
+        }
+        complete
     }
 
     /// For the one thread that has the page's count.
@@ -57,22 +72,29 @@ impl PoolPtr {
     /// The last fragment of a page returned on the owner's thread: the page goes the way of a whole one.
     #[cold]
     fn split_page_home(self, owner: OwnerProof, page: PageIdx, to_ring: bool) {
-        if self.split_page_stays(owner, page) {
-            if to_ring { self.ring_or_out(page) } else { self.cache_or_ring(page) }
+        match self.split_page_stays(owner, page) {
+            SplitPage::Left => {}
+            _ if to_ring => self.ring_or_out(page),
+            SplitPage::Stays => self.cache_or_ring(page),
+            SplitPage::StaysCarefully => self.cached_carefully(page),
         }
     }
 
     /// The last fragment of a page returned: the page is the device's again, and stays in the pool. If a
     /// `PageRef` lives or it is emergency memory, it must not be used again, and leaves.
     #[inline(always)]
-    pub(crate) fn split_page_stays(self, owner: OwnerProof, page: PageIdx) -> bool {
+    pub(crate) fn split_page_stays(self, owner: OwnerProof, page: PageIdx) -> SplitPage {
         if self.page_meta(page).refs.load(Ordering::Acquire) != 0 {
             self.own.counts.recycle_released_refcnt.add(1);
+            self.has_no_holder(page);
             self.leave_here(owner, page);
-            return false;
+            return SplitPage::Left;
         }
-        self.sync_split_page(page);
-        true
+        if self.careful {
+            self.split_comes_home_carefully(page);
+            return SplitPage::StaysCarefully;
+        }
+        SplitPage::Stays
     }
 
     /// A fragment of `page` on any thread but the owner's: a message, or where there is no room a count in

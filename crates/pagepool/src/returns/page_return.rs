@@ -53,10 +53,26 @@ impl PoolPtr {
     pub(crate) fn recycle_here(self, owner: OwnerProof, page: PageIdx, special: bool, dirty: usize) {
         if special && self.page_meta(page).refs.load(Ordering::Acquire) != 0 {
             self.own.counts.recycle_released_refcnt.add(1);
+            self.has_no_holder(page);
             return self.leave_here(owner, page);
         }
-        self.sync_for_device(page, dirty);
+        if self.careful {
+            self.comes_home_carefully(page, dirty);
+            return self.cached_carefully(page);
+        }
         self.cache_or_ring(page);
+    }
+
+    /// As [`cache_or_ring`](Self::cache_or_ring); in a pool with holders the cache is the stock.
+    #[cold]
+    pub(crate) fn cached_carefully(self, page: PageIdx) {
+        let Some(owner) = self.owner_here() else { return self.send_page(page) };
+        if self.idle_cache().push(owner, page) {
+            self.own.counts.recycle_cached.add(1);
+        } else {
+            self.own.counts.recycle_cache_full.add(1);
+            self.ring_or_out(page);
+        }
     }
 
     /// Into the cache, or the ring if that is full, or out of the pool. Asks again who the owner is: a sync
@@ -77,7 +93,7 @@ impl PoolPtr {
         if special && self.page_meta(page).refs.load(Ordering::Acquire) != 0 {
             return self.release_held(page);
         }
-        self.sync_for_device(page, dirty);
+        self.comes_home(page, dirty);
         self.send_page(page);
     }
 
@@ -172,6 +188,7 @@ impl PoolPtr {
     /// A page with a reference returns on a thread that is not the owner's.
     #[cold]
     fn release_held(self, page: PageIdx) {
+        self.has_no_holder(page);
         let returns = self.returns.lock();
         self.returned.recycle_released_refcnt.add(1);
         self.leave_under(returns, page);

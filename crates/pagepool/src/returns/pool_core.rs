@@ -18,6 +18,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool as PlainBool, AtomicU64 as PlainU64};
 use std::sync::{Arc, Weak};
 
+use crate::holders::table::HolderTable;
 use crate::home::cache::{Cache, OwnerProof};
 use crate::home::chain_blocks::{ChainBlock, ChainStash};
 use crate::home::frag::FragState;
@@ -46,6 +47,8 @@ use crate::sys::wakeup::Wakeup;
 
 /// In [`PoolCore::asked_to_shrink`]: nobody asked.
 pub(crate) const NOT_ASKED: u32 = u32::MAX;
+/// The same in a pool with holders: one compare tells the owner's slow calls that they have more to do.
+pub(crate) const NOT_ASKED_BUT_TRACKS: u32 = NOT_ASKED - 1;
 
 /// What a pool and all its handles share.
 #[repr(C)]
@@ -108,6 +111,13 @@ pub(crate) struct PoolCore {
     /// Counters of the deferred queue, if there is one; written by the holder of the queue.
     pub(crate) deferred: Option<Shared<DeferredCounts>>,
     pub(crate) tags: Option<Lock<Vec<String>>>,
+    /// Whether pages that return need more than their way home: a sync, or their record cleared.
+    pub(crate) careful: bool,
+    /// Sizes of fragments from here on are not cut at once: all in a pool with holders, else those that do
+    /// not fit a page.
+    pub(crate) cut_limit: usize,
+    /// Who holds what, if the pool records it.
+    pub(crate) holders: Option<Arc<HolderTable>>,
     /// Its row in the published file, if it is there. Taken before anything that the row leads to goes.
     pub(crate) row: UnseenLock<Option<PublishedRow>>,
     /// What keeps the pool.
@@ -249,6 +259,12 @@ impl PoolCore {
         self.own.counts.hold.read().wrapping_sub(released) as i64
     }
 
+    /// Where idle pages of the owner are now: in the cache, or in the stock of a pool with holders.
+    pub(crate) fn idle_cache(&self) -> &Cache {
+        let holders = self.holders.as_deref().filter(|holders| !holders.stock_is_out());
+        holders.map_or(&self.own.cache, HolderTable::stock)
+    }
+
     /// The owner's right, if the calling thread has it.
     #[inline(always)]
     pub(crate) fn owner_here(&self) -> Option<OwnerProof> {
@@ -292,7 +308,37 @@ impl PoolPtr {
         Some(lane)
     }
 
-    /// Hands a page that returns to the device: at most `dirty` bytes from where packets begin.
+    /// A whole page is home, but for its way: its record is cleared, and at most `dirty` bytes from where
+    /// packets begin are the device's again.
+    #[inline]
+    pub(crate) fn comes_home(self, page: PageIdx, dirty: usize) {
+        if self.careful {
+            self.comes_home_carefully(page, dirty);
+        }
+    }
+
+    #[cold]
+    pub(crate) fn comes_home_carefully(self, page: PageIdx, dirty: usize) {
+        self.has_no_holder(page);
+        self.sync_for_device(page, dirty);
+    }
+
+    /// The same for a page whose last fragment returned: all of it is the device's again.
+    #[cold]
+    pub(crate) fn split_comes_home_carefully(self, page: PageIdx) {
+        self.has_no_holder(page);
+        self.sync_split_page(page);
+    }
+
+    /// Clears the record of a page that is out no more, and that nobody else has.
+    #[inline]
+    pub(crate) fn has_no_holder(self, page: PageIdx) {
+        if let Some(holders) = &self.holders {
+            holders.back(page);
+        }
+    }
+
+    /// Hands a page to the device: at most `dirty` bytes from where packets begin.
     #[inline]
     pub(crate) fn sync_for_device(self, page: PageIdx, dirty: usize) {
         if !self.syncing.is_empty() {
@@ -301,8 +347,7 @@ impl PoolPtr {
         }
     }
 
-    /// Hands a page whose last fragment returned to the device: all of it, for any fragment may have been
-    /// written.
+    /// Hands a page that is, or was, in fragments to the device: all of it, for any fragment may be written.
     pub(crate) fn sync_split_page(self, page: PageIdx) {
         if !self.syncing.is_empty() {
             self.sync_each(page, page.offset(), self.geometry.page_size());

@@ -2,12 +2,13 @@
 
 use std::mem::offset_of;
 
+use crate::holders::table::HolderHead;
 use crate::home::cache::Cache;
 use crate::home::lane::Lane;
 use crate::home::ring::ReturnRing;
 use crate::home::stats::{Counters, DeferredCounters, DeferredCounts};
 use crate::returns::pool_core::PoolCore;
-use crate::sys::published_layout::{IN_DEFERRED, IN_LANE, IN_POOL, SchemaRow, text};
+use crate::sys::published_layout::{IN_DEFERRED, IN_HOLDERS, IN_LANE, IN_POOL, SchemaRow, text};
 
 /// Each value is the sum of the rows with its name.
 pub(crate) fn schema() -> Vec<SchemaRow> {
@@ -22,6 +23,13 @@ pub(crate) fn schema() -> Vec<SchemaRow> {
         row("stats.", "recycle_ring", IN_POOL, offset_of!(PoolCore, late_ring), 8),
         row("stats.", "release", IN_POOL, offset_of!(PoolCore, late), 8),
         row("inflight.", "cache", IN_POOL, cache, size_of::<usize>()),
+        row(
+            "inflight.",
+            "cache",
+            IN_HOLDERS,
+            offset_of!(HolderHead, stock) + Cache::COUNT_AT,
+            size_of::<usize>(),
+        ),
         row("inflight.", "frag", IN_POOL, offset_of!(PoolCore, own.0.frag_open), 1),
         row("inflight.", "ring", IN_POOL, pushed, 8),
         SchemaRow { sign: -1, ..row("inflight.", "ring", IN_POOL, taken, 8) },

@@ -11,7 +11,7 @@ use std::mem::offset_of;
 pub(crate) const MAGIC: [u8; 8] = *b"PAGEPOOL";
 
 /// Raised whenever a reader of the version before would misread a file.
-pub(crate) const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 2;
 
 /// Bytes of a file: addresses are reserved for all of it, memory is taken as it is needed.
 pub(crate) const FILE_BYTES: usize = 16 << 20;
@@ -76,7 +76,7 @@ pub(crate) struct TableAt {
 #[repr(C)]
 pub(crate) struct SchemaRow {
     pub(crate) name: [u8; 40],
-    /// Which block it is in: [`IN_POOL`], [`IN_LANE`], [`IN_DEFERRED`].
+    /// Which block it is in: [`IN_POOL`], [`IN_LANE`], [`IN_DEFERRED`], [`IN_HOLDERS`].
     pub(crate) block: u32,
     /// From the start of the block.
     pub(crate) offset: u32,
@@ -90,6 +90,7 @@ pub(crate) struct SchemaRow {
 pub(crate) const IN_POOL: u32 = 0;
 pub(crate) const IN_LANE: u32 = 1;
 pub(crate) const IN_DEFERRED: u32 = 2;
+pub(crate) const IN_HOLDERS: u32 = 3;
 
 /// A row of the entry table: a pool, an arena, whatever was published.
 #[derive(Clone, Copy)]
@@ -113,6 +114,8 @@ pub(crate) struct EntryRow {
     pub(crate) lanes: BlockAt,
     /// The counters of its deferred queue.
     pub(crate) deferred: BlockAt,
+    /// Who holds its pages, if it records that.
+    pub(crate) holders: BlockAt,
     pub(crate) kind: [u8; KIND_BYTES],
     pub(crate) name: [u8; NAME_BYTES],
     /// Lines of `key=value`.
@@ -147,7 +150,7 @@ pub(crate) const ENTRIES_AT: usize = THREADS_AT + THREAD_ROWS * size_of::<Thread
 /// Blocks follow from here on.
 pub(crate) const BLOCKS_AT: usize = (ENTRIES_AT + ENTRY_ROWS * size_of::<EntryRow>()).next_multiple_of(4096);
 
-const _: () = assert!(size_of::<Header>() <= SCHEMA_AT && size_of::<EntryRow>() == 896);
+const _: () = assert!(size_of::<Header>() <= SCHEMA_AT && size_of::<EntryRow>() == 920);
 const _: () = assert!(size_of::<SchemaRow>() == 56 && size_of::<ThreadRow>() == 32);
 const _: () = assert!(offset_of!(Header, magic) == 0 && BLOCKS_AT < FILE_BYTES);
 

@@ -389,6 +389,7 @@ pub(crate) fn entry_row(kind: &str, id: u64, parent: u64, name: &str, params: &s
         block: BlockAt::default(),
         lanes: BlockAt::default(),
         deferred: BlockAt::default(),
+        holders: BlockAt::default(),
         kind: text(kind),
         name: text(name),
         params: whole_lines(params),

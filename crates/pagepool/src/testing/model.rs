@@ -9,7 +9,7 @@ mod shrink;
 use std::collections::{HashMap, HashSet, VecDeque};
 
 use crate::home::stats::{DeferredStats, Inflight, Stats};
-use crate::pool::params::OnBusy;
+use crate::pool::params::{Holders, OnBusy};
 use crate::testing::Setup;
 
 /// A page from joining a pool to leaving it.
@@ -266,6 +266,9 @@ impl PoolsModel {
     /// Up to `n` whole pages, in the order in which they come.
     pub fn alloc_bulk(&mut self, pool: usize, n: usize) -> Vec<PageToken> {
         let mut all = Vec::new();
+        if self.setup.holders != Holders::Off {
+            return (0..n).map_while(|_| self.alloc_page(pool)).collect(); // each is recorded
+        }
         loop {
             let p = &mut self.pools[pool];
             let at = p.cache.len() - p.cache.len().min(n - all.len());

@@ -1,6 +1,6 @@
 //! What can be done to pools, as data: one list for the property test, the fuzzer and the model checker.
 
-use crate::pool::params::OnBusy;
+use crate::pool::params::{Holders, OnBusy};
 
 /// One call, or a short choreography of calls, on one of two pools that share their memory. Numbers choose
 /// among what there is, modulo; an operation that finds nothing to work on does nothing.
@@ -174,6 +174,8 @@ pub struct Setup {
     pub defer_capacity: usize,
     /// What a poll does with one that is still in use.
     pub on_busy: OnBusy,
+    /// What the pools record of pages that are out.
+    pub holders: Holders,
 }
 
 impl Setup {
@@ -187,6 +189,11 @@ impl Setup {
             3..5 => OnBusy::Skip { ahead: 1 + (lane as usize >> 5 & 1) },
             _ => OnBusy::Release,
         };
+        let holders = match pages >> 5 & 3 {
+            0 | 1 => Holders::Off,
+            2 => Holders::Ages,
+            _ => Holders::Sites { stacks: None },
+        };
         Self {
             order: pages >> 7,
             pages: 2 + (pages as usize & 31),
@@ -198,6 +205,7 @@ impl Setup {
             frag_align: if lane & 64 == 0 { 64 } else { 8 },
             defer_capacity,
             on_busy,
+            holders,
         }
     }
 }

@@ -122,6 +122,7 @@ impl OpRun {
             frag_align: setup.frag_align,
             defer_capacity: setup.defer_capacity,
             on_busy: setup.on_busy,
+            holders: setup.holders,
             domains: vec![domain.clone()],
             ..Default::default()
         };
@@ -207,6 +208,10 @@ impl OpRun {
             self.model.check_stats(pool, &self.handles[pool].stats(), when);
             let (seen, told) = (self.handles[pool].inflight(), self.model.inflight(pool));
             assert_eq!(seen, told, "where the pages of pool {pool} are {when}");
+            if let Some(holders) = self.handles[pool].holders() {
+                let held = told.total as u64 - told.cache - told.lanes - told.ring;
+                assert_eq!(holders.held, held, "pages of pool {pool} that somebody holds {when}");
+            }
             self.model.check_deferred_stats(pool, self.handles[pool].deferred_stats(), when);
             if let Some(shutdown) = &self.shutdowns[pool] {
                 assert_eq!(shutdown.is_complete(), self.model.is_complete(pool), "end of pool {pool} {when}");

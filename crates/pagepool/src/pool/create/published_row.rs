@@ -1,6 +1,6 @@
 //! The row of a pool in the published file.
 
-use crate::pool::params::{OnBusy, PoolParams};
+use crate::pool::params::{Holders, OnBusy, PoolParams};
 use crate::returns::geometry::PoolSizes;
 use crate::returns::pool_core::PoolCore;
 use crate::sys::placed::{Shared, block_of};
@@ -41,8 +41,14 @@ pub(crate) fn text_of(params: &PoolParams, sizes: &PoolSizes) -> String {
         OnBusy::Skip { ahead } => format!("skip {ahead}"),
         OnBusy::Release => "release".into(),
     };
+    let holders = match params.holders {
+        Holders::Off => "off".into(),
+        Holders::Ages => "ages".into(),
+        Holders::Sites { stacks: None } => "sites".into(),
+        Holders::Sites { stacks: Some(one_in) } => format!("sites, 1 stack in {one_in}"),
+    };
     let numbers: String = numbers.iter().map(|(name, value)| format!("{name}={value}\n")).collect();
-    numbers + &lines(&[("nid", &nid), ("on_busy", &on_busy)])
+    numbers + &lines(&[("nid", &nid), ("on_busy", &on_busy), ("holders", &holders)])
 }
 
 /// Shows a new pool, which nobody else has yet.
@@ -56,6 +62,9 @@ pub(crate) fn enter(pool: &PoolCore, params: &str) {
         }
         if let Some(deferred) = &pool.deferred {
             row.deferred = Shared::block(deferred, 1)?;
+        }
+        if let Some(holders) = &pool.holders {
+            row.holders = holders.block()?;
         }
         row.mem_id = pool.mem_id.get().into();
         row.page_bytes = pool.geometry.page_size() as u64;

@@ -21,7 +21,7 @@ use crate::pool::bound::Bound;
 use crate::pool::pool_ref::{PoolRef, inflight};
 use crate::pool::refill::Taken;
 use crate::returns::late;
-use crate::returns::pool_core::NOT_ASKED;
+use crate::returns::pool_core::{NOT_ASKED, NOT_ASKED_BUT_TRACKS};
 use crate::sys::sync::Ordering;
 
 /// Pages that go to the provider at once.
@@ -58,19 +58,30 @@ impl Bound {
     /// Does what [`PoolRef::ask_to_shrink`] asked for. For the owner's slow calls.
     #[inline]
     pub(crate) fn shrink_if_asked(&self) {
-        if self.ptr().asked_to_shrink.load(Ordering::Relaxed) != NOT_ASKED {
+        if self.is_asked() {
             self.shrink_as_asked();
         }
     }
 
+    /// Whether something was asked for. Always in a pool with holders.
+    #[inline(always)]
+    pub(crate) fn is_asked(&self) -> bool {
+        self.ptr().asked_to_shrink.load(Ordering::Relaxed) != NOT_ASKED
+    }
+
     #[cold]
-    fn shrink_as_asked(&self) {
-        let keep = self.ptr().asked_to_shrink.swap(NOT_ASKED, Ordering::Relaxed);
-        self.give_idle_back(keep as usize);
+    pub(crate) fn shrink_as_asked(&self) {
+        let pool = self.ptr();
+        let nothing = if pool.holders.is_some() { NOT_ASKED_BUT_TRACKS } else { NOT_ASKED };
+        let keep = pool.asked_to_shrink.swap(nothing, Ordering::Relaxed);
+        if keep < NOT_ASKED_BUT_TRACKS {
+            self.give_idle_back(keep as usize);
+        }
     }
 
     fn give_idle_back(&self, keep: usize) -> usize {
         let pool = self.ptr();
+        let _stock = self.stock_in_cache();
         let mut idle = IdlePages::count(self, keep);
         idle.emergency();
         for lane in pool.lanes.listed_lanes() {
@@ -106,7 +117,7 @@ impl PoolRef {
     /// # Ok::<(), pagepool::Error>(())
     /// ```
     pub fn ask_to_shrink(&self, keep: usize) {
-        let keep = u32::try_from(keep).unwrap_or(u32::MAX).min(NOT_ASKED - 1);
+        let keep = u32::try_from(keep).unwrap_or(u32::MAX).min(NOT_ASKED_BUT_TRACKS - 1);
         let pool = self.ptr();
         pool.asked_to_shrink.fetch_min(keep, Ordering::Relaxed);
         // Behind the request: its lock orders the two for an owner that takes the signal back.

@@ -1,0 +1,106 @@
+//! The record of a page that is out.
+//!
+//! Words  `since`: when it went out, in milliseconds of the coarse clock, and a number that tells two
+//!        hand-outs of one millisecond apart; 0 while the page is home. `what`: ids of texts, each in a table
+//!        of its own.
+//! Who    the owner of the page (I1): the pool's owner writes both when it hands the page out, whoever
+//!        returns the page clears `since` before anybody else can have it. Of a page in fragments several
+//!        threads may change the tag in `what`, by an exchange.
+//! Pairs  out: `what`, then `since`, both Release. A reader: `since`, Acquire; `what`; fence, Acquire;
+//!        `since`. If both are the same, `what` belongs to it: who sees the `what` of a later hand-out also
+//!        sees that `since` was cleared before.
+
+use crate::sys::sync::{AtomicU64, Ordering, fence};
+
+/// Ids in a record; 0 is none, or one for which its table has no room.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct What {
+    pub(crate) site: u16,
+    pub(crate) tag: u16,
+    pub(crate) thread: u16,
+    pub(crate) stack: u16,
+}
+
+impl What {
+    pub(crate) fn of_word(word: u64) -> Self {
+        let part = |at: u32| (word >> (16 * at)) as u16;
+        Self { site: part(0), tag: part(1), thread: part(2), stack: part(3) }
+    }
+
+    pub(crate) fn word(self) -> u64 {
+        let parts = [self.site, self.tag, self.thread, self.stack];
+        parts.iter().rev().fold(0, |word, &part| word << 16 | u64::from(part))
+    }
+}
+
+/// When a page went out: milliseconds, and a number within them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Since(pub(crate) u64);
+
+impl Since {
+    pub(crate) fn new(ms: u64, number: u64) -> Self {
+        Self(ms.max(1) << 16 | number & 0xffff)
+    }
+
+    pub(crate) fn ms(self) -> u64 {
+        self.0 >> 16
+    }
+}
+
+/// What is known of a page that is out.
+#[derive(Debug, Default)]
+#[repr(C)]
+pub(crate) struct HolderRecord {
+    since: AtomicU64,
+    what: AtomicU64,
+}
+
+impl HolderRecord {
+    /// The page goes out.
+    pub(crate) fn out(&self, since: Since, what: What) {
+        self.what.store(what.word(), Ordering::Release); // pairs with read()
+        self.since.store(since.0, Ordering::Release); // pairs with read()
+    }
+
+    /// The page is home, and nobody else has it yet.
+    #[inline]
+    pub(crate) fn back(&self) {
+        // Whoever gets the page next gets it behind this store: by the message that brings it home.
+        self.since.store(0, Ordering::Relaxed);
+    }
+
+    /// Somebody took the page over.
+    pub(crate) fn hand_over(&self, tag: u16, thread: u16) {
+        let change = |word| Some(What { tag, thread, ..What::of_word(word) }.word());
+        let _ = self.what.fetch_update(Ordering::Release, Ordering::Relaxed, change);
+    }
+
+    /// What the record says, if the page is out; only how long, if it changed meanwhile.
+    pub(crate) fn read(&self) -> Option<(Since, What)> {
+        let since = self.since.load(Ordering::Acquire);
+        let what = What::of_word(self.what.load(Ordering::Relaxed));
+        fence(Ordering::Acquire);
+        let again = self.since.load(Ordering::Relaxed);
+        (again != 0).then(|| (Since(again), if again == since { what } else { What::default() }))
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_says_what_was_put_into_it() {
+        let record = HolderRecord::default();
+        assert_eq!(record.read(), None);
+        let what = What { site: 0xffff, tag: 1, thread: 0x8000, stack: 7 };
+        record.out(Since::new(1 << 40, 0x1_2345), what);
+        let (since, read) = record.read().unwrap();
+        assert_eq!((since.ms(), since.0 & 0xffff, read), (1 << 40, 0x2345, what));
+        record.hand_over(9, 3);
+        assert_eq!(record.read().unwrap().1, What { tag: 9, thread: 3, ..what });
+        record.back();
+        assert_eq!(record.read(), None);
+        assert_ne!(Since::new(0, 0).0, 0, "0 is home");
+    }
+}

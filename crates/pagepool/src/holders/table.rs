@@ -1,0 +1,343 @@
+//! The records of a pool, and the texts that they refer to.
+//!
+//! What   a record for each page of the pool's area (record.rs), and tables of sites, tags, threads and
+//!        stacks, in which a text gets the next row when it is seen for the first time. All of it lies in
+//!        published memory, if there is any: so who held what is known when the process was killed.
+//! How    a pool that tracks keeps its idle pages out of sight of the fast paths: its cache is empty, and
+//!        has no room. So each allocation and each return on the owner's thread takes the slow way, which
+//!        looks here; returns on other threads take the way of those that sync. A pool without holders has
+//!        no instruction for that.
+//! Who    `stock`, `turn` and `last_ms`: the pool's owner (I2). A record: see record.rs. Rows of texts and
+//!        their counts: whoever has the lock of `names`; a row is written before its count is stored, both
+//!        atomic, Release, and never again.
+//! Limit  a callback that allocates from the pool inside an allocation of its own owner may get a page that
+//!        has no record.
+//! Cost   16 bytes a page of the area, and 44 KiB; 128 KiB more for stacks.
+
+use std::collections::HashMap;
+use std::panic::Location;
+use std::sync::atomic::{AtomicBool as PlainBool, AtomicU64 as PlainU64, Ordering};
+
+use crate::holders::record::{HolderRecord, Since, What};
+use crate::holders::stack::stack_text;
+use crate::holders::text_row::{HolderThread, TextRow};
+use crate::holders::view::{HolderNames, HolderTally, HolderView, HoldersView, ThreadView};
+use crate::home::cache::Cache;
+use crate::home::thread;
+use crate::mem::page::PageIdx;
+use crate::sys::call::{coarse_ms, thread_id_and_name};
+use crate::sys::placed::{Placed, block_of};
+use crate::sys::published_layout::BlockAt;
+use crate::sys::sync::UnseenLock;
+
+/// Texts of each kind, and how long.
+pub(crate) type SiteRow = TextRow<16>;
+pub(crate) type TagRow = TextRow<5>;
+pub(crate) type StackRow = TextRow<256>;
+pub(crate) const SITES: usize = 256;
+pub(crate) const TAGS: usize = 256;
+pub(crate) const THREADS: usize = 64;
+pub(crate) const STACKS: usize = 64;
+
+/// Where the rows in use of each table are counted, in [`HolderHead::used`].
+pub(crate) const OF_SITES: usize = 0;
+pub(crate) const OF_TAGS: usize = 1;
+pub(crate) const OF_THREADS: usize = 2;
+pub(crate) const OF_STACKS: usize = 3;
+
+/// What observers of the published file find first.
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct HolderHead {
+    /// Where the records are, and the tables: of sites, tags, threads, stacks.
+    pub(crate) records: BlockAt,
+    pub(crate) tables: [BlockAt; 4],
+    /// Rows in use of each table.
+    pub(crate) used: [PlainU64; 4],
+    /// log2 of the base pages that one record stands for.
+    pub(crate) order: u64,
+    /// The coarse clock when the pool was made, and at its last allocation.
+    pub(crate) made_ms: u64,
+    pub(crate) last_ms: PlainU64,
+    /// The idle pages that a pool without records would have in its cache.
+    pub(crate) stock: Cache,
+}
+
+/// What a pool is to record.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Recorded {
+    /// Sites and threads as well as ages.
+    pub(crate) sites: bool,
+    /// The stack of one in so many allocations; 0: of none.
+    pub(crate) one_stack_in: u32,
+}
+
+/// What the owner's allocations know of the last ones. Relaxed: the owner alone uses it (I2).
+#[derive(Debug)]
+struct LastAllocations {
+    number: PlainU64,
+    tag: PlainU64,
+    /// The owner's token, and its id among the threads.
+    token: PlainU64,
+    thread: PlainU64,
+    /// Addresses of sites, and their ids.
+    sites: [(PlainU64, PlainU64); 64],
+}
+
+/// Which texts have which row.
+#[derive(Debug, Default)]
+struct KnownTexts {
+    sites: HashMap<(&'static str, u32, u32), u16>,
+    /// Tokens.
+    threads: HashMap<u64, u16>,
+    stacks: HashMap<String, u16>,
+}
+
+/// The records of a pool.
+#[derive(Debug)]
+pub(crate) struct HolderTable {
+    head: Placed<HolderHead>,
+    records: Placed<[HolderRecord]>,
+    sites: Placed<[SiteRow]>,
+    tags: Placed<[TagRow]>,
+    threads: Placed<[HolderThread]>,
+    stacks: Placed<[StackRow]>,
+    recorded: Recorded,
+    turn: LastAllocations,
+    /// The owner's slow calls have the stock in the pool's cache.
+    stock_is_out: PlainBool,
+    names: UnseenLock<KnownTexts>,
+}
+
+impl HolderTable {
+    /// For a pool with pages of an order in an area of so many base pages, and a cache of so many pages.
+    pub(crate) fn new(recorded: Recorded, pages: u32, order: u8, cache: usize) -> Self {
+        let some = |rows: usize, wanted: bool| 0..if wanted { rows } else { 0 };
+        let records = Placed::all((0..(pages >> order) as usize).map(|_| HolderRecord::default()));
+        let sites = Placed::all(some(SITES, recorded.sites).map(|_| SiteRow::empty()));
+        let tags = Placed::all((0..TAGS).map(|_| TagRow::empty()));
+        let threads = Placed::all(some(THREADS, recorded.sites).map(|_| HolderThread::default()));
+        let stacks = Placed::all(some(STACKS, recorded.one_stack_in > 0).map(|_| StackRow::empty()));
+        let tables = [place_of(&sites), place_of(&tags), place_of(&threads), place_of(&stacks)];
+        let head = HolderHead {
+            records: place_of(&records),
+            tables,
+            used: Default::default(),
+            order: order.into(),
+            made_ms: coarse_ms(),
+            last_ms: PlainU64::new(coarse_ms()),
+            stock: Cache::new(cache, false),
+        };
+        let zero = || PlainU64::new(0);
+        let turn = LastAllocations {
+            number: zero(),
+            tag: zero(),
+            token: zero(),
+            thread: zero(),
+            sites: std::array::from_fn(|_| (zero(), zero())),
+        };
+        let (head, names) = (Placed::new(head), UnseenLock::new(KnownTexts::default()));
+        let stock_is_out = PlainBool::new(false);
+        Self { head, records, sites, tags, threads, stacks, recorded, turn, stock_is_out, names }
+    }
+
+    /// Where it is in the published file, if all of it is there.
+    pub(crate) fn block(&self) -> Option<BlockAt> {
+        block_of(&*self.head, 1)
+    }
+
+    /// The owner's idle pages.
+    #[inline]
+    pub(crate) fn stock(&self) -> &Cache {
+        &self.head.stock
+    }
+
+    /// Whether the stock is in the pool's cache; the owner sets it.
+    pub(crate) fn stock_is_out(&self) -> bool {
+        self.stock_is_out.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_stock_out(&self, out: bool) {
+        self.stock_is_out.store(out, Ordering::Relaxed);
+    }
+
+    fn record(&self, page: PageIdx) -> Option<&HolderRecord> {
+        self.records.get((page.0 >> self.head.order) as usize)
+    }
+
+    /// The owner hands a page out, for a call at this place.
+    pub(crate) fn out(&self, page: PageIdx, at: &'static Location<'static>) {
+        let Some(record) = self.record(page) else { return };
+        let (now, number) = (coarse_ms(), self.turn.number.load(Ordering::Relaxed));
+        self.turn.number.store(number.wrapping_add(1), Ordering::Relaxed);
+        let tag = self.turn.tag.load(Ordering::Relaxed) as u16;
+        let mut what = What { tag, ..What::default() };
+        if self.recorded.sites {
+            (what.site, what.thread, what.stack) = (self.site(at), self.owner(), self.stack(number));
+        }
+        record.out(Since::new(now, number), what);
+        self.head.last_ms.store(now, Ordering::Relaxed);
+    }
+
+    /// A page is home, and nobody else has it yet.
+    #[inline]
+    pub(crate) fn back(&self, page: PageIdx) {
+        if let Some(record) = self.record(page) {
+            record.back();
+        }
+    }
+
+    /// The owner's allocations have this tag from now on: its place in the list, or none.
+    pub(crate) fn tag_next(&self, tag: Option<u32>) {
+        self.turn.tag.store(id_of_tag(tag).into(), Ordering::Relaxed);
+    }
+
+    /// The calling thread has a page from now on, with this tag.
+    pub(crate) fn hand_over(&self, page: PageIdx, tag: u32) {
+        let thread = if self.recorded.sites { self.thread(thread::token_or_new()) } else { 0 };
+        if let Some(record) = self.record(page) {
+            record.hand_over(id_of_tag(Some(tag)), thread);
+        }
+    }
+
+    /// Enters a tag, the next of the list.
+    pub(crate) fn name_tag(&self, tag: usize, name: &str) {
+        let _alone = self.names.lock();
+        if let Some(row) = self.tags.get(tag) {
+            row.write(name);
+            self.head.used[OF_TAGS].store(tag as u64 + 1, Ordering::Release);
+        }
+    }
+
+    fn site(&self, at: &'static Location<'static>) -> u16 {
+        let address = std::ptr::from_ref(at).addr();
+        let (known, id) = &self.turn.sites[address / 8 % 64];
+        if known.load(Ordering::Relaxed) != address as u64 {
+            id.store(self.find_site(at).into(), Ordering::Relaxed);
+            known.store(address as u64, Ordering::Relaxed);
+        }
+        id.load(Ordering::Relaxed) as u16
+    }
+
+    #[cold]
+    fn find_site(&self, at: &'static Location<'static>) -> u16 {
+        let mut names = self.names.lock();
+        let next = names.sites.len();
+        let id = names.sites.entry((at.file(), at.line(), at.column()));
+        *id.or_insert_with(|| {
+            self.enter(OF_SITES, self.sites.get(next), |row| row.write_end(&at.to_string()))
+        })
+    }
+
+    /// The id of the thread that is the owner now.
+    fn owner(&self) -> u16 {
+        let token = match thread::token() {
+            0 => thread::token_or_new(),
+            token => token,
+        };
+        if self.turn.token.load(Ordering::Relaxed) != token {
+            self.turn.thread.store(self.thread(token).into(), Ordering::Relaxed);
+            self.turn.token.store(token, Ordering::Relaxed);
+        }
+        self.turn.thread.load(Ordering::Relaxed) as u16
+    }
+
+    /// The id of the calling thread, whose token this is.
+    #[cold]
+    fn thread(&self, token: u64) -> u16 {
+        let mut names = self.names.lock();
+        let next = names.threads.len();
+        let write = |row: &HolderThread| {
+            let (tid, name) = thread_id_and_name();
+            row.write(tid, name);
+        };
+        *names.threads.entry(token).or_insert_with(|| self.enter(OF_THREADS, self.threads.get(next), write))
+    }
+
+    /// The id of the stack of this allocation, if it is to be taken.
+    fn stack(&self, number: u64) -> u16 {
+        let sampled =
+            self.recorded.one_stack_in > 0 && number.is_multiple_of(self.recorded.one_stack_in.into());
+        if sampled { self.find_stack() } else { 0 }
+    }
+
+    #[cold]
+    fn find_stack(&self) -> u16 {
+        let text = stack_text(); // with no lock held
+        let mut names = self.names.lock();
+        let next = names.stacks.len();
+        if next == STACKS {
+            return names.stacks.get(&text).copied().unwrap_or(0);
+        }
+        let write = |row: &StackRow| row.write(&text);
+        *names
+            .stacks
+            .entry(text.clone())
+            .or_insert_with(|| self.enter(OF_STACKS, self.stacks.get(next), write))
+    }
+
+    /// Writes the next row of a table, if it has one; gives its id.
+    fn enter<T>(&self, table: usize, row: Option<&T>, write: impl FnOnce(&T)) -> u16 {
+        let Some(row) = row else { return 0 };
+        write(row);
+        let used = &self.head.used[table];
+        let next = used.load(Ordering::Relaxed) + 1;
+        used.store(next, Ordering::Release);
+        next as u16
+    }
+
+    /// Who holds a page, if it is out.
+    pub(crate) fn holder(&self, page: PageIdx) -> Option<HolderView> {
+        let (since, what) = self.record(page)?.read()?;
+        let mut tally = HolderTally::new(coarse_ms());
+        tally.add(page, since, what);
+        tally.view(self).oldest.pop()
+    }
+
+    /// Who holds what, now. Any thread. Time in proportion to the pages of the area.
+    pub(crate) fn view(&self) -> HoldersView {
+        let mut tally = HolderTally::new(coarse_ms());
+        for (at, record) in (0u32..).zip(self.records.iter()) {
+            if let Some((since, what)) = record.read() {
+                tally.add(PageIdx(at << self.head.order), since, what);
+            }
+        }
+        tally.view(self)
+    }
+
+    /// The row with an id, if it is in use.
+    fn row<'a, T>(&self, table: usize, rows: &'a [T], id: u16) -> Option<&'a T> {
+        let in_use = u64::from(id) <= self.head.used[table].load(Ordering::Acquire);
+        rows.get(usize::from(id.checked_sub(1)?)).filter(|_| in_use)
+    }
+}
+
+impl HolderNames for HolderTable {
+    fn site(&self, id: u16) -> Option<String> {
+        self.row(OF_SITES, &self.sites, id).map(TextRow::read)
+    }
+
+    fn tag(&self, id: u16) -> Option<String> {
+        self.row(OF_TAGS, &self.tags, id).map(TextRow::read)
+    }
+
+    fn thread(&self, id: u16) -> Option<ThreadView> {
+        let (tid, name) = self.row(OF_THREADS, &self.threads, id)?.read();
+        Some(ThreadView { tid, name })
+    }
+
+    fn stack(&self, id: u16) -> Option<String> {
+        self.row(OF_STACKS, &self.stacks, id).map(TextRow::read)
+    }
+}
+
+/// The id of a tag, by its place in the list; 0 for one that the table has no row for.
+fn id_of_tag(tag: Option<u32>) -> u16 {
+    let id = tag.map_or(0, |tag| tag as usize + 1);
+    if id <= TAGS { id as u16 } else { 0 }
+}
+
+/// Where a table is in the published file; nowhere if it has no rows, or is on the heap.
+fn place_of<T>(table: &Placed<[T]>) -> BlockAt {
+    block_of(&**table, table.len()).unwrap_or_default()
+}

@@ -1,0 +1,231 @@
+//! What observers get of the records: plain values.
+
+use std::collections::{BinaryHeap, HashMap};
+use std::fmt;
+use std::time::Duration;
+
+use crate::holders::record::{Since, What};
+use crate::mem::page::PageIdx;
+
+/// Between what ages the counts of [`HoldersView::ages`] lie.
+pub const AGE_EDGES: [Duration; 7] = [
+    Duration::from_millis(10),
+    Duration::from_millis(100),
+    Duration::from_secs(1),
+    Duration::from_secs(10),
+    Duration::from_secs(60),
+    Duration::from_secs(600),
+    Duration::from_secs(3600),
+];
+
+/// Most pages of [`HoldersView::oldest`].
+pub const MOST_OLDEST: usize = 32;
+
+/// A thread of a process.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
+pub struct ThreadView {
+    /// Its id for the system, as in `/proc/PID/task`.
+    pub tid: u32,
+    /// Its name when it first bound a pool, allocated or returned a buffer.
+    pub name: String,
+}
+
+/// Who holds the pages of a pool, and for how long, as of one moment.
+///
+/// Ages are of a coarse clock, which goes on every 1 to 10 ms.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct HoldersView {
+    /// Pages that are out, and those in the deferred queue. A page that is cut into fragments is one, from
+    /// its first fragment on until it is complete again.
+    pub held: u64,
+    /// How many of them by age: the first younger than [`AGE_EDGES`]`[0]`, the last as old as the last edge
+    /// or older.
+    pub ages: [u64; AGE_EDGES.len() + 1],
+    /// The oldest, oldest first; at most [`MOST_OLDEST`].
+    pub oldest: Vec<HolderView>,
+    /// All of them by tag, thread and site together; most pages first.
+    pub groups: Vec<HolderGroup>,
+}
+
+/// A page that is out, and who holds it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct HolderView {
+    /// Which page of the area.
+    pub page: PageIdx,
+    /// The tag that was set last: on its buffer, else the owner's when it was allocated.
+    pub tag: Option<String>,
+    /// The thread that set that tag, else the one that allocated it.
+    pub thread: Option<ThreadView>,
+    /// Where in the program it was allocated, as `src/main.rs:12:5`: the last 128 bytes of that. Of a page
+    /// in fragments the first one.
+    pub site: Option<String>,
+    /// How long it has been out; of a dead process, when that was last known to run.
+    pub age: Duration,
+    /// The stack of the allocation, if it was among those sampled: a line a frame.
+    pub stack: Option<String>,
+}
+
+/// The pages of one tag, thread and site.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct HolderGroup {
+    /// As [`HolderView::tag`].
+    pub tag: Option<String>,
+    /// As [`HolderView::thread`].
+    pub thread: Option<ThreadView>,
+    /// As [`HolderView::site`].
+    pub site: Option<String>,
+    /// How many.
+    pub pages: u64,
+    /// The age of the oldest.
+    pub oldest: Duration,
+}
+
+impl fmt::Display for ThreadView {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({})", self.name, self.tid)
+    }
+}
+
+impl fmt::Display for HolderGroup {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let s = if self.pages == 1 { "" } else { "s" };
+        write!(f, "{} page{s} held by {}", self.pages, self.tag.as_deref().unwrap_or("no tag"))?;
+        if let Some(thread) = &self.thread {
+            write!(f, ", thread {thread}")?;
+        }
+        if let Some(site) = &self.site {
+            write!(f, ", allocated at {site}")?;
+        }
+        write!(f, "; the oldest for {:.1} s", self.oldest.as_secs_f64())
+    }
+}
+
+/// The texts that the ids of a record stand for.
+pub(crate) trait HolderNames {
+    fn site(&self, id: u16) -> Option<String>;
+    fn tag(&self, id: u16) -> Option<String>;
+    fn thread(&self, id: u16) -> Option<ThreadView>;
+    fn stack(&self, id: u16) -> Option<String>;
+}
+
+/// Records as they are read, one after another.
+pub(crate) struct HolderTally {
+    now_ms: u64,
+    held: u64,
+    ages: [u64; AGE_EDGES.len() + 1],
+    /// The youngest of the oldest on top.
+    oldest: BinaryHeap<(Since, u32, u64)>,
+    groups: HashMap<What, (u64, u64)>,
+}
+
+impl HolderTally {
+    /// Ages are up to `now_ms` of the coarse clock.
+    pub(crate) fn new(now_ms: u64) -> Self {
+        let (oldest, groups) = (BinaryHeap::new(), HashMap::new());
+        Self { now_ms, held: 0, ages: Default::default(), oldest, groups }
+    }
+
+    fn age(&self, ms: u64) -> Duration {
+        Duration::from_millis(self.now_ms.saturating_sub(ms))
+    }
+
+    pub(crate) fn add(&mut self, page: PageIdx, since: Since, what: What) {
+        let age = self.age(since.ms());
+        self.held += 1;
+        self.ages[AGE_EDGES.partition_point(|&edge| edge <= age)] += 1;
+        let group = self.groups.entry(What { stack: 0, ..what }).or_insert((0, u64::MAX));
+        *group = (group.0 + 1, group.1.min(since.ms()));
+        self.oldest.push((since, page.0, what.word()));
+        if self.oldest.len() > MOST_OLDEST {
+            self.oldest.pop();
+        }
+    }
+
+    pub(crate) fn view(self, names: &impl HolderNames) -> HoldersView {
+        let oldest = self.oldest.clone().into_sorted_vec();
+        let oldest = oldest.into_iter().map(|(since, page, what)| {
+            let what = What::of_word(what);
+            HolderView {
+                page: PageIdx(page),
+                tag: names.tag(what.tag),
+                thread: names.thread(what.thread),
+                site: names.site(what.site),
+                age: self.age(since.ms()),
+                stack: names.stack(what.stack),
+            }
+        });
+        let groups = self.groups.iter().map(|(what, &(pages, oldest_ms))| HolderGroup {
+            tag: names.tag(what.tag),
+            thread: names.thread(what.thread),
+            site: names.site(what.site),
+            pages,
+            oldest: self.age(oldest_ms),
+        });
+        let (oldest, mut groups): (_, Vec<_>) = (oldest.collect(), groups.collect());
+        groups.sort_by(|a, b| {
+            let rest = |group: &HolderGroup| (group.site.clone(), group.tag.clone(), group.thread.clone());
+            (b.pages, b.oldest).cmp(&(a.pages, a.oldest)).then_with(|| rest(a).cmp(&rest(b)))
+        });
+        HoldersView { held: self.held, ages: self.ages, oldest, groups }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    struct IdTexts;
+
+    impl HolderNames for IdTexts {
+        fn site(&self, id: u16) -> Option<String> {
+            (id > 0).then(|| format!("site {id}"))
+        }
+        fn tag(&self, _: u16) -> Option<String> {
+            None
+        }
+        fn thread(&self, _: u16) -> Option<ThreadView> {
+            None
+        }
+        fn stack(&self, id: u16) -> Option<String> {
+            (id > 0).then(|| format!("stack {id}"))
+        }
+    }
+
+    #[test]
+    fn ages_lie_between_their_edges() {
+        let now = 10_000_000;
+        let mut tally = HolderTally::new(now);
+        let ages_ms =
+            [0, 9, 10, 99, 100, 1_000, 9_999, 10_000, 60_000, 600_000, 3_599_999, 3_600_000, 9_000_000];
+        for (page, age) in (0..).zip(ages_ms) {
+            tally.add(PageIdx(page), Since::new(now - age, 0), What::default());
+        }
+        tally.add(PageIdx(99), Since::new(now + 5, 0), What::default()); // allocated since the look began
+        let view = tally.view(&IdTexts);
+        assert_eq!(view.ages, [3, 2, 1, 2, 1, 1, 2, 2]);
+        assert_eq!((view.held, view.ages.iter().sum::<u64>()), (14, 14));
+        assert_eq!((view.oldest[0].page, view.oldest[0].age), (PageIdx(12), Duration::from_secs(9000)));
+        assert_eq!(view.oldest[13].age, Duration::ZERO);
+    }
+
+    #[test]
+    fn the_oldest_are_kept_and_the_largest_groups_come_first() {
+        let mut tally = HolderTally::new(1_000);
+        for page in 0..100 {
+            let what =
+                What { site: if page % 10 == 0 { 1 } else { 2 }, stack: page as u16, ..What::default() };
+            tally.add(PageIdx(page), Since::new(900 - u64::from(page), 0), what);
+        }
+        let view = tally.view(&IdTexts);
+        assert_eq!(view.oldest.len(), MOST_OLDEST);
+        assert_eq!((view.oldest[0].page, view.oldest[31].page), (PageIdx(99), PageIdx(68)));
+        assert_eq!(view.oldest[0].stack.as_deref(), Some("stack 99"));
+        let groups: Vec<_> = view.groups.iter().map(|g| (g.site.clone().unwrap(), g.pages)).collect();
+        assert_eq!(groups, [("site 2".to_owned(), 90), ("site 1".to_owned(), 10)]);
+        assert_eq!(view.groups[1].oldest, Duration::from_millis(190));
+    }
+}

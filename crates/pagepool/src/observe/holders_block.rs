@@ -1,0 +1,151 @@
+//! Who holds the pages of a pool, out of its file.
+//!
+//! Torn   records are read twice, a piece of the table at a time. One that differs changed meanwhile: it
+//!        counts, but for what it refers to. Rows of texts never change once their count leads to them.
+
+use std::mem::offset_of;
+
+use crate::error::Error;
+use crate::holders::record::{HolderRecord, Since, What};
+use crate::holders::table::{
+    HolderHead, OF_SITES, OF_STACKS, OF_TAGS, OF_THREADS, SITES, STACKS, SiteRow, StackRow, TAGS, THREADS,
+    TagRow,
+};
+use crate::holders::text_row::HolderThread;
+use crate::holders::view::{HolderNames, HolderTally, HoldersView, ThreadView};
+use crate::mem::page::{MAX_ORDER, MAX_PAGES, PageIdx};
+use crate::observe::bytes::{Bytes, Reader};
+use crate::sys::published_layout::{BlockAt, FILE_BYTES};
+
+/// Records that are read together.
+const TOGETHER: u64 = 4096;
+
+/// Until when ages count.
+#[derive(Clone, Copy)]
+pub(crate) enum AsOf {
+    /// The process runs: until now, by the coarse clock.
+    Now(u64),
+    /// It is dead, and gave a last sign so many milliseconds after the pool was made.
+    LastSign(u64),
+}
+
+/// Reads who holds the pages of a pool; `None` if it does not record that, or not in the file.
+pub(crate) fn holders(reader: Reader<'_>, at: BlockAt, as_of: AsOf) -> Result<Option<HoldersView>, Error> {
+    if at.count == 0 {
+        return Ok(None);
+    }
+    let head = reader.bytes(at.offset, offset_of!(HolderHead, stock))?;
+    let records = BlockAt::of_bytes(&head, offset_of!(HolderHead, records));
+    if records.count == 0 {
+        return Ok(None);
+    }
+    let order = head.u64(offset_of!(HolderHead, order));
+    let most = (FILE_BYTES / size_of::<HolderRecord>()) as u64;
+    let fits = records.bytes == size_of::<HolderRecord>() as u64
+        && records.count <= most
+        && order <= MAX_ORDER.into()
+        && records.count << order <= MAX_PAGES.into();
+    if !fits {
+        return Err(reader.damaged(records.count, "records of pages that there can be"));
+    }
+    let names = HolderTexts::read(reader, &head)?;
+    let last_ms = head.u64(offset_of!(HolderHead, last_ms));
+    let made_ms = head.u64(offset_of!(HolderHead, made_ms));
+    let mut tally = HolderTally::new(match as_of {
+        AsOf::Now(now) => now,
+        AsOf::LastSign(after) => last_ms.max(made_ms.saturating_add(after)),
+    });
+    for first in (0..records.count).step_by(TOGETHER as usize) {
+        let piece = BlockAt {
+            offset: records.offset.saturating_add(first * records.bytes),
+            count: TOGETHER.min(records.count - first),
+            ..records
+        };
+        for (page, since, what) in piece_of(reader, piece, first)? {
+            tally.add(PageIdx((page << order) as u32), since, what);
+        }
+    }
+    Ok(Some(tally.view(&names)))
+}
+
+/// The pages of a piece of the table that are out.
+fn piece_of(reader: Reader<'_>, piece: BlockAt, first: u64) -> Result<Vec<(u64, Since, What)>, Error> {
+    let read = || reader.bytes(piece.offset, (piece.count * piece.bytes) as usize);
+    let (before, after) = (read()?, read()?);
+    let width = size_of::<HolderRecord>();
+    let record = |at: u64| {
+        let at_byte = at as usize * width;
+        let words = |bytes: &Bytes| (bytes.u64(at_byte), bytes.u64(at_byte + 8));
+        let (since, what) = words(&after);
+        let what = if words(&before) == (since, what) { What::of_word(what) } else { What::default() };
+        (since != 0).then(|| (first + at, Since(since), what))
+    };
+    Ok((0..piece.count).filter_map(record).collect())
+}
+
+impl BlockAt {
+    /// The place that a place of a file says.
+    pub(crate) fn of_bytes(bytes: &Bytes, at: usize) -> Self {
+        Self {
+            offset: bytes.u64(at + offset_of!(Self, offset)),
+            bytes: bytes.u64(at + offset_of!(Self, bytes)),
+            count: bytes.u64(at + offset_of!(Self, count)),
+        }
+    }
+}
+
+/// The tables, as far as they are in use: bytes of a row, and all rows.
+struct HolderTexts([(usize, Bytes); 4]);
+
+impl HolderTexts {
+    fn read(reader: Reader<'_>, head: &Bytes) -> Result<Self, Error> {
+        let table = |which: usize, row_bytes: usize, most: usize| {
+            let at = offset_of!(HolderHead, tables) + which * size_of::<BlockAt>();
+            let table = BlockAt::of_bytes(head, at);
+            let used = head.u64(offset_of!(HolderHead, used) + which * 8);
+            let empty = table == BlockAt::default(); // on the heap, or not wanted
+            let fits = table.bytes == row_bytes as u64 && table.count == most as u64 && used <= table.count;
+            if !empty && !fits {
+                return Err(reader.damaged(used, "tables of texts as large as those of its version"));
+            }
+            let used = if empty { 0 } else { used as usize };
+            Ok((row_bytes, reader.bytes(table.offset, used * row_bytes)?))
+        };
+        Ok(Self([
+            table(OF_SITES, SiteRow::BYTES, SITES)?,
+            table(OF_TAGS, TagRow::BYTES, TAGS)?,
+            table(OF_THREADS, size_of::<HolderThread>(), THREADS)?,
+            table(OF_STACKS, StackRow::BYTES, STACKS)?,
+        ]))
+    }
+
+    /// A table, where the row with an id begins, and how long it is; none if it is not in use.
+    fn row(&self, which: usize, id: u16) -> Option<(&Bytes, usize, usize)> {
+        let (len, rows) = &self.0[which];
+        let at = usize::from(id.checked_sub(1)?) * len;
+        (at + len <= rows.len()).then_some((rows, at, *len))
+    }
+
+    fn line(&self, which: usize, id: u16) -> Option<String> {
+        self.row(which, id).map(|(rows, at, len)| rows.line(at, len))
+    }
+}
+
+impl HolderNames for HolderTexts {
+    fn site(&self, id: u16) -> Option<String> {
+        self.line(OF_SITES, id)
+    }
+
+    fn tag(&self, id: u16) -> Option<String> {
+        self.line(OF_TAGS, id)
+    }
+
+    fn thread(&self, id: u16) -> Option<ThreadView> {
+        let (rows, at, _) = self.row(OF_THREADS, id)?;
+        Some(ThreadView { tid: rows.u64(at) as u32, name: rows.line(at + 8, 16) })
+    }
+
+    fn stack(&self, id: u16) -> Option<String> {
+        self.row(OF_STACKS, id).map(|(rows, at, len)| rows.text(at, len))
+    }
+}

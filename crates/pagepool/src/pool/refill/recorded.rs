@@ -1,0 +1,104 @@
+//! Allocation in a pool that records who holds what.
+//!
+//! What   idle pages are in the stock of the pool's holders, and the cache is empty but while the owner's
+//!        slow calls run. Every allocation comes here, as one that missed the cache, with the place of the
+//!        call that it serves.
+//! Counts as in any pool: a page of the stock is one of the cache.
+
+// UNSAFETY: the fragment state is reached through its owner cell.
+#![expect(unsafe_code)]
+
+use std::panic::Location;
+
+use crate::buf::page_buf::PageBuf;
+use crate::holders::table::HolderTable;
+use crate::home::cache::{Cache, OwnerProof};
+use crate::mem::page::PageIdx;
+use crate::pool::bound::Bound;
+
+impl Bound {
+    /// One page, from the stock, or from wherever pages come from.
+    #[cold]
+    pub(crate) fn alloc_recorded(
+        &self,
+        holders: &HolderTable,
+        at: &'static Location<'static>,
+    ) -> Option<PageBuf> {
+        let pool = self.ptr();
+        let buffer = match pool.idle_cache().pop(self.owner()) {
+            Some(page) => {
+                pool.own.counts.alloc_fast.add(1);
+                PageBuf::whole(pool, page)
+            }
+            None => {
+                let _stock = self.stock_in_cache();
+                self.shrink_as_asked();
+                self.alloc_missed()?
+            }
+        };
+        holders.out(buffer.page(), at);
+        Some(buffer)
+    }
+
+    /// As [`last_look`](Self::last_look), which in a pool with holders records.
+    #[track_caller]
+    pub(crate) fn last_look_recorded(&self) -> Option<PageIdx> {
+        let at = Location::caller();
+        let _stock = self.stock_in_cache();
+        let page = self.last_look()?;
+        if let Some(holders) = &self.core().holders {
+            holders.out(page, at);
+        }
+        Some(page)
+    }
+
+    /// Opens a page for fragments of a size in a pool with holders, where [`open_next`](Self::open_next)
+    /// does not. Says whether it did.
+    #[cold]
+    #[inline(never)]
+    #[track_caller]
+    pub(crate) fn open_recorded(&self, size: usize) -> bool {
+        let pool = self.ptr();
+        let fits = size.wrapping_sub(1) < pool.geometry.page_size();
+        let Some(holders) = self.core().holders.as_ref().filter(|_| fits) else { return false };
+        if !self.open() {
+            return false;
+        }
+        // SAFETY: I2; no callback runs while the borrow lives.
+        holders.out(unsafe { &*pool.own.frag.get() }.page(), Location::caller());
+        true
+    }
+
+    /// Has the stock of a pool with holders in the cache, until the end of what this gives.
+    pub(crate) fn stock_in_cache(&self) -> StockInCache<'_> {
+        let Some(holders) = self.core().holders.as_deref().filter(|holders| !holders.stock_is_out()) else {
+            return StockInCache(None); // nothing to move, or a callback came back here
+        };
+        move_pages(self.owner(), holders.stock(), &self.core().own.cache);
+        holders.set_stock_out(true);
+        StockInCache(Some((self, holders)))
+    }
+}
+
+/// Moves what is in the cache of a pool with holders into its stock, also if a callback panics.
+pub(crate) struct StockInCache<'a>(Option<(&'a Bound, &'a HolderTable)>);
+
+impl Drop for StockInCache<'_> {
+    fn drop(&mut self) {
+        if let Some((bound, holders)) = self.0 {
+            move_pages(bound.owner(), &bound.core().own.cache, holders.stock());
+            holders.set_stock_out(false);
+        }
+    }
+}
+
+/// Moves all pages from one cache to another, which is empty, and as large.
+fn move_pages(owner: OwnerProof, from: &Cache, to: &Cache) {
+    from.take(owner, from.count(), |pages| {
+        let moved = to.fill(owner, pages.len(), |space| {
+            space.copy_from_slice(pages);
+            space.len()
+        });
+        debug_assert_eq!(moved, pages.len(), "I2: one of the two caches is empty");
+    });
+}

@@ -1,0 +1,426 @@
+//! Who holds what for how long: on every way out and home, in the report of a pool that ended, and in the
+//! file of a process that was killed.
+#![allow(clippy::unwrap_used)]
+
+mod published;
+
+use std::env;
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
+use std::sync::Arc;
+use std::sync::mpsc::sync_channel;
+use std::time::Duration;
+
+use pagepool::testing::PlainMemory;
+use pagepool::{
+    Batch, Bound, DeviceAddr, DmaDomain, HoldersView, IdentityDomain, NoDirectRecycle, PackedBuf, PageBuf,
+    Pool, PoolParams, PoolRef, SkBuff, SkbCache, XdpBuff, XdpFrame, XdpFrameBulk, put_bulk, put_frames,
+    put_packed, put_packets, put_ring_bulk,
+};
+use pagepool::{Holders, publish};
+use published::{Folder, ROLE};
+
+const SITES: Holders = Holders::Sites { stacks: None };
+
+fn params(holders: Holders) -> PoolParams {
+    let domain: Arc<dyn DmaDomain> = Arc::new(IdentityDomain::new("holders"));
+    PoolParams { holders, domains: vec![domain], ..Default::default() }
+}
+
+fn pool(params: PoolParams) -> Bound {
+    let memory = PlainMemory::new(512, params.order).unwrap();
+    Pool::new(params, memory).unwrap().bind()
+}
+
+fn held(pool: &PoolRef) -> HoldersView {
+    pool.holders().unwrap()
+}
+
+fn from_addrs(pool: &Bound, addrs: &[DeviceAddr]) -> Vec<PageBuf> {
+    addrs.iter().map(|&addr| pool.handle().from_raw(addr).unwrap()).collect()
+}
+
+type Out = fn(&Bound) -> Vec<PageBuf>;
+
+/// Every call that gives buffers out, and how many pages they are in.
+const OUT: [(&str, usize, Out); 13] = [
+    ("alloc_page", 3, |pool| (0..3).map(|_| pool.alloc_page().unwrap()).collect()),
+    ("alloc_bulk", 40, |pool| {
+        let mut all = Vec::with_capacity(40);
+        assert_eq!(pool.alloc_bulk(&mut all, 40), 40);
+        all
+    }),
+    ("alloc_packed", 9, |pool| {
+        let mut all = Vec::with_capacity(9);
+        assert_eq!(pool.alloc_packed(&mut all, 9), 9);
+        all.into_iter().map(PackedBuf::unpack).collect()
+    }),
+    ("alloc_batch", 30, |pool| {
+        let mut batch = pool.alloc_batch(30);
+        std::iter::from_fn(|| batch.pop()).collect()
+    }),
+    ("alloc_batch_into", 30, |pool| {
+        let mut batch = Batch::new();
+        assert_eq!(pool.alloc_batch_into(&mut batch, 30), 30);
+        std::iter::from_fn(|| batch.pop()).collect()
+    }),
+    ("alloc_addr_bulk", 20, |pool| {
+        let mut addrs = [DeviceAddr(0); 20];
+        assert_eq!(pool.alloc_addr_bulk(&mut addrs), Ok(20));
+        from_addrs(pool, &addrs)
+    }),
+    ("alloc, a page", 2, |pool| (0..2).map(|_| pool.alloc(4000).unwrap()).collect()),
+    ("alloc, fragments", 2, |pool| (0..4).map(|_| pool.alloc(2000).unwrap()).collect()),
+    ("alloc_frag", 3, |pool| (0..6).map(|_| pool.alloc_frag(2000).unwrap()).collect()),
+    ("alloc_frag_bulk", 3, |pool| {
+        let mut all = Vec::with_capacity(6);
+        assert_eq!(pool.alloc_frag_bulk(&mut all, 2000, 6), 6);
+        all
+    }),
+    ("alloc_frag_run", 1, |pool| pool.alloc_frag_run(2000, 2).unwrap().collect()),
+    ("alloc_frag_packed", 2, |pool| {
+        let mut all = Vec::with_capacity(4);
+        assert_eq!(pool.alloc_frag_packed(&mut all, 2000, 4), 4);
+        all.into_iter().map(PackedBuf::unpack).collect()
+    }),
+    ("split_off", 1, |pool| {
+        let mut buffer = pool.alloc_page().unwrap();
+        let rest = buffer.split_off(1024).unwrap();
+        vec![buffer, rest]
+    }),
+];
+
+type Home = fn(&PoolRef, Vec<PageBuf>);
+
+fn frames(buffers: Vec<PageBuf>) -> Vec<XdpFrame> {
+    packets(buffers).into_iter().map(XdpFrame::from).collect()
+}
+
+fn packets(buffers: Vec<PageBuf>) -> Vec<XdpBuff> {
+    buffers.into_iter().map(|buffer| XdpBuff::new(buffer, 256, 64).unwrap()).collect()
+}
+
+/// Every call that takes buffers back.
+const HOME: [(&str, Home); 15] = [
+    ("drop", |_, buffers| drop(buffers)),
+    ("recycle_sync", |_, buffers| buffers.into_iter().for_each(|buffer| buffer.recycle_sync(64))),
+    ("put_ring", |_, buffers| buffers.into_iter().for_each(PageBuf::put_ring)),
+    ("put_bulk", |_, mut buffers| put_bulk(&mut buffers)),
+    ("put_ring_bulk", |_, mut buffers| put_ring_bulk(&mut buffers)),
+    ("put_packed", |_, buffers| {
+        let pack = |buffer: PageBuf| buffer.pack();
+        let mut packed = Vec::new();
+        buffers.into_iter().for_each(|buffer| pack(buffer).map_or_else(drop, |buffer| packed.push(buffer)));
+        put_packed(&mut packed);
+    }),
+    ("a batch", |_, buffers| {
+        let mut batch = Batch::new();
+        buffers.into_iter().for_each(|buffer| drop(batch.push(buffer)));
+        batch.put();
+    }),
+    ("put_addr_bulk", |pool, buffers| {
+        let addrs: Vec<_> = buffers.into_iter().map(|buffer| buffer.into_raw().unwrap().addr).collect();
+        pool.put_addr_bulk(&addrs).unwrap();
+    }),
+    ("one address", |pool, buffers| {
+        for buffer in buffers {
+            pool.put_addr_bulk(&[buffer.into_raw().unwrap().addr]).unwrap();
+        }
+    }),
+    ("shared", |_, buffers| {
+        for buffer in buffers {
+            let one = buffer.into_shared();
+            let other = one.clone();
+            drop((one, other));
+        }
+    }),
+    ("with a reference", |_, buffers| {
+        for mut buffer in buffers {
+            let reference = buffer.page_ref();
+            drop(buffer);
+            drop(reference);
+        }
+    }),
+    ("put_packets", |_, buffers| put_packets(&mut packets(buffers))),
+    ("put_frames", |_, buffers| put_frames(&mut frames(buffers))),
+    ("a bulk of frames", |_, buffers| {
+        let mut bulk = XdpFrameBulk::new();
+        frames(buffers).into_iter().for_each(|frame| bulk.push(frame));
+        bulk.flush();
+    }),
+    ("skb", |_, buffers| {
+        let cache = SkbCache::new(64).unwrap();
+        for frame in frames(buffers) {
+            drop(SkBuff::from_frame(&cache, frame));
+        }
+    }),
+];
+
+#[test]
+fn every_way_out_makes_records_and_every_way_home_clears_them() {
+    for (out, pages, give) in OUT {
+        for (home, take) in HOME {
+            for way in ["here", "there", "hidden", "late"] {
+                let params = params(SITES);
+                let domain = params.domains[0].clone();
+                let pool = pool(params);
+                let handle = pool.handle();
+                // Late buffers have addresses as long as somebody maps the area.
+                let keeper = handle.area().attach(&domain).unwrap();
+                let buffers = give(&pool);
+                let view = held(&handle);
+                let case = format!("{out}, {home}, {way}");
+                assert_eq!((view.held, view.groups.len()), (pages as u64, 1), "{case}");
+                let group = &view.groups[0];
+                assert!(group.site.as_ref().unwrap().contains("tests/holders.rs:"), "{case}: {group}");
+                assert_eq!((group.pages, &group.tag), (pages as u64, &None), "{case}");
+                if way == "late" {
+                    let shutdown = pool.destroy();
+                    assert!(!shutdown.is_complete());
+                    take(&handle, buffers);
+                    assert!(shutdown.is_complete(), "{case}: {}", shutdown.report());
+                    assert_eq!(held(&handle), HoldersView::default(), "{case}");
+                    handle.area().detach(&keeper);
+                    continue;
+                }
+                let scope = (way == "hidden").then(NoDirectRecycle::enter);
+                match way {
+                    "there" => std::thread::scope(|threads| {
+                        threads.spawn(|| take(&handle, buffers)).join().unwrap();
+                    }),
+                    _ => take(&handle, buffers),
+                }
+                drop(scope);
+                // Fragments elsewhere, and of the open page: taken in, and complete.
+                pool.shrink(0);
+                assert_eq!(held(&handle), HoldersView::default(), "{case}");
+                assert_eq!(handle.inflight().total, 0, "{case}");
+                handle.area().detach(&keeper);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_pool_without_holders_says_nothing_and_one_with_ages_nothing_of_sites() {
+    let off = pool(params(Holders::Off));
+    let _page = off.alloc_page();
+    assert_eq!(off.handle().holders(), None);
+    let ages = pool(params(Holders::Ages));
+    ages.set_tag(Some(ages.tag("rx")));
+    let _page = ages.alloc_page();
+    let holder = held(&ages.handle()).oldest.remove(0);
+    assert_eq!((holder.tag.as_deref(), holder.thread, holder.site), (Some("rx"), None, None));
+}
+
+#[test]
+fn counters_are_those_of_a_pool_without_holders() {
+    let stats = [Holders::Off, SITES].map(|holders| {
+        let pool = pool(PoolParams { order: 1, ..params(holders) });
+        let (send, receive) = sync_channel::<Vec<PageBuf>>(1);
+        std::thread::scope(|threads| {
+            let other = threads.spawn(|| receive.into_iter().for_each(drop));
+            for round in 0..50 {
+                let mut pages: Vec<_> = (0..150).map(|_| pool.alloc_page().unwrap()).collect();
+                pages.extend((0..7).map(|_| pool.alloc_frag(1500).unwrap()));
+                drop(pages.split_off(round));
+                send.send(pages).unwrap();
+            }
+            drop(send);
+            other.join().unwrap();
+        });
+        pool.shrink(0);
+        let stats = pool.stats();
+        (stats.alloc_failed, stats.recycle_released_refcnt, stats.hold - stats.release)
+    });
+    assert_eq!(stats[0], stats[1]);
+}
+
+#[test]
+fn a_leak_is_found_by_its_place_its_thread_and_its_tag() {
+    let pool = pool(params(SITES));
+    let (rx, tcp) = (pool.tag("rx"), pool.tag("tcp"));
+    pool.set_tag(Some(rx));
+    let mut kept = Vec::new();
+    for packet in 0..1000 {
+        let mut buffer = pool.alloc_page().unwrap();
+        if packet % 100 == 0 {
+            buffer = std::thread::Builder::new()
+                .name("stack".into())
+                .spawn(move || {
+                    buffer.set_tag(tcp);
+                    buffer
+                })
+                .unwrap()
+                .join()
+                .unwrap();
+            kept.push(buffer);
+        }
+    }
+    let forgotten = pool.alloc_page();
+    pool.set_tag(None);
+    let untagged = pool.alloc_page();
+    let view = held(&pool.handle());
+    assert_eq!(view.held, 12);
+    let of = |tag: Option<&str>| {
+        let groups = view.groups.iter().filter(|group| group.tag.as_deref() == tag);
+        let name = |group: &pagepool::HolderGroup| group.thread.clone().unwrap().name;
+        groups.map(|group| (group.pages, name(group) == "stack")).collect::<Vec<_>>()
+    };
+    // Each time another thread.
+    assert_eq!(of(Some("tcp")), [(1, true); 10]);
+    assert_eq!((of(Some("rx")), of(None)), (vec![(1, false)], vec![(1, false)]));
+    let line = |pages: &str| view.groups.iter().find(|group| group.to_string().contains(pages)).unwrap();
+    assert_eq!(line("rx").site.as_deref().unwrap().split(':').count(), 3);
+    assert_ne!(line("rx").site, line("no tag").site);
+    drop((kept, forgotten, untagged));
+    assert_eq!(held(&pool.handle()).held, 0);
+}
+
+#[test]
+fn pages_are_as_old_as_they_are() {
+    let pool = pool(params(Holders::Ages));
+    let old = pool.alloc_page().unwrap();
+    let page = old.page();
+    std::thread::sleep(Duration::from_millis(150));
+    let _young: Vec<_> = (0..5).map(|_| pool.alloc_page().unwrap()).collect();
+    let view = held(&pool.handle());
+    assert_eq!((view.held, view.oldest[0].page), (6, page));
+    assert!(view.oldest[0].age >= Duration::from_millis(130), "{view:?}");
+    assert!(view.oldest[1].age < view.oldest[0].age, "{view:?}");
+    assert_eq!((view.ages[0] + view.ages[1], view.ages[2] + view.ages[3]), (5, 1), "{view:?}");
+    drop(old);
+    let again = pool.alloc_page().unwrap();
+    assert_eq!(again.page(), page, "the hottest");
+    assert!(held(&pool.handle()).oldest.iter().all(|holder| holder.age < Duration::from_millis(130)));
+}
+
+#[inline(never)]
+fn takes_a_page_and_keeps_it(pool: &Bound) -> PageBuf {
+    pool.alloc_page().unwrap()
+}
+
+#[test]
+fn one_stack_in_so_many_allocations_is_taken() {
+    let stacks = std::num::NonZeroU32::new(4);
+    let pool = pool(params(Holders::Sites { stacks }));
+    let kept: Vec<_> = (0..16).map(|_| takes_a_page_and_keeps_it(&pool)).collect();
+    let view = held(&pool.handle());
+    let stacks: Vec<_> = view.oldest.iter().filter_map(|holder| holder.stack.as_deref()).collect();
+    assert_eq!(stacks.len(), 4, "{view:?}");
+    let named = stacks.iter().all(|stack| stack.contains("takes_a_page_and_keeps_it"));
+    assert!(named && view.groups.len() == 1, "{view:?}");
+    drop(kept);
+}
+
+#[test]
+fn the_report_of_a_pool_names_holders_oldest_first() {
+    let pool = pool(PoolParams { name: "rx7".into(), ..params(SITES) });
+    pool.set_tag(Some(pool.tag("reassembly")));
+    let first = pool.alloc_page();
+    std::thread::sleep(Duration::from_millis(30));
+    pool.set_tag(Some(pool.tag("tcp")));
+    let others: Vec<_> = (0..3).map(|_| pool.alloc_page()).collect();
+    let shutdown = pool.destroy();
+    let report = shutdown.report();
+    assert_eq!(report.pages[0].page, first.as_ref().unwrap().page());
+    assert!(report.pages[0].age > report.pages[1].age);
+    let text = report.to_string();
+    let mut lines = text.lines();
+    assert!(lines.next().unwrap().starts_with("stalled pool shutdown: 4 buffers held for 0 s (pool rx7 id "));
+    let group = lines.next().unwrap();
+    assert!(group.starts_with("  3 pages held by tcp, thread "), "{text}");
+    assert!(group.contains(", allocated at ") && group.contains("tests/holders.rs:"), "{text}");
+    assert!(lines.next().unwrap().starts_with("  1 page held by reassembly, thread "), "{text}");
+    let oldest = lines.next().unwrap();
+    assert!(oldest.contains(" held by reassembly for 0.0 s, thread "), "{text}");
+    drop((first, others));
+    assert!(shutdown.is_complete() && shutdown.report().groups.is_empty());
+}
+
+#[test]
+fn no_record_is_left_when_all_buffers_are_home() {
+    let pool = pool(PoolParams { lane_size: 16, ring_size: 32, cache_size: 32, refill: 16, ..params(SITES) });
+    std::thread::scope(|threads| {
+        let ways: Vec<_> = (0..2)
+            .map(|_| {
+                let (send, receive) = sync_channel::<Vec<PageBuf>>(2);
+                threads.spawn(move || {
+                    for (round, mut buffers) in receive.into_iter().enumerate() {
+                        if round % 2 == 0 { put_bulk(&mut buffers) } else { drop(buffers) }
+                    }
+                });
+                send
+            })
+            .collect();
+        for round in 0..5000_usize {
+            let take =
+                |at: usize| if at.is_multiple_of(3) { pool.alloc_frag(900) } else { pool.alloc_page() };
+            let burst: Vec<_> = (0..48).filter_map(take).collect();
+            ways[round % 2].send(burst).unwrap();
+            if round.is_multiple_of(500) {
+                assert!(held(&pool.handle()).held <= 512);
+            }
+        }
+    });
+    pool.shrink(0);
+    assert_eq!(held(&pool.handle()), HoldersView::default());
+    assert_eq!(pool.inflight().total, 0);
+}
+
+/// A process that holds buffers under two tags, here and on another thread, and is killed.
+fn be_killed() {
+    let _publication = publish("killed").unwrap();
+    let stacks = std::num::NonZeroU32::new(8);
+    let pool = pool(PoolParams { name: "rx".into(), ..params(Holders::Sites { stacks }) });
+    pool.set_tag(Some(pool.tag("stack")));
+    let mut kept: Vec<_> = (0..70).map(|_| pool.alloc_page().unwrap()).collect();
+    pool.set_tag(None);
+    kept.extend((0..9).map(|_| pool.alloc_frag(1000).unwrap()));
+    let other = pool.tag("other");
+    kept.extend((0..100).map(|_| pool.alloc_page().unwrap()).collect::<Vec<_>>().drain(..50));
+    kept.iter_mut().step_by(10).for_each(|buffer| buffer.set_tag(other));
+    kept.drain(20..40);
+    println!("holds {:?}", known(held(&pool.handle())));
+    std::io::stdin().lock().read_until(b'\n', &mut Vec::new()).unwrap();
+    drop(kept);
+}
+
+/// All but the time, which goes on.
+fn known(mut view: HoldersView) -> HoldersView {
+    view.ages = Default::default();
+    view.oldest.iter_mut().for_each(|holder| holder.age = Duration::ZERO);
+    view.groups.iter_mut().for_each(|group| group.oldest = Duration::ZERO);
+    view.groups.sort_by_key(|group| format!("{group:?}"));
+    view
+}
+
+#[test]
+fn the_file_of_a_killed_process_says_who_held_what() {
+    if env::var_os(ROLE).is_some() {
+        return be_killed();
+    }
+    let folder = Folder::new();
+    let this = "the_file_of_a_killed_process_says_who_held_what";
+    let mut command = folder.command(this, "be killed");
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut said = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let holds = said.find(|line| line.starts_with("holds ")).unwrap();
+    let seen = |alive: bool| {
+        let process = folder.runs.processes().remove(0).unwrap();
+        assert_eq!(matches!(process.life, pagepool::observe::Life::Alive), alive);
+        let pool = process.pools[0].clone();
+        assert_eq!(pool.params.iter().find(|(key, _)| key == "holders").unwrap().1, "sites, 1 stack in 8");
+        assert_eq!(pool.holders.as_ref().unwrap().held, pool.inflight.out + pool.inflight.frag);
+        pool.holders.unwrap()
+    };
+    let living = seen(true);
+    assert_eq!(living.ages.iter().sum::<u64>(), living.held);
+    assert!(living.oldest[0].age < Duration::from_secs(60), "{living:?}");
+    assert_eq!(format!("holds {:?}", known(living)), holds);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let dead = seen(false);
+    assert!(dead.oldest[0].age < Duration::from_secs(60) && dead.held > 100, "{dead:?}");
+    assert_eq!(format!("holds {:?}", known(dead)), holds);
+}
