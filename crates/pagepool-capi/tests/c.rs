@@ -116,6 +116,22 @@ fn exported_symbols_are_those_of_the_list() {
 }
 
 #[test]
+fn the_library_has_the_probes() {
+    if !has("readelf") {
+        return;
+    }
+    let notes = run(Command::new("readelf").arg("-n").arg(prefix().join("lib/libpagepool.so")));
+    let notes = String::from_utf8(notes.stdout).unwrap();
+    let mut found: Vec<_> = notes.lines().filter_map(|line| line.trim().strip_prefix("Name: ")).collect();
+    found.sort_unstable();
+    found.dedup();
+    let mut all: Vec<_> = pagepool::PoolProbe::ALL.iter().map(|probe| probe.name).collect();
+    all.sort_unstable();
+    assert!(notes.contains("Provider: pagepool"), "{notes}");
+    assert_eq!(found, all);
+}
+
+#[test]
 fn programs_run_linked_statically_and_with_the_shared_library() {
     if !has("cc") {
         return;
