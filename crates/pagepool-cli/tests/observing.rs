@@ -133,6 +133,44 @@ fn a_command_that_runs_is_listed_and_one_that_was_killed_says_what_it_had() {
 }
 
 #[test]
+fn show_says_who_holds_the_pages_of_a_command_also_of_one_that_was_killed() {
+    let run = Run::new();
+    let without = run.demo(&[]);
+    let seen: Value = serde_json::from_str(&run.said(&["show", "--json"])).expect("JSON");
+    assert_eq!(seen["processes"][0]["pools"][0]["holders"], Value::Null, "{seen}");
+    drop(without);
+    run.said(&["clean"]);
+    let mut demo = run.demo(&["--holders"]);
+    for alive in [true, false] {
+        if !alive {
+            demo.kill();
+        }
+        // Of the second NIC's pool nothing goes out any more.
+        let seen: Value = serde_json::from_str(&run.said(&["show", "nic1", "--json"])).expect("JSON");
+        let pool = &seen["processes"][0]["pools"][0];
+        assert_eq!(
+            (&seen["processes"][0]["alive"], &pool["params"]["holders"]),
+            (&alive.into(), &"sites".into())
+        );
+        let holders = &pool["holders"];
+        assert_eq!(holders["held"], pool["pages"]["out"], "{pool}");
+        let sum = |of: &str| {
+            let all = holders[of].as_array().expect("an array").iter();
+            all.map(|at| at["pages"].as_u64().expect("a count")).sum::<u64>()
+        };
+        assert_eq!((sum("ages"), sum("groups")), (512, 512), "{pool}");
+        let group = &holders["groups"][0];
+        assert_eq!(group["thread"]["name"], "forward", "{pool}");
+        assert!(group["site"].as_str().is_some_and(|site| site.contains("mem_nic/receiver.rs:")), "{pool}");
+        let shown = run.said(&["show", "nic1"]);
+        let from = shown.lines().skip_while(|line| !line.starts_with("    holders: 512 pages"));
+        let lines: Vec<_> = from.take_while(|line| line.starts_with("    ")).collect();
+        assert!(lines.len() > 5 && lines.iter().all(|line| line.chars().count() <= 80), "{shown}");
+        assert!(lines[1].trim_start().starts_with("<10ms") && lines[3].contains("allocated at"), "{shown}");
+    }
+}
+
+#[test]
 fn what_a_killed_one_left_stays_until_a_later_one_of_its_name_was_killed() {
     let run = Run::new();
     let states = || {

@@ -42,6 +42,7 @@ impl RunCommand for DemoArgs {
         let place = place::choose(self.on, self.mtu, self.size, self.action)?;
         let signals = listen()?;
         let _published = self.publish.publish("demo");
-        place.run(&View { seconds: self.seconds, options: self.figures, signals: &signals })
+        let (seconds, options, holders) = (self.seconds, self.figures, self.publish.holders());
+        place.run(&View { seconds, options, holders, signals: &signals })
     }
 }

@@ -25,6 +25,6 @@ pub struct SoakArgs {
 impl RunCommand for SoakArgs {
     fn run(&self) -> Result<ExitCode, String> {
         let _published = self.publish.publish("soak");
-        soak(&self.schedule, self.figures, &listen()?)
+        soak(&self.schedule, self.figures, self.publish.holders(), &listen()?)
     }
 }

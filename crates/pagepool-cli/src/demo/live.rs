@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+use pagepool::Holders;
 use pagepool_lab::TcpTransfer;
 use serde_json::{Map, Value};
 
@@ -26,6 +27,8 @@ const STATS_EVERY: u64 = 1;
 pub struct View<'a> {
     pub seconds: u64,
     pub options: FigureOptions,
+    /// What pools record of pages that are out.
+    pub holders: Holders,
     pub signals: &'a RunSignals,
 }
 

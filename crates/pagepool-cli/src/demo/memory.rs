@@ -42,7 +42,7 @@ pub struct MemoryDemo {
 /// Runs the demonstration, and judges.
 pub fn run(demo: MemoryDemo, view: &View<'_>) -> Result<ExitCode, String> {
     let MemoryDemo { action, size } = demo;
-    let sizes = Sizes::of(size);
+    let sizes = Sizes::of(size, view.holders);
     let (queues, ports) = open(&sizes).map_err(|error| error_chain(&error))?;
     let homes = queues.each_ref().map(|queue| queue.pool.handle());
     let threads = MemoryThreads::start(queues, ports, demo, &sizes)?;

@@ -105,7 +105,7 @@ impl DemoResult {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pagepool::{Arena, ArenaParams, Pool, PoolParams};
+    use pagepool::{Arena, ArenaParams, Holders, Pool, PoolParams};
 
     /// Ten packets that went well.
     fn well() -> DemoResult {
@@ -169,5 +169,25 @@ mod tests {
         std::mem::forget(pool.alloc_page().unwrap());
         drop(pool);
         assert_eq!(last_line(&well(), &[home]), "FAIL: 1 buffers were not returned");
+    }
+
+    #[test]
+    fn a_verdict_names_who_has_what_is_missing() {
+        let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() }).unwrap();
+        let holders = Holders::Sites { stacks: None };
+        let params = PoolParams { name: "rx3".into(), holders, ..Default::default() };
+        let pool = Pool::new(params, arena).unwrap().bind();
+        pool.set_tag(Some(pool.tag("reorder")));
+        let home = pool.handle();
+        std::mem::forget(pool.alloc_page().unwrap());
+        drop(pool);
+        let verdict = well().verdict(std::slice::from_ref(&home));
+        let text = verdict.to_string();
+        assert!(text.contains("of pool rx3:\n") && text.contains("FAIL: 1 buffers were not"), "{text}");
+        let group = text.lines().find(|line| line.contains(" reorder ")).unwrap();
+        assert!(group.contains("outcome.rs:"), "{text}");
+        let json = serde_json::to_value(&verdict).unwrap();
+        assert_eq!(json["holders"][0]["pool"], "rx3");
+        assert_eq!(json["holders"][0]["holders"]["groups"][0]["tag"], "reorder");
     }
 }

@@ -37,7 +37,7 @@ pub enum DemoPlace {
 impl DemoPlace {
     /// Runs the demonstration there, and judges.
     pub fn run(self, view: &View<'_>) -> Result<ExitCode, String> {
-        let set_up = |mtu| VethSetup::new(mtu, sys::two_cpus());
+        let set_up = |mtu| VethSetup::new(mtu, sys::two_cpus(), view.holders);
         match self {
             Self::Memory(demo) => memory::run(demo, view),
             Self::Veth(mtu) => veth::run(set_up(mtu)?, mtu, view),

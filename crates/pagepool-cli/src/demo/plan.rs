@@ -1,7 +1,7 @@
 //! Actions of a demonstration, and the sizes of rings and pools in memory.
 
 use clap::ValueEnum;
-use pagepool::{ArenaParams, NodeId, NodePolicy, PAGE_SIZE, PoolParams};
+use pagepool::{ArenaParams, Holders, NodeId, NodePolicy, PAGE_SIZE, PoolParams};
 use pagepool_net::{BUDGET, OpenParams};
 
 use crate::engine::memory_node;
@@ -72,6 +72,8 @@ pub struct Sizes {
     pub pages: [usize; 2],
     /// The NUMA node of all of it; `None` leaves it to the kernel.
     pub node: Option<NodeId>,
+    /// What pools record of pages that are out.
+    pub holders: Holders,
 }
 
 impl Sizes {
@@ -80,11 +82,11 @@ impl Sizes {
     /// The first NIC's packets lie on its receive ring, on a transmit ring, wait for that (as many packets as
     /// it has slots), wait for the other thread, or are in the bursts of all who work on them. The second NIC
     /// only sends.
-    pub fn of(packet: usize) -> Self {
+    pub fn of(packet: usize, holders: Holders) -> Self {
         let buffers = packet.div_ceil(Self::capacity(packet));
         let queued = RING + QUEUE + 4 * BUDGET;
         let pages = [2 * RING + buffers * queued + SPARE, RING + SPARE];
-        Self { packet, pages, node: memory_node::home([], &[]) }
+        Self { packet, pages, node: memory_node::home([], &[]), holders }
     }
 
     /// Bytes of packet in a page.
@@ -117,6 +119,7 @@ impl Sizes {
             chains: 4 * RING + QUEUE,
             wakeup: true,
             nid: self.node,
+            holders: self.holders,
             ..PoolParams::default()
         }
     }

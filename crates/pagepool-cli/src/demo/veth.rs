@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use pagepool::{Arena, Error};
+use pagepool::{Arena, Error, Holders};
 use pagepool_lab::{TcpParams, TcpReport, TcpTransfer, TwoHosts, TwoHostsParams};
 use pagepool_net::link::{LinkInfo, NetError};
 use pagepool_net::{DeviceStats, OpenedDevice, TxMode, open_devices};
@@ -42,14 +42,14 @@ pub struct VethSetup {
 impl VethSetup {
     /// Two hosts, and a device on the link to each. With two CPUs, the first host works on the first: a
     /// sender has most to do, and would otherwise do it on the CPU of the forwarding thread.
-    pub fn new(mtu: u32, cpus: Option<[usize; 2]>) -> Result<Self, String> {
+    pub fn new(mtu: u32, cpus: Option<[usize; 2]>, holders: Holders) -> Result<Self, String> {
         let stacks = [cpus.map(|[host, _]| host as u32), None];
         let params = TwoHostsParams { mtu, stacks, ..TwoHostsParams::default() };
         let hosts = TwoHosts::new(&params).map_err(|error| error_chain(&error))?;
         let names = hosts.near.each_ref().map(|link| format!("af_xdp:{}", link.name));
         let cpu = cpus.map(|[_, cpu]| cpu).filter(|_| hosts.a.stack.is_some());
         // In the namespace of the links, for a socket belongs to the namespace that it is opened in.
-        let task = hosts.run_between(move || open(&names, SocketSizes::of_mtu(mtu), cpu));
+        let task = hosts.run_between(move || open(&names, SocketSizes::of_mtu(mtu).recording(holders), cpu));
         Ok(Self { task: task.map_err(|error| error_chain(&error))?, hosts })
     }
 

@@ -1,5 +1,7 @@
 //! Figures made of what the pools, the NICs and the ports counted.
 
+pub mod holders;
+
 use pagepool::{PoolRef, Stats};
 use pagepool_net::{DeviceStats, KernelStats};
 
@@ -67,7 +69,8 @@ fn missing(pools: &[PoolRef]) -> u64 {
     pools.iter().map(|pool| pool.inflight().total.unsigned_abs()).sum()
 }
 
-/// Judges the pools: after the warm-up no allocation asks the arena, and every buffer is returned.
+/// Judges the pools: after the warm-up no allocation asks the arena, and every buffer is returned; else says
+/// who has it, in pools that record that.
 pub fn judge_pools(verdict: &mut Verdict, warm: &[PortSample], end: &[PortSample], pools: &[PoolRef]) {
     let (slow, missing) = (slow(warm, end), missing(pools));
     let what = "slow allocations after warm-up";
@@ -75,6 +78,9 @@ pub fn judge_pools(verdict: &mut Verdict, warm: &[PortSample], end: &[PortSample
     verdict.count("missing", missing, "buffers missing at the end", "must be 0");
     verdict.fail_count(slow, "calls to the arena after the warm-up");
     verdict.fail_count(missing, "buffers were not returned");
+    if missing > 0 {
+        holders::name(verdict, pools);
+    }
 }
 
 /// Packets that found a queue full: a receive ring, that to the thread they are passed to, or that to a

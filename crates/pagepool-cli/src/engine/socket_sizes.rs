@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use pagepool::{ArenaParams, Backing, MAX_FRAGS, NodeId, NodePolicy, OnMissingHuge, PAGE_SIZE, PoolParams};
+use pagepool::{
+    ArenaParams, Backing, Holders, MAX_FRAGS, NodeId, NodePolicy, OnMissingHuge, PAGE_SIZE, PoolParams,
+};
 use pagepool_net::{AfXdpParams, Attach, BUDGET, OpenParams, UmemParams, XskMode};
 
 /// What the kernel keeps free before a packet for XDP programs, and what drivers and newer kernels keep
@@ -58,6 +60,8 @@ pub struct SocketNeeds {
     pub hugepages: bool,
     /// The NUMA node of arena and pools; `None` leaves it to the kernel.
     pub node: Option<NodeId>,
+    /// What pools record of pages that are out.
+    pub holders: Holders,
 }
 
 impl SocketNeeds {
@@ -156,6 +160,11 @@ impl SocketSizes {
         Self { needs: SocketNeeds { node, ..self.needs }, ..self }
     }
 
+    /// The same, with pools that record this of pages that are out.
+    pub fn recording(self, holders: Holders) -> Self {
+        Self { needs: SocketNeeds { holders, ..self.needs }, ..self }
+    }
+
     /// The NUMA node of arena and pools.
     pub fn node(&self) -> Option<NodeId> {
         self.needs.node
@@ -245,6 +254,7 @@ impl SocketSizes {
             chains: if self.multi_buffer() { self.pages } else { 0 },
             wakeup: true,
             nid: self.needs.node,
+            holders: self.needs.holders,
             ..PoolParams::default()
         }
     }

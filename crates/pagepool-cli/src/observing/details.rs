@@ -8,6 +8,7 @@ use super::look::{Observation, has_deferred, places, recycled, waiting_for_packe
 use super::options::Shown;
 use super::overview::title;
 use super::samples::PoolMoved;
+use crate::engine::figures::holders;
 use crate::report::live_table::LiveLine;
 use crate::report::number::grouped;
 use crate::report::terminal::Terminal;
@@ -124,6 +125,8 @@ impl Details {
         }
         self.counters(lines, pool.stats.fields(), Stats::DOCS);
         lines.push(LiveLine::plain(format!("    frag_waste {}", grouped(pool.frag_waste))));
+        let held = pool.holders.iter().flat_map(|view| holders::lines(view, "    "));
+        lines.extend(held.map(LiveLine::plain));
         if has_deferred(&pool.deferred) {
             lines.push(LiveLine::plain("    deferred queue:".into()));
             self.counters(lines, pool.deferred.fields(), DeferredStats::DOCS);

@@ -8,7 +8,7 @@ use pagepool::observe::{EntryView, Life, PoolView, ProcessView};
 use serde_json::{Map, Value, json};
 
 use super::look::Observation;
-use crate::engine::figures::recycled_of;
+use crate::engine::figures::{holders, recycled_of};
 use crate::engine::port_sample::object;
 
 /// A whole look, of these processes.
@@ -67,6 +67,7 @@ fn pool(pool: &PoolView) -> Value {
         "stats": stats(&pool.stats),
         "frag_waste": pool.frag_waste,
         "deferred": deferred(&pool.deferred),
+        "holders": pool.holders.as_ref().map(holders::fields),
         "params": params(&pool.params),
     })
 }

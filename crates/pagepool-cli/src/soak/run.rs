@@ -4,6 +4,8 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
+use pagepool::Holders;
+
 use super::fault_injector::{FaultInjector, FaultReport};
 use super::live::{SoakFigures, SoakSnapshot};
 use super::outcome::SoakResult;
@@ -17,8 +19,14 @@ use crate::report::figure_options::FigureOptions;
 const MTU: u32 = 1500;
 
 /// Runs a soak, judges, and gives the status.
-pub fn soak(schedule: &Schedule, options: FigureOptions, signals: &RunSignals) -> Result<ExitCode, String> {
-    let setup = VethSetup::new(MTU, None).map_err(|why| format!("soak requires AF_XDP over veth: {why}"))?;
+pub fn soak(
+    schedule: &Schedule,
+    options: FigureOptions,
+    holders: Holders,
+    signals: &RunSignals,
+) -> Result<ExitCode, String> {
+    let setup =
+        VethSetup::new(MTU, None, holders).map_err(|why| format!("soak requires AF_XDP over veth: {why}"))?;
     let (mode, shown, VethSetup { task, hosts }) = (setup.mode(), setup.shown(), setup);
     let homes = task.homes();
     let state = Arc::new(RunState::new(1));

@@ -301,6 +301,7 @@ fn sizes<C: TrafficCommand>(command: &C, plan: &TrafficPlan<'_>, site: &Site) ->
         mode: options.mode(),
         hugepages: options.hugepages,
         node: memory_node::home(interfaces.iter().map(|interface| &*interface.link.name), &site.cpus),
+        holders: options.publish.holders(),
     })
 }
 

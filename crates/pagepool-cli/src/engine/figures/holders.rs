@@ -1,0 +1,178 @@
+//! Who holds the pages of a pool, in lines of at most 80 columns and for programs.
+
+use std::time::Duration;
+
+use pagepool::{AGE_EDGES, HolderGroup, HolderView, HoldersView, PoolRef, ThreadView};
+use serde_json::{Value, json};
+
+use crate::report::number::grouped;
+use crate::report::verdict::Verdict;
+
+/// Columns of a line.
+const COLUMNS: usize = 80;
+/// Most groups, and oldest pages, that people are told of; programs get all.
+const MOST_GROUPS: usize = 12;
+const MOST_OLDEST: usize = 6;
+/// The width of an age in the histogram.
+const AGE: usize = 8;
+
+/// A histogram of ages, who holds how many, and the oldest pages.
+pub fn lines(view: &HoldersView, indent: &str) -> Vec<String> {
+    let mut lines = vec![format!("{indent}holders: {} pages", grouped(view.held))];
+    if view.held == 0 {
+        return lines;
+    }
+    let ages = |cells: Vec<String>| {
+        let cells: String = cells.iter().map(|cell| format!("{cell:>AGE$}")).collect();
+        format!("{indent}  {cells}")
+    };
+    let heads = AGE_EDGES.iter().map(|&edge| format!("<{}", short(edge)));
+    lines.push(ages(heads.chain(["older".into()]).collect()));
+    lines.push(ages(view.ages.iter().map(|&pages| grouped(pages)).collect()));
+    lines.extend(groups(view, indent));
+    let oldest = view.oldest.iter().take(MOST_OLDEST);
+    lines.extend(oldest.flat_map(|holder| page(holder, indent)));
+    lines
+}
+
+/// A line for each group, the largest first.
+fn groups(view: &HoldersView, indent: &str) -> Vec<String> {
+    let row = |[pages, age, tag, thread, site]: [&str; 5]| {
+        let row = format!("{indent}{pages:>7} {age:>8} {:<10} {:<16} ", cut(tag, 10), cut(thread, 16));
+        format!("{row}{}", end_of(site, COLUMNS.saturating_sub(row.chars().count()))).trim_end().to_owned()
+    };
+    let group = |group: &HolderGroup| {
+        let thread = group.thread.as_ref().map_or("-".into(), |thread| thread.name.clone());
+        let (pages, age) = (grouped(group.pages), short(group.oldest));
+        row([&pages, &age, or_dash(&group.tag), &thread, or_dash(&group.site)])
+    };
+    let mut lines = vec![row(["pages", "oldest", "tag", "thread", "allocated at"])];
+    lines.extend(view.groups.iter().take(MOST_GROUPS).map(group));
+    let more = view.groups.len().saturating_sub(MOST_GROUPS);
+    if more > 0 {
+        lines.push(format!("{indent}  and {more} more groups"));
+    }
+    lines
+}
+
+/// A page that has been out for long, and the stack of its allocation.
+fn page(holder: &HolderView, indent: &str) -> Vec<String> {
+    let tag = holder.tag.as_ref().map_or(String::new(), |tag| format!(", tag {tag}"));
+    let thread = holder.thread.as_ref().map_or(String::new(), |thread| format!(", thread {thread}"));
+    let first = format!("{indent}  page {:?} for {}{tag}{thread}", holder.page, short(holder.age));
+    let stack = holder.stack.iter().flat_map(|stack| stack.lines());
+    let frames = stack.map(|frame| format!("{indent}    {}", cut(frame, COLUMNS - 8)));
+    std::iter::once(cut(&first, COLUMNS)).chain(frames).collect()
+}
+
+fn or_dash(text: &Option<String>) -> &str {
+    text.as_deref().unwrap_or("-")
+}
+
+/// A time in one unit.
+pub fn short(time: Duration) -> String {
+    match time.as_millis() {
+        ms @ 0..1_000 => format!("{ms}ms"),
+        ms @ 1_000..60_000 => format!("{}s", ms / 1_000),
+        ms @ 60_000..3_600_000 => format!("{}min", ms / 60_000),
+        ms @ 3_600_000..172_800_000 => format!("{}h", ms / 3_600_000),
+        ms => format!("{}d", ms / 86_400_000),
+    }
+}
+
+/// The beginning of a text.
+fn cut(text: &str, columns: usize) -> String {
+    text.chars().take(columns).collect()
+}
+
+/// The end of a text, which says most of a path.
+fn end_of(text: &str, columns: usize) -> String {
+    let all = text.chars().count();
+    match all > columns {
+        true => format!("…{}", text.chars().skip(all - columns + 1).collect::<String>()),
+        false => text.to_owned(),
+    }
+}
+
+/// For programs.
+pub fn fields(view: &HoldersView) -> Value {
+    let thread = |thread: &Option<ThreadView>| {
+        thread.as_ref().map(|thread| json!({ "tid": thread.tid, "name": thread.name }))
+    };
+    let ms = |age: Duration| age.as_millis() as u64;
+    let oldest = view.oldest.iter().map(|holder| {
+        json!({
+            "page": holder.page.0,
+            "age_ms": ms(holder.age),
+            "tag": holder.tag,
+            "thread": thread(&holder.thread),
+            "site": holder.site,
+            "stack": holder.stack,
+        })
+    });
+    let groups = view.groups.iter().map(|group| {
+        json!({
+            "pages": group.pages,
+            "oldest_ms": ms(group.oldest),
+            "tag": group.tag,
+            "thread": thread(&group.thread),
+            "site": group.site,
+        })
+    });
+    let below = AGE_EDGES.iter().map(|&edge| Some(ms(edge))).chain([None]);
+    let ages = below.zip(view.ages).map(|(below, pages)| json!({ "below_ms": below, "pages": pages }));
+    json!({
+        "held": view.held,
+        "ages": ages.collect::<Vec<_>>(),
+        "oldest": oldest.collect::<Vec<_>>(),
+        "groups": groups.collect::<Vec<_>>(),
+    })
+}
+
+/// Says in a verdict who has the buffers that are missing, as far as pools record it.
+pub fn name(verdict: &mut Verdict, pools: &[PoolRef]) {
+    let all = pools.iter().filter_map(|pool| Some((pool.name(), pool.holders()?)));
+    let holding: Vec<_> = all.filter(|(_, view)| view.held > 0).collect();
+    for (pool, view) in &holding {
+        verdict.line(&format!("  of pool {pool}:"));
+        lines(view, "    ").iter().for_each(|line| verdict.line(line));
+    }
+    let pools = holding.iter().map(|(pool, view)| json!({ "pool": pool, "holders": fields(view) }));
+    verdict.field("holders", pools.collect::<Vec<_>>());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pagepool::{Arena, ArenaParams, Holders, Pool, PoolParams};
+
+    #[test]
+    fn times_have_one_unit() {
+        let times = [0, 999, 1_000, 61_000, 3_600_000, 48 * 3_600_000].map(Duration::from_millis);
+        assert_eq!(times.map(short), ["0ms", "999ms", "1s", "1min", "1h", "2d"]);
+    }
+
+    #[test]
+    fn lines_fit_a_terminal_and_name_who_holds_what() {
+        let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() }).unwrap();
+        let holders = Holders::Sites { stacks: std::num::NonZeroU32::new(1) };
+        let pool = Pool::new(PoolParams { holders, ..Default::default() }, arena).unwrap().bind();
+        assert_eq!(lines(&pool.handle().holders().unwrap(), ""), ["holders: 0 pages"]);
+        pool.set_tag(Some(pool.tag("a tag that is longer than its column is wide")));
+        let kept: Vec<_> = (0..20).filter_map(|_| pool.alloc_page()).collect();
+        let view = pool.handle().holders().unwrap();
+        let all = lines(&view, "    ");
+        assert!(all.iter().all(|line| line.chars().count() <= COLUMNS), "{all:#?}");
+        assert_eq!(all[0], "    holders: 20 pages");
+        assert_eq!(all[1].split_whitespace().collect::<Vec<_>>()[..3], ["<10ms", "<100ms", "<1s"]);
+        let group = all.iter().find(|line| line.contains("a tag that")).unwrap();
+        assert!(group.contains("holders.rs:") && group.trim_start().starts_with("20 "), "{group}");
+        assert!(all.iter().any(|line| line.contains("lines_fit_a_terminal")), "a stack: {all:#?}");
+        let json = fields(&view);
+        assert_eq!((&json["held"], &json["groups"][0]["pages"]), (&json!(20), &json!(20)));
+        let sum =
+            |key: &str| json[key].as_array().unwrap().iter().filter_map(|at| at["pages"].as_u64()).sum();
+        assert_eq!((sum("ages"), sum("groups")), (20_u64, 20_u64));
+        drop(kept);
+    }
+}
