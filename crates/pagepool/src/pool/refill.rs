@@ -40,19 +40,19 @@ impl Bound {
     #[inline(never)]
     #[track_caller]
     pub(crate) fn alloc_slow(&self) -> Option<PageBuf> {
+        let pool = self.ptr();
         if self.is_asked() {
             if let Some(holders) = &self.core().holders {
                 return self.alloc_recorded(holders, Location::caller());
             }
             self.shrink_as_asked();
         }
-        self.alloc_missed()
+        self.alloc_missed(pool)
     }
 
-    /// The same, but for what was asked for.
+    /// The same, but for what was asked for. `pool` is this one, which its caller has at hand.
     #[inline(always)]
-    pub(crate) fn alloc_missed(&self) -> Option<PageBuf> {
-        let pool = self.ptr();
+    pub(crate) fn alloc_missed(&self, pool: PoolPtr) -> Option<PageBuf> {
         // Pages of the reserve never enter the cache, so the slow path hands them out first.
         if let Some(buffer) = self.alloc_emergency(&pool.own.counts.alloc_fast) {
             return Some(buffer);

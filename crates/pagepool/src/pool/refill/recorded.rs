@@ -33,7 +33,7 @@ impl Bound {
             None => {
                 let _stock = self.stock_in_cache();
                 self.shrink_as_asked();
-                self.alloc_missed()?
+                self.alloc_missed(pool)?
             }
         };
         holders.out(buffer.page(), at);
