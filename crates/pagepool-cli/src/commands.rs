@@ -13,6 +13,7 @@ mod list;
 mod show;
 mod soak;
 mod soak_peer;
+mod top;
 
 use std::process::ExitCode;
 
@@ -82,6 +83,10 @@ commands! {
     List(list::ListArgs),
     /// Show all that processes publish of themselves, or of pools
     Show(show::ShowArgs),
+    /// Show the pools of processes that publish, live: rates, places of pages, and details with counters
+    /// explained
+    #[command(long_about = top::ABOUT)]
+    Top(top::TopArgs),
     /// Give what processes publish to Prometheus: over HTTP, in a file, or on standard output
     Export(export::ExportArgs),
     /// Remove what processes that were killed have published

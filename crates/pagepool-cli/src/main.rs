@@ -13,6 +13,7 @@ mod report;
 mod run_command;
 mod soak;
 mod sys;
+mod top;
 mod traffic;
 
 use std::process::ExitCode;

@@ -1,7 +1,8 @@
-//! What the commands show that observe other processes: `list`, `show`, `clean`, `export`.
+//! What the commands show that observe other processes: `list`, `show`, `top`, `clean`, `export`.
 
 pub mod details;
 pub mod json;
+pub mod kernel_look;
 pub mod look;
 pub mod metrics_server;
 pub mod metrics_text;

@@ -174,12 +174,13 @@ fn rates(moved: &PoolMoved) -> String {
 }
 
 /// Paragraphs of a documentation comment, each as one line.
-fn paragraphs(docs: &str) -> impl Iterator<Item = String> + '_ {
+pub fn paragraphs(docs: &str) -> impl Iterator<Item = String> + '_ {
     let paragraphs = docs.split("\n\n").map(|text| text.split_whitespace().collect::<Vec<_>>().join(" "));
     paragraphs.filter(|text| !text.is_empty())
 }
 
-fn listed(params: &[(String, String)]) -> String {
+/// Parameters in a line.
+pub fn listed(params: &[(String, String)]) -> String {
     params.iter().map(|(key, value)| format!("{key} {value}")).collect::<Vec<_>>().join(", ")
 }
 

@@ -51,8 +51,9 @@ pub fn paint(text: &str, colour: Colour, terminal: Option<&Terminal>) -> String 
     }
 }
 
-/// `NO_COLOR` that is not empty turns colours off (no-color.org).
-fn is_on(terminal: Option<&Terminal>) -> bool {
+/// Whether there are colours, in text that goes to this terminal or to none. `NO_COLOR` that is not empty
+/// turns them off (no-color.org).
+pub fn is_on(terminal: Option<&Terminal>) -> bool {
     match CHOICE.get() {
         Some(ColorChoice::Always) => true,
         Some(ColorChoice::Never) => false,

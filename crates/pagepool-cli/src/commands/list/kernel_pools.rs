@@ -1,14 +1,10 @@
 //! What `list --kernel` prints: the kernel's page pools, one a row, and their counters.
 
-use std::collections::HashMap;
-
-use pagepool_net::link::{
-    KernelPagePool, KernelPagePools, KernelPoolProvider, KernelPoolStats, NetError, Netlink,
-};
+use pagepool_net::link::{KernelPagePool, KernelPoolProvider, KernelPoolStats};
 use serde_json::{Value, json};
 
 use crate::engine::port_sample::object;
-use crate::report::error::error_chain;
+use crate::observing::kernel_look::{KernelLook, KernelWatch};
 use crate::report::json::print_json;
 use crate::report::live_table::LiveTable;
 use crate::report::number::{grouped, without_zeros};
@@ -22,22 +18,15 @@ const TABLE: LiveTable<7> = LiveTable {
 
 /// Lists the pools, for people or as JSON.
 pub fn list(json: bool) -> Result<(), String> {
-    let said = |error: NetError| error_chain(&error);
-    let mut kernel = KernelPagePools::open().map_err(said)?;
-    let (pools, names) = (kernel.list().map_err(said)?, names().map_err(said)?);
-    let listed: Vec<_> = pools.iter().map(|pool| ListedPool { pool, names: &names }).collect();
+    let look = KernelWatch::open()?.look()?;
+    let listed: Vec<_> = look.pools.iter().map(|pool| ListedPool { pool, look: &look }).collect();
     if json {
         let pools: Vec<_> = listed.iter().map(ListedPool::json).collect();
-        print_json(&json!({ "has_stats": kernel.has_stats(), "kernel_pools": pools }));
+        print_json(&json!({ "has_stats": look.has_stats, "kernel_pools": pools }));
     } else {
-        print(&listed, kernel.has_stats());
+        print(&listed, look.has_stats);
     }
     Ok(())
-}
-
-/// The names of this namespace's interfaces.
-fn names() -> Result<HashMap<u32, String>, NetError> {
-    Ok(Netlink::open()?.links()?.into_iter().map(|link| (link.index, link.name)).collect())
 }
 
 fn print(pools: &[ListedPool<'_>], has_stats: bool) {
@@ -56,15 +45,15 @@ fn print(pools: &[ListedPool<'_>], has_stats: bool) {
     }
 }
 
-/// A pool, and the names of interfaces.
+/// A pool of a look.
 struct ListedPool<'a> {
     pool: &'a KernelPagePool,
-    names: &'a HashMap<u32, String>,
+    look: &'a KernelLook,
 }
 
 impl ListedPool<'_> {
     fn interface(&self) -> Option<&str> {
-        self.pool.ifindex.and_then(|index| self.names.get(&index)).map(String::as_str)
+        self.look.interface(self.pool)
     }
 
     fn cells(&self) -> [String; 7] {
@@ -121,7 +110,15 @@ fn provider_name(provider: KernelPoolProvider) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashMap;
+    use std::time::Instant;
+
     use super::*;
+
+    fn look() -> KernelLook {
+        let (pools, names) = (Vec::new(), HashMap::from([(2, "eth0".to_owned())]));
+        KernelLook { taken: Instant::now(), pools, names, has_stats: true }
+    }
 
     fn pool(fill: impl FnOnce(&mut KernelPagePool)) -> KernelPagePool {
         let mut pool = KernelPagePool::default();
@@ -131,7 +128,7 @@ mod tests {
 
     #[test]
     fn a_pool_has_a_row_its_counters_and_an_object() {
-        let names = HashMap::from([(2, "eth0".to_owned())]);
+        let look = look();
         let live = pool(|pool| {
             (pool.id, pool.ifindex, pool.napi) = (18, Some(2), Some(8193));
             (pool.inflight, pool.inflight_bytes) = (2048, 8 << 20);
@@ -139,7 +136,7 @@ mod tests {
             (stats.alloc_fast, stats.alloc_slow, stats.recycle_ring) = (990, 10, 500);
             pool.stats = Some(stats);
         });
-        let listed = ListedPool { pool: &live, names: &names };
+        let listed = ListedPool { pool: &live, look: &look };
         assert_eq!(listed.cells(), ["18", "eth0 (2)", "8193", "2,048", "8.0 MiB", "-", "50.0 %"]);
         assert_eq!(listed.details(), ["       alloc_fast 990, alloc_slow 10, recycle_ring 500"]);
         let json = listed.json();
@@ -154,8 +151,8 @@ mod tests {
     #[test]
     fn what_a_pool_has_not_is_not_there() {
         let orphan = pool(|pool| (pool.id, pool.detached_at) = (7, Some(std::time::Duration::ZERO)));
-        let names = HashMap::new();
-        let listed = ListedPool { pool: &orphan, names: &names };
+        let look = look();
+        let listed = ListedPool { pool: &orphan, look: &look };
         let [_, interface, napi, .., detached, recycled] = listed.cells();
         assert_eq!((&*interface, &*napi, &*recycled), ("removed", "-", "-"));
         assert!(detached.ends_with(" s") && listed.details().is_empty(), "{detached}");
@@ -165,7 +162,7 @@ mod tests {
             (pool.provider, pool.stats) =
                 (Some(KernelPoolProvider::IoUring), Some(KernelPoolStats::default()))
         });
-        let details = ListedPool { pool: &uring, names: &names }.details();
+        let details = ListedPool { pool: &uring, look: &look }.details();
         assert!(
             details[0].ends_with("memory of io_uring") && details[1].ends_with("all counters are 0"),
             "{details:?}"

@@ -1,0 +1,44 @@
+//! `pagepool top`: a live screen of the processes that publish, and of their pools.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Args;
+
+use crate::observing::look::folder;
+use crate::run_command::RunCommand;
+use crate::top;
+
+/// What the help says besides.
+pub const ABOUT: &str = "\
+Show the pools of processes that publish, live: rates, places of pages, and details with counters explained
+
+Keys are as in htop: F1 or h lists them. Enter shows all of a pool: its counters with what they mean and \
+what to do if they rise, its last looks, places of pages, and parameters. A process that was killed stays, \
+marked DEAD, with what it held. Page pools of the kernel's drivers stand beside, where the kernel (Linux \
+6.8) lists them. docs/observing.md has the columns.
+
+Requires a terminal; `pagepool list --watch` prints lines, and with --json objects.";
+
+/// How it is shown.
+#[derive(Args, Clone, Debug)]
+pub struct TopArgs {
+    /// The time between two looks, 0.1 to 60; the keys + and - change it
+    #[arg(long, short, value_name = "SECONDS", default_value = "1", value_parser = delay)]
+    delay: Duration,
+    /// Show only pools in whose process, number, name or thread one of these words is, parted by |
+    #[arg(long, short, value_name = "WORDS", default_value = "", hide_default_value = true)]
+    filter: String,
+}
+
+impl RunCommand for TopArgs {
+    fn run(&self) -> Result<ExitCode, String> {
+        top::run(folder()?, self.delay, self.filter.clone()).map(|()| ExitCode::SUCCESS)
+    }
+}
+
+/// Reads `--delay`.
+fn delay(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse().ok().filter(|seconds| (0.1..=60.0).contains(seconds));
+    seconds.map(Duration::from_secs_f64).ok_or_else(|| "the delay is 0.1 to 60 seconds".into())
+}

@@ -1,0 +1,52 @@
+//! One look at the page pools of the kernel's drivers.
+
+use std::collections::HashMap;
+use std::time::Instant;
+
+use pagepool_net::link::{KernelPagePool, KernelPagePools, NetError, Netlink};
+
+use crate::report::error::error_chain;
+
+/// What the kernel had at one time.
+#[derive(Clone, Debug)]
+pub struct KernelLook {
+    pub taken: Instant,
+    pub pools: Vec<KernelPagePool>,
+    /// The names of this network namespace's interfaces.
+    pub names: HashMap<u32, String>,
+    /// Whether it counts: CONFIG_PAGE_POOL_STATS.
+    pub has_stats: bool,
+}
+
+/// What looks at the kernel's pools.
+#[derive(Debug)]
+pub struct KernelWatch(KernelPagePools);
+
+impl KernelWatch {
+    /// The error says what the kernel lacks.
+    pub fn open() -> Result<Self, String> {
+        KernelPagePools::open().map(Self).map_err(said)
+    }
+
+    /// Looks now.
+    pub fn look(&mut self) -> Result<KernelLook, String> {
+        let (taken, pools) = (Instant::now(), self.0.list().map_err(said)?);
+        let names = if pools.is_empty() { HashMap::new() } else { names().map_err(said)? };
+        Ok(KernelLook { taken, pools, names, has_stats: self.0.has_stats() })
+    }
+}
+
+impl KernelLook {
+    /// The name of a pool's interface; none of one that was removed, or that has no name here.
+    pub fn interface(&self, pool: &KernelPagePool) -> Option<&str> {
+        pool.ifindex.and_then(|index| self.names.get(&index)).map(String::as_str)
+    }
+}
+
+fn said(error: NetError) -> String {
+    error_chain(&error)
+}
+
+fn names() -> Result<HashMap<u32, String>, NetError> {
+    Ok(Netlink::open()?.links()?.into_iter().map(|link| (link.index, link.name)).collect())
+}

@@ -1,0 +1,100 @@
+//! What `top` does: it looks at what processes publish again and again, and shows it until the user quits.
+//!
+//! Parts  `sampler` looks, `rows` and `history` make figures of that, `app` has the state that keys change,
+//!        `draw` draws it, and `screen` is the terminal with its signals. `columns` and `keys` are tables.
+
+mod app;
+mod columns;
+mod draw;
+mod history;
+mod keys;
+mod row_key;
+mod rows;
+mod sampler;
+mod screen;
+
+use std::io;
+use std::time::{Duration, Instant};
+
+use pagepool::observe::RunFolder;
+use ratatui::crossterm::style::force_color_output;
+
+use self::app::{AfterKey, TopApp};
+use self::draw::draw;
+use self::draw::theme::TopTheme;
+use self::keys::Key;
+use self::sampler::Sampler;
+use self::screen::{Screen, Woken};
+use crate::report::colour;
+use crate::report::terminal::Terminal;
+
+/// Shows the screen until the user quits, a signal ends it, or the terminal is closed.
+pub fn run(folder: RunFolder, delay: Duration, filter: String) -> Result<(), String> {
+    let mut screen = Screen::open()?;
+    let theme = TopTheme { has_colours: colour::is_on(Terminal::of_output().as_ref()) };
+    force_color_output(theme.has_colours); // crossterm has a rule of its own
+    let (sampler, sampled) = Sampler::new(folder);
+    let app = TopApp::new(sampled, delay, filter);
+    let shown = TopLoop { app, sampler, theme, looked: Instant::now() }.run(&mut screen);
+    drop(screen);
+    shown.map_err(|error| format!("cannot draw on this terminal: {error}"))
+}
+
+/// The loop that looks, draws and waits.
+struct TopLoop {
+    app: TopApp,
+    sampler: Sampler,
+    theme: TopTheme,
+    /// When it looked last.
+    looked: Instant,
+}
+
+impl TopLoop {
+    fn run(&mut self, screen: &mut Screen) -> io::Result<()> {
+        // A second look soon: rates are there at first glance.
+        let mut due = self.looked + self.app.delay.min(Duration::from_millis(250));
+        while !screen.is_ended() {
+            screen.stop_if_asked()?;
+            if Instant::now() >= due {
+                self.look();
+                due = self.looked + self.app.delay;
+            }
+            screen.terminal.draw(|frame| draw(frame, &mut self.app, self.theme))?;
+            match screen.wait(due.saturating_duration_since(Instant::now()))? {
+                Woken::Due => {}
+                Woken::Closed => return Ok(()),
+                Woken::Keys(keys) => {
+                    let delay = self.app.delay;
+                    if self.press(screen, keys)? {
+                        return Ok(());
+                    }
+                    if self.app.delay != delay {
+                        due = self.looked + self.app.delay;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn look(&mut self) {
+        self.looked = Instant::now();
+        if !self.app.paused {
+            self.sampler.look(&mut self.app.sampled);
+            self.app.looked();
+        }
+    }
+
+    /// Whether one of the keys means the end.
+    fn press(&mut self, screen: &mut Screen, keys: Vec<Key>) -> io::Result<bool> {
+        for key in keys {
+            match self.app.press(key) {
+                AfterKey::Draw => {}
+                AfterKey::DrawAnew => screen.clear()?,
+                AfterKey::Stop => screen.stop(),
+                AfterKey::Quit => return Ok(true),
+            }
+        }
+        Ok(false)
+    }
+}

@@ -1,0 +1,340 @@
+//! What the screen shows: which view, which rows in which order, what is selected; and what keys change.
+
+use std::time::Duration;
+
+use pagepool::observe::{PoolView, ProcessView};
+
+use super::columns::COLUMNS;
+use super::history::History;
+use super::keys::{Key, Motion, TopAction, action};
+use super::row_key::RowKey;
+use super::rows::TopRow;
+use super::sampler::Sampled;
+use crate::observing::samples::PoolMoved;
+
+/// Milliseconds between two looks, of which `+` and `-` choose.
+const DELAYS: [u64; 9] = [100, 200, 500, 1000, 2000, 5000, 10_000, 30_000, 60_000];
+
+/// What fills the screen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TopView {
+    Table,
+    Detail,
+    Help,
+}
+
+/// What the user is asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Prompt {
+    Search(String),
+    Filter(String),
+    /// A column.
+    Sort(usize),
+}
+
+/// What is left to do after a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AfterKey {
+    Draw,
+    /// Everything, as if nothing had been drawn.
+    DrawAnew,
+    Stop,
+    Quit,
+}
+
+/// The pool of the detail view, as it was when it was there last.
+#[derive(Clone, Debug)]
+pub struct OpenedPool {
+    pub process: ProcessView,
+    pub pool: PoolView,
+    pub moved: Option<PoolMoved>,
+}
+
+/// The state of the screen.
+pub struct TopApp {
+    pub sampled: Sampled,
+    pub history: History,
+    pub view: TopView,
+    pub prompt: Option<Prompt>,
+    pub filter: String,
+    pub paused: bool,
+    pub delay: Duration,
+    /// Of [`COLUMNS`].
+    pub sort: usize,
+    pub inverted: bool,
+    /// Lines that are scrolled out above, of the detail view and the help.
+    pub scrolled: usize,
+    /// Rows of the table that are scrolled out above; drawing sets it.
+    pub first: usize,
+    /// Lines of a page; drawing sets it.
+    pub page: usize,
+    /// None before one was opened, and of a pool of the kernel.
+    pub opened: Option<OpenedPool>,
+    rows: Vec<TopRow>,
+    shows_kernel: bool,
+    selected: Option<RowKey>,
+    /// Where the selected row was.
+    at: usize,
+}
+
+impl TopApp {
+    /// The table, after the first look.
+    pub fn new(sampled: Sampled, delay: Duration, filter: String) -> Self {
+        let mut app = Self {
+            sampled,
+            history: History::default(),
+            view: TopView::Table,
+            prompt: None,
+            filter,
+            paused: false,
+            delay,
+            sort: 1,
+            inverted: false,
+            scrolled: 0,
+            first: 0,
+            page: 10,
+            opened: None,
+            rows: Vec::new(),
+            shows_kernel: true,
+            selected: None,
+            at: 0,
+        };
+        app.looked();
+        app
+    }
+
+    /// There was another look.
+    pub fn looked(&mut self) {
+        self.set_rows(TopRow::all(&self.sampled));
+    }
+
+    /// These are the pools now.
+    pub fn set_rows(&mut self, rows: Vec<TopRow>) {
+        self.rows = rows;
+        self.history.add(&self.rows);
+        self.settle();
+        self.refresh_opened();
+    }
+
+    /// The rows that are shown, in their order.
+    pub fn visible(&self) -> Vec<&TopRow> {
+        let is_shown = |row: &&TopRow| {
+            (self.shows_kernel || row.pid.is_some()) && (self.filter.is_empty() || row.matches(&self.filter))
+        };
+        let mut rows: Vec<_> = self.rows.iter().filter(is_shown).collect();
+        let column = &COLUMNS[self.sort];
+        rows.sort_by(|a, b| {
+            let order = column.order(a, b);
+            let order = if self.inverted { order.reverse() } else { order };
+            let name = |row: &TopRow| (row.pid.is_none(), row.process.clone(), row.pid);
+            order.then_with(|| name(a).cmp(&name(b))).then_with(|| a.key.cmp(&b.key))
+        });
+        rows
+    }
+
+    /// Every row, also those that are not shown.
+    pub fn all(&self) -> &[TopRow] {
+        &self.rows
+    }
+
+    /// Where the selected row is, of those that are shown.
+    pub fn selected_at(&self) -> usize {
+        self.at
+    }
+
+    /// The pool that is selected.
+    pub fn selected(&self) -> Option<&RowKey> {
+        self.selected.as_ref()
+    }
+
+    /// Whether the opened pool is still there.
+    pub fn is_opened_there(&self) -> bool {
+        self.selected.as_ref().is_some_and(|key| self.rows.iter().any(|row| row.key == *key))
+    }
+
+    /// What a key does.
+    pub fn press(&mut self, key: Key) -> AfterKey {
+        if key == Key::Ctrl('c') {
+            return AfterKey::Quit;
+        }
+        match self.prompt.take() {
+            Some(prompt) => {
+                self.answer(prompt, key);
+                AfterKey::Draw
+            }
+            None => self.act(key),
+        }
+    }
+
+    fn act(&mut self, key: Key) -> AfterKey {
+        let Some(action) = action(key) else {
+            self.sort_by_letter(key);
+            return AfterKey::Draw;
+        };
+        match action {
+            TopAction::Quit if self.view == TopView::Table => return AfterKey::Quit,
+            TopAction::Redraw => return AfterKey::DrawAnew,
+            TopAction::Suspend => return AfterKey::Stop,
+            TopAction::Pause => self.paused = !self.paused,
+            TopAction::Slower => self.delay = slower(self.delay),
+            TopAction::Faster => self.delay = faster(self.delay),
+            TopAction::Help => self.show(TopView::Help),
+            TopAction::Quit => self.show(TopView::Table),
+            TopAction::Move(motion) => self.go(motion),
+            TopAction::Back if self.view != TopView::Table => self.show(TopView::Table),
+            of => self.act_on_table(of),
+        }
+        AfterKey::Draw
+    }
+
+    /// What is of the table alone.
+    fn act_on_table(&mut self, action: TopAction) {
+        if self.view != TopView::Table {
+            return;
+        }
+        match action {
+            TopAction::Search => self.prompt = Some(Prompt::Search(String::new())),
+            TopAction::Filter => self.prompt = Some(Prompt::Filter(self.filter.clone())),
+            TopAction::SortMenu => self.prompt = Some(Prompt::Sort(self.sort)),
+            TopAction::SortNext => self.sort_by((self.sort + 1) % COLUMNS.len()),
+            TopAction::SortPrevious => self.sort_by((self.sort + COLUMNS.len() - 1) % COLUMNS.len()),
+            TopAction::Invert => self.inverted = !self.inverted,
+            TopAction::ToggleKernel => self.shows_kernel = !self.shows_kernel,
+            TopAction::Back => self.filter.clear(),
+            TopAction::Open if self.selected.is_some() => {
+                self.opened = None;
+                self.refresh_opened();
+                self.show(TopView::Detail);
+            }
+            _ => {}
+        }
+        self.settle();
+    }
+
+    fn show(&mut self, view: TopView) {
+        (self.view, self.scrolled) = (view, 0);
+    }
+
+    fn sort_by(&mut self, column: usize) {
+        (self.sort, self.inverted) = (column, false);
+    }
+
+    fn sort_by_letter(&mut self, key: Key) {
+        let column = COLUMNS.iter().position(|column| column.letter.map(Key::Char) == Some(key));
+        if let Some(column) = column.filter(|_| self.view == TopView::Table) {
+            self.sort_by(column);
+            self.settle();
+        }
+    }
+
+    /// What a key does to a prompt: that goes on, or is over.
+    fn answer(&mut self, prompt: Prompt, key: Key) {
+        match prompt {
+            Prompt::Sort(at) => self.answer_sort(at, key),
+            Prompt::Search(mut text) => match key {
+                Key::Enter | Key::Escape => {}
+                Key::F(3) | Key::Down => self.search_on(text, 1),
+                _ => {
+                    edit(&mut text, key);
+                    self.search_on(text, 0);
+                }
+            },
+            Prompt::Filter(mut text) => match key {
+                Key::Enter => {}
+                Key::Escape => self.filter.clear(),
+                _ => {
+                    edit(&mut text, key);
+                    self.filter.clone_from(&text);
+                    self.prompt = Some(Prompt::Filter(text));
+                }
+            },
+        }
+        self.settle();
+    }
+
+    fn answer_sort(&mut self, at: usize, key: Key) {
+        let last = COLUMNS.len() - 1;
+        match key {
+            Key::Enter => self.sort_by(at),
+            Key::Escape | Key::Char('q') => {}
+            Key::Up => self.prompt = Some(Prompt::Sort(at.saturating_sub(1))),
+            Key::Down => self.prompt = Some(Prompt::Sort((at + 1).min(last))),
+            Key::Home => self.prompt = Some(Prompt::Sort(0)),
+            Key::End => self.prompt = Some(Prompt::Sort(last)),
+            _ => self.prompt = Some(Prompt::Sort(at)),
+        }
+    }
+
+    /// Selects the next row of this name, from so far behind the selected one on.
+    fn search_on(&mut self, text: String, from: usize) {
+        let rows = self.visible();
+        let places = (0..rows.len()).map(|at| (self.at + from + at) % rows.len());
+        let found = places.into_iter().find(|&at| rows[at].matches(&text));
+        if let Some(at) = found {
+            self.select(at);
+        }
+        self.prompt = Some(Prompt::Search(text));
+    }
+
+    fn go(&mut self, motion: Motion) {
+        let (now, last) = match self.view {
+            TopView::Table => (self.at, self.visible().len().saturating_sub(1)),
+            _ => (self.scrolled, usize::MAX),
+        };
+        let then = match motion {
+            Motion::Up => now.saturating_sub(1),
+            Motion::Down => now + 1,
+            Motion::PageUp => now.saturating_sub(self.page),
+            Motion::PageDown => now + self.page,
+            Motion::Home => 0,
+            Motion::End => usize::MAX - 1,
+        };
+        match self.view {
+            TopView::Table => self.select(then.min(last)),
+            _ => self.scrolled = then, // drawing knows where it ends
+        }
+    }
+
+    fn select(&mut self, at: usize) {
+        let key = self.visible().get(at).map(|row| row.key.clone());
+        (self.at, self.selected) = (at, key);
+    }
+
+    /// The selection follows its row; where that is gone, the row that took its place is selected.
+    fn settle(&mut self) {
+        let rows = self.visible();
+        let place = rows.iter().position(|row| Some(&row.key) == self.selected.as_ref());
+        let place = place.unwrap_or(self.at.min(rows.len().saturating_sub(1)));
+        // What is open in the detail view may be gone.
+        if self.view == TopView::Table || self.selected.is_none() {
+            self.select(place);
+        }
+    }
+
+    fn refresh_opened(&mut self) {
+        let found = self.selected.as_ref().and_then(|key| self.sampled.pool(key));
+        if let Some((process, pool)) = found {
+            let before = self.sampled.before.as_ref();
+            let moved = before.map(|before| PoolMoved::between(before, &self.sampled.now, process, pool));
+            self.opened = Some(OpenedPool { process: process.clone(), pool: pool.clone(), moved });
+        }
+    }
+}
+
+/// What a key changes of a text.
+fn edit(text: &mut String, key: Key) {
+    match key {
+        Key::Char(of) => text.push(of),
+        Key::Backspace => drop(text.pop()),
+        Key::Ctrl('u') => text.clear(),
+        _ => {}
+    }
+}
+
+fn slower(delay: Duration) -> Duration {
+    DELAYS.into_iter().map(Duration::from_millis).find(|&of| of > delay).unwrap_or(delay)
+}
+
+fn faster(delay: Duration) -> Duration {
+    DELAYS.into_iter().rev().map(Duration::from_millis).find(|&of| of < delay).unwrap_or(delay)
+}

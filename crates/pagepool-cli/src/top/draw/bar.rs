@@ -1,0 +1,60 @@
+//! A bar that shows where pages are: a letter for each part of them.
+
+use ratatui::text::Span;
+
+use super::theme::TopTheme;
+use crate::top::rows::PLACES;
+
+/// A bar of so many characters. Every place that has pages has at least one, if there is room.
+pub fn bar(places: &[u64; PLACES.len()], columns: usize, theme: TopTheme) -> Vec<Span<'static>> {
+    let parts = PLACES.iter().zip(shares(places, columns));
+    let some = parts.filter(|(_, share)| *share > 0);
+    let spans = some.map(|((place, letter, ..), share)| {
+        Span::styled(letter.to_string().repeat(share), theme.place(*place))
+    });
+    spans.collect()
+}
+
+/// How many characters each place gets; together all of them, if there are pages.
+fn shares(places: &[u64; PLACES.len()], columns: usize) -> [usize; PLACES.len()] {
+    let total: u128 = places.iter().map(|&pages| u128::from(pages)).sum();
+    if total == 0 {
+        return [0; PLACES.len()];
+    }
+    let mut shares = places.map(|pages| {
+        let share = (u128::from(pages) * columns as u128 / total) as usize;
+        share.max((pages > 0).into())
+    });
+    loop {
+        let sum: usize = shares.iter().sum();
+        let largest = (0..PLACES.len()).max_by_key(|&at| places[at]).unwrap_or(0);
+        match sum.cmp(&columns) {
+            std::cmp::Ordering::Less => shares[largest] += columns - sum,
+            std::cmp::Ordering::Equal => return shares,
+            std::cmp::Ordering::Greater => {
+                let widest = (0..PLACES.len()).max_by_key(|&at| shares[at]).unwrap_or(0);
+                shares[widest] -= 1;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn drawn(places: [u64; PLACES.len()], columns: usize) -> String {
+        let spans = bar(&places, columns, TopTheme { has_colours: false });
+        spans.iter().map(|span| &*span.content).collect()
+    }
+
+    #[test]
+    fn every_place_with_pages_has_its_share_and_one_character_at_least() {
+        assert_eq!(drawn([50, 0, 25, 0, 0, 25, 0], 8), "ccccrrww");
+        assert_eq!(drawn([1_000_000, 1, 0, 0, 0, 0, 1], 8), "cccccclo");
+        assert_eq!(drawn([1; 7], 3).chars().count(), 3, "as many as there is room for");
+        assert_eq!(drawn([0; 7], 8), "");
+        assert_eq!(drawn([u64::MAX; 7], 7), "clrfdwo");
+        assert_eq!(drawn([5, 0, 0, 0, 0, 0, 0], 0), "");
+    }
+}

@@ -1,0 +1,254 @@
+//! All of one pool: what it did over the last looks, where its pages are, its counters with their meanings,
+//! its parameters, and what else is published below it.
+
+use pagepool::observe::{AGE_EDGES, EntryView, HoldersView, PoolView, ProcessView};
+use pagepool::{DeferredStats, Stats};
+use pagepool_net::link::KernelPagePool;
+use ratatui::text::{Line, Span};
+
+use super::bar::bar;
+use super::theme::TopTheme;
+use crate::observing::details::{listed, paragraphs};
+use crate::observing::look::{bytes, has_deferred};
+use crate::observing::overview::title;
+use crate::report::colour::Colour;
+use crate::report::number::grouped;
+use crate::report::terminal::fold;
+use crate::top::app::{OpenedPool, TopApp};
+use crate::top::columns::{age, cut, rate};
+use crate::top::history::{PastLook, sparkline};
+use crate::top::row_key::RowKey;
+use crate::top::rows::{PLACES, TopRow};
+
+/// Columns from which a meaning stands beside its counter.
+const WIDE: usize = 110;
+/// Where it begins there.
+const BESIDE: usize = 58;
+/// Where it begins below its counter.
+const BELOW: usize = 6;
+
+/// Groups of holders that are shown.
+const MOST_GROUPS: usize = 12;
+
+/// The lines of the view, of which the screen shows a part.
+pub fn lines(app: &TopApp, columns: usize, theme: TopTheme) -> Vec<Line<'static>> {
+    let mut page = DetailPage { columns, theme, lines: Vec::new() };
+    let Some(key) = app.selected() else { return page.lines };
+    match (app.sampled.kernel_pool(key), &app.opened) {
+        (Some(pool), _) => page.kernel(app, key, pool),
+        (None, Some(opened)) => page.pool(app, key, opened),
+        (None, None) => page.say("This page pool of the kernel is gone."),
+    }
+    page.lines
+}
+
+/// What a line of bars shows of each look.
+type NamedFigure<'a> = (&'a str, fn(&PastLook) -> f64);
+
+/// A page that is being written.
+struct DetailPage {
+    columns: usize,
+    theme: TopTheme,
+    lines: Vec<Line<'static>>,
+}
+
+impl DetailPage {
+    fn say(&mut self, text: impl AsRef<str>) {
+        self.folded(text.as_ref(), None);
+    }
+
+    fn folded(&mut self, text: &str, colour: Option<Colour>) {
+        let style = self.theme.judged(colour);
+        self.lines.extend(fold(text, self.columns, 4).into_iter().map(|line| Line::styled(line, style)));
+    }
+
+    fn heading(&mut self, text: impl Into<String>) {
+        self.lines.push(Line::default());
+        self.lines.push(Line::styled(text.into(), self.theme.heading()));
+    }
+
+    fn pool(&mut self, app: &TopApp, key: &RowKey, opened: &OpenedPool) {
+        let OpenedPool { process, pool, moved } = opened;
+        let look = &app.sampled.now;
+        let title = title(look, process);
+        self.folded(&title.text, title.colour);
+        if !app.is_opened_there() {
+            self.folded("ENDED: these are its last figures.", Some(Colour::Bad));
+        }
+        let thread = pool.thread.as_ref().map_or("bound to no thread that is known".into(), |thread| {
+            format!("bound to thread {} (tid {})", thread.name, thread.tid)
+        });
+        let interface = pool.ifindex.map_or(String::new(), |index| format!(", interface {index}"));
+        let ended = pool.detached.map(|at| format!("; ended {} ago, with buffers out", look.ago(at)));
+        let (made, ended) = (look.ago(pool.created), ended.unwrap_or_default());
+        self.say(format!("pool {} (id {}): {thread}{interface}; made {made} ago{ended}", pool.name, pool.id));
+        self.history(&app.history.last(key, self.columns), "buffers out");
+        if let Some(row) = app.all().iter().find(|row| row.key == *key) {
+            self.places(row, pool);
+        }
+        self.holders(pool.holders.as_ref());
+        self.heading("Counters: in all, in a second, and what they count");
+        let seconds = moved.as_ref().map(|moved| moved.over.as_secs_f64());
+        let rates = moved.as_ref().map(|moved| moved.stats.fields());
+        self.counters(pool.stats.fields(), rates, seconds, Stats::DOCS);
+        if has_deferred(&pool.deferred) {
+            self.heading("Deferred queue");
+            self.counters(pool.deferred.fields(), None, None, DeferredStats::DOCS);
+        }
+        self.heading("Parameters");
+        self.say(listed(&pool.params));
+        self.below(app, process, pool);
+    }
+
+    fn kernel(&mut self, app: &TopApp, key: &RowKey, pool: &KernelPagePool) {
+        let interface = app.sampled.kernel.as_ref().and_then(|kernel| kernel.interface(pool));
+        let interface = interface.unwrap_or("an interface that was removed");
+        let napi = pool.napi.map_or(String::new(), |napi| format!(", napi {napi}"));
+        let (pages, memory) = (grouped(pool.inflight), bytes(pool.inflight_bytes));
+        self.say(format!(
+            "page pool {} of the kernel, of {interface}{napi}: {pages} pages, {memory}",
+            pool.id
+        ));
+        self.history(&app.history.last(key, self.columns), "pages");
+        let Some(stats) = pool.stats else {
+            return self.say("This kernel does not count: it is without CONFIG_PAGE_POOL_STATS.");
+        };
+        self.heading("Counters: in all, in a second, and what they count in a pool of ours");
+        let moved = app.sampled.kernel_moved(pool);
+        let seconds = moved.map(|(_, over)| over.as_secs_f64());
+        let docs = stats.fields().iter().map(|(name, _)| doc_of(name)).collect::<Vec<_>>();
+        self.counters(stats.fields(), moved.map(|(moved, _)| moved.fields()), seconds, &docs);
+    }
+
+    /// A line of bars for each figure over the last looks.
+    fn history(&mut self, looks: &[PastLook], out: &str) {
+        self.heading("The last looks, the latest on the right");
+        let figures: [NamedFigure<'_>; 5] = [
+            ("allocated/s", |look| look.allocated),
+            ("returned/s", |look| look.returned),
+            ("slow/s", |look| look.slow),
+            ("starved/s", |look| look.starved),
+            (out, |look| look.out),
+        ];
+        for (name, figure) in figures {
+            let figures: Vec<_> = looks.iter().map(figure).collect();
+            let now = rate(figures.last().copied(), 9);
+            let most = rate(figures.iter().copied().reduce(f64::max), 9);
+            let head = format!("{name:<12}{now:>9}  most {most:>9}  ");
+            let room = self.columns.saturating_sub(head.chars().count());
+            let shown = &figures[figures.len().saturating_sub(room)..];
+            let bars = format!("{:>room$}", sparkline(shown));
+            self.lines.push(Line::from(vec![
+                Span::raw(head),
+                Span::styled(bars, self.theme.judged(Some(Colour::Good))),
+            ]));
+        }
+    }
+
+    /// A bar for each place.
+    fn places(&mut self, row: &TopRow, pool: &PoolView) {
+        let (pages, size) = (grouped(row.pages), grouped(pool.page_bytes));
+        self.heading(format!("Where its {pages} pages of {size} bytes are ({})", bytes(row.bytes)));
+        let total: u64 = row.places.iter().fold(0, |sum, &pages| sum.saturating_add(pages));
+        for ((_, letter, name, about), pages) in PLACES.iter().zip(row.places) {
+            let percent = if total == 0 { 0.0 } else { pages as f64 * 100.0 / total as f64 };
+            let text = format!("{letter} {name:<9}{:>11} {percent:>5.1} %  ", grouped(pages));
+            let room = self.columns.saturating_sub(text.chars().count());
+            let about = Span::styled(cut(about, room), self.theme.quiet());
+            self.lines.push(Line::from(vec![Span::raw(text), about]));
+        }
+        self.lines.push(Line::from(bar(&row.places, self.columns, self.theme)));
+    }
+
+    /// Who holds the pages that are out, and for how long.
+    fn holders(&mut self, holders: Option<&HoldersView>) {
+        let Some(holders) = holders else {
+            self.heading("Who holds what: not recorded");
+            return self.say("Set `holders` in the pool's parameters (PoolParams::holders) to see it here.");
+        };
+        self.heading(format!("Who holds what: {} pages", grouped(holders.held)));
+        let younger = AGE_EDGES.iter().map(|&edge| format!("below {}", age(edge)));
+        let older = format!("older than {}", age(AGE_EDGES[AGE_EDGES.len() - 1]));
+        let ages = younger.chain([older]).zip(holders.ages).filter(|(_, pages)| *pages > 0);
+        let ages: Vec<_> = ages.map(|(age, pages)| format!("{age}: {}", grouped(pages))).collect();
+        if !ages.is_empty() {
+            self.say(format!("ages: {}", ages.join(", ")));
+        }
+        holders.groups.iter().take(MOST_GROUPS).for_each(|group| self.say(group.to_string()));
+        if holders.groups.len() > MOST_GROUPS {
+            self.say(format!(
+                "and {} more groups: `pagepool show` has them",
+                holders.groups.len() - MOST_GROUPS
+            ));
+        }
+    }
+
+    /// Each counter with its rate and its meaning; what to do about one that rises, where that is not normal.
+    fn counters(
+        &mut self,
+        fields: Vec<(&'static str, u64)>,
+        moved: Option<Vec<(&'static str, u64)>>,
+        seconds: Option<f64>,
+        docs: &[&str],
+    ) {
+        for (at, ((name, value), doc)) in fields.into_iter().zip(docs).enumerate() {
+            let moved = moved.as_ref().and_then(|moved| moved.get(at)).map(|(_, moved)| *moved);
+            let each_second = moved.zip(seconds).filter(|(_, seconds)| *seconds > 0.0);
+            let each_second = each_second.map(|(moved, seconds)| moved as f64 / seconds);
+            let head = format!("{name:<24} {:>18} {:>9}/s", grouped(value), rate(each_second, 9));
+            let doc = paragraphs(doc).collect::<Vec<_>>().join(" ");
+            let (what, remedy) = doc.split_once("If it rises: ").unwrap_or((&doc, ""));
+            let is_rising = moved > Some(0) && !remedy.starts_with("normal");
+            let remedy = is_rising.then(|| format!("It rises: {remedy}"));
+            self.counter(head, what.trim_end(), remedy.as_deref());
+        }
+    }
+
+    fn counter(&mut self, head: String, what: &str, remedy: Option<&str>) {
+        let indent = if self.columns >= WIDE { BESIDE } else { BELOW };
+        let room = self.columns.saturating_sub(indent).max(20);
+        let colour = self.theme.judged(remedy.map(|_| Colour::Caution));
+        let texts = [(Some(what), self.theme.quiet()), (remedy, colour)];
+        let mut meaning: Vec<_> = texts
+            .into_iter()
+            .filter_map(|(text, style)| Some((text?, style)))
+            .flat_map(|(text, style)| fold(text, room, 0).into_iter().map(move |line| (line, style)))
+            .collect();
+        let mut first = vec![Span::styled(head.clone(), colour)];
+        if self.columns >= WIDE && !meaning.is_empty() {
+            let (text, style) = meaning.remove(0);
+            first.push(Span::raw(" ".repeat(BESIDE.saturating_sub(head.chars().count()))));
+            first.push(Span::styled(text, style));
+        }
+        self.lines.push(Line::from(first));
+        for (text, style) in meaning {
+            self.lines.push(Line::from(vec![Span::raw(" ".repeat(indent)), Span::styled(text, style)]));
+        }
+    }
+
+    /// Sockets, NICs and ports of the pool.
+    fn below(&mut self, app: &TopApp, process: &ProcessView, pool: &PoolView) {
+        let before = app.sampled.before.as_ref().and_then(|before| before.process(process));
+        let is_below = |entry: &&EntryView| entry.pool_id() == Some(pool.id.into());
+        for entry in process.entries.iter().filter(is_below) {
+            self.heading(format!("{} {}", entry.kind, entry.name));
+            if !entry.params.is_empty() {
+                self.say(listed(&entry.params));
+            }
+            let same = |of: &&EntryView| (&of.kind, of.id) == (&entry.kind, entry.id);
+            let earlier = before.and_then(|before| before.entries.iter().find(same));
+            for (name, value) in entry.counters.iter().filter(|(_, value)| *value > 0) {
+                let was = earlier.and_then(|entry| entry.counters.iter().find(|(of, _)| of == name));
+                let more = was.and_then(|(_, was)| value.checked_sub(*was)).filter(|more| *more > 0);
+                let more = more.map_or(String::new(), |more| format!("  +{}", grouped(more)));
+                self.say(format!("{name:<24} {:>18}{more}", grouped(*value)));
+            }
+        }
+    }
+}
+
+/// What a counter of the kernel means: what ours of that name does.
+fn doc_of(name: &str) -> &'static str {
+    let at = Stats::NAMES.iter().position(|of| *of == name);
+    at.map_or("", |at| Stats::DOCS[at])
+}

@@ -1,0 +1,37 @@
+//! The help: keys, columns, and letters of the bars, each from its table.
+
+use ratatui::text::{Line, Span};
+
+use super::theme::TopTheme;
+use crate::top::columns::COLUMNS;
+use crate::top::keys::BINDINGS;
+use crate::top::rows::PLACES;
+
+/// All lines, of which the screen shows a part.
+pub fn lines(theme: TopTheme) -> Vec<Line<'static>> {
+    let heading = |text: &'static str| Line::styled(text, theme.heading());
+    let mut lines = vec![heading("Keys")];
+    let shown = BINDINGS.iter().filter(|binding| !binding.shown.is_empty());
+    lines.extend(shown.map(|binding| row(&format!("{:<27}", binding.shown), binding.about)));
+    lines.extend([Line::default(), heading("Columns, with the key that sorts by each")]);
+    lines.extend(COLUMNS.iter().map(|column| {
+        let letter = column.letter.unwrap_or(' ');
+        row(&format!("{letter} {:<8}", column.head), column.about)
+    }));
+    lines.push(row("  WHERE   ", "where its pages are, a letter for each part of them:"));
+    let letters = PLACES.iter();
+    lines.extend(letters.map(|(place, letter, _, about)| {
+        let letter = Span::styled(letter.to_string(), theme.place(*place));
+        Line::from(vec![Span::raw("            "), letter, Span::raw(format!("  {about}"))])
+    }));
+    lines.extend([
+        Line::default(),
+        Line::raw("DEAD: the process was killed; its file shows what it held, until `pagepool clean`."),
+        Line::raw("Rates are of the time between two looks. What to do: docs/observing.md."),
+    ]);
+    lines
+}
+
+fn row(head: &str, about: &str) -> Line<'static> {
+    Line::raw(format!("  {head} {about}"))
+}

@@ -1,0 +1,219 @@
+//! The table: a line for each pool, and above it all pools together.
+
+use ratatui::Frame;
+use ratatui::layout::Rect;
+use ratatui::text::{Line, Span};
+
+use super::bar::bar;
+use super::theme::TopTheme;
+use crate::observing::look::{bytes, is_alive};
+use crate::report::colour::Colour;
+use crate::report::number::grouped;
+use crate::top::app::{Prompt, TopApp};
+use crate::top::columns::{COLUMNS, FittedColumn, cut, fit, rate};
+use crate::top::rows::{PLACES, RowRates, TopRow};
+
+/// The head of the bar.
+const BAR_HEAD: &str = "WHERE";
+
+/// Draws the whole view, but for the last line.
+pub fn draw(frame: &mut Frame<'_>, area: Rect, app: &mut TopApp, theme: TopTheme) {
+    let mut lines = summary(app, area, theme);
+    let room = usize::from(area.height).saturating_sub(lines.len());
+    match &app.prompt {
+        Some(Prompt::Sort(at)) => lines.extend(sort_menu(*at, room, theme)),
+        _ => lines.extend(rows(app, area.width.into(), room, theme)),
+    }
+    for (line, at) in lines.iter().zip(area.y..area.bottom()) {
+        frame.buffer_mut().set_line(area.x, at, line, area.width);
+    }
+}
+
+/// All pools of processes that run together: as many lines as there is room for. What dead ones held, the
+/// kernel has freed.
+fn summary(app: &TopApp, area: Rect, theme: TopTheme) -> Vec<Line<'static>> {
+    let all: Vec<_> = app.all().iter().filter(|row| row.pid.is_some() && row.alive).collect();
+    let columns = area.width.into();
+    let lines =
+        [totals(app, columns, theme), rates(&all, theme), pages(&all, columns, theme), legend(&all, theme)];
+    let count = match area.height {
+        0..8 => 0,
+        8..14 => 1,
+        14..18 => 3,
+        _ => 5,
+    };
+    lines.into_iter().chain([Line::default()]).take(count).collect()
+}
+
+/// What is shown.
+fn totals(app: &TopApp, columns: usize, theme: TopTheme) -> Line<'static> {
+    let processes = &app.sampled.now.processes;
+    let dead = processes.iter().filter(|process| !is_alive(process)).count();
+    let mut spans = vec![Span::styled("pagepool top", theme.heading())];
+    let mut say = |text: String, colour| {
+        spans.push(Span::raw("  "));
+        spans.push(Span::styled(text, theme.judged(colour)));
+    };
+    say(counted(processes.len(), "process", "processes"), None);
+    if dead > 0 {
+        say(format!("{dead} DEAD"), Some(Colour::Bad));
+    }
+    let ours = app.all().iter().filter(|row| row.pid.is_some()).count();
+    say(counted(ours, "pool", "pools"), None);
+    match app.all().len() - ours {
+        0 => {}
+        kernel => say(format!("{kernel} of the kernel"), None),
+    }
+    say(format!("every {} s", app.delay.as_secs_f64()), None);
+    let order = if app.inverted { ", inverted" } else { "" };
+    say(format!("by {}{order}", COLUMNS[app.sort].head), None);
+    if app.paused {
+        say("PAUSED".into(), Some(Colour::Caution));
+    }
+    if !app.filter.is_empty() {
+        say(format!("only {}", cut(&app.filter, columns / 4)), Some(Colour::Caution));
+    }
+    Line::from(spans)
+}
+
+fn counted(count: usize, one: &str, more: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { more })
+}
+
+/// The rates of all pools of processes.
+fn rates(rows: &[&TopRow], theme: TopTheme) -> Line<'static> {
+    let sum = |of: fn(&RowRates) -> f64| {
+        let rates: Vec<_> = rows.iter().filter_map(|row| row.rates).collect();
+        (!rates.is_empty()).then(|| rates.iter().map(of).sum::<f64>())
+    };
+    let allocated = sum(|rates| rates.allocated);
+    let recycled = sum(|rates| rates.recycled.unwrap_or(0.0) * rates.allocated)
+        .zip(allocated)
+        .filter(|(_, allocated)| *allocated > 0.0)
+        .map_or("-".into(), |(weighted, allocated)| format!("{:.2}%", weighted / allocated));
+    let (slow, starved) = (sum(|rates| rates.slow), sum(|rates| rates.starved.unwrap_or(0.0)));
+    let rare = |figure: Option<f64>, colour| figure.filter(|figure| *figure > 0.0).map(|_| colour);
+    let text = |what: &str, figure| format!("{what} {}/s", rate(figure, 6));
+    let gap = || Span::raw("  ");
+    Line::from(vec![
+        Span::raw(text("alloc", allocated)),
+        gap(),
+        Span::raw(text("returned", sum(|rates| rates.returned))),
+        gap(),
+        Span::raw(format!("recycled {recycled}")),
+        gap(),
+        Span::styled(text("slow", slow), theme.judged(rare(slow, Colour::Caution))),
+        gap(),
+        Span::styled(text("starved", starved), theme.judged(rare(starved, Colour::Bad))),
+    ])
+}
+
+fn sums(rows: &[&TopRow]) -> [u64; PLACES.len()] {
+    std::array::from_fn(|at| rows.iter().map(|row| row.places[at]).fold(0, u64::saturating_add))
+}
+
+/// Where all pages are, as a bar over the whole width.
+fn pages(rows: &[&TopRow], columns: usize, theme: TopTheme) -> Line<'static> {
+    let pages = rows.iter().map(|row| row.pages).fold(0, u64::saturating_add);
+    let memory = bytes(rows.iter().map(|row| row.bytes).fold(0, u64::saturating_add));
+    let head = format!("{} pages, {memory} [", grouped(pages));
+    let room = columns.saturating_sub(head.chars().count() + 1);
+    let bar = match pages {
+        0 => vec![Span::raw(" ".repeat(room))],
+        _ => bar(&sums(rows), room, theme),
+    };
+    Line::from([vec![Span::raw(head)], bar, vec![Span::raw("]")]].concat())
+}
+
+/// What the letters of bars are, with the pages of each place that has some.
+fn legend(rows: &[&TopRow], theme: TopTheme) -> Line<'static> {
+    let places = PLACES.iter().zip(sums(rows)).filter(|(_, pages)| *pages > 0);
+    let spans = places.flat_map(|((place, letter, name, _), pages)| {
+        let letter = Span::styled(letter.to_string(), theme.place(*place));
+        [letter, Span::raw(format!(" {name} {}   ", grouped(pages)))]
+    });
+    Line::from(spans.collect::<Vec<_>>())
+}
+
+/// The head and the rows that there is room for, the selected one among them.
+fn rows(app: &mut TopApp, columns: usize, room: usize, theme: TopTheme) -> Vec<Line<'static>> {
+    app.page = room.saturating_sub(1).max(1);
+    let (visible, selected) = (app.visible(), app.selected_at());
+    if visible.is_empty() {
+        return nothing(app);
+    }
+    let first = app.first.min(visible.len().saturating_sub(app.page));
+    let first = first.min(selected).max((selected + 1).saturating_sub(app.page));
+    let (fitted, bar) = fit(&visible, columns);
+    let mut lines = vec![head(&fitted, columns, bar, app.sort, theme)];
+    for (at, row) in visible.iter().enumerate().skip(first).take(app.page) {
+        let line = Line::from(cells(row, &fitted, bar, theme));
+        let gap = columns.saturating_sub(line.width());
+        let mut spans = line.spans;
+        spans.push(Span::raw(" ".repeat(gap)));
+        let line = Line::from(spans);
+        lines.push(if at == selected { line.style(theme.selected()) } else { line });
+    }
+    app.first = first;
+    lines
+}
+
+/// What is there instead of rows.
+fn nothing(app: &TopApp) -> Vec<Line<'static>> {
+    let folder = app.sampled.now.folder.display();
+    let lines = match app.all().is_empty() {
+        false => vec![format!("No pool is called {}; Esc shows all.", app.filter)],
+        true => vec![
+            format!("No process publishes in {folder}."),
+            "A program publishes by pagepool::publish (C: pagepool_publish), the commands of".into(),
+            "pagepool by themselves: try `pagepool demo` in another terminal.".into(),
+        ],
+    };
+    lines.into_iter().map(Line::from).collect()
+}
+
+fn head(fitted: &[FittedColumn], columns: usize, bar: usize, sort: usize, theme: TopTheme) -> Line<'static> {
+    let heads = fitted.iter().flat_map(|of| {
+        let text = COLUMNS[of.at].aligned(COLUMNS[of.at].head, of.width);
+        let style = if of.at == sort { theme.heading() } else { Default::default() };
+        [Span::styled(text, style), Span::raw(" ")]
+    });
+    let mut spans: Vec<_> = heads.collect();
+    spans.push(Span::raw(format!("{:<bar$}", if bar > 0 { BAR_HEAD } else { "" })));
+    let gap = columns.saturating_sub(Line::from(spans.clone()).width());
+    spans.push(Span::raw(" ".repeat(gap)));
+    Line::from(spans).style(theme.selected())
+}
+
+fn cells(row: &TopRow, fitted: &[FittedColumn], room: usize, theme: TopTheme) -> Vec<Span<'static>> {
+    let cells = fitted.iter().flat_map(|of| {
+        let column = &COLUMNS[of.at];
+        let style = theme.judged(judged(row, column.head));
+        [Span::styled(column.cell(row, of.width), style), Span::raw(" ")]
+    });
+    cells.chain(bar(&row.places, room, theme)).collect()
+}
+
+/// What is good to see of a row.
+fn judged(row: &TopRow, head: &str) -> Option<Colour> {
+    let rates = row.rates.unwrap_or_default();
+    match head {
+        "ALLOC/s" if !row.alive => Some(Colour::Bad),
+        "RECYC%" if rates.recycled.is_some_and(|percent| percent < 99.0) => Some(Colour::Caution),
+        "SLOW/s" if rates.slow > 0.0 => Some(Colour::Caution),
+        "STARV/s" if rates.starved.is_some_and(|starved| starved > 0.0) => Some(Colour::Bad),
+        _ => None,
+    }
+}
+
+/// The columns, to choose one.
+fn sort_menu(at: usize, room: usize, theme: TopTheme) -> Vec<Line<'static>> {
+    let mut lines = vec![Line::styled("Sort by:", theme.heading())];
+    let first = (at + 1).saturating_sub(room.saturating_sub(1));
+    for (place, column) in COLUMNS.iter().enumerate().skip(first) {
+        let letter = column.letter.map_or(' ', |letter| letter);
+        let line = Line::raw(format!("  {letter}  {:<8} {}", column.head, column.about));
+        lines.push(if place == at { line.style(theme.selected()) } else { line });
+    }
+    lines
+}

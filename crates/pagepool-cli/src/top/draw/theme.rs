@@ -1,0 +1,56 @@
+//! How things look. Colours only help: whatever they say is said by a text, too.
+
+use ratatui::style::{Color, Modifier, Style};
+
+use crate::report::colour::Colour;
+use crate::top::rows::PagePlace;
+
+/// Whether there are colours.
+#[derive(Clone, Copy, Debug)]
+pub struct TopTheme {
+    pub has_colours: bool,
+}
+
+impl TopTheme {
+    fn colour(self, colour: Color) -> Style {
+        if self.has_colours { Style::new().fg(colour) } else { Style::new() }
+    }
+
+    /// As in the other commands.
+    pub fn judged(self, colour: Option<Colour>) -> Style {
+        match colour {
+            None => Style::new(),
+            Some(Colour::Good) => self.colour(Color::Green),
+            Some(Colour::Caution) => self.colour(Color::Yellow),
+            Some(Colour::Bad) => self.colour(Color::Red).add_modifier(Modifier::BOLD),
+        }
+    }
+
+    /// Of the bar.
+    pub fn place(self, place: PagePlace) -> Style {
+        self.colour(match place {
+            PagePlace::Cache => Color::Green,
+            PagePlace::Lanes => Color::Cyan,
+            PagePlace::Ring => Color::Blue,
+            PagePlace::Fragment => Color::LightGreen,
+            PagePlace::Deferred => Color::Magenta,
+            PagePlace::Waiting => Color::Yellow,
+            PagePlace::Out => Color::Red,
+        })
+    }
+
+    /// Of headings.
+    pub fn heading(self) -> Style {
+        self.colour(Color::Cyan).add_modifier(Modifier::BOLD)
+    }
+
+    /// Of explanations.
+    pub fn quiet(self) -> Style {
+        Style::new().add_modifier(Modifier::DIM)
+    }
+
+    /// Of a selected row, and of the line of heads.
+    pub fn selected(self) -> Style {
+        Style::new().add_modifier(Modifier::REVERSED)
+    }
+}

@@ -1,0 +1,73 @@
+//! What each pool did over the last looks, for the lines of the detail view.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use super::row_key::RowKey;
+use super::rows::TopRow;
+
+/// Looks that are kept.
+const KEPT: usize = 300;
+
+/// What is kept of a look.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PastLook {
+    pub allocated: f64,
+    pub returned: f64,
+    pub slow: f64,
+    pub starved: f64,
+    pub out: f64,
+}
+
+/// All pools that are there.
+#[derive(Debug, Default)]
+pub struct History(BTreeMap<RowKey, VecDeque<PastLook>>);
+
+impl History {
+    /// Adds a look, and forgets pools that went.
+    pub fn add(&mut self, rows: &[TopRow]) {
+        let mut kept = BTreeMap::new();
+        for row in rows {
+            let mut looks = self.0.remove(&row.key).unwrap_or_default();
+            if let Some(rates) = row.rates {
+                let out = row.out.unwrap_or(row.pages) as f64;
+                let (allocated, returned, slow) = (rates.allocated, rates.returned, rates.slow);
+                let starved = rates.starved.unwrap_or(0.0);
+                looks.push_back(PastLook { allocated, returned, slow, starved, out });
+            }
+            while looks.len() > KEPT {
+                looks.pop_front();
+            }
+            kept.insert(row.key.clone(), looks);
+        }
+        self.0 = kept;
+    }
+
+    /// The last looks at a pool, so many at most; the oldest first.
+    pub fn last(&self, key: &RowKey, count: usize) -> Vec<PastLook> {
+        let Some(looks) = self.0.get(key) else { return Vec::new() };
+        looks.iter().skip(looks.len().saturating_sub(count)).copied().collect()
+    }
+}
+
+/// Figures as a line of bars, each as high as it is of the largest.
+pub fn sparkline(figures: &[f64]) -> String {
+    const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+    let most = figures.iter().copied().fold(0.0, f64::max);
+    let bar = |figure: &f64| match *figure > 0.0 {
+        true => BARS[((figure / most * 8.0).ceil() as usize).clamp(1, 8) - 1],
+        false => ' ',
+    };
+    figures.iter().map(bar).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_has_its_highest_bar_at_the_largest_figure_and_none_at_0() {
+        assert_eq!(sparkline(&[0.0, 1.0, 4.0, 8.0]), " ▁▄█");
+        assert_eq!(sparkline(&[0.0; 3]), "   ");
+        assert_eq!(sparkline(&[]), "");
+    }
+}

@@ -1,0 +1,263 @@
+//! What keys do, in one table, which the help shows; and what bytes of a terminal are which key.
+//!
+//! Why    crossterm, which draws, can read keys, too. Its reader goes on without end after the terminal was
+//!        closed, and waits for the rest of a sequence while no signal ends it. So these few keys are read
+//!        here.
+
+/// A key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Key {
+    Char(char),
+    Ctrl(char),
+    Enter,
+    Escape,
+    Backspace,
+    Up,
+    Down,
+    Left,
+    Right,
+    PageUp,
+    PageDown,
+    Home,
+    End,
+    F(u8),
+}
+
+/// What the user wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TopAction {
+    Help,
+    Search,
+    Filter,
+    SortMenu,
+    SortNext,
+    SortPrevious,
+    Invert,
+    ToggleKernel,
+    Pause,
+    Slower,
+    Faster,
+    Open,
+    Back,
+    Redraw,
+    Suspend,
+    Quit,
+    Move(Motion),
+}
+
+/// Where the selection goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Motion {
+    Up,
+    Down,
+    PageUp,
+    PageDown,
+    Home,
+    End,
+}
+
+/// Keys that do the same.
+pub struct KeyBinding {
+    pub keys: &'static [Key],
+    pub action: TopAction,
+    /// How the help calls them; empty for those that another line has.
+    pub shown: &'static str,
+    pub about: &'static str,
+}
+
+const fn binding(
+    keys: &'static [Key],
+    action: TopAction,
+    shown: &'static str,
+    about: &'static str,
+) -> KeyBinding {
+    KeyBinding { keys, action, shown, about }
+}
+
+/// All keys but the letters of columns.
+pub const BINDINGS: &[KeyBinding] = &[
+    binding(&[Key::Up], TopAction::Move(Motion::Up), "Up Down PgUp PgDn Home End", "move the selection"),
+    binding(&[Key::Down], TopAction::Move(Motion::Down), "", ""),
+    binding(&[Key::PageUp], TopAction::Move(Motion::PageUp), "", ""),
+    binding(&[Key::PageDown], TopAction::Move(Motion::PageDown), "", ""),
+    binding(&[Key::Home], TopAction::Move(Motion::Home), "", ""),
+    binding(&[Key::End], TopAction::Move(Motion::End), "", ""),
+    binding(&[Key::Enter], TopAction::Open, "Enter", "all of the selected pool, with counters explained"),
+    binding(&[Key::Escape], TopAction::Back, "Esc", "back; in the table: no filter"),
+    binding(&[Key::F(3), Key::Char('/')], TopAction::Search, "F3 /", "search; F3 again: the next one"),
+    binding(
+        &[Key::F(4), Key::Char('\\')],
+        TopAction::Filter,
+        "F4 \\",
+        "show only pools of these words, parted by |",
+    ),
+    binding(&[Key::F(6), Key::Char('.')], TopAction::SortMenu, "F6 .", "choose the column to sort by"),
+    binding(&[Key::Char('>')], TopAction::SortNext, "< >", "sort by the column to the left, to the right"),
+    binding(&[Key::Char('<')], TopAction::SortPrevious, "", ""),
+    binding(&[Key::Char('I')], TopAction::Invert, "I", "invert the order"),
+    binding(&[Key::Char('K')], TopAction::ToggleKernel, "K", "hide or show the kernel's page pools"),
+    binding(&[Key::Char(' '), Key::Char('Z')], TopAction::Pause, "Space Z", "pause, and go on"),
+    binding(&[Key::Char('+')], TopAction::Slower, "+ -", "a longer or shorter time between two looks"),
+    binding(&[Key::Char('-')], TopAction::Faster, "", ""),
+    binding(&[Key::Ctrl('l')], TopAction::Redraw, "Ctrl-L", "draw anew"),
+    binding(&[Key::Ctrl('z')], TopAction::Suspend, "Ctrl-Z", "leave it for a while; `fg` comes back"),
+    binding(&[Key::F(1), Key::Char('h'), Key::Char('?')], TopAction::Help, "F1 h ?", "this help"),
+    binding(
+        &[Key::F(10), Key::Char('q'), Key::Ctrl('c')],
+        TopAction::Quit,
+        "F10 q",
+        "quit (q in another view: back)",
+    ),
+];
+
+/// What a key does.
+pub fn action(key: Key) -> Option<TopAction> {
+    BINDINGS.iter().find(|binding| binding.keys.contains(&key)).map(|binding| binding.action)
+}
+
+/// Reads keys out of what a terminal sends. Takes them off the bytes; what may go on stays, unless nothing
+/// more came: then a lone escape is the key.
+pub fn decode(bytes: &mut Vec<u8>, is_all: bool) -> Vec<Key> {
+    let (mut keys, mut at) = (Vec::new(), 0);
+    while let Some((key, length)) = first(&bytes[at..], is_all) {
+        keys.extend(key);
+        at += length;
+    }
+    bytes.drain(..at);
+    keys
+}
+
+/// The first key, if the bytes are one that is known, and its length.
+fn first(bytes: &[u8], is_all: bool) -> Option<(Option<Key>, usize)> {
+    let (&byte, more) = bytes.split_first()?;
+    match byte {
+        0x1b => match more {
+            [] => is_all.then_some((Some(Key::Escape), 1)),
+            [0x1b, ..] => Some((Some(Key::Escape), 1)),
+            [b'O', of, ..] => Some((plain_final(*of), 3)),
+            [b'[', b'[', of, ..] => Some((linux_function(*of), 4)),
+            [b'[', sequence @ ..] if sequence != b"[" => control(sequence, is_all),
+            [b'O' | b'[', ..] => is_all.then_some((None, bytes.len())),
+            [_, ..] => Some((None, 2)), // with Alt
+        },
+        b'\r' | b'\n' => Some((Some(Key::Enter), 1)),
+        0x08 | 0x7f => Some((Some(Key::Backspace), 1)),
+        1..=26 => Some((Some(Key::Ctrl(char::from(byte - 1 + b'a'))), 1)),
+        0x20.. => character(bytes, is_all),
+        _ => Some((None, 1)),
+    }
+}
+
+/// A control sequence behind its introducer: parameters and a final byte.
+fn control(sequence: &[u8], is_all: bool) -> Option<(Option<Key>, usize)> {
+    let Some(end) = sequence.iter().position(|byte| !(0x20..0x40).contains(byte)) else {
+        return is_all.then_some((None, sequence.len() + 2));
+    };
+    let key = match sequence[end] {
+        b'~' => numbered(&sequence[..end]),
+        of => plain_final(of),
+    };
+    Some((key, end + 3))
+}
+
+fn plain_final(byte: u8) -> Option<Key> {
+    Some(match byte {
+        b'A' => Key::Up,
+        b'B' => Key::Down,
+        b'C' => Key::Right,
+        b'D' => Key::Left,
+        b'H' => Key::Home,
+        b'F' => Key::End,
+        b'P'..=b'S' => Key::F(byte - b'P' + 1),
+        b'M' => Key::Enter, // of a keypad
+        _ => return None,
+    })
+}
+
+/// F1 to F5 of the Linux console.
+fn linux_function(byte: u8) -> Option<Key> {
+    (b'A'..=b'E').contains(&byte).then(|| Key::F(byte - b'A' + 1))
+}
+
+/// `5~` and its like; what follows a semicolon are keys held down besides.
+fn numbered(parameters: &[u8]) -> Option<Key> {
+    let number = parameters.split(|byte| *byte == b';').next()?;
+    Some(match std::str::from_utf8(number).ok()?.parse::<u8>().ok()? {
+        1 | 7 => Key::Home,
+        4 | 8 => Key::End,
+        5 => Key::PageUp,
+        6 => Key::PageDown,
+        of @ 11..=15 => Key::F(of - 10),
+        of @ 17..=21 => Key::F(of - 11),
+        _ => return None,
+    })
+}
+
+/// A character of UTF-8.
+fn character(bytes: &[u8], is_all: bool) -> Option<(Option<Key>, usize)> {
+    let length = match bytes[0] {
+        0..0x80 => 1,
+        0xc0..0xe0 => 2,
+        0xe0..0xf0 => 3,
+        0xf0.. => 4,
+        _ => return Some((None, 1)),
+    };
+    let Some(bytes) = bytes.get(..length) else { return is_all.then_some((None, bytes.len())) };
+    Some(match std::str::from_utf8(bytes) {
+        Ok(text) => (text.chars().next().map(Key::Char), length),
+        Err(_) => (None, 1),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(bytes: &[u8]) -> Vec<Key> {
+        let mut bytes = bytes.to_vec();
+        let mut keys = decode(&mut bytes, false);
+        keys.extend(decode(&mut bytes, true));
+        assert!(bytes.is_empty(), "nothing stays");
+        keys
+    }
+
+    #[test]
+    fn keys_of_several_terminals_are_read() {
+        assert_eq!(read(b"q\r\x7f\x0c"), [Key::Char('q'), Key::Enter, Key::Backspace, Key::Ctrl('l')]);
+        assert_eq!(read(b"\x1b[A\x1bOB\x1b[1;5H"), [Key::Up, Key::Down, Key::Home], "with Ctrl, too");
+        assert_eq!(read(b"\x1bOP\x1b[[C\x1b[14~\x1b[17~\x1b[21~"), [1, 3, 4, 6, 10].map(Key::F));
+        assert_eq!(read(b"\x1b[5~\x1b[6~\x1b[1~\x1b[4~").len(), 4);
+        assert_eq!(read("ä/€".as_bytes()), ['ä', '/', '€'].map(Key::Char));
+    }
+
+    #[test]
+    fn a_sequence_that_comes_in_parts_is_one_key_and_a_lone_escape_is_another() {
+        let mut bytes = b"\x1b".to_vec();
+        assert_eq!(decode(&mut bytes, false), []);
+        bytes.extend(b"[");
+        assert_eq!(decode(&mut bytes, false), []);
+        bytes.extend(b"5~x");
+        assert_eq!(decode(&mut bytes, false), [Key::PageUp, Key::Char('x')]);
+        assert_eq!(read(b"\x1b"), [Key::Escape]);
+        assert_eq!(read(b"\x1b\x1b[A"), [Key::Escape, Key::Up]);
+    }
+
+    #[test]
+    fn any_bytes_are_read_to_their_end() {
+        for seed in 0..20_000_u32 {
+            let word = seed.wrapping_mul(0x9e37_79b9).to_le_bytes();
+            let bytes: Vec<u8> = [&b"\x1b["[..], &word, b"\x1b", &word].concat();
+            for start in 0..3 {
+                read(&bytes[start..]);
+            }
+        }
+    }
+
+    #[test]
+    fn no_key_does_two_things() {
+        let all: Vec<_> = BINDINGS.iter().flat_map(|binding| binding.keys).collect();
+        for (at, key) in all.iter().enumerate() {
+            assert!(!all[..at].contains(key), "{key:?}");
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! A row of the table: a pool of a process, or of the kernel, and what it did since the look before.
+
+use std::time::Duration;
+
+use pagepool::observe::{PoolView, ProcessView};
+use pagepool_net::link::{KernelPagePool, KernelPoolStats};
+
+use super::row_key::RowKey;
+use super::sampler::Sampled;
+use crate::observing::look::{is_alive, waiting_for_packets};
+use crate::observing::samples::{PoolMoved, per_second};
+
+/// The process of the kernel's pools.
+pub const KERNEL: &str = "[kernel]";
+
+/// What happened in a second.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct RowRates {
+    pub allocated: f64,
+    pub returned: f64,
+    pub slow: f64,
+    /// Of the kernel's pools nobody counts that.
+    pub starved: Option<f64>,
+    /// Of a hundred pages that were allocated; none without an allocation.
+    pub recycled: Option<f64>,
+}
+
+/// Where pages are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PagePlace {
+    Cache,
+    Lanes,
+    Ring,
+    Fragment,
+    Deferred,
+    Waiting,
+    Out,
+}
+
+/// Every place with its letter in the bar, its name, and what it is.
+pub const PLACES: [(PagePlace, char, &str, &str); 7] = [
+    (PagePlace::Cache, 'c', "cache", "in the owner's cache: the next allocations come from here"),
+    (PagePlace::Lanes, 'l', "lanes", "on their way back from other threads"),
+    (PagePlace::Ring, 'r', "ring", "back, until the owner refills its cache"),
+    (PagePlace::Fragment, 'f', "fragment", "the page that fragments are cut from"),
+    (PagePlace::Deferred, 'd', "deferred", "in the deferred queue: a reader may still use them"),
+    (PagePlace::Waiting, 'w', "waiting", "at the device, waiting for packets"),
+    (PagePlace::Out, 'o', "out", "with the program: in use, in queues, being sent"),
+];
+
+/// A pool.
+#[derive(Clone, Debug)]
+pub struct TopRow {
+    pub key: RowKey,
+    pub process: String,
+    /// None of the kernel.
+    pub pid: Option<u32>,
+    pub pool: String,
+    pub thread: String,
+    pub alive: bool,
+    /// None after the first look, and of what does not count or is dead.
+    pub rates: Option<RowRates>,
+    pub pages: u64,
+    pub bytes: u64,
+    /// None where nobody knows.
+    pub out: Option<u64>,
+    /// How long the oldest buffer is out; none where nobody knows.
+    pub oldest: Option<Duration>,
+    /// How many pages are where, in the order of [`PLACES`].
+    pub places: [u64; PLACES.len()],
+}
+
+impl TopRow {
+    /// All pools of a look.
+    pub fn all(sampled: &Sampled) -> Vec<Self> {
+        let processes = sampled.now.processes.iter();
+        let ours = processes.flat_map(|process| process.pools.iter().map(move |pool| (process, pool)));
+        let ours = ours.map(|(process, pool)| Self::of_process(sampled, process, pool));
+        let kernel = sampled.kernel.iter().flat_map(|kernel| &kernel.pools);
+        ours.chain(kernel.map(|pool| Self::of_kernel(sampled, pool))).collect()
+    }
+
+    fn of_process(sampled: &Sampled, process: &ProcessView, pool: &PoolView) -> Self {
+        let alive = is_alive(process);
+        let before = sampled.before.as_ref().filter(|_| alive);
+        let moved = before.map(|before| PoolMoved::between(before, &sampled.now, process, pool));
+        Self {
+            key: RowKey::Process(process.file.clone(), pool.created, pool.id),
+            process: process.name.clone(),
+            pid: Some(process.pid),
+            pool: pool.name.clone(),
+            thread: pool.thread.as_ref().map_or("-".into(), |thread| thread.name.clone()),
+            alive,
+            rates: moved.as_ref().map(RowRates::of),
+            pages: pool.inflight.total.max(0) as u64,
+            bytes: pool.inflight_bytes(),
+            out: Some(pool.inflight.out),
+            oldest: pool.holders.as_ref().and_then(|holders| holders.oldest.first()).map(|holder| holder.age),
+            places: places(process, pool),
+        }
+    }
+
+    fn of_kernel(sampled: &Sampled, pool: &KernelPagePool) -> Self {
+        let interface = sampled.kernel.as_ref().and_then(|kernel| kernel.interface(pool));
+        Self {
+            key: RowKey::Kernel(pool.id),
+            process: KERNEL.into(),
+            pid: None,
+            pool: format!("{}:{}", interface.unwrap_or("removed"), pool.id),
+            thread: pool.napi.map_or("-".into(), |napi| format!("napi {napi}")),
+            alive: true,
+            rates: sampled.kernel_moved(pool).map(|(moved, over)| RowRates::of_kernel(&moved, over)),
+            pages: pool.inflight,
+            bytes: pool.inflight_bytes,
+            out: None,
+            oldest: None,
+            places: [0; PLACES.len()],
+        }
+    }
+
+    /// Whether one of the words, parted by `|`, is in what the row is called. Upper and lower case are the
+    /// same.
+    pub fn matches(&self, words: &str) -> bool {
+        let pid = self.pid.map(|pid| pid.to_string()).unwrap_or_default();
+        let text = [&*self.process, &pid, &self.pool, &self.thread].join("\n").to_lowercase();
+        words.to_lowercase().split('|').any(|word| !word.is_empty() && text.contains(word))
+    }
+}
+
+impl RowRates {
+    fn of(moved: &PoolMoved) -> Self {
+        Self {
+            allocated: moved.per_second(moved.allocations()),
+            returned: moved.per_second(moved.returned()),
+            slow: moved.per_second(moved.slow()),
+            starved: Some(moved.per_second(moved.starved())),
+            recycled: moved.recycled(),
+        }
+    }
+
+    fn of_kernel(moved: &KernelPoolStats, over: Duration) -> Self {
+        let slow = moved.alloc_slow + moved.alloc_slow_high_order;
+        let past = moved.recycle_ring_full + moved.recycle_released_refcnt;
+        Self {
+            allocated: per_second(moved.alloc_fast + moved.alloc_refill + slow, over),
+            returned: per_second(moved.recycle_cached + moved.recycle_ring + past, over),
+            slow: per_second(slow, over),
+            starved: None,
+            recycled: moved.recycle_percent(),
+        }
+    }
+}
+
+/// How many pages of a pool are where. Devices say a moment later what they have.
+fn places(process: &ProcessView, pool: &PoolView) -> [u64; PLACES.len()] {
+    let pages = &pool.inflight;
+    let waiting = waiting_for_packets(process, pool).unwrap_or(0).min(pages.out);
+    PLACES.map(|(place, ..)| match place {
+        PagePlace::Cache => pages.cache,
+        PagePlace::Lanes => pages.lanes,
+        PagePlace::Ring => pages.ring,
+        PagePlace::Fragment => pages.frag,
+        PagePlace::Deferred => pages.deferred,
+        PagePlace::Waiting => waiting,
+        PagePlace::Out => pages.out - waiting,
+    })
+}

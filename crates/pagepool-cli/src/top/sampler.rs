@@ -1,0 +1,71 @@
+//! The looks that the screen is made of: the last one and the one before, of processes and of the kernel.
+
+use std::time::Duration;
+
+use pagepool::observe::{PoolView, ProcessView, RunFolder};
+use pagepool_net::link::{KernelPagePool, KernelPoolStats};
+
+use super::row_key::RowKey;
+use crate::observing::kernel_look::{KernelLook, KernelWatch};
+use crate::observing::look::Observation;
+
+/// Two looks.
+#[derive(Debug)]
+pub struct Sampled {
+    pub now: Observation,
+    /// None after the first look.
+    pub before: Option<Observation>,
+    /// None where the kernel does not say.
+    pub kernel: Option<KernelLook>,
+    pub kernel_before: Option<KernelLook>,
+}
+
+/// What takes them.
+pub struct Sampler {
+    folder: RunFolder,
+    kernel: Option<KernelWatch>,
+}
+
+impl Sampler {
+    /// Looks for the first time.
+    pub fn new(folder: RunFolder) -> (Self, Sampled) {
+        let mut sampler = Self { folder, kernel: KernelWatch::open().ok() };
+        let (now, kernel) = (Observation::at(&sampler.folder), sampler.look_at_kernel());
+        (sampler, Sampled { now, before: None, kernel, kernel_before: None })
+    }
+
+    /// Looks again.
+    pub fn look(&mut self, sampled: &mut Sampled) {
+        let now = Observation::at(&self.folder);
+        sampled.before = Some(std::mem::replace(&mut sampled.now, now));
+        sampled.kernel_before = std::mem::replace(&mut sampled.kernel, self.look_at_kernel());
+    }
+
+    fn look_at_kernel(&mut self) -> Option<KernelLook> {
+        self.kernel.as_mut().and_then(|kernel| kernel.look().ok())
+    }
+}
+
+impl Sampled {
+    /// A pool of a process that is still there.
+    pub fn pool(&self, key: &RowKey) -> Option<(&ProcessView, &PoolView)> {
+        let RowKey::Process(file, created, id) = key else { return None };
+        let process = self.now.processes.iter().find(|process| process.file == *file)?;
+        let pool = process.pools.iter().find(|pool| (pool.created, pool.id) == (*created, *id))?;
+        Some((process, pool))
+    }
+
+    /// A pool of the kernel that is still there.
+    pub fn kernel_pool(&self, key: &RowKey) -> Option<&KernelPagePool> {
+        let RowKey::Kernel(id) = key else { return None };
+        self.kernel.as_ref()?.pools.iter().find(|pool| pool.id == *id)
+    }
+
+    /// What a pool of the kernel did, and in which time.
+    pub fn kernel_moved(&self, pool: &KernelPagePool) -> Option<(KernelPoolStats, Duration)> {
+        let (now, before) = (self.kernel.as_ref()?, self.kernel_before.as_ref()?);
+        let earlier = before.pools.iter().find(|earlier| earlier.id == pool.id)?;
+        let over = now.taken.saturating_duration_since(before.taken);
+        Some((pool.stats?.since(&earlier.stats?), over))
+    }
+}

@@ -1,0 +1,211 @@
+//! The terminal while the screen is shown, and what comes from it: keys, signals, its end.
+//!
+//! Modes  raw mode, the alternate screen, no cursor. They are put back when the value is dropped, before a
+//!        panic is printed, and while the process is stopped. SIGINT, SIGTERM, SIGQUIT and SIGHUP end the
+//!        loop in order, any number of times: nothing but SIGKILL ends the process without that.
+//! Stop   SIGTSTP, and Ctrl-Z, which raw mode makes a key: modes back, stop, and enter again. SIGCONT alone
+//!        (after a SIGSTOP) enters again, too: the shell has set modes of its own meanwhile.
+
+use std::fs::File;
+use std::io::{self, BufWriter, IsTerminal, Read, Stdout, Write, stdout};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use ratatui::Terminal as RatatuiTerminal;
+use ratatui::backend::CrosstermBackend;
+use ratatui::crossterm::cursor::{Hide, Show};
+use ratatui::crossterm::execute;
+use ratatui::crossterm::terminal::{
+    EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
+};
+use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGWINCH};
+use signal_hook::{flag, low_level::pipe};
+
+use super::keys::{Key, decode};
+use crate::report::terminal::Terminal;
+use crate::sys;
+
+/// The time in which the rest of a sequence of bytes comes that is one key.
+const REST_OF_KEY: Duration = Duration::from_millis(50);
+
+/// Where the screen is drawn.
+pub type TopTerminal = RatatuiTerminal<CrosstermBackend<BufWriter<Stdout>>>;
+
+/// Why a wait ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Woken {
+    /// The time is over, or a signal came.
+    Due,
+    Keys(Vec<Key>),
+    /// The terminal was closed.
+    Closed,
+}
+
+/// Flags that signals raise, and the socket that they write to.
+struct ScreenSignals {
+    end: Arc<AtomicBool>,
+    stop: Arc<AtomicBool>,
+    enter: Arc<AtomicBool>,
+    wakes: UnixStream,
+}
+
+/// The screen; its end puts everything back.
+pub struct Screen {
+    pub terminal: TopTerminal,
+    signals: ScreenSignals,
+    /// Where keys come from.
+    keyboard: File,
+    /// Bytes of a key that has not come as a whole.
+    partial: Vec<u8>,
+    /// Whether modes are back because the process is to stop.
+    has_left: bool,
+}
+
+impl Screen {
+    /// Takes the terminal over.
+    pub fn open() -> Result<Self, String> {
+        let refused = |error: io::Error| format!("cannot use this terminal: {error}");
+        check_output()?;
+        let keyboard = keyboard().map_err(refused)?;
+        let signals = ScreenSignals::listen().map_err(refused)?;
+        put_back_before_panics();
+        let backend = CrosstermBackend::new(BufWriter::with_capacity(1 << 16, stdout()));
+        let terminal = RatatuiTerminal::new(backend).map_err(refused)?;
+        let screen = Self { terminal, signals, keyboard, partial: Vec::new(), has_left: false };
+        enter().map_err(refused)?;
+        Ok(screen)
+    }
+
+    /// Whether the user, or somebody else, wants an end.
+    pub fn is_ended(&self) -> bool {
+        self.signals.end.load(Ordering::Relaxed)
+    }
+
+    /// Stops the process if a signal asked for it, and takes the terminal over again where that is over.
+    pub fn stop_if_asked(&mut self) -> io::Result<()> {
+        if self.signals.stop.swap(false, Ordering::Relaxed) {
+            self.stop();
+        }
+        if !self.signals.enter.swap(false, Ordering::Relaxed) {
+            return Ok(());
+        }
+        match self.has_left {
+            true => enter()?,
+            false => disable_raw_mode().and_then(|()| enable_raw_mode())?, // the shell has changed modes
+        }
+        self.has_left = false;
+        self.clear()
+    }
+
+    /// Puts modes back and stops the process, with its group, until somebody continues it.
+    pub fn stop(&mut self) {
+        put_back();
+        self.has_left = true;
+        sys::stop_group();
+        self.signals.enter.store(true, Ordering::Relaxed); // also where the kernel does not stop it
+    }
+
+    /// Has everything drawn, as if nothing had been. ratatui's own `clear` asks the terminal where the cursor
+    /// is, which takes an answer among the keys.
+    pub fn clear(&mut self) -> io::Result<()> {
+        let size = self.terminal.size()?;
+        self.terminal.resize(size.into())
+    }
+
+    /// Waits for keys, a signal, or so long.
+    pub fn wait(&mut self, time: Duration) -> io::Result<Woken> {
+        let time = if self.partial.is_empty() { time } else { time.min(REST_OF_KEY) };
+        let ready = sys::wait_for_input([self.keyboard.as_fd(), self.signals.wakes.as_fd()], time)?;
+        if ready[1].readable {
+            let mut bytes = [0; 64];
+            while matches!((&self.signals.wakes).read(&mut bytes), Ok(1..)) {}
+        }
+        if ready[0].closed {
+            return Ok(Woken::Closed);
+        }
+        if ready[0].readable {
+            let mut bytes = [0; 1024];
+            match self.keyboard.read(&mut bytes)? {
+                0 => return Ok(Woken::Closed),
+                length => self.partial.extend(&bytes[..length]),
+            }
+            return Ok(Woken::Keys(decode(&mut self.partial, false)));
+        }
+        match self.partial.is_empty() {
+            true => Ok(Woken::Due),
+            false => Ok(Woken::Keys(decode(&mut self.partial, true))),
+        }
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        put_back();
+    }
+}
+
+impl ScreenSignals {
+    fn listen() -> io::Result<Self> {
+        let (wakes, sender) = UnixStream::pair()?;
+        wakes.set_nonblocking(true)?;
+        let [end, stop, enter] = std::array::from_fn(|_| Arc::<AtomicBool>::default());
+        let ends = [SIGINT, SIGTERM, SIGQUIT, SIGHUP].map(|signal| (signal, &end));
+        for (signal, flag) in ends.into_iter().chain([(SIGTSTP, &stop), (SIGCONT, &enter)]) {
+            if signal != SIGHUP || !sys::is_ignored(SIGHUP) {
+                flag::register(signal, flag.clone())?;
+                pipe::register(signal, sender.try_clone()?)?;
+            }
+        }
+        pipe::register(SIGWINCH, sender)?;
+        Ok(Self { end, stop, enter, wakes })
+    }
+}
+
+/// An error where nothing can be drawn, which says what does instead.
+fn check_output() -> Result<(), String> {
+    let instead = "`pagepool list --watch` prints lines, and `pagepool list --watch --json` objects";
+    if !stdout().is_terminal() {
+        return Err(format!("`pagepool top` requires a terminal on standard output: {instead}"));
+    }
+    match Terminal::of_output() {
+        Some(_) => Ok(()),
+        None => Err(format!("`pagepool top` moves the cursor, which TERM=dumb (or none) cannot: {instead}")),
+    }
+}
+
+/// Standard input if it is a terminal, else that of the process.
+fn keyboard() -> io::Result<File> {
+    let input = io::stdin();
+    match input.is_terminal() {
+        true => own(input.as_fd()),
+        false => File::open("/dev/tty"),
+    }
+}
+
+fn own(of: BorrowedFd<'_>) -> io::Result<File> {
+    of.try_clone_to_owned().map(File::from)
+}
+
+fn enter() -> io::Result<()> {
+    enable_raw_mode()?;
+    execute!(stdout(), EnterAlternateScreen, Hide)
+}
+
+/// Puts back what [`enter`] changed. Where the terminal is gone there is nothing to put back.
+fn put_back() {
+    let _ = execute!(stdout(), Show, LeaveAlternateScreen);
+    let _ = disable_raw_mode();
+    let _ = stdout().flush();
+}
+
+/// A panic is printed where it can be read.
+fn put_back_before_panics() {
+    let before = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        put_back();
+        before(panic);
+    }));
+}

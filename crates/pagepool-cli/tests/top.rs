@@ -1,0 +1,402 @@
+//! `pagepool top` on a terminal of its own, whose screen a terminal emulator gives as text: what it shows of
+//! commands that run and that were killed, what keys do, and that the terminal is afterwards what it was.
+
+mod between;
+
+use std::fs::{File, OpenOptions};
+use std::io::{Read, Write};
+use std::num::NonZero;
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use between::{LIMIT, binary, text};
+use pagepool_lab::TempFolder;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+
+/// What a terminal shows, and all that came.
+struct Shown {
+    emulator: vt100::Parser,
+    bytes: Vec<u8>,
+}
+
+/// A terminal, and the program on it, which is its session's leader.
+struct Pty {
+    master: Option<File>,
+    slave: PathBuf,
+    shown: Arc<Mutex<Shown>>,
+    reader: Option<PtyReader>,
+    child: Child,
+    /// Modes before the program ran.
+    modes: String,
+}
+
+/// What reads all that comes, until it is dropped.
+struct PtyReader {
+    over: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl PtyReader {
+    fn start(mut master: File, shown: Arc<Mutex<Shown>>) -> Self {
+        let over = Arc::<AtomicBool>::default();
+        let is_over = over.clone();
+        let thread = std::thread::spawn(move || {
+            let (mut bytes, nap) = ([0; 4096], Timespec { tv_sec: 0, tv_nsec: 20_000_000 });
+            while !is_over.load(Ordering::Relaxed) {
+                if poll(&mut [PollFd::new(&master, PollFlags::IN)], Some(&nap)) == Ok(0) {
+                    continue;
+                }
+                let Ok(length @ 1..) = master.read(&mut bytes) else { return };
+                let mut shown = shown.lock().expect("no test panics there");
+                shown.emulator.process(&bytes[..length]);
+                shown.bytes.extend(&bytes[..length]);
+            }
+        });
+        Self { over, thread: Some(thread) }
+    }
+}
+
+impl Drop for PtyReader {
+    fn drop(&mut self) {
+        self.over.store(true, Ordering::Relaxed);
+        self.thread.take().map(JoinHandle::join);
+    }
+}
+
+impl Pty {
+    /// Runs a program on a new terminal of this size. `None` after a line that says why not.
+    fn run(test: &str, folder: &TempFolder, program: &[&str], columns: u16, rows: u16) -> Option<Self> {
+        if Command::new("setsid").arg("--version").output().is_err() {
+            println!("SKIP {test}: this machine has no `setsid` (util-linux)");
+            return None;
+        }
+        let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
+        let master = File::from(openpt(flags).expect("a terminal"));
+        grantpt(&master).and_then(|()| unlockpt(&master)).expect("it is ours");
+        let name = ptsname(&master, Vec::new()).expect("it has a name");
+        let slave = PathBuf::from(name.to_str().expect("of ASCII"));
+        stty(&slave, &["cols", &columns.to_string(), "rows", &rows.to_string()]);
+        let modes = stty(&slave, &["-g"]);
+        let mut command = Command::new("setsid");
+        command.arg("-c").args(program).env("PAGEPOOL_RUN", folder.path()).env("TERM", "xterm-256color");
+        command.env_remove("NO_COLOR");
+        let end = || OpenOptions::new().read(true).write(true).open(&slave).expect("a terminal");
+        let child = command.stdin(end()).stdout(end()).stderr(end()).spawn().expect("setsid");
+        let emulator = vt100::Parser::new(of(rows), of(columns), 0);
+        let shown = Arc::new(Mutex::new(Shown { emulator, bytes: Vec::new() }));
+        let reader = PtyReader::start(master.try_clone().expect("a descriptor"), shown.clone());
+        Some(Self { master: Some(master), slave, shown, reader: Some(reader), child, modes })
+    }
+
+    /// `pagepool top` with these arguments.
+    fn top(test: &str, folder: &TempFolder, more: &[&str]) -> Option<Self> {
+        let top = [&[env!("CARGO_BIN_EXE_pagepool"), "top"], more].concat();
+        Self::run(test, folder, &top, 80, 24)
+    }
+
+    fn screen(&self) -> String {
+        self.shown.lock().expect("no test panics there").emulator.screen().contents()
+    }
+
+    fn wait_for(&self, what: &str, is_there: impl Fn(&str) -> bool) -> String {
+        let start = Instant::now();
+        loop {
+            let screen = self.screen();
+            if is_there(&screen) {
+                return screen;
+            }
+            assert!(start.elapsed() < LIMIT, "{what}:\n{screen}");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    fn wait_for_text(&self, text: &str) -> String {
+        self.wait_for(text, |screen| screen.contains(text))
+    }
+
+    fn type_keys(&mut self, keys: &str) {
+        let master = self.master.as_mut().expect("it is open");
+        master.write_all(keys.as_bytes()).expect("the terminal is there");
+    }
+
+    fn resize(&self, columns: u16, rows: u16) {
+        self.shown
+            .lock()
+            .expect("no test panics there")
+            .emulator
+            .screen_mut()
+            .set_size(of(rows), of(columns));
+        stty(&self.slave, &["cols", &columns.to_string(), "rows", &rows.to_string()]);
+    }
+
+    /// Closes the terminal.
+    fn close(&mut self) {
+        self.reader = None;
+        self.master = None;
+    }
+
+    fn signal(&self, signal: &str) {
+        kill(signal, self.child.id());
+    }
+
+    fn ended(&mut self) -> ExitStatus {
+        let start = Instant::now();
+        loop {
+            if let Some(status) = self.child.try_wait().expect("a child of this process") {
+                return status;
+            }
+            assert!(start.elapsed() < LIMIT, "it goes on:\n{}", self.screen());
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// What the program changed is as it was, and it ended well.
+    fn assert_put_back(&mut self, how: &str) {
+        let status = self.ended();
+        assert_eq!(status.code(), Some(0), "{how}: {status}\n{}", self.screen());
+        self.wait_for(how, |_| self.is_put_back());
+        assert_eq!(stty(&self.slave, &["-g"]), self.modes, "{how}");
+    }
+
+    /// No alternate screen, and the cursor is there.
+    fn is_put_back(&self) -> bool {
+        let shown = self.shown.lock().expect("no test panics there");
+        let screen = shown.emulator.screen();
+        !screen.alternate_screen() && !screen.hide_cursor()
+    }
+}
+
+impl Drop for Pty {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn of(length: u16) -> NonZero<u16> {
+    NonZero::new(length).expect("a terminal has columns and rows")
+}
+
+fn kill(signal: &str, process: u32) {
+    let status = Command::new("kill").args([signal, &process.to_string()]).status();
+    assert!(status.expect("a shell's kill").success());
+}
+
+fn stty(terminal: &PathBuf, arguments: &[&str]) -> String {
+    let terminal = File::open(terminal).expect("the terminal");
+    let output = Command::new("stty").args(arguments).stdin(terminal).output().expect("stty");
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    text(&output.stdout).to_owned()
+}
+
+fn run_folder() -> TempFolder {
+    TempFolder::new("pagepool-top").expect("a new folder")
+}
+
+/// A demonstration that publishes, which is killed when this is dropped.
+struct Demo(Child);
+
+impl Demo {
+    fn start(folder: &TempFolder) -> Self {
+        let mut command = binary(&["demo", "--on", "memory", "--seconds", "60"]);
+        command.env("PAGEPOOL_RUN", folder.path()).stdout(Stdio::null()).stderr(Stdio::null());
+        Self(command.spawn().expect("the binary was built for this test"))
+    }
+}
+
+impl Drop for Demo {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// The row of a pool.
+fn row<'a>(screen: &'a str, pool: &str) -> &'a str {
+    screen.lines().find(|line| line.split_whitespace().any(|word| word == pool)).unwrap_or_default()
+}
+
+#[test]
+fn without_a_terminal_it_says_what_there_is_instead() {
+    let output = binary(&["top"]).output().expect("the binary was built for this test");
+    assert_eq!((output.status.code(), text(&output.stdout)), (Some(1), ""));
+    let said = text(&output.stderr);
+    for what in ["requires a terminal", "`pagepool list --watch`", "--json"] {
+        assert!(said.contains(what), "{said}");
+    }
+}
+
+#[test]
+fn pools_are_shown_sorted_filtered_and_explained() {
+    let name = "pools_are_shown_sorted_filtered_and_explained";
+    let folder = run_folder();
+    let Some(mut top) = Pty::top(name, &folder, &["-d", "0.2"]) else { return };
+    top.wait_for_text("No process publishes in ");
+    let demo = Demo::start(&folder);
+    let screen = top.wait_for("rates", |screen| {
+        let cells: Vec<_> = row(screen, "nic0").split_whitespace().collect();
+        cells.len() > 8 && !matches!(cells[3], "-" | "0")
+    });
+    let id = demo.0.id().to_string();
+    assert!(row(&screen, "nic0").contains(&id) && row(&screen, "nic1").contains(" demo "), "{screen}");
+    assert!(screen.contains("1 process  2 pools  every 0.2 s  by PROCESS"), "{screen}");
+    assert!(screen.contains("alloc ") && screen.contains("w waiting "), "{screen}");
+    assert!(screen.lines().all(|line| line.chars().count() <= 80), "{screen}");
+
+    top.type_keys("M");
+    top.wait_for_text("by MEM");
+    top.type_keys("\x1bOS"); // F4
+    top.wait_for_text("Filter (");
+    top.type_keys("nic1\r");
+    top.wait_for("only nic1", |screen| screen.contains("only nic1") && row(screen, "nic0").is_empty());
+    top.type_keys("\x1b");
+    top.wait_for("both", |screen| !row(screen, "nic0").is_empty());
+    top.type_keys("Z");
+    top.wait_for_text("PAUSED");
+    top.type_keys("Z+h");
+    top.wait_for_text("Columns, with the key that sorts by each");
+    top.type_keys("\x1b");
+    top.wait_for_text("every 0.5 s");
+
+    top.type_keys("/nic0\r\r");
+    let detail = top.wait_for_text("Where its 2,560 pages of 4,096 bytes are (10.0M)");
+    assert!(detail.contains("pool nic0 (id 1): bound to thread forward"), "{detail}");
+    assert!(detail.contains("allocated/s") && detail.contains("most "), "{detail}");
+    top.wait_for("bars of history", |screen| screen.contains('█'));
+    top.type_keys("\x1b[6~");
+    let counters = top.wait_for_text("recycle_cached ");
+    assert!(counters.contains("Pages that the owner returned into the cache"), "{counters}");
+    top.type_keys("\x1b[F");
+    top.wait_for_text("rx_packets");
+    top.type_keys("q");
+    top.wait_for_text("by MEM");
+    top.type_keys("q");
+    top.assert_put_back("q");
+}
+
+#[test]
+fn it_follows_the_size_of_its_terminal() {
+    let folder = run_folder();
+    let Some(mut top) = Pty::top("it_follows_the_size_of_its_terminal", &folder, &["-d", "0.2"]) else {
+        return;
+    };
+    let _demo = Demo::start(&folder);
+    top.wait_for_text(" nic0 ");
+    assert!(!top.screen().contains("THREAD"));
+    top.resize(120, 40);
+    let wide = top.wait_for_text("THREAD");
+    assert!(wide.contains("RETN/s") && wide.lines().count() == 40, "{wide}");
+    for (columns, rows) in [(40, 10), (20, 5), (8, 3), (1, 1)] {
+        top.resize(columns, rows);
+        std::thread::sleep(Duration::from_millis(300));
+    }
+    top.resize(80, 24);
+    top.wait_for("as before", |screen| screen.contains(" nic0 ") && !screen.contains("THREAD"));
+    top.type_keys("\x03");
+    top.assert_put_back("Ctrl-C");
+}
+
+#[test]
+fn a_process_that_is_killed_stays_and_says_what_it_held() {
+    let name = "a_process_that_is_killed_stays_and_says_what_it_held";
+    let folder = run_folder();
+    let demo = Demo::start(&folder);
+    let Some(mut top) = Pty::top(name, &folder, &["-d", "0.2"]) else { return };
+    top.wait_for_text(" nic1 ");
+    drop(demo);
+    let screen = top.wait_for_text("1 DEAD");
+    let held = row(&screen, "nic0");
+    assert!(held.contains(" DEAD ") && held.contains("ww"), "{screen}");
+    top.type_keys("\r");
+    top.wait_for_text("DEAD, last sign of life ");
+    let mut clean = binary(&["clean"]);
+    assert!(clean.env("PAGEPOOL_RUN", folder.path()).output().expect("the binary").status.success());
+    let last = top.wait_for_text("ENDED: these are its last figures.");
+    assert!(last.contains("Where its") || last.contains("Counters"), "{last}");
+    top.type_keys("qq");
+    top.assert_put_back("q");
+}
+
+#[test]
+fn signals_end_it_and_the_terminal_is_what_it_was() {
+    let folder = run_folder();
+    for signal in ["-TERM", "-INT", "-HUP", "-QUIT"] {
+        let test = "signals_end_it_and_the_terminal_is_what_it_was";
+        let Some(mut top) = Pty::top(test, &folder, &["-d", "60"]) else { return };
+        top.wait_for_text("No process publishes in ");
+        assert!(!top.is_put_back() && stty(&top.slave, &["-g"]) != top.modes, "it has its own modes");
+        top.signal(signal);
+        if signal == "-TERM" {
+            top.signal(signal); // a second one may come at once
+        }
+        top.assert_put_back(signal);
+    }
+}
+
+#[test]
+fn it_ends_when_its_terminal_is_closed() {
+    let folder = run_folder();
+    let ignoring = format!("trap '' HUP; exec {} top -d 60", env!("CARGO_BIN_EXE_pagepool"));
+    let plain = [env!("CARGO_BIN_EXE_pagepool"), "top", "-d", "60"];
+    for program in [&plain[..], &["sh", "-c", &ignoring]] {
+        let test = "it_ends_when_its_terminal_is_closed";
+        let Some(mut top) = Pty::run(test, &folder, program, 80, 24) else { return };
+        top.wait_for_text("No process publishes in ");
+        top.close();
+        top.ended();
+    }
+}
+
+#[test]
+fn it_stops_like_any_other_program_and_goes_on() {
+    let name = "it_stops_like_any_other_program_and_goes_on";
+    let folder = run_folder();
+    if Command::new("bash").arg("--version").output().is_err() {
+        return println!("SKIP {name}: this machine has no bash");
+    }
+    let shell = ["bash", "--norc", "--noprofile", "--noediting", "-i"];
+    let Some(mut top) = Pty::run(name, &folder, &shell, 80, 24) else { return };
+    top.type_keys(&format!("{} top -d 0.2\r", env!("CARGO_BIN_EXE_pagepool")));
+    for stop in ["\x1a", "kill"] {
+        top.wait_for("the screen", |screen| screen.contains("No process publishes") && !top.is_put_back());
+        match stop {
+            "kill" => kill("-TSTP", foreground(top.child.id())),
+            keys => top.type_keys(keys),
+        }
+        top.wait_for("Stopped", |screen| top.is_put_back() && screen.contains("Stopped"));
+        let modes = stty(&top.slave, &["-a"]);
+        assert!(modes.contains(" icanon") && modes.contains(" echo "), "{stop}: {modes}");
+        top.type_keys("clear; fg\r");
+    }
+    top.wait_for("again", |screen| screen.contains("No process publishes") && !top.is_put_back());
+    top.type_keys("q");
+    top.wait_for("the shell", |_| top.is_put_back());
+    top.type_keys("exit\r");
+    top.ended();
+}
+
+/// The child of a shell.
+fn foreground(shell: u32) -> u32 {
+    let children = std::fs::read_to_string(format!("/proc/{shell}/task/{shell}/children")).expect("/proc");
+    children.split_whitespace().next().and_then(|id| id.parse().ok()).expect("it has one")
+}
+
+#[test]
+fn colours_only_help() {
+    let folder = run_folder();
+    for (arguments, has_colours) in [(&[][..], true), (&["--color", "never"], false)] {
+        let Some(mut top) = Pty::top("colours_only_help", &folder, arguments) else { return };
+        top.wait_for_text("No process publishes in ");
+        top.type_keys("q");
+        top.assert_put_back("q");
+        let shown = top.shown.lock().expect("no test panics there");
+        let bytes = String::from_utf8_lossy(&shown.bytes);
+        let is_coloured = bytes.contains("\x1b[38;5;") || (30..38).any(|n| bytes.contains(&format!("[{n}m")));
+        assert_eq!(is_coloured, has_colours, "{arguments:?}: {bytes:?}");
+    }
+}
