@@ -1758,6 +1758,15 @@ int64_t pagepool_low_water_mark(struct pagepool *pool);
 int pagepool_publish(const char *name);
 
 /**
+ * Notes in the published file that the process runs now; where nothing is published, nothing. Of a process
+ * that was killed, readers know the time of the last one. Pools that come and go are signs, too.
+ *
+ * Thread: any.
+ * Cost: a look at the clock.
+ */
+void pagepool_sign_of_life(void);
+
+/**
  * Takes back what pagepool_publish did: the file is removed, and pools made from now on are not shown.
  * Pools stay as they are. A program that ends should call it: else its file says that it was killed.
  *

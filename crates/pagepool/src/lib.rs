@@ -133,7 +133,7 @@ pub use mem::page::{MAX_ORDER, NodeId, PAGE_SHIFT, PAGE_SIZE, PageIdx, system_pa
 pub use mem::provider::Provider;
 pub use mem::topology::Topology;
 pub use mem::*; // the providers
-pub use observe::publication::{Publication, publish};
+pub use observe::publication::{Publication, publish, sign_of_life};
 pub use packet::chain::{Frag, MAX_FRAGS};
 pub use packet::device_table::DeviceTable;
 pub use packet::frag_table::FragTable;

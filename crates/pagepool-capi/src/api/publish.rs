@@ -6,7 +6,7 @@
 use std::ffi::{c_char, c_int};
 use std::sync::{Mutex, PoisonError};
 
-use ::pagepool::{Publication, publish};
+use ::pagepool::{Publication, publish, sign_of_life};
 
 use crate::args::sized::text;
 use crate::error::{CallError, status};
@@ -40,6 +40,16 @@ pub unsafe extern "C" fn pagepool_publish(name: *const c_char) -> c_int {
         *PUBLICATION.lock().unwrap_or_else(PoisonError::into_inner) = Some(published);
         Ok(())
     })
+}
+
+/// Notes in the published file that the process runs now; where nothing is published, nothing. Of a process
+/// that was killed, readers know the time of the last one. Pools that come and go are signs, too.
+///
+/// Thread: any.
+/// Cost: a look at the clock.
+#[unsafe(no_mangle)]
+pub extern "C" fn pagepool_sign_of_life() {
+    sign_of_life();
 }
 
 /// Takes back what pagepool_publish did: the file is removed, and pools made from now on are not shown.

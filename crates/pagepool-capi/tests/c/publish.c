@@ -49,10 +49,13 @@ static void a_child_changes_nothing(struct pagepool *pool)
     if (child == 0) {
         pagepool_buf_put(buf);
         pagepool_destroy(pool);
+        pagepool_sign_of_life();
         exit(pagepool_publish("child") == -EBUSY ? 0 : 1);
     }
     CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
     CHECK(number_at(56) == last_sign && pagepool_buf_put(buf) == 0);
+    pagepool_sign_of_life();
+    CHECK(number_at(56) > last_sign);
 }
 
 int main(void)
@@ -69,6 +72,7 @@ int main(void)
     CHECK(pagepool_bind(pool) == 0);
     a_child_changes_nothing(pool);
     CHECK(pagepool_unpublish() == 0 && mode_of_file() == 0 && pagepool_unpublish() == -ENOENT);
+    pagepool_sign_of_life();
     CHECK(pagepool_buf_put(pagepool_alloc_page(pool)) == 0);
     CHECK(pagepool_destroy(pool) == 0 && pagepool_arena_put(arena) == 0);
     CHECK(rmdir(folder) == 0);

@@ -6,7 +6,7 @@
 use std::num::NonZeroU32;
 
 use clap::{Args, ValueEnum};
-use pagepool::{Holders, PoolRef, Publication, PublishedEntry, publish_entry};
+use pagepool::{Holders, PoolRef, Publication, PublishedEntry, publish_entry, sign_of_life};
 use pagepool_net::{DeviceStats, ForwardStats, KernelStats, PathStats};
 
 use crate::engine::port_sample::PortSample;
@@ -94,8 +94,10 @@ impl ShownPorts {
         Self { ports: ports.collect(), told: Vec::new() }
     }
 
-    /// Sets all counters to what the threads told last, if they told anything since.
+    /// Sets all counters to what the threads told last, if they told anything since. Says that the process
+    /// lives.
     pub fn look(&mut self, state: &RunState) {
+        sign_of_life();
         let told = state.published();
         if self.ports.is_empty() || told == self.told {
             return;

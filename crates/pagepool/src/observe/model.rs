@@ -45,8 +45,8 @@ pub enum Life {
     Alive,
     /// It ended without taking its file away: it was killed, or crashed.
     Dead {
-        /// The last time that it is known to have run: when it last changed the list of what it publishes.
-        /// The counters themselves carry no time.
+        /// The last time that it is known to have run: when it last changed the list of what it publishes,
+        /// or called [`sign_of_life`](crate::sign_of_life). The counters themselves carry no time.
         last_sign: SystemTime,
     },
 }

@@ -84,6 +84,18 @@ pub fn publish(name: &str) -> Result<Publication, Error> {
     Ok(Publication { memory, path, pid: std::process::id() })
 }
 
+/// Notes in the published file that the process runs now; where nothing is published, nothing.
+///
+/// The time of the last one is what a reader has of a process that was killed
+/// ([`Life::Dead`](crate::observe::Life::Dead)). Pools and entries that come and go are signs, too; where
+/// none does for long, call this in a loop that goes round once in a while. The commands do once a period,
+/// at least once a second. Any thread; the cost is a look at the clock.
+pub fn sign_of_life() {
+    if let Some(memory) = PublishedMemory::current() {
+        memory.sign();
+    }
+}
+
 impl Publication {
     /// The file.
     pub fn path(&self) -> &Path {

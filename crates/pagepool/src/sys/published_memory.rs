@@ -186,8 +186,8 @@ impl PublishedMemory {
         self.word(0).store(u64::from_ne_bytes(MAGIC), Ordering::Release); // last: now it is a published file
     }
 
-    /// Notes that this process runs, and does something rare.
-    fn sign(&self) {
+    /// Notes that this process runs. In a child of fork this is in the child's copy.
+    pub(crate) fn sign(&self) {
         self.word(std::mem::offset_of!(Header, last_sign_ns)).store(now_ns(), Ordering::Relaxed);
     }
 
