@@ -165,3 +165,49 @@ fn places(process: &ProcessView, pool: &PoolView) -> [u64; PLACES.len()] {
         PagePlace::Out => pages.out - waiting,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+    use std::time::{Instant, SystemTime};
+
+    use super::*;
+    use crate::observing::kernel_look::KernelLook;
+    use crate::observing::look::Observation;
+
+    fn kernel(taken: Instant, fast: u64, slow: u64) -> KernelLook {
+        let mut pool = KernelPagePool::default();
+        (pool.id, pool.ifindex, pool.napi) = (18, Some(2), Some(8193));
+        (pool.inflight, pool.inflight_bytes) = (2048, 8 << 20);
+        let mut stats = KernelPoolStats::default();
+        (stats.alloc_fast, stats.alloc_slow, stats.recycle_cached) = (fast, slow, fast);
+        pool.stats = Some(stats);
+        let names = HashMap::from([(2, "eth0".to_owned())]);
+        KernelLook { taken, pools: vec![pool], names, has_stats: true }
+    }
+
+    fn sampled(before: Option<KernelLook>, now: KernelLook) -> Sampled {
+        let (at, taken, folder) = (SystemTime::now(), now.taken, "/run/pagepool".into());
+        let processes = Observation { at, taken, folder, processes: Vec::new(), errors: Vec::new() };
+        Sampled { now: processes, before: None, kernel: Some(now), kernel_before: before }
+    }
+
+    #[test]
+    fn a_pool_of_the_kernel_is_a_row_with_the_rates_of_what_it_counted() {
+        let start = Instant::now();
+        let later = start + Duration::from_secs(2);
+        let rows = TopRow::all(&sampled(Some(kernel(start, 100, 10)), kernel(later, 280, 30)));
+        let [row] = &rows[..] else { panic!("{rows:?}") };
+        assert_eq!((&*row.process, &*row.pool, &*row.thread), (KERNEL, "eth0:18", "napi 8193"));
+        assert_eq!((row.pages, row.bytes, row.out, row.pid), (2048, 8 << 20, None, None));
+        let rates = row.rates.expect("two looks");
+        assert_eq!((rates.allocated, rates.slow, rates.returned), (100.0, 10.0, 90.0));
+        assert_eq!((rates.starved, rates.recycled), (None, Some(90.0)));
+        let mut other = kernel(start, 100, 10);
+        other.pools[0].id = 17;
+        for before in [None, Some(other)] {
+            assert_eq!(TopRow::all(&sampled(before, kernel(later, 280, 30)))[0].rates, None);
+        }
+        assert!(row.matches("nope|ETH0") && !row.matches("nope") && !row.matches(""));
+    }
+}

@@ -252,3 +252,41 @@ fn doc_of(name: &str) -> &'static str {
     let at = Stats::NAMES.iter().position(|of| *of == name);
     at.map_or("", |at| Stats::DOCS[at])
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(write: impl FnOnce(&mut DetailPage)) -> Vec<String> {
+        let theme = TopTheme { has_colours: false };
+        let mut page = DetailPage { columns: 60, theme, lines: Vec::new() };
+        write(&mut page);
+        let spans = |line: &Line<'_>| line.spans.iter().map(|span| &*span.content).collect();
+        page.lines.iter().map(spans).collect()
+    }
+
+    #[test]
+    fn holders_have_their_ages_and_groups_and_a_pool_without_says_how() {
+        let without = text(|page| page.holders(None)).join(" ");
+        assert!(without.contains("not recorded") && without.contains("PoolParams::holders"), "{without}");
+        let mut holders = HoldersView::default();
+        (holders.held, holders.ages[2], holders.ages[7]) = (1_005, 5, 1_000);
+        let lines = text(|page| page.holders(Some(&holders)));
+        assert_eq!(lines, ["", "Who holds what: 1,005 pages", "ages: below 1s: 5, older than 60m00s: 1,000"]);
+    }
+
+    #[test]
+    fn a_counter_that_rises_without_need_says_what_to_do() {
+        const DOCS: &str = "Times of it. Others, too. If it rises: raise `it`.";
+        let lines = |moved, doc| {
+            text(|page| page.counters(vec![("it", 20)], Some(vec![("it", moved)]), Some(2.0), &[doc]))
+        };
+        let head = format!("{:<24} {:>18} {:>9}/s", "it", 20, 5);
+        assert_eq!(
+            lines(10, DOCS),
+            [&*head, "      Times of it. Others, too.", "      It rises: raise `it`."]
+        );
+        assert_eq!(lines(0, DOCS).len(), 2, "it does not");
+        assert_eq!(lines(10, "Times of it. If it rises: normal, if sent.").len(), 2, "it is normal");
+    }
+}
