@@ -121,6 +121,27 @@
 #define PAGEPOOL_ON_BUSY_RELEASE 2
 
 /**
+ * Nothing.
+ */
+#define PAGEPOOL_HOLDERS_OFF 0
+
+/**
+ * Since when each buffer is out, and its tag.
+ */
+#define PAGEPOOL_HOLDERS_AGES 1
+
+/**
+ * Also the thread, and by which function of the library it was allocated.
+ */
+#define PAGEPOOL_HOLDERS_SITES 2
+
+/**
+ * Also the call stack of some allocations. Taking one reads the program's debug information: it allocates,
+ * and takes up to milliseconds.
+ */
+#define PAGEPOOL_HOLDERS_STACKS 3
+
+/**
  * For `max_lanes`: no thread has a lane.
  */
 #define PAGEPOOL_NO_LANES UINT32_MAX
@@ -499,6 +520,17 @@ struct pagepool_params {
      * for a DPDK mempool. 0: one thread at a time owns it (pagepool_bind).
      */
     uint32_t no_owner;
+    /**
+     * What the pool records of each buffer that is out, for pagepool_shutdown_report, and for `pagepool show`
+     * if the process publishes, also after it was killed: PAGEPOOL_HOLDERS_OFF, _AGES, _SITES or _STACKS.
+     * Each allocation and each return is then a call that takes the slow way.
+     */
+    uint32_t holders;
+    /**
+     * With PAGEPOOL_HOLDERS_STACKS: the call stack of one in so many allocations is recorded. 0 means 1000.
+     * Otherwise 0.
+     */
+    uint32_t one_stack_in;
 };
 
 /**
@@ -689,7 +721,7 @@ struct pagepool_deferred_stats {
  */
 #define PAGEPOOL_PARAMS_INIT \
     {sizeof(struct pagepool_params), NULL, NULL, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, NULL, 0, 0, 0, 0, 0, \
-     0, 0, 0, 0, 0}
+     0, 0, 0, 0, 0, 0, 0}
 
 /**
  * The default parameters of an arena. `struct pagepool_arena_params x = PAGEPOOL_ARENA_PARAMS_INIT;`, also
@@ -1687,8 +1719,8 @@ int64_t pagepool_frag_waste(struct pagepool *pool);
 int pagepool_read_buffer_locations(struct pagepool *pool, struct pagepool_buffer_locations *places);
 
 /**
- * Registers a name for the holder of buffers, in a pool with `tagging`. Returns its tag, 0 or more. The same
- * name gives the same tag.
+ * Registers a name for the holder of buffers, in a pool with `tagging` or `holders`. Returns its tag, 0 or
+ * more. The same name gives the same tag.
  *
  * Thread: owner.
  * Errors: -EPERM on another thread. -EINVAL, -ESTALE for a bad handle.
@@ -1697,8 +1729,19 @@ int pagepool_read_buffer_locations(struct pagepool *pool, struct pagepool_buffer
 int pagepool_tag(struct pagepool *pool, const char *name);
 
 /**
- * Records who holds a buffer now, for pagepool_shutdown_report. It has no effect in a pool without
- * `tagging`.
+ * Gives this tag to all buffers that are allocated from now on; -1: no tag. It has no effect in a pool
+ * without `holders`.
+ *
+ * Thread: owner.
+ * Errors: -EINVAL for a tag that is not of this pool. -EPERM on another thread. -EINVAL, -ESTALE for a bad
+ *     handle.
+ * Cost: a lock.
+ */
+int pagepool_set_tag(struct pagepool *pool, int tag);
+
+/**
+ * Records who holds a buffer now, for pagepool_shutdown_report; in a pool with `holders` the calling thread
+ * holds it from now on. It has no effect in a pool without `tagging` and `holders`.
  *
  * Thread: the one that holds the buffer.
  * Errors: -EINVAL for a tag that is not of this pool. -EINVAL, -ESTALE for a bad handle.

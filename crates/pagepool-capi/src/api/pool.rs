@@ -43,9 +43,9 @@ pub unsafe extern "C" fn pagepool_create(params: *const PoolParamsC, pool: *mut 
     let make = || {
         // SAFETY: the caller's struct begins with its size.
         let params = unsafe { sized::read(params, params::LEAST) }?;
-        oom::expect(params.bytes() + oom::FEW)?;
         let provider = ARENAS.get(Token::of(params.arena))?.provider;
         let pages = provider.area().pages();
+        oom::expect(params.bytes(pages as usize) + oom::FEW)?;
         let no_owner = params.no_owner()?;
         // SAFETY: the caller's texts and arrays are as the fields say.
         let params = unsafe { params.to_rust() }?;

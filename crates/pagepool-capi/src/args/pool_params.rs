@@ -4,9 +4,10 @@
 #![expect(unsafe_code)]
 
 use std::ffi::{c_char, c_int};
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
-use ::pagepool::{DmaDomain, OnBusy, PoolParams};
+use ::pagepool::{DmaDomain, Holders, OnBusy, PoolParams};
 
 use crate::args::out::array;
 use crate::args::range::{node_of_field, out_of_range};
@@ -87,6 +88,13 @@ pub struct PoolParamsC {
     /// -EPERM. Needs a domain, and neither `wakeup` nor `defer_capacity`. For threads that come and go, and
     /// for a DPDK mempool. 0: one thread at a time owns it (pagepool_bind).
     pub no_owner: u32,
+    /// What the pool records of each buffer that is out, for pagepool_shutdown_report, and for `pagepool show`
+    /// if the process publishes, also after it was killed: PAGEPOOL_HOLDERS_OFF, _AGES, _SITES or _STACKS.
+    /// Each allocation and each return is then a call that takes the slow way.
+    pub holders: u32,
+    /// With PAGEPOOL_HOLDERS_STACKS: the call stack of one in so many allocations is recorded. 0 means 1000.
+    /// Otherwise 0.
+    pub one_stack_in: u32,
 }
 
 // SAFETY: plain integers and pointers, of which zeroes are values.
@@ -100,14 +108,21 @@ const CHAINS: usize = 1024 * 512;
 /// Bytes per deferred buffer, in the queue and after its release.
 const DEFERRED: usize = 32 + 40;
 
+/// Texts of holders and of stacks, and bytes per page.
+const HOLDERS: usize = (48 + 128) << 10;
+const RECORD: usize = 16;
+
 impl PoolParamsC {
     /// Bytes that a pool of these sizes allocates: lanes, ring, chains and deferred queue. A later check
     /// refuses values out of range, by name.
-    pub(crate) fn bytes(&self) -> usize {
+    /// `pages` of its memory have records, if it has holders.
+    pub(crate) fn bytes(&self, pages: usize) -> usize {
         let lanes = if self.max_lanes == 0 { 16 } else { self.max_lanes.min(64) as usize };
         let lane_size = if self.lane_size == 0 { 1024 } else { self.lane_size.min(1 << 14) as usize };
         let deferred = self.defer_capacity.min(1 << 16) as usize * DEFERRED;
-        (lanes * lane_size + self.ring_size.min(1 << 14) as usize) * size_of::<u32>() + CHAINS + deferred
+        let holders = if self.holders == 0 { 0 } else { HOLDERS + (pages >> self.order.min(10)) * RECORD };
+        let slots = lanes * lane_size + self.ring_size.min(1 << 14) as usize;
+        slots * size_of::<u32>() + CHAINS + deferred + holders
     }
 
     /// The parameters in Rust.
@@ -143,6 +158,7 @@ impl PoolParamsC {
             low_water: self.low_water as usize,
             wakeup: self.wakeup != 0,
             tagging: self.tagging != 0,
+            holders: self.holders()?,
             defer_capacity: self.defer_capacity as usize,
             on_busy: self.on_busy()?,
             ..Default::default()
@@ -161,6 +177,25 @@ impl PoolParamsC {
                 Err(out_of_range("n_domains", 0_u32, "1 to 64 with no_owner, which has addresses alone"))
             }
             None => Ok(self.no_owner == 1),
+        }
+    }
+
+    fn holders(&self) -> CallResult<Holders> {
+        if self.holders != PAGEPOOL_HOLDERS_STACKS && self.one_stack_in != 0 {
+            let must_be = "0 unless holders is PAGEPOOL_HOLDERS_STACKS";
+            return Err(out_of_range("one_stack_in", self.one_stack_in, must_be));
+        }
+        match self.holders {
+            PAGEPOOL_HOLDERS_OFF => Ok(Holders::Off),
+            PAGEPOOL_HOLDERS_AGES => Ok(Holders::Ages),
+            PAGEPOOL_HOLDERS_SITES => Ok(Holders::Sites { stacks: None }),
+            PAGEPOOL_HOLDERS_STACKS => {
+                let one_in = NonZeroU32::new(self.one_stack_in).or(NonZeroU32::new(1000));
+                Ok(Holders::Sites { stacks: one_in })
+            }
+            other => {
+                Err(out_of_range("holders", other, "one of PAGEPOOL_HOLDERS_OFF, _AGES, _SITES, _STACKS"))
+            }
         }
     }
 
@@ -222,6 +257,15 @@ pub const PAGEPOOL_ON_BUSY_SKIP: u32 = 1;
 /// Remove the buffer from the queue, at most one per poll, and its page from the pool. The memory goes back
 /// to the arena once the user is done.
 pub const PAGEPOOL_ON_BUSY_RELEASE: u32 = 2;
+/// Nothing.
+pub const PAGEPOOL_HOLDERS_OFF: u32 = 0;
+/// Since when each buffer is out, and its tag.
+pub const PAGEPOOL_HOLDERS_AGES: u32 = 1;
+/// Also the thread, and by which function of the library it was allocated.
+pub const PAGEPOOL_HOLDERS_SITES: u32 = 2;
+/// Also the call stack of some allocations. Taking one reads the program's debug information: it allocates,
+/// and takes up to milliseconds.
+pub const PAGEPOOL_HOLDERS_STACKS: u32 = 3;
 /// For `max_lanes`: no thread has a lane.
 pub const PAGEPOOL_NO_LANES: u32 = u32::MAX;
 /// For `colour`: packets begin at the same offset in every page.

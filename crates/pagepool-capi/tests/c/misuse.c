@@ -76,6 +76,7 @@ static void no_pool(struct pagepool *pool)
     REFUSED(pagepool_ask_to_shrink(pool, 0));
     REFUSED(pagepool_put_addr(pool, 4096));
     REFUSED(pagepool_tag(pool, "tag"));
+    REFUSED(pagepool_set_tag(pool, -1));
     CHECK(pagepool_base(pool, NULL) == NULL);
     CHECK(pagepool_alloc_page(pool) == NULL && (pagepool_alloc_page)(pool) == NULL);
     CHECK(pagepool_alloc_frag(pool, 100) == NULL && pagepool_alloc(pool, &size) == NULL);

@@ -284,6 +284,52 @@ static void the_end_is_watched(void)
     CHECK(pagepool_dump(text, sizeof(text)) == 0 && pagepool_arena_put(arena) == 0);
 }
 
+/* Who holds what: by the owner's tag, and by that of another thread. */
+static void *takes_over(void *buf)
+{
+    struct pagepool *pool = ((struct pagepool **)buf)[1];
+    CHECK(pagepool_buf_set_tag(pool, ((struct pagepool_buf **)buf)[0], 1) == 0);
+    return NULL;
+}
+
+static void holders_are_named(void)
+{
+    struct pagepool_params params = PAGEPOOL_PARAMS_INIT;
+    struct pagepool_arena *arena = params.arena = arena_of(16 << 20);
+    struct pagepool_shutdown *shutdown;
+    struct pagepool_buf *all[64];
+    struct pagepool *pool;
+    char text[8000];
+    params.holders = PAGEPOOL_HOLDERS_STACKS + 1;
+    CHECK(pagepool_create(&params, &pool) == -EINVAL && strstr(pagepool_last_error(), "holders is 4"));
+    params.holders = PAGEPOOL_HOLDERS_SITES;
+    params.one_stack_in = 10;
+    CHECK(pagepool_create(&params, &pool) == -EINVAL && strstr(pagepool_last_error(), "one_stack_in is 10"));
+    params.holders = PAGEPOOL_HOLDERS_STACKS;
+    CHECK(pagepool_create(&params, &pool) == 0 && pagepool_bind(pool) == 0);
+    CHECK(pagepool_tag(pool, "rx") == 0 && pagepool_tag(pool, "stack") == 1);
+    CHECK(pagepool_set_tag(pool, 2) == -EINVAL && pagepool_set_tag(pool, 0) == 0);
+    for (int round = 0; round < 3; round++) {
+        for (int at = 0; at < 64; at++)
+            CHECK((all[at] = pagepool_alloc_page(pool)) && pagepool_buf_data(all[at]));
+        for (int at = 2; at < 64; at++)
+            CHECK(pagepool_buf_put(all[at]) == 0);
+        if (round < 2)
+            CHECK(pagepool_buf_put(all[0]) == 0 && pagepool_buf_put(all[1]) == 0);
+    }
+    void *given[2] = {all[1], pool};
+    pthread_t thread;
+    CHECK(pthread_create(&thread, NULL, takes_over, given) == 0 && pthread_join(thread, NULL) == 0);
+    CHECK(pagepool_set_tag(pool, -1) == 0 && pagepool_destroy_watched(pool, &shutdown) == 0);
+    CHECK(pagepool_set_tag(pool, 0) == -ESTALE);
+    CHECK(pagepool_shutdown_report(shutdown, text, sizeof(text)) == 2);
+    CHECK(strstr(text, "1 page held by rx, thread ") && strstr(text, "1 page held by stack, thread "));
+    CHECK(strstr(text, ", allocated at ") && strstr(text, " held by rx for 0.0 s, thread "));
+    CHECK(pagepool_buf_put(all[0]) == 0 && pagepool_buf_put(all[1]) == 0);
+    CHECK(pagepool_shutdown_wait(shutdown, UINT64_MAX) == 0 && pagepool_shutdown_put(shutdown) == 0);
+    CHECK(pagepool_arena_put(arena) == 0);
+}
+
 /* Addresses that are out when their pool is destroyed come home through the handle that watches its end. */
 static void addresses_come_home_late(void)
 {
@@ -485,6 +531,7 @@ int main(void)
     the_callers_memory();
     idle_pages_go_back();
     the_end_is_watched();
+    holders_are_named();
     addresses_come_home_late();
     a_dry_owner_is_woken();
     owners_and_pools_come_and_go();

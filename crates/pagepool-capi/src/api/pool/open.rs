@@ -77,7 +77,7 @@ fn arena_params(bytes: u64, kind: u32) -> CallResult<ArenaParams> {
 }
 
 fn create(arena: Arc<Arena>) -> CallResult<Token> {
-    oom::expect(sized::zeroes::<PoolParamsC>().bytes() + oom::FEW)?;
+    oom::expect(sized::zeroes::<PoolParamsC>().bytes(0) + oom::FEW)?;
     let offsets = Arc::new(OffsetDomain::new("offsets"));
     let params = PoolParams { domains: vec![offsets], ..Default::default() };
     let (pages, order) = (arena.area().pages(), params.order);

@@ -5,17 +5,19 @@
 
 use std::ffi::{c_char, c_int};
 
+use ::pagepool::Tag;
+
 use crate::args::range::out_of_range;
 use crate::args::sized::text;
-use crate::error::{number, status};
+use crate::error::{CallResult, number, status};
 use crate::handles::claim::change;
 use crate::handles::opaque::{BufHandle, PoolHandle};
 use crate::handles::owner::enter;
 use crate::handles::slots;
 use crate::handles::token::Token;
 
-/// Registers a name for the holder of buffers, in a pool with `tagging`. Returns its tag, 0 or more. The same
-/// name gives the same tag.
+/// Registers a name for the holder of buffers, in a pool with `tagging` or `holders`. Returns its tag, 0 or
+/// more. The same name gives the same tag.
 ///
 /// Thread: owner.
 /// Errors: -EPERM on another thread. -EINVAL, -ESTALE for a bad handle.
@@ -38,8 +40,35 @@ pub unsafe extern "C" fn pagepool_tag(pool: *mut PoolHandle, name: *const c_char
     })
 }
 
-/// Records who holds a buffer now, for pagepool_shutdown_report. It has no effect in a pool without
-/// `tagging`.
+/// Gives this tag to all buffers that are allocated from now on; -1: no tag. It has no effect in a pool
+/// without `holders`.
+///
+/// Thread: owner.
+/// Errors: -EINVAL for a tag that is not of this pool. -EPERM on another thread. -EINVAL, -ESTALE for a bad
+///     handle.
+/// Cost: a lock.
+#[unsafe(no_mangle)]
+pub extern "C" fn pagepool_set_tag(pool: *mut PoolHandle, tag: c_int) -> c_int {
+    status(|| {
+        let token = Token::of(pool);
+        let tag = if tag == -1 { None } else { Some(tag_of(token, tag)?) };
+        enter(token, |owned| {
+            owned.bound.set_tag(tag);
+            Ok(())
+        })
+    })
+}
+
+/// The tag that a number of the pool stands for.
+fn tag_of(pool: Token, tag: c_int) -> CallResult<Tag> {
+    slots::with_life(pool, |life| {
+        let known = usize::try_from(tag).ok().and_then(|at| life.tags.get(at).copied());
+        known.ok_or_else(|| out_of_range("tag", tag, "one that pagepool_tag gave for this pool"))
+    })
+}
+
+/// Records who holds a buffer now, for pagepool_shutdown_report; in a pool with `holders` the calling thread
+/// holds it from now on. It has no effect in a pool without `tagging` and `holders`.
 ///
 /// Thread: the one that holds the buffer.
 /// Errors: -EINVAL for a tag that is not of this pool. -EINVAL, -ESTALE for a bad handle.
@@ -47,10 +76,7 @@ pub unsafe extern "C" fn pagepool_tag(pool: *mut PoolHandle, name: *const c_char
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_buf_set_tag(pool: *mut PoolHandle, buf: *mut BufHandle, tag: c_int) -> c_int {
     status(|| {
-        let tag = slots::with_life(Token::of(pool), |life| {
-            let known = usize::try_from(tag).ok().and_then(|at| life.tags.get(at).copied());
-            known.ok_or_else(|| out_of_range("tag", tag, "one that pagepool_tag gave for this pool"))
-        })?;
+        let tag = tag_of(Token::of(pool), tag)?;
         change(Token::of(buf), |buf| buf.set_tag(tag))
     })
 }
