@@ -521,9 +521,9 @@ struct pagepool_params {
      */
     uint32_t no_owner;
     /**
-     * What the pool records of each buffer that is out, for pagepool_shutdown_report, and for `pagepool show`
-     * if the process publishes, also after it was killed: PAGEPOOL_HOLDERS_OFF, _AGES, _SITES or _STACKS.
-     * Each allocation and each return is then a call that takes the slow way.
+     * What the pool records of each buffer that is out, for pagepool_shutdown_report, and for `pagepool
+     * show` if the process publishes, also after it was killed: PAGEPOOL_HOLDERS_OFF, _AGES, _SITES or
+     * _STACKS. Each allocation and each return is then a call that takes the slow way.
      */
     uint32_t holders;
     /**

@@ -88,9 +88,9 @@ pub struct PoolParamsC {
     /// -EPERM. Needs a domain, and neither `wakeup` nor `defer_capacity`. For threads that come and go, and
     /// for a DPDK mempool. 0: one thread at a time owns it (pagepool_bind).
     pub no_owner: u32,
-    /// What the pool records of each buffer that is out, for pagepool_shutdown_report, and for `pagepool show`
-    /// if the process publishes, also after it was killed: PAGEPOOL_HOLDERS_OFF, _AGES, _SITES or _STACKS.
-    /// Each allocation and each return is then a call that takes the slow way.
+    /// What the pool records of each buffer that is out, for pagepool_shutdown_report, and for `pagepool
+    /// show` if the process publishes, also after it was killed: PAGEPOOL_HOLDERS_OFF, _AGES, _SITES or
+    /// _STACKS. Each allocation and each return is then a call that takes the slow way.
     pub holders: u32,
     /// With PAGEPOOL_HOLDERS_STACKS: the call stack of one in so many allocations is recorded. 0 means 1000.
     /// Otherwise 0.
