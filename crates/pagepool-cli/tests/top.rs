@@ -245,7 +245,8 @@ fn pools_are_shown_sorted_filtered_and_explained() {
     let id = demo.0.id().to_string();
     assert!(row(&screen, "nic0").contains(&id) && row(&screen, "nic1").contains(" demo "), "{screen}");
     assert!(screen.contains("1 process  2 pools  every 0.2 s  by PROCESS"), "{screen}");
-    assert!(screen.contains("alloc ") && screen.contains("w waiting "), "{screen}");
+    let screen = top.wait_for_text("w waiting ");
+    assert!(screen.contains("alloc ") && screen.contains("r ring "), "{screen}");
     assert!(screen.lines().all(|line| line.chars().count() <= 80), "{screen}");
 
     top.type_keys("M");
@@ -307,11 +308,11 @@ fn a_process_that_is_killed_stays_and_says_what_it_held() {
     let folder = run_folder();
     let demo = Demo::start(&folder);
     let Some(mut top) = Pty::top(name, &folder, &["-d", "0.2"]) else { return };
-    top.wait_for_text(" nic1 ");
+    top.wait_for("what devices have", |screen| row(screen, "nic1").contains("ww"));
     drop(demo);
     let screen = top.wait_for_text("1 DEAD");
     let held = row(&screen, "nic0");
-    assert!(held.contains(" DEAD ") && held.contains("ww"), "{screen}");
+    assert!(held.contains(" DEAD ") && row(&screen, "nic1").contains("ww"), "{screen}");
     top.type_keys("\r");
     top.wait_for_text("DEAD, last sign of life ");
     let mut clean = binary(&["clean"]);

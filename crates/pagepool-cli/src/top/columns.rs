@@ -85,7 +85,7 @@ pub const COLUMNS: [TopColumn; 13] = [
         head: "RETN/s",
         letter: None,
         about: "pages returned in a second",
-        width: 6,
+        width: 7,
         is_text: false,
         rank: 7,
         cell: |row, width| rate(row.rates.map(|rates| rates.returned), width),
