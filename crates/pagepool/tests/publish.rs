@@ -100,6 +100,7 @@ fn all_numbers_of_every_pool_are_those_that_it_counts_itself() {
     }
     let params: BTreeMap<_, _> = seen.pools[1].params.iter().cloned().collect();
     assert_eq!((&params["lane_size"][..], &params["refill"][..], &params["nid"][..]), ("4", "64", "any"));
+    assert_eq!((&params["colour"][..], &params["colours"][..]), ("1", "1"), "max_len takes the whole page");
 
     // Ended pools are seen until their last buffer returned, and count what returns meanwhile.
     let handles: Vec<PoolRef> = pools.iter().map(Bound::handle).collect();
@@ -144,6 +145,8 @@ fn what_is_published_comes_and_goes_and_uses_its_room_again() {
     assert_eq!((entry("socket").id, entry("socket").parent), (7, 3));
     assert_eq!(entry("arena").id, pool.handle().area().id());
     assert_eq!(entry("domain").parent, entry("arena").id);
+    let got = ("got".to_owned(), arena.description().got.to_string());
+    assert!(entry("arena").params.contains(&got), "{:?}", entry("arena"));
     let counter = |kind, name| entry(kind).counters.iter().find(|(key, _)| key == name).unwrap().1;
     assert_eq!(counter("arena", "committed_bytes"), arena.description().committed_bytes);
     assert_eq!(counter("domain", "mapped_bytes"), arena.area().present_bytes());

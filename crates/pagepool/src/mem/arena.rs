@@ -91,12 +91,15 @@ pub struct Arena {
 }
 
 /// Shows an arena to those who observe the process.
-fn entry(params: &ArenaParams, area: u64) -> Option<PublishedEntry> {
+fn entry(of: &Description, area: u64) -> Option<PublishedEntry> {
     PublishedMemory::current()?;
-    let max_bytes = params.max_bytes.to_string();
-    let (backing, node) = (params.backing.to_string(), params.node.to_string());
-    let params_of_it = [("max_bytes", &max_bytes[..]), ("backing", &backing), ("node", &node)];
-    publish_entry("arena", area, 0, &params.name, &params_of_it, &["committed_bytes"])
+    let (max_bytes, asked) = (of.max_bytes.to_string(), of.asked.to_string());
+    let (got, node) = (of.got.to_string(), of.node.to_string());
+    let mut params = vec![("max_bytes", &*max_bytes), ("backing", &asked), ("got", &got), ("node", &node)];
+    params.extend(of.why.as_deref().map(|why| ("why", why)));
+    let entry = publish_entry("arena", area, 0, &of.name, &params, &["committed_bytes"])?;
+    entry.set(0, of.committed_bytes);
+    Some(entry)
 }
 
 #[derive(Debug)]
@@ -236,9 +239,8 @@ impl Arena {
             let _ = raise_memlock_limit(params.max_bytes);
         }
         let nodes = params.topology.nodes();
-        let entry = entry(&params, area.id());
         let others = nodes.into_iter().map(|node| (node, params.topology.others_by_distance(node)));
-        let this = Self {
+        let mut this = Self {
             others: others.collect(),
             free: FreePages::new(&area, highest + 1)?,
             uncommitted: AtomicU32::new(area.regions() as u32),
@@ -251,7 +253,7 @@ impl Arena {
             params,
             how,
             committed_bytes: AtomicU64::new(0),
-            entry,
+            entry: None,
             trims: AtomicU32::new(0),
             memory,
             _owner: owner,
@@ -260,6 +262,8 @@ impl Arena {
         let mut growth = this.lock_growth();
         (0..first).try_for_each(|region| this.commit(&mut growth, region, None))?;
         drop(growth);
+        // Now it is known what the memory is.
+        this.entry = entry(&this.description(), this.area.id());
         Ok(Arc::new(this))
     }
 

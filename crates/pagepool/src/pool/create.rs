@@ -71,7 +71,7 @@ impl Pool {
             next_queue: 0,
         };
         let on_busy = params.on_busy;
-        let shown = published_row::text_of(&params, &sizes);
+        let shown = published_row::text_of(&params, &sizes, &geometry);
         let (shared, attached) = assemble(params, provider, &sizes, geometry)?;
         policy.low_water_mark = shared.provider().available(geometry.order());
         pool_ref::show(&shared);

@@ -54,6 +54,11 @@ impl Geometry {
         PageIdx(page.0 & self.head_mask.get())
     }
 
+    /// How many places there are where a packet may begin in a page.
+    pub(crate) fn colours(&self) -> usize {
+        (self.colour_mask >> COLOUR_SHIFT) as usize + 1
+    }
+
     /// Bytes in a page of the pool.
     #[inline(always)]
     pub(crate) fn page_size(&self) -> usize {

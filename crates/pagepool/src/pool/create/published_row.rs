@@ -1,7 +1,7 @@
 //! The row of a pool in the published file.
 
 use crate::pool::params::{Holders, OnBusy, PoolParams};
-use crate::returns::geometry::PoolSizes;
+use crate::returns::geometry::{Geometry, PoolSizes};
 use crate::returns::pool_core::PoolCore;
 use crate::sys::placed::{Shared, block_of};
 use crate::sys::published_entry::lines;
@@ -10,7 +10,7 @@ use crate::sys::published_memory::{PublishedMemory, PublishedRow, entry_row};
 
 /// The parameters as observers see them, with what was chosen for those left 0; empty if this process does
 /// not publish.
-pub(crate) fn text_of(params: &PoolParams, sizes: &PoolSizes) -> String {
+pub(crate) fn text_of(params: &PoolParams, sizes: &PoolSizes, geometry: &Geometry) -> String {
     if PublishedMemory::current().is_none() {
         return String::new();
     }
@@ -30,6 +30,7 @@ pub(crate) fn text_of(params: &PoolParams, sizes: &PoolSizes) -> String {
         ("defer_capacity", sizes.deferred),
         ("domains", params.domains.len()),
         ("colour", params.colour.into()),
+        ("colours", geometry.colours()),
         ("node_blind", params.node_blind.into()),
         ("sync_for_device", params.sync_for_device.into()),
         ("wakeup", params.wakeup.into()),
