@@ -32,6 +32,7 @@ pub use flow::spread::HeldFlowSpread;
 pub use link_info::{AttachedXdp, LinkElsewhere, LinkInfo, Mac, OperState, XdpMode};
 #[doc(hidden)]
 pub use live_frames::LiveFrames;
+pub use netdev::features::XdpFeatures;
 pub use netdev::kernel_pool::{KernelPagePool, KernelPoolProvider, KernelPoolStats};
 pub use netdev::kernel_pools::KernelPagePools;
 pub use netlink::{Netlink, VethEnd};

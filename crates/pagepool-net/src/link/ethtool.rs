@@ -118,6 +118,12 @@ impl Ethtool {
         Ok(answer.map(|[_, _max, _, _, _, rx, ..]| rx).filter(|&slots| slots > 0))
     }
 
+    /// Most slots that the hardware's receive ring can have; `None` if the driver does not say, or has none.
+    pub fn most_rx_ring(&self, link: &str) -> Result<Option<u32>, NetError> {
+        let answer = self.ask(link, sys::GRINGPARAM)?;
+        Ok(answer.map(|[_, most, ..]| most).filter(|&slots| slots > 0))
+    }
+
     /// The name of the driver; `None` if there is none to name.
     pub fn driver(&self, link: &str) -> Result<Option<String>, NetError> {
         let Some(words) = self.ask(link, sys::GDRVINFO)? else { return Ok(None) };

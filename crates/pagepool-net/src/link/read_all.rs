@@ -22,7 +22,7 @@ pub(crate) fn read_all(datagram: &[u8]) -> usize {
             Qdisc::parse(&message),
             rulesets::is_at_egress(&message, b"near0"),
             family::number(&message),
-            features::features(&message),
+            features::xsk_features(&message),
             KernelPagePool::parse(&message),
             KernelPagePool::parse_stats(&message),
         );

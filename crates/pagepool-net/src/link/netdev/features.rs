@@ -1,4 +1,4 @@
-//! What drivers say of AF_XDP sockets with zero copy.
+//! What drivers say of XDP, and of AF_XDP sockets with zero copy.
 
 use super::family::{HEADER, NetdevFamily};
 use crate::link::error::NetError;
@@ -6,20 +6,63 @@ use crate::link::exchange::RequestText;
 use crate::link::message::{Malformed, NetlinkMessage};
 use crate::link::sys::uapi;
 
+/// What a driver does for XDP.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct XdpFeatures {
+    /// It runs XDP programs itself: the mode native.
+    pub native: bool,
+    /// It receives into and sends from the memory of AF_XDP sockets. It may refuse that all the same:
+    /// virtio_net does without an IOMMU, and many do for chunks of 2048 bytes, or a large MTU.
+    pub zero_copy: bool,
+}
+
+impl XdpFeatures {
+    /// What the driver of the interface of this number says, in the calling thread's network namespace. An
+    /// error before Linux 6.3, which does not ask drivers. No capability.
+    ///
+    /// ```
+    /// use pagepool_net::link::{Netlink, XdpFeatures};
+    /// let lo = Netlink::open()?.link("lo")?.index;
+    /// match XdpFeatures::of(lo) {
+    ///     Ok(features) => assert!(!features.zero_copy),
+    ///     Err(error) => println!("{error}"), // an older kernel
+    /// }
+    /// # Ok::<(), pagepool_net::link::NetError>(())
+    /// ```
+    pub fn of(index: u32) -> Result<Self, NetError> {
+        let bits = asked(index, |message| features(message, uapi::NETDEV_A_DEV_XDP_FEATURES))?;
+        let has = |bit| bits & bit != 0;
+        Ok(Self {
+            native: has(uapi::NETDEV_XDP_ACT_BASIC),
+            zero_copy: has(uapi::NETDEV_XDP_ACT_XSK_ZEROCOPY),
+        })
+    }
+}
+
 /// What the driver of the interface of this number does for packets that AF_XDP sends, as bits of the
 /// kernel's `enum netdev_xsk_flags`; 0 before Linux 6.8. An error where the kernel has no such family.
 pub(crate) fn of(index: u32) -> Result<u64, NetError> {
+    asked(index, xsk_features)
+}
+
+fn asked(index: u32, parse: impl Fn(&NetlinkMessage<'_>) -> Result<u64, Malformed>) -> Result<u64, NetError> {
     let mut family = NetdevFamily::open()?;
     let mut request = family.request(uapi::NETDEV_CMD_DEV_GET, uapi::NLM_F_ACK);
     request.number(uapi::NETDEV_A_DEV_IFINDEX, index);
     let asked = RequestText { request: "look up", about: &format!("the features of link {index}") };
-    let found = family.exchange(request, asked, features)?;
+    let found = family.exchange(request, asked, parse)?;
     found.first().copied().ok_or(NetError::Malformed { what: "no features and no error" })
 }
 
-/// The features in an answer about a device; none where it does not name them.
-pub(crate) fn features(message: &NetlinkMessage<'_>) -> Result<u64, Malformed> {
-    let Some(bits) = message.split(HEADER)?.1.find(uapi::NETDEV_A_DEV_XSK_FEATURES)? else { return Ok(0) };
+/// The features of sending in an answer about a device; none where it does not name them.
+pub(crate) fn xsk_features(message: &NetlinkMessage<'_>) -> Result<u64, Malformed> {
+    features(message, uapi::NETDEV_A_DEV_XSK_FEATURES)
+}
+
+/// Those of a kind.
+fn features(message: &NetlinkMessage<'_>, kind: u16) -> Result<u64, Malformed> {
+    let Some(bits) = message.split(HEADER)?.1.find(kind)? else { return Ok(0) };
     let bits = bits.first_chunk().ok_or(Malformed("features of less than eight bytes"))?;
     Ok(u64::from_ne_bytes(*bits))
 }
@@ -37,15 +80,18 @@ mod tests {
             request.attribute(kind, value);
             request
         };
-        assert_eq!(read(&mut of_kind(6, &5u64.to_ne_bytes()), features), Ok(5));
-        assert_eq!(read(&mut of_kind(3, &5u64.to_ne_bytes()), features), Ok(0), "an older kernel");
-        assert!(read(&mut of_kind(6, &[1; 4]), features).is_err());
+        assert_eq!(read(&mut of_kind(6, &5u64.to_ne_bytes()), xsk_features), Ok(5));
+        assert_eq!(read(&mut of_kind(3, &5u64.to_ne_bytes()), xsk_features), Ok(0), "an older kernel");
+        assert!(read(&mut of_kind(6, &[1; 4]), xsk_features).is_err());
     }
 
     #[test]
     fn the_loopback_has_no_features() {
         match of(1) {
-            Ok(features) => assert_eq!(features, 0),
+            Ok(features) => {
+                assert_eq!(features, 0);
+                assert_eq!(XdpFeatures::of(1).unwrap(), XdpFeatures::default(), "it has no driver's XDP");
+            }
             Err(error) => println!("SKIP features: the kernel has no family netdev (Linux 6.3): {error}"),
         }
         assert!(of(0x7fff_ffff).is_err());
