@@ -3,6 +3,7 @@
 mod bench;
 mod clean;
 mod demo;
+mod doctor;
 mod drop;
 mod echo;
 mod export;
@@ -89,6 +90,9 @@ commands! {
     Top(top::TopArgs),
     /// Give what processes publish to Prometheus: over HTTP, in a file, or on standard output
     Export(export::ExportArgs),
+    /// Look for what is slow, lost or leaking: what is seen, why it costs, what mends it, how to verify
+    #[command(long_about = doctor::ABOUT)]
+    Doctor(doctor::DoctorArgs),
     /// Remove what processes that were killed have published
     Clean(clean::CleanArgs),
     /// Benchmark the page pool, and check with its counters that each workload took its path

@@ -6,6 +6,7 @@
 mod bench;
 mod commands;
 mod demo;
+mod doctor;
 mod engine;
 mod observing;
 mod queues;

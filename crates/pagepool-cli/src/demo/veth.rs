@@ -25,7 +25,7 @@ use super::outcome::DemoResult;
 use super::plan::DemoAction;
 use crate::engine::memory_node;
 use crate::engine::run_state::{Phase, RunState, Sample};
-use crate::engine::socket_sizes::{SocketSizes, mode};
+use crate::engine::socket_sizes::{SocketSizes, mode, place};
 use crate::queues::published_run::{ShownPort, ShownPorts};
 use crate::report::error::error_chain;
 
@@ -71,10 +71,20 @@ impl VethSetup {
             interface: link.name.clone(),
             ifindex: Some(link.index),
             queue: 0,
-            params: vec![("mode", mode.clone()), ("mtu", link.mtu.to_string())],
+            params: params(queue, link, &mode),
         };
         ShownPorts::new(self.task.queues.iter().zip(&self.hosts.near).map(socket))
     }
+}
+
+/// What observers are told of a socket.
+fn params(queue: &OpenedDevice, link: &LinkInfo, mode: &str) -> Vec<(&'static str, String)> {
+    let mut params = vec![("mode", mode.to_owned()), ("mtu", link.mtu.to_string())];
+    if let Some(socket) = &queue.socket {
+        params.push(("zero_copy", socket.zero_copy.to_string()));
+        params.extend(socket.attach.map(|attach| ("attach", place(attach).to_owned())));
+    }
+    params
 }
 
 /// A queue of each interface, over one memory, for a thread on a CPU.

@@ -65,7 +65,7 @@ fn listed(path: &str) -> Vec<usize> {
 }
 
 /// Numbers from a list as the kernel writes it: `0-1,3`.
-fn numbers(text: &str) -> Vec<usize> {
+pub fn numbers(text: &str) -> Vec<usize> {
     let range = |part: &str| {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
         Some(first.parse::<usize>().ok()?..=last.parse::<usize>().ok()?)

@@ -271,6 +271,11 @@ pub fn mode(attach: Option<Attach>, zero_copy: bool) -> String {
     format!("af_xdp_{attach}{}", if zero_copy { "zerocopy" } else { "copy" })
 }
 
+/// Where an XDP program runs.
+pub fn place(attach: Attach) -> &'static str {
+    if attach == Attach::Generic { "generic" } else { "native" }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

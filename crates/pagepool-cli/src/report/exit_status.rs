@@ -6,6 +6,8 @@ pub const FAILED: u8 = 1;
 pub const NOTHING_MOVED: u8 = 3;
 /// An interface of the run went away.
 pub const GONE: u8 = 4;
+/// `doctor` found something.
+pub const FOUND: u8 = 5;
 
 /// The list of them all, in the help.
 pub const HELP: &str = "\
@@ -17,5 +19,6 @@ Exit status:
   3      No packets moved, so there is nothing to judge; all buffers were returned
   4      An interface was removed, or moved to another network namespace, while the command
          ran; the verdict was printed
+  5      doctor found something
   128+N  A second signal N (SIGINT 2, SIGTERM 15) ended the process at once, without a verdict
   If the reader of a pipe goes, the run ends early, with the status of its verdict";

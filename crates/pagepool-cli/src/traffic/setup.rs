@@ -21,7 +21,7 @@ use super::command::PortSide;
 use super::interface::Interface;
 use super::queue_progress::QueueProgress;
 use crate::engine::poll_loop::PollPort;
-use crate::engine::socket_sizes::{self, SocketSizes};
+use crate::engine::socket_sizes::{self, SocketSizes, place};
 use crate::queues::published_run::{ShownPort, ShownPorts};
 use crate::report::error::error_chain;
 use crate::report::number::grouped;
@@ -358,6 +358,9 @@ impl OpenedInterface {
         ];
         params.extend(self.zero_copy.map(|is_on| ("zero_copy", is_on.to_string())));
         params.extend(self.tx_mode.map(|mode| ("tx_mode", mode.to_owned())));
+        params.extend(self.busy_polled.map(|_| ("busy_poll", "true".to_owned())));
+        params.extend(self.attach.map(|attach| ("attach", attach.to_owned())));
+        params.extend(self.attach_reason.clone().map(|why| ("attach_reason", why)));
         params
     }
 
@@ -375,10 +378,6 @@ impl OpenedInterface {
 /// Where a program runs that somebody else attached.
 fn attached(mode: XdpMode) -> Attach {
     if mode == XdpMode::Generic { Attach::Generic } else { Attach::Native }
-}
-
-fn place(attach: Attach) -> &'static str {
-    if attach == Attach::Generic { "generic" } else { "native" }
 }
 
 /// How these send.

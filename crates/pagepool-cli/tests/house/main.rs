@@ -23,6 +23,7 @@ const FILES_A_FOLDER: usize = 12;
 /// Folders with more files, how many, and why.
 const FULLER: &[(&str, &str, usize, &str)] = &[
     ("pagepool", "packet/skb", 13, "one packet type, in a file for each operation of stacks"),
+    ("pagepool-cli", "commands", 13, "a file for each command"),
     ("pagepool-capi", "handles", 13, "what tokens stand for, in a file for each table and each life"),
     (
         "pagepool-net",

@@ -1,0 +1,491 @@
+//! What the doctor judges by: plain values of two moments and what moved between them.
+//!
+//! What   nothing in here asks anybody; rules read it, and tests make it up.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use pagepool::{Inflight, Stats};
+use pagepool_net::link::KernelPoolStats;
+
+/// A pool that is younger at the first look is still being filled, and is not judged by its slow calls.
+pub const WARM_UP: Duration = Duration::from_secs(5);
+
+/// Everything that was seen.
+#[derive(Clone, Debug, Default)]
+pub struct Evidence {
+    /// Between the first and the last look.
+    pub seconds: f64,
+    pub processes: Vec<ProcessEvidence>,
+    /// The interfaces of this network namespace that the processes have sockets on.
+    pub links: Vec<LinkEvidence>,
+    pub kernel_pools: Vec<KernelPoolEvidence>,
+    pub cpus: CpuEvidence,
+    pub huge_pages: HugePageEvidence,
+    /// What could not be looked at, and why.
+    pub notes: Vec<String>,
+}
+
+/// A process that publishes.
+#[derive(Clone, Debug, Default)]
+pub struct ProcessEvidence {
+    pub name: String,
+    pub pid: u32,
+    /// How long ago it gave its last sign, if it is dead.
+    pub dead_for: Option<Duration>,
+    /// Whether its interfaces are those of this network namespace.
+    pub is_here: bool,
+    pub pools: Vec<PoolEvidence>,
+    /// Its arenas, sockets, ports and so on.
+    pub entries: Vec<EntryEvidence>,
+    /// The threads that own its pools.
+    pub threads: Vec<ThreadEvidence>,
+}
+
+/// A pool of a process.
+#[derive(Clone, Debug, Default)]
+pub struct PoolEvidence {
+    pub id: u32,
+    pub name: String,
+    pub area_id: u64,
+    /// The thread that owns it.
+    pub tid: Option<u32>,
+    pub page_bytes: u64,
+    /// At the first look; no time if it was not there.
+    pub age: Duration,
+    /// How long ago it ended with buffers out.
+    pub detached: Option<Duration>,
+    pub params: Vec<(String, String)>,
+    /// What it counted between the looks.
+    pub moved: Stats,
+    pub pages: Inflight,
+    /// Pages of which the program has buffers, at each look: out, and not waiting for packets at a device.
+    pub held: Vec<u64>,
+    /// Of a pool that records who has its pages.
+    pub holders: Option<HolderEvidence>,
+}
+
+/// Who has the pages of a pool.
+#[derive(Clone, Debug, Default)]
+pub struct HolderEvidence {
+    /// Pages that have been out for a minute or longer.
+    pub for_a_minute: u64,
+    /// Those who have most, in words.
+    pub most: Vec<String>,
+}
+
+/// An arena, a socket, a port, a NIC in memory.
+#[derive(Clone, Debug, Default)]
+pub struct EntryEvidence {
+    pub kind: String,
+    pub id: u64,
+    /// The pool that it belongs to.
+    pub pool: Option<u32>,
+    pub name: String,
+    pub params: Vec<(String, String)>,
+    pub now: BTreeMap<String, u64>,
+    /// Between the looks; nothing of what was not there at the first.
+    pub moved: BTreeMap<String, u64>,
+}
+
+/// A thread of a process.
+#[derive(Clone, Debug, Default)]
+pub struct ThreadEvidence {
+    pub tid: u32,
+    pub name: String,
+    /// The CPUs that it may run on.
+    pub allowed: Vec<usize>,
+    /// That which it ran on last.
+    pub cpu: Option<usize>,
+    /// Its share of a CPU between the looks.
+    pub busy: f64,
+}
+
+/// An interface.
+#[derive(Clone, Debug, Default)]
+pub struct LinkEvidence {
+    pub name: String,
+    pub index: u32,
+    pub driver: Option<String>,
+    /// The NUMA node of its card.
+    pub node: Option<usize>,
+    /// Whether its driver runs XDP programs itself, and works on the memory of sockets; `None` if the kernel
+    /// does not say.
+    pub native: Option<bool>,
+    pub zero_copy: Option<bool>,
+    /// Whether an IOMMU stands between card and memory.
+    pub has_iommu: bool,
+    /// Slots of the hardware's receive ring, and how many it could have.
+    pub rx_ring: Option<(u32, u32)>,
+    /// Packets that the card, or its driver, dropped between the looks.
+    pub dropped: u64,
+    /// Its interrupts, in the order of their numbers.
+    pub interrupts: Vec<InterruptEvidence>,
+    pub offloads: Vec<OffloadEvidence>,
+}
+
+/// An interrupt of a card.
+#[derive(Clone, Debug, Default)]
+pub struct InterruptEvidence {
+    pub number: u32,
+    pub name: String,
+    /// The CPUs that it goes to.
+    pub cpus: Vec<usize>,
+    /// Times that it came between the looks.
+    pub moved: u64,
+}
+
+/// Offloads that falsify what arrives at an interface.
+#[derive(Clone, Debug, Default)]
+pub struct OffloadEvidence {
+    /// What is wrong with packets.
+    pub effect: String,
+    /// What turns the offloads off, if anything does.
+    pub command: Option<String>,
+}
+
+/// A page pool of the kernel.
+#[derive(Clone, Debug, Default)]
+pub struct KernelPoolEvidence {
+    pub id: u32,
+    /// Its interface, if that is still there.
+    pub interface: Option<String>,
+    pub inflight: u64,
+    pub detached: Option<Duration>,
+    /// Whether it was there at the first look.
+    pub is_old: bool,
+    /// Between the looks; zeroes of a kernel without counters.
+    pub moved: KernelPoolStats,
+}
+
+/// CPUs and nodes.
+#[derive(Clone, Debug, Default)]
+pub struct CpuEvidence {
+    /// The nodes that have CPUs, each with these.
+    pub nodes: Vec<(usize, Vec<usize>)>,
+    /// The frequency governor of each CPU that has one.
+    pub governors: Vec<(usize, String)>,
+}
+
+/// Huge pages of the machine.
+#[derive(Clone, Debug, Default)]
+pub struct HugePageEvidence {
+    /// `always`, `madvise` or `never`; `None` of a kernel without transparent huge pages.
+    pub transparent: Option<String>,
+}
+
+impl Evidence {
+    /// The processes that run.
+    pub fn alive(&self) -> impl Iterator<Item = &ProcessEvidence> {
+        self.processes.iter().filter(|process| process.dead_for.is_none())
+    }
+
+    /// Pools of processes that run, which have not ended.
+    pub fn pools(&self) -> impl Iterator<Item = (&ProcessEvidence, &PoolEvidence)> {
+        let all = self.alive().flat_map(|process| process.pools.iter().map(move |pool| (process, pool)));
+        all.filter(|(_, pool)| pool.detached.is_none())
+    }
+
+    /// Those of them that are no longer being filled.
+    pub fn warm_pools(&self) -> impl Iterator<Item = (&ProcessEvidence, &PoolEvidence)> {
+        self.pools().filter(|(_, pool)| pool.age >= WARM_UP)
+    }
+
+    /// Entries of processes that run, of these kinds.
+    pub fn entries<'a>(
+        &'a self,
+        kinds: &'a [&'a str],
+    ) -> impl Iterator<Item = (&'a ProcessEvidence, &'a EntryEvidence)> {
+        let of = move |process: &'a ProcessEvidence| {
+            process.entries.iter().filter(move |entry| kinds.contains(&&*entry.kind))
+        };
+        self.alive().flat_map(move |process| of(process).map(move |entry| (process, entry)))
+    }
+
+    /// AF_XDP sockets that receive on interfaces of this network namespace, each with its interface.
+    pub fn receivers(&self) -> impl Iterator<Item = (&ProcessEvidence, &EntryEvidence, &LinkEvidence)> {
+        self.entries(&["socket"]).filter_map(|(process, socket)| {
+            let link = self.link_of(process, socket)?;
+            socket.receives().then_some((process, socket, link))
+        })
+    }
+
+    /// The interface of a socket.
+    pub fn link_of(&self, process: &ProcessEvidence, socket: &EntryEvidence) -> Option<&LinkEvidence> {
+        let index: u32 = socket.number("ifindex")?;
+        self.links.iter().find(|link| process.is_here && link.index == index)
+    }
+
+    /// A count of the time between the looks, in a second.
+    pub fn per_second(&self, count: u64) -> f64 {
+        if self.seconds > 0.0 { count as f64 / self.seconds } else { 0.0 }
+    }
+}
+
+impl ProcessEvidence {
+    /// What it is called.
+    pub fn title(&self) -> String {
+        format!("{}, pid {}", self.name, self.pid)
+    }
+
+    /// The thread that polls a socket: the owner of the socket's pool.
+    pub fn thread_of(&self, socket: &EntryEvidence) -> Option<&ThreadEvidence> {
+        let pool = self.pools.iter().find(|pool| Some(pool.id) == socket.pool)?;
+        self.thread(pool)
+    }
+
+    /// The owner of a pool.
+    pub fn thread(&self, pool: &PoolEvidence) -> Option<&ThreadEvidence> {
+        self.threads.iter().find(|thread| Some(thread.tid) == pool.tid)
+    }
+
+    /// What a counter of all its entries together rose by.
+    pub fn moved(&self, counter: &str) -> u64 {
+        self.entries.iter().map(|entry| entry.moved(counter)).fold(0, u64::saturating_add)
+    }
+
+    /// The arena of a pool.
+    pub fn arena(&self, pool: &PoolEvidence) -> Option<&EntryEvidence> {
+        self.entries.iter().find(|entry| entry.kind == "arena" && entry.id == pool.area_id)
+    }
+}
+
+impl PoolEvidence {
+    /// A parameter that is a number.
+    pub fn number(&self, name: &str) -> Option<u64> {
+        param(&self.params, name)?.parse().ok()
+    }
+
+    /// Pages that were allocated between the looks.
+    pub fn allocated(&self) -> u64 {
+        // `alloc_slow` counts calls; what they brought beyond the first page came out of the cache.
+        let Stats { alloc_fast, alloc_refill, alloc_slow, alloc_slow_high_order, .. } = self.moved;
+        [alloc_fast, alloc_refill, alloc_slow, alloc_slow_high_order].into_iter().fold(0, u64::saturating_add)
+    }
+
+    /// Whether it receives from a device: a socket, or a NIC in memory.
+    pub fn has_device(&self) -> bool {
+        self.number("domains").is_some_and(|domains| domains > 0)
+    }
+
+    /// Who has most of its pages, as a sentence of its own; nothing if that is not recorded.
+    pub fn holders_in_words(&self) -> String {
+        let most = self.holders.as_ref().map_or(&[][..], |holders| &holders.most);
+        most.iter().map(|holder| format!(" {holder}.")).collect()
+    }
+
+    /// A count of the pool as a share of the pages that were allocated, in percent.
+    pub fn percent(&self, count: u64) -> f64 {
+        count as f64 * 100.0 / self.allocated().max(1) as f64
+    }
+}
+
+impl EntryEvidence {
+    /// A parameter.
+    pub fn param(&self, name: &str) -> Option<&str> {
+        param(&self.params, name)
+    }
+
+    /// A parameter that is a number.
+    pub fn number<T: std::str::FromStr>(&self, name: &str) -> Option<T> {
+        self.param(name)?.parse().ok()
+    }
+
+    /// A counter at the last look.
+    pub fn now(&self, counter: &str) -> u64 {
+        self.now.get(counter).copied().unwrap_or(0)
+    }
+
+    /// By how much a counter rose between the looks.
+    pub fn moved(&self, counter: &str) -> u64 {
+        self.moved.get(counter).copied().unwrap_or(0)
+    }
+
+    /// Whether an XDP program redirects packets to it.
+    pub fn receives(&self) -> bool {
+        self.param("attach").is_some()
+    }
+}
+
+impl CpuEvidence {
+    /// The node of a CPU, on a machine that has several.
+    pub fn node_of(&self, cpu: usize) -> Option<usize> {
+        let of = self.nodes.iter().find(|(_, cpus)| cpus.contains(&cpu));
+        of.filter(|_| self.nodes.len() > 1).map(|(node, _)| *node)
+    }
+
+    /// The node of all these CPUs, if they have one in common.
+    pub fn node_of_all(&self, cpus: &[usize]) -> Option<usize> {
+        let node = self.node_of(*cpus.first()?)?;
+        cpus.iter().all(|&cpu| self.node_of(cpu) == Some(node)).then_some(node)
+    }
+}
+
+/// A parameter by its name.
+fn param<'a>(params: &'a [(String, String)], name: &str) -> Option<&'a str> {
+    params.iter().find(|(key, _)| key == name).map(|(_, value)| &**value)
+}
+
+/// A machine and a process that no rule finds anything on, for the tests of rules to spoil.
+#[cfg(test)]
+pub mod healthy {
+    use super::*;
+
+    fn texts(params: &[(&str, &str)]) -> Vec<(String, String)> {
+        params.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+    }
+
+    fn pool() -> PoolEvidence {
+        let mut pool = PoolEvidence {
+            id: 1,
+            name: "near0".into(),
+            area_id: 7,
+            tid: Some(501),
+            page_bytes: 4096,
+            age: Duration::from_secs(60),
+            held: vec![300; 5],
+            params: texts(&[
+                ("order", "0"),
+                ("cache_size", "128"),
+                ("refill", "64"),
+                ("ring_size", "1024"),
+                ("max_lanes", "16"),
+                ("lane_size", "1024"),
+                ("low_water", "0"),
+                ("colour", "1"),
+                ("colours", "16"),
+                ("nid", "0"),
+                ("domains", "1"),
+            ]),
+            ..Default::default()
+        };
+        (pool.moved.alloc_fast, pool.moved.recycle_cached) = (1_000_000, 1_000_000);
+        (pool.pages.total, pool.pages.out, pool.pages.cache) = (1800, 1300, 500);
+        pool
+    }
+
+    fn socket() -> EntryEvidence {
+        let (now, moved) = ([("in_rx", 1000)], [("rx_packets", 1_000_000), ("rx_dropped", 0)]);
+        let counters = |of: &[(&str, u64)]| of.iter().map(|(name, n)| ((*name).to_owned(), *n)).collect();
+        EntryEvidence {
+            kind: "socket".into(),
+            id: 1,
+            pool: Some(1),
+            name: "near0:0".into(),
+            params: texts(&[
+                ("interface", "near0"),
+                ("queue", "0"),
+                ("ifindex", "3"),
+                ("mode", "af_xdp_native_zerocopy"),
+                ("ring", "1024"),
+                ("chunk", "4096"),
+                ("mtu", "1500"),
+                ("zero_copy", "true"),
+                ("attach", "native"),
+            ]),
+            now: counters(&now),
+            moved: counters(&moved),
+        }
+    }
+
+    fn arena() -> EntryEvidence {
+        EntryEvidence {
+            kind: "arena".into(),
+            id: 7,
+            name: "drop0".into(),
+            params: texts(&[
+                ("max_bytes", "67108864"),
+                ("backing", "2 MiB pages"),
+                ("got", "2 MiB pages"),
+                ("node", "bound to node 0"),
+            ]),
+            ..Default::default()
+        }
+    }
+
+    fn link() -> LinkEvidence {
+        let interrupt = |number, cpu| InterruptEvidence {
+            number,
+            name: format!("near0-TxRx-{}", number - 40),
+            cpus: vec![cpu],
+            moved: 50_000,
+        };
+        LinkEvidence {
+            name: "near0".into(),
+            index: 3,
+            driver: Some("ice".into()),
+            node: Some(0),
+            native: Some(true),
+            zero_copy: Some(true),
+            has_iommu: true,
+            rx_ring: Some((1024, 4096)),
+            interrupts: vec![interrupt(40, 1), interrupt(41, 2)],
+            ..Default::default()
+        }
+    }
+
+    /// All of it.
+    pub fn evidence() -> Evidence {
+        let thread =
+            ThreadEvidence { tid: 501, name: "queue0".into(), allowed: vec![0], cpu: Some(0), busy: 0.9 };
+        let process = ProcessEvidence {
+            name: "drop".into(),
+            pid: 500,
+            is_here: true,
+            pools: vec![pool()],
+            entries: vec![socket(), arena()],
+            threads: vec![thread],
+            ..Default::default()
+        };
+        let mut kernel = KernelPoolEvidence {
+            id: 18,
+            interface: Some("near0".into()),
+            inflight: 2048,
+            is_old: true,
+            ..Default::default()
+        };
+        kernel.moved.alloc_fast = 100_000;
+        let governors = (0..4).map(|cpu| (cpu, "performance".to_owned())).collect();
+        Evidence {
+            seconds: 5.0,
+            processes: vec![process],
+            links: vec![link()],
+            kernel_pools: vec![kernel],
+            cpus: CpuEvidence { nodes: vec![(0, vec![0, 1, 2]), (1, vec![3])], governors },
+            huge_pages: HugePageEvidence { transparent: Some("madvise".into()) },
+            notes: Vec::new(),
+        }
+    }
+
+    impl Evidence {
+        pub fn pool(&mut self) -> &mut PoolEvidence {
+            &mut self.processes[0].pools[0]
+        }
+
+        pub fn socket(&mut self) -> &mut EntryEvidence {
+            &mut self.processes[0].entries[0]
+        }
+
+        pub fn arena(&mut self) -> &mut EntryEvidence {
+            &mut self.processes[0].entries[1]
+        }
+    }
+
+    impl PoolEvidence {
+        pub fn set(&mut self, name: &str, value: &str) {
+            self.params.retain(|(key, _)| key != name);
+            self.params.push((name.into(), value.into()));
+        }
+    }
+
+    impl EntryEvidence {
+        pub fn set(&mut self, name: &str, value: &str) {
+            self.params.retain(|(key, _)| key != name);
+            self.params.push((name.into(), value.into()));
+        }
+
+        pub fn count(&mut self, counter: &str, moved: u64) {
+            self.moved.insert(counter.into(), moved);
+        }
+    }
+}

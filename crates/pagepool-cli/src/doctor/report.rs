@@ -1,0 +1,156 @@
+//! What the doctor prints: findings, what it did not look at, and the table of its rules.
+
+use serde_json::{Value, json};
+
+use super::evidence::{Evidence, WARM_UP};
+use super::rule::{Cost, Diagnosis, DoctorRule};
+use crate::report::colour::Colour;
+use crate::report::output;
+
+/// Where the texts of a finding begin.
+const TEXTS: usize = 11;
+
+/// Prints findings, the dearest first.
+pub fn print(found: &[Diagnosis], evidence: &Evidence) {
+    let (count, scope) = (found.len(), scope(evidence));
+    let head = match count {
+        0 => format!("Nothing found in {:.0} s of {scope}.", evidence.seconds),
+        1 => format!("1 finding in {:.0} s of {scope}, with its cost:", evidence.seconds),
+        _ => format!("{count} findings in {:.0} s of {scope}, the dearest first:", evidence.seconds),
+    };
+    output::hanging(&head, 2, (count == 0).then_some(Colour::Good));
+    for (at, diagnosis) in found.iter().enumerate() {
+        let Diagnosis { rule, finding } = diagnosis;
+        let title = format!("{}. {}: {} ({})", at + 1, finding.place, rule.name, rule.cost.name());
+        output::line("");
+        output::hanging(&title, 3, Some(colour(rule.cost)));
+        let texts = [
+            ("seen", finding.seen.clone()),
+            ("why", rule.why.to_owned()),
+            ("mend", diagnosis.mend()),
+            ("verify", diagnosis.verify()),
+        ];
+        for (what, text) in texts {
+            output::hanging(&format!("   {what:<7} {}", plain(&text)), TEXTS, None);
+        }
+    }
+    too_young(evidence).into_iter().chain(evidence.notes.iter().cloned()).for_each(output::note);
+}
+
+/// The same as JSON.
+pub fn json(found: &[Diagnosis], evidence: &Evidence) -> Value {
+    let one = |diagnosis: &Diagnosis| {
+        let Diagnosis { rule, finding } = diagnosis;
+        json!({
+            "rule": rule.name,
+            "cost": rule.cost.name(),
+            "place": finding.place,
+            "of": finding.of,
+            "rate": finding.rate,
+            "seen": finding.seen,
+            "why": plain(rule.why),
+            "mend": plain(&diagnosis.mend()),
+            "verify": plain(&diagnosis.verify()),
+        })
+    };
+    let count = |kind| evidence.entries(&[kind]).count();
+    json!({
+        "seconds": evidence.seconds,
+        "processes": evidence.processes.len(),
+        "pools": evidence.processes.iter().map(|process| process.pools.len()).sum::<usize>(),
+        "sockets": count("socket"),
+        "interfaces": evidence.links.iter().map(|link| &link.name).collect::<Vec<_>>(),
+        "kernel_pools": evidence.kernel_pools.len(),
+        "findings": found.iter().map(one).collect::<Vec<_>>(),
+        "notes": too_young(evidence).into_iter().chain(evidence.notes.iter().cloned()).collect::<Vec<_>>(),
+    })
+}
+
+/// The rules as a table of Markdown.
+pub fn table(rules: &[DoctorRule]) -> String {
+    let row = |rule: &DoctorRule| {
+        let DoctorRule { name, cost, when, why, mend, .. } = rule;
+        let mend =
+            mend.replace("`pagepool show {of} --watch`", "`pagepool show --watch`").replace("{of}", "IF");
+        format!("| `{name}` | {} | {when} | {why} | {mend} |\n", cost.name())
+    };
+    let head = "| rule | cost | it finds | why it costs | what mends it |\n|---|---|---|---|---|\n";
+    head.to_owned() + &rules.iter().map(row).collect::<String>()
+}
+
+/// What was looked at, in words.
+fn scope(evidence: &Evidence) -> String {
+    let many = |count: usize, what: &str| match count {
+        1 => format!("1 {what}"),
+        count => format!("{count} {what}{}", if what.ends_with('s') { "es" } else { "s" }),
+    };
+    let pools = evidence.processes.iter().map(|process| process.pools.len()).sum();
+    let mut parts = vec![many(evidence.processes.len(), "process"), many(pools, "pool")];
+    let sockets = evidence.entries(&["socket"]).count();
+    parts.extend((sockets > 0).then(|| many(sockets, "socket")));
+    parts.extend((!evidence.links.is_empty()).then(|| many(evidence.links.len(), "interface")));
+    let kernel = evidence.kernel_pools.len();
+    parts.extend((kernel > 0).then(|| many(kernel, "pool") + " of the kernel"));
+    parts.join(", ")
+}
+
+/// Says that some pools are too young for some rules.
+fn too_young(evidence: &Evidence) -> Option<String> {
+    let young = evidence.pools().filter(|(_, pool)| pool.age < WARM_UP);
+    let names: Vec<_> = young.map(|(_, pool)| &*pool.name).collect();
+    (!names.is_empty()).then(|| {
+        let seconds = WARM_UP.as_secs();
+        format!(
+            "still filled {seconds} s before the first look, so not judged by what left them or came from \
+             the arena: {}",
+            names.join(", ")
+        )
+    })
+}
+
+fn colour(cost: Cost) -> Colour {
+    match cost {
+        Cost::PacketsLost | Cost::BuffersLost => Colour::Bad,
+        Cost::EachPacket | Cost::SomePackets => Colour::Caution,
+    }
+}
+
+/// A text of the table without the links that it has in the page: `[text](where.md)` is docs/where.md.
+fn plain(text: &str) -> String {
+    let mut plain = String::new();
+    let mut rest = text;
+    while let Some((before, link)) = rest.split_once('[') {
+        let Some((label, behind)) = link.split_once("](") else { break };
+        let Some((target, after)) = behind.split_once(')') else { break };
+        plain += before;
+        match target.starts_with(label) {
+            true => plain += &format!("docs/{label}"),
+            false => plain += label,
+        }
+        rest = after;
+    }
+    plain + rest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::doctor::evidence::healthy;
+
+    #[test]
+    fn what_was_looked_at_is_counted() {
+        let mut evidence = healthy::evidence();
+        assert_eq!(scope(&evidence), "1 process, 1 pool, 1 socket, 1 interface, 1 pool of the kernel");
+        evidence.processes.push(evidence.processes[0].clone());
+        assert!(scope(&evidence).starts_with("2 processes, 2 pools, 2 sockets"), "{}", scope(&evidence));
+        assert_eq!(too_young(&evidence), None);
+        evidence.pool().age = std::time::Duration::from_secs(1);
+        assert!(too_young(&evidence).is_some_and(|text| text.ends_with(": near0")));
+    }
+
+    #[test]
+    fn links_of_the_page_are_words_on_a_terminal() {
+        assert_eq!(plain("see [operations.md](operations.md#sizing)."), "see docs/operations.md.");
+        assert_eq!(plain("[those of commands](operations.md), [no link"), "those of commands, [no link");
+    }
+}

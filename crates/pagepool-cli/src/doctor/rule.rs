@@ -1,0 +1,114 @@
+//! What a rule is, and what it finds.
+
+use super::evidence::Evidence;
+
+/// A row of the table of rules.
+#[derive(Clone, Copy, Debug)]
+pub struct DoctorRule {
+    pub name: &'static str,
+    pub cost: Cost,
+    /// What it finds, with the limits that it goes by.
+    pub when: &'static str,
+    pub why: &'static str,
+    /// What mends it, unless a finding has something more exact. `{of}` is what the finding is of.
+    pub mend: &'static str,
+    /// How to see that it is mended; `{of}` as above.
+    pub verify: &'static str,
+    pub find: fn(&Evidence) -> Vec<Finding>,
+    /// What its test changes in evidence of a healthy process.
+    #[cfg(test)]
+    pub case: RuleCase,
+}
+
+/// How a rule is tested.
+#[cfg(test)]
+#[derive(Clone, Copy, Debug)]
+pub struct RuleCase {
+    /// After this change it finds something.
+    pub ill: fn(&mut Evidence),
+    /// What it says of that.
+    pub says: &'static str,
+    /// After this one, which comes near to it, it finds nothing.
+    pub well: fn(&mut Evidence),
+}
+
+/// What something costs; the worst first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Cost {
+    PacketsLost,
+    BuffersLost,
+    EachPacket,
+    SomePackets,
+}
+
+impl Cost {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::PacketsLost => "packets are lost",
+            Self::BuffersLost => "buffers are missing",
+            Self::EachPacket => "each packet costs more",
+            Self::SomePackets => "some packets cost more",
+        }
+    }
+}
+
+/// What a rule found.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Finding {
+    /// In whose process, which pool: for people.
+    pub place: String,
+    /// What the commands of the rule are to be given: a process, a pool or an interface.
+    pub of: String,
+    /// What was seen, with the figures.
+    pub seen: String,
+    /// What mends it here, if the rule's own text is not it.
+    pub mend: Option<String>,
+    /// How much of it there was, in a second: the order of findings of one cost.
+    pub rate: f64,
+}
+
+impl Finding {
+    /// One without a remedy of its own.
+    pub fn new(place: impl Into<String>, of: impl Into<String>, seen: impl Into<String>, rate: f64) -> Self {
+        Self { place: place.into(), of: of.into(), seen: seen.into(), mend: None, rate }
+    }
+
+    /// The same, with one.
+    pub fn mended_by(self, mend: impl Into<String>) -> Self {
+        Self { mend: Some(mend.into()), ..self }
+    }
+}
+
+/// A finding and the rule that found it.
+#[derive(Clone, Debug)]
+pub struct Diagnosis {
+    pub rule: &'static DoctorRule,
+    pub finding: Finding,
+}
+
+impl Diagnosis {
+    pub fn mend(&self) -> String {
+        self.filled(self.finding.mend.as_deref().unwrap_or(self.rule.mend))
+    }
+
+    pub fn verify(&self) -> String {
+        self.filled(self.rule.verify)
+    }
+
+    fn filled(&self, text: &str) -> String {
+        text.replace("{of}", &self.finding.of)
+    }
+}
+
+/// All that rules find, the dearest first.
+pub fn diagnose(rules: &'static [DoctorRule], evidence: &Evidence) -> Vec<Diagnosis> {
+    let of = |rule: &'static DoctorRule| {
+        (rule.find)(evidence).into_iter().map(move |finding| Diagnosis { rule, finding })
+    };
+    let mut all: Vec<_> = rules.iter().flat_map(of).collect();
+    all.sort_by(|one, other| {
+        let rate = other.finding.rate.total_cmp(&one.finding.rate);
+        one.rule.cost.cmp(&other.rule.cost).then(rate)
+    });
+    all
+}

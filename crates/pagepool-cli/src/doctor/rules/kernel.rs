@@ -1,0 +1,107 @@
+//! The kernel's own page pools, of drivers that list them (Linux 6.8).
+
+#[cfg(test)]
+use std::time::Duration;
+
+use crate::doctor::evidence::{Evidence, KernelPoolEvidence};
+#[cfg(test)]
+use crate::doctor::rule::RuleCase;
+use crate::doctor::rule::{Cost, DoctorRule, Finding};
+use crate::observing::look::spoken;
+use crate::report::number::grouped;
+
+/// How long a pool may wait for its last pages before the kernel itself complains, in seconds.
+const STALLED: u64 = 60;
+/// Allocations a second from which on it is worth a look how pages come.
+const BUSY: f64 = 1000.0;
+
+pub const KERNEL_DETACHED: DoctorRule = DoctorRule {
+    name: "kernel_detached",
+    cost: Cost::BuffersLost,
+    when: "a page pool of the kernel that its driver gave up waits for pages for 60 s or more",
+    why: "Somebody holds packets of it: a socket that nobody reads, or a leak. Its memory stays.",
+    mend: "`ss -anm`: sockets with full receive queues; end the program that does not read.",
+    verify: "`pagepool list --kernel`: the pool is gone.",
+    find: kernel_detached,
+    #[cfg(test)]
+    case: RuleCase {
+        ill: |of| of.kernel_pools[0].detached = Some(Duration::from_secs(3600)),
+        says: "2,048 pages for 1 h 0 min",
+        well: |of| of.kernel_pools[0].detached = Some(Duration::from_secs(30)),
+    },
+};
+
+fn kernel_detached(evidence: &Evidence) -> Vec<Finding> {
+    let of = |pool: &KernelPoolEvidence| {
+        let time = pool.detached.filter(|time| time.as_secs() >= STALLED && pool.inflight > 0)?;
+        let seen = format!("It waits for {} pages for {}.", grouped(pool.inflight), spoken(time));
+        Some(Finding::new(place(pool), pool.id.to_string(), seen, 0.0))
+    };
+    evidence.kernel_pools.iter().filter_map(of).collect()
+}
+
+pub const KERNEL_SLOW: DoctorRule = DoctorRule {
+    name: "kernel_slow",
+    cost: Cost::SomePackets,
+    when: "a page pool of the kernel with 1,000 allocations a second or more takes 5 % or more of them \
+           from the system",
+    why: "The driver's pages do not come back to its pool: they are mapped and unmapped for each packet.",
+    mend: "A longer receive ring (`ethtool -G`), which makes the pool larger; readers on the CPU of the \
+           interrupts.",
+    verify: "`pagepool list --kernel`: recycled of pool {of}.",
+    find: kernel_slow,
+    #[cfg(test)]
+    case: RuleCase {
+        ill: |of| of.kernel_pools[0].moved.alloc_slow = 10_000,
+        says: "10,000 of 110,000 allocations",
+        well: |of| of.kernel_pools[0].moved.alloc_slow = 1_000,
+    },
+};
+
+fn kernel_slow(evidence: &Evidence) -> Vec<Finding> {
+    let of = |pool: &KernelPoolEvidence| {
+        let moved = &pool.moved;
+        let slow = moved.alloc_slow + moved.alloc_slow_high_order;
+        let all = moved.alloc_fast + moved.alloc_refill + slow;
+        let (slowly, rate) = (grouped(slow), evidence.per_second(slow));
+        let seen = format!("The system gave pages for {slowly} of {} allocations.", grouped(all));
+        let many = evidence.per_second(all) >= BUSY && slow * 20 >= all;
+        many.then(|| Finding::new(place(pool), pool.id.to_string(), seen, rate))
+    };
+    evidence.kernel_pools.iter().filter(|pool| pool.is_old).filter_map(of).collect()
+}
+
+pub const KERNEL_RING_FULL: DoctorRule = DoctorRule {
+    name: "kernel_ring_full",
+    cost: Cost::SomePackets,
+    when: "`recycle_ring_full` of a page pool of the kernel is 1 % of its allocations or more, at 1,000 a \
+           second or more",
+    why: "Other CPUs return pages faster than the driver takes them back: these go to the system.",
+    mend: "Readers on the CPU of the interrupts (RPS off, RFS on), or a longer receive ring (`ethtool -G`).",
+    verify: "`pagepool list --kernel --json`: recycle_ring_full of pool {of} stands still.",
+    find: kernel_ring_full,
+    #[cfg(test)]
+    case: RuleCase {
+        ill: |of| of.kernel_pools[0].moved.recycle_ring_full = 2_000,
+        says: "2,000 pages found the ring full, 2.0 %",
+        well: |of| of.kernel_pools[0].moved.recycle_ring_full = 500,
+    },
+};
+
+fn kernel_ring_full(evidence: &Evidence) -> Vec<Finding> {
+    let of = |pool: &KernelPoolEvidence| {
+        let moved = &pool.moved;
+        let full = moved.recycle_ring_full;
+        let all = moved.alloc_fast + moved.alloc_refill + moved.alloc_slow + moved.alloc_slow_high_order;
+        let percent = full as f64 * 100.0 / all.max(1) as f64;
+        let seen = format!("{} pages found the ring full, {percent:.1} % of the allocations.", grouped(full));
+        let many = evidence.per_second(all) >= BUSY && full * 100 >= all;
+        many.then(|| Finding::new(place(pool), pool.id.to_string(), seen, evidence.per_second(full)))
+    };
+    evidence.kernel_pools.iter().filter(|pool| pool.is_old).filter_map(of).collect()
+}
+
+fn place(pool: &KernelPoolEvidence) -> String {
+    let of = pool.interface.as_deref().map_or(String::new(), |name| format!(" of {name}"));
+    format!("kernel's page pool {}{of}", pool.id)
+}

@@ -1,0 +1,249 @@
+//! Packets that are lost: no buffer, a full ring, refused, dropped by the card or on their way out.
+
+use crate::doctor::evidence::{EntryEvidence, Evidence, PoolEvidence, ProcessEvidence};
+#[cfg(test)]
+use crate::doctor::rule::RuleCase;
+use crate::doctor::rule::{Cost, DoctorRule, Finding};
+use crate::report::number::grouped;
+
+/// What is received by: a socket, or a NIC in memory.
+const DEVICES: [&str; 2] = ["socket", "nic"];
+/// One lost packet in so many is told of: TCP loses some by itself, when it looks for the rate of a path.
+const ONE_IN: u64 = 1000;
+
+pub const STARVED: DoctorRule = DoctorRule {
+    name: "starved",
+    cost: Cost::PacketsLost,
+    when: "`alloc_failed` of a pool rose; or a device found no buffer for 0.1 % of the packets or more \
+           (`rx_no_buffer`, or `rx_dropped` with `rx_fill_ring_empty`)",
+    why: "A packet that finds no buffer at the device is lost.",
+    mend: "`--ring` of twice the slots, more `--queues`, or a CPU of its own for the thread (`--cpus`): \
+           the pool has pages, and the thread puts them on the fill ring too late.",
+    verify: "`pagepool show {of} --watch`: alloc_failed, rx_fill_ring_empty and rx_dropped stand still.",
+    find: starved,
+    #[cfg(test)]
+    case: RuleCase {
+        ill: |of| {
+            of.socket().count("rx_fill_ring_empty", 700);
+            of.socket().count("rx_dropped", 12_345);
+        },
+        says: "rx_dropped rose by 12,345",
+        well: |of| {
+            of.socket().count("rx_fill_ring_empty", 700);
+            of.socket().count("rx_dropped", 700);
+        },
+    },
+};
+
+fn starved(evidence: &Evidence) -> Vec<Finding> {
+    let of = |(process, pool): (&ProcessEvidence, &PoolEvidence)| {
+        let devices = process.entries.iter().filter(|entry| DEVICES.contains(&&*entry.kind));
+        let below = devices.filter(|entry| entry.pool == Some(pool.id));
+        let sum = |name| below.clone().map(|entry| entry.moved(name)).fold(0, u64::saturating_add);
+        let (fill, failed) = (sum("rx_fill_ring_empty"), pool.moved.alloc_failed);
+        // A socket's `rx_no_buffer` is what the kernel calls `rx_dropped`, among others.
+        let (no_buffer, dropped) = match fill {
+            0 => (below.clone().filter(|of| of.kind == "nic").map(|of| of.moved("rx_no_buffer")).sum(), 0),
+            _ => (0, sum("rx_dropped")),
+        };
+        let lost: u64 = dropped + no_buffer;
+        let is_much = lost > 0 && lost * ONE_IN >= sum("rx_packets") + lost;
+        let counted = [
+            ("alloc_failed", failed),
+            ("rx_fill_ring_empty", fill),
+            ("rx_dropped", dropped),
+            ("rx_no_buffer", no_buffer),
+        ];
+        let seen = counted.iter().filter(|(_, count)| *count > 0);
+        let seen: Vec<_> = seen.map(|(name, count)| rose(evidence, name, *count)).collect();
+        let place = format!("{}, pool {}", process.title(), pool.name);
+        let rate = evidence.per_second(lost.max(failed));
+        let finding = Finding::new(place, &*pool.name, seen.join("; ") + ".", rate);
+        let finding = if failed > 0 { finding.mended_by(no_pages(process, pool)) } else { finding };
+        (failed > 0 || is_much).then_some(finding)
+    };
+    evidence.pools().filter_map(of).collect()
+}
+
+/// What helps a pool that gets no page.
+fn no_pages(process: &ProcessEvidence, pool: &PoolEvidence) -> String {
+    let most = process.arena(pool).and_then(|arena| arena.number::<u64>("max_bytes"));
+    let most = most.map_or(String::new(), |most| format!(", which is {} MiB", most >> 20));
+    format!(
+        "Have buffers returned earlier (pages out: {}; `pagepool show {{of}}` says where), or raise the \
+         arena's max_bytes{most}.",
+        grouped(pool.pages.out)
+    )
+}
+
+pub const RX_RING_FULL: DoctorRule = DoctorRule {
+    name: "rx_ring_full",
+    cost: Cost::PacketsLost,
+    when: "`rx_ring_full` of a socket is 0.1 % of the packets or more",
+    why: "The kernel drops a packet that finds the receive ring full: the thread receives too slowly.",
+    mend: "`--ring` of twice the slots for bursts; for load that stays, more `--queues` or a CPU of its own \
+           (`--cpus`).",
+    verify: "`pagepool show {of} --watch`: rx_ring_full stands still.",
+    find: |evidence| of_sockets(evidence, &[("rx_ring_full", "")]),
+    #[cfg(test)]
+    case: RuleCase {
+        ill: |of| of.socket().count("rx_ring_full", 2500),
+        says: "rx_ring_full rose by 2,500 (500 a second)",
+        well: |of| of.socket().count("rx_ring_full", 999),
+    },
+};
+
+/// Counters of packets that were not taken, each with what mends it.
+const REFUSED: [(&str, &str); 6] = [
+    (
+        "rx_too_long",
+        "A smaller MTU at the sender, or packets of several buffers: `multi_buffer` (Linux 6.6).",
+    ),
+    ("rx_too_many_buffers", "Raise `chains` of the pool, or use larger buffers."),
+    ("rx_bad_length", "A `tailroom` that fits the device (`XskDevice::check_pool`); else please report it."),
+    ("rx_bad_descriptor", "A faulty device or driver: please report it, with `pagepool show --json`."),
+    ("rx_invalid_descs", "A bug of pagepool: please report it, with `pagepool show --json`."),
+    ("rx_unmapped", "Name the device's domain in `PoolParams::domains`."),
+];
+
+pub const RX_REFUSED: DoctorRule = DoctorRule {
+    name: "rx_refused",
+    cost: Cost::PacketsLost,
+    when: "`rx_too_long`, `rx_too_many_buffers`, `rx_bad_length`, `rx_bad_descriptor`, `rx_invalid_descs` or \
+           `rx_unmapped` is 0.1 % of the packets or more; or `rx_dropped` is, without `rx_fill_ring_empty`",
+    why: "The packet came, and the device or the socket does not take it.",
+    mend: "By the counter: [operations.md](operations.md#counters-of-a-device).",
+    verify: "`pagepool show {of} --watch`: the counter stands still.",
+    find: rx_refused,
+    #[cfg(test)]
+    case: RuleCase {
+        ill: |of| of.socket().count("rx_too_long", 4000),
+        says: "rx_too_long rose by 4,000 (800 a second)",
+        well: |of| of.socket().count("rx_too_long", 40),
+    },
+};
+
+fn rx_refused(evidence: &Evidence) -> Vec<Finding> {
+    let mut all = of_sockets(evidence, &REFUSED);
+    for (process, socket) in evidence.entries(&DEVICES) {
+        let dropped = socket.moved("rx_dropped");
+        if is_much(socket, dropped) && socket.moved("rx_fill_ring_empty") == 0 {
+            let longer = "Packets longer than a chunk takes: a smaller MTU at the sender, `--chunk-size \
+                          4096`, or `multi_buffer` (Linux 6.6).";
+            all.push(of_entry(evidence, process, socket, ("rx_dropped", dropped)).mended_by(longer));
+        }
+    }
+    all
+}
+
+pub const CARD_DROPPED: DoctorRule = DoctorRule {
+    name: "card_dropped",
+    cost: Cost::PacketsLost,
+    when: "a card had no room for packets: `rx_missed_errors`, `rx_fifo_errors` or `rx_over_errors` of the \
+           interface rose",
+    why: "The hardware's ring was full, or the driver had no memory: these packets never came to XDP.",
+    mend: "More queues (`ethtool -L {of} combined N`), with a CPU for each one's interrupts.",
+    verify: "`ip -s -s link show {of}`: missed, fifo and overrun stand still.",
+    find: card_dropped,
+    #[cfg(test)]
+    case: RuleCase {
+        ill: |of| of.links[0].dropped = 80_000,
+        says: "80,000 packets (16,000 a second), with a ring of 1,024 slots of 4,096",
+        well: |of| {
+            of.links[0].dropped = 80_000;
+            of.links[0].rx_ring = None;
+        },
+    },
+};
+
+fn card_dropped(evidence: &Evidence) -> Vec<Finding> {
+    let of = |link: &crate::doctor::evidence::LinkEvidence| {
+        let (slots, most) = link.rx_ring.filter(|_| link.dropped > 0)?;
+        let name = &link.name;
+        let rate = evidence.per_second(link.dropped);
+        let seen = format!(
+            "The card dropped {} packets ({} a second), with a ring of {} slots of {}.",
+            grouped(link.dropped),
+            grouped(rate as u64),
+            grouped(slots.into()),
+            grouped(most.into())
+        );
+        let finding = Finding::new(format!("interface {name}"), name, seen, rate);
+        let longer = format!("`ethtool -G {name} rx {most}`: a longer ring of the hardware.");
+        Some(if slots < most { finding.mended_by(longer) } else { finding })
+    };
+    evidence.links.iter().filter_map(of).collect()
+}
+
+/// Counters of packets that were to be sent and were not, each with what mends it.
+const UNSENT: [(&str, &str); 12] = [
+    ("tx_dropped", "A faster receiver or a larger queue: `tc -s qdisc show`, `ip -s link` at both ends."),
+    ("tx_overflow", "The interface is the bottleneck: none, unless it is down (`ip link`)."),
+    ("tx_gone", "The interface was removed: restart the program."),
+    ("tx_too_long", "The same MTU at both interfaces."),
+    ("tx_unmapped", "Send through an `Egress`, which maps or copies."),
+    ("tx_bad_metadata", "Ask `XskDevice::tx_features` first; call `TxMetadata::write` last; `headroom` 256."),
+    ("tx_invalid_descs", "A bug of pagepool: please report it, with `pagepool show --json`."),
+    ("tx_bad_descriptor", "A faulty device or driver: please report it, with `pagepool show --json`."),
+    ("handoff_full", "A longer `handoff`, or more CPUs: the thread behind it is too slow."),
+    ("redirect_nowhere", "A wrong `PortId` in the handler."),
+    ("copy_failed", "The pool of copies had no page: raise `max_bytes`, or attach the memory to the device."),
+    ("pass_refused", "The stack is too slow, or there is none."),
+];
+
+pub const TX_LOST: DoctorRule = DoctorRule {
+    name: "tx_lost",
+    cost: Cost::PacketsLost,
+    when: "a counter of packets that were to go and did not is 0.1 % of the packets or more: `tx_dropped`, \
+           `tx_overflow`, `tx_gone`, `tx_too_long`, `tx_unmapped`, `tx_bad_metadata`, `tx_invalid_descs`, \
+           `tx_bad_descriptor`, `handoff_full`, `redirect_nowhere`, `copy_failed`, `pass_refused`",
+    why: "The work on these packets was for nothing.",
+    mend: "By the counter: [operations.md](operations.md#counters-of-a-device).",
+    verify: "`pagepool show {of} --watch`: the counter stands still.",
+    find: |evidence| of_sockets(evidence, &UNSENT),
+    #[cfg(test)]
+    case: RuleCase {
+        ill: |of| of.socket().count("tx_dropped", 5000),
+        says: "tx_dropped rose by 5,000",
+        well: |of| of.socket().count("tx_dropped", 50),
+    },
+};
+
+/// Whether that many lost packets are to be told of.
+fn is_much(of: &EntryEvidence, lost: u64) -> bool {
+    let moved = ["rx_packets", "tx_packets", "rx", "redirect_in"].map(|name| of.moved(name));
+    lost > 0 && lost.saturating_mul(ONE_IN) >= moved.into_iter().max().unwrap_or(0)
+}
+
+/// A finding for each of these counters that rose, of sockets, NICs and ports.
+fn of_sockets(evidence: &Evidence, counters: &[(&str, &str)]) -> Vec<Finding> {
+    let mut all = Vec::new();
+    for (process, entry) in evidence.entries(&["socket", "nic", "port"]) {
+        for (name, mend) in counters {
+            let count = entry.moved(name);
+            if is_much(entry, count) {
+                let finding = of_entry(evidence, process, entry, (name, count));
+                all.push(if mend.is_empty() { finding } else { finding.mended_by(*mend) });
+            }
+        }
+    }
+    all
+}
+
+fn of_entry(
+    evidence: &Evidence,
+    process: &ProcessEvidence,
+    entry: &EntryEvidence,
+    (name, count): (&str, u64),
+) -> Finding {
+    let place = format!("{}, {} {}", process.title(), entry.kind, entry.name);
+    let pool = process.pools.iter().find(|pool| Some(pool.id) == entry.pool);
+    let of = pool.map_or(&process.name, |pool| &pool.name);
+    Finding::new(place, of, rose(evidence, name, count) + ".", evidence.per_second(count))
+}
+
+/// A counter that rose, in words.
+fn rose(evidence: &Evidence, name: &str, count: u64) -> String {
+    let rate = grouped(evidence.per_second(count).round() as u64);
+    format!("{name} rose by {} ({rate} a second)", grouped(count))
+}

@@ -1,0 +1,295 @@
+//! Which CPU and which node does what: threads, interrupts, cards, memory.
+
+use super::sockets::{place, rate};
+use crate::doctor::evidence::{
+    CpuEvidence, EntryEvidence, Evidence, InterruptEvidence, LinkEvidence, ProcessEvidence, ThreadEvidence,
+};
+#[cfg(test)]
+use crate::doctor::rule::RuleCase;
+use crate::doctor::rule::{Cost, DoctorRule, Finding};
+use crate::report::number::grouped;
+
+/// Interrupts a second from which on they take a CPU's time.
+const MANY: f64 = 1000.0;
+/// The share of a CPU from which on a thread needs it.
+const NEEDS_CPU: f64 = 0.5;
+
+pub const OFF_NODE_MEMORY: DoctorRule = DoctorRule {
+    name: "off_node_memory",
+    cost: Cost::EachPacket,
+    when: "the owner of a pool may run on the CPUs of one NUMA node alone, or ran on it last, and `nid` of \
+           the pool is another",
+    why: "Each packet is read over the link between the nodes.",
+    mend: "Pin the owner to that node (`--cpus`, `taskset -p`), or set `nid` and the arena's node to it.",
+    verify: "`numastat -p PID`; `pagepool bench numa`.",
+    find: off_node_memory,
+    #[cfg(test)]
+    case: RuleCase {
+        ill: |of| of.pool().set("nid", "1"),
+        says: "queue0 is on node 0, the pool takes pages of node 1",
+        well: |of| of.pool().set("nid", "any"),
+    },
+};
+
+fn off_node_memory(evidence: &Evidence) -> Vec<Finding> {
+    let mut all = Vec::new();
+    for (process, pool) in evidence.pools() {
+        let Some(thread) = process.thread(pool) else { continue };
+        let (Some(here), Some(there)) = (node_of(&evidence.cpus, thread), pool.number("nid")) else {
+            continue;
+        };
+        if here as u64 != there && pool.allocated() > 0 {
+            let name = &thread.name;
+            let seen = format!("Thread {name} is on node {here}, the pool takes pages of node {there}.");
+            let place = format!("{}, pool {}", process.title(), pool.name);
+            all.push(Finding::new(place, &*pool.name, seen, evidence.per_second(pool.allocated())));
+        }
+    }
+    all
+}
+
+pub const OFF_NODE_CARD: DoctorRule = DoctorRule {
+    name: "off_node_card",
+    cost: Cost::EachPacket,
+    when: "the thread of a socket is on another NUMA node than the interface's card",
+    why: "The card writes packets and rings over the link between the nodes, or the thread reads them over \
+          it.",
+    mend: "`--cpus` of the card's node, or `taskset -p`; in a program also the arena (`NodePolicy::Bind`).",
+    verify: "`cat /sys/class/net/{of}/device/numa_node`, and `taskset -cp TID`.",
+    find: off_node_card,
+    #[cfg(test)]
+    case: RuleCase {
+        ill: |of| of.links[0].node = Some(1),
+        says: "card of near0 is on node 1, thread queue0 on node 0",
+        well: |of| of.links[0].node = None,
+    },
+};
+
+fn off_node_card(evidence: &Evidence) -> Vec<Finding> {
+    let of = |(process, socket, link): (&ProcessEvidence, &EntryEvidence, &LinkEvidence)| {
+        let thread = process.thread_of(socket)?;
+        let (here, there) = (node_of(&evidence.cpus, thread)?, link.node?);
+        let seen =
+            format!("The card of {} is on node {there}, thread {} on node {here}.", link.name, thread.name);
+        let finding = Finding::new(place(process, socket), &*link.name, seen, rate(evidence, socket));
+        (here != there).then_some(finding)
+    };
+    evidence.receivers().filter_map(of).collect()
+}
+
+pub const OFF_NODE_IRQ: DoctorRule = DoctorRule {
+    name: "off_node_irq",
+    cost: Cost::EachPacket,
+    when: "the interrupts of a socket's queue go to CPUs of another NUMA node than its thread's",
+    why: "What the driver just wrote is in the caches of the other node.",
+    mend: "Send them to a CPU of the thread's node.",
+    verify: "`cat /proc/interrupts`: the columns of that node's CPUs rise.",
+    find: off_node_irq,
+    #[cfg(test)]
+    case: RuleCase {
+        ill: |of| of.links[0].interrupts[0].cpus = vec![3],
+        says: "echo 0-2 > /proc/irq/40/smp_affinity_list",
+        well: |of| of.links[0].interrupts[0].cpus = vec![0, 3],
+    },
+};
+
+fn off_node_irq(evidence: &Evidence) -> Vec<Finding> {
+    let mut all = Vec::new();
+    for (process, socket, link) in evidence.receivers() {
+        let Some(thread) = process.thread_of(socket) else { continue };
+        let Some(here) = node_of(&evidence.cpus, thread) else { continue };
+        for interrupt in of_queue(link, socket).filter(|interrupt| interrupt.moved > 0) {
+            let there = evidence.cpus.node_of_all(&interrupt.cpus);
+            let Some(there) = there.filter(|&there| there != here) else { continue };
+            let seen = format!(
+                "IRQ {} ({}) goes to node {there}, thread {} is on node {here}.",
+                interrupt.number, interrupt.name, thread.name
+            );
+            let cpus = evidence.cpus.nodes.iter().find(|(node, _)| *node == here);
+            let cpus = cpus.map(|(_, cpus)| ranges(cpus)).unwrap_or_default();
+            let mend = format!("`echo {cpus} > /proc/irq/{}/smp_affinity_list`.", interrupt.number);
+            let rate = rate(evidence, socket);
+            all.push(Finding::new(place(process, socket), &*link.name, seen, rate).mended_by(mend));
+        }
+    }
+    all
+}
+
+pub const IRQ_ON_CPU: DoctorRule = DoctorRule {
+    name: "irq_on_cpu",
+    cost: Cost::EachPacket,
+    when: "the interrupts of a socket's queue come 1,000 times a second or more, to the one CPU that its \
+           thread may run on, which it uses by half or more; not with `--busy-poll`, where they belong \
+           together",
+    why: "Interrupts and the thread take turns on the CPU while others may be idle; under load packets wait.",
+    mend: "Send the interrupts to another CPU.",
+    verify: "`cat /proc/interrupts`: the column of another CPU rises.",
+    find: irq_on_cpu,
+    #[cfg(test)]
+    case: RuleCase {
+        ill: |of| of.links[0].interrupts[0].cpus = vec![0],
+        says: "IRQ 40 (near0-TxRx-0) came 10,000 times a second to CPU 0, where thread queue0",
+        well: |of| {
+            of.links[0].interrupts[0].cpus = vec![0];
+            of.processes[0].threads[0].busy = 0.2;
+        },
+    },
+};
+
+fn irq_on_cpu(evidence: &Evidence) -> Vec<Finding> {
+    let mut all = Vec::new();
+    for (process, socket, link) in evidence.receivers() {
+        let Some(thread) = process.thread_of(socket) else { continue };
+        let needs = socket.param("busy_poll").is_none() && thread.busy >= NEEDS_CPU;
+        let [cpu] = *thread.allowed else { continue };
+        let same = |interrupt: &&InterruptEvidence| {
+            interrupt.cpus == [cpu] && evidence.per_second(interrupt.moved) >= MANY
+        };
+        for interrupt in of_queue(link, socket).filter(same).filter(|_| needs) {
+            let seen = format!(
+                "IRQ {} ({}) came {} times a second to CPU {cpu}, where thread {} takes {:.0} %.",
+                interrupt.number,
+                interrupt.name,
+                grouped(evidence.per_second(interrupt.moved) as u64),
+                thread.name,
+                thread.busy * 100.0
+            );
+            let finding = Finding::new(place(process, socket), &*link.name, seen, rate(evidence, socket));
+            let other = another_cpu(&evidence.cpus, cpu);
+            let mend = other.map(|other| {
+                let number = interrupt.number;
+                format!("`echo {other} > /proc/irq/{number}/smp_affinity_list`; keep irqbalance from it.")
+            });
+            all.push(mend.map_or(finding.clone(), |mend| finding.mended_by(mend)));
+        }
+    }
+    all
+}
+
+pub const GOVERNOR: DoctorRule = DoctorRule {
+    name: "governor",
+    cost: Cost::EachPacket,
+    when: "a CPU on which the owner of a pool ran last, busy by 5 % or more, has a frequency governor \
+           other than `performance`",
+    why: "The CPU runs slower than it could, and takes its time to become faster when packets come.",
+    mend: "`cpupower frequency-set -g performance`.",
+    verify: "`cat /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor`.",
+    find: governor,
+    #[cfg(test)]
+    case: RuleCase {
+        ill: |of| of.cpus.governors[0].1 = "powersave".into(),
+        says: "CPU 0, on which thread queue0 runs, has the governor powersave",
+        well: |of| of.cpus.governors[3].1 = "powersave".into(),
+    },
+};
+
+fn governor(evidence: &Evidence) -> Vec<Finding> {
+    let mut all = Vec::new();
+    for process in evidence.alive() {
+        for thread in process.threads.iter().filter(|thread| thread.busy >= 0.05) {
+            let of_cpu = evidence.cpus.governors.iter().find(|(cpu, _)| Some(*cpu) == thread.cpu);
+            let Some((cpu, governor)) = of_cpu.filter(|(_, name)| name != "performance") else { continue };
+            let name = &thread.name;
+            let seen = format!("CPU {cpu}, on which thread {name} runs, has the governor {governor}.");
+            all.push(Finding::new(process.title(), &*process.name, seen, thread.busy));
+        }
+    }
+    all
+}
+
+pub const IRQS_ON_ONE_CPU: DoctorRule = DoctorRule {
+    name: "irqs_on_one_cpu",
+    cost: Cost::SomePackets,
+    when: "several interrupts of an interface, each 1,000 times a second or more, all go to one CPU of \
+           several",
+    why: "That CPU is the limit of all its queues.",
+    mend: "One CPU for each: `echo CPU > /proc/irq/N/smp_affinity_list`, or start irqbalance.",
+    verify: "`cat /proc/interrupts`: several columns rise.",
+    find: irqs_on_one_cpu,
+    #[cfg(test)]
+    case: RuleCase {
+        ill: |of| of.links[0].interrupts.iter_mut().for_each(|interrupt| interrupt.cpus = vec![2]),
+        says: "IRQs 40, 41 all go to CPU 2",
+        well: |of| {
+            of.links[0].interrupts.iter_mut().for_each(|interrupt| interrupt.cpus = vec![2]);
+            of.links[0].interrupts[1].moved = 100;
+        },
+    },
+};
+
+fn irqs_on_one_cpu(evidence: &Evidence) -> Vec<Finding> {
+    let of = |link: &LinkEvidence| {
+        let busy = |of: &&InterruptEvidence| evidence.per_second(of.moved) >= MANY;
+        let all: Vec<_> = link.interrupts.iter().filter(busy).collect();
+        let [cpu] = *all.first()?.cpus else { return None };
+        let together = all.len() > 1 && all.iter().all(|interrupt| interrupt.cpus == [cpu]);
+        another_cpu(&evidence.cpus, cpu).filter(|_| together)?;
+        let numbers: Vec<_> = all.iter().map(|interrupt| interrupt.number.to_string()).collect();
+        let seen = format!("IRQs {} all go to CPU {cpu}.", numbers.join(", "));
+        let count = all.iter().map(|interrupt| interrupt.moved).sum();
+        let rate = evidence.per_second(count);
+        Some(Finding::new(format!("interface {}", link.name), &*link.name, seen, rate))
+    };
+    evidence.links.iter().filter_map(of).collect()
+}
+
+/// The node that a thread is on, on a machine of several: of the CPUs that it may use, if that says it, else
+/// of the one it used last.
+fn node_of(cpus: &CpuEvidence, thread: &ThreadEvidence) -> Option<usize> {
+    cpus.node_of_all(&thread.allowed).or_else(|| cpus.node_of(thread.cpu?))
+}
+
+/// A CPU other than this one: of its node, if there is one.
+fn another_cpu(cpus: &CpuEvidence, than: usize) -> Option<usize> {
+    let (of_node, others): (Vec<_>, Vec<_>) = cpus.nodes.iter().partition(|(_, cpus)| cpus.contains(&than));
+    let all = of_node.into_iter().chain(others).flat_map(|(_, cpus)| cpus);
+    all.copied().find(|&cpu| cpu != than)
+}
+
+/// The interrupts of a socket's queue: those that drivers give the number of the queue, but for those that
+/// only tell what was sent.
+fn of_queue<'a>(
+    link: &'a LinkEvidence,
+    socket: &EntryEvidence,
+) -> impl Iterator<Item = &'a InterruptEvidence> {
+    let queue: Option<u32> = socket.number("queue");
+    link.interrupts.iter().filter(move |interrupt| {
+        let name = interrupt.name.to_lowercase();
+        let sends_only = name.contains("output") || name.contains("tx") && !name.contains("rx");
+        let number = name.rsplit(|of: char| !of.is_ascii_digit()).next();
+        queue.is_some() && number.and_then(|number| number.parse().ok()) == queue && !sends_only
+    })
+}
+
+/// Numbers as the kernel reads them: `0-2,5`.
+fn ranges(numbers: &[usize]) -> String {
+    let runs = numbers.chunk_by(|one, next| one + 1 == *next);
+    let shown = runs.map(|run| match run {
+        [one] => one.to_string(),
+        run => format!("{}-{}", run[0], run[run.len() - 1]),
+    });
+    shown.collect::<Vec<_>>().join(",")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interrupt_is_that_of_a_queue_by_its_number() {
+        let names =
+            ["virtio2-config", "virtio2-input.0", "virtio2-output.0", "eth0-TxRx-10", "ice-eth0-tx-0"];
+        let interrupt = |name: &&str| InterruptEvidence { name: (*name).into(), ..Default::default() };
+        let link = LinkEvidence { interrupts: names.iter().map(interrupt).collect(), ..Default::default() };
+        let of = |queue: &str| {
+            let mut socket = EntryEvidence::default();
+            socket.set("queue", queue);
+            of_queue(&link, &socket).map(|of| of.name.clone()).collect::<Vec<_>>()
+        };
+        assert_eq!(
+            (of("0"), of("10"), of("1")),
+            (vec!["virtio2-input.0".into()], vec!["eth0-TxRx-10".into()], vec![])
+        );
+        assert_eq!(ranges(&[0, 1, 2, 5]), "0-2,5");
+    }
+}

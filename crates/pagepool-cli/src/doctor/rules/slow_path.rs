@@ -1,0 +1,250 @@
+//! Pages that take the long way: past a full cache or ring, to the arena and back.
+
+use super::buffers::{free_pages, rises};
+use crate::doctor::evidence::{Evidence, PoolEvidence, ProcessEvidence};
+#[cfg(test)]
+use crate::doctor::rule::RuleCase;
+use crate::doctor::rule::{Cost, DoctorRule, Finding};
+use crate::report::number::grouped;
+
+/// Of the pages allocated, in percent, from which on it is told that pages leave the pool.
+const LEAVING: f64 = 0.01;
+/// That came from the arena.
+const SLOWLY: f64 = 0.1;
+/// That were returned past a full cache.
+const PAST_CACHE: f64 = 50.0;
+/// That left because of a reference.
+const REFERRED_TO: f64 = 1.0;
+
+pub const RING_FULL: DoctorRule = DoctorRule {
+    name: "ring_full",
+    cost: Cost::SomePackets,
+    when: "`recycle_ring_full` of a pool older than 5 s is 0.01 % of the pages allocated or more; not with \
+           `waived`, which ends refills early and so fills the ring",
+    why: "Pages that find lane and ring full leave the pool; each comes back by the arena's lock, and may \
+          be cold.",
+    mend: "A larger `ring_size`, `lane_size` or `max_lanes`, or an owner that allocates more often.",
+    verify: "`pagepool show {of} --watch`: recycle_ring_full and alloc_slow stand still.",
+    find: ring_full,
+    #[cfg(test)]
+    case: RuleCase {
+        ill: |of| of.pool().moved.recycle_ring_full = 100,
+        says: "left the pool, 0.01 % of those allocated; ring_size 1024, max_lanes 16, lane_size 1024",
+        well: |of| of.pool().moved.recycle_ring_full = 99,
+    },
+};
+
+fn ring_full(evidence: &Evidence) -> Vec<Finding> {
+    found(
+        evidence,
+        LEAVING,
+        |_, pool| if is_waived(pool) { 0 } else { pool.moved.recycle_ring_full },
+        |_, pool, share| {
+            let sizes = ["ring_size", "max_lanes", "lane_size"];
+            let sizes = sizes.map(|name| format!("{name} {}", pool.number(name).unwrap_or(0))).join(", ");
+            format!(
+                "{} pages found lane and ring full and left the pool, {share} of those allocated; {sizes}.",
+                grouped(pool.moved.recycle_ring_full)
+            )
+        },
+    )
+}
+
+/// Whether that is told of.
+fn is_waived(pool: &PoolEvidence) -> bool {
+    pool.percent(pool.moved.alloc_waive) >= LEAVING
+}
+
+pub const WAIVED: DoctorRule = DoctorRule {
+    name: "waived",
+    cost: Cost::SomePackets,
+    when: "`alloc_waive` of a pool older than 5 s is 0.01 % of the pages allocated or more",
+    why: "The owner runs on another NUMA node than the memory: pages of that node leave, one a look.",
+    mend: "Pin the owner to the memory's node (`taskset`, `--cpus`), or set `nid` of the pool and bind the \
+           arena to that node (`NodePolicy::Bind`).",
+    verify: "`pagepool show {of} --watch`: alloc_waive stands still; `numastat -p PID`.",
+    find: waived,
+    #[cfg(test)]
+    case: RuleCase {
+        ill: |of| of.pool().moved.alloc_waive = 5000,
+        says: "5,000 pages of another node left the pool, 0.50 % of those allocated",
+        well: |of| of.pool().moved.alloc_waive = 50,
+    },
+};
+
+fn waived(evidence: &Evidence) -> Vec<Finding> {
+    found(
+        evidence,
+        LEAVING,
+        |_, pool| pool.moved.alloc_waive,
+        |process, pool, share| {
+            let owner = process.thread(pool).and_then(|thread| thread.cpu);
+            let owner = owner.map_or(String::new(), |cpu| format!("; the owner ran on CPU {cpu} last"));
+            let memory = process.arena(pool).and_then(|arena| arena.param("node"));
+            let memory = memory.map_or(String::new(), |node| format!(", the arena is of: {node}"));
+            format!(
+                "{} pages of another node left the pool, {share} of those allocated{owner}{memory}.",
+                grouped(pool.moved.alloc_waive)
+            )
+        },
+    )
+}
+
+pub const CACHE_FULL: DoctorRule = DoctorRule {
+    name: "cache_full",
+    cost: Cost::SomePackets,
+    when: "`recycle_cache_full` of a pool older than 5 s is 50 % of the pages allocated or more; not in a \
+           process that sends by its devices, where buffers that were sent return in bursts",
+    why: "What the owner returns past a full cache takes the way of other threads: a lane or the ring, and \
+          a refill.",
+    mend: "A `cache_size` of the owner's bursts: as many as it returns between two allocations.",
+    verify: "`pagepool show {of} --watch`: recycle_cache_full rises less than recycle_cached.",
+    find: cache_full,
+    #[cfg(test)]
+    case: RuleCase {
+        ill: |of| of.pool().moved.recycle_cache_full = 600_000,
+        says: "600,000 pages found the cache of 128 full, 60.00 % of those allocated",
+        well: |of| {
+            of.pool().moved.recycle_cache_full = 600_000;
+            of.socket().count("tx_packets", 900_000);
+        },
+    },
+};
+
+fn cache_full(evidence: &Evidence) -> Vec<Finding> {
+    let past = |process: &ProcessEvidence, pool: &PoolEvidence| match process.moved("tx_packets") {
+        0 => pool.moved.recycle_cache_full,
+        _ => 0,
+    };
+    found(evidence, PAST_CACHE, past, |_, pool, share| {
+        let size = pool.number("cache_size").unwrap_or(0);
+        let count = grouped(pool.moved.recycle_cache_full);
+        format!("{count} pages found the cache of {size} full, {share} of those allocated.")
+    })
+}
+
+pub const REFERENCED: DoctorRule = DoctorRule {
+    name: "referenced",
+    cost: Cost::SomePackets,
+    when: "`recycle_released_refcnt` of a pool older than 5 s is 1 % of the pages allocated or more",
+    why: "A page that returns while a `PageRef` of it lives leaves the pool, and its memory comes back by \
+          the arena.",
+    mend: "Share the buffer (`into_shared`) instead of the page: then the pool recycles it.",
+    verify: "`pagepool show {of} --watch`: recycle_released_refcnt stands still.",
+    find: referenced,
+    #[cfg(test)]
+    case: RuleCase {
+        ill: |of| of.pool().moved.recycle_released_refcnt = 20_000,
+        says: "20,000 pages left the pool with a reference, 2.00 % of those allocated",
+        well: |of| of.pool().moved.recycle_released_refcnt = 9_000,
+    },
+};
+
+fn referenced(evidence: &Evidence) -> Vec<Finding> {
+    found(
+        evidence,
+        REFERRED_TO,
+        |_, pool| pool.moved.recycle_released_refcnt,
+        |_, pool, share| {
+            let count = grouped(pool.moved.recycle_released_refcnt);
+            format!("{count} pages left the pool with a reference, {share} of those allocated.")
+        },
+    )
+}
+
+pub const SLOW: DoctorRule = DoctorRule {
+    name: "slow",
+    cost: Cost::SomePackets,
+    when: "in a pool older than 5 s calls to the arena are 0.1 % of the pages allocated or more, and most \
+           of the pages that came had not left by `ring_full`, `waived` or `referenced`, and `out_rising` \
+           does not say why",
+    why: "More pages are out at a time than before, or the pool was asked to shrink: each call takes the \
+          arena's lock.",
+    mend: "Nothing, if the load just grew. Else fewer buffers out at once, or keep the pool's pages: ask \
+           less often for them (`ask_to_shrink`, `shrink`).",
+    verify: "`pagepool show {of} --watch`: alloc_slow stands still.",
+    find: slow,
+    #[cfg(test)]
+    case: RuleCase {
+        ill: |of| {
+            (of.pool().moved.alloc_slow, of.pool().moved.hold) = (2000, 128_000);
+        },
+        says: "2,000 calls to the arena brought 128,000 pages, 0.20 %",
+        well: |of| {
+            (of.pool().moved.alloc_slow, of.pool().moved.hold) = (2000, 128_000);
+            of.pool().moved.recycle_ring_full = 127_000;
+        },
+    },
+};
+
+fn slow(evidence: &Evidence) -> Vec<Finding> {
+    let unexplained = |_: &ProcessEvidence, pool: &PoolEvidence| {
+        let moved = &pool.moved;
+        let left = moved.recycle_ring_full + moved.alloc_waive + moved.recycle_released_refcnt;
+        let is_told = rises(pool) || left > moved.hold / 2;
+        if is_told { 0 } else { moved.alloc_slow + moved.alloc_slow_high_order }
+    };
+    found(evidence, SLOWLY, unexplained, |process, pool, share| {
+        format!(
+            "{} calls to the arena brought {} pages, {share} of those allocated; {} pages left the pool.",
+            grouped(unexplained(process, pool)),
+            grouped(pool.moved.hold),
+            grouped(pool.moved.release)
+        )
+    })
+}
+
+pub const LOW_WATER: DoctorRule = DoctorRule {
+    name: "low_water",
+    cost: Cost::SomePackets,
+    when: "cache, lanes, ring and arena of a pool that allocates have fewer pages than a refill takes \
+           (`refill`), or than its `low_water`",
+    why: "The next burst finds no buffer: then packets are lost.",
+    mend: "Raise the arena's `max_bytes`, or have fewer buffers out at once.",
+    verify: "`pagepool show {of}`: pages in cache, lanes and ring.",
+    find: low_water,
+    #[cfg(test)]
+    case: RuleCase {
+        ill: |of| {
+            of.arena().set("max_bytes", "7372800");
+            of.pool().pages.cache = 10;
+        },
+        says: "10 pages are left",
+        well: |of| of.pool().pages.cache = 10,
+    },
+};
+
+fn low_water(evidence: &Evidence) -> Vec<Finding> {
+    let of = |(process, pool): (&ProcessEvidence, &PoolEvidence)| {
+        let inside = pool.pages.cache + pool.pages.lanes + pool.pages.ring;
+        let left = inside.saturating_add(free_pages(process, pool)?);
+        let least = pool.number("refill")?.max(pool.number("low_water").unwrap_or(0));
+        let is_told = pool.moved.alloc_failed > 0 || pool.allocated() == 0;
+        let seen = format!(
+            "{} pages are left in cache, lanes, ring and arena, {} are out; a refill takes {least}.",
+            grouped(left),
+            grouped(pool.pages.out)
+        );
+        let place = format!("{}, pool {}", process.title(), pool.name);
+        (left < least && !is_told).then(|| Finding::new(place, &*pool.name, seen, 0.0))
+    };
+    evidence.warm_pools().filter_map(of).collect()
+}
+
+/// A finding for each warm pool of which a count is such a share of the pages allocated.
+fn found(
+    evidence: &Evidence,
+    percent: f64,
+    count: impl Fn(&ProcessEvidence, &PoolEvidence) -> u64,
+    say: impl Fn(&ProcessEvidence, &PoolEvidence, &str) -> String,
+) -> Vec<Finding> {
+    let of = |(process, pool): (&ProcessEvidence, &PoolEvidence)| {
+        let count = count(process, pool);
+        let share = format!("{:.2} %", pool.percent(count));
+        let place = format!("{}, pool {}", process.title(), pool.name);
+        let seen = say(process, pool, &share);
+        let finding = Finding::new(place, &*pool.name, seen, evidence.per_second(count));
+        (count > 0 && pool.percent(count) >= percent).then_some(finding)
+    };
+    evidence.warm_pools().filter_map(of).collect()
+}

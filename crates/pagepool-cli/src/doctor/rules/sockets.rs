@@ -1,0 +1,150 @@
+//! How sockets were opened: generic XDP, copies, offloads.
+
+#[cfg(test)]
+use crate::doctor::evidence::OffloadEvidence;
+use crate::doctor::evidence::{EntryEvidence, Evidence, LinkEvidence, ProcessEvidence};
+#[cfg(test)]
+use crate::doctor::rule::RuleCase;
+use crate::doctor::rule::{Cost, DoctorRule, Finding};
+
+pub const GENERIC_XDP: DoctorRule = DoctorRule {
+    name: "generic_xdp",
+    cost: Cost::EachPacket,
+    when: "the XDP program of a socket runs in generic mode, and the driver runs such programs itself \
+           (Linux 6.3 says)",
+    why: "In generic mode the kernel allocates an skb for each packet first, and often copies it.",
+    mend: "`--attach native` (`Attach::Native`), which also says why if the driver refuses; an MTU that \
+           fits a page.",
+    verify: "`ip link show {of}`: xdp, not xdpgeneric.",
+    find: generic_xdp,
+    #[cfg(test)]
+    case: RuleCase {
+        ill: |of| of.socket().set("attach", "generic"),
+        says: "generic mode; driver ice runs it natively",
+        well: |of| {
+            of.socket().set("attach", "generic");
+            of.links[0].native = Some(false);
+        },
+    },
+};
+
+fn generic_xdp(evidence: &Evidence) -> Vec<Finding> {
+    let is_generic = |(_, socket, link): &(&ProcessEvidence, &EntryEvidence, &LinkEvidence)| {
+        socket.param("attach") == Some("generic") && link.native == Some(true)
+    };
+    let of = |(process, socket, link): (&ProcessEvidence, &EntryEvidence, &LinkEvidence)| {
+        let why =
+            socket.param("attach_reason").map_or(String::new(), |why| format!(" It was chosen: {why}."));
+        let seen = format!("XDP runs in generic mode; driver {} runs it natively.{why}", driver(link));
+        Finding::new(place(process, socket), &*link.name, seen, rate(evidence, socket))
+    };
+    evidence.receivers().filter(is_generic).map(of).collect()
+}
+
+pub const COPY_MODE: DoctorRule = DoctorRule {
+    name: "copy_mode",
+    cost: Cost::EachPacket,
+    when: "a socket copies, and the driver has zero copy (Linux 6.3 says); not in generic mode, and not of \
+           virtio_net without an IOMMU, which refuses zero copy",
+    why: "The kernel copies each packet, and makes a system call's worth of work of it.",
+    mend: "`--mode zerocopy` (`XskMode::ZeroCopy`), which says why if the driver refuses: a chunk of 4096 \
+           bytes, an MTU that fits it, no `--unaligned`.",
+    verify: "`pagepool show {of}`: zero_copy true.",
+    find: copy_mode,
+    #[cfg(test)]
+    case: RuleCase {
+        ill: |of| {
+            of.socket().set("zero_copy", "false");
+            of.socket().set("chunk", "2048");
+        },
+        says: "copies; driver ice has zero copy. Chunks are of 2048 bytes",
+        well: |of| {
+            of.socket().set("zero_copy", "false");
+            of.links[0].driver = Some("virtio_net".into());
+            of.links[0].has_iommu = false;
+        },
+    },
+};
+
+fn copy_mode(evidence: &Evidence) -> Vec<Finding> {
+    let mut all = Vec::new();
+    for (process, socket) in evidence.entries(&["socket"]) {
+        let Some(link) = evidence.link_of(process, socket) else { continue };
+        let copies = socket.param("zero_copy") == Some("false") && socket.param("attach") != Some("generic");
+        let refuses = link.driver.as_deref() == Some("virtio_net") && !link.has_iommu;
+        if !copies || refuses || link.zero_copy != Some(true) {
+            continue;
+        }
+        let chunk = socket.param("chunk").unwrap_or("?");
+        let mtu = socket.param("mtu").unwrap_or("?");
+        let seen = format!(
+            "The kernel copies; driver {} has zero copy. Chunks are of {chunk} bytes, the MTU is {mtu}.",
+            driver(link)
+        );
+        all.push(Finding::new(
+            place(process, socket),
+            pool_of(process, socket),
+            seen,
+            rate(evidence, socket),
+        ));
+    }
+    all
+}
+
+pub const OFFLOADS: DoctorRule = DoctorRule {
+    name: "offloads",
+    cost: Cost::EachPacket,
+    when: "offloads falsify what a socket receives: [those that commands warn of](operations.md#offloads), \
+           unless they are a veth's other end's that cannot be asked",
+    why: "Packets arrive without checksums or VLAN tags, or merged: what is forwarded of them is wrong or \
+          dropped.",
+    mend: "Restart the command with `--fix-offloads`.",
+    verify: "`ethtool -k {of}`: they are off.",
+    find: offloads,
+    #[cfg(test)]
+    case: RuleCase {
+        ill: |of| {
+            let (effect, command) =
+                ("packets arrive at near0 without VLAN tags", "ethtool -K near0 rxvlan off");
+            let fault = OffloadEvidence { effect: effect.into(), command: Some(command.into()) };
+            of.links[0].offloads.push(fault);
+        },
+        says: "ethtool -K near0 rxvlan off",
+        well: |of| of.links[0].offloads.clear(),
+    },
+};
+
+fn offloads(evidence: &Evidence) -> Vec<Finding> {
+    let mut all = Vec::new();
+    for link in &evidence.links {
+        let Some((process, socket, _)) = evidence.receivers().find(|(.., of)| of.index == link.index) else {
+            continue;
+        };
+        for fault in &link.offloads {
+            let seen = format!("{}.", fault.effect.trim_end_matches('.'));
+            let finding = Finding::new(place(process, socket), &*link.name, seen, rate(evidence, socket));
+            let command = fault.command.as_ref().map(|command| format!("`{command}`, or `--fix-offloads`."));
+            all.push(command.map_or(finding.clone(), |command| finding.mended_by(command)));
+        }
+    }
+    all
+}
+
+/// What commands show a socket's pool by.
+pub fn pool_of<'a>(process: &'a ProcessEvidence, socket: &EntryEvidence) -> &'a str {
+    let pool = process.pools.iter().find(|pool| Some(pool.id) == socket.pool);
+    pool.map_or(&process.name, |pool| &pool.name)
+}
+
+pub fn place(process: &ProcessEvidence, socket: &EntryEvidence) -> String {
+    format!("{}, socket {}", process.title(), socket.name)
+}
+
+/// Packets that a socket moves in a second.
+pub fn rate(evidence: &Evidence, socket: &EntryEvidence) -> f64 {
+    evidence.per_second(socket.moved("rx_packets").saturating_add(socket.moved("tx_packets")))
+}
+
+fn driver(link: &LinkEvidence) -> &str {
+    link.driver.as_deref().unwrap_or("?")
+}

@@ -1,0 +1,102 @@
+//! Where evidence comes from: looks at what processes publish and at the machine, some time apart.
+
+mod cpus;
+mod interrupts;
+mod kernel_pools;
+mod links;
+mod published;
+mod tasks;
+
+use std::path::Path;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use pagepool::observe::RunFolder;
+
+use super::evidence::{Evidence, ProcessEvidence};
+use crate::engine::interrupt::listen;
+use crate::observing::look::Observation;
+use interrupts::Interrupts;
+use kernel_pools::KernelPools;
+use links::Links;
+use tasks::SeenTasks;
+
+/// Looks at the pools, the first and the last among them.
+const LOOKS: u32 = 5;
+/// The time between two looks whether the user wants an end.
+const NAP: Duration = Duration::from_millis(20);
+
+/// Where the kernel shows the machine. Tests make up another place.
+const ROOT: &str = "/";
+
+/// Looks for some seconds, at all processes of a folder or at those of a name or number. An error if there is
+/// none of that, or the user wants an end.
+pub fn collect(folder: &RunFolder, of: Option<&str>, seconds: u64) -> Result<Evidence, String> {
+    let first = chosen(Observation::at(folder), of);
+    if let Some(of) = of.filter(|_| first.processes.is_empty()) {
+        let folder = first.folder.display();
+        return Err(format!("{of} is no process that publishes in {folder}: `pagepool list` shows them"));
+    }
+    let mut notes = Vec::new();
+    let mut links = Links::look(Path::new(ROOT), &first, &mut notes);
+    let mut kernel = KernelPools::look(&mut notes);
+    let (tasks, interrupts) = (SeenTasks::look(Path::new(ROOT), &first), Interrupts::look(Path::new(ROOT)));
+    let (start, mut looks) = (Instant::now(), vec![first]);
+    wait_and_look(folder, of, (start, Duration::from_secs(seconds)), &mut looks)?;
+    let last = &looks[looks.len() - 1];
+    let seconds = start.elapsed().as_secs_f64();
+    let interrupts = Interrupts::look(Path::new(ROOT)).since(&interrupts);
+    let mut processes = published::processes(&looks);
+    tasks.fill(Path::new(ROOT), last, seconds, &mut processes);
+    links::mark_here(&mut processes);
+    notes.extend(last.errors.iter().cloned());
+    notes.extend(elsewhere(&processes));
+    let links = links.evidence(Path::new(ROOT), &interrupts, &mut notes);
+    let names: Vec<_> = of.iter().flat_map(|_| &links).map(|link| link.name.clone()).collect();
+    let kernel_pools = kernel.evidence(of.map(|_| &*names));
+    let (cpus, huge_pages) = (cpus::cpus(Path::new(ROOT)), cpus::huge_pages(Path::new(ROOT)));
+    Ok(Evidence { seconds, processes, links, kernel_pools, cpus, huge_pages, notes })
+}
+
+/// Takes the other looks when their time comes.
+fn wait_and_look(
+    folder: &RunFolder,
+    of: Option<&str>,
+    (start, time): (Instant, Duration),
+    looks: &mut Vec<Observation>,
+) -> Result<(), String> {
+    let signals = listen()?;
+    for at in 1..LOOKS {
+        while start.elapsed() < time * at / (LOOKS - 1) {
+            if signals.interrupted() {
+                return Err("interrupted before the last look".into());
+            }
+            sleep(NAP);
+        }
+        looks.push(chosen(Observation::at(folder), of));
+    }
+    Ok(())
+}
+
+/// The same look, at these processes alone.
+fn chosen(mut look: Observation, of: Option<&str>) -> Observation {
+    if let Some(of) = of {
+        look.processes.retain(|process| process.name == of || process.pid.to_string() == of);
+    }
+    look
+}
+
+/// Says that the interfaces of some processes were not looked at.
+fn elsewhere(processes: &[ProcessEvidence]) -> impl Iterator<Item = String> + '_ {
+    let has_sockets = |process: &&ProcessEvidence| {
+        process.dead_for.is_none() && process.entries.iter().any(|entry| entry.kind == "socket")
+    };
+    processes.iter().filter(|process| !process.is_here).filter(has_sockets).map(|process| {
+        let pid = process.pid;
+        format!(
+            "{} is in another network namespace: its interfaces were not looked at; `nsenter \
+             --net=/proc/{pid}/ns/net pagepool doctor {pid}` does",
+            process.title()
+        )
+    })
+}

@@ -1,0 +1,207 @@
+//! Interfaces of this network namespace: what driver and kernel say of them.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use pagepool::observe::{EntryView, Life};
+use pagepool_net::link::{
+    Ethtool, LinkInfo, NetError, Netlink, OffloadFault, OffloadOwner, OffloadSources, XdpFeatures, XdpMode,
+};
+
+use super::interrupts::Interrupts;
+use crate::doctor::evidence::{LinkEvidence, OffloadEvidence, ProcessEvidence};
+use crate::observing::look::Observation;
+use crate::report::error::error_chain;
+
+/// Clients of this network namespace, and the interfaces that processes of it have sockets on.
+pub struct Links {
+    clients: Option<(Netlink, Ethtool)>,
+    /// Each with where its XDP program runs, if one redirects.
+    links: Vec<(LinkInfo, Option<XdpMode>)>,
+    /// Packets that their cards had no room for, in the same order.
+    missed: Vec<u64>,
+}
+
+impl Links {
+    /// The first look.
+    pub fn look(root: &Path, look: &Observation, notes: &mut Vec<String>) -> Self {
+        let open = || Ok::<_, NetError>((Netlink::open()?, Ethtool::open()?));
+        let mut clients = open().map_err(|error| notes.push(error_chain(&error))).ok();
+        let mut links: Vec<(LinkInfo, Option<XdpMode>)> = Vec::new();
+        let here =
+            look.processes.iter().filter(|process| process.life == Life::Alive && is_here(process.pid));
+        for socket in here.flat_map(|process| &process.entries).filter(|entry| entry.kind == "socket") {
+            let Some((index, mode)) = on(socket) else { continue };
+            match links.iter_mut().find(|(link, _)| link.index == index) {
+                Some((_, of)) => *of = of.or(mode),
+                None => {
+                    let link = clients.as_mut().and_then(|(netlink, _)| netlink.link_at(index).ok()?);
+                    links.extend(link.map(|link| (link, mode)));
+                }
+            }
+        }
+        let missed = links.iter().map(|(link, _)| missed(root, link)).collect();
+        Self { clients, links, missed }
+    }
+
+    /// What there is to say of them.
+    pub fn evidence(
+        &mut self,
+        root: &Path,
+        interrupts: &Interrupts,
+        notes: &mut Vec<String>,
+    ) -> Vec<LinkEvidence> {
+        let Self { clients: Some((netlink, ethtool)), links, missed: before } = self else {
+            return Vec::new();
+        };
+        let mut all = Vec::new();
+        for ((link, mode), before) in links.iter().zip(before) {
+            let dropped = missed(root, link).saturating_sub(*before);
+            let evidence = LinkEvidence { dropped, ..described(root, ethtool, link, interrupts) };
+            let mut offloads = Vec::new();
+            if let Some(mode) = *mode {
+                offloads = faults(netlink, ethtool, link, mode, notes);
+            }
+            all.push(LinkEvidence { offloads, ..evidence });
+        }
+        all
+    }
+}
+
+/// The interface of a socket, and where its program runs, if it receives.
+fn on(socket: &EntryView) -> Option<(u32, Option<XdpMode>)> {
+    let param = |name| socket.params.iter().find(|(key, _)| key == name).map(|(_, value)| &**value);
+    let mode = param("attach").map(|attach| match attach {
+        "generic" => XdpMode::Generic,
+        _ => XdpMode::Native,
+    });
+    Some((param("ifindex")?.parse().ok()?, mode))
+}
+
+/// Notes which processes have the network namespace of this thread.
+pub fn mark_here(processes: &mut [ProcessEvidence]) {
+    processes.iter_mut().for_each(|process| process.is_here = is_here(process.pid));
+}
+
+fn is_here(pid: u32) -> bool {
+    let of = |path: String| fs::read_link(path).ok();
+    let here = of("/proc/thread-self/ns/net".into());
+    here.is_some() && here == of(format!("/proc/{pid}/ns/net"))
+}
+
+/// All but what moves.
+fn described(root: &Path, ethtool: &Ethtool, link: &LinkInfo, interrupts: &Interrupts) -> LinkEvidence {
+    let name = &link.name;
+    let features = XdpFeatures::of(link.index).ok();
+    let ring = |asked: Result<Option<u32>, NetError>| asked.ok().flatten();
+    let device = device(root, link);
+    LinkEvidence {
+        name: name.clone(),
+        index: link.index,
+        driver: ethtool.driver(name).ok().flatten(),
+        node: device.as_deref().and_then(node),
+        native: features.map(|of| of.native),
+        zero_copy: features.map(|of| of.zero_copy),
+        has_iommu: device
+            .as_deref()
+            .is_some_and(|of| of.ancestors().any(|of| of.join("iommu_group").exists())),
+        rx_ring: ring(ethtool.rx_ring(name)).zip(ring(ethtool.most_rx_ring(name))),
+        dropped: 0,
+        interrupts: interrupts.evidence(root, device.as_deref().map(numbered).unwrap_or_default()),
+        offloads: Vec::new(),
+    }
+}
+
+/// The folder of an interface; `None` where `/sys` is that of another namespace.
+fn folder(root: &Path, link: &LinkInfo) -> Option<PathBuf> {
+    let of = root.join("sys/class/net").join(&link.name);
+    let index: u32 = fs::read_to_string(of.join("ifindex")).ok()?.trim().parse().ok()?;
+    (index == link.index).then_some(of)
+}
+
+/// The folder of its card, if it has one.
+fn device(root: &Path, link: &LinkInfo) -> Option<PathBuf> {
+    fs::canonicalize(folder(root, link)?.join("device")).ok()
+}
+
+/// Packets that its card had no room for.
+fn missed(root: &Path, link: &LinkInfo) -> u64 {
+    let Some(of) = folder(root, link) else { return 0 };
+    let count =
+        |name: &str| fs::read_to_string(of.join("statistics").join(name)).ok()?.trim().parse::<u64>().ok();
+    ["rx_missed_errors", "rx_fifo_errors", "rx_over_errors"].into_iter().filter_map(count).sum()
+}
+
+/// The node of a card: a virtio device has that of the card it is on.
+fn node(device: &Path) -> Option<usize> {
+    let text = device.ancestors().find_map(|of| fs::read_to_string(of.join("numa_node")).ok())?;
+    text.trim().parse().ok() // -1 if the kernel does not know
+}
+
+/// The numbers of a card's interrupts.
+fn numbered(device: &Path) -> Vec<u32> {
+    let files = device.ancestors().find_map(|of| fs::read_dir(of.join("msi_irqs")).ok());
+    let names = files.into_iter().flatten().filter_map(|file| file.ok()?.file_name().into_string().ok());
+    names.filter_map(|name| name.parse().ok()).collect()
+}
+
+/// Offloads that falsify what arrives, as far as they can be asked for.
+fn faults(
+    netlink: &mut Netlink,
+    ethtool: &Ethtool,
+    link: &LinkInfo,
+    mode: XdpMode,
+    notes: &mut Vec<String>,
+) -> Vec<OffloadEvidence> {
+    let found = OffloadSources::of(netlink, link).faults(netlink, ethtool, mode);
+    let found = found.map_err(|error| notes.push(error_chain(&error))).unwrap_or_default();
+    let is_hidden = |fault: &&OffloadFault| matches!(fault.owner, OffloadOwner::HiddenPeer(_));
+    let (hidden, seen): (Vec<_>, Vec<_>) = found.iter().partition(is_hidden);
+    notes.extend(hidden.iter().filter_map(|fault| match &fault.owner {
+        OffloadOwner::HiddenPeer(peer) => {
+            let (name, why) = (&link.name, &peer.why);
+            Some(format!("the other end of {name} was not asked for its offloads: {why}"))
+        }
+        _ => None,
+    }));
+    let of =
+        |fault: &&OffloadFault| OffloadEvidence { effect: fault.description(), command: fault.command() };
+    seen.iter().map(of).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use pagepool_lab::TempFolder;
+
+    use super::*;
+
+    #[test]
+    fn a_card_has_the_node_and_the_interrupts_of_what_it_is_on() {
+        let folder = TempFolder::new("pagepool-links").unwrap();
+        let card = folder.path().join("sys/devices/pci0000:00/0000:00:03.0");
+        let (virtio, net) = (card.join("virtio2"), folder.path().join("sys/class/net/lo"));
+        fs::create_dir_all(card.join("msi_irqs")).unwrap();
+        fs::create_dir_all(&virtio).unwrap();
+        fs::create_dir_all(&net).unwrap();
+        fs::write(card.join("numa_node"), "1\n").unwrap();
+        fs::write(card.join("msi_irqs/38"), "msix\n").unwrap();
+        std::os::unix::fs::symlink(&virtio, net.join("device")).unwrap();
+        let lo = Netlink::open().unwrap().link("lo").unwrap();
+        fs::write(net.join("ifindex"), format!("{}\n", lo.index + 1)).unwrap();
+        assert_eq!(device(folder.path(), &lo), None, "an interface of another namespace");
+        fs::write(net.join("ifindex"), format!("{}\n", lo.index)).unwrap();
+        let found = device(folder.path(), &lo).unwrap();
+        assert_eq!((node(&found), numbered(&found)), (Some(1), vec![38]));
+        fs::create_dir_all(net.join("statistics")).unwrap();
+        fs::write(net.join("statistics/rx_missed_errors"), "30\n").unwrap();
+        fs::write(net.join("statistics/rx_fifo_errors"), "4\n").unwrap();
+        assert_eq!(missed(folder.path(), &lo), 34);
+        fs::write(card.join("numa_node"), "-1\n").unwrap();
+        assert_eq!(node(&found), None);
+    }
+
+    #[test]
+    fn this_process_is_here() {
+        assert!(is_here(std::process::id()) && !is_here(u32::MAX));
+    }
+}

@@ -1,0 +1,393 @@
+//! What `doctor` finds: in programs that are ill on purpose, each in its own way, in commands on bad and good
+//! interfaces, and in processes that died; and that it finds nothing where all is well.
+
+mod between;
+
+use std::collections::VecDeque;
+use std::env;
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use between::{Place, binary, frames, hosts, text};
+use pagepool::{Arena, ArenaParams, Backing, Bound, Holders, PageBuf, Pool, PoolParams, Topology};
+use pagepool_lab::{
+    FrameGenerator, GeneratorMode, GeneratorParams, Namespace, TempFolder, TwoHosts, TwoHostsParams,
+};
+use pagepool_net::link::{Ethtool, Offload};
+use serde_json::Value;
+
+/// Which illness a program that this test starts shall have.
+const ILLNESS: &str = "PAGEPOOL_TEST_ILLNESS";
+/// Longer than a pool is taken for warming up.
+const WARM: Duration = Duration::from_millis(5500);
+
+/// Each illness, the program that has it, and the rule that finds it.
+const ILLNESSES: [(&str, fn(), &str); 9] = [
+    ("small_ring", small_ring, "ring_full"),
+    ("full_cache", full_cache, "cache_full"),
+    ("slow_consumer", slow_consumer, "out_rising"),
+    ("leak", leak, "out_rising"),
+    ("off_node", off_node, "waived"),
+    ("empty_arena", empty_arena, "starved"),
+    ("same_offset", same_offset, "colour_lost"),
+    ("small_pages", small_pages, "no_huge_pages"),
+    ("late_buffer", late_buffer, "detached"),
+];
+
+/// A pool with colours over memory of its own.
+fn pool(arena: ArenaParams, params: PoolParams) -> Bound {
+    let arena = Arena::new(ArenaParams { max_bytes: 32 << 20, ..arena }).expect("memory");
+    let max_len = if params.max_len == 0 { 2048 } else { params.max_len };
+    Pool::new(PoolParams { max_len, ..params }, arena).expect("a pool").bind()
+}
+
+fn usual() -> Bound {
+    pool(ArenaParams::default(), PoolParams::default())
+}
+
+/// A thread that drops what it is sent.
+fn returner() -> SyncSender<Vec<PageBuf>> {
+    let (send, receive) = sync_channel::<Vec<PageBuf>>(2);
+    std::thread::spawn(move || receive.into_iter().for_each(drop));
+    send
+}
+
+fn burst(pool: &Bound, pages: usize) -> Vec<PageBuf> {
+    (0..pages).map_while(|_| pool.alloc_page()).collect()
+}
+
+/// What programs do all the time, until they are killed.
+fn forever(mut round: impl FnMut()) {
+    loop {
+        round();
+        sleep(Duration::from_millis(5));
+    }
+}
+
+fn healthy() {
+    let (pool, other) = (usual(), returner());
+    forever(|| {
+        drop(burst(&pool, 64));
+        other.send(burst(&pool, 64)).expect("it waits for more");
+    });
+}
+
+/// Other threads return more at once than lanes and ring take.
+fn small_ring() {
+    let pool = pool(
+        ArenaParams::default(),
+        PoolParams { ring_size: 2, max_lanes: 1, lane_size: 2, ..Default::default() },
+    );
+    let other = returner();
+    forever(|| other.send(burst(&pool, 64)).expect("it waits for more"));
+}
+
+/// The owner itself returns more at once than the cache holds.
+fn full_cache() {
+    let pool = usual();
+    forever(|| drop(burst(&pool, 1000)));
+}
+
+/// A consumer that takes half of what it is sent.
+fn slow_consumer() {
+    let (pool, mut queue, mut is_slow) = (usual(), Vec::new(), false);
+    forever(|| {
+        let pages = burst(&pool, 2);
+        is_slow = !is_slow;
+        if is_slow { queue.push(pages) } else { drop(pages) }
+    });
+}
+
+fn leak() {
+    let holders = Holders::Sites { stacks: None };
+    let pool = pool(ArenaParams::default(), PoolParams { holders, ..Default::default() });
+    forever(|| pool.alloc_page().into_iter().for_each(std::mem::forget));
+}
+
+/// The owner moves from node to node of a made-up machine of two.
+fn off_node() {
+    let here = Arc::new(AtomicU8::new(0));
+    let topology = Topology::pretend_halves(2).with_current_node(here.clone());
+    let (pool, other) =
+        (pool(ArenaParams { topology, ..Default::default() }, PoolParams::default()), returner());
+    let mut round = 0u8;
+    forever(|| {
+        other.send(burst(&pool, 64)).expect("it waits for more");
+        round = (round + 1) % 20;
+        if round == 0 {
+            here.fetch_xor(1, Ordering::Relaxed);
+        }
+    });
+}
+
+fn empty_arena() {
+    let pool = usual();
+    let all = burst(&pool, usize::MAX);
+    forever(|| assert!(pool.alloc_page().is_none() && all.len() > 8000));
+}
+
+/// Whole pages for packets of any length, which leave no room for colours, and many of them out at once.
+fn same_offset() {
+    let pool = pool(ArenaParams::default(), PoolParams { max_len: 4096, ..Default::default() });
+    let mut queue = VecDeque::from_iter((0..10).map(|_| burst(&pool, 100)));
+    forever(|| {
+        queue.pop_front();
+        queue.push_back(burst(&pool, 100));
+    });
+}
+
+fn small_pages() {
+    let (pool, other) = (
+        pool(ArenaParams { backing: Backing::Anonymous4k, ..Default::default() }, PoolParams::default()),
+        returner(),
+    );
+    forever(|| other.send(burst(&pool, 100)).expect("it waits for more"));
+}
+
+fn late_buffer() {
+    let pool = usual();
+    let late = pool.alloc_page();
+    drop(pool);
+    forever(|| assert!(late.is_some()));
+}
+
+/// Not a test but where there is an illness: the program that has it.
+#[test]
+fn a_program_that_is_ill() {
+    let Ok(name) = env::var(ILLNESS) else { return };
+    let _publication = pagepool::publish(&name).expect("a folder of the test");
+    println!("published");
+    match ILLNESSES.iter().find(|(illness, ..)| *illness == name) {
+        Some((_, program, _)) => program(),
+        None => healthy(),
+    }
+}
+
+/// A process that is killed when this is dropped.
+struct Killed(Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait(); // a child of this process
+    }
+}
+
+/// This program again, with an illness, when it has published.
+fn ill(name: &str, run: &Path) -> Killed {
+    let mut command = Command::new(env::current_exe().expect("this program"));
+    command.args(["--exact", "a_program_that_is_ill", "--nocapture"]).env(ILLNESS, name);
+    command.env("PAGEPOOL_RUN", run).stdout(Stdio::piped());
+    let mut killed = Killed(command.spawn().expect("this program runs"));
+    let output = BufReader::new(killed.0.stdout.take().expect("piped"));
+    assert!(output.lines().map_while(Result::ok).any(|line| line.ends_with("published")), "{name}");
+    killed
+}
+
+fn doctor(run: &Path, arguments: &[&str]) -> Command {
+    let mut command = binary(&[&["doctor"], arguments].concat());
+    command.env("PAGEPOOL_RUN", run);
+    command
+}
+
+/// What it says as JSON, with the status that belongs to that.
+fn document(output: &Output) -> Value {
+    let said = text(&output.stderr);
+    let document: Value = serde_json::from_str(text(&output.stdout)).unwrap_or_else(|_| panic!("{said}"));
+    let found = !document["findings"].as_array().expect("a list").is_empty();
+    assert_eq!(output.status.code(), Some(if found { 5 } else { 0 }), "{document}");
+    document
+}
+
+/// Rule and place of each finding.
+fn found(document: &Value) -> Vec<(String, String)> {
+    let text = |value: &Value| value.as_str().expect("text").to_owned();
+    let findings = document["findings"].as_array().expect("a list").iter();
+    findings.map(|finding| (text(&finding["rule"]), text(&finding["place"]))).collect()
+}
+
+/// The sentences of the finding of a rule, of a process.
+fn finding<'a>(document: &'a Value, rule: &str, process: &str) -> &'a Value {
+    let is_it = |finding: &&Value| {
+        finding["rule"] == rule && finding["place"].as_str().is_some_and(|place| place.starts_with(process))
+    };
+    let findings = document["findings"].as_array().expect("a list");
+    findings.iter().find(is_it).unwrap_or_else(|| panic!("no {rule} of {process}: {document:#}"))
+}
+
+#[test]
+fn each_illness_is_found_and_a_healthy_program_has_none() {
+    let run = TempFolder::new("pagepool-doctor").expect("a new folder");
+    let _well = ill("healthy", run.path());
+    let ill: Vec<_> = ILLNESSES.iter().map(|(name, ..)| ill(name, run.path())).collect();
+    sleep(WARM);
+    let output = doctor(run.path(), &["--seconds", "2", "--json"]).output().expect("the binary");
+    let seen = document(&output);
+    for (name, _, rule) in ILLNESSES {
+        finding(&seen, rule, name);
+    }
+    for (rule, place) in found(&seen) {
+        let name = place.split(',').next().unwrap_or_default();
+        let expected = ILLNESSES.iter().find(|(illness, ..)| *illness == name).map(|(.., rule)| *rule);
+        assert_eq!(Some(&*rule), expected, "{place}: {seen:#}");
+    }
+    let said = finding(&seen, "out_rising", "leak")["seen"].as_str().expect("text").to_owned();
+    assert!(said.contains("the arena is empty in ") && said.contains("tests/doctor.rs:"), "{said}");
+    let said = finding(&seen, "waived", "off_node")["seen"].as_str().expect("text").to_owned();
+    assert!(said.contains("pages of another node left the pool, "), "{said}");
+
+    // One process alone, for people; and after its death.
+    let output = doctor(run.path(), &["small_ring", "--seconds", "1"]).output().expect("the binary");
+    let said = text(&output.stdout);
+    assert_eq!((output.status.code(), text(&output.stderr)), (Some(5), ""), "{said}");
+    assert!(said.starts_with("1 finding in 1 s of 1 process, 1 pool"), "{said}");
+    for what in
+        ["1. small_ring, pid ", ": ring_full (some packets cost more)\n", "   mend    A larger `ring_size`"]
+    {
+        assert!(said.contains(what), "{what}: {said}");
+    }
+    let output = doctor(run.path(), &["healthy", "--seconds", "1"]).output().expect("the binary");
+    assert!(text(&output.stdout).starts_with("Nothing found in 1 s of 1 process, 1 pool"), "{output:?}");
+    assert_eq!(output.status.code(), Some(0));
+    drop(ill);
+    let dead =
+        document(&doctor(run.path(), &["leak", "--seconds", "1", "--json"]).output().expect("the binary"));
+    let said = finding(&dead, "dead_held", "leak")["seen"].as_str().expect("text");
+    assert!(said.contains(" pages out (") && said.contains("tests/doctor.rs:"), "{said}");
+    assert_eq!(found(&dead).len(), 1, "{dead}");
+}
+
+#[test]
+fn a_process_that_is_not_there_is_an_error_and_nothing_is_nothing() {
+    let run = TempFolder::new("pagepool-doctor").expect("a new folder");
+    let output = doctor(run.path(), &["nobody", "--seconds", "1"]).output().expect("the binary");
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("nobody is no process that publishes in "), "{output:?}");
+    let nothing = document(&doctor(run.path(), &["--seconds", "1", "--json"]).output().expect("the binary"));
+    let ours = |(rule, _): &(String, String)| !rule.starts_with("kernel_"); // of this machine
+    assert_eq!(found(&nothing).into_iter().filter(ours).count(), 0, "{nothing}");
+    let output = doctor(run.path(), &["--seconds", "0"]).output().expect("the binary");
+    assert_eq!(output.status.code(), Some(2));
+}
+
+/// Frames to the first near end, so many a second, as long as the value lives.
+fn generator(hosts: &TwoHosts, per_second: u64) -> FrameGenerator {
+    let params = GeneratorParams {
+        frames: frames(hosts, 0, 64),
+        count: 1 << 22,
+        limit: Duration::from_secs(60),
+        per_second: Some(per_second),
+        mode: GeneratorMode::Same,
+    };
+    FrameGenerator::start(&hosts.a.namespace, &hosts.a.link.name, params).expect("a sender")
+}
+
+/// What the doctor says in the namespace of the near ends, of a command that is given frames.
+fn of_drop(test: &str, hosts: &TwoHosts, arguments: &[&str], per_second: u64) -> Option<Value> {
+    let run = TempFolder::new("pagepool-doctor").expect("a new folder");
+    let mut command = binary(&[&["drop", "near0"], arguments].concat());
+    command.env("PAGEPOOL_RUN", run.path());
+    let running = Place::Between(hosts).start_command(test, command)?;
+    let sender = generator(hosts, per_second);
+    sleep(WARM);
+    let output = Place::Between(hosts).output(doctor(run.path(), &["--seconds", "2", "--json"]));
+    sender.stop();
+    let seen = document(&output);
+    running.interrupt();
+    Some(seen)
+}
+
+#[test]
+fn a_healthy_run_finds_nothing_though_veth_has_no_zero_copy() {
+    let name = "a_healthy_run_finds_nothing_though_veth_has_no_zero_copy";
+    let Some(hosts) = hosts(name, &TwoHostsParams::default()) else { return };
+    let Some(seen) = of_drop(name, &hosts, &[], 5_000) else { return };
+    assert_eq!(found(&seen), [], "{seen:#}");
+    assert_eq!((&seen["sockets"], &seen["interfaces"][0]), (&1.into(), &"near0".into()), "{seen}");
+}
+
+#[test]
+fn generic_xdp_is_found_where_the_driver_has_native() {
+    let name = "generic_xdp_is_found_where_the_driver_has_native";
+    let Some(hosts) = hosts(name, &TwoHostsParams::default()) else { return };
+    let Some(seen) = of_drop(name, &hosts, &["--attach", "generic"], 1_000) else { return };
+    let of = finding(&seen, "generic_xdp", "drop");
+    assert!(of["seen"].as_str().is_some_and(|seen| seen.contains("driver veth runs it natively")), "{of}");
+    assert!(found(&seen).iter().all(|(rule, _)| rule != "copy_mode"), "no veth has zero copy: {seen}");
+}
+
+#[test]
+fn offloads_are_found_with_the_command_against_them() {
+    let name = "offloads_are_found_with_the_command_against_them";
+    let Some(hosts) = hosts(name, &TwoHostsParams::default()) else { return };
+    let gro = || Ethtool::open().and_then(|ethtool| ethtool.set_offload("near0", Offload::Gro, true));
+    hosts.run_between(gro).expect("a veth has GRO");
+    let Some(seen) = of_drop(name, &hosts, &["--attach", "generic"], 1_000) else { return };
+    let mend = finding(&seen, "offloads", "drop")["mend"].as_str().expect("text");
+    assert!(mend.contains("ethtool -K near0 gro off"), "{mend}");
+}
+
+/// A thread that stands still leaves the fill ring empty.
+#[test]
+fn a_starved_fill_ring_is_found() {
+    let name = "a_starved_fill_ring_is_found";
+    let Some(hosts) = hosts(name, &TwoHostsParams::default()) else { return };
+    let run = TempFolder::new("pagepool-doctor").expect("a new folder");
+    let mut command = binary(&["drop", "near0", "--ring", "64"]);
+    command.env("PAGEPOOL_RUN", run.path());
+    let Some(running) = Place::Between(&hosts).start_command(name, command) else { return };
+    let (sender, id) = (generator(&hosts, 5_000), running.id().to_string());
+    let child = Place::Between(&hosts).spawn(doctor(run.path(), &["--seconds", "2", "--json"]));
+    let start = Instant::now();
+    while start.elapsed() < Duration::from_secs(2) {
+        for signal in ["-STOP", "-CONT"] {
+            assert!(Command::new("kill").args([signal, &id]).status().expect("a kill").success());
+            sleep(Duration::from_millis(150));
+        }
+    }
+    let seen = document(&child.wait_with_output().expect("it ends"));
+    sender.stop();
+    let of = finding(&seen, "starved", "drop");
+    assert!(of["seen"].as_str().is_some_and(|seen| seen.contains("rx_fill_ring_empty rose by ")), "{of}");
+    assert_eq!(seen["findings"][0]["cost"], "packets are lost", "the dearest is first: {seen}");
+    running.interrupt();
+}
+
+#[test]
+fn interfaces_of_another_namespace_are_named_and_not_judged() {
+    let name = "interfaces_of_another_namespace_are_named_and_not_judged";
+    let Some(hosts) = hosts(name, &TwoHostsParams::default()) else { return };
+    let Ok(apart) = Namespace::new("apart") else { return println!("SKIP {name}: no namespace more") };
+    let run = TempFolder::new("pagepool-doctor").expect("a new folder");
+    let mut command = binary(&["drop", "near0", "--attach", "generic"]);
+    command.env("PAGEPOOL_RUN", run.path());
+    let Some(running) = Place::Between(&hosts).start_command(name, command) else { return };
+    let seen = document(&Place::In(&apart).output(doctor(run.path(), &["--seconds", "1", "--json"])));
+    assert_eq!(found(&seen), [], "{seen}");
+    let note = format!("nsenter --net=/proc/{}/ns/net", running.id());
+    let notes = seen["notes"].as_array().expect("a list");
+    assert!(notes.iter().any(|said| said.as_str().is_some_and(|said| said.contains(&note))), "{seen}");
+    running.interrupt();
+}
+
+#[test]
+fn the_page_has_the_table_of_the_rules() {
+    let at = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/doctor.md");
+    let page = fs::read_to_string(&at).expect("the page");
+    let table = binary(&["doctor", "--rules"]).output().expect("the binary");
+    let table = text(&table.stdout).trim_end();
+    let (before, rest) = page.split_once("| rule | cost |").expect("the page has the table");
+    let after = rest.split_once("\n\n").map_or("", |(_, after)| after);
+    let now = format!("{before}{table}\n\n{after}");
+    if env::var_os("PAGEPOOL_BLESS").is_some() {
+        return fs::write(at, now).expect("the page can be written");
+    }
+    assert!(page == now, "docs/doctor.md is old: PAGEPOOL_BLESS=1 cargo test -p pagepool-cli --test doctor");
+}
