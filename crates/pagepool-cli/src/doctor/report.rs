@@ -70,8 +70,7 @@ pub fn json(found: &[Diagnosis], evidence: &Evidence) -> Value {
 pub fn table(rules: &[DoctorRule]) -> String {
     let row = |rule: &DoctorRule| {
         let DoctorRule { name, cost, when, why, mend, .. } = rule;
-        let mend =
-            mend.replace("`pagepool show {of} --watch`", "`pagepool show --watch`").replace("{of}", "IF");
+        let mend = mend.replace("show {of}", "show POOL").replace("{of}", "IF");
         format!("| `{name}` | {} | {when} | {why} | {mend} |\n", cost.name())
     };
     let head = "| rule | cost | it finds | why it costs | what mends it |\n|---|---|---|---|---|\n";

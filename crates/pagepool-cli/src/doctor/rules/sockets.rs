@@ -46,7 +46,7 @@ pub const COPY_MODE: DoctorRule = DoctorRule {
     cost: Cost::EachPacket,
     when: "a socket copies, and the driver has zero copy (Linux 6.3 says); not in generic mode, and not of \
            virtio_net without an IOMMU, which refuses zero copy",
-    why: "The kernel copies each packet, and makes a system call's worth of work of it.",
+    why: "The kernel copies each packet between its own memory and the socket's.",
     mend: "`--mode zerocopy` (`XskMode::ZeroCopy`), which says why if the driver refuses: a chunk of 4096 \
            bytes, an MTU that fits it, no `--unaligned`.",
     verify: "`pagepool show {of}`: zero_copy true.",
