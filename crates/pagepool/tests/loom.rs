@@ -20,8 +20,8 @@ use std::time::Instant;
 use loom::thread::{self, JoinHandle};
 use pagepool::testing::{Op, PlainMemory};
 use pagepool::{
-    Bound, DeviceAddr, IdentityDomain, OnBusy, PageBuf, Pool, PoolParams, PoolRef, Registry, Shutdown,
-    SkBuff, SkbCache, UseCounts, XdpBuff, XdpFrame, XdpFrameBulk,
+    Bound, DeviceAddr, Holders, IdentityDomain, OnBusy, PageBuf, Pool, PoolParams, PoolRef, Registry,
+    Shutdown, SkBuff, SkbCache, UseCounts, XdpBuff, XdpFrame, XdpFrameBulk,
 };
 
 /// Runs a model and prints what it took.
@@ -110,6 +110,33 @@ fn return_against_refill_through_the_lane() {
 #[test]
 fn return_against_refill_through_the_ring() {
     explore("return_against_refill/ring", 3, || return_against_refill(small(0, 1)));
+}
+
+/// Who returns a page clears its record, the owner writes it anew: never the other way round.
+fn records_against_returns(max_lanes: usize) {
+    let (scene, pool) = scene(1, PoolParams { holders: Holders::Ages, ..small(max_lanes, 1) });
+    let [first, second] = ["first", "second"].map(|name| pool.tag(name));
+    pool.set_tag(Some(first));
+    let returner = drop_there(pool.alloc_page().unwrap());
+    pool.set_tag(Some(second));
+    let again = pool.alloc_page();
+    returner.join().unwrap();
+    let view = scene.handle.holders().unwrap();
+    assert_eq!(view.held, u64::from(again.is_some()));
+    assert!(view.oldest.iter().all(|holder| holder.tag.as_deref() == Some("second")), "{view:?}");
+    drop(again);
+    scene.destroy(pool);
+    assert_eq!(scene.handle.holders().unwrap().held, 0);
+}
+
+#[test]
+fn records_of_pages_that_return_through_the_lane() {
+    explore("records_lane", 3, || records_against_returns(1));
+}
+
+#[test]
+fn records_of_pages_that_return_through_the_ring() {
+    explore("records_ring", 3, || records_against_returns(0));
 }
 
 fn bytes_return(max_lanes: usize) -> impl Fn() + Send + Sync + 'static {
