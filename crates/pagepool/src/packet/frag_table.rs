@@ -97,17 +97,15 @@ impl FragTable {
         let Some(mark) = self.pools.mark_of(pool, &self.marks, self.len) else { return Err(run) };
         self.len += run.give_up();
         let shift = self.shift;
-        let mut put = |place: usize, entry: &mut u8| {
-            debug_assert!(*entry == 0, "I1: a fragment at place {place} is here already");
-            *entry = mark;
-            each((place as u64) << shift);
-        };
-        match apart {
-            1 => {
-                (place..).zip(&mut self.marks[place..place + n]).for_each(|(place, entry)| put(place, entry))
-            }
-            _ => (0..n).map(|at| place + at * apart).for_each(|place| put(place, &mut self.marks[place])),
+        let marks = &mut self.marks[place..=place + (n - 1) * apart];
+        debug_assert!(marks.iter().step_by(apart).all(|&mark| mark == 0), "I1: one of them is here already");
+        // One by one only where there are places between them.
+        if apart == 1 {
+            marks.fill(mark)
+        } else {
+            marks.iter_mut().step_by(apart).for_each(|at| *at = mark)
         }
+        (0..n).for_each(|at| each(((place + at * apart) as u64) << shift));
         Ok(())
     }
 

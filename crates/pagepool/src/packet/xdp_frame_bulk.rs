@@ -108,7 +108,7 @@ impl XdpFrameBulk {
     }
 
     /// Takes a single buffer.
-    #[inline]
+    #[inline(always)]
     pub fn push_buffer(&mut self, buffer: PageBuf) {
         if self.len() == Self::MAX {
             self.flush_full();
