@@ -3,6 +3,8 @@
 //! What   [`Placed`] is a box, [`Shared`] a count of one that leads to its value without a second look.
 //! Why    a pool, its lanes and the counters of its deferred queue are placed. So they need not be copied
 //!        anywhere to be seen, and are as they were when the process is killed.
+//! Heap   glibc's memalign cuts a block out of a larger one and leaves holes that nothing fits. So a block
+//!        has room to align its value in, and its start is kept: only by that leak checkers find it.
 //! Cost   reaching a value is one load, wherever it lies.
 
 // UNSAFETY: values are made, reached and dropped by address.
@@ -18,7 +20,10 @@ use crate::sys::published_layout::BlockAt;
 use crate::sys::published_memory::PublishedMemory;
 
 /// A box in published memory, if there is any.
-pub(crate) struct Placed<T: ?Sized>(NonNull<T>);
+pub(crate) struct Placed<T: ?Sized> {
+    value: NonNull<T>,
+    start: BlockStart,
+}
 
 // SAFETY: it owns its value, as a box does.
 unsafe impl<T: Send + ?Sized> Send for Placed<T> {}
@@ -28,10 +33,11 @@ unsafe impl<T: Sync + ?Sized> Sync for Placed<T> {}
 impl<T> Placed<T> {
     #[inline(always)]
     pub(crate) fn new(value: T) -> Self {
-        let place = take(Layout::new::<T>()).cast::<T>();
+        let (start, at) = BlockStart::take(Layout::new::<T>());
+        let at = at.cast::<T>();
         // SAFETY: the place is as large as the value, and nobody else has it.
-        unsafe { place.write(value) };
-        Self(place)
+        unsafe { at.write(value) };
+        Self { value: at, start }
     }
 }
 
@@ -40,24 +46,21 @@ impl<T> Placed<[T]> {
     pub(crate) fn all(mut values: impl ExactSizeIterator<Item = T>) -> Self {
         let len = values.len();
         let layout = Layout::array::<T>(len).expect("a few values fit the address space");
-        let first = if layout.size() == 0 { NonNull::dangling() } else { take(layout).cast::<T>() };
+        if layout.size() == 0 {
+            let value = NonNull::slice_from_raw_parts(NonNull::dangling(), len);
+            return Self { value, start: BlockStart(NonNull::dangling()) };
+        }
+        let (start, first) = BlockStart::take(layout);
+        let first = first.cast::<T>();
         for at in 0..len {
             let value = values.next().expect("an iterator has as many values as it says");
             // SAFETY: the place has room for `len` values.
-            let place = unsafe { first.add(at) };
+            let at = unsafe { first.add(at) };
             // SAFETY: as above, and nobody else has it.
-            unsafe { place.write(value) };
+            unsafe { at.write(value) };
         }
-        Self(NonNull::slice_from_raw_parts(first, len))
+        Self { value: NonNull::slice_from_raw_parts(first, len), start }
     }
-}
-
-fn take(layout: Layout) -> NonNull<u8> {
-    let published = PublishedMemory::current().and_then(|memory| memory.take(layout));
-    published.unwrap_or_else(|| {
-        // SAFETY: the values that are placed have bytes.
-        NonNull::new(unsafe { alloc(layout) }).unwrap_or_else(|| handle_alloc_error(layout))
-    })
 }
 
 impl<T: ?Sized> Deref for Placed<T> {
@@ -66,16 +69,15 @@ impl<T: ?Sized> Deref for Placed<T> {
     #[inline(always)]
     fn deref(&self) -> &T {
         // SAFETY: it owns the value, which was written when this was made.
-        unsafe { self.0.as_ref() }
+        unsafe { self.value.as_ref() }
     }
 }
 
 impl<T: ?Sized> Drop for Placed<T> {
     fn drop(&mut self) {
-        let layout = Layout::for_value(&**self);
-        let _back = PlaceBack(self.0.cast(), layout); // also if the value's drop panics
+        let _back = PlaceBack(self.start, Layout::for_value(&**self)); // also if the value's drop panics
         // SAFETY: it owns the value, and is dropped once.
-        unsafe { ptr::drop_in_place(self.0.as_ptr()) };
+        unsafe { ptr::drop_in_place(self.value.as_ptr()) };
     }
 }
 
@@ -85,16 +87,49 @@ impl<T: fmt::Debug + ?Sized> fmt::Debug for Placed<T> {
     }
 }
 
+/// Where a block begins that a value lies in: the value's own address in published memory, at or before it
+/// on the heap.
+#[derive(Clone, Copy)]
+struct BlockStart(NonNull<u8>);
+
+impl BlockStart {
+    /// A place for a value of this layout, and the address for the value.
+    fn take(layout: Layout) -> (Self, NonNull<u8>) {
+        let published = PublishedMemory::current().and_then(|memory| memory.take(layout));
+        if let Some(at) = published {
+            return (Self(at), at);
+        }
+        let on_heap = on_heap(layout);
+        // SAFETY: the values that are placed have bytes.
+        let start = NonNull::new(unsafe { alloc(on_heap) }).unwrap_or_else(|| handle_alloc_error(on_heap));
+        // SAFETY: the block is longer than the value by what its alignment may take.
+        let at = unsafe { start.add(start.as_ptr().align_offset(layout.align())) };
+        (Self(start), at)
+    }
+}
+
+/// A block for a value, wherever in it the value is aligned.
+fn on_heap(layout: Layout) -> Layout {
+    let room = layout.align().saturating_sub(HEAP_ALIGN);
+    Layout::from_size_align(layout.size() + room, layout.align().min(HEAP_ALIGN)).expect("a few values fit")
+}
+
+/// How `malloc` aligns all it gives.
+const HEAP_ALIGN: usize = 16;
+
 /// Gives a place back.
-struct PlaceBack(NonNull<u8>, Layout);
+struct PlaceBack(BlockStart, Layout);
 
 impl Drop for PlaceBack {
     fn drop(&mut self) {
-        let Self(place, layout) = *self;
-        let published = PublishedMemory::current().is_some_and(|memory| memory.give_back(place, layout));
-        if !published && layout.size() > 0 {
+        let Self(BlockStart(start), layout) = *self;
+        if layout.size() == 0 {
+            return;
+        }
+        let published = PublishedMemory::current().is_some_and(|memory| memory.give_back(start, layout));
+        if !published {
             // SAFETY: what is not in published memory came from the allocator, with this layout.
-            unsafe { dealloc(place.as_ptr(), layout) };
+            unsafe { dealloc(start.as_ptr(), on_heap(layout)) };
         }
     }
 }
@@ -124,7 +159,7 @@ impl<T: ?Sized> Shared<T> {
 
 impl<T: ?Sized> From<Arc<Placed<T>>> for Shared<T> {
     fn from(keep: Arc<Placed<T>>) -> Self {
-        Self { at: keep.0, keep }
+        Self { at: keep.value, keep }
     }
 }
 
