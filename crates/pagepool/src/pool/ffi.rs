@@ -88,6 +88,7 @@ impl Bound {
     /// # Ok::<(), pagepool::Error>(())
     /// ```
     pub fn cache_head(&self) -> *const CacheHead {
+        const { assert!(size_of::<CacheHead>() == Cache::HEAD_BYTES, "the cache begins with its head") };
         (&raw const self.ptr().own.cache).cast()
     }
 }
@@ -151,8 +152,6 @@ pub fn lasting_zeroes(bytes: usize) -> Result<NonNull<u8>, Error> {
         Error::of_call("mmap", || format!("no memory for {bytes} bytes: use fewer, or raise RLIMIT_AS"));
     Zeroes::new(bytes).map(Zeroes::leak).map_err(refused)
 }
-
-const _: () = assert!(size_of::<CacheHead>() == Cache::HEAD_BYTES, "the cache begins with its head");
 
 /// Whether [`fence_all_threads`] works here, so that the other side of such a pair may be a compiler fence.
 /// Known once a pool exists; where the kernel refuses `membarrier` the other side needs a full fence, or
