@@ -355,7 +355,7 @@ fn a_starved_fill_ring_is_found() {
     let seen = document(&child.wait_with_output().expect("it ends"));
     sender.stop();
     let of = finding(&seen, "starved", "drop");
-    assert!(of["seen"].as_str().is_some_and(|seen| seen.contains("rx_fill_ring_empty rose by ")), "{of}");
+    assert!(of["seen"].as_str().is_some_and(|seen| seen.contains(" packets found no buffer (")), "{of}");
     assert_eq!(seen["findings"][0]["cost"], "packets are lost", "the dearest is first: {seen}");
     running.interrupt();
 }

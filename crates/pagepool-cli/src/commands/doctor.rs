@@ -21,8 +21,8 @@ Look for what is slow, lost or leaking: what is seen, why it costs, what mends i
 
 It looks \
 at what processes publish (`pagepool list`), at the kernel's page pools, and at interfaces, interrupts, \
-CPUs, nodes and offloads; twice, some seconds apart, and judges by rules. Findings are ordered by what \
-they cost. It changes nothing. docs/doctor.md has the rules.";
+CPUs, nodes and offloads, for some seconds; counters are judged by what they rose by. Findings are \
+ordered by what they cost. It changes nothing. docs/doctor.md has the rules.";
 
 /// What is looked at, and how.
 #[derive(Args, Clone, Debug)]

@@ -343,7 +343,7 @@ pub mod healthy {
             tid: Some(501),
             page_bytes: 4096,
             age: Duration::from_secs(60),
-            held: vec![300; 5],
+            held: vec![300; 30],
             params: texts(&[
                 ("order", "0"),
                 ("cache_size", "128"),

@@ -21,8 +21,8 @@ use kernel_pools::KernelPools;
 use links::Links;
 use tasks::SeenTasks;
 
-/// Looks at the pools, the first and the last among them.
-const LOOKS: u32 = 5;
+/// Looks at the pools, the first and the last among them; fewer if they take longer than the time between.
+const LOOKS: u32 = 31;
 /// The time between two looks whether the user wants an end.
 const NAP: Duration = Duration::from_millis(20);
 
@@ -66,16 +66,19 @@ fn wait_and_look(
     looks: &mut Vec<Observation>,
 ) -> Result<(), String> {
     let signals = listen()?;
-    for at in 1..LOOKS {
-        while start.elapsed() < time * at / (LOOKS - 1) {
+    loop {
+        let next = (start.elapsed() + time / (LOOKS - 1)).min(time);
+        while start.elapsed() < next {
             if signals.interrupted() {
                 return Err("interrupted before the last look".into());
             }
-            sleep(NAP);
+            sleep(NAP.min(next.saturating_sub(start.elapsed())));
         }
         looks.push(chosen(Observation::at(folder), of));
+        if next == time {
+            return Ok(());
+        }
     }
-    Ok(())
 }
 
 /// The same look, at these processes alone.

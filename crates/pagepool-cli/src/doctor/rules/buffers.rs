@@ -1,6 +1,5 @@
 //! Buffers that do not come back: of programs that run, of pools that ended, of processes that died.
 
-#[cfg(test)]
 use std::time::Duration;
 
 #[cfg(test)]
@@ -14,6 +13,8 @@ use crate::report::number::grouped;
 
 /// Pages more that are out at the end, at least.
 const LEAST_RISE: u64 = 64;
+/// Looks from which on it is judged whether more and more is out.
+const LEAST_LOOKS: usize = 9;
 /// A pool that ended gets its buffers back in that time, in seconds.
 const LATE: u64 = 5;
 
@@ -21,7 +22,8 @@ pub const OUT_RISING: DoctorRule = DoctorRule {
     name: "out_rising",
     cost: Cost::BuffersLost,
     when: "in a pool older than 5 s the buffers with the program (out, and not waiting for packets at a \
-           device) rose from each look to the next, by 64 pages in all",
+           device) grew steadily: in the last third of the looks at least 64 pages more than the least of \
+           the first third and never as few as its most, in the middle third about half of that",
     why: "A leak, or a queue that grows: both end when the arena is empty.",
     mend: "Drop handles that are kept (`mem::forget`, a queue without a limit). `PoolParams::holders` \
            records who has which page, and where it was allocated.",
@@ -29,29 +31,46 @@ pub const OUT_RISING: DoctorRule = DoctorRule {
     find: out_rising,
     #[cfg(test)]
     case: RuleCase {
-        ill: |of| of.pool().held = vec![100, 120, 140, 160, 180],
-        says: "100 pages at first, 180 at the end",
-        well: |of| of.pool().held = vec![100, 200, 300, 299, 400],
+        ill: |of| of.pool().held = (0..30).map(|look| 100 + 10 * look + look % 2 * 30).collect(),
+        says: "100 pages at least in the first third of the time, 300 in the last, 60.0 a second",
+        well: |of| of.pool().held = (0..30).map(|look| if look < 15 { 100 } else { 400 }).collect(),
     },
 };
 
 /// Whether more and more of a pool is out.
 pub fn rises(pool: &PoolEvidence) -> bool {
-    let (Some(first), Some(last)) = (pool.held.first(), pool.held.last()) else { return false };
-    pool.held.windows(2).all(|pair| pair[0] < pair[1]) && last - first >= LEAST_RISE
+    rise(pool).is_some()
+}
+
+/// The least that was out in the first and in the last third of the looks, if more and more is. What varies
+/// by chance has looks in the last third that are below some of the first; what rises once has the middle
+/// third like one of the others.
+fn rise(pool: &PoolEvidence) -> Option<(u64, u64)> {
+    let third = pool.held.len() / 3;
+    if pool.held.len() < LEAST_LOOKS {
+        return None;
+    }
+    let (first, rest) = pool.held.split_at(third);
+    let (middle, last) = rest.split_at(rest.len() - third);
+    let most_first = *first.iter().max()?;
+    let (first, middle, last) = (*first.iter().min()?, *middle.iter().min()?, *last.iter().min()?);
+    let quarter = last.saturating_sub(first) / 4;
+    let is_steady = (first + quarter..=last - quarter.min(last)).contains(&middle);
+    (last > most_first && last - first >= LEAST_RISE && is_steady).then_some((first, last))
 }
 
 fn out_rising(evidence: &Evidence) -> Vec<Finding> {
     let of = |(process, pool): (&ProcessEvidence, &PoolEvidence)| {
-        let (first, last) = (*pool.held.first()?, *pool.held.last()?);
-        let rate = evidence.per_second(last - first);
+        let (first, last) = rise(pool)?;
+        let rate = evidence.per_second(last - first) * 1.5; // in two thirds of the time
         let left = free_pages(process, pool).filter(|_| rate > 0.0);
         let left = left.map_or(String::new(), |free| {
-            let time = std::time::Duration::from_secs_f64(free as f64 / rate);
+            let time = Duration::try_from_secs_f64(free as f64 / rate).unwrap_or(Duration::MAX);
             format!("; at that rate the arena is empty in {}", spoken(time))
         });
         let seen = format!(
-            "Buffers with the program: {} pages at first, {} at the end, {} a second{left}.{}",
+            "Buffers with the program: {} pages at least in the first third of the time, {} in the last, \
+             {rate:.1} a second ({}/s){left}.{}",
             grouped(first),
             grouped(last),
             bytes((rate * pool.page_bytes as f64) as u64),
@@ -59,14 +78,15 @@ fn out_rising(evidence: &Evidence) -> Vec<Finding> {
         );
         Some(Finding::new(format!("{}, pool {}", process.title(), pool.name), &*pool.name, seen, rate))
     };
-    evidence.warm_pools().filter(|(_, pool)| rises(pool)).filter_map(of).collect()
+    evidence.warm_pools().filter_map(of).collect()
 }
 
 /// Pages of a pool's size that its arena could still give.
 pub fn free_pages(process: &ProcessEvidence, pool: &PoolEvidence) -> Option<u64> {
     let most: u64 = process.arena(pool)?.number("max_bytes")?;
     let of_area = process.pools.iter().filter(|other| other.area_id == pool.area_id);
-    let used = of_area.map(|other| other.pages.total.max(0) as u64 * other.page_bytes).sum();
+    let bytes = |other: &PoolEvidence| (other.pages.total.max(0) as u64).saturating_mul(other.page_bytes);
+    let used = of_area.map(bytes).fold(0, u64::saturating_add);
     Some(most.saturating_sub(used) / pool.page_bytes.max(1))
 }
 
@@ -188,4 +208,60 @@ fn had(process: &ProcessEvidence, pool: &PoolEvidence) -> String {
     let holders = holders.trim_start().trim_end_matches('.');
     let holders = if holders.is_empty() { String::new() } else { format!(" ({holders})") };
     format!("{} had {} pages out{waiting}{holders}", pool.name, grouped(pool.pages.out))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::doctor::evidence::healthy;
+    use crate::doctor::rule::diagnose;
+    use crate::doctor::rules::RULES;
+
+    /// Numbers below a limit that know nothing of each other.
+    fn any(state: &mut u64, below: u64) -> u64 {
+        *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (*state >> 33) % below
+    }
+
+    #[test]
+    fn what_varies_by_chance_does_not_rise() {
+        let (mut pool, mut state) = (PoolEvidence::default(), 1);
+        for looks in [5, 30] {
+            for _ in 0..20_000 {
+                pool.held = (0..looks).map(|_| any(&mut state, 1000)).collect();
+                assert!(!rises(&pool), "{:?}", pool.held);
+            }
+        }
+        let noise = (0..30).map(|look| 20 * look + any(&mut state, 150));
+        pool.held = noise.collect();
+        assert!(rises(&pool), "{:?}", pool.held);
+    }
+
+    #[test]
+    fn no_published_number_stops_the_doctor() {
+        for number in [0, 1, u64::MAX] {
+            let mut evidence = healthy::evidence();
+            evidence.seconds = 100.0;
+            evidence.arena().set("max_bytes", &u64::MAX.to_string());
+            let pool = evidence.pool();
+            pool.held = (0..30).map(|look| 100 + 7 * look).collect();
+            (pool.page_bytes, pool.pages.total) = (number, if number == u64::MAX { i64::MAX } else { 1 });
+            (pool.moved.alloc_fast, pool.moved.alloc_slow) = (number, number);
+            (pool.moved.recycle_ring_full, pool.moved.alloc_waive) = (number, number);
+            (pool.moved.alloc_slow_high_order, pool.moved.recycle_released_refcnt) = (number, number);
+            (pool.pages.cache, pool.pages.lanes, pool.pages.out) = (number, number, number);
+            evidence.links[0].interrupts.iter_mut().for_each(|of| {
+                (of.moved, of.cpus) = (number, vec![2]);
+            });
+            for counter in ["rx_dropped", "rx_no_buffer", "rx_packets", "tx_packets", "rx_fill_ring_empty"] {
+                evidence.socket().count(counter, number);
+            }
+            evidence.socket().set("zero_copy", "false");
+            let mut nic = evidence.socket().clone();
+            nic.kind = "nic".into();
+            evidence.processes[0].entries.extend([nic.clone(), nic]);
+            let found = diagnose(RULES, &evidence);
+            assert!(found.iter().any(|of| of.rule.name == "out_rising"), "{number}: {found:?}");
+        }
+    }
 }

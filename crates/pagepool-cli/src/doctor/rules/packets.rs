@@ -14,23 +14,29 @@ const ONE_IN: u64 = 1000;
 pub const STARVED: DoctorRule = DoctorRule {
     name: "starved",
     cost: Cost::PacketsLost,
-    when: "`alloc_failed` of a pool rose; or a device found no buffer for 0.1 % of the packets or more \
-           (`rx_no_buffer`, or `rx_dropped` with `rx_fill_ring_empty`)",
+    when: "`alloc_failed` of a pool rose; or a device found no buffer for 0.1 % of the packets or more: \
+           `rx_no_buffer` of a NIC in memory, `rx_dropped` without `rx_too_long` of a socket that copies \
+           (with zero copy the kernel counts a driver's attempts, not packets)",
     why: "A packet that finds no buffer at the device is lost.",
     mend: "`--ring` of twice the slots, more `--queues`, or a CPU of its own for the thread (`--cpus`): \
            the pool has pages, and the thread puts them on the fill ring too late.",
-    verify: "`pagepool show {of} --watch`: alloc_failed, rx_fill_ring_empty and rx_dropped stand still.",
+    verify: "`pagepool show {of} --watch`: alloc_failed, rx_no_buffer and rx_dropped stand still.",
     find: starved,
     #[cfg(test)]
     case: RuleCase {
+        // What a socket that copies counts of 12,345 packets without a buffer, and 100 too long.
         ill: |of| {
-            of.socket().count("rx_fill_ring_empty", 700);
-            of.socket().count("rx_dropped", 12_345);
+            of.socket().set("zero_copy", "false");
+            of.socket().count("rx_fill_ring_empty", 12_345);
+            of.socket().count("rx_dropped", 12_445);
+            of.socket().count("rx_too_long", 100);
         },
-        says: "rx_dropped rose by 12,345",
+        says: "12,345 packets found no buffer (2,469 a second)",
+        // What one with zero copy counts of packets that are too long, while its driver asks for buffers.
         well: |of| {
-            of.socket().count("rx_fill_ring_empty", 700);
-            of.socket().count("rx_dropped", 700);
+            of.socket().count("rx_fill_ring_empty", 50_000);
+            of.socket().count("rx_dropped", 4000);
+            of.socket().count("rx_too_long", 4000);
         },
     },
 };
@@ -39,23 +45,16 @@ fn starved(evidence: &Evidence) -> Vec<Finding> {
     let of = |(process, pool): (&ProcessEvidence, &PoolEvidence)| {
         let devices = process.entries.iter().filter(|entry| DEVICES.contains(&&*entry.kind));
         let below = devices.filter(|entry| entry.pool == Some(pool.id));
-        let sum = |name| below.clone().map(|entry| entry.moved(name)).fold(0, u64::saturating_add);
-        let (fill, failed) = (sum("rx_fill_ring_empty"), pool.moved.alloc_failed);
-        // A socket's `rx_no_buffer` is what the kernel calls `rx_dropped`, among others.
-        let (no_buffer, dropped) = match fill {
-            0 => (below.clone().filter(|of| of.kind == "nic").map(|of| of.moved("rx_no_buffer")).sum(), 0),
-            _ => (0, sum("rx_dropped")),
-        };
-        let lost: u64 = dropped + no_buffer;
-        let is_much = lost > 0 && lost * ONE_IN >= sum("rx_packets") + lost;
-        let counted = [
-            ("alloc_failed", failed),
-            ("rx_fill_ring_empty", fill),
-            ("rx_dropped", dropped),
-            ("rx_no_buffer", no_buffer),
-        ];
-        let seen = counted.iter().filter(|(_, count)| *count > 0);
-        let seen: Vec<_> = seen.map(|(name, count)| rose(evidence, name, *count)).collect();
+        let lost = below.clone().map(without_buffer).fold(0, u64::saturating_add);
+        let came = below.map(|entry| entry.moved("rx_packets")).fold(lost, u64::saturating_add);
+        let failed = pool.moved.alloc_failed;
+        let is_much = lost > 0 && lost.saturating_mul(ONE_IN) >= came;
+        let mut seen = Vec::new();
+        seen.extend((failed > 0).then(|| rose(evidence, "alloc_failed", failed)));
+        let rate = grouped(evidence.per_second(lost).round() as u64);
+        seen.extend(
+            (lost > 0).then(|| format!("{} packets found no buffer ({rate} a second)", grouped(lost))),
+        );
         let place = format!("{}, pool {}", process.title(), pool.name);
         let rate = evidence.per_second(lost.max(failed));
         let finding = Finding::new(place, &*pool.name, seen.join("; ") + ".", rate);
@@ -63,6 +62,16 @@ fn starved(evidence: &Evidence) -> Vec<Finding> {
         (failed > 0 || is_much).then_some(finding)
     };
     evidence.pools().filter_map(of).collect()
+}
+
+/// Packets for which a device had no buffer, as far as its counters tell. A socket's `rx_no_buffer` also has
+/// those that found the receive ring full, for which there is a rule.
+fn without_buffer(device: &EntryEvidence) -> u64 {
+    match &*device.kind {
+        "nic" => device.moved("rx_no_buffer"),
+        _ if device.param("zero_copy") == Some("true") => 0,
+        _ => device.moved("rx_dropped").saturating_sub(device.moved("rx_too_long")),
+    }
 }
 
 /// What helps a pool that gets no page.
@@ -97,7 +106,8 @@ pub const RX_RING_FULL: DoctorRule = DoctorRule {
 const REFUSED: [(&str, &str); 6] = [
     (
         "rx_too_long",
-        "A smaller MTU at the sender, or packets of several buffers: `multi_buffer` (Linux 6.6).",
+        "Packets longer than a chunk takes: a smaller MTU at the sender, `--chunk-size 4096`, or \
+         `multi_buffer` (Linux 6.6).",
     ),
     ("rx_too_many_buffers", "Raise `chains` of the pool, or use larger buffers."),
     ("rx_bad_length", "A `tailroom` that fits the device (`XskDevice::check_pool`); else please report it."),
@@ -110,11 +120,11 @@ pub const RX_REFUSED: DoctorRule = DoctorRule {
     name: "rx_refused",
     cost: Cost::PacketsLost,
     when: "`rx_too_long`, `rx_too_many_buffers`, `rx_bad_length`, `rx_bad_descriptor`, `rx_invalid_descs` or \
-           `rx_unmapped` is 0.1 % of the packets or more; or `rx_dropped` is, without `rx_fill_ring_empty`",
+           `rx_unmapped` is 0.1 % of the packets or more",
     why: "The packet came, and the device or the socket does not take it.",
     mend: "By the counter: [operations.md](operations.md#counters-of-a-device).",
     verify: "`pagepool show {of} --watch`: the counter stands still.",
-    find: rx_refused,
+    find: |evidence| of_sockets(evidence, &REFUSED),
     #[cfg(test)]
     case: RuleCase {
         ill: |of| of.socket().count("rx_too_long", 4000),
@@ -122,19 +132,6 @@ pub const RX_REFUSED: DoctorRule = DoctorRule {
         well: |of| of.socket().count("rx_too_long", 40),
     },
 };
-
-fn rx_refused(evidence: &Evidence) -> Vec<Finding> {
-    let mut all = of_sockets(evidence, &REFUSED);
-    for (process, socket) in evidence.entries(&DEVICES) {
-        let dropped = socket.moved("rx_dropped");
-        if is_much(socket, dropped) && socket.moved("rx_fill_ring_empty") == 0 {
-            let longer = "Packets longer than a chunk takes: a smaller MTU at the sender, `--chunk-size \
-                          4096`, or `multi_buffer` (Linux 6.6).";
-            all.push(of_entry(evidence, process, socket, ("rx_dropped", dropped)).mended_by(longer));
-        }
-    }
-    all
-}
 
 pub const CARD_DROPPED: DoctorRule = DoctorRule {
     name: "card_dropped",
@@ -246,4 +243,29 @@ fn of_entry(
 fn rose(evidence: &Evidence, name: &str, count: u64) -> String {
     let rate = grouped(evidence.per_second(count).round() as u64);
     format!("{name} rose by {} ({rate} a second)", grouped(count))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::doctor::evidence::healthy;
+    use crate::doctor::rule::diagnose;
+    use crate::doctor::rules::RULES;
+
+    /// The counters of a socket as the kernel moves them for packets that are too long: `rx_dropped` of it,
+    /// whatever the mode, and with zero copy the driver's attempts besides.
+    #[test]
+    fn packets_that_are_too_long_are_one_finding() {
+        for (zero_copy, attempts) in [("false", 0), ("true", 50_000)] {
+            let mut evidence = healthy::evidence();
+            evidence.links[0].zero_copy = Some(false);
+            let socket = evidence.socket();
+            socket.set("zero_copy", zero_copy);
+            socket.count("rx_fill_ring_empty", attempts);
+            socket.count("rx_dropped", 4000);
+            socket.count("rx_too_long", 4000);
+            let found = diagnose(RULES, &evidence);
+            let names: Vec<_> = found.iter().map(|of| of.rule.name).collect();
+            assert_eq!(names, ["rx_refused"], "zero copy {zero_copy}: {found:?}");
+        }
+    }
 }

@@ -9,7 +9,7 @@ use crate::doctor::rule::RuleCase;
 use crate::doctor::rule::{Cost, DoctorRule, Finding};
 use crate::report::number::grouped;
 
-/// Interrupts a second from which on they take a CPU's time.
+/// Interrupts or pages a second from which on they take a CPU's time.
 const MANY: f64 = 1000.0;
 /// The share of a CPU from which on a thread needs it.
 const NEEDS_CPU: f64 = 0.5;
@@ -17,8 +17,8 @@ const NEEDS_CPU: f64 = 0.5;
 pub const OFF_NODE_MEMORY: DoctorRule = DoctorRule {
     name: "off_node_memory",
     cost: Cost::EachPacket,
-    when: "the owner of a pool may run on the CPUs of one NUMA node alone, or ran on it last, and `nid` of \
-           the pool is another",
+    when: "the owner of a pool that allocates 1,000 pages a second or more may run on the CPUs of one NUMA \
+           node alone, and `nid` of the pool is another",
     why: "Each packet is read over the link between the nodes.",
     mend: "Pin the owner to that node (`--cpus`, `taskset -p`), or set `nid` and the arena's node to it.",
     verify: "`numastat -p PID`; `pagepool bench numa`.",
@@ -27,7 +27,10 @@ pub const OFF_NODE_MEMORY: DoctorRule = DoctorRule {
     case: RuleCase {
         ill: |of| of.pool().set("nid", "1"),
         says: "queue0 is on node 0, the pool takes pages of node 1",
-        well: |of| of.pool().set("nid", "any"),
+        well: |of| {
+            of.pool().set("nid", "1");
+            of.processes[0].threads[0].allowed = vec![0, 1, 2, 3]; // it is anywhere at the next moment
+        },
     },
 };
 
@@ -38,7 +41,7 @@ fn off_node_memory(evidence: &Evidence) -> Vec<Finding> {
         let (Some(here), Some(there)) = (node_of(&evidence.cpus, thread), pool.number("nid")) else {
             continue;
         };
-        if here as u64 != there && pool.allocated() > 0 {
+        if here as u64 != there && evidence.per_second(pool.allocated()) >= MANY {
             let name = &thread.name;
             let seen = format!("Thread {name} is on node {here}, the pool takes pages of node {there}.");
             let place = format!("{}, pool {}", process.title(), pool.name);
@@ -51,7 +54,8 @@ fn off_node_memory(evidence: &Evidence) -> Vec<Finding> {
 pub const OFF_NODE_CARD: DoctorRule = DoctorRule {
     name: "off_node_card",
     cost: Cost::EachPacket,
-    when: "the thread of a socket is on another NUMA node than the interface's card",
+    when: "the thread of a socket may run on the CPUs of one NUMA node alone, and the interface's card is \
+           on another",
     why: "The card writes packets and rings over the link between the nodes, or the thread reads them over \
           it.",
     mend: "`--cpus` of the card's node, or `taskset -p`; in a program also the arena (`NodePolicy::Bind`).",
@@ -80,7 +84,8 @@ fn off_node_card(evidence: &Evidence) -> Vec<Finding> {
 pub const OFF_NODE_IRQ: DoctorRule = DoctorRule {
     name: "off_node_irq",
     cost: Cost::EachPacket,
-    when: "the interrupts of a socket's queue go to CPUs of another NUMA node than its thread's",
+    when: "the interrupts of a socket's queue go to CPUs of another NUMA node than the one on which its \
+           thread may run alone",
     why: "What the driver just wrote is in the caches of the other node.",
     mend: "Send them to a CPU of the thread's node.",
     verify: "`cat /proc/interrupts`: the columns of that node's CPUs rise.",
@@ -155,7 +160,7 @@ fn irq_on_cpu(evidence: &Evidence) -> Vec<Finding> {
                 thread.busy * 100.0
             );
             let finding = Finding::new(place(process, socket), &*link.name, seen, rate(evidence, socket));
-            let other = another_cpu(&evidence.cpus, cpu);
+            let other = another_cpu(evidence, cpu);
             let mend = other.map(|other| {
                 let number = interrupt.number;
                 format!("`echo {other} > /proc/irq/{number}/smp_affinity_list`; keep irqbalance from it.")
@@ -200,8 +205,8 @@ fn governor(evidence: &Evidence) -> Vec<Finding> {
 pub const IRQS_ON_ONE_CPU: DoctorRule = DoctorRule {
     name: "irqs_on_one_cpu",
     cost: Cost::SomePackets,
-    when: "several interrupts of an interface, each 1,000 times a second or more, all go to one CPU of \
-           several",
+    when: "the interrupts of several receive queues of an interface, each 1,000 times a second or more, \
+           all go to one CPU of several",
     why: "That CPU is the limit of all its queues.",
     mend: "One CPU for each: `echo CPU > /proc/irq/N/smp_affinity_list`, or start irqbalance.",
     verify: "`cat /proc/interrupts`: several columns rise.",
@@ -211,8 +216,10 @@ pub const IRQS_ON_ONE_CPU: DoctorRule = DoctorRule {
         ill: |of| of.links[0].interrupts.iter_mut().for_each(|interrupt| interrupt.cpus = vec![2]),
         says: "IRQs 40, 41 all go to CPU 2",
         well: |of| {
-            of.links[0].interrupts.iter_mut().for_each(|interrupt| interrupt.cpus = vec![2]);
-            of.links[0].interrupts[1].moved = 100;
+            let names = ["virtio2-input.0", "virtio2-output.0"];
+            for (interrupt, name) in of.links[0].interrupts.iter_mut().zip(names) {
+                (interrupt.cpus, interrupt.name) = (vec![2], name.into());
+            }
         },
     },
 };
@@ -220,30 +227,38 @@ pub const IRQS_ON_ONE_CPU: DoctorRule = DoctorRule {
 fn irqs_on_one_cpu(evidence: &Evidence) -> Vec<Finding> {
     let of = |link: &LinkEvidence| {
         let busy = |of: &&InterruptEvidence| evidence.per_second(of.moved) >= MANY;
-        let all: Vec<_> = link.interrupts.iter().filter(busy).collect();
+        let all: Vec<_> = link.interrupts.iter().filter(busy).filter(|of| queue_of(of).is_some()).collect();
+        let mut queues: Vec<_> = all.iter().map(|of| queue_of(of)).collect();
+        queues.sort_unstable();
+        queues.dedup();
         let [cpu] = *all.first()?.cpus else { return None };
-        let together = all.len() > 1 && all.iter().all(|interrupt| interrupt.cpus == [cpu]);
-        another_cpu(&evidence.cpus, cpu).filter(|_| together)?;
+        let together = queues.len() > 1 && all.iter().all(|interrupt| interrupt.cpus == [cpu]);
+        let has_others = evidence.cpus.nodes.iter().any(|(_, cpus)| cpus.iter().any(|&of| of != cpu));
+        if !together || !has_others {
+            return None;
+        }
         let numbers: Vec<_> = all.iter().map(|interrupt| interrupt.number.to_string()).collect();
         let seen = format!("IRQs {} all go to CPU {cpu}.", numbers.join(", "));
-        let count = all.iter().map(|interrupt| interrupt.moved).sum();
+        let count = all.iter().map(|interrupt| interrupt.moved).fold(0, u64::saturating_add);
         let rate = evidence.per_second(count);
         Some(Finding::new(format!("interface {}", link.name), &*link.name, seen, rate))
     };
     evidence.links.iter().filter_map(of).collect()
 }
 
-/// The node that a thread is on, on a machine of several: of the CPUs that it may use, if that says it, else
-/// of the one it used last.
+/// The node that a thread is on, on a machine of several, if the CPUs that it may use say it: where it ran at
+/// one moment says nothing.
 fn node_of(cpus: &CpuEvidence, thread: &ThreadEvidence) -> Option<usize> {
-    cpus.node_of_all(&thread.allowed).or_else(|| cpus.node_of(thread.cpu?))
+    cpus.node_of_all(&thread.allowed)
 }
 
-/// A CPU other than this one: of its node, if there is one.
-fn another_cpu(cpus: &CpuEvidence, than: usize) -> Option<usize> {
-    let (of_node, others): (Vec<_>, Vec<_>) = cpus.nodes.iter().partition(|(_, cpus)| cpus.contains(&than));
-    let all = of_node.into_iter().chain(others).flat_map(|(_, cpus)| cpus);
-    all.copied().find(|&cpu| cpu != than)
+/// A CPU other than this one, to which no owner of a pool is pinned: of its node, if there is one.
+fn another_cpu(evidence: &Evidence, than: usize) -> Option<usize> {
+    let nodes = evidence.cpus.nodes.iter();
+    let (of_node, others): (Vec<_>, Vec<_>) = nodes.partition(|(_, cpus)| cpus.contains(&than));
+    let mut all = of_node.into_iter().chain(others).flat_map(|(_, cpus)| cpus).copied();
+    let is_taken = |cpu| evidence.alive().flat_map(|process| &process.threads).any(|of| of.allowed == [cpu]);
+    all.find(|&cpu| cpu != than && !is_taken(cpu))
 }
 
 /// The interrupts of a socket's queue: those that drivers give the number of the queue, but for those that
@@ -253,12 +268,19 @@ fn of_queue<'a>(
     socket: &EntryEvidence,
 ) -> impl Iterator<Item = &'a InterruptEvidence> {
     let queue: Option<u32> = socket.number("queue");
-    link.interrupts.iter().filter(move |interrupt| {
-        let name = interrupt.name.to_lowercase();
-        let sends_only = name.contains("output") || name.contains("tx") && !name.contains("rx");
-        let number = name.rsplit(|of: char| !of.is_ascii_digit()).next();
-        queue.is_some() && number.and_then(|number| number.parse().ok()) == queue && !sends_only
-    })
+    link.interrupts.iter().filter(move |interrupt| queue.is_some() && queue_of(interrupt) == queue)
+}
+
+/// The receive queue of an interrupt, by its name: `near0-TxRx-3`, `virtio2-input.3`,
+/// `mlx5_comp3@pci:0000:3b:00.0`. `None` if it only tells what was sent, or events of the card; also of gve
+/// (`ntfy`), which counts send queues first.
+fn queue_of(interrupt: &InterruptEvidence) -> Option<u32> {
+    let name = interrupt.name.to_lowercase();
+    let name = name.split('@').next()?;
+    let sends_only = name.contains("output") || name.contains("tx") && !name.contains("rx");
+    let is_other = ["async", "ntfy"].iter().any(|other| name.contains(other));
+    let number = name.rsplit(|of: char| !of.is_ascii_digit()).next()?;
+    number.parse().ok().filter(|_| !sends_only && !is_other)
 }
 
 /// Numbers as the kernel reads them: `0-2,5`.
@@ -274,11 +296,20 @@ fn ranges(numbers: &[usize]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::doctor::evidence::healthy;
 
     #[test]
     fn an_interrupt_is_that_of_a_queue_by_its_number() {
-        let names =
-            ["virtio2-config", "virtio2-input.0", "virtio2-output.0", "eth0-TxRx-10", "ice-eth0-tx-0"];
+        let names = [
+            "virtio2-config",
+            "virtio2-input.0",
+            "virtio2-output.0",
+            "eth0-TxRx-10",
+            "ice-eth0-tx-0",
+            "mlx5_comp7@pci:0000:3b:00.0",
+            "mlx5_async0@pci:0000:3b:00.0",
+            "gve-ntfy-blk0@pci:0000:00:04.0",
+        ];
         let interrupt = |name: &&str| InterruptEvidence { name: (*name).into(), ..Default::default() };
         let link = LinkEvidence { interrupts: names.iter().map(interrupt).collect(), ..Default::default() };
         let of = |queue: &str| {
@@ -287,9 +318,23 @@ mod tests {
             of_queue(&link, &socket).map(|of| of.name.clone()).collect::<Vec<_>>()
         };
         assert_eq!(
-            (of("0"), of("10"), of("1")),
-            (vec!["virtio2-input.0".into()], vec!["eth0-TxRx-10".into()], vec![])
+            (of("0"), of("10"), of("1"), of("7")),
+            (
+                vec!["virtio2-input.0".into()],
+                vec!["eth0-TxRx-10".into()],
+                vec![],
+                vec!["mlx5_comp7@pci:0000:3b:00.0".into()]
+            )
         );
         assert_eq!(ranges(&[0, 1, 2, 5]), "0-2,5");
+    }
+
+    #[test]
+    fn interrupts_are_not_sent_to_a_cpu_that_an_owner_is_pinned_to() {
+        let mut evidence = healthy::evidence();
+        assert_eq!(another_cpu(&evidence, 0), Some(1));
+        let queue1 = ThreadEvidence { allowed: vec![1], ..evidence.processes[0].threads[0].clone() };
+        evidence.processes[0].threads.push(queue1);
+        assert_eq!(another_cpu(&evidence, 0), Some(2));
     }
 }

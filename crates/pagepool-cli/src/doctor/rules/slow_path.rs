@@ -7,6 +7,10 @@ use crate::doctor::rule::RuleCase;
 use crate::doctor::rule::{Cost, DoctorRule, Finding};
 use crate::report::number::grouped;
 
+/// Pages a second from which on it matters how they come.
+const BUSY: f64 = 1000.0;
+/// Pages, or calls, that are told of.
+const LEAST: u64 = 10;
 /// Of the pages allocated, in percent, from which on it is told that pages leave the pool.
 const LEAVING: f64 = 0.01;
 /// That came from the arena.
@@ -19,8 +23,9 @@ const REFERRED_TO: f64 = 1.0;
 pub const RING_FULL: DoctorRule = DoctorRule {
     name: "ring_full",
     cost: Cost::SomePackets,
-    when: "`recycle_ring_full` of a pool older than 5 s is 0.01 % of the pages allocated or more; not with \
-           `waived`, which ends refills early and so fills the ring",
+    when: "`recycle_ring_full` of a pool older than 5 s that allocates 1,000 pages a second or more is 10 \
+           and 0.01 % of those pages, at least; not with `waived`, which ends refills early and so fills \
+           the ring",
     why: "Pages that find lane and ring full leave the pool; each comes back by the arena's lock, and may \
           be cold.",
     mend: "A larger `ring_size`, `lane_size` or `max_lanes`, or an owner that allocates more often.",
@@ -30,7 +35,7 @@ pub const RING_FULL: DoctorRule = DoctorRule {
     case: RuleCase {
         ill: |of| of.pool().moved.recycle_ring_full = 100,
         says: "left the pool, 0.01 % of those allocated; ring_size 1024, max_lanes 16, lane_size 1024",
-        well: |of| of.pool().moved.recycle_ring_full = 99,
+        well: |of| (of.pool().moved.alloc_fast, of.pool().moved.recycle_ring_full) = (90_000, 9),
     },
 };
 
@@ -52,13 +57,14 @@ fn ring_full(evidence: &Evidence) -> Vec<Finding> {
 
 /// Whether that is told of.
 fn is_waived(pool: &PoolEvidence) -> bool {
-    pool.percent(pool.moved.alloc_waive) >= LEAVING
+    pool.moved.alloc_waive >= LEAST && pool.percent(pool.moved.alloc_waive) >= LEAVING
 }
 
 pub const WAIVED: DoctorRule = DoctorRule {
     name: "waived",
     cost: Cost::SomePackets,
-    when: "`alloc_waive` of a pool older than 5 s is 0.01 % of the pages allocated or more",
+    when: "`alloc_waive` of a pool older than 5 s that allocates 1,000 pages a second or more is 10 and \
+           0.01 % of those pages, at least",
     why: "The owner runs on another NUMA node than the memory: pages of that node leave, one a look.",
     mend: "Pin the owner to the memory's node (`taskset`, `--cpus`), or set `nid` of the pool and bind the \
            arena to that node (`NodePolicy::Bind`).",
@@ -68,7 +74,7 @@ pub const WAIVED: DoctorRule = DoctorRule {
     case: RuleCase {
         ill: |of| of.pool().moved.alloc_waive = 5000,
         says: "5,000 pages of another node left the pool, 0.50 % of those allocated",
-        well: |of| of.pool().moved.alloc_waive = 50,
+        well: |of| (of.pool().moved.alloc_fast, of.pool().moved.alloc_waive) = (0, 200),
     },
 };
 
@@ -93,8 +99,9 @@ fn waived(evidence: &Evidence) -> Vec<Finding> {
 pub const CACHE_FULL: DoctorRule = DoctorRule {
     name: "cache_full",
     cost: Cost::SomePackets,
-    when: "`recycle_cache_full` of a pool older than 5 s is 50 % of the pages allocated or more; not in a \
-           process that sends by its devices, where buffers that were sent return in bursts",
+    when: "`recycle_cache_full` of a pool older than 5 s that allocates 1,000 pages a second or more is \
+           50 % of those pages or more; not in a process that sends by its devices, where \
+           buffers that were sent return in bursts",
     why: "What the owner returns past a full cache takes the way of other threads: a lane or the ring, and \
           a refill.",
     mend: "A `cache_size` of the owner's bursts: as many as it returns between two allocations.",
@@ -126,7 +133,8 @@ fn cache_full(evidence: &Evidence) -> Vec<Finding> {
 pub const REFERENCED: DoctorRule = DoctorRule {
     name: "referenced",
     cost: Cost::SomePackets,
-    when: "`recycle_released_refcnt` of a pool older than 5 s is 1 % of the pages allocated or more",
+    when: "`recycle_released_refcnt` of a pool older than 5 s that allocates 1,000 pages a second or more is \
+           1 % of those pages or more",
     why: "A page that returns while a `PageRef` of it lives leaves the pool, and its memory comes back by \
           the arena.",
     mend: "Share the buffer (`into_shared`) instead of the page: then the pool recycles it.",
@@ -136,7 +144,7 @@ pub const REFERENCED: DoctorRule = DoctorRule {
     case: RuleCase {
         ill: |of| of.pool().moved.recycle_released_refcnt = 20_000,
         says: "20,000 pages left the pool with a reference, 2.00 % of those allocated",
-        well: |of| of.pool().moved.recycle_released_refcnt = 9_000,
+        well: |of| (of.pool().moved.alloc_fast, of.pool().moved.recycle_released_refcnt) = (4999, 2000),
     },
 };
 
@@ -155,9 +163,9 @@ fn referenced(evidence: &Evidence) -> Vec<Finding> {
 pub const SLOW: DoctorRule = DoctorRule {
     name: "slow",
     cost: Cost::SomePackets,
-    when: "in a pool older than 5 s calls to the arena are 0.1 % of the pages allocated or more, and most \
-           of the pages that came had not left by `ring_full`, `waived` or `referenced`, and `out_rising` \
-           does not say why",
+    when: "in a pool older than 5 s that allocates 1,000 pages a second or more calls to the arena are 10 \
+           and 0.1 % of those pages, at least, and neither `ring_full`, `waived`, `referenced` nor \
+           `out_rising` explains most of them",
     why: "More pages are out at a time than before, or the pool was asked to shrink: each call takes the \
           arena's lock.",
     mend: "Nothing, if the load just grew. Else fewer buffers out at once, or keep the pool's pages: ask \
@@ -180,9 +188,10 @@ pub const SLOW: DoctorRule = DoctorRule {
 fn slow(evidence: &Evidence) -> Vec<Finding> {
     let unexplained = |_: &ProcessEvidence, pool: &PoolEvidence| {
         let moved = &pool.moved;
-        let left = moved.recycle_ring_full + moved.alloc_waive + moved.recycle_released_refcnt;
+        let left = [moved.recycle_ring_full, moved.alloc_waive, moved.recycle_released_refcnt];
+        let left = left.into_iter().fold(0, u64::saturating_add);
         let is_told = rises(pool) || left > moved.hold / 2;
-        if is_told { 0 } else { moved.alloc_slow + moved.alloc_slow_high_order }
+        if is_told { 0 } else { moved.alloc_slow.saturating_add(moved.alloc_slow_high_order) }
     };
     found(evidence, SLOWLY, unexplained, |process, pool, share| {
         format!(
@@ -216,8 +225,8 @@ pub const LOW_WATER: DoctorRule = DoctorRule {
 
 fn low_water(evidence: &Evidence) -> Vec<Finding> {
     let of = |(process, pool): (&ProcessEvidence, &PoolEvidence)| {
-        let inside = pool.pages.cache + pool.pages.lanes + pool.pages.ring;
-        let left = inside.saturating_add(free_pages(process, pool)?);
+        let inside = [pool.pages.cache, pool.pages.lanes, pool.pages.ring];
+        let left = inside.into_iter().fold(free_pages(process, pool)?, u64::saturating_add);
         let least = pool.number("refill")?.max(pool.number("low_water").unwrap_or(0));
         let is_told = pool.moved.alloc_failed > 0 || pool.allocated() == 0;
         let seen = format!(
@@ -231,7 +240,7 @@ fn low_water(evidence: &Evidence) -> Vec<Finding> {
     evidence.warm_pools().filter_map(of).collect()
 }
 
-/// A finding for each warm pool of which a count is such a share of the pages allocated.
+/// A finding for each warm and busy pool of which a count is such a share of the pages allocated.
 fn found(
     evidence: &Evidence,
     percent: f64,
@@ -244,7 +253,8 @@ fn found(
         let place = format!("{}, pool {}", process.title(), pool.name);
         let seen = say(process, pool, &share);
         let finding = Finding::new(place, &*pool.name, seen, evidence.per_second(count));
-        (count > 0 && pool.percent(count) >= percent).then_some(finding)
+        let is_busy = evidence.per_second(pool.allocated()) >= BUSY;
+        (is_busy && count >= LEAST && pool.percent(count) >= percent).then_some(finding)
     };
     evidence.warm_pools().filter_map(of).collect()
 }
