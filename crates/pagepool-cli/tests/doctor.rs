@@ -143,11 +143,13 @@ fn same_offset() {
     });
 }
 
+/// Small pages, and more of them than a TLB holds.
 fn small_pages() {
     let (pool, other) = (
         pool(ArenaParams { backing: Backing::Anonymous4k, ..Default::default() }, PoolParams::default()),
         returner(),
     );
+    let _queue = burst(&pool, 2500);
     forever(|| other.send(burst(&pool, 100)).expect("it waits for more"));
 }
 

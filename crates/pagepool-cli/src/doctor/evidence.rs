@@ -33,8 +33,8 @@ pub struct ProcessEvidence {
     pub pid: u32,
     /// How long ago it gave its last sign, if it is dead.
     pub dead_for: Option<Duration>,
-    /// Whether its interfaces are those of this network namespace.
-    pub is_here: bool,
+    /// Whether its interfaces are those of this network namespace; `None` if the kernel does not say.
+    pub is_here: Option<bool>,
     pub pools: Vec<PoolEvidence>,
     /// Its arenas, sockets, ports and so on.
     pub entries: Vec<EntryEvidence>,
@@ -213,7 +213,7 @@ impl Evidence {
     /// The interface of a socket.
     pub fn link_of(&self, process: &ProcessEvidence, socket: &EntryEvidence) -> Option<&LinkEvidence> {
         let index: u32 = socket.number("ifindex")?;
-        self.links.iter().find(|link| process.is_here && link.index == index)
+        self.links.iter().find(|link| process.is_here == Some(true) && link.index == index)
     }
 
     /// A count of the time between the looks, in a second.
@@ -431,7 +431,7 @@ pub mod healthy {
         let process = ProcessEvidence {
             name: "drop".into(),
             pid: 500,
-            is_here: true,
+            is_here: Some(true),
             pools: vec![pool()],
             entries: vec![socket(), arena()],
             threads: vec![thread],

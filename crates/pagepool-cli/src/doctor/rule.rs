@@ -96,7 +96,17 @@ impl Diagnosis {
     }
 
     fn filled(&self, text: &str) -> String {
-        text.replace("{of}", &self.finding.of)
+        text.replace("{of}", &shell_word(&self.finding.of))
+    }
+}
+
+/// A name as one word of a command for a shell; `NAME` if a terminal would obey it, or not show it.
+fn shell_word(name: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "._@:-".contains(c);
+    match name {
+        _ if !name.is_empty() && name.chars().all(is_plain) => name.into(),
+        _ if name.chars().all(|c| matches!(c, ' '..='~')) => format!("'{}'", name.replace('\'', r"'\''")),
+        _ => "NAME".into(),
     }
 }
 
@@ -111,4 +121,28 @@ pub fn diagnose(rules: &'static [DoctorRule], evidence: &Evidence) -> Vec<Diagno
         one.rule.cost.cmp(&other.rule.cost).then(rate)
     });
     all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::doctor::evidence::healthy;
+    use crate::doctor::rules::RULES;
+
+    #[test]
+    fn names_in_commands_are_quoted_for_the_shell() {
+        let mut evidence = healthy::evidence();
+        evidence.links[0].dropped = 80_000;
+        let mut mended = |name: &str| {
+            evidence.links[0].name = name.into();
+            let found = diagnose(RULES, &evidence);
+            let of = found.iter().find(|of| of.rule.name == "card_dropped").expect("it is found");
+            (of.mend(), of.verify())
+        };
+        assert!(mended("near0").0.starts_with("`ethtool -G near0 rx 4096`"));
+        let (mend, verify) = mended("a;reboot;'#");
+        assert!(mend.starts_with(r"`ethtool -G 'a;reboot;'\''#' rx 4096`"), "{mend}");
+        assert!(verify.starts_with(r"`ip -s -s link show 'a;reboot;'\''#'`"), "{verify}");
+        assert!(mended("a\u{1b}c").0.starts_with("`ethtool -G NAME rx 4096`"));
+    }
 }

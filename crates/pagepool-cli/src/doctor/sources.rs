@@ -94,12 +94,36 @@ fn elsewhere(processes: &[ProcessEvidence]) -> impl Iterator<Item = String> + '_
     let has_sockets = |process: &&ProcessEvidence| {
         process.dead_for.is_none() && process.entries.iter().any(|entry| entry.kind == "socket")
     };
-    processes.iter().filter(|process| !process.is_here).filter(has_sockets).map(|process| {
-        let pid = process.pid;
-        format!(
-            "{} is in another network namespace: its interfaces were not looked at; `nsenter \
-             --net=/proc/{pid}/ns/net pagepool doctor {pid}` does",
-            process.title()
-        )
+    let not_here = processes.iter().filter(|process| process.is_here != Some(true));
+    not_here.filter(has_sockets).map(|process| {
+        let (title, pid) = (process.title(), process.pid);
+        match process.is_here {
+            None => format!(
+                "/proc/{pid}/ns/net of {title} could not be read, as of a process that ended or has \
+                 capabilities: its interfaces were not looked at; root may read it"
+            ),
+            _ => format!(
+                "{title} is in another network namespace: its interfaces were not looked at; `nsenter \
+                 --net=/proc/{pid}/ns/net pagepool doctor {pid}` does"
+            ),
+        }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::doctor::evidence::healthy;
+
+    #[test]
+    fn a_process_that_may_not_be_asked_is_not_said_to_be_elsewhere() {
+        let mut processes = healthy::evidence().processes;
+        let mut said = |is_here| {
+            processes[0].is_here = is_here;
+            elsewhere(&processes).collect::<Vec<_>>().join("")
+        };
+        assert!(said(None).starts_with("/proc/500/ns/net of drop, pid 500 could not be read"));
+        assert!(said(Some(false)).starts_with("drop, pid 500 is in another network namespace"));
+        assert_eq!(said(Some(true)), "");
+    }
 }

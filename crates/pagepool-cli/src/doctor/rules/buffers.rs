@@ -94,7 +94,7 @@ pub const HELD_LONG: DoctorRule = DoctorRule {
     name: "held_long",
     cost: Cost::BuffersLost,
     when: "a pool that records holders and allocates has 64 pages or more that were out for a minute, \
-           beyond those that devices have",
+           beyond those that devices have; not of a pool whose device is not published",
     why: "Buffers that nobody needs for a minute are forgotten, or a queue stands still.",
     mend: "Drop them, or let the queue go on; `pagepool show {of}` names the oldest.",
     verify: "`pagepool show {of}`: ages of holders.",
@@ -125,10 +125,15 @@ fn held_long(evidence: &Evidence) -> Vec<Finding> {
             pool.holders_in_words()
         );
         let place = format!("{}, pool {}", process.title(), pool.name);
-        let is_it = old >= LEAST_RISE && pool.allocated() > 0;
+        let is_it = old >= LEAST_RISE && pool.allocated() > 0 && !has_hidden_device(process, pool);
         is_it.then(|| Finding::new(place, &*pool.name, seen, 0.0))
     };
     evidence.pools().filter_map(of).collect()
+}
+
+/// Whether the pool has a device that is not published: nobody knows which buffers wait there.
+fn has_hidden_device(process: &ProcessEvidence, pool: &PoolEvidence) -> bool {
+    pool.has_device() && process.entries.iter().all(|entry| entry.pool != Some(pool.id))
 }
 
 /// Buffers of a pool that wait for packets at its devices.
@@ -171,7 +176,7 @@ fn detached(evidence: &Evidence) -> Vec<Finding> {
 pub const DEAD_HELD: DoctorRule = DoctorRule {
     name: "dead_held",
     cost: Cost::BuffersLost,
-    when: "a process was killed or crashed, and buffers of its pools were out",
+    when: "a process was killed or crashed, and its program had buffers: more were out than lay at devices",
     why: "The packets in them went with it. Its memory is free; the file stays for who wants to know.",
     mend: "Find out why it died (`journalctl`, `coredumpctl`); then `pagepool clean` removes its file.",
     verify: "`pagepool list`: it is no longer there.",
@@ -182,7 +187,7 @@ pub const DEAD_HELD: DoctorRule = DoctorRule {
         says: "1 min 1 s ago; near0 had 1,300 pages out, 1,000 of them waiting for packets",
         well: |of| {
             of.processes[0].dead_for = Some(Duration::from_secs(61));
-            of.pool().pages.out = 0;
+            of.pool().pages.out = 1000;
         },
     },
 };
@@ -190,7 +195,9 @@ pub const DEAD_HELD: DoctorRule = DoctorRule {
 fn dead_held(evidence: &Evidence) -> Vec<Finding> {
     let dead = evidence.processes.iter().filter_map(|process| Some((process, process.dead_for?)));
     let of = |(process, time): (&ProcessEvidence, _)| {
-        let held = process.pools.iter().filter(|pool| pool.pages.out > 0);
+        let sent = process.entries.iter().map(|entry| entry.now("in_tx")).fold(0, u64::saturating_add);
+        let at_devices = |pool| waiting(process, pool).saturating_add(sent);
+        let held = process.pools.iter().filter(|pool| pool.pages.out > at_devices(pool));
         let said: Vec<_> = held.map(|pool| had(process, pool)).collect();
         let seen = format!("It gave its last sign {} ago; {}.", spoken(time), said.join("; "));
         (!said.is_empty()).then(|| Finding::new(process.title(), &*process.name, seen, 0.0))
@@ -235,6 +242,16 @@ mod tests {
         let noise = (0..30).map(|look| 20 * look + any(&mut state, 150));
         pool.held = noise.collect();
         assert!(rises(&pool), "{:?}", pool.held);
+    }
+
+    #[test]
+    fn what_lies_at_a_device_that_is_not_published_is_not_held() {
+        let mut evidence = healthy::evidence();
+        evidence.processes[0].entries.retain(|entry| entry.kind != "socket");
+        evidence.pool().holders = Some(HolderEvidence { for_a_minute: 1090, most: Vec::new() });
+        assert_eq!(held_long(&evidence), []);
+        evidence.pool().set("domains", "0");
+        assert_eq!(held_long(&evidence).len(), 1);
     }
 
     #[test]

@@ -18,7 +18,7 @@ pub const NO_HUGE_PAGES: DoctorRule = DoctorRule {
     name: "no_huge_pages",
     cost: Cost::EachPacket,
     when: "the memory of a pool that allocates 10,000 pages a second or more is of small pages, and the \
-           arena has 6 MiB or more",
+           arena has taken 6 MiB or more from the system",
     why: "CPU and IOMMU miss their TLB for packets all over the memory.",
     mend: "`--hugepages`, or `Backing::Huge2M`, with `sysctl vm.nr_hugepages=N`; or the default, \
            transparent huge pages.",
@@ -31,14 +31,18 @@ pub const NO_HUGE_PAGES: DoctorRule = DoctorRule {
             of.arena().set("why", "none are free");
         },
         says: "64.0M of 4 KiB pages; requested were 2 MiB pages: none are free",
-        well: |of| of.arena().set("got", "transparent huge pages"),
+        well: |of| {
+            of.arena().set("got", "4 KiB pages");
+            of.arena().now.insert("committed_bytes".into(), 2 << 20);
+        },
     },
 };
 
 fn no_huge_pages(evidence: &Evidence) -> Vec<Finding> {
     let of = |(process, pool): (&ProcessEvidence, &PoolEvidence)| {
         let (arena, rate) = (process.arena(pool)?, evidence.per_second(pool.allocated()));
-        let (got, size) = (arena.param("got")?, arena.number::<u64>("max_bytes")?);
+        let taken = arena.now.get("committed_bytes").copied();
+        let (got, size) = (arena.param("got")?, taken.or_else(|| arena.number("max_bytes"))?);
         let is_small = got.ends_with("KiB pages") || got == "memfd";
         if !is_small || size < TLB_REACH || rate < BUSY {
             return None;

@@ -136,8 +136,9 @@ pub const RX_REFUSED: DoctorRule = DoctorRule {
 pub const CARD_DROPPED: DoctorRule = DoctorRule {
     name: "card_dropped",
     cost: Cost::PacketsLost,
-    when: "a card had no room for packets: `rx_missed_errors`, `rx_fifo_errors` or `rx_over_errors` of the \
-           interface rose",
+    when: "a card had no room for 0.1 % of the packets that its sockets received, or more: \
+           `rx_missed_errors`, `rx_fifo_errors` and `rx_over_errors` of the interface; of cards that tell \
+           the length of their ring (`ethtool -g`)",
     why: "The hardware's ring was full, or the driver had no memory: these packets never came to XDP.",
     mend: "More queues (`ethtool -L {of} combined N`), with a CPU for each one's interrupts.",
     verify: "`ip -s -s link show {of}`: missed, fifo and overrun stand still.",
@@ -146,16 +147,16 @@ pub const CARD_DROPPED: DoctorRule = DoctorRule {
     case: RuleCase {
         ill: |of| of.links[0].dropped = 80_000,
         says: "80,000 packets (16,000 a second), with a ring of 1,024 slots of 4,096",
-        well: |of| {
-            of.links[0].dropped = 80_000;
-            of.links[0].rx_ring = None;
-        },
+        well: |of| of.links[0].dropped = 999,
     },
 };
 
 fn card_dropped(evidence: &Evidence) -> Vec<Finding> {
     let of = |link: &crate::doctor::evidence::LinkEvidence| {
-        let (slots, most) = link.rx_ring.filter(|_| link.dropped > 0)?;
+        let sockets = evidence.receivers().filter(|(.., of)| of.index == link.index);
+        let came = sockets.map(|(_, of, _)| of.moved("rx_packets")).fold(0, u64::saturating_add);
+        let is_much = link.dropped > 0 && link.dropped.saturating_mul(ONE_IN) >= came;
+        let (slots, most) = link.rx_ring.filter(|_| is_much)?;
         let name = &link.name;
         let rate = evidence.per_second(link.dropped);
         let seen = format!(
@@ -166,7 +167,7 @@ fn card_dropped(evidence: &Evidence) -> Vec<Finding> {
             grouped(most.into())
         );
         let finding = Finding::new(format!("interface {name}"), name, seen, rate);
-        let longer = format!("`ethtool -G {name} rx {most}`: a longer ring of the hardware.");
+        let longer = format!("`ethtool -G {{of}} rx {most}`: a longer ring of the hardware.");
         Some(if slots < most { finding.mended_by(longer) } else { finding })
     };
     evidence.links.iter().filter_map(of).collect()

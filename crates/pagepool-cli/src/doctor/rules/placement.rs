@@ -173,33 +173,38 @@ fn irq_on_cpu(evidence: &Evidence) -> Vec<Finding> {
 
 pub const GOVERNOR: DoctorRule = DoctorRule {
     name: "governor",
-    cost: Cost::EachPacket,
+    cost: Cost::SomePackets,
     when: "a CPU on which the owner of a pool ran last, busy by 5 % or more, has a frequency governor \
-           other than `performance`",
-    why: "The CPU runs slower than it could, and takes its time to become faster when packets come.",
+           other than `performance`; not with the drivers `intel_pstate` and `amd-pstate-epp`, whose \
+           hardware chooses",
+    why: "The CPU takes its time to become faster when packets come; with `powersave` it stays slow.",
     mend: "`cpupower frequency-set -g performance`.",
     verify: "`cat /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor`.",
     find: governor,
     #[cfg(test)]
     case: RuleCase {
         ill: |of| of.cpus.governors[0].1 = "powersave".into(),
-        says: "CPU 0, on which thread queue0 runs, has the governor powersave",
+        says: "CPU 0, on which thread queue0 runs, has the governor powersave.",
         well: |of| of.cpus.governors[3].1 = "powersave".into(),
     },
 };
 
 fn governor(evidence: &Evidence) -> Vec<Finding> {
-    let mut all = Vec::new();
-    for process in evidence.alive() {
-        for thread in process.threads.iter().filter(|thread| thread.busy >= 0.05) {
+    let of = |process: &ProcessEvidence| {
+        let slow = process.threads.iter().filter(|thread| thread.busy >= 0.05).filter_map(|thread| {
             let of_cpu = evidence.cpus.governors.iter().find(|(cpu, _)| Some(*cpu) == thread.cpu);
-            let Some((cpu, governor)) = of_cpu.filter(|(_, name)| name != "performance") else { continue };
+            let (cpu, governor) = of_cpu.filter(|(_, name)| name != "performance")?;
             let name = &thread.name;
-            let seen = format!("CPU {cpu}, on which thread {name} runs, has the governor {governor}.");
-            all.push(Finding::new(process.title(), &*process.name, seen, thread.busy));
-        }
-    }
-    all
+            Some((
+                format!("CPU {cpu}, on which thread {name} runs, has the governor {governor}"),
+                thread.busy,
+            ))
+        });
+        let (seen, busy): (Vec<_>, Vec<f64>) = slow.unzip();
+        let seen = format!("{}.", seen.join("; "));
+        (!busy.is_empty()).then(|| Finding::new(process.title(), &*process.name, seen, busy.iter().sum()))
+    };
+    evidence.alive().filter_map(of).collect()
 }
 
 pub const IRQS_ON_ONE_CPU: DoctorRule = DoctorRule {
@@ -327,6 +332,16 @@ mod tests {
             )
         );
         assert_eq!(ranges(&[0, 1, 2, 5]), "0-2,5");
+    }
+
+    #[test]
+    fn slow_cpus_are_one_finding_of_a_process() {
+        let mut evidence = healthy::evidence();
+        evidence.cpus.governors.iter_mut().for_each(|(_, name)| *name = "schedutil".into());
+        let threads = &mut evidence.processes[0].threads;
+        threads.push(ThreadEvidence { cpu: Some(1), name: "queue1".into(), ..threads[0].clone() });
+        let [found] = &*governor(&evidence) else { panic!("not one finding") };
+        assert!(found.seen.contains("thread queue0 runs") && found.seen.contains("thread queue1 runs"));
     }
 
     #[test]

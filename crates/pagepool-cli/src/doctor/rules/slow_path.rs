@@ -205,7 +205,7 @@ fn slow(evidence: &Evidence) -> Vec<Finding> {
 
 pub const LOW_WATER: DoctorRule = DoctorRule {
     name: "low_water",
-    cost: Cost::SomePackets,
+    cost: Cost::BuffersLost,
     when: "cache, lanes, ring and arena of a pool that allocates have fewer pages than a refill takes \
            (`refill`), or than its `low_water`",
     why: "The next burst finds no buffer: then packets are lost.",

@@ -93,7 +93,7 @@ fn copy_mode(evidence: &Evidence) -> Vec<Finding> {
 
 pub const OFFLOADS: DoctorRule = DoctorRule {
     name: "offloads",
-    cost: Cost::EachPacket,
+    cost: Cost::PacketsLost,
     when: "offloads falsify what a socket receives: [those that commands warn of](operations.md#offloads), \
            unless they are a veth's other end's that cannot be asked",
     why: "Packets arrive without checksums or VLAN tags, or merged: what is forwarded of them is wrong or \
@@ -110,7 +110,10 @@ pub const OFFLOADS: DoctorRule = DoctorRule {
             of.links[0].offloads.push(fault);
         },
         says: "ethtool -K near0 rxvlan off",
-        well: |of| of.links[0].offloads.clear(),
+        well: |of| {
+            of.links[0].offloads.push(OffloadEvidence::default());
+            of.socket().params.retain(|(name, _)| name != "attach"); // it only sends
+        },
     },
 };
 

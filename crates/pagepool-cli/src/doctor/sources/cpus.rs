@@ -6,7 +6,7 @@ use std::path::Path;
 use crate::doctor::evidence::{CpuEvidence, HugePageEvidence};
 use crate::engine::memory_node::numbers;
 
-/// Nodes that have CPUs, and governors of CPUs that have one.
+/// Nodes that have CPUs, and governors of CPUs that have one, unless the hardware itself chooses.
 pub fn cpus(root: &Path) -> CpuEvidence {
     let devices = root.join("sys/devices/system");
     let list =
@@ -14,8 +14,11 @@ pub fn cpus(root: &Path) -> CpuEvidence {
     let nodes =
         list("node/has_cpu").into_iter().map(|node| (node, list(&format!("node/node{node}/cpulist"))));
     let governor = |cpu: usize| {
-        let file = devices.join(format!("cpu/cpu{cpu}/cpufreq/scaling_governor"));
-        Some((cpu, fs::read_to_string(file).ok()?.trim().to_owned()))
+        let of = devices.join(format!("cpu/cpu{cpu}/cpufreq"));
+        let read = |name| Some(fs::read_to_string(of.join(name)).ok()?.trim().to_owned());
+        let chooses = |driver: String| ["intel_pstate", "amd-pstate-epp"].contains(&&*driver);
+        let is_hardware = read("scaling_driver").is_some_and(chooses);
+        read("scaling_governor").filter(|_| !is_hardware).map(|governor| (cpu, governor))
     };
     CpuEvidence {
         nodes: nodes.collect(),
@@ -50,6 +53,8 @@ mod tests {
         write("devices/system/node/node1/cpulist", "2\n");
         write("devices/system/cpu/online", "0-2\n");
         write("devices/system/cpu/cpu2/cpufreq/scaling_governor", "powersave\n");
+        write("devices/system/cpu/cpu1/cpufreq/scaling_governor", "powersave\n");
+        write("devices/system/cpu/cpu1/cpufreq/scaling_driver", "intel_pstate\n");
         write("kernel/mm/transparent_hugepage/enabled", "always madvise [never]\n");
         let there = cpus(folder.path());
         assert_eq!((there.node_of(1), there.node_of(2), there.node_of(3)), (Some(0), Some(1), None));

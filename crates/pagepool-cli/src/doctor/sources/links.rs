@@ -28,8 +28,10 @@ impl Links {
         let open = || Ok::<_, NetError>((Netlink::open()?, Ethtool::open()?));
         let mut clients = open().map_err(|error| notes.push(error_chain(&error))).ok();
         let mut links: Vec<(LinkInfo, Option<XdpMode>)> = Vec::new();
-        let here =
-            look.processes.iter().filter(|process| process.life == Life::Alive && is_here(process.pid));
+        let here = look
+            .processes
+            .iter()
+            .filter(|process| process.life == Life::Alive && is_here(process.pid) == Some(true));
         for socket in here.flat_map(|process| &process.entries).filter(|entry| entry.kind == "socket") {
             let Some((index, mode)) = on(socket) else { continue };
             match links.iter_mut().find(|(link, _)| link.index == index) {
@@ -83,10 +85,10 @@ pub fn mark_here(processes: &mut [ProcessEvidence]) {
     processes.iter_mut().for_each(|process| process.is_here = is_here(process.pid));
 }
 
-fn is_here(pid: u32) -> bool {
+/// `None` if it may not be asked, or is gone.
+fn is_here(pid: u32) -> Option<bool> {
     let of = |path: String| fs::read_link(path).ok();
-    let here = of("/proc/thread-self/ns/net".into());
-    here.is_some() && here == of(format!("/proc/{pid}/ns/net"))
+    Some(of("/proc/thread-self/ns/net".into())? == of(format!("/proc/{pid}/ns/net"))?)
 }
 
 /// All but what moves.
@@ -202,6 +204,6 @@ mod tests {
 
     #[test]
     fn this_process_is_here() {
-        assert!(is_here(std::process::id()) && !is_here(u32::MAX));
+        assert_eq!((is_here(std::process::id()), is_here(u32::MAX)), (Some(true), None));
     }
 }

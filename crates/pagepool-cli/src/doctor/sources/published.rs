@@ -28,7 +28,7 @@ fn process_of(looks: &[Observation], last: &Observation, process: &ProcessView) 
         name: process.name.clone(),
         pid: process.pid,
         dead_for,
-        is_here: false,
+        is_here: None,
         pools: process.pools.iter().map(|pool| pool_of(looks, last, process, pool)).collect(),
         entries: process.entries.iter().map(|entry| entry_of(before, entry)).collect(),
         threads: Vec::new(),
