@@ -274,6 +274,11 @@ fn pools_are_shown_sorted_filtered_and_explained() {
     assert!(counters.contains("Pages that the owner returned into the cache"), "{counters}");
     top.type_keys("\x1b[F");
     top.wait_for_text("rx_packets");
+    for (columns, rows) in [(30, 8), (8, 3), (1, 1), (80, 24)] {
+        top.resize(columns, rows);
+        std::thread::sleep(Duration::from_millis(300));
+    }
+    top.wait_for_text("rx_packets");
     top.type_keys("q");
     top.wait_for_text("by MEM");
     top.type_keys("q");
@@ -397,6 +402,7 @@ fn colours_only_help() {
         top.assert_put_back("q");
         let shown = top.shown.lock().expect("no test panics there");
         let bytes = String::from_utf8_lossy(&shown.bytes);
+        assert_eq!(bytes.matches("\x1b[?1049l").count(), 1, "the alternate screen is left once: {bytes:?}");
         let is_coloured = bytes.contains("\x1b[38;5;") || (30..38).any(|n| bytes.contains(&format!("[{n}m")));
         assert_eq!(is_coloured, has_colours, "{arguments:?}: {bytes:?}");
     }

@@ -117,8 +117,8 @@ impl Details {
         if let Some(waiting) = waiting_for_packets(process, pool) {
             say(format!("    of those out, {} wait for packets", grouped(waiting)));
         }
-        match before {
-            Some(before) => say(rates(&PoolMoved::between(before, look, process, pool))),
+        match before.and_then(|before| PoolMoved::between(before, look, process, pool)) {
+            Some(moved) => say(rates(&moved)),
             None => recycled(&pool.stats)
                 .into_iter()
                 .for_each(|percent| say(format!("    recycled {percent} % since it was made"))),

@@ -75,7 +75,7 @@ impl Shown for Overview {
 pub fn title(look: &Observation, process: &ProcessView) -> LiveLine {
     let ProcessView { name, pid, version, not_shown, .. } = process;
     let pools = &process.pools;
-    let pages = pools.iter().map(|pool| pool.inflight.total.max(0)).sum::<i64>() as u64;
+    let pages = pools.iter().map(|pool| pool.inflight.total.max(0) as u64).fold(0, u64::saturating_add);
     let memory = bytes(pools.iter().map(PoolView::inflight_bytes).fold(0, u64::saturating_add));
     let out = pools.iter().map(|pool| pool.inflight.out).fold(0, u64::saturating_add);
     let life = match process.life {

@@ -8,9 +8,6 @@ use pagepool::observe::{EntryView, PoolView, ProcessView};
 use super::look::Observation;
 use crate::engine::figures::recycled_of;
 
-/// Counters of devices that count packets for which no buffer was there.
-const DEVICE_STARVED: [&str; 2] = ["rx_no_buffer", "rx_fill_ring_empty"];
-
 /// What a pool did between two looks.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct PoolMoved {
@@ -23,19 +20,26 @@ pub struct PoolMoved {
 }
 
 impl PoolMoved {
-    /// What moved since the look before, of a pool of a process of this look. Of a pool that was not there
-    /// then, it is all that it did.
-    pub fn between(before: &Observation, now: &Observation, process: &ProcessView, pool: &PoolView) -> Self {
+    /// What moved since the look before, of a pool of a process of this look. Of a pool that was made since,
+    /// it is all that it did. `None` of one that was there and could not be read.
+    pub fn between(
+        before: &Observation,
+        now: &Observation,
+        process: &ProcessView,
+        pool: &PoolView,
+    ) -> Option<Self> {
         let earlier =
             before.process(process).and_then(|earlier| Some((earlier, before.pool(process, pool)?)));
-        let devices = |process, pool| counted_below(process, pool, &DEVICE_STARVED);
-        let (stats, devices_before) =
-            earlier.map_or((Stats::default(), 0), |(process, pool)| (pool.stats, devices(process, pool)));
-        Self {
+        if earlier.is_none() && pool.created < before.at {
+            return None;
+        }
+        let (stats, devices_before) = earlier
+            .map_or((Stats::default(), 0), |(process, pool)| (pool.stats, starved_below(process, pool)));
+        Some(Self {
             over: now.taken.saturating_duration_since(before.taken),
             stats: pool.stats.since(&stats),
-            device_starved: devices(process, pool).saturating_sub(devices_before),
-        }
+            device_starved: starved_below(process, pool).saturating_sub(devices_before),
+        })
     }
 
     /// Allocations that returned a page.
@@ -82,12 +86,18 @@ pub fn per_second(count: u64, over: Duration) -> f64 {
     }
 }
 
-/// What the entries below a pool (its sockets, NICs and ports) have in these counters together.
-pub fn counted_below(process: &ProcessView, pool: &PoolView, names: &[&str]) -> u64 {
+/// Packets for which the entries below a pool (its sockets and NICs) had no buffer.
+fn starved_below(process: &ProcessView, pool: &PoolView) -> u64 {
     let below = process.entries.iter().filter(|entry| entry.pool_id() == Some(pool.id.into()));
-    let counters = below.flat_map(|entry: &EntryView| &entry.counters);
-    let named = counters.filter(|(name, _)| names.contains(&&**name));
-    named.map(|(_, count)| *count).fold(0, u64::saturating_add)
+    below.map(|entry: &EntryView| starved(&entry.counters)).fold(0, u64::saturating_add)
+}
+
+/// Packets for which a device had no buffer. `rx_no_buffer` of a socket has those in it that found the
+/// receive ring full, which are not: the thread was too slow. What else the kernel counts of the fill ring
+/// (`rx_fill_ring_empty`) is in it, too, in copy mode; with zero copy it is attempts of the driver.
+fn starved(counters: &[(String, u64)]) -> u64 {
+    let count = |name| counters.iter().find(|(of, _)| of == name).map_or(0, |(_, count)| *count);
+    count("rx_no_buffer").saturating_sub(count("rx_ring_full"))
 }
 
 #[cfg(test)]
@@ -111,5 +121,18 @@ mod tests {
         assert_eq!((moved.starved(), moved.recycled()), (8, Some(96.0)));
         assert_eq!(moved.per_second(moved.allocations()), 200.0);
         assert_eq!(PoolMoved::default().per_second(7), 0.0, "no time, no rate");
+    }
+
+    #[test]
+    fn a_packet_without_a_buffer_is_starved_once_and_one_on_a_full_ring_is_not() {
+        let of = |counters: &[(&str, u64)]| {
+            starved(&counters.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect::<Vec<_>>())
+        };
+        let copy = [("rx_no_buffer", 9), ("rx_dropped", 7), ("rx_ring_full", 2), ("rx_fill_ring_empty", 7)];
+        assert_eq!(of(&copy), 7);
+        let zero_copy = [("rx_no_buffer", 2), ("rx_ring_full", 2), ("rx_fill_ring_empty", 5_000)];
+        assert_eq!(of(&zero_copy), 0, "the driver's attempts");
+        assert_eq!(of(&[("rx_no_buffer", 3)]), 3, "a NIC in memory");
+        assert_eq!(of(&[]), 0, "a port");
     }
 }

@@ -126,7 +126,6 @@ impl TopApp {
         rows.sort_by(|a, b| {
             let order = column.order(a, b);
             let order = if self.inverted { order.reverse() } else { order };
-            let name = |row: &TopRow| (row.pid.is_none(), row.process.clone(), row.pid);
             order.then_with(|| name(a).cmp(&name(b))).then_with(|| a.key.cmp(&b.key))
         });
         rows
@@ -203,8 +202,8 @@ impl TopApp {
             TopAction::Back => self.filter.clear(),
             TopAction::Open if self.selected.is_some() => {
                 self.opened = None;
-                self.refresh_opened();
                 self.show(TopView::Detail);
+                self.refresh_opened();
             }
             _ => {}
         }
@@ -213,6 +212,7 @@ impl TopApp {
 
     fn show(&mut self, view: TopView) {
         (self.view, self.scrolled) = (view, 0);
+        self.settle(); // rows moved while the table was not shown
     }
 
     fn sort_by(&mut self, column: usize) {
@@ -283,11 +283,11 @@ impl TopApp {
         };
         let then = match motion {
             Motion::Up => now.saturating_sub(1),
-            Motion::Down => now + 1,
+            Motion::Down => now.saturating_add(1),
             Motion::PageUp => now.saturating_sub(self.page),
-            Motion::PageDown => now + self.page,
+            Motion::PageDown => now.saturating_add(self.page),
             Motion::Home => 0,
-            Motion::End => usize::MAX - 1,
+            Motion::End => usize::MAX,
         };
         match self.view {
             TopView::Table => self.select(then.min(last)),
@@ -312,13 +312,20 @@ impl TopApp {
     }
 
     fn refresh_opened(&mut self) {
-        let found = self.selected.as_ref().and_then(|key| self.sampled.pool(key));
+        let key = self.selected.as_ref().filter(|_| self.view == TopView::Detail);
+        let found = key.and_then(|key| self.sampled.pool(key));
         if let Some((process, pool)) = found {
             let before = self.sampled.before.as_ref();
-            let moved = before.map(|before| PoolMoved::between(before, &self.sampled.now, process, pool));
+            let moved =
+                before.and_then(|before| PoolMoved::between(before, &self.sampled.now, process, pool));
             self.opened = Some(OpenedPool { process: process.clone(), pool: pool.clone(), moved });
         }
     }
+}
+
+/// Rows that are equal otherwise are sorted by it: ours first.
+fn name(row: &TopRow) -> (bool, &str, Option<u32>) {
+    (row.pid.is_none(), &row.process, row.pid)
 }
 
 /// What a key changes of a text.

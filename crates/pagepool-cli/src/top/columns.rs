@@ -117,7 +117,7 @@ pub const COLUMNS: [TopColumn; 13] = [
     TopColumn {
         head: "STARV/s",
         letter: Some('V'),
-        about: "times in a second that a buffer was wanted and none was there",
+        about: "allocations and received packets in a second for which no buffer was there",
         width: 7,
         is_text: false,
         rank: 2,
@@ -252,6 +252,7 @@ pub fn cut(text: &str, columns: usize) -> String {
 pub fn rate(rate: Option<f64>, columns: usize) -> String {
     match rate {
         None => "-".into(),
+        Some(rate) if rate > 0.0 && rate < 0.05 => "<0.1".into(),
         Some(rate) if rate > 0.0 && rate < 9.95 && rate.fract() != 0.0 => format!("{rate:.1}"),
         Some(rate) => fitted(rate.round() as u64, columns),
     }
@@ -283,8 +284,8 @@ mod tests {
     fn ages_and_rates_have_their_room() {
         let ages = [0.25, 59.0, 125.0, 7_500.0, 400_000.0, 1e9].map(Duration::from_secs_f64).map(age);
         assert_eq!(ages, ["250ms", "59s", "2m05s", "2h05m", "4d15h", "11574d"]);
-        let rates = [None, Some(0.0), Some(0.5), Some(3.0), Some(12.4), Some(1_234_567.8)];
-        assert_eq!(rates.map(|of| rate(of, 7)), ["-", "0", "0.5", "3", "12", "1.23M"]);
+        let rates = [None, Some(0.0), Some(1.0 / 60.0), Some(0.5), Some(3.0), Some(12.4), Some(1_234_567.8)];
+        assert_eq!(rates.map(|of| rate(of, 7)), ["-", "0", "<0.1", "0.5", "3", "12", "1.23M"]);
     }
 
     #[test]

@@ -90,14 +90,17 @@ fn last_line(frame: &mut Frame<'_>, area: Rect, app: &TopApp, theme: TopTheme) {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashMap;
     use std::fs;
     use std::path::{Path, PathBuf};
     use std::time::{Duration, Instant, SystemTime};
 
+    use pagepool_net::link::{KernelPagePool, KernelPoolStats};
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
 
     use super::*;
+    use crate::observing::kernel_look::KernelLook;
     use crate::observing::look::Observation;
     use crate::top::keys::Key;
     use crate::top::row_key::RowKey;
@@ -202,6 +205,68 @@ mod tests {
     }
 
     #[test]
+    fn the_table_that_comes_back_has_the_selection_on_its_row() {
+        for view in ["\n", "h"] {
+            let mut app = app(rows());
+            press(&mut app, "Pvv");
+            let selected = app.selected().cloned();
+            assert!(app.selected_at() == 2 && selected == Some(RowKey::Kernel(18)));
+            press(&mut app, view);
+            let mut moved = rows();
+            moved.retain(|row| row.pool != "rx3");
+            app.set_rows(moved);
+            press(&mut app, "\x1b");
+            assert_eq!((app.selected_at(), app.selected()), (1, selected.as_ref()), "{view:?}");
+        }
+    }
+
+    #[test]
+    fn a_page_scrolls_from_its_end_on_before_it_is_drawn() {
+        let mut app = app(rows());
+        press(&mut app, "h");
+        for key in [Key::End, Key::Down, Key::PageDown, Key::Down] {
+            app.press(key);
+        }
+        assert!(drawn(&mut app, 80, 24).contains("docs/observing.md"), "the last line");
+    }
+
+    #[test]
+    fn where_only_the_kernel_has_pools_it_says_that_nobody_publishes() {
+        let mut app = app(rows().into_iter().filter(|row| row.pid.is_none()).collect());
+        let shown = drawn(&mut app, 80, 24);
+        assert!(shown.contains("eth0:18") && shown.contains("No process publishes"), "{shown}");
+        press(&mut app, "K");
+        let hidden = drawn(&mut app, 80, 24);
+        assert!(hidden.contains("No process publishes") && hidden.contains("K shows"), "{hidden}");
+        press(&mut app, "K\\nope\n");
+        assert!(drawn(&mut app, 80, 24).contains("No pool is called nope; Esc shows all."));
+    }
+
+    /// The detail view of the kernel's pool, whose figures need no file.
+    fn kernel_detail() -> TopApp {
+        let mut pool = KernelPagePool::default();
+        (pool.id, pool.ifindex, pool.stats) = (18, Some(2), Some(KernelPoolStats::default()));
+        let (taken, names) = (Instant::now(), HashMap::from([(2, "eth0".to_owned())]));
+        let kernel = KernelLook { taken, pools: vec![pool], names, has_stats: true };
+        let sampled = Sampled { kernel: Some(kernel), ..sampled() };
+        let mut app = TopApp::new(sampled, Duration::from_secs(1), String::new());
+        press(&mut app, "\n");
+        app
+    }
+
+    #[test]
+    fn the_detail_view_fits_every_size() {
+        let shown = drawn(&mut kernel_detail(), 120, 40);
+        assert!(shown.contains("page pool 18 of the kernel, of eth0") && shown.contains("alloc_fast"));
+        for (columns, lines) in (1..30).flat_map(|columns| (1..20).map(move |lines| (columns, lines))) {
+            let mut app = kernel_detail();
+            drawn(&mut app, columns, lines);
+            app.press(Key::End);
+            drawn(&mut app, columns, lines);
+        }
+    }
+
+    #[test]
     fn no_size_is_too_small() {
         for columns in 1..30 {
             for lines in 1..20 {
@@ -270,6 +335,15 @@ mod tests {
             let shown = drawn(&mut app, 80, 24);
             assert!(shown.contains(&format!(" rx{at} ")), "{shown}");
         }
+        let looks = |app: &TopApp| app.history.last(&many(51)[50].key, 10).len();
+        app.set_rows(many(3));
+        app.set_rows(many(100));
+        assert_eq!(looks(&app), 2, "a pool that one look missed");
+        for _ in 0..17 {
+            app.set_rows(many(3));
+        }
+        app.set_rows(many(100));
+        assert_eq!(looks(&app), 1, "a pool that was gone");
         app.set_rows(many(3));
         assert!(drawn(&mut app, 80, 24).contains(" rx2 ") && app.selected_at() == 2);
     }

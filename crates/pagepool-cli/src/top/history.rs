@@ -8,6 +8,9 @@ use super::rows::TopRow;
 /// Looks that are kept.
 const KEPT: usize = 300;
 
+/// Looks for which a pool is kept that none of them had: its file may be damaged for a moment.
+const MOST_MISSED: u32 = 16;
+
 /// What is kept of a look.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PastLook {
@@ -18,16 +21,26 @@ pub struct PastLook {
     pub out: f64,
 }
 
-/// All pools that are there.
+/// What is kept of a pool.
 #[derive(Debug, Default)]
-pub struct History(BTreeMap<RowKey, VecDeque<PastLook>>);
+struct PoolHistory {
+    looks: VecDeque<PastLook>,
+    /// Looks since the last that had it.
+    missed: u32,
+}
+
+/// All pools that are there, or were a moment ago.
+#[derive(Debug, Default)]
+pub struct History(BTreeMap<RowKey, PoolHistory>);
 
 impl History {
     /// Adds a look, and forgets pools that went.
     pub fn add(&mut self, rows: &[TopRow]) {
-        let mut kept = BTreeMap::new();
+        self.0.values_mut().for_each(|pool| pool.missed += 1);
+        self.0.retain(|_, pool| pool.missed <= MOST_MISSED);
         for row in rows {
-            let mut looks = self.0.remove(&row.key).unwrap_or_default();
+            let PoolHistory { looks, missed } = self.0.entry(row.key.clone()).or_default();
+            *missed = 0;
             if let Some(rates) = row.rates {
                 let out = row.out.unwrap_or(row.pages) as f64;
                 let (allocated, returned, slow) = (rates.allocated, rates.returned, rates.slow);
@@ -37,14 +50,12 @@ impl History {
             while looks.len() > KEPT {
                 looks.pop_front();
             }
-            kept.insert(row.key.clone(), looks);
         }
-        self.0 = kept;
     }
 
     /// The last looks at a pool, so many at most; the oldest first.
     pub fn last(&self, key: &RowKey, count: usize) -> Vec<PastLook> {
-        let Some(looks) = self.0.get(key) else { return Vec::new() };
+        let Some(PoolHistory { looks, .. }) = self.0.get(key) else { return Vec::new() };
         looks.iter().skip(looks.len().saturating_sub(count)).copied().collect()
     }
 }

@@ -106,7 +106,7 @@ pub const BINDINGS: &[KeyBinding] = &[
         &[Key::F(10), Key::Char('q'), Key::Ctrl('c')],
         TopAction::Quit,
         "F10 q",
-        "quit (q in another view: back)",
+        "back; in the table: quit (Ctrl-C: quit everywhere)",
     ),
 ];
 

@@ -58,7 +58,7 @@ pub struct TopRow {
     pub pool: String,
     pub thread: String,
     pub alive: bool,
-    /// None after the first look, and of what does not count or is dead.
+    /// None after the first look, after one that missed it, and of what does not count or is dead.
     pub rates: Option<RowRates>,
     pub pages: u64,
     pub bytes: u64,
@@ -83,7 +83,7 @@ impl TopRow {
     fn of_process(sampled: &Sampled, process: &ProcessView, pool: &PoolView) -> Self {
         let alive = is_alive(process);
         let before = sampled.before.as_ref().filter(|_| alive);
-        let moved = before.map(|before| PoolMoved::between(before, &sampled.now, process, pool));
+        let moved = before.and_then(|before| PoolMoved::between(before, &sampled.now, process, pool));
         Self {
             key: RowKey::Process(process.file.clone(), pool.created, pool.id),
             process: process.name.clone(),

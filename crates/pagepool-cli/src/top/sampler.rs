@@ -42,7 +42,13 @@ impl Sampler {
     }
 
     fn look_at_kernel(&mut self) -> Option<KernelLook> {
-        self.kernel.as_mut().and_then(|kernel| kernel.look().ok())
+        let kernel = self.kernel.as_mut()?;
+        let look = kernel.look();
+        if look.is_err() {
+            // The next look is at a socket of its own, without the rest of what came to this one.
+            KernelWatch::open().into_iter().for_each(|anew| *kernel = anew);
+        }
+        look.ok()
     }
 }
 

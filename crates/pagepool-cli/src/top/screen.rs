@@ -2,7 +2,8 @@
 //!
 //! Modes  raw mode, the alternate screen, no cursor. They are put back when the value is dropped, before a
 //!        panic is printed, and while the process is stopped. SIGINT, SIGTERM, SIGQUIT and SIGHUP end the
-//!        loop in order, any number of times: nothing but SIGKILL ends the process without that.
+//!        loop in order, any number of times. Other signals that end a process (SIGKILL, SIGUSR1, SIGSEGV)
+//!        leave them; `reset` mends that.
 //! Stop   SIGTSTP, and Ctrl-Z, which raw mode makes a key: modes back, stop, and enter again. SIGCONT alone
 //!        (after a SIGSTOP) enters again, too: the shell has set modes of its own meanwhile.
 
@@ -30,6 +31,10 @@ use crate::sys;
 
 /// The time in which the rest of a sequence of bytes comes that is one key.
 const REST_OF_KEY: Duration = Duration::from_millis(50);
+
+/// Whether the terminal has modes of ours. Putting them back twice would put the cursor where it was when the
+/// screen was entered, over what was printed since.
+static IS_ENTERED: AtomicBool = AtomicBool::new(false);
 
 /// Where the screen is drawn.
 pub type TopTerminal = RatatuiTerminal<CrosstermBackend<BufWriter<Stdout>>>;
@@ -190,12 +195,16 @@ fn own(of: BorrowedFd<'_>) -> io::Result<File> {
 }
 
 fn enter() -> io::Result<()> {
+    IS_ENTERED.store(true, Ordering::Relaxed);
     enable_raw_mode()?;
     execute!(stdout(), EnterAlternateScreen, Hide)
 }
 
-/// Puts back what [`enter`] changed. Where the terminal is gone there is nothing to put back.
+/// Puts back what [`enter`] changed, once. Where the terminal is gone there is nothing to put back.
 fn put_back() {
+    if !IS_ENTERED.swap(false, Ordering::Relaxed) {
+        return;
+    }
     let _ = execute!(stdout(), Show, LeaveAlternateScreen);
     let _ = disable_raw_mode();
     let _ = stdout().flush();

@@ -155,21 +155,30 @@ fn rows(app: &mut TopApp, columns: usize, room: usize, theme: TopTheme) -> Vec<L
         lines.push(if at == selected { line.style(theme.selected()) } else { line });
     }
     app.first = first;
+    if app.filter.is_empty() && app.all().iter().all(|row| row.pid.is_none()) {
+        lines.extend([Line::default()].into_iter().chain(nobody(app)));
+    }
     lines
 }
 
 /// What is there instead of rows.
 fn nothing(app: &TopApp) -> Vec<Line<'static>> {
-    let folder = app.sampled.now.folder.display();
-    let lines = match app.all().is_empty() {
-        false => vec![format!("No pool is called {}; Esc shows all.", app.filter)],
-        true => vec![
-            format!("No process publishes in {folder}."),
-            "A program publishes by pagepool::publish (C: pagepool_publish), the commands of".into(),
-            "pagepool by themselves: try `pagepool demo` in another terminal.".into(),
-        ],
-    };
-    lines.into_iter().map(Line::from).collect()
+    let shown_by_k = || Line::raw("K shows the kernel's page pools.");
+    match (app.all().is_empty(), app.filter.is_empty()) {
+        (true, _) => nobody(app),
+        (false, true) => nobody(app).into_iter().chain([shown_by_k()]).collect(),
+        (false, false) => vec![Line::raw(format!("No pool is called {}; Esc shows all.", app.filter))],
+    }
+}
+
+/// What to do where no process publishes.
+fn nobody(app: &TopApp) -> Vec<Line<'static>> {
+    let lines = [
+        format!("No process publishes in {}.", app.sampled.now.folder.display()),
+        "A program publishes by pagepool::publish (C: pagepool_publish), the commands of".into(),
+        "pagepool by themselves: try `pagepool demo` in another terminal.".into(),
+    ];
+    lines.map(Line::from).into()
 }
 
 fn head(fitted: &[FittedColumn], columns: usize, bar: usize, sort: usize, theme: TopTheme) -> Line<'static> {
