@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use pagepool::testing::{CheckingIommu, PlainMemory};
@@ -181,38 +182,104 @@ fn a_pool_without_addresses_allocates_none() {
     assert_eq!((plain.inflight().out, pool.inflight().out), (0, 0));
 }
 
+/// A domain that maps each region where it is told.
+#[derive(Debug)]
+struct Chosen {
+    id: pagepool::DomainId,
+    at: fn(&pagepool::Region) -> u64,
+    mapped: AtomicUsize,
+}
+
+impl Chosen {
+    fn new(at: fn(&pagepool::Region) -> u64) -> Arc<Self> {
+        Arc::new(Self { id: pagepool::DomainId::unique(), at, mapped: AtomicUsize::new(0) })
+    }
+}
+
+impl DmaDomain for Chosen {
+    fn id(&self) -> pagepool::DomainId {
+        self.id
+    }
+    fn name(&self) -> String {
+        "chosen".into()
+    }
+    fn map(&self, region: &pagepool::Region) -> Result<DeviceAddr, String> {
+        self.mapped.fetch_add(1, Ordering::Relaxed);
+        Ok(DeviceAddr((self.at)(region)))
+    }
+    fn unmap(&self, region: &pagepool::Region, at: DeviceAddr) {
+        assert_eq!(at.0, (self.at)(region));
+        self.mapped.fetch_sub(1, Ordering::Relaxed);
+    }
+    fn sync_for_device(&self, _at: DeviceAddr, _len_bytes: usize) {}
+    fn sync_for_cpu(&self, _at: DeviceAddr, _len_bytes: usize) {}
+}
+
+/// A pool over an arena, which has regions of 4 MiB.
+fn pool_over(domain: Arc<Chosen>, max_bytes: u64) -> Result<Pool, pagepool::Error> {
+    let arena = pagepool::ArenaParams { max_bytes, commit_all: true, ..Default::default() };
+    let arena = pagepool::Arena::new(arena)?;
+    Pool::new(PoolParams { domains: vec![domain], ..Default::default() }, arena)
+}
+
+/// These two numbers mean "no address" and "not one distance" in the tables.
+#[test]
+fn a_region_at_one_of_the_two_highest_addresses_is_refused() {
+    // At the address itself; and by the distance of the second region, whose own address looks good.
+    let chosen: [fn(&pagepool::Region) -> u64; 4] = [
+        |_| u64::MAX,
+        |_| u64::MAX - 1,
+        |region| if region.offset() == 0 { 0 } else { region.offset() - 1 },
+        |region| if region.offset() == 0 { 0 } else { region.offset() - 2 },
+    ];
+    for at in chosen {
+        let domain = Chosen::new(at);
+        let error = pool_over(domain.clone(), 8 << 20).unwrap_err().to_string();
+        assert!(error.starts_with("domain chosen did not map 4194304 bytes at offset "), "{error}");
+        assert!(error.ends_with("map to multiples of 4096"), "{error}");
+        assert_eq!(domain.mapped.load(Ordering::Relaxed), 0, "what was mapped is unmapped");
+    }
+    pool_over(Chosen::new(|region| (u64::MAX - 2).wrapping_add(region.offset())), 8 << 20).unwrap();
+}
+
 /// Regions whose device addresses do not follow each other.
 #[test]
 fn addresses_of_scattered_regions_find_their_pages() {
-    #[derive(Debug)]
-    struct Backwards(pagepool::DomainId);
-    impl DmaDomain for Backwards {
-        fn id(&self) -> pagepool::DomainId {
-            self.0
-        }
-        fn name(&self) -> String {
-            "backwards".into()
-        }
-        fn map(&self, region: &pagepool::Region) -> Result<DeviceAddr, String> {
-            Ok(DeviceAddr((1 << 30) - region.offset()))
-        }
-        fn unmap(&self, _region: &pagepool::Region, _at: DeviceAddr) {}
-        fn sync_for_device(&self, _at: DeviceAddr, _len_bytes: usize) {}
-        fn sync_for_cpu(&self, _at: DeviceAddr, _len_bytes: usize) {}
-    }
-    let arena = pagepool::ArenaParams { max_bytes: 16 << 20, ..Default::default() };
-    let arena = pagepool::Arena::new(arena).unwrap();
-    let domains: Vec<Arc<dyn DmaDomain>> = vec![Arc::new(Backwards(pagepool::DomainId::unique()))];
-    let pool = Pool::new(PoolParams { domains, ..Default::default() }, arena).unwrap().bind();
+    let pool = pool_over(Chosen::new(|region| (1 << 30) - region.offset()), 16 << 20).unwrap().bind();
     let mut addrs = vec![DeviceAddr(0); 4096];
     assert_eq!(pool.alloc_addr_bulk(&mut addrs), Ok(4096));
     let mut sorted = addrs.clone();
     sorted.sort_unstable();
     sorted.dedup();
     assert_eq!(sorted.len(), 4096);
+    // One by one as well, without a way round by a handle.
+    let (back, last) = (pool.stats(), addrs.len() - 1);
+    assert!(pool.cached_addrs().put_one(addrs[last]));
+    assert_eq!(pool.cached_addrs().alloc_one(), Some(addrs[last]));
+    let now = pool.stats();
+    assert_eq!((now.alloc_fast - back.alloc_fast, now.recycle_cached - back.recycle_cached), (1, 1));
     let (first, rest) = addrs.split_first().unwrap();
     assert_eq!(pool.handle().from_raw(*first).unwrap().dma_addr(), Some(*first));
     let handle = pool.handle();
     std::thread::scope(|threads| threads.spawn(|| handle.put_addr_bulk(rest).unwrap()).join()).unwrap();
     assert_eq!(pool.inflight().out, 0);
+}
+
+/// An address of no page in the middle of a bulk: those before it return with the others, at once.
+#[test]
+fn an_address_beyond_the_area_ends_a_run_and_does_not_undo_it() {
+    let pool = pool_over(Chosen::new(|region| region.offset()), 4 << 20).unwrap().bind();
+    let mut addrs = [DeviceAddr(0); 40];
+    assert_eq!(pool.alloc_addr_bulk(&mut addrs), Ok(40));
+    let beyond = DeviceAddr(1 << 40);
+    for (at, beyond) in [(0, DeviceAddr(4 << 20)), (7, beyond), (39, beyond)] {
+        let mut given = addrs;
+        given[at] = beyond;
+        assert_eq!(pool.cached_addrs().put(&given), at);
+        assert_eq!(pool.handle().put_addr_bulk(&given[at..]), Err(RawError::Unmapped(beyond)));
+        assert_eq!(pool.inflight().out, 1);
+        pool.handle().put_addr_bulk(&addrs[at..=at]).unwrap();
+        assert_eq!(pool.alloc_addr_bulk(&mut addrs), Ok(40));
+    }
+    pool.handle().put_addr_bulk(&addrs).unwrap();
 }

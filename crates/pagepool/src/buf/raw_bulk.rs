@@ -47,11 +47,10 @@ pub(crate) fn put_cached_addrs(pool: PoolPtr, owner: OwnerProof, addrs: &[Device
     let Some(linear) = raw.mapping().and_then(|mapping| mapping.linear()) else { return 0 };
     let put = pool.own.cache.fill_plain(owner, addrs.len(), |space| {
         let offsets = addrs.iter().map(|addr| addr.0.wrapping_sub(linear));
-        if !raw.pages().find_all(pool.geometry.head_mask, offsets, space) {
-            return 0;
-        }
+        let found = raw.pages().find_all(pool.geometry.head_mask, offsets, space);
+        let Some(pages) = space.get(..found).filter(|pages| !pages.is_empty()) else { return 0 };
         // SAFETY: `find_all` says that they are pages of the area.
-        pool.owner_takes(owner, |taking| unsafe { raw.pages().take_all(taking, space) })
+        pool.owner_takes(owner, |taking| unsafe { raw.pages().take_all(taking, pages) })
     });
     pool.own.counts.recycle_cached.add(put as u64);
     put

@@ -124,7 +124,10 @@ pub trait DmaDomain: Send + Sync + fmt::Debug {
     /// A name for descriptions and errors.
     fn name(&self) -> String;
 
-    /// Maps one region and gives its device address. A refusal says why in words.
+    /// Maps one region and gives its device address, mostly a multiple of 4096. A refusal says why in words.
+    ///
+    /// The two highest numbers are refused, as the address and as what it is above the region's offset: the
+    /// region is [unmapped](Self::unmap) at once, and an error names the address.
     fn map(&self, region: &Region) -> Result<DeviceAddr, String>;
 
     /// Undoes [`map`](Self::map); `at` is the address that it gave.
@@ -265,7 +268,7 @@ fn entry(domain: &dyn DmaDomain, area: u64) -> Option<PublishedEntry> {
     publish_entry("domain", domain.id().0, area, &domain.name(), &[("coherent", coherent)], &["mapped_bytes"])
 }
 
-/// No mapped region adds this: regions and their addresses begin at multiples of a page.
+/// No mapped region begins at this or adds it: [`Mapping::map`] refuses such an address.
 const UNMAPPED: u64 = u64::MAX;
 /// Neither: the regions of the mapping do not lie as in the area.
 const SCATTERED: u64 = u64::MAX - 1;
@@ -377,13 +380,14 @@ impl Mapping {
         if slot.load(Ordering::Acquire) != UNMAPPED {
             return Ok(());
         }
-        let at = self.domain.map(region).map_err(|reason| Error::Map {
-            domain: self.domain.name(),
-            offset: region.offset,
-            len_bytes: region.len_bytes,
-            reason,
-        })?;
+        let at = self.domain.map(region).map_err(|reason| self.refused(region, reason))?;
         let (add, before) = (at.0.wrapping_sub(region.offset), self.linear.load(Ordering::Relaxed));
+        if at.0.max(add) >= SCATTERED {
+            self.domain.unmap(region, at);
+            let reason =
+                format!("it gave {at}; the last two addresses mean none here: map to multiples of 4096");
+            return Err(self.refused(region, reason));
+        }
         let linear = if before == UNMAPPED || before == add { add } else { SCATTERED };
         self.linear.store(linear, Ordering::Release); // pairs with linear()
         // Pairs with giving(). What goes meanwhile stays gone.
@@ -393,6 +397,11 @@ impl Mapping {
         slot.store(add, Ordering::Release); // pairs with addr_of()
         self.entry.iter().for_each(|entry| entry.add(0, region.len_bytes));
         Ok(())
+    }
+
+    fn refused(&self, region: &Region, reason: String) -> Error {
+        let Region { offset, len_bytes, .. } = *region;
+        Error::Map { domain: self.domain.name(), offset, len_bytes, reason }
     }
 
     /// Undoes a [`map`](Self::map) that is rolled back: no page of the region was handed out, so no address

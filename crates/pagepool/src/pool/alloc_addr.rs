@@ -120,15 +120,24 @@ impl CachedAddrs<'_> {
         given
     }
 
-    /// Allocates one page, if the cache has one and that has an address without a search.
+    /// Allocates one page, if the cache has one.
     #[inline(always)]
     pub fn alloc_one(self) -> Option<DeviceAddr> {
         let pool = self.pool;
-        let add = pool.own.raw.mapping()?.giving()?;
+        let Some(add) = pool.own.raw.mapping()?.giving() else { return self.alloc_one_by_region() };
         let page = pool.own.cache.pop(self.owner)?;
         pool.raw_pages().out(page);
         pool.own.counts.alloc_fast.add(1);
         Some(DeviceAddr(add.wrapping_add(page.offset())))
+    }
+
+    /// The same where each region has a distance of its own between offsets and addresses.
+    #[inline(never)]
+    fn alloc_one_by_region(self) -> Option<DeviceAddr> {
+        let mut one = [MaybeUninit::uninit()];
+        let done = self.alloc(&mut one) == 1;
+        // SAFETY: as many as it says are addresses now.
+        done.then(|| unsafe { one[0].assume_init() })
     }
 
     /// Returns whole pages by their addresses, from the first one on; says how many. With the next one

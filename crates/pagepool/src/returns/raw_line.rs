@@ -126,25 +126,39 @@ impl RawPages<'_> {
         });
     }
 
-    /// Writes the number of the page of each offset's, as many as there is space for. Says whether all are
-    /// pages of the area.
+    /// Writes the number of the page of each offset's, as many as there is space for; says how many of them,
+    /// from the first one on, are pages of the area.
     #[inline(always)]
     pub(crate) fn find_all(
         self,
         head_mask: NonZeroU32,
-        offsets: impl Iterator<Item = u64>,
+        offsets: impl Iterator<Item = u64> + Clone,
         space: &mut [u32],
-    ) -> bool {
+    ) -> usize {
         // No branch, so that the compiler takes several at a time. Differences of numbers below MAX_PAGES
         // have their highest bit only if they are less than 0.
         let (last, mut bits, mut beyond) = ((self.words.len() as u32).wrapping_sub(1), 0, 0);
-        for (place, offset) in space.iter_mut().zip(offsets) {
+        for (place, offset) in space.iter_mut().zip(offsets.clone()) {
             let page = (offset >> PAGE_SHIFT) as u32 & head_mask.get();
             bits |= offset;
             beyond |= last.wrapping_sub(page);
             *place = page;
         }
-        bits >> PAGE_SHIFT < u64::from(MAX_PAGES) && (beyond as i32) >= 0
+        if bits >> PAGE_SHIFT < u64::from(MAX_PAGES) && (beyond as i32) >= 0 {
+            return space.len();
+        }
+        self.pages_from_first(head_mask, offsets.take(space.len()))
+    }
+
+    /// How many offsets, from the first one on, lie in pages of the area.
+    #[cold]
+    #[inline(never)]
+    fn pages_from_first(self, head_mask: NonZeroU32, offsets: impl Iterator<Item = u64>) -> usize {
+        let of_area = |offset: &u64| {
+            let page = offset >> PAGE_SHIFT;
+            page < u64::from(MAX_PAGES) && page as u32 & head_mask.get() < self.words.len() as u32
+        };
+        offsets.take_while(of_area).count()
     }
 
     /// Takes pages back in order, up to one that it cannot [`take`](Self::take); says how many.
