@@ -288,21 +288,21 @@ unsafe fn word_of(words: *mut LifeWord, page: u32) -> &'static LifeWord {
 }
 
 /// Begins the lives of these pages, which were out before, up to the first that was not; says how many. The
-/// others are the first of `pages` then. Apart, and with one index, so that all it needs is in registers.
+/// others are the first of `pages` then. Apart, so that all it needs is in registers.
 ///
 /// # Safety
 /// The words are those of a pool, and the pages are of its area. There is a place for each page.
 #[inline(never)]
 unsafe fn begin_lives(words: *mut LifeWord, pages: &mut [u32], places: &mut [MaybeUninit<Token>]) -> usize {
-    for (at, (place, &mut page)) in places.iter_mut().zip(&mut *pages).enumerate() {
+    let done = each_of_eight(pages, &mut places[..pages.len()], |page, place| {
         // SAFETY: the caller has pages of the pool.
-        let Some(token) = unsafe { word_of(words, page) }.begin_again() else {
-            pages.copy_within(at.., 0);
-            return at;
-        };
-        place.write(token);
+        let token = unsafe { word_of(words, page) }.begin_again();
+        token.map(|token| place.write(token)).is_some()
+    });
+    if done < pages.len() {
+        pages.copy_within(done.., 0);
     }
-    pages.len()
+    done
 }
 
 /// Ends the lives of these plain pages, up to the first token that is not one in its life, and says how many
@@ -318,15 +318,38 @@ unsafe fn end_lives(
     tokens: &[Token],
     space: &mut [u32],
 ) -> usize {
-    for (at, (place, &token)) in space.iter_mut().zip(tokens).enumerate() {
+    each_of_eight(&tokens[..space.len()], space, |token, place| {
         let page = page_behind(base, token);
         // SAFETY: it is below the number of the pool's pages.
-        if page >= pages || !unsafe { word_of(words, page) }.end_plain(token) {
-            return at;
+        let ended = page < pages && unsafe { word_of(words, page) }.end_plain(token);
+        if ended {
+            *place = page;
         }
-        *place = page;
+        ended
+    })
+}
+
+/// Calls `with` for each and what stands beside it, up to the first where it says no; says how many. Eight in
+/// a turn: the compiler does not do that by itself where the loop may end early.
+#[inline(always)]
+fn each_of_eight<T: Copy, B>(each: &[T], beside: &mut [B], with: impl Fn(T, &mut B) -> bool) -> usize {
+    let ((eights, rest), (beside_eights, beside_rest)) = (each.as_chunks::<8>(), beside.as_chunks_mut::<8>());
+    for (turn, (eight, beside)) in eights.iter().zip(beside_eights).enumerate() {
+        for (at, (&one, beside)) in eight.iter().zip(beside).enumerate() {
+            if !with(one, beside) {
+                return ended_at(turn * 8 + at);
+            }
+        }
     }
-    space.len()
+    let rest = rest.iter().zip(beside_rest).map(|(&one, beside)| with(one, beside));
+    eights.len() * 8 + rest.take_while(|&done| done).count()
+}
+
+/// A call, so that the loop itself has no instruction for where it ends.
+#[cold]
+#[inline(never)]
+fn ended_at(at: usize) -> usize {
+    at
 }
 
 /// Fetches the line of a word that will be written, so that the lines of many travel at the same time.

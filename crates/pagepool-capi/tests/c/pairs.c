@@ -1,6 +1,7 @@
 /* `pairs HOW N`: N times a page is allocated and returned, for tests/c.rs, which counts instructions. "plain"
  * and "data" use the inline functions, "bulk" and "batch" the calls for 32 at a time; with "data" the program
- * takes the address of each page or packet, too. "addr" is by device address one by one, "addrs" in bulk. */
+ * takes the address of each page or packet, too. "addr" is by device address one by one, "addrs" in bulk;
+ * "apart" is "addr" where each region has its own distance between offsets and addresses. */
 #include <string.h>
 
 #include "check.h"
@@ -99,18 +100,51 @@ static const struct {
 } ways[] = {
     {"plain", plain_pairs},         {"data", data_pairs},   {"bulk", bulk_pairs},
     {"bulk data", bulk_data_pairs}, {"batch", batch_pairs}, {"batch data", batch_data_pairs},
-    {"addr", addr_pairs},           {"addrs", addr_bulk_pairs},
+    {"addr", addr_pairs},           {"addrs", addr_bulk_pairs}, {"apart", addr_pairs},
 };
+
+static int map_apart(void *arg, const struct pagepool_region *region, uint64_t *addr)
+{
+    (void)arg;
+    *addr = ((uint64_t)1 << 40) - region->offset;
+    return 0;
+}
+
+static void unmap(void *arg, const struct pagepool_region *region, uint64_t addr)
+{
+    (void)arg, (void)region, (void)addr;
+}
+
+static void sync_nothing(void *arg, uint64_t addr, size_t len)
+{
+    (void)arg, (void)addr, (void)len;
+}
+
+static struct pagepool_domain *domain_for(const char *how)
+{
+    struct pagepool_domain_ops ops = {sizeof(ops), "apart", NULL, map_apart,   unmap, sync_nothing,
+                                      sync_nothing, NULL,  1,    0};
+    struct pagepool_domain *domain;
+    if (strcmp(how, "apart") == 0)
+        CHECK(pagepool_domain_create(&ops, &domain) == 0);
+    else
+        CHECK(pagepool_domain_identity("pairs", &domain) == 0);
+    return domain;
+}
 
 int main(int argc, char **argv)
 {
+    struct pagepool_arena_params arena_params = PAGEPOOL_ARENA_PARAMS_INIT;
     struct pagepool_params params = PAGEPOOL_PARAMS_INIT;
     struct pagepool_domain *domain;
     struct pagepool *pool;
-    params.arena = arena_of(4 << 20);
+    CHECK(argc == 3);
+    arena_params.max_bytes = 8 << 20; /* two regions */
+    arena_params.commit_all = 1;
+    CHECK(pagepool_arena_create(&arena_params, &params.arena) == 0);
+    domain = domain_for(argv[1]);
     params.n_domains = 1;
     params.domains = &domain;
-    CHECK(argc == 3 && pagepool_domain_identity("pairs", &domain) == 0);
     CHECK(pagepool_create(&params, &pool) == 0 && pagepool_bind(pool) == 0);
     CHECK(pagepool_batch_create(&batch) == 0);
     for (size_t at = 0; at < sizeof(ways) / sizeof(ways[0]); at++)

@@ -27,10 +27,10 @@ pub(crate) fn put_addrs(pool: PoolPtr, addrs: &[DeviceAddr]) -> Result<(), RawEr
     }
 }
 
-/// Puts one plain whole page into the owner's cache; says whether it did. Nothing happened if not.
+/// Puts one plain whole page into the owner's cache, by the number that its address leads to; says whether it
+/// did. Nothing happened if not.
 #[inline(always)]
-pub(crate) fn put_cached_addr(pool: PoolPtr, owner: OwnerProof, addr: DeviceAddr) -> bool {
-    let Some(page) = page_at(pool, addr) else { return false };
+pub(crate) fn put_cached_page(pool: PoolPtr, owner: OwnerProof, page: u64) -> bool {
     let take = || pool.owner_takes(owner, |taking| pool.raw_pages().take(taking, page));
     let done = pool.own.cache.push_plain_if(owner, PageIdx(page as u32), take);
     if done {
@@ -46,10 +46,12 @@ pub(crate) fn put_cached_addrs(pool: PoolPtr, owner: OwnerProof, addrs: &[Device
     let raw = &pool.own.raw;
     let Some(linear) = raw.mapping().and_then(|mapping| mapping.linear()) else { return 0 };
     let put = pool.own.cache.fill_plain(owner, addrs.len(), |space| {
-        let offsets = addrs.iter().map(|addr| addr.0.wrapping_sub(linear));
-        let found = raw.pages().find_all(pool.geometry.head_mask, offsets, space);
-        let Some(pages) = space.get(..found).filter(|pages| !pages.is_empty()) else { return 0 };
-        // SAFETY: `find_all` says that they are pages of the area.
+        let (mask, offsets) = (pool.geometry.head_mask, addrs.iter().map(|addr| addr.0.wrapping_sub(linear)));
+        let pages = match raw.pages().find_all(mask, offsets.clone(), space) {
+            true => &*space,
+            false => &space[..raw.pages().found(mask, offsets.take(space.len()))],
+        };
+        // SAFETY: `find_all` says that they are pages of the area, or `found` of how many that is so.
         pool.owner_takes(owner, |taking| unsafe { raw.pages().take_all(taking, pages) })
     });
     pool.own.counts.recycle_cached.add(put as u64);

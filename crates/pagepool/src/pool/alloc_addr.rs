@@ -12,8 +12,8 @@ use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 
-use crate::buf::raw_buf::RawError;
-use crate::buf::raw_bulk::{put_cached_addr, put_cached_addrs};
+use crate::buf::raw_buf::{RawError, page_at};
+use crate::buf::raw_bulk::{put_cached_addrs, put_cached_page};
 use crate::home::cache::OwnerProof;
 use crate::mem::dma::{DeviceAddr, Mapping};
 use crate::mem::page::PageIdx;
@@ -120,24 +120,16 @@ impl CachedAddrs<'_> {
         given
     }
 
-    /// Allocates one page, if the cache has one.
+    /// Allocates one page, if the cache has one, and one number leads from every offset to its address. Else
+    /// [`alloc`](Self::alloc) may.
     #[inline(always)]
     pub fn alloc_one(self) -> Option<DeviceAddr> {
         let pool = self.pool;
-        let Some(add) = pool.own.raw.mapping()?.giving() else { return self.alloc_one_by_region() };
+        let add = pool.own.raw.mapping()?.giving()?;
         let page = pool.own.cache.pop(self.owner)?;
         pool.raw_pages().out(page);
         pool.own.counts.alloc_fast.add(1);
         Some(DeviceAddr(add.wrapping_add(page.offset())))
-    }
-
-    /// The same where each region has a distance of its own between offsets and addresses.
-    #[inline(never)]
-    fn alloc_one_by_region(self) -> Option<DeviceAddr> {
-        let mut one = [MaybeUninit::uninit()];
-        let done = self.alloc(&mut one) == 1;
-        // SAFETY: as many as it says are addresses now.
-        done.then(|| unsafe { one[0].assume_init() })
     }
 
     /// Returns whole pages by their addresses, from the first one on; says how many. With the next one
@@ -148,10 +140,21 @@ impl CachedAddrs<'_> {
         put_cached_addrs(self.pool, self.owner, addrs)
     }
 
-    /// The same for one; says whether it returned it.
+    /// The same for one, where one number leads from every address to its offset; says whether it returned
+    /// it.
     #[inline(always)]
     pub fn put_one(self, addr: DeviceAddr) -> bool {
-        put_cached_addr(self.pool, self.owner, addr)
+        let raw = &self.pool.own.raw;
+        let linear = raw.mapping().and_then(|mapping| mapping.linear());
+        linear.is_some_and(|linear| {
+            put_cached_page(self.pool, self.owner, raw.head_of(addr.0.wrapping_sub(linear)))
+        })
+    }
+
+    /// The same, also where regions lie apart.
+    #[inline(always)]
+    pub fn put_one_by_region(self, addr: DeviceAddr) -> bool {
+        page_at(self.pool, addr).is_some_and(|page| put_cached_page(self.pool, self.owner, page))
     }
 }
 

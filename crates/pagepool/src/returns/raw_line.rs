@@ -126,34 +126,32 @@ impl RawPages<'_> {
         });
     }
 
-    /// Writes the number of the page of each offset's, as many as there is space for; says how many of them,
-    /// from the first one on, are pages of the area.
+    /// Writes the number of the page of each offset's, as many as there is space for. Says whether all are
+    /// pages of the area.
     #[inline(always)]
     pub(crate) fn find_all(
         self,
         head_mask: NonZeroU32,
-        offsets: impl Iterator<Item = u64> + Clone,
+        offsets: impl Iterator<Item = u64>,
         space: &mut [u32],
-    ) -> usize {
+    ) -> bool {
         // No branch, so that the compiler takes several at a time. Differences of numbers below MAX_PAGES
         // have their highest bit only if they are less than 0.
         let (last, mut bits, mut beyond) = ((self.words.len() as u32).wrapping_sub(1), 0, 0);
-        for (place, offset) in space.iter_mut().zip(offsets.clone()) {
+        for (place, offset) in space.iter_mut().zip(offsets) {
             let page = (offset >> PAGE_SHIFT) as u32 & head_mask.get();
             bits |= offset;
             beyond |= last.wrapping_sub(page);
             *place = page;
         }
-        if bits >> PAGE_SHIFT < u64::from(MAX_PAGES) && (beyond as i32) >= 0 {
-            return space.len();
-        }
-        self.pages_from_first(head_mask, offsets.take(space.len()))
+        bits >> PAGE_SHIFT < u64::from(MAX_PAGES) && (beyond as i32) >= 0
     }
 
-    /// How many offsets, from the first one on, lie in pages of the area.
+    /// How many offsets, from the first one on, lie in pages of the area: where [`find_all`](Self::find_all)
+    /// says that not all do.
     #[cold]
     #[inline(never)]
-    fn pages_from_first(self, head_mask: NonZeroU32, offsets: impl Iterator<Item = u64>) -> usize {
+    pub(crate) fn found(self, head_mask: NonZeroU32, offsets: impl Iterator<Item = u64>) -> usize {
         let of_area = |offset: &u64| {
             let page = offset >> PAGE_SHIFT;
             page < u64::from(MAX_PAGES) && page as u32 & head_mask.get() < self.words.len() as u32

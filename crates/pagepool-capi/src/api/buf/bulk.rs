@@ -21,7 +21,7 @@ use crate::handles::token::Token;
 /// Errors: the error of the first handle that failed; all others are returned nevertheless. -EINVAL for a
 ///     NULL array.
 /// Cost: on the owner's thread pool and owner are checked once for up to 64 whole pages of a pool, and each
-///     takes some sixteen instructions; no atomic operation until another thread first returns a buffer of
+///     takes some fifteen instructions; no atomic operation until another thread first returns a buffer of
 ///     the pool. On other threads, and from then on, one compare-and-swap per buffer, and one bulk of
 ///     messages for up to 64.
 #[unsafe(no_mangle)]

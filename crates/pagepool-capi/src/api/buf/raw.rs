@@ -14,7 +14,7 @@ use crate::args::out::{array, array_mut, store};
 use crate::error::{CallError, CallResult, status, value_or};
 use crate::handles::claim::claim;
 use crate::handles::opaque::{BufHandle, PoolHandle};
-use crate::handles::owner::{OwnerCall, begin_frag, enter, page_token, quickly};
+use crate::handles::owner::{OwnerCall, begin_frag, enter, mine, page_token, quickly};
 use crate::handles::slots;
 use crate::handles::slots::turn;
 use crate::handles::token::Token;
@@ -79,8 +79,26 @@ pub unsafe extern "C" fn pagepool_alloc_addr_bulk(pool: *mut PoolHandle, addrs: 
 
 /// # Safety
 /// `addr` is NULL or writable.
-#[inline(never)]
+#[inline(always)]
 unsafe fn alloc_addr(pool: Token, addr: *mut u64) -> usize {
+    if !addr.is_null()
+        && let Some(one) = mine(pool).and_then(|cached| cached.alloc_one())
+    {
+        // SAFETY: `addr` is not NULL, so the caller's contract makes it writable.
+        unsafe { addr.write(one.0) };
+        return 1;
+    }
+    // SAFETY: the caller's contract.
+    unsafe { alloc_addr_otherwise(pool, addr) }
+}
+
+/// Also in a pool without an owner, and where regions lie apart. Not inlined, so that the owner's call saves
+/// no register.
+///
+/// # Safety
+/// `addr` is NULL or writable.
+#[inline(never)]
+unsafe fn alloc_addr_otherwise(pool: Token, addr: *mut u64) -> usize {
     if !addr.is_null()
         && let Some(Some(one)) = quickly(pool, |cached| cached.alloc_one())
     {
@@ -89,7 +107,7 @@ unsafe fn alloc_addr(pool: Token, addr: *mut u64) -> usize {
         return 1;
     }
     // SAFETY: the caller's contract.
-    unsafe { alloc_addrs_slow(pool, addr, 1) }
+    unsafe { alloc_many_addrs(pool, addr, 1) }
 }
 
 /// # Safety
@@ -177,9 +195,18 @@ pub extern "C" fn pagepool_put_addr(pool: *mut PoolHandle, addr: u64) -> c_int {
     put_addr(Token::of(pool), DeviceAddr(addr))
 }
 
-#[inline(never)]
+#[inline(always)]
 fn put_addr(pool: Token, addr: DeviceAddr) -> c_int {
-    match quickly(pool, |cached| cached.put_one(addr)) {
+    match mine(pool) {
+        Some(cached) if cached.put_one(addr) => 0,
+        _ => put_addr_otherwise(pool, addr),
+    }
+}
+
+/// As [`alloc_addr_otherwise`].
+#[inline(never)]
+fn put_addr_otherwise(pool: Token, addr: DeviceAddr) -> c_int {
+    match quickly(pool, |cached| cached.put_one_by_region(addr)) {
         Some(true) => 0,
         _ => put_addr_slow(pool, addr),
     }

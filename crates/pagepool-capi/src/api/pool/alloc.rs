@@ -110,7 +110,7 @@ fn no_frag(owned: &OwnerCall<'_>, size: usize) -> CallError {
 /// Thread: owner.
 /// Ownership: these buffers are the caller's. The other elements of `bufs` are unchanged.
 /// Errors: fewer than `n`, for the reasons of pagepool_alloc_page; pagepool_last_error names it.
-/// Cost: pool and owner are checked once for up to 64 pages; per page from the cache about eleven
+/// Cost: pool and owner are checked once for up to 64 pages; per page from the cache about eight
 ///     instructions and no atomic operation. A refill as for pagepool_alloc_page.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pagepool_alloc_bulk(
