@@ -2019,9 +2019,7 @@ PAGEPOOL_FAST_ struct pagepool_buf *pagepool_alloc_page_(struct pagepool *pool)
 PAGEPOOL_FAST_ uint64_t pagepool_page_(const struct pagepool_view_ *view, uint64_t token)
 {
     uint32_t far = (uint32_t)token - (uint32_t)view->base;
-    uint64_t page = (uint32_t)(far >> 4 | far << 28);
-    __asm__("" : "+r"(page)); /* it is in one register, 64 bits wide */
-    return page;
+    return (uint32_t)(far >> 4 | far << 28);
 }
 
 /* Puts a page into the cache if the token is its latest. For the biased owner (see claim.rs), which has
