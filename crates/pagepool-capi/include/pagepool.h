@@ -531,6 +531,10 @@ struct pagepool_params {
      * Otherwise 0.
      */
     uint32_t one_stack_in;
+    /**
+     * 0.
+     */
+    uint32_t reserved;
 };
 
 /**
@@ -721,7 +725,7 @@ struct pagepool_deferred_stats {
  */
 #define PAGEPOOL_PARAMS_INIT \
     {sizeof(struct pagepool_params), NULL, NULL, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, NULL, 0, 0, 0, 0, 0, \
-     0, 0, 0, 0, 0, 0, 0}
+     0, 0, 0, 0, 0, 0, 0, 0}
 
 /**
  * The default parameters of an arena. `struct pagepool_arena_params x = PAGEPOOL_ARENA_PARAMS_INIT;`, also
@@ -2057,7 +2061,8 @@ PAGEPOOL_FAST_ int pagepool_buf_put_(struct pagepool_buf *buf)
     if (PAGEPOOL_LIKELY_(page < view->pages && view->bias == me)) {
         ++view->begun;
         __atomic_signal_fence(__ATOMIC_SEQ_CST); /* the addition is made here: pairs with end_bias() */
-        if (PAGEPOOL_LIKELY_(view->bias == me && pagepool_put_page_(view, page, token))) {
+        if (PAGEPOOL_LIKELY_(__atomic_load_n(&view->bias, __ATOMIC_RELAXED) == me &&
+                             pagepool_put_page_(view, page, token))) {
             pagepool_returned_(view);
             return 0;
         }

@@ -185,7 +185,8 @@ PAGEPOOL_FAST_ int pagepool_buf_put_(struct pagepool_buf *buf)
     if (PAGEPOOL_LIKELY_(page < view->pages && view->bias == me)) {
         ++view->begun;
         __atomic_signal_fence(__ATOMIC_SEQ_CST); /* the addition is made here: pairs with end_bias() */
-        if (PAGEPOOL_LIKELY_(view->bias == me && pagepool_put_page_(view, page, token))) {
+        if (PAGEPOOL_LIKELY_(__atomic_load_n(&view->bias, __ATOMIC_RELAXED) == me &&
+                             pagepool_put_page_(view, page, token))) {
             pagepool_returned_(view);
             return 0;
         }

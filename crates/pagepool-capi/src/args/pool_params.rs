@@ -95,6 +95,8 @@ pub struct PoolParamsC {
     /// With PAGEPOOL_HOLDERS_STACKS: the call stack of one in so many allocations is recorded. 0 means 1000.
     /// Otherwise 0.
     pub one_stack_in: u32,
+    /// 0.
+    pub reserved: u32,
 }
 
 // SAFETY: plain integers and pointers, of which zeroes are values.
@@ -181,6 +183,9 @@ impl PoolParamsC {
     }
 
     fn holders(&self) -> CallResult<Holders> {
+        if self.reserved != 0 {
+            return Err(out_of_range("reserved", self.reserved, "0"));
+        }
         if self.holders != PAGEPOOL_HOLDERS_STACKS && self.one_stack_in != 0 {
             let must_be = "0 unless holders is PAGEPOOL_HOLDERS_STACKS";
             return Err(out_of_range("one_stack_in", self.one_stack_in, must_be));

@@ -71,17 +71,17 @@ fn refusal(view: &PoolView) -> CallError {
     if view.no_owner.load(Relaxed) != 0 { turn::NO_OWNER } else { CallError::NOT_OWNER }
 }
 
-/// What takes addresses from the owner's cache or puts them there, if the caller is the owner.
+/// Runs what takes addresses from the owner's cache or puts them there, if the caller is the owner.
 #[inline(always)]
-pub(crate) fn mine(pool: Token) -> Option<CachedAddrs<'static>> {
+pub(crate) fn mine<R>(pool: Token, call: impl FnOnce(CachedAddrs<'_>) -> R) -> Option<R> {
     let view = slots::view_of(pool);
     if !view.is_mine() || view.token.load(Relaxed) != pool.0 {
         return None;
     }
     // SAFETY: the pool is there, and so is its address.
     let home = unsafe { NonNull::new_unchecked(view.home.load(Relaxed)) };
-    // SAFETY: this thread owns the pool, and uses what it gets before it calls anything else.
-    Some(unsafe { CachedAddrs::of(home) })
+    // SAFETY: this thread owns the pool, which nobody else ends or unbinds.
+    Some(call(unsafe { CachedAddrs::of(home) }))
 }
 
 /// Runs what takes addresses from the owner's cache or puts them there: if the caller is the owner, and in a

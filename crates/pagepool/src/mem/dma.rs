@@ -384,8 +384,10 @@ impl Mapping {
         let (add, before) = (at.0.wrapping_sub(region.offset), self.linear.load(Ordering::Relaxed));
         if at.0.max(add) >= SCATTERED {
             self.domain.unmap(region, at);
-            let reason =
-                format!("it gave {at}; the last two addresses mean none here: map to multiples of 4096");
+            let reason = format!(
+                "it gave {at}; that, or that less the region's place, is a number that means no address here: map \
+                 to multiples of 4096"
+            );
             return Err(self.refused(region, reason));
         }
         let linear = if before == UNMAPPED || before == add { add } else { SCATTERED };

@@ -83,8 +83,7 @@ impl FragTable {
     /// the table.
     ///
     /// # Panics
-    /// If `each` panics. Fragments that it was not called for are leaked then, and still count in
-    /// [`len`](Self::len).
+    /// If `each` panics. All fragments are in the table then.
     #[inline]
     pub fn insert(&mut self, run: FragRun, mut each: impl FnMut(u64)) -> Result<(), FragRun> {
         let Some(first) = run.first() else { return Ok(()) };

@@ -82,7 +82,7 @@ pub unsafe extern "C" fn pagepool_alloc_addr_bulk(pool: *mut PoolHandle, addrs: 
 #[inline(always)]
 unsafe fn alloc_addr(pool: Token, addr: *mut u64) -> usize {
     if !addr.is_null()
-        && let Some(one) = mine(pool).and_then(|cached| cached.alloc_one())
+        && let Some(Some(one)) = mine(pool, |cached| cached.alloc_one())
     {
         // SAFETY: `addr` is not NULL, so the caller's contract makes it writable.
         unsafe { addr.write(one.0) };
@@ -197,8 +197,8 @@ pub extern "C" fn pagepool_put_addr(pool: *mut PoolHandle, addr: u64) -> c_int {
 
 #[inline(always)]
 fn put_addr(pool: Token, addr: DeviceAddr) -> c_int {
-    match mine(pool) {
-        Some(cached) if cached.put_one(addr) => 0,
+    match mine(pool, |cached| cached.put_one(addr)) {
+        Some(true) => 0,
         _ => put_addr_otherwise(pool, addr),
     }
 }
