@@ -324,7 +324,7 @@ static void holders_are_named(void)
     CHECK(pagepool_set_tag(pool, 0) == -ESTALE);
     CHECK(pagepool_shutdown_report(shutdown, text, sizeof(text)) == 2);
     CHECK(strstr(text, "1 page held by rx, thread ") && strstr(text, "1 page held by stack, thread "));
-    CHECK(strstr(text, ", allocated at ") && strstr(text, " held by rx for 0.0 s, thread "));
+    CHECK(strstr(text, ", allocated at ") && strstr(text, " held by rx for "));
     CHECK(pagepool_buf_put(all[0]) == 0 && pagepool_buf_put(all[1]) == 0);
     CHECK(pagepool_shutdown_wait(shutdown, UINT64_MAX) == 0 && pagepool_shutdown_put(shutdown) == 0);
     CHECK(pagepool_arena_put(arena) == 0);
