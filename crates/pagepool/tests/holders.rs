@@ -6,16 +6,18 @@ mod published;
 
 use std::env;
 use std::io::{BufRead, BufReader};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::Stdio;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::sync_channel;
 use std::time::Duration;
 
 use pagepool::testing::PlainMemory;
 use pagepool::{
-    Batch, Bound, DeviceAddr, DmaDomain, HoldersView, IdentityDomain, NoDirectRecycle, PackedBuf, PageBuf,
-    Pool, PoolParams, PoolRef, SkBuff, SkbCache, XdpBuff, XdpFrame, XdpFrameBulk, put_bulk, put_frames,
-    put_packed, put_packets, put_ring_bulk,
+    Batch, Bound, DeviceAddr, DmaDomain, DomainId, HoldersView, IdentityDomain, NoDirectRecycle, PackedBuf,
+    PageBuf, Pool, PoolParams, PoolRef, Region, SkBuff, SkbCache, XdpBuff, XdpFrame, XdpFrameBulk, put_bulk,
+    put_frames, put_packed, put_packets, put_ring_bulk,
 };
 use pagepool::{Holders, publish};
 use published::{Folder, ROLE};
@@ -311,6 +313,56 @@ fn one_stack_in_so_many_allocations_is_taken() {
     let named = stacks.iter().all(|stack| stack.contains("takes_a_page_and_keeps_it"));
     assert!(named && view.groups.len() == 1, "{view:?}");
     drop(kept);
+}
+
+#[test]
+fn a_page_of_fragments_is_one_allocation() {
+    for one_in in [1, 2, 4] {
+        let stacks = std::num::NonZeroU32::new(one_in);
+        let pool = pool(params(Holders::Sites { stacks }));
+        let kept: Vec<_> = (0..8).map(|_| pool.alloc_frag(3000).unwrap()).collect();
+        let view = held(&pool.handle());
+        let with_stack = view.oldest.iter().filter(|holder| holder.stack.is_some()).count();
+        assert_eq!((view.held, with_stack), (8, 8 / one_in as usize), "1 in {one_in}");
+        drop(kept);
+    }
+}
+
+/// A domain whose syncs panic when they are to.
+#[derive(Debug)]
+struct Panics(DomainId, AtomicBool);
+
+impl DmaDomain for Panics {
+    fn id(&self) -> DomainId {
+        self.0
+    }
+    fn name(&self) -> String {
+        "panics".into()
+    }
+    fn map(&self, _region: &Region) -> Result<DeviceAddr, String> {
+        Ok(DeviceAddr(1 << 32))
+    }
+    fn unmap(&self, _region: &Region, _at: DeviceAddr) {}
+    fn sync_for_device(&self, _at: DeviceAddr, _len_bytes: usize) {
+        assert!(!self.1.load(Ordering::Relaxed), "a sync that panics");
+    }
+    fn sync_for_cpu(&self, _at: DeviceAddr, _len_bytes: usize) {}
+    fn coherent(&self) -> bool {
+        false
+    }
+}
+
+#[test]
+fn a_page_that_leaves_by_a_panic_has_no_holder() {
+    let domain = Arc::new(Panics(DomainId::unique(), AtomicBool::new(false)));
+    let domains: Vec<Arc<dyn DmaDomain>> = vec![domain.clone()];
+    let pool = pool(PoolParams { domains, sync_for_device: true, ..params(SITES) });
+    drop(pool.alloc_page());
+    domain.1.store(true, Ordering::Relaxed);
+    let cut = catch_unwind(AssertUnwindSafe(|| pool.alloc_frag(1000)));
+    domain.1.store(false, Ordering::Relaxed);
+    assert!(cut.is_err());
+    assert_eq!((pool.inflight().out, held(&pool.handle()).held), (0, 0));
 }
 
 #[test]

@@ -363,19 +363,19 @@ impl Bound {
             }
             return false; // one that fits: open_recorded() comes next
         }
-        self.open()
+        self.open(Self::page_to_cut)
     }
 
-    /// Opens a page to cut.
+    /// Opens a page to cut, which `page_to_cut` gives if the last one has fragments out.
     #[inline(always)]
-    pub(crate) fn open(&self) -> bool {
+    pub(crate) fn open(&self, page_to_cut: impl FnOnce(&Self) -> Option<PageIdx>) -> bool {
         let pool = self.ptr();
         self.drain_frags();
         let page = if let Some(page) = self.close_frag() {
             pool.own.counts.recycle_cached.add(1);
             pool.own.counts.alloc_fast.add(1);
             page
-        } else if let Some(page) = self.page_to_cut() {
+        } else if let Some(page) = page_to_cut(self) {
             page
         } else {
             return false;

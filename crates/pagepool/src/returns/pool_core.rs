@@ -386,6 +386,7 @@ impl InHand {
 
 impl Drop for InHand {
     fn drop(&mut self) {
+        self.pool.has_no_holder(self.page);
         self.pool.leave(self.page); // page_return.rs
     }
 }

@@ -24,20 +24,28 @@ impl Bound {
         holders: &HolderTable,
         at: &'static Location<'static>,
     ) -> Option<PageBuf> {
-        let pool = self.ptr();
-        let buffer = match pool.idle_cache().pop(self.owner()) {
-            Some(page) => {
-                pool.own.counts.alloc_fast.add(1);
-                PageBuf::whole(pool, page)
-            }
-            None => {
-                let _stock = self.stock_in_cache();
-                self.shrink_as_asked();
-                self.alloc_missed(pool)?
-            }
-        };
+        let buffer = self.alloc_unrecorded()?;
         holders.out(buffer.page(), at);
         Some(buffer)
+    }
+
+    /// The same, for a caller that records.
+    fn alloc_unrecorded(&self) -> Option<PageBuf> {
+        let pool = self.ptr();
+        if let Some(page) = pool.idle_cache().pop(self.owner()) {
+            pool.own.counts.alloc_fast.add(1);
+            return Some(PageBuf::whole(pool, page));
+        }
+        let _stock = self.stock_in_cache();
+        self.shrink_as_asked();
+        self.alloc_missed(pool)
+    }
+
+    /// As [`page_to_cut`](Self::page_to_cut), for a caller that records.
+    fn page_to_cut_unrecorded(&self) -> Option<PageIdx> {
+        let (pool, page, _) = self.alloc_unrecorded()?.into_parts();
+        pool.sync_split_page(page);
+        Some(page)
     }
 
     /// As [`last_look`](Self::last_look), which in a pool with holders records.
@@ -61,7 +69,7 @@ impl Bound {
         let pool = self.ptr();
         let fits = size.wrapping_sub(1) < pool.geometry.page_size();
         let Some(holders) = self.core().holders.as_ref().filter(|_| fits) else { return false };
-        if !self.open() {
+        if !self.open(Self::page_to_cut_unrecorded) {
             return false;
         }
         // SAFETY: I2; no callback runs while the borrow lives.
