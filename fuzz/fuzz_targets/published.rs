@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 
 use libfuzzer_sys::fuzz_target;
 use pagepool::testing::{PlainMemory, read_published};
-use pagepool::{Pool, PoolParams, publish, publish_entry};
+use pagepool::{Bound, Holders, Pool, PoolParams, publish, publish_entry};
 
 /// A file with pools of each kind and another entry.
 fn real() -> Vec<u8> {
@@ -18,17 +18,24 @@ fn real() -> Vec<u8> {
     unsafe { std::env::set_var("PAGEPOOL_RUN", &folder) };
     let publication = publish("fuzz").expect("a folder of ours");
     let memory = PlainMemory::new(512, 0).expect("small");
-    let pools = [(0, 0), (2, 0), (3, 8)].map(|(max_lanes, defer_capacity)| {
-        let params = PoolParams { max_lanes, defer_capacity, ..Default::default() };
-        Pool::new(params, memory.clone()).expect("good parameters").bind()
+    let sites = Holders::Sites { stacks: std::num::NonZeroU32::new(30) };
+    let kinds = [(0, 0, Holders::Off), (2, 0, sites), (3, 8, Holders::Off)];
+    let pools = kinds.map(|(max_lanes, defer_capacity, holders)| {
+        let params = PoolParams { max_lanes, defer_capacity, holders, ..Default::default() };
+        let pool = Pool::new(params, memory.clone()).expect("good parameters").bind();
+        pool.set_tag(Some(pool.tag("a tag")));
+        pool
     });
-    let buffers: Vec<_> = pools.iter().flat_map(|pool| (0..90).filter_map(|_| pool.alloc_page())).collect();
+    let of = |pool| std::iter::repeat_with(move || Bound::alloc_page(pool)).take(90).flatten();
+    let mut buffers: Vec<_> = pools.iter().flat_map(of).collect();
+    let _kept: Vec<_> = buffers.drain(80..100).collect();
     std::thread::spawn(|| drop(buffers)).join().expect("a drop does not panic");
     let entry = publish_entry("port", 1, 2, "a port", &[("key", "value")], &["one", "two"]);
     let mut bytes = std::fs::read(publication.path()).expect("it is ours");
     bytes.truncate(bytes.iter().rposition(|&byte| byte != 0).map_or(0, |at| at + 1));
     drop((entry, publication));
-    assert_eq!(read_published(&bytes).expect("it is whole").pools.len(), 3);
+    let pools = read_published(&bytes).expect("it is whole").pools;
+    assert_eq!((pools.len(), pools.iter().filter(|pool| pool.holders.is_some()).count()), (3, 1));
     std::fs::remove_dir(folder).expect("it is empty");
     bytes
 }

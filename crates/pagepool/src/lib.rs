@@ -120,7 +120,9 @@ pub use buf::raw_buf::{RawBuf, RawError};
 pub use buf::shared_buf::SharedBuf;
 pub use buf::split::SplitError;
 pub use error::Error;
-pub use holders::view::{AGE_EDGES, HolderGroup, HolderView, HoldersView, MOST_OLDEST, ThreadView};
+pub use holders::view::{
+    AGE_EDGES, HolderGroup, HolderView, HoldersView, MOST_GROUPS, MOST_OLDEST, ThreadView,
+};
 pub use home::no_direct_recycle::NoDirectRecycle;
 pub use home::registry::{MemId, MemState, MemType, Registry, RegistryEntry};
 pub use home::stats::{DeferredStats, Inflight, Stats};

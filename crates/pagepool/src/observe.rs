@@ -20,7 +20,7 @@ mod run_folder;
 #[cfg(feature = "metrics")]
 pub use metrics::{MetricsFormat, write_metrics};
 pub use model::{
-    AGE_EDGES, EntryView, HolderGroup, HolderView, HoldersView, Life, MOST_OLDEST, PoolView, ProcessView,
-    ThreadView,
+    AGE_EDGES, EntryView, HolderGroup, HolderView, HoldersView, Life, MOST_GROUPS, MOST_OLDEST, PoolView,
+    ProcessView, ThreadView,
 };
 pub use run_folder::RunFolder;

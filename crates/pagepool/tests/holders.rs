@@ -13,14 +13,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::sync_channel;
 use std::time::Duration;
 
-use pagepool::testing::PlainMemory;
+use pagepool::testing::{PlainMemory, read_published};
 use pagepool::{
-    Batch, Bound, DeviceAddr, DmaDomain, DomainId, HoldersView, IdentityDomain, NoDirectRecycle, PackedBuf,
-    PageBuf, Pool, PoolParams, PoolRef, Region, SkBuff, SkbCache, XdpBuff, XdpFrame, XdpFrameBulk, put_bulk,
-    put_frames, put_packed, put_packets, put_ring_bulk,
+    Arena, ArenaParams, Batch, Bound, DeviceAddr, DmaDomain, DomainId, HoldersView, IdentityDomain,
+    NoDirectRecycle, PackedBuf, PageBuf, Pool, PoolParams, PoolRef, Region, SkBuff, SkbCache, XdpBuff,
+    XdpFrame, XdpFrameBulk, put_bulk, put_frames, put_packed, put_packets, put_ring_bulk,
 };
 use pagepool::{Holders, publish};
-use published::{Folder, ROLE};
+use published::{Folder, ROLE, in_child};
 
 const SITES: Holders = Holders::Sites { stacks: None };
 
@@ -368,7 +368,8 @@ fn a_page_that_leaves_by_a_panic_has_no_holder() {
 #[test]
 fn the_report_of_a_pool_names_holders_oldest_first() {
     let pool = pool(PoolParams { name: "rx7".into(), ..params(SITES) });
-    pool.set_tag(Some(pool.tag("reassembly")));
+    let long = "reassembly of what comes in more than forty bytes";
+    pool.set_tag(Some(pool.tag(long)));
     let first = pool.alloc_page();
     std::thread::sleep(Duration::from_millis(30));
     pool.set_tag(Some(pool.tag("tcp")));
@@ -377,15 +378,16 @@ fn the_report_of_a_pool_names_holders_oldest_first() {
     let report = shutdown.report();
     assert_eq!(report.pages[0].page, first.as_ref().unwrap().page());
     assert!(report.pages[0].age > report.pages[1].age);
+    assert_eq!(report.pages[0].holder.as_deref(), Some(long), "whole");
     let text = report.to_string();
     let mut lines = text.lines();
     assert!(lines.next().unwrap().starts_with("stalled pool shutdown: 4 buffers held for 0 s (pool rx7 id "));
     let group = lines.next().unwrap();
     assert!(group.starts_with("  3 pages held by tcp, thread "), "{text}");
     assert!(group.contains(", allocated at ") && group.contains("tests/holders.rs:"), "{text}");
-    assert!(lines.next().unwrap().starts_with("  1 page held by reassembly, thread "), "{text}");
+    assert!(lines.next().unwrap().starts_with("  1 page held by reassembly of what"), "{text}");
     let oldest = lines.next().unwrap();
-    assert!(oldest.contains(" held by reassembly for 0.0 s, thread "), "{text}");
+    assert!(oldest.contains("forty bytes for 0.0 s, thread "), "{text}");
     drop((first, others));
     assert!(shutdown.is_complete() && shutdown.report().groups.is_empty());
 }
@@ -445,6 +447,30 @@ fn known(mut view: HoldersView) -> HoldersView {
     view.groups.iter_mut().for_each(|group| group.oldest = Duration::ZERO);
     view.groups.sort_by_key(|group| format!("{group:?}"));
     view
+}
+
+/// Pools without number, whose records would fill the file, then one that has none.
+#[test]
+fn records_leave_room_for_pools() {
+    let this = "records_leave_room_for_pools";
+    if in_child(this, "").is_some_and(|child| child.succeeded()) {
+        return;
+    }
+    let _folder = Folder::of_child();
+    let publication = publish("crowded").unwrap();
+    let mib = [1024, 1024, 1024, 512, 512, 256, 256, 128, 128, 64, 32, 16];
+    let pools = mib.map(|mib| {
+        let arena = Arena::new(ArenaParams { max_bytes: mib << 20, ..Default::default() }).unwrap();
+        let pool = Pool::new(PoolParams { max_lanes: 2, ..params(Holders::Ages) }, arena).unwrap().bind();
+        let page = pool.alloc_page().unwrap();
+        (pool, page)
+    });
+    let plain = pool(PoolParams::default());
+    let seen = read_published(&std::fs::read(publication.path()).unwrap()).unwrap();
+    assert_eq!((seen.pools.len(), seen.not_shown), (pools.len() + 1, 0));
+    let with_holders = seen.pools.iter().filter(|pool| pool.holders.as_ref().is_some_and(|it| it.held == 1));
+    assert!((2..pools.len()).contains(&with_holders.count()), "of the first, not of all");
+    drop((plain, pools));
 }
 
 #[test]

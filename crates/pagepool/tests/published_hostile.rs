@@ -11,7 +11,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use pagepool::testing::{PlainMemory, read_published};
-use pagepool::{Holders, Pool, PoolParams, publish, publish_entry};
+use pagepool::{Holders, MOST_GROUPS, Pool, PoolParams, publish, publish_entry};
 use published::{Folder, in_child};
 
 /// A file with all that a file can have.
@@ -159,6 +159,42 @@ fn holders_that_lead_nowhere_hide_their_pool_alone() {
         let seen = read_published(&damaged).unwrap();
         assert_eq!((seen.pools.len(), seen.not_shown), (2, 1), "{evil} at {at}");
     }
+}
+
+/// Rows that all lead to the same records, each in a group of its own, cost no more than a file has.
+#[test]
+fn records_are_read_once_or_twice_and_few_groups_have_texts() {
+    let this = "records_are_read_once_or_twice_and_few_groups_have_texts";
+    if in_child(this, "").is_some_and(|child| child.succeeded()) {
+        return;
+    }
+    let _folder = Folder::of_child();
+    let mut bytes = published();
+    let number = |bytes: &[u8], at: usize| u64::from_ne_bytes(bytes[at..at + 8].try_into().unwrap());
+    let rows = number(&bytes, 88) as usize;
+    let has_sites =
+        |row: &usize| bytes[row + 232..row + 920].windows(13).any(|text| text == b"holders=sites");
+    let sites = (0..3).map(|row| rows + row * 920).find(has_sites).unwrap();
+    let (head, row) = (number(&bytes, sites + 128) as usize, bytes[sites..sites + 920].to_vec());
+    // Records from here to the end of the file: since, and four ids.
+    let first = bytes.len();
+    bytes.resize(16 << 20, 0);
+    let count = (bytes.len() - first) / 16;
+    for (at, record) in bytes[first..].chunks_exact_mut(16).enumerate() {
+        record[..8].copy_from_slice(&(1u64 << 16).to_ne_bytes());
+        record[8..].copy_from_slice(&(at as u64).to_ne_bytes());
+    }
+    bytes[head..head + 8].copy_from_slice(&(first as u64).to_ne_bytes());
+    bytes[head + 16..head + 24].copy_from_slice(&(count as u64).to_ne_bytes());
+    for at in 0..20 {
+        bytes[rows + at * 920..rows + at * 920 + 920].copy_from_slice(&row);
+    }
+    bytes[100..104].copy_from_slice(&20u32.to_ne_bytes());
+    let seen = read_published(&bytes).unwrap();
+    assert_eq!((seen.pools.len(), seen.not_shown), (2, 18));
+    let view = seen.pools[0].holders.as_ref().unwrap();
+    assert_eq!((view.held, view.groups.len()), (count as u64, MOST_GROUPS));
+    assert_eq!(view.more_groups, (count - MOST_GROUPS) as u64);
 }
 
 #[test]

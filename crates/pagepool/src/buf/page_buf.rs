@@ -323,8 +323,9 @@ impl PageBuf {
     }
 
     /// Names the holder of the buffer, for the report of a destroyed pool; in a pool with
-    /// [`holders`](crate::PoolParams::holders) the calling thread is the holder from now on. Of a page in
-    /// fragments the last call counts. Without effect in a pool made without either and without `tagging`.
+    /// [`holders`](crate::PoolParams::holders) the calling thread is the holder from now on, and if that has
+    /// sites, each call takes a lock that the threads of the pool share. Of a page in fragments the last call
+    /// counts. Without effect in a pool made without either and without `tagging`.
     pub fn set_tag(&mut self, tag: Tag) {
         if self.pool.tags.is_some() {
             let page = self.page();

@@ -2,7 +2,8 @@
 //!
 //! What   a record for each page of the pool's area (record.rs), and tables of sites, tags, threads and
 //!        stacks, in which a text gets the next row when it is seen for the first time. All of it lies in
-//!        published memory, if there is any: so who held what is known when the process was killed.
+//!        published memory, if that has four times the room: so who held what is known when the process was
+//!        killed, and pools are shown whose records are not.
 //! How    a pool that tracks keeps its idle pages out of sight of the fast paths: its cache is empty, and
 //!        has no room. So each allocation and each return on the owner's thread takes the slow way, which
 //!        looks here; returns on other threads take the way of those that sync. A pool without holders has
@@ -10,8 +11,8 @@
 //! Who    `stock`, `turn` and `last_ms`: the pool's owner (I2). A record: see record.rs. Rows of texts and
 //!        their counts: whoever has the lock of `names`; a row is written before its count is stored, both
 //!        atomic, Release, and never again.
-//! Limit  a callback that allocates from the pool inside an allocation of its own owner may get a page that
-//!        has no record.
+//! Limit  a callback that allocates from the pool while the owner's slow calls have the stock in the
+//!        cache, which is inside an allocation, `shrink` or `update_nid`, may get a page that has no record.
 //! Cost   16 bytes a page of the area, and 44 KiB; 128 KiB more for stacks.
 
 use std::collections::HashMap;
@@ -113,10 +114,10 @@ impl HolderTable {
     /// For a pool with pages of an order in an area of so many base pages, and a cache of so many pages.
     pub(crate) fn new(recorded: Recorded, pages: u32, order: u8, cache: usize) -> Self {
         let some = |rows: usize, wanted: bool| 0..if wanted { rows } else { 0 };
-        let records = Placed::all((0..(pages >> order) as usize).map(|_| HolderRecord::default()));
-        let sites = Placed::all(some(SITES, recorded.sites).map(|_| SiteRow::empty()));
-        let tags = Placed::all((0..TAGS).map(|_| TagRow::empty()));
-        let threads = Placed::all(some(THREADS, recorded.sites).map(|_| HolderThread::default()));
+        let records = Placed::all_sparingly((0..(pages >> order) as usize).map(|_| HolderRecord::default()));
+        let sites = Placed::all_sparingly(some(SITES, recorded.sites).map(|_| SiteRow::empty()));
+        let tags = Placed::all_sparingly((0..TAGS).map(|_| TagRow::empty()));
+        let threads = Placed::all_sparingly(some(THREADS, recorded.sites).map(|_| HolderThread::default()));
         let stacks = Placed::all(some(STACKS, recorded.one_stack_in > 0).map(|_| StackRow::empty()));
         let tables = [place_of(&sites), place_of(&tags), place_of(&threads), place_of(&stacks)];
         let head = HolderHead {
@@ -251,6 +252,9 @@ impl HolderTable {
             let (tid, name) = thread_id_and_name();
             row.write(tid, name);
         };
+        if next == THREADS {
+            return names.threads.get(&token).copied().unwrap_or(0); // the map grows no further
+        }
         *names.threads.entry(token).or_insert_with(|| self.enter(OF_THREADS, self.threads.get(next), write))
     }
 
@@ -258,6 +262,7 @@ impl HolderTable {
     fn stack(&self, number: u64) -> u16 {
         let sampled =
             self.recorded.one_stack_in > 0 && number.is_multiple_of(self.recorded.one_stack_in.into());
+        let sampled = sampled && (self.head.used[OF_STACKS].load(Ordering::Relaxed) as usize) < STACKS;
         if sampled { self.find_stack() } else { 0 }
     }
 
@@ -286,12 +291,14 @@ impl HolderTable {
         next as u16
     }
 
-    /// Who holds a page, if it is out.
-    pub(crate) fn holder(&self, page: PageIdx) -> Option<HolderView> {
+    /// Who holds a page, if it is out: since when, the place of its tag in the list, and the rest;
+    /// `now_ms` of the coarse clock.
+    pub(crate) fn holder(&self, page: PageIdx, now_ms: u64) -> Option<(Since, Option<usize>, HolderView)> {
         let (since, what) = self.record(page)?.read()?;
-        let mut tally = HolderTally::new(coarse_ms());
+        let mut tally = HolderTally::new(now_ms);
         tally.add(page, since, what);
-        tally.view(self).oldest.pop()
+        let tag = usize::from(what.tag).checked_sub(1);
+        Some((since, tag, tally.view(self).oldest.pop()?))
     }
 
     /// Who holds what, now. Any thread. Time in proportion to the pages of the area.

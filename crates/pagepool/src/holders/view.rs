@@ -1,5 +1,6 @@
 //! What observers get of the records: plain values.
 
+use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 use std::fmt;
 use std::time::Duration;
@@ -21,6 +22,9 @@ pub const AGE_EDGES: [Duration; 7] = [
 /// Most pages of [`HoldersView::oldest`].
 pub const MOST_OLDEST: usize = 32;
 
+/// Most groups of [`HoldersView::groups`].
+pub const MOST_GROUPS: usize = 64;
+
 /// A thread of a process.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
@@ -38,15 +42,18 @@ pub struct ThreadView {
 #[non_exhaustive]
 pub struct HoldersView {
     /// Pages that are out, and those in the deferred queue. A page that is cut into fragments is one, from
-    /// its first fragment on until it is complete again.
+    /// its first fragment on until it is complete again; the one that is being cut also while none of its
+    /// fragments is out, until the pool opens another or hands it out whole.
     pub held: u64,
     /// How many of them by age: the first younger than [`AGE_EDGES`]`[0]`, the last as old as the last edge
     /// or older.
     pub ages: [u64; AGE_EDGES.len() + 1],
     /// The oldest, oldest first; at most [`MOST_OLDEST`].
     pub oldest: Vec<HolderView>,
-    /// All of them by tag, thread and site together; most pages first.
+    /// By tag, thread and site together, most pages first: the largest, at most [`MOST_GROUPS`].
     pub groups: Vec<HolderGroup>,
+    /// How many groups there are beside those.
+    pub more_groups: u64,
 }
 
 /// A page that is out, and who holds it.
@@ -112,6 +119,9 @@ pub(crate) trait HolderNames {
     fn stack(&self, id: u16) -> Option<String>;
 }
 
+/// Pages of the same ids: how many, and since when the oldest is out.
+type Group = (What, (u64, u64));
+
 /// Records as they are read, one after another.
 pub(crate) struct HolderTally {
     now_ms: u64,
@@ -158,7 +168,8 @@ impl HolderTally {
                 stack: names.stack(what.stack),
             }
         });
-        let groups = self.groups.iter().map(|(what, &(pages, oldest_ms))| HolderGroup {
+        let (largest, more_groups) = self.largest_groups();
+        let groups = largest.into_iter().map(|(what, (pages, oldest_ms))| HolderGroup {
             tag: names.tag(what.tag),
             thread: names.thread(what.thread),
             site: names.site(what.site),
@@ -170,7 +181,21 @@ impl HolderTally {
             let rest = |group: &HolderGroup| (group.site.clone(), group.tag.clone(), group.thread.clone());
             (b.pages, b.oldest).cmp(&(a.pages, a.oldest)).then_with(|| rest(a).cmp(&rest(b)))
         });
-        HoldersView { held: self.held, ages: self.ages, oldest, groups }
+        HoldersView { held: self.held, ages: self.ages, oldest, groups, more_groups }
+    }
+
+    /// The groups that are shown, in no order, and how many others there are. By ids: the records of a file
+    /// may be in a million groups, which have no texts here.
+    fn largest_groups(&self) -> (Vec<Group>, u64) {
+        let mut all: Vec<_> = self.groups.iter().map(|(&what, &group)| (what, group)).collect();
+        let more = all.len().saturating_sub(MOST_GROUPS);
+        if more > 0 {
+            let rank =
+                |&(what, (pages, oldest_ms)): &(What, (u64, u64))| (Reverse(pages), oldest_ms, what.word());
+            all.select_nth_unstable_by_key(MOST_GROUPS - 1, rank);
+            all.truncate(MOST_GROUPS);
+        }
+        (all, more as u64)
     }
 }
 
@@ -226,6 +251,19 @@ mod tests {
         assert_eq!(view.oldest[0].stack.as_deref(), Some("stack 99"));
         let groups: Vec<_> = view.groups.iter().map(|g| (g.site.clone().unwrap(), g.pages)).collect();
         assert_eq!(groups, [("site 2".to_owned(), 90), ("site 1".to_owned(), 10)]);
-        assert_eq!(view.groups[1].oldest, Duration::from_millis(190));
+        assert_eq!((view.groups[1].oldest, view.more_groups), (Duration::from_millis(190), 0));
+    }
+
+    #[test]
+    fn of_many_groups_the_largest_have_texts() {
+        let mut tally = HolderTally::new(1_000);
+        for page in 0..1000 {
+            let site = if page < 10 { 7 } else { page as u16 };
+            tally.add(PageIdx(page), Since::new(500 + u64::from(page), 0), What { site, ..What::default() });
+        }
+        let view = tally.view(&IdTexts);
+        assert_eq!((view.held, view.groups.len(), view.more_groups), (1000, MOST_GROUPS, 991 - 64));
+        assert_eq!((view.groups[0].site.as_deref(), view.groups[0].pages), (Some("site 7"), 10));
+        assert_eq!(view.groups[63].site.as_deref(), Some("site 72"), "of groups of one size the oldest");
     }
 }

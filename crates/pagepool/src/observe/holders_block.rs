@@ -3,6 +3,7 @@
 //! Torn   records are read twice, a piece of the table at a time. One that differs changed meanwhile: it
 //!        counts, but for what it refers to. Rows of texts never change once their count leads to them.
 
+use std::cell::Cell;
 use std::mem::offset_of;
 
 use crate::error::Error;
@@ -20,6 +21,9 @@ use crate::sys::published_layout::{BlockAt, FILE_BYTES};
 /// Records that are read together.
 const TOGETHER: u64 = 4096;
 
+/// Records that a file has room for.
+pub(crate) const MOST_RECORDS: u64 = (FILE_BYTES / size_of::<HolderRecord>()) as u64;
+
 /// Until when ages count.
 #[derive(Clone, Copy)]
 pub(crate) enum AsOf {
@@ -30,7 +34,15 @@ pub(crate) enum AsOf {
 }
 
 /// Reads who holds the pages of a pool; `None` if it does not record that, or not in the file.
-pub(crate) fn holders(reader: Reader<'_>, at: BlockAt, as_of: AsOf) -> Result<Option<HoldersView>, Error> {
+///
+/// `left` is how many records are still read of this file. No two pools have the same ones, so in a file
+/// whose rows lead to one table again and again the later ones are damaged.
+pub(crate) fn holders(
+    reader: Reader<'_>,
+    at: BlockAt,
+    as_of: AsOf,
+    left: &Cell<u64>,
+) -> Result<Option<HoldersView>, Error> {
     if at.count == 0 {
         return Ok(None);
     }
@@ -40,14 +52,14 @@ pub(crate) fn holders(reader: Reader<'_>, at: BlockAt, as_of: AsOf) -> Result<Op
         return Ok(None);
     }
     let order = head.u64(offset_of!(HolderHead, order));
-    let most = (FILE_BYTES / size_of::<HolderRecord>()) as u64;
     let fits = records.bytes == size_of::<HolderRecord>() as u64
-        && records.count <= most
+        && records.count <= left.get().min(MOST_RECORDS)
         && order <= MAX_ORDER.into()
         && records.count << order <= MAX_PAGES.into();
     if !fits {
         return Err(reader.damaged(records.count, "records of pages that there can be"));
     }
+    left.set(left.get() - records.count);
     let names = HolderTexts::read(reader, &head)?;
     let last_ms = head.u64(offset_of!(HolderHead, last_ms));
     let made_ms = head.u64(offset_of!(HolderHead, made_ms));

@@ -8,7 +8,9 @@
 use std::path::PathBuf;
 use std::time::SystemTime;
 
-pub use crate::holders::view::{AGE_EDGES, HolderGroup, HolderView, HoldersView, MOST_OLDEST, ThreadView};
+pub use crate::holders::view::{
+    AGE_EDGES, HolderGroup, HolderView, HoldersView, MOST_GROUPS, MOST_OLDEST, ThreadView,
+};
 use crate::home::stats::{DeferredStats, Inflight, Stats};
 use crate::sys::published_layout::BELOW_POOLS;
 

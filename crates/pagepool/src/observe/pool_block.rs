@@ -149,6 +149,7 @@ fn look(reader: Reader<'_>, schema: &Schema, blocks: PoolBlocks) -> Result<Look,
     numbers.deferred.fill(|name| schema.sum(&format!("deferred.{name}"), IN_DEFERRED, &deferred));
     numbers.frag_waste = schema.sum("frag_waste", IN_POOL, &pool);
     numbers.owner = schema.sum("owner", IN_POOL, &pool);
+    // Read apart from the cache: while the owner moves pages between the two, they may count twice, or not.
     let stock = schema.sum("inflight.cache", IN_HOLDERS, &holders);
     numbers.inflight.cache = schema.sum("inflight.cache", IN_POOL, &pool).saturating_add(stock);
     numbers.inflight.frag = schema.sum("inflight.frag", IN_POOL, &pool);

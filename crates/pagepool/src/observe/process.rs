@@ -3,6 +3,7 @@
 //! Rows   a row is valid while its `life` is odd, and is read until that and all the rest are the same
 //!        twice, and `life` still is when what the row leads to was read.
 
+use std::cell::Cell;
 use std::mem::offset_of;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -10,7 +11,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::error::Error;
 use crate::observe::bytes::{Bytes, Reader};
-use crate::observe::holders_block::{AsOf, holders};
+use crate::observe::holders_block::{AsOf, MOST_RECORDS, holders};
 use crate::observe::model::{EntryView, Life, PoolView, ProcessView, ThreadView};
 use crate::observe::pool_block::{PoolBlocks, PoolNumbers, Schema, numbers};
 use crate::sys::call::coarse_ms;
@@ -145,6 +146,8 @@ struct PublishedFile<'a> {
     threads: TableAt,
     /// Of a process that is dead.
     last_sign_ns: Option<u64>,
+    /// Records of pages that are still read: see [`holders`].
+    records_left: Cell<u64>,
 }
 
 impl<'a> PublishedFile<'a> {
@@ -168,6 +171,8 @@ impl<'a> PublishedFile<'a> {
             entries: table(offset_of!(Header, entries), size_of::<EntryRow>(), ENTRY_ROWS)?,
             threads: table(offset_of!(Header, threads), size_of::<ThreadRow>(), THREAD_ROWS)?,
             last_sign_ns: None,
+            // Twice: a pool may end, and another take its place, while rows are read.
+            records_left: Cell::new(2 * MOST_RECORDS),
         })
     }
 
@@ -231,7 +236,7 @@ impl<'a> PublishedFile<'a> {
             inflight,
             frag_waste,
             deferred,
-            holders: holders(self.reader, blocks.holders, as_of)?,
+            holders: holders(self.reader, blocks.holders, as_of, &self.records_left)?,
             params: params(row),
         })
     }

@@ -219,6 +219,7 @@ pub(crate) fn deferred_stats(shared: &PoolCore) -> DeferredStats {
 
 pub(crate) fn inflight(shared: &PoolCore) -> Inflight {
     let total = stats(shared).inflight().max(0);
+    // Read apart from the cache: while the owner moves pages between the two, they may count twice, or not.
     let stock = shared.holders.as_ref().map_or(0, |holders| holders.stock().count());
     let cache = (shared.own.cache.count() + stock) as u64;
     let lanes = shared.lanes.all().iter().map(|lane| lane.pages_in()).sum();

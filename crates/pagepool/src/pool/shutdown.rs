@@ -24,7 +24,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::holders::table::HolderTable;
+use crate::holders::record::Since;
+use crate::holders::table::{HolderTable, TAGS};
 use crate::holders::view::{HolderGroup, HolderView, ThreadView};
 use crate::home::cache::OwnerProof;
 use crate::home::lane::{DETACHED, raise_all};
@@ -38,7 +39,7 @@ use crate::probes;
 use crate::returns::end_watch::EndWatch;
 use crate::returns::late;
 use crate::returns::pool_core::PoolPtr;
-use crate::sys::call::sleep;
+use crate::sys::call::{coarse_ms, sleep};
 use crate::sys::placed::Shared;
 use crate::sys::published_memory::PublishedRow;
 use crate::sys::sync::{Lock, Ordering};
@@ -310,12 +311,14 @@ impl Shutdown {
         if !is_complete {
             self.tell_that_it_stalls();
         }
+        let (groups, more_groups) = if is_complete { Default::default() } else { self.groups() };
         ShutdownReport {
             pool: self.name.clone(),
             id: self.id,
             held_for: self.since.elapsed(),
             pages: if is_complete { Vec::new() } else { self.pages_out() },
-            groups: if is_complete { Vec::new() } else { self.groups() },
+            groups,
+            more_groups,
             deferred: self.pending(),
         }
     }
@@ -329,24 +332,31 @@ impl Shutdown {
         let ranges = self.area.present_pages();
         let all = ranges.into_iter().flat_map(|r| r.step_by(1 << self.order)).map(PageIdx);
         let is_held = |page: &PageIdx| self.area.meta(*page).pool.load(Ordering::Relaxed) == self.id;
-        let mut held: Vec<HeldPage> = all.filter(is_held).map(|page| self.held_page(page)).collect();
-        held.sort_by_key(|held| std::cmp::Reverse(held.age)); // stable: pages of one age by their numbers
-        held
+        let now_ms = coarse_ms();
+        let mut held: Vec<_> = all.filter(is_held).map(|page| self.held_page(page, now_ms)).collect();
+        held.sort_by_key(|(since, _)| (since.is_none(), *since)); // stable: the others by their numbers
+        held.into_iter().map(|(_, page)| page).collect()
     }
 
-    fn held_page(&self, page: PageIdx) -> HeldPage {
-        let tag = self.area.meta(page).tag.load(Ordering::Relaxed).checked_sub(1);
-        let tag = || tag.and_then(|tag| self.tags.get(tag as usize).cloned());
-        match self.holders.as_ref().and_then(|holders| holders.holder(page)) {
-            Some(HolderView { tag, thread, site, age, stack, .. }) => {
-                HeldPage { page, holder: tag, thread, site, age: Some(age), stack }
+    fn held_page(&self, page: PageIdx, now_ms: u64) -> (Option<Since>, HeldPage) {
+        let name = |tag: usize| self.tags.get(tag).cloned(); // whole, where a record has its beginning
+        let last = self.area.meta(page).tag.load(Ordering::Relaxed).checked_sub(1).map(|tag| tag as usize);
+        match self.holders.as_ref().and_then(|holders| holders.holder(page, now_ms)) {
+            Some((since, tag, HolderView { thread, site, age, stack, .. })) => {
+                // The table of the records has no row for later tags.
+                let holder = tag.or(last.filter(|&tag| tag >= TAGS)).and_then(name);
+                (Some(since), HeldPage { page, holder, thread, site, age: Some(age), stack })
             }
-            None => HeldPage { page, holder: tag(), thread: None, site: None, age: None, stack: None },
+            None => {
+                let holder = last.and_then(name);
+                (None, HeldPage { page, holder, thread: None, site: None, age: None, stack: None })
+            }
         }
     }
 
-    fn groups(&self) -> Vec<HolderGroup> {
-        self.holders.as_ref().map(|holders| holders.view().groups).unwrap_or_default()
+    fn groups(&self) -> (Vec<HolderGroup>, u64) {
+        let view = self.holders.as_ref().map(|holders| holders.view()).unwrap_or_default();
+        (view.groups, view.more_groups)
     }
 }
 
@@ -370,8 +380,11 @@ pub struct ShutdownReport {
     /// The pages that are out; a page with fragments out is one. Of a pool with
     /// [`holders`](crate::PoolParams::holders) the oldest come first.
     pub pages: Vec<HeldPage>,
-    /// All of them by tag, thread and site, in a pool with `holders`; most pages first.
+    /// Them by tag, thread and site, in a pool with `holders`: the largest, as
+    /// [`HoldersView`](crate::HoldersView) has them.
     pub groups: Vec<HolderGroup>,
+    /// How many groups there are beside those.
+    pub more_groups: u64,
     /// Deferred buffers still in use: those in the queue, whose pages are among `pages`, and released ones
     /// ([`OnBusy::Release`](crate::OnBusy::Release)), whose pages left the pool before.
     pub deferred: u64,

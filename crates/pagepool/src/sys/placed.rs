@@ -33,7 +33,7 @@ unsafe impl<T: Sync + ?Sized> Sync for Placed<T> {}
 impl<T> Placed<T> {
     #[inline(always)]
     pub(crate) fn new(value: T) -> Self {
-        let (start, at) = BlockStart::take(Layout::new::<T>());
+        let (start, at) = BlockStart::take(Layout::new::<T>(), PublishedMemory::take);
         let at = at.cast::<T>();
         // SAFETY: the place is as large as the value, and nobody else has it.
         unsafe { at.write(value) };
@@ -43,14 +43,23 @@ impl<T> Placed<T> {
 
 impl<T> Placed<[T]> {
     /// The values that an iterator has, which knows how many.
-    pub(crate) fn all(mut values: impl ExactSizeIterator<Item = T>) -> Self {
+    pub(crate) fn all(values: impl ExactSizeIterator<Item = T>) -> Self {
+        Self::all_of(values, PublishedMemory::take)
+    }
+
+    /// The same for values without which others may still be seen: they leave them most of the room.
+    pub(crate) fn all_sparingly(values: impl ExactSizeIterator<Item = T>) -> Self {
+        Self::all_of(values, PublishedMemory::take_sparingly)
+    }
+
+    fn all_of(mut values: impl ExactSizeIterator<Item = T>, place: Take) -> Self {
         let len = values.len();
         let layout = Layout::array::<T>(len).expect("a few values fit the address space");
         if layout.size() == 0 {
             let value = NonNull::slice_from_raw_parts(NonNull::dangling(), len);
             return Self { value, start: BlockStart(NonNull::dangling()) };
         }
-        let (start, first) = BlockStart::take(layout);
+        let (start, first) = BlockStart::take(layout, place);
         let first = first.cast::<T>();
         for at in 0..len {
             let value = values.next().expect("an iterator has as many values as it says");
@@ -94,8 +103,8 @@ struct BlockStart(NonNull<u8>);
 
 impl BlockStart {
     /// A place for a value of this layout, and the address for the value.
-    fn take(layout: Layout) -> (Self, NonNull<u8>) {
-        let published = PublishedMemory::current().and_then(|memory| memory.take(layout));
+    fn take(layout: Layout, place: Take) -> (Self, NonNull<u8>) {
+        let published = PublishedMemory::current().and_then(|memory| place(memory, layout));
         if let Some(at) = published {
             return (Self(at), at);
         }
@@ -107,6 +116,9 @@ impl BlockStart {
         (Self(start), at)
     }
 }
+
+/// How published memory gives room.
+type Take = fn(&PublishedMemory, Layout) -> Option<NonNull<u8>>;
 
 /// A block for a value, wherever in it the value is aligned.
 fn on_heap(layout: Layout) -> Layout {

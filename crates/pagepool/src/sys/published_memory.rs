@@ -198,13 +198,23 @@ impl PublishedMemory {
 
     /// Room for a value; none if the memory is full or closed.
     pub(crate) fn take(&self, layout: Layout) -> Option<NonNull<u8>> {
+        self.take_at_most(layout, |left| left)
+    }
+
+    /// The same, but no more than a quarter of the room that was never used.
+    pub(crate) fn take_sparingly(&self, layout: Layout) -> Option<NonNull<u8>> {
+        self.take_at_most(layout, |left| left / 4)
+    }
+
+    fn take_at_most(&self, layout: Layout, most: fn(usize) -> usize) -> Option<NonNull<u8>> {
         if !self.is_open() || layout.align() > ALIGN {
             return None;
         }
         let bytes = layout.size().checked_next_multiple_of(ALIGN)?;
         let mut space = self.space.lock();
         let reused = space.free.get_mut(&bytes).and_then(Vec::pop);
-        let offset = reused.or_else(|| space.grow(bytes, &self.mapping))?;
+        let fits = bytes <= most(FILE_BYTES - space.fresh);
+        let offset = reused.or_else(|| if fits { space.grow(bytes, &self.mapping) } else { None })?;
         NonNull::new(self.at(offset))
     }
 

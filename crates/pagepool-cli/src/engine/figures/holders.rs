@@ -10,7 +10,7 @@ use crate::report::verdict::Verdict;
 
 /// Columns of a line.
 const COLUMNS: usize = 80;
-/// Most groups, and oldest pages, that people are told of; programs get all.
+/// Most groups, and oldest pages, that people are told of; programs get all of the view.
 const MOST_GROUPS: usize = 12;
 const MOST_OLDEST: usize = 6;
 /// The width of an age in the histogram.
@@ -18,7 +18,8 @@ const AGE: usize = 8;
 
 /// A histogram of ages, who holds how many, and the oldest pages.
 pub fn lines(view: &HoldersView, indent: &str) -> Vec<String> {
-    let mut lines = vec![format!("{indent}holders: {} pages", grouped(view.held))];
+    let s = if view.held == 1 { "" } else { "s" };
+    let mut lines = vec![format!("{indent}holders: {} page{s}", grouped(view.held))];
     if view.held == 0 {
         return lines;
     }
@@ -48,7 +49,7 @@ fn groups(view: &HoldersView, indent: &str) -> Vec<String> {
     };
     let mut lines = vec![row(["pages", "oldest", "tag", "thread", "allocated at"])];
     lines.extend(view.groups.iter().take(MOST_GROUPS).map(group));
-    let more = view.groups.len().saturating_sub(MOST_GROUPS);
+    let more = view.more_groups + view.groups.len().saturating_sub(MOST_GROUPS) as u64;
     if more > 0 {
         lines.push(format!("{indent}  and {more} more groups"));
     }
@@ -126,6 +127,7 @@ pub fn fields(view: &HoldersView) -> Value {
         "ages": ages.collect::<Vec<_>>(),
         "oldest": oldest.collect::<Vec<_>>(),
         "groups": groups.collect::<Vec<_>>(),
+        "more_groups": view.more_groups,
     })
 }
 
@@ -174,5 +176,7 @@ mod tests {
             |key: &str| json[key].as_array().unwrap().iter().filter_map(|at| at["pages"].as_u64()).sum();
         assert_eq!((sum("ages"), sum("groups")), (20_u64, 20_u64));
         drop(kept);
+        let _one = pool.alloc_page();
+        assert_eq!(lines(&pool.handle().holders().unwrap(), "")[0], "holders: 1 page");
     }
 }

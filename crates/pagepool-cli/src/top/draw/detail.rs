@@ -175,11 +175,9 @@ impl DetailPage {
             self.say(format!("ages: {}", ages.join(", ")));
         }
         holders.groups.iter().take(MOST_GROUPS).for_each(|group| self.say(group.to_string()));
-        if holders.groups.len() > MOST_GROUPS {
-            self.say(format!(
-                "and {} more groups: `pagepool show` has them",
-                holders.groups.len() - MOST_GROUPS
-            ));
+        let more = holders.more_groups + holders.groups.len().saturating_sub(MOST_GROUPS) as u64;
+        if more > 0 {
+            self.say(format!("and {} more groups: `pagepool show` has them", grouped(more)));
         }
     }
 
