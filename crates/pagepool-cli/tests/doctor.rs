@@ -20,7 +20,7 @@ use pagepool::{Arena, ArenaParams, Backing, Bound, Holders, PageBuf, Pool, PoolP
 use pagepool_lab::{
     FrameGenerator, GeneratorMode, GeneratorParams, Namespace, TempFolder, TwoHosts, TwoHostsParams,
 };
-use pagepool_net::link::{Ethtool, Offload};
+use pagepool_net::link::{Ethtool, Netlink, Offload};
 use serde_json::Value;
 
 /// Which illness a program that this test starts shall have.
@@ -29,7 +29,7 @@ const ILLNESS: &str = "PAGEPOOL_TEST_ILLNESS";
 const WARM: Duration = Duration::from_millis(5500);
 
 /// Each illness, the program that has it, and the rule that finds it.
-const ILLNESSES: [(&str, fn(), &str); 9] = [
+const ILLNESSES: [(&str, fn(), &str); 12] = [
     ("small_ring", small_ring, "ring_full"),
     ("full_cache", full_cache, "cache_full"),
     ("slow_consumer", slow_consumer, "out_rising"),
@@ -39,6 +39,9 @@ const ILLNESSES: [(&str, fn(), &str); 9] = [
     ("same_offset", same_offset, "colour_lost"),
     ("small_pages", small_pages, "no_huge_pages"),
     ("late_buffer", late_buffer, "detached"),
+    ("page_refs", page_refs, "referenced"),
+    ("shrinking", shrinking, "slow"),
+    ("almost_empty", almost_empty, "low_water"),
 ];
 
 /// A pool with colours over memory of its own.
@@ -158,6 +161,33 @@ fn late_buffer() {
     let late = pool.alloc_page();
     drop(pool);
     forever(|| assert!(late.is_some()));
+}
+
+/// Pages return while something else refers to them.
+fn page_refs() {
+    let pool = usual();
+    forever(|| {
+        let mut pages = burst(&pool, 64);
+        let _refs: Vec<_> = pages.iter_mut().take(8).map(PageBuf::page_ref).collect();
+        drop(pages);
+    });
+}
+
+/// Memory is given back that is needed at once.
+fn shrinking() {
+    let pool = usual();
+    forever(|| {
+        drop(burst(&pool, 64));
+        pool.shrink(0);
+    });
+}
+
+/// Nearly all pages are out, and the pool still finds one.
+fn almost_empty() {
+    let pool = usual();
+    let mut all = burst(&pool, usize::MAX);
+    all.truncate(all.len() - 8);
+    forever(|| drop(burst(&pool, 8)));
 }
 
 /// Not a test but where there is an illness: the program that has it.
@@ -360,6 +390,29 @@ fn a_starved_fill_ring_is_found() {
     assert!(of["seen"].as_str().is_some_and(|seen| seen.contains(" packets found no buffer (")), "{of}");
     assert_eq!(seen["findings"][0]["cost"], "packets are lost", "the dearest is first: {seen}");
     running.interrupt();
+}
+
+/// What is forwarded to an interface whose link is down is lost.
+#[test]
+fn packets_that_do_not_go_out_are_found() {
+    let name = "packets_that_do_not_go_out_are_found";
+    let Some(hosts) = hosts(name, &TwoHostsParams::default()) else { return };
+    let run = TempFolder::new("pagepool-doctor").expect("a new folder");
+    let mut command = binary(&["forward", "near0", "near1"]);
+    command.env("PAGEPOOL_RUN", run.path());
+    let Some(running) = Place::Between(&hosts).start_command(name, command) else { return };
+    let far = hosts.b.link.index;
+    hosts
+        .b
+        .namespace
+        .run(move || Netlink::open().and_then(|mut netlink| netlink.set_up(far, false)).expect("root"));
+    let sender = generator(&hosts, 5_000);
+    sleep(Duration::from_millis(500));
+    let seen = document(&Place::Between(&hosts).output(doctor(run.path(), &["--seconds", "2", "--json"])));
+    sender.stop();
+    let of = finding(&seen, "tx_lost", "forward");
+    assert!(of["seen"].as_str().is_some_and(|seen| seen.contains(" rose by ")), "{of}");
+    drop(running); // it does not end well
 }
 
 #[test]

@@ -7,10 +7,11 @@ use super::case::{Case, CaseGuest};
 pub(super) use scripts::PARTS;
 use scripts::{
     BESIDE_KILLED, BESIDE_STAYS, BESIDE_XDP_FILTER, BPF_BATCH, CLOSE, CONFORMANCE, CONFORMANCE_HALF_PAGES,
-    CONFORMANCE_HALF_PAGES_ON_IGB, DROP, DROP_AS_USER_BEFORE_5_19, DROP_BUSY_POLL, DROP_HALF_PAGES,
-    DROP_ON_8_NODES, DROP_ON_NODES, DROP_UNALIGNED, ECHO, ECHO_TO_CARD, FLAP, FORWARD, FORWARD_UNICAST, GEN,
-    GEN_ON_NODES, HALF_PAGES_ON_IGB, JUMBO, KERNEL_POOLS, KILL, LONG, MIXED, QUEUES, RSS, SLEEPING, STREAM,
-    TAGS_OF_E1000E, TAGS_OF_IGB, TAGS_OF_VIRTIO, TAGS_OF_VMXNET3, TAKE_OVER, TCP, THREADS,
+    CONFORMANCE_HALF_PAGES_ON_IGB, DOCTOR_OF_COPY, DOCTOR_OF_NODES, DROP, DROP_AS_USER_BEFORE_5_19,
+    DROP_BUSY_POLL, DROP_HALF_PAGES, DROP_ON_8_NODES, DROP_ON_NODES, DROP_UNALIGNED, ECHO, ECHO_TO_CARD,
+    FLAP, FORWARD, FORWARD_UNICAST, GEN, GEN_ON_NODES, HALF_PAGES_ON_IGB, JUMBO, KERNEL_POOLS, KILL, LONG,
+    MIXED, QUEUES, RSS, SLEEPING, STREAM, TAGS_OF_E1000E, TAGS_OF_IGB, TAGS_OF_VIRTIO, TAGS_OF_VMXNET3,
+    TAKE_OVER, TCP, THREADS,
 };
 
 /// The guests that cases run in.
@@ -134,6 +135,7 @@ pub const CASES: &[Case] = &[
     demo("nodes"),
     Case::new("nodes", "drop", DROP_ON_NODES),
     Case::new("nodes", "gen", GEN_ON_NODES),
+    Case::new("nodes", "doctor", DOCTOR_OF_NODES),
     Case::new("nodes", "bench numa", "$P bench numa --quick"),
     test("nodes", "tests of nodes", "net_test nodes"),
     by_hand(Case::new("8 nodes", "drop", DROP_ON_8_NODES)),
@@ -169,6 +171,7 @@ pub const CASES: &[Case] = &[
     Case::new("virtio", "MTU 9000", JUMBO),
     Case::new("virtio", "TCP through forward", TCP),
     Case::new("virtio", "list --kernel", KERNEL_POOLS),
+    Case::new("virtio", "doctor", DOCTOR_OF_COPY),
     test("igb", "conformance, whole pages", CONFORMANCE),
     by_hand(test("igb", "conformance, half pages", CONFORMANCE_HALF_PAGES_ON_IGB)),
     by_hand(Case::new("igb", "half pages, longer packets", HALF_PAGES_ON_IGB)),

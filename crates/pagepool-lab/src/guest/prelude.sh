@@ -102,6 +102,22 @@ arrive() {
 
 received() { cat "/sys/class/net/$1/statistics/rx_packets"; }
 
+# doctor finds|lacks RULE: while 1,000 frames a second come to eth0.
+doctor() {
+    start gen $P gen eth1 --mode copy --rate 1000 --stats-every 0
+    $P doctor drop --seconds 2 >/tmp/said
+    status=$?
+    stop gen
+    cat /tmp/said
+    [ $status -eq 0 ] || [ $status -eq 5 ] || fail "the doctor ended with $status"
+    grep -q ": $2 (" /tmp/said
+    found=$?
+    case "$1 $found" in
+        'finds 0' | 'lacks 1') ;;
+        *) fail "it $1 $2: no" ;;
+    esac
+}
+
 # net_test NAME [ARGUMENT...]: a test binary.
 net_test() {
     name=$1

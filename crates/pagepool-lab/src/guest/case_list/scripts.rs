@@ -438,6 +438,32 @@ pub(super) const KERNEL_POOLS: &str = "up eth0 eth1
     [ \"$(counter inflight)\" -gt 0 ] || fail 'its pool has no page'
     [ \"$after\" -gt \"$before\" ] || fail \"recycle_cached is $after, and was $before\"";
 
+/// The doctor finds that a socket copies on a card that has zero copy, and that its program runs in generic
+/// mode; nothing of the kind with zero copy.
+pub(super) const DOCTOR_OF_COPY: &str = "up eth0 eth1
+    start drop $P drop eth0 --mode copy --stats-every 0
+    doctor finds copy_mode
+    stop drop
+    start drop $P drop eth0 --mode zerocopy --stats-every 0
+    doctor lacks copy_mode
+    stop drop
+    start drop $P drop eth0 --mode copy --attach generic --stats-every 0
+    doctor finds generic_xdp
+    stop drop";
+
+/// eth0 is a card of node 1, and CPU 0 is of node 0.
+pub(super) const DOCTOR_OF_NODES: &str = "up eth0 eth1
+    start drop $P drop eth0 --mode zerocopy --cpus 0 --stats-every 0
+    for number in $(sed -n 's/^ *\\([0-9]*\\):.*virtio.*/\\1/p' /proc/interrupts); do
+        echo 1 >/proc/irq/$number/smp_affinity_list
+    done
+    doctor finds off_node_card
+    grep -q ': off_node_irq (' /tmp/said || fail 'no off_node_irq'
+    stop drop
+    start drop $P drop eth0 --mode zerocopy --stats-every 0
+    doctor lacks off_node_card
+    stop drop";
+
 /// Scripts that others build on, by their names in `/cases`.
 pub(in crate::guest) const PARTS: [(&str, &str); 8] = [
     ("drop", DROP),
