@@ -23,7 +23,7 @@ const SLOTS: u32 = 1024;
 /// Set in the process whose instructions are counted: which row, and how many polls.
 const COUNTED: &str = "PAGEPOOL_COUNTED_ROW";
 /// Set beside it where the pools are published.
-const PUBLISHED: &str = "PAGEPOOL_RUN";
+const PUBLISHED: &str = "PAGEPOOL_COUNTED_PUBLISHED";
 /// Polls of the two runs, whose difference is counted.
 const RUNS: [usize; 2] = [1024, 3072];
 
@@ -90,7 +90,6 @@ fn add_port<P: PacketHandler>(
 
 /// So many polls, in each of which packets arrive at the first port, and what is to be sent is.
 fn run(row: &Row, polls: usize) {
-    let publication = std::env::var_os(PUBLISHED).map(|_| pagepool::publish("rings").unwrap());
     let Row { ports, chunks, action, .. } = *row;
     let params = ArenaParams { max_bytes: 64 << 20, commit_all: true, ..Default::default() };
     let arena = Arena::new(params).unwrap();
@@ -109,18 +108,16 @@ fn run(row: &Row, polls: usize) {
         assert!(forwarder.poll() >= packets);
         kernels.iter_mut().for_each(|kernel| _ = kernel.send());
     }
-    drop(publication);
 }
 
 /// The instructions of a process that runs a row, with its pools published in a folder.
 fn instructions(test: &str, row: usize, polls: usize, folder: Option<&Path>) -> u64 {
-    let published = folder.map(|folder| (PUBLISHED, folder));
+    let published = folder.map(|folder| [(PUBLISHED, folder), ("PAGEPOOL_RUN", folder)]);
     let output = Command::new("valgrind")
         .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
         .arg(std::env::current_exe().unwrap())
         .args([test, "--exact"])
-        .env_remove(PUBLISHED)
-        .envs(published)
+        .envs(published.into_iter().flatten())
         .env(COUNTED, format!("{row} {polls}"))
         .output()
         .unwrap();
@@ -159,6 +156,7 @@ fn each(test: &str, row: usize, folder: Option<&Path>) -> f64 {
 fn is_counted() -> bool {
     let counted = std::env::var(COUNTED);
     if let Ok(counted) = &counted {
+        let _publication = std::env::var_os(PUBLISHED).map(|_| pagepool::publish("rings").unwrap());
         let (row, polls) = counted.split_once(' ').unwrap();
         run(&ROWS[row.parse::<usize>().unwrap()], polls.parse().unwrap());
     }
