@@ -6,6 +6,7 @@
 //! excluded. Needs valgrind and an optimised build (`cargo test --release`); without them it prints SKIP and
 //! the reason.
 
+use std::path::Path;
 use std::process::Command;
 
 use pagepool_lab::TempFolder;
@@ -96,12 +97,13 @@ fn a_pool_that_is_published_costs_at_most_one_instruction_more() {
         println!("SKIP: {reason}");
         return;
     }
-    let each = |name, options: &[&str]| {
-        let [few, many] = RUNS.map(|buffers| instructions_with(name, buffers, options));
+    let folder = TempFolder::new("pagepool-instructions").expect("a temporary folder");
+    let each = |name, folder| {
+        let [few, many] = RUNS.map(|buffers| instructions_in(name, buffers, folder));
         (many - few) as f64 / (RUNS[1] - RUNS[0]) as f64
     };
     for name in PUBLISHED {
-        let (alone, published) = (each(name, &[]), each(name, &["--publish"]));
+        let (alone, published) = (each(name, None), each(name, Some(folder.path())));
         println!("{name:<24} {alone:>7.2} instructions, published {published:.2}");
         assert!(
             published <= alone + 1.0,
@@ -137,17 +139,18 @@ fn cannot_run() -> Option<&'static str> {
 }
 
 fn instructions(name: &str, buffers: u64) -> u64 {
-    instructions_with(name, buffers, &[])
+    instructions_in(name, buffers, None)
 }
 
-fn instructions_with(name: &str, buffers: u64, options: &[&str]) -> u64 {
-    let folder = TempFolder::new("pagepool-instructions").expect("a temporary folder");
+/// With the pools published in a folder, if one is named. Only then is it in the environment, whose texts
+/// cost instructions.
+fn instructions_in(name: &str, buffers: u64, folder: Option<&Path>) -> u64 {
     let output = Command::new("valgrind")
         .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
         .arg(env!("CARGO_BIN_EXE_pagepool"))
         .args(["bench", "count", name, &buffers.to_string()])
-        .args(options)
-        .env("PAGEPOOL_RUN", folder.path())
+        .args(folder.map(|_| "--publish"))
+        .envs(folder.map(|folder| ("PAGEPOOL_RUN", folder)))
         .output()
         .expect("valgrind ran a moment ago");
     let report = String::from_utf8_lossy(&output.stderr);
