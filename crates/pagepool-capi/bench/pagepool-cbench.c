@@ -71,10 +71,11 @@ static void bulk_pairs(void *pool)
 static void bulk_data_pairs(void *pool)
 {
     struct pagepool_buf *bufs[BURST];
+    void *data[BURST];
     for (int i = 0; i < LOOPS; i += BURST) {
-        pagepool_alloc_bulk(pool, bufs, BURST);
+        pagepool_alloc_bulk_data(pool, bufs, data, BURST);
         for (int at = 0; at < BURST; at++)
-            look(pagepool_buf_data(bufs[at]));
+            look(data[at]);
         pagepool_buf_put_bulk(bufs, BURST);
     }
 }

@@ -13,8 +13,9 @@
  * The functions read tables of the library, which are never freed. Each compiled file asks once, before main,
  * whether the library has the same layout; if not, every call goes to the library.
  *
- * Loads dominate the cost. So each thread keeps the address of the pool that it used last. That is a guess:
- * every call compares it with the handle and the thread.
+ * Loads dominate the cost. So each thread keeps the address of the pool that it used last, of those that it
+ * owns. The library takes it back when the thread stops being the owner, which happens on that thread. So a
+ * handle of the pool that is there proves that the thread owns it.
  */
 #if !defined(PAGEPOOL_NO_INLINE) && defined(__GNUC__) && defined(__linux__) && \
     (defined(__x86_64__) || defined(__aarch64__))
@@ -26,14 +27,15 @@ struct pagepool_cache_ {
 
 struct pagepool_view_ {
     uint64_t token, owner, bias;
-    uint64_t base, pages;
+    uint32_t base, pages;
     uint64_t *words;
     struct pagepool_cache_ *cache;
-    uint64_t home;
+    uint64_t home, limit;
     uint64_t allocated, recycled, begun;
     uint64_t page_size, own;
     uint64_t memory, readable;
-    uint64_t rest[17];
+    uint32_t no_owner, turn;
+    uint64_t rest[16];
 };
 
 struct pagepool_row_ {
@@ -51,17 +53,22 @@ struct pagepool_row_ {
 #define PAGEPOOL_NEAR_
 #endif
 
-/* Stands for no pool: it has no owner and no page, so every comparison fails. */
-PAGEPOOL_ONCE_ struct pagepool_view_ pagepool_no_view_4_;
-/* The pool that this thread used last. The layout is in the name, so that two versions do not share it. */
-PAGEPOOL_ONCE_ PAGEPOOL_NEAR_ __thread struct pagepool_view_ *pagepool_here_4_ = &pagepool_no_view_4_;
+/* Stands for no pool, not even for NULL: it has no page, and an empty cache. */
+PAGEPOOL_ONCE_ struct pagepool_cache_ pagepool_no_cache_5_;
+PAGEPOOL_ONCE_ struct pagepool_view_ pagepool_no_view_5_ = {
+    0, 0, 0, 0, 0, 0, &pagepool_no_cache_5_, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, {0}};
+/* The pool that this thread used last and owns. The layout is in the name, so that two versions do not share
+ * it. */
+PAGEPOOL_ONCE_ PAGEPOOL_NEAR_ __thread struct pagepool_view_ *pagepool_here_5_ = &pagepool_no_view_5_;
+/* Whether the library knows where that stands, to take it back. */
+PAGEPOOL_ONCE_ PAGEPOOL_NEAR_ __thread int pagepool_noted_5_;
 
 /* The library's tables; NULL before the library was asked, and if it has another layout. */
 PAGEPOOL_UNUSED_ static const struct pagepool_inline_ *pagepool_tables_;
 
 __attribute__((constructor)) PAGEPOOL_UNUSED_ static void pagepool_start_(void)
 {
-    pagepool_tables_ = pagepool_inline_tables(4);
+    pagepool_tables_ = pagepool_inline_tables(5);
 }
 
 #define PAGEPOOL_FAST_ __attribute__((unused, always_inline)) static inline
@@ -86,46 +93,51 @@ PAGEPOOL_FAST_ uint64_t pagepool_me_(void)
     return me;
 }
 
-/* All other cases. Another pool of this thread becomes the one that it used last. */
+/* A pool of the calling thread becomes the one that it used last. */
+PAGEPOOL_FAST_ void pagepool_look_here_(struct pagepool_view_ *view)
+{
+    if (view == NULL || view->owner != pagepool_me_() || view->no_owner != 0)
+        return;
+    if (!pagepool_noted_5_)
+        pagepool_noted_5_ = pagepool_inline_here(&pagepool_here_5_);
+    if (pagepool_noted_5_)
+        pagepool_here_5_ = view;
+}
+
+/* All other cases. */
 PAGEPOOL_SLOW_ struct pagepool_buf *pagepool_alloc_slow_(struct pagepool *pool)
 {
     uint32_t token = (uint32_t)(uintptr_t)pool;
-    if (pagepool_tables_ != NULL) {
-        struct pagepool_view_ *views = (struct pagepool_view_ *)pagepool_tables_->views;
-        struct pagepool_view_ *view = views + (token >> 4 & pagepool_tables_->view_mask);
-        if (view->owner == pagepool_me_())
-            pagepool_here_4_ = view;
-    }
+    if (pagepool_tables_ != NULL)
+        pagepool_look_here_((struct pagepool_view_ *)pagepool_tables_->views +
+                            (token >> 4 & pagepool_tables_->view_mask));
     return pagepool_alloc_page(pool);
 }
 
 /* The same for a buffer; its token tells its pool. */
-PAGEPOOL_FAST_ void pagepool_look_here_(const struct pagepool_buf *buf)
+PAGEPOOL_FAST_ void pagepool_look_behind_(const struct pagepool_buf *buf)
 {
     uint32_t token = (uint32_t)(uintptr_t)buf;
-    if (pagepool_tables_ != NULL) {
-        struct pagepool_view_ *view = ((struct pagepool_row_ *)pagepool_tables_->directory)[token >> 16].view;
-        if (view != NULL && view->owner == pagepool_me_())
-            pagepool_here_4_ = view;
-    }
+    if (pagepool_tables_ != NULL)
+        pagepool_look_here_(((struct pagepool_row_ *)pagepool_tables_->directory)[token >> 16].view);
 }
 
 PAGEPOOL_SLOW_ int pagepool_put_slow_(struct pagepool_buf *buf)
 {
-    pagepool_look_here_(buf);
+    pagepool_look_behind_(buf);
     return pagepool_buf_put(buf);
 }
 
 PAGEPOOL_SLOW_ void *pagepool_data_slow_(struct pagepool_buf *buf)
 {
-    pagepool_look_here_(buf);
+    pagepool_look_behind_(buf);
     return pagepool_buf_data(buf);
 }
 
 PAGEPOOL_FAST_ struct pagepool_buf *pagepool_alloc_page_(struct pagepool *pool)
 {
-    struct pagepool_view_ *view = pagepool_here_4_;
-    if (PAGEPOOL_LIKELY_(view->token == (uint64_t)(uintptr_t)pool && view->owner == pagepool_me_())) {
+    struct pagepool_view_ *view = pagepool_here_5_;
+    if (PAGEPOOL_LIKELY_(view->token == (uint64_t)(uintptr_t)pool)) {
         struct pagepool_cache_ *cache = view->cache;
         size_t at;
         if (PAGEPOOL_LIKELY_(!__builtin_sub_overflow(cache->count, (size_t)1, &at))) {
@@ -144,21 +156,22 @@ PAGEPOOL_FAST_ struct pagepool_buf *pagepool_alloc_page_(struct pagepool *pool)
 
 /* The number of a token's page; beyond every page for a token of another pool or kind: see
  * PoolView::page_of. */
-PAGEPOOL_FAST_ uint64_t pagepool_page_(const struct pagepool_view_ *view, uint64_t token)
+PAGEPOOL_FAST_ uint32_t pagepool_page_(const struct pagepool_view_ *view, uint64_t token)
 {
-    uint32_t far = (uint32_t)token - (uint32_t)view->base;
-    return (uint32_t)(far >> 4 | far << 28);
+    uint32_t far = (uint32_t)token - view->base;
+    return far >> 4 | far << 28;
 }
 
 /* Puts a page into the cache if the token is its latest. For the biased owner (see claim.rs), which has
- * marked the beginning of the return. */
-PAGEPOOL_FAST_ int pagepool_put_page_(struct pagepool_view_ *view, uint64_t page, uint64_t token)
+ * marked the beginning of the return: for any other the limit is 0. */
+PAGEPOOL_FAST_ int pagepool_put_page_(struct pagepool_view_ *view, uint32_t page, uint64_t token)
 {
     struct pagepool_cache_ *cache = view->cache;
     size_t at = cache->count;
-    if (PAGEPOOL_LIKELY_(at < cache->limit && view->words[page] == token)) {
+    if (PAGEPOOL_LIKELY_(at < __atomic_load_n(&view->limit, __ATOMIC_RELAXED) &&
+                         view->words[page] == token)) {
         view->words[page] = token + ((uint64_t)1 << 32) - 1;
-        pagepool_pages_(cache)[at] = (uint32_t)page;
+        pagepool_pages_(cache)[at] = page;
         __atomic_store_n(&cache->count, at + 1, __ATOMIC_RELAXED);
         return 1;
     }
@@ -179,14 +192,13 @@ PAGEPOOL_FAST_ void pagepool_returned_(struct pagepool_view_ *view)
 
 PAGEPOOL_FAST_ int pagepool_buf_put_(struct pagepool_buf *buf)
 {
-    uint64_t token = (uint64_t)(uintptr_t)buf, me = pagepool_me_();
-    struct pagepool_view_ *view = pagepool_here_4_;
-    uint64_t page = pagepool_page_(view, token);
-    if (PAGEPOOL_LIKELY_(page < view->pages && view->bias == me)) {
+    uint64_t token = (uint64_t)(uintptr_t)buf;
+    struct pagepool_view_ *view = pagepool_here_5_;
+    uint32_t page = pagepool_page_(view, token);
+    if (PAGEPOOL_LIKELY_(page < view->pages)) {
         ++view->begun;
         __atomic_signal_fence(__ATOMIC_SEQ_CST); /* the addition is made here: pairs with end_bias() */
-        if (PAGEPOOL_LIKELY_(__atomic_load_n(&view->bias, __ATOMIC_RELAXED) == me &&
-                             pagepool_put_page_(view, page, token))) {
+        if (PAGEPOOL_LIKELY_(pagepool_put_page_(view, page, token))) {
             pagepool_returned_(view);
             return 0;
         }
@@ -200,10 +212,9 @@ PAGEPOOL_FAST_ int pagepool_buf_put_(struct pagepool_buf *buf)
 PAGEPOOL_FAST_ void *pagepool_buf_data_(struct pagepool_buf *buf)
 {
     uint64_t token = (uint64_t)(uintptr_t)buf;
-    struct pagepool_view_ *view = pagepool_here_4_;
+    struct pagepool_view_ *view = pagepool_here_5_;
     uint64_t page = pagepool_page_(view, token);
-    if (PAGEPOOL_LIKELY_(page < view->readable && view->owner == pagepool_me_() &&
-                         view->words[page] == token))
+    if (PAGEPOOL_LIKELY_(page < view->readable && view->words[page] == token))
         return (void *)(uintptr_t)(view->memory + (page << 12));
     return pagepool_data_slow_(buf);
 }

@@ -3,14 +3,15 @@
 // UNSAFETY: a function with a fixed name.
 #![expect(unsafe_code)]
 
-use std::ffi::c_void;
+use std::ffi::{c_int, c_void};
 
 use crate::handles::directory::DIRECTORY;
+use crate::handles::here;
 use crate::handles::view::{MAX_POOLS, VIEWS};
 
 /// Which layout of views, directory and entries this is. Raised with every change of one of them; inline.h
 /// has its own.
-const LAYOUT: u32 = 4;
+const LAYOUT: u32 = 5;
 
 /// For the inline functions of this header, not for programs.
 #[repr(C)]
@@ -37,4 +38,15 @@ pub extern "C" fn pagepool_inline_tables(layout: u32) -> *const InlineC {
         view_mask: MAX_POOLS as u64 - 1,
     };
     if layout == LAYOUT { &raw const TABLES } else { std::ptr::null() }
+}
+
+/// For the inline functions of this header, not for programs: `here` is where they keep the pool that the
+/// calling thread used last. The library takes a pool back there when the thread stops being its owner.
+/// Returns 1; 0 if the thread has 16 such places, the limit: the inline functions then call the library.
+///
+/// Thread: any.
+/// Cost: a few comparisons.
+#[unsafe(no_mangle)]
+pub extern "C" fn pagepool_inline_here(here: *mut c_void) -> c_int {
+    c_int::from(here::note(here.cast()))
 }

@@ -376,8 +376,10 @@ fn the_c_tests_call_every_function() {
     let called: std::collections::BTreeSet<&str> =
         tests.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').collect();
     let symbols = symbols();
-    let untested: Vec<&str> =
-        symbols.lines().filter(|name| *name != "pagepool_inline_tables" && !called.contains(name)).collect();
+    let untested: Vec<&str> = symbols
+        .lines()
+        .filter(|name| !name.starts_with("pagepool_inline_") && !called.contains(name))
+        .collect();
     assert!(untested.is_empty(), "no test in tests/c calls {untested:?}");
 }
 

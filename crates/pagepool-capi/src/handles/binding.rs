@@ -14,6 +14,7 @@ use ::pagepool::{Bound, PoolRef, Shutdown};
 
 use crate::error::{CallError, CallResult};
 use crate::handles::bound_pools;
+use crate::handles::here;
 use crate::handles::owner_half::OwnerHalf;
 use crate::handles::slots::{self, Half, turn};
 use crate::handles::thread::me;
@@ -76,9 +77,19 @@ fn install(view: &'static PoolView, bound: Bound) {
     view.cache.store(bound.cache_head().cast_mut(), Relaxed);
     // SAFETY: under the slot's lock, while nobody is the owner.
     unsafe { *own(view).bound.get() = Some(bound) };
-    let _ = view.bias.compare_exchange(BIAS_FREE, me(), AcqRel, Relaxed); // unless that is over for good
+    // First, as whoever ends the bias from then on makes it 0.
+    view.limit.store(plain_room(view), Relaxed);
+    if view.bias.compare_exchange(BIAS_FREE, me(), AcqRel, Relaxed).is_err() {
+        view.limit.store(0, Relaxed); // that is over for good
+    }
     view.owner.store(me(), Release);
     view.set_hint();
+}
+
+/// Pages that the cache takes with no more than a store.
+fn plain_room(view: &PoolView) -> u64 {
+    // SAFETY: the caller has the owner's half, whose cache it is.
+    unsafe { &*view.cache.load(Relaxed) }.limit as u64
 }
 
 fn own(view: &PoolView) -> &OwnerHalf {
@@ -99,7 +110,9 @@ fn uninstall(view: &PoolView) -> CallResult<Bound> {
     }
     // SAFETY: this thread is the owner, and none of its calls is under way.
     let bound = unsafe { &mut *own(view).bound.get() }.take().ok_or(CallError::NOT_OWNER)?;
+    here::take_back(view);
     view.owner.store(0, Release);
+    view.limit.store(0, Relaxed);
     let _ = view.bias.compare_exchange(me(), BIAS_FREE, AcqRel, Relaxed);
     Ok(bound)
 }

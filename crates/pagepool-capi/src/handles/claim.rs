@@ -9,7 +9,8 @@
 //! Pairs  the owner: `begun`, compiler fence, bias. Who ends it: bias, fence_all_threads, `begun`. Either the
 //!        owner sees that it is not biased any more, or it is seen to have begun more returns than it
 //!        counted, and waited for. The count of returns is stored anyway, so that saying that one is over
-//!        costs nothing.
+//!        costs nothing. The inline functions look at `limit`, which is 0 without a bias, in place of the
+//!        bias: one comparison for both that and the room in the cache.
 //! Cost   the owner of a biased pool: five plain stores, no atomic operation; in bulk two and their share of
 //!        the others. Others: one compare-and-swap, and once in a pool's life about 1,600 cycles. The owner
 //!        of a pool that others return to: one compare-and-swap.
@@ -136,6 +137,7 @@ fn end_bias(view: &PoolView) {
                 if view.bias.compare_exchange(bias, BIAS_ENDING, AcqRel, Relaxed).is_err() {
                     continue;
                 }
+                view.limit.store(0, Relaxed);
                 if bias != BIAS_FREE && bias != me() {
                     fence_all_threads(); // pairs with end_life()
                     while view.begun.load(Acquire) != view.recycled.load(Acquire) {

@@ -18,7 +18,7 @@ use ::pagepool::{Pool, PoolRef, Shutdown, Tag};
 use crate::error::{CallError, CallResult};
 use crate::handles::directory::{PlaceRange, next_free};
 use crate::handles::owner_half::OwnerHalf;
-use crate::handles::token::{Generations, HandleKind, Token};
+use crate::handles::token::{Generations, HandleKind, KIND_BITS, Token};
 use crate::handles::view::{BIAS_FREE, BIAS_SHARED, MAX_POOLS, PoolView, VIEWS};
 
 /// Who has the owner half.
@@ -161,14 +161,14 @@ pub(crate) fn insert(pool: Pool, pages: u32, order: u8) -> CallResult<Token> {
     view.no_owner.store(0, Relaxed);
     view.home.store(handle.token().as_ptr(), Relaxed);
     view.words.store(words.lives, Relaxed);
-    view.base.store(u64::from(words.first_place()) << 4 | HandleKind::Page as u64, Relaxed);
-    view.pages.store(u64::from(pages), Relaxed);
+    view.base.store(words.first_place() << KIND_BITS | HandleKind::Page as u32, Relaxed);
+    view.pages.store(pages, Relaxed);
     let memory = handle.area().base().map_or(0, |base| base as u64);
     view.memory.store(memory, Relaxed);
     view.readable.store(if memory == 0 { 0 } else { u64::from(pages) }, Relaxed);
     view.own.store(Box::into_raw(Box::new(OwnerHalf::new(handle.clone()))), Relaxed);
     view.page_size.store((::pagepool::PAGE_SIZE as u64) << order, Relaxed);
-    for count in [&view.allocated, &view.recycled, &view.begun, &view.frags_home.0] {
+    for count in [&view.limit, &view.allocated, &view.recycled, &view.begun, &view.frags_home.0] {
         count.store(0, Relaxed);
     }
     let life = PoolLife { half: Half::Idle(pool), handle, tags: Vec::new(), frags: 0, taken };

@@ -4,11 +4,12 @@
 //!        into its users. A token names its row, and the row holds the whole token, so whatever C gives can
 //!        be looked up.
 //! Who    `owner`, and what the addresses lead to, are the owner's thread's: it writes its own mark there and
-//!        nobody else does, so comparing needs no order. `begun` and `recycled` are written by the biased
-//!        thread alone, `allocated` by the owner. The rest is written while the token is 0.
+//!        nobody else does, so comparing needs no order. `begun`, `recycled` and `allocated` are written by
+//!        the owner alone; `bias` and `limit` also by who ends the bias. The rest is written while the token
+//!        is 0.
 //! Life   addresses in a row hold as long as its token does, and that ends on the owner's thread, or unowned.
-//! Lines  the first has what every thread reads, and is written when the pool is bound. The second is the
-//!        owner's, who writes it with each buffer.
+//! Lines  the first has what every thread reads, and is written when the pool is bound, and once when its
+//!        bias ends. The second is the owner's, who writes it with each buffer.
 //! Layout part of the inline interface: whoever changes it, or `FragEntry`, or `Directory`, raises `LAYOUT`
 //! in inline.rs.
 
@@ -17,9 +18,10 @@
 
 use std::ffi::c_void;
 use std::mem::MaybeUninit;
-use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::ptr::with_exposed_provenance_mut;
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
-use ::pagepool::{CacheHead, Stats};
+use ::pagepool::{CacheHead, PAGE_SHIFT, Stats};
 
 use crate::handles::life_word::LifeWord;
 use crate::handles::owner_half::OwnerHalf;
@@ -49,20 +51,23 @@ pub(crate) struct PoolView {
     /// The thread that may return buffers without an atomic operation, or a state: see `claim`.
     pub(crate) bias: AtomicU64,
     /// The lower half of the token of page 0.
-    pub(crate) base: AtomicU64,
+    pub(crate) base: AtomicU32,
     /// Pages of the pool's area.
-    pub(crate) pages: AtomicU64,
+    pub(crate) pages: AtomicU32,
     /// The lives of pages, by number.
     pub(crate) words: AtomicPtr<LifeWord>,
     /// The owner's cache: its head, and page numbers behind it.
     pub(crate) cache: AtomicPtr<CacheHead>,
     /// The first word of every buffer of this pool.
     pub(crate) home: AtomicPtr<c_void>,
+    /// The cache's limit while the pool is biased to its owner, else 0: see `claim`.
+    pub(crate) limit: AtomicU64,
     /// Pages that the fast paths took from the cache, which the pool does not count itself.
     pub(crate) allocated: AtomicU64,
     /// Pages that they put there, likewise.
     pub(crate) recycled: AtomicU64,
-    /// What `recycled` will be: one more while the biased thread returns a buffer.
+    /// What `recycled` will be: one more while the owner's thread returns a buffer by plain operations, or
+    /// looks whether it may.
     pub(crate) begun: AtomicU64,
     /// Bytes in a page.
     pub(crate) page_size: AtomicU64,
@@ -84,8 +89,9 @@ pub(crate) struct PoolView {
 pub(crate) struct OwnLine<T>(pub(crate) T);
 
 const _: () = assert!(size_of::<PoolView>() == 256, "pagepool.h counts views in 256 bytes");
+const _: () = assert!(std::mem::offset_of!(PoolView, limit) == 56, "pagepool.h lists the fields");
 const _: () = assert!(std::mem::offset_of!(PoolView, begun) == 80, "pagepool.h lists the fields");
-const _: () = assert!(std::mem::offset_of!(PoolView, readable) == 112, "pagepool.h lists the fields");
+const _: () = assert!(std::mem::offset_of!(PoolView, no_owner) == 120, "pagepool.h lists the fields");
 const _: () =
     assert!(std::mem::offset_of!(PoolView, allocated) == 64, "what is stored per buffer shares a line");
 
@@ -98,11 +104,12 @@ impl PoolView {
             token: AtomicU64::new(0),
             owner: AtomicU64::new(0),
             bias: AtomicU64::new(0),
-            base: AtomicU64::new(0),
-            pages: AtomicU64::new(0),
+            base: AtomicU32::new(0),
+            pages: AtomicU32::new(0),
             words: AtomicPtr::new(std::ptr::null_mut()),
             cache: AtomicPtr::new(std::ptr::null_mut()),
             home: AtomicPtr::new(std::ptr::null_mut()),
+            limit: AtomicU64::new(0),
             allocated: AtomicU64::new(0),
             recycled: AtomicU64::new(0),
             begun: AtomicU64::new(0),
@@ -193,20 +200,31 @@ impl PoolView {
     /// The lower half of the tokens of a page.
     #[inline(always)]
     pub(crate) fn place_of(&self, page: u32) -> u32 {
-        self.base.load(Relaxed) as u32 + (page << KIND_BITS)
+        self.base.load(Relaxed) + (page << KIND_BITS)
+    }
+
+    /// Writes where the page of each of these tokens begins, for the CPU. They are of whole pages, just given
+    /// out, and there is a place for each.
+    pub(crate) fn data_of(&self, tokens: &[Token], places: &mut [MaybeUninit<*mut c_void>]) {
+        let (base, memory) = (self.base.load(Relaxed), self.memory.load(Relaxed));
+        for (token, place) in tokens.iter().zip(places) {
+            // The lowest four bits of the difference are 0.
+            let offset = u64::from((token.0 as u32).wrapping_sub(base)) << (PAGE_SHIFT - KIND_BITS);
+            place.write(with_exposed_provenance_mut((memory + offset) as usize));
+        }
     }
 
     /// The page of a token, by its place; beyond all [`pages`](Self::pages) for a token of another pool or
     /// kind.
     #[inline(always)]
     pub(crate) fn page_of(&self, token: Token) -> u32 {
-        page_behind(self.base.load(Relaxed) as u32, token)
+        page_behind(self.base.load(Relaxed), token)
     }
 
     /// Whether there is such a page.
     #[inline(always)]
     pub(crate) fn has(&self, page: u32) -> bool {
-        u64::from(page) < self.pages.load(Relaxed)
+        page < self.pages.load(Relaxed)
     }
 
     /// Puts the page of a token into the cache, if it is in that life and has nothing to look up, and that is
@@ -240,7 +258,7 @@ impl PoolView {
         let space = unsafe { entry_of(cache, at) };
         // SAFETY: entries up to the capacity are initialised, and the owner's alone.
         let space = unsafe { std::slice::from_raw_parts_mut(space, room) };
-        let (base, pages) = (self.base.load(Relaxed) as u32, self.pages.load(Relaxed) as u32);
+        let (base, pages) = (self.base.load(Relaxed), self.pages.load(Relaxed));
         // SAFETY: these are the words of the pool's pages.
         let done = unsafe { end_lives(self.words.load(Relaxed), base, pages, tokens, space) };
         count.store(at + done, Relaxed);
@@ -318,12 +336,15 @@ unsafe fn end_lives(
     tokens: &[Token],
     space: &mut [u32],
 ) -> usize {
+    let (base, pages) = (u64::from(base), u64::from(pages));
     each_of_eight(&tokens[..space.len()], space, |token, place| {
-        let page = page_behind(base, token);
+        // In 64 bits, which is one instruction less than `page_behind`. A token of another kind has a word
+        // that is not equal.
+        let page = u64::from(token.0 as u32).wrapping_sub(base) >> KIND_BITS;
         // SAFETY: it is below the number of the pool's pages.
-        let ended = page < pages && unsafe { word_of(words, page) }.end_plain(token);
+        let ended = page < pages && unsafe { word_of(words, page as u32) }.end_plain(token);
         if ended {
-            *place = page;
+            *place = page as u32;
         }
         ended
     })
@@ -334,22 +355,25 @@ unsafe fn end_lives(
 #[inline(always)]
 fn each_of_eight<T: Copy, B>(each: &[T], beside: &mut [B], with: impl Fn(T, &mut B) -> bool) -> usize {
     let ((eights, rest), (beside_eights, beside_rest)) = (each.as_chunks::<8>(), beside.as_chunks_mut::<8>());
+    macro_rules! each {
+        ($turn:ident, $eight:ident, $beside:ident, $($at:literal)*) => {
+            $(if !with($eight[$at], &mut $beside[$at]) {
+                return ended_at::<$at>($turn);
+            })*
+        };
+    }
     for (turn, (eight, beside)) in eights.iter().zip(beside_eights).enumerate() {
-        for (at, (&one, beside)) in eight.iter().zip(beside).enumerate() {
-            if !with(one, beside) {
-                return ended_at(turn * 8 + at);
-            }
-        }
+        each!(turn, eight, beside, 0 1 2 3 4 5 6 7);
     }
     let rest = rest.iter().zip(beside_rest).map(|(&one, beside)| with(one, beside));
     eights.len() * 8 + rest.take_while(|&done| done).count()
 }
 
-/// A call, so that the loop itself has no instruction for where it ends.
+/// A call, one for each of the eight, so that the loop itself has no instruction for where it ends.
 #[cold]
 #[inline(never)]
-fn ended_at(at: usize) -> usize {
-    at
+fn ended_at<const AT: usize>(turn: usize) -> usize {
+    turn * 8 + AT
 }
 
 /// Fetches the line of a word that will be written, so that the lines of many travel at the same time.
@@ -381,6 +405,10 @@ const HINT_ROWS: usize = 256;
 #[repr(C, align(64))]
 struct Hint(AtomicPtr<PoolView>);
 
-static NO_POOL: PoolView = PoolView::empty();
+/// Stands for no pool, also for the inline functions: not even for NULL, as it has an empty cache.
+pub(crate) static NO_POOL: PoolView =
+    PoolView { cache: AtomicPtr::new((&raw const NO_PAGES).cast_mut()), ..PoolView::empty() };
+static NO_PAGES: CacheHead = CacheHead { count: AtomicUsize::new(0), limit: 0, capacity: 0 };
+
 static HINTS: [Hint; HINT_ROWS] =
     [const { Hint(AtomicPtr::new((&raw const NO_POOL).cast_mut())) }; HINT_ROWS];

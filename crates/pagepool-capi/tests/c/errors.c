@@ -78,6 +78,8 @@ static void memory_of_a_device(void)
     struct pagepool_arena_params params = {
         .size = sizeof(params), .max_bytes = 1 << 20, .backing = PAGEPOOL_BACKING_DEVICE};
     struct pagepool_page_ref *page_ref;
+    struct pagepool_buf *none = NULL;
+    void *data;
     struct pagepool_shared *shared;
     struct pagepool_arena *arena;
     CHECK(pagepool_arena_create(&params, &arena) == 0);
@@ -86,6 +88,7 @@ static void memory_of_a_device(void)
     struct pagepool_buf *buf = pagepool_alloc_page(pool);
     FAILS(pagepool_arena_base(arena) == NULL, EOPNOTSUPP);
     FAILS(pagepool_buf_data(buf) == NULL, EOPNOTSUPP);
+    FAILS(pagepool_alloc_bulk_data(pool, &none, &data, 1) == 0 && none == NULL, EOPNOTSUPP);
     FAILS(pagepool_buf_packet(buf) == NULL, EOPNOTSUPP);
     CHECK(pagepool_buf_page_ref(buf, &page_ref) == 0);
     FAILS(pagepool_page_ref_data(page_ref) == NULL, EOPNOTSUPP);

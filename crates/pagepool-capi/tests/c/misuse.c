@@ -59,6 +59,7 @@ static void no_pool(struct pagepool *pool)
     struct pagepool_buffer_locations places = PAGEPOOL_BUFFER_LOCATIONS_INIT;
     struct pagepool_shutdown *shutdown;
     struct pagepool_buf *bufs[4];
+    void *data[4] = {NULL};
     size_t size = 100;
     REFUSED(pagepool_bind(pool));
     REFUSED(pagepool_unbind(pool));
@@ -81,6 +82,7 @@ static void no_pool(struct pagepool *pool)
     CHECK(pagepool_alloc_page(pool) == NULL && (pagepool_alloc_page)(pool) == NULL);
     CHECK(pagepool_alloc_frag(pool, 100) == NULL && pagepool_alloc(pool, &size) == NULL);
     CHECK(pagepool_alloc_bulk(pool, bufs, 4) == 0 && pagepool_from_raw(pool, 4096) == NULL);
+    CHECK(pagepool_alloc_bulk_data(pool, bufs, data, 4) == 0 && data[0] == NULL);
     CHECK(pagepool_batch_alloc(the_batch, pool, 4) == 0);
     REFUSED(-pagepool_last_errno());
 }
@@ -138,6 +140,7 @@ static void made_up(struct pagepool *pool, struct pagepool_buf *buf, struct page
 static void *of_another_thread(void *unused)
 {
     struct pagepool_buf *bufs[4];
+    void *data[4] = {NULL};
     size_t size = 100;
     (void)unused;
     CHECK(pagepool_bind(the_pool) == -EPERM && pagepool_unbind(the_pool) == -EPERM);
@@ -148,6 +151,7 @@ static void *of_another_thread(void *unused)
     CHECK(pagepool_alloc_frag(the_pool, 100) == NULL && pagepool_alloc(the_pool, &size) == NULL &&
         size == 100);
     CHECK(pagepool_alloc_bulk(the_pool, bufs, 4) == 0);
+    CHECK(pagepool_alloc_bulk_data(the_pool, bufs, data, 4) == 0 && pagepool_last_errno() == EPERM);
     return NULL;
 }
 
@@ -158,6 +162,8 @@ static void sizes(struct pagepool_arena *arena)
     struct pagepool_params params = PAGEPOOL_PARAMS_INIT;
     struct pagepool_arena *no_arena = NULL;
     struct pagepool *none = NULL;
+    struct pagepool_buf *none_of = NULL;
+    void *data[4] = {NULL};
     for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
         size_t size = bad[i];
         CHECK(pagepool_alloc_frag(the_pool, size) == NULL && strstr(pagepool_last_error(), "size is"));
@@ -165,6 +171,9 @@ static void sizes(struct pagepool_arena *arena)
     }
     CHECK(pagepool_alloc(the_pool, NULL) == NULL);
     CHECK(pagepool_alloc_bulk(the_pool, NULL, 4) == 0);
+    CHECK(pagepool_alloc_bulk_data(the_pool, NULL, data, 4) == 0 && pagepool_last_errno() == EINVAL);
+    CHECK(pagepool_alloc_bulk_data(the_pool, &none_of, NULL, 1) == 0 && pagepool_last_errno() == EINVAL);
+    CHECK(none_of == NULL);
     REFUSED(pagepool_buf_put_bulk(NULL, 4));
     REFUSED(pagepool_buf_put_bulk(&the_buf, SIZE_MAX));
     CHECK(pagepool_buf_put_bulk(NULL, 0) == 0);

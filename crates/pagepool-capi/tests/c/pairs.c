@@ -45,10 +45,12 @@ static void bulk_pairs(struct pagepool *pool, long n)
 static void bulk_data_pairs(struct pagepool *pool, long n)
 {
     struct pagepool_buf *bufs[BURST];
+    void *data[BURST];
     for (long i = 0; i < n; i += BURST) {
-        pagepool_alloc_bulk(pool, bufs, BURST);
+        pagepool_alloc_bulk_data(pool, bufs, data, BURST);
+        look(data);
         for (int at = 0; at < BURST; at++)
-            look(pagepool_buf_data(bufs[at]));
+            look(data[at]);
         pagepool_buf_put_bulk(bufs, BURST);
     }
 }

@@ -46,6 +46,17 @@ static void pages_and_counters(struct pagepool *pool)
     CHECK(stats.recycle_ring == 96 && stats.recycle_cached == 1032);
 }
 
+/* Pages of the cache, and after them fresh ones. */
+static void addresses_in_bulk(struct pagepool *pool)
+{
+    struct pagepool_buf *bufs[300];
+    void *data[300];
+    CHECK(pagepool_alloc_bulk_data(pool, bufs, data, 300) == 300);
+    for (int i = 0; i < 300; i++)
+        CHECK(data[i] != NULL && data[i] == pagepool_buf_data(bufs[i]));
+    CHECK(pagepool_buf_put_bulk(bufs, 300) == 0);
+}
+
 static void frags(struct pagepool *pool)
 {
     struct pagepool_buf *a = pagepool_alloc_frag(pool, 1000), *b = pagepool_alloc_frag(pool, 1000);
@@ -162,6 +173,7 @@ int main(void)
     struct pagepool *pool = pool_over(arena);
     CHECK(pagepool_bind(pool) == 0);
     pages_and_counters(pool);
+    addresses_in_bulk(pool);
     frags(pool);
     page_refs(pool, arena);
     counters_of_other_versions(pool);

@@ -26,8 +26,14 @@ use crate::handles::token::Token;
 ///     messages for up to 64.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pagepool_buf_put_bulk(bufs: *const *mut BufHandle, n: usize) -> c_int {
-    // SAFETY: the caller gave `n` handles.
-    unsafe { each(bufs, n, Send::Home) }
+    // SAFETY: the caller gave `n` handles; a handle is a token.
+    let tokens = unsafe { array(bufs.cast::<Token>(), n) }.unwrap_or_default();
+    let done = put_run(tokens);
+    if done == n && done != 0 {
+        return 0;
+    }
+    // SAFETY: those behind the first `done` of the caller's handles.
+    unsafe { each(bufs.wrapping_add(done), n - done, Send::Home) }
 }
 
 /// Returns `n` buffers to their pools through the rings, on every thread.
@@ -44,6 +50,7 @@ pub unsafe extern "C" fn pagepool_buf_put_ring_bulk(bufs: *const *mut BufHandle,
 
 /// # Safety
 /// `bufs` is NULL or readable for `n` handles.
+#[inline(never)]
 unsafe fn each(bufs: *const *mut BufHandle, n: usize, send: Send) -> c_int {
     status(|| {
         // SAFETY: the caller's contract is that of `array`; a handle is a token.

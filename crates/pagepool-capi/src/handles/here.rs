@@ -1,0 +1,72 @@
+//! Where the inline functions of `pagepool.h` keep the pool that a thread used last and owns.
+//!
+//! What   a program, and each shared object of it, has one such place for each thread: thread-local memory of
+//!        its own. The inline functions write it, after a look at the pool's owner, and trust it from then on:
+//!        that saves the look in each call. So it must change before the thread stops being the owner.
+//! Who    a thread notes its own places, and takes a pool back in them: only the owner's thread unbinds.
+//! Life   such memory stays mapped as long as its thread (header: initial-exec), also if the shared object is
+//!        unloaded. Then another one may have it; what is no pool's row stays as it is.
+//! Limit  a thread notes [`PLACES`] of them. One that is not noted keeps no pool.
+
+// UNSAFETY: places are read and written by address.
+#![expect(unsafe_code)]
+
+use std::cell::Cell;
+use std::ptr::null_mut;
+
+use crate::handles::view::{NO_POOL, PoolView};
+
+/// Programs and shared objects whose inline functions a thread uses.
+const PLACES: usize = 16;
+
+/// Where the address of a row stands.
+type Place = *mut *const PoolView;
+
+thread_local! {
+    /// Without a destructor, so it is there to the end of the thread.
+    static NOTED: [Cell<Place>; PLACES] = const { [const { Cell::new(null_mut()) }; PLACES] };
+}
+
+/// Notes a place of the calling thread; says whether it is noted.
+pub(crate) fn note(place: Place) -> bool {
+    NOTED.with(|noted| {
+        let free = noted.iter().find(|one| one.get() == place || one.get().is_null());
+        free.inspect(|free| free.set(place)).is_some()
+    })
+}
+
+/// The calling thread will not be the owner of this pool any more.
+pub(crate) fn take_back(view: &PoolView) {
+    NOTED.with(|noted| {
+        for place in noted.iter().map(Cell::get).take_while(|place| !place.is_null()) {
+            // SAFETY: thread-local memory of this thread, which stays as long as the thread.
+            if std::ptr::eq(unsafe { place.read() }, view) {
+                // SAFETY: it holds the address of a row, so it is such a place.
+                unsafe { place.write(&raw const NO_POOL) };
+            }
+        }
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::handles::view::VIEWS;
+
+    #[test]
+    fn a_thread_notes_so_many_places_and_takes_one_pool_back_in_all_of_them() {
+        let mut here = [&raw const VIEWS[7]; PLACES + 1];
+        here[3] = &raw const VIEWS[8];
+        let places: Vec<Place> = here.iter_mut().map(|place| &raw mut *place).collect();
+        for _ in 0..2 {
+            assert!(places[..PLACES].iter().all(|&place| note(place)), "all, and each again");
+        }
+        assert!(!note(places[PLACES]), "one more than there is room for");
+        take_back(&VIEWS[7]);
+        NOTED.with(|noted| noted.iter().for_each(|place| place.set(null_mut())));
+        let kept = |at: usize| at == 3 || at == PLACES;
+        for (at, row) in here.into_iter().enumerate() {
+            assert_eq!(std::ptr::eq(row, &raw const NO_POOL), !kept(at), "place {at}");
+        }
+    }
+}
