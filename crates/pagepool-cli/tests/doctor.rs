@@ -8,14 +8,14 @@ use std::env;
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use between::{Place, binary, frames, hosts, text};
+use between::{Place, Running, binary, frames, hosts, text};
 use pagepool::{Arena, ArenaParams, Backing, Bound, Holders, PageBuf, Pool, PoolParams, Topology};
 use pagepool_lab::{
     FrameGenerator, GeneratorMode, GeneratorParams, Namespace, TempFolder, TwoHosts, TwoHostsParams,
@@ -190,20 +190,44 @@ fn almost_empty() {
     forever(|| drop(burst(&pool, 8)));
 }
 
+/// 100 pages that nobody returns, in a pool that records who has them, and goes on.
+fn forgotten() {
+    let holders = Holders::Sites { stacks: None };
+    let pool = pool(ArenaParams::default(), PoolParams { holders, ..Default::default() });
+    let _forgotten = burst(&pool, 100);
+    forever(|| drop(burst(&pool, 64)));
+}
+
+/// An owner that takes a fifth of a CPU or more.
+fn working() {
+    let pool = usual();
+    forever(|| {
+        let start = Instant::now();
+        while start.elapsed() < Duration::from_millis(3) {
+            drop(burst(&pool, 64));
+        }
+    });
+}
+
+/// Programs that are started by tests of their own.
+const OTHERS: [(&str, fn()); 2] = [("forgotten", forgotten), ("working", working)];
+
 /// Not a test but where there is an illness: the program that has it.
 #[test]
 fn a_program_that_is_ill() {
     let Ok(name) = env::var(ILLNESS) else { return };
     let _publication = pagepool::publish(&name).expect("a folder of the test");
     println!("published");
-    match ILLNESSES.iter().find(|(illness, ..)| *illness == name) {
-        Some((_, program, _)) => program(),
+    let programs = ILLNESSES.map(|(illness, program, _)| (illness, program)).into_iter().chain(OTHERS);
+    match programs.into_iter().find(|(illness, _)| *illness == name) {
+        Some((_, program)) => program(),
         None => healthy(),
     }
 }
 
-/// A process that is killed when this is dropped.
-struct Killed(Child);
+/// A process that is killed when this is dropped. Its output has a reader until then: the test harness says
+/// something more after a minute.
+struct Killed(Child, Option<BufReader<ChildStdout>>);
 
 impl Drop for Killed {
     fn drop(&mut self) {
@@ -217,8 +241,8 @@ fn ill(name: &str, run: &Path) -> Killed {
     let mut command = Command::new(env::current_exe().expect("this program"));
     command.args(["--exact", "a_program_that_is_ill", "--nocapture"]).env(ILLNESS, name);
     command.env("PAGEPOOL_RUN", run).stdout(Stdio::piped());
-    let mut killed = Killed(command.spawn().expect("this program runs"));
-    let output = BufReader::new(killed.0.stdout.take().expect("piped"));
+    let mut killed = Killed(command.spawn().expect("this program runs"), None);
+    let output = killed.1.insert(BufReader::new(killed.0.stdout.take().expect("piped")));
     assert!(output.lines().map_while(Result::ok).any(|line| line.ends_with("published")), "{name}");
     killed
 }
@@ -296,6 +320,64 @@ fn each_illness_is_found_and_a_healthy_program_has_none() {
     assert_eq!(found(&dead).len(), 1, "{dead}");
 }
 
+/// What the doctor says of all that publish in a folder.
+fn diagnosis(run: &Path) -> Value {
+    document(&doctor(run, &["--seconds", "1", "--json"]).output().expect("the binary"))
+}
+
+/// The longest test, and therefore the first by its name: it sleeps while the others run.
+#[test]
+fn a_minute_is_too_long_to_hold_pages() {
+    let run = TempFolder::new("pagepool-doctor").expect("a new folder");
+    let _ill = ill("forgotten", run.path());
+    sleep(WARM);
+    let seen = diagnosis(run.path());
+    assert_eq!(found(&seen), [], "they are not old yet: {seen:#}");
+    sleep(Duration::from_secs(60).saturating_sub(WARM));
+    let seen = diagnosis(run.path());
+    let said = finding(&seen, "held_long", "forgotten")["seen"].as_str().expect("text");
+    assert!(said.starts_with("100 pages have been out for a minute or longer, of 1"), "{said}");
+    assert!(said.contains("tests/doctor.rs:"), "{said}");
+    assert_eq!(found(&seen).len(), 1, "{seen:#}");
+}
+
+/// The doctor, where `/sys` shows CPUs that have a frequency governor: this machine's may have none, and has
+/// to keep those that it has. `None` after a line that says why it cannot be.
+fn with_governor(test: &str, run: &Path, governor: &str) -> Option<Value> {
+    let cpus = TempFolder::new("pagepool-cpus").expect("a new folder");
+    let write = |name: &str, text: &str| {
+        let at = cpus.path().join(name);
+        fs::create_dir_all(at.parent().expect("the folder")).expect("a new folder");
+        fs::write(at, text).expect("a file of ours");
+    };
+    let online = fs::read_to_string("/sys/devices/system/cpu/online").expect("a Linux with /sys");
+    write("online", &online);
+    (0..256).for_each(|cpu| write(&format!("cpu{cpu}/cpufreq/scaling_governor"), &format!("{governor}\n")));
+    let mut command = Command::new("unshare");
+    let script = "mount --bind \"$1\" /sys/devices/system/cpu || exit 77; shift; exec \"$@\"";
+    command.args(["--mount", "sh", "-c", script, "sh"]).arg(cpus.path());
+    command.args([env!("CARGO_BIN_EXE_pagepool"), "doctor", "--seconds", "1", "--json"]);
+    let output = command.env("PAGEPOOL_RUN", run).output().expect("every Linux has unshare");
+    let refused = text(&output.stderr);
+    if output.status.code() == Some(77) || refused.starts_with("unshare: ") {
+        println!("SKIP {test}: no mount of its own: {}", refused.trim());
+        return None;
+    }
+    Some(document(&output))
+}
+
+#[test]
+fn a_governor_that_saves_power_is_found() {
+    let name = "a_governor_that_saves_power_is_found";
+    let run = TempFolder::new("pagepool-doctor").expect("a new folder");
+    let _working = ill("working", run.path());
+    let Some(seen) = with_governor(name, run.path(), "powersave") else { return };
+    let said = finding(&seen, "governor", "working")["seen"].as_str().expect("text");
+    assert!(said.contains(" runs, has the governor powersave."), "{said}");
+    let seen = with_governor(name, run.path(), "performance").expect("it was possible");
+    assert!(found(&seen).iter().all(|(rule, _)| rule != "governor"), "{seen:#}");
+}
+
 #[test]
 fn a_process_that_is_not_there_is_an_error_and_nothing_is_nothing() {
     let run = TempFolder::new("pagepool-doctor").expect("a new folder");
@@ -309,16 +391,17 @@ fn a_process_that_is_not_there_is_an_error_and_nothing_is_nothing() {
     assert_eq!(output.status.code(), Some(2));
 }
 
-/// Frames to the first near end, so many a second, as long as the value lives.
-fn generator(hosts: &TwoHosts, per_second: u64) -> FrameGenerator {
+/// Frames of a size to a near end, so many a second, as long as the value lives.
+fn generator(hosts: &TwoHosts, to: usize, size: usize, per_second: u64) -> FrameGenerator {
     let params = GeneratorParams {
-        frames: frames(hosts, 0, 64),
+        frames: frames(hosts, to, size),
         count: 1 << 22,
         limit: Duration::from_secs(60),
         per_second: Some(per_second),
         mode: GeneratorMode::Same,
     };
-    FrameGenerator::start(&hosts.a.namespace, &hosts.a.link.name, params).expect("a sender")
+    let from = if to == 0 { &hosts.a } else { &hosts.b };
+    FrameGenerator::start(&from.namespace, &from.link.name, params).expect("a sender")
 }
 
 /// What the doctor says in the namespace of the near ends, of a command that is given frames.
@@ -327,7 +410,7 @@ fn of_drop(test: &str, hosts: &TwoHosts, arguments: &[&str], per_second: u64) ->
     let mut command = binary(&[&["drop", "near0"], arguments].concat());
     command.env("PAGEPOOL_RUN", run.path());
     let running = Place::Between(hosts).start_command(test, command)?;
-    let sender = generator(hosts, per_second);
+    let sender = generator(hosts, 0, 64, per_second);
     sleep(WARM);
     let output = Place::Between(hosts).output(doctor(run.path(), &["--seconds", "2", "--json"]));
     sender.stop();
@@ -375,7 +458,7 @@ fn a_starved_fill_ring_is_found() {
     let mut command = binary(&["drop", "near0", "--ring", "64"]);
     command.env("PAGEPOOL_RUN", run.path());
     let Some(running) = Place::Between(&hosts).start_command(name, command) else { return };
-    let (sender, id) = (generator(&hosts, 5_000), running.id().to_string());
+    let (sender, id) = (generator(&hosts, 0, 64, 5_000), running.id().to_string());
     let child = Place::Between(&hosts).spawn(doctor(run.path(), &["--seconds", "2", "--json"]));
     let start = Instant::now();
     while start.elapsed() < Duration::from_secs(2) {
@@ -392,6 +475,42 @@ fn a_starved_fill_ring_is_found() {
     running.interrupt();
 }
 
+/// An MTU that is raised while half pages are on the rings: what is longer than them is refused, what fits is
+/// not, nor is it where the chunks are pages.
+#[test]
+fn packets_longer_than_a_chunk_are_found() {
+    let name = "packets_longer_than_a_chunk_are_found";
+    let Some(hosts) = hosts(name, &TwoHostsParams::default()) else { return };
+    let run = TempFolder::new("pagepool-doctor").expect("a new folder");
+    let start = |arguments: &[&str]| {
+        let mut command = binary(&[&["drop"], arguments].concat());
+        command.env("PAGEPOOL_RUN", run.path());
+        Place::Between(&hosts).start_command(name, command)
+    };
+    let Some(halves) = start(&["near0", "--chunk-size", "2048"]) else { return };
+    let Some(wholes) = start(&["near1"]) else { return };
+    let doctor =
+        || document(&Place::Between(&hosts).output(doctor(run.path(), &["--seconds", "1", "--json"])));
+    let senders = |size| [generator(&hosts, 0, size, 2_000), generator(&hosts, 1, size, 2_000)];
+    let short = senders(1_000);
+    let seen = doctor();
+    assert!(found(&seen).iter().all(|(rule, _)| rule != "rx_refused"), "{seen:#}");
+    short.into_iter().for_each(|sender| sender.stop());
+    for (host, near) in [(&hosts.a, &hosts.near[0]), (&hosts.b, &hosts.near[1])] {
+        let raise = |index| move || Netlink::open().and_then(|mut netlink| netlink.set_mtu(index, 3_000));
+        hosts.run_between(raise(near.index)).expect("a veth has this MTU");
+        host.namespace.run(raise(host.link.index)).expect("a veth has this MTU");
+    }
+    let long = senders(2_500);
+    let seen = doctor();
+    long.into_iter().for_each(|sender| sender.stop());
+    let process = |of: &Running| format!("drop, pid {},", of.id());
+    let of = finding(&seen, "rx_refused", &process(&halves));
+    assert!(of["seen"].as_str().is_some_and(|seen| seen.starts_with("rx_too_long rose by ")), "{of}");
+    assert!(found(&seen).iter().all(|(_, place)| !place.starts_with(&process(&wholes))), "{seen:#}");
+    [halves, wholes].into_iter().for_each(drop); // what was refused is a failure of theirs
+}
+
 /// What is forwarded to an interface whose link is down is lost.
 #[test]
 fn packets_that_do_not_go_out_are_found() {
@@ -406,7 +525,7 @@ fn packets_that_do_not_go_out_are_found() {
         .b
         .namespace
         .run(move || Netlink::open().and_then(|mut netlink| netlink.set_up(far, false)).expect("root"));
-    let sender = generator(&hosts, 5_000);
+    let sender = generator(&hosts, 0, 64, 5_000);
     sleep(Duration::from_millis(500));
     let seen = document(&Place::Between(&hosts).output(doctor(run.path(), &["--seconds", "2", "--json"])));
     sender.stop();

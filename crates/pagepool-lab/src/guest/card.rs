@@ -26,12 +26,13 @@ pub struct GuestCard {
 }
 
 /// Models, and the driver of each in Linux.
-const MODELS: [(&str, &str); 5] = [
+const MODELS: [(&str, &str); 6] = [
     ("virtio", "virtio_net"),
     ("virtio-legacy", "virtio_net"),
     ("e1000e", "e1000e"),
     ("igb", "igb"),
     ("vmxnet3", "vmxnet3"),
+    ("rtl8139", "8139cp"),
 ];
 
 impl GuestCard {

@@ -7,11 +7,12 @@ use super::case::{Case, CaseGuest};
 pub(super) use scripts::PARTS;
 use scripts::{
     BESIDE_KILLED, BESIDE_STAYS, BESIDE_XDP_FILTER, BPF_BATCH, CLOSE, CONFORMANCE, CONFORMANCE_HALF_PAGES,
-    CONFORMANCE_HALF_PAGES_ON_IGB, DOCTOR_OF_COPY, DOCTOR_OF_NODES, DROP, DROP_AS_USER_BEFORE_5_19,
-    DROP_BUSY_POLL, DROP_HALF_PAGES, DROP_ON_8_NODES, DROP_ON_NODES, DROP_UNALIGNED, ECHO, ECHO_TO_CARD,
-    FLAP, FORWARD, FORWARD_UNICAST, GEN, GEN_ON_NODES, HALF_PAGES_ON_IGB, JUMBO, KERNEL_POOLS, KILL, LONG,
-    MIXED, QUEUES, RSS, SLEEPING, STREAM, TAGS_OF_E1000E, TAGS_OF_IGB, TAGS_OF_VIRTIO, TAGS_OF_VMXNET3,
-    TAKE_OVER, TCP, THREADS,
+    CONFORMANCE_HALF_PAGES_ON_IGB, DOCTOR_OF_A_POOL_GIVEN_UP, DOCTOR_OF_A_SHARED_CPU, DOCTOR_OF_A_SHORT_RING,
+    DOCTOR_OF_COPY, DOCTOR_OF_INTERRUPTS, DOCTOR_OF_KERNEL_POOLS, DOCTOR_OF_NODES, DROP,
+    DROP_AS_USER_BEFORE_5_19, DROP_BUSY_POLL, DROP_HALF_PAGES, DROP_ON_8_NODES, DROP_ON_NODES,
+    DROP_UNALIGNED, ECHO, ECHO_TO_CARD, FLAP, FORWARD, FORWARD_UNICAST, GEN, GEN_ON_NODES, HALF_PAGES_ON_IGB,
+    JUMBO, KERNEL_POOLS, KILL, LONG, MIXED, QUEUES, RSS, SLEEPING, STREAM, TAGS_OF_E1000E, TAGS_OF_IGB,
+    TAGS_OF_VIRTIO, TAGS_OF_VMXNET3, TAKE_OVER, TCP, THREADS,
 };
 
 /// The guests that cases run in.
@@ -37,7 +38,7 @@ pub const CASE_GUESTS: &[CaseGuest] = &[
     },
     CaseGuest {
         about: "vmxnet3 and e1000e, copy mode",
-        cards: &["vmxnet3", "e1000e"],
+        cards: &["vmxnet3", "e1000e", "rtl8139,wire=2", "e1000e,wire=2"],
         ..veth("cards", "6.1")
     },
     CaseGuest {
@@ -145,6 +146,7 @@ pub const CASES: &[Case] = &[
     Case::new("cards", "echo", "MODE=copy; . /cases/echo"),
     Case::new("cards", "VLAN tags, vmxnet3", TAGS_OF_VMXNET3),
     Case::new("cards", "VLAN tags, e1000e", TAGS_OF_E1000E),
+    Case::new("cards", "doctor", DOCTOR_OF_A_SHORT_RING),
     Case::new("queues", "drop", QUEUES),
     Case::new("queues", "drop --mode copy", "MODE=copy; . /cases/queues"),
     Case::new("queues", "gen", GEN),
@@ -171,7 +173,13 @@ pub const CASES: &[Case] = &[
     Case::new("virtio", "MTU 9000", JUMBO),
     Case::new("virtio", "TCP through forward", TCP),
     Case::new("virtio", "list --kernel", KERNEL_POOLS),
-    Case::new("virtio", "doctor", DOCTOR_OF_COPY),
+    Case { seconds: 120, ..Case::new("virtio", "doctor", DOCTOR_OF_COPY) },
+    Case { seconds: 120, ..Case::new("virtio", "doctor, a shared CPU", DOCTOR_OF_A_SHARED_CPU) },
+    Case { seconds: 120, ..Case::new("virtio", "doctor, the kernel's pools", DOCTOR_OF_KERNEL_POOLS) },
+    by_hand(Case {
+        seconds: 200,
+        ..Case::new("virtio", "doctor, a pool given up", DOCTOR_OF_A_POOL_GIVEN_UP)
+    }),
     test("igb", "conformance, whole pages", CONFORMANCE),
     by_hand(test("igb", "conformance, half pages", CONFORMANCE_HALF_PAGES_ON_IGB)),
     by_hand(Case::new("igb", "half pages, longer packets", HALF_PAGES_ON_IGB)),
@@ -187,6 +195,7 @@ pub const CASES: &[Case] = &[
     Case::new("igb", "forward of unicast", FORWARD_UNICAST),
     by_hand(Case::new("igb", "forward --mode auto to virtio", MIXED)),
     Case::new("igb", "--rss", RSS),
+    Case { seconds: 120, ..Case::new("igb", "doctor, interrupts", DOCTOR_OF_INTERRUPTS) },
     Case::new("igb", "closed under traffic", CLOSE),
     Case::new("igb", "killed and opened again", KILL),
     Case::new("igb", "down and up", FLAP),

@@ -90,7 +90,7 @@ impl CaseRun {
         guest.cpus = self.guest.cpus;
         guest.nodes = self.guest.nodes;
         guest.iommu = self.guest.iommu;
-        guest.modules = ["veth", "sch_tbf", "8021q", "nf_tables"].map(str::to_owned).into();
+        guest.modules = ["veth", "sch_tbf", "8021q", "nf_tables", "pktgen"].map(str::to_owned).into();
         // Each socket that closes waits for grace periods of RCU, which this shortens.
         guest.append = "rcupdate.rcu_expedited=1".into();
         for card in self.guest.cards {

@@ -14,6 +14,11 @@ use crate::report::number::grouped;
 const STALLED: u64 = 60;
 /// Allocations a second from which on it is worth a look how pages come.
 const BUSY: f64 = 1000.0;
+/// Single pages that a pool asks the system for at a time, and counts as one slow allocation: the others come
+/// out of its cache (`net/core/page_pool.c:__page_pool_alloc_netmems_slow`, v7.3).
+const BULK: u64 = 64;
+/// Calls to the system that a reader who lags once does not explain.
+const LEAST: u64 = 10;
 
 pub const KERNEL_DETACHED: DoctorRule = DoctorRule {
     name: "kernel_detached",
@@ -43,8 +48,8 @@ fn kernel_detached(evidence: &Evidence) -> Vec<Finding> {
 pub const KERNEL_SLOW: DoctorRule = DoctorRule {
     name: "kernel_slow",
     cost: Cost::SomePackets,
-    when: "a page pool of the kernel with 1,000 allocations a second or more takes 5 % or more of them \
-           from the system",
+    when: "a page pool of the kernel with 1,000 allocations a second or more calls the system 10 times or \
+           more, and that brings 5 % or more of its pages: 64 a call, of higher orders one",
     why: "The driver's pages do not come back to its pool: they are mapped and unmapped for each packet.",
     mend: "A longer receive ring (`ethtool -G`), which makes the pool larger; readers on the CPU of the \
            interrupts.",
@@ -52,20 +57,27 @@ pub const KERNEL_SLOW: DoctorRule = DoctorRule {
     find: kernel_slow,
     #[cfg(test)]
     case: RuleCase {
-        ill: |of| of.kernel_pools[0].moved.alloc_slow = 10_000,
-        says: "10,000 of 110,000 allocations",
-        well: |of| of.kernel_pools[0].moved.alloc_slow = 1_000,
+        ill: |of| of.kernel_pools[0].moved.alloc_slow = 100,
+        says: "100 calls to the system brought up to 6,400 pages, for 100,100 allocations",
+        well: |of| of.kernel_pools[0].moved.alloc_slow = 70,
     },
 };
 
 fn kernel_slow(evidence: &Evidence) -> Vec<Finding> {
     let of = |pool: &KernelPoolEvidence| {
         let moved = &pool.moved;
-        let slow = moved.alloc_slow + moved.alloc_slow_high_order;
-        let all = moved.alloc_fast + moved.alloc_refill + slow;
-        let (slowly, rate) = (grouped(slow), evidence.per_second(slow));
-        let seen = format!("The system gave pages for {slowly} of {} allocations.", grouped(all));
-        let many = evidence.per_second(all) >= BUSY && slow * 20 >= all;
+        let calls = moved.alloc_slow + moved.alloc_slow_high_order;
+        let brought = moved.alloc_slow.saturating_mul(BULK).saturating_add(moved.alloc_slow_high_order);
+        let all = moved.alloc_fast + moved.alloc_refill + calls;
+        let rate = evidence.per_second(brought);
+        let seen = format!(
+            "{} calls to the system brought up to {} pages, for {} allocations.",
+            grouped(calls),
+            grouped(brought),
+            grouped(all)
+        );
+        let is_much = calls >= LEAST && brought.saturating_mul(20) >= all;
+        let many = evidence.per_second(all) >= BUSY && is_much;
         many.then(|| Finding::new(place(pool), pool.id.to_string(), seen, rate))
     };
     evidence.kernel_pools.iter().filter(|pool| pool.is_old).filter_map(of).collect()

@@ -210,8 +210,8 @@ fn governor(evidence: &Evidence) -> Vec<Finding> {
 pub const IRQS_ON_ONE_CPU: DoctorRule = DoctorRule {
     name: "irqs_on_one_cpu",
     cost: Cost::SomePackets,
-    when: "the interrupts of several receive queues of an interface, each 1,000 times a second or more, \
-           all go to one CPU of several",
+    when: "the interrupts of several receive queues of an interface, each 100 times a second or more, \
+           together 1,000 times, all go to one CPU of several",
     why: "That CPU is the limit of all its queues.",
     mend: "One CPU for each: `echo CPU > /proc/irq/N/smp_affinity_list`, or start irqbalance.",
     verify: "`cat /proc/interrupts`: several columns rise.",
@@ -219,7 +219,7 @@ pub const IRQS_ON_ONE_CPU: DoctorRule = DoctorRule {
     #[cfg(test)]
     case: RuleCase {
         ill: |of| of.links[0].interrupts.iter_mut().for_each(|interrupt| interrupt.cpus = vec![2]),
-        says: "IRQs 40, 41 all go to CPU 2",
+        says: "IRQs 40, 41 all go to CPU 2, 20,000 times a second",
         well: |of| {
             let names = ["virtio2-input.0", "virtio2-output.0"];
             for (interrupt, name) in of.links[0].interrupts.iter_mut().zip(names) {
@@ -231,7 +231,7 @@ pub const IRQS_ON_ONE_CPU: DoctorRule = DoctorRule {
 
 fn irqs_on_one_cpu(evidence: &Evidence) -> Vec<Finding> {
     let of = |link: &LinkEvidence| {
-        let busy = |of: &&InterruptEvidence| evidence.per_second(of.moved) >= MANY;
+        let busy = |of: &&InterruptEvidence| evidence.per_second(of.moved) >= MANY / 10.0;
         let all: Vec<_> = link.interrupts.iter().filter(busy).filter(|of| queue_of(of).is_some()).collect();
         let mut queues: Vec<_> = all.iter().map(|of| queue_of(of)).collect();
         queues.sort_unstable();
@@ -239,13 +239,14 @@ fn irqs_on_one_cpu(evidence: &Evidence) -> Vec<Finding> {
         let [cpu] = *all.first()?.cpus else { return None };
         let together = queues.len() > 1 && all.iter().all(|interrupt| interrupt.cpus == [cpu]);
         let has_others = evidence.cpus.nodes.iter().any(|(_, cpus)| cpus.iter().any(|&of| of != cpu));
-        if !together || !has_others {
+        let count = all.iter().map(|interrupt| interrupt.moved).fold(0, u64::saturating_add);
+        let rate = evidence.per_second(count);
+        if !together || !has_others || rate < MANY {
             return None;
         }
         let numbers: Vec<_> = all.iter().map(|interrupt| interrupt.number.to_string()).collect();
-        let seen = format!("IRQs {} all go to CPU {cpu}.", numbers.join(", "));
-        let count = all.iter().map(|interrupt| interrupt.moved).fold(0, u64::saturating_add);
-        let rate = evidence.per_second(count);
+        let often = grouped(rate as u64);
+        let seen = format!("IRQs {} all go to CPU {cpu}, {often} times a second.", numbers.join(", "));
         Some(Finding::new(format!("interface {}", link.name), &*link.name, seen, rate))
     };
     evidence.links.iter().filter_map(of).collect()
