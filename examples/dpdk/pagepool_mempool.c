@@ -37,6 +37,9 @@ struct chunk {
 
 _Static_assert(sizeof(void *) == sizeof(uint64_t), "pointers to objects are the addresses of the pool");
 
+/* Whether mempools of this process have this driver, and it is the primary process. */
+static int primary;
+
 /* A mempool's pool_data. It is memory of this process: a secondary process must not follow the pointer. */
 struct driver {
     uint32_t n_chunks, n_pages;
@@ -100,13 +103,8 @@ static void count_refused(struct driver *driver)
 
 /* Puts objects into their pools, those that lie in one chunk in one call. An object that is in its pool
  * already, or belongs to no chunk, is refused; all others are put nevertheless. */
-static void put_objects(struct driver *driver, void *const *objects, unsigned int n)
+static __rte_noinline void put_objects(struct driver *driver, void *const *objects, unsigned int n)
 {
-    if (likely(driver->only != NULL)) {
-        if (unlikely(pagepool_put_addr_bulk(driver->only, (const uint64_t *)objects, n) < 0))
-            count_refused(driver);
-        return;
-    }
     for (unsigned int i = 0, next; i < n; i = next) {
         struct chunk *chunk = chunk_of(driver, (uintptr_t)objects[i]);
         for (next = i + 1; next < n && chunk_of(driver, (uintptr_t)objects[next]) == chunk; ++next)
@@ -119,20 +117,15 @@ static void put_objects(struct driver *driver, void *const *objects, unsigned in
 
 static struct driver *driver_of(const struct rte_mempool *mp)
 {
-    return likely(rte_eal_process_type() == RTE_PROC_PRIMARY) ? mp->pool_data : NULL;
+    return likely(primary) ? mp->pool_data : NULL;
 }
 
-/* Gets all n objects or none. */
-static int pagepool_ops_dequeue(struct rte_mempool *mp, void **objects, unsigned int n)
+/* Gets all n objects or none, of which it has some. */
+static __rte_noinline int get_rest(struct driver *driver, void **objects, unsigned int n, unsigned int had)
 {
-    struct driver *driver = driver_of(mp);
-    if (unlikely(driver == NULL))
+    if (driver == NULL)
         return -ENOTSUP;
-    unsigned int had = 0;
-    if (likely(driver->only != NULL)) {
-        had = (unsigned int)pagepool_alloc_addr_bulk(driver->only, (uint64_t *)objects, n);
-        if (likely(had == n))
-            return 0;
+    if (driver->only != NULL) {
         put_objects(driver, objects, had);
         return -ENOBUFS;
     }
@@ -148,12 +141,28 @@ static int pagepool_ops_dequeue(struct rte_mempool *mp, void **objects, unsigned
     return -ENOBUFS;
 }
 
+/* Gets all n objects or none. */
+static int pagepool_ops_dequeue(struct rte_mempool *mp, void **objects, unsigned int n)
+{
+    struct driver *driver = driver_of(mp);
+    unsigned int had = 0;
+    if (likely(driver != NULL && driver->only != NULL)) {
+        had = (unsigned int)pagepool_alloc_addr_bulk(driver->only, (uint64_t *)objects, n);
+        if (likely(had == n))
+            return 0;
+    }
+    return get_rest(driver, objects, n, had);
+}
+
 static int pagepool_ops_enqueue(struct rte_mempool *mp, void *const *objects, unsigned int n)
 {
     struct driver *driver = driver_of(mp);
     if (unlikely(driver == NULL))
         return -ENOTSUP;
-    put_objects(driver, objects, n);
+    if (unlikely(driver->only == NULL))
+        put_objects(driver, objects, n);
+    else if (unlikely(pagepool_put_addr_bulk(driver->only, (const uint64_t *)objects, n) < 0))
+        count_refused(driver);
     return 0;
 }
 
@@ -264,6 +273,7 @@ static int pagepool_ops_alloc(struct rte_mempool *mp)
         free(driver);
         return done;
     }
+    primary = rte_eal_process_type() == RTE_PROC_PRIMARY;
     memcpy(driver->name, mp->name, sizeof(driver->name));
     mp->pool_data = driver;
     rte_mempool_event_callback_register(before_free, NULL); /* fails if it is registered already */
