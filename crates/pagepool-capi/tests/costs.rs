@@ -147,7 +147,7 @@ const ROWS: [Row; 6] = [
     Row {
         what: "bulk of 32, with addresses",
         asked: "1.2",
-        columns: [&["c bulk data"], &[], &["c batch data"], &[], &[], &["dpdk mbuf bulk data"]],
+        columns: [&[], &["c bulk data"], &["c batch data"], &[], &[], &["dpdk mbuf bulk data"]],
     },
     Row {
         what: "by device address: one; bulk of 32",
