@@ -472,12 +472,16 @@ pub(super) const DOCTOR_OF_NODES: &str = "up eth0 eth1
 
 /// The thread is on CPU 1, as pktgen is: then there are as many interrupts as packets. They come to that CPU,
 /// and then to the other. What the thread does with a packet has to take half of the CPU.
-pub(super) const DOCTOR_OF_A_SHARED_CPU: &str = "up eth0 eth1
+pub(super) const DOCTOR_OF_A_SHARED_CPU: &str =
+    "mtu() { ip link set eth0 mtu $1 && ip link set eth1 mtu $1; }
+    mtu 3400 || fail 'no MTU of 3400'
+    trap 'mtu 1500' EXIT
+    up eth0 eth1
     start drop $P echo eth0 --mode copy --cpus 1 --rx-usecs 0 --pcap /dev/null --stats-every 0
     interrupts input 1
-    crowded irq_on_cpu 60 echo pkt_size=1000
+    crowded irq_on_cpu 60 echo clone_skb=1000 pkt_size=3400
     interrupts input 0
-    flood eth1 eth0 delay=$delay pkt_size=1000
+    flood eth1 eth0 delay=$delay clone_skb=1000 pkt_size=3400
     look echo
     flood_ends
     lacks irq_on_cpu
