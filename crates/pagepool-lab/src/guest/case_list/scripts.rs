@@ -487,7 +487,7 @@ pub(super) const DOCTOR_OF_A_SHARED_CPU: &str =
     lacks irq_on_cpu
     stop drop";
 
-/// Packets from 64 addresses come to both queues of igb, whose interrupts go to one CPU, and then to one each.
+/// Packets from 64 addresses come to both queues of igb, whose interrupts go to one CPU, then to one each.
 pub(super) const DOCTOR_OF_INTERRUPTS: &str = "up eth0 eth1
     start drop $P drop eth0 --mode zerocopy --cpus 0 --rx-usecs 10000 --stats-every 0
     up eth0
