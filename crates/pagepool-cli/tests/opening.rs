@@ -570,6 +570,27 @@ fn a_card_whose_flows_another_run_spreads_is_refused_with_its_process() {
     assert!(said.contains("\"near0\" has no indirection table"), "it is free, and a veth: {said}");
 }
 
+#[test]
+fn a_card_without_rules_and_a_match_that_no_rules_say_are_refused_before_anything_is_attached() {
+    let name = "a_card_without_rules_and_a_match_that_no_rules_say_are_refused_before_anything_is_attached";
+    let Some(hosts) = many_queues(name) else { return };
+    let drop = ["drop", "near0", "--queues", "1", "--ntuple", "--match"];
+    let said = |of: &str| Place::Between(&hosts).error(&[&drop[..], &[of]].concat());
+    let (stream, of_veth) = during_a_stream(&hosts, || said("udp port 4789"));
+    assert!(of_veth.contains("--ntuple: \"near0\" has no rules for single flows (ntuple)"), "{of_veth}");
+    assert_eq!(stream.missing(), 0, "of {}: {of_veth}", stream.sent);
+    let unsayable = said("udp and fragment");
+    assert!(unsayable.contains("--ntuple: match is ") && unsayable.contains("\"fragment\""), "{unsayable}");
+    let card = format!("pagepool-rules-of-{}", hosts.near[0].index);
+    let names = [card.clone(), format!("{card}-by-4711")];
+    let _held = hosts.run_between(|| {
+        let bind = |name| UnixDatagram::bind_addr(&SocketAddr::from_abstract_name(name)?);
+        names.map(|name| bind(name).expect("a free name"))
+    });
+    let held = said("arp");
+    assert!(held.contains("--ntuple: process 4711 has rules for single flows of \"near0\""), "{held}");
+}
+
 /// The kernel refuses an XDP program of one buffer where the other end's packets are longer than a page.
 fn have_near1_refuse(hosts: &TwoHosts) {
     let long = hosts.b.link.index;

@@ -2,13 +2,16 @@
 //!
 //! What   a [`Match`] is read from text (`parser`) into a tree (`expression`). `xsk/bpf/steer` translates the
 //!        tree to instructions of BPF; `evaluation` says the same of what `headers` reads from bytes in this
-//!        process, for tests and users.
+//!        process, for tests and users. `flow_rules` gives rules for a card's hardware that take the same, or
+//!        more; `text` names a part in errors.
 //! Who    any thread, when programs are loaded; never per packet.
 
 mod evaluation;
 mod expression;
+mod flow_rules;
 mod headers;
 mod parser;
+mod text;
 
 use std::fmt;
 use std::str::FromStr;

@@ -66,6 +66,8 @@ pub struct TrafficPlan<'a> {
     pub fix_offloads: bool,
     /// Whether cards spread flows over the used queues alone.
     pub rss: bool,
+    /// Whether cards bring what matches to the used queues.
+    pub ntuple: bool,
 }
 
 impl<'a> TrafficPlan<'a> {
@@ -87,6 +89,7 @@ impl<'a> TrafficPlan<'a> {
             promiscuous: false,
             fix_offloads: false,
             rss: false,
+            ntuple: false,
         }
     }
 
@@ -95,13 +98,18 @@ impl<'a> TrafficPlan<'a> {
         let (attach, maps, steer) = (Some(receive.attach()), receive.maps(), receive.steer());
         let (pin, predecessor) = (receive.pin(), receive.predecessor());
         let (beside, coalesce) = (receive.beside(), receive.coalesce());
-        let (fix_offloads, rss) = (receive.fix_offloads, receive.rss);
-        Self { attach, maps, steer, pin, beside, predecessor, coalesce, fix_offloads, rss, ..self }
+        let ReceiveOptions { fix_offloads, rss, ntuple, .. } = *receive;
+        Self { attach, maps, steer, pin, beside, predecessor, coalesce, fix_offloads, rss, ntuple, ..self }
     }
 
     /// Of one that sends as its options say.
     pub fn sending(self, transmit: &TransmitOptions) -> Self {
         Self { tx_mode: Some(transmit.tx_mode()), ..self }
+    }
+
+    /// Whether it changes what an interface does, and puts that back.
+    pub fn sets(&self) -> bool {
+        self.fix_offloads || self.rss || self.ntuple
     }
 
     /// What becomes of an interface, with the interface's name to follow.

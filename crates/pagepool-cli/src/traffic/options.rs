@@ -177,6 +177,15 @@ pub struct ReceiveOptions {
     /// 0. A card without such a table is an error, and so is one whose table another run holds.
     #[arg(long)]
     pub rss: bool,
+    /// Have the card bring the packets of --match to the queues of --queues by rules; delete them at the end
+    ///
+    /// These are the rules of `ethtool -N` (ntuple). The program of --match still looks at each packet: a
+    /// rule may take more, for none says `not`. With several queues the rules go to them in turn. What
+    /// undoes it is printed. It is undone as --fix-offloads says; a rule that somebody else put there
+    /// meanwhile stays. An error: a card without such rules or of which another run has some, a rule that it
+    /// does not take, and a match that no rules say (docs/steering.md).
+    #[arg(long, requires = "steer")]
+    pub ntuple: bool,
     /// Turn off the offloads that falsify what this command receives; turn them on again at its end
     ///
     /// Of a veth, that is what its other end leaves to hardware: VLAN tags, checksums, segments longer than

@@ -1,5 +1,6 @@
 //! Runs a command on interfaces.
 
+mod flow_rules;
 mod flow_spread;
 mod predecessor;
 mod rights;
@@ -14,6 +15,7 @@ use pagepool_lab::Tally;
 use pagepool_net::link::{LinkInfo, Promiscuous};
 use pagepool_net::{NoStack, Redirect};
 
+use self::flow_rules::FlowRules;
 use self::flow_spread::FlowSpread;
 use self::predecessor::Predecessor;
 use self::warnings::Warnings;
@@ -72,13 +74,14 @@ impl<C: TrafficCommand> RunCommand for C {
         site.wait_for_links()?;
         // Packets go to the stack until they are redirected. So nothing waits for the end of the other run,
         // but what this one sets, because that one puts back what it had set.
-        let sets = plan.fix_offloads || plan.rss;
-        if sets {
+        if plan.sets() {
             site.predecessor.iter().for_each(|run| run.wait(&site.signals.end));
             site.warnings(&plan, &mut offloads, &interfaces).give()?;
             site.go_on()?;
         }
         let spread = FlowSpread::over(if plan.rss { &site.interfaces } else { &[] })?;
+        let rules = FlowRules::add(&plan, &site.interfaces)?;
+        site.wait_for_links()?; // some cards restart for rules
         give_up_all_but(kept);
         let capture = file.map(CaptureFile::start).transpose()?;
         let begin = Begin::now(&threads.state);
@@ -86,14 +89,14 @@ impl<C: TrafficCommand> RunCommand for C {
         let service = ServiceStatus::ready(&plan, &begin.warm);
         let shown = setup::shown_ports(&site.interfaces, &interfaces, &queues, &pools);
         let mut warnings = site.warnings(&plan, &mut offloads, &interfaces);
-        warnings.due = !sets;
+        warnings.due = !plan.sets();
         warnings.look(Duration::ZERO);
         let mut figures = LiveFigures::begin(&plan, &interfaces, begin.warm.clone(), names.clone());
         let watched = watch(&plan, (warnings, service, shown), &threads, &mut figures, begin)?;
         let Watched { warm, seconds, end, links } = watched;
         let (now, tally) = threads.finish(plan.expected_frames)?;
         let warned = std::mem::take(&mut offloads.warned);
-        drop((spread, offloads));
+        drop((rules, spread, offloads));
         let (command, capture) = (plan.name, capture.map(Capture::finish).transpose()?);
         let result = TrafficResult {
             command,
@@ -217,8 +220,7 @@ fn watch<H: PortHandler>(
 /// The capabilities that running takes.
 fn kept(plan: &TrafficPlan<'_>, opened: &[OpenedInterface]) -> CapabilitySet {
     let by_batch = opened.iter().any(OpenedInterface::sends_by_batch);
-    Needs::here(by_batch, plan.fix_offloads || plan.rss, plan.beside.is_some())
-        .kept(sys::permitted_capabilities())
+    Needs::here(by_batch, plan.sets(), plan.beside.is_some()).kept(sys::permitted_capabilities())
 }
 
 /// Has this thread give up all other capabilities: everything is open and attached.
@@ -259,6 +261,7 @@ fn look_up<C: TrafficCommand>(
     }
     command.check(&interfaces)?;
     FlowSpread::check(if plan.rss { &interfaces } else { &[] }, plan.predecessor)?;
+    FlowRules::check(plan, &interfaces)?;
     interfaces.iter().try_for_each(|interface| kernel.spare(interface, &plan.effect(), options.yes))?;
     Ok(interfaces)
 }

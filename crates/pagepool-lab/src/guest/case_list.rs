@@ -11,8 +11,8 @@ use scripts::{
     DOCTOR_OF_COPY, DOCTOR_OF_INTERRUPTS, DOCTOR_OF_KERNEL_POOLS, DOCTOR_OF_NODES, DROP,
     DROP_AS_USER_BEFORE_5_19, DROP_BUSY_POLL, DROP_HALF_PAGES, DROP_ON_8_NODES, DROP_ON_NODES,
     DROP_UNALIGNED, ECHO, ECHO_TO_CARD, FLAP, FORWARD, FORWARD_UNICAST, GEN, GEN_ON_NODES, HALF_PAGES_ON_IGB,
-    JUMBO, KERNEL_POOLS, KILL, LONG, MIXED, QUEUES, RSS, SLEEPING, STREAM, TAGS_OF_E1000E, TAGS_OF_IGB,
-    TAGS_OF_VIRTIO, TAGS_OF_VMXNET3, TAKE_OVER, TCP, THREADS,
+    JUMBO, KERNEL_POOLS, KILL, LONG, MIXED, NTUPLE, QUEUES, RSS, SLEEPING, STREAM, TAGS_OF_E1000E,
+    TAGS_OF_IGB, TAGS_OF_VIRTIO, TAGS_OF_VMXNET3, TAKE_OVER, TCP, THREADS,
 };
 
 /// The guests that cases run in.
@@ -196,6 +196,7 @@ pub const CASES: &[Case] = &[
     by_hand(Case::new("igb", "forward --mode auto to virtio", MIXED)),
     Case::new("igb", "--rss", RSS),
     Case { seconds: 120, ..Case::new("igb", "doctor, interrupts", DOCTOR_OF_INTERRUPTS) },
+    Case::new("igb", "--ntuple", NTUPLE),
     Case::new("igb", "closed under traffic", CLOSE),
     Case::new("igb", "killed and opened again", KILL),
     Case::new("igb", "down and up", FLAP),

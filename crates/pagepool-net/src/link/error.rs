@@ -93,6 +93,29 @@ pub enum NetError {
         /// Its process, if that is known.
         process: Option<u32>,
     },
+    /// A card, or its driver, has no rules for single flows.
+    NoFlowRules {
+        /// The link.
+        link: String,
+    },
+    /// A card, or its driver, does not take a rule.
+    FlowRuleRefused {
+        /// The link.
+        link: String,
+        /// What of the match the rule stands for.
+        part: String,
+        /// The rule, in the words of `ethtool -N`.
+        rule: String,
+        /// The errno.
+        source: io::Error,
+    },
+    /// Somebody has rules on a card already.
+    FlowRulesHeld {
+        /// The link.
+        link: String,
+        /// Its process, if that is known.
+        process: Option<u32>,
+    },
     /// A veth's other end is in a network namespace that was not found, or cannot be entered.
     HiddenPeer {
         /// This end.
@@ -122,9 +145,10 @@ impl NetError {
     /// The kernel's number, if the kernel refused.
     pub fn errno(&self) -> Option<i32> {
         match self {
-            Self::Call { source, .. } | Self::Refused { source, .. } | Self::NoKernelPools { source } => {
-                source.raw_os_error()
-            }
+            Self::Call { source, .. }
+            | Self::Refused { source, .. }
+            | Self::FlowRuleRefused { source, .. }
+            | Self::NoKernelPools { source } => source.raw_os_error(),
             _ => None,
         }
     }
@@ -146,6 +170,25 @@ pub(crate) fn remedy(call: &str, error: &io::Error) -> &'static str {
         Some(errno::EADDRNOTAVAIL) => "no link in this network namespace has that address",
         Some(errno::EINVAL) => "a value is outside the range of the kernel or the driver",
         _ => "the errno says why",
+    }
+}
+
+/// What may help against an errno of a rule.
+fn rule_remedy(error: &io::Error) -> &'static str {
+    match error.raw_os_error() {
+        Some(errno::EPERM | errno::EACCES) => "run as root, or with CAP_NET_ADMIN in this network namespace",
+        Some(errno::EOPNOTSUPP) => "it has no such rules: do without them, for a match works on every queue",
+        Some(errno::EEXIST) => {
+            "it has such a rule already; `ethtool -n` shows its ID, and `ethtool -N IF delete ID` ends it"
+        }
+        Some(errno::ENOSPC | errno::ENOMEM) => {
+            "its table is full; delete rules that `ethtool -n` shows, or do without rules, for a match works \
+             on every queue"
+        }
+        _ => {
+            "its driver has no rules of this kind, or its table is full; the kernel's log may say more. Do \
+             without rules, for a match works on every queue, or match what the card can"
+        }
     }
 }
 
@@ -206,6 +249,25 @@ impl fmt::Display for NetError {
                      shows whose `@pagepool-flows-of-...` is)"
                 )
             }
+            Self::NoFlowRules { link } => {
+                write!(
+                    f,
+                    "{link:?} has no rules for single flows (ntuple), as `ethtool -n {link}` shows: do \
+                     without them, for a match works on every queue, or use a card that has them"
+                )
+            }
+            Self::FlowRuleRefused { link, part, rule, source } => {
+                let remedy = rule_remedy(source);
+                write!(f, "{link:?} does not take the rule for \"{part}\" ({rule}): {remedy}")
+            }
+            Self::FlowRulesHeld { link, process } => {
+                let by = process.map_or("another process".into(), |number| format!("process {number}"));
+                write!(
+                    f,
+                    "{by} has rules for single flows of {link:?}: end that one first (`ss -xap` shows whose \
+                     `@pagepool-rules-of-...` is)"
+                )
+            }
             Self::HiddenPeer { link, why } => {
                 write!(
                     f,
@@ -224,9 +286,10 @@ impl fmt::Display for NetError {
 impl Error for NetError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
-            Self::Call { source, .. } | Self::Refused { source, .. } | Self::NoKernelPools { source } => {
-                Some(source)
-            }
+            Self::Call { source, .. }
+            | Self::Refused { source, .. }
+            | Self::FlowRuleRefused { source, .. }
+            | Self::NoKernelPools { source } => Some(source),
             _ => None,
         }
     }

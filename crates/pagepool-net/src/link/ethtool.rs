@@ -5,10 +5,14 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
 use super::error::NetError;
+use super::flow::rule::FlowRule;
 use super::message::text;
 use super::offload::kind::Offload;
 use super::sys::ethtool::{self as sys, Command, Features};
 use crate::sys::errno::{EINVAL, EOPNOTSUPP};
+
+/// The kernel's name of the feature that `ethtool -K` calls `ntuple`.
+const NTUPLE: &str = "rx-ntuple-filter";
 
 /// How many queues a driver uses, of how many.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -151,6 +155,62 @@ impl Ethtool {
     /// Sets the indirection table, entry by entry; an empty one is the driver's own.
     pub(crate) fn set_indirection(&self, link: &str, table: &[u32]) -> Result<(), NetError> {
         sys::set_indirection(self.socket.as_fd(), link, table).map_err(|error| refused(link, error))
+    }
+
+    /// How many rules for single flows (ntuple) a card has; `None` if the driver has no such rules.
+    ///
+    /// ```
+    /// use pagepool_net::link::Ethtool;
+    /// assert_eq!(Ethtool::open()?.flow_rules("lo")?, None);
+    /// # Ok::<(), pagepool_net::link::NetError>(())
+    /// ```
+    pub fn flow_rules(&self, link: &str) -> Result<Option<u32>, NetError> {
+        match sys::rule_count(self.socket.as_fd(), link) {
+            Err(error) if error.raw_os_error() == Some(EOPNOTSUPP) => Ok(None),
+            count => count.map(Some).map_err(|error| refused(link, error)),
+        }
+    }
+
+    /// Adds a rule, and says where it is and how the driver shows it.
+    pub(crate) fn add_flow_rule(
+        &self,
+        link: &str,
+        rule: &FlowRule,
+        queue: u32,
+    ) -> Result<(u32, Vec<u32>), NetError> {
+        let fd = self.socket.as_fd();
+        let add = || sys::add_rule(fd, link, &rule.spec(), queue, sys::free_place(fd, link)?);
+        let place = add().map_err(|source| NetError::FlowRuleRefused {
+            link: link.into(),
+            part: rule.part.clone(),
+            rule: rule.to_string(),
+            source,
+        })?;
+        match self.flow_rule(link, place) {
+            Ok(shown) => Ok((place, shown)),
+            Err(error) => self.delete_flow_rule(link, place).and(Err(error)),
+        }
+    }
+
+    /// How the driver shows the rule at a place.
+    pub(crate) fn flow_rule(&self, link: &str, place: u32) -> Result<Vec<u32>, NetError> {
+        sys::rule_at(self.socket.as_fd(), link, place).map_err(|error| refused(link, error))
+    }
+
+    pub(crate) fn delete_flow_rule(&self, link: &str, place: u32) -> Result<(), NetError> {
+        sys::delete_rule(self.socket.as_fd(), link, place).map_err(|error| refused(link, error))
+    }
+
+    /// Turns the feature on or off without which many drivers have no rules, and says whether it was not so.
+    /// Off deletes the rules.
+    pub(crate) fn set_ntuple(&self, link: &str, on: bool) -> Result<bool, NetError> {
+        let number = self.feature_names(link)?.iter().position(|name| name == NTUPLE);
+        let (bit, now) = (number.map_or(0, |number| 1 << number), self.features(link)?);
+        let changes = now.available & bit != 0 && (now.active & bit != 0) != on;
+        if changes {
+            self.set(link, now, bit, on)?;
+        }
+        Ok(changes)
     }
 
     /// What a driver answers; `None` if it does not know the command.

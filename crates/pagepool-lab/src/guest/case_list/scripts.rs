@@ -426,6 +426,15 @@ pub(super) const RSS: &str = "up eth0 eth1
     received_with
     [ $got -eq $some ] || fail \"queue 1 got $got after the end, and $some before\"";
 
+/// QEMU's igb is an 82576, which the driver gives no rules: a command says so, and leaves the card as it was.
+pub(super) const NTUPLE: &str = "up eth0 eth1
+    $P drop eth0 --queues 1 --ntuple --match 'ethertype 0x88f7' >/tmp/refused 2>&1 && fail 'taken'
+    cat /tmp/refused
+    for said in 'does not take the rule for .ethertype 0x88f7.' 'it has no such rules'; do
+        grep -q \"$said\" /tmp/refused || fail 'another reason'
+    done
+    . /cases/drop";
+
 /// The page pool that virtio-net names, before and after 2,000 frames to the kernel, which drops them.
 pub(super) const KERNEL_POOLS: &str = "up eth0 eth1
     counter() { $P list --kernel --json | grep -m 1 \"\\\"$1\\\"\" | tr -dc 0-9; }

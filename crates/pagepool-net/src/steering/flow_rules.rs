@@ -1,0 +1,287 @@
+//! The rules of a card that bring the packets of an expression to some of its queues.
+//!
+//! What   an expression becomes alternatives, each of parts that all hold, and an alternative one rule or
+//!        several: of source and destination, of IPv4 and IPv6, of each protocol with ports. A rule may take
+//!        more than its alternative, for the XDP program looks at each packet: what `not` excludes no rule
+//!        says.
+
+use super::Match;
+use super::expression::{ETHER_IP, ETHER_IP6, Expression, Prefix, Test};
+use super::headers::WITH_PORTS;
+use crate::error::parameter;
+use crate::link::{FlowHeaders, FlowRule, IpFlow};
+use pagepool::Error;
+
+/// Most rules of a match. igb has 16, other cards thousands.
+const MOST: usize = 64;
+
+impl Match {
+    /// Rules for a card's hardware that take all packets of the match, and maybe more: parts with `not` they
+    /// leave to the XDP program. For [`HeldFlowRules`](crate::link::HeldFlowRules).
+    ///
+    /// An error names the part that no rule can say: `all`, `vlan` without an ID, `nd`, `fragment`, a range
+    /// of ports, and an alternative that is all `not`. More than 64 rules are an error, too.
+    ///
+    /// ```
+    /// use pagepool_net::Match;
+    /// let ours: Match = "udp dst port 4789 and not fragment".parse()?;
+    /// let rules: Vec<String> = ours.flow_rules()?.iter().map(|rule| rule.to_string()).collect();
+    /// assert_eq!(rules, ["flow-type udp4 dst-port 4789", "flow-type udp6 dst-port 4789"]);
+    ///
+    /// let refused = "udp portrange 5000-5999".parse::<Match>()?.flow_rules().unwrap_err().to_string();
+    /// assert!(refused.contains("portrange 5000-5999"), "{refused}");
+    /// # Ok::<(), pagepool::Error>(())
+    /// ```
+    pub fn flow_rules(&self) -> Result<Vec<FlowRule>, Error> {
+        let mut rules = Vec::new();
+        for flow in self.flows(self.expression())? {
+            if flow.is_any() {
+                let part = if flow.left.is_empty() { "all".into() } else { flow.left.join(" and ") };
+                return Err(self.unsayable(&part));
+            }
+            let more = flow.rules().into_iter();
+            rules.extend(more.filter(|rule| !rules.contains(rule)).collect::<Vec<_>>());
+        }
+        match rules.len() {
+            0 => Err(parameter(
+                "match",
+                format!("{self:?}"),
+                "one that some packet has, to be rules of a card",
+            )),
+            1..=MOST => Ok(rules),
+            _ => Err(self.too_many()),
+        }
+    }
+
+    /// The alternatives of a part of this, without those that contradict themselves.
+    fn flows(&self, part: &Expression) -> Result<Vec<Alternative>, Error> {
+        Ok(match part {
+            Expression::All => vec![Alternative::default()],
+            Expression::Not(_) => {
+                vec![Alternative { left: vec![part.to_string()], ..Alternative::default() }]
+            }
+            Expression::Test(test) => {
+                Alternative::of(test).ok_or_else(|| self.unsayable(&test.to_string()))?
+            }
+            Expression::Or(parts) => {
+                let mut all = Vec::new();
+                for part in parts {
+                    all.extend(self.flows(part)?);
+                    self.not_too_many(&all)?;
+                }
+                all
+            }
+            Expression::And(parts) => {
+                let mut all = vec![Alternative::default()];
+                for part in parts {
+                    let more = self.flows(part)?;
+                    all = all.iter().flat_map(|one| more.iter().filter_map(|other| one.and(other))).collect();
+                    self.not_too_many(&all)?;
+                }
+                all
+            }
+        })
+    }
+
+    fn not_too_many(&self, flows: &[Alternative]) -> Result<(), Error> {
+        if flows.len() > MOST { Err(self.too_many()) } else { Ok(()) }
+    }
+
+    fn too_many(&self) -> Error {
+        parameter("match", format!("{self:?}"), format!("one of at most {MOST} rules, to be rules of a card"))
+    }
+
+    fn unsayable(&self, part: &str) -> Error {
+        let must_be = format!(
+            "without {part:?} to be rules of a card (ntuple): those ask for EtherTypes, VLAN IDs, protocols, \
+             addresses and single ports. Without such rules the match works on every queue"
+        );
+        parameter("match", format!("{self:?}"), must_be)
+    }
+}
+
+/// What packets of an alternative have.
+#[derive(Clone, Debug, Default)]
+struct Alternative {
+    ether_type: Option<u16>,
+    vlan: Option<u16>,
+    protocol: Option<u8>,
+    /// Source and destination, each with its mask.
+    v4: [(u32, u32); 2],
+    v6: [(u128, u128); 2],
+    ports: [Option<u16>; 2],
+    /// The parts that say so, and those that no rule says.
+    parts: Vec<String>,
+    left: Vec<String>,
+}
+
+impl Alternative {
+    /// The alternatives of a test; `None` if no rule says it.
+    fn of(test: &Test) -> Option<Vec<Self>> {
+        let flow = Self { parts: vec![test.to_string()], ..Self::default() };
+        let sides = |side: &super::Direction, one: &dyn Fn(usize) -> Self| {
+            side.places().iter().map(|&at| one(at)).collect::<Vec<_>>()
+        };
+        Some(match test {
+            Test::EtherType(ether_type) => vec![Self { ether_type: Some(*ether_type), ..flow }],
+            Test::Vlan(id) => vec![Self { vlan: Some(*id), ..flow }],
+            Test::Protocol(protocol) => vec![Self { protocol: Some(*protocol), ..flow }],
+            Test::Ports(side, ports) if ports.start() == ports.end() => sides(side, &|at| {
+                let mut flow = flow.clone();
+                flow.ports[at] = Some(*ports.start());
+                flow
+            }),
+            Test::Addresses(side, prefix) => sides(side, &|at| {
+                let mut flow = flow.clone();
+                match *prefix {
+                    Prefix::V4 { address, mask } => flow.v4[at] = (address, mask),
+                    Prefix::V6 { address, mask } => flow.v6[at] = (address, mask),
+                }
+                flow.ether_type =
+                    Some(if matches!(prefix, Prefix::V4 { .. }) { ETHER_IP } else { ETHER_IP6 });
+                flow
+            }),
+            Test::Tagged | Test::NeighbourDiscovery | Test::Fragment | Test::Ports(..) => return None,
+        })
+    }
+
+    /// Whether it is every packet.
+    fn is_any(&self) -> bool {
+        self.parts.is_empty()
+    }
+
+    /// Packets of both; `None` if there are none.
+    fn and(&self, other: &Self) -> Option<Self> {
+        Some(Self {
+            ether_type: same(self.ether_type, other.ether_type)?,
+            vlan: same(self.vlan, other.vlan)?,
+            protocol: same(self.protocol, other.protocol)?,
+            v4: [narrower(self.v4[0], other.v4[0])?, narrower(self.v4[1], other.v4[1])?],
+            v6: [narrower(self.v6[0], other.v6[0])?, narrower(self.v6[1], other.v6[1])?],
+            ports: [same(self.ports[0], other.ports[0])?, same(self.ports[1], other.ports[1])?],
+            parts: [&*self.parts, &other.parts].concat(),
+            left: [&*self.left, &other.left].concat(),
+        })
+    }
+
+    /// The rules that take these packets; none if there are no such packets.
+    fn rules(&self) -> Vec<FlowRule> {
+        let rule = |headers| FlowRule { part: self.parts.join(" and "), vlan: self.vlan, headers };
+        let has_ports = self.ports != [None; 2];
+        let masks = (self.v4[0].1 | self.v4[1].1, self.v6[0].1 | self.v6[1].1);
+        if self.protocol.is_none() && !has_ports && masks == (0, 0) {
+            return vec![rule(FlowHeaders::Ether(self.ether_type))];
+        }
+        let protocols: Vec<Option<u8>> = match (has_ports, self.protocol) {
+            (true, None) => WITH_PORTS.map(Some).to_vec(),
+            (true, Some(other)) if !WITH_PORTS.contains(&other) => Vec::new(),
+            (_, protocol) => vec![protocol],
+        };
+        let may_be = |ether_type| self.ether_type.is_none_or(|of| of == ether_type);
+        let (ports, v4, v6) = (self.ports, self.v4, self.v6);
+        let of = |protocol| {
+            let over_4 = FlowHeaders::Ip4(IpFlow { protocol, addresses: v4, ports });
+            let over_6 = FlowHeaders::Ip6(IpFlow { protocol, addresses: v6, ports });
+            [may_be(ETHER_IP).then_some(over_4), may_be(ETHER_IP6).then_some(over_6)]
+        };
+        protocols.into_iter().flat_map(of).flatten().map(rule).collect()
+    }
+}
+
+/// What both ask for; `None` if they ask for different things.
+fn same<T: Copy + PartialEq>(one: Option<T>, other: Option<T>) -> Option<Option<T>> {
+    match (one, other) {
+        (Some(a), Some(b)) if a != b => None,
+        _ => Some(one.or(other)),
+    }
+}
+
+/// The longer of two prefixes, which the other one must have in it.
+fn narrower<A>(one: (A, A), other: (A, A)) -> Option<(A, A)>
+where
+    A: Copy + Ord + std::ops::BitAnd<Output = A>,
+{
+    let (short, long) = if one.1 <= other.1 { (one, other) } else { (other, one) };
+    (long.0 & short.1 == short.0).then_some(long)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rules(text: &str) -> Vec<String> {
+        let rules = text.parse::<Match>().unwrap().flow_rules();
+        rules.unwrap_or_else(|error| panic!("{text}: {error}")).iter().map(FlowRule::to_string).collect()
+    }
+
+    #[test]
+    fn what_a_match_asks_for_its_rules_ask_for() {
+        for (text, expected) in [
+            ("ethertype 0x88f7", &["flow-type ether proto 0x88f7"][..]),
+            ("arp and vlan 100", &["flow-type ether proto 0x0806 vlan 0x64 m 0xf000"]),
+            ("vlan 100", &["flow-type ether vlan 0x64 m 0xf000"]),
+            ("udp dst port 53", &["flow-type udp4 dst-port 53", "flow-type udp6 dst-port 53"]),
+            ("ip6 and tcp src port 80", &["flow-type tcp6 src-port 80"]),
+            ("proto gre", &["flow-type ip4 l4proto 47", "flow-type ip6 l4proto 47"]),
+            ("icmp", &["flow-type ip4 l4proto 1"]),
+            ("src host 10.1.2.3", &["flow-type ip4 src-ip 10.1.2.3"]),
+            ("dst net fd00::/8", &["flow-type ip6 dst-ip fd00:: m ff:ffff:ffff:ffff:ffff:ffff:ffff:ffff"]),
+            (
+                "ip and udp port 53 and net 10.0.0.0/8 and dst host 10.1.0.9",
+                &[
+                    "flow-type udp4 src-ip 10.0.0.0 m 0.255.255.255 dst-ip 10.1.0.9 src-port 53",
+                    "flow-type udp4 dst-ip 10.1.0.9 src-port 53",
+                    "flow-type udp4 src-ip 10.0.0.0 m 0.255.255.255 dst-ip 10.1.0.9 dst-port 53",
+                    "flow-type udp4 dst-ip 10.1.0.9 dst-port 53",
+                ],
+            ),
+            ("tcp and udp or arp", &["flow-type ether proto 0x0806"]),
+            ("udp and not port 53", &["flow-type udp4", "flow-type udp6"]),
+            ("arp or arp", &["flow-type ether proto 0x0806"]),
+        ] {
+            assert_eq!(rules(text), expected, "{text}");
+        }
+        assert_eq!(rules("dst port 53").len(), 6, "of three protocols over IPv4 and IPv6");
+    }
+
+    #[test]
+    fn what_no_rule_says_is_named() {
+        for (text, part) in [
+            ("all", "without \"all\""),
+            ("udp or all", "without \"all\""),
+            ("vlan and udp", "without \"vlan\""),
+            ("nd", "without \"nd\""),
+            ("udp and fragment", "without \"fragment\""),
+            ("udp dst portrange 1-2", "without \"dst portrange 1-2\""),
+            ("not (arp or icmp)", "without \"not (ethertype 0x0806 or (ethertype 0x0800 and proto 1))\""),
+            ("udp or not tcp", "without \"not proto 6\""),
+            ("tcp and udp", "one that some packet has"),
+            ("proto 47 and port 1", "one that some packet has"),
+            ("ip and host fd00::1", "one that some packet has"),
+            ("src net 10.0.0.0/8 and src net 11.0.0.0/8", "one that some packet has"),
+        ] {
+            let refused = text.parse::<Match>().unwrap().flow_rules().unwrap_err().to_string();
+            assert!(refused.contains(part), "{text}: {refused}");
+        }
+    }
+
+    #[test]
+    fn a_match_has_no_more_rules_than_a_card_may_hold() {
+        let some = "(port 1 or port 2 or port 3) and net 10.0.0.0/8";
+        assert_eq!(rules(some).len(), 36, "of three ports, two sides of each, and three protocols");
+        let many: Vec<String> = (1..=65).map(|port| format!("(ip and udp dst port {port})")).collect();
+        assert_eq!(rules(&many[..64].join(" or ")).len(), 64);
+        let any = vec!["(port 1 or port 2)"; 128].join(" and ");
+        for text in [many.join(" or "), any] {
+            let refused = text.parse::<Match>().unwrap().flow_rules().unwrap_err().to_string();
+            assert!(refused.contains("at most 64 rules"), "{refused}");
+        }
+    }
+
+    #[test]
+    fn a_rule_knows_what_of_its_match_it_stands_for() {
+        let ours: Match = "udp dst port 4789 or (vlan 7 and not arp)".parse().unwrap();
+        let parts: Vec<String> = ours.flow_rules().unwrap().into_iter().map(|rule| rule.part).collect();
+        assert_eq!(parts, ["proto 17 and dst port 4789", "proto 17 and dst port 4789", "vlan 7"]);
+    }
+}
