@@ -1756,13 +1756,23 @@ int pagepool_set_tag(struct pagepool *pool, int tag);
 
 /**
  * Records who holds a buffer now, for pagepool_shutdown_report; in a pool with `holders` the calling thread
- * holds it from now on. It has no effect in a pool without `tagging` and `holders`.
+ * holds it from now on. What the buffer becomes keeps the tag, also as an address. It has no effect in a
+ * pool without `tagging` and `holders`.
  *
  * Thread: the one that holds the buffer.
  * Errors: -EINVAL for a tag that is not of this pool. -EINVAL, -ESTALE for a bad handle.
  * Cost: a lock.
  */
 int pagepool_buf_set_tag(struct pagepool *pool, struct pagepool_buf *buf, int tag);
+
+/**
+ * Records who holds a shared buffer now, as pagepool_buf_set_tag; of several readers the last call counts.
+ *
+ * Thread: any.
+ * Errors: -EINVAL for a tag that is not of this pool. -EINVAL, -ESTALE for a bad handle.
+ * Cost: two locks.
+ */
+int pagepool_shared_set_tag(struct pagepool *pool, struct pagepool_shared *shared, int tag);
 
 /**
  * Returns the event descriptor of a pool with `wakeup`, for poll(2) or epoll(7) beside the device's. After

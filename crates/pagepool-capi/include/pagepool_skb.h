@@ -91,6 +91,18 @@ int pagepool_skb_alloc(struct pagepool_skb_cache *cache,
 int pagepool_skb_clone(struct pagepool_skb *skb, struct pagepool_skb **clone);
 
 /**
+ * Records who holds the pool memory of a packet now, of whichever pools: as pagepool_buf_set_tag. Clones
+ * share it, so of several the last call counts.
+ *
+ * Thread: any, one at a time per packet.
+ * Errors: -EINVAL for a tag that is not of `pool`. -EBUSY during another call about the packet. -EINVAL,
+ *     -ESTALE for a bad handle.
+ * Cost: a lock and the packet's lock; for each buffer of a pool with `holders` one more on other threads
+ *     than its owner's.
+ */
+int pagepool_skb_set_tag(struct pagepool *pool, struct pagepool_skb *skb, int tag);
+
+/**
  * Releases a packet. The last of its clones returns every buffer as pagepool_buf_put does, and calls the
  * `free` callbacks of the caller's memory. Linux: kfree_skb.
  *

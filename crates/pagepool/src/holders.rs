@@ -6,5 +6,6 @@
 pub(crate) mod record;
 pub(crate) mod stack;
 pub(crate) mod table;
+pub(crate) mod tag;
 pub(crate) mod text_row;
 pub(crate) mod view;

@@ -114,12 +114,13 @@ pub use buf::batch::Batch;
 pub use buf::bulk::{put_bulk, put_ring_bulk};
 pub use buf::frag_run::FragRun;
 pub use buf::packed_buf::{PackedBuf, put_packed};
-pub use buf::page_buf::{PageBuf, Tag};
+pub use buf::page_buf::PageBuf;
 pub use buf::page_ref::PageRef;
 pub use buf::raw_buf::{RawBuf, RawError};
 pub use buf::shared_buf::SharedBuf;
 pub use buf::split::SplitError;
 pub use error::Error;
+pub use holders::tag::Tag;
 pub use holders::view::{
     AGE_EDGES, HolderGroup, HolderView, HoldersView, MOST_GROUPS, MOST_OLDEST, ThreadView,
 };

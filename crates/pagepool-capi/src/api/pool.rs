@@ -10,7 +10,7 @@ mod open;
 mod shrink;
 mod shutdown;
 mod stats;
-mod tag;
+pub(crate) mod tag;
 mod wake;
 
 use std::ffi::c_int;

@@ -11,10 +11,11 @@ use std::ffi::c_int;
 
 use ::pagepool::{PageBuf, SkBuff, SkbCache, SkbError, XdpBuff};
 
+use crate::api::pool::tag::tag_of;
 use crate::args::out::store_handle;
 use crate::error::{CallError, CallResult, status};
 use crate::handles::claim::claim;
-use crate::handles::opaque::{BufHandle, SkbCacheHandle, SkbHandle};
+use crate::handles::opaque::{BufHandle, PoolHandle, SkbCacheHandle, SkbHandle};
 use crate::handles::tables::{SKB_CACHES, SKBS};
 use crate::handles::token::Token;
 use crate::oom;
@@ -127,6 +128,25 @@ pub unsafe extern "C" fn pagepool_skb_alloc(
 pub unsafe extern "C" fn pagepool_skb_clone(skb: *mut SkbHandle, clone: *mut *mut SkbHandle) -> c_int {
     // SAFETY: `clone` is NULL or the caller's to write.
     unsafe { store_packet(clone, || SKBS.with(Token::of(skb), |packet| packet.clone())) }
+}
+
+/// Records who holds the pool memory of a packet now, of whichever pools: as pagepool_buf_set_tag. Clones
+/// share it, so of several the last call counts.
+///
+/// Thread: any, one at a time per packet.
+/// Errors: -EINVAL for a tag that is not of `pool`. -EBUSY during another call about the packet. -EINVAL,
+///     -ESTALE for a bad handle.
+/// Cost: a lock and the packet's lock; for each buffer of a pool with `holders` one more on other threads
+///     than its owner's.
+#[unsafe(no_mangle)]
+pub extern "C" fn pagepool_skb_set_tag(pool: *mut PoolHandle, skb: *mut SkbHandle, tag: c_int) -> c_int {
+    status(|| {
+        let tag = tag_of(Token::of(pool), tag)?;
+        SKBS.change(Token::of(skb), |packet| {
+            packet.set_tag(tag);
+            Ok(())
+        })
+    })
 }
 
 /// Releases a packet. The last of its clones returns every buffer as pagepool_buf_put does, and calls the

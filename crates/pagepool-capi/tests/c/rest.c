@@ -3,6 +3,8 @@
 #include <pthread.h>
 #include <string.h>
 
+#include <pagepool_skb.h>
+
 #include "check.h"
 
 struct checked {
@@ -292,6 +294,51 @@ static void *takes_over(void *buf)
     return NULL;
 }
 
+/* The pages under a tag, in the report of a pool that ends with them. */
+static int pages_under(struct pagepool *pool, const char *tag)
+{
+    char text[8000], line[100];
+    struct pagepool_shutdown *shutdown;
+    CHECK(pagepool_destroy_watched(pool, &shutdown) == 0);
+    CHECK(pagepool_shutdown_report(shutdown, text, sizeof(text)) > 0 && pagepool_shutdown_put(shutdown) == 0);
+    for (int pages = 9; pages > 0; pages--) {
+        snprintf(line, sizeof(line), "%d page%s held by %s", pages, pages == 1 ? "" : "s", tag);
+        if (strstr(text, line))
+            return pages;
+    }
+    return 0;
+}
+
+static void packets_and_readers_are_named(void)
+{
+    struct pagepool_params params = PAGEPOOL_PARAMS_INIT;
+    struct pagepool_arena *arena = params.arena = arena_of(16 << 20);
+    struct pagepool_skb_cache *cache;
+    struct pagepool_shared *shared;
+    struct pagepool_skb *skb;
+    struct pagepool *pool;
+    params.holders = PAGEPOOL_HOLDERS_AGES;
+    CHECK(pagepool_skb_cache_create(8, &cache) == 0);
+    for (int as_skb = 0; as_skb < 2; as_skb++) {
+        CHECK(pagepool_create(&params, &pool) == 0 && pagepool_bind(pool) == 0);
+        int tag = pagepool_tag(pool, "stack");
+        if (as_skb) {
+            CHECK(pagepool_skb_from_buf(cache, pagepool_alloc_page(pool), 0, 64, &skb) == 0);
+            CHECK(pagepool_skb_add_buf(skb, pagepool_alloc_page(pool), 0, 64) == 0);
+            CHECK(pagepool_skb_set_tag(pool, skb, 9) == -EINVAL && pagepool_skb_set_tag(pool, NULL, tag) < 0);
+            CHECK(pagepool_skb_set_tag(pool, skb, tag) == 0 && pages_under(pool, "stack") == 2);
+            CHECK(pagepool_skb_put(skb) == 0);
+        } else {
+            CHECK(pagepool_buf_share(pagepool_alloc_page(pool), &shared) == 0);
+            CHECK(pagepool_shared_set_tag(pool, shared, 9) == -EINVAL);
+            CHECK(pagepool_shared_set_tag(pool, NULL, tag) == -EINVAL);
+            CHECK(pagepool_shared_set_tag(pool, shared, tag) == 0 && pages_under(pool, "stack") == 1);
+            CHECK(pagepool_shared_put(shared) == 0);
+        }
+    }
+    CHECK(pagepool_skb_cache_put(cache) == 0 && pagepool_arena_put(arena) == 0);
+}
+
 static void holders_are_named(void)
 {
     struct pagepool_params params = PAGEPOOL_PARAMS_INIT;
@@ -532,6 +579,7 @@ int main(void)
     idle_pages_go_back();
     the_end_is_watched();
     holders_are_named();
+    packets_and_readers_are_named();
     addresses_come_home_late();
     a_dry_owner_is_woken();
     owners_and_pools_come_and_go();

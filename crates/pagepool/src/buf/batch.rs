@@ -10,6 +10,7 @@
 use std::mem::MaybeUninit;
 
 use crate::buf::page_buf::PageBuf;
+use crate::holders::tag::Tag;
 use crate::home::cache::{Cache, OwnerProof};
 use crate::mem::page::PageIdx;
 use crate::returns::page_return::RingLeft;
@@ -99,6 +100,14 @@ impl Batch {
     #[inline]
     pub fn page(&self, at: usize) -> Option<PageIdx> {
         self.pages().get(at).map(|&page| PageIdx(page))
+    }
+
+    /// Names the holder of all its pages: see [`PageBuf::set_tag`].
+    #[inline]
+    pub fn set_tag(&mut self, tag: Tag) {
+        if let Some(pool) = self.pool().filter(|pool| pool.tagging) {
+            self.pages().iter().for_each(|&page| pool.tag_page(PageIdx(page), tag));
+        }
     }
 
     /// Appends pages that the caller gives up; there is room for them.

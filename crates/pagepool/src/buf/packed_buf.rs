@@ -20,6 +20,7 @@ use crate::buf::bulk::{ReturnPath, put_frags, put_parted, put_plain_remote};
 use crate::buf::handle_bits::{FragBits, HandleBits};
 use crate::buf::page_buf::PageBuf;
 use crate::buf::raw_buf::LINE_SHIFT;
+use crate::holders::tag::Tag;
 use crate::home::cache::OwnerProof;
 use crate::mem::page::{MAX_PAGES, PAGE_SHIFT, PageIdx};
 use crate::returns::pool_core::PoolPtr;
@@ -179,6 +180,12 @@ impl PackedBuf {
                 PageBuf { pool, bits: HandleBits::frag(page, offset as usize, len as usize) }
             }
         })
+    }
+
+    /// See [`PageBuf::set_tag`].
+    #[inline]
+    pub fn set_tag(&mut self, tag: Tag) {
+        self.borrowed().set_tag(tag);
     }
 
     /// The bytes for the packet; see [`PageBuf::packet`].

@@ -16,16 +16,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::buf::handle_bits::{FragBits, HandleBits};
+use crate::holders::tag::Tag;
 use crate::home::cache::OwnerProof;
 use crate::home::message::Message;
 use crate::mem::area::Area;
 use crate::mem::dma::{DeviceAddr, DmaDomain, DomainId, Mapping};
 use crate::mem::page::{PAGE_SIZE, PageIdx};
 use crate::returns::pool_core::PoolPtr;
-
-/// The name of a holder of buffers, for reports; made by [`Bound::tag`](crate::Bound::tag).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Tag(pub(crate) u32);
 
 /// A page of a pool, or a fragment of one: owned, 16 bytes, returned to its pool when dropped. Linux: the
 /// `struct page` that `page_pool_dev_alloc_pages` returns.
@@ -324,15 +321,20 @@ impl PageBuf {
 
     /// Names the holder of the buffer, for the report of a destroyed pool; in a pool with
     /// [`holders`](crate::PoolParams::holders) the calling thread is the holder from now on, and if that has
-    /// sites, each call takes a lock that the threads of the pool share. Of a page in fragments the last call
-    /// counts. Without effect in a pool made without either and without `tagging`.
+    /// sites, each call on another thread than the owner's takes a lock that the threads of the pool share.
+    /// Of a page in fragments the last call counts. What the buffer becomes keeps the tag, also as an
+    /// address or as `Bytes`. Without effect in a pool made without either and without `tagging`: a load and
+    /// a compare.
+    #[inline]
     pub fn set_tag(&mut self, tag: Tag) {
-        if self.pool.tags.is_some() {
-            let page = self.page();
-            self.pool.page_meta(page).tag.store(tag.0 + 1, Ordering::Relaxed);
-            if let Some(holders) = &self.pool.holders {
-                holders.hand_over(page, tag.0);
-            }
+        self.note_tag(tag);
+    }
+
+    /// As [`set_tag`](Self::set_tag), for handles that have the buffer with others.
+    #[inline]
+    pub(crate) fn note_tag(&self, tag: Tag) {
+        if self.pool.tagging {
+            self.pool.tag_page(self.page(), tag);
         }
     }
 

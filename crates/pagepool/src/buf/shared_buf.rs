@@ -22,6 +22,7 @@ use std::sync::atomic::Ordering;
 
 use crate::buf::handle_bits::{FragBits, HandleBits};
 use crate::buf::page_buf::PageBuf;
+use crate::holders::tag::Tag;
 use crate::mem::dma::{DeviceAddr, DomainId};
 use crate::mem::page::PageIdx;
 
@@ -168,6 +169,11 @@ impl SharedBuf {
     /// See [`PageBuf::dma_addr_in`].
     pub fn dma_addr_in(&self, domain: DomainId) -> Option<DeviceAddr> {
         self.0.dma_addr_in(domain)
+    }
+
+    /// See [`PageBuf::set_tag`]; of several clones the last call counts.
+    pub fn set_tag(&mut self, tag: Tag) {
+        self.0.note_tag(tag);
     }
 
     /// See [`PageBuf::page_ref`].

@@ -17,13 +17,14 @@
 
 use std::collections::HashMap;
 use std::panic::Location;
-use std::sync::atomic::{AtomicBool as PlainBool, AtomicU64 as PlainU64, Ordering};
+use std::sync::atomic::{AtomicBool as PlainBool, AtomicU32 as PlainU32, AtomicU64 as PlainU64, Ordering};
 
 use crate::holders::record::{HolderRecord, Since, What};
 use crate::holders::stack::stack_text;
+use crate::holders::tag::Tag;
 use crate::holders::text_row::{HolderThread, TextRow};
 use crate::holders::view::{HolderNames, HolderTally, HolderView, HoldersView, ThreadView};
-use crate::home::cache::Cache;
+use crate::home::cache::{Cache, OwnerProof};
 use crate::home::thread;
 use crate::mem::page::PageIdx;
 use crate::sys::call::{coarse_ms, thread_id_and_name};
@@ -85,12 +86,18 @@ struct LastAllocations {
     sites: [(PlainU64, PlainU64); 64],
 }
 
+/// The ids of the tags that were seen last, each as one word: the tag's number, and its id. Any thread.
+type LastTags = [PlainU32; 64];
+
 /// Which texts have which row.
 #[derive(Debug, Default)]
 struct KnownTexts {
     sites: HashMap<(&'static str, u32, u32), u16>,
     /// Tokens.
     threads: HashMap<u64, u16>,
+    tags: HashMap<Tag, u16>,
+    /// By their ids less one.
+    tags_of_rows: Vec<Tag>,
     stacks: HashMap<String, u16>,
 }
 
@@ -105,6 +112,7 @@ pub(crate) struct HolderTable {
     stacks: Placed<[StackRow]>,
     recorded: Recorded,
     turn: LastAllocations,
+    last_tags: LastTags,
     /// The owner's slow calls have the stock in the pool's cache.
     stock_is_out: PlainBool,
     names: UnseenLock<KnownTexts>,
@@ -137,9 +145,10 @@ impl HolderTable {
             thread: zero(),
             sites: std::array::from_fn(|_| (zero(), zero())),
         };
+        let last_tags = std::array::from_fn(|_| PlainU32::new(0));
         let (head, names) = (Placed::new(head), UnseenLock::new(KnownTexts::default()));
         let stock_is_out = PlainBool::new(false);
-        Self { head, records, sites, tags, threads, stacks, recorded, turn, stock_is_out, names }
+        Self { head, records, sites, tags, threads, stacks, recorded, turn, last_tags, stock_is_out, names }
     }
 
     /// Where it is in the published file, if all of it is there.
@@ -188,26 +197,52 @@ impl HolderTable {
         }
     }
 
-    /// The owner's allocations have this tag from now on: its place in the list, or none.
-    pub(crate) fn tag_next(&self, tag: Option<u32>) {
-        self.turn.tag.store(id_of_tag(tag).into(), Ordering::Relaxed);
+    /// The owner's allocations have this tag from now on, or none.
+    pub(crate) fn tag_next(&self, tag: Option<Tag>) {
+        self.turn.tag.store(tag.map_or(0, |tag| self.tag_id(tag)).into(), Ordering::Relaxed);
     }
 
-    /// The calling thread has a page from now on, with this tag.
-    pub(crate) fn hand_over(&self, page: PageIdx, tag: u32) {
-        let thread = if self.recorded.sites { self.thread(thread::token_or_new()) } else { 0 };
+    /// The calling thread, which is the owner or not, has a page from now on, with this tag.
+    pub(crate) fn hand_over(&self, page: PageIdx, tag: Tag, owner: Option<OwnerProof>) {
+        let thread = match owner {
+            _ if !self.recorded.sites => 0,
+            Some(_) => self.owner(),
+            None => self.thread(thread::token_or_new()),
+        };
         if let Some(record) = self.record(page) {
-            record.hand_over(id_of_tag(Some(tag)), thread);
+            record.hand_over(self.tag_id(tag), thread);
         }
     }
 
-    /// Enters a tag, the next of the list.
-    pub(crate) fn name_tag(&self, tag: usize, name: &str) {
-        let _alone = self.names.lock();
-        if let Some(row) = self.tags.get(tag) {
-            row.write(name);
-            self.head.used[OF_TAGS].store(tag as u64 + 1, Ordering::Release);
-        }
+    /// The id of a tag; 0 for one that has no name, or that the table has no row for.
+    fn tag_id(&self, tag: Tag) -> u16 {
+        let last = &self.last_tags[usize::from(tag.number()) % self.last_tags.len()];
+        let seen = last.load(Ordering::Relaxed); // number and id in one word, so that they belong together
+        if (seen >> 16) as u16 == tag.number() { seen as u16 } else { self.find_tag(tag, last) }
+    }
+
+    #[cold]
+    fn find_tag(&self, tag: Tag, last: &PlainU32) -> u16 {
+        let name = tag.name(); // with no other lock held
+        let mut names = self.names.lock();
+        let KnownTexts { tags, tags_of_rows, .. } = &mut *names;
+        let id = match tags.get(&tag) {
+            Some(&id) => id,
+            None if tags.len() == TAGS => 0,
+            None => {
+                let id = self.enter(OF_TAGS, self.tags.get(tags.len()), |row| row.write(name));
+                tags_of_rows.push(tag);
+                tags.insert(tag, id);
+                id
+            }
+        };
+        last.store(u32::from(tag.number()) << 16 | u32::from(id), Ordering::Relaxed);
+        id
+    }
+
+    /// Whether a tag has a row.
+    pub(crate) fn knows(&self, tag: Tag) -> bool {
+        self.names.lock().tags.contains_key(&tag)
     }
 
     fn site(&self, at: &'static Location<'static>) -> u16 {
@@ -291,13 +326,13 @@ impl HolderTable {
         next as u16
     }
 
-    /// Who holds a page, if it is out: since when, the place of its tag in the list, and the rest;
-    /// `now_ms` of the coarse clock.
-    pub(crate) fn holder(&self, page: PageIdx, now_ms: u64) -> Option<(Since, Option<usize>, HolderView)> {
+    /// Who holds a page, if it is out: since when, its tag, and the rest; `now_ms` of the coarse clock.
+    pub(crate) fn holder(&self, page: PageIdx, now_ms: u64) -> Option<(Since, Option<Tag>, HolderView)> {
         let (since, what) = self.record(page)?.read()?;
         let mut tally = HolderTally::new(now_ms);
         tally.add(page, since, what);
-        let tag = usize::from(what.tag).checked_sub(1);
+        let row = usize::from(what.tag).checked_sub(1);
+        let tag = row.and_then(|row| self.names.lock().tags_of_rows.get(row).copied());
         Some((since, tag, tally.view(self).oldest.pop()?))
     }
 
@@ -336,12 +371,6 @@ impl HolderNames for HolderTable {
     fn stack(&self, id: u16) -> Option<String> {
         self.row(OF_STACKS, &self.stacks, id).map(TextRow::read)
     }
-}
-
-/// The id of a tag, by its place in the list; 0 for one that the table has no row for.
-fn id_of_tag(tag: Option<u32>) -> u16 {
-    let id = tag.map_or(0, |tag| tag as usize + 1);
-    if id <= TAGS { id as u16 } else { 0 }
 }
 
 /// Where a table is in the published file; nowhere if it has no rows, or is on the heap.

@@ -68,7 +68,7 @@ pub(crate) struct PageMeta {
     pub(crate) refs: AtomicU32,
     /// Clones of shared buffers of this page beyond the first of each fragment. Written by any thread.
     pub(crate) clones: AtomicU32,
-    /// The page's tag, if tagging is on: an index into the pool's tags, plus one; 0 is none.
+    /// The page's tag, if tagging is on: its number; 0 is none.
     pub(crate) tag: AtomicU32,
     /// Parts that buffers of the page were split into on other threads than the owner's, since the page was
     /// last complete (split.rs). Added to by any thread that has a part.

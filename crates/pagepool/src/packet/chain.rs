@@ -18,6 +18,7 @@ use std::mem::{ManuallyDrop, MaybeUninit};
 use std::num::NonZeroU32;
 
 use crate::buf::page_buf::PageBuf;
+use crate::holders::tag::Tag;
 use crate::home::chain_blocks::ChainBlock;
 use crate::returns::pool_core::PoolPtr;
 
@@ -67,6 +68,11 @@ impl Frag {
     pub fn data_mut(&mut self) -> &mut [u8] {
         let (from, to) = (self.offset(), self.offset() + self.len());
         self.buffer.bytes_mut().map_or(&mut [], |bytes| &mut bytes[from..to])
+    }
+
+    /// Names the holder of the buffer: see [`PageBuf::set_tag`].
+    pub fn set_tag(&mut self, tag: Tag) {
+        self.buffer.set_tag(tag);
     }
 
     /// Returns the buffer. Read [`offset`](Self::offset) and [`len`](Self::len) before: they say where the

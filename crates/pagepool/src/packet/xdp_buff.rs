@@ -16,6 +16,7 @@ use std::mem::ManuallyDrop;
 
 use crate::buf::page_buf::PageBuf;
 use crate::buf::split::SplitError;
+use crate::holders::tag::Tag;
 use crate::packet::chain::{Chain, Frag, FragList};
 use crate::packet::endpoints;
 use crate::returns::pool_core::PoolPtr;
@@ -263,6 +264,26 @@ impl XdpBuff {
     #[inline]
     pub fn buffer(&self) -> &PageBuf {
         &self.head
+    }
+
+    /// Names the holder of all its buffers, of whichever pools: see [`PageBuf::set_tag`].
+    ///
+    /// ```
+    /// # use pagepool::{Arena, ArenaParams, Holders, Pool, PoolParams, Tag, XdpBuff, XdpFrame};
+    /// # let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() })?;
+    /// let pool = Pool::new(PoolParams { holders: Holders::Ages, ..Default::default() }, arena)?.bind();
+    /// let mut packet = XdpBuff::received(pool.alloc_page().unwrap(), 60).unwrap();
+    /// packet.set_tag(Tag::new("reassembly"));
+    /// let frame = XdpFrame::from(packet); // has it still
+    /// let holders = pool.handle().holders().unwrap();
+    /// assert_eq!(holders.groups[0].tag.as_deref(), Some("reassembly"));
+    /// # drop(frame);
+    /// # Ok::<(), pagepool::Error>(())
+    /// ```
+    #[inline]
+    pub fn set_tag(&mut self, tag: Tag) {
+        self.head.set_tag(tag);
+        self.frags_mut().iter_mut().for_each(|frag| frag.set_tag(tag));
     }
 
     /// Where the packet begins in its first buffer.

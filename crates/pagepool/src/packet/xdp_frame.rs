@@ -13,6 +13,7 @@ use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
 
 use crate::buf::page_buf::PageBuf;
+use crate::holders::tag::Tag;
 use crate::home::registry::{MemId, MemType};
 use crate::mem::dma::{DeviceAddr, DomainId, Mapping};
 use crate::mem::page::PAGE_SIZE;
@@ -282,6 +283,16 @@ impl XdpFrame {
     /// The further buffers, in order.
     pub fn frags(&self) -> &[Frag] {
         self.buffer().map_or(&[], |head| self.chain.frags(head))
+    }
+
+    /// Names the holder of all its buffers, of whichever pools: see [`PageBuf::set_tag`]. Memory that is not
+    /// a pool's has no tag.
+    #[inline]
+    pub fn set_tag(&mut self, tag: Tag) {
+        if let Memory::Pool(head) = &mut self.memory {
+            head.set_tag(tag);
+            self.chain.frags_mut(head).iter_mut().for_each(|frag| frag.set_tag(tag));
+        }
     }
 
     /// Bytes behind the packet in its first buffer that it could still grow by.

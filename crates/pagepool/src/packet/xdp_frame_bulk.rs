@@ -20,6 +20,7 @@ use std::mem::{MaybeUninit, offset_of};
 use crate::buf::batch::Batch;
 use crate::buf::bulk::{GivenUp, ReturnPath, put_frags, put_parted, taken};
 use crate::buf::page_buf::PageBuf;
+use crate::holders::tag::Tag;
 use crate::packet::chain::Chain;
 use crate::packet::memory::Memory;
 use crate::packet::xdp_buff::XdpBuff;
@@ -116,6 +117,15 @@ impl XdpFrameBulk {
         if let Err(other) = self.plain.push(buffer) {
             self.others[self.others_len].write(other);
             self.others_len += 1;
+        }
+    }
+
+    /// Names the holder of all collected buffers: see [`PageBuf::set_tag`].
+    pub fn set_tag(&mut self, tag: Tag) {
+        self.plain.set_tag(tag);
+        for other in &mut self.others[..self.others_len] {
+            // SAFETY: I1. The first `others_len` are initialised.
+            unsafe { other.assume_init_mut() }.set_tag(tag);
         }
     }
 

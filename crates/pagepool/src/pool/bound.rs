@@ -18,8 +18,8 @@ use std::mem::ManuallyDrop;
 use std::os::fd::BorrowedFd;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 
-use crate::buf::page_buf::Tag;
 use crate::error::Error;
+use crate::holders::tag::Tag;
 use crate::home::cache::OwnerProof;
 use crate::home::stats::{Inflight, Stats};
 use crate::home::thread;
@@ -233,28 +233,19 @@ impl Bound {
         self.policy(|p| p.low_water_mark)
     }
 
-    /// Makes a tag for buffers; the same name gives the same tag. Without effect in a pool made without
-    /// `tagging` and `holders`. Of a pool with holders the first 256 tags have names, of 40 bytes.
+    /// As [`Tag::new`], if the pool was made with `tagging` or `holders`; else nothing is entered, and the
+    /// tag has no name.
     pub fn tag(&self, name: &str) -> Tag {
-        let pool = self.ptr();
-        let Some(tags) = &pool.tags else { return Tag(0) };
-        let mut tags = tags.lock();
-        let at = tags.iter().position(|known| known == name).unwrap_or_else(|| {
-            tags.push(name.into());
-            if let Some(holders) = &pool.holders {
-                holders.name_tag(tags.len() - 1, name);
-            }
-            tags.len() - 1
-        });
-        Tag(at as u32)
+        if self.core().tagging { Tag::new(name) } else { Tag::NONE }
     }
 
     /// Allocations have this tag from now on; `None`: no tag. [`PageBuf::set_tag`](crate::PageBuf::set_tag)
-    /// changes it for one buffer. Without effect in a pool made without
+    /// changes it for one buffer, and what is made of buffers has the same. Of the tags that a pool has seen
+    /// the first 256 have names in its records, of 40 bytes. Without effect in a pool made without
     /// [`holders`](crate::PoolParams::holders).
     pub fn set_tag(&self, tag: Option<Tag>) {
         if let Some(holders) = &self.core().holders {
-            holders.tag_next(tag.map(|tag| tag.0));
+            holders.tag_next(tag);
         }
     }
 

@@ -147,7 +147,7 @@ fn assemble(
         wakeup,
         watch: Arc::new(EndWatch::new()),
         deferred: (sizes.deferred > 0).then(|| DeferredCounts::default().into()),
-        tags: (params.tagging || holders.is_some()).then(|| Lock::new(Vec::new())),
+        tagging: params.tagging || holders.is_some(),
         careful,
         cut_limit: if holders.is_some() { 0 } else { geometry.page_size() },
         holders,

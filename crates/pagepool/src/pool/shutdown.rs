@@ -25,7 +25,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::holders::record::Since;
-use crate::holders::table::{HolderTable, TAGS};
+use crate::holders::table::HolderTable;
+use crate::holders::tag::Tag;
 use crate::holders::view::{HolderGroup, HolderView, ThreadView};
 use crate::home::cache::OwnerProof;
 use crate::home::lane::{DETACHED, raise_all};
@@ -78,21 +79,19 @@ pub(crate) fn end(pool: PoolPtr, deferred: Option<Box<DeferredQueue>>) -> Shutdo
     shutdown
 }
 
-/// The most bytes that [`end`] allocates: for the pages in cache, queues and records, for the messages in
-/// lanes and ring, of which a page has as many as fragments, and for the names of tags. A returner that
-/// finds the pool ended takes its own messages out, which are then not among those of `end`.
+/// The most bytes that [`end`] allocates: for the pages in cache, queues and records, and for the messages in
+/// lanes and ring, of which a page has as many as fragments. A returner that finds the pool ended takes its
+/// own messages out, which are then not among those of `end`.
 pub(crate) fn most_bytes(pool: PoolPtr) -> usize {
     // In up to five lists, each up to twice as long as what is in it.
     const PAGE: usize = 10 * size_of::<PageIdx>();
     // In the list of its lane, and in that of all, which is copied as it grows.
     const MESSAGE: usize = 6 * size_of::<Message>();
-    const NAME: usize = size_of::<String>() + 32; // with what an allocator adds
     let pages = usize::try_from(pool.pages()).unwrap_or(0);
     let slots: usize = pool.lanes.all().iter().map(|lane| lane.capacity()).sum();
     let parts = pool.geometry.page_size() / (pool.geometry.frag_mask.wrapping_neg() as usize).max(1);
     let messages = (slots + pool.ring.capacity()).min(pages.saturating_mul(parts));
-    let names = pool.tags.as_ref().map_or(0, |tags| tags.lock().iter().map(|name| NAME + name.len()).sum());
-    pages.saturating_mul(PAGE).saturating_add(messages.saturating_mul(MESSAGE)).saturating_add(names)
+    pages.saturating_mul(PAGE).saturating_add(messages.saturating_mul(MESSAGE))
 }
 
 /// What is left to do when the pages went back, also if a callback panics.
@@ -229,7 +228,6 @@ pub struct Shutdown {
     order: u8,
     name: String,
     since: Instant,
-    tags: Vec<String>,
     holders: Option<Arc<HolderTable>>,
     deferred: Option<LateDeferred>,
 }
@@ -244,7 +242,6 @@ impl Shutdown {
             order: pool.geometry.order(),
             name: pool.name.clone(),
             since: Instant::now(),
-            tags: pool.tags.as_ref().map(|tags| tags.lock().clone()).unwrap_or_default(),
             holders: pool.holders.clone(),
             deferred: deferred.map(|(queue, counts)| LateDeferred { queue: Lock::new(Some(queue)), counts }),
         }
@@ -339,16 +336,17 @@ impl Shutdown {
     }
 
     fn held_page(&self, page: PageIdx, now_ms: u64) -> (Option<Since>, HeldPage) {
-        let name = |tag: usize| self.tags.get(tag).cloned(); // whole, where a record has its beginning
-        let last = self.area.meta(page).tag.load(Ordering::Relaxed).checked_sub(1).map(|tag| tag as usize);
-        match self.holders.as_ref().and_then(|holders| holders.holder(page, now_ms)) {
-            Some((since, tag, HolderView { thread, site, age, stack, .. })) => {
+        let name = |tag: Tag| tag.name().to_owned(); // whole, where a record has its beginning
+        let last = Tag::of_number(self.area.meta(page).tag.load(Ordering::Relaxed) as u16);
+        let record = self.holders.as_ref().and_then(|holders| Some((holders, holders.holder(page, now_ms)?)));
+        match record {
+            Some((holders, (since, tag, HolderView { thread, site, age, stack, .. }))) => {
                 // The table of the records has no row for later tags.
-                let holder = tag.or(last.filter(|&tag| tag >= TAGS)).and_then(name);
+                let holder = tag.or(last.filter(|&tag| !holders.knows(tag))).map(name);
                 (Some(since), HeldPage { page, holder, thread, site, age: Some(age), stack })
             }
             None => {
-                let holder = last.and_then(name);
+                let holder = last.map(name);
                 (None, HeldPage { page, holder, thread: None, site: None, age: None, stack: None })
             }
         }

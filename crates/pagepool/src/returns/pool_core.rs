@@ -19,6 +19,7 @@ use std::sync::atomic::{AtomicBool as PlainBool, AtomicU64 as PlainU64};
 use std::sync::{Arc, Weak};
 
 use crate::holders::table::HolderTable;
+use crate::holders::tag::Tag;
 use crate::home::cache::{Cache, OwnerProof};
 use crate::home::chain_blocks::{ChainBlock, ChainStash};
 use crate::home::frag::FragState;
@@ -110,7 +111,8 @@ pub(crate) struct PoolCore {
     pub(crate) watch: Arc<EndWatch>,
     /// Counters of the deferred queue, if there is one; written by the holder of the queue.
     pub(crate) deferred: Option<Shared<DeferredCounts>>,
-    pub(crate) tags: Option<Lock<Vec<String>>>,
+    /// Whether buffers have tags.
+    pub(crate) tagging: bool,
     /// Whether pages that return need more than their way home: a sync, or their record cleared.
     pub(crate) careful: bool,
     /// Sizes of fragments from here on are not cut at once: all in a pool with holders, else those that do
@@ -335,6 +337,15 @@ impl PoolPtr {
     pub(crate) fn has_no_holder(self, page: PageIdx) {
         if let Some(holders) = &self.holders {
             holders.back(page);
+        }
+    }
+
+    /// The calling thread has a page, or a fragment of it, and says as what. The pool has tags.
+    #[inline(never)]
+    pub(crate) fn tag_page(self, page: PageIdx, tag: Tag) {
+        self.page_meta(page).tag.store(tag.number().into(), Ordering::Relaxed);
+        if let Some(holders) = &self.holders {
+            holders.hand_over(page, tag, self.owner_here());
         }
     }
 

@@ -11,9 +11,10 @@ use crate::args::range::out_of_range;
 use crate::args::sized::text;
 use crate::error::{CallResult, number, status};
 use crate::handles::claim::change;
-use crate::handles::opaque::{BufHandle, PoolHandle};
+use crate::handles::opaque::{BufHandle, PoolHandle, SharedHandle};
 use crate::handles::owner::enter;
 use crate::handles::slots;
+use crate::handles::tables::SHARED_BUFS;
 use crate::handles::token::Token;
 
 /// Registers a name for the holder of buffers, in a pool with `tagging` or `holders`. Returns its tag, 0 or
@@ -60,7 +61,7 @@ pub extern "C" fn pagepool_set_tag(pool: *mut PoolHandle, tag: c_int) -> c_int {
 }
 
 /// The tag that a number of the pool stands for.
-fn tag_of(pool: Token, tag: c_int) -> CallResult<Tag> {
+pub(crate) fn tag_of(pool: Token, tag: c_int) -> CallResult<Tag> {
     slots::with_life(pool, |life| {
         let known = usize::try_from(tag).ok().and_then(|at| life.tags.get(at).copied());
         known.ok_or_else(|| out_of_range("tag", tag, "one that pagepool_tag gave for this pool"))
@@ -68,7 +69,8 @@ fn tag_of(pool: Token, tag: c_int) -> CallResult<Tag> {
 }
 
 /// Records who holds a buffer now, for pagepool_shutdown_report; in a pool with `holders` the calling thread
-/// holds it from now on. It has no effect in a pool without `tagging` and `holders`.
+/// holds it from now on. What the buffer becomes keeps the tag, also as an address. It has no effect in a
+/// pool without `tagging` and `holders`.
 ///
 /// Thread: the one that holds the buffer.
 /// Errors: -EINVAL for a tag that is not of this pool. -EINVAL, -ESTALE for a bad handle.
@@ -78,5 +80,25 @@ pub extern "C" fn pagepool_buf_set_tag(pool: *mut PoolHandle, buf: *mut BufHandl
     status(|| {
         let tag = tag_of(Token::of(pool), tag)?;
         change(Token::of(buf), |buf| buf.set_tag(tag))
+    })
+}
+
+/// Records who holds a shared buffer now, as pagepool_buf_set_tag; of several readers the last call counts.
+///
+/// Thread: any.
+/// Errors: -EINVAL for a tag that is not of this pool. -EINVAL, -ESTALE for a bad handle.
+/// Cost: two locks.
+#[unsafe(no_mangle)]
+pub extern "C" fn pagepool_shared_set_tag(
+    pool: *mut PoolHandle,
+    shared: *mut SharedHandle,
+    tag: c_int,
+) -> c_int {
+    status(|| {
+        let tag = tag_of(Token::of(pool), tag)?;
+        SHARED_BUFS.change(Token::of(shared), |entry| {
+            entry.shared.set_tag(tag);
+            Ok(())
+        })
     })
 }

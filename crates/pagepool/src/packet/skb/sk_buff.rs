@@ -14,6 +14,7 @@
 use std::fmt;
 
 use crate::buf::page_buf::PageBuf;
+use crate::holders::tag::Tag;
 use crate::mem::dma::{DeviceAddr, DomainId};
 use crate::packet::chain::MAX_FRAGS;
 use crate::packet::memory::Memory;
@@ -285,6 +286,26 @@ impl SkBuff {
             Head::Pool(buffer, _) => Some(buffer),
             _ => None,
         }
+    }
+
+    /// Names the holder of all its pool memory, of whichever pools: see [`PageBuf::set_tag`]. Clones share
+    /// it, so of several the last call counts.
+    ///
+    /// ```
+    /// # use pagepool::{Arena, ArenaParams, Holders, Pool, PoolParams, SkBuff, SkbCache, Tag};
+    /// # let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() })?;
+    /// let pool = Pool::new(PoolParams { holders: Holders::Ages, ..Default::default() }, arena)?.bind();
+    /// let cache = SkbCache::new(8)?;
+    /// let mut packet = SkBuff::from_bytes(&cache, 0, b"head").unwrap();
+    /// packet.add_frag(pool.alloc_page().unwrap(), 0, 1500).unwrap();
+    /// packet.set_tag(Tag::new("socket 7"));
+    /// let holders = pool.handle().holders().unwrap();
+    /// assert_eq!(holders.groups[0].tag.as_deref(), Some("socket 7"));
+    /// # Ok::<(), pagepool::Error>(())
+    /// ```
+    pub fn set_tag(&mut self, tag: Tag) {
+        let buffers = self.frags().iter().filter_map(|frag| frag.memory().buffer());
+        self.head_buffer().into_iter().chain(buffers).for_each(|buffer| buffer.note_tag(tag));
     }
 
     /// Where that device finds the head's data, if it lies in a pool's buffer that is mapped there.
