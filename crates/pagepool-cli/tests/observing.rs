@@ -2,12 +2,14 @@
 
 mod between;
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use between::{LIMIT, Place, binary, hosts, text};
+use between::{LIMIT, Place, binary, far_ends, frames, hosts, ok, send, text};
 use pagepool_lab::{TempFolder, TwoHostsParams};
+use pagepool_net::link::Netlink;
 use serde_json::Value;
 
 /// A folder in which commands publish, and what looks into it.
@@ -295,4 +297,55 @@ fn a_socket_has_its_interface_and_queue_and_its_pool_the_ifindex() {
         process["pools"].as_array().expect("an array").iter().find(|pool| pool["id"] == socket["parent"]);
     assert_eq!(pool.expect("the socket's pool")["ifindex"], index, "{seen}");
     running.interrupt();
+}
+
+/// The tags of a pool's holders that are shown.
+fn tags<'a>(seen: &'a Value, pool: &str) -> BTreeSet<&'a str> {
+    let pools = seen["processes"][0]["pools"].as_array().expect("an array");
+    let pool = pools.iter().find(|of| of["name"] == pool).unwrap_or_else(|| panic!("no {pool}: {seen}"));
+    let groups = pool["holders"]["groups"].as_array().expect("records were asked for").iter();
+    groups.map(|group| group["tag"].as_str().unwrap_or("")).collect()
+}
+
+#[test]
+fn who_holds_what_is_the_place_in_the_command() {
+    let name = "who_holds_what_is_the_place_in_the_command";
+    let Some(hosts) = hosts(name, &TwoHostsParams::default()) else { return };
+    let run = Run::new();
+    let command =
+        run.command(&["forward", "near0", "near1", "--holders", "--ring", "256", "--seconds", "60"]);
+    let Some(running) = Place::Between(&hosts).start_command(name, command) else { return };
+    let mut running = Some(running);
+    run.wait_for(|seen| number(&seen["processes"][0]["entries"], "in_rx") > 0);
+    // A link that is down lets nothing out: what goes there waits.
+    let there = hosts.near[1].index;
+    hosts.run_between(move || ok(ok(Netlink::open()).set_up(there, false)));
+    let ([far, _], frames, mut frame) = (far_ends(&hosts), frames(&hosts, 0, 64), vec![0; 64]);
+    for number in 0..64 {
+        frames.write(number, &mut frame);
+        send(&far, &frame);
+    }
+    let start = Instant::now();
+    for alive in [true, false] {
+        if !alive {
+            running.take(); // is killed
+        }
+        let seen: Value = loop {
+            let seen: Value = serde_json::from_str(&run.said(&["show", "--json"])).expect("JSON");
+            let as_far = seen["processes"][0]["alive"] == alive;
+            if as_far && tags(&seen, "near0:0").contains("to send by near1:0") {
+                break seen;
+            }
+            assert!(start.elapsed() < LIMIT, "{seen}");
+            std::thread::sleep(Duration::from_millis(50));
+        };
+        for (pool, expected) in [
+            ("near0:0", &["receive rings of near0:0", "to send by near1:0"][..]),
+            ("near1:0", &["receive rings of near1:0"]),
+        ] {
+            assert_eq!(tags(&seen, pool), expected.iter().copied().collect(), "{seen}");
+        }
+        let text = run.said(&["show", "near0:0"]);
+        assert!(text.contains("to send by near1:0"), "{text}");
+    }
 }

@@ -36,6 +36,7 @@ mod cycles;
 mod egress;
 mod handler;
 mod handoff;
+pub(crate) mod holder_tags;
 mod port;
 mod rota;
 mod stack;
@@ -56,6 +57,7 @@ use cycles::{LoopPart, Meter};
 pub use egress::{Egress, Path, PathStats};
 pub use handler::{Action, Ingress, PacketHandler, PortId, swap_macs};
 pub use handoff::{HandoffRx, HandoffTx, handoff};
+use holder_tags::tag_received;
 use port::Port;
 use rota::Rota;
 pub use stack::{NoStack, Stack};
@@ -207,6 +209,10 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
 
     /// Adds a device (boxed or not), with the pool that it receives into, mapped in the device's domain. As
     /// many packets may wait for its transmit ring as that has slots; what is more is dropped, and counted.
+    ///
+    /// In pools that record [`holders`](pagepool::PoolParams::holders) the forwarder names them: what the
+    /// pool allocates from now on is in the `receive rings of` the device, and what waits for a port's
+    /// transmit ring, or lies on it, is `to send by` that.
     pub fn add_port(&mut self, device: impl Device + 'static, pool: Bound) -> PortId {
         self.add_boxed(boxed(device), pool)
     }
@@ -217,7 +223,11 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
         self.routes.push(PortRoute::Here(at));
         let mut port = Port::new(id, device, pool, self.budget);
         self.rota.add(&mut port, at);
+        tag_received(&port.pool, &port.device.info().name);
         self.ports.push(port);
+        if self.ports.iter().any(|port| port.pool.handle().records_holders()) {
+            self.ports.iter_mut().for_each(Port::name_holders); // any port sends frames of any pool
+        }
         id
     }
 

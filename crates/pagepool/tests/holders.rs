@@ -427,6 +427,10 @@ fn a_pool_has_names_for_256_tags_and_its_report_for_all() {
     let unnamed = view.groups.iter().find(|group| group.tag.is_none()).map(|group| group.pages);
     assert_eq!((unnamed, view.groups.len() as u64 + view.more_groups), (Some(44), 257), "{view:?}");
     let report = pool.destroy().report();
+    let text = report.to_string();
+    let of_groups = text.lines().filter(|line| line.contains(" held by ") && line.contains("; the oldest "));
+    assert_eq!((of_groups.count(), report.groups.len(), report.more_groups), (16, 64, 193), "{text}");
+    assert!(text.contains("\n  and 241 more groups\n"), "{text}");
     let named = (0..300).filter(|at| {
         let name = format!("one of many, {at}");
         report.pages.iter().any(|page| page.holder.as_ref() == Some(&name))

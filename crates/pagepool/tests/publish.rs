@@ -14,7 +14,7 @@ use std::time::SystemTime;
 use pagepool::observe::{Life, PoolView, ProcessView, RunFolder};
 use pagepool::testing::PlainMemory;
 use pagepool::{
-    Arena, ArenaParams, Bound, Error, IdentityDomain, PageBuf, Pool, PoolParams, PoolRef, Provider,
+    Arena, ArenaParams, Bound, Error, Holders, IdentityDomain, PageBuf, Pool, PoolParams, PoolRef, Provider,
     UseCounts, prepare_thread, publish, publish_entry,
 };
 use published::{Folder, in_child};
@@ -157,6 +157,18 @@ fn what_is_published_comes_and_goes_and_uses_its_room_again() {
         drop(Pool::new(PoolParams::default(), memory).unwrap());
     }
     assert_eq!(only(&folder.runs).not_shown, 0, "rows and blocks are used again");
+    for number in 0..300 {
+        // Of another size each time: 16 bytes for each page.
+        let memory = PlainMemory::new(4096 + 8 * number, 0).unwrap();
+        let params = PoolParams { holders: Holders::Ages, ..Default::default() };
+        let pool = Pool::new(params, memory).unwrap();
+        if number % 100 == 99 {
+            let seen = only(&folder.runs);
+            assert_eq!(seen.not_shown, 0, "{number}: pools of all sizes have room");
+            assert!(seen.pools[0].holders.is_some(), "{number}: and so have records");
+        }
+        drop(pool);
+    }
     let entries: Vec<_> = (0..1030).map(|id| publish_entry("port", id, 0, "", &[], &[])).collect();
     assert_eq!(entries.iter().flatten().count(), 1024);
     let seen = only(&folder.runs);

@@ -5,7 +5,7 @@ use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use pagepool::{PoolRef, XdpBuff};
+use pagepool::{PoolRef, Tag, XdpBuff};
 use pagepool_net::{Action, Ingress, OpenedDevice, PacketHandler, PortId, swap_macs};
 use rtrb::{Producer, PushError};
 
@@ -40,8 +40,13 @@ impl ForwardTask {
     /// Starts the thread, in the network namespace of the caller, and waits for the end of its warm-up.
     pub fn start(self, state: Arc<RunState>) -> Result<JoinHandle<DemoHandler>, String> {
         let Self { queues, pages, burst, action, mut consumer, cpus } = self;
-        let stack = move |packet: XdpBuff, _: Ingress| match &mut consumer {
-            Some(queue) => queue.push(packet).map_err(|PushError::Full(packet)| packet),
+        let passed = queues.iter().any(|queue| queue.pool.handle().records_holders());
+        let passed = passed.then(|| Tag::new("passed to the consumer"));
+        let stack = move |mut packet: XdpBuff, _: Ingress| match &mut consumer {
+            Some(queue) => {
+                passed.into_iter().for_each(|tag| packet.set_tag(tag));
+                queue.push(packet).map_err(|PushError::Full(packet)| packet)
+            }
             None => Err(packet),
         };
         let port = |(OpenedDevice { device, pool, .. }, pages)| PollPort { pool, pages, device };

@@ -192,9 +192,9 @@ impl SocketSizes {
         !self.needs.unaligned && (self.needs.chunk as usize) < PAGE_SIZE
     }
 
-    /// The order of a pool's pages.
+    /// The order of a pool's pages. A record of holders is of a page: the fewer chunks share it the better.
     fn order(&self) -> u8 {
-        if self.in_frags() { FRAG_ORDER } else { 0 }
+        if self.in_frags() && self.needs.holders == Holders::Off { FRAG_ORDER } else { 0 }
     }
 
     /// The pages of a pool, of its order.

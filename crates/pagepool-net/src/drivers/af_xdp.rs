@@ -11,6 +11,7 @@ use super::prepared_devices::PreparedOf;
 use super::queues::Queues;
 use crate::device::Device;
 use crate::error::parameter;
+use crate::forward::holder_tags::tag_received;
 use crate::link::lookup;
 use crate::sys::errno;
 use crate::xsk::{
@@ -207,6 +208,7 @@ fn with_buffers(mut device: XskDevice, pool: Pool, params: &OpenParams) -> Resul
         XdpProgram::Attach(_) | XdpProgram::None => false,
     };
     if !later {
+        tag_received(&pool, &device.info().name);
         device.receive(&pool, &mut Vec::new(), 0);
     }
     Ok((device, pool.unbind()))

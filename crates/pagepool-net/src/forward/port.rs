@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use pagepool::{Bound, XdpBuff, XdpFrame, XdpFrameBulk};
+use pagepool::{Bound, Tag, XdpBuff, XdpFrame, XdpFrameBulk};
 
 use super::egress::Egress;
 use super::handler::PortId;
 use super::handoff::HandoffRx;
+use super::holder_tags::sent_by;
 use super::stats::ForwardStats;
 use crate::device::{Armed, Calls, Device, DeviceExt, TxQueue, Wake};
 use crate::sys::event::Sleep;
@@ -25,6 +26,10 @@ pub(super) struct Port {
     pub(super) egress: Egress,
     inlets: Vec<HandoffRx>,
     gone: bool,
+    /// What frames that wait here are called, in pools that record holders.
+    to_send: Option<Tag>,
+    /// It is gone, or names holders: one look for both, so that names cost nothing where there are none.
+    is_rare: bool,
     /// Frames sent and not completed, or more: the device is asked for completions while there are any.
     on_ring: usize,
     /// Rounds in a row in which nothing moved.
@@ -51,6 +56,8 @@ impl Port {
             device,
             inlets: Vec::new(),
             gone: false,
+            to_send: None,
+            is_rare: false,
             on_ring,
             fruitless: 0,
             is_awake: false,
@@ -123,11 +130,18 @@ impl Port {
         received
     }
 
+    /// Names who holds what is sent, for pools that record it.
+    pub(super) fn name_holders(&mut self) {
+        if self.to_send.is_none() {
+            (self.to_send, self.is_rare) = (Some(sent_by(&self.device.info().name)), true);
+        }
+    }
+
     /// Out of the port that it came in by: the device maps what it receives into. Gives the packet back if it
     /// is to end.
-    pub(super) fn send_back(&mut self, packet: XdpBuff) -> Result<(), XdpBuff> {
+    pub(super) fn send_back(&mut self, mut packet: XdpBuff) -> Result<(), XdpBuff> {
         self.stats.tx += 1;
-        if !self.has_room() {
+        if !self.has_room(|tag| packet.set_tag(tag)) {
             return Err(packet);
         }
         self.waiting.push(packet);
@@ -136,11 +150,29 @@ impl Port {
 
     /// From another port, of any memory. Gives the frame back if it is to end.
     pub(super) fn send_on(&mut self, frame: XdpFrame) -> Result<(), XdpFrame> {
+        if self.is_rare {
+            return self.send_on_named(frame);
+        }
         self.stats.redirect_in += 1;
-        if !self.has_room() {
+        if !self.has_room(|_| {}) {
             return Err(frame);
         }
         if let Some(frame) = self.egress.prepare(frame, &self.pool) {
+            self.waiting.push(frame);
+        }
+        Ok(())
+    }
+
+    /// The same where frames are named, or the port is gone.
+    #[cold]
+    fn send_on_named(&mut self, frame: XdpFrame) -> Result<(), XdpFrame> {
+        self.stats.redirect_in += 1;
+        let mut name = None;
+        if !self.has_room(|tag| name = Some(tag)) {
+            return Err(frame);
+        }
+        if let Some(mut frame) = self.egress.prepare(frame, &self.pool) {
+            name.into_iter().for_each(|tag| frame.set_tag(tag)); // the copy, where there is one
             self.waiting.push(frame);
         }
         Ok(())
@@ -151,7 +183,7 @@ impl Port {
     /// nothing is counted. `back` are those that came in here.
     #[inline]
     pub(super) fn send_burst(&mut self, packets: &mut Vec<XdpBuff>, back: bool) -> usize {
-        if self.gone || !self.waiting.is_empty() || !(back || self.egress.reuses(packets)) {
+        if self.is_rare || !self.waiting.is_empty() || !(back || self.egress.reuses(packets)) {
             return 0;
         }
         if back {
@@ -164,14 +196,22 @@ impl Port {
         self.give()
     }
 
-    /// Whether one more frame may be queued; counts it if not. Called before a frame is copied.
-    fn has_room(&mut self) -> bool {
-        if self.gone {
-            self.stats.tx_gone += 1;
-        } else if self.waiting.len() == self.most {
-            self.stats.tx_overflow += 1;
+    /// Whether one more frame may be queued; counts it if not. Called before a frame is copied. `name` is
+    /// told what it is called, if it may and has a name.
+    #[inline]
+    fn has_room(&mut self, name: impl FnOnce(Tag)) -> bool {
+        if self.is_rare {
+            if self.gone {
+                self.stats.tx_gone += 1;
+                return false;
+            }
+            if let Some(tag) = self.to_send.filter(|_| self.waiting.len() < self.most) {
+                name(tag);
+            }
         }
-        !self.gone && self.waiting.len() < self.most
+        let has_room = self.waiting.len() < self.most;
+        self.stats.tx_overflow += u64::from(!has_room);
+        has_room
     }
 
     /// Takes in frames that other threads handed over, at most `budget` from each; frames that end go into
@@ -280,7 +320,7 @@ impl Port {
         self.stats.tx_gone += self.waiting.len() as u64;
         self.waiting.clear();
         self.egress.close();
-        (self.gone, self.on_ring) = (true, 0); // or it would never rest
+        (self.gone, self.is_rare, self.on_ring) = (true, true, 0); // or it would never rest
     }
 }
 

@@ -94,6 +94,11 @@ impl PoolRef {
         self.0.holders.as_ref().map(|holders| holders.view())
     }
 
+    /// Whether it records who holds its pages: one load.
+    pub fn records_holders(&self) -> bool {
+        self.0.holders.is_some()
+    }
+
     /// Whether the pool has been destroyed. Its last buffers may still be out.
     pub fn is_destroyed(&self) -> bool {
         self.0.returns.lock().detached

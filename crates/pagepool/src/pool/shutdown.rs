@@ -445,6 +445,11 @@ impl fmt::Display for ShutdownReport {
         for group in self.groups.iter().take(MOST_LINES) {
             write!(f, "\n  {group}")?;
         }
+        let more_groups = self.groups.len().saturating_sub(MOST_LINES) as u64 + self.more_groups;
+        if more_groups > 0 {
+            let s = if more_groups == 1 { "" } else { "s" };
+            write!(f, "\n  and {more_groups} more group{s}")?;
+        }
         for held in self.pages.iter().take(MOST_LINES) {
             write!(f, "\n  {held}")?;
         }

@@ -16,9 +16,10 @@
 // UNSAFETY: places are handed out by address, and rows are written through raw pointers.
 #![expect(unsafe_code)]
 
+mod free_room;
+
 use std::alloc::Layout;
 use std::cell::Cell;
-use std::collections::BTreeMap;
 use std::fs::File;
 use std::mem::ManuallyDrop;
 use std::os::fd::AsFd;
@@ -26,6 +27,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use self::free_room::FreeRoom;
 use crate::error::Error;
 use crate::sys::call::{abort_with, at_fork, thread_id_and_name};
 use crate::sys::memory::{FileCopy, SharedFile, fallocate, file_size_limit};
@@ -62,13 +64,10 @@ pub(crate) struct PublishedMemory {
 /// Which bytes are free.
 #[derive(Debug)]
 struct Space {
-    /// From here on, nothing was ever used.
-    fresh: usize,
+    room: FreeRoom,
     /// Up to here, the file system gave memory, for blocks and for rows.
     backed: usize,
     backed_rows: usize,
-    /// Places that were given back, by their size.
-    free: BTreeMap<usize, Vec<usize>>,
     /// Rows that were given back.
     free_rows: Vec<u32>,
 }
@@ -111,10 +110,9 @@ impl PublishedMemory {
         fallocate(file.as_fd(), 0..ENTRIES_AT).map_err(Error::of_call("fallocate", remedy))?;
         let mapping = SharedFile::new(file, FILE_BYTES).map_err(Error::of_call("mmap", remedy))?;
         let space = Space {
-            fresh: BLOCKS_AT,
+            room: FreeRoom::from(BLOCKS_AT),
             backed: BLOCKS_AT,
             backed_rows: ENTRIES_AT,
-            free: BTreeMap::new(),
             free_rows: Vec::new(),
         };
         let [closed, forked] = [false; 2].map(AtomicBool::new);
@@ -201,7 +199,7 @@ impl PublishedMemory {
         self.take_at_most(layout, |left| left)
     }
 
-    /// The same, but no more than a quarter of the room that was never used.
+    /// The same, but no more than a quarter of the room behind all that is in use, or some between.
     pub(crate) fn take_sparingly(&self, layout: Layout) -> Option<NonNull<u8>> {
         self.take_at_most(layout, |left| left / 4)
     }
@@ -212,8 +210,8 @@ impl PublishedMemory {
         }
         let bytes = layout.size().checked_next_multiple_of(ALIGN)?;
         let mut space = self.space.lock();
-        let reused = space.free.get_mut(&bytes).and_then(Vec::pop);
-        let fits = bytes <= most(FILE_BYTES - space.fresh);
+        let reused = space.room.take_again(bytes);
+        let fits = bytes <= most(FILE_BYTES - space.room.fresh);
         let offset = reused.or_else(|| if fits { space.grow(bytes, &self.mapping) } else { None })?;
         NonNull::new(self.at(offset))
     }
@@ -223,7 +221,7 @@ impl PublishedMemory {
         let Some(offset) = self.offset_of(place) else { return false };
         if self.is_open() {
             let bytes = layout.size().next_multiple_of(ALIGN);
-            self.space.lock().free.entry(bytes).or_default().push(offset);
+            self.space.lock().room.give_back(offset, bytes);
         }
         true
     }
@@ -266,11 +264,11 @@ impl PublishedMemory {
 }
 
 impl Space {
-    /// Bytes that were never used, with memory behind them.
+    /// Bytes behind all that is in use, with memory behind them.
     fn grow(&mut self, bytes: usize, mapping: &SharedFile) -> Option<usize> {
-        let end = self.fresh.checked_add(bytes).filter(|&end| end <= FILE_BYTES)?;
+        let end = self.room.fresh.checked_add(bytes).filter(|&end| end <= FILE_BYTES)?;
         back(mapping, &mut self.backed, end, FILE_BYTES)?;
-        Some(std::mem::replace(&mut self.fresh, end))
+        Some(std::mem::replace(&mut self.room.fresh, end))
     }
 }
 
@@ -302,7 +300,7 @@ extern "C" fn prepare() {
     let Some(memory) = published else { return };
     let space = memory.space.lock();
     // Rows that have no memory are not read: that would take memory from the file system.
-    let copy = memory.mapping.copy([0..space.backed_rows, BLOCKS_AT..space.fresh]).ok();
+    let copy = memory.mapping.copy([0..space.backed_rows, BLOCKS_AT..space.room.fresh]).ok();
     PREPARED.set(Some(ManuallyDrop::new(ForkState { _space: space, copy })));
 }
 
