@@ -8,11 +8,18 @@
 use std::sync::OnceLock;
 
 use libfuzzer_sys::fuzz_target;
+use pagepool::observe::{MetricsFormat, write_metrics};
 use pagepool::testing::{PlainMemory, read_published};
 use pagepool::{Bound, Holders, Pool, PoolParams, publish, publish_entry};
 
+/// A file, and where it is not zero.
+struct Real {
+    bytes: Vec<u8>,
+    words: Vec<usize>,
+}
+
 /// A file with pools of each kind and another entry.
-fn real() -> Vec<u8> {
+fn real() -> Real {
     let folder = std::env::temp_dir().join(format!("pagepool-fuzz-{}", std::process::id()));
     // SAFETY: libFuzzer calls the target on one thread, and has no other.
     unsafe { std::env::set_var("PAGEPOOL_RUN", &folder) };
@@ -37,19 +44,22 @@ fn real() -> Vec<u8> {
     let pools = read_published(&bytes).expect("it is whole").pools;
     assert_eq!((pools.len(), pools.iter().filter(|pool| pool.holders.is_some()).count()), (3, 1));
     std::fs::remove_dir(folder).expect("it is empty");
-    bytes
+    let words = bytes.chunks(8).zip((0..).step_by(8)).filter(|(word, _)| word.iter().any(|&byte| byte != 0));
+    let words = words.map(|(_, at)| at).collect();
+    Real { bytes, words }
 }
 
 fuzz_target!(|input: &[u8]| {
-    static REAL: OnceLock<Vec<u8>> = OnceLock::new();
+    static REAL: OnceLock<Real> = OnceLock::new();
     let real = REAL.get_or_init(real);
     let _ = read_published(input);
     // Eleven bytes change a number: where, how long, and what it is.
-    let mut changed = real.clone();
+    let mut changed = real.bytes.clone();
     for change in input.chunks_exact(11) {
         let at = u16::from_le_bytes([change[0], change[1]]) as usize;
-        // The header, the schema, and the first rows of threads and entries; half of them in the header.
-        let at = [at % 256, 4096 + at % 3072, 4096 + 14336 + 32768 + at % 4096, at][change[2] as usize % 4];
+        // The header, the schema, the first rows of threads and entries, and what entries and pools have.
+        let word = real.words[at % real.words.len()] + change[2] as usize % 8;
+        let at = [at % 256, 4096 + at % 3072, 4096 + 14336 + 32768 + at % 4096, word][change[2] as usize % 4];
         let len = [1, 2, 4, 8][change[2] as usize / 4 % 4];
         if let Some(place) = changed.get_mut(at..at + len) {
             place.copy_from_slice(&change[3..3 + len]);
@@ -58,5 +68,8 @@ fuzz_target!(|input: &[u8]| {
     if let Some(&cut) = input.get(input.len() / 11 * 11) {
         changed.truncate(changed.len() / 255 * cut as usize);
     }
-    let _ = read_published(&changed);
+    if let Ok(process) = read_published(&changed) {
+        let mut text = format!("{process:?}");
+        write_metrics(&mut text, &[process], MetricsFormat::OpenMetrics, &|_, _| None);
+    }
 });

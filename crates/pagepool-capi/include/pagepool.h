@@ -579,6 +579,12 @@ struct pagepool_inline_ {
     const void *views;
     const void *directory;
     uint64_t view_mask;
+    /**
+     * Has the library know where the calling thread keeps the pool that it used last: it takes a pool back
+     * there when the thread stops being its owner. 0 if it knows 16 such places of the thread, the limit. In
+     * this struct and no function of its own, so that it is of the library that has the tables.
+     */
+    int (*note)(void *here);
 };
 
 /**
@@ -628,7 +634,7 @@ struct pagepool_stats {
     uint64_t alloc_waive;
     /**
      * Allocations that returned nothing. Linux has no such counter. If it rises: the arena is exhausted;
-     * raise `max_bytes`, or find out who has the buffers (`tagging`).
+     * raise `max_bytes`, or find out who has the buffers (`holders`).
      */
     uint64_t alloc_failed;
     /**
@@ -1545,7 +1551,8 @@ size_t pagepool_alloc_bulk(struct pagepool *pool, struct pagepool_buf **bufs, si
  * Returns how many it allocated. Linux: page_pool_dev_alloc_pages and page_address in a loop.
  *
  * Thread: owner.
- * Ownership: as for pagepool_alloc_bulk. The bytes at `data[i]` are the caller's until `bufs[i]` is returned.
+ * Ownership: as for pagepool_alloc_bulk. The bytes at `data[i]` are the caller's until `bufs[i]` is
+ * returned. The arrays do not overlap.
  * Errors: as for pagepool_alloc_bulk; also 0 for memory that the CPU cannot read (-EOPNOTSUPP).
  * Cost: pagepool_alloc_bulk, and about three instructions per page.
  */
@@ -1895,16 +1902,6 @@ void pagepool_clear_error(void);
  */
 const struct pagepool_inline_ *pagepool_inline_tables(uint32_t layout);
 
-/**
- * For the inline functions of this header, not for programs: `here` is where they keep the pool that the
- * calling thread used last. The library takes a pool back there when the thread stops being its owner.
- * Returns 1; 0 if the thread has 16 such places, the limit: the inline functions then call the library.
- *
- * Thread: any.
- * Cost: a few comparisons.
- */
-int pagepool_inline_here(void *here);
-
 #if defined(__GNUC__)
 #define PAGEPOOL_UNUSED_ __attribute__((unused))
 #else
@@ -1924,7 +1921,7 @@ int pagepool_inline_here(void *here);
  * owns. The library takes it back when the thread stops being the owner, which happens on that thread. So a
  * handle of the pool that is there proves that the thread owns it.
  */
-#if !defined(PAGEPOOL_NO_INLINE) && defined(__GNUC__) && defined(__linux__) && \
+#if !defined(PAGEPOOL_NO_INLINE) && defined(__GNUC__) && defined(__linux__) && !defined(__BIONIC__) && \
     (defined(__x86_64__) || defined(__aarch64__))
 
 /* The head of the owner's cache. The numbers of its pages follow: see pagepool_pages_. */
@@ -2000,13 +1997,13 @@ PAGEPOOL_FAST_ uint64_t pagepool_me_(void)
     return me;
 }
 
-/* A pool of the calling thread becomes the one that it used last. */
+/* A pool of the calling thread becomes the one that it used last. Called where there are tables. */
 PAGEPOOL_FAST_ void pagepool_look_here_(struct pagepool_view_ *view)
 {
     if (view == NULL || view->owner != pagepool_me_() || view->no_owner != 0)
         return;
     if (!pagepool_noted_5_)
-        pagepool_noted_5_ = pagepool_inline_here(&pagepool_here_5_);
+        pagepool_noted_5_ = pagepool_tables_->note(&pagepool_here_5_);
     if (pagepool_noted_5_)
         pagepool_here_5_ = view;
 }

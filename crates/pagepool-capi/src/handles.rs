@@ -5,7 +5,6 @@ pub(crate) mod binding;
 pub(crate) mod bound_pools;
 pub(crate) mod claim;
 pub(crate) mod directory;
-pub(crate) mod here;
 pub(crate) mod life_word;
 pub(crate) mod opaque;
 pub(crate) mod owner;

@@ -17,7 +17,7 @@
  * owns. The library takes it back when the thread stops being the owner, which happens on that thread. So a
  * handle of the pool that is there proves that the thread owns it.
  */
-#if !defined(PAGEPOOL_NO_INLINE) && defined(__GNUC__) && defined(__linux__) && \
+#if !defined(PAGEPOOL_NO_INLINE) && defined(__GNUC__) && defined(__linux__) && !defined(__BIONIC__) && \
     (defined(__x86_64__) || defined(__aarch64__))
 
 /* The head of the owner's cache. The numbers of its pages follow: see pagepool_pages_. */
@@ -93,13 +93,13 @@ PAGEPOOL_FAST_ uint64_t pagepool_me_(void)
     return me;
 }
 
-/* A pool of the calling thread becomes the one that it used last. */
+/* A pool of the calling thread becomes the one that it used last. Called where there are tables. */
 PAGEPOOL_FAST_ void pagepool_look_here_(struct pagepool_view_ *view)
 {
     if (view == NULL || view->owner != pagepool_me_() || view->no_owner != 0)
         return;
     if (!pagepool_noted_5_)
-        pagepool_noted_5_ = pagepool_inline_here(&pagepool_here_5_);
+        pagepool_noted_5_ = pagepool_tables_->note(&pagepool_here_5_);
     if (pagepool_noted_5_)
         pagepool_here_5_ = view;
 }

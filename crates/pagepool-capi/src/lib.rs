@@ -16,4 +16,3 @@ mod error;
 mod handles;
 mod inline;
 mod oom;
-mod uncancelled;

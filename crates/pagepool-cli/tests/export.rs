@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use pagepool::{DeferredStats, Stats};
 use pagepool_lab::TempFolder;
 use pagepool_net::{DeviceStats, ForwardStats, KernelStats, PathStats};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 const DOCS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs");
 
@@ -245,6 +245,21 @@ fn dashboard_and_alerts_name_metrics_that_there_are() {
     let panels = dashboard["panels"].as_array().expect("panels");
     assert!(panels.iter().all(|panel| panel["targets"].as_array().is_some_and(|all| !all.is_empty())));
     promtool(&["check", "rules", &format!("{DOCS}/dashboards/alerts.yml")], None);
+    let folder = TempFolder::new("dashboard").expect("a folder of ours");
+    let rules = folder.path().join("rules.yml");
+    fs::write(&rules, as_rules(panels).to_string()).expect("the folder is ours");
+    promtool(&["check", "rules", &rules.to_string_lossy()], None);
+}
+
+/// The queries of a dashboard as rules of Prometheus, whose tool checks queries there alone.
+fn as_rules(panels: &[Value]) -> Value {
+    let targets = panels.iter().flat_map(|panel| panel["targets"].as_array().into_iter().flatten());
+    let rules: Vec<_> = targets
+        .map(|target| target["expr"].as_str().expect("a query").replace("$__rate_interval", "1m"))
+        .enumerate()
+        .map(|(at, query)| json!({"record": format!("query_{at}"), "expr": query}))
+        .collect();
+    json!({"groups": [{"name": "dashboard", "rules": rules}]})
 }
 
 /// Has Prometheus's own tool check something, if it is there.

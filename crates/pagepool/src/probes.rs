@@ -76,7 +76,7 @@ probes! {
         page: u32 = "number of the page in its area",
         node: u8 = "NUMA node of the page",
     }
-    DEBUG starve: "the owner found no page, or few, and armed its wake-up" {
+    DEBUG starve: "an allocation found no page, or a refill left fewer than `low_water`" {
         pool: u32 = "id of the pool",
         inflight: i64 = "pages that the pool has, at hand or out",
     }

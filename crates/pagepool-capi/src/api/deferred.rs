@@ -8,7 +8,7 @@ use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use ::pagepool::InUse;
+use ::pagepool::{InUse, uncancelled};
 
 use crate::args::out::store_handle;
 use crate::args::range::out_of_range;
@@ -21,7 +21,6 @@ use crate::handles::owner::enter;
 use crate::handles::slots;
 use crate::handles::tables::{DEFERRED_USERS, RegisteredUser};
 use crate::handles::token::Token;
-use crate::uncancelled::uncancelled;
 
 /// A user of deferred buffers: somebody who reads them without owning them, and never tells when it is done.
 /// Examples: the kernel that sends from a page (MSG_ZEROCOPY), a reference count kept elsewhere. The library

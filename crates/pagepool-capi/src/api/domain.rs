@@ -7,7 +7,7 @@ use std::ffi::{c_char, c_int, c_void};
 use std::fmt;
 use std::sync::Arc;
 
-use ::pagepool::{DeviceAddr, DmaDomain, DomainId, IdentityDomain, OffsetDomain, Region};
+use ::pagepool::{DeviceAddr, DmaDomain, DomainId, IdentityDomain, OffsetDomain, Region, uncancelled};
 
 use crate::args::out::store_handle;
 use crate::args::range::out_of_range;
@@ -17,7 +17,6 @@ use crate::handles::claim::look;
 use crate::handles::opaque::{BufHandle, DomainHandle};
 use crate::handles::tables::DOMAINS;
 use crate::handles::token::Token;
-use crate::uncancelled::uncancelled;
 
 /// A region: a part of an arena that domains map in one piece. The library fills it in for callbacks.
 #[repr(C)]

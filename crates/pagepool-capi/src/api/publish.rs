@@ -6,11 +6,10 @@
 use std::ffi::{c_char, c_int};
 use std::sync::{Mutex, PoisonError};
 
-use ::pagepool::{Publication, publish, sign_of_life};
+use ::pagepool::{Publication, publish, sign_of_life, uncancelled};
 
 use crate::args::sized::text;
 use crate::error::{CallError, status};
-use crate::uncancelled::uncancelled;
 
 /// What this process published, until it takes it back.
 static PUBLICATION: Mutex<Option<Publication>> = Mutex::new(None);

@@ -7,12 +7,11 @@ use std::ffi::{c_char, c_int, c_void};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU8;
 
-use ::pagepool::{ArenaParams, Backing, NodeId, NodePolicy, OnMissingHuge, Topology};
+use ::pagepool::{ArenaParams, Backing, NodeId, NodePolicy, OnMissingHuge, Topology, uncancelled};
 
-use crate::args::range::{node_of_field, out_of_range};
+use crate::args::range::{flag, node_of_field, out_of_range};
 use crate::args::sized::{Sized0, text};
 use crate::error::CallResult;
-use crate::uncancelled::uncancelled;
 
 /// The parameters of an arena. Start from PAGEPOOL_ARENA_PARAMS_INIT, or from zeroes with `size` set, which
 /// is the same: in each field 0 selects the default.
@@ -116,17 +115,16 @@ impl ArenaParamsC {
             name: unsafe { text(self.name, "arena") },
             max_bytes: self.bytes(),
             backing: backing(self.backing)?,
-            on_missing_huge: if self.huge_or_fail == 0 {
-                OnMissingHuge::default()
-            } else {
-                OnMissingHuge::Fail
+            on_missing_huge: match flag("huge_or_fail", self.huge_or_fail)? {
+                false => OnMissingHuge::default(),
+                true => OnMissingHuge::Fail,
             },
             node: self.node_policy()?,
             topology: self.topology(here)?,
-            prefault: self.prefault != 0,
-            mlock: self.mlock != 0,
-            commit_all: self.commit_all != 0,
-            inherit_on_fork: self.inherit_on_fork != 0,
+            prefault: flag("prefault", self.prefault)?,
+            mlock: flag("mlock", self.mlock)?,
+            commit_all: flag("commit_all", self.commit_all)?,
+            inherit_on_fork: flag("inherit_on_fork", self.inherit_on_fork)?,
         })
     }
 

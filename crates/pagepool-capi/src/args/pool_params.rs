@@ -10,7 +10,7 @@ use std::sync::Arc;
 use ::pagepool::{DmaDomain, Holders, OnBusy, PoolParams};
 
 use crate::args::out::array;
-use crate::args::range::{node_of_field, out_of_range};
+use crate::args::range::{flag, node_of_field, out_of_range};
 use crate::args::sized::{Sized0, text};
 use crate::error::CallResult;
 use crate::handles::opaque::{ArenaHandle, DomainHandle};
@@ -148,7 +148,7 @@ impl PoolParamsC {
             max_lanes,
             lane_size: self.lane_size as usize,
             nid: node_of_field("nid", self.nid)?,
-            node_blind: self.node_blind != 0,
+            node_blind: flag("node_blind", self.node_blind)?,
             headroom: self.headroom as usize,
             max_len: self.max_len as usize,
             tailroom: self.tailroom as usize,
@@ -158,8 +158,8 @@ impl PoolParamsC {
             domains: unsafe { self.domains() }?,
             sync_for_device: self.sync_for_device()?,
             low_water: self.low_water as usize,
-            wakeup: self.wakeup != 0,
-            tagging: self.tagging != 0,
+            wakeup: flag("wakeup", self.wakeup)?,
+            tagging: flag("tagging", self.tagging)?,
             holders: self.holders()?,
             defer_capacity: self.defer_capacity as usize,
             on_busy: self.on_busy()?,
@@ -169,16 +169,14 @@ impl PoolParamsC {
 
     /// Whether the pool has no owner, and is one that can do without.
     pub(crate) fn no_owner(&self) -> CallResult<bool> {
-        if self.no_owner > 1 {
-            return Err(out_of_range("no_owner", self.no_owner, "0 or 1"));
-        }
+        let no_owner = flag("no_owner", self.no_owner)?;
         let owners = [("wakeup", self.wakeup), ("defer_capacity", self.defer_capacity)];
-        match owners.into_iter().find(|&(_, value)| self.no_owner == 1 && value != 0) {
+        match owners.into_iter().find(|&(_, value)| no_owner && value != 0) {
             Some((field, value)) => Err(out_of_range(field, value, "0 with no_owner: the owner uses it")),
-            None if self.no_owner == 1 && self.n_domains == 0 => {
+            None if no_owner && self.n_domains == 0 => {
                 Err(out_of_range("n_domains", 0_u32, "1 to 64 with no_owner, which has addresses alone"))
             }
-            None => Ok(self.no_owner == 1),
+            None => Ok(no_owner),
         }
     }
 

@@ -42,6 +42,15 @@ pub(crate) fn node_of_argument(name: &str, nid: c_int) -> CallResult<Option<Node
     }
 }
 
+/// A field that is a yes or a no. Other numbers are kept for later versions.
+pub(crate) fn flag(field: &str, value: u32) -> CallResult<bool> {
+    match value {
+        0 => Ok(false),
+        1 => Ok(true),
+        other => Err(out_of_range(field, other, "0 or 1")),
+    }
+}
+
 /// A value out of its range, in the words of Rust's errors.
 #[cold]
 pub(crate) fn out_of_range(field: &str, value: impl std::fmt::Display, must_be: &str) -> CallError {

@@ -7,6 +7,8 @@
 // UNSAFETY: the owner's half changes hands.
 #![expect(unsafe_code)]
 
+pub(crate) mod here;
+
 use std::sync::Arc;
 use std::sync::atomic::Ordering::*;
 
@@ -14,7 +16,6 @@ use ::pagepool::{Bound, PoolRef, Shutdown};
 
 use crate::error::{CallError, CallResult};
 use crate::handles::bound_pools;
-use crate::handles::here;
 use crate::handles::owner_half::OwnerHalf;
 use crate::handles::slots::{self, Half, turn};
 use crate::handles::thread::me;

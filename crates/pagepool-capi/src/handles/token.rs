@@ -13,8 +13,6 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::*};
 
-use crate::uncancelled::uncancelled;
-
 /// What a token stands for. No multiples of 4, so that no aligned address looks like a token; what is given
 /// on every path has odd numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -120,7 +118,7 @@ impl Generations {
 pub(crate) fn first_generation() -> u32 {
     static RANDOM: OnceLock<RandomState> = OnceLock::new();
     static DRAWN: AtomicU64 = AtomicU64::new(0);
-    let random = RANDOM.get_or_init(|| uncancelled(RandomState::new)); // which calls getrandom(2)
+    let random = RANDOM.get_or_init(|| ::pagepool::uncancelled(RandomState::new)); // which calls getrandom(2)
     random.hash_one(DRAWN.fetch_add(1, Relaxed)) as u32 & !1
 }
 

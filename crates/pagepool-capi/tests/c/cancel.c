@@ -121,6 +121,26 @@ static void packets(struct pagepool_buf *buf)
 }
 
 /* One thread makes a pool, dries it up, is woken, and ends the pool. */
+/* Names of functions are looked up in files. */
+static void stacks(void *arg)
+{
+    struct pagepool_params params = PAGEPOOL_PARAMS_INIT;
+    struct pagepool_arena *arena = params.arena = arena_of(1 << 20);
+    struct pagepool_shutdown *shutdown;
+    struct pagepool *pool;
+    char text[2000];
+    (void)arg;
+    params.holders = PAGEPOOL_HOLDERS_STACKS;
+    params.one_stack_in = 1;
+    CHECK(pagepool_create(&params, &pool) == 0 && pagepool_bind(pool) == 0);
+    struct pagepool_buf *kept = pagepool_alloc_page(pool);
+    CHECK(pagepool_buf_put(pagepool_alloc_page(pool)) == 0);
+    CHECK(pagepool_destroy_watched(pool, &shutdown) == 0);
+    CHECK(pagepool_shutdown_report(shutdown, text, sizeof(text)) == 1);
+    CHECK(pagepool_buf_put(kept) == 0 && pagepool_shutdown_put(shutdown) == 0);
+    CHECK(pagepool_arena_put(arena) == 0);
+}
+
 static void a_pools_life(void *arg)
 {
     struct pagepool_domain_ops ops = {
@@ -221,6 +241,7 @@ int main(void)
     run_cancelled(arenas, NULL);
     run_cancelled(a_pools_life, &mapped);
     CHECK(mapped == -1); /* released */
+    run_cancelled(stacks, NULL);
     workers_are_cancelled_at_any_moment();
     puts("ok");
     return 0;

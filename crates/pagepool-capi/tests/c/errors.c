@@ -123,6 +123,17 @@ static void remedies(void)
     SAYS(pagepool_create(&params, &pool), "skip_ahead is 4294967295, but must be 1 to ");
     params = good, params.sync_for_device = 1;
     SAYS(pagepool_create(&params, &pool), "sync_for_device is 1, but must be 0 in a pool without domains");
+    params = good, params.wakeup = 2;
+    SAYS(pagepool_create(&params, &pool), "wakeup is 2, but must be 0 or 1");
+    params = good, params.tagging = 7;
+    SAYS(pagepool_create(&params, &pool), "tagging is 7, but must be 0 or 1");
+    params = good, params.node_blind = 99;
+    SAYS(pagepool_create(&params, &pool), "node_blind is 99, but must be 0 or 1");
+    of_arena.max_bytes = 1 << 20, of_arena.huge_or_fail = 9;
+    SAYS(pagepool_arena_create(&of_arena, &params.arena), "huge_or_fail is 9, but must be 0 or 1");
+    of_arena.huge_or_fail = 0, of_arena.prefault = 3;
+    SAYS(pagepool_arena_create(&of_arena, &params.arena), "prefault is 3, but must be 0 or 1");
+    of_arena.prefault = 0;
     params = good, params.order = 10;
     SAYS(pagepool_create(&params, &pool), "order is 10, but must be an order whose pages fit the arena's");
     SAYS(pagepool_skb_cache_create(0, &cache), "packets is 0, but must be 1 to ");

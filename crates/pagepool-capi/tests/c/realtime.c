@@ -59,6 +59,7 @@ static int start(pthread_t *thread)
 int main(void)
 {
     struct pagepool_arena *arena = arena_of(64 << 20);
+    struct pagepool_buf *bulk[64];
     pthread_t thread;
     int refused = start(&thread);
     if (refused != 0) {
@@ -71,8 +72,11 @@ int main(void)
         CHECK(pagepool_bind(pool) == 0);
         handed_over = pagepool_alloc_page(pool);
         CHECK(handed_over != NULL);
-        while (handed_over != NULL)
+        /* Every second owner returns in bulk, the longest that the first return of another waits for. */
+        while (handed_over != NULL && i % 2 == 0)
             CHECK(pagepool_buf_put(pagepool_alloc_page(pool)) == 0);
+        while (handed_over != NULL)
+            CHECK(pagepool_alloc_bulk(pool, bulk, 64) == 64 && pagepool_buf_put_bulk(bulk, 64) == 0);
         CHECK(pagepool_destroy(pool) == 0);
         if (longest_ns > LIMIT_NS)
             break;

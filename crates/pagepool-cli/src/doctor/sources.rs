@@ -53,7 +53,7 @@ pub fn collect(folder: &RunFolder, of: Option<&str>, seconds: u64) -> Result<Evi
     notes.extend(elsewhere(&processes));
     let links = links.evidence(Path::new(ROOT), &interrupts, &mut notes);
     let names: Vec<_> = of.iter().flat_map(|_| &links).map(|link| link.name.clone()).collect();
-    let kernel_pools = kernel.evidence(of.map(|_| &*names));
+    let kernel_pools = kernel.evidence(of.map(|_| &*names), &mut notes);
     let (cpus, huge_pages) = (cpus::cpus(Path::new(ROOT)), cpus::huge_pages(Path::new(ROOT)));
     Ok(Evidence { seconds, processes, links, kernel_pools, cpus, huge_pages, notes })
 }

@@ -58,9 +58,13 @@ pub fn recycled_percent(warm: &[PortSample], now: &[PortSample]) -> Option<f64> 
 
 /// The same, of what pools counted.
 pub fn recycled_of(moved: &[Stats]) -> Option<f64> {
-    let sum = |of: fn(&Stats) -> u64| moved.iter().map(of).sum::<u64>();
-    let allocated = sum(|s| s.alloc_fast + s.alloc_refill + s.alloc_slow + s.alloc_slow_high_order);
-    let fresh = sum(|s| s.hold).min(allocated);
+    let sum = |of: &[fn(&Stats) -> u64]| {
+        // A file that somebody forged may claim any counts.
+        moved.iter().flat_map(|s| of.iter().map(move |of| of(s))).fold(0, u64::saturating_add)
+    };
+    let allocated =
+        sum(&[|s| s.alloc_fast, |s| s.alloc_refill, |s| s.alloc_slow, |s| s.alloc_slow_high_order]);
+    let fresh = sum(&[|s| s.hold]).min(allocated);
     (allocated > 0).then(|| (allocated - fresh) as f64 * 100.0 / allocated as f64)
 }
 

@@ -22,7 +22,7 @@ pub struct ObserveOptions {
     /// Print JSON; with --watch one object a line
     #[arg(long)]
     pub json: bool,
-    /// Observation again every SECONDS, until Ctrl-C [default: 1]
+    /// Look again every SECONDS, until Ctrl-C [default: 1]
     ///
     /// Figures that are of a time (recyc%, slow) are then of that since the look before. On a terminal a look
     /// is drawn over the one before, and shows as much as there is room for.

@@ -15,7 +15,7 @@ use crate::engine::run_state::RunState;
 /// Option of every command that has pools.
 #[derive(Args, Clone, Copy, Debug, Default)]
 pub struct PublishOptions {
-    /// Do not show the pools to `pagepool list`, `show` and `export`
+    /// Do not show the pools to `pagepool list`, `show`, `top`, `doctor` and `export`
     ///
     /// Without this option they are in a file of $PAGEPOOL_RUN, else of /run/pagepool for root, else of
     /// $XDG_RUNTIME_DIR/pagepool. If there is no such folder, or it cannot be written to, the command runs

@@ -102,6 +102,20 @@ arrive() {
 
 received() { cat "/sys/class/net/$1/statistics/rx_packets"; }
 
+# placed NAME CPU NODE: the thread of a command's queue is on that CPU alone, and all of its memory on that node.
+placed() {
+    process=$(cat "/tmp/$1.pid")
+    for task in /proc/$process/task/*; do
+        [ "$(cat "$task/comm")" = queue0 ] && cpus=$(sed -n 's/^Cpus_allowed_list:.//p' "$task/status")
+    done
+    [ "$cpus" = "$2" ] || fail "the thread is on CPUs $cpus, not $2"
+    grep '^[0-9a-f]* bind:' "/proc/$process/numa_maps" >/tmp/maps
+    grep -q "^[0-9a-f]* bind:$3 .* N$3=" /tmp/maps || fail "no memory is on node $3: $(cat /tmp/maps)"
+    grep -v "^[0-9a-f]* bind:$3 " /tmp/maps && fail "some memory is not bound to node $3"
+    sed "s/ N$3=//" /tmp/maps | grep ' N[0-9]*=' && fail "some memory is on another node than $3"
+    note "thread on CPU $2, memory on node $3"
+}
+
 # flood FROM TO OPTION...: UDP packets to the card TO, by the kernel's pktgen on the last CPU, until `flood_ends`.
 # Options are pktgen's, NAME=VALUE.
 flood() {

@@ -13,7 +13,7 @@
 use crate::sys::sync::{AtomicU64, Ordering, fence};
 
 /// Ids in a record; 0 is none, or one for which its table has no room.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Ord, PartialOrd)]
 pub(crate) struct What {
     pub(crate) site: u16,
     pub(crate) tag: u16,

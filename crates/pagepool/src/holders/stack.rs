@@ -6,12 +6,14 @@
 use std::backtrace::Backtrace;
 use std::fmt::Write;
 
+use crate::sys::call::uncancelled::uncancelled;
+
 /// Frames of these are how the pool came here.
 const OWN: [&str; 4] = ["backtrace", "pagepool::holders::", "pagepool::pool::", "pagepool_capi::"];
 
 /// The stack of the calling thread, a line a frame, from who called the pool.
 pub(crate) fn stack_text() -> String {
-    frames(&Backtrace::force_capture().to_string())
+    frames(&uncancelled(|| Backtrace::force_capture().to_string())) // which reads the files of the program
 }
 
 /// The frames of a backtrace's text, a line each.

@@ -15,7 +15,7 @@
 //!        cache, which is inside an allocation, `shrink` or `update_nid`, may get a page that has no record.
 //! Cost   16 bytes a page of the area, and 44 KiB; 128 KiB more for stacks.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::panic::Location;
 use std::sync::atomic::{AtomicBool as PlainBool, AtomicU32 as PlainU32, AtomicU64 as PlainU64, Ordering};
 
@@ -89,16 +89,16 @@ struct LastAllocations {
 /// The ids of the tags that were seen last, each as one word: the tag's number, and its id. Any thread.
 type LastTags = [PlainU32; 64];
 
-/// Which texts have which row.
+/// Which texts have which row. Ordered: the keys of a hash are random, which is a cancellation point.
 #[derive(Debug, Default)]
 struct KnownTexts {
-    sites: HashMap<(&'static str, u32, u32), u16>,
+    sites: BTreeMap<(&'static str, u32, u32), u16>,
     /// Tokens.
-    threads: HashMap<u64, u16>,
-    tags: HashMap<Tag, u16>,
+    threads: BTreeMap<u64, u16>,
+    tags: BTreeMap<Tag, u16>,
     /// By their ids less one.
     tags_of_rows: Vec<Tag>,
-    stacks: HashMap<String, u16>,
+    stacks: BTreeMap<String, u16>,
 }
 
 /// The records of a pool.

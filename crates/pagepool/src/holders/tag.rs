@@ -18,7 +18,7 @@ use crate::sys::sync::UnseenLock;
 /// let tag = Tag::new("reassembly");
 /// assert_eq!((tag, tag.name()), (Tag::new("reassembly"), "reassembly"));
 /// ```
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Tag(u16);
 
 /// The names by their numbers less one, and the other way round.

@@ -1,7 +1,7 @@
 //! What observers get of the records: plain values.
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap};
+use std::collections::{BTreeMap, BinaryHeap};
 use std::fmt;
 use std::time::Duration;
 
@@ -129,13 +129,13 @@ pub(crate) struct HolderTally {
     ages: [u64; AGE_EDGES.len() + 1],
     /// The youngest of the oldest on top.
     oldest: BinaryHeap<(Since, u32, u64)>,
-    groups: HashMap<What, (u64, u64)>,
+    groups: BTreeMap<What, (u64, u64)>,
 }
 
 impl HolderTally {
     /// Ages are up to `now_ms` of the coarse clock.
     pub(crate) fn new(now_ms: u64) -> Self {
-        let (oldest, groups) = (BinaryHeap::new(), HashMap::new());
+        let (oldest, groups) = (BinaryHeap::new(), BTreeMap::new());
         Self { now_ms, held: 0, ages: Default::default(), oldest, groups }
     }
 

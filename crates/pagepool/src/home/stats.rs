@@ -86,7 +86,7 @@ macro_rules! for_each_pool_counter {
                 /// Allocations that returned nothing. Linux has no such counter.
                 ///
                 /// If it rises: the arena is exhausted; raise `max_bytes`, or find out who has the buffers
-                /// (`tagging`).
+                /// (`holders`).
                 alloc_failed,
                 /// Returned pages that found the cache full. Each is counted again, under `recycle_ring` or
                 /// `recycle_ring_full`.

@@ -100,8 +100,17 @@ impl Bound {
 
     #[cold]
     pub(crate) fn failed<T>(&self) -> Option<T> {
-        self.ptr().own.counts.alloc_failed.add(1);
+        self.count_failure();
         None
+    }
+
+    /// Apart from `failed`: the note of a probe in a generic function names an instance that the linker may
+    /// have dropped.
+    #[cold]
+    fn count_failure(&self) {
+        let pool = self.ptr();
+        pool.own.counts.alloc_failed.add(1);
+        probes::starve(pool.id, pool.pages());
     }
 
     /// A page of the emergency reserve that the provider gave along: it counts as one of the cache, unless it
@@ -283,6 +292,7 @@ impl Bound {
             left < p.low_water
         });
         if low {
+            probes::starve(pool.id, pool.pages());
             self.starve();
         }
         if got > 0 {
@@ -338,7 +348,6 @@ impl Bound {
         pool.area.starved().add(&pool.wakeup); // its fence: lanes claimed later raise the flag themselves
         raise_all(pool.lanes.listed_lanes(), STARVED);
         self.policy(|p| (p.asked, p.look_again) = (true, true));
-        probes::starve(pool.id, pool.pages());
     }
 
     /// The node that pages from lanes and ring must be on, where they may differ from it. `None` if the area

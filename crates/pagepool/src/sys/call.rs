@@ -7,6 +7,8 @@
 // UNSAFETY: system calls; each wrapper says what makes its call sound.
 #![expect(unsafe_code)]
 
+pub(crate) mod uncancelled;
+
 use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};

@@ -14,7 +14,7 @@ use pagepool::{
 };
 
 /// A probe that fired, with its arguments.
-#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Fired {
     pub probe: &'static str,
     pub args: Vec<i64>,
@@ -110,7 +110,13 @@ fn starved() -> Vec<Fired> {
     drop(page);
     drop(scope);
     let starve = fired("starve", [id, 1]);
-    vec![fired("alloc_slow", [id, 1, 0]), starve, fired("wake", [id, 1]), fired("destroy", [id, 0, 0])]
+    vec![
+        fired("alloc_slow", [id, 1, 0]),
+        starve.clone(),
+        starve,
+        fired("wake", [id, 1]),
+        fired("destroy", [id, 0, 0]),
+    ]
 }
 
 /// Fewer pages are left than the owner wants.

@@ -129,7 +129,8 @@ pub unsafe extern "C" fn pagepool_alloc_bulk(
 /// Returns how many it allocated. Linux: page_pool_dev_alloc_pages and page_address in a loop.
 ///
 /// Thread: owner.
-/// Ownership: as for pagepool_alloc_bulk. The bytes at `data[i]` are the caller's until `bufs[i]` is returned.
+/// Ownership: as for pagepool_alloc_bulk. The bytes at `data[i]` are the caller's until `bufs[i]` is
+/// returned. The arrays do not overlap.
 /// Errors: as for pagepool_alloc_bulk; also 0 for memory that the CPU cannot read (-EOPNOTSUPP).
 /// Cost: pagepool_alloc_bulk, and about three instructions per page.
 #[unsafe(no_mangle)]

@@ -5,14 +5,13 @@
 
 use std::ffi::{c_int, c_void};
 
-use ::pagepool::{MAX_FRAGS, SharedBuf, SkBuff, SkbError, SkbMemory};
+use ::pagepool::{MAX_FRAGS, SharedBuf, SkBuff, SkbError, SkbMemory, uncancelled};
 
 use crate::error::{CallError, CallResult, status};
 use crate::handles::claim::claim;
 use crate::handles::opaque::{BufHandle, SharedHandle, SkbHandle};
 use crate::handles::tables::{SHARED_BUFS, SKBS};
 use crate::handles::token::Token;
-use crate::uncancelled::uncancelled;
 
 /// Whether a packet takes `len` bytes at `offset` of memory of `size` bytes; if not, why.
 fn takes(packet: &SkBuff, size: usize, offset: usize, len: usize) -> CallResult<()> {

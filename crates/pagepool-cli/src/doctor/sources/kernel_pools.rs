@@ -18,9 +18,15 @@ impl KernelPools {
     }
 
     /// What they did since; of these interfaces alone, if any are named.
-    pub fn evidence(&mut self, of: Option<&[String]>) -> Vec<KernelPoolEvidence> {
+    pub fn evidence(&mut self, of: Option<&[String]>, notes: &mut Vec<String>) -> Vec<KernelPoolEvidence> {
         let Some((kernel, first)) = &mut self.0 else { return Vec::new() };
-        let Ok(now) = kernel.look() else { return Vec::new() };
+        let now = match kernel.look() {
+            Ok(now) => now,
+            Err(error) => {
+                notes.push(error);
+                return Vec::new();
+            }
+        };
         let one = |pool: &KernelPagePool| {
             moved(pool, first.pools.iter().find(|before| before.id == pool.id), now.interface(pool))
         };

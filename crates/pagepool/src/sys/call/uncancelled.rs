@@ -1,8 +1,8 @@
 //! Calls that `pthread_cancel` does not interrupt.
 //!
 //! Why    a thread that is cancelled is unwound. Rust aborts the process where that reaches its frames. The
-//!        core makes no call that is a cancellation point (`sys::call` there); what is left are functions of
-//!        the user's, which may do anything, and one of Rust's library.
+//!        core makes no call that is a cancellation point (`sys::call`); what is left are functions of the
+//!        user's, which may do anything, and a few of Rust's library.
 //! Who    any thread. A cancellation that comes meanwhile takes effect at the thread's next cancellation
 //!        point after the call.
 //! Cost   two short calls of the C library; no system call.
@@ -38,9 +38,11 @@ impl Drop for CancelState {
     }
 }
 
-/// Calls a function without being cancelled in it.
+/// Calls a function without being cancelled in it (`pthread_cancel`): a cancellation takes effect at the
+/// thread's next cancellation point after it. For interfaces to other languages, whose threads may be
+/// cancelled, which Rust's functions do not survive.
 #[inline]
-pub(crate) fn uncancelled<R>(call: impl FnOnce() -> R) -> R {
+pub fn uncancelled<R>(call: impl FnOnce() -> R) -> R {
     let _state = CancelState::disable();
     call()
 }

@@ -1,12 +1,13 @@
 //! Where the inline functions of `pagepool.h` keep the pool that a thread used last and owns.
 //!
-//! What   a program, and each shared object of it, has one such place for each thread: thread-local memory of
-//!        its own. The inline functions write it, after a look at the pool's owner, and trust it from then on:
-//!        that saves the look in each call. So it must change before the thread stops being the owner.
+//! What   a program, and each shared object of it, has one such place for each thread: thread-local memory
+//!        of its own. The inline functions write it, after a look at the pool's owner, and trust it from then
+//!        on: that saves the look in each call. So it must change before the thread stops being the owner.
 //! Who    a thread notes its own places, and takes a pool back in them: only the owner's thread unbinds.
-//! Life   such memory stays mapped as long as its thread (header: initial-exec), also if the shared object is
-//!        unloaded. Then another one may have it; what is no pool's row stays as it is.
-//! Limit  a thread notes [`PLACES`] of them. One that is not noted keeps no pool.
+//! Life   such memory stays mapped as long as its thread: glibc has it with the thread (header:
+//!        initial-exec), musl unloads nothing. If a shared object is unloaded, another one may have the
+//!        memory; what is no pool's row stays as it is.
+//! Limit  a thread notes [`PLACES`] of them in its life. One that is not noted keeps no pool.
 
 // UNSAFETY: places are read and written by address.
 #![expect(unsafe_code)]
@@ -20,15 +21,15 @@ use crate::handles::view::{NO_POOL, PoolView};
 const PLACES: usize = 16;
 
 /// Where the address of a row stands.
-type Place = *mut *const PoolView;
+type RowPlace = *mut *const PoolView;
 
 thread_local! {
     /// Without a destructor, so it is there to the end of the thread.
-    static NOTED: [Cell<Place>; PLACES] = const { [const { Cell::new(null_mut()) }; PLACES] };
+    static NOTED: [Cell<RowPlace>; PLACES] = const { [const { Cell::new(null_mut()) }; PLACES] };
 }
 
 /// Notes a place of the calling thread; says whether it is noted.
-pub(crate) fn note(place: Place) -> bool {
+pub(crate) fn note(place: RowPlace) -> bool {
     NOTED.with(|noted| {
         let free = noted.iter().find(|one| one.get() == place || one.get().is_null());
         free.inspect(|free| free.set(place)).is_some()
@@ -57,7 +58,7 @@ mod tests {
     fn a_thread_notes_so_many_places_and_takes_one_pool_back_in_all_of_them() {
         let mut here = [&raw const VIEWS[7]; PLACES + 1];
         here[3] = &raw const VIEWS[8];
-        let places: Vec<Place> = here.iter_mut().map(|place| &raw mut *place).collect();
+        let places: Vec<RowPlace> = here.iter_mut().map(|place| &raw mut *place).collect();
         for _ in 0..2 {
             assert!(places[..PLACES].iter().all(|&place| note(place)), "all, and each again");
         }
