@@ -24,7 +24,6 @@ const FILES_A_FOLDER: usize = 12;
 const FULLER: &[(&str, &str, usize, &str)] = &[
     ("pagepool", "packet/skb", 13, "one packet type, in a file for each operation of stacks"),
     ("pagepool-cli", "commands", 13, "a file for each command"),
-    ("pagepool-capi", "handles", 13, "what tokens stand for, in a file for each table and each life"),
     (
         "pagepool-net",
         "xsk",
