@@ -292,7 +292,7 @@ fn a_socket_has_its_interface_and_queue_and_its_pool_the_ifindex() {
     assert_eq!((&params["interface"], &params["queue"]), (&"near0".into(), &"0".into()), "{params}");
     assert_eq!(params["ifindex"], index.to_string());
     assert!(params["mode"].as_str().is_some_and(|mode| mode.starts_with("af_xdp_")), "{params}");
-    assert!(params["ring"].as_str().and_then(|ring| ring.parse::<u32>().ok()) >= Some(64), "{params}");
+    assert!(params["rx_ring"].as_str().and_then(|ring| ring.parse::<u32>().ok()) >= Some(64), "{params}");
     let pool =
         process["pools"].as_array().expect("an array").iter().find(|pool| pool["id"] == socket["parent"]);
     assert_eq!(pool.expect("the socket's pool")["ifindex"], index, "{seen}");

@@ -15,7 +15,7 @@ pub(crate) mod waker;
 
 pub use far_end::FarEnd;
 pub(crate) use seam::boxed;
-pub use seam::{Armed, Device, DeviceInfo, QueueState};
+pub use seam::{Armed, Device, DeviceDescription, DeviceInfo, QueueState};
 pub use stats::{Calls, DeviceStats, KernelStats};
 pub use tx_queue::TxQueue;
 pub use wait::{DeviceExt, Wake};

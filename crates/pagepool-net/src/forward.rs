@@ -31,6 +31,8 @@
 //! were sent through a [`XdpFrameBulk`]. A packet of another thread's pool returns singly.
 //! Cost   nothing is allocated, locked or formatted per packet; all memory is bounded by rings and by the
 //!        budget.
+//! Shown  to observers, where the process [publishes](pagepool::publish): devices and ports, and 20 times a
+//!        second what they counted.
 
 mod cycles;
 mod egress;
@@ -38,6 +40,8 @@ mod handler;
 mod handoff;
 pub(crate) mod holder_tags;
 mod port;
+mod published;
+mod published_device;
 mod rota;
 mod stack;
 mod stats;
@@ -59,6 +63,8 @@ pub use handler::{Action, Ingress, PacketHandler, PortId, swap_macs};
 pub use handoff::{HandoffRx, HandoffTx, handoff};
 use holder_tags::tag_received;
 use port::Port;
+use published::ShowTimes;
+pub use published_device::PublishedDevice;
 use rota::Rota;
 pub use stack::{NoStack, Stack};
 pub use stats::ForwardStats;
@@ -132,6 +138,7 @@ pub struct Forwarder<P, S = NoStack> {
     ended: Vec<XdpBuff>,
     done: XdpFrameBulk,
     meter: Meter,
+    showing: ShowTimes,
     /// The descriptors that it sleeps on.
     sleep: Sleep,
     wakened: Wakened,
@@ -191,6 +198,7 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
             ended: Vec::with_capacity(BUDGET),
             done: XdpFrameBulk::new(),
             meter: Meter::default(),
+            showing: ShowTimes::default(),
             sleep: Sleep::default(),
             wakened: Wakened::default(),
         }
@@ -213,6 +221,9 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
     /// In pools that record [`holders`](pagepool::PoolParams::holders) the forwarder names them: what the
     /// pool allocates from now on is in the `receive rings of` the device, and what waits for a port's
     /// transmit ring, or lies on it, is `to send by` that.
+    ///
+    /// Where the process [publishes](pagepool::publish), which it does before it makes pools, device and port
+    /// are shown from here until the port is closed: see [`show`](Self::show).
     pub fn add_port(&mut self, device: impl Device + 'static, pool: Bound) -> PortId {
         self.add_boxed(boxed(device), pool)
     }
@@ -224,6 +235,7 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
         let mut port = Port::new(id, device, pool, self.budget);
         self.rota.add(&mut port, at);
         tag_received(&port.pool, &port.device.info().name);
+        self.showing.add(port.published.as_ref());
         self.ports.push(port);
         if self.ports.iter().any(|port| port.pool.handle().records_holders()) {
             self.ports.iter_mut().for_each(Port::name_holders); // any port sends frames of any pool
@@ -340,7 +352,13 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
     /// asked again after 32 rounds or 512 packets that were forwarded, and whenever nothing moves anywhere.
     pub fn poll(&mut self) -> usize {
         put_packets(&mut self.ended); // not empty only if a stack panicked
-        let all_asked = self.rota.begin(&mut self.ports);
+        if self.rota.is_sweep_due() {
+            self.rota.wake_all(&mut self.ports);
+            if self.showing.is_due_in_sweep() {
+                self.show();
+            }
+        }
+        let all_asked = self.rota.all_asked().len() == self.ports.len();
         let mut moved = self.round();
         if moved == 0 && !all_asked {
             self.rota.wake_all(&mut self.ports);
@@ -349,6 +367,41 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
         self.rota.end(&mut self.ports, moved);
         self.ring();
         moved
+    }
+
+    /// Shows observers of this process what its devices and ports counted so far, and that the process
+    /// [lives](pagepool::sign_of_life). [`run`](Self::run), [`poll`](Self::poll) and [`wait`](Self::wait) do
+    /// so 20 times a second while packets move, and when they wake from a sleep; this is for a time when the
+    /// caller does none of these. Does nothing if no port is shown.
+    ///
+    /// ```
+    /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams};
+    /// # use pagepool_net::{Action, Forwarder, MemNicParams, NicDomain, mem_nic};
+    /// # let folder = std::env::temp_dir().join(format!("pagepool-show-{}", std::process::id()));
+    /// # // SAFETY: the example has one thread.
+    /// # unsafe { std::env::set_var("PAGEPOOL_RUN", &folder) };
+    /// let publication = pagepool::publish("doc")?; // before pools and ports
+    /// # let arena = Arena::new(ArenaParams { max_bytes: 16 << 20, ..Default::default() })?;
+    /// # let domain = NicDomain::new("mem0");
+    /// # let params = PoolParams { domains: vec![domain.clone()], ..Default::default() };
+    /// # let (nic, mut wire) = mem_nic(MemNicParams::default(), domain)?;
+    /// # let pool = Pool::new(params, arena)?.bind();
+    /// let mut forwarder = Forwarder::new(|_, _| Action::Drop);
+    /// forwarder.add_port(nic, pool);
+    /// forwarder.poll();
+    /// # assert!(wire.deliver(&[0; 60]));
+    /// forwarder.poll();
+    /// forwarder.show(); // `pagepool show doc` has the port, with this packet
+    /// # let seen = pagepool::observe::RunFolder::of_user()?.processes().remove(0)?;
+    /// # let port = seen.entries.iter().find(|entry| entry.kind == "port").unwrap();
+    /// # assert!(port.counters.contains(&("drop".into(), 1)), "{port:?}");
+    /// # drop((forwarder, publication));
+    /// # std::fs::remove_dir(folder).unwrap();
+    /// # Ok::<(), pagepool::Error>(())
+    /// ```
+    pub fn show(&mut self) {
+        self.ports.iter_mut().for_each(Port::show);
+        self.showing.shown(self.rota.moves());
     }
 
     /// Asks each port that does not rest.
@@ -461,6 +514,20 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
     /// calls it with a timeout of zero now and then, to have devices that went away closed.
     pub fn wait(&mut self, timeout: Duration) -> Wake {
         self.rota.sweep_next();
+        let first = self.showing.longest_sleep(self.rota.moves());
+        if timeout <= first {
+            return self.sleep_for(timeout);
+        }
+        let start = Instant::now();
+        let wake = self.sleep_for(first);
+        if wake != Wake::Timeout || start.elapsed() < first {
+            return wake;
+        }
+        self.show(); // what moved before the sleep
+        self.sleep_for(timeout.saturating_sub(start.elapsed()))
+    }
+
+    fn sleep_for(&mut self, timeout: Duration) -> Wake {
         let alone = self.ports.len() == 1 && !self.ports[0].has_inlets() && !self.wakened.has_waker();
         if alone {
             return self.ports[0].wait(timeout);
@@ -491,7 +558,7 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
     /// is counted and dropped.
     pub fn close_port(&mut self, port: PortId) {
         if let Some(at) = self.place(port) {
-            self.ports[at].close();
+            self.ports[at].end();
         }
     }
 
@@ -515,7 +582,7 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
                 }
             });
         }
-        self.ports.iter_mut().for_each(Port::close);
+        self.ports.iter_mut().for_each(Port::end);
     }
 
     /// Counters of a port with a device.

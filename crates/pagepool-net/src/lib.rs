@@ -34,6 +34,7 @@
 //! | forward between interfaces | [`open_devices`], [`Action::Redirect`] |
 //! | hand packets to other threads, and take answers | [`handoff`], [`Forwarder::add_remote`] |
 //! | write the loop yourself | [`DeviceExt::wait`], [`Device::receive`], [`XskDevice::waker`] |
+//! | see it in `pagepool top`, `doctor` | [`pagepool::publish`]; in a loop of your own [`PublishedDevice`] |
 //! | choose memory, rings, zero copy | [`Umem`], [`XskDevice::open`] |
 //!
 //! `sudo -E cargo run -p pagepool-net --example receive -- eth1`, `udp_echo` and `workers` are such programs.
@@ -123,8 +124,8 @@ mod zerocopy;
 
 pub use device::fault_nic::{Chance, FaultCounts, FaultNic, FaultParams};
 pub use device::{
-    Armed, Calls, Device, DeviceExt, DeviceInfo, DeviceStats, FarEnd, KernelStats, QueueState, TxQueue, Wake,
-    Waker,
+    Armed, Calls, Device, DeviceDescription, DeviceExt, DeviceInfo, DeviceStats, FarEnd, KernelStats,
+    QueueState, TxQueue, Wake, Waker,
 };
 pub use drivers::open_params::{AfXdpParams, MemoryParams, OpenParams, XdpProgram};
 pub use drivers::opened_device::{OpenedDevice, SocketInfo};
@@ -133,7 +134,7 @@ pub use drivers::{DRIVERS, Driver, open_device, open_devices, prepare_devices};
 #[doc(inline)]
 pub use forward::{
     Action, BUDGET, Egress, ForwardStats, Forwarder, HandoffRx, HandoffTx, Ingress, NoStack, PacketHandler,
-    PartCycles, Path, PathStats, PortId, Stack, handoff, swap_macs,
+    PartCycles, Path, PathStats, PortId, PublishedDevice, Stack, handoff, swap_macs,
 };
 pub use mem_nic::cable::Cable;
 pub use mem_nic::device_memory::{DeviceMemory, Fault};

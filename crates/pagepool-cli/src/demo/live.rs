@@ -13,7 +13,6 @@ use crate::engine::interrupt::RunSignals;
 use crate::engine::run_state::{RunState, Sample};
 use crate::engine::watch::{Watch, Why};
 use crate::queues::json_lines::{Beside, JsonLines};
-use crate::queues::published_run::ShownPorts;
 use crate::queues::queue_name::QueueName;
 use crate::report::figure_options::{FigureOptions, OutputForm};
 use crate::report::live_table::LiveTable;
@@ -40,8 +39,6 @@ pub struct DemoFigures<'a> {
     table: LiveTable<COLUMNS>,
     /// The legend and the heads of the table, until they are shown.
     head: Option<String>,
-    /// For observers of this process.
-    shown: ShownPorts,
     /// For programs, in place of the table.
     json_lines: Option<JsonLines>,
 }
@@ -60,7 +57,7 @@ pub struct DemoTitle {
 
 impl<'a> DemoFigures<'a> {
     /// Says what runs. `warm`: when the warm-up was over.
-    pub fn begin(view: &'a View<'a>, warm: Sample, title: DemoTitle, shown: ShownPorts) -> Self {
+    pub fn begin(view: &'a View<'a>, warm: Sample, title: DemoTitle) -> Self {
         let options = view.options;
         options.print(&title.line);
         let json_lines = (options.form() == OutputForm::JsonLines).then(|| {
@@ -72,7 +69,7 @@ impl<'a> DemoFigures<'a> {
         let table = LiveTable { head: HEAD, widths };
         let head = Some(format!("{LEGEND}\n\n{}", table.head()));
         let before = Snapshot { sample: warm.clone(), ..Snapshot::default() };
-        let mut figures = Self { view, warm, before, table, head, shown, json_lines };
+        let mut figures = Self { view, warm, before, table, head, json_lines };
         if view.options.every(STATS_EVERY).is_some() {
             figures.show_head();
         }
@@ -99,14 +96,13 @@ impl<'a> DemoFigures<'a> {
             signals: view.signals,
         };
         let is_over = || transfer.is_some_and(TcpTransfer::is_over);
-        let mut shown = std::mem::take(&mut self.shown);
         let show = |at, why| {
             let sample = state.sample();
             let arrived = arrived(state, &sample);
             let bytes = transfer.map_or(0, TcpTransfer::received);
             self.show(why, Snapshot { at, arrived, bytes, sample });
         };
-        watch.run(state, is_over, show, |_| shown.look(state));
+        watch.run(state, is_over, show, |_| ());
     }
 
     fn show(&mut self, why: Why, now: Snapshot) {

@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-use pagepool::{Arena, Error, PoolRef};
+use pagepool::{Arena, Error};
 use pagepool_net::{BUDGET, NicPort, OpenedDevice, PortThread, open_device};
 use rtrb::RingBuffer;
 
@@ -25,7 +25,6 @@ use super::plan::{self, DemoAction, Sizes};
 use super::{consumer, wire};
 use crate::engine::memory_node;
 use crate::engine::run_state::{Phase, RunState, Sample};
-use crate::queues::published_run::{ShownPort, ShownPorts};
 use crate::report::error::error_chain;
 
 /// The `mode` of the JSON output.
@@ -47,7 +46,7 @@ pub fn run(demo: MemoryDemo, view: &View<'_>) -> Result<ExitCode, String> {
     let homes = queues.each_ref().map(|queue| queue.pool.handle());
     let threads = MemoryThreads::start(queues, ports, demo, &sizes)?;
     let (state, warm) = (threads.state.clone(), threads.state.sample());
-    let mut figures = DemoFigures::begin(view, warm.clone(), title(demo, view.seconds), shown(&homes));
+    let mut figures = DemoFigures::begin(view, warm.clone(), title(demo, view.seconds));
     let start = Instant::now();
     state.move_to(Phase::Traffic);
     figures.watch(&state, None, |state, sample| arrived(action, state, sample));
@@ -78,19 +77,6 @@ fn title(MemoryDemo { action, size }: MemoryDemo, seconds: u64) -> DemoTitle {
         interfaces: ["nic0", "nic1"],
         has_transfer: false,
     }
-}
-
-/// Shows the NICs to those who observe this process.
-fn shown(homes: &[PoolRef; 2]) -> ShownPorts {
-    let nic = |(name, pool): (&str, &PoolRef)| ShownPort {
-        pool: pool.clone(),
-        device: "nic",
-        interface: name.to_owned(),
-        ifindex: None,
-        queue: 0,
-        params: Vec::new(),
-    };
-    ShownPorts::new(["nic0", "nic1"].into_iter().zip(homes).map(nic))
 }
 
 /// Packets that came to the end of their way: counted by the sink, or by the port where they are dropped.

@@ -16,8 +16,8 @@ use std::time::{Duration, Instant};
 
 use pagepool::{Arena, Error, Holders};
 use pagepool_lab::{TcpParams, TcpReport, TcpTransfer, TwoHosts, TwoHostsParams};
-use pagepool_net::link::{LinkInfo, NetError};
-use pagepool_net::{DeviceStats, OpenedDevice, TxMode, open_devices};
+use pagepool_net::link::NetError;
+use pagepool_net::{Attach, DeviceStats, OpenedDevice, TxMode, open_devices};
 
 use super::forward_task::{DemoHandler, ForwardTask};
 use super::live::{DemoFigures, DemoTitle, View};
@@ -25,8 +25,7 @@ use super::outcome::DemoResult;
 use super::plan::DemoAction;
 use crate::engine::memory_node;
 use crate::engine::run_state::{Phase, RunState, Sample};
-use crate::engine::socket_sizes::{SocketSizes, mode, place};
-use crate::queues::published_run::{ShownPort, ShownPorts};
+use crate::engine::socket_sizes::SocketSizes;
 use crate::report::error::error_chain;
 
 /// The sender is stopped at the end of the time; without that it would send this much longer.
@@ -58,33 +57,9 @@ impl VethSetup {
         self.task.queues[0]
             .socket
             .as_ref()
-            .map(|socket| mode(socket.attach, socket.zero_copy))
+            .map(|socket| Attach::mode_name(socket.attach, socket.zero_copy))
             .unwrap_or_default()
     }
-
-    /// Shows the sockets to those who observe this process.
-    pub fn shown(&self) -> ShownPorts {
-        let mode = self.mode();
-        let socket = |(queue, link): (&OpenedDevice, &LinkInfo)| ShownPort {
-            pool: queue.pool.handle(),
-            device: "socket",
-            interface: link.name.clone(),
-            ifindex: Some(link.index),
-            queue: 0,
-            params: params(queue, link, &mode),
-        };
-        ShownPorts::new(self.task.queues.iter().zip(&self.hosts.near).map(socket))
-    }
-}
-
-/// What observers are told of a socket.
-fn params(queue: &OpenedDevice, link: &LinkInfo, mode: &str) -> Vec<(&'static str, String)> {
-    let mut params = vec![("mode", mode.to_owned()), ("mtu", link.mtu.to_string())];
-    if let Some(socket) = &queue.socket {
-        params.push(("zero_copy", socket.zero_copy.to_string()));
-        params.extend(socket.attach.map(|attach| ("attach", place(attach).to_owned())));
-    }
-    params
 }
 
 /// A queue of each interface, over one memory, for a thread on a CPU.
@@ -105,14 +80,14 @@ fn open(names: &[String; 2], sizes: SocketSizes, cpu: Option<usize>) -> Result<F
 
 /// Runs the demonstration, and judges.
 pub fn run(setup: VethSetup, mtu: u32, view: &View<'_>) -> Result<ExitCode, String> {
-    let (mode, shown, VethSetup { task, hosts }) = (setup.mode(), setup.shown(), setup);
+    let (mode, VethSetup { task, hosts }) = (setup.mode(), setup);
     let batch = task.queues[1].socket.as_ref().is_some_and(|socket| socket.tx_mode == TxMode::BpfBatch);
     let title = title(&mode, batch, mtu, view.seconds);
     let homes = task.homes();
     let state = Arc::new(RunState::new(1));
     let forwarding = start(task, &state, &hosts)?;
     let (start, warm) = (Instant::now(), state.sample());
-    let mut figures = DemoFigures::begin(view, warm.clone(), title, shown);
+    let mut figures = DemoFigures::begin(view, warm.clone(), title);
     let transferred = transfer(&hosts, &state, &mut figures, view.seconds);
     let seconds = start.elapsed().as_secs_f64();
     state.move_to(Phase::Draining);

@@ -377,7 +377,7 @@ pub mod healthy {
                 ("queue", "0"),
                 ("ifindex", "3"),
                 ("mode", "af_xdp_native_zerocopy"),
-                ("ring", "1024"),
+                ("rx_ring", "1024"),
                 ("chunk", "4096"),
                 ("mtu", "1500"),
                 ("zero_copy", "true"),

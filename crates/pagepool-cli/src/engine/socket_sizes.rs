@@ -5,7 +5,7 @@ use std::time::Duration;
 use pagepool::{
     ArenaParams, Backing, Holders, MAX_FRAGS, NodeId, NodePolicy, OnMissingHuge, PAGE_SIZE, PoolParams,
 };
-use pagepool_net::{AfXdpParams, Attach, BUDGET, OpenParams, UmemParams, XskMode};
+use pagepool_net::{AfXdpParams, BUDGET, OpenParams, UmemParams, XskMode};
 
 /// What the kernel keeps free before a packet for XDP programs, and what drivers and newer kernels keep
 /// behind it where a packet may go on in another buffer (`struct skb_shared_info`).
@@ -258,22 +258,6 @@ impl SocketSizes {
             ..PoolParams::default()
         }
     }
-}
-
-/// Where the XDP program of a socket runs, if it has one, and who moves the bytes: `af_xdp_native_copy` for
-/// example.
-pub fn mode(attach: Option<Attach>, zero_copy: bool) -> String {
-    let attach = match attach {
-        Some(Attach::Generic) => "generic_",
-        Some(_) => "native_",
-        None => "",
-    };
-    format!("af_xdp_{attach}{}", if zero_copy { "zerocopy" } else { "copy" })
-}
-
-/// Where an XDP program runs.
-pub fn place(attach: Attach) -> &'static str {
-    if attach == Attach::Generic { "generic" } else { "native" }
 }
 
 #[cfg(test)]

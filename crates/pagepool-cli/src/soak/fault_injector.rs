@@ -18,7 +18,6 @@ use super::schedule::Schedule;
 use crate::engine::interrupt::RunSignals;
 use crate::engine::run_state::RunState;
 use crate::engine::watch::Why;
-use crate::queues::published_run::ShownPorts;
 use crate::report::output;
 
 const STEP: Duration = Duration::from_millis(1);
@@ -67,8 +66,6 @@ pub struct FaultInjector<'a> {
     ends: Vec<LinkEnd>,
     peers: [PeerProcess<'a>; 2],
     state: Arc<RunState>,
-    /// For observers of this process.
-    shown: ShownPorts,
     start: Instant,
     schedule: Schedule,
     report: FaultReport,
@@ -80,18 +77,12 @@ pub struct FaultInjector<'a> {
 
 impl<'a> FaultInjector<'a> {
     /// Starts the peers.
-    pub fn new(
-        hosts: &'a TwoHosts,
-        state: &Arc<RunState>,
-        shown: ShownPorts,
-        schedule: &Schedule,
-    ) -> Result<Self, String> {
+    pub fn new(hosts: &'a TwoHosts, state: &Arc<RunState>, schedule: &Schedule) -> Result<Self, String> {
         let peers = [PeerProcess::start(&hosts.a, &hosts.b, 0)?, PeerProcess::start(&hosts.b, &hosts.a, 1)?];
         Ok(Self {
             ends: ends(hosts).map_err(failed)?,
             peers,
             state: state.clone(),
-            shown,
             start: Instant::now(),
             schedule: *schedule,
             report: FaultReport::default(),
@@ -117,7 +108,6 @@ impl<'a> FaultInjector<'a> {
             }
             self.kill(now, end)?;
             self.look(now, figures, signals)?;
-            self.shown.look(&self.state);
         }
         self.report.flow.give_up(self.start.elapsed());
         self.report.seconds = self.start.elapsed().as_secs_f64();

@@ -27,12 +27,12 @@ pub fn soak(
 ) -> Result<ExitCode, String> {
     let setup =
         VethSetup::new(MTU, None, holders).map_err(|why| format!("soak requires AF_XDP over veth: {why}"))?;
-    let (mode, shown, VethSetup { task, hosts }) = (setup.mode(), setup.shown(), setup);
+    let (mode, VethSetup { task, hosts }) = (setup.mode(), setup);
     let homes = task.homes();
     let state = Arc::new(RunState::new(1));
     let forwarding = veth::start(task, &state, &hosts)?;
     let warm = state.sample();
-    let mut injector = FaultInjector::new(&hosts, &state, shown, schedule)?;
+    let mut injector = FaultInjector::new(&hosts, &state, schedule)?;
     let mut figures = SoakFigures::begin(options, warm.clone(), schedule, &mode);
     state.move_to(Phase::Traffic);
     let injected = injector.run(&mut figures, signals).and_then(|()| injector.quiet());

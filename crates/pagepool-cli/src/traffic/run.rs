@@ -27,7 +27,7 @@ use super::offloads::OffloadsOff;
 use super::options::{Mode, TrafficOptions};
 use super::queue_progress::QueueProgress;
 use super::service_status::ServiceStatus;
-use super::setup::{self, OpenedInterface, SetupParams, TrafficSetup};
+use super::setup::{OpenedInterface, SetupParams, TrafficSetup};
 use super::summary::TrafficResult;
 use crate::engine::interrupt::{RunSignals, listen};
 use crate::engine::link_watch::{LinkWatch, SeenChanges};
@@ -37,7 +37,6 @@ use crate::engine::privileges::Needs;
 use crate::engine::run_state::{Phase, RunEnd, RunState, Sample};
 use crate::engine::socket_sizes::{SocketNeeds, SocketSizes};
 use crate::engine::watch::Watch;
-use crate::queues::published_run::ShownPorts;
 use crate::queues::queue_name::QueueName;
 use crate::report::error::error_chain;
 use crate::report::output;
@@ -68,7 +67,6 @@ impl<C: TrafficCommand> RunCommand for C {
         let (mut interfaces, pools) = (setup.interfaces.clone(), setup.pools.clone());
         let names = names(&setup, &site.interfaces);
         let kept = kept(&plan, &interfaces);
-        let queues: Vec<_> = setup.sides().copied().collect();
         let threads = start(self, &site, setup, (kept, file.as_mut()))?;
         threads.attach(&mut interfaces)?;
         site.wait_for_links()?;
@@ -87,12 +85,11 @@ impl<C: TrafficCommand> RunCommand for C {
         let begin = Begin::now(&threads.state);
         threads.redirect()?;
         let service = ServiceStatus::ready(&plan, &begin.warm);
-        let shown = setup::shown_ports(&site.interfaces, &interfaces, &queues, &pools);
         let mut warnings = site.warnings(&plan, &mut offloads, &interfaces);
         warnings.due = !plan.sets();
         warnings.look(Duration::ZERO);
         let mut figures = LiveFigures::begin(&plan, &interfaces, begin.warm.clone(), names.clone());
-        let watched = watch(&plan, (warnings, service, shown), &threads, &mut figures, begin)?;
+        let watched = watch(&plan, (warnings, service), &threads, &mut figures, begin)?;
         let Watched { warm, seconds, end, links } = watched;
         let (now, tally) = threads.finish(plan.expected_frames)?;
         let warned = std::mem::take(&mut offloads.warned);
@@ -188,7 +185,7 @@ struct Watched {
 /// Shows what threads do, until something ends the run.
 fn watch<H: PortHandler>(
     plan: &TrafficPlan<'_>,
-    (mut warnings, mut service, mut shown): (Warnings<'_>, ServiceStatus, ShownPorts),
+    (mut warnings, mut service): (Warnings<'_>, ServiceStatus),
     threads: &QueueThreads<H>,
     figures: &mut LiveFigures,
     Begin { warm, at: start }: Begin,
@@ -205,7 +202,6 @@ fn watch<H: PortHandler>(
     let mut links = LinkWatch::new(interfaces, &threads.redirects, plan.tx_mode.is_some())?;
     let look = |at| {
         service.look(at, &threads.state);
-        shown.look(&threads.state);
         links.look(at, &threads.state);
         warnings.look(at);
     };

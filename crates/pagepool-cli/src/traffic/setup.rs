@@ -21,8 +21,7 @@ use super::command::PortSide;
 use super::interface::Interface;
 use super::queue_progress::QueueProgress;
 use crate::engine::poll_loop::PollPort;
-use crate::engine::socket_sizes::{self, SocketSizes, place};
-use crate::queues::published_run::{ShownPort, ShownPorts};
+use crate::engine::socket_sizes::SocketSizes;
 use crate::report::error::error_chain;
 use crate::report::number::grouped;
 use crate::report::output;
@@ -204,27 +203,6 @@ impl TrafficSetup {
     }
 }
 
-/// Shows the ports to those who observe this process; all in the order of the samples.
-pub fn shown_ports(
-    interfaces: &[Interface],
-    opened: &[OpenedInterface],
-    queues: &[PortSide],
-    pools: &[PoolRef],
-) -> ShownPorts {
-    let shown = queues.iter().zip(pools).map(|(side, pool)| {
-        let (interface, opened) = (&interfaces[side.interface], &opened[side.interface]);
-        ShownPort {
-            pool: pool.clone(),
-            device: "socket",
-            interface: interface.link.name.clone(),
-            ifindex: Some(interface.link.index),
-            queue: side.queue,
-            params: opened.params(),
-        }
-    });
-    ShownPorts::new(shown)
-}
-
 /// The name of an interface's link in a BPF file system, which takes no dot: no interface has a colon.
 fn pin_name(interface: &str) -> String {
     format!("pagepool-{}", interface.replace('.', ":"))
@@ -316,8 +294,8 @@ impl OpenedInterface {
         let tx_mode_reason = || sockets.iter().find_map(|socket| socket.tx_mode_reason.clone());
         Self {
             name: interface.link.name.clone(),
-            mode: first.map(|socket| socket_sizes::mode(attach, socket.zero_copy)).unwrap_or_default(),
-            attach: attach.map(place),
+            mode: first.map(|socket| Attach::mode_name(attach, socket.zero_copy)).unwrap_or_default(),
+            attach: attach.map(Attach::name),
             map: map.map(|path| path.display().to_string()),
             attach_reason: first.and_then(|socket| socket.attach_reason.clone()),
             program_id: theirs.map(|there| there.id).or(first.and_then(|socket| socket.program_id)),
@@ -342,26 +320,10 @@ impl OpenedInterface {
     /// Notes where its XDP program runs, which is known when that is attached.
     pub fn set_attached(&mut self, redirect: &Redirect) {
         if let Some((attach, reason)) = redirect.mode() {
-            self.attach = Some(place(attach));
+            self.attach = Some(attach.name());
             self.attach_reason = reason.map(str::to_owned);
-            self.mode = socket_sizes::mode(Some(attach), self.zero_copy == Some(true));
+            self.mode = Attach::mode_name(Some(attach), self.zero_copy == Some(true));
         }
-    }
-
-    /// What observers are told of its sockets.
-    fn params(&self) -> Vec<(&'static str, String)> {
-        let mut params = vec![
-            ("mode", self.mode.clone()),
-            ("ring", self.ring.to_string()),
-            ("chunk", self.chunk.to_string()),
-            ("mtu", self.mtu.to_string()),
-        ];
-        params.extend(self.zero_copy.map(|is_on| ("zero_copy", is_on.to_string())));
-        params.extend(self.tx_mode.map(|mode| ("tx_mode", mode.to_owned())));
-        params.extend(self.busy_polled.map(|_| ("busy_poll", "true".to_owned())));
-        params.extend(self.attach.map(|attach| ("attach", attach.to_owned())));
-        params.extend(self.attach_reason.clone().map(|why| ("attach_reason", why)));
-        params
     }
 
     /// Whether packets go out of it by BPF batch, of some queues at least.

@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 
 use pagepool::{Bound, Error, PageBuf, XdpBuff, XdpFrameBulk};
 
-use super::seam::{Armed, Device, DeviceInfo, QueueState, make_room};
+use super::seam::{Armed, Device, DeviceDescription, DeviceInfo, QueueState, make_room};
 use super::stats::DeviceStats;
 use super::tx_queue::TxQueue;
 use crate::error::parameter;
@@ -359,6 +359,10 @@ impl<D: Device> Device for FaultNic<D> {
             closed_with: inner.closed_with + self.closed_with,
             ..inner
         }
+    }
+
+    fn describe(&self) -> DeviceDescription {
+        self.inner.describe()
     }
 
     fn close(&mut self) {

@@ -88,6 +88,35 @@ pub struct DeviceInfo {
     pub maps: bool,
 }
 
+/// What those who [observe](pagepool::publish) a process are told of a device, beside its counters.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeviceDescription {
+    /// `socket` of one of the kernel, of an interface with a number; `nic` of any other.
+    pub kind: &'static str,
+    /// Its interface.
+    pub interface: String,
+    /// Which queue of that it is.
+    pub queue: u32,
+    /// The number of the interface, in the network namespace of the socket.
+    pub ifindex: Option<u32>,
+    /// What else there is to say: names and values.
+    pub params: Vec<(&'static str, String)>,
+}
+
+impl DeviceDescription {
+    /// Interface and queue: `eth0:3`.
+    pub(crate) fn name(&self) -> String {
+        format!("{}:{}", self.interface, self.queue)
+    }
+
+    /// Where it is, as parameters.
+    pub(crate) fn place(&self) -> Vec<(&'static str, String)> {
+        let mut place = vec![("interface", self.interface.clone()), ("queue", self.queue.to_string())];
+        place.extend(self.ifindex.map(|index| ("ifindex", index.to_string())));
+        place
+    }
+}
+
 /// What a loop may read of a device in every round; it costs no system call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QueueState {
@@ -165,6 +194,20 @@ pub trait Device: Send + fmt::Debug {
     /// Its counters, and what is on its rings now. May make system calls.
     fn stats(&self) -> DeviceStats;
 
+    /// What observers of the process are told of it. Makes no system call. By default it is a `nic` of one
+    /// queue, called as the [name](DeviceInfo::name) is, with the length of its rings and its MTU.
+    fn describe(&self) -> DeviceDescription {
+        let info = self.info();
+        let params = [("rx_ring", info.rx_ring), ("tx_ring", info.tx_ring), ("mtu", info.mtu)];
+        DeviceDescription {
+            kind: "nic",
+            interface: info.name.clone(),
+            queue: 0,
+            ifindex: None,
+            params: params.map(|(name, value)| (name, value.to_string())).into(),
+        }
+    }
+
     /// Stops the device, and returns every buffer on its rings to its pool. Nothing moves afterwards. May be
     /// called more than once.
     fn close(&mut self);
@@ -212,6 +255,9 @@ impl<D: Device + ?Sized> Device for Box<D> {
     }
     fn stats(&self) -> DeviceStats {
         (**self).stats()
+    }
+    fn describe(&self) -> DeviceDescription {
+        (**self).describe()
     }
     fn close(&mut self) {
         (**self).close();

@@ -8,6 +8,7 @@ use super::egress::Egress;
 use super::handler::PortId;
 use super::handoff::HandoffRx;
 use super::holder_tags::sent_by;
+use super::published::PublishedPort;
 use super::stats::ForwardStats;
 use crate::device::{Armed, Calls, Device, DeviceExt, TxQueue, Wake};
 use crate::sys::event::Sleep;
@@ -40,6 +41,8 @@ pub(super) struct Port {
     /// The device's calls when it was last asked for them.
     called: Calls,
     pub(super) stats: ForwardStats,
+    /// None if the process does not publish.
+    pub(super) published: Option<PublishedPort>,
     pub(super) pool: Bound,
 }
 
@@ -48,6 +51,7 @@ impl Port {
     pub(super) fn new(id: PortId, device: Box<dyn Device>, pool: Bound, burst: usize) -> Self {
         let most = device.info().tx_ring.max(burst);
         let on_ring = device.stats().in_tx as usize; // of who had it before
+        let published = PublishedPort::new(&*device, &pool);
         Self {
             id,
             waiting: TxQueue::with_capacity(most, burst),
@@ -64,6 +68,7 @@ impl Port {
             is_queued: false,
             called: Calls::default(),
             stats: ForwardStats::default(),
+            published,
             pool,
         }
     }
@@ -312,6 +317,20 @@ impl Port {
     /// Ends what `arm` began.
     pub(super) fn disarm(&mut self) {
         self.inlets.iter().for_each(HandoffRx::awake);
+    }
+
+    /// Shows observers what was counted so far.
+    pub(super) fn show(&mut self) {
+        let (paths, waiting) = (self.egress.stats(), self.waiting.buffers() as u64);
+        if let Some(published) = &mut self.published {
+            published.show(&*self.device, self.stats, paths, waiting);
+        }
+    }
+
+    /// Closes it, and shows it no more.
+    pub(super) fn end(&mut self) {
+        self.close();
+        self.published = None;
     }
 
     /// Everything that the device has, and what waits for it, returns to its pool.

@@ -25,7 +25,10 @@ pub(super) struct Rota {
     idle: bool,
     /// Since the last sweep.
     rounds: u32,
+    /// So far.
     moves: usize,
+    /// The next sweep comes when there were so many.
+    sweep_at: usize,
 }
 
 impl Rota {
@@ -38,19 +41,20 @@ impl Rota {
         self.awake.push(at);
     }
 
-    /// A round begins. Returns whether it asks every port.
+    /// Whether the round that begins is to ask every port.
     #[inline]
-    pub(super) fn begin(&mut self, ports: &mut [Port]) -> bool {
-        let sweep = self.idle || self.rounds >= SWEEP_ROUNDS || self.moves >= SWEEP_MOVES;
-        if sweep {
-            self.wake_all(ports);
-        }
-        self.awake.len() == ports.len()
+    pub(super) fn is_sweep_due(&self) -> bool {
+        self.idle || self.rounds >= SWEEP_ROUNDS || self.moves >= self.sweep_at
+    }
+
+    /// Moves of packets so far.
+    pub(super) fn moves(&self) -> usize {
+        self.moves
     }
 
     /// Every port is asked from here on.
     pub(super) fn wake_all(&mut self, ports: &mut [Port]) {
-        (self.rounds, self.moves) = (0, 0);
+        (self.rounds, self.sweep_at) = (0, self.moves.wrapping_add(SWEEP_MOVES));
         if self.awake.len() < ports.len() {
             self.awake.clear();
             self.awake.extend(0..ports.len());
@@ -63,7 +67,7 @@ impl Rota {
     pub(super) fn end(&mut self, ports: &mut [Port], moved: usize) {
         self.idle = moved == 0;
         self.rounds += 1;
-        self.moves += moved;
+        self.moves = self.moves.wrapping_add(moved);
         self.awake.retain(|&at| {
             let port = &mut ports[at];
             port.is_awake = !port.rests();

@@ -6,7 +6,7 @@ use pagepool::Error;
 
 use super::error::NetError;
 use super::ethtool::{Channels, Ethtool};
-use super::link_info::LinkInfo;
+use super::link_info::{LinkInfo, XdpMode};
 use super::netdev::features;
 use super::netlink::Netlink;
 use super::offload::kind::Offload;
@@ -38,8 +38,14 @@ fn system(error: NetError) -> Error {
 /// Whether an XDP program is attached to the interface of this number, as far as this thread's network
 /// namespace has one.
 pub(crate) fn has_program(index: u32) -> bool {
+    xdp_mode_on(index).is_some()
+}
+
+/// Where the XDP program of the interface of this number runs, if it has one and this thread's network
+/// namespace has the interface.
+pub(crate) fn xdp_mode_on(index: u32) -> Option<XdpMode> {
     let found = Netlink::open().and_then(|mut netlink| netlink.link_at(index));
-    found.is_ok_and(|link| link.is_some_and(|link| !link.xdp.is_empty()))
+    Some(found.ok()??.xdp.first()?.mode)
 }
 
 /// How many queues an interface has, if its driver says.

@@ -1,5 +1,6 @@
 //! The device: one AF_XDP socket, with its rings and the tables of what the kernel has.
 
+mod description;
 mod unbound_socket;
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -8,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use pagepool::{Bound, DmaDomain, Error, MAX_FRAGS, XdpBuff, XdpFrameBulk};
 
+use self::description::{SocketFacts, SocketNow};
 pub(crate) use self::unbound_socket::UnboundSocket;
 use super::bpf::redirect::Redirect;
 use super::bpf_batch::BpfBatch;
@@ -26,7 +28,9 @@ use crate::device::mapping_cache::MappingCache;
 use crate::device::seam::{HEADERS, VLAN_TAG, make_room};
 use crate::device::tx_slots::TxLimits;
 use crate::device::waker::{Wakened, Waker};
-use crate::device::{Armed, Calls, Device, DeviceInfo, DeviceStats, KernelStats, QueueState, TxQueue};
+use crate::device::{
+    Armed, Calls, Device, DeviceDescription, DeviceInfo, DeviceStats, KernelStats, QueueState, TxQueue,
+};
 use crate::error::parameter;
 use crate::sys::errno;
 
@@ -114,6 +118,7 @@ pub struct XskDevice {
     receiver: Receiver,
     sender: Sender,
     zero_copy: bool,
+    facts: SocketFacts,
     /// Why the ring sends instead of a BPF program.
     why_ring: Option<String>,
     stats: DeviceStats,
@@ -230,6 +235,9 @@ impl XskDevice {
         let key = redirect.key(self.queue.number, map_key)?;
         insert(&redirect, key, open.fd.as_fd())?;
         open.grace_period = Some(GracePeriod::new());
+        if redirect.interface().is_none() {
+            self.facts.is_in_map_of_program_on(self.queue.index);
+        }
         (self.redirect, self.key) = (Some(redirect), key);
         Ok(())
     }
@@ -264,6 +272,7 @@ impl XskDevice {
             umem: umem.clone(),
             queue,
             zero_copy: open.zero_copy,
+            facts: SocketFacts::new(params, lengths.mtu as u32, umem.params().chunk_size),
             why_ring: None,
             open: Some(open),
             redirect: None,
@@ -628,6 +637,12 @@ impl Device for XskDevice {
             kernel: Some(self.kernel_stats_of(kernel)),
             ..self.stats
         }
+    }
+
+    fn describe(&self) -> DeviceDescription {
+        let attach = self.redirect.as_ref().and_then(|redirect| redirect.mode());
+        let now = SocketNow { zero_copy: self.zero_copy, tx_mode: self.tx_mode().0, attach };
+        self.facts.describe(self.queue, &now)
     }
 
     fn close(&mut self) {

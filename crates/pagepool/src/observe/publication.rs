@@ -34,7 +34,8 @@ pub struct Publication {
 /// counters, places of pages, parameters. They are in a file of this process's memory, in the folder
 /// `$PAGEPOOL_RUN`, else `/run/pagepool` for root, else `$XDG_RUNTIME_DIR/pagepool`. The file outlives a
 /// process that is killed, and then says what it had. Whoever publishes removes what dead processes of its
-/// name left, but for the file of the one that died last.
+/// name left, but for the file of the one that died last. Forwarders of `pagepool-net` enter their devices
+/// and ports by themselves.
 ///
 /// The folder should be on tmpfs. On another file system each first store to a page after the kernel wrote
 /// it to the disk takes a page fault; and where `fallocate` reserves nothing (copy on write, network) a
@@ -88,8 +89,8 @@ pub fn publish(name: &str) -> Result<Publication, Error> {
 ///
 /// The time of the last one is what a reader has of a process that was killed
 /// ([`Life::Dead`](crate::observe::Life::Dead)). Pools and entries that come and go are signs, too; where
-/// none does for long, call this in a loop that goes round once in a while. The commands do once a period,
-/// at least once a second. Any thread; the cost is a look at the clock.
+/// none does for long, call this in a loop that goes round once in a while. Forwarders of `pagepool-net` do
+/// while they show what they count. Any thread; the cost is a look at the clock.
 pub fn sign_of_life() {
     if let Some(memory) = PublishedMemory::current() {
         memory.sign();

@@ -1,0 +1,86 @@
+//! What observers are told of a socket, and the words for that.
+
+use crate::device::DeviceDescription;
+use crate::link::{XdpMode, lookup};
+use crate::xsk::bpf::redirect::Attach;
+use crate::xsk::params::{TxMode, XskParams};
+use crate::xsk::queue::Queue;
+
+impl Attach {
+    /// Where a program that was attached so runs, in a word: `native` or `generic`.
+    pub fn name(self) -> &'static str {
+        if self == Self::Generic { "generic" } else { "native" }
+    }
+
+    /// Where the XDP program of a socket runs, if it has one, and who moves the bytes: `af_xdp_native_copy`
+    /// for example.
+    pub fn mode_name(attach: Option<Self>, zero_copy: bool) -> String {
+        let place = attach.map_or(String::new(), |attach| format!("{}_", attach.name()));
+        format!("af_xdp_{place}{}", if zero_copy { "zerocopy" } else { "copy" })
+    }
+}
+
+/// What was said when a socket was opened, as far as observers are told of it.
+#[derive(Debug)]
+pub(super) struct SocketFacts {
+    interface: String,
+    /// The interface's.
+    mtu: u32,
+    chunk: u32,
+    rings: [u32; 2],
+    is_busy_polled: bool,
+    /// Where the XDP program of somebody else runs, in whose map the socket is.
+    theirs: Option<Attach>,
+}
+
+/// What may change, or is known later.
+#[derive(Debug)]
+pub(super) struct SocketNow<'a> {
+    pub(super) zero_copy: bool,
+    pub(super) tx_mode: TxMode,
+    /// Where the XDP program runs that was attached here, and why not in the driver.
+    pub(super) attach: Option<(Attach, Option<&'a str>)>,
+}
+
+impl SocketFacts {
+    pub(super) fn new(params: &XskParams, mtu: u32, chunk: u32) -> Self {
+        Self {
+            interface: params.interface.clone(),
+            mtu,
+            chunk,
+            rings: [params.rx_ring, params.tx_ring],
+            is_busy_polled: params.busy_poll.is_some(),
+            theirs: None,
+        }
+    }
+
+    /// The socket is in the map of the program that somebody else attached to the interface of this number.
+    pub(super) fn is_in_map_of_program_on(&mut self, index: u32) {
+        self.theirs = lookup::xdp_mode_on(index).map(|mode| match mode {
+            XdpMode::Generic => Attach::Generic,
+            XdpMode::Native | XdpMode::Offloaded => Attach::Native,
+        });
+    }
+
+    pub(super) fn describe(&self, queue: Queue, now: &SocketNow<'_>) -> DeviceDescription {
+        let (attach, why) = now.attach.unzip();
+        let attach = attach.or(self.theirs);
+        let [rx_ring, tx_ring] = self.rings;
+        let tx_mode = if now.tx_mode == TxMode::BpfBatch { "bpf-batch" } else { "ring" };
+        let mut params = vec![
+            ("mode", Attach::mode_name(attach, now.zero_copy)),
+            ("rx_ring", rx_ring.to_string()),
+            ("tx_ring", tx_ring.to_string()),
+            ("chunk", self.chunk.to_string()),
+            ("mtu", self.mtu.to_string()),
+            ("zero_copy", now.zero_copy.to_string()),
+            ("tx_mode", tx_mode.to_owned()),
+        ];
+        params.extend(self.is_busy_polled.then(|| ("busy_poll", "true".to_owned())));
+        params.extend(attach.map(|attach| ("attach", attach.name().to_owned())));
+        params.extend(why.flatten().map(|why| ("attach_reason", why.to_owned())));
+        let ifindex = Some(queue.index).filter(|&index| index != 0); // 0: rings without a kernel
+        let kind = if ifindex.is_some() { "socket" } else { "nic" };
+        DeviceDescription { kind, interface: self.interface.clone(), queue: queue.number, ifindex, params }
+    }
+}
