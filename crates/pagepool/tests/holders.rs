@@ -431,6 +431,8 @@ fn a_pool_has_names_for_256_tags_and_its_report_for_all() {
     let of_groups = text.lines().filter(|line| line.contains(" held by ") && line.contains("; the oldest "));
     assert_eq!((of_groups.count(), report.groups.len(), report.more_groups), (16, 64, 193), "{text}");
     assert!(text.contains("\n  and 241 more groups\n"), "{text}");
+    assert_eq!(report.ages.iter().sum::<u64>(), 300, "{report:?}");
+    assert!(text.lines().nth(1).is_some_and(|ages| ages.contains(" younger than ")), "{text}");
     let named = (0..300).filter(|at| {
         let name = format!("one of many, {at}");
         report.pages.iter().any(|page| page.holder.as_ref() == Some(&name))

@@ -246,6 +246,7 @@ mod tests {
     fn kernel_detail() -> TopApp {
         let mut pool = KernelPagePool::default();
         (pool.id, pool.ifindex, pool.stats) = (18, Some(2), Some(KernelPoolStats::default()));
+        pool.detached_at = Some(Duration::ZERO);
         let (taken, names) = (Instant::now(), HashMap::from([(2, "eth0".to_owned())]));
         let kernel = KernelLook { taken, pools: vec![pool], names, has_stats: true };
         let sampled = Sampled { kernel: Some(kernel), ..sampled() };
@@ -258,6 +259,7 @@ mod tests {
     fn the_detail_view_fits_every_size() {
         let shown = drawn(&mut kernel_detail(), 120, 40);
         assert!(shown.contains("page pool 18 of the kernel, of eth0") && shown.contains("alloc_fast"));
+        assert!(shown.contains("Its driver gave it up "), "{shown}");
         for (columns, lines) in (1..30).flat_map(|columns| (1..20).map(move |lines| (columns, lines))) {
             let mut app = kernel_detail();
             drawn(&mut app, columns, lines);

@@ -111,6 +111,19 @@ impl fmt::Display for HolderGroup {
     }
 }
 
+/// How many pages have which age; `None` of no page.
+pub(crate) fn ages_text(ages: &[u64; AGE_EDGES.len() + 1]) -> Option<String> {
+    let age = |edge: Duration| match edge.as_millis() {
+        ms @ ..1000 => format!("{ms} ms"),
+        ms => format!("{} s", ms / 1000),
+    };
+    let younger = AGE_EDGES.map(|edge| format!("younger than {}", age(edge)));
+    let older = format!("{} or older", age(AGE_EDGES[AGE_EDGES.len() - 1]));
+    let some = younger.into_iter().chain([older]).zip(ages).filter(|&(_, &pages)| pages > 0);
+    let texts: Vec<_> = some.map(|(age, pages)| format!("{pages} {age}")).collect();
+    (!texts.is_empty()).then(|| texts.join(", "))
+}
+
 /// The texts that the ids of a record stand for.
 pub(crate) trait HolderNames {
     fn site(&self, id: u16) -> Option<String>;

@@ -27,7 +27,7 @@ use std::time::{Duration, Instant};
 use crate::holders::record::Since;
 use crate::holders::table::HolderTable;
 use crate::holders::tag::Tag;
-use crate::holders::view::{HolderGroup, HolderView, ThreadView};
+use crate::holders::view::{AGE_EDGES, HolderGroup, HolderView, HoldersView, ThreadView, ages_text};
 use crate::home::cache::OwnerProof;
 use crate::home::lane::{DETACHED, raise_all};
 use crate::home::message::{Message, MessageQueue};
@@ -308,12 +308,15 @@ impl Shutdown {
         if !is_complete {
             self.tell_that_it_stalls();
         }
-        let (groups, more_groups) = if is_complete { Default::default() } else { self.groups() };
+        let holders = self.holders.as_ref().filter(|_| !is_complete);
+        let HoldersView { ages, groups, more_groups, .. } =
+            holders.map(|holders| holders.view()).unwrap_or_default();
         ShutdownReport {
             pool: self.name.clone(),
             id: self.id,
             held_for: self.since.elapsed(),
             pages: if is_complete { Vec::new() } else { self.pages_out() },
+            ages,
             groups,
             more_groups,
             deferred: self.pending(),
@@ -351,11 +354,6 @@ impl Shutdown {
             }
         }
     }
-
-    fn groups(&self) -> (Vec<HolderGroup>, u64) {
-        let view = self.holders.as_ref().map(|holders| holders.view()).unwrap_or_default();
-        (view.groups, view.more_groups)
-    }
 }
 
 impl Drop for Shutdown {
@@ -378,6 +376,8 @@ pub struct ShutdownReport {
     /// The pages that are out; a page with fragments out is one. Of a pool with
     /// [`holders`](crate::PoolParams::holders) the oldest come first.
     pub pages: Vec<HeldPage>,
+    /// How many of them by age, in a pool with `holders`, as [`HoldersView::ages`]; else zeroes.
+    pub ages: [u64; AGE_EDGES.len() + 1],
     /// Them by tag, thread and site, in a pool with `holders`: the largest, as
     /// [`HoldersView`](crate::HoldersView) has them.
     pub groups: Vec<HolderGroup>,
@@ -442,6 +442,9 @@ impl fmt::Display for ShutdownReport {
             "stalled pool shutdown: {n} buffer{s} held for {seconds} s (pool {} id {})",
             self.pool, self.id
         )?;
+        if let Some(ages) = ages_text(&self.ages) {
+            write!(f, "\n  {ages}")?;
+        }
         for group in self.groups.iter().take(MOST_LINES) {
             write!(f, "\n  {group}")?;
         }

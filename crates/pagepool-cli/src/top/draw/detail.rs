@@ -109,6 +109,12 @@ impl DetailPage {
             "page pool {} of the kernel, of {interface}{napi}: {pages} pages, {memory}",
             pool.id
         ));
+        if let Some(time) = pool.detached_for() {
+            self.say(format!(
+                "Its driver gave it up {} ago, and waits for these pages (detach-time).",
+                age(time)
+            ));
+        }
         self.history(&app.history.last(key, self.columns), "pages");
         let Some(stats) = pool.stats else {
             return self.say("This kernel does not count: it is without CONFIG_PAGE_POOL_STATS.");
