@@ -120,7 +120,6 @@ static void packets(struct pagepool_buf *buf)
     CHECK(pagepool_skb_put(skb) == 0 && freed == sizeof(image) && pagepool_skb_cache_put(cache) == 0);
 }
 
-/* One thread makes a pool, dries it up, is woken, and ends the pool. */
 /* Names of functions are looked up in files. */
 static void stacks(void *arg)
 {
@@ -141,6 +140,7 @@ static void stacks(void *arg)
     CHECK(pagepool_arena_put(arena) == 0);
 }
 
+/* One thread makes a pool, dries it up, is woken, and ends the pool. */
 static void a_pools_life(void *arg)
 {
     struct pagepool_domain_ops ops = {

@@ -216,6 +216,9 @@ impl HolderTable {
 
     /// The id of a tag; 0 for one that has no name, or that the table has no row for.
     fn tag_id(&self, tag: Tag) -> u16 {
+        if tag == Tag::NONE {
+            return 0;
+        }
         let last = &self.last_tags[usize::from(tag.number()) % self.last_tags.len()];
         let seen = last.load(Ordering::Relaxed); // number and id in one word, so that they belong together
         if (seen >> 16) as u16 == tag.number() { seen as u16 } else { self.find_tag(tag, last) }

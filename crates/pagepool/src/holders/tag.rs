@@ -35,8 +35,12 @@ impl Tag {
     /// No name.
     pub(crate) const NONE: Self = Self(0);
 
-    /// The tag of this name, any thread. After 65,535 names: one without a name.
+    /// The tag of this name, any thread. Names stay as long as the process; after 65,535 of them, and of no
+    /// text, it is one without a name, with which `set_tag` changes nothing.
     pub fn new(name: &str) -> Self {
+        if name.is_empty() {
+            return Self::NONE;
+        }
         let mut names = NAMES.lock();
         let TagNames { names, numbers } = &mut *names;
         if let Some(&known) = numbers.get(name) {

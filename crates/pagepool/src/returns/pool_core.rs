@@ -340,9 +340,13 @@ impl PoolPtr {
         }
     }
 
-    /// The calling thread has a page, or a fragment of it, and says as what. The pool has tags.
+    /// The calling thread has a page, or a fragment of it, and says as what. The pool has tags. A tag without
+    /// a name says nothing: it may be of a pool that has none.
     #[inline(never)]
     pub(crate) fn tag_page(self, page: PageIdx, tag: Tag) {
+        if tag == Tag::NONE {
+            return;
+        }
         self.page_meta(page).tag.store(tag.number().into(), Ordering::Relaxed);
         if let Some(holders) = &self.holders {
             holders.hand_over(page, tag, self.owner_here());
