@@ -16,8 +16,9 @@ use pagepool::Error;
 const MOST: usize = 64;
 
 impl Match {
-    /// Rules for a card's hardware that take all packets of the match, and maybe more: parts with `not` they
-    /// leave to the XDP program. For [`HeldFlowRules`](crate::link::HeldFlowRules).
+    /// Rules for a card's hardware that take the packets of the match, and maybe more: parts with `not` they
+    /// leave to the XDP program. What a card does not recognise keeps its queue: fragments without ports,
+    /// headers behind IPv6 extensions or tags. Those of IPv4 and of Ethernet come first. For [`HeldFlowRules`](crate::link::HeldFlowRules).
     ///
     /// An error names the part that no rule can say: `all`, `vlan` without an ID, `nd`, `fragment`, a range
     /// of ports, and an alternative that is all `not`. More than 64 rules are an error, too.
@@ -39,9 +40,14 @@ impl Match {
                 let part = if flow.left.is_empty() { "all".into() } else { flow.left.join(" and ") };
                 return Err(self.unsayable(&part));
             }
-            let more = flow.rules().into_iter();
-            rules.extend(more.filter(|rule| !rules.contains(rule)).collect::<Vec<_>>());
+            for rule in flow.rules() {
+                if !rules.iter().any(|known: &FlowRule| known.takes_the_same(&rule)) {
+                    rules.push(rule);
+                }
+            }
         }
+        // Apart, for rules go to queues in turn: else one of two queues had all of IPv4.
+        rules.sort_by_key(|rule| matches!(rule.headers, FlowHeaders::Ip6(_)));
         match rules.len() {
             0 => Err(parameter(
                 "match",

@@ -16,6 +16,13 @@ pub struct FlowRule {
     pub(crate) headers: FlowHeaders,
 }
 
+impl FlowRule {
+    /// Whether a card sees no difference.
+    pub(crate) fn takes_the_same(&self, other: &Self) -> bool {
+        (self.vlan, self.headers) == (other.vlan, other.headers)
+    }
+}
+
 /// What is asked of the headers behind the tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FlowHeaders {

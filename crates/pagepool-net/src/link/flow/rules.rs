@@ -68,12 +68,13 @@ impl HeldFlowRules {
         Ok(Self { netlink, ethtool, link: link.clone(), added, _claim: claim })
     }
 
-    /// The commands that delete the rules by hand.
+    /// The commands that delete the rules by hand. The one that turns `ntuple` off, which deletes the rules of
+    /// others, too, stands behind a `#`.
     pub fn undo(&self) -> String {
         let link = &self.link.name;
         let delete = self.added.places.iter().map(|(place, _)| format!("ethtool -N {link} delete {place}"));
-        let off = self.added.turned_on.then(|| format!("ethtool -K {link} ntuple off"));
-        delete.chain(off).collect::<Vec<_>>().join(" && ")
+        let off = format!("  # and ethtool -K {link} ntuple off, if ethtool -n {link} lists no rule then");
+        delete.collect::<Vec<_>>().join("; ") + if self.added.turned_on { &off } else { "" }
     }
 
     /// Deletes the rules now, and says why not if that fails. A link that was removed is no error.
