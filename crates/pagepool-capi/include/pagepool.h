@@ -1742,7 +1742,8 @@ int pagepool_read_buffer_locations(struct pagepool *pool, struct pagepool_buffer
 
 /**
  * Registers a name for the holder of buffers, in a pool with `tagging` or `holders`. Returns its tag, 0 or
- * more. The same name gives the same tag.
+ * more. The same name gives the same tag. In another pool, after 65,535 names of the process, which stay as
+ * long as it, and of no name, it is a tag that changes nothing.
  *
  * Thread: owner.
  * Errors: -EPERM on another thread. -EINVAL, -ESTALE for a bad handle.

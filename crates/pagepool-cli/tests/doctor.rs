@@ -489,8 +489,9 @@ fn packets_longer_than_a_chunk_are_found() {
     };
     let Some(halves) = start(&["near0", "--chunk-size", "2048"]) else { return };
     let Some(wholes) = start(&["near1"]) else { return };
+    // A thread that sleeps, as refused packets leave it, shows its counters once a second.
     let doctor =
-        || document(&Place::Between(&hosts).output(doctor(run.path(), &["--seconds", "1", "--json"])));
+        || document(&Place::Between(&hosts).output(doctor(run.path(), &["--seconds", "3", "--json"])));
     let senders = |size| [generator(&hosts, 0, size, 2_000), generator(&hosts, 1, size, 2_000)];
     let short = senders(1_000);
     let seen = doctor();

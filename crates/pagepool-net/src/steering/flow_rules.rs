@@ -18,7 +18,8 @@ const MOST: usize = 64;
 impl Match {
     /// Rules for a card's hardware that take the packets of the match, and maybe more: parts with `not` they
     /// leave to the XDP program. What a card does not recognise keeps its queue: fragments without ports,
-    /// headers behind IPv6 extensions or tags. Those of IPv4 and of Ethernet come first. For [`HeldFlowRules`](crate::link::HeldFlowRules).
+    /// headers behind IPv6 extensions or tags. Rules of IPv4 and of Ethernet come first. For
+    /// [`HeldFlowRules`](crate::link::HeldFlowRules).
     ///
     /// An error names the part that no rule can say: `all`, `vlan` without an ID, `nd`, `fragment`, a range
     /// of ports, and an alternative that is all `not`. More than 64 rules are an error, too.
@@ -288,6 +289,6 @@ mod tests {
     fn a_rule_knows_what_of_its_match_it_stands_for() {
         let ours: Match = "udp dst port 4789 or (vlan 7 and not arp)".parse().unwrap();
         let parts: Vec<String> = ours.flow_rules().unwrap().into_iter().map(|rule| rule.part).collect();
-        assert_eq!(parts, ["proto 17 and dst port 4789", "proto 17 and dst port 4789", "vlan 7"]);
+        assert_eq!(parts, ["proto 17 and dst port 4789", "vlan 7", "proto 17 and dst port 4789"]);
     }
 }

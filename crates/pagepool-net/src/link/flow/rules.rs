@@ -68,7 +68,7 @@ impl HeldFlowRules {
         Ok(Self { netlink, ethtool, link: link.clone(), added, _claim: claim })
     }
 
-    /// The commands that delete the rules by hand. The one that turns `ntuple` off, which deletes the rules of
+    /// The commands that delete the rules by hand. The one that turns `ntuple` off, which deletes those of
     /// others, too, stands behind a `#`.
     pub fn undo(&self) -> String {
         let link = &self.link.name;
