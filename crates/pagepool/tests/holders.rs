@@ -544,6 +544,8 @@ fn the_report_of_a_pool_names_holders_oldest_first() {
     let text = report.to_string();
     let mut lines = text.lines();
     assert!(lines.next().unwrap().starts_with("stalled pool shutdown: 4 buffers held for 0 s (pool rx7 id "));
+    assert_eq!(report.ages.iter().sum::<u64>(), 4);
+    assert!(lines.next().unwrap().contains(" younger than "), "{text}");
     let group = lines.next().unwrap();
     assert!(group.starts_with("  3 pages held by tcp, thread "), "{text}");
     assert!(group.contains(", allocated at ") && group.contains("tests/holders.rs:"), "{text}");
