@@ -31,8 +31,8 @@
 //! were sent through a [`XdpFrameBulk`]. A packet of another thread's pool returns singly.
 //! Cost   nothing is allocated, locked or formatted per packet; all memory is bounded by rings and by the
 //!        budget.
-//! Shown  to observers, where the process [publishes](pagepool::publish): devices and ports, and 20 times a
-//!        second what they counted.
+//! Shown  to observers, where the process [publishes](pagepool::publish): devices and ports, and up to 20
+//!        times a second what they counted.
 
 mod cycles;
 mod egress;
@@ -371,7 +371,7 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
 
     /// Shows observers of this process what its devices and ports counted so far, and that the process
     /// [lives](pagepool::sign_of_life). [`run`](Self::run), [`poll`](Self::poll) and [`wait`](Self::wait) do
-    /// so 20 times a second while packets move, and when they wake from a sleep; this is for a time when the
+    /// so up to 20 times a second while packets move, and before they sleep; this is for a time when the
     /// caller does none of these. Does nothing if no port is shown.
     ///
     /// ```
