@@ -5,11 +5,12 @@
 #![expect(unsafe_code)]
 
 use std::ffi::CStr;
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io;
 use std::mem::MaybeUninit;
 use std::num::NonZeroU64;
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -129,6 +130,22 @@ pub fn wait_for_input(files: [BorrowedFd<'_>; 2], time: Duration) -> io::Result<
             readable: fd.revents().contains(PollFlags::IN),
             closed: fd.revents().intersects(PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL),
         })),
+    }
+}
+
+/// The terminal that standard output is, opened once more: its writes do not wait, those of others still do.
+pub fn terminal_without_waits() -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.write(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY);
+    options.open("/proc/self/fd/1").or_else(|_| options.open("/dev/tty"))
+}
+
+/// Waits so long, at most, until a file takes more, or for a signal.
+pub fn wait_for_output(file: impl AsFd, time: Duration) -> io::Result<()> {
+    let time = Timespec::try_from(time).map_err(|_| io::ErrorKind::InvalidInput)?;
+    match poll(&mut [PollFd::new(&file, PollFlags::OUT)], Some(&time)) {
+        Err(Errno::INTR) | Ok(_) => Ok(()),
+        Err(error) => Err(error.into()),
     }
 }
 

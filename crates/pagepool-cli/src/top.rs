@@ -8,6 +8,7 @@ mod columns;
 mod draw;
 mod history;
 mod keys;
+mod output;
 mod row_key;
 mod rows;
 mod sampler;
@@ -36,8 +37,11 @@ pub fn run(folder: RunFolder, delay: Duration, filter: String) -> Result<(), Str
     let (sampler, sampled) = Sampler::new(folder);
     let app = TopApp::new(sampled, delay, filter);
     let shown = TopLoop { app, sampler, theme, looked: Instant::now() }.run(&mut screen);
+    let is_ended = screen.is_ended(); // what a terminal did not take meanwhile is no error
     drop(screen);
-    shown.map_err(|error| format!("cannot draw on this terminal: {error}"))
+    shown
+        .or_else(|error| if is_ended { Ok(()) } else { Err(error) })
+        .map_err(|error| format!("cannot draw on this terminal: {error}"))
 }
 
 /// The loop that looks, draws and waits.

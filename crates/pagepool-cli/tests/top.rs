@@ -140,6 +140,18 @@ impl Pty {
         self.master = None;
     }
 
+    /// Whether nothing more can be written to the terminal: nobody reads what was.
+    fn has_full_terminal(&self) -> bool {
+        let end = OpenOptions::new().write(true).open(&self.slave).expect("a terminal");
+        poll(&mut [PollFd::new(&end, PollFlags::OUT)], Some(&Timespec::default())) == Ok(0)
+    }
+
+    /// Waits until a shell has the terminal again and asks for a command: what is typed before may be lost
+    /// with a change of modes.
+    fn wait_for_prompt(&self, what: &str) {
+        self.wait_for(what, |screen| self.is_put_back() && screen.trim_end().ends_with("ready>"));
+    }
+
     fn signal(&self, signal: &str) {
         kill(signal, self.child.id());
     }
@@ -345,6 +357,31 @@ fn signals_end_it_and_the_terminal_is_what_it_was() {
 }
 
 #[test]
+fn signals_end_it_though_its_terminal_takes_nothing() {
+    let folder = run_folder();
+    for signal in ["-TERM", "-HUP"] {
+        let test = "signals_end_it_though_its_terminal_takes_nothing";
+        let Some(mut top) = Pty::top(test, &folder, &["-d", "0.1"]) else { return };
+        top.wait_for_text("No process publishes in ");
+        top.reader = None;
+        top.type_keys(&"\x0c".repeat(100)); // each draws all anew
+        let start = Instant::now();
+        while !top.has_full_terminal() {
+            assert!(start.elapsed() < LIMIT, "the terminal takes all");
+            top.type_keys("\x0c");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        top.signal(signal);
+        let status = top.ended();
+        assert_eq!(
+            (status.code(), stty(&top.slave, &["-g"])),
+            (Some(0), top.modes.clone()),
+            "{signal}: {status}"
+        );
+    }
+}
+
+#[test]
 fn it_ends_when_its_terminal_is_closed() {
     let folder = run_folder();
     let ignoring = format!("trap '' HUP; exec {} top -d 60", env!("CARGO_BIN_EXE_pagepool"));
@@ -365,8 +402,9 @@ fn it_stops_like_any_other_program_and_goes_on() {
     if Command::new("bash").arg("--version").output().is_err() {
         return println!("SKIP {name}: this machine has no bash");
     }
-    let shell = ["bash", "--norc", "--noprofile", "--noediting", "-i"];
+    let shell = ["env", "PS1=ready> ", "bash", "--norc", "--noprofile", "--noediting", "-i"];
     let Some(mut top) = Pty::run(name, &folder, &shell, 80, 24) else { return };
+    top.wait_for_prompt("the start");
     top.type_keys(&format!("{} top -d 0.2\r", env!("CARGO_BIN_EXE_pagepool")));
     for stop in ["\x1a", "kill"] {
         top.wait_for("the screen", |screen| screen.contains("No process publishes") && !top.is_put_back());
@@ -374,14 +412,15 @@ fn it_stops_like_any_other_program_and_goes_on() {
             "kill" => kill("-TSTP", foreground(top.child.id())),
             keys => top.type_keys(keys),
         }
-        top.wait_for("Stopped", |screen| top.is_put_back() && screen.contains("Stopped"));
+        top.wait_for_text("Stopped");
+        top.wait_for_prompt(stop);
         let modes = stty(&top.slave, &["-a"]);
         assert!(modes.contains(" icanon") && modes.contains(" echo "), "{stop}: {modes}");
         top.type_keys("clear; fg\r");
     }
     top.wait_for("again", |screen| screen.contains("No process publishes") && !top.is_put_back());
     top.type_keys("q");
-    top.wait_for("the shell", |_| top.is_put_back());
+    top.wait_for_prompt("q");
     top.type_keys("exit\r");
     top.ended();
 }

@@ -2,13 +2,13 @@
 //!
 //! Modes  raw mode, the alternate screen, no cursor. They are put back when the value is dropped, before a
 //!        panic is printed, and while the process is stopped. SIGINT, SIGTERM, SIGQUIT and SIGHUP end the
-//!        loop in order, any number of times. Other signals that end a process (SIGKILL, SIGUSR1, SIGSEGV)
-//!        leave them; `reset` mends that.
+//!        loop in order, any number of times, also where the terminal takes nothing (`output`). Other signals
+//!        that end a process (SIGKILL, SIGUSR1, SIGSEGV) leave them; `reset` mends that.
 //! Stop   SIGTSTP, and Ctrl-Z, which raw mode makes a key: modes back, stop, and enter again. SIGCONT alone
 //!        (after a SIGSTOP) enters again, too: the shell has set modes of its own meanwhile.
 
 use std::fs::File;
-use std::io::{self, BufWriter, IsTerminal, Read, Stdout, Write, stdout};
+use std::io::{self, IsTerminal, Read, stdout};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
@@ -26,6 +26,7 @@ use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SI
 use signal_hook::{flag, low_level::pipe};
 
 use super::keys::{Key, decode};
+use super::output::ScreenOutput;
 use crate::report::terminal::Terminal;
 use crate::sys;
 
@@ -37,7 +38,7 @@ const REST_OF_KEY: Duration = Duration::from_millis(50);
 static IS_ENTERED: AtomicBool = AtomicBool::new(false);
 
 /// Where the screen is drawn.
-pub type TopTerminal = RatatuiTerminal<CrosstermBackend<BufWriter<Stdout>>>;
+pub type TopTerminal = RatatuiTerminal<CrosstermBackend<ScreenOutput>>;
 
 /// Why a wait ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -77,10 +78,10 @@ impl Screen {
         let keyboard = keyboard().map_err(refused)?;
         let signals = ScreenSignals::listen().map_err(refused)?;
         put_back_before_panics();
-        let backend = CrosstermBackend::new(BufWriter::with_capacity(1 << 16, stdout()));
+        let backend = CrosstermBackend::new(ScreenOutput::open(signals.end.clone()));
         let terminal = RatatuiTerminal::new(backend).map_err(refused)?;
-        let screen = Self { terminal, signals, keyboard, partial: Vec::new(), has_left: false };
-        enter().map_err(refused)?;
+        let mut screen = Self { terminal, signals, keyboard, partial: Vec::new(), has_left: false };
+        screen.enter().map_err(refused)?;
         Ok(screen)
     }
 
@@ -98,7 +99,7 @@ impl Screen {
             return Ok(());
         }
         match self.has_left {
-            true => enter()?,
+            true => self.enter()?,
             false => disable_raw_mode().and_then(|()| enable_raw_mode())?, // the shell has changed modes
         }
         self.has_left = false;
@@ -111,6 +112,12 @@ impl Screen {
         self.has_left = true;
         sys::stop_group();
         self.signals.enter.store(true, Ordering::Relaxed); // also where the kernel does not stop it
+    }
+
+    fn enter(&mut self) -> io::Result<()> {
+        IS_ENTERED.store(true, Ordering::Relaxed);
+        enable_raw_mode()?;
+        execute!(self.terminal.backend_mut(), EnterAlternateScreen, Hide)
     }
 
     /// Has everything drawn, as if nothing had been. ratatui's own `clear` asks the terminal where the cursor
@@ -194,20 +201,15 @@ fn own(of: BorrowedFd<'_>) -> io::Result<File> {
     of.try_clone_to_owned().map(File::from)
 }
 
-fn enter() -> io::Result<()> {
-    IS_ENTERED.store(true, Ordering::Relaxed);
-    enable_raw_mode()?;
-    execute!(stdout(), EnterAlternateScreen, Hide)
-}
-
-/// Puts back what [`enter`] changed, once. Where the terminal is gone there is nothing to put back.
+/// Puts back what [`Screen::enter`] changed, once: modes first, so that whoever sees the screen go may type.
+/// Where the terminal is gone there is nothing to put back, and where it takes nothing the screen stays.
 fn put_back() {
     if !IS_ENTERED.swap(false, Ordering::Relaxed) {
         return;
     }
-    let _ = execute!(stdout(), Show, LeaveAlternateScreen);
     let _ = disable_raw_mode();
-    let _ = stdout().flush();
+    let mut output = ScreenOutput::open(Arc::new(AtomicBool::new(true)));
+    let _ = execute!(output, Show, LeaveAlternateScreen);
 }
 
 /// A panic is printed where it can be read.

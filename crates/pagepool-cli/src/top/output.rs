@@ -1,0 +1,87 @@
+//! Where the screen is written to: a terminal that takes nothing delays no signal.
+//!
+//! Why    A terminal may stop taking what is written: a connection that hangs, an emulator that was stopped.
+//!        A write to it sleeps until it goes on, and goes on sleeping after a signal. So the terminal is
+//!        opened once more, with O_NONBLOCK (the shell shares the flags of standard output), and a write that
+//!        must wait looks for the end meanwhile.
+
+use std::fs::File;
+use std::io::{self, Stdout, Write, stdout};
+use std::mem;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::sys;
+
+/// How long it waits for the terminal before it looks whether the end was asked for.
+const LOOK: Duration = Duration::from_millis(100);
+/// How long it waits, in all, after that.
+const LAST: Duration = Duration::from_millis(300);
+
+/// A terminal, and what was not written to it yet.
+pub struct ScreenOutput {
+    file: ScreenFile,
+    buffer: Vec<u8>,
+    /// Whether the end was asked for.
+    end: Arc<AtomicBool>,
+}
+
+/// How it is written to.
+enum ScreenFile {
+    /// A write does not wait.
+    Own(File),
+    /// A write may: the terminal belongs to another user, as after `su`, and cannot be opened again.
+    Shared(Stdout),
+}
+
+impl ScreenOutput {
+    /// The terminal that standard output is. From when on `end` is set, what it does not take is dropped.
+    pub fn open(end: Arc<AtomicBool>) -> Self {
+        let file =
+            sys::terminal_without_waits().map_or_else(|_| ScreenFile::Shared(stdout()), ScreenFile::Own);
+        Self { file, buffer: Vec::with_capacity(1 << 16), end }
+    }
+}
+
+/// Nothing reaches the terminal before a flush. What a flush did not write is dropped, which is no error once
+/// the end was asked for: ratatui would print it, to the same terminal.
+impl Write for ScreenOutput {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.buffer.extend(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        let buffer = mem::take(&mut self.buffer);
+        let written = match &mut self.file {
+            ScreenFile::Own(file) => write_until(file, &buffer, &self.end),
+            ScreenFile::Shared(shared) => shared.write_all(&buffer).and_then(|()| shared.flush()),
+        };
+        self.buffer = buffer;
+        self.buffer.clear();
+        written
+    }
+}
+
+/// Writes all, or as much as the terminal takes until [`LAST`] after the end was asked for.
+fn write_until(file: &mut File, mut bytes: &[u8], end: &AtomicBool) -> io::Result<()> {
+    let mut last = None;
+    while !bytes.is_empty() {
+        match file.write(bytes) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(length) => bytes = &bytes[length..],
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                if end.load(Ordering::Relaxed)
+                    && *last.get_or_insert_with(|| Instant::now() + LAST) < Instant::now()
+                {
+                    return Ok(());
+                }
+                sys::wait_for_output(&*file, LOOK)?;
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
