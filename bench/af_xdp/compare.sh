@@ -3,16 +3,17 @@
 set -u -o pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
-rounds=9 seconds=2 only='' pagepool='' xdpsock='' cpus=0,1 log='' record=''
+rounds=9 seconds=2 only='' chosen='' pagepool='' xdpsock='' cpus=0,1 log='' record=''
 
 usage() {
     cat <<END
-usage: compare.sh [--rounds N] [--seconds S] [--only WORD,...] [--cpus A,B] [--pagepool BIN] [--xdpsock BIN] [--log FILE]
-                  [--record NAME]
+usage: compare.sh [--rounds N] [--seconds S] [--only WORD,...] [--programs NAME,...] [--cpus A,B] [--pagepool BIN]
+                  [--xdpsock BIN] [--log FILE] [--record NAME]
 
   --rounds    how often everything runs, in turns; medians are of these [9]
   --seconds   how long each run is measured [2]
   --only      of drop64 drop1500 echo64 echo1500 forward64 forward1500 tcp1500 gather1500 tcp8000: those that contain a word
+  --programs  of ours unseen equal ring plain testpmd xdpsock kernel: these
   --cpus      the sender's CPU, and the program's [0,1]
   --pagepool  this command is ours (pagepool drop, echo, forward) instead of the example of the library
   --xdpsock   this xdpsock, of bpf-examples, takes part in drop and echo
@@ -23,7 +24,7 @@ END
 
 while [ $# -gt 0 ]; do
     case $1 in
-    --rounds) rounds=$2 ;; --seconds) seconds=$2 ;; --only) only=$2 ;; --cpus) cpus=$2 ;;
+    --rounds) rounds=$2 ;; --seconds) seconds=$2 ;; --only) only=$2 ;; --programs) chosen=$2 ;; --cpus) cpus=$2 ;;
     --pagepool) pagepool=$(realpath "$2") ;; --xdpsock) xdpsock=$(realpath "$2") ;; --log) log=$2 ;;
     --record) record=$2 ;;
     *) usage; [ "$1" = --help ]; exit ;;
@@ -62,6 +63,7 @@ program() {
     equal)
         if [ -n "$pagepool" ]; then echo "$pagepool $2 $links --yes --json --ring $slots"
         else echo "$rates ours $2 $links --mtu $3 --ring $slots"; fi ;;
+    unseen) [ -n "$pagepool" ] && echo "$pagepool $2 $links --yes --json --no-publish" ;;
     ring)
         [ "$2" = drop ] && return
         if [ -n "$pagepool" ]; then echo "$pagepool $2 $links --yes --json --tx-mode ring"
@@ -136,9 +138,12 @@ for round in $(seq "$rounds"); do
         wanted $scenario || continue
         what=${scenario%%[0-9]*} number=${scenario#"${scenario%%[0-9]*}"}
         # In another order every other round: whoever comes second finds a warmer machine.
-        programs='ours equal ring plain testpmd xdpsock kernel'
-        [ $((round % 2)) = 0 ] && programs='kernel xdpsock testpmd plain ring equal ours'
-        for name in $programs; do run $scenario "$name" "$what" "$number"; done
+        programs='ours unseen equal ring plain testpmd xdpsock kernel'
+        [ $((round % 2)) = 0 ] && programs='kernel xdpsock testpmd plain ring equal unseen ours'
+        for name in $programs; do
+            case ,${chosen:-$name}, in *,"$name",*) ;; *) continue ;; esac
+            run $scenario "$name" "$what" "$number"
+        done
     done
 done
 
@@ -180,6 +185,7 @@ awk -v record="$record" -v cpu="${cpu# }, $(nproc) CPUs" -v kernel="Linux $(unam
     BEGIN {
         label["plain"] = "plain libxdp"; label["testpmd"] = "dpdk-testpmd"; label["kernel"] = "in-kernel XDP"
         label["ring"] = "pagepool by the ring"; label["equal"] = "pagepool with rings of 2048"; label["xdpsock"] = "xdpsock"
+        label["unseen"] = "pagepool --no-publish"
     }
     $3 == "figure" && $1 !~ /^(tcp|gather)/ {
         key = $1 " " $2
