@@ -2,6 +2,7 @@
 //! commands that run and that were killed, what keys do, and that the terminal is afterwards what it was.
 
 mod between;
+mod picture;
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
@@ -15,6 +16,7 @@ use std::time::{Duration, Instant};
 
 use between::{LIMIT, binary, text};
 use pagepool_lab::TempFolder;
+use roxmltree::Document;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 
@@ -215,9 +217,28 @@ struct Demo(Child);
 
 impl Demo {
     fn start(folder: &TempFolder) -> Self {
-        let mut command = binary(&["demo", "--on", "memory", "--seconds", "60"]);
+        let mut command = binary(&["demo", "--on", "memory", "--seconds", "60", "--holders"]);
         command.env("PAGEPOOL_RUN", folder.path()).stdout(Stdio::null()).stderr(Stdio::null());
         Self(command.spawn().expect("the binary was built for this test"))
+    }
+}
+
+impl Demo {
+    /// One that has forwarded for some looks of a reader.
+    fn start_and_wait(folder: &TempFolder) -> Self {
+        let demo = Self::start(folder);
+        let id = demo.0.id().to_string();
+        let start = Instant::now();
+        let runs = || {
+            let mut list = binary(&["list"]);
+            let output = list.env("PAGEPOOL_RUN", folder.path()).output().expect("the binary");
+            text(&output.stdout).contains(&format!("pid {id}: runs for 1 s"))
+        };
+        while !runs() {
+            assert!(start.elapsed() < LIMIT, "the demonstration publishes");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        demo
     }
 }
 
@@ -445,4 +466,45 @@ fn colours_only_help() {
         let is_coloured = bytes.contains("\x1b[38;5;") || (30..38).any(|n| bytes.contains(&format!("[{n}m")));
         assert_eq!(is_coloured, has_colours, "{arguments:?}: {bytes:?}");
     }
+}
+
+/// The picture of README.md: a real screen. PAGEPOOL_BLESS=1 draws it anew.
+#[test]
+fn the_picture_of_the_documents_is_a_screen_of_this_command() {
+    let name = "the_picture_of_the_documents_is_a_screen_of_this_command";
+    let (folder, columns, rows) = (run_folder(), 90, 15);
+    drop(Demo::start_and_wait(&folder)); // it is killed, and shown as dead
+    let _demo = Demo::start_and_wait(&folder);
+    let top = [env!("CARGO_BIN_EXE_pagepool"), "top", "-d", "0.5", "--color", "always"];
+    let Some(mut top) = Pty::run(name, &folder, &top, columns, rows) else { return };
+    top.wait_for("rates", |screen| {
+        screen.contains("1 DEAD")
+            && screen.lines().any(|line| line.contains("nic0") && line.contains("100.00"))
+    });
+    let drawn = {
+        let shown = top.shown.lock().expect("no test panics there");
+        picture::svg(
+            shown.emulator.screen(),
+            "pagepool top: a demonstration that runs, and one that was killed",
+        )
+    };
+    top.type_keys("q");
+    top.assert_put_back("q");
+    let file = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/plots/top.svg");
+    if std::env::var_os("PAGEPOOL_BLESS").is_some() {
+        std::fs::write(&file, &drawn).expect("the folder of pictures");
+    }
+    let kept = std::fs::read_to_string(&file).expect("the picture");
+    assert_eq!(fixed_words(&kept), fixed_words(&drawn), "to draw it anew: PAGEPOOL_BLESS=1, with this test");
+}
+
+/// What a picture says, without what differs from run to run: the words of heads and keys.
+fn fixed_words(svg: &str) -> Vec<String> {
+    let document = Document::parse(svg).expect("a picture in SVG");
+    let texts =
+        document.descendants().filter(|node| node.has_tag_name("text")).filter_map(|node| node.text());
+    let words = texts.flat_map(str::split_whitespace).filter(|word| word.len() > 1);
+    let is_fixed = |word: &&str| word.chars().all(|c| c.is_ascii_alphabetic() || "/%".contains(c));
+    let is_bar = |word: &&str| word.chars().all(|c| "clrfdwo".contains(c));
+    words.filter(is_fixed).filter(|word| !is_bar(word)).map(str::to_owned).collect()
 }
