@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
+use pagepool::Publication;
 use serde::Serialize;
 
 use crate::bench::measure::machine::Machine;
@@ -30,6 +31,9 @@ pub struct BenchArgs {
     /// Measure less, in seconds: fewer buffers, and 9 repetitions of each workload
     #[arg(long, global = true)]
     quick: bool,
+    /// Publish the pools meanwhile, to see what that costs: run with and without it, in turns
+    #[arg(long)]
+    publish: bool,
     /// List the workloads and what one iteration of each does
     #[arg(long)]
     list: bool,
@@ -87,7 +91,7 @@ enum BenchReport {
 
 impl RunCommand for BenchArgs {
     fn run(&self) -> Result<ExitCode, String> {
-        let Self { report, json, filter, quick, list, .. } = self;
+        let Self { report, json, filter, quick, list, publish, .. } = self;
         let plan = if *quick { Plan::QUICK } else { Plan::FULL };
         match report {
             None if *list => Ok(name_all(filter.as_deref().unwrap_or_default())),
@@ -96,13 +100,14 @@ impl RunCommand for BenchArgs {
                 if let (Some(file), Some(results)) = (file, results) {
                     return plot::draw_recorded(results, file, peers).map(|()| ExitCode::SUCCESS);
                 }
+                let _published = publication(*publish)?;
                 let plot = file.map(|file| Plot::new(file, peers, |_| false)).transpose()?;
                 let params = TableParams { json: *json, filter: filter.clone(), plan, plot };
                 Ok(run::run(&params, workloads::all()))
             }
-            Some(_) if *list || filter.is_some() || self.plot.is_some() => {
-                Err("--filter, --list and --plot apply to the table of workloads only: leave them out, or \
-                     the report"
+            Some(_) if *list || *publish || filter.is_some() || self.plot.is_some() => {
+                Err("--filter, --list, --plot and --publish before a report apply to the table of workloads \
+                     only: leave them out, or the report"
                     .into())
             }
             Some(BenchReport::Mtu) => with_machine(|| reports::mtu::run(plan), *json),
@@ -137,9 +142,13 @@ fn name_all(filter: &str) -> ExitCode {
     ExitCode::SUCCESS
 }
 
+/// The publication, if there is to be one.
+fn publication(publish: bool) -> Result<Option<Publication>, String> {
+    publish.then(|| pagepool::publish("bench")).transpose().map_err(|error| error_chain(&error))
+}
+
 fn count_one(name: &str, iterations: usize, publish: bool) -> Result<ExitCode, String> {
-    let published = publish.then(|| pagepool::publish("bench")).transpose();
-    let _published = published.map_err(|error| error_chain(&error))?;
+    let _published = publication(publish)?;
     let found = workloads::all().find(|workload| workload.name == name);
     let workload =
         found.ok_or_else(|| format!("no workload is called {name}; `pagepool bench --list` lists them"))?;

@@ -43,8 +43,6 @@ pub struct Workload {
     /// What this one is held against: a workload on as many cores, measured in turns with it, repetition by
     /// repetition.
     pub beside: Option<MakeReady>,
-    /// What it requires of this machine: where that is missing, it is skipped, and the error says why.
-    pub requires: fn() -> Result<(), String>,
     /// Makes it ready to run.
     pub ready: MakeReady,
 }
@@ -57,8 +55,7 @@ pub type MakeReady = fn() -> Result<Ready, String>;
 impl Workload {
     pub const fn new(name: &'static str, ready: MakeReady) -> Self {
         let (linux, batch, about, weight, rules) = ("-", 1, "", 1, &[]);
-        let requires = || Ok(());
-        Self { name, linux, batch, about, weight, rules, buffers_a_fault: 0, beside: None, requires, ready }
+        Self { name, linux, batch, about, weight, rules, buffers_a_fault: 0, beside: None, ready }
     }
 
     pub const fn linux(self, linux: &'static str) -> Self {
@@ -83,10 +80,6 @@ impl Workload {
 
     pub const fn buffers_a_fault(self, buffers_a_fault: u64) -> Self {
         Self { buffers_a_fault, ..self }
-    }
-
-    pub const fn requires(self, requires: fn() -> Result<(), String>) -> Self {
-        Self { requires, ..self }
     }
 
     pub const fn beside(self, beside: MakeReady) -> Self {

@@ -2,13 +2,11 @@
 
 use std::hint::black_box;
 
-use pagepool::observe::RunFolder;
 use pagepool::{Bound, PoolParams, put_bulk};
 
 use crate::bench::measure::counted::{Moves, Rule};
-use crate::bench::measure::workload::{MakeReady, Ready, Workload};
+use crate::bench::measure::workload::{Ready, Workload};
 use crate::bench::workloads::pools;
-use crate::report::error::error_chain;
 
 /// Everything comes from the cache and goes back to it.
 pub const CACHE_ONLY: &[Rule] = &[Rule(&["alloc_fast"], Moves::Each), Rule(&["recycle_cached"], Moves::Each)];
@@ -19,11 +17,6 @@ pub const TABLE: &[Workload] = &[
         .linux("no-softirq-page_pool01")
         .about("allocate a page, drop it")
         .rules(CACHE_ONLY),
-    Workload::new("page_direct_published", || published(page_direct))
-        .about("the same in a pool that is published; in turns with page_direct")
-        .rules(CACHE_ONLY)
-        .requires(run_folder)
-        .beside(page_direct),
     Workload::new("page_burst64", page_burst64)
         .about("allocate 64, drop 64, one call each")
         .rules(CACHE_ONLY),
@@ -31,12 +24,6 @@ pub const TABLE: &[Workload] = &[
         .about("fill a Batch with 32, put them")
         .batch(32)
         .rules(CACHE_ONLY),
-    Workload::new("page_bulk32_published", || published(page_bulk::<32>))
-        .about("the same in a pool that is published; in turns with page_bulk32")
-        .batch(32)
-        .rules(CACHE_ONLY)
-        .requires(run_folder)
-        .beside(page_bulk::<32>),
     Workload::new("page_bulk32_handles", page_bulk_handles::<32>)
         .about("allocate 32 owned handles in one call, return them in one call")
         .batch(32)
@@ -53,24 +40,6 @@ pub const TABLE: &[Workload] = &[
 
 fn page_direct() -> Result<Ready, String> {
     pools::one_core(PoolParams::default(), |pool, n| pools::one_by_one(n, || pools::page(pool)))
-}
-
-fn run_folder() -> Result<(), String> {
-    RunFolder::of_user().map(drop).map_err(|error| error_chain(&error))
-}
-
-/// The workload in a process that publishes its pools, until it is over.
-fn published(make: MakeReady) -> Result<Ready, String> {
-    let publication = pagepool::publish("bench").map_err(|error| error_chain(&error))?;
-    let ready = make()?;
-    let counters = ready.counters;
-    Ok(Ready {
-        counters: Box::new(move || {
-            let _ = &publication;
-            counters()
-        }),
-        ..ready
-    })
 }
 
 fn page_burst64() -> Result<Ready, String> {
