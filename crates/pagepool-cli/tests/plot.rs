@@ -148,6 +148,7 @@ fn what_cannot_be_drawn_fails_with_its_name() {
         (&["--plot", plot, "--list"], "--list"),
         (&["--plot", plot, "mtu"], "--plot apply to the table of workloads only"),
         (&["--filter", "page", "mtu"], "--filter, "),
+        (&["--publish", "mtu"], "--publish and "),
     ] {
         let output = bench(arguments);
         assert!(!output.status.success(), "{arguments:?}");

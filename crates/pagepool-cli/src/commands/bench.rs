@@ -105,11 +105,11 @@ impl RunCommand for BenchArgs {
                 let params = TableParams { json: *json, filter: filter.clone(), plan, plot };
                 Ok(run::run(&params, workloads::all()))
             }
-            Some(_) if *list || *publish || filter.is_some() || self.plot.is_some() => {
-                Err("--filter, --list, --plot and --publish before a report apply to the table of workloads \
-                     only: leave them out, or the report"
-                    .into())
-            }
+            Some(_) if *list || *publish || filter.is_some() || self.plot.is_some() => Err(
+                "--filter, --list, --publish and --plot apply to the table of workloads only: leave them \
+                     out, or the report"
+                    .into(),
+            ),
             Some(BenchReport::Mtu) => with_machine(|| reports::mtu::run(plan), *json),
             Some(BenchReport::Numa) => with_machine(|| reports::numa::run(plan), *json),
             Some(BenchReport::Across { rounds }) => {
