@@ -1847,8 +1847,8 @@ void pagepool_sign_of_life(void);
  * Pools stay as they are. A program that ends should call it: else its file says that it was killed.
  *
  * Thread: any.
- * Errors: -ENOENT if nothing is published.
- * Cost: a system call.
+ * Errors: -ENOENT if nothing is published, as in a child of fork(2): the file is its parent's.
+ * Cost: two system calls.
  */
 int pagepool_unpublish(void);
 

@@ -9,6 +9,8 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
+use pagepool_lab::TempFolder;
+
 use installed::{compiled, has, prefix, run, source};
 
 const PROGRAMS: [&str; 13] = [
@@ -174,8 +176,11 @@ fn a_child_of_fork_ends() {
     if !has("cc") {
         return;
     }
-    run(&mut Command::new(compiled("tests/c/fork.c", "static", &["-O2"])));
-    run(&mut Command::new(compiled("tests/c/fork.c", "shared", &["-O2"])));
+    for how in ["static", "shared"] {
+        let folder = TempFolder::new("pagepool-fork").unwrap();
+        run(Command::new(compiled("tests/c/fork.c", how, &["-O2"])).env("PAGEPOOL_RUN", folder.path()));
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "the parent took its file back");
+    }
 }
 
 #[test]

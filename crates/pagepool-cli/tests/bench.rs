@@ -40,6 +40,27 @@ fn json_has_the_keys_and_the_counters_of_page_direct() {
 }
 
 #[test]
+fn pools_are_published_where_that_is_asked_for() {
+    let relative = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_pagepool"));
+        command.args(["bench", "--quick", "--filter", "page_direct"]).args(arguments);
+        command.env("PAGEPOOL_RUN", "no/absolute/path").output().expect("the binary was built for this test")
+    };
+    assert!(relative(&[]).status.success());
+    let refused = relative(&["--publish"]);
+    assert!(!refused.status.success() && text(&refused.stderr).contains("PAGEPOOL_RUN"), "{refused:?}");
+    let folder = pagepool_lab::TempFolder::new("pagepool-bench").expect("a new folder");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_pagepool"));
+    command.args(["bench", "--publish", "--filter", "page_direct"]).env("PAGEPOOL_RUN", folder.path());
+    let mut run = command.stdout(std::process::Stdio::null()).spawn().expect("the binary");
+    let mut was_published = false;
+    while run.try_wait().expect("a child of this process").is_none() {
+        was_published |= std::fs::read_dir(folder.path()).is_ok_and(|files| files.count() > 0);
+    }
+    assert!(was_published, "its file was in {}", folder.path().display());
+}
+
+#[test]
 fn the_table_names_the_machine_and_fits_110_columns() {
     let output = bench(&["--quick", "--filter", "page_"]);
     let table = text(&output.stdout);

@@ -4,6 +4,7 @@
 #![expect(unsafe_code)]
 
 use std::ffi::{c_char, c_int};
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
 use ::pagepool::{Publication, publish, sign_of_life, uncancelled};
@@ -13,6 +14,9 @@ use crate::error::{CallError, status};
 
 /// What this process published, until it takes it back.
 static PUBLICATION: Mutex<Option<Publication>> = Mutex::new(None);
+/// The process that published. In a child of it nobody may wait for the lock: a thread that the child does
+/// not have may have held it.
+static PUBLISHER: AtomicU32 = AtomicU32::new(0);
 
 /// Shows the pools of this process to others of the same user: counters, places of pages, parameters. They
 /// are in a file in the folder `$PAGEPOOL_RUN`, else /run/pagepool for root, else
@@ -37,6 +41,7 @@ pub unsafe extern "C" fn pagepool_publish(name: *const c_char) -> c_int {
         let name = unsafe { text(name, "") };
         let published = uncancelled(|| publish(&name))?;
         *PUBLICATION.lock().unwrap_or_else(PoisonError::into_inner) = Some(published);
+        PUBLISHER.store(std::process::id(), Relaxed);
         Ok(())
     })
 }
@@ -55,14 +60,17 @@ pub extern "C" fn pagepool_sign_of_life() {
 /// Pools stay as they are. A program that ends should call it: else its file says that it was killed.
 ///
 /// Thread: any.
-/// Errors: -ENOENT if nothing is published.
-/// Cost: a system call.
+/// Errors: -ENOENT if nothing is published, as in a child of fork(2): the file is its parent's.
+/// Cost: two system calls.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_unpublish() -> c_int {
     status(|| {
+        let nothing = CallError::fixed(libc::ENOENT, c"nothing is published: pagepool_publish comes first");
+        if PUBLISHER.load(Relaxed) != std::process::id() {
+            return Err(nothing);
+        }
         // Held until the file is gone: who finds nothing published finds no file either.
         let mut publication = PUBLICATION.lock().unwrap_or_else(PoisonError::into_inner);
-        let nothing = CallError::fixed(libc::ENOENT, c"nothing is published: pagepool_publish comes first");
         let published = publication.take().ok_or(nothing)?;
         uncancelled(|| drop(published));
         Ok(())

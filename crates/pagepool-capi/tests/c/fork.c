@@ -1,4 +1,7 @@
-/* A child of fork ends by exit(), whatever other threads of its parent were doing in the library. */
+/*
+ * A child of fork ends by exit(), whatever other threads of its parent were doing in the library. The parent
+ * publishes its pools, and only it can take that back. $PAGEPOOL_RUN is a folder of this test.
+ */
 #include <pthread.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -99,6 +102,7 @@ static void a_child_has_pools_of_its_own(void)
         struct pagepool_arena *arena = arena_of(4 << 20);
         struct pagepool *pool = pool_over(arena);
         pthread_t thread;
+        CHECK(pagepool_publish("child") == -EBUSY && pagepool_unpublish() == -ENOENT);
         CHECK(pthread_create(&thread, NULL, bind_and_end, pool) == 0 && pthread_join(thread, NULL) == 0);
         CHECK(pagepool_bind(pool) == 0 && pagepool_destroy(pool) == 0 && pagepool_arena_put(arena) == 0);
         exit(0);
@@ -108,6 +112,7 @@ static void a_child_has_pools_of_its_own(void)
 
 int main(void)
 {
+    CHECK(pagepool_publish("fork") == 0);
     struct pagepool_arena *arena = arena_of(16 << 20);
     struct pagepool *pools[POOLS];
     pthread_t other;
@@ -129,6 +134,7 @@ int main(void)
     for (int i = 0; i < POOLS; i++)
         CHECK(pagepool_destroy(pools[i]) == 0);
     CHECK(pagepool_arena_put(arena) == 0);
+    CHECK(pagepool_unpublish() == 0 && pagepool_unpublish() == -ENOENT);
     puts("ok");
     return 0;
 }
