@@ -78,7 +78,7 @@ impl<C: TrafficCommand> RunCommand for C {
             site.go_on()?;
         }
         let spread = FlowSpread::over(if plan.rss { &site.interfaces } else { &[] })?;
-        let rules = FlowRules::add(&plan, &site.interfaces)?;
+        let mut rules = FlowRules::add(&plan, &site.interfaces)?;
         site.wait_for_links()?; // some cards restart for rules
         give_up_all_but(kept);
         let capture = file.map(CaptureFile::start).transpose()?;
@@ -89,10 +89,10 @@ impl<C: TrafficCommand> RunCommand for C {
         warnings.due = !plan.sets();
         warnings.look(Duration::ZERO);
         let mut figures = LiveFigures::begin(&plan, &interfaces, begin.warm.clone(), names.clone());
-        let watched = watch(&plan, (warnings, service), &threads, &mut figures, begin)?;
+        let watched = watch(&plan, (warnings, service, &mut rules), &threads, &mut figures, begin)?;
         let Watched { warm, seconds, end, links } = watched;
         let (now, tally) = threads.finish(plan.expected_frames)?;
-        let warned = std::mem::take(&mut offloads.warned);
+        let warned = [std::mem::take(&mut offloads.warned), std::mem::take(&mut rules.warned)].concat();
         drop((rules, spread, offloads));
         let (command, capture) = (plan.name, capture.map(Capture::finish).transpose()?);
         let result = TrafficResult {
@@ -185,7 +185,7 @@ struct Watched {
 /// Shows what threads do, until something ends the run.
 fn watch<H: PortHandler>(
     plan: &TrafficPlan<'_>,
-    (mut warnings, mut service): (Warnings<'_>, ServiceStatus),
+    (mut warnings, mut service, rules): (Warnings<'_>, ServiceStatus, &mut FlowRules),
     threads: &QueueThreads<H>,
     figures: &mut LiveFigures,
     Begin { warm, at: start }: Begin,
@@ -203,6 +203,7 @@ fn watch<H: PortHandler>(
     let look = |at| {
         service.look(at, &threads.state);
         links.look(at, &threads.state);
+        rules.look(at);
         warnings.look(at);
     };
     let end = watch.run(&threads.state, || false, show, look);

@@ -109,6 +109,28 @@ pub enum NetError {
         /// The errno.
         source: io::Error,
     },
+    /// A card has a rule for the same packets already, which its driver might replace.
+    FlowRuleThere {
+        /// The link.
+        link: String,
+        /// What of the match the rule stands for.
+        part: String,
+        /// The rule, in the words of `ethtool -N`.
+        rule: String,
+        /// Its ID.
+        place: u32,
+    },
+    /// Rules were refused, and those before them could not be deleted again.
+    FlowRulesStay {
+        /// The link.
+        link: String,
+        /// The commands that delete what stays.
+        undo: String,
+        /// Why they were refused.
+        refused: Box<NetError>,
+        /// Why they stay.
+        source: Box<NetError>,
+    },
     /// Somebody has rules on a card already.
     FlowRulesHeld {
         /// The link.
@@ -260,6 +282,16 @@ impl fmt::Display for NetError {
                 let remedy = rule_remedy(source);
                 write!(f, "{link:?} does not take the rule for \"{part}\" ({rule}): {remedy}")
             }
+            Self::FlowRuleThere { link, part, rule, place } => {
+                write!(
+                    f,
+                    "{link:?} has a rule for \"{part}\" ({rule}) already, and some drivers replace such a one: \
+                     do without rules, or run: ethtool -N {link} delete {place}"
+                )
+            }
+            Self::FlowRulesStay { link, undo, refused, .. } => {
+                write!(f, "{refused}. Rules stay on {link:?}, which this deletes: {undo}")
+            }
             Self::FlowRulesHeld { link, process } => {
                 let by = process.map_or("another process".into(), |number| format!("process {number}"));
                 write!(
@@ -290,6 +322,7 @@ impl Error for NetError {
             | Self::Refused { source, .. }
             | Self::FlowRuleRefused { source, .. }
             | Self::NoKernelPools { source } => Some(source),
+            Self::FlowRulesStay { source, .. } => Some(source),
             _ => None,
         }
     }

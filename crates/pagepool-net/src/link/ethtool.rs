@@ -171,6 +171,15 @@ impl Ethtool {
         }
     }
 
+    /// Where the rules are; none if the driver has no such rules.
+    pub(crate) fn flow_rule_places(&self, link: &str) -> Result<Vec<u32>, NetError> {
+        if self.flow_rules(link)?.unwrap_or(0) == 0 {
+            return Ok(Vec::new());
+        }
+        let listed = sys::rules(self.socket.as_fd(), link).map_err(|error| refused(link, error))?;
+        Ok(listed.places)
+    }
+
     /// Adds a rule, and says where it is and how the driver shows it.
     pub(crate) fn add_flow_rule(
         &self,

@@ -1,5 +1,7 @@
 //! Cards that bring the packets of a match to the queues of a command (ntuple), while it runs.
 
+use std::time::Duration;
+
 use pagepool_net::Match;
 use pagepool_net::link::{FlowRule, HeldFlowRules, NetError};
 
@@ -10,8 +12,25 @@ use crate::traffic::command::TrafficPlan;
 use crate::traffic::interface::Interface;
 use crate::traffic::setup::listed;
 
+/// How often it is looked whether the rules are still there.
+const EVERY: Duration = Duration::from_secs(1);
+
 /// What is held. The rules are deleted when this is dropped, with a warning where that fails.
-pub struct FlowRules(Vec<HeldFlowRules>);
+#[derive(Default)]
+pub struct FlowRules {
+    held: Vec<CardRules>,
+    looked: Duration,
+    /// What was warned of, for the verdict.
+    pub warned: Vec<String>,
+}
+
+/// Those of an interface.
+struct CardRules {
+    interface: String,
+    held: HeldFlowRules,
+    /// Some were gone at the last look, and not put back.
+    are_gone: bool,
+}
 
 impl FlowRules {
     /// An error for a match that is no rules, or an interface that has none, or on which another run holds
@@ -31,24 +50,69 @@ impl FlowRules {
         interfaces.iter().try_for_each(check).map_err(|error| refused(&error))
     }
 
-    /// To the queues that are used of each interface, if the plan has that. An error leaves all as it was.
+    /// To the queues that are used of each interface, if the plan has that. An error leaves all as it was, or
+    /// what stays is warned of.
     pub fn add(plan: &TrafficPlan<'_>, interfaces: &[Interface]) -> Result<Self, String> {
-        let Some(rules) = rules(plan)? else { return Ok(Self(Vec::new())) };
-        let hold = |interface: &Interface| {
-            let held = HeldFlowRules::add(&interface.link, &rules, &interface.queues);
-            let held = held.map_err(|error| refused(&error))?;
-            let (count, s) = (rules.len(), if rules.len() == 1 { "" } else { "s" });
-            output::note(format_args!(
-                "{} has {count} rule{s} to its queues {} until this command ends; if it is killed, undo that \
-                 by{OWN_LINE}{}",
-                interface.link.name,
-                listed(&interface.queues),
-                held.undo()
-            ));
-            Ok(held)
-        };
-        interfaces.iter().map(hold).collect::<Result<_, _>>().map(Self)
+        let (rules, mut this) = (rules(plan)?, Self::default());
+        for interface in if rules.is_some() { interfaces } else { &[] } {
+            this.held.push(CardRules::add(rules.as_deref().unwrap_or_default(), interface)?);
+        }
+        Ok(this)
     }
+
+    /// Puts back what drivers drop when a link goes down or the number of its queues changes, if it is time
+    /// to look. `at`: the time since the start.
+    pub fn look(&mut self, at: Duration) {
+        if at >= self.looked + EVERY {
+            self.looked = at;
+            self.held.iter_mut().for_each(|card| self.warned.extend(card.look()));
+        }
+    }
+}
+
+impl CardRules {
+    fn add(rules: &[FlowRule], interface: &Interface) -> Result<Self, String> {
+        let held = HeldFlowRules::add(&interface.link, rules, &interface.queues);
+        let held = held.map_err(|error| refused(&error))?;
+        output::note(format_args!(
+            "{} has {} to its queues {} until this command ends; if it is killed, undo that by{OWN_LINE}{}",
+            interface.link.name,
+            counted(rules.len()),
+            listed(&interface.queues),
+            held.undo()
+        ));
+        Ok(Self { interface: interface.link.name.clone(), held, are_gone: false })
+    }
+
+    /// The warning that rules are gone, once each time that they go.
+    fn look(&mut self) -> Option<String> {
+        let (name, looked) = (&self.interface, self.held.look());
+        let was_gone = std::mem::replace(&mut self.are_gone, looked.is_err());
+        match looked {
+            Ok(0) => None,
+            Ok(count) => {
+                output::note(format_args!(
+                    "{} of {name} had gone, and {} back: packets of the match came to other queues \
+                     meanwhile. If this command is killed, undo that by{OWN_LINE}{}",
+                    counted(count),
+                    if count == 1 { "is" } else { "are" },
+                    self.held.undo()
+                ));
+                None
+            }
+            Err(_) if was_gone => None,
+            Err(error) => {
+                let why = error_chain(&error);
+                let warning = format!("rules of {name} may be gone, and are not put back: {why}");
+                output::warn(&warning);
+                Some(warning)
+            }
+        }
+    }
+}
+
+fn counted(rules: usize) -> String {
+    format!("{rules} rule{}", if rules == 1 { "" } else { "s" })
 }
 
 /// Those of the plan's match, if they are asked for.
@@ -63,7 +127,7 @@ fn refused(error: &NetError) -> String {
 
 impl Drop for FlowRules {
     fn drop(&mut self) {
-        for held in self.0.drain(..) {
+        for CardRules { held, .. } in self.held.drain(..) {
             let undo = held.undo();
             if let Err(error) = held.restore() {
                 let why = error_chain(&error);

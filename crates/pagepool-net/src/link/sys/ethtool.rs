@@ -177,18 +177,27 @@ pub(crate) fn free_place(fd: BorrowedFd<'_>, link: &str) -> io::Result<u32> {
     if from_words(counted[NFC_DATA], counted[NFC_DATA + 1]) & u64::from(PLACES_RULES) != 0 {
         return Ok(ANY_PLACE);
     }
-    let count = counted[NFC_COUNT];
+    let RuleList { places, room } = rules(fd, link)?;
+    let free = (0..room).rev().find(|place| !places.contains(place));
+    free.ok_or_else(|| io::Error::from_raw_os_error(libc::ENOSPC))
+}
+
+/// Where a link has rules, and how many places there are.
+pub(crate) struct RuleList {
+    pub(crate) places: Vec<u32>,
+    room: u32,
+}
+
+pub(crate) fn rules(fd: BorrowedFd<'_>, link: &str) -> io::Result<RuleList> {
+    let count = rule_count(fd, link)?;
     if count as usize > RULES {
         return Err(io::Error::from_raw_os_error(libc::E2BIG)); // of a card of the far future
     }
     let mut words = [0; NFC_RULES + RULES];
     words[NFC_COUNT] = count;
     let words = send(fd, link, GRXCLSRLALL, words)?;
-    let taken = &words[NFC_RULES..][..(words[NFC_COUNT] as usize).min(RULES)];
-    let free = (0..from_words(words[NFC_DATA], words[NFC_DATA + 1]) as u32)
-        .rev()
-        .find(|place| !taken.contains(place));
-    free.ok_or_else(|| io::Error::from_raw_os_error(libc::ENOSPC))
+    let places = words[NFC_RULES..][..(words[NFC_COUNT] as usize).min(RULES)].to_vec();
+    Ok(RuleList { places, room: from_words(words[NFC_DATA], words[NFC_DATA + 1]) as u32 })
 }
 
 /// Adds a rule that brings packets to a queue, and says where it is.
@@ -199,6 +208,10 @@ pub(crate) fn add_rule(
     queue: u32,
     place: u32,
 ) -> io::Result<u32> {
+    Ok(send(fd, link, SRXCLSRLINS, rule_words(spec, queue, place))?[NFC_LOCATION])
+}
+
+fn rule_words(spec: &FlowSpec, queue: u32, place: u32) -> [u32; NFC] {
     let mut words = [0; NFC];
     let put = |words: &mut [u32], bytes: &[u8; FLOW_BYTES]| {
         for (word, bytes) in words.iter_mut().zip(bytes.as_chunks().0) {
@@ -210,7 +223,24 @@ pub(crate) fn add_rule(
     put(&mut words[NFC_MASK..], &spec.mask);
     words[NFC_QUEUE..][..2].copy_from_slice(&as_words(queue.into()));
     words[NFC_LOCATION] = place;
-    Ok(send(fd, link, SRXCLSRLINS, words)?[NFC_LOCATION])
+    words
+}
+
+/// A rule as a driver shows it that keeps all of it.
+pub(crate) fn shown_words(spec: &FlowSpec, queue: u32, place: u32) -> Vec<u32> {
+    rule_words(spec, queue, place)[NFC_TYPE..=NFC_LOCATION].to_vec()
+}
+
+/// Whether a rule that is shown takes the packets of this one, to whatever queue: the type, the mask, and the
+/// fields under it are the same.
+pub(crate) fn same_packets(shown: &[u32], spec: &FlowSpec) -> bool {
+    let ours = shown_words(spec, 0, 0);
+    let parts = |words: &[u32]| {
+        let (fields, masks) = words[1..=2 * (FLOW_BYTES / 4)].split_at(FLOW_BYTES / 4);
+        let masked: Vec<_> = fields.iter().zip(masks).map(|(field, mask)| (field & mask, *mask)).collect();
+        (words[0], masked)
+    };
+    shown.len() == ours.len() && parts(shown) == parts(&ours)
 }
 
 /// What the driver says of the rule at a place: to be compared.
