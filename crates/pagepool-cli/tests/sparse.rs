@@ -1,9 +1,11 @@
 //! What packets that come one by one cost: CPU time of the process that waits for them, and how late the
-//! first one after a silence comes back; and how often who waits wakes while none come. `cargo test
+//! first one after a silence comes back; and how often who waits wakes while none come. Limits follow what the
+//! same machine takes at the same time for a sleep. `cargo test
 //! --release -p pagepool-cli --test sparse -- --nocapture` prints the figures.
 
 mod between;
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use between::{Place, far_ends, frames, hosts, number, send};
@@ -12,9 +14,14 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 /// How long packets are sent at each rate.
 const LONG: Duration = Duration::from_millis(300);
-/// Most of a CPU that 50,000 packets a second may take. An idle machine takes a third of that; who looks for
-/// each packet takes nine tenths.
-const MOST: f64 = 0.7;
+/// Most of a CPU that 50,000 packets a second may take where a packet that is slept for takes at most so many
+/// microseconds of it; as much more as those take more. Who looks for each packet takes nine tenths.
+const MOST: f64 = 0.25;
+const OF_SLEEP: f64 = 15.0;
+/// The first packet comes back at most so much later than from a program that waits in poll(2) for each.
+const LATER: Duration = Duration::from_micros(10);
+/// A machine on which others work disturbs a measurement; hardly all of so many.
+const ATTEMPTS: usize = 5;
 
 /// A CPU for the command; this thread keeps to another.
 fn cpu_for_the_command(test: &str) -> Option<String> {
@@ -24,10 +31,15 @@ fn cpu_for_the_command(test: &str) -> Option<String> {
         println!("SKIP {test}: it needs two CPUs");
         return None;
     };
-    let mut set = CpuSet::new();
-    set.set(ours);
-    sched_setaffinity(None, &set).expect("it is allowed");
+    keep_to(ours);
     Some(of_command.to_string())
+}
+
+/// Keeps this thread to a CPU.
+fn keep_to(cpu: usize) {
+    let mut set = CpuSet::new();
+    set.set(cpu);
+    sched_setaffinity(None, &set).expect("it is allowed");
 }
 
 /// Nanoseconds that the threads of a process have run.
@@ -134,12 +146,28 @@ fn packets_one_by_one_leave_most_of_the_cpu_to_others() {
     let name = "packets_one_by_one_leave_most_of_the_cpu_to_others";
     let Some(hosts) = hosts(name, &TwoHostsParams::default()) else { return };
     let Some(cpu) = cpu_for_the_command(name) else { return };
-    for gap in [1000, 100, 20, 5].map(Duration::from_micros) {
-        let Some(cost) = cost(name, &hosts, &["--cpus", &cpu], gap) else { return };
-        // A machine that has no time to send them has none to look for them either.
-        let is_as_asked = (45_000.0..55_000.0).contains(&cost.rate);
-        assert!(!is_as_asked || cost.share < MOST, "{} of a CPU for packets {gap:?} apart", cost.share);
+    let cost = |gap, arguments: &[&str]| {
+        cost(name, &hosts, &[&["--cpus", &cpu], arguments].concat(), Duration::from_micros(gap))
+    };
+    for gap in [1000, 100, 5] {
+        let Some(_) = cost(gap, &[]) else { return };
     }
+    let mut seen = Vec::new();
+    for _ in 0..ATTEMPTS {
+        let Some(each) = cost(100, &["--rx-usecs", "0"]) else { return };
+        let Some(shared) = cost(20, &[]) else { return };
+        // A machine that has no time to send them has none to look for them either.
+        let is_as_asked = (45_000.0..55_000.0).contains(&shared.rate) && each.sleeps > 0.9;
+        let of_sleep = 1e6 * each.share / (each.rate * each.sleeps);
+        let most = MOST * (of_sleep / OF_SLEEP).max(1.0);
+        println!("a packet that is slept for takes {of_sleep:.1} µs: at most {:.0} %", 100.0 * most);
+        match is_as_asked {
+            true if shared.share < most => return,
+            true => seen.push((shared.share, most)),
+            false => {}
+        }
+    }
+    assert!(seen.is_empty(), "shares of a CPU, and what they may be: {seen:?}");
 }
 
 #[test]
@@ -149,7 +177,7 @@ fn packets_one_by_one_share_sleeps_unless_the_user_wants_each_at_once() {
     let Some(cpu) = cpu_for_the_command(name) else { return };
     let gap = Duration::from_micros(100);
     let mut seen = Vec::new();
-    for _ in 0..5 {
+    for _ in 0..ATTEMPTS {
         let Some(shared) = cost(name, &hosts, &["--cpus", &cpu], gap) else { return };
         let Some(each) = cost(name, &hosts, &["--cpus", &cpu, "--rx-usecs", "0"], gap) else { return };
         // A busy machine sends them in bursts, and pauses.
@@ -201,33 +229,72 @@ fn packets_that_wait_for_those_before_come_back() {
     }
 }
 
+/// How long a packet after a silence takes until it is back: the median of many.
+fn first_packet(hosts: &TwoHosts, far: &FrameSocket, silence: Duration) -> Duration {
+    let (frames, mut frame, mut back) = (frames(hosts, 0, 64), vec![0; 64], vec![0; 128]);
+    let mut took: Vec<_> = (0..300)
+        .map(|number| {
+            let start = Instant::now();
+            wait_until(|| start.elapsed() >= silence);
+            frames.write(number, &mut frame);
+            let start = Instant::now();
+            send(far, &frame);
+            let mut arrived = || matches!(far.receive(&mut back), Ok(Some(_)));
+            while !arrived() {
+                assert!(start.elapsed() < between::LIMIT, "number {number} after {silence:?}");
+            }
+            start.elapsed()
+        })
+        .collect();
+    took.sort_unstable();
+    took[took.len() / 2]
+}
+
+/// While `during` runs, a thread on this CPU sends back what comes to near0, and waits in poll(2) before each.
+fn with_plain_echo<T>(hosts: &TwoHosts, cpu: &str, during: impl FnOnce() -> T) -> T {
+    let near = hosts.run_between(|| FrameSocket::open_here("near0")).expect("a socket");
+    let (cpu, ended) = (cpu.parse().expect("a number"), AtomicBool::new(false));
+    let echo = || {
+        keep_to(cpu);
+        let mut frame = vec![0; 128];
+        while !ended.load(Ordering::Relaxed) {
+            near.wait(Duration::from_millis(50));
+            while let Ok(Some(length)) = near.receive(&mut frame) {
+                send(&near, &frame[..length]);
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(echo);
+        let result = during();
+        ended.store(true, Ordering::Relaxed);
+        result
+    })
+}
+
 #[test]
-fn the_first_packet_after_a_silence_comes_back() {
-    let name = "the_first_packet_after_a_silence_comes_back";
+fn the_first_packet_after_a_silence_comes_back_about_as_soon_as_from_poll() {
+    let name = "the_first_packet_after_a_silence_comes_back_about_as_soon_as_from_poll";
     let Some(hosts) = hosts(name, &TwoHostsParams::default()) else { return };
     let Some(cpu) = cpu_for_the_command(name) else { return };
-    let [far, _] = far_ends(&hosts);
-    let Some(running) = Place::Between(&hosts).start(name, &["echo", "near0", "--cpus", &cpu]) else {
-        return;
-    };
-    let (frames, mut frame, mut back) = (frames(&hosts, 0, 64), vec![0; 64], vec![0; 128]);
-    for silence in [20, 50, 100, 1000].map(Duration::from_micros) {
-        let mut took: Vec<_> = (0..500)
-            .map(|number| {
-                let start = Instant::now();
-                wait_until(|| start.elapsed() >= silence);
-                frames.write(number, &mut frame);
-                let start = Instant::now();
-                send(&far, &frame);
-                let mut arrived = || matches!(far.receive(&mut back), Ok(Some(_)));
-                while !arrived() {
-                    assert!(start.elapsed() < between::LIMIT, "number {number} after {silence:?}");
-                }
-                start.elapsed()
-            })
-            .collect();
-        took.sort_unstable();
-        println!("after {silence:>5?}: median {:?}, 90 % {:?}", took[250], took[450]);
+    let silences = [20, 50, 100, 1000].map(Duration::from_micros);
+    let mut late: Vec<String> = Vec::new();
+    for _ in 0..ATTEMPTS {
+        let [far, _] = far_ends(&hosts);
+        let plain = with_plain_echo(&hosts, &cpu, || silences.map(|of| first_packet(&hosts, &far, of)));
+        let arguments = ["echo", "near0", "--cpus", &cpu];
+        let Some(running) = Place::Between(&hosts).start(name, &arguments) else { return };
+        let [far, _] = far_ends(&hosts);
+        let ours = silences.map(|of| first_packet(&hosts, &far, of));
+        running.interrupt();
+        let rows = silences.iter().zip(plain).zip(ours);
+        let rows = rows.map(|((of, plain), ours)| format!("after {of:?}: {ours:?}, poll(2) {plain:?}"));
+        late.push(rows.collect::<Vec<_>>().join("; "));
+        println!("{}", late[late.len() - 1]);
+        // After less than 500 µs a packet may wait for others.
+        if ours[3] <= plain[3] + LATER {
+            return;
+        }
     }
-    running.interrupt();
+    panic!("more than {LATER:?} later each time: {late:#?}");
 }

@@ -1,10 +1,16 @@
-//! What a pool does with off-node pages, on a made-up machine of two nodes.
+//! What a pool does with off-node pages, on a made-up machine of two nodes; and on this machine's, if it has
+//! two.
 
+// UNSAFETY: calls that pin the thread, and that say where memory is.
+#![allow(unsafe_code)]
+
+use std::fs;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use pagepool::{
-    Arena, ArenaParams, Bound, DmaDomain, NodeId, OffsetDomain, PageBuf, Pool, PoolParams, Provider, Topology,
+    Arena, ArenaParams, Bound, DmaDomain, NodeId, NodePolicy, OffsetDomain, PageBuf, Pool, PoolParams,
+    Provider, Topology,
 };
 
 /// A pool that follows its thread, and the word that moves the thread from node to node.
@@ -105,4 +111,53 @@ fn an_area_that_is_fixed_without_a_local_page_waives_none() {
         assert_eq!((stats.alloc_waive, stats.release), (0, 0), "{node_of_pages} {here}: {stats:?}");
         assert!(stats.alloc_refill >= 10, "{stats:?}");
     }
+}
+
+/// Has the calling thread run on the first CPU of a node alone.
+fn run_on(node: NodeId) {
+    let file = format!("/sys/devices/system/node/node{}/cpulist", node.0);
+    let list = fs::read_to_string(file).expect("the node is online");
+    let first = list.trim().split([',', '-']).next().and_then(|cpu| cpu.parse::<usize>().ok());
+    let (cpu, mut set) = (first.expect("the node has a CPU"), [0u64; 16]);
+    set[cpu / 64] = 1 << (cpu % 64);
+    // SAFETY: a set of CPUs is an array of bits, of which the kernel reads as many as it is told.
+    let pinned = unsafe { libc::sched_setaffinity(0, size_of_val(&set), set.as_ptr().cast()) };
+    assert_eq!(pinned, 0, "this CPU may be used");
+}
+
+/// The node that the kernel says a buffer's memory is on.
+fn true_node(buffer: &PageBuf) -> i32 {
+    let (at, mut node) = (buffer.as_ptr().expect("memory"), -1i32);
+    let no_targets = std::ptr::null::<i32>();
+    // SAFETY: the kernel reads one address and writes one number; without targets it moves nothing.
+    let asked =
+        unsafe { libc::syscall(libc::SYS_move_pages, 0, 1, &raw const at, no_targets, &raw mut node, 0) };
+    assert_eq!(asked, 0, "the kernel answers");
+    node
+}
+
+#[test]
+fn pages_are_truly_on_the_node_that_their_owner_runs_on() {
+    let nodes = Topology::detect().nodes();
+    let [one, .., other] = nodes[..] else {
+        return println!("SKIP pages_are_truly_on_the_node_that_their_owner_runs_on: it needs two nodes");
+    };
+    run_on(one);
+    let params = ArenaParams { max_bytes: 16 << 20, node: NodePolicy::Local, ..Default::default() };
+    let arena = Arena::new(params).expect("16 MiB of address space");
+    let pool = Pool::new(PoolParams::default(), arena.clone()).expect("the defaults are valid").bind();
+    for (turn, node) in [one, other, one].into_iter().enumerate() {
+        run_on(node);
+        let before = pool.stats();
+        let mut buffers = take(&pool, 128);
+        for buffer in &buffers[64..] {
+            // behind those that the cache had of the node before
+            assert_eq!(true_node(buffer), i32::from(node.0), "turn {turn}");
+            assert_eq!(arena.area().node_of(buffer.page()), node, "turn {turn}");
+        }
+        let moved = pool.stats().since(&before);
+        assert_eq!(moved.alloc_waive > 0, turn > 0, "turn {turn}: {moved:?}");
+        pagepool::put_ring_bulk(&mut buffers);
+    }
+    println!("{} nodes of this machine: memory of {one} and {other}", nodes.len());
 }

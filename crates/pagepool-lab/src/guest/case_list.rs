@@ -11,8 +11,8 @@ use scripts::{
     DOCTOR_OF_COPY, DOCTOR_OF_INTERRUPTS, DOCTOR_OF_KERNEL_POOLS, DOCTOR_OF_NODES, DROP,
     DROP_AS_USER_BEFORE_5_19, DROP_BUSY_POLL, DROP_HALF_PAGES, DROP_ON_8_NODES, DROP_ON_NODES,
     DROP_UNALIGNED, ECHO, ECHO_TO_CARD, FLAP, FORWARD, FORWARD_UNICAST, GEN, GEN_ON_NODES, HALF_PAGES_ON_IGB,
-    JUMBO, KERNEL_POOLS, KILL, LONG, MIXED, NTUPLE, QUEUES, RSS, SLEEPING, STREAM, TAGS_OF_E1000E,
-    TAGS_OF_IGB, TAGS_OF_VIRTIO, TAGS_OF_VMXNET3, TAKE_OVER, TCP, THREADS,
+    JUMBO, KERNEL_POOLS, KILL, LONG, MIXED, NTUPLE, QUEUES, RSS, SLEEPING, STREAM, STREAM_ON_IGB,
+    TAGS_OF_E1000E, TAGS_OF_IGB, TAGS_OF_VIRTIO, TAGS_OF_VMXNET3, TAKE_OVER, TCP, THREADS,
 };
 
 /// The guests that cases run in.
@@ -95,6 +95,7 @@ pub const CASES: &[Case] = &[
     test("6.1", "tests/steering", "net_test steering"),
     test("7.3", "tests/steering", "net_test steering"),
     test("5.10", "tests/beside", "net_test beside"),
+    test("6.1", "tests/beside", "net_test beside"),
     test("7.3", "tests/beside", "net_test beside"),
     Case::new("5.10", "beside xdp-filter", BESIDE_XDP_FILTER),
     Case::new("6.1", "beside xdp-filter", BESIDE_XDP_FILTER),
@@ -123,6 +124,10 @@ pub const CASES: &[Case] = &[
     test("6.12", "tests/rx_metadata", "net_test rx_metadata"),
     test("7.3", "tests/rx_metadata", "net_test rx_metadata"),
     test("7.3", "tests/drivers", "net_test drivers"),
+    test("6.1", "tests/cycles", "net_test cycles"),
+    test("6.1", "tests/examples", "net_test examples"),
+    test("6.1", "tests/xsk_device", "net_test xsk_device --exact a_generic_device_with_headroom"),
+    test("7.3", "tests/xsk_device", "net_test xsk_device --exact jumbo_packets_in_half_pages"),
     by_hand(test("7.3", "tests/xsk", "net_test xsk")),
     by_hand(test("7.3", "tests/xsk_queues", "net_test xsk_queues")),
     by_hand(Case { seconds: 400, ..test("7.3", "tests/xsk_teardown", "net_test xsk_teardown") }),
@@ -138,7 +143,10 @@ pub const CASES: &[Case] = &[
     Case::new("nodes", "gen", GEN_ON_NODES),
     Case::new("nodes", "doctor", DOCTOR_OF_NODES),
     Case::new("nodes", "bench numa", "$P bench numa --quick"),
-    test("nodes", "tests of nodes", "net_test nodes"),
+    Case {
+        expected: &["test result: ok", "2 nodes of this machine: memory of"],
+        ..test("nodes", "tests of nodes", "net_test nodes")
+    },
     by_hand(Case::new("8 nodes", "drop", DROP_ON_8_NODES)),
     by_hand(Case::new("8 nodes", "bench numa", "$P bench numa --quick")),
     Case::new("cards", "drop", "MODE=copy; . /cases/drop"),
@@ -198,6 +206,7 @@ pub const CASES: &[Case] = &[
     Case { seconds: 120, ..Case::new("igb", "doctor, interrupts", DOCTOR_OF_INTERRUPTS) },
     Case::new("igb", "--ntuple", NTUPLE),
     Case::new("igb", "closed under traffic", CLOSE),
+    Case { seconds: 120, ..Case::new("igb", "a stream through start and stop", STREAM_ON_IGB) },
     Case::new("igb", "killed and opened again", KILL),
     Case::new("igb", "down and up", FLAP),
     Case::new("igb", "MTU 9000", JUMBO),

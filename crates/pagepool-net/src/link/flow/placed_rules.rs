@@ -78,7 +78,7 @@ pub(super) struct Refused {
 }
 
 impl Refused {
-    pub(super) fn into_error(self, link: &str) -> NetError {
+    pub(super) fn into_error(self: Box<Self>, link: &str) -> NetError {
         let Some((placed, why)) = self.stay else { return self.why };
         let (refused, source) = (Box::new(self.why), Box::new(why));
         NetError::FlowRulesStay { link: link.into(), undo: placed.undo(link), refused, source }
@@ -88,13 +88,17 @@ impl Refused {
 impl PlacedRules {
     /// The first rule to the first queue, and so on in turn. An error leaves the table as it was, or says
     /// what stays.
-    pub(super) fn add(table: &impl RuleTable, rules: &[FlowRule], queues: &[u32]) -> Result<Self, Refused> {
+    pub(super) fn add(
+        table: &impl RuleTable,
+        rules: &[FlowRule],
+        queues: &[u32],
+    ) -> Result<Self, Box<Refused>> {
         let mut this = Self::default();
         match this.add_all(table, rules, queues) {
             Ok(()) => Ok(this),
             Err(why) => {
                 let removed = this.remove(table);
-                Err(Refused { why, stay: removed.err().map(|error| (this, error)) })
+                Err(Box::new(Refused { why, stay: removed.err().map(|error| (this, error)) }))
             }
         }
     }
