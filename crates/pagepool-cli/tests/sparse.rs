@@ -18,8 +18,9 @@ const LONG: Duration = Duration::from_millis(300);
 /// microseconds of it; as much more as those take more. Who looks for each packet takes nine tenths.
 const MOST: f64 = 0.25;
 const OF_SLEEP: f64 = 15.0;
-/// The first packet comes back at most so much later than from a program that waits in poll(2) for each.
-const LATER: Duration = Duration::from_micros(10);
+/// The first packet comes back at most so much later than from a program that waits in poll(2) for each. A
+/// debug build takes up to 40 µs more where others work.
+const LATER: Duration = Duration::from_micros(if cfg!(debug_assertions) { 60 } else { 10 });
 /// A machine on which others work disturbs a measurement; hardly all of so many.
 const ATTEMPTS: usize = 5;
 
@@ -157,7 +158,7 @@ fn packets_one_by_one_leave_most_of_the_cpu_to_others() {
         let Some(each) = cost(100, &["--rx-usecs", "0"]) else { return };
         let Some(shared) = cost(20, &[]) else { return };
         // A machine that has no time to send them has none to look for them either.
-        let is_as_asked = (45_000.0..55_000.0).contains(&shared.rate) && each.sleeps > 0.9;
+        let is_as_asked = (45_000.0..55_000.0).contains(&shared.rate) && each.sleeps > 0.5;
         let of_sleep = 1e6 * each.share / (each.rate * each.sleeps);
         let most = MOST * (of_sleep / OF_SLEEP).max(1.0);
         println!("a packet that is slept for takes {of_sleep:.1} µs: at most {:.0} %", 100.0 * most);
@@ -278,7 +279,7 @@ fn the_first_packet_after_a_silence_comes_back_about_as_soon_as_from_poll() {
     let Some(hosts) = hosts(name, &TwoHostsParams::default()) else { return };
     let Some(cpu) = cpu_for_the_command(name) else { return };
     let silences = [20, 50, 100, 1000].map(Duration::from_micros);
-    let mut late: Vec<String> = Vec::new();
+    let (mut late, mut is_late) = (Vec::<String>::new(), silences.map(|_| true));
     for _ in 0..ATTEMPTS {
         let [far, _] = far_ends(&hosts);
         let plain = with_plain_echo(&hosts, &cpu, || silences.map(|of| first_packet(&hosts, &far, of)));
@@ -291,10 +292,10 @@ fn the_first_packet_after_a_silence_comes_back_about_as_soon_as_from_poll() {
         let rows = rows.map(|((of, plain), ours)| format!("after {of:?}: {ours:?}, poll(2) {plain:?}"));
         late.push(rows.collect::<Vec<_>>().join("; "));
         println!("{}", late[late.len() - 1]);
-        // After less than 500 µs a packet may wait for others.
-        if ours[3] <= plain[3] + LATER {
+        (0..silences.len()).for_each(|at| is_late[at] &= ours[at] > plain[at] + LATER);
+        if is_late == [false; 4] {
             return;
         }
     }
-    panic!("more than {LATER:?} later each time: {late:#?}");
+    panic!("after one of {silences:?} more than {LATER:?} later each time: {late:#?}");
 }
