@@ -12,9 +12,9 @@ pub(super) const DROP: &str = "up eth0 eth1
 pub(super) const DROP_HALF_PAGES: &str = "OPTIONS='--frame-size 2048'; . /cases/drop";
 pub(super) const DROP_UNALIGNED: &str = "OPTIONS=--unaligned; . /cases/drop";
 
-/// The kernel's trace says who polled eth0, with which budget: softirqs have 64, and go on where a
-/// poll used its budget up. With interrupts deferred for a second, for QEMU may let the thread wait, it gets
-/// at least half of the packets by polling itself.
+/// The kernel's trace says who polled eth0, with which budget: softirqs have 64. With interrupts deferred for a
+/// second, for QEMU may let the thread wait, it gets at least half of the packets by polling itself, or
+/// `$LEAST`.
 pub(super) const DROP_BUSY_POLL: &str = "card=/sys/class/net/eth0
     polls=/sys/kernel/tracing/events/napi/napi_poll
     settings() { echo $1 >$card/napi_defer_hard_irqs; echo $2 >$card/gro_flush_timeout; echo $3 >$polls/enable; }
@@ -27,7 +27,10 @@ pub(super) const DROP_BUSY_POLL: &str = "card=/sys/class/net/eth0
     cat /tmp/polls
     polled=$(awk '/ of 63 by / { n += $1 } END { print n + 0 }' /tmp/polls)
     note \"$polled of 2000 frames by busy polling\"
-    [ $polled -ge 1000 ] || fail 'interrupts and softirqs brought the rest'";
+    [ $polled -ge ${LEAST:-1000} ] || fail 'interrupts and softirqs brought the rest'";
+
+/// Without the option it would be none. In five runs it was 404 to 904.
+pub(super) const DROP_BUSY_POLL_ON_IGB: &str = "LEAST=100; . /cases/drop_busy_poll";
 
 pub(super) const GEN: &str = "up eth0 eth1
     start drop $P drop eth1 --mode copy --verify --stats-every 0
@@ -102,7 +105,7 @@ pub(super) const STREAM: &str = "up eth0 eth1
 /// once a stop.
 pub(super) const STREAM_ON_IGB: &str = "downs() { cat /sys/class/net/eth0/carrier_down_count; }
     before_all=$(downs)
-    MOST=9000; . /cases/stream
+    MOST=10000; . /cases/stream
     downs=$(($(downs) - before_all))
     note \"the link restarted $downs times\"
     [ $downs -le 4 ] || fail 'more than once a start and once a stop'";
@@ -606,8 +609,9 @@ pub(super) const DOCTOR_OF_A_POOL_GIVEN_UP: &str = ". /cases/holder
     ip link set eth1 mtu 1500";
 
 /// Scripts that others build on, by their names in `/cases`.
-pub(in crate::guest) const PARTS: [(&str, &str); 10] = [
+pub(in crate::guest) const PARTS: [(&str, &str); 11] = [
     ("drop", DROP),
+    ("drop_busy_poll", DROP_BUSY_POLL),
     ("gen", GEN),
     ("echo", ECHO),
     ("forward", FORWARD),
