@@ -1,7 +1,7 @@
 //! What packets that come one by one cost: CPU time of the process that waits for them, and how late the
-//! first one after a silence comes back; and how often who waits wakes while none come. Limits follow what the
-//! same machine takes at the same time for a sleep. `cargo test
-//! --release -p pagepool-cli --test sparse -- --nocapture` prints the figures.
+//! first one after a silence comes back; and how often who waits wakes while none come. Limits follow what
+//! the same machine takes at the same time for a sleep. `cargo test --release -p pagepool-cli --test sparse
+//! -- --nocapture` prints the figures.
 
 mod between;
 
@@ -251,7 +251,7 @@ fn first_packet(hosts: &TwoHosts, far: &FrameSocket, silence: Duration) -> Durat
     took[took.len() / 2]
 }
 
-/// While `during` runs, a thread on this CPU sends back what comes to near0, and waits in poll(2) before each.
+/// While `during` runs, a thread on this CPU sends back what comes to near0, and waits in poll(2) for each.
 fn with_plain_echo<T>(hosts: &TwoHosts, cpu: &str, during: impl FnOnce() -> T) -> T {
     let near = hosts.run_between(|| FrameSocket::open_here("near0")).expect("a socket");
     let (cpu, ended) = (cpu.parse().expect("a number"), AtomicBool::new(false));

@@ -285,8 +285,8 @@ impl fmt::Display for NetError {
             Self::FlowRuleThere { link, part, rule, place } => {
                 write!(
                     f,
-                    "{link:?} has a rule for \"{part}\" ({rule}) already, and some drivers replace such a one: \
-                     do without rules, or run: ethtool -N {link} delete {place}"
+                    "{link:?} has a rule for \"{part}\" ({rule}) already, which some drivers replace: do \
+                     without rules, or run: ethtool -N {link} delete {place}"
                 )
             }
             Self::FlowRulesStay { link, undo, refused, .. } => {

@@ -18,14 +18,14 @@ const EVERY: Duration = Duration::from_secs(1);
 /// What is held. The rules are deleted when this is dropped, with a warning where that fails.
 #[derive(Default)]
 pub struct FlowRules {
-    held: Vec<CardRules>,
+    held: Vec<InterfaceRules>,
     looked: Duration,
     /// What was warned of, for the verdict.
     pub warned: Vec<String>,
 }
 
 /// Those of an interface.
-struct CardRules {
+struct InterfaceRules {
     interface: String,
     held: HeldFlowRules,
     /// Some were gone at the last look, and not put back.
@@ -55,7 +55,7 @@ impl FlowRules {
     pub fn add(plan: &TrafficPlan<'_>, interfaces: &[Interface]) -> Result<Self, String> {
         let (rules, mut this) = (rules(plan)?, Self::default());
         for interface in if rules.is_some() { interfaces } else { &[] } {
-            this.held.push(CardRules::add(rules.as_deref().unwrap_or_default(), interface)?);
+            this.held.push(InterfaceRules::add(rules.as_deref().unwrap_or_default(), interface)?);
         }
         Ok(this)
     }
@@ -70,7 +70,7 @@ impl FlowRules {
     }
 }
 
-impl CardRules {
+impl InterfaceRules {
     fn add(rules: &[FlowRule], interface: &Interface) -> Result<Self, String> {
         let held = HeldFlowRules::add(&interface.link, rules, &interface.queues);
         let held = held.map_err(|error| refused(&error))?;
@@ -127,7 +127,7 @@ fn refused(error: &NetError) -> String {
 
 impl Drop for FlowRules {
     fn drop(&mut self) {
-        for CardRules { held, .. } in self.held.drain(..) {
+        for InterfaceRules { held, .. } in self.held.drain(..) {
             let undo = held.undo();
             if let Err(error) = held.restore() {
                 let why = error_chain(&error);
