@@ -3,6 +3,9 @@
 
 mod between;
 
+use std::process::Command;
+use std::time::Duration;
+
 use between::{binary, text};
 use serde_json::Value;
 
@@ -44,4 +47,29 @@ fn the_kernels_page_pools_are_listed_for_people_and_programs() {
         assert!(shown.lines().next().is_some_and(|line| line.contains(head)), "{shown}");
     }
     assert_eq!(shown.contains("CONFIG_PAGE_POOL_STATS"), has_stats == false, "{shown}");
+}
+
+/// What the command prints in two and a half seconds of a watch.
+fn watched(arguments: &[&str]) -> String {
+    let arguments = [&["list", "--kernel", "--watch"], arguments].concat();
+    let mut child = binary(&arguments).spawn().expect("the binary was built for this test");
+    std::thread::sleep(Duration::from_millis(2500));
+    Command::new("kill").args(["-INT", &child.id().to_string()]).status().expect("a shell's kill");
+    assert!(child.wait().expect("a child").success());
+    std::io::read_to_string(child.stdout.take().expect("piped")).expect("text")
+}
+
+#[test]
+fn a_watch_shows_the_kernels_page_pools_every_second_until_it_is_interrupted() {
+    let name = "a_watch_shows_the_kernels_page_pools_every_second_until_it_is_interrupted";
+    let Some(once) = listed(name, &[]) else { return };
+    let shown = watched(&[]);
+    let head = once.lines().next().expect("a head, or that there are none");
+    let count = shown.lines().filter(|line| *line == head).count();
+    assert!((2..=3).contains(&count) && shown.contains("\n\n") && !shown.contains('\x1b'), "{shown}");
+    let objects = watched(&["--json"]);
+    let objects: Vec<Value> =
+        objects.lines().map(|line| serde_json::from_str(line).expect("JSON a line")).collect();
+    assert!((2..=3).contains(&objects.len()), "{objects:?}");
+    assert!(objects.iter().all(|object| object["kernel_pools"].is_array()), "{objects:?}");
 }

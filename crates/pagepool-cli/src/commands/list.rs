@@ -5,6 +5,7 @@ pub mod kernel_pools;
 use std::process::ExitCode;
 
 use clap::Args;
+use kernel_pools::KernelOverview;
 
 use crate::observing::options::{ObserveOptions, status};
 use crate::observing::overview::Overview;
@@ -31,7 +32,7 @@ pub struct ListArgs {
     ///
     /// Requires Linux 6.8 with CONFIG_PAGE_POOL, and no capability; the counters require
     /// CONFIG_PAGE_POOL_STATS. docs/operations.md explains the columns.
-    #[arg(long, conflicts_with = "watch")]
+    #[arg(long)]
     kernel: bool,
     #[command(flatten)]
     options: ObserveOptions,
@@ -40,7 +41,7 @@ pub struct ListArgs {
 impl RunCommand for ListArgs {
     fn run(&self) -> Result<ExitCode, String> {
         match self.kernel {
-            true => kernel_pools::list(self.options.json).map(|()| ExitCode::SUCCESS),
+            true => self.options.run_kernel(&KernelOverview).map(|()| ExitCode::SUCCESS),
             false => self.options.run(&Overview).map(status),
         }
     }

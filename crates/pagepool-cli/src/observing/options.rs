@@ -6,8 +6,9 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use serde::Serialize;
 
+use super::kernel_look::{KernelLook, KernelWatch};
 use super::look::{Observation, folder};
-use crate::engine::interrupt::listen;
+use crate::engine::interrupt::{RunSignals, listen};
 use crate::report::json::print_json;
 use crate::report::live_table::LiveLine;
 use crate::report::output;
@@ -46,6 +47,14 @@ pub trait Shown {
     fn check(&self, look: &Observation) -> Result<(), String>;
 }
 
+/// What a look at the kernel's page pools shows: lines for people, and a value for programs.
+pub trait ShownOfKernel {
+    /// For people. `before`: the look before, of those that go on.
+    fn lines(&self, look: &KernelLook, before: Option<&KernelLook>) -> Vec<LiveLine>;
+    /// For programs.
+    fn json(&self, look: &KernelLook) -> serde_json::Value;
+}
+
 impl ObserveOptions {
     /// Shows what there is, once or until the user wants an end. `Ok(false)`: a file could not be read.
     pub fn run(&self, shown: &impl Shown) -> Result<bool, String> {
@@ -58,17 +67,39 @@ impl ObserveOptions {
         };
         let signals = listen()?;
         self.show(shown, &look, None)?;
-        let (start, mut next) = (Instant::now(), 1);
-        while !signals.interrupted() && !output::failed() {
-            if start.elapsed() < Duration::from_secs(seconds) * next {
-                std::thread::sleep(NAP);
-                continue;
-            }
-            next = (start.elapsed().as_secs() / seconds) as u32 + 1;
+        again_every(seconds, &signals, || {
             let before = std::mem::replace(&mut look, Observation::at(&folder));
-            self.show(shown, &look, Some(&before))?;
-        }
+            self.show(shown, &look, Some(&before))
+        })?;
         Ok(look.errors.is_empty())
+    }
+
+    /// Shows the page pools of the kernel, once or until the user wants an end.
+    pub fn run_kernel(&self, shown: &impl ShownOfKernel) -> Result<(), String> {
+        let mut watch = KernelWatch::open()?;
+        let mut look = watch.look()?;
+        let Some(seconds) = self.watch else {
+            match self.json {
+                true => print_json(&shown.json(&look)),
+                false => {
+                    shown.lines(&look, None).iter().for_each(|line| output::hanging(&line.text, 8, None))
+                }
+            }
+            return Ok(());
+        };
+        let show = |look: &KernelLook, before: Option<&KernelLook>| match self.json {
+            true => print_line(&shown.json(look)),
+            false => {
+                print_block(&shown.lines(look, before), Terminal::of_output());
+                Ok(())
+            }
+        };
+        let signals = listen()?;
+        show(&look, None)?;
+        again_every(seconds, &signals, || {
+            let before = std::mem::replace(&mut look, watch.look()?);
+            show(&look, Some(&before))
+        })
     }
 
     fn show_once(&self, shown: &impl Shown, look: &Observation) -> Result<(), String> {
@@ -96,14 +127,37 @@ impl ObserveOptions {
         let terminal = Terminal::of_output();
         let mut lines = shown.lines(look, before, terminal);
         lines.extend(look.errors.iter().cloned().map(LiveLine::bad));
-        match terminal {
-            Some(_) => output::live(&lines),
-            None => {
-                lines.iter().for_each(|line| output::line(&line.text));
-                output::line("");
-            }
-        }
+        print_block(&lines, terminal);
         Ok(())
+    }
+}
+
+/// Does it every so many seconds until the user wants an end. The first time is after those.
+fn again_every(
+    seconds: u64,
+    signals: &RunSignals,
+    mut show: impl FnMut() -> Result<(), String>,
+) -> Result<(), String> {
+    let (start, mut next) = (Instant::now(), 1);
+    while !signals.interrupted() && !output::failed() {
+        if start.elapsed() < Duration::from_secs(seconds) * next {
+            std::thread::sleep(NAP);
+            continue;
+        }
+        next = (start.elapsed().as_secs() / seconds) as u32 + 1;
+        show()?;
+    }
+    Ok(())
+}
+
+/// Draws lines over those before on a terminal; prints them and an empty line elsewhere.
+fn print_block(lines: &[LiveLine], terminal: Option<Terminal>) {
+    match terminal {
+        Some(_) => output::live(lines),
+        None => {
+            lines.iter().for_each(|line| output::line(&line.text));
+            output::line("");
+        }
     }
 }
 

@@ -4,11 +4,10 @@ use pagepool_net::link::{KernelPagePool, KernelPoolProvider, KernelPoolStats};
 use serde_json::{Value, json};
 
 use crate::engine::port_sample::object;
-use crate::observing::kernel_look::{KernelLook, KernelWatch};
-use crate::report::json::print_json;
-use crate::report::live_table::LiveTable;
+use crate::observing::kernel_look::KernelLook;
+use crate::observing::options::ShownOfKernel;
+use crate::report::live_table::{LiveLine, LiveTable};
 use crate::report::number::{grouped, without_zeros};
-use crate::report::output;
 
 /// No row is longer than 80, unless the name of an interface is.
 const TABLE: LiveTable<7> = LiveTable {
@@ -16,32 +15,33 @@ const TABLE: LiveTable<7> = LiveTable {
     widths: [6, 20, 8, 10, 12, 10, 8],
 };
 
-/// Lists the pools, for people or as JSON.
-pub fn list(json: bool) -> Result<(), String> {
-    let look = KernelWatch::open()?.look()?;
-    let listed: Vec<_> = look.pools.iter().map(|pool| ListedPool { pool, look: &look }).collect();
-    if json {
-        let pools: Vec<_> = listed.iter().map(ListedPool::json).collect();
-        print_json(&json!({ "has_stats": look.has_stats, "kernel_pools": pools }));
-    } else {
-        print(&listed, look.has_stats);
-    }
-    Ok(())
-}
+/// All page pools that the kernel names.
+pub struct KernelOverview;
 
-fn print(pools: &[ListedPool<'_>], has_stats: bool) {
-    if pools.is_empty() {
-        return output::line(
-            "No page pools: no driver of an interface of this network namespace has one that it names.",
-        );
+impl ShownOfKernel for KernelOverview {
+    fn lines(&self, look: &KernelLook, before: Option<&KernelLook>) -> Vec<LiveLine> {
+        if look.pools.is_empty() {
+            let none =
+                "No page pools: no driver of an interface of this network namespace has one that it names.";
+            return vec![LiveLine::plain(none.into())];
+        }
+        let mut lines = vec![TABLE.head()];
+        for pool in &look.pools {
+            let earlier = before.and_then(|before| before.pools.iter().find(|other| other.id == pool.id));
+            let listed = ListedPool { pool, look };
+            lines.push(TABLE.row(&listed.cells(earlier)));
+            lines.extend(listed.details());
+        }
+        if !look.has_stats {
+            let why = "This kernel has no counters: it is without CONFIG_PAGE_POOL_STATS.";
+            lines.extend([String::new(), why.into()]);
+        }
+        lines.into_iter().map(LiveLine::plain).collect()
     }
-    output::line(TABLE.head());
-    for listed in pools {
-        output::line(TABLE.row(&listed.cells()));
-        listed.details().iter().for_each(|line| output::hanging(line, 8, None));
-    }
-    if !has_stats {
-        output::line("\nThis kernel has no counters: it is without CONFIG_PAGE_POOL_STATS.");
+
+    fn json(&self, look: &KernelLook) -> Value {
+        let pools: Vec<_> = look.pools.iter().map(|pool| ListedPool { pool, look }.json()).collect();
+        json!({ "has_stats": look.has_stats, "kernel_pools": pools })
     }
 }
 
@@ -56,11 +56,14 @@ impl ListedPool<'_> {
         self.look.interface(self.pool)
     }
 
-    fn cells(&self) -> [String; 7] {
+    /// The cells of the row. What was recycled is of the time since an earlier look at the pool, if there was
+    /// one, else since it was made.
+    fn cells(&self, earlier: Option<&KernelPagePool>) -> [String; 7] {
         let KernelPagePool { id, ifindex, napi, inflight, inflight_bytes, stats, .. } = self.pool;
         let interface = ifindex
             .map_or("removed".into(), |index| format!("{} ({index})", self.interface().unwrap_or("?")));
-        let recycled = stats.and_then(|stats| stats.recycle_percent());
+        let since = earlier.and_then(|earlier| earlier.stats).unwrap_or_default();
+        let recycled = stats.and_then(|stats| stats.since(&since).recycle_percent());
         let detached = self.pool.detached_for().map(|time| format!("{} s", grouped(time.as_secs())));
         [
             id.to_string(),
@@ -137,7 +140,7 @@ mod tests {
             pool.stats = Some(stats);
         });
         let listed = ListedPool { pool: &live, look: &look };
-        assert_eq!(listed.cells(), ["18", "eth0 (2)", "8193", "2,048", "8.0 MiB", "-", "50.0 %"]);
+        assert_eq!(listed.cells(None), ["18", "eth0 (2)", "8193", "2,048", "8.0 MiB", "-", "50.0 %"]);
         assert_eq!(listed.details(), ["       alloc_fast 990, alloc_slow 10, recycle_ring 500"]);
         let json = listed.json();
         assert_eq!(
@@ -145,7 +148,23 @@ mod tests {
             (&"eth0".into(), &0.into()),
             "{json}"
         );
-        assert!(TABLE.row(&listed.cells()).len() <= 80 && TABLE.head().len() <= 80);
+        assert!(TABLE.row(&listed.cells(None)).len() <= 80 && TABLE.head().len() <= 80);
+    }
+
+    #[test]
+    fn the_recycled_of_a_watch_are_those_since_the_look_before() {
+        let counted = |fast, ring| {
+            let mut stats = KernelPoolStats::default();
+            (stats.alloc_fast, stats.recycle_ring) = (fast, ring);
+            pool(|pool| (pool.id, pool.stats) = (18, Some(stats)))
+        };
+        let at = |pool| KernelLook { pools: vec![pool], ..look() };
+        let (before, now) = (at(counted(100, 0)), at(counted(200, 100)));
+        let recycled = |earlier| KernelOverview.lines(&now, earlier)[1].text.clone();
+        assert!(recycled(None).ends_with(" 50.0 %"), "{}", recycled(None));
+        assert!(recycled(Some(&before)).ends_with(" 100.0 %"), "{}", recycled(Some(&before)));
+        let another = at(pool(|pool| pool.id = 17));
+        assert!(recycled(Some(&another)).ends_with(" 50.0 %"), "{}", recycled(Some(&another)));
     }
 
     #[test]
@@ -153,7 +172,7 @@ mod tests {
         let orphan = pool(|pool| (pool.id, pool.detached_at) = (7, Some(std::time::Duration::ZERO)));
         let look = look();
         let listed = ListedPool { pool: &orphan, look: &look };
-        let [_, interface, napi, .., detached, recycled] = listed.cells();
+        let [_, interface, napi, .., detached, recycled] = listed.cells(None);
         assert_eq!((&*interface, &*napi, &*recycled), ("removed", "-", "-"));
         assert!(detached.ends_with(" s") && listed.details().is_empty(), "{detached}");
         let json = listed.json();
