@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -15,6 +15,8 @@ use pagepool_net::{DeviceStats, ForwardStats, KernelStats, PathStats};
 use serde_json::{Value, json};
 
 const DOCS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs");
+/// What is about no process.
+const OF_THE_FOLDER: &str = "pagepool_unreadable_files";
 
 /// A demonstration that publishes in a folder of its own, and ends with this value.
 struct Run {
@@ -88,12 +90,15 @@ fn read(text: &str) -> BTreeMap<String, Metric> {
             metrics.get_mut(&current).expect("its meaning").kind = kind.to_owned();
         } else {
             let (series, value) = line.rsplit_once(' ').unwrap_or_else(|| panic!("no value: {line}"));
-            let (name, labels) = series.split_once('{').expect("labels");
+            let (name, labels) = series.split_once('{').unwrap_or((series, ""));
             let metric = metrics.get_mut(&current).expect("a metric");
             assert!(!metric.kind.is_empty(), "no kind before {line}");
             let of_open_metrics = metric.kind == "counter" && name == format!("{current}_total");
             assert!(of_open_metrics || name == current, "{line} below {current}");
-            check_labels(labels);
+            match name {
+                OF_THE_FOLDER => assert_eq!(labels, "", "{line}"),
+                _ => check_labels(labels),
+            }
             let value = value.parse().unwrap_or_else(|_| panic!("no number: {line}"));
             assert!(metric.series.insert(labels.to_owned(), value).is_none(), "twice: {line}");
         }
@@ -274,4 +279,26 @@ fn promtool(arguments: &[&str], input: Option<&str>) {
     drop(stdin);
     let Output { status, stdout, stderr } = child.wait_with_output().expect("a child");
     assert!(status.success(), "{arguments:?}: {}{}", text(&stdout), text(&stderr));
+}
+
+#[test]
+fn files_that_cannot_be_read_are_counted_in_either_format() {
+    let folder = TempFolder::new("pagepool-unreadable").expect("a new folder");
+    let (run, file) = (folder.path().join("run"), folder.path().join("metrics.prom"));
+    fs::DirBuilder::new().mode(0o700).create(&run).expect("a new folder");
+    let path = file.to_str().expect("a path of letters");
+    for (count, bad) in [(0.0, None), (1.0, Some("bad.1.pagepool")), (2.0, Some("worse.2.pagepool"))] {
+        bad.iter().for_each(|bad| fs::write(run.join(bad), [7; 5000]).expect("a new file"));
+        let printed = command(&folder, &["export"]).output().expect("the binary");
+        assert!(command(&folder, &["export", "--textfile", path]).output().expect("it").status.success());
+        for of in [text(&printed.stdout), &fs::read_to_string(&file).expect("the file")] {
+            let metrics = read(of);
+            let metric = &metrics[OF_THE_FOLDER];
+            assert_eq!(
+                (&*metric.kind, metric.series.values().copied().sum::<f64>()),
+                ("gauge", count),
+                "{of}"
+            );
+        }
+    }
 }

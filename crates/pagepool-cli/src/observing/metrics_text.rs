@@ -10,9 +10,16 @@ use crate::report::output;
 pub fn metrics(folder: &RunFolder, format: MetricsFormat) -> String {
     let observation = Observation::at(folder);
     observation.errors.iter().for_each(output::warn);
-    let mut text = String::new();
+    let mut text = unreadable_files(observation.errors.len());
     write_metrics(&mut text, &observation.processes, format, &meaning);
     text
+}
+
+/// The metric of files that could not be read, as both formats have it. A folder that cannot be read is one.
+fn unreadable_files(count: usize) -> String {
+    let name = "pagepool_unreadable_files";
+    let help = "Files in the folder of processes that publish, or the folder itself, that cannot be read.";
+    format!("# HELP {name} {help}\n# TYPE {name} gauge\n{name} {count}\n")
 }
 
 /// What a counter of a socket or a port counts.
