@@ -52,7 +52,12 @@ fn with_pools(mut process: ProcessView, name: &str) -> Option<ProcessView> {
 }
 
 impl Shown for Details {
-    fn lines(&self, look: &Observation, before: Option<&Observation>, _: Option<Terminal>) -> Vec<LiveLine> {
+    fn lines(
+        &self,
+        look: &Observation,
+        before: Option<&Observation>,
+        terminal: Option<Terminal>,
+    ) -> Vec<LiveLine> {
         let chosen = self.chosen(look);
         if chosen.is_empty() {
             return vec![LiveLine::plain(self.nothing(look))];
@@ -63,6 +68,7 @@ impl Shown for Details {
             lines.push(LiveLine::plain(format!("  file {}", process.file.display())));
             for pool in &process.pools {
                 self.pool(&mut lines, look, process, pool, before);
+                lines.extend(holders_of(pool, terminal));
             }
             process.entries.iter().for_each(|entry| self.entry(&mut lines, entry));
         }
@@ -125,8 +131,6 @@ impl Details {
         }
         self.counters(lines, pool.stats.fields(), Stats::DOCS);
         lines.push(LiveLine::plain(format!("    frag_waste {}", grouped(pool.frag_waste))));
-        let held = pool.holders.iter().flat_map(|view| holders::lines(view, "    "));
-        lines.extend(held.map(LiveLine::plain));
         if has_deferred(&pool.deferred) {
             lines.push(LiveLine::plain("    deferred queue:".into()));
             self.counters(lines, pool.deferred.fields(), DeferredStats::DOCS);
@@ -155,6 +159,12 @@ impl Details {
         let some = entry.counters.iter().filter(|(_, value)| *value > 0);
         lines.extend(some.map(|(name, value)| LiveLine::plain(counter(name, *value))));
     }
+}
+
+/// Who holds the pages of a pool, with whole tags where there is room for them.
+fn holders_of(pool: &PoolView, terminal: Option<Terminal>) -> impl Iterator<Item = LiveLine> + '_ {
+    let columns = terminal.map(|terminal| terminal.columns);
+    pool.holders.iter().flat_map(move |view| holders::lines(view, "    ", columns)).map(LiveLine::plain)
 }
 
 fn counter(name: &str, value: u64) -> String {

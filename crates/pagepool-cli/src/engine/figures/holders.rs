@@ -1,4 +1,4 @@
-//! Who holds the pages of a pool, in lines of at most 80 columns and for programs.
+//! Who holds the pages of a pool, in lines and for programs.
 
 use std::time::Duration;
 
@@ -8,16 +8,20 @@ use serde_json::{Value, json};
 use crate::report::number::grouped;
 use crate::report::verdict::Verdict;
 
-/// Columns of a line.
+/// Columns of a line that has no terminal, and on one at least; tags may take more where there is none.
 const COLUMNS: usize = 80;
+/// Columns of a tag, at least, and those that it leaves to the place of an allocation.
+const TAG: usize = 10;
+const SITE: usize = 16;
 /// Most groups, and oldest pages, that people are told of; programs get all of the view.
 const MOST_GROUPS: usize = 12;
 const MOST_OLDEST: usize = 6;
 /// The width of an age in the histogram.
 const AGE: usize = 8;
 
-/// A histogram of ages, who holds how many, and the oldest pages.
-pub fn lines(view: &HoldersView, indent: &str) -> Vec<String> {
+/// A histogram of ages, who holds how many, and the oldest pages; in these columns, or with whole tags
+/// without.
+pub fn lines(view: &HoldersView, indent: &str, columns: Option<usize>) -> Vec<String> {
     let s = if view.held == 1 { "" } else { "s" };
     let mut lines = vec![format!("{indent}holders: {} page{s}", grouped(view.held))];
     if view.held == 0 {
@@ -30,17 +34,21 @@ pub fn lines(view: &HoldersView, indent: &str) -> Vec<String> {
     let heads = AGE_EDGES.iter().map(|&edge| format!("<{}", short(edge)));
     lines.push(ages(heads.chain(["older".into()]).collect()));
     lines.push(ages(view.ages.iter().map(|&pages| grouped(pages)).collect()));
-    lines.extend(groups(view, indent));
+    lines.extend(groups(view, indent, columns));
     let oldest = view.oldest.iter().take(MOST_OLDEST);
-    lines.extend(oldest.flat_map(|holder| page(holder, indent)));
+    lines.extend(oldest.flat_map(|holder| page(holder, indent, columns)));
     lines
 }
 
 /// A line for each group, the largest first.
-fn groups(view: &HoldersView, indent: &str) -> Vec<String> {
+fn groups(view: &HoldersView, indent: &str, columns: Option<usize>) -> Vec<String> {
+    let tag_columns = tag_columns(view, indent, columns);
+    let columns = columns.unwrap_or(COLUMNS).max(COLUMNS);
     let row = |[pages, age, tag, thread, site]: [&str; 5]| {
-        let row = format!("{indent}{pages:>7} {age:>8} {:<10} {:<16} ", cut(tag, 10), cut(thread, 16));
-        format!("{row}{}", end_of(site, COLUMNS.saturating_sub(row.chars().count()))).trim_end().to_owned()
+        let (tag, thread) = (cut(tag, tag_columns), cut(thread, 16));
+        let row = format!("{indent}{pages:>7} {age:>8} {tag:<tag_columns$} {thread:<16} ");
+        let room = columns.saturating_sub(row.chars().count()).max(SITE);
+        format!("{row}{}", end_of(site, room)).trim_end().to_owned()
     };
     let group = |group: &HolderGroup| {
         let thread = group.thread.as_ref().map_or("-".into(), |thread| thread.name.clone());
@@ -56,14 +64,23 @@ fn groups(view: &HoldersView, indent: &str) -> Vec<String> {
     lines
 }
 
+/// The columns of the longest tag, as far as there is room beside the other cells.
+fn tag_columns(view: &HoldersView, indent: &str, columns: Option<usize>) -> usize {
+    let tags = view.groups.iter().take(MOST_GROUPS).map(|group| or_dash(&group.tag).chars().count());
+    let beside = indent.len() + (7 + 1 + 8 + 1 + 1 + 16 + 1) + SITE; // as the row has them
+    let room = columns.map_or(usize::MAX, |columns| columns.max(COLUMNS).saturating_sub(beside));
+    tags.max().unwrap_or(0).min(room).max(TAG)
+}
+
 /// A page that has been out for long, and the stack of its allocation.
-fn page(holder: &HolderView, indent: &str) -> Vec<String> {
+fn page(holder: &HolderView, indent: &str, columns: Option<usize>) -> Vec<String> {
+    let columns = columns.map(|columns| columns.max(COLUMNS));
     let tag = holder.tag.as_ref().map_or(String::new(), |tag| format!(", tag {tag}"));
     let thread = holder.thread.as_ref().map_or(String::new(), |thread| format!(", thread {thread}"));
     let first = format!("{indent}  page {:?} for {}{tag}{thread}", holder.page, short(holder.age));
     let stack = holder.stack.iter().flat_map(|stack| stack.lines());
-    let frames = stack.map(|frame| format!("{indent}    {}", cut(frame, COLUMNS - 8)));
-    std::iter::once(cut(&first, COLUMNS)).chain(frames).collect()
+    let frames = stack.map(|frame| format!("{indent}    {}", cut(frame, columns.unwrap_or(COLUMNS) - 8)));
+    std::iter::once(cut(&first, columns.unwrap_or(usize::MAX))).chain(frames).collect()
 }
 
 fn or_dash(text: &Option<String>) -> &str {
@@ -137,7 +154,7 @@ pub fn name(verdict: &mut Verdict, pools: &[PoolRef]) {
     let holding: Vec<_> = all.filter(|(_, view)| view.held > 0).collect();
     for (pool, view) in &holding {
         verdict.line(&format!("  of pool {pool}:"));
-        lines(view, "    ").iter().for_each(|line| verdict.line(line));
+        lines(view, "    ", Some(COLUMNS)).iter().for_each(|line| verdict.line(line));
     }
     let pools = holding.iter().map(|(pool, view)| json!({ "pool": pool, "holders": fields(view) }));
     verdict.field("holders", pools.collect::<Vec<_>>());
@@ -155,20 +172,40 @@ mod tests {
     }
 
     #[test]
+    fn tags_are_whole_where_there_is_room() {
+        let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() }).unwrap();
+        let params = PoolParams { holders: Holders::Sites { stacks: None }, ..Default::default() };
+        let pool = Pool::new(params, arena).unwrap().bind();
+        let tag = "passed to a stack that keeps what it got"; // of 40 characters
+        pool.set_tag(Some(pool.tag(tag)));
+        let _kept = pool.alloc_page();
+        let view = pool.handle().holders().unwrap();
+        let cases = [(Some(80), 25), (Some(90), 35), (Some(95), 40), (Some(200), 40), (None, 40)];
+        for (columns, room) in cases {
+            let all = lines(&view, "    ", columns);
+            let group = all.iter().find(|line| line.contains("passed") && !line.contains(", tag ")).unwrap();
+            assert!(group.contains(&format!(" {} ", &tag[..room])), "{columns:?}: {all:#?}");
+            assert!(group.contains("rs:"), "{columns:?}: {all:#?}");
+            let widest = all.iter().map(|line| line.chars().count()).max();
+            assert!(columns.is_none_or(|columns| widest <= Some(columns)), "{all:#?}");
+        }
+    }
+
+    #[test]
     fn lines_fit_a_terminal_and_name_who_holds_what() {
         let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() }).unwrap();
         let holders = Holders::Sites { stacks: std::num::NonZeroU32::new(1) };
         let pool = Pool::new(PoolParams { holders, ..Default::default() }, arena).unwrap().bind();
-        assert_eq!(lines(&pool.handle().holders().unwrap(), ""), ["holders: 0 pages"]);
+        assert_eq!(lines(&pool.handle().holders().unwrap(), "", None), ["holders: 0 pages"]);
         pool.set_tag(Some(pool.tag("a tag that is longer than its column is wide")));
         let kept: Vec<_> = (0..20).filter_map(|_| pool.alloc_page()).collect();
         let view = pool.handle().holders().unwrap();
-        let all = lines(&view, "    ");
+        let all = lines(&view, "    ", Some(80));
         assert!(all.iter().all(|line| line.chars().count() <= COLUMNS), "{all:#?}");
         assert_eq!(all[0], "    holders: 20 pages");
         assert_eq!(all[1].split_whitespace().collect::<Vec<_>>()[..3], ["<10ms", "<100ms", "<1s"]);
         let group = all.iter().find(|line| line.contains("a tag that")).unwrap();
-        assert!(group.contains("holders.rs:") && group.trim_start().starts_with("20 "), "{group}");
+        assert!(group.contains("lders.rs:") && group.trim_start().starts_with("20 "), "{group}");
         assert!(all.iter().any(|line| line.contains("lines_fit_a_terminal")), "a stack: {all:#?}");
         let json = fields(&view);
         assert_eq!((&json["held"], &json["groups"][0]["pages"]), (&json!(20), &json!(20)));
@@ -177,6 +214,6 @@ mod tests {
         assert_eq!((sum("ages"), sum("groups")), (20_u64, 20_u64));
         drop(kept);
         let _one = pool.alloc_page();
-        assert_eq!(lines(&pool.handle().holders().unwrap(), "")[0], "holders: 1 page");
+        assert_eq!(lines(&pool.handle().holders().unwrap(), "", None)[0], "holders: 1 page");
     }
 }
