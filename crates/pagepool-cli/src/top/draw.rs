@@ -243,10 +243,13 @@ mod tests {
     }
 
     /// The detail view of the kernel's pool, whose figures need no file.
-    fn kernel_detail() -> TopApp {
+    fn kernel_detail(detached_at: Option<Duration>) -> TopApp {
         let mut pool = KernelPagePool::default();
-        (pool.id, pool.ifindex, pool.stats) = (18, Some(2), Some(KernelPoolStats::default()));
-        pool.detached_at = Some(Duration::ZERO);
+        let mut stats = KernelPoolStats::default();
+        (stats.alloc_fast, stats.alloc_slow, stats.recycle_cached) = (1_234_567, 2048, 1_230_000);
+        (pool.id, pool.ifindex, pool.napi, pool.stats) = (18, Some(2), Some(8193), Some(stats));
+        (pool.inflight, pool.inflight_bytes) = (2048, 8 << 20);
+        pool.detached_at = detached_at;
         let (taken, names) = (Instant::now(), HashMap::from([(2, "eth0".to_owned())]));
         let kernel = KernelLook { taken, pools: vec![pool], names, has_stats: true };
         let sampled = Sampled { kernel: Some(kernel), ..sampled() };
@@ -256,12 +259,23 @@ mod tests {
     }
 
     #[test]
+    fn detail_views_are_what_they_were() {
+        for (columns, lines) in [(80, 24), (120, 40)] {
+            let mut app = kernel_detail(None);
+            assert_shown(&format!("detail-{columns}x{lines}"), &drawn(&mut app, columns, lines));
+            app.press(Key::End);
+            assert_shown(&format!("detail-end-{columns}x{lines}"), &drawn(&mut app, columns, lines));
+        }
+    }
+
+    #[test]
     fn the_detail_view_fits_every_size() {
-        let shown = drawn(&mut kernel_detail(), 120, 40);
+        let given_up = || kernel_detail(Some(Duration::ZERO));
+        let shown = drawn(&mut given_up(), 120, 40);
         assert!(shown.contains("page pool 18 of the kernel, of eth0") && shown.contains("alloc_fast"));
         assert!(shown.contains("Its driver gave it up "), "{shown}");
         for (columns, lines) in (1..30).flat_map(|columns| (1..20).map(move |lines| (columns, lines))) {
-            let mut app = kernel_detail();
+            let mut app = given_up();
             drawn(&mut app, columns, lines);
             app.press(Key::End);
             drawn(&mut app, columns, lines);
