@@ -240,6 +240,7 @@ fn dashboard_and_alerts_name_metrics_that_there_are() {
     there.extend(counters("port_", ForwardStats::NAMES));
     let gauges = ["pages", "inflight", "inflight_bytes", "detach_time_seconds", "process_alive"];
     there.extend(gauges.map(|name| format!("pagepool_{name}")));
+    there.insert(OF_THE_FOLDER.into());
     for file in ["dashboards/pagepool.json", "dashboards/alerts.yml"] {
         let text = fs::read_to_string(Path::new(DOCS).join(file)).expect("a document");
         let unknown: Vec<_> = named(&text).difference(&there).cloned().collect();
