@@ -8,7 +8,7 @@ pub(super) const DOCTOR_OF_COPY: &str = "up eth0 eth1
     doctor finds copy_mode
     stop drop
     start drop $P drop eth0 --mode zerocopy --stats-every 0
-    doctor lacks copy_mode generic_xdp
+    doctor lacks copy_mode generic_xdp rx_ring_full
     stop drop
     start drop $P drop eth0 --mode zerocopy --ring 64 --stats-every 0
     process=$(cat /tmp/drop.pid)
