@@ -6,7 +6,7 @@
 
 use std::ffi::CStr;
 use std::fs::{File, OpenOptions};
-use std::io;
+use std::io::{self, stdout};
 use std::mem::MaybeUninit;
 use std::num::NonZeroU64;
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -20,7 +20,7 @@ use rustix::process::{
     Pid, PidfdFlags, Resource, Signal, getrlimit, kill_current_process_group, pidfd_open, pidfd_send_signal,
     set_parent_process_death_signal,
 };
-use rustix::termios::{isatty, tcgetwinsize};
+use rustix::termios::{isatty, tcgetsid, tcgetwinsize};
 pub use rustix::thread::CapabilitySet;
 use rustix::thread::{
     CapabilitySets, CpuSet, capabilities, sched_getaffinity, sched_setaffinity, set_capabilities,
@@ -134,10 +134,14 @@ pub fn wait_for_input(files: [BorrowedFd<'_>; 2], time: Duration) -> io::Result<
 }
 
 /// The terminal that standard output is, opened once more: its writes do not wait, those of others still do.
+/// An error if it belongs to another user and is not this process' controlling terminal.
 pub fn terminal_without_waits() -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.write(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY);
-    options.open("/proc/self/fd/1").or_else(|_| options.open("/dev/tty"))
+    options.open("/proc/self/fd/1").or_else(|error| match tcgetsid(stdout()) {
+        Ok(_) => options.open("/dev/tty"), // the same: only a controlling terminal tells its session
+        Err(_) => Err(error),
+    })
 }
 
 /// Waits so long, at most, until a file takes more, or for a signal.

@@ -89,9 +89,12 @@ impl TopLoop {
         }
     }
 
-    /// Whether one of the keys means the end.
+    /// Whether one of the keys means the end, or a signal asked for it meanwhile.
     fn press(&mut self, screen: &mut Screen, keys: Vec<Key>) -> io::Result<bool> {
         for key in keys {
+            if screen.is_ended() {
+                return Ok(true);
+            }
             match self.app.press(key) {
                 AfterKey::Draw => {}
                 AfterKey::DrawAnew => screen.clear()?,

@@ -287,7 +287,9 @@ fn threads_share_the_queues_and_a_pair_of_queues_takes_its_own_memory() {
         assert!(peak <= (PAIRS * 24) << 10, "{options:?}: {peak} KiB, of 24 MiB a pair of queues");
         running.interrupt();
     }
-    let Some((sent, _)) = generate(name, &hosts, 4000, &["--threads", "2"]) else { return };
+    // At a rate: without one, the first thread can send all before the other has begun.
+    let paced = ["--threads", "2", "--rate", "20000"];
+    let Some((sent, _)) = generate(name, &hosts, 8000, &paced) else { return };
     let ports = sent["ports"].as_array().expect("a list");
     assert!(ports.iter().all(|port| number(&port["nic"], "tx_packets") > 0), "each queue sends: {sent}");
 }

@@ -1,4 +1,4 @@
-//! Where the screen is written to: a terminal that takes nothing delays no signal.
+//! Where the screen is written to: a terminal that takes nothing delays no signal that ends the program.
 //!
 //! Why    A terminal may stop taking what is written: a connection that hangs, an emulator that was stopped.
 //!        A write to it sleeps until it goes on, and goes on sleeping after a signal. So the terminal is
@@ -7,7 +7,6 @@
 
 use std::fs::File;
 use std::io::{self, Stdout, Write, stdout};
-use std::mem;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -16,22 +15,24 @@ use crate::sys;
 
 /// How long it waits for the terminal before it looks whether the end was asked for.
 const LOOK: Duration = Duration::from_millis(100);
-/// How long it waits, in all, after that.
+/// How long it waits after that, in all flushes together.
 const LAST: Duration = Duration::from_millis(300);
 
 /// A terminal, and what was not written to it yet.
 pub struct ScreenOutput {
     file: ScreenFile,
     buffer: Vec<u8>,
-    /// Whether the end was asked for.
+    /// Whether the end was asked for, and until when a flush may wait since it saw that.
     end: Arc<AtomicBool>,
+    last: Option<Instant>,
 }
 
 /// How it is written to.
 enum ScreenFile {
     /// A write does not wait.
     Own(File),
-    /// A write may: the terminal belongs to another user, as after `su`, and cannot be opened again.
+    /// A write may: the terminal cannot be opened again. It belongs to another user, and is not the one that
+    /// controls this process.
     Shared(Stdout),
 }
 
@@ -40,7 +41,7 @@ impl ScreenOutput {
     pub fn open(end: Arc<AtomicBool>) -> Self {
         let file =
             sys::terminal_without_waits().map_or_else(|_| ScreenFile::Shared(stdout()), ScreenFile::Own);
-        Self { file, buffer: Vec::with_capacity(1 << 16), end }
+        Self { file, buffer: Vec::with_capacity(1 << 16), end, last: None }
     }
 }
 
@@ -53,29 +54,30 @@ impl Write for ScreenOutput {
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        let buffer = mem::take(&mut self.buffer);
-        let written = match &mut self.file {
-            ScreenFile::Own(file) => write_until(file, &buffer, &self.end),
-            ScreenFile::Shared(shared) => shared.write_all(&buffer).and_then(|()| shared.flush()),
+        let Self { file, buffer, end, last } = self;
+        let written = match file {
+            ScreenFile::Own(file) => write_until(file, buffer, || is_over(end, last)),
+            ScreenFile::Shared(shared) => shared.write_all(buffer).and_then(|()| shared.flush()),
         };
-        self.buffer = buffer;
-        self.buffer.clear();
+        buffer.clear();
         written
     }
 }
 
-/// Writes all, or as much as the terminal takes until [`LAST`] after the end was asked for.
-fn write_until(file: &mut File, mut bytes: &[u8], end: &AtomicBool) -> io::Result<()> {
-    let mut last = None;
+/// Whether it waits no longer. Sets the time until which it does when it first sees that the end is asked for.
+fn is_over(end: &AtomicBool, last: &mut Option<Instant>) -> bool {
+    end.load(Ordering::Relaxed) && *last.get_or_insert_with(|| Instant::now() + LAST) < Instant::now()
+}
+
+/// Writes all, or as much as the terminal takes before waiting is over.
+fn write_until(file: &mut File, mut bytes: &[u8], mut is_over: impl FnMut() -> bool) -> io::Result<()> {
     while !bytes.is_empty() {
         match file.write(bytes) {
             Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
             Ok(length) => bytes = &bytes[length..],
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                if end.load(Ordering::Relaxed)
-                    && *last.get_or_insert_with(|| Instant::now() + LAST) < Instant::now()
-                {
+                if is_over() {
                     return Ok(());
                 }
                 sys::wait_for_output(&*file, LOOK)?;
