@@ -1848,7 +1848,7 @@ void pagepool_sign_of_life(void);
  *
  * Thread: any.
  * Errors: -ENOENT if nothing is published, as in a child of fork(2): the file is its parent's.
- * Cost: two system calls.
+ * Cost: three system calls.
  */
 int pagepool_unpublish(void);
 

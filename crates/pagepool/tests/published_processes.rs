@@ -371,6 +371,38 @@ fn a_child_of_fork_changes_nothing_of_what_its_parent_publishes() {
     drop((theirs, publication));
 }
 
+/// Has the next child of this thread be the first process of a pid namespace, with the number 1.
+fn next_child_is_the_first_process() -> bool {
+    // SAFETY: children of this thread get other numbers; nothing else changes.
+    unsafe { libc::unshare(libc::CLONE_NEWPID) == 0 }
+}
+
+#[test]
+fn a_child_of_fork_that_has_its_parents_number_leaves_the_file() {
+    let this = "a_child_of_fork_that_has_its_parents_number_leaves_the_file";
+    if in_child(this, "").is_some_and(|child| child.succeeded()) {
+        return;
+    }
+    if !next_child_is_the_first_process() {
+        return println!("SKIP {this}: no pid namespace without root");
+    }
+    let wait = || std::thread::sleep(Duration::from_millis(1));
+    fork(
+        || {
+            let publication = publish("first").unwrap();
+            assert!(std::process::id() == 1 && next_child_is_the_first_process());
+            let child = || {
+                assert!(std::process::id() == 1 && publication.is_of_parent());
+                // SAFETY: the child drops its copy, once; the parent keeps its own.
+                drop(unsafe { std::ptr::read(&publication) });
+            };
+            fork(child, wait);
+            assert!(publication.path().exists() && !publication.is_of_parent());
+        },
+        wait,
+    );
+}
+
 /// Runs in a file system of so many bytes.
 fn full() {
     let folder = Folder::of_child();

@@ -1,22 +1,23 @@
 //! Showing the pools of this process to others.
 
-// UNSAFETY: functions with fixed names; a caller's text is read.
+// UNSAFETY: functions with fixed names; a caller's text is read, and a box is kept as its address.
 #![expect(unsafe_code)]
 
 use std::ffi::{c_char, c_int};
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
-use std::sync::{Mutex, PoisonError};
+use std::ptr::null_mut;
+use std::sync::atomic::{
+    AtomicPtr,
+    Ordering::{AcqRel, Release},
+};
 
 use ::pagepool::{Publication, publish, sign_of_life, uncancelled};
 
 use crate::args::sized::text;
 use crate::error::{CallError, status};
 
-/// What this process published, until it takes it back.
-static PUBLICATION: Mutex<Option<Publication>> = Mutex::new(None);
-/// The process that published. In a child of it nobody may wait for the lock: a thread that the child does
-/// not have may have held it.
-static PUBLISHER: AtomicU32 = AtomicU32::new(0);
+/// What this process published, in a box, until it takes it back. No lock: a child of fork would wait for one
+/// for ever that a thread of its parent held, which the child does not have.
+static PUBLICATION: AtomicPtr<Publication> = AtomicPtr::new(null_mut());
 
 /// Shows the pools of this process to others of the same user: counters, places of pages, parameters. They
 /// are in a file in the folder `$PAGEPOOL_RUN`, else /run/pagepool for root, else
@@ -40,8 +41,8 @@ pub unsafe extern "C" fn pagepool_publish(name: *const c_char) -> c_int {
         // SAFETY: the caller gives a text.
         let name = unsafe { text(name, "") };
         let published = uncancelled(|| publish(&name))?;
-        *PUBLICATION.lock().unwrap_or_else(PoisonError::into_inner) = Some(published);
-        PUBLISHER.store(std::process::id(), Relaxed);
+        // The only one of this process: publish() succeeds once.
+        PUBLICATION.store(Box::into_raw(Box::new(published)), Release);
         Ok(())
     })
 }
@@ -61,18 +62,27 @@ pub extern "C" fn pagepool_sign_of_life() {
 ///
 /// Thread: any.
 /// Errors: -ENOENT if nothing is published, as in a child of fork(2): the file is its parent's.
-/// Cost: two system calls.
+/// Cost: three system calls.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_unpublish() -> c_int {
     status(|| {
-        let nothing = CallError::fixed(libc::ENOENT, c"nothing is published: pagepool_publish comes first");
-        if PUBLISHER.load(Relaxed) != std::process::id() {
-            return Err(nothing);
+        let address = PUBLICATION.swap(null_mut(), AcqRel);
+        if address.is_null() {
+            return Err(CallError::fixed(
+                libc::ENOENT,
+                c"nothing is published by this process: pagepool_publish comes first",
+            ));
         }
-        // Held until the file is gone: who finds nothing published finds no file either.
-        let mut publication = PUBLICATION.lock().unwrap_or_else(PoisonError::into_inner);
-        let published = publication.take().ok_or(nothing)?;
+        // SAFETY: pagepool_publish made it of a box, and the swap gave it to this call alone.
+        let published = unsafe { Box::from_raw(address) };
+        let of_parent = published.is_of_parent();
         uncancelled(|| drop(published));
-        Ok(())
+        match of_parent {
+            false => Ok(()),
+            true => Err(CallError::fixed(
+                libc::ENOENT,
+                c"the process that forked this one published: it takes the file back",
+            )),
+        }
     })
 }

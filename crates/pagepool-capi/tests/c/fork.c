@@ -77,6 +77,7 @@ static void a_child_has_no_ended_pool(struct pagepool_shutdown *shutdown)
     pid_t child = fork();
     CHECK(child >= 0);
     if (child == 0) {
+        alarm(SECONDS);
         CHECK(pagepool_shutdown_wait(shutdown, 0) == -EPERM && pagepool_last_errno() == EPERM);
         CHECK(pagepool_shutdown_report(shutdown, NULL, 0) == -EPERM);
         CHECK(pagepool_shutdown_put_addr(shutdown, 0) == -EPERM && pagepool_shutdown_put(shutdown) == -EPERM);
@@ -102,6 +103,7 @@ static void a_child_has_pools_of_its_own(void)
         struct pagepool_arena *arena = arena_of(4 << 20);
         struct pagepool *pool = pool_over(arena);
         pthread_t thread;
+        alarm(SECONDS);
         CHECK(pagepool_publish("child") == -EBUSY && pagepool_unpublish() == -ENOENT);
         CHECK(pthread_create(&thread, NULL, bind_and_end, pool) == 0 && pthread_join(thread, NULL) == 0);
         CHECK(pagepool_bind(pool) == 0 && pagepool_destroy(pool) == 0 && pagepool_arena_put(arena) == 0);

@@ -102,12 +102,17 @@ impl Publication {
     pub fn path(&self) -> &Path {
         &self.path
     }
+
+    /// Whether this is a copy in a child of `fork`: the file is its parent's, and dropping the copy leaves it.
+    pub fn is_of_parent(&self) -> bool {
+        // A child may have its parent's number, in a new pid namespace; one of raw clone(2) ran no hook.
+        self.memory.is_of_parent() || std::process::id() != self.pid
+    }
 }
 
 impl Drop for Publication {
     fn drop(&mut self) {
-        // Not in a child of fork: the file is the parent's.
-        if std::process::id() == self.pid {
+        if !self.is_of_parent() {
             self.memory.close();
             let _ = fs::remove_file(&self.path);
         }

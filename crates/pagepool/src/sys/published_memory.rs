@@ -132,6 +132,11 @@ impl PublishedMemory {
         self.closed.store(true, Ordering::Relaxed);
     }
 
+    /// Whether this is the copy of a child of the process that published.
+    pub(crate) fn is_of_parent(&self) -> bool {
+        self.forked.load(Ordering::Relaxed)
+    }
+
     fn is_open(&self) -> bool {
         !self.closed.load(Ordering::Relaxed)
     }
@@ -296,7 +301,7 @@ thread_local! {
 
 /// In the thread that forks, before it does.
 extern "C" fn prepare() {
-    let published = PublishedMemory::current().filter(|memory| !memory.forked.load(Ordering::Relaxed));
+    let published = PublishedMemory::current().filter(|memory| !memory.is_of_parent());
     let Some(memory) = published else { return };
     let space = memory.space.lock();
     // Rows that have no memory are not read: that would take memory from the file system.

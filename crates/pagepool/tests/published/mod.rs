@@ -62,10 +62,11 @@ impl Drop for Folder {
 pub struct Done(Output);
 
 impl Done {
-    /// True if it ran that one test, and well; else this panics with what it said.
+    /// True if it ran that one test, and well, or says why it did not; else this panics with what it said.
     pub fn succeeded(&self) -> bool {
         let [out, err] = [&self.0.stdout, &self.0.stderr].map(|text| String::from_utf8_lossy(text));
         assert!(self.0.status.success() && out.contains("1 passed"), "{out}{err}");
+        out.lines().filter(|line| line.starts_with("SKIP")).for_each(|line| println!("{line}"));
         true
     }
 }
