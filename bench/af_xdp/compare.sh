@@ -32,6 +32,15 @@ while [ $# -gt 0 ]; do
     shift 2 2>/dev/null || { usage; exit 2; }
 done
 
+programs='ours unseen equal ring plain testpmd xdpsock kernel'
+for name in ${chosen//,/ }; do
+    case " $programs " in
+    *" $name "*) ;;
+    *) echo "--programs: $name is none of: $programs"; exit 2 ;;
+    esac
+    [ "$name" != unseen ] || [ -n "$pagepool" ] || { echo "--programs unseen runs the command: add --pagepool BIN"; exit 2; }
+    [ "$name" != xdpsock ] || [ -n "$xdpsock" ] || { echo "--programs xdpsock: add --xdpsock BIN"; exit 2; }
+done
 [ "$(id -u)" = 0 ] || { echo "it needs root, for network namespaces and XDP"; exit 1; }
 for tool in ethtool taskset; do
     command -v $tool >/dev/null || { echo "it needs $tool: apt install ethtool util-linux"; exit 1; }
@@ -138,9 +147,9 @@ for round in $(seq "$rounds"); do
         wanted $scenario || continue
         what=${scenario%%[0-9]*} number=${scenario#"${scenario%%[0-9]*}"}
         # In another order every other round: whoever comes second finds a warmer machine.
-        programs='ours unseen equal ring plain testpmd xdpsock kernel'
-        [ $((round % 2)) = 0 ] && programs='kernel xdpsock testpmd plain ring equal unseen ours'
-        for name in $programs; do
+        in_turn=$programs
+        [ $((round % 2)) = 0 ] && in_turn=$(echo "$programs" | tr ' ' '\n' | tac)
+        for name in $in_turn; do
             case ,${chosen:-$name}, in *,"$name",*) ;; *) continue ;; esac
             run $scenario "$name" "$what" "$number"
         done

@@ -1,6 +1,7 @@
 //! The command as a user runs it.
 
 use std::process::{Command, Output};
+use std::time::{Duration, Instant};
 
 fn bench(arguments: &[&str]) -> Output {
     let command = Command::new(env!("CARGO_BIN_EXE_pagepool")).arg("bench").args(arguments).output();
@@ -49,15 +50,31 @@ fn pools_are_published_where_that_is_asked_for() {
     assert!(relative(&[]).status.success());
     let refused = relative(&["--publish"]);
     assert!(!refused.status.success() && text(&refused.stderr).contains("PAGEPOOL_RUN"), "{refused:?}");
+    for nothing_runs in [&["--list"][..], &["--plot", "bars.svg", "--results", "run.json"]] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_pagepool"));
+        let refused = command.args(["bench", "--publish"]).args(nothing_runs).output();
+        let refused = refused.expect("the binary was built for this test");
+        assert!(text(&refused.stderr).contains("'--publish' cannot be used with"), "{refused:?}");
+    }
     let folder = pagepool_lab::TempFolder::new("pagepool-bench").expect("a new folder");
     let mut command = Command::new(env!("CARGO_BIN_EXE_pagepool"));
     command.args(["bench", "--publish", "--filter", "page_direct"]).env("PAGEPOOL_RUN", folder.path());
     let mut run = command.stdout(std::process::Stdio::null()).spawn().expect("the binary");
-    let mut was_published = false;
-    while run.try_wait().expect("a child of this process").is_none() {
-        was_published |= std::fs::read_dir(folder.path()).is_ok_and(|files| files.count() > 0);
-    }
-    assert!(was_published, "its file was in {}", folder.path().display());
+    let is_shown = || {
+        let names =
+            std::fs::read_dir(folder.path()).into_iter().flatten().flatten().map(|file| file.file_name());
+        names.into_iter().any(|name| !name.to_string_lossy().starts_with('.')) // a dot: it is being made
+    };
+    let (start, mut was_published) = (Instant::now(), false);
+    let status = loop {
+        was_published |= is_shown();
+        if let Some(status) = run.try_wait().expect("a child of this process") {
+            break status;
+        }
+        assert!(start.elapsed() < Duration::from_secs(120), "a bench of one workload takes seconds");
+        std::thread::sleep(Duration::from_millis(5));
+    };
+    assert!(status.success() && was_published, "{status}; its file was in {}", folder.path().display());
 }
 
 #[test]

@@ -32,7 +32,7 @@ pub struct BenchArgs {
     #[arg(long, global = true)]
     quick: bool,
     /// Publish the pools meanwhile, to see what that costs: run with and without it, in turns
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["list", "results"])]
     publish: bool,
     /// List the workloads and what one iteration of each does
     #[arg(long)]

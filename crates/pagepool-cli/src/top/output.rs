@@ -64,7 +64,7 @@ impl Write for ScreenOutput {
     }
 }
 
-/// Whether it waits no longer. Sets the time until which it does when it first sees that the end is asked for.
+/// Whether it waits no longer. When it first sees that the end is asked for it sets until when it does.
 fn is_over(end: &AtomicBool, last: &mut Option<Instant>) -> bool {
     end.load(Ordering::Relaxed) && *last.get_or_insert_with(|| Instant::now() + LAST) < Instant::now()
 }

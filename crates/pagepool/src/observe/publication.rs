@@ -103,7 +103,7 @@ impl Publication {
         &self.path
     }
 
-    /// Whether this is a copy in a child of `fork`: the file is its parent's, and dropping the copy leaves it.
+    /// Whether this is a copy in a child of `fork`: the file is its parent's, and stays when the copy goes.
     pub fn is_of_parent(&self) -> bool {
         // A child may have its parent's number, in a new pid namespace; one of raw clone(2) ran no hook.
         self.memory.is_of_parent() || std::process::id() != self.pid
