@@ -39,7 +39,7 @@ fn built(end: &str) -> Vec<PathBuf> {
     files
 }
 
-/// A Debian in a folder of its own, with a C compiler. Its mounts are those of processes that have ended.
+/// A Debian in a folder of its own, with a C compiler, CMake and Meson. Its mounts are those of processes that have ended.
 struct Debian(TempFolder);
 
 impl Debian {
@@ -54,7 +54,9 @@ impl Debian {
         };
         let mut make = Command::new("timeout");
         make.args([TIME, "unshare", "--mount", "debootstrap", "--variant=minbase"]);
-        make.args(["--include=gcc,libc6-dev,pkg-config", codename]).arg(folder.path()).arg(&mirror);
+        make.args(["--include=gcc,libc6-dev,pkg-config,make,cmake,meson", codename])
+            .arg(folder.path())
+            .arg(&mirror);
         let done = make.output().expect("timeout is there");
         let said =
             String::from_utf8_lossy(&done.stdout).into_owned() + &String::from_utf8_lossy(&done.stderr);
@@ -118,6 +120,16 @@ const COMPILE: &str = "cc -Wall -Werror -O2 receive-loop.c $(pkg-config --cflags
     cc -O2 -static receive-loop.c $(pkg-config --cflags --libs --static pagepool) -o loop-static 2>/dev/null
     ./loop-static";
 
+/// With the files beside the example; a program of each build runs with the shared library, one with the static.
+const BUILD: &str = "for how in by-cmake by-meson; do
+        case $how in
+        by-cmake) cmake -S . -B $how $CMAKE_ARGUMENTS >&2; cmake --build $how >&2 ;;
+        by-meson) meson setup $how . >&2; meson compile -C $how >&2 ;;
+        esac
+        ldd $how/receive-loop; ! ldd $how/receive-loop-static | grep pagepool
+        $how/receive-loop; $how/receive-loop-static; rm -r $how
+    done";
+
 #[test]
 #[ignore = "builds the command for release: a part of its own in .ci/run"]
 fn packages_and_tarball_work_in_a_new_debian_and_leave_nothing() {
@@ -128,17 +140,19 @@ fn packages_and_tarball_work_in_a_new_debian_and_leave_nothing() {
     assert_eq!((debs.len(), tarballs.len()), (3, 1), "{debs:?} {tarballs:?}");
     let Some(debian) = Debian::new() else { return };
     let root = debian.path().join("root");
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/receive-loop.c");
-    for file in debs.iter().chain(&tarballs).chain([&source]) {
+    let source = |name: &&str| Path::new(env!("CARGO_MANIFEST_DIR")).join("examples").join(name);
+    let sources = ["receive-loop.c", "CMakeLists.txt", "meson.build"].each_ref().map(source);
+    for file in debs.iter().chain(&tarballs).chain(&sources) {
         fs::copy(file, root.join(file.file_name().expect("a file"))).expect("it is writable");
     }
     let before = debian.files();
     let names = format!("pagepool libpagepool-dev {LIBRARY}");
     debian.script(&format!("cd /root; dpkg -i *.deb; dpkg --verify {names}; pagepool --version"));
     assert!(!debian.script("command -v rustc || echo none").contains('/'), "no Rust in there");
-    let said = debian.script(&format!("cd /root; {COMPILE}; ldd ./loop"));
-    assert_eq!(said.matches("200000 packets").count(), 2, "{said}");
-    assert!(said.contains(concat!(env!("PAGEPOOL_SONAME"), " => /")), "{said}");
+    let shared = concat!(env!("PAGEPOOL_SONAME"), " => /");
+    let said = debian.script(&format!("cd /root; {COMPILE}; ldd ./loop; CMAKE_ARGUMENTS=; {BUILD}"));
+    assert_eq!(said.matches("200000 packets").count(), 6, "{said}");
+    assert_eq!(said.matches(shared).count(), 3, "{said}");
     debian.script(&format!("dpkg --purge {names}"));
     let left: Vec<String> = debian.files().difference(&before).cloned().collect();
     assert!(left.is_empty(), "left by a purge: {left:?}");
@@ -146,8 +160,10 @@ fn packages_and_tarball_work_in_a_new_debian_and_leave_nothing() {
     let tarball = "mkdir /opt/pagepool; tar -xzf *.tar.gz --strip-components=1 -C /opt/pagepool; \
                    /opt/pagepool/bin/pagepool --version; rm loop*
                    export PKG_CONFIG_PATH=/opt/pagepool/lib/pkgconfig LD_LIBRARY_PATH=/opt/pagepool/lib";
-    let said = debian.script(&format!("cd /root; {tarball}; {COMPILE}"));
-    assert_eq!(said.matches("200000 packets").count(), 2, "{said}");
+    let prefix = "CMAKE_ARGUMENTS=-DCMAKE_PREFIX_PATH=/opt/pagepool";
+    let said = debian.script(&format!("cd /root; {tarball}; {COMPILE}; {prefix}; {BUILD}"));
+    assert_eq!(said.matches("200000 packets").count(), 6, "{said}");
+    assert_eq!(said.matches(shared).count(), 2, "{said}");
 }
 
 #[test]
