@@ -39,7 +39,8 @@ fn built(end: &str) -> Vec<PathBuf> {
     files
 }
 
-/// A Debian in a folder of its own, with a C compiler, CMake and Meson. Its mounts are those of processes that have ended.
+/// A Debian in a folder of its own, with a C compiler, CMake and Meson. Its mounts are those of processes
+/// that have ended.
 struct Debian(TempFolder);
 
 impl Debian {
@@ -120,7 +121,7 @@ const COMPILE: &str = "cc -Wall -Werror -O2 receive-loop.c $(pkg-config --cflags
     cc -O2 -static receive-loop.c $(pkg-config --cflags --libs --static pagepool) -o loop-static 2>/dev/null
     ./loop-static";
 
-/// With the files beside the example; a program of each build runs with the shared library, one with the static.
+/// By the files beside the example: of each build one program has the shared library, one the static.
 const BUILD: &str = "for how in by-cmake by-meson; do
         case $how in
         by-cmake) cmake -S . -B $how $CMAKE_ARGUMENTS >&2; cmake --build $how >&2 ;;
