@@ -143,9 +143,10 @@ impl PacketModel {
     }
 
     /// A buffer was added at this address: it may go on where the last one ends.
-    fn add(&mut self, data: Vec<u8>, room: usize, starts_at: usize) -> bool {
+    fn add(&mut self, data: Vec<u8>, room: usize, starts_at: usize, begins_page: bool) -> bool {
         if let Some(last) = self.parts.last_mut()
             && last.room == 0
+            && !begins_page
             && last.starts_at + last.data.len() == starts_at
         {
             last.data.extend(data);
@@ -192,8 +193,9 @@ fn add(
     buffer.bytes_mut().unwrap().fill(fill);
     // A whole page never goes on where another ends, nor does data that does not begin with its fragment.
     let starts_at = if !buffer.is_frag() || offset > 0 { usize::MAX / 2 } else { start };
+    let begins_page = buffer.offset() == 0; // and the last one is of another page, which may lie before it
     let lies_in_it = len > 0 && offset + len <= size;
-    let fits = lies_in_it && model.add(vec![fill; len], size - offset - len, starts_at);
+    let fits = lies_in_it && model.add(vec![fill; len], size - offset - len, starts_at, begins_page);
     assert_eq!(packet.add_frag(buffer, offset, len).is_ok(), fits);
 }
 
@@ -238,25 +240,42 @@ fn apply(pool: &Bound, packet: XdpBuff, model: &mut PacketModel, op: &ChainOp, f
 #[test]
 fn packets_do_what_vectors_do() {
     let config = ProptestConfig { cases: 800, failure_persistence: None, ..Default::default() };
-    proptest!(config, |(len in 0..=MAX_LEN, ops in prop::collection::vec(op(), 1..60))| {
-        let memory = PlainMemory::new(256, 0).unwrap();
-        let params = PoolParams {
-            headroom: HEADROOM, max_len: MAX_LEN, tailroom: TAILROOM, colour: false, chains: 1, frag_align: 8,
-            ..Default::default()
-        };
-        let pool = Pool::new(params, memory.clone()).unwrap().bind();
-        let (mut packet, mut model) = start(&pool, len);
-        for (at, op) in ops.iter().enumerate() {
-            packet = apply(&pool, packet, &mut model, op, at as u8);
-            model.compare(&packet);
-        }
-        drop(packet);
-        assert_eq!(pool.inflight().out, 0);
-        let (mut again, _) = start(&pool, 60);
-        assert!(again.add_frag(pool.alloc_page().unwrap(), 0, 1).is_ok(), "the only chain is free again");
-        drop(again);
-        let end = pool.destroy();
-        assert!(end.is_complete(), "{}", end.report());
-        assert_eq!(memory.free(), 256);
-    });
+    proptest!(config, |(len in 0..=MAX_LEN, ops in prop::collection::vec(op(), 1..60))| run(len, &ops));
+}
+
+/// A packet of this length, through all of these, in a pool of its own.
+fn run(len: usize, ops: &[ChainOp]) {
+    let memory = PlainMemory::new(256, 0).unwrap();
+    let params = PoolParams {
+        headroom: HEADROOM,
+        max_len: MAX_LEN,
+        tailroom: TAILROOM,
+        colour: false,
+        chains: 1,
+        frag_align: 8,
+        ..Default::default()
+    };
+    let pool = Pool::new(params, memory.clone()).unwrap().bind();
+    let (mut packet, mut model) = start(&pool, len);
+    for (at, op) in ops.iter().enumerate() {
+        packet = apply(&pool, packet, &mut model, op, at as u8);
+        model.compare(&packet);
+    }
+    drop(packet);
+    assert_eq!(pool.inflight().out, 0);
+    let (mut again, _) = start(&pool, 60);
+    assert!(again.add_frag(pool.alloc_page().unwrap(), 0, 1).is_ok(), "the only chain is free again");
+    drop(again);
+    let end = pool.destroy();
+    assert!(end.is_complete(), "{}", end.report());
+    assert_eq!(memory.free(), 256);
+}
+
+#[test]
+fn fragments_of_neighbouring_pages_stay_two() {
+    let frag = |size| ChainOp::AddFrag { size };
+    let one = ChainOp::AddPage { offset: 0, len: 1 };
+    let to_the_end_of_a_page = [frag(881), frag(1025), frag(112)];
+    let before = [frag(945), frag(1081), one, frag(2057), ChainOp::PopFrag, ChainOp::Tail(-1)];
+    run(0, &[&before[..], &to_the_end_of_a_page, &[frag(1)]].concat());
 }
