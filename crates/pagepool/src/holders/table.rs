@@ -13,7 +13,7 @@
 //!        atomic, Release, and never again.
 //! Limit  a callback that allocates from the pool while the owner's slow calls have the stock in the
 //!        cache, which is inside an allocation, `shrink` or `update_nid`, may get a page that has no record.
-//! Cost   16 bytes a page of the area, and 44 KiB; 128 KiB more for stacks.
+//! Cost   16 bytes a page of the area, and 56 KiB; 128 KiB more for stacks.
 
 use std::collections::BTreeMap;
 use std::panic::Location;
@@ -82,12 +82,17 @@ struct LastAllocations {
     /// The owner's token, and its id among the threads.
     token: PlainU64,
     thread: PlainU64,
-    /// Addresses of sites, and their ids.
-    sites: [(PlainU64, PlainU64); 64],
+    /// Addresses of sites, and their ids; a site is at its place or behind it, before the first free one.
+    sites: [(PlainU64, PlainU64); KNOWN_SITES],
 }
 
+/// Twice as many as there are rows, so that the way to a free place is short.
+const KNOWN_SITES: usize = 2 * SITES;
+/// Numbers of tags are given in turn, so two share a place if they are that far apart.
+const KNOWN_TAGS: usize = 1024;
+
 /// The ids of the tags that were seen last, each as one word: the tag's number, and its id. Any thread.
-type LastTags = [PlainU32; 64];
+type LastTags = [PlainU32; KNOWN_TAGS];
 
 /// Which texts have which row. Ordered: the keys of a hash are random, which is a cancellation point.
 #[derive(Debug, Default)]
@@ -248,14 +253,24 @@ impl HolderTable {
         self.names.lock().tags.contains_key(&tag)
     }
 
+    /// The id of a site. Only the first time that the owner sees one it takes the lock, unless it sees more
+    /// sites than there are places.
     fn site(&self, at: &'static Location<'static>) -> u16 {
         let address = std::ptr::from_ref(at).addr();
-        let (known, id) = &self.turn.sites[address / 8 % 64];
-        if known.load(Ordering::Relaxed) != address as u64 {
-            id.store(self.find_site(at).into(), Ordering::Relaxed);
-            known.store(address as u64, Ordering::Relaxed);
+        for place in (0..KNOWN_SITES).map(|step| (address / 8 + step) % KNOWN_SITES) {
+            let (known, id) = &self.turn.sites[place];
+            match known.load(Ordering::Relaxed) as usize {
+                seen if seen == address => return id.load(Ordering::Relaxed) as u16,
+                0 => {
+                    let found = self.find_site(at);
+                    id.store(found.into(), Ordering::Relaxed);
+                    known.store(address as u64, Ordering::Relaxed);
+                    return found;
+                }
+                _ => {}
+            }
         }
-        id.load(Ordering::Relaxed) as u16
+        self.find_site(at)
     }
 
     #[cold]
@@ -379,4 +394,50 @@ impl HolderNames for HolderTable {
 /// Where a table is in the published file; nowhere if it has no rows, or is on the heap.
 fn place_of<T>(table: &Placed<[T]>) -> BlockAt {
     block_of(&**table, table.len()).unwrap_or_default()
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::sync::mpsc::channel;
+    use std::time::Duration;
+
+    use super::*;
+
+    #[track_caller]
+    fn here() -> &'static Location<'static> {
+        Location::caller()
+    }
+
+    #[rustfmt::skip]
+    fn many_sites() -> [&'static Location<'static>; 80] {
+        [
+            here(), here(), here(), here(), here(), here(), here(), here(), here(), here(),
+            here(), here(), here(), here(), here(), here(), here(), here(), here(), here(),
+            here(), here(), here(), here(), here(), here(), here(), here(), here(), here(),
+            here(), here(), here(), here(), here(), here(), here(), here(), here(), here(),
+            here(), here(), here(), here(), here(), here(), here(), here(), here(), here(),
+            here(), here(), here(), here(), here(), here(), here(), here(), here(), here(),
+            here(), here(), here(), here(), here(), here(), here(), here(), here(), here(),
+            here(), here(), here(), here(), here(), here(), here(), here(), here(), here(),
+        ]
+    }
+
+    #[test]
+    fn what_was_seen_before_is_found_without_the_lock() {
+        let (done, wait) = channel();
+        std::thread::spawn(move || {
+            let table = HolderTable::new(Recorded { sites: true, one_stack_in: 0 }, 16, 0, 8);
+            let tags: Vec<_> = (0..200).map(|at| Tag::new(&format!("lock-{at}"))).collect();
+            let ids = || -> Vec<u16> {
+                let sites = many_sites().map(|at| table.site(at)); // the pool's owner asks
+                sites.into_iter().chain(tags.iter().map(|&tag| table.tag_id(tag))).collect()
+            };
+            let (first, _names) = (ids(), table.names.lock());
+            done.send((first, ids())).unwrap_or_default();
+        });
+        let (first, again) = wait.recv_timeout(Duration::from_secs(20)).expect("it waits for no lock");
+        assert_eq!(first, again);
+        let expected = (1..=80).chain(1..=200);
+        assert!(first.into_iter().eq(expected), "each has a row of its own");
+    }
 }
