@@ -82,17 +82,19 @@ struct LastAllocations {
     /// The owner's token, and its id among the threads.
     token: PlainU64,
     thread: PlainU64,
-    /// Addresses of sites, and their ids; a site is at its place or behind it, before the first free one.
-    sites: [(PlainU64, PlainU64); KNOWN_SITES],
+    /// Addresses of sites, and their ids: [`KNOWN_SITES`]. A site is at its place or a few behind it.
+    sites: Box<[(PlainU64, PlainU64)]>,
 }
 
-/// Twice as many as there are rows, so that the way to a free place is short.
+/// Twice as many as there are rows, so that most sites find a place.
 const KNOWN_SITES: usize = 2 * SITES;
-/// Numbers of tags are given in turn, so two share a place if they are that far apart.
+/// How many places are looked at for a site.
+const LOOKS: usize = 16;
+/// Tags are numbered in the order in which they are made: two share a place if they are this far apart.
 const KNOWN_TAGS: usize = 1024;
 
 /// The ids of the tags that were seen last, each as one word: the tag's number, and its id. Any thread.
-type LastTags = [PlainU32; KNOWN_TAGS];
+type LastTags = Box<[PlainU32]>;
 
 /// Which texts have which row. Ordered: the keys of a hash are random, which is a cancellation point.
 #[derive(Debug, Default)]
@@ -148,9 +150,9 @@ impl HolderTable {
             tag: zero(),
             token: zero(),
             thread: zero(),
-            sites: std::array::from_fn(|_| (zero(), zero())),
+            sites: (0..KNOWN_SITES).map(|_| (zero(), zero())).collect(),
         };
-        let last_tags = std::array::from_fn(|_| PlainU32::new(0));
+        let last_tags = (0..KNOWN_TAGS).map(|_| PlainU32::new(0)).collect();
         let (head, names) = (Placed::new(head), UnseenLock::new(KnownTexts::default()));
         let stock_is_out = PlainBool::new(false);
         Self { head, records, sites, tags, threads, stacks, recorded, turn, last_tags, stock_is_out, names }
@@ -253,11 +255,11 @@ impl HolderTable {
         self.names.lock().tags.contains_key(&tag)
     }
 
-    /// The id of a site. Only the first time that the owner sees one it takes the lock, unless it sees more
-    /// sites than there are places.
+    /// The id of a site. The lock is taken when the owner sees one for the first time, and each time if the
+    /// places for it have others.
     fn site(&self, at: &'static Location<'static>) -> u16 {
         let address = std::ptr::from_ref(at).addr();
-        for place in (0..KNOWN_SITES).map(|step| (address / 8 + step) % KNOWN_SITES) {
+        for place in (0..LOOKS).map(|step| (address / 8 + step) % KNOWN_SITES) {
             let (known, id) = &self.turn.sites[place];
             match known.load(Ordering::Relaxed) as usize {
                 seen if seen == address => return id.load(Ordering::Relaxed) as u16,
@@ -276,9 +278,11 @@ impl HolderTable {
     #[cold]
     fn find_site(&self, at: &'static Location<'static>) -> u16 {
         let mut names = self.names.lock();
-        let next = names.sites.len();
-        let id = names.sites.entry((at.file(), at.line(), at.column()));
-        *id.or_insert_with(|| {
+        let (next, text) = (names.sites.len(), (at.file(), at.line(), at.column()));
+        if next == SITES {
+            return names.sites.get(&text).copied().unwrap_or(0); // the map grows no further
+        }
+        *names.sites.entry(text).or_insert_with(|| {
             self.enter(OF_SITES, self.sites.get(next), |row| row.write_end(&at.to_string()))
         })
     }
