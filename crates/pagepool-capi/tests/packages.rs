@@ -127,7 +127,7 @@ const BUILD: &str = "for how in by-cmake by-meson; do
         by-cmake) cmake -S . -B $how $CMAKE_ARGUMENTS >&2; cmake --build $how >&2 ;;
         by-meson) meson setup $how . >&2; meson compile -C $how >&2 ;;
         esac
-        ldd $how/receive-loop; ! ldd $how/receive-loop-static | grep pagepool
+        ldd $how/receive-loop; if ldd $how/receive-loop-static | grep pagepool; then exit 1; fi
         $how/receive-loop; $how/receive-loop-static; rm -r $how
     done";
 

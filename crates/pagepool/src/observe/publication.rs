@@ -1,8 +1,8 @@
 //! Publishing: this process shows its pools to others.
 //!
 //! Who    any thread, once in a process, before the first pool: what was made before is not shown.
-//! Cost   nothing per buffer: a pool is made in memory that others may read, and is used there as
-//!        anywhere. A pool that is made or ends takes a short lock.
+//! Cost   at most one instruction per buffer: a pool is made in memory that others may read, and is used
+//!        there as anywhere. A pool that is made or ends takes a short lock.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
