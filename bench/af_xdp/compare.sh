@@ -25,21 +25,26 @@ END
 while [ $# -gt 0 ]; do
     case $1 in
     --rounds) rounds=$2 ;; --seconds) seconds=$2 ;; --only) only=$2 ;; --programs) chosen=$2 ;; --cpus) cpus=$2 ;;
-    --pagepool) pagepool=$(realpath "$2") ;; --xdpsock) xdpsock=$(realpath "$2") ;; --log) log=$2 ;;
+    --pagepool) pagepool=$(realpath -e "$2") || exit 2 ;; --xdpsock) xdpsock=$(realpath -e "$2") || exit 2 ;; --log) log=$2 ;;
     --record) record=$2 ;;
     *) usage; [ "$1" = --help ]; exit ;;
     esac
     shift 2 2>/dev/null || { usage; exit 2; }
 done
 
+refuse() { echo "$1" >&2; exit 2; }
 programs='ours unseen equal ring plain testpmd xdpsock kernel'
+scenarios='drop64 drop1500 echo64 echo1500 forward64 forward1500 tcp1500 gather1500 tcp8000'
+for word in ${only//,/ }; do
+    case $scenarios in *$word*) ;; *) refuse "--only: none of these contains $word: $scenarios" ;; esac
+done
 for name in ${chosen//,/ }; do
     case " $programs " in
     *" $name "*) ;;
-    *) echo "--programs: $name is none of: $programs"; exit 2 ;;
+    *) refuse "--programs: $name is none of: $programs" ;;
     esac
-    [ "$name" != unseen ] || [ -n "$pagepool" ] || { echo "--programs unseen runs the command: add --pagepool BIN"; exit 2; }
-    [ "$name" != xdpsock ] || [ -n "$xdpsock" ] || { echo "--programs xdpsock: add --xdpsock BIN"; exit 2; }
+    [ "$name" != unseen ] || [ -n "$pagepool" ] || refuse "--programs unseen runs the command: add --pagepool BIN"
+    [ "$name" != xdpsock ] || [ -n "$xdpsock" ] || refuse "--programs xdpsock: add --xdpsock BIN"
 done
 [ "$(id -u)" = 0 ] || { echo "it needs root, for network namespaces and XDP"; exit 1; }
 for tool in ethtool taskset; do
@@ -143,7 +148,7 @@ wanted() {
 
 for round in $(seq "$rounds"); do
     echo "round $round of $rounds"
-    for scenario in drop64 drop1500 echo64 echo1500 forward64 forward1500 tcp1500 gather1500 tcp8000; do
+    for scenario in $scenarios; do
         wanted $scenario || continue
         what=${scenario%%[0-9]*} number=${scenario#"${scenario%%[0-9]*}"}
         # In another order every other round: whoever comes second finds a warmer machine.

@@ -54,6 +54,7 @@ fn pools_are_published_where_that_is_asked_for() {
         let mut command = Command::new(env!("CARGO_BIN_EXE_pagepool"));
         let refused = command.args(["bench", "--publish"]).args(nothing_runs).output();
         let refused = refused.expect("the binary was built for this test");
+        assert!(!refused.status.success(), "{refused:?}");
         assert!(text(&refused.stderr).contains("'--publish' cannot be used with"), "{refused:?}");
     }
     let folder = pagepool_lab::TempFolder::new("pagepool-bench").expect("a new folder");
@@ -71,7 +72,10 @@ fn pools_are_published_where_that_is_asked_for() {
         if let Some(status) = run.try_wait().expect("a child of this process") {
             break status;
         }
-        assert!(start.elapsed() < Duration::from_secs(120), "a bench of one workload takes seconds");
+        if start.elapsed() > Duration::from_secs(120) {
+            let _ = (run.kill(), run.wait());
+            panic!("a bench of one workload takes seconds");
+        }
         std::thread::sleep(Duration::from_millis(5));
     };
     assert!(status.success() && was_published, "{status}; its file was in {}", folder.path().display());

@@ -250,9 +250,9 @@ impl Drop for Demo {
     }
 }
 
-/// The first line of a screen as it is where the kernel names no page pool.
-fn without_pools_of_kernel(head: &str) -> String {
-    let parts: Vec<_> = head.split("  ").filter(|part| !part.ends_with(" of the kernel")).collect();
+/// A text of the screen as it is where the kernel names no page pool: its parts have two spaces between them.
+fn without_pools_of_kernel(text: &str) -> String {
+    let parts: Vec<_> = text.split("  ").filter(|part| !part.ends_with(" of the kernel")).collect();
     parts.join("  ")
 }
 
@@ -400,8 +400,11 @@ fn signals_end_it_though_its_terminal_takes_nothing() {
             top.type_keys("\x0c");
             std::thread::sleep(Duration::from_millis(20));
         }
+        let signalled = Instant::now();
         top.signal(signal);
         let status = top.ended();
+        let took = signalled.elapsed();
+        assert!(took < Duration::from_secs(5), "{signal}: it ended after {took:?}"); // 1 s on an idle machine
         assert_eq!(
             (status.code(), stty(&top.slave, &["-g"])),
             (Some(0), top.modes.clone()),

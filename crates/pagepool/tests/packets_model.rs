@@ -59,6 +59,8 @@ struct PacketModel {
     /// All bytes behind the packet that it may have.
     room: usize,
     parts: Vec<FragModel>,
+    /// Fragments that began their page right behind the last one's end, and so in the page before.
+    began_next_page: usize,
 }
 
 impl PacketModel {
@@ -146,12 +148,14 @@ impl PacketModel {
     fn add(&mut self, data: Vec<u8>, room: usize, starts_at: usize, begins_page: bool) -> bool {
         if let Some(last) = self.parts.last_mut()
             && last.room == 0
-            && !begins_page
             && last.starts_at + last.data.len() == starts_at
         {
-            last.data.extend(data);
-            last.room = room;
-            return true;
+            self.began_next_page += usize::from(begins_page);
+            if !begins_page {
+                last.data.extend(data);
+                last.room = room;
+                return true;
+            }
         }
         let fits = self.parts.len() < MAX_FRAGS;
         if fits {
@@ -178,7 +182,10 @@ fn start(pool: &Bound, len: usize) -> (XdpBuff, PacketModel) {
     let bytes = buffer.bytes().unwrap();
     let (before, data) = (bytes[..HEADROOM].to_vec(), bytes[HEADROOM..HEADROOM + len].to_vec());
     let room = PAGE - TAILROOM - HEADROOM - len;
-    (XdpBuff::received(buffer, len).unwrap(), PacketModel { before, meta: 0, data, room, parts: Vec::new() })
+    (
+        XdpBuff::received(buffer, len).unwrap(),
+        PacketModel { before, meta: 0, data, room, parts: Vec::new(), began_next_page: 0 },
+    )
 }
 
 fn add(
@@ -240,11 +247,13 @@ fn apply(pool: &Bound, packet: XdpBuff, model: &mut PacketModel, op: &ChainOp, f
 #[test]
 fn packets_do_what_vectors_do() {
     let config = ProptestConfig { cases: 800, failure_persistence: None, ..Default::default() };
-    proptest!(config, |(len in 0..=MAX_LEN, ops in prop::collection::vec(op(), 1..60))| run(len, &ops));
+    proptest!(config, |(len in 0..=MAX_LEN, ops in prop::collection::vec(op(), 1..60))| {
+        run(len, &ops);
+    });
 }
 
-/// A packet of this length, through all of these, in a pool of its own.
-fn run(len: usize, ops: &[ChainOp]) {
+/// A packet of this length, through all of these, in a pool of its own. What the model is in the end.
+fn run(len: usize, ops: &[ChainOp]) -> PacketModel {
     let memory = PlainMemory::new(256, 0).unwrap();
     let params = PoolParams {
         headroom: HEADROOM,
@@ -269,6 +278,7 @@ fn run(len: usize, ops: &[ChainOp]) {
     let end = pool.destroy();
     assert!(end.is_complete(), "{}", end.report());
     assert_eq!(memory.free(), 256);
+    model
 }
 
 #[test]
@@ -277,5 +287,6 @@ fn fragments_of_neighbouring_pages_stay_two() {
     let one = ChainOp::AddPage { offset: 0, len: 1 };
     let to_the_end_of_a_page = [frag(881), frag(1025), frag(112)];
     let before = [frag(945), frag(1081), one, frag(2057), ChainOp::PopFrag, ChainOp::Tail(-1)];
-    run(0, &[&before[..], &to_the_end_of_a_page, &[frag(1)]].concat());
+    let model = run(0, &[&before[..], &to_the_end_of_a_page, &[frag(1)]].concat());
+    assert_eq!(model.began_next_page, 1, "the two pages are neighbours");
 }

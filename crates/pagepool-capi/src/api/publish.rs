@@ -21,11 +21,11 @@ static PUBLICATION: AtomicPtr<Publication> = AtomicPtr::new(null_mut());
 
 /// Shows the pools of this process to others of the same user: counters, places of pages, parameters. They
 /// are in a file in the folder `$PAGEPOOL_RUN`, else /run/pagepool for root, else
-/// `$XDG_RUNTIME_DIR/pagepool`. Packets cost nothing more. If the process is killed the file stays, and says
-/// what it had. Call it before the first pool and arena: what is made earlier is not shown. A process
-/// publishes once. A child of fork(2) publishes nothing. The folder should be on tmpfs: on another file
-/// system the first store to a page after it was written to the disk takes a page fault, and where
-/// fallocate(2) reserves nothing a full one ends the process by SIGBUS.
+/// `$XDG_RUNTIME_DIR/pagepool`. A buffer costs at most one instruction more. If the process is killed the
+/// file stays, and says what it had. Call it before the first pool and arena: what is made earlier is not
+/// shown. A process publishes once. A child of fork(2) publishes nothing. The folder should be on tmpfs: on
+/// another file system the first store to a page after it was written to the disk takes a page fault, and
+/// where fallocate(2) reserves nothing a full one ends the process by SIGBUS.
 ///
 /// Thread: any.
 /// Ownership: `name` is copied: 1 to 64 of A-Z a-z 0-9 - _ . and the first no dot.
@@ -61,7 +61,8 @@ pub extern "C" fn pagepool_sign_of_life() {
 /// Pools stay as they are. A program that ends should call it: else its file says that it was killed.
 ///
 /// Thread: any.
-/// Errors: -ENOENT if nothing is published, as in a child of fork(2): the file is its parent's.
+/// Errors: -ENOENT if nothing is published, or another thread takes it back now; and in a child of fork(2),
+///     for the file is its parent's.
 /// Cost: three system calls.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_unpublish() -> c_int {

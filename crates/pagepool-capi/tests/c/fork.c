@@ -2,8 +2,10 @@
  * A child of fork ends by exit(), whatever other threads of its parent were doing in the library. The parent
  * publishes its pools, and only it can take that back. $PAGEPOOL_RUN is a folder of this test.
  */
+#include <dirent.h>
 #include <pthread.h>
 #include <signal.h>
+#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -22,19 +24,31 @@ static void *look_at_all_pools(void *arg)
     return NULL;
 }
 
-static void fork_and_exit(void)
+/* Forks; a child that hangs is ended by a signal. */
+static pid_t fork_child(void)
 {
-    int status = 0;
     pid_t child = fork();
     CHECK(child >= 0);
-    if (child == 0) {
-        alarm(SECONDS); /* ends a child that hangs */
-        exit(0);
-    }
+    if (child == 0)
+        alarm(SECONDS);
+    return child;
+}
+
+static void wait_for(pid_t child)
+{
+    int status = 0;
     CHECK(waitpid(child, &status, 0) == child);
     if (WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM)
-        fprintf(stderr, "a child hung in exit() for %d s\n", SECONDS);
+        fprintf(stderr, "a child hung for %d s\n", SECONDS);
     CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+static void fork_and_exit(void)
+{
+    pid_t child = fork_child();
+    if (child == 0)
+        exit(0);
+    wait_for(child);
 }
 
 static pid_t parent;
@@ -73,17 +87,40 @@ static struct pagepool_shutdown *ended_pool(struct pagepool_arena *arena)
 /* Nor does a call with the handle of such a pool: it is refused. */
 static void a_child_has_no_ended_pool(struct pagepool_shutdown *shutdown)
 {
-    int status = 0;
-    pid_t child = fork();
-    CHECK(child >= 0);
+    pid_t child = fork_child();
     if (child == 0) {
-        alarm(SECONDS);
         CHECK(pagepool_shutdown_wait(shutdown, 0) == -EPERM && pagepool_last_errno() == EPERM);
         CHECK(pagepool_shutdown_report(shutdown, NULL, 0) == -EPERM);
         CHECK(pagepool_shutdown_put_addr(shutdown, 0) == -EPERM && pagepool_shutdown_put(shutdown) == -EPERM);
         exit(0);
     }
-    CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    wait_for(child);
+}
+
+/* The files that are published. One that is being made has a dot before its name. */
+static int published_files(void)
+{
+    const char *path = getenv("PAGEPOOL_RUN");
+    DIR *folder = path ? opendir(path) : NULL;
+    int files = 0;
+    CHECK(folder != NULL);
+    for (struct dirent *entry; (entry = readdir(folder)) != NULL;)
+        files += entry->d_name[0] != '.';
+    closedir(folder);
+    return files;
+}
+
+static void a_child_leaves_the_file_of_its_parent(void)
+{
+    pid_t child = fork_child();
+    if (child == 0) {
+        CHECK(pagepool_publish("child") == -EBUSY && pagepool_unpublish() == -ENOENT);
+        CHECK(strstr(pagepool_last_error(), "the process that forked this one") != NULL);
+        CHECK(pagepool_unpublish() == -ENOENT);
+        exit(0);
+    }
+    wait_for(child);
+    CHECK(published_files() == 1);
 }
 
 /* A child may make pools of its own, where its parent had one thread; a thread that ends unbinds them. None
@@ -96,20 +133,16 @@ static void *bind_and_end(void *pool)
 
 static void a_child_has_pools_of_its_own(void)
 {
-    int status = 0;
-    pid_t child = fork();
-    CHECK(child >= 0);
+    pid_t child = fork_child();
     if (child == 0) {
         struct pagepool_arena *arena = arena_of(4 << 20);
         struct pagepool *pool = pool_over(arena);
         pthread_t thread;
-        alarm(SECONDS);
-        CHECK(pagepool_publish("child") == -EBUSY && pagepool_unpublish() == -ENOENT);
         CHECK(pthread_create(&thread, NULL, bind_and_end, pool) == 0 && pthread_join(thread, NULL) == 0);
         CHECK(pagepool_bind(pool) == 0 && pagepool_destroy(pool) == 0 && pagepool_arena_put(arena) == 0);
         exit(0);
     }
-    CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    wait_for(child);
 }
 
 int main(void)
@@ -124,6 +157,7 @@ int main(void)
     }
     parent = getpid();
     struct pagepool_shutdown *shutdown = ended_pool(arena);
+    a_child_leaves_the_file_of_its_parent();
     a_child_has_pools_of_its_own();
     a_child_has_no_ended_pool(shutdown);
     busy = 0;

@@ -15,15 +15,17 @@ use crate::sys;
 
 /// How long it waits for the terminal before it looks whether the end was asked for.
 const LOOK: Duration = Duration::from_millis(100);
-/// How long it waits after that, in all flushes together.
+/// How long it waits after that, in all flushes of an output together. The screen is drawn by one, and put
+/// back by another.
 const LAST: Duration = Duration::from_millis(300);
 
 /// A terminal, and what was not written to it yet.
 pub struct ScreenOutput {
     file: ScreenFile,
     buffer: Vec<u8>,
-    /// Whether the end was asked for, and until when a flush may wait since it saw that.
+    /// Whether the end was asked for.
     end: Arc<AtomicBool>,
+    /// Until when a flush may wait, once one saw that.
     last: Option<Instant>,
 }
 
@@ -64,7 +66,7 @@ impl Write for ScreenOutput {
     }
 }
 
-/// Whether it waits no longer. When it first sees that the end is asked for it sets until when it does.
+/// Whether a flush waits no longer: `last` is over, which is set when the end is first seen.
 fn is_over(end: &AtomicBool, last: &mut Option<Instant>) -> bool {
     end.load(Ordering::Relaxed) && *last.get_or_insert_with(|| Instant::now() + LAST) < Instant::now()
 }

@@ -83,7 +83,7 @@ struct LastAllocations {
     token: PlainU64,
     thread: PlainU64,
     /// Addresses of sites, and their ids: [`KNOWN_SITES`]. A site is at its place or a few behind it.
-    sites: Box<[(PlainU64, PlainU64)]>,
+    sites: Box<[(PlainU64, PlainU64); KNOWN_SITES]>,
 }
 
 /// Twice as many as there are rows, so that most sites find a place.
@@ -94,7 +94,7 @@ const LOOKS: usize = 16;
 const KNOWN_TAGS: usize = 1024;
 
 /// The ids of the tags that were seen last, each as one word: the tag's number, and its id. Any thread.
-type LastTags = Box<[PlainU32]>;
+type LastTags = Box<[PlainU32; KNOWN_TAGS]>;
 
 /// Which texts have which row. Ordered: the keys of a hash are random, which is a cancellation point.
 #[derive(Debug, Default)]
@@ -150,9 +150,9 @@ impl HolderTable {
             tag: zero(),
             token: zero(),
             thread: zero(),
-            sites: (0..KNOWN_SITES).map(|_| (zero(), zero())).collect(),
+            sites: on_heap(|| (zero(), zero())),
         };
-        let last_tags = (0..KNOWN_TAGS).map(|_| PlainU32::new(0)).collect();
+        let last_tags = on_heap(|| PlainU32::new(0));
         let (head, names) = (Placed::new(head), UnseenLock::new(KnownTexts::default()));
         let stock_is_out = PlainBool::new(false);
         Self { head, records, sites, tags, threads, stacks, recorded, turn, last_tags, stock_is_out, names }
@@ -255,10 +255,20 @@ impl HolderTable {
         self.names.lock().tags.contains_key(&tag)
     }
 
-    /// The id of a site. The lock is taken when the owner sees one for the first time, and each time if the
-    /// places for it have others.
+    /// The id of a site, most likely at its place.
     fn site(&self, at: &'static Location<'static>) -> u16 {
         let address = std::ptr::from_ref(at).addr();
+        let (known, id) = &self.turn.sites[address / 8 % KNOWN_SITES];
+        if known.load(Ordering::Relaxed) == address as u64 {
+            return id.load(Ordering::Relaxed) as u16;
+        }
+        self.look_for_site(at, address)
+    }
+
+    /// Takes the lock when the owner sees a site for the first time, and each time if the places for it have
+    /// others. Apart, so that all else stays short.
+    #[inline(never)]
+    fn look_for_site(&self, at: &'static Location<'static>, address: usize) -> u16 {
         for place in (0..LOOKS).map(|step| (address / 8 + step) % KNOWN_SITES) {
             let (known, id) = &self.turn.sites[place];
             match known.load(Ordering::Relaxed) as usize {
@@ -393,6 +403,12 @@ impl HolderNames for HolderTable {
     fn stack(&self, id: u16) -> Option<String> {
         self.row(OF_STACKS, &self.stacks, id).map(TextRow::read)
     }
+}
+
+/// So many of them, made where they stay: a stack may have no room for all.
+fn on_heap<T, const N: usize>(make: impl FnMut() -> T) -> Box<[T; N]> {
+    let all: Box<[T]> = std::iter::repeat_with(make).take(N).collect();
+    all.try_into().unwrap_or_else(|_| unreachable!("there are N"))
 }
 
 /// Where a table is in the published file; nowhere if it has no rows, or is on the heap.
