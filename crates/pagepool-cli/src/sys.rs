@@ -18,7 +18,7 @@ use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::io::Errno;
 use rustix::process::{
     Pid, PidfdFlags, Resource, Signal, getrlimit, kill_current_process_group, pidfd_open, pidfd_send_signal,
-    set_parent_process_death_signal,
+    set_parent_process_death_signal, test_kill_process,
 };
 use rustix::termios::{isatty, tcgetsid, tcgetwinsize};
 pub use rustix::thread::CapabilitySet;
@@ -205,9 +205,12 @@ pub fn die_with(parent: u32) -> io::Result<bool> {
 pub struct OtherProcess(OwnedFd);
 
 impl OtherProcess {
+    /// An error if there is none, or if it may not be asked to end.
     pub fn open(process: u32) -> io::Result<Self> {
         let process = i32::try_from(process).ok().and_then(Pid::from_raw).ok_or(io::ErrorKind::NotFound)?;
-        Ok(Self(pidfd_open(process, PidfdFlags::empty())?))
+        let this = Self(pidfd_open(process, PidfdFlags::empty())?);
+        test_kill_process(process)?;
+        Ok(this)
     }
 
     /// Asks it to end.

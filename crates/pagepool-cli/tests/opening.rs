@@ -33,10 +33,13 @@ fn many_queues(test: &str) -> Option<TwoHosts> {
 /// A stream of frames to `near0`.
 struct Stream {
     sent: u64,
-    /// What the stack of `near0` got.
+    /// What arrived where it was looked for: at the stack of `near0`, where nothing else is said.
     stack: Tally,
-    /// Frames for which the link had no room, which a busy machine may cause.
+    /// Frames for which the link had no room, which a busy machine may cause, and those that nobody wanted of
+    /// the stack of `near0`.
     dropped: u64,
+    /// Of those, what `far0` dropped.
+    at_sender: u64,
 }
 
 impl Stream {
@@ -48,8 +51,12 @@ impl Stream {
 
 /// Has a stream run during the work. Gives what became of its frames, and what the work gives.
 fn during_a_stream<T>(hosts: &TwoHosts, work: impl FnOnce() -> T) -> (Stream, T) {
-    let stack = ok(hosts.run_between(|| FrameSocket::open_here("near0")));
-    let before = dropped(hosts);
+    during_a_stream_to(hosts, ok(hosts.run_between(|| FrameSocket::open_here("near0"))), work)
+}
+
+/// The same, looked for elsewhere.
+fn during_a_stream_to<T>(hosts: &TwoHosts, stack: FrameSocket, work: impl FnOnce() -> T) -> (Stream, T) {
+    let before = [dropped(hosts), dropped_at_sender(hosts)];
     let (over, all_sent) = (AtomicBool::new(false), AtomicBool::new(false));
     std::thread::scope(|threads| {
         let (over, all_sent) = (Sets(&over), Sets(&all_sent));
@@ -63,7 +70,8 @@ fn during_a_stream<T>(hosts: &TwoHosts, work: impl FnOnce() -> T) -> (Stream, T)
         let sent = sends.join().expect("the link is up");
         drop(all_sent);
         let stack = reads.join().expect("the link is up");
-        (Stream { sent, stack, dropped: dropped(hosts) - before }, done)
+        let [dropped, at_sender] = [dropped(hosts) - before[0], dropped_at_sender(hosts) - before[1]];
+        (Stream { sent, stack, dropped, at_sender }, done)
     })
 }
 
@@ -101,7 +109,11 @@ fn read_until(stack: FrameSocket, all_sent: &AtomicBool) -> Tally {
 
 /// Frames that the link to `near0` did not take, so far.
 fn dropped(hosts: &TwoHosts) -> u64 {
-    hosts.run_between(|| dropped_by_link("near0")) + hosts.a.namespace.run(|| dropped_by_link("far0"))
+    hosts.run_between(|| dropped_by_link("near0")) + dropped_at_sender(hosts)
+}
+
+fn dropped_at_sender(hosts: &TwoHosts) -> u64 {
+    hosts.a.namespace.run(|| dropped_by_link("far0"))
 }
 
 /// Runs a command for half a second of a stream. Gives the number of frames that were lost without a word,
@@ -113,7 +125,7 @@ fn lost_by(test: &str, hosts: &TwoHosts, arguments: &[&str]) -> Option<(u64, Val
         Some(running.interrupt())
     });
     let document = document?;
-    let Stream { sent, stack, dropped } = stream;
+    let Stream { sent, stack, dropped, .. } = stream;
     let taken = number(&document["numbered"], "good");
     let lost = sent.saturating_sub(stack.good + taken);
     println!("{sent} sent: the stack got {}, the command {taken}, nobody {lost}", stack.good);
@@ -159,7 +171,7 @@ fn attached(hosts: &TwoHosts) -> Option<u32> {
     hosts.run_between(|| ok(ok(Netlink::open()).link("near0")).xdp.first().map(|xdp| xdp.id))
 }
 
-/// Between two runs packets go to the kernel, and nothing is attached or detached.
+/// Between two runs the kernel drops packets, and nothing is attached or detached.
 #[test]
 fn a_second_run_takes_over_from_the_first() {
     let name = "a_second_run_takes_over_from_the_first";
@@ -179,7 +191,7 @@ fn a_second_run_takes_over_from_the_first() {
     let second = second.interrupt();
     let taken = [&first, &second].map(|run| number(&run["numbered"], "good"));
     let lost = stream.sent.saturating_sub(stream.stack.good + taken[0] + taken[1]);
-    let Stream { sent, stack, dropped } = stream;
+    let Stream { sent, stack, dropped, .. } = stream;
     println!("{sent} sent: the runs got {taken:?}, the stack {} between them, nobody {lost}", stack.good);
     assert!(taken.iter().all(|&taken| taken > 0), "{first} {second}");
     let full = dropped + number(&first, "lost_total") + number(&second, "lost_total");
@@ -195,6 +207,95 @@ fn a_second_run_takes_over_from_the_first() {
         assert!(removed.elapsed() < between::LIMIT, "the kernel detaches it, a moment later");
         std::thread::sleep(Duration::from_millis(5));
     }
+}
+
+/// A run that takes over in the middle of a stream from one with the same arguments.
+struct TakenOver {
+    stream: Stream,
+    first: Value,
+    second: Value,
+}
+
+/// The frames are looked for at a socket; `None` after a line that says why it does not run here.
+fn taken_over(test: &str, hosts: &TwoHosts, arguments: &[&str], end: FrameSocket) -> Option<TakenOver> {
+    let first = Place::Between(hosts).start(test, arguments)?;
+    let process = first.id().to_string();
+    let (stream, (first, second)) = during_a_stream_to(hosts, end, || {
+        let second = Place::Between(hosts).start(test, &[arguments, &["--take-over", &process]].concat());
+        std::thread::sleep(Duration::from_millis(300));
+        (first.end(), second.expect("as the first one"))
+    });
+    let said = second.said.concat();
+    let second = second.interrupt();
+    assert_eq!(second["take_over"]["process"].to_string(), process);
+    if said.contains("requires Linux 6.6") {
+        println!("SKIP {test}: {said}");
+        return None;
+    }
+    assert!(!said.contains("kernel's stack"), "{said}");
+    Some(TakenOver { stream, first, second })
+}
+
+impl TakenOver {
+    /// Frames that the kernel moved between the runs, which there are.
+    fn by_kernel(&self) -> u64 {
+        let count = number(&self.second["take_over"], "kernel_packets");
+        assert!(count > 0 && [&self.first, &self.second].iter().all(|run| number(run, "received") > 0));
+        count
+    }
+
+    /// All of them arrived, whoever moved them.
+    fn lost_nothing(&self) {
+        let Self { stream: Stream { sent, stack: arrived, at_sender, .. }, first, second } = self;
+        let (by_kernel, good) = (self.by_kernel(), arrived.good);
+        println!("{good} of {sent} arrived, {by_kernel} by the kernel, {} overtaken", arrived.overtaken);
+        let full = at_sender + number(first, "lost_total") + number(second, "lost_total");
+        assert!(good + full >= *sent, "{good} of {sent} frames arrived: {first} {second}");
+    }
+}
+
+/// What is forwarded arrives at the other end, whoever forwards it; and so does what comes back.
+#[test]
+fn nothing_is_lost_while_one_run_takes_over_from_another() {
+    let name = "nothing_is_lost_while_one_run_takes_over_from_another";
+    let (Some(hosts), Some(folder)) = (many_queues(name), BpfFolder::new(name)) else { return };
+    let dir = folder.path("");
+    let (far0, far1) = ((&hosts.a.namespace, "far0"), (&hosts.b.namespace, "far1"));
+    for (command, (namespace, link)) in
+        [(&["forward", "near0", "near1"][..], far1), (&["echo", "near0"], far0)]
+    {
+        for attach in ["native", "generic"] {
+            let pinned = ["--pin", &dir, "--attach", attach];
+            let end = ok(FrameSocket::open(namespace, link));
+            let Some(run) = taken_over(name, &hosts, &[command, &pinned].concat(), end) else { return };
+            run.lost_nothing();
+            for interface in ["near0", "near1"] {
+                let _ = std::fs::remove_file(folder.path(&format!("pagepool-{interface}")));
+            }
+        }
+    }
+}
+
+/// What does not match goes to the stack all the time, and the rest never.
+#[test]
+fn what_matches_alone_is_moved_by_the_kernel_between_two_runs() {
+    let name = "what_matches_alone_is_moved_by_the_kernel_between_two_runs";
+    let (Some(hosts), Some(folder)) = (many_queues(name), BpfFolder::new(name)) else { return };
+    let arguments = ["drop", "near0", "--match", "ether proto 0x88b5", "--pin", &folder.path("")];
+    let end = || ok(hosts.run_between(|| FrameSocket::open_here("near0")));
+    let Some(run) = taken_over(name, &hosts, &arguments, end()) else { return };
+    // A socket of packets hears them before the traffic control has them.
+    assert_eq!(run.stream.stack.good, run.by_kernel(), "{}", run.second);
+    let arguments = ["drop", "near0", "--match", "udp", "--pin", &folder.path("")];
+    let first = Place::Between(&hosts).start(name, &arguments).expect("as before");
+    let process = first.id().to_string();
+    let (stream, (first, second)) = during_a_stream_to(&hosts, end(), || {
+        let second =
+            Place::Between(&hosts).start(name, &[&arguments[..], &["--take-over", &process]].concat());
+        (first.end(), second.expect("as the first one").interrupt())
+    });
+    assert_eq!(number(&second["take_over"], "kernel_packets"), 0, "{first} {second}");
+    assert!(stream.missing() == 0, "{} of {} frames came to the stack", stream.stack.good, stream.sent);
 }
 
 /// Packets come to the second run meanwhile, so its time begins before that end.

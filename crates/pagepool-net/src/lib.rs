@@ -145,8 +145,8 @@ pub use steering::Match;
 pub use sys::clock::{ticks, ticks_per_second};
 #[doc(inline)]
 pub use xsk::{
-    Attach, BusyPoll, Redirect, RxHash, RxMetadata, RxMetadataReader, TxChecksum, TxFeatures, TxMetadata,
-    TxMetadataMode, TxMode, TxTimestamp, Umem, UmemParams, VlanTag, XskDevice, XskKernelSide, XskMode,
-    XskParams, umem_in_memory, xsk_in_memory,
+    Attach, BusyPoll, InPlace, Redirect, RxHash, RxMetadata, RxMetadataReader, StandIn, TxChecksum,
+    TxFeatures, TxMetadata, TxMetadataMode, TxMode, TxTimestamp, Umem, UmemParams, VlanTag, XskDevice,
+    XskKernelSide, XskMode, XskParams, umem_in_memory, xsk_in_memory,
 };
 pub use zerocopy::{Sent, ZeroCopySocket, ZeroCopyStats};

@@ -65,6 +65,7 @@ mod umem;
 pub use bpf::loaded_match::LoadedMatch;
 pub use bpf::redirect::{Attach, Redirect};
 pub use bpf::rx_metadata::{RxHash, RxMetadata, RxMetadataReader, VlanTag};
+pub use bpf::stand_in::{InPlace, StandIn};
 #[doc(hidden)]
 #[cfg(any(test, feature = "testing"))]
 pub use bpf::tail_adjuster::TailAdjuster;

@@ -4,7 +4,8 @@
 //!        says when a command opens its sockets. If it changes, the run goes on, and it is told at once. The
 //!        run failed if packets were too long since, or if it sends packets to an interface that takes only
 //!        shorter ones now: nobody counts what it drops. A program that somebody detaches ends the run, for
-//!        nothing arrives any more.
+//!        nothing arrives any more. At the second look: a run that takes over replaces it, and has this one
+//!        end a moment later.
 //! Why    here, and not by the kernel's messages: it sends none when a program is detached. Two or three
 //!        calls an interface, five times a second, on the thread that only waits.
 
@@ -37,6 +38,8 @@ pub struct LinkWatch<'a> {
     sends: bool,
     /// Whether each was down at the last look.
     down: Vec<bool>,
+    /// Whether the program of each was detached, or replaced, at the last look.
+    detached: Vec<bool>,
     looked: Duration,
     /// Packets that were too long at the last look.
     too_long: u64,
@@ -77,8 +80,10 @@ impl<'a> LinkWatch<'a> {
         let netlink = Netlink::open().map_err(|error| error_chain(&error))?;
         let mtus = links.iter().map(|link| link.mtu).collect();
         let (looked, changes) = (Duration::ZERO, SeenChanges::default());
-        let down = vec![false; links.len()];
-        let mut this = Self { netlink, links, redirects, mtus, sends, down, looked, too_long: 0, changes };
+        let (down, detached) = (vec![false; links.len()], vec![false; links.len()]);
+        let too_long = 0;
+        let mut this =
+            Self { netlink, links, redirects, mtus, sends, down, detached, looked, too_long, changes };
         for which in 0..this.links.len() {
             if let Ok(Some(now)) = this.netlink.link_at(this.links[which].index) {
                 this.see_down(which, !now.is_up);
@@ -108,8 +113,9 @@ impl<'a> LinkWatch<'a> {
                 state.wake_threads(); // for drivers that want to be called again
             }
             let is_detached = self.redirects.get(which).is_some_and(|redirect| redirect.is_detached());
+            let was_detached = std::mem::replace(&mut self.detached[which], is_detached);
             // So is one that was removed after the first look, which detaches its program, too.
-            if is_detached && matches!(self.netlink.link_at(link.index), Ok(Some(_))) {
+            if was_detached && is_detached && matches!(self.netlink.link_at(link.index), Ok(Some(_))) {
                 state.set_detached(&link.name);
             }
         }

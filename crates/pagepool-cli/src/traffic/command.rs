@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use pagepool_net::{Attach, Match, TxMode};
+use pagepool_net::{Attach, InPlace, Match, TxMode};
 
 use super::capture::CaptureTap;
 use super::interface::Interface;
@@ -52,6 +52,8 @@ pub struct TrafficPlan<'a> {
     pub beside: Option<u32>,
     /// The process whose run ends when this one begins.
     pub predecessor: Option<u32>,
+    /// What becomes of what it receives, if the kernel can do the same meanwhile.
+    pub work: Option<Work>,
     /// The packets that it takes; `None`: all.
     pub steer: Option<&'a Match>,
     /// How packets go out, if any do.
@@ -82,6 +84,7 @@ impl<'a> TrafficPlan<'a> {
             pin: None,
             beside: None,
             predecessor: None,
+            work: None,
             steer: None,
             tx_mode: None,
             expected_frames: None,
@@ -122,6 +125,26 @@ impl<'a> TrafficPlan<'a> {
             (None, _) => "may restart and saturate",
         };
         format!("{} {effect}", self.name)
+    }
+}
+
+/// What becomes of packets that a command receives.
+#[derive(Clone, Copy, Debug)]
+pub enum Work {
+    Drop,
+    Echo,
+    /// Between two interfaces.
+    Forward,
+}
+
+impl Work {
+    /// The same of what comes to one of the interfaces, by the kernel.
+    pub fn in_place(self, interfaces: &[Interface], at: usize) -> InPlace {
+        match self {
+            Self::Drop => InPlace::Drop,
+            Self::Echo => InPlace::Echo,
+            Self::Forward => InPlace::SendTo(interfaces[1 - at].link.name.clone()),
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod flow_rules;
 mod flow_spread;
+mod handover;
 mod predecessor;
 mod rights;
 mod warnings;
@@ -17,6 +18,8 @@ use pagepool_net::{NoStack, Redirect};
 
 use self::flow_rules::FlowRules;
 use self::flow_spread::FlowSpread;
+pub use self::handover::HandedOver;
+use self::handover::Handover;
 use self::predecessor::Predecessor;
 use self::warnings::Warnings;
 use super::capture::{Capture, CaptureFile, Tapped};
@@ -61,8 +64,8 @@ impl<C: TrafficCommand> RunCommand for C {
         let receiving = if plan.attach.is_some() { &*site.interfaces } else { &[] };
         let mut offloads = OffloadsOff::new(plan.fix_offloads, &mut site.kernel, receiving)?;
         let _published = plan.options.publish.publish(plan.name);
-        let setup = open(&plan, &site, sizes).or_else(|error| site.go_on().and(Err(error)))?;
-        let _held = promiscuous(&plan, &site.interfaces)?;
+        let opened = open(&plan, &site, sizes).or_else(|error| site.go_on().and(Err(error)))?;
+        let Opened { setup, handover, _held } = opened;
         site.wait_for_links()?;
         let (mut interfaces, pools) = (setup.interfaces.clone(), setup.pools.clone());
         let names = names(&setup, &site.interfaces);
@@ -85,6 +88,7 @@ impl<C: TrafficCommand> RunCommand for C {
         let begin = Begin::now(&threads.state);
         threads.redirect()?;
         let service = ServiceStatus::ready(&plan, &begin.warm);
+        let handed = handover.map(Handover::end);
         let mut warnings = site.warnings(&plan, &mut offloads, &interfaces);
         warnings.due = !plan.sets();
         warnings.look(Duration::ZERO);
@@ -103,6 +107,7 @@ impl<C: TrafficCommand> RunCommand for C {
             seconds,
             end,
             links,
+            handed,
             warm,
             now,
             tally,
@@ -305,7 +310,14 @@ fn sizes<C: TrafficCommand>(command: &C, plan: &TrafficPlan<'_>, site: &Site) ->
     })
 }
 
-fn open(plan: &TrafficPlan<'_>, site: &Site, sizes: SocketSizes) -> Result<TrafficSetup, String> {
+/// What there is when all queues are this run's.
+struct Opened {
+    setup: TrafficSetup,
+    handover: Option<Handover>,
+    _held: Vec<Promiscuous>,
+}
+
+fn open(plan: &TrafficPlan<'_>, site: &Site, sizes: SocketSizes) -> Result<Opened, String> {
     let (options, interfaces) = (plan.options, &*site.interfaces);
     let TrafficPlan { attach, maps, pin, beside, tx_mode, .. } = *plan;
     let threads = options.threads.map(usize::from);
@@ -318,9 +330,14 @@ fn open(plan: &TrafficPlan<'_>, site: &Site, sizes: SocketSizes) -> Result<Traff
     let (steer, busy_poll, interrupted) = (plan.steer, options.busy_poll(), Some(&site.signals.end));
     let params =
         SetupParams { sizes, attach, maps, pin, beside, steer, tx_mode, busy_poll, interrupted, threads };
-    TrafficSetup::open(plan.name, interfaces, params, || {
-        site.predecessor.as_ref().map_or(Ok(()), Predecessor::end)
-    })
+    let (mut handover, mut held) = (None, Vec::new());
+    let setup = TrafficSetup::open(plan.name, interfaces, params, |redirects| {
+        held = promiscuous(plan, interfaces)?; // before the other run gives it up
+        let begin = |run| Handover::begin(run, plan, interfaces, redirects);
+        handover = site.predecessor.as_ref().map(begin).transpose()?;
+        Ok(())
+    })?;
+    Ok(Opened { setup, handover, _held: held })
 }
 
 /// Threads at work. Whatever ends a run early drops them, which stops them as at its end.

@@ -112,12 +112,12 @@ impl TrafficSetup {
     /// Opens all queues. There are as many pairs of queues as the interface with the fewest queues has;
     /// each interface deals its queues out to them in turn, and they are dealt out to the threads: as many
     /// as is said, else a thread a pair. `free_queues`: has another run end, whose the queues are, when
-    /// nothing else is missing.
+    /// nothing else is missing; it gets what redirects packets.
     pub fn open(
         name: &str,
         interfaces: &[Interface],
         params: SetupParams<'_>,
-        free_queues: impl FnOnce() -> Result<(), String>,
+        free_queues: impl FnOnce(&[Arc<Redirect>]) -> Result<(), String>,
     ) -> Result<Self, String> {
         let pairs = pairs(interfaces);
         let threads = params.threads.unwrap_or(pairs.len());
@@ -131,7 +131,7 @@ impl TrafficSetup {
         };
         this.load(interfaces, params).map_err(|error| error_chain(&error))?;
         let prepared = prepare(name, interfaces, &pairs, params, &this.redirects)?;
-        free_queues()?;
+        free_queues(&this.redirects)?;
         let shown = QueueProgress::new("opening", interfaces.len(), pairs.len());
         let open = |pair: PreparedDevices| {
             shown.begin_one();

@@ -6,6 +6,7 @@ use pagepool_net::ticks_per_second;
 use serde_json::{Map, Value};
 
 use super::capture::CaptureResult;
+use super::run::HandedOver;
 use super::setup::OpenedInterface;
 use crate::engine::buffer_locations::BufferLocations;
 use crate::engine::figures;
@@ -31,6 +32,8 @@ pub struct TrafficResult {
     pub end: RunEnd,
     /// What became of the interfaces meanwhile.
     pub links: SeenChanges,
+    /// What the kernel did while it took over from another run, if it did.
+    pub handed: Option<HandedOver>,
     /// When the warm-up was over.
     pub warm: Sample,
     /// At the end.
@@ -55,6 +58,7 @@ impl TrafficResult {
         self.warned.iter().for_each(|warning| verdict.paragraph(&format!("warning: {warning}")));
         self.links.judge(&mut verdict, &self.end, &self.now.ports);
         self.packets(&mut verdict);
+        self.handed(&mut verdict);
         self.lost(&mut verdict);
         if let Some(tally) = &self.tally {
             numbered(&mut verdict, tally);
@@ -126,6 +130,14 @@ impl TrafficResult {
             _ => verdict.row("packets sent", sent, &rate(sent, sent_bytes)),
         }
         self.cycles(verdict);
+    }
+
+    fn handed(&self, verdict: &mut Verdict) {
+        verdict.some_field("take_over", self.handed);
+        if let Some(HandedOver { process, kernel_packets }) = self.handed {
+            let while_it = format!("while this run took over from process {process}");
+            verdict.row("moved by the kernel", kernel_packets, &while_it);
+        }
     }
 
     /// Ticks of the time-stamp counter a packet, by part, and all of them together.
@@ -295,6 +307,7 @@ mod tests {
                 seconds: 1.0,
                 end: RunEnd::Time,
                 links: SeenChanges::default(),
+                handed: None,
                 warm: Sample { ports: vec![PortSample::default()], ..Sample::default() },
                 now,
                 tally: None,

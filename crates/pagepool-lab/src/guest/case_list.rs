@@ -16,7 +16,7 @@ use scripts::{
     DROP_HALF_PAGES, DROP_ON_8_NODES, DROP_ON_NODES, DROP_UNALIGNED, ECHO, ECHO_TO_CARD, EXAMPLES, FLAP,
     FORWARD, FORWARD_UNICAST, GEN, GEN_ON_NODES, HALF_PAGES_ON_IGB, JUMBO, KERNEL_POOLS, KILL, LONG, MIXED,
     NTUPLE, QUEUES, RSS, SLEEPING, STREAM, STREAM_ON_IGB, TAGS_OF_E1000E, TAGS_OF_IGB, TAGS_OF_VIRTIO,
-    TAGS_OF_VMXNET3, TAKE_OVER, TCP, THREADS,
+    TAGS_OF_VMXNET3, TAKE_OVER, TAKE_OVER_IN_COPY_MODE, TAKE_OVER_ON_IGB, TAKE_OVER_ON_VIRTIO, TCP, THREADS,
 };
 
 /// The guests that cases run in.
@@ -121,6 +121,8 @@ pub const CASES: &[Case] = &[
     test("6.1", "tests/sleeping", SLEEPING),
     by_hand(Case { seconds: 600, ..test("6.1", "tests/devices", "net_test devices") }),
     by_hand(test("6.1", "tests/threads", THREADS)),
+    test("6.12", "tests/stand_in", "net_test stand_in"),
+    test("7.3", "tests/stand_in", "net_test stand_in"),
     test("7.3", "tests/link", "net_test link"),
     test("7.3", "tests/redirect", "net_test redirect"),
     test("6.12", "tests/tx_metadata", "net_test tx_metadata"),
@@ -188,6 +190,8 @@ pub const CASES: &[Case] = &[
     Case::new("virtio", "forward --mode auto to e1000e", MIXED),
     Case::new("virtio", "closed under traffic", CLOSE),
     Case::new("virtio", "a stream through start and stop", STREAM),
+    Case::new("virtio", "taking over in a stream", TAKE_OVER_ON_VIRTIO),
+    Case::new("virtio", "taking over in a stream, --mode copy", TAKE_OVER_IN_COPY_MODE),
     Case::new("virtio", "killed and opened again", KILL),
     Case::new("virtio", "down and up", FLAP),
     Case::new("virtio", "MTU 9000", JUMBO),
@@ -219,6 +223,8 @@ pub const CASES: &[Case] = &[
     Case::new("igb", "--ntuple", NTUPLE),
     Case::new("igb", "closed under traffic", CLOSE),
     Case { seconds: 120, ..Case::new("igb", "a stream through start and stop", STREAM_ON_IGB) },
+    Case { seconds: 120, ..Case::new("igb", "taking over in a stream", TAKE_OVER_ON_IGB) },
+    Case::new("igb", "taking over in a stream, --mode copy", TAKE_OVER_IN_COPY_MODE),
     Case::new("igb", "killed and opened again", KILL),
     Case::new("igb", "down and up", FLAP),
     Case::new("igb", "MTU 9000", JUMBO),

@@ -38,6 +38,11 @@ impl Predecessor {
         }
     }
 
+    /// Its process.
+    pub fn number(&self) -> u32 {
+        self.number
+    }
+
     /// Has it end in order, while this run goes on opening what it needs.
     pub fn end(&self) -> Result<(), String> {
         let told = self.process.terminate();

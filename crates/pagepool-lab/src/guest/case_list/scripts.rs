@@ -344,6 +344,36 @@ pub(super) const TAKE_OVER: &str = "pair
     stop gen
     for run in first third last; do at_least $run 'numbered frames, intact' 100; done";
 
+/// A stream of 1,000 frames a second from eth1 through eth0 and eth2 to eth3, while one `forward` takes over
+/// from another. In between the kernel forwards; of 8,000 frames at most `$MOST` are lost.
+pub(super) const TAKE_OVER_IN_A_STREAM: &str = "up eth0 eth1 eth2 eth3
+    forward=\"$P forward eth0 eth2 --mode $MODE --pin /sys/fs/bpf --stats-every 0\"
+    start drop $P drop eth3 --mode copy --verify --stats-every 0
+    start first $forward
+    up eth0 eth2
+    start gen $P gen eth1 --mode copy --rate 1000 --count 8000 --stats-every 0 $TO
+    arrive eth3 300
+    start second $forward --take-over $(cat /tmp/first.pid)
+    ended first
+    arrive eth3 300
+    ended gen
+    sleep 0.5
+    stop second
+    stop drop
+    rm /sys/fs/bpf/pagepool-eth0 /sys/fs/bpf/pagepool-eth2 || fail 'nothing is pinned'
+    at_least second 'moved by the kernel' 1
+    lost=$((8000 - $(figure drop 'numbered frames, intact')))
+    note \"lost $lost of 8000, $(figure second 'moved by the kernel') by the kernel\"
+    [ $lost -le ${MOST:-0} ] || fail \"more than ${MOST:-0} frames were lost\"";
+
+pub(super) const TAKE_OVER_IN_COPY_MODE: &str = "MODE=copy; . /cases/take_over_in_a_stream";
+
+/// A card with zero copy has no buffers from when a socket is bound until its first ones.
+pub(super) const TAKE_OVER_ON_VIRTIO: &str = "MOST=200; . /cases/take_over_in_a_stream";
+
+/// igb restarts its link for sockets with zero copy: while it lasts nothing arrives at all.
+pub(super) const TAKE_OVER_ON_IGB: &str = "MOST=8000; . /cases/take_over_in_a_stream";
+
 /// eth0 has four queues. Numbered frames are one flow, and come to one of them; pings to forty groups, which
 /// nobody answers, come to all.
 pub(super) const QUEUES: &str = "promiscuous eth0 # a card filters groups
@@ -480,13 +510,14 @@ pub(super) const KERNEL_POOLS: &str = "up eth0 eth1
     [ \"$after\" -gt \"$before\" ] || fail \"recycle_cached is $after, and was $before\"";
 
 /// Scripts that others build on, by their names in `/cases`.
-pub(in crate::guest) const PARTS: [(&str, &str); 11] = [
+pub(in crate::guest) const PARTS: [(&str, &str); 12] = [
     ("drop", DROP),
     ("drop_busy_poll", DROP_BUSY_POLL),
     ("gen", GEN),
     ("echo", ECHO),
     ("forward", FORWARD),
     ("stream", STREAM),
+    ("take_over_in_a_stream", TAKE_OVER_IN_A_STREAM),
     ("tags", TAGS),
     ("queues", QUEUES),
     ("drop_as_user", DROP_AS_USER),

@@ -1,0 +1,69 @@
+//! Between the run that this one takes over from and this one: the kernel does what both of them do.
+
+use std::sync::Arc;
+
+use pagepool::Error;
+use pagepool_net::{Redirect, StandIn};
+use serde::Serialize;
+
+use super::predecessor::Predecessor;
+use crate::report::error::error_chain;
+use crate::report::output;
+use crate::traffic::command::TrafficPlan;
+use crate::traffic::interface::Interface;
+
+/// What stands in for both runs.
+pub struct Handover {
+    process: u32,
+    /// One for each interface; none where the kernel cannot.
+    stand_ins: Vec<StandIn>,
+}
+
+/// What became of the packets in between.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct HandedOver {
+    /// Whose the interfaces were.
+    pub process: u32,
+    /// What the kernel moved, or dropped, in place of both runs.
+    pub kernel_packets: u64,
+}
+
+impl Handover {
+    /// Has the other run end. From just before that the kernel does its work, as far as it can: what is
+    /// missing is warned of, and then packets go to the stack.
+    pub fn begin(
+        predecessor: &Predecessor,
+        plan: &TrafficPlan<'_>,
+        interfaces: &[Interface],
+        redirects: &[Arc<Redirect>],
+    ) -> Result<Self, String> {
+        let warn = |error: Error| {
+            let until = "packets go to the kernel's stack until this run has the queues";
+            output::warn(format_args!("{until}: {}", error_chain(&error)));
+        };
+        let stand_ins = load(plan, interfaces, redirects).map_err(warn).unwrap_or_default();
+        // Before that run ends: to exchange programs may take long, where others change interfaces. It bears
+        // with that for a moment (`engine/link_watch.rs`).
+        stand_ins.iter().try_for_each(StandIn::start).unwrap_or_else(warn);
+        predecessor.end()?;
+        Ok(Self { process: predecessor.number(), stand_ins })
+    }
+
+    /// Packets are redirected to this run.
+    pub fn end(self) -> HandedOver {
+        let kernel_packets = self.stand_ins.into_iter().map(StandIn::end).sum();
+        HandedOver { process: self.process, kernel_packets }
+    }
+}
+
+fn load(
+    plan: &TrafficPlan<'_>,
+    interfaces: &[Interface],
+    redirects: &[Arc<Redirect>],
+) -> Result<Vec<StandIn>, Error> {
+    let Some(work) = plan.work else { return Ok(Vec::new()) };
+    let of = |(at, redirect): (usize, &Arc<Redirect>)| {
+        redirect.stand_in(&interfaces[at].queues, &work.in_place(interfaces, at))
+    };
+    redirects.iter().enumerate().map(of).collect()
+}
