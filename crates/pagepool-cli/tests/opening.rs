@@ -298,6 +298,24 @@ fn what_matches_alone_is_moved_by_the_kernel_between_two_runs() {
     assert!(stream.missing() == 0, "{} of {} frames came to the stack", stream.stack.good, stream.sent);
 }
 
+/// A run that takes over exchanges the program before it says so.
+#[test]
+fn a_run_whose_program_is_replaced_just_before_its_end_ends_well() {
+    let name = "a_run_whose_program_is_replaced_just_before_its_end_ends_well";
+    let (Some(hosts), Some(folder)) = (many_queues(name), BpfFolder::new(name)) else { return };
+    let (dir, link) = (folder.path(""), folder.path("pagepool-near0"));
+    for _ in 0..3 {
+        let Some(first) = Place::Between(&hosts).start(name, &["drop", "near0", "--pin", &dir]) else {
+            return;
+        };
+        std::thread::sleep(Duration::from_millis(120)); // it looks every 200 ms, so once between these two
+        let other = started(name, &hosts, "near0", Attach::Auto, &link).expect("the first one could");
+        std::thread::sleep(Duration::from_millis(100));
+        assert_eq!(first.interrupt()["ended_by"], "interrupted");
+        assert_eq!(attached(&hosts), other.program_id());
+    }
+}
+
 /// Packets come to the second run meanwhile, so its time begins before that end.
 #[test]
 fn a_run_of_some_seconds_waits_no_longer_for_the_end_of_the_first() {

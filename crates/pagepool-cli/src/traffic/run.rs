@@ -333,7 +333,7 @@ fn open(plan: &TrafficPlan<'_>, site: &Site, sizes: SocketSizes) -> Result<Opene
     let (mut handover, mut held) = (None, Vec::new());
     let setup = TrafficSetup::open(plan.name, interfaces, params, |redirects| {
         held = promiscuous(plan, interfaces)?; // before the other run gives it up
-        let begin = |run| Handover::begin(run, plan, interfaces, redirects);
+        let begin = |run| Handover::begin(run, plan, site, redirects);
         handover = site.predecessor.as_ref().map(begin).transpose()?;
         Ok(())
     })?;

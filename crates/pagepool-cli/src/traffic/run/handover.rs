@@ -6,11 +6,13 @@ use pagepool::Error;
 use pagepool_net::{Redirect, StandIn};
 use serde::Serialize;
 
+use super::Site;
 use super::predecessor::Predecessor;
 use crate::report::error::error_chain;
 use crate::report::output;
 use crate::traffic::command::TrafficPlan;
 use crate::traffic::interface::Interface;
+use crate::traffic::options::Mode;
 
 /// What stands in for both runs.
 pub struct Handover {
@@ -34,7 +36,7 @@ impl Handover {
     pub fn begin(
         predecessor: &Predecessor,
         plan: &TrafficPlan<'_>,
-        interfaces: &[Interface],
+        Site { interfaces, signals, .. }: &Site,
         redirects: &[Arc<Redirect>],
     ) -> Result<Self, String> {
         let warn = |error: Error| {
@@ -46,6 +48,11 @@ impl Handover {
         // with that for a moment (`engine/link_watch.rs`).
         stand_ins.iter().try_for_each(StandIn::start).unwrap_or_else(warn);
         predecessor.end()?;
+        // A zero-copy driver lets go of a socket's buffers some time after the close, and that run sees it in
+        // that it can bind a socket of its own to the queue. It would never see it if this run bound one first.
+        if may_be_zero_copy(plan, interfaces) {
+            predecessor.wait(&signals.end);
+        }
         Ok(Self { process: predecessor.number(), stand_ins })
     }
 
@@ -54,6 +61,11 @@ impl Handover {
         let kernel_packets = self.stand_ins.into_iter().map(StandIn::end).sum();
         HandedOver { process: self.process, kernel_packets }
     }
+}
+
+fn may_be_zero_copy(plan: &TrafficPlan<'_>, interfaces: &[Interface]) -> bool {
+    let is_veth = |interface: &Interface| interface.link.kind.as_deref() == Some("veth");
+    plan.options.mode != Mode::Copy && !interfaces.iter().all(is_veth)
 }
 
 fn load(
