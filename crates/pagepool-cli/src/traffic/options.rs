@@ -145,10 +145,11 @@ pub struct ReceiveOptions {
     map: Vec<PathBuf>,
     /// Keep the XDP program attached after the end, by a link pagepool-IF in this folder of a BPF file system
     ///
-    /// Between runs it passes all packets to the kernel's stack. The next run uses it, so drivers that restart the interface for a
-    /// new program do not. One run at a time uses a folder for an interface: a second one takes the packets
-    /// of all queues from the first, which fails. `rm DIR/pagepool-IF` detaches the program, or if a run uses
-    /// it, has it detached at the end of that. A dot in the name of the interface is a colon in the link's.
+    /// Between runs it passes all packets to the kernel's stack. The next run uses it, so drivers that
+    /// restart the interface for a new program do not. One run at a time uses a folder for an interface: a
+    /// second one takes the packets of all queues from the first, which fails. `rm DIR/pagepool-IF` detaches
+    /// the program, or if a run uses it, has it detached at the end of that. A dot in the name of the
+    /// interface is a colon in the link's.
     #[arg(long, value_name = "DIR", conflicts_with = "map")]
     pin: Option<PathBuf>,
     /// End the run of process PID, and take over its interfaces

@@ -18,7 +18,6 @@ use pagepool_net::{NoStack, Redirect};
 
 use self::flow_rules::FlowRules;
 use self::flow_spread::FlowSpread;
-pub use self::handover::HandedOver;
 use self::handover::Handover;
 use self::predecessor::Predecessor;
 use self::warnings::Warnings;
@@ -333,7 +332,7 @@ fn open(plan: &TrafficPlan<'_>, site: &Site, sizes: SocketSizes) -> Result<Opene
     let (mut handover, mut held) = (None, Vec::new());
     let setup = TrafficSetup::open(plan.name, interfaces, params, |redirects| {
         held = promiscuous(plan, interfaces)?; // before the other run gives it up
-        let begin = |run| Handover::begin(run, plan, site, redirects);
+        let begin = |run| Handover::begin(run, plan, interfaces, redirects, &site.signals.end);
         handover = site.predecessor.as_ref().map(begin).transpose()?;
         Ok(())
     })?;

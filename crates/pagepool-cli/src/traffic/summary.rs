@@ -3,10 +3,10 @@
 use pagepool::PoolRef;
 use pagepool_lab::Tally;
 use pagepool_net::ticks_per_second;
+use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::capture::CaptureResult;
-use super::run::HandedOver;
 use super::setup::OpenedInterface;
 use crate::engine::buffer_locations::BufferLocations;
 use crate::engine::figures;
@@ -19,6 +19,15 @@ use crate::report::exit_status;
 use crate::report::number::grouped;
 use crate::report::terminal::in_line;
 use crate::report::verdict::Verdict;
+
+/// What became of the packets while a run took over from another.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct HandedOver {
+    /// Whose the interfaces were.
+    pub process: u32,
+    /// What the kernel moved, or dropped, in place of both runs.
+    pub kernel_packets: u64,
+}
 
 /// What was counted.
 pub struct TrafficResult {

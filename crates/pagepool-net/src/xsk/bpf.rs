@@ -11,7 +11,6 @@ mod pin;
 pub(super) mod program;
 pub(super) mod redirect;
 pub(super) mod rx_metadata;
-pub(super) mod stand_in;
 pub(super) mod steer;
 #[cfg(any(test, feature = "testing"))]
 pub(super) mod tail_adjuster;

@@ -1,18 +1,18 @@
 //! Between the run that this one takes over from and this one: the kernel does what both of them do.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use pagepool::Error;
 use pagepool_net::{Redirect, StandIn};
-use serde::Serialize;
 
-use super::Site;
 use super::predecessor::Predecessor;
 use crate::report::error::error_chain;
 use crate::report::output;
 use crate::traffic::command::TrafficPlan;
 use crate::traffic::interface::Interface;
 use crate::traffic::options::Mode;
+use crate::traffic::summary::HandedOver;
 
 /// What stands in for both runs.
 pub struct Handover {
@@ -21,23 +21,15 @@ pub struct Handover {
     stand_ins: Vec<StandIn>,
 }
 
-/// What became of the packets in between.
-#[derive(Clone, Copy, Debug, Serialize)]
-pub struct HandedOver {
-    /// Whose the interfaces were.
-    pub process: u32,
-    /// What the kernel moved, or dropped, in place of both runs.
-    pub kernel_packets: u64,
-}
-
 impl Handover {
     /// Has the other run end. From just before that the kernel does its work, as far as it can: what is
     /// missing is warned of, and then packets go to the stack.
     pub fn begin(
         predecessor: &Predecessor,
         plan: &TrafficPlan<'_>,
-        Site { interfaces, signals, .. }: &Site,
+        interfaces: &[Interface],
         redirects: &[Arc<Redirect>],
+        interrupted: &AtomicBool,
     ) -> Result<Self, String> {
         let warn = |error: Error| {
             let until = "packets go to the kernel's stack until this run has the queues";
@@ -48,10 +40,10 @@ impl Handover {
         // with that for a moment (`engine/link_watch.rs`).
         stand_ins.iter().try_for_each(StandIn::start).unwrap_or_else(warn);
         predecessor.end()?;
-        // A zero-copy driver lets go of a socket's buffers some time after the close, and that run sees it in
-        // that it can bind a socket of its own to the queue. It would never see it if this run bound one first.
+        // A zero-copy driver lets go of a socket's buffers some time after the close. That run notices it by
+        // binding another socket to the queue, and cannot if this run has bound one.
         if may_be_zero_copy(plan, interfaces) {
-            predecessor.wait(&signals.end);
+            predecessor.wait(interrupted);
         }
         Ok(Self { process: predecessor.number(), stand_ins })
     }

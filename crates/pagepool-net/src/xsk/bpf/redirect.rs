@@ -10,6 +10,7 @@
 //! Who    any thread, in the interface's network namespace where it attaches.
 
 mod refusal;
+pub(in crate::xsk) mod stand_in;
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -24,7 +25,6 @@ use super::chain::dispatcher::{self, ChainSlot};
 use super::chain::member::ChainMember;
 use super::pin::{PinnedLink, not_of, open_map, pin, seen};
 use super::rx_metadata::{Functions, RxMetadataReader};
-use super::stand_in::{InPlace, StandIn};
 use super::waiting_sockets::WaitingSockets;
 use super::{program, steer};
 use crate::error::parameter;
@@ -341,8 +341,7 @@ impl Redirect {
             return Err(parameter("match", by, must_be));
         };
         let taken = [&*ours.asks, &program::redirect(self.map.as_raw_fd())].concat();
-        let program = sys::load(&steer::steer(by, &taken), ours.kind);
-        let program = program.map_err(|source| not_steered(by, source))?;
+        let program = sys::load(&steer::steer(by, &taken), ours.kind).map_err(|e| not_steered(by, e))?;
         let mut new = Redirecting::new(program, Some(by.clone()));
         let mut redirecting = ours.lock();
         if redirecting.runs {
@@ -400,69 +399,6 @@ impl Redirect {
     /// ```
     pub fn stop_all_then<T>(all: &[Arc<Self>], work: impl FnOnce() -> T) -> T {
         stop_each(&all.iter().map(Arc::as_ref).collect::<Vec<_>>(), work)
-    }
-
-    /// What the kernel does with packets of these queues while no socket gets them: where another process has
-    /// the queues still, and this one takes them over. [`Redirect::stop`] of the other alone has them go to
-    /// the stack until the [`start`](Self::start) here. Takes the packets that match, if this is
-    /// [steered](Self::steer).
-    ///
-    /// [Start](StandIn::start) it just when the other process is told to end, and drop it after the start of
-    /// this one: each packet goes to the sockets of the other, to the stand-in, or to the sockets of this
-    /// one. Packets that the stand-in sends may overtake those that the other process has still.
-    ///
-    /// Requires Linux 6.6, a driver with room for metadata before packets (others pass packets to the stack),
-    /// and what [`load`](Self::load) requires. Not for a program in a [chain](Self::load_beside), nor for the
-    /// map of another one. Any thread, in the interface's network namespace; some system calls.
-    ///
-    /// ```no_run
-    /// // It needs root and interfaces.
-    /// use pagepool_net::{Attach, InPlace, Redirect};
-    /// let redirect = Redirect::load_pinned("eth1", Attach::Auto, false, "/sys/fs/bpf/eth1")?;
-    /// let stand_in = redirect.stand_in(&[0, 1], &InPlace::SendTo("eth2".into()))?;
-    /// // Tell the other process to end, and then:
-    /// stand_in.start()?;
-    /// // Open the devices, give them buffers, and then:
-    /// redirect.start()?;
-    /// println!("the kernel sent {} packets meanwhile", stand_in.packets());
-    /// # Ok::<(), pagepool::Error>(())
-    /// ```
-    pub fn stand_in(self: &Arc<Self>, queues: &[u32], does: &InPlace) -> Result<StandIn, Error> {
-        StandIn::load(self, queues, does)
-    }
-
-    /// Loads an XDP program for what matches.
-    pub(super) fn load_in_place(&self, taken: &[Insn]) -> Result<OwnedFd, Error> {
-        let Some(ours) = &self.ours else { return Err(not_ours()) };
-        let by = ours.lock().by.clone();
-        match &by {
-            None => sys::load(taken, ours.kind).map_err(|error| refused("bpf(BPF_PROG_LOAD)", error, false)),
-            Some(by) => {
-                let program = sys::load(&steer::steer(by, taken), ours.kind);
-                program.map_err(|source| not_steered(by, source))
-            }
-        }
-    }
-
-    /// Has it run in place of whatever runs, unless the one that redirects does.
-    pub(super) fn run_in_place(&self, program: &OwnedFd) -> Result<(), Error> {
-        let Some(ours) = &self.ours else { return Err(not_ours()) };
-        let redirecting = ours.lock();
-        if redirecting.runs {
-            let what = format!("packets of {} are redirected to sockets: stop that first", ours.interface);
-            return Err(Error::Busy { what });
-        }
-        ours.exchange(&redirecting, program)
-    }
-
-    /// Has packets go to the stack if this program runs.
-    pub(super) fn pass_again(&self, program: &OwnedFd) {
-        let Some(ours) = &self.ours else { return };
-        let _locked = ours.lock();
-        if let Some(attached) = ours.attached.get() {
-            // Fails if another one runs, which stays.
-            let _ = sys::exchange(attached.link.as_fd(), ours.passing.as_fd(), Some(program.as_fd()));
-        }
     }
 
     /// Leaves the chain that it [joined](Self::load_beside), as dropping it does, and says why not where the
@@ -821,10 +757,6 @@ fn attach_as(program: BorrowedFd<'_>, interface: &str, index: u32, how: Attach) 
         Ok(link) => Ok(XdpLink { link, mode: Attach::Generic, why: native, pinned: false }),
         Err(error) => Err(not_attached(interface, error, false)),
     }
-}
-
-fn not_ours() -> Error {
-    Error::Unsupported { what: "a stand-in for an XDP program that is not attached by a link here".into() }
 }
 
 /// Whether another way to attach would be refused for the same reason.

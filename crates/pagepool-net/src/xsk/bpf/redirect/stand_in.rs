@@ -1,6 +1,6 @@
-//! What the kernel does with packets in place of a program that has no sockets for them: between two runs, of
-//! which the second takes the queues over from the first. A queue has one UMEM at a time, so in between it has
-//! none, for tens of milliseconds.
+//! What the kernel does with packets while no socket gets them: between two runs, of which the second takes
+//! the queues over from the first. A queue has one UMEM at a time, so in between it has none, for tens of
+//! milliseconds.
 //!
 //! What   two BPF programs for an interface. An XDP program marks the packets that sockets would get, and
 //!        passes all; one of the traffic control takes what is marked, before other programs there.
@@ -58,15 +58,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use pagepool::Error;
 
-use super::assembler::{
-    ADD_IMM, ATOMIC_ADD_LONG, Code, IF_ABOVE, IF_EQUAL_IMM, IF_NOT_EQUAL_32, IF_NOT_EQUAL_IMM, JUMP, LEAVE,
-    LOAD_WORD, MAP_VALUE, STORE_WORD_IMM, call, copy, load_64_as, op, set,
-};
-use super::program::pass;
-use super::redirect::Redirect;
+use super::Redirect;
+use super::refusal::{not_steered, refused as xdp_refused};
 use crate::link::lookup;
 use crate::sys::bpf::{self as sys, Insn};
 use crate::sys::{capability, errno};
+use crate::xsk::bpf::assembler::{
+    ADD_IMM, ATOMIC_ADD_LONG, Code, IF_ABOVE, IF_EQUAL_IMM, IF_NOT_EQUAL_32, IF_NOT_EQUAL_IMM, JUMP, LEAVE,
+    LOAD_WORD, MAP_VALUE, STORE_WORD_IMM, call, copy, load_64_as, op, set,
+};
+use crate::xsk::bpf::program::pass;
+use crate::xsk::bpf::steer::steer;
 use crate::xsk::grace_period::GracePeriod;
 
 /// Offsets in `struct xdp_md`.
@@ -120,8 +122,75 @@ pub struct StandIn {
     started: AtomicBool,
 }
 
+impl Redirect {
+    /// What the kernel does with packets of these queues while no socket gets them: where another process has
+    /// the queues still, and this one takes them over. [`Redirect::stop`] of the other alone has them go to
+    /// the stack until the [`start`](Self::start) here. Takes the packets that match, if this is
+    /// [steered](Self::steer).
+    ///
+    /// [Start](StandIn::start) it just when the other process is told to end, and drop it after the start of
+    /// this one: each packet goes to the sockets of the other, to the stand-in, or to the sockets of this
+    /// one. Packets that the stand-in sends may overtake those that the other process has still.
+    ///
+    /// Requires Linux 6.6, a driver with room for metadata before packets (others pass packets to the stack),
+    /// and what [`load`](Self::load) requires. Not for a program in a [chain](Self::load_beside), nor for the
+    /// map of another one. Any thread, in the interface's network namespace; some system calls.
+    ///
+    /// ```no_run
+    /// // It needs root and interfaces.
+    /// use pagepool_net::{Attach, InPlace, Redirect};
+    /// let redirect = Redirect::load_pinned("eth1", Attach::Auto, false, "/sys/fs/bpf/eth1")?;
+    /// let stand_in = redirect.stand_in(&[0, 1], &InPlace::SendTo("eth2".into()))?;
+    /// // Tell the other process to end, and then:
+    /// stand_in.start()?;
+    /// // Open the devices, give them buffers, and then:
+    /// redirect.start()?;
+    /// println!("the kernel sent {} packets meanwhile", stand_in.packets());
+    /// # Ok::<(), pagepool::Error>(())
+    /// ```
+    pub fn stand_in(self: &Arc<Self>, queues: &[u32], does: &InPlace) -> Result<StandIn, Error> {
+        StandIn::load(self, queues, does)
+    }
+
+    /// Loads an XDP program for what matches.
+    fn load_in_place(&self, taken: &[Insn]) -> Result<OwnedFd, Error> {
+        let Some(ours) = &self.ours else { return Err(not_ours()) };
+        let by = ours.lock().by.clone();
+        match &by {
+            None => {
+                sys::load(taken, ours.kind).map_err(|error| xdp_refused("bpf(BPF_PROG_LOAD)", error, false))
+            }
+            Some(by) => {
+                let program = sys::load(&steer(by, taken), ours.kind);
+                program.map_err(|source| not_steered(by, source))
+            }
+        }
+    }
+
+    /// Has it run in place of whatever runs, unless the one that redirects does.
+    fn run_in_place(&self, program: &OwnedFd) -> Result<(), Error> {
+        let Some(ours) = &self.ours else { return Err(not_ours()) };
+        let redirecting = ours.lock();
+        if redirecting.runs {
+            let what = format!("packets of {} are redirected to sockets: stop that first", ours.interface);
+            return Err(Error::Busy { what });
+        }
+        ours.exchange(&redirecting, program)
+    }
+
+    /// Has packets go to the stack if this program runs.
+    fn pass_again(&self, program: &OwnedFd) {
+        let Some(ours) = &self.ours else { return };
+        let _locked = ours.lock();
+        if let Some(attached) = ours.attached.get() {
+            // Fails if another one runs, which stays.
+            let _ = sys::exchange(attached.link.as_fd(), ours.passing.as_fd(), Some(program.as_fd()));
+        }
+    }
+}
+
 impl StandIn {
-    pub(super) fn load(redirect: &Arc<Redirect>, queues: &[u32], does: &InPlace) -> Result<Self, Error> {
+    fn load(redirect: &Arc<Redirect>, queues: &[u32], does: &InPlace) -> Result<Self, Error> {
         let Some((interface, index)) = redirect.interface() else {
             let what = "a stand-in for the map of another XDP program, which decides by itself".into();
             return Err(Error::Unsupported { what });
@@ -181,17 +250,17 @@ fn mark_packets(queues: &[u32], mark: u32) -> Vec<Insn> {
     let mut code = Code::default();
     code.extend([copy(6, 1), op(LOAD_WORD, 2, 1, RX_QUEUE_INDEX, 0)]);
     for &queue in queues {
-        code.jump(Label::Taken, op(IF_EQUAL_IMM, 2, 0, 0, queue as i32));
+        code.jump(Target::Taken, op(IF_EQUAL_IMM, 2, 0, 0, queue as i32));
     }
-    code.jump(Label::Left, op(JUMP, 0, 0, 0, 0));
-    code.mark(Label::Taken);
+    code.jump(Target::Left, op(JUMP, 0, 0, 0, 0));
+    code.mark(Target::Taken);
     code.extend([copy(1, 6), set(2, -LEN), call(ADJUST_META)]);
-    code.jump(Label::Left, op(IF_NOT_EQUAL_IMM, 0, 0, 0, 0));
+    code.jump(Target::Left, op(IF_NOT_EQUAL_IMM, 0, 0, 0, 0));
     code.extend([op(LOAD_WORD, 2, 6, XDP_DATA_META, 0), op(LOAD_WORD, 3, 6, XDP_DATA, 0)]);
     code.extend([copy(1, 2), op(ADD_IMM, 1, 0, 0, LEN)]);
-    code.jump(Label::Left, op(IF_ABOVE, 1, 3, 0, 0));
+    code.jump(Target::Left, op(IF_ABOVE, 1, 3, 0, 0));
     code.extend([op(STORE_WORD_IMM, 2, 0, 0, mark as i32)]);
-    code.mark(Label::Left);
+    code.mark(Target::Left);
     code.extend([set(0, XDP_PASS), LEAVE]);
     code.finish()
 }
@@ -201,9 +270,9 @@ fn act(does: &InPlace, mark: u32, count: i32) -> Result<Vec<Insn>, Error> {
     let mut code = Code::default();
     code.extend([copy(6, 1), op(LOAD_WORD, 2, 1, DATA_META, 0), op(LOAD_WORD, 3, 1, DATA, 0)]);
     code.extend([copy(1, 2), op(ADD_IMM, 1, 0, 0, LEN)]);
-    code.jump(Label::Left, op(IF_ABOVE, 1, 3, 0, 0));
+    code.jump(Target::Left, op(IF_ABOVE, 1, 3, 0, 0));
     code.extend([op(LOAD_WORD, 1, 2, 0, 0)]);
-    code.jump(Label::Left, op(IF_NOT_EQUAL_32, 1, 0, 0, mark as i32));
+    code.jump(Target::Left, op(IF_NOT_EQUAL_32, 1, 0, 0, mark as i32));
     code.extend(load_64_as(1, MAP_VALUE, [count, 0]));
     code.extend([set(2, 1), op(ATOMIC_ADD_LONG, 1, 2, 0, 0)]);
     let dropped = [set(0, TCX_DROP), LEAVE];
@@ -212,7 +281,7 @@ fn act(does: &InPlace, mark: u32, count: i32) -> Result<Vec<Insn>, Error> {
         InPlace::Echo => {
             exchange_addresses(&mut code);
             code.extend([op(LOAD_WORD, 1, 6, IFINDEX, 0), set(2, 0), call(REDIRECT), LEAVE]);
-            code.mark(Label::Dropped);
+            code.mark(Target::Dropped);
             code.extend(dropped);
         }
         InPlace::SendTo(interface) => {
@@ -220,29 +289,33 @@ fn act(does: &InPlace, mark: u32, count: i32) -> Result<Vec<Insn>, Error> {
             code.extend([set(1, index as i32), set(2, 0), call(REDIRECT), LEAVE]);
         }
     }
-    code.mark(Label::Left);
+    code.mark(Target::Left);
     code.extend([set(0, TCX_NEXT), LEAVE]);
     Ok(code.finish())
 }
 
 /// Exchanges the MAC addresses of a packet.
-fn exchange_addresses(code: &mut Code<Label>) {
+fn exchange_addresses(code: &mut Code<Target>) {
     let on_stack = |register, at| [copy(register, STACK), op(ADD_IMM, register, 0, 0, at)];
     code.extend([copy(1, 6), set(2, 0)]);
     code.extend(on_stack(3, ADDRESSES));
     code.extend([set(4, 2 * ADDRESS), call(SKB_LOAD_BYTES)]);
-    code.jump(Label::Dropped, op(IF_NOT_EQUAL_IMM, 0, 0, 0, 0));
+    code.jump(Target::Dropped, op(IF_NOT_EQUAL_IMM, 0, 0, 0, 0));
     for (to, from) in [(0, ADDRESS), (ADDRESS, 0)] {
         code.extend([copy(1, 6), set(2, to)]);
         code.extend(on_stack(3, ADDRESSES + from));
         code.extend([set(4, ADDRESS), set(5, 0), call(SKB_STORE_BYTES)]);
-        code.jump(Label::Dropped, op(IF_NOT_EQUAL_IMM, 0, 0, 0, 0));
+        code.jump(Target::Dropped, op(IF_NOT_EQUAL_IMM, 0, 0, 0, 0));
     }
+}
+
+fn not_ours() -> Error {
+    Error::Unsupported { what: "a stand-in for an XDP program that is not attached by a link here".into() }
 }
 
 /// A place that is jumped to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Label {
+enum Target {
     Taken,
     Dropped,
     Left,
