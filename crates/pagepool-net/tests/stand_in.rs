@@ -6,6 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use pagepool::Error;
+use pagepool_lab::{TcpParams, TcpTransfer, TwoHosts, TwoHostsParams};
 use pagepool_net::link::{Ethtool, Netlink, Offload};
 use pagepool_net::{Attach, FarEnd, InPlace, Redirect, StandIn};
 use veth::{Far, Veth};
@@ -85,8 +86,8 @@ fn packets_go_out_of_the_other_interface_unchanged() {
 
 /// The kernel takes tags out of the bytes on the way, and puts them back.
 #[test]
-fn tags_and_packets_longer_than_the_mtu_go_along() {
-    let name = "tags_and_packets_longer_than_the_mtu_go_along";
+fn tags_go_along_beside_packets_of_the_full_length() {
+    let name = "tags_go_along_beside_packets_of_the_full_length";
     let Some(veth) = pairs(name) else { return };
     // A driver that took the tag along beside the bytes would hide it from the XDP program at the other end.
     Ethtool::open().and_then(|ethtool| ethtool.set_offload("near1", Offload::TxVlan, false)).expect("it can");
@@ -110,6 +111,21 @@ fn tags_and_packets_longer_than_the_mtu_go_along() {
 }
 
 #[test]
+fn packets_longer_than_the_mtu_there_are_dropped() {
+    let name = "packets_longer_than_the_mtu_there_are_dropped";
+    let Some(veth) = pairs(name) else { return };
+    let mut netlink = Netlink::open().expect("netlink");
+    let index = netlink.link("near1").expect("it is here").index;
+    netlink.set_mtu(index, 1000).expect("it can be that short");
+    let (mut from, mut to, redirect) = (veth.far_end(0), veth.far_end(1), loaded(Attach::Auto));
+    let stand_in = standing_in(&redirect, &InPlace::SendTo("near1".into()));
+    let packets = [1014, 1019, 1018, 1514, 60].map(|len| packet(0, len)); // a tag more than the MTU may pass
+    send_all(&mut from, &packets);
+    assert_eq!(arriving(&mut to).iter().map(Vec::len).collect::<Vec<_>>(), [1014, 1018, 60]);
+    assert_eq!(stand_in.packets(), 5);
+}
+
+#[test]
 fn packets_come_back_with_their_addresses_exchanged() {
     let name = "packets_come_back_with_their_addresses_exchanged";
     let Some(veth) = pairs(name) else { return };
@@ -120,6 +136,33 @@ fn packets_come_back_with_their_addresses_exchanged() {
     packets.iter_mut().for_each(|packet| pagepool_net::swap_macs(packet));
     assert_eq!(arriving(&mut far), packets);
     assert_eq!(stand_in.packets(), MANY as u64);
+}
+
+/// The kernel merges segments between the XDP program and the traffic control (GRO).
+#[test]
+fn tcp_goes_through_and_merged_segments_count_one_by_one() {
+    let name = "tcp_goes_through_and_merged_segments_count_one_by_one";
+    if let Some(why) = veth::missing().or_else(|| veth::older_than((6, 6))) {
+        return println!("SKIP {name}: {why}");
+    }
+    let hosts = TwoHosts::new(&TwoHostsParams::default()).expect("root may have them");
+    let stand_ins = hosts.run_between(|| {
+        [("near0", "near1"), ("near1", "near0")].map(|(from, to)| {
+            let redirect = Redirect::load(from, Attach::Native, false).expect("nothing is attached");
+            let stand_in = standing_in(&redirect, &InPlace::SendTo(to.into()));
+            let ethtool = Ethtool::open().expect("a socket for it");
+            ethtool.set_offload(from, Offload::Gro, true).expect("a veth has it");
+            stand_in
+        })
+    });
+    let (from, to) = (&hosts.a.namespace, &hosts.b);
+    let params = TcpParams { bytes: 8 << 20, ..TcpParams::default() };
+    let transfer = TcpTransfer::start(from, &to.namespace, to.address, params).expect("both are there");
+    let report = transfer.join().expect("everything is forwarded");
+    assert!(report.is_whole() && report.received == params.bytes, "{report:?}");
+    let counted = stand_ins.each_ref().map(StandIn::packets);
+    assert!(counted[0] >= params.bytes / 1460 && counted[1] > 0, "{counted:?}");
+    hosts.run_between(move || drop(stand_ins));
 }
 
 /// UDP alone, and of one queue; the rest is for the stack, which does not forward it.
@@ -180,6 +223,10 @@ fn what_it_cannot_stand_in_for_is_refused() {
     let theirs = Redirect::over_map(redirect.map().try_clone_to_owned().expect("descriptors are left"));
     let said = refused(&theirs, InPlace::Drop);
     assert!(said.contains("the map of another XDP program"), "{said}");
+    let chained = Redirect::load_beside("near0", Attach::Auto, false, 50);
+    if let Ok(chained) = chained {
+        assert!(refused(&chained, InPlace::Drop).contains("one in a chain"));
+    }
     let two = [redirect.stand_in(&[0], &InPlace::Drop), redirect.stand_in(&[0], &InPlace::Echo)];
     assert!(two.iter().all(Result::is_ok), "each has a mark of its own");
 }

@@ -155,9 +155,10 @@ pub struct ReceiveOptions {
     /// End the run of process PID, and take over its interfaces
     ///
     /// That process gets SIGTERM when this run has everything but the queues: memory, sockets, rings, XDP
-    /// program. From then until this run has filled its rings, for tens of milliseconds, the kernel does with
-    /// packets what the command does; before Linux 6.6 they go to its stack. If taking the queues or
-    /// exchanging the program fails then, neither runs: packets go to the stack.
+    /// program. From then until this run has filled its rings the kernel does with packets what the command
+    /// does; before Linux 6.6 they go to its stack. That takes tens of milliseconds in copy mode; with zero
+    /// copy until the process has ended. If taking the queues or exchanging the program fails then, neither
+    /// runs: packets go to the stack.
     #[arg(long, value_name = "PID", requires = "pin", value_parser = process)]
     take_over: Option<u32>,
     /// Longest time to coalesce packets, as rx-usecs of `ethtool -C`; 0 turns it off [default: 300]

@@ -72,8 +72,8 @@ impl<C: TrafficCommand> RunCommand for C {
         let threads = start(self, &site, setup, (kept, file.as_mut()))?;
         threads.attach(&mut interfaces)?;
         site.wait_for_links()?;
-        // Packets go to the stack until they are redirected. So nothing waits for the end of the other run,
-        // but what this one sets, because that one puts back what it had set.
+        // Nobody polls for packets until they are redirected. So nothing waits for the end of the other run
+        // here but what this one sets, because that one puts back what it had set.
         if plan.sets() {
             site.predecessor.iter().for_each(|run| run.wait(&site.signals.end));
             site.warnings(&plan, &mut offloads, &interfaces).give()?;
@@ -418,7 +418,8 @@ impl<H: PortHandler> QueueThreads<H> {
     fn stop(&mut self) -> Vec<thread::Result<Tapped<H>>> {
         let (state, closing, threads) = (&self.state, &self.closing, std::mem::take(&mut self.threads));
         output::leave(); // the live block stays above
-        // Before anything is closed: from here on packets go to the stack, and none is lost in between.
+        // Before anything is closed: from here on packets go to the stack, or where a run has them go that
+        // takes over, and none is lost in between.
         let ended = Redirect::stop_all_then(&self.redirects, || {
             state.move_to(Phase::Draining);
             show_closing(closing, &threads);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use pagepool::Error;
-use pagepool_net::{Redirect, StandIn};
+use pagepool_net::{Attach, Redirect, StandIn};
 
 use super::predecessor::Predecessor;
 use crate::report::error::error_chain;
@@ -17,7 +17,7 @@ use crate::traffic::summary::HandedOver;
 /// What stands in for both runs.
 pub struct Handover {
     process: u32,
-    /// One for each interface; none where the kernel cannot.
+    /// One for each interface; none where the kernel cannot for all of them.
     stand_ins: Vec<StandIn>,
 }
 
@@ -35,10 +35,13 @@ impl Handover {
             let until = "packets go to the kernel's stack until this run has the queues";
             output::warn(format_args!("{until}: {}", error_chain(&error)));
         };
-        let stand_ins = load(plan, interfaces, redirects).map_err(warn).unwrap_or_default();
-        // Before that run ends: to exchange programs may take long, where others change interfaces. It bears
-        // with that for a moment (`engine/link_watch.rs`).
-        stand_ins.iter().try_for_each(StandIn::start).unwrap_or_else(warn);
+        let mut stand_ins = load(plan, interfaces, redirects).map_err(warn).unwrap_or_default();
+        // Before the other run is told: to exchange programs may take long, where others change interfaces.
+        // That run waits for a moment before it takes that for an error (`engine/link_watch.rs`).
+        if let Err(error) = stand_ins.iter().try_for_each(StandIn::start) {
+            warn(error);
+            stand_ins.clear();
+        }
         predecessor.end()?;
         // A zero-copy driver lets go of a socket's buffers some time after the close. That run notices it by
         // binding another socket to the queue, and cannot if this run has bound one.
@@ -57,7 +60,8 @@ impl Handover {
 
 fn may_be_zero_copy(plan: &TrafficPlan<'_>, interfaces: &[Interface]) -> bool {
     let is_veth = |interface: &Interface| interface.link.kind.as_deref() == Some("veth");
-    plan.options.mode != Mode::Copy && !interfaces.iter().all(is_veth)
+    let copies = plan.options.mode == Mode::Copy || plan.attach == Some(Attach::Generic);
+    !copies && !interfaces.iter().all(is_veth)
 }
 
 fn load(
@@ -65,7 +69,8 @@ fn load(
     interfaces: &[Interface],
     redirects: &[Arc<Redirect>],
 ) -> Result<Vec<StandIn>, Error> {
-    let Some(work) = plan.work else { return Ok(Vec::new()) };
+    let missing = || Error::Unsupported { what: format!("what {} does, by the kernel", plan.name) };
+    let work = plan.work.ok_or_else(missing)?;
     let of = |(at, redirect): (usize, &Arc<Redirect>)| {
         redirect.stand_in(&interfaces[at].queues, &work.in_place(interfaces, at))
     };

@@ -33,10 +33,14 @@
 //!   if r1 > r3 goto next
 //!   r1 = *(u32 *)(r2 + 0)
 //!   if r1 != mark goto next
-//!   r1 = count ll
+//!   r7 = *(u32 *)(r6 + 164)         ; gso_segs: packets that the kernel merged (GRO), 0 if it is one
+//!   r2 = r7
+//!   if r2 != 0 goto count
 //!   r2 = 1
+//! count:
+//!   r1 = count ll
 //!   lock *(u64 *)(r1 + 0) += r2
-//!   ...                             ; drop, send, or send back
+//!   ...                             ; drop, send if it is not too long, or send back
 //! next:
 //!   r0 = -1                         ; TCX_NEXT: other programs, then the stack
 //!   exit
@@ -47,7 +51,8 @@
 //!        and checksums that are not in the bytes.
 //! Mark   a random number of this value's: nobody else's metadata is taken for it.
 //! Order  the program of the traffic control is attached first and detached last, after a grace period: a
-//!        packet that was marked finds it.
+//!        packet that was marked finds it, unless it waits for longer between both, in a backlog (RPS) or for
+//!        GRO.
 //! Who    any thread, in the interface's network namespace.
 
 use std::collections::hash_map::RandomState;
@@ -58,14 +63,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use pagepool::Error;
 
-use super::Redirect;
 use super::refusal::{not_steered, refused as xdp_refused};
+use super::{Ours, Redirect};
 use crate::link::lookup;
-use crate::sys::bpf::{self as sys, Insn};
+use crate::sys::bpf::{self as sys, Insn, Kind};
 use crate::sys::{capability, errno};
 use crate::xsk::bpf::assembler::{
     ADD_IMM, ATOMIC_ADD_LONG, Code, IF_ABOVE, IF_EQUAL_IMM, IF_NOT_EQUAL_32, IF_NOT_EQUAL_IMM, JUMP, LEAVE,
-    LOAD_WORD, MAP_VALUE, STORE_WORD_IMM, call, copy, load_64_as, op, set,
+    LOAD_WORD, MAP_VALUE, STORE_LONG_IMM, STORE_WORD_IMM, call, copy, load_64_as, op, set,
 };
 use crate::xsk::bpf::program::pass;
 use crate::xsk::bpf::steer::steer;
@@ -79,6 +84,7 @@ const RX_QUEUE_INDEX: i16 = 16;
 const IFINDEX: i16 = 40;
 const DATA: i16 = 76;
 const DATA_META: i16 = 140;
+const GSO_SEGS: i16 = 164;
 /// Verdicts.
 const XDP_PASS: i32 = 2;
 const TCX_NEXT: i32 = -1;
@@ -88,11 +94,17 @@ const SKB_STORE_BYTES: i32 = 9;
 const REDIRECT: i32 = 23;
 const SKB_LOAD_BYTES: i32 = 26;
 const ADJUST_META: i32 = 54;
+const CHECK_MTU: i32 = 163;
+/// Looks at the packets that one was merged of. Linux: `BPF_MTU_CHK_SEGS`.
+const OF_SEGMENTS: i32 = 1;
+/// Bytes of a VLAN tag: the kernel takes the outer one out, and another one may be longer than the MTU, too.
+const TAG: i32 = 4;
 /// Bytes of the mark.
 const LEN: i32 = 4;
-/// The frame pointer, and where below it the two addresses of a packet are.
+/// The frame pointer, and where below it the two addresses of a packet are, or the MTU.
 const STACK: u8 = 10;
 const ADDRESSES: i32 = -16;
+const MTU: i32 = -8;
 /// Bytes of an address.
 const ADDRESS: i32 = 6;
 
@@ -103,14 +115,14 @@ pub enum InPlace {
     Drop,
     /// Sends it back with its MAC addresses exchanged, as after [`swap_macs`](crate::swap_macs).
     Echo,
-    /// Sends it out of the interface of this name, unchanged.
+    /// Sends it out of the interface of this name, unchanged, unless it is longer than the MTU there.
     SendTo(String),
 }
 
 /// Does something with the packets of a [`Redirect`] while no socket gets them; made by
 /// [`Redirect::stand_in`]. Dropping it ends that: then packets go to the stack, or, after
-/// [`Redirect::start`], to the sockets. Dropped after a start, it takes a grace period of the kernel's, about
-/// 10 ms.
+/// [`Redirect::start`], to the sockets. That takes two grace periods of the kernel's, some tens of
+/// milliseconds.
 #[derive(Debug)]
 pub struct StandIn {
     redirect: Arc<Redirect>,
@@ -124,96 +136,96 @@ pub struct StandIn {
 
 impl Redirect {
     /// What the kernel does with packets of these queues while no socket gets them: where another process has
-    /// the queues still, and this one takes them over. [`Redirect::stop`] of the other alone has them go to
-    /// the stack until the [`start`](Self::start) here. Takes the packets that match, if this is
-    /// [steered](Self::steer).
+    /// the queues still, and this one takes them over. Without it they go to the stack from the
+    /// [`stop`](Self::stop) of the other to the [`start`](Self::start) here. Takes the packets that match, if
+    /// this is [steered](Self::steer).
     ///
-    /// [Start](StandIn::start) it just when the other process is told to end, and drop it after the start of
-    /// this one: each packet goes to the sockets of the other, to the stand-in, or to the sockets of this
-    /// one. Packets that the stand-in sends may overtake those that the other process has still.
+    /// [Start](StandIn::start) it, and then tell the other process to end, whose `stop` gives packets to the
+    /// stack. Drop it after the start of this one. So each packet goes to the sockets of the other, to the
+    /// stand-in, or to the sockets of this one. Packets that the stand-in sends may overtake those that the
+    /// other process has still.
     ///
     /// Requires Linux 6.6, a driver with room for metadata before packets (others pass packets to the stack),
     /// and what [`load`](Self::load) requires. Not for a program in a [chain](Self::load_beside), nor for the
-    /// map of another one. Any thread, in the interface's network namespace; some system calls.
+    /// map of another one. Any thread, in the interface's network namespace; a grace period of the kernel's.
     ///
     /// ```no_run
     /// // It needs root and interfaces.
     /// use pagepool_net::{Attach, InPlace, Redirect};
     /// let redirect = Redirect::load_pinned("eth1", Attach::Auto, false, "/sys/fs/bpf/eth1")?;
     /// let stand_in = redirect.stand_in(&[0, 1], &InPlace::SendTo("eth2".into()))?;
-    /// // Tell the other process to end, and then:
     /// stand_in.start()?;
-    /// // Open the devices, give them buffers, and then:
+    /// // Tell the other process to end, open the devices, give them buffers, and then:
     /// redirect.start()?;
-    /// println!("the kernel sent {} packets meanwhile", stand_in.packets());
+    /// println!("the kernel sent {} packets meanwhile", stand_in.end());
     /// # Ok::<(), pagepool::Error>(())
     /// ```
     pub fn stand_in(self: &Arc<Self>, queues: &[u32], does: &InPlace) -> Result<StandIn, Error> {
         StandIn::load(self, queues, does)
     }
 
+    /// Its programs, if they are attached by a link here.
+    fn own_link(&self) -> Result<&Ours, Error> {
+        self.ours.as_ref().ok_or_else(|| Error::Unsupported {
+            what: "a stand-in for the map of another XDP program, or for one in a chain".into(),
+        })
+    }
+}
+
+impl Ours {
     /// Loads an XDP program for what matches.
     fn load_in_place(&self, taken: &[Insn]) -> Result<OwnedFd, Error> {
-        let Some(ours) = &self.ours else { return Err(not_ours()) };
-        let by = ours.lock().by.clone();
-        match &by {
-            None => {
-                sys::load(taken, ours.kind).map_err(|error| xdp_refused("bpf(BPF_PROG_LOAD)", error, false))
-            }
-            Some(by) => {
-                let program = sys::load(&steer(by, taken), ours.kind);
-                program.map_err(|source| not_steered(by, source))
-            }
+        let (Kind::Xdp { frags } | Kind::XdpOf { frags, .. }) = self.kind else {
+            unreachable!("it is an XDP program")
+        };
+        match &self.lock().by {
+            None => sys::load(taken, self.kind).map_err(|e| xdp_refused("bpf(BPF_PROG_LOAD)", e, frags)),
+            Some(by) => sys::load(&steer(by, taken), self.kind).map_err(|e| not_steered(by, e)),
         }
     }
 
     /// Has it run in place of whatever runs, unless the one that redirects does.
     fn run_in_place(&self, program: &OwnedFd) -> Result<(), Error> {
-        let Some(ours) = &self.ours else { return Err(not_ours()) };
-        let redirecting = ours.lock();
+        let redirecting = self.lock();
         if redirecting.runs {
-            let what = format!("packets of {} are redirected to sockets: stop that first", ours.interface);
+            let what = format!("packets of {} are redirected to sockets: stop that first", self.interface);
             return Err(Error::Busy { what });
         }
-        ours.exchange(&redirecting, program)
+        self.exchange(&redirecting, program)
     }
 
     /// Has packets go to the stack if this program runs.
     fn pass_again(&self, program: &OwnedFd) {
-        let Some(ours) = &self.ours else { return };
-        let _locked = ours.lock();
-        if let Some(attached) = ours.attached.get() {
+        let _locked = self.lock();
+        if let Some(attached) = self.attached.get() {
             // Fails if another one runs, which stays.
-            let _ = sys::exchange(attached.link.as_fd(), ours.passing.as_fd(), Some(program.as_fd()));
+            let _ = sys::exchange(attached.link.as_fd(), self.passing.as_fd(), Some(program.as_fd()));
         }
     }
 }
 
 impl StandIn {
     fn load(redirect: &Arc<Redirect>, queues: &[u32], does: &InPlace) -> Result<Self, Error> {
-        let Some((interface, index)) = redirect.interface() else {
-            let what = "a stand-in for the map of another XDP program, which decides by itself".into();
-            return Err(Error::Unsupported { what });
-        };
-        let mark = RandomState::new().hash_one(index) as u32 | 1; // an odd one is not 0
-        let marking = redirect.load_in_place(&mark_packets(queues, mark))?;
+        let ours = redirect.own_link()?;
+        let mark = RandomState::new().hash_one(ours.index) as u32 | 1; // an odd one is not 0
+        let marking = ours.load_in_place(&mark_packets(queues, mark))?;
         let count = sys::create_scratch(8).map_err(|source| refused("bpf(BPF_MAP_CREATE)", source))?;
-        let program = sys::load(&act(does, mark, count.as_raw_fd())?, sys::Kind::Packet);
+        let program = sys::load(&act(does, mark, count.as_raw_fd())?, Kind::Packet);
         let program = program.map_err(|source| refused("bpf(BPF_PROG_LOAD)", source))?;
-        let acting = sys::attach_to_ingress(program.as_fd(), index);
-        let acting = acting.map_err(|source| not_attached(interface, source))?;
+        let acting = sys::attach_to_ingress(program.as_fd(), ours.index);
+        let acting = acting.map_err(|source| not_attached(&ours.interface, source))?;
         Ok(Self { redirect: redirect.clone(), marking, acting, count, started: AtomicBool::new(false) })
     }
 
     /// From now on the kernel does so with packets, also where the program of another process redirected them
     /// until now, by a link that both [use](Redirect::load_pinned). Refused where this one's redirects.
     pub fn start(&self) -> Result<(), Error> {
-        self.redirect.run_in_place(&self.marking)?;
+        self.redirect.own_link()?.run_in_place(&self.marking)?;
         self.started.store(true, Ordering::Relaxed);
         Ok(())
     }
 
-    /// Packets that it had until now. A system call; any thread.
+    /// Packets that it had until now, sent or not. A system call; any thread.
     pub fn packets(&self) -> u64 {
         sys::read_long(self.count.as_fd()).unwrap_or(0)
     }
@@ -228,7 +240,7 @@ impl StandIn {
     /// If it cannot be waited for, those few go to the stack.
     fn pass(&mut self) {
         if std::mem::take(self.started.get_mut()) {
-            self.redirect.pass_again(&self.marking);
+            self.redirect.ours.iter().for_each(|ours| ours.pass_again(&self.marking));
             GracePeriod::new().wait();
         }
     }
@@ -273,8 +285,12 @@ fn act(does: &InPlace, mark: u32, count: i32) -> Result<Vec<Insn>, Error> {
     code.jump(Target::Left, op(IF_ABOVE, 1, 3, 0, 0));
     code.extend([op(LOAD_WORD, 1, 2, 0, 0)]);
     code.jump(Target::Left, op(IF_NOT_EQUAL_32, 1, 0, 0, mark as i32));
+    code.extend([op(LOAD_WORD, 7, 6, GSO_SEGS, 0), copy(2, 7)]);
+    code.jump(Target::Counted, op(IF_NOT_EQUAL_IMM, 2, 0, 0, 0));
+    code.extend([set(2, 1)]);
+    code.mark(Target::Counted);
     code.extend(load_64_as(1, MAP_VALUE, [count, 0]));
-    code.extend([set(2, 1), op(ATOMIC_ADD_LONG, 1, 2, 0, 0)]);
+    code.extend([op(ATOMIC_ADD_LONG, 1, 2, 0, 0)]);
     let dropped = [set(0, TCX_DROP), LEAVE];
     match does {
         InPlace::Drop => code.extend(dropped),
@@ -286,12 +302,27 @@ fn act(does: &InPlace, mark: u32, count: i32) -> Result<Vec<Insn>, Error> {
         }
         InPlace::SendTo(interface) => {
             let index = lookup::look_up(interface)?.index;
+            check_length(&mut code, index);
             code.extend([set(1, index as i32), set(2, 0), call(REDIRECT), LEAVE]);
+            code.mark(Target::Dropped);
+            code.extend(dropped);
         }
     }
     code.mark(Target::Left);
     code.extend([set(0, TCX_NEXT), LEAVE]);
     Ok(code.finish())
+}
+
+/// Goes on only if a packet is not longer than the MTU of an interface, nor one that it was merged of, whose
+/// number is in r7.
+fn check_length(code: &mut Code<Target>, index: u32) {
+    code.extend([op(STORE_LONG_IMM, STACK, 0, MTU as i16, 0), copy(1, 6), set(2, index as i32)]);
+    code.extend([copy(3, STACK), op(ADD_IMM, 3, 0, 0, MTU), set(4, -TAG), set(5, 0)]);
+    code.jump(Target::Asked, op(IF_EQUAL_IMM, 7, 0, 0, 0));
+    code.extend([set(4, 0), set(5, OF_SEGMENTS)]);
+    code.mark(Target::Asked);
+    code.extend([call(CHECK_MTU)]);
+    code.jump(Target::Dropped, op(IF_NOT_EQUAL_IMM, 0, 0, 0, 0));
 }
 
 /// Exchanges the MAC addresses of a packet.
@@ -309,14 +340,12 @@ fn exchange_addresses(code: &mut Code<Target>) {
     }
 }
 
-fn not_ours() -> Error {
-    Error::Unsupported { what: "a stand-in for an XDP program that is not attached by a link here".into() }
-}
-
 /// A place that is jumped to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Target {
     Taken,
+    Counted,
+    Asked,
     Dropped,
     Left,
 }
@@ -333,7 +362,7 @@ fn not_attached(interface: &str, source: std::io::Error) -> Error {
     let remedy = match source.raw_os_error() {
         Some(errno::EPERM) => capability::remedy(capability::PROGRAM),
         Some(errno::EINVAL) => {
-            "a program of the traffic control that goes with its process requires Linux 6.6, with \
+            "tcx, which attaches programs of the traffic control by a link, requires Linux 6.6 with \
              CONFIG_NET_XGRESS"
                 .into()
         }
