@@ -145,20 +145,21 @@ pub struct ReceiveOptions {
     map: Vec<PathBuf>,
     /// Keep the XDP program attached after the end, by a link pagepool-IF in this folder of a BPF file system
     ///
-    /// Between runs it passes all packets to the kernel's stack. The next run uses it, so drivers that
-    /// restart the interface for a new program do not. One run at a time uses a folder for an interface: a
-    /// second one takes the packets of all queues from the first, which fails. `rm DIR/pagepool-IF` detaches
-    /// the program, or if a run uses it, has it detached at the end of that. A dot in the name of the
-    /// interface is a colon in the link's.
+    /// Between runs it passes all packets to the kernel's stack, but with --take-over. The next run uses it,
+    /// so drivers that restart the interface for a new program do not. One run at a time uses a folder for an
+    /// interface: another one that starts without --take-over, on other queues, takes the packets of all
+    /// queues from the first, and the first fails. `rm DIR/pagepool-IF` detaches the program, or if a run
+    /// uses it, has it detached at the end of that. A dot in the name of the interface is a colon in the
+    /// link's.
     #[arg(long, value_name = "DIR", conflicts_with = "map")]
     pin: Option<PathBuf>,
     /// End the run of process PID, and take over its interfaces
     ///
     /// That process gets SIGTERM when this run has everything but the queues: memory, sockets, rings, XDP
-    /// program. From then until this run has filled its rings the kernel does with packets what the command
-    /// does; before Linux 6.6 they go to its stack. That takes tens of milliseconds in copy mode; with zero
-    /// copy until the process has ended. If taking the queues or exchanging the program fails then, neither
-    /// runs: packets go to the stack.
+    /// program. From then until this run has filled its rings the kernel does with packets what this command
+    /// does; before Linux 6.6 they go to its stack. In copy mode that lasts tens of milliseconds, with zero
+    /// copy until the process has ended, at most 10 s. If taking the queues or exchanging the program fails
+    /// then, neither runs: packets go to the stack.
     #[arg(long, value_name = "PID", requires = "pin", value_parser = process)]
     take_over: Option<u32>,
     /// Longest time to coalesce packets, as rx-usecs of `ethtool -C`; 0 turns it off [default: 300]

@@ -25,7 +25,7 @@ use crate::report::verdict::Verdict;
 pub struct HandedOver {
     /// Whose the interfaces were.
     pub process: u32,
-    /// What the kernel moved, or dropped, in place of both runs.
+    /// What the kernel handled in place of both runs, with what it dropped.
     pub kernel_packets: u64,
 }
 
@@ -145,7 +145,7 @@ impl TrafficResult {
         verdict.some_field("take_over", self.handed);
         if let Some(HandedOver { process, kernel_packets }) = self.handed {
             let while_it = format!("while this run took over from process {process}");
-            verdict.row("moved by the kernel", kernel_packets, &while_it);
+            verdict.row("handled by the kernel", kernel_packets, &while_it);
         }
     }
 

@@ -1,4 +1,4 @@
-//! Between the run that this one takes over from and this one: the kernel does what both of them do.
+//! Between the run that this one takes over from and this one: the kernel does what this one is to do.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -17,13 +17,13 @@ use crate::traffic::summary::HandedOver;
 /// What stands in for both runs.
 pub struct Handover {
     process: u32,
-    /// One for each interface; none where the kernel cannot for all of them.
+    /// One for each interface; empty if the kernel cannot stand in on every one.
     stand_ins: Vec<StandIn>,
 }
 
 impl Handover {
-    /// Has the other run end. From just before that the kernel does its work, as far as it can: what is
-    /// missing is warned of, and then packets go to the stack.
+    /// Has the other run end. From just before that the kernel does its work. Warns if a stand-in cannot be
+    /// loaded or started: then packets go to the stack. That a driver has no room for metadata is not seen.
     pub fn begin(
         predecessor: &Predecessor,
         plan: &TrafficPlan<'_>,
@@ -36,8 +36,9 @@ impl Handover {
             output::warn(format_args!("{until}: {}", error_chain(&error)));
         };
         let mut stand_ins = load(plan, interfaces, redirects).map_err(warn).unwrap_or_default();
-        // Before the other run is told: to exchange programs may take long, where others change interfaces.
-        // That run waits for a moment before it takes that for an error (`engine/link_watch.rs`).
+        // Before the other run is told: to exchange a program waits for the kernel's lock of all interfaces,
+        // which others may hold for long. That run waits for a moment before it takes the exchange for an
+        // error (`engine/link_watch.rs`).
         if let Err(error) = stand_ins.iter().try_for_each(StandIn::start) {
             warn(error);
             stand_ins.clear();
@@ -51,7 +52,7 @@ impl Handover {
         Ok(Self { process: predecessor.number(), stand_ins })
     }
 
-    /// Packets are redirected to this run.
+    /// Ends the stand-ins, after packets are redirected to this run. Says how many packets they had.
     pub fn end(self) -> HandedOver {
         let kernel_packets = self.stand_ins.into_iter().map(StandIn::end).sum();
         HandedOver { process: self.process, kernel_packets }

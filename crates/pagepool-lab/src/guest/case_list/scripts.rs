@@ -361,9 +361,9 @@ pub(super) const TAKE_OVER_IN_A_STREAM: &str = "up eth0 eth1 eth2 eth3
     stop second
     stop drop
     rm /sys/fs/bpf/pagepool-eth0 /sys/fs/bpf/pagepool-eth2 || fail 'nothing is pinned'
-    at_least second 'moved by the kernel' 1
+    at_least second 'handled by the kernel' 1
     lost=$((8000 - $(figure drop 'numbered frames, intact')))
-    note \"lost $lost of 8000, $(figure second 'moved by the kernel') by the kernel\"
+    note \"lost $lost of 8000, $(figure second 'handled by the kernel') by the kernel\"
     [ $lost -le ${MOST:-0} ] || fail \"more than ${MOST:-0} frames were lost\"";
 
 pub(super) const TAKE_OVER_IN_COPY_MODE: &str = "MODE=copy; . /cases/take_over_in_a_stream";

@@ -47,9 +47,9 @@
 //! ```
 //!
 //! Why    not XDP_REDIRECT: a veth takes a frame that was redirected to it only if its peer polls (NAPI), and
-//!        a driver only with queues of its own for that. The traffic control sends by every driver, with tags
-//!        and checksums that are not in the bytes.
-//! Mark   a random number of this value's: nobody else's metadata is taken for it.
+//!        a card's driver only if it has XDP transmit queues. The traffic control sends by every driver, with
+//!        tags and checksums that are not in the bytes.
+//! Mark   a random number for each stand-in, so that the metadata of others is not taken for it.
 //! Order  the program of the traffic control is attached first and detached last, after a grace period: a
 //!        packet that was marked finds it, unless it waits for longer between both, in a backlog (RPS) or for
 //!        GRO.
@@ -115,7 +115,7 @@ pub enum InPlace {
     Drop,
     /// Sends it back with its MAC addresses exchanged, as after [`swap_macs`](crate::swap_macs).
     Echo,
-    /// Sends it out of the interface of this name, unchanged, unless it is longer than the MTU there.
+    /// Sends it out of the interface of this name, unchanged. Drops it if it is longer than the MTU there.
     SendTo(String),
 }
 
@@ -140,14 +140,15 @@ impl Redirect {
     /// [`stop`](Self::stop) of the other to the [`start`](Self::start) here. Takes the packets that match, if
     /// this is [steered](Self::steer).
     ///
-    /// [Start](StandIn::start) it, and then tell the other process to end, whose `stop` gives packets to the
-    /// stack. Drop it after the start of this one. So each packet goes to the sockets of the other, to the
-    /// stand-in, or to the sockets of this one. Packets that the stand-in sends may overtake those that the
-    /// other process has still.
+    /// [Start](StandIn::start) the stand-in, and then tell the other process to end. Open the devices, which
+    /// waits until that one has closed its sockets; start this, and drop the stand-in. So each packet goes to
+    /// the sockets of the other process, to the stand-in, or to the sockets of this one. Packets that the
+    /// stand-in sends may overtake those that the other process has still.
     ///
-    /// Requires Linux 6.6, a driver with room for metadata before packets (others pass packets to the stack),
-    /// and what [`load`](Self::load) requires. Not for a program in a [chain](Self::load_beside), nor for the
-    /// map of another one. Any thread, in the interface's network namespace; a grace period of the kernel's.
+    /// Requires Linux 6.6 with `CONFIG_NET_XGRESS`, and what [`load`](Self::load) requires. Where the driver
+    /// has no room for metadata before packets, they go to the stack, and nobody says so. Not for a program
+    /// in a [chain](Self::load_beside), nor for the map of another program. Any thread, in the interface's
+    /// network namespace; a grace period of the kernel's.
     ///
     /// ```no_run
     /// // It needs root and interfaces.
@@ -218,14 +219,15 @@ impl StandIn {
     }
 
     /// From now on the kernel does so with packets, also where the program of another process redirected them
-    /// until now, by a link that both [use](Redirect::load_pinned). Refused where this one's redirects.
+    /// until now, by a link that both [use](Redirect::load_pinned). An error while the program of the own
+    /// [`Redirect`] redirects.
     pub fn start(&self) -> Result<(), Error> {
         self.redirect.own_link()?.run_in_place(&self.marking)?;
         self.started.store(true, Ordering::Relaxed);
         Ok(())
     }
 
-    /// Packets that it had until now, sent or not. A system call; any thread.
+    /// Packets that it had until now, with those that it dropped. A system call; any thread.
     pub fn packets(&self) -> u64 {
         sys::read_long(self.count.as_fd()).unwrap_or(0)
     }
