@@ -369,10 +369,10 @@ pub(super) const TAKE_OVER_IN_A_STREAM: &str = "up eth0 eth1 eth2 eth3
 pub(super) const TAKE_OVER_IN_COPY_MODE: &str = "MODE=copy; . /cases/take_over_in_a_stream";
 
 /// A card with zero copy has no buffers from when a socket is bound until its first ones.
-pub(super) const TAKE_OVER_ON_VIRTIO: &str = "MOST=30; . /cases/take_over_in_a_stream";
+pub(super) const TAKE_OVER_ON_VIRTIO: &str = "MOST=100; . /cases/take_over_in_a_stream";
 
 /// igb loses what its queue has when it gets a socket with zero copy.
-pub(super) const TAKE_OVER_ON_IGB: &str = "MOST=1000; . /cases/take_over_in_a_stream";
+pub(super) const TAKE_OVER_ON_IGB: &str = "MOST=500; . /cases/take_over_in_a_stream";
 
 /// eth0 has four queues. Numbered frames are one flow, and come to one of them; pings to forty groups, which
 /// nobody answers, come to all.
