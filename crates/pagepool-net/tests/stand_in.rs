@@ -223,9 +223,9 @@ fn what_it_cannot_stand_in_for_is_refused() {
     let theirs = Redirect::over_map(redirect.map().try_clone_to_owned().expect("descriptors are left"));
     let said = refused(&theirs, InPlace::Drop);
     assert!(said.contains("the map of another XDP program"), "{said}");
-    let chained = Redirect::load_beside("near0", Attach::Auto, false, 50);
-    if let Ok(chained) = chained {
-        assert!(refused(&chained, InPlace::Drop).contains("one in a chain"));
+    match Redirect::load_beside("near0", Attach::Auto, false, 50) {
+        Ok(chained) => assert!(refused(&chained, InPlace::Drop).contains("one in a chain")),
+        Err(error) => println!("SKIP a chain of {name}: {error}"),
     }
     let two = [redirect.stand_in(&[0], &InPlace::Drop), redirect.stand_in(&[0], &InPlace::Echo)];
     assert!(two.iter().all(Result::is_ok), "each has a mark of its own");

@@ -101,21 +101,21 @@ use super::assembler::{
 use crate::sys::bpf::{Insn, OWN_WORDS};
 
 /// `offsetof(struct xdp_md, rx_queue_index)`.
-const RX_QUEUE_INDEX: i16 = 16;
+pub(super) const RX_QUEUE_INDEX: i16 = 16;
 /// Offsets in `struct __sk_buff`.
 const LEN: i16 = 0;
 const QUEUE_MAPPING: i16 = 12;
 const FIRST: i16 = 4 * OWN_WORDS as i16;
 const COUNT: i16 = FIRST + 4;
-const XDP_PASS: i32 = 2;
+pub(super) const XDP_PASS: i32 = 2;
 /// The register that points behind the stack, and where on it the number of dropped packets is.
-const STACK: u8 = 10;
+pub(super) const STACK: u8 = 10;
 const DROPPED: i16 = -8;
 /// What an interface's queue says of a packet that it, or another, had no room for; and what a queue says
 /// that is off.
 const NET_XMIT_CN: i32 = 2;
 /// Helpers.
-const SKB_STORE_BYTES: i32 = 9;
+pub(super) const SKB_STORE_BYTES: i32 = 9;
 const CLONE_REDIRECT: i32 = 13;
 const SKB_CHANGE_TAIL: i32 = 38;
 const REDIRECT_MAP: i32 = 51;

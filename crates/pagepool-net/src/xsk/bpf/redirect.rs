@@ -147,8 +147,9 @@ impl Redirect {
     /// The same with a link that has a name in a BPF file system, such as `/sys/fs/bpf/eth1`, and outlives
     /// this process: a later process that gives the same name takes it over. Nothing is detached then, which
     /// would make drivers restart the interface, and packets go to the stack from the [`stop`](Self::stop) of
-    /// the one to the [`start`](Self::start) of the other. A queue is free for the sockets of the other when
-    /// those of the one are closed, as the kernel has one UMEM a queue.
+    /// the one to the [`start`](Self::start) of the other, unless a [stand-in](Self::stand_in) takes them. A
+    /// queue is free for the sockets of the other when those of the one are closed, as the kernel has one
+    /// UMEM a queue.
     ///
     /// One run at a time uses a name. A second one that starts while the first redirects has the program
     /// replaced, of all queues: the first gets no more packets, and [`is_detached`](Self::is_detached) says

@@ -38,10 +38,10 @@ use crate::sys::bpf::Insn;
 
 /// The source register of a call whose number is that of a function in BTF. Linux: `BPF_PSEUDO_KFUNC_CALL`.
 const KFUNC: u8 = 2;
-const ADJUST_META: i32 = 54;
+pub(super) const ADJUST_META: i32 = 54;
 /// Offsets in `struct xdp_md`.
-const DATA: i16 = 0;
-const DATA_META: i16 = 8;
+pub(super) const DATA: i16 = 0;
+pub(super) const DATA_META: i16 = 8;
 /// Where the kernel describes itself.
 const KERNEL: &str = "/sys/kernel/btf/vmlinux";
 
@@ -117,6 +117,11 @@ impl Functions {
     }
 }
 
+/// A number that tells what one of our programs wrote before a packet from what was there before: odd.
+pub(super) fn random_mark() -> u32 {
+    RandomState::new().hash_one(LEN) as u32 | 1
+}
+
 /// What a driver said of a received packet. A value is `None` where the driver, or the kernel, has it not for
 /// this packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -177,7 +182,7 @@ pub struct RxMetadataReader {
 impl RxMetadataReader {
     /// With a mark that no other has, probably.
     pub(super) fn new() -> Self {
-        Self { mark: RandomState::new().hash_one(LEN) as u32 | 1 }
+        Self { mark: random_mark() }
     }
 
     /// What the driver said of a packet that was just received: before its beginning was moved. `None` for

@@ -27,8 +27,8 @@
 //!
 //! act:
 //!   r6 = r1
-//!   r2 = *(u32 *)(r1 + 140)         ; struct __sk_buff: data_meta
-//!   r3 = *(u32 *)(r1 + 76)          ; data
+//!   r2 = *(u32 *)(r6 + 140)         ; struct __sk_buff: data_meta
+//!   r3 = *(u32 *)(r6 + 76)          ; data
 //!   r1 = r2 + 4
 //!   if r1 > r3 goto next
 //!   r1 = *(u32 *)(r2 + 0)
@@ -55,8 +55,6 @@
 //!        GRO.
 //! Who    any thread, in the interface's network namespace.
 
-use std::collections::hash_map::RandomState;
-use std::hash::BuildHasher;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -72,28 +70,22 @@ use crate::xsk::bpf::assembler::{
     ADD_IMM, ATOMIC_ADD_LONG, Code, IF_ABOVE, IF_EQUAL_IMM, IF_NOT_EQUAL_32, IF_NOT_EQUAL_IMM, JUMP, LEAVE,
     LOAD_WORD, MAP_VALUE, STORE_LONG_IMM, STORE_WORD_IMM, call, copy, load_64_as, op, set,
 };
-use crate::xsk::bpf::program::pass;
+use crate::xsk::bpf::program::{RX_QUEUE_INDEX, SKB_STORE_BYTES, STACK, XDP_PASS, pass};
+use crate::xsk::bpf::rx_metadata::{ADJUST_META, DATA as XDP_DATA, DATA_META as XDP_DATA_META, random_mark};
 use crate::xsk::bpf::steer::steer;
 use crate::xsk::grace_period::GracePeriod;
 
-/// Offsets in `struct xdp_md`.
-const XDP_DATA: i16 = 0;
-const XDP_DATA_META: i16 = 8;
-const RX_QUEUE_INDEX: i16 = 16;
 /// Offsets in `struct __sk_buff`.
 const IFINDEX: i16 = 40;
 const DATA: i16 = 76;
 const DATA_META: i16 = 140;
 const GSO_SEGS: i16 = 164;
 /// Verdicts.
-const XDP_PASS: i32 = 2;
 const TCX_NEXT: i32 = -1;
 const TCX_DROP: i32 = 2;
 /// Helpers.
-const SKB_STORE_BYTES: i32 = 9;
 const REDIRECT: i32 = 23;
 const SKB_LOAD_BYTES: i32 = 26;
-const ADJUST_META: i32 = 54;
 const CHECK_MTU: i32 = 163;
 /// Looks at the packets that one was merged of. Linux: `BPF_MTU_CHK_SEGS`.
 const OF_SEGMENTS: i32 = 1;
@@ -101,8 +93,7 @@ const OF_SEGMENTS: i32 = 1;
 const TAG: i32 = 4;
 /// Bytes of the mark.
 const LEN: i32 = 4;
-/// The frame pointer, and where below it the two addresses of a packet are, or the MTU.
-const STACK: u8 = 10;
+/// Where below the frame pointer the two addresses of a packet are, or the MTU.
 const ADDRESSES: i32 = -16;
 const MTU: i32 = -8;
 /// Bytes of an address.
@@ -208,7 +199,7 @@ impl Ours {
 impl StandIn {
     fn load(redirect: &Arc<Redirect>, queues: &[u32], does: &InPlace) -> Result<Self, Error> {
         let ours = redirect.own_link()?;
-        let mark = RandomState::new().hash_one(ours.index) as u32 | 1; // an odd one is not 0
+        let mark = random_mark();
         let marking = ours.load_in_place(&mark_packets(queues, mark))?;
         let count = sys::create_scratch(8).map_err(|source| refused("bpf(BPF_MAP_CREATE)", source))?;
         let program = sys::load(&act(does, mark, count.as_raw_fd())?, Kind::Packet);
@@ -270,21 +261,26 @@ fn mark_packets(queues: &[u32], mark: u32) -> Vec<Insn> {
     code.mark(Target::Taken);
     code.extend([copy(1, 6), set(2, -LEN), call(ADJUST_META)]);
     code.jump(Target::Left, op(IF_NOT_EQUAL_IMM, 0, 0, 0, 0));
-    code.extend([op(LOAD_WORD, 2, 6, XDP_DATA_META, 0), op(LOAD_WORD, 3, 6, XDP_DATA, 0)]);
-    code.extend([copy(1, 2), op(ADD_IMM, 1, 0, 0, LEN)]);
-    code.jump(Target::Left, op(IF_ABOVE, 1, 3, 0, 0));
+    find_mark(&mut code, [XDP_DATA_META, XDP_DATA]);
     code.extend([op(STORE_WORD_IMM, 2, 0, 0, mark as i32)]);
     code.mark(Target::Left);
     code.extend([set(0, XDP_PASS), LEAVE]);
     code.finish()
 }
 
+/// Has r2 point to the mark before a packet whose context is in r6; goes on only if there is room for one.
+/// The places of `data_meta` and `data` are those of the context.
+fn find_mark(code: &mut Code<Target>, [meta, data]: [i16; 2]) {
+    code.extend([op(LOAD_WORD, 2, 6, meta, 0), op(LOAD_WORD, 3, 6, data, 0)]);
+    code.extend([copy(1, 2), op(ADD_IMM, 1, 0, 0, LEN)]);
+    code.jump(Target::Left, op(IF_ABOVE, 1, 3, 0, 0));
+}
+
 /// The program of the traffic control that does something with packets of this mark, and counts them.
 fn act(does: &InPlace, mark: u32, count: i32) -> Result<Vec<Insn>, Error> {
     let mut code = Code::default();
-    code.extend([copy(6, 1), op(LOAD_WORD, 2, 1, DATA_META, 0), op(LOAD_WORD, 3, 1, DATA, 0)]);
-    code.extend([copy(1, 2), op(ADD_IMM, 1, 0, 0, LEN)]);
-    code.jump(Target::Left, op(IF_ABOVE, 1, 3, 0, 0));
+    code.extend([copy(6, 1)]);
+    find_mark(&mut code, [DATA_META, DATA]);
     code.extend([op(LOAD_WORD, 1, 2, 0, 0)]);
     code.jump(Target::Left, op(IF_NOT_EQUAL_32, 1, 0, 0, mark as i32));
     code.extend([op(LOAD_WORD, 7, 6, GSO_SEGS, 0), copy(2, 7)]);
