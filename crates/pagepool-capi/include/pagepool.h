@@ -1912,9 +1912,10 @@ const struct pagepool_inline_ *pagepool_inline_tables(uint32_t layout);
 
 /* ---- The fast paths, compiled into the program ---
  *
- * pagepool_alloc_page, pagepool_buf_put and pagepool_buf_data on the owner's thread, without a call. They
- * make the same checks as the library, and call it in all other cases. Define PAGEPOOL_NO_INLINE to leave
- * this part out. Programs use none of the names that end in an underscore.
+ * pagepool_alloc_page, pagepool_buf_put and pagepool_buf_data on the owner's thread, without a call; and in
+ * bulk pagepool_alloc_bulk, pagepool_alloc_bulk_data and pagepool_buf_put_bulk. They make the same checks as
+ * the library, and call it in all other cases. Define PAGEPOOL_NO_INLINE to leave this part out. Programs use
+ * none of the names that end in an underscore.
  *
  * The functions read tables of the library, which are never freed. Each compiled file asks once, before main,
  * whether the library has the same layout; if not, every call goes to the library.
@@ -1937,7 +1938,7 @@ struct pagepool_view_ {
     uint64_t *words;
     struct pagepool_cache_ *cache;
     uint64_t home, limit;
-    uint64_t allocated, recycled, begun;
+    uint64_t allocated, recycled, returning;
     uint64_t page_size, own;
     uint64_t memory, readable;
     uint32_t no_owner, turn;
@@ -1960,21 +1961,21 @@ struct pagepool_row_ {
 #endif
 
 /* Stands for no pool, not even for NULL: it has no page, and an empty cache. */
-PAGEPOOL_ONCE_ struct pagepool_cache_ pagepool_no_cache_5_;
-PAGEPOOL_ONCE_ struct pagepool_view_ pagepool_no_view_5_ = {
-    0, 0, 0, 0, 0, 0, &pagepool_no_cache_5_, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, {0}};
+PAGEPOOL_ONCE_ struct pagepool_cache_ pagepool_no_cache_6_;
+PAGEPOOL_ONCE_ struct pagepool_view_ pagepool_no_view_6_ = {
+    0, 0, 0, 0, 0, 0, &pagepool_no_cache_6_, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, {0}};
 /* The pool that this thread used last and owns. The layout is in the name, so that two versions do not share
  * it. */
-PAGEPOOL_ONCE_ PAGEPOOL_NEAR_ __thread struct pagepool_view_ *pagepool_here_5_ = &pagepool_no_view_5_;
+PAGEPOOL_ONCE_ PAGEPOOL_NEAR_ __thread struct pagepool_view_ *pagepool_here_6_ = &pagepool_no_view_6_;
 /* Whether the library knows where that stands, to take it back. */
-PAGEPOOL_ONCE_ PAGEPOOL_NEAR_ __thread int pagepool_noted_5_;
+PAGEPOOL_ONCE_ PAGEPOOL_NEAR_ __thread int pagepool_noted_6_;
 
 /* The library's tables; NULL before the library was asked, and if it has another layout. */
 PAGEPOOL_UNUSED_ static const struct pagepool_inline_ *pagepool_tables_;
 
 __attribute__((constructor)) PAGEPOOL_UNUSED_ static void pagepool_start_(void)
 {
-    pagepool_tables_ = pagepool_inline_tables(5);
+    pagepool_tables_ = pagepool_inline_tables(6);
 }
 
 #define PAGEPOOL_FAST_ __attribute__((unused, always_inline)) static inline
@@ -2004,28 +2005,34 @@ PAGEPOOL_FAST_ void pagepool_look_here_(struct pagepool_view_ *view)
 {
     if (view == NULL || view->owner != pagepool_me_() || view->no_owner != 0)
         return;
-    if (!pagepool_noted_5_)
-        pagepool_noted_5_ = pagepool_tables_->note(&pagepool_here_5_);
-    if (pagepool_noted_5_)
-        pagepool_here_5_ = view;
+    if (!pagepool_noted_6_)
+        pagepool_noted_6_ = pagepool_tables_->note(&pagepool_here_6_);
+    if (pagepool_noted_6_)
+        pagepool_here_6_ = view;
 }
 
-/* All other cases. */
-PAGEPOOL_SLOW_ struct pagepool_buf *pagepool_alloc_slow_(struct pagepool *pool)
+/* The same for any pool; its token tells where its view is. */
+PAGEPOOL_FAST_ void pagepool_look_at_(const struct pagepool *pool)
 {
     uint32_t token = (uint32_t)(uintptr_t)pool;
     if (pagepool_tables_ != NULL)
         pagepool_look_here_((struct pagepool_view_ *)pagepool_tables_->views +
                             (token >> 4 & pagepool_tables_->view_mask));
-    return pagepool_alloc_page(pool);
 }
 
-/* The same for a buffer; its token tells its pool. */
+/* The same for the pool of a buffer. */
 PAGEPOOL_FAST_ void pagepool_look_behind_(const struct pagepool_buf *buf)
 {
     uint32_t token = (uint32_t)(uintptr_t)buf;
     if (pagepool_tables_ != NULL)
         pagepool_look_here_(((struct pagepool_row_ *)pagepool_tables_->directory)[token >> 16].view);
+}
+
+/* All other cases. */
+PAGEPOOL_SLOW_ struct pagepool_buf *pagepool_alloc_slow_(struct pagepool *pool)
+{
+    pagepool_look_at_(pool);
+    return pagepool_alloc_page(pool);
 }
 
 PAGEPOOL_SLOW_ int pagepool_put_slow_(struct pagepool_buf *buf)
@@ -2042,73 +2049,71 @@ PAGEPOOL_SLOW_ void *pagepool_data_slow_(struct pagepool_buf *buf)
 
 PAGEPOOL_FAST_ struct pagepool_buf *pagepool_alloc_page_(struct pagepool *pool)
 {
-    struct pagepool_view_ *view = pagepool_here_5_;
+    struct pagepool_view_ *view = pagepool_here_6_;
     if (PAGEPOOL_LIKELY_(view->token == (uint64_t)(uintptr_t)pool)) {
         struct pagepool_cache_ *cache = view->cache;
         size_t at;
         if (PAGEPOOL_LIKELY_(!__builtin_sub_overflow(cache->count, (size_t)1, &at))) {
-            uint64_t *word = view->words + pagepool_pages_(cache)[at];
-            uint64_t home = *word;
-            if (PAGEPOOL_LIKELY_(home != 0)) {
-                *word = home + ((uint64_t)1 << 32) + 1; /* the page is out, in its next life: see LifeWord */
+            uint64_t token = view->words[pagepool_pages_(cache)[at]];
+            if (PAGEPOOL_LIKELY_(token != 0)) { /* the page was out before: see LifeWord */
                 __atomic_store_n(&cache->count, at, __ATOMIC_RELAXED);
                 ++view->allocated;
-                return (struct pagepool_buf *)(uintptr_t)(home + ((uint64_t)1 << 32) + 1);
+                return (struct pagepool_buf *)(uintptr_t)token;
             }
         }
     }
     return pagepool_alloc_slow_(pool);
 }
 
-/* The number of a token's page; beyond every page for a token of another pool or kind: see
- * PoolView::page_of. */
-PAGEPOOL_FAST_ uint32_t pagepool_page_(const struct pagepool_view_ *view, uint64_t token)
+/* The number of a token's page, where `base` is that of its pool's view; beyond every page for a token of
+ * another pool or kind: see PoolView::page_of. */
+PAGEPOOL_FAST_ uint32_t pagepool_page_(uint32_t base, uint64_t token)
 {
-    uint32_t far = (uint32_t)token - view->base;
+    uint32_t far = (uint32_t)token - base;
     return far >> 4 | far << 28;
 }
 
+/* The token of the page's next life: see LifeWord. */
+PAGEPOOL_FAST_ uint64_t pagepool_next_(uint64_t token)
+{
+    return token + ((uint64_t)0x9e3779b2 << 32);
+}
+
+/* Marks a return that may use plain stores, before it looks whether it may: pairs with end_bias(). The mark
+ * is the token, whose life ends if it may, or 1 for several. 0 takes it back. */
+PAGEPOOL_FAST_ void pagepool_mark_(struct pagepool_view_ *view, uint64_t mark)
+{
+    __atomic_store_n(&view->returning, mark, __ATOMIC_RELEASE);
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+}
+
 /* Puts a page into the cache if the token is its latest. For the biased owner (see claim.rs), which has
- * marked the beginning of the return: for any other the limit is 0. */
+ * marked the return: for any other the limit is 0. */
 PAGEPOOL_FAST_ int pagepool_put_page_(struct pagepool_view_ *view, uint32_t page, uint64_t token)
 {
     struct pagepool_cache_ *cache = view->cache;
     size_t at = cache->count;
     if (PAGEPOOL_LIKELY_(at < __atomic_load_n(&view->limit, __ATOMIC_RELAXED) &&
                          view->words[page] == token)) {
-        view->words[page] = token + ((uint64_t)1 << 32) - 1;
+        __atomic_store_n(&view->words[page], pagepool_next_(token), __ATOMIC_RELAXED);
         pagepool_pages_(cache)[at] = page;
         __atomic_store_n(&cache->count, at + 1, __ATOMIC_RELAXED);
+        ++view->recycled;
         return 1;
     }
     return 0;
 }
 
-/* Counts a return that is over, after all its stores. Where the processor keeps stores in order an addition
- * in memory does that, in one instruction. */
-PAGEPOOL_FAST_ void pagepool_returned_(struct pagepool_view_ *view)
-{
-#if defined(__x86_64__)
-    __atomic_signal_fence(__ATOMIC_SEQ_CST);
-    ++view->recycled;
-#else
-    __atomic_store_n(&view->recycled, view->recycled + 1, __ATOMIC_RELEASE);
-#endif
-}
-
 PAGEPOOL_FAST_ int pagepool_buf_put_(struct pagepool_buf *buf)
 {
     uint64_t token = (uint64_t)(uintptr_t)buf;
-    struct pagepool_view_ *view = pagepool_here_5_;
-    uint32_t page = pagepool_page_(view, token);
+    struct pagepool_view_ *view = pagepool_here_6_;
+    uint32_t page = pagepool_page_(view->base, token);
     if (PAGEPOOL_LIKELY_(page < view->pages)) {
-        ++view->begun;
-        __atomic_signal_fence(__ATOMIC_SEQ_CST); /* the addition is made here: pairs with end_bias() */
-        if (PAGEPOOL_LIKELY_(pagepool_put_page_(view, page, token))) {
-            pagepool_returned_(view);
+        pagepool_mark_(view, token);
+        if (PAGEPOOL_LIKELY_(pagepool_put_page_(view, page, token)))
             return 0;
-        }
-        --view->begun;
+        pagepool_mark_(view, 0);
     }
     return pagepool_put_slow_(buf);
 }
@@ -2118,16 +2123,124 @@ PAGEPOOL_FAST_ int pagepool_buf_put_(struct pagepool_buf *buf)
 PAGEPOOL_FAST_ void *pagepool_buf_data_(struct pagepool_buf *buf)
 {
     uint64_t token = (uint64_t)(uintptr_t)buf;
-    struct pagepool_view_ *view = pagepool_here_5_;
-    uint64_t page = pagepool_page_(view, token);
+    struct pagepool_view_ *view = pagepool_here_6_;
+    uint64_t page = pagepool_page_(view->base, token);
     if (PAGEPOOL_LIKELY_(page < view->readable && view->words[page] == token))
         return (void *)(uintptr_t)(view->memory + (page << 12));
     return pagepool_data_slow_(buf);
 }
 
+/* ---- The same in bulk: up to 64 at a time ---- */
+
+/* GCC does not unroll a loop that may end early by itself. */
+#if !defined(__clang__) && __GNUC__ >= 8
+#define PAGEPOOL_UNROLL_ _Pragma("GCC unroll 8")
+#else
+#define PAGEPOOL_UNROLL_
+#endif
+
+/* Takes n pages from the cache, and stores their handles and, where `data` is not NULL, their addresses.
+ * Takes none if one of them was never out before. */
+PAGEPOOL_FAST_ int pagepool_take_(struct pagepool_view_ *view, struct pagepool_buf **bufs, void **data,
+    size_t n)
+{
+    const uint64_t *words = view->words;
+    const uint64_t memory = view->memory;
+    const size_t rest = view->cache->count - n;
+    const uint32_t *pages = pagepool_pages_(view->cache) + rest;
+    PAGEPOOL_UNROLL_
+    for (size_t at = 0; at < n; ++at) {
+        uint64_t page = pages[at], token = words[page];
+        if (!PAGEPOOL_LIKELY_(token != 0))
+            return 0;
+        bufs[at] = (struct pagepool_buf *)(uintptr_t)token;
+        if (data != NULL)
+            data[at] = (void *)(uintptr_t)(memory + (page << 12));
+    }
+    __atomic_store_n(&view->cache->count, rest, __ATOMIC_RELAXED);
+    view->allocated += n;
+    return 1;
+}
+
+/* Whether the cache of this thread's latest pool, if it is this one, has n pages; n is 1 to 64. */
+PAGEPOOL_FAST_ int pagepool_has_(const struct pagepool_view_ *view, const struct pagepool *pool, size_t n)
+{
+    return view->token == (uint64_t)(uintptr_t)pool && n - 1 < 64 && n <= view->cache->count;
+}
+
+PAGEPOOL_UNUSED_ static inline size_t pagepool_alloc_bulk_(struct pagepool *pool, struct pagepool_buf **bufs,
+    size_t n)
+{
+    struct pagepool_view_ *view = pagepool_here_6_;
+    if (PAGEPOOL_LIKELY_(pagepool_has_(view, pool, n) && bufs != NULL &&
+                         pagepool_take_(view, bufs, NULL, n)))
+        return n;
+    pagepool_look_at_(pool);
+    return pagepool_alloc_bulk(pool, bufs, n);
+}
+
+PAGEPOOL_UNUSED_ static inline size_t pagepool_alloc_bulk_data_(struct pagepool *pool,
+    struct pagepool_buf **bufs, void **data, size_t n)
+{
+    struct pagepool_view_ *view = pagepool_here_6_;
+    if (PAGEPOOL_LIKELY_(pagepool_has_(view, pool, n) && view->readable != 0 && bufs != NULL &&
+                         data != NULL && pagepool_take_(view, bufs, data, n)))
+        return n;
+    pagepool_look_at_(pool);
+    return pagepool_alloc_bulk_data(pool, bufs, data, n);
+}
+
+/* Puts the first of these into the cache, up to one that is no page of the pool in its latest life. Returns
+ * their number. For the biased owner, which has marked the return. */
+PAGEPOOL_FAST_ size_t pagepool_put_pages_(struct pagepool_view_ *view, struct pagepool_buf *const *bufs,
+    size_t n)
+{
+    struct pagepool_cache_ *cache = view->cache;
+    const uint32_t base = view->base, count = view->pages;
+    const size_t had = cache->count;
+    uint32_t *pages = pagepool_pages_(cache) + had;
+    uint64_t *words = view->words;
+    size_t done = 0;
+    if (!PAGEPOOL_LIKELY_(had + n <= __atomic_load_n(&view->limit, __ATOMIC_RELAXED)))
+        return 0;
+    PAGEPOOL_UNROLL_
+    for (; done < n; ++done) {
+        uint64_t token = (uint64_t)(uintptr_t)bufs[done];
+        uint32_t page = pagepool_page_(base, token);
+        if (!PAGEPOOL_LIKELY_(page < count && words[page] == token))
+            break;
+        __atomic_store_n(&words[page], pagepool_next_(token), __ATOMIC_RELAXED);
+        pages[done] = page;
+    }
+    __atomic_store_n(&cache->count, had + done, __ATOMIC_RELAXED);
+    view->recycled += done;
+    return done;
+}
+
+PAGEPOOL_UNUSED_ static inline int pagepool_buf_put_bulk_(struct pagepool_buf *const *bufs, size_t n)
+{
+    struct pagepool_view_ *view = pagepool_here_6_;
+    size_t done = 0;
+    if (!PAGEPOOL_LIKELY_(n - 1 < 64 && bufs != NULL))
+        return pagepool_buf_put_bulk(bufs, n);
+    if (PAGEPOOL_LIKELY_(pagepool_page_(view->base, (uint64_t)(uintptr_t)bufs[0]) < view->pages)) {
+        pagepool_mark_(view, 1);
+        done = pagepool_put_pages_(view, bufs, n);
+        pagepool_mark_(view, 0);
+        if (PAGEPOOL_LIKELY_(done == n))
+            return 0;
+    }
+    pagepool_look_behind_(bufs[done]);
+    return pagepool_buf_put_bulk(bufs + done, n - done);
+}
+
 #define pagepool_alloc_page(pool) pagepool_alloc_page_(pool)
 #define pagepool_buf_put(buf) pagepool_buf_put_(buf)
 #define pagepool_buf_data(buf) pagepool_buf_data_(buf)
+/* An array may be a literal with commas. */
+#define pagepool_alloc_bulk(...) pagepool_alloc_bulk_(__VA_ARGS__)
+#define pagepool_alloc_bulk_data(...) pagepool_alloc_bulk_data_(__VA_ARGS__)
+#define pagepool_buf_put_bulk(...) pagepool_buf_put_bulk_(__VA_ARGS__)
 
 #endif
 

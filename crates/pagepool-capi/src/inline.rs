@@ -11,7 +11,7 @@ use crate::handles::view::{MAX_POOLS, VIEWS};
 
 /// Which layout of views, directory and entries this is. Raised with every change of one of them; inline.h
 /// has its own.
-const LAYOUT: u32 = 5;
+const LAYOUT: u32 = 6;
 
 /// For the inline functions of this header, not for programs.
 #[repr(C)]

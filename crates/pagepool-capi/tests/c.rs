@@ -13,10 +13,12 @@ use pagepool_lab::TempFolder;
 
 use installed::{compiled, has, prefix, run, source};
 
-const PROGRAMS: [&str; 13] = [
+const PROGRAMS: [&str; 15] = [
     "tests/c/required.c",
     "tests/c/misuse.c",
     "tests/c/batch.c",
+    "tests/c/bulk.c",
+    "tests/c/race.c",
     "tests/c/rest.c",
     "tests/c/random.c",
     "tests/c/skb.c",

@@ -1,16 +1,19 @@
 //! Taking a buffer out of its token, once.
 //!
-//! How    whoever turns the generation from odd to even has the buffer. While only the owner returns buffers
-//!        of a pool it does that with plain operations: the pool is biased to it. The first thread that
-//!        returns one elsewhere ends that for good, and from then on everybody uses a compare-and-swap.
+//! How    whoever changes the word of a life from its token to that of the next one has the buffer. While only
+//!        the owner returns buffers of a pool it does that with plain operations: the pool is biased to it.
+//!        The first thread that returns one elsewhere ends that for good, and from then on everybody uses a
+//!        compare-and-swap.
 //! Bias   [`BIAS_FREE`] (0): nobody was biased since the pool was made or unbound. A thread: it owns the pool
 //!        and is biased. [`BIAS_ENDING`]: somebody is ending it. [`BIAS_SHARED`]: everybody uses the
 //!        compare-and-swap.
-//! Pairs  the owner: `begun`, compiler fence, bias. Who ends it: bias, fence_all_threads, `begun`. Either the
-//!        owner sees that it is not biased any more, or it is seen to have begun more returns than it
-//!        counted, and waited for. The count of returns is stored anyway, so that saying that one is over
-//!        costs nothing. The inline functions look at `limit`, which is 0 without a bias, in place of the
-//!        bias: one comparison for both that and the room in the cache.
+//! Mark   `returning` says which return the owner is in. Of one buffer it is the token, and nobody takes it
+//!        back: it is over when the word is another. [`SEVERAL`] is taken back, and so is any mark of an owner
+//!        that finds no bias.
+//! Pairs  the owner: mark, compiler fence, bias, word. Who ends it: bias, fence_all_threads, mark. Either the
+//!        owner sees that it is not biased any more, or its mark is seen, and waited for: a stale token's is
+//!        over at once, as the owner finds another word, too. The inline functions look at `limit`, which is 0
+//!        without a bias, in place of the bias: one comparison for both that and the room in the cache.
 //! Cost   the owner of a biased pool: five plain stores, no atomic operation; in bulk two and their share of
 //!        the others. Others: one compare-and-swap, and once in a pool's life about 1,600 cycles. The owner
 //!        of a pool that others return to: one compare-and-swap.
@@ -31,7 +34,7 @@ use crate::handles::life_word::{self, LifeWord};
 use crate::handles::owner::frag_over;
 use crate::handles::thread::me;
 use crate::handles::token::{HandleKind, Token};
-use crate::handles::view::{BIAS_ENDING, BIAS_FREE, BIAS_SHARED, PoolView};
+use crate::handles::view::{BIAS_ENDING, BIAS_FREE, BIAS_SHARED, PoolView, SEVERAL};
 
 /// A buffer that was taken out of its token: the caller's alone.
 pub(crate) struct Claimed {
@@ -100,12 +103,10 @@ fn end_life(word: &LifeWord, view: &PoolView, token: Token) -> Option<u64> {
         return Some(token.0);
     }
     if view.bias.load(Relaxed) == me() {
-        let counted = view.recycled.load(Relaxed);
-        view.begun.store(counted.wrapping_add(1), Relaxed);
-        compiler_fence(SeqCst); // pairs with end_bias()
+        mark(view, SEVERAL);
         let biased = view.bias.load(Relaxed) == me();
         let ended = if biased { word.end_alone(token) } else { None };
-        view.begun.store(counted, Release); // pairs with end_bias(); the pool itself counts this one
+        mark(view, 0);
         if biased {
             return ended;
         }
@@ -119,11 +120,30 @@ fn end_life(word: &LifeWord, view: &PoolView, token: Token) -> Option<u64> {
     word.end(token)
 }
 
+/// Says that the owner's thread is in a return, before it looks whether it may use plain operations; 0 when it
+/// is over.
+#[inline(always)]
+fn mark(view: &PoolView, mark: u64) {
+    view.returning.store(mark, Release); // pairs with end_bias()
+    compiler_fence(SeqCst);
+}
+
+/// Whether the owner is in a return by plain operations.
+fn is_returning(view: &PoolView) -> bool {
+    match view.returning.load(Acquire) {
+        0 => false,
+        SEVERAL => true,
+        token => {
+            let page = view.page_of(Token(token));
+            view.has(page) && view.word(page).now() == token
+        }
+    }
+}
+
 /// Makes sure that nobody uses plain operations any more.
 ///
 /// Wait   for the owner to finish the return that it is in, some ten instructions, or 64 times as many in
-///        bulk; and for another thread
-///        that waits for that. A waiter sleeps 50 microseconds after 1024 pauses, so that one with real-time
+///        bulk; and for another thread that waits for that. A waiter sleeps 50 microseconds after 1024 pauses, so that one with real-time
 ///        priority lets an owner run that shares its CPU. The wait ends when the owner has had the CPU for
 ///        those instructions.
 #[cold]
@@ -139,8 +159,8 @@ fn end_bias(view: &PoolView) {
                 }
                 view.limit.store(0, Relaxed);
                 if bias != BIAS_FREE && bias != me() {
-                    fence_all_threads(); // pairs with end_life()
-                    while view.begun.load(Acquire) != view.recycled.load(Acquire) {
+                    fence_all_threads(); // pairs with mark()
+                    while is_returning(view) {
                         backoff.pause();
                     }
                 }
@@ -179,13 +199,9 @@ pub(crate) fn put_run(tokens: &[Token]) -> usize {
     if view.bias.load(Relaxed) != me {
         return 0;
     }
-    let counted = view.recycled.load(Relaxed);
-    view.begun.store(counted.wrapping_add(1), Relaxed);
-    compiler_fence(SeqCst); // pairs with end_bias()
+    mark(view, SEVERAL);
     let done = if view.bias.load(Relaxed) == me { view.put_run(tokens) } else { 0 };
-    let counted = counted.wrapping_add(done as u64);
-    view.recycled.store(counted, Release); // pairs with end_bias(), which waits until both are equal
-    view.begun.store(counted, Release);
+    mark(view, 0);
     done
 }
 
@@ -195,14 +211,10 @@ fn put_into(view: &PoolView, token: Token, me: u64) -> bool {
     if !view.has(page) || view.bias.load(Relaxed) != me {
         return false;
     }
-    let counted = view.recycled.load(Relaxed);
-    view.begun.store(counted.wrapping_add(1), Relaxed);
-    compiler_fence(SeqCst); // pairs with end_bias()
+    mark(view, token.0);
     let done = view.bias.load(Relaxed) == me && view.put(page, token);
-    if done {
-        view.recycled.store(counted.wrapping_add(1), Release); // pairs with end_bias()
-    } else {
-        view.begun.store(counted, Release); // pairs with end_bias()
+    if !done {
+        mark(view, 0);
     }
     done
 }

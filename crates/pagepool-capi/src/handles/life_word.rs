@@ -1,14 +1,14 @@
-//! The life of one buffer: which of its lives it is in, and whether it is out.
+//! The life of one buffer: which of its lives it is in, and whether a token is of that one.
 //!
-//! Word   the upper half is the generation: odd while the buffer is out, even while it is in its pool. The
-//!        lower half of a buffer that is out is the upper half of its second word (`PageBuf::into_token`). If
-//!        that is 0, as for a plain page, it is the lower half of its token: word and token are equal. The
-//!        lower half of a buffer in its pool is that of its token minus 1, which no token of its kind has.
-//!        All of it is 0 before the first life. So one addition begins the life of a plain page, and one
-//!        ends it.
-//! Who    from pool to out: the thread that has the page itself, by a plain store. From out to pool: `claim`.
-//! Life   generations only grow, so a stale token stays stale. They begin at random, so that one that is made
-//!        up does not fit.
+//! Word   the token of the buffer's life, which it has from the end of the life before: a page in its pool has
+//!        the token that it will be given out with. So nothing is stored when a life of a plain page begins,
+//!        and one addition ends it. While a page is out whose second word has an upper half
+//!        (`PageBuf::into_token`), that one stands in place of the token's lower half; so it does in each
+//!        fragment. All of the word is 0 before the first life.
+//! Who    the thread that has the buffer itself begins a life. Who ends it: `claim`.
+//! Life   a place has 2^31 generations before one comes again, so a stale token stays stale. The first is
+//!        random, and each next one differs from it in many bits ([`NEXT`]): neither a token that is made up
+//!        nor a stale one of which a bit flipped is that of a life to come.
 
 use std::sync::atomic::{AtomicU64, Ordering::*};
 
@@ -19,24 +19,21 @@ use crate::handles::token::{Token, first_generation};
 pub(crate) struct LifeWord(AtomicU64);
 
 impl LifeWord {
-    /// Begins the life of a plain page that was out before.
+    /// The token of a plain page that was out before, whose life begins.
     #[inline(always)]
     pub(crate) fn begin_again(&self) -> Option<Token> {
-        let home = self.0.load(Relaxed);
-        (home != 0).then(|| {
-            self.0.store(home.wrapping_add(BEGIN), Relaxed);
-            Token(home.wrapping_add(BEGIN))
-        })
+        let token = self.0.load(Relaxed);
+        (token != 0).then_some(Token(token))
     }
 
     /// Begins a life; `place` is the lower half of its tokens, `part` the upper half of the buffer's second
     /// word.
     pub(crate) fn begin(&self, place: u32, part: u32) -> Token {
-        let before = match self.0.load(Relaxed) {
+        let generation = match self.0.load(Relaxed) {
             0 => first_generation(),
-            home => (home >> 32) as u32,
+            word => (word >> 32) as u32,
         };
-        let token = Token(u64::from(before + 1) << 32 | u64::from(place));
+        let token = Token(u64::from(generation) << 32 | u64::from(place));
         self.0.store(out(token, part), Relaxed);
         token
     }
@@ -52,7 +49,7 @@ impl LifeWord {
     pub(crate) fn end_alone(&self, token: Token) -> Option<u64> {
         let now = self.0.load(Relaxed);
         is_in(now, token).then(|| {
-            self.0.store(home(token), Relaxed);
+            self.0.store(next(token), Relaxed);
             now
         })
     }
@@ -63,7 +60,7 @@ impl LifeWord {
     pub(crate) fn end_plain(&self, token: Token) -> bool {
         let same = self.0.load(Relaxed) == token.0;
         if same {
-            self.0.store(home(token), Relaxed);
+            self.0.store(next(token), Relaxed);
         }
         same
     }
@@ -73,13 +70,13 @@ impl LifeWord {
     #[inline(always)]
     pub(crate) fn end_plain_together(&self, token: Token) -> bool {
         self.0.load(Relaxed) == token.0
-            && self.0.compare_exchange(token.0, home(token), AcqRel, Relaxed).is_ok()
+            && self.0.compare_exchange(token.0, next(token), AcqRel, Relaxed).is_ok()
     }
 
     /// Ends a life, and says how it was; of several who try, one does.
     pub(crate) fn end(&self, token: Token) -> Option<u64> {
         let now = self.0.load(Acquire);
-        let ended = || self.0.compare_exchange(now, home(token), AcqRel, Relaxed).is_ok();
+        let ended = || self.0.compare_exchange(now, next(token), AcqRel, Relaxed).is_ok();
         (is_in(now, token) && ended()).then_some(now)
     }
 
@@ -107,17 +104,15 @@ fn out(token: Token, part: u32) -> u64 {
     if part == 0 { token.0 } else { token.0 >> 32 << 32 | u64::from(part) }
 }
 
-/// The word of a buffer that returned to its pool.
+/// The token of the life behind that of `token`.
 #[inline(always)]
-fn home(token: Token) -> u64 {
-    token.0.wrapping_add(END)
+fn next(token: Token) -> u64 {
+    token.0.wrapping_add(NEXT << 32)
 }
 
-/// From the word of a page in its pool to that of its next life: the next generation, and the lower half one
-/// more.
-const BEGIN: u64 = (1 << 32) + 1;
-/// From a token to the word of its page back in the pool: the next generation, and the lower half one less.
-const END: u64 = (1 << 32) - 1;
+/// From one generation to the next. Twice an odd number: a generation stays odd, and comes again after all
+/// others.
+const NEXT: u64 = 0x9e37_79b2;
 
 const _: () = assert!(size_of::<LifeWord>() == 8, "pagepool.h knows it");
 

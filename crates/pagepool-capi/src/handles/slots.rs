@@ -168,7 +168,7 @@ pub(crate) fn insert(pool: Pool, pages: u32, order: u8) -> CallResult<Token> {
     view.readable.store(if memory == 0 { 0 } else { u64::from(pages) }, Relaxed);
     view.own.store(Box::into_raw(Box::new(OwnerHalf::new(handle.clone()))), Relaxed);
     view.page_size.store((::pagepool::PAGE_SIZE as u64) << order, Relaxed);
-    for count in [&view.limit, &view.allocated, &view.recycled, &view.begun, &view.frags_home.0] {
+    for count in [&view.limit, &view.allocated, &view.recycled, &view.returning, &view.frags_home.0] {
         count.store(0, Relaxed);
     }
     let life = PoolLife { half: Half::Idle(pool), handle, tags: Vec::new(), frags: 0, taken };

@@ -5,7 +5,7 @@
 //! |    generation     |     place        | kind |
 //! ```
 //!
-//! A place's generations begin at random and only grow. A buffer's generation is odd while it is out. No
+//! A place's generations begin at random and only grow. Those of buffers are odd. No
 //! token is 0, and none is a multiple of 4, as the address of anything aligned to 4 bytes is: a pointer given
 //! by mistake is refused.
 
@@ -88,7 +88,7 @@ impl Generations {
     #[must_use]
     pub(crate) fn next(self) -> Self {
         if self.0 == 0 {
-            let first = first_generation() | 1;
+            let first = first_generation();
             return Self::of(first, first);
         }
         Self::of(self.first(), self.latest().wrapping_add(1))
@@ -113,13 +113,13 @@ impl Generations {
     }
 }
 
-/// An even number that nobody knows before.
+/// An odd number that nobody knows before.
 #[cold]
 pub(crate) fn first_generation() -> u32 {
     static RANDOM: OnceLock<RandomState> = OnceLock::new();
     static DRAWN: AtomicU64 = AtomicU64::new(0);
     let random = RANDOM.get_or_init(|| ::pagepool::uncancelled(RandomState::new)); // which calls getrandom(2)
-    random.hash_one(DRAWN.fetch_add(1, Relaxed)) as u32 & !1
+    random.hash_one(DRAWN.fetch_add(1, Relaxed)) as u32 | 1
 }
 
 const _: () = assert!(size_of::<usize>() == 8, "a token fills a pointer of 64 bits");

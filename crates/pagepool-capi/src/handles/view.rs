@@ -4,9 +4,9 @@
 //!        into its users. A token names its row, and the row holds the whole token, so whatever C gives can
 //!        be looked up.
 //! Who    `owner`, and what the addresses lead to, are the owner's thread's: it writes its own mark there and
-//!        nobody else does, so comparing needs no order. `begun`, `recycled` and `allocated` are written by
-//!        the owner alone; `bias` and `limit` also by who ends the bias. The rest is written while the token
-//!        is 0.
+//!        nobody else does, so comparing needs no order. `returning`, `recycled` and `allocated` are written
+//!        by the owner alone; `bias` and `limit` also by who ends the bias. The rest is written while the
+//!        token is 0.
 //! Life   addresses in a row hold as long as its token does, and that ends on the owner's thread, or unowned.
 //! Lines  the first has what every thread reads, and is written when the pool is bound, and once when its
 //!        bias ends. The second is the owner's, who writes it with each buffer.
@@ -41,6 +41,9 @@ pub(crate) const BIAS_ENDING: u64 = 1;
 /// In [`PoolView::bias`]: nobody is biased any more.
 pub(crate) const BIAS_SHARED: u64 = 2;
 
+/// In [`PoolView::returning`]: no token is this.
+pub(crate) const SEVERAL: u64 = 1;
+
 /// A pool, for the fast paths.
 #[repr(C, align(128))]
 pub(crate) struct PoolView {
@@ -66,9 +69,9 @@ pub(crate) struct PoolView {
     pub(crate) allocated: AtomicU64,
     /// Pages that they put there, likewise.
     pub(crate) recycled: AtomicU64,
-    /// What `recycled` will be: one more while the owner's thread returns a buffer by plain operations, or
-    /// looks whether it may.
-    pub(crate) begun: AtomicU64,
+    /// The token that the owner returned last by plain operations, or looks whether it may; [`SEVERAL`] while
+    /// it does so with several; else 0. See `claim`.
+    pub(crate) returning: AtomicU64,
     /// Bytes in a page.
     pub(crate) page_size: AtomicU64,
     pub(crate) own: AtomicPtr<OwnerHalf>,
@@ -90,7 +93,7 @@ pub(crate) struct OwnLine<T>(pub(crate) T);
 
 const _: () = assert!(size_of::<PoolView>() == 256, "pagepool.h counts views in 256 bytes");
 const _: () = assert!(std::mem::offset_of!(PoolView, limit) == 56, "pagepool.h lists the fields");
-const _: () = assert!(std::mem::offset_of!(PoolView, begun) == 80, "pagepool.h lists the fields");
+const _: () = assert!(std::mem::offset_of!(PoolView, returning) == 80, "pagepool.h lists the fields");
 const _: () = assert!(std::mem::offset_of!(PoolView, no_owner) == 120, "pagepool.h lists the fields");
 const _: () =
     assert!(std::mem::offset_of!(PoolView, allocated) == 64, "what is stored per buffer shares a line");
@@ -112,7 +115,7 @@ impl PoolView {
             limit: AtomicU64::new(0),
             allocated: AtomicU64::new(0),
             recycled: AtomicU64::new(0),
-            begun: AtomicU64::new(0),
+            returning: AtomicU64::new(0),
             page_size: AtomicU64::new(0),
             own: AtomicPtr::new(std::ptr::null_mut()),
             memory: AtomicU64::new(0),
@@ -166,14 +169,14 @@ impl PoolView {
         // SAFETY: entries below the count are initialised, and the owner's alone.
         let pages = unsafe { std::slice::from_raw_parts_mut(first, n) };
         // SAFETY: the words are the pool's, as are the pages of its cache, and `n` fit the places.
-        let done = unsafe { begin_lives(words, pages, places) };
+        let done = unsafe { tokens_of(words, pages, places) };
         count.store(had - done, Relaxed);
         self.allocated.store(self.allocated.load(Relaxed).wrapping_add(done as u64), Relaxed);
         done
     }
 
-    /// Fetches the words of the `n` pages that the cache gives next, where other threads return pages: the
-    /// words are theirs then. For the owner.
+    /// Fetches the words of the `n` pages that the cache gives next, where other threads return pages: their
+    /// lines are those threads' then. For the owner.
     #[inline(always)]
     pub(crate) fn fetch_words(&self, n: usize) {
         if self.bias.load(Relaxed) != BIAS_SHARED {
@@ -228,7 +231,7 @@ impl PoolView {
     }
 
     /// Puts the page of a token into the cache, if it is in that life and has nothing to look up, and that is
-    /// a store; says whether it did. For the biased owner's thread, which then counts it.
+    /// a store; says whether it did. For the biased owner's thread, which has marked the return.
     #[inline(always)]
     pub(crate) fn put(&self, page: u32, token: Token) -> bool {
         let cache = self.cache.load(Relaxed);
@@ -243,6 +246,7 @@ impl PoolView {
         // SAFETY: `at` is below `limit`, and the entries are the owner's alone.
         unsafe { space.write(page) };
         count.store(at + 1, Relaxed);
+        self.count_recycled(1);
         true
     }
 
@@ -262,7 +266,13 @@ impl PoolView {
         // SAFETY: these are the words of the pool's pages.
         let done = unsafe { end_lives(self.words.load(Relaxed), base, pages, tokens, space) };
         count.store(at + done, Relaxed);
+        self.count_recycled(done);
         done
+    }
+
+    #[inline(always)]
+    fn count_recycled(&self, pages: usize) {
+        self.recycled.store(self.recycled.load(Relaxed).wrapping_add(pages as u64), Relaxed);
     }
 
     /// The pool's own counters, and what the fast paths counted.
@@ -305,13 +315,13 @@ unsafe fn word_of(words: *mut LifeWord, page: u32) -> &'static LifeWord {
     unsafe { &*word }
 }
 
-/// Begins the lives of these pages, which were out before, up to the first that was not; says how many. The
+/// Writes the tokens of these pages, which were out before, up to the first that was not; says how many. The
 /// others are the first of `pages` then. Apart, so that all it needs is in registers.
 ///
 /// # Safety
 /// The words are those of a pool, and the pages are of its area. There is a place for each page.
 #[inline(never)]
-unsafe fn begin_lives(words: *mut LifeWord, pages: &mut [u32], places: &mut [MaybeUninit<Token>]) -> usize {
+unsafe fn tokens_of(words: *mut LifeWord, pages: &mut [u32], places: &mut [MaybeUninit<Token>]) -> usize {
     let done = each_of_eight(pages, &mut places[..pages.len()], |page, place| {
         // SAFETY: the caller has pages of the pool.
         let token = unsafe { word_of(words, page) }.begin_again();
@@ -376,7 +386,8 @@ fn ended_at<const AT: usize>(turn: usize) -> usize {
     turn * 8 + AT
 }
 
-/// Fetches the line of a word that will be written, so that the lines of many travel at the same time.
+/// Fetches the line of a word that this thread will write, or another one soon: a line that two CPUs have to
+/// read takes longer to write than one that a single CPU has. So the lines of many travel at the same time.
 #[inline(always)]
 pub(crate) fn fetch_to_write(word: *const LifeWord) {
     #[cfg(target_arch = "x86_64")]
