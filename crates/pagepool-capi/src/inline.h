@@ -33,7 +33,8 @@ struct pagepool_view_ {
     struct pagepool_cache_ *cache;
     uint64_t home, limit;
     uint64_t allocated, recycled, returning;
-    uint64_t page_size, own;
+    uint64_t *beginnings;
+    uint64_t own;
     uint64_t memory, readable;
     uint32_t no_owner, turn;
     uint64_t rest[16];
@@ -141,17 +142,32 @@ PAGEPOOL_SLOW_ void *pagepool_data_slow_(struct pagepool_buf *buf)
     return pagepool_buf_data(buf);
 }
 
+/* The token of the page's next life: see LifeWord. */
+PAGEPOOL_FAST_ uint64_t pagepool_next_(uint64_t token)
+{
+    return token + ((uint64_t)0x9e3779b2 << 32);
+}
+
 PAGEPOOL_FAST_ struct pagepool_buf *pagepool_alloc_page_(struct pagepool *pool)
 {
     struct pagepool_view_ *view = pagepool_here_6_;
     if (PAGEPOOL_LIKELY_(view->token == (uint64_t)(uintptr_t)pool)) {
         struct pagepool_cache_ *cache = view->cache;
+        uint64_t *beginnings = view->beginnings; /* see PoolView::begin_apart */
         size_t at;
         if (PAGEPOOL_LIKELY_(!__builtin_sub_overflow(cache->count, (size_t)1, &at))) {
-            uint64_t token = view->words[pagepool_pages_(cache)[at]];
+            uint32_t page = pagepool_pages_(cache)[at];
+            uint64_t token;
+            if (PAGEPOOL_LIKELY_(beginnings == NULL)) {
+                token = view->words[page];
+            } else {
+                token = beginnings[page];
+                if (token != 0)
+                    beginnings[page] = pagepool_next_(token);
+            }
             if (PAGEPOOL_LIKELY_(token != 0)) { /* the page was out before: see LifeWord */
-                __atomic_store_n(&cache->count, at, __ATOMIC_RELAXED);
                 ++view->allocated;
+                __atomic_store_n(&cache->count, at, __ATOMIC_RELAXED);
                 return (struct pagepool_buf *)(uintptr_t)token;
             }
         }
@@ -165,12 +181,6 @@ PAGEPOOL_FAST_ uint32_t pagepool_page_(uint32_t base, uint64_t token)
 {
     uint32_t far = (uint32_t)token - base;
     return far >> 4 | far << 28;
-}
-
-/* The token of the page's next life: see LifeWord. */
-PAGEPOOL_FAST_ uint64_t pagepool_next_(uint64_t token)
-{
-    return token + ((uint64_t)0x9e3779b2 << 32);
 }
 
 /* Marks a return that may use plain stores, before it looks whether it may: pairs with end_bias(). The mark
@@ -189,10 +199,10 @@ PAGEPOOL_FAST_ int pagepool_put_page_(struct pagepool_view_ *view, uint32_t page
     size_t at = cache->count;
     if (PAGEPOOL_LIKELY_(at < __atomic_load_n(&view->limit, __ATOMIC_RELAXED) &&
                          view->words[page] == token)) {
+        ++view->recycled;
         __atomic_store_n(&view->words[page], pagepool_next_(token), __ATOMIC_RELAXED);
         pagepool_pages_(cache)[at] = page;
         __atomic_store_n(&cache->count, at + 1, __ATOMIC_RELAXED);
-        ++view->recycled;
         return 1;
     }
     return 0;
@@ -238,19 +248,23 @@ PAGEPOOL_FAST_ void *pagepool_buf_data_(struct pagepool_buf *buf)
 PAGEPOOL_FAST_ int pagepool_take_(struct pagepool_view_ *view, struct pagepool_buf **bufs, void **data,
     size_t n)
 {
-    const uint64_t *words = view->words;
+    uint64_t *beginnings = view->beginnings;
+    const uint64_t *tokens = PAGEPOOL_LIKELY_(beginnings == NULL) ? view->words : beginnings;
     const uint64_t memory = view->memory;
     const size_t rest = view->cache->count - n;
     const uint32_t *pages = pagepool_pages_(view->cache) + rest;
     PAGEPOOL_UNROLL_
     for (size_t at = 0; at < n; ++at) {
-        uint64_t page = pages[at], token = words[page];
+        uint64_t page = pages[at], token = tokens[page];
         if (!PAGEPOOL_LIKELY_(token != 0))
             return 0;
         bufs[at] = (struct pagepool_buf *)(uintptr_t)token;
         if (data != NULL)
             data[at] = (void *)(uintptr_t)(memory + (page << 12));
     }
+    if (!PAGEPOOL_LIKELY_(beginnings == NULL))
+        for (size_t at = 0; at < n; ++at)
+            beginnings[pages[at]] = pagepool_next_((uint64_t)(uintptr_t)bufs[at]);
     __atomic_store_n(&view->cache->count, rest, __ATOMIC_RELAXED);
     view->allocated += n;
     return 1;

@@ -24,10 +24,17 @@ use pagepool::{
     Shutdown, SkBuff, SkbCache, UseCounts, XdpBuff, XdpFrame, XdpFrameBulk,
 };
 
+#[path = "loom/bias_model.rs"]
+mod bias_model;
+
 /// Runs a model and prints what it took.
 fn explore(name: &str, default_bound: usize, scene: impl Fn() + Send + Sync + 'static) {
     let set = std::env::var("LOOM_MAX_PREEMPTIONS").ok().and_then(|v| v.parse().ok());
-    let bound: usize = set.unwrap_or(default_bound);
+    explore_to(name, set.unwrap_or(default_bound), scene);
+}
+
+/// With this bound on preemptions, whatever is set.
+fn explore_to(name: &str, bound: usize, scene: impl Fn() + Send + Sync + 'static) {
     let (iterations, from) = (Arc::new(AtomicU64::new(0)), Instant::now());
     let counted = iterations.clone();
     let mut builder = loom::model::Builder::new();

@@ -15,7 +15,7 @@ use std::ptr::null_mut;
 use ::pagepool::PageBuf;
 
 use crate::error::{CallError, CallResult, number, status, value_or};
-use crate::handles::claim::{change, claim, claim_run, look, put, put_here};
+use crate::handles::claim::{change, claim, claim_plain, look, put, put_here};
 use crate::handles::opaque::{BufHandle, PoolHandle};
 use crate::handles::owner::enter;
 use crate::handles::token::Token;
@@ -39,7 +39,13 @@ pub extern "C" fn pagepool_buf_put(buf: *mut BufHandle) -> c_int {
 #[cold]
 #[inline(never)]
 extern "C" fn put_slow(token: Token) -> c_int {
-    if claim_run(&[token], drop) == 1 { 0 } else { status(|| put(token)) }
+    match claim_plain(token) {
+        Some(page) => {
+            drop(page);
+            0
+        }
+        None => status(|| put(token)),
+    }
 }
 
 /// Returns a buffer to its pool through the ring, on every thread. Linux: page_pool_put_full_page outside

@@ -15,12 +15,13 @@ use std::sync::atomic::Ordering::*;
 use ::pagepool::{Bound, PoolRef, Shutdown};
 
 use crate::error::{CallError, CallResult};
+use crate::handles::bias;
 use crate::handles::bound_pools;
 use crate::handles::owner_half::OwnerHalf;
 use crate::handles::slots::{self, Half, turn};
 use crate::handles::thread::me;
 use crate::handles::token::Token;
-use crate::handles::view::{BIAS_FREE, PoolView};
+use crate::handles::view::PoolView;
 
 /// Makes the calling thread the owner.
 pub(crate) fn bind(pool: Token) -> CallResult<()> {
@@ -80,7 +81,7 @@ fn install(view: &'static PoolView, bound: Bound) {
     unsafe { *own(view).bound.get() = Some(bound) };
     // First, as whoever ends the bias from then on makes it 0.
     view.limit.store(plain_room(view), Relaxed);
-    if view.bias.compare_exchange(BIAS_FREE, me(), AcqRel, Relaxed).is_err() {
+    if view.bias.compare_exchange(bias::FREE, me(), AcqRel, Relaxed).is_err() {
         view.limit.store(0, Relaxed); // that is over for good
     }
     view.owner.store(me(), Release);
@@ -114,7 +115,7 @@ fn uninstall(view: &PoolView) -> CallResult<Bound> {
     here::take_back(view);
     view.owner.store(0, Release);
     view.limit.store(0, Relaxed);
-    let _ = view.bias.compare_exchange(me(), BIAS_FREE, AcqRel, Relaxed);
+    let _ = view.bias.compare_exchange(me(), bias::FREE, AcqRel, Relaxed);
     Ok(bound)
 }
 

@@ -1,22 +1,11 @@
 //! Taking a buffer out of its token, once.
 //!
-//! How    whoever changes the word of a life from its token to that of the next one has the buffer. While only
-//!        the owner returns buffers of a pool it does that with plain operations: the pool is biased to it.
-//!        The first thread that returns one elsewhere ends that for good, and from then on everybody uses a
+//! How    whoever changes the word of a life from its token to that of the next one has the buffer. One thread
+//!        may do that with plain operations, while its mark stands: see `bias`. If none may, everybody uses a
 //!        compare-and-swap.
-//! Bias   [`BIAS_FREE`] (0): nobody was biased since the pool was made or unbound. A thread: it owns the pool
-//!        and is biased. [`BIAS_ENDING`]: somebody is ending it. [`BIAS_SHARED`]: everybody uses the
-//!        compare-and-swap.
-//! Mark   `returning` says which return the owner is in. Of one buffer it is the token, and nobody takes it
-//!        back: it is over when the word is another. [`SEVERAL`] is taken back, and so is any mark of an owner
-//!        that finds no bias.
-//! Pairs  the owner: mark, compiler fence, bias, word. Who ends it: bias, fence_all_threads, mark. Either the
-//!        owner sees that it is not biased any more, or its mark is seen, and waited for: a stale token's is
-//!        over at once, as the owner finds another word, too. The inline functions look at `limit`, which is 0
-//!        without a bias, in place of the bias: one comparison for both that and the room in the cache.
-//! Cost   the owner of a biased pool: five plain stores, no atomic operation; in bulk two and their share of
-//!        the others. Others: one compare-and-swap, and once in a pool's life about 1,600 cycles. The owner
-//!        of a pool that others return to: one compare-and-swap.
+//! Cost   the thread that the pool is biased to: five plain stores, no atomic operation; in bulk two and their
+//!        share of the others. In a pool whose buffers two threads return: one compare-and-swap. Once or
+//!        twice in a pool's life about 1,600 cycles.
 
 // UNSAFETY: buffers are made from the words that stand behind their tokens.
 #![expect(unsafe_code)]
@@ -24,17 +13,18 @@
 use std::ffi::c_void;
 use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
-use std::sync::atomic::{Ordering::*, compiler_fence};
+use std::sync::atomic::{AtomicU64, Ordering::*};
 
-use ::pagepool::{Backoff, PageBuf, fence_all_threads};
+use ::pagepool::{Backoff, PageBuf};
 
 use crate::error::{CallError, CallResult};
+use crate::handles::bias::{self, SEVERAL, Taking};
 use crate::handles::directory::{self, BufPlace};
 use crate::handles::life_word::{self, LifeWord};
 use crate::handles::owner::frag_over;
 use crate::handles::thread::me;
 use crate::handles::token::{HandleKind, Token};
-use crate::handles::view::{BIAS_ENDING, BIAS_FREE, BIAS_SHARED, PoolView, SEVERAL};
+use crate::handles::view::{PoolView, RUN};
 
 /// A buffer that was taken out of its token: the caller's alone.
 pub(crate) struct Claimed {
@@ -57,25 +47,38 @@ fn claim_at(BufPlace { word, view, .. }: BufPlace, token: Token) -> CallResult<C
     Ok(Claimed { buffer, token, word, view })
 }
 
-/// Claims the first of these one after the other while they are plain pages of one row of a pool that is not
-/// biased, and gives each to `to`; says how many.
+/// As [`claim`], for a plain page that this thread may claim as matters stand.
 #[inline(always)]
-pub(crate) fn claim_run(tokens: &[Token], mut to: impl FnMut(PageBuf)) -> usize {
+pub(crate) fn claim_plain(token: Token) -> Option<PageBuf> {
+    let BufPlace { word, view, .. } = directory::find(token).ok()?;
+    let ended = token.is(HandleKind::Page)
+        && match view.bias.load(Acquire) {
+            bias::SHARED => word.end_plain_together(token),
+            _ => end_biased(view, token.0, || word.end_plain(token)) == Some(true),
+        };
+    // SAFETY: the life that just ended was begun by the buffer's owner, and ended here alone.
+    ended.then(|| unsafe { buffer_of(token, token.0, view) })
+}
+
+/// Claims the first of these, [`RUN`] at most, while they are plain pages of one row of a pool that this
+/// thread may claim as matters stand, and gives each to `to`; says how many.
+#[inline(always)]
+pub(crate) fn claim_run(tokens: &[Token], to: impl FnMut(PageBuf)) -> usize {
     let Some(&first) = tokens.first().filter(|first| first.is(HandleKind::Page)) else { return 0 };
     let Ok(found) = directory::find(first) else { return 0 };
-    if found.view.bias.load(Acquire) != BIAS_SHARED {
-        return 0; // pairs with end_bias()
-    }
-    for (at, &token) in tokens.iter().enumerate() {
-        if !directory::in_one_row(first, token)
-            || !directory::word_beside(found, first, token).end_plain_together(token)
-        {
-            return at;
-        }
-        // SAFETY: the life that just ended was begun by the buffer's owner, and ended here alone.
-        to(unsafe { buffer_of(token, token.0, found.view) });
-    }
-    tokens.len()
+    let ended = |end: fn(&LifeWord, Token) -> bool| {
+        let ends = |&&token: &&Token| {
+            directory::in_one_row(first, token) && end(directory::word_beside(found, first, token), token)
+        };
+        tokens.iter().take(RUN).take_while(ends).count()
+    };
+    let done = match found.view.bias.load(Acquire) {
+        bias::SHARED => ended(LifeWord::end_plain_together),
+        _ => end_biased(found.view, SEVERAL, || ended(LifeWord::end_plain)).unwrap_or(0),
+    };
+    // SAFETY: the lives that just ended were begun by the buffers' owners, and ended here alone.
+    tokens[..done].iter().map(|&token| unsafe { buffer_of(token, token.0, found.view) }).for_each(to);
+    done
 }
 
 /// The buffer that a token stands for, in the life that `word` says.
@@ -98,76 +101,56 @@ unsafe fn buffer_of(token: Token, word: u64, view: &PoolView) -> PageBuf {
 /// Ends a life; gives what its word was if it was that life, and this caller who ended it.
 #[inline(always)]
 fn end_life(word: &LifeWord, view: &PoolView, token: Token) -> Option<u64> {
-    let shared = view.bias.load(Acquire) == BIAS_SHARED; // pairs with end_bias()
-    if shared && token.is(HandleKind::Page) && word.end_plain_together(token) {
-        return Some(token.0);
-    }
-    if view.bias.load(Relaxed) == me() {
-        mark(view, SEVERAL);
-        let biased = view.bias.load(Relaxed) == me();
-        let ended = if biased { word.end_alone(token) } else { None };
-        mark(view, 0);
-        if biased {
+    loop {
+        if view.bias.load(Acquire) == bias::SHARED {
+            return word.end(token);
+        }
+        if let Some(ended) = end_biased(view, SEVERAL, || word.end_alone(token)) {
             return ended;
         }
+        if !life_word::is_in(word.now(), token) {
+            return None; // a stale token must not take the bias
+        }
+        take_bias(view);
     }
-    if !life_word::is_in(word.now(), token) {
-        return None; // a stale token must not end a bias
-    }
-    if view.bias.load(Acquire) != BIAS_SHARED {
-        end_bias(view);
-    }
-    word.end(token)
 }
 
-/// Says that the owner's thread is in a return, before it looks whether it may use plain operations; 0 when it
-/// is over.
+/// Ends lives by plain operations, if the pool is biased to this thread. `mark` is [`SEVERAL`], or the token
+/// of the only life.
 #[inline(always)]
-fn mark(view: &PoolView, mark: u64) {
-    view.returning.store(mark, Release); // pairs with end_bias()
-    compiler_fence(SeqCst);
-}
-
-/// Whether the owner is in a return by plain operations.
-fn is_returning(view: &PoolView) -> bool {
-    match view.returning.load(Acquire) {
-        0 => false,
-        SEVERAL => true,
-        token => {
-            let page = view.page_of(Token(token));
-            view.has(page) && view.word(page).now() == token
-        }
+fn end_biased<R>(view: &PoolView, mark: u64, end: impl FnOnce() -> R) -> Option<R> {
+    let mine = mark_of(view);
+    let begun = bias::begin(&view.bias, me(), mine, mark);
+    let ended = begun.then(end);
+    if begun {
+        bias::take_back(mine);
     }
+    ended
 }
 
-/// Makes sure that nobody uses plain operations any more.
+/// The mark of the calling thread, if the pool is biased to it.
+#[inline(always)]
+fn mark_of(view: &PoolView) -> &AtomicU64 {
+    if view.is_mine() { &view.returning } else { &view.away.returning }
+}
+
+/// Biases the pool to this thread instead of its owner, or to none.
 ///
-/// Wait   for the owner to finish the return that it is in, some ten instructions, or 64 times as many in
-///        bulk; and for another thread that waits for that. A waiter sleeps 50 microseconds after 1024 pauses, so that one with real-time
-///        priority lets an owner run that shares its CPU. The wait ends when the owner has had the CPU for
-///        those instructions.
+/// Wait   for the thread that it is biased to to finish the return that it is in, some ten instructions, or 64
+///        times as many in bulk; and for another thread that waits for that. A waiter sleeps 50 microseconds
+///        after 1024 pauses, so that one with real-time priority lets a thread run that shares its CPU. The
+///        wait ends when that one has had the CPU for those instructions.
 #[cold]
-fn end_bias(view: &PoolView) {
+fn take_bias(view: &PoolView) {
+    let is_over = |token| {
+        let page = view.page_of(Token(token));
+        !view.has(page) || view.word(page).now() != token
+    };
+    view.begin_apart();
+    let marks = [&view.returning, &view.away.returning];
+    let taking = Taking { holder: &view.bias, limit: &view.limit, marks, owner: &view.owner };
     let mut backoff = Backoff::default();
-    loop {
-        match view.bias.load(Acquire) {
-            BIAS_SHARED => return,
-            BIAS_ENDING => backoff.pause(),
-            bias => {
-                if view.bias.compare_exchange(bias, BIAS_ENDING, AcqRel, Relaxed).is_err() {
-                    continue;
-                }
-                view.limit.store(0, Relaxed);
-                if bias != BIAS_FREE && bias != me() {
-                    fence_all_threads(); // pairs with mark()
-                    while is_returning(view) {
-                        backoff.pause();
-                    }
-                }
-                view.bias.store(BIAS_SHARED, Release);
-            }
-        }
-    }
+    bias::take(&taking, me(), is_over, || backoff.pause());
 }
 
 /// A whole page of the pool that this thread bound last goes into the cache, if this thread is the biased
@@ -196,25 +179,22 @@ pub(crate) fn put_run(tokens: &[Token]) -> usize {
     let hint = PoolView::hint(me);
     let found = || directory::find(first).map_or(hint, |found| found.view);
     let view = if hint.has(hint.page_of(first)) { hint } else { found() };
-    if view.bias.load(Relaxed) != me {
+    if view.owner.load(Relaxed) != me {
         return 0;
     }
-    mark(view, SEVERAL);
-    let done = if view.bias.load(Relaxed) == me { view.put_run(tokens) } else { 0 };
-    mark(view, 0);
-    done
+    end_biased(view, SEVERAL, || view.put_run(tokens)).unwrap_or(0)
 }
 
 #[inline(always)]
 fn put_into(view: &PoolView, token: Token, me: u64) -> bool {
     let page = view.page_of(token);
-    if !view.has(page) || view.bias.load(Relaxed) != me {
+    if !view.has(page) || view.owner.load(Relaxed) != me {
         return false;
     }
-    mark(view, token.0);
-    let done = view.bias.load(Relaxed) == me && view.put(page, token);
-    if !done {
-        mark(view, 0);
+    let begun = bias::begin(&view.bias, me, &view.returning, token.0);
+    let done = begun && view.put(page, token);
+    if begun && !done {
+        bias::take_back(&view.returning);
     }
     done
 }

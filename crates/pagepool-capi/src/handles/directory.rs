@@ -5,7 +5,7 @@
 //! Life   words, entries and the directory are never freed, only used again, and generations only grow: any
 //!        token can be looked up at any time, and a stale one stays stale. They begin at random, so that one
 //!        that is made up does not fit.
-//! Cost   8 bytes per page in use, 16 per fragment.
+//! Cost   8 bytes per page in use, 16 where other threads than the owner return pages; 16 per fragment.
 
 // UNSAFETY: words are reached by address and never freed.
 #![expect(unsafe_code)]
@@ -60,6 +60,8 @@ pub(crate) struct PlaceRange {
     count: u32,
     /// The words of pages by number, or the entries of fragments.
     pub(crate) lives: *mut LifeWord,
+    /// Whether [`beginnings`](Self::beginnings) were used.
+    apart: bool,
 }
 
 // SAFETY: the address is that of atomics that are never freed.
@@ -111,6 +113,11 @@ impl PlaceRange {
         Ok(rows)
     }
 
+    /// Keeps in mind whether the pool whose pages these are used their second words.
+    pub(crate) fn remember_beginnings(&mut self, view: &PoolView) {
+        self.apart |= !view.beginnings.load(Relaxed).is_null();
+    }
+
     /// Gives rows back none of whose buffers is out.
     pub(crate) fn give_back(self) {
         places().free.push(self); // room for all rows was reserved
@@ -119,6 +126,16 @@ impl PlaceRange {
     fn rows(&self) -> &'static [DirectoryRow] {
         let first = self.first as usize;
         DIRECTORY.get(first..first + self.count as usize).unwrap_or(&[])
+    }
+
+    /// The second words of pages by number: see `PoolView::beginnings`.
+    pub(crate) fn beginnings(&self) -> *mut LifeWord {
+        self.lives.wrapping_add((self.count as usize) << ROW_SHIFT)
+    }
+
+    /// Whether a pool that had these pages before used their second words, which are no zeroes then.
+    pub(crate) fn has_beginnings(&self) -> bool {
+        self.apart
     }
 
     /// The place, in tokens, of the first.
@@ -139,10 +156,14 @@ impl PlaceAllocator {
         }
         let made = (first + count) as usize;
         self.free.try_reserve(made)?;
-        let each = if kind == HandleKind::Page { size_of::<LifeWord>() } else { size_of::<FragEntry>() };
-        let bytes = (count as usize * each) << ROW_SHIFT;
+        // A page has two words, in two tables, and a fragment its entry.
+        let (each, tables) = match kind {
+            HandleKind::Page => (size_of::<LifeWord>(), 2),
+            _ => (size_of::<FragEntry>(), 1),
+        };
+        let bytes = (count as usize * each * tables) << ROW_SHIFT;
         let lives = lasting_zeroes(bytes.max(each)).map_err(|_| CallError::NO_MEMORY)?.as_ptr();
-        let rows = PlaceRange { kind, first, count, lives: lives.cast() };
+        let rows = PlaceRange { kind, first, count, lives: lives.cast(), apart: false };
         for (at, row) in rows.rows().iter().enumerate() {
             row.lives.store(lives.wrapping_add((at * each) << ROW_SHIFT).cast(), Relaxed);
         }

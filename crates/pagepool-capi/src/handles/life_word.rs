@@ -38,6 +38,12 @@ impl LifeWord {
         token
     }
 
+    /// Becomes the token of the life behind this one: for the word that says how the next life begins.
+    #[inline(always)]
+    pub(crate) fn follow(&self, token: Token) {
+        self.0.store(next(token), Relaxed);
+    }
+
     /// All of it.
     #[inline(always)]
     pub(crate) fn now(&self) -> u64 {

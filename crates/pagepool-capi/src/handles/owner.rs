@@ -131,7 +131,7 @@ impl OwnerCall<'_> {
 pub(crate) fn page_token(view: &PoolView, buffer: PageBuf) -> Token {
     let page = buffer.page().0;
     let (_, place) = buffer.into_token();
-    view.word(page).begin(view.place_of(page), (place >> 32) as u32)
+    view.begin_life(page, (place >> 32) as u32)
 }
 
 /// A free entry for a fragment of a pool, of which the caller has a buffer, on any thread. Dropped, it is
@@ -218,7 +218,7 @@ pub(crate) fn frag_over(view: &PoolView, place: u32) {
             return;
         }
     }
-    let list = &view.frags_home.0;
+    let list = &view.away.frags_home;
     let mut head = list.load(Relaxed);
     loop {
         entry.page.store(head, Relaxed);

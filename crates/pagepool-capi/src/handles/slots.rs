@@ -10,16 +10,18 @@
 
 pub(crate) mod turn;
 
+use std::ptr;
 use std::sync::atomic::{AtomicU64, Ordering::*};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ::pagepool::{Pool, PoolRef, Shutdown, Tag};
 
 use crate::error::{CallError, CallResult};
+use crate::handles::bias;
 use crate::handles::directory::{PlaceRange, next_free};
 use crate::handles::owner_half::OwnerHalf;
 use crate::handles::token::{Generations, HandleKind, KIND_BITS, Token};
-use crate::handles::view::{BIAS_FREE, BIAS_SHARED, MAX_POOLS, PoolView, VIEWS};
+use crate::handles::view::{MAX_POOLS, PoolView, VIEWS};
 
 /// Who has the owner half.
 pub(crate) enum Half {
@@ -80,7 +82,7 @@ impl PoolLife {
     /// home, and where there is none 4096 fresh ones, which the pool has until it is freed.
     pub(crate) fn shared_frags(&mut self, view: &'static PoolView) -> CallResult<u64> {
         if self.frags == 0 {
-            self.frags = view.frags_home.0.swap(0, Acquire); // pairs with frag_over()
+            self.frags = view.away.frags_home.swap(0, Acquire); // pairs with frag_over()
         }
         if self.frags == 0 {
             self.taken.try_reserve(1)?;
@@ -139,7 +141,7 @@ pub(crate) fn with_life_behind<R>(
     view: &'static PoolView,
     look: impl FnOnce(&mut PoolLife) -> CallResult<R>,
 ) -> CallResult<R> {
-    let at = (std::ptr::from_ref(view).addr() - VIEWS.as_ptr().addr()) / size_of::<PoolView>();
+    let at = (ptr::from_ref(view).addr() - VIEWS.as_ptr().addr()) / size_of::<PoolView>();
     look(life_of(at as u32).as_mut().ok_or(CallError::STALE)?)
 }
 
@@ -156,19 +158,27 @@ pub(crate) fn insert(pool: Pool, pages: u32, order: u8) -> CallResult<Token> {
     let generations = Generations(slot.generations.load(Relaxed)).next();
     let token = Token::new(HandleKind::Pool, at, generations.latest());
     let handle = pool.handle();
-    let bias = if ::pagepool::fences_are_free() { BIAS_FREE } else { BIAS_SHARED };
+    let bias = if ::pagepool::fences_are_free() { bias::FREE } else { bias::SHARED };
     view.bias.store(bias, Relaxed);
     view.no_owner.store(0, Relaxed);
     view.home.store(handle.token().as_ptr(), Relaxed);
     view.words.store(words.lives, Relaxed);
+    view.away.beginnings.store(words.beginnings(), Relaxed);
+    view.beginnings.store(ptr::null_mut(), Relaxed);
+    if words.has_beginnings() || bias == bias::SHARED {
+        view.begin_apart();
+    }
     view.base.store(words.first_place() << KIND_BITS | HandleKind::Page as u32, Relaxed);
     view.pages.store(pages, Relaxed);
     let memory = handle.area().base().map_or(0, |base| base as u64);
     view.memory.store(memory, Relaxed);
     view.readable.store(if memory == 0 { 0 } else { u64::from(pages) }, Relaxed);
     view.own.store(Box::into_raw(Box::new(OwnerHalf::new(handle.clone()))), Relaxed);
-    view.page_size.store((::pagepool::PAGE_SIZE as u64) << order, Relaxed);
-    for count in [&view.limit, &view.allocated, &view.recycled, &view.returning, &view.frags_home.0] {
+    view.away.page_size.store((::pagepool::PAGE_SIZE as u64) << order, Relaxed);
+    let away = &view.away;
+    for count in
+        [&view.limit, &view.allocated, &view.recycled, &view.returning, &away.returning, &away.frags_home]
+    {
         count.store(0, Relaxed);
     }
     let life = PoolLife { half: Half::Idle(pool), handle, tags: Vec::new(), frags: 0, taken };
@@ -218,8 +228,12 @@ fn take_complete(end: &Arc<Shutdown>) -> Option<Box<PoolLife>> {
     let mut list = list();
     let which = list.ended.iter().position(|ended| Arc::ptr_eq(&ended.shutdown, end))?;
     let at = list.ended.swap_remove(which).slot;
-    let life = life_of(at).take();
-    let own = VIEWS[at as usize % MAX_POOLS].own.swap(std::ptr::null_mut(), Relaxed);
+    let mut life = life_of(at).take();
+    let view = &VIEWS[at as usize % MAX_POOLS];
+    for rows in life.iter_mut().flat_map(|life| &mut life.taken) {
+        rows.remember_beginnings(view);
+    }
+    let own = view.own.swap(ptr::null_mut(), Relaxed);
     if !own.is_null() {
         // SAFETY: made by `Box::into_raw` in `insert`; the pool is freed, so nobody is its owner or has a
         // buffer of it. Its handle is not the pool's last one: `life` has another, so no domain goes here,

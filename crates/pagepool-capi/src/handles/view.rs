@@ -34,16 +34,6 @@ pub(crate) const RUN: usize = 64;
 /// Pools that may be there at once.
 pub(crate) const MAX_POOLS: usize = 4096;
 
-/// In [`PoolView::bias`]: the next owner is biased.
-pub(crate) const BIAS_FREE: u64 = 0;
-/// In [`PoolView::bias`]: it ends just now.
-pub(crate) const BIAS_ENDING: u64 = 1;
-/// In [`PoolView::bias`]: nobody is biased any more.
-pub(crate) const BIAS_SHARED: u64 = 2;
-
-/// In [`PoolView::returning`]: no token is this.
-pub(crate) const SEVERAL: u64 = 1;
-
 /// A pool, for the fast paths.
 #[repr(C, align(128))]
 pub(crate) struct PoolView {
@@ -51,7 +41,7 @@ pub(crate) struct PoolView {
     pub(crate) token: AtomicU64,
     /// The thread that the pool is bound to, as [`me`] names it, or 0.
     pub(crate) owner: AtomicU64,
-    /// The thread that may return buffers without an atomic operation, or a state: see `claim`.
+    /// The thread that may return buffers without an atomic operation, or a state: see `bias`.
     pub(crate) bias: AtomicU64,
     /// The lower half of the token of page 0.
     pub(crate) base: AtomicU32,
@@ -63,17 +53,17 @@ pub(crate) struct PoolView {
     pub(crate) cache: AtomicPtr<CacheHead>,
     /// The first word of every buffer of this pool.
     pub(crate) home: AtomicPtr<c_void>,
-    /// The cache's limit while the pool is biased to its owner, else 0: see `claim`.
+    /// The cache's limit while the pool is biased to its owner, else 0: see `bias`.
     pub(crate) limit: AtomicU64,
     /// Pages that the fast paths took from the cache, which the pool does not count itself.
     pub(crate) allocated: AtomicU64,
     /// Pages that they put there, likewise.
     pub(crate) recycled: AtomicU64,
-    /// The token that the owner returned last by plain operations, or looks whether it may; [`SEVERAL`] while
-    /// it does so with several; else 0. See `claim`.
+    /// The owner's mark: see `bias`.
     pub(crate) returning: AtomicU64,
-    /// Bytes in a page.
-    pub(crate) page_size: AtomicU64,
+    /// Where the next life of each page begins, once another thread has returned one, else NULL: see
+    /// [`begin_apart`](Self::begin_apart).
+    pub(crate) beginnings: AtomicPtr<LifeWord>,
     pub(crate) own: AtomicPtr<OwnerHalf>,
     /// Where page 0 begins, for the CPU.
     pub(crate) memory: AtomicU64,
@@ -83,13 +73,21 @@ pub(crate) struct PoolView {
     pub(crate) no_owner: AtomicU32,
     /// 1 while a thread has the turn in such a pool: see `slots::turn`. Never reset.
     pub(crate) turn: AtomicU32,
-    /// Free entries for fragments that ended on other threads, mostly: a list. See `owner`.
-    pub(crate) frags_home: OwnLine<AtomicU64>,
+    pub(crate) away: AwayView,
 }
 
-/// A line of its own: other threads write it.
+/// Lines of their own: other threads write them.
 #[repr(align(128))]
-pub(crate) struct OwnLine<T>(pub(crate) T);
+pub(crate) struct AwayView {
+    /// The mark of a thread that is not the owner: see `bias`.
+    pub(crate) returning: AtomicU64,
+    /// Free entries for fragments that ended on other threads, mostly: a list. See `owner`.
+    pub(crate) frags_home: AtomicU64,
+    /// What [`PoolView::beginnings`] will be.
+    pub(crate) beginnings: AtomicPtr<LifeWord>,
+    /// Bytes in a page.
+    pub(crate) page_size: AtomicU64,
+}
 
 const _: () = assert!(size_of::<PoolView>() == 256, "pagepool.h counts views in 256 bytes");
 const _: () = assert!(std::mem::offset_of!(PoolView, limit) == 56, "pagepool.h lists the fields");
@@ -116,13 +114,18 @@ impl PoolView {
             allocated: AtomicU64::new(0),
             recycled: AtomicU64::new(0),
             returning: AtomicU64::new(0),
-            page_size: AtomicU64::new(0),
+            beginnings: AtomicPtr::new(std::ptr::null_mut()),
             own: AtomicPtr::new(std::ptr::null_mut()),
             memory: AtomicU64::new(0),
             readable: AtomicU64::new(0),
             no_owner: AtomicU32::new(0),
             turn: AtomicU32::new(0),
-            frags_home: OwnLine(AtomicU64::new(0)),
+            away: AwayView {
+                returning: AtomicU64::new(0),
+                frags_home: AtomicU64::new(0),
+                beginnings: AtomicPtr::new(std::ptr::null_mut()),
+                page_size: AtomicU64::new(0),
+            },
         }
     }
 
@@ -146,7 +149,7 @@ impl PoolView {
         let page = unsafe { entry_of(cache, at) };
         // SAFETY: entries below the count are initialised, and the owner's alone.
         let page = unsafe { page.read() };
-        let token = self.word(page).begin_again()?;
+        let token = self.begin_again(page)?;
         count.store(at, Relaxed);
         self.allocated.store(self.allocated.load(Relaxed).wrapping_add(1), Relaxed);
         Some(token)
@@ -158,39 +161,22 @@ impl PoolView {
         if !self.is_mine() || self.token.load(Relaxed) != pool.0 {
             return 0;
         }
-        let (cache, words) = (self.cache.load(Relaxed), self.words.load(Relaxed));
+        let cache = self.cache.load(Relaxed);
         // SAFETY: this thread owns the pool, so it is there, and so are its parts.
         let count = unsafe { &(*cache).count };
         let had = count.load(Relaxed);
         let n = places.len().min(RUN).min(had);
-        self.fetch_words(n);
         // SAFETY: this thread owns the pool, so the cache is there; the count is at most the capacity.
         let first = unsafe { entry_of(cache, had - n) };
         // SAFETY: entries below the count are initialised, and the owner's alone.
         let pages = unsafe { std::slice::from_raw_parts_mut(first, n) };
-        // SAFETY: the words are the pool's, as are the pages of its cache, and `n` fit the places.
-        let done = unsafe { tokens_of(words, pages, places) };
+        let done = self.begin_lives(pages, places);
+        if done < n {
+            pages.copy_within(done.., 0);
+        }
         count.store(had - done, Relaxed);
         self.allocated.store(self.allocated.load(Relaxed).wrapping_add(done as u64), Relaxed);
         done
-    }
-
-    /// Fetches the words of the `n` pages that the cache gives next, where other threads return pages: their
-    /// lines are those threads' then. For the owner.
-    #[inline(always)]
-    pub(crate) fn fetch_words(&self, n: usize) {
-        if self.bias.load(Relaxed) != BIAS_SHARED {
-            return;
-        }
-        let cache = self.cache.load(Relaxed);
-        // SAFETY: this thread owns the pool, so it is there, and so are its parts.
-        let count = unsafe { &(*cache).count }.load(Relaxed);
-        for at in count.saturating_sub(n)..count {
-            // SAFETY: this thread owns the pool, so the cache is there; the count is at most the capacity.
-            let page = unsafe { entry_of(cache, at) };
-            // SAFETY: entries below the count are initialised, and the owner's alone.
-            fetch_to_write(self.word(unsafe { page.read() }));
-        }
     }
 
     /// The life of a page of the pool's area, while the pool is there.
@@ -198,6 +184,64 @@ impl PoolView {
     pub(crate) fn word(&self, page: u32) -> &'static LifeWord {
         // SAFETY: callers have a page of the area.
         unsafe { word_of(self.words.load(Relaxed), page) }
+    }
+
+    /// Makes the beginnings of lives stand apart from their ends, for good: before another thread than the
+    /// owner returns a buffer.
+    ///
+    /// What   a page has a second word, its beginning: the token of its next life, or 0 where its first word
+    ///        says that. Who gives the page out reads and writes the beginning, who returns it the first
+    ///        word, each on its CPU. Otherwise the lines of the words would go to and fro between both.
+    /// Who    whoever has the page. A thread that does not know yet that they are apart leaves a beginning as
+    ///        it is, 0: one that is not 0 was written by a thread which knew, and whoever has the page since
+    ///        then knows, too.
+    pub(crate) fn begin_apart(&self) {
+        self.beginnings.store(self.away.beginnings.load(Relaxed), Relaxed);
+    }
+
+    /// The beginning of a page's next life, if they are apart.
+    #[inline(always)]
+    fn beginning(&self, page: u32) -> Option<&'static LifeWord> {
+        let beginnings = self.beginnings.load(Relaxed);
+        // SAFETY: there is one for each page of the area, and callers have one of them.
+        (!beginnings.is_null()).then(|| unsafe { word_of(beginnings, page) })
+    }
+
+    /// Begins the life of a plain page that was out before, for the thread that has it.
+    #[inline(always)]
+    fn begin_again(&self, page: u32) -> Option<Token> {
+        let Some(beginning) = self.beginning(page) else { return self.word(page).begin_again() };
+        let token = beginning.begin_again().or_else(|| self.word(page).begin_again())?;
+        beginning.follow(token);
+        Some(token)
+    }
+
+    /// Begins the lives of these pages of the cache, which were out before, up to the first that was not;
+    /// says how many.
+    #[inline(always)]
+    fn begin_lives(&self, pages: &[u32], places: &mut [MaybeUninit<Token>]) -> usize {
+        if self.beginnings.load(Relaxed).is_null() {
+            // SAFETY: the words are the pool's, as are the pages, and there is a place for each.
+            return unsafe { tokens_of(self.words.load(Relaxed), pages, places) };
+        }
+        let begun = |(&page, place): (&u32, &mut MaybeUninit<Token>)| {
+            self.begin_again(page).map(|token| place.write(token)).is_some()
+        };
+        pages.iter().zip(places).map(begun).take_while(|&begun| begun).count()
+    }
+
+    /// Begins a life, for the thread that has the page; `part` is the upper half of the buffer's second word.
+    pub(crate) fn begin_life(&self, page: u32, part: u32) -> Token {
+        if part == 0
+            && let Some(token) = self.begin_again(page)
+        {
+            return token;
+        }
+        let token = self.word(page).begin(self.place_of(page), part);
+        if let Some(beginning) = self.beginning(page) {
+            beginning.follow(token);
+        }
+        token
     }
 
     /// The lower half of the tokens of a page.
@@ -315,22 +359,18 @@ unsafe fn word_of(words: *mut LifeWord, page: u32) -> &'static LifeWord {
     unsafe { &*word }
 }
 
-/// Writes the tokens of these pages, which were out before, up to the first that was not; says how many. The
-/// others are the first of `pages` then. Apart, so that all it needs is in registers.
+/// Writes the tokens of these pages, which were out before, up to the first that was not; says how many. Apart,
+/// so that all it needs is in registers.
 ///
 /// # Safety
 /// The words are those of a pool, and the pages are of its area. There is a place for each page.
 #[inline(never)]
-unsafe fn tokens_of(words: *mut LifeWord, pages: &mut [u32], places: &mut [MaybeUninit<Token>]) -> usize {
-    let done = each_of_eight(pages, &mut places[..pages.len()], |page, place| {
+unsafe fn tokens_of(words: *mut LifeWord, pages: &[u32], places: &mut [MaybeUninit<Token>]) -> usize {
+    each_of_eight(pages, &mut places[..pages.len()], |page, place| {
         // SAFETY: the caller has pages of the pool.
         let token = unsafe { word_of(words, page) }.begin_again();
         token.map(|token| place.write(token)).is_some()
-    });
-    if done < pages.len() {
-        pages.copy_within(done.., 0);
-    }
-    done
+    })
 }
 
 /// Ends the lives of these plain pages, up to the first token that is not one in its life, and says how many
@@ -386,8 +426,7 @@ fn ended_at<const AT: usize>(turn: usize) -> usize {
     turn * 8 + AT
 }
 
-/// Fetches the line of a word that this thread will write, or another one soon: a line that two CPUs have to
-/// read takes longer to write than one that a single CPU has. So the lines of many travel at the same time.
+/// Fetches the line of a word that will be written, so that the lines of many travel at the same time.
 #[inline(always)]
 pub(crate) fn fetch_to_write(word: *const LifeWord) {
     #[cfg(target_arch = "x86_64")]

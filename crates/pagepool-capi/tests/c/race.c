@@ -1,45 +1,63 @@
-/* Two threads return the same buffers at the same time, one of them the owner, which returns without an
- * atomic operation until the other begins: each buffer returns once. */
+/* Three threads return the same buffers at the same time, the owner among them: each buffer returns once. The
+ * pool is a new one each time, so that who may return without an atomic operation changes in the middle of
+ * it: from the owner to another thread, and to nobody. */
 #include <pthread.h>
+#include <sched.h>
 #include <string.h>
 
 #include "check.h"
 
 #define N 48
+#define OTHERS 2
 #ifdef V
-#define ROUNDS 30 /* under valgrind threads take turns */
+#define ROUNDS 20 /* under valgrind threads take turns */
 #else
 #define ROUNDS 3000
 #endif
 
 static struct pagepool *pool;
 static struct pagepool_buf *bufs[N];
-static pthread_barrier_t step;
-static int bulk, begins_at;
+static int begun, ended;    /* rounds: counted by the owner, and by each of the others */
+static int done[OTHERS], alone, in_bulk, begins_at;
 
-/* One by one, and how many of them. */
+static void wait_until(int *what, int is)
+{
+    for (int spins = 0; __atomic_load_n(what, __ATOMIC_ACQUIRE) < is; spins++)
+        if (spins % 64 == 63)
+            sched_yield();
+}
+
+/* One by one; gives how many returned here. */
 static int put_from(int first)
 {
-    int done = 0;
+    int puts = 0;
     for (int i = 0; i < N; i++) {
         int error = pagepool_buf_put(bufs[(first + i) % N]);
         CHECK(error == 0 || error == -ESTALE);
-        done += error == 0;
+        puts += error == 0;
     }
-    return done;
+    return puts;
 }
 
-static void *other(void *done)
+static int put_in_bulk(void)
 {
-    for (int round = 0; round < ROUNDS; round++) {
-        pthread_barrier_wait(&step);
-        *(int *)done = put_from(begins_at);
-        pthread_barrier_wait(&step);
+    int error = pagepool_buf_put_bulk(bufs, N);
+    CHECK(error == 0 || error == -ESTALE);
+    return 0;
+}
+
+static void *other(void *at)
+{
+    int me = *(int *)at;
+    for (int round = 1; round <= ROUNDS; round++) {
+        wait_until(&begun, round);
+        done[me] = alone && me != 0 ? 0 : in_bulk & 1 << me ? put_in_bulk() : put_from(begins_at * me);
+        __atomic_add_fetch(&ended, 1, __ATOMIC_RELEASE);
     }
     return NULL;
 }
 
-/* All are out, then in, and none is there twice. */
+/* None is out, all can be allocated, and none of them twice. */
 static void nothing_is_damaged(void)
 {
     struct pagepool_buffer_locations places = PAGEPOOL_BUFFER_LOCATIONS_INIT;
@@ -53,43 +71,43 @@ static void nothing_is_damaged(void)
     CHECK(pagepool_buf_put_bulk(all, n) == 0);
 }
 
-static void round_of(struct pagepool_arena *arena, int round, const int *others)
+/* Whether several threads returned some. */
+static int round_of(struct pagepool_arena *arena, int round)
 {
     pool = pool_over(arena);
     CHECK(pagepool_bind(pool) == 0);
-    for (int again = 0; again < 3; again++) { /* the last time by the inline functions */
-        CHECK(pagepool_alloc_bulk(pool, bufs, N) == N);
-        if (again < 2)
-            CHECK(pagepool_buf_put_bulk(bufs, N) == 0);
-    }
-    bulk = round % 2;
-    begins_at = round % N;
-    pthread_barrier_wait(&step);
-    for (volatile int wait = round * 7 % 997; wait > 0; wait--)
+    for (int before = 0; before < 2; before++) /* so that the inline functions serve the last time */
+        CHECK(pagepool_alloc_bulk(pool, bufs, N) == N && pagepool_buf_put_bulk(bufs, N) == 0);
+    CHECK(pagepool_alloc_bulk(pool, bufs, N) == N);
+    in_bulk = round % 8;
+    alone = round % 3 == 0; /* one other thread */
+    begins_at = round * 5 % N;
+    __atomic_store_n(&begun, round, __ATOMIC_RELEASE);
+    for (volatile int wait = round * 7 % 499; wait > 0; wait--)
         ;
-    int mine = bulk ? pagepool_buf_put_bulk(bufs, N) : put_from(0);
-    pthread_barrier_wait(&step);
-    if (bulk)
-        CHECK(mine == 0 || mine == -ESTALE);
-    else
-        CHECK(mine + *others == N);
+    int mine = in_bulk & 4 ? put_in_bulk() : put_from(round % 2 ? 0 : begins_at);
+    wait_until(&ended, OTHERS * round);
+    if (in_bulk == 0)
+        CHECK(mine + done[0] + done[1] == N);
     nothing_is_damaged();
     CHECK(pagepool_destroy(pool) == 0);
+    return in_bulk == 0 && mine < N && done[0] < N && done[1] < N;
 }
 
 int main(void)
 {
     struct pagepool_arena *arena = arena_of(4 << 20);
-    int others = 0, raced = 0;
-    pthread_t thread;
-    CHECK(pthread_barrier_init(&step, NULL, 2) == 0);
-    CHECK(pthread_create(&thread, NULL, other, &others) == 0);
-    for (int round = 0; round < ROUNDS; round++) {
-        round_of(arena, round, &others);
-        raced += others > 0 && others < N;
+    pthread_t threads[OTHERS];
+    int numbers[OTHERS], raced = 0;
+    for (int at = 0; at < OTHERS; at++) {
+        numbers[at] = at;
+        CHECK(pthread_create(&threads[at], NULL, other, &numbers[at]) == 0);
     }
-    CHECK(pthread_join(thread, NULL) == 0 && pthread_barrier_destroy(&step) == 0);
+    for (int round = 1; round <= ROUNDS; round++)
+        raced += round_of(arena, round);
+    for (int at = 0; at < OTHERS; at++)
+        CHECK(pthread_join(threads[at], NULL) == 0);
     CHECK(pagepool_arena_put(arena) == 0);
-    printf("%d of %d rounds: both threads returned some\n", raced, ROUNDS);
+    printf("%d of %d rounds one by one: several threads returned some\n", raced, ROUNDS / 8);
     return 0;
 }

@@ -43,7 +43,6 @@ pub extern "C" fn pagepool_alloc_page(pool: *mut PoolHandle) -> *mut BufHandle {
 extern "C" fn alloc_page_slow(pool: Token) -> *mut BufHandle {
     alloc_by(pool, |owned| {
         let page = owned.bound.alloc_page().ok_or(EXHAUSTED)?;
-        owned.view.fetch_words(RUN); // it was most likely a refill
         owned.token_for(page)
     })
 }
@@ -99,7 +98,7 @@ pub unsafe extern "C" fn pagepool_alloc(pool: *mut PoolHandle, size: *mut usize)
 /// Why there is no fragment of that size.
 #[cold]
 fn no_frag(owned: &OwnerCall<'_>, size: usize) -> CallError {
-    let page = owned.view.page_size.load(Relaxed);
+    let page = owned.view.away.page_size.load(Relaxed);
     if (1..=page).contains(&(size as u64)) {
         return EXHAUSTED;
     }
