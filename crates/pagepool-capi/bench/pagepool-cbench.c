@@ -28,6 +28,29 @@ static void inline_pairs(void *pool)
     }
 }
 
+/* Several one by one, before they return one by one. */
+static inline void inline_bursts(void *pool, int n)
+{
+    struct pagepool_buf *bufs[BURST];
+    for (int i = 0; i < LOOPS; i += n) {
+        for (int at = 0; at < n; at++)
+            bufs[at] = pagepool_alloc_page(pool);
+        look(bufs);
+        for (int at = 0; at < n; at++)
+            pagepool_buf_put(bufs[at]);
+    }
+}
+
+static void inline_twos(void *pool)
+{
+    inline_bursts(pool, 2);
+}
+
+static void inline_32s(void *pool)
+{
+    inline_bursts(pool, BURST);
+}
+
 /* In parentheses a name is no macro: these are calls. */
 static void call_pairs(void *pool)
 {
@@ -77,6 +100,28 @@ static void bulk_data_pairs(void *pool)
         for (int at = 0; at < BURST; at++)
             look(data[at]);
         pagepool_buf_put_bulk(bufs, BURST);
+    }
+}
+
+static void call_bulk_pairs(void *pool)
+{
+    struct pagepool_buf *bufs[BURST];
+    for (int i = 0; i < LOOPS; i += BURST) {
+        (pagepool_alloc_bulk)(pool, bufs, BURST);
+        look(bufs);
+        (pagepool_buf_put_bulk)(bufs, BURST);
+    }
+}
+
+static void call_bulk_data_pairs(void *pool)
+{
+    struct pagepool_buf *bufs[BURST];
+    void *data[BURST];
+    for (int i = 0; i < LOOPS; i += BURST) {
+        (pagepool_alloc_bulk_data)(pool, bufs, data, BURST);
+        for (int at = 0; at < BURST; at++)
+            look(data[at]);
+        (pagepool_buf_put_bulk)(bufs, BURST);
     }
 }
 
@@ -235,11 +280,15 @@ int main(void)
     printf("%-20s %6.2f ns\n", "empty loop", least(empty_loop, pool));
     printf("%-20s %6.2f ns\n", "empty data loop", least(empty_data_loop, pool));
     counted("inline", inline_pairs, pool);
+    counted("inline, 2 out", inline_twos, pool);
+    counted("inline, 32 out", inline_32s, pool);
     counted("calls", call_pairs, pool);
     counted("data", data_pairs, pool);
     counted("calls data", call_data_pairs, pool);
     counted("bulk", bulk_pairs, pool);
     counted("bulk data", bulk_data_pairs, pool);
+    counted("calls bulk", call_bulk_pairs, pool);
+    counted("calls bulk data", call_bulk_data_pairs, pool);
     counted("batch", batch_pairs, pool);
     counted("batch data", batch_packet_pairs, pool);
     batch_on_another_thread();

@@ -958,9 +958,8 @@ int pagepool_batch_push(struct pagepool_batch *batch, struct pagepool_buf *buf);
  * Ownership: the handle ends.
  * Errors: -ESTALE for a buffer that was returned before. -EINVAL for a value that never was a buffer.
  *     Nothing changes then.
- * Cost: on the owner's thread about fifteen instructions, and no atomic operation until another thread first
- *     returns a buffer of the pool; one compare-and-swap after that. On other threads one compare-and-swap
- *     and one store.
+ * Cost: on the owner's thread about fifteen instructions. No atomic operation if one thread returns all
+ *     buffers of the pool, its owner or another one; otherwise one compare-and-swap.
  */
 int pagepool_buf_put(struct pagepool_buf *buf);
 
@@ -1098,9 +1097,8 @@ int pagepool_buf_sync_for_device(struct pagepool_buf *buf, size_t offset, size_t
  * Errors: the error of the first handle that failed; all others are returned nevertheless. -EINVAL for a
  *     NULL array.
  * Cost: on the owner's thread pool and owner are checked once for up to 64 whole pages of a pool, and each
- *     takes some fifteen instructions; no atomic operation until another thread first returns a buffer of
- *     the pool. On other threads, and from then on, one compare-and-swap per buffer, and one bulk of
- *     messages for up to 64.
+ *     takes about ten instructions. On other threads one bulk of messages for up to 64. No atomic operation
+ *     if one thread returns all buffers of the pool; otherwise one compare-and-swap per buffer.
  */
 int pagepool_buf_put_bulk(struct pagepool_buf *const *bufs, size_t n);
 
@@ -2001,15 +1999,20 @@ PAGEPOOL_FAST_ uint64_t pagepool_me_(void)
     return me;
 }
 
-/* A pool of the calling thread becomes the one that it used last. Called where there are tables. */
-PAGEPOOL_FAST_ void pagepool_look_here_(struct pagepool_view_ *view)
+/* This pool, which the calling thread owns, becomes the one that it used last. */
+PAGEPOOL_SLOW_ void pagepool_stay_here_(struct pagepool_view_ *view)
 {
-    if (view == NULL || view->owner != pagepool_me_() || view->no_owner != 0)
-        return;
     if (!pagepool_noted_6_)
         pagepool_noted_6_ = pagepool_tables_->note(&pagepool_here_6_);
     if (pagepool_noted_6_)
         pagepool_here_6_ = view;
+}
+
+/* A pool becomes the one that the calling thread used last, if it owns it. Called where there are tables. */
+PAGEPOOL_FAST_ void pagepool_look_here_(struct pagepool_view_ *view)
+{
+    if (view != NULL && view->owner == pagepool_me_() && view->no_owner == 0)
+        pagepool_stay_here_(view);
 }
 
 /* The same for any pool; its token tells where its view is. */

@@ -1,7 +1,6 @@
 //! The ownership engine: what a token stands for, and who may use that now.
 
 pub(crate) mod batch_table;
-pub(crate) mod bias;
 pub(crate) mod binding;
 pub(crate) mod bound_pools;
 pub(crate) mod claim;

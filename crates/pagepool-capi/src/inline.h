@@ -95,15 +95,20 @@ PAGEPOOL_FAST_ uint64_t pagepool_me_(void)
     return me;
 }
 
-/* A pool of the calling thread becomes the one that it used last. Called where there are tables. */
-PAGEPOOL_FAST_ void pagepool_look_here_(struct pagepool_view_ *view)
+/* This pool, which the calling thread owns, becomes the one that it used last. */
+PAGEPOOL_SLOW_ void pagepool_stay_here_(struct pagepool_view_ *view)
 {
-    if (view == NULL || view->owner != pagepool_me_() || view->no_owner != 0)
-        return;
     if (!pagepool_noted_6_)
         pagepool_noted_6_ = pagepool_tables_->note(&pagepool_here_6_);
     if (pagepool_noted_6_)
         pagepool_here_6_ = view;
+}
+
+/* A pool becomes the one that the calling thread used last, if it owns it. Called where there are tables. */
+PAGEPOOL_FAST_ void pagepool_look_here_(struct pagepool_view_ *view)
+{
+    if (view != NULL && view->owner == pagepool_me_() && view->no_owner == 0)
+        pagepool_stay_here_(view);
 }
 
 /* The same for any pool; its token tells where its view is. */

@@ -136,8 +136,8 @@ const ROWS: [Row; 6] = [
         what: "bulk of 32",
         asked: "0.6",
         columns: [
-            &[],
             &["c bulk"],
+            &["c calls bulk"],
             &["c batch"],
             &["rust page_bulk32_handles", "rust page_bulk32"],
             &["dpdk mempool bulk"],
@@ -147,7 +147,14 @@ const ROWS: [Row; 6] = [
     Row {
         what: "bulk of 32, with addresses",
         asked: "1.2",
-        columns: [&[], &["c bulk data"], &["c batch data"], &[], &[], &["dpdk mbuf bulk data"]],
+        columns: [
+            &["c bulk data"],
+            &["c calls bulk data"],
+            &["c batch data"],
+            &[],
+            &[],
+            &["dpdk mbuf bulk data"],
+        ],
     },
     Row {
         what: "by device address: one; bulk of 32",

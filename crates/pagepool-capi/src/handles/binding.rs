@@ -15,8 +15,8 @@ use std::sync::atomic::Ordering::*;
 use ::pagepool::{Bound, PoolRef, Shutdown};
 
 use crate::error::{CallError, CallResult};
-use crate::handles::bias;
 use crate::handles::bound_pools;
+use crate::handles::claim::bias;
 use crate::handles::owner_half::OwnerHalf;
 use crate::handles::slots::{self, Half, turn};
 use crate::handles::thread::me;

@@ -1,14 +1,16 @@
-//! Taking a buffer out of its token, once.
+//! BiasWords a buffer out of its token, once.
 //!
-//! How    whoever changes the word of a life from its token to that of the next one has the buffer. One thread
-//!        may do that with plain operations, while its mark stands: see `bias`. If none may, everybody uses a
-//!        compare-and-swap.
-//! Cost   the thread that the pool is biased to: five plain stores, no atomic operation; in bulk two and their
-//!        share of the others. In a pool whose buffers two threads return: one compare-and-swap. Once or
-//!        twice in a pool's life about 1,600 cycles.
+//! How    whoever changes the word of a life from its token to that of the next one has the buffer. One
+//!        thread may do that with plain operations, while its mark stands: see [`bias`]. If none may,
+//!        everybody uses a compare-and-swap.
+//! Cost   the thread that the pool is biased to: five plain stores, no atomic operation; in bulk two and
+//!        their share of the others. In a pool whose buffers two threads return: one compare-and-swap. Once
+//!        or twice in a pool's life about 1,600 cycles.
 
 // UNSAFETY: buffers are made from the words that stand behind their tokens.
 #![expect(unsafe_code)]
+
+pub(crate) mod bias;
 
 use std::ffi::c_void;
 use std::mem::ManuallyDrop;
@@ -18,13 +20,13 @@ use std::sync::atomic::{AtomicU64, Ordering::*};
 use ::pagepool::{Backoff, PageBuf};
 
 use crate::error::{CallError, CallResult};
-use crate::handles::bias::{self, SEVERAL, Taking};
 use crate::handles::directory::{self, BufPlace};
 use crate::handles::life_word::{self, LifeWord};
 use crate::handles::owner::frag_over;
 use crate::handles::thread::me;
 use crate::handles::token::{HandleKind, Token};
 use crate::handles::view::{PoolView, RUN};
+use bias::{BiasWords, SEVERAL};
 
 /// A buffer that was taken out of its token: the caller's alone.
 pub(crate) struct Claimed {
@@ -50,12 +52,11 @@ fn claim_at(BufPlace { word, view, .. }: BufPlace, token: Token) -> CallResult<C
 /// As [`claim`], for a plain page that this thread may claim as matters stand.
 #[inline(always)]
 pub(crate) fn claim_plain(token: Token) -> Option<PageBuf> {
-    let BufPlace { word, view, .. } = directory::find(token).ok()?;
-    let ended = token.is(HandleKind::Page)
-        && match view.bias.load(Acquire) {
-            bias::SHARED => word.end_plain_together(token),
-            _ => end_biased(view, token.0, || word.end_plain(token)) == Some(true),
-        };
+    let (word, view) = directory::find_page(token)?;
+    let ended = match view.bias.load(Acquire) {
+        bias::SHARED => word.end_plain_together(token),
+        _ => end_biased(view, token.0, || word.end_plain(token)) == Some(true),
+    };
     // SAFETY: the life that just ended was begun by the buffer's owner, and ended here alone.
     ended.then(|| unsafe { buffer_of(token, token.0, view) })
 }
@@ -136,7 +137,7 @@ fn mark_of(view: &PoolView) -> &AtomicU64 {
 
 /// Biases the pool to this thread instead of its owner, or to none.
 ///
-/// Wait   for the thread that it is biased to to finish the return that it is in, some ten instructions, or 64
+/// Wait   until the thread that has the bias finished the return that it is in, some ten instructions, or 64
 ///        times as many in bulk; and for another thread that waits for that. A waiter sleeps 50 microseconds
 ///        after 1024 pauses, so that one with real-time priority lets a thread run that shares its CPU. The
 ///        wait ends when that one has had the CPU for those instructions.
@@ -148,9 +149,9 @@ fn take_bias(view: &PoolView) {
     };
     view.begin_apart();
     let marks = [&view.returning, &view.away.returning];
-    let taking = Taking { holder: &view.bias, limit: &view.limit, marks, owner: &view.owner };
+    let words = BiasWords { holder: &view.bias, limit: &view.limit, marks, owner: &view.owner };
     let mut backoff = Backoff::default();
-    bias::take(&taking, me(), is_over, || backoff.pause());
+    bias::take(&words, me(), is_over, || backoff.pause());
 }
 
 /// A whole page of the pool that this thread bound last goes into the cache, if this thread is the biased

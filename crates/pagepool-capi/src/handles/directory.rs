@@ -2,9 +2,8 @@
 //!
 //! What   a word per page of a pool, found by the page's number; an [`FragEntry`] per fragment that is out. A
 //!        directory finds the pool and the entries by the token's place, 4096 places a row.
-//! Life   words, entries and the directory are never freed, only used again, and generations only grow: any
-//!        token can be looked up at any time, and a stale one stays stale. They begin at random, so that one
-//!        that is made up does not fit.
+//! Life   words, entries and the directory are never freed, only used again: any token can be looked up at
+//!        any time. `life_word` says which of them fits.
 //! Cost   8 bytes per page in use, 16 where other threads than the owner return pages; 16 per fragment.
 
 // UNSAFETY: words are reached by address and never freed.
@@ -213,6 +212,21 @@ pub(crate) fn find(token: Token) -> CallResult<BufPlace> {
     let word = unsafe { &*word };
     // SAFETY: a row with a kind has a view, which is static.
     Ok(BufPlace { word, view: unsafe { &*row.view.load(Relaxed) }, lives })
+}
+
+/// As [`find`], for the token of a page: its word, which says whether it is out, and its pool.
+#[inline(always)]
+pub(crate) fn find_page(token: Token) -> Option<(&'static LifeWord, &'static PoolView)> {
+    let row = &DIRECTORY[(token.0 as u32 >> 16) as usize];
+    if !token.is(HandleKind::Page) || row.kind.load(Acquire) != HandleKind::Page as u64 {
+        return None;
+    }
+    // SAFETY: a row of pages has a word for every place.
+    let word = unsafe { row.lives.load(Relaxed).add((token.place() & IN_ROW) as usize) };
+    // SAFETY: words are atomics and never freed.
+    let word = unsafe { &*word };
+    // SAFETY: a row with a kind has a view, which is static.
+    Some((word, unsafe { &*row.view.load(Relaxed) }))
 }
 
 /// Fetches the words of these tokens, of pages most likely, for a thread that will end their lives: see

@@ -1,8 +1,8 @@
 //! The life of one buffer: which of its lives it is in, and whether a token is of that one.
 //!
-//! Word   the token of the buffer's life, which it has from the end of the life before: a page in its pool has
-//!        the token that it will be given out with. So nothing is stored when a life of a plain page begins,
-//!        and one addition ends it. While a page is out whose second word has an upper half
+//! Word   the token of the buffer's life, which it has from the end of the life before: a page in its pool
+//!        has the token that it will be given out with. So nothing is stored when a life of a plain page
+//!        begins, and one addition ends it. While a page is out whose second word has an upper half
 //!        (`PageBuf::into_token`), that one stands in place of the token's lower half; so it does in each
 //!        fragment. All of the word is 0 before the first life.
 //! Who    the thread that has the buffer itself begins a life. Who ends it: `claim`.

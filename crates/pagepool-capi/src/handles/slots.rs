@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use ::pagepool::{Pool, PoolRef, Shutdown, Tag};
 
 use crate::error::{CallError, CallResult};
-use crate::handles::bias;
+use crate::handles::claim::bias;
 use crate::handles::directory::{PlaceRange, next_free};
 use crate::handles::owner_half::OwnerHalf;
 use crate::handles::token::{Generations, HandleKind, KIND_BITS, Token};

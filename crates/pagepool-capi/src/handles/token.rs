@@ -5,9 +5,9 @@
 //! |    generation     |     place        | kind |
 //! ```
 //!
-//! A place's generations begin at random and only grow. Those of buffers are odd. No
-//! token is 0, and none is a multiple of 4, as the address of anything aligned to 4 bytes is: a pointer given
-//! by mistake is refused.
+//! A place's generations begin at random. Those of buffers are odd, and follow each other as
+//! `life_word` says; those of other things only grow. No token is 0, and none is a multiple of 4, as the
+//! address of anything aligned to 4 bytes is: a pointer given by mistake is refused.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::OnceLock;

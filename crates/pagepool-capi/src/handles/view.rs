@@ -5,11 +5,12 @@
 //!        be looked up.
 //! Who    `owner`, and what the addresses lead to, are the owner's thread's: it writes its own mark there and
 //!        nobody else does, so comparing needs no order. `returning`, `recycled` and `allocated` are written
-//!        by the owner alone; `bias` and `limit` also by who ends the bias. The rest is written while the
-//!        token is 0.
+//!        by the owner alone; `bias`, `limit` and `beginnings` also by who takes the bias away, and `away` by
+//!        any thread. The rest is written while the token is 0.
 //! Life   addresses in a row hold as long as its token does, and that ends on the owner's thread, or unowned.
-//! Lines  the first has what every thread reads, and is written when the pool is bound, and once when its
-//!        bias ends. The second is the owner's, who writes it with each buffer.
+//! Lines  the first has what every thread reads, and is written when the pool is bound, and when another
+//!        thread takes its bias. The second is the owner's, who writes it with each buffer. The others are
+//!        those of other threads.
 //! Layout part of the inline interface: whoever changes it, or `FragEntry`, or `Directory`, raises `LAYOUT`
 //! in inline.rs.
 
@@ -28,7 +29,7 @@ use crate::handles::owner_half::OwnerHalf;
 use crate::handles::thread::me;
 use crate::handles::token::{KIND_BITS, Token};
 
-/// Buffers that the owner allocates or returns together: whoever ends its bias waits for so many.
+/// Buffers that a thread allocates or returns together: whoever takes its bias waits for so many.
 pub(crate) const RUN: usize = 64;
 
 /// Pools that may be there at once.
@@ -41,7 +42,7 @@ pub(crate) struct PoolView {
     pub(crate) token: AtomicU64,
     /// The thread that the pool is bound to, as [`me`] names it, or 0.
     pub(crate) owner: AtomicU64,
-    /// The thread that may return buffers without an atomic operation, or a state: see `bias`.
+    /// The thread that may return buffers without an atomic operation, or a state: see `claim::bias`.
     pub(crate) bias: AtomicU64,
     /// The lower half of the token of page 0.
     pub(crate) base: AtomicU32,
@@ -53,13 +54,13 @@ pub(crate) struct PoolView {
     pub(crate) cache: AtomicPtr<CacheHead>,
     /// The first word of every buffer of this pool.
     pub(crate) home: AtomicPtr<c_void>,
-    /// The cache's limit while the pool is biased to its owner, else 0: see `bias`.
+    /// The cache's limit while the pool is biased to its owner, else 0: see `claim::bias`.
     pub(crate) limit: AtomicU64,
     /// Pages that the fast paths took from the cache, which the pool does not count itself.
     pub(crate) allocated: AtomicU64,
     /// Pages that they put there, likewise.
     pub(crate) recycled: AtomicU64,
-    /// The owner's mark: see `bias`.
+    /// The owner's mark: see `claim::bias`.
     pub(crate) returning: AtomicU64,
     /// Where the next life of each page begins, once another thread has returned one, else NULL: see
     /// [`begin_apart`](Self::begin_apart).
@@ -79,7 +80,7 @@ pub(crate) struct PoolView {
 /// Lines of their own: other threads write them.
 #[repr(align(128))]
 pub(crate) struct AwayView {
-    /// The mark of a thread that is not the owner: see `bias`.
+    /// The mark of a thread that is not the owner: see `claim::bias`.
     pub(crate) returning: AtomicU64,
     /// Free entries for fragments that ended on other threads, mostly: a list. See `owner`.
     pub(crate) frags_home: AtomicU64,
@@ -359,8 +360,8 @@ unsafe fn word_of(words: *mut LifeWord, page: u32) -> &'static LifeWord {
     unsafe { &*word }
 }
 
-/// Writes the tokens of these pages, which were out before, up to the first that was not; says how many. Apart,
-/// so that all it needs is in registers.
+/// Writes the tokens of these pages, which were out before, up to the first that was not; says how many. A
+/// function of its own, so that all it needs is in registers.
 ///
 /// # Safety
 /// The words are those of a pool, and the pages are of its area. There is a place for each page.

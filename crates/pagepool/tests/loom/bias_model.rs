@@ -1,7 +1,7 @@
 //! The bias of the C interface's pools: threads return the same buffers, by plain operations where they may.
 //!
-//! `bias` is the file of the library. Around it stands what its `claim` and the inline functions of the header
-//! do with one word of a life, in a few lines.
+//! `bias` is the file of the library. Around it stands what its `claim` and the inline functions of the
+//! header do with one word of a life, in a few lines.
 
 use std::sync::Arc;
 
@@ -10,10 +10,10 @@ use loom::thread;
 
 use super::explore_to;
 
-#[path = "../../../pagepool-capi/src/handles/bias.rs"]
+#[path = "../../../pagepool-capi/src/handles/claim/bias.rs"]
 mod bias;
 
-use bias::{SEVERAL, SHARED, Taking};
+use bias::{BiasWords, SEVERAL, SHARED};
 
 /// Threads; the first is the owner.
 const OWNER: u64 = 10;
@@ -86,14 +86,14 @@ impl BiasedPool {
                 return 0;
             }
             let (marks, owner) = ([&self.marks[0], &self.marks[1]], &self.owner);
-            let taking = Taking { holder: &self.holder, limit: &self.limit, marks, owner };
+            let words = BiasWords { holder: &self.holder, limit: &self.limit, marks, owner };
             let is_over = |token| self.word(token).load(Acquire) != token;
-            bias::take(&taking, me, is_over, || self.pause());
+            bias::take(&words, me, is_over, || self.pause());
         }
     }
 
-    /// Lets others run. Nothing new is tried in a run that has waited [`MOST_WAITS`] times: a wait for a thread
-    /// that waits for a third one would be tried for ever.
+    /// Lets others run. Nothing new is tried in a run that has waited [`MOST_WAITS`] times: a wait for a
+    /// thread that waits for a third one would be tried for ever.
     fn pause(&self) {
         if self.waits.fetch_add(1, std::sync::atomic::Ordering::Relaxed) >= MOST_WAITS {
             loom::skip_branch();
@@ -115,13 +115,13 @@ impl BiasedPool {
 }
 
 /// What a thread does; it says how many of its returns were the one.
-type Work = fn(&BiasedPool) -> u64;
+type Putting = fn(&BiasedPool) -> u64;
 
 /// Threads end lives, each of which ends once. Three threads with a bound of 3 take two minutes.
-fn race(name: &str, bound: usize, lives: u64, own: Work, others: &'static [Work]) {
+fn race(name: &str, bound: usize, lives: u64, own: Putting, others: &'static [Putting]) {
     explore_to(name, bound, move || {
         let pool = BiasedPool::new();
-        let start = |work: &Work| {
+        let start = |work: &Putting| {
             let (pool, work) = (pool.clone(), *work);
             thread::spawn(move || work(&pool))
         };
@@ -141,20 +141,20 @@ fn one_life_ends_once() {
 
 #[test]
 fn one_life_ends_once_among_three_threads() {
-    const OTHERS: [Work; 2] = [|pool| pool.put(OTHER, 4, false), |pool| pool.put(THIRD, 4, true)];
+    const OTHERS: [Putting; 2] = [|pool| pool.put(OTHER, 4, false), |pool| pool.put(THIRD, 4, true)];
     race("bias three threads", 2, 1, |pool| pool.put_inline(4), &OTHERS);
 }
 
 #[test]
 fn two_lives_end_once_each_whatever_their_order() {
-    const OTHERS: [Work; 1] = [|pool| pool.put(OTHER, 5, false) + pool.put(OTHER, 4, false)];
+    const OTHERS: [Putting; 1] = [|pool| pool.put(OTHER, 5, false) + pool.put(OTHER, 4, false)];
     race("bias two lives", 3, 2, |pool| pool.put_inline(4) + pool.put_inline(5), &OTHERS);
 }
 
 /// The thread that took over returns others while a third one asks.
 #[test]
 fn a_third_thread_waits_for_the_one_that_took_over() {
-    const OTHERS: [Work; 2] =
+    const OTHERS: [Putting; 2] =
         [|pool| pool.put(OTHER, 4, true) + pool.put(OTHER, 5, false), |pool| pool.put(THIRD, 5, false)];
     race("bias taken over", 2, 2, |pool| pool.put_inline(4), &OTHERS);
 }

@@ -21,9 +21,8 @@ use crate::handles::token::Token;
 /// Errors: the error of the first handle that failed; all others are returned nevertheless. -EINVAL for a
 ///     NULL array.
 /// Cost: on the owner's thread pool and owner are checked once for up to 64 whole pages of a pool, and each
-///     takes some fifteen instructions; no atomic operation until another thread first returns a buffer of
-///     the pool. On other threads, and from then on, one compare-and-swap per buffer, and one bulk of
-///     messages for up to 64.
+///     takes about ten instructions. On other threads one bulk of messages for up to 64. No atomic operation
+///     if one thread returns all buffers of the pool; otherwise one compare-and-swap per buffer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pagepool_buf_put_bulk(bufs: *const *mut BufHandle, n: usize) -> c_int {
     // SAFETY: the caller gave `n` handles; a handle is a token.

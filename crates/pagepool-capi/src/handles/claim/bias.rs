@@ -2,9 +2,9 @@
 //!
 //! Holder [`FREE`] (0): none since the pool was made or unbound; the next owner is. A thread. [`ENDING`]:
 //!        somebody takes it from that thread. [`SHARED`]: none any more, everybody uses a compare-and-swap.
-//! Moves  the owner has it when the pool is bound. The first other thread that returns a buffer takes it over,
-//!        so that a pool whose buffers all return on one thread needs no atomic operation, whichever it is. A
-//!        second thread that asks ends it for good.
+//! Moves  the owner has it when the pool is bound. The first other thread that returns a buffer takes it
+//!        over, so that a pool whose buffers all return on one thread needs no atomic operation, whichever it
+//!        is. A second thread that asks ends it for good.
 //! Mark   says which return the holder is in: the owner's, and one for the thread that took over. Of one
 //!        buffer it is the token, and nobody takes it back: it is over when the life has ended. [`SEVERAL`]
 //!        is taken back, and so is any mark of a thread that finds it is not the holder, or no life to end.
@@ -12,7 +12,7 @@
 //!        Either the thread sees that it is not the holder any more, or its mark is seen, and waited for. The
 //!        words that it wrote before are seen then, too.
 //! Who    any thread. The inline functions look at `limit`, which is 0 unless the owner is the holder.
-//! Proof  `one_life_ends_once` and others of crates/pagepool/tests/loom.rs, which include this file.
+//! Proof  crates/pagepool/tests/loom/bias_model.rs, which includes this file.
 
 #[cfg(loom)]
 use loom::sync::atomic::{AtomicU64, Ordering::*};
@@ -31,8 +31,8 @@ pub(crate) const SHARED: u64 = 2;
 /// As a mark: no token is this.
 pub(crate) const SEVERAL: u64 = 1;
 
-/// Marks a return of the calling thread, if it is the holder; `mine` is its mark. The caller ends a life then,
-/// and takes the mark back unless it is the token of the life that it ended.
+/// Marks a return of the calling thread, if it is the holder; `mine` is its mark. The caller ends a life
+/// then, and takes the mark back unless it is the token of the life that it ended.
 #[inline(always)]
 pub(crate) fn begin(holder: &AtomicU64, me: u64, mine: &AtomicU64, mark: u64) -> bool {
     if holder.load(Relaxed) != me {
@@ -54,7 +54,7 @@ pub(crate) fn take_back(mine: &AtomicU64) {
 }
 
 /// What [`take`] needs of a pool.
-pub(crate) struct Taking<'a> {
+pub(crate) struct BiasWords<'a> {
     pub(crate) holder: &'a AtomicU64,
     /// Pages that the owner's cache takes from the inline functions.
     pub(crate) limit: &'a AtomicU64,
@@ -66,7 +66,7 @@ pub(crate) struct Taking<'a> {
 /// Makes the calling thread the holder, or ends it that there is one. Waits for the return that the holder is
 /// in, and for another thread that takes it away.
 #[cold]
-pub(crate) fn take(from: &Taking<'_>, me: u64, is_over: impl Fn(u64) -> bool, mut pause: impl FnMut()) {
+pub(crate) fn take(from: &BiasWords<'_>, me: u64, is_over: impl Fn(u64) -> bool, mut pause: impl FnMut()) {
     loop {
         match from.holder.load(Acquire) {
             SHARED => return,
