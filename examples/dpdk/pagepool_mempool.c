@@ -3,10 +3,8 @@
  *
  *     dpdk-testpmd -d ./librte_mempool_pagepool.so ... -- --mbuf-pool-ops-name=pagepool
  *
- * What   An object is a page of a pool: DPDK's header at its start, the element after it. DPDK provides the
- *        memory in areas. Each area becomes an arena over the caller's memory, with a pool.
- * Who    In DPDK any thread gets and puts objects. So the pools have no owner (`no_owner`): each call takes a
- *        pool's lock, serves all its objects by their addresses, and lets go.
+ * What   An object is a page of a pool: DPDK's header at its start, the element after it. pool_objects.h is
+ *        all there is of the pool. DPDK provides the memory in areas, each of which becomes a pool.
  * Why    One pool per area, not one per lcore: any lcore can get any object that is in the mempool. DPDK
  *        promises that.
  * Cost   See docs/notes/0011-dpdk-mempool.md.
@@ -22,20 +20,10 @@
 #include <rte_mempool.h>
 #include <rte_spinlock.h>
 
-#include <pagepool.h>
+#include "pool_objects.h"
 
 RTE_LOG_REGISTER(pagepool_logtype, mempool.pagepool, NOTICE);
 #define SAY(level, ...) rte_log(RTE_LOG_##level, pagepool_logtype, "PAGEPOOL: " __VA_ARGS__)
-
-/* An area of memory from DPDK, with its pool. */
-struct chunk {
-    uintptr_t base;
-    uint32_t pages;
-    struct pagepool_arena *arena;
-    struct pagepool *pool; /* a page's device address is that of its object, without spread */
-};
-
-_Static_assert(sizeof(void *) == sizeof(uint64_t), "pointers to objects are the addresses of the pool");
 
 /* Whether mempools of this process have this driver, and it is the primary process. */
 static int primary;
@@ -47,9 +35,9 @@ struct driver {
     uint32_t header;          /* bytes from the start of a page to the object */
     uint32_t spread;          /* objects begin 0 to spread - 1 cache lines later; a power of two */
     uint32_t last;            /* index of the chunk that served the last get; any thread writes it */
-    struct pagepool *only;    /* the pool of the one chunk, where objects have no spread; else NULL */
+    struct objects only;      /* the one chunk, where objects have no spread; else without a pool */
     uint64_t refused;         /* puts with an object that was in the mempool already, or is another's */
-    struct chunk *chunks;     /* sorted by address */
+    struct objects *chunks;   /* sorted by address */
     char name[RTE_MEMPOOL_NAMESIZE];
     TAILQ_ENTRY(driver) next;
 };
@@ -67,12 +55,12 @@ static uintptr_t shift_in_page(const struct driver *driver, uintptr_t page)
 }
 
 /* The chunk that an object lies in. */
-static struct chunk *chunk_of(const struct driver *driver, uintptr_t object)
+static struct objects *chunk_of(const struct driver *driver, uintptr_t object)
 {
     uint32_t low = 0, high = driver->n_chunks;
     while (low < high) {
         uint32_t middle = (low + high) / 2;
-        struct chunk *chunk = &driver->chunks[middle];
+        struct objects *chunk = &driver->chunks[middle];
         if (object < chunk->base)
             high = middle;
         else if (((object - chunk->base) >> driver->shift) >= chunk->pages)
@@ -84,9 +72,9 @@ static struct chunk *chunk_of(const struct driver *driver, uintptr_t object)
 }
 
 /* Gets up to n objects from one chunk. Returns their number. */
-static unsigned int get_objects(struct driver *driver, struct chunk *chunk, void **objects, unsigned int n)
+static unsigned int get_objects(struct driver *driver, struct objects *chunk, void **objects, unsigned int n)
 {
-    unsigned int had = (unsigned int)pagepool_alloc_addr_bulk(chunk->pool, (uint64_t *)objects, n);
+    unsigned int had = objects_get(chunk, objects, n);
     if (likely(driver->spread == 1))
         return had;
     for (unsigned int i = 0; i < had; ++i) {
@@ -106,11 +94,10 @@ static void count_refused(struct driver *driver)
 static __rte_noinline void put_objects(struct driver *driver, void *const *objects, unsigned int n)
 {
     for (unsigned int i = 0, next; i < n; i = next) {
-        struct chunk *chunk = chunk_of(driver, (uintptr_t)objects[i]);
+        struct objects *chunk = chunk_of(driver, (uintptr_t)objects[i]);
         for (next = i + 1; next < n && chunk_of(driver, (uintptr_t)objects[next]) == chunk; ++next)
             ;
-        if (chunk == NULL ||
-            pagepool_put_addr_bulk(chunk->pool, (const uint64_t *)&objects[i], next - i) < 0)
+        if (chunk == NULL || objects_put(chunk, &objects[i], next - i) < 0)
             count_refused(driver);
     }
 }
@@ -125,7 +112,7 @@ static __rte_noinline int get_rest(struct driver *driver, void **objects, unsign
 {
     if (driver == NULL)
         return -ENOTSUP;
-    if (driver->only != NULL) {
+    if (driver->only.pool != NULL) {
         put_objects(driver, objects, had);
         return -ENOBUFS;
     }
@@ -146,8 +133,8 @@ static int pagepool_ops_dequeue(struct rte_mempool *mp, void **objects, unsigned
 {
     struct driver *driver = driver_of(mp);
     unsigned int had = 0;
-    if (likely(driver != NULL && driver->only != NULL)) {
-        had = (unsigned int)pagepool_alloc_addr_bulk(driver->only, (uint64_t *)objects, n);
+    if (likely(driver != NULL && driver->only.pool != NULL)) {
+        had = objects_get(&driver->only, objects, n);
         if (likely(had == n))
             return 0;
     }
@@ -159,9 +146,9 @@ static int pagepool_ops_enqueue(struct rte_mempool *mp, void *const *objects, un
     struct driver *driver = driver_of(mp);
     if (unlikely(driver == NULL))
         return -ENOTSUP;
-    if (unlikely(driver->only == NULL))
+    if (unlikely(driver->only.pool == NULL))
         put_objects(driver, objects, n);
-    else if (unlikely(pagepool_put_addr_bulk(driver->only, (const uint64_t *)objects, n) < 0))
+    else if (unlikely(objects_put(&driver->only, objects, n) < 0))
         count_refused(driver);
     return 0;
 }
@@ -283,24 +270,13 @@ static int pagepool_ops_alloc(struct rte_mempool *mp)
     return 0;
 }
 
-/* Ends a chunk's pool. The memory of the pages may be gone already: the pool's records lie elsewhere. */
-static void end_chunk(struct chunk *chunk, uint32_t shift)
-{
-    for (uint32_t page = 0; chunk->pool != NULL && page < chunk->pages; ++page)
-        pagepool_put_addr(chunk->pool, chunk->base + ((page + 1ULL) << shift) - 1); /* refused if it is in */
-    if (chunk->pool != NULL)
-        pagepool_destroy(chunk->pool);
-    if (chunk->arena != NULL)
-        pagepool_arena_put(chunk->arena);
-}
-
 static void end_chunks(struct driver *driver)
 {
     for (uint32_t at = 0; at < driver->n_chunks; ++at)
-        end_chunk(&driver->chunks[at], driver->shift);
+        objects_close(&driver->chunks[at]);
     free(driver->chunks);
     driver->chunks = NULL;
-    driver->only = NULL;
+    driver->only = (struct objects){0};
     driver->n_chunks = driver->n_pages = driver->last = 0;
 }
 
@@ -329,57 +305,10 @@ static ssize_t pagepool_ops_calc_mem_size(const struct rte_mempool *mp, uint32_t
     return (ssize_t)(n * page);
 }
 
-/* The pool's addresses are those of the objects: of the bytes `header` behind the start of each page. So
- * DPDK's array of objects is what the pool writes and reads. */
-static int map_objects(void *header, const struct pagepool_region *region, uint64_t *addr)
-{
-    *addr = (uintptr_t)region->cpu_addr + (uintptr_t)header;
-    return 0;
-}
-
-static void unmap_objects(void *header __rte_unused, const struct pagepool_region *region __rte_unused,
-    uint64_t addr __rte_unused)
-{
-}
-
-/* Creates an arena and a pool over an area of memory. */
-static int make_chunk(struct chunk *chunk, const struct driver *driver)
-{
-    struct pagepool_arena_params arena = PAGEPOOL_ARENA_PARAMS_INIT;
-    struct pagepool_params pool = PAGEPOOL_PARAMS_INIT;
-    struct pagepool_domain_ops ops = {.size = sizeof(ops), .name = driver->name, .coherent = 1};
-    struct pagepool_domain *addresses;
-    ops.arg = (void *)(uintptr_t)driver->header;
-    ops.map = map_objects;
-    ops.unmap = unmap_objects;
-    arena.backing = PAGEPOOL_BACKING_CALLER;
-    arena.memory = (void *)chunk->base;
-    arena.max_bytes = (uint64_t)chunk->pages << driver->shift;
-    arena.name = pool.name = driver->name;
-    int done = pagepool_arena_create(&arena, &chunk->arena);
-    if (done < 0)
-        return done;
-    done = pagepool_domain_create(&ops, &addresses);
-    if (done < 0)
-        return done;
-    pool.arena = chunk->arena;
-    pool.domains = &addresses;
-    pool.n_domains = 1;
-    pool.no_owner = 1;
-    pool.order = driver->order;
-    pool.cache_size = 1024; /* two of DPDK's largest caches */
-    pool.refill = 256;
-    pool.colour = PAGEPOOL_NO_COLOUR;
-    pool.max_lanes = PAGEPOOL_NO_LANES; /* every return is by address */
-    done = pagepool_create(&pool, &chunk->pool);
-    pagepool_domain_put(addresses);
-    return done;
-}
-
 /* Adds a chunk to the others, sorted by address. */
-static int add_chunk(struct driver *driver, const struct chunk *chunk)
+static int add_chunk(struct driver *driver, const struct objects *chunk)
 {
-    struct chunk *chunks = realloc(driver->chunks, (driver->n_chunks + 1) * sizeof(*chunks));
+    struct objects *chunks = realloc(driver->chunks, (driver->n_chunks + 1) * sizeof(*chunks));
     if (chunks == NULL)
         return -ENOMEM;
     driver->chunks = chunks;
@@ -389,7 +318,7 @@ static int add_chunk(struct driver *driver, const struct chunk *chunk)
     chunks[at] = *chunk;
     ++driver->n_chunks;
     driver->n_pages += chunk->pages;
-    driver->only = driver->n_chunks == 1 && driver->spread == 1 ? chunk->pool : NULL;
+    driver->only = driver->n_chunks == 1 && driver->spread == 1 ? *chunk : (struct objects){0};
     return 0;
 }
 
@@ -403,18 +332,19 @@ static int pagepool_ops_populate(struct rte_mempool *mp, unsigned int max, void 
     if (driver == NULL)
         return -ENOTSUP;
     size_t pages = len < skipped ? 0 : (len - skipped) >> driver->shift;
-    struct chunk chunk = {.base = base, .pages = (uint32_t)RTE_MIN((size_t)max, pages)};
+    struct objects chunk = {.base = base, .order = driver->order};
+    chunk.pages = (uint32_t)RTE_MIN((size_t)max, pages);
     if (chunk.pages == 0)
         return 0;
     if (mp->populated_size == 0)
         end_chunks(driver); /* from an attempt that failed; their memory is gone */
-    int done = make_chunk(&chunk, driver);
+    int done = objects_open(&chunk, driver->name, driver->header);
     if (done == 0)
         done = add_chunk(driver, &chunk); /* DPDK populates a mempool before it is used */
     if (done < 0) {
         SAY(ERR, "mempool %s: no pool over %u pages: %s\n", mp->name, chunk.pages,
             done == -ENOMEM ? "no memory" : pagepool_last_error());
-        end_chunk(&chunk, driver->shift);
+        objects_close(&chunk);
         return done;
     }
     for (uint32_t page = 0; page < chunk.pages; ++page) {
