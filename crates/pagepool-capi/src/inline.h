@@ -32,12 +32,12 @@ struct pagepool_view_ {
     uint64_t *words;
     struct pagepool_cache_ *cache;
     uint64_t home, limit;
-    uint64_t allocated, recycled, returning;
+    uint64_t returning;
     uint64_t *beginnings;
     uint64_t own;
     uint64_t memory, readable;
     uint32_t no_owner, turn;
-    uint64_t rest[16];
+    uint64_t rest[18];
 };
 
 struct pagepool_row_ {
@@ -58,7 +58,7 @@ struct pagepool_row_ {
 /* Stands for no pool, not even for NULL: it has no page, and an empty cache. */
 PAGEPOOL_ONCE_ struct pagepool_cache_ pagepool_no_cache_6_;
 PAGEPOOL_ONCE_ struct pagepool_view_ pagepool_no_view_6_ = {
-    0, 0, 0, 0, 0, 0, &pagepool_no_cache_6_, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, {0}};
+    0, 0, 0, 0, 0, 0, &pagepool_no_cache_6_, 0, 0, 0, 0, 0, 0, 0, 0, 0, {0}};
 /* The pool that this thread used last and owns. The layout is in the name, so that two versions do not share
  * it. */
 PAGEPOOL_ONCE_ PAGEPOOL_NEAR_ __thread struct pagepool_view_ *pagepool_here_6_ = &pagepool_no_view_6_;
@@ -81,6 +81,12 @@ __attribute__((constructor)) PAGEPOOL_UNUSED_ static void pagepool_start_(void)
 PAGEPOOL_FAST_ uint32_t *pagepool_pages_(struct pagepool_cache_ *cache)
 {
     return (uint32_t *)(cache + 1);
+}
+
+/* The pool's counters of what its owner takes from the cache and puts there. They stand before the cache. */
+PAGEPOOL_FAST_ uint64_t *pagepool_counts_(struct pagepool_cache_ *cache)
+{
+    return (uint64_t *)((char *)cache - 568);
 }
 
 /* The calling thread, as the library identifies it. */
@@ -171,7 +177,7 @@ PAGEPOOL_FAST_ struct pagepool_buf *pagepool_alloc_page_(struct pagepool *pool)
                     beginnings[page] = pagepool_next_(token);
             }
             if (PAGEPOOL_LIKELY_(token != 0)) { /* the page was out before: see LifeWord */
-                ++view->allocated;
+                ++pagepool_counts_(cache)[0];
                 __atomic_store_n(&cache->count, at, __ATOMIC_RELAXED);
                 return (struct pagepool_buf *)(uintptr_t)token;
             }
@@ -204,7 +210,7 @@ PAGEPOOL_FAST_ int pagepool_put_page_(struct pagepool_view_ *view, uint32_t page
     size_t at = cache->count;
     if (PAGEPOOL_LIKELY_(at < __atomic_load_n(&view->limit, __ATOMIC_RELAXED) &&
                          view->words[page] == token)) {
-        ++view->recycled;
+        ++pagepool_counts_(cache)[1];
         __atomic_store_n(&view->words[page], pagepool_next_(token), __ATOMIC_RELAXED);
         pagepool_pages_(cache)[at] = page;
         __atomic_store_n(&cache->count, at + 1, __ATOMIC_RELAXED);
@@ -271,7 +277,7 @@ PAGEPOOL_FAST_ int pagepool_take_(struct pagepool_view_ *view, struct pagepool_b
         for (size_t at = 0; at < n; ++at)
             beginnings[pages[at]] = pagepool_next_((uint64_t)(uintptr_t)bufs[at]);
     __atomic_store_n(&view->cache->count, rest, __ATOMIC_RELAXED);
-    view->allocated += n;
+    pagepool_counts_(view->cache)[0] += n;
     return 1;
 }
 
@@ -326,7 +332,7 @@ PAGEPOOL_FAST_ size_t pagepool_put_pages_(struct pagepool_view_ *view, struct pa
         pages[done] = page;
     }
     __atomic_store_n(&cache->count, had + done, __ATOMIC_RELAXED);
-    view->recycled += done;
+    pagepool_counts_(cache)[1] += done;
     return done;
 }
 

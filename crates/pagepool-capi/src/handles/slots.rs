@@ -176,9 +176,7 @@ pub(crate) fn insert(pool: Pool, pages: u32, order: u8) -> CallResult<Token> {
     view.own.store(Box::into_raw(Box::new(OwnerHalf::new(handle.clone()))), Relaxed);
     view.away.page_size.store((::pagepool::PAGE_SIZE as u64) << order, Relaxed);
     let away = &view.away;
-    for count in
-        [&view.limit, &view.allocated, &view.recycled, &view.returning, &away.returning, &away.frags_home]
-    {
+    for count in [&view.limit, &view.returning, &away.returning, &away.frags_home] {
         count.store(0, Relaxed);
     }
     let life = PoolLife { half: Half::Idle(pool), handle, tags: Vec::new(), frags: 0, taken };

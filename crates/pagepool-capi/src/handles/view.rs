@@ -4,8 +4,7 @@
 //!        into its users. A token names its row, and the row holds the whole token, so whatever C gives can
 //!        be looked up.
 //! Who    `owner`, and what the addresses lead to, are the owner's thread's: it writes its own mark there and
-//!        nobody else does, so comparing needs no order. `returning`, `recycled` and `allocated` are written
-//!        by the owner alone; `bias`, `limit` and `beginnings` also by who takes the bias away, and `away` by
+//!        nobody else does, so comparing needs no order. `returning` is written by the owner alone; `bias`, `limit` and `beginnings` also by who takes the bias away, and `away` by
 //!        any thread. The rest is written while the token is 0.
 //! Life   addresses in a row hold as long as its token does, and that ends on the owner's thread, or unowned.
 //! Lines  the first has what every thread reads, and is written when the pool is bound, and when another
@@ -22,7 +21,7 @@ use std::mem::MaybeUninit;
 use std::ptr::with_exposed_provenance_mut;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
-use ::pagepool::{CacheHead, PAGE_SHIFT, Stats};
+use ::pagepool::{CacheHead, PAGE_SHIFT};
 
 use crate::handles::life_word::LifeWord;
 use crate::handles::owner_half::OwnerHalf;
@@ -56,10 +55,6 @@ pub(crate) struct PoolView {
     pub(crate) home: AtomicPtr<c_void>,
     /// The cache's limit while the pool is biased to its owner, else 0: see `claim::bias`.
     pub(crate) limit: AtomicU64,
-    /// Pages that the fast paths took from the cache, which the pool does not count itself.
-    pub(crate) allocated: AtomicU64,
-    /// Pages that they put there, likewise.
-    pub(crate) recycled: AtomicU64,
     /// The owner's mark: see `claim::bias`.
     pub(crate) returning: AtomicU64,
     /// Where the next life of each page begins, once another thread has returned one, else NULL: see
@@ -92,10 +87,9 @@ pub(crate) struct AwayView {
 
 const _: () = assert!(size_of::<PoolView>() == 256, "pagepool.h counts views in 256 bytes");
 const _: () = assert!(std::mem::offset_of!(PoolView, limit) == 56, "pagepool.h lists the fields");
-const _: () = assert!(std::mem::offset_of!(PoolView, returning) == 80, "pagepool.h lists the fields");
-const _: () = assert!(std::mem::offset_of!(PoolView, no_owner) == 120, "pagepool.h lists the fields");
-const _: () =
-    assert!(std::mem::offset_of!(PoolView, allocated) == 64, "what is stored per buffer shares a line");
+const _: () = assert!(std::mem::offset_of!(PoolView, returning) == 64, "pagepool.h lists the fields");
+const _: () = assert!(std::mem::offset_of!(PoolView, no_owner) == 104, "pagepool.h lists the fields");
+const _: () = assert!(CacheHead::COUNTS_BEFORE == 568, "pagepool.h knows it");
 
 /// The rows.
 pub(crate) static VIEWS: [PoolView; MAX_POOLS] = [const { PoolView::empty() }; MAX_POOLS];
@@ -112,8 +106,6 @@ impl PoolView {
             cache: AtomicPtr::new(std::ptr::null_mut()),
             home: AtomicPtr::new(std::ptr::null_mut()),
             limit: AtomicU64::new(0),
-            allocated: AtomicU64::new(0),
-            recycled: AtomicU64::new(0),
             returning: AtomicU64::new(0),
             beginnings: AtomicPtr::new(std::ptr::null_mut()),
             own: AtomicPtr::new(std::ptr::null_mut()),
@@ -152,7 +144,8 @@ impl PoolView {
         let page = unsafe { page.read() };
         let token = self.begin_again(page)?;
         count.store(at, Relaxed);
-        self.allocated.store(self.allocated.load(Relaxed).wrapping_add(1), Relaxed);
+        // SAFETY: this thread owns the pool, whose cache it is.
+        unsafe { CacheHead::add_counts(cache, 1, 0) };
         Some(token)
     }
 
@@ -176,7 +169,8 @@ impl PoolView {
             pages.copy_within(done.., 0);
         }
         count.store(had - done, Relaxed);
-        self.allocated.store(self.allocated.load(Relaxed).wrapping_add(done as u64), Relaxed);
+        // SAFETY: this thread owns the pool, whose cache it is.
+        unsafe { CacheHead::add_counts(cache, done as u64, 0) };
         done
     }
 
@@ -291,7 +285,8 @@ impl PoolView {
         // SAFETY: `at` is below `limit`, and the entries are the owner's alone.
         unsafe { space.write(page) };
         count.store(at + 1, Relaxed);
-        self.count_recycled(1);
+        // SAFETY: this thread owns the pool, whose cache it is.
+        unsafe { CacheHead::add_counts(cache, 0, 1) };
         true
     }
 
@@ -311,20 +306,9 @@ impl PoolView {
         // SAFETY: these are the words of the pool's pages.
         let done = unsafe { end_lives(self.words.load(Relaxed), base, pages, tokens, space) };
         count.store(at + done, Relaxed);
-        self.count_recycled(done);
+        // SAFETY: this thread owns the pool, whose cache it is.
+        unsafe { CacheHead::add_counts(cache, 0, done as u64) };
         done
-    }
-
-    #[inline(always)]
-    fn count_recycled(&self, pages: usize) {
-        self.recycled.store(self.recycled.load(Relaxed).wrapping_add(pages as u64), Relaxed);
-    }
-
-    /// The pool's own counters, and what the fast paths counted.
-    pub(crate) fn and_fast_paths(&self, mut counters: Stats) -> Stats {
-        counters.alloc_fast += self.allocated.load(Relaxed);
-        counters.recycle_cached += self.recycled.load(Relaxed);
-        counters
     }
 
     /// The pool that this thread bound last, most likely; any pool, or one that never was, if not.

@@ -38,6 +38,35 @@ static uint64_t number_at(off_t at)
     return number;
 }
 
+/* Whether the file has a number anywhere. */
+static int has_number(uint64_t number)
+{
+    uint64_t words[512];
+    ssize_t got;
+    int found = 0, fd = open(file, O_RDONLY);
+    CHECK(fd >= 0);
+    while (!found && (got = read(fd, words, sizeof(words))) > 0)
+        for (size_t at = 0; at < (size_t)got / sizeof(*words); at++)
+            found |= words[at] == number;
+    CHECK(close(fd) == 0);
+    return found;
+}
+
+/* What the inline functions do is counted in the file, as what the library does. */
+static void counters_are_there(struct pagepool *pool)
+{
+    struct pagepool_stats stats = PAGEPOOL_STATS_INIT;
+    struct pagepool_buf *bufs[32];
+    for (int i = 0; i < 54321; i++)
+        CHECK(pagepool_buf_put(pagepool_alloc_page(pool)) == 0);
+    for (int i = 0; i < 100; i++)
+        CHECK(pagepool_alloc_bulk(pool, bufs, 32) == 32 && pagepool_buf_put_bulk(bufs, 32) == 0);
+    CHECK(pagepool_read_stats(pool, &stats) == 0);
+    CHECK(stats.alloc_fast > 50000 && stats.recycle_cached > stats.alloc_fast);
+    CHECK(has_number(stats.alloc_fast) && has_number(stats.recycle_cached));
+    CHECK(!has_number(stats.recycle_cached + 1));
+}
+
 /* A pool that a child of fork has as well, and breaks there. */
 static void a_child_changes_nothing(struct pagepool *pool)
 {
@@ -70,6 +99,7 @@ int main(void)
     struct pagepool_arena *arena = arena_of(1 << 20);
     struct pagepool *pool = pool_over(arena);
     CHECK(pagepool_bind(pool) == 0);
+    counters_are_there(pool);
     a_child_changes_nothing(pool);
     CHECK(pagepool_unpublish() == 0 && mode_of_file() == 0 && pagepool_unpublish() == -ENOENT);
     pagepool_sign_of_life();

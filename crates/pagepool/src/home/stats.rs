@@ -224,8 +224,9 @@ macro_rules! stats {
             }
         }
 
-        /// The numbers of one writer.
+        /// The numbers of one writer. C programs add to the first two of a pool's: see pool/ffi.rs.
         #[derive(Debug, Default)]
+        #[repr(C)]
         pub(crate) struct $counters { $(pub(crate) $name: Counter,)+ }
 
         impl $counters {

@@ -12,6 +12,7 @@
 #![expect(unsafe_code)]
 
 use std::ffi::c_void;
+use std::mem::offset_of;
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicUsize;
 
@@ -19,15 +20,17 @@ use crate::buf::handle_bits::HandleBits;
 use crate::buf::page_buf::PageBuf;
 use crate::error::Error;
 use crate::home::cache::Cache;
+use crate::home::stats::Counters;
 use crate::home::thread;
 use crate::pool::bound::Bound;
 use crate::pool::pool_ref::PoolRef;
 use crate::pool::shutdown;
-use crate::returns::pool_core::PoolPtr;
+use crate::returns::pool_core::{OwnerState, PoolPtr};
 use crate::sys::memory::Zeroes;
 use crate::sys::sync::Ordering::Relaxed;
 
-/// The head of the owner's cache in memory. 1024 page numbers follow, all of them initialised.
+/// The head of the owner's cache in memory. 1024 page numbers follow, all of them initialised. The owner's
+/// `alloc_fast` and `recycle_cached` stand [`COUNTS_BEFORE`](Self::COUNTS_BEFORE) bytes before it.
 #[derive(Debug)]
 #[repr(C)]
 pub struct CacheHead {
@@ -37,6 +40,32 @@ pub struct CacheHead {
     pub limit: usize,
     /// Pages that the cache may have.
     pub capacity: usize,
+}
+
+impl CacheHead {
+    /// Bytes from the owner's `alloc_fast` (u64), behind which `recycle_cached` follows, to here.
+    pub const COUNTS_BEFORE: usize = {
+        assert!(offset_of!(Counters, alloc_fast) == 0 && offset_of!(Counters, recycle_cached) == 8);
+        offset_of!(OwnerState, cache) - offset_of!(OwnerState, counts)
+    };
+
+    /// Adds to `alloc_fast` and `recycle_cached`, for who takes pages from the cache and puts them there.
+    ///
+    /// # Safety
+    /// The cache is that of a pool, which is there, and the thread is its owner.
+    #[inline(always)]
+    pub unsafe fn add_counts(cache: *const Self, alloc_fast: u64, recycle_cached: u64) {
+        // SAFETY: the caller's: the cache is part of an `OwnerState`.
+        let counts = unsafe { cache.byte_sub(Self::COUNTS_BEFORE) }.cast::<Counters>();
+        // SAFETY: as above; counters are atomics.
+        let counts = unsafe { &*counts };
+        if alloc_fast != 0 {
+            counts.alloc_fast.add(alloc_fast);
+        }
+        if recycle_cached != 0 {
+            counts.recycle_cached.add(recycle_cached);
+        }
+    }
 }
 
 impl PageBuf {
@@ -77,7 +106,7 @@ impl PageBuf {
 impl Bound {
     /// The address of this pool's cache, for allocation and return without a call. It is valid until the pool
     /// is freed. Only the thread that the pool is bound to may read or write there. Code that does also
-    /// counts: `alloc_fast` and `recycle_cached` of the pool do not move.
+    /// counts: see [`CacheHead::COUNTS_BEFORE`].
     ///
     /// ```
     /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams};
@@ -89,7 +118,9 @@ impl Bound {
     /// ```
     pub fn cache_head(&self) -> *const CacheHead {
         const { assert!(size_of::<CacheHead>() == Cache::HEAD_BYTES, "the cache begins with its head") };
-        (&raw const self.ptr().own.cache).cast()
+        let own: *const OwnerState = &raw const *self.ptr().own;
+        // SAFETY: the pool is there. The address keeps the whole state's provenance, for the counters.
+        unsafe { own.byte_add(offset_of!(OwnerState, cache)) }.cast()
     }
 }
 

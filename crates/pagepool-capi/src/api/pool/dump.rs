@@ -47,7 +47,7 @@ fn line(dump: &mut String, life: &PoolLife, view: &PoolView) {
     // Writing into a String does not fail.
     let _ = write!(dump, "{name} id {id} {state} page {page} inflight {total} ");
     let _ = write!(dump, "(cache {cache} lanes {lanes} ring {ring} frag {frag} out {out})");
-    for (name, value) in view.and_fast_paths(life.handle.stats()).fields() {
+    for (name, value) in life.handle.stats().fields() {
         let _ = write!(dump, " {name} {value}");
     }
     dump.push('\n');

@@ -11,7 +11,7 @@ use crate::args::sized::{self, SizedOut};
 use crate::counters::StatsC;
 use crate::error::{number, status};
 use crate::handles::opaque::PoolHandle;
-use crate::handles::slots::{self, PoolLife, with_life};
+use crate::handles::slots::{PoolLife, with_life};
 use crate::handles::token::Token;
 
 // SAFETY: `repr(C)`; words only, of which the first is `size`.
@@ -30,8 +30,7 @@ unsafe impl SizedOut for StatsC {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pagepool_read_stats(pool: *mut PoolHandle, stats: *mut StatsC) -> c_int {
     status(|| {
-        let view = slots::view(Token::of(pool))?;
-        let now = with_life(Token::of(pool), |life| Ok(view.and_fast_paths(life.handle.stats())))?;
+        let now = with_life(Token::of(pool), |life| Ok(life.handle.stats()))?;
         // SAFETY: `stats` is NULL or the caller's to write for `stats->size` bytes.
         unsafe { sized::write(stats, &now.into()) }
     })
