@@ -4,8 +4,9 @@
 //!        into its users. A token names its row, and the row holds the whole token, so whatever C gives can
 //!        be looked up.
 //! Who    `owner`, and what the addresses lead to, are the owner's thread's: it writes its own mark there and
-//!        nobody else does, so comparing needs no order. `returning` is written by the owner alone; `bias`, `limit` and `beginnings` also by who takes the bias away, and `away` by
-//!        any thread. The rest is written while the token is 0.
+//!        nobody else does, so comparing needs no order. `returning` is written by the owner alone; `bias`,
+//!        `limit` and `beginnings` also by who takes the bias away, and `away` by any thread. The rest is
+//!        written while the token is 0.
 //! Life   addresses in a row hold as long as its token does, and that ends on the owner's thread, or unowned.
 //! Lines  the first has what every thread reads, and is written when the pool is bound, and when another
 //!        thread takes its bias. The second is the owner's, who writes it with each buffer. The others are
