@@ -2068,7 +2068,7 @@ PAGEPOOL_FAST_ struct pagepool_buf *pagepool_alloc_page_(struct pagepool *pool)
     struct pagepool_view_ *view = pagepool_here_6_;
     if (PAGEPOOL_LIKELY_(view->token == (uint64_t)(uintptr_t)pool)) {
         struct pagepool_cache_ *cache = view->cache;
-        uint64_t *beginnings = view->beginnings; /* see PoolView::begin_apart */
+        uint64_t *beginnings = __atomic_load_n(&view->beginnings, __ATOMIC_RELAXED); /* see begin_apart() */
         size_t at;
         if (PAGEPOOL_LIKELY_(!__builtin_sub_overflow(cache->count, (size_t)1, &at))) {
             uint32_t page = pagepool_pages_(cache)[at];
@@ -2163,7 +2163,7 @@ PAGEPOOL_FAST_ void *pagepool_buf_data_(struct pagepool_buf *buf)
 PAGEPOOL_FAST_ int pagepool_take_(struct pagepool_view_ *view, struct pagepool_buf **bufs, void **data,
     size_t n)
 {
-    uint64_t *beginnings = view->beginnings;
+    uint64_t *beginnings = __atomic_load_n(&view->beginnings, __ATOMIC_RELAXED);
     const uint64_t *tokens = PAGEPOOL_LIKELY_(beginnings == NULL) ? view->words : beginnings;
     const uint64_t memory = view->memory;
     const size_t rest = view->cache->count - n;
