@@ -2098,8 +2098,8 @@ PAGEPOOL_FAST_ uint32_t pagepool_page_(uint32_t base, uint64_t token)
     return far >> 4 | far << 28;
 }
 
-/* Marks a return that may use plain stores, before it looks whether it may: pairs with end_bias(). The mark
- * is the token, whose life ends if it may, or 1 for several. 0 takes it back. */
+/* Marks a return that may use plain stores, before it looks whether it may: pairs with take() in bias.rs. The
+ * mark is the token, whose life ends if it may, or 1 for several. 0 takes it back. */
 PAGEPOOL_FAST_ void pagepool_mark_(struct pagepool_view_ *view, uint64_t mark)
 {
     __atomic_store_n(&view->returning, mark, __ATOMIC_RELEASE);
@@ -2179,7 +2179,7 @@ PAGEPOOL_FAST_ int pagepool_take_(struct pagepool_view_ *view, struct pagepool_b
     }
     if (!PAGEPOOL_LIKELY_(beginnings == NULL))
         for (size_t at = 0; at < n; ++at)
-            beginnings[pages[at]] = pagepool_next_((uint64_t)(uintptr_t)bufs[at]);
+            beginnings[pages[at]] = pagepool_next_(beginnings[pages[at]]);
     __atomic_store_n(&view->cache->count, rest, __ATOMIC_RELAXED);
     pagepool_counts_(view->cache)[0] += n;
     return 1;
