@@ -2074,7 +2074,7 @@ PAGEPOOL_FAST_ struct pagepool_buf *pagepool_alloc_page_(struct pagepool *pool)
             uint32_t page = pagepool_pages_(cache)[at];
             uint64_t token;
             if (PAGEPOOL_LIKELY_(beginnings == NULL)) {
-                token = view->words[page];
+                token = __atomic_load_n(&view->words[page], __ATOMIC_RELAXED);
             } else {
                 token = beginnings[page];
                 if (token != 0)
@@ -2113,7 +2113,7 @@ PAGEPOOL_FAST_ int pagepool_put_page_(struct pagepool_view_ *view, uint32_t page
     struct pagepool_cache_ *cache = view->cache;
     size_t at = cache->count;
     if (PAGEPOOL_LIKELY_(at < __atomic_load_n(&view->limit, __ATOMIC_RELAXED) &&
-                         view->words[page] == token)) {
+                         __atomic_load_n(&view->words[page], __ATOMIC_RELAXED) == token)) {
         ++pagepool_counts_(cache)[1];
         __atomic_store_n(&view->words[page], pagepool_next_(token), __ATOMIC_RELAXED);
         pagepool_pages_(cache)[at] = page;
@@ -2144,7 +2144,8 @@ PAGEPOOL_FAST_ void *pagepool_buf_data_(struct pagepool_buf *buf)
     uint64_t token = (uint64_t)(uintptr_t)buf;
     struct pagepool_view_ *view = pagepool_here_6_;
     uint64_t page = pagepool_page_(view->base, token);
-    if (PAGEPOOL_LIKELY_(page < view->readable && view->words[page] == token))
+    if (PAGEPOOL_LIKELY_(page < view->readable &&
+                         __atomic_load_n(&view->words[page], __ATOMIC_RELAXED) == token))
         return (void *)(uintptr_t)(view->memory + (page << 12));
     return pagepool_data_slow_(buf);
 }
@@ -2159,7 +2160,7 @@ PAGEPOOL_FAST_ void *pagepool_buf_data_(struct pagepool_buf *buf)
 #endif
 
 /* Takes n pages from the cache, and stores their handles and, where `data` is not NULL, their addresses.
- * Takes none if one of them was never out before. */
+ * Takes none if the library has to look for one of their tokens. */
 PAGEPOOL_FAST_ int pagepool_take_(struct pagepool_view_ *view, struct pagepool_buf **bufs, void **data,
     size_t n)
 {
@@ -2170,7 +2171,7 @@ PAGEPOOL_FAST_ int pagepool_take_(struct pagepool_view_ *view, struct pagepool_b
     const uint32_t *pages = pagepool_pages_(view->cache) + rest;
     PAGEPOOL_UNROLL_
     for (size_t at = 0; at < n; ++at) {
-        uint64_t page = pages[at], token = tokens[page];
+        uint64_t page = pages[at], token = __atomic_load_n(&tokens[page], __ATOMIC_RELAXED);
         if (!PAGEPOOL_LIKELY_(token != 0))
             return 0;
         bufs[at] = (struct pagepool_buf *)(uintptr_t)token;
@@ -2230,7 +2231,7 @@ PAGEPOOL_FAST_ size_t pagepool_put_pages_(struct pagepool_view_ *view, struct pa
     for (; done < n; ++done) {
         uint64_t token = (uint64_t)(uintptr_t)bufs[done];
         uint32_t page = pagepool_page_(base, token);
-        if (!PAGEPOOL_LIKELY_(page < count && words[page] == token))
+        if (!PAGEPOOL_LIKELY_(page < count && __atomic_load_n(&words[page], __ATOMIC_RELAXED) == token))
             break;
         __atomic_store_n(&words[page], pagepool_next_(token), __ATOMIC_RELAXED);
         pages[done] = page;

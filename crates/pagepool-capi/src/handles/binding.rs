@@ -81,8 +81,11 @@ fn install(view: &'static PoolView, bound: Bound) {
     unsafe { *own(view).bound.get() = Some(bound) };
     // First, as whoever ends the bias from then on makes it 0.
     view.limit.store(plain_room(view), Relaxed);
-    if view.bias.compare_exchange(bias::FREE, me(), AcqRel, Relaxed).is_err() {
-        view.limit.store(0, Relaxed); // that is over for good
+    // A thread that took the bias over before has it still, perhaps.
+    let free_or_mine = [bias::FREE, me()];
+    let take = |from| view.bias.compare_exchange(from, me(), AcqRel, Relaxed).is_ok();
+    if !free_or_mine.into_iter().any(take) {
+        view.limit.store(0, Relaxed); // another thread has it, or nobody any more
     }
     view.owner.store(me(), Release);
     view.set_hint();

@@ -1,4 +1,4 @@
-//! BiasWords a buffer out of its token, once.
+//! Taking a buffer out of its token, once.
 //!
 //! How    whoever changes the word of a life from its token to that of the next one has the buffer. One
 //!        thread may do that with plain operations, while its mark stands: see [`bias`]. If none may,
@@ -26,7 +26,7 @@ use crate::handles::owner::frag_over;
 use crate::handles::thread::me;
 use crate::handles::token::{HandleKind, Token};
 use crate::handles::view::{PoolView, RUN};
-use bias::{BiasWords, SEVERAL};
+use bias::{BiasWords, SEVERAL, Wanted};
 
 /// A buffer that was taken out of its token: the caller's alone.
 pub(crate) struct Claimed {
@@ -112,7 +112,7 @@ fn end_life(word: &LifeWord, view: &PoolView, token: Token) -> Option<u64> {
         if !life_word::is_in(word.now(), token) {
             return None; // a stale token must not take the bias
         }
-        take_bias(view);
+        take_bias(word, view, token);
     }
 }
 
@@ -142,16 +142,36 @@ fn mark_of(view: &PoolView) -> &AtomicU64 {
 ///        after 1024 pauses, so that one with real-time priority lets a thread run that shares its CPU. The
 ///        wait ends when that one has had the CPU for those instructions.
 #[cold]
-fn take_bias(view: &PoolView) {
-    let is_over = |token| {
-        let page = view.page_of(Token(token));
-        !view.has(page) || view.word(page).now() != token
-    };
-    view.begin_apart();
+fn take_bias(word: &LifeWord, view: &PoolView, token: Token) {
     let marks = [&view.returning, &view.away.returning];
     let words = BiasWords { holder: &view.bias, limit: &view.limit, marks, owner: &view.owner };
-    let mut backoff = Backoff::default();
-    bias::take(&words, me(), is_over, || backoff.pause());
+    bias::take(&words, me(), &mut WantedLife { word, view, token, backoff: Backoff::default() });
+}
+
+struct WantedLife<'a> {
+    word: &'a LifeWord,
+    view: &'a PoolView,
+    token: Token,
+    backoff: Backoff,
+}
+
+impl Wanted for WantedLife<'_> {
+    fn is_there(&self) -> bool {
+        life_word::is_in(self.word.now(), self.token)
+    }
+
+    fn is_over(&self, token: u64) -> bool {
+        let page = self.view.page_of(Token(token));
+        !self.view.has(page) || self.view.word(page).now() != token
+    }
+
+    fn prepare(&self) {
+        self.view.begin_apart();
+    }
+
+    fn pause(&mut self) {
+        self.backoff.pause();
+    }
 }
 
 /// A whole page of the pool that this thread bound last goes into the cache, if this thread is the biased
@@ -265,4 +285,122 @@ pub(crate) fn look<R>(token: Token, look: impl FnOnce(&PageBuf) -> R) -> CallRes
     // SAFETY: the token's buffer is out; what is made here is never dropped, and the caller keeps its own.
     let buffer = ManuallyDrop::new(unsafe { buffer_of(token, now, view) });
     Ok(look(&buffer))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use ::pagepool::{Arena, ArenaParams, Pool, PoolParams};
+
+    use super::*;
+    use crate::handles::owner::{enter, page_token};
+    use crate::handles::{binding, slots};
+
+    /// A pool of this thread.
+    fn new_pool() -> Token {
+        let arena = Arena::new(ArenaParams { max_bytes: 4 << 20, ..Default::default() }).unwrap();
+        let pool = Pool::new(PoolParams::default(), arena).unwrap();
+        let pool = slots::insert(pool, 1024, 0).unwrap();
+        binding::bind(pool).unwrap();
+        pool
+    }
+
+    fn alloc(pool: Token) -> Token {
+        enter(pool, |owned| owned.token_for(owned.bound.alloc_page().unwrap())).unwrap()
+    }
+
+    fn elsewhere<R: Send>(work: impl FnOnce() -> R + Send) -> R {
+        thread::scope(|threads| threads.spawn(work).join().unwrap())
+    }
+
+    fn holder(pool: Token) -> u64 {
+        slots::view(pool).unwrap().bias.load(Relaxed)
+    }
+
+    #[test]
+    fn the_bias_moves_to_the_first_other_thread_and_then_to_nobody() {
+        let pool = new_pool();
+        let view = slots::view(pool).unwrap();
+        put(alloc(pool)).unwrap();
+        assert!(holder(pool) == me() && view.limit.load(Relaxed) != 0);
+        let pages = [alloc(pool), alloc(pool), alloc(pool)];
+        elsewhere(|| {
+            for page in pages {
+                put(page).unwrap();
+                assert!(holder(pool) == me() && view.limit.load(Relaxed) == 0);
+                assert!(put(page).is_err(), "it has returned");
+            }
+        });
+        assert!(pages.into_iter().all(|page| put(page).is_err()), "they have returned");
+        assert_ne!(holder(pool), bias::SHARED, "a stale token takes nothing");
+        put(alloc(pool)).unwrap();
+        assert_eq!(holder(pool), bias::SHARED);
+        binding::destroy(pool).unwrap();
+    }
+
+    #[test]
+    fn a_thread_that_took_the_bias_over_has_it_as_the_owner() {
+        let pool = new_pool();
+        let page = alloc(pool);
+        binding::unbind(pool).unwrap();
+        binding::bind(pool).unwrap();
+        let view = slots::view(pool).unwrap();
+        thread::scope(|threads| {
+            let (unbound, is_unbound) = std::sync::mpsc::channel();
+            let (returned, has_returned) = std::sync::mpsc::channel();
+            threads.spawn(move || {
+                put(page).unwrap();
+                returned.send(()).unwrap();
+                is_unbound.recv().unwrap();
+                binding::bind(pool).unwrap();
+                assert!(holder(pool) == me() && view.limit.load(Relaxed) != 0);
+                put(alloc(pool)).unwrap();
+                assert_eq!(holder(pool), me());
+                binding::destroy(pool).unwrap();
+            });
+            has_returned.recv().unwrap();
+            binding::unbind(pool).unwrap();
+            unbound.send(()).unwrap();
+        });
+    }
+
+    /// Lives begin on the owner's thread and on another one, and end on either: no token comes twice, and
+    /// none is stale when it is given out. The second pool has the first one's places.
+    #[test]
+    fn lives_follow_each_other_wherever_they_begin() {
+        for _ in 0..2 {
+            let pool = new_pool();
+            let view = slots::view(pool).unwrap();
+            let mut seen = Vec::new();
+            for round in 0..64 {
+                let pages = [alloc(pool), alloc(pool)];
+                seen.extend(pages);
+                let again = |page| page_token(view, claim(page).unwrap().keep());
+                let pages = match round % 3 {
+                    0 => pages.map(again),
+                    1 => elsewhere(|| pages.map(again)),
+                    _ => pages,
+                };
+                seen.extend(pages.iter().filter(|_| round % 3 != 2));
+                let put_all = |pages: &[Token]| pages.iter().for_each(|&page| put(page).unwrap());
+                // Whether these two may claim depends on who returned the last ones.
+                let run = || put_all(&pages[claim_run(&pages, drop)..]);
+                let plain = |page: Token| claim_plain(page).map_or_else(|| put_all(&[page]), drop);
+                match round % 4 {
+                    0 => put_all(&pages),
+                    1 => elsewhere(|| put_all(&pages)),
+                    2 => elsewhere(run),
+                    _ => elsewhere(|| pages.into_iter().for_each(plain)),
+                }
+            }
+            let all = seen.len();
+            assert!(seen.iter().all(|&token| put(token).is_err()), "all have returned");
+            seen.sort_unstable_by_key(|token| token.0);
+            seen.dedup();
+            assert_eq!(seen.len(), all);
+            binding::destroy(pool).unwrap();
+            slots::reap();
+        }
+    }
 }

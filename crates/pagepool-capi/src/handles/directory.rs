@@ -4,7 +4,7 @@
 //!        directory finds the pool and the entries by the token's place, 4096 places a row.
 //! Life   words, entries and the directory are never freed, only used again: any token can be looked up at
 //!        any time. `life_word` says which of them fits.
-//! Cost   8 bytes per page in use, 16 where other threads than the owner return pages; 16 per fragment.
+//! Cost   8 bytes per page in use, 16 where beginnings are apart (`view`); 16 per fragment.
 
 // UNSAFETY: words are reached by address and never freed.
 #![expect(unsafe_code)]
@@ -265,7 +265,7 @@ mod tests {
         pages * ::pagepool::system_page_size()
     }
 
-    /// The tables of a pool over 64 GiB have 128 MiB of addresses.
+    /// The tables of a pool over 64 GiB have 256 MiB of addresses.
     #[test]
     fn the_places_of_a_large_pool_cost_what_is_used() {
         const PAGES: u32 = 1 << 24;

@@ -7,8 +7,9 @@
 //!        fragment. All of the word is 0 before the first life.
 //! Who    the thread that has the buffer itself begins a life. Who ends it: `claim`.
 //! Life   a place has 2^31 generations before one comes again, so a stale token stays stale. The first is
-//!        random, and each next one differs from it in many bits ([`NEXT`]): neither a token that is made up
-//!        nor a stale one of which a bit flipped is that of a life to come.
+//!        random, and each next one differs from it in many bits ([`NEXT`]): a stale token of which a few
+//!        bits flipped is not that of the life to come, and a number that is made up is by a chance of one in
+//!        2^31. That would be the one way to a buffer that nobody was given.
 
 use std::sync::atomic::{AtomicU64, Ordering::*};
 
@@ -92,7 +93,7 @@ impl LifeWord {
     }
 }
 
-/// Whether a word says that the buffer is out in the life of a token; generations of tokens are odd.
+/// Whether a word is of the life of a token. That has begun if the token was ever given to anybody.
 #[inline(always)]
 pub(crate) fn is_in(word: u64, token: Token) -> bool {
     word >> 32 == token.0 >> 32
@@ -117,7 +118,7 @@ fn next(token: Token) -> u64 {
 }
 
 /// From one generation to the next. Twice an odd number: a generation stays odd, and comes again after all
-/// others.
+/// others. Part of the inline interface, as the views are.
 const NEXT: u64 = 0x9e37_79b2;
 
 const _: () = assert!(size_of::<LifeWord>() == 8, "pagepool.h knows it");
@@ -126,6 +127,12 @@ const _: () = assert!(size_of::<LifeWord>() == 8, "pagepool.h knows it");
 mod tests {
     use super::*;
     use crate::handles::token::HandleKind;
+
+    #[test]
+    fn the_header_has_the_same_next_life() {
+        assert!(include_str!("../inline.h").contains(&format!("(uint64_t){NEXT:#x} << 32")));
+        assert!(NEXT % 4 == 2 && NEXT.count_ones() > 8 && NEXT < 1 << 32);
+    }
 
     #[test]
     fn a_part_of_a_page_is_found_beside_every_generation() {

@@ -9,7 +9,7 @@
 // UNSAFETY: one instruction that reads a register.
 #![expect(unsafe_code)]
 
-/// The calling thread: never 0, and never a small number.
+/// The calling thread: never 0, never a small number, and never an odd one.
 #[inline(always)]
 pub(crate) fn me() -> u64 {
     let me: u64;
@@ -25,7 +25,7 @@ pub(crate) fn me() -> u64 {
     }
     #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
     {
-        thread_local!(static MARK: u8 = const { 0 });
+        thread_local!(static MARK: u64 = const { 0 });
         me = MARK.with(|mark| std::ptr::from_ref(mark).addr() as u64);
     }
     me

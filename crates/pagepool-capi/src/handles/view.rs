@@ -11,8 +11,8 @@
 //! Lines  the first has what every thread reads, and is written when the pool is bound, and when another
 //!        thread takes its bias. The second is the owner's, who writes it with each buffer. The others are
 //!        those of other threads.
-//! Layout part of the inline interface: whoever changes it, or `FragEntry`, or `Directory`, raises `LAYOUT`
-//! in inline.rs.
+//! Layout part of the inline interface: whoever changes it, or `Directory`, the bits of a token, the words'
+//!        next lives, or where the counters of a cache stand, raises `LAYOUT` in inline.rs.
 
 // UNSAFETY: follows the addresses in the row; one prefetch instruction.
 #![expect(unsafe_code)]
@@ -58,8 +58,7 @@ pub(crate) struct PoolView {
     pub(crate) limit: AtomicU64,
     /// The owner's mark: see `claim::bias`.
     pub(crate) returning: AtomicU64,
-    /// Where the next life of each page begins, once another thread has returned one, else NULL: see
-    /// [`begin_apart`](Self::begin_apart).
+    /// Where the next life of each page begins, or NULL: see [`begin_apart`](Self::begin_apart).
     pub(crate) beginnings: AtomicPtr<LifeWord>,
     pub(crate) own: AtomicPtr<OwnerHalf>,
     /// Where page 0 begins, for the CPU.
@@ -183,7 +182,7 @@ impl PoolView {
     }
 
     /// Makes the beginnings of lives stand apart from their ends, for good: before another thread than the
-    /// owner returns a buffer.
+    /// owner returns or changes a buffer, and in a pool that nobody may be biased to.
     ///
     /// What   a page has a second word, its beginning: the token of its next life, or 0 where its first word
     ///        says that. Who gives the page out reads and writes the beginning, who returns it the first

@@ -13,12 +13,12 @@ use super::explore_to;
 #[path = "../../../pagepool-capi/src/handles/claim/bias.rs"]
 mod bias;
 
-use bias::{BiasWords, SEVERAL, SHARED};
+use bias::{BiasWords, SEVERAL, SHARED, Wanted};
 
 /// Threads; the first is the owner.
 const OWNER: u64 = 10;
-const OTHER: u64 = 11;
-const THIRD: u64 = 12;
+const OTHER: u64 = 12;
+const THIRD: u64 = 14;
 
 /// A pool of buffers 4, 5 and so on: the word of one is its number until its life ends.
 struct BiasedPool {
@@ -87,8 +87,7 @@ impl BiasedPool {
             }
             let (marks, owner) = ([&self.marks[0], &self.marks[1]], &self.owner);
             let words = BiasWords { holder: &self.holder, limit: &self.limit, marks, owner };
-            let is_over = |token| self.word(token).load(Acquire) != token;
-            bias::take(&words, me, is_over, || self.pause());
+            bias::take(&words, me, &mut WantedToken { pool: self, token });
         }
     }
 
@@ -111,6 +110,27 @@ impl BiasedPool {
         }
         bias::take_back(mine);
         self.put(OWNER, token, false)
+    }
+}
+
+struct WantedToken<'a> {
+    pool: &'a BiasedPool,
+    token: u64,
+}
+
+impl Wanted for WantedToken<'_> {
+    fn is_there(&self) -> bool {
+        !self.is_over(self.token)
+    }
+
+    fn is_over(&self, token: u64) -> bool {
+        self.pool.word(token).load(Acquire) != token
+    }
+
+    fn prepare(&self) {}
+
+    fn pause(&mut self) {
+        self.pool.pause();
     }
 }
 
@@ -149,6 +169,14 @@ fn one_life_ends_once_among_three_threads() {
 fn two_lives_end_once_each_whatever_their_order() {
     const OTHERS: [Putting; 1] = [|pool| pool.put(OTHER, 5, false) + pool.put(OTHER, 4, false)];
     race("bias two lives", 3, 2, |pool| pool.put_inline(4) + pool.put_inline(5), &OTHERS);
+}
+
+/// A mark of a return that was refused does not hide the one before it.
+#[test]
+fn a_stale_token_behind_a_live_one_hides_nothing() {
+    const OTHERS: [Putting; 1] = [|pool| pool.put(OTHER, 4, false)];
+    let twice = |pool: &BiasedPool| pool.put(OWNER, 4, false) + pool.put(OWNER, 4, false);
+    race("bias stale", 3, 1, twice, &OTHERS);
 }
 
 /// The thread that took over returns others while a third one asks.

@@ -1,16 +1,21 @@
 //! Which thread returns a pool's buffers by plain operations: one at most.
 //!
-//! Holder [`FREE`] (0): none since the pool was made or unbound; the next owner is. A thread. [`ENDING`]:
-//!        somebody takes it from that thread. [`SHARED`]: none any more, everybody uses a compare-and-swap.
-//! Moves  the owner has it when the pool is bound. The first other thread that returns a buffer takes it
-//!        over, so that a pool whose buffers all return on one thread needs no atomic operation, whichever it
-//!        is. A second thread that asks ends it for good.
-//! Mark   says which return the holder is in: the owner's, and one for the thread that took over. Of one
-//!        buffer it is the token, and nobody takes it back: it is over when the life has ended. [`SEVERAL`]
-//!        is taken back, and so is any mark of a thread that finds it is not the holder, or no life to end.
+//! Holder [`FREE`] (0): none since the pool was made or unbound; the next owner is. A thread. A thread plus
+//!        [`TAKES`]: it takes the bias away. [`SHARED`]: nobody any more, everybody uses a compare-and-swap.
+//! Moves  the owner has it when the pool is bound. The first other thread that returns or changes a buffer
+//!        takes it over, so that a pool whose buffers all return on one thread needs no atomic operation,
+//!        whichever it is. Another one that asks ends it for good, as does one that asks while nobody owns
+//!        the pool.
+//! Mark   says which return the holder is in: the owner's, and one for a thread that took over. Of one buffer
+//!        it may be the token, which nobody has to take back: it is over when the life has ended.
+//!        [`SEVERAL`] is taken back, and so is any mark of a thread that finds it is not the holder, or no
+//!        life to end.
 //! Pairs  the holder: mark, light fence, holder, word. Who takes it away: holder, fence_all_threads, marks.
-//!        Either the thread sees that it is not the holder any more, or its mark is seen, and waited for. The
-//!        words that it wrote before are seen then, too.
+//!        Either the thread sees that it is not the holder any more, or its mark is seen, and waited for. A
+//!        mark is stored with Release: who sees a later one sees the words that ended before it.
+//! Late   who asks has a life in view that may end meanwhile, with its pool; the row may be another pool's.
+//!        So it looks at the life again while it takes the bias, when nobody else can end it. If it ended,
+//!        all becomes as it was.
 //! Who    any thread. The inline functions look at `limit`, which is 0 unless the owner is the holder.
 //! Proof  crates/pagepool/tests/loom/bias_model.rs, which includes this file.
 
@@ -23,8 +28,8 @@ use ::pagepool::fence_all_threads;
 
 /// In `holder`: nobody, and the next owner will be.
 pub(crate) const FREE: u64 = 0;
-/// In `holder`: it ends just now.
-const ENDING: u64 = 1;
+/// In `holder`, added to a thread, which is an even number: it takes the bias away.
+const TAKES: u64 = 1;
 /// In `holder`: nobody any more.
 pub(crate) const SHARED: u64 = 2;
 
@@ -38,7 +43,7 @@ pub(crate) fn begin(holder: &AtomicU64, me: u64, mine: &AtomicU64, mark: u64) ->
     if holder.load(Relaxed) != me {
         return false;
     }
-    mine.store(mark, Relaxed);
+    mine.store(mark, Release); // pairs with take()
     light_fence(); // pairs with take()
     let holds = holder.load(Relaxed) == me;
     if !holds {
@@ -63,34 +68,56 @@ pub(crate) struct BiasWords<'a> {
     pub(crate) owner: &'a AtomicU64,
 }
 
+/// The life for whose sake a thread takes the bias.
+pub(crate) trait Wanted {
+    /// Whether it has not ended.
+    fn is_there(&self) -> bool;
+    /// Whether that of this token has.
+    fn is_over(&self, token: u64) -> bool;
+    /// Called before another thread than the owner ends lives. The pool is there.
+    fn prepare(&self);
+    /// Waits a moment.
+    fn pause(&mut self);
+}
+
 /// Makes the calling thread the holder, or ends it that there is one. Waits for the return that the holder is
-/// in, and for another thread that takes it away.
+/// in, and for another thread that takes it away. Nothing is changed if the life has ended.
 #[cold]
-pub(crate) fn take(from: &BiasWords<'_>, me: u64, is_over: impl Fn(u64) -> bool, mut pause: impl FnMut()) {
+pub(crate) fn take(from: &BiasWords<'_>, me: u64, life: &mut impl Wanted) {
     loop {
         match from.holder.load(Acquire) {
             SHARED => return,
             holder if holder == me => return,
-            ENDING => pause(),
+            holder if holder & TAKES != 0 => life.pause(),
             before => {
-                if from.holder.compare_exchange(before, ENDING, AcqRel, Relaxed).is_err() {
-                    continue;
+                if from.holder.compare_exchange(before, me | TAKES, AcqRel, Relaxed).is_ok() {
+                    take_from(before, from, me, life);
+                    return;
                 }
-                from.limit.store(0, Relaxed);
-                if before != FREE {
-                    fence_all_threads(); // pairs with begin()
-                    for mark in from.marks {
-                        while is_returning(mark.load(Acquire), &is_over) {
-                            pause();
-                        }
-                    }
-                }
-                let owners = before != FREE && before == from.owner.load(Relaxed);
-                let next = if owners { me } else { SHARED };
-                from.holder.store(next, Release);
             }
         }
     }
+}
+
+/// With the calling thread in `holder`, as the one that takes the bias from `before`.
+fn take_from(before: u64, from: &BiasWords<'_>, me: u64, life: &mut impl Wanted) {
+    let limit = from.limit.swap(0, Relaxed);
+    if before != FREE {
+        fence_all_threads(); // pairs with begin()
+        for mark in from.marks {
+            while is_returning(mark.load(Acquire), |token| life.is_over(token)) {
+                life.pause();
+            }
+        }
+    }
+    if !life.is_there() {
+        from.limit.store(limit, Relaxed);
+        let _ = from.holder.compare_exchange(me | TAKES, before, Release, Relaxed);
+        return;
+    }
+    life.prepare();
+    let owners = before != FREE && before == from.owner.load(Relaxed);
+    from.holder.store(if owners { me } else { SHARED }, Release);
 }
 
 /// Whether a mark says that its thread is in a return.
