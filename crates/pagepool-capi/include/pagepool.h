@@ -1910,10 +1910,10 @@ const struct pagepool_inline_ *pagepool_inline_tables(uint32_t layout);
 
 /* ---- The fast paths, compiled into the program ---
  *
- * pagepool_alloc_page, pagepool_buf_put and pagepool_buf_data on the owner's thread, without a call; and in
- * bulk pagepool_alloc_bulk, pagepool_alloc_bulk_data and pagepool_buf_put_bulk. They make the same checks as
- * the library, and call it in all other cases. Define PAGEPOOL_NO_INLINE to leave this part out. Programs use
- * none of the names that end in an underscore.
+ * These run without a call on the owner's thread: pagepool_alloc_page, pagepool_buf_put, pagepool_buf_data;
+ * and in bulk pagepool_alloc_bulk, pagepool_alloc_bulk_data, pagepool_buf_put_bulk. They make the same checks
+ * as the library, and call it in all other cases. Define PAGEPOOL_NO_INLINE to leave this part out. Programs
+ * use none of the names that end in an underscore.
  *
  * The functions read tables of the library, which are never freed. Each compiled file asks once, before main,
  * whether the library has the same layout; if not, every call goes to the library.
@@ -2080,7 +2080,7 @@ PAGEPOOL_FAST_ struct pagepool_buf *pagepool_alloc_page_(struct pagepool *pool)
                 if (token != 0)
                     beginnings[page] = pagepool_next_(token);
             }
-            if (PAGEPOOL_LIKELY_(token != 0)) { /* the page was out before: see LifeWord */
+            if (PAGEPOOL_LIKELY_(token != 0)) { /* else the library finds it, or makes the first one */
                 ++pagepool_counts_(cache)[0];
                 __atomic_store_n(&cache->count, at, __ATOMIC_RELAXED);
                 return (struct pagepool_buf *)(uintptr_t)token;
@@ -2106,8 +2106,8 @@ PAGEPOOL_FAST_ void pagepool_mark_(struct pagepool_view_ *view, uint64_t mark)
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
 }
 
-/* Puts a page into the cache if the token is its latest. For the biased owner (see claim.rs), which has
- * marked the return: for any other the limit is 0. */
+/* Puts a page into the cache if its word equals the token. For the owner, which has marked the return. If the
+ * pool is not biased to it (see claim.rs), the limit is 0 and nothing is put. */
 PAGEPOOL_FAST_ int pagepool_put_page_(struct pagepool_view_ *view, uint32_t page, uint64_t token)
 {
     struct pagepool_cache_ *cache = view->cache;
@@ -2137,8 +2137,8 @@ PAGEPOOL_FAST_ int pagepool_buf_put_(struct pagepool_buf *buf)
     return pagepool_put_slow_(buf);
 }
 
-/* The owner's pool is there, so what its view says of it holds. A word that equals the token says that the
- * page is out as a plain page, which has no offset. */
+/* The calling thread owns this pool, so what the view says holds. If the word equals a token that was given
+ * out, the page is out as a plain page, which has no offset. */
 PAGEPOOL_FAST_ void *pagepool_buf_data_(struct pagepool_buf *buf)
 {
     uint64_t token = (uint64_t)(uintptr_t)buf;
@@ -2152,7 +2152,7 @@ PAGEPOOL_FAST_ void *pagepool_buf_data_(struct pagepool_buf *buf)
 
 /* ---- The same in bulk: up to 64 at a time ---- */
 
-/* GCC does not unroll a loop that may end early by itself. */
+/* GCC does not by itself unroll a loop that may end early. */
 #if !defined(__clang__) && __GNUC__ >= 8
 #define PAGEPOOL_UNROLL_ _Pragma("GCC unroll 8")
 #else
@@ -2186,7 +2186,7 @@ PAGEPOOL_FAST_ int pagepool_take_(struct pagepool_view_ *view, struct pagepool_b
     return 1;
 }
 
-/* Whether the cache of this thread's latest pool, if it is this one, has n pages; n is 1 to 64. */
+/* Whether n is 1 to 64, and `pool` is this thread's latest pool with n pages in its cache. */
 PAGEPOOL_FAST_ int pagepool_has_(const struct pagepool_view_ *view, const struct pagepool *pool, size_t n)
 {
     return view->token == (uint64_t)(uintptr_t)pool && n - 1 < 64 && n <= view->cache->count;
@@ -2214,8 +2214,8 @@ PAGEPOOL_UNUSED_ static inline size_t pagepool_alloc_bulk_data_(struct pagepool 
     return pagepool_alloc_bulk_data(pool, bufs, data, n);
 }
 
-/* Puts the first of these into the cache, up to one that is no page of the pool in its latest life. Returns
- * their number. For the biased owner, which has marked the return. */
+/* Puts pages into the cache, in order, until a token does not equal its page's word. Returns their number.
+ * Puts none if the cache has not the room for all n. For the owner, which has marked the return. */
 PAGEPOOL_FAST_ size_t pagepool_put_pages_(struct pagepool_view_ *view, struct pagepool_buf *const *bufs,
     size_t n)
 {

@@ -3,9 +3,9 @@
 //! How    whoever changes the word of a life from its token to that of the next one has the buffer. One
 //!        thread may do that with plain operations, while its mark stands: see [`bias`]. If none may,
 //!        everybody uses a compare-and-swap.
-//! Cost   the thread that the pool is biased to: five plain stores, no atomic operation; in bulk two and
-//!        their share of the others. In a pool whose buffers two threads return: one compare-and-swap. Once
-//!        or twice in a pool's life about 1,600 cycles.
+//! Cost   a return by the owner that the pool is biased to: five plain stores, no atomic operation; in bulk
+//!        two and their share of the others. In a pool whose buffers two threads return: one
+//!        compare-and-swap. Each time the bias moves: about 1,600 cycles.
 
 // UNSAFETY: buffers are made from the words that stand behind their tokens.
 #![expect(unsafe_code)]
@@ -137,10 +137,10 @@ fn mark_of(view: &PoolView) -> &AtomicU64 {
 
 /// Biases the pool to this thread instead of its owner, or to none.
 ///
-/// Wait   until the thread that has the bias finished the return that it is in, some ten instructions, or 64
+/// Wait   until the thread that has the bias has finished its current return, some ten instructions, or 64
 ///        times as many in bulk; and for another thread that waits for that. A waiter sleeps 50 microseconds
-///        after 1024 pauses, so that one with real-time priority lets a thread run that shares its CPU. The
-///        wait ends when that one has had the CPU for those instructions.
+///        at every 1024th pause, so that one with real-time priority lets a thread run that shares its CPU.
+///        The wait ends when that one has had the CPU for those instructions.
 #[cold]
 fn take_bias(word: &LifeWord, view: &PoolView, token: Token) {
     let marks = [&view.returning, &view.away.returning];
@@ -282,7 +282,8 @@ pub(crate) fn look<R>(token: Token, look: impl FnOnce(&PageBuf) -> R) -> CallRes
     if !life_word::is_in(now, token) {
         return Err(CallError::STALE);
     }
-    // SAFETY: the token's buffer is out; what is made here is never dropped, and the caller keeps its own.
+    // SAFETY: the token was given out, and its life has not ended. What is made here is never dropped; the
+    // caller keeps its own.
     let buffer = ManuallyDrop::new(unsafe { buffer_of(token, now, view) });
     Ok(look(&buffer))
 }

@@ -1,15 +1,15 @@
 //! The life of one buffer: which of its lives it is in, and whether a token is of that one.
 //!
 //! Word   the token of the buffer's life, which it has from the end of the life before: a page in its pool
-//!        has the token that it will be given out with. So nothing is stored when a life of a plain page
-//!        begins, and one addition ends it. While a page is out whose second word has an upper half
+//!        has the token that it will be given out with. So a plain page's life begins without a store here,
+//!        and one addition ends it. While a page is out whose second word has an upper half
 //!        (`PageBuf::into_token`), that one stands in place of the token's lower half; so it does in each
 //!        fragment. All of the word is 0 before the first life.
 //! Who    the thread that has the buffer itself begins a life. Who ends it: `claim`.
 //! Life   a place has 2^31 generations before one comes again, so a stale token stays stale. The first is
-//!        random, and each next one differs from it in many bits ([`NEXT`]): a stale token of which a few
-//!        bits flipped is not that of the life to come, and a number that is made up is by a chance of one in
-//!        2^31. That would be the one way to a buffer that nobody was given.
+//!        random, and each next one differs from the last in at least 11 bits ([`NEXT`]): a stale token of
+//!        which ten bits flipped is not that of the life to come, and a made-up number is with a probability
+//!        of 1 in 2^31. That would be the one way to a buffer that nobody was given.
 
 use std::sync::atomic::{AtomicU64, Ordering::*};
 

@@ -3,10 +3,11 @@
 //! What   one [`PoolView`] per pool slot, for the functions here and for those that `pagepool.h` compiles
 //!        into its users. A token names its row, and the row holds the whole token, so whatever C gives can
 //!        be looked up.
-//! Who    `owner`, and what the addresses lead to, are the owner's thread's: it writes its own mark there and
-//!        nobody else does, so comparing needs no order. `returning` is written by the owner alone; `bias`,
-//!        `limit` and `beginnings` also by who takes the bias away, and `away` by any thread. The rest is
-//!        written while the token is 0.
+//! Who    `owner`: the owner writes its thread there and nobody else writes that one, so comparing needs no
+//!        order. `cache` and `own` lead to memory of the owner; `words` and `beginnings` to words that other
+//!        threads use, too. `returning` is written by the owner alone; `bias`, `limit` and `beginnings` also
+//!        by who takes the bias, `turn` and `away` by any thread, `cache` by who binds. The rest is written
+//!        while the token is 0.
 //! Life   addresses in a row hold as long as its token does, and that ends on the owner's thread, or unowned.
 //! Lines  the first has what every thread reads, and is written when the pool is bound, and when another
 //!        thread takes its bias. The second is the owner's, who writes it with each buffer. The others are
@@ -186,10 +187,10 @@ impl PoolView {
     ///
     /// What   a page has a second word, its beginning: the token of its next life, or 0 where its first word
     ///        says that. Who gives the page out reads and writes the beginning, who returns it the first
-    ///        word, each on its CPU. Otherwise the lines of the words would go to and fro between both.
-    /// Who    whoever has the page. A thread that does not know yet that they are apart leaves a beginning as
-    ///        it is, 0: one that is not 0 was written by a thread which knew, and whoever has the page since
-    ///        then knows, too.
+    ///        word, each on its CPU. Otherwise the words' cache lines would go to and fro.
+    /// Who    whoever has the page. A thread that does not see yet that they are apart takes the token
+    ///        from the first word and leaves the beginning 0. It never has a page whose beginning is not 0:
+    ///        that was written by a thread which saw it, and the hand-over of the page orders memory.
     pub(crate) fn begin_apart(&self) {
         self.beginnings.store(self.away.beginnings.load(Relaxed), Relaxed);
     }

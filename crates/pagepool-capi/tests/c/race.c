@@ -1,6 +1,6 @@
-/* Three threads return the same buffers at the same time, the owner among them: each buffer returns once. The
- * pool is a new one each time, so that who may return without an atomic operation changes in the middle of
- * it: from the owner to another thread, and to nobody. */
+/* Three threads return the same buffers at the same time, the owner among them: each buffer returns once.
+ * Each round has a new pool, so who may return without an atomic operation changes in the round: from the
+ * owner to another thread, then to nobody. */
 #include <pthread.h>
 #include <sched.h>
 #include <string.h>
@@ -17,7 +17,7 @@
 
 static struct pagepool *pool;
 static struct pagepool_buf *bufs[N];
-static int begun, ended;    /* rounds: counted by the owner, and by each of the others */
+static int begun, ended;    /* rounds; of the others each counts each */
 static int done[OTHERS], alone, in_bulk, begins_at;
 
 static void wait_until(int *what, int is)
@@ -57,7 +57,7 @@ static void *other(void *at)
     return NULL;
 }
 
-/* None is out, all can be allocated, and none of them twice. */
+/* None is out. As many as there are, N at least, can be allocated, and none twice. */
 static void nothing_is_damaged(void)
 {
     struct pagepool_buffer_locations places = PAGEPOOL_BUFFER_LOCATIONS_INIT;

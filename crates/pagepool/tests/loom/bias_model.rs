@@ -20,7 +20,7 @@ const OWNER: u64 = 10;
 const OTHER: u64 = 12;
 const THIRD: u64 = 14;
 
-/// A pool of buffers 4, 5 and so on: the word of one is its number until its life ends.
+/// A pool of two buffers, 4 and 5. A buffer's word is its number until its life ends.
 struct BiasedPool {
     holder: AtomicU64,
     limit: AtomicU64,
@@ -68,7 +68,8 @@ impl BiasedPool {
         same
     }
 
-    /// As `claim::end_life`; with a mark of its own where `several`, as a bulk has.
+    /// As the library: with the token as mark, like `claim::put_into`; with [`SEVERAL`], like
+    /// `claim::end_life` and a bulk.
     fn put(&self, me: u64, token: u64, several: bool) -> u64 {
         let mine = self.mark_of(me);
         loop {
@@ -134,7 +135,7 @@ impl Wanted for WantedToken<'_> {
     }
 }
 
-/// What a thread does; it says how many of its returns were the one.
+/// What a thread does; it says how many lives its returns ended.
 type Putting = fn(&BiasedPool) -> u64;
 
 /// Threads end lives, each of which ends once. Three threads with a bound of 3 take two minutes.

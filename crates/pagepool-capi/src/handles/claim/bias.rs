@@ -6,10 +6,10 @@
 //!        takes it over, so that a pool whose buffers all return on one thread needs no atomic operation,
 //!        whichever it is. Another one that asks ends it for good, as does one that asks while nobody owns
 //!        the pool.
-//! Mark   says which return the holder is in: the owner's, and one for a thread that took over. Of one buffer
-//!        it may be the token, which nobody has to take back: it is over when the life has ended.
-//!        [`SEVERAL`] is taken back, and so is any mark of a thread that finds it is not the holder, or no
-//!        life to end.
+//! Mark   says which return the holder is in. There are two: the owner's, and that of a thread that took
+//!        over. The mark of one buffer's return may be its token. Then nobody has to take it back: it is over
+//!        when the life has ended. [`SEVERAL`] is taken back, and so is any mark of a thread that finds it is
+//!        not the holder, or no life to end.
 //! Pairs  the holder: mark, light fence, holder, word. Who takes it away: holder, fence_all_threads, marks.
 //!        Either the thread sees that it is not the holder any more, or its mark is seen, and waited for. A
 //!        mark is stored with Release: who sees a later one sees the words that ended before it.
@@ -61,7 +61,7 @@ pub(crate) fn take_back(mine: &AtomicU64) {
 /// What [`take`] needs of a pool.
 pub(crate) struct BiasWords<'a> {
     pub(crate) holder: &'a AtomicU64,
-    /// Pages that the owner's cache takes from the inline functions.
+    /// The cache's limit while the owner is the holder, else 0.
     pub(crate) limit: &'a AtomicU64,
     pub(crate) marks: [&'a AtomicU64; 2],
     /// The thread that owns the pool.
@@ -80,8 +80,9 @@ pub(crate) trait Wanted {
     fn pause(&mut self);
 }
 
-/// Makes the calling thread the holder, or ends it that there is one. Waits for the return that the holder is
-/// in, and for another thread that takes it away. Nothing is changed if the life has ended.
+/// Makes the calling thread the holder; if the holder is not the owner, leaves the pool without one for good.
+/// Waits for the holder's current return, and for another thread that takes the bias. Changes nothing if the
+/// life has ended.
 #[cold]
 pub(crate) fn take(from: &BiasWords<'_>, me: u64, life: &mut impl Wanted) {
     loop {
