@@ -55,7 +55,7 @@ pub(crate) fn claim_plain(token: Token) -> Option<PageBuf> {
     let (word, view) = directory::find_page(token)?;
     let ended = match view.bias.load(Acquire) {
         bias::SHARED => word.end_plain_together(token),
-        _ => end_biased(view, token.0, || word.end_plain(token)) == Some(true),
+        _ => end_biased(view, || word.end_plain(token)) == Some(true),
     };
     // SAFETY: the life that just ended was begun by the buffer's owner, and ended here alone.
     ended.then(|| unsafe { buffer_of(token, token.0, view) })
@@ -75,7 +75,7 @@ pub(crate) fn claim_run(tokens: &[Token], to: impl FnMut(PageBuf)) -> usize {
     };
     let done = match found.view.bias.load(Acquire) {
         bias::SHARED => ended(LifeWord::end_plain_together),
-        _ => end_biased(found.view, SEVERAL, || ended(LifeWord::end_plain)).unwrap_or(0),
+        _ => end_biased(found.view, || ended(LifeWord::end_plain)).unwrap_or(0),
     };
     // SAFETY: the lives that just ended were begun by the buffers' owners, and ended here alone.
     tokens[..done].iter().map(|&token| unsafe { buffer_of(token, token.0, found.view) }).for_each(to);
@@ -106,7 +106,7 @@ fn end_life(word: &LifeWord, view: &PoolView, token: Token) -> Option<u64> {
         if view.bias.load(Acquire) == bias::SHARED {
             return word.end(token);
         }
-        if let Some(ended) = end_biased(view, SEVERAL, || word.end_alone(token)) {
+        if let Some(ended) = end_biased(view, || word.end_alone(token)) {
             return ended;
         }
         if !life_word::is_in(word.now(), token) {
@@ -116,12 +116,11 @@ fn end_life(word: &LifeWord, view: &PoolView, token: Token) -> Option<u64> {
     }
 }
 
-/// Ends lives by plain operations, if the pool is biased to this thread. `mark` is [`SEVERAL`], or the token
-/// of the only life.
+/// Ends lives by plain operations, if the pool is biased to this thread.
 #[inline(always)]
-fn end_biased<R>(view: &PoolView, mark: u64, end: impl FnOnce() -> R) -> Option<R> {
+fn end_biased<R>(view: &PoolView, end: impl FnOnce() -> R) -> Option<R> {
     let mine = mark_of(view);
-    let begun = bias::begin(&view.bias, me(), mine, mark);
+    let begun = bias::begin(&view.bias, me(), mine, SEVERAL);
     let ended = begun.then(end);
     if begun {
         bias::take_back(mine);
@@ -203,7 +202,7 @@ pub(crate) fn put_run(tokens: &[Token]) -> usize {
     if view.owner.load(Relaxed) != me {
         return 0;
     }
-    end_biased(view, SEVERAL, || view.put_run(tokens)).unwrap_or(0)
+    end_biased(view, || view.put_run(tokens)).unwrap_or(0)
 }
 
 #[inline(always)]
