@@ -53,8 +53,8 @@ done
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 trap 'exit 130' INT TERM
-(cd "$root" && cargo build --quiet --release -p pagepool-net --example xsk-rates) || exit 1
-rates=${CARGO_TARGET_DIR:-$root/target}/release/examples/xsk-rates
+(cd "$root" && cargo build --quiet --profile dist -p pagepool-net --example xsk-rates) || exit 1
+rates=${CARGO_TARGET_DIR:-$root/target}/dist/examples/xsk-rates
 plain='' testpmd=''
 if cc -O3 -march=native "$here/plain.c" -o "$work/plain" -lxdp -lbpf 2>"$work/cc"; then
     plain=$work/plain
