@@ -13,6 +13,7 @@ mod packet_op;
 mod packets;
 mod plain;
 mod run;
+mod seed;
 mod system_page;
 
 pub use conformance::conformance_provider;
@@ -24,6 +25,7 @@ pub use packet_op::{PacketOp, PacketSetup};
 pub use packets::run_packets;
 pub use plain::PlainMemory;
 pub use run::run;
+pub use seed::seed;
 pub use system_page::SystemPage;
 
 pub use crate::observe::process::read_bytes as read_published;

@@ -5,8 +5,9 @@
 
 use std::collections::HashSet;
 use std::fs;
+use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
-use std::sync::{Arc, Mutex, mpsc};
+use std::sync::{Arc, mpsc};
 use std::thread;
 
 use pagepool::{
@@ -85,7 +86,15 @@ struct HugePages {
     before: String,
 }
 const NR_HUGE: &str = "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages";
-static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+/// Huge pages are the whole machine's: who counts them waits for the tests of all processes that take some,
+/// and these for it. Nothing where the kernel has none.
+fn huge_pages_alone() -> Option<fs::File> {
+    let file = fs::File::open(NR_HUGE).ok()?;
+    // SAFETY: the call takes the descriptor of a file that is open.
+    assert_eq!(unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX) }, 0);
+    Some(file)
+}
 
 impl HugePages {
     fn set(n: u64) -> Option<Self> {
@@ -105,7 +114,7 @@ impl Drop for HugePages {
 
 #[test]
 fn huge_pages_are_used_and_missing_ones_are_visible() {
-    let _alone = ONE_AT_A_TIME.lock().unwrap();
+    let _alone = huge_pages_alone();
     let Some(_four) = HugePages::set(4) else {
         println!("SKIP: cannot set {NR_HUGE} to 4");
         return;
@@ -135,7 +144,7 @@ fn huge_pages_are_used_and_missing_ones_are_visible() {
 
 #[test]
 fn without_huge_pages_fallback_is_told_and_fail_fails() {
-    let _alone = ONE_AT_A_TIME.lock().unwrap();
+    let _alone = huge_pages_alone();
     for (backing, got, size) in [
         (Backing::Huge2M, Backing::TransparentHuge, 4 * MIB),
         (Backing::Memfd { huge: true }, Backing::Memfd { huge: false }, 4 * MIB),

@@ -4,7 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails where it cannot go on")]
 
 use std::cell::Cell;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
@@ -105,7 +105,7 @@ fn ended_inside(give_back: impl FnOnce(Vec<pagepool::PageBuf>)) {
     device.set(move || tell.send(BOUND.take().unwrap().destroy()).unwrap());
     give_back(buffers);
     let shutdown = ended.recv().unwrap();
-    assert!(shutdown.wait(Duration::from_secs(10)), "{}", shutdown.report());
+    assert!(shutdown.wait(Duration::from_secs(60)), "{}", shutdown.report());
 }
 
 #[test]
@@ -174,7 +174,8 @@ fn an_empty_batch_belongs_to_no_pool() {
 fn beside_a_running_owner_nothing_is_ever_negative_or_less_than_before() {
     let pool = Pool::new(PoolParams { order: 3, ..Default::default() }, arena(8)).unwrap().bind();
     let (observed, stop) = (pool.handle(), Arc::new(AtomicBool::new(false)));
-    let stopped = stop.clone();
+    let (stopped, looks) = (stop.clone(), Arc::new(AtomicU64::new(0)));
+    let looked = looks.clone();
     let observer = std::thread::spawn(move || {
         let mut last = observed.stats();
         while !stopped.load(Ordering::Relaxed) {
@@ -184,12 +185,14 @@ fn beside_a_running_owner_nothing_is_ever_negative_or_less_than_before() {
                 assert!(new >= old, "{name} went from {old} to {new}");
             }
             last = now;
+            looked.fetch_add(1, Ordering::Relaxed);
         }
     });
     let (send, receive) = mpsc::sync_channel::<Vec<_>>(8);
     let returner = std::thread::spawn(move || receive.into_iter().for_each(drop));
-    let until = Instant::now() + Duration::from_millis(500);
-    while Instant::now() < until {
+    let start = Instant::now();
+    while start.elapsed() < Duration::from_millis(500) || looks.load(Ordering::Relaxed) < 100 {
+        assert!(start.elapsed() < Duration::from_secs(60) && !observer.is_finished());
         send.send((0..128).filter_map(|_| pool.alloc_frag(500)).collect()).unwrap();
         drop(pool.alloc_page());
         pool.update_nid(None).unwrap();

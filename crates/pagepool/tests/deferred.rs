@@ -540,7 +540,7 @@ fn memory_that_left_the_queue_is_polled_too() {
     assert_eq!((report.pages.len(), report.deferred, memory.free()), (0, 2, 6));
     assert!(report.to_string().starts_with("stalled pool shutdown: 0 buffers held"), "{report}");
     told.all_done();
-    assert!(shutdown.wait(Duration::from_secs(10)), "{}", shutdown.report());
+    assert!(shutdown.wait(Duration::from_secs(60)), "{}", shutdown.report());
     assert_eq!((memory.free(), handle.deferred_stats().freed_late), (8, 2));
 }
 
@@ -615,7 +615,7 @@ fn a_user_may_call_back_into_the_shutdown_and_may_panic_there() {
     queue(&first, &user, 2);
     let shutdown = Arc::new(first.destroy());
     *watching.0.lock().unwrap() = Some(shutdown.clone());
-    assert!(shutdown.wait(Duration::from_secs(10)), "{}", shutdown.report());
+    assert!(shutdown.wait(Duration::from_secs(60)), "{}", shutdown.report());
     *watching.0.lock().unwrap() = None;
     assert_eq!(memory.free(), 8);
 
@@ -654,9 +654,11 @@ fn readers_on_other_threads_never_see_a_page_used_again_too_early() {
         let counts = UseCounts::new(1 << 16);
         let user = pool.deferred_user(counts.clone()).unwrap();
         let readers: Vec<_> = (0..2).map(|_| reader(counts.clone())).collect();
-        let until = Instant::now() + Duration::from_secs(20);
+        let start = Instant::now();
         let (mut sent, mut starved) = (0_u64, 0);
-        while sent < 6_000 && Instant::now() < until {
+        // Fewer on a busy machine.
+        while sent < 6_000 && (sent < 100 || start.elapsed() < Duration::from_secs(20)) {
+            assert!(start.elapsed() < Duration::from_secs(60), "{sent} sent, {starved} times starved");
             let Some(mut buffer) = pool.alloc_page() else {
                 starved += 1;
                 std::thread::yield_now();
@@ -676,14 +678,14 @@ fn readers_on_other_threads_never_see_a_page_used_again_too_early() {
             }
             sent += 1;
         }
-        assert!(sent > 100, "{sent} sent, {starved} times starved");
+        println!("{on_busy:?}: {sent} sent, {starved} times starved");
         let handle = pool.handle();
         let shutdown = pool.destroy();
         for (reader, thread) in readers {
             drop(reader);
             thread.join().expect("no reader saw a page change under it");
         }
-        assert!(shutdown.wait(Duration::from_secs(10)), "{}", shutdown.report());
+        assert!(shutdown.wait(Duration::from_secs(60)), "{}", shutdown.report());
         let waits = handle.deferred_stats();
         assert_eq!((waits.queued, waits.leaked, waits.pending()), (sent, 0, 0), "{on_busy:?}");
         assert_eq!(memory.free(), 48);

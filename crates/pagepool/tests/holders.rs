@@ -1,8 +1,8 @@
 //! Who holds what for how long: on every way out and home, in the report of a pool that ended, and in the
 //! file of a process that was killed.
 #![allow(clippy::unwrap_used)]
-
-mod published;
+// UNSAFETY: the test reads a clock of the kernel's.
+#![expect(unsafe_code)]
 
 use std::env;
 use std::io::{BufRead, BufReader};
@@ -13,14 +13,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::sync_channel;
 use std::time::Duration;
 
+use crate::published::{Folder, ROLE, in_child};
 use pagepool::testing::{PlainMemory, read_published};
 use pagepool::{
-    Arena, ArenaParams, Batch, Bound, DeviceAddr, DmaDomain, DomainId, HoldersView, IdentityDomain,
-    NoDirectRecycle, PackedBuf, PageBuf, Pool, PoolParams, PoolRef, Region, SkBuff, SkbCache, Tag, XdpBuff,
-    XdpFrame, XdpFrameBulk, put_bulk, put_frames, put_packed, put_packets, put_ring_bulk,
+    AGE_EDGES, Arena, ArenaParams, Batch, Bound, DeviceAddr, DmaDomain, DomainId, HoldersView,
+    IdentityDomain, NoDirectRecycle, PackedBuf, PageBuf, Pool, PoolParams, PoolRef, Region, SkBuff, SkbCache,
+    Tag, XdpBuff, XdpFrame, XdpFrameBulk, put_bulk, put_frames, put_packed, put_packets, put_ring_bulk,
 };
 use pagepool::{Holders, publish};
-use published::{Folder, ROLE, in_child};
 
 const SITES: Holders = Holders::Sites { stacks: None };
 
@@ -441,22 +441,54 @@ fn a_pool_has_names_for_256_tags_and_its_report_for_all() {
     drop(kept);
 }
 
+/// The clock that ages are of, in milliseconds. It stands still for up to 10 ms at a time.
+fn coarse_ms() -> u64 {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the kernel writes one time, which lives across the call.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC_COARSE, &raw mut now) };
+    now.tv_sec as u64 * 1000 + now.tv_nsec as u64 / 1_000_000
+}
+
+/// Sleeps until that clock has gone on so far, and gives what it says.
+fn later_by(ms: u64) -> u64 {
+    let until = coarse_ms() + ms;
+    while coarse_ms() < until {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    coarse_ms()
+}
+
+/// How many of these ages are in each of the view's ranges.
+fn counted(ages: impl Iterator<Item = Duration>) -> [u64; AGE_EDGES.len() + 1] {
+    let mut counts = [0; AGE_EDGES.len() + 1];
+    ages.for_each(|age| counts[AGE_EDGES.partition_point(|&edge| edge <= age)] += 1);
+    counts
+}
+
 #[test]
 fn pages_are_as_old_as_they_are() {
     let pool = pool(params(Holders::Ages));
+    let before_old = coarse_ms();
     let old = pool.alloc_page().unwrap();
-    let page = old.page();
-    std::thread::sleep(Duration::from_millis(150));
+    let (after_old, page) = (coarse_ms(), old.page());
+    let before_young = later_by(150);
     let _young: Vec<_> = (0..5).map(|_| pool.alloc_page().unwrap()).collect();
+    let before_view = coarse_ms();
     let view = held(&pool.handle());
-    assert_eq!((view.held, view.oldest[0].page), (6, page));
-    assert!(view.oldest[0].age >= Duration::from_millis(130), "{view:?}");
-    assert!(view.oldest[1].age < view.oldest[0].age, "{view:?}");
-    assert_eq!((view.ages[0] + view.ages[1], view.ages[2] + view.ages[3]), (5, 1), "{view:?}");
+    let after_view = coarse_ms();
+    let ages: Vec<_> = view.oldest.iter().map(|holder| holder.age.as_millis() as u64).collect();
+    assert_eq!((view.held, view.oldest[0].page, ages.len()), (6, page, 6));
+    assert!((before_view - after_old..=after_view - before_old).contains(&ages[0]), "{view:?}");
+    assert!(ages[1..].iter().all(|&age| age <= after_view - before_young), "{view:?}");
+    assert!(ages[0] >= ages[1] + 150, "{view:?}");
+    assert_eq!(view.ages, counted(view.oldest.iter().map(|holder| holder.age)));
     drop(old);
+    let before_again = coarse_ms();
     let again = pool.alloc_page().unwrap();
     assert_eq!(again.page(), page, "the hottest");
-    assert!(held(&pool.handle()).oldest.iter().all(|holder| holder.age < Duration::from_millis(130)));
+    let view = held(&pool.handle());
+    let holder = view.oldest.iter().find(|holder| holder.page == page).unwrap();
+    assert!(holder.age.as_millis() as u64 <= coarse_ms() - before_again, "{view:?}");
 }
 
 #[inline(never)]
@@ -533,7 +565,7 @@ fn the_report_of_a_pool_names_holders_oldest_first() {
     let long = "reassembly of what comes in more than forty bytes";
     pool.set_tag(Some(pool.tag(long)));
     let first = pool.alloc_page();
-    std::thread::sleep(Duration::from_millis(30));
+    later_by(30);
     pool.set_tag(Some(pool.tag("tcp")));
     let others: Vec<_> = (0..3).map(|_| pool.alloc_page()).collect();
     let shutdown = pool.destroy();
@@ -543,7 +575,9 @@ fn the_report_of_a_pool_names_holders_oldest_first() {
     assert_eq!(report.pages[0].holder.as_deref(), Some(long), "whole");
     let text = report.to_string();
     let mut lines = text.lines();
-    assert!(lines.next().unwrap().starts_with("stalled pool shutdown: 4 buffers held for 0 s (pool rx7 id "));
+    let seconds = report.held_for.as_secs();
+    let head = format!("stalled pool shutdown: 4 buffers held for {seconds} s (pool rx7 id ");
+    assert!(lines.next().unwrap().starts_with(&head), "{text}");
     assert_eq!(report.ages.iter().sum::<u64>(), 4);
     assert!(lines.next().unwrap().contains(" younger than "), "{text}");
     let group = lines.next().unwrap();
@@ -617,7 +651,7 @@ fn known(mut view: HoldersView) -> HoldersView {
 /// Pools without number, whose records would fill the file, then one that has none.
 #[test]
 fn records_leave_room_for_pools() {
-    let this = "records_leave_room_for_pools";
+    let this = "holders::records_leave_room_for_pools";
     if in_child(this, "").is_some_and(|child| child.succeeded()) {
         return;
     }
@@ -644,7 +678,7 @@ fn the_file_of_a_killed_process_says_who_held_what() {
         return be_killed();
     }
     let folder = Folder::new();
-    let this = "the_file_of_a_killed_process_says_who_held_what";
+    let this = "holders::the_file_of_a_killed_process_says_who_held_what";
     let mut command = folder.command(this, "be killed");
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let mut said = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);

@@ -1,20 +1,29 @@
 //! The pools against the model: random lists of operations, every counter and every place compared after
 //! each.
 //!
-//! `PROPTEST_CASES` says how many lists; the same lists are run by the fuzzer (`fuzz/fuzz_targets/model.rs`).
+//! `PROPTEST_CASES` says how many lists, `PROPTEST_RNG_SEED` which ones, and `PAGEPOOL_RANDOM_SEEDS=1` asks
+//! for new ones; the same lists are run by the fuzzer (`fuzz/fuzz_targets/model.rs`).
 
 use std::sync::Mutex;
 
-use pagepool::testing::{Op, PlainMemory, Setup, run};
+use pagepool::testing::{Op, PlainMemory, Setup, run, seed};
 use pagepool::{Arena, ArenaParams};
 use proptest::prelude::*;
+use proptest::test_runner::RngSeed;
 
 /// The model knows what two pools do when no other takes part.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 fn cases(default: u32) -> ProptestConfig {
     let cases = std::env::var("PROPTEST_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(default);
-    ProptestConfig { cases, failure_persistence: None, max_shrink_iters: 20_000, ..Default::default() }
+    let rng_seed = RngSeed::Fixed(seed("PROPTEST_RNG_SEED"));
+    ProptestConfig {
+        cases,
+        rng_seed,
+        failure_persistence: None,
+        max_shrink_iters: 20_000,
+        ..Default::default()
+    }
 }
 
 fn lists(longest: usize) -> impl Strategy<Value = (Setup, Vec<Op>)> {

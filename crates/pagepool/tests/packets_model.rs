@@ -3,11 +3,12 @@
 
 #![allow(clippy::unwrap_used)]
 
-use pagepool::testing::PlainMemory;
+use pagepool::testing::{PlainMemory, seed};
 use pagepool::{
     AdjustError, Bound, ETH_HEADER, MAX_FRAGS, MAX_META, PageBuf, Pool, PoolParams, XdpBuff, XdpFrame,
 };
 use proptest::prelude::*;
+use proptest::test_runner::RngSeed;
 
 const HEADROOM: usize = 256;
 const MAX_LEN: usize = 1514;
@@ -246,7 +247,8 @@ fn apply(pool: &Bound, packet: XdpBuff, model: &mut PacketModel, op: &ChainOp, f
 
 #[test]
 fn packets_do_what_vectors_do() {
-    let config = ProptestConfig { cases: 800, failure_persistence: None, ..Default::default() };
+    let rng_seed = RngSeed::Fixed(seed("PROPTEST_RNG_SEED"));
+    let config = ProptestConfig { cases: 800, rng_seed, failure_persistence: None, ..Default::default() };
     proptest!(config, |(len in 0..=MAX_LEN, ops in prop::collection::vec(op(), 1..60))| {
         run(len, &ops);
     });

@@ -345,7 +345,7 @@ fn goes_on_and_ends(Scene { hooks, user, pool }: Scene, row: &str) {
 }
 
 fn ended(shutdown: &Shutdown, hooks: &Hooks, row: &str) {
-    assert!(shutdown.wait(Duration::from_secs(10)), "{row}: {}", shutdown.report());
+    assert!(shutdown.wait(Duration::from_secs(60)), "{row}: {}", shutdown.report());
     assert_eq!(hooks.arena.pages_out(), 0, "{row}");
     assert_eq!(hooks.arena.area().domains(), [""; 0], "{row}");
 }

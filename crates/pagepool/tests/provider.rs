@@ -1,9 +1,10 @@
 //! Every provider of this crate runs the conformance suite.
 #![allow(clippy::unwrap_used)]
-// UNSAFETY: pages that a test reserved are given back.
+// UNSAFETY: pages that a test reserved are given back; flock(2) takes a descriptor.
 #![expect(unsafe_code)]
 
 use std::fs;
+use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -25,12 +26,22 @@ fn arena(params: ArenaParams) -> Arc<Arena> {
     Arena::new(params).unwrap()
 }
 
+/// Until it is dropped: huge pages are the whole machine's, and a test of tests/arena.rs counts them, which
+/// takes this lock alone. Nothing where the kernel has none.
+fn may_take_huge_pages() -> Option<fs::File> {
+    let file = fs::File::open("/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages").ok()?;
+    // SAFETY: the call takes the descriptor of a file that is open.
+    assert_eq!(unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_SH) }, 0);
+    Some(file)
+}
+
 /// A row is the name of a test, a provider, and the ways to make one that the conformance suite runs over.
 macro_rules! providers {
     ($($test:ident: $provider:ident => [$($make:expr),+ $(,)?],)+) => {
         $(
             #[test]
             fn $test() {
+                let _lock = may_take_huge_pages();
                 let makers: &[&dyn Fn() -> Arc<$provider>] = &[$(&$make),+];
                 makers.iter().for_each(conformance_provider);
             }

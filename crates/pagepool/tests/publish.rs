@@ -3,21 +3,19 @@
 //! A process publishes once, so each test that publishes runs itself again, with a name in its environment.
 #![allow(clippy::unwrap_used)]
 
-mod published;
-
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::sync::mpsc::channel;
 use std::time::SystemTime;
 
+use crate::published::{Folder, in_child};
 use pagepool::observe::{Life, PoolView, ProcessView, RunFolder};
 use pagepool::testing::PlainMemory;
 use pagepool::{
     Arena, ArenaParams, Bound, Error, Holders, IdentityDomain, PageBuf, Pool, PoolParams, PoolRef, Provider,
     UseCounts, prepare_thread, publish, publish_entry,
 };
-use published::{Folder, in_child};
 
 fn only(folder: &RunFolder) -> ProcessView {
     let mut all = folder.processes();
@@ -57,7 +55,7 @@ fn work(pool: &Bound) -> Vec<PageBuf> {
 
 #[test]
 fn all_numbers_of_every_pool_are_those_that_it_counts_itself() {
-    let this = "all_numbers_of_every_pool_are_those_that_it_counts_itself";
+    let this = "publish::all_numbers_of_every_pool_are_those_that_it_counts_itself";
     if in_child(this, "").is_some_and(|child| child.succeeded()) {
         return;
     }
@@ -125,7 +123,7 @@ fn all_numbers_of_every_pool_are_those_that_it_counts_itself() {
 
 #[test]
 fn what_is_published_comes_and_goes_and_uses_its_room_again() {
-    let this = "what_is_published_comes_and_goes_and_uses_its_room_again";
+    let this = "publish::what_is_published_comes_and_goes_and_uses_its_room_again";
     if in_child(this, "").is_some_and(|child| child.succeeded()) {
         return;
     }
@@ -179,7 +177,7 @@ fn what_is_published_comes_and_goes_and_uses_its_room_again() {
 
 #[test]
 fn what_a_reader_would_refuse_is_not_entered_and_is_counted() {
-    let this = "what_a_reader_would_refuse_is_not_entered_and_is_counted";
+    let this = "publish::what_a_reader_would_refuse_is_not_entered_and_is_counted";
     if in_child(this, "").is_some_and(|child| child.succeeded()) {
         return;
     }
@@ -203,7 +201,7 @@ fn what_a_reader_would_refuse_is_not_entered_and_is_counted() {
 
 #[test]
 fn a_pool_has_the_interface_of_its_socket_and_of_nothing_else() {
-    let this = "a_pool_has_the_interface_of_its_socket_and_of_nothing_else";
+    let this = "publish::a_pool_has_the_interface_of_its_socket_and_of_nothing_else";
     if in_child(this, "").is_some_and(|child| child.succeeded()) {
         return;
     }
@@ -221,7 +219,7 @@ fn a_pool_has_the_interface_of_its_socket_and_of_nothing_else() {
 
 #[test]
 fn threads_are_known_by_their_names() {
-    if in_child("threads_are_known_by_their_names", "").is_some_and(|child| child.succeeded()) {
+    if in_child("publish::threads_are_known_by_their_names", "").is_some_and(|child| child.succeeded()) {
         return;
     }
     let folder = Folder::of_child();
@@ -242,7 +240,7 @@ fn threads_are_known_by_their_names() {
 
 #[test]
 fn names_and_folders_that_may_not_be_are_refused_and_the_next_call_works() {
-    let this = "names_and_folders_that_may_not_be_are_refused_and_the_next_call_works";
+    let this = "publish::names_and_folders_that_may_not_be_are_refused_and_the_next_call_works";
     if in_child(this, "").is_some_and(|child| child.succeeded()) {
         return;
     }

@@ -16,7 +16,7 @@ use std::sync::mpsc::sync_channel;
 use std::time::{Duration, Instant, SystemTime};
 
 use pagepool::observe::{Life, ProcessView, RunFolder};
-use pagepool::testing::PlainMemory;
+use pagepool::testing::{PlainMemory, seed};
 use pagepool::{Bound, PageBuf, Pool, PoolParams, PoolRef, Stats, publish};
 use published::{Folder, ROLE, in_child};
 
@@ -102,7 +102,9 @@ fn counters_of_a_process_at_full_load_are_whole_never_fall_and_add_up() {
     assert!(said.any(|line| line == "ready"));
     let (start, mut looks, mut before) = (Instant::now(), 0, Stats::default());
     let time = Duration::from_secs(number("PAGEPOOL_OBSERVE_SECONDS", 3));
-    while start.elapsed() < time {
+    // Longer on a busy machine.
+    while start.elapsed() < time || looks <= 20 || pages(&before).0 <= 100_000 {
+        assert!(start.elapsed() < time + Duration::from_secs(60), "{looks} looks, {before:?}");
         let seen = if looks % 2 == 0 { only(&folder) } else { only_seen_first(&folder) };
         let (stats, inflight) = (seen.pools[0].stats, seen.pools[0].inflight);
         for ((name, now), (_, then)) in stats.fields().into_iter().zip(before.fields()) {
@@ -121,7 +123,6 @@ fn counters_of_a_process_at_full_load_are_whole_never_fall_and_add_up() {
     drop(input);
     assert!(child.wait().unwrap().success());
     println!("{looks} looks at {} allocations", pages(&before).0);
-    assert!(looks > 20 && pages(&before).0 > 100_000, "{looks} looks, {before:?}");
 }
 
 /// What a process that may be killed notes of its buffers: how often each thing began, and was done.
@@ -166,6 +167,9 @@ impl Dice {
     }
 }
 
+/// The choices of a process that is to be killed.
+const SEED_OF_CHILD: &str = "PAGEPOOL_TEST_SEED_OF_CHILD";
+
 /// Takes and returns buffers, here and on another thread, until it is killed.
 fn be_killed() {
     let folder = Folder::of_child();
@@ -179,7 +183,7 @@ fn be_killed() {
             (0..300).for_each(|_| std::hint::spin_loop());
         }
     });
-    let (mut held, mut dice) = (Vec::new(), Dice(std::process::id().into()));
+    let (mut held, mut dice) = (Vec::new(), Dice(number(SEED_OF_CHILD, 1)));
     let (mut allocated, mut dropped) = (0, 0);
     loop {
         match dice.roll(3) {
@@ -206,12 +210,15 @@ fn the_file_of_a_killed_process_says_what_it_had() {
     let folder = Folder::new();
     let this = "the_file_of_a_killed_process_says_what_it_had";
     let rounds = number("PAGEPOOL_KILLS", 40);
-    let mut dice = Dice(SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_nanos() as u64);
-    println!("seed {}", dice.0);
-    let (mut exact, mut most) = (0, 0);
-    for round in 0..rounds {
+    let mut dice = Dice(seed("PAGEPOOL_KILL_SEED"));
+    let (mut round, mut exact, mut most) = (0, 0, 0);
+    // More of them until enough were at a moment that says something.
+    while round < rounds || exact * 10 < rounds || most < 20 {
+        assert!(round < 10 * rounds, "{exact} of {round} between two operations, {most} out");
         let _ = std::fs::remove_file(folder.runs.path().join("ledger"));
-        let mut child = folder.start(this, "be killed");
+        let mut child = folder.command(this, "be killed");
+        child.env(SEED_OF_CHILD, dice.roll(1 << 32).to_string()).stdout(Stdio::null());
+        let mut child = child.spawn().unwrap();
         let start = Instant::now();
         let ledger = loop {
             let there = folder.runs.path().join("ledger").exists().then(|| Ledger::open(&folder));
@@ -243,10 +250,10 @@ fn the_file_of_a_killed_process_says_what_it_had() {
         );
         exact += u64::from(least == largest);
         most = most.max(out);
+        round += 1;
     }
-    println!("{rounds} kills, {exact} of them between two operations; up to {most} buffers out");
-    assert!(exact * 10 >= rounds && most >= 20, "{exact} of {rounds}, {most} out");
-    assert_eq!(folder.runs.clean().unwrap().len() as u64, rounds.min(2));
+    println!("{round} kills, {exact} of them between two operations; up to {most} buffers out");
+    assert_eq!(folder.runs.clean().unwrap().len() as u64, round.min(2));
     assert!(folder.runs.processes().is_empty());
 }
 

@@ -86,7 +86,7 @@ fn what_a_device_had_when_the_pool_ended_comes_home() {
         assert_eq!(buffer.dma_addr(), None);
         assert!(handle.from_raw(raw.addr).is_err());
     }
-    assert!(shutdown.wait(Duration::from_secs(10)), "{}", shutdown.report());
+    assert!(shutdown.wait(Duration::from_secs(60)), "{}", shutdown.report());
     assert_eq!((memory.free(), iommu.counts().bad_unmaps), (256, 0));
 }
 

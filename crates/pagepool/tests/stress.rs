@@ -1,10 +1,10 @@
 //! Real threads, for as long as one likes: owners that allocate, move their pools and destroy them under
 //! load, and returners that idle, end and are followed by others.
 //!
-//! `PAGEPOOL_STRESS_SECONDS` (5) says how long, `PAGEPOOL_STRESS_SEED` repeats the choices of a run. Free
-//! memory is all zeroes: an allocator finds 0 in the first word of a buffer and writes a number of its own
-//! there, and the returner finds that number and writes 0. So a page with two owners shows at once. At the
-//! end every pool is freed, and the provider has every page back.
+//! `PAGEPOOL_STRESS_SECONDS` (5) says how long, `PAGEPOOL_STRESS_SEED` (1) which choices the threads make;
+//! `PAGEPOOL_RANDOM_SEEDS=1` asks for new ones. Free memory is all zeroes: an allocator finds 0 in the first
+//! word of a buffer and writes a number of its own there, and the returner finds that number and writes 0. So
+//! a page with two owners shows at once. At the end every pool is freed, and the provider has all pages back.
 //!
 //! Only atomics, `Arc`, `spawn` and `join` tie the threads together, which the thread sanitizer understands.
 
@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering}
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use pagepool::testing::PlainMemory;
+use pagepool::testing::{PlainMemory, seed};
 use pagepool::{
     Batch, Bound, IdentityDomain, NoDirectRecycle, PackedBuf, PageBuf, PageRef, Pool, PoolParams, PoolRef,
     RawBuf, SharedBuf, Shutdown, ShutdownReport, XdpBuff, XdpFrame, XdpFrameBulk, put_packed,
@@ -30,9 +30,8 @@ const RETURNERS: usize = 4;
 fn main() {
     let seconds = from_env("PAGEPOOL_STRESS_SECONDS", 5);
     let clock = Instant::now();
-    let seed = from_env("PAGEPOOL_STRESS_SEED", u64::from(std::process::id()) * 0x9e37_79b9);
-    println!("stress: {seconds} s, PAGEPOOL_STRESS_SEED={seed}");
-    let world = Arc::new(World::new(seed));
+    println!("stress: {seconds} s");
+    let world = Arc::new(World::new(seed("PAGEPOOL_STRESS_SEED")));
     let owners: Vec<_> = (0..OWNERS).map(|_| start(&world, own)).collect();
     let mut returners: Vec<_> = (0..RETURNERS).map(|_| start(&world, returning)).collect();
     while clock.elapsed() < Duration::from_secs(seconds) {

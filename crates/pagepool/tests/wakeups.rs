@@ -141,7 +141,7 @@ fn another_pool_of_the_provider_ends() {
     drop(taken); // into the cache of the other pool
     assert!(!is_woken(&poor), "the other pool still has them");
     let end = rich.destroy();
-    assert!(end.wait(Duration::from_secs(5)), "{}", end.report());
+    assert!(end.wait(Duration::from_secs(60)), "{}", end.report());
     assert!(is_woken(&poor), "the arena has 64 pages");
     assert!(poor.alloc_page().is_some());
 }
@@ -174,7 +174,7 @@ fn the_last_buffer_of_an_ended_pool_comes_home() {
     assert!(is_woken(&poor), "the arena has a page");
     rest.extend(poor.alloc_page());
     assert_eq!(rest.len(), 64);
-    assert!(end.wait(Duration::from_secs(5)), "{}", end.report());
+    assert!(end.wait(Duration::from_secs(60)), "{}", end.report());
 }
 
 /// Descriptors of this process that are event counters.
@@ -196,7 +196,7 @@ fn pools_that_ended_keep_no_descriptor_for_an_idle_returner() {
         })
     });
     let memory = PlainMemory::new(64, 0).unwrap();
-    for _ in 0..100 {
+    for _ in 0..500 {
         let pool =
             Pool::new(PoolParams { wakeup: true, ..Default::default() }, memory.clone()).unwrap().bind();
         to_returner.send(pool.alloc_page().unwrap()).unwrap();
@@ -205,7 +205,7 @@ fn pools_that_ended_keep_no_descriptor_for_an_idle_returner() {
         assert!(end.is_complete(), "{}", end.report());
     }
     // Other tests of this program have a few.
-    assert!(event_descriptors() < 20, "{} descriptors", event_descriptors());
+    assert!(event_descriptors() < 250, "{} descriptors", event_descriptors());
     drop(to_returner);
     returner.join().unwrap();
 }

@@ -311,6 +311,7 @@ impl PageBuf {
     /// Returns the buffer through the locked ring, on any thread. For measuring, and for code that must not
     /// touch the cache. Linux: `page_pool_put_full_page` outside softirq.
     #[doc(alias = "page_pool_put_full_page")]
+    #[inline]
     pub fn put_ring(self) {
         if !self.bits.is_whole() || self.pool.careful {
             return put_ring_slow(self);

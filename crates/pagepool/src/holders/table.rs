@@ -455,7 +455,7 @@ mod tests {
             let (first, _names) = (ids(), table.names.lock());
             done.send((first, ids())).unwrap_or_default();
         });
-        let (first, again) = wait.recv_timeout(Duration::from_secs(20)).expect("it waits for no lock");
+        let (first, again) = wait.recv_timeout(Duration::from_secs(60)).expect("it waits for no lock");
         assert_eq!(first, again);
         let expected = (1..=80).chain(1..=200);
         assert!(first.into_iter().eq(expected), "each has a row of its own");

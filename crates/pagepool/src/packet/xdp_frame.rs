@@ -163,6 +163,7 @@ impl XdpFrame {
     /// The packet inside a poll again, for a handler that runs elsewhere; only pool memory can be that.
     /// Linux: `xdp_convert_frame_to_buff`.
     #[doc(alias = "xdp_convert_frame_to_buff")]
+    #[inline]
     pub fn into_buff(self) -> Result<XdpBuff, XdpFrame> {
         if self.buffer().is_none() {
             return Err(self);
@@ -233,6 +234,7 @@ impl XdpFrame {
     }
 
     /// How many buffers it has.
+    #[inline]
     pub fn segment_count(&self) -> usize {
         1 + self.frags().len()
     }
@@ -281,6 +283,7 @@ impl XdpFrame {
     }
 
     /// The further buffers, in order.
+    #[inline]
     pub fn frags(&self) -> &[Frag] {
         self.buffer().map_or(&[], |head| self.chain.frags(head))
     }

@@ -61,6 +61,7 @@ impl UseCounts {
     /// assert!(counts.in_use(2) && !counts.in_use(1));
     /// # counts.put(2);
     /// ```
+    #[inline]
     pub fn take(&self, cookie: u64) {
         let before = self.count(cookie).fetch_add(1, Ordering::Relaxed);
         assert!(before < STUCK, "use count {cookie} is {before}: counts are taken and never put");
@@ -81,6 +82,7 @@ impl UseCounts {
     /// counts.put(0);
     /// assert!(!counts.in_use(0));
     /// ```
+    #[inline]
     pub fn put(&self, cookie: u64) {
         let before = self.count(cookie).fetch_sub(1, Ordering::Release); // pairs with in_use()
         if before == 0 {
@@ -89,10 +91,12 @@ impl UseCounts {
         }
     }
 
+    #[inline]
     fn at(&self, cookie: u64) -> Option<&AtomicU32> {
         self.0.get(usize::try_from(cookie).ok()?)
     }
 
+    #[inline]
     fn count(&self, cookie: u64) -> &AtomicU32 {
         let have = self.0.len();
         self.at(cookie).unwrap_or_else(|| panic!("use count {cookie} of {have}: make UseCounts with more"))

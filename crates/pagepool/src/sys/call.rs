@@ -315,7 +315,7 @@ mod tests {
         std::thread::scope(|s| {
             s.spawn(|| {
                 while word.load(Ordering::Acquire) == 7 {
-                    futex_wait(&word, 7, Some(Duration::from_secs(5)));
+                    assert!(futex_wait(&word, 7, Some(Duration::from_secs(60))), "nobody woke it");
                 }
             });
             word.store(9, Ordering::Release);

@@ -4,7 +4,7 @@
 use std::env;
 use std::fs;
 use std::path::PathBuf;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use pagepool::observe::RunFolder;
@@ -42,11 +42,6 @@ impl Folder {
         // for it.
         command.env("ASAN_OPTIONS", "detect_leaks=0");
         command
-    }
-
-    /// The same, started, with its output thrown away.
-    pub fn start(&self, test: &str, role: &str) -> Child {
-        self.command(test, role).stdout(Stdio::null()).spawn().unwrap()
     }
 }
 

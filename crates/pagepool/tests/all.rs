@@ -1,0 +1,35 @@
+//! All tests of the public interface that do not need a process of their own, in one program: it is
+//! compiled and linked once. `cargo test -p pagepool --test all NAME::` runs those of one file.
+
+mod api;
+mod arena;
+mod bytes;
+mod callbacks;
+mod counters;
+mod deferred;
+mod device_table;
+mod domains;
+mod examples;
+mod failures;
+mod frag_table;
+mod holders;
+mod memory;
+mod model;
+mod nodes;
+mod packed;
+mod packet_lists;
+mod packets;
+mod packets_model;
+mod panics;
+mod provider;
+mod publish;
+mod published;
+mod published_hostile;
+mod raw;
+mod registry;
+mod returns;
+mod shrink;
+mod skb;
+mod split;
+mod waiting;
+mod wakeups;
