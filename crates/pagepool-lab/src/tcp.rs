@@ -32,7 +32,7 @@ const NOT_FORWARDED: &str = "is something between the two hosts forwarding, ARP 
 pub struct TcpParams {
     /// Most bytes.
     pub bytes: u64,
-    /// Longest time of sending. What was sent by then is still received.
+    /// Longest time of sending; something is sent in any case. What was sent by then is still received.
     pub duration: Duration,
     /// Longest time to connect, and longest time without progress.
     pub patience: Duration,
@@ -40,7 +40,7 @@ pub struct TcpParams {
 
 impl Default for TcpParams {
     fn default() -> Self {
-        Self { bytes: u64::MAX, duration: Duration::from_secs(5), patience: Duration::from_secs(10) }
+        Self { bytes: u64::MAX, duration: Duration::from_secs(5), patience: Duration::from_secs(30) }
     }
 }
 
@@ -250,9 +250,10 @@ fn send(to: SocketAddr, params: &TcpParams, state: &TransferState) -> Result<(),
     let stream = connect(to, params)?;
     let pattern = Pattern::new();
     let (start, mut patience, mut sent) = (Instant::now(), Patience::new(params.patience), 0);
-    while sent < params.bytes && start.elapsed() < params.duration && !state.stop.load(Ordering::Relaxed) {
-        if state.has_failed() {
-            break; // the receiver says why
+    // It sends once at least, however late this thread runs.
+    while sent < params.bytes && (sent == 0 || start.elapsed() < params.duration) {
+        if state.stop.load(Ordering::Relaxed) || state.has_failed() {
+            break; // of a failure, the receiver says why
         }
         let left = usize::try_from(params.bytes - sent).unwrap_or(CHUNK);
         if let Some(bytes) = patience.or_late("send", (&stream).write(pattern.at(sent, left)))? {

@@ -2,7 +2,6 @@
 //! kernel.
 
 use std::collections::BTreeSet;
-use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Output};
 
 use pagepool_lab::TempFolder;
@@ -68,8 +67,11 @@ fn what_qemu_refuses_late_is_told_in_its_words() {
     std::fs::create_dir_all(at("lib/modules/1")).unwrap();
     let builtin = "kernel/virtio_pci.ko\nkernel/virtio_console.ko\n";
     std::fs::write(at("lib/modules/1/modules.builtin"), builtin).unwrap();
-    std::fs::write(at("qemu"), "#!/bin/sh\nsleep 0.3\necho 'no such device' >&2\nexit 3\n").unwrap();
-    std::fs::set_permissions(at("qemu"), std::fs::Permissions::from_mode(0o755)).unwrap();
+    // By a process of its own: a program that this one has open for writing, or a child that it has just
+    // forked on another thread, does not start (ETXTBSY).
+    let script =
+        r#"printf '#!/bin/sh\nsleep 0.3\necho no such device >&2\nexit 3\n' >"$0" && chmod 755 "$0""#;
+    assert!(Command::new("sh").args(["-c", script]).arg(at("qemu")).status().unwrap().success());
     let kernel = folder.path().to_str().unwrap();
     let output = guest(&["run", "--kernel", kernel, "true"]).env("GUEST_QEMU", at("qemu")).output().unwrap();
     let said = said(&output);

@@ -2,14 +2,18 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails where it cannot go on")]
 
+use std::cell::RefCell;
 use std::net::TcpListener;
-use std::time::Duration;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use pagepool_lab::link::Netlink;
 use pagepool_lab::{Namespace, or_skip};
 
 /// Nothing here takes as long.
-const LIMIT: Duration = Duration::from_secs(20);
+const LIMIT: Duration = Duration::from_secs(60);
 
 /// A namespace, if this machine can have one.
 fn namespace(test: &str) -> Option<Namespace> {
@@ -28,6 +32,21 @@ fn namespaces_of_threads() -> Vec<String> {
     tasks.filter_map(|task| of(task.unwrap())).map(|at| at.to_string_lossy().into_owned()).collect()
 }
 
+/// Takes its time when it is dropped, then says so.
+struct SlowEnd(Arc<AtomicBool>);
+
+impl Drop for SlowEnd {
+    fn drop(&mut self) {
+        thread::sleep(Duration::from_millis(50));
+        self.0.store(true, Ordering::Release);
+    }
+}
+
+thread_local! {
+    /// What ends with a thread.
+    static AT_THE_END: RefCell<Option<SlowEnd>> = const { RefCell::new(None) };
+}
+
 #[test]
 fn a_namespace_is_its_own_and_ends_when_dropped() {
     let Some(lab) = namespace("a_namespace_is_its_own_and_ends_when_dropped") else { return };
@@ -41,14 +60,23 @@ fn a_namespace_is_its_own_and_ends_when_dropped() {
         std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| lab.run(|| panic!("for the test"))));
     assert!(panicked.is_err());
     assert_eq!(lab.run(|| 7), 7, "it goes on after a panic");
+    let ended = Arc::new(AtomicBool::new(false));
+    let end = SlowEnd(ended.clone());
+    lab.run(move || AT_THE_END.set(Some(end)));
     drop(lab);
-    assert!(!is_in(id), "its thread was joined");
+    assert!(ended.load(Ordering::Acquire), "its thread was joined");
+    // The kernel lets go of a thread, and so of what it was in, some time after it can be joined.
+    let start = Instant::now();
+    while is_in(id) {
+        assert!(start.elapsed() < LIMIT, "a thread is in it, {LIMIT:?} after it was dropped");
+        thread::sleep(Duration::from_millis(1));
+    }
 }
 
 #[test]
 fn work_may_ask_for_work_and_hold_the_namespace() {
     let Some(lab) = namespace("work_may_ask_for_work_and_hold_the_namespace") else { return };
-    let lab = std::sync::Arc::new(lab);
+    let lab = Arc::new(lab);
     let inner = lab.clone();
     assert_eq!(lab.run(move || inner.run(|| 3)), 3);
     let inner = lab.clone();
@@ -56,7 +84,7 @@ fn work_may_ask_for_work_and_hold_the_namespace() {
     let work = lab.spawn("asks", move || inner.run(move || done.send(()).unwrap())).unwrap();
     ended.recv_timeout(LIMIT).unwrap();
     work.join().unwrap();
-    assert_eq!(std::sync::Arc::strong_count(&lab), 1);
+    assert_eq!(Arc::strong_count(&lab), 1);
 }
 
 #[test]

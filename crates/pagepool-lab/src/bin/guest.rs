@@ -285,28 +285,32 @@ fn print(result: &CaseResult) {
     }
 }
 
-/// The command and the test binaries of this workspace, built by cargo.
+/// The command and the tests of this workspace, built by cargo.
 fn build(options: &mut CaseOptions) -> Result<(), GuestError> {
     let wanted = CASES.iter().filter(|case| options.wants(case));
-    let tests: Vec<&str> = wanted.filter_map(Case::test_binary).collect();
+    let has_tests = wanted.filter_map(Case::tests_of).next().is_some();
     if options.programs.pagepool.as_os_str().is_empty() {
-        for (name, path) in built(&["build", "--release", "-p", "pagepool-cli"])? {
-            if name == "pagepool" && !path.as_os_str().is_empty() {
-                options.programs.pagepool = path;
-            }
-        }
+        let command = built(&["build", "--release", "-p", "pagepool-cli"])?;
+        let command = command.into_iter().find(|program| program.target == "pagepool");
+        options.programs.pagepool = command.map(|program| program.path).unwrap_or_default();
     }
-    if !tests.is_empty() {
-        let named = tests.iter().flat_map(|name| ["--test", name]);
-        let words: Vec<&str> = ["test", "--workspace", "--no-run"].into_iter().chain(named).collect();
-        let binaries = built(&words)?.into_iter();
-        options.programs.tests = binaries.filter(|(name, _)| tests.contains(&&**name)).collect();
+    if has_tests {
+        let programs = built(&["test", "--workspace", "--no-run", "--test", "all"])?.into_iter();
+        let tests = programs.filter(|program| program.target == "all");
+        options.programs.tests = tests.map(|program| (program.krate, program.path)).collect();
     }
     Ok(())
 }
 
-/// Runs cargo; gives the programs that it names, with the names of their targets.
-fn built(words: &[&str]) -> Result<Vec<(String, PathBuf)>, GuestError> {
+/// A program that cargo built.
+struct Built {
+    krate: String,
+    target: String,
+    path: PathBuf,
+}
+
+/// Runs cargo; gives the programs that it names.
+fn built(words: &[&str]) -> Result<Vec<Built>, GuestError> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let output = Command::new(cargo).args(words).arg("--message-format=json-render-diagnostics").output();
     let output = output.map_err(|error| GuestError::Failed(format!("cargo: {error}")))?;
@@ -314,16 +318,19 @@ fn built(words: &[&str]) -> Result<Vec<(String, PathBuf)>, GuestError> {
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         return Err(GuestError::Failed(format!("cargo {} failed:\n{said}", words.join(" "))));
     }
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    // `"executable":"PATH"` comes after `"target":{...,"name":"NAME"`, in a line of its own for each program.
+    Ok(String::from_utf8_lossy(&output.stdout).lines().filter_map(program).collect())
+}
+
+/// What a line of cargo says of a program: `"manifest_path":"/.../CRATE/Cargo.toml"`, later
+/// `"target":{...,"name":"TARGET"` and `"executable":"PATH"`.
+fn program(line: &str) -> Option<Built> {
     let text = |line: &str, key: &str| {
         let rest = line.split(&format!("\"{key}\":\"")).nth(1)?;
         rest.split('"').next().map(str::to_owned)
     };
-    let program = |line: &str| {
-        Some((text(line.split("\"target\":").nth(1)?, "name")?, text(line, "executable")?.into()))
-    };
-    Ok(said.lines().filter_map(program).collect())
+    let krate = text(line, "manifest_path")?.strip_suffix("/Cargo.toml")?.rsplit('/').next()?.to_owned();
+    let target = text(line.split("\"target\":").nth(1)?, "name")?;
+    Some(Built { krate, target, path: text(line, "executable")?.into() })
 }
 
 fn write_table(file: &Path, results: &[CaseResult]) -> Result<(), GuestError> {

@@ -54,9 +54,10 @@ impl Case {
         Self { guest, name, script, expected: &[], seconds: 60, known_fault: None, by_hand: false }
     }
 
-    /// The test binary of `pagepool` or `pagepool-net` that the commands run, if they do: `net_test NAME`.
-    pub fn test_binary(&self) -> Option<&'static str> {
-        self.script.split_once("net_test ")?.1.split_whitespace().next()
+    /// The crate whose tests the commands run, if they do: `net_test FILE` or `core_test FILE`.
+    pub fn tests_of(&self) -> Option<&'static str> {
+        let crates = [("net_test ", "pagepool-net"), ("core_test ", "pagepool")];
+        crates.iter().find(|(call, _)| self.script.contains(call)).map(|(_, name)| *name)
     }
 
     /// Whether the commands use xdp-tools.

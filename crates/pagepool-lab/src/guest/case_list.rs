@@ -159,7 +159,7 @@ pub const CASES: &[Case] = &[
     Case::new("nodes", "bench numa", "$P bench numa --quick"),
     Case {
         expected: &["test result: ok", "2 nodes of this machine: memory of"],
-        ..test("nodes", "tests of nodes", "net_test nodes")
+        ..test("nodes", "tests of nodes", "core_test nodes")
     },
     by_hand(Case::new("8 nodes", "drop", DROP_ON_8_NODES)),
     by_hand(Case::new("8 nodes", "bench numa", "$P bench numa --quick")),

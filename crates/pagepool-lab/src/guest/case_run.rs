@@ -2,7 +2,7 @@
 
 mod turn;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -32,7 +32,7 @@ const NO_TESTS: &str = "test result: ok. 0 passed";
 pub struct Programs {
     /// The command `pagepool`.
     pub pagepool: PathBuf,
-    /// Test binaries by name.
+    /// The tests of a crate (`tests/all.rs`), by its name.
     pub tests: BTreeMap<String, PathBuf>,
 }
 
@@ -72,7 +72,7 @@ impl CaseRun {
             heard = Heard::new();
             guest.run(&command, &mut heard, &mut std::io::sink())
         });
-        self.results(&heard, end)
+        self.results(&heard.said, heard.quiet(), end)
     }
 
     /// The longest that all cases may take.
@@ -101,7 +101,7 @@ impl CaseRun {
             guest.files.push((setpriv, "/root/setpriv".into()));
         }
         guest.files.push((programs.pagepool.clone(), "/root/pagepool".into()));
-        for name in self.cases.iter().filter_map(Case::test_binary) {
+        for name in self.cases.iter().filter_map(Case::tests_of).collect::<BTreeSet<_>>() {
             if let Some(binary) = programs.tests.get(name) {
                 guest.files.push((binary.clone(), format!("/root/tests/{name}")));
             }
@@ -132,8 +132,9 @@ impl CaseRun {
         KernelImage::cached(tools, name).ok_or_else(|| GuestError::Missing(text()))
     }
 
-    fn results(&self, heard: &Heard, end: Result<GuestEnd, GuestError>) -> Vec<CaseResult> {
-        let said = String::from_utf8_lossy(&heard.said);
+    /// What came of each case, by what the guest said and how long it has been quiet.
+    fn results(&self, said: &[u8], quiet: Duration, end: Result<GuestEnd, GuestError>) -> Vec<CaseResult> {
+        let said = String::from_utf8_lossy(said);
         let (mut outputs, mut ends) = (BTreeMap::<usize, String>::new(), BTreeMap::new());
         let (mut kernel, mut current, mut running) = (String::new(), 0, None);
         for line in said.lines() {
@@ -155,7 +156,7 @@ impl CaseRun {
         let why = match end {
             Err(GuestError::Missing(reason)) => Verdict::Skipped(reason),
             Err(error) => Verdict::Failed(error.to_string()),
-            Ok(end) => self.why_it_ended(&end, running, heard.quiet()),
+            Ok(end) => self.why_it_ended(&end, running, quiet),
         };
         let result = |(number, case): (usize, &Case)| {
             let output = outputs.remove(&number).unwrap_or_default();
@@ -260,10 +261,8 @@ mod tests {
     /// What comes of a guest that said this, the last of it so long ago.
     fn verdicts(run: &CaseRun, said: &str, seconds: u64, late: bool) -> Vec<Verdict> {
         let end = GuestEnd { status: None, late, console: "last words".into(), took: Duration::ZERO };
-        let marked =
-            Instant::now().checked_sub(Duration::from_secs(seconds)).expect("the machine is up longer");
-        let heard = Heard { said: said.into(), marked };
-        run.results(&heard, Ok(end)).into_iter().map(|result| result.verdict).collect()
+        let quiet = Duration::from_secs(seconds);
+        run.results(said.as_bytes(), quiet, Ok(end)).into_iter().map(|result| result.verdict).collect()
     }
 
     #[test]

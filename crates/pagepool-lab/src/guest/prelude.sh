@@ -198,10 +198,23 @@ interrupts() {
     done
 }
 
-# net_test NAME [ARGUMENT...]: a test binary.
-net_test() {
-    name=$1
-    shift
-    [ -x "/root/tests/$name" ] || skip "the test binary $name was not built"
-    "/root/tests/$name" --test-threads=1 --show-output "$@"
+# net_test FILE [TEST | --OPTION]...: the tests of one file of pagepool-net, or those of them that begin so.
+net_test() { tests_of pagepool-net "$@"; }
+
+core_test() { tests_of pagepool "$@"; }
+
+tests_of() {
+    binary=/root/tests/$1 file=$2 words='' named=''
+    shift 2
+    [ -x "$binary" ] || skip "the test binary $binary was not built"
+    for word in "$@"; do
+        case $word in
+        --skip | --exact) words="$words $word" ;;
+        *) words="$words $file::$word" named=yes ;;
+        esac
+    done
+    case " $words " in *' --skip '*) named='' ;; esac
+    [ "$named" ] || words="$file::$words"
+    # shellcheck disable=SC2086 # names of tests have no spaces
+    "$binary" --test-threads=1 --show-output $words
 }
