@@ -1,7 +1,7 @@
 //! What a packet costs in this process over AF_XDP, by part of the loop, without a card: the kernel's side of
 //! the rings is played in memory, and its time counts in no part. Cycles are of the time-stamp counter.
 //!
-//! `cargo run --release -p pagepool-net --example ring-rates [packets in a burst [rounds]]`
+//! `cargo run --profile dist -p pagepool-net --example ring-rates [packets in a burst [rounds]]`
 
 use std::sync::Arc;
 

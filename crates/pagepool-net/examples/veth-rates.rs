@@ -1,8 +1,8 @@
 //! The rates of ordinary sockets on veth pairs: frames sent, frames received, and TCP through a forwarder of
 //! two sockets.
 //!
-//! `cargo run --release -p pagepool-net --example veth-rates`, as root. Everything happens in namespaces of
-//! its own, which are gone at the end.
+//! `cargo run --profile dist -p pagepool-net --example veth-rates`, as root. Everything happens in namespaces
+//! of its own, which are gone at the end.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,17 +1,16 @@
 //! XDP programs of several owners on one interface, in one chain. xdp-tools takes part in cases of guests.
 
-mod veth;
-
+use crate::veth;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::thread;
 
+use crate::veth::Veth;
 use pagepool::Error;
 use pagepool_net::link::Netlink;
 use pagepool_net::testing::{TailAdjuster, detach_xdp};
 use pagepool_net::{Attach, Redirect};
-use veth::Veth;
 
 /// An interface for chains, or `None` and why there is none.
 fn interface(test: &str) -> Option<Rc<Veth>> {
@@ -39,7 +38,8 @@ fn interface(test: &str) -> Option<Rc<Veth>> {
 /// Whether folders can be made there.
 fn make_folder(of: &Path) -> bool {
     // Tests run at the same time.
-    let trial = of.join(format!("pagepool-trial-{:?}", std::thread::current().id()));
+    let (process, thread) = (std::process::id(), std::thread::current().id());
+    let trial = of.join(format!("pagepool-trial-{process}-{thread:?}"));
     std::fs::create_dir(&trial).and_then(|()| std::fs::remove_dir(trial)).is_ok()
 }
 

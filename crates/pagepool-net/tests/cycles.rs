@@ -1,16 +1,15 @@
 //! Where a forwarder says that its time went: nothing is missing from it, nothing is in it twice.
 
-mod veth;
-
+use crate::veth;
 use std::time::{Duration, Instant};
 
+use crate::veth::Veth;
 use pagepool::{Arena, ArenaParams, Pool, PoolParams, XdpBuff};
 use pagepool_net::testing::FarEnd;
 use pagepool_net::{
     Action, Attach, Forwarder, Ingress, MemNicParams, NicDomain, NicPort, PartCycles, PortId, Redirect, Umem,
     UmemParams, Wake, XskDevice, XskMode, XskParams, handoff, mem_nic, ticks,
 };
-use veth::Veth;
 
 /// A forwarder with one in-memory port, and the other end of that.
 fn bed(action: Action) -> (Forwarder<impl FnMut(&mut XdpBuff, Ingress) -> Action>, PortId, NicPort) {
@@ -46,18 +45,20 @@ fn nothing_is_measured_unless_it_is_asked_for() {
 fn the_parts_add_up_to_the_time_of_the_rounds() {
     let (mut forwarder, port, mut wire) = bed(Action::Tx);
     forwarder.measure(true);
-    let mut rounds = 0;
+    let mut whole = 0;
     for _ in 0..1000 {
         (0..10).for_each(|_| assert!(wire.deliver(&[7; 60])));
-        let start = ticks();
+        let (start, before) = (ticks(), forwarder.cycles());
         assert!(forwarder.poll() >= 20);
         forwarder.poll(); // takes back what was sent
-        rounds += ticks() - start;
+        let (round, spent) = (ticks() - start, forwarder.cycles().since(&before));
+        assert!(sum(&spent) <= round, "{spent:?} of {round}");
+        whole += usize::from(sum(&spent) >= round / 2);
         while wire.take(|_| ()) {}
     }
     let spent = forwarder.cycles();
-    assert!(sum(&spent) <= rounds, "{spent:?} of {rounds}");
-    assert!(sum(&spent) >= rounds / 2, "{spent:?} of {rounds}");
+    // The thread may lose its CPU outside of the parts, in some rounds.
+    assert!(whole > 900, "in {whole} of 1000 rounds the parts are at least half: {spent:?}");
     assert_eq!((spent.rx_packets, spent.rx_bursts, spent.tx_packets), (10_000, 1000, 10_000));
     assert_eq!(forwarder.device(port).unwrap().stats().rx_packets, 10_000);
     assert_eq!((spent.calls, spent.call_ticks), (0, 0), "the in-memory NIC makes none");
@@ -129,12 +130,12 @@ fn system_calls_are_apart() {
     let port = forwarder.add_port(XskDevice::open(params, &umem, &pool).unwrap(), pool);
     forwarder.poll();
     forwarder.measure(true);
-    let (mut far, start, mut bytes) = (veth.far_end(0), Instant::now(), Vec::new());
+    let (mut far, start) = (veth.far_end(0), Instant::now());
     for _ in 0..100 {
         assert!(far.send(&[7; 60]));
     }
     let mut rounds = 0;
-    while forwarder.device(port).unwrap().stats().tx_completed < 100 && start.elapsed().as_secs() < 5 {
+    while forwarder.device(port).unwrap().stats().tx_completed < 100 && start.elapsed() < veth::LIMIT {
         let before = ticks();
         forwarder.poll();
         rounds += ticks() - before;
@@ -147,6 +148,5 @@ fn system_calls_are_apart() {
     let state = forwarder.device(port).unwrap().state().calls;
     assert_eq!((took.calls, took.call_ticks), (state.count, state.ticks));
     assert!(sum(&spent) <= rounds, "no call is in a part, too: {spent:?} of {rounds}");
-    let arrived = (0..100).filter(|_| far.receive(&mut bytes) && bytes == [7; 60]).count();
-    assert_eq!(arrived, 100);
+    assert!(far.arriving(100) == vec![[7; 60]; 100]);
 }

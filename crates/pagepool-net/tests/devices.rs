@@ -1,12 +1,11 @@
 //! Every device that can be opened by name, in the conformance suite, and the NIC in memory as it can be
 //! told to be. A new row of [`DRIVERS`] is in it by itself; `xsk_device.rs` has the kinds of AF_XDP sockets.
 
-mod veth;
-
+use crate::veth;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
 
+use crate::veth::Veth;
 use pagepool::testing::CheckingIommu;
 use pagepool::{Arena, ArenaParams, PoolParams};
 use pagepool_net::testing::{self, Allowed, FarEnd, Rig};
@@ -14,7 +13,6 @@ use pagepool_net::{
     AfXdpParams, Chance, DRIVERS, DeviceMemory, Driver, FaultNic, FaultParams, MemoryParams, NicDomain,
     OpenParams, OpenedDevice, open_device,
 };
-use veth::Veth;
 
 /// An in-memory NIC that sees memory through this.
 fn mem(memory: Arc<dyn DeviceMemory>, sync_for_device: bool, verify: impl Fn() + 'static) -> Rig {
@@ -56,7 +54,7 @@ fn of_the_table(driver: &Driver, veth: Option<&Rc<Veth>>) -> Rig {
     let params = ArenaParams { max_bytes: 4 << 20, commit_all: true, ..Default::default() };
     let provider = Arena::new(params).expect("4 MiB");
     // On a busy machine the kernel takes its time to end the last socket.
-    let busy_limit = Duration::from_secs(20);
+    let busy_limit = veth::LIMIT;
     let af_xdp = AfXdpParams { busy_limit, ..Default::default() };
     let params = OpenParams { rx_ring: 64, tx_ring: 64, af_xdp, ..Default::default() };
     let argument = if veth.is_some() { "near0" } else { "" };

@@ -66,7 +66,7 @@ fn the_tables_of_counters_are_what_the_declarations_say() {
     }
     assert!(
         page == now,
-        "docs/operations.md is old: PAGEPOOL_BLESS=1 cargo test -p pagepool-net --test documents"
+        "docs/operations.md is old: PAGEPOOL_BLESS=1 cargo test -p pagepool-net --test all documents::"
     );
 }
 
@@ -91,7 +91,7 @@ fn the_table_of_probes_is_what_the_declarations_say() {
     }
     assert!(
         page == now,
-        "docs/probes.md is old: PAGEPOOL_BLESS=1 cargo test -p pagepool-net --test documents"
+        "docs/probes.md is old: PAGEPOOL_BLESS=1 cargo test -p pagepool-net --test all documents::"
     );
 }
 

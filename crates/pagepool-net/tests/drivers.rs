@@ -1,7 +1,6 @@
 //! Devices opened by name: each row of the table receives and sends.
 
-mod veth;
-
+use crate::veth;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -35,7 +34,7 @@ fn echoes(opened: OpenedDevice, far: &mut dyn FarEnd) {
     for number in 0..3u8 {
         assert!(far.send(&[number; 60]));
     }
-    while packets.len() < 3 && device.wait(&pool, Duration::from_secs(5)) == Wake::Ready {
+    while packets.len() < 3 && device.wait(&pool, veth::LIMIT) == Wake::Ready {
         device.receive(&pool, &mut packets, 64);
     }
     packets.iter_mut().for_each(|packet| swap_macs(packet.data_mut()));
@@ -48,7 +47,7 @@ fn echoes(opened: OpenedDevice, far: &mut dyn FarEnd) {
     for number in 0..3u8 {
         assert!(far.receive(&mut bytes) && bytes == [number; 60], "packet {number}: {bytes:?}");
     }
-    while device.stats().in_tx > 0 && device.wait(&pool, Duration::from_secs(5)) != Wake::Gone {
+    while device.stats().in_tx > 0 && device.wait(&pool, veth::LIMIT) != Wake::Gone {
         device.complete(&mut done, 64);
         done.flush();
     }
@@ -72,6 +71,7 @@ fn an_af_xdp_socket_is_opened_by_name() {
     }
     let veth = veth::Veth::new(1, 1500);
     let mut far = veth.far_end(0);
+    far.patience = veth::LIMIT;
     let opened = open("af_xdp:near0");
     assert!(opened.wire.is_none() && opened.device.info().name == "near0:0");
     echoes(opened, &mut far);
@@ -102,13 +102,12 @@ fn devices_that_are_opened_together_share_memory() {
     let (mut packets, mut queue) = (Vec::with_capacity(64), TxQueue::with_capacity(64, 64));
     near0.device.receive(&pool, &mut packets, 64);
     assert!(from.send(&[5; 60]));
-    while packets.is_empty() && near0.device.wait(&pool, Duration::from_secs(5)) == Wake::Ready {
+    while packets.is_empty() && near0.device.wait(&pool, veth::LIMIT) == Wake::Ready {
         near0.device.receive(&pool, &mut packets, 64);
     }
     queue.push_burst(&mut packets);
     assert_eq!((near1.device.transmit(&mut queue), queue.refused()), (1, 0));
-    let mut bytes = Vec::new();
-    assert!(to.receive(&mut bytes) && bytes == [5; 60], "{bytes:?}");
+    assert_eq!(to.next(), [5; 60]);
     near1.device.close();
     near0.device.close();
     assert_eq!(pool.inflight().out, 0, "everything is home");
@@ -148,7 +147,7 @@ fn sockets_are_in_the_map_of_another_program_from_start_to_stop() {
     let stack = FrameSocket::open_here("near0").expect("a socket");
     let mut bytes = [0; 64];
     let mut reaches_the_stack = |far: &mut dyn FarEnd| {
-        assert!(far.send(&[7; 60]) && stack.wait(Duration::from_secs(5)), "the stack gets it");
+        assert!(far.send(&[7; 60]) && stack.wait(veth::LIMIT), "the stack gets it");
         assert_eq!(stack.receive(&mut bytes).expect("the link is up"), Some(60));
     };
     reaches_the_stack(&mut far);
@@ -156,7 +155,7 @@ fn sockets_are_in_the_map_of_another_program_from_start_to_stop() {
     ours.start().expect("nothing is left to do");
     assert!(far.send(&[7; 60]));
     let mut packets = Vec::with_capacity(8);
-    while packets.is_empty() && device.wait(&pool, Duration::from_secs(5)) == Wake::Ready {
+    while packets.is_empty() && device.wait(&pool, veth::LIMIT) == Wake::Ready {
         device.receive(&pool, &mut packets, 8);
     }
     assert_eq!(packets.len(), 1, "the socket gets it");
@@ -182,7 +181,7 @@ fn a_socket_that_joins_a_redirect_that_runs_has_buffers() {
         open_device("af_xdp:near0", &params, &arena()).expect("a free queue");
     assert!(veth.far_end(0).send(&[7; 60]));
     let (pool, mut packets) = (pool.bind(), Vec::with_capacity(8));
-    while packets.is_empty() && device.wait(&pool, Duration::from_secs(5)) == Wake::Ready {
+    while packets.is_empty() && device.wait(&pool, veth::LIMIT) == Wake::Ready {
         device.receive(&pool, &mut packets, 8);
     }
     assert_eq!(packets.len(), 1, "it is not lost: {:?}", device.stats());
@@ -206,7 +205,7 @@ fn what_is_prepared_takes_no_queue() {
     params.af_xdp.busy_limit = Duration::ZERO;
     let refused = prepare(&params).expect("nothing is taken").open().map(drop).unwrap_err().to_string();
     assert!(refused.contains("another AF_XDP socket is still bound to queue 0"), "{refused}");
-    params.af_xdp.busy_limit = Duration::from_secs(10);
+    params.af_xdp.busy_limit = veth::LIMIT;
     let second = prepare(&params).expect("nothing is taken");
     drop(first);
     let opened = second.open().expect("the queue is free, a moment later");
@@ -234,7 +233,7 @@ fn redirects_that_stop_together_start_again() {
         for (at, (device, pool)) in ports.iter_mut().enumerate() {
             assert!(veth.far_end(at).send(&[7; 60]));
             let mut packets = Vec::with_capacity(8);
-            while packets.is_empty() && device.wait(pool, Duration::from_secs(5)) == Wake::Ready {
+            while packets.is_empty() && device.wait(pool, veth::LIMIT) == Wake::Ready {
                 device.receive(pool, &mut packets, 8);
             }
             assert_eq!(packets.len(), 1, "the socket gets it");
@@ -242,10 +241,7 @@ fn redirects_that_stop_together_start_again() {
         Redirect::stop_all(&all);
         for (at, stack) in stacks.iter().enumerate() {
             while stack.receive(&mut bytes).expect("the link is up").is_some() {} // of before
-            assert!(
-                veth.far_end(at).send(&[8; 60]) && stack.wait(Duration::from_secs(5)),
-                "the stack gets it"
-            );
+            assert!(veth.far_end(at).send(&[8; 60]) && stack.wait(veth::LIMIT), "the stack gets it");
             assert_eq!(stack.receive(&mut bytes).expect("the link is up"), Some(60));
         }
     }

@@ -1,13 +1,11 @@
 //! The forwarding loop: each verdict and its counter, rings that stay full, devices that die, threads.
 
-mod fake;
-
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Barrier, mpsc};
 use std::time::{Duration, Instant};
 
-use fake::{FakeNic, Hand, number, packet, pool};
+use crate::fake::{FakeNic, Hand, number, packet, pool};
 use pagepool::{PoolRef, XdpBuff, XdpFrame};
 use pagepool_net::{Action, ForwardStats, Forwarder, Ingress, PacketHandler, PortId, Stack, Wake, handoff};
 
@@ -423,9 +421,10 @@ fn crosswise(
     forwarder.add_handoff(port, inlet).expect("the port is here");
     homes.send(forwarder.pool(port).expect("the port is here").handle()).expect("the test waits for it");
     let (mut fed, mut sent) = (0, Vec::new());
-    let (mut reported, start) = (false, Instant::now());
+    let (mut reported, mut progress) = (false, Instant::now());
     while done.load(Ordering::SeqCst) < 2 {
-        assert!(start.elapsed() < Duration::from_secs(120), "{fed} fed, {} sent", sent.len());
+        let in_time = progress.elapsed() < Duration::from_secs(120);
+        assert!(in_time && sent.len() <= EACH as usize, "{fed} fed, {} sent", sent.len());
         // What arrives is as much as the other thread keeps up with, so that nothing has to be dropped, for
         // want of room on the ring or of pages.
         let stats = forwarder.stats(port).expect("the port is here");
@@ -436,7 +435,11 @@ fn crosswise(
         if forwarder.poll() == 0 {
             let _ = forwarder.wait(Duration::from_micros(100));
         }
-        sent.extend(hand.sent());
+        let more = hand.sent();
+        if !more.is_empty() {
+            progress = Instant::now();
+        }
+        sent.extend(more);
         if sent.len() as u32 == EACH && fed == EACH && !reported {
             reported = true;
             done.fetch_add(1, Ordering::SeqCst);
@@ -512,8 +515,11 @@ fn run_ends_when_it_is_told_and_names_the_devices_that_are_gone() {
     let stop = AtomicBool::new(false);
     std::thread::scope(|threads| {
         threads.spawn(|| {
-            std::thread::sleep(Duration::from_millis(20));
-            stop.store(true, Ordering::Relaxed);
+            let start = Instant::now();
+            while !hand.wire().arriving.is_empty() && start.elapsed() < Duration::from_secs(60) {
+                std::thread::yield_now();
+            }
+            stop.store(true, Ordering::Relaxed); // in the middle of the last round, or later
         });
         forwarder.run(&stop).expect("it was told to stop");
     });

@@ -15,7 +15,7 @@ use pagepool_net::link::{
 };
 
 /// The kernel removes namespaces when it has time.
-const LIMIT: Duration = Duration::from_secs(20);
+const LIMIT: Duration = Duration::from_secs(60);
 
 /// A namespace, if this machine can have one.
 fn namespace(test: &str) -> Option<Namespace> {

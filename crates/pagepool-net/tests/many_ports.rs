@@ -1,10 +1,8 @@
 //! Forwarders with many ports: idle ones cost a busy one nothing, and are looked at soon enough.
 
-mod fake;
-
 use std::time::Duration;
 
-use fake::{FakeNic, Hand, packet, pool};
+use crate::fake::{FakeNic, Hand, packet, pool};
 use pagepool::XdpBuff;
 use pagepool_net::{Action, Forwarder, Ingress, PortId, Wake};
 

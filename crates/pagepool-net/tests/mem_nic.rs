@@ -536,8 +536,13 @@ fn a_lossless_cable_drops_what_never_has_room() {
 
 #[test]
 fn a_port_thread_ends_when_it_is_dropped_and_passes_a_panic_on() {
-    let thread = PortThread::new("wire", || panic!("on purpose")).expect("a thread");
-    std::thread::sleep(Duration::from_millis(5));
+    let (begun, has_begun) = std::sync::mpsc::channel();
+    let thread = PortThread::new("wire", move || {
+        begun.send(()).expect("the test waits");
+        panic!("on purpose")
+    });
+    let thread = thread.expect("a thread");
+    has_begun.recv().expect("a step begins");
     let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| drop(thread)));
     assert!(caught.is_err());
 }

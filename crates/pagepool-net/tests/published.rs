@@ -2,14 +2,14 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails where it cannot go on")]
 
-mod veth;
-
+use crate::veth;
 use std::os::fd::AsFd;
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::veth::Veth;
 use pagepool::observe::{EntryView, ProcessView, RunFolder};
 use pagepool::{Arena, ArenaParams, Bound, Pool, PoolParams, publish};
 use pagepool_lab::TempFolder;
@@ -19,10 +19,9 @@ use pagepool_net::{
     Action, Attach, Forwarder, MemNic, MemNicParams, NicDomain, NicPort, OpenParams, PortId, PublishedDevice,
     Redirect, XdpProgram, XskDevice, XskParams, mem_nic, open_device,
 };
-use veth::Veth;
 
 /// Longer than anything takes that comes at all.
-const LIMIT: Duration = Duration::from_secs(20);
+const LIMIT: Duration = veth::LIMIT;
 /// In the environment of a process that a test runs in.
 const CHILD: &str = "PAGEPOOL_TEST_PUBLISHES";
 
@@ -33,8 +32,13 @@ fn alone(name: &str, test: impl FnOnce()) {
     }
     let folder = TempFolder::new("pagepool-published").unwrap();
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", name, "--nocapture"]).env(CHILD, name).env("PAGEPOOL_RUN", folder.path());
-    assert!(command.status().unwrap().success());
+    command
+        .args(["--exact", &format!("published::{name}"), "--nocapture"])
+        .env(CHILD, name)
+        .env("PAGEPOOL_RUN", folder.path());
+    let output = command.output().unwrap();
+    let [out, err] = [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text));
+    assert!(output.status.success() && out.contains("1 passed"), "{out}{err}");
 }
 
 fn seen() -> ProcessView {

@@ -1,10 +1,8 @@
 //! Redirect by address: which way frames take to another device, and what it costs in maps and syncs.
 
-mod fake;
-
 use std::sync::Arc;
 
-use fake::{FakeNic, Hand, packet, pool};
+use crate::fake::{FakeNic, Hand, packet, pool};
 use pagepool::testing::CheckingIommu;
 use pagepool::{Arena, ArenaParams, DmaDomain, Pool, PoolParams, PoolRef, XdpBuff, XdpFrame};
 use pagepool_net::{Action, Egress, Forwarder, Ingress, PacketHandler, Path, PathStats, PortId};

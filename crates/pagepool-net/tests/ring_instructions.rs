@@ -1,6 +1,6 @@
 //! Instructions per buffer over AF_XDP without a card, counted by valgrind: the kernel's side of the rings is
-//! played in memory, and is in the figures. Needs valgrind and an optimised build
-//! (`cargo test --release -p pagepool-net --test ring_instructions -- --nocapture`).
+//! played in memory, and is in the figures. Needs valgrind and the profile of what is installed
+//! (`cargo test --profile dist -p pagepool-net --test ring_instructions -- --nocapture`).
 
 #![expect(clippy::unwrap_used, reason = "a test fails where it cannot go on")]
 
@@ -143,7 +143,13 @@ fn cannot_run() -> Option<&'static str> {
             "an incremental build, in which the compiler inlines otherwise; unset CARGO_INCREMENTAL",
         );
     }
-    cfg!(debug_assertions).then_some("a debug build; use cargo test --release")
+    (!is_dist()).then_some("another build than is installed; use --profile dist")
+}
+
+/// Whether cargo built this program with the profile `dist`, into `target/dist/deps`.
+fn is_dist() -> bool {
+    let program = std::env::current_exe().unwrap();
+    program.ancestors().nth(2).is_some_and(|folder| folder.ends_with("dist"))
 }
 
 /// Instructions a buffer of a row.

@@ -1,18 +1,16 @@
 //! What a driver says of received packets beside their bytes: a veth has the hash. Its VLAN tags are in a
 //! unit test, which makes a packet with one.
 
-mod veth;
-
+use crate::veth;
 use std::sync::Arc;
-use std::time::Duration;
 
+use crate::veth::Veth;
 use pagepool::{Arena, ArenaParams, Bound, XdpBuff};
 use pagepool_net::testing::FarEnd;
 use pagepool_net::{
     Attach, Device, DeviceExt, OpenParams, OpenedDevice, Redirect, RxMetadataReader, Wake, XdpProgram,
     open_devices,
 };
-use veth::Veth;
 
 /// What is missing for tests of metadata.
 fn missing() -> Option<String> {
@@ -42,7 +40,7 @@ fn socket(redirect: &Arc<Redirect>) -> (Box<dyn Device>, Bound) {
 
 fn one(device: &mut dyn Device, pool: &Bound) -> XdpBuff {
     let mut packets = Vec::with_capacity(8);
-    while packets.is_empty() && device.wait(pool, Duration::from_secs(5)) == Wake::Ready {
+    while packets.is_empty() && device.wait(pool, veth::LIMIT) == Wake::Ready {
         device.receive(pool, &mut packets, 8);
     }
     assert_eq!(packets.len(), 1, "one was sent");

@@ -1,15 +1,14 @@
 //! What the kernel does with packets while the sockets of an interface change hands.
 
-mod veth;
-
+use crate::veth;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use crate::veth::{Far, Veth};
 use pagepool::Error;
-use pagepool_lab::{TcpParams, TcpTransfer, TwoHosts, TwoHostsParams};
+use pagepool_lab::{FrameSocket, TcpParams, TcpTransfer, TwoHosts, TwoHostsParams};
 use pagepool_net::link::{Ethtool, Netlink, Offload};
 use pagepool_net::{Attach, FarEnd, InPlace, Redirect, StandIn};
-use veth::{Far, Veth};
 
 /// Packets of a test.
 const MANY: usize = 40;
@@ -49,15 +48,13 @@ fn send_all(far: &mut Far, packets: &[Vec<u8>]) {
     packets.iter().for_each(|packet| assert!(far.send(packet), "the link is up"));
 }
 
-/// What arrives until nothing does.
-fn arriving(far: &mut Far) -> Vec<Vec<u8>> {
-    far.patience = std::time::Duration::from_millis(200);
-    let mut all = Vec::new();
-    let mut one = Vec::new();
-    while all.len() < 4 * MANY && far.receive(&mut one) {
-        all.push(one.clone());
-    }
-    all
+/// Waits until a socket of packets heard so many.
+fn heard(tap: &FrameSocket, count: usize) {
+    let (mut bytes, mut heard) = ([0; 2048], 0);
+    veth::wait_until("packets that a tap hears", || {
+        heard += usize::from(tap.receive(&mut bytes).expect("the link is up").is_some());
+        heard == count
+    });
 }
 
 fn attached() -> Option<u32> {
@@ -75,11 +72,13 @@ fn packets_go_out_of_the_other_interface_unchanged() {
         let stand_in = standing_in(&redirect, &InPlace::SendTo("near1".into()));
         let packets: Vec<_> = (0..MANY).map(|number| packet(number, 60 + number * 30)).collect();
         send_all(&mut from, &packets);
-        assert!(arriving(&mut to) == packets, "{how:?}");
+        assert!(to.arriving(MANY) == packets, "{how:?}");
         assert_eq!(stand_in.packets(), MANY as u64, "{how:?}");
         drop(stand_in);
+        let tap = FrameSocket::open_here("near0").expect("it is there");
         send_all(&mut from, &packets);
-        assert!(arriving(&mut to).is_empty(), "{how:?}: they go to the stack");
+        heard(&tap, MANY);
+        assert!(to.arriving(0).is_empty(), "{how:?}: they went to the stack");
     }
     assert_eq!(attached(), None);
 }
@@ -102,10 +101,7 @@ fn tags_go_along_beside_packets_of_the_full_length() {
     let mut tagged = packet.clone();
     tagged.splice(12..12, [0x81, 0x00, 0x00, 100]);
     send_all(&mut from, &[packet.clone(), tagged]);
-    assert!(
-        arriving(&mut to) == [packet.clone(), packet],
-        "a socket of packets has the tag beside the bytes"
-    );
+    assert!(to.arriving(2) == [packet.clone(), packet], "a socket of packets has the tag beside the bytes");
     assert_eq!((stand_in.packets(), counts.packets()), (2, 1));
     veth.far().run(move || drop(counts));
 }
@@ -121,7 +117,7 @@ fn packets_longer_than_the_mtu_there_are_dropped() {
     let stand_in = standing_in(&redirect, &InPlace::SendTo("near1".into()));
     let packets = [1014, 1019, 1018, 1514, 60].map(|len| packet(0, len)); // a tag more than the MTU may pass
     send_all(&mut from, &packets);
-    assert_eq!(arriving(&mut to).iter().map(Vec::len).collect::<Vec<_>>(), [1014, 1018, 60]);
+    assert_eq!(to.arriving(3).iter().map(Vec::len).collect::<Vec<_>>(), [1014, 1018, 60]);
     assert_eq!(stand_in.packets(), 5);
 }
 
@@ -134,7 +130,7 @@ fn packets_come_back_with_their_addresses_exchanged() {
     let mut packets: Vec<_> = (0..MANY).map(|number| packet(number, 60)).collect();
     send_all(&mut far, &packets);
     packets.iter_mut().for_each(|packet| pagepool_net::swap_macs(packet));
-    assert_eq!(arriving(&mut far), packets);
+    assert_eq!(far.arriving(MANY), packets);
     assert_eq!(stand_in.packets(), MANY as u64);
 }
 
@@ -178,9 +174,10 @@ fn it_takes_what_the_sockets_would_get() {
         by.map_or(Ok(()), |by| redirect.steer(&by)).expect("the kernel takes it");
         let stand_in = redirect.stand_in(queues, &InPlace::Drop).expect("as the others");
         stand_in.start().expect("the driver takes it");
+        let tap = FrameSocket::open_here("near0").expect("it is there");
         send_all(&mut far, &packets);
-        far.settle();
-        stand_in.packets()
+        heard(&tap, MANY); // right before they are taken
+        stand_in.end() // after a grace period
     };
     let [both, first, second, none] = [&[0, 1][..], &[0], &[1], &[]].map(|queues| taken_with(queues, None));
     assert_eq!((both, first + second, none), (MANY as u64, MANY as u64, 0));
@@ -194,8 +191,9 @@ fn it_gives_way_to_the_sockets_and_does_not_take_from_them() {
     let Some(veth) = pairs(name) else { return };
     let (mut far, redirect) = (veth.far_end(0), loaded(Attach::Auto));
     let stand_in = redirect.stand_in(&[0, 1], &InPlace::Drop).expect("as the others");
+    let tap = FrameSocket::open_here("near0").expect("it is there");
     send_all(&mut far, &[packet(0, 60)]);
-    far.settle();
+    heard(&tap, 1);
     assert_eq!((stand_in.packets(), attached()), (0, None), "nothing happens before the start");
     stand_in.start().expect("the driver takes it");
     assert!(attached().is_some_and(|id| Some(id) != redirect.program_id()));

@@ -1,19 +1,18 @@
 //! Which packets an expression takes: by its own account, and by the XDP program that it becomes.
 
-mod crafted;
-mod veth;
-
+use crate::crafted;
+use crate::veth;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use crafted::{Dice, expression, extension, fragment6, frame, ip, ip6, tag, udp};
+use crate::crafted::{Dice, expression, extension, fragment6, frame, ip, ip6, tag, udp};
+use crate::veth::{CAP_PERFMON, CAP_SYS_ADMIN, Veth};
 use pagepool::{Arena, ArenaParams, Bound, Error};
 use pagepool_lab::FrameSocket;
 use pagepool_net::testing::{FarEnd, LoadedMatch};
 use pagepool_net::{
     Attach, Device, Match, OpenParams, OpenedDevice, Redirect, XdpProgram, XskMode, open_device,
 };
-use veth::{CAP_PERFMON, CAP_SYS_ADMIN, Veth};
 
 /// What is missing for programs, asked once: the answer makes a namespace.
 fn missing() -> Option<&'static str> {
@@ -312,7 +311,7 @@ fn what_is_no_expression_is_refused_by_word_and_column() {
 }
 
 /// Longest a packet may take.
-const LIMIT: Duration = Duration::from_secs(20);
+const LIMIT: Duration = veth::LIMIT;
 
 fn opened(steer: &str) -> Result<OpenedDevice, Error> {
     let arena = Arena::new(ArenaParams { max_bytes: 8 << 20, commit_all: true, ..Default::default() })?;

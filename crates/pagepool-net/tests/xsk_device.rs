@@ -1,20 +1,18 @@
 //! AF_XDP devices over veth pairs: the conformance suite. With `PAGEPOOL_TRIMMED` parts are dropped in every
 //! 13th order alone, for a guest.
 
-mod veth;
-
+use crate::veth;
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
 
+use crate::veth::Veth;
 use pagepool::{Arena, ArenaParams, Backing, OnMissingHuge, PoolParams};
 use pagepool_net::testing::{self, Allowed, Rig};
 use pagepool_net::{
     AfXdpParams, Attach, OpenParams, Redirect, TxMetadataMode, TxMode, UmemParams, XdpProgram, XskMode,
     open_device,
 };
-use veth::Veth;
 
 /// Devices over one veth pair, which is made again after it died.
 struct Maker {
@@ -35,7 +33,12 @@ impl Maker {
         let attach =
             || Redirect::attach("near0", self.attach, self.umem.multi_buffer).expect("nothing is attached");
         let redirect = self.redirect.borrow_mut().get_or_insert_with(attach).clone();
-        let provider = arena(self.backing).expect("4 MiB");
+        let mut provider = None;
+        veth::wait_until("4 MiB, of which others may have the huge pages for a while", || {
+            provider = arena(self.backing).ok();
+            provider.is_some()
+        });
+        let provider = provider.expect("there is one");
         let (chunk, headroom) = (self.umem.chunk_size as usize, self.umem.headroom as usize + 256);
         let pool = PoolParams {
             headroom,
@@ -50,7 +53,7 @@ impl Maker {
             program: XdpProgram::Redirects(vec![redirect]),
             tx_mode: self.tx_mode,
             // on a busy machine the kernel takes its time to end the last one
-            busy_limit: Duration::from_secs(20),
+            busy_limit: veth::LIMIT,
             ..Default::default()
         };
         let multi_buffer = self.umem.multi_buffer;

@@ -1,16 +1,15 @@
 //! What AF_XDP says where something is missing: a capability, memory that may be locked, a newer kernel, a
 //! driver that can. Older kernels are played by a filter that answers as they do.
 
-mod veth;
-
+use crate::veth;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
+use crate::veth::{CAP_BPF, CAP_IPC_LOCK, CAP_NET_ADMIN, CAP_NET_RAW, CAP_SYS_ADMIN, Refused, Veth};
 use pagepool::{Arena, ArenaParams, Error, Pool, PoolParams};
 use pagepool_net::{
     Attach, BusyPoll, Redirect, TxMetadataMode, Umem, UmemParams, XskDevice, XskMode, XskParams,
 };
-use veth::{CAP_BPF, CAP_IPC_LOCK, CAP_NET_ADMIN, CAP_NET_RAW, CAP_SYS_ADMIN, Refused, Veth};
 
 /// Set in the process that may lock little memory.
 const CHILD: &str = "PAGEPOOL_TEST_LOCKS_LITTLE";
@@ -187,7 +186,7 @@ fn a_process_that_may_lock_little_is_told_how_much_it_needs() {
     }
     needs_veth("locked memory", || {
         let mut command = Command::new(std::env::current_exe().expect("this program"));
-        let name = "a_process_that_may_lock_little_is_told_how_much_it_needs";
+        let name = "xsk_errors::a_process_that_may_lock_little_is_told_how_much_it_needs";
         command.args(["--exact", name, "--nocapture"]).env(CHILD, "1").stdin(Stdio::null());
         let output = command.output().expect("it can be run again");
         let text = String::from_utf8_lossy(&output.stdout);

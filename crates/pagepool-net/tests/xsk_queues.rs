@@ -2,23 +2,22 @@
 //!        the queue of
 //! the same number of the other; what an ordinary socket sends takes a queue by the CPU that it is sent on.
 
-mod veth;
-
+use crate::veth;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::veth::Veth;
 use pagepool::{Arena, ArenaParams, Bound, Pool, PoolParams, XdpBuff, XdpFrame, XdpFrameBulk};
 use pagepool_lab::FrameSocket;
 use pagepool_net::testing::FarEnd;
 use pagepool_net::{
     Attach, Device, DeviceExt, Redirect, TxQueue, Umem, UmemParams, XskDevice, XskMode, XskParams,
 };
-use veth::Veth;
 
 /// Longest a packet may take; and how many go through each queue, in bursts that the rings have room for.
-const LIMIT: Duration = Duration::from_secs(20);
+const LIMIT: Duration = veth::LIMIT;
 const BURSTS: usize = 40;
 const BURST: usize = 50;
 
@@ -52,8 +51,8 @@ impl Memory {
     /// The device of a queue, with its first buffers, and its pool.
     fn open(&self, redirect: &Arc<Redirect>, interface: &str, queue: u32) -> (XskDevice, Bound) {
         let rings = XskParams { rx_ring: 256, tx_ring: 256, ..Default::default() };
-        let params =
-            XskParams { interface: interface.into(), queue, redirect: Some(redirect.clone()), ..rings };
+        let redirect = Some(redirect.clone());
+        let params = XskParams { interface: interface.into(), queue, redirect, busy_limit: LIMIT, ..rings };
         let pool = self.pool();
         let mut device = XskDevice::open(params, &self.umem, &pool).expect("a free queue");
         device.receive(&pool, &mut Vec::new(), 0);
@@ -205,9 +204,16 @@ fn what_comes_by_a_queue_without_a_device_goes_to_the_stack() {
         let (back, counts) = through(&veth, &[(1, Memory::new("near"))]);
         assert_eq!((back, counts), (vec![Vec::new(), all_of(1)], vec![BURSTS * BURST]));
         let (mut bytes, mut passed) = (vec![0; 2048], Vec::new());
-        while let Some(len) = stack.receive(&mut bytes).expect("the interface is there") {
-            passed.push(unpack(&bytes[..len]));
-        }
+        let mut take = |passed: &mut Vec<_>| {
+            while let Some(len) = stack.receive(&mut bytes).expect("the interface is there") {
+                passed.push(unpack(&bytes[..len]));
+            }
+        };
+        veth::wait_until("what goes to the stack", || {
+            take(&mut passed);
+            passed.len() >= BURSTS * BURST
+        });
+        take(&mut passed);
         assert_eq!(passed, all_of(0), "all of queue 0, and nothing of the other");
     });
 }

@@ -1,18 +1,17 @@
 //! How AF_XDP devices send in copy mode: by a BPF program, and by the ring if that is better or alone
 //! available.
 
-mod veth;
-
+use crate::veth;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
+use crate::veth::{CAP_BPF, CAP_NET_ADMIN, CAP_PERFMON, CAP_SYS_ADMIN, Far, Tap, Veth};
 use pagepool::{Arena, ArenaParams, Bound, Error, Pool, PoolParams, XdpBuff, XdpFrame, XdpFrameBulk};
 use pagepool_net::link::{Netlink, TokenBucket};
-use pagepool_net::testing::{DropRule, FarEnd};
+use pagepool_net::testing::DropRule;
 use pagepool_net::{
     Attach, Device, Redirect, TxMode, TxQueue, Umem, UmemParams, XskDevice, XskMode, XskParams, ticks,
 };
-use veth::{CAP_BPF, CAP_NET_ADMIN, CAP_PERFMON, CAP_SYS_ADMIN, Far, Tap, Veth};
 
 /// More than what the kernel begins a packet with, so that it grows, and still one buffer.
 const MTU: usize = 3400;
@@ -44,7 +43,9 @@ fn open_on(interface: &str, veth: &Rc<Veth>, tx_mode: TxMode, umem: UmemParams) 
     let pool = Pool::new(params, arena)?.bind();
     let redirect = Some(Redirect::attach(interface, Attach::Native, several)?);
     let rings = XskParams { rx_ring: SLOTS, tx_ring: SLOTS, ..Default::default() };
-    let params = XskParams { interface: interface.into(), redirect, tx_mode, ..rings };
+    // On a busy machine the kernel takes its time to end the last socket.
+    let params =
+        XskParams { interface: interface.into(), redirect, tx_mode, busy_limit: veth::LIMIT, ..rings };
     Ok(Near { veth: veth.clone(), device: XskDevice::open(params, &umem, &pool)?, pool })
 }
 
@@ -107,7 +108,7 @@ impl Near {
 /// Polls until everything was sent.
 fn drain(device: &mut XskDevice, queue: &mut TxQueue) {
     let (mut done, start) = (XdpFrameBulk::new(), Instant::now());
-    while (!queue.is_empty() || device.stats().in_tx > 0) && start.elapsed() < Duration::from_secs(5) {
+    while (!queue.is_empty() || device.stats().in_tx > 0) && start.elapsed() < veth::LIMIT {
         device.transmit(queue);
         device.complete(&mut done, 64);
         done.flush();
@@ -115,15 +116,14 @@ fn drain(device: &mut XskDevice, queue: &mut TxQueue) {
     assert_eq!((queue.len(), device.stats().in_tx), (0, 0), "{:?}", device.kernel_stats());
 }
 
-/// The numbers of the packets that arrive, each as it was made.
-fn arrived(far: &mut Far) -> Vec<usize> {
-    let (mut bytes, mut numbers) = (Vec::new(), Vec::new());
-    while far.receive(&mut bytes) {
+/// The numbers of so many packets that arrive, each as it was made, and of those behind them.
+fn arrived(far: &mut Far, count: usize) -> Vec<usize> {
+    let number_of = |bytes: Vec<u8>| {
         let number = u32::from_be_bytes(bytes[14..18].try_into().expect("four bytes")) as usize;
         assert_eq!(bytes, packet(number, length(number)), "packet {number} arrives as it was");
-        numbers.push(number);
-    }
-    numbers
+        number
+    };
+    far.arriving(count).into_iter().map(number_of).collect()
 }
 
 #[test]
@@ -133,7 +133,7 @@ fn bursts_of_every_size_arrive_in_order_as_they_were() {
         for size in (1..140).chain([SLOTS as usize, 2 * SLOTS as usize + 3, 1, 2, 3, 4]) {
             let calls = near.calls_by_ring();
             near.send(next..next + size);
-            assert_eq!(arrived(&mut far), (next..next + size).collect::<Vec<_>>(), "a burst of {size}");
+            assert_eq!(arrived(&mut far, size), (next..next + size).collect::<Vec<_>>(), "a burst of {size}");
             let by_ring = near.calls_by_ring() - calls;
             let rounds = 1 + size as u64 / u64::from(SLOTS);
             assert!(by_ring <= rounds, "{size}: the last few at most");
@@ -164,15 +164,15 @@ fn bursts_of_every_size_arrive_in_order_as_they_were() {
 fn who_listens_at_the_interface_hears_what_a_program_sends_and_nothing_that_the_ring_does() {
     by_program("taps", |mut near| {
         let tap = Tap::new("near0");
-        let heard = |near: &mut Near| {
+        let heard = |near: &mut Near, expected| {
             near.send(0..32);
-            tap.heard()
+            tap.heard(expected)
         };
-        assert_eq!((heard(&mut near), near.is_by_program()), (32, true));
+        assert_eq!((heard(&mut near, 32), near.is_by_program()), (32, true));
         let veth = near.veth.clone();
         drop(near);
         let mut near = open(&veth, TxMode::Ring, UmemParams::default()).expect("a free queue");
-        assert_eq!((heard(&mut near), near.is_by_program()), (0, false));
+        assert_eq!((heard(&mut near, 0), near.is_by_program()), (0, false));
     });
 }
 
@@ -193,13 +193,16 @@ fn a_tap_hears_all_packets_once_it_was_found_and_few_go_by_the_ring_when_it_is_g
         let sizes = [1, 2, 3, 64, 1, 5, 2, 70, 3, 7];
         for size in sizes {
             near.send(0..size / 2); // a tap has room for fifty long packets
-            let first = tap.heard();
+            let first = tap.heard(size / 2);
             near.send(size / 2..size);
-            assert_eq!((first + tap.heard(), near.is_by_program()), (size, true));
+            assert_eq!((first + tap.heard(size - first), near.is_by_program()), (size, true));
         }
         drop(tap);
-        std::thread::sleep(A_LOOK);
-        assert_eq!(by_ring(&mut near), 1);
+        // A child of another test, between `fork` and `exec`, may have it for a moment.
+        veth::wait_until("few go by the ring", || {
+            std::thread::sleep(A_LOOK);
+            by_ring(&mut near) == 1
+        });
     });
 }
 
@@ -211,7 +214,8 @@ fn no_packet_bypasses_rules_of_nftables_once_they_were_found() {
         let auto = || open(&veth, TxMode::Auto, UmemParams::default()).expect("a free queue");
         let (mut near, mut far) = (auto(), veth.far_end(0));
         near.send(0..2);
-        assert_eq!((arrived(&mut far).len(), near.is_by_program(), near.calls_by_ring()), (2, true, 1));
+        let few = arrived(&mut far, 2).len();
+        assert_eq!((few, near.is_by_program(), near.calls_by_ring()), (2, true, 1));
         let rule = match DropRule::add("near0") {
             Ok(rule) => rule,
             Err(why) => return println!("SKIP rules of nftables: {why}"),
@@ -221,7 +225,7 @@ fn no_packet_bypasses_rules_of_nftables_once_they_were_found() {
             near.send(0..size);
         }
         let dropped = near.device.stats().tx_dropped;
-        assert_eq!((arrived(&mut far), dropped, near.is_by_program()), (vec![], 71, true));
+        assert_eq!((arrived(&mut far, 0), dropped, near.is_by_program()), (vec![], 71, true));
         drop(near);
         let near = auto();
         let (mode, why) = near.device.tx_mode();
@@ -269,7 +273,7 @@ fn packets_stay_in_order_when_a_queueing_discipline_comes_and_goes() {
             };
             let mixed = [64, 1, 10, 2, 64, 3, 1];
             let first = send(&mut near, &mixed);
-            assert_eq!(arrived(&mut far), (0..first).collect::<Vec<_>>());
+            assert_eq!(arrived(&mut far, first), (0..first).collect::<Vec<_>>());
             assert!(near.calls_by_ring() > 0, "a few go by the ring");
             // It holds up packets for some milliseconds; on the ring others would overtake them.
             if !limit(TokenBucket { rate: 10_000_000, burst: 10_000, limit: 8 << 20 }) {
@@ -278,17 +282,13 @@ fn packets_stay_in_order_when_a_queueing_discipline_comes_and_goes() {
             let calls = near.calls_by_ring();
             let second = send(&mut near, &[64, 1]); // a burst, and the first that could overtake it
             let second = send(&mut near, &mixed).max(second);
-            far.patience = Duration::from_secs(2);
-            let mut bytes = Vec::new();
             for number in first..second {
-                assert!(far.receive(&mut bytes), "packet {number} arrives");
-                assert_eq!(bytes, packet(number, length(number)), "packet {number} is the next one");
+                assert_eq!(far.next(), packet(number, length(number)), "packet {number} is the next one");
             }
             assert_eq!((near.calls_by_ring() - calls, near.is_by_program()), (0, true), "all pass the queue");
             limit_no_more();
-            far.patience = Duration::from_millis(2);
             let third = send(&mut near, &mixed);
-            assert_eq!(arrived(&mut far), (second..third).collect::<Vec<_>>());
+            assert_eq!(arrived(&mut far, third - second), (second..third).collect::<Vec<_>>());
             assert!(near.calls_by_ring() > calls, "a few go by the ring again");
             assert_eq!(near.device.stats().tx_dropped, 0);
         }
@@ -303,9 +303,9 @@ fn what_a_queueing_discipline_drops_is_lost_and_counted() {
             return;
         }
         let mut far = near.veth.far_end(0);
-        far.patience = Duration::from_secs(1);
         near.send(0..300);
-        let (got, stats) = (arrived(&mut far), near.device.stats());
+        let stats = near.device.stats();
+        let got = arrived(&mut far, 300 - stats.tx_dropped as usize);
         println!("{} of 300 arrived, {} were dropped", got.len(), stats.tx_dropped);
         assert!(got.is_sorted() && stats.tx_dropped > 0);
         assert_eq!((got.len() as u64 + stats.tx_dropped, stats.tx_completed), (300, 300));
@@ -326,7 +326,7 @@ fn packets_to_a_veth_whose_other_end_is_down_are_lost_and_counted() {
             let stats = near.device.stats();
             assert_eq!((stats.tx_dropped, stats.tx_completed), (76, 76), "{tx_mode:?}");
             there.set_up(far, true).expect("it is ours");
-            there.wait_up("far0", Duration::from_secs(10)).expect("it comes up");
+            veth.set_up("near0", true); // which waits for both ends
         }
     });
 }
@@ -363,7 +363,7 @@ fn a_packet_without_a_whole_header_is_lost_alone() {
             queue.extend([1, 13].map(short));
             queue.extend((at..10).map(|number| near.frame(number)));
             drain(&mut near.device, &mut queue);
-            assert_eq!(arrived(&mut far), (0..10).collect::<Vec<_>>(), "{at}");
+            assert_eq!(arrived(&mut far, 10), (0..10).collect::<Vec<_>>(), "{at}");
         }
         let stats = near.device.stats();
         assert_eq!((stats.tx_completed, near.is_by_program()), (36, true), "{stats:?}");
@@ -400,7 +400,8 @@ fn a_thread_elsewhere_sends_by_the_ring_and_to_no_other_interface() {
             (near.0, near.1.unbind())
         };
         let (device, pool) = veth.far().run(work);
-        assert_eq!(arrived(&mut far), (0..100).collect::<Vec<_>>(), "at the far end, by way of the near one");
+        let all = arrived(&mut far, 100);
+        assert_eq!(all, (0..100).collect::<Vec<_>>(), "at the far end, by way of the near one");
         assert_eq!((device.stats().tx_completed, pool.handle().inflight().out), (100, 0));
     });
 }
@@ -409,7 +410,6 @@ fn a_thread_elsewhere_sends_by_the_ring_and_to_no_other_interface() {
 fn what_waits_on_the_ring_goes_before_what_a_program_could_send() {
     by_program("order", |mut near| {
         let mut far = near.veth.far_end(0);
-        far.patience = Duration::from_millis(20);
         for round in 0..5 {
             near.veth.set_up("near0", false);
             let first = round * 200;
@@ -420,7 +420,7 @@ fn what_waits_on_the_ring_goes_before_what_a_program_could_send() {
             near.veth.set_up("near0", true);
             near.device.transmit(&mut queue);
             drain(&mut near.device, &mut queue);
-            assert_eq!(arrived(&mut far), (first..first + 200).collect::<Vec<_>>(), "round {round}");
+            assert_eq!(arrived(&mut far, 200), (first..first + 200).collect::<Vec<_>>(), "round {round}");
         }
         assert!(near.is_by_program());
     });
@@ -451,7 +451,8 @@ fn what_cannot_be_had_is_refused_or_left_alone_as_was_asked() {
             let pool = PoolParams { headroom: 256, domains: vec![umem.clone()], ..Default::default() };
             let pool = Pool::new(pool, arena)?.bind();
             let device = |tx_mode| {
-                let rings = XskParams { rx_ring: 8, tx_ring: 8, ..Default::default() };
+                let rings =
+                    XskParams { rx_ring: 8, tx_ring: 8, busy_limit: veth::LIMIT, ..Default::default() };
                 XskDevice::open(XskParams { interface: "near0".into(), tx_mode, ..rings }, &umem, &pool)
             };
             let error = device(TxMode::BpfBatch).map(drop).unwrap_err().to_string();
@@ -480,7 +481,8 @@ fn where_it_is_unknown_what_packets_pass_a_program_sends_only_as_asked() {
                 let arena = Arena::new(arena).expect("1 MiB");
                 let umem = UmemParams { mode: XskMode::Copy, ..Default::default() };
                 let umem = Umem::new(umem, &arena).expect("memory of an arena");
-                let rings = XskParams { rx_ring: 8, tx_ring: 8, ..Default::default() };
+                let rings =
+                    XskParams { rx_ring: 8, tx_ring: 8, busy_limit: veth::LIMIT, ..Default::default() };
                 let params = XskParams { interface: "near0".into(), tx_mode, ..rings };
                 let pool = PoolParams { headroom: 256, domains: vec![umem.clone()], ..Default::default() };
                 let pool = Pool::new(pool, arena).expect("parameters in range").bind();
@@ -530,7 +532,7 @@ fn where_packets_pass_a_queue_all_go_by_the_program_or_none() {
             let (mut far, mut next) = (veth.far_end(0), 0);
             for size in 1..100 {
                 near.send(next..next + size);
-                assert_eq!(arrived(&mut far), (next..next + size).collect::<Vec<_>>(), "{kind}");
+                assert_eq!(arrived(&mut far, size), (next..next + size).collect::<Vec<_>>(), "{kind}");
                 next += size;
             }
             assert_eq!((near.calls_by_ring(), near.is_by_program()), (0, true), "{kind}");
@@ -541,6 +543,7 @@ fn where_packets_pass_a_queue_all_go_by_the_program_or_none() {
 }
 
 #[test]
+#[ignore = "measures time: .ci/timing runs it alone"]
 fn a_program_costs_this_cpu_about_what_the_ring_does() {
     if let Some(why) = veth::missing() {
         return println!("SKIP the cost of bursts: {why}");

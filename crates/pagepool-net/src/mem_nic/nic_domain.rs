@@ -91,6 +91,7 @@ impl NicDomain {
         self.faults.load(Ordering::Relaxed)
     }
 
+    #[inline]
     fn place(&self, tag: u64) -> Option<&Place> {
         let at = (tag & ((1 << PLACE_BITS) - 1)) as usize;
         self.parts[at / PART].get().map(|part| &part[at % PART])

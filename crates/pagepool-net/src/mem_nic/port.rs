@@ -312,6 +312,7 @@ impl Wire {
         }
     }
 
+    #[inline]
     fn completions_for(&self, buffers: usize) -> Room {
         let ring = &self.rings.received;
         let room = ring.cached_slots() >= buffers || ring.slots() >= buffers;

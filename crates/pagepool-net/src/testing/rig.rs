@@ -8,14 +8,11 @@ use pagepool::{Bound, Provider, XdpBuff, XdpFrame, XdpFrameBulk};
 
 use crate::device::{Device, DeviceExt, DeviceStats, FarEnd, TxQueue, Wake};
 
-/// Polls, and time, after which nothing more is waited for. A far end without a link may wait for it in each.
-const PATIENCE: (usize, Duration) = (400, Duration::from_secs(30));
-
-/// Polls until then.
-fn polls() -> impl Iterator<Item = usize> {
-    let (start, (polls, time)) = (Instant::now(), PATIENCE);
-    (0..polls).take_while(move |_| start.elapsed() < time)
-}
+/// The longest wait, however busy the machine is. A far end without a link may
+/// wait for it in each poll.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Polls after which nothing more is waited for from a device that may lose packets or hold them back.
+const POLLS: usize = 400;
 
 /// What a device may do to packets and calls. `Default` is nothing: each packet arrives once, as it was, in
 /// order.
@@ -90,13 +87,35 @@ impl Rig {
         self.far.settle();
     }
 
+    /// Polls until nothing more is to be expected.
+    fn polls(&self) -> impl Iterator<Item = usize> + use<> {
+        let (start, polls) = (Instant::now(), if self.allowed.is_nothing() { usize::MAX } else { POLLS });
+        (0..polls).take_while(move |_| start.elapsed() < PATIENCE)
+    }
+
+    /// Lets what is between the far end and this one do its work until that is so.
+    pub(super) fn settle_until(&mut self, is_so: impl Fn(&Self) -> bool) {
+        for _ in self.polls() {
+            self.far.settle();
+            if is_so(self) {
+                break;
+            }
+        }
+    }
+
     /// Polls until `n` packets have come, or nothing more is to be expected.
     pub(super) fn collect(&mut self, n: usize) -> Vec<XdpBuff> {
-        let mut packets = Vec::with_capacity(4 * n + 64);
-        for _ in polls() {
+        self.collect_until(|_, came| came >= n)
+    }
+
+    /// Polls until those are enough that have come, or nothing more is to be expected.
+    pub(super) fn collect_until(&mut self, enough: impl Fn(&Self, usize) -> bool) -> Vec<XdpBuff> {
+        let mut packets = Vec::with_capacity(4 * self.device.info().rx_ring + 64);
+        for _ in self.polls() {
             self.far.settle();
             self.device.receive(&self.pool, &mut packets, 64);
-            if packets.len() >= n || self.device.wait(&self.pool, Duration::from_micros(50)) == Wake::Gone {
+            let enough = enough(self, packets.len());
+            if enough || self.device.wait(&self.pool, Duration::from_micros(50)) == Wake::Gone {
                 break;
             }
         }
@@ -142,7 +161,7 @@ impl Rig {
         self.far.settle(); // a card may restart its link after it was opened
         let (mut done, mut arrived) = (XdpFrameBulk::new(), Vec::new());
         let sent_before = self.device.stats().tx_packets;
-        for _ in polls() {
+        for _ in self.polls() {
             let (before, refused) = (queue.len(), queue.refused());
             let sent = self.device.transmit(queue);
             let refused = (queue.refused() - refused) as usize;
@@ -159,7 +178,7 @@ impl Rig {
             }
         }
         let sent = (self.device.stats().tx_packets - sent_before) as usize;
-        for _ in polls() {
+        for _ in self.polls() {
             if arrived.len() >= sent || self.allowed.loss {
                 break;
             }

@@ -760,10 +760,10 @@ mod tests {
         let mut far = veth.far_end(0);
         assert_eq!(device.transmit(&mut TxQueue::from([frame])), 1);
         let (mut done, start) = (XdpFrameBulk::new(), Instant::now());
-        while device.complete(&mut done, 8) == 0 && start.elapsed() < Duration::from_secs(2) {
+        while device.complete(&mut done, 8) == 0 && start.elapsed() < veth::LIMIT {
             std::thread::sleep(Duration::from_millis(1)); // not by `wait`, whose `poll` is a call, too
         }
-        assert_eq!((device.stats().tx_completed, far.receive(&mut Vec::new())), (1, true));
+        assert_eq!((device.stats().tx_completed, far.next().len()), (1, 100));
     }
 
     /// Sends what needs no frames alone.
@@ -782,7 +782,7 @@ mod tests {
         }
         let veth = veth::Veth::new(1, 1500);
         let (mut device, pool) = open_pages(UmemParams { mode: XskMode::Copy, ..Default::default() }, 8);
-        let (mut far, mut bytes, mut done) = (veth.far_end(0), Vec::new(), XdpFrameBulk::new());
+        let (mut far, mut done) = (veth.far_end(0), XdpFrameBulk::new());
         let packet = |len| {
             let mut packet = XdpBuff::new(pool.alloc_page().unwrap(), 100, len).unwrap();
             packet.data_mut().fill(len as u8);
@@ -794,14 +794,14 @@ mod tests {
         queue.push_burst(&mut packets);
         assert_eq!((device.transmit(&mut queue), queue.refused()), (1, 1));
         for len in [60, 61, 62] {
-            assert!(far.receive(&mut bytes) && bytes == vec![len as u8; len], "{len}: {bytes:?}");
+            assert_eq!(far.next(), vec![len as u8; len]);
         }
         let stats = device.stats();
         assert_eq!((stats.tx_packets, stats.tx_bytes, stats.tx_too_long, stats.in_tx), (3, 183, 1, 3));
         packets.extend((0..20).map(|_| packet(64)));
         assert_eq!((short_way(&mut device, &mut packets), device.stats().in_tx), (5, 8), "as many as slots");
         let start = Instant::now();
-        while device.stats().in_tx > 0 && start.elapsed() < Duration::from_secs(2) {
+        while device.stats().in_tx > 0 && start.elapsed() < veth::LIMIT {
             device.complete(&mut done, 3);
         }
         assert_eq!((device.stats().tx_completed, device.stats().tx_bad_descriptor), (8, 0));
@@ -851,7 +851,7 @@ mod tests {
         device.receive(&pool, &mut packets, 8);
         let mut far = veth.far_end(0);
         (0..8).for_each(|_| assert!(far.send(&[7; 60])));
-        while packets.len() < 5 && device.wait(&pool, Duration::from_secs(1)) == Wake::Ready {
+        while packets.len() < 5 && device.wait(&pool, veth::LIMIT) == Wake::Ready {
             device.receive(&pool, &mut packets, 8);
         }
         assert_eq!(
@@ -867,14 +867,13 @@ mod tests {
         let mut queue = TxQueue::from([frame(0), frame(2000), frame(300)]);
         assert_eq!(device.transmit(&mut queue), 3);
         let mut done = XdpFrameBulk::new();
-        while device.stats().tx_completed < 2 && device.wait(&pool, Duration::from_secs(1)) == Wake::Ready {
+        while device.stats().tx_completed < 2 && device.wait(&pool, veth::LIMIT) == Wake::Ready {
             device.complete(&mut done, 8);
         }
         // Some kernels complete what they refuse (6.18 does), others never do.
         let (xsk, left) = (device.kernel_stats(), device.stats().in_tx);
         assert_eq!((xsk.rejected, xsk.tx_invalid_descs, xsk.tx_in_kernel), (left, 1, 0), "{xsk:?}");
-        let mut sent = Vec::new();
-        assert!(far.receive(&mut sent) && far.receive(&mut sent) && !far.receive(&mut sent), "two of three");
+        assert_eq!(far.arriving(2).len(), 2, "two of three");
         drop((packets, done));
         device.close();
         assert_eq!((device.stats().closed_with, pool.inflight().out), (8 + left, 0), "everything is home");
@@ -918,7 +917,7 @@ mod tests {
         let mut packets = Vec::with_capacity(8);
         device.receive(&pool, &mut packets, 8);
         assert!(veth.far_end(0).send(&[7; 60]));
-        while packets.is_empty() && device.wait(&pool, Duration::from_secs(1)) == Wake::Ready {
+        while packets.is_empty() && device.wait(&pool, veth::LIMIT) == Wake::Ready {
             device.receive(&pool, &mut packets, 8);
         }
         let packet = &mut packets[0];
@@ -973,7 +972,7 @@ mod tests {
         let redirect = device.redirect().unwrap().clone();
         device.close();
         let (stack, mut bytes) = (FrameSocket::open_here("near0").unwrap(), [0; 64]);
-        assert!(veth.far_end(0).send(&[7; 60]) && stack.wait(Duration::from_secs(5)), "the stack gets it");
+        assert!(veth.far_end(0).send(&[7; 60]) && stack.wait(veth::LIMIT), "the stack gets it");
         assert_eq!((stack.receive(&mut bytes).unwrap(), &bytes[..60]), (Some(60), &[7; 60][..]));
         drop((in_child, redirect));
         assert_eq!(pool.inflight().out, 0);
@@ -1017,15 +1016,15 @@ mod tests {
         assert_eq!((takes(78), takes(77)), (false, true));
         drop(fd);
         let mut far = veth.far_end(0);
-        let (mut packets, mut done, mut back) = (Vec::with_capacity(8), XdpFrameBulk::new(), Vec::new());
+        let (mut packets, mut done) = (Vec::with_capacity(8), XdpFrameBulk::new());
         device.receive(&pool, &mut packets, 8);
         for number in 0..200u8 {
             assert!(far.send(&[number; 60]));
-            while packets.is_empty() && device.wait(&pool, Duration::from_secs(1)) == Wake::Ready {
+            while packets.is_empty() && device.wait(&pool, veth::LIMIT) == Wake::Ready {
                 device.receive(&pool, &mut packets, 8);
             }
             assert_eq!(device.transmit(&mut packets.drain(..).map(XdpFrame::from).collect()), 1);
-            assert!(far.receive(&mut back) && back == [number; 60], "packet {number}: {back:?}");
+            assert_eq!(far.next(), [number; 60], "packet {number}");
             device.complete(&mut done, 8);
             done.flush();
         }
@@ -1104,13 +1103,11 @@ mod tests {
         let (mut device, _pool) = open();
         let (probe, again, queue) =
             (device.umem.probe().unwrap(), device.umem.probe().unwrap(), device.queue);
-        let closing = std::thread::spawn(move || {
-            std::thread::sleep(Duration::from_millis(20));
-            device.close();
-        });
-        let start = Instant::now();
-        assert!(probe.wait(queue) && start.elapsed() >= Duration::from_millis(15), "it waited for the close");
-        closing.join().unwrap();
+        let waiting = std::thread::spawn(move || probe.wait(queue));
+        std::thread::sleep(Duration::from_millis(20));
+        assert!(!waiting.is_finished(), "the queue has its socket still");
+        device.close();
+        assert!(waiting.join().unwrap(), "the close ends the wait");
         veth.remove();
         assert!(again.wait(queue), "an interface that is gone is free");
     }

@@ -9,14 +9,23 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::rc::Rc;
 use std::sync::mpsc::{self, RecvTimeoutError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use pagepool_lab::link::{Netlink, VethEnd};
 use pagepool_lab::{FrameSocket, Namespace};
 use pagepool_net::testing::FarEnd;
 
-/// No link takes as long to come up.
-const LIMIT: Duration = Duration::from_secs(10);
+/// Longer than any wait that succeeds, even on a busy machine.
+pub const LIMIT: Duration = Duration::from_secs(60);
+
+/// Waits until something is so.
+pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !is_so() {
+        assert!(start.elapsed() < LIMIT, "{what}: not within {LIMIT:?}");
+        std::thread::sleep(Duration::from_micros(100));
+    }
+}
 
 /// Veth pairs from the namespace that this thread is in now to another.
 #[derive(Debug)]
@@ -244,14 +253,18 @@ impl Veth {
             self.near.borrow_mut().add_veth(&pair.0, &pair.1).expect("names that are free");
             turn(&mut over_there, &far, true);
             self.set_up(&near, true);
-            self.near.borrow_mut().wait_up(&near, LIMIT).expect("it comes up");
-            over_there.wait_up(&far, LIMIT).expect("it comes up");
         }
     }
 
-    /// Turns an interface of this side on or off.
+    /// Turns an interface of this side on or off. One that is on passes packets both ways when this returns:
+    /// the kernel lets the other end send again a while later, and drops its packets until then.
     pub fn set_up(&self, near: &str, up: bool) {
         turn(&mut self.near.borrow_mut(), near, up);
+        if up {
+            self.near.borrow_mut().wait_up(near, LIMIT).expect("it comes up");
+            let mut over_there = self.far.netlink().expect("a namespace of our own");
+            over_there.wait_up(&near.replace("near", "far"), LIMIT).expect("it comes up");
+        }
     }
 
     /// Removes the pairs.
@@ -301,8 +314,18 @@ impl Tap {
         this
     }
 
-    /// Packets that went out and were not counted yet, at most 1000.
-    pub fn heard(&self) -> usize {
+    /// Packets that went out and were not counted yet, at most 1000: waits until there are so many, and looks
+    /// for more.
+    pub fn heard(&self, expected: usize) -> usize {
+        let mut heard = 0;
+        wait_until("packets that go out", || {
+            heard += self.heard_by_now();
+            heard >= expected
+        });
+        heard + self.heard_by_now()
+    }
+
+    fn heard_by_now(&self) -> usize {
         let went_out = || {
             let mut byte = [0u8; 1];
             // SAFETY: zeroes are an address.
@@ -330,9 +353,43 @@ pub struct Far {
     socket: FrameSocket,
     longest: usize,
     veth: Rc<Veth>,
-    /// How long it waits for a packet.
+    /// How long [`receive`](FarEnd::receive) waits for a packet. Silence proves nothing: who knows what comes
+    /// asks for it with [`next`](Self::next) or [`arriving`](Self::arriving).
     pub patience: Duration,
     dead: bool,
+}
+
+impl Far {
+    /// The next packet.
+    pub fn next(&mut self) -> Vec<u8> {
+        let mut packet = Vec::new();
+        assert!(self.receive_within(LIMIT, &mut packet), "no packet arrives within {LIMIT:?}");
+        packet
+    }
+
+    /// Packets until so many have arrived, and what comes right behind them.
+    pub fn arriving(&mut self, count: usize) -> Vec<Vec<u8>> {
+        let silence = Duration::from_millis(if count == 0 { 200 } else { 20 });
+        let (mut all, mut packet, start) = (Vec::new(), Vec::new(), Instant::now());
+        while all.len() < 2 * count + 100 {
+            let is_due = all.len() < count && start.elapsed() < LIMIT;
+            let patience = if is_due { LIMIT } else { silence };
+            match self.receive_within(patience, &mut packet) {
+                true => all.push(packet.clone()),
+                false if is_due => {}
+                false => break,
+            }
+        }
+        all
+    }
+
+    fn receive_within(&mut self, patience: Duration, packet: &mut Vec<u8>) -> bool {
+        packet.resize(1 << 16, 0);
+        let ready = !self.dead && self.socket.wait(patience);
+        let got = if ready { self.socket.receive(packet).unwrap_or(None) } else { None };
+        packet.truncate(got.unwrap_or(0));
+        got.is_some()
+    }
 }
 
 impl FarEnd for Far {
@@ -341,11 +398,7 @@ impl FarEnd for Far {
     }
 
     fn receive(&mut self, packet: &mut Vec<u8>) -> bool {
-        packet.resize(1 << 16, 0);
-        let ready = !self.dead && self.socket.wait(self.patience);
-        let got = if ready { self.socket.receive(packet).unwrap_or(None) } else { None };
-        packet.truncate(got.unwrap_or(0));
-        got.is_some()
+        self.receive_within(self.patience, packet)
     }
 
     fn settle(&mut self) {

@@ -134,7 +134,6 @@ mod tests {
     use crate::sys::bpf::Insn;
     use crate::veth;
     use std::os::fd::AsFd;
-    use std::time::{Duration, Instant};
 
     fn passed(index: u32) -> Option<String> {
         EgressWatch::of(index).unwrap().1
@@ -159,11 +158,7 @@ mod tests {
             }
         }
         // A child of another test, between `fork` and `exec`, may have the link for a moment.
-        let begun = Instant::now();
-        while passed(index).is_some() && begun.elapsed() < Duration::from_secs(10) {
-            std::thread::yield_now();
-        }
-        assert_eq!(passed(index), None, "it is gone");
+        veth::wait_until("the program is gone", || passed(index).is_none());
         assert!(watch.look() && !watch.has_some());
         veth.set_up("near0", false);
         assert_eq!(passed(index), None, "down, and still without a queue");
@@ -201,7 +196,8 @@ mod tests {
         let tap = veth::Tap::new("near0");
         assert!(looks());
         drop(tap);
-        assert!(!looks());
+        // A child of another test, between `fork` and `exec`, may have it for a moment.
+        veth::wait_until("the tap is gone", || !looks());
         drop(elsewhere);
     }
 
