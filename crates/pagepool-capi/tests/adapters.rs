@@ -4,8 +4,6 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails where it cannot go on")]
 
-mod installed;
-
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::path::{Path, PathBuf};
@@ -13,7 +11,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use installed::{compiled, compiled_with, has};
+use crate::installed::{compiled, compiled_with, has};
 use pagepool_lab::{Namespace, NumberedFrames, Tally, TwoHosts, TwoHostsParams, or_skip};
 
 /// Nothing here takes as long.

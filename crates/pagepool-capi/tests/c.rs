@@ -1,17 +1,13 @@
 //! The C interface as C sees it: laid out by the install command, compiled against by a C compiler, run under
 //! valgrind and the address sanitizer. A machine without one of the tools prints SKIP and the reason.
 
-mod abi;
-mod installed;
-mod version_script;
-
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 
 use pagepool_lab::TempFolder;
 
-use installed::{compiled, has, prefix, run, source};
+use crate::installed::{compiled, has, prefix, run, source, temporary};
 
 const PROGRAMS: [&str; 15] = [
     "tests/c/required.c",
@@ -110,7 +106,7 @@ fn exported_symbols_are_those_of_the_list() {
     assert!(
         lacks.is_empty() && gone.is_empty(),
         "abi.txt lacks {lacks:?}, and has {gone:?}, which nobody exports: PAGEPOOL_BLESS=1 cargo test -p \
-         pagepool-capi --test header"
+         pagepool-capi --test all header::"
     );
     let read = |name| fs::read_to_string(source("include").join(name)).unwrap();
     let header = read("pagepool.h") + &read("pagepool_skb.h");
@@ -163,7 +159,7 @@ fn a_thread_may_be_cancelled_and_may_begin_at_its_end() {
         }
         // glibc's record of a variable whose destructor is registered when it is too late.
         let record = "{\n  late\n  Memcheck:Leak\n  fun:calloc\n  fun:__cxa_thread_atexit_impl\n}\n";
-        let suppressions = Path::new(env!("CARGO_TARGET_TMPDIR")).join("late.supp");
+        let suppressions = temporary().join("late.supp");
         fs::write(&suppressions, record).unwrap();
         let mut valgrind = Command::new("valgrind");
         valgrind.args(["--quiet", "--leak-check=full", "--error-exitcode=9"]);
@@ -290,7 +286,7 @@ fn the_address_sanitizer_finds_nothing() {
 #[test]
 fn no_compiler_warns() {
     let include = prefix().join("include");
-    let dir = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let dir = temporary();
     let text = "#include <pagepool.h>\n#include <pagepool_skb.h>\n\
                 int f(struct pagepool *pool);\nint f(struct pagepool *pool)\n{\n    \
                 struct pagepool_params params = PAGEPOOL_PARAMS_INIT;\n    (void)params;\n    \
@@ -337,7 +333,7 @@ fn hardened_builds_run() {
     let lib = prefix().join("lib");
     for file in PROGRAMS {
         let stem = Path::new(file).file_stem().unwrap();
-        let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(stem).with_extension("hardened");
+        let program = temporary().join(stem).with_extension("hardened");
         let mut command = Command::new(clang);
         command.args(flags).args(["-std=gnu11", "-g", "-I"]).arg(prefix().join("include")).arg(source(file));
         command.arg("-o").arg(&program).arg(lib.join("libpagepool.a"));
@@ -355,14 +351,14 @@ fn handles_of_cxx_return_themselves() {
     let warnings = ["-O2", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-I"];
     let include = prefix().join("include");
     for standard in ["c++11", "c++17", "c++20"] {
-        let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("owned-{standard}"));
+        let program = temporary().join(format!("owned-{standard}"));
         let mut cxx = Command::new("c++");
         cxx.arg(format!("-std={standard}")).args(warnings).arg(&include).arg(source("tests/cpp/owned.cc"));
         cxx.arg("-o").arg(&program).arg(prefix().join("lib/libpagepool.a"));
         run(cxx.args(["-lpthread", "-ldl", "-lm"]));
         run(&mut Command::new(program));
     }
-    let alone = Path::new(env!("CARGO_TARGET_TMPDIR")).join("alone.cc");
+    let alone = temporary().join("alone.cc");
     fs::write(&alone, "#include <pagepool_skb.hpp>\n").unwrap(); // which includes the other
     let mut cxx = Command::new("c++");
     cxx.args(["-std=c++11", "-fno-exceptions"]).args(warnings).arg(&include).arg(alone);

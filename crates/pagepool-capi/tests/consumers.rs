@@ -2,13 +2,11 @@
 //! program is the receive loop of examples/, built by the files beside it. A machine without one of the tools
 //! prints SKIP and the reason.
 
-mod installed;
-
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use installed::{has, prefix, run, source};
+use crate::installed::{has, prefix, run, source};
 use pagepool_lab::TempFolder;
 
 /// A folder outside the tree with the example and the files that build it.

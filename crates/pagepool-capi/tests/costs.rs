@@ -4,13 +4,11 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails where it cannot go on")]
 
-mod installed;
-
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use installed::{compiled, has, run, source};
+use crate::installed::{compiled, has, run, source, temporary};
 
 /// As long as is needed to see that a bench works.
 const BRIEF: [&str; 3] = ["-O2", "-DROUNDS=10", "-DACROSS_ROUNDS=5"];
@@ -41,7 +39,7 @@ fn dpdk_bench(rounds: &[&str]) -> Option<PathBuf> {
         return None;
     };
     let flags = String::from_utf8(flags.stdout).unwrap();
-    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("dpdk-cbench-{}", rounds.len()));
+    let program = temporary().join(format!("dpdk-cbench-{}", rounds.len()));
     let mut cc = Command::new("cc");
     cc.args(["-O3", "-std=gnu11", "-Wall", "-Wextra", "-Werror"]).args(rounds);
     cc.arg(source("bench/dpdk-cbench.c")).arg("-o").arg(&program);
@@ -62,7 +60,7 @@ fn under_dpdk(program: &Path) -> Command {
         "--no-telemetry",
         "--no-shconf",
     ]);
-    command.env("RUNTIME_DIRECTORY", env!("CARGO_TARGET_TMPDIR"));
+    command.env("RUNTIME_DIRECTORY", temporary());
     command
 }
 
@@ -181,7 +179,7 @@ fn pagepool() -> Command {
         return Command::new(installed);
     }
     let mut command = Command::new(env!("CARGO"));
-    command.current_dir(source("../..")).args(["run", "--release", "-q", "-p", "pagepool-cli", "--"]);
+    command.current_dir(source("../..")).args(["run", "--profile", "dist", "-q", "-p", "pagepool-cli", "--"]);
     command
 }
 
@@ -206,7 +204,7 @@ fn median(of: &[f64]) -> f64 {
 
 /// In turns, `ROUNDS` of them or 5: the median of the turns.
 #[test]
-#[ignore = "a measurement: cargo test -p pagepool-capi --test costs -- --ignored --nocapture"]
+#[ignore = "a measurement: cargo test -p pagepool-capi --test all costs:: -- --ignored --nocapture"]
 fn costs_beside_dpdk() {
     if !has("cc") || !two_processors() {
         return;

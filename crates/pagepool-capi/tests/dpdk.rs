@@ -4,10 +4,6 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails where it cannot go on")]
 
-#[expect(dead_code, reason = "the driver is compiled in its own way")]
-mod installed;
-mod testpmd;
-
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -16,12 +12,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use pagepool_lab::{
-    FrameBatch, FrameGenerator, GeneratorMode, GeneratorParams, Host, NumberedFrames, Tally, TwoHosts,
-    TwoHostsParams, or_skip,
+    Arrival, FrameBatch, FrameGenerator, GeneratorMode, GeneratorParams, Host, NumberedFrames, Tally,
+    TwoHosts, TwoHostsParams, or_skip,
 };
 
-use installed::{prefix, run};
-use testpmd::Testpmd;
+use crate::installed::{self, prefix, run};
+use crate::testpmd::Testpmd;
 
 /// What DPDK's own allocator is called.
 const RING: &str = "ring_mp_mc";
@@ -61,8 +57,8 @@ fn source(name: &str) -> PathBuf {
 }
 
 /// An empty folder of this name.
-fn temporary(name: &str) -> PathBuf {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+fn empty_folder(name: &str) -> PathBuf {
+    let folder = installed::temporary().join(name);
     let _ = fs::remove_dir_all(&folder);
     fs::create_dir_all(&folder).unwrap();
     folder
@@ -71,7 +67,7 @@ fn temporary(name: &str) -> PathBuf {
 /// A folder with the driver and this file of the example beside it, compiled with these flags. DPDK's
 /// functions are mostly inline, so what is not needed is not compiled.
 fn compiled(how: &str, file: &str, flags: &[&str]) -> PathBuf {
-    let folder = temporary(&format!("dpdk-{how}"));
+    let folder = empty_folder(&format!("dpdk-{how}"));
     let cflags = run(Command::new("pkg-config").args(["--cflags", "libdpdk"]));
     let cflags = String::from_utf8(cflags.stdout).unwrap();
     let cc = |file: &str, to: &str, rest: &[&str]| {
@@ -120,7 +116,7 @@ fn under_dpdk_on(lcores: &str, program: &Path, folder: &Path, ops: &str) -> Comm
     command
         .env("LD_LIBRARY_PATH", folder)
         .env("RUNTIME_DIRECTORY", folder)
-        .current_dir(env!("CARGO_TARGET_TMPDIR"));
+        .current_dir(installed::temporary());
     command
 }
 
@@ -199,7 +195,7 @@ fn neither_valgrind_nor_the_address_sanitizer_finds_anything() {
     command.args(["--quiet", "--leak-check=full", "--errors-for-leak-kinds=definite", "--error-exitcode=9"]);
     let check = under_dpdk(&folder.join("check"), &folder, "pagepool");
     command.args(check.get_args().skip(2)).env("LD_LIBRARY_PATH", &folder).env("RUNTIME_DIRECTORY", &folder);
-    run(command.current_dir(env!("CARGO_TARGET_TMPDIR")));
+    run(command.current_dir(installed::temporary()));
 }
 
 /// What DPDK's tests of mempools and mbufs print; `every`: with all mempools, not only those of mbufs.
@@ -306,15 +302,47 @@ fn forward(hosts: &TwoHosts, folder: &Path, ops: &str, cache: u32) -> String {
         Ok(source) => drop(source.join().unwrap()),
         Err(error) => println!("SKIP as many frames as go: {error}"),
     }
-    thread::sleep(Duration::from_millis(200));
-    for _ in 0..3 {
+    drain(&hosts.a, &hosts.b);
+    let start = Instant::now();
+    loop {
         carry(&hosts.a, &hosts.b, 60, 1);
         carry(&hosts.b, &hosts.a, 60, 1);
-        thread::sleep(Duration::from_millis(50));
+        testpmd.ask("dump_mempool mb_pool_0", "no statistics available");
+        // It learns of what the kernel has sent when it sends again.
+        if in_rings(&testpmd.printed(), cache) == 2 * IN_RINGS || start.elapsed() > LIMIT {
+            break;
+        }
+        thread::sleep(Duration::from_millis(10));
     }
     testpmd.ask("stop", "Done.");
     testpmd.ask("dump_mempool mb_pool_0", "no statistics available");
     testpmd.quit()
+}
+
+/// Waits until everything that was sent is through: frames arrive in order, so the last one arrives last.
+/// Where a queue was full, another one follows it.
+fn drain(from: &Host, to: &Host) {
+    let sockets = [from, to].map(|host| host.frame_socket().unwrap());
+    let frames = NumberedFrames::between(&from.link, &to.link, 60).unwrap();
+    let (mut frame, mut batch, mut tally) = ([0; 60], FrameBatch::new(2048), Tally::new(1 << 20));
+    let start = Instant::now();
+    for number in 1.. {
+        frames.write(number, &mut frame);
+        let _ = sockets[0].send(&frame).unwrap();
+        while sockets[1].wait(Duration::from_millis(500)) {
+            sockets[1].receive_many(&mut batch).unwrap();
+            if batch.frames().any(|frame| tally.take(frame) == Arrival::Good(number)) {
+                return;
+            }
+        }
+        assert!(start.elapsed() < LIMIT, "{tally:?} of {number}");
+    }
+}
+
+/// The mbufs that are not in the mempool, nor in an lcore's cache, as the forwarder printed it last.
+fn in_rings(text: &str, cache: u32) -> u64 {
+    let cached = if cache > 0 { last(text, "total_cache_count=") } else { 0.0 };
+    MBUFS - (last(text, "common_pool_count=") + cached) as u64
 }
 
 /// The number behind a word, the last time it is printed.
@@ -326,9 +354,7 @@ fn last(text: &str, word: &str) -> f64 {
 /// Every mbuf is in the mempool, in an lcore's cache, or in the rings; and the requested driver served them.
 fn account(text: &str, ops: &str, cache: u32) {
     assert!(text.contains(&format!("ops_name: <{ops}>")), "{text}");
-    let cached = if cache > 0 { last(text, "total_cache_count=") } else { 0.0 };
-    let in_pool = last(text, "common_pool_count=") + cached;
-    assert_eq!(MBUFS - in_pool as u64, 2 * IN_RINGS, "{ops}: in the rings are {IN_RINGS} a port\n{text}");
+    assert_eq!(in_rings(text, cache), 2 * IN_RINGS, "{ops}: in the rings are {IN_RINGS} a port\n{text}");
     let said = said(text);
     let gets = said.first().map_or(0, |said| said.gets);
     if ops == "pagepool" {

@@ -1,17 +1,16 @@
 //! What is written from the source: the header, the list of exported symbols, and the functions in
 //! docs/c-api.md; the version script, and the list of what compiled programs rely on.
 //!
-//! `PAGEPOOL_BLESS=1 cargo test -p pagepool-capi --test header` writes them; without that the test compares.
+//! `PAGEPOOL_BLESS=1 cargo test -p pagepool-capi --test all header::` writes them; without it the test
+//! compares.
 
-mod layout;
-mod version_script;
-
+use crate::layout;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::version_script::{NOW, Release, version_script, versioned};
 use pagepool_c::counters::{CounterStruct, STRUCTS};
-use version_script::{NOW, Release, version_script, versioned};
 
 /// Columns of the header.
 const WIDTH: usize = 110;
@@ -284,7 +283,7 @@ fn compare_or_write(file: &Path, now: &str) {
     let committed = fs::read_to_string(file).unwrap_or_default();
     assert!(
         committed == now,
-        "{} is old: PAGEPOOL_BLESS=1 cargo test -p pagepool-capi --test header",
+        "{} is old: PAGEPOOL_BLESS=1 cargo test -p pagepool-capi --test all header::",
         file.display()
     );
 }

@@ -1,8 +1,6 @@
 //! The Debian packages and the tarball, tried where there is no Rust: in a new Debian in a folder, which
 //! `debootstrap` makes. They require a release build of the command, so `.ci/run` runs them in a part of
-//! their own: `cargo test -p pagepool-capi --test packages -- --ignored`.
-
-mod installed;
+//! their own: `cargo test -p pagepool-capi --test all packages:: -- --ignored`.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -10,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-use installed::{has, run};
+use crate::installed::{has, run, temporary};
 use pagepool_lab::TempFolder;
 
 /// The package of the shared library.
@@ -23,7 +21,7 @@ const TIME: &str = "200";
 fn packages() -> &'static Path {
     static PACKAGES: OnceLock<PathBuf> = OnceLock::new();
     PACKAGES.get_or_init(|| {
-        let out = Path::new(env!("CARGO_TARGET_TMPDIR")).join("packages");
+        let out = temporary().join("packages");
         let _ = fs::remove_dir_all(&out);
         let mut build = Command::new(env!("CARGO_BIN_EXE_pagepool-package"));
         run(build.arg(format!("OUT={}", out.display())).env_remove("FORMATS"));

@@ -173,7 +173,8 @@ impl InstallLayout {
     /// Builds the command, which lays itself out.
     fn install_command(&self) -> Result<(), Box<dyn Error>> {
         let mut command = cargo();
-        command.args(["run", "--quiet", "--release", "--package", "pagepool-cli"]);
+        command.args(["run", "--quiet", "--profile", "dist", "--package", "pagepool-cli"]);
+        command.args(["--features", "full"]);
         command.args(["--", "install", "--prefix"]).arg(&self.prefix);
         if !self.destdir.as_os_str().is_empty() {
             command.arg("--destdir").arg(std::path::absolute(&self.destdir)?);

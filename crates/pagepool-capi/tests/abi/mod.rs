@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::installed::{has, prefix, run, source};
+use crate::installed::{has, prefix, run, source, temporary};
 use crate::version_script::{NOW, Release, version_script};
 
 fn archive() -> PathBuf {
@@ -18,7 +18,7 @@ fn shared() -> PathBuf {
 
 /// A file in a folder of its own for each test.
 fn file(test: &str, name: &str) -> PathBuf {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("abi").join(test);
+    let folder = temporary().join("abi").join(test);
     fs::create_dir_all(&folder).expect("the target folder is writable");
     folder.join(name)
 }

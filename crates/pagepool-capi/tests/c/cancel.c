@@ -238,6 +238,7 @@ static void workers_are_cancelled_at_any_moment(void)
 int main(void)
 {
     int mapped = 0;
+    may_take_huge_pages();
     run_cancelled(arenas, NULL);
     run_cancelled(a_pools_life, &mapped);
     CHECK(mapped == -1); /* released */

@@ -3,8 +3,10 @@
 #define CHECK_H
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/file.h>
 
 #include <pagepool.h>
 
@@ -33,6 +35,14 @@ static inline struct pagepool *pool_over(struct pagepool_arena *arena)
     params.name = "rx0";
     CHECK(pagepool_create(&params, &pool) == 0);
     return pool;
+}
+
+/* For as long as the process runs: huge pages are the whole machine's, and a test of crates/pagepool counts
+ * them, which takes this lock alone. */
+static inline void may_take_huge_pages(void)
+{
+    int file = open("/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages", O_RDONLY | O_CLOEXEC);
+    CHECK(file < 0 || flock(file, LOCK_SH) == 0);
 }
 
 #endif

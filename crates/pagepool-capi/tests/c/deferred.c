@@ -133,7 +133,7 @@ static void the_end_asks_on(void)
     CHECK(pagepool_destroy_watched(pool, &shutdown) == 0 &&
         pagepool_shutdown_wait(shutdown, 5000000) == -ETIMEDOUT);
     watched.in_use[3] = 0;
-    CHECK(pagepool_shutdown_wait(shutdown, 5000000000) == 0 && pagepool_shutdown_put(shutdown) == 0);
+    CHECK(pagepool_shutdown_wait(shutdown, 60000000000) == 0 && pagepool_shutdown_put(shutdown) == 0);
     CHECK(watched.released == 1 && pagepool_arena_pages_out(arena) == 0);
 
     pool = waiting_pool(arena, 4, PAGEPOOL_ON_BUSY_KEEP, 0);

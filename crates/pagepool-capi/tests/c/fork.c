@@ -11,7 +11,7 @@
 
 #include "check.h"
 
-enum { CHILDREN = 500, POOLS = 4, SECONDS = 20 };
+enum { CHILDREN = 500, POOLS = 4, SECONDS = 60 };
 
 static volatile int ended;
 

@@ -147,6 +147,7 @@ static void pools_come_and_go(void)
 
 int main(void)
 {
+    may_take_huge_pages();
     pages_are_offsets();
     a_buffer_outlives_its_pool();
     other_threads_return();

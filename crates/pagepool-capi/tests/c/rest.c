@@ -241,7 +241,7 @@ static void idle_pages_go_back(void)
     CHECK(pagepool_shrink(pool, 1000) == all - 1000 && pagepool_inflight(pool) == 1000);
     CHECK(pthread_create(&thread, NULL, ask_to_shrink, pool) == 0 && pthread_join(thread, NULL) == 0);
     struct pollfd woken = {pagepool_wake_fd(pool), POLLIN, 0};
-    CHECK(poll(&woken, 1, 10000) == 1 && pagepool_inflight(pool) == 1000);
+    CHECK(poll(&woken, 1, 60000) == 1 && pagepool_inflight(pool) == 1000);
     CHECK(pagepool_acknowledge_wake(pool) == 0 && pagepool_inflight(pool) == 10);
     CHECK(pagepool_ask_to_shrink(pool, 0) == 0 && pagepool_poll_deferred(pool) == 0 &&
         pagepool_arena_pages_out(arena) == 0);
@@ -278,7 +278,7 @@ static void the_end_is_watched(void)
     CHECK(pagepool_dump(text, sizeof(text)) > 0 && strstr(text, " destroyed "));
     CHECK(pagepool_shutdown_wait(shutdown, 1000) == -ETIMEDOUT);
     CHECK(pagepool_shutdown_report(shutdown, text, sizeof(text)) == 1);
-    CHECK(strstr(text, "stalled pool shutdown: 1 buffer held for 0 s") &&
+    CHECK(strstr(text, "stalled pool shutdown: 1 buffer held for ") &&
         strstr(text, "held by the slow reader"));
     CHECK(pthread_create(&thread, NULL, put_later, buf) == 0);
     CHECK(pagepool_shutdown_wait(shutdown, UINT64_MAX) == 0 && pthread_join(thread, NULL) == 0);
@@ -435,7 +435,7 @@ static void a_dry_owner_is_woken(void)
     CHECK(pagepool_low_water_mark(pool) == 0);
     struct pollfd fd = {pagepool_wake_fd(pool), POLLIN, 0};
     CHECK(poll(&fd, 1, 0) == 0 && pthread_create(&thread, NULL, put_later, bufs[0]) == 0);
-    CHECK(poll(&fd, 1, 10000) == 1 && pagepool_acknowledge_wake(pool) == 0 && poll(&fd, 1, 0) == 0);
+    CHECK(poll(&fd, 1, 60000) == 1 && pagepool_acknowledge_wake(pool) == 0 && poll(&fd, 1, 0) == 0);
     CHECK(pthread_join(thread, NULL) == 0 && (bufs[0] = pagepool_alloc_page(pool)) != NULL);
     CHECK(pagepool_buf_put_bulk(bufs, 16) == 0 && pagepool_destroy(pool) == 0 &&
         pagepool_arena_put(arena) == 0);

@@ -1,16 +1,38 @@
 //! The library as the install command lays it out, and C programs that are compiled against it.
 
-use std::fs;
+// UNSAFETY: flock(2), which takes a descriptor.
+#![expect(unsafe_code)]
+
+use std::fs::{self, File};
+use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;
+
+/// The target folder's, for files of tests. Until this process ends it is its own: a second one of the same
+/// program, whose files have the same names, waits here.
+pub fn temporary() -> &'static Path {
+    static LOCK: OnceLock<File> = OnceLock::new();
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    LOCK.get_or_init(|| {
+        let file = File::create(folder.join(format!("{}.lock", this()))).expect("it is writable");
+        // SAFETY: the call takes the descriptor of a file that is open.
+        assert_eq!(unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX) }, 0);
+        file
+    });
+    folder
+}
+
+/// The program, as part of a file's name.
+fn this() -> String {
+    module_path!().replace("::", "-")
+}
 
 /// The prefix, laid out once for all tests by the command that users run.
 pub fn prefix() -> &'static Path {
     static PREFIX: OnceLock<PathBuf> = OnceLock::new();
     PREFIX.get_or_init(|| {
-        let destdir =
-            Path::new(env!("CARGO_TARGET_TMPDIR")).join(concat!("installed-", env!("CARGO_CRATE_NAME")));
+        let destdir = temporary().join(format!("installed-{}", this()));
         let _ = fs::remove_dir_all(&destdir);
         let mut install = Command::new(env!("CARGO_BIN_EXE_pagepool-install"));
         run(install
@@ -59,7 +81,7 @@ pub fn compiled(file: &str, how: &str, flags: &[&str]) -> PathBuf {
 #[allow(dead_code, reason = "the tests of build systems compile by these")]
 pub fn compiled_with(file: &str, how: &str, flags: &[&str], more: &[&str]) -> PathBuf {
     let stem = source(file).file_stem().expect("a file").to_string_lossy().into_owned();
-    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{stem}-{how}"));
+    let program = temporary().join(format!("{stem}-{how}"));
     let lib = prefix().join("lib");
     let mut cc = Command::new("cc");
     cc.args(["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-pedantic", "-g"]).args(flags);

@@ -1,5 +1,7 @@
 //! DPDK's forwarder, between two hosts: started, asked, and ended by its command line.
 
+#![allow(clippy::unwrap_used, reason = "a test fails where it cannot go on")]
+
 use std::io::{PipeReader, Read, Write, pipe};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::{Arc, Mutex};
@@ -47,11 +49,16 @@ impl Testpmd {
         self.expect(until);
     }
 
+    /// All that it has printed.
+    pub fn printed(&self) -> String {
+        self.printed.lock().unwrap().clone()
+    }
+
     /// Waits until it prints this.
     fn expect(&mut self, what: &str) {
         let start = Instant::now();
         loop {
-            let printed = self.printed.lock().unwrap().clone();
+            let printed = self.printed();
             if let Some(at) = printed[self.seen..].find(what) {
                 self.seen += at + what.len();
                 return;
@@ -66,7 +73,7 @@ impl Testpmd {
         self.ask("quit", "Bye...");
         let status = self.program.wait().unwrap(); // `timeout` bounds that
         self.reader.take().unwrap().join().unwrap();
-        let printed = self.printed.lock().unwrap().clone();
+        let printed = self.printed();
         assert!(status.success(), "testpmd: {status}:\n{printed}");
         printed
     }
