@@ -9,17 +9,32 @@ mod echo;
 mod export;
 mod forward;
 mod generate;
+#[cfg(feature = "full")]
 mod install;
 mod list;
 mod show;
 mod soak;
 mod soak_peer;
+#[cfg(feature = "full")]
 mod top;
 
 use std::process::ExitCode;
 
 use clap::{ColorChoice, Parser, Subcommand};
 
+#[cfg(feature = "full")]
+use self::install::InstallArgs;
+#[cfg(feature = "full")]
+use self::install::completions::CompletionsArgs;
+#[cfg(feature = "full")]
+use self::install::man::ManArgs;
+#[cfg(feature = "full")]
+use self::top::TopArgs;
+#[cfg(not(feature = "full"))]
+use crate::left_out::{
+    LeftOutArgs as CompletionsArgs, LeftOutArgs as InstallArgs, LeftOutArgs as ManArgs,
+    LeftOutArgs as TopArgs,
+};
 use crate::report::exit_status;
 use crate::run_command::RunCommand;
 
@@ -86,8 +101,8 @@ commands! {
     Show(show::ShowArgs),
     /// Show the pools of processes that publish, live: rates, places of pages, and details with counters
     /// explained
-    #[command(long_about = top::ABOUT)]
-    Top(top::TopArgs),
+    #[cfg_attr(feature = "full", command(long_about = top::ABOUT))]
+    Top(TopArgs),
     /// Give what processes publish to Prometheus: over HTTP, in a file, or on standard output
     Export(export::ExportArgs),
     /// Look for what is slow, lost or leaking: what is seen, why it costs, what mends it, how to verify
@@ -98,9 +113,9 @@ commands! {
     /// Benchmark the page pool, and check with its counters that each workload took its path
     Bench(bench::BenchArgs),
     /// Print the manual page, or write the pages of all commands to a directory
-    Man(install::man::ManArgs),
+    Man(ManArgs),
     /// Print the completion script of a shell
-    Completions(install::completions::CompletionsArgs),
+    Completions(CompletionsArgs),
     /// Copy the command, its manual pages and its shell completions under a prefix
-    Install(install::InstallArgs),
+    Install(InstallArgs),
 }

@@ -8,12 +8,15 @@ mod commands;
 mod demo;
 mod doctor;
 mod engine;
+#[cfg(any(test, not(feature = "full")))]
+mod left_out;
 mod observing;
 mod queues;
 mod report;
 mod run_command;
 mod soak;
 mod sys;
+#[cfg(feature = "full")]
 mod top;
 mod traffic;
 

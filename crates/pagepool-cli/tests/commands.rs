@@ -6,8 +6,10 @@ use std::fmt::Write;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output};
+
+use pagepool_lab::TempFolder;
 
 const PAGEPOOL: &str = env!("CARGO_BIN_EXE_pagepool");
 
@@ -43,7 +45,8 @@ fn describe(path: &[&str], text: &mut String) {
 /// docs/commands.md as the declaration has it now.
 fn generated() -> String {
     let mut text =
-        "<!-- Written by PAGEPOOL_BLESS=1 cargo test -p pagepool-cli --test commands -->\n\n".to_owned();
+        "<!-- Written by PAGEPOOL_BLESS=1 cargo test -p pagepool-cli --test all commands:: -->\n\n"
+            .to_owned();
     text.push_str(
         "What `--help` prints, for each command. `pagepool man` prints the same as manual pages.\n",
     );
@@ -61,21 +64,19 @@ fn docs_commands_md_is_what_help_prints() {
     let committed = fs::read_to_string(&at).unwrap_or_default();
     assert!(
         committed == now,
-        "docs/commands.md is old: PAGEPOOL_BLESS=1 cargo test -p pagepool-cli --test commands"
+        "docs/commands.md is old: PAGEPOOL_BLESS=1 cargo test -p pagepool-cli --test all commands::"
     );
 }
 
 /// A folder of this test, empty.
-fn folder(name: &str) -> PathBuf {
-    let at = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-    let _ = fs::remove_dir_all(&at);
-    fs::create_dir_all(&at).expect("the test folder of cargo");
-    at
+fn folder(name: &str) -> TempFolder {
+    TempFolder::new(&format!("pagepool-{name}")).expect("a new folder")
 }
 
 #[test]
 fn each_command_has_a_manual_page() {
-    let dir = folder("man");
+    let folder = folder("man");
+    let dir = folder.path();
     said(&["man", "--dir", dir.to_str().unwrap()]);
     let help = said(&["--help"]);
     for command in listed(&help) {
@@ -111,7 +112,8 @@ fn completions_name_every_command_that_is_not_hidden() {
 
 #[test]
 fn bash_reads_its_script_and_completes() {
-    let script = folder("completions").join("pagepool");
+    let folder = folder("completions");
+    let script = folder.path().join("pagepool");
     fs::write(&script, said(&["completions", "bash"])).unwrap();
     let complete = concat!(
         r#"source "$0"; COMP_WORDS=(pagepool ech); COMP_CWORD=1; "#,
@@ -125,7 +127,8 @@ fn bash_reads_its_script_and_completes() {
 
 #[test]
 fn install_lays_out_the_command_its_pages_and_completions() {
-    let destdir = folder("installed");
+    let folder = folder("installed");
+    let destdir = folder.path();
     said(&["install", "--destdir", destdir.to_str().unwrap(), "--prefix", "/opt/pagepool"]);
     let root = destdir.join("opt/pagepool");
     for file in [
@@ -147,7 +150,7 @@ fn install_lays_out_the_command_its_pages_and_completions() {
     // A second time: over what is there. And by what is there.
     for command in [PAGEPOOL.as_ref(), installed.as_path()] {
         let again = ["install", "--prefix", "/opt/pagepool", "--destdir"];
-        let output = Command::new(command).args(again).arg(&destdir).output().unwrap();
+        let output = Command::new(command).args(again).arg(destdir).output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         assert_eq!(version(), concat!("pagepool ", env!("CARGO_PKG_VERSION")));
     }

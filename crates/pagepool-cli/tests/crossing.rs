@@ -2,17 +2,15 @@
 //! as by tcpdump, and then a queueing discipline is added. No frame is lost unseen, none overtakes another of
 //! its VLAN, and the tap sees all that go out.
 
-mod between;
-
+use crate::between;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::{Duration, Instant};
 
-use between::{Place, capture, dropped_by_link, hosts, number, ok};
+use crate::between::{Place, capture, dropped_by_link, hosts, number, ok, unreceived, wait_until};
 use pagepool::{Arena, ArenaParams, Error, Pool, PoolParams, XdpBuff, XdpFrameBulk};
 use pagepool_lab::{Arrival, FrameSocket, NumberedFrames, Tally, TempFolder, TwoHosts, TwoHostsParams};
 use pagepool_net::link::{Mac, Netlink, TokenBucket};
 use pagepool_net::{Device, TxMode, TxQueue, Umem, UmemParams, XskDevice, XskMode, XskParams};
-use serde_json::Value;
 
 const QUEUES: u32 = 8;
 /// VLANs, from this number on.
@@ -23,15 +21,16 @@ const SIZE: usize = 60;
 /// Where the tag stands.
 const TAG_AT: usize = 12;
 const TAG: [u8; 2] = [0x81, 0];
-/// Rounds, the frames of a VLAN in each, and the pause after it.
+/// Rounds at least and at most, the frames of a VLAN in each, and the pause after it.
 const ROUNDS: u64 = 200;
+const MOST_ROUNDS: u64 = 10 * ROUNDS;
 const EACH: u64 = 8;
 const PAUSE: Duration = Duration::from_millis(5);
 /// In which rounds the tap is opened, and the queueing discipline added.
 const TAP_IN: u64 = 50;
 const QUEUEING_IN: u64 = 100;
-/// A tap is found within 34 ms while packets are sent; a busy machine may take longer.
-const FOUND_AFTER: Duration = Duration::from_millis(200);
+/// Rounds after the senders have found the tap.
+const FOUND: u64 = 50;
 /// Its frames never wait in it for long.
 const WIDE: TokenBucket = TokenBucket { rate: 1 << 30, burst: 1 << 20, limit: 8 << 20 };
 
@@ -62,7 +61,7 @@ struct SeenFrames {
 
 impl SeenFrames {
     fn new() -> Self {
-        let sent = ROUNDS * EACH;
+        let sent = MOST_ROUNDS * EACH;
         let numbers = vec![vec![false; sent as usize]; VLANS];
         Self { tallies: vec![Tally::new(sent); VLANS], numbers, untagged: 0 }
     }
@@ -82,6 +81,11 @@ impl SeenFrames {
         }
     }
 
+    /// Whether there is one of each VLAN.
+    fn is_of_all(&self) -> bool {
+        self.tallies.iter().all(|tally| tally.good > 0)
+    }
+
     fn take_all(&mut self, tap: &FrameSocket) {
         let mut bytes = [0; 2048];
         while let Some(len) = ok(tap.receive(&mut bytes)) {
@@ -98,12 +102,6 @@ impl SeenFrames {
         assert_eq!(self.untagged, 0, "each has its tag still");
         self.tallies.iter().map(|tally| tally.good).sum()
     }
-}
-
-/// Packets that were lost before a command received them, by its own count.
-fn unreceived(document: &Value) -> u64 {
-    let lost = document["lost"].as_object().expect("by reason").iter();
-    lost.filter(|(key, _)| key.starts_with("rx_")).filter_map(|(_, count)| count.as_u64()).sum()
 }
 
 /// Frames that the kernel counts as dropped: by `far0`, `near0` and `far1`.
@@ -131,9 +129,22 @@ fn add_queueing(hosts: &TwoHosts) -> bool {
 /// What was beside the frames while they were sent.
 struct Beside {
     heard: SeenFrames,
-    /// The tap has to hear the frames from this number on.
-    from: u64,
+    /// The tap has to hear the frames from this number on: each sender has found it.
+    from: Option<u64>,
     is_queueing: bool,
+    rounds: u64,
+    tap: Option<FrameSocket>,
+}
+
+impl Beside {
+    /// How many rounds there are, as far as is known. `finds`: senders look for taps.
+    fn last(&self, finds: bool) -> u64 {
+        match self.from {
+            Some(from) => ROUNDS.max(from / EACH + FOUND),
+            None if finds => MOST_ROUNDS,
+            None => ROUNDS,
+        }
+    }
 }
 
 /// Sends the frames of each round that it is told, in the namespace that it is called in: those of a VLAN by
@@ -174,9 +185,10 @@ fn send_rounds(frames: &[NumberedFrames], rounds: &Receiver<u64>, sent: &Sender<
 }
 
 /// Has all frames sent.
-fn send_all(hosts: &TwoHosts) -> Beside {
-    let mut beside = Beside { heard: SeenFrames::new(), from: ROUNDS * EACH, is_queueing: false };
-    let mut opened: Option<(FrameSocket, Instant)> = None;
+fn send_all(hosts: &TwoHosts, finds: bool) -> Beside {
+    let mut beside =
+        Beside { heard: SeenFrames::new(), from: None, is_queueing: false, rounds: 0, tap: None };
+    let mut opened: Option<FrameSocket> = None;
     let ((tell, rounds), (sent, done)) = (mpsc::channel(), mpsc::channel());
     let frames = frames(hosts);
     std::thread::scope(|threads| {
@@ -186,26 +198,27 @@ fn send_all(hosts: &TwoHosts) -> Beside {
                 .namespace
                 .run(move || send_rounds(&frames, &rounds, &sent).map_err(|error| error.to_string()))
         });
-        for round in 0..ROUNDS {
+        while beside.rounds < beside.last(finds) {
+            let round = beside.rounds;
             match round {
-                TAP_IN => opened = Some((tap(hosts), Instant::now())),
+                TAP_IN => opened = Some(tap(hosts)),
                 QUEUEING_IN => beside.is_queueing = add_queueing(hosts),
                 _ => {}
             }
-            if opened.as_ref().is_some_and(|(_, since)| since.elapsed() > FOUND_AFTER) {
-                beside.from = beside.from.min(round * EACH);
+            if beside.from.is_none() && beside.heard.is_of_all() {
+                beside.from = Some(round * EACH);
             }
             if tell.send(round).is_err() || done.recv().is_err() {
                 break; // why is said below
             }
+            beside.rounds += 1;
             std::thread::sleep(PAUSE);
-            opened.iter().for_each(|(tap, _)| beside.heard.take_all(tap));
+            opened.iter().for_each(|tap| beside.heard.take_all(tap));
         }
         drop(tell);
         assert_eq!(sending.join().expect("it says what is wrong"), Ok(()));
     });
-    std::thread::sleep(Duration::from_millis(500));
-    opened.iter().for_each(|(tap, _)| beside.heard.take_all(tap));
+    beside.tap = opened;
     beside
 }
 
@@ -221,14 +234,24 @@ fn frames_of_many_vlans_cross_while_a_tap_and_a_queueing_discipline_come() {
     let Some(dropping) = Place::In(&hosts.b.namespace).start(name, &dropping) else { return };
     let Some(running) = Place::Between(&hosts).start(name, &["forward", "near0", "near1"]) else { return };
     let before = dropped(&hosts);
-    let beside = send_all(&hosts);
-    let [by_far0, by_near0, by_far1] = {
+    let since = || {
         let now = dropped(&hosts);
         [0, 1, 2].map(|at| now[at] - before[at])
     };
+    let mut beside = send_all(&hosts, running.said.concat().contains("TX by BPF batch"));
+    let sent = beside.rounds * EACH * VLANS as u64;
+    wait_until("all frames have come", || {
+        let [by_far0, by_near0, _] = since();
+        running.counted(&["rx_packets"]) + by_far0 + by_near0.max(running.unreceived()) >= sent
+    });
     let document = running.interrupt(); // PASS, and all that was received went out or is said to be lost
+    wait_until("all frames have arrived", || {
+        let [.., by_far1] = since();
+        dropping.counted(&["rx_packets"]) + by_far1.max(dropping.unreceived()) >= number(&document, "sent")
+    });
     let arrived = dropping.interrupt();
-    let sent = ROUNDS * EACH * VLANS as u64;
+    let [by_far0, by_near0, by_far1] = since();
+    beside.tap.iter().for_each(|tap| beside.heard.take_all(tap));
     // A veth counts what it could not redirect, which the socket counts, too.
     let unreceived_by_forward = by_far0 + by_near0.max(unreceived(&document));
     assert_eq!(
@@ -250,9 +273,8 @@ fn frames_of_many_vlans_cross_while_a_tap_and_a_queueing_discipline_come() {
     if !beside.is_queueing {
         println!("SKIP {name}, the queueing discipline: no tbf");
     }
-    let (heard, from) = (beside.heard, beside.from as usize);
+    let (heard, from) = (beside.heard, beside.from.expect("the tap was open for long") as usize);
     println!("the tap heard {}, and all from number {from} on", heard.checked());
-    assert!(from < (ROUNDS * EACH) as usize, "it was open for long");
     for (vlan, (crossed, heard)) in crossed.numbers.iter().zip(&heard.numbers).enumerate() {
         let missed = (from..crossed.len()).find(|&number| crossed[number] && !heard[number]);
         assert_eq!(missed, None, "VLAN {}: the tap did not hear it", FIRST + vlan);

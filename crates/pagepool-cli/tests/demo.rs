@@ -1,32 +1,22 @@
 //! `pagepool demo` in memory, as a user runs it.
 
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output};
 
+use crate::between::{Reading, binary, number, text, until_counted};
 use serde_json::Value;
 
 fn command(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_pagepool"));
-    command.env("PAGEPOOL_RUN", concat!(env!("CARGO_TARGET_TMPDIR"), "/run"));
-    command.args(["demo", "--on", "memory"]).args(arguments);
-    command
+    binary(&[&["demo", "--on", "memory"], arguments].concat())
 }
 
 fn demo(arguments: &[&str]) -> Output {
     command(arguments).output().expect("the binary was built for this test")
 }
 
-fn text(bytes: &[u8]) -> &str {
-    std::str::from_utf8(bytes).expect("the command prints text")
-}
-
 /// What a run says, which went well.
 fn document(output: &Output) -> Value {
     assert!(output.status.success(), "{}{}", text(&output.stdout), text(&output.stderr));
     serde_json::from_slice(&output.stdout).expect("JSON and nothing else")
-}
-
-fn number(document: &Value, key: &str) -> u64 {
-    document[key].as_u64().unwrap_or_else(|| panic!("{key} is no count: {document}"))
 }
 
 /// Counters that every pool has: Linux's eleven, and the balance.
@@ -47,7 +37,10 @@ const COUNTERS: [&str; 13] = [
 ];
 
 fn check(action: &str, size: &str) {
-    let document = document(&demo(&["--seconds", "1", "--action", action, "--size", size, "--json"]));
+    let reused = ("reused", u64::from(action == "forward"));
+    let counters = [("rx_packets", 20_000), reused];
+    let forever = command(&["--seconds", "600", "--action", action, "--size", size, "--json"]);
+    let document = document(&until_counted(forever, &counters));
     assert_eq!((&document["mode"], &document["action"]), (&"in_memory".into(), &action.into()));
     assert_eq!((number(&document, "size").to_string(), &document["ok"]), (size.into(), &true.into()));
     for zero in ["slow_after_warmup", "missing", "corrupt", "lost", "nic_errors"] {
@@ -55,7 +48,6 @@ fn check(action: &str, size: &str) {
     }
     let [sent, packets, dropped] = ["sent", "packets", "dropped"].map(|key| number(&document, key));
     assert!(packets > 0 && packets + dropped == sent, "{document}");
-    assert!(document["seconds"].as_f64().is_some_and(|seconds| seconds >= 1.0), "{document}");
     assert!(document["pps"].as_f64().is_some_and(|pps| pps > 0.0), "{document}");
     let pools = document["pools"].as_array().expect("an array");
     assert_eq!(pools.len(), 2);
@@ -89,14 +81,20 @@ fn jumbo_packets_under_every_action() {
 
 #[test]
 fn a_person_reads_a_line_a_second_and_a_verdict() {
-    let output = demo(&["--seconds", "2"]);
-    let shown = text(&output.stdout);
-    assert!(output.status.success(), "{shown}{}", text(&output.stderr));
-    for word in ["packets/s", "cache", "lanes", "ring", "in_use", "recycled", "slow", " 1s ", " 2s ", "PASS"]
-    {
+    let mut reading = Reading::new(command(&["--seconds", "600"]).spawn().expect("the binary was built"));
+    let shown = reading.until_figures(2);
+    let status = reading.child.wait().expect("it ends");
+    assert!(status.success(), "{shown}{}", reading.said());
+    for word in ["packets/s", "cache", "lanes", "ring", "in_use", "recycled", "slow", "\nPASS"] {
         assert!(shown.contains(word), "{word} is missing:\n{shown}");
     }
     assert!(shown.lines().all(|line| line.chars().count() <= 80), "{shown}");
+}
+
+#[test]
+fn it_runs_for_the_given_time() {
+    let document = document(&demo(&["--seconds", "1", "--json"]));
+    assert!(document["seconds"].as_f64().is_some_and(|seconds| seconds >= 1.0), "{document}");
 }
 
 #[test]
@@ -113,23 +111,4 @@ fn a_bad_value_is_refused_with_its_limit() {
         let said = text(&output.stderr);
         assert!(!output.status.success() && said.contains(arguments[1]) && said.contains(limit), "{said}");
     }
-}
-
-/// Ends a process as Ctrl-C does.
-fn interrupt(child: &Child) {
-    let status = Command::new("kill").args(["-INT", &child.id().to_string()]).status();
-    assert!(status.expect("every Linux has kill").success());
-}
-
-#[test]
-fn ctrl_c_ends_it_with_the_verdict() {
-    let start = std::time::Instant::now();
-    let child =
-        command(&["--seconds", "600", "--json"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
-    let child = child.expect("the binary was built for this test");
-    std::thread::sleep(std::time::Duration::from_millis(1500));
-    interrupt(&child);
-    let document = document(&child.wait_with_output().expect("it ends"));
-    assert_eq!(document["ok"], true, "{document}");
-    assert!(start.elapsed().as_secs() < 120);
 }

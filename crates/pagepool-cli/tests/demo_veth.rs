@@ -1,32 +1,26 @@
 //! `pagepool demo` between two network namespaces, as a user runs it; and which demonstration is run where.
 
 use std::collections::HashSet;
+use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::{Child, Command, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{Command, Output};
 
+use crate::between::{Ends, Reading, binary, number, text, until_counted, wait_until};
 use serde_json::Value;
 
 /// Of nobody, who may do nothing.
 const NOBODY: u32 = 65_534;
-/// Nothing here takes as long.
-const LIMIT: Duration = Duration::from_secs(60);
+/// TCP goes both ways then.
+const COUNTED: [(&str, u64); 2] = [("rx_packets", 5000), ("reused", 5000)];
 
 fn command(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_pagepool"));
-    command.env("PAGEPOOL_RUN", concat!(env!("CARGO_TARGET_TMPDIR"), "/run"));
-    command.arg("demo").args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped());
-    command
+    binary(&[&["demo"], arguments].concat())
 }
 
 fn demo(arguments: &[&str]) -> Output {
     command(arguments).output().expect("the binary was built for this test")
-}
-
-fn text(bytes: &[u8]) -> &str {
-    std::str::from_utf8(bytes).expect("the command prints text")
 }
 
 fn is_root() -> bool {
@@ -42,10 +36,6 @@ fn document(test: &str, output: &Output) -> Option<Value> {
     }
     assert!(output.status.success(), "{}{said}", text(&output.stdout));
     Some(serde_json::from_slice(&output.stdout).expect("JSON and nothing else"))
-}
-
-fn number(document: &Value, key: &str) -> u64 {
-    document[key].as_u64().unwrap_or_else(|| panic!("{key} is no count: {document}"))
 }
 
 fn check(document: &Value, mtu: u64) {
@@ -70,8 +60,17 @@ fn check(document: &Value, mtu: u64) {
 #[test]
 fn tcp_goes_between_two_kernels_and_every_page_comes_home() {
     let name = "tcp_goes_between_two_kernels_and_every_page_comes_home";
-    if let Some(document) = document(name, &demo(&["--on", "veth", "--seconds", "2", "--json"])) {
+    let output = until_counted(command(&["--on", "veth", "--seconds", "600", "--json"]), &COUNTED);
+    if let Some(document) = document(name, &output) {
         check(&document, 1500);
+    }
+}
+
+#[test]
+fn it_runs_for_the_given_time() {
+    let name = "it_runs_for_the_given_time";
+    if let Some(document) = document(name, &demo(&["--on", "veth", "--seconds", "1", "--json"])) {
+        assert!(document["seconds"].as_f64().is_some_and(|seconds| seconds >= 1.0), "{document}");
     }
 }
 
@@ -79,7 +78,8 @@ fn tcp_goes_between_two_kernels_and_every_page_comes_home() {
 fn packets_of_several_pages_do_too() {
     let name = "packets_of_several_pages_do_too";
     for mtu in [9000, 65_535] {
-        let output = demo(&["--mtu", &mtu.to_string(), "--seconds", "1", "--json"]);
+        let forever = command(&["--mtu", &mtu.to_string(), "--seconds", "600", "--json"]);
+        let output = until_counted(forever, &COUNTED);
         if text(&output.stderr).contains("Linux 6.6") {
             println!("SKIP {name}: {}", text(&output.stderr).trim());
         } else if let Some(document) = document(name, &output) {
@@ -91,68 +91,58 @@ fn packets_of_several_pages_do_too() {
 #[test]
 fn a_person_reads_a_line_a_second_and_a_verdict() {
     let name = "a_person_reads_a_line_a_second_and_a_verdict";
-    let output = demo(&["--on", "veth", "--seconds", "2"]);
-    if !output.status.success() && document(name, &output).is_none() {
-        return;
+    let child = command(&["--on", "veth", "--seconds", "600"]).spawn();
+    let mut reading = Reading::new(child.expect("the binary was built for this test"));
+    let shown = reading.until_figures(2);
+    let (status, said) = (reading.child.wait().expect("it ends"), reading.said());
+    if !status.success() && (!is_root() || said.contains("CAP_")) {
+        return println!("SKIP {name}: {}", said.trim());
     }
-    let shown = text(&output.stdout);
-    for word in ["af_xdp_", "Gbit/s", "packets/s", "cache", "in_use", "slow", "  1s ", "  2s ", "PASS"] {
+    for word in ["af_xdp_", "Gbit/s", "packets/s", "cache", "in_use", "slow", "\nPASS"] {
         assert!(shown.contains(word), "{word} is missing:\n{shown}");
     }
     assert!(shown.lines().all(|line| line.chars().count() <= 80), "{shown}");
 }
 
-/// Ends a process as Ctrl-C does.
-fn interrupt(child: &Child) {
-    let status = Command::new("kill").args(["-INT", &child.id().to_string()]).status();
-    assert!(status.expect("every Linux has kill").success());
-}
-
-#[test]
-fn ctrl_c_ends_it_with_the_verdict() {
-    let name = "ctrl_c_ends_it_with_the_verdict";
-    let start = Instant::now();
-    let child = command(&["--on", "veth", "--seconds", "600", "--json"]).spawn();
-    let mut child = child.expect("the binary was built for this test");
-    std::thread::sleep(Duration::from_millis(1500));
-    if child.try_wait().expect("it is a child").is_none() {
-        interrupt(&child);
-    }
-    if let Some(document) = document(name, &child.wait_with_output().expect("it ends")) {
-        check(&document, 1500);
-    }
-    assert!(start.elapsed() < LIMIT);
-}
-
 /// The network namespaces of a process's threads.
 fn namespaces(of: u32) -> HashSet<PathBuf> {
+    tasks(of).filter_map(|task| std::fs::read_link(task.join("ns/net")).ok()).collect()
+}
+
+fn tasks(of: u32) -> impl Iterator<Item = PathBuf> {
     let tasks = std::fs::read_dir(format!("/proc/{of}/task")).into_iter().flatten().flatten();
-    tasks.filter_map(|task| std::fs::read_link(task.path().join("ns/net")).ok()).collect()
+    tasks.map(|task| task.path())
 }
 
 /// What keeps XDP programs, links and namespaces is the process alone.
 #[test]
 fn nothing_is_left_of_a_run_that_is_killed() {
     let name = "nothing_is_left_of_a_run_that_is_killed";
-    let child = command(&["--on", "veth", "--seconds", "600", "--json"]).spawn();
-    let mut child = child.expect("the binary was built for this test");
-    let start = Instant::now();
-    let ours = namespaces(std::process::id());
-    let mut theirs = HashSet::new();
-    while theirs.len() < 4 && start.elapsed() < LIMIT && child.try_wait().expect("a child").is_none() {
-        theirs = namespaces(child.id());
-        std::thread::sleep(Duration::from_millis(50));
+    let mut command = command(&["--on", "veth", "--seconds", "600", "--json"]);
+    let mut child = Ends(command.spawn().expect("the binary was built for this test"));
+    let ours = std::fs::read_link("/proc/thread-self/ns/net").expect("every Linux has it");
+    let (mut theirs, mut ended) = (HashSet::new(), false);
+    wait_until("it has four namespaces: ours, between, and two hosts", || {
+        theirs = namespaces(child.0.id());
+        ended = child.0.try_wait().expect("a child").is_some();
+        ended || theirs.len() == 4
+    });
+    if ended {
+        let said = std::io::read_to_string(child.0.stderr.take().expect("piped")).expect("text");
+        assert!(!is_root() || said.contains("CAP_"), "{said}");
+        return println!("SKIP {name}: {}", said.trim());
     }
-    child.kill().expect("it is a child");
-    let output = child.wait_with_output().expect("it ends");
-    if theirs.is_empty() || (!output.stderr.is_empty() && document(name, &output).is_none()) {
-        return;
-    }
-    assert_eq!(theirs.len(), 4, "ours, between, and two hosts");
+    // While they are open nobody else gets a namespace of the same number.
+    let held = tasks(child.0.id()).filter_map(|task| File::open(task.join("ns/net")).ok());
+    let held: Vec<File> = held.collect();
+    assert!(held.len() >= 4, "{held:?}");
+    drop(child);
     let processes = std::fs::read_dir("/proc").expect("a Linux has /proc").flatten();
     let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    theirs.remove(&ours);
     let left: HashSet<_> = pids.flat_map(namespaces).filter(|of| theirs.contains(of)).collect();
-    assert!(left.is_subset(&ours), "{left:?}");
+    assert_eq!(left, HashSet::new());
+    drop(held);
     if let Some(document) = document(name, &demo(&["--on", "veth", "--seconds", "1", "--json"])) {
         check(&document, 1500);
     }

@@ -15,6 +15,8 @@ use pagepool_net::{DeviceStats, ForwardStats, KernelStats, PathStats};
 use serde_json::{Value, json};
 
 const DOCS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs");
+/// Nothing that is waited for here takes as long.
+const LIMIT: Duration = Duration::from_secs(60);
 /// What is about no process.
 const OF_THE_FOLDER: &str = "pagepool_unreadable_files";
 
@@ -35,7 +37,7 @@ impl Run {
     /// Starts it, and waits until its ports have counted something.
     fn new() -> Self {
         let folder = TempFolder::new("pagepool-export").expect("a new folder");
-        let demo = ["demo", "--on", "memory", "--seconds", "60"];
+        let demo = ["demo", "--on", "memory", "--seconds", "600"];
         let demo = command(&folder, &demo).stdout(Stdio::null()).spawn().expect("the binary");
         let (run, start) = (Self { folder, demo }, Instant::now());
         while !run
@@ -43,7 +45,7 @@ impl Run {
             .lines()
             .any(|line| line.starts_with("pagepool_nic_rx_packets_total{") && !line.ends_with(" 0"))
         {
-            assert!(start.elapsed() < Duration::from_secs(30), "{}", run.said(&["export"]));
+            assert!(start.elapsed() < LIMIT, "{}", run.said(&["export"]));
             std::thread::sleep(Duration::from_millis(50));
         }
         run
@@ -162,7 +164,8 @@ fn a_file_is_exchanged_as_a_whole_and_read_by_everybody() {
     let mut child = command(&run.folder, &["export", "--textfile", to, "--every", "1"]).spawn().expect("it");
     let start = Instant::now();
     while received(&read(&fs::read_to_string(&path).expect("it is always there"))) <= received(&metrics) {
-        assert!(start.elapsed() < Duration::from_secs(20), "it is not written again");
+        assert!(start.elapsed() < LIMIT, "it is not written again");
+        std::thread::sleep(Duration::from_millis(5));
     }
     interrupt(&mut child);
     let names = fs::read_dir(run.folder.path()).expect("a folder").flatten().map(|entry| entry.file_name());
@@ -195,6 +198,7 @@ fn a_server_answers_over_loopback_and_survives_what_is_no_request() {
     assert!(address.starts_with("127.0.0.1:"), "{line}");
     let ask = |request: &[u8]| {
         let mut client = TcpStream::connect(address).expect("it listens");
+        client.set_read_timeout(Some(LIMIT)).expect("a time");
         let _ = client.write_all(request); // it may have answered already
         let mut answer = Vec::new();
         let _ = client.read_to_end(&mut answer); // of a request that is not read to its end
@@ -211,9 +215,7 @@ fn a_server_answers_over_loopback_and_survives_what_is_no_request() {
     assert!(ask(b"\xff\xfe\r\n\r\n").starts_with("HTTP/1.1 400 "));
     ask(&vec![b'x'; 100_000]);
     let silent = TcpStream::connect(address).expect("it listens");
-    let start = Instant::now();
     assert!(ask(b"GET /metrics HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 200 "), "a silent client is left");
-    assert!(start.elapsed() < Duration::from_secs(10));
     drop(silent);
     interrupt(&mut server);
 }

@@ -3,8 +3,8 @@
 //!
 //! A workload runs twice with different numbers of buffers; the difference of the instructions over the
 //! difference of the buffers is what one buffer costs, loop included and everything before and after it
-//! excluded. Needs valgrind and an optimised build (`cargo test --release`); without them it prints SKIP and
-//! the reason.
+//! excluded. Needs valgrind and what is installed (`cargo test --profile dist`); without them it prints SKIP
+//! and the reason.
 
 use std::path::Path;
 use std::process::Command;
@@ -135,7 +135,7 @@ fn cannot_run() -> Option<&'static str> {
     if !valgrind.is_ok_and(|output| output.status.success()) {
         return Some("valgrind is not installed");
     }
-    cfg!(debug_assertions).then_some("a debug build; use cargo test --release")
+    (env!("PAGEPOOL_PROFILE") != "dist").then_some("built with another profile; use --profile dist")
 }
 
 fn instructions(name: &str, buffers: u64) -> u64 {

@@ -2,18 +2,20 @@
 //!
 //! What a run has is learnt from the kernel while it lives: the BPF objects that its descriptors name, the
 //! network namespaces of its threads, and its children. Every second run is stopped first, so that this is
-//! all that it has; the others are killed in the midst of a call. Afterwards only those are looked for:
-//! others on the machine may come and go. Numbers of BPF objects are not used again. Those of namespaces are,
-//! so a thread that is in one of that number counts only if it is older than the kill.
+//! all that it has; the others are killed in the midst of a call. Every fifth time each command has all its
+//! links before its random life begins. Afterwards only those are looked for: others on the machine may come
+//! and go. Numbers of BPF objects are not used again. Those of namespaces are, so the test keeps them open
+//! until it has looked.
 //!
-//! `PAGEPOOL_SEED` repeats the delays of an earlier run, whose seed it printed.
+//! The delays follow a seed, which is printed: always the same one, with `PAGEPOOL_RANDOM_SEEDS=1` another
+//! one each time, and with `PAGEPOOL_SEED` that one.
 
 // UNSAFETY: a signal is sent, and the kernel is asked for BPF objects by their numbers.
 #![expect(unsafe_code)]
 
-use std::collections::{BTreeSet, HashSet};
-use std::fs;
-use std::os::fd::{FromRawFd, OwnedFd};
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant, SystemTime};
@@ -24,10 +26,14 @@ use serde_json::{Value, json};
 const KILLS: usize = 100;
 /// After so many a run is left alone.
 const BATCH: usize = 10;
+/// What the delays follow, unless another one is asked for.
+const SEED: u64 = 41;
+/// In which of so many rounds over all commands a life begins when the command has all its links.
+const BEGUN: usize = 5;
 /// The longest life, unless it takes longer to begin with.
 const LIFE: Duration = Duration::from_millis(600);
-/// The kernel takes things apart behind everybody's back.
-const CLEARED: Duration = Duration::from_secs(10);
+/// The kernel frees objects asynchronously, and later on a busy machine.
+const CLEARED: Duration = Duration::from_secs(60);
 const NAP: Duration = Duration::from_millis(5);
 
 /// What is killed.
@@ -68,6 +74,12 @@ impl Run {
         let mut spawn = move || command.spawn().expect("the binary was built for this test");
         if self.between { hosts.run_between(spawn) } else { spawn() }
     }
+
+    /// The namespace that it starts in.
+    fn namespace(&self, hosts: &TwoHosts) -> PathBuf {
+        let here = || fs::read_link("/proc/thread-self/ns/net").expect("every Linux has it");
+        if self.between { hosts.run_between(here) } else { here() }
+    }
 }
 
 /// A short run that nobody disturbs.
@@ -99,18 +111,24 @@ impl Dice {
 struct Owned {
     /// BPF objects: an index of [`OBJECTS`], and the number.
     objects: BTreeSet<(usize, u32)>,
-    /// Network namespaces other than those of this test's threads.
-    namespaces: HashSet<PathBuf>,
+    /// Network namespaces other than this thread's, and those of the hosts.
+    namespaces: Vec<(PathBuf, File)>,
     /// Processes that it started, and when each of them was.
     children: Vec<(u32, u64)>,
 }
 
 impl Owned {
-    fn of(pid: u32) -> Self {
-        let mut namespaces: HashSet<_> = tasks(pid).filter_map(|task| namespace(&task)).collect();
-        tasks(std::process::id()).filter_map(|task| namespace(&task)).for_each(|ours| {
-            namespaces.remove(&ours);
-        });
+    /// `ours`: the namespace that it was started in.
+    fn of(pid: u32, ours: &Path) -> Self {
+        let mut namespaces: Vec<(PathBuf, File)> = Vec::new();
+        for task in tasks(pid) {
+            let Ok(file) = File::open(task.join("ns/net")) else { continue };
+            // Of what is open, so that the number stays its own.
+            let of = fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).expect("it is open");
+            if of != ours && namespaces.iter().all(|(other, _)| *other != of) {
+                namespaces.push((of, file));
+            }
+        }
         let children = processes().filter_map(|child| {
             let stat = Stat::of(&PathBuf::from(format!("/proc/{child}")))?;
             (stat.parent == pid).then_some((child, stat.started))
@@ -122,8 +140,8 @@ impl Owned {
         self.objects.iter().filter(|(kind, _)| OBJECTS[*kind].0 == "link_id:").count()
     }
 
-    /// What there still is of it, when it was killed at that tick.
-    fn left(&self, killed: u64) -> Vec<String> {
+    /// What there still is of it.
+    fn left(&self) -> Vec<String> {
         let objects = self.objects.iter().filter(|(kind, id)| exists(OBJECTS[*kind].1, *id));
         let objects = objects.map(|(kind, id)| format!("{} {id}", OBJECTS[*kind].0));
         let children = self.children.iter().filter(|(pid, started)| {
@@ -131,9 +149,8 @@ impl Owned {
             stat.is_some_and(|stat| stat.started == *started && !stat.is_dead)
         });
         let children = children.map(|(pid, _)| format!("process {pid}"));
-        let inside = |task: &PathBuf| namespace(task).is_some_and(|of| self.namespaces.contains(&of));
-        let before = |task: &PathBuf| Stat::of(task).is_some_and(|stat| stat.started <= killed);
-        let inside = processes().flat_map(tasks).filter(|task| inside(task) && before(task));
+        let is_theirs = |of| self.namespaces.iter().any(|(theirs, _)| *theirs == of);
+        let inside = processes().flat_map(tasks).filter(|task| namespace(task).is_some_and(is_theirs));
         let inside = inside.map(|task| format!("{} in {:?}", task.display(), namespace(&task)));
         objects.chain(children).chain(inside).collect()
     }
@@ -186,13 +203,6 @@ impl Stat {
     }
 }
 
-/// Ticks since boot, a hundredth of a second each.
-fn ticks() -> u64 {
-    let uptime = fs::read_to_string("/proc/uptime").expect("a Linux has /proc");
-    let seconds: f64 = uptime.split_whitespace().next().and_then(|word| word.parse().ok()).expect("a number");
-    (seconds * 100.0) as u64
-}
-
 /// Whether there is a BPF object of this number.
 fn exists(command: libc::c_int, id: u32) -> bool {
     let attributes = [id, 0, 0, 0];
@@ -215,7 +225,7 @@ fn stop(child: &Child) {
     // own.
     assert_eq!(unsafe { libc::kill(child.id() as libc::pid_t, libc::SIGSTOP) }, 0);
     let stopped = || tasks(child.id()).all(|task| Stat::of(&task).is_none_or(|stat| stat.is_stopped));
-    wait_until(stopped, Duration::from_secs(2));
+    assert!(wait_until(stopped, CLEARED), "it does not stop");
 }
 
 fn wait_until(mut done: impl FnMut() -> bool, limit: Duration) -> bool {
@@ -229,9 +239,21 @@ fn wait_until(mut done: impl FnMut() -> bool, limit: Duration) -> bool {
     true
 }
 
+/// How a run is killed.
+struct Kill {
+    life: Duration,
+    /// Whether that begins when it has all its links.
+    begun: bool,
+    /// Whether it is stopped before.
+    stopped: bool,
+}
+
 /// Lets it run for so long, kills it, and looks what is left; gives what it had.
-fn kill_after(life: Duration, run: &Run, hosts: &TwoHosts, stopped: bool) -> Owned {
-    let (mut child, arguments) = (run.start(hosts), run.arguments);
+fn kill_after(Kill { life, begun, stopped }: Kill, run: &Run, hosts: &TwoHosts) -> Owned {
+    let (mut child, arguments, ours) = (run.start(hosts), run.arguments, run.namespace(hosts));
+    if begun {
+        wait_for_links(run, &child, &ours);
+    }
     std::thread::sleep(life);
     if let Some(status) = child.try_wait().expect("it is a child") {
         let said = child.wait_with_output().expect("it has ended").stderr;
@@ -240,16 +262,15 @@ fn kill_after(life: Duration, run: &Run, hosts: &TwoHosts, stopped: bool) -> Own
     if stopped {
         stop(&child);
     }
-    let owned = Owned::of(child.id());
+    let owned = Owned::of(child.id(), &ours);
     if stopped && owned.links() > 0 {
-        let (seen, had) = (owned.left(ticks()), owned.objects.len() + owned.children.len());
+        let (seen, had) = (owned.left(), owned.objects.len() + owned.children.len());
         assert!(seen.len() >= had + owned.namespaces.len(), "alive it has {owned:?}, but {seen:?} is seen");
     }
-    let killed = ticks();
     child.kill().expect("it is a child");
     child.wait().expect("it is a child");
-    let cleared = wait_until(|| owned.left(killed).is_empty(), CLEARED);
-    assert!(cleared, "{arguments:?}, killed after {life:?}, left {:?}", owned.left(killed));
+    let cleared = wait_until(|| owned.left().is_empty(), CLEARED);
+    assert!(cleared, "{arguments:?}, killed after {life:?}, left {:?}", owned.left());
     owned
 }
 
@@ -257,12 +278,26 @@ fn kill_after(life: Duration, run: &Run, hosts: &TwoHosts, stopped: bool) -> Own
 fn beginning(run: &Run, hosts: &TwoHosts) -> Duration {
     let mut child = run.start(hosts);
     let start = Instant::now();
-    let began = wait_until(|| Owned::of(child.id()).links() == run.links, CLEARED);
+    wait_for_links(run, &child, &run.namespace(hosts));
     let took = start.elapsed();
     child.kill().expect("it is a child");
     child.wait().expect("it is a child");
-    assert!(began, "{:?} had no {} links after {took:?}", run.arguments, run.links);
     took
+}
+
+fn wait_for_links(run: &Run, child: &Child, ours: &Path) {
+    let began = wait_until(|| Owned::of(child.id(), ours).links() == run.links, CLEARED);
+    assert!(began, "{:?} has no {} links after {CLEARED:?}", run.arguments, run.links);
+}
+
+/// What the delays follow.
+fn seed() -> u64 {
+    if let Some(seed) = std::env::var("PAGEPOOL_SEED").ok().and_then(|seed| seed.parse().ok()) {
+        return seed;
+    }
+    let now =
+        || SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |at| at.as_nanos() as u64);
+    if std::env::var("PAGEPOOL_RANDOM_SEEDS").is_ok_and(|random| random == "1") { now() } else { SEED }
 }
 
 #[test]
@@ -273,9 +308,7 @@ fn nothing_is_left_of_a_hundred_runs_that_are_killed() {
         assert!(said.contains("CAP_"), "{said}");
         return println!("SKIP killed: {}", said.trim());
     }
-    let now =
-        SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |time| time.as_nanos() as u64);
-    let seed = std::env::var("PAGEPOOL_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(now);
+    let seed = seed();
     let hosts = TwoHosts::new(&TwoHostsParams::default()).expect("the first run made some, too");
     let limits = RUNS.map(|run| LIFE.max(2 * beginning(&run, &hosts)));
     println!("seed {seed}, lives of up to {limits:?}");
@@ -283,7 +316,8 @@ fn nothing_is_left_of_a_hundred_runs_that_are_killed() {
     for number in 0..KILLS {
         let (which, stopped) = (number % RUNS.len(), (number / RUNS.len()).is_multiple_of(2));
         let run = &RUNS[which];
-        let owned = kill_after(dice.below(limits[which]), run, &hosts, stopped);
+        let begun = (number / RUNS.len()) % BEGUN == BEGUN - 1;
+        let owned = kill_after(Kill { life: dice.below(limits[which]), begun, stopped }, run, &hosts);
         early += usize::from(owned.namespaces.is_empty() && !run.between);
         running[which] += usize::from(owned.links() == run.links);
         with_children += usize::from(!owned.children.is_empty());

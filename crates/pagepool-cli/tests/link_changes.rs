@@ -1,11 +1,9 @@
 //! What somebody else does to an interface while a command works on it: the MTU, the XDP program, and moving
 //! the interface away.
 
-mod between;
+use std::process::{Command, Stdio};
 
-use std::process::{Child, Command, Stdio};
-
-use between::{Place, Running, far_ends, frames, hosts, number, ok, send};
+use crate::between::{Ends, LinkLosses, Place, Running, far_ends, frames, hosts, number, ok, send, signal};
 use pagepool_lab::{TwoHosts, TwoHostsParams};
 use pagepool_net::link::Netlink;
 
@@ -13,29 +11,15 @@ fn one_queue(test: &str) -> Option<TwoHosts> {
     hosts(test, &TwoHostsParams::default())
 }
 
-/// Sends frames of a size to `near0` until the command has moved some of them on, or lost them.
-fn feed(hosts: &TwoHosts, size: usize) {
+/// Sends frames of a size to `near0`, and waits until the command has received them, or lost them.
+fn feed(hosts: &TwoHosts, running: &Running, size: usize) {
+    let (before, came) = (LinkLosses::now(hosts), running.counted(&["rx_packets"]) + running.unreceived());
     let ([far, _], frames, mut frame) = (far_ends(hosts), frames(hosts, 0, size), vec![0; size]);
     for number in 0..64 {
         frames.write(number, &mut frame);
         send(&far, &frame);
     }
-    std::thread::sleep(std::time::Duration::from_millis(500));
-}
-
-fn signal(running: &Running) {
-    let done = Command::new("kill").args(["-INT", &running.id().to_string()]).status();
-    assert!(done.expect("every Linux has kill").success());
-}
-
-/// Ends a process of a test, whatever became of the test.
-struct Ends(Child);
-
-impl Drop for Ends {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+    before.wait_for_all(hosts, running, came + 64);
 }
 
 #[test]
@@ -85,7 +69,7 @@ fn a_program_that_somebody_detaches_ends_a_run_not_well() {
     for command in [&["drop", "near0"][..], &["forward", "near1", "near0"]] {
         let Some(hosts) = one_queue(name) else { return };
         let Some(running) = Place::Between(&hosts).start(name, command) else { return };
-        feed(&hosts, 64);
+        feed(&hosts, &running, 64);
         let there = hosts.run_between(|| ok(ok(Netlink::open()).link("near0")).xdp);
         if !detach(there.first().expect("it is attached").id) {
             return println!("SKIP {name}: no bpftool that detaches a link");
@@ -109,11 +93,12 @@ fn packets_that_are_too_long_since_the_mtu_changed_fail_a_run() {
     let name = "packets_that_are_too_long_since_the_mtu_changed_fail_a_run";
     let Some(hosts) = one_queue(name) else { return };
     let Some(running) = Place::Between(&hosts).start(name, &["forward", "near0", "near1"]) else { return };
-    feed(&hosts, 64);
+    feed(&hosts, &running, 64);
     set_mtus(&hosts, 3000);
-    feed(&hosts, 64); // time to see it
-    feed(&hosts, 2500);
-    signal(&running);
+    running.wait_for_words("the MTU of near0 changed from 1500 to 3000");
+    running.wait_for_words("the MTU of near1 changed from 1500 to 3000");
+    feed(&hosts, &running, 2500);
+    signal("-INT", running.id());
     let (document, said) =
         running.fails(&["packets were too long after the MTU of near0 changed from 1500 to 3000"]);
     assert!(number(&document["lost"], "tx_too_long") > 0, "{document}");
@@ -124,10 +109,13 @@ fn packets_that_are_too_long_since_the_mtu_changed_fail_a_run() {
     );
 }
 
-fn set_mtu(hosts: &TwoHosts, near: usize, mtu: u32) {
+/// Sets the MTU of a near end, which the command sees.
+fn set_mtu(hosts: &TwoHosts, running: &Running, near: usize, mtu: u32) {
     let index = hosts.near[near].index;
     hosts.run_between(move || ok(ok(Netlink::open()).set_mtu(index, mtu)));
-    std::thread::sleep(std::time::Duration::from_millis(500)); // time to see it
+    let name = &hosts.near[near].name;
+    running.wait_for_words(&format!("the MTU of {name} changed from "));
+    running.wait_for_words(&format!(" to {mtu}: "));
 }
 
 #[test]
@@ -135,9 +123,9 @@ fn an_mtu_that_is_what_it_was_again_costs_nothing() {
     let name = "an_mtu_that_is_what_it_was_again_costs_nothing";
     let Some(hosts) = one_queue(name) else { return };
     let Some(running) = Place::Between(&hosts).start(name, &["echo", "near0"]) else { return };
-    feed(&hosts, 64);
+    feed(&hosts, &running, 64);
     for mtu in [3000, 1500] {
-        set_mtu(&hosts, 0, mtu);
+        set_mtu(&hosts, &running, 0, mtu);
     }
     let document = running.interrupt();
     assert_eq!(document["mtu_changes"][1]["to"], 1500, "{document}");
@@ -148,10 +136,10 @@ fn of_several_changes_the_one_is_named_that_costs_packets() {
     let name = "of_several_changes_the_one_is_named_that_costs_packets";
     let Some(hosts) = one_queue(name) else { return };
     let Some(running) = Place::Between(&hosts).start(name, &["forward", "near0", "near1"]) else { return };
-    feed(&hosts, 64);
-    set_mtu(&hosts, 0, 3000);
-    set_mtu(&hosts, 1, 1000);
-    signal(&running);
+    feed(&hosts, &running, 64);
+    set_mtu(&hosts, &running, 0, 3000);
+    set_mtu(&hosts, &running, 1, 1000);
+    signal("-INT", running.id());
     running.fails(&["the MTU of near1 changed from 1500 to 1000, and longer packets that were sent since"]);
 }
 
@@ -161,14 +149,15 @@ fn an_mtu_that_is_lowered_fails_a_run_that_sends_and_no_other() {
     for command in ["drop", "echo"] {
         let Some(hosts) = one_queue(name) else { return };
         let Some(running) = Place::Between(&hosts).start(name, &[command, "near0"]) else { return };
-        feed(&hosts, 64);
+        feed(&hosts, &running, 64);
         set_mtus(&hosts, 1000);
-        feed(&hosts, 64);
+        running.wait_for_words("the MTU of near0 changed from 1500 to 1000");
+        feed(&hosts, &running, 64);
         if command == "drop" {
             let document = running.interrupt();
             assert_eq!(document["mtu_changes"][0]["to"], 1000, "{document}");
         } else {
-            signal(&running);
+            signal("-INT", running.id());
             running.fails(&["longer packets that were sent since are lost uncounted"]);
         }
     }

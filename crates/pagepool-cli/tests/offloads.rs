@@ -4,15 +4,14 @@
 // UNSAFETY: an option of sockets that the standard library has not.
 #![expect(unsafe_code)]
 
-mod between;
-
+use crate::between;
 use std::net::UdpSocket;
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::MetadataExt;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use between::{BpfFolder, LIMIT, Place, Running, binary, ok, text};
+use crate::between::{BpfFolder, LIMIT, Place, Running, binary, ok, text, wait_until};
 use pagepool_lab::{Namespace, NumberedFrames, Tally, Tap, TempFolder, or_skip};
 use pagepool_net::link::{Ethtool, Mac, NetError, Netlink, Offload, VethEnd, XdpMode, offload_faults};
 
@@ -189,10 +188,10 @@ fn drop_writes_the_tags_that_it_sees() {
         let path = file.to_str().expect("a path of ours");
         let arguments = [&["drop", "near0", "--pcap", path], more].concat();
         let Some(running) = lab.start(name, &arguments) else { return };
-        for _ in 0..20 {
+        wait_until("some frames come", || {
             assert!(ok(lab.host.send(&tagged(7, VLAN_100, 64))));
-            std::thread::sleep(Duration::from_millis(20));
-        }
+            running.counted(&["rx_packets"]) >= 5
+        });
         let said = running.said.concat();
         assert_eq!(
             said.contains("warning: packets from near0's peer far0 arrive without "),
@@ -531,11 +530,11 @@ fn offloads_of_a_peer_stay_off_as_long_as_a_process_is_in_its_namespace() {
     assert!(Offload::OF_SENDER.iter().all(|offload| !on.contains(offload)), "{on:?}: {:?}", running.said);
     let second = Inhabitant::of(&there);
     drop(inhabitant);
-    std::thread::sleep(Duration::from_millis(2500));
+    let undo = format!("undo that by nsenter --net=/proc/{}/ns/net ethtool -K far1 ", second.0.id());
+    running.wait_for_words(&undo);
     let on = far_on(&there);
     assert!(Offload::OF_SENDER.iter().all(|offload| !on.contains(offload)), "the second is there: {on:?}");
     let said = running.interrupt_with_words().1;
-    let undo = format!("undo that by nsenter --net=/proc/{}/ns/net ethtool -K far1 ", second.0.id());
     assert!(said.contains(&undo), "a process that is there: {said}");
     assert!(said.matches("far1").count() == 2 && !said.contains("warning"), "and no more: {said}");
     assert_eq!(far_on(&there), before, "put back, after the XDP program: segmentation, too");
@@ -563,7 +562,7 @@ fn frames_with_two_tags_and_of_the_mtu_and_8_bytes_are_forwarded() {
             }
         }
         assert!(ok(lab.host.send(&tagged(7, QINQ, mtu as usize + 15))));
-        std::thread::sleep(Duration::from_millis(300));
+        wait_until("it is lost", || running.unreceived() + running.counted(&["tx_too_long"]) >= 1);
         let document = running.interrupt();
         let lost = &document["lost"];
         assert_eq!(between::number(&document, "lost_total"), 1, "one byte more than fits: {lost}");
@@ -580,7 +579,7 @@ fn a_veth_takes_one_tag_beyond_its_mtu() {
         assert_eq!(tags_of(&lab.host, size, send), tags, "{size}");
     }
     assert!(ok(lab.out.send(&tagged(7, QINQ, 1511))));
-    std::thread::sleep(Duration::from_millis(300));
+    running.wait_for_count(&["tx_too_long"], 1);
     let document = running.interrupt();
     assert_eq!(between::number(&document, "lost_total"), 1, "the kernel would drop it unseen: {document}");
 }
@@ -592,18 +591,19 @@ fn datagrams(lab: &Lab, times: usize) -> (Vec<usize>, usize) {
     let socket = lab.namespace.run(|| UdpSocket::bind("198.18.0.1:9").expect("the address is br0's"));
     cut_into(&socket, 1000);
     let (mut room, mut seen, mut right) = (vec![0; 70_000], Vec::new(), 0);
-    for _ in 0..times {
-        if seen.iter().sum::<usize>() >= 3000 {
-            break;
-        }
+    for time in 0..times as u8 {
         (seen, right) = (Vec::new(), 0);
-        socket.send_to(&[7; 3000], "198.18.0.2:9").expect("the way is there");
-        while lab.out.wait(Duration::from_millis(500)) {
+        socket.send_to(&[time; 3000], "198.18.0.2:9").expect("the way is there");
+        while seen.iter().sum::<usize>() < 3000 && lab.out.wait(Duration::from_millis(500)) {
             let Some(len) = ok(lab.out.receive(&mut room)) else { break };
-            if len > 42 && room[12..14] == [8, 0] && room[23] == 17 {
+            // Of an earlier one a part may come late.
+            if len > 42 && room[12..14] == [8, 0] && room[23] == 17 && room[42] == time {
                 seen.push(len - 42);
                 right += usize::from(checksum_is_right(&room[14..len]));
             }
+        }
+        if seen.iter().sum::<usize>() >= 3000 {
+            break;
         }
     }
     (seen, right)
@@ -646,6 +646,9 @@ fn checksums_are_missing_and_segments_too_long_until_offloads_are_fixed() {
         let cut = attach == "native";
         let expected = if cut { (vec![1000; 3], 0) } else { (Vec::new(), 0) };
         assert_eq!(datagrams(&lab, if cut { 40 } else { 3 }), expected, "{attach}");
+        if !cut {
+            wait_until("they are lost", || running.unreceived() + running.counted(&["tx_too_long"]) > 0);
+        }
         let lost = between::number(&running.interrupt(), "lost_total");
         assert_eq!(lost > 0, !cut, "{attach}: {lost} were too long");
         let Some(running) = lab.start(name, &[&forward[..], &["--fix-offloads"]].concat()) else { return };

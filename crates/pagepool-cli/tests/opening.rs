@@ -1,18 +1,18 @@
 //! What a command takes from an interface while it opens, when it ends, and if it is refused: nothing is lost
 //! of a stream that runs meanwhile, but what the kernel has in hand when an XDP program is attached.
 
-mod between;
-
+use crate::between;
 use std::io::{BufRead, BufReader};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use between::{
-    BpfFolder, Place, Sets, Stays, binary, dropped_by_link, far_ends, frames, hosts, number, ok, send,
+use crate::between::{
+    BpfFolder, Ends, Place, Running, Sets, Stays, binary, dropped_by_link, far_ends, frames, hosts, number,
+    ok, send, signal, wait_until,
 };
 use pagepool_lab::{FrameBatch, FrameSocket, Tally, TempFolder, TwoHosts, TwoHostsParams};
 use pagepool_net::link::Netlink;
@@ -25,6 +25,10 @@ const A_MILLISECOND: u64 = 4;
 const GAP: u64 = 5 * A_MILLISECOND;
 /// More than any stream has.
 const MOST: u64 = 1 << 20;
+/// Frames of a stream before something happens, and after it.
+const SOME: u64 = 100 * A_MILLISECOND;
+/// Where frames are missing, those that come so long after the last one are not waited for.
+const QUIET: Duration = Duration::from_secs(5);
 
 fn many_queues(test: &str) -> Option<TwoHosts> {
     hosts(test, &TwoHostsParams { queues: 8, ..TwoHostsParams::default() })
@@ -38,8 +42,6 @@ struct Stream {
     /// Frames for which the link had no room, which a busy machine may cause, and those that nobody wanted of
     /// the stack of `near0`.
     dropped: u64,
-    /// Of those, what `far0` dropped.
-    at_sender: u64,
 }
 
 impl Stream {
@@ -49,37 +51,73 @@ impl Stream {
     }
 }
 
-/// Has a stream run during the work. Gives what became of its frames, and what the work gives.
+/// Has a stream run during the work, which takes none of its frames. Gives what became of them, and what the
+/// work gives.
 fn during_a_stream<T>(hosts: &TwoHosts, work: impl FnOnce() -> T) -> (Stream, T) {
-    during_a_stream_to(hosts, ok(hosts.run_between(|| FrameSocket::open_here("near0"))), work)
+    during_a_stream_taken(hosts, work, |_| 0)
 }
 
-/// The same, looked for elsewhere.
-fn during_a_stream_to<T>(hosts: &TwoHosts, stack: FrameSocket, work: impl FnOnce() -> T) -> (Stream, T) {
-    let before = [dropped(hosts), dropped_at_sender(hosts)];
-    let (over, all_sent) = (AtomicBool::new(false), AtomicBool::new(false));
+/// How far a stream is.
+#[derive(Default)]
+struct Progress {
+    sent: AtomicU64,
+    /// At the stack, as they were sent.
+    good: AtomicU64,
+    /// Whether no more shall be sent.
+    over: AtomicBool,
+    /// Whether no more are waited for.
+    ended: AtomicBool,
+}
+
+impl Progress {
+    /// Waits until some more frames were sent.
+    fn wait_for_some(&self) {
+        let next = self.sent.load(Ordering::Relaxed) + SOME;
+        wait_until("the stream goes on", || self.sent.load(Ordering::Relaxed) >= next);
+    }
+
+    /// Waits until all frames are at the stack or elsewhere, or none came for long.
+    fn wait_for_all(&self, sent: u64, elsewhere: impl Fn() -> u64) {
+        let (mut seen, mut since) = (0, Instant::now());
+        while since.elapsed() < QUIET && seen < sent {
+            let now = self.good.load(Ordering::Relaxed) + elsewhere();
+            if now != seen {
+                (seen, since) = (now, Instant::now());
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+/// The same, where the work, or what it has started, takes frames: so many by now.
+fn during_a_stream_taken<T>(
+    hosts: &TwoHosts,
+    work: impl FnOnce() -> T,
+    taken: impl Fn(&T) -> u64,
+) -> (Stream, T) {
+    let stack = ok(hosts.run_between(|| FrameSocket::open_here("near0")));
+    let (before, progress) = (dropped(hosts), Progress::default());
     std::thread::scope(|threads| {
-        let (over, all_sent) = (Sets(&over), Sets(&all_sent));
-        let (ends, last) = (over.0, all_sent.0);
-        let sends = threads.spawn(move || send_until(hosts, ends));
-        let reads = threads.spawn(move || read_until(stack, last));
-        std::thread::sleep(Duration::from_millis(200));
+        let (over, ended, progress) = (Sets(&progress.over), Sets(&progress.ended), &progress);
+        let sends = threads.spawn(move || send_until_over(hosts, progress));
+        let reads = threads.spawn(move || read_until_ended(&stack, progress));
+        progress.wait_for_some();
         let done = work();
-        std::thread::sleep(Duration::from_millis(300));
+        progress.wait_for_some();
         drop(over);
         let sent = sends.join().expect("the link is up");
-        drop(all_sent);
+        progress.wait_for_all(sent, || taken(&done) + dropped(hosts) - before);
+        drop(ended);
         let stack = reads.join().expect("the link is up");
-        let [dropped, at_sender] = [dropped(hosts) - before[0], dropped_at_sender(hosts) - before[1]];
-        (Stream { sent, stack, dropped, at_sender }, done)
+        (Stream { sent, stack, dropped: dropped(hosts) - before }, done)
     })
 }
 
 /// Gives how many frames it sent.
-fn send_until(hosts: &TwoHosts, over: &AtomicBool) -> u64 {
+fn send_until_over(hosts: &TwoHosts, progress: &Progress) -> u64 {
     let (start, [far, _], mut number) = (Instant::now(), far_ends(hosts), 0);
     let (frames, mut frame) = (frames(hosts, 0, 64), [0; 64]);
-    while !over.load(Ordering::Relaxed) && number < MOST {
+    while !progress.over.load(Ordering::Relaxed) && number < MOST {
         let due = start.elapsed().as_millis() as u64 * A_MILLISECOND;
         // What is late on a busy machine is left out: a burst would be lost for other reasons.
         let next = due.clamp(number, number + A_MILLISECOND);
@@ -88,48 +126,56 @@ fn send_until(hosts: &TwoHosts, over: &AtomicBool) -> u64 {
             send(&far, &frame);
         }
         number = next;
+        progress.sent.store(number, Ordering::Relaxed);
         std::thread::sleep(Duration::from_micros(500));
     }
     number
 }
 
-/// Reads until all frames were sent, and none came for a while.
-fn read_until(stack: FrameSocket, all_sent: &AtomicBool) -> Tally {
+/// Reads until no more is waited for.
+fn read_until_ended(stack: &FrameSocket, progress: &Progress) -> Tally {
     let (mut tally, mut batch) = (Tally::new(MOST), FrameBatch::new(64));
-    while !all_sent.load(Ordering::Relaxed) || stack.wait(Duration::from_millis(200)) {
+    loop {
+        let ended = progress.ended.load(Ordering::Relaxed);
         stack.wait(Duration::from_millis(20));
         while ok(stack.receive_many(&mut batch)) > 0 {
             batch.frames().for_each(|frame| {
                 tally.take(frame);
             });
         }
+        progress.good.store(tally.good, Ordering::Relaxed);
+        if ended {
+            return tally;
+        }
     }
-    tally
 }
 
 /// Frames that the link to `near0` did not take, so far.
 fn dropped(hosts: &TwoHosts) -> u64 {
-    hosts.run_between(|| dropped_by_link("near0")) + dropped_at_sender(hosts)
+    hosts.run_between(|| dropped_by_link("near0")) + hosts.a.namespace.run(|| dropped_by_link("far0"))
 }
 
-fn dropped_at_sender(hosts: &TwoHosts) -> u64 {
-    hosts.a.namespace.run(|| dropped_by_link("far0"))
+/// Frames that a run took, as it says at its end.
+fn taken(document: &Value) -> u64 {
+    number(&document["numbered"], "good")
 }
 
-/// Runs a command for half a second of a stream. Gives the number of frames that were lost without a word,
+/// Runs a command for a part of a stream. Gives the number of frames that were lost without a word,
 /// and its JSON.
 fn lost_by(test: &str, hosts: &TwoHosts, arguments: &[&str]) -> Option<(u64, Value)> {
-    let (stream, document) = during_a_stream(hosts, || {
+    let work = || {
         let running = Place::Between(hosts).start(test, arguments)?;
-        std::thread::sleep(Duration::from_millis(500));
+        running.wait_for_count(&["rx_packets"], 2 * SOME);
         Some(running.interrupt())
-    });
+    };
+    let accounted = |of: &Option<Value>| of.as_ref().map_or(0, |of| taken(of) + number(of, "lost_total"));
+    let (stream, document) = during_a_stream_taken(hosts, work, accounted);
     let document = document?;
-    let Stream { sent, stack, dropped, .. } = stream;
-    let taken = number(&document["numbered"], "good");
+    let Stream { sent, stack, dropped } = stream;
+    let taken = taken(&document);
     let lost = sent.saturating_sub(stack.good + taken);
     println!("{sent} sent: the stack got {}, the command {taken}, nobody {lost}", stack.good);
-    assert!(stack.good > 0 && taken > 100 * A_MILLISECOND, "{document}");
+    assert!(stack.good > 0 && taken > SOME, "{document}");
     assert_eq!(stack.good + taken + lost, sent, "nobody gets a frame twice: {document}");
     let full = dropped + number(&document, "lost_total"); // rings were, while the machine was busy
     Some((lost.saturating_sub(full), document))
@@ -171,6 +217,11 @@ fn attached(hosts: &TwoHosts) -> Option<u32> {
     hosts.run_between(|| ok(ok(Netlink::open()).link("near0")).xdp.first().map(|xdp| xdp.id))
 }
 
+/// Frames that a run received which has ended, and one that took over from it and runs.
+fn received_by_both((first, second): &(Value, Running)) -> u64 {
+    number(first, "received") + second.counted(&["rx_packets"])
+}
+
 /// Between two runs the kernel drops packets, and nothing is attached or detached.
 #[test]
 fn a_second_run_takes_over_from_the_first() {
@@ -180,18 +231,18 @@ fn a_second_run_takes_over_from_the_first() {
     let arguments = ["drop", "near0", "--verify=1048576", "--pin", &dir];
     let Some(first) = Place::Between(&hosts).start(name, &arguments) else { return };
     let (process, program) = (first.id().to_string(), attached(&hosts));
-    let (stream, (first, second)) = during_a_stream(&hosts, || {
+    let work = || {
         let second =
             Place::Between(&hosts).start(name, &[&arguments[..], &["--take-over", &process]].concat());
-        std::thread::sleep(Duration::from_millis(300));
         (first.end(), second.expect("as the first one"))
-    });
+    };
+    let (stream, (first, second)) = during_a_stream_taken(&hosts, work, received_by_both);
     let there = attached(&hosts);
     assert!(there.is_some() && there != program, "{there:?} after {program:?}");
     let second = second.interrupt();
-    let taken = [&first, &second].map(|run| number(&run["numbered"], "good"));
+    let taken = [&first, &second].map(taken);
     let lost = stream.sent.saturating_sub(stream.stack.good + taken[0] + taken[1]);
-    let Stream { sent, stack, dropped, .. } = stream;
+    let Stream { sent, stack, dropped } = stream;
     println!("{sent} sent: the runs got {taken:?}, the stack {} between them, nobody {lost}", stack.good);
     assert!(taken.iter().all(|&taken| taken > 0), "{first} {second}");
     let full = dropped + number(&first, "lost_total") + number(&second, "lost_total");
@@ -202,11 +253,7 @@ fn a_second_run_takes_over_from_the_first() {
     );
     assert!(attached(&hosts).is_some_and(|id| Some(id) != there), "the link stays, and passes all packets");
     std::fs::remove_file(link).expect("the link's name");
-    let removed = Instant::now();
-    while attached(&hosts).is_some() {
-        assert!(removed.elapsed() < between::LIMIT, "the kernel detaches it, a moment later");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    wait_until("the kernel detaches it, a moment later", || attached(&hosts).is_none());
 }
 
 /// A run that takes over in the middle of a stream from one with the same arguments.
@@ -216,15 +263,15 @@ struct TakenOver {
     second: Value,
 }
 
-/// The frames are looked for at a socket; `None` after a line that says why it does not run here.
-fn taken_over(test: &str, hosts: &TwoHosts, arguments: &[&str], end: FrameSocket) -> Option<TakenOver> {
+/// `None` after a line that says why it does not run here.
+fn taken_over(test: &str, hosts: &TwoHosts, arguments: &[&str]) -> Option<TakenOver> {
     let first = Place::Between(hosts).start(test, arguments)?;
     let process = first.id().to_string();
-    let (stream, (first, second)) = during_a_stream_to(hosts, end, || {
+    let work = || {
         let second = Place::Between(hosts).start(test, &[arguments, &["--take-over", &process]].concat());
-        std::thread::sleep(Duration::from_millis(300));
         (first.end(), second.expect("as the first one"))
-    });
+    };
+    let (stream, (first, second)) = during_a_stream_taken(hosts, work, received_by_both);
     let said = second.said.concat();
     let second = second.interrupt();
     assert_eq!(second["take_over"]["process"].to_string(), process);
@@ -243,37 +290,6 @@ impl TakenOver {
         assert!(count > 0 && [&self.first, &self.second].iter().all(|run| number(run, "received") > 0));
         count
     }
-
-    /// All of them arrived, whoever moved them.
-    fn lost_nothing(&self) {
-        let Self { stream: Stream { sent, stack: arrived, at_sender, .. }, first, second } = self;
-        let (by_kernel, good) = (self.by_kernel(), arrived.good);
-        println!("{good} of {sent} arrived, {by_kernel} by the kernel, {} overtaken", arrived.overtaken);
-        let full = at_sender + number(first, "lost_total") + number(second, "lost_total");
-        assert!(good + full >= *sent, "{good} of {sent} frames arrived: {first} {second}");
-    }
-}
-
-/// What is forwarded arrives at the other end, whoever forwards it; and so does what comes back.
-#[test]
-fn nothing_is_lost_while_one_run_takes_over_from_another() {
-    let name = "nothing_is_lost_while_one_run_takes_over_from_another";
-    let (Some(hosts), Some(folder)) = (many_queues(name), BpfFolder::new(name)) else { return };
-    let dir = folder.path("");
-    let (far0, far1) = ((&hosts.a.namespace, "far0"), (&hosts.b.namespace, "far1"));
-    for (command, (namespace, link)) in
-        [(&["forward", "near0", "near1"][..], far1), (&["echo", "near0"], far0)]
-    {
-        for attach in ["native", "generic"] {
-            let pinned = ["--pin", &dir, "--attach", attach];
-            let end = ok(FrameSocket::open(namespace, link));
-            let Some(run) = taken_over(name, &hosts, &[command, &pinned].concat(), end) else { return };
-            run.lost_nothing();
-            for interface in ["near0", "near1"] {
-                let _ = std::fs::remove_file(folder.path(&format!("pagepool-{interface}")));
-            }
-        }
-    }
 }
 
 /// What does not match goes to the stack all the time, and the rest never.
@@ -282,14 +298,13 @@ fn what_matches_alone_is_moved_by_the_kernel_between_two_runs() {
     let name = "what_matches_alone_is_moved_by_the_kernel_between_two_runs";
     let (Some(hosts), Some(folder)) = (many_queues(name), BpfFolder::new(name)) else { return };
     let arguments = ["drop", "near0", "--match", "ether proto 0x88b5", "--pin", &folder.path("")];
-    let end = || ok(hosts.run_between(|| FrameSocket::open_here("near0")));
-    let Some(run) = taken_over(name, &hosts, &arguments, end()) else { return };
+    let Some(run) = taken_over(name, &hosts, &arguments) else { return };
     // A socket of packets hears them before the traffic control has them.
     assert_eq!(run.stream.stack.good, run.by_kernel(), "{}", run.second);
     let arguments = ["drop", "near0", "--match", "udp", "--pin", &folder.path("")];
     let first = Place::Between(&hosts).start(name, &arguments).expect("as before");
     let process = first.id().to_string();
-    let (stream, (first, second)) = during_a_stream_to(&hosts, end(), || {
+    let (stream, (first, second)) = during_a_stream(&hosts, || {
         let second =
             Place::Between(&hosts).start(name, &[&arguments[..], &["--take-over", &process]].concat());
         (first.end(), second.expect("as the first one").interrupt())
@@ -308,10 +323,13 @@ fn a_run_whose_program_is_replaced_just_before_its_end_ends_well() {
         let Some(first) = Place::Between(&hosts).start(name, &["drop", "near0", "--pin", &dir]) else {
             return;
         };
-        std::thread::sleep(Duration::from_millis(120)); // it looks every 200 ms, so once between these two
+        signal("-STOP", first.id());
         let other = started(name, &hosts, "near0", Attach::Auto, &link).expect("the first one could");
-        std::thread::sleep(Duration::from_millis(100));
-        assert_eq!(first.interrupt()["ended_by"], "interrupted");
+        // It looks every 200 ms: once when it goes on, before it sees that it shall end, and at its end.
+        std::thread::sleep(Duration::from_millis(250));
+        signal("-INT", first.id());
+        signal("-CONT", first.id());
+        assert_eq!(first.end()["ended_by"], "interrupted");
         assert_eq!(attached(&hosts), other.program_id());
     }
 }
@@ -347,9 +365,15 @@ fn a_run_is_not_ended_for_one_that_is_refused() {
         let said = Place::Between(&hosts).error(&[command, more, &["--take-over", &process]].concat());
         assert!(!said.contains("take-over"), "{said}");
     }
-    pagepool_lab::FrameSocket::send(&between::far_ends(&hosts)[0], &[0xff; 64]).expect("the link is up");
-    std::thread::sleep(Duration::from_millis(300));
+    assert_goes_on(&hosts, &first);
     assert_eq!(first.interrupt()["ended_by"], "interrupted", "it went on until then");
+}
+
+/// A run still takes packets from `near0`.
+fn assert_goes_on(hosts: &TwoHosts, run: &Running) {
+    let before = run.counted(&["rx_packets"]);
+    send(&far_ends(hosts)[0], &[0xff; 64]);
+    run.wait_for_count(&["rx_packets"], before + 1);
 }
 
 /// The XDP program of an interface, whose link has a name.
@@ -496,7 +520,7 @@ fn a_run_that_cannot_be_taken_over_is_not_ended() {
     let arguments = ["drop", "near0", "--pin", &folder.path(""), "--take-over", &process];
     let said = Place::Between(&hosts).error(&arguments);
     assert!(said.contains("near0 already has XDP program "), "{said}");
-    std::thread::sleep(Duration::from_millis(300)); // in which it would end
+    assert_goes_on(&hosts, &first);
     assert_eq!(attached(&hosts), program);
     first.interrupt();
 }
@@ -545,24 +569,17 @@ fn a_command_that_waits_for_a_queue_can_be_interrupted() {
     attached.pin_map(&map).expect("a name that is free");
     let arguments = ["drop", "near0", "--map", &map];
     let Some(first) = Place::Between(&hosts).start(name, &arguments) else { return };
-    let mut command = binary(&arguments);
-    let second = hosts.run_between(move || command.spawn().expect("it was built for this test"));
-    let start = Instant::now();
-    while !handles_interrupts(second.id()) {
-        assert!(start.elapsed() < between::LIMIT, "it never listens");
-        std::thread::sleep(Duration::from_millis(1));
-    }
-    let start = Instant::now();
-    let told = Command::new("kill").args(["-INT", &second.id().to_string()]).status();
-    assert!(told.expect("every Linux has kill").success());
+    let mut waiting = Ends(Place::Between(&hosts).spawn(binary(&arguments)));
+    wait_until("it has looked at its arguments", || handles_interrupts(waiting.0.id()));
+    let second = Place::Between(&hosts).spawn(binary(&arguments));
+    wait_until("it listens", || handles_interrupts(second.id()));
+    signal("-INT", second.id());
     let output = second.wait_with_output().expect("it is a child");
     let said = between::text(&output.stderr);
     assert!(said.contains("interrupted before any packet was taken or sent"), "{said}");
-    assert!(
-        start.elapsed() < Duration::from_secs(9),
-        "queues are waited for for 10 s: {:?}",
-        start.elapsed()
-    );
+    // It began before the interrupted one, and waits for 10 s.
+    assert!(waiting.0.try_wait().expect("a child").is_none(), "the interrupted one waited as long");
+    drop(waiting);
     first.interrupt();
 }
 
@@ -598,14 +615,20 @@ fn maps_that_cannot_be_used_are_refused_with_what_helps() {
 }
 
 /// Has Debian's xdp-loader attach libxdp's program for AF_XDP to `near0`, and names its map. Both stay until
-/// the value is dropped: where the kernel can run several programs, libxdp keeps them in a BPF file system.
+/// the value is dropped: where the kernel can run several programs, libxdp keeps them in a BPF file system,
+/// and has attached one that calls them. The map is that of this program: others may have maps of its name.
 const XDP_LOADER: &str = "
     mount -t bpf bpf /sys/fs/bpf || exit
     object=$(ls /usr/lib/*/bpf/xsk_def_xdp_prog.o /usr/lib/bpf/xsk_def_xdp_prog.o 2>/dev/null | head -n 1)
     [ -n \"$object\" ] || { echo no xsk_def_xdp_prog.o >&2; exit; }
     xdp-loader load near0 $object || exit
-    map=$(bpftool map show | awk -F: '/xskmap/ && /name xsks_map/ { map = $1 } END { print map }')
-    bpftool map pin id $map $1 || exit
+    for program in /sys/fs/bpf/xdp/dispatch-*/prog0-prog; do program=\"pinned $program\"; done
+    [ -e \"${program#pinned }\" ] ||
+        program=\"id $(ip link show near0 | sed -n 's,.*prog/xdp id \\([0-9]*\\).*,\\1,p')\"
+    for map in $(bpftool prog show $program | sed -n 's/.*map_ids //p' | sed 's/ .*//' | tr , ' '); do
+        ! bpftool map show id $map | grep -q xskmap || bpftool map pin id $map $1 || exit
+    done
+    [ -e $1 ] || { echo no map of libxdp >&2; exit; }
     echo ready
     read -r end";
 
@@ -635,11 +658,13 @@ fn a_command_works_beside_the_programs_of_xdp_loader() {
     let arguments = ["drop", "near0", "--verify=1000", "--map", &map];
     let Some(running) = Place::Between(&hosts).start(name, &arguments) else { return };
     let ([far, _], frames, mut frame) = (far_ends(&hosts), frames(&hosts, 0, 64), [0; 64]);
-    for number in 0..100 {
-        frames.write(number, &mut frame);
+    let mut next = 0;
+    wait_until("it takes some", || {
+        frames.write(next, &mut frame);
         send(&far, &frame);
-        std::thread::sleep(Duration::from_millis(10));
-    }
+        next += 1;
+        running.counted(&["rx_packets"]) > 0
+    });
     let document = running.interrupt();
     assert!(number(&document["numbered"], "good") > 0, "{document}");
     assert_eq!(attached(&hosts), Some(there), "theirs stays");

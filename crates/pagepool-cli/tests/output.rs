@@ -1,14 +1,11 @@
 //! Where what a command prints cannot be written, or its terminal is closed: it ends in order, and says why
 //! unless whoever read it went.
 
-mod between;
-
 use std::fs::File;
 use std::io::Read;
 use std::process::{Command, Output, Stdio};
-use std::time::{Duration, Instant};
 
-use between::{Place, binary, far_ends, frames, hosts, number, ok, pass, text};
+use crate::between::{Place, binary, far_ends, frames, hosts, number, ok, pass, signal, text, wait_until};
 use pagepool_lab::TwoHostsParams;
 use pagepool_net::link::Netlink;
 
@@ -115,11 +112,6 @@ fn runs_on_interfaces_end_when_they_cannot_print() {
     }
 }
 
-fn signal(signal: &str, process: u32) {
-    let done = Command::new("kill").args([signal, &process.to_string()]).status();
-    assert!(done.expect("every Linux has kill").success());
-}
-
 #[test]
 fn a_terminal_that_is_closed_ends_a_run_with_its_verdict() {
     let name = "a_terminal_that_is_closed_ends_a_run_with_its_verdict";
@@ -158,23 +150,20 @@ fn nohup_keeps_a_run_from_ending_with_its_terminal() {
     else {
         return println!("SKIP: this machine has no nohup");
     };
+    // SIGINT is handled when it has looked at all its signals.
     let ignores_it = || {
-        let read = |what| std::fs::read_to_string(format!("/proc/{}/{what}", child.id())).expect("it runs");
-        let ignored = read("status")
-            .lines()
-            .find_map(|line| u64::from_str_radix(line.strip_prefix("SigIgn:")?.trim(), 16).ok());
-        read("comm").trim_end() == "pagepool" && ignored.is_some_and(|signals| signals & 1 != 0)
+        let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).expect("it runs");
+        let has = |kind: &str, signal: u32| {
+            let set = status.lines().find_map(|line| line.strip_prefix(kind)).expect("every Linux says that");
+            u64::from_str_radix(set.trim(), 16).expect("a mask") & 1 << (signal - 1) != 0
+        };
+        has("SigIgn:", 1) && has("SigCgt:", 2)
     };
-    let spawned = Instant::now();
-    while !ignores_it() {
-        assert!(spawned.elapsed() < between::LIMIT, "nohup ignores SIGHUP, and starts the command");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    std::thread::sleep(Duration::from_millis(300)); // so that it has looked at its signals
+    wait_until("nohup ignores SIGHUP, and starts the command, which listens", ignores_it);
     signal("-HUP", child.id());
-    let (start, mut shown) = (Instant::now(), String::new());
+    let mut shown = String::new();
     child.stdout.take().expect("it was piped").read_to_string(&mut shown).expect("text");
-    assert!(child.wait().expect("it ends").success(), "after {:?}: {shown}", start.elapsed());
+    assert!(child.wait().expect("it ends").success(), "{shown}");
     let document: serde_json::Value = serde_json::from_str(&shown).expect("JSON");
     assert!(document["seconds"].as_f64().is_some_and(|seconds| seconds >= 2.0), "{document}");
 }

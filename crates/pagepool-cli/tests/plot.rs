@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use pagepool_lab::TempFolder;
 use roxmltree::Document;
 
 fn bench(arguments: &[&str]) -> Output {
@@ -18,8 +19,10 @@ fn workspace(path: &str) -> String {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path).to_string_lossy().into_owned()
 }
 
+/// A file of this test alone.
 fn temporary(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_TARGET_TMPDIR")).join(name)
+    thread_local!(static FOLDER: TempFolder = TempFolder::new("pagepool-plot").expect("a new folder"));
+    FOLDER.with(|folder| folder.path().join(name))
 }
 
 /// Draws recorded figures and gives the SVG.
@@ -167,7 +170,10 @@ fn the_plots_of_the_documents_are_drawn_from_the_recorded_figures() {
             fs::write(at, svg).unwrap();
         } else {
             let committed = fs::read_to_string(&at).unwrap_or_default();
-            assert!(committed == svg, "{at} is old: PAGEPOOL_BLESS=1 cargo test -p pagepool-cli --test plot");
+            assert!(
+                committed == svg,
+                "{at} is old: PAGEPOOL_BLESS=1 cargo test -p pagepool-cli --test all plot::"
+            );
         }
     }
 }

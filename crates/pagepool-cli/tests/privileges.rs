@@ -3,11 +3,10 @@
 // UNSAFETY: the kernel is asked what `membarrier` does here.
 #![expect(unsafe_code)]
 
-mod between;
-
+use crate::between;
 use std::collections::BTreeSet;
 
-use between::{Place, Running, far_ends, frames, hosts, ok, pass};
+use crate::between::{Place, Running, far_ends, frames, hosts, ok, pass};
 use pagepool_lab::{TempFolder, TwoHostsParams};
 use pagepool_net::link::Netlink;
 
@@ -68,7 +67,7 @@ fn a_run_keeps_the_capabilities_that_it_needs() {
             "forward" => drop(pass(&frames(&hosts, 0, 64), 100, &near, &other)),
             _ => between::send(&near, &[0xff; 64]),
         }
-        std::thread::sleep(std::time::Duration::from_millis(300));
+        running.wait_for_count(&["rx_packets", "tx_packets"], 1);
         let kept = capabilities(&running);
         assert_eq!(kept.len(), 1, "all threads have the same: {command:?}: {kept:x?}");
         let [permitted, effective, inheritable, ambient, no_more] = *kept.first().expect("it has a thread");

@@ -1,13 +1,12 @@
 //! What a terminal shows: nothing wraps, figures are drawn in place, and colours are there where they are
 //! wanted. A pipe gets plain lines.
 
-mod between;
-
+use crate::between;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use between::{Place, Sets, binary, far_ends, hosts, text};
+use crate::between::{Place, Sets, binary, far_ends, hosts, text};
 use pagepool_lab::{TwoHosts, TwoHostsParams};
 
 /// The binary with these arguments on a terminal of this size, in which `script` runs it.

@@ -1,15 +1,13 @@
 //! What a service manager such as systemd is told: that a command is ready, what it does, that it is alive,
 //! and that it ends.
 
-mod between;
-
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use between::{BpfFolder, Place, Sets, Stays, binary, hosts, text};
+use crate::between::{BpfFolder, Place, Sets, Stays, binary, hosts, text};
 use pagepool_lab::{TempFolder, TwoHosts, TwoHostsParams};
 
 /// A command of some seconds.

@@ -2,10 +2,10 @@
 
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
-use std::process::{Command, Output, Stdio};
+use std::process::Command;
 use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
 
+use crate::between::{Reading, binary, number, text};
 use serde_json::Value;
 
 /// Of nobody, who may do nothing.
@@ -14,29 +14,11 @@ const NOBODY: u32 = 65_534;
 static TURN: Mutex<()> = Mutex::new(());
 
 fn command(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_pagepool"));
-    command.env("PAGEPOOL_RUN", concat!(env!("CARGO_TARGET_TMPDIR"), "/run"));
-    command.arg("soak").args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped());
-    command
+    binary(&[&["soak"], arguments].concat())
 }
 
-fn text(bytes: &[u8]) -> &str {
-    std::str::from_utf8(bytes).expect("the command prints text")
-}
-
-/// `None` after a line that says why there is nothing to look at.
-fn ran(test: &str, output: &Output) -> Option<()> {
-    let said = text(&output.stderr);
-    if output.stdout.is_empty() && said.contains("CAP_") {
-        println!("SKIP {test}: {}", said.trim());
-        return None;
-    }
-    assert!(said.is_empty(), "{said}");
-    Some(())
-}
-
-fn number(document: &Value, key: &str) -> u64 {
-    document[key].as_u64().unwrap_or_else(|| panic!("{key} is no count: {document}"))
+fn start(arguments: &[&str]) -> Reading {
+    Reading::new(command(arguments).spawn().expect("the binary was built for this test"))
 }
 
 /// All that must hold, but for how long something took: another test may have had the machine.
@@ -58,35 +40,31 @@ fn check(document: &Value) {
 fn interfaces_go_down_peers_die_and_every_packet_is_accounted_for() {
     let name = "interfaces_go_down_peers_die_and_every_packet_is_accounted_for";
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-    let output = command(&["--seconds", "10", "--flap-every", "3", "--kill-every", "2", "--json"]).output();
-    let output = output.expect("the binary was built for this test");
-    if ran(name, &output).is_some() {
-        let document = serde_json::from_slice(&output.stdout).expect("JSON and nothing else");
-        check(&document);
-        assert_eq!((number(&document, "flaps"), number(&document, "kills")), (2, 3), "{document}");
-        assert_eq!(document["ok"] == true, output.status.success(), "{document}");
-    }
+    let more = ["--seconds", "600", "--flap-every", "3", "--kill-every", "2", "--json-lines"];
+    let mut soak = start(&[&more[..], &["--stats-every", "0"]].concat());
+    let Some(_) = soak.first(name) else { return };
+    let so_far = |line: &Value, what: &str| number(&line["peers"]["total"], what);
+    soak.ask_until(|line| so_far(line, "flaps") >= 2 && so_far(line, "kills") >= 3);
+    soak.signal("-INT");
+    let (rest, status) = soak.rest();
+    let document = &rest.last().expect("the last line")["verdict"];
+    check(document);
+    assert!(number(document, "flaps") >= 2 && number(document, "kills") >= 3, "{document}");
+    assert_eq!((document["ok"] == true, soak.said()), (status == Some(0), String::new()), "{document}");
 }
 
 #[test]
 fn ctrl_c_ends_it_with_the_verdict() {
     let name = "ctrl_c_ends_it_with_the_verdict";
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-    let start = Instant::now();
-    let mut child = command(&["--kill-every", "1"]).spawn().expect("the binary was built for this test");
-    // The first line is due 5 s after it began, which may take a while
-    std::thread::sleep(Duration::from_secs(9));
-    if child.try_wait().expect("it is a child").is_none() {
-        let status = Command::new("kill").args(["-INT", &child.id().to_string()]).status();
-        assert!(status.expect("every Linux has kill").success());
+    let mut soak = start(&["--seconds", "600", "--kill-every", "1"]);
+    let shown = soak.until_figures(1); // due 5 s after it began
+    let said = soak.said();
+    if shown.is_empty() && said.contains("CAP_") {
+        return println!("SKIP {name}: {}", said.trim());
     }
-    let output = child.wait_with_output().expect("it ends");
-    if ran(name, &output).is_none() {
-        return;
-    }
-    assert!(start.elapsed() < Duration::from_secs(60), "it was to run for 600 s");
-    let shown = text(&output.stdout);
-    for word in ["af_xdp_", "flaps", "kills", "  5s ", "killed", "damaged", "buffers missing", "socket 1: "] {
+    assert!(said.is_empty(), "{said}");
+    for word in ["af_xdp_", "flaps", "kills", "killed", "damaged", "buffers missing", "socket 1: "] {
         assert!(shown.contains(word), "{word} is missing:\n{shown}");
     }
     assert!(shown.contains("\nPASS: ") || shown.contains("\nFAIL: "), "{shown}");

@@ -1,14 +1,13 @@
 //! What packets that come one by one cost: CPU time of the process that waits for them, and how late the
 //! first one after a silence comes back; and how often who waits wakes while none come. Limits follow what
-//! the same machine takes at the same time for a sleep. `cargo test --release -p pagepool-cli --test sparse
-//! -- --nocapture` prints the figures.
+//! the same machine takes at the same time for a sleep. `cargo test --profile dist -p pagepool-cli --test all
+//! sparse:: -- --include-ignored --nocapture` prints the figures.
 
-mod between;
-
+use crate::between;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use between::{Place, far_ends, frames, hosts, number, send};
+use crate::between::{Place, far_ends, frames, hosts, number, send};
 use pagepool_lab::{FrameSocket, TwoHosts, TwoHostsParams};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
@@ -18,14 +17,23 @@ const LONG: Duration = Duration::from_millis(300);
 /// microseconds of it; as much more as those take more. Who looks for each packet takes nine tenths.
 const MOST: f64 = 0.25;
 const OF_SLEEP: f64 = 15.0;
-/// The first packet comes back at most so much later than from a program that waits in poll(2) for each. A
-/// debug build takes up to 40 µs more where others work.
-const LATER: Duration = Duration::from_micros(if cfg!(debug_assertions) { 60 } else { 10 });
+/// The first packet takes at most so many times as long as with a program that waits in poll(2) for each. A
+/// debug build works for longer than it waits.
+const LONGER: f64 = if cfg!(debug_assertions) { 3.0 } else { 1.3 };
 /// A machine on which others work disturbs a measurement; hardly all of so many.
 const ATTEMPTS: usize = 5;
 
-/// A CPU for the command; this thread keeps to another.
-fn cpu_for_the_command(test: &str) -> Option<String> {
+/// The CPUs that this thread may use, which it may again when this is dropped.
+struct Allowed(CpuSet);
+
+impl Drop for Allowed {
+    fn drop(&mut self) {
+        sched_setaffinity(None, &self.0).expect("it was allowed before");
+    }
+}
+
+/// A CPU for the command; this thread keeps to another for a while.
+fn cpu_for_the_command(test: &str) -> Option<(String, Allowed)> {
     let allowed = sched_getaffinity(None).expect("its own");
     let mut cpus = (0..CpuSet::MAX_CPU).filter(|&cpu| allowed.is_set(cpu));
     let (Some(of_command), Some(ours)) = (cpus.next(), cpus.next()) else {
@@ -33,7 +41,7 @@ fn cpu_for_the_command(test: &str) -> Option<String> {
         return None;
     };
     keep_to(ours);
-    Some(of_command.to_string())
+    Some((of_command.to_string(), Allowed(allowed)))
 }
 
 /// Keeps this thread to a CPU.
@@ -77,7 +85,7 @@ fn queues_that_nothing_comes_to_hardly_wake_and_end_at_once() {
     };
     let [far, _] = far_ends(&hosts);
     let Some(running) = Place::Between(&hosts).start(name, &["drop", "near0"]) else { return };
-    std::thread::sleep(Duration::from_secs(2)); // threads have looked, and sleep
+    std::thread::sleep(Duration::from_secs(1)); // threads have looked, and sleep
     let (before, start) = (sleeps(running.id()), Instant::now());
     std::thread::sleep(Duration::from_secs(2));
     let slept = (sleeps(running.id()) - before) as f64 / start.elapsed().as_secs_f64();
@@ -85,7 +93,7 @@ fn queues_that_nothing_comes_to_hardly_wake_and_end_at_once() {
     let mut frame = vec![0; 64];
     frames(&hosts, 0, 64).write(7, &mut frame);
     send(&far, &frame);
-    std::thread::sleep(Duration::from_millis(100));
+    running.wait_for_count(&["rx_packets"], 1);
     let start = Instant::now();
     let document = running.interrupt();
     println!("Ctrl-C to the end: {:?}", start.elapsed());
@@ -143,10 +151,11 @@ fn cost(test: &str, hosts: &TwoHosts, arguments: &[&str], gap: Duration) -> Opti
 }
 
 #[test]
+#[ignore = "measures time: .ci/timing runs it alone"]
 fn packets_one_by_one_leave_most_of_the_cpu_to_others() {
     let name = "packets_one_by_one_leave_most_of_the_cpu_to_others";
     let Some(hosts) = hosts(name, &TwoHostsParams::default()) else { return };
-    let Some(cpu) = cpu_for_the_command(name) else { return };
+    let Some((cpu, _allowed)) = cpu_for_the_command(name) else { return };
     let cost = |gap, arguments: &[&str]| {
         cost(name, &hosts, &[&["--cpus", &cpu], arguments].concat(), Duration::from_micros(gap))
     };
@@ -175,7 +184,7 @@ fn packets_one_by_one_leave_most_of_the_cpu_to_others() {
 fn packets_one_by_one_share_sleeps_unless_the_user_wants_each_at_once() {
     let name = "packets_one_by_one_share_sleeps_unless_the_user_wants_each_at_once";
     let Some(hosts) = hosts(name, &TwoHostsParams::default()) else { return };
-    let Some(cpu) = cpu_for_the_command(name) else { return };
+    let Some((cpu, _allowed)) = cpu_for_the_command(name) else { return };
     let gap = Duration::from_micros(100);
     let mut seen = Vec::new();
     for _ in 0..ATTEMPTS {
@@ -218,7 +227,7 @@ fn round_trip(hosts: &TwoHosts, far: &FrameSocket, at_a_time: u32) -> Duration {
 fn packets_that_wait_for_those_before_come_back() {
     let name = "packets_that_wait_for_those_before_come_back";
     let Some(hosts) = hosts(name, &TwoHostsParams::default()) else { return };
-    let Some(cpu) = cpu_for_the_command(name) else { return };
+    let Some((cpu, _allowed)) = cpu_for_the_command(name) else { return };
     for at_a_time in [1, 2, 3, 4, 8, 16] {
         for arguments in [&[][..], &["--rx-usecs", "0"]] {
             let all = [&["echo", "near0", "--cpus", &cpu], arguments].concat();
@@ -274,10 +283,11 @@ fn with_plain_echo<T>(hosts: &TwoHosts, cpu: &str, during: impl FnOnce() -> T) -
 }
 
 #[test]
-fn the_first_packet_after_a_silence_comes_back_about_as_soon_as_from_poll() {
-    let name = "the_first_packet_after_a_silence_comes_back_about_as_soon_as_from_poll";
+#[ignore = "measures time: .ci/timing runs it alone"]
+fn the_first_packet_after_a_silence_is_about_as_soon_as_by_poll() {
+    let name = "the_first_packet_after_a_silence_is_about_as_soon_as_by_poll";
     let Some(hosts) = hosts(name, &TwoHostsParams::default()) else { return };
-    let Some(cpu) = cpu_for_the_command(name) else { return };
+    let Some((cpu, _allowed)) = cpu_for_the_command(name) else { return };
     let silences = [20, 50, 100, 1000].map(Duration::from_micros);
     let (mut late, mut is_late) = (Vec::<String>::new(), silences.map(|_| true));
     for _ in 0..ATTEMPTS {
@@ -292,10 +302,10 @@ fn the_first_packet_after_a_silence_comes_back_about_as_soon_as_from_poll() {
         let rows = rows.map(|((of, plain), ours)| format!("after {of:?}: {ours:?}, poll(2) {plain:?}"));
         late.push(rows.collect::<Vec<_>>().join("; "));
         println!("{}", late[late.len() - 1]);
-        (0..silences.len()).for_each(|at| is_late[at] &= ours[at] > plain[at] + LATER);
+        (0..silences.len()).for_each(|at| is_late[at] &= ours[at] > plain[at].mul_f64(LONGER));
         if is_late == [false; 4] {
             return;
         }
     }
-    panic!("after one of {silences:?} more than {LATER:?} later each time: {late:#?}");
+    panic!("after one of {silences:?} more than {LONGER} times as long each time: {late:#?}");
 }

@@ -1,14 +1,12 @@
 //! What `pagepool drop`, `echo`, `forward` and `gen` do not do, or warn of, and whether they say why and what
 //! helps.
 
-mod between;
-
 use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-use between::{Place, binary, hosts, ok, text};
+use crate::between::{Place, binary, hosts, ok, text};
 use pagepool_lab::{TempFolder, TwoHosts, TwoHostsParams};
 use pagepool_net::link::{Ethtool, Netlink, Offload, VethEnd};
 

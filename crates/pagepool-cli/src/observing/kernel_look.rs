@@ -10,6 +10,7 @@ use crate::report::error::error_chain;
 /// What the kernel had at one time.
 #[derive(Clone, Debug)]
 pub struct KernelLook {
+    #[cfg_attr(not(feature = "full"), expect(dead_code, reason = "only `top` shows rates"))]
     pub taken: Instant,
     pub pools: Vec<KernelPagePool>,
     /// The names of this network namespace's interfaces.

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::sys;
+use crate::sys::screen as screen_calls;
 
 /// How long it waits for the terminal before it looks whether the end was asked for.
 const LOOK: Duration = Duration::from_millis(100);
@@ -41,8 +41,8 @@ enum ScreenFile {
 impl ScreenOutput {
     /// The terminal that standard output is. From when on `end` is set, what it does not take is dropped.
     pub fn open(end: Arc<AtomicBool>) -> Self {
-        let file =
-            sys::terminal_without_waits().map_or_else(|_| ScreenFile::Shared(stdout()), ScreenFile::Own);
+        let file = screen_calls::terminal_without_waits()
+            .map_or_else(|_| ScreenFile::Shared(stdout()), ScreenFile::Own);
         Self { file, buffer: Vec::with_capacity(1 << 16), end, last: None }
     }
 }
@@ -82,7 +82,7 @@ fn write_until(file: &mut File, mut bytes: &[u8], mut is_over: impl FnMut() -> b
                 if is_over() {
                     return Ok(());
                 }
-                sys::wait_for_output(&*file, LOOK)?;
+                screen_calls::wait_for_output(&*file, LOOK)?;
             }
             Err(error) => return Err(error),
         }

@@ -28,7 +28,7 @@ use signal_hook::{flag, low_level::pipe};
 use super::keys::{Key, decode};
 use super::output::ScreenOutput;
 use crate::report::terminal::Terminal;
-use crate::sys;
+use crate::sys::{self, screen as screen_calls};
 
 /// The time in which the rest of a sequence of bytes comes that is one key.
 const REST_OF_KEY: Duration = Duration::from_millis(50);
@@ -110,7 +110,7 @@ impl Screen {
     pub fn stop(&mut self) {
         put_back();
         self.has_left = true;
-        sys::stop_group();
+        screen_calls::stop_group();
         self.signals.enter.store(true, Ordering::Relaxed); // also where the kernel does not stop it
     }
 
@@ -130,7 +130,7 @@ impl Screen {
     /// Waits for keys, a signal, or so long.
     pub fn wait(&mut self, time: Duration) -> io::Result<Woken> {
         let time = if self.partial.is_empty() { time } else { time.min(REST_OF_KEY) };
-        let ready = sys::wait_for_input([self.keyboard.as_fd(), self.signals.wakes.as_fd()], time)?;
+        let ready = screen_calls::wait_for_input([self.keyboard.as_fd(), self.signals.wakes.as_fd()], time)?;
         if ready[1].readable {
             let mut bytes = [0; 64];
             while matches!((&self.signals.wakes).read(&mut bytes), Ok(1..)) {}

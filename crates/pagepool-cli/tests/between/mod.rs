@@ -4,19 +4,25 @@
 
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStderr, Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use pagepool::observe::{Life, RunFolder};
 use pagepool_lab::{
     FrameSocket, Namespace, NumberedFrames, Tally, TempFolder, TwoHosts, TwoHostsParams, or_skip,
 };
 use pagepool_net::link::NetError;
 use serde_json::Value;
 
-/// Nothing here takes as long.
-pub const LIMIT: Duration = Duration::from_secs(30);
+/// Nothing here takes as long, however busy the machine is.
+pub const LIMIT: Duration = Duration::from_secs(60);
+/// The time between two looks whether something is so.
+const NAP: Duration = Duration::from_millis(5);
 
 /// Where commands publish that tests run.
 pub const RUN_FOLDER: &str = concat!(env!("CARGO_TARGET_TMPDIR"), "/run");
@@ -28,6 +34,67 @@ pub fn hosts(test: &str, params: &TwoHostsParams) -> Option<TwoHosts> {
         return None;
     }
     or_skip(test, TwoHosts::new(params))
+}
+
+/// Waits until this holds; says what does not if it never does.
+pub fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !holds() {
+        assert!(start.elapsed() < LIMIT, "{what}");
+        std::thread::sleep(NAP);
+    }
+}
+
+/// Counters of a packet that a queue lost before it received it.
+const UNRECEIVED: [&str; 6] = [
+    "rx_no_buffer",
+    "rx_too_long",
+    "rx_too_many_buffers",
+    "rx_bad_length",
+    "rx_bad_descriptor",
+    "rx_unmapped",
+];
+
+/// The sum of these counters over all devices and ports of a process, as it published them last in this
+/// folder: a moment ago, and a second ago if nothing moves.
+pub fn counted(folder: &Path, process: u32, counters: &[&str]) -> u64 {
+    let all = RunFolder::at(folder).processes().into_iter().flatten();
+    let ours = all.filter(|of| of.pid == process && of.life == Life::Alive);
+    let counts = ours.flat_map(|of| of.entries).flat_map(|entry| entry.counters);
+    counts.filter(|(name, _)| counters.contains(&&**name)).map(|(_, count)| count).sum()
+}
+
+/// Runs a command until its counters reach these values, then sends SIGINT; returns early if the command
+/// cannot run here.
+pub fn until_counted(mut command: Command, counters: &[(&str, u64)]) -> Output {
+    let child = command.spawn().expect("the binary was built for this test");
+    let mut running =
+        Running { child: Some(child), said: Vec::new(), folder: RUN_FOLDER.into(), errors: None };
+    for &(counter, least) in counters {
+        wait_until(&format!("{counter} of {least}"), || {
+            running.has_ended() || running.counted(&[counter]) >= least
+        });
+    }
+    if !running.has_ended() {
+        signal("-INT", running.id());
+    }
+    running.wait()
+}
+
+/// A process that ends with this value at the latest.
+pub struct Ends(pub Child);
+
+impl Drop for Ends {
+    fn drop(&mut self) {
+        let _ = self.0.kill(); // it may have ended by itself
+        let _ = self.0.wait();
+    }
+}
+
+/// Sends a signal to a process, which may have ended, but was not waited for.
+pub fn signal(signal: &str, process: u32) {
+    let done = Command::new("kill").args([signal, &process.to_string()]).status();
+    assert!(done.expect("every Linux has kill").success());
 }
 
 pub fn binary(arguments: &[&str]) -> Command {
@@ -59,7 +126,8 @@ impl Place<'_> {
 
     /// Runs a command to its end, which it has to come to by itself.
     pub fn output(&self, command: Command) -> Output {
-        Running { child: Some(self.spawn(command)), said: Vec::new(), errors: None }.wait()
+        let child = Some(self.spawn(command));
+        Running { child, said: Vec::new(), folder: RUN_FOLDER.into(), errors: None }.wait()
     }
 
     /// What a command says that does not want to run.
@@ -79,27 +147,56 @@ impl Place<'_> {
     pub fn start_command(&self, test: &str, mut command: Command) -> Option<Running> {
         command.args(["--json", "--stats-every", "0"]);
         let shown = format!("{command:?}");
+        let folder = command.get_envs().find(|(name, _)| *name == "PAGEPOOL_RUN").and_then(|(_, at)| at);
+        let folder = folder.map_or_else(|| RUN_FOLDER.into(), PathBuf::from);
         let mut child = self.spawn(command);
         let mut errors = BufReader::new(child.stderr.take().expect("it was piped"));
-        let (mut said, mut running) =
-            (Vec::new(), Running { child: Some(child), said: Vec::new(), errors: None });
+        let mut running = Running { child: Some(child), said: Vec::new(), folder, errors: None };
         loop {
             let mut line = String::new();
             let n = errors.read_line(&mut line).expect("the command prints text");
-            said.push(line.clone());
+            running.said.push(line.clone());
             if line.contains(", rings of ") {
-                running.said = said;
-                running.errors = Some(errors);
+                running.errors = Some(Words::read(errors));
                 return Some(running);
             }
             if n == 0 {
-                let said = said.concat();
+                let said = running.said.concat();
                 let missing = ["CAP_", "Linux 6.6", "Linux 5.11", "CONFIG_XDP_SOCKETS", "MAP_HUGETLB"];
                 assert!(missing.iter().any(|what| said.contains(what)), "{shown}: {said}");
                 println!("SKIP {test}: {}", said.trim());
                 return None;
             }
         }
+    }
+}
+
+/// What a process says, read by a thread until it says no more.
+struct Words {
+    all: Arc<Mutex<String>>,
+    reader: JoinHandle<()>,
+}
+
+impl Words {
+    fn read(mut from: BufReader<ChildStderr>) -> Self {
+        let all = Arc::<Mutex<String>>::default();
+        let theirs = all.clone();
+        let reader = std::thread::spawn(move || {
+            let mut line = String::new();
+            while from.read_line(&mut line).is_ok_and(|n| n > 0) {
+                theirs.lock().expect("nobody panics there").push_str(&std::mem::take(&mut line));
+            }
+        });
+        Self { all, reader }
+    }
+
+    fn so_far(&self) -> String {
+        self.all.lock().expect("nobody panics there").clone()
+    }
+
+    fn rest(self) -> String {
+        self.reader.join().expect("it reads text");
+        std::mem::take(&mut self.all.lock().expect("nobody panics there"))
     }
 }
 
@@ -161,6 +258,132 @@ impl Drop for BpfFolder {
     }
 }
 
+/// A command whose lines are read as they come. It is killed with this value at the latest.
+pub struct Reading {
+    pub child: Child,
+    lines: Receiver<String>,
+}
+
+impl Reading {
+    pub fn new(mut child: Child) -> Self {
+        let (sender, lines) = channel();
+        let output = BufReader::new(child.stdout.take().expect("it was piped"));
+        std::thread::spawn(move || {
+            output.lines().map_while(Result::ok).try_for_each(|line| sender.send(line))
+        });
+        Self { child, lines }
+    }
+
+    /// The next line; `None` when the command has ended.
+    pub fn line(&self) -> Option<String> {
+        let start = Instant::now();
+        let line = self.lines.recv_timeout(LIMIT).ok();
+        assert!(line.is_some() || start.elapsed() < LIMIT, "no line came in {LIMIT:?}");
+        line
+    }
+
+    /// The next line as JSON.
+    pub fn json(&self) -> Option<Value> {
+        self.line().map(|line| serde_json::from_str(&line).unwrap_or_else(|_| panic!("no JSON: {line}")))
+    }
+
+    /// The first line. `None` after a line that says why the command does not run here.
+    pub fn first(&mut self, test: &str) -> Option<Value> {
+        let first = self.json();
+        if first.is_none() {
+            let said = self.said();
+            assert!(said.contains("CAP_") || said.contains("CONFIG_XDP_SOCKETS"), "{said}");
+            println!("SKIP {test}: {}", said.trim());
+        }
+        first
+    }
+
+    pub fn signal(&self, which: &str) {
+        signal(which, self.child.id());
+    }
+
+    /// Asks for figures, and gives the line.
+    pub fn ask(&self) -> Value {
+        self.signal("-USR1");
+        let asked = self.json().expect("it runs");
+        assert_eq!(asked["line"], "asked");
+        asked
+    }
+
+    /// Asks until a line has what moved, and gives all lines of that.
+    pub fn ask_until(&self, moved: impl Fn(&Value) -> bool) -> Vec<Value> {
+        let mut asked = Vec::new();
+        wait_until("something moves", || {
+            asked.push(self.ask());
+            asked.last().is_some_and(&moved)
+        });
+        asked
+    }
+
+    /// All that it prints. Ctrl-C ends it when so many lines like this have come.
+    pub fn until_seen(&mut self, count: usize, is_it: impl Fn(&str) -> bool) -> String {
+        let (mut shown, mut seen) = (String::new(), 0);
+        while let Some(line) = self.line() {
+            let is_it = is_it(&line);
+            shown += &(line + "\n");
+            seen += usize::from(is_it);
+            if is_it && seen == count {
+                self.signal("-INT");
+            }
+        }
+        shown
+    }
+
+    /// The same with lines of figures, each of which is of a later second.
+    pub fn until_figures(&mut self, count: usize) -> String {
+        let shown = self.until_seen(count, |line| second_of(line).is_some());
+        let seconds: Vec<_> = shown.lines().filter_map(second_of).collect();
+        let are_right = seconds.len() >= count && seconds.is_sorted_by(|one, next| one < next);
+        assert!(seconds.is_empty() || are_right, "{seconds:?}:\n{shown}");
+        shown
+    }
+
+    /// All lines that are still to come, and the status.
+    pub fn rest(&mut self) -> (Vec<Value>, Option<i32>) {
+        let lines = std::iter::from_fn(|| self.json()).collect();
+        (lines, self.child.wait().expect("it is a child").code())
+    }
+
+    /// Waits until the process catches SIGUSR1, whose default is to end it.
+    pub fn until_it_listens(&self) {
+        let status = format!("/proc/{}/status", self.child.id());
+        let catches = || {
+            let status = std::fs::read_to_string(&status).ok()?;
+            let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"))?.trim().to_owned();
+            Some(u64::from_str_radix(&caught, 16).ok()? & 1 << (libc::SIGUSR1 - 1) != 0)
+        };
+        wait_until("it listens for SIGUSR1", || catches() == Some(true));
+    }
+
+    pub fn errors(&mut self) -> BufReader<ChildStderr> {
+        BufReader::new(self.child.stderr.take().expect("it was piped"))
+    }
+
+    /// What it said on standard error, when it has ended.
+    pub fn said(&mut self) -> String {
+        let mut said = String::new();
+        self.errors().read_to_string(&mut said).expect("text");
+        said
+    }
+}
+
+impl Drop for Reading {
+    fn drop(&mut self) {
+        let _ = self.child.kill(); // it has ended, unless a test failed
+        let _ = self.child.wait();
+    }
+}
+
+/// The second that a line of figures is of.
+pub fn second_of(line: &str) -> Option<u32> {
+    line.split_whitespace().next()?.strip_suffix('s')?.parse().ok()
+}
+
 /// Sets the flag when it is dropped, so that threads which look at it end also where a test panics.
 pub struct Sets<'a>(pub &'a AtomicBool);
 
@@ -175,10 +398,39 @@ pub struct Running {
     child: Option<Child>,
     /// What it said on standard error before and while it opened its interfaces.
     pub said: Vec<String>,
-    errors: Option<BufReader<std::process::ChildStderr>>,
+    /// Where it publishes.
+    folder: PathBuf,
+    /// What it says since then.
+    errors: Option<Words>,
 }
 
 impl Running {
+    fn has_ended(&mut self) -> bool {
+        let child = self.child.as_mut().expect("it was started");
+        child.try_wait().expect("it is a child").is_some()
+    }
+
+    /// The sum of these counters over its queues, as it published them last.
+    pub fn counted(&self, counters: &[&str]) -> u64 {
+        counted(&self.folder, self.id(), counters)
+    }
+
+    /// Packets that it lost before it received them, as it published them last.
+    pub fn unreceived(&self) -> u64 {
+        self.counted(&UNRECEIVED)
+    }
+
+    /// Waits until the sum of these counters is so much.
+    pub fn wait_for_count(&self, counters: &[&str], least: u64) {
+        wait_until(&format!("{counters:?} of {least}"), || self.counted(counters) >= least);
+    }
+
+    /// Waits until it has said this on standard error since it began.
+    pub fn wait_for_words(&self, words: &str) {
+        let errors = self.errors.as_ref().expect("it runs");
+        wait_until(words, || errors.so_far().contains(words));
+    }
+
     /// Ends it as Ctrl-C does, which takes a grace period of the kernel's for each socket of a thread: tenths
     /// of a second, and some more on a busy machine. Gives its JSON.
     pub fn interrupt(self) -> Value {
@@ -187,12 +439,8 @@ impl Running {
 
     /// The same, with what it said on standard error since it began.
     pub fn interrupt_with_words(self) -> (Value, String) {
-        let child = self.child.as_ref().expect("it was started");
-        let start = Instant::now();
-        let done = Command::new("kill").args(["-INT", &child.id().to_string()]).status();
-        assert!(done.expect("every Linux has kill").success());
+        signal("-INT", self.id());
         let (document, said) = self.end_with_words();
-        assert!(start.elapsed() < Duration::from_secs(20), "it took {:?}", start.elapsed());
         assert_eq!(document["ended_by"], "interrupted");
         (document, said)
     }
@@ -236,12 +484,9 @@ impl Running {
     }
 
     fn ended(mut self) -> (Output, Value, String) {
-        let mut errors = self.errors.take();
+        let errors = self.errors.take();
         let output = self.wait();
-        let mut more = String::new();
-        if let Some(errors) = &mut errors {
-            errors.read_to_string(&mut more).expect("text");
-        }
+        let more = errors.map_or_else(String::new, Words::rest);
         let shown = text(&output.stdout);
         let document: Value =
             serde_json::from_str(shown).unwrap_or_else(|_| panic!("no JSON: {shown}{more}"));
@@ -259,10 +504,10 @@ impl Running {
         let start = Instant::now();
         while child.try_wait().expect("it is a child").is_none() {
             if start.elapsed() > LIMIT {
-                child.kill().expect("it is a child");
+                child.kill().and_then(|()| child.wait()).expect("it is a child");
                 panic!("it did not end in {LIMIT:?}");
             }
-            std::thread::sleep(Duration::from_millis(10));
+            std::thread::sleep(NAP);
         }
         let stdout = reading.join().expect("it does not panic").expect("a pipe can be read");
         Output { stdout, ..child.wait_with_output().expect("it ended") }
@@ -416,6 +661,40 @@ pub fn dropped_by_link(name: &str) -> u64 {
         table.lines().find_map(|line| line.trim().strip_prefix(&format!("{name}:"))).expect("the link");
     let columns: Vec<u64> = line.split_whitespace().filter_map(|word| word.parse().ok()).collect();
     columns[3] + columns[11]
+}
+
+/// Frames from `far0` to `near0` that the links dropped so far.
+pub struct LinkLosses {
+    sending: u64,
+    receiving: u64,
+}
+
+impl LinkLosses {
+    pub fn now(hosts: &TwoHosts) -> Self {
+        Self {
+            sending: hosts.a.namespace.run(|| dropped_by_link("far0")),
+            receiving: hosts.run_between(|| dropped_by_link("near0")),
+        }
+    }
+
+    /// Frames that were lost since then: on the links, or, so many, in the socket of a command that received
+    /// from `near0`. A veth counts as dropped what it could not redirect, which the socket counts, too.
+    pub fn since(&self, before: &Self, in_socket: u64) -> u64 {
+        self.sending - before.sending + (self.receiving - before.receiving).max(in_socket)
+    }
+
+    /// Waits until so many frames that were sent to `near0` since then have come to a command that runs
+    /// there, or were dropped.
+    pub fn wait_for_all(&self, hosts: &TwoHosts, running: &Running, sent: u64) {
+        let came = || running.counted(&["rx_packets"]) + Self::now(hosts).since(self, running.unreceived());
+        wait_until(&format!("{sent} frames have come or were dropped"), || came() >= sent);
+    }
+}
+
+/// Packets that were lost before a command received them, by its own count.
+pub fn unreceived(document: &Value) -> u64 {
+    let lost = document["lost"].as_object().expect("by reason").iter();
+    lost.filter(|(key, _)| key.starts_with("rx_")).filter_map(|(_, count)| count.as_u64()).sum()
 }
 
 pub fn ok<T>(result: Result<T, NetError>) -> T {

@@ -1,6 +1,6 @@
 //! The shape of the source, checked against the lists in ARCHITECTURE.md: which files lie in which folder,
 //! which folder may import which, which files import each other, which names exist more than once, and where
-//! `unsafe` may be. `PAGEPOOL_BLESS=1 cargo test -p pagepool-cli --test house` writes the files of each
+//! `unsafe` may be. `PAGEPOOL_BLESS=1 cargo test -p pagepool-cli --test all house::` writes the files of each
 //! folder into its line.
 
 mod imports;
@@ -93,7 +93,7 @@ fn architecture_md_lists_every_file() {
         for path in there.iter().filter(|path| !plan.covers(path) && !source::is_root(path)) {
             findings.add(format_args!(
                 "crates/{}/src/{path}.rs is not in ARCHITECTURE.md; to write it into the line of its folder: \
-                 PAGEPOOL_BLESS=1 cargo test -p pagepool-cli --test house",
+                 PAGEPOOL_BLESS=1 cargo test -p pagepool-cli --test all house::",
                 krate.name
             ));
         }
@@ -295,6 +295,53 @@ fn each_example_is_run_by_a_test() {
                 findings.add(format_args!("{} does not run the example {name}", tests.display()));
             }
         }
+    }
+    findings.assert_none();
+}
+
+/// Cargo does not look for test files here: `tests/all.rs` or `Cargo.toml` names each.
+#[test]
+fn each_test_file_is_in_a_test_program() {
+    let mut findings = Findings::default();
+    for file in source::files_with(&["rs"]).iter().filter(|file| file.parent().is_some_and(is_tests_of_crate))
+    {
+        let (folder, name) = (file.parent().expect("a folder"), file.file_stem().expect("a name"));
+        let read = |path: &str| std::fs::read_to_string(folder.join(path)).expect("a file of the crate");
+        let name = name.to_string_lossy();
+        let is_module = read("all.rs").contains(&format!("\nmod {name};"));
+        if !is_module && !read("../Cargo.toml").contains(&format!("\nname = \"{name}\"")) {
+            findings.add(format_args!("{}: neither all.rs nor Cargo.toml names it", file.display()));
+        }
+    }
+    findings.assert_none();
+}
+
+fn is_tests_of_crate(folder: &Path) -> bool {
+    folder.ends_with("tests") && folder.join("all.rs").exists()
+}
+
+/// `.ci/timing` has the tests that are left to it, and no other.
+#[test]
+fn each_test_that_measures_time_is_listed() {
+    let mut findings = Findings::default();
+    let list = std::fs::read_to_string(source::workspace().join(".ci/timing")).expect("the list of CI");
+    let listed = |test: &str| list.lines().filter(|line| line.ends_with(test)).count() == 1;
+    let mut measuring = 0;
+    for file in source::files_with(&["rs"]).iter().filter(|file| file.parent().is_some_and(is_tests_of_crate))
+    {
+        let text = std::fs::read_to_string(file).expect("a source file");
+        for after in text.split("#[ignore = \"measures time: .ci/timing runs it alone\"]").skip(1) {
+            let name = after.split("fn ").nth(1).and_then(|rest| rest.split('(').next()).expect("a function");
+            let test = format!(" {}::{name}", file.file_stem().expect("a name").to_string_lossy());
+            measuring += 1;
+            if !listed(&test) {
+                findings.add(format_args!(".ci/timing does not list{test} once"));
+            }
+        }
+    }
+    let lines = list.lines().filter(|line| !line.starts_with('#')).count();
+    if lines != measuring {
+        findings.add(format_args!(".ci/timing has {lines} lines, and {measuring} tests measure time"));
     }
     findings.assert_none();
 }

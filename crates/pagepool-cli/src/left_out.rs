@@ -1,0 +1,55 @@
+//! The commands that belong to the feature `full`, in a build without it: what to run instead.
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use clap::Args;
+
+use crate::run_command::RunCommand;
+
+/// What is left out, and which builds have it.
+const WHY: &str = "this build has no `top`, `man`, `completions` or `install`, which belong to the feature \
+                   `full`: `cargo run --release --features full -- top` builds and runs `top`, and `cargo \
+                   install --path crates/pagepool-cli --features full --profile dist` installs all commands";
+
+/// Any options: the build that has the command reads them.
+#[derive(Args)]
+#[command(disable_help_flag = true)]
+pub struct LeftOutArgs {
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, hide = true)]
+    _rest: Vec<OsString>,
+}
+
+impl RunCommand for LeftOutArgs {
+    fn run(&self) -> Result<ExitCode, String> {
+        Err(WHY.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::{Parser, Subcommand};
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct LeanCli {
+        #[command(subcommand)]
+        command: LeanCommand,
+    }
+
+    #[derive(Subcommand)]
+    enum LeanCommand {
+        Top(LeftOutArgs),
+    }
+
+    #[test]
+    fn a_command_that_is_left_out_says_what_to_run() {
+        for words in [&["top"][..], &["top", "--help"], &["top", "-h"], &["top", "-d", "2", "words"]] {
+            let read = LeanCli::try_parse_from([&["pagepool"], words].concat());
+            let LeanCommand::Top(args) = read.unwrap_or_else(|error| panic!("{words:?}: {error}")).command;
+            let error = args.run().unwrap_err();
+            assert!(error.contains("`cargo run --release --features full -- top`"), "{error}");
+        }
+    }
+}

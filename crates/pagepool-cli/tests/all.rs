@@ -1,0 +1,33 @@
+//! All tests of the public interface that do not need a process of their own, in one program: it is
+//! compiled and linked once. `cargo test -p pagepool-cli --test all NAME::` runs those of one file.
+
+mod bench;
+mod between;
+mod commands;
+mod crossing;
+mod demo;
+mod demo_veth;
+mod doctor;
+mod export;
+mod house;
+mod json_lines;
+mod kernel_pools;
+mod killed;
+mod link_changes;
+mod many_queues;
+mod observing;
+mod offloads;
+mod opening;
+mod output;
+mod picture;
+mod plot;
+mod privileges;
+mod probes;
+mod screen;
+mod service_manager;
+mod soak;
+mod sparse;
+mod strangers;
+mod top;
+mod traffic;
+mod traffic_errors;
