@@ -34,7 +34,7 @@ fn lists(longest: usize) -> impl Strategy<Value = (Setup, Vec<Op>)> {
 #[test]
 fn pools_over_plain_memory_do_what_the_model_says() {
     let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(|e| e.into_inner());
-    proptest!(cases(8000), |((setup, ops) in lists(200))| {
+    proptest!(cases(2000), |((setup, ops) in lists(200))| {
         run(setup, PlainMemory::new(setup.pages, setup.order).unwrap(), &ops);
     });
 }
@@ -42,7 +42,7 @@ fn pools_over_plain_memory_do_what_the_model_says() {
 #[test]
 fn pools_over_an_arena_do_what_the_model_says() {
     let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(|e| e.into_inner());
-    proptest!(cases(1500), |((setup, ops) in lists(150))| {
+    proptest!(cases(500), |((setup, ops) in lists(150))| {
         let max_bytes = (setup.pages << (12 + setup.order)) as u64;
         let arena = Arena::new(ArenaParams { max_bytes, ..Default::default() }).unwrap();
         run(setup, arena, &ops);

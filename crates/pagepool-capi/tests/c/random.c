@@ -13,7 +13,7 @@
 #include "check.h"
 
 #ifdef V
-#define STEPS 30000 /* per thread: valgrind takes thirty times as long for each */
+#define STEPS 10000 /* per thread: valgrind takes thirty times as long for each */
 #else
 #define STEPS 100000 /* per thread */
 #endif
