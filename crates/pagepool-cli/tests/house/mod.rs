@@ -10,7 +10,7 @@ mod tokens;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use imports::Imports;
 use plan::Plan;
@@ -303,8 +303,7 @@ fn each_example_is_run_by_a_test() {
 #[test]
 fn each_test_file_is_in_a_test_program() {
     let mut findings = Findings::default();
-    for file in source::files_with(&["rs"]).iter().filter(|file| file.parent().is_some_and(is_tests_of_crate))
-    {
+    for file in test_files() {
         let (folder, name) = (file.parent().expect("a folder"), file.file_stem().expect("a name"));
         let read = |path: &str| std::fs::read_to_string(folder.join(path)).expect("a file of the crate");
         let name = name.to_string_lossy();
@@ -316,8 +315,10 @@ fn each_test_file_is_in_a_test_program() {
     findings.assert_none();
 }
 
-fn is_tests_of_crate(folder: &Path) -> bool {
-    folder.ends_with("tests") && folder.join("all.rs").exists()
+fn test_files() -> Vec<PathBuf> {
+    let is_tests = |folder: &Path| folder.ends_with("tests") && folder.join("all.rs").exists();
+    let files = source::files_with(&["rs"]).into_iter();
+    files.filter(|file| file.parent().is_some_and(is_tests)).collect()
 }
 
 /// `.ci/timing` has the tests that are left to it, and no other.
@@ -327,9 +328,8 @@ fn each_test_that_measures_time_is_listed() {
     let list = std::fs::read_to_string(source::workspace().join(".ci/timing")).expect("the list of CI");
     let listed = |test: &str| list.lines().filter(|line| line.ends_with(test)).count() == 1;
     let mut measuring = 0;
-    for file in source::files_with(&["rs"]).iter().filter(|file| file.parent().is_some_and(is_tests_of_crate))
-    {
-        let text = std::fs::read_to_string(file).expect("a source file");
+    for file in test_files() {
+        let text = std::fs::read_to_string(&file).expect("a source file");
         for after in text.split("#[ignore = \"measures time: .ci/timing runs it alone\"]").skip(1) {
             let name = after.split("fn ").nth(1).and_then(|rest| rest.split('(').next()).expect("a function");
             let test = format!(" {}::{name}", file.file_stem().expect("a name").to_string_lossy());
