@@ -1,6 +1,6 @@
 //! Every interleaving of small scenes over the real pool, within a bound on preemptions.
 //!
-//! `RUSTFLAGS="--cfg loom" cargo test -p pagepool --features testing --profile loom --test loom -- --nocapture`
+//! `RUSTFLAGS="--cfg loom" cargo test -p pagepool --features testing --profile loom --test loom`
 //!
 //! Each model makes a pool of very few pages over plain memory, lets two or three threads race, and checks at
 //! the end that the provider has every page back exactly once, that hold and release balance, and that the
