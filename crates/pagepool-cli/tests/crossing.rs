@@ -21,7 +21,7 @@ const SIZE: usize = 60;
 /// Where the tag stands.
 const TAG_AT: usize = 12;
 const TAG: [u8; 2] = [0x81, 0];
-/// Rounds at least and at most, the frames of a VLAN in each, and the pause after it.
+/// The least and the most rounds, the frames of a VLAN in each, and the pause after it.
 const ROUNDS: u64 = 200;
 const MOST_ROUNDS: u64 = 10 * ROUNDS;
 const EACH: u64 = 8;
@@ -147,8 +147,8 @@ impl Beside {
     }
 }
 
-/// Sends the frames of each round that it is told, in the namespace that it is called in: those of a VLAN by
-/// one queue of `far0`. What the link has no room for the link counts.
+/// Sends the frames of each round that it is asked for, from the namespace that it is called in: those of a
+/// VLAN by one queue of `far0`. The link counts what it has no room for.
 fn send_rounds(frames: &[NumberedFrames], rounds: &Receiver<u64>, sent: &Sender<()>) -> Result<(), Error> {
     let arena = Arena::new(ArenaParams { max_bytes: 16 << 20, commit_all: true, ..Default::default() })?;
     let umem = Umem::new(UmemParams { mode: XskMode::Copy, ..Default::default() }, &arena)?;

@@ -1,14 +1,14 @@
 //! The command killed at random moments: nothing of it is left in the kernel, and the next start works.
 //!
-//! What a run has is learnt from the kernel while it lives: the BPF objects that its descriptors name, the
-//! network namespaces of its threads, and its children. Every second run is stopped first, so that this is
-//! all that it has; the others are killed in the midst of a call. Every fifth time each command has all its
-//! links before its random life begins. Afterwards only those are looked for: others on the machine may come
-//! and go. Numbers of BPF objects are not used again. Those of namespaces are, so the test keeps them open
-//! until it has looked.
+//! While a run lives, the test asks the kernel what it has: the BPF objects that its descriptors name, the
+//! network namespaces of its threads, and its children. Every second run is stopped first, so that this list
+//! is complete; the others are killed in the middle of a call. In every fifth round each command has all its
+//! links before its random life begins. After the kill the test looks for the listed objects alone: others on
+//! the machine may come and go. The kernel does not use numbers of BPF objects again. It does use those of
+//! namespaces again, so the test keeps namespaces open until it has looked.
 //!
-//! The delays follow a seed, which is printed: always the same one, with `PAGEPOOL_RANDOM_SEEDS=1` another
-//! one each time, and with `PAGEPOOL_SEED` that one.
+//! The delays follow a seed, which is printed. It is always the same one, a random one with
+//! `PAGEPOOL_RANDOM_SEEDS=1`, and the given one with `PAGEPOOL_SEED`.
 
 // UNSAFETY: a signal is sent, and the kernel is asked for BPF objects by their numbers.
 #![expect(unsafe_code)]

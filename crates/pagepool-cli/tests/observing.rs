@@ -67,8 +67,9 @@ impl Run {
 }
 
 impl Run {
-    /// What is listed of a demonstration that was killed when it had given a sign of life since it began. It
-    /// gives one every second, which is shown of a dead one alone: on a busy machine another lives longer.
+    /// What is listed of a demonstration that was killed after it gave a sign of life. It gives one every
+    /// second, but `list` shows the last sign only once the process is dead. So on a busy machine, where the
+    /// first one gave none, another one lives longer.
     fn killed_after_a_sign(&self, mut demo: Demo) -> Value {
         for seconds in [1.5, 5.0, 15.0] {
             let began = SystemTime::now().duration_since(UNIX_EPOCH).expect("a clock").as_secs_f64();

@@ -393,8 +393,8 @@ static struct pagepool_batch *shared_batch;
 
 enum { SECONDS = 60 };
 
-/* Whether a thread goes on that made so many attempts: to `least` of them, then until one of its own was
- * done. All are refused while the kernel runs it in the middle of another one's call. */
+/* Whether a thread tries again after so many attempts: it makes `least`, then goes on until one of its own
+ * succeeds. While another thread is preempted inside its call, all attempts are refused. */
 static int goes_on(int attempts, int least, size_t done, time_t since)
 {
     if (attempts < least || done > 0)
