@@ -54,6 +54,19 @@ const LIMITS: &[Limit] = &[
     limit("waitqueue", 242.0, None),
 ];
 
+/// Over AF_XDP's rings, of which the kernel's side is played in memory and counted too.
+const RING_LIMITS: &[Limit] = &[
+    limit("xsk_drop", 186.0, None),
+    limit("xsk_drop_2048", 205.5, None),
+    limit("xsk_drop_two", 296.0, None),
+    limit("xsk_echo", 299.0, None),
+    limit("xsk_echo_2048", 336.5, None),
+    limit("xsk_echo_two", 434.5, None),
+    limit("xsk_forward", 318.0, None),
+    limit("xsk_forward_2048", 355.5, None),
+    limit("xsk_forward_two", 461.0, None),
+];
+
 const fn limit(name: &'static str, at_most: f64, target: Option<f64>) -> Limit {
     Limit { name, at_most, target }
 }
@@ -63,12 +76,21 @@ const RUNS: [u64; 2] = [32 * 1024, 96 * 1024];
 
 #[test]
 fn no_buffer_costs_more_instructions_than_it_may() {
+    none_costs_more(LIMITS);
+}
+
+#[test]
+fn no_buffer_over_af_xdp_costs_more_instructions_than_it_may() {
+    none_costs_more(RING_LIMITS);
+}
+
+fn none_costs_more(limits: &[Limit]) {
     if let Some(reason) = cannot_run() {
         println!("SKIP: {reason}");
         return;
     }
     let mut over = Vec::new();
-    for Limit { name, at_most, target } in LIMITS {
+    for Limit { name, at_most, target } in limits {
         if name.ends_with("_handles") && !has_avx2() {
             println!("SKIP: {name}: the CPU has no AVX2");
             continue;
@@ -87,9 +109,18 @@ fn no_buffer_costs_more_instructions_than_it_may() {
 }
 
 /// Workloads on one core that stand for all: allocation and return one by one and in bulk, fragments, packets
-/// of a NIC and of a stack.
-const PUBLISHED: [&str; 6] =
-    ["page_direct", "page_bulk32", "frag_2048_direct", "drop_inpoll", "redirect_local", "skb_build_free"];
+/// of a NIC and of a stack, and packets over AF_XDP.
+const PUBLISHED: [&str; 9] = [
+    "page_direct",
+    "page_bulk32",
+    "frag_2048_direct",
+    "drop_inpoll",
+    "redirect_local",
+    "skb_build_free",
+    "xsk_drop",
+    "xsk_echo",
+    "xsk_forward",
+];
 
 #[test]
 fn a_pool_that_is_published_costs_at_most_one_instruction_more() {

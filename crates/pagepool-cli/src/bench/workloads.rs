@@ -8,6 +8,7 @@ mod owner;
 mod packets;
 pub mod pools;
 pub mod remote;
+mod rings;
 mod rival;
 mod skb;
 mod waits;
@@ -31,6 +32,7 @@ pub fn all() -> impl Iterator<Item = &'static Workload> {
         rival::TABLE,
         arena::TABLE,
         packets::TABLE,
+        rings::TABLE,
         waits::TABLE,
     ]
     .into_iter()

@@ -1,0 +1,118 @@
+//! Packets over AF_XDP without a card: the forwarder polls, and the kernel's side of the rings is played in
+//! memory, on the same thread. So its time and its instructions are in the figures.
+
+use std::hint::black_box;
+use std::sync::Arc;
+
+use pagepool::{Arena, ArenaParams, Pool, PoolParams, XdpBuff};
+use pagepool_net::{Action, Forwarder, Ingress, PortId, UmemParams, umem_in_memory, xsk_in_memory};
+
+use super::owner::CACHE_ONLY;
+use crate::bench::measure::counted::{Moves, Rule};
+use crate::bench::measure::workload::{Ready, Workload};
+use crate::bench::workloads::pools;
+use crate::report::error::error_chain;
+
+/// Buffers in a poll.
+const BUDGET: usize = 64;
+/// Slots of each ring.
+const SLOTS: u32 = 1024;
+
+/// What packets are received into, and how long they are.
+#[derive(Clone, Copy)]
+struct Chunks {
+    size: u32,
+    /// Of the pool's pages: the commands cut 128 chunks of 2048 bytes from one.
+    order: u8,
+    len: u32,
+    /// Buffers of a packet.
+    buffers: usize,
+}
+
+const PAGES: Chunks = Chunks { size: 4096, order: 0, len: 60, buffers: 1 };
+const HALVES: Chunks = Chunks { size: 2048, order: 6, ..PAGES };
+const TWO: Chunks = Chunks { len: 6000, buffers: 2, ..PAGES };
+
+/// Receive and drop, send back, send by another port; each over pages, over half pages and in two buffers.
+pub const TABLE: &[Workload] = &[
+    row("xsk_drop", || ready(1, PAGES, drop)).about("receive 60 bytes over AF_XDP's rings, drop"),
+    row("xsk_drop_2048", || ready(1, HALVES, drop))
+        .about("the same in chunks of 2048 bytes")
+        .rules(HALF_PAGES),
+    row("xsk_drop_two", || ready(1, TWO, drop)).about("the same for 6000 bytes in two buffers, per buffer"),
+    row("xsk_echo", || ready(1, PAGES, echo)).about("receive 60 bytes, send them by the same port"),
+    row("xsk_echo_2048", || ready(1, HALVES, echo))
+        .about("the same in chunks of 2048 bytes")
+        .rules(HALF_PAGES),
+    row("xsk_echo_two", || ready(1, TWO, echo)).about("the same for 6000 bytes in two buffers, per buffer"),
+    row("xsk_forward", || ready(2, PAGES, forward)).about("receive 60 bytes, send them by another port"),
+    row("xsk_forward_2048", || ready(2, HALVES, forward))
+        .about("the same in chunks of 2048 bytes")
+        .rules(HALF_PAGES),
+    row("xsk_forward_two", || ready(2, TWO, forward))
+        .about("the same for 6000 bytes in two buffers, per buffer"),
+];
+
+/// Pages are opened and return for 128 buffers each.
+const HALF_PAGES: &[Rule] =
+    &[Rule(&["alloc_fast"], Moves::Share(1, 128)), Rule(&["recycle_cached"], Moves::Share(1, 128))];
+
+const fn row(name: &'static str, ready: fn() -> Result<Ready, String>) -> Workload {
+    Workload::new(name, ready).batch(BUDGET).rules(CACHE_ONLY)
+}
+
+fn drop(_: PortId) -> Action {
+    Action::Drop
+}
+
+fn echo(_: PortId) -> Action {
+    Action::Tx
+}
+
+fn forward(port: PortId) -> Action {
+    Action::Redirect(PortId(1 - port.0))
+}
+
+/// A forwarder of so many ports whose rings are full of buffers. In each poll packets arrive at the first
+/// port, and what is to be sent is.
+fn ready(ports: usize, chunks: Chunks, action: fn(PortId) -> Action) -> Result<Ready, String> {
+    let memory = ArenaParams { max_bytes: 64 << 20, commit_all: true, ..Default::default() };
+    let arena = Arena::new(memory).map_err(|error| error_chain(&error))?;
+    let umem = UmemParams { chunk_size: chunks.size, multi_buffer: chunks.buffers > 1, ..Default::default() };
+    let umem = umem_in_memory(umem, &arena).map_err(|error| error_chain(&error))?;
+    let mut forwarder = Forwarder::new(move |packet: &mut XdpBuff, at: Ingress| {
+        black_box(&*packet);
+        action(at.port)
+    });
+    let (mut kernels, mut counters) = (Vec::new(), Vec::new());
+    for _ in 0..ports {
+        let pool =
+            Pool::new(params(&umem, chunks), arena.clone()).map_err(|error| error_chain(&error))?.bind();
+        let (device, kernel) = xsk_in_memory(&umem, SLOTS).map_err(|error| error_chain(&error))?;
+        counters.push(pools::counters_of(&pool));
+        forwarder.add_port(device, pool);
+        kernels.push(kernel);
+    }
+    forwarder.poll();
+    let packets = BUDGET / chunks.buffers;
+    let run = move |n| {
+        for _ in 0..n / BUDGET {
+            assert_eq!(kernels[0].deliver(packets, chunks.len), packets, "the ring has buffers");
+            assert!(forwarder.poll() >= packets);
+            kernels.iter_mut().for_each(|kernel| _ = kernel.send());
+        }
+    };
+    Ok(Ready::one_core(run).counting(counters.swap_remove(0)))
+}
+
+/// A pool for these chunks.
+fn params(umem: &Arc<pagepool_net::Umem>, chunks: Chunks) -> PoolParams {
+    PoolParams {
+        domains: vec![umem.clone()],
+        chains: if chunks.buffers > 1 { SLOTS as usize } else { 0 },
+        order: chunks.order,
+        headroom: 256,
+        colour: false,
+        ..PoolParams::default()
+    }
+}
