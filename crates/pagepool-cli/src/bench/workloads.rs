@@ -8,7 +8,6 @@ mod owner;
 mod packets;
 pub mod pools;
 pub mod remote;
-mod rings;
 mod rival;
 mod skb;
 mod waits;
@@ -32,7 +31,7 @@ pub fn all() -> impl Iterator<Item = &'static Workload> {
         rival::TABLE,
         arena::TABLE,
         packets::TABLE,
-        rings::TABLE,
+        packets::rings::TABLE,
         waits::TABLE,
     ]
     .into_iter()

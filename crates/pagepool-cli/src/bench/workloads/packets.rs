@@ -5,6 +5,8 @@
 //! opened by name: `drop_preset` is no method of `Device`, the second NIC has no pool, and a call through a
 //! table would be in the figures.
 
+pub mod rings;
+
 use std::hint::{black_box, spin_loop};
 use std::sync::Arc;
 

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use pagepool::{Arena, ArenaParams, Pool, PoolParams, XdpBuff};
 use pagepool_net::{Action, Forwarder, Ingress, PortId, UmemParams, umem_in_memory, xsk_in_memory};
 
-use super::owner::CACHE_ONLY;
 use crate::bench::measure::counted::{Moves, Rule};
 use crate::bench::measure::workload::{Ready, Workload};
+use crate::bench::workloads::owner::CACHE_ONLY;
 use crate::bench::workloads::pools;
 use crate::report::error::error_chain;
 
