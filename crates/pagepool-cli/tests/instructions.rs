@@ -54,7 +54,7 @@ const LIMITS: &[Limit] = &[
     limit("waitqueue", 242.0, None),
 ];
 
-/// Over AF_XDP's rings, of which the kernel's side is played in memory and counted too.
+/// Over AF_XDP's rings, of which the kernel's side is played in memory and counted too. They require AVX2.
 const RING_LIMITS: &[Limit] = &[
     limit("xsk_drop", 186.0, None),
     limit("xsk_drop_2048", 205.5, None),
@@ -91,7 +91,7 @@ fn none_costs_more(limits: &[Limit]) {
     }
     let mut over = Vec::new();
     for Limit { name, at_most, target } in limits {
-        if name.ends_with("_handles") && !has_avx2() {
+        if (name.ends_with("_handles") || name.starts_with("xsk_")) && !has_avx2() {
             println!("SKIP: {name}: the CPU has no AVX2");
             continue;
         }
