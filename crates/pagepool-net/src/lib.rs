@@ -103,6 +103,8 @@
 //!
 //! * `testing`: the conformance suite for devices, and memory that checks every access.
 
+#![cfg_attr(loom, expect(dead_code, reason = "tests that need an interface are not built for models"))]
+
 #[cfg(test)]
 extern crate self as pagepool_net; // for what unit tests share with the tests beside the crate
 
@@ -116,7 +118,7 @@ mod steering;
 mod sys;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 #[path = "../tests/veth/mod.rs"]
 mod veth;
 pub mod xsk;

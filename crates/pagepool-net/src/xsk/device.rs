@@ -675,7 +675,7 @@ impl Drop for XskDevice {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
     use crate::device::{DeviceExt, Wake};

@@ -127,7 +127,7 @@ fn filters(index: u32) -> Option<bool> {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
     use crate::link::egress::drop_rule::DropRule;

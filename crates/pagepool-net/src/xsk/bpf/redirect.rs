@@ -823,7 +823,7 @@ fn beside(interface: &str, name: Option<&str>) -> String {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
     use crate::veth;

@@ -223,7 +223,7 @@ impl RxMetadataReader {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
     use crate::device::{Device, DeviceExt, Wake};
