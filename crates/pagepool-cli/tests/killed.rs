@@ -23,7 +23,8 @@ use std::time::{Duration, Instant, SystemTime};
 use pagepool_lab::{TwoHosts, TwoHostsParams};
 use serde_json::{Value, json};
 
-const KILLS: usize = 100;
+/// In this many kills each command is killed once when it has all its links; `PAGEPOOL_KILLS` asks for more.
+const KILLS: usize = RUNS.len() * BEGUN;
 /// After so many a run is left alone.
 const BATCH: usize = 10;
 /// What the delays follow, unless another one is asked for.
@@ -301,7 +302,7 @@ fn seed() -> u64 {
 }
 
 #[test]
-fn nothing_is_left_of_a_hundred_runs_that_are_killed() {
+fn nothing_is_left_of_runs_that_are_killed() {
     let first = undisturbed();
     if !first.status.success() {
         let said = String::from_utf8_lossy(&first.stderr);
@@ -311,9 +312,10 @@ fn nothing_is_left_of_a_hundred_runs_that_are_killed() {
     let seed = seed();
     let hosts = TwoHosts::new(&TwoHostsParams::default()).expect("the first run made some, too");
     let limits = RUNS.map(|run| LIFE.max(2 * beginning(&run, &hosts)));
-    println!("seed {seed}, lives of up to {limits:?}");
+    let kills = std::env::var("PAGEPOOL_KILLS").map_or(KILLS, |kills| kills.parse().expect("a number"));
+    println!("seed {seed}, {kills} kills, lives of up to {limits:?}");
     let (mut dice, mut early, mut running, mut with_children) = (Dice(seed), 0, [0; RUNS.len()], 0);
-    for number in 0..KILLS {
+    for number in 0..kills {
         let (which, stopped) = (number % RUNS.len(), (number / RUNS.len()).is_multiple_of(2));
         let run = &RUNS[which];
         let begun = (number / RUNS.len()) % BEGUN == BEGUN - 1;
@@ -333,7 +335,7 @@ fn nothing_is_left_of_a_hundred_runs_that_are_killed() {
     }
     println!("{early} had no namespace yet, {running:?} all links, {with_children} children");
     assert!(
-        running.iter().all(|&running| running >= KILLS / 40) && with_children >= KILLS / 40,
+        running.iter().chain([&with_children]).all(|&running| running >= kills.div_ceil(40)),
         "it was killed too early to prove anything"
     );
 }

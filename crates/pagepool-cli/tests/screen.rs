@@ -104,7 +104,7 @@ fn every_command_fits_a_usual_screen() {
         "gen near0 --rate 1000 --seconds 2",
         "demo --seconds 2",
         "demo --action echo --seconds 2",
-        "soak --seconds 7 --flap-every 3 --kill-every 2",
+        "soak --seconds 5 --stats-every 1 --flap-every 3 --kill-every 1",
     ] {
         let shown = forwarded(&hosts, on_terminal(arguments, 80, 24));
         if shown.contains("CAP_") {

@@ -57,8 +57,8 @@ fn interfaces_go_down_peers_die_and_every_packet_is_accounted_for() {
 fn ctrl_c_ends_it_with_the_verdict() {
     let name = "ctrl_c_ends_it_with_the_verdict";
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-    let mut soak = start(&["--seconds", "600", "--kill-every", "1"]);
-    let shown = soak.until_figures(1); // due 5 s after it began
+    let mut soak = start(&["--seconds", "600", "--kill-every", "1", "--stats-every", "1"]);
+    let shown = soak.until_figures(1);
     let said = soak.said();
     if shown.is_empty() && said.contains("CAP_") {
         return println!("SKIP {name}: {}", said.trim());
