@@ -118,7 +118,8 @@ mod steering;
 mod sys;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
+#[cfg(not(loom))]
 #[path = "../tests/veth/mod.rs"]
 mod veth;
 pub mod xsk;

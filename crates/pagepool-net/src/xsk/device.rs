@@ -675,7 +675,8 @@ impl Drop for XskDevice {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
+#[cfg(not(loom))]
 mod tests {
     use super::*;
     use crate::device::{DeviceExt, Wake};

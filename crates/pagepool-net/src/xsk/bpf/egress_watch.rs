@@ -127,7 +127,8 @@ fn filters(index: u32) -> Option<bool> {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
+#[cfg(not(loom))]
 mod tests {
     use super::*;
     use crate::link::egress::drop_rule::DropRule;

@@ -823,7 +823,8 @@ fn beside(interface: &str, name: Option<&str>) -> String {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
+#[cfg(not(loom))]
 mod tests {
     use super::*;
     use crate::veth;

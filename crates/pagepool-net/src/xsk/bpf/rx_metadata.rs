@@ -223,7 +223,8 @@ impl RxMetadataReader {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
+#[cfg(not(loom))]
 mod tests {
     use super::*;
     use crate::device::{Device, DeviceExt, Wake};
