@@ -306,7 +306,7 @@ fn no_compiler_warns() {
         command
     };
     for compiler in ["gcc", "clang", "clang-16"].into_iter().filter(|compiler| has(compiler)) {
-        for standard in ["-std=c99", "-std=c11", "-std=c17"] {
+        for standard in ["-std=c99", "-std=c17"] {
             run(check(compiler, standard, "-Wconversion").arg(&c));
             run(check(compiler, standard, "-D_GNU_SOURCE=").args(&programs));
         }

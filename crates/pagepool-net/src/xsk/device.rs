@@ -675,8 +675,8 @@ impl Drop for XskDevice {
     }
 }
 
-#[cfg(test)]
 #[cfg(not(loom))]
+#[cfg(test)]
 mod tests {
     use super::*;
     use crate::device::{DeviceExt, Wake};

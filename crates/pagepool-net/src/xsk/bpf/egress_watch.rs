@@ -127,8 +127,8 @@ fn filters(index: u32) -> Option<bool> {
     }
 }
 
-#[cfg(test)]
 #[cfg(not(loom))]
+#[cfg(test)]
 mod tests {
     use super::*;
     use crate::link::egress::drop_rule::DropRule;

@@ -823,8 +823,8 @@ fn beside(interface: &str, name: Option<&str>) -> String {
     }
 }
 
-#[cfg(test)]
 #[cfg(not(loom))]
+#[cfg(test)]
 mod tests {
     use super::*;
     use crate::veth;

@@ -223,8 +223,8 @@ impl RxMetadataReader {
     }
 }
 
-#[cfg(test)]
 #[cfg(not(loom))]
+#[cfg(test)]
 mod tests {
     use super::*;
     use crate::device::{Device, DeviceExt, Wake};
