@@ -151,7 +151,8 @@ impl Source {
         let lines: Vec<&str> = self.text.lines().collect();
         let is_tests = |pair: &[&str]| pair[0].starts_with("#[cfg(") && pair[1].starts_with("mod tests");
         let end = lines.windows(2).position(is_tests).unwrap_or(lines.len());
-        let code = lines[..end].iter().map(|line| line.split("//").next().unwrap_or("").trim());
+        let attributes = lines[..end].iter().rev().take_while(|line| line.starts_with("#[")).count();
+        let code = lines[..end - attributes].iter().map(|line| line.split("//").next().unwrap_or("").trim());
         code.filter(|line| !line.is_empty()).count()
     }
 }
