@@ -97,8 +97,10 @@ pub fn signal(signal: &str, process: u32) {
     assert!(done.expect("every Linux has kill").success());
 }
 
+/// The command of this build, or the one that `PAGEPOOL` names.
 pub fn binary(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_pagepool"));
+    let named = std::env::var_os("PAGEPOOL");
+    let mut command = Command::new(named.unwrap_or_else(|| env!("CARGO_BIN_EXE_pagepool").into()));
     command.args(arguments).env_remove("SSH_CONNECTION").env("PAGEPOOL_RUN", RUN_FOLDER);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
