@@ -112,6 +112,19 @@ fn colours_are_there_where_they_matter() {
     assert_eq!(document["results"][1]["colours"], 1);
 }
 
+/// The rows assert that the rings have buffers; `instructions` counts them in the profile `dist` alone.
+#[test]
+fn rows_over_af_xdps_rings_work_in_this_build() {
+    let list = bench(&["--list", "--filter", "xsk_"]);
+    let names: Vec<_> =
+        text(&list.stdout).split_whitespace().filter(|word| word.starts_with("xsk_")).collect();
+    assert_eq!(names.len(), 9, "{list:?}");
+    for name in names {
+        let output = bench(&["count", name, "1024"]);
+        assert!(output.status.success(), "{name}: {}", text(&output.stderr));
+    }
+}
+
 #[test]
 fn reports_print_json() {
     for (report, rows) in [("mtu", 20), ("numa", 2), ("contention", 12), ("pools", 27)] {

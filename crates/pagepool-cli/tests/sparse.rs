@@ -1,8 +1,8 @@
 //! What packets that come one by one cost: CPU time of the process that waits for them, and how late the
 //! first one after a silence comes back; and how often who waits wakes while none come. Limits follow what
 //! the same machine takes at the same time for a sleep. `cargo test -p pagepool-cli --test all sparse:: --
-//! --include-ignored --nocapture` prints the figures; `PAGEPOOL=target/dist/pagepool` has it measure a command
-//! that the profile `dist` built, where the limits are closer.
+//! --include-ignored --nocapture` prints the figures. With `PAGEPOOL=$PWD/target/dist/pagepool` it measures
+//! the command that the profile `dist` built, and the limits are closer.
 
 use crate::between;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -324,7 +324,7 @@ fn pools_are_shown_sorted_filtered_and_explained() {
         top.resize(columns, rows);
         top.wait_for_more();
     }
-    top.type_keys("\x1b[F"); // places above have become more since
+    top.type_keys("\x1b[F"); // the list above may have grown since
     top.wait_for_text("rx_packets");
     top.type_keys("q");
     top.wait_for_text("by MEM");

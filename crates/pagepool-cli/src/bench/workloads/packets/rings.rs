@@ -5,7 +5,7 @@ use std::hint::black_box;
 use std::sync::Arc;
 
 use pagepool::{Arena, ArenaParams, Pool, PoolParams, XdpBuff};
-use pagepool_net::{Action, Forwarder, Ingress, PortId, UmemParams, umem_in_memory, xsk_in_memory};
+use pagepool_net::{Action, Forwarder, Ingress, PortId, Umem, UmemParams, umem_in_memory, xsk_in_memory};
 
 use crate::bench::measure::counted::{Moves, Rule};
 use crate::bench::measure::workload::{Ready, Workload};
@@ -106,7 +106,7 @@ fn ready(ports: usize, chunks: Chunks, action: fn(PortId) -> Action) -> Result<R
 }
 
 /// A pool for these chunks.
-fn params(umem: &Arc<pagepool_net::Umem>, chunks: Chunks) -> PoolParams {
+fn params(umem: &Arc<Umem>, chunks: Chunks) -> PoolParams {
     PoolParams {
         domains: vec![umem.clone()],
         chains: if chunks.buffers > 1 { SLOTS as usize } else { 0 },
