@@ -6,9 +6,12 @@
 //! word of a buffer and writes a number of its own there, and the returner finds that number and writes 0. So
 //! a page with two owners shows at once. At the end every pool is freed, and the provider has all pages back.
 //!
+//! In the second half the process publishes, and a thread forks children, which end at once: each fork copies
+//! what the other threads write.
+//!
 //! Only atomics, `Arc`, `spawn` and `join` tie the threads together, which the thread sanitizer understands.
 
-// UNSAFETY: parcels go from thread to thread as pointers in atomics.
+// UNSAFETY: parcels go from thread to thread as pointers in atomics; fork is a function of the C library.
 #![expect(unsafe_code)]
 
 use std::ptr::null_mut;
@@ -20,7 +23,8 @@ use std::time::{Duration, Instant};
 use pagepool::testing::{PlainMemory, seed};
 use pagepool::{
     Batch, Bound, IdentityDomain, NoDirectRecycle, PackedBuf, PageBuf, PageRef, Pool, PoolParams, PoolRef,
-    RawBuf, SharedBuf, Shutdown, ShutdownReport, XdpBuff, XdpFrame, XdpFrameBulk, put_packed,
+    Publication, RawBuf, SharedBuf, Shutdown, ShutdownReport, XdpBuff, XdpFrame, XdpFrameBulk, publish,
+    put_packed,
 };
 
 const PAGES: usize = 384;
@@ -34,13 +38,23 @@ fn main() {
     let world = Arc::new(World::new(seed("PAGEPOOL_STRESS_SEED")));
     let owners: Vec<_> = (0..OWNERS).map(|_| start(&world, own)).collect();
     let mut returners: Vec<_> = (0..RETURNERS).map(|_| start(&world, returning)).collect();
+    let mut forks = None;
     while clock.elapsed() < Duration::from_secs(seconds) {
         thread::sleep(Duration::from_millis(1));
         for returner in returners.iter_mut().filter(|thread| thread.is_finished()) {
             std::mem::replace(returner, start(&world, returning)).join().expect("a returner saw no fault");
         }
+        if forks.is_none() && clock.elapsed() >= Duration::from_secs(seconds) / 2 {
+            forks = Some(published_and_forking(&world));
+        }
     }
     world.stop.store(true, Ordering::Release);
+    let forks = forks.flatten().map(|(publication, forking)| (publication, forking.join()));
+    if let Some((_publication, forks)) = &forks {
+        let forks = forks.as_ref().expect("the children ended well");
+        println!("stress: {forks} children of fork");
+        assert!(*forks > 0);
+    }
     let ends: Vec<StoppedPool> =
         owners.into_iter().flat_map(|owner| owner.join().expect("an owner saw no fault")).collect();
     returners.into_iter().for_each(|returner| returner.join().expect("a returner saw no fault"));
@@ -55,6 +69,36 @@ fn from_env(name: &str, default: u64) -> u64 {
 fn start<R: Send + 'static>(world: &Arc<World>, job: fn(&World) -> R) -> JoinHandle<R> {
     let world = world.clone();
     thread::spawn(move || job(&world))
+}
+
+/// Publishes the pools that are made from now on, and has a thread fork.
+fn published_and_forking(world: &Arc<World>) -> Option<(Publication, JoinHandle<u64>)> {
+    match publish("stress") {
+        Ok(publication) => Some((publication, start(world, forking))),
+        Err(error) => {
+            println!("SKIP forks of a process that publishes: {error}");
+            None
+        }
+    }
+}
+
+/// Forks one child after another; says how many.
+fn forking(world: &World) -> u64 {
+    let mut forks = 0;
+    while !world.stop.load(Ordering::Acquire) {
+        // SAFETY: the child ends at once, by a system call alone.
+        let child = match unsafe { libc::fork() } {
+            // SAFETY: as above.
+            0 => unsafe { libc::_exit(0) },
+            child => child,
+        };
+        let mut status = 0;
+        // SAFETY: the kernel writes one integer.
+        assert_eq!((unsafe { libc::waitpid(child, &raw mut status, 0) }, status), (child, 0));
+        forks += 1;
+        thread::sleep(Duration::from_millis(1));
+    }
+    forks
 }
 
 /// Why a pool did not end although all threads have, and all mail was opened. The report says that buffers

@@ -11,8 +11,9 @@ use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::ptr::{self, NonNull};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::sys::call::{OwnFd, checked, retried};
 
@@ -357,6 +358,8 @@ pub(crate) struct SharedFile {
     first: NonNull<u8>,
     len: usize,
     file: File,
+    /// Its device and inode.
+    is: (u64, u64),
 }
 
 // SAFETY: the mapping is memory like any other; who writes where is a matter of those who know places in it.
@@ -368,10 +371,11 @@ impl SharedFile {
     /// Maps the first `len` bytes of a file, whole pages of the system.
     pub(crate) fn new(file: &File, len: usize) -> io::Result<Self> {
         let file = file.try_clone()?;
+        let is = file.metadata().map(|file| (file.dev(), file.ino()))?;
         let prot = libc::PROT_READ | libc::PROT_WRITE;
         let addr = map(0, len, prot, libc::MAP_SHARED, Some(file.as_fd()), 0)?;
         let first = NonNull::new(ptr::with_exposed_provenance_mut(addr));
-        Ok(Self { first: first.ok_or(io::ErrorKind::AddrNotAvailable)?, len, file })
+        Ok(Self { first: first.ok_or(io::ErrorKind::AddrNotAvailable)?, len, file, is })
     }
 
     /// Where it begins.
@@ -384,25 +388,42 @@ impl SharedFile {
         self.file.as_fd()
     }
 
-    /// Anonymous memory as long as the file, with what `parts` of it have now; zeroes elsewhere. Other
-    /// threads may write meanwhile: each aligned word is whole. Parts begin and end at multiples of 8.
+    /// Anonymous memory as long as the file, with what `parts` of it have now; zeroes elsewhere.
+    ///
+    /// Other threads write meanwhile, some of them without atomics: so the kernel reads, as it does for other
+    /// processes, and not this thread, for which that would be a data race.
     pub(crate) fn copy(&self, parts: [Range<usize>; 2]) -> io::Result<FileCopy> {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
         let addr = map(0, self.len, libc::PROT_READ | libc::PROT_WRITE, flags, None, 0)?;
         let first = NonNull::new(ptr::with_exposed_provenance_mut::<u8>(addr));
-        let copy = FileCopy { first: first.ok_or(io::ErrorKind::AddrNotAvailable)?, len: self.len };
-        for at in parts.into_iter().flat_map(|part| part.step_by(size_of::<u64>())) {
-            assert!(at.is_multiple_of(size_of::<u64>()) && at + size_of::<u64>() <= self.len);
-            // SAFETY: the word is in the mapping.
-            let from = unsafe { self.first.add(at) }.cast::<u64>();
-            // SAFETY: it is aligned; others write it by atomics, or it is not in use.
-            let word = unsafe { AtomicU64::from_ptr(from.as_ptr()) }.load(Ordering::Relaxed);
-            // SAFETY: the copy is as long as the mapping.
-            let to = unsafe { copy.first.add(at) }.cast::<u64>();
-            // SAFETY: nobody else knows the copy.
-            unsafe { to.write(word) };
+        let mut copy = FileCopy { first: first.ok_or(io::ErrorKind::AddrNotAvailable)?, len: self.len };
+        for part in parts {
+            self.copy_part(&mut copy, part)?;
         }
         Ok(copy)
+    }
+
+    /// By a call that requires no descriptor; where the kernel lacks it, out of the file.
+    fn copy_part(&self, copy: &mut FileCopy, part: Range<usize>) -> io::Result<()> {
+        assert!(part.start <= part.end && part.end <= self.len && copy.len == self.len);
+        // SAFETY: it is within the mapping.
+        let from = unsafe { self.first.add(part.start) };
+        // SAFETY: the copy is as long as the mapping.
+        let to = unsafe { copy.first.add(part.start) };
+        // SAFETY: as above, it is zeroes from the start, and nobody else knows it.
+        let to = unsafe { std::slice::from_raw_parts_mut(to.as_ptr(), part.len()) };
+        if read_own_memory(from, to).is_ok() {
+            return Ok(());
+        }
+        if !self.has_its_file() {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        self.file.read_exact_at(to, part.start as u64)
+    }
+
+    /// Whether the descriptor is still of the file: the program may have closed it, and opened another.
+    fn has_its_file(&self) -> bool {
+        self.file.metadata().is_ok_and(|file| (file.dev(), file.ino()) == self.is)
     }
 
     /// For a child of fork: has the copy be where the file was, which is mapped no more.
@@ -421,6 +442,9 @@ impl SharedFile {
     /// For a child of fork: what is written from now on does not reach the file. A page that the child has
     /// not written yet still shows what the parent stores.
     pub(crate) fn make_private(&self) -> io::Result<()> {
+        if !self.has_its_file() {
+            return Err(io::ErrorKind::NotFound.into());
+        }
         let flags = libc::MAP_PRIVATE | libc::MAP_FIXED | libc::MAP_NORESERVE;
         let prot = libc::PROT_READ | libc::PROT_WRITE;
         map(self.first.as_ptr().addr(), self.len, prot, flags, Some(self.file()), 0).map(drop)
@@ -442,6 +466,19 @@ impl Drop for FileCopy {
 impl Drop for SharedFile {
     fn drop(&mut self) {
         unmap(self.first.as_ptr().addr(), self.len);
+    }
+}
+
+/// Has the kernel copy bytes of this process, which other threads may write meanwhile.
+fn read_own_memory(from: NonNull<u8>, to: &mut [u8]) -> io::Result<()> {
+    let there = libc::iovec { iov_base: from.as_ptr().cast(), iov_len: to.len() };
+    let here = libc::iovec { iov_base: to.as_mut_ptr().cast(), iov_len: to.len() };
+    let own = std::process::id() as libc::pid_t;
+    // SAFETY: the kernel writes only to `here`, and reads what it finds mapped.
+    let read = unsafe { libc::process_vm_readv(own, &raw const here, 1, &raw const there, 1, 0) };
+    match checked(read as i64)? as usize == to.len() {
+        true => Ok(()),
+        false => Err(io::ErrorKind::UnexpectedEof.into()),
     }
 }
 
