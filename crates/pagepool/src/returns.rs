@@ -1,5 +1,6 @@
 //! The pool as its handles refer to it, and how pages and fragments return to it, also after its end.
 
+pub(crate) mod complete_pages;
 pub(crate) mod end_watch;
 pub(crate) mod frag_return;
 pub(crate) mod geometry;

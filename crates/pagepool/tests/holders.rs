@@ -701,3 +701,89 @@ fn the_file_of_a_killed_process_says_who_held_what() {
     assert!(dead.oldest[0].age < Duration::from_secs(60) && dead.held > 100, "{dead:?}");
     assert_eq!(format!("holds {:?}", known(dead)), holds);
 }
+
+/// Fragments of 1,000 bytes, four in a page, and the pages that are out.
+fn cut(pool: &Bound, n: usize) -> Vec<PageBuf> {
+    (0..n).map(|_| pool.alloc_frag(1000).unwrap()).collect()
+}
+
+/// Returns buffers on a thread that has no other.
+fn return_elsewhere(buffers: Vec<PageBuf>) {
+    std::thread::spawn(move || drop(buffers)).join().unwrap();
+}
+
+#[test]
+fn nobody_holds_pages_whose_fragments_returned_elsewhere() {
+    let kinds = [(8, 1024, 64), (0, 1024, 64), (1, 4, 0), (0, 0, 0), (1, 4, 8)];
+    for (max_lanes, lane_size, ring_size) in kinds {
+        let pool = pool(PoolParams { max_lanes, lane_size, ring_size, ..params(SITES) });
+        let whole = pool.alloc_page().unwrap();
+        let mut frags = cut(&pool, 64);
+        let places = || {
+            let (at, held) = (pool.inflight(), held(&pool.handle()).held);
+            assert_eq!(at.total as u64, at.cache + at.lanes + at.ring + at.frag + at.deferred + at.out);
+            assert_eq!(held, at.out + at.frag, "{at:?}");
+            at.out
+        };
+        assert_eq!(places(), 16, "15 pages that were cut, and the whole one");
+        let others = frags.split_off(31); // the eighth page keeps three
+        return_elsewhere(others);
+        assert_eq!(places(), 9, "{max_lanes} lanes of {lane_size}, ring {ring_size}");
+        return_elsewhere(frags.split_off(1));
+        assert_eq!(places(), 2);
+        return_elsewhere(frags);
+        assert_eq!(places(), 1, "the owner has not looked");
+        drop(whole);
+        pool.shrink(0);
+        assert_eq!((pool.inflight().total, held(&pool.handle()).held), (0, 0));
+    }
+}
+
+#[test]
+fn nobody_holds_parts_that_returned_elsewhere() {
+    let pool = pool(params(SITES));
+    let split_here = pool.alloc_page().unwrap().split_at(100).unwrap();
+    let whole = pool.alloc_page().unwrap();
+    let kept = std::thread::spawn(move || {
+        drop(split_here);
+        let (first, rest) = whole.split_at(2000).unwrap();
+        drop(rest);
+        first
+    });
+    let kept = kept.join().unwrap();
+    assert_eq!((pool.inflight().out, held(&pool.handle()).held), (1, 1));
+    return_elsewhere(vec![kept]);
+    assert_eq!((pool.inflight().out, held(&pool.handle()).held), (0, 0));
+}
+
+#[test]
+fn the_file_says_of_fragments_what_the_process_says() {
+    let this = "holders::the_file_says_of_fragments_what_the_process_says";
+    if in_child(this, "").is_some_and(|child| child.succeeded()) {
+        return;
+    }
+    let publication = publish("fragments").unwrap();
+    for holders in [SITES, Holders::Off] {
+        let pool = pool(PoolParams { lane_size: 64, ring_size: 8, ..params(holders) });
+        let seen = || {
+            let process = read_published(&std::fs::read(publication.path()).unwrap()).unwrap();
+            let seen = process.pools.into_iter().find(|seen| seen.id == pool.handle().id()).unwrap();
+            assert_eq!(seen.inflight, pool.inflight());
+            assert_eq!(seen.holders.map(|it| it.held), pool.handle().holders().map(|it| it.held));
+            seen.inflight.out
+        };
+        let whole = pool.alloc_page().unwrap();
+        for n in [64, 400] {
+            let frags = cut(&pool, n);
+            assert_eq!(seen(), n as u64 / 4); // with the whole one, and one page that is being cut
+            return_elsewhere(frags);
+            assert_eq!(seen(), 1, "{n} fragments returned");
+            drop(cut(&pool, 8)); // which takes in what is at the head of the lane
+            let held = pool.handle().holders().map(|it| it.held - pool.inflight().frag);
+            assert!(seen() == 1 && held.is_none_or(|held| held == 1), "{n} fragments returned");
+            pool.shrink(0);
+        }
+        drop(whole);
+    }
+    drop(publication);
+}

@@ -127,11 +127,11 @@ fn a_file_of_another_version_is_a_clear_error() {
     }
     let _folder = Folder::of_child();
     let mut bytes = published();
-    for version in [1u32, 3] {
+    for version in [2u32, 4] {
         bytes[8..12].copy_from_slice(&version.to_ne_bytes());
         let error = read_published(&bytes).unwrap_err().to_string();
         assert!(error.contains(&format!("with {version}")), "{error}");
-        assert!(error.contains("version 2 of the layout: use the pagepool of that process"), "{error}");
+        assert!(error.contains("version 3 of the layout: use the pagepool of that process"), "{error}");
     }
 }
 
@@ -178,10 +178,10 @@ fn records_are_read_once_or_twice_and_few_groups_have_texts() {
     // Records from here to the end of the file: since, and four ids.
     let first = bytes.len();
     bytes.resize(16 << 20, 0);
-    let count = (bytes.len() - first) / 16;
-    for (at, record) in bytes[first..].chunks_exact_mut(16).enumerate() {
+    let count = (bytes.len() - first) / 24;
+    for (at, record) in bytes[first..].chunks_exact_mut(24).enumerate() {
         record[..8].copy_from_slice(&(1u64 << 16).to_ne_bytes());
-        record[8..].copy_from_slice(&(at as u64).to_ne_bytes());
+        record[8..16].copy_from_slice(&(at as u64).to_ne_bytes());
     }
     bytes[head..head + 8].copy_from_slice(&(first as u64).to_ne_bytes());
     bytes[head + 16..head + 24].copy_from_slice(&(count as u64).to_ne_bytes());

@@ -238,7 +238,7 @@ pub(crate) fn put_frags(path: ReturnPath, pool: PoolPtr, frags: &[u32]) {
             let all = std::mem::take(&mut rest.frags);
             return match path {
                 ReturnPath::Dropped => pool.frags_remote(all),
-                ReturnPath::Ring => pool.frags_without_lane(all),
+                ReturnPath::Ring => pool.frags_by_ring(all),
             };
         };
         // Those of one page are counted together.

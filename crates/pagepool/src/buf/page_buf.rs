@@ -410,7 +410,7 @@ fn put_frag_ring(pool: PoolPtr, bits: HandleBits) {
     let page = bits.head(pool.geometry.head_mask);
     match pool.owner_here() {
         Some(owner) => pool.frag_here(owner, page, true),
-        None => pool.frags_without_lane(&[page.0]),
+        None => pool.frags_by_ring(&[page.0]),
     }
 }
 

@@ -106,7 +106,7 @@ impl PageBuf {
         let step = if self.pool.geometry.odd_bit() == 0 { 2 } else { 1 };
         SplitError::check(at, len, step)?;
         let (pool, page, offset) = (self.pool, self.page(), self.offset());
-        count_parts(pool, page, if self.is_frag() { 1 } else { 2 });
+        count_parts(pool, page, self.is_frag());
         if !(offset + at).is_multiple_of(LINE) && !pool.split_lines.load(Ordering::Relaxed) {
             pool.split_lines.store(true, Ordering::Relaxed);
         }
@@ -147,14 +147,18 @@ impl PageBuf {
     }
 }
 
-/// Counts `more` parts of a page of which the caller has a part.
+/// Counts one more part of a page, of which the caller has a part, or all.
 #[inline]
-fn count_parts(pool: PoolPtr, page: PageIdx, more: u32) {
-    let meta = pool.page_meta(page);
+fn count_parts(pool: PoolPtr, page: PageIdx, in_frags: bool) {
+    let (meta, more) = (pool.page_meta(page), if in_frags { 1 } else { 2 });
     if pool.owner_here().is_some() {
         // I2, I5: this thread alone writes the word.
         meta.frags.store(meta.frags.load(Ordering::Relaxed).wrapping_add(more), Ordering::Relaxed);
+        pool.own.in_frags.add(u64::from(!in_frags));
     } else {
         meta.parts.fetch_add(more, Ordering::Relaxed);
+        if !in_frags {
+            pool.split_elsewhere.fetch_add(1, Ordering::Relaxed);
+        }
     }
 }

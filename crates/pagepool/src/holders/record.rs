@@ -2,15 +2,19 @@
 //!
 //! Words  `since`: when it went out, in milliseconds of the coarse clock, and a number that tells two
 //!        hand-outs of one millisecond apart; 0 while the page is home. `what`: ids of texts, each in a table
-//!        of its own.
+//!        of its own. `returned`: fragments of the page that returned on other threads, and that the owner has
+//!        not taken in; so observers of the file, who have no count of those out, do not call it held.
 //! Who    the owner of the page (I1): the pool's owner writes both when it hands the page out, whoever
 //!        returns the page clears `since` before anybody else can have it. Of a page in fragments several
-//!        threads may change the tag in `what`, by an exchange.
+//!        threads may change the tag in `what`, by an exchange. Returners add to `returned` before their
+//!        message, and whoever takes the message in subtracts.
 //! Pairs  out: `what`, then `since`, both Release. A reader: `since`, Acquire; `what`; fence, Acquire;
 //!        `since`. If both are the same, `what` belongs to it: who sees the `what` of a later hand-out also
 //!        sees that `since` was cleared before.
 
-use crate::sys::sync::{AtomicU64, Ordering, fence};
+use std::mem::offset_of;
+
+use crate::sys::sync::{AtomicU32, AtomicU64, Ordering, fence};
 
 /// Ids in a record; 0 is none, or one for which its table has no room.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Ord, PartialOrd)]
@@ -53,9 +57,13 @@ impl Since {
 pub(crate) struct HolderRecord {
     since: AtomicU64,
     what: AtomicU64,
+    returned: AtomicU32,
 }
 
 impl HolderRecord {
+    /// Where the count of fragments that returned is, for observers of the file.
+    pub(crate) const RETURNED_AT: usize = offset_of!(Self, returned);
+
     /// The page goes out.
     pub(crate) fn out(&self, since: Since, what: What) {
         self.what.store(what.word(), Ordering::Release); // pairs with read()
@@ -67,6 +75,16 @@ impl HolderRecord {
     pub(crate) fn back(&self) {
         // Whoever gets the page next gets it behind this store: by the message that brings it home.
         self.since.store(0, Ordering::Relaxed);
+    }
+
+    /// Fragments return on a thread that is not the owner. Relaxed: the message carries it.
+    pub(crate) fn frags_returned(&self, n: u32) {
+        self.returned.fetch_add(n, Ordering::Relaxed);
+    }
+
+    /// The owner knows of them now.
+    pub(crate) fn frags_taken_in(&self, n: u32) {
+        self.returned.fetch_sub(n, Ordering::Relaxed);
     }
 
     /// Somebody took the page over.

@@ -13,7 +13,7 @@
 //!        atomic, Release, and never again.
 //! Limit  a callback that allocates from the pool while the owner's slow calls have the stock in the
 //!        cache, which is inside an allocation, `shrink` or `update_nid`, may get a page that has no record.
-//! Cost   16 bytes a page of the area, and 56 KiB; 128 KiB more for stacks.
+//! Cost   24 bytes a page of the area, and 56 KiB; 128 KiB more for stacks.
 
 use std::collections::BTreeMap;
 use std::panic::Location;
@@ -61,6 +61,8 @@ pub(crate) struct HolderHead {
     /// The coarse clock when the pool was made, and at its last allocation.
     pub(crate) made_ms: u64,
     pub(crate) last_ms: PlainU64,
+    /// The record of the page that was opened last, to be cut; while one is open, it is this one.
+    pub(crate) open: PlainU64,
     /// The idle pages that a pool without records would have in its cache.
     pub(crate) stock: Cache,
 }
@@ -142,6 +144,7 @@ impl HolderTable {
             order: order.into(),
             made_ms: coarse_ms(),
             last_ms: PlainU64::new(coarse_ms()),
+            open: PlainU64::new(0),
             stock: Cache::new(cache, false),
         };
         let zero = || PlainU64::new(0);
@@ -196,11 +199,31 @@ impl HolderTable {
         self.head.last_ms.store(now, Ordering::Relaxed);
     }
 
+    /// The owner opens a page to cut it, for a call at this place.
+    pub(crate) fn open(&self, page: PageIdx, at: &'static Location<'static>) {
+        self.out(page, at);
+        self.head.open.store((page.0 >> self.head.order).into(), Ordering::Relaxed);
+    }
+
     /// A page is home, and nobody else has it yet.
     #[inline]
     pub(crate) fn back(&self, page: PageIdx) {
         if let Some(record) = self.record(page) {
             record.back();
+        }
+    }
+
+    /// Fragments of a page return on a thread that is not the owner, which will take them in.
+    pub(crate) fn frags_returned(&self, page: PageIdx, n: u32) {
+        if let Some(record) = self.record(page) {
+            record.frags_returned(n);
+        }
+    }
+
+    /// It did.
+    pub(crate) fn frags_taken_in(&self, page: PageIdx, n: u32) {
+        if let Some(record) = self.record(page) {
+            record.frags_taken_in(n);
         }
     }
 
@@ -368,12 +391,13 @@ impl HolderTable {
         Some((since, tag, tally.view(self).oldest.pop()?))
     }
 
-    /// Who holds what, now. Any thread. Time in proportion to the pages of the area.
-    pub(crate) fn view(&self) -> HoldersView {
+    /// Who holds what, now. Any thread. Time in proportion to the pages of the area. Nobody holds the pages that are `complete`, although the owner has not seen it yet.
+    pub(crate) fn view(&self, complete: &[PageIdx]) -> HoldersView {
         let mut tally = HolderTally::new(coarse_ms());
         for (at, record) in (0u32..).zip(self.records.iter()) {
-            if let Some((since, what)) = record.read() {
-                tally.add(PageIdx(at << self.head.order), since, what);
+            let page = PageIdx(at << self.head.order);
+            if let Some((since, what)) = record.read().filter(|_| complete.binary_search(&page).is_err()) {
+                tally.add(page, since, what);
             }
         }
         tally.view(self)

@@ -225,9 +225,9 @@ struct LaneConsumer {
 }
 
 impl Lane {
-    /// What [`pages_pushed`](Self::pages_pushed) and [`pages_in`](Self::pages_in) are made of: names, where
-    /// they are, and how many bytes they have.
-    pub(crate) const PLACES: [(&str, usize, usize); 7] = [
+    /// What [`pages_pushed`](Self::pages_pushed), [`pages_in`](Self::pages_in) and
+    /// [`frags_in`](Self::frags_in) are made of: names, where they are, and how many bytes they have.
+    pub(crate) const PLACES: [(&str, usize, usize); 8] = [
         ("lane.lap_start", offset_of!(Self, producer.0.lap_start), size_of::<usize>()),
         ("lane.next", offset_of!(Self, producer.0.next), size_of::<usize>()),
         ("lane.first", offset_of!(Self, producer.0.slots.first), size_of::<usize>()),
@@ -235,6 +235,7 @@ impl Lane {
         ("lane.phase", offset_of!(Self, producer.0.phase), size_of::<u32>()),
         ("lane.frags", offset_of!(Self, producer.0.frags), size_of::<u64>()),
         ("lane.taken", offset_of!(Self, consumer.0.pages), size_of::<u64>()),
+        ("lane.at", offset_of!(Self, consumer.0.at), size_of::<usize>()),
     ];
 
     /// A free lane over empty slots.
@@ -502,6 +503,24 @@ impl Lane {
         let frags = self.producer.frags.read();
         let pages = (lap_start as u64 + in_lap as u64).saturating_sub(frags);
         self.told.fetch_max(pages, Ordering::Relaxed).max(pages)
+    }
+
+    /// Messages of fragments in the lane; readable by anyone.
+    pub(crate) fn frags_in(&self) -> u64 {
+        let pages = self.consumer.pages.read();
+        let taken = (self.consumer.at.load(Ordering::Relaxed) as u64).wrapping_sub(pages);
+        self.producer.frags.read().saturating_sub(taken)
+    }
+
+    /// Calls with each message of fragments in the lane: their page, and how many. For anyone.
+    pub(crate) fn each_frag(&self, head_mask: NonZeroU32, returned: &mut impl FnMut(PageIdx, u32)) {
+        let slots = self.consumer.slots;
+        let start = self.consumer.at.load(Ordering::Acquire);
+        let messages = (0..=slots.mask).map_while(|at| slots.message(start.wrapping_add(at)));
+        for (page, n) in messages.filter(|message| message.is_frag()).map(|message| message.frags(head_mask))
+        {
+            returned(page, n);
+        }
     }
 
     /// Pages in the lane; readable by anyone.

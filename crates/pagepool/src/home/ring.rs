@@ -10,10 +10,12 @@
 //! Pairs  push (slot, Release) -> pop (slot, Acquire).
 
 use std::mem::offset_of;
+use std::num::NonZeroU32;
 use std::sync::atomic::AtomicUsize;
 
 use crate::home::message::{Message, MessageQueue};
 use crate::home::stats::Counter;
+use crate::mem::page::PageIdx;
 #[cfg(loom)]
 use crate::sys::sync::OneAtATime;
 use crate::sys::sync::{AtomicU32, Ordering, Padded, publish};
@@ -33,6 +35,8 @@ pub(crate) struct ReturnRing {
 struct RingConsumer {
     at: AtomicUsize,
     pages: Counter,
+    /// Messages of fragments that were taken.
+    frags: Counter,
     #[cfg(loom)]
     watch: OneAtATime,
 }
@@ -46,6 +50,9 @@ pub(crate) struct RingTail(usize);
 impl ReturnRing {
     /// Where the count of [`pages_taken`](Self::pages_taken) is.
     pub(crate) const PAGES_TAKEN_AT: usize = offset_of!(Self, consumer.0.pages);
+
+    /// Where the count of [`frags_taken`](Self::frags_taken) is.
+    pub(crate) const FRAGS_TAKEN_AT: usize = offset_of!(Self, consumer.0.frags);
 
     /// An empty ring of `size` slots; 0 makes one that refuses everything.
     pub(crate) fn new(size: usize) -> Self {
@@ -89,6 +96,20 @@ impl ReturnRing {
     pub(crate) fn pages_taken(&self) -> u64 {
         self.consumer.pages.read()
     }
+
+    /// Messages of fragments ever taken out; readable by anyone.
+    pub(crate) fn frags_taken(&self) -> u64 {
+        self.consumer.frags.read()
+    }
+
+    /// Calls with each message of fragments in the ring: their page, and how many. For anyone.
+    pub(crate) fn each_frag(&self, head_mask: NonZeroU32, returned: &mut impl FnMut(PageIdx, u32)) {
+        let bits = self.slots.iter().filter_map(|slot| slot.load(Ordering::Acquire).checked_sub(1));
+        for message in bits.map(Message::from_bits).filter(|message| message.is_frag()) {
+            let (page, n) = message.frags(head_mask);
+            returned(page, n);
+        }
+    }
 }
 
 impl MessageQueue for ReturnRing {
@@ -113,7 +134,8 @@ impl MessageQueue for ReturnRing {
         let message = Message::from_bits(bits);
         slot.store(0, Ordering::Release);
         self.consumer.at.store(at + 1, Ordering::Relaxed);
-        self.consumer.pages.add(u64::from(!message.is_frag()));
+        let count = if message.is_frag() { &self.consumer.frags } else { &self.consumer.pages };
+        count.add(1);
         Some(message)
     }
 

@@ -334,7 +334,9 @@ pub struct Inflight {
     pub total: i64,
     /// In the owner's cache.
     pub cache: u64,
-    /// In lanes, on their way back.
+    /// On their way back: in lanes, and those of which all fragments have returned, the last ones as
+    /// messages in lanes or ring that the owner has not taken in. In a published file, which has no count of
+    /// each page, these are as many as there are messages, at most the pages in fragments.
     pub lanes: u64,
     /// In the ring.
     pub ring: u64,

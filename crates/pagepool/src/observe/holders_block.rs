@@ -35,12 +35,13 @@ pub(crate) enum AsOf {
 
 /// Reads who holds the pages of a pool; `None` if it does not record that, or not in the file.
 ///
-/// `left` is how many records are still read of this file. No two pools have the same ones, so in a file
+/// `cutting` says whether a page is being cut into fragments; `left` is how many records are still read of this file. No two pools have the same ones, so in a file
 /// whose rows lead to one table again and again the later ones are damaged.
 pub(crate) fn holders(
     reader: Reader<'_>,
     at: BlockAt,
     as_of: AsOf,
+    cutting: bool,
     left: &Cell<u64>,
 ) -> Result<Option<HoldersView>, Error> {
     if at.count == 0 {
@@ -62,6 +63,7 @@ pub(crate) fn holders(
     left.set(left.get() - records.count);
     let names = HolderTexts::read(reader, &head)?;
     let last_ms = head.u64(offset_of!(HolderHead, last_ms));
+    let open = cutting.then(|| head.u64(offset_of!(HolderHead, open)));
     let made_ms = head.u64(offset_of!(HolderHead, made_ms));
     let mut tally = HolderTally::new(match as_of {
         AsOf::Now(now) => now,
@@ -73,24 +75,31 @@ pub(crate) fn holders(
             count: TOGETHER.min(records.count - first),
             ..records
         };
-        for (page, since, what) in piece_of(reader, piece, first)? {
+        for (page, since, what) in piece_of(reader, piece, first, open)? {
             tally.add(PageIdx((page << order) as u32), since, what);
         }
     }
     Ok(Some(tally.view(&names)))
 }
 
-/// The pages of a piece of the table that are out.
-fn piece_of(reader: Reader<'_>, piece: BlockAt, first: u64) -> Result<Vec<(u64, Since, What)>, Error> {
+/// The pages of a piece of the table that are out. Not those of which fragments returned that the owner has not
+/// taken in: the file does not say whether others are out. The one that is `open` is the owner's.
+fn piece_of(
+    reader: Reader<'_>,
+    piece: BlockAt,
+    first: u64,
+    open: Option<u64>,
+) -> Result<Vec<(u64, Since, What)>, Error> {
     let read = || reader.bytes(piece.offset, (piece.count * piece.bytes) as usize);
     let (before, after) = (read()?, read()?);
     let width = size_of::<HolderRecord>();
     let record = |at: u64| {
         let at_byte = at as usize * width;
         let words = |bytes: &Bytes| (bytes.u64(at_byte), bytes.u64(at_byte + 8));
+        let returned = after.u32(at_byte + HolderRecord::RETURNED_AT) > 0 && open != Some(first + at);
         let (since, what) = words(&after);
         let what = if words(&before) == (since, what) { What::of_word(what) } else { What::default() };
-        (since != 0).then(|| (first + at, Since(since), what))
+        (since != 0 && !returned).then(|| (first + at, Since(since), what))
     };
     Ok((0..piece.count).filter_map(record).collect())
 }

@@ -100,6 +100,9 @@ struct Look {
     pushed: Vec<u64>,
     taken: u64,
     ring: u64,
+    /// Messages of fragments in lanes and ring, and pages in fragments as far as the owner knows.
+    frag_messages: u64,
+    in_frags: u64,
 }
 
 /// Reads a pool's numbers.
@@ -143,6 +146,7 @@ fn look(reader: Reader<'_>, schema: &Schema, blocks: PoolBlocks) -> Result<Look,
     for lane in lanes.parts(blocks.lanes.bytes as usize) {
         look.pushed.push(pages_pushed(schema, &lane));
         look.taken = look.taken.wrapping_add(schema.sum("lane.taken", IN_LANE, &lane));
+        look.frag_messages = look.frag_messages.saturating_add(frags_in(schema, &lane));
     }
     let numbers = &mut look.numbers;
     numbers.stats.fill(|name| schema.sum(&format!("stats.{name}"), IN_POOL, &pool));
@@ -155,6 +159,9 @@ fn look(reader: Reader<'_>, schema: &Schema, blocks: PoolBlocks) -> Result<Look,
     numbers.inflight.frag = schema.sum("inflight.frag", IN_POOL, &pool);
     numbers.inflight.deferred = schema.sum("inflight.deferred", IN_DEFERRED, &deferred);
     look.ring = schema.sum("inflight.ring", IN_POOL, &pool);
+    let in_ring = above_zero(schema.sum("ring_frags", IN_POOL, &pool));
+    look.frag_messages = look.frag_messages.saturating_add(in_ring);
+    look.in_frags = above_zero(schema.sum("in_frags", IN_POOL, &pool));
     Ok(look)
 }
 
@@ -170,6 +177,17 @@ fn pages_pushed(schema: &Schema, lane: &Bytes) -> u64 {
     let begins = in_lap == 0 && phase != u64::from(lap_start & size == 0);
     let messages = lap_start.wrapping_add(in_lap).wrapping_add(if begins { size } else { 0 });
     messages.saturating_sub(value("lane.frags"))
+}
+
+/// As `Lane::frags_in`.
+fn frags_in(schema: &Schema, lane: &Bytes) -> u64 {
+    let value = |name| schema.sum(name, IN_LANE, lane);
+    above_zero(value("lane.frags").wrapping_sub(value("lane.at").wrapping_sub(value("lane.taken"))))
+}
+
+/// A difference of counts of which one may have been read before the other.
+fn above_zero(difference: u64) -> u64 {
+    if difference as i64 > 0 { difference } else { 0 }
 }
 
 impl Look {
@@ -194,8 +212,11 @@ impl Look {
         numbers.stats.release = before.numbers.stats.release;
         let inflight = &mut numbers.inflight;
         inflight.total = numbers.stats.inflight().max(0);
-        inflight.lanes = pushed.saturating_sub(self.taken);
-        inflight.ring = if self.ring as i64 >= 0 { self.ring } else { 0 };
+        // The records of pages are not in the file: of the pages in fragments, as many as there are messages
+        // may be complete.
+        let complete = self.frag_messages.min(self.in_frags);
+        inflight.lanes = pushed.saturating_sub(self.taken).saturating_add(complete);
+        inflight.ring = above_zero(self.ring);
         let Inflight { cache, lanes, ring, frag, deferred, .. } = *inflight;
         let inside = [cache, lanes, ring, frag, deferred].into_iter().fold(0, u64::saturating_add);
         inflight.out = (inflight.total as u64).saturating_sub(inside);

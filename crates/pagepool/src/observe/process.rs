@@ -236,7 +236,7 @@ impl<'a> PublishedFile<'a> {
             inflight,
             frag_waste,
             deferred,
-            holders: holders(self.reader, blocks.holders, as_of, &self.records_left)?,
+            holders: holders(self.reader, blocks.holders, as_of, inflight.frag > 0, &self.records_left)?,
             params: params(row),
         })
     }

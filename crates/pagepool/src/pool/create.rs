@@ -14,7 +14,7 @@ use crate::home::lane_list::LaneList;
 use crate::home::lane_table::place_of;
 use crate::home::registry::Registry;
 use crate::home::ring::ReturnRing;
-use crate::home::stats::{Counters, DeferredCounts};
+use crate::home::stats::{Counter, Counters, DeferredCounts};
 use crate::home::thread;
 use crate::mem::area::Area;
 use crate::mem::dma::Mapping;
@@ -125,6 +125,7 @@ fn assemble(
         area_id: area.id(),
         slot,
         overflowed: Default::default(),
+        split_elsewhere: Default::default(),
         split_lines: Default::default(),
         asked_to_shrink: AtomicU32::new(if holders.is_some() { NOT_ASKED_BUT_TRACKS } else { NOT_ASKED }),
         lanes: LaneList::new(lines.map(|lines| Lane::new(lines, wakeup.clone()))),
@@ -134,6 +135,7 @@ fn assemble(
         late: Default::default(),
         late_ring: Default::default(),
         ring: ReturnRing::new(sizes.ring),
+        ring_frags: Counter::default(),
         chains,
         name: params.name,
         area,

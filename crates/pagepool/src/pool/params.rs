@@ -114,7 +114,7 @@ pub enum OnBusy {
 /// [`Shutdown::report`](crate::Shutdown::report). A pool that records has tags, as with
 /// [`tagging`](PoolParams::tagging).
 ///
-/// It costs 16 bytes a page of the area and up to 56 KiB, 128 KiB more with stacks, and each allocation and
+/// It costs 24 bytes a page of the area and up to 56 KiB, 128 KiB more with stacks, and each allocation and
 /// each return takes the slow way. A pool that is [`Off`](Self::Off) pays nothing.
 ///
 /// ```

@@ -16,6 +16,7 @@ use crate::home::registry::{MemCarrier, MemId, MemState, MemType, Registry, Regi
 use crate::home::stats::{DeferredStats, Inflight, Stats};
 use crate::mem::area::Area;
 use crate::mem::dma::DeviceAddr;
+use crate::returns::complete_pages::complete_pages;
 use crate::returns::pool_core::{PoolCore, PoolPtr};
 use crate::sys::placed::{Placed, Shared};
 
@@ -91,7 +92,7 @@ impl PoolRef {
     /// Who holds its pages, and for how long; `None` in a pool made without
     /// [`holders`](crate::PoolParams::holders). Any thread. Time in proportion to the pages of the area.
     pub fn holders(&self) -> Option<HoldersView> {
-        self.0.holders.as_ref().map(|holders| holders.view())
+        self.0.holders.as_ref().map(|holders| holders.view(&complete_pages(&self.0)))
     }
 
     /// Whether it records who holds its pages: one load.
@@ -227,7 +228,8 @@ pub(crate) fn inflight(shared: &PoolCore) -> Inflight {
     // Read apart from the cache: while the owner moves pages between the two, they may count twice, or not.
     let stock = shared.holders.as_ref().map_or(0, |holders| holders.stock().count());
     let cache = (shared.own.cache.count() + stock) as u64;
-    let lanes = shared.lanes.all().iter().map(|lane| lane.pages_in()).sum();
+    let pages_in_lanes: u64 = shared.lanes.all().iter().map(|lane| lane.pages_in()).sum();
+    let lanes = pages_in_lanes + complete_pages(shared).len() as u64;
     let taken = shared.ring.pages_taken();
     let ring = shared.returned.recycle_ring.read().saturating_sub(taken);
     let frag = u64::from(shared.own.frag_is_open());

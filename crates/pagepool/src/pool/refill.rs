@@ -254,7 +254,12 @@ impl Bound {
     /// in the pool.
     pub(crate) fn last_frag_home(&self, page: PageIdx, n: u32) -> bool {
         let (pool, owner) = (self.ptr(), self.owner());
-        pool.frag_counted(owner, page, n) && pool.split_page_stays(owner, page) != SplitPage::Left
+        pool.note_taken_in(page, n);
+        if !pool.frag_counted(owner, page, n) {
+            return false;
+        }
+        pool.own.in_frags.take(1);
+        pool.split_page_stays(owner, page) != SplitPage::Left
     }
 
     /// A page that returned goes into the cache, or comes back if it is off-node. One that was in
@@ -422,6 +427,7 @@ impl Bound {
         // For observers alone, which may not look into the cell: no ordering.
         pool.own.frag_open.store(false, Ordering::Relaxed);
         if !pool.frag_counted(owner, page, unused) {
+            pool.own.in_frags.add(1);
             return None;
         }
         if pool.page_meta(page).refs.load(Ordering::Acquire) != 0 {
@@ -489,6 +495,7 @@ impl Bound {
             // Whole pages stay for the next refill: the cache may have no room for them.
             while let Some((page, frags)) = lane.take_frags(pool.geometry.head_mask) {
                 busy.insert(at);
+                pool.note_taken_in(page, frags);
                 pool.frags_here(self.owner(), page, frags, true);
             }
             pool.lanes.unlist_if_over(at);

@@ -145,10 +145,12 @@ fn collect(pool: PoolPtr, owner: OwnerProof, home: &mut Vec<PageIdx>) {
         }
     };
     while let Some((page, frags)) = pool.take_overflow(&mut returns) {
+        pool.note_taken_in(page, frags);
         frags_home(page, frags);
     }
     for message in messages.iter().filter(|message| message.is_frag()) {
         let (page, n) = message.frags(pool.geometry.head_mask);
+        pool.note_taken_in(page, n);
         frags_home(page, n);
     }
     // SAFETY: I2; no callback runs in this function.
@@ -310,7 +312,7 @@ impl Shutdown {
         }
         let holders = self.holders.as_ref().filter(|_| !is_complete);
         let HoldersView { ages, groups, more_groups, .. } =
-            holders.map(|holders| holders.view()).unwrap_or_default();
+            holders.map(|holders| holders.view(&[])).unwrap_or_default();
         ShutdownReport {
             pool: self.name.clone(),
             id: self.id,

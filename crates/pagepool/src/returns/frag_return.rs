@@ -52,6 +52,7 @@ impl PoolPtr {
     /// was the owner's.
     pub(crate) fn late_frags_counted(self, returns: &ReturnState, page: PageIdx, n: u32) -> bool {
         debug_assert!(returns.detached, "I5: the owner counts while the pool lives");
+        self.note_taken_in(page, n);
         let complete = self.frag_count_fell(page, n);
         if complete {
             self.has_no_holder(page);
@@ -72,6 +73,7 @@ impl PoolPtr {
     /// The last fragment of a page returned on the owner's thread: the page goes the way of a whole one.
     #[cold]
     fn split_page_home(self, owner: OwnerProof, page: PageIdx, to_ring: bool) {
+        self.own.in_frags.take(1);
         match self.split_page_stays(owner, page) {
             SplitPage::Left => {}
             _ if to_ring => self.ring_or_out(page),
@@ -101,6 +103,7 @@ impl PoolPtr {
     /// its page.
     #[inline]
     pub(crate) fn frag_remote(self, page: PageIdx) {
+        self.note_returned(&[page.0]);
         if let Some(lane) = self.lane()
             && lane.push_frags(Message::of_frag(page))
         {
@@ -112,6 +115,7 @@ impl PoolPtr {
     /// Many fragments, by their pages, on any thread but the owner's: into the lane as far as it has room,
     /// the rest under one lock.
     pub(crate) fn frags_remote(self, frags: &[u32]) {
+        self.note_returned(frags);
         let Some(lane) = self.lane() else { return self.frags_without_lane(frags) };
         let head_mask = self.geometry.head_mask;
         let mut left = UnsentFrags { pool: self, frags };
@@ -126,15 +130,46 @@ impl PoolPtr {
         }
     }
 
+    /// As [`frags_remote`](Self::frags_remote), but not by a lane.
+    pub(crate) fn frags_by_ring(self, frags: &[u32]) {
+        self.note_returned(frags);
+        self.frags_without_lane(frags);
+    }
+
+    /// Has observers see that fragments, given by their pages, are not out any more.
+    #[inline(always)]
+    fn note_returned(self, frags: &[u32]) {
+        if self.careful {
+            self.note_returned_carefully(frags);
+        }
+    }
+
+    #[cold]
+    fn note_returned_carefully(self, frags: &[u32]) {
+        if let Some(holders) = &self.holders {
+            frags.iter().for_each(|&page| holders.frags_returned(PageIdx(page), 1));
+        }
+    }
+
+    /// The owner, or after the end the holder of the return lock, takes in what returned.
+    #[inline(always)]
+    pub(crate) fn note_taken_in(self, page: PageIdx, n: u32) {
+        if let Some(holders) = &self.holders {
+            holders.frags_taken_in(page, n);
+        }
+    }
+
     /// Fragments, at least one, by their pages, through the ring whatever the thread.
     #[cold]
-    pub(crate) fn frags_without_lane(self, frags: &[u32]) {
+    fn frags_without_lane(self, frags: &[u32]) {
         let (mut left, head_mask) = (frags, self.geometry.head_mask);
         {
             let mut returns = self.returns.lock();
             if !returns.detached {
                 while let Some((message, n)) = Message::of_leading_frags(left, head_mask) {
-                    if !self.ring.push(&mut returns.tail, message) {
+                    if self.ring.push(&mut returns.tail, message) {
+                        self.ring_frags.add(1);
+                    } else {
                         self.overflow(&mut returns, message);
                     }
                     left = &left[n..];
@@ -153,6 +188,7 @@ impl PoolPtr {
         if meta.next.load(Ordering::Relaxed) == 0 {
             meta.next.store(if returns.overflow == 0 { 1 } else { returns.overflow + 1 }, Ordering::Relaxed);
             returns.overflow = page.0 + 1;
+            self.ring_frags.add(1);
             self.overflowed.store(true, Ordering::Relaxed);
         }
     }
@@ -167,6 +203,7 @@ impl PoolPtr {
         let meta = self.page_meta(page);
         returns.overflow = meta.next.load(Ordering::Relaxed) - 1;
         meta.next.store(0, Ordering::Relaxed);
+        self.ring_frags.take(1);
         let frags = meta.overflow.load(Ordering::Relaxed);
         meta.overflow.store(0, Ordering::Relaxed);
         Some((page, frags))

@@ -74,6 +74,8 @@ pub(crate) struct PoolCore {
     pub(crate) lanes: LaneList,
     /// Whether pages with overflowed fragments are listed; written under the return lock.
     pub(crate) overflowed: AtomicBool,
+    /// Whole pages that threads other than the owner's split.
+    pub(crate) split_elsewhere: PlainU64,
     /// Whether a buffer was ever split inside a cache line. Set by any thread, never unset; whoever has such
     /// a part sees it.
     pub(crate) split_lines: PlainBool,
@@ -85,6 +87,9 @@ pub(crate) struct PoolCore {
     /// Written under the return lock.
     pub(crate) returned: Counters,
     pub(crate) ring: ReturnRing,
+    /// Messages of fragments ever put into the ring, and pages with overflowed fragments that are listed.
+    /// Written under the return lock.
+    pub(crate) ring_frags: Counter,
     /// Pages that returned after the end. Any thread.
     pub(crate) late: PlainU64,
     /// Those of them that Linux would still put into the ring. Written under the return lock.
@@ -138,6 +143,9 @@ pub(crate) struct OwnerState {
     pub(crate) frag_open: PlainBool,
     /// Bytes of pages that were cut up and belong to no fragment.
     pub(crate) frag_waste: Counter,
+    /// Pages that are not cut any more, and of which fragments are out as far as the owner knows; less those
+    /// that other threads split.
+    pub(crate) in_frags: Counter,
     /// Pages of the emergency reserve that were reserved and not handed out yet.
     pub(crate) emergency: OwnerCell<Vec<PageIdx>>,
     /// Blocks for chains that the owner keeps at hand.
@@ -169,6 +177,7 @@ impl OwnerState {
             frag: OwnerCell::new(FragState::NONE),
             frag_open: PlainBool::new(false),
             frag_waste: Counter::default(),
+            in_frags: Counter::default(),
             emergency: OwnerCell::new(Vec::new()),
             chains: ChainStash::new(sizes.chains),
             raw,
@@ -253,6 +262,11 @@ impl PoolCore {
         let at = unsafe { self.meta.add(page.0 as usize) };
         // SAFETY: I3. The area outlives the pool.
         unsafe { &*at }
+    }
+
+    /// Messages of fragments in the ring, and pages with overflowed ones; readable by anyone.
+    pub(crate) fn frags_in_ring(&self) -> u64 {
+        self.ring_frags.read().saturating_sub(self.ring.frags_taken())
     }
 
     /// Pages that joined and have not left, by the counters: right at every moment (I7).

@@ -18,6 +18,7 @@ pub(crate) fn schema() -> Vec<SchemaRow> {
     });
     let pushed = offset_of!(PoolCore, returned) + offset_of!(Counters, recycle_ring);
     let taken = offset_of!(PoolCore, ring) + ReturnRing::PAGES_TAKEN_AT;
+    let frags_taken = offset_of!(PoolCore, ring) + ReturnRing::FRAGS_TAKEN_AT;
     let cache = offset_of!(PoolCore, own.0.cache) + Cache::COUNT_AT;
     let places = [
         row("stats.", "recycle_ring", IN_POOL, offset_of!(PoolCore, late_ring), 8),
@@ -34,6 +35,10 @@ pub(crate) fn schema() -> Vec<SchemaRow> {
         row("inflight.", "ring", IN_POOL, pushed, 8),
         SchemaRow { sign: -1, ..row("inflight.", "ring", IN_POOL, taken, 8) },
         row("inflight.", "deferred", IN_DEFERRED, offset_of!(DeferredCounts, pages), 8),
+        row("", "ring_frags", IN_POOL, offset_of!(PoolCore, ring_frags), 8),
+        SchemaRow { sign: -1, ..row("", "ring_frags", IN_POOL, frags_taken, 8) },
+        row("", "in_frags", IN_POOL, offset_of!(PoolCore, own.0.in_frags), 8),
+        row("", "in_frags", IN_POOL, offset_of!(PoolCore, split_elsewhere), 8),
         row("", "frag_waste", IN_POOL, offset_of!(PoolCore, own.0.frag_waste), 8),
         row("", "owner", IN_POOL, offset_of!(PoolCore, owner), 8),
     ];

@@ -11,7 +11,7 @@ use std::mem::offset_of;
 pub(crate) const MAGIC: [u8; 8] = *b"PAGEPOOL";
 
 /// Raised whenever a reader of the version before would misread a file.
-pub(crate) const VERSION: u32 = 2;
+pub(crate) const VERSION: u32 = 3;
 
 /// Bytes of a file: addresses are reserved for all of it, memory is taken as it is needed.
 pub(crate) const FILE_BYTES: usize = 16 << 20;

@@ -202,12 +202,29 @@ impl PoolsModel {
             q.iter().filter(|m| matches!(m, ModelMessage::Page(_))).count() as u64
         };
         let (cache, ring) = (p.cache.len() as u64, pages(&p.ring));
-        let lanes = p.lanes.iter().map(|lane| pages(&lane.messages)).sum();
+        let in_lanes: u64 = p.lanes.iter().map(|lane| pages(&lane.messages)).sum();
+        let lanes = in_lanes + self.complete_pages(pool);
         let frag = u64::from(p.open.is_some());
         let deferred = p.queued.iter().filter(|queued| !queued.frag).count() as u64;
         let total = p.stats.inflight();
         let out = total as u64 - cache - lanes - ring - frag - deferred;
         Inflight { total, cache, lanes, ring, frag, deferred, out }
+    }
+
+    /// Pages of which all fragments have returned, the last ones as messages.
+    fn complete_pages(&self, pool: usize) -> u64 {
+        let p = &self.pools[pool];
+        let messages = p.lanes.iter().flat_map(|lane| &lane.messages).chain(&p.ring);
+        let mut returned: HashMap<PageToken, u32> =
+            p.overflow.iter().map(|&token| (token, p.records[&token].overflowed)).collect();
+        for message in messages {
+            if let ModelMessage::Frags(token, n) = *message {
+                *returned.entry(token).or_default() += n;
+            }
+        }
+        let open = p.open.map(|open| open.token);
+        let complete = |&(token, n): &(PageToken, u32)| Some(token) != open && p.records[&token].frags == n;
+        returned.into_iter().filter(complete).count() as u64
     }
 
     /// Checks the counters that a pool's deferred queue shows.

@@ -73,7 +73,7 @@ impl Bound {
             return false;
         }
         // SAFETY: I2; no callback runs while the borrow lives.
-        holders.out(unsafe { &*pool.own.frag.get() }.page(), Location::caller());
+        holders.open(unsafe { &*pool.own.frag.get() }.page(), Location::caller());
         true
     }
 

@@ -1,0 +1,43 @@
+//! Pages whose last fragments have returned, where the owner has not seen it yet.
+//!
+//! What   fragments that return on other threads are messages, and the owner alone counts them (I5). Until it
+//!        does, the records still have them out. A look at the messages tells which pages nobody holds.
+//! Who    any thread that asks where the pages are. It takes no message, and writes nothing.
+//! Torn   while the owner takes messages in, one may count although it was taken: for that moment a page may
+//!        be in two places, as between any two.
+
+use std::collections::BTreeMap;
+
+use crate::mem::page::PageIdx;
+use crate::returns::pool_core::PoolCore;
+use crate::sys::sync::Ordering;
+
+/// The pages, by their numbers. Time in proportion to the messages of fragments that wait.
+pub(crate) fn complete_pages(pool: &PoolCore) -> Vec<PageIdx> {
+    let mut waiting = BTreeMap::new();
+    let mut returned = |page: PageIdx, n: u32| *waiting.entry(page.0).or_insert(0u32) += n;
+    let head_mask = pool.geometry.head_mask;
+    let lanes = pool.lanes.all().iter().filter(|lane| lane.frags_in() > 0);
+    lanes.for_each(|lane| lane.each_frag(head_mask, &mut returned));
+    if pool.frags_in_ring() > 0 {
+        pool.ring.each_frag(head_mask, &mut returned);
+        each_overflowed(pool, &mut returned);
+    }
+    let is_complete = |&(page, n): &(u32, u32)| {
+        let meta = pool.page_meta(PageIdx(page));
+        let out = meta.frags.load(Ordering::Relaxed).wrapping_add(meta.parts.load(Ordering::Relaxed));
+        out > 0 && out <= n
+    };
+    waiting.into_iter().filter(is_complete).map(|(page, _)| PageIdx(page)).collect()
+}
+
+/// Fragments that found no room for a message.
+fn each_overflowed(pool: &PoolCore, returned: &mut impl FnMut(PageIdx, u32)) {
+    let returns = pool.returns.lock();
+    let mut next = returns.overflow;
+    while let Some(page) = next.checked_sub(1).map(PageIdx) {
+        let meta = pool.page_meta(page);
+        returned(page, meta.overflow.load(Ordering::Relaxed));
+        next = meta.next.load(Ordering::Relaxed).saturating_sub(1);
+    }
+}
