@@ -1818,7 +1818,7 @@ int64_t pagepool_low_water_mark(struct pagepool *pool);
  * Shows the pools of this process to others of the same user: counters, places of pages, parameters. They
  * are in a file in the folder `$PAGEPOOL_RUN`, else /run/pagepool for root, else
  * `$XDG_RUNTIME_DIR/pagepool`. A buffer costs at most one instruction more. If the process is killed the
- * file stays, and says what it had. Call it before the first pool and arena: what is made earlier is not
+ * file stays, and says what it had. Call it before the first pool; an arena that is made earlier is not
  * shown. A process publishes once. A child of fork(2) publishes nothing. The folder should be on tmpfs: on
  * another file system the first store to a page after it was written to the disk takes a page fault, and
  * where fallocate(2) reserves nothing a full one ends the process by SIGBUS.
@@ -1826,7 +1826,7 @@ int64_t pagepool_low_water_mark(struct pagepool *pool);
  * Thread: any.
  * Ownership: `name` is copied: 1 to 64 of A-Z a-z 0-9 - _ . and the first no dot.
  * Errors: -EINVAL for the name, for a folder that others may write to, or for none. -EBUSY the second
- *     time. Others of the system, such as -ENOSPC.
+ *     time, and while a pool exists. Others of the system, such as -ENOSPC.
  * Cost: some system calls, on files.
  */
 int pagepool_publish(const char *name);

@@ -265,3 +265,22 @@ fn names_and_folders_that_may_not_be_are_refused_and_the_next_call_works() {
     drop(publication);
     assert_eq!(fs::read_dir(path).unwrap().count(), 0);
 }
+
+#[test]
+fn a_process_with_a_pool_cannot_publish_and_hears_why() {
+    let this = "publish::a_process_with_a_pool_cannot_publish_and_hears_why";
+    if in_child(this, "").is_some_and(|child| child.succeeded()) {
+        return;
+    }
+    let folder = Folder::of_child();
+    let early = pool(PoolParams { name: "early".into(), ..Default::default() }, 8);
+    let refused = publish("late").unwrap_err();
+    assert!(matches!(refused, Error::Busy { .. }));
+    let said = "pools that exist cannot be published: 1 of them, such as \"early\"; publish before the first";
+    assert!(refused.to_string().starts_with(said), "{refused}");
+    assert!(folder.runs.processes().is_empty());
+    drop(early);
+    let _publication = publish("late").unwrap();
+    let _pool = pool(PoolParams::default(), 8);
+    assert_eq!((only(&folder.runs).pools.len(), only(&folder.runs).not_shown), (1, 0));
+}

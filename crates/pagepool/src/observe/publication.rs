@@ -1,6 +1,7 @@
 //! Publishing: this process shows its pools to others.
 //!
-//! Who    any thread, once in a process, before the first pool: what was made before is not shown.
+//! Who    any thread, once in a process, before the first pool: a pool stays where it is made, so one on the
+//!        heap cannot be shown.
 //! Cost   at most one instruction per buffer: a pool is made in memory that others may read, and is used
 //!        there as anywhere. A pool that is made or ends takes a short lock.
 
@@ -10,7 +11,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use crate::error::Error;
-use crate::home::registry::Registry;
+use crate::home::registry::{MemType, Registry};
 use crate::home::thread;
 use crate::observe::dead_file::{DeadFile, leads_to};
 use crate::returns::schema::schema;
@@ -42,7 +43,8 @@ pub struct Publication {
 /// store may find it full, which ends the process by SIGBUS.
 ///
 /// `name` is what observers see: 1 to 64 of `A-Z a-z 0-9 - _ .`, the first no dot. Call this before the
-/// first pool and arena: what is made earlier is not shown. A process publishes once.
+/// first pool: once one exists the call fails. An arena that was made earlier is not shown. A process
+/// publishes once.
 ///
 /// Only the user who runs the process can read the file, for it has addresses in it. A child of `fork`
 /// publishes nothing: it has a copy of the memory, and the parent's pools do not change by what it does. It
@@ -50,8 +52,8 @@ pub struct Publication {
 /// `exec` has the parent's memory itself, and must not touch pools, nor `exit` with destructors.
 ///
 /// Errors: [`Error::Parameter`] for the name, a folder that others may write to, no folder, a limit of
-/// file sizes (`RLIMIT_FSIZE`) below 16 MiB; [`Error::Busy`] the second time; [`Error::System`] for a call
-/// that failed.
+/// file sizes (`RLIMIT_FSIZE`) below 16 MiB; [`Error::Busy`] the second time, and while a pool exists;
+/// [`Error::System`] for a call that failed.
 ///
 /// ```
 /// # let folder = std::env::temp_dir().join(format!("pagepool-doc-{}", std::process::id()));
@@ -74,13 +76,13 @@ pub struct Publication {
 pub fn publish(name: &str) -> Result<Publication, Error> {
     check_name(name)?;
     let claim = PublishedMemory::claim()?;
+    check_no_pool()?;
     let folder = run_folder::of_user()?;
     run_folder::make(&folder)?;
     remove_dead(&folder, name);
     let new = NewFile::make(&folder, name)?;
-    let made_before = Registry::process().len() as u64;
     let show = || new.show(&folder, name);
-    let (memory, path) = PublishedMemory::publish(claim, &new.file, name, &schema(), made_before, show)?;
+    let (memory, path) = PublishedMemory::publish(claim, &new.file, name, &schema(), show)?;
     thread::show();
     Ok(Publication { memory, path, pid: std::process::id() })
 }
@@ -126,6 +128,19 @@ fn check_name(name: &str) -> Result<(), Error> {
     }
     let must_be = format!("1 to {NAME_BYTES} letters, digits, '-', '_' and '.', the first no '.'");
     Err(Error::parameter("name", format_args!("{name:?}"), must_be))
+}
+
+/// Refuses to publish beside pools that lie on the heap, where nobody could see them.
+fn check_no_pool() -> Result<(), Error> {
+    let mut pools = Registry::process().dump();
+    pools.retain(|entry| entry.mem_type == MemType::Pool);
+    let Some(first) = pools.first() else { return Ok(()) };
+    let what = format!(
+        "pools that exist cannot be published: {} of them, such as {:?}; publish before the first pool",
+        pools.len(),
+        first.name
+    );
+    Err(Error::Busy { what })
 }
 
 /// Removes what dead processes of this name left, but for the file of the one that died last: somebody may

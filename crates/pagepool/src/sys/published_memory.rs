@@ -91,13 +91,12 @@ impl PublishedMemory {
     }
 
     /// Maps a new file, writes its header, has it `shown` to others, and places from now on what is to be
-    /// seen in it. `not_shown` is what was made before.
+    /// seen in it.
     pub(crate) fn publish<R>(
         mut claim: PublishClaim,
         file: &File,
         name: &str,
         schema: &[SchemaRow],
-        not_shown: u64,
         shown: impl FnOnce() -> Result<R, Error>,
     ) -> Result<(&'static Self, R), Error> {
         let remedy = || "publish in a folder on tmpfs with 16 MiB free: set PAGEPOOL_RUN".to_owned();
@@ -117,7 +116,7 @@ impl PublishedMemory {
         };
         let [closed, forked] = [false; 2].map(AtomicBool::new);
         let memory = Self { mapping, closed, forked, space: UnseenLock::new(space) };
-        memory.write_header(name, schema, not_shown);
+        memory.write_header(name, schema);
         at_fork(prepare, in_parent, in_child)
             .map_err(Error::of_call("pthread_atfork", || "free memory".into()))?;
         let shown = shown()?; // complete, and the last step that may fail
@@ -155,7 +154,7 @@ impl PublishedMemory {
         unsafe { AtomicU64::from_ptr(self.at(offset)) }
     }
 
-    fn write_header(&self, name: &str, schema: &[SchemaRow], not_shown: u64) {
+    fn write_header(&self, name: &str, schema: &[SchemaRow]) {
         assert!(schema.len() <= SCHEMA_ROWS, "the schema has room for {} rows", schema.len());
         for (at, row) in schema.iter().enumerate() {
             // SAFETY: the row is in the mapping, which nobody else knows yet.
@@ -177,7 +176,7 @@ impl PublishedMemory {
             pid_namespace: own.pid_namespace,
             published_ns: now_ns(),
             last_sign_ns: now_ns(),
-            not_shown,
+            not_shown: 0,
             schema: table(SCHEMA_AT, size_of::<SchemaRow>(), schema.len()),
             entries: table(ENTRIES_AT, size_of::<EntryRow>(), 0),
             threads: table(THREADS_AT, size_of::<ThreadRow>(), THREAD_ROWS),
@@ -426,7 +425,8 @@ fn half(name: &[u8; 16], from: usize) -> [u8; 8] {
     std::array::from_fn(|at| name[from + at])
 }
 
-fn now_ns() -> u64 {
+/// The time of day, in nanoseconds since 1970.
+pub(crate) fn now_ns() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
     u64::try_from(now.as_nanos()).unwrap_or(u64::MAX)
 }
