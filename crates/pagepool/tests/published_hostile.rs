@@ -190,7 +190,7 @@ fn records_are_read_once_or_twice_and_few_groups_have_texts() {
     }
     bytes[100..104].copy_from_slice(&20u32.to_ne_bytes());
     let seen = read_published(&bytes).unwrap();
-    assert_eq!((seen.pools.len(), seen.not_shown), (2, 18));
+    assert_eq!((seen.pools.len(), seen.not_shown, seen.not_read), (2, 18, 18));
     let view = seen.pools[0].holders.as_ref().unwrap();
     assert_eq!((view.held, view.groups.len()), (count as u64, MOST_GROUPS));
     assert_eq!(view.more_groups, (count - MOST_GROUPS) as u64);

@@ -2,12 +2,17 @@
 //!
 //! Trust  nothing: what a file says of itself is compared with what is there. Numbers out of bounds, and
 //!        files that get shorter while they are read, are errors.
+//! Bounds a look at a file has a [`ReadBudget`]. It ends soon, also if the process changes the file without
+//!        end, or leads to one block from all of its rows.
 
+use std::cell::Cell;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use crate::error::Error;
+use crate::holders::record::HolderRecord;
+use crate::sys::published_layout::FILE_BYTES;
 
 /// Something that bytes are read of.
 pub(crate) trait ReadAt {
@@ -31,11 +36,56 @@ impl ReadAt for &[u8] {
     }
 }
 
-/// A file, and its name for errors.
+/// Records of pages that a file has room for.
+pub(crate) const MOST_RECORDS: u64 = (FILE_BYTES / size_of::<HolderRecord>()) as u64;
+
+/// What one look may still read of a file.
+pub(crate) struct ReadBudget {
+    /// Bytes of blocks. Blocks of a true file do not overlap, and none is read more than a few times.
+    bytes: Cell<u64>,
+    /// Times that a row, or the numbers of a pool, are read again because they changed meanwhile.
+    retries: Cell<u32>,
+    /// Records of pages. No two pools have the same ones, so in a file whose rows lead to one table again and
+    /// again the later ones are damaged. Twice: a pool may end, and another take its place, while rows are
+    /// read.
+    records: Cell<u64>,
+}
+
+impl Default for ReadBudget {
+    fn default() -> Self {
+        Self {
+            bytes: Cell::new(16 * FILE_BYTES as u64),
+            retries: Cell::new(2000),
+            records: Cell::new(2 * MOST_RECORDS),
+        }
+    }
+}
+
+impl ReadBudget {
+    /// Whether something that changed may be read again.
+    pub(crate) fn retry(&self) -> bool {
+        let left = self.retries.get();
+        self.retries.set(left.saturating_sub(1));
+        left > 0
+    }
+
+    /// Whether so many records may be read.
+    pub(crate) fn take_records(&self, count: u64) -> bool {
+        take(&self.records, count)
+    }
+}
+
+fn take(left: &Cell<u64>, count: u64) -> bool {
+    let rest = left.get().checked_sub(count);
+    rest.map(|rest| left.set(rest)).is_some()
+}
+
+/// A file, its name for errors, and what may be read of it.
 #[derive(Clone, Copy)]
 pub(crate) struct Reader<'a> {
     pub(crate) source: &'a dyn ReadAt,
     pub(crate) path: &'a Path,
+    pub(crate) budget: &'a ReadBudget,
 }
 
 impl Reader<'_> {
@@ -46,6 +96,16 @@ impl Reader<'_> {
         let remedy = || format!("{} has no {len} bytes at {at}: it is damaged", self.path.display());
         read.map_err(Error::of_call("read", remedy))?;
         Ok(Bytes(bytes))
+    }
+
+    /// The same of a block that a row leads to, of which the look has a budget.
+    pub(crate) fn block(&self, at: u64, len: usize) -> Result<Bytes, Error> {
+        match take(&self.budget.bytes, len as u64) {
+            true => self.bytes(at, len),
+            false => {
+                Err(self.damaged(len as u64, "blocks that do not overlap; its budget of reads is spent"))
+            }
+        }
     }
 
     /// An error: the file is not what it should be.

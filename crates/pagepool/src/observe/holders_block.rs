@@ -3,7 +3,6 @@
 //! Torn   records are read twice, a piece of the table at a time. One that differs changed meanwhile: it
 //!        counts, but for what it refers to. Rows of texts never change once their count leads to them.
 
-use std::cell::Cell;
 use std::mem::offset_of;
 
 use crate::error::Error;
@@ -15,59 +14,55 @@ use crate::holders::table::{
 use crate::holders::text_row::HolderThread;
 use crate::holders::view::{HolderNames, HolderTally, HoldersView, ThreadView};
 use crate::mem::page::{MAX_ORDER, MAX_PAGES, PageIdx};
-use crate::observe::bytes::{Bytes, Reader};
-use crate::sys::published_layout::{BlockAt, FILE_BYTES};
+use crate::observe::bytes::{Bytes, MOST_RECORDS, Reader};
+use crate::sys::published_layout::BlockAt;
 
 /// Records that are read together.
 const TOGETHER: u64 = 4096;
 
-/// Records that a file has room for.
-pub(crate) const MOST_RECORDS: u64 = (FILE_BYTES / size_of::<HolderRecord>()) as u64;
-
 /// Until when ages count.
 #[derive(Clone, Copy)]
 pub(crate) enum AsOf {
-    /// The process runs: until now, by the coarse clock.
+    /// Until now, by the coarse clock that the process has, too.
     Now(u64),
-    /// It is dead, and gave a last sign so many milliseconds after the pool was made.
-    LastSign(u64),
+    /// Until so many milliseconds after the pool was made: when a dead process gave its last sign, or now, if
+    /// the process has another clock.
+    After(u64),
 }
 
 /// Reads who holds the pages of a pool; `None` if it does not record that, or not in the file.
 ///
-/// `cutting` says whether a page is being cut into fragments; `left` is how many records are still read of this file. No two pools have the same ones, so in a file
-/// whose rows lead to one table again and again the later ones are damaged.
+/// `cutting` says whether a page is being cut into fragments.
 pub(crate) fn holders(
     reader: Reader<'_>,
     at: BlockAt,
     as_of: AsOf,
     cutting: bool,
-    left: &Cell<u64>,
 ) -> Result<Option<HoldersView>, Error> {
     if at.count == 0 {
         return Ok(None);
     }
-    let head = reader.bytes(at.offset, offset_of!(HolderHead, stock))?;
+    let head = reader.block(at.offset, offset_of!(HolderHead, stock))?;
     let records = BlockAt::of_bytes(&head, offset_of!(HolderHead, records));
     if records.count == 0 {
         return Ok(None);
     }
     let order = head.u64(offset_of!(HolderHead, order));
     let fits = records.bytes == size_of::<HolderRecord>() as u64
-        && records.count <= left.get().min(MOST_RECORDS)
+        && records.count <= MOST_RECORDS
         && order <= MAX_ORDER.into()
-        && records.count << order <= MAX_PAGES.into();
+        && records.count << order <= MAX_PAGES.into()
+        && reader.budget.take_records(records.count);
     if !fits {
         return Err(reader.damaged(records.count, "records of pages that there can be"));
     }
-    left.set(left.get() - records.count);
     let names = HolderTexts::read(reader, &head)?;
     let last_ms = head.u64(offset_of!(HolderHead, last_ms));
     let open = cutting.then(|| head.u64(offset_of!(HolderHead, open)));
     let made_ms = head.u64(offset_of!(HolderHead, made_ms));
     let mut tally = HolderTally::new(match as_of {
         AsOf::Now(now) => now,
-        AsOf::LastSign(after) => last_ms.max(made_ms.saturating_add(after)),
+        AsOf::After(after) => last_ms.max(made_ms.saturating_add(after)),
     });
     for first in (0..records.count).step_by(TOGETHER as usize) {
         let piece = BlockAt {
@@ -90,7 +85,7 @@ fn piece_of(
     first: u64,
     open: Option<u64>,
 ) -> Result<Vec<(u64, Since, What)>, Error> {
-    let read = || reader.bytes(piece.offset, (piece.count * piece.bytes) as usize);
+    let read = || reader.block(piece.offset, (piece.count * piece.bytes) as usize);
     let (before, after) = (read()?, read()?);
     let width = size_of::<HolderRecord>();
     let record = |at: u64| {
@@ -130,7 +125,7 @@ impl HolderTexts {
                 return Err(reader.damaged(used, "tables of texts as large as those of its version"));
             }
             let used = if empty { 0 } else { used as usize };
-            Ok((row_bytes, reader.bytes(table.offset, used * row_bytes)?))
+            Ok((row_bytes, reader.block(table.offset, used * row_bytes)?))
         };
         Ok(Self([
             table(OF_SITES, SiteRow::BYTES, SITES)?,

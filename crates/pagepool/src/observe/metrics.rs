@@ -341,10 +341,12 @@ mod tests {
         ProcessView {
             name: "drop".into(),
             pid: 12,
+            pid_here: Some(12),
             started: UNIX_EPOCH + Duration::from_millis(1500),
             version: "0.1.0".into(),
             life: Life::Alive,
             not_shown: 0,
+            not_read: 0,
             pools: vec![pool(1, "a\"b\\c"), pool(2, "rx1")],
             entries: vec![socket],
             file: "drop.12.pagepool".into(),

@@ -22,15 +22,20 @@ pub struct ProcessView {
     pub name: String,
     /// Its process id, in its own pid namespace.
     pub pid: u32,
+    /// The same, if whoever looks is in that namespace, so that `/proc` has the process under this number.
+    pub pid_here: Option<u32>,
     /// When it published.
     pub started: SystemTime,
     /// The version of pagepool that it uses.
     pub version: String,
     /// Whether it still runs.
     pub life: Life,
-    /// Pools and other entries for which the file had no room, or that are damaged in it, and pools made
-    /// before it published.
+    /// Pools and other entries for which the file had no room, and those of
+    /// [`not_read`](Self::not_read).
     pub not_shown: u64,
+    /// Pools and other entries of the file that could not be read: they are damaged, or changed faster than
+    /// they can be read consistently.
+    pub not_read: u64,
     /// Its pools, in the order of ids: those that live, and those that ended with buffers out.
     pub pools: Vec<PoolView>,
     /// Its arenas, domains, and what other crates entered.

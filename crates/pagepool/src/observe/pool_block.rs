@@ -3,8 +3,10 @@
 //! What   the schema says where each number is. A number is the sum of its rows; what is in lanes is
 //!        computed as the lanes do it.
 //! Torn   the memory is read three times. What only rises must not be lower in a later read: so the second
-//!        read's value lies between what was true at the first and at the third. Else it is read again.
+//!        read's value lies between what was true at the first and at the third. Else it is read again, as
+//!        often as the budget of the look allows.
 
+use std::collections::BTreeMap;
 use std::mem::offset_of;
 
 use crate::error::Error;
@@ -16,12 +18,11 @@ use crate::sys::published_layout::{BlockAt, IN_DEFERRED, IN_HOLDERS, IN_LANE, IN
 const MOST_BYTES: u64 = 16 << 10;
 /// The most lanes that a pool may say it has.
 const MOST_LANES: u64 = 64;
-/// Times that memory is read which changes in a way that it cannot.
+/// Times that memory of a pool is read which changes in a way that it cannot.
 const TRIES: usize = 200;
 
-/// A row of the schema.
+/// A row of the schema: a part of the number of its name.
 struct Part {
-    name: String,
     at: usize,
     width: usize,
     negative: bool,
@@ -38,36 +39,35 @@ impl Part {
     }
 }
 
-/// Where the numbers of a pool are: in each of its kinds of blocks.
-pub(crate) struct Schema([Vec<Part>; 4]);
+/// Where the numbers of a pool are: in each of its kinds of blocks, by their names.
+pub(crate) struct Schema([BTreeMap<String, Vec<Part>>; 4]);
 
 impl Schema {
     /// Reads it, row by row.
     pub(crate) fn new(rows: &Bytes) -> Self {
         let field = |row: &Bytes, at| row.u32(at);
-        let part = |row: Bytes| Part {
-            name: row.line(0, 40),
-            at: field(&row, offset_of!(SchemaRow, offset)) as usize,
-            width: field(&row, offset_of!(SchemaRow, width)) as usize,
-            negative: field(&row, offset_of!(SchemaRow, sign)) as i32 == -1,
+        let part = |row: &Bytes| Part {
+            at: field(row, offset_of!(SchemaRow, offset)) as usize,
+            width: field(row, offset_of!(SchemaRow, width)) as usize,
+            negative: field(row, offset_of!(SchemaRow, sign)) as i32 == -1,
         };
         let mut schema = Self(Default::default());
         for row in rows.parts(size_of::<SchemaRow>()) {
             if let Some(parts) = schema.0.get_mut(field(&row, offset_of!(SchemaRow, block)) as usize) {
-                parts.push(part(row));
+                parts.entry(row.line(0, 40)).or_default().push(part(&row));
             }
         }
         schema
     }
 
     fn sum(&self, name: &str, block: u32, bytes: &Bytes) -> u64 {
-        let parts = self.0[block as usize].iter().filter(|part| part.name == name);
+        let parts = self.0[block as usize].get(name).into_iter().flatten();
         parts.fold(0, |sum, part| sum.wrapping_add(part.value(bytes)))
     }
 
     /// Bytes that a block must have.
     fn extent(&self, block: u32) -> u64 {
-        let ends = self.0[block as usize].iter().map(|part| part.at as u64 + part.width as u64);
+        let ends = self.0[block as usize].values().flatten().map(|part| part.at as u64 + part.width as u64);
         ends.max().unwrap_or(0)
     }
 }
@@ -114,6 +114,9 @@ pub(crate) fn numbers(reader: Reader<'_>, schema: &Schema, blocks: PoolBlocks) -
         if second.follows(&first) && third.follows(&second) {
             return Ok(second.with_places(&first));
         }
+        if !reader.budget.retry() {
+            break;
+        }
         (first, second, third) = (second, third, look()?);
     }
     Err(reader.damaged(blocks.pool.offset, "counters that only rise; one falls at this place"))
@@ -136,7 +139,7 @@ fn check(reader: Reader<'_>, schema: &Schema, blocks: PoolBlocks) -> Result<(), 
 fn look(reader: Reader<'_>, schema: &Schema, blocks: PoolBlocks) -> Result<Look, Error> {
     let read = |block: u32, at: BlockAt| {
         let bytes = if block == IN_LANE { at.bytes.saturating_mul(at.count) } else { schema.extent(block) };
-        reader.bytes(at.offset, if at.count == 0 { 0 } else { bytes as usize })
+        reader.block(at.offset, if at.count == 0 { 0 } else { bytes as usize })
     };
     let pool = read(IN_POOL, blocks.pool)?;
     let deferred = read(IN_DEFERRED, blocks.deferred)?;

@@ -3,15 +3,14 @@
 //! Rows   a row is valid while its `life` is odd, and is read until that and all the rest are the same
 //!        twice, and `life` still is when what the row leads to was read.
 
-use std::cell::Cell;
 use std::mem::offset_of;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::error::Error;
-use crate::observe::bytes::{Bytes, Reader};
-use crate::observe::holders_block::{AsOf, MOST_RECORDS, holders};
+use crate::observe::bytes::{Bytes, ReadBudget, Reader};
+use crate::observe::holders_block::{AsOf, holders};
 use crate::observe::model::{EntryView, Life, PoolView, ProcessView, ThreadView};
 use crate::observe::pool_block::{PoolBlocks, PoolNumbers, Schema, numbers};
 use crate::sys::call::coarse_ms;
@@ -19,6 +18,7 @@ use crate::sys::published_layout::{
     BlockAt, ENTRY_ROWS, EntryRow, FILE_BYTES, Header, KIND_BYTES, MAGIC, MOST_COUNTERS, MOST_NAMES,
     NAME_BYTES, PARAMS_BYTES, POOL_KIND, SCHEMA_ROWS, SchemaRow, THREAD_ROWS, TableAt, ThreadRow, VERSION,
 };
+use crate::sys::published_memory::now_ns;
 use crate::sys::run_folder::{self, ProcessIdentity, is_locked};
 
 /// Times that a row is read which changes meanwhile.
@@ -26,17 +26,26 @@ const TRIES: usize = 100;
 
 /// Reads a file; `None` if its process took it away since it was listed.
 pub(crate) fn read(path: &Path) -> Result<Option<ProcessView>, Error> {
-    let (file, _) = match run_folder::open(path) {
+    let (file, found) = match run_folder::open(path) {
         Err(_) if !is_there(path) => return Ok(None),
         opened => opened?,
     };
-    let reader = Reader { source: &file, path };
+    let budget = ReadBudget::default();
+    let reader = Reader { source: &file, path, budget: &budget };
     let header = reader.bytes(0, size_of::<Header>())?;
-    let alive = is_locked(&file) && identity(&header).may_be_there();
-    let view = view(reader, &header, alive);
+    let its = identity(&header);
+    let alive = is_locked(&file) && its.may_be_there(found.ino());
+    let until_ns = match alive {
+        true => its.has_other_clock().then(now_ns),
+        false => Some(last_sign_ns(&header)),
+    };
+    let view = view(reader, &header, alive, until_ns);
     // One that took its file away since it was opened is not dead.
-    let was_taken_away = !alive && file.metadata().is_ok_and(|found| found.nlink() == 0);
-    if was_taken_away { Ok(None) } else { view.map(Some) }
+    if !alive && file.metadata().is_ok_and(|found| found.nlink() == 0) {
+        return Ok(None);
+    }
+    let pid_here = its.is_numbered_here().then_some(its.pid);
+    view.map(|view| Some(ProcessView { pid_here, ..view }))
 }
 
 fn is_there(path: &Path) -> bool {
@@ -47,9 +56,10 @@ fn is_there(path: &Path) -> bool {
 /// fuzzers.
 #[cfg(any(test, feature = "testing"))]
 pub fn read_bytes(bytes: &[u8]) -> Result<ProcessView, Error> {
-    let path = Path::new("bytes");
-    let reader = Reader { source: &bytes, path };
-    view(reader, &reader.bytes(0, size_of::<Header>())?, false)
+    let (path, budget) = (Path::new("bytes"), ReadBudget::default());
+    let reader = Reader { source: &bytes, path, budget: &budget };
+    let header = reader.bytes(0, size_of::<Header>())?;
+    view(reader, &header, false, Some(last_sign_ns(&header)))
 }
 
 fn is_published(header: &Bytes) -> bool {
@@ -72,30 +82,44 @@ fn time(ns: u64) -> SystemTime {
     UNIX_EPOCH + Duration::from_nanos(ns)
 }
 
-fn view(reader: Reader<'_>, header: &Bytes, alive: bool) -> Result<ProcessView, Error> {
+fn last_sign_ns(header: &Bytes) -> u64 {
+    header.u64(offset_of!(Header, last_sign_ns))
+}
+
+/// `until_ns`: until when ages count, by the time of day; else until now, by the clock that this process
+/// shares with the other one.
+fn view(
+    reader: Reader<'_>,
+    header: &Bytes,
+    alive: bool,
+    until_ns: Option<u64>,
+) -> Result<ProcessView, Error> {
     check_header(reader, header)?;
-    let last_sign = time(header.u64(offset_of!(Header, last_sign_ns)));
+    let last_sign = time(last_sign_ns(header));
     let mut view = ProcessView {
         name: header.line(offset_of!(Header, name), NAME_BYTES),
         pid: pid(header),
+        pid_here: None,
         started: time(header.u64(offset_of!(Header, published_ns))),
         version: header.line(offset_of!(Header, library), 32),
         life: if alive { Life::Alive } else { Life::Dead { last_sign } },
         not_shown: header.u64(offset_of!(Header, not_shown)),
+        not_read: 0,
         pools: Vec::new(),
         entries: Vec::new(),
         file: reader.path.into(),
     };
     let mut file = PublishedFile::new(reader, header)?;
-    file.last_sign_ns = (!alive).then(|| header.u64(offset_of!(Header, last_sign_ns)));
+    file.until_ns = until_ns;
     for at in 0..file.entries.rows {
         match file.entry(at)? {
             SeenEntry::Pool(pool) => view.pools.push(*pool),
             SeenEntry::Entry(entry) => view.entries.push(entry),
             SeenEntry::None => {}
-            SeenEntry::Damaged => view.not_shown = view.not_shown.saturating_add(1),
+            SeenEntry::Damaged => view.not_read += 1,
         }
     }
+    view.not_shown = view.not_shown.saturating_add(view.not_read);
     view.pools.sort_by_key(|pool| pool.id);
     view.entries.sort_by(|a, b| (&a.kind, a.id).cmp(&(&b.kind, b.id)));
     for pool in &mut view.pools {
@@ -134,7 +158,7 @@ enum SeenEntry {
     Entry(EntryView),
     /// The row is not valid.
     None,
-    /// It leads to what cannot be read; others may be well.
+    /// It leads to what cannot be read, or changes too often; others may be well.
     Damaged,
 }
 
@@ -144,10 +168,8 @@ struct PublishedFile<'a> {
     schema: Schema,
     entries: TableAt,
     threads: TableAt,
-    /// Of a process that is dead.
-    last_sign_ns: Option<u64>,
-    /// Records of pages that are still read: see [`holders`].
-    records_left: Cell<u64>,
+    /// As in [`view`].
+    until_ns: Option<u64>,
 }
 
 impl<'a> PublishedFile<'a> {
@@ -170,9 +192,7 @@ impl<'a> PublishedFile<'a> {
             schema: Schema::new(&rows),
             entries: table(offset_of!(Header, entries), size_of::<EntryRow>(), ENTRY_ROWS)?,
             threads: table(offset_of!(Header, threads), size_of::<ThreadRow>(), THREAD_ROWS)?,
-            last_sign_ns: None,
-            // Twice: a pool may end, and another take its place, while rows are read.
-            records_left: Cell::new(2 * MOST_RECORDS),
+            until_ns: None,
         })
     }
 
@@ -188,12 +208,14 @@ impl<'a> PublishedFile<'a> {
             if life(&row) & 1 == 0 {
                 return Ok(SeenEntry::None);
             }
-            if self.row(self.entries, at)? != row {
-                continue;
+            if self.row(self.entries, at)? == row {
+                let seen = self.follow(&row);
+                if life(&self.row(self.entries, at)?) == life(&row) {
+                    return Ok(seen.unwrap_or(SeenEntry::Damaged));
+                }
             }
-            let seen = self.follow(&row);
-            if life(&self.row(self.entries, at)?) == life(&row) {
-                return Ok(seen.unwrap_or(SeenEntry::Damaged));
+            if !self.reader.budget.retry() {
+                break;
             }
         }
         Ok(SeenEntry::Damaged) // none stays the same for so long
@@ -215,9 +237,9 @@ impl<'a> PublishedFile<'a> {
             holders: block(row, offset_of!(EntryRow, holders)),
         };
         let created_ns = row.u64(offset_of!(EntryRow, created_ns));
-        let as_of = match self.last_sign_ns {
+        let as_of = match self.until_ns {
             None => AsOf::Now(coarse_ms()),
-            Some(sign) => AsOf::LastSign(sign.saturating_sub(created_ns) / 1_000_000),
+            Some(until) => AsOf::After(until.saturating_sub(created_ns) / 1_000_000),
         };
         let PoolNumbers { stats, inflight, deferred, frag_waste, owner } =
             numbers(self.reader, &self.schema, blocks)?;
@@ -236,7 +258,7 @@ impl<'a> PublishedFile<'a> {
             inflight,
             frag_waste,
             deferred,
-            holders: holders(self.reader, blocks.holders, as_of, inflight.frag > 0, &self.records_left)?,
+            holders: holders(self.reader, blocks.holders, as_of, inflight.frag > 0)?,
             params: params(row),
         })
     }
@@ -260,7 +282,7 @@ impl<'a> PublishedFile<'a> {
         else {
             return Err(self.reader.damaged(at.bytes, "entries as long as their counters and names"));
         };
-        let bytes = self.reader.bytes(at.offset, at.bytes as usize)?;
+        let bytes = self.reader.block(at.offset, at.bytes as usize)?;
         let names = bytes.text(at.count as usize * 8, names as usize);
         let counters = names.split('\n').take(at.count as usize).enumerate();
         Ok(EntryView {
@@ -286,4 +308,93 @@ fn params(row: &Bytes) -> Vec<(String, String)> {
     let text = row.text(offset_of!(EntryRow, params), PARAMS_BYTES);
     let pairs = text.lines().filter_map(|line| line.split_once('='));
     pairs.map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+    use crate::observe::bytes::ReadAt;
+
+    /// A file of which the pools say that they are at these two places; what is at one of them falls at every
+    /// read, as a process may have it that changes its file without end.
+    struct Falling {
+        bytes: Vec<u8>,
+        reads: Cell<u64>,
+    }
+
+    const STEADY: u64 = 8192;
+    const FALLS: u64 = 8448;
+    const ROWS_AT: usize = 12288;
+
+    impl ReadAt for Falling {
+        fn read_at(&self, at: u64, room: &mut [u8]) -> std::io::Result<()> {
+            self.reads.set(self.reads.get() + 1);
+            (&*self.bytes).read_at(at, room)?;
+            if at == FALLS {
+                room[..8].copy_from_slice(&(u64::MAX / 2 - self.reads.get()).to_ne_bytes());
+            }
+            Ok(())
+        }
+    }
+
+    /// With a row for each pool, and one number in its schema.
+    fn falling(pools: usize) -> Falling {
+        let mut bytes = vec![0; ROWS_AT + pools * size_of::<EntryRow>()];
+        let mut put = |at: usize, value: &[u8]| bytes[at..at + value.len()].copy_from_slice(value);
+        put(offset_of!(Header, magic), &MAGIC);
+        put(offset_of!(Header, version), &VERSION.to_ne_bytes());
+        put(offset_of!(Header, header_bytes), &(size_of::<Header>() as u32).to_ne_bytes());
+        put(offset_of!(Header, file_bytes), &(FILE_BYTES as u64).to_ne_bytes());
+        let tables = [
+            (offset_of!(Header, schema), 4096, size_of::<SchemaRow>(), 1),
+            (offset_of!(Header, entries), ROWS_AT, size_of::<EntryRow>(), pools),
+            (offset_of!(Header, threads), 0, size_of::<ThreadRow>(), 0),
+        ];
+        for (at, offset, row_bytes, rows) in tables {
+            put(at, &(offset as u64).to_ne_bytes());
+            put(at + offset_of!(TableAt, row_bytes), &(row_bytes as u32).to_ne_bytes());
+            put(at + offset_of!(TableAt, rows), &(rows as u32).to_ne_bytes());
+        }
+        put(4096, b"stats.alloc_fast");
+        put(4096 + offset_of!(SchemaRow, width), &8u32.to_ne_bytes());
+        put(4096 + offset_of!(SchemaRow, sign), &1i32.to_ne_bytes());
+        for pool in 0..pools {
+            let row = ROWS_AT + pool * size_of::<EntryRow>();
+            let at = if pool == pools / 2 { STEADY } else { FALLS };
+            put(row + offset_of!(EntryRow, life), &1u64.to_ne_bytes());
+            put(row + offset_of!(EntryRow, kind), POOL_KIND.as_bytes());
+            for (field, value) in [
+                (offset_of!(BlockAt, offset), at),
+                (offset_of!(BlockAt, bytes), 8),
+                (offset_of!(BlockAt, count), 1),
+            ] {
+                put(row + offset_of!(EntryRow, block) + field, &value.to_ne_bytes());
+            }
+        }
+        Falling { bytes, reads: Cell::new(0) }
+    }
+
+    #[test]
+    fn a_file_that_changes_without_end_is_read_for_a_while_only() {
+        let (source, budget) = (falling(ENTRY_ROWS), ReadBudget::default());
+        let reader = Reader { source: &source, path: Path::new("bytes"), budget: &budget };
+        let header = reader.bytes(0, size_of::<Header>()).unwrap();
+        let view = view(reader, &header, true, None).unwrap();
+        assert_eq!((view.pools.len(), view.not_read, view.not_shown), (1, 1023, 1023));
+        // Of each pool its row and four blocks, all three times, and 2,000 times the blocks of some.
+        let reads = source.reads.get();
+        assert!(reads < 3 * 5 * 1024 + 4 * 2000 + 100, "{reads}");
+    }
+
+    #[test]
+    fn blocks_that_overlap_are_read_as_long_as_those_of_a_true_file() {
+        let (source, budget) = (falling(1), ReadBudget::default());
+        let reader = Reader { source: &source, path: Path::new("bytes"), budget: &budget };
+        let whole = source.bytes.len();
+        let read = (0..).take_while(|_| reader.block(0, whole).is_ok()).count();
+        assert_eq!(read, 16 * FILE_BYTES / whole);
+        assert!(reader.bytes(0, whole).is_ok(), "rows are read all the same");
+    }
 }

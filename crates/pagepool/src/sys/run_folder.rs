@@ -4,8 +4,9 @@
 //!        it if it is a regular file of ours. So no other user chooses what is read.
 //! Life   whoever publishes holds a lock on the file (`flock`) until its process ends, however it ends. A
 //!        lock may outlive the process in a child of fork; so where both are in one pid namespace the
-//!        process must be there as well, with the time at which it started. Nobody removes a file that is
-//!        locked.
+//!        process must be there as well: with the time at which it started, or, as that differs between time
+//!        namespaces and after a restore, with the file mapped. A doubt is in its favour. Nobody removes a
+//!        file that is locked.
 
 // UNSAFETY: file locks and the user's number are functions of the C library.
 #![expect(unsafe_code)]
@@ -141,12 +142,35 @@ impl ProcessIdentity {
         Self { pid: std::process::id(), start_ticks, pid_namespace: pid_namespace() }
     }
 
-    /// Whether it is there, as far as this process can see.
-    pub(crate) fn may_be_there(self) -> bool {
-        let unknown = self.start_ticks == 0 || self.pid_namespace == 0;
-        unknown
-            || self.pid_namespace != pid_namespace()
-            || start_ticks(&self.pid.to_string()) == Some(self.start_ticks)
+    /// Whether its number is that of a process here: that of another pid namespace is of somebody else.
+    pub(crate) fn is_numbered_here(self) -> bool {
+        self.pid_namespace != 0 && self.pid_namespace == pid_namespace()
+    }
+
+    /// Whether it is there, as far as this process can see: it published the file with this number.
+    pub(crate) fn may_be_there(self, inode: u64) -> bool {
+        let pid = self.pid.to_string();
+        self.start_ticks == 0
+            || !self.is_numbered_here()
+            || start_ticks(&pid) == Some(self.start_ticks)
+            || may_map(&pid, inode)
+    }
+
+    /// Whether it is known to have another monotonic clock than this process.
+    pub(crate) fn has_other_clock(self) -> bool {
+        let clock = |pid: &str| fs::read_link(format!("/proc/{pid}/ns/time")).ok();
+        self.is_numbered_here()
+            && clock(&self.pid.to_string()).zip(clock("self")).is_some_and(|(its, own)| its != own)
+    }
+}
+
+/// Whether a process has a file mapped; also if that may not be asked.
+fn may_map(pid: &str, inode: u64) -> bool {
+    let inode = inode.to_string();
+    let is_its = |line: &str| line.split_ascii_whitespace().nth(4) == Some(&inode);
+    match read_file(&format!("/proc/{pid}/maps")) {
+        Ok(maps) => maps.lines().any(is_its),
+        Err(error) => !matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ESRCH)),
     }
 }
 
@@ -215,11 +239,15 @@ mod tests {
     #[test]
     fn a_process_is_there_while_its_start_is_the_same() {
         let own = ProcessIdentity::own();
-        assert!(own.start_ticks > 0 && own.may_be_there());
-        assert!(!ProcessIdentity { start_ticks: own.start_ticks + 1, ..own }.may_be_there());
-        assert!(
-            ProcessIdentity { start_ticks: 1, pid_namespace: own.pid_namespace + 1, ..own }.may_be_there()
-        );
+        assert!(own.start_ticks > 0 && own.may_be_there(0) && own.is_numbered_here());
+        let other = ProcessIdentity { start_ticks: 1, pid_namespace: own.pid_namespace + 1, ..own };
+        assert!(other.may_be_there(u64::MAX) && !other.is_numbered_here());
+        // As in another time namespace, or restored: it is there if it has the file mapped.
+        let shifted = ProcessIdentity { start_ticks: own.start_ticks + 1, ..own };
+        let program = fs::metadata("/proc/self/exe").unwrap();
+        assert!(shifted.may_be_there(program.ino()) && !shifted.may_be_there(u64::MAX));
+        assert!(!ProcessIdentity { pid: u32::MAX, ..shifted }.may_be_there(program.ino()), "nobody's number");
+        assert!(!own.has_other_clock());
     }
 
     #[test]
@@ -228,7 +256,7 @@ mod tests {
         if std::env::var_os(inside).is_some() {
             let own = ProcessIdentity::own();
             assert_eq!((own.pid, own.pid_namespace), (1, 0));
-            return assert!(ProcessIdentity { start_ticks: 1, pid_namespace: 5, ..own }.may_be_there());
+            return assert!(ProcessIdentity { start_ticks: 1, pid_namespace: 5, ..own }.may_be_there(1));
         }
         let this = "numbers_of_the_proc_of_another_pid_namespace_are_not_taken_for_own_ones";
         let mut command = std::process::Command::new("unshare");
