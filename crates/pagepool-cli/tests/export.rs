@@ -22,14 +22,17 @@ const OF_THE_FOLDER: &str = "pagepool_unreadable_files";
 
 /// A demonstration that publishes in a folder of its own, and ends with this value.
 struct Run {
+    _demo: Ended,
     folder: TempFolder,
-    demo: Child,
 }
 
-impl Drop for Run {
+/// A child of this process that ends with this value.
+struct Ended(Child);
+
+impl Drop for Ended {
     fn drop(&mut self) {
-        let _ = self.demo.kill();
-        let _ = self.demo.wait(); // a child of this process
+        let _ = self.0.kill();
+        let _ = self.0.wait();
     }
 }
 
@@ -39,7 +42,7 @@ impl Run {
         let folder = TempFolder::new("pagepool-export").expect("a new folder");
         let demo = ["demo", "--on", "memory", "--seconds", "600"];
         let demo = command(&folder, &demo).stdout(Stdio::null()).spawn().expect("the binary");
-        let (run, start) = (Self { folder, demo }, Instant::now());
+        let (run, start) = (Self { _demo: Ended(demo), folder }, Instant::now());
         while !run
             .said(&["export"])
             .lines()
@@ -148,6 +151,44 @@ fn every_counter_is_a_metric_and_the_format_is_right() {
         assert!(labels.contains(label), "{labels}");
     }
     assert!(metrics["pagepool_process_alive"].series.values().all(|&alive| alive == 1.0));
+}
+
+/// Every container's program is process 1.
+#[test]
+fn processes_of_one_name_and_number_are_all_exported() {
+    let name = "processes_of_one_name_and_number_are_all_exported";
+    let folder = TempFolder::new("pagepool-namesakes").expect("a new folder");
+    let run = folder.path().join("run");
+    let contained = |arguments: &[&str]| {
+        let mut unshare = Command::new("unshare");
+        unshare.args(["-pf", "--mount-proc", "--kill-child", env!("CARGO_BIN_EXE_pagepool")]).args(arguments);
+        unshare.env("PAGEPOOL_RUN", &run).stdout(Stdio::null()).stderr(Stdio::null());
+        unshare
+    };
+    if !contained(&["--version"]).status().is_ok_and(|status| status.success()) {
+        return println!("SKIP {name}: no pid namespaces, which require root");
+    }
+    let demo = ["demo", "--on", "memory", "--seconds", "600"];
+    let _both = [(); 2].map(|()| Ended(contained(&demo).spawn().expect("it runs")));
+    let start = Instant::now();
+    let text = loop {
+        let exported = text(&command(&folder, &["export"]).output().expect("the binary").stdout).to_owned();
+        if exported.matches("pool=\"nic1\"").count() > 1
+            && exported.matches("pagepool_process_alive{").count() == 2
+        {
+            break exported;
+        }
+        assert!(start.elapsed() < LIMIT, "{exported}");
+        std::thread::sleep(Duration::from_millis(20));
+    };
+    for file in ["demo.1.pagepool", "demo.1-1.pagepool"] {
+        let path = run.join(file);
+        let labels = format!("{{process=\"demo\",pid=\"1\",file=\"{}\"}} 1", path.display());
+        assert!(text.contains(&format!("pagepool_process_alive{labels}\n")), "{file}: {text}");
+    }
+    let series: Vec<_> = text.lines().filter(|line| !line.starts_with('#')).collect();
+    let names: BTreeSet<_> = series.iter().filter_map(|line| Some(line.rsplit_once(' ')?.0)).collect();
+    assert_eq!(names.len(), series.len(), "no series comes twice: {text}");
 }
 
 #[test]

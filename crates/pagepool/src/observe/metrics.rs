@@ -1,9 +1,11 @@
 //! What observers see, as metrics for Prometheus and whoever reads its formats.
 //!
 //! Names  `pagepool_` and the name that a counter has everywhere. Those of an entry have its kind in between:
-//!        `pagepool_socket_rx_packets`.
-//! Labels what a series is about: `process` and `pid`; of a pool also `pool` and `id`, and `interface` and
-//!        `queue` if an entry below it names them; `place` of its pages. An entry has `name` and `id`.
+//!        `pagepool_socket_rx_packets`. One that is already the name of a pool's begins with `entry_`.
+//! Labels what a series is about: `process`, `pid` and `file`, which alone is a key: processes of several
+//!        pid namespaces may have one name and number. Of a pool also `pool` and `id`, and `interface` and
+//!        `queue` if an entry below it names them; `place` of its pages. An entry has `name` and `id`. A file
+//!        may have two of one id: the later ones have `copy`, so nothing is left out or comes twice.
 //! Kinds  a meaning that begins with "Now:" is a gauge's; what has no known meaning is of no known kind.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -41,11 +43,17 @@ pub enum MetricsFormat {
 /// use pagepool::observe::{MetricsFormat, RunFolder, write_metrics};
 ///
 /// # let folder = std::env::temp_dir().join(format!("pagepool-metrics-{}", std::process::id()));
-/// let mut processes: Vec<_> = RunFolder::at(&folder).processes().into_iter().flatten().collect();
-/// processes.retain(|process| process.pid == std::process::id());
+/// # // SAFETY: the example has one thread.
+/// # unsafe { std::env::set_var("PAGEPOOL_RUN", &folder) };
+/// let publication = pagepool::publish("metrics")?;
+/// let mut own: Vec<_> = RunFolder::of_user()?.processes().into_iter().flatten().collect();
+/// own.retain(|process| process.file == publication.path());
 /// let mut text = String::new();
-/// write_metrics(&mut text, &processes, MetricsFormat::OpenMetrics, &|_, _| None);
-/// assert!(text.ends_with("# EOF\n"));
+/// write_metrics(&mut text, &own, MetricsFormat::OpenMetrics, &|_, _| None);
+/// assert!(own.len() == 1 && text.ends_with("# EOF\n"));
+/// # drop(publication);
+/// # std::fs::remove_dir(folder).unwrap();
+/// # Ok::<(), pagepool::Error>(())
 /// ```
 pub fn write_metrics(
     to: &mut String,
@@ -79,6 +87,8 @@ struct Family {
     help: String,
     kind: MetricType,
     series: Vec<(Labels, Number)>,
+    /// How often there were these labels.
+    labels: BTreeMap<Labels, u32>,
 }
 
 /// All metrics, in the order in which they are written.
@@ -92,13 +102,12 @@ struct Families {
 impl Families {
     fn of(processes: &[ProcessView], meaning: &dyn Fn(&str, &str) -> Option<&'static str>) -> Self {
         let mut this = Self::default();
-        let processes = distinct(processes);
         processes.iter().for_each(|process| this.process(process));
         let pools =
             || processes.iter().flat_map(|process| process.pools.iter().map(move |pool| (process, pool)));
         pools().for_each(|(process, pool)| this.pool(process, pool));
         let taken: BTreeSet<String> = this.places.keys().cloned().collect();
-        for process in &processes {
+        for process in processes {
             let entries = process.entries.iter();
             entries.for_each(|entry| this.entry(process, entry, &taken, meaning));
         }
@@ -106,12 +115,19 @@ impl Families {
     }
 
     /// Adds a series to a metric, which begins with it if there is none.
-    fn add(&mut self, name: &str, help: &str, kind: MetricType, labels: Labels, number: Number) {
+    fn add(&mut self, name: &str, help: &str, kind: MetricType, mut labels: Labels, number: Number) {
         let place = *self.places.entry(name.to_owned()).or_insert_with(|| {
-            self.all.push(Family { name: name.to_owned(), help: one_line(help), kind, series: Vec::new() });
+            let (series, labels) = (Vec::new(), BTreeMap::new());
+            self.all.push(Family { name: name.to_owned(), help: one_line(help), kind, series, labels });
             self.all.len() - 1
         });
-        self.all[place].series.push((labels, number));
+        let family = &mut self.all[place];
+        let times = family.labels.entry(labels.clone()).or_default();
+        *times += 1;
+        if *times > 1 {
+            labels.push(("copy", times.to_string()));
+        }
+        family.series.push((labels, number));
     }
 
     fn gauge(&mut self, name: &str, help: &str, labels: Labels, number: Number) {
@@ -186,9 +202,8 @@ impl Families {
     ) {
         for (counter, value) in &entry.counters {
             let name = metric_name(&entry.kind, counter);
-            if taken.contains(&name) {
-                continue; // of a pool or a process: an entry of such a name would falsify those
-            }
+            // An entry with the name of a pool's or a process's metric would falsify that.
+            let name = if taken.contains(&name) { format!("entry_{name}") } else { name };
             let meaning = known(&entry.kind, counter).or_else(|| meaning(&entry.kind, counter));
             let kind = match meaning {
                 None => MetricType::Unknown,
@@ -203,7 +218,7 @@ impl Families {
 
 impl Collector for Families {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        for Family { name, help, kind, series } in &self.all {
+        for Family { name, help, kind, series, .. } in &self.all {
             let mut metric = encoder.encode_descriptor(name, help, None, *kind)?;
             for (labels, number) in series {
                 let one = metric.encode_family(labels)?;
@@ -218,16 +233,9 @@ impl Collector for Families {
     }
 }
 
-/// One process for each name and number: those of other pid namespaces may have the same, and series must
-/// differ. One that runs comes before one that is dead.
-fn distinct(processes: &[ProcessView]) -> Vec<&ProcessView> {
-    let (alive, dead): (Vec<_>, Vec<_>) = processes.iter().partition(|process| process.life == Life::Alive);
-    let mut seen = BTreeSet::new();
-    alive.into_iter().chain(dead).filter(|process| seen.insert((&process.name, process.pid))).collect()
-}
-
 fn of_process(process: &ProcessView) -> Labels {
-    vec![("process", process.name.clone()), ("pid", process.pid.to_string())]
+    let file = process.file.display().to_string();
+    vec![("process", process.name.clone()), ("pid", process.pid.to_string()), ("file", file)]
 }
 
 fn of_pool(process: &ProcessView, pool: &PoolView) -> Labels {
@@ -273,10 +281,12 @@ fn known(kind: &str, counter: &str) -> Option<&'static str> {
     }
 }
 
-/// The name of an entry's metric: letters that names of metrics may have.
+/// The name of an entry's metric: letters that names of metrics may have, without what the formats append to
+/// that of a counter.
 fn metric_name(kind: &str, counter: &str) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
-    format!("{kind}_{counter}").chars().map(plain).collect()
+    let name: String = format!("{kind}_{counter}").chars().map(plain).collect();
+    name.trim_end_matches("_total").to_owned()
 }
 
 /// The first paragraph of a documentation comment, without links and what either format would have to escape.
@@ -349,7 +359,7 @@ mod tests {
             not_read: 0,
             pools: vec![pool(1, "a\"b\\c"), pool(2, "rx1")],
             entries: vec![socket],
-            file: "drop.12.pagepool".into(),
+            file: "drop.12".into(),
         }
     }
 
@@ -367,15 +377,18 @@ mod tests {
     #[test]
     fn series_have_the_names_of_counters_and_say_what_they_are_about() {
         let text = written(&[process()], MetricsFormat::OpenMetrics);
-        let pool = r#"process="drop",pid="12",pool="a\"b\\c",id="1",interface="eth0",queue="2""#;
-        let entry = r#"process="drop",pid="12",name="eth0:2",id="1",interface="eth0",queue="2""#;
+        let pool =
+            r#"process="drop",pid="12",file="drop.12",pool="a\"b\\c",id="1",interface="eth0",queue="2""#;
+        let entry =
+            r#"process="drop",pid="12",file="drop.12",name="eth0:2",id="1",interface="eth0",queue="2""#;
         for line in [
             "# TYPE pagepool_alloc_fast counter".to_owned(),
             format!("pagepool_alloc_fast_total{{{pool}}} 7"),
             format!("pagepool_pages{{{pool},place=\"out\"}} 3"),
             format!("pagepool_inflight_bytes{{{pool}}} 12288"),
-            r#"pagepool_alloc_fast_total{process="drop",pid="12",pool="rx1",id="2"} 7"#.to_owned(),
-            r#"pagepool_process_start_time_seconds{process="drop",pid="12"} 1.5"#.to_owned(),
+            r#"pagepool_alloc_fast_total{process="drop",pid="12",file="drop.12",pool="rx1",id="2"} 7"#
+                .to_owned(),
+            r#"pagepool_process_start_time_seconds{process="drop",pid="12",file="drop.12"} 1.5"#.to_owned(),
             "# HELP pagepool_socket_rx_packets Received, see `x`.".to_owned(),
             format!("pagepool_socket_rx_packets_total{{{entry}}} 5"),
             "# TYPE pagepool_socket_in_rx gauge".to_owned(),
@@ -397,22 +410,33 @@ mod tests {
     }
 
     #[test]
-    fn series_differ_although_processes_have_one_name_and_number() {
+    fn nothing_is_left_out_and_no_series_comes_twice() {
         let last_sign = UNIX_EPOCH + Duration::from_secs(20);
-        let dead = ProcessView { life: Life::Dead { last_sign }, ..process() };
-        let other = ProcessView { pid: 13, ..dead.clone() };
-        let mut named_as_a_pools = process();
-        named_as_a_pools.entries[0].kind = "alloc".into();
-        named_as_a_pools.entries[0].counters = vec![("fast".into(), 1)];
-        named_as_a_pools.pid = 14;
-        let text = written(&[dead, process(), other, named_as_a_pools], MetricsFormat::OpenMetrics);
-        let series = || text.lines().filter(|line| !line.starts_with('#'));
-        let names: BTreeSet<_> = series().map(|line| line.rsplit_once(' ').unwrap().0).collect();
-        assert_eq!(names.len(), series().count(), "{text}");
-        assert!(text.contains("pagepool_process_alive{process=\"drop\",pid=\"12\"} 1\n"), "{text}");
-        assert!(
-            text.contains("pagepool_process_last_sign_seconds{process=\"drop\",pid=\"13\"} 20.0\n"),
-            "{text}"
-        );
+        // In another pid namespace, and dead: of the same name and number.
+        let namesake = ProcessView { file: "drop.12-1".into(), ..process() };
+        let dead = ProcessView { life: Life::Dead { last_sign }, file: "drop.12-2".into(), ..process() };
+        let mut twice = ProcessView { file: "drop.14".into(), ..process() };
+        twice.pools.push(pool(2, "rx1"));
+        let more = [("alloc", "fast"), ("alloc", "fast_total"), ("a_b", "c"), ("a", "b_c")];
+        twice.entries.extend(more.map(|(kind, counter)| {
+            let entry = twice.entries[0].clone();
+            EntryView { kind: kind.into(), counters: vec![(counter.into(), 1)], ..entry }
+        }));
+        let text = written(&[dead, process(), namesake, twice], MetricsFormat::OpenMetrics);
+        let series: Vec<_> = text.lines().filter(|line| !line.starts_with('#')).collect();
+        let names: BTreeSet<_> = series.iter().map(|line| line.rsplit_once(' ').unwrap().0).collect();
+        assert_eq!(names.len(), series.len(), "{text}");
+        let count = |name: &str| series.iter().filter(|line| line.starts_with(name)).count();
+        assert_eq!(count("pagepool_process_alive{"), 4, "{text}");
+        assert_eq!(count("pagepool_alloc_fast_total{"), 9, "those of pools: {text}");
+        assert_eq!((count("pagepool_entry_alloc_fast{"), count("pagepool_a_b_c{")), (2, 2), "{text}");
+        for line in [
+            "pagepool_process_alive{process=\"drop\",pid=\"12\",file=\"drop.12-1\"} 1",
+            "pagepool_process_last_sign_seconds{process=\"drop\",pid=\"12\",file=\"drop.12-2\"} 20.0",
+        ] {
+            assert!(series.contains(&line), "{line}: {text}");
+        }
+        let families: Vec<_> = text.lines().filter(|line| line.starts_with("# TYPE")).collect();
+        assert_eq!(families.iter().collect::<BTreeSet<_>>().len(), families.len(), "{text}");
     }
 }
