@@ -1,5 +1,6 @@
 //! What the commands show that observe other processes: `list`, `show`, `top`, `clean`, `export`.
 
+pub mod chosen;
 pub mod details;
 pub mod json;
 pub mod kernel_look;

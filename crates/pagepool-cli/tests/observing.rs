@@ -253,6 +253,61 @@ fn show_tells_of_a_process_by_name_or_number_and_of_a_pool_by_name() {
 }
 
 #[test]
+fn list_has_the_rows_that_are_asked_for() {
+    let run = Run::new();
+    let demo = run.demo(&[]);
+    for of in ["demo", &demo.0.id().to_string()] {
+        let list = run.said(&["list", of]);
+        assert!(list.contains(" nic0 ") && list.contains(" nic1 "), "{list}");
+    }
+    let list = run.said(&["list", "nic1"]);
+    assert!(list.starts_with("demo, pid ") && list.contains(" nic1 ") && !list.contains(" nic0 "), "{list}");
+    let json: Value = serde_json::from_str(&run.said(&["list", "nic1", "--json"])).expect("JSON");
+    assert_eq!(json["processes"][0]["pools"].as_array().map(Vec::len), Some(1), "{json}");
+    let none = run.output(&["list", "eth9"]);
+    assert_eq!(none.status.code(), Some(1));
+    assert!(text(&none.stderr).contains("eth9 is neither a process"), "{}", text(&none.stderr));
+    assert_eq!(run.output(&["list", "nic1", "--kernel"]).status.code(), Some(2));
+}
+
+/// Its clock began at another time, so it started at another one, as what CRIU restored did.
+#[test]
+fn a_process_of_another_time_namespace_is_not_dead() {
+    let name = "a_process_of_another_time_namespace_is_not_dead";
+    let run = Run::new();
+    let shifted = |arguments: &[&str]| {
+        let mut command = Command::new("unshare");
+        command.args(["-T", "--boottime", "1000000", "--monotonic", "1000000"]);
+        command.arg(env!("CARGO_BIN_EXE_pagepool")).args(arguments).env("PAGEPOOL_RUN", run.0.path());
+        command
+    };
+    let probe = shifted(&["--version"]).output().expect("every Linux has unshare");
+    if !probe.status.success() {
+        return println!("SKIP {name}: no time namespace: {}", text(&probe.stderr).trim());
+    }
+    let mut command = shifted(&["demo", "--on", "memory", "--seconds", "600", "--holders=ages"]);
+    let mut demo = Demo(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it runs"));
+    let has_counted = |process: &Value| number(&process["entries"], "rx_packets") > 0;
+    let seen =
+        run.wait_for(|seen| seen["processes"].as_array().is_some_and(|all| all.iter().any(has_counted)));
+    assert_eq!(seen["processes"][0]["alive"], true, "{seen}");
+    // Ages of buffers are not those of the other clock, 11 days ago or ahead.
+    let oldest = &seen["processes"][0]["pools"][0]["holders"]["oldest"][0]["age_ms"];
+    let ran = seen["processes"][0]["started"].as_f64().expect("a time");
+    let ran = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_secs_f64() - ran;
+    assert!(oldest.as_f64().is_some_and(|age| age <= (ran + 60.0) * 1000.0), "{oldest}: {seen}");
+    let cleaned = run.said(&["clean"]);
+    assert!(cleaned.contains("no file of a dead process"), "{cleaned}");
+    demo.kill();
+    assert_eq!(run.listed()["processes"][0]["alive"], false);
+    // And the other way round: the reader's clock is another.
+    run.said(&["clean"]);
+    let _demo = run.demo(&[]);
+    let list = shifted(&["list"]).output().expect("it runs");
+    assert!(text(&list.stdout).contains(": runs for "), "{}", text(&list.stdout));
+}
+
+#[test]
 fn a_watch_prints_block_after_block_until_it_is_interrupted() {
     let run = Run::new();
     let _demo = run.demo(&[]);
@@ -268,6 +323,12 @@ fn a_watch_prints_block_after_block_until_it_is_interrupted() {
     };
     let blocks = watched(&["list", "--watch"], |line| line.starts_with("demo, pid "));
     assert!(blocks.contains("\n\ndemo, pid ") && !blocks.contains('\x1b'), "{blocks}");
+    let heads: Vec<_> = blocks.lines().filter(|line| line.starts_with("  id pool ")).collect();
+    // Since the pools were made, and then since the look before.
+    assert!(
+        heads[0].contains(" ever%     out   slow ") && heads[1].contains(" recyc%     out slow/s "),
+        "{blocks}"
+    );
     let objects = watched(&["show", "nic0", "--watch=1", "--json"], |line| line.starts_with('{'));
     let objects: Vec<Value> =
         objects.lines().map(|line| serde_json::from_str(line).expect("JSON a line")).collect();
@@ -288,6 +349,28 @@ fn a_file_that_cannot_be_read_is_an_error_beside_the_others() {
     assert_eq!(output.status.code(), Some(1));
     assert!(text(&output.stdout).contains("demo, pid "));
     assert!(text(&output.stderr).contains("bad.1.pagepool"), "{}", text(&output.stderr));
+}
+
+#[test]
+fn a_file_that_can_be_read_in_part_says_so() {
+    let run = Run::new();
+    let _demo = run.demo(&[]);
+    let seen = run.listed();
+    let mut bytes = fs::read(seen["processes"][0]["file"].as_str().expect("a path")).expect("our file");
+    let rows = u64::from_ne_bytes(bytes[88..96].try_into().expect("eight bytes")) as usize;
+    let is_pool = |row: &usize| bytes[row + 152..].starts_with(b"pool");
+    let row = (0..10).map(|at| rows + at * 920).find(is_pool).expect("a pool");
+    bytes[row + 56..row + 72].fill(0xff); // where its counters are
+    fs::write(run.0.path().join("other.1.pagepool"), bytes).expect("a new file");
+    let output = run.output(&["list", "--json"]);
+    assert_eq!(output.status.code(), Some(1));
+    let seen: Value = serde_json::from_str(text(&output.stdout)).expect("JSON");
+    let said = seen["errors"][0].as_str().expect("text");
+    assert!(said.contains("other.1.pagepool: 1 of its pools and entries could not be read"), "{seen}");
+    let pools = seen["processes"].as_array().expect("two").iter();
+    let mut pools: Vec<_> = pools.map(|process| process["pools"].as_array().map_or(0, Vec::len)).collect();
+    pools.sort_unstable();
+    assert_eq!(pools, [1, 2], "{seen}");
 }
 
 #[test]

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use clap::Args;
 use kernel_pools::KernelOverview;
 
+use crate::observing::chosen::Chosen;
 use crate::observing::options::{ObserveOptions, status};
 use crate::observing::overview::Overview;
 use crate::run_command::RunCommand;
@@ -21,18 +22,22 @@ A process that was killed is shown as DEAD, with what it had, until `pagepool cl
 somebody publishes with its name after a later one was killed, too.
 
 Columns, with Linux's names in its netlink dump of page pools: id; if: the interface (ifindex); thread: \
-the owner (napi-id); inflight: pages of the pool; mem: their bytes (inflight-mem); recyc%: allocated pages \
-that had been used before; out: pages with buffers out; slow: calls to the arena; detached: how long ago \
-the pool ended with buffers out (detach-time). docs/observing.md says what to do about them.";
+the owner (napi-id); inflight: pages of the pool; mem: their bytes (inflight-mem); ever%: allocated pages \
+that had been used before, since the pool was made; out: pages with buffers out; slow: calls to the arena \
+since then; detached: how long ago the pool ended with buffers out (detach-time). With --watch recyc% and \
+slow/s are of the time since the look before, as in `pagepool top`. docs/observing.md says what to do about \
+them.";
 
 /// What is listed, and how.
-#[derive(Args, Clone, Copy, Debug)]
+#[derive(Args, Clone, Debug)]
 pub struct ListArgs {
+    #[command(flatten)]
+    of: Chosen,
     /// List the page pools of the kernel's drivers, of this network namespace
     ///
     /// Requires Linux 6.8 with CONFIG_PAGE_POOL, and no capability; the counters require
     /// CONFIG_PAGE_POOL_STATS. docs/operations.md explains the columns.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "of")]
     kernel: bool,
     #[command(flatten)]
     options: ObserveOptions,
@@ -42,7 +47,7 @@ impl RunCommand for ListArgs {
     fn run(&self) -> Result<ExitCode, String> {
         match self.kernel {
             true => self.options.run_kernel(&KernelOverview).map(|()| ExitCode::SUCCESS),
-            false => self.options.run(&Overview).map(status),
+            false => self.options.run(&Overview(self.of.clone())).map(status),
         }
     }
 }

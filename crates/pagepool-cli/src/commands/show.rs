@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 
+use crate::observing::chosen::Chosen;
 use crate::observing::details::Details;
 use crate::observing::options::{ObserveOptions, status};
 use crate::run_command::RunCommand;
@@ -11,9 +12,8 @@ use crate::run_command::RunCommand;
 /// Of what, and how it is printed.
 #[derive(Args, Clone, Debug)]
 pub struct ShowArgs {
-    /// The name or PID of a process, or the name of a pool [default: all]
-    #[arg(value_name = "PROCESS|POOL")]
-    of: Option<String>,
+    #[command(flatten)]
+    of: Chosen,
     /// Say what each counter of a pool means, and what to do if it rises
     #[arg(long)]
     explain: bool,

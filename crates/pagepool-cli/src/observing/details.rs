@@ -3,12 +3,13 @@
 use pagepool::observe::{EntryView, PoolView, ProcessView};
 use pagepool::{DeferredStats, Stats};
 
+use super::chosen::Chosen;
 use super::json;
-use super::look::{Observation, has_deferred, places, recycled, waiting_for_packets};
+use super::look::{Observation, has_deferred, percent, places, waiting_for_packets};
 use super::options::Shown;
 use super::overview::title;
 use super::samples::PoolMoved;
-use crate::engine::figures::holders;
+use crate::engine::figures::{holders, recycled_of};
 use crate::report::live_table::LiveLine;
 use crate::report::number::grouped;
 use crate::report::terminal::Terminal;
@@ -18,37 +19,9 @@ const MEANING: &str = "      ";
 
 /// Some processes and pools.
 pub struct Details {
-    /// The name or the number of a process, or the name of a pool; all without one.
-    pub of: Option<String>,
+    pub of: Chosen,
     /// Say what each counter means.
     pub explain: bool,
-}
-
-impl Details {
-    /// What was asked for: a process with all of its pools, or with the pools of that name and what belongs
-    /// to them.
-    fn chosen(&self, look: &Observation) -> Vec<ProcessView> {
-        let Some(of) = &self.of else { return look.processes.clone() };
-        let is_it = |process: &&ProcessView| process.name == *of || process.pid.to_string() == *of;
-        let processes: Vec<_> = look.processes.iter().filter(is_it).cloned().collect();
-        if !processes.is_empty() {
-            return processes;
-        }
-        look.processes.iter().cloned().filter_map(|process| with_pools(process, of)).collect()
-    }
-}
-
-/// A process with the pools of that name alone; `None` if it has none.
-fn with_pools(mut process: ProcessView, name: &str) -> Option<ProcessView> {
-    process.pools.retain(|pool| pool.name == name);
-    let pools = &process.pools;
-    let belongs = |entry: &EntryView, pool: &PoolView| match &*entry.kind {
-        "arena" => entry.id == pool.area_id,
-        "domain" => entry.parent == pool.area_id,
-        _ => entry.pool_id() == Some(pool.id.into()),
-    };
-    process.entries.retain(|entry| pools.iter().any(|pool| belongs(entry, pool)));
-    (!process.pools.is_empty()).then_some(process)
 }
 
 impl Shown for Details {
@@ -58,9 +31,9 @@ impl Shown for Details {
         before: Option<&Observation>,
         terminal: Option<Terminal>,
     ) -> Vec<LiveLine> {
-        let chosen = self.chosen(look);
+        let chosen = self.of.of(look);
         if chosen.is_empty() {
-            return vec![LiveLine::plain(self.nothing(look))];
+            return vec![LiveLine::plain(self.of.nothing(look))];
         }
         let mut lines = Vec::new();
         for process in &chosen {
@@ -76,29 +49,15 @@ impl Shown for Details {
     }
 
     fn json(&self, look: &Observation) -> serde_json::Value {
-        json::look(look, self.chosen(look).into_iter())
+        json::look(look, self.of.of(look).into_iter())
     }
 
     fn check(&self, look: &Observation) -> Result<(), String> {
-        match self.of.is_some() && self.chosen(look).is_empty() {
-            true => Err(self.nothing(look)),
-            false => Ok(()),
-        }
+        self.of.check(look)
     }
 }
 
 impl Details {
-    fn nothing(&self, look: &Observation) -> String {
-        let folder = look.folder.display();
-        match &self.of {
-            None => format!("No process publishes in {folder}."),
-            Some(of) => format!(
-                "{of} is neither a process that publishes in {folder}, nor a pool of one: `pagepool list` \
-                 shows them"
-            ),
-        }
-    }
-
     fn pool(
         &self,
         lines: &mut Vec<LiveLine>,
@@ -125,9 +84,9 @@ impl Details {
         }
         match before.and_then(|before| PoolMoved::between(before, look, process, pool)) {
             Some(moved) => say(rates(&moved)),
-            None => recycled(&pool.stats)
+            None => recycled_of(&[pool.stats])
                 .into_iter()
-                .for_each(|percent| say(format!("    recycled {percent} % since it was made"))),
+                .for_each(|of| say(format!("    recycled {} % since it was made", percent(of)))),
         }
         self.counters(lines, pool.stats.fields(), Stats::DOCS);
         lines.push(LiveLine::plain(format!("    frag_waste {}", grouped(pool.frag_waste))));
@@ -176,7 +135,7 @@ fn rates(moved: &PoolMoved) -> String {
     let rate = |count| grouped(moved.per_second(count) as u64);
     let (allocated, returned) = (rate(moved.allocations()), rate(moved.returned()));
     let (slow, starved) = (rate(moved.slow()), rate(moved.starved()));
-    let recycled = moved.recycled().map_or("-".into(), |percent| format!("{percent:.2} %"));
+    let recycled = moved.recycled().map_or("-".into(), |of| percent(of) + " %");
     format!(
         "    a second: {allocated} allocated, {returned} returned; recycled {recycled}, slow {slow}, starved \
          {starved}"

@@ -35,6 +35,7 @@ fn process(process: &ProcessView) -> Value {
         "version": process.version,
         "file": process.file.display().to_string(),
         "not_shown": process.not_shown,
+        "not_read": process.not_read,
         "pools": process.pools.iter().map(pool).collect::<Vec<_>>(),
         "entries": process.entries.iter().map(entry).collect::<Vec<_>>(),
     })

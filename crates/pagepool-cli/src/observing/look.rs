@@ -4,9 +4,8 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime};
 
 use pagepool::observe::{EntryView, Life, PoolView, ProcessView, RunFolder};
-use pagepool::{DeferredStats, Inflight, Stats};
+use pagepool::{DeferredStats, Inflight};
 
-use crate::engine::figures::recycled_of;
 use crate::report::error::error_chain;
 use crate::report::number::grouped;
 
@@ -18,7 +17,7 @@ pub struct Observation {
     pub taken: Instant,
     pub folder: PathBuf,
     pub processes: Vec<ProcessView>,
-    /// Of files that cannot be read.
+    /// Of files that cannot be read, or not all of them.
     pub errors: Vec<String>,
 }
 
@@ -34,7 +33,10 @@ impl Observation {
         };
         for process in folder.processes() {
             match process {
-                Ok(process) => look.processes.push(process),
+                Ok(process) => {
+                    look.errors.extend(not_read(&process));
+                    look.processes.push(process);
+                }
                 Err(error) => look.errors.push(error_chain(&error)),
             }
         }
@@ -58,6 +60,18 @@ impl Observation {
     }
 }
 
+/// What a file has that could not be read.
+fn not_read(process: &ProcessView) -> Option<String> {
+    let (file, count) = (process.file.display(), process.not_read);
+    (count > 0).then(|| {
+        format!(
+            "{file}: {} of its pools and entries could not be read: they are damaged, or change faster than \
+             they can be read consistently",
+            grouped(count)
+        )
+    })
+}
+
 /// The folder in which this user's processes publish.
 pub fn folder() -> Result<RunFolder, String> {
     RunFolder::of_user().map_err(|error| error_chain(&error))
@@ -68,9 +82,9 @@ pub fn is_alive(process: &ProcessView) -> bool {
     process.life == Life::Alive
 }
 
-/// Of a hundred pages that were allocated, how many had been used before, with two decimals.
-pub fn recycled(moved: &Stats) -> Option<String> {
-    recycled_of(&[*moved]).map(|percent| format!("{percent:.2}"))
+/// Per hundred, with two decimals.
+pub fn percent(of: f64) -> String {
+    format!("{of:.2}")
 }
 
 /// Bytes as people read them, in at most six characters.

@@ -25,8 +25,8 @@ pub struct ObserveOptions {
     pub json: bool,
     /// Look again every SECONDS, until Ctrl-C [default: 1]
     ///
-    /// Figures that are of a time (recyc%, slow) are then of that since the look before. On a terminal a look
-    /// is drawn over the one before, and shows as much as there is room for.
+    /// From the second look on, rates (recyc%, slow/s) are of the time since the look before. On a terminal a
+    /// look is drawn over the one before, and shows as much as there is room for.
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, require_equals = true, default_missing_value = "1")]
     #[arg(value_parser = seconds)]
     watch: Option<u64>,

@@ -2,34 +2,41 @@
 //!
 //! The columns are those of Linux's netlink dump of its page pools (id, ifindex, napi, inflight,
 //! inflight-mem, detach-time), where the thread stands for napi; and what Linux has among its statistics, or
-//! not at all.
+//! not at all. A figure since the pool was made has another name than one since the look before.
 
 use pagepool::observe::{Life, PoolView, ProcessView};
 
+use super::chosen::Chosen;
 use super::json;
-use super::look::{Observation, being_sent, bytes, is_alive, places, recycled, waiting_for_packets};
+use super::look::{Observation, being_sent, bytes, is_alive, percent, places, waiting_for_packets};
 use super::options::Shown;
-use super::table::{FittedTable, ListColumn, fitted, number, text};
+use super::samples::PoolMoved;
+use super::table::{FittedTable, ListColumn, fitted, number, rate, text};
+use crate::engine::figures::recycled_of;
 use crate::report::live_table::LiveLine;
 use crate::report::number::grouped;
 use crate::report::terminal::{Terminal, width};
 
-/// No row is longer than 79 on a terminal of 80 columns.
-const COLUMNS: [ListColumn; 10] = [
-    number("id", 4),
-    ListColumn { grows: true, ..text("pool", 0) },
-    number("if", 4),
-    text("thread", 9),
-    number("inflight", 8),
-    number("mem", 6),
-    number("recyc%", 6),
-    number("out", 7),
-    number("slow", 6),
-    number("detached", 8),
-];
+/// Of one look, and of one after another. No row is longer than 79 on a terminal of 80 columns.
+const COLUMNS: [[ListColumn; 10]; 2] = [columns("ever%", "slow"), columns("recyc%", "slow/s")];
 
-/// All pools of all processes.
-pub struct Overview;
+const fn columns(recycled: &'static str, slow: &'static str) -> [ListColumn; 10] {
+    [
+        number("id", 4),
+        ListColumn { grows: true, ..text("pool", 0) },
+        number("if", 4),
+        text("thread", 9),
+        number("inflight", 8),
+        number("mem", 6),
+        number(recycled, 6),
+        number("out", 7),
+        number(slow, 6),
+        number("detached", 8),
+    ]
+}
+
+/// A row for each of the pools that were asked for.
+pub struct Overview(pub Chosen);
 
 impl Shown for Overview {
     fn lines(
@@ -38,21 +45,25 @@ impl Shown for Overview {
         before: Option<&Observation>,
         terminal: Option<Terminal>,
     ) -> Vec<LiveLine> {
-        if look.processes.is_empty() {
-            return vec![LiveLine::plain(format!("No process publishes in {}.", look.folder.display()))];
+        let chosen = self.0.of(look);
+        if chosen.is_empty() {
+            return vec![LiveLine::plain(self.0.nothing(look))];
         }
-        let pools = look.processes.iter().flat_map(|process| &process.pools);
+        let pools = chosen.iter().flat_map(|process| &process.pools);
         let longest = pools.map(|pool| width(&pool.name)).max().unwrap_or(0);
-        let table = FittedTable::fitted(&COLUMNS, longest, terminal);
+        let table = FittedTable::fitted(&COLUMNS[usize::from(before.is_some())], longest, terminal);
         let mut lines = Vec::new();
-        for process in &look.processes {
+        for process in &chosen {
             lines.push(title(look, process));
             if !process.pools.is_empty() {
                 lines.push(LiveLine::plain(table.head()));
             }
             for pool in &process.pools {
-                let earlier = before.and_then(|before| before.pool(process, pool)).map(|pool| pool.stats);
-                lines.push(row(&table, look, pool, earlier));
+                let figures = match before {
+                    None => since_made(pool),
+                    Some(before) => since_look(PoolMoved::between(before, look, process, pool)),
+                };
+                lines.push(row(&table, look, pool, figures));
             }
             if !is_alive(process) {
                 lines.extend(process.pools.iter().filter_map(|pool| held(process, pool)));
@@ -63,11 +74,11 @@ impl Shown for Overview {
     }
 
     fn json(&self, look: &Observation) -> serde_json::Value {
-        json::look(look, look.processes.iter().cloned())
+        json::look(look, self.0.of(look).into_iter())
     }
 
-    fn check(&self, _: &Observation) -> Result<(), String> {
-        Ok(())
+    fn check(&self, look: &Observation) -> Result<(), String> {
+        self.0.check(look)
     }
 }
 
@@ -94,13 +105,21 @@ pub fn title(look: &Observation, process: &ProcessView) -> LiveLine {
     }
 }
 
-fn row(
-    table: &FittedTable,
-    look: &Observation,
-    pool: &PoolView,
-    earlier: Option<pagepool::Stats>,
-) -> LiveLine {
-    let moved = pool.stats.since(&earlier.unwrap_or_default());
+/// What was recycled, and how often the arena was called.
+type RowFigures = (Option<f64>, String);
+
+fn since_made(pool: &PoolView) -> RowFigures {
+    let slow = pool.stats.alloc_slow.wrapping_add(pool.stats.alloc_slow_high_order);
+    (recycled_of(&[pool.stats]), fitted(slow, 6))
+}
+
+/// Nothing of a pool that could not be read before.
+fn since_look(moved: Option<PoolMoved>) -> RowFigures {
+    let slow = moved.map(|moved| moved.per_second(moved.slow()));
+    (moved.and_then(|moved| moved.recycled()), rate(slow, 6))
+}
+
+fn row(table: &FittedTable, look: &Observation, pool: &PoolView, (recycled, slow): RowFigures) -> LiveLine {
     let ago = |time| {
         let time = look.at.duration_since(time).unwrap_or_default();
         format!("{} s", time.as_secs())
@@ -112,9 +131,9 @@ fn row(
         pool.thread.as_ref().map_or("-".into(), |thread| thread.name.clone()),
         fitted(pool.inflight.total.max(0) as u64, 8),
         bytes(pool.inflight_bytes()),
-        recycled(&moved).unwrap_or("-".into()),
+        recycled.map_or("-".into(), percent),
         fitted(pool.inflight.out, 7),
-        fitted(moved.alloc_slow.wrapping_add(moved.alloc_slow_high_order), 6),
+        slow,
         pool.detached.map_or("-".into(), ago),
     ]))
 }

@@ -94,6 +94,16 @@ pub fn fitted(number: u64, columns: usize) -> String {
     format!("{of:.decimals$}{unit}")
 }
 
+/// A rate in a column so wide; what is rare has a decimal.
+pub fn rate(rate: Option<f64>, columns: usize) -> String {
+    match rate {
+        None => "-".into(),
+        Some(rate) if rate > 0.0 && rate < 0.05 => "<0.1".into(),
+        Some(rate) if rate > 0.0 && rate < 9.95 && rate.fract() != 0.0 => format!("{rate:.1}"),
+        Some(rate) => fitted(rate.round() as u64, columns),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -120,5 +130,7 @@ mod tests {
         let all = [0, 999_999, 1_000_000, 9_999_999, 123_456_789, u64::MAX].map(|n| fitted(n, 7));
         assert_eq!(all, ["0", "999,999", "1.00M", "10.0M", "123M", "18.4E"]);
         assert_eq!(fitted(1_234, 5), "1,234");
+        let rates = [None, Some(0.0), Some(1.0 / 60.0), Some(0.5), Some(3.0), Some(12.4), Some(1_234_567.8)];
+        assert_eq!(rates.map(|of| rate(of, 7)), ["-", "0", "<0.1", "0.5", "3", "12", "1.23M"]);
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::rows::{RowRates, TopRow};
 use crate::observing::look::bytes;
-use crate::observing::table::fitted;
+use crate::observing::table::{fitted, rate};
 use crate::report::terminal::width;
 
 /// A column.
@@ -248,16 +248,6 @@ pub fn cut(text: &str, columns: usize) -> String {
     }
 }
 
-/// A rate in a column so wide; what is rare has a decimal.
-pub fn rate(rate: Option<f64>, columns: usize) -> String {
-    match rate {
-        None => "-".into(),
-        Some(rate) if rate > 0.0 && rate < 0.05 => "<0.1".into(),
-        Some(rate) if rate > 0.0 && rate < 9.95 && rate.fract() != 0.0 => format!("{rate:.1}"),
-        Some(rate) => fitted(rate.round() as u64, columns),
-    }
-}
-
 /// A time in six characters.
 pub fn age(time: Duration) -> String {
     let seconds = time.as_secs();
@@ -281,11 +271,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ages_and_rates_have_their_room() {
+    fn ages_have_their_room() {
         let ages = [0.25, 59.0, 125.0, 7_500.0, 400_000.0, 1e9].map(Duration::from_secs_f64).map(age);
         assert_eq!(ages, ["250ms", "59s", "2m05s", "2h05m", "4d15h", "11574d"]);
-        let rates = [None, Some(0.0), Some(1.0 / 60.0), Some(0.5), Some(3.0), Some(12.4), Some(1_234_567.8)];
-        assert_eq!(rates.map(|of| rate(of, 7)), ["-", "0", "<0.1", "0.5", "3", "12", "1.23M"]);
     }
 
     #[test]

@@ -9,11 +9,15 @@ use crate::observing::options::ShownOfKernel;
 use crate::report::live_table::{LiveLine, LiveTable};
 use crate::report::number::{grouped, without_zeros};
 
-/// No row is longer than 80, unless the name of an interface is.
-const TABLE: LiveTable<7> = LiveTable {
-    head: ["id", "interface", "napi", "inflight", "memory", "detached", "recycled"],
-    widths: [6, 20, 8, 10, 12, 10, 8],
-};
+/// Of one look, and of one after another. No row is longer than 80, unless the name of an interface is.
+const TABLES: [LiveTable<7>; 2] = [table("ever%"), table("recyc%")];
+
+const fn table(recycled: &'static str) -> LiveTable<7> {
+    LiveTable {
+        head: ["id", "interface", "napi", "inflight", "memory", "detached", recycled],
+        widths: [6, 20, 8, 10, 12, 10, 8],
+    }
+}
 
 /// All page pools that the kernel names.
 pub struct KernelOverview;
@@ -25,11 +29,12 @@ impl ShownOfKernel for KernelOverview {
                 "No page pools: no driver of an interface of this network namespace has one that it names.";
             return vec![LiveLine::plain(none.into())];
         }
-        let mut lines = vec![TABLE.head()];
+        let table = &TABLES[usize::from(before.is_some())];
+        let mut lines = vec![table.head()];
         for pool in &look.pools {
             let earlier = before.and_then(|before| before.pools.iter().find(|other| other.id == pool.id));
             let listed = ListedPool { pool, look };
-            lines.push(TABLE.row(&listed.cells(earlier)));
+            lines.push(table.row(&listed.cells(earlier)));
             lines.extend(listed.details());
         }
         if !look.has_stats {
@@ -148,7 +153,7 @@ mod tests {
             (&"eth0".into(), &0.into()),
             "{json}"
         );
-        assert!(TABLE.row(&listed.cells(None)).len() <= 80 && TABLE.head().len() <= 80);
+        assert!(TABLES.iter().all(|of| of.row(&listed.cells(None)).len() <= 80 && of.head().len() <= 80));
     }
 
     #[test]
@@ -163,6 +168,8 @@ mod tests {
         let recycled = |earlier| KernelOverview.lines(&now, earlier)[1].text.clone();
         assert!(recycled(None).ends_with(" 50.0 %"), "{}", recycled(None));
         assert!(recycled(Some(&before)).ends_with(" 100.0 %"), "{}", recycled(Some(&before)));
+        let head = |earlier| KernelOverview.lines(&now, earlier)[0].text.clone();
+        assert!(head(None).ends_with(" ever%") && head(Some(&before)).ends_with(" recyc%"));
         let another = at(pool(|pool| pool.id = 17));
         assert!(recycled(Some(&another)).ends_with(" 50.0 %"), "{}", recycled(Some(&another)));
     }

@@ -7,10 +7,11 @@ use ratatui::text::{Line, Span};
 use super::bar::bar;
 use super::theme::TopTheme;
 use crate::observing::look::{bytes, is_alive};
+use crate::observing::table::rate;
 use crate::report::colour::Colour;
 use crate::report::number::grouped;
 use crate::top::app::{Prompt, TopApp};
-use crate::top::columns::{COLUMNS, FittedColumn, cut, fit, rate};
+use crate::top::columns::{COLUMNS, FittedColumn, cut, fit};
 use crate::top::rows::{PLACES, RowRates, TopRow};
 
 /// The head of the bar.

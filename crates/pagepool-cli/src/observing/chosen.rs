@@ -1,0 +1,61 @@
+//! What a user asks for by a name: processes, or pools.
+
+use clap::Args;
+use pagepool::observe::{EntryView, PoolView, ProcessView};
+
+use super::look::Observation;
+
+/// Some processes or pools, or all.
+#[derive(Args, Clone, Debug)]
+pub struct Chosen {
+    /// The name or PID of a process, or the name of a pool [default: all]
+    #[arg(value_name = "PROCESS|POOL")]
+    of: Option<String>,
+}
+
+impl Chosen {
+    /// The processes of that name or number with all of their pools; else the pools of that name, and what
+    /// belongs to them.
+    pub fn of(&self, look: &Observation) -> Vec<ProcessView> {
+        let Some(of) = &self.of else { return look.processes.clone() };
+        let is_it = |process: &&ProcessView| process.name == *of || process.pid.to_string() == *of;
+        let processes: Vec<_> = look.processes.iter().filter(is_it).cloned().collect();
+        if !processes.is_empty() {
+            return processes;
+        }
+        look.processes.iter().cloned().filter_map(|process| with_pools(process, of)).collect()
+    }
+
+    /// What to say if there is none.
+    pub fn nothing(&self, look: &Observation) -> String {
+        let folder = look.folder.display();
+        match &self.of {
+            None => format!("No process publishes in {folder}."),
+            Some(of) => format!(
+                "{of} is neither a process that publishes in {folder}, nor a pool of one: `pagepool list` \
+                 shows them"
+            ),
+        }
+    }
+
+    /// Whether what was asked for is there, or why not.
+    pub fn check(&self, look: &Observation) -> Result<(), String> {
+        match self.of.is_some() && self.of(look).is_empty() {
+            true => Err(self.nothing(look)),
+            false => Ok(()),
+        }
+    }
+}
+
+/// A process with the pools of that name alone; `None` if it has none.
+fn with_pools(mut process: ProcessView, name: &str) -> Option<ProcessView> {
+    process.pools.retain(|pool| pool.name == name);
+    let pools = &process.pools;
+    let belongs = |entry: &EntryView, pool: &PoolView| match &*entry.kind {
+        "arena" => entry.id == pool.area_id,
+        "domain" => entry.parent == pool.area_id,
+        _ => entry.pool_id() == Some(pool.id.into()),
+    };
+    process.entries.retain(|entry| pools.iter().any(|pool| belongs(entry, pool)));
+    (!process.pools.is_empty()).then_some(process)
+}
