@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use std::env;
 use std::fs;
 use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::sync::Arc;
@@ -272,9 +273,20 @@ fn warm_up(run: &Path, processes: usize) {
 fn document(output: &Output) -> Value {
     let said = text(&output.stderr);
     let document: Value = serde_json::from_str(text(&output.stdout)).unwrap_or_else(|_| panic!("{said}"));
-    let found = !document["findings"].as_array().expect("a list").is_empty();
-    assert_eq!(output.status.code(), Some(if found { 5 } else { 0 }), "{document}");
+    let is_empty = |list: &str| document[list].as_array().expect("a list").is_empty();
+    let status = match (is_empty("findings"), is_empty("not_judged")) {
+        (false, _) => 5,
+        (true, false) => 6,
+        (true, true) => 0,
+    };
+    assert_eq!(output.status.code(), Some(status), "{document}");
     document
+}
+
+/// What it says that it could not judge.
+fn not_judged(document: &Value) -> Vec<&str> {
+    let all = document["not_judged"].as_array().expect("a list").iter();
+    all.map(|said| said.as_str().expect("text")).collect()
 }
 
 /// Rule and place of each finding.
@@ -427,6 +439,7 @@ fn a_process_that_is_not_there_is_an_error_and_nothing_is_nothing() {
     assert_eq!(output.status.code(), Some(1));
     assert!(text(&output.stderr).contains("nobody is no process that publishes in "), "{output:?}");
     let nothing = document(&doctor(run.path(), &["--seconds", "1", "--json"]).output().expect("the binary"));
+    assert!(not_judged(&nothing)[0].starts_with("no process publishes in "), "{nothing}");
     let ours = |(rule, _): &(String, String)| !rule.starts_with("kernel_"); // of this machine
     assert_eq!(found(&nothing).into_iter().filter(ours).count(), 0, "{nothing}");
     let output = doctor(run.path(), &["--seconds", "0"]).output().expect("the binary");
@@ -488,6 +501,7 @@ fn offloads_are_found_with_the_command_against_them() {
     let gro = || Ethtool::open().and_then(|ethtool| ethtool.set_offload("near0", Offload::Gro, true));
     hosts.run_between(gro).expect("a veth has GRO");
     let Some(seen) = of_drop(name, &hosts, &["--attach", "generic"], 1_000) else { return };
+    assert_eq!(finding(&seen, "offloads", "drop")["cost"], "packets arrive changed");
     let mend = finding(&seen, "offloads", "drop")["mend"].as_str().expect("text");
     assert!(mend.contains("ethtool -K near0 gro off"), "{mend}");
 }
@@ -575,6 +589,12 @@ fn packets_that_do_not_go_out_are_found() {
         || document(&Place::Between(&hosts).output(doctor(run.path(), &["--seconds", "2", "--json"])));
     let seen = until_found("tx_lost", "forward", doctor);
     sender.stop();
+    let of = finding(&seen, "link_down", "interface near1");
+    assert_eq!(
+        (&seen["findings"][0]["rule"], &of["cost"]),
+        (&"link_down".into(), &"no packet passes".into())
+    );
+    assert!(of["seen"].as_str().is_some_and(|seen| seen.starts_with("It has no carrier")), "{of}");
     let of = finding(&seen, "tx_lost", "forward");
     assert!(of["seen"].as_str().is_some_and(|seen| seen.contains(" rose by ")), "{of}");
     drop(running); // it does not end well
@@ -592,9 +612,50 @@ fn interfaces_of_another_namespace_are_named_and_not_judged() {
     let seen = document(&Place::In(&apart).output(doctor(run.path(), &["--seconds", "1", "--json"])));
     assert_eq!(found(&seen), [], "{seen}");
     let note = format!("nsenter --net=/proc/{}/ns/net", running.id());
-    let notes = seen["notes"].as_array().expect("a list");
-    assert!(notes.iter().any(|said| said.as_str().is_some_and(|said| said.contains(&note))), "{seen}");
+    assert!(not_judged(&seen).iter().any(|said| said.contains(&note)), "{seen}");
     running.interrupt();
+}
+
+/// A program that cannot be looked at is no healthy one.
+#[test]
+fn what_could_not_be_looked_at_is_not_well() {
+    let run = TempFolder::new("pagepool-doctor").expect("a new folder");
+    let mode = |mode| fs::set_permissions(run.path(), fs::Permissions::from_mode(mode)).expect("our folder");
+    let said = |mut command: Command| {
+        let output = command.output().expect("the binary");
+        let found = text(&output.stdout).to_owned();
+        assert!(output.status.code() == Some(6) || found.contains(": kernel_"), "{output:?}");
+        assert!(!found.contains("Nothing found"), "{found}");
+        text(&output.stderr).to_owned()
+    };
+    let look = || said(doctor(run.path(), &["--seconds", "1"]));
+    mode(0o777);
+    let refused = look();
+    assert!(refused.contains("not judged: ") && refused.contains("nobody else may write to"), "{refused}");
+    mode(0o700);
+    fs::write(run.path().join("drop.7.pagepool"), "").expect("our folder");
+    let damaged = look();
+    assert!(damaged.contains("not judged: ") && damaged.contains("drop.7.pagepool"), "{damaged}");
+    // Standard input, output and errors, and two more.
+    let mut few = Command::new("sh");
+    few.args(["-c", "ulimit -n 5; exec \"$0\" doctor --seconds 1", env!("CARGO_BIN_EXE_pagepool")]);
+    few.env("PAGEPOOL_RUN", run.path());
+    let unseen = said(few);
+    assert!(unseen.contains("not judged: "), "{unseen}");
+}
+
+#[test]
+fn a_pool_that_is_still_filled_is_named_with_the_time_to_wait() {
+    let run = TempFolder::new("pagepool-doctor").expect("a new folder");
+    let _young = ill("leak", run.path());
+    let seen = diagnosis(run.path());
+    let young: Vec<_> = not_judged(&seen).into_iter().filter(|said| said.contains("too young")).collect();
+    let is_said =
+        young.first().is_some_and(|said| said.starts_with("1 pool is too young to judge: run again "));
+    let was_slow = find(&seen, "out_rising", "leak").is_some(); // the machine: it was 5 s old by then
+    assert!(is_said || was_slow, "{seen:#}");
+    let seen = until_found("out_rising", "leak", || diagnosis(run.path()));
+    assert_eq!(not_judged(&seen), [""; 0], "{seen:#}");
 }
 
 #[test]

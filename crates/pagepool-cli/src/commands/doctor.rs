@@ -53,6 +53,10 @@ impl RunCommand for DoctorArgs {
             true => print_json(&report::json(&found, &evidence)),
             false => report::print(&found, &evidence),
         }
-        Ok(if found.is_empty() { ExitCode::SUCCESS } else { exit_status::FOUND.into() })
+        Ok(match evidence.unseen.not_judged.is_empty() {
+            _ if !found.is_empty() => exit_status::FOUND.into(),
+            true => ExitCode::SUCCESS,
+            false => exit_status::NOT_JUDGED.into(),
+        })
     }
 }

@@ -22,7 +22,15 @@ pub struct Evidence {
     pub kernel_pools: Vec<KernelPoolEvidence>,
     pub cpus: CpuEvidence,
     pub huge_pages: HugePageEvidence,
-    /// What could not be looked at, and why.
+    pub unseen: Unseen,
+}
+
+/// What could not be looked at, and why.
+#[derive(Clone, Debug, Default)]
+pub struct Unseen {
+    /// What was to be judged. With some of it, no finding does not mean that all is well.
+    pub not_judged: Vec<String>,
+    /// What this machine does not have, or what no rule promises to see.
     pub notes: Vec<String>,
 }
 
@@ -31,6 +39,8 @@ pub struct Evidence {
 pub struct ProcessEvidence {
     pub name: String,
     pub pid: u32,
+    /// Its number in `/proc`; `None` in another pid namespace.
+    pub pid_here: Option<u32>,
     /// How long ago it gave its last sign, if it is dead.
     pub dead_for: Option<Duration>,
     /// Whether its interfaces are those of this network namespace; `None` if the kernel does not say.
@@ -53,6 +63,8 @@ pub struct PoolEvidence {
     pub page_bytes: u64,
     /// At the first look; no time if it was not there.
     pub age: Duration,
+    /// At the last look.
+    pub age_now: Duration,
     /// How long ago it ended with buffers out.
     pub detached: Option<Duration>,
     pub params: Vec<(String, String)>,
@@ -99,6 +111,8 @@ pub struct ThreadEvidence {
     pub cpu: Option<usize>,
     /// Its share of a CPU between the looks.
     pub busy: f64,
+    /// The part of that which it spent in system calls.
+    pub in_kernel: f64,
 }
 
 /// An interface.
@@ -106,7 +120,10 @@ pub struct ThreadEvidence {
 pub struct LinkEvidence {
     pub name: String,
     pub index: u32,
+    pub state: LinkState,
     pub driver: Option<String>,
+    /// Receive queues that it uses, and how many it could.
+    pub queues: Option<(u32, u32)>,
     /// The NUMA node of its card.
     pub node: Option<usize>,
     /// Whether its driver runs XDP programs itself, and works on the memory of sockets; `None` if the kernel
@@ -122,6 +139,19 @@ pub struct LinkEvidence {
     /// Its interrupts, in the order of their numbers.
     pub interrupts: Vec<InterruptEvidence>,
     pub offloads: Vec<OffloadEvidence>,
+}
+
+/// Whether packets can pass an interface.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LinkState {
+    #[default]
+    Up,
+    /// Nobody set it up.
+    Down,
+    /// It is up, and the other end is not there.
+    NoCarrier,
+    /// It was removed, or moved to another network namespace.
+    Gone,
 }
 
 /// An interrupt of a card.
@@ -343,6 +373,7 @@ pub mod healthy {
             tid: Some(501),
             page_bytes: 4096,
             age: Duration::from_secs(60),
+            age_now: Duration::from_secs(65),
             held: vec![300; 30],
             params: texts(&[
                 ("order", "0"),
@@ -418,6 +449,7 @@ pub mod healthy {
             native: Some(true),
             zero_copy: Some(true),
             has_iommu: true,
+            queues: Some((2, 8)),
             rx_ring: Some((1024, 4096)),
             interrupts: vec![interrupt(40, 1), interrupt(41, 2)],
             ..Default::default()
@@ -427,10 +459,12 @@ pub mod healthy {
     /// All of it.
     pub fn evidence() -> Evidence {
         let thread =
-            ThreadEvidence { tid: 501, name: "queue0".into(), allowed: vec![0], cpu: Some(0), busy: 0.9 };
+            ThreadEvidence { tid: 501, name: "queue0".into(), cpu: Some(0), busy: 0.9, ..Default::default() };
+        let thread = ThreadEvidence { allowed: vec![0], in_kernel: 0.2, ..thread };
         let process = ProcessEvidence {
             name: "drop".into(),
             pid: 500,
+            pid_here: Some(500),
             is_here: Some(true),
             pools: vec![pool()],
             entries: vec![socket(), arena()],
@@ -453,7 +487,7 @@ pub mod healthy {
             kernel_pools: vec![kernel],
             cpus: CpuEvidence { nodes: vec![(0, vec![0, 1, 2]), (1, vec![3])], governors },
             huge_pages: HugePageEvidence { transparent: Some("madvise".into()) },
-            notes: Vec::new(),
+            unseen: Unseen::default(),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::evidence::{Evidence, WARM_UP};
+use super::evidence::Evidence;
 use super::rule::{Cost, Diagnosis, DoctorRule};
 use crate::report::colour::Colour;
 use crate::report::output;
@@ -14,11 +14,15 @@ const TEXTS: usize = 11;
 pub fn print(found: &[Diagnosis], evidence: &Evidence) {
     let (count, scope) = (found.len(), scope(evidence));
     let head = match count {
+        0 if !evidence.unseen.not_judged.is_empty() => {
+            format!("No finding in {:.0} s of {scope}; not all could be judged.", evidence.seconds)
+        }
         0 => format!("Nothing found in {:.0} s of {scope}.", evidence.seconds),
         1 => format!("1 finding in {:.0} s of {scope}, with its cost:", evidence.seconds),
         _ => format!("{count} findings in {:.0} s of {scope}, the dearest first:", evidence.seconds),
     };
-    output::hanging(&head, 2, (count == 0).then_some(Colour::Good));
+    let is_well = count == 0 && evidence.unseen.not_judged.is_empty();
+    output::hanging(&head, 2, is_well.then_some(Colour::Good));
     for (at, diagnosis) in found.iter().enumerate() {
         let Diagnosis { rule, finding } = diagnosis;
         let title = format!("{}. {}: {} ({})", at + 1, finding.place, rule.name, rule.cost.name());
@@ -34,7 +38,8 @@ pub fn print(found: &[Diagnosis], evidence: &Evidence) {
             output::hanging(&format!("   {what:<7} {}", plain(&text)), TEXTS, None);
         }
     }
-    too_young(evidence).into_iter().chain(evidence.notes.iter().cloned()).for_each(output::note);
+    evidence.unseen.not_judged.iter().for_each(|what| output::warn(format_args!("not judged: {what}")));
+    evidence.unseen.notes.iter().for_each(output::note);
 }
 
 /// The same as JSON.
@@ -62,7 +67,8 @@ pub fn json(found: &[Diagnosis], evidence: &Evidence) -> Value {
         "interfaces": evidence.links.iter().map(|link| &link.name).collect::<Vec<_>>(),
         "kernel_pools": evidence.kernel_pools.len(),
         "findings": found.iter().map(one).collect::<Vec<_>>(),
-        "notes": too_young(evidence).into_iter().chain(evidence.notes.iter().cloned()).collect::<Vec<_>>(),
+        "not_judged": evidence.unseen.not_judged,
+        "notes": evidence.unseen.notes,
     })
 }
 
@@ -93,24 +99,10 @@ fn scope(evidence: &Evidence) -> String {
     parts.join(", ")
 }
 
-/// Says that some pools are too young for some rules.
-fn too_young(evidence: &Evidence) -> Option<String> {
-    let young = evidence.pools().filter(|(_, pool)| pool.age < WARM_UP);
-    let names: Vec<_> = young.map(|(_, pool)| &*pool.name).collect();
-    (!names.is_empty()).then(|| {
-        let seconds = WARM_UP.as_secs();
-        format!(
-            "still filled {seconds} s before the first look, so not judged by what left them or came from \
-             the arena: {}",
-            names.join(", ")
-        )
-    })
-}
-
 fn colour(cost: Cost) -> Colour {
     match cost {
-        Cost::PacketsLost | Cost::BuffersLost => Colour::Bad,
-        Cost::EachPacket | Cost::SomePackets => Colour::Caution,
+        Cost::NoPackets | Cost::PacketsLost | Cost::BuffersLost => Colour::Bad,
+        Cost::PacketsChanged | Cost::EachPacket | Cost::SomePackets => Colour::Caution,
     }
 }
 
@@ -142,9 +134,6 @@ mod tests {
         assert_eq!(scope(&evidence), "1 process, 1 pool, 1 socket, 1 interface, 1 pool of the kernel");
         evidence.processes.push(evidence.processes[0].clone());
         assert!(scope(&evidence).starts_with("2 processes, 2 pools, 2 sockets"), "{}", scope(&evidence));
-        assert_eq!(too_young(&evidence), None);
-        evidence.pool().age = std::time::Duration::from_secs(1);
-        assert!(too_young(&evidence).is_some_and(|text| text.ends_with(": near0")));
     }
 
     #[test]

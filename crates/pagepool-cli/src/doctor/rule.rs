@@ -35,7 +35,9 @@ pub struct RuleCase {
 /// What something costs; the worst first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Cost {
+    NoPackets,
     PacketsLost,
+    PacketsChanged,
     BuffersLost,
     EachPacket,
     SomePackets,
@@ -44,7 +46,9 @@ pub enum Cost {
 impl Cost {
     pub fn name(self) -> &'static str {
         match self {
+            Self::NoPackets => "no packet passes",
             Self::PacketsLost => "packets are lost",
+            Self::PacketsChanged => "packets arrive changed",
             Self::BuffersLost => "buffers are missing",
             Self::EachPacket => "each packet costs more",
             Self::SomePackets => "some packets cost more",
@@ -101,7 +105,7 @@ impl Diagnosis {
 }
 
 /// A name as one word of a command for a shell; `NAME` if a terminal would obey it, or not show it.
-fn shell_word(name: &str) -> String {
+pub fn shell_word(name: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "._@:-".contains(c);
     match name {
         _ if !name.is_empty() && name.chars().all(is_plain) => name.into(),

@@ -12,6 +12,7 @@ use super::rule::DoctorRule;
 
 /// All of them, the dearest first.
 pub const RULES: &[DoctorRule] = &[
+    sockets::LINK_DOWN,
     packets::STARVED,
     packets::RX_RING_FULL,
     packets::RX_REFUSED,

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use pagepool::observe::RunFolder;
 
-use super::evidence::{Evidence, ProcessEvidence};
+use super::evidence::{Evidence, ProcessEvidence, Unseen, WARM_UP};
 use crate::engine::interrupt::listen;
 use crate::observing::look::Observation;
 use interrupts::Interrupts;
@@ -37,9 +37,9 @@ pub fn collect(folder: &RunFolder, of: Option<&str>, seconds: u64) -> Result<Evi
         let folder = first.folder.display();
         return Err(format!("{of} is no process that publishes in {folder}: `pagepool list` shows them"));
     }
-    let mut notes = Vec::new();
-    let mut links = Links::look(Path::new(ROOT), &first, &mut notes);
-    let mut kernel = KernelPools::look(&mut notes);
+    let mut unseen = Unseen::default();
+    let mut links = Links::look(Path::new(ROOT), &first, &mut unseen);
+    let mut kernel = KernelPools::look(&mut unseen);
     let (tasks, interrupts) = (SeenTasks::look(Path::new(ROOT), &first), Interrupts::look(Path::new(ROOT)));
     let (start, mut looks) = (Instant::now(), vec![first]);
     wait_and_look(folder, of, (start, Duration::from_secs(seconds)), &mut looks)?;
@@ -47,15 +47,17 @@ pub fn collect(folder: &RunFolder, of: Option<&str>, seconds: u64) -> Result<Evi
     let seconds = start.elapsed().as_secs_f64();
     let interrupts = Interrupts::look(Path::new(ROOT)).since(&interrupts);
     let mut processes = published::processes(&looks);
-    tasks.fill(Path::new(ROOT), last, seconds, &mut processes);
+    tasks.fill(Path::new(ROOT), (last, seconds), &mut processes, &mut unseen);
     links::mark_here(&mut processes);
-    notes.extend(last.errors.iter().cloned());
-    notes.extend(elsewhere(&processes));
-    let links = links.evidence(Path::new(ROOT), &interrupts, &mut notes);
+    unseen.not_judged.extend(last.errors.iter().cloned());
+    unseen.not_judged.extend(nobody(last));
+    unseen.not_judged.extend(elsewhere(&processes));
+    unseen.not_judged.extend(too_young(&processes));
+    let links = links.evidence(Path::new(ROOT), &interrupts, &mut unseen);
     let names: Vec<_> = of.iter().flat_map(|_| &links).map(|link| link.name.clone()).collect();
-    let kernel_pools = kernel.evidence(of.map(|_| &*names), &mut notes);
+    let kernel_pools = kernel.evidence(of.map(|_| &*names), &mut unseen);
     let (cpus, huge_pages) = (cpus::cpus(Path::new(ROOT)), cpus::huge_pages(Path::new(ROOT)));
-    Ok(Evidence { seconds, processes, links, kernel_pools, cpus, huge_pages, notes })
+    Ok(Evidence { seconds, processes, links, kernel_pools, cpus, huge_pages, unseen })
 }
 
 /// Takes the other looks when their time comes.
@@ -89,15 +91,46 @@ fn chosen(mut look: Observation, of: Option<&str>) -> Observation {
     look
 }
 
+/// Says that there is no process to judge.
+fn nobody(last: &Observation) -> Option<String> {
+    let is_nobody = last.processes.is_empty() && last.errors.is_empty();
+    is_nobody.then(|| format!("no process publishes in {}", last.folder.display()))
+}
+
+/// Says that some pools are too young for some rules.
+fn too_young(processes: &[ProcessEvidence]) -> Option<String> {
+    let alive = processes.iter().filter(|process| process.dead_for.is_none());
+    let pools = alive.flat_map(|process| &process.pools).filter(|pool| pool.detached.is_none());
+    let young: Vec<_> = pools.filter(|pool| pool.age < WARM_UP).collect();
+    let left = young.iter().map(|pool| WARM_UP.saturating_sub(pool.age_now)).max()?;
+    let when = match left.as_millis().div_ceil(1000) {
+        0 => "now".to_owned(),
+        seconds => format!("in {seconds} s"),
+    };
+    let are = if young.len() == 1 { "1 pool is".to_owned() } else { format!("{} pools are", young.len()) };
+    let names: Vec<_> = young.iter().map(|pool| &*pool.name).collect();
+    Some(format!(
+        "{are} too young to judge: run again {when}; a pool is filled in its first {} s, so leaks and slow \
+         allocations would not be found: {}",
+        WARM_UP.as_secs(),
+        names.join(", ")
+    ))
+}
+
 /// Says that the interfaces of some processes were not looked at.
 fn elsewhere(processes: &[ProcessEvidence]) -> impl Iterator<Item = String> + '_ {
-    let has_sockets = |process: &&ProcessEvidence| {
-        process.dead_for.is_none() && process.entries.iter().any(|entry| entry.kind == "socket")
+    let is_unseen = |process: &&ProcessEvidence| {
+        let has_sockets = process.entries.iter().any(|entry| entry.kind == "socket");
+        process.dead_for.is_none() && (has_sockets || process.pid_here.is_none())
     };
     let not_here = processes.iter().filter(|process| process.is_here != Some(true));
-    not_here.filter(has_sockets).map(|process| {
+    not_here.filter(is_unseen).map(|process| {
         let (title, pid) = (process.title(), process.pid);
         match process.is_here {
+            None if process.pid_here.is_none() => format!(
+                "{title} is in another pid namespace: its threads and interfaces were not looked at; run \
+                 `pagepool doctor` in that namespace"
+            ),
             None => format!(
                 "/proc/{pid}/ns/net of {title} could not be read, as of a process that ended or has \
                  capabilities: its interfaces were not looked at; root may read it"
@@ -113,7 +146,7 @@ fn elsewhere(processes: &[ProcessEvidence]) -> impl Iterator<Item = String> + '_
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::doctor::evidence::healthy;
+    use crate::doctor::evidence::{PoolEvidence, healthy};
 
     #[test]
     fn a_process_that_may_not_be_asked_is_not_said_to_be_elsewhere() {
@@ -125,5 +158,26 @@ mod tests {
         assert!(said(None).starts_with("/proc/500/ns/net of drop, pid 500 could not be read"));
         assert!(said(Some(false)).starts_with("drop, pid 500 is in another network namespace"));
         assert_eq!(said(Some(true)), "");
+        processes[0].pid_here = None;
+        processes[0].is_here = None;
+        let said = elsewhere(&processes).collect::<Vec<_>>().join("");
+        assert!(said.starts_with("drop, pid 500 is in another pid namespace"), "{said}");
+    }
+
+    #[test]
+    fn a_pool_that_is_still_filled_is_not_judged() {
+        let mut processes = healthy::evidence().processes;
+        assert_eq!(too_young(&processes), None);
+        let pool = &mut processes[0].pools[0];
+        (pool.age, pool.age_now) = (Duration::ZERO, Duration::from_millis(1200));
+        let said = too_young(&processes).unwrap();
+        assert!(said.starts_with("1 pool is too young to judge: run again in 4 s;"), "{said}");
+        let old = PoolEvidence { name: "near1".into(), age_now: WARM_UP, ..processes[0].pools[0].clone() };
+        processes[0].pools = vec![old.clone(), old];
+        let said = too_young(&processes).unwrap();
+        assert!(said.starts_with("2 pools are too young to judge: run again now;"), "{said}");
+        assert!(said.ends_with(": near1, near1"), "{said}");
+        processes[0].pools.iter_mut().for_each(|pool| pool.detached = Some(Duration::ZERO));
+        assert_eq!(too_young(&processes), None, "they will not be filled");
     }
 }

@@ -5,8 +5,6 @@ use std::time::Instant;
 
 use pagepool_net::link::{KernelPagePool, KernelPagePools, NetError, Netlink};
 
-use crate::report::error::error_chain;
-
 /// What the kernel had at one time.
 #[derive(Clone, Debug)]
 pub struct KernelLook {
@@ -24,15 +22,15 @@ pub struct KernelLook {
 pub struct KernelWatch(KernelPagePools);
 
 impl KernelWatch {
-    /// The error says what the kernel lacks.
-    pub fn open() -> Result<Self, String> {
-        KernelPagePools::open().map(Self).map_err(said)
+    /// [`NetError::NoKernelPools`] says what the kernel lacks.
+    pub fn open() -> Result<Self, NetError> {
+        KernelPagePools::open().map(Self)
     }
 
     /// Looks now.
-    pub fn look(&mut self) -> Result<KernelLook, String> {
-        let (taken, pools) = (Instant::now(), self.0.list().map_err(said)?);
-        let names = if pools.is_empty() { HashMap::new() } else { names().map_err(said)? };
+    pub fn look(&mut self) -> Result<KernelLook, NetError> {
+        let (taken, pools) = (Instant::now(), self.0.list()?);
+        let names = if pools.is_empty() { HashMap::new() } else { names()? };
         Ok(KernelLook { taken, pools, names, has_stats: self.0.has_stats() })
     }
 }
@@ -42,10 +40,6 @@ impl KernelLook {
     pub fn interface(&self, pool: &KernelPagePool) -> Option<&str> {
         pool.ifindex.and_then(|index| self.names.get(&index)).map(String::as_str)
     }
-}
-
-fn said(error: NetError) -> String {
-    error_chain(&error)
 }
 
 fn names() -> Result<HashMap<u32, String>, NetError> {

@@ -4,11 +4,13 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::Args;
+use pagepool_net::link::NetError;
 use serde::Serialize;
 
 use super::kernel_look::{KernelLook, KernelWatch};
 use super::look::{Observation, folder};
 use crate::engine::interrupt::{RunSignals, listen};
+use crate::report::error::error_chain;
 use crate::report::json::print_json;
 use crate::report::live_table::LiveLine;
 use crate::report::output;
@@ -76,8 +78,9 @@ impl ObserveOptions {
 
     /// Shows the page pools of the kernel, once or until the user wants an end.
     pub fn run_kernel(&self, shown: &impl ShownOfKernel) -> Result<(), String> {
-        let mut watch = KernelWatch::open()?;
-        let mut look = watch.look()?;
+        let said = |error: NetError| error_chain(&error);
+        let mut watch = KernelWatch::open().map_err(said)?;
+        let mut look = watch.look().map_err(said)?;
         let Some(seconds) = self.watch else {
             match self.json {
                 true => print_json(&shown.json(&look)),
@@ -97,7 +100,7 @@ impl ObserveOptions {
         let signals = listen()?;
         show(&look, None)?;
         again_every(seconds, &signals, || {
-            let before = std::mem::replace(&mut look, watch.look()?);
+            let before = std::mem::replace(&mut look, watch.look().map_err(said)?);
             show(&look, Some(&before))
         })
     }

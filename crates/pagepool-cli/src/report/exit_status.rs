@@ -8,6 +8,8 @@ pub const NOTHING_MOVED: u8 = 3;
 pub const GONE: u8 = 4;
 /// `doctor` found something.
 pub const FOUND: u8 = 5;
+/// `doctor` found nothing, and could not judge all that it was to.
+pub const NOT_JUDGED: u8 = 6;
 
 /// The list of them all, in the help.
 pub const HELP: &str = "\
@@ -20,5 +22,6 @@ Exit status:
   4      An interface was removed, or moved to another network namespace, while the command
          ran; the verdict was printed
   5      doctor found something
+  6      doctor found nothing, and could not judge all that it was to; it says what
   128+N  A second signal N (SIGINT 2, SIGTERM 15) ended the process at once, without a verdict
   If the reader of a pipe goes, the run ends early, with the status of its verdict";

@@ -53,7 +53,7 @@ pub const KERNEL_SLOW: DoctorRule = DoctorRule {
     why: "The driver's pages do not come back to its pool: they are mapped and unmapped for each packet.",
     mend: "A longer receive ring (`ethtool -G`), which makes the pool larger; readers on the CPU of the \
            interrupts.",
-    verify: "`pagepool list --kernel`: recycled of pool {of}.",
+    verify: "`pagepool list --kernel --watch`: recyc% of pool {of}.",
     find: kernel_slow,
     #[cfg(test)]
     case: RuleCase {

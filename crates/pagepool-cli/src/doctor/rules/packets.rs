@@ -1,15 +1,18 @@
 //! Packets that are lost: no buffer, a full ring, refused, dropped by the card or on their way out.
 
-use crate::doctor::evidence::{EntryEvidence, Evidence, PoolEvidence, ProcessEvidence};
+use crate::doctor::evidence::{EntryEvidence, Evidence, LinkEvidence, PoolEvidence, ProcessEvidence};
 #[cfg(test)]
 use crate::doctor::rule::RuleCase;
-use crate::doctor::rule::{Cost, DoctorRule, Finding};
+use crate::doctor::rule::{Cost, DoctorRule, Finding, shell_word};
 use crate::report::number::grouped;
 
 /// What is received by: a socket, or a NIC in memory.
 const DEVICES: [&str; 2] = ["socket", "nic"];
 /// One lost packet in so many is told of: TCP loses some by itself, when it looks for the rate of a path.
 const ONE_IN: u64 = 1000;
+/// A thread that uses so much of a CPU is the limit, and so much of its time is most of it.
+const BUSY: f64 = 0.5;
+const MOSTLY: f64 = 0.8;
 
 pub const STARVED: DoctorRule = DoctorRule {
     name: "starved",
@@ -18,8 +21,7 @@ pub const STARVED: DoctorRule = DoctorRule {
            `rx_no_buffer` of a NIC in memory, `rx_dropped` without `rx_too_long` of a socket that copies \
            (with zero copy the kernel counts a driver's attempts, not packets)",
     why: "A packet that finds no buffer at the device is lost.",
-    mend: "`--ring` of twice the slots, more `--queues`, or a CPU of its own for the thread (`--cpus`): \
-           the pool has pages, and the thread puts them on the fill ring too late.",
+    mend: "The pool has pages, and the thread puts them on the fill ring too late: as for `rx_ring_full`.",
     verify: "`pagepool show {of} --watch`: alloc_failed, rx_no_buffer and rx_dropped stand still.",
     find: starved,
     #[cfg(test)]
@@ -45,6 +47,7 @@ fn starved(evidence: &Evidence) -> Vec<Finding> {
     let of = |(process, pool): (&ProcessEvidence, &PoolEvidence)| {
         let devices = process.entries.iter().filter(|entry| DEVICES.contains(&&*entry.kind));
         let below = devices.filter(|entry| entry.pool == Some(pool.id));
+        let late = below.clone().find(|entry| without_buffer(entry) > 0);
         let lost = below.clone().map(without_buffer).fold(0, u64::saturating_add);
         let came = below.map(|entry| entry.moved("rx_packets")).fold(lost, u64::saturating_add);
         let failed = pool.moved.alloc_failed;
@@ -58,7 +61,11 @@ fn starved(evidence: &Evidence) -> Vec<Finding> {
         let place = format!("{}, pool {}", process.title(), pool.name);
         let rate = evidence.per_second(lost.max(failed));
         let finding = Finding::new(place, &*pool.name, seen.join("; ") + ".", rate);
-        let finding = if failed > 0 { finding.mended_by(no_pages(process, pool)) } else { finding };
+        let finding = match late {
+            _ if failed > 0 => finding.mended_by(no_pages(process, pool)),
+            Some(device) => finding.mended_by(too_late(evidence, process, device)),
+            None => finding,
+        };
         (failed > 0 || is_much).then_some(finding)
     };
     evidence.pools().filter_map(of).collect()
@@ -90,10 +97,11 @@ pub const RX_RING_FULL: DoctorRule = DoctorRule {
     cost: Cost::PacketsLost,
     when: "`rx_ring_full` of a socket is 0.1 % of the packets or more",
     why: "The kernel drops a packet that finds the receive ring full: the thread receives too slowly.",
-    mend: "`--ring` of twice the slots for bursts; for load that stays, more `--queues` or a CPU of its own \
-           (`--cpus`).",
+    mend: "`--ring` of twice the slots for bursts; for load that stays, a CPU of its own (`--cpus`), and \
+           more queues if the interface has them. If the thread is in system calls for 80 % of its time: an \
+           interface whose driver has zero copy, or fewer packets.",
     verify: "`pagepool show {of} --watch`: rx_ring_full stands still.",
-    find: |evidence| of_sockets(evidence, &[("rx_ring_full", "")]),
+    find: rx_ring_full,
     #[cfg(test)]
     case: RuleCase {
         ill: |of| of.socket().count("rx_ring_full", 2500),
@@ -101,6 +109,50 @@ pub const RX_RING_FULL: DoctorRule = DoctorRule {
         well: |of| of.socket().count("rx_ring_full", 999),
     },
 };
+
+fn rx_ring_full(evidence: &Evidence) -> Vec<Finding> {
+    let full = |(process, socket): (&ProcessEvidence, &EntryEvidence)| {
+        let count = socket.moved("rx_ring_full");
+        let finding = || of_entry(evidence, process, socket, ("rx_ring_full", count));
+        is_much(socket, count).then(|| finding().mended_by(too_late(evidence, process, socket)))
+    };
+    evidence.entries(&DEVICES).filter_map(full).collect()
+}
+
+/// What helps a thread that comes too late to its device, as far as the interface has it.
+fn too_late(evidence: &Evidence, process: &ProcessEvidence, device: &EntryEvidence) -> String {
+    let link = evidence.link_of(process, device);
+    let thread = process.thread_of(device).filter(|thread| thread.busy >= BUSY);
+    let in_kernel = thread.map_or(0.0, |thread| thread.in_kernel / thread.busy);
+    if in_kernel >= MOSTLY {
+        let driver = link.and_then(|link| link.driver.as_deref()).unwrap_or("this one");
+        return format!(
+            "The thread is in system calls for {:.0} % of its time, so more slots help with bursts alone: an \
+             interface whose driver has zero copy ({driver} copies here), or fewer packets.",
+            100.0 * in_kernel
+        );
+    }
+    let queues = match link.and_then(|link| Some((link, link.queues?))) {
+        Some((link, (now, _))) if sockets_on(evidence, link) < now as usize => {
+            format!(", or all of its {now} queues (`--queues`)")
+        }
+        Some((link, (now, most))) if now < most => {
+            let name = shell_word(&link.name);
+            format!(", or more queues (it uses {now} of {most}: `ethtool -L {name} combined N`)")
+        }
+        Some(_) => String::new(),
+        None => ", or more queues (`--queues`), if the interface has them".into(),
+    };
+    format!(
+        "`--ring` of twice the slots for bursts; for load that stays, a CPU of its own for the thread \
+         (`--cpus`){queues}."
+    )
+}
+
+/// Sockets that receive on an interface.
+fn sockets_on(evidence: &Evidence, link: &LinkEvidence) -> usize {
+    evidence.receivers().filter(|(.., of)| of.index == link.index).count()
+}
 
 /// Counters of packets that were not taken, each with what mends it.
 const REFUSED: [(&str, &str); 6] = [
@@ -152,7 +204,7 @@ pub const CARD_DROPPED: DoctorRule = DoctorRule {
 };
 
 fn card_dropped(evidence: &Evidence) -> Vec<Finding> {
-    let of = |link: &crate::doctor::evidence::LinkEvidence| {
+    let of = |link: &LinkEvidence| {
         let sockets = evidence.receivers().filter(|(.., of)| of.index == link.index);
         let came = sockets.map(|(_, of, _)| of.moved("rx_packets")).fold(0, u64::saturating_add);
         let is_much = link.dropped > 0 && link.dropped.saturating_mul(ONE_IN) >= came;
@@ -168,7 +220,14 @@ fn card_dropped(evidence: &Evidence) -> Vec<Finding> {
         );
         let finding = Finding::new(format!("interface {name}"), name, seen, rate);
         let longer = format!("`ethtool -G {{of}} rx {most}`: a longer ring of the hardware.");
-        Some(if slots < most { finding.mended_by(longer) } else { finding })
+        Some(match link.queues {
+            _ if slots < most => finding.mended_by(longer),
+            Some((now, most)) if now >= most => finding.mended_by(
+                "Its ring and its queues are at their most: a CPU for the interrupts of each queue, or fewer \
+                 packets.",
+            ),
+            _ => finding,
+        })
     };
     evidence.links.iter().filter_map(of).collect()
 }
@@ -248,9 +307,30 @@ fn rose(evidence: &Evidence, name: &str, count: u64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::*;
     use crate::doctor::evidence::healthy;
     use crate::doctor::rule::diagnose;
     use crate::doctor::rules::RULES;
+
+    #[test]
+    fn no_remedy_is_named_that_the_interface_does_not_have() {
+        let mut evidence = healthy::evidence();
+        evidence.socket().count("rx_ring_full", 2500);
+        let mend = |evidence: &Evidence| rx_ring_full(evidence)[0].mend.clone().expect("one of its own");
+        assert!(mend(&evidence).ends_with("or all of its 2 queues (`--queues`)."));
+        evidence.links[0].queues = Some((1, 8));
+        assert!(mend(&evidence).ends_with("(it uses 1 of 8: `ethtool -L near0 combined N`)."));
+        evidence.links[0].queues = Some((1, 1));
+        assert!(!mend(&evidence).contains("queue"), "{}", mend(&evidence));
+        evidence.processes[0].threads[0].in_kernel = 0.88;
+        let said = mend(&evidence);
+        assert!(said.starts_with("The thread is in system calls for 98 % of its time"), "{said}");
+        assert!(!said.contains("--queues") && !said.contains("ethtool -L"), "{said}");
+        evidence.links[0].dropped = 80_000;
+        evidence.links[0].rx_ring = Some((4096, 4096));
+        let mend = card_dropped(&evidence)[0].mend.clone().expect("one of its own");
+        assert!(mend.starts_with("Its ring and its queues are at their most"), "{mend}");
+    }
 
     /// The counters of a socket as the kernel moves them for packets that are too long: `rx_dropped` of it,
     /// whatever the mode, and with zero copy the driver's attempts besides.

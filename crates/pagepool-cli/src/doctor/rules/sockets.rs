@@ -1,11 +1,60 @@
-//! How sockets were opened: generic XDP, copies, offloads.
+//! What sockets are on, and how they were opened: links that are down, generic XDP, copies, offloads.
 
 #[cfg(test)]
 use crate::doctor::evidence::OffloadEvidence;
-use crate::doctor::evidence::{EntryEvidence, Evidence, LinkEvidence, ProcessEvidence};
+use crate::doctor::evidence::{EntryEvidence, Evidence, LinkEvidence, LinkState, ProcessEvidence};
 #[cfg(test)]
 use crate::doctor::rule::RuleCase;
 use crate::doctor::rule::{Cost, DoctorRule, Finding};
+
+pub const LINK_DOWN: DoctorRule = DoctorRule {
+    name: "link_down",
+    cost: Cost::NoPackets,
+    when: "at the last look an interface that a process has sockets on is down, has no carrier, or is gone",
+    why: "No packet arrives at its sockets, and what they send is dropped.",
+    mend: "`ip link set {of} up`.",
+    verify: "`ip link show {of}`: state UP.",
+    find: link_down,
+    #[cfg(test)]
+    case: RuleCase {
+        ill: |of| of.links[0].state = LinkState::NoCarrier,
+        says: "It has no carrier, and sockets of drop, pid 500 are on it. Some(\"Set the other end up",
+        well: |of| {
+            of.links[0].state = LinkState::Down;
+            of.processes[0].dead_for = Some(std::time::Duration::ZERO);
+        },
+    },
+};
+
+fn link_down(evidence: &Evidence) -> Vec<Finding> {
+    let of = |link: &LinkEvidence| {
+        let (seen, mend) = match link.state {
+            LinkState::Up => return None,
+            LinkState::Down => ("is down", None),
+            LinkState::NoCarrier => (
+                "has no carrier",
+                Some(
+                    "Set the other end up: the port behind the cable; of a veth its peer (`ip link set \
+                     PEER up`).",
+                ),
+            ),
+            LinkState::Gone => (
+                "is gone",
+                Some("Start the program again when there is such an interface in its network namespace."),
+            ),
+        };
+        let has_socket = |process: &&ProcessEvidence| {
+            let sockets = process.entries.iter().filter(|entry| entry.kind == "socket");
+            sockets.filter_map(|socket| evidence.link_of(process, socket)).any(|of| of.index == link.index)
+        };
+        let of: Vec<_> = evidence.alive().filter(has_socket).map(ProcessEvidence::title).collect();
+        let seen = format!("It {seen}, and sockets of {} are on it.", of.join("; "));
+        let finding = Finding::new(format!("interface {}", link.name), &*link.name, seen, 0.0);
+        let finding = mend.map_or(finding.clone(), |mend| finding.mended_by(mend));
+        (!of.is_empty()).then_some(finding)
+    };
+    evidence.links.iter().filter_map(of).collect()
+}
 
 pub const GENERIC_XDP: DoctorRule = DoctorRule {
     name: "generic_xdp",
@@ -93,7 +142,7 @@ fn copy_mode(evidence: &Evidence) -> Vec<Finding> {
 
 pub const OFFLOADS: DoctorRule = DoctorRule {
     name: "offloads",
-    cost: Cost::PacketsLost,
+    cost: Cost::PacketsChanged,
     when: "offloads falsify what a socket receives: [those that commands warn of](operations.md#offloads), \
            unless they are a veth's other end's that cannot be asked",
     why: "Packets arrive without checksums or VLAN tags, or merged: what is forwarded of them is wrong or \

@@ -1,29 +1,30 @@
 //! The kernel's page pools, at two looks.
 
-use pagepool_net::link::KernelPagePool;
+use pagepool_net::link::{KernelPagePool, NetError};
 
-use crate::doctor::evidence::KernelPoolEvidence;
+use crate::doctor::evidence::{KernelPoolEvidence, Unseen};
 use crate::observing::kernel_look::{KernelLook, KernelWatch};
+use crate::report::error::error_chain;
 
 /// What lists them, and what it listed first; nothing where the kernel lists none.
 pub struct KernelPools(Option<(KernelWatch, KernelLook)>);
 
 impl KernelPools {
-    pub fn look(notes: &mut Vec<String>) -> Self {
+    pub fn look(unseen: &mut Unseen) -> Self {
         let listed = KernelWatch::open().and_then(|mut kernel| {
             let first = kernel.look()?;
             Ok((kernel, first))
         });
-        Self(listed.map_err(|error| notes.push(error)).ok())
+        Self(listed.map_err(|error| failed(error, unseen)).ok())
     }
 
     /// What they did since; of these interfaces alone, if any are named.
-    pub fn evidence(&mut self, of: Option<&[String]>, notes: &mut Vec<String>) -> Vec<KernelPoolEvidence> {
+    pub fn evidence(&mut self, of: Option<&[String]>, unseen: &mut Unseen) -> Vec<KernelPoolEvidence> {
         let Some((kernel, first)) = &mut self.0 else { return Vec::new() };
         let now = match kernel.look() {
             Ok(now) => now,
             Err(error) => {
-                notes.push(error);
+                failed(error, unseen);
                 return Vec::new();
             }
         };
@@ -34,6 +35,15 @@ impl KernelPools {
             of.is_none_or(|of| pool.interface.as_ref().is_some_and(|name| of.contains(name)))
         };
         now.pools.iter().map(one).filter(is_asked).collect()
+    }
+}
+
+/// A kernel without a list of its pools has none that anybody could judge.
+fn failed(error: NetError, unseen: &mut Unseen) {
+    let said = error_chain(&error);
+    match error {
+        NetError::NoKernelPools { .. } => unseen.notes.push(said),
+        _ => unseen.not_judged.push(said),
     }
 }
 

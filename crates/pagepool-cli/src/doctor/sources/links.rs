@@ -5,11 +5,12 @@ use std::path::{Path, PathBuf};
 
 use pagepool::observe::{EntryView, Life};
 use pagepool_net::link::{
-    Ethtool, LinkInfo, NetError, Netlink, OffloadFault, OffloadOwner, OffloadSources, XdpFeatures, XdpMode,
+    Ethtool, LinkInfo, NetError, Netlink, OffloadFault, OffloadOwner, OffloadSources, OperState, XdpFeatures,
+    XdpMode,
 };
 
 use super::interrupts::Interrupts;
-use crate::doctor::evidence::{LinkEvidence, OffloadEvidence, ProcessEvidence};
+use crate::doctor::evidence::{LinkEvidence, LinkState, OffloadEvidence, ProcessEvidence, Unseen};
 use crate::observing::look::Observation;
 use crate::report::error::error_chain;
 
@@ -20,30 +21,40 @@ pub struct Links {
     links: Vec<(LinkInfo, Option<XdpMode>)>,
     /// Packets that their cards had no room for, in the same order.
     missed: Vec<u64>,
+    /// Names of those that were not there any more.
+    gone: Vec<(u32, String)>,
 }
 
 impl Links {
     /// The first look.
-    pub fn look(root: &Path, look: &Observation, notes: &mut Vec<String>) -> Self {
-        let open = || Ok::<_, NetError>((Netlink::open()?, Ethtool::open()?));
-        let mut clients = open().map_err(|error| notes.push(error_chain(&error))).ok();
-        let mut links: Vec<(LinkInfo, Option<XdpMode>)> = Vec::new();
+    pub fn look(root: &Path, look: &Observation, unseen: &mut Unseen) -> Self {
         let here = look
             .processes
             .iter()
-            .filter(|process| process.life == Life::Alive && is_here(process.pid) == Some(true));
-        for socket in here.flat_map(|process| &process.entries).filter(|entry| entry.kind == "socket") {
-            let Some((index, mode)) = on(socket) else { continue };
-            match links.iter_mut().find(|(link, _)| link.index == index) {
+            .filter(|process| process.life == Life::Alive && is_here(process.pid_here) == Some(true));
+        let sockets = here.flat_map(|process| &process.entries).filter(|entry| entry.kind == "socket");
+        let sockets: Vec<_> = sockets.filter_map(on).collect();
+        let mut this = Self { clients: None, links: Vec::new(), missed: Vec::new(), gone: Vec::new() };
+        if sockets.is_empty() {
+            return this;
+        }
+        let mut failed =
+            |error: NetError| unseen.not_judged.push(format!("interfaces: {}", error_chain(&error)));
+        let open = || Ok::<_, NetError>((Netlink::open()?, Ethtool::open()?));
+        let Some(mut clients) = open().map_err(&mut failed).ok() else { return this };
+        for (index, name, mode) in sockets {
+            match this.links.iter_mut().find(|(link, _)| link.index == index) {
                 Some((_, of)) => *of = of.or(mode),
-                None => {
-                    let link = clients.as_mut().and_then(|(netlink, _)| netlink.link_at(index).ok()?);
-                    links.extend(link.map(|link| (link, mode)));
-                }
+                None if this.gone.iter().any(|(gone, _)| *gone == index) => {}
+                None => match clients.0.link_at(index) {
+                    Ok(Some(link)) => this.links.push((link, mode)),
+                    Ok(None) => this.gone.push((index, name)),
+                    Err(error) => failed(error),
+                },
             }
         }
-        let missed = links.iter().map(|(link, _)| missed(root, link)).collect();
-        Self { clients, links, missed }
+        this.missed = this.links.iter().map(|(link, _)| missed(root, link)).collect();
+        Self { clients: Some(clients), ..this }
     }
 
     /// What there is to say of them.
@@ -51,18 +62,33 @@ impl Links {
         &mut self,
         root: &Path,
         interrupts: &Interrupts,
-        notes: &mut Vec<String>,
+        unseen: &mut Unseen,
     ) -> Vec<LinkEvidence> {
-        let Self { clients: Some((netlink, ethtool)), links, missed: before } = self else {
-            return Vec::new();
+        let gone = |(index, name): (u32, String)| {
+            let state = LinkState::Gone;
+            LinkEvidence { name, index, state, ..Default::default() }
         };
-        let mut all = Vec::new();
+        let mut all: Vec<_> = std::mem::take(&mut self.gone).into_iter().map(gone).collect();
+        let Self { clients: Some((netlink, ethtool)), links, missed: before, .. } = self else {
+            return all;
+        };
         for ((link, mode), before) in links.iter().zip(before) {
-            let dropped = missed(root, link).saturating_sub(*before);
-            let evidence = LinkEvidence { dropped, ..described(root, ethtool, link, interrupts) };
+            let link = match netlink.link_at(link.index) {
+                Ok(Some(link)) => link, // by another name, maybe
+                Ok(None) => {
+                    all.push(gone((link.index, link.name.clone())));
+                    continue;
+                }
+                Err(error) => {
+                    unseen.not_judged.push(format!("interface {}: {}", link.name, error_chain(&error)));
+                    continue;
+                }
+            };
+            let dropped = missed(root, &link).saturating_sub(*before);
+            let evidence = LinkEvidence { dropped, ..described(root, ethtool, &link, interrupts) };
             let mut offloads = Vec::new();
             if let Some(mode) = *mode {
-                offloads = faults(netlink, ethtool, link, mode, notes);
+                offloads = faults(netlink, ethtool, &link, mode, unseen);
             }
             all.push(LinkEvidence { offloads, ..evidence });
         }
@@ -70,25 +96,35 @@ impl Links {
     }
 }
 
-/// The interface of a socket, and where its program runs, if it receives.
-fn on(socket: &EntryView) -> Option<(u32, Option<XdpMode>)> {
+/// Whether packets can pass now.
+fn state(link: &LinkInfo) -> LinkState {
+    match link.state {
+        _ if !link.is_up => LinkState::Down,
+        OperState::Down | OperState::LowerLayerDown => LinkState::NoCarrier,
+        _ if !link.has_carrier => LinkState::NoCarrier,
+        _ => LinkState::Up,
+    }
+}
+
+/// The interface of a socket, what it was called, and where its program runs, if it receives.
+fn on(socket: &EntryView) -> Option<(u32, String, Option<XdpMode>)> {
     let param = |name| socket.params.iter().find(|(key, _)| key == name).map(|(_, value)| &**value);
     let mode = param("attach").map(|attach| match attach {
         "generic" => XdpMode::Generic,
         _ => XdpMode::Native,
     });
-    Some((param("ifindex")?.parse().ok()?, mode))
+    Some((param("ifindex")?.parse().ok()?, param("interface").unwrap_or("?").to_owned(), mode))
 }
 
 /// Notes which processes have the network namespace of this thread.
 pub fn mark_here(processes: &mut [ProcessEvidence]) {
-    processes.iter_mut().for_each(|process| process.is_here = is_here(process.pid));
+    processes.iter_mut().for_each(|process| process.is_here = is_here(process.pid_here));
 }
 
-/// `None` if it may not be asked, or is gone.
-fn is_here(pid: u32) -> Option<bool> {
+/// `None` if it may not be asked, is gone, or has its number in another pid namespace.
+fn is_here(pid: Option<u32>) -> Option<bool> {
     let of = |path: String| fs::read_link(path).ok();
-    Some(of("/proc/thread-self/ns/net".into())? == of(format!("/proc/{pid}/ns/net"))?)
+    Some(of("/proc/thread-self/ns/net".into())? == of(format!("/proc/{}/ns/net", pid?))?)
 }
 
 /// All but what moves.
@@ -100,6 +136,8 @@ fn described(root: &Path, ethtool: &Ethtool, link: &LinkInfo, interrupts: &Inter
     LinkEvidence {
         name: name.clone(),
         index: link.index,
+        state: state(link),
+        queues: ethtool.channels(name).ok().flatten().map(|of| (of.rx, of.max_rx)),
         driver: ethtool.driver(name).ok().flatten(),
         node: device.as_deref().and_then(node),
         native: features.map(|of| of.native),
@@ -153,13 +191,15 @@ fn faults(
     ethtool: &Ethtool,
     link: &LinkInfo,
     mode: XdpMode,
-    notes: &mut Vec<String>,
+    unseen: &mut Unseen,
 ) -> Vec<OffloadEvidence> {
     let found = OffloadSources::of(netlink, link).faults(netlink, ethtool, mode);
-    let found = found.map_err(|error| notes.push(error_chain(&error))).unwrap_or_default();
+    let failed =
+        |error| unseen.not_judged.push(format!("offloads of {}: {}", link.name, error_chain(&error)));
+    let found = found.map_err(failed).unwrap_or_default();
     let is_hidden = |fault: &&OffloadFault| matches!(fault.owner, OffloadOwner::HiddenPeer(_));
     let (hidden, seen): (Vec<_>, Vec<_>) = found.iter().partition(is_hidden);
-    notes.extend(hidden.iter().filter_map(|fault| match &fault.owner {
+    unseen.notes.extend(hidden.iter().filter_map(|fault| match &fault.owner {
         OffloadOwner::HiddenPeer(peer) => {
             let (name, why) = (&link.name, &peer.why);
             Some(format!("the other end of {name} was not asked for its offloads: {why}"))
@@ -204,6 +244,7 @@ mod tests {
 
     #[test]
     fn this_process_is_here() {
-        assert_eq!((is_here(std::process::id()), is_here(u32::MAX)), (Some(true), None));
+        let is_here = [Some(std::process::id()), Some(u32::MAX), None].map(is_here);
+        assert_eq!(is_here, [Some(true), None, None]);
     }
 }

@@ -27,6 +27,7 @@ fn process_of(looks: &[Observation], last: &Observation, process: &ProcessView) 
     ProcessEvidence {
         name: process.name.clone(),
         pid: process.pid,
+        pid_here: process.pid_here,
         dead_for,
         is_here: None,
         pools: process.pools.iter().map(|pool| pool_of(looks, last, process, pool)).collect(),
@@ -63,6 +64,7 @@ fn pool_of(
         tid: pool.thread.as_ref().map(|thread| thread.tid),
         page_bytes: pool.page_bytes,
         age: looks.first().filter(|_| first.is_some()).map_or(Duration::ZERO, age),
+        age_now: age(last),
         detached: pool.detached.map(|at| last.at.duration_since(at).unwrap_or_default()),
         params: pool.params.clone(),
         moved: pool.stats.since(&first.map_or(Stats::default(), |(_, pool)| pool.stats)),

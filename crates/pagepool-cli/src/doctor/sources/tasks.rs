@@ -6,19 +6,26 @@ use std::path::Path;
 
 use pagepool::observe::{Life, ProcessView, ThreadView};
 
-use crate::doctor::evidence::{ProcessEvidence, ThreadEvidence};
+use crate::doctor::evidence::{ProcessEvidence, ThreadEvidence, Unseen};
 use crate::engine::memory_node::numbers;
 use crate::observing::look::Observation;
 
 /// Of the kernel's clock ticks in a second, which every Linux tells user space so (`USER_HZ`).
 const TICKS: f64 = 100.0;
 
-/// The CPU time of threads at a look, in ticks, by process and thread.
-pub struct SeenTasks(HashMap<(u32, u32), u64>);
+/// The CPU time of threads at a look, by process and thread.
+pub struct SeenTasks(HashMap<(u32, u32), Ticks>);
+
+/// CPU time, in ticks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Ticks {
+    user: u64,
+    kernel: u64,
+}
 
 /// What `/proc` says of a thread.
 struct SeenTask {
-    ticks: u64,
+    ticks: Ticks,
     cpu: Option<usize>,
     allowed: Vec<usize>,
 }
@@ -29,23 +36,38 @@ impl SeenTasks {
         let all = look.processes.iter().flat_map(|process| {
             let tasks =
                 owners(process).filter_map(|thread| Some((thread.tid, SeenTask::of(root, process, thread)?)));
-            tasks.map(|(tid, task)| ((process.pid, tid), task.ticks)).collect::<Vec<_>>()
+            let pid = process.pid_here.unwrap_or_default(); // none without one
+            tasks.map(|(tid, task)| ((pid, tid), task.ticks)).collect::<Vec<_>>()
         });
         Self(all.collect())
     }
 
     /// Tells the processes of their threads. `seconds`: since this look.
-    pub fn fill(&self, root: &Path, last: &Observation, seconds: f64, processes: &mut [ProcessEvidence]) {
+    pub fn fill(
+        &self,
+        root: &Path,
+        (last, seconds): (&Observation, f64),
+        processes: &mut [ProcessEvidence],
+        unseen: &mut Unseen,
+    ) {
         for (process, evidence) in last.processes.iter().zip(processes) {
+            let Some(pid) = process.pid_here else { continue };
             let of = |thread: &ThreadView| {
                 let task = SeenTask::of(root, process, thread)?;
-                let before = *self.0.get(&(process.pid, thread.tid))?;
-                let took = task.ticks.saturating_sub(before) as f64 / TICKS;
+                let before = *self.0.get(&(pid, thread.tid))?;
+                let share =
+                    |now: u64, then: u64| now.saturating_sub(then) as f64 / TICKS / seconds.max(0.001);
+                let in_kernel = share(task.ticks.kernel, before.kernel);
+                let busy = share(task.ticks.user, before.user) + in_kernel;
                 let (tid, name) = (thread.tid, thread.name.clone());
-                let busy = took / seconds.max(0.001);
-                Some(ThreadEvidence { tid, name, allowed: task.allowed, cpu: task.cpu, busy })
+                Some(ThreadEvidence { tid, name, allowed: task.allowed, cpu: task.cpu, busy, in_kernel })
             };
             evidence.threads = owners(process).filter_map(of).collect();
+            let tasks = format!("proc/{pid}/task");
+            if owners(process).next().is_some() && fs::read_dir(root.join(&tasks)).is_err() {
+                let title = evidence.title();
+                unseen.not_judged.push(format!("the threads of {title}: /{tasks} cannot be read"));
+            }
         }
     }
 }
@@ -60,12 +82,11 @@ fn owners(process: &ProcessView) -> impl Iterator<Item = &ThreadView> {
 }
 
 impl SeenTask {
-    /// `None` if it is gone, or another thread has its number here: in another PID namespace.
+    /// `None` if it is gone, or its number is one of another pid namespace.
     fn of(root: &Path, process: &ProcessView, thread: &ThreadView) -> Option<Self> {
-        let at = root.join(format!("proc/{}/task/{}", process.pid, thread.tid));
-        let read = |name| fs::read_to_string(at.join(name)).ok();
-        let is_it = read("comm")?.trim_end() == thread.name;
-        is_it.then(|| Self::parse(&read("stat")?, &read("status")?)).flatten()
+        let at = root.join(format!("proc/{}/task/{}", process.pid_here?, thread.tid));
+        let read = |name| Some(String::from_utf8_lossy(&fs::read(at.join(name)).ok()?).into_owned());
+        Self::parse(&read("stat")?, &read("status")?)
     }
 
     /// Fields 14, 15 and 39 of stat: proc(5). They are counted from behind the name, which may hold anything.
@@ -75,7 +96,7 @@ impl SeenTask {
         let field = |number: usize| fields.get(number - 3)?.parse::<u64>().ok();
         let allowed = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
         Some(Self {
-            ticks: field(14)? + field(15)?,
+            ticks: Ticks { user: field(14)?, kernel: field(15)? },
             cpu: field(39).and_then(|cpu| usize::try_from(cpu).ok()),
             allowed: allowed.map(numbers).unwrap_or_default(),
         })
@@ -91,7 +112,8 @@ mod tests {
         let stat = "71 (a) b (c) R 1 71 71 0 -1 4194304 90 0 0 0 250 33 0 0 20 0 1 0 1234 0 0 0 0 0 0 0 0 \
                     0 0 0 0 0 0 0 17 5 0 0 0 0 0";
         let task = SeenTask::parse(stat, "Name:\tx\nCpus_allowed_list:\t0-2,7\n").unwrap();
-        assert_eq!((task.ticks, task.cpu, task.allowed), (283, Some(5), vec![0, 1, 2, 7]));
+        assert_eq!((task.ticks, task.cpu), (Ticks { user: 250, kernel: 33 }, Some(5)));
+        assert_eq!(task.allowed, [0, 1, 2, 7]);
         assert!(SeenTask::parse("71", "").is_none() && SeenTask::parse("71 (x) R 1", "").is_none());
     }
 
