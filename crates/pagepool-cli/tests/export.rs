@@ -186,6 +186,11 @@ fn processes_of_one_name_and_number_are_all_exported() {
         let labels = format!("{{process=\"demo\",pid=\"1\",file=\"{}\"}} 1", path.display());
         assert!(text.contains(&format!("pagepool_process_alive{labels}\n")), "{file}: {text}");
     }
+    let listed = command(&folder, &["list"]).output().expect("the binary");
+    let titles: Vec<_> =
+        self::text(&listed.stdout).lines().filter(|line| line.contains(", pid 1: ")).collect();
+    assert!(titles.len() == 2 && titles[0].ends_with("; demo.1-1.pagepool"), "{titles:?}");
+    assert!(titles[1].ends_with("; demo.1.pagepool"), "{titles:?}");
     let series: Vec<_> = text.lines().filter(|line| !line.starts_with('#')).collect();
     let names: BTreeSet<_> = series.iter().filter_map(|line| Some(line.rsplit_once(' ')?.0)).collect();
     assert_eq!(names.len(), series.len(), "no series comes twice: {text}");

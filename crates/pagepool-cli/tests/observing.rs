@@ -352,6 +352,19 @@ fn a_file_that_cannot_be_read_is_an_error_beside_the_others() {
 }
 
 #[test]
+fn nobody_is_said_to_be_there_where_nobody_could_be_seen() {
+    let run = Run::new();
+    fs::write(run.0.path().join("bad.1.pagepool"), [7; 5000]).expect("a new file");
+    let list = run.output(&["list"]);
+    assert!(text(&list.stdout).starts_with("No process that can be read publishes in "), "{list:?}");
+    for command in ["list", "show", "doctor"] {
+        let refused = run.output(&[command, "bad"]);
+        let said = text(&refused.stderr);
+        assert!(refused.status.code() == Some(1) && said.contains("bad.1.pagepool"), "{command}: {said}");
+    }
+}
+
+#[test]
 fn a_file_that_can_be_read_in_part_says_so() {
     let run = Run::new();
     let _demo = run.demo(&[]);

@@ -41,6 +41,8 @@ pub struct ProcessEvidence {
     pub pid: u32,
     /// Its number in `/proc`; `None` in another pid namespace.
     pub pid_here: Option<u32>,
+    /// Its file, if another one has its name and number.
+    pub file: Option<String>,
     /// How long ago it gave its last sign, if it is dead.
     pub dead_for: Option<Duration>,
     /// Whether its interfaces are those of this network namespace; `None` if the kernel does not say.
@@ -255,7 +257,8 @@ impl Evidence {
 impl ProcessEvidence {
     /// What it is called.
     pub fn title(&self) -> String {
-        format!("{}, pid {}", self.name, self.pid)
+        let file = self.file.as_ref().map_or(String::new(), |file| format!(" ({file})"));
+        format!("{}, pid {}{file}", self.name, self.pid)
     }
 
     /// The thread that polls a socket: the owner of the socket's pool.

@@ -35,7 +35,8 @@ pub fn collect(folder: &RunFolder, of: Option<&str>, seconds: u64) -> Result<Evi
     let first = chosen(Observation::at(folder), of);
     if let Some(of) = of.filter(|_| first.processes.is_empty()) {
         let folder = first.folder.display();
-        return Err(format!("{of} is no process that publishes in {folder}: `pagepool list` shows them"));
+        let nothing = format!("{of} is no process that publishes in {folder}: `pagepool list` shows them");
+        return Err([vec![nothing], first.errors].concat().join("; "));
     }
     let mut unseen = Unseen::default();
     let mut links = Links::look(Path::new(ROOT), &first, &mut unseen);

@@ -29,13 +29,12 @@ impl Chosen {
     /// What to say if there is none.
     pub fn nothing(&self, look: &Observation) -> String {
         let folder = look.folder.display();
-        match &self.of {
-            None => format!("No process publishes in {folder}."),
-            Some(of) => format!(
-                "{of} is neither a process that publishes in {folder}, nor a pool of one: `pagepool list` \
-                 shows them"
-            ),
-        }
+        let Some(of) = &self.of else { return look.nobody() };
+        let nothing = format!(
+            "{of} is neither a process that publishes in {folder}, nor a pool of one: `pagepool list` shows \
+             them"
+        );
+        [vec![nothing], look.errors.clone()].concat().join("; ")
     }
 
     /// Whether what was asked for is there, or why not.

@@ -54,6 +54,22 @@ impl Observation {
         self.process(process)?.pools.iter().find(same)
     }
 
+    /// What to say where there is no process.
+    pub fn nobody(&self) -> String {
+        let folder = self.folder.display();
+        match self.errors.is_empty() {
+            true => format!("No process publishes in {folder}."),
+            false => format!("No process that can be read publishes in {folder}."),
+        }
+    }
+
+    /// The file of a process, if it takes that to tell it from another one of its name and number.
+    pub fn namesake(&self, process: &ProcessView) -> Option<String> {
+        let same = |other: &&ProcessView| (&other.name, other.pid) == (&process.name, process.pid);
+        let file = || Some(process.file.file_name()?.to_string_lossy().into_owned());
+        if self.processes.iter().filter(same).count() > 1 { file() } else { None }
+    }
+
     /// The time since then, in words.
     pub fn ago(&self, then: SystemTime) -> String {
         spoken(self.at.duration_since(then).unwrap_or_default())

@@ -96,6 +96,7 @@ pub fn title(look: &Observation, process: &ProcessView) -> LiveLine {
     let (pages, out) = (grouped(pages), grouped(out));
     let mut text =
         format!("{name}, pid {pid}: {life}; {pages} pages ({memory}), {out} out; pagepool {version}");
+    text.extend(look.namesake(process).map(|file| format!("; {file}")));
     if *not_shown > 0 {
         text += &format!("; {} pools or entries are not shown", grouped(*not_shown));
     }

@@ -80,7 +80,8 @@ impl RunFolder {
             never_lower(&mut told, process);
         }
         told.retain(|_, told| told.missed <= MOST_MISSED);
-        seen.sort_by_cached_key(|seen| seen.as_ref().ok().map(|process| (process.name.clone(), process.pid)));
+        let key = |process: &ProcessView| (process.name.clone(), process.pid, process.file.clone());
+        seen.sort_by_cached_key(|seen| seen.as_ref().ok().map(key));
         seen
     }
 

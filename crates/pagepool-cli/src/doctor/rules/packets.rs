@@ -10,8 +10,8 @@ use crate::report::number::grouped;
 const DEVICES: [&str; 2] = ["socket", "nic"];
 /// One lost packet in so many is told of: TCP loses some by itself, when it looks for the rate of a path.
 const ONE_IN: u64 = 1000;
-/// A thread that uses so much of a CPU is the limit, and so much of its time is most of it.
-const BUSY: f64 = 0.5;
+/// A thread that uses so much of a CPU does so for the packets, and so much of its time is most of it.
+const BUSY: f64 = 0.1;
 const MOSTLY: f64 = 0.8;
 
 pub const STARVED: DoctorRule = DoctorRule {
@@ -127,8 +127,9 @@ fn too_late(evidence: &Evidence, process: &ProcessEvidence, device: &EntryEviden
     if in_kernel >= MOSTLY {
         let driver = link.and_then(|link| link.driver.as_deref()).unwrap_or("this one");
         return format!(
-            "The thread is in system calls for {:.0} % of its time, so more slots help with bursts alone: an \
-             interface whose driver has zero copy ({driver} copies here), or fewer packets.",
+            "The thread is in system calls for {:.0} % of its time, so more slots help with bursts alone: a \
+             CPU of its own (`--cpus`), an interface whose driver has zero copy ({driver} copies here), or \
+             fewer packets.",
             100.0 * in_kernel
         );
     }

@@ -28,6 +28,7 @@ fn process_of(looks: &[Observation], last: &Observation, process: &ProcessView) 
         name: process.name.clone(),
         pid: process.pid,
         pid_here: process.pid_here,
+        file: last.namesake(process),
         dead_for,
         is_here: None,
         pools: process.pools.iter().map(|pool| pool_of(looks, last, process, pool)).collect(),

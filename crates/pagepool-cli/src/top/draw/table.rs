@@ -175,7 +175,7 @@ fn nothing(app: &TopApp) -> Vec<Line<'static>> {
 /// What to do where no process publishes.
 fn nobody(app: &TopApp) -> Vec<Line<'static>> {
     let lines = [
-        format!("No process publishes in {}.", app.sampled.now.folder.display()),
+        app.sampled.now.nobody(),
         "A program publishes by pagepool::publish (C: pagepool_publish), the commands of".into(),
         "pagepool by themselves: try `pagepool demo` in another terminal.".into(),
     ];
