@@ -8,6 +8,7 @@ mod commands;
 mod demo;
 mod doctor;
 mod engine;
+mod file_name;
 #[cfg(any(test, not(feature = "full")))]
 mod left_out;
 mod observing;
@@ -25,9 +26,13 @@ use std::process::ExitCode;
 use clap::{CommandFactory, FromArgMatches};
 
 use crate::commands::Cli;
+use crate::engine::interrupt::outlive_file_size_limit;
 use crate::report::{colour, output};
 
 fn main() -> ExitCode {
+    if let Err(why) = outlive_file_size_limit() {
+        output::warn(why);
+    }
     // Names of files may be any bytes.
     let arguments = std::env::args_os().map(|argument| argument.to_string_lossy().into_owned());
     let choice = colour::asked(arguments);

@@ -9,6 +9,7 @@ mod demo;
 mod demo_veth;
 mod doctor;
 mod export;
+mod file_limits;
 mod house;
 mod json_lines;
 mod kernel_pools;

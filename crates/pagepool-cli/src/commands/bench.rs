@@ -12,6 +12,7 @@ use crate::bench::measure::workload::Plan;
 use crate::bench::plot::{self, Plot};
 use crate::bench::run::{self, TableParams};
 use crate::bench::{count, reports, workloads};
+use crate::file_name::file_name;
 use crate::report::error::error_chain;
 use crate::report::number::count_of;
 use crate::report::output;
@@ -38,7 +39,7 @@ pub struct BenchArgs {
     #[arg(long)]
     list: bool,
     /// Draw the medians as a bar chart into FILE (SVG)
-    #[arg(long, value_name = "FILE", conflicts_with = "list")]
+    #[arg(long, value_name = "FILE", conflicts_with = "list", value_parser = file_name())]
     plot: Option<PathBuf>,
     /// With --plot: also draw the figures of other programs, from FILE (CSV)
     ///
@@ -46,10 +47,10 @@ pub struct BenchArgs {
     /// the workload of --list or --results that it is compared with, `ns_med` its median in nanoseconds per
     /// buffer. Other columns, and lines that begin with #, are skipped. Workloads that did not run, for
     /// example because --filter excludes them, are not drawn; standard error names them.
-    #[arg(long, value_name = "FILE", requires = "plot")]
+    #[arg(long, value_name = "FILE", requires = "plot", value_parser = file_name())]
     peers: Option<PathBuf>,
     /// With --plot: draw the figures of FILE, the output of an earlier run with --json; run nothing
-    #[arg(long, value_name = "FILE", requires = "plot")]
+    #[arg(long, value_name = "FILE", requires = "plot", value_parser = file_name())]
     #[arg(conflicts_with_all = ["json", "filter", "quick", "list"])]
     results: Option<PathBuf>,
 }

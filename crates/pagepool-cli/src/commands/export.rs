@@ -12,6 +12,7 @@ use clap::Args;
 use pagepool::observe::{MetricsFormat, RunFolder};
 
 use crate::engine::interrupt::listen;
+use crate::file_name::file_name;
 use crate::observing::look::folder;
 use crate::observing::metrics_server::serve;
 use crate::observing::metrics_text::metrics;
@@ -35,7 +36,7 @@ pub struct ExportArgs {
     ///
     /// Whoever reads it sees all of them or those before: the file is exchanged by rename. Its name must end
     /// with .prom for the collector. Everybody may read it.
-    #[arg(long, value_name = "PATH", conflicts_with = "listen")]
+    #[arg(long, value_name = "PATH", conflicts_with = "listen", value_parser = file_name())]
     textfile: Option<PathBuf>,
     /// With --textfile: write it anew every SECONDS until Ctrl-C [default: write it once]
     #[arg(long, value_name = "SECONDS", requires = "textfile", value_parser = seconds)]

@@ -13,6 +13,7 @@ use clap_complete::Shell;
 
 use self::completions::write_script;
 use self::man::write_pages;
+use crate::file_name::file_name;
 use crate::report::output;
 use crate::run_command::RunCommand;
 
@@ -30,7 +31,7 @@ pub struct InstallArgs {
     #[arg(long, value_name = "DIR", default_value = "/usr/local")]
     prefix: PathBuf,
     /// Staging directory that is put before the prefix, for packagers
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", value_parser = file_name())]
     destdir: Option<PathBuf>,
 }
 

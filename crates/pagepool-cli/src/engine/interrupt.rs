@@ -4,11 +4,13 @@
 //!        second Ctrl-C or SIGTERM ends the process. SIGHUP does not count for that: a shell sends its own
 //!        after the terminal's, and a service manager SIGTERM besides.
 //! Print  SIGUSR1, any number of times.
+//! Files  SIGXFSZ, which the kernel sends for a write beyond the limit on the size of files (`ulimit -f`,
+//!        `LimitFSIZE=`), ends nothing: that write fails, as one on a full disk does.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGXFSZ};
 use signal_hook::flag;
 
 use crate::sys;
@@ -50,6 +52,13 @@ pub fn listen() -> Result<RunSignals, String> {
     });
     registered.map_err(|error| format!("cannot handle Ctrl-C: {error}"))?;
     Ok(signals)
+}
+
+/// Has a write beyond the limit on the size of files fail, in every thread, in place of ending the process.
+/// A handler, for programs that this process starts do not inherit one.
+pub fn outlive_file_size_limit() -> Result<(), String> {
+    let handled = flag::register(SIGXFSZ, Arc::default());
+    handled.map(drop).map_err(|error| format!("cannot handle SIGXFSZ: {error}"))
 }
 
 /// Leaves all of them to the process that started this one: a service manager and `pkill` send them to both.

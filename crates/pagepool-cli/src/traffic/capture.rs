@@ -14,7 +14,7 @@
 //!        See draft-ietf-opsawg-pcap; the packets of one queue are in their order, those of several nearly.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, Seek, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -295,17 +295,44 @@ impl FileWriter {
         }
     }
 
-    /// Writes records that are in two parts. If that fails, none of them counts as written, although the
-    /// first ones may be in the file.
+    /// Writes records that are in two parts. If that fails, the file ends behind the last one that it has
+    /// whole.
     fn put(&mut self, one: &[u8], two: &[u8]) {
-        let records = count(one, two);
+        let (records, _) = whole(one, two, usize::MAX);
+        let mut kept = 0;
         if self.captured.failed.is_none() {
-            match self.file.write_all(one).and_then(|()| self.file.write_all(two)) {
-                Ok(()) => return self.captured.written += records,
-                Err(error) => self.fail(&error),
+            let (bytes, ended) = self.write_parts([one, two]);
+            let (written, end) = whole(one, two, bytes);
+            kept = written;
+            if let Err(error) = ended {
+                self.cut((bytes - end) as u64);
+                self.fail(&error);
             }
         }
-        self.captured.left_out += records;
+        self.captured.written += kept;
+        self.captured.left_out += records - kept;
+    }
+
+    /// How many bytes were written, and why not all.
+    fn write_parts(&mut self, parts: [&[u8]; 2]) -> (usize, io::Result<()>) {
+        let mut written = 0;
+        for mut part in parts {
+            while !part.is_empty() {
+                match self.file.write(part) {
+                    Ok(0) => return (written, Err(io::ErrorKind::WriteZero.into())),
+                    Ok(n) => (written, part) = (written + n, &part[n..]),
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                    Err(error) => return (written, Err(error)),
+                }
+            }
+        }
+        (written, Ok(()))
+    }
+
+    /// Takes the last bytes off the file. What went into a pipe stays there.
+    fn cut(&mut self, bytes: u64) {
+        let end = self.file.stream_position().map(|at| at.saturating_sub(bytes));
+        let _ = end.and_then(|end| self.file.set_len(end)); // that the file is incomplete is said in any case
     }
 
     fn fail(&mut self, error: &io::Error) {
@@ -315,16 +342,19 @@ impl FileWriter {
     }
 }
 
-/// Records in bytes that are in two parts.
-fn count(one: &[u8], two: &[u8]) -> u64 {
+/// The records that are whole in the first `most` of bytes that are in two parts, and where they end.
+fn whole(one: &[u8], two: &[u8], most: usize) -> (u64, usize) {
     let byte = |at: usize| one.get(at).or_else(|| two.get(at - one.len())).copied().unwrap_or(0);
-    let (mut at, mut records) = (0, 0);
-    while at + RECORD <= one.len() + two.len() {
+    let (all, mut at, mut records) = (most.min(one.len() + two.len()), 0, 0);
+    while at + RECORD <= all {
         let len = u32::from_ne_bytes([8, 9, 10, 11].map(|offset| byte(at + offset)));
-        at += RECORD + len as usize;
-        records += 1;
+        let end = at + RECORD + len as usize;
+        if end > all {
+            break;
+        }
+        (at, records) = (end, records + 1);
     }
-    records
+    (records, at)
 }
 
 #[cfg(test)]
@@ -348,7 +378,9 @@ mod tests {
             let chunk = end.read_chunk(n).unwrap();
             got.extend_from_slice(chunk.as_slices().0);
             got.extend_from_slice(chunk.as_slices().1);
-            assert_eq!((got.len(), count(chunk.as_slices().0, chunk.as_slices().1)), (2 * (16 + 67), 2));
+            let (one, two) = chunk.as_slices();
+            assert_eq!((got.len(), whole(one, two, usize::MAX)), (2 * (16 + 67), (2, 2 * (16 + 67))));
+            assert_eq!(whole(one, two, got.len() - 1), (1, 16 + 67), "the second one is not whole");
             assert_eq!((&got[16..76], &got[99..159]), (packet.data(), packet.data()), "{round}");
             chunk.commit_all();
         }
@@ -394,8 +426,10 @@ mod tests {
         let all: Vec<u8> =
             [5, 0, 60].iter().flat_map(|&len| [&record(len)[..], &vec![7; len]].concat()).collect();
         for cut in 0..=all.len() {
-            assert_eq!(count(&all[..cut], &all[cut..]), 3, "{cut}");
+            let of = |most| whole(&all[..cut], &all[cut..], most);
+            assert_eq!(of(usize::MAX), (3, all.len()), "{cut}");
+            assert_eq!((of(20), of(all.len() - 1)), ((0, 0), (2, 21 + 16)), "{cut}");
         }
-        assert_eq!(count(&[], &[]), 0);
+        assert_eq!(whole(&[], &[], usize::MAX), (0, 0));
     }
 }

@@ -8,6 +8,7 @@ use pagepool::PAGE_SIZE;
 use pagepool_net::{self as net, Attach, BusyPoll, Match, XskMode};
 
 use crate::engine::poll_loop::COALESCE;
+use crate::file_name::file_name;
 use crate::queues::published_run::PublishOptions;
 use crate::report::figure_options::FigureOptions;
 use crate::report::number::count_of;
@@ -95,7 +96,7 @@ pub struct TrafficOptions {
     /// thread writes the file. If it falls behind, packets are missing from the file and counted; they are
     /// forwarded all the same. A new file can be read by its owner alone. Symbolic links are refused, but for
     /// descriptors of this process, as in `--pcap >(gzip >FILE)`. A FIFO must have a reader.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = file_name())]
     pub pcap: Option<PathBuf>,
     /// Proceed even if the interface carries the default route or your SSH session
     ///

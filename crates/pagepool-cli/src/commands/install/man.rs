@@ -7,6 +7,7 @@ use clap::{Args, CommandFactory};
 use clap_mangen::Man;
 
 use crate::commands::Cli;
+use crate::file_name::file_name;
 use crate::report::output;
 use crate::run_command::RunCommand;
 
@@ -14,7 +15,7 @@ use crate::run_command::RunCommand;
 #[derive(Args)]
 pub struct ManArgs {
     /// Write pagepool.1 and a page for each command to DIR, which must exist; without it, print pagepool.1
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", value_parser = file_name())]
     dir: Option<PathBuf>,
 }
 

@@ -1,0 +1,15 @@
+//! Names of files in options.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::builder::{OsStringValueParser, TypedValueParser};
+
+/// Reads the name of a file or a folder. `-` is refused: some programs take it for standard output, and a
+/// file of this name is a surprise.
+pub fn file_name() -> impl TypedValueParser<Value = PathBuf> {
+    OsStringValueParser::new().try_map(|name: OsString| match name.to_str() {
+        Some("-") => Err("`-` means nothing here; use `./-` for what has this name"),
+        _ => Ok(PathBuf::from(name)),
+    })
+}

@@ -1,0 +1,104 @@
+//! Files that cannot be written: a limit on their size, a full disk, and names that are none.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use pagepool_lab::{TempFolder, TwoHostsParams};
+
+use crate::between::{
+    Place, RUN_FOLDER, binary, capture, far_ends, frames, hosts, number, send, signal, text,
+};
+
+/// A command of this build that may write files of so many bytes, and what its shell does besides.
+fn limited(blocks: u32, arguments: &[&str], redirection: &str) -> Command {
+    let plain = binary(arguments);
+    let mut command = Command::new("sh");
+    // `exec` keeps the process; sh counts blocks of 512 bytes.
+    command.args(["-c", &format!("ulimit -f {blocks}; exec \"$0\" \"$@\" {redirection}")]);
+    command.arg(plain.get_program()).args(plain.get_args());
+    command.env_remove("SSH_CONNECTION").env("PAGEPOOL_RUN", RUN_FOLDER);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+fn run(mut command: Command) -> Output {
+    command.output().expect("every Linux has sh")
+}
+
+/// The names in a folder, in order.
+fn names(folder: &Path) -> Vec<String> {
+    let all = fs::read_dir(folder).expect("a folder").flatten();
+    let mut names: Vec<_> = all.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn a_limit_on_file_sizes_is_an_error_of_every_command() {
+    let folder = TempFolder::new("pagepool-limit").expect("a new folder");
+    let (out, prom) = (folder.path().join("out"), folder.path().join("x.prom"));
+    let [at, prom] = [folder.path(), &prom].map(|path| path.to_str().expect("text"));
+    for arguments in [
+        &["list", "--json"][..],
+        &["--help"],
+        &["export"],
+        &["demo", "--on", "memory", "--seconds", "60", "--json-lines", "--no-publish"],
+        &["bench", "--quick", "--filter", "empty_loop"],
+    ] {
+        let output = run(limited(0, arguments, &format!(">{}", out.display())));
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}: {:?} {said}", output.status);
+        assert!(said.ends_with("pagepool: cannot write results: File too large\n"), "{arguments:?}: {said}");
+    }
+    fs::remove_file(&out).expect("the shell made it");
+    let output = run(limited(0, &["export", "--textfile", prom], ""));
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(text(&output.stderr).contains("cannot write") && names(folder.path()).is_empty(), "{output:?}");
+    let output = run(limited(0, &["man", "--dir", at], ""));
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(text(&output.stderr).contains("File too large"), "{output:?}");
+}
+
+#[test]
+fn a_capture_that_meets_a_limit_ends_with_a_whole_packet() {
+    let name = "a_capture_that_meets_a_limit_ends_with_a_whole_packet";
+    let Some(hosts) = hosts(name, &TwoHostsParams::default()) else { return };
+    let folder = TempFolder::new("pagepool-limit").expect("a new folder");
+    let file = folder.path().join("limited.pcap");
+    let arguments = ["drop", "near0", "--pcap", file.to_str().expect("text")];
+    let command = limited(10, &arguments, "");
+    let Some(running) = Place::Between(&hosts).start_command(name, command) else { return };
+    let ([far, _], frames) = (far_ends(&hosts), frames(&hosts, 0, 777));
+    let mut frame = vec![0; 777];
+    for number in 0..200 {
+        frames.write(number, &mut frame);
+        send(&far, &frame);
+    }
+    running.wait_for_words("no more packets are written to it");
+    signal("-INT", running.id());
+    let (document, _) = running.fails(&["is incomplete: File too large"]);
+    let (packets, length) = (capture(&file), fs::metadata(&file).expect("it is there").len());
+    assert!((5120 - 777..=10_240).contains(&length), "{length} bytes");
+    assert_eq!(packets.len() as u64, number(&document, "captured"), "{document}");
+    let all = number(&document, "captured") + number(&document, "not_captured");
+    assert_eq!(all, number(&document, "received"), "{document}");
+}
+
+#[test]
+fn a_hyphen_is_the_name_of_no_file() {
+    for arguments in [
+        &["drop", "nope0", "--pcap", "-"][..],
+        &["export", "--textfile", "-"],
+        &["bench", "--plot", "-"],
+        &["bench", "--plot", "x.svg", "--peers", "-"],
+        &["bench", "--plot", "x.svg", "--results", "-"],
+        &["man", "--dir", "-"],
+        &["install", "--destdir", "-"],
+    ] {
+        let output = run(binary(arguments));
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {said}");
+        assert!(said.contains("`-` means nothing here; use `./-`"), "{arguments:?}: {said}");
+    }
+}
