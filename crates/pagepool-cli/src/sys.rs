@@ -12,11 +12,12 @@ use std::fs::File;
 use std::io;
 use std::mem::MaybeUninit;
 use std::num::NonZeroU64;
-use std::os::fd::{AsFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{MemfdFlags, memfd_create};
+use rustix::io::Errno;
 use rustix::process::{
     Pid, PidfdFlags, Resource, Signal, getrlimit, pidfd_open, pidfd_send_signal,
     set_parent_process_death_signal, test_kill_process,
@@ -119,6 +120,21 @@ pub fn keep_capabilities(kept: CapabilitySet) -> io::Result<()> {
     let CapabilitySets { effective, permitted, .. } = capabilities(None)?;
     let (effective, permitted) = (effective & kept, permitted & kept);
     Ok(set_capabilities(None, CapabilitySets { effective, permitted, inheritable: CapabilitySet::empty() })?)
+}
+
+/// Waits so long, at most, until one of these files has something to read, or, where that is said, takes
+/// something; or for a signal.
+pub fn wait_for_any<'a>(
+    files: impl Iterator<Item = (BorrowedFd<'a>, bool)>,
+    time: Duration,
+) -> io::Result<()> {
+    let flags = |takes| if takes { PollFlags::OUT } else { PollFlags::IN };
+    let mut fds: Vec<_> = files.map(|(file, takes)| PollFd::from_borrowed_fd(file, flags(takes))).collect();
+    let time = Timespec::try_from(time).map_err(|_| io::ErrorKind::InvalidInput)?;
+    match poll(&mut fds, Some(&time)) {
+        Err(Errno::INTR) | Ok(_) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// Whether the kernel waits for its readers on request. It does not where some CPUs are free of ticks.

@@ -231,39 +231,132 @@ fn interrupt(child: &mut Child) {
     assert!(child.wait().expect("a child").success());
 }
 
-#[test]
-fn a_server_answers_over_loopback_and_survives_what_is_no_request() {
-    let run = Run::new();
-    let mut server = command(&run.folder, &["export", "--listen", "127.0.0.1:0"])
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("the binary");
-    let mut line = String::new();
-    BufReader::new(server.stdout.take().expect("piped")).read_line(&mut line).expect("text");
-    let address = line.split("http://").nth(1).and_then(|rest| rest.split('/').next()).expect("an address");
-    assert!(address.starts_with("127.0.0.1:"), "{line}");
-    let ask = |request: &[u8]| {
-        let mut client = TcpStream::connect(address).expect("it listens");
+/// A server, and where it listens.
+struct Server {
+    process: Child,
+    address: String,
+}
+
+impl Server {
+    fn start(folder: &TempFolder) -> Self {
+        let mut server = command(folder, &["export", "--listen", "127.0.0.1:0"]);
+        let mut process = server.stdout(Stdio::piped()).spawn().expect("the binary");
+        let mut line = String::new();
+        BufReader::new(process.stdout.take().expect("piped")).read_line(&mut line).expect("text");
+        let address = line.split("http://").nth(1).and_then(|rest| rest.split('/').next());
+        let address = address.expect("an address").to_owned();
+        assert!(address.starts_with("127.0.0.1:"), "{line}");
+        Self { process, address }
+    }
+
+    fn connect(&self) -> TcpStream {
+        let client = TcpStream::connect(&self.address).expect("it listens");
         client.set_read_timeout(Some(LIMIT)).expect("a time");
+        client
+    }
+
+    fn ask(&self, request: &[u8]) -> String {
+        let mut client = self.connect();
         let _ = client.write_all(request); // it may have answered already
         let mut answer = Vec::new();
         let _ = client.read_to_end(&mut answer); // of a request that is not read to its end
         String::from_utf8_lossy(&answer).into_owned()
-    };
-    let answer = ask(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n");
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.process.kill(); // a test failed
+        let _ = self.process.wait();
+    }
+}
+
+#[test]
+fn a_server_answers_over_loopback_and_survives_what_is_no_request() {
+    let run = Run::new();
+    let mut server = Server::start(&run.folder);
+    let answer = server.ask(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n");
     let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
     assert!(head.starts_with("HTTP/1.1 200 OK\r\nContent-Type: application/openmetrics-text; version=1.0.0"));
     assert!(head.contains(&format!("Content-Length: {}\r\n", body.len())), "{head}");
     assert!(read(body).contains_key("pagepool_alloc_fast"));
-    assert!(ask(b"HEAD /metrics HTTP/1.0\r\n\r\n").ends_with("\r\n\r\n"));
-    assert!(ask(b"GET / HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 404 "));
-    assert!(ask(b"POST /metrics HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 405 "));
-    assert!(ask(b"\xff\xfe\r\n\r\n").starts_with("HTTP/1.1 400 "));
-    ask(&vec![b'x'; 100_000]);
-    let silent = TcpStream::connect(address).expect("it listens");
-    assert!(ask(b"GET /metrics HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 200 "), "a silent client is left");
-    drop(silent);
-    interrupt(&mut server);
+    let answer = server.ask(b"GET /metrics HTTP/1.1\r\nHost: x\r\nAccept: text/plain\r\n\r\n");
+    let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
+    assert!(head.contains("\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\n"), "{head}");
+    assert!(read(body).contains_key("pagepool_alloc_fast_total") && !body.contains("# EOF"), "{body}");
+    assert!(server.ask(b"HEAD /metrics HTTP/1.0\r\n\r\n").ends_with("\r\n\r\n"));
+    assert!(server.ask(b"GET / HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 404 "));
+    let body = b"POST /metrics HTTP/1.1\r\nContent-Length: 9\r\n\r\nmore text";
+    assert!(server.ask(body).starts_with("HTTP/1.1 405 "), "what it sends besides harms no answer");
+    assert!(server.ask(b"\xff\xfe\r\n\r\n").starts_with("HTTP/1.1 400 "));
+    server.ask(&vec![b'x'; 100_000]);
+    interrupt(&mut server.process);
+}
+
+/// Clients that say nothing, half of a request, or take no answer.
+#[test]
+fn clients_that_wait_keep_no_scrape_waiting() {
+    let run = Run::new();
+    let mut server = Server::start(&run.folder);
+    let mut idle: Vec<_> = (0..40).map(|_| server.connect()).collect();
+    idle.extend((0..20).map(|_| {
+        let mut client = server.connect();
+        client.write_all(b"GET /metrics HTTP/1.1\r\nHo").expect("it listens");
+        client
+    }));
+    idle.extend((0..20).map(|_| {
+        let mut client = server.connect();
+        client.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").expect("it listens");
+        client
+    }));
+    // Twice as many as it keeps: those that ask for nothing go.
+    idle.extend((0..100).map(|_| server.connect()));
+    let start = Instant::now();
+    for _ in 0..20 {
+        let answer = server.ask(b"GET /metrics HTTP/1.1\r\n\r\n");
+        assert!(answer.starts_with("HTTP/1.1 200 ") && answer.ends_with("# EOF\n"), "{answer}");
+    }
+    assert!(start.elapsed() < LIMIT / 2, "{:?} for 20 scrapes", start.elapsed());
+    let mut answers = [(); 60].map(|()| server.connect());
+    answers.iter_mut().for_each(|client| client.write_all(b"HEAD /metrics HTTP/1.1\r\n\r\n").expect("it"));
+    for client in &mut answers {
+        let mut answer = String::new();
+        client.read_to_string(&mut answer).expect("an answer");
+        assert!(answer.starts_with("HTTP/1.1 200 "), "all at the same time: {answer:?}");
+    }
+    drop(idle);
+    interrupt(&mut server.process);
+}
+
+#[test]
+fn an_exporter_outlives_what_keeps_its_file_from_being_written() {
+    let run = Run::new();
+    let folder = run.folder.path().join("textfiles");
+    fs::create_dir(&folder).expect("a new folder");
+    let (path, away) = (folder.join("pagepool.prom"), run.folder.path().join("away"));
+    let to = path.to_str().expect("text");
+    let mut child = command(&run.folder, &["export", "--textfile", to, "--every", "1"]).spawn().expect("it");
+    let said = BufReader::new(child.stderr.take().expect("piped"));
+    let mut said = said.lines().map_while(Result::ok);
+    let start = Instant::now();
+    while !path.exists() {
+        assert!(start.elapsed() < LIMIT, "the first one is not written");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    for _ in 0..2 {
+        fs::rename(&folder, &away).expect("it is there");
+        let warning = said.next().expect("it runs");
+        assert!(warning.contains("warning: cannot write ") && warning.contains("next try"), "{warning}");
+        fs::rename(&away, &folder).expect("it is there");
+        let note = said.next().expect("it runs");
+        assert!(note.ends_with("pagepool.prom is written again"), "{note}");
+    }
+    interrupt(&mut child);
+    for (there, why) in [("/dev/null", "is no file"), ("/nowhere/x.prom", "No such file")] {
+        let arguments = ["export", "--textfile", there, "--every", "1"];
+        let failed = command(&run.folder, &arguments).output().expect("the binary");
+        assert!(!failed.status.success() && text(&failed.stderr).contains(why), "{failed:?}");
+    }
 }
 
 /// The names of metrics that stand in a text as PromQL has them.

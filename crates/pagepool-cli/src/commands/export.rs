@@ -21,12 +21,15 @@ use crate::run_command::RunCommand;
 
 /// The time between two looks whether the user wants an end.
 const NAP: Duration = Duration::from_millis(20);
+/// The longest time to the next try where a file could not be written.
+const RETRY: Duration = Duration::from_secs(10);
 
 /// Where the metrics go.
 #[derive(Args, Clone, Debug)]
 pub struct ExportArgs {
     /// Serve them over HTTP, at /metrics, until Ctrl-C [ADDRESS: default 127.0.0.1:9495]
     ///
+    /// As OpenMetrics, or in the text format of Prometheus to a client whose `Accept` prefers text/plain.
     /// Whoever reaches the address sees them: there is no password. Port 0 chooses a free one, which is
     /// printed.
     #[arg(long, value_name = "ADDRESS", num_args = 0..=1, default_missing_value = "127.0.0.1:9495")]
@@ -35,10 +38,13 @@ pub struct ExportArgs {
     /// Write them to a file for the node exporter's textfile collector
     ///
     /// Whoever reads it sees all of them or those before: the file is exchanged by rename. Its name must end
-    /// with .prom for the collector. Everybody may read it.
+    /// with .prom for the collector. Everybody may read it. What is there and is no file is left as it is.
     #[arg(long, value_name = "PATH", conflicts_with = "listen", value_parser = file_name())]
     textfile: Option<PathBuf>,
     /// With --textfile: write it anew every SECONDS until Ctrl-C [default: write it once]
+    ///
+    /// If it cannot be written, the command says so, tries again after 10 s at most, and goes on. If it never
+    /// could, the command ends, unless the disk is full.
     #[arg(long, value_name = "SECONDS", requires = "textfile", value_parser = seconds)]
     every: Option<u64>,
 }
@@ -55,22 +61,52 @@ impl RunCommand for ExportArgs {
     }
 }
 
-/// Writes the file once, or until the user wants an end.
+/// Writes the file once, or until the user wants an end. What keeps it from being written may pass, and then
+/// the next try does it.
 fn write_often(path: &Path, folder: &RunFolder, every: Option<u64>) -> Result<(), String> {
-    let signals = listen()?;
-    let (start, mut written) = (Instant::now(), 0);
+    let named = path.display();
+    match fs::symlink_metadata(path) {
+        Ok(there) if !there.is_file() => {
+            return Err(format!("{named} is no file, and would be replaced by one: name a file"));
+        }
+        _ => {}
+    }
+    let (signals, mut failure) = (listen()?, None);
+    let (mut has_written, mut due) = (false, Instant::now());
     loop {
-        let due = every.map_or(0, |every| start.elapsed().as_secs() / every) + 1;
-        if due > written {
-            let failed = |error| format!("cannot write {}: {error}", path.display());
-            exchange(path, &metrics(folder, MetricsFormat::Prometheus)).map_err(failed)?;
-            written = due;
+        if Instant::now() >= due {
+            let every = Duration::from_secs(every.unwrap_or(0));
+            match exchange(path, &metrics(folder, MetricsFormat::Prometheus)) {
+                Ok(()) => {
+                    failure
+                        .take()
+                        .iter()
+                        .for_each(|_: &String| output::note(format_args!("{named} is written again")));
+                    (has_written, due) = (true, due + every);
+                }
+                Err(error) => {
+                    let why = format!("cannot write {named}: {error}");
+                    if every.is_zero() || !(has_written || may_pass(&error)) {
+                        return Err(why);
+                    }
+                    let pause = every.min(RETRY);
+                    if failure.as_ref() != Some(&why) {
+                        output::warn(format_args!("{why}; the next try is in {} s", pause.as_secs()));
+                    }
+                    (failure, due) = (Some(why), Instant::now() + pause);
+                }
+            }
         }
         if every.is_none() || signals.interrupted() {
-            return Ok(());
+            return failure.map_or(Ok(()), Err);
         }
         std::thread::sleep(NAP);
     }
+}
+
+/// Whether an error is none of the arguments.
+fn may_pass(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
 /// Writes a new file beside the one of this name, and gives it the name.
