@@ -4,6 +4,7 @@
 //!        `draw` draws it, and `screen` is the terminal with its signals. `columns` and `keys` are tables.
 
 mod app;
+mod backend;
 mod columns;
 mod draw;
 mod history;

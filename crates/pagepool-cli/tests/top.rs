@@ -348,6 +348,11 @@ fn it_follows_the_size_of_its_terminal() {
         top.resize(columns, rows);
         top.wait_for_more();
     }
+    // More than anybody has, and more cells than there is memory for.
+    for (columns, rows) in [("40000", "40000"), ("65535", "65535"), ("65535", "1")] {
+        stty(&top.slave, &["cols", columns, "rows", rows]);
+        top.wait_for_more();
+    }
     top.resize(80, 24);
     top.wait_for("as before", |screen| screen.contains(" nic0 ") && !screen.contains("THREAD"));
     top.type_keys("\x03");

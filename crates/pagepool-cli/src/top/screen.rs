@@ -16,7 +16,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use ratatui::Terminal as RatatuiTerminal;
-use ratatui::backend::CrosstermBackend;
 use ratatui::crossterm::cursor::{Hide, Show};
 use ratatui::crossterm::execute;
 use ratatui::crossterm::terminal::{
@@ -25,6 +24,7 @@ use ratatui::crossterm::terminal::{
 use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGWINCH};
 use signal_hook::{flag, low_level::pipe};
 
+use super::backend::TopBackend;
 use super::keys::{Key, decode};
 use super::output::ScreenOutput;
 use crate::report::terminal::Terminal;
@@ -38,7 +38,7 @@ const REST_OF_KEY: Duration = Duration::from_millis(50);
 static IS_ENTERED: AtomicBool = AtomicBool::new(false);
 
 /// Where the screen is drawn.
-pub type TopTerminal = RatatuiTerminal<CrosstermBackend<ScreenOutput>>;
+pub type TopTerminal = RatatuiTerminal<TopBackend>;
 
 /// Why a wait ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,7 +78,7 @@ impl Screen {
         let keyboard = keyboard().map_err(refused)?;
         let signals = ScreenSignals::listen().map_err(refused)?;
         put_back_before_panics();
-        let backend = CrosstermBackend::new(ScreenOutput::open(signals.end.clone()));
+        let backend = TopBackend::new(ScreenOutput::open(signals.end.clone()));
         let terminal = RatatuiTerminal::new(backend).map_err(refused)?;
         let mut screen = Self { terminal, signals, keyboard, partial: Vec::new(), has_left: false };
         screen.enter().map_err(refused)?;
