@@ -11,5 +11,6 @@ pub mod port_sample;
 pub mod privileges;
 pub mod run_state;
 pub mod run_time;
+pub mod sent_by_links;
 pub mod socket_sizes;
 pub mod watch;

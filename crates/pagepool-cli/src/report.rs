@@ -8,6 +8,7 @@ pub mod exit_status;
 pub mod figure_options;
 pub mod json;
 pub mod live_table;
+pub mod loss;
 pub mod number;
 pub mod output;
 pub mod service_manager;

@@ -15,6 +15,7 @@ mod json_lines;
 mod kernel_pools;
 mod killed;
 mod link_changes;
+mod loss;
 mod many_queues;
 mod observing;
 mod offloads;

@@ -24,13 +24,14 @@ fn start(arguments: &[&str]) -> Reading {
 /// All that must hold, but for how long something took: another test may have had the machine.
 fn check(document: &Value) {
     let zeros =
-        ["damaged", "repeated", "lost_within", "never_sent", "slow_after_warmup", "missing", "nic_errors"];
+        ["damaged", "repeated", "unaccounted", "never_sent", "slow_after_warmup", "missing", "nic_errors"];
     for zero in zeros.into_iter().chain(["descriptors_grown"]) {
         assert_eq!(number(document, zero), 0, "{zero}: {document}");
     }
     let [sent, packets, doubt] = ["sent", "packets", "in_doubt"].map(|key| number(document, key));
     assert!(packets > 0 && packets <= sent + doubt, "{document}");
-    let lost: u64 = ["lost_before", "dropped", "lost_after"].map(|key| number(document, key)).iter().sum();
+    let lost: u64 =
+        ["lost_before", "lost_in_forwarder", "lost_after"].map(|key| number(document, key)).iter().sum();
     assert!((packets + lost).abs_diff(sent) <= doubt, "every packet is somewhere: {document}");
     assert!(document["mode"].as_str().is_some_and(|mode| mode.starts_with("af_xdp_")), "{document}");
     assert_eq!(document["xdp"].as_array().map(Vec::len), Some(2), "{document}");

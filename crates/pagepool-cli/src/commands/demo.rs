@@ -11,6 +11,7 @@ use crate::engine::interrupt::listen;
 use crate::engine::run_time;
 use crate::queues::published_run::PublishOptions;
 use crate::report::figure_options::FigureOptions;
+use crate::report::loss::LossLimit;
 use crate::run_command::RunCommand;
 
 /// Where the demonstration runs, and with which packets.
@@ -32,6 +33,8 @@ pub struct DemoArgs {
     #[arg(long, value_name = "ACTION", value_enum)]
     action: Option<DemoAction>,
     #[command(flatten)]
+    limit: LossLimit,
+    #[command(flatten)]
     figures: FigureOptions,
     #[command(flatten)]
     publish: PublishOptions,
@@ -42,7 +45,7 @@ impl RunCommand for DemoArgs {
         let place = place::choose(self.on, self.mtu, self.size, self.action)?;
         let signals = listen()?;
         let _published = self.publish.publish("demo");
-        let (seconds, options, holders) = (self.seconds, self.figures, self.publish.holders());
-        place.run(&View { seconds, options, holders, signals: &signals })
+        let Self { seconds, figures: options, limit, .. } = *self;
+        place.run(&View { seconds, options, holders: self.publish.holders(), limit, signals: &signals })
     }
 }

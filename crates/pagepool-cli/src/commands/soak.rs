@@ -7,6 +7,7 @@ use clap::Args;
 use crate::engine::interrupt::listen;
 use crate::queues::published_run::PublishOptions;
 use crate::report::figure_options::FigureOptions;
+use crate::report::loss::LossLimit;
 use crate::run_command::RunCommand;
 use crate::soak::run::soak;
 use crate::soak::schedule::Schedule;
@@ -17,6 +18,8 @@ pub struct SoakArgs {
     #[command(flatten)]
     schedule: Schedule,
     #[command(flatten)]
+    limit: LossLimit,
+    #[command(flatten)]
     figures: FigureOptions,
     #[command(flatten)]
     publish: PublishOptions,
@@ -25,6 +28,6 @@ pub struct SoakArgs {
 impl RunCommand for SoakArgs {
     fn run(&self) -> Result<ExitCode, String> {
         let _published = self.publish.publish("soak");
-        soak(&self.schedule, self.figures, self.publish.holders(), &listen()?)
+        soak(&self.schedule, self.figures, self.publish.holders(), self.limit, &listen()?)
     }
 }

@@ -10,12 +10,15 @@ use serde_json::{Map, Value};
 use super::outcome::DemoResult;
 use crate::engine::figures;
 use crate::engine::interrupt::RunSignals;
+use crate::engine::port_sample::PortSample;
 use crate::engine::run_state::{RunState, Sample};
 use crate::engine::watch::{Watch, Why};
 use crate::queues::json_lines::{Beside, JsonLines};
+use crate::queues::losses;
 use crate::queues::queue_name::QueueName;
 use crate::report::figure_options::{FigureOptions, OutputForm};
 use crate::report::live_table::LiveTable;
+use crate::report::loss::LossLimit;
 use crate::report::number::grouped;
 use crate::report::verdict::Verdict;
 
@@ -28,6 +31,8 @@ pub struct View<'a> {
     pub options: FigureOptions,
     /// What pools record of pages that are out.
     pub holders: Holders,
+    /// How many packets it may lose.
+    pub limit: LossLimit,
     pub signals: &'a RunSignals,
 }
 
@@ -147,6 +152,11 @@ impl Snapshot {
     }
 }
 
+/// Packets that found a queue full.
+fn lost(ports: &[PortSample]) -> u64 {
+    losses::at_queues(ports).iter().map(|(_, count)| count).sum()
+}
+
 const LEGEND: &str = "\
 Columns of pages: cache and ring are idle in the pools; lanes are being returned
 by other threads; rx and tx are at the NICs; in_use are with the forwarder, or
@@ -165,7 +175,7 @@ const HEAD: [&str; COLUMNS] = [
     "in_use",
     "recycled",
     "slow",
-    "dropped/s",
+    "lost/s",
 ];
 /// No line is longer than 80. Only a transfer has Gbit/s.
 const WIDTHS: [usize; COLUMNS] = [4, 0, 10, 5, 6, 6, 5, 5, 6, 8, 5, 10];
@@ -188,6 +198,6 @@ fn cells(before: &Snapshot, now: &Snapshot, warm: &Sample) -> [String; COLUMNS] 
         pages.in_use.to_string(),
         format!("{:.2}%", figures::recycled_percent(&warm.ports, ports).unwrap_or(0.0)),
         figures::slow(&warm.ports, ports).to_string(),
-        rate(figures::dropped(ports), figures::dropped(&before.sample.ports)),
+        rate(lost(ports), lost(&before.sample.ports)),
     ]
 }

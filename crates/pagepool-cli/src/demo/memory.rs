@@ -66,7 +66,7 @@ pub fn run(demo: MemoryDemo, view: &View<'_>) -> Result<ExitCode, String> {
         warm: warm.ports,
         end: end.ports,
     };
-    Ok(figures.end(&result, 0, &result.verdict(&homes)))
+    Ok(figures.end(&result, 0, &result.verdict(&homes, view.limit)))
 }
 
 fn title(MemoryDemo { action, size }: MemoryDemo, seconds: u64) -> DemoTitle {

@@ -5,6 +5,8 @@ use pagepool::{PAGE_SIZE, PoolRef};
 use super::plan::DemoAction;
 use crate::engine::figures;
 use crate::engine::port_sample::{PortSample, pool_fields};
+use crate::queues::losses;
+use crate::report::loss::{LossLimit, LossShare};
 use crate::report::verdict::Verdict;
 
 /// What the threads counted.
@@ -32,19 +34,19 @@ pub struct DemoResult {
 
 impl DemoResult {
     /// Judges, with what the pools say, which have ended, too.
-    pub fn verdict(&self, pools: &[PoolRef]) -> Verdict {
-        let mut verdict =
-            Verdict::new("every page was returned, and none was taken from the arena after warm-up");
-        self.packets(&mut verdict);
+    pub fn verdict(&self, pools: &[PoolRef], limit: LossLimit) -> Verdict {
+        let mut verdict = Verdict::new(figures::WELL);
+        self.packets(&mut verdict, limit);
         self.memory(&mut verdict, pools);
         verdict
     }
 
-    fn packets(&self, verdict: &mut Verdict) {
+    fn packets(&self, verdict: &mut Verdict, limit: LossLimit) {
         let Self { mode, action, size, seconds, sent, arrived, corrupt, gbit_s, end, .. } = self;
-        let dropped = figures::dropped(end);
-        // Neither arrived nor known to have been dropped; or arrived unsent.
-        let lost = sent.abs_diff(arrived + dropped);
+        let places = losses::at_queues(end);
+        let lost = places.iter().map(|(_, count)| count).sum();
+        // Neither arrived nor known to have been lost; or arrived unsent.
+        let unaccounted = sent.abs_diff(arrived + lost);
         let pps = *arrived as f64 / seconds;
         verdict.field("mode", mode);
         verdict.field("action", action.name());
@@ -53,19 +55,20 @@ impl DemoResult {
         verdict.field("pps", pps);
         verdict.some_field("gbit_s", *gbit_s);
         verdict.field("sent", sent);
-        verdict.field("lost", lost);
+        verdict.field("unaccounted", unaccounted);
         verdict.field("corrupt", corrupt);
         if let Some(gbit_s) = gbit_s {
             verdict.text_row("Gbit/s", &format!("{gbit_s:.2}"), "TCP, kernel to kernel");
         }
         verdict.count("packets", *arrived, "packets", self.checked());
         verdict.row("packets/s", pps as u64, &format!("over {seconds:.1} s"));
-        verdict.count("dropped", dropped, "dropped, a queue was full", self.why_dropped(dropped));
-        verdict.row("packets damaged or lost", corrupt + lost, "must be 0");
+        verdict.count("lost_total", lost, "lost, a queue was full", self.why_lost(lost));
+        verdict.row("damaged or not accounted for", corrupt + unaccounted, "must be 0");
+        verdict.loss(&LossShare::new(*sent, places, limit));
         verdict.fail_if(*arrived == 0, || "no packet arrived".into());
         let is_empty = gbit_s.is_some_and(|gbit_s| gbit_s <= 0.0); // connecting takes packets, too
         verdict.fail_if(is_empty, || "no byte of the transfer arrived".into());
-        verdict.fail_count(lost, "packets are not accounted for");
+        verdict.fail_count(unaccounted, "packets are not accounted for");
         verdict.fail_count(*corrupt, "packets were damaged");
     }
 
@@ -84,8 +87,8 @@ impl DemoResult {
     }
 
     /// Why a queue was full.
-    fn why_dropped(&self, dropped: u64) -> &'static str {
-        match (dropped, self.gbit_s) {
+    fn why_lost(&self, lost: u64) -> &'static str {
+        match (lost, self.gbit_s) {
             (0, _) => "",
             (_, None) => "the source is faster than the forwarder",
             (_, Some(_)) => "TCP sends them again",
@@ -106,6 +109,9 @@ impl DemoResult {
 mod tests {
     use super::*;
     use pagepool::{Arena, ArenaParams, Holders, Pool, PoolParams};
+
+    const RETURNED: &str = "every buffer was returned";
+    const WHOLE: &str = "every buffer was returned; no packet of 10 was lost";
 
     /// Ten packets that went well.
     fn well() -> DemoResult {
@@ -129,7 +135,7 @@ mod tests {
 
     /// The last line for people, which must agree with the status.
     fn last_line(result: &DemoResult, pools: &[PoolRef]) -> String {
-        let verdict = result.verdict(pools);
+        let verdict = result.verdict(pools, LossLimit::default());
         let text = verdict.to_string();
         assert_eq!(verdict.is_ok(), text.contains("PASS"), "{text}");
         text.lines().last().unwrap_or("").to_owned()
@@ -140,23 +146,33 @@ mod tests {
         assert!(!last_line(&well(), &[]).contains("FAIL"));
         for sent in [8, 12] {
             let odd = last_line(&DemoResult { sent, ..well() }, &[]);
-            assert_eq!(odd, "FAIL: 2 packets are not accounted for");
+            let all = format!("{RETURNED}; no packet of {sent} was lost");
+            assert_eq!(odd, format!("FAIL: 2 packets are not accounted for; {all}"));
         }
         let none = last_line(&DemoResult { sent: 0, arrived: 0, ..well() }, &[]);
-        assert_eq!(none, "FAIL: no packet arrived");
+        assert_eq!(none, format!("FAIL: no packet arrived; {RETURNED}"));
         let empty = last_line(&DemoResult { gbit_s: Some(0.0), ..well() }, &[]);
-        assert_eq!(empty, "FAIL: no byte of the transfer arrived", "packets alone are none");
+        assert_eq!(
+            empty,
+            format!("FAIL: no byte of the transfer arrived; {WHOLE}"),
+            "packets alone are none"
+        );
         let corrupt = last_line(&DemoResult { corrupt: 3, ..well() }, &[]);
-        assert_eq!(corrupt, "FAIL: 3 packets were damaged");
+        assert_eq!(corrupt, format!("FAIL: 3 packets were damaged; {WHOLE}"));
         let mut slow = well();
         slow.end[1].pool.0.alloc_slow = 4;
-        assert_eq!(last_line(&slow, &[]), "FAIL: 4 calls to the arena after the warm-up");
+        assert_eq!(last_line(&slow, &[]), format!("FAIL: 4 calls to the arena after the warm-up; {WHOLE}"));
         let mut wrong = well();
         (wrong.end[0].nic.tx_bad_descriptor, wrong.end[1].nic.faults) = (2, 3);
-        assert_eq!(last_line(&wrong, &[]), "FAIL: 5 descriptors or lengths of the NICs were invalid");
+        let invalid = "FAIL: 5 descriptors or lengths of the NICs were invalid";
+        assert_eq!(last_line(&wrong, &[]), format!("{invalid}; {WHOLE}"));
         let mut dropped = well();
         (dropped.sent, dropped.end[0].port.pass_refused, dropped.end[1].port.tx_overflow) = (15, 3, 2);
-        assert!(!last_line(&dropped, &[]).contains("FAIL"), "a queue was full: that is known");
+        let known = last_line(&dropped, &[]);
+        let lost = "33.3 % of 15 packets were lost (no way out 20.0 %, transmit 13.3 %)";
+        assert_eq!(known, format!("PASS: {}; {lost}", figures::WELL));
+        let limited = dropped.verdict(&[], LossLimit::of(33.0)).to_string();
+        assert!(limited.contains("\nFAIL: more packets were lost than --max-loss 33 allows; "), "{limited}");
         (dropped.sent, dropped.end[0].nic.rx_no_buffer) = (19, 4);
         assert!(!last_line(&dropped, &[]).contains("FAIL"), "a receive ring is one, too");
     }
@@ -168,7 +184,8 @@ mod tests {
         let home = pool.handle();
         std::mem::forget(pool.alloc_page().unwrap());
         drop(pool);
-        assert_eq!(last_line(&well(), &[home]), "FAIL: 1 buffers were not returned");
+        let lost = "no packet of 10 was lost";
+        assert_eq!(last_line(&well(), &[home]), format!("FAIL: 1 buffers were not returned; {lost}"));
     }
 
     #[test]
@@ -181,7 +198,7 @@ mod tests {
         let home = pool.handle();
         std::mem::forget(pool.alloc_page().unwrap());
         drop(pool);
-        let verdict = well().verdict(std::slice::from_ref(&home));
+        let verdict = well().verdict(std::slice::from_ref(&home), LossLimit::default());
         let text = verdict.to_string();
         assert!(text.contains("of pool rx3:\n") && text.contains("FAIL: 1 buffers were not"), "{text}");
         let group = text.lines().find(|line| line.contains(" reorder ")).unwrap();

@@ -106,7 +106,7 @@ pub fn run(setup: VethSetup, mtu: u32, view: &View<'_>) -> Result<ExitCode, Stri
         warm: warm.ports,
         end: end.ports,
     };
-    Ok(figures.end(&result, report.received, &result.verdict(&homes)))
+    Ok(figures.end(&result, report.received, &result.verdict(&homes, view.limit)))
 }
 
 fn title(mode: &str, batch: bool, mtu: u32, seconds: u64) -> DemoTitle {

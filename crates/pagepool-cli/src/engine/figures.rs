@@ -9,6 +9,9 @@ use super::port_sample::PortSample;
 use crate::report::number::without_zeros;
 use crate::report::verdict::Verdict;
 
+/// What a run proves of its buffers that went well.
+pub const WELL: &str = "every buffer was returned, and no page was taken from the arena after warm-up";
+
 /// Where the pages of all pools are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PageLocations {
@@ -82,15 +85,10 @@ pub fn judge_pools(verdict: &mut Verdict, warm: &[PortSample], end: &[PortSample
     verdict.count("missing", missing, "buffers missing at the end", "must be 0");
     verdict.fail_count(slow, "calls to the arena after the warm-up");
     verdict.fail_count(missing, "buffers were not returned");
-    if missing > 0 {
-        holders::name(verdict, pools);
+    match missing {
+        0 => verdict.all_returned(),
+        _ => holders::name(verdict, pools),
     }
-}
-
-/// Packets that found a queue full: a receive ring, that to the thread they are passed to, or that to a
-/// transmit ring.
-pub fn dropped(ports: &[PortSample]) -> u64 {
-    ports.iter().map(|at| at.nic.rx_no_buffer + at.port.pass_refused + at.port.tx_overflow).sum()
 }
 
 /// Descriptors and lengths of the NICs that were refused.

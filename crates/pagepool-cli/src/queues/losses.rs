@@ -3,10 +3,19 @@
 use crate::engine::port_sample::PortSample;
 use crate::report::number::grouped;
 
+/// Places at which packets are lost, in the last line of a verdict.
+const RING_FULL: &str = "receive ring full";
+const NO_BUFFER: &str = "no buffer";
+const UNFIT: &str = "unfit at receipt";
+const NO_WAY: &str = "no way out";
+const TRANSMIT: &str = "transmit";
+
 /// A reason for which packets are lost.
 pub struct Loss {
     /// The key in the JSON output.
     pub key: &'static str,
+    /// Where, in the last line of a verdict.
+    place: &'static str,
     /// The reason in words.
     what: &'static str,
     of: fn(&PortSample) -> u64,
@@ -49,58 +58,109 @@ fn ring_full(at: &PortSample) -> u64 {
 
 /// All reasons, in the order of a packet's way.
 pub const LOSSES: [Loss; 15] = [
-    Loss { key: "rx_ring_full", what: "the receive ring was full: the thread is too slow", of: ring_full },
+    Loss {
+        key: "rx_ring_full",
+        place: RING_FULL,
+        what: "the receive ring was full: the thread is too slow",
+        of: ring_full,
+    },
     Loss {
         key: "rx_no_buffer",
+        place: NO_BUFFER,
         what: "fill ring ran dry",
         of: |at| at.nic.rx_no_buffer.saturating_sub(ring_full(at)),
     },
-    Loss { key: "rx_too_long", what: "longer than a chunk", of: |at| at.nic.rx_too_long },
+    Loss { key: "rx_too_long", place: UNFIT, what: "longer than a chunk", of: |at| at.nic.rx_too_long },
     Loss {
         key: "rx_too_many_buffers",
+        place: UNFIT,
         what: "more chunks than a packet may have",
         of: |at| at.nic.rx_too_many_buffers,
     },
     Loss {
         key: "rx_refused",
+        place: UNFIT,
         what: "the receive descriptor was invalid",
         of: |at| at.nic.rx_bad_length + at.nic.rx_bad_descriptor + at.nic.rx_unmapped,
     },
-    Loss { key: "too_short", what: "no whole Ethernet header", of: |at| at.port.too_short },
+    Loss { key: "too_short", place: UNFIT, what: "no whole Ethernet header", of: |at| at.port.too_short },
     Loss {
         key: "no_way",
+        place: NO_WAY,
         what: "no such port, the port's queue was full, or the handler failed",
         of: |at| at.port.redirect_nowhere + at.port.handoff_full + at.port.pass_refused + at.port.aborted,
     },
     Loss {
         key: "tx_overflow",
+        place: TRANSMIT,
         what: "too many packets waited for the transmit ring: the interface is too slow, or down",
         of: |at| at.port.tx_overflow,
     },
-    Loss { key: "tx_gone", what: "the sending interface was removed", of: |at| at.port.tx_gone },
-    Loss { key: "tx_too_long", what: "longer than the interface can send", of: |at| at.nic.tx_too_long },
+    Loss {
+        key: "tx_gone",
+        place: TRANSMIT,
+        what: "the sending interface was removed",
+        of: |at| at.port.tx_gone,
+    },
+    Loss {
+        key: "tx_too_long",
+        place: TRANSMIT,
+        what: "longer than the interface can send",
+        of: |at| at.nic.tx_too_long,
+    },
     Loss {
         key: "tx_unmapped",
+        place: TRANSMIT,
         what: "in memory that the interface cannot access",
         of: |at| at.nic.tx_unmapped,
     },
     Loss {
         key: "tx_dropped",
+        place: TRANSMIT,
         what: "dropped after sending: by a queueing discipline or filter, or the receiver had no room",
         of: |at| at.nic.tx_dropped,
     },
     Loss {
         key: "tx_invalid",
+        place: TRANSMIT,
         what: "the kernel refused the transmit descriptor",
         of: |at| at.nic.kernel.map_or(0, |xsk| xsk.tx_invalid_descs),
     },
-    Loss { key: "tx_bad_completion", what: "completed, but never sent", of: |at| at.nic.tx_bad_descriptor },
-    Loss { key: "copy_failed", what: "no page was free for a copy", of: |at| at.paths.copy_failed },
+    Loss {
+        key: "tx_bad_completion",
+        place: TRANSMIT,
+        what: "completed, but never sent",
+        of: |at| at.nic.tx_bad_descriptor,
+    },
+    Loss {
+        key: "copy_failed",
+        place: TRANSMIT,
+        what: "no page was free for a copy",
+        of: |at| at.paths.copy_failed,
+    },
 ];
 
 /// Packets that arrived and were lost before they were received.
 pub fn unreceived(ports: &[PortSample]) -> u64 {
     LOSSES.iter().filter(|loss| loss.key.starts_with("rx_")).map(|loss| loss.count(ports)).sum()
+}
+
+/// How many packets were lost at each place; a place may be there several times.
+pub fn places(ports: &[PortSample]) -> impl Iterator<Item = (&'static str, u64)> {
+    LOSSES.iter().map(|loss| (loss.place, loss.count(ports)))
+}
+
+/// How many of them found a queue full: a receive ring, that to the thread that they are passed to, or that
+/// to a transmit ring.
+pub fn at_queues(ports: &[PortSample]) -> [(&'static str, u64); 4] {
+    let sum = |of: fn(&PortSample) -> u64| ports.iter().map(of).sum::<u64>();
+    let (ring_full, no_buffer) = (sum(ring_full), sum(|at| at.nic.rx_no_buffer));
+    [
+        (RING_FULL, ring_full),
+        (NO_BUFFER, no_buffer.saturating_sub(ring_full)),
+        (NO_WAY, sum(|at| at.port.pass_refused)),
+        (TRANSMIT, sum(|at| at.port.tx_overflow)),
+    ]
 }
 
 /// All packets that were lost.
@@ -124,6 +184,10 @@ mod tests {
         assert_eq!(total(&[at, at]), 24);
         at.nic.tx_dropped = 56_522;
         assert_eq!(total(&[at]), 12 + 56_522, "what the kernel dropped was not sent");
+        let at_places: u64 = places(&[at]).map(|(_, count)| count).sum();
+        assert_eq!(at_places, total(&[at]));
+        let full = [(RING_FULL, 3), (NO_BUFFER, 2), (NO_WAY, 0), (TRANSMIT, 7)];
+        assert_eq!(at_queues(&[at]), full);
     }
 
     #[test]

@@ -4,7 +4,7 @@
 pub const FAILED: u8 = 1;
 /// Nothing moved, so a run without a failure proves nothing.
 pub const NOTHING_MOVED: u8 = 3;
-/// An interface of the run went away.
+/// An interface of the run went away, which went well otherwise.
 pub const GONE: u8 = 4;
 /// `doctor` found something.
 pub const FOUND: u8 = 5;
@@ -19,8 +19,8 @@ Exit status:
          standard error says why
   2      The arguments are wrong
   3      No packets moved, so there is nothing to judge; all buffers were returned
-  4      An interface was removed, or moved to another network namespace, while the command
-         ran; the verdict was printed
+  4      The verdict is GONE: an interface was removed, or moved to another network namespace,
+         while the command ran
   5      doctor found something
   6      doctor found nothing, and could not judge all that it was to; it says what
   128+N  A second signal N (SIGINT 2, SIGTERM 15) ended the process at once, without a verdict

@@ -1,5 +1,7 @@
-//! What became of a run: rows for people, fields for programs, and PASS, the reasons why not, or that nothing
-//! moved, which is neither.
+//! What became of a run: rows for people, fields for programs, and a last line.
+//!
+//! Last line  one word for each exit status: PASS (0), FAIL with all reasons (1), that nothing moved (3),
+//!        GONE (4). Behind it what became of the buffers, and the share of packets that were lost.
 
 use std::fmt;
 use std::process::ExitCode;
@@ -9,6 +11,7 @@ use serde_json::Value;
 
 use super::colour::Colour;
 use super::json::print_json;
+use super::loss::LossShare;
 use super::number::grouped;
 use super::{exit_status, output};
 
@@ -16,6 +19,8 @@ use super::{exit_status, output};
 const NOTE: usize = 48;
 /// In place of PASS.
 const NOTHING_MOVED: &str = "No packets moved. Buffers: all returned.";
+/// What a run with a failure says if no buffer is missing.
+const RETURNED: &str = "every buffer was returned";
 
 /// Figures in the order in which they are printed.
 #[derive(Debug)]
@@ -26,8 +31,12 @@ pub struct Verdict {
     failures: Vec<String>,
     /// No packets moved: without a failure nothing is proven.
     idle: bool,
-    /// What the command ends with, whether or not the run went well.
-    status: Option<u8>,
+    /// What took an interface away from a run, which went well otherwise.
+    gone: Option<String>,
+    /// Whether no buffer is missing, as far as somebody looked.
+    returned: bool,
+    /// What is said of lost packets.
+    loss: Option<String>,
     /// What a good run proves, behind `PASS`.
     proof: String,
 }
@@ -40,7 +49,9 @@ impl Verdict {
             lines: vec![(String::new(), 0)],
             failures: Vec::new(),
             idle: false,
-            status: None,
+            gone: None,
+            returned: false,
+            loss: None,
             proof: proof.into(),
         }
     }
@@ -102,21 +113,35 @@ impl Verdict {
         self.idle = true;
     }
 
-    /// The command ends with this status, whether or not the run went well.
-    pub fn end_with(&mut self, status: u8) {
-        self.status = Some(status);
+    /// An interface went away, which ended the run.
+    pub fn gone(&mut self, why: String) {
+        self.gone = Some(why);
+    }
+
+    /// No buffer is missing.
+    pub fn all_returned(&mut self) {
+        self.returned = true;
+    }
+
+    /// What was lost, which fails the run if it is more than it may be.
+    pub fn loss(&mut self, loss: &LossShare) {
+        self.field("loss", loss);
+        self.loss = loss.said();
+        self.failures.extend(loss.failure());
     }
 
     /// Whether the run went well.
     pub fn is_ok(&self) -> bool {
-        self.failures.is_empty() && !self.idle
+        self.failures.is_empty() && self.gone.is_none() && !self.idle
     }
 
-    /// Why not, as far as there is more to say than that nothing moved.
+    /// Why not.
     fn failures(&self) -> Vec<String> {
-        match (self.failures.is_empty(), self.idle) {
-            (true, true) => vec![NOTHING_MOVED.into()],
-            _ => self.failures.clone(),
+        match (&self.gone, self.idle) {
+            _ if !self.failures.is_empty() => self.failures.clone(),
+            (Some(gone), _) => vec![gone.clone()],
+            (None, true) => vec![NOTHING_MOVED.into()],
+            (None, false) => Vec::new(),
         }
     }
 
@@ -135,11 +160,11 @@ impl Verdict {
 
     /// The status, which says whether the run went well.
     pub fn status(&self) -> ExitCode {
-        match self.status {
-            Some(status) => status.into(),
-            None if self.is_ok() => ExitCode::SUCCESS,
-            None if self.failures.is_empty() => exit_status::NOTHING_MOVED.into(),
-            None => ExitCode::FAILURE,
+        match (&self.gone, self.idle) {
+            _ if !self.failures.is_empty() => exit_status::FAILED.into(),
+            (Some(_), _) => exit_status::GONE.into(),
+            (None, true) => exit_status::NOTHING_MOVED.into(),
+            (None, false) => ExitCode::SUCCESS,
         }
     }
 }
@@ -147,12 +172,22 @@ impl Verdict {
 impl Verdict {
     /// The line below all rows.
     fn last_line(&self) -> (Colour, String) {
-        match (self.is_ok(), self.proof.as_str()) {
-            (true, "") => (Colour::Good, "PASS".into()),
-            (true, proof) => (Colour::Good, format!("PASS: {proof}")),
-            (false, _) if self.failures.is_empty() => (Colour::Caution, NOTHING_MOVED.into()),
-            (false, _) => (Colour::Bad, format!("FAIL: {}", self.failures.join("; "))),
-        }
+        let returned = self.returned.then_some(RETURNED);
+        let (colour, word, parts) = match (&self.gone, self.idle) {
+            _ if !self.failures.is_empty() => {
+                let why = self.failures.iter().map(String::as_str);
+                (Colour::Bad, "FAIL", why.chain(returned).collect::<Vec<_>>())
+            }
+            (Some(gone), _) => (Colour::Caution, "GONE", vec![&**gone, &*self.proof]),
+            (None, true) => {
+                let lost = self.loss.as_ref().map_or_else(String::new, |loss| format!(" {loss}."));
+                return (Colour::Caution, format!("{NOTHING_MOVED}{lost}"));
+            }
+            (None, false) => (Colour::Good, "PASS", vec![&*self.proof]),
+        };
+        let parts = parts.into_iter().chain(self.loss.as_deref()).filter(|part| !part.is_empty());
+        let parts = parts.collect::<Vec<_>>().join("; ");
+        (colour, if parts.is_empty() { word.to_owned() } else { format!("{word}: {parts}") })
     }
 }
 
@@ -173,6 +208,7 @@ impl fmt::Display for Verdict {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::report::loss::LossLimit;
 
     #[test]
     fn one_failure_fails_the_run_in_every_form() {
@@ -189,8 +225,40 @@ mod tests {
         verdict.fail_if(true, || "a link was down".into());
         assert_eq!(verdict.to_string(), format!("{shown}\nFAIL: 2 pages leaked; a link was down"));
         assert_eq!(verdict.print(true), ExitCode::FAILURE);
-        verdict.end_with(4);
-        assert_eq!(verdict.print(true), ExitCode::from(4));
+        verdict.all_returned();
+        assert_eq!(
+            verdict.to_string(),
+            format!("{shown}\nFAIL: 2 pages leaked; a link was down; every buffer was returned")
+        );
+    }
+
+    #[test]
+    fn buffers_and_lost_packets_are_in_every_last_line() {
+        let lost = "25.0 % of 8 packets were lost (transmit 25.0 %)";
+        let verdict = |max_loss| {
+            let mut verdict = Verdict::new("every buffer was returned");
+            verdict.loss(&LossShare::new(8, [("transmit", 2)], LossLimit::of(max_loss)));
+            verdict.all_returned();
+            verdict
+        };
+        let last = |verdict: &Verdict| verdict.to_string().lines().last().unwrap_or_default().to_owned();
+        let well = verdict(25.0);
+        assert_eq!(last(&well), format!("PASS: every buffer was returned; {lost}"));
+        assert_eq!((well.is_ok(), well.status()), (true, ExitCode::SUCCESS));
+        let much = verdict(24.9);
+        let why = "more packets were lost than --max-loss 24.9 allows";
+        assert_eq!(last(&much), format!("FAIL: {why}; every buffer was returned; {lost}"));
+        assert_eq!((much.is_ok(), much.status()), (false, ExitCode::FAILURE));
+        let mut gone = verdict(100.0);
+        gone.gone("x:0 was removed".into());
+        assert_eq!(last(&gone), format!("GONE: x:0 was removed; every buffer was returned; {lost}"));
+        assert_eq!((gone.is_ok(), gone.status()), (false, exit_status::GONE.into()));
+        assert_eq!(gone.failures(), ["x:0 was removed"]);
+        gone.nothing_moved();
+        assert_eq!(gone.status(), exit_status::GONE.into());
+        gone.fail_count(1, "buffers were not returned");
+        assert!(last(&gone).starts_with("FAIL: 1 buffers were not returned"), "no word for two things");
+        assert_eq!(gone.status(), ExitCode::FAILURE);
     }
 
     #[test]

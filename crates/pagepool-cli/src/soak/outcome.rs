@@ -8,6 +8,8 @@ use super::fault_injector::FaultReport;
 use super::flow::Flow;
 use crate::engine::figures;
 use crate::engine::port_sample::{PortSample, object};
+use crate::queues::losses;
+use crate::report::loss::{LossLimit, LossShare};
 use crate::report::number::grouped;
 use crate::report::verdict::Verdict;
 
@@ -32,11 +34,11 @@ pub struct SoakResult {
 
 impl SoakResult {
     /// Judges, with what the pools say, which have ended, too.
-    pub fn verdict(&self, pools: &[PoolRef]) -> Verdict {
-        let mut verdict = Verdict::new("every packet is accounted for, and every buffer was returned");
+    pub fn verdict(&self, pools: &[PoolRef], limit: LossLimit) -> Verdict {
+        let mut verdict = Verdict::new("every buffer was returned, and every packet is accounted for");
         verdict.line(&format!("over {}, {:.1} s", self.mode, self.faults.seconds));
         self.packets(&mut verdict);
-        self.losses(&mut verdict);
+        self.losses(&mut verdict, limit);
         self.times(&mut verdict);
         self.memory(&mut verdict, pools);
         self.sockets(&mut verdict);
@@ -73,19 +75,28 @@ impl SoakResult {
         verdict.fail_count(peers.again, "packets arrived twice, or much too late");
     }
 
-    fn losses(&self, verdict: &mut Verdict) {
+    fn losses(&self, verdict: &mut Verdict, limit: LossLimit) {
         let ways = [DirectionLosses::of(self, 0), DirectionLosses::of(self, 1)];
         let all = |of: fn(&DirectionLosses) -> u64| ways.iter().map(of).sum::<u64>();
-        let (before, dropped, after) = (all(|way| way.before), all(|way| way.dropped), all(|way| way.after));
-        let (within, never_sent) = (all(|way| way.within), all(|way| way.never_sent));
+        let (before, at_queues, after) =
+            (all(|way| way.before), all(|way| way.at_queues), all(|way| way.after));
+        let (unaccounted, never_sent) = (all(|way| way.unaccounted), all(|way| way.never_sent));
         verdict.count("lost_before", before, "lost before the forwarder", "a link was down");
-        verdict.count("dropped", dropped, "dropped by the forwarder", "a ring or queue was full");
+        verdict.count(
+            "lost_in_forwarder",
+            at_queues,
+            "lost within the forwarder",
+            "a ring or queue was full",
+        );
         let why = "a link was down, a queue was full, or no peer ran";
         verdict.count("lost_after", after, "lost after the forwarder", why);
-        verdict.field("lost_within", within);
+        verdict.field("unaccounted", unaccounted);
         verdict.field("never_sent", never_sent);
-        verdict.row("lost within the forwarder", within + never_sent, "must be 0");
-        verdict.fail_count(within, "packets are not accounted for within the forwarder");
+        verdict.row("not accounted for", unaccounted + never_sent, "must be 0");
+        let sent = self.faults.peers.iter().map(|peer| peer.sent).sum();
+        let outside = [("before the forwarder", before), ("after the forwarder", after)];
+        verdict.loss(&LossShare::new(sent, losses::at_queues(&self.end).into_iter().chain(outside), limit));
+        verdict.fail_count(unaccounted, "packets are not accounted for within the forwarder");
         verdict.fail_count(never_sent, "packets arrived that were never sent");
     }
 
@@ -146,9 +157,9 @@ struct DirectionLosses {
     /// Not seen by the socket: a link was down, or a queue of the kernel full.
     before: u64,
     /// A ring or queue of the forwarder was full.
-    dropped: u64,
-    /// Neither sent nor known to be dropped.
-    within: u64,
+    at_queues: u64,
+    /// Neither sent nor known to be lost.
+    unaccounted: u64,
     /// Sent, and not seen by the peer: a link was down, a queue of the kernel full, or there was no peer.
     after: u64,
     /// More came out of a part of the way than went in.
@@ -161,14 +172,14 @@ impl DirectionLosses {
         let (to, end) = (1 - from, &soak.end);
         let sent = soak.faults.peers[from].sent;
         let came = end[from].nic.rx_packets + end[from].nic.rx_no_buffer;
-        let dropped = end[from].nic.rx_no_buffer + end[to].port.tx_overflow;
+        let at_queues = end[from].nic.rx_no_buffer + end[to].port.tx_overflow;
         let went = end[to].nic.tx_completed;
         let arrived = soak.faults.peers[to].arrived;
         let more = |out: u64, into: u64| out.saturating_sub(into);
         Self {
             before: more(sent, came),
-            dropped,
-            within: came.abs_diff(dropped + went),
+            at_queues,
+            unaccounted: came.abs_diff(at_queues + went),
             after: more(went, arrived),
             never_sent: more(came, sent + soak.faults.in_doubt[from]) + more(arrived, went),
         }
@@ -179,10 +190,10 @@ impl DirectionLosses {
 mod tests {
     use super::*;
 
-    const WELL: &str = "PASS: every packet is accounted for, and every buffer was returned";
+    const WELL: &str = "PASS: every buffer was returned, and every packet is accounted for; ";
 
     /// Ten frames each way that went well.
-    fn well() -> SoakResult {
+    fn well_of_ten() -> SoakResult {
         let mut seen = SoakResult {
             mode: "af_xdp".into(),
             faults: FaultReport { seconds: 1.0, ..FaultReport::default() },
@@ -197,9 +208,9 @@ mod tests {
     }
 
     fn said(change: impl FnOnce(&mut SoakResult)) -> String {
-        let mut seen = well();
+        let mut seen = well_of_ten();
         change(&mut seen);
-        let verdict = seen.verdict(&[]);
+        let verdict = seen.verdict(&[], LossLimit::default());
         let text = verdict.to_string();
         assert_eq!(verdict.is_ok(), text.contains("PASS"), "{text}");
         text.lines().last().unwrap_or_default().to_owned()
@@ -207,18 +218,29 @@ mod tests {
 
     #[test]
     fn what_is_lost_where_it_may_be_is_well() {
-        assert_eq!(said(|_| {}), WELL);
-        assert_eq!(said(|seen| seen.faults.peers[0].sent = 15), WELL);
-        assert_eq!(said(|seen| seen.faults.peers[0].arrived = 5), WELL);
+        let well =
+            |change: fn(&mut SoakResult), lost: &str| assert_eq!(said(change), format!("{WELL}{lost}"));
+        well(|_| {}, "no packet of 20 was lost");
+        let before = "20.0 % of 25 packets were lost (before the forwarder 20.0 %)";
+        well(|seen| seen.faults.peers[0].sent = 15, before);
+        let after = "25.0 % of 20 packets were lost (after the forwarder 25.0 %)";
+        well(|seen| seen.faults.peers[0].arrived = 5, after);
         let full = |seen: &mut SoakResult| {
             (seen.end[1].nic.tx_completed, seen.end[1].port.tx_overflow) = (7, 3);
             seen.faults.peers[1].arrived = 7;
         };
-        assert_eq!(said(full), WELL);
+        well(full, "15.0 % of 20 packets were lost (transmit 15.0 %)");
         let doubt = |seen: &mut SoakResult| {
             (seen.faults.peers[1].sent, seen.faults.in_doubt[1]) = (8, 2);
         };
-        assert_eq!(said(doubt), WELL, "a peer was killed in its burst");
+        well(doubt, "no packet of 18 was lost"); // a peer was killed in its burst
+        let mut seen = well_of_ten();
+        full(&mut seen);
+        let limited = seen.verdict(&[], LossLimit::of(14.9)).to_string();
+        assert!(
+            limited.contains("\nFAIL: more packets were lost than --max-loss 14.9 allows; "),
+            "{limited}"
+        );
     }
 
     /// A failure, and its text.

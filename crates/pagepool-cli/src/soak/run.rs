@@ -14,6 +14,7 @@ use crate::demo::veth::{self, VethSetup};
 use crate::engine::interrupt::RunSignals;
 use crate::engine::run_state::{Phase, RunState, Sample};
 use crate::report::figure_options::FigureOptions;
+use crate::report::loss::LossLimit;
 
 /// MTU of the links.
 const MTU: u32 = 1500;
@@ -23,6 +24,7 @@ pub fn soak(
     schedule: &Schedule,
     options: FigureOptions,
     holders: Holders,
+    limit: LossLimit,
     signals: &RunSignals,
 ) -> Result<ExitCode, String> {
     let setup =
@@ -42,7 +44,7 @@ pub fn soak(
     let faults = injector.end()?;
     let (sample, end) = (state.sample(), at_end(&faults));
     let result = SoakResult { mode, faults, warm: warm.ports, end: sample.ports.clone() };
-    Ok(figures.end(SoakSnapshot { sample, ..end }, &result.verdict(&homes)))
+    Ok(figures.end(SoakSnapshot { sample, ..end }, &result.verdict(&homes, limit)))
 }
 
 /// What the fault injector knows when all frames have arrived.

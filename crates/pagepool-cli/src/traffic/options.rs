@@ -11,6 +11,7 @@ use crate::engine::poll_loop::COALESCE;
 use crate::file_name::file_name;
 use crate::queues::published_run::PublishOptions;
 use crate::report::figure_options::FigureOptions;
+use crate::report::loss::LossLimit;
 use crate::report::number::count_of;
 
 /// Options of every command on interfaces. The first paragraph of each is its line in the short help.
@@ -88,6 +89,8 @@ pub struct TrafficOptions {
     /// Ctrl-C stops earlier and prints the verdict. A second Ctrl-C stops at once, without it.
     #[arg(long, value_name = "N", value_parser = crate::engine::run_time::seconds)]
     pub seconds: Option<u64>,
+    #[command(flatten)]
+    pub limit: LossLimit,
     #[command(flatten)]
     pub figures: FigureOptions,
     /// Write every packet received (gen: sent) to a file for tcpdump or Wireshark

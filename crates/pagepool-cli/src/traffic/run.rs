@@ -37,6 +37,7 @@ use crate::engine::memory_node;
 use crate::engine::poll_loop::{Drain, PollLoop, PortHandler, wait_for_warm_up};
 use crate::engine::privileges::Needs;
 use crate::engine::run_state::{Phase, RunEnd, RunState, Sample};
+use crate::engine::sent_by_links::SentByLinks;
 use crate::engine::socket_sizes::{SocketNeeds, SocketSizes};
 use crate::engine::watch::Watch;
 use crate::queues::queue_name::QueueName;
@@ -69,6 +70,7 @@ impl<C: TrafficCommand> RunCommand for C {
         let (mut interfaces, pools) = (setup.interfaces.clone(), setup.pools.clone());
         let names = names(&setup, &site.interfaces);
         let kept = kept(&plan, &interfaces);
+        let counts = SentByLinks::look(interfaces.iter().map(|interface| &*interface.name));
         let threads = start(self, &site, setup, (kept, file.as_mut()))?;
         threads.attach(&mut interfaces)?;
         site.wait_for_links()?;
@@ -111,6 +113,8 @@ impl<C: TrafficCommand> RunCommand for C {
             now,
             tally,
             capture,
+            limit: plan.options.limit,
+            counts,
         };
         let (seconds, verdict) = (Duration::from_secs_f64(seconds), result.verdict(&pools));
         Ok(figures.end(seconds, result.now, &verdict))

@@ -13,9 +13,10 @@ use crate::engine::figures;
 use crate::engine::link_watch::SeenChanges;
 use crate::engine::port_sample::{PortSample, object, pool_fields};
 use crate::engine::run_state::{RunEnd, Sample};
+use crate::engine::sent_by_links::SentByLinks;
 use crate::queues::losses::{self, LOSSES};
 use crate::queues::queue_name::QueueName;
-use crate::report::exit_status;
+use crate::report::loss::{LossLimit, LossShare};
 use crate::report::number::grouped;
 use crate::report::terminal::in_line;
 use crate::report::verdict::Verdict;
@@ -50,18 +51,19 @@ pub struct TrafficResult {
     /// Numbered frames, if they were looked at.
     pub tally: Option<Tally>,
     pub capture: Option<CaptureResult>,
+    /// How many packets it may lose.
+    pub limit: LossLimit,
+    /// What the interfaces had counted before.
+    pub counts: SentByLinks,
 }
 
 impl TrafficResult {
     /// Judges, with what the pools say, which have ended, too.
     pub fn verdict(&self, pools: &[PoolRef]) -> Verdict {
-        let mut verdict =
-            Verdict::new("every buffer was returned, and no page was taken from the arena after warm-up");
+        let mut verdict = Verdict::new(figures::WELL);
         if let RunEnd::Gone(queue) = &self.end {
-            let after = format!("the run ended after {:.1} s", self.seconds);
-            verdict
-                .paragraph(&format!("{queue} was removed, or moved to another network namespace: {after}"));
-            verdict.end_with(exit_status::GONE);
+            let after = format!("after {:.1} s", self.seconds);
+            verdict.gone(format!("{queue} was removed, or moved to another network namespace, {after}"));
         }
         self.run(&mut verdict);
         self.warned.iter().for_each(|warning| verdict.paragraph(&format!("warning: {warning}")));
@@ -122,7 +124,7 @@ impl TrafficResult {
             let (pps, mbit_s) = (grouped(a_second(packets) as u64), mbit_s(bytes));
             format!("{pps} packets/s, {mbit_s:.1} Mbit/s, over {:.1} s", self.seconds)
         };
-        match (received + sent, losses::unreceived(&self.now.ports)) {
+        match (received + sent, losses::total(&self.now.ports)) {
             (0, 0) => verdict.nothing_moved(),
             (0, lost) => verdict.fail_if(true, || format!("all {} packets were lost", grouped(lost))),
             // It was to send all that it received.
@@ -179,6 +181,43 @@ impl TrafficResult {
         verdict.row("cycles a packet", total.round() as u64, &format!("{}{burst}", some.join(", ")));
     }
 
+    /// Packets that interfaces took and do not count as sent. Only in copy mode, in which the kernel gives a
+    /// driver packets as all others have them; some drivers count none of zero copy.
+    fn uncounted(&self, verdict: &mut Verdict) -> u64 {
+        let copied = |of: &&OpenedInterface| of.tx_mode.is_some() && of.zero_copy == Some(false);
+        let counts = |of: &&OpenedInterface| !self.links.was_down(&of.name); // some begin anew then
+        let mut all = 0;
+        for OpenedInterface { name, .. } in self.interfaces.iter().filter(copied).filter(counts) {
+            let ports = self.names.iter().zip(&self.now.ports).filter(|(of, _)| of.interface == *name);
+            let taken = ports.map(|(_, at)| at.sent()).sum();
+            let uncounted = self.counts.uncounted(name, taken);
+            if uncounted > 0 {
+                let why =
+                    format!("{name} took them, and does not count them as sent: `ip -s link show {name}`");
+                verdict.row("lost", uncounted, &why);
+                verdict.fail_if(uncounted == taken, || {
+                    format!("{name} counts none of {} packets as sent", grouped(taken))
+                });
+            }
+            all += uncounted;
+        }
+        all
+    }
+
+    /// Of all packets that came, or were made.
+    fn loss(&self, unsent: u64, uncounted: u64) -> LossShare {
+        let ports = &self.now.ports;
+        let packets = match self.command {
+            "gen" => self.sum(|at| at.port.tx + at.port.redirect_in),
+            _ => self.sum(|at| at.nic.rx_packets) + losses::unreceived(ports),
+        };
+        LossShare::new(
+            packets,
+            losses::places(ports).chain([("transmit", uncounted), ("not sent", unsent)]),
+            self.limit,
+        )
+    }
+
     fn lost(&self, verdict: &mut Verdict) {
         let ports = &self.now.ports;
         let lost = LOSSES.iter().map(|loss| (loss.key.to_owned(), loss.count(ports).into()));
@@ -186,6 +225,9 @@ impl TrafficResult {
         verdict.field("lost", lost.collect::<Map<String, Value>>());
         verdict.field("lost_total", losses::total(ports));
         verdict.field("unsent", unsent);
+        let uncounted = self.uncounted(verdict);
+        verdict.field("uncounted", uncounted);
+        verdict.loss(&self.loss(unsent, uncounted));
         let lost = LOSSES.iter().map(|loss| (loss.count(ports), loss)).filter(|(count, _)| *count > 0);
         lost.for_each(|(count, loss)| verdict.row("lost", count, &loss.why(&self.warm.ports, ports)));
         let refused = self.sum(|at| at.nic.calls_refused);
@@ -321,13 +363,23 @@ mod tests {
                 now,
                 tally: None,
                 capture: None,
+                limit: LossLimit::default(),
+                counts: SentByLinks::default(),
             };
             run.verdict(&[]).to_string()
         };
         let mut at = PortSample::default();
         assert!(verdict(at).ends_with("No packets moved. Buffers: all returned."));
         at.nic.rx_too_long = 7;
-        assert!(verdict(at).ends_with("FAIL: all 7 packets were lost"), "{}", verdict(at));
+        let lost = "every buffer was returned; 100.0 % of 7 packets were lost (unfit at receipt 100.0 %)";
+        assert!(
+            verdict(at).ends_with(&format!("\nFAIL: all 7 packets were lost; {lost}")),
+            "{}",
+            verdict(at)
+        );
+        at.nic.rx_packets = 13;
+        let lost = "35.0 % of 20 packets were lost (unfit at receipt 35.0 %)";
+        assert!(verdict(at).ends_with(&format!("\nPASS: {}; {lost}", figures::WELL)), "{}", verdict(at));
     }
 
     #[test]

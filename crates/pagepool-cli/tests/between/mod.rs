@@ -462,7 +462,11 @@ impl Running {
         let (output, document, said) = self.ended();
         let idle = document["failures"][0] == "No packets moved. Buffers: all returned.";
         let status = match (document["ended_by"] == "gone", document["ok"] == true) {
-            (true, _) => 4,
+            (true, _)
+                if document["failures"][0].as_str().is_some_and(|why| why.contains(" was removed, ")) =>
+            {
+                4
+            }
             (_, true) => 0,
             _ if idle => 3,
             _ => 1,
@@ -588,12 +592,14 @@ fn check(document: &Value) {
     );
     let failures = document["failures"].as_array().expect("a list");
     let moved = number(document, if document["command"] == "drop" { "received" } else { "sent" });
-    assert_eq!(document["ok"], moved > 0, "{document}");
+    let is_well = moved > 0 && document["ended_by"] != "gone";
+    assert_eq!(document["ok"], is_well, "{document}");
     assert_eq!(
         failures.len(),
-        usize::from(moved == 0),
-        "that no packet came is the only failure: {document}"
+        usize::from(!is_well),
+        "that no packet came, or that an interface is gone, is the only failure: {document}"
     );
+    check_loss(document);
     if document["command"] == "echo" || document["command"] == "forward" {
         let never_received =
             ["rx_too_long", "rx_too_many_buffers", "rx_refused", "rx_ring_full", "rx_no_buffer"];
@@ -606,6 +612,17 @@ fn check(document: &Value) {
             "every packet went out or is said to be lost: {document}"
         );
     }
+}
+
+/// The share of packets that were lost has all of them.
+pub fn check_loss(document: &Value) {
+    let loss = &document["loss"];
+    let places = loss["places"].as_object().expect("by place").values().filter_map(Value::as_u64);
+    let more = ["unsent", "uncounted"].map(|key| document[key].as_u64().unwrap_or(0));
+    let lost = number(document, "lost_total") + more.iter().sum::<u64>();
+    assert_eq!((number(loss, "lost"), lost), (lost, places.sum()), "{document}");
+    let share = lost as f64 * 100.0 / number(loss, "packets").max(1) as f64;
+    assert!((loss["percent"].as_f64().expect("a share") - share).abs() < 1e-9, "{document}");
 }
 
 /// Numbered frames to a near end, of a size.

@@ -1,0 +1,120 @@
+//! The share of packets that a run lost: in its last line, and against `--max-loss`.
+
+use std::process::Command;
+
+use crate::between::{
+    Place, Reading, binary, check_loss, far_ends, frames, hosts, number, ok, send, signal, text, wait_until,
+};
+use pagepool_lab::{TwoHosts, TwoHostsParams};
+use pagepool_net::link::Netlink;
+use serde_json::Value;
+
+/// More than the rings of a stopped command hold.
+const FLOOD: u64 = 3000;
+const DROP: [&str; 4] = ["drop", "near0", "--ring", "64"];
+
+/// Sends more to a process than it has buffers for, while it does not run.
+fn flood(hosts: &TwoHosts, process: u32) {
+    let ([far, _], frames, mut frame) = (far_ends(hosts), frames(hosts, 0, 64), [0; 64]);
+    signal("-STOP", process);
+    for number in 0..FLOOD {
+        frames.write(number, &mut frame);
+        send(&far, &frame);
+    }
+    signal("-CONT", process);
+}
+
+#[test]
+fn a_run_that_loses_more_than_it_may_fails() {
+    let name = "a_run_that_loses_more_than_it_may_fails";
+    let Some(hosts) = hosts(name, &TwoHostsParams::default()) else { return };
+    let limited = |limit| [&DROP[..], &["--max-loss", limit]].concat();
+    let Some(running) = Place::Between(&hosts).start(name, &limited("10")) else { return };
+    flood(&hosts, running.id());
+    running.wait_for_count(&["rx_packets"], 64);
+    signal("-INT", running.id());
+    let (document, _) = running.fails(&["more packets were lost than --max-loss 10 allows"]);
+    check_loss(&document);
+    assert!(document["loss"]["percent"].as_f64().is_some_and(|percent| percent > 50.0), "{document}");
+    assert_eq!((&document["loss"]["max_percent"], number(&document, "missing")), (&Value::from(10.0), 0));
+    let Some(running) = Place::Between(&hosts).start(name, &limited("99.9")) else { return };
+    flood(&hosts, running.id());
+    running.wait_for_count(&["rx_packets"], 64);
+    assert!(number(&running.interrupt()["loss"], "lost") > 1000);
+}
+
+#[test]
+fn the_last_line_says_how_many_packets_were_lost_and_where() {
+    let name = "the_last_line_says_how_many_packets_were_lost_and_where";
+    let Some(hosts) = hosts(name, &TwoHostsParams::default()) else { return };
+    let mut reading = Reading::new(Place::Between(&hosts).spawn(binary(&DROP)));
+    let Some(_) = reading.line().filter(|line| line.contains("rings of 64 slots")) else {
+        return println!("SKIP {name}: {}", reading.said().trim());
+    };
+    flood(&hosts, reading.child.id());
+    let shown = reading.until_seen(1, |line| line.contains("s  in ") && !line.contains("  in           0/s"));
+    let last = shown.lines().last().unwrap_or_default();
+    assert!(last.starts_with("PASS: every buffer was returned, and no page was taken"), "{shown}");
+    let share = last.split_once("; ").expect("two parts").1;
+    assert!(share.contains(" packets were lost (") && share.contains("no buffer "), "{shown}");
+}
+
+#[test]
+fn an_interface_that_goes_away_is_no_pass() {
+    let name = "an_interface_that_goes_away_is_no_pass";
+    let Some(hosts) = hosts(name, &TwoHostsParams::default()) else { return };
+    let mut reading = Reading::new(Place::Between(&hosts).spawn(binary(&["drop", "near0"])));
+    let Some(_) = reading.line().filter(|line| line.contains("rings of")) else {
+        return println!("SKIP {name}: {}", reading.said().trim());
+    };
+    wait_until("a packet was dropped", || {
+        let ([far, _], mut frame) = (far_ends(&hosts), [0; 64]);
+        frames(&hosts, 0, 64).write(1, &mut frame);
+        send(&far, &frame);
+        crate::between::counted(crate::between::RUN_FOLDER.as_ref(), reading.child.id(), &["rx_packets"]) > 0
+    });
+    let index = hosts.near[0].index;
+    hosts.run_between(move || ok(ok(Netlink::open()).delete(index)));
+    let lines: Vec<_> = std::iter::from_fn(|| reading.line()).collect();
+    let last = lines.last().map(String::as_str).unwrap_or_default();
+    let parts = ["GONE: near0:0 was removed, or moved to another", "; every buffer was returned", " lost"];
+    assert!(parts.iter().all(|part| last.contains(part)) && !lines.concat().contains("PASS"), "{lines:?}");
+    assert_eq!(reading.child.wait().expect("a child").code(), Some(4), "{lines:?}");
+}
+
+#[test]
+fn gen_does_not_pass_if_nothing_leaves() {
+    let name = "gen_does_not_pass_if_nothing_leaves";
+    let Some(hosts) = hosts(name, &TwoHostsParams::default()) else { return };
+    let gen_into = |interface: &str| {
+        let arguments = ["gen", interface, "--count", "200", "--seconds", "30", "--stats-every", "0"];
+        let output = Place::Between(&hosts).output(binary(&arguments));
+        (output.status.code(), text(&output.stdout).to_owned() + text(&output.stderr))
+    };
+    let index = hosts.a.link.index;
+    hosts.a.namespace.run(move || ok(ok(Netlink::open()).set_up(index, false)));
+    let (status, said) = gen_into("near0");
+    if said.contains("CAP_") {
+        return println!("SKIP {name}: {said}");
+    }
+    let last = said.trim_end().lines().last().unwrap_or_default().to_owned();
+    let is_said = last.contains("100.0 % of ") && !last.contains("PASS");
+    assert!(is_said && matches!(status, Some(1 | 3)), "the other end is down: {status:?} {said}");
+    // Who has no route for its packets (vxlan), or takes none from here (ifb), counts none as sent.
+    for (kind, more) in [("ifb", ""), ("vxlan", "id 7 dstport 4789 remote 10.9.9.9")] {
+        let link = format!("ip link add none0 type {kind} {more} && ip link set none0 up");
+        let made = hosts.run_between(move || Command::new("sh").args(["-c", &link]).output());
+        let made = made.expect("every Linux has sh");
+        if !made.status.success() {
+            println!("SKIP {name}, {kind}: {}", text(&made.stderr).trim());
+            continue;
+        }
+        let (status, said) = gen_into("none0");
+        hosts
+            .run_between(|| Command::new("ip").args(["link", "del", "none0"]).status())
+            .expect("it was there");
+        let why = "FAIL: none0 counts none of 200 packets as sent";
+        assert!(said.contains(why) && said.contains("100.0 % of 200 packets were lost"), "{kind}: {said}");
+        assert_eq!(status, Some(1), "{kind}: {said}");
+    }
+}
