@@ -15,6 +15,8 @@ use pagepool::{
     OnMissingHuge, PAGE_SIZE, PageIdx, Pool, PoolParams, Provider, Topology,
 };
 
+use crate::published::in_child;
+
 const MIB: u64 = 1 << 20;
 
 /// Gives pages back that the test reserved with this order, once.
@@ -586,6 +588,25 @@ fn a_peer_cannot_take_the_end_of_a_memfd_away() {
     use_all(&arena, 8 * MIB);
     assert_eq!(arena.trim(), 8 * MIB, "holes may be punched still");
     use_all(&arena, 8 * MIB);
+}
+
+#[test]
+fn a_memfd_beyond_the_limit_on_file_sizes_is_refused() {
+    // In a process of its own: the kernel's answer is to kill it.
+    let this = "arena::a_memfd_beyond_the_limit_on_file_sizes_is_refused";
+    if in_child(this, "").is_some_and(|child| child.succeeded()) {
+        return;
+    }
+    let limit = libc::rlimit { rlim_cur: 4 * MIB, rlim_max: 4 * MIB };
+    // SAFETY: the kernel reads one `rlimit`.
+    assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_FSIZE, &raw const limit) }, 0);
+    let memfd = |max_bytes| {
+        let backing = Backing::Memfd { huge: false };
+        Arena::new(ArenaParams { backing, ..params(max_bytes) })
+    };
+    assert!(memfd(4 * MIB).is_ok());
+    let error = memfd(8 * MIB).unwrap_err().to_string();
+    assert!(error.contains("RLIMIT_FSIZE is 4194304, but must be 8388608 bytes or more"), "{error}");
 }
 
 #[test]

@@ -31,7 +31,8 @@ pub enum Backing {
     Huge2M,
     /// hugetlb pages of 1 GiB. `max_bytes` is a multiple of 1 GiB, and so is a region.
     Huge1G,
-    /// A memfd, mapped shared: a peer process can map the descriptor, at the same offsets.
+    /// A memfd, mapped shared: a peer process can map the descriptor, at the same offsets. `max_bytes` is
+    /// within the limit on file sizes (`RLIMIT_FSIZE`).
     Memfd {
         /// Of hugetlb pages of 2 MiB.
         huge: bool,
@@ -134,6 +135,12 @@ impl ArenaMemory {
 
     /// The memfd. Of huge pages, the first region's are claimed at once: the whole file is of one kind.
     fn make_file(&self, name: &str, huge: bool) -> Result<OwnFd, Error> {
+        let limit = memory::file_size_limit().unwrap_or(u64::MAX);
+        if limit < self.max_bytes {
+            // The kernel would kill the process by SIGXFSZ.
+            let at_least = format!("{} bytes or more", self.max_bytes);
+            return Err(Error::parameter("RLIMIT_FSIZE", limit, at_least));
+        }
         let shift = huge.then_some(21);
         let missing = |source| match shift {
             Some(shift) => missing_huge("memfd_create(MFD_HUGETLB)", shift, self.max_bytes, source),
