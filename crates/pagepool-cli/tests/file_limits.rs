@@ -1,4 +1,5 @@
-//! Files that cannot be written: a limit on their size, a full disk, and names that are none.
+//! Limits of a process: on the size of files, which is met as a full disk is, and on CPU time; and names that
+//! are none of files.
 
 use std::fs;
 use std::path::Path;
@@ -10,12 +11,12 @@ use crate::between::{
     Place, RUN_FOLDER, binary, capture, far_ends, frames, hosts, number, send, signal, text,
 };
 
-/// A command of this build that may write files of so many bytes, and what its shell does besides.
-fn limited(blocks: u32, arguments: &[&str], redirection: &str) -> Command {
+/// A command of this build with a limit, and what its shell does besides.
+fn limited(limit: &str, arguments: &[&str], redirection: &str) -> Command {
     let plain = binary(arguments);
     let mut command = Command::new("sh");
-    // `exec` keeps the process; sh counts blocks of 512 bytes.
-    command.args(["-c", &format!("ulimit -f {blocks}; exec \"$0\" \"$@\" {redirection}")]);
+    // `exec` keeps the process.
+    command.args(["-c", &format!("ulimit {limit}; exec \"$0\" \"$@\" {redirection}")]);
     command.arg(plain.get_program()).args(plain.get_args());
     command.env_remove("SSH_CONNECTION").env("PAGEPOOL_RUN", RUN_FOLDER);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -46,16 +47,16 @@ fn a_limit_on_file_sizes_is_an_error_of_every_command() {
         &["demo", "--on", "memory", "--seconds", "60", "--json-lines", "--no-publish"],
         &["bench", "--quick", "--filter", "empty_loop"],
     ] {
-        let output = run(limited(0, arguments, &format!(">{}", out.display())));
+        let output = run(limited("-f 0", arguments, &format!(">{}", out.display())));
         let said = text(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{arguments:?}: {:?} {said}", output.status);
         assert!(said.ends_with("pagepool: cannot write results: File too large\n"), "{arguments:?}: {said}");
     }
     fs::remove_file(&out).expect("the shell made it");
-    let output = run(limited(0, &["export", "--textfile", prom], ""));
+    let output = run(limited("-f 0", &["export", "--textfile", prom], ""));
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     assert!(text(&output.stderr).contains("cannot write") && names(folder.path()).is_empty(), "{output:?}");
-    let output = run(limited(0, &["man", "--dir", at], ""));
+    let output = run(limited("-f 0", &["man", "--dir", at], ""));
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     assert!(text(&output.stderr).contains("File too large"), "{output:?}");
 }
@@ -67,7 +68,7 @@ fn a_capture_that_meets_a_limit_ends_with_a_whole_packet() {
     let folder = TempFolder::new("pagepool-limit").expect("a new folder");
     let file = folder.path().join("limited.pcap");
     let arguments = ["drop", "near0", "--pcap", file.to_str().expect("text")];
-    let command = limited(10, &arguments, "");
+    let command = limited("-f 10", &arguments, "");
     let Some(running) = Place::Between(&hosts).start_command(name, command) else { return };
     let ([far, _], frames) = (far_ends(&hosts), frames(&hosts, 0, 777));
     let mut frame = vec![0; 777];
@@ -79,10 +80,20 @@ fn a_capture_that_meets_a_limit_ends_with_a_whole_packet() {
     signal("-INT", running.id());
     let (document, _) = running.fails(&["is incomplete: File too large"]);
     let (packets, length) = (capture(&file), fs::metadata(&file).expect("it is there").len());
+    // Blocks of 512 bytes, or in some shells of 1024.
     assert!((5120 - 777..=10_240).contains(&length), "{length} bytes");
     assert_eq!(packets.len() as u64, number(&document, "captured"), "{document}");
     let all = number(&document, "captured") + number(&document, "not_captured");
     assert_eq!(all, number(&document, "received"), "{document}");
+}
+
+#[test]
+fn a_limit_on_cpu_time_ends_a_run_with_its_verdict() {
+    let demo = ["demo", "--on", "memory", "--seconds", "600", "--json", "--no-publish"];
+    let output = run(limited("-S -t 1", &demo, ""));
+    let (shown, said) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(output.status.code(), Some(0), "{:?}: {shown}{said}", output.status);
+    assert!(shown.contains("\"ok\": true"), "{shown}{said}");
 }
 
 #[test]

@@ -2,7 +2,8 @@
 //!
 //! End    Ctrl-C, being asked to end, and a terminal that is closed: the first one ends a run in order. The
 //!        second Ctrl-C or SIGTERM ends the process. SIGHUP does not count for that: a shell sends its own
-//!        after the terminal's, and a service manager SIGTERM besides.
+//!        after the terminal's, and a service manager SIGTERM besides. Nor does SIGXCPU, which the kernel
+//!        sends every second once the limit on CPU time is reached (`ulimit -S -t`).
 //! Print  SIGUSR1, any number of times.
 //! Files  SIGXFSZ, which the kernel sends for a write beyond the limit on the size of files (`ulimit -f`,
 //!        `LimitFSIZE=`), ends nothing: that write fails, as one on a full disk does.
@@ -10,7 +11,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGXFSZ};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGXCPU, SIGXFSZ};
 use signal_hook::flag;
 
 use crate::sys;
@@ -50,6 +51,7 @@ pub fn listen() -> Result<RunSignals, String> {
         true => Ok(()), // by nohup
         false => flag::register(SIGHUP, signals.end.clone()).map(drop),
     });
+    let registered = registered.and_then(|()| flag::register(SIGXCPU, signals.end.clone()).map(drop));
     registered.map_err(|error| format!("cannot handle Ctrl-C: {error}"))?;
     Ok(signals)
 }

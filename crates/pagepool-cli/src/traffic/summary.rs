@@ -125,6 +125,7 @@ impl TrafficResult {
             format!("{pps} packets/s, {mbit_s:.1} Mbit/s, over {:.1} s", self.seconds)
         };
         match (received + sent, losses::total(&self.now.ports)) {
+            _ if matches!(self.end, RunEnd::Gone(_)) => {} // which is why, and is said
             (0, 0) => verdict.nothing_moved(),
             (0, lost) => verdict.fail_if(true, || format!("all {} packets were lost", grouped(lost))),
             // It was to send all that it received.
