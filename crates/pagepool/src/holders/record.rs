@@ -2,7 +2,7 @@
 //!
 //! Words  `since`: when it went out, in milliseconds of the coarse clock, and a number that tells two
 //!        hand-outs of one millisecond apart; 0 while the page is home. `what`: ids of texts, each in a table
-//!        of its own. `returned`: fragments of the page that returned on other threads, and that the owner has
+//!        of its own. `returned`: fragments of the page that returned on other threads and that the owner has
 //!        not taken in; so observers of the file, who have no count of those out, do not call it held.
 //! Who    the owner of the page (I1): the pool's owner writes both when it hands the page out, whoever
 //!        returns the page clears `since` before anybody else can have it. Of a page in fragments several

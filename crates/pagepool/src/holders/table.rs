@@ -391,7 +391,8 @@ impl HolderTable {
         Some((since, tag, tally.view(self).oldest.pop()?))
     }
 
-    /// Who holds what, now. Any thread. Time in proportion to the pages of the area. Nobody holds the pages that are `complete`, although the owner has not seen it yet.
+    /// Who holds what, now. Any thread. Time in proportion to the pages of the area. Nobody holds the pages
+    /// that are `complete`, although the owner has not seen it yet.
     pub(crate) fn view(&self, complete: &[PageIdx]) -> HoldersView {
         let mut tally = HolderTally::new(coarse_ms());
         for (at, record) in (0u32..).zip(self.records.iter()) {

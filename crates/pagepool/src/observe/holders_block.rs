@@ -77,8 +77,8 @@ pub(crate) fn holders(
     Ok(Some(tally.view(&names)))
 }
 
-/// The pages of a piece of the table that are out. Not those of which fragments returned that the owner has not
-/// taken in: the file does not say whether others are out. The one that is `open` is the owner's.
+/// The pages of a piece of the table that are out. Not those of which fragments returned that the owner has
+/// not taken in: the file does not say whether others are out. The one that is `open` is the owner's.
 fn piece_of(
     reader: Reader<'_>,
     piece: BlockAt,
