@@ -1,7 +1,7 @@
 //! Prints the source MAC address of each packet, and drops it.
 //!
 //! ```sh
-//! sudo -E cargo run -p pagepool-net --example receive -- eth1
+//! cargo build -p pagepool-net --example receive && sudo target/debug/examples/receive eth1
 //! ```
 
 use pagepool_net::{Action, Forwarder, XskDevice};

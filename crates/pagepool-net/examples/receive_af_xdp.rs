@@ -2,7 +2,7 @@
 //! it: so root can run it anywhere and it leaves nothing behind. Without root it prints SKIP and the reason.
 //!
 //! ```sh
-//! sudo -E cargo run -p pagepool-net --example receive_af_xdp
+//! cargo build -p pagepool-net --example receive_af_xdp && sudo target/debug/examples/receive_af_xdp
 //! ```
 
 use std::error::Error;

@@ -3,7 +3,7 @@
 //! between the two for ever.
 //!
 //! ```sh
-//! sudo -E cargo run -p pagepool-net --example udp_echo -- eth1
+//! cargo build -p pagepool-net --example udp_echo && sudo target/debug/examples/udp_echo eth1
 //! ```
 
 use pagepool_net::{Action, Forwarder, Redirect, XskDevice, XskParams};

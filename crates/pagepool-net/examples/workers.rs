@@ -3,7 +3,7 @@
 //! between the two for ever.
 //!
 //! ```sh
-//! sudo -E cargo run -p pagepool-net --example workers -- eth1
+//! cargo build -p pagepool-net --example workers && sudo target/debug/examples/workers eth1
 //! ```
 
 use pagepool_net::{Action, Forwarder, HandoffRx, HandoffTx, PortId, Wake, XskDevice, handoff};

@@ -108,6 +108,20 @@ pub fn open_device(name: &str, params: &OpenParams, arena: &Arc<Arena>) -> Resul
 ///
 /// What one of them receives the others send: without a copy if they are of one kind, or reach the memory.
 ///
+/// For `af_xdp:` the arena has `commit_all`, as the kernel registers the memory once, as a whole:
+///
+/// ```no_run
+/// // It needs root and an interface with two queues.
+/// use pagepool::{Arena, ArenaParams};
+/// use pagepool_net::{OpenParams, open_devices};
+///
+/// let arena = ArenaParams { max_bytes: 64 << 20, commit_all: true, ..Default::default() };
+/// let arena = Arena::new(arena)?;
+/// let opened = open_devices(&[("af_xdp:eth0", &[0, 1])], &OpenParams::default(), &arena)?;
+/// # drop(opened);
+/// # Ok::<(), pagepool::Error>(())
+/// ```
+///
 /// A pool whose buffers the device could not fill is refused: for `af_xdp:`, what
 /// [`XskDevice::check_pool`](crate::XskDevice::check_pool) says of it.
 pub fn open_devices(

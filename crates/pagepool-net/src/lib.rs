@@ -37,8 +37,9 @@
 //! | see it in `pagepool top`, `doctor` | [`pagepool::publish`]; in a loop of your own [`PublishedDevice`] |
 //! | choose memory, rings, zero copy | [`Umem`], [`XskDevice::open`] |
 //!
-//! `sudo -E cargo run -p pagepool-net --example receive -- eth1`, `udp_echo` and `workers` are such programs.
-//! The modules [`xsk`] and [`forward`] say how sockets and the loop work.
+//! The crate's examples `receive`, `udp_echo` and `workers` are such programs: `cargo build -p pagepool-net
+//! --examples`, then `sudo target/debug/examples/receive eth1`. The modules [`xsk`] and [`forward`] say how
+//! sockets and the loop work.
 //!
 //! [`swap_endpoints`]: pagepool::XdpBuff::swap_endpoints
 //!
@@ -104,6 +105,13 @@
 //! * `testing`: the conformance suite for devices, and memory that checks every access.
 
 #![cfg_attr(loom, expect(dead_code, reason = "tests that need an interface are not built for models"))]
+
+/// Documents whose examples are tests of this crate.
+#[cfg(doctest)]
+mod documents {
+    #[doc = include_str!("../../../README.md")]
+    struct Readme;
+}
 
 #[cfg(test)]
 extern crate self as pagepool_net; // for what unit tests share with the tests beside the crate

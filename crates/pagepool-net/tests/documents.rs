@@ -122,7 +122,7 @@ fn code_of_the_guide_and_of_readme_is_that_of_the_examples() {
         assert!(there, "a page has code that is not in {path} any more; copy it again:\n{code}");
         blocks += 1;
     }
-    assert_eq!(blocks, 18);
+    assert_eq!(blocks, 17);
 }
 
 #[test]
@@ -168,4 +168,52 @@ fn readme_is_short_and_prose_is_narrow() {
             assert!(!prose || line.chars().count() <= 120, "{page}:{}: longer than 120 columns", number + 1);
         }
     }
+}
+
+/// `sudo` finds no cargo, and root's files in `target/` are in the way of the user.
+#[test]
+fn nobody_is_told_to_run_cargo_as_root() {
+    let mut texts: Vec<_> = pages().iter().map(|page| (page.clone(), read(page))).collect();
+    texts.push(("examples/README.md".into(), read("examples/README.md")));
+    for krate in CRATES {
+        let library = format!("crates/{krate}/src/lib.rs");
+        texts.push((library.clone(), read(&library)));
+        let Ok(files) = fs::read_dir(root().join(format!("crates/{krate}/examples"))) else { continue };
+        let files = files.map(|file| file.expect("it can be read").path()).filter(|path| path.is_file());
+        texts
+            .extend(files.map(|path| (path.display().to_string(), fs::read_to_string(path).expect("UTF-8"))));
+    }
+    assert!(texts.len() > 30, "{} texts: the walk has lost a folder", texts.len());
+    for (name, text) in texts {
+        let line = text.lines().find(|line| line.contains("sudo cargo") || line.contains("sudo -E cargo"));
+        assert_eq!(line, None, "{name}: say how to build as a user and to run the program as root");
+    }
+}
+
+const CRATES: [&str; 5] = ["pagepool", "pagepool-capi", "pagepool-cli", "pagepool-lab", "pagepool-net"];
+
+/// The lines of a table of a manifest.
+fn table<'a>(manifest: &'a str, name: &str) -> Vec<&'a str> {
+    let head = format!("[{name}]");
+    let lines = manifest.lines().skip_while(|line| *line != head).skip(1);
+    lines.take_while(|line| !line.starts_with('[')).filter(|line| !line.starts_with('#')).collect()
+}
+
+#[test]
+fn each_feature_of_a_crate_is_in_the_list_of_its_documentation() {
+    let mut features = 0;
+    for krate in CRATES {
+        let (manifest, text) = (read(&format!("crates/{krate}/Cargo.toml")), read_library(krate));
+        for name in table(&manifest, "features").iter().filter_map(|line| line.split_once(" = ")) {
+            let (name, line) = (name.0, format!("//! * `{}`: ", name.0));
+            assert!(text.contains(&line), "the list of features in crates/{krate}/src/lib.rs lacks {name}");
+            features += 1;
+        }
+    }
+    assert!(features > 5, "{features} features: the tables are not where they were");
+}
+
+fn read_library(krate: &str) -> String {
+    let text = read(&format!("crates/{krate}/src/lib.rs"));
+    text.split_once("//! # Features").map_or_else(String::new, |(_, list)| list.to_owned())
 }

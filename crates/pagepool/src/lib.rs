@@ -79,6 +79,7 @@
 //! # Features
 //!
 //! * `bytes`: buffers, frames and packets as `bytes::Bytes`, without a copy.
+//! * `metrics`: what observers see of processes, as metrics for Prometheus: [`observe`].
 //! * `usdt`: at each [`PoolProbe`] a `nop` and an ELF note, for bpftrace, perf, gdb and SystemTap.
 //! * `tracing`: at each [`PoolProbe`] an event of the crate `tracing`, with the target `pagepool`.
 //! * `testing`: the conformance suite for providers, a model of a pool, an IOMMU that checks every access,
@@ -87,11 +88,9 @@
 //! Linux is required, and nothing else: huge pages, NUMA and `membarrier` are used if available.
 #![cfg_attr(loom, allow(dead_code))]
 
-/// Documents whose examples are tests of this crate.
+/// Documents whose examples are tests of this crate. README's are tests of `pagepool-net`.
 #[cfg(doctest)]
 mod documents {
-    #[doc = include_str!("../../../README.md")]
-    struct Readme;
     #[doc = include_str!("../../../docs/porting.md")]
     struct Porting;
 }
