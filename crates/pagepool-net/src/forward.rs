@@ -40,22 +40,23 @@ mod handler;
 mod handoff;
 pub(crate) mod holder_tags;
 mod port;
+mod port_sleep;
 mod published;
 mod published_device;
 mod rota;
 mod stack;
 mod stats;
 
+use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use pagepool::{Bound, ETH_HEADER, Error, XdpBuff, XdpFrame, XdpFrameBulk, put_packets};
 
-use crate::device::waker::{Wakened, Waker};
-use crate::device::{Calls, Device, TxQueue, Wake, boxed};
+use crate::device::waker::Waker;
+use crate::device::{Armed, Calls, Device, TxQueue, Wake, boxed};
 use crate::error::{parameter, within};
 use crate::sys::errno;
-use crate::sys::event::Sleep;
 pub use cycles::PartCycles;
 use cycles::{LoopPart, Meter};
 pub use egress::{Egress, Path, PathStats};
@@ -63,6 +64,7 @@ pub use handler::{Action, Ingress, PacketHandler, PortId, swap_macs};
 pub use handoff::{HandoffRx, HandoffTx, handoff};
 use holder_tags::tag_received;
 use port::Port;
+use port_sleep::PortSleep;
 use published::ShowTimes;
 pub use published_device::PublishedDevice;
 use rota::Rota;
@@ -139,9 +141,7 @@ pub struct Forwarder<P, S = NoStack> {
     done: XdpFrameBulk,
     meter: Meter,
     showing: ShowTimes,
-    /// The descriptors that it sleeps on.
-    sleep: Sleep,
-    wakened: Wakened,
+    sleep: PortSleep,
 }
 
 impl<F: FnMut(&mut XdpBuff, Ingress) -> Action> Forwarder<F> {
@@ -199,8 +199,7 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
             done: XdpFrameBulk::new(),
             meter: Meter::default(),
             showing: ShowTimes::default(),
-            sleep: Sleep::default(),
-            wakened: Wakened::default(),
+            sleep: PortSleep::default(),
         }
     }
 
@@ -290,7 +289,9 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
             busy = if self.poll() > 0 { busy + 1 } else { 0 };
             // A busy loop looks now and then, for a device that is gone.
             let wake = match busy {
-                0 => self.wait(if self.wakened.has_waker() { LONGEST_WITH_WAKER } else { LONGEST_SLEEP }),
+                0 => {
+                    self.wait(if self.sleep.wakened.has_waker() { LONGEST_WITH_WAKER } else { LONGEST_SLEEP })
+                }
                 LOOK_AFTER => self.wait(Duration::ZERO),
                 _ => continue,
             };
@@ -333,7 +334,7 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
     /// # Ok::<(), pagepool::Error>(())
     /// ```
     pub fn waker(&self) -> Result<Waker, Error> {
-        self.wakened.waker()
+        self.sleep.wakened.waker()
     }
 
     fn all_gone(&self) -> Error {
@@ -516,37 +517,32 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
         self.rota.sweep_next();
         let first = self.showing.longest_sleep(self.rota.moves());
         if timeout <= first {
-            return self.sleep_for(timeout);
+            return self.sleep.until_ready(&mut self.ports, timeout);
         }
         let start = Instant::now();
-        let wake = self.sleep_for(first);
+        let wake = self.sleep.until_ready(&mut self.ports, first);
         if wake != Wake::Timeout || start.elapsed() < first {
             return wake;
         }
         self.show(); // what moved before the sleep
-        self.sleep_for(timeout.saturating_sub(start.elapsed()))
+        self.sleep.until_ready(&mut self.ports, timeout.saturating_sub(start.elapsed()))
     }
 
-    fn sleep_for(&mut self, timeout: Duration) -> Wake {
-        let alone = self.ports.len() == 1 && !self.ports[0].has_inlets() && !self.wakened.has_waker();
-        if alone {
-            return self.ports[0].wait(timeout);
-        }
-        let start = Instant::now();
-        loop {
-            let (found, at_most) = self.arm();
-            let left = timeout.saturating_sub(start.elapsed());
-            let sleep = left.min(at_most);
-            let by_signal = found == Wake::Timeout && !self.sleep.sleep(sleep);
-            let woken = self.sleep.is_any_readable();
-            self.ports.iter_mut().for_each(|port| port.disarm());
-            match found {
-                Wake::Timeout if woken => return Wake::Ready,
-                Wake::Timeout if left <= sleep || by_signal => return Wake::Timeout,
-                Wake::Timeout => {}
-                wake => return wake,
-            }
-        }
+    /// For an event loop of your own, in place of [`wait`](Self::wait): call it when [`poll`](Self::poll)
+    /// moved nothing. `Idle` says to sleep on its `fd`, which is [`wake_fd`](Self::wake_fd), for `at_most`,
+    /// then to poll. One system call for each descriptor that it sleeps on, and some more. It may fail for
+    /// want of descriptors, or of room in the kernel for what is watched (`fs.epoll.max_user_watches`).
+    pub fn arm(&mut self) -> Result<Armed<'_>, Error> {
+        self.rota.sweep_next();
+        let longest = self.showing.longest_sleep(self.rota.moves());
+        self.sleep.arm(&mut self.ports, longest)
+    }
+
+    /// One descriptor for all that [`wait`](Self::wait) sleeps on: readable once there is something to poll
+    /// for since [`arm`](Self::arm). It stays the same one, until the forwarder is dropped. The first call
+    /// makes it, which may fail for want of descriptors.
+    pub fn wake_fd(&mut self) -> Result<BorrowedFd<'_>, Error> {
+        self.sleep.descriptor()
     }
 
     /// As [`wait`](Self::wait), on the device of one port alone. `Gone` for a port that has none.
@@ -815,28 +811,5 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
         if let Err(frame) = sent {
             self.done.push(frame);
         }
-    }
-
-    /// What there is to do now, without sleeping, and how long one may sleep if there is nothing. All devices
-    /// are asked, for one that is always busy must not hide that another one is gone; such a one is closed,
-    /// and what it had may be the buffers that a device wants which was asked before.
-    fn arm(&mut self) -> (Wake, Duration) {
-        self.sleep.clear();
-        let (mut found, mut at_most, mut closed) = (Wake::Gone, Duration::MAX, false);
-        for port in &mut self.ports {
-            let was_gone = port.is_gone();
-            let (wake, longest) = port.arm(&mut self.sleep);
-            closed |= port.is_gone() && !was_gone;
-            at_most = at_most.min(longest);
-            found = match (wake, found) {
-                (Wake::Ready, _) | (_, Wake::Ready) => Wake::Ready,
-                (Wake::Gone, found) => found,
-                (Wake::Timeout, _) => Wake::Timeout,
-            };
-        }
-        let is_woken = self.wakened.take() || (found == Wake::Timeout && !self.wakened.sleep());
-        self.sleep.add(self.wakened.event());
-        let found = if found == Wake::Timeout && (closed || is_woken) { Wake::Ready } else { found };
-        (found, at_most)
     }
 }

@@ -33,13 +33,14 @@
 //! | take what an expression says | [`Redirect::steer`] with a [`Match`] |
 //! | forward between interfaces | [`open_devices`], [`Action::Redirect`] |
 //! | hand packets to other threads, and take answers | [`handoff`], [`Forwarder::add_remote`] |
+//! | await packets in tasks: tokio, epoll | [`HandoffRx::arm`]; with the loop itself [`Forwarder::arm`] |
 //! | write the loop yourself | [`DeviceExt::wait`], [`Device::receive`], [`XskDevice::waker`] |
 //! | see it in `pagepool top`, `doctor` | [`pagepool::publish`]; in a loop of your own [`PublishedDevice`] |
 //! | choose memory, rings, zero copy | [`Umem`], [`XskDevice::open`] |
 //!
 //! The crate's examples `receive`, `udp_echo` and `workers` are such programs: `cargo build -p pagepool-net
-//! --examples`, then `sudo target/debug/examples/receive eth1`. The modules [`xsk`] and [`forward`] say how
-//! sockets and the loop work.
+//! --examples`, then `sudo target/debug/examples/receive eth1`. `examples/tokio-workers` of the repository
+//! has tasks that await packets. The modules [`xsk`] and [`forward`] say how sockets and the loop work.
 //!
 //! [`swap_endpoints`]: pagepool::XdpBuff::swap_endpoints
 //!

@@ -10,6 +10,7 @@ mod cycles;
 mod devices;
 mod documents;
 mod drivers;
+mod event_loop;
 mod examples;
 mod fake;
 mod fault_nic;

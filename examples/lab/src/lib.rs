@@ -1,9 +1,11 @@
 //! What the Rust examples need and none of them is about.
 //!
 //! [`main`] reads the options, runs an example once, or several times with each allocator in turn, and says
-//! what came of it. [`wire`] has the two hosts that a forwarder stands between. [`ticks`] is the clock.
+//! what came of it. [`wire`] has the two hosts that a forwarder stands between, [`echo`] a host that asks one
+//! that answers. [`ticks`] is the clock.
 
 mod clock;
+pub mod echo;
 mod outcome;
 pub mod wire;
 

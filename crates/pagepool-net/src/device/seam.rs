@@ -126,13 +126,14 @@ pub struct QueueState {
     pub calls: Calls,
 }
 
-/// What [`arm`](Device::arm) found.
+/// What [`arm`](Device::arm) found: of a device, a [handoff](crate::HandoffRx::arm) or a
+/// [forwarder](crate::Forwarder::arm).
 #[derive(Debug)]
 #[must_use]
 pub enum Armed<'a> {
     /// There is something to poll for: do not sleep.
     Ready,
-    /// The device is gone: nothing will ever happen. Close it.
+    /// The device, or the sender of a handoff, is gone: nothing will ever happen. Close it.
     Gone,
     /// There is nothing now.
     Idle {

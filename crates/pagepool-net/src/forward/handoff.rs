@@ -7,15 +7,15 @@
 //! Cost   a slot of 48 bytes, one release store, no lock; a fence for each round. A ring without room gives
 //!        the frame back.
 
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::sync::Arc;
 use std::time::Duration;
 
 use pagepool::{Error, XdpFrame};
 use rtrb::{Consumer, Producer, PushError, RingBuffer};
 
-use crate::device::Wake;
 use crate::device::doorbell::Doorbell;
+use crate::device::{Armed, Wake};
 use crate::error::within;
 use crate::sys::event::wait_readable;
 
@@ -59,7 +59,10 @@ pub fn handoff(frames: usize) -> Result<(HandoffTx, HandoffRx), Error> {
     within("frames", frames, 1..=MOST)?;
     let (frames, into) = RingBuffer::new(frames);
     let bell = Arc::new(Doorbell::new()?);
-    Ok((HandoffTx { frames, bell: LastRing(bell.clone()), owes: false }, HandoffRx { frames: into, bell }))
+    Ok((
+        HandoffTx { frames, bell: LastRing(bell.clone()), owes: false },
+        HandoffRx { frames: into, bell, armed: false },
+    ))
 }
 
 /// The sending end of a [`handoff`]: a remote port of the forwarder that it is given to, or of a thread.
@@ -109,6 +112,8 @@ impl HandoffTx {
 pub struct HandoffRx {
     frames: Consumer<XdpFrame>,
     bell: Arc<Doorbell>,
+    /// Whether [`arm`](Self::arm) said to sleep, and was not called since.
+    armed: bool,
 }
 
 impl HandoffRx {
@@ -141,6 +146,47 @@ impl HandoffRx {
         }
     }
 
+    /// For an event loop of your own, in place of [`wait`](Self::wait): call it when [`recv`](Self::recv) has
+    /// no more. `Idle` says to sleep until this can be read ([`AsFd`]), as long as you like, then to receive.
+    /// `Gone` once the sending end was dropped and all of its frames were taken. Some system calls if there
+    /// is no frame, none if there is one. The sender makes one for each `Idle`, with its next
+    /// [`flush`](HandoffTx::flush).
+    ///
+    /// ```
+    /// use std::os::fd::{AsFd, BorrowedFd};
+    ///
+    /// use pagepool_net::{Armed, HandoffRx};
+    ///
+    /// fn work(mut packets: HandoffRx, sleep_until_readable: impl Fn(BorrowedFd)) {
+    ///     loop {
+    ///         while let Some(frame) = packets.recv() {
+    ///             println!("{} bytes", frame.len());
+    ///         }
+    ///         match packets.arm() {
+    ///             Armed::Ready => {}
+    ///             Armed::Idle { .. } => sleep_until_readable(packets.as_fd()), // by epoll, by tokio
+    ///             Armed::Gone => break,
+    ///         }
+    ///     }
+    /// }
+    /// ```
+    pub fn arm(&mut self) -> Armed<'_> {
+        if std::mem::take(&mut self.armed) {
+            self.bell.awake();
+        }
+        if !self.frames.is_empty() {
+            return Armed::Ready;
+        }
+        let frames = &self.frames;
+        // In this order: what was sent before the end is seen after it.
+        self.armed = self.bell.sleep_unless(|| frames.is_abandoned() || !frames.is_empty());
+        match self.armed {
+            true => Armed::Idle { fd: Some(self.bell.event()), waker_fd: None, at_most: Duration::MAX },
+            false if self.frames.is_empty() => Armed::Gone,
+            false => Armed::Ready,
+        }
+    }
+
     /// Says what to sleep on until there is a frame, if there is none now. [`awake`](Self::awake) follows.
     pub(crate) fn sleep(&self) -> Option<BorrowedFd<'_>> {
         self.bell.sleep();
@@ -149,6 +195,21 @@ impl HandoffRx {
 
     pub(crate) fn awake(&self) {
         self.bell.awake();
+    }
+}
+
+/// Readable once there is a frame, or the sending end was dropped, since [`arm`](HandoffRx::arm) said `Idle`.
+/// Nothing else reads or writes it.
+impl AsFd for HandoffRx {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.bell.event()
+    }
+}
+
+/// For reactors that ask for it, as tokio's `AsyncFd` does.
+impl AsRawFd for HandoffRx {
+    fn as_raw_fd(&self) -> RawFd {
+        self.bell.event().as_raw_fd()
     }
 }
 

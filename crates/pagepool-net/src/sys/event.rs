@@ -4,7 +4,7 @@
 #![expect(unsafe_code)]
 
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::time::Duration;
 
 use super::socket::descriptor;
@@ -59,6 +59,61 @@ impl Sleep {
     }
 }
 
+/// One descriptor that can be read once any of many can: an epoll set.
+#[derive(Debug)]
+pub(crate) struct SleepSet(OwnedFd);
+
+impl SleepSet {
+    pub(crate) fn new() -> io::Result<Self> {
+        // SAFETY: the call takes an integer.
+        let made = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
+        // SAFETY: the call just made this descriptor, and nobody else has it.
+        Ok(Self(unsafe { descriptor(made) }?))
+    }
+
+    /// From here on readable once one of these is; of those of earlier calls, which are forgotten as soon as
+    /// they are closed, once more at most.
+    pub(crate) fn watch(&self, sleep: &Sleep) -> io::Result<()> {
+        self.take();
+        sleep.0.iter().filter(|polled| polled.fd >= 0).try_for_each(|polled| {
+            // The common case first: it was in the set when this thread slept the last time.
+            match self.control(libc::EPOLL_CTL_MOD, polled.fd) {
+                Err(error) if error.raw_os_error() == Some(libc::ENOENT) => {
+                    self.control(libc::EPOLL_CTL_ADD, polled.fd)
+                }
+                done => done,
+            }
+        })
+    }
+
+    /// Has one descriptor reported, once.
+    fn control(&self, what: libc::c_int, fd: RawFd) -> io::Result<()> {
+        let mut event = libc::epoll_event { events: (libc::EPOLLIN | libc::EPOLLONESHOT) as u32, u64: 0 };
+        // SAFETY: the kernel reads the event. A descriptor that is not open any more is refused.
+        let done = unsafe { libc::epoll_ctl(self.0.as_raw_fd(), what, fd, &raw mut event) };
+        if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    }
+
+    /// Takes what it reports now: those are not reported again before the next `watch`.
+    fn take(&self) {
+        let mut events = [libc::epoll_event { events: 0, u64: 0 }; 64];
+        // Each call takes others, for none is reported twice.
+        loop {
+            let (at, most) = (events.as_mut_ptr(), events.len() as libc::c_int);
+            // SAFETY: the kernel writes at most that many events.
+            let taken = unsafe { libc::epoll_wait(self.0.as_raw_fd(), at, most, 0) };
+            if taken < most {
+                return; // also -1: a signal came, and the next sleep ends at once
+            }
+        }
+    }
+
+    /// What to sleep on.
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
 /// Sleeps until one of the descriptors can be read, at most `timeout`; says of each whether it can. `None` if
 /// a signal ended the sleep.
 pub(crate) fn wait_readable<const N: usize>(
@@ -90,7 +145,6 @@ fn poll(polled: &mut [libc::pollfd], timeout: Duration) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::fd::AsFd;
 
     #[test]
     fn waits_for_either_of_two() {
@@ -101,5 +155,35 @@ mod tests {
         assert_eq!(wait_readable(fds(), Duration::from_secs(60)), Some([false, false, true]));
         take(two.as_fd());
         assert_eq!(wait_readable(fds(), Duration::ZERO), Some([false; 3]));
+    }
+
+    #[test]
+    fn a_set_reports_what_it_watches_and_the_rest_once_at_most() {
+        let (set, one, two) = (SleepSet::new().unwrap(), eventfd().unwrap(), eventfd().unwrap());
+        let watch = |fds: &[&OwnedFd]| {
+            let mut sleep = Sleep::default();
+            fds.iter().for_each(|fd| sleep.add(Some(fd.as_fd())));
+            sleep.add(None);
+            set.watch(&sleep).unwrap();
+        };
+        let readable = || wait_readable([Some(set.fd())], Duration::ZERO) == Some([true]);
+        watch(&[&one, &two]);
+        assert!(!readable());
+        signal(two.as_fd());
+        assert!(readable());
+        watch(&[&one, &two]);
+        assert!(readable(), "nobody took the signal");
+        watch(&[&one]); // the signal of `two` stands
+        assert!(!readable(), "it is not watched any more");
+        signal(one.as_fd());
+        assert!(readable());
+        take(one.as_fd());
+        watch(&[&one]);
+        assert!(!readable());
+        drop(one);
+        let three = eventfd().unwrap(); // with the number of `one`
+        signal(three.as_fd());
+        watch(&[&three]);
+        assert!(readable());
     }
 }
