@@ -14,14 +14,14 @@ fn read(path: &str) -> String {
     fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-/// README, and the pages of docs/ with the notes.
+/// The pages beside README, those of docs/, and the notes.
 fn pages() -> Vec<String> {
     let in_folder = |folder: &str| {
         let files = fs::read_dir(root().join(folder)).expect("the folder is there");
         let names = files.map(|file| file.expect("it can be read").file_name().into_string().expect("ASCII"));
         names.filter(|name| name.ends_with(".md")).map(|name| format!("{folder}/{name}")).collect::<Vec<_>>()
     };
-    let mut pages = vec!["README.md".into()];
+    let mut pages = ["README.md", "CONTRIBUTING.md", "SECURITY.md"].map(String::from).to_vec();
     pages.extend(in_folder("docs"));
     pages.extend(in_folder("docs/notes"));
     pages
@@ -160,6 +160,7 @@ fn readme_is_short_and_prose_is_narrow() {
         read("README.md").lines().count() <= 130,
         "README.md is at most 130 lines; the rest belongs in docs/"
     );
+    assert!(read("CONTRIBUTING.md").lines().count() <= 40, "CONTRIBUTING.md is at most 40 lines");
     for page in pages().into_iter().filter(|page| page != "docs/commands.md") {
         let mut code = false;
         for (number, line) in read(&page).lines().enumerate() {
@@ -216,4 +217,13 @@ fn each_feature_of_a_crate_is_in_the_list_of_its_documentation() {
 fn read_library(krate: &str) -> String {
     let text = read(&format!("crates/{krate}/src/lib.rs"));
     text.split_once("//! # Features").map_or_else(String::new, |(_, list)| list.to_owned())
+}
+
+#[test]
+fn docs_rs_shows_all_features_of_each_crate() {
+    for krate in CRATES {
+        let manifest = read(&format!("crates/{krate}/Cargo.toml"));
+        let lines = table(&manifest, "package.metadata.docs.rs");
+        assert!(lines.contains(&"all-features = true"), "crates/{krate}/Cargo.toml: {lines:?}");
+    }
 }
