@@ -5,6 +5,9 @@
 
 use std::{fmt, io};
 
+use crate::remedy::remedy;
+use crate::shown::shown;
+
 /// A refused parameter or a failed system call. The text names the value, the limit and the remedy;
 /// `source()` holds the errno. `Debug` prints the same text as `Display`, as a `main` that returns this does:
 ///
@@ -73,12 +76,16 @@ impl Error {
         Self::Parameter { field, value: value.to_string(), must_be: must_be.into() }
     }
 
-    /// What to make of the errno of a call that failed.
+    /// What to make of the errno of a call that failed. `known`: what the caller knows of its own values, for
+    /// errnos that the [table](remedy) leaves to it.
     pub(crate) fn of_call(
         call: &'static str,
-        remedy: impl FnOnce() -> String,
+        known: impl FnOnce() -> String,
     ) -> impl FnOnce(io::Error) -> Self {
-        move |source| Self::System { call, remedy: remedy(), source }
+        move |source| {
+            let remedy = remedy(call, &source).map_or_else(known, Into::into);
+            Self::System { call, remedy, source }
+        }
     }
 
     /// An allocation that did not set errno failed.
@@ -100,22 +107,27 @@ impl Error {
 }
 
 impl fmt::Display for Error {
+    /// What a terminal would obey, or not show, is escaped: names in it are others'.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&shown(&self.text()))
+    }
+}
+
+impl Error {
+    fn text(&self) -> String {
         match self {
             Self::Parameter { field, value, must_be } => {
-                write!(f, "{field} is {value}, but must be {must_be}")
+                format!("{field} is {value}, but must be {must_be}")
             }
-            Self::System { call, remedy, .. } => write!(f, "{call} failed: {remedy}"),
+            Self::System { call, remedy, .. } => format!("{call} failed: {remedy}"),
             Self::Map { domain, offset, len_bytes, reason } => {
-                write!(f, "domain {domain} did not map {len_bytes} bytes at offset {offset}: {reason}")
+                format!("domain {domain} did not map {len_bytes} bytes at offset {offset}: {reason}")
             }
-            Self::Fixed { domain, committed_bytes } => write!(
-                f,
+            Self::Fixed { domain, committed_bytes } => format!(
                 "the arena cannot grow beyond {committed_bytes} bytes while domain {domain} maps it as one \
                  range: commit all of it first, or use a larger arena"
             ),
-            Self::Busy { what } => write!(f, "{what}"), // a sentence, which says what it is about
-            Self::Unsupported { what } => f.write_str(what),
+            Self::Busy { what } | Self::Unsupported { what } => what.clone(), // sentences
         }
     }
 }

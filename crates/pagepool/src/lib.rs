@@ -104,7 +104,9 @@ pub mod observe;
 mod packet;
 mod pool;
 mod probes;
+mod remedy;
 mod returns;
+mod shown;
 mod sys;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
@@ -160,6 +162,7 @@ pub use pool::shutdown::{HeldPage, Shutdown, ShutdownReport};
 pub use pool::unbound::Pool;
 pub use pool::use_counts::UseCounts;
 pub use probes::PoolProbe;
+pub use remedy::remedy;
 pub use sys::call::uncancelled::uncancelled;
 pub use sys::published_entry::{PublishedEntry, publish_entry};
 pub use sys::sync::Backoff;

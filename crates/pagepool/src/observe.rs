@@ -24,3 +24,5 @@ pub use model::{
     ProcessView, ThreadView,
 };
 pub use run_folder::RunFolder;
+
+pub use crate::shown::{is_shown, shown, shown_but};

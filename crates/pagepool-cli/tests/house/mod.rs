@@ -49,8 +49,11 @@ const CODE_LINES: &[(&str, usize)] = &[("pagepool", 800)];
 const COLUMNS: usize = 110;
 
 /// Files that may name `libc`, beside those of a `sys`.
-const LIBC: &[(&str, &str, &str)] =
-    &[("pagepool", "error", "numbers of errors"), ("pagepool-net", "zerocopy", "numbers of errors")];
+const LIBC: &[(&str, &str, &str)] = &[
+    ("pagepool", "error", "numbers of errors"),
+    ("pagepool", "remedy", "numbers of errors"),
+    ("pagepool-net", "zerocopy", "numbers of errors"),
+];
 
 /// Crates whose C types and error numbers come from `libc` in every file.
 const LIBC_EVERYWHERE: &[&str] = &["pagepool-capi"];

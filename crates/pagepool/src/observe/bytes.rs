@@ -12,6 +12,7 @@ use std::path::Path;
 
 use crate::error::Error;
 use crate::holders::record::HolderRecord;
+use crate::shown::is_shown;
 use crate::sys::published_layout::FILE_BYTES;
 
 /// Something that bytes are read of.
@@ -150,7 +151,7 @@ impl Bytes {
         let field = &field[..len.min(field.len())];
         let end = field.iter().position(|&byte| byte == 0).unwrap_or(field.len());
         let text = String::from_utf8_lossy(&field[..end]);
-        text.chars().map(|c| if c.is_control() && c != '\n' { '?' } else { c }).collect()
+        text.chars().map(|c| if is_shown(c) || c == '\n' { c } else { '?' }).collect()
     }
 
     /// The same, of one line.

@@ -2,8 +2,8 @@
 //!
 //! What   plain values, read out of a file once; nothing in them changes, and nothing leads back to the
 //!        process.
-//! Trust  texts are as the process wrote them, but for control characters, each of which is replaced by
-//!        `?`.
+//! Trust  texts are as the process wrote them, but for what a terminal does not show
+//!        ([`is_shown`](super::is_shown)): each such character is replaced by `?`.
 
 use std::path::PathBuf;
 use std::time::SystemTime;

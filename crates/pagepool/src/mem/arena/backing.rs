@@ -144,7 +144,7 @@ impl ArenaMemory {
         let shift = huge.then_some(21);
         let missing = |source| match shift {
             Some(shift) => missing_huge("memfd_create(MFD_HUGETLB)", shift, self.max_bytes, source),
-            None => Error::System { call: "memfd_create", remedy: out_of_memory(self.max_bytes), source },
+            None => Error::of_call("memfd_create", || out_of_memory(self.max_bytes))(source),
         };
         let file = memory::memfd(name, self.max_bytes, shift).map_err(missing)?;
         if huge {
@@ -294,7 +294,7 @@ fn missing_huge(call: &'static str, shift: u32, need_bytes: u64, source: io::Err
     let number = |file: &str| number(file).and_then(|text| text.trim().parse::<u64>().ok());
     let need = need_bytes.div_ceil(1 << shift);
     let size = bytes(1 << shift);
-    let remedy = match (number("free_hugepages"), number("nr_hugepages")) {
+    let remedy = || match (number("free_hugepages"), number("nr_hugepages")) {
         (Some(free), Some(all)) => format!(
             "it requires {need} pages of {size}, but {free} of {all} are free: use \
              `echo {} > {directory}/nr_hugepages`, or set on_missing_huge: Fallback",
@@ -305,7 +305,7 @@ fn missing_huge(call: &'static str, shift: u32, need_bytes: u64, source: io::Err
             huge_pages_there()
         ),
     };
-    Error::System { call, remedy, source }
+    Error::of_call(call, remedy)(source)
 }
 
 /// Sizes that a huge page may have, in powers of two from 1 KiB on: the largest of all is 16 GiB (POWER).

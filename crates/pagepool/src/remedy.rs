@@ -1,0 +1,93 @@
+//! What helps against an errno of a call, whoever makes the call: the one table.
+//!
+//! A caller knows what an errno says of its own values: the length of a ring, the name of a folder. What an
+//! errno says of the process, its limits and its filter of system calls, is here. So a filter is never taken
+//! for a limit.
+
+use std::io;
+
+use libc::{EACCES, EAGAIN, EMFILE, ENFILE, ENOBUFS, ENOMEM, ENOSYS, EPERM};
+
+/// Calls, by how their names begin (none: all), errnos (none: all), and what helps; `None`: what the caller
+/// knows. The first row counts.
+type RemedyRow = (&'static [&'static str], &'static [i32], Option<&'static str>);
+
+const TABLE: &[RemedyRow] = &[
+    // It worked before, or a limit of the caller's is reached: the caller names both.
+    (&["membarrier"], &[], None),
+    (&["mlock"], &[EPERM, ENOMEM, EAGAIN], None),
+    // Of files: who owns them, and who may write there.
+    (FILE_CALLS, &[EPERM, EACCES], None),
+    (
+        &["clone"],
+        &[EAGAIN],
+        Some("this user, or this cgroup, has too many threads: raise RLIMIT_NPROC or pids.max"),
+    ),
+    (&["clone"], &[ENOMEM], Some("no memory for its stack: raise RLIMIT_AS, or the limit of this cgroup")),
+    (&[], &[EMFILE], Some("too many files are open in this process: raise RLIMIT_NOFILE (ulimit -n)")),
+    (&[], &[ENFILE], Some("too many files are open on this machine: raise /proc/sys/fs/file-max")),
+    (
+        &[],
+        &[EPERM, EACCES],
+        Some(
+            "it requires no capability, so a filter of system calls (seccomp) or a security module refuses \
+             it: allow it in the profile of the container or the service",
+        ),
+    ),
+    (
+        &[],
+        &[ENOSYS],
+        Some("this kernel has no such call, or a filter of system calls (seccomp) hides it: allow it there"),
+    ),
+    (
+        DESCRIPTOR_CALLS,
+        &[ENOMEM, ENOBUFS],
+        Some(
+            "the kernel has no memory for it, or the limit of this cgroup is reached (memory.max): raise it",
+        ),
+    ),
+];
+
+const FILE_CALLS: &[&str] =
+    &["open", "opendir", "mkdir", "lstat", "fstat", "statfs", "read", "unlink", "link", "flock"];
+/// What they make takes little memory, which no value of the caller's changes.
+const DESCRIPTOR_CALLS: &[&str] = &["eventfd", "fcntl", "socket"];
+
+/// What helps against the errno of a call, if that does not depend on the values that the caller gave:
+/// limits, and filters of system calls. `call`: its name, with the argument that matters in parentheses.
+///
+/// ```
+/// use std::io::Error;
+/// let remedy = |call, errno| pagepool::remedy(call, &Error::from_raw_os_error(errno));
+/// let (eperm, emfile, einval) = (1, 24, 22);
+/// assert!(remedy("eventfd", emfile).unwrap().contains("RLIMIT_NOFILE"));
+/// assert!(remedy("eventfd", eperm).unwrap().contains("seccomp"));
+/// assert_eq!(remedy("eventfd", einval), None);
+/// ```
+pub fn remedy(call: &str, error: &io::Error) -> Option<&'static str> {
+    let errno = error.raw_os_error()?;
+    let name = call.split('(').next().unwrap_or(call);
+    let is_row = |(calls, errnos, _): &&RemedyRow| {
+        (calls.is_empty() || calls.contains(&name)) && (errnos.is_empty() || errnos.contains(&errno))
+    };
+    TABLE.iter().find(is_row)?.2
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_filter_is_not_taken_for_a_limit_nor_a_limit_for_a_filter() {
+        let of = |call, errno| remedy(call, &io::Error::from_raw_os_error(errno)).unwrap_or("the caller's");
+        for call in ["clone", "eventfd", "fcntl(F_DUPFD_CLOEXEC)", "madvise(MADV_DONTFORK)", "mmap", "bpf(X)"]
+        {
+            assert!(of(call, EPERM).contains("seccomp") && of(call, ENOSYS).contains("seccomp"), "{call}");
+            assert!(of(call, EMFILE).contains("RLIMIT_NOFILE") && of(call, ENFILE).contains("file-max"));
+        }
+        assert!(of("clone", EAGAIN).contains("RLIMIT_NPROC") && of("eventfd", ENOMEM).contains("memory.max"));
+        let own = [("mlock", EPERM), ("membarrier", EPERM), ("open", EACCES), ("mmap", ENOMEM), ("mmap", 22)];
+        assert!(own.iter().all(|&(call, errno)| of(call, errno) == "the caller's"));
+        assert_eq!(remedy("open", &io::ErrorKind::UnexpectedEof.into()), None);
+    }
+}
