@@ -270,7 +270,7 @@ fn offloads_stay_off_when_a_run_takes_over_and_are_put_back_by_the_last() {
 fn what_cannot_be_put_back_is_said() {
     let name = "what_cannot_be_put_back_is_said";
     let Some(lab) = Lab::new(name) else { return };
-    let held = lab.namespace.run(|| {
+    let mut held = lab.namespace.run(|| {
         let (mut netlink, ethtool) = (ok(Netlink::open()), ok(Ethtool::open()));
         let link = ok(netlink.link("near0"));
         ok(ok(offload_faults(&mut netlink, &ethtool, &link, XdpMode::Native))[0].hold_off())

@@ -90,13 +90,14 @@ fn the_session_that_it_is_run_from_is_left_alone() {
 fn what_there_is_not_is_named_with_what_there_is() {
     let name = "what_there_is_not_is_named_with_what_there_is";
     let Some(hosts) = near(name) else { return };
-    let cases: [(&[&str], &[&str]); 27] = [
+    let cases: [(&[&str], &[&str]); 28] = [
         (&["drop", "af_xdp:nope0"], &["nope0", "near0, near1"]),
         (&["drop", "vfio:0000:01:00.0"], &["vfio:0000:01:00.0", "af_xdp:INTERFACE"]),
         (&["gen", "memory:"], &["memory: has no network interface", "in one process", "af_xdp:INTERFACE"]),
         (&["forward", "af_xdp:near0", "near0"], &["the same interface", "pagepool echo near0"]),
         (&["drop", "nope0"], &["nope0", "near0, near1"]),
-        (&["drop", "a/b"], &["a/b", "1 to 15 bytes"]),
+        (&["drop", "a/b"], &["a/b", "near0, near1"]),
+        (&["drop", ""], &["1 to 127 bytes"]),
         (&["drop", "near0", "--queues", "1"], &["near0 has no queue 1", "its only queue is 0"]),
         (&["forward", "near0", "near1", "--queues", "0-3"], &["near0 has no queue 1"]),
         (

@@ -42,6 +42,7 @@ pub use netlink::{Netlink, VethEnd};
 pub use offload::fault::{HiddenPeer, OffloadFault, OffloadOwner};
 pub use offload::hold::HeldOffloads;
 pub use offload::kind::Offload;
+pub use offload::name_text::shell_word;
 pub use offload::other_namespace::OtherNamespace;
 pub use offload::sources::{OffloadSources, offload_faults};
 pub use promiscuous::Promiscuous;

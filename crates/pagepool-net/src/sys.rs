@@ -7,13 +7,14 @@ pub(crate) mod event;
 pub(crate) mod file_lock;
 pub(crate) mod locked_memory;
 pub(crate) mod raised_rights;
+pub(crate) mod remedy;
 pub(crate) mod socket;
 
 /// The error numbers that callers tell apart, or know a remedy for.
 pub(crate) mod errno {
     pub(crate) use libc::{
         E2BIG, EACCES, EADDRNOTAVAIL, EAFNOSUPPORT, EAGAIN, EBUSY, EEXIST, EHOSTUNREACH, EINTR, EINVAL,
-        EMFILE, ENETDOWN, ENETUNREACH, ENFILE, ENOBUFS, ENODEV, ENOENT, ENOLINK, ENOMEM, ENOPROTOOPT, ENOSPC,
-        ENOSYS, ENXIO, EOPNOTSUPP, EPERM, EPROTONOSUPPORT, ERANGE, ESRCH,
+        ENETDOWN, ENETUNREACH, ENOBUFS, ENODEV, ENOENT, ENOLINK, ENOMEM, ENOPROTOOPT, ENOSPC, ENOSYS, ENXIO,
+        EOPNOTSUPP, EPERM, EPROTONOSUPPORT, ERANGE, ESRCH,
     };
 }

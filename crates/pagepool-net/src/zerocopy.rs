@@ -33,6 +33,8 @@ use pagepool::{Error, InUse};
 use sys::Note;
 use window::Window;
 
+use crate::sys::remedy::failed;
+
 /// Notes of the error queue that one look takes at most.
 const NOTES: usize = 64;
 
@@ -134,10 +136,7 @@ impl ZeroCopySocket {
     /// ```
     pub fn new(socket: impl Into<OwnedFd>) -> Result<Self, Error> {
         let fd = socket.into();
-        let refused = |call, remedy: &str| {
-            let remedy = remedy.to_owned();
-            move |source| Error::System { call, remedy, source }
-        };
+        let refused = |call, known: &'static str| move |source| failed(call, source, known);
         let remedy = "use a UDP or TCP socket on Linux 5.0 or later, or send with copies";
         sys::allow_zero_copy(fd.as_fd()).map_err(refused("setsockopt(SO_ZEROCOPY)", remedy))?;
         let datagrams = sys::is_datagram(fd.as_fd()).map_err(refused("getsockopt(SO_TYPE)", remedy))?;

@@ -158,9 +158,9 @@ fn rules_are_on_the_card_until_they_are_dropped() {
     assert_eq!(count(), 0, "nobody else has rules");
 
     let held = HeldFlowRules::add(&link, &rules("ethertype 0x88f7 or ethertype 0x88f8"), &[1, 0]);
-    let held = held.expect("rules that the card has");
+    let mut held = held.expect("rules that the card has");
     assert_eq!(count(), 2);
-    assert_eq!(held.undo().matches(&format!("ethtool -N {card} delete ")).count(), 2, "{}", held.undo());
+    assert_eq!(held.undo().matches(&format!("ethtool -N {card} delete ")).count(), 2, "two commands");
     let own = std::process::id();
     let refused = HeldFlowRules::is_free(&link).unwrap_err();
     assert!(matches!(refused, NetError::FlowRulesHeld { process: Some(by), .. } if by == own), "{refused}");

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use crate::veth::{CAP_BPF, CAP_IPC_LOCK, CAP_NET_ADMIN, CAP_NET_RAW, CAP_SYS_ADMIN, Refused, Veth};
 use pagepool::{Arena, ArenaParams, Error, Pool, PoolParams};
+use pagepool_net::link::Netlink;
 use pagepool_net::{
     Attach, BusyPoll, Redirect, TxMetadataMode, Umem, UmemParams, XskDevice, XskMode, XskParams,
 };
@@ -157,6 +158,38 @@ fn a_kernel_that_is_too_old_is_told_which_version_has_it() {
         told(bpf(link, libc::EINVAL), &native, &["BPF_LINK_CREATE", "older than 5.9", "MTU"]);
         told(bpf(link, libc::EOPNOTSUPP), &native, &["does not support XDP", "attach in generic mode"]);
         drop(attach(true).expect("this kernel has all of it, and nothing was left attached"));
+    });
+}
+
+#[test]
+fn a_remedy_is_that_of_the_call_and_of_the_errno() {
+    needs_veth("remedies", || {
+        let _veth = Veth::new(1, 1500);
+        let told = |refused: Refused, what: &(dyn Fn() -> String + Sync), words: &[&str]| {
+            let said = veth::refused(&[refused], what);
+            says(&said, words);
+            let wrong = ["RLIMIT", "smaller arena", "inherit_on_fork", "CAP_", "refused the XDP program"];
+            let wrong = wrong.iter().filter(|wrong| !words.contains(wrong));
+            assert!(wrong.clone().all(|wrong| !said.contains(wrong)), "{wrong:?} in: {said}");
+        };
+        let memory =
+            || error(Arena::new(ArenaParams { max_bytes: 4 << 20, commit_all: true, ..Default::default() }));
+        let dont_fork = (2, libc::MADV_DONTFORK as u32);
+        let madvise = Refused { call: libc::SYS_madvise, argument: dont_fork, errno: libc::EPERM };
+        told(madvise, &memory, &["madvise(MADV_DONTFORK)", "seccomp"]);
+        let make = || error(umem(UmemParams::default()));
+        told(option(libc::XDP_UMEM_REG, libc::EPERM), &make, &["XDP_UMEM_REG", "seccomp"]);
+        let socket = |family, errno| Refused { call: libc::SYS_socket, argument: (0, family as u32), errno };
+        told(socket(libc::AF_XDP, libc::EMFILE), &make, &["socket(AF_XDP)", "RLIMIT", "RLIMIT_NOFILE"]);
+        let netlink = || Netlink::open().map(drop).expect_err("it is refused").to_string();
+        told(socket(libc::AF_NETLINK, libc::EPERM), &netlink, &["socket", "seccomp"]);
+        told(socket(libc::AF_NETLINK, libc::EMFILE), &netlink, &["socket", "RLIMIT", "RLIMIT_NOFILE"]);
+        let (create, load, link) = (0, 5, 28);
+        let plain = || error(attach(false));
+        for command in [create, load, link] {
+            told(bpf(command, libc::EMFILE), &plain, &["bpf(BPF_", "RLIMIT", "RLIMIT_NOFILE"]);
+            told(bpf(command, libc::ENFILE), &plain, &["bpf(BPF_", "file-max"]);
+        }
     });
 }
 

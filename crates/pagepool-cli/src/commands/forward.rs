@@ -7,6 +7,7 @@
 
 use clap::Args;
 use pagepool::XdpBuff;
+use pagepool_net::link::shell_word;
 use pagepool_net::{Action, Ingress, PacketHandler, PortId};
 
 use crate::engine::frame_source::NoSource;
@@ -56,7 +57,8 @@ impl TrafficCommand for ForwardArgs {
         let [first, second] = interfaces else { return Ok(()) };
         if first.link.index == second.link.index {
             let name = &first.link.name; // the two arguments may be aliases of one interface
-            return Err(format!("IF1 and IF2 are the same interface, {name}; use `pagepool echo {name}`"));
+            let word = shell_word(name);
+            return Err(format!("IF1 and IF2 are the same interface, {name}; use `pagepool echo {word}`"));
         }
         if first.link.mtu != second.link.mtu {
             let (small, large) =
@@ -64,7 +66,11 @@ impl TrafficCommand for ForwardArgs {
             output::warn(format_args!(
                 "packets from {} longer than {} bytes are dropped, for they exceed the MTU of {}; \
                  use `ip link set {} mtu {}`",
-                large.link.name, small.link.mtu, small.link.name, large.link.name, small.link.mtu
+                large.link.name,
+                small.link.mtu,
+                small.link.name,
+                shell_word(&large.link.name),
+                small.link.mtu
             ));
         }
         Ok(())

@@ -11,7 +11,7 @@ use super::drop::DropHandler;
 use clap::Args;
 use pagepool::{Bound, ETH_HEADER, XdpBuff, XdpFrame};
 use pagepool_lab::NumberedFrames;
-use pagepool_net::link::Mac;
+use pagepool_net::link::{Mac, shell_word};
 use pagepool_net::{BUDGET, Forwarder, PacketHandler, PortId, Stack, TxQueue, ticks};
 
 use crate::engine::frame_source::{FrameSource, SourceState};
@@ -91,8 +91,9 @@ impl TrafficCommand for GenArgs {
             let (name, size) = (&link.name, self.size);
             return Err(format!(
                 "--size is {size} bytes, but {name} with its MTU of {} takes 64 to {most}; use `ip link set \
-                 {name} mtu {mtu}` at both ends",
-                link.mtu
+                 {} mtu {mtu}` at both ends",
+                link.mtu,
+                shell_word(name)
             ));
         }
         Ok(())

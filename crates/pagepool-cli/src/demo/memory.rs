@@ -25,7 +25,7 @@ use super::plan::{self, DemoAction, Sizes};
 use super::{consumer, wire};
 use crate::engine::memory_node;
 use crate::engine::run_state::{Phase, RunState, Sample};
-use crate::report::error::error_chain;
+use crate::report::error::{error_chain, no_thread};
 
 /// The `mode` of the JSON output.
 const MODE: &str = "in_memory";
@@ -118,7 +118,7 @@ impl MemoryThreads {
         demo: MemoryDemo,
         sizes: &Sizes,
     ) -> Result<Self, String> {
-        let failed = |error| format!("a thread could not be started: {error}; raise RLIMIT_NPROC");
+        let failed = |error| no_thread(&error);
         let (passed, queue) = match demo.action {
             DemoAction::Pass => Some(RingBuffer::new(plan::QUEUE)).unzip(),
             _ => (None, None),

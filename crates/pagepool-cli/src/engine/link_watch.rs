@@ -5,7 +5,8 @@
 //!        run failed if packets were too long since, or if it sends packets to an interface that takes only
 //!        shorter ones now: nobody counts what it drops. A program that somebody detaches ends the run, for
 //!        nothing arrives any more. At the second look: a run that takes over replaces it, and has this one
-//!        end a moment later.
+//!        end a moment later. One that gets another name stays, and is called by that: its old name may be
+//!        another's by then.
 //! Why    here, and not by the kernel's messages: it sends none when a program is detached. Two or three
 //!        calls an interface, five times a second, on the thread that only waits.
 
@@ -14,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pagepool_net::Redirect;
-use pagepool_net::link::{LinkInfo, Netlink};
+use pagepool_net::link::{LinkInfo, Netlink, shell_word};
 use serde::Serialize;
 
 use super::port_sample::PortSample;
@@ -33,6 +34,8 @@ pub struct LinkWatch<'a> {
     /// As they were when the sockets were opened.
     links: Vec<&'a LinkInfo>,
     redirects: &'a [Arc<Redirect>],
+    /// The name of each interface at the last look.
+    names: Vec<String>,
     /// The MTU of each interface at the last look.
     mtus: Vec<u32>,
     sends: bool,
@@ -50,12 +53,20 @@ pub struct LinkWatch<'a> {
 #[derive(Clone, Debug, Default)]
 pub struct SeenChanges {
     mtus: Vec<MtuChange>,
+    names: Vec<NameChange>,
     /// Packets that were too long before the first change.
     before: u64,
     sends: bool,
     /// The interfaces that were down at some time, and at the end.
     was_down: Vec<String>,
     is_down: Vec<String>,
+}
+
+/// A change of an interface's name.
+#[derive(Clone, Debug, Serialize)]
+struct NameChange {
+    from: String,
+    to: String,
 }
 
 /// A change of an interface's MTU.
@@ -79,11 +90,12 @@ impl<'a> LinkWatch<'a> {
     ) -> Result<Self, String> {
         let netlink = Netlink::open().map_err(|error| error_chain(&error))?;
         let mtus = links.iter().map(|link| link.mtu).collect();
+        let names = links.iter().map(|link| link.name.clone()).collect();
         let (looked, changes) = (Duration::ZERO, SeenChanges::default());
         let (down, detached) = (vec![false; links.len()], vec![false; links.len()]);
         let too_long = 0;
         let mut this =
-            Self { netlink, links, redirects, mtus, sends, down, detached, looked, too_long, changes };
+            Self { netlink, links, redirects, names, mtus, sends, down, detached, looked, too_long, changes };
         for which in 0..this.links.len() {
             if let Ok(Some(now)) = this.netlink.link_at(this.links[which].index) {
                 this.see_down(which, !now.is_up);
@@ -108,6 +120,7 @@ impl<'a> LinkWatch<'a> {
                 state.wake_threads();
                 continue;
             };
+            self.see_name(which, now.name);
             self.see_mtu(which, now.mtu);
             if self.see_down(which, !now.is_up) {
                 state.wake_threads(); // for drivers that want to be called again
@@ -116,27 +129,37 @@ impl<'a> LinkWatch<'a> {
             let was_detached = std::mem::replace(&mut self.detached[which], is_detached);
             // So is one that was removed after the first look, which detaches its program, too.
             if was_detached && is_detached && matches!(self.netlink.link_at(link.index), Ok(Some(_))) {
-                state.set_detached(&link.name);
+                state.set_detached(&self.names[which]);
             }
         }
         self.too_long = too_long(&state.sample().ports);
     }
 
+    fn see_name(&mut self, which: usize, to: String) {
+        if to != self.names[which] {
+            let from = std::mem::replace(&mut self.names[which], to.clone());
+            let change = NameChange { from, to };
+            output::note(format_args!("{change}: the command goes on with it"));
+            self.changes.names.push(change);
+        }
+    }
+
     /// Says whether that changed.
     fn see_down(&mut self, which: usize, down: bool) -> bool {
         let before = std::mem::replace(&mut self.down[which], down);
-        let name = &self.links[which].name;
+        let (opened, name) = (&self.links[which].name, &self.names[which]);
         match (before, down) {
             (false, true) => {
+                let word = shell_word(name);
                 output::warn(format_args!(
-                    "{name} is down: nothing moves there. Run:{OWN_LINE}ip link set {name} up"
+                    "{name} is down: nothing moves there. Run:{OWN_LINE}ip link set {word} up"
                 ));
             }
             (true, false) => output::note(format_args!("{name} is up")),
             _ => {}
         }
-        if down && !self.changes.was_down.contains(name) {
-            self.changes.was_down.push(name.clone());
+        if down && !self.changes.was_down.contains(opened) {
+            self.changes.was_down.push(opened.clone());
         }
         before != down
     }
@@ -146,7 +169,7 @@ impl<'a> LinkWatch<'a> {
         if from == to {
             return;
         }
-        let &LinkInfo { ref name, mtu: opened, .. } = self.links[which];
+        let (name, opened) = (&self.names[which], self.links[which].mtu);
         output::warn(format_args!(
             "the MTU of {name} changed from {from} to {to}: the command still works with {opened}; \
              restart it"
@@ -167,7 +190,7 @@ impl<'a> LinkWatch<'a> {
 }
 
 impl SeenChanges {
-    /// Whether this interface was down at some time.
+    /// Whether this interface, by the name that it had at first, was down at some time.
     pub fn was_down(&self, interface: &str) -> bool {
         self.was_down.iter().any(|name| name == interface)
     }
@@ -185,6 +208,10 @@ impl SeenChanges {
                 format!("somebody detached the XDP program of {interface}, or another run replaced it")
             });
         }
+        if !self.names.is_empty() {
+            verdict.field("name_changes", &self.names);
+        }
+        self.names.iter().for_each(|change| verdict.paragraph(&change.to_string()));
         let Some(first) = self.mtus.first() else { return };
         verdict.field("mtu_changes", &self.mtus);
         let since = too_long(ports).saturating_sub(self.before);
@@ -195,6 +222,12 @@ impl SeenChanges {
             let changed = shorter.map_or_else(String::new, ToString::to_string);
             format!("{changed}, and longer packets that were sent since are lost uncounted")
         });
+    }
+}
+
+impl fmt::Display for NameChange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} is named {} now", self.from, self.to)
     }
 }
 

@@ -18,7 +18,7 @@ use self::idleness::{Idleness, Rest};
 use super::frame_source::{FrameSource, SourceState};
 use super::port_sample::PortSample;
 use super::run_state::{Checked, Phase, RunState};
-use crate::report::error::error_chain;
+use crate::report::error::{error_chain, no_thread};
 use crate::sys::{self, CapabilitySet};
 
 /// How often a thread publishes its sample, and checks that its devices still exist.
@@ -124,7 +124,7 @@ impl<H: PortHandler, S: Stack + Send + 'static, F: FrameSource> PollLoop<H, S, F
             self.run(&state.0, warmed)
         };
         let thread = std::thread::Builder::new().name(name).spawn(work);
-        thread.map_err(|error| format!("a thread could not be started: {error}; raise RLIMIT_NPROC"))
+        thread.map_err(|error| no_thread(&error))
     }
 
     fn run(self, state: &RunState, warmed: Sender<Result<(), Error>>) -> H {

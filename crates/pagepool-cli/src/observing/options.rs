@@ -11,7 +11,7 @@ use super::kernel_look::{KernelLook, KernelWatch};
 use super::look::{Observation, folder};
 use crate::engine::interrupt::{RunSignals, listen};
 use crate::report::error::error_chain;
-use crate::report::json::print_json;
+use crate::report::json::{json_line, print_json};
 use crate::report::live_table::LiveLine;
 use crate::report::output;
 use crate::report::terminal::Terminal;
@@ -170,8 +170,7 @@ pub fn status(all_read: bool) -> ExitCode {
 }
 
 fn print_line(value: &impl Serialize) -> Result<(), String> {
-    let text = serde_json::to_string(value).map_err(|error| error.to_string())?;
-    output::whole(&format!("{text}\n"));
+    output::whole(&json_line(value)?);
     Ok(())
 }
 

@@ -12,6 +12,7 @@ use super::queue_figures::{NamedCounts, QueueFigures, three_of};
 use super::queue_name::QueueName;
 use crate::engine::port_sample::{PortSample, object};
 use crate::engine::watch::Why;
+use crate::report::json::json_line;
 use crate::report::output;
 use crate::report::verdict::Verdict;
 
@@ -166,8 +167,8 @@ fn named(name: &QueueName) -> Value {
 
 /// Prints a line at once, whole.
 fn print(line: &Map<String, Value>) {
-    match serde_json::to_string(line) {
-        Ok(text) => output::whole(&(text + "\n")),
+    match json_line(line) {
+        Ok(text) => output::whole(&text),
         Err(error) => output::error(format_args!("a line cannot be written as JSON: {error}")),
     }
 }

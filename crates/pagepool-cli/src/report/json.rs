@@ -1,5 +1,8 @@
 //! The JSON output.
 
+use std::fmt::Write;
+
+use pagepool::observe::is_shown;
 use serde::Serialize;
 
 use super::output;
@@ -7,7 +10,41 @@ use super::output;
 /// Prints a value as JSON, for programs.
 pub fn print_json(value: &impl Serialize) {
     match serde_json::to_string_pretty(value) {
-        Ok(text) => output::line(text),
+        Ok(text) => output::line(escaped(&text)),
         Err(error) => output::error(format_args!("the results cannot be written as JSON: {error}")),
+    }
+}
+
+/// A value as JSON in one line.
+pub fn json_line(value: &impl Serialize) -> Result<String, String> {
+    let text = serde_json::to_string(value).map_err(|error| error.to_string())?;
+    Ok(escaped(&text) + "\n")
+}
+
+/// JSON with what a terminal would obey, or not show, as `\u` and four digits: it is in strings alone.
+fn escaped(json: &str) -> String {
+    let mut text = String::with_capacity(json.len());
+    for c in json.chars() {
+        match is_shown(c) || c == '\n' {
+            true => text.push(c),
+            false => c.encode_utf16(&mut [0; 2]).iter().for_each(|unit| {
+                let _ = write!(text, "\\u{unit:04x}"); // a String takes it
+            }),
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn strings_have_nothing_that_a_terminal_would_obey_and_mean_the_same() {
+        let name = "a\u{1b}[31m\u{7f}\u{9b}\u{202e}\u{2028}\u{e0041}é\n";
+        let text = json_line(&name).unwrap();
+        assert!(text.trim_end().chars().all(is_shown), "{text:?}");
+        assert_eq!(serde_json::from_str::<String>(&text).unwrap(), name);
+        assert!(text.contains(r"\u202e") && text.contains(r"\udb40\udc41"), "{text}");
     }
 }

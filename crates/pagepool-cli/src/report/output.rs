@@ -1,5 +1,6 @@
 //! Where text goes: lines on standard output, messages on standard error.
 //!
+//! Names  in a text are others': what a terminal would obey, or not show, is escaped here, whatever says it.
 //! Screen on a terminal nothing wraps but commands to be copied: long lines are folded. A live block is
 //!        drawn over the one before, and a line of progress vanishes; whatever else is printed takes their
 //!        place. In a pipe there are plain lines, and no progress.
@@ -18,7 +19,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use super::colour::{Colour, paint};
 use super::exit_status;
 use super::live_table::LiveLine;
-use super::terminal::{Terminal, fold, in_line, width};
+use super::terminal::{Terminal, fold, in_line, plain, width};
 
 /// Why standard output could not be written: a process has one.
 static FAILURE: OnceLock<WriteFailure> = OnceLock::new();
@@ -53,17 +54,17 @@ pub fn line(text: impl Display) {
 
 /// Prints a line in its colour, if it has one, which goes on with this indent where it is folded.
 pub fn hanging(text: &str, indent: usize, colour: Option<Colour>) {
-    let terminal = Terminal::of_output();
+    let (terminal, text) = (Terminal::of_output(), plain(text));
     let text = match terminal {
-        Some(Terminal { columns, .. }) => fold(text, columns, indent).join("\n"),
-        None => in_line(text),
+        Some(Terminal { columns, .. }) => fold(&text, columns, indent).join("\n"),
+        None => in_line(&text),
     };
     let text = colour.map_or(text.clone(), |colour| paint(&text, colour, terminal.as_ref()));
     leave();
     write(format_args!("{text}\n"));
 }
 
-/// Prints text that has its ends of lines, and is as wide as it shall be.
+/// Prints text that has its ends of lines, is as wide as it shall be, and has no names that were not escaped.
 pub fn whole(text: &str) {
     leave();
     write(format_args!("{text}"));
@@ -73,12 +74,12 @@ pub fn whole(text: &str) {
 pub fn live(lines: &[LiveLine]) {
     let Some(terminal) = Terminal::of_output() else {
         let lines: Vec<_> = lines.iter().map(|line| &*line.text).collect();
-        return write(format_args!("{}\n", lines.join("\n       ")));
+        return write(format_args!("{}\n", in_line(&plain(&lines.join("\n       ")))));
     };
     let Terminal { columns, rows } = terminal;
     let folded = lines
         .iter()
-        .flat_map(|line| fold(&line.text, columns, 4).into_iter().map(|text| (text, line.colour)));
+        .flat_map(|line| fold(&plain(&line.text), columns, 4).into_iter().map(|text| (text, line.colour)));
     let folded: Vec<_> = folded.take(rows.saturating_sub(1)).collect();
     let mut drawn = DRAWN.lock().unwrap_or_else(PoisonError::into_inner);
     let mut text = drawn.to_top(columns);
@@ -95,7 +96,7 @@ pub fn live(lines: &[LiveLine]) {
 /// How far long work is: a line that goes when anything else is printed. Only on a terminal.
 pub fn progress(text: impl Display) {
     let Some(Terminal { columns, .. }) = Terminal::of_errors() else { return };
-    let text: String = text.to_string().chars().take(columns - 1).collect();
+    let text: String = plain(&text.to_string()).chars().take(columns - 1).collect();
     let mut drawn = DRAWN.lock().unwrap_or_else(PoisonError::into_inner);
     // A live block says more.
     if drawn.progress.is_none() && !drawn.widths.is_empty() || drawn.progress.as_ref() == Some(&text) {
@@ -168,14 +169,14 @@ pub fn note(text: impl Display) {
 pub fn aside(text: impl Display) {
     let text = text.to_string();
     match Terminal::of_errors() {
-        Some(Terminal { columns, .. }) => say(&fold(&text, columns, ASIDE).join("\n")),
-        None => say(&text),
+        Some(Terminal { columns, .. }) => say(&fold(&plain(&text), columns, ASIDE).join("\n")),
+        None => say(&in_line(&plain(&text))),
     }
 }
 
 fn message(head: &str, colour: Option<Colour>, text: impl Display) {
     let terminal = Terminal::of_errors();
-    let mut text = format!("{head} {text}");
+    let mut text = plain(&format!("{head} {text}")).into_owned();
     text = match terminal {
         Some(Terminal { columns, .. }) => fold(&text, columns, INDENT).join("\n"),
         None => in_line(&text),

@@ -9,6 +9,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::time::Duration;
 
+use pagepool::observe::shown;
+
 use super::output;
 
 /// The longest that the command waits for a service manager that does not read.
@@ -43,7 +45,7 @@ impl ServiceManager {
 
     /// The command works from now on.
     pub fn ready(&mut self, status: &str) {
-        let ready = format!("READY=1\nSTATUS={status}");
+        let ready = format!("READY=1\nSTATUS={}", shown(status));
         self.ready = (!self.tell(&ready)).then_some(ready);
     }
 
@@ -67,7 +69,7 @@ impl ServiceManager {
             if let Some(ready) = self.ready.take() {
                 self.ready = (!self.tell(&ready)).then_some(ready);
             }
-            self.tell(&format!("STATUS={}", status()));
+            self.tell(&format!("STATUS={}", shown(&status())));
         }
     }
 

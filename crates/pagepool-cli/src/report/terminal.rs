@@ -1,6 +1,9 @@
 //! The terminals that text goes to: their size, and text that is folded so that nothing wraps there.
 
+use std::borrow::Cow;
 use std::io;
+
+use pagepool::observe::shown_but;
 
 use crate::sys;
 
@@ -35,6 +38,12 @@ impl Terminal {
 /// Elsewhere a space is there.
 pub const OWN_LINE: char = '\u{2028}';
 
+/// A text with what a terminal would obey, or not show, escaped: names in it are others'. Its ends of lines
+/// stay.
+pub fn plain(text: &str) -> Cow<'_, str> {
+    shown_but(text, |c| c == '\n' || c == OWN_LINE)
+}
+
 /// A text as it stands where there is no terminal.
 pub fn in_line(text: &str) -> String {
     text.replace(OWN_LINE, " ")
@@ -48,7 +57,8 @@ pub fn fold(text: &str, columns: usize, indent: usize) -> Vec<String> {
     let indent = indent.min(columns * 2 / 3);
     let mut lines = Vec::new();
     for line in text.lines() {
-        let (line, command) = line.split_once(OWN_LINE).map_or((line, None), |(line, of)| (line, Some(of)));
+        let mut commands = line.split(OWN_LINE);
+        let line = commands.next().unwrap_or_default();
         let mut now = String::new();
         for part in parts(line) {
             let width = width(&now) + width(part.trim_end());
@@ -60,7 +70,7 @@ pub fn fold(text: &str, columns: usize, indent: usize) -> Vec<String> {
             }
         }
         lines.push(now.trim_end().to_owned());
-        lines.extend(command.map(|command| " ".repeat(indent) + command));
+        lines.extend(commands.map(|command| " ".repeat(indent) + command));
     }
     lines
 }
@@ -91,6 +101,13 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_name_tells_a_terminal_nothing() {
+        let said = plain("a\u{1b}[31m\u{202e} is\u{9b} down.\r\n\u{2066}Run:\u{2028}x");
+        assert_eq!(said, "a\\u{1b}[31m\\u{202e} is\\u{9b} down.\\r\n\\u{2066}Run:\u{2028}x");
+        assert_eq!(in_line(&said).lines().nth(1), Some("\\u{2066}Run: x"));
+    }
+
+    #[test]
     fn a_text_is_folded_between_words_and_commands_stay_whole() {
         assert_eq!(fold("  one two", 20, 2), ["  one two"]);
         assert_eq!(fold("one two three", 8, 2), ["one two", "  three"]);
@@ -98,6 +115,7 @@ mod tests {
         let command = format!("packets have none. Run:{OWN_LINE}ethtool -K y tx off tso off");
         let folded = ["packets have none.", "  Run:", "  ethtool -K y tx off tso off"];
         assert_eq!(fold(&command, 20, 2), folded);
+        assert_eq!(fold(&format!("{command}{OWN_LINE}b"), 20, 2)[3..], ["  b"], "a name may have it, too");
         let row = ["row      1,000", "            note", "            of it"];
         assert_eq!(fold("row      1,000  note of it", 18, 15), row);
         assert_eq!(

@@ -30,6 +30,7 @@ use rustix::fs::{OFlags, fcntl_setfl};
 use rustix::io::Errno;
 
 use crate::engine::poll_loop::PortHandler;
+use crate::report::error::no_thread;
 use crate::report::output;
 
 /// Bytes of a thread's ring.
@@ -136,7 +137,7 @@ impl CaptureFile {
         let writer = FileWriter { file, path: path.clone(), captured: CaptureResult::default() };
         let (theirs, thread) = (over.clone(), std::thread::Builder::new().name("pcap".into()));
         let writer = thread.spawn(move || writer.write(&mut rings, &theirs));
-        let writer = writer.map_err(|error| not_written(&path, &error))?;
+        let writer = writer.map_err(|error| no_thread(&error))?;
         Ok(Capture { over, writer, left_out })
     }
 }

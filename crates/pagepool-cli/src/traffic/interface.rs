@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use pagepool_net::Driver;
 use pagepool_net::link::{
     Ethtool, LinkInfo, NetError, Netlink, OffloadFault, OffloadSources, SshSession, XdpMode, cautions,
+    shell_word,
 };
 
 use super::options::Numbers;
@@ -62,6 +63,7 @@ impl Kernel {
         let (scheme, name) = split(device)?;
         let failed = |error: NetError| error_chain(&error);
         let link = self.netlink.link(name).map_err(failed)?;
+        let name = &*link.name; // ethtool takes no alternative one
         if link.mac.is_none() {
             return Err(format!("{name} is not an Ethernet interface: it has no MAC address"));
         }
@@ -73,8 +75,9 @@ impl Kernel {
         if rx > tx {
             output::note(format_args!(
                 "queues {tx} to {} of {name} only receive and are not used: their packets go to the \
-                 kernel; `ethtool -L {name}` changes the number of queues",
-                rx - 1
+                 kernel; `ethtool -L {}` changes the number of queues",
+                rx - 1,
+                shell_word(name)
             ));
         }
         let hardware_ring = self.ethtool.rx_ring(name).map_err(failed)?.unwrap_or(0);
@@ -106,9 +109,12 @@ impl Kernel {
     pub fn wait_for_links(&mut self, interfaces: &[Interface], interrupted: &AtomicBool) {
         let start = Instant::now();
         for Interface { link, .. } in interfaces.iter().filter(|interface| interface.link.has_carrier) {
-            while !interrupted.load(Ordering::Relaxed) && !self.has_carrier(&link.name) {
+            while !interrupted.load(Ordering::Relaxed) {
+                let now = self.netlink.link_at(link.index).ok().flatten();
+                // One that is gone is waited for no longer.
+                let Some(LinkInfo { name, .. }) = now.filter(|now| !now.has_carrier) else { break };
                 if start.elapsed() > RESTART {
-                    let (name, seconds) = (&link.name, RESTART.as_secs());
+                    let seconds = RESTART.as_secs();
                     output::warn(format_args!(
                         "{name} has had no link for {seconds} s; until it has, packets may be lost"
                     ));
@@ -117,11 +123,6 @@ impl Kernel {
                 std::thread::sleep(LOOK);
             }
         }
-    }
-
-    /// Whether an interface has a link. One that is gone is waited for no longer.
-    fn has_carrier(&mut self, name: &str) -> bool {
-        self.netlink.link(name).map_or(true, |link| link.has_carrier)
     }
 
     /// Whose offloads may falsify what arrives at this interface.
@@ -137,6 +138,11 @@ impl Kernel {
     ) -> Result<Vec<OffloadFault>, String> {
         let faults = sources.faults(&mut self.netlink, &self.ethtool, mode);
         faults.map_err(|error| error_chain(&error))
+    }
+
+    /// The same fault, with the names that interfaces have now.
+    pub fn named_now(&mut self, fault: OffloadFault) -> OffloadFault {
+        fault.named_now(&mut self.netlink)
     }
 
     /// A warning if the card's buffers of zero copy hold less than a packet, although a chunk holds it.
@@ -182,9 +188,10 @@ fn cut_short(driver: &str, link: &LinkInfo, chunk: u32) -> Option<String> {
 
 /// The given queues or all, or an error for one that the interface does not have.
 fn chosen(name: &str, there: u32, asked: Option<&Numbers>) -> Result<Vec<u32>, String> {
+    let word = shell_word(name);
     if there == 0 {
         return Err(format!(
-            "{name} has no queue that both receives and sends; `ethtool -l {name}` lists its queues (a TAP \
+            "{name} has no queue that both receives and sends; `ethtool -l {word}` lists its queues (a TAP \
              has one per process that opened it)"
         ));
     }
@@ -193,10 +200,10 @@ fn chosen(name: &str, there: u32, asked: Option<&Numbers>) -> Result<Vec<u32>, S
         None => Ok(asked.clone()),
         Some(queue) => Err(match there {
             1 => format!(
-                "{name} has no queue {queue}: its only queue is 0; `ethtool -L {name}` changes the number"
+                "{name} has no queue {queue}: its only queue is 0; `ethtool -L {word}` changes the number"
             ),
             _ => format!(
-                "{name} has no queue {queue}: its queues are 0 to {}; `ethtool -L {name}` changes the number",
+                "{name} has no queue {queue}: its queues are 0 to {}; `ethtool -L {word}` changes the number",
                 there - 1
             ),
         }),

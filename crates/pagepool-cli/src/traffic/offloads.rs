@@ -19,11 +19,20 @@ pub struct OffloadsOff {
     fix: bool,
     /// Of each interface that packets come from, until all is warned of.
     sources: Vec<OffloadSources>,
-    held: Vec<HeldOffloads>,
+    held: Vec<HeldByRun>,
     /// When it was looked whether they are still to be held.
     looked: Duration,
-    /// What was warned of, for the verdict.
-    pub warned: Vec<String>,
+    /// What was warned of.
+    warned: Vec<OffloadFault>,
+}
+
+/// Offloads that are held, and what was said of them.
+struct HeldByRun {
+    offloads: HeldOffloads,
+    /// The name that their interface had.
+    name: String,
+    /// What undoes them.
+    undo: String,
 }
 
 impl OffloadsOff {
@@ -63,34 +72,42 @@ impl OffloadsOff {
             return;
         }
         self.looked = at;
-        for held in self.held.extract_if(.., is_last_user) {
+        for HeldByRun { offloads, name, .. } in self.held.extract_if(.., is_last_user) {
             output::note(format_args!(
-                "no name and no process leads to the network namespace of {held} any more: the command lets \
+                "no name and no process leads to the network namespace of {name} any more: the command lets \
                  go of it, and puts no offloads back there"
             ));
-            held.abandon();
+            offloads.abandon();
         }
     }
 
     fn warn_of(&mut self, fault: &OffloadFault) {
         output::warn(warning(self.fix, fault));
-        let run = fault.command().map(|command| format!(". {}:{OWN_LINE}{command}", fault.instruction()));
-        self.warned.push(fault.description() + &run.unwrap_or_default());
+        self.warned.push(fault.clone());
+    }
+
+    /// What was warned of, for the verdict, with the names that interfaces have now.
+    pub fn warned(&mut self, kernel: &mut Kernel) -> Vec<String> {
+        let text = |fault| {
+            let fault = kernel.named_now(fault);
+            let run = fault.command().map(|command| format!(". {}:{OWN_LINE}{command}", fault.instruction()));
+            fault.description() + &run.unwrap_or_default()
+        };
+        std::mem::take(&mut self.warned).into_iter().map(text).collect()
     }
 
     /// Turns the offloads of a fault off, and says whether that can be done.
     fn hold(&mut self, fault: &OffloadFault) -> Result<bool, String> {
         match fault.hold_off() {
-            Ok(held) => {
+            Ok(mut held) => {
                 let off: Vec<_> = fault.offloads.iter().map(|offload| offload.name()).collect();
                 let are = if off.len() == 1 { "is" } else { "are" };
-                let (off, owner) = (off.join(", "), &fault.owner);
+                let (off, owner, undo) = (off.join(", "), &fault.owner, held.undo());
                 output::note(format_args!(
                     "{off} of {owner} {are} off until this command ends; if it is killed, undo that \
-                     by{OWN_LINE}{}",
-                    held.undo()
+                     by{OWN_LINE}{undo}"
                 ));
-                self.held.push(held);
+                self.held.push(HeldByRun { name: held.to_string(), offloads: held, undo });
                 Ok(true)
             }
             Err(NetError::HiddenPeer { .. } | NetError::FixedOffload { .. }) => Ok(false),
@@ -123,20 +140,23 @@ impl Drop for OffloadsOff {
 }
 
 /// Says what undoes them by now if that has changed.
-fn is_last_user(held: &mut HeldOffloads) -> bool {
-    let undo = held.undo();
-    let is_last = held.is_last_user();
-    if held.undo() != undo {
-        output::note(format_args!(
-            "what led to the network namespace of {held} is gone; if this command is killed, undo that by\
-             {OWN_LINE}{}",
-            held.undo()
-        ));
+fn is_last_user(held: &mut HeldByRun) -> bool {
+    let is_last = held.offloads.is_last_user();
+    let (undo, name) = (held.offloads.undo(), held.offloads.to_string());
+    if undo != held.undo {
+        let before = std::mem::replace(&mut held.name, name.clone());
+        let why = match before == name {
+            true => format!("what led to the network namespace of {name} is gone"),
+            false => format!("{before} is named {name} now"),
+        };
+        output::note(format_args!("{why}; if this command is killed, undo that by{OWN_LINE}{undo}"));
+        held.undo = undo;
     }
     is_last
 }
 
-fn put_back(held: HeldOffloads) {
+fn put_back(held: HeldByRun) {
+    let mut held = held.offloads;
     let undo = held.undo();
     if let Err(error) = held.restore() {
         let why = error_chain(&error);

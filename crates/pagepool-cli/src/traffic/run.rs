@@ -97,7 +97,7 @@ impl<C: TrafficCommand> RunCommand for C {
         let watched = watch(&plan, (warnings, service, &mut rules), &threads, &mut figures, begin)?;
         let Watched { warm, seconds, end, links } = watched;
         let (now, tally) = threads.finish(plan.expected_frames)?;
-        let warned = [std::mem::take(&mut offloads.warned), std::mem::take(&mut rules.warned)].concat();
+        let warned = [offloads.warned(&mut site.kernel), std::mem::take(&mut rules.warned)].concat();
         drop((rules, spread, offloads));
         let (command, capture) = (plan.name, capture.map(Capture::finish).transpose()?);
         let result = TrafficResult {

@@ -18,6 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering, fence};
 use pagepool::Error;
 
 use crate::sys::event;
+use crate::sys::remedy::no_event;
 
 #[derive(Debug)]
 pub(crate) struct Doorbell {
@@ -27,11 +28,7 @@ pub(crate) struct Doorbell {
 
 impl Doorbell {
     pub(crate) fn new() -> Result<Self, Error> {
-        let event = event::eventfd().map_err(|source| Error::System {
-            call: "eventfd",
-            remedy: "raise RLIMIT_NOFILE: each in-memory NIC and each handoff has one descriptor".into(),
-            source,
-        })?;
+        let event = event::eventfd().map_err(no_event)?;
         Ok(Self { sleeper: Sleeper::new(), event })
     }
 

@@ -23,6 +23,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use pagepool::Error;
 
 use crate::sys::event;
+use crate::sys::remedy::no_event;
 
 /// The polling thread looks for work, or will before it sleeps.
 const AWAKE: u8 = 0;
@@ -69,11 +70,7 @@ impl Wakened {
         if let Some(shared) = self.shared.get() {
             return Ok(Waker(shared.clone()));
         }
-        let event = event::eventfd().map_err(|source| Error::System {
-            call: "eventfd",
-            remedy: "raise RLIMIT_NOFILE: a device with a waker has one more descriptor".into(),
-            source,
-        })?;
+        let event = event::eventfd().map_err(no_event)?;
         Ok(Waker(self.shared.get_or_init(|| Arc::new(Waking { mark: Mark::new(), event })).clone()))
     }
 

@@ -5,7 +5,11 @@ use std::fmt;
 use std::io;
 use std::time::Duration;
 
+use pagepool::observe::shown;
+
+use super::offload::name_text::shell_word;
 use crate::sys::errno;
+use crate::sys::remedy::remedy;
 
 /// Why a request about links, namespaces or their sockets failed. The errno is the [`source`](Error::source).
 #[derive(Debug)]
@@ -18,7 +22,7 @@ pub enum NetError {
         /// What it was called for.
         about: String,
         /// What may help.
-        remedy: &'static str,
+        remedy: String,
         /// The errno.
         source: io::Error,
     },
@@ -31,7 +35,7 @@ pub enum NetError {
         /// The kernel's own text for the error, if it gives one.
         extack: Option<String>,
         /// What may help.
-        remedy: &'static str,
+        remedy: String,
         /// The errno.
         source: io::Error,
     },
@@ -155,7 +159,7 @@ pub enum NetError {
 impl NetError {
     /// A failed system call with its errno, and the remedy that is known for it.
     pub fn call(call: &'static str, about: impl Into<String>, source: io::Error) -> Self {
-        let remedy = remedy(call, &source);
+        let remedy = remedy_of(call, &source);
         Self::Call { call, about: about.into(), remedy, source }
     }
 
@@ -176,23 +180,40 @@ impl NetError {
     }
 }
 
-/// What may help against an errno of this call.
-pub(crate) fn remedy(call: &str, error: &io::Error) -> &'static str {
-    match error.raw_os_error() {
-        Some(errno::EPERM | errno::EACCES) => capability(call),
-        Some(errno::EEXIST) => "the name is taken; delete the old link, or choose another name",
-        Some(errno::EOPNOTSUPP) => {
-            "this kernel or driver does not support it; for veth, load the module (modprobe veth)"
-        }
-        Some(errno::ENODEV) => "the link was removed, or is in another network namespace",
-        Some(errno::ENOSPC) => "a limit is reached; raise /proc/sys/user/max_net_namespaces",
-        Some(errno::EBUSY) => "it is in use; stop the program that uses it",
-        Some(errno::EMFILE | errno::ENFILE) => "too many open files; raise RLIMIT_NOFILE",
-        Some(errno::ENOMEM | errno::ENOBUFS) => "the kernel is short of memory; try again with fewer queues",
-        Some(errno::EADDRNOTAVAIL) => "no link in this network namespace has that address",
-        Some(errno::EINVAL) => "a value is outside the range of the kernel or the driver",
-        _ => "the errno says why",
-    }
+/// What may help against an errno of a call, or of a request over netlink.
+pub(crate) fn remedy_of(call: &str, error: &io::Error) -> String {
+    remedy(call, error).unwrap_or_else(|| about_links(call, error).into())
+}
+
+/// Calls and requests (none: all), errnos, and what helps. The first row counts.
+const ABOUT_LINKS: &[(&[&str], &[i32], &str)] = &[
+    (&["make"], &[errno::EEXIST], "the name is taken; delete the old link, or choose another name"),
+    (
+        &["make"],
+        &[errno::EOPNOTSUPP],
+        "this kernel does not support it; for veth, load the module (modprobe veth)",
+    ),
+    (
+        &["make"],
+        &[errno::ENOMEM, errno::ENOBUFS],
+        "the kernel is short of memory; try again with fewer queues",
+    ),
+    (&["unshare"], &[errno::ENOSPC], "a limit is reached; raise /proc/sys/user/max_net_namespaces"),
+    (&[], &[errno::EEXIST], "it is there already; delete the old one first"),
+    (&[], &[errno::EOPNOTSUPP], "this kernel or driver does not support it"),
+    (&[], &[errno::ENODEV], "the link was removed, or is in another network namespace"),
+    (&[], &[errno::EBUSY], "it is in use; stop the program that uses it"),
+    (&[], &[errno::ENOMEM, errno::ENOBUFS], "the kernel is short of memory; free some, and try again"),
+    (&[], &[errno::EADDRNOTAVAIL], "no link in this network namespace has that address"),
+    (&[], &[errno::EINVAL], "a value is outside the range of the kernel or the driver"),
+];
+
+fn about_links(call: &str, error: &io::Error) -> &'static str {
+    let is_row = |(calls, errnos, _): &&(&[&str], &[i32], &str)| {
+        let is_call = calls.is_empty() || calls.contains(&call);
+        is_call && error.raw_os_error().is_some_and(|errno| errnos.contains(&errno))
+    };
+    ABOUT_LINKS.iter().find(is_row).map_or("the errno says why", |(.., remedy)| remedy)
 }
 
 /// What may help against an errno of a rule.
@@ -214,19 +235,17 @@ fn rule_remedy(error: &io::Error) -> &'static str {
     }
 }
 
-/// The capability that a call needs.
-fn capability(call: &str) -> &'static str {
-    match call {
-        "unshare" => "run as root, or with CAP_SYS_ADMIN and CAP_NET_ADMIN",
-        "setns" => "run as root, or with CAP_SYS_ADMIN",
-        "socket(AF_PACKET)" => "run as root, or with CAP_NET_RAW",
-        "bpf(BPF_PROG_LOAD)" | "bpf(BPF_PROG_RUN)" => "run as root, or with CAP_BPF and CAP_NET_ADMIN",
-        _ => "run as root, or with CAP_NET_ADMIN in this network namespace",
+/// What a terminal would obey, or not show, is escaped: names are others'.
+impl fmt::Display for NetError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut text = String::new();
+        self.write(&mut text)?;
+        f.write_str(&shown(&text))
     }
 }
 
-impl fmt::Display for NetError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl NetError {
+    fn write(&self, f: &mut impl fmt::Write) -> fmt::Result {
         match self {
             Self::Call { call, about, remedy, .. } => write!(f, "{call} failed: {about}; {remedy}"),
             Self::Refused { request, about, extack, remedy, .. } => {
@@ -259,8 +278,9 @@ impl fmt::Display for NetError {
             Self::NoIndirection { link } => {
                 write!(
                     f,
-                    "{link:?} has no indirection table (RSS), as `ethtool -x {link}` shows: use all of its \
-                     queues, or a card that has one"
+                    "{link:?} has no indirection table (RSS), as `ethtool -x {}` shows: use all of its \
+                     queues, or a card that has one",
+                    shell_word(link)
                 )
             }
             Self::FlowsHeld { link, process } => {
@@ -274,8 +294,9 @@ impl fmt::Display for NetError {
             Self::NoFlowRules { link } => {
                 write!(
                     f,
-                    "{link:?} has no rules for single flows (ntuple), as `ethtool -n {link}` shows: do \
-                     without them, for a match works on every queue, or use a card that has them"
+                    "{link:?} has no rules for single flows (ntuple), as `ethtool -n {}` shows: do \
+                     without them, for a match works on every queue, or use a card that has them",
+                    shell_word(link)
                 )
             }
             Self::FlowRuleRefused { link, part, rule, source } => {
@@ -286,7 +307,8 @@ impl fmt::Display for NetError {
                 write!(
                     f,
                     "{link:?} has a rule for \"{part}\" ({rule}) already, which some drivers replace: do \
-                     without rules, or run: ethtool -N {link} delete {place}"
+                     without rules, or run: ethtool -N {} delete {place}",
+                    shell_word(link)
                 )
             }
             Self::FlowRulesStay { link, undo, refused, .. } => {

@@ -7,7 +7,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-use super::error::{NetError, remedy};
+use super::error::{NetError, remedy_of};
 use super::message::{Attributes, Malformed, NetlinkMessage, NetlinkMessages, Request, text, u32_at};
 use super::sys::{self, uapi};
 use crate::sys::event::wait_readable;
@@ -158,7 +158,8 @@ impl FinalMessage {
     pub(crate) fn refused(self, asked: RequestText<'_>) -> NetError {
         let source = io::Error::from_raw_os_error(self.errno);
         let (RequestText { request, about }, Self { extack, .. }) = (asked, self);
-        NetError::Refused { request, about: about.into(), extack, remedy: remedy(request, &source), source }
+        let remedy = remedy_of(request, &source);
+        NetError::Refused { request, about: about.into(), extack, remedy, source }
     }
 }
 

@@ -196,14 +196,33 @@ pub(crate) fn header(index: u32, flags: u32, change: u32) -> [u8; HEADER] {
     header
 }
 
+/// Most bytes of a name.
+const LONGEST: usize = 15;
+/// Most bytes of an alternative name (ALTIFNAMSIZ).
+const LONGEST_ALTERNATIVE: usize = 127;
+
 /// Whether the kernel would take this as the name of an interface (net/core/dev.c:dev_valid_name, v7.3).
 pub(crate) fn check_name(name: &str) -> Result<(), NetError> {
     let odd = |c: char| c == '/' || c == ':' || c.is_ascii_whitespace() || c == '\0' || c == '%';
-    if (1..=15).contains(&name.len()) && name != "." && name != ".." && !name.contains(odd) {
+    if (1..=LONGEST).contains(&name.len()) && name != "." && name != ".." && !name.contains(odd) {
         return Ok(());
     }
     let range = "1 to 15 bytes without slash, colon, percent sign and blanks, not \".\" or \"..\"";
     Err(NetError::OutOfRange { field: "the name of an interface", value: format!("{name:?}"), range })
+}
+
+/// Whether an interface may have this alternative name (`ip link property add`), or name.
+pub(crate) fn check_alternative_name(name: &str) -> Result<(), NetError> {
+    if (1..=LONGEST_ALTERNATIVE).contains(&name.len()) && !name.contains('\0') {
+        return Ok(());
+    }
+    let range = "1 to 127 bytes, of which none is 0";
+    Err(NetError::OutOfRange { field: "the name of an interface", value: format!("{name:?}"), range })
+}
+
+/// Whether only an alternative name is so long.
+pub(crate) fn is_long(name: &str) -> bool {
+    name.len() > LONGEST
 }
 
 #[cfg(test)]
@@ -300,5 +319,13 @@ mod tests {
             let error = check_name(bad).unwrap_err().to_string();
             assert!(error.contains(&format!("{bad:?}")), "{error}");
         }
+        let long = "n".repeat(LONGEST_ALTERNATIVE);
+        for good in ["a", "rack 7/uplink:0", &long] {
+            check_alternative_name(good).unwrap();
+        }
+        for bad in ["", "a\0", &(long.clone() + "n")] {
+            check_alternative_name(bad).unwrap_err();
+        }
+        assert!(is_long("sixteen-letters.") && !is_long("fifteen-letters"));
     }
 }

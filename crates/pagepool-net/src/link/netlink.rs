@@ -12,7 +12,9 @@ use std::time::{Duration, Instant};
 use super::egress::qdisc::{self, Qdisc, TokenBucket};
 use super::error::NetError;
 use super::exchange::{NetlinkSocket, RequestText};
-use super::link_info::{self, LinkElsewhere, LinkInfo, Mac, OperState, check_name};
+use super::link_info::{
+    self, LinkElsewhere, LinkInfo, Mac, OperState, check_alternative_name, check_name, is_long,
+};
 use super::message::{Request, nested};
 use super::route::{self, Address, Route};
 use super::sys::uapi;
@@ -57,15 +59,19 @@ impl Netlink {
         self.socket.exchange(request, asked, uapi::RTM_NEWLINK, LinkInfo::parse)
     }
 
-    /// The link of this name.
+    /// The link of this name, or of this alternative name, which may have 127 bytes.
     pub fn link(&mut self, name: &str) -> Result<LinkInfo, NetError> {
-        check_name(name)?;
+        check_alternative_name(name)?;
         let mut request = Request::new(uapi::RTM_GETLINK, uapi::NLM_F_ACK, &link_info::header(0, 0, 0));
-        request.text(uapi::IFLA_IFNAME, name);
+        request.text(if is_long(name) { uapi::IFLA_ALT_IFNAME } else { uapi::IFLA_IFNAME }, name);
         let asked = RequestText { request: "look up", about: name };
         match self.socket.exchange(request, asked, uapi::RTM_NEWLINK, LinkInfo::parse) {
             Ok(found) => found.into_iter().next().ok_or(NetError::Malformed { what: "no link and no error" }),
-            Err(error) if error.errno() == Some(errno::ENODEV) => {
+            // A kernel before 5.5 knows no alternative names, and finds nothing asked for.
+            Err(error)
+                if error.errno() == Some(errno::ENODEV)
+                    || is_long(name) && error.errno() == Some(errno::EINVAL) =>
+            {
                 let known = self.links()?.into_iter().map(|link| link.name).collect();
                 Err(NetError::NoLink { name: name.into(), known })
             }
@@ -91,6 +97,11 @@ impl Netlink {
             Err(error) if error.errno() == Some(errno::ENODEV) => Ok(None),
             Err(error) => Err(error),
         }
+    }
+
+    /// The name that a link has now; the one that it had if it is gone.
+    pub(crate) fn name_now(&mut self, link: &LinkInfo) -> String {
+        self.link_at(link.index).ok().flatten().map_or_else(|| link.name.clone(), |now| now.name)
     }
 
     /// A link of another namespace, as [`LinkInfo::lower_elsewhere`] names it. It requires CAP_NET_ADMIN

@@ -1,9 +1,11 @@
 //! Offloads: what they are called, which of them falsify the packets that a program takes at XDP, and how
 //! these are held off while it does.
 
-mod name_text;
+pub(super) mod name_text;
 mod namespace_place;
 mod namespace_way;
+
+mod stack;
 
 pub(super) mod fault;
 pub(super) mod hold;

@@ -29,7 +29,12 @@ pub(crate) const SEND_PROGRAM: &[Capability] = &[
 /// For programs beside those of others, which are found by their ids.
 pub(crate) const OTHER_PROGRAMS: &[Capability] =
     &[Capability { name: "CAP_SYS_ADMIN", number: SYS_ADMIN, or_admin: false }];
-/// For busy polling.
+/// For new namespaces, and links in them.
+pub(crate) const NAMESPACE: &[Capability] = &[
+    Capability { name: "CAP_SYS_ADMIN", number: SYS_ADMIN, or_admin: false },
+    Capability { name: "CAP_NET_ADMIN", number: 12, or_admin: false },
+];
+/// For busy polling, and for changes of links.
 pub(crate) const ADMIN: &[Capability] = &[Capability { name: "CAP_NET_ADMIN", number: 12, or_admin: false }];
 
 const SYS_ADMIN: u32 = 21;

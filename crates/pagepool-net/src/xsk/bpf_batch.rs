@@ -38,6 +38,7 @@ use crate::device::Calls;
 use crate::error::parameter;
 use crate::link::LinkInfo;
 use crate::sys::bpf as sys;
+use crate::sys::remedy::failed;
 use crate::sys::{capability, errno};
 
 /// The fewest packets for which the BPF program is called. Fewer cost less by the ring, and gain nothing
@@ -145,7 +146,7 @@ impl Loaded {
         let rings = || Ok((Mapped::pair::<2>(slots)?, Mapped::pair::<1>(slots)?));
         let ([to_send, waiting], [completed, done]) = rings().map_err(|source| {
             let remedy = format!("no memory for rings of {slots} entries: use a smaller tx_ring");
-            Error::System { call: "mmap", remedy, source }
+            failed("mmap", source, remedy)
         })?;
         let scratch = sys::create_scratch(SCRATCH).map_err(|e| refused("bpf(BPF_MAP_CREATE)", e))?;
         let sends = bpf::Sends {
@@ -195,7 +196,10 @@ fn refused(call: &'static str, source: io::Error) -> Error {
         Some(errno::EINVAL) => {
             "BPF batch requires Linux 6.15 and CAP_PERFMON; the ring requires neither".into()
         }
-        _ => "the kernel refused the BPF program; the ring requires none".into(),
+        _ => {
+            let known = "the kernel refused the BPF program; the ring requires none";
+            return failed(call, source, known);
+        }
     };
     Error::System { call, remedy, source }
 }

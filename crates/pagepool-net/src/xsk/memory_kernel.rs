@@ -20,6 +20,7 @@ use super::sender::TxRings;
 use super::sys::ring::{Consumer, Producer};
 use super::sys::socket::{CONTINUED, Mapped};
 use super::umem::Umem;
+use crate::sys::remedy::failed;
 
 /// The MTU of its interface, which does not exist: without and with packets of several buffers.
 const MTU: u32 = 1500;
@@ -59,7 +60,7 @@ pub fn umem_in_memory<P: Provider + ?Sized>(
 /// # Ok::<(), pagepool::Error>(())
 /// ```
 pub fn xsk_in_memory(umem: &Arc<Umem>, slots: u32) -> Result<(XskDevice, XskKernelSide), Error> {
-    let system = |call, source| Error::System { call, remedy: "raise RLIMIT_NOFILE".into(), source };
+    let system = |call, source| failed(call, source, "the kernel made none");
     let params =
         XskParams { interface: "memory".into(), rx_ring: slots, tx_ring: slots, ..Default::default() };
     let memory = |source| system("mmap", source);

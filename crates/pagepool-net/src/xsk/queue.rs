@@ -3,7 +3,7 @@
 use pagepool::Error;
 
 use crate::error::parameter;
-use crate::link::Channels;
+use crate::link::{Channels, shell_word};
 
 /// A queue among all of the machine: namespace, interface, number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,7 +24,10 @@ pub(super) fn check_queue(interface: &str, queue: u32, channels: Option<Channels
         0 => {
             format!("one that both receives and sends: {interface} has {rx} receive and {tx} transmit queues")
         }
-        1 => format!("0: {interface} has one queue (`ethtool -L {interface}` changes the number)"),
+        1 => {
+            let word = shell_word(interface);
+            format!("0: {interface} has one queue (`ethtool -L {word}` changes the number)")
+        }
         n => format!("0 to {}: {interface} has {rx} receive and {tx} transmit queues", n - 1),
     };
     Err(parameter("queue", queue, must_be))

@@ -63,6 +63,7 @@ impl XskDevice {
     pub fn simple_with(mut params: XskParams) -> Result<(Self, Bound), Error> {
         params.check()?;
         let link = lookup::look_up(&params.interface)?;
+        params.interface.clone_from(&link.name); // it may be an alternative one
         let name = format!("{}:{}", params.interface, params.queue);
         let (umem, pool) = memory(&name, &params)?;
         check_mtu(link.mtu as usize, &umem)?;

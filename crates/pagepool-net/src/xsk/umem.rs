@@ -24,7 +24,8 @@ use super::probe::Probe;
 use super::queue::Queue;
 use super::sys::socket::{self as sys, Registration, flags};
 use crate::link::lookup::{self, DriverOf};
-use crate::sys::{capability, errno, locked_memory};
+use crate::sys::remedy::failed;
+use crate::sys::{errno, locked_memory};
 
 /// The shortest and the longest pause before a busy queue is tried again: a try takes a lock of the kernel's
 /// that releasing a queue takes, too. In between it is this part of the time since the first try.
@@ -221,8 +222,8 @@ impl Umem {
     /// The probe that tells when a driver is done with a queue.
     pub(super) fn probe(&self) -> Result<Probe, Error> {
         Probe::new(self.memory).map_err(|source| {
-            let remedy = "zero copy requires one more socket, to close a queue safely: use copy mode".into();
-            Error::System { call: "setsockopt(AF_XDP)", remedy, source }
+            let remedy = "zero copy requires one more socket, to close a queue safely: use copy mode";
+            failed("setsockopt(AF_XDP)", source, remedy)
         })
     }
 
@@ -286,7 +287,7 @@ impl Umem {
                 Some(errno::ENOPROTOOPT) => "the kernel is older than 4.18".into(),
                 _ => format!("the kernel did not pin {len} bytes: use a smaller arena"),
             };
-            Error::System { call: "setsockopt(XDP_UMEM_REG)", remedy, source }
+            failed("setsockopt(XDP_UMEM_REG)", source, remedy)
         })
     }
 
@@ -323,7 +324,7 @@ impl Umem {
             Some(errno::ENODEV | errno::ENXIO) => "the interface was removed".into(),
             _ => format!("the kernel did not bind a socket to queue {queue}"),
         };
-        Error::System { call: "bind(AF_XDP)", remedy, source }
+        failed("bind(AF_XDP)", source, remedy)
     }
 
     fn lock(&self) -> MutexGuard<'_, Sockets> {
@@ -361,13 +362,10 @@ fn refused_as_invalid(queue: u32, mode: XskMode, shared_zero_copy: bool, driver:
 fn new_socket() -> Result<OwnedFd, Error> {
     sys::socket().map_err(|source| {
         let remedy = match source.raw_os_error() {
-            Some(errno::EPERM | errno::EACCES) => capability::remedy(capability::SOCKET),
-            Some(errno::EAFNOSUPPORT) => {
-                "the kernel is older than 4.18, or built without CONFIG_XDP_SOCKETS".into()
-            }
-            _ => "raise RLIMIT_NOFILE if too many files are open".into(),
+            Some(errno::EAFNOSUPPORT) => "the kernel is older than 4.18, or built without CONFIG_XDP_SOCKETS",
+            _ => "the kernel made no socket",
         };
-        Error::System { call: "socket(AF_XDP)", remedy, source }
+        failed("socket(AF_XDP)", source, remedy)
     })
 }
 

@@ -73,7 +73,7 @@ impl FlowRules {
 impl InterfaceRules {
     fn add(rules: &[FlowRule], interface: &Interface) -> Result<Self, String> {
         let held = HeldFlowRules::add(&interface.link, rules, &interface.queues);
-        let held = held.map_err(|error| refused(&error))?;
+        let mut held = held.map_err(|error| refused(&error))?;
         output::note(format_args!(
             "{} has {} to its queues {} until this command ends; if it is killed, undo that by{OWN_LINE}{}",
             interface.link.name,
@@ -127,7 +127,7 @@ fn refused(error: &NetError) -> String {
 
 impl Drop for FlowRules {
     fn drop(&mut self) {
-        for InterfaceRules { held, .. } in self.held.drain(..) {
+        for InterfaceRules { mut held, .. } in self.held.drain(..) {
             let undo = held.undo();
             if let Err(error) = held.restore() {
                 let why = error_chain(&error);

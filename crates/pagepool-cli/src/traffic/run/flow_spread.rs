@@ -33,7 +33,7 @@ impl FlowSpread {
     pub fn over(interfaces: &[Interface]) -> Result<Self, String> {
         let hold = |interface: &Interface| {
             let held = HeldFlowSpread::over(&interface.link, &interface.queues);
-            let held = held.map_err(|error| refused(&error))?;
+            let mut held = held.map_err(|error| refused(&error))?;
             output::note(format_args!(
                 "{} spreads flows over its queues {} until this command ends; if it is killed, undo \
                  that by{OWN_LINE}{}",
@@ -53,7 +53,7 @@ fn refused(error: &NetError) -> String {
 
 impl Drop for FlowSpread {
     fn drop(&mut self) {
-        for held in self.0.drain(..) {
+        for mut held in self.0.drain(..) {
             let undo = held.undo();
             if let Err(error) = held.restore() {
                 let why = error_chain(&error);

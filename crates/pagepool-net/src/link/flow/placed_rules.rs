@@ -3,6 +3,7 @@
 use super::rule::FlowRule;
 use crate::link::error::NetError;
 use crate::link::ethtool::Ethtool;
+use crate::link::offload::name_text::shell_word;
 use crate::link::sys::ethtool::same_packets;
 
 /// What a driver does with rules.
@@ -192,6 +193,7 @@ impl PlacedRules {
 
     /// What removes them by hand.
     pub(super) fn undo(&self, link: &str) -> String {
+        let link = shell_word(link);
         let delete = self.rules.iter().map(|placed| format!("ethtool -N {link} delete {}", placed.place));
         let off = format!("  # and ethtool -K {link} ntuple off, if ethtool -n {link} lists no rule then");
         delete.collect::<Vec<_>>().join("; ") + if self.turned_on { &off } else { "" }

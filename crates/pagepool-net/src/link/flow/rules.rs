@@ -24,7 +24,7 @@ use crate::link::netlink::Netlink;
 /// use pagepool_net::link::{HeldFlowRules, Netlink};
 /// let link = Netlink::open()?.link("eth0")?;
 /// let rules = "udp dst port 4789".parse::<Match>()?.flow_rules()?;
-/// let held = HeldFlowRules::add(&link, &rules, &[2, 3])?;
+/// let mut held = HeldFlowRules::add(&link, &rules, &[2, 3])?;
 /// eprintln!("if this process is killed: {}", held.undo());
 /// held.restore()?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -74,9 +74,9 @@ impl HeldFlowRules {
     }
 
     /// The commands that delete the rules by hand. The one that turns `ntuple` off, which deletes those of
-    /// others, too, stands behind a `#`.
-    pub fn undo(&self) -> String {
-        self.placed.undo(&self.link.name)
+    /// others, too, stands behind a `#`. Asks for the name that the link has now.
+    pub fn undo(&mut self) -> String {
+        self.placed.undo(&self.netlink.name_now(&self.link))
     }
 
     /// Puts back the rules that are gone, as some drivers drop them when the link goes down, and says how

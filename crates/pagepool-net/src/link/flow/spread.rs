@@ -5,6 +5,7 @@ use crate::link::error::NetError;
 use crate::link::ethtool::Ethtool;
 use crate::link::link_info::LinkInfo;
 use crate::link::netlink::Netlink;
+use crate::link::offload::name_text::shell_word;
 
 /// A card that spreads flows over some of its queues until this is dropped, and then as it did before.
 ///
@@ -17,7 +18,7 @@ use crate::link::netlink::Netlink;
 /// // It changes a card of the machine that runs this.
 /// use pagepool_net::link::{HeldFlowSpread, Netlink};
 /// let link = Netlink::open()?.link("eth0")?;
-/// let held = HeldFlowSpread::over(&link, &[2, 3])?;
+/// let mut held = HeldFlowSpread::over(&link, &[2, 3])?;
 /// eprintln!("if this process is killed: {}", held.undo());
 /// held.restore()?;
 /// # Ok::<(), pagepool_net::link::NetError>(())
@@ -72,8 +73,8 @@ impl HeldFlowSpread {
     }
 
     /// The command that puts the table back by hand. One that a single command does not make it replaces by
-    /// an even spread over all queues.
-    pub fn undo(&self) -> String {
+    /// an even spread over all queues. Asks for the name that the link has now.
+    pub fn undo(&mut self) -> String {
         let how = match (even(&self.before), weights(&self.before)) {
             (Some((first, count)), _) if (first, count) != (0, self.queues) => {
                 format!("start {first} equal {count}")
@@ -84,7 +85,7 @@ impl HeldFlowSpread {
             }
             _ => "default".into(),
         };
-        format!("ethtool -X {} {how}", self.link.name)
+        format!("ethtool -X {} {how}", shell_word(&self.netlink.name_now(&self.link)))
     }
 
     /// Puts the table back now, and says why not if that fails. A link that was removed is no error.

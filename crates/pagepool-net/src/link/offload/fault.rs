@@ -2,13 +2,16 @@
 
 use std::fmt;
 
+use pagepool::observe::shown;
+
 use super::hold::HeldOffloads;
 use super::kind::Offload;
-use super::name_text::{shell_word, shown};
+use super::name_text::shell_word;
 use super::other_namespace::OtherNamespace;
 use crate::link::error::NetError;
 use crate::link::ethtool::Ethtool;
 use crate::link::link_info::LinkInfo;
+use crate::link::netlink::Netlink;
 
 /// Offloads of one link that falsify the packets which arrive at an interface, as XDP and AF_XDP see them.
 ///
@@ -18,6 +21,11 @@ use crate::link::link_info::LinkInfo;
 pub struct OffloadFault {
     /// The interface at which the packets arrive.
     pub interface: String,
+    /// Its number.
+    pub index: u32,
+    /// The interface that hands them to the one that was asked for, if that is another one: a bridge, a
+    /// macvlan and a VLAN interface get them from those below.
+    pub above: Option<String>,
     /// Whose offloads these are.
     pub owner: OffloadOwner,
     /// The offloads, of which the driver can turn each off.
@@ -32,6 +40,21 @@ pub struct OffloadFault {
 pub enum OffloadOwner {
     /// The interface's own.
     Interface(LinkInfo),
+    /// The same of one in another network namespace, on which the one that was asked for stands.
+    InterfaceElsewhere {
+        /// The interface.
+        link: LinkInfo,
+        /// Where it is.
+        namespace: OtherNamespace,
+    },
+    /// Nobody's that could be turned off: the kernel takes VLAN tags out of packets before it hands them to
+    /// this interface.
+    Stacked {
+        /// The interface.
+        link: LinkInfo,
+        /// Those that it gets packets from, as far as they are in its network namespace.
+        below: Vec<LinkInfo>,
+    },
     /// The other end's, of a veth.
     Peer(LinkInfo),
     /// The other end's, of a veth, in another network namespace that was entered to ask for them.
@@ -59,7 +82,11 @@ pub struct HiddenPeer {
 impl OffloadOwner {
     fn link(&self) -> Option<&LinkInfo> {
         match self {
-            Self::Interface(link) | Self::Peer(link) | Self::PeerElsewhere { link, .. } => Some(link),
+            Self::Interface(link)
+            | Self::InterfaceElsewhere { link, .. }
+            | Self::Stacked { link, .. }
+            | Self::Peer(link)
+            | Self::PeerElsewhere { link, .. } => Some(link),
             Self::HiddenPeer(_) => None,
         }
     }
@@ -69,8 +96,12 @@ impl OffloadOwner {
 impl fmt::Display for OffloadOwner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Interface(link) | Self::Peer(link) => f.write_str(&shown(&link.name)),
-            Self::PeerElsewhere { link, namespace } => write!(f, "{} in {namespace}", shown(&link.name)),
+            Self::Interface(link) | Self::Stacked { link, .. } | Self::Peer(link) => {
+                f.write_str(&shown(&link.name))
+            }
+            Self::InterfaceElsewhere { link, namespace } | Self::PeerElsewhere { link, namespace } => {
+                write!(f, "{} in {namespace}", shown(&link.name))
+            }
             Self::HiddenPeer(hidden) => match &hidden.place {
                 Some((name, namespace)) => write!(f, "{} in {namespace}", shown(name)),
                 None => f.write_str("a peer out of reach"),
@@ -92,9 +123,70 @@ impl OffloadFault {
         let offloads = ethtool.those(seen, of, |features| features.active & features.available)?;
         let on = ethtool.those(seen, of, |features| features.active)?;
         let fixed: Vec<_> = on.into_iter().filter(|on| !offloads.contains(on)).collect();
-        let interface = link.name.clone();
+        let (interface, index) = (link.name.clone(), link.index);
         let any = !offloads.is_empty() || !fixed.is_empty();
-        Ok(any.then_some(Self { interface, owner, offloads, fixed }))
+        Ok(any.then_some(Self { interface, index, above: None, owner, offloads, fixed }))
+    }
+
+    /// What the kernel does in front of a link that gets packets from those below.
+    pub(super) fn without_tags(link: &LinkInfo, below: Vec<LinkInfo>) -> Self {
+        let owner = OffloadOwner::Stacked { link: link.clone(), below };
+        let fixed = vec![Offload::RxVlan, Offload::RxOuterVlan];
+        let (interface, index) = (link.name.clone(), link.index);
+        Self { interface, index, above: None, owner, offloads: Vec::new(), fixed }
+    }
+
+    /// The same for a link above it. In generic mode tags are lost in front of that in any case, or are its
+    /// own.
+    pub(super) fn below(mut self, above: &LinkInfo, is_generic: bool) -> Option<Self> {
+        self.above = Some(above.name.clone());
+        if is_generic {
+            let is_other = |offload: &Offload| !Offload::OF_TAGS.contains(offload);
+            self.offloads.retain(is_other);
+            self.fixed.retain(is_other);
+        }
+        (!self.offloads.is_empty() || !self.fixed.is_empty()).then_some(self)
+    }
+
+    /// The same, seen from another network namespace than its own.
+    pub(super) fn seen_from_outside(mut self, namespace: &OtherNamespace) -> Self {
+        let namespace = namespace.clone();
+        self.owner = match self.owner {
+            OffloadOwner::Interface(link) => OffloadOwner::InterfaceElsewhere { link, namespace },
+            OffloadOwner::Peer(link) => OffloadOwner::PeerElsewhere { link, namespace },
+            other => other,
+        };
+        self
+    }
+
+    /// The same with the names that interfaces of the client's namespace have now.
+    ///
+    /// ```
+    /// use pagepool_net::link::{Ethtool, Netlink, XdpMode, offload_faults};
+    /// let (mut netlink, ethtool) = (Netlink::open()?, Ethtool::open()?);
+    /// let link = netlink.link("lo")?;
+    /// for fault in offload_faults(&mut netlink, &ethtool, &link, XdpMode::Native)? {
+    ///     assert_eq!(fault.clone().named_now(&mut netlink).to_string(), fault.to_string());
+    /// }
+    /// # Ok::<(), pagepool_net::link::NetError>(())
+    /// ```
+    pub fn named_now(mut self, netlink: &mut Netlink) -> Self {
+        let is_here = match &mut self.owner {
+            OffloadOwner::Interface(link) | OffloadOwner::Peer(link) => {
+                link.name = netlink.name_now(link);
+                true
+            }
+            OffloadOwner::Stacked { link, below } => {
+                below.iter_mut().chain([link]).for_each(|link| link.name = netlink.name_now(link));
+                true
+            }
+            OffloadOwner::PeerElsewhere { .. } | OffloadOwner::HiddenPeer(_) => self.above.is_none(),
+            OffloadOwner::InterfaceElsewhere { .. } => false,
+        };
+        if let Some(now) = netlink.link_at(self.index).ok().flatten().filter(|_| is_here) {
+            self.interface = now.name;
+        }
+        self
     }
 
     /// The link whose offloads these are; `None` of a [`HiddenPeer`].
@@ -119,8 +211,11 @@ impl OffloadFault {
     /// ```
     pub fn command(&self) -> Option<String> {
         let (prefix, name) = match &self.owner {
-            OffloadOwner::Interface(link) | OffloadOwner::Peer(link) => (String::new(), &link.name),
-            OffloadOwner::PeerElsewhere { link, namespace } => (namespace.prefix(), &link.name),
+            OffloadOwner::Interface(link) | OffloadOwner::Stacked { link, .. } | OffloadOwner::Peer(link) => {
+                (String::new(), &link.name)
+            }
+            OffloadOwner::InterfaceElsewhere { link, namespace }
+            | OffloadOwner::PeerElsewhere { link, namespace } => (namespace.prefix(), &link.name),
             OffloadOwner::HiddenPeer(HiddenPeer { place: Some((name, namespace)), .. }) => {
                 (namespace.prefix(), name)
             }
@@ -144,19 +239,23 @@ impl OffloadFault {
     /// # Ok::<(), pagepool_net::link::NetError>(())
     /// ```
     pub fn description(&self) -> String {
-        let Self { interface, owner, offloads, fixed } = self;
+        let Self { interface, owner, offloads, fixed, .. } = self;
         let interface = shown(interface);
         let how = effects(&[offloads.as_slice(), fixed].concat());
-        let mut text = match owner {
-            OffloadOwner::Interface(_) => format!("packets arrive at {interface} {how}"),
-            OffloadOwner::Peer(_) | OffloadOwner::PeerElsewhere { .. } => {
-                format!("packets from {interface}'s peer {owner} arrive {how}")
-            }
-            OffloadOwner::HiddenPeer(HiddenPeer { why, .. }) => format!(
-                "packets from {interface}'s peer arrive {how}, if it has on what {interface} has. It cannot \
-                 be asked: {why}"
-            ),
-        };
+        let above = self.above.iter().map(|above| format!("below {}: ", shown(above))).collect::<String>();
+        let mut text = above
+            + &match owner {
+                OffloadOwner::Interface(_) => format!("packets arrive at {interface} {how}"),
+                OffloadOwner::InterfaceElsewhere { .. } => format!("packets arrive at {owner} {how}"),
+                OffloadOwner::Stacked { link, below } => return lost_tags(link, below),
+                OffloadOwner::Peer(_) | OffloadOwner::PeerElsewhere { .. } => {
+                    format!("packets from {interface}'s peer {owner} arrive {how}")
+                }
+                OffloadOwner::HiddenPeer(HiddenPeer { why, .. }) => format!(
+                    "packets from {interface}'s peer arrive {how}, if it has on what {interface} has. It \
+                     cannot be asked: {why}"
+                ),
+            };
         if !fixed.is_empty() {
             text += &format!(". The driver cannot turn {} off", names(fixed));
         }
@@ -200,8 +299,11 @@ impl OffloadFault {
     /// ```
     pub fn hold_off(&self) -> Result<HeldOffloads, NetError> {
         let (link, namespace) = match &self.owner {
-            OffloadOwner::Interface(link) | OffloadOwner::Peer(link) => (link, None),
-            OffloadOwner::PeerElsewhere { link, namespace } => (link, Some(namespace)),
+            OffloadOwner::Interface(link) | OffloadOwner::Stacked { link, .. } | OffloadOwner::Peer(link) => {
+                (link, None)
+            }
+            OffloadOwner::InterfaceElsewhere { link, namespace }
+            | OffloadOwner::PeerElsewhere { link, namespace } => (link, Some(namespace)),
             OffloadOwner::HiddenPeer(HiddenPeer { why, .. }) => {
                 return Err(NetError::HiddenPeer { link: self.interface.clone(), why: why.clone() });
             }
@@ -215,6 +317,20 @@ impl OffloadFault {
             _ => HeldOffloads::new(link, namespace, &self.offloads),
         }
     }
+}
+
+/// Most interfaces that a text names.
+const MOST_NAMED: usize = 4;
+
+/// Tags are lost at a link that gets packets from those below, and nothing turns that off.
+fn lost_tags(link: &LinkInfo, below: &[LinkInfo]) -> String {
+    let named: Vec<_> = below.iter().take(MOST_NAMED).map(|link| shown(&link.name)).collect();
+    let instead = if named.is_empty() { "an interface below it".into() } else { named.join(" or ") };
+    let (name, kind) = (shown(&link.name), shown(link.kind.as_deref().unwrap_or_default()));
+    format!(
+        "packets arrive at {name} without VLAN tags, and what it sends back has none: the kernel takes tags \
+         out before it hands packets to an interface of kind {kind}. Nothing turns that off: use {instead}"
+    )
 }
 
 /// What offloads make of packets: how they arrive.
@@ -253,6 +369,8 @@ mod tests {
         let lo = Netlink::open().unwrap().link("lo").unwrap();
         let mut fault = OffloadFault {
             interface: "lo".into(),
+            index: lo.index,
+            above: None,
             owner: OffloadOwner::Interface(lo.clone()),
             offloads: vec![Offload::Lro, Offload::RxVlan],
             fixed: vec![Offload::RxOuterVlan],
@@ -281,10 +399,33 @@ mod tests {
     }
 
     #[test]
+    fn tags_are_nobodys_below_a_link_that_loses_them_or_has_its_own() {
+        let lo = Netlink::open().unwrap().link("lo").unwrap();
+        let fault = OffloadFault {
+            interface: "lo".into(),
+            index: lo.index,
+            above: None,
+            owner: OffloadOwner::Peer(lo.clone()),
+            offloads: vec![Offload::TxVlan, Offload::Gso],
+            fixed: vec![Offload::TxOuterVlan],
+        };
+        let above = LinkInfo { name: "top\u{202e}".into(), ..lo };
+        let native = fault.clone().below(&above, false).unwrap();
+        let said =
+            "below top\\u{202e}: packets from lo's peer lo arrive without VLAN tags, or longer than the MTU";
+        assert!(native.to_string().starts_with(said), "{native}");
+        let generic = fault.clone().below(&above, true).unwrap();
+        assert_eq!((&generic.offloads[..], &generic.fixed[..]), (&[Offload::Gso][..], &[][..]));
+        assert_eq!(OffloadFault { offloads: vec![Offload::TxVlan], ..fault }.below(&above, true), None);
+    }
+
+    #[test]
     fn a_name_that_others_chose_commands_neither_shell_nor_terminal() {
         let lo = Netlink::open().unwrap().link("lo").unwrap();
         let peer = |name: &str| OffloadFault {
             interface: "lo".into(),
+            index: lo.index,
+            above: None,
             owner: OffloadOwner::Peer(LinkInfo { name: name.into(), ..lo.clone() }),
             offloads: vec![Offload::Gso],
             fixed: Vec::new(),

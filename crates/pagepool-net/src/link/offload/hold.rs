@@ -2,8 +2,10 @@
 
 use std::fmt;
 
+use pagepool::observe::shown;
+
 use super::kind::Offload;
-use super::name_text::{shell_word, shown};
+use super::name_text::shell_word;
 use super::namespace_way::NamespaceWay;
 use super::other_namespace::OtherNamespace;
 use crate::link::error::NetError;
@@ -70,6 +72,7 @@ impl HeldOffloads {
 
     /// The command that puts the offloads back by hand, for who finds them off: each feature that was turned
     /// off by its own name. It enters the network namespace of a veth's other end, if that is another one.
+    /// Asks for the name that the link has now.
     ///
     /// ```no_run
     /// // It changes the links of the machine that runs this.
@@ -81,7 +84,8 @@ impl HeldOffloads {
     /// }
     /// # Ok::<(), pagepool_net::link::NetError>(())
     /// ```
-    pub fn undo(&self) -> String {
+    pub fn undo(&mut self) -> String {
+        self.link.name = self.netlink.name_now(&self.link);
         let on: Vec<String> = self.names.iter().map(|name| format!("{name} on")).collect();
         let prefix = self.elsewhere.as_ref().map(NamespaceWay::prefix).unwrap_or_default();
         format!("{prefix}ethtool -K {} {}", shell_word(&self.link.name), on.join(" "))

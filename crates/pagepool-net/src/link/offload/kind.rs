@@ -56,6 +56,9 @@ impl Offload {
     /// these, what arrives is merged, or lacks its VLAN tag.
     pub const OF_RECEIVER: [Self; 4] = [Self::Lro, Self::GroHardware, Self::RxVlan, Self::RxOuterVlan];
 
+    /// Those that take VLAN tags out of packets, or leave them beside.
+    pub(super) const OF_TAGS: [Self; 4] = [Self::TxVlan, Self::TxOuterVlan, Self::RxVlan, Self::RxOuterVlan];
+
     /// Its keyword, its name, and the kernel's names of its features.
     fn row(self) -> (&'static str, &'static str, &'static [&'static str]) {
         match self {

@@ -5,7 +5,9 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use super::name_text::{shell_word, shown};
+use pagepool::observe::shown;
+
+use super::name_text::shell_word;
 
 /// Names and processes that are looked at.
 pub(super) const MOST: usize = 1 << 16;
@@ -75,7 +77,7 @@ impl NamespacePlace {
     /// What people know it by.
     pub(super) fn text(&self) -> String {
         match self {
-            Self::Name(path) => shown(&name(path)),
+            Self::Name(path) => shown(&name(path)).into(),
             Self::Process(_) => self.path().display().to_string(),
         }
     }

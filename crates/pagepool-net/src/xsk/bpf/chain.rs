@@ -28,9 +28,10 @@ use self::dispatcher::{ChainForm, ChainSlot};
 use self::function_types::FunctionTypes;
 use super::pin::{c_path, holds_names, pin};
 use crate::error::parameter;
-use crate::link::{AttachedXdp, NetError, Netlink, XdpMode};
+use crate::link::{AttachedXdp, NetError, Netlink, XdpMode, shell_word};
 use crate::sys::bpf::extension::{self, TypedFunctions};
 use crate::sys::bpf::{self as sys, Insn};
+use crate::sys::remedy::failed;
 use crate::sys::{capability, errno, file_lock, raised_rights};
 
 /// How often a chain is made anew that others change meanwhile.
@@ -250,7 +251,7 @@ impl XdpChain<'_> {
                 ),
                 _ => format!("{path} must be a folder that this user may open and lock"),
             };
-            Error::System { call: "flock", remedy, source }
+            failed("flock", source, remedy)
         })
     }
 
@@ -282,7 +283,8 @@ impl XdpChain<'_> {
             let what = format!(
                 "the dispatcher of {interface} is of version {other} of libxdp's protocol, and 2 and 3 are \
                  those known here (xdp-tools 1.3 to 1.6): remove its programs (`xdp-loader unload \
-                 {interface} --all`), or pass the XSKMAP of one of them"
+                 {} --all`), or pass the XSKMAP of one of them",
+                shell_word(interface)
             );
             Error::Busy { what }
         })
@@ -351,7 +353,8 @@ impl XdpChain<'_> {
             let (interface, most) = (self.interface, dispatcher::MOST);
             let what = format!(
                 "{interface} has {most} XDP programs, which is all that libxdp's protocol has room for: \
-                 remove one (`xdp-loader unload {interface} --id ID`)"
+                 remove one (`xdp-loader unload {} --id ID`)",
+                shell_word(interface)
             );
             return Err(Error::Busy { what });
         }
@@ -370,11 +373,8 @@ impl XdpChain<'_> {
 
     /// Why the kernel does not say what is attached.
     fn not_read(&self, source: io::Error) -> Error {
-        let remedy = match source.raw_os_error() {
-            Some(errno::EPERM) => capability::remedy(capability::OTHER_PROGRAMS),
-            _ => format!("the dispatcher of {} could not be read: was it just detached?", self.interface),
-        };
-        Error::System { call: "bpf(BPF_PROG_GET_FD_BY_ID)", remedy, source }
+        let known = format!("the dispatcher of {} could not be read: was it just detached?", self.interface);
+        failed("bpf(BPF_PROG_GET_FD_BY_ID)", source, known)
     }
 
     /// Why a dispatcher was not attached.
@@ -388,7 +388,8 @@ impl XdpChain<'_> {
             errno::EOPNOTSUPP => format!("the driver of {interface} has no XDP: attach in generic mode"),
             errno::EBUSY | errno::EEXIST => format!(
                 "another XDP program was attached to {interface}, perhaps by a BPF link, which keeps others \
-                 out: see `ip link show {interface}` and `bpftool link`"
+                 out: see `ip link show {}` and `bpftool link`",
+                shell_word(interface)
             ),
             _ => format!(
                 "{error}. If the MTU of {interface}, or of a veth's other end, is longer than a page holds, \
@@ -447,7 +448,7 @@ fn not_named(call: &'static str, path: &Path, source: io::Error) -> Error {
          it; if the dispatcher was loaded elsewhere, {FILE_SYSTEM_VARIABLE} says where that file system is",
         path.display()
     );
-    Error::System { call, remedy, source }
+    failed(call, source, remedy)
 }
 
 /// A program did not take its place in a dispatcher.
@@ -459,7 +460,7 @@ fn not_placed(id: u32, source: io::Error) -> Error {
         "the XDP program with id {id} does not fit the dispatchers made here: remove it from the chain \
          (`xdp-loader unload` of its interface with `--id {id}`); or the kernel is older than Linux 5.10"
     );
-    Error::System { call: "bpf(BPF_LINK_CREATE)", remedy, source }
+    failed("bpf(BPF_LINK_CREATE)", source, remedy)
 }
 
 pub(super) fn not_loaded(call: &'static str, source: io::Error) -> Error {
@@ -468,9 +469,11 @@ pub(super) fn not_loaded(call: &'static str, source: io::Error) -> Error {
             "{}. Or this kernel has no extensions (freplace): then work by the map of another program",
             capability::remedy(capability::SEND_PROGRAM)
         ),
-        _ => "programs beside others require Linux 5.10 with CONFIG_DEBUG_INFO_BTF, and the BPF JIT \
-              (`sysctl net.core.bpf_jit_enable=1`)"
-            .into(),
+        _ => {
+            let known = "programs beside others require Linux 5.10 with CONFIG_DEBUG_INFO_BTF, and the BPF \
+                         JIT (`sysctl net.core.bpf_jit_enable=1`)";
+            return failed(call, source, known);
+        }
     };
     Error::System { call, remedy, source }
 }

@@ -11,6 +11,7 @@ use pagepool::Error;
 
 use crate::error::parameter;
 use crate::sys::bpf as sys;
+use crate::sys::remedy::failed;
 use crate::sys::{capability, errno};
 
 /// The link of an interface's XDP program, under its name.
@@ -46,13 +47,9 @@ impl PinnedLink {
 pub(super) fn seen(link: BorrowedFd<'_>, path: &Path, interface: &str) -> Result<(u32, u32), Error> {
     sys::xdp_link(link).map_err(|source| match source.raw_os_error() {
         None => not_of(path, interface),
-        Some(errno::EPERM) => {
-            let remedy = capability::remedy(capability::PROGRAM);
-            Error::System { call: "bpf(BPF_OBJ_GET_INFO_BY_FD)", remedy, source }
-        }
         Some(_) => {
-            let remedy = format!("the kernel does not say what {} is", path.display());
-            Error::System { call: "bpf(BPF_OBJ_GET_INFO_BY_FD)", remedy, source }
+            let known = format!("the kernel does not say what {} is", path.display());
+            failed("bpf(BPF_OBJ_GET_INFO_BY_FD)", source, known)
         }
     })
 }
@@ -70,11 +67,8 @@ pub(super) fn not_of(path: &Path, interface: &str) -> Error {
 pub(super) fn holds_names(what: &'static str, path: &Path) -> Result<(), Error> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let has_names = c_path(folder).and_then(|folder| sys::has_names(&folder));
-    let has_names = has_names.map_err(|source| Error::System {
-        call: "statfs",
-        remedy: format!("{} must be a folder of a BPF file system", folder.display()),
-        source,
-    })?;
+    let known = || format!("{} must be a folder of a BPF file system", folder.display());
+    let has_names = has_names.map_err(|source| failed("statfs", source, known()))?;
     match has_names {
         true => Ok(()),
         false => Err(parameter(what, path.display(), "in a BPF file system: `mount -t bpf bpf /sys/fs/bpf`")),
@@ -85,7 +79,7 @@ pub(super) fn holds_names(what: &'static str, path: &Path) -> Result<(), Error> 
 fn remove_dead(path: &Path) -> Result<(), Error> {
     fs::remove_file(path).map_err(|source| {
         let remedy = format!("{} is a link that is attached no more: remove the file", path.display());
-        Error::System { call: "unlink", remedy, source }
+        failed("unlink", source, remedy)
     })
 }
 
@@ -115,7 +109,10 @@ pub(super) fn pin(object: BorrowedFd<'_>, path: &Path) -> Result<(), Error> {
             Some(errno::EPERM | errno::EACCES) => {
                 format!("{path} must be in a BPF file system: {}", capability::remedy(capability::PROGRAM))
             }
-            _ => format!("{path} must be in a BPF file system: `mount -t bpf bpf /sys/fs/bpf`"),
+            _ => {
+                let known = format!("{path} must be in a BPF file system: `mount -t bpf bpf /sys/fs/bpf`");
+                return failed("bpf(BPF_OBJ_PIN)", source, known);
+            }
         };
         Error::System { call: "bpf(BPF_OBJ_PIN)", remedy, source }
     })
@@ -137,7 +134,12 @@ fn not_opened(what: &str, path: &Path, source: io::Error) -> Error {
         Some(errno::EACCES) => {
             format!("{path} must be a {what} in a BPF file system that this user may open")
         }
-        _ => format!("{path} must be a {what} in a BPF file system: see `bpftool {what} show pinned {path}`"),
+        _ => {
+            let known = format!(
+                "{path} must be a {what} in a BPF file system: see `bpftool {what} show pinned {path}`"
+            );
+            return failed("bpf(BPF_OBJ_GET)", source, known);
+        }
     };
     Error::System { call: "bpf(BPF_OBJ_GET)", remedy, source }
 }

@@ -28,10 +28,11 @@ use super::rx_metadata::{Functions, RxMetadataReader};
 use super::waiting_sockets::WaitingSockets;
 use super::{program, steer};
 use crate::error::parameter;
-use crate::link::{AttachedXdp, LinkInfo, XdpMode, lookup};
+use crate::link::{AttachedXdp, LinkInfo, XdpMode, lookup, shell_word};
 use crate::steering::Match;
 use crate::sys::bpf::{self as sys, Insn};
-use crate::sys::{capability, errno};
+use crate::sys::errno;
+use crate::sys::remedy::{failed, not_copied};
 use crate::xsk::grace_period::GracePeriod;
 
 /// Fewest entries of a map.
@@ -165,6 +166,7 @@ impl Redirect {
         path: impl AsRef<Path>,
     ) -> Result<Arc<Self>, Error> {
         let link = lookup::look_up(interface)?;
+        let interface = &*link.name;
         let pin = PinnedLink::open(path.as_ref(), interface, link.index)?;
         let attached = match &pin.there {
             None => refuse_beside(&link).map(|()| None)?,
@@ -262,7 +264,7 @@ impl Redirect {
     /// ```
     pub fn load_beside(interface: &str, how: Attach, frags: bool, priority: u32) -> Result<Arc<Self>, Error> {
         let link = lookup::look_up(interface)?;
-        let map = socket_map(interface).map_err(|error| refused("bpf(BPF_MAP_CREATE)", error, frags))?;
+        let map = socket_map(&link.name).map_err(|error| refused("bpf(BPF_MAP_CREATE)", error, frags))?;
         let code = program::redirect(map.as_raw_fd());
         let member =
             Some(ChainMember::load(&link, how.places(), ChainSlot::passing(priority, frags), &code)?);
@@ -540,14 +542,11 @@ impl Redirect {
                 );
                 return Error::Busy { what };
             }
-            let remedy = match source.raw_os_error() {
-                Some(errno::EPERM) => capability::remedy(capability::PROGRAM),
-                _ => format!(
-                    "the map must be an XSKMAP with room for key {key}, and the socket an AF_XDP socket \
-                     with a receive ring"
-                ),
-            };
-            Error::System { call: "bpf(BPF_MAP_UPDATE_ELEM)", remedy, source }
+            let must_be = format!(
+                "the map must be an XSKMAP with room for key {key}, and the socket an AF_XDP socket with a \
+                 receive ring"
+            );
+            failed("bpf(BPF_MAP_UPDATE_ELEM)", source, must_be)
         })
     }
 
@@ -649,7 +648,10 @@ impl Ours {
                     "another process replaced the XDP program of {}: one run at a time uses a pinned link",
                     self.interface
                 ),
-                _ => format!("the kernel did not exchange the program of {}", self.interface),
+                _ => {
+                    let known = format!("the kernel did not exchange the program of {}", self.interface);
+                    return failed("bpf(BPF_LINK_UPDATE)", source, known);
+                }
             };
             Error::System { call: "bpf(BPF_LINK_UPDATE)", remedy, source }
         })
@@ -734,11 +736,7 @@ fn attached_before(interface: &str, how: Attach, pin: (&OwnedFd, &Path)) -> Resu
         );
         return Err(parameter("attach", format_args!("{how:?}"), must_be));
     }
-    let link = named.try_clone().map_err(|source| Error::System {
-        call: "fcntl(F_DUPFD_CLOEXEC)",
-        remedy: "too many files are open: raise RLIMIT_NOFILE".into(),
-        source,
-    })?;
+    let link = named.try_clone().map_err(not_copied)?;
     Ok(XdpLink { link, mode, why: None, pinned: true })
 }
 
@@ -771,7 +769,6 @@ fn not_attached(interface: &str, source: io::Error, native: bool) -> Error {
         Some(errno::EBUSY | errno::EEXIST) => {
             return busy(interface, lookup::xdp_program_on(interface));
         }
-        Some(errno::EPERM) => capability::remedy(capability::PROGRAM),
         Some(errno::EOPNOTSUPP) if native => {
             format!("the driver of {interface} does not support XDP: attach in generic mode")
         }
@@ -783,7 +780,7 @@ fn not_attached(interface: &str, source: io::Error, native: bool) -> Error {
         Some(errno::EINVAL) => "attaching a program by a BPF link requires Linux 5.9".into(),
         _ => format!("the program could not be attached to {interface}"),
     };
-    Error::System { call, remedy, source }
+    failed(call, source, remedy)
 }
 
 /// With what the names of our programs begin.
@@ -804,20 +801,21 @@ fn busy(interface: &str, id: Option<u32>) -> Error {
 
 /// How to work beside an XDP program of this name.
 fn beside(interface: &str, name: Option<&str>) -> String {
+    let word = shell_word(interface);
     match name {
         Some(dispatcher::NAME) => format!(
             "It runs the programs of libxdp: run beside them (Redirect::load_beside, --beside), or: \
-             xdp-loader unload {interface} --all"
+             xdp-loader unload {word} --all"
         ),
         // A link holds it, so ip(8) cannot take it away.
         Some(name) if name.starts_with(OURS) => format!(
             "Stop it, or, if its process is gone, remove its pinned link: rm \
-             /sys/fs/bpf/pagepool-{}, or where it was pinned, or: bpftool link detach id N, as `bpftool \
+             /sys/fs/bpf/{}, or where it was pinned, or: bpftool link detach id N, as `bpftool \
              link` lists it",
-            interface.replace('.', ":") // the file system takes no dot
+            shell_word(&format!("pagepool-{}", interface.replace('.', ":"))) // the file system takes no dot
         ),
         _ => format!(
-            "Stop its owner, or: ip link set dev {interface} xdp off (`bpftool link detach` if a BPF link \
+            "Stop its owner, or: ip link set dev {word} xdp off (`bpftool link detach` if a BPF link \
              holds it)"
         ),
     }

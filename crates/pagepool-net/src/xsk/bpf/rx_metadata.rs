@@ -35,6 +35,7 @@ use super::assembler::{
 };
 use super::btf;
 use crate::sys::bpf::Insn;
+use crate::sys::remedy::failed;
 
 /// The source register of a call whose number is that of a function in BTF. Linux: `BPF_PSEUDO_KFUNC_CALL`.
 const KFUNC: u8 = 2;
@@ -69,11 +70,8 @@ pub(super) struct Functions([Option<u32>; 3]);
 impl Functions {
     /// Looks them up.
     pub(super) fn of_kernel() -> Result<Self, Error> {
-        let kernel = std::fs::read(KERNEL).map_err(|source| Error::System {
-            call: "open",
-            remedy: format!("metadata requires {KERNEL}: a kernel with CONFIG_DEBUG_INFO_BTF"),
-            source,
-        })?;
+        let known = format!("metadata requires {KERNEL}: a kernel with CONFIG_DEBUG_INFO_BTF");
+        let kernel = std::fs::read(KERNEL).map_err(|source| failed("open", source, known))?;
         let remedy = match btf::functions(&kernel, QUESTIONS.map(|source| source.name)) {
             Ok(found) if found.iter().any(Option::is_some) => return Ok(Self(found)),
             Ok(_) => "the kernel has no functions for metadata: they require Linux 6.3, VLAN tags 6.8".into(),

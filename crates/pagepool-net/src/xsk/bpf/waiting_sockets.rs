@@ -6,6 +6,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use pagepool::Error;
 
+use crate::sys::remedy::not_copied;
+
 /// Sockets, by their keys.
 #[derive(Debug, Default)]
 pub(super) struct WaitingSockets(Mutex<Vec<Socket>>);
@@ -25,11 +27,7 @@ impl WaitingSockets {
 
     /// Keeps one. A key has one socket.
     pub(super) fn add(&self, key: u32, socket: BorrowedFd<'_>) -> Result<(), Error> {
-        let fd = socket.try_clone_to_owned().map_err(|source| Error::System {
-            call: "fcntl(F_DUPFD_CLOEXEC)",
-            remedy: "too many files are open: raise RLIMIT_NOFILE".into(),
-            source,
-        })?;
+        let fd = socket.try_clone_to_owned().map_err(not_copied)?;
         let mut all = self.lock();
         if all.iter().any(|socket| socket.key == key) {
             let what = format!(

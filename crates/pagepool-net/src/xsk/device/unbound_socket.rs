@@ -10,6 +10,7 @@ use pagepool::Error;
 
 use crate::error::parameter;
 use crate::link::{LinkInfo, lookup};
+use crate::sys::remedy::failed;
 use crate::sys::{capability, errno};
 use crate::xsk::bpf_batch::Loaded;
 use crate::xsk::params::{BusyPoll, XskMode, XskParams};
@@ -46,9 +47,10 @@ pub(crate) struct UnboundSocket {
 impl UnboundSocket {
     /// Over a UMEM, for a queue of an interface of this thread's network namespace. Takes nothing from the
     /// interface.
-    pub(crate) fn make(params: XskParams, umem: &Arc<Umem>) -> Result<Self, Error> {
+    pub(crate) fn make(mut params: XskParams, umem: &Arc<Umem>) -> Result<Self, Error> {
         params.check()?;
         let link = lookup::look_up(&params.interface)?;
+        params.interface.clone_from(&link.name); // it may be an alternative one
         check_queue(&params.interface, params.queue, lookup::channels(&params.interface))?;
         let (fd, has_memory) = umem.take_socket()?;
         let buffers = rx_buffers(&params, umem)?;
@@ -106,10 +108,11 @@ fn set_busy_poll(fd: BorrowedFd<'_>, BusyPoll { micros, budget }: BusyPoll) -> R
                 .into()
             }
             _ => {
-                format!(
+                let known = format!(
                     "the kernel refuses {micros} microseconds with a budget of {budget} packets: leave \
-                    busy_poll off"
-                )
+                     busy_poll off"
+                );
+                return failed(call, source, known);
             }
         };
         Error::System { call, remedy, source }
@@ -121,7 +124,7 @@ fn make_rings(fd: BorrowedFd<'_>, params: &XskParams, buffers: u32) -> Result<(R
         let made = sys::set_ring_size(fd, ring, entries).and_then(|()| Mapped::new(fd, ring, entries));
         made.map_err(|source| {
             let remedy = format!("the kernel makes no ring of {entries} entries: use a smaller one");
-            Error::System { call: "setsockopt(AF_XDP ring)", remedy, source }
+            failed("setsockopt(AF_XDP ring)", source, remedy)
         })
     };
     // Twice as many: the kernel moves its index late, and none of the buffers is to wait for that.

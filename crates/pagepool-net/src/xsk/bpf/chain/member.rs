@@ -16,8 +16,9 @@ use pagepool::Error;
 use super::dispatcher::{ChainForm, ChainSlot};
 use super::{ChainPlace, ChainedProgram, XdpChain, folder, not_loaded};
 use crate::error::parameter;
-use crate::link::{LinkInfo, Netlink, XdpMode, lookup};
+use crate::link::{LinkInfo, Netlink, XdpMode, lookup, shell_word};
 use crate::sys::bpf::{self as sys, Insn, extension};
+use crate::sys::remedy::failed;
 
 /// How often a chain that others change is read again, at most.
 const LOOKS: usize = 10;
@@ -83,7 +84,7 @@ impl ChainMember {
                 "the abstract socket that says that the XDP program of {} is in use was not made",
                 link.name
             );
-            Error::System { call: "bind", remedy, source }
+            failed("bind", source, remedy)
         })?;
         let state = MemberState { netlink, ours, dispatcher: None, is_generic: false, is_told: false };
         Ok(Self {
@@ -148,11 +149,13 @@ impl ChainMember {
 
     /// The same error, with what becomes of packets, and what removes the program.
     fn stays(&self, id: u32, error: Error) -> Error {
-        let interface = &self.interface;
+        let now = lookup::name_of(self.index);
+        let interface = if now.is_empty() { &self.interface } else { &now };
+        let word = shell_word(interface);
         let then = format!(
             "the XDP program with id {id} stays in the chain of {interface}, and passes all packets: \
-             `xdp-loader unload {interface} --id {id}` removes it, and `ip link set dev {interface} xdp off` \
-             all programs"
+             `xdp-loader unload {word} --id {id}` removes it, and `ip link set dev {word} xdp off` all \
+             programs"
         );
         match error {
             Error::System { call, remedy, source } => {

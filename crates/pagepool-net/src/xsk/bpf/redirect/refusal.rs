@@ -5,12 +5,12 @@ use std::io;
 use pagepool::Error;
 
 use crate::steering::Match;
+use crate::sys::remedy::failed;
 use crate::sys::{capability, errno};
 
 /// Why a program that asks a driver could not be loaded for it.
 pub(super) fn no_metadata(interface: &str, source: io::Error, frags: bool) -> Error {
     let remedy = match source.raw_os_error() {
-        Some(errno::EPERM) => capability::remedy(capability::PROGRAM),
         Some(errno::EINVAL) if frags => format!(
             "metadata with packets of several buffers: a program for one interface ({interface}) takes none \
              in this kernel; use buffers that hold a packet"
@@ -21,7 +21,7 @@ pub(super) fn no_metadata(interface: &str, source: io::Error, frags: bool) -> Er
         ),
         _ => format!("the kernel refused the XDP program that asks {interface} for metadata"),
     };
-    Error::System { call: "bpf(BPF_PROG_LOAD)", remedy, source }
+    failed("bpf(BPF_PROG_LOAD)", source, remedy)
 }
 
 /// The program of a match was not loaded.
@@ -41,16 +41,12 @@ pub(super) fn not_steered(by: &Match, source: io::Error) -> Error {
 
 pub(super) fn refused(call: &'static str, source: io::Error, frags: bool) -> Error {
     let remedy = match source.raw_os_error() {
-        // Before Linux 5.11 also where too little memory may be locked.
-        Some(errno::EPERM) => capability::remedy(capability::PROGRAM),
         Some(errno::EINVAL) if frags => {
             "a program for packets of several buffers requires Linux 5.18 and CONFIG_XDP_SOCKETS; without \
              frags Linux 5.9 is enough"
-                .into()
         }
-        Some(errno::EINVAL) => "it requires Linux 5.9, with CONFIG_XDP_SOCKETS and CONFIG_BPF_SYSCALL".into(),
-        Some(errno::ENOSYS) => "the kernel is built without CONFIG_BPF_SYSCALL".into(),
-        _ => "the kernel refused the XDP program".into(),
+        Some(errno::EINVAL) => "it requires Linux 5.9, with CONFIG_XDP_SOCKETS and CONFIG_BPF_SYSCALL",
+        _ => "the kernel refused the XDP program",
     };
-    Error::System { call, remedy, source }
+    failed(call, source, remedy)
 }

@@ -65,7 +65,8 @@ use super::refusal::{not_steered, refused as xdp_refused};
 use super::{Ours, Redirect};
 use crate::link::lookup;
 use crate::sys::bpf::{self as sys, Insn, Kind};
-use crate::sys::{capability, errno};
+use crate::sys::errno;
+use crate::sys::remedy::failed;
 use crate::xsk::bpf::assembler::{
     ADD_IMM, ATOMIC_ADD_LONG, Code, IF_ABOVE, IF_EQUAL_IMM, IF_NOT_EQUAL_32, IF_NOT_EQUAL_IMM, JUMP, LEAVE,
     LOAD_WORD, MAP_VALUE, STORE_LONG_IMM, STORE_WORD_IMM, call, copy, load_64_as, op, set,
@@ -349,16 +350,11 @@ enum Target {
 }
 
 fn refused(call: &'static str, source: std::io::Error) -> Error {
-    let remedy = match source.raw_os_error() {
-        Some(errno::EPERM) => capability::remedy(capability::PROGRAM),
-        _ => "the kernel refuses a program of the traffic control".into(),
-    };
-    Error::System { call, remedy, source }
+    failed(call, source, "the kernel refuses a program of the traffic control")
 }
 
 fn not_attached(interface: &str, source: std::io::Error) -> Error {
     let remedy = match source.raw_os_error() {
-        Some(errno::EPERM) => capability::remedy(capability::PROGRAM),
         Some(errno::EINVAL) => {
             "tcx, which attaches programs of the traffic control by a link, requires Linux 6.6 with \
              CONFIG_NET_XGRESS"
@@ -366,5 +362,5 @@ fn not_attached(interface: &str, source: std::io::Error) -> Error {
         }
         _ => format!("the program could not be attached to the ingress of {interface}"),
     };
-    Error::System { call: "bpf(BPF_LINK_CREATE)", remedy, source }
+    failed("bpf(BPF_LINK_CREATE)", source, remedy)
 }

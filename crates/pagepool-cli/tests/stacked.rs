@@ -1,0 +1,151 @@
+//! Interfaces that others hand packets to: what a command warns of that works on a macvlan, a VLAN interface
+//! or a bridge.
+
+use std::process::Command;
+
+use crate::between::{LIMIT, Place, ok, wait_until};
+use pagepool_lab::{Namespace, or_skip};
+use pagepool_net::link::{Ethtool, VethEnd};
+
+/// A namespace in which `near0` and `far0` are the ends of a veth, or a line that says why there is none.
+pub fn with_veth(test: &str) -> Option<Namespace> {
+    let namespace = or_skip(test, Namespace::new("veth"))?;
+    let mut netlink = ok(namespace.netlink());
+    let end = |name| VethEnd { name, namespace: None, mac: None, mtu: 1500, queues: 1 };
+    ok(netlink.add_veth(&end("near0"), &end("far0")));
+    for link in ["near0", "far0"] {
+        let index = ok(netlink.link(link)).index;
+        ok(netlink.set_up(index, true));
+    }
+    for link in ["near0", "far0"] {
+        ok(netlink.wait_up(link, LIMIT));
+    }
+    Some(namespace)
+}
+
+/// Runs `ip` with these words, or prints why that cannot be.
+pub fn ip(test: &str, namespace: &Namespace, words: &[&str]) -> Option<()> {
+    let (shown, words) = (words.join(" "), words.iter().map(ToString::to_string).collect::<Vec<_>>());
+    let done = namespace.run(move || Command::new("ip").args(words).output());
+    if done.is_ok_and(|done| done.status.success()) {
+        return Some(());
+    }
+    println!("SKIP {test}: no `ip {shown}`, or a kernel without that");
+    None
+}
+
+/// What a second of this command warns of, by its JSON; `None` where AF_XDP is not.
+fn warnings(test: &str, namespace: &Namespace, arguments: &[&str]) -> Option<String> {
+    let running = Place::In(namespace).start(test, arguments)?;
+    let warnings = running.interrupt()["warnings"].clone();
+    let all = warnings.as_array().expect("a list").iter().filter_map(|warning| warning.as_str());
+    Some(all.collect::<Vec<_>>().join("\n"))
+}
+
+/// One interface over `near0`, of this kind.
+fn over_near(test: &str, kind: &[&str]) -> Option<Namespace> {
+    let namespace = with_veth(test)?;
+    ip(test, &namespace, &[&["link", "add", "name", "top0", "link", "near0", "type"], kind].concat())?;
+    ip(test, &namespace, &["link", "set", "top0", "up"])?;
+    Some(namespace)
+}
+
+const LOST: &str = "packets arrive at top0 without VLAN tags, and what it sends back has none";
+const BELOW: &str = "below top0: packets from near0's peer far0 arrive without checksums, or longer than the \
+                     MTU. Run: ethtool -K far0 tx off";
+
+#[test]
+fn a_macvlan_loses_tags_with_a_warning_and_the_peer_below_is_named() {
+    let name = "a_macvlan_loses_tags_with_a_warning_and_the_peer_below_is_named";
+    let kinds: [&[&str]; 3] =
+        [&["macvlan", "mode", "bridge"], &["macvtap", "mode", "bridge"], &["ipvlan", "mode", "l2"]];
+    for kind in kinds {
+        let Some(namespace) = over_near(name, kind) else { continue };
+        let Some(said) = warnings(name, &namespace, &["echo", "top0"]) else { return };
+        let lost = format!(
+            "{LOST}: the kernel takes tags out before it hands packets to an interface of kind {}",
+            kind[0]
+        );
+        assert!(said.contains(&lost) && said.contains("use near0"), "{said}");
+        assert!(said.contains(BELOW) && !said.contains("txvlan"), "{said}");
+        namespace.run(|| ok(ok(Ethtool::open()).send_whole_packets("far0")));
+        let said = warnings(name, &namespace, &["drop", "top0"]).expect("it ran before");
+        assert!(said.contains(&lost) && !said.contains("far0"), "nothing helps against that: {said}");
+    }
+}
+
+#[test]
+fn a_vlan_interface_keeps_inner_tags_and_has_the_offloads_below() {
+    let name = "a_vlan_interface_keeps_inner_tags_and_has_the_offloads_below";
+    let Some(namespace) = over_near(name, &["vlan", "id", "5"]) else { return };
+    let Some(said) = warnings(name, &namespace, &["drop", "top0"]) else { return };
+    assert!(said.contains(BELOW) && !said.contains("VLAN tags"), "{said}");
+    namespace.run(|| ok(ok(Ethtool::open()).send_whole_packets("far0")));
+    namespace.run(|| ok(ok(Ethtool::open()).set_offload("near0", pagepool_net::link::Offload::Gro, false)));
+    assert_eq!(warnings(name, &namespace, &["drop", "top0"]).as_deref(), Some(""));
+}
+
+#[test]
+fn a_bridge_and_what_stands_on_it_have_the_offloads_of_its_ports() {
+    let name = "a_bridge_and_what_stands_on_it_have_the_offloads_of_its_ports";
+    let Some(namespace) = with_veth(name) else { return };
+    let made = ["link add name top0 type bridge", "link set near0 master top0", "link set top0 up"];
+    for words in made {
+        let words: Vec<_> = words.split(' ').collect();
+        if ip(name, &namespace, &words).is_none() {
+            return;
+        }
+    }
+    let Some(said) = warnings(name, &namespace, &["echo", "top0"]) else { return };
+    assert!(said.contains(LOST) && said.contains("kind bridge") && said.contains("use near0"), "{said}");
+    assert!(said.contains(BELOW), "{said}");
+    let words = ["link", "add", "name", "high0", "link", "top0", "type", "macvlan", "mode", "bridge"];
+    if ip(name, &namespace, &words).is_none()
+        || ip(name, &namespace, &["link", "set", "high0", "up"]).is_none()
+    {
+        return;
+    }
+    let said = warnings(name, &namespace, &["drop", "high0"]).expect("it ran before");
+    assert!(said.contains("arrive at high0 without VLAN tags") && said.contains("use top0"), "{said}");
+    assert!(said.contains(&BELOW.replace("top0", "high0")), "two below: {said}");
+}
+
+#[test]
+fn offloads_below_a_macvlan_are_held_off_and_the_lost_tags_stay_warned_of() {
+    let name = "offloads_below_a_macvlan_are_held_off";
+    let Some(namespace) = over_near(name, &["macvlan", "mode", "bridge"]) else { return };
+    let on = || namespace.run(|| ok(ok(Ethtool::open()).offloads("far0")));
+    let before = on();
+    let Some(running) = Place::In(&namespace).start(name, &["drop", "top0", "--fix-offloads"]) else {
+        return;
+    };
+    wait_until("some are off", || on().len() < before.len());
+    let warnings = running.interrupt()["warnings"].to_string();
+    assert!(warnings.contains(LOST) && !warnings.contains("checksums"), "{warnings}");
+    assert_eq!(on(), before, "as it was");
+}
+
+/// A container's macvlan: the interface that it stands on is in the namespace of the host.
+#[test]
+fn a_macvlan_over_an_interface_of_another_namespace_has_its_offloads() {
+    let name = "a_macvlan_over_an_interface_of_another_namespace_has_its_offloads";
+    let Some(host) = over_near(name, &["macvlan", "mode", "bridge"]) else { return };
+    let container = ok(Namespace::new("container"));
+    let sleep = |of: &Namespace| {
+        of.run(|| {
+            Command::new("sleep").arg("60").spawn().map(crate::between::Ends).expect("every Linux has sleep")
+        })
+    };
+    let (in_host, in_container) = (sleep(&host), sleep(&container));
+    let to = in_container.0.id().to_string();
+    if ip(name, &host, &["link", "set", "top0", "netns", &to]).is_none()
+        || ip(name, &container, &["link", "set", "top0", "up"]).is_none()
+    {
+        return;
+    }
+    let Some(said) = warnings(name, &container, &["drop", "top0"]) else { return };
+    assert!(said.contains(LOST) && said.contains("use an interface below it"), "{said}");
+    let below = "below top0: packets from near0's peer far0 in network namespace ";
+    let enters = format!("nsenter --net=/proc/{}/ns/net ethtool -K far0 tx off", in_host.0.id());
+    assert!(said.contains(below) && (said.contains(&enters) || said.contains("ip netns exec")), "{said}");
+}

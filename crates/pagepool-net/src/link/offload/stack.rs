@@ -1,0 +1,69 @@
+//! Interfaces that others hand packets to: a macvlan, a VLAN interface, a bridge. What arrives there came
+//! through the interfaces below, whose offloads count, and whose peers' do.
+
+use super::other_namespace::OtherNamespace;
+use crate::link::error::NetError;
+use crate::link::ethtool::Ethtool;
+use crate::link::link_info::LinkInfo;
+use crate::link::netlink::Netlink;
+
+/// Kinds that stand on one interface, which `IFLA_LINK` names.
+const STANDING: [&str; 5] = ["vlan", "macvlan", "macvtap", "ipvlan", "ipvtap"];
+/// Kinds that have ports.
+const MASTERS: [&str; 3] = ["bridge", "bond", "team"];
+/// Most ports that are looked at.
+const MOST_PORTS: usize = 16;
+
+/// Whether others hand packets to an interface.
+pub(super) fn is_stacked(link: &LinkInfo) -> bool {
+    is_one_of(link, &STANDING) || takes_tags(link)
+}
+
+/// Whether the kernel takes VLAN tags out of packets before it hands them over (net/core/dev.c, v7.3: in
+/// `__netif_receive_skb_core` `skb_vlan_untag` comes before `rx_handler`). A VLAN interface gets what is
+/// behind its own tag as it is.
+pub(super) fn takes_tags(link: &LinkInfo) -> bool {
+    is_one_of(link, &STANDING[1..]) || is_one_of(link, &MASTERS) || is_one_of(link, &["openvswitch"])
+}
+
+fn is_one_of(link: &LinkInfo, kinds: &[&str]) -> bool {
+    link.kind.as_deref().is_some_and(|kind| kinds.contains(&kind))
+}
+
+/// Clients of another network namespace.
+#[derive(Debug)]
+pub(super) struct Elsewhere {
+    pub(super) namespace: OtherNamespace,
+    pub(super) netlink: Netlink,
+    pub(super) ethtool: Ethtool,
+}
+
+impl Elsewhere {
+    /// Enters a namespace to open them.
+    pub(super) fn open(namespace: OtherNamespace) -> Result<Self, NetError> {
+        let (netlink, ethtool) = namespace.run(|| Ok((Netlink::open()?, Ethtool::open()?)))?;
+        Ok(Self { namespace, netlink, ethtool })
+    }
+}
+
+/// An interface, and the clients of its network namespace if that is another one.
+pub(super) type Lower = (LinkInfo, Option<Box<Elsewhere>>);
+
+/// The interfaces right below one of the client's namespace; not those in a namespace that is out of reach.
+pub(super) fn lowers(netlink: &mut Netlink, link: &LinkInfo) -> Vec<Lower> {
+    if is_one_of(link, &STANDING) {
+        let there = link.lower_elsewhere.and_then(|_| lower_elsewhere(netlink, link));
+        let here = || Some((netlink.link_at(link.lower?).ok()??, None));
+        return there.or_else(here).into_iter().collect();
+    }
+    let all = if is_one_of(link, &MASTERS) { netlink.links().unwrap_or_default() } else { Vec::new() };
+    let ports = all.into_iter().filter(|port| port.master == Some(link.index));
+    ports.take(MOST_PORTS).map(|port| (port, None)).collect()
+}
+
+fn lower_elsewhere(netlink: &mut Netlink, link: &LinkInfo) -> Option<Lower> {
+    let at = link.lower_elsewhere?;
+    let mut there = Elsewhere::open(OtherNamespace::find(netlink, at.namespace).ok()?).ok()?;
+    let lower = there.netlink.link_at(at.index).ok()??;
+    Some((lower, Some(Box::new(there))))
+}

@@ -1,0 +1,101 @@
+//! What helps against an errno of a call of this crate: a capability that is missing, or what
+//! [`pagepool::remedy`] knows of every call.
+
+use std::io;
+
+use pagepool::Error;
+
+use super::capability::{self, ADMIN, Capability, NAMESPACE, OTHER_PROGRAMS, PROGRAM, SOCKET};
+use super::errno;
+
+/// The capabilities that calls require, by their names; those of all other calls require none.
+const REQUIRED: &[(&[&str], &[Capability])] = &[
+    (&["unshare"], NAMESPACE),
+    (&["setns", "bpf(BPF_PROG_GET_FD_BY_ID)"], OTHER_PROGRAMS),
+    (&["socket(AF_XDP)", "socket(AF_PACKET)", "setsockopt(PACKET_MR_PROMISC)"], SOCKET),
+    (&["ioctl(SIOCETHTOOL)", "ioctl"], ADMIN),
+    (CHANGES, ADMIN),
+    (
+        &[
+            "bpf(BPF_LINK_CREATE)",
+            "bpf(BPF_LINK_UPDATE)",
+            "bpf(BPF_MAP_CREATE)",
+            "bpf(BPF_MAP_UPDATE_ELEM)",
+            "bpf(BPF_OBJ_GET)",
+            "bpf(BPF_OBJ_GET_INFO_BY_FD)",
+            "bpf(BPF_OBJ_PIN)",
+            "bpf(BPF_PROG_LOAD)",
+            "bpf(BPF_PROG_RUN)",
+        ],
+        PROGRAM,
+    ),
+];
+
+/// Requests over netlink that change something.
+const CHANGES: &[&str] = &[
+    "make",
+    "delete",
+    "turn on",
+    "turn off",
+    "set the MTU",
+    "set the MAC address",
+    "add the address",
+    "add the route",
+    "add the token bucket",
+    "delete the queueing discipline",
+    "exchange the XDP program",
+];
+
+/// Of bpf(2), which kernels can be built without.
+const NO_BPF: &str =
+    "the kernel is built without CONFIG_BPF_SYSCALL, or a filter of system calls (seccomp) hides bpf";
+
+/// What helps, if that does not depend on the values that the caller gave.
+pub(crate) fn remedy(call: &str, error: &io::Error) -> Option<String> {
+    if error.raw_os_error() == Some(errno::ENOSYS) && call.starts_with("bpf(") {
+        return Some(NO_BPF.into());
+    }
+    let is_denied = matches!(error.raw_os_error(), Some(errno::EPERM | errno::EACCES));
+    let required = REQUIRED.iter().find(|(calls, _)| is_denied && calls.contains(&call));
+    required.map(|(_, all)| capability::remedy(all)).or_else(|| pagepool::remedy(call, error).map(Into::into))
+}
+
+/// The error of a call. `known`: what the caller knows of its own values, for what the table leaves to it.
+pub(crate) fn failed(call: &'static str, source: io::Error, known: impl Into<String>) -> Error {
+    let remedy = remedy(call, &source).unwrap_or_else(|| known.into());
+    Error::System { call, remedy, source }
+}
+
+/// A descriptor was not copied.
+pub(crate) fn not_copied(source: io::Error) -> Error {
+    failed("fcntl(F_DUPFD_CLOEXEC)", source, "the descriptor is not open")
+}
+
+/// An event counter was not made.
+pub(crate) fn no_event(source: io::Error) -> Error {
+    failed("eventfd", source, "the kernel made no event counter: make fewer devices and handoffs")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_that_requires_a_capability_names_it_and_no_other_call_does() {
+        let of = |call, errno| failed(call, io::Error::from_raw_os_error(errno), "the caller's").to_string();
+        for (call, name) in [
+            ("bpf(BPF_MAP_CREATE)", "CAP_BPF"),
+            ("socket(AF_XDP)", "CAP_NET_RAW"),
+            ("setns", "CAP_SYS_ADMIN"),
+            ("make", "CAP_NET_ADMIN"),
+        ] {
+            assert!(of(call, errno::EPERM).contains(name), "{call}");
+            assert!(of(call, libc::EMFILE).contains("RLIMIT_NOFILE"), "{call}");
+            assert!(of(call, errno::EINVAL).ends_with("the caller's"), "{call}");
+        }
+        for call in ["setsockopt(XDP_UMEM_REG)", "eventfd", "fcntl(F_DUPFD_CLOEXEC)", "socket"] {
+            let said = of(call, errno::EPERM);
+            assert!(said.contains("seccomp") && !said.contains("CAP_"), "{said}");
+        }
+    }
+}
