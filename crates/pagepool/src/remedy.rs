@@ -20,10 +20,17 @@ const TABLE: &[RemedyRow] = &[
     (FILE_CALLS, &[EPERM, EACCES], None),
     (
         &["clone"],
-        &[EAGAIN],
-        Some("this user, or this cgroup, has too many threads: raise RLIMIT_NPROC or pids.max"),
+        &[EAGAIN, ENOMEM],
+        Some(
+            "this user or this cgroup has too many threads (RLIMIT_NPROC, pids.max), or no memory is left \
+             for its stack (RLIMIT_AS, memory.max): raise the limit, or use fewer threads",
+        ),
     ),
-    (&["clone"], &[ENOMEM], Some("no memory for its stack: raise RLIMIT_AS, or the limit of this cgroup")),
+    (
+        &["madvise(MADV_DONTFORK)"],
+        &[ENOMEM, EAGAIN],
+        Some("this process has too many mappings, or the kernel no memory: raise vm.max_map_count"),
+    ),
     (&[], &[EMFILE], Some("too many files are open in this process: raise RLIMIT_NOFILE (ulimit -n)")),
     (&[], &[ENFILE], Some("too many files are open on this machine: raise /proc/sys/fs/file-max")),
     (
@@ -40,7 +47,7 @@ const TABLE: &[RemedyRow] = &[
         Some("this kernel has no such call, or a filter of system calls (seccomp) hides it: allow it there"),
     ),
     (
-        DESCRIPTOR_CALLS,
+        SMALL_CALLS,
         &[ENOMEM, ENOBUFS],
         Some(
             "the kernel has no memory for it, or the limit of this cgroup is reached (memory.max): raise it",
@@ -51,7 +58,7 @@ const TABLE: &[RemedyRow] = &[
 const FILE_CALLS: &[&str] =
     &["open", "opendir", "mkdir", "lstat", "fstat", "statfs", "read", "unlink", "link", "flock"];
 /// What they make takes little memory, which no value of the caller's changes.
-const DESCRIPTOR_CALLS: &[&str] = &["eventfd", "fcntl", "socket"];
+const SMALL_CALLS: &[&str] = &["bind", "bpf", "eventfd", "fcntl", "socket"];
 
 /// What helps against the errno of a call, if that does not depend on the values that the caller gave:
 /// limits, and filters of system calls. `call`: its name, with the argument that matters in parentheses.
@@ -68,7 +75,8 @@ pub fn remedy(call: &str, error: &io::Error) -> Option<&'static str> {
     let errno = error.raw_os_error()?;
     let name = call.split('(').next().unwrap_or(call);
     let is_row = |(calls, errnos, _): &&RemedyRow| {
-        (calls.is_empty() || calls.contains(&name)) && (errnos.is_empty() || errnos.contains(&errno))
+        let is_call = calls.is_empty() || calls.contains(&name) || calls.contains(&call);
+        is_call && (errnos.is_empty() || errnos.contains(&errno))
     };
     TABLE.iter().find(is_row)?.2
 }
@@ -85,8 +93,20 @@ mod tests {
             assert!(of(call, EPERM).contains("seccomp") && of(call, ENOSYS).contains("seccomp"), "{call}");
             assert!(of(call, EMFILE).contains("RLIMIT_NOFILE") && of(call, ENFILE).contains("file-max"));
         }
-        assert!(of("clone", EAGAIN).contains("RLIMIT_NPROC") && of("eventfd", ENOMEM).contains("memory.max"));
-        let own = [("mlock", EPERM), ("membarrier", EPERM), ("open", EACCES), ("mmap", ENOMEM), ("mmap", 22)];
+        assert!(
+            of("clone", EAGAIN).contains("RLIMIT_NPROC")
+                && of("bpf(X)", ENOMEM).contains("memory.max")
+                && of("eventfd", ENOMEM).contains("memory.max")
+        );
+        assert!(of("madvise(MADV_DONTFORK)", ENOMEM).contains("max_map_count"));
+        let own = [
+            ("madvise(MADV_POPULATE_WRITE)", ENOMEM),
+            ("mlock", EPERM),
+            ("membarrier", EPERM),
+            ("open", EACCES),
+            ("mmap", ENOMEM),
+            ("mmap", 22),
+        ];
         assert!(own.iter().all(|&(call, errno)| of(call, errno) == "the caller's"));
         assert_eq!(remedy("open", &io::ErrorKind::UnexpectedEof.into()), None);
     }

@@ -136,11 +136,11 @@ impl OffloadFault {
         Self { interface, index, above: None, owner, offloads: Vec::new(), fixed }
     }
 
-    /// The same for a link above it. In generic mode tags are lost in front of that in any case, or are its
-    /// own.
-    pub(super) fn below(mut self, above: &LinkInfo, is_generic: bool) -> Option<Self> {
+    /// The same for a link above it. Unless its program runs below, tags are lost in front of it in any case,
+    /// or are its own.
+    pub(super) fn below(mut self, above: &LinkInfo, runs_below: bool) -> Option<Self> {
         self.above = Some(above.name.clone());
-        if is_generic {
+        if !runs_below {
             let is_other = |offload: &Offload| !Offload::OF_TAGS.contains(offload);
             self.offloads.retain(is_other);
             self.fixed.retain(is_other);
@@ -410,13 +410,13 @@ mod tests {
             fixed: vec![Offload::TxOuterVlan],
         };
         let above = LinkInfo { name: "top\u{202e}".into(), ..lo };
-        let native = fault.clone().below(&above, false).unwrap();
+        let native = fault.clone().below(&above, true).unwrap();
         let said =
             "below top\\u{202e}: packets from lo's peer lo arrive without VLAN tags, or longer than the MTU";
         assert!(native.to_string().starts_with(said), "{native}");
-        let generic = fault.clone().below(&above, true).unwrap();
+        let generic = fault.clone().below(&above, false).unwrap();
         assert_eq!((&generic.offloads[..], &generic.fixed[..]), (&[Offload::Gso][..], &[][..]));
-        assert_eq!(OffloadFault { offloads: vec![Offload::TxVlan], ..fault }.below(&above, true), None);
+        assert_eq!(OffloadFault { offloads: vec![Offload::TxVlan], ..fault }.below(&above, false), None);
     }
 
     #[test]

@@ -144,9 +144,9 @@ impl OffloadSources {
         ethtool: &Ethtool,
         mode: XdpMode,
     ) -> Result<Vec<OffloadFault>, NetError> {
-        let is_generic = mode == XdpMode::Generic;
+        let runs_below = mode != XdpMode::Generic && stack::has_native(&self.link);
         let mut faults = Vec::new();
-        if is_generic && stack::takes_tags(&self.link) {
+        if mode == XdpMode::Generic && stack::takes_tags(&self.link) {
             let here = self.below.iter().filter(|below| below.elsewhere.is_none());
             let below = here.map(|below| below.sources.link.clone()).collect();
             faults.push(OffloadFault::without_tags(&self.link, below));
@@ -159,7 +159,7 @@ impl OffloadSources {
                     found.into_iter().map(|fault| fault.seen_from_outside(&there.namespace)).collect()
                 }
             };
-            let found = found.into_iter().filter_map(|fault| fault.below(&self.link, is_generic));
+            let found = found.into_iter().filter_map(|fault| fault.below(&self.link, runs_below));
             faults.extend(found);
         }
         Ok(faults)

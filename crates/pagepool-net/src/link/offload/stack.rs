@@ -26,6 +26,11 @@ pub(super) fn takes_tags(link: &LinkInfo) -> bool {
     is_one_of(link, &STANDING[1..]) || is_one_of(link, &MASTERS) || is_one_of(link, &["openvswitch"])
 }
 
+/// Whether a native program of an interface runs in the drivers below it. The others have none.
+pub(super) fn has_native(link: &LinkInfo) -> bool {
+    is_one_of(link, &["bond"])
+}
+
 fn is_one_of(link: &LinkInfo, kinds: &[&str]) -> bool {
     link.kind.as_deref().is_some_and(|kind| kinds.contains(&kind))
 }
