@@ -1,6 +1,8 @@
 //! The capabilities that a command requires, named all at once: the kernel refuses one call at a time, and
 //! the next one only when the first is granted.
 
+use pagepool_net::link::shell_word;
+
 use crate::engine::privileges::named;
 use crate::engine::socket_sizes::SocketSizes;
 use crate::report::terminal::OWN_LINE;
@@ -42,7 +44,7 @@ pub fn check(plan: &TrafficPlan<'_>, interfaces: &[Interface], sizes: &SocketSiz
          them:{OWN_LINE}setcap {grant}+ep {}",
         plan.name,
         named(missing),
-        std::env::current_exe().unwrap_or_default().display()
+        shell_word(&std::env::current_exe().unwrap_or_default().to_string_lossy())
     ))
 }
 

@@ -9,7 +9,7 @@
 /// assert_eq!(shell_word("a\u{1b}"), r#""$(printf 'a\033')""#);
 /// ```
 pub fn shell_word(name: &str) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "._@-".contains(c);
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "._@-/:".contains(c);
     let octal = |byte: &u8| match char::from(*byte) {
         c if is_plain(c) => c.into(),
         _ => format!("\\{byte:03o}"),
@@ -30,7 +30,7 @@ mod tests {
 
     #[test]
     fn a_shell_reads_a_name_as_it_is_and_runs_nothing_of_it() {
-        for plain in ["eth0", "veth-1.100", "a@b_c", "-n"] {
+        for plain in ["eth0", "veth-1.100", "a@b_c", "-n", "/bin/a:b"] {
             assert_eq!(shell_word(plain), plain);
         }
         assert_eq!(shell_word("a;reboot;#"), "'a;reboot;#'");

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use pagepool::Error;
 
 use crate::error::parameter;
+use crate::link::shell_word;
 use crate::sys::bpf as sys;
 use crate::sys::remedy::failed;
 use crate::sys::{capability, errno};
@@ -124,11 +125,12 @@ pub(super) fn c_path(path: &Path) -> io::Result<CString> {
 
 /// Why a map or a link with a name could not be opened.
 fn not_opened(what: &str, path: &Path, source: io::Error) -> Error {
+    let word = shell_word(&path.to_string_lossy());
     let path = path.display();
     let remedy = match source.raw_os_error() {
         Some(errno::ENOENT) => format!(
             "no {what} has the name {path}: whoever loads the XDP program pins it, for example by `bpftool \
-             {what} pin id ID {path}`"
+             {what} pin id ID {word}`"
         ),
         Some(errno::EPERM) => format!("{path}: {}", capability::remedy(capability::PROGRAM)),
         Some(errno::EACCES) => {
@@ -136,7 +138,7 @@ fn not_opened(what: &str, path: &Path, source: io::Error) -> Error {
         }
         _ => {
             let known = format!(
-                "{path} must be a {what} in a BPF file system: see `bpftool {what} show pinned {path}`"
+                "{path} must be a {what} in a BPF file system: see `bpftool {what} show pinned {word}`"
             );
             return failed("bpf(BPF_OBJ_GET)", source, known);
         }
