@@ -134,11 +134,12 @@ PAGEPOOL_FAST_ void pagepool_look_behind_(const struct pagepool_buf *buf)
         pagepool_look_here_(((struct pagepool_row_ *)pagepool_tables_->directory)[token >> 16].view);
 }
 
-/* All other cases. */
-PAGEPOOL_SLOW_ struct pagepool_buf *pagepool_alloc_slow_(struct pagepool *pool)
+/* All other cases. A function that allocates in the library is called from the program's own function, into
+ * which all of this is inlined: pools with `holders` record the place of that call. */
+PAGEPOOL_SLOW_ struct pagepool *pagepool_looked_at_(struct pagepool *pool)
 {
     pagepool_look_at_(pool);
-    return pagepool_alloc_page(pool);
+    return pool;
 }
 
 PAGEPOOL_SLOW_ int pagepool_put_slow_(struct pagepool_buf *buf)
@@ -183,7 +184,7 @@ PAGEPOOL_FAST_ struct pagepool_buf *pagepool_alloc_page_(struct pagepool *pool)
             }
         }
     }
-    return pagepool_alloc_slow_(pool);
+    return pagepool_alloc_page(pagepool_looked_at_(pool));
 }
 
 /* The number of a token's page, where `base` is that of its pool's view; beyond every page for a token of
@@ -288,25 +289,38 @@ PAGEPOOL_FAST_ int pagepool_has_(const struct pagepool_view_ *view, const struct
     return view->token == (uint64_t)(uintptr_t)pool && n - 1 < 64 && n <= view->cache->count;
 }
 
-PAGEPOOL_UNUSED_ static inline size_t pagepool_alloc_bulk_(struct pagepool *pool, struct pagepool_buf **bufs,
-    size_t n)
+/* Whether these pages were taken without the library. */
+PAGEPOOL_UNUSED_ static inline int pagepool_took_(struct pagepool *pool, struct pagepool_buf **bufs, size_t n)
 {
     struct pagepool_view_ *view = pagepool_here_6_;
     if (PAGEPOOL_LIKELY_(pagepool_has_(view, pool, n) && bufs != NULL &&
                          pagepool_take_(view, bufs, NULL, n)))
-        return n;
+        return 1;
     pagepool_look_at_(pool);
-    return pagepool_alloc_bulk(pool, bufs, n);
+    return 0;
 }
 
-PAGEPOOL_UNUSED_ static inline size_t pagepool_alloc_bulk_data_(struct pagepool *pool,
-    struct pagepool_buf **bufs, void **data, size_t n)
+PAGEPOOL_UNUSED_ static inline int pagepool_took_data_(struct pagepool *pool, struct pagepool_buf **bufs,
+    void **data, size_t n)
 {
     struct pagepool_view_ *view = pagepool_here_6_;
     if (PAGEPOOL_LIKELY_(pagepool_has_(view, pool, n) && view->readable != 0 && bufs != NULL &&
                          data != NULL && pagepool_take_(view, bufs, data, n)))
-        return n;
+        return 1;
     pagepool_look_at_(pool);
+    return 0;
+}
+
+PAGEPOOL_FAST_ size_t pagepool_alloc_bulk_(struct pagepool *pool, struct pagepool_buf **bufs, size_t n)
+{
+    return PAGEPOOL_LIKELY_(pagepool_took_(pool, bufs, n)) ? n : pagepool_alloc_bulk(pool, bufs, n);
+}
+
+PAGEPOOL_FAST_ size_t pagepool_alloc_bulk_data_(struct pagepool *pool, struct pagepool_buf **bufs,
+    void **data, size_t n)
+{
+    if (PAGEPOOL_LIKELY_(pagepool_took_data_(pool, bufs, data, n)))
+        return n;
     return pagepool_alloc_bulk_data(pool, bufs, data, n);
 }
 

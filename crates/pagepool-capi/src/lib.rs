@@ -10,6 +10,7 @@
 mod api;
 mod args;
 mod c_words;
+mod caller;
 #[doc(hidden)]
 pub mod counters;
 mod error;

@@ -11,5 +11,6 @@ mod header;
 mod installed;
 mod layout;
 mod packages;
+mod sites;
 mod testpmd;
 mod version_script;

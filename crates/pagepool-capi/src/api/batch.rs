@@ -8,6 +8,7 @@ use std::ptr::null_mut;
 
 use crate::api::pool::alloc::EXHAUSTED;
 use crate::args::out::{array_mut, store_handle};
+use crate::caller::{Caller, from_caller};
 use crate::error::{CallError, status, value_or};
 use crate::handles::batch_table::{self, BatchEntry};
 use crate::handles::claim::claim;
@@ -49,10 +50,15 @@ pub extern "C" fn pagepool_batch_destroy(batch: *mut BatchHandle) -> c_int {
 /// Cost: one copy from the cache, and no atomic operation if no other thread ever used the batch; otherwise
 ///     one exchange.
 #[unsafe(no_mangle)]
+#[cfg_attr(any(target_arch = "x86_64", target_arch = "aarch64"), unsafe(naked))]
 pub extern "C" fn pagepool_batch_alloc(batch: *mut BatchHandle, pool: *mut PoolHandle, n: usize) -> usize {
+    from_caller!(batch_alloc(batch, pool, n))
+}
+
+extern "C" fn batch_alloc(batch: *mut BatchHandle, pool: *mut PoolHandle, n: usize, caller: Caller) -> usize {
     let mut added = 0;
     let alloc = |entry: &mut BatchEntry| {
-        added = enter(Token::of(pool), |owned| entry.alloc(owned, n))?;
+        added = enter(Token::of(pool), |owned| entry.alloc(owned, n, caller))?;
         if added == n {
             return Ok(());
         }

@@ -264,7 +264,9 @@ pub const PAGEPOOL_ON_BUSY_RELEASE: u32 = 2;
 pub const PAGEPOOL_HOLDERS_OFF: u32 = 0;
 /// Since when each buffer is out, and its tag.
 pub const PAGEPOOL_HOLDERS_AGES: u32 = 1;
-/// Also the thread, and by which function of the library it was allocated.
+/// Also the thread, and where in the program it was allocated: file and line if the program has debug
+/// information, else its function or the address. The first allocation of each place looks that up, which
+/// allocates, and takes up to milliseconds.
 pub const PAGEPOOL_HOLDERS_SITES: u32 = 2;
 /// Also the call stack of some allocations. Taking one reads the program's debug information: it allocates,
 /// and takes up to milliseconds.

@@ -21,6 +21,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use ::pagepool::{Batch, PageBuf};
 
+use crate::caller::Caller;
 use crate::error::{CallError, CallResult};
 use crate::handles::owner::{OwnerCall, page_token};
 use crate::handles::token::{Generations, HandleKind, Token};
@@ -163,10 +164,10 @@ impl BatchEntry {
 
     /// Adds up to `n` pages of the caller's pool; says how many.
     #[inline(always)]
-    pub(crate) fn alloc(&mut self, owned: &OwnerCall<'_>, n: usize) -> CallResult<usize> {
+    pub(crate) fn alloc(&mut self, owned: &OwnerCall<'_>, n: usize, caller: Caller) -> CallResult<usize> {
         self.check_pool(owned.view)?;
         self.view = Some(owned.view);
-        Ok(owned.bound.alloc_batch_into(&mut self.batch, n))
+        Ok(owned.alloc_for(caller, |bound| bound.alloc_batch_into(&mut self.batch, n)))
     }
 
     pub(crate) fn check_room(&self) -> CallResult<()> {

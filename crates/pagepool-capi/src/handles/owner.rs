@@ -21,6 +21,7 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 
 use ::pagepool::{Bound, CachedAddrs, DeviceAddr, PageBuf};
 
+use crate::caller::Caller;
 use crate::error::{CallError, CallResult};
 use crate::handles::directory;
 use crate::handles::owner_half::OwnerHalf;
@@ -102,6 +103,12 @@ pub(crate) fn quickly<R>(pool: Token, call: impl FnOnce(CachedAddrs<'_>) -> R) -
 }
 
 impl OwnerCall<'_> {
+    /// Allocates for who called the library.
+    #[inline(always)]
+    pub(crate) fn alloc_for<R>(&self, caller: Caller, alloc: impl FnOnce(&Bound) -> R) -> R {
+        self.bound.called_from(caller.0, alloc)
+    }
+
     /// The buffer of a device address.
     pub(crate) fn at_address(&self, addr: u64) -> CallResult<PageBuf> {
         Ok(self.own.handle.from_raw(DeviceAddr(addr))?)

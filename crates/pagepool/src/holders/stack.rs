@@ -1,53 +1,162 @@
-//! The stack of an allocation, as text.
+//! The stack of an allocation, and the place of a call from other code than Rust's, as text.
 //!
 //! Cost   names are looked up in the program's debug information: up to milliseconds, and memory. So a pool
-//!        takes few of its allocations' stacks, and none unless it was asked to.
+//!        takes few of its allocations' stacks, and none unless it was asked to; a place is looked up once.
 
 use std::backtrace::Backtrace;
 use std::fmt::Write;
+use std::path::Path;
 
+use crate::sys::call::program_place::program_place;
 use crate::sys::call::uncancelled::uncancelled;
 
-/// Frames of these are how the pool came here.
-const OWN: [&str; 4] = ["backtrace", "pagepool::holders::", "pagepool::pool::", "pagepool_capi::"];
+/// Frames of these are how the pool came here, in Rust.
+const OWN: [&str; 4] = ["std::backtrace", "pagepool::holders::", "pagepool::pool::", "pagepool::sys::"];
 
-/// The stack of the calling thread, a line a frame, from who called the pool.
-pub(crate) fn stack_text() -> String {
-    frames(&uncancelled(|| Backtrace::force_capture().to_string())) // which reads the files of the program
+/// Frames that may stand between those, where the compiler inlined nothing.
+const LIBRARY: [&str; 3] = ["core::", "std::", "alloc::"];
+
+/// The headers for C and C++, whose inline functions are no places of a program.
+const HEADERS: [&str; 4] = ["/pagepool.h", "/pagepool.hpp", "/pagepool_skb.h", "/pagepool_skb.hpp"];
+
+/// A function that runs, or one that is inlined into it.
+#[derive(Debug)]
+struct Frame<'a> {
+    /// Where it goes on.
+    address: usize,
+    /// Empty if nobody knows it.
+    name: &'a str,
+    /// File, line and column; empty without debug information.
+    place: &'a str,
 }
 
-/// The frames of a backtrace's text, a line each.
-fn frames(trace: &str) -> String {
-    let mut all: Vec<(String, &str)> = Vec::new();
-    for line in trace.lines().map(str::trim) {
-        match (line.strip_prefix("at "), line.split_once(": ")) {
-            (Some(place), _) => all.iter_mut().last().into_iter().for_each(|frame| frame.1 = place),
-            (None, Some((_, name))) => all.push((name.to_owned(), "")),
-            _ => {}
-        }
-    }
-    let is_own = |frame: &&(String, &str)| OWN.iter().any(|own| frame.0.contains(own));
+/// The stack of the calling thread, a line a frame, from who called the pool. Of a call from other code than
+/// Rust's the address behind it is known.
+pub(crate) fn stack_text(behind: Option<usize>) -> String {
+    let trace = trace();
+    let frames = frames(&trace);
+    let callers = match behind {
+        Some(address) => callers_behind(&frames, address),
+        None => callers(&frames),
+    };
+    let folder = std::env::current_dir().unwrap_or_default();
     let mut text = String::new();
-    for (name, place) in all.iter().skip_while(is_own).take_while(|frame| !frame.0.contains("__rust_begin")) {
-        let _ = match *place {
-            "" => writeln!(text, "{name}"),
-            place => writeln!(text, "{name} at {place}"),
+    for frame in callers.iter().take_while(|frame| !frame.name.contains("__rust_begin")) {
+        let _ = match (frame.name, frame.place) {
+            ("", "") => writeln!(text, "{}", program_place(frame.address)),
+            ("", place) => writeln!(text, "{place}"),
+            (name, "") => writeln!(text, "{name}"),
+            (name, place) => match Path::new(place).strip_prefix(&folder) {
+                Ok(below) => writeln!(text, "{name} at ./{}", below.display()),
+                Err(_) => writeln!(text, "{name} at {place}"),
+            },
         };
     }
     text
+}
+
+/// The place of a call on this thread's stack, by the address behind it: file, line and column, or function
+/// and place in the program, or the latter alone.
+pub(crate) fn place_text(behind: usize) -> String {
+    let trace = trace();
+    let frames = frames(&trace);
+    let Some(caller) = callers_behind(&frames, behind).first() else { return program_place(behind) };
+    match (caller.name, caller.place) {
+        ("", "") => program_place(caller.address),
+        (name, "") => format!("{name} ({})", program_place(caller.address)),
+        (_, place) => place.to_owned(),
+    }
+}
+
+/// The backtrace with addresses, which reads the files of the program.
+fn trace() -> String {
+    uncancelled(|| format!("{:#}", Backtrace::force_capture()))
+}
+
+/// The frames of a backtrace's text, from `address - name` and `at place` below it.
+fn frames(trace: &str) -> Vec<Frame<'_>> {
+    let mut all: Vec<Frame<'_>> = Vec::new();
+    for line in trace.lines().map(str::trim) {
+        if let Some(place) = line.strip_prefix("at ") {
+            all.iter_mut().last().into_iter().for_each(|frame| frame.place = place);
+            continue;
+        }
+        let numbered = line.split_once(": ").and_then(|(_, rest)| rest.trim_start().split_once(" - "));
+        let Some((address, name)) = numbered else { continue };
+        let address = usize::from_str_radix(address.trim_start_matches("0x"), 16).unwrap_or(0);
+        all.push(Frame { address, name: plain(name), place: "" });
+    }
+    all
+}
+
+/// A name without the number that tells two compilations apart, or nothing.
+fn plain(name: &str) -> &str {
+    let hash = |end: &str| end.len() == 16 && end.bytes().all(|byte| byte.is_ascii_hexdigit());
+    match name.rsplit_once("::h") {
+        _ if name == "<unknown>" => "",
+        Some((plain, end)) if hash(end) => plain,
+        _ => name,
+    }
+}
+
+/// The frames from who called the pool, in Rust.
+fn callers<'a, 'b>(frames: &'a [Frame<'b>]) -> &'a [Frame<'b>] {
+    let is = |names: &[&str], frame: &Frame<'_>| names.iter().any(|name| frame.name.contains(name));
+    let others = |frame: &Frame<'_>| !is(&OWN, frame) && !is(&LIBRARY, frame);
+    let first = frames.iter().position(others).unwrap_or(frames.len());
+    let own = frames[..first].iter().rposition(|frame| is(&OWN, frame));
+    &frames[own.map_or(0, |last| last + 1)..]
+}
+
+/// The frames from the one that goes on at this address, or, where that is in our headers, from its caller.
+fn callers_behind<'a, 'b>(frames: &'a [Frame<'b>], address: usize) -> &'a [Frame<'b>] {
+    let first = frames.iter().position(|frame| frame.address == address).unwrap_or(frames.len());
+    let of_header = frames[first..].iter().take_while(|frame| is_of_header(frame)).count();
+    &frames[first + of_header..]
+}
+
+/// Whether a function is one of our headers: by its file, or by a name that no program uses.
+fn is_of_header(frame: &Frame<'_>) -> bool {
+    let file = frame.place.split(':').next().unwrap_or_default();
+    let name = frame.name.split('.').next().unwrap_or_default(); // before what compilers add to it
+    HEADERS.iter().any(|header| file.ends_with(header))
+        || name.starts_with("pagepool_") && name.ends_with('_')
+        || name.contains("12pagepool_cpp")
 }
 
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
 
+    const TRACE: &str = "   0:     0x55d0c0de1000 - std::backtrace_rs::trace::h0123456789abcdef\n             \
+                         at /rustc/lib.rs:1:2\n   \
+                         1:     0x55d0c0de1000 - pagepool::sys::call::uncancelled::uncancelled\n   \
+                         2:     0x55d0c0de1100 - core::option::Option<T>::or_else\n   \
+                         3:     0x55d0c0de1200 - pagepool::pool::refill::alloc\n             \
+                         at /src/pool/refill.rs:3:4\n   \
+                         4:     0x55d0c0de2000 - pagepool_alloc_page_\n             \
+                         at /usr/include/pagepool.h:9:9\n   \
+                         5:     0x55d0c0de2000 - receive\n             at /src/app.c:5:6\n   \
+                         6:     0x55d0c0de3000 - <unknown>\n   7:     0x55d0c0de4000 - main\n";
+
     #[test]
     fn a_stack_begins_with_who_called_the_pool() {
-        let trace = "   0: std::backtrace_rs::trace\n             at /rustc/lib.rs:1:2\n   \
-                     1: pagepool::pool::refill::alloc\n             at src/pool/refill.rs:3:4\n   \
-                     2: app::receive\n             at ./src/main.rs:5:6\n   3: main\n   \
-                     4: std::sys::__rust_begin_short_backtrace\n   5: start\n";
-        assert_eq!(frames(trace), "app::receive at ./src/main.rs:5:6\nmain\n");
-        assert_eq!(frames("disabled backtrace"), "");
+        let frames = frames(TRACE);
+        let names =
+            |frames: &[Frame<'_>]| frames.iter().map(|frame| frame.name).collect::<Vec<_>>().join(" ");
+        assert_eq!(names(callers(&frames)), "pagepool_alloc_page_ receive  main");
+        assert_eq!(names(callers_behind(&frames, 0x55d0_c0de_2000)), "receive  main");
+        assert_eq!(names(callers_behind(&frames, 0x55d0_c0de_3000)), " main");
+        assert_eq!(names(callers_behind(&frames, 1)), "");
+        assert_eq!((frames[5].place, frames[0].name), ("/src/app.c:5:6", "std::backtrace_rs::trace"));
+        assert!(super::frames("disabled backtrace").is_empty());
+    }
+
+    #[test]
+    fn functions_of_headers_are_known_by_file_or_name() {
+        let of = |name, place| is_of_header(&Frame { address: 0, name, place });
+        assert!(of("", "/opt/include/pagepool.hpp:3:1") && of("pagepool_take_.part.0", ""));
+        assert!(of("_ZN12pagepool_cpp5batchILm8EE4fillEP8pagepool", ""));
+        assert!(!of("receive", "/src/app.c:1:1") && !of("pagepool_user", "") && !of("", ""));
     }
 }

@@ -20,7 +20,7 @@ use std::panic::Location;
 use std::sync::atomic::{AtomicBool as PlainBool, AtomicU32 as PlainU32, AtomicU64 as PlainU64, Ordering};
 
 use crate::holders::record::{HolderRecord, Since, What};
-use crate::holders::stack::stack_text;
+use crate::holders::stack::{place_text, stack_text};
 use crate::holders::tag::Tag;
 use crate::holders::text_row::{HolderThread, TextRow};
 use crate::holders::view::{HolderNames, HolderTally, HolderView, HoldersView, ThreadView};
@@ -76,6 +76,24 @@ pub(crate) struct Recorded {
     pub(crate) one_stack_in: u32,
 }
 
+/// Where an allocation is called.
+#[derive(Clone, Copy, Debug)]
+enum Site {
+    Rust(&'static Location<'static>),
+    /// By the address behind the call.
+    Other(usize),
+}
+
+impl Site {
+    /// No two have the same.
+    fn address(self) -> usize {
+        match self {
+            Self::Rust(at) => std::ptr::from_ref(at).addr(),
+            Self::Other(behind) => behind,
+        }
+    }
+}
+
 /// What the owner's allocations know of the last ones. Relaxed: the owner alone uses it (I2).
 #[derive(Debug)]
 struct LastAllocations {
@@ -84,6 +102,8 @@ struct LastAllocations {
     /// The owner's token, and its id among the threads.
     token: PlainU64,
     thread: PlainU64,
+    /// The address behind the call from other code than Rust's that is in progress, or 0.
+    behind: PlainU64,
     /// Addresses of sites, and their ids: [`KNOWN_SITES`]. A site is at its place or a few behind it.
     sites: Box<[(PlainU64, PlainU64); KNOWN_SITES]>,
 }
@@ -101,7 +121,9 @@ type LastTags = Box<[PlainU32; KNOWN_TAGS]>;
 /// Which texts have which row. Ordered: the keys of a hash are random, which is a cancellation point.
 #[derive(Debug, Default)]
 struct KnownTexts {
-    sites: BTreeMap<(&'static str, u32, u32), u16>,
+    sites: BTreeMap<String, u16>,
+    /// By the addresses behind calls, as many as the owner's allocations know.
+    calls: BTreeMap<usize, u16>,
     /// Tokens.
     threads: BTreeMap<u64, u16>,
     tags: BTreeMap<Tag, u16>,
@@ -153,6 +175,7 @@ impl HolderTable {
             tag: zero(),
             token: zero(),
             thread: zero(),
+            behind: zero(),
             sites: on_heap(|| (zero(), zero())),
         };
         let last_tags = on_heap(|| PlainU32::new(0));
@@ -193,7 +216,9 @@ impl HolderTable {
         let tag = self.turn.tag.load(Ordering::Relaxed) as u16;
         let mut what = What { tag, ..What::default() };
         if self.recorded.sites {
-            (what.site, what.thread, what.stack) = (self.site(at), self.owner(), self.stack(number));
+            let behind = self.turn.behind.load(Ordering::Relaxed) as usize;
+            let site = if behind == 0 { Site::Rust(at) } else { Site::Other(behind) };
+            (what.site, what.thread, what.stack) = (self.site(site), self.owner(), self.stack(number, site));
         }
         record.out(Since::new(now, number), what);
         self.head.last_ms.store(now, Ordering::Relaxed);
@@ -203,6 +228,13 @@ impl HolderTable {
     pub(crate) fn open(&self, page: PageIdx, at: &'static Location<'static>) {
         self.out(page, at);
         self.head.open.store((page.0 >> self.head.order).into(), Ordering::Relaxed);
+    }
+
+    /// The owner allocates for a call from other code than Rust's, until the end of what this gives.
+    pub(crate) fn call_from(&self, behind: usize) -> OtherCall<'_> {
+        let outer = self.turn.behind.load(Ordering::Relaxed);
+        self.turn.behind.store(behind as u64, Ordering::Relaxed);
+        OtherCall { behind: &self.turn.behind, outer }
     }
 
     /// A page is home, and nobody else has it yet.
@@ -279,8 +311,8 @@ impl HolderTable {
     }
 
     /// The id of a site, most likely at its place.
-    fn site(&self, at: &'static Location<'static>) -> u16 {
-        let address = std::ptr::from_ref(at).addr();
+    fn site(&self, at: Site) -> u16 {
+        let address = at.address();
         let (known, id) = &self.turn.sites[address / 8 % KNOWN_SITES];
         if known.load(Ordering::Relaxed) == address as u64 {
             return id.load(Ordering::Relaxed) as u16;
@@ -291,7 +323,7 @@ impl HolderTable {
     /// Takes the lock when the owner sees a site for the first time, and each time if the places for it have
     /// others. Apart, so that all else stays short.
     #[inline(never)]
-    fn look_for_site(&self, at: &'static Location<'static>, address: usize) -> u16 {
+    fn look_for_site(&self, at: Site, address: usize) -> u16 {
         for place in (0..LOOKS).map(|step| (address / 8 + step) % KNOWN_SITES) {
             let (known, id) = &self.turn.sites[place];
             match known.load(Ordering::Relaxed) as usize {
@@ -309,14 +341,39 @@ impl HolderTable {
     }
 
     #[cold]
-    fn find_site(&self, at: &'static Location<'static>) -> u16 {
+    fn find_site(&self, at: Site) -> u16 {
+        match at {
+            Site::Rust(at) => self.enter_site(at.to_string()),
+            Site::Other(behind) => self.find_call(behind),
+        }
+    }
+
+    /// Looks a call up once; no more of them than the owner's allocations know, for each takes long.
+    fn find_call(&self, behind: usize) -> u16 {
+        let (known, full) = {
+            let calls = &self.names.lock().calls;
+            (calls.get(&behind).copied(), calls.len() == KNOWN_SITES)
+        };
+        if known.is_some() || full {
+            return known.unwrap_or(0);
+        }
+        let id = self.enter_site(place_text(behind)); // with no lock held
+        self.names.lock().calls.insert(behind, id);
+        id
+    }
+
+    /// The id of a site by its text: several copies of a call have one.
+    fn enter_site(&self, text: String) -> u16 {
         let mut names = self.names.lock();
-        let (next, text) = (names.sites.len(), (at.file(), at.line(), at.column()));
+        let next = names.sites.len();
         if next == SITES {
             return names.sites.get(&text).copied().unwrap_or(0); // the map grows no further
         }
-        *names.sites.entry(text).or_insert_with(|| {
-            self.enter(OF_SITES, self.sites.get(next), |row| row.write_end(&at.to_string()))
+        let found = names.sites.get(&text).copied();
+        found.unwrap_or_else(|| {
+            let id = self.enter(OF_SITES, self.sites.get(next), |row| row.write_end(&text));
+            names.sites.insert(text, id);
+            id
         })
     }
 
@@ -349,16 +406,17 @@ impl HolderTable {
     }
 
     /// The id of the stack of this allocation, if it is to be taken.
-    fn stack(&self, number: u64) -> u16 {
+    fn stack(&self, number: u64, at: Site) -> u16 {
         let sampled =
             self.recorded.one_stack_in > 0 && number.is_multiple_of(self.recorded.one_stack_in.into());
         let sampled = sampled && (self.head.used[OF_STACKS].load(Ordering::Relaxed) as usize) < STACKS;
-        if sampled { self.find_stack() } else { 0 }
+        if sampled { self.find_stack(at) } else { 0 }
     }
 
     #[cold]
-    fn find_stack(&self) -> u16 {
-        let text = stack_text(); // with no lock held
+    fn find_stack(&self, at: Site) -> u16 {
+        let behind = if let Site::Other(behind) = at { Some(behind) } else { None };
+        let text = stack_text(behind); // with no lock held
         let mut names = self.names.lock();
         let next = names.stacks.len();
         if next == STACKS {
@@ -408,6 +466,18 @@ impl HolderTable {
     fn row<'a, T>(&self, table: usize, rows: &'a [T], id: u16) -> Option<&'a T> {
         let in_use = u64::from(id) <= self.head.used[table].load(Ordering::Acquire);
         rows.get(usize::from(id.checked_sub(1)?)).filter(|_| in_use)
+    }
+}
+
+/// A call from other code than Rust's, while it lasts.
+pub(crate) struct OtherCall<'a> {
+    behind: &'a PlainU64,
+    outer: u64,
+}
+
+impl Drop for OtherCall<'_> {
+    fn drop(&mut self) {
+        self.behind.store(self.outer, Ordering::Relaxed);
     }
 }
 
@@ -474,7 +544,7 @@ mod tests {
             let table = HolderTable::new(Recorded { sites: true, one_stack_in: 0 }, 16, 0, 8);
             let tags: Vec<_> = (0..200).map(|at| Tag::new(&format!("lock-{at}"))).collect();
             let ids = || -> Vec<u16> {
-                let sites = many_sites().map(|at| table.site(at)); // the pool's owner asks
+                let sites = many_sites().map(|at| table.site(Site::Rust(at))); // the pool's owner asks
                 sites.into_iter().chain(tags.iter().map(|&tag| table.tag_id(tag))).collect()
             };
             let (first, _names) = (ids(), table.names.lock());

@@ -104,6 +104,26 @@ impl PageBuf {
 }
 
 impl Bound {
+    /// Allocates for a call from other code than Rust's, which goes on at the address `behind`: where the pool
+    /// records [holders](crate::Holders), that is the place of the allocation, looked up in the program's
+    /// debug information and symbols. With 0 it is the place in Rust, as without this.
+    ///
+    /// ```
+    /// # use pagepool::{Arena, ArenaParams, Holders, Pool, PoolParams};
+    /// # let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() })?;
+    /// let params = PoolParams { holders: Holders::Sites { stacks: None }, ..Default::default() };
+    /// let pool = Pool::new(params, arena)?.bind();
+    /// let page = pool.called_from(0x1001, |pool| pool.alloc_page()); // no function has this address
+    /// let holders = pool.handle().holders().unwrap();
+    /// assert_eq!(holders.groups[0].site.as_deref(), Some("0x1000"));
+    /// # Ok::<(), pagepool::Error>(())
+    /// ```
+    #[inline]
+    pub fn called_from<R>(&self, behind: usize, alloc: impl FnOnce(&Self) -> R) -> R {
+        let _call = self.core().holders.as_ref().map(|holders| holders.call_from(behind));
+        alloc(self)
+    }
+
     /// The address of this pool's cache, for allocation and return without a call. It is valid until the pool
     /// is freed. Only the thread that the pool is bound to may read or write there. Code that does also
     /// counts: see [`CacheHead::COUNTS_BEFORE`].

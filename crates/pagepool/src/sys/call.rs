@@ -7,6 +7,7 @@
 // UNSAFETY: system calls; each wrapper says what makes its call sound.
 #![expect(unsafe_code)]
 
+pub(crate) mod program_place;
 pub(crate) mod uncancelled;
 
 use std::ffi::CString;

@@ -11,6 +11,7 @@ use ::pagepool::{DeviceAddr, PageBuf};
 
 use crate::api::pool::alloc::EXHAUSTED;
 use crate::args::out::{array, array_mut, store};
+use crate::caller::{Caller, from_caller};
 use crate::error::{CallError, CallResult, status, value_or};
 use crate::handles::claim::claim;
 use crate::handles::opaque::{BufHandle, PoolHandle};
@@ -68,19 +69,31 @@ pub unsafe extern "C" fn pagepool_buf_into_raw(buf: *mut BufHandle, raw: *mut Ra
 ///     (-EOPNOTSUPP), another thread (-EPERM), a bad handle. pagepool_last_error names it.
 /// Cost: a lookup; in bulk per page from the cache about eight instructions, and no atomic operation.
 #[unsafe(no_mangle)]
+#[cfg_attr(any(target_arch = "x86_64", target_arch = "aarch64"), unsafe(naked))]
 pub unsafe extern "C" fn pagepool_alloc_addr_bulk(pool: *mut PoolHandle, addrs: *mut u64, n: usize) -> usize {
+    from_caller!(alloc_addr_bulk(pool, addrs, n))
+}
+
+/// # Safety
+/// `addrs` is NULL or writable for `n` elements.
+unsafe extern "C" fn alloc_addr_bulk(
+    pool: *mut PoolHandle,
+    addrs: *mut u64,
+    n: usize,
+    caller: Caller,
+) -> usize {
     match n {
         // SAFETY: the caller gave room for one, or NULL.
-        1 => unsafe { alloc_addr(Token::of(pool), addrs) },
+        1 => unsafe { alloc_addr(Token::of(pool), addrs, caller) },
         // SAFETY: the caller gave room for `n`, or NULL.
-        _ => unsafe { alloc_many_addrs(Token::of(pool), addrs, n) },
+        _ => unsafe { alloc_many_addrs(Token::of(pool), addrs, n, caller) },
     }
 }
 
 /// # Safety
 /// `addr` is NULL or writable.
 #[inline(always)]
-unsafe fn alloc_addr(pool: Token, addr: *mut u64) -> usize {
+unsafe fn alloc_addr(pool: Token, addr: *mut u64, caller: Caller) -> usize {
     if !addr.is_null()
         && let Some(Some(one)) = mine(pool, |cached| cached.alloc_one())
     {
@@ -89,7 +102,7 @@ unsafe fn alloc_addr(pool: Token, addr: *mut u64) -> usize {
         return 1;
     }
     // SAFETY: the caller's contract.
-    unsafe { alloc_addr_otherwise(pool, addr) }
+    unsafe { alloc_addr_otherwise(pool, addr, caller) }
 }
 
 /// Also in a pool without an owner, and where regions lie apart. Not inlined, so that the owner's call saves
@@ -98,7 +111,7 @@ unsafe fn alloc_addr(pool: Token, addr: *mut u64) -> usize {
 /// # Safety
 /// `addr` is NULL or writable.
 #[inline(never)]
-unsafe fn alloc_addr_otherwise(pool: Token, addr: *mut u64) -> usize {
+unsafe fn alloc_addr_otherwise(pool: Token, addr: *mut u64, caller: Caller) -> usize {
     if !addr.is_null()
         && let Some(Some(one)) = quickly(pool, |cached| cached.alloc_one())
     {
@@ -107,13 +120,13 @@ unsafe fn alloc_addr_otherwise(pool: Token, addr: *mut u64) -> usize {
         return 1;
     }
     // SAFETY: the caller's contract.
-    unsafe { alloc_many_addrs(pool, addr, 1) }
+    unsafe { alloc_many_addrs(pool, addr, 1, caller) }
 }
 
 /// # Safety
 /// `addrs` is NULL or writable for `n` elements.
 #[inline(never)]
-unsafe fn alloc_many_addrs(pool: Token, addrs: *mut u64, n: usize) -> usize {
+unsafe fn alloc_many_addrs(pool: Token, addrs: *mut u64, n: usize, caller: Caller) -> usize {
     // SAFETY: the caller's contract.
     let Ok(room) = (unsafe { array_mut(addrs.cast(), n) }) else {
         return value_or(0, || Err(CallError::NULL));
@@ -123,25 +136,25 @@ unsafe fn alloc_many_addrs(pool: Token, addrs: *mut u64, n: usize) -> usize {
         return n;
     }
     // SAFETY: the rest of the caller's array.
-    done + unsafe { alloc_addrs_slow(pool, addrs.wrapping_add(done), n - done) }
+    done + unsafe { alloc_addrs_slow(pool, addrs.wrapping_add(done), n - done, caller) }
 }
 
 /// # Safety
 /// `addrs` is NULL or writable for `n` elements.
 #[cold]
 #[inline(never)]
-unsafe fn alloc_addrs_slow(pool: Token, addrs: *mut u64, n: usize) -> usize {
+unsafe fn alloc_addrs_slow(pool: Token, addrs: *mut u64, n: usize, caller: Caller) -> usize {
     value_or(0, || {
         // SAFETY: the caller's contract.
         let addrs = unsafe { array_mut(addrs.cast(), n) }?;
         let _turn = turn::begin(pool); // in a pool without an owner
-        enter(pool, |owned| Ok(alloc_addrs(owned, addrs)))
+        enter(pool, |owned| Ok(alloc_addrs(owned, addrs, caller)))
     })
 }
 
 /// Says how many it allocated, and reports why they are not more.
-fn alloc_addrs(owned: &OwnerCall<'_>, addrs: &mut [MaybeUninit<DeviceAddr>]) -> usize {
-    let (done, missing) = match owned.bound.alloc_addr_bulk_uninit(addrs) {
+fn alloc_addrs(owned: &OwnerCall<'_>, addrs: &mut [MaybeUninit<DeviceAddr>], caller: Caller) -> usize {
+    let (done, missing) = match owned.alloc_for(caller, |bound| bound.alloc_addr_bulk_uninit(addrs)) {
         Ok(done) if done == addrs.len() => return done,
         Ok(done) => (done, EXHAUSTED),
         Err(_) => (0, NO_RAW),

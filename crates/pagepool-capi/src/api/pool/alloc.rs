@@ -10,6 +10,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use crate::args::out::array_mut;
 use crate::args::range::out_of_range;
+use crate::caller::{Caller, from_caller};
 use crate::error::{CallError, CallResult, value_or};
 use crate::handles::opaque::{BufHandle, PoolHandle};
 use crate::handles::owner::{OwnerCall, enter};
@@ -30,19 +31,24 @@ pub(crate) const EXHAUSTED: CallError = CallError::fixed(
 ///     bad handle (-EINVAL, -ESTALE).
 /// Cost: from the cache about ten instructions and no atomic operation; otherwise a refill of up to 64 pages.
 #[unsafe(no_mangle)]
+#[cfg_attr(any(target_arch = "x86_64", target_arch = "aarch64"), unsafe(naked))]
 pub extern "C" fn pagepool_alloc_page(pool: *mut PoolHandle) -> *mut BufHandle {
+    from_caller!(alloc_page(pool))
+}
+
+extern "C" fn alloc_page(pool: *mut PoolHandle, caller: Caller) -> *mut BufHandle {
     let pool = Token::of(pool);
     match slots::view_of(pool).alloc(pool) {
         Some(token) => token.handle(),
-        None => alloc_page_slow(pool),
+        None => alloc_page_slow(pool, caller),
     }
 }
 
 #[cold]
 #[inline(never)]
-extern "C" fn alloc_page_slow(pool: Token) -> *mut BufHandle {
+extern "C" fn alloc_page_slow(pool: Token, caller: Caller) -> *mut BufHandle {
     alloc_by(pool, |owned| {
-        let page = owned.bound.alloc_page().ok_or(EXHAUSTED)?;
+        let page = owned.alloc_for(caller, |bound| bound.alloc_page()).ok_or(EXHAUSTED)?;
         owned.token_for(page)
     })
 }
@@ -63,9 +69,15 @@ fn alloc_by(pool: Token, alloc: impl FnOnce(&OwnerCall<'_>) -> CallResult<Token>
 /// Cost: about forty instructions and no atomic operation; if fragments end on other threads, a lock for each
 ///     64 of them.
 #[unsafe(no_mangle)]
+#[cfg_attr(any(target_arch = "x86_64", target_arch = "aarch64"), unsafe(naked))]
 pub extern "C" fn pagepool_alloc_frag(pool: *mut PoolHandle, size: usize) -> *mut BufHandle {
+    from_caller!(alloc_frag(pool, size))
+}
+
+extern "C" fn alloc_frag(pool: *mut PoolHandle, size: usize, caller: Caller) -> *mut BufHandle {
     alloc_by(Token::of(pool), |owned| {
-        let frag = owned.bound.alloc_frag(size).ok_or_else(|| no_frag(owned, size))?;
+        let frag = owned.alloc_for(caller, |bound| bound.alloc_frag(size));
+        let frag = frag.ok_or_else(|| no_frag(owned, size))?;
         owned.token_for(frag)
     })
 }
@@ -79,14 +91,22 @@ pub extern "C" fn pagepool_alloc_frag(pool: *mut PoolHandle, size: usize) -> *mu
 /// Errors: NULL as for pagepool_alloc_frag, and if `size` is NULL. `*size` is then unchanged.
 /// Cost: as pagepool_alloc_page or pagepool_alloc_frag.
 #[unsafe(no_mangle)]
+#[cfg_attr(any(target_arch = "x86_64", target_arch = "aarch64"), unsafe(naked))]
 pub unsafe extern "C" fn pagepool_alloc(pool: *mut PoolHandle, size: *mut usize) -> *mut BufHandle {
+    from_caller!(alloc(pool, size))
+}
+
+/// # Safety
+/// `size` is NULL, or readable and writable.
+unsafe extern "C" fn alloc(pool: *mut PoolHandle, size: *mut usize, caller: Caller) -> *mut BufHandle {
     alloc_by(Token::of(pool), |owned| {
         if size.is_null() {
             return Err(CallError::NULL);
         }
         // SAFETY: not NULL, and the caller's to read.
         let wanted = unsafe { size.read() };
-        let buffer = owned.bound.alloc(wanted).ok_or_else(|| no_frag(owned, wanted))?;
+        let buffer = owned.alloc_for(caller, |bound| bound.alloc(wanted));
+        let buffer = buffer.ok_or_else(|| no_frag(owned, wanted))?;
         let len = buffer.len();
         let token = owned.token_for(buffer)?;
         // SAFETY: not NULL, and the caller's to write.
@@ -114,14 +134,26 @@ fn no_frag(owned: &OwnerCall<'_>, size: usize) -> CallError {
 /// Cost: pool and owner are checked once for up to 64 pages; per page from the cache about eight
 ///     instructions and no atomic operation. A refill as for pagepool_alloc_page.
 #[unsafe(no_mangle)]
+#[cfg_attr(any(target_arch = "x86_64", target_arch = "aarch64"), unsafe(naked))]
 pub unsafe extern "C" fn pagepool_alloc_bulk(
     pool: *mut PoolHandle,
     bufs: *mut *mut BufHandle,
     n: usize,
 ) -> usize {
+    from_caller!(alloc_bulk(pool, bufs, n))
+}
+
+/// # Safety
+/// `bufs` is NULL or writable for `n` elements.
+unsafe extern "C" fn alloc_bulk(
+    pool: *mut PoolHandle,
+    bufs: *mut *mut BufHandle,
+    n: usize,
+    caller: Caller,
+) -> usize {
     // SAFETY: the caller gave room for `n`, or NULL; a handle is a token.
     let places = value_or(&mut [][..], || unsafe { array_mut(bufs.cast::<Token>(), n) });
-    alloc_many(Token::of(pool), places)
+    alloc_many(Token::of(pool), places, caller)
 }
 
 /// Allocates up to `n` whole pages into `bufs`, and stores the address of the first byte of each in `data`.
@@ -133,11 +165,24 @@ pub unsafe extern "C" fn pagepool_alloc_bulk(
 /// Errors: as for pagepool_alloc_bulk; also 0 for memory that the CPU cannot read (-EOPNOTSUPP).
 /// Cost: pagepool_alloc_bulk, and about three instructions per page.
 #[unsafe(no_mangle)]
+#[cfg_attr(any(target_arch = "x86_64", target_arch = "aarch64"), unsafe(naked))]
 pub unsafe extern "C" fn pagepool_alloc_bulk_data(
     pool: *mut PoolHandle,
     bufs: *mut *mut BufHandle,
     data: *mut *mut c_void,
     n: usize,
+) -> usize {
+    from_caller!(alloc_bulk_data(pool, bufs, data, n))
+}
+
+/// # Safety
+/// `bufs` and `data` are NULL or writable for `n` elements.
+unsafe extern "C" fn alloc_bulk_data(
+    pool: *mut PoolHandle,
+    bufs: *mut *mut BufHandle,
+    data: *mut *mut c_void,
+    n: usize,
+    caller: Caller,
 ) -> usize {
     let pool = Token::of(pool);
     let view = slots::view_of(pool);
@@ -151,7 +196,7 @@ pub unsafe extern "C" fn pagepool_alloc_bulk_data(
         Ok((bufs, unsafe { array_mut(data, n) }?))
     };
     let (bufs, data) = value_or((&mut [][..], &mut [][..]), places);
-    let done = alloc_many(pool, bufs);
+    let done = alloc_many(pool, bufs, caller);
     // SAFETY: the first `done` of them were written.
     let tokens = unsafe { std::slice::from_raw_parts(bufs.as_ptr().cast::<Token>(), done) };
     view.data_of(tokens, data);
@@ -160,7 +205,7 @@ pub unsafe extern "C" fn pagepool_alloc_bulk_data(
 
 /// Writes tokens for as many pages as there are, or as there is room for; says how many.
 #[inline(always)]
-fn alloc_many(token: Token, mut rest: &mut [MaybeUninit<Token>]) -> usize {
+fn alloc_many(token: Token, mut rest: &mut [MaybeUninit<Token>], caller: Caller) -> usize {
     let (view, n) = (slots::view_of(token), rest.len());
     loop {
         let done = view.alloc_run(token, rest);
@@ -169,7 +214,7 @@ fn alloc_many(token: Token, mut rest: &mut [MaybeUninit<Token>]) -> usize {
             continue;
         }
         let Some((place, behind)) = rest.split_first_mut() else { return n };
-        let buf = alloc_page_slow(token);
+        let buf = alloc_page_slow(token, caller);
         if buf.is_null() {
             return n - behind.len() - 1;
         }
