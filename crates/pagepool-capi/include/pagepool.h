@@ -1910,6 +1910,54 @@ const struct pagepool_inline_ *pagepool_inline_tables(uint32_t layout);
 #define PAGEPOOL_UNUSED_
 #endif
 
+/* ---- Device addresses, as Linux's headers have them ----
+ *
+ * Linux's __u64, of which the places in a fill ring are, is `unsigned long long`; uint64_t may be `unsigned
+ * long`. Both have 64 bits, and functions that take arrays of addresses take either.
+ */
+#if defined(__cplusplus)
+extern "C++" {
+template <typename T> struct pagepool_of_linux_ {
+};
+template <> struct pagepool_of_linux_<unsigned long long> {
+    typedef size_t number;
+    typedef int status;
+};
+template <typename T>
+inline typename pagepool_of_linux_<T>::number pagepool_alloc_addr_bulk(struct pagepool *pool, T *addrs,
+    size_t n)
+{
+    return pagepool_alloc_addr_bulk(pool, reinterpret_cast<uint64_t *>(addrs), n);
+}
+template <typename T>
+inline typename pagepool_of_linux_<T>::status pagepool_put_addr_bulk(struct pagepool *pool, const T *addrs,
+    size_t n)
+{
+    return pagepool_put_addr_bulk(pool, reinterpret_cast<const uint64_t *>(addrs), n);
+}
+}
+#elif defined(__GNUC__)
+union pagepool_addrs_ {
+    uint64_t *addrs;
+    unsigned long long *of_linux;
+} __attribute__((transparent_union));
+union pagepool_const_addrs_ {
+    const uint64_t *addrs;
+    const unsigned long long *of_linux;
+} __attribute__((transparent_union));
+#define PAGEPOOL_EITHER_ __attribute__((unused, always_inline)) static inline
+PAGEPOOL_EITHER_ size_t pagepool_alloc_addr_bulk_(struct pagepool *pool, union pagepool_addrs_ at, size_t n)
+{
+    return pagepool_alloc_addr_bulk(pool, at.addrs, n);
+}
+PAGEPOOL_EITHER_ int pagepool_put_addr_bulk_(struct pagepool *pool, union pagepool_const_addrs_ at, size_t n)
+{
+    return pagepool_put_addr_bulk(pool, at.addrs, n);
+}
+#define pagepool_alloc_addr_bulk(...) (__extension__ pagepool_alloc_addr_bulk_(__VA_ARGS__))
+#define pagepool_put_addr_bulk(...) (__extension__ pagepool_put_addr_bulk_(__VA_ARGS__))
+#endif
+
 /* ---- The fast paths, compiled into the program ---
  *
  * These run without a call on the owner's thread: pagepool_alloc_page, pagepool_buf_put, pagepool_buf_data;
@@ -1926,6 +1974,13 @@ const struct pagepool_inline_ *pagepool_inline_tables(uint32_t layout);
  */
 #if !defined(PAGEPOOL_NO_INLINE) && defined(__GNUC__) && defined(__linux__) && !defined(__BIONIC__) && \
     (defined(__x86_64__) || defined(__aarch64__))
+
+/* What C cannot write as C++ does. */
+#if defined(__cplusplus)
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wold-style-cast"
+#pragma GCC diagnostic ignored "-Wzero-as-null-pointer-constant"
+#endif
 
 /* The head of the owner's cache. The numbers of its pages follow: see pagepool_pages_. */
 struct pagepool_cache_ {
@@ -1962,13 +2017,17 @@ struct pagepool_row_ {
 #endif
 
 /* Stands for no pool, not even for NULL: it has no page, and an empty cache. */
+extern PAGEPOOL_ONCE_ struct pagepool_cache_ pagepool_no_cache_6_;
 PAGEPOOL_ONCE_ struct pagepool_cache_ pagepool_no_cache_6_;
+extern PAGEPOOL_ONCE_ struct pagepool_view_ pagepool_no_view_6_;
 PAGEPOOL_ONCE_ struct pagepool_view_ pagepool_no_view_6_ = {
-    0, 0, 0, 0, 0, 0, &pagepool_no_cache_6_, 0, 0, 0, 0, 0, 0, 0, 0, 0, {0}};
+    0, 0, 0, 0, 0, NULL, &pagepool_no_cache_6_, 0, 0, 0, NULL, 0, 0, 0, 0, 0, {0}};
 /* The pool that this thread used last and owns. The layout is in the name, so that two versions do not share
  * it. */
+extern PAGEPOOL_ONCE_ PAGEPOOL_NEAR_ __thread struct pagepool_view_ *pagepool_here_6_;
 PAGEPOOL_ONCE_ PAGEPOOL_NEAR_ __thread struct pagepool_view_ *pagepool_here_6_ = &pagepool_no_view_6_;
 /* Whether the library knows where that stands, to take it back. */
+extern PAGEPOOL_ONCE_ PAGEPOOL_NEAR_ __thread int pagepool_noted_6_;
 PAGEPOOL_ONCE_ PAGEPOOL_NEAR_ __thread int pagepool_noted_6_;
 
 /* The library's tables; NULL before the library was asked, and if it has another layout. */
@@ -1983,6 +2042,17 @@ __attribute__((constructor)) PAGEPOOL_UNUSED_ static void pagepool_start_(void)
 #define PAGEPOOL_SLOW_ __attribute__((unused, noinline)) static
 #define PAGEPOOL_LIKELY_(what) __builtin_expect(!!(what), 1)
 
+/* A handle or an address as a number, and back: uintptr_t is as long as uint64_t, or even the same type. */
+PAGEPOOL_FAST_ uint64_t pagepool_number_(const void *handle)
+{
+    return (uintptr_t)handle;
+}
+
+PAGEPOOL_FAST_ void *pagepool_pointer_(uintptr_t number)
+{
+    return (void *)number;
+}
+
 /* The page numbers in a cache. Not an array in the struct, which would have a length for the compiler. */
 PAGEPOOL_FAST_ uint32_t *pagepool_pages_(struct pagepool_cache_ *cache)
 {
@@ -1992,7 +2062,7 @@ PAGEPOOL_FAST_ uint32_t *pagepool_pages_(struct pagepool_cache_ *cache)
 /* The pool's counters of what its owner takes from the cache and puts there. They stand before the cache. */
 PAGEPOOL_FAST_ uint64_t *pagepool_counts_(struct pagepool_cache_ *cache)
 {
-    return (uint64_t *)((char *)cache - 568);
+    return (uint64_t *)(void *)((char *)cache - 568);
 }
 
 /* The calling thread, as the library identifies it. */
@@ -2026,18 +2096,20 @@ PAGEPOOL_FAST_ void pagepool_look_here_(struct pagepool_view_ *view)
 /* The same for any pool; its token tells where its view is. */
 PAGEPOOL_FAST_ void pagepool_look_at_(const struct pagepool *pool)
 {
-    uint32_t token = (uint32_t)(uintptr_t)pool;
-    if (pagepool_tables_ != NULL)
-        pagepool_look_here_((struct pagepool_view_ *)pagepool_tables_->views +
+    uint32_t token = (uint32_t)pagepool_number_(pool);
+    if (pagepool_tables_ != NULL) {
+        const uint64_t views = pagepool_number_(pagepool_tables_->views); /* written, too */
+        pagepool_look_here_((struct pagepool_view_ *)pagepool_pointer_(views) +
                             (token >> 4 & pagepool_tables_->view_mask));
+    }
 }
 
 /* The same for the pool of a buffer. */
 PAGEPOOL_FAST_ void pagepool_look_behind_(const struct pagepool_buf *buf)
 {
-    uint32_t token = (uint32_t)(uintptr_t)buf;
+    uint32_t token = (uint32_t)pagepool_number_(buf);
     if (pagepool_tables_ != NULL)
-        pagepool_look_here_(((struct pagepool_row_ *)pagepool_tables_->directory)[token >> 16].view);
+        pagepool_look_here_(((const struct pagepool_row_ *)pagepool_tables_->directory)[token >> 16].view);
 }
 
 /* All other cases. A function that allocates in the library is called from the program's own function, into
@@ -2069,7 +2141,7 @@ PAGEPOOL_FAST_ uint64_t pagepool_next_(uint64_t token)
 PAGEPOOL_FAST_ struct pagepool_buf *pagepool_alloc_page_(struct pagepool *pool)
 {
     struct pagepool_view_ *view = pagepool_here_6_;
-    if (PAGEPOOL_LIKELY_(view->token == (uint64_t)(uintptr_t)pool)) {
+    if (PAGEPOOL_LIKELY_(view->token == pagepool_number_(pool))) {
         struct pagepool_cache_ *cache = view->cache;
         uint64_t *beginnings = __atomic_load_n(&view->beginnings, __ATOMIC_RELAXED); /* see begin_apart() */
         size_t at;
@@ -2086,7 +2158,7 @@ PAGEPOOL_FAST_ struct pagepool_buf *pagepool_alloc_page_(struct pagepool *pool)
             if (PAGEPOOL_LIKELY_(token != 0)) { /* else the library finds it, or makes the first one */
                 ++pagepool_counts_(cache)[0];
                 __atomic_store_n(&cache->count, at, __ATOMIC_RELAXED);
-                return (struct pagepool_buf *)(uintptr_t)token;
+                return (struct pagepool_buf *)pagepool_pointer_(token);
             }
         }
     }
@@ -2128,7 +2200,7 @@ PAGEPOOL_FAST_ int pagepool_put_page_(struct pagepool_view_ *view, uint32_t page
 
 PAGEPOOL_FAST_ int pagepool_buf_put_(struct pagepool_buf *buf)
 {
-    uint64_t token = (uint64_t)(uintptr_t)buf;
+    uint64_t token = pagepool_number_(buf);
     struct pagepool_view_ *view = pagepool_here_6_;
     uint32_t page = pagepool_page_(view->base, token);
     if (PAGEPOOL_LIKELY_(page < view->pages)) {
@@ -2144,12 +2216,12 @@ PAGEPOOL_FAST_ int pagepool_buf_put_(struct pagepool_buf *buf)
  * out, the page is out as a plain page, which has no offset. */
 PAGEPOOL_FAST_ void *pagepool_buf_data_(struct pagepool_buf *buf)
 {
-    uint64_t token = (uint64_t)(uintptr_t)buf;
+    uint64_t token = pagepool_number_(buf);
     struct pagepool_view_ *view = pagepool_here_6_;
     uint64_t page = pagepool_page_(view->base, token);
     if (PAGEPOOL_LIKELY_(page < view->readable &&
                          __atomic_load_n(&view->words[page], __ATOMIC_RELAXED) == token))
-        return (void *)(uintptr_t)(view->memory + (page << 12));
+        return pagepool_pointer_(view->memory + (page << 12));
     return pagepool_data_slow_(buf);
 }
 
@@ -2177,9 +2249,9 @@ PAGEPOOL_FAST_ int pagepool_take_(struct pagepool_view_ *view, struct pagepool_b
         uint64_t page = pages[at], token = __atomic_load_n(&tokens[page], __ATOMIC_RELAXED);
         if (!PAGEPOOL_LIKELY_(token != 0))
             return 0;
-        bufs[at] = (struct pagepool_buf *)(uintptr_t)token;
+        bufs[at] = (struct pagepool_buf *)pagepool_pointer_(token);
         if (data != NULL)
-            data[at] = (void *)(uintptr_t)(memory + (page << 12));
+            data[at] = pagepool_pointer_(memory + (page << 12));
     }
     if (!PAGEPOOL_LIKELY_(beginnings == NULL))
         for (size_t at = 0; at < n; ++at)
@@ -2192,7 +2264,7 @@ PAGEPOOL_FAST_ int pagepool_take_(struct pagepool_view_ *view, struct pagepool_b
 /* Whether n is 1 to 64, and `pool` is this thread's latest pool with n pages in its cache. */
 PAGEPOOL_FAST_ int pagepool_has_(const struct pagepool_view_ *view, const struct pagepool *pool, size_t n)
 {
-    return view->token == (uint64_t)(uintptr_t)pool && n - 1 < 64 && n <= view->cache->count;
+    return view->token == pagepool_number_(pool) && n - 1 < 64 && n <= view->cache->count;
 }
 
 /* Whether these pages were taken without the library. */
@@ -2245,7 +2317,7 @@ PAGEPOOL_FAST_ size_t pagepool_put_pages_(struct pagepool_view_ *view, struct pa
         return 0;
     PAGEPOOL_UNROLL_
     for (; done < n; ++done) {
-        uint64_t token = (uint64_t)(uintptr_t)bufs[done];
+        uint64_t token = pagepool_number_(bufs[done]);
         uint32_t page = pagepool_page_(base, token);
         if (!PAGEPOOL_LIKELY_(page < count && __atomic_load_n(&words[page], __ATOMIC_RELAXED) == token))
             break;
@@ -2263,7 +2335,7 @@ PAGEPOOL_UNUSED_ static inline int pagepool_buf_put_bulk_(struct pagepool_buf *c
     size_t done = 0;
     if (!PAGEPOOL_LIKELY_(n - 1 < 64 && bufs != NULL))
         return pagepool_buf_put_bulk(bufs, n);
-    if (PAGEPOOL_LIKELY_(pagepool_page_(view->base, (uint64_t)(uintptr_t)bufs[0]) < view->pages)) {
+    if (PAGEPOOL_LIKELY_(pagepool_page_(view->base, pagepool_number_(bufs[0])) < view->pages)) {
         pagepool_mark_(view, 1);
         done = pagepool_put_pages_(view, bufs, n);
         pagepool_mark_(view, 0);
@@ -2281,6 +2353,10 @@ PAGEPOOL_UNUSED_ static inline int pagepool_buf_put_bulk_(struct pagepool_buf *c
 #define pagepool_alloc_bulk(...) pagepool_alloc_bulk_(__VA_ARGS__)
 #define pagepool_alloc_bulk_data(...) pagepool_alloc_bulk_data_(__VA_ARGS__)
 #define pagepool_buf_put_bulk(...) pagepool_buf_put_bulk_(__VA_ARGS__)
+
+#if defined(__cplusplus)
+#pragma GCC diagnostic pop
+#endif
 
 #endif
 

@@ -1,7 +1,8 @@
 /*
  * pagepool for C++11 and later: handles that return themselves, and ranges over buffers. docs/c-api.md is the
- * guide. The namespace is pagepool_cpp, because `pagepool` is a struct. Everything is inline, over the
- * functions of pagepool.h; nothing throws but pagepool_cpp::must.
+ * guide. They need the global name `pagepool`, a struct of pagepool.h: a program that includes either cannot
+ * have a namespace or a class of that name beside it. So the namespace here is pagepool_cpp.
+ * Everything is inline, over the functions of pagepool.h; nothing throws but pagepool_cpp::must.
  */
 
 #ifndef PAGEPOOL_HPP
@@ -52,6 +53,7 @@ struct view {
           size(data == nullptr ? 0 : pagepool_buf_len(of))
     {
     }
+    explicit view(const unique_buf &of) noexcept : view(of.get()) {}
     unsigned char *begin() const noexcept { return data; }
     unsigned char *end() const noexcept { return data + size; }
 };
@@ -64,7 +66,11 @@ class views {
       public:
         explicit iterator(struct pagepool_buf *const *at) noexcept : at_(at) {}
         view operator*() const noexcept { return view(*at_); }
-        iterator &operator++() noexcept { return ++at_, *this; }
+        iterator &operator++() noexcept
+        {
+            ++at_;
+            return *this;
+        }
         bool operator==(const iterator &other) const noexcept { return at_ == other.at_; }
         bool operator!=(const iterator &other) const noexcept { return at_ != other.at_; }
 
@@ -91,7 +97,11 @@ class packets {
       public:
         explicit iterator(void *const *at) noexcept : at_(at) {}
         unsigned char *operator*() const noexcept { return static_cast<unsigned char *>(*at_); }
-        iterator &operator++() noexcept { return ++at_, *this; }
+        iterator &operator++() noexcept
+        {
+            ++at_;
+            return *this;
+        }
         bool operator==(const iterator &other) const noexcept { return at_ == other.at_; }
         bool operator!=(const iterator &other) const noexcept { return at_ != other.at_; }
 

@@ -307,14 +307,96 @@ fn no_compiler_warns() {
     };
     for compiler in ["gcc", "clang", "clang-16"].into_iter().filter(|compiler| has(compiler)) {
         for standard in ["-std=c99", "-std=c17"] {
-            run(check(compiler, standard, "-Wconversion").arg(&c));
+            run(check(compiler, standard, "-Wconversion").args(STRICT).arg(&c));
             run(check(compiler, standard, "-D_GNU_SOURCE=").args(&programs));
         }
     }
     for compiler in ["g++", "clang++", "clang++-16"].into_iter().filter(|compiler| has(compiler)) {
         for standard in ["-std=c++11", "-std=c++17", "-std=c++20"] {
-            run(check(compiler, standard, "-Wconversion").arg(&cxx));
+            run(check(compiler, standard, "-Wconversion").args(STRICT).args(STRICT_CXX).arg(&cxx));
         }
+    }
+}
+
+/// What careful programs are compiled with, beside -Wall and -Wextra.
+const STRICT: [&str; 9] = [
+    "-Wcast-qual",
+    "-Wcast-align",
+    "-Wsign-conversion",
+    "-Wshadow",
+    "-Wundef",
+    "-Wredundant-decls",
+    "-Wpointer-arith",
+    "-Wwrite-strings",
+    "-Wvla",
+];
+
+/// And in C++.
+const STRICT_CXX: [&str; 4] =
+    ["-Wold-style-cast", "-Wzero-as-null-pointer-constant", "-Wnon-virtual-dtor", "-Woverloaded-virtual"];
+
+/// Warnings that only gcc has.
+#[test]
+fn gcc_has_no_further_warning() {
+    let gcc = |compiler: &str, standard: &str, flags: &[&str], header: &str| {
+        if !has(compiler) {
+            return;
+        }
+        let file = temporary().join(format!("{header}.{compiler}"));
+        fs::write(&file, format!("#include <{header}>\nint main(void) {{ return 0; }}\n")).unwrap();
+        let language = if compiler == "g++" { "c++" } else { "c" };
+        let mut command = Command::new(compiler);
+        command.args([standard, "-O2", "-Wall", "-Wextra", "-Werror"]).args(flags).arg("-I");
+        command.arg(prefix().join("include")).args(["-x", language, "-c", "-o", "/dev/null"]);
+        run(command.arg(file));
+    };
+    let c = ["-Wcast-align=strict", "-Wbad-function-cast", "-Wjump-misses-init", "-Wmissing-prototypes"];
+    let cxx = ["-Wcast-align=strict", "-Wcast-qual", "-Wuseless-cast", "-Weffc++", "-Wextra-semi"];
+    for header in ["pagepool.h", "pagepool_skb.h"] {
+        gcc("gcc", "-std=gnu11", &c, header);
+        gcc("g++", "-std=gnu++17", &cxx, header);
+    }
+    gcc("g++", "-std=gnu++17", &cxx, "pagepool_skb.hpp"); // which includes the other
+}
+
+/// Device addresses may be in arrays of uint64_t, or of Linux's __u64, which is another type.
+#[test]
+fn addresses_are_taken_as_linux_has_them() {
+    let text = "#include <linux/types.h>\n#include <pagepool.h>\n\
+                size_t f(struct pagepool *pool, __u64 *at, uint64_t *of, const __u64 *from);\n\
+                size_t f(struct pagepool *pool, __u64 *at, uint64_t *of, const __u64 *from)\n{\n    \
+                __u64 array[4] = {0};\n    size_t n = pagepool_alloc_addr_bulk(pool, at, 1);\n    \
+                n += pagepool_alloc_addr_bulk(pool, of, 1) + pagepool_alloc_addr_bulk(pool, array, 4);\n    \
+                n += pagepool_put_addr_bulk(pool, from, 1) < 0;\n    \
+                n += pagepool_put_addr_bulk(pool, of, 1) < 0;\n    \
+                n += pagepool_put_addr_bulk(pool, NULL, 0) < 0;\n    \
+                return n + pagepool_alloc_addr_bulk(pool, NULL, 0);\n}\n";
+    let other = "#include <pagepool.h>\nsize_t f(struct pagepool *pool, unsigned *at);\n\
+                 size_t f(struct pagepool *pool, unsigned *at)\n{\n    \
+                 return pagepool_alloc_addr_bulk(pool, at, 1);\n}\n";
+    let compiles = |compiler: &str, standard: &str, text: &str| {
+        let ending = if compiler.ends_with("++") { "cc" } else { "c" };
+        let file = temporary().join(format!("linux.{ending}"));
+        fs::write(&file, text).unwrap();
+        let mut command = Command::new(compiler);
+        command.args([
+            standard,
+            "-fsyntax-only",
+            "-Wall",
+            "-Wextra",
+            "-Wpedantic",
+            "-Wconversion",
+            "-Werror",
+        ]);
+        let done = command.arg("-I").arg(prefix().join("include")).arg(file).output().unwrap();
+        (done.status.success(), String::from_utf8_lossy(&done.stderr).into_owned())
+    };
+    let each =
+        [("gcc", "-std=c99"), ("clang", "-std=gnu17"), ("g++", "-std=c++11"), ("clang++", "-std=c++17")];
+    for (compiler, standard) in each.into_iter().filter(|(compiler, _)| has(compiler)) {
+        let (accepted, said) = compiles(compiler, standard, text);
+        assert!(accepted, "{compiler}: {said}");
+        assert!(!compiles(compiler, standard, other).0, "{compiler} takes an array of unsigned");
     }
 }
 

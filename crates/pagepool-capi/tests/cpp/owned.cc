@@ -77,7 +77,7 @@ static void buffers(pagepool *pool)
     {
         cpp::unique_buf buf(pagepool_alloc_page(pool));
         cpp::unique_buf moved = std::move(buf);
-        CHECK(!buf && moved && cpp::view(moved.get()).size == 4096);
+        CHECK(!buf && moved && cpp::view(moved).size == 4096);
     }
     CHECK(cpp::stats(pool).recycle_cached == 1);
     cpp::unique_buf elsewhere(pagepool_alloc_page(pool));
