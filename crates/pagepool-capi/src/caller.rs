@@ -6,6 +6,8 @@
 //!        inlined, and in a static program the names of this library's functions may be stripped.
 //! Cost   two instructions.
 
+// UNSAFETY: what C's callers answer for goes on to another function.
+
 /// The address behind a call of the library; 0 on CPUs for which the jump is not written.
 #[repr(transparent)]
 #[derive(Clone, Copy)]

@@ -5,13 +5,14 @@
 
 use std::backtrace::Backtrace;
 use std::fmt::Write;
+use std::panic::Location;
 use std::path::Path;
 
 use crate::sys::call::program_place::program_place;
 use crate::sys::call::uncancelled::uncancelled;
 
 /// Frames of these are how the pool came here, in Rust.
-const OWN: [&str; 4] = ["std::backtrace", "pagepool::holders::", "pagepool::pool::", "pagepool::sys::"];
+const OWN: [&str; 4] = ["backtrace", "pagepool::holders::", "pagepool::pool::", "pagepool::sys::"];
 
 /// Frames that may stand between those, where the compiler inlined nothing.
 const LIBRARY: [&str; 3] = ["core::", "std::", "alloc::"];
@@ -25,24 +26,31 @@ struct Frame<'a> {
     /// Where it goes on.
     address: usize,
     /// Empty if nobody knows it.
-    name: &'a str,
+    name: String,
     /// File, line and column; empty without debug information.
     place: &'a str,
 }
 
-/// The stack of the calling thread, a line a frame, from who called the pool. Of a call from other code than
-/// Rust's the address behind it is known.
-pub(crate) fn stack_text(behind: Option<usize>) -> String {
+/// Where an allocation is called.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum CallPlace {
+    Rust(&'static Location<'static>),
+    /// In other code: the address behind the call.
+    Other(usize),
+}
+
+/// The stack of the calling thread, a line a frame, from who called the pool.
+pub(crate) fn stack_text(at: CallPlace) -> String {
     let trace = trace();
     let frames = frames(&trace);
-    let callers = match behind {
-        Some(address) => callers_behind(&frames, address),
-        None => callers(&frames),
+    let callers = match at {
+        CallPlace::Other(behind) => callers_behind(&frames, behind),
+        CallPlace::Rust(at) => callers_at(&frames, &at.to_string()),
     };
     let folder = std::env::current_dir().unwrap_or_default();
     let mut text = String::new();
     for frame in callers.iter().take_while(|frame| !frame.name.contains("__rust_begin")) {
-        let _ = match (frame.name, frame.place) {
+        let _ = match (&*frame.name, frame.place) {
             ("", "") => writeln!(text, "{}", program_place(frame.address)),
             ("", place) => writeln!(text, "{place}"),
             (name, "") => writeln!(text, "{name}"),
@@ -61,7 +69,7 @@ pub(crate) fn place_text(behind: usize) -> String {
     let trace = trace();
     let frames = frames(&trace);
     let Some(caller) = callers_behind(&frames, behind).first() else { return program_place(behind) };
-    match (caller.name, caller.place) {
+    match (&*caller.name, caller.place) {
         ("", "") => program_place(caller.address),
         (name, "") => format!("{name} ({})", program_place(caller.address)),
         (_, place) => place.to_owned(),
@@ -89,17 +97,39 @@ fn frames(trace: &str) -> Vec<Frame<'_>> {
     all
 }
 
-/// A name without the number that tells two compilations apart, or nothing.
-fn plain(name: &str) -> &str {
-    let hash = |end: &str| end.len() == 16 && end.bytes().all(|byte| byte.is_ascii_hexdigit());
-    match name.rsplit_once("::h") {
+/// A name without the numbers that tell two compilations apart, or nothing: `name::h0123456789abcdef`, or
+/// `crate[0123456789abcdef]::name`.
+fn plain(name: &str) -> String {
+    let is_hash = |part: &str| (8..=16).contains(&part.len()) && part.bytes().all(|b| b.is_ascii_hexdigit());
+    let name = match name.rsplit_once("::h") {
         _ if name == "<unknown>" => "",
-        Some((plain, end)) if hash(end) => plain,
+        Some((plain, hash)) if is_hash(hash) => plain,
         _ => name,
+    };
+    let mut parts = name.split('[');
+    let mut plain = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        match part.split_once(']') {
+            Some((hash, rest)) if is_hash(hash) => plain.push_str(rest),
+            _ => plain.extend(["[", part]),
+        }
+    }
+    plain
+}
+
+/// The frames from the one that is at this place, in Rust.
+fn callers_at<'a, 'b>(frames: &'a [Frame<'b>], place: &str) -> &'a [Frame<'b>] {
+    let is_there = |frame: &Frame<'_>| {
+        let folder = frame.place.strip_suffix(place);
+        folder.is_some_and(|folder| folder.is_empty() || folder.ends_with('/'))
+    };
+    match frames.iter().position(is_there) {
+        Some(first) => &frames[first..],
+        None => callers(frames), // without debug information
     }
 }
 
-/// The frames from who called the pool, in Rust.
+/// The frames behind those of the pool, by their names.
 fn callers<'a, 'b>(frames: &'a [Frame<'b>]) -> &'a [Frame<'b>] {
     let is = |names: &[&str], frame: &Frame<'_>| names.iter().any(|name| frame.name.contains(name));
     let others = |frame: &Frame<'_>| !is(&OWN, frame) && !is(&LIBRARY, frame);
@@ -128,7 +158,7 @@ fn is_of_header(frame: &Frame<'_>) -> bool {
 mod tests {
     use super::*;
 
-    const TRACE: &str = "   0:     0x55d0c0de1000 - std::backtrace_rs::trace::h0123456789abcdef\n             \
+    const TRACE: &str = "   0:     0x55d0c0de1000 - std::backtrace_rs::trace::h0123456789abcdef\n        \
                          at /rustc/lib.rs:1:2\n   \
                          1:     0x55d0c0de1000 - pagepool::sys::call::uncancelled::uncancelled\n   \
                          2:     0x55d0c0de1100 - core::option::Option<T>::or_else\n   \
@@ -143,18 +173,31 @@ mod tests {
     fn a_stack_begins_with_who_called_the_pool() {
         let frames = frames(TRACE);
         let names =
-            |frames: &[Frame<'_>]| frames.iter().map(|frame| frame.name).collect::<Vec<_>>().join(" ");
+            |frames: &[Frame<'_>]| frames.iter().map(|frame| &*frame.name).collect::<Vec<_>>().join(" ");
         assert_eq!(names(callers(&frames)), "pagepool_alloc_page_ receive  main");
+        assert_eq!(names(callers_at(&frames, "src/app.c:5:6")), "receive  main");
+        assert_eq!(names(callers_at(&frames, "c/app.c:5:6")), names(callers(&frames)), "another file");
         assert_eq!(names(callers_behind(&frames, 0x55d0_c0de_2000)), "receive  main");
         assert_eq!(names(callers_behind(&frames, 0x55d0_c0de_3000)), " main");
         assert_eq!(names(callers_behind(&frames, 1)), "");
-        assert_eq!((frames[5].place, frames[0].name), ("/src/app.c:5:6", "std::backtrace_rs::trace"));
+        assert_eq!((frames[5].place, &*frames[0].name), ("/src/app.c:5:6", "std::backtrace_rs::trace"));
         assert!(super::frames("disabled backtrace").is_empty());
     }
 
     #[test]
+    fn names_are_as_in_the_source() {
+        assert_eq!(
+            plain("<std[e28293b1aa0f68bd]::backtrace::Backtrace>::create"),
+            "<std::backtrace::Backtrace>::create"
+        );
+        assert_eq!(plain("app::receive::h0123456789abcdef"), "app::receive");
+        assert_eq!(plain("<[u8; 4] as app::hold::hers>::all"), "<[u8; 4] as app::hold::hers>::all");
+        assert_eq!(plain("<unknown>"), "");
+    }
+
+    #[test]
     fn functions_of_headers_are_known_by_file_or_name() {
-        let of = |name, place| is_of_header(&Frame { address: 0, name, place });
+        let of = |name: &str, place| is_of_header(&Frame { address: 0, name: name.to_owned(), place });
         assert!(of("", "/opt/include/pagepool.hpp:3:1") && of("pagepool_take_.part.0", ""));
         assert!(of("_ZN12pagepool_cpp5batchILm8EE4fillEP8pagepool", ""));
         assert!(!of("receive", "/src/app.c:1:1") && !of("pagepool_user", "") && !of("", ""));

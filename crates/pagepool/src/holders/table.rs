@@ -20,7 +20,7 @@ use std::panic::Location;
 use std::sync::atomic::{AtomicBool as PlainBool, AtomicU32 as PlainU32, AtomicU64 as PlainU64, Ordering};
 
 use crate::holders::record::{HolderRecord, Since, What};
-use crate::holders::stack::{place_text, stack_text};
+use crate::holders::stack::{CallPlace, place_text, stack_text};
 use crate::holders::tag::Tag;
 use crate::holders::text_row::{HolderThread, TextRow};
 use crate::holders::view::{HolderNames, HolderTally, HolderView, HoldersView, ThreadView};
@@ -76,15 +76,7 @@ pub(crate) struct Recorded {
     pub(crate) one_stack_in: u32,
 }
 
-/// Where an allocation is called.
-#[derive(Clone, Copy, Debug)]
-enum Site {
-    Rust(&'static Location<'static>),
-    /// By the address behind the call.
-    Other(usize),
-}
-
-impl Site {
+impl CallPlace {
     /// No two have the same.
     fn address(self) -> usize {
         match self {
@@ -217,7 +209,7 @@ impl HolderTable {
         let mut what = What { tag, ..What::default() };
         if self.recorded.sites {
             let behind = self.turn.behind.load(Ordering::Relaxed) as usize;
-            let site = if behind == 0 { Site::Rust(at) } else { Site::Other(behind) };
+            let site = if behind == 0 { CallPlace::Rust(at) } else { CallPlace::Other(behind) };
             (what.site, what.thread, what.stack) = (self.site(site), self.owner(), self.stack(number, site));
         }
         record.out(Since::new(now, number), what);
@@ -311,7 +303,7 @@ impl HolderTable {
     }
 
     /// The id of a site, most likely at its place.
-    fn site(&self, at: Site) -> u16 {
+    fn site(&self, at: CallPlace) -> u16 {
         let address = at.address();
         let (known, id) = &self.turn.sites[address / 8 % KNOWN_SITES];
         if known.load(Ordering::Relaxed) == address as u64 {
@@ -323,7 +315,7 @@ impl HolderTable {
     /// Takes the lock when the owner sees a site for the first time, and each time if the places for it have
     /// others. Apart, so that all else stays short.
     #[inline(never)]
-    fn look_for_site(&self, at: Site, address: usize) -> u16 {
+    fn look_for_site(&self, at: CallPlace, address: usize) -> u16 {
         for place in (0..LOOKS).map(|step| (address / 8 + step) % KNOWN_SITES) {
             let (known, id) = &self.turn.sites[place];
             match known.load(Ordering::Relaxed) as usize {
@@ -341,10 +333,10 @@ impl HolderTable {
     }
 
     #[cold]
-    fn find_site(&self, at: Site) -> u16 {
+    fn find_site(&self, at: CallPlace) -> u16 {
         match at {
-            Site::Rust(at) => self.enter_site(at.to_string()),
-            Site::Other(behind) => self.find_call(behind),
+            CallPlace::Rust(at) => self.enter_site(at.to_string()),
+            CallPlace::Other(behind) => self.find_call(behind),
         }
     }
 
@@ -406,7 +398,7 @@ impl HolderTable {
     }
 
     /// The id of the stack of this allocation, if it is to be taken.
-    fn stack(&self, number: u64, at: Site) -> u16 {
+    fn stack(&self, number: u64, at: CallPlace) -> u16 {
         let sampled =
             self.recorded.one_stack_in > 0 && number.is_multiple_of(self.recorded.one_stack_in.into());
         let sampled = sampled && (self.head.used[OF_STACKS].load(Ordering::Relaxed) as usize) < STACKS;
@@ -414,9 +406,8 @@ impl HolderTable {
     }
 
     #[cold]
-    fn find_stack(&self, at: Site) -> u16 {
-        let behind = if let Site::Other(behind) = at { Some(behind) } else { None };
-        let text = stack_text(behind); // with no lock held
+    fn find_stack(&self, at: CallPlace) -> u16 {
+        let text = stack_text(at); // with no lock held
         let mut names = self.names.lock();
         let next = names.stacks.len();
         if next == STACKS {
@@ -544,7 +535,7 @@ mod tests {
             let table = HolderTable::new(Recorded { sites: true, one_stack_in: 0 }, 16, 0, 8);
             let tags: Vec<_> = (0..200).map(|at| Tag::new(&format!("lock-{at}"))).collect();
             let ids = || -> Vec<u16> {
-                let sites = many_sites().map(|at| table.site(Site::Rust(at))); // the pool's owner asks
+                let sites = many_sites().map(|at| table.site(CallPlace::Rust(at))); // the pool's owner asks
                 sites.into_iter().chain(tags.iter().map(|&tag| table.tag_id(tag))).collect()
             };
             let (first, _names) = (ids(), table.names.lock());

@@ -104,9 +104,9 @@ impl PageBuf {
 }
 
 impl Bound {
-    /// Allocates for a call from other code than Rust's, which goes on at the address `behind`: where the pool
-    /// records [holders](crate::Holders), that is the place of the allocation, looked up in the program's
-    /// debug information and symbols. With 0 it is the place in Rust, as without this.
+    /// Allocates for a call from other code than Rust's, which goes on at the address `behind`. In a pool
+    /// that records [holders](crate::Holders), that is the place of the allocation: it is looked up in the
+    /// program's debug information and symbols. With 0 it is the place in Rust, as without this.
     ///
     /// ```
     /// # use pagepool::{Arena, ArenaParams, Holders, Pool, PoolParams};

@@ -94,19 +94,21 @@ unsafe extern "C" fn alloc_addr_bulk(
 /// `addr` is NULL or writable.
 #[inline(always)]
 unsafe fn alloc_addr(pool: Token, addr: *mut u64, caller: Caller) -> usize {
-    if !addr.is_null()
-        && let Some(Some(one)) = mine(pool, |cached| cached.alloc_one())
-    {
-        // SAFETY: `addr` is not NULL, so the caller's contract makes it writable.
-        unsafe { addr.write(one.0) };
-        return 1;
+    let found = if addr.is_null() { None } else { mine(pool, |cached| cached.alloc_one()) };
+    match found {
+        Some(Some(one)) => {
+            // SAFETY: `addr` is not NULL, so the caller's contract makes it writable.
+            unsafe { addr.write(one.0) };
+            1
+        }
+        // SAFETY: the caller's contract.
+        Some(None) => unsafe { alloc_many_addrs(pool, addr, 1, caller) },
+        // SAFETY: the caller's contract.
+        None => unsafe { alloc_addr_otherwise(pool, addr, caller) },
     }
-    // SAFETY: the caller's contract.
-    unsafe { alloc_addr_otherwise(pool, addr, caller) }
 }
 
-/// Also in a pool without an owner, and where regions lie apart. Not inlined, so that the owner's call saves
-/// no register.
+/// In a pool without an owner. Not inlined, so that the owner's call saves no register.
 ///
 /// # Safety
 /// `addr` is NULL or writable.

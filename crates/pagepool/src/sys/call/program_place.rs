@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 /// What the list is searched for, and what was found.
-struct Search {
+struct AddressSearch {
     address: usize,
     /// The file, empty for the program itself; and how far its addresses were moved.
     found: Option<(PathBuf, usize)>,
@@ -17,7 +17,7 @@ struct Search {
 /// The place of a call, by the address behind it: `program+0x1234`, or the address alone if it is in no file.
 pub(crate) fn program_place(behind: usize) -> String {
     let address = behind.wrapping_sub(1); // the last byte of the call
-    let mut search = Search { address, found: None };
+    let mut search = AddressSearch { address, found: None };
     // SAFETY: the callback gets the search back, which lives as long as this call.
     unsafe { libc::dl_iterate_phdr(Some(look), (&raw mut search).cast()) };
     let Some((mut path, moved)) = search.found else { return format!("{address:#x}") };
@@ -33,7 +33,7 @@ unsafe extern "C" fn look(info: *mut libc::dl_phdr_info, _size: usize, search: *
     // SAFETY: the C library gives an object of its list.
     let info = unsafe { &*info };
     // SAFETY: the argument of dl_iterate_phdr above, which nobody else has.
-    let search = unsafe { &mut *search.cast::<Search>() };
+    let search = unsafe { &mut *search.cast::<AddressSearch>() };
     if info.dlpi_phdr.is_null() {
         return 0;
     }
