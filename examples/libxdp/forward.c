@@ -7,7 +7,8 @@
  *
  * A frame is a page. It leaves the pool as an address for a fill ring, arrives on a receive ring, goes to the
  * other interface's transmit ring unchanged, and returns to the pool by the address on a completion ring.
- * pool_frames.h is the part to copy; -DPLAIN takes array_frames.h instead, for comparison.
+ * pool_frames.h is the part to copy; -DPLAIN takes array_frames.h instead, for comparison. With PAGEPOOL_RUN
+ * set to a folder it publishes: `pagepool show` and `doctor` see pool and sockets (shown_socket.h).
  */
 #include <errno.h>
 #include <poll.h>
@@ -28,6 +29,7 @@
 #define ALLOCATOR "pool"
 #define WHY pagepool_last_error()
 #include "pool_frames.h"
+#include "shown_socket.h"
 #endif
 
 enum { FRAMES = 8192, RING = 2048, BATCH = 64 };
@@ -37,6 +39,9 @@ struct port {
     struct xsk_ring_prod fill, tx;
     struct xsk_ring_cons rx, comp;
     uint64_t filled, received, sent, completed;
+#ifndef PLAIN
+    struct shown_socket shown;
+#endif
 };
 
 static struct port ports[2];
@@ -114,6 +119,17 @@ static void wake(struct port *port)
         recvfrom(xsk_socket__fd(port->socket), NULL, 0, MSG_DONTWAIT, NULL, NULL);
 }
 
+/* Tells those who look at this process how many frames wait at the port. */
+static void show(const struct port *port)
+{
+#ifndef PLAIN
+    shown_socket_set(port->shown, port->filled - port->received, port->sent - port->completed,
+        port->received, port->completed);
+#else
+    (void)port;
+#endif
+}
+
 static uint32_t turn(uint64_t least)
 {
     uint32_t moved = 0;
@@ -144,6 +160,10 @@ static struct xsk_umem *open_ports(char **names)
             &port->fill, &port->comp, &config), names[side]);
         for (int i = 0; i < RING / BATCH; i++)
             refill(port);
+#ifndef PLAIN
+        port->shown = shown_socket(frames.pool, names[side], 0);
+#endif
+        show(port);
     }
     return umem;
 }
@@ -173,6 +193,10 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: forward INTERFACE INTERFACE\n");
         return 2;
     }
+#ifndef PLAIN
+    if (getenv("PAGEPOOL_RUN") != NULL)
+        must(pagepool_publish("forward"), "publish"); /* before the pool is made */
+#endif
     must(frames_open(&frames, FRAMES), "frames");
     struct xsk_umem *umem = open_ports(argv + 1);
     struct pollfd fds[3] = {
@@ -182,9 +206,14 @@ int main(int argc, char **argv)
     puts("ready");
     fflush(stdout);
     takes.n = takes.units = takes.ticks = 0; /* those before were for the first fill */
-    while (fds[2].revents == 0)
-        if (turn(BATCH) == 0)
+    for (uint32_t turns = 0; fds[2].revents == 0; turns++) {
+        const uint32_t moved = turn(BATCH);
+        if (moved == 0 || turns % 1024 == 0)
+            for (int side = 0; side < 2; side++)
+                show(&ports[side]);
+        if (moved == 0)
             poll(fds, 3, 100);
+    }
     const uint64_t received = ports[0].received + ports[1].received, nanoseconds = thread_ns();
     const int64_t missing = close_ports(umem);
     printf("forwarded %llu, dropped %llu, missing %lld; ", (unsigned long long)(received - dropped),

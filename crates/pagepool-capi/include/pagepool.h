@@ -575,6 +575,49 @@ struct pagepool_buffer_locations {
 };
 
 /**
+ * Something that the program shows beside its pools: a socket, a port, or what it likes. Start from
+ * PAGEPOOL_ENTRY_PARAMS_INIT, or from zeroes with `size` set. All texts are copied.
+ */
+struct pagepool_entry_params {
+    /**
+     * sizeof(struct pagepool_entry_params): fields can be added at the end.
+     */
+    size_t size;
+    /**
+     * What it is: up to 16 bytes, but not "pool". Buffers that a "socket" or "nic" says are `in_rx` wait for
+     * packets, and are not with the program. Required.
+     */
+    const char *kind;
+    /**
+     * A number of the program's own, which tells entries of one kind apart.
+     */
+    uint64_t id;
+    /**
+     * The pool that it belongs to. NULL: none.
+     */
+    struct pagepool *pool;
+    /**
+     * Its name, of which 64 bytes are shown. NULL means "".
+     */
+    const char *name;
+    /**
+     * What does not change: lines of `key=value`, of which 688 bytes are shown. By "ifindex=N" the interface
+     * is known. NULL means none.
+     */
+    const char *params;
+    /**
+     * The names of its counters, which begin at 0: 256 at most, with 4096 bytes and one more for each. Of a
+     * socket: `in_rx`, buffers that wait for packets; `in_tx`, buffers that are being sent; `rx_packets`,
+     * `tx_packets`.
+     */
+    const char *const *counters;
+    /**
+     * How many there are.
+     */
+    size_t n_counters;
+};
+
+/**
  * For the inline functions of this header, not for programs.
  */
 struct pagepool_inline_ {
@@ -762,6 +805,13 @@ struct pagepool_deferred_stats {
  */
 #define PAGEPOOL_BUFFER_LOCATIONS_INIT \
     {sizeof(struct pagepool_buffer_locations), 0, 0, 0, 0, 0, 0}
+
+/**
+ * For pagepool_publish_entry: `size` is set; set `kind` after it. `struct pagepool_entry_params x =
+ * PAGEPOOL_ENTRY_PARAMS_INIT;`, also for a static variable.
+ */
+#define PAGEPOOL_ENTRY_PARAMS_INIT \
+    {sizeof(struct pagepool_entry_params), NULL, 0, NULL, NULL, NULL, NULL, 0}
 
 #ifdef __cplusplus
 extern "C" {
@@ -1844,7 +1894,8 @@ void pagepool_sign_of_life(void);
 
 /**
  * Takes back what pagepool_publish did: the file is removed, and pools made from now on are not shown.
- * Pools stay as they are. A program that ends should call it: else its file says that it was killed.
+ * Pools stay as they are. exit(3), and so a return from main, does it too. _exit(2), abort(3) and a signal
+ * do not: the file then says what the process had.
  *
  * Thread: any.
  * Errors: -ENOENT if nothing is published, or another thread takes it back now; and in a child of fork(2),
@@ -1852,6 +1903,40 @@ void pagepool_sign_of_life(void);
  * Cost: three system calls.
  */
 int pagepool_unpublish(void);
+
+/**
+ * Shows something beside the pools: a socket, say, and how many buffers wait there. `pagepool show` and
+ * `doctor` take those off what the program holds. It is shown until pagepool_entry_put, or until the process
+ * ends. Returns its number, above 0.
+ *
+ * Thread: any.
+ * Ownership: the texts are copied.
+ * Errors: -ENOENT if nothing is published. -EINVAL names the field that is NULL, too long or too many.
+ *     -ENOSPC if the file is full: it has room for 1024 pools and entries. -EINVAL, -ESTALE for a bad
+ *     handle of a pool. -ENOMEM.
+ * Cost: allocates; a short lock.
+ */
+int pagepool_publish_entry(const struct pagepool_entry_params *params);
+
+/**
+ * Sets a counter of an entry, by its place among the names.
+ *
+ * Thread: any.
+ * Errors: -EINVAL for a place that there is not, or a number that was never given. -ESTALE for an entry that
+ *     was removed.
+ * Cost: a lock.
+ */
+int pagepool_entry_set(int entry, size_t counter, uint64_t value);
+
+/**
+ * Removes an entry from what is shown.
+ *
+ * Thread: any.
+ * Ownership: the number ends.
+ * Errors: as for pagepool_entry_set.
+ * Cost: a short lock.
+ */
+int pagepool_entry_put(int entry);
 
 /**
  * Returns the version of the library, such as "0.1.0".

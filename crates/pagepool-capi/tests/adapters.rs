@@ -12,7 +12,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::installed::{compiled, compiled_with, has};
-use pagepool_lab::{Namespace, NumberedFrames, Tally, TwoHosts, TwoHostsParams, or_skip};
+use pagepool::observe::{EntryView, RunFolder};
+use pagepool_lab::{Namespace, NumberedFrames, Tally, TempFolder, TwoHosts, TwoHostsParams, or_skip};
 
 /// Nothing here takes as long.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -148,15 +149,45 @@ fn exchange(hosts: &TwoHosts, frames: u64) {
     }
 }
 
+/// What is published of a forwarder at rest: all that is out waits for packets at its two sockets.
+fn frames_of_fill_rings_wait(folder: &Path) {
+    let start = Instant::now();
+    loop {
+        let process = RunFolder::at(folder).processes().remove(0).unwrap();
+        let sockets: Vec<_> = process.entries.iter().filter(|entry| entry.kind == "socket").collect();
+        let counter = |name: &str| -> u64 {
+            let of = |entry: &&EntryView| entry.counters.iter().find(|(known, _)| known == name).unwrap().1;
+            sockets.iter().map(of).sum()
+        };
+        let pool = &process.pools[0];
+        assert!(sockets.len() == 2 && sockets.iter().all(|entry| entry.pool_id() == Some(pool.id.into())));
+        if counter("in_rx") > 0 && counter("in_rx") + counter("in_tx") == pool.inflight.out {
+            return;
+        }
+        assert!(start.elapsed() < LIMIT, "{:?} of {:?}", sockets, pool.inflight);
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
 /// Between hosts of its own: a queue is free again some time after its socket was closed.
-fn forward(test: &str, program: &Path, frames: u64) -> Option<Cost> {
+fn forward(test: &str, program: &Path, frames: u64, shown: bool) -> Option<Cost> {
     let hosts = hosts(test)?;
     let [near0, near1] = hosts.near.each_ref().map(|link| link.name.clone());
     let mut command = Command::new(program);
+    let folder = TempFolder::new("pagepool-forward").unwrap();
     command.args([near0, near1]);
+    if shown {
+        command.env("PAGEPOOL_RUN", folder.path());
+    } else {
+        command.env_remove("PAGEPOOL_RUN");
+    }
     let forwarder = hosts.run_between(move || Program::start(&mut command)).until("ready");
     exchange(&hosts, frames);
+    if shown {
+        frames_of_fill_rings_wait(folder.path());
+    }
     let said = forwarder.end();
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "the program took its file back");
     print!("{said}");
     assert!(said.starts_with(&format!("forwarded {}, dropped 0, missing 0;", 2 * frames)), "{said}");
     Some(Cost::of(&said))
@@ -178,7 +209,7 @@ fn libxdp_forwards_with_our_frames() {
         return;
     }
     for (how, flags) in [("static-asan", &SANITIZED[..]), ("static", &["-O2"]), ("static-plain", &PLAIN)] {
-        forward(test, &forwarder(how, flags), 5_000);
+        forward(test, &forwarder(how, flags), 5_000, flags != PLAIN);
     }
 }
 
@@ -420,7 +451,7 @@ fn costs() {
     if has_libxdp("costs") {
         let programs = both(forwarder);
         row("`libxdp/forward.c`, a frame", "an array of free addresses", rounds, |plain| {
-            forward("costs", &programs[usize::from(plain)], 20_000)
+            forward("costs", &programs[usize::from(plain)], 20_000, false)
         });
     }
     if let Some(lab) = echo_lab("costs") {

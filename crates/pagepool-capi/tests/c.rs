@@ -181,6 +181,35 @@ fn a_child_of_fork_ends() {
     }
 }
 
+/// A program that ends takes its file back; one that crashes leaves it.
+#[test]
+fn a_program_that_ends_is_not_taken_for_killed() {
+    if !has("cc") {
+        return;
+    }
+    const ENDS: [&str; 6] = ["return", "failure", "thread", "fork", "clone", "unpublish"];
+    const CRASHES: [&str; 3] = ["_exit", "abort", "kill"];
+    let left = |program: &Path, arguments: &[&str]| {
+        let folder = TempFolder::new("pagepool-exit").unwrap();
+        let mut command = Command::new(program);
+        let done = command.args(arguments).env("PAGEPOOL_RUN", folder.path()).output().unwrap();
+        let said = String::from_utf8_lossy(&done.stderr).into_owned();
+        assert!(said.is_empty(), "{arguments:?}: {said}");
+        fs::read_dir(folder.path()).unwrap().count()
+    };
+    for how in ["static", "shared"] {
+        let program = compiled("tests/c/exit.c", how, &["-O2"]);
+        for (ways, files) in [(&ENDS[..], 0), (&CRASHES[..], 1)] {
+            for way in ways {
+                assert_eq!(left(&program, &[way]), files, "{how}: files after {way}");
+            }
+        }
+    }
+    let library = prefix().join("lib/libpagepool.so").display().to_string();
+    let program = compiled("tests/c/exit.c", "static", &["-O2"]);
+    assert_eq!(left(&program, &["unload", &library]), 0, "files after dlclose");
+}
+
 #[test]
 fn a_real_time_thread_lets_the_owner_run() {
     if !has("cc") {

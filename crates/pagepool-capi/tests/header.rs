@@ -75,6 +75,11 @@ const INITIALISERS: &[Initialiser] = &[
         of: "pagepool_buffer_locations",
         about: "For pagepool_read_buffer_locations: `size` is set, all counts are 0.",
     },
+    Initialiser {
+        name: "PAGEPOOL_ENTRY_PARAMS_INIT",
+        of: "pagepool_entry_params",
+        about: "For pagepool_publish_entry: `size` is set; set `kind` after it.",
+    },
 ];
 
 impl Initialiser {

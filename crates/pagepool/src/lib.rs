@@ -164,7 +164,7 @@ pub use pool::use_counts::UseCounts;
 pub use probes::PoolProbe;
 pub use remedy::remedy;
 pub use sys::call::uncancelled::uncancelled;
-pub use sys::published_entry::{PublishedEntry, publish_entry};
+pub use sys::published_entry::{PublishedEntry, check_entry, publish_entry};
 pub use sys::sync::Backoff;
 #[cfg(not(loom))]
 pub use sys::thread_end::EndHook;

@@ -1,3 +1,4 @@
+#define _GNU_SOURCE
 /* pagepool_publish: the file is there while the process publishes, only for its user, and goes with it. */
 #include <fcntl.h>
 #include <string.h>
@@ -87,6 +88,50 @@ static void a_child_changes_nothing(struct pagepool *pool)
     CHECK(number_at(56) > last_sign);
 }
 
+/* The row of the entry table that has a text, or -1. */
+static off_t place_of(const char *text)
+{
+    static char bytes[2 << 20];
+    int fd = open(file, O_RDONLY);
+    CHECK(fd >= 0);
+    ssize_t got = pread(fd, bytes, sizeof(bytes), 0);
+    CHECK(got > 0 && close(fd) == 0);
+    const char *found = memmem(bytes, (size_t)got, text, strlen(text));
+    return found == NULL ? -1 : (off_t)(found - bytes);
+}
+
+/* What the program shows beside its pools, with counters that it sets. */
+static void entries(struct pagepool *pool)
+{
+    const char *const counters[] = {"in_rx", "in_tx"};
+    struct pagepool_entry_params params = PAGEPOOL_ENTRY_PARAMS_INIT;
+    params.kind = "socket";
+    params.name = "entry-of-c:0";
+    params.params = "ifindex=1\nqueue=0";
+    params.pool = pool;
+    params.counters = counters;
+    params.n_counters = 2;
+    int entry = pagepool_publish_entry(&params);
+    CHECK(entry > 0 && place_of("entry-of-c:0") > 0 && place_of("ifindex=1\nqueue=0\n") > 0);
+    CHECK(pagepool_entry_set(entry, 0, 0xfeedface12345678) == 0 && has_number(0xfeedface12345678));
+    CHECK(pagepool_entry_set(entry, 1, 7) == 0 && pagepool_entry_set(entry, 2, 7) == -EINVAL);
+    CHECK(strstr(pagepool_last_error(), "counter is 2, but must be below 2"));
+    CHECK(pagepool_entry_put(entry) == 0 && pagepool_entry_put(entry) == -ESTALE);
+    CHECK(pagepool_entry_set(entry, 0, 1) == -ESTALE && pagepool_entry_set(-1, 0, 1) == -EINVAL);
+    CHECK(pagepool_entry_put(entry + 1) == -EINVAL && pagepool_publish_entry(NULL) == -EINVAL);
+    params.kind = "pool";
+    CHECK(pagepool_publish_entry(&params) == -EINVAL && strstr(pagepool_last_error(), "shown by itself"));
+    params.kind = "a kind of 17 bytes";
+    CHECK(pagepool_publish_entry(&params) == -EINVAL && strstr(pagepool_last_error(), "up to 16 bytes"));
+    params.kind = NULL;
+    CHECK(pagepool_publish_entry(&params) == -EINVAL && strstr(pagepool_last_error(), "kind is NULL"));
+    params.kind = "socket";
+    params.pool = (struct pagepool *)(uintptr_t)5;
+    CHECK(pagepool_publish_entry(&params) == -EINVAL);
+    params.pool = NULL;
+    CHECK((entry = pagepool_publish_entry(&params)) > 0); /* stays until the end */
+}
+
 int main(void)
 {
     const char *parent = access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp";
@@ -101,7 +146,11 @@ int main(void)
     CHECK(pagepool_bind(pool) == 0);
     counters_are_there(pool);
     a_child_changes_nothing(pool);
+    entries(pool);
     CHECK(pagepool_unpublish() == 0 && mode_of_file() == 0 && pagepool_unpublish() == -ENOENT);
+    struct pagepool_entry_params params = PAGEPOOL_ENTRY_PARAMS_INIT;
+    params.kind = "late";
+    CHECK(pagepool_publish_entry(&params) == -ENOENT);
     pagepool_sign_of_life();
     CHECK(pagepool_buf_put(pagepool_alloc_page(pool)) == 0);
     CHECK(pagepool_destroy(pool) == 0 && pagepool_arena_put(arena) == 0);

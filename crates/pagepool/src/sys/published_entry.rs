@@ -1,7 +1,9 @@
 //! Entries of the published file beside pools: a name, parameters, and counters that their owner sets.
 
+use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::error::Error;
 use crate::sys::placed::{Placed, block_of};
 use crate::sys::published_layout::{BlockAt, KIND_BYTES, MOST_COUNTERS, MOST_NAMES, POOL_KIND};
 use crate::sys::published_memory::{PublishedRow, entry_row};
@@ -42,7 +44,7 @@ pub fn publish_entry(
 ) -> Option<PublishedEntry> {
     let mut block = None;
     let row = PublishedRow::enter(|| {
-        check(kind, counters)?;
+        check_entry(kind, counters).ok()?;
         let placed = block.insert(counters_and_names(counters));
         let mut row = entry_row(kind, id, parent, name, &lines(params));
         if !placed.is_empty() {
@@ -53,12 +55,33 @@ pub fn publish_entry(
     Some(PublishedEntry { _row: row, block: block?, counters: counters.len() })
 }
 
-/// Refuses what a reader would misread.
-fn check(kind: &str, counters: &[&str]) -> Option<()> {
+/// Why [`publish_entry`] refuses such an entry in every process: a reader would misread it.
+///
+/// ```
+/// let refusal = pagepool::check_entry("pool", &[]).unwrap_err().to_string();
+/// assert_eq!(refusal, "kind is \"pool\", but must be another one: a pool is shown by itself");
+/// ```
+pub fn check_entry(kind: &str, counters: &[&str]) -> Result<(), Error> {
     let is_line = |text: &&str| !text.contains(['\n', '\0']);
     let names: usize = counters.iter().map(|name| name.len() + 1).sum();
-    let fits = kind.len() <= KIND_BYTES && counters.len() <= MOST_COUNTERS && names <= MOST_NAMES;
-    (fits && kind != POOL_KIND && is_line(&kind) && counters.iter().all(is_line)).then_some(())
+    let refused = |field, value: &dyn fmt::Debug, must_be: String| {
+        Err(Error::parameter(field, format_args!("{value:?}"), must_be))
+    };
+    match counters.iter().find(|name| !is_line(name)) {
+        _ if kind == POOL_KIND => refused("kind", &kind, "another one: a pool is shown by itself".into()),
+        _ if kind.len() > KIND_BYTES || !is_line(&kind) => {
+            refused("kind", &kind, format!("up to {KIND_BYTES} bytes in one line"))
+        }
+        Some(name) => refused("counters", name, "names of one line each".into()),
+        None if counters.len() > MOST_COUNTERS => {
+            refused("counters", &counters.len(), format!("{MOST_COUNTERS} names at most"))
+        }
+        None if names > MOST_NAMES => {
+            let must_be = format!("{MOST_NAMES} at most: use shorter names");
+            refused("bytes of the counters' names", &names, must_be)
+        }
+        None => Ok(()),
+    }
 }
 
 /// Parameters as the file has them.

@@ -1,0 +1,76 @@
+//! What C publishes beside its pools.
+
+// UNSAFETY: a C caller's arrays and texts are read by address.
+#![expect(unsafe_code)]
+
+use std::ffi::c_char;
+
+use ::pagepool::check_entry;
+
+use crate::args::out::array;
+use crate::args::sized::{Sized0, text};
+use crate::error::CallResult;
+use crate::handles::opaque::PoolHandle;
+
+/// Something that the program shows beside its pools: a socket, a port, or what it likes. Start from
+/// PAGEPOOL_ENTRY_PARAMS_INIT, or from zeroes with `size` set. All texts are copied.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct EntryParamsC {
+    /// sizeof(struct pagepool_entry_params): fields can be added at the end.
+    pub size: usize,
+    /// What it is: up to 16 bytes, but not "pool". Buffers that a "socket" or "nic" says are `in_rx` wait for
+    /// packets, and are not with the program. Required.
+    pub kind: *const c_char,
+    /// A number of the program's own, which tells entries of one kind apart.
+    pub id: u64,
+    /// The pool that it belongs to. NULL: none.
+    pub pool: *mut PoolHandle,
+    /// Its name, of which 64 bytes are shown. NULL means "".
+    pub name: *const c_char,
+    /// What does not change: lines of `key=value`, of which 688 bytes are shown. By "ifindex=N" the interface
+    /// is known. NULL means none.
+    pub params: *const c_char,
+    /// The names of its counters, which begin at 0: 256 at most, with 4096 bytes and one more for each. Of a
+    /// socket: `in_rx`, buffers that wait for packets; `in_tx`, buffers that are being sent; `rx_packets`,
+    /// `tx_packets`.
+    pub counters: *const *const c_char,
+    /// How many there are.
+    pub n_counters: usize,
+}
+
+// SAFETY: plain integers and pointers, of which zeroes are values.
+unsafe impl Sized0 for EntryParamsC {}
+
+/// The size of the struct's first version, which ends with `n_counters`.
+pub(crate) const LEAST: usize = std::mem::offset_of!(EntryParamsC, n_counters) + size_of::<usize>();
+
+/// The same in Rust.
+pub(crate) struct EntryTexts {
+    pub(crate) kind: String,
+    pub(crate) name: String,
+    pub(crate) params: Vec<(String, String)>,
+    pub(crate) counters: Vec<String>,
+}
+
+impl EntryParamsC {
+    /// Reads the texts, and refuses what cannot be shown.
+    ///
+    /// # Safety
+    /// The texts are NULL or end with a zero byte, and `counters` is readable for `n_counters` of them.
+    pub(crate) unsafe fn texts(&self) -> CallResult<EntryTexts> {
+        // SAFETY: the caller's contract.
+        let read = |at| unsafe { text(at, "") };
+        // SAFETY: the caller's contract.
+        let names = unsafe { array(self.counters, self.n_counters) }?;
+        let counters: Vec<String> = names.iter().map(|&at| read(at)).collect();
+        let kind = read(self.kind);
+        check_entry(&kind, &counters.iter().map(|name| &**name).collect::<Vec<_>>())?;
+        let line = |line: &str| {
+            let (key, value) = line.split_once('=').unwrap_or((line, ""));
+            (key.to_owned(), value.to_owned())
+        };
+        let params = read(self.params).lines().map(line).collect();
+        Ok(EntryTexts { kind, name: read(self.name), params, counters })
+    }
+}
