@@ -76,9 +76,11 @@ PAGEPOOL_EITHER_ int pagepool_put_addr_bulk_(struct pagepool *pool, union pagepo
 #pragma GCC diagnostic ignored "-Wzero-as-null-pointer-constant"
 #endif
 
-/* The head of the owner's cache. The numbers of its pages follow: see pagepool_pages_. */
+/* What the pool's owner alone writes: its cache, and the counters of what it takes there and puts there. */
 struct pagepool_cache_ {
-    size_t count, limit, capacity;
+    uint32_t pages[1024];
+    size_t count, limit, capacity, other;
+    uint64_t alloc_fast, recycle_cached;
 };
 
 struct pagepool_view_ {
@@ -110,26 +112,31 @@ struct pagepool_row_ {
 #define PAGEPOOL_NEAR_
 #endif
 
+/* The layout is in the names that linkers see, so that two versions of this header share nothing. */
+#define pagepool_no_cache_ pagepool_no_cache_@LAYOUT@_
+#define pagepool_no_view_ pagepool_no_view_@LAYOUT@_
+#define pagepool_here_ pagepool_here_@LAYOUT@_
+#define pagepool_noted_ pagepool_noted_@LAYOUT@_
+
 /* Stands for no pool, not even for NULL: it has no page, and an empty cache. */
-extern PAGEPOOL_ONCE_ struct pagepool_cache_ pagepool_no_cache_6_;
-PAGEPOOL_ONCE_ struct pagepool_cache_ pagepool_no_cache_6_;
-extern PAGEPOOL_ONCE_ struct pagepool_view_ pagepool_no_view_6_;
-PAGEPOOL_ONCE_ struct pagepool_view_ pagepool_no_view_6_ = {
-    0, 0, 0, 0, 0, NULL, &pagepool_no_cache_6_, 0, 0, 0, NULL, 0, 0, 0, 0, 0, {0}};
-/* The pool that this thread used last and owns. The layout is in the name, so that two versions do not share
- * it. */
-extern PAGEPOOL_ONCE_ PAGEPOOL_NEAR_ __thread struct pagepool_view_ *pagepool_here_6_;
-PAGEPOOL_ONCE_ PAGEPOOL_NEAR_ __thread struct pagepool_view_ *pagepool_here_6_ = &pagepool_no_view_6_;
+extern PAGEPOOL_ONCE_ struct pagepool_cache_ pagepool_no_cache_;
+PAGEPOOL_ONCE_ struct pagepool_cache_ pagepool_no_cache_;
+extern PAGEPOOL_ONCE_ struct pagepool_view_ pagepool_no_view_;
+PAGEPOOL_ONCE_ struct pagepool_view_ pagepool_no_view_ = {
+    0, 0, 0, 0, 0, NULL, &pagepool_no_cache_, 0, 0, 0, NULL, 0, 0, 0, 0, 0, {0}};
+/* The pool that this thread used last and owns. */
+extern PAGEPOOL_ONCE_ PAGEPOOL_NEAR_ __thread struct pagepool_view_ *pagepool_here_;
+PAGEPOOL_ONCE_ PAGEPOOL_NEAR_ __thread struct pagepool_view_ *pagepool_here_ = &pagepool_no_view_;
 /* Whether the library knows where that stands, to take it back. */
-extern PAGEPOOL_ONCE_ PAGEPOOL_NEAR_ __thread int pagepool_noted_6_;
-PAGEPOOL_ONCE_ PAGEPOOL_NEAR_ __thread int pagepool_noted_6_;
+extern PAGEPOOL_ONCE_ PAGEPOOL_NEAR_ __thread int pagepool_noted_;
+PAGEPOOL_ONCE_ PAGEPOOL_NEAR_ __thread int pagepool_noted_;
 
 /* The library's tables; NULL before the library was asked, and if it has another layout. */
 PAGEPOOL_UNUSED_ static const struct pagepool_inline_ *pagepool_tables_;
 
 __attribute__((constructor)) PAGEPOOL_UNUSED_ static void pagepool_start_(void)
 {
-    pagepool_tables_ = pagepool_inline_tables(6);
+    pagepool_tables_ = pagepool_inline_tables(0x@LAYOUT@);
 }
 
 #define PAGEPOOL_FAST_ __attribute__((unused, always_inline)) static inline
@@ -147,18 +154,6 @@ PAGEPOOL_FAST_ void *pagepool_pointer_(uintptr_t number)
     return (void *)number;
 }
 
-/* The page numbers in a cache. Not an array in the struct, which would have a length for the compiler. */
-PAGEPOOL_FAST_ uint32_t *pagepool_pages_(struct pagepool_cache_ *cache)
-{
-    return (uint32_t *)(cache + 1);
-}
-
-/* The pool's counters of what its owner takes from the cache and puts there. They stand before the cache. */
-PAGEPOOL_FAST_ uint64_t *pagepool_counts_(struct pagepool_cache_ *cache)
-{
-    return (uint64_t *)(void *)((char *)cache - 568);
-}
-
 /* The calling thread, as the library identifies it. */
 PAGEPOOL_FAST_ uint64_t pagepool_me_(void)
 {
@@ -174,10 +169,10 @@ PAGEPOOL_FAST_ uint64_t pagepool_me_(void)
 /* This pool, which the calling thread owns, becomes the one that it used last. */
 PAGEPOOL_SLOW_ void pagepool_stay_here_(struct pagepool_view_ *view)
 {
-    if (!pagepool_noted_6_)
-        pagepool_noted_6_ = pagepool_tables_->note(&pagepool_here_6_);
-    if (pagepool_noted_6_)
-        pagepool_here_6_ = view;
+    if (!pagepool_noted_)
+        pagepool_noted_ = pagepool_tables_->note(&pagepool_here_);
+    if (pagepool_noted_)
+        pagepool_here_ = view;
 }
 
 /* A pool becomes the one that the calling thread used last, if it owns it. Called where there are tables. */
@@ -234,13 +229,13 @@ PAGEPOOL_FAST_ uint64_t pagepool_next_(uint64_t token)
 
 PAGEPOOL_FAST_ struct pagepool_buf *pagepool_alloc_page_(struct pagepool *pool)
 {
-    struct pagepool_view_ *view = pagepool_here_6_;
+    struct pagepool_view_ *view = pagepool_here_;
     if (PAGEPOOL_LIKELY_(view->token == pagepool_number_(pool))) {
         struct pagepool_cache_ *cache = view->cache;
         uint64_t *beginnings = __atomic_load_n(&view->beginnings, __ATOMIC_RELAXED); /* see begin_apart() */
         size_t at;
         if (PAGEPOOL_LIKELY_(!__builtin_sub_overflow(cache->count, (size_t)1, &at))) {
-            uint32_t page = pagepool_pages_(cache)[at];
+            uint32_t page = cache->pages[at];
             uint64_t token;
             if (PAGEPOOL_LIKELY_(beginnings == NULL)) {
                 token = __atomic_load_n(&view->words[page], __ATOMIC_RELAXED);
@@ -250,7 +245,7 @@ PAGEPOOL_FAST_ struct pagepool_buf *pagepool_alloc_page_(struct pagepool *pool)
                     beginnings[page] = pagepool_next_(token);
             }
             if (PAGEPOOL_LIKELY_(token != 0)) { /* else the library finds it, or makes the first one */
-                ++pagepool_counts_(cache)[0];
+                ++cache->alloc_fast;
                 __atomic_store_n(&cache->count, at, __ATOMIC_RELAXED);
                 return (struct pagepool_buf *)pagepool_pointer_(token);
             }
@@ -283,9 +278,9 @@ PAGEPOOL_FAST_ int pagepool_put_page_(struct pagepool_view_ *view, uint32_t page
     size_t at = cache->count;
     if (PAGEPOOL_LIKELY_(at < __atomic_load_n(&view->limit, __ATOMIC_RELAXED) &&
                          __atomic_load_n(&view->words[page], __ATOMIC_RELAXED) == token)) {
-        ++pagepool_counts_(cache)[1];
+        ++cache->recycle_cached;
         __atomic_store_n(&view->words[page], pagepool_next_(token), __ATOMIC_RELAXED);
-        pagepool_pages_(cache)[at] = page;
+        cache->pages[at] = page;
         __atomic_store_n(&cache->count, at + 1, __ATOMIC_RELAXED);
         return 1;
     }
@@ -295,7 +290,7 @@ PAGEPOOL_FAST_ int pagepool_put_page_(struct pagepool_view_ *view, uint32_t page
 PAGEPOOL_FAST_ int pagepool_buf_put_(struct pagepool_buf *buf)
 {
     uint64_t token = pagepool_number_(buf);
-    struct pagepool_view_ *view = pagepool_here_6_;
+    struct pagepool_view_ *view = pagepool_here_;
     uint32_t page = pagepool_page_(view->base, token);
     if (PAGEPOOL_LIKELY_(page < view->pages)) {
         pagepool_mark_(view, token);
@@ -311,7 +306,7 @@ PAGEPOOL_FAST_ int pagepool_buf_put_(struct pagepool_buf *buf)
 PAGEPOOL_FAST_ void *pagepool_buf_data_(struct pagepool_buf *buf)
 {
     uint64_t token = pagepool_number_(buf);
-    struct pagepool_view_ *view = pagepool_here_6_;
+    struct pagepool_view_ *view = pagepool_here_;
     uint64_t page = pagepool_page_(view->base, token);
     if (PAGEPOOL_LIKELY_(page < view->readable &&
                          __atomic_load_n(&view->words[page], __ATOMIC_RELAXED) == token))
@@ -337,7 +332,7 @@ PAGEPOOL_FAST_ int pagepool_take_(struct pagepool_view_ *view, struct pagepool_b
     const uint64_t *tokens = PAGEPOOL_LIKELY_(beginnings == NULL) ? view->words : beginnings;
     const uint64_t memory = view->memory;
     const size_t rest = view->cache->count - n;
-    const uint32_t *pages = pagepool_pages_(view->cache) + rest;
+    const uint32_t *pages = view->cache->pages + rest;
     PAGEPOOL_UNROLL_
     for (size_t at = 0; at < n; ++at) {
         uint64_t page = pages[at], token = __atomic_load_n(&tokens[page], __ATOMIC_RELAXED);
@@ -351,7 +346,7 @@ PAGEPOOL_FAST_ int pagepool_take_(struct pagepool_view_ *view, struct pagepool_b
         for (size_t at = 0; at < n; ++at)
             beginnings[pages[at]] = pagepool_next_(beginnings[pages[at]]);
     __atomic_store_n(&view->cache->count, rest, __ATOMIC_RELAXED);
-    pagepool_counts_(view->cache)[0] += n;
+    view->cache->alloc_fast += n;
     return 1;
 }
 
@@ -364,7 +359,7 @@ PAGEPOOL_FAST_ int pagepool_has_(const struct pagepool_view_ *view, const struct
 /* Whether these pages were taken without the library. */
 PAGEPOOL_UNUSED_ static inline int pagepool_took_(struct pagepool *pool, struct pagepool_buf **bufs, size_t n)
 {
-    struct pagepool_view_ *view = pagepool_here_6_;
+    struct pagepool_view_ *view = pagepool_here_;
     if (PAGEPOOL_LIKELY_(pagepool_has_(view, pool, n) && bufs != NULL &&
                          pagepool_take_(view, bufs, NULL, n)))
         return 1;
@@ -375,7 +370,7 @@ PAGEPOOL_UNUSED_ static inline int pagepool_took_(struct pagepool *pool, struct 
 PAGEPOOL_UNUSED_ static inline int pagepool_took_data_(struct pagepool *pool, struct pagepool_buf **bufs,
     void **data, size_t n)
 {
-    struct pagepool_view_ *view = pagepool_here_6_;
+    struct pagepool_view_ *view = pagepool_here_;
     if (PAGEPOOL_LIKELY_(pagepool_has_(view, pool, n) && view->readable != 0 && bufs != NULL &&
                          data != NULL && pagepool_take_(view, bufs, data, n)))
         return 1;
@@ -404,7 +399,7 @@ PAGEPOOL_FAST_ size_t pagepool_put_pages_(struct pagepool_view_ *view, struct pa
     struct pagepool_cache_ *cache = view->cache;
     const uint32_t base = view->base, count = view->pages;
     const size_t had = cache->count;
-    uint32_t *pages = pagepool_pages_(cache) + had;
+    uint32_t *pages = cache->pages + had;
     uint64_t *words = view->words;
     size_t done = 0;
     if (!PAGEPOOL_LIKELY_(had + n <= __atomic_load_n(&view->limit, __ATOMIC_RELAXED)))
@@ -419,13 +414,13 @@ PAGEPOOL_FAST_ size_t pagepool_put_pages_(struct pagepool_view_ *view, struct pa
         pages[done] = page;
     }
     __atomic_store_n(&cache->count, had + done, __ATOMIC_RELAXED);
-    pagepool_counts_(cache)[1] += done;
+    cache->recycle_cached += done;
     return done;
 }
 
 PAGEPOOL_UNUSED_ static inline int pagepool_buf_put_bulk_(struct pagepool_buf *const *bufs, size_t n)
 {
-    struct pagepool_view_ *view = pagepool_here_6_;
+    struct pagepool_view_ *view = pagepool_here_;
     size_t done = 0;
     if (!PAGEPOOL_LIKELY_(n - 1 < 64 && bufs != NULL))
         return pagepool_buf_put_bulk(bufs, n);

@@ -4,14 +4,64 @@
 #![expect(unsafe_code)]
 
 use std::ffi::{c_int, c_void};
+use std::mem::offset_of;
+
+use ::pagepool::CacheHead;
 
 use crate::handles::binding::here;
-use crate::handles::directory::DIRECTORY;
-use crate::handles::view::{MAX_POOLS, VIEWS};
+use crate::handles::directory::{DIRECTORY, DirectoryRow};
+use crate::handles::life_word::NEXT;
+use crate::handles::token::KIND_BITS;
+use crate::handles::view::{MAX_POOLS, PoolView, VIEWS};
 
-/// Which layout of views, directory and entries this is. Raised with every change of one of them; inline.h
-/// has its own.
-const LAYOUT: u32 = 6;
+/// What the inline functions know of the tables, in C, and how it is. tests/header.rs has a C compiler compare.
+pub const KNOWN: &[(&str, usize)] = &[
+    ("offsetof(struct pagepool_inline_, directory)", offset_of!(InlineC, directory)),
+    ("offsetof(struct pagepool_inline_, view_mask)", offset_of!(InlineC, view_mask)),
+    ("offsetof(struct pagepool_inline_, note)", offset_of!(InlineC, note)),
+    ("sizeof(struct pagepool_row_)", size_of::<DirectoryRow>()),
+    ("offsetof(struct pagepool_row_, view)", offset_of!(DirectoryRow, view)),
+    ("sizeof(struct pagepool_view_)", size_of::<PoolView>()),
+    ("offsetof(struct pagepool_view_, token)", offset_of!(PoolView, token)),
+    ("offsetof(struct pagepool_view_, owner)", offset_of!(PoolView, owner)),
+    ("offsetof(struct pagepool_view_, base)", offset_of!(PoolView, base)),
+    ("offsetof(struct pagepool_view_, pages)", offset_of!(PoolView, pages)),
+    ("offsetof(struct pagepool_view_, words)", offset_of!(PoolView, words)),
+    ("offsetof(struct pagepool_view_, cache)", offset_of!(PoolView, cache)),
+    ("offsetof(struct pagepool_view_, limit)", offset_of!(PoolView, limit)),
+    ("offsetof(struct pagepool_view_, returning)", offset_of!(PoolView, returning)),
+    ("offsetof(struct pagepool_view_, beginnings)", offset_of!(PoolView, beginnings)),
+    ("offsetof(struct pagepool_view_, memory)", offset_of!(PoolView, memory)),
+    ("offsetof(struct pagepool_view_, readable)", offset_of!(PoolView, readable)),
+    ("offsetof(struct pagepool_view_, no_owner)", offset_of!(PoolView, no_owner)),
+    ("offsetof(struct pagepool_cache_, pages)", offset_of!(CacheHead, entries)),
+    ("offsetof(struct pagepool_cache_, count)", offset_of!(CacheHead, count)),
+    ("offsetof(struct pagepool_cache_, alloc_fast)", offset_of!(CacheHead, alloc_fast)),
+    ("offsetof(struct pagepool_cache_, recycle_cached)", offset_of!(CacheHead, recycle_cached)),
+];
+
+/// Which layout that is: a number made of all of it, so that no other layout has it. tests/header.rs writes it
+/// into the header, wherever inline.h says `@LAYOUT@`.
+pub const LAYOUT: u32 = digest(KNOWN, &[KIND_BITS as u64, NEXT, MEANING]);
+
+/// Raised if all that stays, and the inline functions are to use it in another way.
+const MEANING: u64 = 1;
+
+/// FNV-1a of numbers.
+const fn digest(known: &[(&str, usize)], more: &[u64]) -> u32 {
+    let (mut digest, mut at) = (0x811c_9dc5, 0);
+    while at < known.len() + more.len() {
+        let number = if at < known.len() { known[at].1 as u64 } else { more[at - known.len()] };
+        let bytes = number.to_le_bytes();
+        let mut byte = 0;
+        while byte < bytes.len() {
+            digest = (digest ^ bytes[byte] as u32).wrapping_mul(0x0100_0193);
+            byte += 1;
+        }
+        at += 1;
+    }
+    digest
+}
 
 /// For the inline functions of this header, not for programs.
 #[repr(C)]

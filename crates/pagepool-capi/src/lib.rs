@@ -15,5 +15,6 @@ mod caller;
 pub mod counters;
 mod error;
 mod handles;
-mod inline;
+#[doc(hidden)]
+pub mod inline;
 mod oom;

@@ -253,7 +253,7 @@ const PAIRS: [(&str, u64, Option<u64>); 9] = [
     ("batch data", 24, None),
     ("addr", 110, None),
     ("addrs", 28, None),
-    ("apart", 366, None),
+    ("apart", 337, None),
 ];
 
 #[test]

@@ -4,6 +4,7 @@
 //! `PAGEPOOL_BLESS=1 cargo test -p pagepool-capi --test all header::` writes them; without it the test
 //! compares.
 
+use crate::installed::{has, run, temporary};
 use crate::layout;
 use std::collections::BTreeSet;
 use std::fs;
@@ -11,6 +12,7 @@ use std::path::{Path, PathBuf};
 
 use crate::version_script::{NOW, Release, version_script, versioned};
 use pagepool_c::counters::{CounterStruct, STRUCTS};
+use pagepool_c::inline::{KNOWN, LAYOUT};
 
 /// Columns of the header.
 const WIDTH: usize = 110;
@@ -173,7 +175,7 @@ fn header() -> String {
     let header = header.join("\n\n") + "\n";
     let initialisers: String = INITIALISERS.iter().map(|init| init.text(&header)).collect();
     let header = insert_before(&header, "#ifdef __cplusplus\nextern", &initialisers);
-    let inline = read(&root().join("src/inline.h"));
+    let inline = read(&root().join("src/inline.h")).replace("@LAYOUT@", &format!("{LAYOUT:08x}"));
     // The inline part belongs inside the block that C++ sees as C.
     insert_before(&header, "#ifdef __cplusplus\n}", &format!("{inline}\n"))
 }
@@ -410,6 +412,23 @@ fn documents_name_what_is_there() {
             words.filter(|word| !known.contains(word) && !OTHERS.contains(word)).collect();
         assert!(unknown.is_empty(), "{} names {unknown:?}, which the header does not have", file.display());
     }
+}
+
+/// What the inline functions know of the library's tables is how they are.
+#[test]
+fn c_and_rust_have_one_layout_of_the_tables() {
+    if !has("cc") {
+        return;
+    }
+    let known = KNOWN.iter().map(|(of, is)| format!("_Static_assert({of} == {is}, \"{of} is {is}\");\n"));
+    let program = format!("#include <stddef.h>\n#include <pagepool.h>\n{}", known.collect::<String>());
+    let folder = temporary().join("known");
+    fs::create_dir_all(&folder).expect("the target folder is writable");
+    for (name, text) in [("pagepool.h", &header()), ("known.c", &program)] {
+        fs::write(folder.join(name), text).expect("the target folder is writable");
+    }
+    let mut cc = std::process::Command::new("cc");
+    run(cc.args(["-std=gnu11", "-fsyntax-only", "-I"]).arg(&folder).arg(folder.join("known.c")));
 }
 
 /// As many as DPDK's, which docs/porting.md lists beside them.

@@ -35,13 +35,11 @@ pub(crate) struct FragEntry {
 /// What the directory knows of 4096 places. Unused while `kind` is 0.
 #[repr(C, align(32))]
 pub(crate) struct DirectoryRow {
-    view: AtomicPtr<PoolView>,
+    pub(crate) view: AtomicPtr<PoolView>,
     kind: AtomicU64,
     /// Words of pages, or entries of fragments: those of this row.
     lives: AtomicPtr<LifeWord>,
 }
-
-const _: () = assert!(size_of::<DirectoryRow>() == 32, "pagepool.h knows it");
 
 pub(crate) static DIRECTORY: [DirectoryRow; ROWS] = [const {
     DirectoryRow {

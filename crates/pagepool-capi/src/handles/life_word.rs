@@ -119,7 +119,7 @@ fn next(token: Token) -> u64 {
 
 /// From one generation to the next. Twice an odd number: a generation stays odd, and comes again after all
 /// others. Part of the inline interface, as the views are.
-const NEXT: u64 = 0x9e37_79b2;
+pub(crate) const NEXT: u64 = 0x9e37_79b2;
 
 const _: () = assert!(size_of::<LifeWord>() == 8, "pagepool.h knows it");
 

@@ -12,8 +12,8 @@
 //! Lines  the first has what every thread reads, and is written when the pool is bound, and when another
 //!        thread takes its bias. The second is the owner's, who writes it with each buffer. The others are
 //!        those of other threads.
-//! Layout part of the inline interface: whoever changes it, or `Directory`, the bits of a token, the words'
-//!        next lives, or where the counters of a cache stand, raises `LAYOUT` in inline.rs.
+//! Layout part of the inline interface, as are `Directory`, `CacheHead`, the bits of a token and the words' next
+//!        lives: inline.rs makes a number of it, by which programs that know another layout call the library.
 
 // UNSAFETY: follows the addresses in the row; one prefetch instruction.
 #![expect(unsafe_code)]
@@ -21,7 +21,7 @@
 use std::ffi::c_void;
 use std::mem::MaybeUninit;
 use std::ptr::with_exposed_provenance_mut;
-use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use ::pagepool::{CacheHead, PAGE_SHIFT};
 
@@ -86,12 +86,6 @@ pub(crate) struct AwayView {
     pub(crate) page_size: AtomicU64,
 }
 
-const _: () = assert!(size_of::<PoolView>() == 256, "pagepool.h counts views in 256 bytes");
-const _: () = assert!(std::mem::offset_of!(PoolView, limit) == 56, "pagepool.h lists the fields");
-const _: () = assert!(std::mem::offset_of!(PoolView, returning) == 64, "pagepool.h lists the fields");
-const _: () = assert!(std::mem::offset_of!(PoolView, no_owner) == 104, "pagepool.h lists the fields");
-const _: () = assert!(CacheHead::COUNTS_BEFORE == 568, "pagepool.h knows it");
-
 /// The rows.
 pub(crate) static VIEWS: [PoolView; MAX_POOLS] = [const { PoolView::empty() }; MAX_POOLS];
 
@@ -137,16 +131,15 @@ impl PoolView {
         }
         let cache = self.cache.load(Relaxed);
         // SAFETY: this thread owns the pool, so it is there, and so are its parts.
-        let count = unsafe { &(*cache).count };
-        let at = count.load(Relaxed).checked_sub(1)?;
+        let head = unsafe { &*cache };
+        let at = head.count.load(Relaxed).checked_sub(1)?;
         // SAFETY: this thread owns the pool, so the cache is there; the count is at most the capacity.
         let page = unsafe { entry_of(cache, at) };
         // SAFETY: entries below the count are initialised, and the owner's alone.
         let page = unsafe { page.read() };
         let token = self.begin_again(page)?;
-        count.store(at, Relaxed);
-        // SAFETY: this thread owns the pool, whose cache it is.
-        unsafe { CacheHead::add_counts(cache, 1, 0) };
+        head.count.store(at, Relaxed);
+        head.count_taken(1);
         Some(token)
     }
 
@@ -158,8 +151,8 @@ impl PoolView {
         }
         let cache = self.cache.load(Relaxed);
         // SAFETY: this thread owns the pool, so it is there, and so are its parts.
-        let count = unsafe { &(*cache).count };
-        let had = count.load(Relaxed);
+        let head = unsafe { &*cache };
+        let had = head.count.load(Relaxed);
         let n = places.len().min(RUN).min(had);
         // SAFETY: this thread owns the pool, so the cache is there; the count is at most the capacity.
         let first = unsafe { entry_of(cache, had - n) };
@@ -169,9 +162,8 @@ impl PoolView {
         if done < n {
             pages.copy_within(done.., 0);
         }
-        count.store(had - done, Relaxed);
-        // SAFETY: this thread owns the pool, whose cache it is.
-        unsafe { CacheHead::add_counts(cache, done as u64, 0) };
+        head.count.store(had - done, Relaxed);
+        head.count_taken(done as u64);
         done
     }
 
@@ -276,18 +268,17 @@ impl PoolView {
     pub(crate) fn put(&self, page: u32, token: Token) -> bool {
         let cache = self.cache.load(Relaxed);
         // SAFETY: this thread owns the pool, so it is there, and so are its parts.
-        let CacheHead { count, limit, .. } = unsafe { &*cache };
-        let at = count.load(Relaxed);
-        if at >= *limit || !self.word(page).end_plain(token) {
+        let head = unsafe { &*cache };
+        let at = head.count.load(Relaxed);
+        if at >= head.limit || !self.word(page).end_plain(token) {
             return false;
         }
         // SAFETY: this thread owns the pool, so the cache is there, with room for `limit` entries.
         let space = unsafe { entry_of(cache, at) };
         // SAFETY: `at` is below `limit`, and the entries are the owner's alone.
         unsafe { space.write(page) };
-        count.store(at + 1, Relaxed);
-        // SAFETY: this thread owns the pool, whose cache it is.
-        unsafe { CacheHead::add_counts(cache, 0, 1) };
+        head.count.store(at + 1, Relaxed);
+        head.count_put(1);
         true
     }
 
@@ -296,9 +287,9 @@ impl PoolView {
     pub(crate) fn put_run(&self, tokens: &[Token]) -> usize {
         let cache = self.cache.load(Relaxed);
         // SAFETY: this thread owns the pool, so it is there, and so are its parts.
-        let CacheHead { count, limit, .. } = unsafe { &*cache };
-        let at = count.load(Relaxed);
-        let room = limit.saturating_sub(at).min(RUN).min(tokens.len());
+        let head = unsafe { &*cache };
+        let at = head.count.load(Relaxed);
+        let room = head.limit.saturating_sub(at).min(RUN).min(tokens.len());
         // SAFETY: this thread owns the pool, so the cache is there, with room for `limit` entries.
         let space = unsafe { entry_of(cache, at) };
         // SAFETY: entries up to the capacity are initialised, and the owner's alone.
@@ -306,9 +297,8 @@ impl PoolView {
         let (base, pages) = (self.base.load(Relaxed), self.pages.load(Relaxed));
         // SAFETY: these are the words of the pool's pages.
         let done = unsafe { end_lives(self.words.load(Relaxed), base, pages, tokens, space) };
-        count.store(at + done, Relaxed);
-        // SAFETY: this thread owns the pool, whose cache it is.
-        unsafe { CacheHead::add_counts(cache, 0, done as u64) };
+        head.count.store(at + done, Relaxed);
+        head.count_put(done as u64);
         done
     }
 
@@ -430,8 +420,7 @@ pub(crate) fn fetch_to_write(word: *const LifeWord) {
 /// The cache is there, and `at` is at most its capacity.
 #[inline(always)]
 unsafe fn entry_of(cache: *mut CacheHead, at: usize) -> *mut u32 {
-    // SAFETY: the entries follow the head.
-    let entries = unsafe { cache.add(1) }.cast::<u32>();
+    let entries = cache.cast::<u32>(); // the first field
     // SAFETY: `at` is at most the capacity, as the caller says.
     unsafe { entries.add(at) }
 }
@@ -444,7 +433,7 @@ struct Hint(AtomicPtr<PoolView>);
 /// Stands for no pool, also for the inline functions: not even for NULL, as it has an empty cache.
 pub(crate) static NO_POOL: PoolView =
     PoolView { cache: AtomicPtr::new((&raw const NO_PAGES).cast_mut()), ..PoolView::empty() };
-static NO_PAGES: CacheHead = CacheHead { count: AtomicUsize::new(0), limit: 0, capacity: 0 };
+static NO_PAGES: CacheHead = CacheHead::EMPTY;
 
 static HINTS: [Hint; HINT_ROWS] =
     [const { Hint(AtomicPtr::new((&raw const NO_POOL).cast_mut())) }; HINT_ROWS];

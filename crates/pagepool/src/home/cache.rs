@@ -41,10 +41,10 @@ pub(crate) const MAX_CACHE: usize = 1024;
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Cache {
-    count: AtomicUsize,
-    limit: usize,
-    capacity: usize,
-    entries: OwnerCell<[u32; MAX_CACHE]>,
+    pub(crate) entries: OwnerCell<[u32; MAX_CACHE]>,
+    pub(crate) count: AtomicUsize,
+    pub(crate) limit: usize,
+    pub(crate) capacity: usize,
 }
 
 impl Cache {
@@ -56,7 +56,7 @@ impl Cache {
     pub(crate) fn new(capacity: usize, plain_push: bool) -> Self {
         debug_assert!(capacity <= MAX_CACHE, "the builder checks cache_size");
         let limit = if plain_push { capacity } else { 0 };
-        Self { count: AtomicUsize::new(0), limit, capacity, entries: OwnerCell::new([0; MAX_CACHE]) }
+        Self { entries: OwnerCell::new([0; MAX_CACHE]), count: AtomicUsize::new(0), limit, capacity }
     }
 
     /// Pages in the cache.
@@ -215,9 +215,6 @@ impl Cache {
         }
         filled
     }
-
-    /// Bytes before the entries; the owner's part of other languages knows them.
-    pub(crate) const HEAD_BYTES: usize = std::mem::offset_of!(Self, entries);
 
     /// Whether `n` more pages fit with no more than a copy.
     #[inline(always)]

@@ -224,7 +224,7 @@ macro_rules! stats {
             }
         }
 
-        /// The numbers of one writer. C programs add to the first two of a pool's: see pool/ffi.rs.
+        /// The numbers of one writer. Of a pool's, C programs add to the first two: see pool/ffi.rs.
         #[derive(Debug, Default)]
         #[repr(C)]
         pub(crate) struct $counters { $(pub(crate) $name: Counter,)+ }

@@ -14,12 +14,12 @@
 use std::ffi::c_void;
 use std::mem::offset_of;
 use std::ptr::NonNull;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize};
 
 use crate::buf::handle_bits::HandleBits;
 use crate::buf::page_buf::PageBuf;
 use crate::error::Error;
-use crate::home::cache::Cache;
+use crate::home::cache::{Cache, MAX_CACHE};
 use crate::home::stats::Counters;
 use crate::home::thread;
 use crate::pool::bound::Bound;
@@ -29,42 +29,62 @@ use crate::returns::pool_core::{OwnerState, PoolPtr};
 use crate::sys::memory::Zeroes;
 use crate::sys::sync::Ordering::Relaxed;
 
-/// The head of the owner's cache in memory. 1024 page numbers follow, all of them initialised. The owner's
-/// `alloc_fast` and `recycle_cached` stand [`COUNTS_BEFORE`](Self::COUNTS_BEFORE) bytes before it.
+/// What a pool's owner alone writes per buffer, as other languages know it: its cache, and two of its counters.
+/// Whoever takes pages from the cache or puts them there counts that. More of the pool follows.
 #[derive(Debug)]
 #[repr(C)]
 pub struct CacheHead {
+    /// Numbers of pages, all of them initialised; [`count`](Self::count) of them are in the cache.
+    pub entries: [AtomicU32; MAX_CACHE],
     /// Pages in the cache; the one that was put last goes out next.
     pub count: AtomicUsize,
     /// Pages that may be put with no more than a store: 0 in a pool that syncs for a device.
     pub limit: usize,
     /// Pages that the cache may have.
     pub capacity: usize,
+    /// The pool's own.
+    pub other: AtomicUsize,
+    /// Pages that the owner took: the pool's counter of that name.
+    pub alloc_fast: AtomicU64,
+    /// Pages that the owner put: the pool's counter of that name.
+    pub recycle_cached: AtomicU64,
 }
 
+/// Each field lies where the pool has it.
+const _: () = {
+    let counts = offset_of!(OwnerState, counts);
+    assert!(offset_of!(OwnerState, cache) == 0);
+    assert!(offset_of!(CacheHead, entries) == offset_of!(Cache, entries));
+    assert!(offset_of!(CacheHead, count) == offset_of!(Cache, count));
+    assert!(offset_of!(CacheHead, limit) == offset_of!(Cache, limit));
+    assert!(offset_of!(CacheHead, capacity) == offset_of!(Cache, capacity));
+    assert!(offset_of!(CacheHead, other) == offset_of!(OwnerState, taking_raw));
+    assert!(offset_of!(CacheHead, alloc_fast) == counts + offset_of!(Counters, alloc_fast));
+    assert!(offset_of!(CacheHead, recycle_cached) == counts + offset_of!(Counters, recycle_cached));
+};
+
 impl CacheHead {
-    /// Bytes from the owner's `alloc_fast` (u64), behind which `recycle_cached` follows, to here.
-    pub const COUNTS_BEFORE: usize = {
-        assert!(offset_of!(Counters, alloc_fast) == 0 && offset_of!(Counters, recycle_cached) == 8);
-        offset_of!(OwnerState, cache) - offset_of!(OwnerState, counts)
+    /// Of a cache that is empty and stays so.
+    pub const EMPTY: Self = Self {
+        entries: [const { AtomicU32::new(0) }; MAX_CACHE],
+        count: AtomicUsize::new(0),
+        limit: 0,
+        capacity: 0,
+        other: AtomicUsize::new(0),
+        alloc_fast: AtomicU64::new(0),
+        recycle_cached: AtomicU64::new(0),
     };
 
-    /// Adds to `alloc_fast` and `recycle_cached`, for who takes pages from the cache and puts them there.
-    ///
-    /// # Safety
-    /// The cache is that of a pool, which is there, and the thread is its owner.
+    /// Counts pages that the owner took from the cache; for the owner.
     #[inline(always)]
-    pub unsafe fn add_counts(cache: *const Self, alloc_fast: u64, recycle_cached: u64) {
-        // SAFETY: the caller's: the cache is part of an `OwnerState`.
-        let counts = unsafe { cache.byte_sub(Self::COUNTS_BEFORE) }.cast::<Counters>();
-        // SAFETY: as above; counters are atomics.
-        let counts = unsafe { &*counts };
-        if alloc_fast != 0 {
-            counts.alloc_fast.add(alloc_fast);
-        }
-        if recycle_cached != 0 {
-            counts.recycle_cached.add(recycle_cached);
-        }
+    pub fn count_taken(&self, pages: u64) {
+        self.alloc_fast.store(self.alloc_fast.load(Relaxed).wrapping_add(pages), Relaxed);
+    }
+
+    /// Counts pages that the owner put into the cache; for the owner.
+    #[inline(always)]
+    pub fn count_put(&self, pages: u64) {
+        self.recycle_cached.store(self.recycle_cached.load(Relaxed).wrapping_add(pages), Relaxed);
     }
 }
 
@@ -125,22 +145,22 @@ impl Bound {
     }
 
     /// The address of this pool's cache, for allocation and return without a call. It is valid until the pool
-    /// is freed. Only the thread that the pool is bound to may read or write there. Code that does also
-    /// counts: see [`CacheHead::COUNTS_BEFORE`].
+    /// is freed. Only the thread that the pool is bound to may write there, and it also counts: see
+    /// [`CacheHead`].
     ///
     /// ```
     /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams};
     /// # let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() })?;
     /// let pool = Pool::new(PoolParams { cache_size: 32, ..Default::default() }, arena)?.bind();
     /// // SAFETY: the pool is bound to this thread, and there.
-    /// assert_eq!(unsafe { (*pool.cache_head()).limit }, 32);
+    /// let head = unsafe { &*pool.cache_head() };
+    /// assert_eq!(head.limit, 32);
+    /// head.count_taken(0);
     /// # Ok::<(), pagepool::Error>(())
     /// ```
     pub fn cache_head(&self) -> *const CacheHead {
-        const { assert!(size_of::<CacheHead>() == Cache::HEAD_BYTES, "the cache begins with its head") };
         let own: *const OwnerState = &raw const *self.ptr().own;
-        // SAFETY: the pool is there. The address keeps the whole state's provenance, for the counters.
-        unsafe { own.byte_add(offset_of!(OwnerState, cache)) }.cast()
+        own.cast()
     }
 }
 

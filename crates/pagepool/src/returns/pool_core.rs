@@ -134,8 +134,10 @@ pub(crate) struct PoolCore {
 /// What the owner alone writes; the counts in it may be read by anyone.
 #[repr(C)]
 pub(crate) struct OwnerState {
+    /// First, as other languages know the fields up to the first two counters: see `CacheHead` in pool/ffi.rs.
+    pub(crate) cache: Cache,
     /// Whether the owner is taking whole pages back by their addresses: see raw_page.rs. In the line of the
-    /// counters that such a return changes.
+    /// count and the counters that such a return changes.
     pub(crate) taking_raw: AtomicBool,
     pub(crate) counts: Counters,
     pub(crate) frag: OwnerCell<FragState>,
@@ -154,8 +156,6 @@ pub(crate) struct OwnerState {
     pub(crate) cut_turns: CutTurns,
     /// What addresses need, for any thread.
     pub(crate) raw: RawLine,
-    /// Last, for its entries are long. Its count lies in the line behind `raw`.
-    pub(crate) cache: Cache,
 }
 
 /// What the return lock guards.
