@@ -14,7 +14,8 @@ use crate::handles::life_word::NEXT;
 use crate::handles::token::KIND_BITS;
 use crate::handles::view::{MAX_POOLS, PoolView, VIEWS};
 
-/// What the inline functions know of the tables, in C, and how it is. tests/header.rs has a C compiler compare.
+/// What the inline functions know of the tables, in C, and how it is. A C compiler compares, for
+/// tests/header.rs.
 pub const KNOWN: &[(&str, usize)] = &[
     ("offsetof(struct pagepool_inline_, directory)", offset_of!(InlineC, directory)),
     ("offsetof(struct pagepool_inline_, view_mask)", offset_of!(InlineC, view_mask)),
@@ -40,8 +41,8 @@ pub const KNOWN: &[(&str, usize)] = &[
     ("offsetof(struct pagepool_cache_, recycle_cached)", offset_of!(CacheHead, recycle_cached)),
 ];
 
-/// Which layout that is: a number made of all of it, so that no other layout has it. tests/header.rs writes it
-/// into the header, wherever inline.h says `@LAYOUT@`.
+/// Which layout that is: a number made of all of it, so that no other layout has it. tests/header.rs writes
+/// it into the header, wherever inline.h says `@LAYOUT@`.
 pub const LAYOUT: u32 = digest(KNOWN, &[KIND_BITS as u64, NEXT, MEANING]);
 
 /// Raised if all that stays, and the inline functions are to use it in another way.

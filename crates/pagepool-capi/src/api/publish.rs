@@ -118,14 +118,14 @@ const NOT_PUBLISHED: CallError =
 
 /// What the program entered, and the numbers of its counters, by the number that it was given. Numbers are
 /// never used again, so a stale one is refused.
-struct Entries {
+struct EnteredByC {
     entered: BTreeMap<c_int, (PublishedEntry, usize)>,
     next: c_int,
 }
 
-static ENTRIES: Mutex<Entries> = Mutex::new(Entries { entered: BTreeMap::new(), next: 1 });
+static ENTRIES: Mutex<EnteredByC> = Mutex::new(EnteredByC { entered: BTreeMap::new(), next: 1 });
 
-fn entries() -> MutexGuard<'static, Entries> {
+fn entries() -> MutexGuard<'static, EnteredByC> {
     ENTRIES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -206,7 +206,7 @@ pub extern "C" fn pagepool_entry_put(entry: c_int) -> c_int {
     })
 }
 
-impl Entries {
+impl EnteredByC {
     #[cold]
     fn missing(&self, entry: c_int) -> CallError {
         if (1..self.next).contains(&entry) {

@@ -12,8 +12,9 @@
 //! Lines  the first has what every thread reads, and is written when the pool is bound, and when another
 //!        thread takes its bias. The second is the owner's, who writes it with each buffer. The others are
 //!        those of other threads.
-//! Layout part of the inline interface, as are `Directory`, `CacheHead`, the bits of a token and the words' next
-//!        lives: inline.rs makes a number of it, by which programs that know another layout call the library.
+//! Layout part of the inline interface, as are `DirectoryRow`, `CacheHead`, the bits of a token and the
+//!        words' next lives: inline.rs makes a number of it, by which programs that know another layout call
+//!        the library.
 
 // UNSAFETY: follows the addresses in the row; one prefetch instruction.
 #![expect(unsafe_code)]
@@ -433,7 +434,7 @@ struct Hint(AtomicPtr<PoolView>);
 /// Stands for no pool, also for the inline functions: not even for NULL, as it has an empty cache.
 pub(crate) static NO_POOL: PoolView =
     PoolView { cache: AtomicPtr::new((&raw const NO_PAGES).cast_mut()), ..PoolView::empty() };
-static NO_PAGES: CacheHead = CacheHead::EMPTY;
+static NO_PAGES: CacheHead = CacheHead::empty();
 
 static HINTS: [Hint; HINT_ROWS] =
     [const { Hint(AtomicPtr::new((&raw const NO_POOL).cast_mut())) }; HINT_ROWS];

@@ -29,7 +29,7 @@ use crate::returns::pool_core::{OwnerState, PoolPtr};
 use crate::sys::memory::Zeroes;
 use crate::sys::sync::Ordering::Relaxed;
 
-/// What a pool's owner alone writes per buffer, as other languages know it: its cache, and two of its counters.
+/// What a pool's owner alone writes per buffer, as other languages know it: its cache, and two counters.
 /// Whoever takes pages from the cache or puts them there counts that. More of the pool follows.
 #[derive(Debug)]
 #[repr(C)]
@@ -65,15 +65,17 @@ const _: () = {
 
 impl CacheHead {
     /// Of a cache that is empty and stays so.
-    pub const EMPTY: Self = Self {
-        entries: [const { AtomicU32::new(0) }; MAX_CACHE],
-        count: AtomicUsize::new(0),
-        limit: 0,
-        capacity: 0,
-        other: AtomicUsize::new(0),
-        alloc_fast: AtomicU64::new(0),
-        recycle_cached: AtomicU64::new(0),
-    };
+    pub const fn empty() -> Self {
+        Self {
+            entries: [const { AtomicU32::new(0) }; MAX_CACHE],
+            count: AtomicUsize::new(0),
+            limit: 0,
+            capacity: 0,
+            other: AtomicUsize::new(0),
+            alloc_fast: AtomicU64::new(0),
+            recycle_cached: AtomicU64::new(0),
+        }
+    }
 
     /// Counts pages that the owner took from the cache; for the owner.
     #[inline(always)]

@@ -134,7 +134,7 @@ pub(crate) struct PoolCore {
 /// What the owner alone writes; the counts in it may be read by anyone.
 #[repr(C)]
 pub(crate) struct OwnerState {
-    /// First, as other languages know the fields up to the first two counters: see `CacheHead` in pool/ffi.rs.
+    /// First: other languages know the fields up to the first two counters (`CacheHead` in pool/ffi.rs).
     pub(crate) cache: Cache,
     /// Whether the owner is taking whole pages back by their addresses: see raw_page.rs. In the line of the
     /// count and the counters that such a return changes.
