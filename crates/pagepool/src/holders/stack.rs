@@ -49,7 +49,8 @@ pub(crate) fn stack_text(at: CallPlace) -> String {
     };
     let folder = std::env::current_dir().unwrap_or_default();
     let mut text = String::new();
-    for frame in callers.iter().take_while(|frame| !frame.name.contains("__rust_begin")) {
+    let runs = |frame: &&Frame<'_>| frame.address != 0 && !frame.name.contains("__rust_begin");
+    for frame in callers.iter().take_while(runs) {
         let _ = match (&*frame.name, frame.place) {
             ("", "") => writeln!(text, "{}", program_place(frame.address)),
             ("", place) => writeln!(text, "{place}"),
@@ -63,15 +64,15 @@ pub(crate) fn stack_text(at: CallPlace) -> String {
     text
 }
 
-/// The place of a call on this thread's stack, by the address behind it: file, line and column, or function
-/// and place in the program, or the latter alone.
+/// The place of a call on this thread's stack, by the address behind it: file, line and column, or place in
+/// the program and function, or that place alone.
 pub(crate) fn place_text(behind: usize) -> String {
     let trace = trace();
     let frames = frames(&trace);
     let Some(caller) = callers_behind(&frames, behind).first() else { return program_place(behind) };
     match (&*caller.name, caller.place) {
         ("", "") => program_place(caller.address),
-        (name, "") => format!("{name} ({})", program_place(caller.address)),
+        (name, "") => format!("{} in {name}", program_place(caller.address)), // tables cut the beginning
         (_, place) => place.to_owned(),
     }
 }
