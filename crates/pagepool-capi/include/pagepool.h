@@ -557,7 +557,8 @@ struct pagepool_buffer_locations {
      */
     uint64_t cache;
     /**
-     * Pages in the lanes.
+     * Pages on their way back: in the lanes, and those of which all fragments have returned, while the pool
+     * has not taken in the last ones.
      */
     uint64_t lanes;
     /**

@@ -73,7 +73,8 @@ pub struct BufferLocationsC {
     pub total: i64,
     /// Pages in the owner's cache.
     pub cache: u64,
-    /// Pages in the lanes.
+    /// Pages on their way back: in the lanes, and those of which all fragments have returned, while the pool
+    /// has not taken in the last ones.
     pub lanes: u64,
     /// Pages in the ring.
     pub ring: u64,
