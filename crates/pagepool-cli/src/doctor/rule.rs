@@ -1,5 +1,7 @@
 //! What a rule is, and what it finds.
 
+use pagepool_net::link::shell_word;
+
 use super::evidence::Evidence;
 
 /// A row of the table of rules.
@@ -104,16 +106,6 @@ impl Diagnosis {
     }
 }
 
-/// A name as one word of a command for a shell; `NAME` if a terminal would obey it, or not show it.
-pub fn shell_word(name: &str) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "._@:-".contains(c);
-    match name {
-        _ if !name.is_empty() && name.chars().all(is_plain) => name.into(),
-        _ if name.chars().all(|c| matches!(c, ' '..='~')) => format!("'{}'", name.replace('\'', r"'\''")),
-        _ => "NAME".into(),
-    }
-}
-
 /// All that rules find, the dearest first.
 pub fn diagnose(rules: &'static [DoctorRule], evidence: &Evidence) -> Vec<Diagnosis> {
     let of = |rule: &'static DoctorRule| {
@@ -147,6 +139,6 @@ mod tests {
         let (mend, verify) = mended("a;reboot;'#");
         assert!(mend.starts_with(r"`ethtool -G 'a;reboot;'\''#' rx 4096`"), "{mend}");
         assert!(verify.starts_with(r"`ip -s -s link show 'a;reboot;'\''#'`"), "{verify}");
-        assert!(mended("a\u{1b}c").0.starts_with("`ethtool -G NAME rx 4096`"));
+        assert!(mended("a\u{1b}c").0.starts_with(r#"`ethtool -G "$(printf 'a\033c')" rx 4096`"#));
     }
 }

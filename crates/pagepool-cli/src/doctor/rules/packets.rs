@@ -1,9 +1,11 @@
 //! Packets that are lost: no buffer, a full ring, refused, dropped by the card or on their way out.
 
+use pagepool_net::link::shell_word;
+
 use crate::doctor::evidence::{EntryEvidence, Evidence, LinkEvidence, PoolEvidence, ProcessEvidence};
 #[cfg(test)]
 use crate::doctor::rule::RuleCase;
-use crate::doctor::rule::{Cost, DoctorRule, Finding, shell_word};
+use crate::doctor::rule::{Cost, DoctorRule, Finding};
 use crate::report::number::grouped;
 
 /// What is received by: a socket, or a NIC in memory.
