@@ -557,8 +557,7 @@ struct pagepool_buffer_locations {
      */
     uint64_t cache;
     /**
-     * Pages on their way back: in the lanes, and those of which all fragments have returned, while the pool
-     * has not taken in the last ones.
+     * Pages in the lanes.
      */
     uint64_t lanes;
     /**
@@ -573,6 +572,11 @@ struct pagepool_buffer_locations {
      * Pages that are out, and those in the deferred queue (pagepool_defer).
      */
     uint64_t out;
+    /**
+     * Pages of which all fragments have returned, on other threads, but the owner has not collected the last
+     * ones.
+     */
+    uint64_t uncollected;
 };
 
 /**
@@ -805,7 +809,7 @@ struct pagepool_deferred_stats {
  * PAGEPOOL_BUFFER_LOCATIONS_INIT;`, also for a static variable.
  */
 #define PAGEPOOL_BUFFER_LOCATIONS_INIT \
-    {sizeof(struct pagepool_buffer_locations), 0, 0, 0, 0, 0, 0}
+    {sizeof(struct pagepool_buffer_locations), 0, 0, 0, 0, 0, 0, 0}
 
 /**
  * For pagepool_publish_entry: `size` is set; set `kind` after it. `struct pagepool_entry_params x =

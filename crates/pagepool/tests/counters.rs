@@ -239,13 +239,13 @@ fn late_returns_are_counted_the_same_on_every_way() {
 }
 
 #[test]
-fn pages_whose_frags_are_in_the_ring_are_on_their_way() {
+fn pages_whose_frags_are_in_the_ring_are_uncollected() {
     let params = PoolParams { order: 3, max_lanes: 0, ..Default::default() };
     let pool = pool_with(2, params);
     let frags: Vec<_> = (0..30).map(|_| pool.alloc_frag(2090).unwrap()).collect();
     std::thread::spawn(move || drop(frags)).join().unwrap();
     let at = pool.inflight();
-    assert_eq!((at.total, at.ring, at.lanes, at.frag, at.out), (2, 0, 1, 1, 0));
+    assert_eq!((at.total, at.ring, at.uncollected, at.frag, at.out), (2, 0, 1, 1, 0));
 }
 
 #[test]

@@ -29,6 +29,7 @@ fn same(seen: &PoolView, pool: &PoolRef) {
     assert_eq!(seen.stats, pool.stats());
     assert_eq!(exact(seen.inflight), exact(pool.inflight()));
     assert!(seen.inflight.out <= pool.inflight().out, "some of a page's fragments may have returned");
+    assert!(seen.inflight.uncollected >= pool.inflight().uncollected);
     assert_eq!(seen.deferred, pool.deferred_stats());
     assert_eq!(seen.frag_waste, pool.frag_waste());
     assert_eq!(seen.detached.is_some(), pool.is_destroyed());
@@ -36,8 +37,8 @@ fn same(seen: &PoolView, pool: &PoolRef) {
 }
 
 /// The places that a file knows exactly; of pages in fragments it does not know which are complete.
-fn exact(at: Inflight) -> (i64, [u64; 5]) {
-    (at.total, [at.cache, at.ring, at.frag, at.deferred, at.lanes + at.out])
+fn exact(at: Inflight) -> (i64, [u64; 6]) {
+    (at.total, [at.cache, at.lanes, at.ring, at.frag, at.deferred, at.uncollected + at.out])
 }
 
 fn pool(params: PoolParams, pages: usize) -> Bound {

@@ -11,11 +11,13 @@ use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use pagepool::Stats;
 use pagepool::observe::RunFolder;
 
-use super::evidence::{Evidence, ProcessEvidence, Unseen, WARM_UP};
+use super::evidence::{Evidence, PoolEvidence, ProcessEvidence, Unseen, WARM_UP};
 use crate::engine::interrupt::listen;
 use crate::observing::look::Observation;
+use crate::report::number::grouped;
 use interrupts::Interrupts;
 use kernel_pools::KernelPools;
 use links::Links;
@@ -54,6 +56,7 @@ pub fn collect(folder: &RunFolder, of: Option<&str>, seconds: u64) -> Result<Evi
     unseen.not_judged.extend(nobody(last));
     unseen.not_judged.extend(elsewhere(&processes));
     unseen.not_judged.extend(too_young(&processes));
+    unseen.not_judged.extend(uncollected(&processes));
     let links = links.evidence(Path::new(ROOT), &interrupts, &mut unseen);
     let names: Vec<_> = of.iter().flat_map(|_| &links).map(|link| link.name.clone()).collect();
     let kernel_pools = kernel.evidence(of.map(|_| &*names), &mut unseen);
@@ -118,6 +121,24 @@ fn too_young(processes: &[ProcessEvidence]) -> Option<String> {
     ))
 }
 
+/// Says that nobody knows who holds some pages in fragments, because their owner has not looked since some returned.
+fn uncollected(processes: &[ProcessEvidence]) -> impl Iterator<Item = String> + '_ {
+    let pools = processes.iter().flat_map(|process| &process.pools);
+    let has_not_looked = |pool: &&PoolEvidence| {
+        let Stats { alloc_refill, alloc_empty, alloc_slow, alloc_slow_high_order, .. } = pool.moved;
+        alloc_refill + alloc_empty + alloc_slow + alloc_slow_high_order == 0
+    };
+    let unknown = |pool: &&PoolEvidence| pool.pages.uncollected > 0 && pool.holders.is_none();
+    pools.filter(unknown).filter(has_not_looked).map(|pool| {
+        format!(
+            "{} pages of {}: fragments of them returned, and its owner has not collected these; whether others \
+             are out is known only with `holders`",
+            grouped(pool.pages.uncollected),
+            pool.name
+        )
+    })
+}
+
 /// Says that the interfaces of some processes were not looked at.
 fn elsewhere(processes: &[ProcessEvidence]) -> impl Iterator<Item = String> + '_ {
     let is_unseen = |process: &&ProcessEvidence| {
@@ -147,7 +168,7 @@ fn elsewhere(processes: &[ProcessEvidence]) -> impl Iterator<Item = String> + '_
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::doctor::evidence::{PoolEvidence, healthy};
+    use crate::doctor::evidence::{HolderEvidence, healthy};
 
     #[test]
     fn a_process_that_may_not_be_asked_is_not_said_to_be_elsewhere() {
@@ -163,6 +184,21 @@ mod tests {
         processes[0].is_here = None;
         let said = elsewhere(&processes).collect::<Vec<_>>().join("");
         assert!(said.starts_with("drop, pid 500 is in another pid namespace"), "{said}");
+    }
+
+    #[test]
+    fn pages_whose_holders_are_not_known_are_not_judged() {
+        let mut processes = healthy::evidence().processes;
+        assert_eq!(uncollected(&processes).count(), 0);
+        let pool = &mut processes[0].pools[0];
+        (pool.pages.uncollected, pool.holders) = (100, None);
+        (pool.moved.alloc_fast, pool.moved.alloc_refill) = (1000, 1);
+        assert_eq!(uncollected(&processes).count(), 0, "its owner has collected some meanwhile");
+        processes[0].pools[0].moved = Stats::default();
+        let said = uncollected(&processes).collect::<Vec<_>>();
+        assert!(said.len() == 1 && said[0].starts_with("100 pages of "), "{said:?}");
+        processes[0].pools[0].holders = Some(HolderEvidence::default());
+        assert_eq!(uncollected(&processes).count(), 0, "holders know");
     }
 
     #[test]

@@ -17,7 +17,7 @@ pub const WELL: &str = "every buffer was returned, and no page was taken from th
 pub struct PageLocations {
     /// In the owners' caches.
     pub cache: u64,
-    /// In lanes, on their way home from other threads.
+    /// On their way back from other threads: in lanes, or uncollected.
     pub lanes: u64,
     /// In the pools' rings.
     pub ring: u64,
@@ -35,7 +35,7 @@ pub fn page_locations(ports: &[PortSample]) -> PageLocations {
     let [rx, tx] = [sum(|at| at.nic.in_rx), sum(|at| at.nic.in_tx)];
     PageLocations {
         cache: sum(|at| at.pool.1.cache),
-        lanes: sum(|at| at.pool.1.lanes),
+        lanes: sum(|at| at.pool.1.lanes + at.pool.1.uncollected),
         ring: sum(|at| at.pool.1.ring),
         rx,
         tx,

@@ -63,6 +63,7 @@ fn pool(pool: &PoolView) -> Value {
             "ring": pages.ring,
             "frag": pages.frag,
             "deferred": pages.deferred,
+            "uncollected": pages.uncollected,
             "out": pages.out,
         },
         "stats": stats(&pool.stats),

@@ -129,9 +129,15 @@ pub fn spoken(time: Duration) -> String {
 
 /// Where the pages of a pool are, without places that have none, but for those that are out.
 pub fn places(inflight: &Inflight) -> String {
-    let Inflight { cache, lanes, ring, frag, deferred, out, .. } = *inflight;
-    let inside =
-        [("cache", cache), ("lanes", lanes), ("ring", ring), ("fragment page", frag), ("deferred", deferred)];
+    let Inflight { cache, lanes, ring, frag, deferred, uncollected, out, .. } = *inflight;
+    let inside = [
+        ("cache", cache),
+        ("lanes", lanes),
+        ("ring", ring),
+        ("fragment page", frag),
+        ("deferred", deferred),
+        ("uncollected", uncollected),
+    ];
     let some = inside.iter().filter(|(_, pages)| *pages > 0);
     let mut all: Vec<_> = some.map(|(place, pages)| format!("{place} {}", grouped(*pages))).collect();
     all.push(format!("out {}", grouped(out)));
@@ -177,7 +183,7 @@ mod tests {
     fn places_without_pages_are_left_out() {
         let mut inflight = Inflight::default();
         assert_eq!(places(&inflight), "out 0");
-        (inflight.cache, inflight.out) = (5, 1_234);
-        assert_eq!(places(&inflight), "cache 5, out 1,234");
+        (inflight.cache, inflight.uncollected, inflight.out) = (5, 7, 1_234);
+        assert_eq!(places(&inflight), "cache 5, uncollected 7, out 1,234");
     }
 }

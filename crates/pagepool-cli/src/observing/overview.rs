@@ -141,7 +141,7 @@ fn row(table: &FittedTable, look: &Observation, pool: &PoolView, (recycled, slow
 
 /// Where the pages of a pool were when its process died.
 fn held(process: &ProcessView, pool: &PoolView) -> Option<LiveLine> {
-    if pool.inflight.out == 0 {
+    if pool.inflight.out + pool.inflight.uncollected == 0 {
         return None;
     }
     let waiting = waiting_for_packets(process, pool).filter(|&waiting| waiting > 0);

@@ -79,6 +79,7 @@ fn pages(ports: &[PortSample]) -> NamedCounts {
         ("ring", sum(ports, |at| at.pool.1.ring)),
         ("frag", sum(ports, |at| at.pool.1.frag)),
         ("deferred", sum(ports, |at| at.pool.1.deferred)),
+        ("uncollected", sum(ports, |at| at.pool.1.uncollected)),
         ("out", sum(ports, |at| at.pool.1.out)),
         ("rx", sum(ports, |at| at.nic.in_rx)),
         ("tx", sum(ports, |at| at.nic.in_tx)),

@@ -129,7 +129,7 @@ mod tests {
             bytes: 2560 * 4096,
             out: Some(1024),
             oldest: (id == 2).then(|| Duration::from_millis(125_300)),
-            places: [512, 4, 1020, 0, 0, 1000, 24],
+            places: [512, 4, 1020, 0, 0, 0, 1000, 24],
         }
     }
 

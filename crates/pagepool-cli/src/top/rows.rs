@@ -33,17 +33,19 @@ pub enum PagePlace {
     Ring,
     Fragment,
     Deferred,
+    Uncollected,
     Waiting,
     Out,
 }
 
 /// Every place with its letter in the bar, its name, and what it is.
-pub const PLACES: [(PagePlace, char, &str, &str); 7] = [
+pub const PLACES: [(PagePlace, char, &str, &str); 8] = [
     (PagePlace::Cache, 'c', "cache", "in the owner's cache: the next allocations come from here"),
     (PagePlace::Lanes, 'l', "lanes", "on their way back from other threads"),
     (PagePlace::Ring, 'r', "ring", "back, until the owner refills its cache"),
     (PagePlace::Fragment, 'f', "fragment", "the page that fragments are cut from"),
     (PagePlace::Deferred, 'd', "deferred", "in the deferred queue: a reader may still use them"),
+    (PagePlace::Uncollected, 'u', "uncollected", "in fragments that returned, until the owner looks"),
     (PagePlace::Waiting, 'w', "waiting", "at the device, waiting for packets"),
     (PagePlace::Out, 'o', "out", "with the program: in use, in queues, being sent"),
 ];
@@ -161,6 +163,7 @@ fn places(process: &ProcessView, pool: &PoolView) -> [u64; PLACES.len()] {
         PagePlace::Ring => pages.ring,
         PagePlace::Fragment => pages.frag,
         PagePlace::Deferred => pages.deferred,
+        PagePlace::Uncollected => pages.uncollected,
         PagePlace::Waiting => waiting,
         PagePlace::Out => pages.out - waiting,
     })

@@ -3,11 +3,13 @@
 //! Words  `since`: when it went out, in milliseconds of the coarse clock, and a number that tells two
 //!        hand-outs of one millisecond apart; 0 while the page is home. `what`: ids of texts, each in a table
 //!        of its own. `returned`: fragments of the page that returned on other threads and that the owner has
-//!        not taken in; so observers of the file, who have no count of those out, do not call it held.
+//!        not collected. `out`: fragments out, those included. So observers of the file know whether somebody
+//!        holds the page.
 //! Who    the owner of the page (I1): the pool's owner writes both when it hands the page out, whoever
 //!        returns the page clears `since` before anybody else can have it. Of a page in fragments several
-//!        threads may change the tag in `what`, by an exchange. Returners add to `returned` before their
-//!        message, and whoever takes the message in subtracts.
+//!        threads may change the tag in `what`, by an exchange. Returners copy `out` from the page's record and
+//!        add to `returned` before their message; whoever collects it subtracts from both, and the owner copies
+//!        `out` again where it changes while fragments may be uncollected.
 //! Pairs  out: `what`, then `since`, both Release. A reader: `since`, Acquire; `what`; fence, Acquire;
 //!        `since`. If both are the same, `what` belongs to it: who sees the `what` of a later hand-out also
 //!        sees that `since` was cleared before.
@@ -58,11 +60,13 @@ pub(crate) struct HolderRecord {
     since: AtomicU64,
     what: AtomicU64,
     returned: AtomicU32,
+    out: AtomicU32,
 }
 
 impl HolderRecord {
-    /// Where the count of fragments that returned is, for observers of the file.
+    /// Where fragments are counted, for observers of the file.
     pub(crate) const RETURNED_AT: usize = offset_of!(Self, returned);
+    pub(crate) const OUT_AT: usize = offset_of!(Self, out);
 
     /// The page goes out.
     pub(crate) fn out(&self, since: Since, what: What) {
@@ -77,14 +81,22 @@ impl HolderRecord {
         self.since.store(0, Ordering::Relaxed);
     }
 
-    /// Fragments return on a thread that is not the owner. Relaxed: the message carries it.
-    pub(crate) fn frags_returned(&self, n: u32) {
+    /// Fragments return on a thread that is not the owner; `out` are out with them. Relaxed: the message
+    /// carries it.
+    pub(crate) fn frags_returned(&self, n: u32, out: u32) {
+        self.out.store(out, Ordering::Relaxed);
         self.returned.fetch_add(n, Ordering::Relaxed);
     }
 
-    /// The owner knows of them now.
-    pub(crate) fn frags_taken_in(&self, n: u32) {
+    /// The owner collects some, and `out` are left.
+    pub(crate) fn frags_collected(&self, n: u32, out: u32) {
+        self.out.store(out, Ordering::Relaxed);
         self.returned.fetch_sub(n, Ordering::Relaxed);
+    }
+
+    /// The owner cuts no more of the page, or counted some on its own thread: `out` are left.
+    pub(crate) fn frags_left(&self, out: u32) {
+        self.out.store(out, Ordering::Relaxed);
     }
 
     /// Somebody took the page over.

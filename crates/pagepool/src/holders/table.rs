@@ -61,8 +61,6 @@ pub(crate) struct HolderHead {
     /// The coarse clock when the pool was made, and at its last allocation.
     pub(crate) made_ms: u64,
     pub(crate) last_ms: PlainU64,
-    /// The record of the page that was opened last, to be cut; while one is open, it is this one.
-    pub(crate) open: PlainU64,
     /// The idle pages that a pool without records would have in its cache.
     pub(crate) stock: Cache,
 }
@@ -158,7 +156,6 @@ impl HolderTable {
             order: order.into(),
             made_ms: coarse_ms(),
             last_ms: PlainU64::new(coarse_ms()),
-            open: PlainU64::new(0),
             stock: Cache::new(cache, false),
         };
         let zero = || PlainU64::new(0);
@@ -216,12 +213,6 @@ impl HolderTable {
         self.head.last_ms.store(now, Ordering::Relaxed);
     }
 
-    /// The owner opens a page to cut it, for a call at this place.
-    pub(crate) fn open(&self, page: PageIdx, at: &'static Location<'static>) {
-        self.out(page, at);
-        self.head.open.store((page.0 >> self.head.order).into(), Ordering::Relaxed);
-    }
-
     /// The owner allocates for a call from other code than Rust's, until the end of what this gives.
     pub(crate) fn call_from(&self, behind: usize) -> OtherCall<'_> {
         let outer = self.turn.behind.load(Ordering::Relaxed);
@@ -237,17 +228,24 @@ impl HolderTable {
         }
     }
 
-    /// Fragments of a page return on a thread that is not the owner, which will take them in.
-    pub(crate) fn frags_returned(&self, page: PageIdx, n: u32) {
+    /// Fragments of a page return on a thread that is not the owner, which will collect them.
+    pub(crate) fn frags_returned(&self, page: PageIdx, n: u32, out: u32) {
         if let Some(record) = self.record(page) {
-            record.frags_returned(n);
+            record.frags_returned(n, out);
         }
     }
 
-    /// It did.
-    pub(crate) fn frags_taken_in(&self, page: PageIdx, n: u32) {
+    /// It does.
+    pub(crate) fn frags_collected(&self, page: PageIdx, n: u32, out: u32) {
         if let Some(record) = self.record(page) {
-            record.frags_taken_in(n);
+            record.frags_collected(n, out);
+        }
+    }
+
+    /// So many fragments of a page are out as far as the owner knows.
+    pub(crate) fn frags_left(&self, page: PageIdx, out: u32) {
+        if let Some(record) = self.record(page) {
+            record.frags_left(out);
         }
     }
 

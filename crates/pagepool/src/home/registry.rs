@@ -302,8 +302,9 @@ impl fmt::Display for RegistryEntry {
         let Self { id, mem_type, name, state, stats, inflight } = self;
         write!(f, "{id:>5} {mem_type:<7} {state:<5} {name}: {} out", inflight.out)?;
         if *mem_type == MemType::Pool {
-            let Inflight { total, cache, lanes, ring, frag, .. } = inflight;
-            write!(f, " of {total} (cache {cache}, lanes {lanes}, ring {ring}, frag {frag})")?;
+            let Inflight { total, cache, lanes, ring, frag, uncollected, .. } = inflight;
+            write!(f, " of {total} (cache {cache}, lanes {lanes}, ring {ring}, frag {frag}")?;
+            write!(f, ", uncollected {uncollected})")?;
             write!(f, ", hold {} release {}", stats.hold, stats.release)?;
         }
         if let Some(percent) = stats.recycle_percent() {

@@ -334,9 +334,7 @@ pub struct Inflight {
     pub total: i64,
     /// In the owner's cache.
     pub cache: u64,
-    /// On their way back: in lanes, and those of which all fragments have returned, the last ones as
-    /// messages in lanes or ring that the owner has not taken in. In a published file, which has no count of
-    /// each page, these are as many as there are messages, at most the pages in fragments.
+    /// In lanes, on their way back.
     pub lanes: u64,
     /// In the ring.
     pub ring: u64,
@@ -345,8 +343,22 @@ pub struct Inflight {
     /// Whole pages in the deferred queue, also after the end of the pool. A page of which only fragments are
     /// deferred counts as `out`.
     pub deferred: u64,
+    /// Pages of which all fragments have returned, on other threads, but the owner has not collected the last
+    /// ones: it does at its next refill, when it cuts its next page, or when the pool shrinks. A published
+    /// file of a pool without [`holders`](crate::PoolParams::holders) has no count of each page. There, these
+    /// are the pages of which fragments may have returned: some may still be out.
+    pub uncollected: u64,
     /// With the process: handles, fragments, raw addresses, shared buffers.
     pub out: u64,
+}
+
+impl Inflight {
+    /// The same pages, of which so many are uncollected and not out.
+    pub(crate) fn with_uncollected(self, pages: u64) -> Self {
+        let both = self.uncollected + self.out;
+        let uncollected = pages.min(both);
+        Self { uncollected, out: both - uncollected, ..self }
+    }
 }
 
 #[cfg(all(test, not(loom)))]

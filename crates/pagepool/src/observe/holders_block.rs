@@ -31,14 +31,13 @@ pub(crate) enum AsOf {
 }
 
 /// Reads who holds the pages of a pool; `None` if it does not record that, or not in the file.
-///
-/// `cutting` says whether a page is being cut into fragments.
+/// Beside it the pages that nobody holds, because all their fragments have returned, although the owner has not
+/// collected them.
 pub(crate) fn holders(
     reader: Reader<'_>,
     at: BlockAt,
     as_of: AsOf,
-    cutting: bool,
-) -> Result<Option<HoldersView>, Error> {
+) -> Result<Option<(HoldersView, u64)>, Error> {
     if at.count == 0 {
         return Ok(None);
     }
@@ -58,43 +57,41 @@ pub(crate) fn holders(
     }
     let names = HolderTexts::read(reader, &head)?;
     let last_ms = head.u64(offset_of!(HolderHead, last_ms));
-    let open = cutting.then(|| head.u64(offset_of!(HolderHead, open)));
     let made_ms = head.u64(offset_of!(HolderHead, made_ms));
     let mut tally = HolderTally::new(match as_of {
         AsOf::Now(now) => now,
         AsOf::After(after) => last_ms.max(made_ms.saturating_add(after)),
     });
+    let mut uncollected = 0;
     for first in (0..records.count).step_by(TOGETHER as usize) {
         let piece = BlockAt {
             offset: records.offset.saturating_add(first * records.bytes),
             count: TOGETHER.min(records.count - first),
             ..records
         };
-        for (page, since, what) in piece_of(reader, piece, first, open)? {
-            tally.add(PageIdx((page << order) as u32), since, what);
+        for (page, since, what, is_held) in piece_of(reader, piece, first)? {
+            match is_held {
+                true => tally.add(PageIdx((page << order) as u32), since, what),
+                false => uncollected += 1,
+            }
         }
     }
-    Ok(Some(tally.view(&names)))
+    Ok(Some((tally.view(&names), uncollected)))
 }
 
-/// The pages of a piece of the table that are out. Not those of which fragments returned that the owner has
-/// not taken in: the file does not say whether others are out. The one that is `open` is the owner's.
-fn piece_of(
-    reader: Reader<'_>,
-    piece: BlockAt,
-    first: u64,
-    open: Option<u64>,
-) -> Result<Vec<(u64, Since, What)>, Error> {
+/// The pages of a piece of the table that are out, as far as the owner knows, and whether somebody holds each.
+fn piece_of(reader: Reader<'_>, piece: BlockAt, first: u64) -> Result<Vec<(u64, Since, What, bool)>, Error> {
     let read = || reader.block(piece.offset, (piece.count * piece.bytes) as usize);
     let (before, after) = (read()?, read()?);
     let width = size_of::<HolderRecord>();
     let record = |at: u64| {
         let at_byte = at as usize * width;
         let words = |bytes: &Bytes| (bytes.u64(at_byte), bytes.u64(at_byte + 8));
-        let returned = after.u32(at_byte + HolderRecord::RETURNED_AT) > 0 && open != Some(first + at);
+        let frags = |of: usize| after.u32(at_byte + of);
+        let (returned, out) = (frags(HolderRecord::RETURNED_AT), frags(HolderRecord::OUT_AT));
         let (since, what) = words(&after);
         let what = if words(&before) == (since, what) { What::of_word(what) } else { What::default() };
-        (since != 0 && !returned).then(|| (first + at, Since(since), what))
+        (since != 0).then(|| (first + at, Since(since), what, returned == 0 || returned < out))
     };
     Ok((0..piece.count).filter_map(record).collect())
 }

@@ -164,6 +164,7 @@ impl Families {
             ("ring", pages.ring),
             ("frag", pages.frag),
             ("deferred", pages.deferred),
+            ("uncollected", pages.uncollected),
             ("out", pages.out),
         ];
         for (place, count) in places {

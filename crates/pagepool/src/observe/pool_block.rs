@@ -215,13 +215,14 @@ impl Look {
         numbers.stats.release = before.numbers.stats.release;
         let inflight = &mut numbers.inflight;
         inflight.total = numbers.stats.inflight().max(0);
+        inflight.lanes = pushed.saturating_sub(self.taken);
         // The records of pages are not in the file: of the pages in fragments, as many as there are messages
         // may be complete.
-        let complete = self.frag_messages.min(self.in_frags);
-        inflight.lanes = pushed.saturating_sub(self.taken).saturating_add(complete);
+        inflight.uncollected = self.frag_messages.min(self.in_frags);
         inflight.ring = above_zero(self.ring);
-        let Inflight { cache, lanes, ring, frag, deferred, .. } = *inflight;
-        let inside = [cache, lanes, ring, frag, deferred].into_iter().fold(0, u64::saturating_add);
+        let Inflight { cache, lanes, ring, frag, deferred, uncollected, .. } = *inflight;
+        let inside =
+            [cache, lanes, ring, frag, deferred, uncollected].into_iter().fold(0, u64::saturating_add);
         inflight.out = (inflight.total as u64).saturating_sub(inside);
         numbers
     }

@@ -243,6 +243,11 @@ impl<'a> PublishedFile<'a> {
         };
         let PoolNumbers { stats, inflight, deferred, frag_waste, owner } =
             numbers(self.reader, &self.schema, blocks)?;
+        let (holders, uncollected) = holders(self.reader, blocks.holders, as_of)?.unzip();
+        let inflight = match uncollected {
+            Some(uncollected) => inflight.with_uncollected(uncollected),
+            None => inflight,
+        };
         let ended = row.u64(offset_of!(EntryRow, ended_ns));
         Ok(PoolView {
             id: row.u64(offset_of!(EntryRow, id)) as u32,
@@ -258,7 +263,7 @@ impl<'a> PublishedFile<'a> {
             inflight,
             frag_waste,
             deferred,
-            holders: holders(self.reader, blocks.holders, as_of, inflight.frag > 0)?,
+            holders,
             params: params(row),
         })
     }

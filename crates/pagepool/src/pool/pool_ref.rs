@@ -63,7 +63,8 @@ impl PoolRef {
         stats(&self.0)
     }
 
-    /// Where its pages are.
+    /// Where its pages are. Any thread. Where returned fragments wait for the owner it reads their messages,
+    /// allocates, and may take the lock of returns: for observers, not for each packet.
     pub fn inflight(&self) -> Inflight {
         inflight(&self.0)
     }
@@ -228,12 +229,12 @@ pub(crate) fn inflight(shared: &PoolCore) -> Inflight {
     // Read apart from the cache: while the owner moves pages between the two, they may count twice, or not.
     let stock = shared.holders.as_ref().map_or(0, |holders| holders.stock().count());
     let cache = (shared.own.cache.count() + stock) as u64;
-    let pages_in_lanes: u64 = shared.lanes.all().iter().map(|lane| lane.pages_in()).sum();
-    let lanes = pages_in_lanes + complete_pages(shared).len() as u64;
+    let lanes = shared.lanes.all().iter().map(|lane| lane.pages_in()).sum();
+    let uncollected = complete_pages(shared).len() as u64;
     let taken = shared.ring.pages_taken();
     let ring = shared.returned.recycle_ring.read().saturating_sub(taken);
     let frag = u64::from(shared.own.frag_is_open());
     let deferred = shared.deferred.as_ref().map_or(0, |deferred| deferred.pages.read());
-    let out = (total as u64).saturating_sub(cache + lanes + ring + frag + deferred);
-    Inflight { total, cache, lanes, ring, frag, deferred, out }
+    let out = (total as u64).saturating_sub(cache + lanes + ring + frag + deferred + uncollected);
+    Inflight { total, cache, lanes, ring, frag, deferred, uncollected, out }
 }

@@ -254,7 +254,7 @@ impl Bound {
     /// in the pool.
     pub(crate) fn last_frag_home(&self, page: PageIdx, n: u32) -> bool {
         let (pool, owner) = (self.ptr(), self.owner());
-        pool.note_taken_in(page, n);
+        pool.note_collected(page, n);
         if !pool.frag_counted(owner, page, n) {
             return false;
         }
@@ -428,6 +428,7 @@ impl Bound {
         pool.own.frag_open.store(false, Ordering::Relaxed);
         if !pool.frag_counted(owner, page, unused) {
             pool.own.in_frags.add(1);
+            pool.note_left(page);
             return None;
         }
         if pool.page_meta(page).refs.load(Ordering::Acquire) != 0 {
@@ -495,7 +496,7 @@ impl Bound {
             // Whole pages stay for the next refill: the cache may have no room for them.
             while let Some((page, frags)) = lane.take_frags(pool.geometry.head_mask) {
                 busy.insert(at);
-                pool.note_taken_in(page, frags);
+                pool.note_collected(page, frags);
                 pool.frags_here(self.owner(), page, frags, true);
             }
             pool.lanes.unlist_if_over(at);

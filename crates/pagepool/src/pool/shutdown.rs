@@ -145,12 +145,12 @@ fn collect(pool: PoolPtr, owner: OwnerProof, home: &mut Vec<PageIdx>) {
         }
     };
     while let Some((page, frags)) = pool.take_overflow(&mut returns) {
-        pool.note_taken_in(page, frags);
+        pool.note_collected(page, frags);
         frags_home(page, frags);
     }
     for message in messages.iter().filter(|message| message.is_frag()) {
         let (page, n) = message.frags(pool.geometry.head_mask);
-        pool.note_taken_in(page, n);
+        pool.note_collected(page, n);
         frags_home(page, n);
     }
     // SAFETY: I2; no callback runs in this function.

@@ -14,6 +14,9 @@ use crate::returns::late;
 use crate::returns::pool_core::{PoolPtr, ReturnState};
 use crate::sys::sync::Ordering;
 
+/// What [`PoolPtr::count_carefully`] moves from `frags` to `parts`: more than a page has of either.
+const CAREFUL: u32 = 1 << 26;
+
 /// What became of a page whose last fragment returned.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SplitPage {
@@ -52,7 +55,7 @@ impl PoolPtr {
     /// was the owner's.
     pub(crate) fn late_frags_counted(self, returns: &ReturnState, page: PageIdx, n: u32) -> bool {
         debug_assert!(returns.detached, "I5: the owner counts while the pool lives");
-        self.note_taken_in(page, n);
+        self.note_collected(page, n);
         let complete = self.frag_count_fell(page, n);
         if complete {
             self.has_no_holder(page);
@@ -67,7 +70,30 @@ impl PoolPtr {
         let left = meta.frags.load(Ordering::Relaxed).wrapping_sub(n);
         meta.frags.store(left, Ordering::Relaxed);
         // Above 0 the page is not complete, whatever `parts` says: so `parts` is loaded only at 0 or below.
-        left as i32 <= 0 && all_parts_home(meta, left)
+        left as i32 <= 0 && self.all_parts_home(page, meta, left)
+    }
+
+    /// Whether a page is complete: `frags`, which is 0 or less, and the parts that were split off on other
+    /// threads add up to 0 (buf/split.rs).
+    #[inline(always)]
+    fn all_parts_home(self, page: PageIdx, meta: &PageMeta, frags: u32) -> bool {
+        let parts = meta.parts.load(Ordering::Relaxed);
+        // Almost always nothing was split elsewhere.
+        parts | frags == 0 || self.split_parts_home(page, frags, parts)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn split_parts_home(self, page: PageIdx, frags: u32, parts: u32) -> bool {
+        let home = parts.wrapping_add(frags) == 0;
+        if home {
+            let meta = self.page_meta(page);
+            meta.frags.store(0, Ordering::Relaxed);
+            meta.parts.store(0, Ordering::Relaxed); // nobody has a part, so nobody adds to it
+        } else {
+            self.note_left(page);
+        }
+        home
     }
 
     /// The last fragment of a page returned on the owner's thread: the page goes the way of a whole one.
@@ -147,16 +173,40 @@ impl PoolPtr {
     #[cold]
     fn note_returned_carefully(self, frags: &[u32]) {
         if let Some(holders) = &self.holders {
-            frags.iter().for_each(|&page| holders.frags_returned(PageIdx(page), 1));
+            for page in frags.iter().map(|&page| PageIdx(page)) {
+                holders.frags_returned(page, 1, self.frags_out(page));
+            }
         }
     }
 
-    /// The owner, or after the end the holder of the return lock, takes in what returned.
+    /// The owner, or after the end the holder of the return lock, collects what returned.
     #[inline(always)]
-    pub(crate) fn note_taken_in(self, page: PageIdx, n: u32) {
+    pub(crate) fn note_collected(self, page: PageIdx, n: u32) {
         if let Some(holders) = &self.holders {
-            holders.frags_taken_in(page, n);
+            holders.frags_collected(page, n, self.frags_out(page).wrapping_sub(n));
         }
+    }
+
+    /// The owner has counted fragments, and others are out.
+    #[inline(always)]
+    pub(crate) fn note_left(self, page: PageIdx) {
+        if let Some(holders) = &self.holders {
+            holders.frags_left(page, self.frags_out(page));
+        }
+    }
+
+    /// Fragments out as far as the owner knows; of the open page also those not cut yet.
+    fn frags_out(self, page: PageIdx) -> u32 {
+        let meta = self.page_meta(page);
+        meta.frags.load(Ordering::Relaxed).wrapping_add(meta.parts.load(Ordering::Relaxed))
+    }
+
+    /// Has each return of a fragment of a page on the owner's thread take the slow way, which notes it: `frags`
+    /// is below 0 from now on, and `parts` above. For the owner, of a page that it opens.
+    pub(crate) fn count_carefully(self, page: PageIdx) {
+        let meta = self.page_meta(page);
+        meta.frags.store(meta.frags.load(Ordering::Relaxed).wrapping_sub(CAREFUL), Ordering::Relaxed);
+        meta.parts.fetch_add(CAREFUL, Ordering::Relaxed);
     }
 
     /// Fragments, at least one, by their pages, through the ring whatever the thread.
@@ -223,24 +273,4 @@ impl Drop for UnsentFrags<'_> {
             self.pool.frags_without_lane(self.frags);
         }
     }
-}
-
-/// Whether a page is complete: `frags`, which is 0 or less, and the parts that were split off on other
-/// threads add up to 0 (buf/split.rs).
-#[inline(always)]
-fn all_parts_home(meta: &PageMeta, frags: u32) -> bool {
-    let parts = meta.parts.load(Ordering::Relaxed);
-    // Almost always nothing was split elsewhere.
-    parts | frags == 0 || split_parts_home(meta, frags, parts)
-}
-
-#[cold]
-#[inline(never)]
-fn split_parts_home(meta: &PageMeta, frags: u32, parts: u32) -> bool {
-    let home = parts.wrapping_add(frags) == 0;
-    if home {
-        meta.frags.store(0, Ordering::Relaxed);
-        meta.parts.store(0, Ordering::Relaxed); // nobody has a part, so nobody adds to it
-    }
-    home
 }

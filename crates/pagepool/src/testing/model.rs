@@ -202,13 +202,13 @@ impl PoolsModel {
             q.iter().filter(|m| matches!(m, ModelMessage::Page(_))).count() as u64
         };
         let (cache, ring) = (p.cache.len() as u64, pages(&p.ring));
-        let in_lanes: u64 = p.lanes.iter().map(|lane| pages(&lane.messages)).sum();
-        let lanes = in_lanes + self.complete_pages(pool);
+        let lanes = p.lanes.iter().map(|lane| pages(&lane.messages)).sum();
+        let uncollected = self.complete_pages(pool);
         let frag = u64::from(p.open.is_some());
         let deferred = p.queued.iter().filter(|queued| !queued.frag).count() as u64;
         let total = p.stats.inflight();
-        let out = total as u64 - cache - lanes - ring - frag - deferred;
-        Inflight { total, cache, lanes, ring, frag, deferred, out }
+        let out = total as u64 - cache - lanes - ring - frag - deferred - uncollected;
+        Inflight { total, cache, lanes, ring, frag, deferred, uncollected, out }
     }
 
     /// Pages of which all fragments have returned, the last ones as messages.

@@ -209,7 +209,7 @@ impl OpRun {
             let (seen, told) = (self.handles[pool].inflight(), self.model.inflight(pool));
             assert_eq!(seen, told, "where the pages of pool {pool} are {when}");
             if let Some(holders) = self.handles[pool].holders() {
-                let held = told.total as u64 - told.cache - told.lanes - told.ring;
+                let held = told.out + told.frag + told.deferred;
                 assert_eq!(holders.held, held, "pages of pool {pool} that somebody holds {when}");
             }
             self.model.check_deferred_stats(pool, self.handles[pool].deferred_stats(), when);

@@ -42,11 +42,13 @@ fn line(dump: &mut String, life: &PoolLife, view: &PoolView) {
         Half::Ended => "destroyed",
     };
     let page = view.away.page_size.load(Relaxed);
-    let Inflight { total, cache, lanes, ring, frag, out, deferred, .. } = life.handle.inflight();
+    let at = life.handle.inflight();
+    let Inflight { total, cache, lanes, ring, frag, out, deferred, uncollected, .. } = at;
     let (name, id, out) = (life.handle.name(), life.handle.id(), out + deferred);
     // Writing into a String does not fail.
     let _ = write!(dump, "{name} id {id} {state} page {page} inflight {total} ");
-    let _ = write!(dump, "(cache {cache} lanes {lanes} ring {ring} frag {frag} out {out})");
+    let _ = write!(dump, "(cache {cache} lanes {lanes} ring {ring} frag {frag} out {out} ");
+    let _ = write!(dump, "uncollected {uncollected})");
     for (name, value) in life.handle.stats().fields() {
         let _ = write!(dump, " {name} {value}");
     }

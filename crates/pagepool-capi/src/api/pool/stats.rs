@@ -73,8 +73,7 @@ pub struct BufferLocationsC {
     pub total: i64,
     /// Pages in the owner's cache.
     pub cache: u64,
-    /// Pages on their way back: in the lanes, and those of which all fragments have returned, while the pool
-    /// has not taken in the last ones.
+    /// Pages in the lanes.
     pub lanes: u64,
     /// Pages in the ring.
     pub ring: u64,
@@ -82,6 +81,9 @@ pub struct BufferLocationsC {
     pub frag: u64,
     /// Pages that are out, and those in the deferred queue (pagepool_defer).
     pub out: u64,
+    /// Pages of which all fragments have returned, on other threads, but the owner has not collected the last
+    /// ones.
+    pub uncollected: u64,
 }
 
 // SAFETY: `repr(C)`; words only, of which the first is `size`.
@@ -101,10 +103,10 @@ pub unsafe extern "C" fn pagepool_read_buffer_locations(
     places: *mut BufferLocationsC,
 ) -> c_int {
     status(|| {
-        let Inflight { total, cache, lanes, ring, frag, out, deferred, .. } =
+        let Inflight { total, cache, lanes, ring, frag, out, deferred, uncollected, .. } =
             with_life(Token::of(pool), |life| Ok(life.handle.inflight()))?;
         let (size, out) = (size_of::<BufferLocationsC>(), out + deferred);
-        let now = BufferLocationsC { size, total, cache, lanes, ring, frag, out };
+        let now = BufferLocationsC { size, total, cache, lanes, ring, frag, out, uncollected };
         // SAFETY: `places` is NULL or the caller's to write for `places->size` bytes.
         unsafe { sized::write(places, &now) }
     })

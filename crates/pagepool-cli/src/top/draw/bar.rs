@@ -50,11 +50,11 @@ mod tests {
 
     #[test]
     fn every_place_with_pages_has_its_share_and_one_character_at_least() {
-        assert_eq!(drawn([50, 0, 25, 0, 0, 25, 0], 8), "ccccrrww");
-        assert_eq!(drawn([1_000_000, 1, 0, 0, 0, 0, 1], 8), "cccccclo");
-        assert_eq!(drawn([1; 7], 3).chars().count(), 3, "as many as there is room for");
-        assert_eq!(drawn([0; 7], 8), "");
-        assert_eq!(drawn([u64::MAX; 7], 7), "clrfdwo");
-        assert_eq!(drawn([5, 0, 0, 0, 0, 0, 0], 0), "");
+        assert_eq!(drawn([50, 0, 25, 0, 0, 0, 25, 0], 8), "ccccrrww");
+        assert_eq!(drawn([1_000_000, 1, 0, 0, 0, 0, 0, 1], 8), "cccccclo");
+        assert_eq!(drawn([1; 8], 3).chars().count(), 3, "as many as there is room for");
+        assert_eq!(drawn([0; 8], 8), "");
+        assert_eq!(drawn([u64::MAX; 8], 8), "clrfduwo");
+        assert_eq!(drawn([5, 0, 0, 0, 0, 0, 0, 0], 0), "");
     }
 }

@@ -34,6 +34,7 @@ impl TopTheme {
             PagePlace::Ring => Color::Blue,
             PagePlace::Fragment => Color::LightGreen,
             PagePlace::Deferred => Color::Magenta,
+            PagePlace::Uncollected => Color::LightBlue,
             PagePlace::Waiting => Color::Yellow,
             PagePlace::Out => Color::Red,
         })

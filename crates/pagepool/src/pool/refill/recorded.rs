@@ -73,7 +73,9 @@ impl Bound {
             return false;
         }
         // SAFETY: I2; no callback runs while the borrow lives.
-        holders.open(unsafe { &*pool.own.frag.get() }.page(), Location::caller());
+        let page = unsafe { &*pool.own.frag.get() }.page();
+        pool.count_carefully(page);
+        holders.out(page, Location::caller());
         true
     }
 
