@@ -9,7 +9,7 @@ use clap::builder::{OsStringValueParser, TypedValueParser};
 /// file of this name is a surprise.
 pub fn file_name() -> impl TypedValueParser<Value = PathBuf> {
     OsStringValueParser::new().try_map(|name: OsString| match name.to_str() {
-        Some("-") => Err("`-` means nothing here; use `./-` for what has this name"),
+        Some("-") => Err("`-` is not standard input or output here; for a file of that name use `./-`"),
         _ => Ok(PathBuf::from(name)),
     })
 }

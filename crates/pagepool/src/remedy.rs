@@ -29,7 +29,7 @@ const TABLE: &[RemedyRow] = &[
     (
         &["madvise(MADV_DONTFORK)"],
         &[ENOMEM, EAGAIN],
-        Some("this process has too many mappings, or the kernel no memory: raise vm.max_map_count"),
+        Some("this process has too many mappings (raise vm.max_map_count), or the kernel has no memory"),
     ),
     (&[], &[EMFILE], Some("too many files are open in this process: raise RLIMIT_NOFILE (ulimit -n)")),
     (&[], &[ENFILE], Some("too many files are open on this machine: raise /proc/sys/fs/file-max")),
@@ -44,14 +44,14 @@ const TABLE: &[RemedyRow] = &[
     (
         &[],
         &[ENOSYS],
-        Some("this kernel has no such call, or a filter of system calls (seccomp) hides it: allow it there"),
+        Some(
+            "this kernel has no such call, or a filter of system calls (seccomp) hides it: allow it in the filter",
+        ),
     ),
     (
         SMALL_CALLS,
         &[ENOMEM, ENOBUFS],
-        Some(
-            "the kernel has no memory for it, or the limit of this cgroup is reached (memory.max): raise it",
-        ),
+        Some("the kernel has no memory for it, or this cgroup has reached its limit (memory.max): raise it"),
     ),
 ];
 

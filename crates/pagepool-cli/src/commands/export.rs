@@ -67,7 +67,7 @@ fn write_often(path: &Path, folder: &RunFolder, every: Option<u64>) -> Result<()
     let named = path.display();
     match fs::symlink_metadata(path) {
         Ok(there) if !there.is_file() => {
-            return Err(format!("{named} is no file, and would be replaced by one: name a file"));
+            return Err(format!("{named} is not a regular file: choose another path"));
         }
         _ => {}
     }

@@ -14,6 +14,7 @@ use super::port::Port;
 use crate::device::waker::Wakened;
 use crate::device::{Armed, Wake};
 use crate::sys::event::{Sleep, SleepSet};
+use crate::sys::remedy::failed;
 
 #[derive(Debug, Default)]
 pub(super) struct PortSleep {
@@ -57,11 +58,8 @@ impl PortSleep {
             return Ok(if found == Wake::Gone { Armed::Gone } else { Armed::Ready });
         }
         let set = made(&mut self.set)?;
-        set.watch(&self.sleep).map_err(|source| Error::System {
-            call: "epoll_ctl",
-            remedy: "raise fs.epoll.max_user_watches: each socket, pool and handoff takes one".into(),
-            source,
-        })?;
+        let watches = "raise fs.epoll.max_user_watches: each socket, pool and handoff needs one";
+        set.watch(&self.sleep).map_err(|source| failed("epoll_ctl", source, watches))?;
         Ok(Armed::Idle { fd: Some(set.fd()), waker_fd: None, at_most: at_most.min(longest) })
     }
 
@@ -98,10 +96,8 @@ impl PortSleep {
 fn made(set: &mut Option<SleepSet>) -> Result<&SleepSet, Error> {
     let made = match set.take() {
         Some(made) => made,
-        None => SleepSet::new().map_err(|source| Error::System {
-            call: "epoll_create1",
-            remedy: "raise RLIMIT_NOFILE: a forwarder in an event loop has one more descriptor".into(),
-            source,
+        None => SleepSet::new().map_err(|source| {
+            failed("epoll_create1", source, "a forwarder in an event loop needs one more descriptor")
         })?,
     };
     Ok(set.insert(made))

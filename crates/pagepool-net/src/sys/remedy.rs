@@ -73,7 +73,7 @@ pub(crate) fn not_copied(source: io::Error) -> Error {
 
 /// An event counter was not made.
 pub(crate) fn no_event(source: io::Error) -> Error {
-    failed("eventfd", source, "the kernel made no event counter: make fewer devices and handoffs")
+    failed("eventfd", source, "no event counter could be made: make fewer devices and handoffs")
 }
 
 #[cfg(test)]

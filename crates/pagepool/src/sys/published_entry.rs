@@ -59,7 +59,7 @@ pub fn publish_entry(
 ///
 /// ```
 /// let refusal = pagepool::check_entry("pool", &[]).unwrap_err().to_string();
-/// assert_eq!(refusal, "kind is \"pool\", but must be another one: a pool is shown by itself");
+/// assert_eq!(refusal, "kind is \"pool\", but must be another word: pools are published by themselves");
 /// ```
 pub fn check_entry(kind: &str, counters: &[&str]) -> Result<(), Error> {
     let is_line = |text: &&str| !text.contains(['\n', '\0']);
@@ -68,7 +68,9 @@ pub fn check_entry(kind: &str, counters: &[&str]) -> Result<(), Error> {
         Err(Error::parameter(field, format_args!("{value:?}"), must_be))
     };
     match counters.iter().find(|name| !is_line(name)) {
-        _ if kind == POOL_KIND => refused("kind", &kind, "another one: a pool is shown by itself".into()),
+        _ if kind == POOL_KIND => {
+            refused("kind", &kind, "another word: pools are published by themselves".into())
+        }
         _ if kind.len() > KIND_BYTES || !is_line(&kind) => {
             refused("kind", &kind, format!("up to {KIND_BYTES} bytes in one line"))
         }
