@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use pagepool_lab::{TempFolder, TwoHostsParams};
+use serde_json::Value;
 
 use crate::between::{
     Place, RUN_FOLDER, binary, capture, far_ends, frames, hosts, number, send, signal, text,
@@ -94,6 +95,22 @@ fn a_limit_on_cpu_time_ends_a_run_with_its_verdict() {
     let (shown, said) = (text(&output.stdout), text(&output.stderr));
     assert_eq!(output.status.code(), Some(0), "{:?}: {shown}{said}", output.status);
     assert!(shown.contains("\"ok\": true"), "{shown}{said}");
+}
+
+#[test]
+fn a_limit_on_cpu_time_ends_the_bench_with_the_results_so_far() {
+    for json in [false, true] {
+        let bench = [&["bench", "--quick"][..], if json { &["--json"] } else { &[] }].concat();
+        let output = run(limited("-S -t 1", &bench, ""));
+        let (shown, said) = (text(&output.stdout), text(&output.stderr));
+        assert_eq!(output.status.code(), Some(1), "{:?}: {shown}{said}", output.status);
+        assert!(said.contains("the limit on CPU time is reached: "), "{said}");
+        let ran = match json {
+            true => serde_json::from_str(shown).is_ok_and(|all: Value| all["results"][0]["name"].is_string()),
+            false => shown.contains(" workloads, "),
+        };
+        assert!(ran, "{shown}{said}");
+    }
 }
 
 #[test]

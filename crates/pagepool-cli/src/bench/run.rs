@@ -1,6 +1,8 @@
 //! `pagepool bench`: runs the tables of workloads, prints them, and says whether all figures can be believed.
 
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde::Serialize;
 
@@ -27,6 +29,8 @@ pub struct TableParams {
     pub plan: Plan,
     /// The medians as bars.
     pub plot: Option<Plot>,
+    /// Raised when no more is to run: the limit on CPU time is reached.
+    pub end: Arc<AtomicBool>,
 }
 
 /// Everything in the JSON output.
@@ -56,7 +60,8 @@ pub fn run<'a>(choice: &TableParams, workloads: impl Iterator<Item = &'a Workloa
     }
     let mut results = Vec::new();
     let all = chosen.len();
-    for (done, workload) in chosen.into_iter().enumerate().take_while(|_| !output::failed()) {
+    let goes_on = || !output::failed() && !choice.end.load(Ordering::Relaxed);
+    for (done, workload) in chosen.into_iter().enumerate().take_while(|_| goes_on()) {
         output::progress(format_args!("bench: {} of {all}, {}", done + 1, workload.name));
         let outcome = run_one(choice.plan, workload, second);
         if !choice.json {
@@ -69,7 +74,7 @@ pub fn run<'a>(choice: &TableParams, workloads: impl Iterator<Item = &'a Workloa
         print_json(&document);
     }
     let drawn = choice.plot.as_ref().map_or(Ok(()), |plot| draw(plot, &document));
-    let judged = verdict(&results, choice.json);
+    let judged = verdict(&results, all, choice.json);
     drawn.map_or_else(
         |why| {
             output::error(format_args!("cannot draw the plot: {why}"));
@@ -109,7 +114,8 @@ fn run_once(plan: Plan, workload: &Workload, second: Option<usize>) -> WorkloadO
     }
 }
 
-fn verdict(results: &[WorkloadOutcome], quiet: bool) -> ExitCode {
+/// Says what became of `chosen` workloads, of which the last may not have run.
+fn verdict(results: &[WorkloadOutcome], chosen: usize, quiet: bool) -> ExitCode {
     let failed: Vec<&str> = results.iter().filter(|r| r.failed.is_some()).map(|r| r.name).collect();
     let skipped = results.iter().filter(|r| r.skipped.is_some()).count();
     if !quiet {
@@ -120,11 +126,17 @@ fn verdict(results: &[WorkloadOutcome], quiet: bool) -> ExitCode {
              instructions",
         );
     }
-    if failed.is_empty() {
-        return ExitCode::SUCCESS;
+    if !failed.is_empty() {
+        output::error(format_args!("failed: {}", failed.join(", ")));
     }
-    output::error(format_args!("failed: {}", failed.join(", ")));
-    ExitCode::FAILURE
+    let (ran, whole) = (results.len(), results.len() == chosen);
+    if !whole && !output::failed() {
+        output::error(format_args!(
+            "the limit on CPU time is reached: {ran} of {chosen} workloads ran. Raise it (`ulimit -t`), or \
+             choose fewer with --filter"
+        ));
+    }
+    if failed.is_empty() && whole { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 #[cfg(test)]
@@ -132,7 +144,7 @@ mod tests {
     use super::*;
     use crate::bench::measure::counted::{Counted, Moves, Rule};
     use crate::bench::measure::workload::{Body, Ready};
-    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::atomic::AtomicUsize;
 
     const PLAN: Plan = Plan { repeats: 9, buffers: 1024 };
 
@@ -144,7 +156,13 @@ mod tests {
     const DOES_NOT: Workload = Workload::new("does_not", still).rules(&[Rule(&["alloc_fast"], Moves::Each)]);
 
     fn choice(filter: Option<&str>) -> TableParams {
-        TableParams { json: true, filter: filter.map(str::to_owned), plan: PLAN, plot: None }
+        TableParams {
+            json: true,
+            filter: filter.map(str::to_owned),
+            plan: PLAN,
+            plot: None,
+            end: Arc::default(),
+        }
     }
 
     #[test]
@@ -152,6 +170,12 @@ mod tests {
         let both = [FITS, DOES_NOT];
         assert_eq!(run(&choice(Some("fits")), both.iter()), ExitCode::SUCCESS);
         assert_eq!(run(&choice(None), both.iter()), ExitCode::FAILURE);
+    }
+
+    #[test]
+    fn a_table_that_is_not_whole_fails_the_bench() {
+        let ended = TableParams { end: Arc::new(true.into()), ..choice(None) };
+        assert_eq!(run(&ended, [FITS].iter()), ExitCode::FAILURE);
     }
 
     #[test]

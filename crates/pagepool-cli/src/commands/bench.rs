@@ -12,6 +12,7 @@ use crate::bench::measure::workload::Plan;
 use crate::bench::plot::{self, Plot};
 use crate::bench::run::{self, TableParams};
 use crate::bench::{count, reports, workloads};
+use crate::engine::interrupt::cpu_time_limit;
 use crate::file_name::file_name;
 use crate::report::error::error_chain;
 use crate::report::number::count_of;
@@ -103,7 +104,8 @@ impl RunCommand for BenchArgs {
                 }
                 let _published = publication(*publish)?;
                 let plot = file.map(|file| Plot::new(file, peers, |_| false)).transpose()?;
-                let params = TableParams { json: *json, filter: filter.clone(), plan, plot };
+                let (json, filter, end) = (*json, filter.clone(), cpu_time_limit()?);
+                let params = TableParams { json, filter, plan, plot, end };
                 Ok(run::run(&params, workloads::all()))
             }
             Some(_) if *list || *publish || filter.is_some() || self.plot.is_some() => Err(

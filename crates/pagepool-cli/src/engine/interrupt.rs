@@ -63,9 +63,17 @@ pub fn outlive_file_size_limit() -> Result<(), String> {
     handled.map(drop).map_err(|error| format!("cannot handle SIGXFSZ: {error}"))
 }
 
+/// A flag that is raised when the limit on CPU time is reached, which no longer ends the process then.
+pub fn cpu_time_limit() -> Result<Arc<AtomicBool>, String> {
+    let reached = Arc::default();
+    let handled = flag::register(SIGXCPU, Arc::clone(&reached));
+    handled.map(|_| reached).map_err(|error| format!("cannot handle SIGXCPU: {error}"))
+}
+
 /// Leaves all of them to the process that started this one: a service manager and `pkill` send them to both.
+/// So does the kernel if both have the same limit on CPU time.
 pub fn leave_to_parent() -> Result<(), String> {
-    let all = [SIGINT, SIGTERM, SIGHUP, SIGUSR1];
+    let all = [SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGXCPU];
     let left = all.into_iter().try_for_each(|signal| flag::register(signal, Arc::default()).map(drop));
     left.map_err(|error| format!("cannot handle signals: {error}"))
 }

@@ -1,9 +1,9 @@
 //! The terminal while the screen is shown, and what comes from it: keys, signals, its end.
 //!
 //! Modes  raw mode, the alternate screen, no cursor. They are put back when the value is dropped, before a
-//!        panic is printed, and while the process is stopped. SIGINT, SIGTERM, SIGQUIT and SIGHUP end the
-//!        loop in order, any number of times, also where the terminal takes nothing (`output`). Other signals
-//!        that end a process (SIGKILL, SIGUSR1, SIGSEGV) leave them; `reset` mends that.
+//!        panic is printed, and while the process is stopped. SIGINT, SIGTERM, SIGQUIT, SIGHUP and SIGXCPU
+//!        end the loop in order, any number of times, also where the terminal takes nothing (`output`). Other
+//!        signals that end a process (SIGKILL, SIGUSR1, SIGSEGV) leave them; `reset` fixes that.
 //! Stop   SIGTSTP, and Ctrl-Z, which raw mode makes a key: modes back, stop, and enter again. SIGCONT alone
 //!        (after a SIGSTOP) enters again, too: the shell has set modes of its own meanwhile.
 
@@ -21,7 +21,7 @@ use ratatui::crossterm::execute;
 use ratatui::crossterm::terminal::{
     EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
 };
-use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGWINCH};
+use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGWINCH, SIGXCPU};
 use signal_hook::{flag, low_level::pipe};
 
 use super::backend::TopBackend;
@@ -164,7 +164,7 @@ impl ScreenSignals {
         let (wakes, sender) = UnixStream::pair()?;
         wakes.set_nonblocking(true)?;
         let [end, stop, enter] = std::array::from_fn(|_| Arc::<AtomicBool>::default());
-        let ends = [SIGINT, SIGTERM, SIGQUIT, SIGHUP].map(|signal| (signal, &end));
+        let ends = [SIGINT, SIGTERM, SIGQUIT, SIGHUP, SIGXCPU].map(|signal| (signal, &end));
         for (signal, flag) in ends.into_iter().chain([(SIGTSTP, &stop), (SIGCONT, &enter)]) {
             if signal != SIGHUP || !sys::is_ignored(SIGHUP) {
                 flag::register(signal, flag.clone())?;
