@@ -4,9 +4,9 @@
 use std::fs;
 use std::process::{Command, Stdio};
 
-use crate::between::{Place, binary, ok, text};
+use crate::between::{LIMIT, Place, binary, number, ok, send, signal, text};
 use crate::stacked::{ip, with_veth};
-use pagepool_lab::TempFolder;
+use pagepool_lab::{FrameSocket, TempFolder};
 use pagepool_net::link::{Ethtool, Netlink, Offload, VethEnd};
 
 #[test]
@@ -48,6 +48,54 @@ fn an_interface_that_is_renamed_is_called_by_its_new_name() {
     let warnings = document["warnings"].to_string();
     assert!(warnings.contains("from moved0's peer gone;0 arrive"), "{warnings}");
     assert!(warnings.contains("ethtool -K 'gone;0' tx off"), "{warnings}");
+}
+
+#[test]
+fn what_a_renamed_interface_sent_is_not_asked_of_another() {
+    let name = "what_a_renamed_interface_sent_is_not_asked_of_another";
+    let Some(namespace) = with_veth(name) else { return };
+    let Some(running) = Place::In(&namespace).start(name, &["gen", "near0", "--rate", "1000"]) else {
+        return;
+    };
+    running.wait_for_count(&["tx_packets"], 500);
+    if ip(name, &namespace, &["link", "set", "near0", "name", "moved0"]).is_none() {
+        return;
+    }
+    running.wait_for_words("near0 is named moved0 now");
+    namespace.run(|| {
+        let mut netlink = ok(Netlink::open());
+        let end = |name| VethEnd { name, namespace: None, mac: None, mtu: 1500, queues: 1 };
+        ok(netlink.add_veth(&end("near0"), &end("other0")));
+        for link in ["near0", "other0"] {
+            let index = ok(netlink.link(link)).index;
+            ok(netlink.set_up(index, true));
+        }
+        ok(netlink.wait_up("near0", LIMIT));
+        let other = ok(FrameSocket::open_here("near0"));
+        (0..100).for_each(|_| send(&other, &[0xff; 64])); // more than the first had counted before the run
+    });
+    let document = running.interrupt();
+    assert_eq!((number(&document, "uncounted"), &document["ok"]), (0, &true.into()), "{document}");
+}
+
+#[test]
+fn a_renamed_interface_that_counts_nothing_fails_by_its_new_name() {
+    let name = "a_renamed_interface_that_counts_nothing_fails_by_its_new_name";
+    let Some(namespace) = with_veth(name) else { return };
+    let made = ip(name, &namespace, &["link", "add", "none0", "type", "ifb"]);
+    if made.is_none() || ip(name, &namespace, &["link", "set", "none0", "up"]).is_none() {
+        return;
+    }
+    let Some(running) = Place::In(&namespace).start(name, &["gen", "none0", "--rate", "1000"]) else {
+        return;
+    };
+    running.wait_for_count(&["tx_packets"], 100);
+    if ip(name, &namespace, &["link", "set", "none0", "name", "moved0"]).is_none() {
+        return;
+    }
+    running.wait_for_words("none0 is named moved0 now");
+    signal("-INT", running.id());
+    running.fails(&["moved0 counts none of "]);
 }
 
 #[test]

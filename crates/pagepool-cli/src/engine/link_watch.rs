@@ -54,6 +54,8 @@ pub struct LinkWatch<'a> {
 pub struct SeenChanges {
     mtus: Vec<MtuChange>,
     names: Vec<NameChange>,
+    /// The name that each interface had at first, and the one at the end.
+    called: Vec<(String, String)>,
     /// Packets that were too long before the first change.
     before: u64,
     sends: bool,
@@ -185,11 +187,19 @@ impl<'a> LinkWatch<'a> {
         self.look_now(state);
         let down = self.links.iter().zip(&self.down).filter(|(_, down)| **down);
         self.changes.is_down = down.map(|(link, _)| link.name.clone()).collect();
+        let opened = self.links.iter().map(|link| link.name.clone());
+        self.changes.called = opened.zip(self.names).collect();
         self.changes
     }
 }
 
 impl SeenChanges {
+    /// What an interface is called at the end, by the name that it had at first.
+    pub fn called_now<'a>(&'a self, interface: &'a str) -> &'a str {
+        let called = self.called.iter().find(|(opened, _)| opened == interface);
+        called.map_or(interface, |(_, now)| now)
+    }
+
     /// Whether this interface, by the name that it had at first, was down at some time.
     pub fn was_down(&self, interface: &str) -> bool {
         self.was_down.iter().any(|name| name == interface)

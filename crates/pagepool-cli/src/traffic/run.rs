@@ -70,7 +70,7 @@ impl<C: TrafficCommand> RunCommand for C {
         let (mut interfaces, pools) = (setup.interfaces.clone(), setup.pools.clone());
         let names = names(&setup, &site.interfaces);
         let kept = kept(&plan, &interfaces);
-        let counts = SentByLinks::look(interfaces.iter().map(|interface| &*interface.name));
+        let counts = SentByLinks::look(links_of(&site.interfaces).into_iter());
         let threads = start(self, &site, setup, (kept, file.as_mut()))?;
         threads.attach(&mut interfaces)?;
         site.wait_for_links()?;

@@ -2,6 +2,7 @@
 
 use pagepool::PoolRef;
 use pagepool_lab::Tally;
+use pagepool_net::link::shell_word;
 use pagepool_net::ticks_per_second;
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -63,6 +64,7 @@ impl TrafficResult {
         let mut verdict = Verdict::new(figures::WELL);
         if let RunEnd::Gone(queue) = &self.end {
             let after = format!("after {:.1} s", self.seconds);
+            let queue = self.called_now(queue);
             verdict.gone(format!("{queue} was removed, or moved to another network namespace, {after}"));
         }
         self.run(&mut verdict);
@@ -83,6 +85,13 @@ impl TrafficResult {
 
     fn sum(&self, of: fn(&PortSample) -> u64) -> u64 {
         self.now.ports.iter().map(of).sum()
+    }
+
+    /// A queue, with the name that its interface had last.
+    fn called_now(&self, queue: &str) -> String {
+        let Some(name) = self.names.iter().find(|name| name.port() == queue) else { return queue.into() };
+        let interface = self.links.called_now(&name.interface).into();
+        QueueName { interface, queue: name.queue }.port()
     }
 
     fn run(&self, verdict: &mut Verdict) {
@@ -193,11 +202,13 @@ impl TrafficResult {
             let taken = ports.map(|(_, at)| at.sent()).sum();
             let uncounted = self.counts.uncounted(name, taken);
             if uncounted > 0 {
+                let now = self.links.called_now(name);
+                let word = shell_word(now);
                 let why =
-                    format!("{name} took them, and does not count them as sent: `ip -s link show {name}`");
+                    format!("{now} took them, and does not count them as sent: `ip -s link show {word}`");
                 verdict.row("lost", uncounted, &why);
                 verdict.fail_if(uncounted == taken, || {
-                    format!("{name} counts none of {} packets as sent", grouped(taken))
+                    format!("{now} counts none of {} packets as sent", grouped(taken))
                 });
             }
             all += uncounted;

@@ -3,11 +3,13 @@
 use std::fmt;
 
 use super::error::NetError;
-use super::message::{Attributes, Malformed, NetlinkMessage, text, u16_at, u32_at};
+use super::message::{Attributes, Malformed, NetlinkMessage, text, u16_at, u32_at, u64_at};
 use super::sys::uapi;
 
 /// Bytes of `struct ifinfomsg`.
 const HEADER: usize = 16;
+/// Where `struct rtnl_link_stats64` has packets that were sent.
+const PACKETS_SENT: usize = 8;
 /// Bytes of `struct rtgenmsg`, and those up to what follows it.
 pub(crate) const NAMESPACE_HEADER: usize = 4;
 
@@ -162,6 +164,12 @@ impl LinkInfo {
     }
 }
 
+/// Reads how many packets the link of a message has sent.
+pub(crate) fn packets_sent(message: &NetlinkMessage<'_>) -> Result<u64, Malformed> {
+    let counters = message.split(HEADER)?.1.find(uapi::IFLA_STATS64)?;
+    counters.and_then(|counters| u64_at(counters, PACKETS_SENT)).ok_or(Malformed("a link without counters"))
+}
+
 /// Reads the number that a namespace has for another; none where it has not.
 pub(crate) fn namespace_number(message: &NetlinkMessage<'_>) -> Result<Option<u32>, Malformed> {
     let number = message.split(NAMESPACE_HEADER)?.1.number(uapi::NETNSA_NSID)?;
@@ -298,6 +306,17 @@ mod tests {
         let link = LinkInfo::parse(&NetlinkMessages(bytes).next().unwrap().unwrap()).unwrap();
         assert_eq!(link.lower, None);
         assert_eq!(link.lower_elsewhere, Some(LinkElsewhere { namespace: 0, index: 9 }));
+    }
+
+    #[test]
+    fn packets_sent_are_the_second_counter() {
+        let mut answer = Request::new(uapi::RTM_NEWLINK, 0, &header(5, 0, 0));
+        answer.attribute(uapi::IFLA_STATS64, &[7u64, 1 << 40, 9].map(u64::to_ne_bytes).concat());
+        let message = NetlinkMessages(answer.numbered(1)).next().unwrap().unwrap();
+        assert_eq!(packets_sent(&message), Ok(1 << 40));
+        let mut answer = Request::new(uapi::RTM_NEWLINK, 0, &header(5, 0, 0));
+        let message = NetlinkMessages(answer.numbered(1)).next().unwrap().unwrap();
+        packets_sent(&message).unwrap_err();
     }
 
     #[test]

@@ -15,7 +15,7 @@ use super::exchange::{NetlinkSocket, RequestText};
 use super::link_info::{
     self, LinkElsewhere, LinkInfo, Mac, OperState, check_alternative_name, check_name, is_long,
 };
-use super::message::{Request, nested};
+use super::message::{Malformed, NetlinkMessage, Request, nested};
 use super::route::{self, Address, Route};
 use super::sys::uapi;
 use crate::sys::errno::{self, EAFNOSUPPORT, EHOSTUNREACH, ENETUNREACH};
@@ -90,9 +90,23 @@ impl Netlink {
     /// # Ok::<(), pagepool_net::link::NetError>(())
     /// ```
     pub fn link_at(&mut self, index: u32) -> Result<Option<LinkInfo>, NetError> {
+        self.message_at(index, LinkInfo::parse)
+    }
+
+    /// Packets that the link of this number counts as sent, of all programs; `None` if there is no such link.
+    pub fn sent_at(&mut self, index: u32) -> Result<Option<u64>, NetError> {
+        self.message_at(index, link_info::packets_sent)
+    }
+
+    /// What a message about the link of this number says; `None` if there is no such link.
+    fn message_at<T>(
+        &mut self,
+        index: u32,
+        parse: fn(&NetlinkMessage<'_>) -> Result<T, Malformed>,
+    ) -> Result<Option<T>, NetError> {
         let request = Request::new(uapi::RTM_GETLINK, uapi::NLM_F_ACK, &link_info::header(index, 0, 0));
         let asked = RequestText { request: "look up", about: &format!("link {index}") };
-        match self.socket.exchange(request, asked, uapi::RTM_NEWLINK, LinkInfo::parse) {
+        match self.socket.exchange(request, asked, uapi::RTM_NEWLINK, parse) {
             Ok(found) => Ok(found.into_iter().next()),
             Err(error) if error.errno() == Some(errno::ENODEV) => Ok(None),
             Err(error) => Err(error),
