@@ -83,6 +83,47 @@ fn an_interface_that_goes_away_is_no_pass() {
 }
 
 #[test]
+fn what_is_lost_because_an_interface_goes_away_is_no_failure() {
+    let name = "what_is_lost_because_an_interface_goes_away_is_no_failure";
+    for more in [&["--tx-mode", "ring"][..], &[]] {
+        let Some(hosts) = hosts(name, &TwoHostsParams::default()) else { return };
+        let arguments = [&["gen", "near0", "--max-loss", "0"], more].concat();
+        let Some(running) = Place::Between(&hosts).start(name, &arguments) else { return };
+        running.wait_for_count(&["tx_packets"], 64);
+        let far = hosts.a.link.index; // which takes its peer with it
+        hosts.a.namespace.run(move || ok(ok(Netlink::open()).delete(far)));
+        let document = running.end();
+        let failures = document["failures"].to_string();
+        assert!(failures.starts_with("[\"near0:0 was removed, or moved to another"), "{document}");
+    }
+}
+
+#[test]
+fn an_interface_that_is_gone_is_named_beside_what_failed() {
+    let name = "an_interface_that_is_gone_is_named_beside_what_failed";
+    let Some(hosts) = hosts(name, &TwoHostsParams::default()) else { return };
+    let arguments = [&DROP[..], &["--max-loss", "10", "--verify"]].concat();
+    let Some(running) = Place::Between(&hosts).start(name, &arguments) else { return };
+    flood(&hosts, running.id());
+    running.wait_for_figures("fill ring ran dry: this thread did not keep up");
+    let mut damaged = [0; 64];
+    frames(&hosts, 0, 64).write(FLOOD, &mut damaged);
+    damaged[40] ^= 1;
+    send(&far_ends(&hosts)[0], &damaged);
+    running.wait_for_figures("damaged 1");
+    let index = hosts.near[0].index;
+    let renamed =
+        hosts.run_between(|| Command::new("ip").args(["link", "set", "near0", "name", "last0"]).status());
+    if !renamed.is_ok_and(|status| status.success()) {
+        return println!("SKIP {name}: no `ip` that renames an interface that is up");
+    }
+    running.wait_for_words("near0 is named last0 now"); // so it has looked since the loss
+    hosts.run_between(move || ok(ok(Netlink::open()).delete(index)));
+    let lost = "more packets were lost than --max-loss 10 allows";
+    running.fails(&[lost, "1 numbered frames were damaged", "last0:0 was removed, or moved to another"]);
+}
+
+#[test]
 fn gen_does_not_pass_if_nothing_leaves() {
     let name = "gen_does_not_pass_if_nothing_leaves";
     let Some(hosts) = hosts(name, &TwoHostsParams::default()) else { return };

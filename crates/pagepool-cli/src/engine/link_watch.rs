@@ -56,6 +56,8 @@ pub struct SeenChanges {
     names: Vec<NameChange>,
     /// The name that each interface had at first, and the one at the end.
     called: Vec<(String, String)>,
+    /// What the ports had counted when all interfaces were last seen to be there.
+    while_there: Vec<PortSample>,
     /// Packets that were too long before the first change.
     before: u64,
     sends: bool,
@@ -115,11 +117,13 @@ impl<'a> LinkWatch<'a> {
     }
 
     fn look_now(&mut self, state: &RunState) {
+        let (ports, mut are_there) = (state.sample().ports, true); // before the interfaces are asked
         for which in 0..self.links.len() {
             let link = self.links[which];
             // An interface that is gone is noticed by the threads when they are awake.
             let Ok(Some(now)) = self.netlink.link_at(link.index) else {
                 state.wake_threads();
+                are_there = false;
                 continue;
             };
             self.see_name(which, now.name);
@@ -134,7 +138,10 @@ impl<'a> LinkWatch<'a> {
                 state.set_detached(&self.names[which]);
             }
         }
-        self.too_long = too_long(&state.sample().ports);
+        self.too_long = too_long(&ports);
+        if are_there {
+            self.changes.while_there = ports;
+        }
     }
 
     fn see_name(&mut self, which: usize, to: String) {
@@ -198,6 +205,11 @@ impl SeenChanges {
     pub fn called_now<'a>(&'a self, interface: &'a str) -> &'a str {
         let called = self.called.iter().find(|(opened, _)| opened == interface);
         called.map_or(interface, |(_, now)| now)
+    }
+
+    /// What the ports had counted before an interface went away, if one did.
+    pub fn while_there(&self) -> &[PortSample] {
+        &self.while_there
     }
 
     /// Whether this interface, by the name that it had at first, was down at some time.

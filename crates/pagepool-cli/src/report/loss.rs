@@ -37,6 +37,9 @@ pub struct LossShare {
     packets: u64,
     lost: u64,
     percent: f64,
+    /// What the limit applies to.
+    #[serde(skip)]
+    judged: f64,
     /// Where they were lost, without places at which none was.
     places: Map<String, Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -58,12 +61,17 @@ impl LossShare {
         }
         let packets = packets.max(lost);
         let percent = if packets == 0 { 0.0 } else { lost as f64 * 100.0 / packets as f64 };
-        Self { packets, lost, percent, places: named, max_percent: limit.max_loss }
+        Self { packets, lost, percent, judged: percent, places: named, max_percent: limit.max_loss }
+    }
+
+    /// The same, of which a limit applies to another share: to what no fault from outside lost.
+    pub fn judged_by(self, other: &Self) -> Self {
+        Self { judged: other.percent, ..self }
     }
 
     /// Why the run failed, if it lost more than it may.
     pub fn failure(&self) -> Option<String> {
-        let most = self.max_percent.filter(|most| self.percent > *most)?;
+        let most = self.max_percent.filter(|most| self.judged > *most)?;
         Some(format!("more packets were lost than --max-loss {most} allows"))
     }
 
@@ -129,5 +137,10 @@ mod tests {
         assert_eq!(failure(51, 5.0).unwrap(), "more packets were lost than --max-loss 5 allows");
         assert!(failure(1, 0.0).is_some());
         assert!(LossShare::new(1, [("x", 1)], NO_LIMIT).failure().is_none());
+        let none = LossLimit { max_loss: Some(0.0) };
+        let [all, before] = [2, 0].map(|lost| LossShare::new(10, [("x", lost)], none));
+        assert!(before.clone().judged_by(&all).failure().is_some());
+        let all = all.judged_by(&before);
+        assert_eq!((all.failure(), all.said().unwrap().split(' ').next()), (None, Some("20.0")));
     }
 }

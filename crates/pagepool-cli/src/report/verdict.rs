@@ -1,7 +1,8 @@
 //! What became of a run: rows for people, fields for programs, and a last line.
 //!
 //! Last line  one word for each exit status: PASS (0), FAIL with all reasons (1), that nothing moved (3),
-//!        GONE (4). Behind it what became of the buffers, and the share of packets that were lost.
+//!        GONE (4). FAIL also says what is gone. Behind it what became of the buffers, and the share of
+//!        packets that were lost.
 
 use std::fmt;
 use std::process::ExitCode;
@@ -137,11 +138,10 @@ impl Verdict {
 
     /// Why not.
     fn failures(&self) -> Vec<String> {
-        match (&self.gone, self.idle) {
-            _ if !self.failures.is_empty() => self.failures.clone(),
-            (Some(gone), _) => vec![gone.clone()],
-            (None, true) => vec![NOTHING_MOVED.into()],
-            (None, false) => Vec::new(),
+        let all: Vec<_> = self.failures.iter().chain(&self.gone).cloned().collect();
+        match self.idle && all.is_empty() {
+            true => vec![NOTHING_MOVED.into()],
+            false => all,
         }
     }
 
@@ -175,7 +175,7 @@ impl Verdict {
         let returned = self.returned.then_some(RETURNED);
         let (colour, word, parts) = match (&self.gone, self.idle) {
             _ if !self.failures.is_empty() => {
-                let why = self.failures.iter().map(String::as_str);
+                let why = self.failures.iter().chain(&self.gone).map(String::as_str);
                 (Colour::Bad, "FAIL", why.chain(returned).collect::<Vec<_>>())
             }
             (Some(gone), _) => (Colour::Caution, "GONE", vec![&**gone, &*self.proof]),
@@ -257,7 +257,9 @@ mod tests {
         gone.nothing_moved();
         assert_eq!(gone.status(), exit_status::GONE.into());
         gone.fail_count(1, "buffers were not returned");
-        assert!(last(&gone).starts_with("FAIL: 1 buffers were not returned"), "no word for two things");
+        let failed = "FAIL: 1 buffers were not returned; x:0 was removed; every buffer was returned; ";
+        assert_eq!(last(&gone), format!("{failed}{lost}"), "one word, and all reasons");
+        assert_eq!(gone.failures(), ["1 buffers were not returned", "x:0 was removed"]);
         assert_eq!(gone.status(), ExitCode::FAILURE);
     }
 

@@ -216,18 +216,23 @@ impl TrafficResult {
         all
     }
 
-    /// Of all packets that came, or were made.
+    /// Of all packets that came, or were made. What an interface loses when it goes away is no fault of the
+    /// run: the limit applies to what had been lost before.
     fn loss(&self, unsent: u64, uncounted: u64) -> LossShare {
-        let ports = &self.now.ports;
-        let packets = match self.command {
-            "gen" => self.sum(|at| at.port.tx + at.port.redirect_in),
-            _ => self.sum(|at| at.nic.rx_packets) + losses::unreceived(ports),
+        let share = |ports: &[PortSample], unsent, uncounted| {
+            let sum = |of: fn(&PortSample) -> u64| ports.iter().map(of).sum::<u64>();
+            let packets = match self.command {
+                "gen" => sum(|at| at.port.tx + at.port.redirect_in),
+                _ => sum(|at| at.nic.rx_packets) + losses::unreceived(ports),
+            };
+            let places = losses::places(ports).chain([("transmit", uncounted), ("not sent", unsent)]);
+            LossShare::new(packets, places, self.limit)
         };
-        LossShare::new(
-            packets,
-            losses::places(ports).chain([("transmit", uncounted), ("not sent", unsent)]),
-            self.limit,
-        )
+        let all = share(&self.now.ports, unsent, uncounted);
+        match self.end {
+            RunEnd::Gone(_) => all.judged_by(&share(self.links.while_there(), 0, 0)),
+            _ => all,
+        }
     }
 
     fn lost(&self, verdict: &mut Verdict) {

@@ -433,6 +433,15 @@ impl Running {
         wait_until(words, || errors.so_far().contains(words));
     }
 
+    /// Asks for its figures until they have these words.
+    pub fn wait_for_figures(&self, words: &str) {
+        let errors = self.errors.as_ref().expect("it runs");
+        wait_until(words, || {
+            signal("-USR1", self.id());
+            errors.so_far().contains(words)
+        });
+    }
+
     /// Ends it as Ctrl-C does, which takes a grace period of the kernel's for each socket of a thread: tenths
     /// of a second, and some more on a busy machine. Gives its JSON.
     pub fn interrupt(self) -> Value {
