@@ -105,7 +105,7 @@ fn an_interface_that_is_gone_is_named_beside_what_failed() {
     let arguments = [&DROP[..], &["--max-loss", "10", "--verify"]].concat();
     let Some(running) = Place::Between(&hosts).start(name, &arguments) else { return };
     flood(&hosts, running.id());
-    running.wait_for_figures("fill ring ran dry: this thread did not keep up");
+    running.wait_for_figures("fill ring ran dry: this thread did not keep up\n");
     let mut damaged = [0; 64];
     frames(&hosts, 0, 64).write(FLOOD, &mut damaged);
     damaged[40] ^= 1;
@@ -121,6 +121,27 @@ fn an_interface_that_is_gone_is_named_beside_what_failed() {
     hosts.run_between(move || ok(ok(Netlink::open()).delete(index)));
     let lost = "more packets were lost than --max-loss 10 allows";
     running.fails(&[lost, "1 numbered frames were damaged", "last0:0 was removed, or moved to another"]);
+}
+
+#[test]
+fn a_remedy_is_one_that_the_interface_has() {
+    let name = "a_remedy_is_one_that_the_interface_has";
+    for (queues, options, has) in [(1, &[][..], None), (2, &["--queues", "0"], Some("all of its 2 queues"))] {
+        let Some(hosts) = hosts(name, &TwoHostsParams { queues, ..TwoHostsParams::default() }) else {
+            return;
+        };
+        let mut reading = Reading::new(Place::Between(&hosts).spawn(binary(&[&DROP[..], options].concat())));
+        let Some(_) = reading.line().filter(|line| line.contains("rings of 64 slots")) else {
+            return println!("SKIP {name}: {}", reading.said().trim());
+        };
+        let late = |line: &str| line.starts_with("lost ") && line.contains("did not keep up");
+        flood(&hosts, reading.child.id());
+        let shown = reading.until_seen(1, |line| line.contains("did not keep up"));
+        let row = shown.lines().find(|line| late(line)).unwrap_or_else(|| panic!("{shown}"));
+        assert!(row.contains("`--ring` of twice the slots") || row.contains("system calls for"), "{row}");
+        assert_eq!(row.contains("queue"), has.is_some(), "{row}");
+        assert!(has.is_none_or(|words| row.contains(words)), "{row}");
+    }
 }
 
 #[test]

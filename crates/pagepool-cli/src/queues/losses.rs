@@ -1,5 +1,6 @@
 //! Packets that were lost, by reason.
 
+use super::late_thread::LateThread;
 use crate::engine::port_sample::PortSample;
 use crate::report::number::grouped;
 
@@ -27,16 +28,24 @@ impl Loss {
         ports.iter().map(self.of).sum()
     }
 
-    /// Why, since an earlier sample, and what helps.
+    /// Why, since an earlier sample.
     pub fn why(&self, before: &[PortSample], now: &[PortSample]) -> String {
         match (self.key, refused(before, now)) {
-            ("rx_no_buffer", 0) => {
-                format!("{}: this thread did not keep up. Add queues or enlarge --ring.", self.what)
-            }
+            ("rx_no_buffer", 0) => format!("{}: this thread did not keep up", self.what),
             ("rx_no_buffer", refused) => {
-                format!("{}: the pool was empty ({} times). Enlarge --ring.", self.what, grouped(refused))
+                format!("{}: the pool was empty ({} times)", self.what, grouped(refused))
             }
             _ => self.what.to_owned(),
+        }
+    }
+
+    /// The same, and what helps: against a thread that is late, if one was.
+    pub fn remedied(&self, before: &[PortSample], now: &[PortSample], late: &LateThread<'_>) -> String {
+        let why = self.why(before, now);
+        match (self.key, refused(before, now)) {
+            ("rx_ring_full", _) | ("rx_no_buffer", 0) => format!("{why}. {}", late.remedy()),
+            ("rx_no_buffer", _) => format!("{why}. Enlarge --ring."),
+            _ => why,
         }
     }
 }
@@ -171,6 +180,7 @@ pub fn total(ports: &[PortSample]) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::queues::late_thread::MoreQueues;
     use pagepool_net::KernelStats;
 
     #[test]
@@ -194,15 +204,19 @@ mod tests {
     fn a_pool_was_empty_if_it_gave_nothing_and_its_own_port_lacked_it() {
         let loss = LOSSES.iter().find(|loss| loss.key == "rx_no_buffer").expect("it is in the list");
         let (mut warm, mut now) = ([PortSample::default(); 2], [PortSample::default(); 2]);
-        let slow = "fill ring ran dry: this thread did not keep up. Add queues or enlarge --ring.";
+        let late = LateThread { in_kernel: 0.0, driver: None, queues: MoreQueues::No };
+        let slow = "fill ring ran dry: this thread did not keep up";
         now[0].nic.rx_no_buffer = 5;
         (warm[0].pool.0.alloc_failed, now[0].pool.0.alloc_failed) = (3, 3);
         now[1].pool.0.alloc_failed = 9; // of the port that lacked none
         assert_eq!(loss.why(&warm, &now), slow, "the warm-up is over");
+        let remedied = format!("{slow}. {}", late.remedy());
+        assert_eq!(loss.remedied(&warm, &now, &late), remedied);
         now[0].pool.0.alloc_failed = 1_003;
         now[0].pool.1.ring = 6_000; // which came home since
-        let empty = "fill ring ran dry: the pool was empty (1,000 times). Enlarge --ring.";
+        let empty = "fill ring ran dry: the pool was empty (1,000 times)";
         assert_eq!(loss.why(&warm, &now), empty);
+        assert_eq!(loss.remedied(&warm, &now, &late), format!("{empty}. Enlarge --ring."));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use pagepool::PoolRef;
 use pagepool_lab::Tally;
-use pagepool_net::link::shell_word;
+use pagepool_net::link::{Ethtool, shell_word};
 use pagepool_net::ticks_per_second;
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -15,6 +15,7 @@ use crate::engine::link_watch::SeenChanges;
 use crate::engine::port_sample::{PortSample, object, pool_fields};
 use crate::engine::run_state::{RunEnd, Sample};
 use crate::engine::sent_by_links::SentByLinks;
+use crate::queues::late_thread::{LateThread, MoreQueues};
 use crate::queues::losses::{self, LOSSES};
 use crate::queues::queue_name::QueueName;
 use crate::report::loss::{LossLimit, LossShare};
@@ -191,6 +192,30 @@ impl TrafficResult {
         verdict.row("cycles a packet", total.round() as u64, &format!("{}{burst}", some.join(", ")));
     }
 
+    /// The share of its time that a thread was in system calls while it had packets.
+    fn in_kernel(&self) -> f64 {
+        let spent = self.now.cycles.since(&self.warm.cycles);
+        let others = spent.receive_ticks + spent.handler_ticks + spent.transmit_ticks + spent.return_ticks;
+        let all = others + spent.call_ticks;
+        if all == 0 { 0.0 } else { spent.call_ticks as f64 / all as f64 }
+    }
+
+    /// The driver of the first interface, and whether all have more queues.
+    fn device(&self) -> (Option<String>, MoreQueues<'_>) {
+        let Ok(ethtool) = Ethtool::open() else { return (None, MoreQueues::Unknown) };
+        let first = self.interfaces.first().map(|of| self.links.called_now(&of.name));
+        let driver = first.and_then(|name| ethtool.driver(name).ok().flatten());
+        let all = self.interfaces.iter().map(|of| self.more_queues(of, &ethtool));
+        (driver, all.reduce(MoreQueues::and).unwrap_or(MoreQueues::Unknown))
+    }
+
+    fn more_queues<'a>(&'a self, of: &'a OpenedInterface, ethtool: &Ethtool) -> MoreQueues<'a> {
+        let name = self.links.called_now(&of.name);
+        let channels = ethtool.channels(name).ok().flatten();
+        let both = channels.map(|of| (of.rx.min(of.tx), of.max_rx.min(of.max_tx)));
+        MoreQueues::of(name, of.queues.len(), both.unwrap_or((of.queues_of, of.queues_of)))
+    }
+
     /// Packets that interfaces took and do not count as sent. Only in copy mode, in which the kernel gives a
     /// driver packets as all others have them; some drivers count none of zero copy.
     fn uncounted(&self, verdict: &mut Verdict) -> u64 {
@@ -246,7 +271,11 @@ impl TrafficResult {
         verdict.field("uncounted", uncounted);
         verdict.loss(&self.loss(unsent, uncounted));
         let lost = LOSSES.iter().map(|loss| (loss.count(ports), loss)).filter(|(count, _)| *count > 0);
-        lost.for_each(|(count, loss)| verdict.row("lost", count, &loss.why(&self.warm.ports, ports)));
+        let (driver, queues) = self.device();
+        let late = LateThread { in_kernel: self.in_kernel(), driver: driver.as_deref(), queues };
+        lost.for_each(|(count, loss)| {
+            verdict.row("lost", count, &loss.remedied(&self.warm.ports, ports, &late));
+        });
         let refused = self.sum(|at| at.nic.calls_refused);
         verdict.field("calls_refused", refused);
         if refused > 0 {

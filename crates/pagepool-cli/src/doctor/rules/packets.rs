@@ -1,20 +1,18 @@
 //! Packets that are lost: no buffer, a full ring, refused, dropped by the card or on their way out.
 
-use pagepool_net::link::shell_word;
-
 use crate::doctor::evidence::{EntryEvidence, Evidence, LinkEvidence, PoolEvidence, ProcessEvidence};
 #[cfg(test)]
 use crate::doctor::rule::RuleCase;
 use crate::doctor::rule::{Cost, DoctorRule, Finding};
+use crate::queues::late_thread::{LateThread, MoreQueues};
 use crate::report::number::grouped;
 
 /// What is received by: a socket, or a NIC in memory.
 const DEVICES: [&str; 2] = ["socket", "nic"];
 /// One lost packet in so many is told of: TCP loses some by itself, when it looks for the rate of a path.
 const ONE_IN: u64 = 1000;
-/// A thread that uses so much of a CPU does so for the packets, and so much of its time is most of it.
+/// A thread that uses so much of a CPU does so for the packets.
 const BUSY: f64 = 0.1;
-const MOSTLY: f64 = 0.8;
 
 pub const STARVED: DoctorRule = DoctorRule {
     name: "starved",
@@ -125,31 +123,13 @@ fn rx_ring_full(evidence: &Evidence) -> Vec<Finding> {
 fn too_late(evidence: &Evidence, process: &ProcessEvidence, device: &EntryEvidence) -> String {
     let link = evidence.link_of(process, device);
     let thread = process.thread_of(device).filter(|thread| thread.busy >= BUSY);
-    let in_kernel = thread.map_or(0.0, |thread| thread.in_kernel / thread.busy);
-    if in_kernel >= MOSTLY {
-        let driver = link.and_then(|link| link.driver.as_deref()).unwrap_or("this one");
-        return format!(
-            "The thread is in system calls for {:.0} % of its time, so more slots help with bursts alone: a \
-             CPU of its own (`--cpus`), an interface whose driver has zero copy ({driver} copies here), or \
-             fewer packets.",
-            100.0 * in_kernel
-        );
-    }
     let queues = match link.and_then(|link| Some((link, link.queues?))) {
-        Some((link, (now, _))) if sockets_on(evidence, link) < now as usize => {
-            format!(", or all of its {now} queues (`--queues`)")
-        }
-        Some((link, (now, most))) if now < most => {
-            let name = shell_word(&link.name);
-            format!(", or more queues (it uses {now} of {most}: `ethtool -L {name} combined N`)")
-        }
-        Some(_) => String::new(),
-        None => ", or more queues (`--queues`), if the interface has them".into(),
+        Some((link, both)) => MoreQueues::of(&link.name, sockets_on(evidence, link), both),
+        None => MoreQueues::Unknown,
     };
-    format!(
-        "`--ring` of twice the slots for bursts; for load that stays, a CPU of its own for the thread \
-         (`--cpus`){queues}."
-    )
+    let in_kernel = thread.map_or(0.0, |thread| thread.in_kernel / thread.busy);
+    let driver = link.and_then(|link| link.driver.as_deref());
+    LateThread { in_kernel, driver, queues }.remedy()
 }
 
 /// Sockets that receive on an interface.

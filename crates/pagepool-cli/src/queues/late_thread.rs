@@ -1,0 +1,113 @@
+//! What helps a thread that comes too late to its device, as far as the interface has it.
+
+use pagepool_net::link::shell_word;
+
+/// So much of a thread's time in system calls is most of it.
+const MOSTLY: f64 = 0.8;
+/// A driver whose queues that receive and that send are set one by one.
+const APART: &str = "veth";
+
+/// What of it matters.
+#[derive(Clone, Copy, Debug)]
+pub struct LateThread<'a> {
+    /// The share of its time that it is in system calls.
+    pub in_kernel: f64,
+    /// The driver of its interface, if that is known.
+    pub driver: Option<&'a str>,
+    pub queues: MoreQueues<'a>,
+}
+
+/// Whether more threads could have a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MoreQueues<'a> {
+    /// Nobody knows the interface.
+    Unknown,
+    /// It has no more.
+    No,
+    /// It has so many, of which some are not used.
+    Unused(u32),
+    /// Its driver uses so many of those that it could.
+    Addable { interface: &'a str, now: u32, most: u32 },
+}
+
+impl<'a> MoreQueues<'a> {
+    /// Of an interface whose driver uses `now` queues of `most`, and on which `used` have a socket.
+    pub fn of(interface: &'a str, used: usize, (now, most): (u32, u32)) -> Self {
+        match () {
+            () if used < now as usize => Self::Unused(now),
+            () if now < most => Self::Addable { interface, now, most },
+            () => Self::No,
+        }
+    }
+
+    /// Of two interfaces that are used in pairs of queues: both must have more.
+    pub fn and(self, other: Self) -> Self {
+        let rank = |of: &Self| match of {
+            Self::No => 0,
+            Self::Addable { .. } => 1,
+            Self::Unused(_) => 2,
+            Self::Unknown => 3,
+        };
+        if rank(&other) < rank(&self) { other } else { self }
+    }
+}
+
+impl LateThread<'_> {
+    /// In sentences.
+    pub fn remedy(&self) -> String {
+        let driver = self.driver.unwrap_or("this one");
+        if self.in_kernel >= MOSTLY {
+            return format!(
+                "The thread is in system calls for {:.0} % of its time, so more slots help with bursts \
+                 alone: a CPU of its own (`--cpus`), an interface whose driver has zero copy ({driver} \
+                 copies here), or fewer packets.",
+                100.0 * self.in_kernel
+            );
+        }
+        let queues = match self.queues {
+            MoreQueues::Unknown => ", or more queues (`--queues`), if the interface has them".into(),
+            MoreQueues::No => String::new(),
+            MoreQueues::Unused(now) => format!(", or all of its {now} queues (`--queues`)"),
+            MoreQueues::Addable { interface, now, most } => {
+                let numbers = if driver == APART { "rx N tx N" } else { "combined N" };
+                let set = format!("ethtool -L {} {numbers}", shell_word(interface));
+                format!(", or more queues (it uses {now} of {most}: `{set}`)")
+            }
+        };
+        format!(
+            "`--ring` of twice the slots for bursts; for load that stays, a CPU of its own for the thread \
+             (`--cpus`){queues}."
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_remedy_is_named_that_the_interface_does_not_have() {
+        let remedy = |queues| LateThread { in_kernel: 0.79, driver: Some("ice"), queues }.remedy();
+        let ring = "`--ring` of twice the slots for bursts; for load that stays, a CPU of its own for the \
+                    thread (`--cpus`)";
+        assert_eq!(remedy(MoreQueues::of("x", 1, (1, 1))), format!("{ring}."));
+        let all = format!("{ring}, or all of its 2 queues (`--queues`).");
+        assert_eq!(remedy(MoreQueues::of("x", 1, (2, 8))), all);
+        let more = remedy(MoreQueues::of("a b", 2, (2, 8)));
+        assert_eq!(more, format!("{ring}, or more queues (it uses 2 of 8: `ethtool -L 'a b' combined N`)."));
+        let queues = MoreQueues::of("x", 1, (1, 2));
+        let veth = LateThread { in_kernel: 0.0, driver: Some("veth"), queues };
+        assert!(veth.remedy().ends_with("`ethtool -L x rx N tx N`)."), "{}", veth.remedy());
+        let said = LateThread { in_kernel: 0.98, ..veth }.remedy();
+        assert!(said.starts_with("The thread is in system calls for 98 % of its time"), "{said}");
+        assert!(said.contains("(veth copies here)") && !said.contains("queues"), "{said}");
+    }
+
+    #[test]
+    fn a_pair_of_interfaces_has_more_queues_if_both_have() {
+        let of = |used, both| MoreQueues::of("x", used, both);
+        let (no, unused, addable) = (of(1, (1, 1)), of(1, (2, 2)), of(1, (1, 2)));
+        assert_eq!([unused.and(no), no.and(addable), unused.and(unused)], [no, no, unused]);
+        assert_eq!([unused.and(addable), addable.and(unused)], [addable, addable]);
+    }
+}
