@@ -352,7 +352,7 @@ fn an_exporter_outlives_what_keeps_its_file_from_being_written() {
         assert!(note.ends_with("pagepool.prom is written again"), "{note}");
     }
     interrupt(&mut child);
-    for (there, why) in [("/dev/null", "is no file"), ("/nowhere/x.prom", "No such file")] {
+    for (there, why) in [("/dev/null", "is not a regular file"), ("/nowhere/x.prom", "No such file")] {
         let arguments = ["export", "--textfile", there, "--every", "1"];
         let failed = command(&run.folder, &arguments).output().expect("the binary");
         assert!(!failed.status.success() && text(&failed.stderr).contains(why), "{failed:?}");

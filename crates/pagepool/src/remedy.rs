@@ -45,7 +45,7 @@ const TABLE: &[RemedyRow] = &[
         &[],
         &[ENOSYS],
         Some(
-            "this kernel has no such call, or a filter of system calls (seccomp) hides it: allow it in the filter",
+            "this kernel has no such call, or a filter of system calls (seccomp) hides it: allow it in that",
         ),
     ),
     (

@@ -121,7 +121,7 @@ fn too_young(processes: &[ProcessEvidence]) -> Option<String> {
     ))
 }
 
-/// Says that nobody knows who holds some pages in fragments, because their owner has not looked since some returned.
+/// Says that nobody knows who holds some pages in fragments: their owner has not looked since some returned.
 fn uncollected(processes: &[ProcessEvidence]) -> impl Iterator<Item = String> + '_ {
     let pools = processes.iter().flat_map(|process| &process.pools);
     let has_not_looked = |pool: &&PoolEvidence| {
@@ -131,8 +131,8 @@ fn uncollected(processes: &[ProcessEvidence]) -> impl Iterator<Item = String> + 
     let unknown = |pool: &&PoolEvidence| pool.pages.uncollected > 0 && pool.holders.is_none();
     pools.filter(unknown).filter(has_not_looked).map(|pool| {
         format!(
-            "{} pages of {}: fragments of them returned, and its owner has not collected these; whether others \
-             are out is known only with `holders`",
+            "{} pages of {}: fragments of them returned, and its owner has not collected these; whether \
+             others are out is known only with `holders`",
             grouped(pool.pages.uncollected),
             pool.name
         )

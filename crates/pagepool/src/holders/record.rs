@@ -7,9 +7,9 @@
 //!        holds the page.
 //! Who    the owner of the page (I1): the pool's owner writes both when it hands the page out, whoever
 //!        returns the page clears `since` before anybody else can have it. Of a page in fragments several
-//!        threads may change the tag in `what`, by an exchange. Returners copy `out` from the page's record and
-//!        add to `returned` before their message; whoever collects it subtracts from both, and the owner copies
-//!        `out` again where it changes while fragments may be uncollected.
+//!        threads may change the tag in `what`, by an exchange. Returners copy `out` from the page's record
+//!        and add to `returned` before their message; whoever collects it subtracts from both, and the owner
+//!        copies `out` again where it changes while fragments may be uncollected.
 //! Pairs  out: `what`, then `since`, both Release. A reader: `since`, Acquire; `what`; fence, Acquire;
 //!        `since`. If both are the same, `what` belongs to it: who sees the `what` of a later hand-out also
 //!        sees that `since` was cleared before.

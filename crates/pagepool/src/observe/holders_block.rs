@@ -31,8 +31,8 @@ pub(crate) enum AsOf {
 }
 
 /// Reads who holds the pages of a pool; `None` if it does not record that, or not in the file.
-/// Beside it the pages that nobody holds, because all their fragments have returned, although the owner has not
-/// collected them.
+/// Beside it the pages that nobody holds, because all their fragments have returned, although the owner has
+/// not collected them.
 pub(crate) fn holders(
     reader: Reader<'_>,
     at: BlockAt,
@@ -79,7 +79,7 @@ pub(crate) fn holders(
     Ok(Some((tally.view(&names), uncollected)))
 }
 
-/// The pages of a piece of the table that are out, as far as the owner knows, and whether somebody holds each.
+/// The pages of a piece of the table that are out as far as the owner knows, and whether somebody holds them.
 fn piece_of(reader: Reader<'_>, piece: BlockAt, first: u64) -> Result<Vec<(u64, Since, What, bool)>, Error> {
     let read = || reader.block(piece.offset, (piece.count * piece.bytes) as usize);
     let (before, after) = (read()?, read()?);

@@ -201,8 +201,8 @@ impl PoolPtr {
         meta.frags.load(Ordering::Relaxed).wrapping_add(meta.parts.load(Ordering::Relaxed))
     }
 
-    /// Has each return of a fragment of a page on the owner's thread take the slow way, which notes it: `frags`
-    /// is below 0 from now on, and `parts` above. For the owner, of a page that it opens.
+    /// Has each return of a fragment of a page on the owner's thread take the slow way, which notes it:
+    /// `frags` is below 0 from now on, and `parts` above. For the owner, of a page that it opens.
     pub(crate) fn count_carefully(self, page: PageIdx) {
         let meta = self.page_meta(page);
         meta.frags.store(meta.frags.load(Ordering::Relaxed).wrapping_sub(CAREFUL), Ordering::Relaxed);
