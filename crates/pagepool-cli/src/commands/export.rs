@@ -82,7 +82,7 @@ fn write_often(path: &Path, folder: &RunFolder, every: Option<u64>) -> Result<()
                         .take()
                         .iter()
                         .for_each(|_: &String| output::note(format_args!("{named} is written again")));
-                    (has_written, due) = (true, due + every);
+                    (has_written, due) = (true, next_due(due, every, Instant::now()));
                 }
                 Err(error) => {
                     let why = format!("cannot write {named}: {error}");
@@ -102,6 +102,13 @@ fn write_often(path: &Path, folder: &RunFolder, every: Option<u64>) -> Result<()
         }
         std::thread::sleep(NAP);
     }
+}
+
+/// When the next file is due. Those that were missed, in a process that was stopped or on a slow disk, are
+/// not caught up with.
+fn next_due(due: Instant, every: Duration, now: Instant) -> Instant {
+    let next = due + every;
+    if next > now { next } else { now + every }
 }
 
 /// Whether an error is none of the arguments.
@@ -129,4 +136,16 @@ fn address(text: &str) -> Result<SocketAddr, String> {
 fn seconds(text: &str) -> Result<u64, String> {
     let seconds = text.parse().ok().filter(|seconds| (1..=86_400).contains(seconds));
     seconds.ok_or_else(|| "the interval is 1 to 86400 whole seconds".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_that_were_missed_are_not_caught_up_with() {
+        let (due, second) = (Instant::now(), Duration::from_secs(1));
+        assert_eq!(next_due(due, second, due + second / 2), due + second, "the beat stays");
+        assert_eq!(next_due(due, second, due + 12 * second), due + 13 * second);
+    }
 }
