@@ -230,3 +230,21 @@ pub fn open_hardware_counter(what: Hardware) -> io::Result<File> {
     // SAFETY: the descriptor was opened just now and nothing else owns it.
     Ok(unsafe { File::from_raw_fd(fd as i32) })
 }
+
+/// Whether a call failed because this process, or the system, has no descriptor left.
+pub fn is_lack_of_descriptors(error: &io::Error) -> bool {
+    matches!(Errno::from_io_error(error), Some(Errno::MFILE | Errno::NFILE))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lack_of_descriptors_is_no_other_error() {
+        assert!([Errno::MFILE, Errno::NFILE].map(io::Error::from).iter().all(is_lack_of_descriptors));
+        let others =
+            [Errno::CONNABORTED, Errno::INTR, Errno::PERM, Errno::NOMEM, Errno::NOBUFS, Errno::PROTO];
+        assert!(!others.map(io::Error::from).iter().any(is_lack_of_descriptors));
+    }
+}

@@ -26,6 +26,7 @@ mod picture;
 mod plot;
 mod privileges;
 mod probes;
+mod scrapes;
 mod screen;
 mod service_manager;
 mod soak;

@@ -1,9 +1,8 @@
-//! `pagepool export`: over HTTP, in a file and on standard output, read as Prometheus reads it.
+//! `pagepool export`: in a file and on standard output, read as Prometheus reads it; scrapes.rs has HTTP.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
+use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
@@ -16,14 +15,14 @@ use serde_json::{Value, json};
 
 const DOCS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs");
 /// Nothing that is waited for here takes as long.
-const LIMIT: Duration = Duration::from_secs(60);
+pub const LIMIT: Duration = Duration::from_secs(60);
 /// What is about no process.
 const OF_THE_FOLDER: &str = "pagepool_unreadable_files";
 
 /// A demonstration that publishes in a folder of its own, and ends with this value.
-struct Run {
+pub struct Run {
     _demo: Ended,
-    folder: TempFolder,
+    pub folder: TempFolder,
 }
 
 /// A child of this process that ends with this value.
@@ -38,7 +37,7 @@ impl Drop for Ended {
 
 impl Run {
     /// Starts it, and waits until its ports have counted something.
-    fn new() -> Self {
+    pub fn new() -> Self {
         let folder = TempFolder::new("pagepool-export").expect("a new folder");
         let demo = ["demo", "--on", "memory", "--seconds", "600"];
         let demo = command(&folder, &demo).stdout(Stdio::null()).spawn().expect("the binary");
@@ -61,27 +60,27 @@ impl Run {
     }
 }
 
-fn command(folder: &TempFolder, arguments: &[&str]) -> Command {
+pub fn command(folder: &TempFolder, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_pagepool"));
     command.args(arguments).env("PAGEPOOL_RUN", folder.path().join("run")).stderr(Stdio::piped());
     command
 }
 
-fn text(bytes: &[u8]) -> &str {
+pub fn text(bytes: &[u8]) -> &str {
     std::str::from_utf8(bytes).expect("text")
 }
 
 /// A metric as a reader of the formats has it.
 #[derive(Debug, Default)]
-struct Metric {
+pub struct Metric {
     kind: String,
     help: String,
-    series: BTreeMap<String, f64>,
+    pub series: BTreeMap<String, f64>,
 }
 
 /// Reads either format, strictly: metrics in one piece, with a kind and a meaning before their series; names
 /// and labels of the letters that they may have; each series once.
-fn read(text: &str) -> BTreeMap<String, Metric> {
+pub fn read(text: &str) -> BTreeMap<String, Metric> {
     let (mut metrics, mut current) = (BTreeMap::<String, Metric>::new(), String::new());
     for line in text.lines().filter(|line| *line != "# EOF") {
         if let Some(help) = line.strip_prefix("# HELP ") {
@@ -226,106 +225,9 @@ fn received(metrics: &BTreeMap<String, Metric>) -> f64 {
     metrics["pagepool_nic_rx_packets_total"].series.values().sum()
 }
 
-fn interrupt(child: &mut Child) {
+pub fn interrupt(child: &mut Child) {
     Command::new("kill").args(["-INT", &child.id().to_string()]).status().expect("a kill");
     assert!(child.wait().expect("a child").success());
-}
-
-/// A server, and where it listens.
-struct Server {
-    process: Child,
-    address: String,
-}
-
-impl Server {
-    fn start(folder: &TempFolder) -> Self {
-        let mut server = command(folder, &["export", "--listen", "127.0.0.1:0"]);
-        let mut process = server.stdout(Stdio::piped()).spawn().expect("the binary");
-        let mut line = String::new();
-        BufReader::new(process.stdout.take().expect("piped")).read_line(&mut line).expect("text");
-        let address = line.split("http://").nth(1).and_then(|rest| rest.split('/').next());
-        let address = address.expect("an address").to_owned();
-        assert!(address.starts_with("127.0.0.1:"), "{line}");
-        Self { process, address }
-    }
-
-    fn connect(&self) -> TcpStream {
-        let client = TcpStream::connect(&self.address).expect("it listens");
-        client.set_read_timeout(Some(LIMIT)).expect("a time");
-        client
-    }
-
-    fn ask(&self, request: &[u8]) -> String {
-        let mut client = self.connect();
-        let _ = client.write_all(request); // it may have answered already
-        let mut answer = Vec::new();
-        let _ = client.read_to_end(&mut answer); // of a request that is not read to its end
-        String::from_utf8_lossy(&answer).into_owned()
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.process.kill(); // a test failed
-        let _ = self.process.wait();
-    }
-}
-
-#[test]
-fn a_server_answers_over_loopback_and_survives_what_is_no_request() {
-    let run = Run::new();
-    let mut server = Server::start(&run.folder);
-    let answer = server.ask(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n");
-    let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
-    assert!(head.starts_with("HTTP/1.1 200 OK\r\nContent-Type: application/openmetrics-text; version=1.0.0"));
-    assert!(head.contains(&format!("Content-Length: {}\r\n", body.len())), "{head}");
-    assert!(read(body).contains_key("pagepool_alloc_fast"));
-    let answer = server.ask(b"GET /metrics HTTP/1.1\r\nHost: x\r\nAccept: text/plain\r\n\r\n");
-    let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
-    assert!(head.contains("\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\n"), "{head}");
-    assert!(read(body).contains_key("pagepool_alloc_fast_total") && !body.contains("# EOF"), "{body}");
-    assert!(server.ask(b"HEAD /metrics HTTP/1.0\r\n\r\n").ends_with("\r\n\r\n"));
-    assert!(server.ask(b"GET / HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 404 "));
-    let body = b"POST /metrics HTTP/1.1\r\nContent-Length: 9\r\n\r\nmore text";
-    assert!(server.ask(body).starts_with("HTTP/1.1 405 "), "what it sends besides harms no answer");
-    assert!(server.ask(b"\xff\xfe\r\n\r\n").starts_with("HTTP/1.1 400 "));
-    server.ask(&vec![b'x'; 100_000]);
-    interrupt(&mut server.process);
-}
-
-/// Clients that say nothing, half of a request, or take no answer.
-#[test]
-fn clients_that_wait_keep_no_scrape_waiting() {
-    let run = Run::new();
-    let mut server = Server::start(&run.folder);
-    let mut idle: Vec<_> = (0..40).map(|_| server.connect()).collect();
-    idle.extend((0..20).map(|_| {
-        let mut client = server.connect();
-        client.write_all(b"GET /metrics HTTP/1.1\r\nHo").expect("it listens");
-        client
-    }));
-    idle.extend((0..20).map(|_| {
-        let mut client = server.connect();
-        client.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").expect("it listens");
-        client
-    }));
-    // Twice as many as it keeps: those that ask for nothing go.
-    idle.extend((0..100).map(|_| server.connect()));
-    let start = Instant::now();
-    for _ in 0..20 {
-        let answer = server.ask(b"GET /metrics HTTP/1.1\r\n\r\n");
-        assert!(answer.starts_with("HTTP/1.1 200 ") && answer.ends_with("# EOF\n"), "{answer}");
-    }
-    assert!(start.elapsed() < LIMIT / 2, "{:?} for 20 scrapes", start.elapsed());
-    let mut answers = [(); 60].map(|()| server.connect());
-    answers.iter_mut().for_each(|client| client.write_all(b"HEAD /metrics HTTP/1.1\r\n\r\n").expect("it"));
-    for client in &mut answers {
-        let mut answer = String::new();
-        client.read_to_string(&mut answer).expect("an answer");
-        assert!(answer.starts_with("HTTP/1.1 200 "), "all at the same time: {answer:?}");
-    }
-    drop(idle);
-    interrupt(&mut server.process);
 }
 
 #[test]

@@ -1,9 +1,10 @@
 //! A server of metrics: HTTP, as much of it as Prometheus and `curl` need.
 //!
 //! Bounds one thread, which waits for all clients together: a request of at most 8 KiB in at most 5 s, an
-//!        answer that is taken in 10 s. So one that is slow, or says nothing, keeps nobody waiting. There are
-//!        64 at the same time; for one more the connection is closed that has been without a request for the
-//!        longest time. A round takes 16, so that each has some rounds in which its request is read.
+//!        answer that is taken in 10 s. So one that is slow, or says nothing, keeps nobody waiting; one that
+//!        sends without end has a few calls a round, and 1 s. There are 64 at the same time; for one more the
+//!        connection is closed that has been without a request for the longest time. A round takes 16, so
+//!        that each has some rounds in which its request is read.
 
 mod client;
 mod request;
@@ -15,8 +16,8 @@ use std::time::Duration;
 
 use pagepool::observe::RunFolder;
 
-use self::client::MetricsClient;
-use self::request::{asked, content_type, preferred};
+use self::client::{MOST_BYTES, MetricsClient};
+use self::request::{RequestHead, content_type, read_head};
 use super::metrics_text::metrics;
 use crate::engine::interrupt::RunSignals;
 use crate::report::output;
@@ -24,7 +25,7 @@ use crate::sys;
 
 /// How often it looks whether the user wants an end, and whether clients are too slow.
 const LOOK: Duration = Duration::from_millis(200);
-/// The pause after a client that could not be accepted.
+/// The pause after an error of `accept` that stays.
 const NAP: Duration = Duration::from_millis(20);
 const MOST_CLIENTS: usize = 64;
 const A_ROUND: usize = 16;
@@ -41,7 +42,7 @@ pub fn serve(address: SocketAddr, folder: &RunFolder, signals: &RunSignals) -> R
         let waits = clients.iter().map(MetricsClient::waits_for).chain([(listener.as_fd(), false)]);
         sys::wait_for_any(waits, LOOK).map_err(failed)?;
         accept(&listener, &mut clients);
-        clients.retain_mut(|client| client.go_on(|head| answer(head, folder)));
+        clients.retain_mut(|client| client.go_on(|head, comes_more| answer(head, comes_more, folder)));
     }
     Ok(())
 }
@@ -57,9 +58,12 @@ fn accept(listener: &TcpListener, clients: &mut Vec<MetricsClient>) {
                 clients.extend(MetricsClient::new(stream));
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-            // It went meanwhile, or there is no descriptor for it.
-            Err(_) => {
-                close_one(clients);
+            // It went meanwhile.
+            Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
+            Err(error) => {
+                if sys::is_lack_of_descriptors(&error) {
+                    close_one(clients);
+                }
                 return std::thread::sleep(NAP);
             }
         }
@@ -73,25 +77,31 @@ fn close_one(clients: &mut Vec<MetricsClient>) {
     }
 }
 
-/// The answer to a request.
-fn answer(head: &[u8], folder: &RunFolder) -> Vec<u8> {
-    let plain = "text/plain; charset=utf-8".to_owned();
-    let (method, path) = asked(head);
-    let (status, kind, body) = match (method, path) {
-        ("GET" | "HEAD", "/metrics") => {
-            let format = preferred(head);
+/// The answer to the head of a request; none while it has no end and more of it may come.
+fn answer(head: &[u8], comes_more: bool, folder: &RunFolder) -> Option<Vec<u8>> {
+    let plain = || "text/plain; charset=utf-8".to_owned();
+    let short = |status, body: &str| (status, plain(), body.to_owned());
+    let too_large =
+        || short("431 Request Header Fields Too Large", "The head is too large: at most 8 KiB.\n");
+    let asked = read_head(head);
+    let has_body = !matches!(asked, RequestHead::Complete("HEAD", ..));
+    let (status, kind, body) = match asked {
+        RequestHead::Incomplete if comes_more => return None,
+        RequestHead::Incomplete if head.len() < MOST_BYTES => short("400 Bad Request", "It has no end.\n"),
+        RequestHead::Incomplete | RequestHead::TooLarge => too_large(),
+        RequestHead::Malformed => short("400 Bad Request", "This is no request of HTTP/1.\n"),
+        RequestHead::Complete("GET" | "HEAD", "/metrics", format) => {
             ("200 OK", content_type(format), metrics(folder, format))
         }
-        ("GET" | "HEAD", _) => ("404 Not Found", plain, "Metrics are at /metrics.\n".to_owned()),
-        ("", _) => ("400 Bad Request", plain, "This is no HTTP request.\n".to_owned()),
-        _ => ("405 Method Not Allowed", plain, "Use GET.\n".to_owned()),
+        RequestHead::Complete("GET" | "HEAD", ..) => short("404 Not Found", "Metrics are at /metrics.\n"),
+        RequestHead::Complete(..) => short("405 Method Not Allowed", "Use GET.\n"),
     };
+    let allow = if status.starts_with("405") { "Allow: GET, HEAD\r\n" } else { "" };
     let length = body.len();
-    let mut text = format!(
-        "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n"
-    );
-    if method != "HEAD" {
+    let mut text = format!("HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\n");
+    text += &format!("{allow}Connection: close\r\n\r\n");
+    if has_body {
         text += &body;
     }
-    text.into_bytes()
+    Some(text.into_bytes())
 }

@@ -5,12 +5,16 @@ use std::net::{Shutdown, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
-/// Bytes of a request, at most.
-const MOST_BYTES: usize = 8 << 10;
+/// Bytes of the head of a request, at most.
+pub const MOST_BYTES: usize = 8 << 10;
+/// Bytes behind the head that are read while a connection ends, at most.
+const MOST_BEHIND: usize = 1 << 20;
 /// How long a request may take, an answer, and a client that has it to close its end.
 const REQUEST_TIME: Duration = Duration::from_secs(5);
 const ANSWER_TIME: Duration = Duration::from_secs(10);
 const END_TIME: Duration = Duration::from_secs(1);
+/// Reads and writes a round, at most: a client that is as fast as the server keeps no other one waiting.
+const CALLS_A_ROUND: usize = 8;
 
 /// A connection.
 pub struct MetricsClient {
@@ -26,8 +30,9 @@ enum ClientStep {
     Request(Vec<u8>),
     /// What is still to be sent.
     Answer(Vec<u8>, usize),
-    /// It has the answer. What it still sends is read: to close before would take the answer away from it.
-    End,
+    /// It has the answer, and may send so much more. That is read: to close before would take the answer away
+    /// from it.
+    End(usize),
 }
 
 impl MetricsClient {
@@ -46,57 +51,116 @@ impl MetricsClient {
     /// yet, or is taking the answer.
     pub fn worth(&self) -> u32 {
         match self.step {
-            ClientStep::End => 0,
+            ClientStep::End(_) => 0,
             ClientStep::Request(_) => 1,
             ClientStep::Answer(..) => 2,
         }
     }
 
-    /// Reads and writes as much as goes without waiting; `answer` makes the answer to a request. False when
-    /// it is done with: answered, gone, or too slow.
-    pub fn go_on(&mut self, answer: impl FnOnce(&[u8]) -> Vec<u8>) -> bool {
+    /// Reads and writes without waiting, a round's share at most. `answer` gets the head as far as it came,
+    /// and whether more of it may come; it makes the answer once it can. False when the client is done with:
+    /// answered, gone, or too slow.
+    pub fn go_on(&mut self, answer: impl FnMut(&[u8], bool) -> Option<Vec<u8>>) -> bool {
+        let is_going_on = match self.try_on(answer) {
+            Ok(is_going_on) => is_going_on,
+            Err(error) => error.kind() == ErrorKind::WouldBlock, // a client that goes away harms nobody
+        };
         let time = match self.step {
             ClientStep::Request(_) => REQUEST_TIME,
             ClientStep::Answer(..) => ANSWER_TIME,
-            ClientStep::End => END_TIME,
+            ClientStep::End(_) => END_TIME,
         };
-        match self.try_on(answer) {
-            Err(error) if error.kind() == ErrorKind::WouldBlock => self.since.elapsed() < time,
-            _ => false, // a client that goes away harms nobody
-        }
+        is_going_on && self.since.elapsed() < time
     }
 
-    fn try_on(&mut self, answer: impl FnOnce(&[u8]) -> Vec<u8>) -> io::Result<()> {
-        if let ClientStep::Request(head) = &mut self.step {
-            read_head(&mut self.stream, head)?;
-            self.step = ClientStep::Answer(answer(head), 0);
-            self.since = Instant::now();
-        }
-        if let ClientStep::Answer(text, sent) = &mut self.step {
-            while *sent < text.len() {
-                *sent += some(self.stream.write(&text[*sent..])?)?;
+    fn try_on(&mut self, mut answer: impl FnMut(&[u8], bool) -> Option<Vec<u8>>) -> io::Result<bool> {
+        for _ in 0..CALLS_A_ROUND {
+            let next = match &mut self.step {
+                ClientStep::Request(head) => {
+                    let has_ended = read_more(&mut self.stream, head)? == 0;
+                    if head.is_empty() {
+                        return Ok(false);
+                    }
+                    let text = answer(head, !has_ended && head.len() < MOST_BYTES);
+                    text.map(|text| ClientStep::Answer(text, 0))
+                }
+                ClientStep::Answer(text, sent) => {
+                    *sent += some(self.stream.write(&text[*sent..])?)?;
+                    let is_sent = *sent == text.len();
+                    if is_sent {
+                        self.stream.shutdown(Shutdown::Write)?;
+                    }
+                    is_sent.then_some(ClientStep::End(MOST_BEHIND))
+                }
+                ClientStep::End(left) => match self.stream.read(&mut [0; 16 << 10])? {
+                    read if read == 0 || read > *left => return Ok(false),
+                    read => {
+                        *left -= read;
+                        None
+                    }
+                },
+            };
+            if let Some(next) = next {
+                (self.step, self.since) = (next, Instant::now());
             }
-            self.stream.shutdown(Shutdown::Write)?;
-            (self.step, self.since) = (ClientStep::End, Instant::now());
         }
-        while self.stream.read(&mut [0; 1024])? > 0 {}
-        Ok(())
+        Ok(true)
     }
 }
 
-/// Reads the head of a request to its end, or to that of what came.
-fn read_head(from: &mut TcpStream, head: &mut Vec<u8>) -> io::Result<()> {
-    let mut part = [0; 1024];
-    while !head.windows(4).any(|end| end == b"\r\n\r\n") && head.len() < MOST_BYTES {
-        match from.read(&mut part)? {
-            0 if head.is_empty() => return Err(ErrorKind::UnexpectedEof.into()),
-            0 => break,
-            n => head.extend_from_slice(&part[..n]),
-        }
-    }
-    Ok(())
+/// Reads more of the head of a request, as far as it may go; says how much.
+fn read_more(from: &mut TcpStream, head: &mut Vec<u8>) -> io::Result<usize> {
+    let mut part = [0; MOST_BYTES];
+    let read = from.read(&mut part[head.len()..])?;
+    let at = head.len();
+    head.extend_from_slice(&part[at..at + read]);
+    Ok(read)
 }
 
 fn some(written: usize) -> io::Result<usize> {
     if written == 0 { Err(ErrorKind::WriteZero.into()) } else { Ok(written) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+    use std::thread;
+
+    use super::*;
+
+    /// Both ends of a connection.
+    fn connected() -> (TcpStream, MetricsClient) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let theirs = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        (theirs, MetricsClient::new(listener.accept().unwrap().0).unwrap())
+    }
+
+    fn answer(head: &[u8], _: bool) -> Option<Vec<u8>> {
+        head.starts_with(b"GET").then(|| b"answer".to_vec())
+    }
+
+    #[test]
+    fn what_a_client_sent_besides_is_read_in_several_rounds() {
+        let (mut theirs, mut ours) = connected();
+        theirs.write_all(b"GET").unwrap();
+        theirs.set_nonblocking(true).unwrap();
+        let waits: usize = std::iter::from_fn(|| theirs.write(&[0; 64 << 10]).ok()).sum();
+        assert!(waits > 128 << 10, "{waits} bytes wait");
+        theirs.shutdown(Shutdown::Write).unwrap();
+        assert!(ours.go_on(answer), "one round does not read all of it");
+    }
+
+    #[test]
+    fn what_a_client_sends_without_end_is_read_for_a_while_only() {
+        let (mut theirs, mut ours) = connected();
+        let sender = thread::spawn(move || {
+            theirs.write_all(b"GET").unwrap();
+            let written = std::iter::from_fn(|| theirs.write(&[0; 64 << 10]).ok());
+            written.take(4096).sum::<usize>()
+        });
+        while ours.go_on(answer) {}
+        drop(ours);
+        let sent = sender.join().unwrap();
+        assert!(sent < 64 << 20, "{sent} bytes of 256 MiB");
+    }
 }

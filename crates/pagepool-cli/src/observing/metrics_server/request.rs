@@ -1,29 +1,61 @@
 //! What a client asks for: method, path, and the format that it prefers.
 
+use httparse::{EMPTY_HEADER, Error, Header, Request, Status};
 use pagepool::observe::MetricsFormat;
 
 /// The format that is sent where a client likes both as much, or says nothing.
 const USUAL: MetricsFormat = MetricsFormat::OpenMetrics;
+/// Fields of a request, at most.
+const MOST_FIELDS: usize = 100;
 
-/// The method and the path of a request; no method if it is none.
-pub fn asked(head: &[u8]) -> (&str, &str) {
-    let line = head.split(|&byte| byte == b'\r').next().unwrap_or_default();
-    let mut words = std::str::from_utf8(line).unwrap_or_default().split(' ');
-    match (words.next(), words.next(), words.next()) {
-        (Some(method), Some(target), Some(version)) if version.starts_with("HTTP/1.") => {
-            (method, target.split('?').next().unwrap_or_default())
+/// The head of a request, as far as it came.
+#[derive(Debug, PartialEq)]
+pub enum RequestHead<'a> {
+    /// It has no end yet.
+    Incomplete,
+    /// It has more fields than are read.
+    TooLarge,
+    /// It is none of HTTP/1.
+    Malformed,
+    /// Method, path, and the format that the client prefers.
+    Complete(&'a str, &'a str, MetricsFormat),
+}
+
+/// Reads the head of a request (RFC 9112).
+pub fn read_head(bytes: &[u8]) -> RequestHead<'_> {
+    let mut fields = [EMPTY_HEADER; MOST_FIELDS];
+    let mut request = Request::new(&mut fields);
+    match request.parse(bytes) {
+        Ok(Status::Complete(_)) => {
+            let (method, target) = (request.method.unwrap_or_default(), request.path.unwrap_or_default());
+            RequestHead::Complete(method, path_of(target), preferred(request.headers))
         }
-        _ => ("", ""),
+        Ok(Status::Partial) => RequestHead::Incomplete,
+        Err(Error::TooManyHeaders) => RequestHead::TooLarge,
+        Err(_) => RequestHead::Malformed,
+    }
+}
+
+/// The path of a target: `/metrics?x=1`, or `http://host/metrics` as a proxy has it.
+fn path_of(target: &str) -> &str {
+    let of_http = |scheme: &str| scheme.eq_ignore_ascii_case("http") || scheme.eq_ignore_ascii_case("https");
+    let path = match target.split_once("://") {
+        Some((scheme, rest)) if of_http(scheme) => rest.find(['/', '?']).map_or("", |at| &rest[at..]),
+        _ => target,
+    };
+    match path.split('?').next() {
+        Some("") | None => "/",
+        Some(path) => path,
     }
 }
 
 /// The format that a client prefers, by its `Accept` (RFC 9110, section 12.5.1). Who takes neither gets what
 /// every reader of text can show.
-pub fn preferred(head: &[u8]) -> MetricsFormat {
-    let head = String::from_utf8_lossy(head);
-    let fields = head.lines().skip(1).filter_map(|line| line.split_once(':'));
-    let accept = fields.filter(|(name, _)| name.trim().eq_ignore_ascii_case("accept"));
-    let ranges: Vec<_> = accept.flat_map(|(_, ranges)| ranges.split(',')).collect();
+fn preferred(fields: &[Header<'_>]) -> MetricsFormat {
+    let accept = fields.iter().filter(|field| field.name.eq_ignore_ascii_case("accept"));
+    let lists: Vec<_> = accept.map(|field| String::from_utf8_lossy(field.value)).collect();
+    let ranges = lists.iter().flat_map(|list| list.split(',')).map(str::trim);
+    let ranges: Vec<_> = ranges.filter(|range| !range.is_empty()).collect();
     let quality = |format| quality(&ranges, format);
     match (quality(MetricsFormat::OpenMetrics), quality(MetricsFormat::Prometheus)) {
         _ if ranges.is_empty() => USUAL,
@@ -73,7 +105,8 @@ fn quality(ranges: &[&str], format: MetricsFormat) -> f64 {
         if fits < exact || param("version").is_some_and(|asked| asked != version) {
             continue;
         }
-        let says: f64 = param("q").map_or(1.0, |q| q.parse().unwrap_or(0.0));
+        let weight = |q: &str| q.parse::<f64>().ok().filter(|q| (0.0..=1.0).contains(q));
+        let says = param("q").map_or(1.0, |q| weight(q).unwrap_or(0.0));
         quality = if fits > exact { says } else { says.max(quality) };
         exact = fits;
     }
@@ -84,12 +117,52 @@ fn quality(ranges: &[&str], format: MetricsFormat) -> f64 {
 mod tests {
     use super::*;
 
+    /// Method and path of a request that is complete.
+    fn asked(head: &str) -> Option<(&str, &str)> {
+        match read_head(head.as_bytes()) {
+            RequestHead::Complete(method, path, _) => Some((method, path)),
+            _ => None,
+        }
+    }
+
     #[test]
     fn a_request_has_a_method_a_path_and_a_version() {
-        assert_eq!(asked(b"GET /metrics?x=1 HTTP/1.1\r\nHost: x\r\n\r\n"), ("GET", "/metrics"));
-        for none in [&b""[..], b"GET", b"GET /metrics", b"\xff \xff HTTP/1.1\r\n", b"GET / SMTP\r\n\r\n"] {
-            assert_eq!(asked(none), ("", ""), "{none:?}");
+        for target in ["/metrics", "/metrics?x=http://y/", "http://x:1/metrics", "HTTPS://x/metrics?y"] {
+            for end in ["\r\n", "\n"] {
+                for before in ["", end] {
+                    for version in ["1.0", "1.1"] {
+                        let head = format!("{before}GET {target} HTTP/{version}{end}Host: x{end}{end}");
+                        assert_eq!(asked(&head), Some(("GET", "/metrics")), "{head:?}");
+                        let part = read_head(&head.as_bytes()[..head.len() - end.len()]);
+                        assert_eq!(part, RequestHead::Incomplete, "{head:?}");
+                    }
+                }
+            }
         }
+        for target in ["http://x", "http://x?y", "/", "/?y"] {
+            assert_eq!(asked(&format!("GET {target} HTTP/1.1\n\n")), Some(("GET", "/")), "{target}");
+        }
+        assert_eq!(asked("GET ftp://x/metrics HTTP/1.1\n\n"), Some(("GET", "ftp://x/metrics")));
+        assert_eq!(asked("OPTIONS * HTTP/1.1\n\n"), Some(("OPTIONS", "*")));
+    }
+
+    #[test]
+    fn what_is_no_request_is_malformed_and_one_of_many_fields_too_large() {
+        for bad in [
+            &b"GET /metrics\r\n"[..],
+            b"GET /metrics HTTP/1.x\r\n\r\n",
+            b"GET /metrics HTTP/1.10\r\n\r\n",
+            b"GET /metrics HTTP/2.0\r\n\r\n",
+            b"GET / SMTP\r\n\r\n",
+            b"\xff \xff HTTP/1.1\r\n",
+            b"\x16\x03\x01\x02",
+            b"GET /metrics HTTP/1.1\r\nno field\r\n\r\n",
+            b"GET /metrics HTTP/1.1\r\nA : b\r\n\r\n",
+        ] {
+            assert_eq!(read_head(bad), RequestHead::Malformed, "{bad:?}");
+        }
+        let many = format!("GET / HTTP/1.1\r\n{}\r\n", "a: b\r\n".repeat(MOST_FIELDS + 1));
+        assert_eq!(read_head(many.as_bytes()), RequestHead::TooLarge);
     }
 
     #[test]
@@ -114,16 +187,21 @@ mod tests {
             ("text/plain;q=0", plain),
             ("text/plain;version=9", plain),
             (";;,/,text/plain;q=x, application/*", open),
+            ("text/plain;q=inf, application/openmetrics-text;q=0.1", open),
+            ("text/plain;q=nan, application/openmetrics-text;q=nan", plain),
+            ("", open),
+            (" , ,", open),
             (old, plain),
             (new, open),
         ] {
             let head = format!("GET /metrics HTTP/1.1\r\nHost: x\r\naCCEPT:{accept}\r\n\r\n");
-            assert_eq!(preferred(head.as_bytes()), format, "{accept}");
+            let complete = RequestHead::Complete("GET", "/metrics", format);
+            assert_eq!(read_head(head.as_bytes()), complete, "{accept}");
         }
-        assert_eq!(preferred(b"GET /metrics HTTP/1.1\r\n\r\n"), open);
+        assert_eq!(read_head(b"GET / HTTP/1.1\r\n\r\n"), RequestHead::Complete("GET", "/", open));
         let two =
             b"GET / HTTP/1.1\r\nAccept: application/openmetrics-text;q=0.1\r\nAccept: text/plain\r\n\r\n";
-        assert_eq!(preferred(two), plain, "two lines are one list");
+        assert_eq!(read_head(two), RequestHead::Complete("GET", "/", plain), "two lines are one list");
         assert_eq!(content_type(plain), "text/plain; version=0.0.4; charset=utf-8");
     }
 }
