@@ -18,6 +18,8 @@ use crate::sys::published_layout::{BlockAt, IN_DEFERRED, IN_HOLDERS, IN_LANE, IN
 const MOST_BYTES: u64 = 16 << 10;
 /// The most lanes that a pool may say it has.
 const MOST_LANES: u64 = 64;
+/// The most rows for one name in a block. Each costs time for each lane, at each look at each pool.
+const MOST_PARTS: usize = 8;
 /// Times that memory of a pool is read which changes in a way that it cannot.
 const TRIES: usize = 200;
 
@@ -44,7 +46,7 @@ pub(crate) struct Schema([BTreeMap<String, Vec<Part>>; 4]);
 
 impl Schema {
     /// Reads it, row by row.
-    pub(crate) fn new(rows: &Bytes) -> Self {
+    pub(crate) fn new(reader: Reader<'_>, rows: &Bytes) -> Result<Self, Error> {
         let field = |row: &Bytes, at| row.u32(at);
         let part = |row: &Bytes| Part {
             at: field(row, offset_of!(SchemaRow, offset)) as usize,
@@ -54,10 +56,16 @@ impl Schema {
         let mut schema = Self(Default::default());
         for row in rows.parts(size_of::<SchemaRow>()) {
             if let Some(parts) = schema.0.get_mut(field(&row, offset_of!(SchemaRow, block)) as usize) {
-                parts.entry(row.line(0, 40)).or_default().push(part(&row));
+                let parts = parts.entry(row.line(0, 40)).or_default();
+                if parts.len() == MOST_PARTS {
+                    return Err(
+                        reader.damaged(MOST_PARTS as u64 + 1, "at most 8 rows for one name in a block")
+                    );
+                }
+                parts.push(part(&row));
             }
         }
-        schema
+        Ok(schema)
     }
 
     fn sum(&self, name: &str, block: u32, bytes: &Bytes) -> u64 {

@@ -71,6 +71,7 @@ fn identity(header: &Bytes) -> ProcessIdentity {
         pid: pid(header),
         start_ticks: header.u64(offset_of!(Header, start_ticks)),
         pid_namespace: header.u64(offset_of!(Header, pid_namespace)),
+        time_namespace: header.u64(offset_of!(Header, time_namespace)),
     }
 }
 
@@ -189,7 +190,7 @@ impl<'a> PublishedFile<'a> {
         let rows = reader.bytes(schema.offset, schema.rows as usize * size_of::<SchemaRow>())?;
         Ok(Self {
             reader,
-            schema: Schema::new(&rows),
+            schema: Schema::new(reader, &rows)?,
             entries: table(offset_of!(Header, entries), size_of::<EntryRow>(), ENTRY_ROWS)?,
             threads: table(offset_of!(Header, threads), size_of::<ThreadRow>(), THREAD_ROWS)?,
             until_ns: None,
@@ -321,6 +322,7 @@ mod tests {
 
     use super::*;
     use crate::observe::bytes::ReadAt;
+    use crate::sys::published_layout::IN_LANE;
 
     /// A file of which the pools say that they are at these two places; what is at one of them falls at every
     /// read, as a process may have it that changes its file without end.
@@ -391,6 +393,29 @@ mod tests {
         // Of each pool its row and four blocks, all three times, and 2,000 times the blocks of some.
         let reads = source.reads.get();
         assert!(reads < 3 * 5 * 1024 + 4 * 2000 + 100, "{reads}");
+    }
+
+    /// Sums over lanes take time that no budget of reads knows of.
+    #[test]
+    fn a_schema_has_no_more_rows_for_a_name_than_a_true_one() {
+        let read = |count: u32| {
+            let mut bytes = falling(0).bytes;
+            let rows = offset_of!(Header, schema) + offset_of!(TableAt, rows);
+            bytes[rows..rows + 4].copy_from_slice(&count.to_ne_bytes());
+            for row in (4096..ROWS_AT).step_by(size_of::<SchemaRow>()).take(count as usize) {
+                let row = &mut bytes[row..row + size_of::<SchemaRow>()];
+                row.fill(0);
+                row[..10].copy_from_slice(b"lane.taken");
+                let block = offset_of!(SchemaRow, block);
+                row[block..block + 4].copy_from_slice(&IN_LANE.to_ne_bytes());
+            }
+            read_bytes(&bytes).map(drop)
+        };
+        read(8).unwrap();
+        for many in [9, 100] {
+            let refused = read(many).unwrap_err().to_string();
+            assert!(refused.contains("at most 8 rows for one name"), "{refused}");
+        }
     }
 
     #[test]

@@ -59,6 +59,8 @@ pub(crate) struct Header {
     pub(crate) threads: TableAt,
     pub(crate) name: [u8; NAME_BYTES],
     pub(crate) library: [u8; 32],
+    /// The number of the time namespace, of which its monotonic clocks are; 0 where `/proc` does not say.
+    pub(crate) time_namespace: u64,
 }
 
 /// Where a table is.

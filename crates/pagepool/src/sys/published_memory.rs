@@ -182,6 +182,7 @@ impl PublishedMemory {
             threads: table(THREADS_AT, size_of::<ThreadRow>(), THREAD_ROWS),
             name: text(name),
             library: text(env!("CARGO_PKG_VERSION")),
+            time_namespace: own.time_namespace,
         };
         // SAFETY: the header is in the mapping, which nobody else knows yet.
         unsafe { self.at::<Header>(0).write(header) };

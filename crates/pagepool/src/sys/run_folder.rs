@@ -133,13 +133,20 @@ pub(crate) struct ProcessIdentity {
     pub(crate) start_ticks: u64,
     /// 0: not known.
     pub(crate) pid_namespace: u64,
+    /// That in which it published; 0: not known.
+    pub(crate) time_namespace: u64,
 }
 
 impl ProcessIdentity {
     /// This process.
     pub(crate) fn own() -> Self {
         let start_ticks = start_ticks("self").unwrap_or(0);
-        Self { pid: std::process::id(), start_ticks, pid_namespace: pid_namespace() }
+        Self {
+            pid: std::process::id(),
+            start_ticks,
+            pid_namespace: pid_namespace(),
+            time_namespace: namespace("self", "time"),
+        }
     }
 
     /// Whether its number is that of a process here: that of another pid namespace is of somebody else.
@@ -156,11 +163,12 @@ impl ProcessIdentity {
             || may_map(&pid, inode)
     }
 
-    /// Whether it is known to have another monotonic clock than this process.
+    /// Whether it is known to have another monotonic clock than this process. CRIU restores into another time
+    /// namespace than that in which the process published, which is seen where its number is known.
     pub(crate) fn has_other_clock(self) -> bool {
-        let clock = |pid: &str| fs::read_link(format!("/proc/{pid}/ns/time")).ok();
-        self.is_numbered_here()
-            && clock(&self.pid.to_string()).zip(clock("self")).is_some_and(|(its, own)| its != own)
+        let now = if self.is_numbered_here() { namespace(&self.pid.to_string(), "time") } else { 0 };
+        let (its, own) = (if now == 0 { self.time_namespace } else { now }, namespace("self", "time"));
+        its != 0 && own != 0 && its != own
     }
 }
 
@@ -188,8 +196,13 @@ fn pid_namespace() -> u64 {
     if !fs::read_link("/proc/self").is_ok_and(is_own) {
         return 0;
     }
-    let link = fs::read_link("/proc/self/ns/pid").unwrap_or_default();
-    let number = link.to_str().and_then(|link| link.strip_prefix("pid:[")?.strip_suffix(']')?.parse().ok());
+    namespace("self", "pid")
+}
+
+/// The number of a namespace of a process; 0 where `/proc` does not say.
+fn namespace(pid: &str, kind: &str) -> u64 {
+    let link = fs::read_link(format!("/proc/{pid}/ns/{kind}")).unwrap_or_default();
+    let number = link.to_str().and_then(|link| link.split_once(":[")?.1.strip_suffix(']')?.parse().ok());
     number.unwrap_or(0)
 }
 
@@ -247,7 +260,9 @@ mod tests {
         let program = fs::metadata("/proc/self/exe").unwrap();
         assert!(shifted.may_be_there(program.ino()) && !shifted.may_be_there(u64::MAX));
         assert!(!ProcessIdentity { pid: u32::MAX, ..shifted }.may_be_there(program.ino()), "nobody's number");
-        assert!(!own.has_other_clock());
+        let elsewhere = |time_namespace| ProcessIdentity { time_namespace, ..other }.has_other_clock();
+        assert!(!own.has_other_clock() && !elsewhere(own.time_namespace) && !elsewhere(0));
+        assert!(own.time_namespace == 0 || elsewhere(own.time_namespace + 1));
     }
 
     #[test]
