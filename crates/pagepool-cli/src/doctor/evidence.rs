@@ -65,8 +65,6 @@ pub struct PoolEvidence {
     pub page_bytes: u64,
     /// At the first look; no time if it was not there.
     pub age: Duration,
-    /// At the last look.
-    pub age_now: Duration,
     /// How long ago it ended with buffers out.
     pub detached: Option<Duration>,
     pub params: Vec<(String, String)>,
@@ -376,7 +374,6 @@ pub mod healthy {
             tid: Some(501),
             page_bytes: 4096,
             age: Duration::from_secs(60),
-            age_now: Duration::from_secs(65),
             held: vec![300; 30],
             params: texts(&[
                 ("order", "0"),

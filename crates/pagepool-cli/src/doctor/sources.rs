@@ -12,12 +12,13 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use pagepool::Stats;
-use pagepool::observe::RunFolder;
+use pagepool::observe::{PoolView, RunFolder};
 
 use super::evidence::{Evidence, PoolEvidence, ProcessEvidence, Unseen, WARM_UP};
-use crate::engine::interrupt::listen;
-use crate::observing::look::Observation;
+use crate::engine::interrupt::{RunSignals, listen};
+use crate::observing::look::{Observation, is_alive};
 use crate::report::number::grouped;
+use crate::report::output;
 use interrupts::Interrupts;
 use kernel_pools::KernelPools;
 use links::Links;
@@ -34,7 +35,8 @@ const ROOT: &str = "/";
 /// Looks for some seconds, at all processes of a folder or at those of a name or number. An error if there is
 /// none of that, or the user wants an end.
 pub fn collect(folder: &RunFolder, of: Option<&str>, seconds: u64) -> Result<Evidence, String> {
-    let first = chosen(Observation::at(folder), of);
+    let signals = listen()?;
+    let first = first_look(folder, of, &signals)?;
     if let Some(of) = of.filter(|_| first.processes.is_empty()) {
         let folder = first.folder.display();
         let nothing = format!("{of} is no process that publishes in {folder}: `pagepool list` shows them");
@@ -45,7 +47,7 @@ pub fn collect(folder: &RunFolder, of: Option<&str>, seconds: u64) -> Result<Evi
     let mut kernel = KernelPools::look(&mut unseen);
     let (tasks, interrupts) = (SeenTasks::look(Path::new(ROOT), &first), Interrupts::look(Path::new(ROOT)));
     let (start, mut looks) = (Instant::now(), vec![first]);
-    wait_and_look(folder, of, (start, Duration::from_secs(seconds)), &mut looks)?;
+    wait_and_look(folder, of, (start, Duration::from_secs(seconds)), &mut looks, &signals)?;
     let last = &looks[looks.len() - 1];
     let seconds = start.elapsed().as_secs_f64();
     let interrupts = Interrupts::look(Path::new(ROOT)).since(&interrupts);
@@ -53,7 +55,9 @@ pub fn collect(folder: &RunFolder, of: Option<&str>, seconds: u64) -> Result<Evi
     tasks.fill(Path::new(ROOT), (last, seconds), &mut processes, &mut unseen);
     links::mark_here(&mut processes);
     unseen.not_judged.extend(last.errors.iter().cloned());
-    unseen.not_judged.extend(nobody(last));
+    // Where nobody publishes all is judged if the kernel's pools are.
+    let of_nobody = if kernel.are_seen() { &mut unseen.notes } else { &mut unseen.not_judged };
+    of_nobody.extend(nobody(last));
     unseen.not_judged.extend(elsewhere(&processes));
     unseen.not_judged.extend(too_young(&processes));
     unseen.not_judged.extend(uncollected(&processes));
@@ -64,27 +68,53 @@ pub fn collect(folder: &RunFolder, of: Option<&str>, seconds: u64) -> Result<Evi
     Ok(Evidence { seconds, processes, links, kernel_pools, cpus, huge_pages, unseen })
 }
 
+/// The first look, once the pools that are there had the time in which pools are filled.
+fn first_look(folder: &RunFolder, of: Option<&str>, signals: &RunSignals) -> Result<Observation, String> {
+    let look = chosen(Observation::at(folder), of);
+    let Some((pools, left)) = being_filled(&look) else { return Ok(look) };
+    let are = if pools == 1 { "1 pool is".to_owned() } else { format!("{pools} pools are") };
+    let seconds = left.as_millis().div_ceil(1000);
+    output::note(format_args!("{are} still being filled: the first look is in {seconds} s"));
+    wait_until(Instant::now() + left + NAP, signals)?;
+    Ok(chosen(Observation::at(folder), of))
+}
+
+/// How many pools are being filled, and until when at the latest.
+fn being_filled(look: &Observation) -> Option<(usize, Duration)> {
+    let pools = look.processes.iter().filter(|process| is_alive(process)).flat_map(|process| &process.pools);
+    let age = |pool: &PoolView| look.at.duration_since(pool.created).unwrap_or_default();
+    let left = pools.filter(|pool| pool.detached.is_none()).map(|pool| WARM_UP.saturating_sub(age(pool)));
+    let left: Vec<_> = left.filter(|left| !left.is_zero()).collect();
+    left.iter().max().map(|&most| (left.len(), most))
+}
+
 /// Takes the other looks when their time comes.
 fn wait_and_look(
     folder: &RunFolder,
     of: Option<&str>,
     (start, time): (Instant, Duration),
     looks: &mut Vec<Observation>,
+    signals: &RunSignals,
 ) -> Result<(), String> {
-    let signals = listen()?;
     loop {
         let next = (start.elapsed() + time / (LOOKS - 1)).min(time);
-        while start.elapsed() < next {
-            if signals.interrupted() {
-                return Err("interrupted before the last look".into());
-            }
-            sleep(NAP.min(next.saturating_sub(start.elapsed())));
-        }
+        wait_until(start + next, signals)?;
         looks.push(chosen(Observation::at(folder), of));
         if next == time {
             return Ok(());
         }
     }
+}
+
+/// An error if the user wants an end meanwhile.
+fn wait_until(due: Instant, signals: &RunSignals) -> Result<(), String> {
+    while Instant::now() < due {
+        if signals.interrupted() {
+            return Err("interrupted before the last look".into());
+        }
+        sleep(NAP.min(due.saturating_duration_since(Instant::now())));
+    }
+    Ok(())
 }
 
 /// The same look, at these processes alone.
@@ -101,21 +131,20 @@ fn nobody(last: &Observation) -> Option<String> {
     is_nobody.then(|| format!("no process publishes in {}", last.folder.display()))
 }
 
-/// Says that some pools are too young for some rules.
+/// Says that some pools are too young for some rules: they were made after the first look, which waits for
+/// those that are there.
 fn too_young(processes: &[ProcessEvidence]) -> Option<String> {
     let alive = processes.iter().filter(|process| process.dead_for.is_none());
     let pools = alive.flat_map(|process| &process.pools).filter(|pool| pool.detached.is_none());
-    let young: Vec<_> = pools.filter(|pool| pool.age < WARM_UP).collect();
-    let left = young.iter().map(|pool| WARM_UP.saturating_sub(pool.age_now)).max()?;
-    let when = match left.as_millis().div_ceil(1000) {
-        0 => "now".to_owned(),
-        seconds => format!("in {seconds} s"),
+    let names: Vec<_> = pools.filter(|pool| pool.age < WARM_UP).map(|pool| &*pool.name).collect();
+    let are = match names.len() {
+        0 => return None,
+        1 => "1 pool is".to_owned(),
+        young => format!("{young} pools are"),
     };
-    let are = if young.len() == 1 { "1 pool is".to_owned() } else { format!("{} pools are", young.len()) };
-    let names: Vec<_> = young.iter().map(|pool| &*pool.name).collect();
     Some(format!(
-        "{are} too young to judge: run again {when}; a pool is filled in its first {} s, so leaks and slow \
-         allocations would not be found: {}",
+        "{are} too young to judge, made during the looks: run again; a pool is filled in its first {} s, so \
+         leaks and slow allocations would not be found: {}",
         WARM_UP.as_secs(),
         names.join(", ")
     ))
@@ -205,15 +234,17 @@ mod tests {
     fn a_pool_that_is_still_filled_is_not_judged() {
         let mut processes = healthy::evidence().processes;
         assert_eq!(too_young(&processes), None);
-        let pool = &mut processes[0].pools[0];
-        (pool.age, pool.age_now) = (Duration::ZERO, Duration::from_millis(1200));
+        processes[0].pools[0].age = Duration::ZERO;
         let said = too_young(&processes).unwrap();
-        assert!(said.starts_with("1 pool is too young to judge: run again in 4 s;"), "{said}");
-        let old = PoolEvidence { name: "near1".into(), age_now: WARM_UP, ..processes[0].pools[0].clone() };
-        processes[0].pools = vec![old.clone(), old];
+        assert!(
+            said.starts_with("1 pool is too young to judge, made during the looks: run again;"),
+            "{said}"
+        );
+        let other = PoolEvidence { name: "near1".into(), ..processes[0].pools[0].clone() };
+        processes[0].pools.push(other);
         let said = too_young(&processes).unwrap();
-        assert!(said.starts_with("2 pools are too young to judge: run again now;"), "{said}");
-        assert!(said.ends_with(": near1, near1"), "{said}");
+        assert!(said.starts_with("2 pools are too young to judge, made during the looks"), "{said}");
+        assert!(said.ends_with(": near0, near1"), "{said}");
         processes[0].pools.iter_mut().for_each(|pool| pool.detached = Some(Duration::ZERO));
         assert_eq!(too_young(&processes), None, "they will not be filled");
     }

@@ -18,6 +18,11 @@ impl KernelPools {
         Self(listed.map_err(|error| failed(error, unseen)).ok())
     }
 
+    /// Whether the kernel lists them.
+    pub fn are_seen(&self) -> bool {
+        self.0.is_some()
+    }
+
     /// What they did since; of these interfaces alone, if any are named.
     pub fn evidence(&mut self, of: Option<&[String]>, unseen: &mut Unseen) -> Vec<KernelPoolEvidence> {
         let Some((kernel, first)) = &mut self.0 else { return Vec::new() };

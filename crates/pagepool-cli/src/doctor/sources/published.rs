@@ -65,7 +65,6 @@ fn pool_of(
         tid: pool.thread.as_ref().map(|thread| thread.tid),
         page_bytes: pool.page_bytes,
         age: looks.first().filter(|_| first.is_some()).map_or(Duration::ZERO, age),
-        age_now: age(last),
         detached: pool.detached.map(|at| last.at.duration_since(at).unwrap_or_default()),
         params: pool.params.clone(),
         moved: pool.stats.since(&first.map_or(Stats::default(), |(_, pool)| pool.stats)),
