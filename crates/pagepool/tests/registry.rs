@@ -27,8 +27,8 @@ fn pools_are_found_by_id_and_by_looking_at_all() {
     let entry = registry.get(rx.handle().mem_id()).unwrap();
     assert_eq!((entry.name.as_str(), entry.mem_type, entry.state), ("rx0", MemType::Pool, MemState::Live));
     assert_eq!((entry.inflight, entry.stats), (rx.inflight(), rx.stats()));
-    let text = "    1 pool    live  rx0: 2 out of 4 (cache 2, lanes 0, ring 0, frag 0), hold 4 release 0, \
-        recycled 0.0 %";
+    let text = "    1 pool    live  rx0: 2 out of 4 (cache 2, lanes 0, ring 0, frag 0, uncollected 0), \
+                hold 4 release 0, recycled 0.0 %";
     assert_eq!(entry.to_string(), text);
     assert_eq!(
         registry.pools().iter().map(|pool| pool.name().to_owned()).collect::<Vec<_>>(),
