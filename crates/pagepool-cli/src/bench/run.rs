@@ -129,14 +129,15 @@ fn verdict(results: &[WorkloadOutcome], chosen: usize, quiet: bool) -> ExitCode 
     if !failed.is_empty() {
         output::error(format_args!("failed: {}", failed.join(", ")));
     }
-    let (ran, whole) = (results.len(), results.len() == chosen);
-    if !whole && !output::failed() {
+    let ran = results.len();
+    let is_limited = ran < chosen && !output::failed(); // who cannot print has another reason, or none
+    if is_limited {
         output::error(format_args!(
             "the limit on CPU time is reached: {ran} of {chosen} workloads ran. Raise it (`ulimit -t`), or \
              choose fewer with --filter"
         ));
     }
-    if failed.is_empty() && whole { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    if failed.is_empty() && !is_limited { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 #[cfg(test)]

@@ -47,8 +47,8 @@ fn line(dump: &mut String, life: &PoolLife, view: &PoolView) {
     let (name, id, out) = (life.handle.name(), life.handle.id(), out + deferred);
     // Writing into a String does not fail.
     let _ = write!(dump, "{name} id {id} {state} page {page} inflight {total} ");
-    let _ = write!(dump, "(cache {cache} lanes {lanes} ring {ring} frag {frag} out {out} ");
-    let _ = write!(dump, "uncollected {uncollected})");
+    let _ = write!(dump, "(cache {cache} lanes {lanes} ring {ring} frag {frag} uncollected {uncollected} ");
+    let _ = write!(dump, "out {out})");
     for (name, value) in life.handle.stats().fields() {
         let _ = write!(dump, " {name} {value}");
     }
