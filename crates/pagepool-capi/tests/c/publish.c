@@ -120,7 +120,7 @@ static void entries(struct pagepool *pool)
     CHECK(pagepool_entry_set(entry, 0, 1) == -ESTALE && pagepool_entry_set(-1, 0, 1) == -EINVAL);
     CHECK(pagepool_entry_put(entry + 1) == -EINVAL && pagepool_publish_entry(NULL) == -EINVAL);
     params.kind = "pool";
-    CHECK(pagepool_publish_entry(&params) == -EINVAL && strstr(pagepool_last_error(), "shown by itself"));
+    CHECK(pagepool_publish_entry(&params) == -EINVAL && strstr(pagepool_last_error(), "published by"));
     params.kind = "a kind of 17 bytes";
     CHECK(pagepool_publish_entry(&params) == -EINVAL && strstr(pagepool_last_error(), "up to 16 bytes"));
     params.kind = NULL;
