@@ -23,8 +23,7 @@ use std::time::{Duration, Instant};
 use pagepool::testing::{PlainMemory, seed};
 use pagepool::{
     Batch, Bound, IdentityDomain, NoDirectRecycle, PackedBuf, PageBuf, PageRef, Pool, PoolParams, PoolRef,
-    Publication, RawBuf, SharedBuf, Shutdown, ShutdownReport, XdpBuff, XdpFrame, XdpFrameBulk, publish,
-    put_packed,
+    RawBuf, SharedBuf, Shutdown, ShutdownReport, XdpBuff, XdpFrame, XdpFrameBulk, publish, put_packed,
 };
 
 const PAGES: usize = 384;
@@ -33,27 +32,33 @@ const RETURNERS: usize = 4;
 
 fn main() {
     let seconds = from_env("PAGEPOOL_STRESS_SECONDS", 5);
-    let clock = Instant::now();
     println!("stress: {seconds} s");
-    let world = Arc::new(World::new(seed("PAGEPOOL_STRESS_SEED")));
+    let seed = seed("PAGEPOOL_STRESS_SEED");
+    let half = Duration::from_secs(seconds) / 2;
+    work(World::new(seed), half, None);
+    match publish("stress") {
+        Ok(_publication) => work(World::new(seed.wrapping_add(1)), half, Some(forking)),
+        Err(error) => println!("SKIP forks of a process that publishes: {error}"),
+    }
+}
+
+/// Has owners and returners work for so long, and one thread more, if any.
+fn work(world: World, time: Duration, more: Option<fn(&World) -> u64>) {
+    let (clock, world) = (Instant::now(), Arc::new(world));
     let owners: Vec<_> = (0..OWNERS).map(|_| start(&world, own)).collect();
     let mut returners: Vec<_> = (0..RETURNERS).map(|_| start(&world, returning)).collect();
-    let mut forks = None;
-    while clock.elapsed() < Duration::from_secs(seconds) {
+    let more = more.map(|more| start(&world, more));
+    while clock.elapsed() < time {
         thread::sleep(Duration::from_millis(1));
         for returner in returners.iter_mut().filter(|thread| thread.is_finished()) {
             std::mem::replace(returner, start(&world, returning)).join().expect("a returner saw no fault");
         }
-        if forks.is_none() && clock.elapsed() >= Duration::from_secs(seconds) / 2 {
-            forks = Some(published_and_forking(&world));
-        }
     }
     world.stop.store(true, Ordering::Release);
-    let forks = forks.flatten().map(|(publication, forking)| (publication, forking.join()));
-    if let Some((_publication, forks)) = &forks {
-        let forks = forks.as_ref().expect("the children ended well");
+    if let Some(forking) = more {
+        let forks = forking.join().expect("the children ended well");
         println!("stress: {forks} children of fork");
-        assert!(*forks > 0);
+        assert!(forks > 0);
     }
     let ends: Vec<StoppedPool> =
         owners.into_iter().flat_map(|owner| owner.join().expect("an owner saw no fault")).collect();
@@ -69,17 +74,6 @@ fn from_env(name: &str, default: u64) -> u64 {
 fn start<R: Send + 'static>(world: &Arc<World>, job: fn(&World) -> R) -> JoinHandle<R> {
     let world = world.clone();
     thread::spawn(move || job(&world))
-}
-
-/// Publishes the pools that are made from now on, and has a thread fork.
-fn published_and_forking(world: &Arc<World>) -> Option<(Publication, JoinHandle<u64>)> {
-    match publish("stress") {
-        Ok(publication) => Some((publication, start(world, forking))),
-        Err(error) => {
-            println!("SKIP forks of a process that publishes: {error}");
-            None
-        }
-    }
 }
 
 /// Forks one child after another; says how many.
