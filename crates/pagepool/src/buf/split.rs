@@ -17,7 +17,8 @@
 //!        nobody has a part to split. After the end of the pool the holder of the return lock counts and
 //!        judges in the same words, while parts are still split elsewhere.
 //! Pairs  none of its own: `parts` is Relaxed, ordered by the messages, or by whatever hands a part on.
-//! Cost   on the owner's thread a load and a store in the record; elsewhere one atomic addition.
+//! Cost   on the owner's thread a load and a store in the record; elsewhere one atomic addition. Of a whole
+//!        page each also counts, for observers, that a page is in fragments.
 
 use std::fmt;
 
@@ -78,8 +79,8 @@ impl PageBuf {
     /// packet's offset before. A part may be split again. `at` need not be aligned, but parts that share a
     /// cache line have no [raw](Self::into_raw) form.
     ///
-    /// Any thread; no atomic operation on the owner's, one elsewhere. Refused, with nothing changed, unless
-    /// `at` is 1 to `len() - 1`, in pages of 4 MiB (order 10) also if it is odd.
+    /// Any thread; no atomic operation on the owner's, one elsewhere, two for a whole page. Refused, with
+    /// nothing changed, unless `at` is 1 to `len() - 1`, in pages of 4 MiB (order 10) also if it is odd.
     ///
     /// ```
     /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams};

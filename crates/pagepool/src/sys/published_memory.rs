@@ -6,10 +6,10 @@
 //! Full   memory of the file is taken from the file system before it is used, so no access faults where
 //!        that is full; then a place is on the heap, and the header counts what is not shown.
 //! Fork   a child has a copy (`pthread_atfork`): nothing that it does changes what its parent published,
-//!        and nothing that its parent does later is seen by it. The copy is made by the thread that forks,
+//!        and nothing that its parent does later is seen by it. The thread that forks has the kernel copy it,
 //!        right before: no place is given out or back from then on, so what that thread holds is in it.
-//!        Where memory for the copy cannot be had, the child maps the file privately: what it writes is its
-//!        own, but a page that it has not written follows the parent.
+//!        If there is no memory for the copy, the child maps the file privately: what it writes is its own,
+//!        but a page that it has not written follows the parent.
 //! Life   the mapping stays for ever: what lies in it may be used after the file was removed.
 //! Lock   a short one, for places and rows. Nothing that is read or written per buffer takes it.
 
