@@ -101,20 +101,30 @@ fn full_cache() {
     forever(|| drop(burst(&pool, 1000)));
 }
 
+/// Passes on how many pages have become due since the last round: on a busy machine rounds are fewer, and pages
+/// are not.
+fn steadily(mut round: impl FnMut(usize)) {
+    let (start, mut done) = (Instant::now(), 0);
+    forever(|| {
+        let due = (start.elapsed().as_secs_f64() * 300.0) as usize;
+        round(due - done);
+        done = due;
+    });
+}
+
 /// A consumer that takes half of what it is sent.
 fn slow_consumer() {
-    let (pool, mut queue, mut is_slow) = (usual(), Vec::new(), false);
-    forever(|| {
-        let pages = burst(&pool, 4);
-        is_slow = !is_slow;
-        if is_slow { queue.push(pages) } else { drop(pages) }
+    let (pool, mut queue) = (usual(), Vec::new());
+    steadily(|pages| {
+        drop(burst(&pool, pages));
+        queue.push(burst(&pool, pages));
     });
 }
 
 fn leak() {
     let holders = Holders::Sites { stacks: None };
     let pool = pool(ArenaParams::default(), PoolParams { holders, ..Default::default() });
-    forever(|| burst(&pool, 2).into_iter().for_each(std::mem::forget));
+    steadily(|pages| burst(&pool, pages).into_iter().for_each(std::mem::forget));
 }
 
 /// The owner moves from node to node of a made-up machine of two.

@@ -3,7 +3,8 @@
 use std::process::Command;
 
 use crate::between::{
-    Place, Reading, binary, check_loss, far_ends, frames, hosts, number, ok, send, signal, text, wait_until,
+    Place, Reading, binary, check_loss, far_ends, frames, hosts, number, ok, received_by_link, send, signal,
+    text, wait_until,
 };
 use pagepool_lab::{TwoHosts, TwoHostsParams};
 use pagepool_net::link::Netlink;
@@ -11,17 +12,29 @@ use serde_json::Value;
 
 /// More than the rings of a stopped command hold.
 const FLOOD: u64 = 3000;
+/// Fewer than the link holds.
+const SOME: u64 = 50;
 const DROP: [&str; 4] = ["drop", "near0", "--ring", "64"];
 
-/// Sends more to a process than it has buffers for, while it does not run.
+/// Sends more to a process than it has buffers for, while it does not run. It runs again when the link has handed
+/// over all of them: on a busy machine they would wait there, and come late enough to find buffers.
 fn flood(hosts: &TwoHosts, process: u32) {
     let ([far, _], frames, mut frame) = (far_ends(hosts), frames(hosts, 0, 64), [0; 64]);
     signal("-STOP", process);
-    for number in 0..FLOOD {
-        frames.write(number, &mut frame);
-        send(&far, &frame);
+    for some in 0..FLOOD / SOME {
+        let before = handed_over(hosts);
+        for number in 0..SOME {
+            frames.write(some * SOME + number, &mut frame);
+            send(&far, &frame);
+        }
+        wait_until("the link has handed the frames over", || handed_over(hosts) >= before + SOME);
     }
     signal("-CONT", process);
+}
+
+/// Frames that `near0` took from its link.
+fn handed_over(hosts: &TwoHosts) -> u64 {
+    hosts.run_between(|| received_by_link("near0"))
 }
 
 #[test]

@@ -10,6 +10,8 @@ use pagepool_net::link::KernelPoolStats;
 
 /// A pool that is younger at the first look is still being filled, and is not judged by its slow calls.
 pub const WARM_UP: Duration = Duration::from_secs(5);
+/// Looks that show whether more and more of a pool is out, at least.
+pub const LEAST_LOOKS: usize = 9;
 
 /// Everything that was seen.
 #[derive(Clone, Debug, Default)]

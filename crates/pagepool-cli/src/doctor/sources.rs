@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use pagepool::Stats;
 use pagepool::observe::{PoolView, RunFolder};
 
-use super::evidence::{Evidence, PoolEvidence, ProcessEvidence, Unseen, WARM_UP};
+use super::evidence::{Evidence, LEAST_LOOKS, PoolEvidence, ProcessEvidence, Unseen, WARM_UP};
 use crate::engine::interrupt::{RunSignals, listen};
 use crate::observing::look::{Observation, is_alive};
 use crate::report::number::grouped;
@@ -24,7 +24,8 @@ use kernel_pools::KernelPools;
 use links::Links;
 use tasks::SeenTasks;
 
-/// Looks at the pools, the first and the last among them; fewer if they take longer than the time between.
+/// Looks at the pools, the first and the last among them; fewer if they take longer than the time between,
+/// and never fewer than [`LEAST_LOOKS`].
 const LOOKS: u32 = 31;
 /// The time between two looks whether the user wants an end.
 const NAP: Duration = Duration::from_millis(20);
@@ -88,7 +89,8 @@ fn being_filled(look: &Observation) -> Option<(usize, Duration)> {
     left.iter().max().map(|&most| (left.len(), most))
 }
 
-/// Takes the other looks when their time comes.
+/// Takes the other looks when their time comes, and more if they were too few by then: on a busy machine, or
+/// one with many pools, a look takes long.
 fn wait_and_look(
     folder: &RunFolder,
     of: Option<&str>,
@@ -100,7 +102,7 @@ fn wait_and_look(
         let next = (start.elapsed() + time / (LOOKS - 1)).min(time);
         wait_until(start + next, signals)?;
         looks.push(chosen(Observation::at(folder), of));
-        if next == time {
+        if next == time && looks.len() >= LEAST_LOOKS {
             return Ok(());
         }
     }
@@ -228,6 +230,15 @@ mod tests {
         assert!(said.len() == 1 && said[0].starts_with("100 pages of "), "{said:?}");
         processes[0].pools[0].holders = Some(HolderEvidence::default());
         assert_eq!(uncollected(&processes).count(), 0, "holders know");
+    }
+
+    #[test]
+    fn looks_are_enough_however_long_they_take() {
+        let folder = RunFolder::at("/a folder that is not");
+        let mut looks = vec![Observation::at(&folder)];
+        let no_time = (Instant::now(), Duration::ZERO);
+        wait_and_look(&folder, None, no_time, &mut looks, &listen().unwrap()).unwrap();
+        assert_eq!(looks.len(), LEAST_LOOKS);
     }
 
     #[test]

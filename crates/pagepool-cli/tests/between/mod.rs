@@ -324,8 +324,9 @@ impl Reading {
 
     /// All that it prints. Ctrl-C ends it when so many lines like this have come.
     pub fn until_seen(&mut self, count: usize, is_it: impl Fn(&str) -> bool) -> String {
-        let (mut shown, mut seen) = (String::new(), 0);
+        let (mut shown, mut seen, start) = (String::new(), 0, Instant::now());
         while let Some(line) = self.line() {
+            assert!(start.elapsed() < 2 * LIMIT, "{seen} of {count} such lines came:\n{shown}");
             let is_it = is_it(&line);
             shown += &(line + "\n");
             seen += usize::from(is_it);
@@ -682,13 +683,23 @@ pub fn pass(frames: &NumberedFrames, numbers: u64, from: &FrameSocket, to: &Fram
     tally
 }
 
-/// Frames that a link of this thread's namespace did not take, or dropped on arrival.
-pub fn dropped_by_link(name: &str) -> u64 {
+/// What the kernel counts of a link of this thread's namespace, in the order of `/proc/net/dev`.
+fn link_counts(name: &str) -> Vec<u64> {
     let table = std::fs::read_to_string("/proc/thread-self/net/dev").expect("/proc");
     let line =
         table.lines().find_map(|line| line.trim().strip_prefix(&format!("{name}:"))).expect("the link");
-    let columns: Vec<u64> = line.split_whitespace().filter_map(|word| word.parse().ok()).collect();
-    columns[3] + columns[11]
+    line.split_whitespace().filter_map(|word| word.parse().ok()).collect()
+}
+
+/// Frames that a link of this thread's namespace did not take, or dropped on arrival.
+pub fn dropped_by_link(name: &str) -> u64 {
+    let counts = link_counts(name);
+    counts[3] + counts[11]
+}
+
+/// Frames that came to a link of this thread's namespace, also those that a program or a socket dropped then.
+pub fn received_by_link(name: &str) -> u64 {
+    link_counts(name)[1]
 }
 
 /// Frames from `far0` to `near0` that the links dropped so far.

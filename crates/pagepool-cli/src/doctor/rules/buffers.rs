@@ -4,7 +4,7 @@ use std::time::Duration;
 
 #[cfg(test)]
 use crate::doctor::evidence::HolderEvidence;
-use crate::doctor::evidence::{Evidence, PoolEvidence, ProcessEvidence};
+use crate::doctor::evidence::{Evidence, LEAST_LOOKS, PoolEvidence, ProcessEvidence};
 #[cfg(test)]
 use crate::doctor::rule::RuleCase;
 use crate::doctor::rule::{Cost, DoctorRule, Finding};
@@ -13,8 +13,6 @@ use crate::report::number::grouped;
 
 /// Pages more that are out at the end, at least.
 const LEAST_RISE: u64 = 64;
-/// Looks from which on it is judged whether more and more is out.
-const LEAST_LOOKS: usize = 9;
 /// A pool that ended gets its buffers back in that time, in seconds.
 const LATE: u64 = 5;
 
