@@ -101,8 +101,8 @@ fn full_cache() {
     forever(|| drop(burst(&pool, 1000)));
 }
 
-/// Passes on how many pages have become due since the last round: on a busy machine rounds are fewer, and pages
-/// are not.
+/// Passes on how many pages have become due since the last round: on a busy machine rounds are fewer, and
+/// pages are not.
 fn steadily(mut round: impl FnMut(usize)) {
     let (start, mut done) = (Instant::now(), 0);
     forever(|| {

@@ -3,11 +3,12 @@
 use std::process::Command;
 
 use crate::between::{
-    Place, Reading, binary, check_loss, far_ends, frames, hosts, number, ok, received_by_link, send, signal,
-    text, wait_until,
+    Place, Reading, binary, check_loss, far_ends, frames, hosts, keep_to, number, ok, received_by_link, send,
+    signal, text, wait_until,
 };
 use pagepool_lab::{TwoHosts, TwoHostsParams};
 use pagepool_net::link::Netlink;
+use rustix::thread::{CpuSet, sched_getaffinity};
 use serde_json::Value;
 
 /// More than the rings of a stopped command hold.
@@ -16,20 +17,31 @@ const FLOOD: u64 = 3000;
 const SOME: u64 = 50;
 const DROP: [&str; 4] = ["drop", "near0", "--ring", "64"];
 
-/// Sends more to a process than it has buffers for, while it does not run. It runs again when the link has handed
-/// over all of them: on a busy machine they would wait there, and come late enough to find buffers.
-fn flood(hosts: &TwoHosts, process: u32) {
+/// Sends more to a process than it has buffers for, while it does not run. It runs again when the link has
+/// handed over all of them: on a busy machine they would wait there, and come late enough to find buffers.
+/// The frames go to one queue: a link chooses it by the CPU that sends.
+fn flood(hosts: &TwoHosts, process: u32, cpu: usize) {
     let ([far, _], frames, mut frame) = (far_ends(hosts), frames(hosts, 0, 64), [0; 64]);
     signal("-STOP", process);
-    for some in 0..FLOOD / SOME {
-        let before = handed_over(hosts);
-        for number in 0..SOME {
-            frames.write(some * SOME + number, &mut frame);
-            send(&far, &frame);
+    let send_all = || {
+        keep_to(cpu);
+        for some in 0..FLOOD / SOME {
+            let before = handed_over(hosts);
+            for number in 0..SOME {
+                frames.write(some * SOME + number, &mut frame);
+                send(&far, &frame);
+            }
+            wait_until("the link has handed the frames over", || handed_over(hosts) >= before + SOME);
         }
-        wait_until("the link has handed the frames over", || handed_over(hosts) >= before + SOME);
-    }
+    };
+    std::thread::scope(|threads| threads.spawn(send_all).join().expect("the link takes frames"));
     signal("-CONT", process);
+}
+
+/// A CPU that this process may use.
+fn some_cpu() -> usize {
+    let allowed = sched_getaffinity(None).expect("its own");
+    (0..CpuSet::MAX_CPU).find(|&cpu| allowed.is_set(cpu)).expect("it runs on one")
 }
 
 /// Frames that `near0` took from its link.
@@ -43,7 +55,7 @@ fn a_run_that_loses_more_than_it_may_fails() {
     let Some(hosts) = hosts(name, &TwoHostsParams::default()) else { return };
     let limited = |limit| [&DROP[..], &["--max-loss", limit]].concat();
     let Some(running) = Place::Between(&hosts).start(name, &limited("10")) else { return };
-    flood(&hosts, running.id());
+    flood(&hosts, running.id(), some_cpu());
     running.wait_for_count(&["rx_packets"], 64);
     signal("-INT", running.id());
     let (document, _) = running.fails(&["more packets were lost than --max-loss 10 allows"]);
@@ -51,7 +63,7 @@ fn a_run_that_loses_more_than_it_may_fails() {
     assert!(document["loss"]["percent"].as_f64().is_some_and(|percent| percent > 50.0), "{document}");
     assert_eq!((&document["loss"]["max_percent"], number(&document, "missing")), (&Value::from(10.0), 0));
     let Some(running) = Place::Between(&hosts).start(name, &limited("99.9")) else { return };
-    flood(&hosts, running.id());
+    flood(&hosts, running.id(), some_cpu());
     running.wait_for_count(&["rx_packets"], 64);
     assert!(number(&running.interrupt()["loss"], "lost") > 1000);
 }
@@ -64,7 +76,7 @@ fn the_last_line_says_how_many_packets_were_lost_and_where() {
     let Some(_) = reading.line().filter(|line| line.contains("rings of 64 slots")) else {
         return println!("SKIP {name}: {}", reading.said().trim());
     };
-    flood(&hosts, reading.child.id());
+    flood(&hosts, reading.child.id(), some_cpu());
     let shown = reading.until_seen(1, |line| line.contains("s  in ") && !line.contains("  in           0/s"));
     let last = shown.lines().last().unwrap_or_default();
     assert!(last.starts_with("PASS: every buffer was returned, and no page was taken"), "{shown}");
@@ -117,7 +129,7 @@ fn an_interface_that_is_gone_is_named_beside_what_failed() {
     let Some(hosts) = hosts(name, &TwoHostsParams::default()) else { return };
     let arguments = [&DROP[..], &["--max-loss", "10", "--verify"]].concat();
     let Some(running) = Place::Between(&hosts).start(name, &arguments) else { return };
-    flood(&hosts, running.id());
+    flood(&hosts, running.id(), some_cpu());
     running.wait_for_figures("fill ring ran dry: this thread did not keep up\n");
     let mut damaged = [0; 64];
     frames(&hosts, 0, 64).write(FLOOD, &mut damaged);
@@ -139,7 +151,9 @@ fn an_interface_that_is_gone_is_named_beside_what_failed() {
 #[test]
 fn a_remedy_is_one_that_the_interface_has() {
     let name = "a_remedy_is_one_that_the_interface_has";
-    for (queues, options, has) in [(1, &[][..], None), (2, &["--queues", "0"], Some("all of its 2 queues"))] {
+    let queue = (some_cpu() % 2).to_string();
+    let cases = [(1, &[][..], None), (2, &["--queues", &queue], Some("all of its 2 queues"))];
+    for (queues, options, has) in cases {
         let Some(hosts) = hosts(name, &TwoHostsParams { queues, ..TwoHostsParams::default() }) else {
             return;
         };
@@ -148,7 +162,7 @@ fn a_remedy_is_one_that_the_interface_has() {
             return println!("SKIP {name}: {}", reading.said().trim());
         };
         let late = |line: &str| line.starts_with("lost ") && line.contains("did not keep up");
-        flood(&hosts, reading.child.id());
+        flood(&hosts, reading.child.id(), some_cpu());
         let shown = reading.until_seen(1, |line| line.contains("did not keep up"));
         let row = shown.lines().find(|line| late(line)).unwrap_or_else(|| panic!("{shown}"));
         assert!(row.contains("`--ring` of twice the slots") || row.contains("system calls for"), "{row}");

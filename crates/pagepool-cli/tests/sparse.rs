@@ -8,7 +8,7 @@ use crate::between;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::between::{Place, far_ends, frames, hosts, number, send};
+use crate::between::{Place, far_ends, frames, hosts, keep_to, number, send};
 use pagepool_lab::{FrameSocket, TwoHosts, TwoHostsParams};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
@@ -44,13 +44,6 @@ fn cpu_for_the_command(test: &str) -> Option<(String, Allowed)> {
     };
     keep_to(ours);
     Some((of_command.to_string(), Allowed(allowed)))
-}
-
-/// Keeps this thread to a CPU.
-fn keep_to(cpu: usize) {
-    let mut set = CpuSet::new();
-    set.set(cpu);
-    sched_setaffinity(None, &set).expect("it is allowed");
 }
 
 /// Nanoseconds that the threads of a process have run.

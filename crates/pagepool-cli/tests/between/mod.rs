@@ -17,6 +17,7 @@ use pagepool_lab::{
     FrameSocket, Namespace, NumberedFrames, Tally, TempFolder, TwoHosts, TwoHostsParams, or_skip,
 };
 use pagepool_net::link::NetError;
+use rustix::thread::{CpuSet, sched_setaffinity};
 use serde_json::Value;
 
 /// Nothing here takes as long, however busy the machine is.
@@ -34,6 +35,13 @@ pub fn hosts(test: &str, params: &TwoHostsParams) -> Option<TwoHosts> {
         return None;
     }
     or_skip(test, TwoHosts::new(params))
+}
+
+/// Keeps this thread to a CPU.
+pub fn keep_to(cpu: usize) {
+    let mut set = CpuSet::new();
+    set.set(cpu);
+    sched_setaffinity(None, &set).expect("it is allowed");
 }
 
 /// Waits until this holds; says what does not if it never does.
