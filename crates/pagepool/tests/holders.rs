@@ -20,7 +20,7 @@ use pagepool::{
     IdentityDomain, NoDirectRecycle, PackedBuf, PageBuf, Pool, PoolParams, PoolRef, Region, SkBuff, SkbCache,
     Tag, XdpBuff, XdpFrame, XdpFrameBulk, put_bulk, put_frames, put_packed, put_packets, put_ring_bulk,
 };
-use pagepool::{Holders, publish};
+use pagepool::{Holders, Publication, publish};
 
 const SITES: Holders = Holders::Sites { stacks: None };
 
@@ -758,6 +758,52 @@ fn nobody_holds_parts_that_returned_elsewhere() {
     assert_eq!((pool.inflight().out, held(&pool.handle()).held), (0, 0));
 }
 
+/// Pages out by the file of a publication, which says what the process says.
+fn seen_out(publication: &Publication, pool: &Bound) -> u64 {
+    let process = read_published(&std::fs::read(publication.path()).unwrap()).unwrap();
+    let seen = process.pools.into_iter().find(|seen| seen.id == pool.handle().id()).unwrap();
+    assert_eq!(seen.inflight, pool.inflight());
+    assert_eq!(seen.holders.map(|it| it.held), pool.handle().holders().map(|it| it.held));
+    seen.inflight.out
+}
+
+#[test]
+fn the_file_says_of_splits_what_the_process_says() {
+    let this = "holders::the_file_says_of_splits_what_the_process_says";
+    if in_child(this, "").is_some_and(|child| child.succeeded()) {
+        return;
+    }
+    let publication = publish("splits").unwrap();
+    let pool = pool(params(SITES));
+    let elsewhere = |mut page: PageBuf, at| {
+        let split = move || page.split_off(at).map(|rest| (page, rest)).unwrap();
+        std::thread::spawn(split).join().unwrap()
+    };
+    let here = |page: PageBuf, at| page.split_at(at).unwrap();
+    type Split<'a> = &'a dyn Fn(PageBuf, usize) -> (PageBuf, PageBuf);
+    // Every place of two splits of a page, and every place and order of the returns of its three parts.
+    let splits: [[Split; 2]; 4] = [[&here, &here], [&here, &elsewhere], [&elsewhere, &here], [&elsewhere; 2]];
+    for ([first, second], order) in
+        splits.into_iter().flat_map(|split| (0..48).map(move |order| (split, order)))
+    {
+        let (one, rest) = first(pool.alloc_page().unwrap(), 1000);
+        let (two, three) = second(rest, 1000);
+        let mut parts = vec![one, two, three];
+        parts.swap(0, order % 3);
+        parts.swap(1, 1 + order / 3 % 2);
+        for (at, part) in parts.into_iter().enumerate() {
+            assert_eq!(seen_out(&publication, &pool), 1, "order {order}, {at} parts returned");
+            match order / 6 >> at & 1 {
+                0 => drop(part),
+                _ => return_elsewhere(vec![part]),
+            }
+        }
+        assert_eq!(seen_out(&publication, &pool), 0, "order {order}");
+        pool.shrink(0);
+    }
+    drop(publication);
+}
+
 #[test]
 fn the_file_says_of_fragments_what_the_process_says() {
     let this = "holders::the_file_says_of_fragments_what_the_process_says";
@@ -767,13 +813,7 @@ fn the_file_says_of_fragments_what_the_process_says() {
     let publication = publish("fragments").unwrap();
     for holders in [SITES, Holders::Off] {
         let pool = pool(PoolParams { lane_size: 64, ring_size: 8, ..params(holders) });
-        let seen = || {
-            let process = read_published(&std::fs::read(publication.path()).unwrap()).unwrap();
-            let seen = process.pools.into_iter().find(|seen| seen.id == pool.handle().id()).unwrap();
-            assert_eq!(seen.inflight, pool.inflight());
-            assert_eq!(seen.holders.map(|it| it.held), pool.handle().holders().map(|it| it.held));
-            seen.inflight.out
-        };
+        let seen = || seen_out(&publication, &pool);
         let whole = pool.alloc_page().unwrap();
         for n in [64, 400] {
             let frags = cut(&pool, n);

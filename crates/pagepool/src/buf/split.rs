@@ -155,11 +155,19 @@ fn count_parts(pool: PoolPtr, page: PageIdx, in_frags: bool) {
     if pool.owner_here().is_some() {
         // I2, I5: this thread alone writes the word.
         meta.frags.store(meta.frags.load(Ordering::Relaxed).wrapping_add(more), Ordering::Relaxed);
-        pool.own.in_frags.add(u64::from(!in_frags));
+        if !in_frags {
+            pool.own.in_frags.add(1);
+        }
+        if pool.careful {
+            pool.note_more_out(page, more);
+        }
     } else {
         meta.parts.fetch_add(more, Ordering::Relaxed);
         if !in_frags {
             pool.split_elsewhere.fetch_add(1, Ordering::Relaxed);
+        }
+        if let Some(holders) = &pool.holders {
+            holders.frags_out(page, more);
         }
     }
 }

@@ -2,21 +2,19 @@
 //!
 //! Words  `since`: when it went out, in milliseconds of the coarse clock, and a number that tells two
 //!        hand-outs of one millisecond apart; 0 while the page is home. `what`: ids of texts, each in a table
-//!        of its own. `returned`: fragments of the page that returned on other threads and that the owner has
-//!        not collected. `out`: fragments out, those included. So observers of the file know whether somebody
-//!        holds the page.
+//!        of its own. `frags`: fragments of the page that are out, and how many of these returned on other
+//!        threads and are not collected. So observers of the file know whether somebody holds the page.
 //! Who    the owner of the page (I1): the pool's owner writes both when it hands the page out, whoever
 //!        returns the page clears `since` before anybody else can have it. Of a page in fragments several
-//!        threads may change the tag in `what`, by an exchange. Returners copy `out` from the page's record
-//!        and add to `returned` before their message; whoever collects it subtracts from both, and the owner
-//!        copies `out` again where it changes while fragments may be uncollected.
+//!        threads may change the tag in `what`, by an exchange, and `frags`, by additions: whoever opens or
+//!        splits, before the part goes on; a returner, before its message; whoever counts what returned.
 //! Pairs  out: `what`, then `since`, both Release. A reader: `since`, Acquire; `what`; fence, Acquire;
 //!        `since`. If both are the same, `what` belongs to it: who sees the `what` of a later hand-out also
 //!        sees that `since` was cleared before.
 
 use std::mem::offset_of;
 
-use crate::sys::sync::{AtomicU32, AtomicU64, Ordering, fence};
+use crate::sys::sync::{AtomicU64, Ordering, fence};
 
 /// Ids in a record; 0 is none, or one for which its table has no room.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Ord, PartialOrd)]
@@ -53,20 +51,21 @@ impl Since {
     }
 }
 
+/// A fragment that is out, in the word of fragments: the lower half counts those that wait to be collected.
+const OUT: u64 = 1 << 32;
+
 /// What is known of a page that is out.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub(crate) struct HolderRecord {
     since: AtomicU64,
     what: AtomicU64,
-    returned: AtomicU32,
-    out: AtomicU32,
+    frags: AtomicU64,
 }
 
 impl HolderRecord {
     /// Where fragments are counted, for observers of the file.
-    pub(crate) const RETURNED_AT: usize = offset_of!(Self, returned);
-    pub(crate) const OUT_AT: usize = offset_of!(Self, out);
+    pub(crate) const FRAGS_AT: usize = offset_of!(Self, frags);
 
     /// The page goes out.
     pub(crate) fn out(&self, since: Since, what: What) {
@@ -81,22 +80,25 @@ impl HolderRecord {
         self.since.store(0, Ordering::Relaxed);
     }
 
-    /// Fragments return on a thread that is not the owner; `out` are out with them. Relaxed: the message
-    /// carries it.
-    pub(crate) fn frags_returned(&self, n: u32, out: u32) {
-        self.out.store(out, Ordering::Relaxed);
-        self.returned.fetch_add(n, Ordering::Relaxed);
+    /// So many more fragments are out. Relaxed, as the two below: what hands a fragment on orders them.
+    pub(crate) fn frags_out(&self, n: u32) {
+        self.frags.fetch_add(OUT * u64::from(n), Ordering::Relaxed);
     }
 
-    /// The owner collects some, and `out` are left.
-    pub(crate) fn frags_collected(&self, n: u32, out: u32) {
-        self.out.store(out, Ordering::Relaxed);
-        self.returned.fetch_sub(n, Ordering::Relaxed);
+    /// Fragments return on a thread that is not the owner: `n` more wait to be collected, or `n` fewer.
+    pub(crate) fn frags_wait(&self, n: i32) {
+        self.frags.fetch_add(i64::from(n) as u64, Ordering::Relaxed);
     }
 
-    /// The owner cuts no more of the page, or counted some on its own thread: `out` are left.
-    pub(crate) fn frags_left(&self, out: u32) {
-        self.out.store(out, Ordering::Relaxed);
+    /// So many fragments are counted as returned.
+    pub(crate) fn frags_home(&self, n: u32) {
+        self.frags.fetch_sub(OUT * u64::from(n), Ordering::Relaxed);
+    }
+
+    /// Whether somebody holds a page that is out, by the word at [`FRAGS_AT`](Self::FRAGS_AT).
+    pub(crate) fn is_held(frags: u64) -> bool {
+        let (out, returned) = (frags >> 32, frags & 0xffff_ffff);
+        returned == 0 || returned < out
     }
 
     /// Somebody took the page over.
@@ -132,5 +134,21 @@ mod tests {
         record.back();
         assert_eq!(record.read(), None);
         assert_ne!(Since::new(0, 0).0, 0, "0 is home");
+    }
+
+    #[test]
+    fn a_page_is_held_until_all_its_fragments_wait() {
+        let record = HolderRecord::default();
+        let is_held = || HolderRecord::is_held(record.frags.load(Ordering::Relaxed));
+        assert!(is_held(), "a whole page");
+        record.frags_out(3);
+        record.frags_wait(1);
+        assert!(is_held());
+        record.frags_home(1); // one on the owner's thread
+        record.frags_wait(1);
+        assert!(!is_held());
+        record.frags_wait(-2);
+        record.frags_home(2);
+        assert_eq!(record.frags.load(Ordering::Relaxed), 0);
     }
 }

@@ -228,25 +228,19 @@ impl HolderTable {
         }
     }
 
-    /// Fragments of a page return on a thread that is not the owner, which will collect them.
-    pub(crate) fn frags_returned(&self, page: PageIdx, n: u32, out: u32) {
-        if let Some(record) = self.record(page) {
-            record.frags_returned(n, out);
-        }
+    /// So many more fragments of a page are out.
+    pub(crate) fn frags_out(&self, page: PageIdx, n: u32) {
+        self.record(page).into_iter().for_each(|record| record.frags_out(n));
     }
 
-    /// It does.
-    pub(crate) fn frags_collected(&self, page: PageIdx, n: u32, out: u32) {
-        if let Some(record) = self.record(page) {
-            record.frags_collected(n, out);
-        }
+    /// So many fragments of a page wait to be collected, or fewer.
+    pub(crate) fn frags_wait(&self, page: PageIdx, n: i32) {
+        self.record(page).into_iter().for_each(|record| record.frags_wait(n));
     }
 
-    /// So many fragments of a page are out as far as the owner knows.
-    pub(crate) fn frags_left(&self, page: PageIdx, out: u32) {
-        if let Some(record) = self.record(page) {
-            record.frags_left(out);
-        }
+    /// So many fragments of a page are counted as returned.
+    pub(crate) fn frags_home(&self, page: PageIdx, n: u32) {
+        self.record(page).into_iter().for_each(|record| record.frags_home(n));
     }
 
     /// The owner's allocations have this tag from now on, or none.

@@ -87,11 +87,10 @@ fn piece_of(reader: Reader<'_>, piece: BlockAt, first: u64) -> Result<Vec<(u64, 
     let record = |at: u64| {
         let at_byte = at as usize * width;
         let words = |bytes: &Bytes| (bytes.u64(at_byte), bytes.u64(at_byte + 8));
-        let frags = |of: usize| after.u32(at_byte + of);
-        let (returned, out) = (frags(HolderRecord::RETURNED_AT), frags(HolderRecord::OUT_AT));
+        let is_held = HolderRecord::is_held(after.u64(at_byte + HolderRecord::FRAGS_AT));
         let (since, what) = words(&after);
         let what = if words(&before) == (since, what) { What::of_word(what) } else { What::default() };
-        (since != 0).then(|| (first + at, Since(since), what, returned == 0 || returned < out))
+        (since != 0).then(|| (first + at, Since(since), what, is_held))
     };
     Ok((0..piece.count).filter_map(record).collect())
 }

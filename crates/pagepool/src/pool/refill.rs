@@ -428,7 +428,6 @@ impl Bound {
         pool.own.frag_open.store(false, Ordering::Relaxed);
         if !pool.frag_counted(owner, page, unused) {
             pool.own.in_frags.add(1);
-            pool.note_left(page);
             return None;
         }
         if pool.page_meta(page).refs.load(Ordering::Acquire) != 0 {

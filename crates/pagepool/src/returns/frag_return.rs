@@ -14,7 +14,7 @@ use crate::returns::late;
 use crate::returns::pool_core::{PoolPtr, ReturnState};
 use crate::sys::sync::Ordering;
 
-/// What [`PoolPtr::count_carefully`] moves from `frags` to `parts`: more than a page has of either.
+/// What [`PoolPtr::note_more_out`] moves from `frags` to `parts`: more than a page has of either.
 const CAREFUL: u32 = 1 << 26;
 
 /// What became of a page whose last fragment returned.
@@ -70,30 +70,30 @@ impl PoolPtr {
         let left = meta.frags.load(Ordering::Relaxed).wrapping_sub(n);
         meta.frags.store(left, Ordering::Relaxed);
         // Above 0 the page is not complete, whatever `parts` says: so `parts` is loaded only at 0 or below.
-        left as i32 <= 0 && self.all_parts_home(page, meta, left)
+        left as i32 <= 0 && self.all_parts_home(page, meta, left, n)
     }
 
-    /// Whether a page is complete: `frags`, which is 0 or less, and the parts that were split off on other
-    /// threads add up to 0 (buf/split.rs).
+    /// Whether a page is complete with the `n` that were counted last: `frags`, which is 0 or less, and the
+    /// parts that were split off on other threads add up to 0 (buf/split.rs).
     #[inline(always)]
-    fn all_parts_home(self, page: PageIdx, meta: &PageMeta, frags: u32) -> bool {
+    fn all_parts_home(self, page: PageIdx, meta: &PageMeta, frags: u32, n: u32) -> bool {
         let parts = meta.parts.load(Ordering::Relaxed);
         // Almost always nothing was split elsewhere.
-        parts | frags == 0 || self.split_parts_home(page, frags, parts)
+        parts | frags == 0 || self.split_parts_home(page, frags.wrapping_add(parts), n)
     }
 
     #[cold]
     #[inline(never)]
-    fn split_parts_home(self, page: PageIdx, frags: u32, parts: u32) -> bool {
-        let home = parts.wrapping_add(frags) == 0;
-        if home {
+    fn split_parts_home(self, page: PageIdx, left: u32, n: u32) -> bool {
+        if let Some(holders) = &self.holders {
+            holders.frags_home(page, n);
+        }
+        if left == 0 {
             let meta = self.page_meta(page);
             meta.frags.store(0, Ordering::Relaxed);
             meta.parts.store(0, Ordering::Relaxed); // nobody has a part, so nobody adds to it
-        } else {
-            self.note_left(page);
         }
-        home
+        left == 0
     }
 
     /// The last fragment of a page returned on the owner's thread: the page goes the way of a whole one.
@@ -174,39 +174,31 @@ impl PoolPtr {
     fn note_returned_carefully(self, frags: &[u32]) {
         if let Some(holders) = &self.holders {
             for page in frags.iter().map(|&page| PageIdx(page)) {
-                holders.frags_returned(page, 1, self.frags_out(page));
+                holders.frags_wait(page, 1);
             }
         }
     }
 
-    /// The owner, or after the end the holder of the return lock, collects what returned.
+    /// The owner, or after the end the holder of the return lock, collects what returned, and counts it next.
     #[inline(always)]
     pub(crate) fn note_collected(self, page: PageIdx, n: u32) {
         if let Some(holders) = &self.holders {
-            holders.frags_collected(page, n, self.frags_out(page).wrapping_sub(n));
+            holders.frags_wait(page, -(n as i32));
         }
     }
 
-    /// The owner has counted fragments, and others are out.
-    #[inline(always)]
-    pub(crate) fn note_left(self, page: PageIdx) {
-        if let Some(holders) = &self.holders {
-            holders.frags_left(page, self.frags_out(page));
+    /// Has observers see that `n` more fragments are out, of a page that the owner opens or splits, and each
+    /// return of one on the owner's thread take the slow way, which notes it: `frags` is below 0 from now on,
+    /// and `parts` above.
+    pub(crate) fn note_more_out(self, page: PageIdx, n: u32) {
+        let Some(holders) = &self.holders else { return };
+        let meta = self.page_meta(page);
+        let frags = meta.frags.load(Ordering::Relaxed);
+        if frags as i32 >= 0 {
+            meta.frags.store(frags.wrapping_sub(CAREFUL), Ordering::Relaxed);
+            meta.parts.fetch_add(CAREFUL, Ordering::Relaxed);
         }
-    }
-
-    /// Fragments out as far as the owner knows; of the open page also those not cut yet.
-    fn frags_out(self, page: PageIdx) -> u32 {
-        let meta = self.page_meta(page);
-        meta.frags.load(Ordering::Relaxed).wrapping_add(meta.parts.load(Ordering::Relaxed))
-    }
-
-    /// Has each return of a fragment of a page on the owner's thread take the slow way, which notes it:
-    /// `frags` is below 0 from now on, and `parts` above. For the owner, of a page that it opens.
-    pub(crate) fn count_carefully(self, page: PageIdx) {
-        let meta = self.page_meta(page);
-        meta.frags.store(meta.frags.load(Ordering::Relaxed).wrapping_sub(CAREFUL), Ordering::Relaxed);
-        meta.parts.fetch_add(CAREFUL, Ordering::Relaxed);
+        holders.frags_out(page, n);
     }
 
     /// Fragments, at least one, by their pages, through the ring whatever the thread.

@@ -13,6 +13,7 @@ use std::panic::Location;
 use crate::buf::page_buf::PageBuf;
 use crate::holders::table::HolderTable;
 use crate::home::cache::{Cache, OwnerProof};
+use crate::home::frag::BIAS;
 use crate::mem::page::PageIdx;
 use crate::pool::bound::Bound;
 
@@ -74,7 +75,7 @@ impl Bound {
         }
         // SAFETY: I2; no callback runs while the borrow lives.
         let page = unsafe { &*pool.own.frag.get() }.page();
-        pool.count_carefully(page);
+        pool.note_more_out(page, BIAS);
         holders.out(page, Location::caller());
         true
     }
