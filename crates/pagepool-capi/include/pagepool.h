@@ -525,7 +525,9 @@ struct pagepool_params {
     /**
      * What the pool records of each buffer that is out, for pagepool_shutdown_report, and for `pagepool
      * show` if the process publishes, also after it was killed: PAGEPOOL_HOLDERS_OFF, _AGES, _SITES or
-     * _STACKS. Each allocation and each return is then a call that takes the slow way.
+     * _STACKS. Each allocation and each return is then a call that takes the slow way. If a function returns
+     * what it allocates, a compiler may call the library by a jump: the recorded place is then that of the
+     * function's caller. Compile with -fno-optimize-sibling-calls against that.
      */
     uint32_t holders;
     /**
@@ -2109,10 +2111,10 @@ struct pagepool_row_ {
 #endif
 
 /* The layout is in the names that linkers see, so that two versions of this header share nothing. */
-#define pagepool_no_cache_ pagepool_no_cache_9183e06f_
-#define pagepool_no_view_ pagepool_no_view_9183e06f_
-#define pagepool_here_ pagepool_here_9183e06f_
-#define pagepool_noted_ pagepool_noted_9183e06f_
+#define pagepool_no_cache_ pagepool_no_cache_e3681937_
+#define pagepool_no_view_ pagepool_no_view_e3681937_
+#define pagepool_here_ pagepool_here_e3681937_
+#define pagepool_noted_ pagepool_noted_e3681937_
 
 /* Stands for no pool, not even for NULL: it has no page, and an empty cache. */
 extern PAGEPOOL_ONCE_ struct pagepool_cache_ pagepool_no_cache_;
@@ -2132,7 +2134,7 @@ PAGEPOOL_UNUSED_ static const struct pagepool_inline_ *pagepool_tables_;
 
 __attribute__((constructor)) PAGEPOOL_UNUSED_ static void pagepool_start_(void)
 {
-    pagepool_tables_ = pagepool_inline_tables(0x9183e06f);
+    pagepool_tables_ = pagepool_inline_tables(0xe3681937);
 }
 
 #define PAGEPOOL_FAST_ __attribute__((unused, always_inline)) static inline
@@ -2148,6 +2150,20 @@ PAGEPOOL_FAST_ uint64_t pagepool_number_(const void *handle)
 PAGEPOOL_FAST_ void *pagepool_pointer_(uintptr_t number)
 {
     return (void *)number;
+}
+
+/* What a call returned. The call is not the last thing that its function does, so a compiler makes no jump of
+ * it, and the library finds the function on the stack: see pagepool_params.holders. */
+PAGEPOOL_FAST_ void *pagepool_called_(void *got)
+{
+    __asm__ volatile("" : "+r"(got));
+    return got;
+}
+
+PAGEPOOL_FAST_ size_t pagepool_called_n_(size_t got)
+{
+    __asm__ volatile("" : "+r"(got));
+    return got;
 }
 
 /* The calling thread, as the library identifies it. */
@@ -2247,7 +2263,7 @@ PAGEPOOL_FAST_ struct pagepool_buf *pagepool_alloc_page_(struct pagepool *pool)
             }
         }
     }
-    return pagepool_alloc_page(pagepool_looked_at_(pool));
+    return (struct pagepool_buf *)pagepool_called_(pagepool_alloc_page(pagepool_looked_at_(pool)));
 }
 
 /* The number of a token's page, where `base` is that of its pool's view; beyond every page for a token of
@@ -2376,7 +2392,9 @@ PAGEPOOL_UNUSED_ static inline int pagepool_took_data_(struct pagepool *pool, st
 
 PAGEPOOL_FAST_ size_t pagepool_alloc_bulk_(struct pagepool *pool, struct pagepool_buf **bufs, size_t n)
 {
-    return PAGEPOOL_LIKELY_(pagepool_took_(pool, bufs, n)) ? n : pagepool_alloc_bulk(pool, bufs, n);
+    if (PAGEPOOL_LIKELY_(pagepool_took_(pool, bufs, n)))
+        return n;
+    return pagepool_called_n_(pagepool_alloc_bulk(pool, bufs, n));
 }
 
 PAGEPOOL_FAST_ size_t pagepool_alloc_bulk_data_(struct pagepool *pool, struct pagepool_buf **bufs,
@@ -2384,7 +2402,7 @@ PAGEPOOL_FAST_ size_t pagepool_alloc_bulk_data_(struct pagepool *pool, struct pa
 {
     if (PAGEPOOL_LIKELY_(pagepool_took_data_(pool, bufs, data, n)))
         return n;
-    return pagepool_alloc_bulk_data(pool, bufs, data, n);
+    return pagepool_called_n_(pagepool_alloc_bulk_data(pool, bufs, data, n));
 }
 
 /* Puts pages into the cache, in order, until a token does not equal its page's word. Returns their number.

@@ -154,6 +154,20 @@ PAGEPOOL_FAST_ void *pagepool_pointer_(uintptr_t number)
     return (void *)number;
 }
 
+/* What a call returned. The call is not the last thing that its function does, so a compiler makes no jump of
+ * it, and the library finds the function on the stack: see pagepool_params.holders. */
+PAGEPOOL_FAST_ void *pagepool_called_(void *got)
+{
+    __asm__ volatile("" : "+r"(got));
+    return got;
+}
+
+PAGEPOOL_FAST_ size_t pagepool_called_n_(size_t got)
+{
+    __asm__ volatile("" : "+r"(got));
+    return got;
+}
+
 /* The calling thread, as the library identifies it. */
 PAGEPOOL_FAST_ uint64_t pagepool_me_(void)
 {
@@ -251,7 +265,7 @@ PAGEPOOL_FAST_ struct pagepool_buf *pagepool_alloc_page_(struct pagepool *pool)
             }
         }
     }
-    return pagepool_alloc_page(pagepool_looked_at_(pool));
+    return (struct pagepool_buf *)pagepool_called_(pagepool_alloc_page(pagepool_looked_at_(pool)));
 }
 
 /* The number of a token's page, where `base` is that of its pool's view; beyond every page for a token of
@@ -380,7 +394,9 @@ PAGEPOOL_UNUSED_ static inline int pagepool_took_data_(struct pagepool *pool, st
 
 PAGEPOOL_FAST_ size_t pagepool_alloc_bulk_(struct pagepool *pool, struct pagepool_buf **bufs, size_t n)
 {
-    return PAGEPOOL_LIKELY_(pagepool_took_(pool, bufs, n)) ? n : pagepool_alloc_bulk(pool, bufs, n);
+    if (PAGEPOOL_LIKELY_(pagepool_took_(pool, bufs, n)))
+        return n;
+    return pagepool_called_n_(pagepool_alloc_bulk(pool, bufs, n));
 }
 
 PAGEPOOL_FAST_ size_t pagepool_alloc_bulk_data_(struct pagepool *pool, struct pagepool_buf **bufs,
@@ -388,7 +404,7 @@ PAGEPOOL_FAST_ size_t pagepool_alloc_bulk_data_(struct pagepool *pool, struct pa
 {
     if (PAGEPOOL_LIKELY_(pagepool_took_data_(pool, bufs, data, n)))
         return n;
-    return pagepool_alloc_bulk_data(pool, bufs, data, n);
+    return pagepool_called_n_(pagepool_alloc_bulk_data(pool, bufs, data, n));
 }
 
 /* Puts pages into the cache, in order, until a token does not equal its page's word. Returns their number.

@@ -5,11 +5,12 @@
 
 use std::ffi::{c_int, c_void};
 use std::mem::offset_of;
+use std::sync::atomic::AtomicU32;
 
 use ::pagepool::CacheHead;
 
 use crate::handles::binding::here;
-use crate::handles::directory::{DIRECTORY, DirectoryRow};
+use crate::handles::directory::{DIRECTORY, DirectoryRow, ROW_SHIFT};
 use crate::handles::life_word::NEXT;
 use crate::handles::token::KIND_BITS;
 use crate::handles::view::{MAX_POOLS, PoolView, VIEWS};
@@ -41,9 +42,11 @@ pub const KNOWN: &[(&str, usize)] = &[
     ("offsetof(struct pagepool_cache_, recycle_cached)", offset_of!(CacheHead, recycle_cached)),
 ];
 
-/// Which layout that is: a number made of all of it, so that no other layout has it. tests/header.rs writes
-/// it into the header, wherever inline.h says `@LAYOUT@`.
-pub const LAYOUT: u32 = digest(KNOWN, &[KIND_BITS as u64, NEXT, MEANING]);
+/// Which layout that is: a number made of all of it. tests/header.rs writes it into the header, wherever
+/// inline.h says `@LAYOUT@`.
+pub const LAYOUT: u32 = digest(KNOWN, &[KIND_BITS as u64, ROW_SHIFT as u64, ENTRY_BYTES, NEXT, MEANING]);
+
+const ENTRY_BYTES: u64 = size_of::<AtomicU32>() as u64;
 
 /// Raised if all that stays, and the inline functions are to use it in another way.
 const MEANING: u64 = 1;

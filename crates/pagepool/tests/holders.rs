@@ -793,7 +793,7 @@ fn the_file_says_of_splits_what_the_process_says() {
         parts.swap(1, 1 + order / 3 % 2);
         for (at, part) in parts.into_iter().enumerate() {
             assert_eq!(seen_out(&publication, &pool), 1, "order {order}, {at} parts returned");
-            match order / 6 >> at & 1 {
+            match (order / 6) >> at & 1 {
                 0 => drop(part),
                 _ => return_elsewhere(vec![part]),
             }

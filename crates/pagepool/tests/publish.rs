@@ -14,7 +14,7 @@ use pagepool::observe::{Life, PoolView, ProcessView, RunFolder};
 use pagepool::testing::PlainMemory;
 use pagepool::{
     Arena, ArenaParams, Bound, Error, Holders, IdentityDomain, Inflight, PageBuf, Pool, PoolParams, PoolRef,
-    Provider, UseCounts, prepare_thread, publish, publish_entry,
+    Provider, Registry, UseCounts, prepare_thread, publish, publish_entry,
 };
 
 fn only(folder: &RunFolder) -> ProcessView {
@@ -280,7 +280,14 @@ fn a_process_with_a_pool_cannot_publish_and_hears_why() {
     let said = "pools that exist cannot be published: 1 of them, such as \"early\"; publish before the first";
     assert!(refused.to_string().starts_with(said), "{refused}");
     assert!(folder.runs.processes().is_empty());
+    let out = early.alloc_page();
     drop(early);
+    assert!(matches!(publish("late").unwrap_err(), Error::Busy { .. }), "a buffer is out");
+    drop(out);
+    let registry = Some(Registry::new());
+    let elsewhere = pool(PoolParams { registry, ..Default::default() }, 8);
+    assert!(matches!(publish("late"), Err(Error::Busy { .. })), "a pool in a registry of its own");
+    drop(elsewhere);
     let _publication = publish("late").unwrap();
     let _pool = pool(PoolParams::default(), 8);
     assert_eq!((only(&folder.runs).pools.len(), only(&folder.runs).not_shown), (1, 0));

@@ -7,17 +7,17 @@ use std::collections::BTreeMap;
 use std::ffi::{c_char, c_int};
 use std::ptr::null_mut;
 use std::sync::atomic::{
-    AtomicBool, AtomicPtr,
+    AtomicBool, AtomicPtr, AtomicU32,
     Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
 use ::pagepool::{Publication, PublishedEntry, publish, publish_entry, sign_of_life, uncancelled};
 
 use crate::args::entry_params::{self, EntryParamsC};
 use crate::args::range::out_of_range;
 use crate::args::sized::{self, text};
-use crate::error::{CallError, number, status};
+use crate::error::{CallError, CallResult, number, status};
 use crate::handles::slots;
 use crate::handles::token::Token;
 use crate::oom;
@@ -25,6 +25,8 @@ use crate::oom;
 /// What this process published, in a box, until it takes it back. No lock: a child of fork would wait for one
 /// for ever that a thread of its parent held, which the child does not have.
 static PUBLICATION: AtomicPtr<Publication> = AtomicPtr::new(null_mut());
+/// The process that published.
+static PUBLISHER: AtomicU32 = AtomicU32::new(0);
 
 /// Shows the pools of this process to others of the same user: counters, places of pages, parameters. They
 /// are in a file in the folder `$PAGEPOOL_RUN`, else /run/pagepool for root, else
@@ -49,6 +51,7 @@ pub unsafe extern "C" fn pagepool_publish(name: *const c_char) -> c_int {
         let name = unsafe { text(name, "") };
         let published = uncancelled(|| publish(&name))?;
         // The only one of this process: publish() succeeds once.
+        PUBLISHER.store(std::process::id(), Relaxed);
         PUBLICATION.store(Box::into_raw(Box::new(published)), Release);
         withdraw_at_exit();
         Ok(())
@@ -125,8 +128,18 @@ struct EnteredByC {
 
 static ENTRIES: Mutex<EnteredByC> = Mutex::new(EnteredByC { entered: BTreeMap::new(), next: 1 });
 
-fn entries() -> MutexGuard<'static, EnteredByC> {
-    ENTRIES.lock().unwrap_or_else(PoisonError::into_inner)
+/// The entries; in a child of fork none if another thread of the parent had the lock, which nobody frees.
+fn entries() -> CallResult<MutexGuard<'static, EnteredByC>> {
+    match ENTRIES.try_lock() {
+        Ok(entries) => Ok(entries),
+        Err(TryLockError::WouldBlock) if is_of_parent() => Err(NOT_PUBLISHED),
+        Err(_) => Ok(ENTRIES.lock().unwrap_or_else(PoisonError::into_inner)),
+    }
+}
+
+/// Whether another process published than this one, its child.
+fn is_of_parent() -> bool {
+    PUBLISHER.load(Relaxed) != std::process::id()
 }
 
 /// Shows something beside the pools: a socket, say, and how many buffers wait there. `pagepool show` and
@@ -158,7 +171,7 @@ pub unsafe extern "C" fn pagepool_publish_entry(params: *const EntryParamsC) -> 
         let lines: Vec<(&str, &str)> = texts.params.iter().map(|(key, value)| (&**key, &**value)).collect();
         let names: Vec<&str> = texts.counters.iter().map(|name| &**name).collect();
         let entry = publish_entry(&texts.kind, params.id, parent, &texts.name, &lines, &names).ok_or(FULL)?;
-        let mut entries = entries();
+        let mut entries = entries()?;
         let at = entries.next;
         entries.next = at.checked_add(1).ok_or(FULL)?;
         entries.entered.insert(at, (entry, names.len()));
@@ -181,7 +194,7 @@ const FULL: CallError = CallError::fixed(
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_entry_set(entry: c_int, counter: usize, value: u64) -> c_int {
     status(|| {
-        let entries = entries();
+        let entries = entries()?;
         let (published, counters) = entries.entered.get(&entry).ok_or_else(|| entries.missing(entry))?;
         if counter >= *counters {
             return Err(out_of_range("counter", counter, &format!("below {counters}, the entry's names")));
@@ -200,7 +213,7 @@ pub extern "C" fn pagepool_entry_set(entry: c_int, counter: usize, value: u64) -
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_entry_put(entry: c_int) -> c_int {
     status(|| {
-        let mut entries = entries();
+        let mut entries = entries()?;
         let removed = entries.entered.remove(&entry);
         removed.map(drop).ok_or_else(|| entries.missing(entry))
     })

@@ -90,7 +90,9 @@ pub struct PoolParamsC {
     pub no_owner: u32,
     /// What the pool records of each buffer that is out, for pagepool_shutdown_report, and for `pagepool
     /// show` if the process publishes, also after it was killed: PAGEPOOL_HOLDERS_OFF, _AGES, _SITES or
-    /// _STACKS. Each allocation and each return is then a call that takes the slow way.
+    /// _STACKS. Each allocation and each return is then a call that takes the slow way. If a function returns
+    /// what it allocates, a compiler may call the library by a jump: the recorded place is then that of the
+    /// function's caller. Compile with -fno-optimize-sibling-calls against that.
     pub holders: u32,
     /// With PAGEPOOL_HOLDERS_STACKS: the call stack of one in so many allocations is recorded. 0 means 1000.
     /// Otherwise 0.

@@ -21,7 +21,7 @@ use crate::handles::token::{HandleKind, Token};
 use crate::handles::view::{PoolView, fetch_to_write};
 
 /// log2 of the places in a row of the directory.
-const ROW_SHIFT: u32 = 12;
+pub(crate) const ROW_SHIFT: u32 = 12;
 const IN_ROW: u32 = (1 << ROW_SHIFT) - 1;
 const ROWS: usize = 1 << 16;
 

@@ -146,13 +146,17 @@ fn callers_behind<'a, 'b>(frames: &'a [Frame<'b>], address: usize) -> &'a [Frame
     &frames[first + of_header..]
 }
 
-/// Whether a function is one of our headers: by its file, or by a name that no program uses.
+/// Whether a function is one of our headers: by its file, or without debug information by a name that no
+/// program uses. A program's own function may have our types in its C++ name.
 fn is_of_header(frame: &Frame<'_>) -> bool {
-    let file = frame.place.split(':').next().unwrap_or_default();
+    if let Some(file) = frame.place.split(':').next().filter(|file| !file.is_empty()) {
+        return HEADERS.iter().any(|header| file.ends_with(header));
+    }
     let name = frame.name.split('.').next().unwrap_or_default(); // before what compilers add to it
-    HEADERS.iter().any(|header| file.ends_with(header))
-        || name.starts_with("pagepool_") && name.ends_with('_')
-        || name.contains("12pagepool_cpp")
+    // _ZN12pagepool_cpp..., also of a constant method (K) and of what is within a function (_ZZN).
+    let scope = name.strip_prefix("_Z").map(|mangled| mangled.trim_start_matches(['Z', 'N', 'K']));
+    name.starts_with("pagepool_") && name.ends_with('_')
+        || scope.is_some_and(|scope| scope.starts_with("12pagepool_cpp"))
 }
 
 #[cfg(all(test, not(loom)))]
@@ -183,6 +187,16 @@ mod tests {
         assert_eq!(names(callers_behind(&frames, 1)), "");
         assert_eq!((frames[5].place, &*frames[0].name), ("/src/app.c:5:6", "std::backtrace_rs::trace"));
         assert!(super::frames("disabled backtrace").is_empty());
+    }
+
+    #[test]
+    fn a_function_of_the_program_may_have_our_types() {
+        let is =
+            |name: &str, place: &'static str| is_of_header(&Frame { address: 1, name: name.into(), place });
+        assert!(is("pagepool_alloc_page_", "") && is("_ZN12pagepool_cpp5batchILm8EE4fillEP8pagepool", ""));
+        assert!(is("_ZNK12pagepool_cpp10unique_buf4dataEv", "") && is("f", "/usr/include/pagepool.hpp:9:9"));
+        let of_program = "_ZL4leakRN12pagepool_cpp5batchILm1EEEP8pagepool";
+        assert!(!is(of_program, "") && !is(of_program, "/src/app.cc:3:1") && !is("pagepool_mine", ""));
     }
 
     #[test]

@@ -16,7 +16,7 @@ use crate::home::thread;
 use crate::observe::dead_file::{DeadFile, leads_to};
 use crate::returns::schema::schema;
 use crate::sys::published_layout::NAME_BYTES;
-use crate::sys::published_memory::PublishedMemory;
+use crate::sys::published_memory::{PublishedMemory, UnseenPool};
 use crate::sys::run_folder::{self, BEING_MADE, SUFFIX};
 
 /// Files that a process may find in its way, of others with its name and number in other pid namespaces.
@@ -132,14 +132,15 @@ fn check_name(name: &str) -> Result<(), Error> {
 
 /// Refuses to publish beside pools that lie on the heap, where nobody could see them.
 fn check_no_pool() -> Result<(), Error> {
-    let mut pools = Registry::process().dump();
-    pools.retain(|entry| entry.mem_type == MemType::Pool);
-    let Some(first) = pools.first() else { return Ok(()) };
-    let what = format!(
-        "pools that exist cannot be published: {} of them, such as {:?}; publish before the first pool",
-        pools.len(),
-        first.name
-    );
+    let count = UnseenPool::count();
+    if count == 0 {
+        return Ok(());
+    }
+    let all = Registry::process().dump(); // without those of registries of their own
+    let first = all.iter().find(|entry| entry.mem_type == MemType::Pool);
+    let such = first.map_or_else(String::new, |first| format!(", such as {:?}", first.name));
+    let what =
+        format!("pools that exist cannot be published: {count} of them{such}; publish before the first pool");
     Err(Error::Busy { what })
 }
 

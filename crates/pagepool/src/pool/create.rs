@@ -32,6 +32,7 @@ use crate::returns::raw_line::RawLine;
 use crate::returns::short_name::ShortName;
 use crate::sys::call::eventfd;
 use crate::sys::placed::Placed;
+use crate::sys::published_memory::UnseenPool;
 use crate::sys::slab::Slab;
 use crate::sys::sync::{
     AtomicU32, AtomicU64, LastCell, Lock, Ordering, Padded, UnseenLock, fences_are_free, prepare_fences,
@@ -153,7 +154,7 @@ fn assemble(
         careful,
         cut_limit: if holders.is_some() { 0 } else { geometry.page_size() },
         holders,
-        row: UnseenLock::new(None),
+        row: UnseenLock::new(Err(UnseenPool::new())),
         count: count.clone(),
     };
     Ok((Arc::new_cyclic(|count| Placed::new(make(count))), attached))

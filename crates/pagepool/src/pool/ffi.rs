@@ -12,7 +12,7 @@
 #![expect(unsafe_code)]
 
 use std::ffi::c_void;
-use std::mem::offset_of;
+use std::mem::{MaybeUninit, offset_of};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize};
 
@@ -42,8 +42,7 @@ pub struct CacheHead {
     pub limit: usize,
     /// Pages that the cache may have.
     pub capacity: usize,
-    /// The pool's own.
-    pub other: AtomicUsize,
+    other: MaybeUninit<usize>,
     /// Pages that the owner took: the pool's counter of that name.
     pub alloc_fast: AtomicU64,
     /// Pages that the owner put: the pool's counter of that name.
@@ -71,7 +70,7 @@ impl CacheHead {
             count: AtomicUsize::new(0),
             limit: 0,
             capacity: 0,
-            other: AtomicUsize::new(0),
+            other: MaybeUninit::uninit(),
             alloc_fast: AtomicU64::new(0),
             recycle_cached: AtomicU64::new(0),
         }
@@ -147,8 +146,8 @@ impl Bound {
     }
 
     /// The address of this pool's cache, for allocation and return without a call. It is valid until the pool
-    /// is freed. Only the thread that the pool is bound to may write there, and it also counts: see
-    /// [`CacheHead`].
+    /// is freed. Only the thread that the pool is bound to may read or write there, and it also counts:
+    /// see [`CacheHead`].
     ///
     /// ```
     /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams};

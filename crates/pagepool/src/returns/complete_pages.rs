@@ -21,7 +21,7 @@ pub(crate) fn complete_pages(pool: &PoolCore) -> Vec<PageIdx> {
     lanes.for_each(|lane| lane.each_frag(head_mask, &mut returned));
     if pool.frags_in_ring() > 0 {
         pool.ring.each_frag(head_mask, &mut returned);
-        each_overflowed(pool, &mut returned);
+        overflowed(pool).into_iter().for_each(|(page, n)| returned(page, n));
     }
     let is_complete = |&(page, n): &(u32, u32)| {
         let meta = pool.page_meta(PageIdx(page));
@@ -31,13 +31,15 @@ pub(crate) fn complete_pages(pool: &PoolCore) -> Vec<PageIdx> {
     waiting.into_iter().filter(is_complete).map(|(page, _)| PageIdx(page)).collect()
 }
 
-/// Fragments that found no room for a message.
-fn each_overflowed(pool: &PoolCore, returned: &mut impl FnMut(PageIdx, u32)) {
+/// Fragments that found no room for a message. Returners wait for the lock: nothing is allocated under it.
+fn overflowed(pool: &PoolCore) -> Vec<(PageIdx, u32)> {
+    let mut all = Vec::with_capacity(pool.frags_in_ring() as usize);
     let returns = pool.returns.lock();
     let mut next = returns.overflow;
-    while let Some(page) = next.checked_sub(1).map(PageIdx) {
+    while let Some(page) = next.checked_sub(1).map(PageIdx).filter(|_| all.len() < all.capacity()) {
         let meta = pool.page_meta(page);
-        returned(page, meta.overflow.load(Ordering::Relaxed));
+        all.push((page, meta.overflow.load(Ordering::Relaxed)));
         next = meta.next.load(Ordering::Relaxed).saturating_sub(1);
     }
+    all
 }

@@ -17,6 +17,7 @@ use crate::mem::page::PageIdx;
 use crate::mem::provider::give_back;
 use crate::returns::end_watch::EndWatch;
 use crate::returns::pool_core::PoolPtr;
+use crate::sys::published_memory::UnseenPool;
 use crate::sys::sync::Ordering;
 
 /// Gives pages that left the pool to its provider, now or with their last reference.
@@ -92,7 +93,7 @@ pub(crate) fn drain_late(pool: PoolPtr, lane: &Lane) {
 /// The last page has returned and the owner is gone: frees everything, then tells who deferred.
 pub(crate) fn free(pool: PoolPtr) {
     let _finish = Finish(pool.watch.clone()); // dropped last
-    drop(pool.row.lock().take());
+    *pool.row.lock() = Err(UnseenPool::new());
     // SAFETY: I9. `remaining` is 0: no owner, no buffer and no message is left, so nobody reads the parts any
     // more.
     let provider = unsafe { pool.provider.take() };

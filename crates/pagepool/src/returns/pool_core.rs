@@ -39,7 +39,7 @@ use crate::returns::geometry::{Geometry, PoolSizes};
 use crate::returns::raw_line::RawLine;
 use crate::returns::short_name::ShortName;
 use crate::sys::placed::{Placed, Shared};
-use crate::sys::published_memory::PublishedRow;
+use crate::sys::published_memory::{PublishedRow, UnseenPool};
 use crate::sys::slab::Slab;
 use crate::sys::sync::{
     AtomicBool, AtomicU32, AtomicU64, LastCell, Lock, Ordering, OwnerCell, Padded, UnseenLock, fence,
@@ -126,7 +126,7 @@ pub(crate) struct PoolCore {
     /// Who holds what, if the pool records it.
     pub(crate) holders: Option<Arc<HolderTable>>,
     /// Its row in the published file, if it is there. Taken before anything that the row leads to goes.
-    pub(crate) row: UnseenLock<Option<PublishedRow>>,
+    pub(crate) row: UnseenLock<Result<PublishedRow, UnseenPool>>,
     /// What keeps the pool.
     pub(crate) count: Weak<Placed<Self>>,
 }

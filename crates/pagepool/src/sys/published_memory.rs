@@ -24,7 +24,7 @@ use std::fs::File;
 use std::mem::ManuallyDrop;
 use std::os::fd::AsFd;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering, fence};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use self::free_room::FreeRoom;
@@ -123,6 +123,8 @@ impl PublishedMemory {
         claim.used = true;
         let memory = Box::leak(Box::new(memory));
         PUBLISHED.store(memory, Ordering::Release); // pairs with current()
+        fence(Ordering::SeqCst); // pairs with that of UnseenPool::new()
+        memory.count_not_shown(UNSEEN_POOLS.load(Ordering::Relaxed)); // another thread made them meanwhile
         Ok((memory, shown))
     }
 
@@ -194,9 +196,9 @@ impl PublishedMemory {
         self.word(std::mem::offset_of!(Header, last_sign_ns)).store(now_ns(), Ordering::Relaxed);
     }
 
-    /// Counts something that is not in the file.
-    fn count_not_shown(&self) {
-        self.word(std::mem::offset_of!(Header, not_shown)).fetch_add(1, Ordering::Relaxed);
+    /// Counts what is not in the file.
+    fn count_not_shown(&self, n: u64) {
+        self.word(std::mem::offset_of!(Header, not_shown)).fetch_add(n, Ordering::Relaxed);
     }
 
     /// Room for a value; none if the memory is full or closed.
@@ -330,6 +332,34 @@ extern "C" fn in_child() {
     }
 }
 
+/// Pools that exist and are in no file.
+static UNSEEN_POOLS: AtomicU64 = AtomicU64::new(0);
+
+/// A pool that is in no file, as long as this lives.
+#[derive(Debug)]
+pub(crate) struct UnseenPool(());
+
+impl UnseenPool {
+    /// Before the pool looks whether this process publishes. A pool that finds it does not is counted when it
+    /// begins to.
+    pub(crate) fn new() -> Self {
+        UNSEEN_POOLS.fetch_add(1, Ordering::Relaxed);
+        fence(Ordering::SeqCst); // pairs with that of publish()
+        Self(())
+    }
+
+    /// How many there are.
+    pub(crate) fn count() -> u64 {
+        UNSEEN_POOLS.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for UnseenPool {
+    fn drop(&mut self) {
+        UNSEEN_POOLS.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 /// The right to publish; given back unless it was used.
 #[derive(Debug)]
 pub(crate) struct PublishClaim {
@@ -357,7 +387,7 @@ impl PublishedRow {
         let memory = PublishedMemory::current().filter(|memory| memory.is_open())?;
         let entered = row().and_then(|row| memory.enter(row));
         if entered.is_none() {
-            memory.count_not_shown();
+            memory.count_not_shown(1);
         }
         entered
     }

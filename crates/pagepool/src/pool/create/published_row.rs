@@ -54,7 +54,7 @@ pub(crate) fn text_of(params: &PoolParams, sizes: &PoolSizes, geometry: &Geometr
 
 /// Shows a new pool, which nobody else has yet.
 pub(crate) fn enter(pool: &PoolCore, params: &str) {
-    *pool.row.lock() = PublishedRow::enter(|| {
+    let row = PublishedRow::enter(|| {
         let mut row = entry_row(POOL_KIND, pool.id.into(), pool.area_id, &pool.name, params);
         row.block = block_of(pool, 1)?;
         // A pool whose lanes found no room is not shown: its numbers would not add up.
@@ -71,4 +71,7 @@ pub(crate) fn enter(pool: &PoolCore, params: &str) {
         row.page_bytes = pool.geometry.page_size() as u64;
         Some(row)
     });
+    if let Some(row) = row {
+        *pool.row.lock() = Ok(row);
+    }
 }
