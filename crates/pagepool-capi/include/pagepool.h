@@ -575,14 +575,14 @@ struct pagepool_buffer_locations {
      */
     uint64_t out;
     /**
-     * Pages of which all fragments have returned, on other threads, but the owner has not collected the last
-     * ones.
+     * Pages whose fragments have all returned, but whose owner has not yet collected those that returned on
+     * other threads.
      */
     uint64_t uncollected;
 };
 
 /**
- * Something that the program shows beside its pools: a socket, a port, or what it likes. Start from
+ * Something that the program shows beside its pools: a socket, a port, or anything else. Start from
  * PAGEPOOL_ENTRY_PARAMS_INIT, or from zeroes with `size` set. All texts are copied.
  */
 struct pagepool_entry_params {
@@ -591,8 +591,8 @@ struct pagepool_entry_params {
      */
     size_t size;
     /**
-     * What it is: up to 16 bytes, but not "pool". Buffers that a "socket" or "nic" says are `in_rx` wait for
-     * packets, and are not with the program. Required.
+     * Its kind, up to 16 bytes; any word except "pool". Required. Buffers that a "socket" or "nic" counts as
+     * `in_rx` wait for packets, and do not count as held by the program.
      */
     const char *kind;
     /**
@@ -608,14 +608,14 @@ struct pagepool_entry_params {
      */
     const char *name;
     /**
-     * What does not change: lines of `key=value`, of which 688 bytes are shown. By "ifindex=N" the interface
-     * is known. NULL means none.
+     * Its fixed properties: lines of `key=value`, of which 688 bytes are shown. "ifindex=N" names the
+     * interface. NULL means none.
      */
     const char *params;
     /**
-     * The names of its counters, which begin at 0: 256 at most, with 4096 bytes and one more for each. Of a
-     * socket: `in_rx`, buffers that wait for packets; `in_tx`, buffers that are being sent; `rx_packets`,
-     * `tx_packets`.
+     * The names of its counters, which begin at 0: 256 names at most, and 4096 bytes with a terminating byte
+     * for each. Those of a socket are `in_rx`, buffers that wait for packets; `in_tx`, buffers that are
+     * being sent; `rx_packets`, `tx_packets`.
      */
     const char *const *counters;
     /**
@@ -669,8 +669,8 @@ struct pagepool_stats {
     uint64_t alloc_slow_high_order;
     /**
      * Refills that found no page: cache, lanes and ring were empty, and no deferred page was done. If it
-     * rises: with `alloc_slow`, more pages are out than before; find out who has them before you enlarge the
-     * arena.
+     * rises: with `alloc_slow`, more pages are out than before; find out who holds them before you enlarge
+     * the arena.
      */
     uint64_t alloc_empty;
     /**
@@ -686,7 +686,7 @@ struct pagepool_stats {
     uint64_t alloc_waive;
     /**
      * Allocations that returned nothing. Linux has no such counter. If it rises: the arena is exhausted;
-     * raise `max_bytes`, or find out who has the buffers (`holders`).
+     * raise `max_bytes`, or find out who holds the buffers (`holders`).
      */
     uint64_t alloc_failed;
     /**
@@ -1364,7 +1364,7 @@ int pagepool_shared_page_ref(struct pagepool_shared *shared, struct pagepool_pag
 
 /**
  * Splits a buffer in two: `*front` has the first `at` bytes, `*rest` those behind. Each returns by itself,
- * on any thread; the page is home when the last part is. Nothing is copied. Several packets in one receive
+ * on any thread; the page returns with its last part. Nothing is copied. Several packets in one receive
  * buffer are cut off one after the other: pagepool_buf_split(buf, len, &packet, &buf).
  *
  * Both parts are fragments, also of a whole page: `at` counts from the page's first byte, headroom included.
@@ -1884,8 +1884,8 @@ int64_t pagepool_low_water_mark(struct pagepool *pool);
  *
  * Thread: any.
  * Ownership: `name` is copied: 1 to 64 of A-Z a-z 0-9 - _ . and the first no dot.
- * Errors: -EINVAL for the name, for a folder that others may write to, or for none. -EBUSY the second
- *     time, and while a pool exists. Others of the system, such as -ENOSPC.
+ * Errors: -EINVAL for a bad name, for a folder that others may write to, or if there is no folder. -EBUSY
+ *     on a second call, and while a pool exists. Other errors of the system, such as -ENOSPC.
  * Cost: some system calls, on files.
  */
 int pagepool_publish(const char *name);
@@ -1902,19 +1902,19 @@ void pagepool_sign_of_life(void);
 /**
  * Takes back what pagepool_publish did: the file is removed, and pools made from now on are not shown.
  * Pools stay as they are. exit(3), and so a return from main, does it too. _exit(2), abort(3) and a signal
- * do not: the file then says what the process had.
+ * do not: the file then says what the process held.
  *
  * Thread: any.
- * Errors: -ENOENT if nothing is published, or another thread takes it back now; and in a child of fork(2),
- *     for the file is its parent's.
+ * Errors: -ENOENT if nothing is published, or another thread is taking it back; and in a child of fork(2),
+ *     because the file is its parent's.
  * Cost: three system calls.
  */
 int pagepool_unpublish(void);
 
 /**
- * Shows something beside the pools: a socket, say, and how many buffers wait there. `pagepool show` and
- * `doctor` take those off what the program holds. It is shown until pagepool_entry_put, or until the process
- * ends. Returns its number, above 0.
+ * Shows something beside the pools, such as a socket and how many buffers wait there. `pagepool show` and
+ * `doctor` subtract those from what the program holds. It is shown until pagepool_entry_put, or until the
+ * process ends. Returns the number of the entry, above 0.
  *
  * Thread: any.
  * Ownership: the texts are copied.
@@ -1926,11 +1926,10 @@ int pagepool_unpublish(void);
 int pagepool_publish_entry(const struct pagepool_entry_params *params);
 
 /**
- * Sets a counter of an entry, by its place among the names.
+ * Sets a counter of an entry, by the index of its name.
  *
  * Thread: any.
- * Errors: -EINVAL for a place that there is not, or a number that was never given. -ESTALE for an entry that
- *     was removed.
+ * Errors: -EINVAL for an index or an entry that never existed. -ESTALE for an entry that was removed.
  * Cost: a lock.
  */
 int pagepool_entry_set(int entry, size_t counter, uint64_t value);
@@ -2004,8 +2003,8 @@ const struct pagepool_inline_ *pagepool_inline_tables(uint32_t layout);
 
 /* ---- Device addresses, as Linux's headers have them ----
  *
- * Linux's __u64, of which the places in a fill ring are, is `unsigned long long`; uint64_t may be `unsigned
- * long`. Both have 64 bits, and functions that take arrays of addresses take either.
+ * Linux's __u64, the type of a fill ring's entries, is `unsigned long long`; uint64_t may be `unsigned long`.
+ * Both have 64 bits, and the functions that take arrays of addresses accept both.
  */
 #if defined(__cplusplus)
 extern "C++" {
@@ -2067,7 +2066,7 @@ PAGEPOOL_EITHER_ int pagepool_put_addr_bulk_(struct pagepool *pool, union pagepo
 #if !defined(PAGEPOOL_NO_INLINE) && defined(__GNUC__) && defined(__linux__) && !defined(__BIONIC__) && \
     (defined(__x86_64__) || defined(__aarch64__))
 
-/* What C cannot write as C++ does. */
+/* C has no other spelling for casts and null pointers. */
 #if defined(__cplusplus)
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wold-style-cast"
@@ -2213,8 +2212,8 @@ PAGEPOOL_FAST_ void pagepool_look_behind_(const struct pagepool_buf *buf)
         pagepool_look_here_(((const struct pagepool_row_ *)pagepool_tables_->directory)[token >> 16].view);
 }
 
-/* All other cases. A function that allocates in the library is called from the program's own function, into
- * which all of this is inlined: pools with `holders` record the place of that call. */
+/* All other cases. Calls that allocate in the library stay in the program's own function, into which all of
+ * this is inlined, because pools with `holders` record where that call is. */
 PAGEPOOL_SLOW_ struct pagepool *pagepool_looked_at_(struct pagepool *pool)
 {
     pagepool_look_at_(pool);

@@ -6,8 +6,8 @@
 
 /* ---- Device addresses, as Linux's headers have them ----
  *
- * Linux's __u64, of which the places in a fill ring are, is `unsigned long long`; uint64_t may be `unsigned
- * long`. Both have 64 bits, and functions that take arrays of addresses take either.
+ * Linux's __u64, the type of a fill ring's entries, is `unsigned long long`; uint64_t may be `unsigned long`.
+ * Both have 64 bits, and the functions that take arrays of addresses accept both.
  */
 #if defined(__cplusplus)
 extern "C++" {
@@ -69,7 +69,7 @@ PAGEPOOL_EITHER_ int pagepool_put_addr_bulk_(struct pagepool *pool, union pagepo
 #if !defined(PAGEPOOL_NO_INLINE) && defined(__GNUC__) && defined(__linux__) && !defined(__BIONIC__) && \
     (defined(__x86_64__) || defined(__aarch64__))
 
-/* What C cannot write as C++ does. */
+/* C has no other spelling for casts and null pointers. */
 #if defined(__cplusplus)
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wold-style-cast"
@@ -215,8 +215,8 @@ PAGEPOOL_FAST_ void pagepool_look_behind_(const struct pagepool_buf *buf)
         pagepool_look_here_(((const struct pagepool_row_ *)pagepool_tables_->directory)[token >> 16].view);
 }
 
-/* All other cases. A function that allocates in the library is called from the program's own function, into
- * which all of this is inlined: pools with `holders` record the place of that call. */
+/* All other cases. Calls that allocate in the library stay in the program's own function, into which all of
+ * this is inlined, because pools with `holders` record where that call is. */
 PAGEPOOL_SLOW_ struct pagepool *pagepool_looked_at_(struct pagepool *pool)
 {
     pagepool_look_at_(pool);

@@ -105,7 +105,7 @@ commands! {
     Top(TopArgs),
     /// Give what processes publish to Prometheus: over HTTP, in a file, or on standard output
     Export(export::ExportArgs),
-    /// Look for what is slow, lost or leaking: what is seen, why it costs, what mends it, how to verify
+    /// Find what is slow, lost or leaking: what was seen, why it costs, how to fix it, how to verify the fix
     #[command(long_about = doctor::ABOUT)]
     Doctor(doctor::DoctorArgs),
     /// Remove what processes that were killed have published

@@ -360,7 +360,7 @@ fn each_illness_is_found_and_a_healthy_program_has_none() {
     });
     assert!(said.starts_with("1 finding in ") && said.contains(" s of 1 process, 1 pool"), "{said}");
     for what in
-        ["1. small_ring, pid ", ": ring_full (some packets cost more)\n", "   mend    A larger `ring_size`"]
+        ["1. small_ring, pid ", ": ring_full (some packets cost more)\n", "   fix     A larger `ring_size`"]
     {
         assert!(said.contains(what), "{what}: {said}");
     }
@@ -508,8 +508,8 @@ fn offloads_are_found_with_the_command_against_them() {
     hosts.run_between(gro).expect("a veth has GRO");
     let Some(seen) = of_drop(name, &hosts, &["--attach", "generic"], 1_000) else { return };
     assert_eq!(finding(&seen, "offloads", "drop")["cost"], "packets arrive changed");
-    let mend = finding(&seen, "offloads", "drop")["mend"].as_str().expect("text");
-    assert!(mend.contains("ethtool -K near0 gro off"), "{mend}");
+    let fix = finding(&seen, "offloads", "drop")["fix"].as_str().expect("text");
+    assert!(fix.contains("ethtool -K near0 gro off"), "{fix}");
 }
 
 /// A thread that stands still leaves the fill ring empty.

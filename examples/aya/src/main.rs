@@ -1,6 +1,6 @@
-//! A UDP echo whose XDP part is a program of its own, written with aya (`xdp/`), which hands packets to our
-//! sockets by its map of them. All other packets go to the kernel. Not on an open network: two such services
-//! keep one packet going to and fro for ever.
+//! A UDP echo. Its XDP program is written with aya (`xdp/`), and redirects packets to our sockets through an
+//! XSKMAP. All other packets go to the kernel. Do not run it on an open network: two such services bounce one
+//! packet between them for ever.
 //!
 //! ```sh
 //! cargo build && sudo ../target/debug/pagepool-with-aya eth1
@@ -30,7 +30,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let program: &mut Xdp = ebpf.program_mut("udp_port_7").ok_or("no program udp_port_7")?.try_into()?;
     program.load()?;
     program.attach(&interface, XdpMode::default())?;
-    // 2. Its map, into which the device puts its socket, and out of which it takes it at the end.
+    // 2. Its map. The device puts its socket into the map, and removes it at the end.
     let Some(Map::XskMap(sockets)) = ebpf.map("SOCKETS") else { return Err("no XSKMAP SOCKETS".into()) };
     let redirect = Some(Redirect::over_map(sockets.fd().as_fd().try_clone_to_owned()?));
     // 3. The rest is as with any redirect.

@@ -1,5 +1,5 @@
-//! A thread polls an interface, and hands packets to two tasks of tokio in turn; they answer. Not on an open
-//! network: what comes from another such program goes to and fro between the two for ever.
+//! A thread polls an interface, and hands packets to two tokio tasks in turn, which answer them. Do not run
+//! it on an open network: two such programs bounce one packet between them for ever.
 //!
 //! ```sh
 //! cargo build && sudo ../target/debug/pagepool-tokio-workers eth1

@@ -38,8 +38,8 @@ static PUBLISHER: AtomicU32 = AtomicU32::new(0);
 ///
 /// Thread: any.
 /// Ownership: `name` is copied: 1 to 64 of A-Z a-z 0-9 - _ . and the first no dot.
-/// Errors: -EINVAL for the name, for a folder that others may write to, or for none. -EBUSY the second
-///     time, and while a pool exists. Others of the system, such as -ENOSPC.
+/// Errors: -EINVAL for a bad name, for a folder that others may write to, or if there is no folder. -EBUSY
+///     on a second call, and while a pool exists. Other errors of the system, such as -ENOSPC.
 /// Cost: some system calls, on files.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pagepool_publish(name: *const c_char) -> c_int {
@@ -94,11 +94,11 @@ pub extern "C" fn pagepool_sign_of_life() {
 
 /// Takes back what pagepool_publish did: the file is removed, and pools made from now on are not shown.
 /// Pools stay as they are. exit(3), and so a return from main, does it too. _exit(2), abort(3) and a signal
-/// do not: the file then says what the process had.
+/// do not: the file then says what the process held.
 ///
 /// Thread: any.
-/// Errors: -ENOENT if nothing is published, or another thread takes it back now; and in a child of fork(2),
-///     for the file is its parent's.
+/// Errors: -ENOENT if nothing is published, or another thread is taking it back; and in a child of fork(2),
+///     because the file is its parent's.
 /// Cost: three system calls.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_unpublish() -> c_int {
@@ -142,9 +142,9 @@ fn is_of_parent() -> bool {
     PUBLISHER.load(Relaxed) != std::process::id()
 }
 
-/// Shows something beside the pools: a socket, say, and how many buffers wait there. `pagepool show` and
-/// `doctor` take those off what the program holds. It is shown until pagepool_entry_put, or until the process
-/// ends. Returns its number, above 0.
+/// Shows something beside the pools, such as a socket and how many buffers wait there. `pagepool show` and
+/// `doctor` subtract those from what the program holds. It is shown until pagepool_entry_put, or until the
+/// process ends. Returns the number of the entry, above 0.
 ///
 /// Thread: any.
 /// Ownership: the texts are copied.
@@ -185,11 +185,10 @@ const FULL: CallError = CallError::fixed(
       published",
 );
 
-/// Sets a counter of an entry, by its place among the names.
+/// Sets a counter of an entry, by the index of its name.
 ///
 /// Thread: any.
-/// Errors: -EINVAL for a place that there is not, or a number that was never given. -ESTALE for an entry that
-///     was removed.
+/// Errors: -EINVAL for an index or an entry that never existed. -ESTALE for an entry that was removed.
 /// Cost: a lock.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_entry_set(entry: c_int, counter: usize, value: u64) -> c_int {

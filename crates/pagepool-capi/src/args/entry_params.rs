@@ -12,15 +12,15 @@ use crate::args::sized::{Sized0, text};
 use crate::error::CallResult;
 use crate::handles::opaque::PoolHandle;
 
-/// Something that the program shows beside its pools: a socket, a port, or what it likes. Start from
+/// Something that the program shows beside its pools: a socket, a port, or anything else. Start from
 /// PAGEPOOL_ENTRY_PARAMS_INIT, or from zeroes with `size` set. All texts are copied.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct EntryParamsC {
     /// sizeof(struct pagepool_entry_params): fields can be added at the end.
     pub size: usize,
-    /// What it is: up to 16 bytes, but not "pool". Buffers that a "socket" or "nic" says are `in_rx` wait for
-    /// packets, and are not with the program. Required.
+    /// Its kind, up to 16 bytes; any word except "pool". Required. Buffers that a "socket" or "nic" counts as
+    /// `in_rx` wait for packets, and do not count as held by the program.
     pub kind: *const c_char,
     /// A number of the program's own, which tells entries of one kind apart.
     pub id: u64,
@@ -28,12 +28,12 @@ pub struct EntryParamsC {
     pub pool: *mut PoolHandle,
     /// Its name, of which 64 bytes are shown. NULL means "".
     pub name: *const c_char,
-    /// What does not change: lines of `key=value`, of which 688 bytes are shown. By "ifindex=N" the interface
-    /// is known. NULL means none.
+    /// Its fixed properties: lines of `key=value`, of which 688 bytes are shown. "ifindex=N" names the
+    /// interface. NULL means none.
     pub params: *const c_char,
-    /// The names of its counters, which begin at 0: 256 at most, with 4096 bytes and one more for each. Of a
-    /// socket: `in_rx`, buffers that wait for packets; `in_tx`, buffers that are being sent; `rx_packets`,
-    /// `tx_packets`.
+    /// The names of its counters, which begin at 0: 256 names at most, and 4096 bytes with a terminating byte
+    /// for each. Those of a socket are `in_rx`, buffers that wait for packets; `in_tx`, buffers that are
+    /// being sent; `rx_packets`, `tx_packets`.
     pub counters: *const *const c_char,
     /// How many there are.
     pub n_counters: usize,

@@ -1,4 +1,4 @@
-//! `pagepool doctor`: looks for some seconds, and says what is slow, lost or leaking, why, and what mends it.
+//! `pagepool doctor`: looks for some seconds, and says what is slow, lost or leaking, why, and how to fix it.
 
 use std::process::ExitCode;
 
@@ -17,12 +17,11 @@ use crate::run_command::RunCommand;
 
 /// What the help says besides.
 pub const ABOUT: &str = "\
-Look for what is slow, lost or leaking: what is seen, why it costs, what mends it, how to verify
+Find what is slow, lost or leaking: what was seen, why it costs, how to fix it, how to verify the fix
 
-It looks \
-at what processes publish (`pagepool list`), at the kernel's page pools, and at interfaces, interrupts, \
-CPUs, nodes and offloads, for some seconds; counters are judged by what they rose by. Findings are \
-ordered by what they cost. It changes nothing. docs/doctor.md has the rules.";
+For some seconds it looks at what processes publish (`pagepool list`), at the kernel's page pools, and at \
+interfaces, interrupts, CPUs, nodes and offloads. It judges counters by how much they rose meanwhile. It \
+prints the worst finding first. It changes nothing. docs/doctor.md has the rules.";
 
 /// What is looked at, and how.
 #[derive(Args, Clone, Debug)]

@@ -37,14 +37,15 @@ pub struct ExportArgs {
     listen: Option<SocketAddr>,
     /// Write them to a file for the node exporter's textfile collector
     ///
-    /// Whoever reads it sees all of them or those before: the file is exchanged by rename. Its name must end
-    /// with .prom for the collector. Everybody may read it. What is there and is no file is left as it is.
+    /// The file is replaced by rename, so a reader sees all new metrics or all old ones. The collector
+    /// requires a name that ends with .prom. Everybody may read the file. If PATH is not a regular file, the
+    /// command fails and leaves it as it is.
     #[arg(long, value_name = "PATH", conflicts_with = "listen", value_parser = file_name())]
     textfile: Option<PathBuf>,
-    /// With --textfile: write it anew every SECONDS until Ctrl-C [default: write it once]
+    /// With --textfile: rewrite it every SECONDS until Ctrl-C [default: write it once]
     ///
-    /// If it cannot be written, the command says so, tries again after 10 s at most, and goes on. If it never
-    /// could, the command ends, unless the disk is full.
+    /// If the file cannot be written, the command says so, tries again after 10 s at most, and goes on. If it
+    /// has not been written once, the command ends instead, unless the disk is full.
     #[arg(long, value_name = "SECONDS", requires = "textfile", value_parser = seconds)]
     every: Option<u64>,
 }

@@ -29,10 +29,10 @@ pub struct ForwardArgs {
     /// in their number of queues, several queues of the one share a queue of the other.
     #[arg(value_name = "IF2")]
     second: String,
-    /// Leave the interfaces' filter of MAC addresses on
+    /// Do not set the interfaces to promiscuous mode
     ///
-    /// A network card drops packets that are not for its own address. So forward has both interfaces take
-    /// packets for every address, as tcpdump does, until the command ends, in whatever way.
+    /// A network card drops packets that are not for its own address. So forward sets both interfaces to
+    /// promiscuous mode, as tcpdump does, until it exits or is killed.
     #[arg(long)]
     no_promisc: bool,
     #[command(flatten)]

@@ -18,8 +18,8 @@ List the processes that publish, and their pools; or the page pools of the kerne
 
 Processes publish by pagepool::publish (C: pagepool_publish), and the commands of pagepool by themselves. \
 The folder is $PAGEPOOL_RUN, else /run/pagepool for root, else $XDG_RUNTIME_DIR/pagepool. \
-A process that was killed is shown as DEAD, with what it had, until `pagepool clean`, or until \
-somebody publishes with its name after a later one was killed, too.
+A process that was killed is shown as DEAD, with what it held, until `pagepool clean`. A process that \
+publishes removes older dead ones of its name, except the last to die.
 
 Columns, with Linux's names in its netlink dump of page pools: id; if: the interface (ifindex); thread: \
 the owner (napi-id); inflight: pages of the pool; mem: their bytes (inflight-mem); ever%: allocated pages \

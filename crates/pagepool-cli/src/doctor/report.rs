@@ -19,7 +19,7 @@ pub fn print(found: &[Diagnosis], evidence: &Evidence) {
         }
         0 => format!("Nothing found in {:.0} s of {scope}.", evidence.seconds),
         1 => format!("1 finding in {:.0} s of {scope}, with its cost:", evidence.seconds),
-        _ => format!("{count} findings in {:.0} s of {scope}, the dearest first:", evidence.seconds),
+        _ => format!("{count} findings in {:.0} s of {scope}, the worst first:", evidence.seconds),
     };
     let is_well = count == 0 && evidence.unseen.not_judged.is_empty();
     output::hanging(&head, 2, is_well.then_some(Colour::Good));
@@ -31,7 +31,7 @@ pub fn print(found: &[Diagnosis], evidence: &Evidence) {
         let texts = [
             ("seen", finding.seen.clone()),
             ("why", rule.why.to_owned()),
-            ("mend", diagnosis.mend()),
+            ("fix", diagnosis.fix()),
             ("verify", diagnosis.verify()),
         ];
         for (what, text) in texts {
@@ -54,7 +54,7 @@ pub fn json(found: &[Diagnosis], evidence: &Evidence) -> Value {
             "rate": finding.rate,
             "seen": finding.seen,
             "why": plain(rule.why),
-            "mend": plain(&diagnosis.mend()),
+            "fix": plain(&diagnosis.fix()),
             "verify": plain(&diagnosis.verify()),
         })
     };
@@ -75,11 +75,11 @@ pub fn json(found: &[Diagnosis], evidence: &Evidence) -> Value {
 /// The rules as a table of Markdown.
 pub fn table(rules: &[DoctorRule]) -> String {
     let row = |rule: &DoctorRule| {
-        let DoctorRule { name, cost, when, why, mend, .. } = rule;
-        let mend = mend.replace("show {of}", "show POOL").replace("{of}", "IF");
-        format!("| `{name}` | {} | {when} | {why} | {mend} |\n", cost.name())
+        let DoctorRule { name, cost, when, why, fix, .. } = rule;
+        let fix = fix.replace("show {of}", "show POOL").replace("{of}", "IF");
+        format!("| `{name}` | {} | {when} | {why} | {fix} |\n", cost.name())
     };
-    let head = "| rule | cost | it finds | why it costs | what mends it |\n|---|---|---|---|---|\n";
+    let head = "| rule | cost | it finds | why it costs | fix |\n|---|---|---|---|---|\n";
     head.to_owned() + &rules.iter().map(row).collect::<String>()
 }
 

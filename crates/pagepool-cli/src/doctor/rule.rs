@@ -12,9 +12,9 @@ pub struct DoctorRule {
     /// What it finds, with the limits that it goes by.
     pub when: &'static str,
     pub why: &'static str,
-    /// What mends it, unless a finding has something more exact. `{of}` is what the finding is of.
-    pub mend: &'static str,
-    /// How to see that it is mended; `{of}` as above.
+    /// How to fix it, unless a finding has something more exact. `{of}` is what the finding is of.
+    pub fix: &'static str,
+    /// How to see that it is fixed; `{of}` as above.
     pub verify: &'static str,
     pub find: fn(&Evidence) -> Vec<Finding>,
     /// What its test changes in evidence of a healthy process.
@@ -67,8 +67,8 @@ pub struct Finding {
     pub of: String,
     /// What was seen, with the figures.
     pub seen: String,
-    /// What mends it here, if the rule's own text is not it.
-    pub mend: Option<String>,
+    /// How to fix it here, if the rule's own text is not it.
+    pub fix: Option<String>,
     /// How much of it there was, in a second: the order of findings of one cost.
     pub rate: f64,
 }
@@ -76,12 +76,12 @@ pub struct Finding {
 impl Finding {
     /// One without a remedy of its own.
     pub fn new(place: impl Into<String>, of: impl Into<String>, seen: impl Into<String>, rate: f64) -> Self {
-        Self { place: place.into(), of: of.into(), seen: seen.into(), mend: None, rate }
+        Self { place: place.into(), of: of.into(), seen: seen.into(), fix: None, rate }
     }
 
     /// The same, with one.
-    pub fn mended_by(self, mend: impl Into<String>) -> Self {
-        Self { mend: Some(mend.into()), ..self }
+    pub fn fixed_by(self, fix: impl Into<String>) -> Self {
+        Self { fix: Some(fix.into()), ..self }
     }
 }
 
@@ -93,8 +93,8 @@ pub struct Diagnosis {
 }
 
 impl Diagnosis {
-    pub fn mend(&self) -> String {
-        self.filled(self.finding.mend.as_deref().unwrap_or(self.rule.mend))
+    pub fn fix(&self) -> String {
+        self.filled(self.finding.fix.as_deref().unwrap_or(self.rule.fix))
     }
 
     pub fn verify(&self) -> String {
@@ -129,16 +129,16 @@ mod tests {
     fn names_in_commands_are_quoted_for_the_shell() {
         let mut evidence = healthy::evidence();
         evidence.links[0].dropped = 80_000;
-        let mut mended = |name: &str| {
+        let mut fixed = |name: &str| {
             evidence.links[0].name = name.into();
             let found = diagnose(RULES, &evidence);
             let of = found.iter().find(|of| of.rule.name == "card_dropped").expect("it is found");
-            (of.mend(), of.verify())
+            (of.fix(), of.verify())
         };
-        assert!(mended("near0").0.starts_with("`ethtool -G near0 rx 4096`"));
-        let (mend, verify) = mended("a;reboot;'#");
-        assert!(mend.starts_with(r"`ethtool -G 'a;reboot;'\''#' rx 4096`"), "{mend}");
+        assert!(fixed("near0").0.starts_with("`ethtool -G near0 rx 4096`"));
+        let (fix, verify) = fixed("a;reboot;'#");
+        assert!(fix.starts_with(r"`ethtool -G 'a;reboot;'\''#' rx 4096`"), "{fix}");
         assert!(verify.starts_with(r"`ip -s -s link show 'a;reboot;'\''#'`"), "{verify}");
-        assert!(mended("a\u{1b}c").0.starts_with(r#"`ethtool -G "$(printf 'a\033c')" rx 4096`"#));
+        assert!(fixed("a\u{1b}c").0.starts_with(r#"`ethtool -G "$(printf 'a\033c')" rx 4096`"#));
     }
 }

@@ -62,7 +62,7 @@ mod tests {
             };
             let ill = seen(rule.case.ill);
             let said: Vec<_> =
-                ill.iter().map(|finding| format!("{} {:?}", finding.seen, finding.mend)).collect();
+                ill.iter().map(|finding| format!("{} {:?}", finding.seen, finding.fix)).collect();
             assert!(said.iter().any(|said| said.contains(rule.case.says)), "{}: {said:?}", rule.name);
             assert!(ill.iter().all(|finding| !finding.place.is_empty() && !finding.of.is_empty()));
             assert_eq!(seen(rule.case.well), [], "{}", rule.name);

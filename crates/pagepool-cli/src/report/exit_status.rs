@@ -22,6 +22,6 @@ Exit status:
   4      The verdict is GONE: an interface was removed, or moved to another network namespace,
          while the command ran
   5      doctor found something
-  6      doctor found nothing, and could not judge all that it was to; it says what
+  6      doctor found nothing, but could not judge everything; it says what it could not judge
   128+N  A second signal N (SIGINT 2, SIGTERM 15) ended the process at once, without a verdict
   If the reader of a pipe goes, the run ends early, with the status of its verdict";

@@ -16,9 +16,9 @@ pub struct FigureOptions {
     json: bool,
     /// Print JSON lines: what runs, an object every --stats-every seconds, and one with the verdict
     ///
-    /// Each is one line on standard output, which has nothing else, and is written at once. Its key `line` is
-    /// first, period, asked (by SIGUSR1) or last. Figures are by interface and queue, with totals, what was
-    /// counted since the line before, and that a second; docs/commands-output.md has all keys.
+    /// Each object is one line, written at once; standard output has nothing else. Its key `line` is first,
+    /// period, asked (by SIGUSR1) or last. For each interface and queue it has totals, the counts since the
+    /// line before, and their rates per second; docs/commands-output.md has all keys.
     #[arg(long, conflicts_with = "json")]
     json_lines: bool,
     /// Print figures every SECONDS; 0 prints none [default: 1; soak: 5]

@@ -97,7 +97,7 @@ pub struct TrafficOptions {
     ///
     /// The file holds whole packets with timestamps in nanoseconds. Each packet is copied, and a separate
     /// thread writes the file. If it falls behind, packets are missing from the file and counted; they are
-    /// forwarded all the same. A new file can be read by its owner alone. Symbolic links are refused, but for
+    /// forwarded all the same. Only its owner can read a new file. Symbolic links are refused, except to
     /// descriptors of this process, as in `--pcap >(gzip >FILE)`. A FIFO must have a reader.
     #[arg(long, value_name = "FILE", value_parser = file_name())]
     pub pcap: Option<PathBuf>,
@@ -149,21 +149,20 @@ pub struct ReceiveOptions {
     map: Vec<PathBuf>,
     /// Keep the XDP program attached after the end, by a link pagepool-IF in this folder of a BPF file system
     ///
-    /// Between runs it passes all packets to the kernel's stack, but with --take-over. The next run uses it,
-    /// so drivers that restart the interface for a new program do not. One run at a time uses a folder for an
-    /// interface: another one that starts without --take-over, on other queues, takes the packets of all
-    /// queues from the first, and the first fails. `rm DIR/pagepool-IF` detaches the program, or if a run
-    /// uses it, has it detached at the end of that. A dot in the name of the interface is a colon in the
-    /// link's.
+    /// Between runs the program passes all packets to the kernel's stack, except at a --take-over. The next
+    /// run reuses the link, so drivers do not restart the interface for a new program. Only one run at a time
+    /// can use a folder for an interface. A second one without --take-over, on other queues, takes the
+    /// packets of all queues, and the first fails. `rm DIR/pagepool-IF` detaches the program, at once or when
+    /// the run that uses it ends. A dot in the name of the interface is a colon in the name of the link.
     #[arg(long, value_name = "DIR", conflicts_with = "map")]
     pin: Option<PathBuf>,
     /// End the run of process PID, and take over its interfaces
     ///
-    /// That process gets SIGTERM when this run has everything but the queues: memory, sockets, rings, XDP
-    /// program. From then until this run has filled its rings the kernel does with packets what this command
-    /// does; before Linux 6.6 they go to its stack. In copy mode that lasts tens of milliseconds, with zero
-    /// copy until the process has ended, at most 10 s. If taking the queues or exchanging the program fails
-    /// then, neither runs: packets go to the stack.
+    /// That process gets SIGTERM when this run has prepared everything except the queues: memory, sockets,
+    /// rings, XDP program. Until this run has filled its rings, the kernel handles packets as this command
+    /// would; before Linux 6.6 they go to its stack. In copy mode that takes tens of milliseconds. With zero
+    /// copy it takes until the process has ended, at most 10 s. If this run then cannot take the queues or
+    /// exchange the program, both runs have ended, and packets go to the stack.
     #[arg(long, value_name = "PID", requires = "pin", value_parser = process)]
     take_over: Option<u32>,
     /// Longest time to coalesce packets, as rx-usecs of `ethtool -C`; 0 turns it off [default: 300]
@@ -178,19 +177,19 @@ pub struct ReceiveOptions {
     rx_usecs: Option<u64>,
     /// Have the card spread flows over the queues of --queues alone (RSS); put its table back at the end
     ///
-    /// Without this option the card spreads them over all of its queues, and those of others go to the
-    /// kernel. What undoes it is printed. It is undone as --fix-offloads says; a table that somebody else
-    /// set meanwhile stays. Packets of which the card takes no hash (ARP, for one) keep their queue, mostly
-    /// 0. A card without such a table is an error, and so is one whose table another run holds.
+    /// Without this option the card spreads flows over all of its queues, and those on other queues go to the
+    /// kernel. The command that undoes it is printed; it is undone when --fix-offloads would be, and a table
+    /// that somebody else set meanwhile stays. Packets that the card does not hash (such as ARP) keep their
+    /// queue, mostly 0. The command fails if the card has no such table, or if another run holds it.
     #[arg(long)]
     pub rss: bool,
     /// Have the card bring the packets of --match to the queues of --queues by rules; delete them at the end
     ///
-    /// These are the rules of `ethtool -N` (ntuple). The program of --match still looks at each packet: a
-    /// rule may take more, for none says `not`. With several queues the rules go to them in turn. What
-    /// undoes it is printed. It is undone as --fix-offloads says; a rule that somebody else put there
-    /// meanwhile stays. An error: a card without such rules or of which another run has some, a rule that it
-    /// does not take, and a match that no rules say (docs/steering.md).
+    /// These are the rules of `ethtool -N` (ntuple). A rule cannot say `not`, so it may take more packets
+    /// than the match; the XDP program still checks each one. With several queues the rules are dealt out to
+    /// them in turn. The command that undoes it is printed; it is undone when --fix-offloads would be, and
+    /// rules that others add meanwhile stay. The command fails if the card has no such rules, refuses one, or
+    /// has some of another run, and if no rules express the match (docs/steering.md).
     #[arg(long, requires = "steer")]
     pub ntuple: bool,
     /// Turn off the offloads that falsify what this command receives; turn them on again at its end

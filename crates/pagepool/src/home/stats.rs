@@ -70,7 +70,7 @@ macro_rules! for_each_pool_counter {
                 /// Refills that found no page: cache, lanes and ring were empty, and no deferred page was
                 /// done.
                 ///
-                /// If it rises: with `alloc_slow`, more pages are out than before; find out who has them
+                /// If it rises: with `alloc_slow`, more pages are out than before; find out who holds them
                 /// before you enlarge the arena.
                 alloc_empty,
                 /// Refills that found at least one page in lanes, ring or deferred queue; one per refill.
@@ -85,8 +85,8 @@ macro_rules! for_each_pool_counter {
                 alloc_waive,
                 /// Allocations that returned nothing. Linux has no such counter.
                 ///
-                /// If it rises: the arena is exhausted; raise `max_bytes`, or find out who has the buffers
-                /// (`holders`).
+                /// If it rises: the arena is exhausted; raise `max_bytes`, or find out who holds the
+                /// buffers (`holders`).
                 alloc_failed,
                 /// Returned pages that found the cache full. Each is counted again, under `recycle_ring` or
                 /// `recycle_ring_full`.

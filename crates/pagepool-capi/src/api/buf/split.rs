@@ -15,7 +15,7 @@ use crate::handles::token::Token;
 use crate::handles::view::PoolView;
 
 /// Splits a buffer in two: `*front` has the first `at` bytes, `*rest` those behind. Each returns by itself,
-/// on any thread; the page is home when the last part is. Nothing is copied. Several packets in one receive
+/// on any thread; the page returns with its last part. Nothing is copied. Several packets in one receive
 /// buffer are cut off one after the other: pagepool_buf_split(buf, len, &packet, &buf).
 ///
 /// Both parts are fragments, also of a whole page: `at` counts from the page's first byte, headroom included.

@@ -81,8 +81,8 @@ pub struct BufferLocationsC {
     pub frag: u64,
     /// Pages that are out, and those in the deferred queue (pagepool_defer).
     pub out: u64,
-    /// Pages of which all fragments have returned, on other threads, but the owner has not collected the last
-    /// ones.
+    /// Pages whose fragments have all returned, but whose owner has not yet collected those that returned on
+    /// other threads.
     pub uncollected: u64,
 }
 

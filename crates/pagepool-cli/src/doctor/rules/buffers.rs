@@ -20,11 +20,12 @@ pub const OUT_RISING: DoctorRule = DoctorRule {
     name: "out_rising",
     cost: Cost::BuffersLost,
     when: "in a pool older than 5 s the buffers with the program (out, and not waiting for packets at a \
-           device) grew steadily: in the last third of the looks at least 64 pages more than the least of \
-           the first third and never as few as its most, in the middle third about half of that",
+           device) grew steadily: the minimum of the last third of the looks is above the maximum of the \
+           first third and 64 pages or more above its minimum, and the minimum of the middle third is about \
+           halfway between the two minima",
     why: "A leak, or a queue that grows: both end when the arena is empty.",
-    mend: "Drop handles that are kept (`mem::forget`, a queue without a limit). `PoolParams::holders` \
-           records who has which page, and where it was allocated.",
+    fix: "Drop handles that are kept (`mem::forget`, a queue without a limit). `PoolParams::holders` \
+           records who holds each page, and where it was allocated.",
     verify: "`pagepool list --watch`: out of {of} falls again.",
     find: out_rising,
     #[cfg(test)]
@@ -94,7 +95,7 @@ pub const HELD_LONG: DoctorRule = DoctorRule {
     when: "a pool that records holders and allocates has 64 pages or more that were out for a minute, \
            beyond those that devices have; not of a pool whose device is not published",
     why: "Buffers that nobody needs for a minute are forgotten, or a queue stands still.",
-    mend: "Drop them, or let the queue go on; `pagepool show {of}` names the oldest.",
+    fix: "Drop them, or let the queue go on; `pagepool show {of}` names the oldest.",
     verify: "`pagepool show {of}`: ages of holders.",
     find: held_long,
     #[cfg(test)]
@@ -145,7 +146,7 @@ pub const DETACHED: DoctorRule = DoctorRule {
     cost: Cost::BuffersLost,
     when: "a pool ended more than 5 s ago, and buffers of it are still out",
     why: "Its memory stays until the last one returns: somebody holds it.",
-    mend: "Drop the buffers before the pool; with `PoolParams::holders`, `Shutdown::report` says who has \
+    fix: "Drop the buffers before the pool; with `PoolParams::holders`, `Shutdown::report` says who holds \
            them.",
     verify: "`pagepool list`: {of} is no longer there.",
     find: detached,
@@ -176,7 +177,7 @@ pub const DEAD_HELD: DoctorRule = DoctorRule {
     cost: Cost::BuffersLost,
     when: "a process was killed or crashed, and its program had buffers: more were out than lay at devices",
     why: "The packets in them went with it. Its memory is free; the file stays for who wants to know.",
-    mend: "Find out why it died (`journalctl`, `coredumpctl`); then `pagepool clean` removes its file.",
+    fix: "Find out why it died (`journalctl`, `coredumpctl`); then `pagepool clean` removes its file.",
     verify: "`pagepool list`: it is no longer there.",
     find: dead_held,
     #[cfg(test)]

@@ -25,7 +25,7 @@ pub const KERNEL_DETACHED: DoctorRule = DoctorRule {
     cost: Cost::BuffersLost,
     when: "a page pool of the kernel that its driver gave up waits for pages for 60 s or more",
     why: "Somebody holds packets of it: a socket that nobody reads, or a leak. Its memory stays.",
-    mend: "`ss -anm`: sockets with full receive queues; end the program that does not read.",
+    fix: "`ss -anm`: sockets with full receive queues; end the program that does not read.",
     verify: "`pagepool list --kernel`: the pool is gone.",
     find: kernel_detached,
     #[cfg(test)]
@@ -48,10 +48,11 @@ fn kernel_detached(evidence: &Evidence) -> Vec<Finding> {
 pub const KERNEL_SLOW: DoctorRule = DoctorRule {
     name: "kernel_slow",
     cost: Cost::SomePackets,
-    when: "a page pool of the kernel with 1,000 allocations a second or more calls the system 10 times or \
-           more, and that brings 5 % or more of its pages: 64 a call, of higher orders one",
+    when: "a page pool of the kernel with 1,000 allocations a second or more asks the system for pages 10 \
+           times or more, and gets 5 % or more of its pages so (64 single pages a call, or one of a higher \
+           order)",
     why: "The driver's pages do not come back to its pool: they are mapped and unmapped for each packet.",
-    mend: "A longer receive ring (`ethtool -G`), which makes the pool larger; readers on the CPU of the \
+    fix: "A longer receive ring (`ethtool -G`), which makes the pool larger; readers on the CPU of the \
            interrupts.",
     verify: "`pagepool list --kernel --watch`: recyc% of pool {of}.",
     find: kernel_slow,
@@ -89,7 +90,7 @@ pub const KERNEL_RING_FULL: DoctorRule = DoctorRule {
     when: "`recycle_ring_full` of a page pool of the kernel is 1 % of its allocations or more, at 1,000 a \
            second or more",
     why: "Other CPUs return pages faster than the driver takes them back: these go to the system.",
-    mend: "Readers on the CPU of the interrupts (RPS off, RFS on), or a longer receive ring (`ethtool -G`).",
+    fix: "Readers on the CPU of the interrupts (RPS off, RFS on), or a longer receive ring (`ethtool -G`).",
     verify: "`pagepool list --kernel --json`: recycle_ring_full of pool {of} stands still.",
     find: kernel_ring_full,
     #[cfg(test)]

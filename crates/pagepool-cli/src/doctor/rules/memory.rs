@@ -20,7 +20,7 @@ pub const NO_HUGE_PAGES: DoctorRule = DoctorRule {
     when: "the memory of a pool that allocates 10,000 pages a second or more is of small pages, and the \
            arena has taken 6 MiB or more from the system",
     why: "CPU and IOMMU miss their TLB for packets all over the memory.",
-    mend: "`--hugepages`, or `Backing::Huge2M`, with `sysctl vm.nr_hugepages=N`; or the default, \
+    fix: "`--hugepages`, or `Backing::Huge2M`, with `sysctl vm.nr_hugepages=N`; or the default, \
            transparent huge pages.",
     verify: "`pagepool show {of}`: got of the arena.",
     find: no_huge_pages,
@@ -61,7 +61,7 @@ fn no_huge_pages(evidence: &Evidence) -> Vec<Finding> {
         let finding = Finding::new(place, &*pool.name, seen, rate);
         let enable = "`echo madvise > /sys/kernel/mm/transparent_hugepage/enabled` and restart the \
                       program; or `--hugepages` (`Backing::Huge2M`) with `sysctl vm.nr_hugepages=N`.";
-        Some(if never { finding.mended_by(enable) } else { finding })
+        Some(if never { finding.fixed_by(enable) } else { finding })
     };
     evidence.warm_pools().filter_map(of).collect()
 }
@@ -74,8 +74,8 @@ pub const COLOUR_LOST: DoctorRule = DoctorRule {
            whose device may choose the offset, as AF_XDP does",
     why: "The first lines of all packets share few sets of the CPU's caches: with 1,024 pages out, 10.0 ns \
           instead of 5.7 to touch one ([benchmarks.md](benchmarks.md)).",
-    mend: "A `max_len` that leaves room in the page: 1024 bytes less than page, headroom and tailroom \
-           leave give 16 colours.",
+    fix: "A smaller `max_len`: 1024 bytes less than fit between headroom and tailroom of the page give 16 \
+           colours.",
     verify: "`pagepool show {of}`: colours is above 1.",
     find: colour_lost,
     #[cfg(test)]
@@ -102,7 +102,7 @@ fn colour_lost(evidence: &Evidence) -> Vec<Finding> {
             Finding::new(format!("{}, pool {}", process.title(), pool.name), &*pool.name, seen, rate);
         let off =
             "Leave `colour` on (C: no PAGEPOOL_NO_COLOUR), with a `max_len` that leaves room in the page.";
-        let finding = if asked == 0 { finding.mended_by(off) } else { finding };
+        let finding = if asked == 0 { finding.fixed_by(off) } else { finding };
         (rate >= BUSY).then_some(finding)
     };
     evidence.warm_pools().filter(|(_, pool)| is_lost(pool)).filter_map(of).collect()

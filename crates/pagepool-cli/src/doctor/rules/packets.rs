@@ -21,7 +21,8 @@ pub const STARVED: DoctorRule = DoctorRule {
            `rx_no_buffer` of a NIC in memory, `rx_dropped` without `rx_too_long` of a socket that copies \
            (with zero copy the kernel counts a driver's attempts, not packets)",
     why: "A packet that finds no buffer at the device is lost.",
-    mend: "The pool has pages, and the thread puts them on the fill ring too late: as for `rx_ring_full`.",
+    fix: "If `alloc_failed` rose, the pool is empty: return buffers earlier, or raise the arena's \
+           `max_bytes`. Else the thread fills the ring too late: see `rx_ring_full`.",
     verify: "`pagepool show {of} --watch`: alloc_failed, rx_no_buffer and rx_dropped stand still.",
     find: starved,
     #[cfg(test)]
@@ -62,8 +63,8 @@ fn starved(evidence: &Evidence) -> Vec<Finding> {
         let rate = evidence.per_second(lost.max(failed));
         let finding = Finding::new(place, &*pool.name, seen.join("; ") + ".", rate);
         let finding = match late {
-            _ if failed > 0 => finding.mended_by(no_pages(process, pool)),
-            Some(device) => finding.mended_by(too_late(evidence, process, device)),
+            _ if failed > 0 => finding.fixed_by(no_pages(process, pool)),
+            Some(device) => finding.fixed_by(too_late(evidence, process, device)),
             None => finding,
         };
         (failed > 0 || is_much).then_some(finding)
@@ -97,7 +98,7 @@ pub const RX_RING_FULL: DoctorRule = DoctorRule {
     cost: Cost::PacketsLost,
     when: "`rx_ring_full` of a socket is 0.1 % of the packets or more",
     why: "The kernel drops a packet that finds the receive ring full: the thread receives too slowly.",
-    mend: "`--ring` of twice the slots for bursts; for load that stays, a CPU of its own (`--cpus`), and \
+    fix: "`--ring` of twice the slots for bursts; for load that stays, a CPU of its own (`--cpus`), and \
            more queues if the interface has them. If the thread is in system calls for 80 % of its time: an \
            interface whose driver has zero copy, or fewer packets.",
     verify: "`pagepool show {of} --watch`: rx_ring_full stands still.",
@@ -114,7 +115,7 @@ fn rx_ring_full(evidence: &Evidence) -> Vec<Finding> {
     let full = |(process, socket): (&ProcessEvidence, &EntryEvidence)| {
         let count = socket.moved("rx_ring_full");
         let finding = || of_entry(evidence, process, socket, ("rx_ring_full", count));
-        is_much(socket, count).then(|| finding().mended_by(too_late(evidence, process, socket)))
+        is_much(socket, count).then(|| finding().fixed_by(too_late(evidence, process, socket)))
     };
     evidence.entries(&DEVICES).filter_map(full).collect()
 }
@@ -137,7 +138,7 @@ fn sockets_on(evidence: &Evidence, link: &LinkEvidence) -> usize {
     evidence.receivers().filter(|(.., of)| of.index == link.index).count()
 }
 
-/// Counters of packets that were not taken, each with what mends it.
+/// Counters of packets that were not taken, each with how to fix it.
 const REFUSED: [(&str, &str); 6] = [
     (
         "rx_too_long",
@@ -157,7 +158,7 @@ pub const RX_REFUSED: DoctorRule = DoctorRule {
     when: "`rx_too_long`, `rx_too_many_buffers`, `rx_bad_length`, `rx_bad_descriptor`, `rx_invalid_descs` or \
            `rx_unmapped` is 0.1 % of the packets or more",
     why: "The packet came, and the device or the socket does not take it.",
-    mend: "By the counter: [operations.md](operations.md#counters-of-a-device).",
+    fix: "By the counter: [operations.md](operations.md#counters-of-a-device).",
     verify: "`pagepool show {of} --watch`: the counter stands still.",
     find: |evidence| of_sockets(evidence, &REFUSED),
     #[cfg(test)]
@@ -175,7 +176,7 @@ pub const CARD_DROPPED: DoctorRule = DoctorRule {
            `rx_missed_errors`, `rx_fifo_errors` and `rx_over_errors` of the interface; of cards that tell \
            the length of their ring (`ethtool -g`)",
     why: "The hardware's ring was full, or the driver had no memory: these packets never came to XDP.",
-    mend: "More queues (`ethtool -L {of} combined N`), with a CPU for each one's interrupts.",
+    fix: "More queues (`ethtool -L {of} combined N`), with a CPU for each one's interrupts.",
     verify: "`ip -s -s link show {of}`: missed, fifo and overrun stand still.",
     find: card_dropped,
     #[cfg(test)]
@@ -204,8 +205,8 @@ fn card_dropped(evidence: &Evidence) -> Vec<Finding> {
         let finding = Finding::new(format!("interface {name}"), name, seen, rate);
         let longer = format!("`ethtool -G {{of}} rx {most}`: a longer ring of the hardware.");
         Some(match link.queues {
-            _ if slots < most => finding.mended_by(longer),
-            Some((now, most)) if now >= most => finding.mended_by(
+            _ if slots < most => finding.fixed_by(longer),
+            Some((now, most)) if now >= most => finding.fixed_by(
                 "Its ring and its queues are at their most: a CPU for the interrupts of each queue, or fewer \
                  packets.",
             ),
@@ -215,7 +216,7 @@ fn card_dropped(evidence: &Evidence) -> Vec<Finding> {
     evidence.links.iter().filter_map(of).collect()
 }
 
-/// Counters of packets that were to be sent and were not, each with what mends it.
+/// Counters of packets that were to be sent and were not, each with how to fix it.
 const UNSENT: [(&str, &str); 12] = [
     ("tx_dropped", "A faster receiver or a larger queue: `tc -s qdisc show`, `ip -s link` at both ends."),
     ("tx_overflow", "The interface is the bottleneck: none, unless it is down (`ip link`)."),
@@ -238,7 +239,7 @@ pub const TX_LOST: DoctorRule = DoctorRule {
            `tx_overflow`, `tx_gone`, `tx_too_long`, `tx_unmapped`, `tx_bad_metadata`, `tx_invalid_descs`, \
            `tx_bad_descriptor`, `handoff_full`, `redirect_nowhere`, `copy_failed`, `pass_refused`",
     why: "The work on these packets was for nothing.",
-    mend: "By the counter: [operations.md](operations.md#counters-of-a-device).",
+    fix: "By the counter: [operations.md](operations.md#counters-of-a-device).",
     verify: "`pagepool show {of} --watch`: the counter stands still.",
     find: |evidence| of_sockets(evidence, &UNSENT),
     #[cfg(test)]
@@ -259,11 +260,11 @@ fn is_much(of: &EntryEvidence, lost: u64) -> bool {
 fn of_sockets(evidence: &Evidence, counters: &[(&str, &str)]) -> Vec<Finding> {
     let mut all = Vec::new();
     for (process, entry) in evidence.entries(&["socket", "nic", "port"]) {
-        for (name, mend) in counters {
+        for (name, fix) in counters {
             let count = entry.moved(name);
             if is_much(entry, count) {
                 let finding = of_entry(evidence, process, entry, (name, count));
-                all.push(if mend.is_empty() { finding } else { finding.mended_by(*mend) });
+                all.push(if fix.is_empty() { finding } else { finding.fixed_by(*fix) });
             }
         }
     }
@@ -299,20 +300,20 @@ mod tests {
     fn no_remedy_is_named_that_the_interface_does_not_have() {
         let mut evidence = healthy::evidence();
         evidence.socket().count("rx_ring_full", 2500);
-        let mend = |evidence: &Evidence| rx_ring_full(evidence)[0].mend.clone().expect("one of its own");
-        assert!(mend(&evidence).ends_with("or all of its 2 queues (`--queues`)."));
+        let fix = |evidence: &Evidence| rx_ring_full(evidence)[0].fix.clone().expect("one of its own");
+        assert!(fix(&evidence).ends_with("or all of its 2 queues (`--queues`)."));
         evidence.links[0].queues = Some((1, 8));
-        assert!(mend(&evidence).ends_with("(it uses 1 of 8: `ethtool -L near0 combined N`)."));
+        assert!(fix(&evidence).ends_with("(it uses 1 of 8: `ethtool -L near0 combined N`)."));
         evidence.links[0].queues = Some((1, 1));
-        assert!(!mend(&evidence).contains("queue"), "{}", mend(&evidence));
+        assert!(!fix(&evidence).contains("queue"), "{}", fix(&evidence));
         evidence.processes[0].threads[0].in_kernel = 0.88;
-        let said = mend(&evidence);
+        let said = fix(&evidence);
         assert!(said.starts_with("The thread is in system calls for 98 % of its time"), "{said}");
         assert!(!said.contains("--queues") && !said.contains("ethtool -L"), "{said}");
         evidence.links[0].dropped = 80_000;
         evidence.links[0].rx_ring = Some((4096, 4096));
-        let mend = card_dropped(&evidence)[0].mend.clone().expect("one of its own");
-        assert!(mend.starts_with("Its ring and its queues are at their most"), "{mend}");
+        let fix = card_dropped(&evidence)[0].fix.clone().expect("one of its own");
+        assert!(fix.starts_with("Its ring and its queues are at their most"), "{fix}");
     }
 
     /// The counters of a socket as the kernel moves them for packets that are too long: `rx_dropped` of it,

@@ -20,7 +20,7 @@ pub const OFF_NODE_MEMORY: DoctorRule = DoctorRule {
     when: "the owner of a pool that allocates 1,000 pages a second or more may run on the CPUs of one NUMA \
            node alone, and `nid` of the pool is another",
     why: "Each packet is read over the link between the nodes.",
-    mend: "Pin the owner to that node (`--cpus`, `taskset -p`), or set `nid` and the arena's node to it.",
+    fix: "Pin the owner to that node (`--cpus`, `taskset -p`), or set `nid` and the arena's node to it.",
     verify: "`numastat -p PID`; `pagepool bench numa`.",
     find: off_node_memory,
     #[cfg(test)]
@@ -58,7 +58,7 @@ pub const OFF_NODE_CARD: DoctorRule = DoctorRule {
            on another",
     why: "The card writes packets and rings over the link between the nodes, or the thread reads them over \
           it.",
-    mend: "`--cpus` of the card's node, or `taskset -p`; in a program also the arena (`NodePolicy::Bind`).",
+    fix: "`--cpus` of the card's node, or `taskset -p`; in a program also the arena (`NodePolicy::Bind`).",
     verify: "`cat /sys/class/net/{of}/device/numa_node`, and `taskset -cp TID`.",
     find: off_node_card,
     #[cfg(test)]
@@ -87,7 +87,7 @@ pub const OFF_NODE_IRQ: DoctorRule = DoctorRule {
     when: "the interrupts of a socket's queue go to CPUs of another NUMA node than the one on which its \
            thread may run alone",
     why: "What the driver just wrote is in the caches of the other node.",
-    mend: "Send them to a CPU of the thread's node.",
+    fix: "Send them to a CPU of the thread's node.",
     verify: "`cat /proc/interrupts`: the columns of that node's CPUs rise.",
     find: off_node_irq,
     #[cfg(test)]
@@ -112,9 +112,9 @@ fn off_node_irq(evidence: &Evidence) -> Vec<Finding> {
             );
             let cpus = evidence.cpus.nodes.iter().find(|(node, _)| *node == here);
             let cpus = cpus.map(|(_, cpus)| ranges(cpus)).unwrap_or_default();
-            let mend = format!("`echo {cpus} > /proc/irq/{}/smp_affinity_list`.", interrupt.number);
+            let fix = format!("`echo {cpus} > /proc/irq/{}/smp_affinity_list`.", interrupt.number);
             let rate = rate(evidence, socket);
-            all.push(Finding::new(place(process, socket), &*link.name, seen, rate).mended_by(mend));
+            all.push(Finding::new(place(process, socket), &*link.name, seen, rate).fixed_by(fix));
         }
     }
     all
@@ -127,7 +127,7 @@ pub const IRQ_ON_CPU: DoctorRule = DoctorRule {
            thread may run on, which it uses by half or more; not with `--busy-poll`, where they belong \
            together",
     why: "Interrupts and the thread take turns on the CPU while others may be idle; under load packets wait.",
-    mend: "Send the interrupts to another CPU.",
+    fix: "Send the interrupts to another CPU.",
     verify: "`cat /proc/interrupts`: the column of another CPU rises.",
     find: irq_on_cpu,
     #[cfg(test)]
@@ -161,11 +161,11 @@ fn irq_on_cpu(evidence: &Evidence) -> Vec<Finding> {
             );
             let finding = Finding::new(place(process, socket), &*link.name, seen, rate(evidence, socket));
             let other = another_cpu(evidence, cpu);
-            let mend = other.map(|other| {
+            let fix = other.map(|other| {
                 let number = interrupt.number;
                 format!("`echo {other} > /proc/irq/{number}/smp_affinity_list`; keep irqbalance from it.")
             });
-            all.push(mend.map_or(finding.clone(), |mend| finding.mended_by(mend)));
+            all.push(fix.map_or(finding.clone(), |fix| finding.fixed_by(fix)));
         }
     }
     all
@@ -178,7 +178,7 @@ pub const GOVERNOR: DoctorRule = DoctorRule {
            other than `performance`; not with the drivers `intel_pstate` and `amd-pstate-epp`, whose \
            hardware chooses",
     why: "The CPU takes its time to become faster when packets come; with `powersave` it stays slow.",
-    mend: "`cpupower frequency-set -g performance`.",
+    fix: "`cpupower frequency-set -g performance`.",
     verify: "`cat /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor`.",
     find: governor,
     #[cfg(test)]
@@ -213,7 +213,7 @@ pub const IRQS_ON_ONE_CPU: DoctorRule = DoctorRule {
     when: "the interrupts of several receive queues of an interface, each 100 times a second or more, \
            together 1,000 times, all go to one CPU of several",
     why: "That CPU is the limit of all its queues.",
-    mend: "One CPU for each: `echo CPU > /proc/irq/N/smp_affinity_list`, or start irqbalance.",
+    fix: "One CPU for each: `echo CPU > /proc/irq/N/smp_affinity_list`, or start irqbalance.",
     verify: "`cat /proc/interrupts`: several columns rise.",
     find: irqs_on_one_cpu,
     #[cfg(test)]

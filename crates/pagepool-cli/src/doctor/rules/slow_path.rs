@@ -23,12 +23,12 @@ const REFERRED_TO: f64 = 1.0;
 pub const RING_FULL: DoctorRule = DoctorRule {
     name: "ring_full",
     cost: Cost::SomePackets,
-    when: "`recycle_ring_full` of a pool older than 5 s that allocates 1,000 pages a second or more is 10 \
-           and 0.01 % of those pages, at least; not with `waived`, which ends refills early and so fills \
-           the ring",
+    when: "`recycle_ring_full` of a pool older than 5 s that allocates 1,000 pages a second or more is at \
+           least 10, and at least 0.01 % of those pages; not with `waived`, which ends refills early and so \
+           fills the ring",
     why: "Pages that find lane and ring full leave the pool; each comes back by the arena's lock, and may \
           be cold.",
-    mend: "A larger `ring_size`, `lane_size` or `max_lanes`, or an owner that allocates more often.",
+    fix: "A larger `ring_size`, `lane_size` or `max_lanes`, or an owner that allocates more often.",
     verify: "`pagepool show {of} --watch`: recycle_ring_full and alloc_slow stand still.",
     find: ring_full,
     #[cfg(test)]
@@ -63,10 +63,10 @@ fn is_waived(pool: &PoolEvidence) -> bool {
 pub const WAIVED: DoctorRule = DoctorRule {
     name: "waived",
     cost: Cost::SomePackets,
-    when: "`alloc_waive` of a pool older than 5 s that allocates 1,000 pages a second or more is 10 and \
-           0.01 % of those pages, at least",
+    when: "`alloc_waive` of a pool older than 5 s that allocates 1,000 pages a second or more is at least \
+           10, and at least 0.01 % of those pages",
     why: "The owner runs on another NUMA node than the memory: pages of that node leave, one a look.",
-    mend: "Pin the owner to the memory's node (`taskset`, `--cpus`), or set `nid` of the pool and bind the \
+    fix: "Pin the owner to the memory's node (`taskset`, `--cpus`), or set `nid` of the pool and bind the \
            arena to that node (`NodePolicy::Bind`).",
     verify: "`pagepool show {of} --watch`: alloc_waive stands still; `numastat -p PID`.",
     find: waived,
@@ -104,7 +104,7 @@ pub const CACHE_FULL: DoctorRule = DoctorRule {
            buffers that were sent return in bursts",
     why: "What the owner returns past a full cache takes the way of other threads: a lane or the ring, and \
           a refill.",
-    mend: "A `cache_size` of the owner's bursts: as many as it returns between two allocations.",
+    fix: "A `cache_size` of the owner's bursts: as many as it returns between two allocations.",
     verify: "`pagepool show {of} --watch`: recycle_cache_full rises less than recycle_cached.",
     find: cache_full,
     #[cfg(test)]
@@ -137,7 +137,7 @@ pub const REFERENCED: DoctorRule = DoctorRule {
            1 % of those pages or more",
     why: "A page that returns while a `PageRef` of it lives leaves the pool, and its memory comes back by \
           the arena.",
-    mend: "Share the buffer (`into_shared`) instead of the page: then the pool recycles it.",
+    fix: "Share the buffer (`into_shared`) instead of the page: then the pool recycles it.",
     verify: "`pagepool show {of} --watch`: recycle_released_refcnt stands still.",
     find: referenced,
     #[cfg(test)]
@@ -163,12 +163,12 @@ fn referenced(evidence: &Evidence) -> Vec<Finding> {
 pub const SLOW: DoctorRule = DoctorRule {
     name: "slow",
     cost: Cost::SomePackets,
-    when: "in a pool older than 5 s that allocates 1,000 pages a second or more calls to the arena are 10 \
-           and 0.1 % of those pages, at least, and neither `ring_full`, `waived`, `referenced` nor \
-           `out_rising` explains most of them",
+    when: "a pool older than 5 s that allocates 1,000 pages a second or more calls the arena at least 10 \
+           times, and at least once for every 1,000 of those pages; and none of `ring_full`, `waived`, \
+           `referenced` and `out_rising` explains most of these calls",
     why: "More pages are out at a time than before, or the pool was asked to shrink: each call takes the \
           arena's lock.",
-    mend: "Nothing, if the load just grew. Else fewer buffers out at once, or keep the pool's pages: ask \
+    fix: "Nothing, if the load just grew. Else fewer buffers out at once, or keep the pool's pages: ask \
            less often for them (`ask_to_shrink`, `shrink`).",
     verify: "`pagepool show {of} --watch`: alloc_slow stands still.",
     find: slow,
@@ -209,7 +209,7 @@ pub const LOW_WATER: DoctorRule = DoctorRule {
     when: "cache, lanes, ring and arena of a pool that allocates have fewer pages than a refill takes \
            (`refill`), or than its `low_water`",
     why: "The next burst finds no buffer: then packets are lost.",
-    mend: "Raise the arena's `max_bytes`, or have fewer buffers out at once.",
+    fix: "Raise the arena's `max_bytes`, or have fewer buffers out at once.",
     verify: "`pagepool show {of}`: pages in cache, lanes and ring.",
     find: low_water,
     #[cfg(test)]

@@ -12,7 +12,7 @@ pub const LINK_DOWN: DoctorRule = DoctorRule {
     cost: Cost::NoPackets,
     when: "at the last look an interface that a process has sockets on is down, has no carrier, or is gone",
     why: "No packet arrives at its sockets, and what they send is dropped.",
-    mend: "`ip link set {of} up`.",
+    fix: "`ip link set {of} up`.",
     verify: "`ip link show {of}`: state UP.",
     find: link_down,
     #[cfg(test)]
@@ -28,7 +28,7 @@ pub const LINK_DOWN: DoctorRule = DoctorRule {
 
 fn link_down(evidence: &Evidence) -> Vec<Finding> {
     let of = |link: &LinkEvidence| {
-        let (seen, mend) = match link.state {
+        let (seen, fix) = match link.state {
             LinkState::Up => return None,
             LinkState::Down => ("is down", None),
             LinkState::NoCarrier => (
@@ -50,7 +50,7 @@ fn link_down(evidence: &Evidence) -> Vec<Finding> {
         let of: Vec<_> = evidence.alive().filter(has_socket).map(ProcessEvidence::title).collect();
         let seen = format!("It {seen}, and sockets of {} are on it.", of.join("; "));
         let finding = Finding::new(format!("interface {}", link.name), &*link.name, seen, 0.0);
-        let finding = mend.map_or(finding.clone(), |mend| finding.mended_by(mend));
+        let finding = fix.map_or(finding.clone(), |fix| finding.fixed_by(fix));
         (!of.is_empty()).then_some(finding)
     };
     evidence.links.iter().filter_map(of).collect()
@@ -62,7 +62,7 @@ pub const GENERIC_XDP: DoctorRule = DoctorRule {
     when: "the XDP program of a socket runs in generic mode, and the driver runs such programs itself \
            (Linux 6.3 says)",
     why: "In generic mode the kernel allocates an skb for each packet first, and often copies it.",
-    mend: "`--attach native` (`Attach::Native`), which also says why if the driver refuses; an MTU that \
+    fix: "`--attach native` (`Attach::Native`), which also says why if the driver refuses; an MTU that \
            fits a page.",
     verify: "`ip link show {of}`: xdp, not xdpgeneric.",
     find: generic_xdp,
@@ -96,7 +96,7 @@ pub const COPY_MODE: DoctorRule = DoctorRule {
     when: "a socket copies, and the driver has zero copy (Linux 6.3 says); not in generic mode, and not of \
            virtio_net without an IOMMU, which refuses zero copy",
     why: "The kernel copies each packet between its own memory and the socket's.",
-    mend: "`--mode zerocopy` (`XskMode::ZeroCopy`), which says why if the driver refuses: a chunk of 4096 \
+    fix: "`--mode zerocopy` (`XskMode::ZeroCopy`), which says why if the driver refuses: a chunk of 4096 \
            bytes, an MTU that fits it, no `--unaligned`.",
     verify: "`pagepool show {of}`: zero_copy true.",
     find: copy_mode,
@@ -147,7 +147,7 @@ pub const OFFLOADS: DoctorRule = DoctorRule {
            unless they are a veth's other end's that cannot be asked",
     why: "Packets arrive without checksums or VLAN tags, or merged: what is forwarded of them is wrong or \
           dropped.",
-    mend: "Restart the command with `--fix-offloads`.",
+    fix: "Restart the command with `--fix-offloads`.",
     verify: "`ethtool -k {of}`: they are off.",
     find: offloads,
     #[cfg(test)]
@@ -176,7 +176,7 @@ fn offloads(evidence: &Evidence) -> Vec<Finding> {
             let seen = format!("{}.", fault.effect.trim_end_matches('.'));
             let finding = Finding::new(place(process, socket), &*link.name, seen, rate(evidence, socket));
             let command = fault.command.as_ref().map(|command| format!("`{command}`, or `--fix-offloads`."));
-            all.push(command.map_or(finding.clone(), |command| finding.mended_by(command)));
+            all.push(command.map_or(finding.clone(), |command| finding.fixed_by(command)));
         }
     }
     all
