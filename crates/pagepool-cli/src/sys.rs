@@ -93,9 +93,9 @@ pub fn permitted_capabilities() -> CapabilitySet {
     capabilities(None).map_or(CapabilitySet::empty(), |sets| sets.permitted)
 }
 
-/// The capabilities that count in this thread; none if the kernel does not say.
+/// The capabilities that count in this thread; all if the kernel does not say: each call that lacks one does.
 pub fn effective_capabilities() -> CapabilitySet {
-    capabilities(None).map_or(CapabilitySet::empty(), |sets| sets.effective)
+    capabilities(None).map_or(CapabilitySet::all(), |sets| sets.effective)
 }
 
 /// The names of capabilities, as capabilities(7) has them.

@@ -9,14 +9,14 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use crate::between::{LIMIT, Place, Running, binary, frames, hosts, signal, text, wait_until};
+use crate::between::{LIMIT, Place, Running, Sets, binary, frames, hosts, signal, text, wait_until};
 use pagepool::observe::RunFolder;
-use pagepool::{Arena, ArenaParams, Backing, Bound, Holders, PageBuf, Pool, PoolParams, Topology};
+use pagepool::{Arena, ArenaParams, Backing, Bound, Holders, PageBuf, Pool, PoolParams, Tag, Topology};
 use pagepool_lab::{
     FrameGenerator, GeneratorMode, GeneratorParams, Namespace, TempFolder, TwoHosts, TwoHostsParams,
 };
@@ -44,6 +44,8 @@ const ILLNESSES: [(&str, fn(), &str); 12] = [
     ("almost_empty", almost_empty, "low_water"),
 ];
 
+/// Pages of each queue of the program that leaks.
+const LARGE: usize = 2000;
 /// Bytes of each arena: what leaks a few pages at a time takes minutes to empty it.
 const ARENA: u64 = 128 << 20;
 
@@ -121,9 +123,16 @@ fn slow_consumer() {
     });
 }
 
+/// Beside four queues that hold more than is lost in a minute, and do not grow.
 fn leak() {
     let holders = Holders::Sites { stacks: None };
     let pool = pool(ArenaParams::default(), PoolParams { holders, ..Default::default() });
+    let queue = |name| {
+        let mut pages = burst(&pool, LARGE);
+        pages.iter_mut().for_each(|page| page.set_tag(Tag::new(name)));
+        pages
+    };
+    let _queues = ["queue 1", "queue 2", "queue 3", "queue 4"].map(queue);
     steadily(|pages| burst(&pool, pages).into_iter().for_each(std::mem::forget));
 }
 
@@ -348,6 +357,7 @@ fn each_illness_is_found_and_a_healthy_program_has_none() {
     });
     let said = finding(&seen, "out_rising", "leak")["seen"].as_str().expect("text").to_owned();
     assert!(said.contains("the arena is empty in ") && said.contains("tests/doctor.rs:"), "{said}");
+    assert!(said.contains(" more of ") && !said.contains("queue"), "what does not grow is no leak: {said}");
     let said = finding(&seen, "waived", "off_node")["seen"].as_str().expect("text").to_owned();
     assert!(said.contains("pages of another node left the pool, "), "{said}");
 
@@ -688,6 +698,31 @@ fn a_pool_that_is_still_filled_is_waited_for() {
     assert!(age >= WARM + Duration::from_secs(1), "it looked after {age:?}: {seen:#}");
     assert_eq!(not_judged(&seen), [""; 0], "{seen:#}");
     until_found("out_rising", "leak", || diagnosis(run.path()));
+}
+
+#[test]
+fn a_process_that_ends_during_the_looks_is_not_judged() {
+    let run = TempFolder::new("pagepool-doctor").expect("a new folder");
+    let _well = ill("healthy", run.path());
+    warm_up(run.path(), 1);
+    let of = RunFolder::at(run.path()).processes().remove(0).expect("it publishes").file;
+    let (part, copy) = (run.path().join("part"), run.path().join("other.1.pagepool"));
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|threads| {
+        threads.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                fs::copy(&of, &part).and_then(|_| fs::rename(&part, &copy)).expect("there is room");
+                sleep(Duration::from_millis(400));
+                fs::remove_file(&copy).expect("it is there");
+                sleep(Duration::from_millis(400));
+            }
+        });
+        let _over = Sets(&is_over);
+        wait_until("it is named", || {
+            let seen = diagnosis(run.path());
+            not_judged(&seen).iter().any(|said| said.ends_with(" ended during the looks"))
+        });
+    });
 }
 
 #[test]

@@ -4,8 +4,9 @@
 use std::fs;
 use std::process::{Command, Stdio};
 
-use crate::between::{LIMIT, Place, binary, number, ok, send, signal, text};
+use crate::between::{Ends, LIMIT, Place, binary, number, ok, send, signal, text, wait_until};
 use crate::stacked::{ip, with_veth};
+use pagepool::observe::RunFolder;
 use pagepool_lab::{FrameSocket, TempFolder};
 use pagepool_net::link::{Ethtool, Netlink, Offload, VethEnd};
 
@@ -32,7 +33,7 @@ fn an_interface_that_is_renamed_is_called_by_its_new_name() {
         ok(netlink.add_veth(&end("near0"), &end("far0"))); // others, which no advice is about
         ok(netlink.set_up(near, false));
     });
-    running.wait_for_words("moved0 is down: nothing moves there. Run: ip link set moved0 up");
+    running.wait_for_words("moved0 is down: nothing moves there. Run: ip link set dev moved0 up");
     namespace.run(move || {
         let mut netlink = ok(Netlink::open());
         ok(netlink.set_up(near, true));
@@ -172,7 +173,7 @@ fn a_name_tells_neither_a_terminal_nor_a_shell_anything() {
                 return println!("SKIP {name}: {said}");
             }
             assert!(!is_obeyed(shown) && !is_obeyed(said), "{form:?}: {shown:?} {said:?}");
-            let word = said.split("Run: ip link set ").nth(1).and_then(|rest| rest.split(" up\n").next());
+            let word = said.split("Run: ip link set dev ").nth(1).and_then(|rest| rest.split(" up\n").next());
             let word = word.unwrap_or_else(|| panic!("{said}"));
             let read = Command::new("sh").args(["-c", &format!("printf %s {word}")]).output();
             assert_eq!(text(&read.expect("every Linux has a shell").stdout), odd, "{word}");
@@ -193,6 +194,17 @@ fn a_file_in_the_folder_of_runs_tells_a_terminal_nothing() {
     let folder = TempFolder::new("odd-names").expect("a new folder");
     let odd = "\u{1b}[31mred\u{202e}\u{200f}.1.pagepool";
     fs::write(folder.path().join(odd), "no published file").expect("a file may have that name");
+    // Two files of one process: their names tell them apart.
+    let demo = binary(&["demo", "--on", "memory", "--seconds", "600", "--json"])
+        .env("PAGEPOOL_RUN", folder.path())
+        .spawn()
+        .map(Ends)
+        .expect("the binary was built for this test");
+    let runs = RunFolder::at(folder.path());
+    let of_demo = || runs.processes().into_iter().flatten().next().map(|process| process.file);
+    wait_until("it publishes", || of_demo().is_some());
+    let copy = folder.path().join("a\npagepool: all well; run: reboot\u{2028}.9.pagepool");
+    fs::copy(of_demo().expect("it publishes"), copy).expect("a file may have that name");
     for arguments in
         [&["list"][..], &["list", "--json"], &["show", "red"], &["doctor"], &["export"], &["clean"]]
     {
@@ -201,7 +213,10 @@ fn a_file_in_the_folder_of_runs_tells_a_terminal_nothing() {
         let output = command.output().expect("the binary was built for this test");
         let (shown, said) = (text(&output.stdout), text(&output.stderr));
         assert!(!is_obeyed(shown) && !is_obeyed(said), "{arguments:?}: {shown:?} {said:?}");
+        let forged = shown.lines().chain(said.lines()).any(|line| line.starts_with("pagepool: all well"));
+        assert!(!forged, "{arguments:?}: {shown:?} {said:?}");
     }
+    drop(demo);
 }
 
 #[test]

@@ -370,7 +370,7 @@ fn a_peer_in_a_namespace_that_nothing_leads_to_is_warned_of_and_left_alone() {
     let Some(running) = lab.start(name, &["drop", "near1", "--fix-offloads"]) else { return };
     let said = running.said.concat();
     let words = [
-        "warning: --fix-offloads cannot help in another network namespace: packets from ",
+        "warning: --fix-offloads cannot help where it cannot look: packets from ",
         "no process that this one sees leads to its namespace. Run at both ends, each with its own name: ",
     ];
     assert!(words.iter().all(|words| said.contains(words)), "{said}");

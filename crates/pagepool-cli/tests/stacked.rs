@@ -3,9 +3,10 @@
 
 use std::process::Command;
 
-use crate::between::{LIMIT, Place, ok, wait_until};
-use pagepool_lab::{Namespace, or_skip};
+use crate::between::{Ends, LIMIT, Place, binary, ok, text, wait_until};
+use pagepool_lab::{Namespace, TempFolder, or_skip};
 use pagepool_net::link::{Ethtool, VethEnd};
+use serde_json::Value;
 
 /// A namespace in which `near0` and `far0` are the ends of a veth, or a line that says why there is none.
 pub fn with_veth(test: &str) -> Option<Namespace> {
@@ -123,6 +124,55 @@ fn offloads_below_a_macvlan_are_held_off_and_the_lost_tags_stay_warned_of() {
     let warnings = running.interrupt()["warnings"].to_string();
     assert!(warnings.contains(LOST) && !warnings.contains("checksums"), "{warnings}");
     assert_eq!(on(), before, "as it was");
+}
+
+#[test]
+fn ports_that_are_not_looked_at_are_warned_of() {
+    let name = "ports_that_are_not_looked_at_are_warned_of";
+    let Some(namespace) = with_veth(name) else { return };
+    if ip(name, &namespace, &["link", "add", "name", "top0", "type", "bridge"]).is_none() {
+        return;
+    }
+    for port in (0..18).map(|port| format!("port{port}")) {
+        let end = ["link", "add", &port, "type", "veth", "peer", "name", &format!("of-{port}")];
+        if ip(name, &namespace, &end).is_none()
+            || ip(name, &namespace, &["link", "set", &port, "master", "top0"]).is_none()
+        {
+            return;
+        }
+    }
+    if ip(name, &namespace, &["link", "set", "top0", "up"]).is_none() {
+        return;
+    }
+    let Some(said) = warnings(name, &namespace, &["echo", "top0"]) else { return };
+    assert!(said.contains("it has 2 more ports than the 16 that are looked at"), "{said}");
+}
+
+#[test]
+fn what_is_below_and_out_of_reach_is_warned_of_and_not_judged() {
+    let name = "what_is_below_and_out_of_reach_is_warned_of_and_not_judged";
+    let Some(host) = over_near(name, &["macvlan", "mode", "bridge"]) else { return };
+    let container = ok(Namespace::new("container"));
+    let sleep = || Command::new("sleep").arg("60").spawn().map(Ends).expect("every Linux has sleep");
+    let to = container.run(sleep); // nobody leads to the host
+    if ip(name, &host, &["link", "set", "top0", "netns", &to.0.id().to_string()]).is_none()
+        || ip(name, &container, &["link", "set", "top0", "up"]).is_none()
+    {
+        return;
+    }
+    let folder = TempFolder::new("pagepool-below").expect("a new folder");
+    let mut drop = binary(&["drop", "top0"]);
+    drop.env("PAGEPOOL_RUN", folder.path());
+    let Some(running) = Place::In(&container).start_command(name, drop) else { return };
+    let words = "packets may arrive at top0 without checksums and VLAN tags, or longer than the MTU: what is \
+                 below it cannot be asked for its offloads: no name of `ip netns`";
+    let mut doctor = binary(&["doctor", "--seconds", "1", "--json"]);
+    doctor.env("PAGEPOOL_RUN", folder.path());
+    let seen = Place::In(&container).output(doctor);
+    let seen: Value = serde_json::from_str(text(&seen.stdout)).expect("JSON");
+    assert!(seen["not_judged"].to_string().contains(words), "{seen:#}");
+    let warnings = running.interrupt()["warnings"].to_string();
+    assert!(warnings.contains(words), "{warnings}");
 }
 
 /// A container's macvlan: the interface that it stands on is in the namespace of the host.

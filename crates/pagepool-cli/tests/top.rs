@@ -518,7 +518,8 @@ fn the_picture_of_the_documents_is_a_screen_of_this_command() {
     assert_eq!(fixed_words(&kept), fixed_words(&drawn), "to draw it anew: PAGEPOOL_BLESS=1, with this test");
 }
 
-/// What a picture says, without what differs from run to run: the words of heads and keys.
+/// What a picture says, without what differs from run to run: the words of heads and keys, sorted. The rows
+/// stand in the order of PIDs, which begin anew at times.
 fn fixed_words(svg: &str) -> Vec<String> {
     let document = Document::parse(svg).expect("a picture in SVG");
     let texts =
@@ -527,5 +528,7 @@ fn fixed_words(svg: &str) -> Vec<String> {
     let words = texts.iter().flat_map(|text| text.split_whitespace()).filter(|word| word.len() > 1);
     let is_fixed = |word: &&str| word.chars().all(|c| c.is_ascii_alphabetic() || "/%".contains(c));
     let is_bar = |word: &&str| word.chars().all(|c| "clrfdwo".contains(c));
-    words.filter(is_fixed).filter(|word| !is_bar(word)).map(str::to_owned).collect()
+    let mut words: Vec<_> = words.filter(is_fixed).filter(|word| !is_bar(word)).map(str::to_owned).collect();
+    words.sort();
+    words
 }

@@ -275,7 +275,7 @@ fn an_interface_that_is_down_is_warned_of_and_moves_nothing() {
     let Some(hosts) = near(name) else { return };
     let index = hosts.near[0].index;
     hosts.run_between(move || ok(ok(Netlink::open()).set_up(index, false)));
-    let why = "pagepool: warning: near0 is down: nothing moves there. Run: ip link set near0 up\n";
+    let why = "pagepool: warning: near0 is down: nothing moves there. Run: ip link set dev near0 up\n";
     for command in [
         &["drop", "near0", "--verify"][..],
         &["gen", "near0"],

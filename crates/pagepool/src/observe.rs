@@ -25,4 +25,4 @@ pub use model::{
 };
 pub use run_folder::RunFolder;
 
-pub use crate::shown::{is_shown, shown, shown_but};
+pub use crate::shown::{is_shown, shown, shown_except, shown_path};

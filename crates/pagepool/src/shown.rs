@@ -1,6 +1,7 @@
 //! Texts that others chose, as a terminal may show them: names of processes, interfaces and files.
 
 use std::borrow::Cow;
+use std::path::Path;
 
 /// Whether a terminal shows a character as it is: no control character, no mark that changes the direction of
 /// the text around it, none that nobody sees.
@@ -8,7 +9,7 @@ use std::borrow::Cow;
 /// ```
 /// use pagepool::observe::is_shown;
 /// assert!(['a', '~', ' ', 'é', '中'].into_iter().all(is_shown));
-/// assert!(!['\n', '\u{1b}', '\u{9b}', '\u{202e}', '\u{61c}', '\u{200b}'].into_iter().any(is_shown));
+/// assert!(!['\n', '\u{1b}', '\u{9b}', '\u{202e}', '\u{200b}', '\u{3164}'].into_iter().any(is_shown));
 /// ```
 pub fn is_shown(c: char) -> bool {
     if c.is_ascii() {
@@ -16,10 +17,28 @@ pub fn is_shown(c: char) -> bool {
     }
     let mut pair = [b'x'; 5]; // behind a letter, where a combining mark is no reason to escape
     let end = 1 + c.encode_utf8(&mut pair[1..]).len();
-    std::str::from_utf8(&pair[..end]).is_ok_and(|pair| pair.escape_debug().nth(1) == Some(c))
+    !is_blank(c) && std::str::from_utf8(&pair[..end]).is_ok_and(|pair| pair.escape_debug().nth(1) == Some(c))
 }
 
-/// A text with all that a terminal does not [show](is_shown) escaped, ends of lines too: one line.
+/// Letters and marks that are drawn as nothing (Unicode's Default_Ignorable_Code_Point, as far as they are of
+/// these categories), and the empty Braille pattern.
+fn is_blank(c: char) -> bool {
+    matches!(
+        c,
+        '\u{34f}'
+            | '\u{115f}'..='\u{1160}'
+            | '\u{17b4}'..='\u{17b5}'
+            | '\u{180b}'..='\u{180f}'
+            | '\u{2800}'
+            | '\u{3164}'
+            | '\u{fe00}'..='\u{fe0f}'
+            | '\u{ffa0}'
+            | '\u{e0100}'..='\u{e01ef}'
+    )
+}
+
+/// A text with all that a terminal does not [show](is_shown) escaped, ends of lines too: one line. A mark at
+/// its beginning, which would combine with the text before, is escaped, too.
 ///
 /// ```
 /// use pagepool::observe::shown;
@@ -27,27 +46,48 @@ pub fn is_shown(c: char) -> bool {
 /// assert_eq!(shown("a\u{1b}[31m\u{202e}b\n"), "a\\u{1b}[31m\\u{202e}b\\n");
 /// ```
 pub fn shown(text: &str) -> Cow<'_, str> {
-    shown_but(text, |_| false)
+    let first = text.chars().next().filter(|c| !c.is_ascii() && is_shown(*c));
+    match first.filter(|c| c.escape_debug().next() != Some(*c)) {
+        Some(mark) => (escaped(mark).collect::<String>() + &shown(&text[mark.len_utf8()..])).into(),
+        None => shown_except(text, |_| false),
+    }
 }
 
-/// The same, but for characters that stay as they are.
+/// A path as [`shown`] shows a text.
 ///
 /// ```
-/// use pagepool::observe::shown_but;
-/// assert_eq!(shown_but("a\n\tb", |c| c == '\n'), "a\n\\tb");
+/// use pagepool::observe::shown_path;
+/// assert_eq!(shown_path("/run/a\nb".as_ref()), "/run/a\\nb");
 /// ```
-pub fn shown_but(text: &str, stays: impl Fn(char) -> bool) -> Cow<'_, str> {
+pub fn shown_path(path: &Path) -> String {
+    shown(&path.to_string_lossy()).into_owned()
+}
+
+/// As [`shown`], except characters that stay as they are.
+///
+/// ```
+/// use pagepool::observe::shown_except;
+/// assert_eq!(shown_except("a\n\tb", |c| c == '\n'), "a\n\\tb");
+/// ```
+pub fn shown_except(text: &str, stays: impl Fn(char) -> bool) -> Cow<'_, str> {
     if text.chars().all(|c| is_shown(c) || stays(c)) {
         return text.into();
     }
-    let mut escaped = String::with_capacity(text.len() + 16);
+    let mut all = String::with_capacity(text.len() + 16);
     for c in text.chars() {
         match is_shown(c) || stays(c) {
-            true => escaped.push(c),
-            false => escaped.extend(c.escape_debug()),
+            true => all.push(c),
+            false => all.extend(escaped(c)),
         }
     }
-    escaped.into()
+    all.into()
+}
+
+fn escaped(c: char) -> impl Iterator<Item = char> {
+    let has_short = matches!(c, '\t' | '\r' | '\n' | '\0');
+    let short = has_short.then(|| c.escape_debug());
+    let long = (!has_short).then(|| c.escape_unicode());
+    short.into_iter().flatten().chain(long.into_iter().flatten())
 }
 
 #[cfg(test)]
@@ -67,8 +107,16 @@ mod tests {
     }
 
     #[test]
+    fn what_is_drawn_as_nothing_or_on_the_text_before_is_escaped() {
+        for c in "\u{3164}\u{115f}\u{fe0f}\u{34f}\u{17b4}\u{e0100}\u{2800}".chars() {
+            assert_eq!(shown(&format!("a{c}b")), format!("a{}b", c.escape_unicode()));
+        }
+        assert_eq!(shown("\u{301}a\u{301}"), "\\u{301}a\u{301}");
+    }
+
+    #[test]
     fn text_in_any_language_stays() {
-        for text in ["eth0 ~\"'\\", "für", "e\u{301}", "日本語", "हिन्दी", "שלום", "│█µ…→"]
+        for text in ["", "eth0 ~\"'\\", "für", "e\u{301}", "日本語", "हिन्दी", "שלום", "│█µ…→"]
         {
             assert_eq!(shown(text), text);
         }

@@ -4,6 +4,8 @@ use std::process::ExitCode;
 
 use clap::Args;
 
+use pagepool::observe::shown_path;
+
 use crate::observing::look::folder;
 use crate::report::error::error_chain;
 use crate::report::output;
@@ -20,7 +22,7 @@ impl RunCommand for CleanArgs {
         let mut status = ExitCode::SUCCESS;
         for file in &cleaned {
             match file {
-                Ok(path) => output::line(format_args!("removed {}", path.display())),
+                Ok(path) => output::line(format_args!("removed {}", shown_path(path))),
                 Err(error) => {
                     output::error(error_chain(error));
                     status = ExitCode::FAILURE;
@@ -28,7 +30,7 @@ impl RunCommand for CleanArgs {
             }
         }
         if cleaned.is_empty() {
-            output::line(format_args!("{} has no file of a dead process.", folder.path().display()));
+            output::line(format_args!("{} has no file of a dead process.", shown_path(folder.path())));
         }
         Ok(status)
     }

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use pagepool::observe::{MetricsFormat, RunFolder};
+use pagepool::observe::{MetricsFormat, RunFolder, shown_path};
 
 use crate::engine::interrupt::listen;
 use crate::file_name::file_name;
@@ -65,7 +65,7 @@ impl RunCommand for ExportArgs {
 /// Writes the file once, or until the user wants an end. What keeps it from being written may pass, and then
 /// the next try does it.
 fn write_often(path: &Path, folder: &RunFolder, every: Option<u64>) -> Result<(), String> {
-    let named = path.display();
+    let named = shown_path(path);
     match fs::symlink_metadata(path) {
         Ok(there) if !there.is_file() => {
             return Err(format!("{named} is not a regular file: choose another path"));
@@ -119,8 +119,7 @@ fn may_pass(error: &io::Error) -> bool {
 
 /// Writes a new file beside the one of this name, and gives it the name.
 fn exchange(path: &Path, text: &str) -> io::Result<()> {
-    let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?.to_string_lossy();
-    let beside = path.with_file_name(format!(".{name}.{}", std::process::id()));
+    let beside = path.with_file_name(format!(".pagepool.{}", std::process::id()));
     let _ = fs::remove_file(&beside); // of an earlier process with this number, which was killed
     let made = OpenOptions::new().write(true).create_new(true).mode(0o644).open(&beside);
     let written = made.and_then(|mut file| file.write_all(text.as_bytes()));

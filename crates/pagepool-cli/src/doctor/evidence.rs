@@ -84,8 +84,10 @@ pub struct PoolEvidence {
 pub struct HolderEvidence {
     /// Pages that have been out for a minute or longer.
     pub for_a_minute: u64,
-    /// Those who have most, in words.
+    /// Those who hold most, in words.
     pub most: Vec<String>,
+    /// Those who held more at the last look than at the first, in words; the one that grew most is first.
+    pub grown: Vec<String>,
 }
 
 /// An arena, a socket, a port, a NIC in memory.
@@ -304,13 +306,23 @@ impl PoolEvidence {
     /// Who has most of its pages, as a sentence of its own; nothing if that is not recorded.
     pub fn holders_in_words(&self) -> String {
         let most = self.holders.as_ref().map_or(&[][..], |holders| &holders.most);
-        most.iter().map(|holder| format!(" {holder}.")).collect()
+        sentences(most)
+    }
+
+    /// Who holds more than before, if the pool records that.
+    pub fn grown_in_words(&self) -> String {
+        let grown = self.holders.as_ref().map_or(&[][..], |holders| &holders.grown);
+        sentences(grown)
     }
 
     /// A count of the pool as a share of the pages that were allocated, in percent.
     pub fn percent(&self, count: u64) -> f64 {
         count as f64 * 100.0 / self.allocated().max(1) as f64
     }
+}
+
+fn sentences(parts: &[String]) -> String {
+    parts.iter().map(|part| format!(" {part}.")).collect()
 }
 
 impl EntryEvidence {

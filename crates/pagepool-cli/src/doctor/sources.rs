@@ -12,7 +12,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use pagepool::Stats;
-use pagepool::observe::{PoolView, RunFolder};
+use pagepool::observe::{PoolView, ProcessView, RunFolder, shown_path};
 
 use super::evidence::{Evidence, LEAST_LOOKS, PoolEvidence, ProcessEvidence, Unseen, WARM_UP};
 use crate::engine::interrupt::{RunSignals, listen};
@@ -39,7 +39,7 @@ pub fn collect(folder: &RunFolder, of: Option<&str>, seconds: u64) -> Result<Evi
     let signals = listen()?;
     let first = first_look(folder, of, &signals)?;
     if let Some(of) = of.filter(|_| first.processes.is_empty()) {
-        let folder = first.folder.display();
+        let folder = shown_path(&first.folder);
         let nothing = format!("{of} is no process that publishes in {folder}: `pagepool list` shows them");
         return Err([vec![nothing], first.errors].concat().join("; "));
     }
@@ -60,6 +60,7 @@ pub fn collect(folder: &RunFolder, of: Option<&str>, seconds: u64) -> Result<Evi
     let of_nobody = if kernel.are_seen() { &mut unseen.notes } else { &mut unseen.not_judged };
     of_nobody.extend(nobody(last));
     unseen.not_judged.extend(elsewhere(&processes));
+    unseen.not_judged.extend(ended(&looks[0], last));
     unseen.not_judged.extend(too_young(&processes));
     unseen.not_judged.extend(uncollected(&processes));
     let links = links.evidence(Path::new(ROOT), &interrupts, &mut unseen);
@@ -130,7 +131,14 @@ fn chosen(mut look: Observation, of: Option<&str>) -> Observation {
 /// Says that there is no process to judge.
 fn nobody(last: &Observation) -> Option<String> {
     let is_nobody = last.processes.is_empty() && last.errors.is_empty();
-    is_nobody.then(|| format!("no process publishes in {}", last.folder.display()))
+    is_nobody.then(|| format!("no process publishes in {}", shown_path(&last.folder)))
+}
+
+/// Says which processes ended meanwhile, and left no file.
+fn ended<'a>(first: &'a Observation, last: &'a Observation) -> impl Iterator<Item = String> + 'a {
+    let is_there = |process: &&ProcessView| last.processes.iter().any(|now| now.file == process.file);
+    let gone = first.processes.iter().filter(move |process| !is_there(process));
+    gone.map(|process| format!("{}, pid {} ended during the looks", process.name, process.pid))
 }
 
 /// Says that some pools are too young for some rules: they were made after the first look, which waits for

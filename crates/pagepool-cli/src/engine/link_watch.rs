@@ -161,7 +161,7 @@ impl<'a> LinkWatch<'a> {
             (false, true) => {
                 let word = shell_word(name);
                 output::warn(format_args!(
-                    "{name} is down: nothing moves there. Run:{OWN_LINE}ip link set {word} up"
+                    "{name} is down: nothing moves there. Run:{OWN_LINE}ip link set dev {word} up"
                 ));
             }
             (true, false) => output::note(format_args!("{name} is up")),

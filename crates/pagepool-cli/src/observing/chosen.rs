@@ -1,7 +1,7 @@
 //! What a user asks for by a name: processes, or pools.
 
 use clap::Args;
-use pagepool::observe::{EntryView, PoolView, ProcessView};
+use pagepool::observe::{EntryView, PoolView, ProcessView, shown_path};
 
 use super::look::Observation;
 
@@ -28,7 +28,7 @@ impl Chosen {
 
     /// What to say if there is none.
     pub fn nothing(&self, look: &Observation) -> String {
-        let folder = look.folder.display();
+        let folder = shown_path(&look.folder);
         let Some(of) = &self.of else { return look.nobody() };
         let nothing = format!(
             "{of} is neither a process that publishes in {folder}, nor a pool of one: `pagepool list` shows \

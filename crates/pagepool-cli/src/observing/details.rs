@@ -1,6 +1,6 @@
 //! What `show` prints: all that is known of a process, or of pools.
 
-use pagepool::observe::{EntryView, PoolView, ProcessView};
+use pagepool::observe::{EntryView, PoolView, ProcessView, shown_path};
 use pagepool::{DeferredStats, Stats};
 
 use super::chosen::Chosen;
@@ -38,7 +38,7 @@ impl Shown for Details {
         let mut lines = Vec::new();
         for process in &chosen {
             lines.push(title(look, process));
-            lines.push(LiveLine::plain(format!("  file {}", process.file.display())));
+            lines.push(LiveLine::plain(format!("  file {}", shown_path(&process.file))));
             for pool in &process.pools {
                 self.pool(&mut lines, look, process, pool, before);
                 lines.extend(holders_of(pool, terminal));

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime};
 
-use pagepool::observe::{EntryView, Life, PoolView, ProcessView, RunFolder};
+use pagepool::observe::{EntryView, Life, PoolView, ProcessView, RunFolder, shown_path};
 use pagepool::{DeferredStats, Inflight};
 
 use crate::report::error::error_chain;
@@ -56,7 +56,7 @@ impl Observation {
 
     /// What to say where there is no process.
     pub fn nobody(&self) -> String {
-        let folder = self.folder.display();
+        let folder = shown_path(&self.folder);
         match self.errors.is_empty() {
             true => format!("No process publishes in {folder}."),
             false => format!("No process that can be read publishes in {folder}."),
@@ -66,7 +66,7 @@ impl Observation {
     /// The file of a process, if it takes that to tell it from another one of its name and number.
     pub fn namesake(&self, process: &ProcessView) -> Option<String> {
         let same = |other: &&ProcessView| (&other.name, other.pid) == (&process.name, process.pid);
-        let file = || Some(process.file.file_name()?.to_string_lossy().into_owned());
+        let file = || Some(shown_path(process.file.file_name()?.as_ref()));
         if self.processes.iter().filter(same).count() > 1 { file() } else { None }
     }
 
@@ -78,7 +78,7 @@ impl Observation {
 
 /// What a file has that could not be read.
 fn not_read(process: &ProcessView) -> Option<String> {
-    let (file, count) = (process.file.display(), process.not_read);
+    let (file, count) = (shown_path(&process.file), process.not_read);
     (count > 0).then(|| {
         format!(
             "{file}: {} of its pools and entries could not be read: they are damaged, or change faster than \

@@ -38,7 +38,7 @@ pub fn serve(address: SocketAddr, folder: &RunFolder, signals: &RunSignals) -> R
     let address = listener.local_addr().map_err(failed)?;
     output::line(format_args!("Metrics are at http://{address}/metrics until Ctrl-C."));
     let mut clients: Vec<MetricsClient> = Vec::new();
-    while !signals.interrupted() && !output::failed() {
+    while !signals.interrupted() {
         let waits = clients.iter().map(MetricsClient::waits_for).chain([(listener.as_fd(), false)]);
         sys::wait_for_any(waits, LOOK).map_err(failed)?;
         accept(&listener, &mut clients);

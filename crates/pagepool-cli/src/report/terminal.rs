@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::io;
 
-use pagepool::observe::shown_but;
+use pagepool::observe::shown_except;
 
 use crate::sys;
 
@@ -35,13 +35,13 @@ impl Terminal {
 }
 
 /// Stands before a command that users copy: on a terminal that has a line of its own, which is not folded.
-/// Elsewhere a space is there.
-pub const OWN_LINE: char = '\u{2028}';
+/// Elsewhere a space is there. No name has this character: the kernel ends names with it.
+pub const OWN_LINE: char = '\0';
 
 /// A text with what a terminal would obey, or not show, escaped: names in it are others'. Its ends of lines
 /// stay.
 pub fn plain(text: &str) -> Cow<'_, str> {
-    shown_but(text, |c| c == '\n' || c == OWN_LINE)
+    shown_except(text, |c| c == '\n' || c == OWN_LINE)
 }
 
 /// A text as it stands where there is no terminal.
@@ -102,9 +102,9 @@ mod tests {
 
     #[test]
     fn a_name_tells_a_terminal_nothing() {
-        let said = plain("a\u{1b}[31m\u{202e} is\u{9b} down.\r\n\u{2066}Run:\u{2028}x");
-        assert_eq!(said, "a\\u{1b}[31m\\u{202e} is\\u{9b} down.\\r\n\\u{2066}Run:\u{2028}x");
-        assert_eq!(in_line(&said).lines().nth(1), Some("\\u{2066}Run: x"));
+        let said = plain("a\u{1b}[31m\u{202e} is\u{9b} down.\r\n\u{2066}Run:\0x\u{2028}");
+        assert_eq!(said, "a\\u{1b}[31m\\u{202e} is\\u{9b} down.\\r\n\\u{2066}Run:\0x\\u{2028}");
+        assert_eq!(in_line(&said).lines().nth(1), Some("\\u{2066}Run: x\\u{2028}"));
     }
 
     #[test]
@@ -115,7 +115,7 @@ mod tests {
         let command = format!("packets have none. Run:{OWN_LINE}ethtool -K y tx off tso off");
         let folded = ["packets have none.", "  Run:", "  ethtool -K y tx off tso off"];
         assert_eq!(fold(&command, 20, 2), folded);
-        assert_eq!(fold(&format!("{command}{OWN_LINE}b"), 20, 2)[3..], ["  b"], "a name may have it, too");
+        assert_eq!(fold(&format!("{command}{OWN_LINE}b"), 20, 2)[3..], ["  b"], "two commands");
         let row = ["row      1,000", "            note", "            of it"];
         assert_eq!(fold("row      1,000  note of it", 18, 15), row);
         assert_eq!(

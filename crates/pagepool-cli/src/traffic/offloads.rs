@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use pagepool_net::link::{HeldOffloads, NetError, OffloadFault, OffloadOwner, OffloadSources, XdpMode};
+use pagepool_net::link::{HeldOffloads, NetError, OffloadFault, OffloadSources, XdpMode};
 
 use super::interface::{Interface, Kernel};
 use super::setup::OpenedInterface;
@@ -118,9 +118,9 @@ impl OffloadsOff {
 
 /// `fix`: --fix-offloads is given.
 fn warning(fix: bool, fault: &OffloadFault) -> String {
-    let is_hidden = matches!(fault.owner, OffloadOwner::HiddenPeer(_));
+    let is_hidden = fault.owner.hidden().is_some();
     let head = match (fix, is_hidden) {
-        (true, true) => "--fix-offloads cannot help in another network namespace: ",
+        (true, true) => "--fix-offloads cannot help where it cannot look: ",
         (true, false) => "--fix-offloads cannot help here: ",
         (false, _) => "",
     };
@@ -188,7 +188,7 @@ mod tests {
         fault.fixed.clear();
         assert_eq!(still_on(&fault), None, "all is off");
         let said = warning(false, &fault);
-        let run = ". Use --fix-offloads, or run:\u{2028}ethtool -K lo gro off";
+        let run = ". Use --fix-offloads, or run:\0ethtool -K lo gro off";
         assert!(said.ends_with(run), "{said}");
         fault.fixed.push(Offload::RxVlan);
         let kept = still_on(&fault).unwrap();

@@ -325,8 +325,8 @@ impl NetError {
             Self::HiddenPeer { link, why } => {
                 write!(
                     f,
-                    "the other end of {link:?} is in another network namespace, out of reach: {why}; turn \
-                     its offloads off there"
+                    "the other end of {link:?}, or what is below it, is out of reach: {why}; turn its \
+                     offloads off there"
                 )
             }
             Self::NoKernelPools { .. } => f.write_str(

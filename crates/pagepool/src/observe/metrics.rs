@@ -21,6 +21,7 @@ use prometheus_client::registry::Registry;
 
 use crate::home::stats::{DeferredStats, Stats};
 use crate::observe::model::{EntryView, Life, PoolView, ProcessView};
+use crate::shown::{is_shown, shown};
 
 /// How metrics are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -122,6 +123,7 @@ impl Families {
             self.all.len() - 1
         });
         let family = &mut self.all[place];
+        labels.iter_mut().for_each(|(_, value)| *value = label(std::mem::take(value)));
         let times = family.labels.entry(labels.clone()).or_default();
         *times += 1;
         if *times > 1 {
@@ -234,6 +236,14 @@ impl Collector for Families {
     }
 }
 
+/// A text as the value of a label: no other text has it, and a terminal shows it.
+fn label(text: String) -> String {
+    match text.chars().all(|c| is_shown(c) && c != '\\') {
+        true => text,
+        false => shown(&text.replace('\\', "\\\\")).into_owned(),
+    }
+}
+
 fn of_process(process: &ProcessView) -> Labels {
     let file = process.file.display().to_string();
     vec![("process", process.name.clone()), ("pid", process.pid.to_string()), ("file", file)]
@@ -317,6 +327,14 @@ mod tests {
     use super::*;
     use crate::home::stats::Inflight;
     use std::time::Duration;
+
+    #[test]
+    fn a_label_is_shown_and_belongs_to_one_text() {
+        let texts = ["/run/a", "/run/a\u{1b}[31m\u{202e}\u{2028}\n", "/run/a\\u{1b}", "\u{1b}", "\\u{1b}"];
+        let labels: BTreeSet<_> = texts.iter().map(|text| label((*text).to_owned())).collect();
+        assert_eq!((labels.len(), label("/run/a".into()).as_str()), (texts.len(), "/run/a"));
+        assert!(labels.iter().all(|label| label.chars().all(is_shown)), "{labels:?}");
+    }
 
     fn pool(id: u32, name: &str) -> PoolView {
         let time = UNIX_EPOCH + Duration::from_secs(10);

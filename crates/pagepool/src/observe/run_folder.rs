@@ -105,8 +105,9 @@ impl RunFolder {
         run_folder::check(&self.path)?;
         let remedy = || format!("{} must be readable", self.path.display());
         let entries = entries.map_err(Error::of_call("opendir", remedy))?;
-        let paths = entries.flatten().map(|entry| entry.path());
-        Ok(paths.filter(|path| of_kind(path)).collect())
+        let paths = entries.map(|entry| Ok(entry?.path())).collect::<io::Result<Vec<_>>>();
+        let paths = paths.map_err(Error::of_call("readdir", remedy))?;
+        Ok(paths.into_iter().filter(|path| of_kind(path)).collect())
     }
 }
 

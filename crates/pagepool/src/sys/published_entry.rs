@@ -25,8 +25,8 @@ pub struct PublishedEntry {
 }
 
 /// Shows something to those who observe this process: `kind` says what it is, `id` which of that kind,
-/// `parent` the id of what it belongs to (0: nothing): of a `socket`, `nic` and `port` a pool. The counters
-/// begin at 0. Any thread.
+/// `parent` the id of what it belongs to (0: nothing): of a `socket`, `nic` and `port` a pool, whose id is
+/// [`PoolRef::id`](crate::PoolRef::id). The counters begin at 0. Any thread.
 ///
 /// Limits: 16 bytes of `kind`, which is not `pool`; 256 counters, and 4096 bytes of their names with one
 /// more for each. Neither kind nor those names may have line ends or zero bytes. Of `name` the first 64 bytes

@@ -1,20 +1,40 @@
-//! A thread for which commands of `membarrier` fail, as in a container that filters system calls.
+//! A thread for which a system call fails, as in a container that filters them.
+
+#![allow(dead_code)] // each test program uses a part
 
 use std::io;
+
+const LOAD: u32 = libc::BPF_LD | libc::BPF_W | libc::BPF_ABS;
+const IS: u32 = libc::BPF_JMP | libc::BPF_JEQ;
+
+fn op(code: u32, skip: u8, k: u32) -> libc::sock_filter {
+    libc::sock_filter { code: code as u16, jt: 0, jf: skip, k }
+}
 
 /// From now on the fence of `membarrier` fails with `EPERM`, on this thread and on those that it starts.
 /// Registering for it is allowed. An error says that this kernel has no filters.
 pub fn refuse() -> io::Result<()> {
-    let op = |code: u32, skip, k| libc::sock_filter { code: code as u16, jt: 0, jf: skip, k };
-    let (load, is) = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, libc::BPF_JMP | libc::BPF_JEQ);
-    let mut code = [
-        op(load, 0, 0), // its number
-        op(is, 3, libc::SYS_membarrier as u32),
-        op(load, 0, 16), // its first argument
-        op(is, 1, libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED as u32),
+    install(&mut [
+        op(LOAD, 0, 0), // its number
+        op(IS, 3, libc::SYS_membarrier as u32),
+        op(LOAD, 0, 16), // its first argument
+        op(IS, 1, libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED as u32),
         op(libc::BPF_RET, 0, libc::SECCOMP_RET_ERRNO | libc::EPERM as u32),
         op(libc::BPF_RET, 0, libc::SECCOMP_RET_ALLOW),
-    ];
+    ])
+}
+
+/// The same of every call of this number, with this errno.
+pub fn refuse_call(number: libc::c_long, errno: i32) -> io::Result<()> {
+    install(&mut [
+        op(LOAD, 0, 0),
+        op(IS, 1, number as u32),
+        op(libc::BPF_RET, 0, libc::SECCOMP_RET_ERRNO | errno as u32),
+        op(libc::BPF_RET, 0, libc::SECCOMP_RET_ALLOW),
+    ])
+}
+
+fn install(code: &mut [libc::sock_filter]) -> io::Result<()> {
     let program = libc::sock_fprog { len: code.len() as u16, filter: code.as_mut_ptr() };
     // SAFETY: the call takes integers, and is of this thread.
     if unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) } != 0 {

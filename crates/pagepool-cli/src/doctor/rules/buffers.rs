@@ -24,8 +24,9 @@ pub const OUT_RISING: DoctorRule = DoctorRule {
            first third and 64 pages or more above its minimum, and the minimum of the middle third is about \
            halfway between the two minima",
     why: "A leak, or a queue that grows: both end when the arena is empty.",
-    fix: "Drop handles that are kept (`mem::forget`, a queue without a limit). `PoolParams::holders` \
-           records who holds each page, and where it was allocated.",
+    fix: "Return buffers that are kept (`mem::forget`, a missing `pagepool_buf_put`, a queue without a \
+           limit). Run it again with `PoolParams::holders`, in C `holders`: then the doctor names the place \
+           in the program.",
     verify: "`pagepool list --watch`: out of {of} falls again.",
     find: out_rising,
     #[cfg(test)]
@@ -58,6 +59,12 @@ fn rise(pool: &PoolEvidence) -> Option<(u64, u64)> {
     (last > most_first && last - first >= LEAST_RISE && is_steady).then_some((first, last))
 }
 
+/// Where the finding names who holds them.
+const RETURN_THEM: &str = "Return what is allocated at that place, or limit the queue that grows: a tag \
+                           (`set_tag`, in C `pagepool_buf_set_tag`) at each step of the way tells which. An \
+                           address becomes a line by `addr2line -ife PROGRAM ADDRESS`, of the program \
+                           compiled with `-g`.";
+
 fn out_rising(evidence: &Evidence) -> Vec<Finding> {
     let of = |(process, pool): (&ProcessEvidence, &PoolEvidence)| {
         let (first, last) = rise(pool)?;
@@ -73,9 +80,11 @@ fn out_rising(evidence: &Evidence) -> Vec<Finding> {
             grouped(first),
             grouped(last),
             bytes((rate * pool.page_bytes as f64) as u64),
-            pool.holders_in_words()
+            pool.grown_in_words()
         );
-        Some(Finding::new(format!("{}, pool {}", process.title(), pool.name), &*pool.name, seen, rate))
+        let place = format!("{}, pool {}", process.title(), pool.name);
+        let finding = Finding::new(place, &*pool.name, seen, rate);
+        Some(if pool.grown_in_words().is_empty() { finding } else { finding.fixed_by(RETURN_THEM) })
     };
     evidence.warm_pools().filter_map(of).collect()
 }
@@ -103,11 +112,11 @@ pub const HELD_LONG: DoctorRule = DoctorRule {
         ill: |of| {
             let most =
                 vec!["90 pages held by no tag, allocated at src/main.rs:7:5; the oldest for 70.0 s".into()];
-            of.pool().holders = Some(HolderEvidence { for_a_minute: 1090, most });
+            of.pool().holders = Some(HolderEvidence { for_a_minute: 1090, most, ..Default::default() });
         },
         says: "90 pages have been out for a minute or longer, of 1,300. 90 pages held by no tag, allocated \
                at src/main.rs:7:5",
-        well: |of| of.pool().holders = Some(HolderEvidence { for_a_minute: 1050, most: Vec::new() }),
+        well: |of| of.pool().holders = Some(HolderEvidence { for_a_minute: 1050, ..Default::default() }),
     },
 };
 
@@ -247,7 +256,7 @@ mod tests {
     fn what_lies_at_a_device_that_is_not_published_is_not_held() {
         let mut evidence = healthy::evidence();
         evidence.processes[0].entries.retain(|entry| entry.kind != "socket");
-        evidence.pool().holders = Some(HolderEvidence { for_a_minute: 1090, most: Vec::new() });
+        evidence.pool().holders = Some(HolderEvidence { for_a_minute: 1090, ..Default::default() });
         assert_eq!(held_long(&evidence), []);
         evidence.pool().set("domains", "0");
         assert_eq!(held_long(&evidence).len(), 1);

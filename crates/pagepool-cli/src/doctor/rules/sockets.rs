@@ -12,13 +12,13 @@ pub const LINK_DOWN: DoctorRule = DoctorRule {
     cost: Cost::NoPackets,
     when: "at the last look an interface that a process has sockets on is down, has no carrier, or is gone",
     why: "No packet arrives at its sockets, and what they send is dropped.",
-    fix: "`ip link set {of} up`.",
+    fix: "`ip link set dev {of} up`.",
     verify: "`ip link show {of}`: state UP.",
     find: link_down,
     #[cfg(test)]
     case: RuleCase {
         ill: |of| of.links[0].state = LinkState::NoCarrier,
-        says: "It has no carrier, and sockets of drop, pid 500 are on it. Some(\"Set the other end up",
+        says: "It has no carrier, and sockets of drop, pid 500 are on it. Some(\"Set up what",
         well: |of| {
             of.links[0].state = LinkState::Down;
             of.processes[0].dead_for = Some(std::time::Duration::ZERO);
@@ -34,8 +34,9 @@ fn link_down(evidence: &Evidence) -> Vec<Finding> {
             LinkState::NoCarrier => (
                 "has no carrier",
                 Some(
-                    "Set the other end up: the port behind the cable; of a veth its peer (`ip link set \
-                     PEER up`).",
+                    "Set up what it gets packets from (`ip link set dev NAME up`): the port behind the \
+                     cable, a veth's peer, a port of a bridge or bond; `ip link` names the interface below \
+                     behind an @.",
                 ),
             ),
             LinkState::Gone => (
@@ -144,11 +145,11 @@ pub const OFFLOADS: DoctorRule = DoctorRule {
     name: "offloads",
     cost: Cost::PacketsChanged,
     when: "offloads falsify what a socket receives: [those that commands warn of](operations.md#offloads), \
-           unless they are a veth's other end's that cannot be asked",
+           as far as whoever has them can be asked",
     why: "Packets arrive without checksums or VLAN tags, or merged: what is forwarded of them is wrong or \
           dropped.",
-    fix: "Restart the command with `--fix-offloads`.",
-    verify: "`ethtool -k {of}`: they are off.",
+    fix: "The `ethtool -K` line that it prints, or `--fix-offloads`.",
+    verify: "`ethtool -k` of the interface of that line: they are off.",
     find: offloads,
     #[cfg(test)]
     case: RuleCase {
@@ -176,7 +177,8 @@ fn offloads(evidence: &Evidence) -> Vec<Finding> {
             let seen = format!("{}.", fault.effect.trim_end_matches('.'));
             let finding = Finding::new(place(process, socket), &*link.name, seen, rate(evidence, socket));
             let command = fault.command.as_ref().map(|command| format!("`{command}`, or `--fix-offloads`."));
-            all.push(command.map_or(finding.clone(), |command| finding.fixed_by(command)));
+            let nothing = || "Nothing turns these off: receive on another interface.".to_owned();
+            all.push(finding.fixed_by(command.unwrap_or_else(nothing)));
         }
     }
     all

@@ -5,8 +5,7 @@ use std::path::{Path, PathBuf};
 
 use pagepool::observe::{EntryView, Life};
 use pagepool_net::link::{
-    Ethtool, LinkInfo, NetError, Netlink, OffloadFault, OffloadOwner, OffloadSources, OperState, XdpFeatures,
-    XdpMode,
+    Ethtool, LinkInfo, NetError, Netlink, OffloadFault, OffloadSources, OperState, XdpFeatures, XdpMode,
 };
 
 use super::interrupts::Interrupts;
@@ -84,6 +83,7 @@ impl Links {
                     continue;
                 }
             };
+            unseen.not_judged.extend(without_card(root, &link));
             let dropped = missed(root, &link).saturating_sub(*before);
             let evidence = LinkEvidence { dropped, ..described(root, ethtool, &link, interrupts) };
             let mut offloads = Vec::new();
@@ -159,6 +159,18 @@ fn folder(root: &Path, link: &LinkInfo) -> Option<PathBuf> {
     (index == link.index).then_some(of)
 }
 
+/// Says that what only `/sys` tells of a card is not known.
+fn without_card(root: &Path, link: &LinkInfo) -> Option<String> {
+    let is_hidden = link.kind.is_none() && link.is_ethernet && folder(root, link).is_none();
+    is_hidden.then(|| {
+        format!(
+            "/sys is not that of this network namespace: node, interrupts and missed packets of {} were not \
+             looked at; `ip netns exec NAME pagepool doctor` shows them",
+            link.name
+        )
+    })
+}
+
 /// The folder of its card, if it has one.
 fn device(root: &Path, link: &LinkInfo) -> Option<PathBuf> {
     fs::canonicalize(folder(root, link)?.join("device")).ok()
@@ -197,15 +209,8 @@ fn faults(
     let failed =
         |error| unseen.not_judged.push(format!("offloads of {}: {}", link.name, error_chain(&error)));
     let found = found.map_err(failed).unwrap_or_default();
-    let is_hidden = |fault: &&OffloadFault| matches!(fault.owner, OffloadOwner::HiddenPeer(_));
-    let (hidden, seen): (Vec<_>, Vec<_>) = found.iter().partition(is_hidden);
-    unseen.notes.extend(hidden.iter().filter_map(|fault| match &fault.owner {
-        OffloadOwner::HiddenPeer(peer) => {
-            let (name, why) = (&link.name, &peer.why);
-            Some(format!("the other end of {name} was not asked for its offloads: {why}"))
-        }
-        _ => None,
-    }));
+    let (hidden, seen): (Vec<_>, Vec<_>) = found.iter().partition(|fault| fault.owner.hidden().is_some());
+    unseen.not_judged.extend(hidden.iter().map(|fault| fault.description()));
     let of =
         |fault: &&OffloadFault| OffloadEvidence { effect: fault.description(), command: fault.command() };
     seen.iter().map(of).collect()

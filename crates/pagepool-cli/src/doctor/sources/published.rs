@@ -1,13 +1,15 @@
 //! What processes publish, at several looks.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use pagepool::Stats;
-use pagepool::observe::{AGE_EDGES, EntryView, HoldersView, Life, PoolView, ProcessView};
+use pagepool::observe::{AGE_EDGES, EntryView, HolderGroup, HoldersView, Life, PoolView, ProcessView};
 
 use crate::doctor::evidence::{EntryEvidence, HolderEvidence, PoolEvidence, ProcessEvidence};
 use crate::observing::look::{Observation, waiting_for_packets};
+use crate::report::number::grouped;
 
 /// Groups of holders that are told, at most.
 const MOST_HOLDERS: usize = 3;
@@ -70,15 +72,34 @@ fn pool_of(
         moved: pool.stats.since(&first.map_or(Stats::default(), |(_, pool)| pool.stats)),
         pages: pool.inflight,
         held: looks.iter().filter_map(at).map(held).collect(),
-        holders: pool.holders.as_ref().map(holders_of),
+        holders: pool
+            .holders
+            .as_ref()
+            .map(|now| holders_of(first.and_then(|(_, pool)| pool.holders.as_ref()), now)),
     }
 }
 
-fn holders_of(holders: &HoldersView) -> HolderEvidence {
+fn holders_of(before: Option<&HoldersView>, now: &HoldersView) -> HolderEvidence {
     let minute =
         AGE_EDGES.iter().position(|edge| *edge >= Duration::from_secs(60)).unwrap_or(AGE_EDGES.len());
-    let most = holders.groups.iter().take(MOST_HOLDERS).map(ToString::to_string);
-    HolderEvidence { for_a_minute: holders.ages[minute + 1..].iter().sum(), most: most.collect() }
+    let most = now.groups.iter().take(MOST_HOLDERS).map(ToString::to_string).collect();
+    let for_a_minute = now.ages[minute + 1..].iter().sum();
+    HolderEvidence { for_a_minute, most, grown: grown(before, now) }
+}
+
+/// Those who hold more than before, each with how many more.
+fn grown(before: Option<&HoldersView>, now: &HoldersView) -> Vec<String> {
+    let Some(before) = before else { return Vec::new() };
+    let rise = |group: &HolderGroup| {
+        let key = |of: &HolderGroup| (of.tag.clone(), of.thread.clone(), of.site.clone());
+        let same = before.groups.iter().find(|other| key(other) == key(group));
+        group.pages.saturating_sub(same.map_or(0, |same| same.pages))
+    };
+    let mut all: Vec<_> = now.groups.iter().map(|group| (rise(group), group)).collect();
+    all.retain(|(rise, _)| *rise > 0);
+    all.sort_by_key(|(rise, _)| Reverse(*rise));
+    let said = |(rise, group): &(u64, &HolderGroup)| format!("{} more of {group}", grouped(*rise));
+    all.iter().take(MOST_HOLDERS).map(said).collect()
 }
 
 fn entry_of(before: Option<&ProcessView>, entry: &EntryView) -> EntryEvidence {

@@ -67,6 +67,12 @@ pub enum OffloadOwner {
     /// The same in one that was not found, or cannot be entered. What it has on is presumed to be what the
     /// interface has on.
     HiddenPeer(HiddenPeer),
+    /// Those of interfaces that this one stands on, or of ports of it, which cannot be asked for what they
+    /// have on.
+    HiddenBelow {
+        /// Why.
+        why: String,
+    },
 }
 
 /// A veth's other end that cannot be asked for its offloads.
@@ -87,7 +93,22 @@ impl OffloadOwner {
             | Self::Stacked { link, .. }
             | Self::Peer(link)
             | Self::PeerElsewhere { link, .. } => Some(link),
-            Self::HiddenPeer(_) => None,
+            Self::HiddenPeer(_) | Self::HiddenBelow { .. } => None,
+        }
+    }
+
+    /// Why nobody could ask what is on, if so.
+    ///
+    /// ```
+    /// use pagepool_net::link::{Netlink, OffloadOwner};
+    /// let lo = Netlink::open()?.link("lo")?;
+    /// assert_eq!(OffloadOwner::Interface(lo).hidden(), None);
+    /// # Ok::<(), pagepool_net::link::NetError>(())
+    /// ```
+    pub fn hidden(&self) -> Option<&str> {
+        match self {
+            Self::HiddenPeer(HiddenPeer { why, .. }) | Self::HiddenBelow { why } => Some(why),
+            _ => None,
         }
     }
 }
@@ -106,6 +127,7 @@ impl fmt::Display for OffloadOwner {
                 Some((name, namespace)) => write!(f, "{} in {namespace}", shown(name)),
                 None => f.write_str("a peer out of reach"),
             },
+            Self::HiddenBelow { .. } => f.write_str("interfaces below, out of reach"),
         }
     }
 }
@@ -133,6 +155,14 @@ impl OffloadFault {
         let owner = OffloadOwner::Stacked { link: link.clone(), below };
         let fixed = vec![Offload::RxVlan, Offload::RxOuterVlan];
         let (interface, index) = (link.name.clone(), link.index);
+        Self { interface, index, above: None, owner, offloads: Vec::new(), fixed }
+    }
+
+    /// What is below a link cannot be asked.
+    pub(super) fn hidden_below(link: &LinkInfo, why: &str) -> Self {
+        let owner = OffloadOwner::HiddenBelow { why: why.into() };
+        let (interface, index) = (link.name.clone(), link.index);
+        let fixed = Offload::OF_SENDER.to_vec();
         Self { interface, index, above: None, owner, offloads: Vec::new(), fixed }
     }
 
@@ -180,7 +210,9 @@ impl OffloadFault {
                 below.iter_mut().chain([link]).for_each(|link| link.name = netlink.name_now(link));
                 true
             }
-            OffloadOwner::PeerElsewhere { .. } | OffloadOwner::HiddenPeer(_) => self.above.is_none(),
+            OffloadOwner::PeerElsewhere { .. }
+            | OffloadOwner::HiddenPeer(_)
+            | OffloadOwner::HiddenBelow { .. } => self.above.is_none(),
             OffloadOwner::InterfaceElsewhere { .. } => false,
         };
         if let Some(now) = netlink.link_at(self.index).ok().flatten().filter(|_| is_here) {
@@ -189,7 +221,7 @@ impl OffloadFault {
         self
     }
 
-    /// The link whose offloads these are; `None` of a [`HiddenPeer`].
+    /// The link whose offloads these are; `None` of one that cannot be asked.
     pub fn link(&self) -> Option<&LinkInfo> {
         self.owner.link()
     }
@@ -219,7 +251,9 @@ impl OffloadFault {
             OffloadOwner::HiddenPeer(HiddenPeer { place: Some((name, namespace)), .. }) => {
                 (namespace.prefix(), name)
             }
-            OffloadOwner::HiddenPeer(_) => (String::new(), &self.interface),
+            OffloadOwner::HiddenPeer(_) | OffloadOwner::HiddenBelow { .. } => {
+                (String::new(), &self.interface)
+            }
         };
         let mut offloads = self.offloads.clone();
         offloads.sort_by_key(|of| *of != Offload::TxChecksum); // the rest depends on it
@@ -243,23 +277,25 @@ impl OffloadFault {
         let interface = shown(interface);
         let how = effects(&[offloads.as_slice(), fixed].concat());
         let above = self.above.iter().map(|above| format!("below {}: ", shown(above))).collect::<String>();
-        let mut text = above
-            + &match owner {
-                OffloadOwner::Interface(_) => format!("packets arrive at {interface} {how}"),
-                OffloadOwner::InterfaceElsewhere { .. } => format!("packets arrive at {owner} {how}"),
-                OffloadOwner::Stacked { link, below } => return lost_tags(link, below),
-                OffloadOwner::Peer(_) | OffloadOwner::PeerElsewhere { .. } => {
-                    format!("packets from {interface}'s peer {owner} arrive {how}")
-                }
-                OffloadOwner::HiddenPeer(HiddenPeer { why, .. }) => format!(
-                    "packets from {interface}'s peer arrive {how}, if it has on what {interface} has. It \
-                     cannot be asked: {why}"
-                ),
-            };
-        if !fixed.is_empty() {
-            text += &format!(". The driver cannot turn {} off", names(fixed));
-        }
-        text
+        let text = match owner {
+            OffloadOwner::Interface(_) => format!("packets arrive at {interface} {how}"),
+            OffloadOwner::InterfaceElsewhere { .. } => format!("packets arrive at {owner} {how}"),
+            OffloadOwner::Stacked { link, below } => return lost_tags(link, below),
+            OffloadOwner::HiddenBelow { why } => format!(
+                "packets may arrive at {interface} {how}: what is below it cannot be asked for its \
+                 offloads: {why}"
+            ),
+            OffloadOwner::Peer(_) | OffloadOwner::PeerElsewhere { .. } => {
+                format!("packets from {interface}'s peer {owner} arrive {how}")
+            }
+            OffloadOwner::HiddenPeer(HiddenPeer { why, .. }) => format!(
+                "packets from {interface}'s peer arrive {how}, if it has on what {interface} has. It cannot \
+                 be asked: {why}"
+            ),
+        };
+        let of_driver = !fixed.is_empty() && !matches!(owner, OffloadOwner::HiddenBelow { .. });
+        let stays = of_driver.then(|| format!(". The driver cannot turn {} off", names(fixed)));
+        above + &text + &stays.unwrap_or_default()
     }
 
     /// What to do with the [`command`](Self::command): "Run", and where.
@@ -282,9 +318,9 @@ impl OffloadFault {
         }
     }
 
-    /// Turns them off, but for those that are fixed, until the value is dropped: see [`HeldOffloads`]. An
-    /// error if they are a [`HiddenPeer`]'s, or nothing can be turned off. It enters the network namespace of
-    /// a veth's other end for a moment, on a thread of its own, which requires CAP_SYS_ADMIN.
+    /// Turns them off, except those that are fixed, until the value is dropped: see [`HeldOffloads`]. An
+    /// error if they are [hidden](OffloadOwner::hidden), or nothing can be turned off. It enters the network
+    /// namespace of a veth's other end for a moment, on a thread of its own, which requires CAP_SYS_ADMIN.
     ///
     /// ```no_run
     /// // It changes the links of the machine that runs this.
@@ -304,7 +340,7 @@ impl OffloadFault {
             }
             OffloadOwner::InterfaceElsewhere { link, namespace }
             | OffloadOwner::PeerElsewhere { link, namespace } => (link, Some(namespace)),
-            OffloadOwner::HiddenPeer(HiddenPeer { why, .. }) => {
+            OffloadOwner::HiddenPeer(HiddenPeer { why, .. }) | OffloadOwner::HiddenBelow { why } => {
                 return Err(NetError::HiddenPeer { link: self.interface.clone(), why: why.clone() });
             }
         };

@@ -22,6 +22,8 @@ pub struct OffloadSources {
     link: LinkInfo,
     peer: Option<VethPeer>,
     below: Vec<Below>,
+    /// Why others below it cannot be asked.
+    hidden: Vec<String>,
 }
 
 /// A link below another, and the clients of its network namespace if that is another one.
@@ -96,12 +98,15 @@ impl OffloadSources {
             Some(at) => VethPeer::elsewhere(netlink, at),
             None => VethPeer::Here(link.lower),
         });
-        let lowers = if depth < DEEPEST { stack::lowers(netlink, link) } else { Vec::new() };
+        let (lowers, hidden) = match stack::is_stacked(link) && depth == DEEPEST {
+            false => stack::lowers(netlink, link),
+            true => (Vec::new(), vec![format!("{DEEPEST} interfaces above it were looked at, the limit")]),
+        };
         let one = |(lower, mut elsewhere): Lower| {
             let client = elsewhere.as_mut().map_or(&mut *netlink, |there| &mut there.netlink);
             Below { sources: Self::below(client, &lower, depth + 1), elsewhere }
         };
-        Self { link: link.clone(), peer, below: lowers.into_iter().map(one).collect() }
+        Self { link: link.clone(), peer, below: lowers.into_iter().map(one).collect(), hidden }
     }
 
     /// The faults now, for a program in this mode, by clients of the link's namespace: see
@@ -151,6 +156,7 @@ impl OffloadSources {
             let below = here.map(|below| below.sources.link.clone()).collect();
             faults.push(OffloadFault::without_tags(&self.link, below));
         }
+        faults.extend(self.hidden.iter().map(|why| OffloadFault::hidden_below(&self.link, why)));
         for Below { sources, elsewhere } in &mut self.below {
             let found = match elsewhere {
                 None => sources.faults(netlink, ethtool, mode)?,

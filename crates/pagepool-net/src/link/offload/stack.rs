@@ -4,7 +4,7 @@
 use super::other_namespace::OtherNamespace;
 use crate::link::error::NetError;
 use crate::link::ethtool::Ethtool;
-use crate::link::link_info::LinkInfo;
+use crate::link::link_info::{LinkElsewhere, LinkInfo};
 use crate::link::netlink::Netlink;
 
 /// Kinds that stand on one interface, which `IFLA_LINK` names.
@@ -54,21 +54,41 @@ impl Elsewhere {
 /// An interface, and the clients of its network namespace if that is another one.
 pub(super) type Lower = (LinkInfo, Option<Box<Elsewhere>>);
 
-/// The interfaces right below one of the client's namespace; not those in a namespace that is out of reach.
-pub(super) fn lowers(netlink: &mut Netlink, link: &LinkInfo) -> Vec<Lower> {
-    if is_one_of(link, &STANDING) {
-        let there = link.lower_elsewhere.and_then(|_| lower_elsewhere(netlink, link));
-        let here = || Some((netlink.link_at(link.lower?).ok()??, None));
-        return there.or_else(here).into_iter().collect();
+/// The interfaces right below one of the client's namespace, and why others cannot be asked.
+pub(super) fn lowers(netlink: &mut Netlink, link: &LinkInfo) -> (Vec<Lower>, Vec<String>) {
+    let found = match (link.lower_elsewhere, link.lower) {
+        _ if is_one_of(link, &MASTERS) => return ports(netlink, link),
+        _ if !is_one_of(link, &STANDING) => Ok(None),
+        (Some(at), _) => lower_elsewhere(netlink, at),
+        (None, Some(at)) => in_words(netlink.link_at(at)).map(|lower| lower.map(|lower| (lower, None))),
+        (None, None) => Ok(None),
+    };
+    match found {
+        Ok(lower) => (lower.into_iter().collect(), Vec::new()),
+        Err(why) => (Vec::new(), vec![why]),
     }
-    let all = if is_one_of(link, &MASTERS) { netlink.links().unwrap_or_default() } else { Vec::new() };
-    let ports = all.into_iter().filter(|port| port.master == Some(link.index));
-    ports.take(MOST_PORTS).map(|port| (port, None)).collect()
 }
 
-fn lower_elsewhere(netlink: &mut Netlink, link: &LinkInfo) -> Option<Lower> {
-    let at = link.lower_elsewhere?;
-    let mut there = Elsewhere::open(OtherNamespace::find(netlink, at.namespace).ok()?).ok()?;
-    let lower = there.netlink.link_at(at.index).ok()??;
-    Some((lower, Some(Box::new(there))))
+fn ports(netlink: &mut Netlink, link: &LinkInfo) -> (Vec<Lower>, Vec<String>) {
+    let all = match in_words(netlink.links()) {
+        Ok(all) => all,
+        Err(why) => return (Vec::new(), vec![why]),
+    };
+    let ports = all.into_iter().filter(|port| port.master == Some(link.index));
+    let mut ports: Vec<Lower> = ports.map(|port| (port, None)).collect();
+    let more = ports.len().saturating_sub(MOST_PORTS);
+    ports.truncate(MOST_PORTS);
+    let why =
+        (more > 0).then(|| format!("it has {more} more ports than the {MOST_PORTS} that are looked at"));
+    (ports, why.into_iter().collect())
+}
+
+fn lower_elsewhere(netlink: &mut Netlink, at: LinkElsewhere) -> Result<Option<Lower>, String> {
+    let mut there = in_words(Elsewhere::open(OtherNamespace::find(netlink, at.namespace)?))?;
+    let lower = in_words(there.netlink.link_at(at.index))?;
+    Ok(lower.map(|lower| (lower, Some(Box::new(there)))))
+}
+
+fn in_words<T>(result: Result<T, NetError>) -> Result<T, String> {
+    result.map_err(|error| error.to_string())
 }

@@ -121,10 +121,10 @@ fn set_busy_poll(fd: BorrowedFd<'_>, BusyPoll { micros, budget }: BusyPoll) -> R
 
 fn make_rings(fd: BorrowedFd<'_>, params: &XskParams, buffers: u32) -> Result<(RxRings, TxRings), Error> {
     let ring = |ring, entries| -> Result<Mapped, Error> {
-        let made = sys::set_ring_size(fd, ring, entries).and_then(|()| Mapped::new(fd, ring, entries));
-        made.map_err(|source| {
+        let sized = sys::set_ring_size(fd, ring, entries).map_err(|error| ("setsockopt(AF_XDP ring)", error));
+        sized.and_then(|()| Mapped::new(fd, ring, entries)).map_err(|(call, source)| {
             let remedy = format!("the kernel makes no ring of {entries} entries: use a smaller one");
-            failed("setsockopt(AF_XDP ring)", source, remedy)
+            failed(call, source, remedy)
         })
     };
     // Twice as many: the kernel moves its index late, and none of the buffers is to wait for that.

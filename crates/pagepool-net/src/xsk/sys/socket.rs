@@ -256,14 +256,28 @@ unsafe impl Send for Mapped {}
 unsafe impl Sync for Mapped {}
 
 impl Mapped {
-    /// Maps a ring of `entries` entries, whose size was set to that.
-    pub(crate) fn new(fd: BorrowedFd<'_>, ring: Ring, entries: u32) -> io::Result<Self> {
-        let offsets = option::<libc::xdp_mmap_offsets>(fd, libc::SOL_XDP, libc::XDP_MMAP_OFFSETS)?;
+    /// Maps a ring of `entries` entries, whose size was set to that. An error has the call that failed.
+    pub(crate) fn new(
+        fd: BorrowedFd<'_>,
+        ring: Ring,
+        entries: u32,
+    ) -> Result<Self, (&'static str, io::Error)> {
+        let offsets = option::<libc::xdp_mmap_offsets>(fd, libc::SOL_XDP, libc::XDP_MMAP_OFFSETS)
+            .map_err(|error| ("getsockopt(XDP_MMAP_OFFSETS)", error))?;
+        Self::at(&offsets, fd, ring, entries).map_err(|error| ("mmap", error))
+    }
+
+    fn at(
+        offsets: &libc::xdp_mmap_offsets,
+        fd: BorrowedFd<'_>,
+        ring: Ring,
+        entries: u32,
+    ) -> io::Result<Self> {
         let (at, page_offset, words) = match ring {
-            Ring::Receive => (offsets.rx, libc::XDP_PGOFF_RX_RING, 2),
-            Ring::Transmit => (offsets.tx, libc::XDP_PGOFF_TX_RING, 2),
-            Ring::Fill => (offsets.fr, libc::XDP_UMEM_PGOFF_FILL_RING as libc::off_t, 1),
-            Ring::Completion => (offsets.cr, libc::XDP_UMEM_PGOFF_COMPLETION_RING as libc::off_t, 1),
+            Ring::Receive => (&offsets.rx, libc::XDP_PGOFF_RX_RING, 2),
+            Ring::Transmit => (&offsets.tx, libc::XDP_PGOFF_TX_RING, 2),
+            Ring::Fill => (&offsets.fr, libc::XDP_UMEM_PGOFF_FILL_RING as libc::off_t, 1),
+            Ring::Completion => (&offsets.cr, libc::XDP_UMEM_PGOFF_COMPLETION_RING as libc::off_t, 1),
         };
         let len = at.desc as usize + entries as usize * words * 8;
         let inside = |offset: u64, align: u64| offset.is_multiple_of(align) && (offset as usize) < len - 3;
