@@ -162,3 +162,17 @@ fn an_mtu_that_is_lowered_fails_a_run_that_sends_and_no_other() {
         }
     }
 }
+
+#[test]
+fn an_interface_without_a_carrier_is_warned_of() {
+    let name = "an_interface_without_a_carrier_is_warned_of";
+    let Some(hosts) = one_queue(name) else { return };
+    let Some(running) = Place::Between(&hosts).start(name, &["drop", "near0"]) else { return };
+    let far = hosts.a.link.index;
+    let set = |up| hosts.a.namespace.run(move || ok(ok(Netlink::open()).set_up(far, up)));
+    set(false);
+    running.wait_for_words("near0 has no carrier: nothing moves there until the other end is up");
+    set(true);
+    running.wait_for_words("near0 has a carrier again");
+    running.interrupt();
+}

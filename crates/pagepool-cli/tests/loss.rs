@@ -178,7 +178,7 @@ fn gen_does_not_pass_if_nothing_leaves() {
     let gen_into = |interface: &str, mode: &str| {
         let fixed = ["gen", interface, "--count", "200", "--seconds", "30", "--stats-every", "0"];
         let output = Place::Between(&hosts).output(binary(&[&fixed[..], &["--tx-mode", mode]].concat()));
-        (output.status.code(), text(&output.stdout).to_owned() + text(&output.stderr))
+        (output.status.code(), text(&output.stderr).to_owned() + text(&output.stdout))
     };
     let index = hosts.a.link.index;
     hosts.a.namespace.run(move || ok(ok(Netlink::open()).set_up(index, false)));

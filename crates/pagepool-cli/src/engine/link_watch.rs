@@ -1,6 +1,7 @@
 //! What becomes of interfaces while a command runs: whether they are up, their MTU, and their XDP program.
 //!
-//! What   nothing moves over an interface that is down, which is told at once. Frames are as long as the MTU
+//! What   nothing moves over an interface that is down, which is said at once, or has no carrier, which is said
+//!        at the second look: a card may restart its link. Frames are as long as the MTU
 //!        says when a command opens its sockets. If it changes, the run goes on, and it is told at once. The
 //!        run failed if packets were too long since, or if it sends packets to an interface that takes only
 //!        shorter ones now: nobody counts what it drops. A program that somebody detaches ends the run, for
@@ -41,6 +42,8 @@ pub struct LinkWatch<'a> {
     sends: bool,
     /// Whether each was down at the last look.
     down: Vec<bool>,
+    /// At how many looks in a row each was up and had no carrier.
+    without_carrier: Vec<u32>,
     /// Whether the program of each was detached, or replaced, at the last look.
     detached: Vec<bool>,
     looked: Duration,
@@ -97,9 +100,21 @@ impl<'a> LinkWatch<'a> {
         let names = links.iter().map(|link| link.name.clone()).collect();
         let (looked, changes) = (Duration::ZERO, SeenChanges::default());
         let (down, detached) = (vec![false; links.len()], vec![false; links.len()]);
-        let too_long = 0;
-        let mut this =
-            Self { netlink, links, redirects, names, mtus, sends, down, detached, looked, too_long, changes };
+        let without_carrier = vec![0; links.len()];
+        let mut this = Self {
+            netlink,
+            links,
+            redirects,
+            names,
+            mtus,
+            sends,
+            down,
+            without_carrier,
+            detached,
+            looked,
+            too_long: 0,
+            changes,
+        };
         for which in 0..this.links.len() {
             if let Ok(Some(now)) = this.netlink.link_at(this.links[which].index) {
                 this.see_down(which, !now.is_up);
@@ -131,6 +146,7 @@ impl<'a> LinkWatch<'a> {
             if self.see_down(which, !now.is_up) {
                 state.wake_threads(); // for drivers that want to be called again
             }
+            self.see_carrier(which, !now.is_up || now.has_carrier);
             let is_detached = self.redirects.get(which).is_some_and(|redirect| redirect.is_detached());
             let was_detached = std::mem::replace(&mut self.detached[which], is_detached);
             // So is one that was removed after the first look, which detaches its program, too.
@@ -150,6 +166,20 @@ impl<'a> LinkWatch<'a> {
             let change = NameChange { from, to };
             output::note(format_args!("{change}: the command goes on with it"));
             self.changes.names.push(change);
+        }
+    }
+
+    /// `has`: it has a carrier, or is down, which is said instead.
+    fn see_carrier(&mut self, which: usize, has: bool) {
+        let looks = if has { 0 } else { self.without_carrier[which].saturating_add(1) };
+        let before = std::mem::replace(&mut self.without_carrier[which], looks);
+        let name = &self.names[which];
+        match (before, looks) {
+            (_, 2) => output::warn(format_args!(
+                "{name} has no carrier: nothing moves there until the other end is up"
+            )),
+            (2.., 0) if !self.down[which] => output::note(format_args!("{name} has a carrier again")),
+            _ => {}
         }
     }
 
