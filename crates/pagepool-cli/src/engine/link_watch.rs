@@ -1,7 +1,7 @@
 //! What becomes of interfaces while a command runs: whether they are up, their MTU, and their XDP program.
 //!
-//! What   nothing moves over an interface that is down, which is said at once, or has no carrier, which is said
-//!        at the second look: a card may restart its link. Frames are as long as the MTU
+//! What   nothing moves over an interface that is down, which is said at once, or has no carrier, which is
+//!        said at the second look: a card may restart its link. Frames are as long as the MTU
 //!        says when a command opens its sockets. If it changes, the run goes on, and it is told at once. The
 //!        run failed if packets were too long since, or if it sends packets to an interface that takes only
 //!        shorter ones now: nobody counts what it drops. A program that somebody detaches ends the run, for

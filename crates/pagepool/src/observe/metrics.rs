@@ -238,9 +238,10 @@ impl Collector for Families {
 
 /// A text as the value of a label: no other text has it, and a terminal shows it.
 fn label(text: String) -> String {
-    match text.chars().all(|c| is_shown(c) && c != '\\') {
+    const BACKSLASH: char = '\u{5c}';
+    match text.chars().all(|c| is_shown(c) && c != BACKSLASH) {
         true => text,
-        false => shown(&text.replace('\\', "\\\\")).into_owned(),
+        false => shown(&text.replace(BACKSLASH, "\u{5c}\u{5c}")).into_owned(),
     }
 }
 
@@ -397,7 +398,7 @@ mod tests {
     fn series_have_the_names_of_counters_and_say_what_they_are_about() {
         let text = written(&[process()], MetricsFormat::OpenMetrics);
         let pool =
-            r#"process="drop",pid="12",file="drop.12",pool="a\"b\\c",id="1",interface="eth0",queue="2""#;
+            r#"process="drop",pid="12",file="drop.12",pool="a\"b\\\\c",id="1",interface="eth0",queue="2""#;
         let entry =
             r#"process="drop",pid="12",file="drop.12",name="eth0:2",id="1",interface="eth0",queue="2""#;
         for line in [
