@@ -218,7 +218,11 @@ fn card_dropped(evidence: &Evidence) -> Vec<Finding> {
 
 /// Counters of packets that were to be sent and were not, each with how to fix it.
 const UNSENT: [(&str, &str); 12] = [
-    ("tx_dropped", "A faster receiver or a larger queue: `tc -s qdisc show`, `ip -s link` at both ends."),
+    (
+        "tx_dropped",
+        "Set the other end up if it is down; else a faster receiver or a larger queue: `tc -s qdisc show`, \
+         `ip -s link` at both ends.",
+    ),
     ("tx_overflow", "The interface is the bottleneck: none, unless it is down (`ip link`)."),
     ("tx_gone", "The interface was removed: restart the program."),
     ("tx_too_long", "The same MTU at both interfaces."),

@@ -145,7 +145,7 @@ pub const OFFLOADS: DoctorRule = DoctorRule {
     name: "offloads",
     cost: Cost::PacketsChanged,
     when: "offloads falsify what a socket receives: [those that commands warn of](operations.md#offloads), \
-           as far as whoever has them can be asked",
+           as far as they can be asked",
     why: "Packets arrive without checksums or VLAN tags, or merged: what is forwarded of them is wrong or \
           dropped.",
     fix: "The `ethtool -K` line that it prints, or `--fix-offloads`.",
