@@ -24,6 +24,10 @@ const NAP: Duration = Duration::from_millis(20);
 /// The longest time to the next try where a file could not be written.
 const RETRY: Duration = Duration::from_secs(10);
 
+/// Characters of a file's name in the name of the new one beside it, of at most four bytes each. A name has
+/// at most 255 bytes.
+const LONGEST: usize = 60;
+
 /// Where the metrics go.
 #[derive(Args, Clone, Debug)]
 pub struct ExportArgs {
@@ -119,12 +123,20 @@ fn may_pass(error: &io::Error) -> bool {
 
 /// Writes a new file beside the one of this name, and gives it the name.
 fn exchange(path: &Path, text: &str) -> io::Result<()> {
-    let beside = path.with_file_name(format!(".pagepool.{}", std::process::id()));
+    let beside = path.with_file_name(name_beside(path).ok_or(io::ErrorKind::InvalidInput)?);
     let _ = fs::remove_file(&beside); // of an earlier process with this number, which was killed
     let made = OpenOptions::new().write(true).create_new(true).mode(0o644).open(&beside);
     let written = made.and_then(|mut file| file.write_all(text.as_bytes()));
     let exchanged = written.and_then(|()| fs::rename(&beside, path));
     exchanged.inspect_err(|_| drop(fs::remove_file(&beside)))
+}
+
+/// The name of the new file: it has this one's name and the PID, because containers that share the folder may
+/// all have the PID 1.
+fn name_beside(path: &Path) -> Option<String> {
+    let name = path.file_name()?.to_string_lossy();
+    let short: String = name.chars().take(LONGEST).collect();
+    Some(format!(".{short}.{}", std::process::id()))
 }
 
 /// Reads `--listen`.
@@ -140,7 +152,19 @@ fn seconds(text: &str) -> Result<u64, String> {
 
 #[cfg(test)]
 mod tests {
+    use pagepool_lab::TempFolder;
+
     use super::*;
+
+    #[test]
+    fn a_file_of_the_longest_name_is_written() {
+        let name = "n".repeat(255);
+        let folder = TempFolder::new("pagepool-export").unwrap();
+        let path = folder.path().join(&name);
+        exchange(&path, "text").unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "text");
+        assert_ne!(name_beside("/a.prom".as_ref()), name_beside("/b.prom".as_ref()), "two of one PID");
+    }
 
     #[test]
     fn files_that_were_missed_are_not_caught_up_with() {

@@ -6,8 +6,9 @@
 //!        threads and are not collected. So observers of the file know whether somebody holds the page.
 //! Who    the owner of the page (I1): the pool's owner writes both when it hands the page out, whoever
 //!        returns the page clears `since` before anybody else can have it. Of a page in fragments several
-//!        threads may change the tag in `what`, by an exchange, and `frags`, by additions: whoever opens or
-//!        splits, before the part goes on; a returner, before its message; whoever counts what returned.
+//!        threads may change the tag in `what`, by an exchange, and `frags`, by atomic additions. A thread
+//!        that opens or splits a page adds before it passes a part on. A returner adds before its message.
+//!        The thread that counts returned fragments subtracts.
 //! Pairs  out: `what`, then `since`, both Release. A reader: `since`, Acquire; `what`; fence, Acquire;
 //!        `since`. If both are the same, `what` belongs to it: who sees the `what` of a later hand-out also
 //!        sees that `since` was cleared before.

@@ -69,6 +69,7 @@ fn out_rising(evidence: &Evidence) -> Vec<Finding> {
     let of = |(process, pool): (&ProcessEvidence, &PoolEvidence)| {
         let (first, last) = rise(pool)?;
         let rate = evidence.per_second(last - first) * 1.5; // in two thirds of the time
+        let grown = pool.grown_in_words();
         let left = free_pages(process, pool).filter(|_| rate > 0.0);
         let left = left.map_or(String::new(), |free| {
             let time = Duration::try_from_secs_f64(free as f64 / rate).unwrap_or(Duration::MAX);
@@ -76,15 +77,14 @@ fn out_rising(evidence: &Evidence) -> Vec<Finding> {
         });
         let seen = format!(
             "Buffers with the program: {} pages at least in the first third of the time, {} in the last, \
-             {rate:.1} a second ({}/s){left}.{}",
+             {rate:.1} a second ({}/s){left}.{grown}",
             grouped(first),
             grouped(last),
-            bytes((rate * pool.page_bytes as f64) as u64),
-            pool.grown_in_words()
+            bytes((rate * pool.page_bytes as f64) as u64)
         );
         let place = format!("{}, pool {}", process.title(), pool.name);
         let finding = Finding::new(place, &*pool.name, seen, rate);
-        Some(if pool.grown_in_words().is_empty() { finding } else { finding.fixed_by(RETURN_THEM) })
+        Some(if grown.is_empty() { finding } else { finding.fixed_by(RETURN_THEM) })
     };
     evidence.warm_pools().filter_map(of).collect()
 }
