@@ -12,16 +12,13 @@ use std::fs::File;
 use std::io;
 use std::mem::MaybeUninit;
 use std::num::NonZeroU64;
-use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, FromRawFd};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::io::Errno;
-use rustix::process::{
-    Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal, set_parent_process_death_signal,
-    test_kill_process,
-};
+use rustix::process::{Signal, set_parent_process_death_signal};
 use rustix::termios::{isatty, tcgetwinsize};
 pub use rustix::thread::CapabilitySet;
 use rustix::thread::{
@@ -161,31 +158,6 @@ pub fn is_ignored(signal: i32) -> bool {
 pub fn die_with(parent: u32) -> io::Result<bool> {
     set_parent_process_death_signal(Some(Signal::KILL))?;
     Ok(std::os::unix::process::parent_id() == parent)
-}
-
-/// A process of somebody, and no other that gets its number later.
-#[derive(Debug)]
-pub struct OtherProcess(OwnedFd);
-
-impl OtherProcess {
-    /// An error if there is none, or if it may not be asked to end.
-    pub fn open(process: u32) -> io::Result<Self> {
-        let process = i32::try_from(process).ok().and_then(Pid::from_raw).ok_or(io::ErrorKind::NotFound)?;
-        let this = Self(pidfd_open(process, PidfdFlags::empty())?);
-        test_kill_process(process)?;
-        Ok(this)
-    }
-
-    /// Asks it to end.
-    pub fn terminate(&self) -> io::Result<()> {
-        Ok(pidfd_send_signal(&self.0, Signal::TERM)?)
-    }
-
-    /// Waits until it has ended; false if it has not so soon.
-    pub fn has_ended(&self, within: Duration) -> io::Result<bool> {
-        let within = Timespec::try_from(within).map_err(|_| io::ErrorKind::InvalidInput)?;
-        Ok(poll(&mut [PollFd::new(&self.0, PollFlags::IN)], Some(&within))? > 0)
-    }
 }
 
 /// What a hardware counter counts (`enum perf_hw_id`, linux/perf_event.h).

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::between::{
-    BpfFolder, Ends, Place, Running, Sets, Stays, binary, dropped_by_link, far_ends, frames, hosts, number,
+    BpfFolder, Ends, Place, Sets, binary, dropped_by_link, far_ends, frames, hosts, number,
     ok, send, signal, wait_until,
 };
 use pagepool_lab::{FrameBatch, FrameSocket, Tally, TempFolder, TwoHosts, TwoHostsParams};
@@ -217,163 +217,44 @@ fn attached(hosts: &TwoHosts) -> Option<u32> {
     hosts.run_between(|| ok(ok(Netlink::open()).link("near0")).xdp.first().map(|xdp| xdp.id))
 }
 
-/// Frames that a run received which has ended, and one that took over from it and runs.
-fn received_by_both((first, second): &(Value, Running)) -> u64 {
-    number(first, "received") + second.counted(&["rx_packets"])
-}
-
-/// Between two runs the kernel drops packets, and nothing is attached or detached.
+/// Between two runs the link stays, and its program passes all packets to the stack.
 #[test]
-fn a_second_run_takes_over_from_the_first() {
-    let name = "a_second_run_takes_over_from_the_first";
+fn a_second_run_uses_the_pinned_link_of_the_first() {
+    let name = "a_second_run_uses_the_pinned_link_of_the_first";
     let (Some(hosts), Some(folder)) = (many_queues(name), BpfFolder::new(name)) else { return };
     let (dir, link) = (folder.path(""), folder.path("pagepool-near0"));
     let arguments = ["drop", "near0", "--verify=1048576", "--pin", &dir];
-    let Some(first) = Place::Between(&hosts).start(name, &arguments) else { return };
-    let (process, program) = (first.id().to_string(), attached(&hosts));
-    let work = || {
-        let second =
-            Place::Between(&hosts).start(name, &[&arguments[..], &["--take-over", &process]].concat());
-        (first.end(), second.expect("as the first one"))
-    };
-    let (stream, (first, second)) = during_a_stream_taken(&hosts, work, received_by_both);
-    let there = attached(&hosts);
-    assert!(there.is_some() && there != program, "{there:?} after {program:?}");
-    let second = second.interrupt();
-    let taken = [&first, &second].map(taken);
-    let lost = stream.sent.saturating_sub(stream.stack.good + taken[0] + taken[1]);
-    let Stream { sent, stack, dropped } = stream;
-    println!("{sent} sent: the runs got {taken:?}, the stack {} between them, nobody {lost}", stack.good);
-    assert!(taken.iter().all(|&taken| taken > 0), "{first} {second}");
-    let full = dropped + number(&first, "lost_total") + number(&second, "lost_total");
-    assert!(lost <= GAP + full, "{lost} of {sent} frames were lost: {first} {second}");
-    assert_eq!(
-        (&first["ended_by"], second["interfaces"][0]["program_id"].as_u64()),
-        (&"interrupted".into(), there.map(u64::from))
-    );
-    assert!(attached(&hosts).is_some_and(|id| Some(id) != there), "the link stays, and passes all packets");
+    let Some((lost, first)) = lost_by(name, &hosts, &arguments) else { return };
+    assert!(lost <= 2 * GAP, "{lost} frames were lost: {first}");
+    assert!(attached(&hosts).is_some(), "the link stays");
+    let (lost, second) = lost_by(name, &hosts, &arguments).expect("as the first one");
+    assert_eq!(lost, 0, "nothing is attached or detached: {second}");
+    assert!(attached(&hosts).is_some(), "it stays again");
     std::fs::remove_file(link).expect("the link's name");
     wait_until("the kernel detaches it, a moment later", || attached(&hosts).is_none());
 }
 
-/// A run that takes over in the middle of a stream from one with the same arguments.
-struct TakenOver {
-    stream: Stream,
-    first: Value,
-    second: Value,
-}
-
-/// `None` after a line that says why it does not run here.
-fn taken_over(test: &str, hosts: &TwoHosts, arguments: &[&str]) -> Option<TakenOver> {
-    let first = Place::Between(hosts).start(test, arguments)?;
-    let process = first.id().to_string();
-    let work = || {
-        let second = Place::Between(hosts).start(test, &[arguments, &["--take-over", &process]].concat());
-        (first.end(), second.expect("as the first one"))
-    };
-    let (stream, (first, second)) = during_a_stream_taken(hosts, work, received_by_both);
-    let said = second.said.concat();
-    let second = second.interrupt();
-    assert_eq!(second["take_over"]["process"].to_string(), process);
-    if said.contains("requires Linux 6.6") {
-        println!("SKIP {test}: {said}");
-        return None;
-    }
-    assert!(!said.contains("kernel's stack"), "{said}");
-    Some(TakenOver { stream, first, second })
-}
-
-impl TakenOver {
-    /// Frames that the kernel moved between the runs, which there are.
-    fn by_kernel(&self) -> u64 {
-        let count = number(&self.second["take_over"], "kernel_packets");
-        assert!(count > 0 && [&self.first, &self.second].iter().all(|run| number(run, "received") > 0));
-        count
-    }
-}
-
-/// What does not match goes to the stack all the time, and the rest never.
 #[test]
-fn what_matches_alone_is_moved_by_the_kernel_between_two_runs() {
-    let name = "what_matches_alone_is_moved_by_the_kernel_between_two_runs";
+fn a_folder_for_links_is_one_of_a_bpf_file_system() {
+    let name = "a_folder_for_links_is_one_of_a_bpf_file_system";
     let (Some(hosts), Some(folder)) = (many_queues(name), BpfFolder::new(name)) else { return };
-    let arguments = ["drop", "near0", "--match", "ether proto 0x88b5", "--pin", &folder.path("")];
-    let Some(run) = taken_over(name, &hosts, &arguments) else { return };
-    // A socket of packets hears them before the traffic control has them.
-    assert_eq!(run.stream.stack.good, run.by_kernel(), "{}", run.second);
-    let arguments = ["drop", "near0", "--match", "udp", "--pin", &folder.path("")];
-    let first = Place::Between(&hosts).start(name, &arguments).expect("as before");
-    let process = first.id().to_string();
-    let (stream, (first, second)) = during_a_stream(&hosts, || {
-        let second =
-            Place::Between(&hosts).start(name, &[&arguments[..], &["--take-over", &process]].concat());
-        (first.end(), second.expect("as the first one").interrupt())
-    });
-    assert_eq!(number(&second["take_over"], "kernel_packets"), 0, "{first} {second}");
-    assert!(stream.missing() == 0, "{} of {} frames came to the stack", stream.stack.good, stream.sent);
-}
-
-/// A run that takes over exchanges the program before it says so.
-#[test]
-fn a_run_whose_program_is_replaced_just_before_its_end_ends_well() {
-    let name = "a_run_whose_program_is_replaced_just_before_its_end_ends_well";
-    let (Some(hosts), Some(folder)) = (many_queues(name), BpfFolder::new(name)) else { return };
-    let (dir, link) = (folder.path(""), folder.path("pagepool-near0"));
-    for _ in 0..3 {
-        let Some(first) = Place::Between(&hosts).start(name, &["drop", "near0", "--pin", &dir]) else {
-            return;
-        };
-        signal("-STOP", first.id());
-        let other = started(name, &hosts, "near0", Attach::Auto, &link).expect("the first one could");
-        // It looks every 200 ms: once when it goes on, before it sees that it shall end, and at its end.
-        std::thread::sleep(Duration::from_millis(250));
-        signal("-INT", first.id());
-        signal("-CONT", first.id());
-        assert_eq!(first.end()["ended_by"], "interrupted");
-        assert_eq!(attached(&hosts), other.program_id());
+    let dir = folder.path("");
+    let cases: [(&[&str], &[&str]); 2] = [
+        (&["--pin", &dir, "--map", &dir], &["cannot be used with"]),
+        (&["--pin", "/proc"], &["/proc/pagepool-near0", "a BPF file system"]),
+    ];
+    for (options, words) in cases {
+        let said = Place::Between(&hosts).error(&[&["drop", "near0"], options].concat());
+        if said.contains("CAP_") {
+            return println!("SKIP {name}: {said}");
+        }
+        assert!(words.iter().all(|word| said.contains(word)), "{options:?}: {said}");
     }
-}
-
-/// Packets come to the second run meanwhile, so its time begins before that end.
-#[test]
-fn a_run_of_some_seconds_waits_no_longer_for_the_end_of_the_first() {
-    let name = "a_run_of_some_seconds_waits_no_longer_for_the_end_of_the_first";
-    let (Some(hosts), Some(folder)) = (many_queues(name), BpfFolder::new(name)) else { return };
-    let stays = Stays::new();
-    let (dir, process) = (folder.path(""), stays.id());
-    let arguments = ["drop", "near0", "--pin", &dir, "--take-over", &process, "--seconds", "1"];
-    let Some(running) = Place::Between(&hosts).start(name, &arguments) else { return };
-    let (document, said) = running.end_with_words();
-    assert!(said.contains(&format!("process {process} has not ended in ")), "{said}");
-    assert!(document["seconds"].as_f64().is_some_and(|seconds| seconds >= 1.0), "{document}");
-}
-
-/// What can be found wrong before is found before the first run is told.
-#[test]
-fn a_run_is_not_ended_for_one_that_is_refused() {
-    let name = "a_run_is_not_ended_for_one_that_is_refused";
-    let (Some(hosts), Some(folder)) = (many_queues(name), BpfFolder::new(name)) else { return };
-    let (dir, taken) = (folder.path(""), folder.path("pagepool-near1"));
-    let Some(first) = Place::Between(&hosts).start(name, &["drop", "near0", "--pin", &dir]) else { return };
-    let process = first.id().to_string();
-    let other = hosts.run_between(|| Redirect::load("near1", Attach::Native, false)).expect("as the first");
-    other.pin_map(&taken).expect("a name that is free");
-    for (command, more) in [
-        (&["drop", "near0"][..], &["--pin", "/proc"][..]),
-        (&["forward", "near0", "near1"], &["--pin", &dir]),
-    ] {
-        let said = Place::Between(&hosts).error(&[command, more, &["--take-over", &process]].concat());
-        assert!(!said.contains("take-over"), "{said}");
-    }
-    assert_goes_on(&hosts, &first);
-    assert_eq!(first.interrupt()["ended_by"], "interrupted", "it went on until then");
-}
-
-/// A run still takes packets from `near0`.
-fn assert_goes_on(hosts: &TwoHosts, run: &Running) {
-    let before = run.counted(&["rx_packets"]);
-    send(&far_ends(hosts)[0], &[0xff; 64]);
-    run.wait_for_count(&["rx_packets"], before + 1);
+    assert_eq!(attached(&hosts), None);
+    let link = hosts.run_between(|| Redirect::attach("near0", Attach::Native, false)).expect("as above");
+    let said = Place::Between(&hosts).error(&["drop", "near0", "--pin", &dir]);
+    let program = link.program_id().expect("it was attached here");
+    assert!(said.contains(&format!("near0 already has XDP program {program} ")), "{said}");
 }
 
 /// The XDP program of an interface, whose link has a name.
@@ -508,47 +389,6 @@ fn the_link_of_an_interface_in_another_namespace_is_not_taken_over() {
         println!("SKIP the same number of {name}: {} and {}", hosts.near[0].index, others.near[0].index);
     }
     assert_eq!((attached(&hosts), first.is_detached()), (first.program_id(), false));
-}
-
-/// One that has no link with this name goes on.
-#[test]
-fn a_run_that_cannot_be_taken_over_is_not_ended() {
-    let name = "a_run_that_cannot_be_taken_over_is_not_ended";
-    let (Some(hosts), Some(folder)) = (many_queues(name), BpfFolder::new(name)) else { return };
-    let Some(first) = Place::Between(&hosts).start(name, &["drop", "near0"]) else { return };
-    let (process, program) = (first.id().to_string(), attached(&hosts));
-    let arguments = ["drop", "near0", "--pin", &folder.path(""), "--take-over", &process];
-    let said = Place::Between(&hosts).error(&arguments);
-    assert!(said.contains("near0 already has XDP program "), "{said}");
-    assert_goes_on(&hosts, &first);
-    assert_eq!(attached(&hosts), program);
-    first.interrupt();
-}
-
-#[test]
-fn only_a_run_is_taken_over() {
-    let name = "only_a_run_is_taken_over";
-    let (Some(hosts), Some(folder)) = (many_queues(name), BpfFolder::new(name)) else { return };
-    let dir = folder.path("");
-    let own = std::process::id().to_string();
-    let cases: [(&[&str], &[&str]); 4] = [
-        (&["--take-over", &own], &["--pin"]),
-        (&["--pin", &dir, "--take-over", &own], &["--take-over is", "the process of a pagepool command"]),
-        (&["--pin", &dir, "--map", &dir], &["cannot be used with"]),
-        (&["--pin", "/proc"], &["/proc/pagepool-near0", "a BPF file system"]),
-    ];
-    for (options, words) in cases {
-        let said = Place::Between(&hosts).error(&[&["drop", "near0"], options].concat());
-        if said.contains("CAP_") {
-            return println!("SKIP {name}: {said}");
-        }
-        assert!(words.iter().all(|word| said.contains(word)), "{options:?}: {said}");
-    }
-    assert_eq!(attached(&hosts), None);
-    let link = hosts.run_between(|| Redirect::attach("near0", Attach::Native, false)).expect("as above");
-    let said = Place::Between(&hosts).error(&["drop", "near0", "--pin", &dir]);
-    let program = link.program_id().expect("it was attached here");
-    assert!(said.contains(&format!("near0 already has XDP program {program} ")), "{said}");
 }
 
 /// Whether a process handles SIGINT.
@@ -712,27 +552,6 @@ fn a_card_whose_flows_another_run_spreads_is_refused_with_its_process() {
     drop(held);
     let said = Place::Between(&hosts).error(&["drop", "near0", "--rss"]);
     assert!(said.contains("\"near0\" has no indirection table"), "it is free, and a veth: {said}");
-}
-
-#[test]
-fn a_card_without_rules_and_a_match_that_no_rules_say_are_refused_before_anything_is_attached() {
-    let name = "a_card_without_rules_and_a_match_that_no_rules_say_are_refused_before_anything_is_attached";
-    let Some(hosts) = many_queues(name) else { return };
-    let drop = ["drop", "near0", "--queues", "1", "--ntuple", "--match"];
-    let said = |of: &str| Place::Between(&hosts).error(&[&drop[..], &[of]].concat());
-    let (stream, of_veth) = during_a_stream(&hosts, || said("udp port 4789"));
-    assert!(of_veth.contains("--ntuple: \"near0\" has no rules for single flows (ntuple)"), "{of_veth}");
-    assert_eq!(stream.missing(), 0, "of {}: {of_veth}", stream.sent);
-    let unsayable = said("udp and fragment");
-    assert!(unsayable.contains("--ntuple: match is ") && unsayable.contains("\"fragment\""), "{unsayable}");
-    let card = format!("pagepool-rules-of-{}", hosts.near[0].index);
-    let names = [card.clone(), format!("{card}-by-4711")];
-    let _held = hosts.run_between(|| {
-        let bind = |name| UnixDatagram::bind_addr(&SocketAddr::from_abstract_name(name)?);
-        names.map(|name| bind(name).expect("a free name"))
-    });
-    let held = said("arp");
-    assert!(held.contains("--ntuple: process 4711 has rules for single flows of \"near0\""), "{held}");
 }
 
 /// The kernel refuses an XDP program of one buffer where the other end's packets are longer than a page.

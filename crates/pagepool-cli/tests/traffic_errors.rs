@@ -90,7 +90,7 @@ fn the_session_that_it_is_run_from_is_left_alone() {
 fn what_there_is_not_is_named_with_what_there_is() {
     let name = "what_there_is_not_is_named_with_what_there_is";
     let Some(hosts) = near(name) else { return };
-    let cases: [(&[&str], &[&str]); 28] = [
+    let cases: [(&[&str], &[&str]); 27] = [
         (&["drop", "af_xdp:nope0"], &["nope0", "near0, near1"]),
         (&["drop", "vfio:0000:01:00.0"], &["vfio:0000:01:00.0", "af_xdp:INTERFACE"]),
         (&["gen", "memory:"], &["memory: has no network interface", "in one process", "af_xdp:INTERFACE"]),
@@ -126,7 +126,6 @@ fn what_there_is_not_is_named_with_what_there_is() {
         (&["drop", "near0", "--pcap", "/nowhere/file"], &["/nowhere/file"]),
         (&["drop", "near0", "--pcap", "/dev/full"], &["/dev/full", "No space"]),
         (&["drop", "near0", "--threads", "1x"], &["'1x' is not a number of threads, 1 to 65,535"]),
-        (&["drop", "near0", "--take-over", "1", "--pin", "/"], &["a PID is a whole number"]),
         (&["drop", "near0", "--busy-poll=0"], &["the number of packets is 1 to 65,535"]),
     ];
     for (arguments, words) in cases {

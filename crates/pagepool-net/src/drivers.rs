@@ -7,7 +7,6 @@ mod af_xdp;
 mod memory;
 pub(crate) mod open_params;
 pub(crate) mod opened_device;
-pub(crate) mod prepared_devices;
 mod queues;
 
 use std::fmt;
@@ -16,7 +15,6 @@ use std::sync::Arc;
 use open_params::OpenParams;
 use opened_device::OpenedDevice;
 use pagepool::{Arena, Error};
-use prepared_devices::{PreparedDevices, PreparedOf};
 use queues::Queues;
 
 use crate::error::parameter;
@@ -32,11 +30,11 @@ pub struct Driver {
     pub about: &'static str,
     /// Why no network interface follows the colon; `None` if one does.
     pub no_interface: Option<&'static str>,
-    prepare: Prepare,
+    open: Open,
 }
 
-/// Prepares devices of one kind over the arena: for each name one device per queue.
-type Prepare = fn(&[Queues<'_>], &OpenParams, &Arc<Arena>) -> Result<PreparedOf, Error>;
+/// Opens devices of one kind over the arena: for each name one device per queue.
+type Open = fn(&[Queues<'_>], &OpenParams, &Arc<Arena>) -> Result<Vec<Vec<OpenedDevice>>, Error>;
 
 impl fmt::Debug for Driver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -51,7 +49,7 @@ pub const DRIVERS: &[Driver] = &[
         argument: "INTERFACE",
         about: "AF_XDP sockets",
         no_interface: None,
-        prepare: af_xdp::prepare,
+        open: af_xdp::open,
     },
     Driver {
         scheme: "memory",
@@ -60,7 +58,7 @@ pub const DRIVERS: &[Driver] = &[
         no_interface: Some(
             "both ends of a NIC in memory are in one process, and no packet comes from outside",
         ),
-        prepare: memory::prepare,
+        open: memory::open,
     },
 ];
 
@@ -124,56 +122,29 @@ pub fn open_device(name: &str, params: &OpenParams, arena: &Arc<Arena>) -> Resul
 ///
 /// A pool whose buffers the device could not fill is refused: for `af_xdp:`, what
 /// [`XskDevice::check_pool`](crate::XskDevice::check_pool) says of it.
+///
+/// Any thread, in the network namespace of the interfaces; milliseconds a queue for AF_XDP. Several threads
+/// may open devices over arenas of their own at the same time, which the kernel does in parallel. It waits
+/// for queues that another process still uses for as long as
+/// [`busy_limit`](crate::AfXdpParams::busy_limit). An error leaves no trace.
 pub fn open_devices(
     devices: &[(&str, &[u32])],
     params: &OpenParams,
     arena: &Arc<Arena>,
 ) -> Result<Vec<Vec<OpenedDevice>>, Error> {
-    prepare_devices(devices, params, arena)?.open()
-}
-
-/// The part of [`open_devices`] that takes nothing from an interface: checks the parameters, registers the
-/// arena's memory, makes sockets and rings, loads BPF programs. That is what takes time, milliseconds a queue
-/// for AF_XDP, and most of what can fail. So where another process has the queues still, prepare first, then
-/// have it end, then [open](PreparedDevices::open).
-///
-/// While that process has an XDP program attached, another one is refused. So for AF_XDP both processes take
-/// [`XdpProgram::Redirects`](crate::XdpProgram::Redirects), of
-/// [`Redirect::load_pinned`](crate::Redirect::load_pinned) with the same name or of the map of another
-/// program.
-///
-/// Any thread, in the network namespace of the interfaces. Several threads may prepare devices over arenas of
-/// their own at the same time, which the kernel does in parallel.
-///
-/// ```
-/// use pagepool::{Arena, ArenaParams};
-/// use pagepool_net::{OpenParams, prepare_devices};
-///
-/// let arena = Arena::new(ArenaParams { max_bytes: 16 << 20, ..Default::default() })?;
-/// let prepared = prepare_devices(&[("memory:", &[0])], &OpenParams::default(), &arena)?;
-/// // Have the other process end, and then:
-/// let opened = prepared.open()?;
-/// assert_eq!(opened[0].len(), 1);
-/// # Ok::<(), pagepool::Error>(())
-/// ```
-pub fn prepare_devices(
-    devices: &[(&str, &[u32])],
-    params: &OpenParams,
-    arena: &Arc<Arena>,
-) -> Result<PreparedDevices, Error> {
     let mut rows = Vec::with_capacity(devices.len());
     for &(name, numbers) in devices {
         let (driver, argument) = Driver::of(name)?;
         rows.push((driver.scheme, Queues { argument, numbers }));
     }
-    let mut of_drivers = Vec::new();
+    let mut opened: Vec<_> = devices.iter().map(|_| Vec::new()).collect();
     for driver in DRIVERS {
         let of_driver = || rows.iter().enumerate().filter(|(_, (scheme, _))| *scheme == driver.scheme);
         let queues: Vec<_> = of_driver().map(|(_, (_, queues))| *queues).collect();
         if !queues.is_empty() {
-            let prepared = (driver.prepare)(&queues, params, arena)?;
-            of_drivers.push((of_driver().map(|(at, _)| at).collect(), prepared));
+            let devices = (driver.open)(&queues, params, arena)?;
+            of_driver().zip(devices).for_each(|((at, _), devices)| opened[at] = devices);
         }
     }
-    Ok(PreparedDevices { of_drivers, count: devices.len() })
+    Ok(opened)
 }

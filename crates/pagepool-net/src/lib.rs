@@ -141,8 +141,7 @@ pub use device::{
 };
 pub use drivers::open_params::{AfXdpParams, MemoryParams, OpenParams, XdpProgram};
 pub use drivers::opened_device::{OpenedDevice, SocketInfo};
-pub use drivers::prepared_devices::PreparedDevices;
-pub use drivers::{DRIVERS, Driver, open_device, open_devices, prepare_devices};
+pub use drivers::{DRIVERS, Driver, open_device, open_devices};
 #[doc(inline)]
 pub use forward::{
     Action, BUDGET, Egress, ForwardStats, Forwarder, HandoffRx, HandoffTx, Ingress, NoStack, PacketHandler,
@@ -154,10 +153,11 @@ pub use mem_nic::nic_domain::NicDomain;
 pub use mem_nic::port_thread::PortThread;
 pub use mem_nic::{MemNic, MemNicParams, NicPort, PortStats, PortStep, mem_nic};
 pub use steering::Match;
+pub use steering::flow_rule::FlowRule;
 pub use sys::clock::{ticks, ticks_per_second};
 #[doc(inline)]
 pub use xsk::{
-    Attach, BusyPoll, InPlace, Redirect, RxHash, RxMetadata, RxMetadataReader, StandIn, TxChecksum,
+    Attach, BusyPoll, Redirect, RxHash, RxMetadata, RxMetadataReader, TxChecksum,
     TxFeatures, TxMetadata, TxMetadataMode, TxMode, TxTimestamp, Umem, UmemParams, VlanTag, XskDevice,
     XskKernelSide, XskMode, XskParams, umem_in_memory, xsk_in_memory,
 };

@@ -28,9 +28,6 @@ pub use caution::{Caution, SshSession, cautions, session_links};
 pub use egress::qdisc::TokenBucket;
 pub use error::NetError;
 pub use ethtool::{Channels, Ethtool};
-pub use flow::rule::FlowRule;
-pub(crate) use flow::rule::{FlowHeaders, IpFlow};
-pub use flow::rules::HeldFlowRules;
 pub use flow::spread::HeldFlowSpread;
 pub use link_info::{AttachedXdp, LinkElsewhere, LinkInfo, Mac, OperState, XdpMode};
 #[doc(hidden)]

@@ -8,6 +8,7 @@
 
 mod evaluation;
 mod expression;
+pub(crate) mod flow_rule;
 mod flow_rules;
 mod headers;
 mod parser;

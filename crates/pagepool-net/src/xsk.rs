@@ -63,7 +63,6 @@ mod umem;
 #[doc(hidden)]
 #[cfg(any(test, feature = "testing"))]
 pub use bpf::loaded_match::LoadedMatch;
-pub use bpf::redirect::stand_in::{InPlace, StandIn};
 pub use bpf::redirect::{Attach, Redirect};
 pub use bpf::rx_metadata::{RxHash, RxMetadata, RxMetadataReader, VlanTag};
 #[doc(hidden)]

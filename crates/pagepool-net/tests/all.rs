@@ -23,7 +23,6 @@ mod published;
 mod redirect;
 mod rx_metadata;
 mod sleeping;
-mod stand_in;
 mod steering;
 mod threads;
 mod tokio;

@@ -3,9 +3,6 @@
 //! `PAGEPOOL_CARDS=eth0,eth1,copy` the kernel copies. `PAGEPOOL_LONGEST=1024` limits the packets, for a card
 //! whose driver cuts longer ones. The guests of `pagepool-lab` have such cards.
 //!
-//! `PAGEPOOL_RULES=eth0` names a card that takes rules for EtherTypes (i350, i210), and has none, for the
-//! test of those. QEMU has no such card.
-//!
 //! The suite is trimmed: a card moves packets when it comes to it, which is what `refusals` allows. Then no
 //! scenario asks for exact numbers at once.
 
@@ -13,8 +10,6 @@ use std::time::{Duration, Instant};
 
 use pagepool::{Arena, ArenaParams, PoolParams};
 use pagepool_lab::FrameSocket;
-use pagepool_net::Match;
-use pagepool_net::link::{Ethtool, FlowRule, HeldFlowRules, NetError, Netlink};
 use pagepool_net::testing::{self, Allowed, FarEnd, Rig};
 use pagepool_net::{AfXdpParams, Attach, OpenParams, UmemParams, XdpProgram, XskMode, open_device};
 
@@ -140,35 +135,4 @@ fn whole_pages() {
 #[test]
 fn half_pages() {
     suite("half_pages", 2048);
-}
-
-fn rules(text: &str) -> Vec<FlowRule> {
-    text.parse::<Match>().expect("an expression").flow_rules().expect("rules")
-}
-
-#[test]
-fn rules_are_on_the_card_until_they_are_dropped() {
-    let name = "rules_are_on_the_card_until_they_are_dropped";
-    let Ok(card) = std::env::var("PAGEPOOL_RULES") else {
-        return println!("SKIP {name}: it requires a card with rules for EtherTypes, PAGEPOOL_RULES=eth0");
-    };
-    let link = Netlink::open().expect("a socket").link(&card).expect("the card");
-    let ethtool = Ethtool::open().expect("a socket");
-    let count = || ethtool.flow_rules(&card).expect("an answer").expect("a card with rules");
-    assert_eq!(count(), 0, "nobody else has rules");
-
-    let held = HeldFlowRules::add(&link, &rules("ethertype 0x88f7 or ethertype 0x88f8"), &[1, 0]);
-    let mut held = held.expect("rules that the card has");
-    assert_eq!(count(), 2);
-    assert_eq!(held.undo().matches(&format!("ethtool -N {card} delete ")).count(), 2, "two commands");
-    let own = std::process::id();
-    let refused = HeldFlowRules::is_free(&link).unwrap_err();
-    assert!(matches!(refused, NetError::FlowRulesHeld { process: Some(by), .. } if by == own), "{refused}");
-    held.restore().expect("they are deleted");
-    assert_eq!(count(), 0);
-
-    let refused = HeldFlowRules::add(&link, &rules("arp"), &[9999]).unwrap_err();
-    assert!(matches!(refused, NetError::OutOfRange { field: "queues", .. }), "{refused}");
-    drop(HeldFlowRules::add(&link, &rules("ethertype 0x88f7"), &[1]).expect("the card is as it was"));
-    assert_eq!(count(), 0);
 }

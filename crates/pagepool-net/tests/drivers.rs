@@ -2,7 +2,6 @@
 
 use crate::veth;
 use std::sync::Arc;
-use std::time::Duration;
 
 use pagepool::{Arena, ArenaParams, PoolParams, XdpFrameBulk};
 use pagepool_lab::FrameSocket;
@@ -10,7 +9,7 @@ use pagepool_net::link::Netlink;
 use pagepool_net::testing::FarEnd;
 use pagepool_net::{
     Attach, DRIVERS, DeviceExt, OpenParams, OpenedDevice, Redirect, TxQueue, Wake, XdpProgram, open_device,
-    open_devices, prepare_devices, swap_macs,
+    open_devices, swap_macs,
 };
 
 fn arena() -> Arc<Arena> {
@@ -185,32 +184,6 @@ fn a_socket_that_joins_a_redirect_that_runs_has_buffers() {
         device.receive(&pool, &mut packets, 8);
     }
     assert_eq!(packets.len(), 1, "it is not lost: {:?}", device.stats());
-}
-
-/// Everything can be made for queues that somebody else has, who need end only then.
-#[test]
-fn what_is_prepared_takes_no_queue() {
-    if let Some(why) = veth::missing() {
-        return println!("SKIP prepared devices: {why}");
-    }
-    let _veth = veth::Veth::new(1, 1500);
-    let first = open("af_xdp:near0");
-    let mut params = OpenParams::default();
-    let prepare = |params: &OpenParams| prepare_devices(&[("af_xdp:near0", &[0])], params, &arena());
-    let attaching = prepare(&OpenParams::default()).map(drop).unwrap_err().to_string();
-    assert!(attaching.contains("near0 already has XDP program"), "{attaching}");
-    let theirs = first.redirect.clone().expect("packets are redirected to it");
-    let map = Redirect::over_map(theirs.map().try_clone_to_owned().expect("a descriptor"));
-    params.af_xdp.program = XdpProgram::Redirects(vec![map.clone()]);
-    params.af_xdp.busy_limit = Duration::ZERO;
-    let refused = prepare(&params).expect("nothing is taken").open().map(drop).unwrap_err().to_string();
-    assert!(refused.contains("another AF_XDP socket is still bound to queue 0"), "{refused}");
-    params.af_xdp.busy_limit = veth::LIMIT;
-    let second = prepare(&params).expect("nothing is taken");
-    drop(first);
-    let opened = second.open().expect("the queue is free, a moment later");
-    map.start().expect("so is its place in the map");
-    assert_eq!(opened[0][0].device.info().name, "near0:0");
 }
 
 #[test]

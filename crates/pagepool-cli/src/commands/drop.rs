@@ -8,7 +8,7 @@ use pagepool_net::{Action, Ingress, PacketHandler};
 use crate::engine::frame_source::NoSource;
 use crate::engine::poll_loop::PortHandler;
 use crate::report::number::read_count;
-use crate::traffic::command::{ThreadContext, TrafficCommand, TrafficPlan, Work};
+use crate::traffic::command::{ThreadContext, TrafficCommand, TrafficPlan};
 use crate::traffic::options::{ReceiveOptions, TrafficOptions};
 
 /// What to drop, and whether to look at it first.
@@ -44,7 +44,7 @@ impl TrafficCommand for DropArgs {
 
     fn plan(&self) -> TrafficPlan<'_> {
         let plan = TrafficPlan::new("drop", vec![&self.interface], &self.options).receiving(&self.receive);
-        TrafficPlan { expected_frames: self.verify, work: Some(Work::Drop), ..plan }
+        TrafficPlan { expected_frames: self.verify, ..plan }
     }
 
     fn work(&self, _: &mut ThreadContext<'_>) -> (DropHandler, NoSource) {

@@ -6,7 +6,7 @@ use pagepool_net::{Action, Ingress, PacketHandler, swap_macs};
 
 use crate::engine::frame_source::NoSource;
 use crate::engine::poll_loop::PortHandler;
-use crate::traffic::command::{ThreadContext, TrafficCommand, TrafficPlan, Work};
+use crate::traffic::command::{ThreadContext, TrafficCommand, TrafficPlan};
 use crate::traffic::options::{ReceiveOptions, TrafficOptions, TransmitOptions};
 
 /// Where packets are sent back.
@@ -29,8 +29,7 @@ impl TrafficCommand for EchoArgs {
 
     fn plan(&self) -> TrafficPlan<'_> {
         let plan = TrafficPlan::new("echo", vec![&self.interface], &self.options);
-        let plan = plan.receiving(&self.receive).sending(&self.transmit);
-        TrafficPlan { work: Some(Work::Echo), ..plan }
+        plan.receiving(&self.receive).sending(&self.transmit)
     }
 
     fn work(&self, _: &mut ThreadContext<'_>) -> (EchoHandler, NoSource) {

@@ -13,7 +13,7 @@ use pagepool_net::{Action, Ingress, PacketHandler, PortId};
 use crate::engine::frame_source::NoSource;
 use crate::engine::poll_loop::PortHandler;
 use crate::report::output;
-use crate::traffic::command::{PortSide, ThreadContext, TrafficCommand, TrafficPlan, Work};
+use crate::traffic::command::{PortSide, ThreadContext, TrafficCommand, TrafficPlan};
 use crate::traffic::interface::Interface;
 use crate::traffic::options::{ReceiveOptions, TrafficOptions, TransmitOptions};
 
@@ -50,7 +50,7 @@ impl TrafficCommand for ForwardArgs {
     fn plan(&self) -> TrafficPlan<'_> {
         let plan = TrafficPlan::new("forward", vec![&self.first, &self.second], &self.options);
         let plan = plan.receiving(&self.receive).sending(&self.transmit);
-        TrafficPlan { promiscuous: !self.no_promisc, work: Some(Work::Forward), ..plan }
+        TrafficPlan { promiscuous: !self.no_promisc, ..plan }
     }
 
     fn check(&self, interfaces: &[Interface]) -> Result<(), String> {

@@ -11,7 +11,7 @@ use rtrb::{Producer, PushError};
 
 use super::plan::DemoAction;
 use crate::engine::frame_source::NoSource;
-use crate::engine::poll_loop::{COALESCE, Drain, PollLoop, PollPort, PortHandler, wait_for_warm_up};
+use crate::engine::poll_loop::{Drain, PollLoop, PollPort, PortHandler, wait_for_warm_up};
 use crate::engine::run_state::RunState;
 
 /// The longest sleep: short beside a round trip of TCP whose packets wait for room on a transmit ring.
@@ -60,7 +60,7 @@ impl ForwardTask {
             cpus,
             spin: false,
             nap: NAP,
-            coalesce: COALESCE,
+            rx_nap: Duration::ZERO,
             measure: false,
             drain: Drain::Everything,
             kept: None, // its namespaces go at the end

@@ -4,10 +4,9 @@
 //!        said at the second look: a card may restart its link. Frames are as long as the MTU
 //!        says when a command opens its sockets. If it changes, the run goes on, and it is told at once. The
 //!        run failed if packets were too long since, or if it sends packets to an interface that takes only
-//!        shorter ones now: nobody counts what it drops. A program that somebody detaches ends the run, for
-//!        nothing arrives any more. At the second look: a run that takes over replaces it, and has this one
-//!        end a moment later. One that gets another name stays, and is called by that: its old name may be
-//!        another's by then.
+//!        shorter ones now: nobody counts what it drops. A program that somebody detaches or replaces
+//!        ends the run, for nothing arrives any more. One that gets another name stays, and is called by
+//!        that: its old name may be another's by then.
 //! Why    here, and not by the kernel's messages: it sends none when a program is detached. Two or three
 //!        calls an interface, five times a second, on the thread that only waits.
 
@@ -44,8 +43,6 @@ pub struct LinkWatch<'a> {
     down: Vec<bool>,
     /// At how many looks in a row each was up and had no carrier.
     without_carrier: Vec<u32>,
-    /// Whether the program of each was detached, or replaced, at the last look.
-    detached: Vec<bool>,
     looked: Duration,
     /// Packets that were too long at the last look.
     too_long: u64,
@@ -99,7 +96,7 @@ impl<'a> LinkWatch<'a> {
         let mtus = links.iter().map(|link| link.mtu).collect();
         let names = links.iter().map(|link| link.name.clone()).collect();
         let (looked, changes) = (Duration::ZERO, SeenChanges::default());
-        let (down, detached) = (vec![false; links.len()], vec![false; links.len()]);
+        let down = vec![false; links.len()];
         let without_carrier = vec![0; links.len()];
         let mut this = Self {
             netlink,
@@ -110,7 +107,6 @@ impl<'a> LinkWatch<'a> {
             sends,
             down,
             without_carrier,
-            detached,
             looked,
             too_long: 0,
             changes,
@@ -148,9 +144,8 @@ impl<'a> LinkWatch<'a> {
             }
             self.see_carrier(which, !now.is_up || now.has_carrier);
             let is_detached = self.redirects.get(which).is_some_and(|redirect| redirect.is_detached());
-            let was_detached = std::mem::replace(&mut self.detached[which], is_detached);
-            // So is one that was removed after the first look, which detaches its program, too.
-            if was_detached && is_detached && matches!(self.netlink.link_at(link.index), Ok(Some(_))) {
+            // So is one whose interface was removed after the question above.
+            if is_detached && matches!(self.netlink.link_at(link.index), Ok(Some(_))) {
                 state.set_detached(&self.names[which]);
             }
         }

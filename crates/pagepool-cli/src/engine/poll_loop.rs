@@ -1,6 +1,5 @@
 //! The polling thread: owns the pools of its ports, and polls their devices until the run drains.
 
-mod coalescing;
 mod idleness;
 
 use std::hint::spin_loop;
@@ -13,7 +12,6 @@ use pagepool::{Bound, Error, Pool};
 use pagepool_lab::Tally;
 use pagepool_net::{Device, Forwarder, PacketHandler, PortId, Stack, TxQueue, Wake};
 
-pub use self::coalescing::COALESCE;
 use self::idleness::{Idleness, Rest};
 use super::frame_source::{FrameSource, SourceState};
 use super::port_sample::PortSample;
@@ -82,8 +80,8 @@ pub struct PollLoop<H, S, F> {
     pub spin: bool,
     /// The longest sleep. Whatever ends it, the devices say themselves how often they want to be asked.
     pub nap: Duration,
-    /// The longest coalescing sleep; zero: packets end every sleep.
-    pub coalesce: Duration,
+    /// How long it sleeps, whatever arrives, before packets may end a sleep; zero: they end every sleep.
+    pub rx_nap: Duration,
     /// Count the cycles of each part.
     pub measure: bool,
     pub drain: Drain,
@@ -144,8 +142,8 @@ impl<H: PortHandler, S: Stack + Send + 'static, F: FrameSource> PollLoop<H, S, F
         let _ = forwarder.set_budget(self.burst); // fails for no number like these
         forwarder.sample(if self.measure { SAMPLE } else { 0 });
         forwarder.poll(); // fills the receive rings
-        let (source, thread, nap, coalesce) = (self.source, self.thread, self.nap, self.coalesce);
-        let mut polling = Polling { forwarder, ports, source, thread, nap, coalesce, state };
+        let (source, thread, nap, rx_nap) = (self.source, self.thread, self.nap, self.rx_nap);
+        let mut polling = Polling { forwarder, ports, source, thread, nap, rx_nap, state };
         polling.publish();
         let waker = polling.forwarder.waker().map(|waker| state.add_waker(waker));
         let _ = warmed.send(waker); // the receiver is gone only if the run failed to start
@@ -172,13 +170,13 @@ struct Polling<'a, H: PacketHandler, S: Stack, F> {
     source: F,
     thread: usize,
     nap: Duration,
-    coalesce: Duration,
+    rx_nap: Duration,
     state: &'a RunState,
 }
 
 impl<H: PortHandler, S: Stack, F: FrameSource> Polling<'_, H, S, F> {
     fn poll_until_draining(&mut self, spin: bool) {
-        let (mut idleness, mut round, mut finished) = (Idleness::new(self.coalesce), 0u32, false);
+        let (mut idleness, mut round, mut finished) = (Idleness::new(self.rx_nap), 0u32, false);
         let (mut published, mut is_published) = (Instant::now(), true);
         while !self.state.reached(Phase::Draining) {
             let source = match finished {
@@ -192,7 +190,7 @@ impl<H: PortHandler, S: Stack, F: FrameSource> Polling<'_, H, S, F> {
             match rest {
                 Rest::Look if is_idle => (0..PAUSES).for_each(|_| spin_loop()),
                 Rest::Look => {}
-                Rest::Coalesce(nap) => std::thread::sleep(source.due().min(nap)),
+                Rest::Nap(nap) => std::thread::sleep(source.due().min(nap)),
                 Rest::Sleep => {
                     // First what moved is published, for those who look meanwhile.
                     let nap = if is_published { self.nap } else { self.nap.min(PUBLISH_EVERY) };

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use pagepool_net::{Attach, InPlace, Match, TxMode};
+use pagepool_net::{Attach, Match, TxMode};
 
 use super::capture::CaptureTap;
 use super::interface::Interface;
@@ -50,26 +50,20 @@ pub struct TrafficPlan<'a> {
     pub pin: Option<&'a Path>,
     /// The priority of our XDP programs, if they run beside others.
     pub beside: Option<u32>,
-    /// The process whose run ends when this one begins.
-    pub predecessor: Option<u32>,
-    /// What becomes of what it receives, if the kernel can do the same meanwhile.
-    pub work: Option<Work>,
     /// The packets that it takes; `None`: all.
     pub steer: Option<&'a Match>,
     /// How packets go out, if any do.
     pub tx_mode: Option<TxMode>,
     /// How many numbered frames are looked for, if they are.
     pub expected_frames: Option<u64>,
-    /// The longest time to coalesce packets; zero: packets end every sleep.
-    pub coalesce: Duration,
+    /// How long a thread sleeps, whatever arrives, before packets may end a sleep.
+    pub rx_nap: Duration,
     /// Whether the interfaces take packets for every MAC address.
     pub promiscuous: bool,
     /// Whether offloads that falsify what is received are off while the command runs.
     pub fix_offloads: bool,
     /// Whether cards spread flows over the used queues alone.
     pub rss: bool,
-    /// Whether cards bring what matches to the used queues.
-    pub ntuple: bool,
 }
 
 impl<'a> TrafficPlan<'a> {
@@ -83,26 +77,22 @@ impl<'a> TrafficPlan<'a> {
             maps: &[],
             pin: None,
             beside: None,
-            predecessor: None,
-            work: None,
             steer: None,
             tx_mode: None,
             expected_frames: None,
-            coalesce: Duration::ZERO,
+            rx_nap: Duration::ZERO,
             promiscuous: false,
             fix_offloads: false,
             rss: false,
-            ntuple: false,
         }
     }
 
     /// Of one that receives as its options say.
     pub fn receiving(self, receive: &'a ReceiveOptions) -> Self {
         let (attach, maps, steer) = (Some(receive.attach()), receive.maps(), receive.steer());
-        let (pin, predecessor) = (receive.pin(), receive.predecessor());
-        let (beside, coalesce) = (receive.beside(), receive.coalesce());
-        let ReceiveOptions { fix_offloads, rss, ntuple, .. } = *receive;
-        Self { attach, maps, steer, pin, beside, predecessor, coalesce, fix_offloads, rss, ntuple, ..self }
+        let (pin, beside, rx_nap) = (receive.pin(), receive.beside(), receive.rx_nap());
+        let ReceiveOptions { fix_offloads, rss, .. } = *receive;
+        Self { attach, maps, steer, pin, beside, rx_nap, fix_offloads, rss, ..self }
     }
 
     /// Of one that sends as its options say.
@@ -112,7 +102,7 @@ impl<'a> TrafficPlan<'a> {
 
     /// Whether it changes what an interface does, and puts that back.
     pub fn sets(&self) -> bool {
-        self.fix_offloads || self.rss || self.ntuple
+        self.fix_offloads || self.rss
     }
 
     /// What becomes of an interface, with the interface's name to follow.
@@ -125,26 +115,6 @@ impl<'a> TrafficPlan<'a> {
             (None, _) => "may restart and saturate",
         };
         format!("{} {effect}", self.name)
-    }
-}
-
-/// What becomes of packets that a command receives.
-#[derive(Clone, Copy, Debug)]
-pub enum Work {
-    Drop,
-    Echo,
-    /// Between two interfaces.
-    Forward,
-}
-
-impl Work {
-    /// The same of what comes to one of the interfaces, by the kernel.
-    pub fn in_place(self, interfaces: &[Interface], at: usize) -> InPlace {
-        match self {
-            Self::Drop => InPlace::Drop,
-            Self::Echo => InPlace::Echo,
-            Self::Forward => InPlace::SendTo(interfaces[1 - at].link.name.clone()),
-        }
     }
 }
 

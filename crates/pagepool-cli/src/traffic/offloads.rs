@@ -1,8 +1,6 @@
 //! Offloads that falsify what a command receives: warned of, or held off while it runs.
 
-use std::time::Duration;
-
-use pagepool_net::link::{HeldOffloads, NetError, OffloadFault, OffloadSources, XdpMode};
+use pagepool_net::link::{HeldOffloads, NetError, OffloadFault, OffloadOwner, OffloadSources, XdpMode};
 
 use super::interface::{Interface, Kernel};
 use super::setup::OpenedInterface;
@@ -10,29 +8,15 @@ use crate::report::error::error_chain;
 use crate::report::output;
 use crate::report::terminal::OWN_LINE;
 
-/// How often it is looked whether another network namespace is in use.
-const EVERY: Duration = Duration::from_secs(1);
-
 /// The offloads that are held off. They are put back when it is dropped, with a warning where that fails.
 /// That has to be after the XDP programs: to some links the kernel gives segmentation offloads only without.
 pub struct OffloadsOff {
     fix: bool,
     /// Of each interface that packets come from, until all is warned of.
     sources: Vec<OffloadSources>,
-    held: Vec<HeldByRun>,
-    /// When it was looked whether they are still to be held.
-    looked: Duration,
+    held: Vec<HeldOffloads>,
     /// What was warned of.
     warned: Vec<OffloadFault>,
-}
-
-/// Offloads that are held, and what was said of them.
-struct HeldByRun {
-    offloads: HeldOffloads,
-    /// The name that their interface had.
-    name: String,
-    /// What undoes them.
-    undo: String,
 }
 
 impl OffloadsOff {
@@ -40,8 +24,7 @@ impl OffloadsOff {
     /// that is asked for, what can be before anything is opened: a card may restart for it.
     pub fn new(fix: bool, kernel: &mut Kernel, interfaces: &[Interface]) -> Result<Self, String> {
         let sources = interfaces.iter().map(|interface| kernel.offload_sources(interface)).collect();
-        let (held, warned, looked) = (Vec::new(), Vec::new(), Duration::ZERO);
-        let mut this = Self { fix, sources, held, looked, warned };
+        let mut this = Self { fix, sources, held: Vec::new(), warned: Vec::new() };
         for at in 0..if fix { interfaces.len() } else { 0 } {
             for fault in kernel.offload_faults(&mut this.sources[at], XdpMode::Native)? {
                 this.hold(&fault)?;
@@ -64,23 +47,6 @@ impl OffloadsOff {
         Ok(())
     }
 
-    /// Holds nothing in another network namespace that only this command keeps alive: it, and the interface
-    /// here with it, shall go when its user goes. Puts nothing back there: XDP programs are attached still.
-    /// `at`: the time since the start.
-    pub fn look(&mut self, at: Duration) {
-        if at < self.looked + EVERY {
-            return;
-        }
-        self.looked = at;
-        for HeldByRun { offloads, name, .. } in self.held.extract_if(.., is_last_user) {
-            output::note(format_args!(
-                "no name and no process leads to the network namespace of {name} any more: the command lets \
-                 go of it, and puts no offloads back there"
-            ));
-            offloads.abandon();
-        }
-    }
-
     fn warn_of(&mut self, fault: &OffloadFault) {
         output::warn(warning(self.fix, fault));
         self.warned.push(fault.clone());
@@ -99,7 +65,7 @@ impl OffloadsOff {
     /// Turns the offloads of a fault off, and says whether that can be done.
     fn hold(&mut self, fault: &OffloadFault) -> Result<bool, String> {
         match fault.hold_off() {
-            Ok(mut held) => {
+            Ok(Some(mut held)) => {
                 let off: Vec<_> = fault.offloads.iter().map(|offload| offload.name()).collect();
                 let are = if off.len() == 1 { "is" } else { "are" };
                 let (off, owner, undo) = (off.join(", "), &fault.owner, held.undo());
@@ -107,10 +73,10 @@ impl OffloadsOff {
                     "{off} of {owner} {are} off until this command ends; if it is killed, undo that \
                      by{OWN_LINE}{undo}"
                 ));
-                self.held.push(HeldByRun { name: held.to_string(), offloads: held, undo });
+                self.held.push(held);
                 Ok(true)
             }
-            Err(NetError::HiddenPeer { .. } | NetError::FixedOffload { .. }) => Ok(false),
+            Ok(None) | Err(NetError::FixedOffload { .. }) => Ok(false),
             Err(error) => Err(error_chain(&error)),
         }
     }
@@ -118,19 +84,24 @@ impl OffloadsOff {
 
 /// `fix`: --fix-offloads is given.
 fn warning(fix: bool, fault: &OffloadFault) -> String {
-    let is_hidden = fault.owner.hidden().is_some();
-    let head = match (fix, is_hidden) {
-        (true, true) => "--fix-offloads cannot help where it cannot look: ",
-        (true, false) => "--fix-offloads cannot help here: ",
+    let is_here = is_here(&fault.owner);
+    let head = match (fix, is_here) {
+        (true, false) => "--fix-offloads changes nothing in other network namespaces: ",
+        (true, true) => "--fix-offloads cannot help here: ",
         (false, _) => "",
     };
     let mut text = format!("{head}{}", fault.description());
     if let Some(command) = fault.command() {
-        let or = if fix || is_hidden { "" } else { "Use --fix-offloads, or run" };
+        let or = if fix || !is_here { "" } else { "Use --fix-offloads, or run" };
         let run = if or.is_empty() { fault.instruction() } else { or };
         text += &format!(". {run}:{OWN_LINE}{command}");
     }
     text
+}
+
+/// Whether the owner is an interface of this network namespace, so that its offloads can be held off.
+fn is_here(owner: &OffloadOwner) -> bool {
+    matches!(owner, OffloadOwner::Interface(_) | OffloadOwner::Peer(_) | OffloadOwner::Stacked { .. })
 }
 
 impl Drop for OffloadsOff {
@@ -139,24 +110,7 @@ impl Drop for OffloadsOff {
     }
 }
 
-/// Says what undoes them by now if that has changed.
-fn is_last_user(held: &mut HeldByRun) -> bool {
-    let is_last = held.offloads.is_last_user();
-    let (undo, name) = (held.offloads.undo(), held.offloads.to_string());
-    if undo != held.undo {
-        let before = std::mem::replace(&mut held.name, name.clone());
-        let why = match before == name {
-            true => format!("what led to the network namespace of {name} is gone"),
-            false => format!("{before} is named {name} now"),
-        };
-        output::note(format_args!("{why}; if this command is killed, undo that by{OWN_LINE}{undo}"));
-        held.undo = undo;
-    }
-    is_last
-}
-
-fn put_back(held: HeldByRun) {
-    let mut held = held.offloads;
+fn put_back(mut held: HeldOffloads) {
     let undo = held.undo();
     if let Err(error) = held.restore() {
         let why = error_chain(&error);

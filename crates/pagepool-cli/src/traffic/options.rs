@@ -7,7 +7,6 @@ use clap::{Args, ValueEnum};
 use pagepool::PAGE_SIZE;
 use pagepool_net::{self as net, Attach, BusyPoll, Match, XskMode};
 
-use crate::engine::poll_loop::COALESCE;
 use crate::file_name::file_name;
 use crate::queues::published_run::PublishOptions;
 use crate::report::figure_options::FigureOptions;
@@ -149,32 +148,21 @@ pub struct ReceiveOptions {
     map: Vec<PathBuf>,
     /// Keep the XDP program attached after the end, by a link pagepool-IF in this folder of a BPF file system
     ///
-    /// Between runs the program passes all packets to the kernel's stack, except at a --take-over. The next
-    /// run reuses the link, so drivers do not restart the interface for a new program. Only one run at a time
-    /// can use a folder for an interface. A second one without --take-over, on other queues, takes the
-    /// packets of all queues, and the first fails. `rm DIR/pagepool-IF` detaches the program, at once or when
-    /// the run that uses it ends. A dot in the name of the interface is a colon in the name of the link.
+    /// Between runs the program passes all packets to the kernel's stack. The next run reuses the link, so
+    /// drivers do not restart the interface for a new program. Only one run at a time can use a folder for an
+    /// interface: a second one takes the packets of all queues, and the first fails. `rm DIR/pagepool-IF`
+    /// detaches the program, at once or when the run that uses it ends. A dot in the name of the interface is
+    /// a colon in the name of the link.
     #[arg(long, value_name = "DIR", conflicts_with = "map")]
     pin: Option<PathBuf>,
-    /// End the run of process PID, and take over its interfaces
+    /// Before a thread sleeps until a packet arrives, sleep N microseconds whatever arrives, 0 to 10000
     ///
-    /// That process gets SIGTERM when this run has prepared everything except the queues: memory, sockets,
-    /// rings, XDP program. Until this run has filled its rings, the kernel handles packets as this command
-    /// would; before Linux 6.6 they go to its stack. In copy mode that takes tens of milliseconds. With zero
-    /// copy it takes until the process has ended, at most 10 s. If this run then cannot take the queues or
-    /// exchange the program, both runs have ended, and packets go to the stack.
-    #[arg(long, value_name = "PID", requires = "pin", value_parser = process)]
-    take_over: Option<u32>,
-    /// Longest time to coalesce packets, as rx-usecs of `ethtool -C`; 0 turns it off [default: 300]
-    ///
-    /// A steady flow of single packets, on average at most two fifths of that time apart, shares wake-ups,
-    /// because one costs as much CPU time as a hundred packets. Bursts, streams, the first packet after a
-    /// pause, and senders that wait for replies are not delayed, but a request now and then beside a steady
-    /// flow on the same thread is: use 0 for that. It is capped at 0.6 µs per slot of the receive ring, and
-    /// at most 10,000. Not with --busy-poll.
-    #[arg(long, value_name = "MICROSECONDS", conflicts_with = "busy_poll")]
+    /// Packets that arrive one by one then share a wake-up, which costs as much CPU time as a hundred packets.
+    /// Each packet may wait that long. It is capped at 0.6 µs per slot of the receive ring. Not with
+    /// --busy-poll.
+    #[arg(long, value_name = "N", default_value_t = 0, conflicts_with = "busy_poll")]
     #[arg(value_parser = count_of::<u64>("microseconds", 0..=10_000))]
-    rx_usecs: Option<u64>,
+    rx_usecs: u64,
     /// Have the card spread flows over the queues of --queues alone (RSS); put its table back at the end
     ///
     /// Without this option the card spreads flows over all of its queues, and those on other queues go to the
@@ -183,26 +171,16 @@ pub struct ReceiveOptions {
     /// queue, mostly 0. The command fails if the card has no such table, or if another run holds it.
     #[arg(long)]
     pub rss: bool,
-    /// Have the card bring the packets of --match to the queues of --queues by rules; delete them at the end
-    ///
-    /// These are the rules of `ethtool -N` (ntuple). A rule cannot say `not`, so it may take more packets
-    /// than the match; the XDP program still checks each one. With several queues the rules are dealt out to
-    /// them in turn. The command that undoes it is printed; it is undone when --fix-offloads would be, and
-    /// rules that others add meanwhile stay. The command fails if the card has no such rules, refuses one, or
-    /// has some of another run, and if no rules express the match (docs/steering.md).
-    #[arg(long, requires = "steer")]
-    pub ntuple: bool,
     /// Turn off the offloads that falsify what this command receives; turn them on again at its end
     ///
-    /// Of a veth, that is what its other end leaves to hardware: VLAN tags, checksums, segments longer than
-    /// the MTU. Of a network card, it is what takes VLAN tags out of packets or merges them. Without this
-    /// option the command warns of them with the `ethtool -K` line. The other end of a veth may be in another
-    /// network namespace that a name of `ip netns` or a process leads to; to enter it takes CAP_SYS_ADMIN,
-    /// and to find it by a process of other users, or with more capabilities, CAP_SYS_PTRACE. What was
-    /// changed, and the `ethtool -K` line that undoes it, is printed. The offloads are put back whenever the
-    /// command ends by itself, after an error, or after a first Ctrl-C, SIGTERM or SIGHUP. SIGKILL, an abort
-    /// and a second Ctrl-C leave them off: run the printed line. A second run over the same interface finds
-    /// them off, and has them on again when the first one ends.
+    /// On a veth, its other end leaves VLAN tags, checksums and segmentation to hardware. On a network card,
+    /// offloads remove VLAN tags from packets, or merge packets. Without this option the command warns, and
+    /// prints the `ethtool -K` line that turns them off. So it does for the other end of a veth in another
+    /// network namespace, also with this option: it changes nothing there. What was changed, and the `ethtool
+    /// -K` line that undoes it, is printed. The offloads are restored when the command ends by itself, after
+    /// an error, or after a first Ctrl-C, SIGTERM or SIGHUP. SIGKILL, an abort and a second Ctrl-C leave them
+    /// off: run the printed line. A second run on this interface finds them off, and the end of the first
+    /// turns them on.
     #[arg(long)]
     pub fix_offloads: bool,
 }
@@ -269,9 +247,9 @@ impl ReceiveOptions {
         self.steer.as_ref()
     }
 
-    /// The longest time to coalesce packets.
-    pub fn coalesce(&self) -> Duration {
-        self.rx_usecs.map_or(COALESCE, Duration::from_micros)
+    /// How long a thread sleeps before packets may end a sleep.
+    pub fn rx_nap(&self) -> Duration {
+        Duration::from_micros(self.rx_usecs)
     }
 
     /// As the library has it.
@@ -291,11 +269,6 @@ impl ReceiveOptions {
     /// The priority of our XDP program, if it shall run beside others.
     pub fn beside(&self) -> Option<u32> {
         self.beside
-    }
-
-    /// The process whose run ends when this one begins.
-    pub fn predecessor(&self) -> Option<u32> {
-        self.take_over
     }
 
     /// The maps of other XDP programs, if no program is to be attached.
@@ -376,12 +349,6 @@ fn numbers(text: &str) -> Result<Numbers, String> {
 fn ring(text: &str) -> Result<u32, String> {
     let ring = text.parse().ok().filter(|ring: &u32| ring.is_power_of_two() && (64..=8192).contains(ring));
     ring.ok_or_else(|| "slots are a power of two from 64 to 8192; the default is 1024, or 512".into())
-}
-
-/// Reads `--take-over`.
-fn process(text: &str) -> Result<u32, String> {
-    let process = text.parse().ok().filter(|&process| process > 1);
-    process.ok_or_else(|| "a PID is a whole number from 2 up, as `pidof pagepool` prints it".into())
 }
 
 #[cfg(test)]

@@ -11,8 +11,7 @@ use std::sync::atomic::AtomicBool;
 use pagepool::{Arena, Error, NodeId, PAGE_SIZE, PoolRef};
 use pagepool_net::link::XdpMode;
 use pagepool_net::{
-    Attach, BusyPoll, Match, OpenParams, OpenedDevice, PreparedDevices, Redirect, SocketInfo, TxMode,
-    XdpProgram, prepare_devices,
+    Attach, BusyPoll, Match, OpenParams, OpenedDevice, Redirect, SocketInfo, TxMode, XdpProgram, open_devices,
 };
 use serde::Serialize;
 
@@ -111,14 +110,8 @@ pub struct SetupParams<'a> {
 impl TrafficSetup {
     /// Opens all queues. There are as many pairs of queues as the interface with the fewest queues has;
     /// each interface deals its queues out to them in turn, and they are dealt out to the threads: as many
-    /// as is said, else a thread a pair. `free_queues`: has another run end, whose the queues are, when
-    /// nothing else is missing; it gets what redirects packets.
-    pub fn open(
-        name: &str,
-        interfaces: &[Interface],
-        params: SetupParams<'_>,
-        free_queues: impl FnOnce(&[Arc<Redirect>]) -> Result<(), String>,
-    ) -> Result<Self, String> {
+    /// as is said, else a thread a pair.
+    pub fn open(name: &str, interfaces: &[Interface], params: SetupParams<'_>) -> Result<Self, String> {
         let pairs = pairs(interfaces);
         let threads = params.threads.unwrap_or(pairs.len());
         let mut this = Self {
@@ -130,16 +123,8 @@ impl TrafficSetup {
             sizes: params.sizes,
         };
         this.load(interfaces, params).map_err(|error| error_chain(&error))?;
-        let prepared = prepare(name, interfaces, &pairs, params, &this.redirects)?;
-        free_queues(&this.redirects)?;
-        let shown = QueueProgress::new("opening", interfaces.len(), pairs.len());
-        let open = |pair: PreparedDevices| {
-            shown.begin_one();
-            pair.open().map_err(|error| error_chain(&error))
-        };
+        let opened = open_pairs(name, interfaces, &pairs, params, &this.redirects)?;
         let mut sockets: Vec<_> = interfaces.iter().map(|_| Vec::new()).collect();
-        let opened = side_by_side(prepared, open)?;
-        output::progress_end();
         for (pair, opened) in opened.into_iter().enumerate() {
             this.take(pair, &pairs[pair], opened, &mut sockets);
         }
@@ -223,19 +208,19 @@ pub fn locked_bytes(interfaces: &[Interface], sizes: &SocketSizes) -> u64 {
     pairs(interfaces).iter().map(of_pair).sum()
 }
 
-/// Everything of each pair, with memory of its own, but the queues.
-fn prepare(
+/// Opens the queues of each pair, over memory of its own.
+fn open_pairs(
     name: &str,
     interfaces: &[Interface],
     pairs: &[Vec<Vec<u32>>],
     params: SetupParams<'_>,
     redirects: &[Arc<Redirect>],
-) -> Result<Vec<PreparedDevices>, String> {
+) -> Result<Vec<Vec<Vec<OpenedDevice>>>, String> {
     let sizes = params.sizes;
     let count = |queues: &[Vec<u32>]| queues.iter().map(Vec::len).sum();
     let huge = pairs.iter().map(|queues| sizes.hugepages(count(queues))).sum();
-    let shown = QueueProgress::new("preparing", interfaces.len(), pairs.len());
-    side_by_side(pairs.iter().enumerate().collect(), |(pair, queues)| {
+    let shown = QueueProgress::new("opening", interfaces.len(), pairs.len());
+    let opened = side_by_side(pairs.iter().enumerate().collect(), |(pair, queues)| {
         shown.begin_one();
         let name = format!("{name}{pair}");
         let arena = Arena::new(sizes.arena(&name, count(queues)));
@@ -246,8 +231,10 @@ fn prepare(
         if !redirects.is_empty() {
             opening.af_xdp.program = XdpProgram::Redirects(redirects.to_vec());
         }
-        prepare_devices(&devices, &opening, &arena).map_err(|error| error_chain(&error))
-    })
+        open_devices(&devices, &opening, &arena).map_err(|error| error_chain(&error))
+    })?;
+    output::progress_end();
+    Ok(opened)
 }
 
 impl SetupParams<'_> {

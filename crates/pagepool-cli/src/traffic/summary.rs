@@ -4,7 +4,6 @@ use pagepool::PoolRef;
 use pagepool_lab::Tally;
 use pagepool_net::link::{Ethtool, shell_word};
 use pagepool_net::ticks_per_second;
-use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::capture::CaptureResult;
@@ -26,15 +25,6 @@ use crate::report::verdict::Verdict;
 /// So many packets are not all lost by chance on their way out of one of several interfaces.
 const NOT_BY_CHANCE: u64 = 100;
 
-/// What became of the packets while a run took over from another.
-#[derive(Clone, Copy, Debug, Serialize)]
-pub struct HandedOver {
-    /// Whose the interfaces were.
-    pub process: u32,
-    /// What the kernel handled in place of both runs, with what it dropped.
-    pub kernel_packets: u64,
-}
-
 /// What was counted.
 pub struct TrafficResult {
     pub command: &'static str,
@@ -47,8 +37,6 @@ pub struct TrafficResult {
     pub end: RunEnd,
     /// What became of the interfaces meanwhile.
     pub links: SeenChanges,
-    /// What the kernel did while it took over from another run, if it did.
-    pub handed: Option<HandedOver>,
     /// When the warm-up was over.
     pub warm: Sample,
     /// At the end.
@@ -75,7 +63,6 @@ impl TrafficResult {
         self.warned.iter().for_each(|warning| verdict.paragraph(&format!("warning: {warning}")));
         self.links.judge(&mut verdict, &self.end, &self.now.ports);
         self.packets(&mut verdict);
-        self.handed(&mut verdict);
         self.lost(&mut verdict);
         if let Some(tally) = &self.tally {
             numbered(&mut verdict, tally);
@@ -155,14 +142,6 @@ impl TrafficResult {
             _ => verdict.row("packets sent", sent, &rate(sent, sent_bytes)),
         }
         self.cycles(verdict);
-    }
-
-    fn handed(&self, verdict: &mut Verdict) {
-        verdict.some_field("take_over", self.handed);
-        if let Some(HandedOver { process, kernel_packets }) = self.handed {
-            let while_it = format!("while this run took over from process {process}");
-            verdict.row("handled by the kernel", kernel_packets, &while_it);
-        }
     }
 
     /// Ticks of the time-stamp counter a packet, by part, and all of them together.
@@ -406,7 +385,6 @@ mod tests {
                 seconds: 1.0,
                 end: RunEnd::Time,
                 links: SeenChanges::default(),
-                handed: None,
                 warm: Sample { ports: vec![PortSample::default()], ..Sample::default() },
                 now,
                 tally: None,

@@ -7,7 +7,6 @@ use pagepool::{Arena, Error, Pool, PoolParams};
 
 use super::open_params::{OpenParams, XdpProgram};
 use super::opened_device::{OpenedDevice, SocketInfo};
-use super::prepared_devices::PreparedOf;
 use super::queues::Queues;
 use crate::device::Device;
 use crate::error::parameter;
@@ -17,15 +16,6 @@ use crate::sys::errno;
 use crate::xsk::{
     Attach, Redirect, Umem, UmemParams, UnboundSocket, XDP_HEADROOM, XskDevice, XskMode, XskParams,
 };
-
-/// What [`open`](Self::open) needs, with sockets that are bound to no queue yet.
-struct Prepared {
-    interfaces: Vec<Interface>,
-    params: OpenParams,
-    arena: Arc<Arena>,
-    redirects: Vec<Arc<Redirect>>,
-    sockets: Sockets<(UnboundSocket, Pool)>,
-}
 
 /// An interface, and those of its queues that are opened.
 struct Interface {
@@ -38,47 +28,48 @@ type Sockets<T> = Vec<Vec<T>>;
 
 /// The whole arena becomes a UMEM, so it must be committed (`commit_all`). Sockets are opened first, then
 /// given buffers, then put into the maps; attaching the XDP programs comes last, so an error leaves no trace.
-pub(super) fn prepare(
+pub(super) fn open(
     interfaces: &[Queues<'_>],
     params: &OpenParams,
     arena: &Arc<Arena>,
-) -> Result<PreparedOf, Error> {
+) -> Result<Vec<Vec<OpenedDevice>>, Error> {
     let interfaces: Vec<_> = interfaces.iter().map(Interface::from).collect();
     let redirects = redirects(&interfaces, params)?;
-    let sockets = make_sockets(params.af_xdp.umem.mode, &interfaces, params, arena)?;
-    let prepared = Prepared { interfaces, params: params.clone(), arena: arena.clone(), redirects, sockets };
-    Ok(Box::new(|| prepared.open()))
+    let mut opened = open_sockets(&interfaces, params, arena)?;
+    for (queues, redirect) in opened.iter_mut().zip(&redirects) {
+        queues
+            .iter_mut()
+            .try_for_each(|(device, _)| device.join(redirect.clone(), None, Redirect::insert_at_start))?;
+    }
+    match &params.af_xdp.program {
+        XdpProgram::Attach(_) => Redirect::start_all(&redirects)?,
+        XdpProgram::Redirects(_) => {}
+        XdpProgram::None => pass_all(&interfaces, params, &mut opened)?,
+    }
+    let only_send = matches!(params.af_xdp.program, XdpProgram::None);
+    let described = |device| described(device, only_send);
+    Ok(opened.into_iter().map(|queues| queues.into_iter().map(described).collect()).collect())
+}
+
+/// With buffers, in the mode that the parameters ask for.
+fn open_sockets(
+    interfaces: &[Interface],
+    params: &OpenParams,
+    arena: &Arc<Arena>,
+) -> Result<Sockets<(XskDevice, Pool)>, Error> {
+    let mode = params.af_xdp.umem.mode;
+    match bind(make_sockets(mode, interfaces, params, arena)?, params) {
+        // One driver has zero copy, another has not: what they share must be copied.
+        Err(error) if mode == XskMode::Auto && is_refused_mode(&error) => {
+            bind(make_sockets(XskMode::Copy, interfaces, params, arena)?, params)
+        }
+        bound => bound,
+    }
 }
 
 impl From<&Queues<'_>> for Interface {
     fn from(queues: &Queues<'_>) -> Self {
         Self { name: queues.argument.into(), queues: queues.numbers.into() }
-    }
-}
-
-impl Prepared {
-    fn open(self) -> Result<Vec<Vec<OpenedDevice>>, Error> {
-        let Self { interfaces, params, arena, redirects, sockets } = self;
-        let mut opened = match bind(sockets, &params) {
-            // One driver has zero copy, another has not: what they share must be copied.
-            Err(error) if params.af_xdp.umem.mode == XskMode::Auto && is_refused_mode(&error) => {
-                bind(make_sockets(XskMode::Copy, &interfaces, &params, &arena)?, &params)?
-            }
-            bound => bound?,
-        };
-        for (queues, redirect) in opened.iter_mut().zip(&redirects) {
-            queues
-                .iter_mut()
-                .try_for_each(|(device, _)| device.join(redirect.clone(), None, Redirect::insert_at_start))?;
-        }
-        match &params.af_xdp.program {
-            XdpProgram::Attach(_) => Redirect::start_all(&redirects)?,
-            XdpProgram::Redirects(_) => {}
-            XdpProgram::None => pass_all(&interfaces, &params, &mut opened)?,
-        }
-        let only_send = matches!(params.af_xdp.program, XdpProgram::None);
-        let described = |device| described(device, only_send);
-        Ok(opened.into_iter().map(|queues| queues.into_iter().map(described).collect()).collect())
     }
 }
 

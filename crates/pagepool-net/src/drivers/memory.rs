@@ -6,25 +6,22 @@ use pagepool::{Arena, Error, Pool, PoolParams};
 
 use super::open_params::OpenParams;
 use super::opened_device::OpenedDevice;
-use super::prepared_devices::PreparedOf;
 use super::queues::Queues;
 use crate::error::parameter;
 use crate::mem_nic::device_memory::DeviceMemory;
 use crate::mem_nic::nic_domain::NicDomain;
 use crate::mem_nic::{MemNicParams, mem_nic};
 
-/// Nobody else can have one, so it is opened at once.
-pub(super) fn prepare(
+pub(super) fn open(
     nics: &[Queues<'_>],
     params: &OpenParams,
     arena: &Arc<Arena>,
-) -> Result<PreparedOf, Error> {
+) -> Result<Vec<Vec<OpenedDevice>>, Error> {
     let open = |nic: &Queues<'_>| {
         let queues = nic.numbers.iter();
         queues.map(|&queue| open_one(nic.argument, queue, params, arena)).collect()
     };
-    let opened = nics.iter().map(open).collect::<Result<_, _>>()?;
-    Ok(Box::new(|| Ok(opened)))
+    nics.iter().map(open).collect()
 }
 
 fn open_one(name: &str, queue: u32, params: &OpenParams, arena: &Arc<Arena>) -> Result<OpenedDevice, Error> {

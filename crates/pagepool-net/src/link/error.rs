@@ -97,58 +97,6 @@ pub enum NetError {
         /// Its process, if that is known.
         process: Option<u32>,
     },
-    /// A card, or its driver, has no rules for single flows.
-    NoFlowRules {
-        /// The link.
-        link: String,
-    },
-    /// A card, or its driver, does not take a rule.
-    FlowRuleRefused {
-        /// The link.
-        link: String,
-        /// What of the match the rule stands for.
-        part: String,
-        /// The rule, in the words of `ethtool -N`.
-        rule: String,
-        /// The errno.
-        source: io::Error,
-    },
-    /// A card has a rule for the same packets already, which its driver might replace.
-    FlowRuleThere {
-        /// The link.
-        link: String,
-        /// What of the match the rule stands for.
-        part: String,
-        /// The rule, in the words of `ethtool -N`.
-        rule: String,
-        /// Its ID.
-        place: u32,
-    },
-    /// Rules were refused, and those before them could not be deleted again.
-    FlowRulesStay {
-        /// The link.
-        link: String,
-        /// The commands that delete what stays.
-        undo: String,
-        /// Why they were refused.
-        refused: Box<NetError>,
-        /// Why they stay.
-        source: Box<NetError>,
-    },
-    /// Somebody has rules on a card already.
-    FlowRulesHeld {
-        /// The link.
-        link: String,
-        /// Its process, if that is known.
-        process: Option<u32>,
-    },
-    /// A veth's other end is in a network namespace that was not found, or cannot be entered.
-    HiddenPeer {
-        /// This end.
-        link: String,
-        /// Why it cannot be reached.
-        why: String,
-    },
     /// The kernel does not list its page pools.
     NoKernelPools {
         /// The errno.
@@ -173,7 +121,6 @@ impl NetError {
         match self {
             Self::Call { source, .. }
             | Self::Refused { source, .. }
-            | Self::FlowRuleRefused { source, .. }
             | Self::NoKernelPools { source } => source.raw_os_error(),
             _ => None,
         }
@@ -214,25 +161,6 @@ fn about_links(call: &str, error: &io::Error) -> &'static str {
         is_call && error.raw_os_error().is_some_and(|errno| errnos.contains(&errno))
     };
     ABOUT_LINKS.iter().find(is_row).map_or("the errno says why", |(.., remedy)| remedy)
-}
-
-/// What may help against an errno of a rule.
-fn rule_remedy(error: &io::Error) -> &'static str {
-    match error.raw_os_error() {
-        Some(errno::EPERM | errno::EACCES) => "run as root, or with CAP_NET_ADMIN in this network namespace",
-        Some(errno::EOPNOTSUPP) => "it has no such rules: do without them, for a match works on every queue",
-        Some(errno::EEXIST) => {
-            "it has such a rule already; `ethtool -n` shows its ID, and `ethtool -N IF delete ID` ends it"
-        }
-        Some(errno::ENOSPC | errno::ENOMEM) => {
-            "its table is full; delete rules that `ethtool -n` shows, or do without rules, for a match works \
-             on every queue"
-        }
-        _ => {
-            "its driver has no rules of this kind, or its table is full; the kernel's log may say more. Do \
-             without rules, for a match works on every queue, or match what the card can"
-        }
-    }
 }
 
 /// What a terminal would obey, or not show, is escaped: names are others'.
@@ -291,44 +219,6 @@ impl NetError {
                      shows whose `@pagepool-flows-of-...` is)"
                 )
             }
-            Self::NoFlowRules { link } => {
-                write!(
-                    f,
-                    "{link:?} has no rules for single flows (ntuple), as `ethtool -n {}` shows: do \
-                     without them, for a match works on every queue, or use a card that has them",
-                    shell_word(link)
-                )
-            }
-            Self::FlowRuleRefused { link, part, rule, source } => {
-                let remedy = rule_remedy(source);
-                write!(f, "{link:?} does not take the rule for \"{part}\" ({rule}): {remedy}")
-            }
-            Self::FlowRuleThere { link, part, rule, place } => {
-                write!(
-                    f,
-                    "{link:?} has a rule for \"{part}\" ({rule}) already, which some drivers replace: do \
-                     without rules, or run: ethtool -N {} delete {place}",
-                    shell_word(link)
-                )
-            }
-            Self::FlowRulesStay { link, undo, refused, .. } => {
-                write!(f, "{refused}. Rules stay on {link:?}, which this deletes: {undo}")
-            }
-            Self::FlowRulesHeld { link, process } => {
-                let by = process.map_or("another process".into(), |number| format!("process {number}"));
-                write!(
-                    f,
-                    "{by} has rules for single flows of {link:?}: end that one first (`ss -xap` shows whose \
-                     `@pagepool-rules-of-...` is)"
-                )
-            }
-            Self::HiddenPeer { link, why } => {
-                write!(
-                    f,
-                    "the other end of {link:?}, or what is below it, is out of reach: {why}; turn its \
-                     offloads off there"
-                )
-            }
             Self::NoKernelPools { .. } => f.write_str(
                 "this kernel does not list its page pools: that takes Linux 6.8 or newer with \
                      CONFIG_PAGE_POOL",
@@ -342,9 +232,7 @@ impl Error for NetError {
         match self {
             Self::Call { source, .. }
             | Self::Refused { source, .. }
-            | Self::FlowRuleRefused { source, .. }
             | Self::NoKernelPools { source } => Some(source),
-            Self::FlowRulesStay { source, .. } => Some(source),
             _ => None,
         }
     }

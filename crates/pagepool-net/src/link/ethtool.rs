@@ -5,14 +5,10 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
 use super::error::NetError;
-use super::flow::rule::FlowRule;
 use super::message::text;
 use super::offload::kind::Offload;
 use super::sys::ethtool::{self as sys, Command, Features};
 use crate::sys::errno::{EINVAL, EOPNOTSUPP};
-
-/// The kernel's name of the feature that `ethtool -K` calls `ntuple`.
-const NTUPLE: &str = "rx-ntuple-filter";
 
 /// How many queues a driver uses, of how many.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -169,57 +165,6 @@ impl Ethtool {
             Err(error) if error.raw_os_error() == Some(EOPNOTSUPP) => Ok(None),
             count => count.map(Some).map_err(|error| refused(link, error)),
         }
-    }
-
-    /// Where the rules are; none if the driver has no such rules.
-    pub(crate) fn flow_rule_places(&self, link: &str) -> Result<Vec<u32>, NetError> {
-        if self.flow_rules(link)?.unwrap_or(0) == 0 {
-            return Ok(Vec::new());
-        }
-        let listed = sys::rules(self.socket.as_fd(), link).map_err(|error| refused(link, error))?;
-        Ok(listed.places)
-    }
-
-    /// Adds a rule, and says where it is and how the driver shows it.
-    pub(crate) fn add_flow_rule(
-        &self,
-        link: &str,
-        rule: &FlowRule,
-        queue: u32,
-    ) -> Result<(u32, Vec<u32>), NetError> {
-        let fd = self.socket.as_fd();
-        let add = || sys::add_rule(fd, link, &rule.spec(), queue, sys::free_place(fd, link)?);
-        let place = add().map_err(|source| NetError::FlowRuleRefused {
-            link: link.into(),
-            part: rule.part.clone(),
-            rule: rule.to_string(),
-            source,
-        })?;
-        match self.flow_rule(link, place) {
-            Ok(shown) => Ok((place, shown)),
-            Err(error) => self.delete_flow_rule(link, place).and(Err(error)),
-        }
-    }
-
-    /// How the driver shows the rule at a place.
-    pub(crate) fn flow_rule(&self, link: &str, place: u32) -> Result<Vec<u32>, NetError> {
-        sys::rule_at(self.socket.as_fd(), link, place).map_err(|error| refused(link, error))
-    }
-
-    pub(crate) fn delete_flow_rule(&self, link: &str, place: u32) -> Result<(), NetError> {
-        sys::delete_rule(self.socket.as_fd(), link, place).map_err(|error| refused(link, error))
-    }
-
-    /// Turns the feature on or off without which many drivers have no rules, and says whether it was not so.
-    /// Off deletes the rules.
-    pub(crate) fn set_ntuple(&self, link: &str, on: bool) -> Result<bool, NetError> {
-        let number = self.feature_names(link)?.iter().position(|name| name == NTUPLE);
-        let (bit, now) = (number.map_or(0, |number| 1 << number), self.features(link)?);
-        let changes = now.available & bit != 0 && (now.active & bit != 0) != on;
-        if changes {
-            self.set(link, now, bit, on)?;
-        }
-        Ok(changes)
     }
 
     /// What a driver answers; `None` if it does not know the command.

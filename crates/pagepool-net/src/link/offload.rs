@@ -3,7 +3,6 @@
 
 pub(super) mod name_text;
 mod namespace_place;
-mod namespace_way;
 
 mod stack;
 

@@ -7,9 +7,9 @@
 
 use super::Match;
 use super::expression::{ETHER_IP, ETHER_IP6, Expression, Prefix, Test};
+use super::flow_rule::{FlowHeaders, FlowRule, IpFlow};
 use super::headers::WITH_PORTS;
 use crate::error::parameter;
-use crate::link::{FlowHeaders, FlowRule, IpFlow};
 use pagepool::Error;
 
 /// Most rules of a match. igb has 16, other cards thousands.
@@ -18,8 +18,8 @@ const MOST: usize = 64;
 impl Match {
     /// Rules for a card's hardware that take the packets of the match, and maybe more: parts with `not` they
     /// leave to the XDP program. What a card does not recognise keeps its queue: fragments without ports,
-    /// headers behind IPv6 extensions or tags. Rules of IPv4 and of Ethernet come first. For
-    /// [`HeldFlowRules`](crate::link::HeldFlowRules).
+    /// headers behind IPv6 extensions or tags. Rules of IPv4 and of Ethernet come first. `ethtool -N` adds a
+    /// rule to a card.
     ///
     /// An error names the part that no rule can say: `all`, `vlan` without an ID, `nd`, `fragment`, a range
     /// of ports, and an alternative that is all `not`. More than 64 rules are an error, too.
@@ -42,7 +42,7 @@ impl Match {
                 return Err(self.unsayable(&part));
             }
             for rule in flow.rules() {
-                if !rules.iter().any(|known: &FlowRule| known.takes_the_same(&rule)) {
+                if !rules.contains(&rule) {
                     rules.push(rule);
                 }
             }
@@ -117,15 +117,14 @@ struct Alternative {
     v4: [(u32, u32); 2],
     v6: [(u128, u128); 2],
     ports: [Option<u16>; 2],
-    /// The parts that say so, and those that no rule says.
-    parts: Vec<String>,
+    /// The parts that no rule says.
     left: Vec<String>,
 }
 
 impl Alternative {
     /// The alternatives of a test; `None` if no rule says it.
     fn of(test: &Test) -> Option<Vec<Self>> {
-        let flow = Self { parts: vec![test.to_string()], ..Self::default() };
+        let flow = Self::default();
         let sides = |side: &super::Direction, one: &dyn Fn(usize) -> Self| {
             side.places().iter().map(|&at| one(at)).collect::<Vec<_>>()
         };
@@ -154,7 +153,9 @@ impl Alternative {
 
     /// Whether it is every packet.
     fn is_any(&self) -> bool {
-        self.parts.is_empty()
+        let Self { ether_type, vlan, protocol, v4, v6, ports, .. } = self;
+        let addresses = v4[0].1 | v4[1].1 != 0 || v6[0].1 | v6[1].1 != 0;
+        ether_type.or(*vlan).is_none() && protocol.is_none() && ports == &[None; 2] && !addresses
     }
 
     /// Packets of both; `None` if there are none.
@@ -166,14 +167,13 @@ impl Alternative {
             v4: [narrower(self.v4[0], other.v4[0])?, narrower(self.v4[1], other.v4[1])?],
             v6: [narrower(self.v6[0], other.v6[0])?, narrower(self.v6[1], other.v6[1])?],
             ports: [same(self.ports[0], other.ports[0])?, same(self.ports[1], other.ports[1])?],
-            parts: [&*self.parts, &other.parts].concat(),
             left: [&*self.left, &other.left].concat(),
         })
     }
 
     /// The rules that take these packets; none if there are no such packets.
     fn rules(&self) -> Vec<FlowRule> {
-        let rule = |headers| FlowRule { part: self.parts.join(" and "), vlan: self.vlan, headers };
+        let rule = |headers| FlowRule { vlan: self.vlan, headers };
         let has_ports = self.ports != [None; 2];
         let masks = (self.v4[0].1 | self.v4[1].1, self.v6[0].1 | self.v6[1].1);
         if self.protocol.is_none() && !has_ports && masks == (0, 0) {
@@ -283,12 +283,5 @@ mod tests {
             let refused = text.parse::<Match>().unwrap().flow_rules().unwrap_err().to_string();
             assert!(refused.contains("at most 64 rules"), "{refused}");
         }
-    }
-
-    #[test]
-    fn a_rule_knows_what_of_its_match_it_stands_for() {
-        let ours: Match = "udp dst port 4789 or (vlan 7 and not arp)".parse().unwrap();
-        let parts: Vec<String> = ours.flow_rules().unwrap().into_iter().map(|rule| rule.part).collect();
-        assert_eq!(parts, ["proto 17 and dst port 4789", "vlan 7", "proto 17 and dst port 4789"]);
     }
 }

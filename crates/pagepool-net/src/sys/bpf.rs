@@ -16,7 +16,6 @@ pub(crate) mod extension;
 
 /// Commands. `libc` has the classic instructions of BPF alone, and none of what follows.
 const MAP_CREATE: libc::c_int = 0;
-const MAP_LOOKUP_ELEM: libc::c_int = 1;
 const MAP_UPDATE_ELEM: libc::c_int = 2;
 const MAP_DELETE_ELEM: libc::c_int = 3;
 const PROG_LOAD: libc::c_int = 5;
@@ -36,10 +35,7 @@ const PROG_TYPE_SCHED_CLS: u32 = 3;
 const PROG_TYPE_XDP: u32 = 6;
 const LINK_TYPE_XDP: u32 = 6;
 const ATTACH_TYPE_XDP: u32 = 37;
-const ATTACH_TYPE_TCX_INGRESS: u32 = 46;
 const ATTACH_TYPE_TCX_EGRESS: u32 = 47;
-/// Of several programs at one place, this one runs first. Linux: `BPF_F_BEFORE`.
-const BEFORE: u32 = 1 << 3;
 /// The XDP program accepts packets of several buffers; Linux 5.18.
 const XDP_HAS_FRAGS: u32 = 1 << 5;
 /// The XDP program is for one interface; Linux 6.3.
@@ -159,15 +155,6 @@ pub(crate) fn set_socket(map: BorrowedFd<'_>, key: u32, socket: BorrowedFd<'_>) 
 pub(crate) fn clear_socket(map: BorrowedFd<'_>, key: u32) -> io::Result<()> {
     let key = (&raw const key) as u64;
     call(MAP_DELETE_ELEM, &Element { map: map.as_raw_fd() as u32, key, ..Element::default() }).map(drop)
-}
-
-/// Reads the first element of a map of [`create_scratch`] with 8 bytes.
-pub(crate) fn read_long(map: BorrowedFd<'_>) -> io::Result<u64> {
-    let (key, mut value) = (0u32, 0u64);
-    let map = map.as_raw_fd() as u32;
-    let (key, place) = ((&raw const key) as u64, (&raw mut value) as u64);
-    call(MAP_LOOKUP_ELEM, &Element { map, key, value: place, ..Element::default() })?;
-    Ok(value)
 }
 
 /// A name in a BPF file system, and an object that gets it or has it.
@@ -290,14 +277,8 @@ pub(crate) fn exchange(
     call(LINK_UPDATE, &[link.as_raw_fd() as u32, program.as_raw_fd() as u32, flags, old]).map(drop)
 }
 
-/// Attaches a BPF program of the traffic control to the ingress of an interface, in front of others, for as
-/// long as the descriptor lives; Linux 6.6.
-pub(crate) fn attach_to_ingress(program: BorrowedFd<'_>, index: u32) -> io::Result<OwnedFd> {
-    // Behind the flags: the program in whose front, none for all; and the expected revision.
-    make(LINK_CREATE, &[program.as_raw_fd() as u32, index, ATTACH_TYPE_TCX_INGRESS, BEFORE, 0, 0, 0, 0])
-}
-
-/// The same at the egress, behind others.
+/// Attaches a BPF program of the traffic control to the egress of an interface, behind others, for as long as
+/// the descriptor lives; Linux 6.6.
 #[cfg(test)]
 pub(crate) fn attach_to_egress(program: BorrowedFd<'_>, index: u32) -> io::Result<OwnedFd> {
     make(LINK_CREATE, &[program.as_raw_fd() as u32, index, ATTACH_TYPE_TCX_EGRESS, 0, 0, 0, 0, 0])

@@ -5,11 +5,10 @@
 //!           it looks adds what a sleep would have cost more than the looking did, and looking in vain takes
 //!           away what it cost. Packets that come one by one are slept for at once; gaps within a stream
 //!           never are.
-//! Coalesce  packets that keep arriving one by one are taken several at one wake-up: see `coalescing`.
+//! Nap       with `--rx-usecs`, before it sleeps until a packet arrives, it sleeps that long, whatever arrives:
+//!           packets that arrive one by one are then taken several at one wake-up.
 
 use std::time::{Duration, Instant};
-
-use super::coalescing::Coalescing;
 
 /// What a sleep costs, at least.
 const SLEEP: Duration = Duration::from_micros(5);
@@ -24,7 +23,7 @@ pub(super) enum Rest {
     /// Sleep until something comes.
     Sleep,
     /// Sleep so long, whatever comes.
-    Coalesce(Duration),
+    Nap(Duration),
 }
 
 /// What one thread has learnt of the gaps between its packets.
@@ -35,16 +34,14 @@ pub(super) struct Idleness {
     since: Option<Instant>,
     /// What it did then, at last; how long it had looked, and the packets that it had received by then.
     last: (Rest, Duration, u64),
-    /// When the last sleep had ended, and the packets that had been received by then.
-    woken: (Instant, u64),
-    coalescing: Coalescing,
+    /// How long it sleeps before packets may end a sleep.
+    nap: Duration,
 }
 
 impl Idleness {
-    /// `coalesce`: the longest coalescing sleep; zero: packets end every sleep.
-    pub(super) fn new(coalesce: Duration) -> Self {
-        let (last, woken) = ((Rest::Look, Duration::ZERO, 0), (Instant::now(), 0));
-        Self { credit: MOST, since: None, last, woken, coalescing: Coalescing::new(coalesce) }
+    /// `nap`: how long it sleeps before packets may end a sleep; zero: they end every sleep.
+    pub(super) fn new(nap: Duration) -> Self {
+        Self { credit: MOST, since: None, last: (Rest::Look, Duration::ZERO, 0), nap }
     }
 
     /// A round found nothing. `received` says how many packets there were in total.
@@ -59,7 +56,7 @@ impl Idleness {
         if looked < self.credit.min(LONGEST) {
             return Rest::Look;
         }
-        let rest = self.coalescing.nap().map_or(Rest::Sleep, Rest::Coalesce);
+        let rest = if self.nap.is_zero() { Rest::Sleep } else { Rest::Nap(self.nap) };
         self.last = (rest, looked, received());
         rest
     }
@@ -80,13 +77,9 @@ impl Idleness {
         if rest == Rest::Look {
             return self.count(waited, waited);
         }
-        let received = received();
-        let packets = received.saturating_sub(before).max(1);
+        let packets = received().saturating_sub(before).max(1);
         // Those that came during a sleep came one after the other.
         self.count(waited / u32::try_from(packets).unwrap_or(u32::MAX), looked);
-        let woken = std::mem::replace(&mut self.woken, (now, received));
-        let coalesced = matches!(rest, Rest::Coalesce(_));
-        self.coalescing.slept(now - woken.0, received.saturating_sub(woken.1), coalesced);
     }
 
     fn count(&mut self, gap: Duration, looked: Duration) {
@@ -100,7 +93,6 @@ mod tests {
     use std::collections::VecDeque;
 
     use super::*;
-    use crate::engine::poll_loop::COALESCE;
 
     const ROUND: Duration = Duration::from_nanos(150);
 
@@ -113,23 +105,19 @@ mod tests {
         received: u64,
         /// Sleeps that packets ended, and others.
         sleeps: u32,
-        coalesced: u32,
+        naps: u32,
         looked: Duration,
     }
 
     impl Simulated {
-        fn new() -> Self {
-            Self::with_limit(COALESCE)
-        }
-
-        fn with_limit(limit: Duration) -> Self {
-            let (idleness, now) = (Idleness::new(limit), Instant::now());
+        fn new(nap: Duration) -> Self {
+            let (idleness, now) = (Idleness::new(nap), Instant::now());
             let due = VecDeque::new();
-            Self { idleness, now, due, received: 0, sleeps: 0, coalesced: 0, looked: Duration::ZERO }
+            Self { idleness, now, due, received: 0, sleeps: 0, naps: 0, looked: Duration::ZERO }
         }
 
         fn forget(&mut self) {
-            (self.sleeps, self.coalesced, self.looked) = (0, 0, Duration::ZERO);
+            (self.sleeps, self.naps, self.looked) = (0, 0, Duration::ZERO);
         }
 
         /// So many packets, one each `gap`, whatever the thread does.
@@ -149,19 +137,6 @@ mod tests {
             }
         }
 
-        /// So many answers. The senders wait for theirs, and send again so long after it. Says how long the
-        /// answers took on average.
-        fn answers(&mut self, senders: u32, number: u64, after: Duration) -> Duration {
-            self.due.extend((1..=senders).map(|sender| self.now + after * sender / senders));
-            let (start, before) = (self.now, self.received);
-            while self.received - before < number {
-                let answered = self.round();
-                self.due.extend((0..answered).map(|_| self.now + after));
-            }
-            self.due.clear();
-            (self.now - start) * senders / u32::try_from(self.received - before).unwrap()
-        }
-
         /// A round, and the sleep after it. Says how many packets there were.
         fn round(&mut self) -> usize {
             self.now += ROUND;
@@ -176,9 +151,7 @@ mod tests {
                 Rest::Sleep => {
                     (self.now, self.sleeps) = (self.now.max(self.due[0]) + SLEEP, self.sleeps + 1);
                 }
-                Rest::Coalesce(nap) => {
-                    (self.now, self.coalesced) = (self.now + nap + SLEEP, self.coalesced + 1)
-                }
+                Rest::Nap(nap) => (self.now, self.naps) = (self.now + nap + SLEEP, self.naps + 1),
             }
             0
         }
@@ -191,19 +164,19 @@ mod tests {
     #[test]
     fn packets_far_apart_are_slept_for_at_once() {
         for gap in [150, 300, 1000] {
-            let mut thread = Simulated::new();
+            let mut thread = Simulated::new(Duration::ZERO);
             thread.packets(10, us(gap));
             assert!(thread.looked <= MOST + LONGEST, "{gap}: it learns within a few: {:?}", thread.looked);
             thread.forget();
             thread.packets(1000, us(gap));
-            let did = (thread.sleeps, thread.coalesced, thread.looked);
+            let did = (thread.sleeps, thread.naps, thread.looked);
             assert_eq!(did, (1000, 0, Duration::ZERO), "{gap}: and is late for none");
         }
     }
 
     #[test]
     fn a_stream_is_never_slept_for_also_if_it_pauses() {
-        let mut thread = Simulated::new();
+        let mut thread = Simulated::new(Duration::ZERO);
         for _ in 0..10 {
             thread.packets(100, us(1));
             assert_eq!(thread.sleeps, 0);
@@ -216,121 +189,31 @@ mod tests {
     #[test]
     fn who_sleeps_learns_of_a_stream_by_what_came_meanwhile() {
         for before in [20, 100, 1000] {
-            let mut thread = Simulated::new();
+            let mut thread = Simulated::new(Duration::ZERO);
             thread.packets(40, us(before));
             thread.forget();
             thread.packets(1000, us(1));
-            assert!(thread.sleeps + thread.coalesced <= 4, "{} {}", thread.sleeps, thread.coalesced);
+            assert!(thread.sleeps <= 4, "{}", thread.sleeps);
         }
     }
 
     #[test]
-    fn packets_that_keep_arriving_are_coalesced() {
-        for gap in [20, 30, 50, 80, 100, 115] {
-            let mut thread = Simulated::new();
+    fn packets_that_keep_arriving_share_a_nap() {
+        for gap in [20, 50, 100, 150] {
+            let mut thread = Simulated::new(us(300));
             thread.packets(1000, us(gap));
-            assert!(
-                thread.sleeps < 50,
-                "{gap}: {} sleeps, {} that coalesce",
-                thread.sleeps,
-                thread.coalesced
-            );
-            assert!((240..420).contains(&thread.coalesced), "{gap}: {}", thread.coalesced);
-            thread.packets(2, us(1000));
-            thread.forget();
-            thread.packets(1, us(1000));
-            assert_eq!((thread.sleeps, thread.coalesced), (1, 0), "the first after a silence is not late");
+            let most = 1000 * gap as u32 / 300 + 20;
+            assert!(thread.sleeps <= 20, "{gap}: {} sleeps, {} naps", thread.sleeps, thread.naps);
+            assert!(thread.naps <= most, "{gap}: {} naps", thread.naps);
         }
     }
 
     #[test]
-    fn a_longer_limit_coalesces_packets_that_are_further_apart() {
-        for gap in [150, 200, 300, 390] {
-            let mut thread = Simulated::with_limit(us(1000));
-            thread.packets(1000, us(gap));
-            assert!(
-                thread.sleeps < 50,
-                "{gap}: {} sleeps, {} that coalesce",
-                thread.sleeps,
-                thread.coalesced
-            );
-            thread.packets(2, us(5000));
-            thread.forget();
-            thread.packets(1, us(5000));
-            assert_eq!((thread.sleeps, thread.coalesced), (1, 0), "the first after a silence is not late");
-        }
-    }
-
-    /// Of packets whose senders do not know of each other, the gaps are of all lengths.
-    #[test]
-    fn packets_of_many_senders_are_coalesced() {
-        for (gap, limit) in [(20, 11_000), (50, 12_000), (100, 15_500)] {
-            let (mut thread, mut random) = (Simulated::new(), 1u64);
-            thread.stream((0..20_000).map(|_| {
-                random =
-                    random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-                us(gap).mul_f64(-((random >> 11) as f64 / (1u64 << 53) as f64).max(1e-9).ln())
-            }));
-            let sleeps = thread.sleeps + thread.coalesced;
-            assert!(sleeps < limit, "{gap}: {} sleeps, {} that coalesce", thread.sleeps, thread.coalesced);
-        }
-    }
-
-    /// A sender that waits for each answer, beside a stream that keeps the pace. Says how many packets of its
-    /// own came a second.
-    fn beside_a_stream(limit: Duration, stream: u64, after: Duration) -> f64 {
-        let mut thread = Simulated::with_limit(limit);
-        let start = thread.now;
-        let (mut next, mut own, mut answered) = (start, start, 0);
-        while thread.now < start + Duration::from_secs(2) {
-            while next <= thread.now + us(2 * stream) {
-                next += us(stream);
-                thread.due.push_back(next);
-            }
-            if !thread.due.contains(&own) {
-                let sent = (thread.now + after - start).as_micros() as u64;
-                own = start + us(sent) + Duration::from_nanos(1); // none of the stream's comes at that time
-                thread.due.push_back(own);
-                thread.due.make_contiguous().sort_unstable();
-            }
-            thread.round();
-            answered += u32::from(!thread.due.contains(&own));
-        }
-        f64::from(answered) / 2.0
-    }
-
-    #[test]
-    fn who_waits_for_an_answer_beside_a_stream_loses_little() {
-        let pairs = [(25, 67), (30, 53), (40, 103), (50, 97), (50, 127), (50, 217), (55, 97), (60, 101)];
-        let slow = [(80, 103), (80, 197), (85, 151), (100, 307), (110, 263)];
-        for (stream, after) in pairs.into_iter().chain(slow) {
-            let [coalesces, at_once] =
-                [COALESCE, Duration::ZERO].map(|limit| beside_a_stream(limit, stream, us(after)));
-            let lost = 1.0 - coalesces / at_once;
-            assert!(lost < 0.15, "{stream} µs, {after} µs: {at_once} a second, and {coalesces}");
-        }
-    }
-
-    #[test]
-    fn who_waits_for_an_answer_is_seldom_late() {
-        for gap in [7, 20, 50, 90, 100, 200] {
-            let mut thread = Simulated::new();
-            thread.answers(1, 1000, us(gap));
-            assert!(thread.coalesced <= 8, "{gap}: {}", thread.coalesced);
-        }
-    }
-
-    #[test]
-    fn senders_that_wait_for_answers_hardly_lose() {
-        for senders in [2, 3, 4, 5, 6, 7, 8, 12, 16, 20, 24, 32] {
-            for after in [10, 20, 40, 80, 120, 300, 1000] {
-                let (mut thread, mut other) = (Simulated::new(), Simulated::new());
-                other.idleness = Idleness::new(Duration::ZERO);
-                let [coalesced, at_once] =
-                    [&mut thread, &mut other].map(|thread| thread.answers(senders, 20_000, us(after)));
-                let lost = coalesced.as_secs_f64() / at_once.as_secs_f64() - 1.0;
-                assert!(lost < 0.05, "{senders} senders, {after} µs: {at_once:?} and {coalesced:?}");
-            }
-        }
+    fn the_first_packet_after_a_silence_ends_a_sleep() {
+        let mut thread = Simulated::new(us(300));
+        thread.packets(10, us(5000));
+        thread.forget();
+        thread.packets(10, us(5000));
+        assert_eq!((thread.sleeps, thread.naps), (10, 10), "a nap after each packet, then a sleep");
     }
 }

@@ -12,14 +12,11 @@ use crate::traffic::setup::listed;
 pub struct FlowSpread(Vec<HeldFlowSpread>);
 
 impl FlowSpread {
-    /// An error for an interface that has no table to hold, or whose table another run holds, but for the one
-    /// that ends first: before anything is opened.
-    pub fn check(interfaces: &[Interface], predecessor: Option<u32>) -> Result<(), String> {
+    /// An error for an interface that has no table to hold, or whose table another run holds: before anything
+    /// is opened.
+    pub fn check(interfaces: &[Interface]) -> Result<(), String> {
         let check = |interface: &Interface| {
-            match HeldFlowSpread::is_free(&interface.link) {
-                Err(NetError::FlowsHeld { process, .. }) if process.is_some() && process == predecessor => {}
-                is_free => is_free?,
-            }
+            HeldFlowSpread::is_free(&interface.link)?;
             let link = &interface.link.name;
             match Ethtool::open()?.indirection(link)? {
                 Some(_) => Ok(()),

@@ -1,78 +1,57 @@
-//! What a run warns of, once no other run changes its interfaces.
+//! What a run warns of when its XDP programs are attached, before it takes the first packet.
 
-use std::time::Duration;
+use pagepool_net::Match;
+use pagepool_net::link::{Ethtool, shell_word};
 
-use super::predecessor::Predecessor;
-use crate::engine::interrupt::RunSignals;
+use super::site::Site;
+use crate::report::error::error_chain;
 use crate::report::output;
+use crate::report::terminal::OWN_LINE;
 use crate::traffic::command::TrafficPlan;
-use crate::traffic::interface::{Interface, Kernel, pairs_of};
+use crate::traffic::interface::{Interface, pairs_of};
 use crate::traffic::offloads::OffloadsOff;
-use crate::traffic::setup::OpenedInterface;
-
-/// Warnings that are due when XDP programs are attached and the run that this one takes over from has ended:
-/// until then that one may put back what it had changed. This one gets packets meanwhile.
-pub struct Warnings<'a> {
-    pub plan: &'a TrafficPlan<'a>,
-    pub kernel: &'a mut Kernel,
-    pub interfaces: &'a [Interface],
-    pub opened: &'a [OpenedInterface],
-    pub offloads: &'a mut OffloadsOff,
-    /// The other run, if there is one.
-    pub predecessor: Option<&'a Predecessor>,
-    pub signals: &'a RunSignals,
-    /// Nothing was warned of yet.
-    pub due: bool,
-}
-
-impl Warnings<'_> {
-    /// Warns if nothing was warned of yet, and the other run has ended, or has had its time to. Never waits.
-    /// `at`: the time since packets are redirected.
-    pub fn look(&mut self, at: Duration) {
-        self.offloads.look(at);
-        if self.due && self.predecessor.is_none_or(|run| run.is_over(at)) {
-            self.give_while_packets_flow();
-        }
-    }
-
-    /// The run ends: warns of what was not warned of yet. `at` as above.
-    pub fn end(&mut self, at: Duration) {
-        if self.due {
-            self.predecessor.iter().for_each(|run| run.warn_if_there(at));
-            self.give_while_packets_flow();
-        }
-    }
-
-    /// Nothing that cannot be asked now ends a run that has packets.
-    fn give_while_packets_flow(&mut self) {
-        self.give().unwrap_or_else(output::warn);
-    }
-
-    /// Warns now.
-    pub fn give(&mut self) -> Result<(), String> {
-        self.due = false;
-        if self.plan.attach.is_some() {
-            self.offloads.warn(self.kernel, self.opened)?;
-        }
-        warn(self.plan, self.kernel, self.interfaces, self.opened)
-    }
-}
+use crate::traffic::setup::{OpenedInterface, listed};
 
 /// Warns of what cards and the options do to packets.
-fn warn(
+pub fn warn(
     plan: &TrafficPlan<'_>,
-    kernel: &mut Kernel,
-    interfaces: &[Interface],
+    Site { kernel, interfaces, .. }: &mut Site,
+    offloads: &mut OffloadsOff,
     opened: &[OpenedInterface],
 ) -> Result<(), String> {
-    for (interface, opened) in interfaces.iter().zip(opened).filter(|_| plan.attach.is_some()) {
-        if opened.zero_copy == Some(true) && !opened.multi_buffer {
-            let warning = kernel.short_buffers(&interface.link, opened.chunk)?;
-            warning.iter().for_each(|warning| output::warn(format_args!("{warning}")));
+    if plan.attach.is_some() {
+        offloads.warn(kernel, opened)?;
+        for (interface, opened) in interfaces.iter().zip(opened) {
+            if opened.zero_copy == Some(true) && !opened.multi_buffer {
+                let warning = kernel.short_buffers(&interface.link, opened.chunk)?;
+                warning.iter().for_each(|warning| output::warn(format_args!("{warning}")));
+            }
         }
+        interfaces.iter().try_for_each(|interface| note_other_queues(plan.steer, interface))?;
     }
     warn_of_idle_maps(plan, interfaces);
     warn_of_cpus(plan, interfaces);
+    Ok(())
+}
+
+/// A card may bring packets of the match to queues that the run does not use. Prints the commands that bring
+/// them to its queues, if the card has rules for single flows, and rules can say the match.
+fn note_other_queues(steer: Option<&Match>, interface: &Interface) -> Result<(), String> {
+    let (name, queues) = (&interface.link.name, &interface.queues);
+    let Some(steer) = steer.filter(|_| queues.len() < interface.queues_of as usize) else { return Ok(()) };
+    let has_rules = Ethtool::open().and_then(|ethtool| ethtool.flow_rules(name));
+    let Ok(rules) = steer.flow_rules() else { return Ok(()) };
+    if has_rules.map_err(|error| error_chain(&error))?.is_some() {
+        let word = shell_word(name);
+        let adds = rules.iter().zip(queues.iter().cycle());
+        let adds = adds.map(|(rule, queue)| format!("ethtool -N {word} {rule} action {queue}"));
+        output::note(format_args!(
+            "packets of the match that {name} brings to other queues than {} go to the kernel. Rules bring \
+             them there (`ethtool -K {word} ntuple on` first, if they are refused):{OWN_LINE}{}",
+            listed(queues),
+            adds.collect::<Vec<_>>().join("; ")
+        ));
+    }
     Ok(())
 }
 

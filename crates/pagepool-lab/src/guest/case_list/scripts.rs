@@ -325,15 +325,14 @@ pub(super) const DROP_AS_USER: &str = "[ -x /root/setpriv ] || skip 'the machine
 /// CAP_BPF: before Linux 5.19 detaching takes it.
 pub(super) const DROP_AS_USER_BEFORE_5_19: &str = "KEPT=0000008000000000; . /cases/drop_as_user";
 
-/// One run takes over from another, the next from a killed one. At the end no program is attached. The second
-/// run has told the first to end, which may take longer than the second needs to begin.
-pub(super) const TAKE_OVER: &str = "pair
+/// Three runs use one pinned link, of which the second is killed. At the end no program is attached.
+pub(super) const PINNED: &str = "pair
     pinned='--pin /sys/fs/bpf'
     start gen $P gen far --mode copy --rate 1000 --stats-every 0
     start first $P drop near $pinned --verify --stats-every 0
     arrive near 300
-    start second $P drop near $pinned --take-over $(cat /tmp/first.pid) --verify --stats-every 0
-    ended first
+    stop first
+    start second $P drop near $pinned --verify --stats-every 0
     kill -9 $(cat /tmp/second.pid)
     wait $(cat /tmp/second.pid)
     start third $P drop near $pinned --verify --stats-every 0
@@ -345,36 +344,6 @@ pub(super) const TAKE_OVER: &str = "pair
     stop last
     stop gen
     for run in first third last; do at_least $run 'numbered frames, intact' 100; done";
-
-/// A stream of 1,000 frames a second from eth1 through eth0 and eth2 to eth3, while one `forward` takes over
-/// from another. In between the kernel forwards; of 8,000 frames at most `$MOST` are lost.
-pub(super) const TAKE_OVER_IN_A_STREAM: &str = "up eth0 eth1 eth2 eth3
-    forward=\"$P forward eth0 eth2 --mode $MODE --pin /sys/fs/bpf --stats-every 0\"
-    start drop $P drop eth3 --mode copy --verify --stats-every 0
-    start first $forward
-    up eth0 eth2
-    start gen $P gen eth1 --mode copy --rate 1000 --count 8000 --stats-every 0 $TO
-    arrive eth3 300
-    start second $forward --take-over $(cat /tmp/first.pid)
-    ended first
-    arrive eth3 300
-    ended gen
-    sleep 0.5
-    stop second
-    stop drop
-    rm /sys/fs/bpf/pagepool-eth0 /sys/fs/bpf/pagepool-eth2 || fail 'nothing is pinned'
-    at_least second 'handled by the kernel' 1
-    lost=$((8000 - $(figure drop 'numbered frames, intact')))
-    note \"lost $lost of 8000, $(figure second 'handled by the kernel') by the kernel\"
-    [ $lost -le ${MOST:-0} ] || fail \"more than ${MOST:-0} frames were lost\"";
-
-pub(super) const TAKE_OVER_IN_COPY_MODE: &str = "MODE=copy; . /cases/take_over_in_a_stream";
-
-/// A card with zero copy has no buffers from when a socket is bound until its first ones.
-pub(super) const TAKE_OVER_ON_VIRTIO: &str = "MOST=100; . /cases/take_over_in_a_stream";
-
-/// igb loses what its queue has when it gets a socket with zero copy.
-pub(super) const TAKE_OVER_ON_IGB: &str = "MOST=500; . /cases/take_over_in_a_stream";
 
 /// eth0 has four queues. Numbered frames are one flow, and come to one of them; pings to forty groups, which
 /// nobody answers, come to all.
@@ -490,15 +459,6 @@ pub(super) const RSS: &str = "up eth0 eth1
     received_with
     [ $got -eq $some ] || fail \"queue 1 got $got after the end, and $some before\"";
 
-/// QEMU's igb is an 82576, which the driver gives no rules: a command says so, and leaves the card as it was.
-pub(super) const NTUPLE: &str = "up eth0 eth1
-    $P drop eth0 --queues 1 --ntuple --match 'ethertype 0x88f7' >/tmp/refused 2>&1 && fail 'taken'
-    cat /tmp/refused
-    for said in 'does not take the rule for .ethertype 0x88f7.' 'it has no such rules'; do
-        grep -q \"$said\" /tmp/refused || fail 'another reason'
-    done
-    . /cases/drop";
-
 /// The page pool that virtio-net names, before and after 2,000 frames to the kernel, which drops them.
 pub(super) const KERNEL_POOLS: &str = "up eth0 eth1
     counter() { $P list --kernel --json | grep -m 1 \"\\\"$1\\\"\" | tr -dc 0-9; }
@@ -512,14 +472,13 @@ pub(super) const KERNEL_POOLS: &str = "up eth0 eth1
     [ \"$after\" -gt \"$before\" ] || fail \"recycle_cached is $after, and was $before\"";
 
 /// Scripts that others build on, by their names in `/cases`.
-pub(in crate::guest) const PARTS: [(&str, &str); 12] = [
+pub(in crate::guest) const PARTS: [(&str, &str); 11] = [
     ("drop", DROP),
     ("drop_busy_poll", DROP_BUSY_POLL),
     ("gen", GEN),
     ("echo", ECHO),
     ("forward", FORWARD),
     ("stream", STREAM),
-    ("take_over_in_a_stream", TAKE_OVER_IN_A_STREAM),
     ("tags", TAGS),
     ("queues", QUEUES),
     ("drop_as_user", DROP_AS_USER),

@@ -1,8 +1,7 @@
-//! Which process spreads the flows of a card, and which has rules there: one at a time, for each puts back
-//! what it found.
+//! Which process spreads the flows of a card: one at a time, for each puts back what it found.
 //!
 //! What   names of Unix sockets that are in no folder. Such names belong to a network namespace, as cards do,
-//!        and the kernel frees them when the process ends, in whatever way. One name says that the card is
+//!        and the kernel frees them when the process exits or is killed. One name says that the card is
 //!        taken, another by whom.
 
 use std::io;
@@ -15,40 +14,21 @@ use crate::link::link_info::LinkInfo;
 /// Where the kernel lists the sockets of this thread's network namespace.
 const SOCKETS: &str = "/proc/thread-self/net/unix";
 
-/// What a card is taken for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Subject {
-    /// Its indirection table.
-    Flows,
-    /// Rules for single flows.
-    Rules,
+fn name_of(link: &LinkInfo) -> String {
+    format!("pagepool-flows-of-{}", link.index)
 }
 
-impl Subject {
-    fn name_of(self, link: &LinkInfo) -> String {
-        let subject = match self {
-            Self::Flows => "flows",
-            Self::Rules => "rules",
-        };
-        format!("pagepool-{subject}-of-{}", link.index)
-    }
+fn by(link: &LinkInfo) -> String {
+    format!("{}-by-", name_of(link))
+}
 
-    fn by(self, link: &LinkInfo) -> String {
-        format!("{}-by-", self.name_of(link))
-    }
-
-    /// The error that somebody has it.
-    fn held(self, link: &LinkInfo) -> NetError {
-        let by = format!("@{}", self.by(link));
-        let all = sockets();
-        let process =
-            all.lines().find_map(|line| line.split_whitespace().last()?.strip_prefix(&by)?.parse().ok());
-        let link = link.name.clone();
-        match self {
-            Self::Flows => NetError::FlowsHeld { link, process },
-            Self::Rules => NetError::FlowRulesHeld { link, process },
-        }
-    }
+/// The error that another process has it.
+fn held(link: &LinkInfo) -> NetError {
+    let by = format!("@{}", by(link));
+    let all = sockets();
+    let process =
+        all.lines().find_map(|line| line.split_whitespace().last()?.strip_prefix(&by)?.parse().ok());
+    NetError::FlowsHeld { link: link.name.clone(), process }
 }
 
 /// A card is taken as long as this lives.
@@ -60,22 +40,22 @@ pub(super) struct Claim {
 
 impl Claim {
     /// Takes a link of this thread's network namespace; an error if somebody has it.
-    pub(super) fn take(subject: Subject, link: &LinkInfo) -> Result<Self, NetError> {
-        let name = subject.name_of(link);
+    pub(super) fn take(link: &LinkInfo) -> Result<Self, NetError> {
+        let name = name_of(link);
         let taken = bind(&name).map_err(|error| match error.kind() {
-            io::ErrorKind::AddrInUse => subject.held(link),
+            io::ErrorKind::AddrInUse => held(link),
             _ => NetError::call("bind(AF_UNIX)", name, error),
         })?;
         // Without this name others are told that somebody has the card, and not who.
-        let by = bind(&format!("{}{}", subject.by(link), std::process::id())).ok();
+        let by = bind(&format!("{}{}", by(link), std::process::id())).ok();
         Ok(Self { _taken: taken, _by: by })
     }
 
     /// An error if somebody has it.
-    pub(super) fn is_free(subject: Subject, link: &LinkInfo) -> Result<(), NetError> {
-        let name = format!("@{}", subject.name_of(link));
+    pub(super) fn is_free(link: &LinkInfo) -> Result<(), NetError> {
+        let name = format!("@{}", name_of(link));
         match sockets().lines().any(|line| line.split_whitespace().last() == Some(&name)) {
-            true => Err(subject.held(link)),
+            true => Err(held(link)),
             false => Ok(()),
         }
     }
@@ -98,25 +78,19 @@ mod tests {
     fn a_card_that_is_taken_is_refused_with_the_process_until_it_is_free() {
         let mut link = Netlink::open().unwrap().link("lo").unwrap();
         link.index = u32::MAX; // of no card
-        Claim::is_free(Subject::Flows, &link).unwrap();
-        let claim = Claim::take(Subject::Flows, &link).unwrap();
+        Claim::is_free(&link).unwrap();
+        let claim = Claim::take(&link).unwrap();
         let own = std::process::id();
-        let take = || Claim::take(Subject::Flows, &link);
-        for refused in [Claim::is_free(Subject::Flows, &link).unwrap_err(), take().unwrap_err()] {
+        let take = || Claim::take(&link);
+        for refused in [Claim::is_free(&link).unwrap_err(), take().unwrap_err()] {
             assert!(
                 matches!(refused, NetError::FlowsHeld { process: Some(by), .. } if by == own),
                 "{refused}"
             );
             assert!(refused.to_string().contains(&format!("process {own} ")), "{refused}");
         }
-        let rules = Claim::take(Subject::Rules, &link).expect("another subject");
-        let refused = Claim::is_free(Subject::Rules, &link).unwrap_err();
-        assert!(
-            matches!(refused, NetError::FlowRulesHeld { process: Some(by), .. } if by == own),
-            "{refused}"
-        );
-        drop((claim, rules));
-        Claim::is_free(Subject::Flows, &link).unwrap();
+        drop(claim);
+        Claim::is_free(&link).unwrap();
         take().map(drop).unwrap();
     }
 }

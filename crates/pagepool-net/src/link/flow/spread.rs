@@ -1,6 +1,6 @@
 //! Over which of its queues a card spreads flows (RSS): held for a while, and put back as it was.
 
-use super::claim::{Claim, Subject};
+use super::claim::Claim;
 use crate::link::error::NetError;
 use crate::link::ethtool::Ethtool;
 use crate::link::link_info::LinkInfo;
@@ -47,7 +47,7 @@ impl HeldFlowSpread {
     /// # Ok::<(), pagepool_net::link::NetError>(())
     /// ```
     pub fn is_free(link: &LinkInfo) -> Result<(), NetError> {
-        Claim::is_free(Subject::Flows, link)
+        Claim::is_free(link)
     }
 
     /// Spreads the flows of a link of the calling thread's network namespace over these queues, evenly. An
@@ -56,7 +56,7 @@ impl HeldFlowSpread {
         let (netlink, ethtool) = (Netlink::open()?, Ethtool::open()?);
         let missing = || NetError::NoIndirection { link: link.name.clone() };
         ethtool.indirection(&link.name)?.ok_or_else(missing)?;
-        let claim = Claim::take(Subject::Flows, link)?; // and only then is the table nobody else's
+        let claim = Claim::take(link)?; // and only then is the table nobody else's
         let before = ethtool.indirection(&link.name)?.ok_or_else(missing)?;
         let there = ethtool.channels(&link.name)?.map_or(link.rx_queues, |channels| channels.rx);
         if queues.is_empty() || queues.iter().any(|&queue| queue >= there) {

@@ -17,15 +17,12 @@ use std::sync::Arc;
 use std::thread::{self, Builder};
 
 use super::namespace_place::{FileId, NamespacePlace, NamespacePlaces};
-use super::namespace_way::{NamespaceMarks, NamespaceWay};
 use crate::link::error::NetError;
 use crate::link::netlink::Netlink;
 use crate::link::sys;
 
 /// A file of the kind that is looked for: a name may be of another.
 const OWN: &str = "/proc/thread-self/ns/net";
-/// The list of the calling thread's links.
-const OWN_LINKS: &str = "/proc/thread-self/net/dev";
 
 /// A network namespace that a name or a process leads to. The value keeps it alive.
 #[derive(Clone, Debug)]
@@ -75,12 +72,6 @@ impl OtherNamespace {
     fn at(file: File, place: NamespacePlace) -> Result<Self, String> {
         let id = file.metadata().map_err(|error| format!("fstat of its namespace failed: {error}"))?;
         Ok(Self { id: FileId::of(&id), file: Arc::new(file), place })
-    }
-
-    /// What leads to it, to be asked later with fewer rights.
-    pub(super) fn way(&self) -> Result<NamespaceWay, NetError> {
-        let links = self.run(|| Ok(FileId::at(OWN_LINKS).ok()))?;
-        Ok(NamespaceWay::new(self.place.clone(), NamespaceMarks { id: self.id, links }))
     }
 
     /// Runs a closure in it, on a thread that ends with that.

@@ -6,7 +6,6 @@
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
-use crate::link::flow::rule::{FLOW_BYTES, FlowSpec};
 use crate::sys::socket;
 
 /// What a driver is asked (G) or told (S), with the words of the structure that the kernel defines it over,
@@ -33,29 +32,11 @@ const SFEATURES: Command<{ 2 + 2 * BLOCKS }> = Command(0x3b);
 const GRXFHINDIR: Command<{ 2 + ENTRIES }> = Command(0x38);
 const SRXFHINDIR: Command<{ 2 + ENTRIES }> = Command(0x39);
 
-/// `struct ethtool_rxnfc` of a 64-bit system, with the most rules that there is room for.
+/// `struct ethtool_rxnfc` of a 64-bit system.
 const GRXCLSRLCNT: Command<NFC> = Command(0x2e);
-const GRXCLSRULE: Command<NFC> = Command(0x2f);
-const GRXCLSRLALL: Command<{ NFC_RULES + RULES }> = Command(0x30);
-const SRXCLSRLDEL: Command<NFC> = Command(0x31);
-const SRXCLSRLINS: Command<NFC> = Command(0x32);
-/// Words of it, and where its fields are: `data`, `fs` (its type; its fields, and their masks),
-/// `fs.ring_cookie`, `fs.location`, `rule_cnt` and `rule_locs`.
+/// Words of it, and where its field `rule_cnt` is.
 const NFC: usize = 48;
-const NFC_DATA: usize = 2;
-const NFC_TYPE: usize = 4;
-const NFC_FIELDS: usize = 5;
-const NFC_MASK: usize = NFC_FIELDS + FLOW_BYTES / 4;
-const NFC_QUEUE: usize = 42;
-const NFC_LOCATION: usize = 44;
 const NFC_COUNT: usize = 46;
-const NFC_RULES: usize = 47;
-/// Rules that a card has already; tables are of 16 to 16,384.
-const RULES: usize = 16384;
-/// `RX_CLS_LOC_SPECIAL` in the answer of `GRXCLSRLCNT`: the driver finds a place, where `RX_CLS_LOC_ANY` asks
-/// for one.
-const PLACES_RULES: u32 = 0x8000_0000;
-const ANY_PLACE: u32 = u32::MAX;
 
 /// Entries of an indirection table; cards have 128 to 2,048.
 const ENTRIES: usize = 4096;
@@ -171,101 +152,10 @@ pub(crate) fn rule_count(fd: BorrowedFd<'_>, link: &str) -> io::Result<u32> {
     Ok(ask(fd, link, GRXCLSRLCNT, 0)?[NFC_COUNT])
 }
 
-/// A place for a rule: the last that is free, behind the rules of others, unless the driver finds one.
-pub(crate) fn free_place(fd: BorrowedFd<'_>, link: &str) -> io::Result<u32> {
-    let counted = ask(fd, link, GRXCLSRLCNT, 0)?;
-    if from_words(counted[NFC_DATA], counted[NFC_DATA + 1]) & u64::from(PLACES_RULES) != 0 {
-        return Ok(ANY_PLACE);
-    }
-    let RuleList { places, room } = rules(fd, link)?;
-    let free = (0..room).rev().find(|place| !places.contains(place));
-    free.ok_or_else(|| io::Error::from_raw_os_error(libc::ENOSPC))
-}
-
-/// Where a link has rules, and how many places there are.
-pub(crate) struct RuleList {
-    pub(crate) places: Vec<u32>,
-    room: u32,
-}
-
-pub(crate) fn rules(fd: BorrowedFd<'_>, link: &str) -> io::Result<RuleList> {
-    let count = rule_count(fd, link)?;
-    if count as usize > RULES {
-        return Err(io::Error::from_raw_os_error(libc::E2BIG)); // of a card of the far future
-    }
-    let mut words = [0; NFC_RULES + RULES];
-    words[NFC_COUNT] = count;
-    let words = send(fd, link, GRXCLSRLALL, words)?;
-    let places = words[NFC_RULES..][..(words[NFC_COUNT] as usize).min(RULES)].to_vec();
-    Ok(RuleList { places, room: from_words(words[NFC_DATA], words[NFC_DATA + 1]) as u32 })
-}
-
-/// Adds a rule that brings packets to a queue, and says where it is.
-pub(crate) fn add_rule(
-    fd: BorrowedFd<'_>,
-    link: &str,
-    spec: &FlowSpec,
-    queue: u32,
-    place: u32,
-) -> io::Result<u32> {
-    Ok(send(fd, link, SRXCLSRLINS, rule_words(spec, queue, place))?[NFC_LOCATION])
-}
-
-fn rule_words(spec: &FlowSpec, queue: u32, place: u32) -> [u32; NFC] {
-    let mut words = [0; NFC];
-    let put = |words: &mut [u32], bytes: &[u8; FLOW_BYTES]| {
-        for (word, bytes) in words.iter_mut().zip(bytes.as_chunks().0) {
-            *word = u32::from_ne_bytes(*bytes);
-        }
-    };
-    words[NFC_TYPE] = spec.flow_type;
-    put(&mut words[NFC_FIELDS..], &spec.fields);
-    put(&mut words[NFC_MASK..], &spec.mask);
-    words[NFC_QUEUE..][..2].copy_from_slice(&as_words(queue.into()));
-    words[NFC_LOCATION] = place;
-    words
-}
-
-/// A rule as a driver shows it that keeps all of it.
-pub(crate) fn shown_words(spec: &FlowSpec, queue: u32, place: u32) -> Vec<u32> {
-    rule_words(spec, queue, place)[NFC_TYPE..=NFC_LOCATION].to_vec()
-}
-
-/// Whether a rule that is shown takes the packets of this one, to whatever queue: the type, the mask, and the
-/// fields under it are the same.
-pub(crate) fn same_packets(shown: &[u32], spec: &FlowSpec) -> bool {
-    let ours = shown_words(spec, 0, 0);
-    let parts = |words: &[u32]| {
-        let (fields, masks) = words[1..=2 * (FLOW_BYTES / 4)].split_at(FLOW_BYTES / 4);
-        let masked: Vec<_> = fields.iter().zip(masks).map(|(field, mask)| (field & mask, *mask)).collect();
-        (words[0], masked)
-    };
-    shown.len() == ours.len() && parts(shown) == parts(&ours)
-}
-
-/// What the driver says of the rule at a place: to be compared.
-pub(crate) fn rule_at(fd: BorrowedFd<'_>, link: &str, place: u32) -> io::Result<Vec<u32>> {
-    let mut words = [0; NFC];
-    words[NFC_LOCATION] = place;
-    Ok(send(fd, link, GRXCLSRULE, words)?[NFC_TYPE..=NFC_LOCATION].to_vec())
-}
-
-/// Deletes the rule at a place.
-pub(crate) fn delete_rule(fd: BorrowedFd<'_>, link: &str, place: u32) -> io::Result<()> {
-    let mut words = [0; NFC];
-    words[NFC_LOCATION] = place;
-    send(fd, link, SRXCLSRLDEL, words).map(drop)
-}
-
 /// The two halves of a number, as it lies in memory.
 fn as_words(number: u64) -> [u32; 2] {
     let [a, b, c, d, e, f, g, h] = number.to_ne_bytes();
     [u32::from_ne_bytes([a, b, c, d]), u32::from_ne_bytes([e, f, g, h])]
-}
-
-fn from_words(first: u32, second: u32) -> u64 {
-    let ([a, b, c, d], [e, f, g, h]) = (first.to_ne_bytes(), second.to_ne_bytes());
-    u64::from_ne_bytes([a, b, c, d, e, f, g, h])
 }
 
 /// Sends a structure but for its first word, which is the command, and gives it as it stands afterwards.

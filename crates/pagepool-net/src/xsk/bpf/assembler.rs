@@ -11,7 +11,6 @@ pub(super) const STORE_WORD: u8 = 0x63; // BPF_STX | BPF_MEM | BPF_W
 pub(super) const STORE_LONG: u8 = 0x7b; // BPF_STX | BPF_MEM | BPF_DW
 pub(super) const STORE_LONG_IMM: u8 = 0x7a; // BPF_ST | BPF_MEM | BPF_DW
 pub(super) const STORE_WORD_IMM: u8 = 0x62; // BPF_ST | BPF_MEM | BPF_W
-pub(super) const ATOMIC_ADD_LONG: u8 = 0xdb; // BPF_STX | BPF_ATOMIC | BPF_DW, with BPF_ADD, which is 0
 pub(super) const LOAD_64: u8 = 0x18; // BPF_LD | BPF_IMM | BPF_DW
 pub(super) const MOVE: u8 = 0xbf; // BPF_ALU64 | BPF_MOV | BPF_X
 pub(super) const MOVE_IMM: u8 = 0xb7; // BPF_ALU64 | BPF_MOV | BPF_K

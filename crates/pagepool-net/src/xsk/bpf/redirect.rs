@@ -10,7 +10,6 @@
 //! Who    any thread, in the interface's network namespace where it attaches.
 
 mod refusal;
-pub(in crate::xsk) mod stand_in;
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -116,8 +115,6 @@ struct Ours {
 #[derive(Debug)]
 struct Redirecting {
     program: OwnedFd,
-    /// The packets that it takes; `None`: all.
-    by: Option<Match>,
     id: u32,
     /// Whether it is the one that is attached.
     runs: bool,
@@ -147,10 +144,9 @@ impl Redirect {
 
     /// The same with a link that has a name in a BPF file system, such as `/sys/fs/bpf/eth1`, and outlives
     /// this process: a later process that gives the same name takes it over. Nothing is detached then, which
-    /// would make drivers restart the interface, and packets go to the stack from the [`stop`](Self::stop) of
-    /// the one to the [`start`](Self::start) of the other, unless a [stand-in](Self::stand_in) takes them. A
-    /// queue is free for the sockets of the other when those of the one are closed, as the kernel has one
-    /// UMEM a queue.
+    /// would make drivers restart the interface. Packets go to the stack from the [`stop`](Self::stop) of
+    /// the first process to the [`start`](Self::start) of the second. A queue is free for a socket of the
+    /// second when that of the first is closed: the kernel has one UMEM a queue.
     ///
     /// One run at a time uses a name. A second one that starts while the first redirects has the program
     /// replaced, of all queues: the first gets no more packets, and [`is_detached`](Self::is_detached) says
@@ -232,7 +228,7 @@ impl Redirect {
             passing,
             passing_id,
             attached: attached.flatten().map_or_else(OnceLock::new, OnceLock::from),
-            redirecting: Mutex::new(Redirecting::new(redirecting, None)),
+            redirecting: Mutex::new(Redirecting::new(redirecting)),
             pin,
         };
         Ok(Arc::new(Self { ours: Some(ours), metadata, ..Self::over(map) }))
@@ -345,7 +341,7 @@ impl Redirect {
         };
         let taken = [&*ours.asks, &program::redirect(self.map.as_raw_fd())].concat();
         let program = sys::load(&steer::steer(by, &taken), ours.kind).map_err(|e| not_steered(by, e))?;
-        let mut new = Redirecting::new(program, Some(by.clone()));
+        let mut new = Redirecting::new(program);
         let mut redirecting = ours.lock();
         if redirecting.runs {
             ours.exchange(&redirecting, &new.program)?;
@@ -609,9 +605,9 @@ fn stop_each<T>(all: &[&Redirect], work: impl FnOnce() -> T) -> T {
 }
 
 impl Redirecting {
-    fn new(program: OwnedFd, by: Option<Match>) -> Self {
+    fn new(program: OwnedFd) -> Self {
         let id = sys::program_id(program.as_fd()).unwrap_or(0);
-        Self { program, by, id, runs: false }
+        Self { program, id, runs: false }
     }
 }
 

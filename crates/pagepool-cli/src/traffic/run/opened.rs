@@ -1,0 +1,75 @@
+//! Phase 2: sockets are open, and nothing is redirected to them.
+
+use pagepool::Publication;
+use pagepool_net::link::Promiscuous;
+
+use super::attached::{Attached, Changes, Record};
+use super::flow_spread::FlowSpread;
+use super::planned::Planned;
+use super::queue_threads::QueueThreads;
+use super::warnings;
+use crate::engine::privileges::Needs;
+use crate::engine::sent_by_links::SentByLinks;
+use crate::queues::queue_name::QueueName;
+use crate::report::output;
+use crate::sys::{self, CapabilitySet};
+use crate::traffic::capture::CaptureFile;
+use crate::traffic::command::{PortSide, TrafficCommand, TrafficPlan};
+use crate::traffic::interface::Interface;
+use crate::traffic::offloads::OffloadsOff;
+use crate::traffic::setup::{OpenedInterface, TrafficSetup};
+
+/// In the order in which it is undone.
+pub struct Opened<'a, C> {
+    pub setup: TrafficSetup,
+    pub promiscuous: Vec<Promiscuous>,
+    pub published: Option<Publication>,
+    pub offloads: OffloadsOff,
+    pub planned: Planned<'a, C>,
+}
+
+impl<'a, C: TrafficCommand> Opened<'a, C> {
+    /// Starts the threads, which fill their rings. Attaches XDP programs, for which many cards restart. Says
+    /// what the user should know, and gives up capabilities, before the first packet is taken.
+    pub fn attach(self) -> Result<Attached<'a, C>, String> {
+        let Self { setup, promiscuous, published, mut offloads, planned } = self;
+        let Planned { command, plan, mut site, mut capture, .. } = planned;
+        let (mut interfaces, pools) = (setup.interfaces.clone(), setup.pools.clone());
+        let names = names(&setup, &site.interfaces);
+        let kept = kept(&plan, &interfaces);
+        let counts = SentByLinks::look(site.links());
+        let threads = QueueThreads::start(command, &site, setup, (kept, capture.as_mut()))?;
+        threads.attach(&mut interfaces)?;
+        site.wait_for_links()?;
+        warnings::warn(&plan, &mut site, &mut offloads, &interfaces)?;
+        let spread = FlowSpread::over(if plan.rss { &*site.interfaces } else { &[] })?;
+        site.wait_for_links()?; // some cards restart for that
+        give_up_all_but(kept);
+        let capture = capture.map(CaptureFile::start).transpose()?;
+        let record = Record { interfaces, names, pools, counts, published };
+        let changes = Changes { spread, promiscuous, offloads };
+        Ok(Attached { threads, changes, capture, record, plan, site })
+    }
+}
+
+/// Which queue each port of all threads is, in the order of their samples.
+fn names(setup: &TrafficSetup, interfaces: &[Interface]) -> Vec<QueueName> {
+    let name = |side: &PortSide| {
+        let interface = interfaces.get(side.interface).map_or("", |interface| &interface.link.name);
+        QueueName { interface: interface.to_owned(), queue: side.queue }
+    };
+    setup.sides().map(name).collect()
+}
+
+/// The capabilities that running takes.
+fn kept(plan: &TrafficPlan<'_>, opened: &[OpenedInterface]) -> CapabilitySet {
+    let by_batch = opened.iter().any(OpenedInterface::sends_by_batch);
+    Needs::here(by_batch, plan.sets(), plan.beside.is_some()).kept(sys::permitted_capabilities())
+}
+
+/// Has this thread give up all other capabilities: everything is open and attached.
+fn give_up_all_but(kept: CapabilitySet) {
+    if let Err(error) = sys::keep_capabilities(kept) {
+        output::warn(format_args!("the command keeps its capabilities while it runs: {error}"));
+    }
+}

@@ -1,0 +1,193 @@
+//! The threads of a run: each polls its queues, from when their rings are filled until they are drained.
+
+use std::sync::{Arc, mpsc};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use pagepool_lab::Tally;
+use pagepool_net::{NoStack, Redirect};
+
+use super::site::Site;
+use crate::engine::memory_node;
+use crate::engine::poll_loop::{Drain, PollLoop, PollPort, PortHandler, wait_for_warm_up};
+use crate::engine::run_state::{Phase, RunState, Sample};
+use crate::engine::socket_sizes::SocketSizes;
+use crate::report::error::error_chain;
+use crate::report::output;
+use crate::sys::CapabilitySet;
+use crate::traffic::capture::{CaptureFile, Tapped};
+use crate::traffic::command::{ThreadContext, TrafficCommand, TrafficPlan};
+use crate::traffic::interface::pairs_of;
+use crate::traffic::queue_progress::QueueProgress;
+use crate::traffic::setup::{OpenedInterface, TrafficSetup};
+
+/// The time between two looks how many queues are closed: short, for the end waits for the last look.
+const CLOSING_LOOK: Duration = Duration::from_millis(2);
+/// The longest sleep of a thread. A packet and every change of the run end it early.
+const NAP: Duration = Duration::from_secs(1);
+
+/// Dropping it stops the threads, as the end of a run does.
+pub struct QueueThreads<H: PortHandler> {
+    state: Arc<RunState>,
+    /// Each with the number of its queues, or pairs of them.
+    threads: Vec<(usize, JoinHandle<Tapped<H>>)>,
+    closing: QueueProgress,
+    /// What redirects packets to them.
+    redirects: Vec<Arc<Redirect>>,
+    /// XDP programs that stay attached until all threads have ended: to detach one resets other queues, too.
+    #[expect(dead_code, reason = "held")]
+    attached: Vec<Arc<Redirect>>,
+}
+
+/// What all threads have in common.
+struct Crew<'a> {
+    plan: &'a TrafficPlan<'a>,
+    site: &'a Site,
+    sizes: &'a SocketSizes,
+    /// The CPUs of the memory's node, if threads stay there.
+    of_node: Vec<usize>,
+    kept: CapabilitySet,
+}
+
+impl<H: PortHandler> QueueThreads<H> {
+    /// Starts all threads, and waits until their pools and rings are filled.
+    pub fn start<C: TrafficCommand<Handler = H>>(
+        command: &C,
+        site: &Site,
+        setup: TrafficSetup,
+        (kept, mut capture): (CapabilitySet, Option<&mut CaptureFile>),
+    ) -> Result<Self, String> {
+        let TrafficSetup { threads, sizes, redirects, attached, .. } = setup;
+        let (plan, count) = (command.plan(), threads.len());
+        let node = sizes.node().filter(|_| !plan.options.no_pin);
+        let of_node = node.map(memory_node::cpus_of).unwrap_or_default();
+        let crew = Crew { plan: &plan, site, sizes: &sizes, of_node, kept };
+        let closing = QueueProgress::new("closing", site.interfaces.len(), pairs_of(&site.interfaces));
+        let state = Arc::new(RunState::new(count));
+        let mut this = Self { state, threads: Vec::new(), closing, redirects, attached };
+        let (warm, warmed) = mpsc::channel();
+        for (number, (sides, ports)) in threads.into_iter().enumerate() {
+            let tap = capture.as_mut().map(|file| file.tap());
+            let pairs = sides.chunk_by(|one, next| one.pair == next.pair).count();
+            let interfaces = &site.interfaces;
+            let context = ThreadContext { interfaces, sizes: &sizes, threads: count, sides, tap };
+            let polling = crew.poll_loop(command, number, context, ports);
+            let thread = polling.start(format!("queue{number}"), this.state.clone(), warm.clone())?;
+            this.threads.push((pairs, thread));
+        }
+        drop(warm);
+        wait_for_warm_up(&warmed, count)?;
+        Ok(this)
+    }
+
+    pub fn state(&self) -> &RunState {
+        &self.state
+    }
+
+    pub fn redirects(&self) -> &[Arc<Redirect>] {
+        &self.redirects
+    }
+
+    /// What they counted.
+    pub fn sample(&self) -> Sample {
+        self.state.sample()
+    }
+
+    /// Attaches XDP programs that pass all packets, which a driver may refuse. Notes in the interfaces how
+    /// they are attached.
+    pub fn attach(&self, opened: &mut [OpenedInterface]) -> Result<(), String> {
+        for (redirect, opened) in self.redirects.iter().zip(opened) {
+            redirect.pass().map_err(|error| error_chain(&error))?;
+            opened.set_attached(redirect);
+        }
+        Ok(())
+    }
+
+    /// Redirects packets to them, of all interfaces at once.
+    pub fn redirect(&self) -> Result<(), String> {
+        Redirect::start_all(&self.redirects).map_err(|error| error_chain(&error))
+    }
+
+    /// Ends all threads. Gives what they saw last, and what they know together of the frames that were
+    /// expected.
+    pub fn finish(mut self, expected: Option<u64>) -> Result<(Sample, Option<Tally>), String> {
+        let mut all = expected.map(Tally::new);
+        for ended in self.stop() {
+            let ended = ended.map_err(|_| "a thread panicked".to_owned())?;
+            if let (Some(all), Some(tally)) = (&mut all, ended.tally()) {
+                all.absorb(tally);
+            }
+        }
+        Ok((self.state.sample(), all))
+    }
+
+    /// Ends all threads. First packets go to the stack again, so none is lost when the sockets are closed.
+    fn stop(&mut self) -> Vec<thread::Result<Tapped<H>>> {
+        let (state, closing, threads) = (&self.state, &self.closing, std::mem::take(&mut self.threads));
+        output::leave(); // the live block stays above
+        let ended = Redirect::stop_all_then(&self.redirects, || {
+            state.move_to(Phase::Draining);
+            show_closing(closing, &threads);
+            threads.into_iter().map(|(_, thread)| thread.join()).collect()
+        });
+        output::progress_end();
+        ended
+    }
+}
+
+impl Crew<'_> {
+    fn poll_loop<C: TrafficCommand>(
+        &self,
+        command: &C,
+        thread: usize,
+        mut context: ThreadContext<'_>,
+        ports: Vec<PollPort>,
+    ) -> PollLoop<Tapped<C::Handler>, NoStack, C::Source> {
+        let (handler, source) = command.work(&mut context);
+        let Self { plan, site, sizes, of_node, kept } = self;
+        PollLoop {
+            thread,
+            ports,
+            handler: Tapped { handler, tap: context.tap },
+            stack: NoStack,
+            source,
+            burst: sizes.burst,
+            cpus: match &*site.cpus {
+                [] => of_node.clone(),
+                cpus => vec![cpus[thread % cpus.len()]],
+            },
+            spin: plan.options.busy_poll.is_some(),
+            nap: NAP,
+            rx_nap: plan.rx_nap.min(sizes.patience()),
+            measure: true,
+            drain: Drain::Transmit,
+            kept: Some(*kept),
+        }
+    }
+}
+
+/// Shows how many queues are closed until all are: threads close them at the same time.
+fn show_closing<T>(closing: &QueueProgress, threads: &[(usize, JoinHandle<T>)]) {
+    loop {
+        let ended = threads.iter().filter(|(_, thread)| thread.is_finished());
+        let (count, queues) = ended.fold((0, 0), |(count, sum), (queues, _)| (count + 1, sum + queues));
+        closing.show(queues);
+        if count == threads.len() {
+            return;
+        }
+        thread::sleep(CLOSING_LOOK);
+    }
+}
+
+impl<H: PortHandler> Drop for QueueThreads<H> {
+    fn drop(&mut self) {
+        if !self.threads.is_empty() {
+            self.stop(); // the error that ends the run is printed by its caller
+        }
+        for redirect in &self.redirects {
+            if let Err(error) = redirect.leave() {
+                output::warn(error_chain(&error));
+            }
+        }
+    }
+}

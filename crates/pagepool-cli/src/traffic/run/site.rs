@@ -1,0 +1,82 @@
+//! Where a command runs: its interfaces, CPUs and signals, which are known before anything is opened.
+
+use pagepool_net::link::LinkInfo;
+
+use super::flow_spread::FlowSpread;
+use crate::engine::interrupt::{RunSignals, listen};
+use crate::sys;
+use crate::traffic::command::{TrafficCommand, TrafficPlan};
+use crate::traffic::interface::{Interface, Kernel};
+use crate::traffic::options::TrafficOptions;
+
+/// The place of a run.
+pub struct Site {
+    pub kernel: Kernel,
+    pub interfaces: Vec<Interface>,
+    /// The CPUs for the threads, if the options name some.
+    pub cpus: Vec<usize>,
+    pub signals: RunSignals,
+}
+
+impl Site {
+    /// Looks the interfaces up. An error if somebody depends on one, or it lacks what the plan needs.
+    pub fn look_up<C: TrafficCommand>(command: &C, plan: &TrafficPlan<'_>) -> Result<Self, String> {
+        let mut kernel = Kernel::open()?;
+        let interfaces = look_up(command, plan, &mut kernel)?;
+        let cpus = cpus(plan.options)?;
+        Ok(Self { kernel, interfaces, cpus, signals: listen()? })
+    }
+
+    /// Waits until all interfaces have a link again. An error if the user wants an end.
+    pub fn wait_for_links(&mut self) -> Result<(), String> {
+        self.kernel.wait_for_links(&self.interfaces, &self.signals.end);
+        self.go_on()
+    }
+
+    /// An error if the user wants an end before the run has begun, which may take seconds.
+    pub fn go_on(&self) -> Result<(), String> {
+        match self.signals.interrupted() {
+            false => Ok(()),
+            true => Err("interrupted before any packet was taken or sent".into()),
+        }
+    }
+
+    pub fn links(&self) -> impl Iterator<Item = &LinkInfo> {
+        self.interfaces.iter().map(|interface| &interface.link)
+    }
+}
+
+fn look_up<C: TrafficCommand>(
+    command: &C,
+    plan: &TrafficPlan<'_>,
+    kernel: &mut Kernel,
+) -> Result<Vec<Interface>, String> {
+    let options = plan.options;
+    let names = plan.interfaces.iter();
+    let interfaces: Vec<_> =
+        names.map(|name| kernel.interface(name, options.queues.as_ref())).collect::<Result<_, _>>()?;
+    let maps = plan.maps.len();
+    if maps != 0 && maps != interfaces.len() {
+        return Err(format!(
+            "--map is given {maps} times, but must be once for each interface, in their order"
+        ));
+    }
+    command.check(&interfaces)?;
+    FlowSpread::check(if plan.rss { &*interfaces } else { &[] })?;
+    interfaces.iter().try_for_each(|interface| kernel.spare(interface, &plan.effect(), options.yes))?;
+    Ok(interfaces)
+}
+
+/// The CPUs for the threads, if the options name some. An error for one that this process may not use.
+fn cpus(options: &TrafficOptions) -> Result<Vec<usize>, String> {
+    let Some(cpus) = &options.cpus else { return Ok(Vec::new()) };
+    let allowed = sys::allowed_cpus();
+    let cpus: Vec<usize> = cpus.0.iter().map(|&cpu| cpu as usize).collect();
+    match cpus.iter().find(|cpu| !allowed.contains(cpu)) {
+        None => Ok(cpus),
+        Some(cpu) => {
+            let there: Vec<_> = allowed.iter().map(usize::to_string).collect();
+            Err(format!("CPU {cpu} is not available to this process; these are: {}", there.join(", ")))
+        }
+    }
+}
