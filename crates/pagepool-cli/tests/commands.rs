@@ -1,8 +1,7 @@
-//! The texts that come from the declaration of the command line: docs/commands.md, manual pages, completions,
-//! and what `install` lays out.
+//! The texts that come from the declaration of the command line: manual pages, completions, and what `install`
+//! lays out.
 
 use std::ffi::OsStr;
-use std::fmt::Write;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
@@ -29,43 +28,6 @@ fn listed(help: &str) -> Vec<&str> {
     let rows = commands.lines().take_while(|line| !line.is_empty());
     let names = rows.filter(|row| row.starts_with("  ") && !row.starts_with("   "));
     names.filter_map(|row| row.split_whitespace().next()).filter(|name| *name != "help").collect()
-}
-
-fn describe(path: &[&str], text: &mut String) {
-    let help = said(&[path, &["--help"]].concat());
-    let name = [&["pagepool"], path].concat().join(" ");
-    let level = "#".repeat(path.len() + 1);
-    let body: String = help.trim_end().lines().map(|line| format!("{}\n", line.trim_end())).collect();
-    write!(text, "\n{level} {name}\n\n```text\n{body}```\n").expect("a string takes everything");
-    for command in listed(&help) {
-        describe(&[path, &[command]].concat(), text);
-    }
-}
-
-/// docs/commands.md as the declaration has it now.
-fn generated() -> String {
-    let mut text =
-        "<!-- Written by PAGEPOOL_BLESS=1 cargo test -p pagepool-cli --test all commands:: -->\n\n"
-            .to_owned();
-    text.push_str(
-        "What `--help` prints, for each command. `pagepool man` prints the same as manual pages.\n",
-    );
-    describe(&[], &mut text);
-    text.replacen("\n# pagepool\n", "\n# The command\n", 1)
-}
-
-#[test]
-fn docs_commands_md_is_what_help_prints() {
-    let at = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/commands.md");
-    let now = generated();
-    if std::env::var_os("PAGEPOOL_BLESS").is_some() {
-        return fs::write(at, now).unwrap();
-    }
-    let committed = fs::read_to_string(&at).unwrap_or_default();
-    assert!(
-        committed == now,
-        "docs/commands.md is old: PAGEPOOL_BLESS=1 cargo test -p pagepool-cli --test all commands::"
-    );
 }
 
 /// A folder of this test, empty.

@@ -4,7 +4,6 @@
 mod beside;
 mod btf;
 mod cards;
-mod counter_names;
 mod crafted;
 mod cycles;
 mod devices;

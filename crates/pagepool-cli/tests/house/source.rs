@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use super::tokens::{self, Token};
 
 pub struct Crate {
-    /// Its folder: `pagepool-net`, or `examples/lab`.
+    /// Its folder: `pagepool-net`.
     pub name: String,
     pub sources: Vec<Source>,
 }
@@ -26,26 +26,27 @@ pub fn is_root(path: &str) -> bool {
     ["lib", "main"].contains(&path) || path.starts_with("bin/")
 }
 
+/// The same of the first part of a path.
+pub fn is_root_layer(top: &str) -> bool {
+    ["lib", "main", "bin"].contains(&top)
+}
+
 pub fn workspace() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
 impl Crate {
     pub fn all() -> Vec<Self> {
-        Self::below("crates", "")
+        Self::below("crates")
     }
 
-    pub fn examples() -> Vec<Self> {
-        Self::below("examples", "examples/")
-    }
-
-    fn below(folder: &str, prefix: &str) -> Vec<Self> {
+    fn below(folder: &str) -> Vec<Self> {
         let mut crates = Vec::new();
         for entry in fs::read_dir(workspace().join(folder)).expect("a folder of the workspace") {
             let path = entry.expect("it is being listed").path();
             if path.join("Cargo.toml").exists() && path.join("src").exists() {
                 let name = path.file_name().expect("it is being listed").to_string_lossy();
-                crates.push(Self::read(format!("{prefix}{name}"), &path.join("src")));
+                crates.push(Self::read(name.into_owned(), &path.join("src")));
             }
         }
         crates.sort_by(|a, b| a.name.cmp(&b.name));
@@ -105,31 +106,6 @@ impl Source {
     /// The modules that only tests compile.
     pub fn test_modules(&self) -> Vec<String> {
         tokens::without_tests(&self.tokens).1
-    }
-
-    /// The types defined here, unit tests included. The types of traits and of their implementations are not:
-    /// their names are the traits'.
-    pub fn type_names(&self) -> BTreeSet<String> {
-        let mut names = BTreeSet::new();
-        let mut blocks: Vec<bool> = Vec::new(); // whether each open block is a trait's or an implementation's
-        let mut traits = false;
-        for (i, token) in self.tokens.iter().enumerate() {
-            match token {
-                Token::Open('{') => blocks.push(std::mem::take(&mut traits)),
-                Token::Close('}') => drop(blocks.pop()),
-                Token::Sign(';') => traits = false,
-                Token::Word(word) => {
-                    let begins = i == 0 || !matches!(self.tokens[i - 1], Token::Sign(_) | Token::Open('('));
-                    traits |= (word == "impl" && (begins || blocks.is_empty())) || word == "trait";
-                    let named = self.tokens.get(i + 1).and_then(Token::word);
-                    let is_type = ["struct", "enum", "trait", "union"].contains(&&**word)
-                        || word == "type" && blocks.last() != Some(&true);
-                    names.extend(named.filter(|name| is_type && starts_high(name)).map(str::to_owned));
-                }
-                _ => {}
-            }
-        }
-        names
     }
 
     /// Blocks, functions and implementations, and attributes such as `#[unsafe(no_mangle)]`.

@@ -1,0 +1,82 @@
+//! The layers of each crate: its top-level files and folders, lowest first. What is lower imports nothing that
+//! is higher.
+
+/// The layers of the crates.
+pub const LAYERS: &[(&str, &[&str])] = &[
+    (
+        "pagepool",
+        &[
+            "shown", "remedy", "error", "probes", "sys", "mem", "home", "holders", "returns", "buf", "pool",
+            "packet", "observe", "testing",
+        ],
+    ),
+    ("pagepool-capi", &["counters", "c_words", "error", "caller", "oom", "handles", "args", "inline", "api"]),
+    (
+        "pagepool-cli",
+        &[
+            "sys",
+            "file_name",
+            "run_command",
+            "left_out",
+            "report",
+            "engine",
+            "queues",
+            "observing",
+            "top",
+            "doctor",
+            "traffic",
+            "demo",
+            "soak",
+            "bench",
+            "commands",
+        ],
+    ),
+    (
+        "pagepool-lab",
+        &[
+            "sys",
+            "namespace",
+            "coalesce",
+            "steering",
+            "skip",
+            "temp_folder",
+            "numbered",
+            "frame_socket",
+            "tap",
+            "frame_generator",
+            "tcp",
+            "two_hosts",
+            "guest",
+        ],
+    ),
+    (
+        "pagepool-net",
+        &[
+            "error", "sys", "link", "steering", "device", "forward", "mem_nic", "xsk", "zerocopy", "drivers",
+            "testing",
+        ],
+    ),
+];
+
+/// Files that import each other in a circle, and why.
+pub const CIRCLES: &[(&str, &[&str], &str)] = &[(
+    "pagepool-cli",
+    &["commands", "commands/install", "commands/install/completions", "commands/install/man"],
+    "the manual and the completions describe every command",
+)];
+
+/// The layers of a crate.
+pub fn of(krate: &str) -> &'static [&'static str] {
+    let layers = LAYERS.iter().find(|(name, _)| *name == krate);
+    layers.unwrap_or_else(|| panic!("tests/house/layers.rs has no layers of {krate}")).1
+}
+
+/// The top-level folder or file of a file.
+pub fn top(path: &str) -> &str {
+    path.split('/').next().unwrap_or(path)
+}
+
+/// The place of a file's layer; the root of a crate stands above all.
+pub fn place(krate: &str, path: &str) -> usize {
+    of(krate).iter().position(|layer| *layer == top(path)).unwrap_or(usize::MAX)
+}
