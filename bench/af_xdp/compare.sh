@@ -77,7 +77,7 @@ program() {
     equal)
         if [ -n "$pagepool" ]; then echo "$pagepool $2 $links --yes --json --ring $slots"
         else echo "$rates ours $2 $links --mtu $3 --ring $slots"; fi ;;
-    unseen) [ -n "$pagepool" ] && echo "$pagepool $2 $links --yes --json --no-publish" ;;
+    unseen) [ -n "$pagepool" ] && echo "$pagepool $2 $links --yes --json --publish none" ;;
     ring)
         [ "$2" = drop ] && return
         if [ -n "$pagepool" ]; then echo "$pagepool $2 $links --yes --json --tx-mode ring"
@@ -199,7 +199,7 @@ awk -v record="$record" -v cpu="${cpu# }, $(nproc) CPUs" -v kernel="Linux $(unam
     BEGIN {
         label["plain"] = "plain libxdp"; label["testpmd"] = "dpdk-testpmd"; label["kernel"] = "in-kernel XDP"
         label["ring"] = "pagepool by the ring"; label["equal"] = "pagepool with rings of 2048"; label["xdpsock"] = "xdpsock"
-        label["unseen"] = "pagepool --no-publish"
+        label["unseen"] = "pagepool --publish none"
     }
     $3 == "figure" && $1 !~ /^(tcp|gather)/ {
         key = $1 " " $2

@@ -1,10 +1,9 @@
 /*
- * What is allocated on one core and returned on another: bursts of 32 go through a ring of 1024 pointers. The
- * work is that of `pagepool bench --filter page_remote`.
+ * Buffers that are allocated on one core and returned on another: bursts of 32 go through a ring of 1024
+ * pointers. The work is that of `pagepool bench --filter page_remote`.
  *
- * A way says how a burst is allocated and how it returns. A figure is the time of one buffer while both
- * threads work, the least of the rounds. One thread calls measure_across() for a way, another one
- * return_across() for the same.
+ * A way is how a burst is allocated and returned. A figure is the time per buffer while both threads work,
+ * the least of the rounds. For each way one thread calls measure_across(), another return_across().
  */
 #ifndef ACROSS_H
 #define ACROSS_H
@@ -16,7 +15,7 @@
 #include "loop.h"
 
 #define SLOTS 1024
-/* Pages or objects that a pool has: what the ring and both bursts hold, and as many again and more. */
+/* Pages or objects of a pool: more than twice what the ring and both bursts hold. */
 #define POPULATION (3 * SLOTS)
 #ifndef ACROSS_ROUNDS
 #define ACROSS_ROUNDS 101
@@ -30,7 +29,7 @@ struct way {
     void (*put)(void **burst);
 };
 
-/* Each side has its own line, with what it knows of the other side. */
+/* Each side has its own cache line, with a copy of the other side's position. */
 static struct {
     void *slots[SLOTS];
     _Alignas(128) atomic_size_t pushed;
@@ -39,7 +38,7 @@ static struct {
     size_t filled_until;
 } ring = {.free_until = SLOTS};
 
-/* Spins, and lets others run where the other thread does not: on a machine with other work. */
+/* Spins, and yields at times in case other work keeps the other thread from running. */
 static inline void relax(unsigned *spins)
 {
     if (++*spins % 4096 == 0)
@@ -49,7 +48,7 @@ static inline void relax(unsigned *spins)
 #endif
 }
 
-/* A burst is filled when it has room, so that a thing of a slot may be used again with the slot. */
+/* Fills a burst only when the ring has room, so an object of a slot may be reused with the slot. */
 static void send(const struct way *way, void *pool)
 {
     void *burst[BURST];
@@ -74,7 +73,7 @@ static void return_across(const struct way *way)
     }
 }
 
-/* The time begins when both threads are at work, and ends when the last burst has returned. */
+/* The time begins when both threads work, and ends when the last burst is returned. */
 static double one_round(const struct way *way, void *pool)
 {
     unsigned spins = 0;

@@ -1,4 +1,4 @@
-/* What the benches of this library share: the end after a failed call, and a pool of the calling thread. */
+/* For the benches of this library: exit after a failed call, and a pool of the calling thread. */
 #ifndef BENCH_H
 #define BENCH_H
 
@@ -13,7 +13,7 @@ static inline void fail(const char *what)
     exit(1);
 }
 
-/* A pool over an arena of its own of max_bytes, or of the default size for 0. */
+/* A pool over its own arena of max_bytes; 0 means the default size. */
 static inline struct pagepool *pool_of_this_thread(uint64_t max_bytes, struct pagepool_params params)
 {
     struct pagepool_arena_params arena_params = PAGEPOOL_ARENA_PARAMS_INIT;

@@ -6,7 +6,7 @@
  *     ./dpdk-cbench -l 0,1 --no-huge --no-pci -m 256
  *
  * "mempool" gets and puts objects, "mbuf" allocates and frees packet buffers and takes the address of each
- * packet. Functions of DPDK are inline, so -O3, as DPDK itself is compiled, makes a difference.
+ * packet. DPDK's functions are inline, so compile with -O3, as DPDK does.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /*
- * What the benches of one thread share: the clock, and loops whose figure is the least of many rounds, as
- * what else runs on the machine only adds.
+ * For all benches: the clock, and loops whose figure is the least of many rounds, because other work on the
+ * machine only adds time.
  */
 #ifndef LOOP_H
 #define LOOP_H
@@ -20,13 +20,13 @@ static inline double now_ns(void)
     return (double)time.tv_sec * 1e9 + (double)time.tv_nsec;
 }
 
-/* What is looked at no compiler leaves out. */
+/* Uses a value, so that the compiler keeps the code that computes it. */
 static inline void look(const void *what)
 {
     __asm__ __volatile__("" : : "r"(what) : "memory");
 }
 
-/* Nanoseconds a buffer of a loop over LOOPS of them. */
+/* Nanoseconds per buffer of a loop over LOOPS buffers. */
 static inline double least(void (*loop)(void *pool), void *pool)
 {
     double best = 1e9;

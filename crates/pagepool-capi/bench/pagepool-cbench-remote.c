@@ -1,10 +1,10 @@
 /*
- * pagepool-cbench-remote: what a page costs from C that is allocated on one core and returned on another.
+ * pagepool-cbench-remote: the cost from C of a page that is allocated on one core and returned on another.
  *
  *     cc -O2 pagepool-cbench-remote.c $(pkg-config --cflags --libs pagepool) -lpthread -o remote
  *
- * The work is that of across.h: buffers with handles return one by one or in bulk; batches stay where they
- * are, one for each burst of the ring. The pool's counters prove that every page returned by message.
+ * The work is that of across.h. Buffers with handles are returned one by one or in bulk; each burst of the
+ * ring has one batch. The pool's counters prove that every page was returned by message.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -63,7 +63,7 @@ static const struct way ways[] = {
 };
 #define WAYS (sizeof(ways) / sizeof(ways[0]))
 
-/* The CPUs of the process, before a thread is pinned: a new thread has those of the one that made it. */
+/* The CPUs of the process, before a thread is pinned: a new thread inherits those of its creator. */
 static cpu_set_t cpus;
 
 static void pin(int which)
@@ -101,7 +101,7 @@ static void measure(const struct way *way, struct pagepool *pool)
     printf("%-20s %6.2f ns\n", way->name, each);
 }
 
-/* The pool has all its pages before the first round. */
+/* Takes all pages into the pool before the first round. */
 static void fill(struct pagepool *pool)
 {
     static struct pagepool_buf *all[POPULATION];

@@ -1,15 +1,14 @@
 /*
- * pagepool-cbench: what allocate + return costs from C, on the owner's thread, per buffer.
+ * pagepool-cbench: the cost of allocate + return from C, on the owner's thread, per buffer.
  *
  *     cc -O2 -pthread pagepool-cbench.c $(pkg-config --cflags --libs pagepool) -o pagepool-cbench
  *
- * One program shows two of the three costs: the inline functions of the header, and the functions they call
- * where that is not the plain case. Linked to libpagepool.a those are out of line in the program; linked to
- * libpagepool.so they are behind the dynamic linker's table, which is the third cost. "batch used" is
- * "batch" after another thread used the batch, too. "packet" makes a packet of each buffer and frees that,
- * "clone" frees a clone of it too, "deferred" gives the buffer to a user who is done at once. It proves
- * by the pool's counters that every buffer took the cache. Each figure is the least of many rounds: what else
- * runs on the machine only adds.
+ * A program shows two of three costs: the inline functions of the header, and the functions that they call
+ * in other cases. Linked to libpagepool.a these are out of line in the program. Linked to libpagepool.so they
+ * are behind the dynamic linker's table, which is the third cost. "batch used" is "batch" after another
+ * thread used the batch. "packet" makes a packet of each buffer and frees it, "clone" also frees a clone of
+ * it, "deferred" defers the buffer for a user that is done at once. The pool's counters prove that every
+ * buffer took the cache. Each figure is the least of many rounds, because other work only adds time.
  */
 #include <pthread.h>
 #include <string.h>
@@ -28,7 +27,7 @@ static void inline_pairs(void *pool)
     }
 }
 
-/* Several one by one, before they return one by one. */
+/* Allocates n one by one, then returns them one by one. */
 static inline void inline_bursts(void *pool, int n)
 {
     struct pagepool_buf *bufs[BURST];
@@ -51,7 +50,7 @@ static void inline_32s(void *pool)
     inline_bursts(pool, BURST);
 }
 
-/* In parentheses a name is no macro: these are calls. */
+/* A name in parentheses is no macro: these are calls. */
 static void call_pairs(void *pool)
 {
     for (int i = 0; i < LOOPS; i++) {
@@ -71,7 +70,7 @@ static void data_pairs(void *pool)
     }
 }
 
-/* The same by calls. */
+/* data_pairs() by calls. */
 static void call_data_pairs(void *pool)
 {
     for (int i = 0; i < LOOPS; i++) {
@@ -156,7 +155,7 @@ static void *use_batch(void *unused)
     return NULL;
 }
 
-/* After that each call about the batch takes an atomic operation. */
+/* From then on each call on the batch takes an atomic operation. */
 static void batch_on_another_thread(void)
 {
     pthread_t thread;
@@ -234,7 +233,7 @@ static void empty_loop(void *pool)
         look(pool);
 }
 
-/* What the loops with data do beside the calls: they look at 32 addresses. */
+/* The work of the loops with data besides the calls: they use 32 addresses. */
 static void empty_data_loop(void *pool)
 {
     void *packets[BURST] = {pool};

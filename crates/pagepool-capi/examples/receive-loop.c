@@ -27,7 +27,7 @@ struct device {
     unsigned received;       /* descriptors, counted by the device */
 };
 
-/* The way to the worker: a queue of buffers under a lock. */
+/* The queue of buffers to the worker, under a lock. */
 struct queue {
     pthread_mutex_t lock;
     pthread_cond_t more;
@@ -44,7 +44,7 @@ static void must(int64_t done, const char *what)
     }
 }
 
-/* The device writes packets into the buffers it was given, in order. */
+/* The device writes packets into its buffers, in order. */
 static void device_receives(struct device *device, char *memory, unsigned packets)
 {
     while (packets-- > 0 && device->received != device->filled) {
@@ -98,7 +98,7 @@ static unsigned poll(struct device *device, struct pagepool *pool, struct queue 
     return done;
 }
 
-/* Stands for a network stack: returns the packets that it gets, all that are queued in one call. */
+/* Stands for a network stack: returns all queued packets in one call. */
 static void *worker(void *arg)
 {
     struct queue *queue = arg;

@@ -1,8 +1,8 @@
 /*
- * pagepool for C++11 and later: handles that return themselves, and ranges over buffers. docs/c-api.md is the
- * guide. They need the global name `pagepool`, a struct of pagepool.h: a program that includes either cannot
- * have a namespace or a class of that name beside it. So the namespace here is pagepool_cpp.
- * Everything is inline, over the functions of pagepool.h; nothing throws but pagepool_cpp::must.
+ * pagepool for C++11 and later: handles that release themselves, and ranges over buffers. docs/c-api.md is
+ * the guide. pagepool.h has a global struct `pagepool`, so a program that includes either header cannot have
+ * a namespace or another class of that name; the namespace here is pagepool_cpp. Everything is inline, over
+ * the functions of pagepool.h. Only pagepool_cpp::must throws.
  */
 
 #ifndef PAGEPOOL_HPP
@@ -17,7 +17,7 @@
 
 namespace pagepool_cpp {
 
-/** Releases what a unique_ptr holds. pagepool_destroy requires the pool's owner, or a pool without one. */
+/** Releases the handle of a unique_ptr. pagepool_destroy requires the pool's owner, or a pool without one. */
 struct deleter {
     void operator()(struct pagepool *pool) const noexcept { pagepool_destroy(pool); }
     void operator()(struct pagepool_arena *arena) const noexcept { pagepool_arena_put(arena); }
@@ -30,7 +30,7 @@ struct deleter {
     void operator()(struct pagepool_deferred_user *user) const noexcept { pagepool_deferred_user_put(user); }
 };
 
-/* What a handle points to is never complete: a handle is a token. unique_ptr does not look. */
+/* These types are never complete, because a handle is a token; unique_ptr accepts that. */
 using unique_pool = std::unique_ptr<struct pagepool, deleter>;
 using unique_arena = std::unique_ptr<pagepool_arena, deleter>;
 using unique_domain = std::unique_ptr<pagepool_domain, deleter>;
@@ -41,8 +41,8 @@ using unique_page_ref = std::unique_ptr<pagepool_page_ref, deleter>;
 using unique_shutdown = std::unique_ptr<pagepool_shutdown, deleter>;
 using unique_deferred_user = std::unique_ptr<pagepool_deferred_user, deleter>;
 
-/** The bytes of a buffer, from `data` to `data + size`. Without bytes for the CPU, in a device's memory or
- * behind a bad handle, `data` is NULL and `size` 0. */
+/** The bytes of a buffer, from `data` to `data + size`. For memory that the CPU cannot read, or a bad handle,
+ * `data` is NULL and `size` 0. */
 struct view {
     struct pagepool_buf *buf;
     unsigned char *data;
@@ -88,9 +88,9 @@ class views {
     std::size_t n_;
 };
 
-/** The packets of a pagepool_batch, where each begins, as pagepool_batch_packets gives them:
- * `for (unsigned char *packet : pagepool_cpp::packets(batch))`. None if that call fails. The addresses hold
- * until pages leave the batch. A packet has room for the `max_len` of the pool. */
+/** The packet addresses of a pagepool_batch, from pagepool_batch_packets:
+ * `for (unsigned char *packet : pagepool_cpp::packets(batch))`. Empty if that call fails. The addresses are
+ * valid until pages leave the batch. A packet has room for the `max_len` of the pool. */
 class packets {
   public:
     class iterator {
@@ -122,7 +122,7 @@ class packets {
     std::size_t n_;
 };
 
-/** Up to `N` buffers with handles that return together when the batch ends. For whole pages of one pool a
+/** Up to `N` buffers with handles; its destructor returns them together. For whole pages of one pool a
  * unique_batch with `packets` costs less. */
 template <std::size_t N> class batch {
   public:
@@ -144,7 +144,7 @@ template <std::size_t N> class batch {
         n_ = 0;
         return n == 0 ? 0 : pagepool_buf_put_bulk(bufs_, n);
     }
-    /** Takes the last buffer out; empty if there is none. */
+    /** Removes the last buffer and returns it; empty if there is none. */
     unique_buf pop() noexcept { return unique_buf(n_ == 0 ? nullptr : bufs_[--n_]); }
     std::size_t size() const noexcept { return n_; }
     views::iterator begin() const noexcept { return views::iterator(bufs_); }
@@ -164,8 +164,8 @@ inline pagepool_stats stats(struct pagepool *pool) noexcept
 }
 
 #if defined(__cpp_exceptions) || defined(__EXCEPTIONS)
-/** Throws std::system_error with the sentence of pagepool_last_error if a call failed; else gives its result.
- * Only calls that stand in it throw: `pagepool_cpp::must(pagepool_bind(pool))`. */
+/** Throws std::system_error with the text of pagepool_last_error if a call failed; otherwise returns its
+ * result. Only calls inside it throw: `pagepool_cpp::must(pagepool_bind(pool))`. */
 template <typename T> T must(T done)
 {
     static_assert(std::is_signed<T>::value, "an unsigned result is no error: ask pagepool_last_errno");
@@ -174,7 +174,7 @@ template <typename T> T must(T done)
     return done;
 }
 
-/** The same for a call that returns a handle or an address. */
+/** Throws std::system_error if a call returned NULL; otherwise returns its handle or address. */
 template <typename T> T *must(T *made)
 {
     if (made == nullptr)

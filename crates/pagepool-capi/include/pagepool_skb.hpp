@@ -1,6 +1,5 @@
 /*
- * Packets of pagepool_skb.h for C++11 and later: handles that release themselves. As pagepool.hpp, which it
- * includes.
+ * Packets of pagepool_skb.h for C++11 and later: handles that release themselves. It includes pagepool.hpp.
  */
 
 #ifndef PAGEPOOL_SKB_HPP

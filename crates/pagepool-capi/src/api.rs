@@ -1,4 +1,4 @@
-//! The functions that C calls, by what they act on.
+//! The exported functions, grouped by what they act on.
 
 pub(crate) mod arena;
 mod batch;

@@ -1,4 +1,4 @@
-//! The arguments of C's functions: structs that may grow, places for results, arrays, texts, ranges.
+//! Arguments of the C functions: structs that may grow, result pointers, arrays, texts, ranges.
 
 pub(crate) mod arena_params;
 pub(crate) mod entry_params;

@@ -1,11 +1,11 @@
-//! What errors of the core say, in the words of C: the fields, constants and functions of the header.
+//! Error texts of the core in the words of C: the fields, constants and functions of the header.
 //!
-//! Why    the core names parameters and remedies as Rust has them. Most are the same in C; these are not.
-//! Checks a test walks the texts of the core, and finds those that still have words of Rust's alone.
+//! Why    the core names parameters and remedies as in Rust. Most are equal in C; these are not.
+//! Checks a test reads the texts of the core, and finds those that still have words of Rust alone.
 
 use ::pagepool::Error;
 
-/// Fields that C has under another name.
+/// Fields that have another name in C.
 const FIELDS: &[(&str, &str)] = &[
     ("addr", "memory"),         // of the caller's memory
     ("len_bytes", "max_bytes"), // of the caller's and of a device's
@@ -13,7 +13,7 @@ const FIELDS: &[(&str, &str)] = &[
     ("blocks", "packets"),
 ];
 
-/// What a text says otherwise in C.
+/// Phrases that are different in C.
 const PHRASES: &[(&str, &str)] = &[
     ("set on_missing_huge: Fallback", "set huge_or_fail to 0 (pagepool_open: without PAGEPOOL_HUGE_OR_FAIL)"),
     ("use the backing Huge2M", "use PAGEPOOL_BACKING_HUGE_2M"),
@@ -29,7 +29,7 @@ const PHRASES: &[(&str, &str)] = &[
     ),
 ];
 
-/// The text of an error of the core.
+/// The text of an error of the core, in the words of C.
 #[cold]
 pub(crate) fn of_error(error: Error) -> String {
     in_c(match error {
@@ -41,7 +41,7 @@ pub(crate) fn of_error(error: Error) -> String {
     })
 }
 
-/// A text of the core.
+/// A text of the core, in the words of C.
 #[cold]
 pub(crate) fn in_c(text: String) -> String {
     PHRASES.iter().fold(text, |text, (rust, c)| text.replace(rust, c))
@@ -54,7 +54,7 @@ mod tests {
 
     use super::*;
 
-    /// Texts of the core that no call from C gives.
+    /// Texts of the core that no call from C returns.
     const RUST_ALONE: &[&str] = &[
         "another backing: Arena::over_caller_memory takes memory of the caller", // C has its own way there
         "page or shared: a pool registers itself, and MemModel::external takes external memory with its \
@@ -63,10 +63,10 @@ mod tests {
         "false in a pool without domains",                                // and that
     ];
 
-    /// What `Debug` prints of packets.
+    /// What `Debug` prints for packets.
     const DEBUG: &[&str] = &["SkbOwner(", "SkBuff {{"];
 
-    /// Words of Rust's alone.
+    /// Words that only Rust has.
     const WORDS: &[&str] =
         &["true", "false", "Fallback", "Fail", "Keep", "Skip", "Caller", "Some", "None", "Ok", "Err"];
 

@@ -1,20 +1,20 @@
-//! Where an allocation is called: the address behind the call in the program.
+//! Where an allocation is called from: the return address in the program.
 //!
-//! What   an exported function that allocates is a jump to one that has this address as one argument more.
-//!        Pools with `holders` record it; others do not look at it.
-//! Why    nothing else on a thread says it: how far up the stack the caller is depends on what the compiler
-//!        inlined, and in a static program the names of this library's functions may be stripped.
+//! What   an exported function that allocates jumps to another, which has this address as one more argument.
+//!        Pools with `holders` record it; others ignore it.
+//! Why    nothing else on a thread has it: how far up the stack the caller is depends on inlining, and a
+//!        static program may have stripped the names of this library's functions.
 //! Cost   two instructions.
 
-// UNSAFETY: what C's callers answer for goes on to another function.
+// UNSAFETY: the contract of C's callers is passed on to another function.
 
-/// The address behind a call of the library; 0 on CPUs for which the jump is not written.
+/// The return address of a call of the library; 0 on CPUs for which the jump is not written.
 #[repr(transparent)]
 #[derive(Clone, Copy)]
 pub(crate) struct Caller(pub(crate) usize);
 
-/// The body of an exported function: `from_caller!(inner(pool, n))` continues in `inner`, which has the same
-/// arguments, whole numbers or addresses, and then a [`Caller`]. The function is naked on the CPUs of `jump`.
+/// The body of an exported function: `from_caller!(inner(pool, n))` jumps to `inner`, which takes these
+/// arguments, integers or addresses, and then a [`Caller`]. The function is naked on the CPUs of `jump`.
 #[cfg(target_arch = "x86_64")]
 macro_rules! from_caller {
     ($inner:ident($a:ident)) => {

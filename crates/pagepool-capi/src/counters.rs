@@ -1,11 +1,10 @@
 //! The structs of counters, made from the declarations in `pagepool`.
 //!
-//! The tool that writes the header does not look into macros, so `tests/header.rs` writes these structs from
-//! [`STRUCTS`].
+//! cbindgen does not expand macros, so `tests/header.rs` writes these structs from [`STRUCTS`].
 
 use ::pagepool::{DeferredStats, Stats};
 
-/// A struct of the header: its name, what it is, and a name and a text for each field behind `size`, all
+/// A struct of the header: its name, its comment, and a name and a comment for each field after `size`, all
 /// `uint64_t`.
 pub struct CounterStruct {
     pub name: &'static str,

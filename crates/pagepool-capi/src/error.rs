@@ -1,9 +1,9 @@
-//! How a call fails: a negative errno, and a sentence that the thread can read.
+//! Errors of calls: a negative errno, and a text that the thread can read.
 //!
-//! Who    any thread; each has its own sentence, which stays until the next error on that thread.
+//! Who    any thread; each has its own text, which stays until the next error on that thread.
 //! Cost   an error with a fixed text stores two words. Texts with values are formatted, on cold paths only.
 
-// UNSAFETY: a function with a fixed name.
+// UNSAFETY: exported functions.
 #![expect(unsafe_code)]
 
 use std::borrow::Cow;
@@ -16,24 +16,24 @@ use ::pagepool::EndHook;
 
 use crate::c_words;
 
-/// Why a call fails.
+/// The error of a call.
 #[derive(Debug)]
 pub(crate) struct CallError {
     errno: c_int,
     text: Cow<'static, CStr>,
 }
 
-/// What a call inside this crate gives.
+/// The result of a call inside this crate.
 pub(crate) type CallResult<T> = Result<T, CallError>;
 
 impl CallError {
-    /// With a fixed sentence.
+    /// An error with a fixed text.
     #[cold]
     pub(crate) const fn fixed(errno: c_int, text: &'static CStr) -> Self {
         Self { errno, text: Cow::Borrowed(text) }
     }
 
-    /// With a sentence that has values in it.
+    /// An error whose text has values.
     #[cold]
     pub(crate) fn formatted(errno: c_int, text: String) -> Self {
         let text = CString::new(text.replace('\0', ""));
@@ -44,7 +44,7 @@ impl CallError {
     pub(crate) const NO_HANDLE: Self =
         Self::fixed(libc::EINVAL, c"bad handle: NULL, of another kind, or never given by the library");
 
-    /// A handle that was one.
+    /// A handle that was released.
     pub(crate) const STALE: Self = Self::fixed(
         libc::ESTALE,
         c"stale handle: it was released before, and its object is no longer the caller's",
@@ -53,7 +53,7 @@ impl CallError {
     /// An argument that must not be NULL.
     pub(crate) const NULL: Self = Self::fixed(libc::EINVAL, c"an argument is NULL that must not be NULL");
 
-    /// Bytes of a device's memory.
+    /// An access to bytes of device memory.
     pub(crate) const UNREADABLE: Self = Self::fixed(
         libc::EOPNOTSUPP,
         c"the CPU cannot read this memory: a device's has numbers of pages and device addresses only",
@@ -72,12 +72,12 @@ impl CallError {
     /// A panic, or a case that cannot happen.
     pub(crate) const INTERNAL: Self = Self::fixed(libc::EIO, c"an error inside pagepool: please report it");
 
-    /// Keeps the sentence for this thread, and gives the negative errno.
+    /// Keeps the text for this thread; returns the negative errno.
     #[cold]
     pub(crate) fn report(self) -> c_int {
         let errno = self.errno;
         LAST_ERRNO.set(errno);
-        // Past the end of the thread there is nobody left to ask.
+        // It fails only at the end of the thread, when no call can read the text any more.
         let _ = LAST.try_with(|last| last.keep(self.text));
         -errno
     }
@@ -125,16 +125,15 @@ impl From<::pagepool::SkbError> for CallError {
     }
 }
 
-/// The last error of a thread.
 struct LastError(RefCell<Cow<'static, CStr>>);
 
 thread_local! {
-    /// Without a destructor, so it is there until the thread is gone.
+    /// Has no destructor, so it is usable until the thread is gone.
     static LAST_ERRNO: Cell<c_int> = const { Cell::new(0) };
     static LAST: LastError = const { LastError(RefCell::new(Cow::Borrowed(c""))) };
 }
 
-/// For a thread whose first error is too late for the destructor of `LAST`.
+/// For a thread whose first error comes too late for the destructor of `LAST`.
 static END_HOOK: EndHook = EndHook::new(|| {
     let _ = LAST.try_with(|last| last.keep(Cow::Borrowed(c"")));
 });
@@ -154,7 +153,7 @@ impl Drop for LastError {
     }
 }
 
-/// Runs a call that returns a status: 0, or a negative errno. What it made is dropped.
+/// Runs a call that returns a status: 0, or a negative errno. The result of the call is dropped.
 pub(crate) fn status<T>(call: impl FnOnce() -> CallResult<T>) -> c_int {
     run(|| call().map(drop)).map_or_else(|errno| errno, |()| 0)
 }
@@ -169,8 +168,8 @@ pub(crate) fn value_or<T>(otherwise: T, call: impl FnOnce() -> CallResult<T>) ->
     run(call).unwrap_or(otherwise)
 }
 
-/// Runs a call, and reports its error. A panic, which would be an error of this library, ends here where
-/// panics unwind.
+/// Runs a call, and reports its error. A panic, which would be a bug of this library, ends here if panics
+/// unwind.
 fn run<T>(call: impl FnOnce() -> CallResult<T>) -> Result<T, c_int> {
     let done = catch_unwind(AssertUnwindSafe(call));
     done.unwrap_or(Err(CallError::INTERNAL)).map_err(CallError::report)
@@ -189,9 +188,9 @@ pub extern "C" fn pagepool_last_error() -> *const c_char {
     LAST.try_with(text).unwrap_or(c"".as_ptr())
 }
 
-/// Returns the errno of the last error on this thread, as a positive number: of a function that returned
-/// NULL, 0 or a largest value, too. 0 if there was none since the thread began or pagepool_clear_error. A
-/// call that succeeds does not change it.
+/// Returns the errno of the last error on this thread, as a positive number, also of a function that returned
+/// NULL, 0 or a largest value. 0 if there was none since the thread began or pagepool_clear_error. A call
+/// that succeeds does not change it.
 ///
 /// Thread: any; each has its own.
 /// Errors: none.
@@ -201,8 +200,8 @@ pub extern "C" fn pagepool_last_errno() -> c_int {
     LAST_ERRNO.get()
 }
 
-/// Forgets the last error on this thread. Call it before a function whose result may be 0 without an error,
-/// such as pagepool_skb_len, to ask pagepool_last_errno after it.
+/// Clears the last error on this thread. Call it before a function whose result may be 0 without an error,
+/// such as pagepool_skb_len, to check pagepool_last_errno after it.
 ///
 /// Thread: any.
 /// Errors: none.

@@ -1,4 +1,4 @@
-//! The ownership engine: what a token stands for, and who may use that now.
+//! The ownership engine: what a token names, and which thread may use it now.
 
 pub(crate) mod batch_table;
 pub(crate) mod binding;

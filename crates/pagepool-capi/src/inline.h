@@ -57,14 +57,14 @@ PAGEPOOL_EITHER_ int pagepool_put_addr_bulk_(struct pagepool *pool, union pagepo
  * These run without a call on the owner's thread: pagepool_alloc_page, pagepool_buf_put, pagepool_buf_data;
  * and in bulk pagepool_alloc_bulk, pagepool_alloc_bulk_data, pagepool_buf_put_bulk. They make the same checks
  * as the library, and call it in all other cases. Define PAGEPOOL_NO_INLINE to leave this part out. Programs
- * use none of the names that end in an underscore.
+ * must not use names that end in an underscore.
  *
- * The functions read tables of the library, which are never freed. Each compiled file asks once, before main,
- * whether the library has the same layout; if not, every call goes to the library.
+ * The functions read tables of the library, which are never freed. Before main, each compiled file checks
+ * once that the library has this layout; if not, every call goes to the library.
  *
- * Loads dominate the cost. So each thread keeps the address of the pool that it used last, of those that it
- * owns. The library takes it back when the thread stops being the owner, which happens on that thread. So a
- * handle of the pool that is there proves that the thread owns it.
+ * Loads dominate the cost. So each thread keeps the address of the owned pool that it used last. The library
+ * clears it when the thread stops being the owner, which happens on that thread. So a handle that matches the
+ * kept pool proves that the thread owns it.
  */
 #if !defined(PAGEPOOL_NO_INLINE) && defined(__GNUC__) && defined(__linux__) && !defined(__BIONIC__) && \
     (defined(__x86_64__) || defined(__aarch64__))
@@ -76,7 +76,7 @@ PAGEPOOL_EITHER_ int pagepool_put_addr_bulk_(struct pagepool *pool, union pagepo
 #pragma GCC diagnostic ignored "-Wzero-as-null-pointer-constant"
 #endif
 
-/* What the pool's owner alone writes: its cache, and the counters of what it takes there and puts there. */
+/* Only the pool's owner writes this: its cache, and the counters of pages taken from it and put into it. */
 struct pagepool_cache_ {
     uint32_t pages[1024];
     size_t count, limit, capacity, other;
@@ -112,13 +112,13 @@ struct pagepool_row_ {
 #define PAGEPOOL_NEAR_
 #endif
 
-/* The layout is in the names that linkers see, so that two versions of this header share nothing. */
+/* The layout is part of the names that linkers see, so two versions of this header share nothing. */
 #define pagepool_no_cache_ pagepool_no_cache_@LAYOUT@_
 #define pagepool_no_view_ pagepool_no_view_@LAYOUT@_
 #define pagepool_here_ pagepool_here_@LAYOUT@_
 #define pagepool_noted_ pagepool_noted_@LAYOUT@_
 
-/* Stands for no pool, not even for NULL: it has no page, and an empty cache. */
+/* A view of no pool. It has no page and an empty cache, so even NULL passes none of the checks. */
 extern PAGEPOOL_ONCE_ struct pagepool_cache_ pagepool_no_cache_;
 PAGEPOOL_ONCE_ struct pagepool_cache_ pagepool_no_cache_;
 extern PAGEPOOL_ONCE_ struct pagepool_view_ pagepool_no_view_;
@@ -127,11 +127,11 @@ PAGEPOOL_ONCE_ struct pagepool_view_ pagepool_no_view_ = {
 /* The pool that this thread used last and owns. */
 extern PAGEPOOL_ONCE_ PAGEPOOL_NEAR_ __thread struct pagepool_view_ *pagepool_here_;
 PAGEPOOL_ONCE_ PAGEPOOL_NEAR_ __thread struct pagepool_view_ *pagepool_here_ = &pagepool_no_view_;
-/* Whether the library knows where that stands, to take it back. */
+/* Whether the library has noted where pagepool_here_ is, to clear it. */
 extern PAGEPOOL_ONCE_ PAGEPOOL_NEAR_ __thread int pagepool_noted_;
 PAGEPOOL_ONCE_ PAGEPOOL_NEAR_ __thread int pagepool_noted_;
 
-/* The library's tables; NULL before the library was asked, and if it has another layout. */
+/* The library's tables; NULL before pagepool_start_, and if the library has another layout. */
 PAGEPOOL_UNUSED_ static const struct pagepool_inline_ *pagepool_tables_;
 
 __attribute__((constructor)) PAGEPOOL_UNUSED_ static void pagepool_start_(void)
@@ -154,8 +154,8 @@ PAGEPOOL_FAST_ void *pagepool_pointer_(uintptr_t number)
     return (void *)number;
 }
 
-/* What a call returned. The call is not the last thing that its function does, so a compiler makes no jump of
- * it, and the library finds the function on the stack: see pagepool_params.holders. */
+/* Passes on what a call returned. So the call is not the last thing in its function, a compiler does not turn
+ * it into a jump, and the library finds the function on the stack: see pagepool_params.holders. */
 PAGEPOOL_FAST_ void *pagepool_called_(void *got)
 {
     __asm__ volatile("" : "+r"(got));
@@ -180,7 +180,7 @@ PAGEPOOL_FAST_ uint64_t pagepool_me_(void)
     return me;
 }
 
-/* This pool, which the calling thread owns, becomes the one that it used last. */
+/* Keeps this pool, which the calling thread owns, as the one that it used last. */
 PAGEPOOL_SLOW_ void pagepool_stay_here_(struct pagepool_view_ *view)
 {
     if (!pagepool_noted_)
@@ -189,14 +189,14 @@ PAGEPOOL_SLOW_ void pagepool_stay_here_(struct pagepool_view_ *view)
         pagepool_here_ = view;
 }
 
-/* A pool becomes the one that the calling thread used last, if it owns it. Called where there are tables. */
+/* Keeps a pool as the one that the calling thread used last, if it owns it. Requires the tables. */
 PAGEPOOL_FAST_ void pagepool_look_here_(struct pagepool_view_ *view)
 {
     if (view != NULL && view->owner == pagepool_me_() && view->no_owner == 0)
         pagepool_stay_here_(view);
 }
 
-/* The same for any pool; its token tells where its view is. */
+/* Keeps a pool as the last one, if the calling thread owns it; its token leads to its view. */
 PAGEPOOL_FAST_ void pagepool_look_at_(const struct pagepool *pool)
 {
     uint32_t token = (uint32_t)pagepool_number_(pool);
@@ -207,7 +207,7 @@ PAGEPOOL_FAST_ void pagepool_look_at_(const struct pagepool *pool)
     }
 }
 
-/* The same for the pool of a buffer. */
+/* Keeps the pool of a buffer as the last one, if the calling thread owns it. */
 PAGEPOOL_FAST_ void pagepool_look_behind_(const struct pagepool_buf *buf)
 {
     uint32_t token = (uint32_t)pagepool_number_(buf);
@@ -215,8 +215,8 @@ PAGEPOOL_FAST_ void pagepool_look_behind_(const struct pagepool_buf *buf)
         pagepool_look_here_(((const struct pagepool_row_ *)pagepool_tables_->directory)[token >> 16].view);
 }
 
-/* All other cases. Calls that allocate in the library stay in the program's own function, into which all of
- * this is inlined, because pools with `holders` record where that call is. */
+/* All other cases. Calls that allocate stay in the program's own function, into which all of this is inlined,
+ * because pools with `holders` record the place of that call. */
 PAGEPOOL_SLOW_ struct pagepool *pagepool_looked_at_(struct pagepool *pool)
 {
     pagepool_look_at_(pool);
@@ -268,7 +268,7 @@ PAGEPOOL_FAST_ struct pagepool_buf *pagepool_alloc_page_(struct pagepool *pool)
     return (struct pagepool_buf *)pagepool_called_(pagepool_alloc_page(pagepool_looked_at_(pool)));
 }
 
-/* The number of a token's page, where `base` is that of its pool's view; beyond every page for a token of
+/* The page number of a token; `base` is that of its pool's view. It is above every page for a token of
  * another pool or kind: see PoolView::page_of. */
 PAGEPOOL_FAST_ uint32_t pagepool_page_(uint32_t base, uint64_t token)
 {
@@ -276,8 +276,8 @@ PAGEPOOL_FAST_ uint32_t pagepool_page_(uint32_t base, uint64_t token)
     return far >> 4 | far << 28;
 }
 
-/* Marks a return that may use plain stores, before it looks whether it may: pairs with take() in bias.rs. The
- * mark is the token, whose life ends if it may, or 1 for several. 0 takes it back. */
+/* Marks a return before it checks whether it may use plain stores: pairs with take() in bias.rs. The mark is
+ * the token whose life may end, or 1 for several. 0 clears it. */
 PAGEPOOL_FAST_ void pagepool_mark_(struct pagepool_view_ *view, uint64_t mark)
 {
     __atomic_store_n(&view->returning, mark, __ATOMIC_RELEASE);
@@ -285,7 +285,7 @@ PAGEPOOL_FAST_ void pagepool_mark_(struct pagepool_view_ *view, uint64_t mark)
 }
 
 /* Puts a page into the cache if its word equals the token. For the owner, which has marked the return. If the
- * pool is not biased to it (see claim.rs), the limit is 0 and nothing is put. */
+ * owner does not have the bias (see claim.rs), the limit is 0 and no page is put. */
 PAGEPOOL_FAST_ int pagepool_put_page_(struct pagepool_view_ *view, uint32_t page, uint64_t token)
 {
     struct pagepool_cache_ *cache = view->cache;
@@ -315,8 +315,8 @@ PAGEPOOL_FAST_ int pagepool_buf_put_(struct pagepool_buf *buf)
     return pagepool_put_slow_(buf);
 }
 
-/* The calling thread owns this pool, so what the view says holds. If the word equals a token that was given
- * out, the page is out as a plain page, which has no offset. */
+/* The calling thread owns this pool, so its view is valid. If the word equals a token that was given out, the
+ * page is out as a plain page, which has no offset. */
 PAGEPOOL_FAST_ void *pagepool_buf_data_(struct pagepool_buf *buf)
 {
     uint64_t token = pagepool_number_(buf);
@@ -328,7 +328,7 @@ PAGEPOOL_FAST_ void *pagepool_buf_data_(struct pagepool_buf *buf)
     return pagepool_data_slow_(buf);
 }
 
-/* ---- The same in bulk: up to 64 at a time ---- */
+/* ---- The fast paths in bulk: up to 64 at a time ---- */
 
 /* GCC does not by itself unroll a loop that may end early. */
 #if !defined(__clang__) && __GNUC__ >= 8
@@ -337,8 +337,8 @@ PAGEPOOL_FAST_ void *pagepool_buf_data_(struct pagepool_buf *buf)
 #define PAGEPOOL_UNROLL_
 #endif
 
-/* Takes n pages from the cache, and stores their handles and, where `data` is not NULL, their addresses.
- * Takes none if the library has to look for one of their tokens. */
+/* Takes n pages from the cache, and stores their handles and, unless `data` is NULL, their addresses. Takes
+ * none if the library must look up one of their tokens. */
 PAGEPOOL_FAST_ int pagepool_take_(struct pagepool_view_ *view, struct pagepool_buf **bufs, void **data,
     size_t n)
 {
@@ -370,7 +370,7 @@ PAGEPOOL_FAST_ int pagepool_has_(const struct pagepool_view_ *view, const struct
     return view->token == pagepool_number_(pool) && n - 1 < 64 && n <= view->cache->count;
 }
 
-/* Whether these pages were taken without the library. */
+/* Takes n pages without the library, if possible; returns whether it did. */
 PAGEPOOL_UNUSED_ static inline int pagepool_took_(struct pagepool *pool, struct pagepool_buf **bufs, size_t n)
 {
     struct pagepool_view_ *view = pagepool_here_;
@@ -408,7 +408,7 @@ PAGEPOOL_FAST_ size_t pagepool_alloc_bulk_data_(struct pagepool *pool, struct pa
 }
 
 /* Puts pages into the cache, in order, until a token does not equal its page's word. Returns their number.
- * Puts none if the cache has not the room for all n. For the owner, which has marked the return. */
+ * Puts none if the cache lacks room for all n. For the owner, which has marked the return. */
 PAGEPOOL_FAST_ size_t pagepool_put_pages_(struct pagepool_view_ *view, struct pagepool_buf *const *bufs,
     size_t n)
 {

@@ -1,6 +1,6 @@
 //! The tables that the header's inline functions read, if library and header have the same layout.
 
-// UNSAFETY: a function with a fixed name.
+// UNSAFETY: an exported function.
 #![expect(unsafe_code)]
 
 use std::ffi::{c_int, c_void};
@@ -15,8 +15,8 @@ use crate::handles::life_word::NEXT;
 use crate::handles::token::KIND_BITS;
 use crate::handles::view::{MAX_POOLS, PoolView, VIEWS};
 
-/// What the inline functions know of the tables, in C, and how it is. A C compiler compares, for
-/// tests/header.rs.
+/// What the inline functions know of the tables: a C expression and its value. tests/header.rs has a C
+/// compiler compare them.
 pub const KNOWN: &[(&str, usize)] = &[
     ("offsetof(struct pagepool_inline_, directory)", offset_of!(InlineC, directory)),
     ("offsetof(struct pagepool_inline_, view_mask)", offset_of!(InlineC, view_mask)),
@@ -42,13 +42,13 @@ pub const KNOWN: &[(&str, usize)] = &[
     ("offsetof(struct pagepool_cache_, recycle_cached)", offset_of!(CacheHead, recycle_cached)),
 ];
 
-/// Which layout that is: a number made of all of it. tests/header.rs writes it into the header, wherever
-/// inline.h says `@LAYOUT@`.
+/// The number of this layout, a digest of all of it. tests/header.rs writes it into the header for each
+/// `@LAYOUT@` in inline.h.
 pub const LAYOUT: u32 = digest(KNOWN, &[KIND_BITS as u64, ROW_SHIFT as u64, ENTRY_BYTES, NEXT, MEANING]);
 
 const ENTRY_BYTES: u64 = size_of::<AtomicU32>() as u64;
 
-/// Raised if all that stays, and the inline functions are to use it in another way.
+/// Raised if the layout stays, but the inline functions must use it differently.
 const MEANING: u64 = 1;
 
 /// FNV-1a of numbers.
@@ -67,27 +67,27 @@ const fn digest(known: &[(&str, usize)], more: &[u64]) -> u32 {
     digest
 }
 
-/// For the inline functions of this header, not for programs.
+/// Tables for the inline functions of this header, not for programs.
 #[repr(C)]
 pub struct InlineC {
     views: *const c_void,
     directory: *const c_void,
     view_mask: u64,
-    /// Has the library know where the calling thread keeps the pool that it used last: it takes a pool back
-    /// there when the thread stops being its owner. 0 if it knows 16 such places of the thread, the limit. In
-    /// this struct and no function of its own, so that it is of the library that has the tables.
+    /// Notes where the calling thread keeps the pool that it used last; the library clears that place when
+    /// the thread stops being the owner. Returns 0 if 16 such places of the thread are noted, the limit. A
+    /// field, not an exported function, so that it belongs to the library that has the tables.
     note: extern "C" fn(here: *mut c_void) -> c_int,
 }
 
-// SAFETY: numbers, and addresses of statics which are themselves shared by all threads.
+// SAFETY: numbers, a function, and addresses of statics that all threads share.
 unsafe impl Sync for InlineC {}
 
-/// For the inline functions of this header, not for programs: returns their tables. NULL if library and
-/// header have different layouts; the inline functions then call the library. Each compiled file asks once,
+/// Returns the tables for the inline functions of this header; not for programs. NULL if library and header
+/// have different layouts; the inline functions then call the library. Each compiled file calls it once,
 /// before main.
 ///
 /// Thread: any.
-/// Cost: an address.
+/// Cost: a comparison.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_inline_tables(layout: u32) -> *const InlineC {
     static TABLES: InlineC = InlineC {

@@ -1,4 +1,4 @@
-//! The commands. Adding one: a file that declares its options and runs it, and a row below.
+//! The commands. To add one: a file that declares its options and runs it, and a row below.
 
 mod bench;
 mod clean;
@@ -20,7 +20,7 @@ mod top;
 
 use std::process::ExitCode;
 
-use clap::{ColorChoice, Parser, Subcommand};
+use clap::{Parser, Subcommand};
 
 #[cfg(feature = "full")]
 use self::install::InstallArgs;
@@ -44,20 +44,12 @@ use crate::run_command::RunCommand;
 pub struct Cli {
     #[command(subcommand)]
     pub command: Command,
-    /// When to use colours; auto: on a terminal, unless the variable NO_COLOR is set and not empty
-    // Clap's own order counts the commands: one more would move this option in the help of the others.
-    #[arg(
-        long,
-        global = true,
-        value_enum,
-        value_name = "WHEN",
-        default_value_t = ColorChoice::Auto,
-        display_order = 998
-    )]
-    pub color: ColorChoice,
 }
 
-/// A variant for each row, which clap reads, and which runs.
+/// The help of commands with many options: it fits one screen.
+const SHORT: &str = "{about-with-newline}{usage-heading} {usage}\n\n{all-args}";
+
+/// Makes the enum that clap reads, with a variant for each row, and runs the chosen one.
 macro_rules! commands {
     ($($(#[$about:meta])* $Name:ident($Args:ty)),+ $(,)?) => {
         #[derive(Subcommand)]
@@ -66,7 +58,6 @@ macro_rules! commands {
         }
 
         impl Command {
-            /// Runs the command that was asked for.
             pub fn run(&self) -> Result<ExitCode, String> {
                 match self {
                     $(Self::$Name(args) => args.run()),+
@@ -81,36 +72,40 @@ commands! {
     /// returned
     Demo(demo::DemoArgs),
     /// Forward packets between two interfaces
+    #[command(disable_help_flag = true, help_template = SHORT)]
     Forward(forward::ForwardArgs),
     /// Receive packets from an interface and drop them
+    #[command(disable_help_flag = true, help_template = SHORT)]
     Drop(drop::DropArgs),
     /// Send packets back out of the interface they arrived on
+    #[command(disable_help_flag = true, help_template = SHORT)]
     Echo(echo::EchoArgs),
     /// Generate numbered packets of a given size and rate
+    #[command(disable_help_flag = true, help_template = SHORT)]
     Gen(generate::GenArgs),
     /// Forward at full load while interfaces go down and peers are killed, and account for every packet and
     /// page
     Soak(soak::SoakArgs),
-    /// A peer of `soak`, which starts it
+    /// A peer, which `soak` starts
     #[command(hide = true)]
     SoakPeer(soak_peer::SoakPeerArgs),
     /// List the processes that publish, and their pools; or the page pools of the kernel's drivers
     #[command(long_about = list::ABOUT)]
     List(list::ListArgs),
-    /// Show all that processes publish of themselves, or of pools
+    /// Show everything that processes publish about themselves or some pools
     Show(show::ShowArgs),
     /// Show the pools of processes that publish, live: rates, places of pages, and details with counters
     /// explained
     #[cfg_attr(feature = "full", command(long_about = top::ABOUT))]
     Top(TopArgs),
-    /// Give what processes publish to Prometheus: over HTTP, in a file, or on standard output
+    /// Export metrics for Prometheus: over HTTP, to a file, or to standard output
     Export(export::ExportArgs),
     /// Find what is slow, lost or leaking: what was seen, why it costs, how to fix it, how to verify the fix
     #[command(long_about = doctor::ABOUT)]
     Doctor(doctor::DoctorArgs),
-    /// Remove what processes that were killed have published
+    /// Remove what killed processes have published
     Clean(clean::CleanArgs),
-    /// Benchmark the page pool, and check with its counters that each workload took its path
+    /// Benchmark the page pool, and check with its counters that each workload took the intended path
     Bench(bench::BenchArgs),
     /// Print the manual page, or write the pages of all commands to a directory
     Man(ManArgs),

@@ -1,8 +1,8 @@
-//! `pagepool demo`: a packet forwarder in one process, and the proof that its pages go round.
+//! `pagepool demo`: a packet forwarder in one process, and the proof that its pages are recycled.
 //!
-//! Over real interfaces where that can be done, `veth`: between two kernels' TCP. Else in `memory`, which
-//! runs anywhere. Both have the same forwarding loop, figures and verdict. `pagepool soak` has the loop and
-//! the figures from here, too.
+//! It uses real interfaces if available, between two kernels' TCP (`veth`); otherwise it runs in `memory`,
+//! which works anywhere. Both share the forwarding loop, figures and verdict. `pagepool soak` uses the loop
+//! and figures from here, too.
 
 mod consumer;
 mod content;

@@ -1,4 +1,4 @@
-//! What moves packets, whatever the command: one polling loop, one run state, one watch.
+//! What moves packets in every command: one polling loop, one run state, one watch.
 
 pub mod buffer_locations;
 pub mod figures;

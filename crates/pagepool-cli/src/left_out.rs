@@ -1,4 +1,4 @@
-//! The commands that belong to the feature `full`, in a build without it: what to run instead.
+//! The commands of the feature `full`, in a build without it: they say what to run instead.
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -7,12 +7,12 @@ use clap::Args;
 
 use crate::run_command::RunCommand;
 
-/// What is left out, and which builds have it.
+/// What is left out, and how to build it.
 const WHY: &str = "this build has no `top`, `man`, `completions` or `install`, which belong to the feature \
                    `full`: `cargo run --release --features full -- top` builds and runs `top`, and `cargo \
                    install --path crates/pagepool-cli --features full --profile dist` installs all commands";
 
-/// Any options: the build that has the command reads them.
+/// Accepts any options: only a build with the feature reads them.
 #[derive(Args)]
 #[command(disable_help_flag = true)]
 pub struct LeftOutArgs {

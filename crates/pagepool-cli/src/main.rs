@@ -1,6 +1,7 @@
 //! The pagepool command.
 
-// A panic where text cannot be printed would end a run without putting back what it set: `report::output`.
+// A panic because text cannot be printed would end a run before it restores what it set: see
+// `report::output`.
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
 mod bench;
@@ -27,23 +28,16 @@ use clap::{CommandFactory, FromArgMatches};
 
 use crate::commands::Cli;
 use crate::engine::interrupt::outlive_file_size_limit;
-use crate::report::{colour, output};
+use crate::report::output;
 
 fn main() -> ExitCode {
     if let Err(why) = outlive_file_size_limit() {
         output::warn(why);
     }
-    // Names of files may be any bytes.
-    let arguments = std::env::args_os().map(|argument| argument.to_string_lossy().into_owned());
-    let choice = colour::asked(arguments);
-    let read = Cli::command().color(choice).try_get_matches();
+    let read = Cli::command().try_get_matches();
     let status = read.and_then(|matches| Cli::from_arg_matches(&matches)).map_or_else(
-        |asked| {
-            colour::follow(choice);
-            told(&asked)
-        },
+        |asked| told(&asked),
         |cli| {
-            colour::follow(cli.color);
             cli.command.run().unwrap_or_else(|why| {
                 output::error(why);
                 ExitCode::FAILURE
@@ -53,7 +47,6 @@ fn main() -> ExitCode {
     output::exit_status(status)
 }
 
-/// Prints the help that was asked for, or what is wrong with the arguments.
 fn told(asked: &clap::Error) -> ExitCode {
     let text = asked.render().to_string();
     match text.strip_prefix("error: ") {

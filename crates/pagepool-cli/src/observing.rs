@@ -1,4 +1,4 @@
-//! What the commands show that observe other processes: `list`, `show`, `top`, `clean`, `export`.
+//! What the commands that observe other processes show: `list`, `show`, `top`, `clean`, `export`.
 
 pub mod chosen;
 pub mod details;

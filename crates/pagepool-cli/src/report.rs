@@ -1,6 +1,5 @@
-//! What a command tells, and where: numbers, errors, JSON, the table of a run, its verdict, the exit status,
-//! and to a service manager how far it is; and the terminals that this goes to. Nothing here knows what is
-//! measured.
+//! What a command prints, and where: numbers, errors, JSON, live tables, the verdict, the exit status,
+//! messages for a service manager; and the terminals that show it. Nothing here knows what is measured.
 
 pub mod colour;
 pub mod error;
@@ -10,6 +9,7 @@ pub mod json;
 pub mod live_table;
 pub mod loss;
 pub mod number;
+pub mod option_groups;
 pub mod output;
 pub mod service_manager;
 pub mod terminal;

@@ -1,9 +1,9 @@
-//! What the options of every command do.
+//! What every command can do: run.
 
 use std::process::ExitCode;
 
-/// Options that can be run.
+/// The options of a command, which can run it.
 pub trait RunCommand {
-    /// Runs the command; the status says whether the run went well.
+    /// Runs the command. The status says whether the run passed.
     fn run(&self) -> Result<ExitCode, String>;
 }

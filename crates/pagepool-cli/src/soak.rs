@@ -1,17 +1,17 @@
-//! `pagepool soak`: the forwarder at full load for minutes, while everything around it fails.
+//! `pagepool soak`: forwards at full load for minutes, while links and peers fail.
 //!
 //! ```text
 //!   peer process  far0 ======= near0  forwarding loop  near1 ======= far1  peer process
 //! ```
 //!
-//! What   both peers send numbered frames as fast as they can, and check what comes. One of the four ends of
-//!        the links goes down and up again, in turns; one of the peers is killed and started again, in turns.
-//! Proof  every frame is accounted for by what is in it: it arrived as it was sent, or it is known on which
-//!        part of its way it was lost. What may not be: a damaged or repeated one, one lost within the
-//!        forwarder, a call to the arena, a buffer that stays away, memory or descriptors that grow, traffic
-//!        that does not come back soon.
-//! Who    the fault injector's thread works on links and peers, the forwarding loop has its own, peers are
-//!        processes of ours that end with this one. Nothing outlives it.
+//! What   Both peers send numbered frames as fast as they can, and check those that arrive. The four link
+//!        ends go down and up in turn; the two peers are killed and restarted in turn.
+//! Proof  Every frame is accounted for by its content: it arrived unchanged, or the part of the path that
+//!        lost it is known. Failures are: a damaged or repeated frame, an unexplained loss within the
+//!        forwarder, a call to the arena, a buffer that is not returned, growing memory or descriptors, and
+//!        traffic that does not recover soon.
+//! Who    The fault injector's thread changes links and peers; the forwarding loop has its own thread; peers
+//!        are child processes that end with this process. Nothing outlives it.
 
 mod arrivals;
 mod counts;

@@ -1,5 +1,5 @@
-//! Every system call of this command: pinning, hardware counters, page faults, the clock, signals, files in
-//! memory, and processes that end with others. `rustix` makes those that it has, `libc` the others.
+//! The system calls of this command: pinning, hardware counters, page faults, the clock, signals, files in
+//! memory, and processes that end with their parent. `rustix` makes those that it has, `libc` the others.
 
 // UNSAFETY: system calls; each wrapper says what makes its call sound.
 #![expect(unsafe_code)]
@@ -32,29 +32,29 @@ pub fn allowed_cpus() -> Vec<usize> {
     (0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect()
 }
 
-/// The first two of them, if there are so many.
+/// The first two CPUs that this thread may run on, if there are two.
 pub fn two_cpus() -> Option<[usize; 2]> {
     allowed_cpus().first_chunk().copied()
 }
 
-/// Keeps the calling thread on one CPU; says whether the kernel agreed.
+/// Keeps the calling thread on one CPU. Returns whether the kernel agreed.
 pub fn pin_to(cpu: usize) -> bool {
     keep_on(&[cpu])
 }
 
-/// Keeps the calling thread on some CPUs; says whether the kernel agreed.
+/// Keeps the calling thread on some CPUs. Returns whether the kernel agreed.
 pub fn keep_on(cpus: &[usize]) -> bool {
     let mut set = CpuSet::new();
     cpus.iter().filter(|&&cpu| cpu < CpuSet::MAX_CPU).for_each(|&cpu| set.set(cpu));
     sched_setaffinity(None, &set).is_ok() // the kernel refuses an empty set
 }
 
-/// Has the kernel end the sleeps of this thread at most 5 µs late, not 50 µs as it may otherwise.
+/// Makes the kernel end the sleeps of this thread at most 5 µs late. Its default is 50 µs.
 pub fn sleep_exactly() {
     let _ = set_current_timer_slack(NonZeroU64::new(5000)); // no kernel refuses it; sleeps would be longer
 }
 
-/// Keeps this thread on the first CPU it may use and gives the second one.
+/// Keeps this thread on the first CPU that it may use, and returns the second one.
 pub fn pin_owner() -> Option<usize> {
     let cpus = allowed_cpus();
     if let Some(&first) = cpus.first() {
@@ -80,7 +80,7 @@ pub fn now_ns() -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// A file that lies in memory, in no directory; the name is what `/proc` shows.
+/// A file in memory, in no directory. `/proc` shows the name.
 pub fn memory_file(name: &CStr) -> io::Result<File> {
     Ok(memfd_create(name, MemfdFlags::CLOEXEC)?.into())
 }
@@ -90,31 +90,32 @@ pub fn permitted_capabilities() -> CapabilitySet {
     capabilities(None).map_or(CapabilitySet::empty(), |sets| sets.permitted)
 }
 
-/// The capabilities that count in this thread; all if the kernel does not say: each call that lacks one does.
+/// The capabilities in effect in this thread. If the kernel does not say, all: a call that lacks one reports
+/// it.
 pub fn effective_capabilities() -> CapabilitySet {
     capabilities(None).map_or(CapabilitySet::all(), |sets| sets.effective)
 }
 
-/// The names of capabilities, as capabilities(7) has them.
+/// The names of capabilities, as in capabilities(7).
 pub fn capability_names(capabilities: CapabilitySet) -> Vec<String> {
     capabilities.iter_names().map(|(name, _)| format!("CAP_{name}")).collect()
 }
 
-/// The columns and rows of a terminal; `None` of what is none.
+/// The columns and rows of a terminal; `None` if it is not a terminal.
 pub fn terminal_size(of: impl AsFd) -> Option<(u16, u16)> {
     isatty(&of).then(|| tcgetwinsize(&of).map_or((0, 0), |size| (size.ws_col, size.ws_row)))
 }
 
-/// Bytes that this process may lock, at most, without a capability; `None`: any number.
+/// The most bytes that this process may lock without a capability; `None`: any number.
 pub fn lockable_bytes() -> Option<u64> {
-    // Not by getrlimit of rustix, which panics where a filter refuses the call.
+    // rustix's getrlimit panics where a filter refuses the call.
     let limits = std::fs::read_to_string("/proc/self/limits").unwrap_or_default();
     let line = limits.lines().find_map(|line| line.strip_prefix("Max locked memory"));
     line?.split_whitespace().nth(1)?.parse().ok()
 }
 
-/// Has this thread, and those that it starts, give up all capabilities but these, for ever: no program that
-/// it may execute gives them back, as one that root executes otherwise does.
+/// Makes this thread, and those that it starts, give up all capabilities except these, for ever: no program
+/// that it executes gets them back, which a program executed by root otherwise does.
 pub fn keep_capabilities(kept: CapabilitySet) -> io::Result<()> {
     set_no_new_privs(true)?;
     let CapabilitySets { effective, permitted, .. } = capabilities(None)?;
@@ -122,8 +123,8 @@ pub fn keep_capabilities(kept: CapabilitySet) -> io::Result<()> {
     Ok(set_capabilities(None, CapabilitySets { effective, permitted, inheritable: CapabilitySet::empty() })?)
 }
 
-/// Waits so long, at most, until one of these files has something to read, or, where that is said, takes
-/// something; or for a signal.
+/// Waits at most this long until one of these files is readable, or writable if the flag says so; or for a
+/// signal.
 pub fn wait_for_any<'a>(
     files: impl Iterator<Item = (BorrowedFd<'a>, bool)>,
     time: Duration,
@@ -137,7 +138,7 @@ pub fn wait_for_any<'a>(
     }
 }
 
-/// Whether the kernel waits for its readers on request. It does not where some CPUs are free of ticks.
+/// Whether the kernel waits for its readers on request. It does not if some CPUs are free of ticks.
 pub fn has_grace_period() -> bool {
     // SAFETY: the call takes three integers, and touches no memory of ours.
     let known = unsafe { libc::syscall(libc::SYS_membarrier, libc::MEMBARRIER_CMD_QUERY, 0, 0) };
@@ -153,8 +154,8 @@ pub fn is_ignored(signal: i32) -> bool {
     unsafe { action.assume_init() }.sa_sigaction == libc::SIG_IGN
 }
 
-/// Has the kernel kill this process when its parent ends: precisely, when the thread ends that started it.
-/// False if the parent has ended already.
+/// Makes the kernel kill this process when its parent ends: more precisely, when the thread ends that started
+/// it. False if the parent has ended already.
 pub fn die_with(parent: u32) -> io::Result<bool> {
     set_parent_process_death_signal(Some(Signal::KILL))?;
     Ok(std::os::unix::process::parent_id() == parent)
@@ -191,7 +192,7 @@ const _: () = assert!(size_of::<PerfAttr>() == 64, "PERF_ATTR_SIZE_VER0");
 /// `exclude_kernel` and `exclude_hv` in the flags of a `perf_event_attr`.
 const USER_MODE_ONLY: u64 = 1 << 5 | 1 << 6;
 
-/// Opens a counter of the calling thread's user-mode events. Reading 8 bytes from the file gives the count.
+/// Opens a counter of the calling thread's user-mode events. Reading 8 bytes from the file returns the count.
 pub fn open_hardware_counter(what: Hardware) -> io::Result<File> {
     let attr = PerfAttr { size: 64, config: what as u64, flags: USER_MODE_ONLY, ..PerfAttr::default() };
     // SAFETY: perf_event_open reads `size` bytes of the attributes, which outlive the call.
@@ -199,7 +200,7 @@ pub fn open_hardware_counter(what: Hardware) -> io::Result<File> {
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the descriptor was opened just now and nothing else owns it.
+    // SAFETY: the descriptor was opened just now, and nothing else owns it.
     Ok(unsafe { File::from_raw_fd(fd as i32) })
 }
 

@@ -1,7 +1,8 @@
-//! What `top` does: it looks at what processes publish again and again, and shows it until the user quits.
+//! The command `top`: samples what processes publish again and again, and shows it until the user quits.
 //!
-//! Parts  `sampler` looks, `rows` and `history` make figures of that, `app` has the state that keys change,
-//!        `draw` draws it, and `screen` is the terminal with its signals. `columns` and `keys` are tables.
+//! Parts  `sampler` takes the looks, `rows` and `history` make figures of them, `app` has the state that keys
+//!        change, `draw` draws it, and `screen` is the terminal with its signals. `columns` and `keys` are
+//!        tables.
 
 mod app;
 mod backend;
@@ -34,29 +35,29 @@ use crate::report::terminal::Terminal;
 pub fn run(folder: RunFolder, delay: Duration, filter: String) -> Result<(), String> {
     let mut screen = Screen::open()?;
     let theme = TopTheme { has_colours: colour::is_on(Terminal::of_output().as_ref()) };
-    force_color_output(theme.has_colours); // crossterm has a rule of its own
+    force_color_output(theme.has_colours); // crossterm has its own rule
     let (sampler, sampled) = Sampler::new(folder);
     let app = TopApp::new(sampled, delay, filter);
     let shown = TopLoop { app, sampler, theme, looked: Instant::now() }.run(&mut screen);
-    let is_ended = screen.is_ended(); // what a terminal did not take meanwhile is no error
+    let is_ended = screen.is_ended(); // output that a terminal did not take by then is no error
     drop(screen);
     shown
         .or_else(|error| if is_ended { Ok(()) } else { Err(error) })
         .map_err(|error| format!("cannot draw on this terminal: {error}"))
 }
 
-/// The loop that looks, draws and waits.
+/// Samples, draws and waits.
 struct TopLoop {
     app: TopApp,
     sampler: Sampler,
     theme: TopTheme,
-    /// When it looked last.
+    /// When the last look began.
     looked: Instant,
 }
 
 impl TopLoop {
     fn run(&mut self, screen: &mut Screen) -> io::Result<()> {
-        // A second look soon: rates are there at first glance.
+        // The second look comes early, to show rates at once.
         let mut due = self.looked + self.app.delay.min(Duration::from_millis(250));
         while !screen.is_ended() {
             screen.stop_if_asked()?;
@@ -90,7 +91,7 @@ impl TopLoop {
         }
     }
 
-    /// Whether one of the keys means the end, or a signal asked for it meanwhile.
+    /// Whether a key or a signal ended the screen.
     fn press(&mut self, screen: &mut Screen, keys: Vec<Key>) -> io::Result<bool> {
         for key in keys {
             if screen.is_ended() {

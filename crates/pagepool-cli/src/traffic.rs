@@ -1,11 +1,11 @@
-//! The commands on interfaces of the network namespace that they run in: `drop`, `echo`, `forward`, `gen`.
+//! The commands on interfaces of their own network namespace: `drop`, `echo`, `forward`, `gen`.
 //!
-//! What   a command is a [`command::TrafficCommand`]: a plan, and what each thread does with packets. All
-//!        else is shared.
-//! How    `interface` asks the kernel, and refuses an interface that somebody depends on; `setup` opens a
-//!        socket and a pool for each queue over one memory; a polling thread has each queue; `live_figures`
-//!        shows what the threads publish, `service_status` tells it to a service manager, and `summary`
-//!        judges. `capture` writes packets to a file.
+//! What   a command is a [`command::TrafficCommand`]: a plan, and what each thread does with packets.
+//!        Everything else is shared.
+//! How    `interface` queries the kernel, and refuses an interface that the machine depends on. `setup` opens
+//!        a socket and a pool for each queue over one memory. A polling thread works on each queue.
+//!        `live_figures` shows what the threads publish, `service_status` reports it to a service manager,
+//!        and `summary` judges. `capture` writes packets to a file.
 
 pub mod capture;
 pub mod command;

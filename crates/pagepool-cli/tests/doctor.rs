@@ -504,7 +504,7 @@ fn a_healthy_run_finds_nothing_though_veth_has_no_zero_copy() {
 fn generic_xdp_is_found_where_the_driver_has_native() {
     let name = "generic_xdp_is_found_where_the_driver_has_native";
     let Some(hosts) = hosts(name, &TwoHostsParams::default()) else { return };
-    let Some(seen) = of_drop(name, &hosts, &["--attach", "generic"], 1_000) else { return };
+    let Some(seen) = of_drop(name, &hosts, &["--mode", "generic"], 1_000) else { return };
     let of = finding(&seen, "generic_xdp", "drop");
     assert!(of["seen"].as_str().is_some_and(|seen| seen.contains("driver veth runs it natively")), "{of}");
     assert!(found(&seen).iter().all(|(rule, _)| rule != "copy_mode"), "no veth has zero copy: {seen}");
@@ -516,7 +516,7 @@ fn offloads_are_found_with_the_command_against_them() {
     let Some(hosts) = hosts(name, &TwoHostsParams::default()) else { return };
     let gro = || Ethtool::open().and_then(|ethtool| ethtool.set_offload("near0", Offload::Gro, true));
     hosts.run_between(gro).expect("a veth has GRO");
-    let Some(seen) = of_drop(name, &hosts, &["--attach", "generic"], 1_000) else { return };
+    let Some(seen) = of_drop(name, &hosts, &["--mode", "generic"], 1_000) else { return };
     assert_eq!(finding(&seen, "offloads", "drop")["cost"], "packets arrive changed");
     let fix = finding(&seen, "offloads", "drop")["fix"].as_str().expect("text");
     assert!(fix.contains("ethtool -K near0 gro off"), "{fix}");
@@ -622,7 +622,7 @@ fn interfaces_of_another_namespace_are_named_and_not_judged() {
     let Some(hosts) = hosts(name, &TwoHostsParams::default()) else { return };
     let Ok(apart) = Namespace::new("apart") else { return println!("SKIP {name}: no namespace more") };
     let run = TempFolder::new("pagepool-doctor").expect("a new folder");
-    let mut command = binary(&["drop", "near0", "--attach", "generic"]);
+    let mut command = binary(&["drop", "near0", "--mode", "generic"]);
     command.env("PAGEPOOL_RUN", run.path());
     let Some(running) = Place::Between(&hosts).start_command(name, command) else { return };
     let seen = document(&Place::In(&apart).output(doctor(run.path(), &["--seconds", "1", "--json"])));

@@ -45,7 +45,7 @@ fn a_limit_on_file_sizes_is_an_error_of_every_command() {
         &["list", "--json"][..],
         &["--help"],
         &["export"],
-        &["demo", "--on", "memory", "--seconds", "60", "--json-lines", "--no-publish"],
+        &["demo", "--on", "memory", "--seconds", "60", "--json=lines", "--publish=none"],
         &["bench", "--quick", "--filter", "empty_loop"],
     ] {
         let output = run(limited("-f 0", arguments, &format!(">{}", out.display())));
@@ -90,7 +90,7 @@ fn a_capture_that_meets_a_limit_ends_with_a_whole_packet() {
 
 #[test]
 fn a_limit_on_cpu_time_ends_a_run_with_its_verdict() {
-    let demo = ["demo", "--on", "memory", "--seconds", "600", "--json", "--no-publish"];
+    let demo = ["demo", "--on", "memory", "--seconds", "600", "--json", "--publish=none"];
     let output = run(limited("-S -t 1", &demo, ""));
     let (shown, said) = (text(&output.stdout), text(&output.stderr));
     assert_eq!(output.status.code(), Some(0), "{:?}: {shown}{said}", output.status);

@@ -1,10 +1,10 @@
-//! `--json-lines` and SIGUSR1, in every command that runs for a while, and the signals that end them.
+//! `--json=lines` and SIGUSR1, in every command that runs for a while, and the signals that end them.
 
 use std::io::BufRead;
 use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::between::{self, Place, Reading, binary, far_ends, frames, hosts, number, pass, text, wait_until};
+use crate::between::{self, Place, Reading, binary, far_ends, frames, hosts, number, pass, wait_until};
 use pagepool_lab::{TwoHosts, TwoHostsParams};
 use serde_json::Value;
 
@@ -84,7 +84,7 @@ fn demo(arguments: &[&str]) -> Reading {
 #[test]
 fn a_demo_in_memory_prints_a_line_a_second_and_their_sums_are_its_totals() {
     for action in ["drop", "pass"] {
-        let mut demo = demo(&["--seconds", "3", "--json-lines", "--action", action]);
+        let mut demo = demo(&["--seconds", "3", "--json=lines", "--action", action]);
         let first = demo.json().expect("it runs");
         assert_eq!((&first["action"], &first["size"]), (&action.into(), &64.into()));
         let (figures, status) = demo.rest();
@@ -134,7 +134,7 @@ fn ask_and_end(
 #[test]
 fn a_demo_in_memory_is_asked_and_ended_by_signals() {
     for signal in ["-HUP", "-TERM", "-INT"] {
-        let demo = demo(&["--seconds", "600", "--json-lines", "--stats-every", "0"]);
+        let demo = demo(&["--seconds", "600", "--json=lines", "--stats-every", "0"]);
         let first = demo.json().expect("it runs");
         let moved = |line: &Value| line["arrived"]["period"]["packets"].as_i64() > Some(0);
         let figures = ask_and_end(demo, &first, signal, || (), moved);
@@ -177,21 +177,6 @@ fn people_and_those_who_want_one_object_get_figures_when_they_ask() {
     assert_eq!(errors.next(), None);
 }
 
-#[test]
-fn one_object_and_many_are_not_asked_for_together() {
-    for command in
-        [&["demo"][..], &["soak"], &["drop", "x0"], &["echo", "x0"], &["forward", "x0", "x1"], &["gen", "x0"]]
-    {
-        let output = binary(&[command, &["--json", "--json-lines"]].concat()).output().expect("it was built");
-        let said = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(2), "{said}");
-        assert!(
-            said.contains("--json") && said.contains("cannot be used with") && said.contains("--json-lines"),
-            "{said}"
-        );
-    }
-}
-
 /// Frames that go from one far end to one of both.
 fn traffic(hosts: &TwoHosts, to: usize) {
     let ends = far_ends(hosts);
@@ -224,7 +209,7 @@ fn commands_on_interfaces_print_lines_and_are_asked_and_ended_by_signals() {
         (&["gen", "near0", "--rate", "10000"], &one, "-TERM", |_| ()),
     ];
     for (arguments, queues, signal, moves) in runs {
-        let more = ["--json-lines", "--stats-every", "0"];
+        let more = ["--json=lines", "--stats-every", "0"];
         let mut reading = Reading::new(Place::Between(&hosts).spawn(binary(&[arguments, &more].concat())));
         let Some(first) = reading.first(name) else { return };
         assert_eq!(first["opened"][0]["name"], "near0", "{first}");
@@ -275,7 +260,7 @@ fn a_demo_on_veth_and_a_soak_print_lines_and_are_asked_and_ended_by_signals() {
         (&["soak"], "peers", "-HUP"),
         (&["soak"], "peers", "-TERM"),
     ] {
-        let more = ["--json-lines", "--stats-every", "0", "--seconds", "600"];
+        let more = ["--json=lines", "--stats-every", "0", "--seconds", "600"];
         let child = binary(&[arguments, &more].concat()).spawn().expect("the binary was built for this test");
         let mut reading = Reading::new(child);
         let Some(first) = reading.first(name) else { return };
@@ -294,7 +279,7 @@ fn a_demo_on_veth_and_a_soak_print_lines_and_are_asked_and_ended_by_signals() {
 #[test]
 fn a_soak_ends_in_order_if_its_peers_are_asked_to_end_too() {
     let name = "a_soak_ends_in_order_if_its_peers_are_asked_to_end_too";
-    let arguments = ["soak", "--json-lines", "--stats-every", "0", "--seconds", "600"];
+    let arguments = ["soak", "--json=lines", "--stats-every", "0", "--seconds", "600"];
     let arguments = [&arguments[..], &["--flap-every", "600", "--kill-every", "600"]].concat();
     let mut reading = Reading::new(binary(&arguments).spawn().expect("the binary was built for this test"));
     if reading.first(name).is_none() {

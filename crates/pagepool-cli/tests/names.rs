@@ -18,7 +18,7 @@ fn an_interface_that_is_renamed_is_called_by_its_new_name() {
         let mut netlink = ok(Netlink::open());
         (ok(netlink.link("near0")).index, ok(netlink.link("far0")).index)
     });
-    let Some(running) = Place::In(&namespace).start(name, &["drop", "near0", "--attach", "native"]) else {
+    let Some(running) = Place::In(&namespace).start(name, &["drop", "near0", "--mode", "native"]) else {
         return;
     };
     if ip(name, &namespace, &["link", "set", "near0", "name", "moved0"]).is_none()

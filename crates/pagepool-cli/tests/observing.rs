@@ -44,7 +44,7 @@ impl Run {
     fn demo(&self, more: &[&str]) -> Demo {
         let mut command = self.command(&[&["demo", "--on", "memory", "--seconds", "600"], more].concat());
         let demo = Demo(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("the binary"));
-        if !more.contains(&"--no-publish") {
+        if !more.contains(&"--publish=none") {
             let has_counted = |process: &Value| {
                 process["pid"] == demo.0.id() && number(&process["entries"], "rx_packets") > 0
             };
@@ -158,7 +158,7 @@ fn show_says_who_holds_the_pages_of_a_command_also_of_one_that_was_killed() {
     assert_eq!(seen["processes"][0]["pools"][0]["holders"], Value::Null, "{seen}");
     drop(without);
     run.said(&["clean"]);
-    let mut demo = run.demo(&["--holders"]);
+    let mut demo = run.demo(&["--publish=sites"]);
     for alive in [true, false] {
         if !alive {
             demo.kill();
@@ -213,7 +213,7 @@ fn what_a_killed_one_left_stays_until_a_later_one_of_its_name_was_killed() {
 #[test]
 fn nothing_is_shown_of_a_command_that_shall_not_publish_and_one_that_cannot_runs_all_the_same() {
     let run = Run::new();
-    let command = run.command(&["demo", "--on", "memory", "--seconds", "600", "--no-publish"]).spawn();
+    let command = run.command(&["demo", "--on", "memory", "--seconds", "600", "--publish=none"]).spawn();
     let demo = Reading::new(command.expect("the binary was built for this test"));
     while second_of(&demo.line().expect("it runs")).is_none() {}
     assert_eq!(run.listed()["processes"], Value::Array(Vec::new()));
@@ -287,7 +287,7 @@ fn a_process_of_another_time_namespace_is_not_dead() {
         if !probe.status.success() {
             return println!("SKIP {name}: no time namespace {more:?}: {}", text(&probe.stderr).trim());
         }
-        let mut command = shifted(more, &["demo", "--on", "memory", "--seconds", "600", "--holders=ages"]);
+        let mut command = shifted(more, &["demo", "--on", "memory", "--seconds", "600", "--publish=ages"]);
         let mut demo = Demo(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it runs"));
         let has_counted = |process: &Value| number(&process["entries"], "rx_packets") > 0;
         // An age is that of a buffer, and not that of the other clock, 11 days ago or ahead.
@@ -431,7 +431,7 @@ fn who_holds_what_is_the_place_in_the_command() {
     let Some(hosts) = hosts(name, &TwoHostsParams::default()) else { return };
     let run = Run::new();
     let command =
-        run.command(&["forward", "near0", "near1", "--holders", "--ring", "256", "--seconds", "600"]);
+        run.command(&["forward", "near0", "near1", "--publish=sites", "--ring", "256", "--seconds", "600"]);
     let Some(running) = Place::Between(&hosts).start_command(name, command) else { return };
     let mut running = Some(running);
     run.wait_for(|seen| number(&seen["processes"][0]["entries"], "in_rx") > 0);

@@ -169,7 +169,7 @@ fn a_veth_takes_no_tags_out_of_what_arrives() {
         for link in ["near0", "out0"] {
             lab.set(link, Offload::Gro, false);
         }
-        let Some(running) = lab.start(name, &["forward", "near0", "out0", "--attach", link]) else { return };
+        let Some(running) = lab.start(name, &["forward", "near0", "out0", "--mode", link]) else { return };
         assert!(!running.said.concat().contains("ethtool"), "{:?}", running.said);
         for tags in [VLAN_100, QINQ] {
             assert_eq!(through(&lab, false, tags), tags, "{link}");
@@ -259,7 +259,7 @@ fn what_cannot_be_put_back_is_said() {
     });
     let undo = held.undo();
     assert!(undo.contains("tx-tcp-segmentation on"), "{undo}");
-    let Some(running) = lab.start(name, &["drop", "near0", "--attach", "native"]) else { return };
+    let Some(running) = lab.start(name, &["drop", "near0", "--mode", "native"]) else { return };
     let said = held.restore().expect_err("the kernel takes segmentation away").to_string();
     assert!(said.starts_with("tcp-segmentation-offload of \"far0\" stays off"), "{said}");
     assert!(lab.on("far0").contains(&Offload::TxVlan), "all else is put back");
@@ -272,7 +272,7 @@ fn what_a_generic_program_gets_merged_is_fixed() {
     let name = "what_a_generic_program_gets_merged_is_fixed";
     let Some(lab) = Lab::new(name) else { return };
     lab.set("near0", Offload::Gro, true);
-    let drop = ["drop", "near0", "--attach", "generic"];
+    let drop = ["drop", "near0", "--mode", "generic"];
     let Some(running) = lab.start(name, &drop) else { return };
     let said = running.said.concat();
     assert!(said.contains("ethtool -K near0 gro off") && said.contains("longer than the MTU"), "{said}");
@@ -575,7 +575,7 @@ fn checksums_are_missing_and_segments_too_long_until_offloads_are_fixed() {
     ];
     assert!(words.iter().all(|words| ip(&lab.namespace, words)));
     for attach in ["native", "generic"] {
-        let forward = ["forward", "near0", "out0", "--attach", attach];
+        let forward = ["forward", "near0", "out0", "--mode", attach];
         let Some(running) = lab.start(name, &forward) else { return };
         // The kernel keeps a native program's other end from sending long segments, and no other's.
         let cut = attach == "native";

@@ -441,8 +441,8 @@ fn maps_that_cannot_be_used_are_refused_with_what_helps() {
         ),
         (&["drop", "near0", "--map", &map, "--map", &map], &["--map is given 2 times"]),
         (
-            &["drop", "near0", "--map", &map, "--attach", "native"],
-            &["--map", "cannot be used with", "--attach"],
+            &["drop", "near0", "--map", &map, "--mode", "native"],
+            &["--mode native", "cannot be used with", "--map"],
         ),
     ];
     for (arguments, words) in cases {
@@ -565,7 +565,7 @@ fn a_command_that_the_second_driver_refuses_takes_no_packet() {
     let name = "a_command_that_the_second_driver_refuses_takes_no_packet";
     let Some(hosts) = many_queues(name) else { return };
     have_near1_refuse(&hosts);
-    let arguments = ["forward", "near0", "near1", "--attach", "native"];
+    let arguments = ["forward", "near0", "near1", "--mode", "native"];
     let (stream, said) = during_a_stream(&hosts, || Place::Between(&hosts).error(&arguments));
     if said.contains("CAP_") {
         return println!("SKIP {name}: {said}");
@@ -583,7 +583,7 @@ fn a_command_that_a_driver_refuses_leaves_no_new_capture_file() {
     let folder = TempFolder::new("pagepool-refused").expect("a new folder");
     let path = folder.path().join("file.pcap");
     let file = path.to_str().expect("text");
-    let refused = ["forward", "near0", "near1", "--attach", "native", "--pcap", file];
+    let refused = ["forward", "near0", "near1", "--mode", "native", "--pcap", file];
     for arguments in [&refused[..], &["drop", "near0", "--pcap", file, "--mode", "zerocopy"]] {
         let said = Place::Between(&hosts).error(arguments);
         assert!(!path.exists(), "{arguments:?}: {said}");
@@ -600,7 +600,7 @@ fn a_command_that_a_driver_refuses_leaves_a_capture_file_as_it_was() {
     std::fs::write(&file, "of an earlier run").expect("a file");
     let path = file.to_str().expect("text");
     let said =
-        Place::Between(&hosts).error(&["forward", "near0", "near1", "--attach", "native", "--pcap", path]);
+        Place::Between(&hosts).error(&["forward", "near0", "near1", "--mode", "native", "--pcap", path]);
     let kept = std::fs::read_to_string(&file);
     assert_eq!(kept.expect("it is there"), "of an earlier run", "{said}");
 }
@@ -610,7 +610,7 @@ fn a_command_that_a_driver_refuses_leaves_a_capture_file_as_it_was() {
 fn a_command_that_cannot_warn_runs_on() {
     let name = "a_command_that_cannot_warn_runs_on";
     let Some(hosts) = many_queues(name) else { return };
-    let few = ["--attach", "generic", "--threads", "1", "--cpus", "0,1", "--seconds", "1"];
+    let few = ["--mode", "generic", "--threads", "1", "--cpus", "0,1", "--seconds", "1"];
     let (_, output) = during_a_stream(&hosts, || {
         let (reader, writer) = std::io::pipe().expect("a pipe");
         drop(reader);
@@ -627,7 +627,7 @@ fn a_command_that_cannot_warn_runs_on() {
 fn a_command_that_cannot_capture_takes_no_packet() {
     let name = "a_command_that_cannot_capture_takes_no_packet";
     let Some(hosts) = many_queues(name) else { return };
-    let arguments = ["forward", "near0", "near1", "--attach", "generic", "--pcap", "/dev/full"];
+    let arguments = ["forward", "near0", "near1", "--mode", "generic", "--pcap", "/dev/full"];
     let (stream, said) = during_a_stream(&hosts, || Place::Between(&hosts).error(&arguments));
     if said.contains("CAP_") {
         return println!("SKIP {name}: {said}");

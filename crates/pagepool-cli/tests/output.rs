@@ -145,7 +145,7 @@ fn a_terminal_that_is_closed_and_being_asked_to_end_is_one_end_in_order() {
 fn nohup_keeps_a_run_from_ending_with_its_terminal() {
     let mut command = Command::new("nohup");
     command.arg(env!("CARGO_BIN_EXE_pagepool"));
-    command.args(["demo", "--on", "memory", "--seconds", "2", "--json", "--no-publish"]);
+    command.args(["demo", "--on", "memory", "--seconds", "2", "--json", "--publish=none"]);
     let Ok(mut child) = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()
     else {
         return println!("SKIP: this machine has no nohup");

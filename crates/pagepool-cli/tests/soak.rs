@@ -41,7 +41,7 @@ fn check(document: &Value) {
 fn interfaces_go_down_peers_die_and_every_packet_is_accounted_for() {
     let name = "interfaces_go_down_peers_die_and_every_packet_is_accounted_for";
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-    let more = ["--seconds", "600", "--flap-every", "3", "--kill-every", "2", "--json-lines"];
+    let more = ["--seconds", "600", "--flap-every", "3", "--kill-every", "2", "--json=lines"];
     let mut soak = start(&[&more[..], &["--stats-every", "0"]].concat());
     let Some(_) = soak.first(name) else { return };
     let so_far = |line: &Value, what: &str| number(&line["peers"]["total"], what);

@@ -222,7 +222,7 @@ struct Demo(Child);
 
 impl Demo {
     fn start(folder: &TempFolder) -> Self {
-        let mut command = binary(&["demo", "--on", "memory", "--seconds", "600", "--holders"]);
+        let mut command = binary(&["demo", "--on", "memory", "--seconds", "600", "--publish=sites"]);
         command.env("PAGEPOOL_RUN", folder.path()).stdout(Stdio::null()).stderr(Stdio::null());
         Self(command.spawn().expect("the binary was built for this test"))
     }
@@ -474,8 +474,9 @@ fn foreground(shell: u32) -> u32 {
 #[test]
 fn colours_only_help() {
     let folder = run_folder();
-    for (arguments, has_colours) in [(&[][..], true), (&["--color", "never"], false)] {
-        let Some(mut top) = Pty::top("colours_only_help", &folder, arguments) else { return };
+    for (no_color, has_colours) in [("NO_COLOR=", true), ("NO_COLOR=1", false)] {
+        let top = ["env", no_color, env!("CARGO_BIN_EXE_pagepool"), "top"];
+        let Some(mut top) = Pty::run("colours_only_help", &folder, &top, 80, 24) else { return };
         top.wait_for_text("No process publishes in ");
         top.type_keys("q");
         top.assert_put_back("q");
@@ -483,7 +484,7 @@ fn colours_only_help() {
         let bytes = String::from_utf8_lossy(&shown.bytes);
         assert_eq!(bytes.matches("\x1b[?1049l").count(), 1, "the alternate screen is left once: {bytes:?}");
         let is_coloured = bytes.contains("\x1b[38;5;") || (30..38).any(|n| bytes.contains(&format!("[{n}m")));
-        assert_eq!(is_coloured, has_colours, "{arguments:?}: {bytes:?}");
+        assert_eq!(is_coloured, has_colours, "{no_color}: {bytes:?}");
     }
 }
 
@@ -494,7 +495,7 @@ fn the_picture_of_the_documents_is_a_screen_of_this_command() {
     let (folder, columns, rows) = (run_folder(), 90, 15);
     drop(Demo::start_and_wait(&folder)); // it is killed, and shown as dead
     let _demo = Demo::start_and_wait(&folder);
-    let top = [env!("CARGO_BIN_EXE_pagepool"), "top", "-d", "0.5", "--color", "always"];
+    let top = [env!("CARGO_BIN_EXE_pagepool"), "top", "-d", "0.5"];
     let Some(mut top) = Pty::run(name, &folder, &top, columns, rows) else { return };
     top.type_keys("K"); // those of the kernel differ from machine to machine
     top.wait_for("rates", |screen| {

@@ -205,11 +205,11 @@ fn forward_passes_both_ways_in_every_layout_of_memory() {
     let layouts: [(&[&str], u64); 7] = [
         (&[], 4096),
         (&["--chunk-size", "2048"], 2048),
-        (&["--unaligned"], 3072),
-        (&["--unaligned", "--frame-size", "2048"], 2048),
+        (&["--chunk-size", "3072"], 3072),
+        (&["--chunk-size", "2112"], 2112),
         (&["--ring", "64", "--cpus", "0"], 4096),
-        (&["--mode", "copy", "--attach", "native"], 4096),
-        (&["--attach", "generic"], 4096),
+        (&["--mode", "native"], 4096),
+        (&["--mode", "generic"], 4096),
     ];
     for (options, chunk) in layouts {
         let Some(document) = forward(name, &hosts, 1514, options) else { return };
@@ -229,7 +229,7 @@ fn packets_of_several_chunks_pass_too() {
         (9014, &[]),
         (9014, &["--chunk-size", "2048"]),
         (4000, &["--chunk-size", "2048"]),
-        (4000, &["--unaligned", "--frame-size", "2048"]),
+        (4000, &["--chunk-size", "2112"]),
     ];
     for (size, options) in layouts {
         let Some(document) = forward(name, &hosts, size, options) else { return };
@@ -353,7 +353,7 @@ fn what_gen_sends_is_what_drop_verifies() {
         &["--rate", "20000"],
         &["--rate", "20000", "--size", "1514"],
         &["--rate", "20000", "--size", "1500", "--chunk-size", "2048"],
-        &["--rate", "20000", "--size", "1500", "--unaligned"],
+        &["--rate", "20000", "--size", "1500", "--chunk-size", "3072"],
         &["--rate", "20000", "--dst", "02:70:70:00:00:00", "--queues", "1"],
     ];
     for options in layouts {
@@ -390,7 +390,7 @@ fn gen_sends_frames_of_several_chunks() {
         &["--size", "9000", "--rate", "5000"][..],
         &["--size", "9000", "--rate", "5000", "--chunk-size", "2048"],
         &["--size", "4000", "--rate", "5000", "--chunk-size", "2048"],
-        &["--size", "4000", "--rate", "5000", "--unaligned"],
+        &["--size", "4000", "--rate", "5000", "--chunk-size", "3072"],
     ] {
         if generate(name, &hosts, 1000, options).is_none() {
             return;

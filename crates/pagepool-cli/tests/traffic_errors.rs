@@ -107,11 +107,8 @@ fn what_there_is_not_is_named_with_what_there_is() {
         (&["drop", "near0", "--queues", "x"], &["0-3"]),
         (&["drop", "near0", "--cpus", "4000"], &["CPU 4000", "these are: 0"]),
         (&["drop", "near0", "--threads", "2"], &["--threads is 2", "at most 1"]),
-        (
-            &["drop", "near0", "--chunk-size", "3000"],
-            &["with --unaligned, any multiple of 64 from 2048 to 4096"],
-        ),
-        (&["drop", "near0", "--unaligned", "--chunk-size", "3000"], &["multiple of 64"]),
+        (&["drop", "near0", "--chunk-size", "3000"], &["2048 or 4096", "another multiple of 64"]),
+        (&["gen", "near0", "--mode", "generic"], &["--mode is native or generic", "gen attaches no"]),
         (&["drop", "near0", "--ring", "100"], &["power of two"]),
         (&["drop", "near0", "--ring", "8192"], &["at most --ring 4096"]),
         (&["gen", "near0", "--size", "1515"], &["64 to 1514", "ip link set near0 mtu 1501"]),
@@ -247,7 +244,7 @@ fn forward_warns_of_offloads_with_the_command_that_turns_them_off() {
     // What the kernel puts together before a generic program sees it.
     set("near1", Offload::Gro);
     assert!(!forward(&[]).unwrap_or_default().contains("near1"), "a native one sees it before that");
-    let said = forward(&["--attach", "generic"]).unwrap_or_default();
+    let said = forward(&["--mode", "generic"]).unwrap_or_default();
     assert!(said.contains("ethtool -K near1 gro off"), "{said}");
 
     // The other end is here.
@@ -310,7 +307,6 @@ fn every_option_has_a_help_text() {
         "--cpus",
         "--threads",
         "--chunk-size",
-        "--unaligned",
         "--hugepages",
         "--ring",
         "--busy-poll",
@@ -321,9 +317,9 @@ fn every_option_has_a_help_text() {
         "--yes",
     ];
     for (command, own) in [
-        ("drop", &["--attach", "--verify"][..]),
-        ("echo", &["--attach", "--tx-mode"]),
-        ("forward", &["--attach", "--tx-mode"]),
+        ("drop", &["--match", "--verify"][..]),
+        ("echo", &["--match", "--tx-mode"]),
+        ("forward", &["--match", "--tx-mode"]),
         ("gen", &["--size", "--rate", "--count", "--dst", "--tx-mode"]),
     ] {
         let output = binary(&[command, "-h"])
@@ -334,9 +330,18 @@ fn every_option_has_a_help_text() {
         for option in common.iter().chain(own) {
             let line = help.lines().find(|line| line.trim_start().starts_with(option));
             let words = line.map_or(0, |line| line.split_whitespace().count());
-            assert!(words > 5, "{command} {option}: {line:?}");
+            assert!(words > 3, "{command} {option}: {line:?}");
         }
     }
+}
+
+#[test]
+fn the_short_help_of_forward_fits_one_screen() {
+    let output = binary(&["forward", "-h"]).env("COLUMNS", "80").output().expect("it was built");
+    let help = text(&output.stdout);
+    assert!(help.lines().count() <= 40, "{} lines:\n{help}", help.lines().count());
+    let options = help.lines().filter(|line| line.trim_start().starts_with("--")).count();
+    assert!(options <= 24, "{options} options:\n{help}");
 }
 
 /// `ip` with these words; whether it did it.

@@ -1,4 +1,4 @@
-//! Jumbo packets: 9000 bytes arrive in three pages, are read in order, and go home together.
+//! Jumbo packets: 9000 bytes arrive in three pages, are read in order, and the pages return together.
 //!
 //! ```sh
 //! cargo run -p pagepool-net --example jumbo
@@ -18,7 +18,7 @@ pub fn main() -> Result<(), Box<dyn Error>> {
         name: "rx0".into(),
         headroom: 256,
         tailroom: 320,
-        chains: 64, // packets that may have further buffers at the same time
+        chains: 64, // packets that may have several buffers at the same time
         domains: vec![domain.clone()],
         ..Default::default()
     };
@@ -42,7 +42,7 @@ pub fn main() -> Result<(), Box<dyn Error>> {
     }
     assert_eq!(received, sent);
 
-    drop(packet); // all three pages go home
+    drop(packet); // all three pages return
     nic.close();
     assert_eq!(pool.inflight().out, 0, "every page is home");
     Ok(())

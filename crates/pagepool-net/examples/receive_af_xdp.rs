@@ -1,5 +1,5 @@
-//! The loop of `receive_loop` over an AF_XDP socket, in a network namespace of its own with a veth pair in
-//! it: so root can run it anywhere and it leaves nothing behind. Without root it prints SKIP and the reason.
+//! The loop of `receive_loop` over an AF_XDP socket, on a veth pair in its own network namespace: root can
+//! run it anywhere, and it leaves nothing behind. Without root it prints SKIP and the reason.
 //!
 //! ```sh
 //! cargo build -p pagepool-net --example receive_af_xdp && sudo target/debug/examples/receive_af_xdp
@@ -13,7 +13,7 @@ use pagepool_lab::{FrameSocket, Namespace};
 use pagepool_net::link::{Netlink, VethEnd};
 use pagepool_net::{Attach, Device, DeviceExt, Redirect, Umem, UmemParams, XskDevice, XskParams};
 
-/// What a thread of the namespace can send back.
+/// What a thread in the namespace can return.
 type Outcome = Result<(), Box<dyn Error + Send + Sync>>;
 
 const PACKETS: usize = 10_000;
@@ -58,7 +58,7 @@ fn run() -> Outcome {
     Ok(())
 }
 
-/// Two ends of a veth pair in the namespace of the calling thread, both up.
+/// Makes a veth pair in the calling thread's namespace, and sets both ends up.
 fn add_link() -> Outcome {
     let mut netlink = Netlink::open()?;
     let end = |name| VethEnd { name, namespace: None, mac: None, mtu: 1500, queues: 1 };

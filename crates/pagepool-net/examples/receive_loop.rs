@@ -1,5 +1,5 @@
-//! A receive loop in memory: packets come in over pages of a pool, are looked at, and the pages are reused.
-//! `receive_af_xdp` runs the same loop over an AF_XDP socket.
+//! A receive loop in memory: packets arrive in pages of a pool, are read, and the pages are reused.
+//! `receive_af_xdp` runs this loop over an AF_XDP socket.
 //!
 //! ```sh
 //! cargo run -p pagepool-net --example receive_loop
@@ -12,8 +12,8 @@ use pagepool_net::{Device, MemNicParams, NicDomain, mem_nic};
 
 const PACKETS: usize = 100_000;
 
-/// One round: take what arrived, look at it, let it go. Dropping a packet sends its page home, and the
-/// next `receive` gives the device a page in its place.
+/// One round: receive packets, read them, drop them. A dropped packet returns its page, and the next
+/// `receive` gives the device another one.
 fn receive(device: &mut dyn Device, pool: &Bound, burst: &mut Vec<XdpBuff>) -> (usize, usize) {
     device.receive(pool, burst, 64);
     burst.drain(..).fold((0, 0), |(packets, bytes), packet| (packets + 1, bytes + packet.len()))

@@ -1,5 +1,5 @@
-//! What a packet costs in this process over AF_XDP, by part of the loop, without a card: the kernel's side of
-//! the rings is played in memory, and its time counts in no part. Cycles are of the time-stamp counter.
+//! What a packet costs in this process over AF_XDP, by part of the loop, without a card: the program plays
+//! the kernel, whose time counts in no part. Cycles are of the time-stamp counter.
 //!
 //! `cargo run --profile dist -p pagepool-net --example ring-rates [packets in a burst [rounds]]`
 
@@ -16,16 +16,15 @@ const SLOTS: u32 = 1024;
 /// Bytes of a packet in one buffer, and of one in several.
 const LEN: u32 = 60;
 const JUMBO: u32 = 9014;
-/// Each row is measured so often; the table has the fastest.
+/// Each row is measured this often; the table shows the fastest.
 const TIMES: usize = 9;
 
-/// What is measured.
 struct Row {
     name: &'static str,
     ports: usize,
     action: fn(PortId) -> Action,
     umem: UmemParams,
-    /// Bytes of the packets, in turns.
+    /// Bytes of the packets, in turn.
     lens: [u32; 2],
 }
 
@@ -57,10 +56,10 @@ fn rows() -> Vec<Row> {
     ]
 }
 
-/// A port for each kernel side; packets arrive at the first port.
+/// A port per kernel side; packets arrive at the first port.
 struct Bed<P> {
     forwarder: Forwarder<P>,
-    /// Bytes of the packets, in turns.
+    /// Bytes of the packets, in turn.
     lens: [u32; 2],
     kernels: Vec<XskKernelSide>,
 }
@@ -86,7 +85,7 @@ fn bed(row: &Row, burst: usize) -> Result<Bed<impl FnMut(&mut XdpBuff, Ingress) 
             colour,
             domains,
             chains: if row.umem.multi_buffer { SLOTS as usize } else { 0 },
-            // As of the commands: 128 chunks in a page.
+            // As in the commands: 128 chunks in a page.
             order: if row.umem.chunk_size < 4096 && !row.umem.unaligned { 6 } else { 0 },
             ..Default::default()
         };
@@ -128,7 +127,7 @@ fn total(spent: &PartCycles) -> u64 {
     spent.receive_ticks + spent.handler_ticks + spent.transmit_ticks + spent.return_ticks + spent.idle_ticks
 }
 
-/// Runs the table.
+/// Prints the table.
 pub fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut words = std::env::args().skip(1);
     let mut number = |default: usize| words.next().map_or(Ok(default), |word| word.parse());

@@ -1,6 +1,5 @@
-//! Sends UDP packets to port 7 back, in place, and leaves all others to the kernel: ARP, ping, other ports.
-//! Not on an open network: one that comes from port 7 of another such service, or says so, goes to and fro
-//! between the two for ever.
+//! Echoes UDP packets to port 7, in place, and leaves all others to the kernel: ARP, ping, other ports. Do
+//! not run it on an open network: two such services, or a forged source port, keep a packet bouncing forever.
 //!
 //! ```sh
 //! cargo build -p pagepool-net --example udp_echo && sudo target/debug/examples/udp_echo eth1

@@ -1,8 +1,8 @@
-//! The rates of ordinary sockets on veth pairs: frames sent, frames received, and TCP through a forwarder of
-//! two sockets.
+//! Rates of ordinary sockets on veth pairs: frames sent, frames received, and TCP through a forwarder of two
+//! sockets.
 //!
-//! `cargo run --profile dist -p pagepool-net --example veth-rates`, as root. Everything happens in namespaces
-//! of its own, which are gone at the end.
+//! `cargo run --profile dist -p pagepool-net --example veth-rates`, as root, in its own namespaces, which are
+//! gone at the end.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -33,12 +33,12 @@ fn params(hosts: &TwoHosts, size: usize, mode: GeneratorMode) -> Result<Generato
     Ok(GeneratorParams { frames, count: 100_000_000, limit: SECONDS, per_second: None, mode })
 }
 
-/// Nobody listens: the kernel drops the frames behind the driver.
+/// No socket listens: the kernel drops the frames behind the driver.
 fn send(hosts: &TwoHosts, size: usize, mode: GeneratorMode) -> Result<(), NetError> {
     let source = FrameGenerator::start(&hosts.a.namespace, "far0", params(hosts, size, mode)?)?;
     let report = source.join()?;
     let what = match mode {
-        GeneratorMode::Xdp => "made by the kernel", // and dropped: nobody takes XDP's frames at the other end
+        GeneratorMode::Xdp => "made by the kernel", // and dropped: no program takes them
         GeneratorMode::Same => "all the same",
         GeneratorMode::Numbered => "each with its number",
     };
@@ -46,7 +46,7 @@ fn send(hosts: &TwoHosts, size: usize, mode: GeneratorMode) -> Result<(), NetErr
     Ok(())
 }
 
-/// One socket receives and checks what comes.
+/// One socket receives frames and checks them.
 fn receive(hosts: &TwoHosts, size: usize) -> Result<(), NetError> {
     let socket = open(hosts, 0)?;
     let (mut tally, mut batch) = (Tally::new(100_000_000), FrameBatch::new(2048));

@@ -1,6 +1,5 @@
-//! Hands packets to two workers on threads of their own, in turn, and sends what they answer. All sleep while
-//! there is nothing to do. Not on an open network: what comes from another such program goes to and fro
-//! between the two for ever.
+//! Hands packets to two worker threads in turn, and sends their answers. All threads sleep while idle. Do not
+//! run it on an open network: a packet from another such program bounces between the two forever.
 //!
 //! ```sh
 //! cargo build -p pagepool-net --example workers && sudo target/debug/examples/workers eth1
@@ -9,7 +8,7 @@
 use pagepool_net::{Action, Forwarder, HandoffRx, HandoffTx, PortId, Wake, XskDevice, handoff};
 use std::{sync::atomic::AtomicBool, thread, time::Duration};
 
-/// A worker: answers what has a sender to go back to, and drops the rest.
+/// A worker: answers packets that have a sender, and drops the rest.
 fn work(mut packets: HandoffRx, mut answers: HandoffTx) {
     while packets.wait(Duration::MAX) != Wake::Gone {
         while let Some(mut packet) = packets.recv() {

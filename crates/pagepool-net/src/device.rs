@@ -1,4 +1,4 @@
-//! What a device is, and what devices share: the seam, the queue in front of it, counters, tables, waking.
+//! The trait [`Device`] and what devices share: the transmit queue, counters, tables, waking.
 
 pub(crate) mod counters;
 pub(crate) mod doorbell;

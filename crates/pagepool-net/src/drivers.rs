@@ -1,6 +1,6 @@
-//! Devices by name: one table, one row a kind of device.
+//! Opens devices by name. One table has one row per kind of device.
 //!
-//! A name is a scheme and what follows it: `af_xdp:eth0`, `memory:`. A new kind of device is a file with its
+//! A name is a scheme and an argument: `af_xdp:eth0`, `memory:`. A new kind of device is a file with its
 //! [`Device`](crate::Device) and the function that opens it, and a row in [`DRIVERS`].
 
 mod af_xdp;
@@ -22,18 +22,18 @@ use crate::error::parameter;
 /// A kind of device that can be opened by name.
 #[derive(Clone, Copy)]
 pub struct Driver {
-    /// What a name begins with, before the colon.
+    /// The part of a name before the colon.
     pub scheme: &'static str,
-    /// What follows the colon, for help and errors.
+    /// The part after the colon, for help and errors.
     pub argument: &'static str,
-    /// What it opens, in a line.
+    /// One line that says what it opens.
     pub about: &'static str,
-    /// Why no network interface follows the colon; `None` if one does.
+    /// Why the argument is not a network interface; `None` if it is one.
     pub no_interface: Option<&'static str>,
     open: Open,
 }
 
-/// Opens devices of one kind over the arena: for each name one device per queue.
+/// Opens devices of one kind over the arena: one device per queue of each name.
 type Open = fn(&[Queues<'_>], &OpenParams, &Arc<Arena>) -> Result<Vec<Vec<OpenedDevice>>, Error>;
 
 impl fmt::Debug for Driver {
@@ -63,7 +63,7 @@ pub const DRIVERS: &[Driver] = &[
 ];
 
 impl Driver {
-    /// The row for a name, and what follows the colon.
+    /// The row for a name, and the part after the colon.
     pub fn of(name: &str) -> Result<(&'static Self, &str), Error> {
         let (scheme, argument) = name.split_once(':').unwrap_or((name, ""));
         match DRIVERS.iter().find(|driver| driver.scheme == scheme) {
@@ -101,12 +101,13 @@ pub fn open_device(name: &str, params: &OpenParams, arena: &Arc<Arena>) -> Resul
     Ok(opened.unwrap_or_else(|| unreachable!("a row opens each queue that it is given")))
 }
 
-/// Opens queues of devices by their names, as [`DRIVERS`] has them: for each name its queues, in order, each
-/// with a pool over the arena.
+/// Opens queues of devices by name (see [`DRIVERS`]). Returns the queues of each name, in order, each with a
+/// pool over the arena.
 ///
-/// What one of them receives the others send: without a copy if they are of one kind, or reach the memory.
+/// Each of them can send packets that another received: without a copy if they are of one kind, or reach the
+/// memory.
 ///
-/// For `af_xdp:` the arena has `commit_all`, as the kernel registers the memory once, as a whole:
+/// `af_xdp:` requires an arena with `commit_all`, because the kernel registers the whole memory once:
 ///
 /// ```no_run
 /// // It needs root and an interface with two queues.
@@ -120,13 +121,13 @@ pub fn open_device(name: &str, params: &OpenParams, arena: &Arc<Arena>) -> Resul
 /// # Ok::<(), pagepool::Error>(())
 /// ```
 ///
-/// A pool whose buffers the device could not fill is refused: for `af_xdp:`, what
-/// [`XskDevice::check_pool`](crate::XskDevice::check_pool) says of it.
+/// Refuses a pool whose buffers the device cannot fill: for `af_xdp:`, if
+/// [`XskDevice::check_pool`](crate::XskDevice::check_pool) fails.
 ///
-/// Any thread, in the network namespace of the interfaces; milliseconds a queue for AF_XDP. Several threads
-/// may open devices over arenas of their own at the same time, which the kernel does in parallel. It waits
-/// for queues that another process still uses for as long as
-/// [`busy_limit`](crate::AfXdpParams::busy_limit). An error leaves no trace.
+/// Any thread, in the network namespace of the interfaces. AF_XDP takes milliseconds per queue. Several
+/// threads may open devices over their own arenas at once; the kernel does that in parallel. If another
+/// process still uses a queue, it waits up to [`busy_limit`](crate::AfXdpParams::busy_limit). An error leaves
+/// no trace.
 pub fn open_devices(
     devices: &[(&str, &[u32])],
     params: &OpenParams,

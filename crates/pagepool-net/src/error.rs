@@ -1,16 +1,14 @@
-//! The errors of this crate: a parameter that is out of range.
+//! Errors of this crate for parameters that are out of range.
 
 use std::fmt::Display;
 use std::ops::RangeInclusive;
 
 use pagepool::Error;
 
-/// A parameter that is not what it must be.
 pub(crate) fn parameter(field: &'static str, value: impl ToString, must_be: impl Into<String>) -> Error {
     Error::Parameter { field, value: value.to_string(), must_be: must_be.into() }
 }
 
-/// Checks a parameter that has a range.
 pub(crate) fn within<T: PartialOrd + Display>(
     field: &'static str,
     value: T,

@@ -1,9 +1,9 @@
 //! The forwarding loop: receive, call the handler, carry out its verdicts, send, complete.
 //!
-//! A [`Forwarder`] has ports, each a device with the pool that it receives into, and a handler: a closure, or
-//! a [`PacketHandler`]. [`run`](Forwarder::run) polls until it is told to stop; [`poll`](Forwarder::poll) is
-//! one round, which takes at most a budget of packets from each port through the handler, and
-//! [`wait`](Forwarder::wait) sleeps on everything at once.
+//! A [`Forwarder`] has a handler (a closure or a [`PacketHandler`]) and ports: devices, each with the pool
+//! that it receives into. [`run`](Forwarder::run) polls until it is stopped. [`poll`](Forwarder::poll) is one
+//! round: at most a budget of packets from each port go through the handler. [`wait`](Forwarder::wait) sleeps
+//! on all ports at once.
 //!
 //! ```no_run
 //! // It needs root and an interface.
@@ -19,20 +19,18 @@
 //! # Ok::<(), pagepool::Error>(())
 //! ```
 //!
-//! Who    one thread, which owns the pools. Several threads have a forwarder each, over queues of their own;
-//!        what one redirects to a port of another, or to a worker without a forwarder, goes over a
-//!        [`handoff`].
-//! Order  the handler decides about all packets of a burst, then the verdicts are carried out, packet by
-//!        packet. If it panics, the burst ends: its buffers return.
+//! Who    one thread, which owns the pools. For several threads, give each a forwarder with its own queues; a
+//!        [`handoff`] carries packets to ports of another forwarder, or to a worker without one.
+//! Order  the handler decides about all packets of a burst, then the verdicts are carried out one by one. If
+//!        it panics, the burst ends: its buffers return.
 //! Short  if all packets of a burst leave by one port of this thread, nothing waits for that port, and its
-//!        device takes them, they are given to the device as they are. Otherwise packets become frames and
-//!        wait, in order, for the end of the burst.
-//! Return buffers of packets that end are returned in bulk at the end of each burst, those of frames that
-//! were sent through a [`XdpFrameBulk`]. A packet of another thread's pool returns singly.
-//! Cost   nothing is allocated, locked or formatted per packet; all memory is bounded by rings and by the
-//!        budget.
-//! Shown  to observers, where the process [publishes](pagepool::publish): devices and ports, and up to 20
-//!        times a second what they counted.
+//!        device accepts them, the device gets them unchanged. Otherwise packets become frames and wait, in
+//!        order, for the end of the burst.
+//! Return buffers of dropped packets return in bulk at the end of each burst, those of sent frames through a
+//!        [`XdpFrameBulk`]. A packet of another thread's pool returns singly.
+//! Cost   nothing is allocated, locked or formatted per packet; rings and the budget bound all memory.
+//! Shown  if the process [publishes](pagepool::publish): devices and ports, and their counters up to 20 times
+//!        a second.
 
 mod cycles;
 mod egress;
@@ -71,33 +69,31 @@ use rota::Rota;
 pub use stack::{NoStack, Stack};
 pub use stats::ForwardStats;
 
-/// Packets that one poll takes from a port, unless it is told otherwise. Linux: `NAPI_POLL_WEIGHT`.
+/// Packets that one poll takes from a port by default. Linux: `NAPI_POLL_WEIGHT`.
 #[doc(alias = "NAPI_POLL_WEIGHT")]
 pub const BUDGET: usize = 64;
 
-/// Packets between the one that is looked at and the one whose first bytes are fetched: the time that these
-/// take to come from another CPU.
+/// Packets between the current one and the one that is prefetched: enough time to fetch it from another CPU.
 const AHEAD: usize = 16;
 
-/// Most packets that one poll may be told to take from a port.
+/// The largest budget.
 const MOST: usize = 4096;
 
-/// The longest sleep of [`Forwarder::run`], without a waker and with one, and the rounds in a row that move
-/// packets after which it looks for devices that are gone.
+/// The longest sleep of [`Forwarder::run`] without a waker and with one, and the number of busy rounds in a
+/// row after which it looks for devices that are gone.
 const LONGEST_SLEEP: Duration = Duration::from_millis(100);
 const LONGEST_WITH_WAKER: Duration = Duration::from_secs(1);
 const LOOK_AFTER: u32 = 4096;
 
-/// The target of a port number.
 #[derive(Debug)]
 enum PortRoute {
-    /// To a port that this thread polls.
+    /// A port that this thread polls.
     Here(usize),
-    /// To another thread.
+    /// A port of another thread.
     There(HandoffTx),
 }
 
-/// Receives, asks the handler, and does what it says, on the thread that made it.
+/// Receives packets, calls the handler, and carries out its verdicts, on the thread that made it.
 ///
 /// ```
 /// use pagepool::{Arena, ArenaParams, Pool, PoolParams};
@@ -134,9 +130,8 @@ pub struct Forwarder<P, S = NoStack> {
     stack: S,
     budget: usize,
     received: Vec<XdpBuff>,
-    /// The handler's verdict on each.
     verdicts: Vec<Action>,
-    /// Packets that ended in this burst.
+    /// Packets dropped in this burst.
     ended: Vec<XdpBuff>,
     done: XdpFrameBulk,
     meter: Meter,
@@ -145,7 +140,7 @@ pub struct Forwarder<P, S = NoStack> {
 }
 
 impl<F: FnMut(&mut XdpBuff, Ingress) -> Action> Forwarder<F> {
-    /// A forwarder without ports, with a closure as its handler. What it passes is counted and dropped.
+    /// A forwarder without ports, with a closure as its handler. Passed packets are counted and dropped.
     ///
     /// ```
     /// use pagepool_net::{Action, Forwarder};
@@ -161,7 +156,8 @@ impl<F: FnMut(&mut XdpBuff, Ingress) -> Action> Forwarder<F> {
 }
 
 impl<P: PacketHandler> Forwarder<P> {
-    /// As [`new`](Forwarder::new), with a handler of a type of its own.
+    /// A forwarder without ports, with a handler that has its own type. Passed packets are counted and
+    /// dropped.
     ///
     /// ```
     /// use pagepool::XdpBuff;
@@ -184,7 +180,7 @@ impl<P: PacketHandler> Forwarder<P> {
 }
 
 impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
-    /// A forwarder without ports that gives what the handler passes to a stack.
+    /// A forwarder without ports that delivers passed packets to a stack.
     pub fn with_stack(handler: P, stack: S) -> Self {
         Self {
             ports: Vec::new(),
@@ -203,7 +199,7 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
         }
     }
 
-    /// Takes at most `packets` packets from a port in one poll; 64 unless this is called.
+    /// Sets how many packets one poll takes from a port at most: 64 by default.
     pub fn set_budget(&mut self, packets: usize) -> Result<(), Error> {
         within("budget", packets, 1..=MOST)?;
         self.budget = packets;
@@ -214,15 +210,16 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
         Ok(())
     }
 
-    /// Adds a device (boxed or not), with the pool that it receives into, mapped in the device's domain. As
-    /// many packets may wait for its transmit ring as that has slots; what is more is dropped, and counted.
+    /// Adds a device (boxed or not), with the pool that it receives into. The pool must be mapped in the
+    /// device's domain. At most one transmit ring of packets (at least one burst) waits for the device; the
+    /// rest are dropped and counted.
     ///
-    /// In pools that record [`holders`](pagepool::PoolParams::holders) the forwarder names them: what the
-    /// pool allocates from now on is in the `receive rings of` the device, and what waits for a port's
-    /// transmit ring, or lies on it, is `to send by` that.
+    /// In pools that record [`holders`](pagepool::PoolParams::holders) the forwarder names them: pages that
+    /// the pool allocates from now on are in the `receive rings of` the device; packets that wait for a
+    /// port's transmit ring, or are on it, are `to send by` that device.
     ///
-    /// Where the process [publishes](pagepool::publish), which it does before it makes pools, device and port
-    /// are shown from here until the port is closed: see [`show`](Self::show).
+    /// If the process [publishes](pagepool::publish) (call it before making pools), device and port are shown
+    /// until the port is closed: see [`show`](Self::show).
     pub fn add_port(&mut self, device: impl Device + 'static, pool: Bound) -> PortId {
         self.add_boxed(boxed(device), pool)
     }
@@ -242,14 +239,14 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
         id
     }
 
-    /// Adds a port that another thread polls: the port of the forwarder that has the [`HandoffRx`].
+    /// Adds a port of another thread: frames go to the [`HandoffRx`] that this sender belongs to.
     pub fn add_remote(&mut self, outlet: HandoffTx) -> PortId {
         let id = self.next_id();
         self.routes.push(PortRoute::There(outlet));
         id
     }
 
-    /// Sends what another thread hands over out of a port of this one.
+    /// Sends the frames of another thread out of a port of this forwarder.
     pub fn add_handoff(&mut self, port: PortId, inlet: HandoffRx) -> Result<(), Error> {
         let Some(at) = self.place(port) else {
             let must_be = "a port of this forwarder with a device, as add_port returns it";
@@ -259,10 +256,12 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
         Ok(())
     }
 
-    /// Polls and waits until `stop` is true, at which it looks in every round. While it sleeps it looks
-    /// 10 times a second; once there is a [`waker`](Self::waker), when that is called, and once a second.
-    /// A device that is gone is closed, and the others go on; without any it is an error that names them.
-    /// Then it sends what still has room, and returns; it may be called again.
+    /// Polls and waits until `stop` is true. Checks `stop` in every round, and 10 times a second while it
+    /// sleeps. With a [`waker`](Self::waker) it checks once a second while it sleeps, and when the waker is
+    /// called. Closes a device that is gone, and continues with the others. In the end it sends what still
+    /// has room, and returns; it may be called again.
+    ///
+    /// Fails if all devices are gone, and names them.
     ///
     /// ```no_run
     /// // It needs root and an interface.
@@ -287,7 +286,7 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
         let mut busy = 0;
         while !stop.load(Ordering::Relaxed) {
             busy = if self.poll() > 0 { busy + 1 } else { 0 };
-            // A busy loop looks now and then, for a device that is gone.
+            // A busy loop also looks for gone devices now and then.
             let wake = match busy {
                 0 => {
                     self.wait(if self.sleep.wakened.has_waker() { LONGEST_WITH_WAKER } else { LONGEST_SLEEP })
@@ -304,10 +303,10 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
         Ok(())
     }
 
-    /// Ends the sleep of [`wait`](Self::wait) or [`run`](Self::run), from any thread, such as one that stops
-    /// it. A call between two sleeps counts for the second, so none is lost.
+    /// Makes a waker, which ends the sleep of [`wait`](Self::wait) or [`run`](Self::run) from any thread. A
+    /// call between two sleeps ends the second one: none is lost.
     ///
-    /// The first call makes an event counter, which may fail for want of descriptors.
+    /// The first call makes an event counter, which fails if the process has no descriptors left.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -346,11 +345,11 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
         }
     }
 
-    /// One round over the ports. Says how many packets moved in it, of all that were received, handed over,
-    /// sent and taken back; 0 is a reason to [`wait`](Self::wait), for then every port was asked.
+    /// One round over the ports. Returns how many packets it received, took from handoffs, sent and
+    /// completed. If it returns 0, it has polled every port: call [`wait`](Self::wait).
     ///
-    /// A port that moved nothing for 8 rounds, and has nothing to send, rests while others are busy: it is
-    /// asked again after 32 rounds or 512 packets that were forwarded, and whenever nothing moves anywhere.
+    /// While other ports are busy, a port that moved nothing for 8 rounds, and has nothing to send, rests. It
+    /// is polled again after 32 rounds or 512 forwarded packets, and when no port moves anything.
     pub fn poll(&mut self) -> usize {
         put_packets(&mut self.ended); // not empty only if a stack panicked
         if self.rota.is_sweep_due() {
@@ -370,10 +369,10 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
         moved
     }
 
-    /// Shows observers of this process what its devices and ports counted so far, and that the process
-    /// [lives](pagepool::sign_of_life). [`run`](Self::run), [`poll`](Self::poll) and [`wait`](Self::wait) do
-    /// so up to 20 times a second while packets move, and before they sleep; this is for a time when the
-    /// caller does none of these. Does nothing if no port is shown.
+    /// Shows observers of this process the counters of its devices and ports, and that the process
+    /// [lives](pagepool::sign_of_life). [`run`](Self::run), [`poll`](Self::poll) and [`wait`](Self::wait)
+    /// call it up to 20 times a second while packets move, and before they sleep. Call it yourself while you
+    /// call none of these. Does nothing if no port is shown.
     ///
     /// ```
     /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams};
@@ -405,7 +404,7 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
         self.showing.shown(self.rota.moves());
     }
 
-    /// Asks each port that does not rest.
+    /// Polls each port that does not rest.
     fn round(&mut self) -> usize {
         self.meter.start(&mut self.ports, self.rota.all_asked());
         let mut moved = self.complete();
@@ -425,7 +424,7 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
         moved
     }
 
-    /// Takes back what was sent, for its buffers are the next to be received into.
+    /// Takes back sent frames first: their buffers are the next to receive into.
     fn complete(&mut self) -> usize {
         let Self { ports, rota, meter, done, .. } = self;
         let asked = rota.all_asked();
@@ -438,8 +437,8 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
         moved
     }
 
-    /// One round that receives nothing: sends what waits, and takes back what was sent. Says how many packets
-    /// moved. For the end, where what is on its way shall still go out.
+    /// One round that receives nothing: sends waiting frames, and takes back sent ones. Returns how many
+    /// moved. Call it before the end, to send what is queued.
     pub fn flush(&mut self) -> usize {
         let mut moved = 0;
         for port in &mut self.ports {
@@ -451,9 +450,9 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
         moved
     }
 
-    /// Sends a frame of this thread's own making out of a port, with the next [`poll`](Self::poll). Counts as
-    /// one that was redirected there; gives it back if as many wait as may, if the port's device is gone, or
-    /// if there is none.
+    /// Sends a frame made by this thread out of a port, with the next [`poll`](Self::poll). It counts as
+    /// redirected to that port. Returns the frame if the port's queue is full, its device is gone, or there
+    /// is no such port.
     pub fn send(&mut self, port: PortId, frame: XdpFrame) -> Result<(), XdpFrame> {
         let Some(at) = self.place(port) else { return Err(frame) };
         let sent = self.ports[at].send_on(frame);
@@ -462,7 +461,7 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
     }
 
     /// Turns the measuring of [`cycles`](Self::cycles) on or off, from the next round on. Off by default: it
-    /// costs some 4 cycles of each packet in full bursts of 64. [`sample`](Self::sample) costs less.
+    /// costs about 4 cycles a packet in full bursts of 64. [`sample`](Self::sample) costs less.
     ///
     /// ```
     /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams};
@@ -487,9 +486,8 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
         self.sample(u32::from(on));
     }
 
-    /// Of the rounds in which packets move, measures one in about `rounds`, beginning with the next: 1 is
-    /// every round, 0 none. What [`cycles`](Self::cycles) says is of these rounds alone: divide by their
-    /// packets.
+    /// Measures about one in `rounds` of the rounds that move packets, beginning with the next: 1 is every
+    /// round, 0 none. [`cycles`](Self::cycles) covers only these rounds: divide by their packets.
     ///
     /// ```
     /// # use pagepool_net::{Action, Forwarder};
@@ -500,19 +498,18 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
         self.meter.sample(rounds.min(1 << 16));
     }
 
-    /// Where the time went while it was measured. All zero if it never was.
+    /// The measured time of each part of the loop. All zero if nothing was measured.
     pub fn cycles(&self) -> PartCycles {
         self.meter.cycles
     }
 
-    /// Waits until a device has something to poll, or for `timeout`. Does not sleep while a device has
-    /// something. A port whose device is gone is closed: what waits for it is counted and returns to its
-    /// pool. `Gone` if no device is left.
+    /// Sleeps until a device has something to poll, or for `timeout`. Closes a port whose device is gone:
+    /// frames that wait for it are counted and return to their pools. Returns `Gone` if no device is left.
     ///
-    /// It sleeps on all devices, on all pools that were made with `wakeup`, on what other threads hand
-    /// over, and on its [`waker`](Self::waker), at once. A device says how often it wants to be asked
-    /// meanwhile: an AF_XDP one once a second, and more often while it sends. A loop that never waits
-    /// calls it with a timeout of zero now and then, to have devices that went away closed.
+    /// It sleeps at once on all devices, all pools made with `wakeup`, all handoffs, and its
+    /// [`waker`](Self::waker). It wakes as often as a device must be polled: once a second for AF_XDP, more
+    /// often while that sends. A loop that never sleeps calls it with a zero timeout now and then, to close
+    /// devices that are gone.
     pub fn wait(&mut self, timeout: Duration) -> Wake {
         self.rota.sweep_next();
         let first = self.showing.longest_sleep(self.rota.moves());
@@ -524,43 +521,44 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
         if wake != Wake::Timeout || start.elapsed() < first {
             return wake;
         }
-        self.show(); // what moved before the sleep
+        self.show(); // packets that moved before the sleep
         self.sleep.until_ready(&mut self.ports, timeout.saturating_sub(start.elapsed()))
     }
 
-    /// For an event loop of your own, in place of [`wait`](Self::wait): call it when [`poll`](Self::poll)
-    /// moved nothing. `Idle` says to sleep on its `fd`, which is [`wake_fd`](Self::wake_fd), for `at_most`,
-    /// then to poll. One system call for each descriptor that it sleeps on, and some more. It may fail for
-    /// want of descriptors, or of room in the kernel for what is watched (`fs.epoll.max_user_watches`).
+    /// Prepares a sleep in your own event loop, in place of [`wait`](Self::wait). Call it when
+    /// [`poll`](Self::poll) moved nothing. On `Idle`, sleep on its `fd`, which is [`wake_fd`](Self::wake_fd),
+    /// for `at_most`, then poll. Makes one system call for each descriptor that it sleeps on, and a few more.
+    /// Fails if the process has no descriptors left, or the kernel has no room for more watches
+    /// (`fs.epoll.max_user_watches`).
     pub fn arm(&mut self) -> Result<Armed<'_>, Error> {
         self.rota.sweep_next();
         let longest = self.showing.longest_sleep(self.rota.moves());
         self.sleep.arm(&mut self.ports, longest)
     }
 
-    /// One descriptor for all that [`wait`](Self::wait) sleeps on: readable once there is something to poll
-    /// for since [`arm`](Self::arm). It stays the same one, until the forwarder is dropped. The first call
-    /// makes it, which may fail for want of descriptors.
+    /// One descriptor for everything that [`wait`](Self::wait) sleeps on: readable once there is something to
+    /// poll for since [`arm`](Self::arm). It stays valid until the forwarder is dropped. The first call makes
+    /// it, and fails if the process has no descriptors left.
     pub fn wake_fd(&mut self) -> Result<BorrowedFd<'_>, Error> {
         self.sleep.descriptor()
     }
 
-    /// As [`wait`](Self::wait), on the device of one port alone. `Gone` for a port that has none.
+    /// Waits like [`wait`](Self::wait), but on the device of one port. `Gone` for a port without a device.
     pub fn wait_on(&mut self, port: PortId, timeout: Duration) -> Wake {
         self.place(port).map_or(Wake::Gone, |at| self.ports[at].wait(timeout))
     }
 
-    /// Closes a port: what its device has and what waits for it returns to its pool, and what is sent there
-    /// is counted and dropped.
+    /// Closes a port: the buffers of its device and its waiting frames return to their pools. Frames sent
+    /// there later are counted and dropped.
     pub fn close_port(&mut self, port: PortId) {
         if let Some(at) = self.place(port) {
             self.ports[at].end();
         }
     }
 
-    /// Closes all ports, as [`close_port`](Self::close_port) does, and their devices at the same time: to
-    /// close an AF_XDP socket is to wait for the kernel, 10 ms or more. One thread a device, which ends
-    /// before this returns; with one port none.
+    /// Closes all ports, as [`close_port`](Self::close_port) does, with all devices in parallel: closing an
+    /// AF_XDP socket waits 10 ms or more for the kernel. With more than one port it uses one thread per
+    /// device, which ends before this returns.
     ///
     /// ```
     /// use pagepool::XdpBuff;
@@ -573,7 +571,7 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
         if self.ports.len() > 1 {
             std::thread::scope(|threads| {
                 for Port { device, .. } in &mut self.ports {
-                    // Without a thread it is closed below.
+                    // If no thread can be made, it is closed below.
                     let _ = std::thread::Builder::new().spawn_scoped(threads, || device.close());
                 }
             });
@@ -581,7 +579,7 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
         self.ports.iter_mut().for_each(Port::end);
     }
 
-    /// Counters of a port with a device.
+    /// The counters of a port with a device.
     pub fn stats(&self, port: PortId) -> Option<ForwardStats> {
         Some(self.ports[self.place(port)?].stats)
     }
@@ -591,7 +589,7 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
         self.egress(port).map(Egress::stats)
     }
 
-    /// The way to the device of a port, to be asked beforehand which path frames would take.
+    /// The egress of a port's device, which shows beforehand which path frames would take.
     pub fn egress(&self, port: PortId) -> Option<&Egress> {
         Some(&self.ports[self.place(port)?].egress)
     }
@@ -616,7 +614,7 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
         &self.handler
     }
 
-    /// Closes all ports, and gives the handler back with what it knows.
+    /// Closes all ports, and returns the handler with its state.
     pub fn into_handler(self) -> P {
         self.handler
     }
@@ -630,7 +628,7 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
         PortId(self.routes.len() as u32)
     }
 
-    /// Where among the ports with a device this one is.
+    /// The index of a port with a device.
     fn place(&self, port: PortId) -> Option<usize> {
         match self.routes.get(port.0 as usize)? {
             PortRoute::Here(at) => Some(*at),
@@ -638,7 +636,6 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
         }
     }
 
-    /// What other threads have for a port.
     fn take_handed_over(&mut self, at: usize) -> usize {
         if !self.ports[at].has_inlets() {
             return 0;
@@ -649,7 +646,7 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
         n
     }
 
-    /// What waits for any device goes there, as far as that has room.
+    /// Gives waiting frames to each device, while it has room.
     fn transmit(&mut self) -> usize {
         let Self { ports, rota, meter, done, .. } = self;
         let (mut moved, mut sent, mut calls) = (0, 0, Calls::default());
@@ -667,11 +664,11 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
         moved
     }
 
-    /// A burst of one port through the handler. Says how many packets were received and sent at once,
-    /// together.
+    /// Takes one burst of a port through the handler. Returns how many packets were received, plus those sent
+    /// at once as a whole burst.
     fn receive(&mut self, at: usize) -> usize {
         let mut received = std::mem::take(&mut self.received);
-        received.reserve_exact(self.budget); // allocates only if a handler panicked: the vector went along
+        received.reserve_exact(self.budget); // allocates only after a handler panicked, which lost the vector
         let n = self.ports[at].receive(&mut received, self.budget);
         self.meter.lap_with_calls(LoopPart::Receive, n, || self.ports[at].new_calls());
         let mut sent = 0;
@@ -690,8 +687,8 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
         n + sent
     }
 
-    /// Has the handler decide about a burst. Returns whether all of it ends here: then no verdict has to be
-    /// carried out, and it is counted.
+    /// Lets the handler decide about a burst. Returns whether all packets are dropped: then they are counted,
+    /// and no verdict is left to carry out.
     #[inline]
     fn judge(&mut self, at: usize, packets: &mut [XdpBuff]) -> bool {
         let Self { handler, verdicts, ports, .. } = self;
@@ -723,8 +720,7 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
         dropped + aborted == packets.len() as u64
     }
 
-    /// Sends a burst that all goes out of one port, if it can go as it is; says how many packets the device
-    /// took.
+    /// Sends a burst unchanged if all of it leaves by one port; returns how many packets the device took.
     #[inline]
     fn send_burst(&mut self, at: usize, packets: &mut Vec<XdpBuff>) -> usize {
         let (to, back) = match self.verdicts[0] {
@@ -745,13 +741,12 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
         if !back && packets.is_empty() {
             self.ports[at].stats.redirect_out += all as u64;
         }
-        self.verdicts.truncate(packets.len()); // none is left to be carried out, or all are
+        self.verdicts.truncate(packets.len()); // all verdicts are carried out, or none
         self.meter.lap_with_calls(LoopPart::Transmit, sent, || self.ports[to].new_calls());
         self.meter.sent(sent);
         sent
     }
 
-    /// Carries out the verdict on each packet.
     fn carry_out(&mut self, at: usize, packets: &mut Vec<XdpBuff>) {
         let ingress = Ingress { port: self.ports[at].id };
         let verdicts = std::mem::take(&mut self.verdicts);

@@ -1,5 +1,5 @@
-//! AF_XDP sockets, and a loop that forwards packets between devices, over the page pools of the crate
-//! `pagepool`. No C library, no clang; in-memory NICs have the same interface.
+//! AF_XDP sockets, and a loop that forwards packets between devices, on the page pools of the crate
+//! `pagepool`. No C library, no clang. In-memory NICs have the same interface.
 //!
 //! # A first program
 //!
@@ -20,36 +20,36 @@
 //! }
 //! ```
 //!
-//! It needs root, or the capabilities that its error names. Where it runs, the kernel sees none of the
-//! packets of that queue: not ARP, not ssh. Try it between two network namespaces, or take a part of them
+//! It needs root, or the capabilities that its error names. While it runs, the kernel sees no packet of that
+//! queue: no ARP, no ssh. Try it between two network namespaces, or take only some of the packets
 //! ([`Redirect::attach_udp_port`]).
 //!
-//! # From here
+//! # Next steps
 //!
 //! | to | change |
 //! |---|---|
-//! | send a packet back | [`Action::Tx`] after [`swap_endpoints`], [`swap_macs`] or changes of your own |
-//! | take one UDP port alone | [`Redirect::attach_udp_port`], [`XskDevice::simple_with`] |
-//! | take what an expression says | [`Redirect::steer`] with a [`Match`] |
+//! | send a packet back | [`Action::Tx`] after [`swap_endpoints`], [`swap_macs`] or your own changes |
+//! | take only one UDP port | [`Redirect::attach_udp_port`], [`XskDevice::simple_with`] |
+//! | take packets that match an expression | [`Redirect::steer`] with a [`Match`] |
 //! | forward between interfaces | [`open_devices`], [`Action::Redirect`] |
 //! | hand packets to other threads, and take answers | [`handoff`], [`Forwarder::add_remote`] |
 //! | await packets in tasks: tokio, epoll | [`HandoffRx::arm`]; with the loop itself [`Forwarder::arm`] |
 //! | write the loop yourself | [`DeviceExt::wait`], [`Device::receive`], [`XskDevice::waker`] |
-//! | see it in `pagepool top`, `doctor` | [`pagepool::publish`]; in a loop of your own [`PublishedDevice`] |
+//! | show it in `pagepool top`, `doctor` | [`pagepool::publish`]; in your own loop [`PublishedDevice`] |
 //! | choose memory, rings, zero copy | [`Umem`], [`XskDevice::open`] |
 //!
-//! The crate's examples `receive`, `udp_echo` and `workers` are such programs: `cargo build -p pagepool-net
-//! --examples`, then `sudo target/debug/examples/receive eth1`. `examples/tokio-workers` of the repository
-//! has tasks that await packets. The modules [`xsk`] and [`forward`] say how sockets and the loop work.
+//! The crate's examples `receive`, `udp_echo` and `workers` do some of this: `cargo build -p pagepool-net
+//! --examples`, then `sudo target/debug/examples/receive eth1`. In the repository, `examples/tokio-workers`
+//! has tasks that await packets. The modules [`xsk`] and [`forward`] explain sockets and the loop.
 //!
 //! [`swap_endpoints`]: pagepool::XdpBuff::swap_endpoints
 //!
 //! # Devices
 //!
 //! A [`Device`] is one receive and one transmit queue of an interface. It takes its buffers from a pool, and
-//! what it receives and sends are the pool's pages: nothing is copied between devices that reach the same
-//! memory. A [`Forwarder`] polls devices and does what a [`PacketHandler`] says of each packet, in the words
-//! of XDP. Here two in-memory NICs exchange what arrives:
+//! receives into and sends the pool's pages: devices that reach the same memory exchange packets without a
+//! copy. A [`Forwarder`] polls devices, and a [`PacketHandler`] decides about each packet, with the actions
+//! of XDP. Here two in-memory NICs exchange packets:
 //!
 //! ```
 //! use pagepool::{Arena, ArenaParams, Pool, PoolParams};
@@ -79,27 +79,28 @@
 //! |---|---|
 //! | receive and send over a NIC | [`Umem`], [`Redirect`] (the XDP program), [`XskDevice`] (one queue) |
 //! | take some packets and leave the rest to the kernel | [`Match`], [`Redirect::steer`] |
-//! | do the same without a NIC | [`mem_nic()`] and its other end, [`NicPort`]; [`FaultNic`] to see it fail |
-//! | have checksums computed, know when packets leave, say when | [`TxMetadata`] |
+//! | receive and send without a NIC | [`mem_nic()`] and its other end [`NicPort`]; faults: [`FaultNic`] |
+//! | have checksums computed, get or set the send time | [`TxMetadata`] |
 //! | measure AF_XDP without a card and a kernel | [`xsk_in_memory`] and its other end, [`XskKernelSide`] |
-//! | open either by its name | [`open_device`], [`open_devices`]: `af_xdp:eth0`, `memory:` |
+//! | open either kind of device by name | [`open_device`], [`open_devices`]: `af_xdp:eth0`, `memory:` |
 //! | decide about packets | a [`PacketHandler`]: drop, pass, send back, redirect |
-//! | take what is passed | a [`Stack`] |
+//! | take passed packets | a [`Stack`] |
 //! | hand packets to another thread | [`handoff`] |
 //! | send memory that a device does not know | [`Egress`]: reuse its address, map the area once, or copy |
 //! | send pages on a UDP or TCP socket | [`ZeroCopySocket`]: `MSG_ZEROCOPY` and its completions |
 //! | create and query links | [`link`]: veths, addresses, offloads, token buckets, what not to touch |
-//! | see packets as a wire has them | [`link::offload_faults`]: offloads that take VLAN tags away |
+//! | see packets as they are on the wire | [`link::offload_faults`]: offloads that remove VLAN tags |
 //!
 //! # Rules
 //!
-//! * One thread polls a device: the owner of the pool that it receives into. Devices may move between polls.
-//! * The buffers on a device's rings belong to the device. [`Device::close`], or dropping it, returns every
-//!   one of them, also if the device is gone.
-//! * Counters say what became of each packet: [`DeviceStats`], [`ForwardStats`], [`PathStats`],
+//! * One thread polls a device: the owner of the pool that it receives into. A device may move to another
+//!   thread between polls.
+//! * The buffers on a device's rings belong to the device. [`Device::close`], or dropping it, returns all of
+//!   them, even if the device is gone.
+//! * Counters show what happened to each packet: [`DeviceStats`], [`ForwardStats`], [`PathStats`],
 //!   [`KernelStats`].
-//! * AF_XDP requires `CAP_NET_RAW`, and `CAP_NET_ADMIN` and `CAP_BPF` to attach the XDP program. Errors name
-//!   the capability that is missing.
+//! * AF_XDP requires `CAP_NET_RAW`. Attaching the XDP program requires `CAP_NET_ADMIN` and `CAP_BPF`. Errors
+//!   name the missing capability.
 //!
 //! # Features
 //!
@@ -115,7 +116,7 @@ mod documents {
 }
 
 #[cfg(test)]
-extern crate self as pagepool_net; // for what unit tests share with the tests beside the crate
+extern crate self as pagepool_net; // for what unit tests share with the tests in `tests/`
 
 mod device;
 mod drivers;

@@ -1,7 +1,7 @@
-//! Network interfaces, asked and changed: a netlink client and an ethtool client.
+//! Queries and changes network interfaces: a netlink client and an ethtool client.
 //!
-//! [`Netlink`] makes, asks and changes links, addresses and routes in the namespace it was opened in;
-//! [`Ethtool`] asks their drivers. [`cautions`] says which interfaces one should not touch, and
+//! [`Netlink`] creates, queries and changes links, addresses and routes in the namespace in which it was
+//! opened; [`Ethtool`] queries their drivers. [`cautions`] says which interfaces to leave alone, and
 //! [`offload_faults`] which offloads falsify the packets that XDP sees. [`KernelPagePools`] lists the page
 //! pools of the kernel's drivers.
 

@@ -1,5 +1,4 @@
-//! An in-memory NIC: a device made of software, with descriptor rings, and a driver that trusts it in
-//! nothing.
+//! An in-memory NIC: a device in software, with descriptor rings and a driver that does not trust it.
 //!
 //! What   two halves that share four rings and a gate. [`MemNic`] is the driver, a [`Device`] for the thread
 //!        that polls. [`NicPort`] is the hardware, on any thread.
@@ -12,25 +11,23 @@
 //!                           ◄─ sent: id ──────────────────────────
 //! ```
 //!
-//! Memory The hardware has no handle and no pointer: it knows device addresses, and its domain translates
-//!        them. Why that is sound, although it writes memory that is another thread's to hand out:
-//!        * The driver puts a descriptor on a ring only after the buffer is in its table, where nobody can
+//! Memory the hardware has no handle and no pointer: it knows device addresses, which its domain translates.
+//!        It writes memory that another thread hands out. That is sound because:
+//!        * The driver puts a descriptor on a ring only after the buffer is in its table, where no code can
 //!          access it: the buffer is out (I1), its memory stays (I3), no reference to its bytes exists (I4),
-//!          and its address is that of a mapping of this domain, by the very object (`mapping_cache.rs`).
-//!        * The port touches the bytes of a descriptor between taking it off the ring and completing it, and
-//!          never those of an id that it lied about (`port.rs`). An id is not used twice within 65,536 lives
-//!          of its slot.
-//!        * The driver takes a buffer out of the table when it is completed, which comes after the port's
-//!          last access: the ring's tail is stored with Release and loaded with Acquire, both ways. Or at the
-//!          end, below.
-//! End    `close` takes the gate, which waits for a step of the port to end, and lets none begin. Then nobody
-//!        but the driver has the buffers. A port that died may never complete anything; its buffers wait for
-//!        `close`.
-//! Rings  of the crate `rtrb`: one producer, one consumer, bulk both ways, indices in lines of their own.
-//!        Every ring has a place for each slot of the table, so an honest port never finds a completion ring
-//!        full.
-//! Cost   receive: per packet a completion copied, a table entry emptied and filled, an address computed, a
-//!        descriptor put. No read-modify-write, no lock, no allocation.
+//!          and its address is that of a mapping of this very domain object (`mapping_cache.rs`).
+//!        * The port touches the bytes of a descriptor only between taking it off the ring and completing it,
+//!          and never those of an id about which it lied (`port.rs`). An id is not used twice within 65,536
+//!          lives of its slot.
+//!        * The driver takes a buffer out of the table when it is completed, after the port's last access.
+//!          The ring's tail is stored with Release and loaded with Acquire, both ways. Or at the end, below.
+//! End    `close` takes the gate: it waits for a step of the port to end, and no other begins. Then only the
+//!        driver has the buffers. A port that died may never complete a buffer; `close` returns it.
+//! Rings  of the crate `rtrb`: one producer, one consumer, bulk access at both ends, indices in separate
+//!        cache lines. Every ring has a place for each slot of the table, so an honest port never finds a
+//!        completion ring full.
+//! Cost   receive: per packet a completion is copied, a table entry emptied and filled, an address computed,
+//!        a descriptor put. No read-modify-write, no lock, no allocation.
 
 pub(crate) mod cable;
 mod descriptor;
@@ -68,7 +65,7 @@ pub struct MemNic {
     info: DeviceInfo,
     mappings: MappingCache,
     link: Arc<Link>,
-    /// Whether the port wakes this end: from `arm` on.
+    /// Whether the port wakes this end: true from `arm` on.
     armed: bool,
     receiver: Receiver,
     sender: Sender,
@@ -76,8 +73,8 @@ pub struct MemNic {
     open: bool,
 }
 
-/// Makes an in-memory NIC that sees memory through `memory`: a [`NicDomain`](crate::NicDomain), or in tests
-/// `pagepool::testing::CheckingIommu`. The pools that it uses must name the same domain.
+/// Makes an in-memory NIC that accesses memory through `memory`: a [`NicDomain`](crate::NicDomain), or in
+/// tests `pagepool::testing::CheckingIommu`. Its pools must name that domain.
 ///
 /// It has no buffers for packets before its first [`receive`](Device::receive).
 ///
@@ -147,10 +144,9 @@ pub fn mem_nic(params: MemNicParams, memory: Arc<dyn DeviceMemory>) -> Result<(M
 }
 
 impl MemNic {
-    /// Looks at packets where they lie, at most `budget`, and gives the device the same buffers again: what a
-    /// driver does that has a fixed array of buffers and keeps no packet. Says how many there were. For
-    /// packets of one buffer; a part of a larger one counts as `rx_bad_length`. The buffers are those that
-    /// the last [`receive`](Device::receive) gave it.
+    /// Reads at most `budget` packets in place, and gives their buffers to the device again, like a driver
+    /// with a fixed array of buffers; returns how many. Only for packets of one buffer: a part of a larger
+    /// packet counts as `rx_bad_length`. The buffers are those of the last [`receive`](Device::receive).
     #[inline]
     pub fn look_in_place(&mut self, budget: usize, look: impl FnMut(&mut [u8])) -> usize {
         if self.link.is_gone() {
@@ -159,7 +155,7 @@ impl MemNic {
         self.receiver.look_in_place(budget, &self.mappings, &mut self.stats, look)
     }
 
-    /// Nobody sleeps any more: what woke is taken back.
+    /// Ends the sleep, and takes back the wake-up signal.
     #[cold]
     fn disarm(&mut self) {
         self.armed = false;

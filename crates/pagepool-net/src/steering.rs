@@ -1,9 +1,9 @@
-//! Which packets an XDP program takes: an expression over their headers.
+//! Selects packets for an XDP program: an expression over their headers.
 //!
-//! What   a [`Match`] is read from text (`parser`) into a tree (`expression`). `xsk/bpf/steer` translates the
-//!        tree to instructions of BPF; `evaluation` says the same of what `headers` reads from bytes in this
-//!        process, for tests and users. `flow_rules` gives rules for a card's hardware that take the same, or
-//!        more; `text` names a part in errors.
+//! What   `parser` reads a [`Match`] from text into a tree (`expression`). `xsk/bpf/steer` translates the
+//!        tree to BPF instructions. `evaluation` decides the same in this process, from bytes read by
+//!        `headers`, for tests and users. `flow_rules` makes rules for a card's hardware that take these
+//!        packets, or more. `text` names a part in errors.
 //! Who    any thread, when programs are loaded; never per packet.
 
 mod evaluation;
@@ -23,41 +23,41 @@ pub(crate) use expression::{
 pub(crate) use headers::{EXTENSIONS, Extension, Headers, MOST_EXTENSIONS, WITH_PORTS};
 use pagepool::Error;
 
-/// Which packets go to AF_XDP sockets; all others go to the kernel's stack.
+/// Selects the packets that go to AF_XDP sockets; all others go to the kernel's stack.
 ///
-/// It is read from a text in the words of pcap-filter(7), as far as that has them:
+/// It is parsed from a text in the language of pcap-filter(7), with a few additions:
 ///
 /// | text | packets |
 /// |---|---|
-/// | `all` | every one; the default |
-/// | `ethertype N`, `ether proto N` | of this EtherType (behind VLAN tags): a number, `ip`, `ip6` or `arp` |
-/// | `ip`, `ip6`, `arp` | of this EtherType |
-/// | `vlan`, `vlan ID` | with a VLAN tag; with one of this ID |
-/// | `proto P`, `ip proto P`, `ip6 proto P` | of this IP protocol: a number, or a name such as `gre` |
-/// | `tcp`, `udp`, `sctp`, `icmp`, `icmp6` | of this IP protocol |
-/// | `nd` | neighbour discovery: ICMPv6 of the types 133 to 137 |
-/// | `port N`, `portrange N-M` | TCP, UDP and SCTP from or to this port, or one of the range |
-/// | `host A`, `net A/LENGTH` | IPv4 or IPv6 from or to this address, or one with this prefix |
-/// | `fragment` | a part of an IP packet: the first, or a later one |
+/// | `all` | every packet; the default |
+/// | `ethertype N`, `ether proto N` | with this EtherType (behind VLAN tags): a number, `ip`, `ip6`, `arp` |
+/// | `ip`, `ip6`, `arp` | with this EtherType |
+/// | `vlan`, `vlan ID` | with a VLAN tag; with a tag of this ID |
+/// | `proto P`, `ip proto P`, `ip6 proto P` | with this IP protocol: a number, or a name such as `gre` |
+/// | `tcp`, `udp`, `sctp`, `icmp`, `icmp6` | with this IP protocol |
+/// | `nd` | IPv6 neighbour discovery: ICMPv6 types 133 to 137 |
+/// | `port N`, `portrange N-M` | TCP, UDP and SCTP, from or to this port or range |
+/// | `host A`, `net A/LENGTH` | IPv4 or IPv6, from or to this address or prefix |
+/// | `fragment` | IP fragments, the first and later ones |
 ///
-/// `src` or `dst` before `port`, `portrange`, `host` and `net` asks for that side alone. `ip` and `ip6` may
-/// stand before any of the four, and `tcp`, `udp` and `sctp` before the first two: `udp dst port 53`. Parts
-/// are joined by `and`, `or`, `not` (`&&`, `||`, `!`) and parentheses. `not` binds closest. `and` behind an
-/// `or` requires parentheses: pcap-filter reads it from left to right, and most languages do not.
+/// `src` or `dst` before `port`, `portrange`, `host` or `net` selects one side. `ip` and `ip6` may precede
+/// those four, and `tcp`, `udp` and `sctp` the first two: `udp dst port 53`. `and`, `or`, `not` (`&&`, `||`,
+/// `!`) and parentheses join parts. `not` binds closest. `and` after an `or` requires parentheses:
+/// pcap-filter reads it from left to right, most languages do not.
 ///
 /// # What is read of a packet
 ///
-/// A part is false of a packet that does not have what it asks for, and `not` of it is true: `not port 53`
-/// includes ARP. Otherwise:
+/// A part is false for a packet without the header it needs, and `not` of it is true: `not port 53` includes
+/// ARP. Otherwise:
 ///
 /// * Up to two VLAN tags (0x8100, 0x88a8, 0x9100) are skipped; every part looks behind them. `not vlan`
-///   excludes packets with tags. A tag that the card or the sender's kernel put aside is not in the packet.
-/// * IPv4 options are skipped, and up to six IPv6 extension headers: hop-by-hop options, routing,
-///   destination options, authentication, fragment. `proto` means what is behind them. With more of them the
-///   protocol and the ports are unknown.
-/// * A later fragment has addresses and a protocol, and no ports.
-/// * A packet that ends before a header is complete has nothing of that header. Lengths that headers tell,
-///   and checksums, are not looked at; of a packet of several buffers only the first one is.
+///   excludes packets with tags. A tag that the card or the sender's kernel removed is not in the packet.
+/// * IPv4 options are skipped, and up to six IPv6 extension headers: hop-by-hop options, routing, destination
+///   options, authentication, fragment. `proto` is the protocol behind them. With more than six, protocol and
+///   ports are unknown.
+/// * A later fragment has addresses and a protocol, but no ports.
+/// * If a packet ends before a header is complete, no field of that header exists. Length fields and
+///   checksums are not checked. Of a packet of several buffers, only the first is read.
 ///
 /// ```
 /// use pagepool_net::Match;
@@ -80,8 +80,8 @@ pub struct Match {
 }
 
 impl Match {
-    /// Whether a packet goes to a socket, if these are the bytes of its first buffer. The XDP program says
-    /// the same of each packet. For tests of an expression; see the type for an example.
+    /// Whether a packet with these bytes in its first buffer goes to a socket. The XDP program decides
+    /// equally. For tests of an expression; see the type for an example.
     pub fn matches(&self, frame: &[u8]) -> bool {
         self.expression.holds(&Headers::read(frame))
     }
@@ -92,7 +92,7 @@ impl Match {
 }
 
 impl Default for Match {
-    /// Every packet.
+    /// Selects every packet.
     fn default() -> Self {
         Self { text: "all".into(), expression: Expression::All }
     }
@@ -101,14 +101,14 @@ impl Default for Match {
 impl FromStr for Match {
     type Err = Error;
 
-    /// Reads an expression of up to 256 parts. An error names the word that is refused, its column, and what
-    /// may stand there.
+    /// Parses an expression of up to 256 parts. An error names the refused word, its column, and what may be
+    /// there.
     fn from_str(text: &str) -> Result<Self, Error> {
         Ok(Self { text: text.trim().into(), expression: parser::parse(text)? })
     }
 }
 
-/// As it was written.
+/// The text as it was parsed.
 impl fmt::Display for Match {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)

@@ -10,7 +10,7 @@ pub(crate) mod raised_rights;
 pub(crate) mod remedy;
 pub(crate) mod socket;
 
-/// The error numbers that callers tell apart, or know a remedy for.
+/// Error numbers that callers distinguish, or have a remedy for.
 pub(crate) mod errno {
     pub(crate) use libc::{
         E2BIG, EACCES, EADDRNOTAVAIL, EAFNOSUPPORT, EAGAIN, EBUSY, EEXIST, EHOSTUNREACH, EINTR, EINVAL,

@@ -1,6 +1,6 @@
-//! For tests of devices: the conformance suite, and the rig that it runs a device in.
+//! For tests of devices: the conformance suite, and the rig in which it runs a device.
 //!
-//! Behind the feature `testing`, so that other crates can run the suite over their own devices.
+//! Feature `testing` makes it available to other crates, for their own devices.
 
 mod conformance;
 mod rig;
@@ -18,7 +18,7 @@ pub use crate::xsk::{LoadedMatch, TailAdjuster};
 pub use conformance::{device, slow_device};
 pub use rig::{Allowed, Rig};
 
-/// Detaches what XDP programs an interface has without a BPF link, as `ip link set INTERFACE xdp off` does.
+/// Detaches the XDP programs of an interface that have no BPF link, as `ip link set INTERFACE xdp off` does.
 pub fn detach_xdp(interface: &str) -> Result<(), Error> {
     let (link, mut netlink) = (lookup::look_up(interface)?, lookup::netlink()?);
     for there in &link.xdp {
@@ -35,8 +35,8 @@ pub fn detach_xdp(interface: &str) -> Result<(), Error> {
     Ok(())
 }
 
-/// Reads any bytes as the kernel's answers over netlink, of every kind, and gives how many messages there
-/// were: for fuzzers, since no bytes may do harm.
+/// Parses any bytes as netlink answers of the kernel, of every kind, and returns how many messages there
+/// were. For fuzzers: no bytes may do harm.
 ///
 /// ```
 /// assert_eq!(pagepool_net::testing::netlink_answers(b"anything at all, really"), 1);

@@ -1,7 +1,6 @@
 //! Real interfaces: AF_XDP sockets over a pool's memory.
 //!
-//! [`XskDevice::simple`] opens a queue with all that it requires. The parts, where a program shares or
-//! chooses them:
+//! [`XskDevice::simple`] opens a queue with all that it requires. To share or choose the parts:
 //!
 //! ```no_run
 //! // It needs root and an interface.
@@ -18,9 +17,8 @@
 //! # Ok::<(), pagepool::Error>(())
 //! ```
 //!
-//! What   a [`Umem`] is an arena registered with the kernel, and the domain that its pools name. A
-//!        [`Redirect`] is the XDP program of an interface. An [`XskDevice`] is one queue of it: a socket with
-//!        four rings.
+//! What   a [`Umem`] is an arena registered with the kernel, and the domain of its pools. A [`Redirect`] is
+//!        the XDP program of an interface. An [`XskDevice`] is one queue of it: a socket with four rings.
 //!
 //! ```text
 //!   pool ── pages ──► table ── fill: address ───────────────►  kernel, driver
@@ -30,16 +28,14 @@
 //! ```
 //!
 //! Who    the table at [`XskDevice`] says which thread may do what.
-//! Share  devices over one `Umem` have fill and completion rings of their own (Linux 5.10), so they share
-//!        nothing per packet: what one receives another sends without a copy in user space, and pages return
-//!        to the pool they are of.
-//! Calls  in copy mode the kernel sends when it is called: after each transmit, and again in `complete` and
-//!        `wait` for what it had no room for. It is called only if it says that it waits to be. On a veth a
-//!        program sends in its place, many packets a call: between the table and the kernel there are rings
-//!        of our own then, and `bpf_batch` is at their other end.
-//! Close  unmaps the rings and closes the socket first, for the kernel keeps a socket whose rings are mapped;
-//!        then takes back what the tables have: on any ring, in the kernel, refused. A queue is free a moment
-//!        later only (the kernel takes sockets apart behind our back); opening tries again.
+//! Share  devices over one `Umem` have their own fill and completion rings (Linux 5.10), so they share
+//!        nothing per packet. One sends what another received without a copy; each page returns to its own
+//!        pool.
+//! Calls  in copy mode the kernel sends only when called: after each transmit, and again in `complete` and
+//!        `wait`. It is called only if it requests a wakeup. On a veth a BPF program sends instead, many
+//!        packets per call, from rings of our own: see `bpf_batch`.
+//! Close  unmaps the rings and closes the socket, which the kernel keeps while they are mapped. Then it takes
+//!        back every page in the tables. The kernel frees the queue a moment later; opening retries.
 
 mod bpf;
 mod bpf_batch;

@@ -1,24 +1,23 @@
-//! Zero-copy sends on a socket (`MSG_ZEROCOPY`), whose error queue says when pages are free again.
+//! Zero-copy sends on a socket (`MSG_ZEROCOPY`). Its error queue reports when pages are free again.
 //!
-//! What   the kernel sends from the application's pages, which it pins, and reads them until the last byte is
+//! What   the kernel sends from the application's pages, which it pins. It reads them until the last byte is
 //!        acknowledged or the last copy of a datagram is gone. [`ZeroCopySocket`] is an [`InUse`]: its pages
 //!        are deferred in their pool.
-//! Who    any thread sends, one at a time; any thread polls. The lock of the sends is held across `sendmsg`,
-//!        so that numbers are given in the kernel's order; on a blocking socket others wait meanwhile. The
-//!        lock of the window is held for moments, so a poll never waits for a send.
-//! Count  the kernel numbers the zero-copy sends that it accepts, from 0, and the socket counts along. So
-//!        nobody else may send on this socket with `MSG_ZEROCOPY`. A failed send is not counted if its error
-//!        is one that the kernel gives before it counts, or after it took its count back
+//! Who    any thread sends, one at a time; any thread polls. The send lock is held across `sendmsg`, to
+//!        number sends in the kernel's order; on a blocking socket other senders wait. The window's lock is
+//!        held only briefly: a poll never waits for a send.
+//! Count  the kernel numbers the zero-copy sends that it accepts, from 0, and the socket counts along.
+//!        Therefore no other code may send on this socket with `MSG_ZEROCOPY`. A failed send is not counted
+//!        if the kernel returns its error before counting, or after undoing the count
 //!        (net/ipv4/tcp.c:tcp_sendmsg_locked, net/ipv4/ip_output.c:__ip_append_data, v7.3). After any other
-//!        error of a datagram socket (a firewall's EPERM) the kernel's count is unknown, and the socket sends
-//!        copies from then on.
+//!        error of a datagram socket (a firewall's EPERM) the kernel's count is unknown, and the socket only
+//!        sends copies from then on.
 //! End    closing a TCP socket does not free its pages: the kernel retransmits from them. A pool keeps the
-//!        socket, and so the descriptor, while pages wait for it. To end early, shut the connection down
-//!        through the descriptor, and drop nothing. If the peer is gone, the wait ends after the kernel's
-//!        retransmissions; after a reset it ends at once: the kernel drops what it had to send, and reports
-//!        that in the error queue. If the descriptor is closed with pages in use, they are never reported
-//!        free.
-//! Cost   a send: the system call, two uncontended locks. A question: one.
+//!        socket, and its descriptor, while pages wait for it. To end early, shut the connection down through
+//!        the descriptor, and drop nothing. If the peer is gone, the wait ends after the kernel's
+//!        retransmissions. After a reset it ends at once: the kernel drops unsent data, and reports that in
+//!        the error queue. If the descriptor is closed with pages in use, they are never reported free.
+//! Cost   a send: the system call and two uncontended locks. `in_use`: one lock.
 
 mod sys;
 mod window;
@@ -35,7 +34,7 @@ use window::Window;
 
 use crate::sys::remedy::failed;
 
-/// Notes of the error queue that one look takes at most.
+/// The most notes that one `refresh` takes from the error queue.
 const NOTES: usize = 64;
 
 /// A connected socket that sends from the pages of a pool.
@@ -74,8 +73,7 @@ const NOTES: usize = 64;
 pub struct ZeroCopySocket {
     fd: OwnedFd,
     datagrams: bool,
-    /// Whether the kernel's count of the sends is not known any more. Written by a failed send, under
-    /// `sending`.
+    /// Whether the kernel's count of sends is unknown. Written by a failed send, under `sending`.
     uncertain: AtomicBool,
     sending: Mutex<()>,
     state: Mutex<State>,
@@ -87,17 +85,17 @@ struct State {
     stats: ZeroCopyStats,
 }
 
-/// What one call sent.
+/// The result of a send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "a buffer whose cookie is not waited for may be used again while the kernel reads it"]
 pub struct Sent {
-    /// Bytes that the kernel took: all of a datagram, perhaps less of a stream.
+    /// Bytes that the kernel accepted: all of a datagram, perhaps fewer of a stream.
     pub bytes: usize,
-    /// The cookie to [`defer`](pagepool::Bound::defer) the buffers with; `None` if the kernel has copied the
-    /// bytes, so that the buffers are free already.
+    /// The cookie to [`defer`](pagepool::Bound::defer) the buffers with; `None` if the kernel copied the
+    /// bytes, and the buffers are free.
     ///
     /// On a stream a cookie covers all earlier sends, too: defer a buffer that took several sends with the
-    /// last cookie that one of them gave.
+    /// last cookie.
     pub cookie: Option<u64>,
 }
 
@@ -105,28 +103,28 @@ pub struct Sent {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ZeroCopyStats {
-    /// Sends from the application's pages. `zero_copy` and `copied` add up to it when nothing is out.
+    /// Sends from the application's pages: `zero_copy` + `copied`, once all are complete.
     pub sends: u64,
-    /// Completed sends that the kernel did not copy.
+    /// Completed sends without a copy.
     pub zero_copy: u64,
-    /// Completed sends that the kernel copied after all, as it does for everything that is looped back. If
-    /// the kernel reports several sends together, all count as the first of them.
+    /// Completed sends that the kernel copied after all, as it does on loopback. If the kernel reports
+    /// several sends together, all count like the first.
     pub copied: u64,
-    /// Sends that were copied at once, because the kernel had no memory left for notes about zero-copy sends
-    /// (ENOBUFS: `net.core.optmem_max`, or RLIMIT_MEMLOCK).
+    /// Sends copied at once, because the kernel had no memory for more notes about zero-copy sends (ENOBUFS:
+    /// `net.core.optmem_max`, or RLIMIT_MEMLOCK).
     pub refused: u64,
-    /// Sends that were copied at once, because 4096 sends were not complete, because the kernel's count was
-    /// unknown, or because they had no bytes.
+    /// Sends copied at once, because 4096 sends were incomplete, the kernel's count was unknown, or there
+    /// were no bytes.
     pub ordinary: u64,
-    /// Notes in the error queue about something else: they are taken out and dropped.
+    /// Other notes in the error queue, which are dropped.
     pub other_notes: u64,
 }
 
 impl ZeroCopySocket {
-    /// Takes a connected UDP or TCP socket, over IPv4 or IPv6. Nothing else may have sent, or may send, with
+    /// Takes a connected UDP or TCP socket, over IPv4 or IPv6. No other code may send, or have sent, with
     /// `MSG_ZEROCOPY` on it.
     ///
-    /// An error where the kernel refuses `SO_ZEROCOPY`, and for a datagram socket with `IP_RECVERR`.
+    /// Fails if the kernel refuses `SO_ZEROCOPY`, and for a datagram socket with `IP_RECVERR`.
     ///
     /// ```
     /// # use std::os::unix::net::UnixDatagram;
@@ -150,11 +148,11 @@ impl ZeroCopySocket {
         Ok(Self { fd, datagrams, uncertain: AtomicBool::new(false), sending, state })
     }
 
-    /// Sends to the socket's peer: from the slices' pages, if the kernel does that, else a copy. The slices
-    /// must not change until [`in_use`](InUse::in_use) returns false for the cookie: the kernel may read them
-    /// until then.
+    /// Sends to the socket's peer, from the slices' pages if the kernel accepts that, else by copy. The
+    /// slices must not change until [`in_use`](InUse::in_use) returns false for the cookie: the kernel may
+    /// still read them.
     ///
-    /// Errors are those of `sendmsg`; nothing was sent then, and the slices are free.
+    /// Returns the errors of `sendmsg`: then nothing was sent, and the slices are free.
     pub fn send(&self, slices: &[IoSlice<'_>]) -> io::Result<Sent> {
         let _in_order = lock(&self.sending);
         if let Some(sent) = self.send_from_pages(slices)? {
@@ -173,10 +171,10 @@ impl ZeroCopySocket {
         lock(&self.state)
     }
 
-    /// None, and counted why, where a copy has to be sent. What the kernel has left to say takes of the
-    /// memory that it refuses, and of the window, so it is read before giving up. Under `sending`.
+    /// Returns `None`, and counts the reason, if a copy must be sent. Before it gives up, it reads the error
+    /// queue, whose notes use up the kernel's memory and the window. Call it under `sending`.
     fn send_from_pages(&self, slices: &[IoSlice<'_>]) -> io::Result<Option<Sent>> {
-        // The kernel counts a datagram of nothing, and a stream's nothing not: so neither is tried.
+        // The kernel counts an empty datagram, but not an empty send on a stream: neither is tried.
         let nothing = slices.iter().all(|slice| slice.is_empty());
         let mut refused = false;
         // Relaxed: written and read under `sending`.
@@ -198,7 +196,7 @@ impl ZeroCopySocket {
         Ok(None)
     }
 
-    /// None where the window is full. The number is taken before the send, for the kernel may be done with it
+    /// Returns `None` if the window is full. Takes the number before the send: the kernel may complete it
     /// before the call returns.
     fn try_send(&self, slices: &[IoSlice<'_>]) -> Option<io::Result<Sent>> {
         let cookie = self.state().window.begin()?;
@@ -218,15 +216,15 @@ impl ZeroCopySocket {
 }
 
 impl AsFd for ZeroCopySocket {
-    /// The descriptor, to sleep on: `POLLERR` says that sends are over. To read its error queue, to send on
-    /// it with `MSG_ZEROCOPY` and to turn `IP_RECVERR` on is for the socket alone.
+    /// The descriptor, to sleep on: `POLLERR` means that sends are complete. Do not read its error queue,
+    /// send on it with `MSG_ZEROCOPY` or turn `IP_RECVERR` on.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
 }
 
 impl InUse for ZeroCopySocket {
-    /// Reads the error queue, 64 notes at most, each of which may be about many sends.
+    /// Reads at most 64 notes from the error queue; each may cover many sends.
     fn refresh(&self) {
         for _ in 0..NOTES {
             let Some(note) = sys::next_note(self.fd.as_fd()) else { return };
@@ -242,20 +240,20 @@ impl InUse for ZeroCopySocket {
         }
     }
 
-    /// Whether the send is not complete; on a stream, whether that send or any before it is not complete.
+    /// Whether the send is incomplete; on a stream, whether it or any earlier send is.
     fn in_use(&self, cookie: u64) -> bool {
         let window = &self.state().window;
         if self.datagrams { window.is_out(cookie) } else { window.is_out_up_to(cookie) }
     }
 }
 
-/// No user code runs under these locks, so a panic leaves nothing half done.
+/// No user code runs under these locks: a panic cannot leave their data inconsistent.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Errors of a datagram's send that come before the kernel counts it, or with its count taken back. ENOBUFS
-/// is one, because [`ZeroCopySocket::new`] refuses sockets where the network may give it too.
+/// Errors of a datagram send that the kernel returns before counting it, or after undoing the count. ENOBUFS
+/// is one, because [`ZeroCopySocket::new`] refuses sockets to which the network may return it, too.
 fn is_before_the_count(error: &io::Error) -> bool {
     let known = [
         libc::EAGAIN,

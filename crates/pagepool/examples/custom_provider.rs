@@ -1,10 +1,10 @@
-//! A custom provider: a pool over memory of your own, here pages from the Rust heap.
+//! A custom provider: a pool over your own memory, here pages of the Rust heap.
 //!
 //! ```sh
 //! cargo run -p pagepool --example custom_provider
 //! ```
 
-// UNSAFETY: a provider promises that each page it gives is real, aligned memory that nobody else uses.
+// UNSAFETY: a provider promises that each of its pages is real, aligned memory that no other code uses.
 #![expect(unsafe_code)]
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex};
 
 use pagepool::{Area, NodeId, PAGE_SIZE, PageIdx, Pool, PoolParams, Provider, REGION_SHIFT};
 
-/// A stack of free page numbers over one block of memory. It serves pages of order 0.
+/// A stack of free page numbers over one block of memory. Serves pages of order 0.
 #[derive(Debug)]
 struct HeapPages {
     area: Arc<Area>,
@@ -27,7 +27,7 @@ impl HeapPages {
         // SAFETY: the layout has a size above 0.
         let base = unsafe { alloc_zeroed(layout) } as usize;
         assert_ne!(base, 0, "the system has memory for {pages} pages");
-        // SAFETY: the block is this provider's alone, zeroed, and freed after the area is closed.
+        // SAFETY: only this provider uses the block, which is zeroed, and freed after the area is closed.
         let area = unsafe { Area::readable(base, layout.size() as u64, REGION_SHIFT, Some(NodeId(0))) }?;
         for region in 0..area.regions() {
             // SAFETY: all of the block is present from the start.
@@ -38,7 +38,7 @@ impl HeapPages {
     }
 }
 
-// SAFETY: one area; all of it is present; each number is on the stack or out, never both.
+// SAFETY: one area, all of it present; each number is on the stack or out, never both.
 unsafe impl Provider for HeapPages {
     fn area(&self) -> &Arc<Area> {
         &self.area
@@ -80,7 +80,7 @@ pub fn main() -> Result<(), Box<dyn Error>> {
     println!("{}: {} allocated, {} left", heap.describe(), buffers.len(), heap.available(0));
     drop(buffers);
     println!("home again: {:?}", pool.inflight());
-    drop(pool); // its pages go back to the provider
+    drop(pool); // its pages return to the provider
     assert_eq!(heap.available(0), 256);
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Cross-thread hand-over: the owner allocates, a worker reads and drops, every page comes back to the owner.
+//! Cross-thread hand-over: the owner allocates, a worker reads and drops, every page returns to the owner.
 //!
 //! ```sh
 //! cargo run -p pagepool --example handover

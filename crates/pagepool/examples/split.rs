@@ -1,5 +1,5 @@
-//! One buffer becomes several, each of which returns by itself: a header and its payload, and the packets
-//! that a device wrote into one buffer.
+//! Splits a buffer into parts that return independently: a header and its payload, and packets that a device
+//! wrote into one buffer.
 //!
 //! ```sh
 //! cargo run -p pagepool --example split
@@ -27,7 +27,7 @@ pub fn main() -> Result<(), Box<dyn Error>> {
     println!("header at {} of {} bytes", begins, header.len());
     drop(header);
 
-    // A device wrote three packets into one buffer, and says how long they are.
+    // A device wrote three packets into one buffer, with these lengths.
     let mut rest = pool.alloc_page().ok_or("the arena is exhausted: raise max_bytes")?;
     for len in [590, 1514, 60] {
         let behind = rest.split_off(len)?;
@@ -38,7 +38,7 @@ pub fn main() -> Result<(), Box<dyn Error>> {
     drop(to_worker); // ends the worker's loop
     let bytes = worker.join().map_err(|_| "the worker panicked")?;
     println!("{bytes} bytes went to the worker");
-    // Two pages, six parts: each page is home when its last part is, and that is what is counted.
+    // Two pages, six parts: a page is free when its last part has returned, and this counts them.
     pool.alloc_bulk(&mut Vec::with_capacity(64), 64);
     assert_eq!(pool.inflight().out, 0, "every page is back");
     Ok(())

@@ -1,4 +1,4 @@
-//! The handles to a buffer, and what returns many of them at once.
+//! The handles to buffers, and ways to return many buffers at once.
 
 pub(crate) mod batch;
 pub(crate) mod bulk;

@@ -1,15 +1,14 @@
-//! What can go wrong when something is set up: one enum, with the value, the limit and the remedy in its
-//! text.
+//! Setup errors: one enum, whose text has the value, the limit and the remedy.
 //!
-//! Hot paths never make one of these; they return `Option`, a count, or the item.
+//! Hot paths never create one; they return `Option`, a count, or the item.
 
 use std::{fmt, io};
 
 use crate::remedy::remedy;
 use crate::shown::shown;
 
-/// A refused parameter or a failed system call. The text names the value, the limit and the remedy;
-/// `source()` holds the errno. `Debug` prints the same text as `Display`, as a `main` that returns this does:
+/// A refused parameter or a failed system call. The text has the value, the limit and the remedy; `source()`
+/// has the errno. `Debug` prints the text of `Display`, because a `main` that returns this prints `Debug`:
 ///
 /// ```
 /// use pagepool::{Arena, ArenaParams};
@@ -18,13 +17,13 @@ use crate::shown::shown;
 /// ```
 #[non_exhaustive]
 pub enum Error {
-    /// A parameter is outside the range it must be in. The C interface reports it as `EINVAL`.
+    /// A parameter is out of range. The C interface reports `EINVAL`.
     Parameter {
-        /// The field as it is spelt in the parameter struct.
+        /// The field's name in the parameter struct.
         field: &'static str,
-        /// The value that was given.
+        /// The given value.
         value: String,
-        /// What it must be, in words.
+        /// The allowed range, in words.
         must_be: String,
     },
     /// A system call failed. The C interface reports its errno.
@@ -36,18 +35,18 @@ pub enum Error {
         /// The errno.
         source: io::Error,
     },
-    /// A domain refused to map a region; everything that the request had mapped was undone.
+    /// A domain refused to map a region. All other mappings of the request were undone.
     Map {
-        /// The domain's name, as it describes itself.
+        /// The domain's name.
         domain: String,
-        /// The first byte of the region, counted from the start of the area.
+        /// Offset of the region's first byte in the area.
         offset: u64,
-        /// The length of the region in bytes.
+        /// Length of the region in bytes.
         len_bytes: u64,
-        /// Why.
+        /// The domain's reason.
         reason: String,
     },
-    /// The arena cannot grow, because a domain needs it to stay as it is (an AF_XDP UMEM, for example).
+    /// The arena cannot grow, because a domain maps it as one range (for example an AF_XDP UMEM).
     Fixed {
         /// The domain that fixes it.
         domain: String,
@@ -56,18 +55,18 @@ pub enum Error {
     },
     /// Something is still in use.
     Busy {
-        /// What, and by whom.
+        /// What is in use, and by whom.
         what: String,
     },
-    /// The operation does not fit this kind of memory or pool.
+    /// This kind of memory or pool cannot do the operation.
     Unsupported {
-        /// What was asked and what would do instead.
+        /// What was requested, and what works instead.
         what: String,
     },
 }
 
 impl Error {
-    /// A parameter error; `must_be` says the range in words.
+    /// A parameter error; `must_be` is the range in words.
     pub(crate) fn parameter(
         field: &'static str,
         value: impl fmt::Display,
@@ -76,8 +75,8 @@ impl Error {
         Self::Parameter { field, value: value.to_string(), must_be: must_be.into() }
     }
 
-    /// What to make of the errno of a call that failed. `known`: what the caller knows of its own values, for
-    /// errnos that the [table](remedy) leaves to it.
+    /// Explains the errno of a failed call. `known` gives the remedy for errnos that the [table](remedy)
+    /// leaves to the caller, who knows its own values.
     pub(crate) fn of_call(
         call: &'static str,
         known: impl FnOnce() -> String,
@@ -88,12 +87,12 @@ impl Error {
         }
     }
 
-    /// An allocation that did not set errno failed.
+    /// A failed allocation that set no errno.
     pub(crate) fn no_memory(call: &'static str, remedy: String) -> Self {
         Self::System { call, remedy, source: io::Error::from_raw_os_error(libc::ENOMEM) }
     }
 
-    /// The errno that the C interface reports for this error, positive.
+    /// The errno that the C interface reports, positive.
     pub fn errno(&self) -> i32 {
         match self {
             Self::Parameter { .. } => libc::EINVAL,
@@ -107,7 +106,7 @@ impl Error {
 }
 
 impl fmt::Display for Error {
-    /// What a terminal would obey, or not show, is escaped: names in it are others'.
+    /// Escapes what a terminal would obey or not show, because names come from others.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&shown(&self.text()))
     }
@@ -132,7 +131,7 @@ impl Error {
     }
 }
 
-/// The sentence: who returns it from `main` shows it to a user.
+/// Prints the text, because `main` shows it to a user.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)

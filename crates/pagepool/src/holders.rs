@@ -1,7 +1,7 @@
-//! Who holds what for how long, in pools that are asked to know it.
+//! Who holds which page and for how long, in pools that record it.
 //!
-//! A page that goes out gets a record: when, and where in the program, by which thread, under which tag. The
-//! record is cleared when the page is home. [`table`] has the protocol, [`view`] is what observers get of it.
+//! An allocated page gets a record: time, place in the program, thread, tag. Its return clears the record.
+//! [`table`] has the protocol; [`view`] is what observers get.
 
 pub(crate) mod record;
 pub(crate) mod stack;

@@ -1,5 +1,5 @@
-//! Where a buffer returns to, its home: the owner's cache, a lane for each returning thread, one ring for
-//! each pool. Also what observers see of them: counters, the registry.
+//! Where buffers return to: the owner's cache, a lane per returning thread, one ring per pool. Also what
+//! observers see of these: counters, the registry.
 
 pub(crate) mod cache;
 pub(crate) mod chain_blocks;

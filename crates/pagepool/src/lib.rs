@@ -1,7 +1,7 @@
 //! Linux's `page_pool` for user space: an allocator of packet buffers in pages that stay mapped for a device.
 //!
 //! A pool belongs to one receive queue. The thread that polls the queue owns the pool and allocates from it
-//! without a lock. A buffer that is dropped, on any thread, returns to its pool and is handed out again.
+//! without a lock. A buffer that is dropped, on any thread, returns to its pool and is reused.
 //!
 //! This crate allocates; it opens no device. It serves any packet path that takes buffers by address: AF_XDP,
 //! DPDK, VFIO, vhost-user, io_uring. The crate `pagepool-net` has devices (AF_XDP and in-memory) and a
@@ -40,14 +40,14 @@
 //!
 //! | to | use |
 //! |---|---|
-//! | have memory | [`Arena`]; [`DeviceMemory`] if the CPU cannot read it; [`Provider`] for your own |
+//! | provide memory | [`Arena`]; [`DeviceMemory`] if the CPU cannot read it; [`Provider`] for your own |
 //! | map it for a device | a [`DmaDomain`]: [`OffsetDomain`] (UMEM offsets), [`IdentityDomain`], your own |
-//! | allocate, on the owner's thread | [`Bound`], which [`Pool::bind`] gives: pages, batches, fragments |
+//! | allocate, on the owner's thread | [`Bound`], from [`Pool::bind`]: pages, batches, fragments |
 //! | hold a buffer | [`PageBuf`]; [`SharedBuf`] for many readers; [`PageRef`] |
 //! | hold many | [`Batch`]: 64 pages; [`FragRun`]: neighbours in a page; [`PackedBuf`]: 8 bytes each |
-//! | make two buffers of one | [`PageBuf::split_off`]: header and payload, several packets of one buffer |
+//! | split a buffer | [`PageBuf::split_off`]: header and payload, several packets of one buffer |
 //! | put a buffer on a descriptor ring | [`PageBuf::into_raw`], [`PoolRef::from_raw`] |
-//! | find what a device names | [`DeviceTable`] for pages, [`FragTable`] for fragments |
+//! | find a buffer that a device names | [`DeviceTable`] for pages, [`FragTable`] for fragments |
 //! | handle packets | [`XdpBuff`] inside a poll, [`XdpFrame`] beyond it, [`XdpFrameBulk`] to return many |
 //! | feed a network stack | [`SkBuff`] and [`SkbCache`]: clones, fragments, coalescing with Linux's rules |
 //! | lend a buffer to a reader that does not return it | [`Bound::defer`] with an [`InUse`]: `MSG_ZEROCOPY` |
@@ -58,37 +58,36 @@
 //!
 //! * A [`Bound`] is neither `Send` nor `Sync`: the compiler keeps allocation on the owner's thread.
 //!   [`Bound::unbind`] gives a [`Pool`], which may move to another thread and be bound there.
-//! * Every handle is `Send`: [`PageBuf`], [`XdpFrame`], [`SharedBuf`] and the others return from wherever
-//!   they are dropped. A return on another thread is one store into that thread's lane; it takes a lock only
+//! * Every handle is `Send`: [`PageBuf`], [`XdpFrame`], [`SharedBuf`] and the others return from any thread
+//!   that drops them. A return on another thread is one store into that thread's lane; it takes a lock only
 //!   if the thread has no lane or its lane is full.
 //! * Signal handlers must not touch buffers. A forked child must not drop handles that were copied into it.
 //!
 //! # What cannot happen
 //!
-//! Returning a buffer twice, using it after its return and keeping its bytes beyond its life do not compile.
-//! A raw address that was not handed out, or was returned already, is refused, in release builds too. Records
+//! Returning a buffer twice, using it after its return or keeping its bytes longer does not compile. A raw
+//! address that was never handed out, or was already returned, is refused, also in release builds. Records
 //! lie beside the memory, never in it: a device can overwrite every byte of a page and nothing of the pool.
 //!
 //! # What it costs
 //!
 //! Allocating and returning a page on the owner's thread takes 20 instructions, about 1.9 ns on a Xeon at 2.1
-//! GHz; in a [`Batch`] of 64 it takes 2 instructions a page. Nothing on these paths allocates, locks, formats
-//! or logs. [`prepare_thread`] moves the one allocation of a thread's first return to a moment of your
-//! choice.
+//! GHz; in a [`Batch`] of 64 it takes 2 instructions per page. Nothing on these paths allocates, locks,
+//! formats or logs. A thread's first return allocates once; [`prepare_thread`] does that earlier.
 //!
 //! # Features
 //!
 //! * `bytes`: buffers, frames and packets as `bytes::Bytes`, without a copy.
-//! * `metrics`: what observers see of processes, as metrics for Prometheus: [`observe`].
+//! * `metrics`: what [`observe`] shows, as metrics for Prometheus.
 //! * `usdt`: at each [`PoolProbe`] a `nop` and an ELF note, for bpftrace, perf, gdb and SystemTap.
 //! * `tracing`: at each [`PoolProbe`] an event of the crate `tracing`, with the target `pagepool`.
 //! * `testing`: the conformance suite for providers, a model of a pool, an IOMMU that checks every access,
 //!   and failure injection, for tests of your own providers and domains.
 //!
-//! Linux is required, and nothing else: huge pages, NUMA and `membarrier` are used if available.
+//! Requires only Linux; huge pages, NUMA and `membarrier` are used if available.
 #![cfg_attr(loom, allow(dead_code))]
 
-/// Documents whose examples are tests of this crate. README's are tests of `pagepool-net`.
+/// Documents whose examples are tests of this crate. Those of README are tests of `pagepool-net`.
 #[cfg(doctest)]
 mod documents {
     #[doc = include_str!("../../../docs/porting.md")]

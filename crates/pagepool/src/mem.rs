@@ -1,4 +1,4 @@
-//! Pages and the memory that they lie in: an arena, a device's memory, the addresses that devices use.
+//! Pages and their memory: arena, device memory, and the addresses that devices use.
 
 pub(crate) mod area;
 pub(crate) mod arena;
@@ -9,6 +9,6 @@ pub(crate) mod provider;
 pub(crate) mod starved;
 pub(crate) mod topology;
 
-// Providers: what is exported here is public.
+// The providers exported here are public.
 pub use arena::Arena;
 pub use device_memory::DeviceMemory;

@@ -1,8 +1,8 @@
-//! Observing other processes: what those show that called [`publish`](crate::publish). From a running
-//! process nothing is taken, and a killed one still shows what it had.
+//! Observes other processes: shows what they [`publish`](crate::publish). Takes nothing from a running
+//! process; a killed one still shows its last state.
 //!
-//! [`RunFolder::processes`] reads all of a user's processes. Files are read, never mapped, with every
-//! place in them checked: a damaged file gives an error.
+//! [`RunFolder::processes`] reads all of a user's processes. Files are read, never mapped, and every offset
+//! in them is checked: a damaged file gives an error.
 //!
 //! The layout is in `docs/published-file.md`.
 

@@ -1,4 +1,4 @@
-//! Packets: what a device received, what outlives the poll, and what network stacks work on.
+//! Packets: as received, beyond the poll, and in network stacks.
 
 #[cfg(all(feature = "bytes", not(loom)))]
 pub(crate) mod bytes;

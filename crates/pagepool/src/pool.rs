@@ -1,4 +1,4 @@
-//! The pool: made, bound to a thread, refilled, ended.
+//! The pool: creation, binding to a thread, allocation, refill, end.
 
 pub(crate) mod alloc;
 pub(crate) mod alloc_addr;

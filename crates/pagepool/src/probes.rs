@@ -1,16 +1,14 @@
-//! The probes: places where a pool tells a tracer what happens, declared once, here.
+//! The probes: places where a pool notifies a tracer, declared here once.
 //!
-//! What   a function for each probe. With the feature `usdt` it is a `nop` and an ELF note, by which
-//!        bpftrace, perf, gdb and SystemTap find it; with the feature `tracing` also an event of that crate.
-//!        Without them only its arguments are computed. [`PoolProbe::ALL`] and docs/probes.md come from
-//!        these lines.
-//! Where  at rare events alone, behind what they tell of. The arguments are numbers at hand.
-//! Who    any thread, as at a callback: with no lock of a pool held and no borrow of the owner's state live,
-//!        because a subscriber of `tracing` may drop buffers. If it panics, the panic ends here.
-//!        Adding one: its lines in `probes!`, at the end, the call, and what provokes it in
-//!        tests/probes/provoke.rs.
+//! What   a function for each probe. With the feature `usdt` it is a `nop` and an ELF note, which bpftrace,
+//!        perf, gdb and SystemTap find; with the feature `tracing` also an event of that crate. Without both
+//!        only its arguments are computed. [`PoolProbe::ALL`] and docs/probes.md come from these lines.
+//! Where  only at rare events, after them. The arguments are numbers that are already known.
+//! Who    any thread, with no lock of a pool held and no borrow of the owner's state live, as at a callback:
+//!        a subscriber of `tracing` may drop buffers. Its panic ends here. To add a probe: append it to
+//!        `probes!`, call it, and provoke it in tests/probes/provoke.rs.
 
-/// A place where a pool tells a tracer what happens. Compiled in with the features `usdt` and `tracing`.
+/// A place where a pool notifies a tracer, compiled in with the features `usdt` and `tracing`.
 ///
 /// ```
 /// use pagepool::PoolProbe;
@@ -20,13 +18,13 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PoolProbe {
-    /// Its name; the provider of all of them is `pagepool`.
+    /// Its name; the provider is always `pagepool`.
     pub name: &'static str,
-    /// What has happened when it fires; the message of the event.
+    /// What has happened when it fires; the event's message.
     pub fires: &'static str,
-    /// The level of its event in `tracing`.
+    /// The event's level in `tracing`.
     pub level: &'static str,
-    /// Names and meanings of its arguments, in order; the fields of the event.
+    /// Names and meanings of its arguments, in order; the event's fields.
     pub args: &'static [(&'static str, &'static str)],
 }
 
@@ -34,7 +32,7 @@ pub struct PoolProbe {
 macro_rules! probes {
     ($($level:ident $name:ident: $fires:literal { $($arg:ident: $type:ty = $means:literal,)+ })+) => {
         impl PoolProbe {
-            /// All of them, in the order of their declaration.
+            /// All probes, in the order of their declaration.
             pub const ALL: &[Self] = &[$(Self {
                 name: stringify!($name),
                 fires: $fires,
@@ -62,10 +60,10 @@ macro_rules! probes {
 }
 
 probes! {
-    DEBUG alloc_slow: "the provider (the arena) gave pages to a pool that had none" {
+    DEBUG alloc_slow: "a pool without idle pages got new ones from its provider (the arena)" {
         pool: u32 = "id of the pool",
-        pages: usize = "pages that came",
-        order: u8 = "their order",
+        pages: usize = "number of pages",
+        order: u8 = "order of these pages",
     }
     DEBUG ring_full: "a returned page found lane and ring full, and left the pool" {
         pool: u32 = "id of the pool",
@@ -76,38 +74,38 @@ probes! {
         page: u32 = "number of the page in its area",
         node: u8 = "NUMA node of the page",
     }
-    DEBUG starve: "an allocation found no page, or a refill left fewer than `low_water`" {
+    DEBUG starve: "an allocation found no page, or a refill left fewer than `low_water` pages" {
         pool: u32 = "id of the pool",
-        inflight: i64 = "pages that the pool has, at hand or out",
+        inflight: i64 = "pages of the pool, idle or out",
     }
-    TRACE wake: "the owner was signalled: a page came, the provider has more, or it shall shrink" {
+    TRACE wake: "the owner was signalled: a page returned, the provider has more, or a shrink was requested" {
         pool: u32 = "id of the pool",
-        tasks: usize = "tasks that were woken",
+        tasks: usize = "number of tasks that were woken",
     }
     DEBUG grow: "the arena committed more memory for a request" {
         area: u64 = "id of the arena's area",
-        bytes: u64 = "bytes that came",
-        committed: u64 = "bytes that are committed now",
+        bytes: u64 = "bytes added",
+        committed: u64 = "bytes committed now",
     }
-    DEBUG trim: "the arena gave memory back to the system" {
+    DEBUG trim: "the arena returned memory to the system" {
         area: u64 = "id of the arena's area",
-        bytes: u64 = "bytes that went",
-        committed: u64 = "bytes that are committed now",
+        bytes: u64 = "bytes returned",
+        committed: u64 = "bytes committed now",
     }
-    DEBUG destroy: "the pool ended, for its owner" {
+    DEBUG destroy: "the owner ended the pool" {
         pool: u32 = "id of the pool",
-        out: i64 = "pages that are still out",
-        deferred: u64 = "buffers that are deferred and in use",
+        out: i64 = "pages still out",
+        deferred: u64 = "deferred buffers still in use",
     }
-    WARN stall: "a pool that ended still has buffers out: its wait timed out, or its report says so" {
+    WARN stall: "an ended pool still has buffers out, as a wait that timed out or a report found" {
         pool: u32 = "id of the pool",
-        out: i64 = "pages that are still out",
-        deferred: u64 = "buffers that are deferred and in use",
+        out: i64 = "pages still out",
+        deferred: u64 = "deferred buffers still in use",
         held_ms: u64 = "milliseconds since the pool ended",
     }
 }
 
-/// Emits an event. If the subscriber panics, the panic was reported and ends here, as that of a waker.
+/// Emits an event. A panic of the subscriber is already reported, and ends here, like that of a waker.
 #[cfg(feature = "tracing")]
 fn tell(event: impl FnOnce()) {
     let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(event));

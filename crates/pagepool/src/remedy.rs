@@ -1,22 +1,22 @@
-//! What helps against an errno of a call, whoever makes the call: the one table.
+//! The one table of remedies for errnos of calls.
 //!
-//! A caller knows what an errno says of its own values: the length of a ring, the name of a folder. What an
-//! errno says of the process, its limits and its filter of system calls, is here. So a filter is never taken
-//! for a limit.
+//! A caller knows what an errno means for its own values: the length of a ring, the name of a folder. This
+//! table knows what it means for the process, its limits and its filter of system calls. It never mistakes a
+//! filter for a limit.
 
 use std::io;
 
 use libc::{EACCES, EAGAIN, EMFILE, ENFILE, ENOBUFS, ENOMEM, ENOSYS, EPERM};
 
-/// Calls, by how their names begin (none: all), errnos (none: all), and what helps; `None`: what the caller
-/// knows. The first row counts.
+/// Calls by name, some with their argument (none: all), errnos (none: all), and the remedy; `None` leaves it
+/// to the caller. The first matching row counts.
 type RemedyRow = (&'static [&'static str], &'static [i32], Option<&'static str>);
 
 const TABLE: &[RemedyRow] = &[
-    // It worked before, or a limit of the caller's is reached: the caller names both.
+    // It worked before, or the caller reached a limit of its own: the caller names both.
     (&["membarrier"], &[], None),
     (&["mlock"], &[EPERM, ENOMEM, EAGAIN], None),
-    // Of files: who owns them, and who may write there.
+    // Files: their owner, and who may write there.
     (FILE_CALLS, &[EPERM, EACCES], None),
     (
         &["clone"],
@@ -57,11 +57,11 @@ const TABLE: &[RemedyRow] = &[
 
 const FILE_CALLS: &[&str] =
     &["open", "opendir", "mkdir", "lstat", "fstat", "statfs", "read", "unlink", "link", "flock"];
-/// What they make takes little memory, which no value of the caller's changes.
+/// They create little memory, which does not depend on the caller's values.
 const SMALL_CALLS: &[&str] = &["bind", "bpf", "eventfd", "fcntl", "socket"];
 
-/// What helps against the errno of a call, if that does not depend on the values that the caller gave:
-/// limits, and filters of system calls. `call`: its name, with the argument that matters in parentheses.
+/// The remedy for a call's errno, if it does not depend on the caller's values: limits, and filters of system
+/// calls. `call` is its name, with the argument that matters in parentheses.
 ///
 /// ```
 /// use std::io::Error;

@@ -1,4 +1,4 @@
-//! The pool as its handles refer to it, and how pages and fragments return to it, also after its end.
+//! The pool's shared state, and how pages and fragments return to it, also after its end.
 
 pub(crate) mod complete_pages;
 pub(crate) mod end_watch;

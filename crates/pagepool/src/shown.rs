@@ -1,10 +1,10 @@
-//! Texts that others chose, as a terminal may show them: names of processes, interfaces and files.
+//! Makes foreign texts safe for a terminal: names of processes, interfaces and files.
 
 use std::borrow::Cow;
 use std::path::Path;
 
 /// Whether a terminal shows a character as it is: no control character, no mark that changes the direction of
-/// the text around it, none that nobody sees.
+/// text, nothing invisible.
 ///
 /// ```
 /// use pagepool::observe::is_shown;
@@ -15,13 +15,13 @@ pub fn is_shown(c: char) -> bool {
     if c.is_ascii() {
         return !c.is_ascii_control();
     }
-    let mut pair = [b'x'; 5]; // behind a letter, where a combining mark is no reason to escape
+    let mut pair = [b'x'; 5]; // behind a letter, where a combining mark is not escaped
     let end = 1 + c.encode_utf8(&mut pair[1..]).len();
     !is_blank(c) && std::str::from_utf8(&pair[..end]).is_ok_and(|pair| pair.escape_debug().nth(1) == Some(c))
 }
 
-/// Letters and marks that are drawn as nothing (Unicode's Default_Ignorable_Code_Point, as far as they are of
-/// these categories), and the empty Braille pattern.
+/// Letters and marks that are drawn as nothing (Unicode's Default_Ignorable_Code_Point in these categories),
+/// and the empty Braille pattern.
 fn is_blank(c: char) -> bool {
     matches!(
         c,
@@ -37,8 +37,8 @@ fn is_blank(c: char) -> bool {
     )
 }
 
-/// A text with all that a terminal does not [show](is_shown) escaped, ends of lines too: one line. A mark at
-/// its beginning, which would combine with the text before, is escaped, too.
+/// Escapes all that a terminal does not [show](is_shown), ends of lines included: the result is one line.
+/// Also escapes a leading mark that would combine with the text before.
 ///
 /// ```
 /// use pagepool::observe::shown;
@@ -53,7 +53,7 @@ pub fn shown(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// A path as [`shown`] shows a text.
+/// A path, escaped like a [`shown`] text.
 ///
 /// ```
 /// use pagepool::observe::shown_path;
@@ -63,7 +63,7 @@ pub fn shown_path(path: &Path) -> String {
     shown(&path.to_string_lossy()).into_owned()
 }
 
-/// As [`shown`], except characters that stay as they are.
+/// Escapes a text like [`shown`], except characters for which `stays` is true.
 ///
 /// ```
 /// use pagepool::observe::shown_except;

@@ -1,4 +1,4 @@
-//! The machine: system calls, atomics and fences, tables and blocks of memory. Knows nothing of pages.
+//! System calls, atomics and fences, tables and blocks of memory. Knows nothing of pages.
 
 pub(crate) mod call;
 pub(crate) mod memory;

@@ -1,8 +1,7 @@
-//! For tests: a plain provider, an IOMMU that checks, providers that fail, the conformance suite of
-//! providers, one list of operations on pools with the model that predicts them, and one on packets.
+//! For tests: a plain provider, a checking IOMMU, failing providers, the conformance suite of providers,
+//! operations on pools with the model that predicts them, and operations on packets.
 //!
-//! Behind the feature `testing`, so that other crates can run the same suites over their own providers and
-//! domains.
+//! Behind the feature `testing`, so that other crates can test their own providers and domains.
 
 mod conformance;
 mod fail_nth;

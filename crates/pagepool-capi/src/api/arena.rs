@@ -1,6 +1,6 @@
 //! Arenas: the memory that pools share.
 
-// UNSAFETY: functions with fixed names; callers' structs and places are read and written.
+// UNSAFETY: exported functions; reads and writes through callers' pointers.
 #![expect(unsafe_code)]
 
 use std::ffi::{c_char, c_int};
@@ -25,8 +25,8 @@ use crate::oom;
 /// `commit_all`.
 ///
 /// Thread: any.
-/// Ownership: `*arena` is the caller's, to be released with pagepool_arena_put. `memory`, `node_of_page` and
-///     `arg` must stay valid until the arena and its pools are freed.
+/// Ownership: release `*arena` with pagepool_arena_put. `memory`, `node_of_page` and `arg` must stay valid
+///     until the arena and its pools are freed.
 /// Errors: -EINVAL names the field, its value and its range. Otherwise the errno of the system call that
 ///     failed; pagepool_last_error names the remedy. `*arena` is then unchanged.
 /// Cost: a few system calls; with `prefault` or `mlock` also the time to clear the memory.
@@ -47,17 +47,17 @@ pub unsafe extern "C" fn pagepool_arena_create(
 }
 
 /// # Safety
-/// What the fields of the params say of texts, memory and callback.
+/// Texts, memory and callback are as the fields of `params` require.
 unsafe fn make(params: ArenaParamsC) -> CallResult<ArenaEntry> {
     let here = Arc::new(AtomicU8::new(0));
     if params.backing == PAGEPOOL_BACKING_DEVICE {
         let node = node_of_field("node", params.node)?.unwrap_or(NodeId(0));
-        // SAFETY: the caller says that it ends with a zero byte.
+        // SAFETY: the caller guarantees that the name ends with a zero byte.
         let name = unsafe { text(params.name, "device") };
         let provider = DeviceMemory::new(name, params.bytes(), node)?;
         return Ok(ArenaEntry { provider, arena: None, here });
     }
-    // SAFETY: the caller's contract is the same.
+    // SAFETY: the caller's contract is that of `to_rust`.
     let rust = unsafe { params.to_rust(&here) }?;
     let arena = if params.backing == PAGEPOOL_BACKING_CALLER {
         let len = usize::try_from(params.max_bytes).ok();
@@ -65,7 +65,7 @@ unsafe fn make(params: ArenaParamsC) -> CallResult<ArenaEntry> {
             let must_be = "a length that fits the address space behind `memory`";
             out_of_range("max_bytes", params.max_bytes, must_be)
         })?;
-        // SAFETY: the caller says that the memory is its own for as long.
+        // SAFETY: the caller guarantees that it owns the memory until the arena and its pools are freed.
         unsafe { Arena::over_caller_memory(params.memory.cast(), len, rust) }?
     } else {
         Arena::new(rust)?
@@ -85,12 +85,12 @@ pub extern "C" fn pagepool_arena_put(arena: *mut ArenaHandle) -> c_int {
     status(|| {
         let entry = ARENAS.remove(Token::of(arena))?;
         reap();
-        Ok(entry) // dropped with no lock held: domains may go with it
+        Ok(entry) // dropped with no lock held: this may free domains
     })
 }
 
-/// Writes one line about the arena into `text`: its kind of memory, and which requested features are missing.
-/// It cuts the line to `len` bytes and ends it with a zero byte. The result is the full length in bytes,
+/// Writes one line about the arena into `text`: its kind of memory and the requested features that are
+/// missing. Cuts the line to `len` bytes and ends it with a zero byte. Returns the full length in bytes,
 /// without the zero byte. `text` may be NULL.
 ///
 /// Thread: any.
@@ -111,7 +111,7 @@ pub unsafe extern "C" fn pagepool_arena_describe(
     unsafe { store_text(text, len, line) }
 }
 
-/// Returns how many base pages of 4096 bytes the pools over the arena have.
+/// Returns the number of base pages (4096 bytes) that pools have taken from the arena.
 ///
 /// Thread: any.
 /// Errors: -EINVAL, -ESTALE for a bad handle.
@@ -127,7 +127,7 @@ pub extern "C" fn pagepool_arena_pages_out(arena: *mut ArenaHandle) -> i64 {
     })
 }
 
-/// Returns free memory to the system: each region of which no pool has a page and which no domain maps. The
+/// Returns free memory to the system: each region that no domain maps and in which no pool has a page. The
 /// result is the number of bytes.
 ///
 /// Thread: any.
@@ -154,8 +154,8 @@ pub extern "C" fn pagepool_arena_memfd(arena: *mut ArenaHandle) -> c_int {
     number(|| readable(arena)?.memfd().map(|fd| fd.as_raw_fd()).ok_or(NONE))
 }
 
-/// Sets the node on which all threads seem to run, for an arena with simulated nodes (`nodes`). It is node 0
-/// at first.
+/// Sets the node on which all threads appear to run, in an arena with simulated nodes (`nodes`). Initially it
+/// is node 0.
 ///
 /// Thread: any.
 /// Errors: -EINVAL for a node above 255. -EINVAL, -ESTALE for a bad handle.
@@ -180,9 +180,9 @@ pub extern "C" fn pagepool_arena_base(arena: *mut ArenaHandle) -> *mut std::ffi:
     std::ptr::with_exposed_provenance_mut(value_or(0, base))
 }
 
-/// Unmaps the arena from a domain whose device is gone, although pools still use it. The CPU can still use
-/// the buffers that are out. They have no address in the domain any more, and are not unmapped again when
-/// they are returned.
+/// Unmaps the arena from a domain whose device is gone, even while pools use it. The CPU can still use
+/// buffers that are out; they lose their address in the domain, and are not unmapped again when they are
+/// returned.
 ///
 /// Thread: any.
 /// Errors: -ENODEV if the arena is not mapped in the domain. -EINVAL, -ESTALE for a bad handle.

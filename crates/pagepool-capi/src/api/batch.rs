@@ -1,6 +1,6 @@
 //! Batches: whole pages of one pool that move together, without a handle for each.
 
-// UNSAFETY: functions with fixed names; callers' places are written.
+// UNSAFETY: exported functions; writes through callers' pointers.
 #![expect(unsafe_code)]
 
 use std::ffi::{c_int, c_void};
@@ -19,28 +19,28 @@ use crate::handles::token::Token;
 /// Creates an empty batch, for up to 64 whole pages of one pool at a time.
 ///
 /// Thread: any.
-/// Ownership: `*batch` is the caller's, to be ended with pagepool_batch_destroy.
+/// Ownership: release `*batch` with pagepool_batch_destroy.
 /// Errors: -EINVAL for NULL. -EBUSY if there are 4096 batches. -ENOMEM.
-/// Cost: a lock; allocates 384 bytes, which later batches use again.
+/// Cost: a lock; allocates 384 bytes, which later batches reuse.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pagepool_batch_create(batch: *mut *mut BatchHandle) -> c_int {
     // SAFETY: `batch` is NULL or the caller's to write.
     unsafe { store_handle(batch, batch_table::create) }
 }
 
-/// Ends a batch. The pages that it has return to their pool, as by pagepool_batch_put.
+/// Destroys a batch; its pages return to their pool as by pagepool_batch_put.
 ///
 /// Thread: any, one at a time per batch.
 /// Ownership: the handle ends.
-/// Errors: -EBUSY during another call about this batch. -EINVAL, -ESTALE for a bad handle.
+/// Errors: -EBUSY during another call on this batch. -EINVAL, -ESTALE for a bad handle.
 /// Cost: pagepool_batch_put, and a lock.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_batch_destroy(batch: *mut BatchHandle) -> c_int {
     status(|| batch_table::destroy(Token::of(batch)))
 }
 
-/// Adds up to `n` whole pages of the pool to the batch, as far as it has room. Returns how many it added.
-/// Linux: page_pool_dev_alloc_pages in a loop.
+/// Adds up to `n` whole pages of the pool to the batch, while it has room. Returns how many it added. Linux:
+/// page_pool_dev_alloc_pages in a loop.
 ///
 /// Thread: owner of the pool; one at a time per batch.
 /// Ownership: the pages are the batch's. The pool counts them as out.
@@ -68,12 +68,12 @@ extern "C" fn batch_alloc(batch: *mut BatchHandle, pool: *mut PoolHandle, n: usi
     added
 }
 
-/// Returns all pages of the batch to their pool; the batch stays, empty. Linux: page_pool_put_netmem_bulk.
+/// Returns all pages of the batch to their pool; the batch remains, empty. Linux: page_pool_put_netmem_bulk.
 ///
 /// Thread: any, one at a time per batch.
 /// Ownership: the pages are the pool's again. The handle stays the caller's.
-/// Errors: -EBUSY during another call about this batch. -EINVAL, -ESTALE for a bad handle.
-/// Cost: on the owner's thread one copy into the cache; otherwise one bulk of messages. An exchange if
+/// Errors: -EBUSY during another call on this batch. -EINVAL, -ESTALE for a bad handle.
+/// Cost: on the owner's thread one copy into the cache; otherwise one bulk of messages. Plus an exchange if
 ///     several threads used the batch.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_batch_put(batch: *mut BatchHandle) -> c_int {
@@ -84,8 +84,7 @@ pub extern "C" fn pagepool_batch_put(batch: *mut BatchHandle) -> c_int {
     status(|| batch_table::with(Token::of(batch), put))
 }
 
-/// Returns the number of pages in the batch. 0 also for a bad handle, or during another call about this
-/// batch.
+/// Returns the number of pages in the batch. 0 also for a bad handle, or during another call on this batch.
 ///
 /// Thread: any, one at a time per batch.
 /// Cost: a lookup.
@@ -94,14 +93,13 @@ pub extern "C" fn pagepool_batch_len(batch: *mut BatchHandle) -> usize {
     value_or(0, || batch_table::with(Token::of(batch), |entry| Ok(entry.batch.len())))
 }
 
-/// Stores the addresses of the packets of the first `n` pages in `packets`, in order: after headroom and
-/// colour, as pagepool_buf_packet. Returns how many it stored: `n`, or the length of the batch if that is
-/// less.
+/// Stores the packet addresses (after headroom and colour) of the first `n` pages in `packets`, in order.
+/// Returns how many it stored: `n`, or the length of the batch if that is less.
 ///
 /// Thread: any, one at a time per batch.
-/// Ownership: the bytes are the caller's until the pages leave the batch. Page i keeps its place meanwhile.
+/// Ownership: the bytes are the caller's until the pages leave the batch. Until then page i keeps its index.
 /// Errors: 0 for NULL or a bad handle (EINVAL, ESTALE), memory that the CPU cannot read (EOPNOTSUPP), or
-///     during another call about this batch (EBUSY).
+///     during another call on this batch (EBUSY).
 /// Cost: per page an addition and a store.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pagepool_batch_packets(
@@ -125,11 +123,11 @@ pub unsafe extern "C" fn pagepool_batch_packets(
     value_or(0, || batch_table::with(Token::of(batch), look))
 }
 
-/// Takes the last page out of the batch, as a buffer with a handle of its own.
+/// Removes the last page from the batch and returns it as a buffer with its own handle.
 ///
 /// Thread: any, one at a time per batch.
 /// Ownership: the buffer is the caller's until it is returned.
-/// Errors: NULL if the batch is empty (-ENOENT), during another call about it (-EBUSY), or for a bad handle
+/// Errors: NULL if the batch is empty (-ENOENT), during another call on it (-EBUSY), or for a bad handle
 ///     (-EINVAL, -ESTALE).
 /// Cost: about as pagepool_alloc_page.
 #[unsafe(no_mangle)]
@@ -137,13 +135,13 @@ pub extern "C" fn pagepool_batch_pop(batch: *mut BatchHandle) -> *mut BufHandle 
     value_or(null_mut(), || Ok(batch_table::with(Token::of(batch), BatchEntry::pop)?.handle()))
 }
 
-/// Adds a buffer to the batch, behind the others. It must be a whole page, of the pool of the others, that
-/// never was shared and has no reference.
+/// Appends a buffer to the batch. It must be a whole page of the pool of the other pages, must never have
+/// been shared, and must have no page reference.
 ///
 /// Thread: the one that holds the buffer; one at a time per batch.
 /// Ownership: the handle of the buffer ends, unless the call fails.
 /// Errors: -EINVAL for another kind of buffer, or one of another pool. -ENOBUFS if the batch is full. -EBUSY
-///     during another call about this batch. -EINVAL, -ESTALE for a bad handle.
+///     during another call on this batch. -EINVAL, -ESTALE for a bad handle.
 /// Cost: about as pagepool_buf_put.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_batch_push(batch: *mut BatchHandle, buf: *mut BufHandle) -> c_int {

@@ -1,6 +1,6 @@
-//! Buffers: returning them, and what can be asked of them.
+//! Buffers: returning and querying them.
 
-// UNSAFETY: functions with fixed names.
+// UNSAFETY: exported functions.
 #![expect(unsafe_code)]
 
 mod bulk;
@@ -27,15 +27,15 @@ use crate::handles::token::Token;
 /// Ownership: the handle ends.
 /// Errors: -ESTALE for a buffer that was returned before. -EINVAL for a value that never was a buffer.
 ///     Nothing changes then.
-/// Cost: on the owner's thread about fifteen instructions. No atomic operation if one thread returns all
-///     buffers of the pool, its owner or another one; otherwise one compare-and-swap.
+/// Cost: on the owner's thread about fifteen instructions. No atomic operation if one thread, owner or not,
+///     returns all buffers of the pool; otherwise one compare-and-swap.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_buf_put(buf: *mut BufHandle) -> c_int {
     let token = Token::of(buf);
     if put_here(token) { 0 } else { put_away(token) }
 }
 
-/// Off the owner's thread, most likely. Apart, so that the other cases cost it no room on the stack.
+/// The return off the owner's thread, most likely. Not inlined: each case gets only the stack that it needs.
 #[inline(never)]
 extern "C" fn put_away(token: Token) -> c_int {
     let Some(page) = claim_plain(token) else { return put_any(token) };
@@ -49,8 +49,8 @@ extern "C" fn put_any(token: Token) -> c_int {
     status(|| put(token))
 }
 
-/// Returns a buffer to its pool through the ring, on every thread. Linux: page_pool_put_full_page outside
-/// softirq.
+/// Returns a buffer to its pool through the ring, even on the owner's thread. Linux: page_pool_put_full_page
+/// outside softirq.
 ///
 /// Thread: any.
 /// Ownership: the handle ends.
@@ -61,7 +61,7 @@ pub extern "C" fn pagepool_buf_put_ring(buf: *mut BufHandle) -> c_int {
     status(|| claim(Token::of(buf)).map(|claimed| claimed.keep().put_ring()))
 }
 
-/// Returns a buffer to its pool, and tells that only the first `dirty` bytes of its packet were written: with
+/// Returns a buffer to its pool, and says that only the first `dirty` bytes of its packet were written: with
 /// `sync_for_device` only these are synced. Linux: page_pool_put_page with a dma_sync_size.
 ///
 /// Thread: any.
@@ -90,7 +90,7 @@ pub extern "C" fn pagepool_recycle_direct(pool: *mut PoolHandle, buf: *mut BufHa
     })
 }
 
-// ---- Looking at a buffer ----
+// ---- Querying a buffer ----
 
 fn ask<R>(otherwise: R, buf: *mut BufHandle, what: impl FnOnce(&PageBuf) -> R) -> R {
     value_or(otherwise, || look(Token::of(buf), what))
@@ -177,8 +177,8 @@ pub extern "C" fn pagepool_buf_packet(buf: *mut BufHandle) -> *mut c_void {
     value_or(null_mut(), || look(Token::of(buf), packet)?)
 }
 
-/// Returns the size of the largest packet that fits, in bytes: `max_len` in a whole page, the size of a
-/// fragment. 0 for a bad handle.
+/// Returns the size of the largest packet that fits, in bytes: `max_len` for a whole page, the full size for
+/// a fragment. 0 for a bad handle.
 ///
 /// Thread: the one that holds the buffer.
 /// Cost: a lookup.

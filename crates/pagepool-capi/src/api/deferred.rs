@@ -1,7 +1,6 @@
-//! The deferred queue: buffers whose user gives no sign when it is done, and only answers "still in use?".
+//! The deferred queue: buffers whose user does not signal when it is done, and only answers "still in use?".
 
-// UNSAFETY: functions with fixed names; callers' structs are read, their places written and their callbacks
-// called.
+// UNSAFETY: exported functions; reads and writes through callers' pointers, and calls callers' callbacks.
 #![expect(unsafe_code)]
 
 use std::ffi::{c_int, c_void};
@@ -22,11 +21,11 @@ use crate::handles::slots;
 use crate::handles::tables::{DEFERRED_USERS, RegisteredUser};
 use crate::handles::token::Token;
 
-/// A user of deferred buffers: somebody who reads them without owning them, and never tells when it is done.
+/// A user of deferred buffers: it reads them without owning them, and does not signal when it is done.
 /// Examples: the kernel that sends from a page (MSG_ZEROCOPY), a reference count kept elsewhere. The library
-/// calls these functions in allocations and polls of the pool's owner; after the pool was destroyed, on the
-/// thread that waits for its end. They may use the library, but must not unbind or destroy the pool, throw or
-/// longjmp. They should be short: the owner waits for them.
+/// calls these functions in allocations and polls of the pool's owner; once the pool is destroyed, in the
+/// calls that pagepool_defer names. They may use the library, but must not unbind or destroy the pool, throw
+/// or longjmp. They should be short: the owner waits for them.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct DeferredUserOpsC {
@@ -34,10 +33,10 @@ pub struct DeferredUserOpsC {
     pub size: usize,
     /// The first argument of each function.
     pub arg: *mut c_void,
-    /// Returns 0 once nobody reads the buffer that was deferred with `cookie`; the buffer then returns to its
-    /// pool. Returns another value while it is in use. Required.
+    /// Returns 0 once the buffer that was deferred with `cookie` is no longer read; the buffer then returns
+    /// to its pool. Returns another value while it is in use. Required.
     pub in_use: Option<unsafe extern "C" fn(arg: *mut c_void, cookie: u64) -> c_int>,
-    /// Called once at the start of each poll, to read what `in_use` depends on, such as the error queue of a
+    /// Called once at the start of each poll, to read the state for `in_use`, such as the error queue of a
     /// socket. May be NULL.
     pub refresh: Option<unsafe extern "C" fn(arg: *mut c_void)>,
     /// Called once, after the handle was released and no buffer is deferred for the user; `arg` may be freed
@@ -54,7 +53,7 @@ const LEAST: usize = std::mem::offset_of!(DeferredUserOpsC, release) + size_of::
 struct UserCallbacks {
     ops: DeferredUserOpsC,
     in_use: unsafe extern "C" fn(arg: *mut c_void, cookie: u64) -> c_int,
-    /// Whether the pool took it: else `arg` stays the caller's.
+    /// Whether the pool accepted the user. Otherwise `arg` stays the caller's, and `release` is not called.
     registered: AtomicBool,
 }
 
@@ -80,7 +79,7 @@ impl InUse for UserCallbacks {
 impl Drop for UserCallbacks {
     fn drop(&mut self) {
         if let Some(release) = self.ops.release.filter(|_| self.registered.load(Relaxed)) {
-            // SAFETY: the caller's callback, with its argument, once: nobody asks any more.
+            // SAFETY: the caller's callback, with its argument, once: no poll calls this user any more.
             uncancelled(|| unsafe { release(self.ops.arg) });
         }
     }
@@ -89,7 +88,7 @@ impl Drop for UserCallbacks {
 /// Registers a user of deferred buffers with a pool that has a deferred queue (`defer_capacity`).
 ///
 /// Thread: owner.
-/// Ownership: `*user` is the caller's, to be released with pagepool_deferred_user_put.
+/// Ownership: release `*user` with pagepool_deferred_user_put.
 /// Errors: -EOPNOTSUPP in a pool without a queue. -EINVAL names the missing callback. -EPERM on another
 ///     thread. -EINVAL, -ESTALE for a bad handle. `release` is not called then.
 /// Cost: allocates.
@@ -127,9 +126,9 @@ pub extern "C" fn pagepool_deferred_user_put(user: *mut DeferredUserHandle) -> c
 }
 
 /// Puts a buffer that its user still reads into the deferred queue of its pool, and does not block. The
-/// buffer returns to the pool once `in_use` returns 0 for the cookie. Refills ask `in_use`, and so does
-/// pagepool_poll_deferred. After pagepool_destroy_watched, pagepool_shutdown_wait and
-/// pagepool_shutdown_report ask; after pagepool_destroy, every call that creates or destroys a pool asks.
+/// buffer returns to the pool once `in_use` returns 0 for the cookie. Refills and pagepool_poll_deferred call
+/// `in_use`. After pagepool_destroy_watched, pagepool_shutdown_wait and pagepool_shutdown_report call it;
+/// after pagepool_destroy, every call that creates or destroys a pool.
 ///
 /// Thread: owner.
 /// Ownership: the handle of the buffer ends, unless the call fails.
@@ -163,18 +162,18 @@ pub extern "C" fn pagepool_defer(
     })
 }
 
-/// Polls the deferred queue once, as the pool's `on_busy` says. Returns the number of buffers that returned
-/// to the pool.
+/// Polls the deferred queue once, as the pool's `on_busy` specifies. Returns the number of buffers that
+/// returned to the pool.
 ///
 /// Thread: owner.
 /// Errors: -EPERM on another thread. -EINVAL, -ESTALE for a bad handle.
-/// Cost: a callback per user, and one per buffer that is looked at.
+/// Cost: a callback per user, and one per buffer that is checked.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_poll_deferred(pool: *mut PoolHandle) -> i64 {
     number(|| enter(Token::of(pool), |owned| Ok(owned.bound.poll_deferred() as i64)))
 }
 
-// SAFETY: `repr(C)`; words only, of which the first is `size`.
+// SAFETY: `repr(C)`; only words, of which the first is `size`.
 unsafe impl SizedOut for DeferredStatsC {
     const LEAST: usize = std::mem::offset_of!(Self, reused) + size_of::<u64>();
 }

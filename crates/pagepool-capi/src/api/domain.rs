@@ -1,6 +1,6 @@
-//! Domains: the address spaces that devices see, the caller's own among them.
+//! Domains: the address spaces of devices, also ones that the caller implements.
 
-// UNSAFETY: functions with fixed names; callers' structs are read and their callbacks called.
+// UNSAFETY: exported functions; reads callers' structs and calls their callbacks.
 #![expect(unsafe_code)]
 
 use std::ffi::{c_char, c_int, c_void};
@@ -22,7 +22,7 @@ use crate::handles::token::Token;
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct RegionC {
-    /// The size of the struct in the library that calls: it has the fields that lie within.
+    /// The size of the struct in the calling library: only fields within it exist.
     pub size: usize,
     /// Offset of the first byte in the arena.
     pub offset: u64,
@@ -37,7 +37,7 @@ pub struct RegionC {
 /// An address space that the caller implements. The library calls these functions on any thread, in calls
 /// that make an arena grow, create or destroy a pool, or return a buffer. They may return buffers; they must
 /// not throw or longjmp. `map` runs under a lock of the arena. To avoid a deadlock it must not create or
-/// destroy a pool over that arena, release the arena, or ask for a device address in another domain.
+/// destroy a pool over that arena, release the arena, or read a device address in another domain.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct DomainOpsC {
@@ -110,7 +110,7 @@ impl DmaDomain for DomainCallbacks {
     }
     fn map(&self, region: &Region) -> Result<DeviceAddr, String> {
         let mut at = 0;
-        // SAFETY: the caller's callback, with its argument and two places that live as long as the call.
+        // SAFETY: the caller's callback, with its argument and two pointers that are valid during the call.
         let done = uncancelled(|| unsafe { (self.map)(self.ops.arg, &region_for_c(region), &raw mut at) });
         match done {
             0 => Ok(DeviceAddr(at)),
@@ -118,7 +118,7 @@ impl DmaDomain for DomainCallbacks {
         }
     }
     fn unmap(&self, region: &Region, at: DeviceAddr) {
-        // SAFETY: the caller's callback, with its argument and a place that lives as long as the call.
+        // SAFETY: the caller's callback, with its argument and a pointer that is valid during the call.
         uncancelled(|| unsafe { (self.unmap)(self.ops.arg, &region_for_c(region), at.0) });
     }
     fn sync_for_device(&self, at: DeviceAddr, len_bytes: usize) {
@@ -153,8 +153,7 @@ impl Drop for DomainCallbacks {
 /// Creates a domain from the caller's callbacks, such as an IOMMU or the address translation of a device.
 ///
 /// Thread: any.
-/// Ownership: `*domain` is the caller's, to be released with pagepool_domain_put. Pools that use the domain
-///     keep it.
+/// Ownership: release `*domain` with pagepool_domain_put. Pools that use the domain keep it.
 /// Errors: -EINVAL names the missing callback.
 /// Cost: allocates.
 #[unsafe(no_mangle)]
@@ -173,7 +172,7 @@ pub unsafe extern "C" fn pagepool_domain_create(
         }
         // SAFETY: the caller's text ends with a zero byte.
         let name = unsafe { text(ops.name, "domain") };
-        // Only of a domain that was created `release` is called.
+        // If no row is free, no domain is created, and `release` is not called.
         DOMAINS
             .insert_made(|| Ok(Arc::new(DomainCallbacks { id: DomainId::unique(), name, ops, map, unmap })))
     };
@@ -185,8 +184,7 @@ pub unsafe extern "C" fn pagepool_domain_create(
 /// texts; NULL means "domain".
 ///
 /// Thread: any.
-/// Ownership: `*domain` is the caller's, to be released with pagepool_domain_put. Pools that use the domain
-///     keep it.
+/// Ownership: release `*domain` with pagepool_domain_put. Pools that use the domain keep it.
 /// Errors: -EINVAL if `domain` is NULL.
 /// Cost: allocates.
 #[unsafe(no_mangle)]
@@ -202,8 +200,7 @@ pub unsafe extern "C" fn pagepool_domain_identity(
 /// An arena that is mapped here requires `commit_all`. `name` is used in error texts; NULL means "domain".
 ///
 /// Thread: any.
-/// Ownership: `*domain` is the caller's, to be released with pagepool_domain_put. Pools that use the domain
-///     keep it.
+/// Ownership: release `*domain` with pagepool_domain_put. Pools that use the domain keep it.
 /// Errors: -EINVAL if `domain` is NULL.
 /// Cost: allocates.
 #[unsafe(no_mangle)]

@@ -1,6 +1,6 @@
-//! Pools: making, binding and destroying them.
+//! Pools: creation, ownership and destruction.
 
-// UNSAFETY: functions with fixed names; callers' structs and places are read and written.
+// UNSAFETY: exported functions; reads and writes through callers' pointers.
 #![expect(unsafe_code)]
 
 pub(crate) mod alloc;
@@ -32,8 +32,8 @@ use crate::oom;
 /// pool yet. Linux: page_pool_create.
 ///
 /// Thread: any.
-/// Ownership: `*pool` is the caller's, to be ended with pagepool_destroy or pagepool_destroy_watched. The
-///     pool keeps the arena and the domains: their handles may be released at once.
+/// Ownership: release `*pool` with pagepool_destroy or pagepool_destroy_watched. The pool keeps the arena and
+///     the domains: their handles may be released at once.
 /// Errors: -EINVAL names the parameter, its value and its range. -EIO names the domain that refused to map.
 ///     -ENOMEM and -EMFILE name what the system refused. -EBUSY for the 4097th pool. -ENOSPC if all pools
 ///     together have 268,435,456 pages and fragments, the limit. `*pool` is then unchanged.
@@ -60,16 +60,17 @@ pub unsafe extern "C" fn pagepool_create(params: *const PoolParamsC, pool: *mut 
     unsafe { store_handle(pool, make) }
 }
 
-/// Ends a pool without waiting. Pages in its cache, lanes and ring go back to the arena now. Buffers that are
-/// out stay valid; the return of the last one frees the pool, on any thread. A buffer that is out as a device
-/// address (pagepool_buf_into_raw, pagepool_alloc_addr_bulk) can no longer be returned: its page stays out,
-/// so a device that still writes there damages nothing, but pool and arena then stay until the process ends.
-/// Use pagepool_destroy_watched to wait for buffers, or to return device addresses. Linux: page_pool_destroy.
+/// Destroys a pool without waiting. Pages in its cache, lanes and ring return to the arena now. Buffers that
+/// are out stay valid; the return of the last one frees the pool, on any thread. A buffer that is out as a
+/// device address (pagepool_buf_into_raw, pagepool_alloc_addr_bulk) can no longer be returned: its page stays
+/// out, so a device that still writes there damages nothing, but pool and arena then stay until the process
+/// ends. Use pagepool_destroy_watched to wait for buffers, or to return device addresses. Linux:
+/// page_pool_destroy.
 ///
-/// Thread: owner; any while no thread owns the pool, and of a pool made with `no_owner`.
+/// Thread: owner; any while no thread owns the pool, or if it was made with `no_owner`.
 /// Ownership: the handle ends.
-/// Errors: -EPERM on another thread. -EBUSY in a callback of the pool's own call. -EINVAL, -ESTALE for a bad
-///     handle.
+/// Errors: -EPERM on another thread. -EBUSY in a callback that a call on this pool makes. -EINVAL, -ESTALE
+///     for a bad handle.
 /// Cost: locks; proportional to the pages in the pool.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_destroy(pool: *mut PoolHandle) -> c_int {
@@ -93,8 +94,8 @@ pub extern "C" fn pagepool_bind(pool: *mut PoolHandle) -> c_int {
 /// thread returns buffers as any other thread does. Linux: page_pool_disable_direct_recycling.
 ///
 /// Thread: owner.
-/// Errors: -EPERM on another thread. -EBUSY in a callback of the pool's own call. -EINVAL, -ESTALE for a bad
-///     handle.
+/// Errors: -EPERM on another thread. -EBUSY in a callback that a call on this pool makes. -EINVAL, -ESTALE
+///     for a bad handle.
 /// Cost: a lock.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_unbind(pool: *mut PoolHandle) -> c_int {

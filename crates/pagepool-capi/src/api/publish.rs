@@ -1,6 +1,6 @@
-//! Showing the pools of this process, and what belongs to them, to others.
+//! Publishing pools and related entries to other processes.
 
-// UNSAFETY: functions with fixed names; a caller's text is read, and a box is kept as its address.
+// UNSAFETY: exported functions; reads a caller's text, and keeps a box as its address.
 #![expect(unsafe_code)]
 
 use std::collections::BTreeMap;
@@ -22,22 +22,24 @@ use crate::handles::slots;
 use crate::handles::token::Token;
 use crate::oom;
 
-/// What this process published, in a box, until it takes it back. No lock: a child of fork would wait for one
-/// for ever that a thread of its parent held, which the child does not have.
+/// The boxed publication, until it is withdrawn. Not behind a lock: a child of fork would wait forever for a
+/// lock that another thread of its parent held.
 static PUBLICATION: AtomicPtr<Publication> = AtomicPtr::new(null_mut());
-/// The process that published.
+/// The id of the process that published.
 static PUBLISHER: AtomicU32 = AtomicU32::new(0);
 
-/// Shows the pools of this process to others of the same user: counters, places of pages, parameters. They
-/// are in a file in the folder `$PAGEPOOL_RUN`, else /run/pagepool for root, else
-/// `$XDG_RUNTIME_DIR/pagepool`. A buffer costs at most one instruction more. If the process is killed the
-/// file stays, and says what it had. Call it before the first pool; an arena that is made earlier is not
-/// shown. A process publishes once. A child of fork(2) publishes nothing. The folder should be on tmpfs: on
-/// another file system the first store to a page after it was written to the disk takes a page fault, and
-/// where fallocate(2) reserves nothing a full one ends the process by SIGBUS.
+/// Publishes the pools of this process to other processes of the same user: counters, places of pages,
+/// parameters. Call it once, before the first pool; an arena that was created earlier is not shown. The file
+/// is in the folder `$PAGEPOOL_RUN`, otherwise /run/pagepool for root, otherwise `$XDG_RUNTIME_DIR/pagepool`.
+/// If the process is killed, the file stays and shows what the process held. A buffer costs at most one
+/// instruction more. A child of fork(2) publishes nothing.
+///
+/// The folder should be on tmpfs. On another file system, the first store to a page after its write-back
+/// takes a page fault, and if fallocate(2) reserves nothing there, a full file system kills the process by
+/// SIGBUS.
 ///
 /// Thread: any.
-/// Ownership: `name` is copied: 1 to 64 of A-Z a-z 0-9 - _ . and the first no dot.
+/// Ownership: `name` is copied. It has 1 to 64 characters of A-Z a-z 0-9 - _ . and does not begin with a dot.
 /// Errors: -EINVAL for a bad name, for a folder that others may write to, or if there is no folder. -EBUSY
 ///     on a second call, and while a pool exists. Other errors of the system, such as -ENOSPC.
 /// Cost: some system calls, on files.
@@ -47,10 +49,10 @@ pub unsafe extern "C" fn pagepool_publish(name: *const c_char) -> c_int {
         if name.is_null() {
             return Err(CallError::NULL);
         }
-        // SAFETY: the caller gives a text.
+        // SAFETY: `name` is not NULL, and the caller guarantees a zero byte at its end.
         let name = unsafe { text(name, "") };
         let published = uncancelled(|| publish(&name))?;
-        // The only one of this process: publish() succeeds once.
+        // The only publication of this process: publish() succeeds once.
         PUBLISHER.store(std::process::id(), Relaxed);
         PUBLICATION.store(Box::into_raw(Box::new(published)), Release);
         withdraw_at_exit();
@@ -58,16 +60,16 @@ pub unsafe extern "C" fn pagepool_publish(name: *const c_char) -> c_int {
     })
 }
 
-/// Has the C library take the file back when the program ends, or unloads this library.
+/// Registers [`withdraw`] to run when the program exits, or unloads this library.
 fn withdraw_at_exit() {
     static ASKED: AtomicBool = AtomicBool::new(false);
     if !ASKED.swap(true, Relaxed) {
-        // SAFETY: the function takes nothing and gives nothing. Without memory for it the file stays.
+        // SAFETY: the function takes and returns nothing. If atexit has no memory for it, the file stays.
         unsafe { libc::atexit(withdraw) };
     }
 }
 
-/// In a child of fork, which has a copy of it, the publication is not the child's to take back.
+/// Withdraws the publication at exit. In a child of fork this drops the child's copy, and the file stays.
 extern "C" fn withdraw() {
     status(|| {
         drop(taken_publication());
@@ -75,30 +77,31 @@ extern "C" fn withdraw() {
     });
 }
 
-/// The publication, for the one call that takes it back.
+/// Takes the publication out; only one call gets it.
 fn taken_publication() -> Option<Box<Publication>> {
     let address = PUBLICATION.swap(null_mut(), AcqRel);
-    // SAFETY: not NULL, pagepool_publish made it of a box, and the swap gave it to this call alone.
+    // SAFETY: not NULL, so pagepool_publish made it from a box, and the swap gave it to this call alone.
     (!address.is_null()).then(|| unsafe { Box::from_raw(address) })
 }
 
-/// Notes in the published file that the process runs now; where nothing is published, nothing. Of a process
-/// that was killed, readers know the time of the last one. Pools that come and go are signs, too.
+/// Records in the published file that the process is alive now. Without a published file it does nothing.
+/// Readers of the file of a killed process see the time of its last sign of life. Creating or destroying a
+/// pool is a sign of life too.
 ///
 /// Thread: any.
-/// Cost: a look at the clock.
+/// Cost: reads the clock.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_sign_of_life() {
     sign_of_life();
 }
 
-/// Takes back what pagepool_publish did: the file is removed, and pools made from now on are not shown.
-/// Pools stay as they are. exit(3), and so a return from main, does it too. _exit(2), abort(3) and a signal
-/// do not: the file then says what the process held.
+/// Withdraws what pagepool_publish published: removes the file; pools created from now on are not shown.
+/// Existing pools are unchanged. exit(3) and a return from main do this too. _exit(2), abort(3) and a signal
+/// do not: the file then shows what the process held.
 ///
 /// Thread: any.
-/// Errors: -ENOENT if nothing is published, or another thread is taking it back; and in a child of fork(2),
-///     because the file is its parent's.
+/// Errors: -ENOENT if nothing is published, or another thread is withdrawing it. -ENOENT in a child of
+///     fork(2), because the file is its parent's.
 /// Cost: three system calls.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_unpublish() -> c_int {
@@ -119,8 +122,8 @@ pub extern "C" fn pagepool_unpublish() -> c_int {
 const NOT_PUBLISHED: CallError =
     CallError::fixed(libc::ENOENT, c"nothing is published by this process: pagepool_publish comes first");
 
-/// What the program entered, and the numbers of its counters, by the number that it was given. Numbers are
-/// never used again, so a stale one is refused.
+/// The entries of the program, each with the number of its counters, by entry number. Numbers are never
+/// reused, so a stale one is refused.
 struct EnteredByC {
     entered: BTreeMap<c_int, (PublishedEntry, usize)>,
     next: c_int,
@@ -128,7 +131,8 @@ struct EnteredByC {
 
 static ENTRIES: Mutex<EnteredByC> = Mutex::new(EnteredByC { entered: BTreeMap::new(), next: 1 });
 
-/// The entries; in a child of fork none if another thread of the parent had the lock, which nobody frees.
+/// Locks the entries. In a child of fork it fails if another thread of the parent held the lock at the fork:
+/// no thread would release it.
 fn entries() -> CallResult<MutexGuard<'static, EnteredByC>> {
     match ENTRIES.try_lock() {
         Ok(entries) => Ok(entries),
@@ -137,14 +141,14 @@ fn entries() -> CallResult<MutexGuard<'static, EnteredByC>> {
     }
 }
 
-/// Whether another process published than this one, its child.
+/// Whether another process published, so that this one is its child.
 fn is_of_parent() -> bool {
     PUBLISHER.load(Relaxed) != std::process::id()
 }
 
-/// Shows something beside the pools, such as a socket and how many buffers wait there. `pagepool show` and
-/// `doctor` subtract those from what the program holds. It is shown until pagepool_entry_put, or until the
-/// process ends. Returns the number of the entry, above 0.
+/// Publishes an entry beside the pools, such as a socket with the number of buffers that wait there.
+/// `pagepool show` and `doctor` subtract those from what the program holds. The entry is shown until
+/// pagepool_entry_put, or until the process ends. Returns the number of the entry, above 0.
 ///
 /// Thread: any.
 /// Ownership: the texts are copied.
@@ -163,7 +167,8 @@ pub unsafe extern "C" fn pagepool_publish_entry(params: *const EntryParamsC) -> 
         }
         let pool = Token::of(params.pool);
         let parent = if params.pool.is_null() { 0 } else { slots::handle(pool)?.id().into() };
-        // SAFETY: the caller gives texts, and as many names as it says.
+        // SAFETY: the caller guarantees that texts end with a zero byte, and that arrays have the stated
+        // lengths.
         let texts = unsafe { params.texts() }?;
         if PUBLICATION.load(Acquire).is_null() {
             return Err(NOT_PUBLISHED);
@@ -203,10 +208,10 @@ pub extern "C" fn pagepool_entry_set(entry: c_int, counter: usize, value: u64) -
     })
 }
 
-/// Removes an entry from what is shown.
+/// Removes a published entry.
 ///
 /// Thread: any.
-/// Ownership: the number ends.
+/// Ownership: the number of the entry ends.
 /// Errors: as for pagepool_entry_set.
 /// Cost: a short lock.
 #[unsafe(no_mangle)]

@@ -1,6 +1,6 @@
-//! Packets for stacks: their caches, making, cloning and ending them.
+//! Packets for network stacks: their caches, creation, cloning and release.
 
-// UNSAFETY: functions with fixed names; callers' places are written.
+// UNSAFETY: exported functions; writes through callers' pointers.
 #![expect(unsafe_code)]
 
 mod data;
@@ -25,7 +25,7 @@ use crate::oom;
 /// skbuff_cache.
 ///
 /// Thread: any.
-/// Ownership: `*cache` is the caller's, to be released with pagepool_skb_cache_put.
+/// Ownership: release `*cache` with pagepool_skb_cache_put.
 /// Errors: -EINVAL for a number out of range. -ENOMEM.
 /// Cost: allocates.
 #[unsafe(no_mangle)]
@@ -52,7 +52,7 @@ pub extern "C" fn pagepool_skb_cache_put(cache: *mut SkbCacheHandle) -> c_int {
 /// # Safety
 /// `to` is NULL or writable.
 unsafe fn store_packet(to: *mut *mut SkbHandle, make: impl FnOnce() -> CallResult<SkBuff>) -> c_int {
-    // The row first: a packet that is refused a handle would take its buffer with it.
+    // The row first: without a free row, the new packet and its buffer would be dropped.
     // SAFETY: the caller's contract is that of `store_handle`.
     unsafe { store_handle(to, || SKBS.insert_made(make)) }
 }
@@ -62,8 +62,7 @@ unsafe fn store_packet(to: *mut *mut SkbHandle, make: impl FnOnce() -> CallResul
 /// first fragment instead. Linux: build_skb.
 ///
 /// Thread: the one that holds the buffer.
-/// Ownership: the handle of the buffer ends, unless the call fails. `*skb` is the caller's, to be released
-///     with pagepool_skb_put.
+/// Ownership: the handle of the buffer ends, unless the call fails. Release `*skb` with pagepool_skb_put.
 /// Errors: -EINVAL for bytes beyond the buffer or in its tailroom. -ENOBUFS if the cache is exhausted.
 ///     -EINVAL, -ESTALE for a bad handle.
 /// Cost: two short locks and two compare-and-swaps.
@@ -101,7 +100,7 @@ fn over(
 /// tailroom after it. Linux: alloc_skb, skb_reserve.
 ///
 /// Thread: any.
-/// Ownership: `*skb` is the caller's, to be released with pagepool_skb_put.
+/// Ownership: release `*skb` with pagepool_skb_put.
 /// Errors: -ENOBUFS if the cache is exhausted. -ENOMEM. -EINVAL, -ESTALE for a bad handle.
 /// Cost: as pagepool_skb_from_buf; allocates if `headroom` and `len` together exceed 512 bytes.
 #[unsafe(no_mangle)]
@@ -116,12 +115,12 @@ pub unsafe extern "C" fn pagepool_skb_alloc(
     unsafe { store_packet(skb, make) }
 }
 
-/// Creates another packet with the same bytes; each packet has its own start and length. Nobody may write the
-/// bytes while there are clones. The buffers return to their pools with the last clone. Linux: skb_clone.
+/// Creates a clone of a packet: it shares the bytes, and has its own start and length. The bytes must not be
+/// written while there are clones. The buffers return to their pools with the last clone. Linux: skb_clone.
 ///
 /// Thread: any, one at a time per packet.
-/// Ownership: `*clone` is the caller's, to be released with pagepool_skb_put.
-/// Errors: -EBUSY during another call about the packet. -ENOMEM if there is no memory for the table. -EINVAL,
+/// Ownership: release `*clone` with pagepool_skb_put.
+/// Errors: -EBUSY during another call on the packet. -ENOMEM if there is no memory for the table. -EINVAL,
 ///     -ESTALE for a bad handle.
 /// Cost: two short locks and two atomic operations.
 #[unsafe(no_mangle)]
@@ -130,14 +129,14 @@ pub unsafe extern "C" fn pagepool_skb_clone(skb: *mut SkbHandle, clone: *mut *mu
     unsafe { store_packet(clone, || SKBS.with(Token::of(skb), |packet| packet.clone())) }
 }
 
-/// Records who holds the pool memory of a packet now, of whichever pools: as pagepool_buf_set_tag. Clones
-/// share it, so of several the last call counts.
+/// Records who holds the pool memory of a packet now, of all its pools, as pagepool_buf_set_tag does for a
+/// buffer. Clones share the tag, so the last call counts.
 ///
 /// Thread: any, one at a time per packet.
-/// Errors: -EINVAL for a tag that is not of `pool`. -EBUSY during another call about the packet. -EINVAL,
+/// Errors: -EINVAL for a tag that is not of `pool`. -EBUSY during another call on the packet. -EINVAL,
 ///     -ESTALE for a bad handle.
-/// Cost: a lock and the packet's lock; for each buffer of a pool with `holders` one more on other threads
-///     than its owner's.
+/// Cost: a lock and the packet's lock; off the owner's thread one lock more for each buffer of a pool with
+///     `holders`.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_skb_set_tag(pool: *mut PoolHandle, skb: *mut SkbHandle, tag: c_int) -> c_int {
     status(|| {
@@ -154,7 +153,7 @@ pub extern "C" fn pagepool_skb_set_tag(pool: *mut PoolHandle, skb: *mut SkbHandl
 ///
 /// Thread: any, one at a time per packet.
 /// Ownership: the handle ends.
-/// Errors: -ESTALE for a packet that was released before. -EBUSY during another call about it. -EINVAL for a
+/// Errors: -ESTALE for a packet that was released before. -EBUSY during another call on it. -EINVAL for a
 ///     value that never was a packet.
 /// Cost: a short lock and a compare-and-swap, and the return of each buffer.
 #[unsafe(no_mangle)]

@@ -1,6 +1,6 @@
-//! Which version this is.
+//! The version of the library.
 
-// UNSAFETY: a function with a fixed name.
+// UNSAFETY: an exported function.
 #![expect(unsafe_code)]
 
 use std::ffi::c_char;
@@ -9,7 +9,7 @@ use std::ffi::c_char;
 ///
 /// Thread: any.
 /// Ownership: the text is the library's. It stays valid until the process ends.
-/// Cost: an address.
+/// Cost: returns a constant.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_version() -> *const c_char {
     concat!(env!("CARGO_PKG_VERSION"), "\0").as_ptr().cast()

@@ -1,6 +1,6 @@
-//! The parameters of an arena, as C writes them.
+//! The parameters of an arena, as C passes them.
 
-// UNSAFETY: a C caller's texts are read by address.
+// UNSAFETY: reads a C caller's texts by address, and calls its callback.
 #![expect(unsafe_code)]
 
 use std::ffi::{c_char, c_int, c_void};
@@ -13,8 +13,8 @@ use crate::args::range::{flag, node_of_field, out_of_range};
 use crate::args::sized::{Sized0, text};
 use crate::error::CallResult;
 
-/// The parameters of an arena. Start from PAGEPOOL_ARENA_PARAMS_INIT, or from zeroes with `size` set, which
-/// is the same: in each field 0 selects the default.
+/// The parameters of an arena. Start from PAGEPOOL_ARENA_PARAMS_INIT, or from zeroes with `size` set: in each
+/// field 0 selects the default.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct ArenaParamsC {
@@ -27,32 +27,32 @@ pub struct ArenaParamsC {
     /// The kind of memory: one of PAGEPOOL_BACKING_.
     pub backing: u32,
     /// The NUMA node of the memory: PAGEPOOL_NODE(n) for node n, PAGEPOOL_NODE_LOCAL, or 0 or
-    /// PAGEPOOL_NODE_ANY for none in particular. Without effect if `nodes` is not 0.
+    /// PAGEPOOL_NODE_ANY for any node. No effect if `nodes` is not 0.
     pub node: c_int,
     /// For tests: the number of simulated NUMA nodes, 1 to 255. 0 means the nodes of the machine.
     pub nodes: u32,
-    /// 1: fail if no huge pages are available. 0: take smaller pages instead; pagepool_arena_describe says
-    /// so.
+    /// 1: fail if no huge pages are available. 0: take smaller pages instead, which pagepool_arena_describe
+    /// reports.
     pub huge_or_fail: u32,
     /// For tests with `nodes`: returns the simulated node of a page. NULL divides the arena into `nodes`
-    /// equal parts. The library calls it on any thread, when it commits memory; it must not call the library.
-    /// A page of a higher order requires all its base pages on one node.
+    /// equal parts. The library calls it on any thread, when it commits memory; the callback must not call
+    /// the library. A page of a higher order requires all its base pages on one node.
     pub node_of_page: Option<unsafe extern "C" fn(page_index: u32, arg: *mut c_void) -> u32>,
     /// The second argument of `node_of_page`.
     pub arg: *mut c_void,
-    /// The name in descriptions, and that of the memfd; copied. NULL means "arena".
+    /// The name in descriptions and of the memfd; copied. NULL means "arena".
     pub name: *const c_char,
     /// With PAGEPOOL_BACKING_CALLER: the memory, aligned to 4096 bytes. It must stay until the handle of the
     /// arena is released and its last pool is freed.
     pub memory: *mut c_void,
     /// 1: let the kernel provide the memory of a region when it is committed, not at the first access. On a
-    /// machine with several nodes it always does, unless `node` names one.
+    /// machine with several nodes it always does so, unless `node` names one.
     pub prefault: u32,
     /// 1: lock the memory into RAM, as mlock(2) does.
     pub mlock: u32,
     /// 1: commit all memory now and never trim it. Domains that fix the arena (an AF_XDP UMEM) require it.
     pub commit_all: u32,
-    /// 1: a child of fork(2) inherits the memory. 0: it does not. Without effect on the caller's memory.
+    /// 1: a child of fork(2) inherits the memory. 0: it does not. No effect on the caller's memory.
     pub inherit_on_fork: u32,
 }
 
@@ -62,8 +62,8 @@ unsafe impl Sized0 for ArenaParamsC {}
 /// The size of the struct's first version, which ends with `arg`.
 pub(crate) const LEAST: usize = std::mem::offset_of!(ArenaParamsC, name);
 
-/// No node in particular: for an arena the memory policy of the process decides, for a pool the node of the
-/// thread that refills. It is the default in fields, and is for arguments, in which 0 is node 0.
+/// Any node: for an arena the memory policy of the process decides, for a pool the node of the thread that
+/// refills. It is the default in fields. Arguments need it, because their 0 is node 0.
 pub const PAGEPOOL_NODE_ANY: c_int = -1;
 /// For an arena: the node of the thread that makes it grow.
 pub const PAGEPOOL_NODE_LOCAL: c_int = -2;
@@ -90,28 +90,27 @@ pub const PAGEPOOL_BACKING_DEVICE: u32 = 8;
 /// For pagepool_open, added to a kind of huge pages: fail if no huge pages are available.
 pub const PAGEPOOL_HUGE_OR_FAIL: u32 = 256;
 
-/// The argument of a callback.
 struct CallbackArg(*mut c_void);
 
-// SAFETY: the header says that the callback, with this argument, is called on any thread.
+// SAFETY: the header says that the callback is called with this argument on any thread.
 unsafe impl Send for CallbackArg {}
 // SAFETY: the header says that the callback is called on any thread, also on several at a time.
 unsafe impl Sync for CallbackArg {}
 
 impl ArenaParamsC {
-    /// Bytes, with the default for 0.
+    /// `max_bytes`, or the default for 0.
     pub(crate) fn bytes(&self) -> u64 {
         if self.max_bytes == 0 { ArenaParams::default().max_bytes } else { self.max_bytes }
     }
 
-    /// The parameters in Rust. `here` is the node on which threads seem to run, with simulated nodes.
+    /// `here` is the node on which threads appear to run, with simulated nodes.
     ///
     /// # Safety
     /// `name` is NULL or ends with a zero byte. `node_of_page` may be called with `arg` as long as the arena
     /// lives.
     pub(crate) unsafe fn to_rust(self, here: &Arc<AtomicU8>) -> CallResult<ArenaParams> {
         Ok(ArenaParams {
-            // SAFETY: the caller says that `name` is NULL or ends with a zero byte.
+            // SAFETY: the caller guarantees that `name` is NULL or ends with a zero byte.
             name: unsafe { text(self.name, "arena") },
             max_bytes: self.bytes(),
             backing: backing(self.backing)?,
@@ -149,9 +148,9 @@ impl ArenaParamsC {
             (_, Some(callback)) => {
                 let node_of = move |page: ::pagepool::PageIdx| {
                     let arg: &CallbackArg = &arg;
-                    // SAFETY: the caller says that it may be called with its argument.
+                    // SAFETY: the caller guarantees that the callback may be called with its argument.
                     let node = uncancelled(|| unsafe { callback(page.0, arg.0) });
-                    NodeId(u8::try_from(node).unwrap_or(u8::MAX)) // beyond the last one it counts as that
+                    NodeId(u8::try_from(node).unwrap_or(u8::MAX)) // above the last node: the last one
                 };
                 Topology::pretend(nodes, node_of).with_current_node(here.clone())
             }
@@ -159,7 +158,7 @@ impl ArenaParamsC {
     }
 }
 
-/// The kind of memory that a PAGEPOOL_BACKING_ names, but for a device's.
+/// The kind of memory of a PAGEPOOL_BACKING_ value, except for device memory.
 pub(crate) fn backing(value: u32) -> CallResult<Backing> {
     Ok(match value {
         PAGEPOOL_BACKING_DEFAULT => Backing::default(),
@@ -180,7 +179,7 @@ mod tests {
 
     #[test]
     fn zeroes_are_the_defaults() {
-        // SAFETY: zeroes are a value of it.
+        // SAFETY: zeroes are a valid value.
         let zeroes: ArenaParamsC = unsafe { std::mem::zeroed() };
         // SAFETY: there is no text and no callback.
         let params = unsafe { zeroes.to_rust(&Arc::default()) }.unwrap();

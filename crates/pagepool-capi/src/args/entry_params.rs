@@ -1,6 +1,6 @@
-//! What C publishes beside its pools.
+//! Entries that C publishes beside its pools.
 
-// UNSAFETY: a C caller's arrays and texts are read by address.
+// UNSAFETY: reads a C caller's arrays and texts by address.
 #![expect(unsafe_code)]
 
 use std::ffi::c_char;
@@ -12,30 +12,30 @@ use crate::args::sized::{Sized0, text};
 use crate::error::CallResult;
 use crate::handles::opaque::PoolHandle;
 
-/// Something that the program shows beside its pools: a socket, a port, or anything else. Start from
+/// An entry that the program publishes beside its pools: a socket, a port, or anything else. Start from
 /// PAGEPOOL_ENTRY_PARAMS_INIT, or from zeroes with `size` set. All texts are copied.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct EntryParamsC {
     /// sizeof(struct pagepool_entry_params): fields can be added at the end.
     pub size: usize,
-    /// Its kind, up to 16 bytes; any word except "pool". Required. Buffers that a "socket" or "nic" counts as
+    /// The kind, up to 16 bytes; any word except "pool". Required. Buffers that a "socket" or "nic" counts as
     /// `in_rx` wait for packets, and do not count as held by the program.
     pub kind: *const c_char,
-    /// A number of the program's own, which tells entries of one kind apart.
+    /// The program's own number, to distinguish entries of one kind.
     pub id: u64,
-    /// The pool that it belongs to. NULL: none.
+    /// The pool of the entry. NULL means none.
     pub pool: *mut PoolHandle,
-    /// Its name, of which 64 bytes are shown. NULL means "".
+    /// The name, of which 64 bytes are shown. NULL means "".
     pub name: *const c_char,
-    /// Its fixed properties: lines of `key=value`, of which 688 bytes are shown. "ifindex=N" names the
-    /// interface. NULL means none.
+    /// Fixed properties: lines of `key=value`, of which 688 bytes are shown. "ifindex=N" names the interface.
+    /// NULL means none.
     pub params: *const c_char,
-    /// The names of its counters, which begin at 0: 256 names at most, and 4096 bytes with a terminating byte
-    /// for each. Those of a socket are `in_rx`, buffers that wait for packets; `in_tx`, buffers that are
-    /// being sent; `rx_packets`, `tx_packets`.
+    /// The names of the counters, which begin at 0: at most 256 names, and 4096 bytes with a terminating byte
+    /// for each. A socket has `in_rx`, buffers that wait for packets; `in_tx`, buffers that are being sent;
+    /// `rx_packets`, `tx_packets`.
     pub counters: *const *const c_char,
-    /// How many there are.
+    /// Number of `counters`.
     pub n_counters: usize,
 }
 
@@ -45,7 +45,6 @@ unsafe impl Sized0 for EntryParamsC {}
 /// The size of the struct's first version, which ends with `n_counters`.
 pub(crate) const LEAST: usize = std::mem::offset_of!(EntryParamsC, n_counters) + size_of::<usize>();
 
-/// The same in Rust.
 pub(crate) struct EntryTexts {
     pub(crate) kind: String,
     pub(crate) name: String,
@@ -54,10 +53,10 @@ pub(crate) struct EntryTexts {
 }
 
 impl EntryParamsC {
-    /// Reads the texts, and refuses what cannot be shown.
+    /// Reads the texts, and refuses an entry that cannot be shown.
     ///
     /// # Safety
-    /// The texts are NULL or end with a zero byte, and `counters` is readable for `n_counters` of them.
+    /// The texts are NULL or end with a zero byte, and `counters` is readable for `n_counters` texts.
     pub(crate) unsafe fn texts(&self) -> CallResult<EntryTexts> {
         // SAFETY: the caller's contract.
         let read = |at| unsafe { text(at, "") };

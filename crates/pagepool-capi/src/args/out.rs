@@ -1,6 +1,6 @@
-//! What C's callers give by address: places for results, and arrays.
+//! Result pointers and arrays of C's callers.
 
-// UNSAFETY: callers' places and arrays are read and written.
+// UNSAFETY: reads and writes callers' pointers and arrays.
 #![expect(unsafe_code)]
 
 use std::ffi::{c_char, c_int};
@@ -9,7 +9,7 @@ use std::mem::MaybeUninit;
 use crate::error::{CallError, CallResult, number, status};
 use crate::handles::token::Token;
 
-/// Runs a call that stores its result in `*to`. It refuses a NULL first.
+/// Runs a call that stores its result in `*to`. Refuses NULL before the call.
 ///
 /// # Safety
 /// `to` is NULL or writable.
@@ -25,7 +25,7 @@ pub(crate) unsafe fn store<T>(to: *mut T, make: impl FnOnce() -> CallResult<T>) 
     })
 }
 
-/// As [`store`], for the handle of what the call made.
+/// Runs a call that stores its token as a handle in `*to`. Refuses NULL before the call.
 ///
 /// # Safety
 /// `to` is NULL or writable.
@@ -35,7 +35,7 @@ pub(crate) unsafe fn store_handle<T>(to: *mut *mut T, make: impl FnOnce() -> Cal
 }
 
 /// Runs a call that writes a text into `len` bytes, cut to fit and ended with a zero byte, as `snprintf`
-/// does. Returns the number that the call returns with it.
+/// does. Returns the number that the call gives with the text.
 ///
 /// # Safety
 /// `to` is NULL or writable for `len` bytes.
@@ -48,7 +48,7 @@ pub(crate) unsafe fn store_text(
         let (text, number) = make()?;
         if !to.is_null() && len > 0 {
             let n = text.len().min(len - 1);
-            // SAFETY: `to` is writable for `len` bytes, of which `n` are fewer; the text is ours.
+            // SAFETY: `to` is writable for `len` bytes, `n` is less than `len`, and the text is ours.
             unsafe { std::ptr::copy_nonoverlapping(text.as_ptr(), to.cast(), n) };
             // SAFETY: `n` is less than `len`.
             unsafe { to.wrapping_add(n).write(0) };
@@ -57,7 +57,7 @@ pub(crate) unsafe fn store_text(
     })
 }
 
-/// A caller's array, to be read.
+/// A caller's array, for reading.
 ///
 /// # Safety
 /// `at` is NULL or readable for `n` elements.
@@ -67,7 +67,7 @@ pub(crate) unsafe fn array<'a, T>(at: *const T, n: usize) -> CallResult<&'a [T]>
     Ok(if n == 0 { &[] } else { unsafe { std::slice::from_raw_parts(at, n) } })
 }
 
-/// A caller's array, to be written.
+/// A caller's array, for writing.
 ///
 /// # Safety
 /// `at` is NULL or writable for `n` elements.

@@ -1,6 +1,6 @@
-//! The parameters of a pool, as C writes them.
+//! The parameters of a pool, as C passes them.
 
-// UNSAFETY: a C caller's arrays and texts are read by address.
+// UNSAFETY: reads a C caller's arrays and texts by address.
 #![expect(unsafe_code)]
 
 use std::ffi::{c_char, c_int};
@@ -17,8 +17,8 @@ use crate::handles::opaque::{ArenaHandle, DomainHandle};
 use crate::handles::tables::DOMAINS;
 use crate::handles::token::Token;
 
-/// The parameters of a pool. Start from PAGEPOOL_PARAMS_INIT, or from zeroes with `size` set, which is the
-/// same: in each field 0 selects the default.
+/// The parameters of a pool. Start from PAGEPOOL_PARAMS_INIT, or from zeroes with `size` set: in each field 0
+/// selects the default.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct PoolParamsC {
@@ -73,31 +73,31 @@ pub struct PoolParamsC {
     pub wakeup: u32,
     /// 1: record who holds each buffer (pagepool_buf_set_tag), for pagepool_shutdown_report.
     pub tagging: u32,
-    /// 1: take pages from the arena without naming a node, to measure what the node costs.
+    /// 1: take pages from the arena without naming a node, to measure what naming one costs.
     pub node_blind: u32,
     /// The most buffers in the deferred queue (pagepool_defer): up to 65536. 0 means no queue.
     pub defer_capacity: u32,
     /// What a poll of the deferred queue does with a buffer in use at its head: PAGEPOOL_ON_BUSY_KEEP, _SKIP
     /// or _RELEASE.
     pub on_busy: u32,
-    /// With PAGEPOOL_ON_BUSY_SKIP: the most buffers in use that one poll passes, 1 to 64; 0 means 16.
-    /// Otherwise 0.
+    /// With PAGEPOOL_ON_BUSY_SKIP: the most buffers in use that one poll skips, 1 to 64; 0 means 16.
+    /// Otherwise it must be 0.
     pub skip_ahead: u32,
-    /// 1: no thread ever owns the pool. Any thread calls pagepool_alloc_addr_bulk and pagepool_put_addr_bulk:
-    /// each call takes a lock, for a compare-and-swap and a store. Calls of the owner's are refused with
-    /// -EPERM. Needs a domain, and neither `wakeup` nor `defer_capacity`. For threads that come and go, and
-    /// for a DPDK mempool. 0: one thread at a time owns it (pagepool_bind).
+    /// 1: no thread ever owns the pool. Any thread may call pagepool_alloc_addr_bulk and
+    /// pagepool_put_addr_bulk; each call takes a lock, for a compare-and-swap and a store. Owner's calls fail
+    /// with -EPERM. Requires a domain, and neither `wakeup` nor `defer_capacity`. For short-lived threads,
+    /// and for a DPDK mempool. 0: one thread at a time owns it (pagepool_bind).
     pub no_owner: u32,
-    /// What the pool records of each buffer that is out, for pagepool_shutdown_report, and for `pagepool
-    /// show` if the process publishes, also after it was killed: PAGEPOOL_HOLDERS_OFF, _AGES, _SITES or
-    /// _STACKS. Each allocation and each return is then a call that takes the slow way. If a function returns
-    /// what it allocates, a compiler may call the library by a jump: the recorded place is then that of the
-    /// function's caller. Compile with -fno-optimize-sibling-calls against that.
+    /// What the pool records of each buffer that is out: PAGEPOOL_HOLDERS_OFF, _AGES, _SITES or _STACKS. It
+    /// is for pagepool_shutdown_report, and for `pagepool show` if the process publishes, also after it was
+    /// killed. Each allocation and each return is then a call on the slow path. If a function returns what it
+    /// allocates, a compiler may turn the call into a jump, and the pool records the place of the function's
+    /// caller; -fno-optimize-sibling-calls prevents that.
     pub holders: u32,
-    /// With PAGEPOOL_HOLDERS_STACKS: the call stack of one in so many allocations is recorded. 0 means 1000.
-    /// Otherwise 0.
+    /// With PAGEPOOL_HOLDERS_STACKS: record the call stack of one in this many allocations. 0 means 1000.
+    /// Otherwise it must be 0.
     pub one_stack_in: u32,
-    /// 0.
+    /// Must be 0.
     pub reserved: u32,
 }
 
@@ -107,19 +107,19 @@ unsafe impl Sized0 for PoolParamsC {}
 /// The size of the struct's first version, which ends with `colour`.
 pub(crate) const LEAST: usize = std::mem::offset_of!(PoolParamsC, max_lanes);
 
-/// Upper bound for the chain blocks of a pool, of which every pool has 1024.
+/// Upper bound in bytes for the 1024 chain blocks that every pool has.
 const CHAINS: usize = 1024 * 512;
 /// Bytes per deferred buffer, in the queue and after its release.
 const DEFERRED: usize = 32 + 40;
 
-/// Texts of holders and of stacks, and bytes per page.
+/// Bytes for the texts of holders and of stacks, and per page.
 const HOLDERS: usize = (48 + 128) << 10;
 const RECORD: usize = 16;
 
 impl PoolParamsC {
-    /// Bytes that a pool of these sizes allocates: lanes, ring, chains and deferred queue. A later check
-    /// refuses values out of range, by name.
-    /// `pages` of its memory have records, if it has holders.
+    /// Bytes that a pool of these sizes allocates: lanes, ring, chains, deferred queue, and with `holders`
+    /// the records of its pages. `pages` is the number of base pages of its memory. Values out of range are
+    /// refused later, by name.
     pub(crate) fn bytes(&self, pages: usize) -> usize {
         let lanes = if self.max_lanes == 0 { 16 } else { self.max_lanes.min(64) as usize };
         let lane_size = if self.lane_size == 0 { 1024 } else { self.lane_size.min(1 << 14) as usize };
@@ -129,8 +129,6 @@ impl PoolParamsC {
         slots * size_of::<u32>() + CHAINS + deferred + holders
     }
 
-    /// The parameters in Rust.
-    ///
     /// # Safety
     /// `name` and `domains` are NULL or readable as the fields say.
     pub(crate) unsafe fn to_rust(self) -> CallResult<PoolParams> {
@@ -141,7 +139,7 @@ impl PoolParamsC {
             n => n as usize,
         };
         Ok(PoolParams {
-            // SAFETY: the caller says that `name` is NULL or ends with a zero byte.
+            // SAFETY: the caller guarantees that `name` is NULL or ends with a zero byte.
             name: unsafe { text(self.name, "pool") },
             order,
             cache_size: self.cache_size as usize,
@@ -156,7 +154,7 @@ impl PoolParamsC {
             tailroom: self.tailroom as usize,
             colour: self.colour()?,
             frag_align: if self.frag_align == 0 { 64 } else { self.frag_align as usize },
-            // SAFETY: the caller says that `domains` is readable for `n_domains` handles.
+            // SAFETY: the caller guarantees that `domains` is readable for `n_domains` handles.
             domains: unsafe { self.domains() }?,
             sync_for_device: self.sync_for_device()?,
             low_water: self.low_water as usize,
@@ -169,7 +167,7 @@ impl PoolParamsC {
         })
     }
 
-    /// Whether the pool has no owner, and is one that can do without.
+    /// Whether the pool has no owner. Refuses parameters that need one.
     pub(crate) fn no_owner(&self) -> CallResult<bool> {
         let no_owner = flag("no_owner", self.no_owner)?;
         let owners = [("wakeup", self.wakeup), ("defer_capacity", self.defer_capacity)];
@@ -255,23 +253,23 @@ impl PoolParamsC {
     }
 }
 
-/// Keep the buffer in the queue, and end the poll. For users that finish in the order of the queue.
+/// Keep the buffer in the queue, and end the poll. For users that finish in queue order.
 pub const PAGEPOOL_ON_BUSY_KEEP: u32 = 0;
-/// Keep the buffer in the queue, and look at the buffers behind it. For users that keep single buffers long.
+/// Keep the buffer in the queue, and check the buffers behind it. For users that keep single buffers long.
 pub const PAGEPOOL_ON_BUSY_SKIP: u32 = 1;
-/// Remove the buffer from the queue, at most one per poll, and its page from the pool. The memory goes back
-/// to the arena once the user is done.
+/// Remove the buffer from the queue, at most one per poll, and its page from the pool. The memory returns to
+/// the arena once the user is done.
 pub const PAGEPOOL_ON_BUSY_RELEASE: u32 = 2;
-/// Nothing.
+/// Record nothing.
 pub const PAGEPOOL_HOLDERS_OFF: u32 = 0;
-/// Since when each buffer is out, and its tag.
+/// Record since when each buffer is out, and its tag.
 pub const PAGEPOOL_HOLDERS_AGES: u32 = 1;
-/// Also the thread, and where in the program it was allocated: file and line if the program has debug
-/// information, else its function or the address. The first allocation of each place looks that up, which
-/// allocates, and takes up to milliseconds.
+/// Also record the thread and the place in the program that allocated it: file and line if the program has
+/// debug information, otherwise the function or the address. The first allocation of each place looks that
+/// up, which allocates, and takes up to milliseconds.
 pub const PAGEPOOL_HOLDERS_SITES: u32 = 2;
-/// Also the call stack of some allocations. Taking one reads the program's debug information: it allocates,
-/// and takes up to milliseconds.
+/// Also record the call stack of some allocations. Taking a stack reads the program's debug information: it
+/// allocates, and takes up to milliseconds.
 pub const PAGEPOOL_HOLDERS_STACKS: u32 = 3;
 /// For `max_lanes`: no thread has a lane.
 pub const PAGEPOOL_NO_LANES: u32 = u32::MAX;
@@ -284,7 +282,7 @@ mod tests {
 
     #[test]
     fn zeroes_are_the_defaults() {
-        // SAFETY: zeroes are a value of it.
+        // SAFETY: zeroes are a valid value.
         let zeroes: PoolParamsC = unsafe { std::mem::zeroed() };
         // SAFETY: there is no text and no array.
         let params = unsafe { zeroes.to_rust() }.unwrap();

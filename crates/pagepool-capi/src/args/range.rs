@@ -1,4 +1,4 @@
-//! Values out of their range, and nodes.
+//! Values out of range, and NUMA nodes.
 
 use std::ffi::c_int;
 
@@ -6,13 +6,12 @@ use ::pagepool::NodeId;
 
 use crate::error::{CallError, CallResult};
 
-/// What PAGEPOOL_NODE adds to the number of a node: so zeroes name none, and a bare number in a field is
+/// What PAGEPOOL_NODE adds to a node's number. So zeroes name no node, and a bare number in a field is
 /// refused.
 const NAMED: c_int = 256;
-/// PAGEPOOL_NODE_ANY.
 const ANY: c_int = -1;
 
-/// The node of a field, in which 0 is the default: none in particular, as is PAGEPOOL_NODE_ANY.
+/// The node of a field. The default 0 and PAGEPOOL_NODE_ANY mean any node.
 pub(crate) fn node_of_field(field: &str, nid: c_int) -> CallResult<Option<NodeId>> {
     match nid {
         ANY | 0 => Ok(None),
@@ -28,7 +27,7 @@ pub(crate) fn node_of_field(field: &str, nid: c_int) -> CallResult<Option<NodeId
     }
 }
 
-/// The node of an argument: its number; PAGEPOOL_NODE_ANY is none in particular.
+/// The node of an argument, a plain number. PAGEPOOL_NODE_ANY means any node.
 pub(crate) fn node_of_argument(name: &str, nid: c_int) -> CallResult<Option<NodeId>> {
     match nid {
         ANY => Ok(None),
@@ -42,7 +41,7 @@ pub(crate) fn node_of_argument(name: &str, nid: c_int) -> CallResult<Option<Node
     }
 }
 
-/// A field that is a yes or a no. Other numbers are kept for later versions.
+/// A field that is 0 or 1. Other numbers are reserved for later versions.
 pub(crate) fn flag(field: &str, value: u32) -> CallResult<bool> {
     match value {
         0 => Ok(false),
@@ -51,7 +50,7 @@ pub(crate) fn flag(field: &str, value: u32) -> CallResult<bool> {
     }
 }
 
-/// A value out of its range, in the words of Rust's errors.
+/// The error for a value out of range, worded as Rust's errors.
 #[cold]
 pub(crate) fn out_of_range(field: &str, value: impl std::fmt::Display, must_be: &str) -> CallError {
     CallError::formatted(libc::EINVAL, format!("{field} is {value}, but must be {must_be}"))

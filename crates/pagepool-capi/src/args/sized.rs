@@ -1,7 +1,7 @@
-//! Structs that may grow: each begins with its size, as its user was compiled with it. The library reads no
-//! more of one, and writes no more.
+//! Structs that may grow: each begins with its size, as the caller was compiled. The library reads and writes
+//! no more than that.
 
-// UNSAFETY: a C caller's struct is read and written by its address.
+// UNSAFETY: reads and writes a C caller's struct by its address.
 #![expect(unsafe_code)]
 
 use std::ffi::{CStr, c_char};
@@ -13,20 +13,20 @@ use crate::error::{CallError, CallResult};
 ///
 /// # Safety
 /// * The struct is `repr(C)` and begins with `size: usize`.
-/// * All-zero bytes are a value of it, and so is every mixture of such bytes with a user's.
+/// * All-zero bytes are a value of it, and so is every mixture of such bytes with a caller's.
 pub(crate) unsafe trait Sized0: Copy {}
 
-/// How many times as long as this library's a struct of a newer program may be. A size beyond it was never
-/// set, and nothing may be written that far.
+/// A newer program's struct may be at most this many times as long as the library's. A larger size was never
+/// set, and the library must not write that far.
 const LONGEST: usize = 4;
 
-/// The longest size that is taken for that of a `T`.
+/// The longest size that is accepted for a `T`.
 const fn longest<T>() -> usize {
     LONGEST * size_of::<T>()
 }
 
-/// A copy of a caller's struct. Fields that an older caller does not have are zero; fields that a newer
-/// caller has in addition must be zero.
+/// A copy of a caller's struct. Fields that an older caller does not have are zero. Fields that only a newer
+/// caller has must be zero.
 ///
 /// # Safety
 /// `at` is NULL, or readable for as many bytes as its first word says.
@@ -39,7 +39,7 @@ pub(crate) unsafe fn read<T: Sized0>(at: *const T, least: usize) -> CallResult<T
     if size < least || size > longest::<T>() {
         return Err(wrong_size::<T>(size));
     }
-    // SAFETY: the caller says that `size` bytes are readable.
+    // SAFETY: the caller guarantees that `size` bytes are readable.
     let bytes = unsafe { std::slice::from_raw_parts(at.cast::<u8>(), size) };
     if bytes.iter().skip(size_of::<T>()).any(|&byte| byte != 0) {
         return Err(CallError::fixed(
@@ -51,7 +51,7 @@ pub(crate) unsafe fn read<T: Sized0>(at: *const T, least: usize) -> CallResult<T
     let known = bytes.len().min(size_of::<T>());
     // SAFETY: both are valid for `known` bytes, and `value` is ours alone.
     unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), value.as_mut_ptr().cast(), known) };
-    // SAFETY: zeroes and a user's bytes are a value of `T`.
+    // SAFETY: a mixture of zeroes and a caller's bytes is a value of `T`.
     Ok(unsafe { value.assume_init() })
 }
 
@@ -66,13 +66,13 @@ pub(crate) fn zeroes<T: Sized0>() -> T {
 /// # Safety
 /// The struct is `repr(C)`, begins with `size: usize`, and has no padding.
 pub(crate) unsafe trait SizedOut: Copy {
-    /// Bytes that every caller must have. Never changes once a version was released.
+    /// Bytes that every caller has. Never changes once a version was released.
     const LEAST: usize;
 }
 
-/// Writes a caller's struct of results, which begins with its size as the caller was compiled: the fields
-/// that both know, and zeroes behind them. `size` itself stays. So an older program gets fewer fields, and
-/// nothing behind its struct changes.
+/// Writes a caller's struct of results, up to the size at its beginning: the fields that both know, and
+/// zeroes after them. `size` itself is unchanged. So an older program gets fewer fields, and nothing after
+/// its struct changes.
 ///
 /// # Safety
 /// `to` is NULL, or writable for as many bytes as its first word says.
@@ -82,14 +82,14 @@ pub(crate) unsafe fn write<T: SizedOut>(to: *mut T, value: &T) -> CallResult<()>
     }
     // SAFETY: the caller's struct begins with its size, at any alignment.
     let size = unsafe { to.cast::<usize>().read_unaligned() };
-    // Every version of a struct is whole multiples of its alignment. A struct that was never initialised has
-    // 0 or a number that no struct has.
+    // Every version's size is a multiple of the struct's alignment. A struct that was never initialised has 0
+    // or an impossible size.
     if size < T::LEAST || size > longest::<T>() || !size.is_multiple_of(align_of::<T>()) {
         return Err(wrong_out_size::<T>(size));
     }
     let (first, known) = (size_of::<usize>(), size.min(size_of::<T>()));
     let (from, to) = (std::ptr::from_ref(value).cast::<u8>(), to.cast::<u8>());
-    // SAFETY: the caller has `size` bytes, of which `known` are as many or fewer, and the value is ours.
+    // SAFETY: the caller has `size` bytes, `known` is at most `size`, and the value is ours.
     unsafe {
         std::ptr::copy_nonoverlapping(from.wrapping_add(first), to.wrapping_add(first), known - first);
     }
@@ -119,7 +119,7 @@ pub(crate) unsafe fn text(text: *const c_char, otherwise: &str) -> String {
     if text.is_null() {
         return otherwise.into();
     }
-    // SAFETY: the caller says that it ends with a zero byte.
+    // SAFETY: the caller guarantees a zero byte at the end.
     unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
 }
 

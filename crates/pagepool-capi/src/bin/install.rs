@@ -1,15 +1,15 @@
-//! Builds the C library and the command, and lays them out under a prefix:
+//! Builds the C library and the command, and installs them under a prefix:
 //! `cargo run -p pagepool-capi --bin pagepool-install`.
 //!
 //! Settings come from the environment or as arguments, `PREFIX=/opt/pagepool`. It requires cargo with its
-//! linker, `cc`, and for the static library `objcopy` and `ar`, which come with it (binutils).
+//! linker, `cc`, and for the static library `objcopy` and `ar` (binutils).
 //!
 //! * `PREFIX` (default `/usr/local`) and `LIBDIR` (default `PREFIX/lib`)
 //! * `DESTDIR` (default none): a directory that stands for `/`, for packagers
-//! * `TARGET` (default: this system): another target of Rust's, `x86_64-unknown-linux-musl`; the library
-//!   alone, and for musl the static one alone
-//! * `PARTS` (default `library,command`): `library` is the C library, its header and what pkg-config, Meson
-//!   and CMake read; `command` is `pagepool`, its manual pages and its shell completions. The command
+//! * `TARGET` (default: this system): another target of Rust, `x86_64-unknown-linux-musl`; installs only the
+//!   library, and for musl only the static one
+//! * `PARTS` (default `library,command`): `library` is the C library, its header and the files of pkg-config,
+//!   Meson and CMake; `command` is `pagepool`, its manual pages and its shell completions. The command
 //!   requires the whole repository; without it the default is `library`.
 
 #[path = "install/manual.rs"]
@@ -31,20 +31,18 @@ const SONAME: &str = env!("PAGEPOOL_SONAME");
 
 const SETTINGS: &[&str] = &["PREFIX=", "LIBDIR=", "DESTDIR=", "PARTS=", "TARGET="];
 
-/// What programs include.
 const HEADERS: &[&str] = &["pagepool.h", "pagepool_skb.h", "pagepool.hpp", "pagepool_skb.hpp"];
 
-/// What can be installed.
 const PARTS: &[&str] = &["library", "command"];
 
-/// What build systems read: the template, its folder below `LIBDIR`, and its name there.
+/// Files for build systems: the template, its folder below `LIBDIR`, and its name there.
 const TEMPLATES: &[(&str, &str, &str)] = &[
     ("pagepool.pc.in", "pkgconfig", "pagepool.pc"),
     ("pagepool-config.cmake.in", "cmake/pagepool", "pagepool-config.cmake"),
     ("pagepool-config-version.cmake.in", "cmake/pagepool", "pagepool-config-version.cmake"),
 ];
 
-/// What goes where.
+/// What to install, and where.
 struct InstallLayout {
     parts: String,
     destdir: PathBuf,
@@ -71,7 +69,7 @@ fn install() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// A setting: an argument `NAME=value`, or the environment's.
+/// A setting: an argument `NAME=value`, or an environment variable.
 fn setting(name: &str) -> Option<PathBuf> {
     let argument =
         env::args().skip(1).find_map(|arg| Some(arg.strip_prefix(name)?.strip_prefix('=')?.to_owned()));
@@ -101,7 +99,7 @@ impl InstallLayout {
         self.parts.split(',').any(|chosen| chosen == part)
     }
 
-    /// Where a path of the installed system lies now.
+    /// Where a path of the installed system is now: below `DESTDIR`.
     fn on_disk(&self, path: &Path) -> PathBuf {
         if self.destdir.as_os_str().is_empty() {
             return path.into();
@@ -135,7 +133,6 @@ impl InstallLayout {
         self.install_manual(&include)
     }
 
-    /// The manual pages of every header that is installed.
     fn install_manual(&self, include: &Path) -> Result<(), Box<dyn Error>> {
         let folder = self.on_disk(&self.prefix.join("share/man/man3"));
         make_folder(&folder)?;
@@ -152,8 +149,8 @@ impl InstallLayout {
         Ok(())
     }
 
-    /// Builds the libraries, and says where they are. In a profile of their own, for errors inside must not
-    /// abort C programs.
+    /// Builds the libraries, and returns their folder. They have their own profile, because errors inside
+    /// must not abort C programs.
     fn build(&self) -> Result<PathBuf, Box<dyn Error>> {
         let mut command = cargo();
         command.args(["build", "--profile", "capi", "--package", "pagepool-capi", "--lib"]);
@@ -170,7 +167,7 @@ impl InstallLayout {
         Ok(library.strip_suffix(end).unwrap_or(library).into())
     }
 
-    /// Builds the command, which lays itself out.
+    /// Builds the command, which installs itself.
     fn install_command(&self) -> Result<(), Box<dyn Error>> {
         let mut command = cargo();
         command.args(["run", "--quiet", "--profile", "dist", "--package", "pagepool-cli"]);
@@ -183,8 +180,8 @@ impl InstallLayout {
         if status.success() { Ok(()) } else { Err(format!("pagepool install: {status}").into()) }
     }
 
-    /// A template with what is known only now. The whole prefix may be moved later, so paths within it are
-    /// relative where the tool allows that.
+    /// Fills in a template. The whole prefix may be moved later, so paths within it are relative where the
+    /// tool allows that.
     fn filled_in(&self, template: &str) -> String {
         let below = self.libdir.strip_prefix(&self.prefix).ok();
         let libdir = match below {
@@ -238,8 +235,8 @@ fn link(to: &str, at: &Path) -> Result<(), String> {
     replace(at, |new| symlink(to, new))
 }
 
-/// Makes a file beside `at`, then renames it over `at`. So a failure leaves the old file, a process that uses
-/// the old one keeps it, and a file can be copied onto itself.
+/// Creates a file beside `at`, then renames it over `at`. So a failure leaves the old file, a process that
+/// uses the old one keeps it, and a file can be copied onto itself.
 fn replace(at: &Path, make: impl FnOnce(&Path) -> io::Result<()>) -> Result<(), String> {
     let mut new = at.as_os_str().to_owned();
     new.push(".new");

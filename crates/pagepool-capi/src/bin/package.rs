@@ -6,10 +6,11 @@
 //! * `FORMATS` (default `deb,tar`): `deb` is the shared library, `libpagepool-dev` and `pagepool`, and
 //!   requires Debian's `dpkg-dev`; `tar` is one `.tar.gz` of all files below one folder, for any prefix, and
 //!   requires `tar` and `gzip`
-//! * `DEBFULLNAME` and `DEBEMAIL`: the maintainer whom the packages name, as Debian's tools read them
+//! * `DEBFULLNAME` and `DEBEMAIL`: the maintainer of the packages, as for Debian's tools
 //! * `SOURCE_DATE_EPOCH` (default: the time of the last commit): the time of all files
 //!
-//! It stages what `pagepool-install` installs, and divides it. It requires the whole repository.
+//! It stages what `pagepool-install` installs, and divides it among packages. It requires the whole
+//! repository.
 
 use std::env;
 use std::error::Error;
@@ -23,24 +24,22 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 const SONAME_NUMBER: &str = env!("PAGEPOOL_SONAME_NUMBER");
 
-/// The package of the shared library. Programs of two sonames can be installed beside each other.
+/// The package of the shared library. Libraries of two sonames can be installed beside each other.
 const LIBRARY: &str = concat!("libpagepool", env!("PAGEPOOL_SONAME_NUMBER"));
 
-/// A Debian package.
 struct Package {
     name: &'static str,
     section: &'static str,
-    /// Which staged files it has: the beginnings of their paths below `usr`; `LIBDIR` is the folder of
-    /// libraries.
+    /// The beginnings of its staged files' paths below `usr`; `LIBDIR` is the folder of libraries.
     files: &'static [&'static str],
-    /// Its programs and libraries, which say by their symbols which packages they need.
+    /// Its programs and libraries, whose symbols determine the packages that they need.
     binaries: &'static [&'static str],
     depends: &'static [&'static str],
     summary: &'static str,
     about: &'static str,
 }
 
-/// The first package that names the beginning of a path gets the file.
+/// A file goes to the first package that has the beginning of its path.
 const PACKAGES: &[Package] = &[
     Package {
         name: LIBRARY,
@@ -77,10 +76,9 @@ const ABOUT: &str = " Each receive queue has its own pool of pages that stay map
                      thread allocates from it without a lock, and any thread returns buffers to it.\n";
 
 struct Builder {
-    /// What `pagepool-install` laid out, and what is made of it.
+    /// The folder of the staged files, and of the packages before they are built.
     work: PathBuf,
     out: PathBuf,
-    /// The time of all files.
     time: String,
 }
 
@@ -107,14 +105,13 @@ fn package() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// A setting: an argument `NAME=value`, or the environment's.
+/// A setting: an argument `NAME=value`, or an environment variable.
 fn setting(name: &str) -> Option<String> {
     let argument =
         env::args().skip(1).find_map(|arg| Some(arg.strip_prefix(name)?.strip_prefix('=')?.to_owned()));
     argument.or_else(|| env::var(name).ok()).filter(|value| !value.is_empty())
 }
 
-/// Whom the packages name.
 fn maintainer() -> String {
     let name = setting("DEBFULLNAME").unwrap_or_else(|| "The pagepool developers".into());
     let address = setting("DEBEMAIL").unwrap_or_else(|| "pagepool@example.org".into());
@@ -136,7 +133,7 @@ impl Builder {
         Ok(Self { work, out, time: time.trim().to_owned() })
     }
 
-    /// Runs `pagepool-install` into a folder of its own; returns it.
+    /// Runs `pagepool-install` into a new folder; returns it.
     fn staged(&self, name: &str, prefix: &str, libdir: &str) -> Result<PathBuf, Box<dyn Error>> {
         let at = self.work.join(name);
         let mut install = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
@@ -167,7 +164,7 @@ impl Builder {
         if left.is_empty() { Ok(()) } else { Err(format!("no package has {left:?}").into()) }
     }
 
-    /// Adds what Debian's policy asks for, and builds the package.
+    /// Adds what Debian's policy requires, and builds the package.
     fn finish(
         &self,
         package: &Package,
@@ -216,7 +213,7 @@ impl Builder {
         ))
     }
 
-    /// Which packages a package needs, with the versions whose symbols its binaries use.
+    /// The dependencies of a package, with the versions whose symbols its binaries use.
     fn depends(&self, package: &Package, root: &Path, libdir: &str) -> Result<String, Box<dyn Error>> {
         let mut depends = Vec::new();
         for entry in package.depends {
@@ -243,8 +240,8 @@ impl Builder {
         Ok(depends.join(", "))
     }
 
-    /// All files below one folder, whose name has version and system. `pagepool.pc` finds them wherever it is
-    /// unpacked.
+    /// Builds a tarball of all files below one folder, whose name has version and system. `pagepool.pc` finds
+    /// them wherever it is unpacked.
     fn tarball(&self) -> Result<(), Box<dyn Error>> {
         let system = format!("{}-{}", env::consts::ARCH, env::consts::OS);
         let name = format!("pagepool-{VERSION}-{system}");
@@ -272,7 +269,7 @@ impl Builder {
     }
 }
 
-/// What a program that must succeed writes to standard output.
+/// Runs a program that must succeed; returns its standard output.
 fn said(command: &mut Command) -> Result<String, Box<dyn Error>> {
     let program = command.get_program().to_string_lossy().into_owned();
     let done = command.output().map_err(|error| format!("{program}: {error}"))?;
@@ -282,7 +279,7 @@ fn said(command: &mut Command) -> Result<String, Box<dyn Error>> {
     Ok(String::from_utf8(done.stdout)?.trim().to_owned())
 }
 
-/// The same of a program of Debian's.
+/// Runs a program of Debian's dpkg-dev; returns its standard output.
 fn dpkg(command: &mut Command) -> Result<String, Box<dyn Error>> {
     said(command).map_err(|error| {
         format!(
@@ -302,7 +299,7 @@ fn strip(file: &Path, what: &str) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Moves what begins with `path` from one folder to the other.
+/// Moves the files whose paths begin with `path` from one folder to the other.
 fn take(from: &Path, to: &Path, path: &str) -> Result<(), Box<dyn Error>> {
     for file in files_below(from)?.iter().filter(|file| file.starts_with(path)) {
         let at = to.join(file);
@@ -349,7 +346,7 @@ fn set_modes(root: &Path) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Kibibytes that the package takes when it is installed.
+/// The installed size of the package in KiB.
 fn size_of(root: &Path) -> Result<u64, Box<dyn Error>> {
     let mut size = 0;
     for file in files_below(root)? {

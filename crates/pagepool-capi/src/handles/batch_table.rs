@@ -1,15 +1,14 @@
-//! The batches: what their tokens stand for, and which call uses one now.
+//! The batches: what their tokens name, and which call uses one now.
 //!
-//! What   a row per batch, found by the place in its token. Rows are never freed, only used again with the
-//!        next generation. The row has a [`UseTurn`]: a call during another call about the same batch is
-//!        refused. So a batch is used without a lock, and a callback may use every other batch.
-//! Who    any thread. The content is that of the call which has the turn, and found the token in the row
-//!        after it had it; only a call that has the turn takes a token out. Creating one and ending it take
-//!        the lock of the list.
+//! What   one row per batch, found by the place in its token. Rows are never freed, only reused with the next
+//!        generation. Each row has a [`UseTurn`]: a call on a batch is refused during another call on it. So
+//!        a batch needs no lock, and a callback may use every other batch.
+//! Who    any thread. The content belongs to the call that has the turn and then found the token in the row;
+//!        only such a call removes the token. Creating and destroying take the lock of the list.
 //! Pages  a page in a batch has no handle: its life ended before, or begins when it is popped. The pool
 //!        counts it as out, so the pool's row stays while a batch has a page of it.
 
-// UNSAFETY: rows are reached by address and never freed; their content goes from call to call.
+// UNSAFETY: rows are reached by address and never freed; calls use their content in turn.
 #![expect(unsafe_code)]
 
 mod turn;
@@ -29,10 +28,9 @@ use crate::handles::view::PoolView;
 use crate::oom;
 use turn::UseTurn;
 
-/// Batches that may be there at once.
 const MAX_BATCHES: usize = 4096;
 
-/// A batch, and where the pool of its pages is, if it has any.
+/// A batch, and the row of its pages' pool.
 pub(crate) struct BatchEntry {
     pub(crate) batch: Batch,
     view: Option<&'static PoolView>,
@@ -40,7 +38,7 @@ pub(crate) struct BatchEntry {
 
 #[repr(align(64))]
 struct BatchRow {
-    /// The batch's token while it is there, else 0.
+    /// The batch's token, or 0.
     token: AtomicU64,
     turn: UseTurn,
     /// [`Generations`] of the batches that had this row.
@@ -50,7 +48,6 @@ struct BatchRow {
 
 static ROWS: [AtomicPtr<BatchRow>; MAX_BATCHES] = [const { AtomicPtr::new(null_mut()) }; MAX_BATCHES];
 
-/// Which rows there are, and which of them no batch has.
 struct RowList {
     made: u32,
     free: Vec<u32>,
@@ -81,18 +78,18 @@ impl RowList {
     }
 }
 
-/// The row that a token names, whosever it is now.
+/// The row that a token names, whichever batch has it now.
 #[inline(always)]
 fn row_of(token: Token) -> CallResult<&'static BatchRow> {
     if !token.is(HandleKind::Batch) {
         return Err(CallError::NO_HANDLE);
     }
     let row = ROWS.get(token.place() as usize).map_or(null_mut(), |row| row.load(Acquire));
-    // SAFETY: NULL, or the address of a row, which is never freed; what changes in it is atomic, or `with`'s.
+    // SAFETY: NULL, or the address of a row, which is never freed; its content is atomic, or used in `with`
+    // alone.
     unsafe { row.as_ref() }.ok_or(CallError::NO_HANDLE)
 }
 
-/// Makes an empty batch.
 pub(crate) fn create() -> CallResult<Token> {
     let at = list().take()?;
     let row = row_of(Token::new(HandleKind::Batch, at, 0))?;
@@ -103,7 +100,7 @@ pub(crate) fn create() -> CallResult<Token> {
     Ok(token)
 }
 
-/// Uses a batch, unless another call does.
+/// Runs a call on a batch; refused while another call uses it.
 #[inline(always)]
 pub(crate) fn with<R>(token: Token, call: impl FnOnce(&mut BatchEntry) -> CallResult<R>) -> CallResult<R> {
     const BUSY: CallError = CallError::fixed(
@@ -111,14 +108,14 @@ pub(crate) fn with<R>(token: Token, call: impl FnOnce(&mut BatchEntry) -> CallRe
         c"another call uses this batch now: on another thread, or the call that made this callback",
     );
     let row = row_of(token)?;
-    row.check(token)?; // first of all, so that a stale token disturbs nobody
+    row.check(token)?; // first, so that a stale token does not take the turn of another batch
     let _turn = row.turn.take().ok_or(BUSY)?;
     row.check(token)?;
-    // SAFETY: this call has the turn, and the batch has not ended, so no other call has the content.
+    // SAFETY: this call has the turn, and the batch has not ended, so no other call uses the content.
     call(unsafe { &mut *row.entry.get() })
 }
 
-/// Returns the pages of a batch and ends it.
+/// Returns the pages and frees the row.
 pub(crate) fn destroy(token: Token) -> CallResult<()> {
     with(token, |entry| {
         entry.batch.put();
@@ -156,13 +153,13 @@ const NOT_WHOLE: CallError = CallError::fixed(
 const _: () = assert!(Batch::MAX == 64, "FULL names it");
 
 impl BatchEntry {
-    /// Refuses pages of a pool beside those of another one.
+    /// Refuses to mix pages of two pools.
     fn check_pool(&self, view: &PoolView) -> CallResult<()> {
         let same = self.batch.is_empty() || self.view.is_some_and(|own| std::ptr::eq(own, view));
         if same { Ok(()) } else { Err(ANOTHERS) }
     }
 
-    /// Adds up to `n` pages of the caller's pool; says how many.
+    /// Adds up to `n` pages; returns how many.
     #[inline(always)]
     pub(crate) fn alloc(&mut self, owned: &OwnerCall<'_>, n: usize, caller: Caller) -> CallResult<usize> {
         self.check_pool(owned.view)?;
@@ -174,7 +171,7 @@ impl BatchEntry {
         if self.batch.len() == Batch::MAX { Err(FULL) } else { Ok(()) }
     }
 
-    /// Takes the last page out: its next life begins.
+    /// Removes the last page; its next life begins.
     pub(crate) fn pop(&mut self) -> CallResult<Token> {
         const EMPTY: CallError = CallError::fixed(libc::ENOENT, c"the batch is empty");
         let page = self.batch.pop().ok_or(EMPTY)?;
@@ -182,7 +179,7 @@ impl BatchEntry {
         Ok(page_token(view, page))
     }
 
-    /// Adds a buffer of a pool, whose life ended; gives it back where it does not fit.
+    /// Adds a buffer whose life ended; returns it if refused.
     pub(crate) fn push(
         &mut self,
         buffer: PageBuf,

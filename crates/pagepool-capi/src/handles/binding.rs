@@ -1,10 +1,10 @@
-//! Who owns a pool: binding it to a thread, unbinding, and the end.
+//! Ownership of a pool: binding it to a thread, unbinding, destroying.
 //!
-//! Who    bind: any thread, while nobody owns the pool. Unbind: the owner; the end of its thread does it too.
-//!        Destroy: the owner, or any thread while there is none. All of it under the slot's lock;
+//! Who    bind: any thread, while the pool has no owner. Unbind: the owner; the end of its thread does it
+//!        too. Destroy: the owner, or any thread while there is none. All of it under the slot's lock;
 //!        callbacks run after that.
 
-// UNSAFETY: the owner's half changes hands.
+// UNSAFETY: the owner's half moves between threads.
 #![expect(unsafe_code)]
 
 pub(crate) mod here;
@@ -23,7 +23,6 @@ use crate::handles::thread::me;
 use crate::handles::token::Token;
 use crate::handles::view::PoolView;
 
-/// Makes the calling thread the owner.
 pub(crate) fn bind(pool: Token) -> CallResult<()> {
     const ANOTHERS: CallError =
         CallError::fixed(libc::EPERM, c"the pool is bound to another thread: that one must unbind it first");
@@ -53,16 +52,16 @@ pub(crate) fn bind(pool: Token) -> CallResult<()> {
     done
 }
 
-/// Makes a pool that nobody has used yet one without an owner, for good.
+/// Makes an unused pool one without an owner, permanently.
 pub(crate) fn disown(pool: Token) -> CallResult<()> {
     let view = slots::view(pool)?;
     slots::with_life(pool, |life| match std::mem::replace(&mut life.half, Half::Bound) {
         Half::Idle(idle) => {
             let bound = idle.bind();
             bound.end_turn();
-            // A callback in a turn may make any call of the owner's, which the fast paths serve, too.
+            // A callback in a turn may make any owner's call, also those that the fast paths serve.
             view.cache.store(bound.cache_head().cast_mut(), Relaxed);
-            // SAFETY: under the slot's lock, while nobody is the owner.
+            // SAFETY: under the slot's lock, while there is no owner.
             unsafe { *own(view).bound.get() = Some(bound) };
             view.no_owner.store(1, Release);
             Ok(())
@@ -74,35 +73,35 @@ pub(crate) fn disown(pool: Token) -> CallResult<()> {
     })
 }
 
-/// Makes the calling thread the owner, for the fast paths too.
+/// Stores the calling thread as the owner, for the fast paths too.
 fn install(view: &'static PoolView, bound: Bound) {
     view.cache.store(bound.cache_head().cast_mut(), Relaxed);
-    // SAFETY: under the slot's lock, while nobody is the owner.
+    // SAFETY: under the slot's lock, while there is no owner.
     unsafe { *own(view).bound.get() = Some(bound) };
-    // First, as whoever ends the bias from then on makes it 0.
+    // Before the bias, because a thread that ends the bias later sets it to 0.
     view.limit.store(plain_room(view), Relaxed);
-    // A thread that took the bias over before has it still, perhaps.
+    // This thread may still have the bias from an earlier takeover.
     let free_or_mine = [bias::FREE, me()];
     let take = |from| view.bias.compare_exchange(from, me(), AcqRel, Relaxed).is_ok();
     if !free_or_mine.into_iter().any(take) {
-        view.limit.store(0, Relaxed); // another thread has it, or nobody any more
+        view.limit.store(0, Relaxed); // another thread has the bias, or it ended permanently
     }
     view.owner.store(me(), Release);
     view.set_hint();
 }
 
-/// Pages that the cache takes with no more than a store.
+/// Pages that the cache takes with one store each.
 fn plain_room(view: &PoolView) -> u64 {
     // SAFETY: the caller has the owner's half, whose cache it is.
     unsafe { &*view.cache.load(Relaxed) }.limit as u64
 }
 
 fn own(view: &PoolView) -> &OwnerHalf {
-    // SAFETY: under the slot's lock, of a pool that is there, or on its owner's thread.
+    // SAFETY: under the slot's lock of a pool that exists, or on its owner's thread.
     unsafe { &*view.own.load(Acquire) }
 }
 
-/// Takes the owner's half back, from the owner's thread. Under the slot's lock.
+/// Takes the owner's half back, on the owner's thread and under the slot's lock.
 fn uninstall(view: &PoolView) -> CallResult<Bound> {
     if !view.is_mine() {
         return Err(CallError::NOT_OWNER);
@@ -122,7 +121,6 @@ fn uninstall(view: &PoolView) -> CallResult<Bound> {
     Ok(bound)
 }
 
-/// Gives the pool up, on its owner's thread.
 pub(crate) fn unbind(pool: Token) -> CallResult<()> {
     let view = slots::view(pool)?;
     slots::with_life(pool, |life| {
@@ -133,18 +131,17 @@ pub(crate) fn unbind(pool: Token) -> CallResult<()> {
     Ok(())
 }
 
-/// A pool that was destroyed.
 #[derive(Clone)]
 pub(crate) struct EndedPool {
     pub(crate) shutdown: Arc<Shutdown>,
-    /// For addresses that return after the end.
+    /// For addresses that are returned after the pool was destroyed.
     pub(crate) handle: PoolRef,
-    /// The process in which it ended, whose callbacks the pool has.
+    /// The process that destroyed it, and whose callbacks the pool has.
     process: u32,
 }
 
 impl EndedPool {
-    /// Refuses one that `fork` copied into this process.
+    /// Refuses a copy that `fork` made in this process.
     pub(crate) fn of_this_process(self) -> CallResult<Self> {
         const COPIED: CallError = CallError::fixed(
             libc::EPERM,
@@ -154,10 +151,10 @@ impl EndedPool {
     }
 }
 
-/// Ends the pool. The buffers that are out return later.
+/// Buffers that are out are returned later.
 pub(crate) fn destroy(pool: Token) -> CallResult<EndedPool> {
     let view = slots::view(pool)?;
-    let turn = turn::begin(pool); // in a pool without an owner
+    let turn = turn::begin(pool); // needed in a pool without an owner
     let (idle, handle) = slots::with_life(pool, |life| {
         if let Half::Bound = life.half {
             life.half = Half::Idle(uninstall(view)?.unbind());
@@ -173,7 +170,7 @@ pub(crate) fn destroy(pool: Token) -> CallResult<EndedPool> {
             }
         }
     })?;
-    drop(turn); // before the slot can be given away
+    drop(turn); // before the slot can be reused
     bound_pools::forget(pool);
     let shutdown = Arc::new(idle.destroy()); // with no lock held: providers and domains are callbacks
     let process = std::process::id();

@@ -1,10 +1,10 @@
 //! The pools that a thread owns, to be unbound when it ends.
 //!
-//! Who    the thread itself. What unbinds a pool stands above this file, so it is handed in.
+//! Who    the thread itself. The unbind function is a parameter, because its file is in a layer above this
+//!        one.
 //! End    the destructor of `BOUND_POOLS`; for a thread that binds its first pool after that, `END_HOOK`. A
-//!        child of `fork` that calls `exit` runs the destructors of the thread that forked: a lock may be
-//!        held there by a thread which the child does not have. So a pool is unbound only in the process in
-//!        which it was bound.
+//!        child of `fork` that calls `exit` runs the destructors of the thread that forked, and a thread that
+//!        the child does not have may hold a lock. So a pool is unbound only in the process that bound it.
 
 use std::cell::{Cell, RefCell};
 
@@ -14,7 +14,6 @@ use crate::error::{CallError, CallResult};
 use crate::handles::token::Token;
 use crate::oom;
 
-/// The pools that are bound to a thread.
 struct BoundPools {
     pools: RefCell<Vec<BoundPool>>,
     /// The thread is past its exit hook: nothing would unbind a pool.
@@ -63,7 +62,7 @@ pub(crate) fn remember(pool: Token, unbind: fn(Token)) -> CallResult<()> {
         }
         let mut pools = bound.pools.try_borrow_mut().map_err(|_| TOO_LATE)?;
         if pools.len() == pools.capacity() {
-            oom::expect(oom::FEW)?; // for what else a thread's first pool allocates
+            oom::expect(oom::FEW)?; // for the other allocations of a thread's first pool
             pools.try_reserve(1)?;
         }
         END_HOOK.set();
@@ -73,7 +72,6 @@ pub(crate) fn remember(pool: Token, unbind: fn(Token)) -> CallResult<()> {
     BOUND_POOLS.try_with(note).unwrap_or(Err(TOO_LATE))
 }
 
-/// Undoes [`remember`].
 pub(crate) fn forget(pool: Token) {
     let _ = BOUND_POOLS.try_with(|bound| {
         if let Ok(mut pools) = bound.pools.try_borrow_mut() {

@@ -1,13 +1,13 @@
 //! Taking a buffer out of its token, once.
 //!
-//! How    whoever changes the word of a life from its token to that of the next one has the buffer. One
-//!        thread may do that with plain operations, while its mark stands: see [`bias`]. If none may,
-//!        everybody uses a compare-and-swap.
-//! Cost   a return by the owner that the pool is biased to: five plain stores, no atomic operation; in bulk
-//!        two and their share of the others. In a pool whose buffers two threads return: one
-//!        compare-and-swap. Each time the bias moves: about 1,600 cycles.
+//! How    the thread that changes the word of a life from its token to the next token gets the buffer. One
+//!        thread may do that with plain operations while its mark is set: see [`bias`]. If none may, every
+//!        thread uses a compare-and-swap.
+//! Cost   a return by the owner that has the bias: five plain stores, no atomic operation; in bulk two and a
+//!        share of the others. In a pool whose buffers two threads return: one compare-and-swap. Each move of
+//!        the bias: about 1,600 cycles.
 
-// UNSAFETY: buffers are made from the words that stand behind their tokens.
+// UNSAFETY: buffers are made from the words that belong to their tokens.
 #![expect(unsafe_code)]
 
 pub(crate) mod bias;
@@ -28,7 +28,7 @@ use crate::handles::token::{HandleKind, Token};
 use crate::handles::view::{PoolView, RUN};
 use bias::{BiasWords, SEVERAL, Wanted};
 
-/// A buffer that was taken out of its token: the caller's alone.
+/// A buffer taken out of its token: the caller's alone.
 pub(crate) struct Claimed {
     pub(crate) buffer: PageBuf,
     token: Token,
@@ -36,7 +36,7 @@ pub(crate) struct Claimed {
     view: &'static PoolView,
 }
 
-/// Takes the buffer of a token; everybody else who has the token is refused from now on.
+/// Takes the buffer of a token, which is refused from now on.
 pub(crate) fn claim(token: Token) -> CallResult<Claimed> {
     claim_at(directory::find(token)?, token)
 }
@@ -49,7 +49,7 @@ fn claim_at(BufPlace { word, view, .. }: BufPlace, token: Token) -> CallResult<C
     Ok(Claimed { buffer, token, word, view })
 }
 
-/// As [`claim`], for a plain page that this thread may claim as matters stand.
+/// Claims a plain page, if this thread may do so without moving the bias.
 #[inline(always)]
 pub(crate) fn claim_plain(token: Token) -> Option<PageBuf> {
     let (word, view) = directory::find_page(token)?;
@@ -61,8 +61,8 @@ pub(crate) fn claim_plain(token: Token) -> Option<PageBuf> {
     ended.then(|| unsafe { buffer_of(token, token.0, view) })
 }
 
-/// Claims the first of these, [`RUN`] at most, while they are plain pages of one row of a pool that this
-/// thread may claim as matters stand, and gives each to `to`; says how many.
+/// Claims the first tokens, at most [`RUN`], while they are plain pages of one directory row and this thread
+/// may claim them without moving the bias. Passes each buffer to `to`; returns how many.
 #[inline(always)]
 pub(crate) fn claim_run(tokens: &[Token], to: impl FnMut(PageBuf)) -> usize {
     let Some(&first) = tokens.first().filter(|first| first.is(HandleKind::Page)) else { return 0 };
@@ -82,10 +82,10 @@ pub(crate) fn claim_run(tokens: &[Token], to: impl FnMut(PageBuf)) -> usize {
     done
 }
 
-/// The buffer that a token stands for, in the life that `word` says.
+/// The buffer of a token, in the life that `word` says.
 ///
 /// # Safety
-/// It is out in that life, and the caller takes it over, or never drops it.
+/// The buffer is out in that life, and the caller takes it over or never drops it.
 #[inline(always)]
 unsafe fn buffer_of(token: Token, word: u64, view: &PoolView) -> PageBuf {
     let (page, part) = if token.is(HandleKind::Frag) {
@@ -93,13 +93,13 @@ unsafe fn buffer_of(token: Token, word: u64, view: &PoolView) -> PageBuf {
     } else {
         (u64::from(view.page_of(token)), life_word::part_of_page(word, token))
     };
-    // The address is that of a pool that has a buffer out.
+    // Not NULL: the pool has a buffer out.
     let home = NonNull::<c_void>::new(view.home.load(Relaxed)).unwrap_or(NonNull::dangling());
-    // SAFETY: these are the words that the buffer was made of; the caller answers for the rest.
+    // SAFETY: these are the words that the buffer was made of; the caller guarantees the rest.
     unsafe { PageBuf::from_token(home, u64::from(part) << 32 | page) }
 }
 
-/// Ends a life; gives what its word was if it was that life, and this caller who ended it.
+/// Ends the life of a token. Returns the word before, if this caller ended that life.
 #[inline(always)]
 fn end_life(word: &LifeWord, view: &PoolView, token: Token) -> Option<u64> {
     loop {
@@ -116,7 +116,7 @@ fn end_life(word: &LifeWord, view: &PoolView, token: Token) -> Option<u64> {
     }
 }
 
-/// Ends lives by plain operations, if the pool is biased to this thread.
+/// Ends lives with plain operations, if this thread has the bias.
 #[inline(always)]
 fn end_biased<R>(view: &PoolView, end: impl FnOnce() -> R) -> Option<R> {
     let mine = mark_of(view);
@@ -128,7 +128,7 @@ fn end_biased<R>(view: &PoolView, end: impl FnOnce() -> R) -> Option<R> {
     ended
 }
 
-/// The mark of the calling thread, if the pool is biased to it.
+/// The mark that the calling thread uses if it has the bias.
 #[inline(always)]
 fn mark_of(view: &PoolView) -> &AtomicU64 {
     if view.is_mine() { &view.returning } else { &view.away.returning }
@@ -137,9 +137,9 @@ fn mark_of(view: &PoolView) -> &AtomicU64 {
 /// Biases the pool to this thread instead of its owner, or to none.
 ///
 /// Wait   until the thread that has the bias has finished its current return, some ten instructions, or 64
-///        times as many in bulk; and for another thread that waits for that. A waiter sleeps 50 microseconds
-///        at every 1024th pause, so that one with real-time priority lets a thread run that shares its CPU.
-///        The wait ends when that one has had the CPU for those instructions.
+///        times as many in bulk; and for another thread that moves the bias. A waiter sleeps 50 microseconds
+///        at every 1024th pause, so that a waiter with real-time priority lets a thread on its CPU run. The
+///        wait ends when that thread has run those instructions.
 #[cold]
 fn take_bias(word: &LifeWord, view: &PoolView, token: Token) {
     let marks = [&view.returning, &view.away.returning];
@@ -173,15 +173,14 @@ impl Wanted for WantedLife<'_> {
     }
 }
 
-/// A whole page of the pool that this thread bound last goes into the cache, if this thread is the biased
-/// owner; says whether it did. Nothing happened if not.
+/// Returns a whole page of the pool that this thread bound last into the cache, if this thread is the owner
+/// and has the bias. Otherwise changes nothing and returns false.
 #[inline(always)]
 pub(crate) fn put_here(token: Token) -> bool {
     let me = me();
     put_into(PoolView::hint(me), token, me)
 }
 
-/// Returns any buffer.
 #[inline(always)]
 pub(crate) fn put(token: Token) -> CallResult<()> {
     let found = directory::find(token)?;
@@ -191,8 +190,8 @@ pub(crate) fn put(token: Token) -> CallResult<()> {
     Ok(())
 }
 
-/// The first of these go into the cache of their pool together, if this thread is its biased owner, while
-/// they are its whole pages; says how many.
+/// Returns the first tokens into the cache of their pool while they are its whole pages, if this thread is
+/// the owner and has the bias; returns how many.
 #[inline(always)]
 pub(crate) fn put_run(tokens: &[Token]) -> usize {
     let (me, Some(&first)) = (me(), tokens.first()) else { return 0 };
@@ -219,7 +218,7 @@ fn put_into(view: &PoolView, token: Token, me: u64) -> bool {
     done
 }
 
-/// The token of a buffer that was kept is over: a fragment's place is free for another.
+/// Ends the token of a buffer that was kept: a fragment's place becomes free.
 fn end_token(token: Token, view: &PoolView) {
     if token.is(HandleKind::Frag) {
         frag_over(view, token.place());
@@ -227,18 +226,17 @@ fn end_token(token: Token, view: &PoolView) {
 }
 
 impl Claimed {
-    /// Where its pool is.
     pub(crate) fn view(&self) -> &'static PoolView {
         self.view
     }
 
-    /// Keeps the buffer, for good: its token is over.
+    /// Keeps the buffer permanently; its token ends.
     pub(crate) fn keep(self) -> PageBuf {
         end_token(self.token, self.view);
         self.buffer
     }
 
-    /// Gives the buffer to somebody; where they refuse it, it is behind its token again.
+    /// Passes the buffer to `to`. If `to` refuses it, the token names it again.
     pub(crate) fn give<T>(
         self,
         to: impl FnOnce(PageBuf) -> Result<T, (PageBuf, CallError)>,
@@ -246,7 +244,7 @@ impl Claimed {
         let Self { buffer, token, word, view } = self;
         match to(buffer) {
             Ok(taken) => {
-                // Whoever took it keeps the pool, until this caller hands that on.
+                // The taker keeps the pool alive, until this caller passes the result on.
                 end_token(token, view);
                 Ok(taken)
             }
@@ -257,14 +255,13 @@ impl Claimed {
         }
     }
 
-    /// Puts the buffer back behind its token, as it is now.
+    /// Makes the token name the buffer again, as it is now.
     pub(crate) fn put_back(self) {
         let (_, place) = self.buffer.into_token();
         self.word.resume(self.token, (place >> 32) as u32);
     }
 }
 
-/// Changes the buffer of a token, which stays the caller's.
 pub(crate) fn change<R>(token: Token, change: impl FnOnce(&mut PageBuf) -> R) -> CallResult<R> {
     let mut claimed = claim(token)?;
     let done = change(&mut claimed.buffer);
@@ -272,8 +269,8 @@ pub(crate) fn change<R>(token: Token, change: impl FnOnce(&mut PageBuf) -> R) ->
     Ok(done)
 }
 
-/// Looks at the buffer of a token, which whoever calls has: if somebody else returns it meanwhile the answer
-/// means nothing.
+/// Reads the buffer of a token that the caller holds. If another thread returns it during the call, the
+/// result means nothing.
 #[inline(always)]
 pub(crate) fn look<R>(token: Token, look: impl FnOnce(&PageBuf) -> R) -> CallResult<R> {
     let BufPlace { word, view, .. } = directory::find(token)?;
@@ -281,7 +278,7 @@ pub(crate) fn look<R>(token: Token, look: impl FnOnce(&PageBuf) -> R) -> CallRes
     if !life_word::is_in(now, token) {
         return Err(CallError::STALE);
     }
-    // SAFETY: the token was given out, and its life has not ended. What is made here is never dropped; the
+    // SAFETY: the token was given out, and its life has not ended. The value made here is never dropped; the
     // caller keeps its own.
     let buffer = ManuallyDrop::new(unsafe { buffer_of(token, now, view) });
     Ok(look(&buffer))
@@ -297,7 +294,6 @@ mod tests {
     use crate::handles::owner::{enter, page_token};
     use crate::handles::{binding, slots};
 
-    /// A pool of this thread.
     fn new_pool() -> Token {
         let arena = Arena::new(ArenaParams { max_bytes: 4 << 20, ..Default::default() }).unwrap();
         let pool = Pool::new(PoolParams::default(), arena).unwrap();
@@ -366,7 +362,7 @@ mod tests {
     }
 
     /// Lives begin on the owner's thread and on another one, and end on either: no token comes twice, and
-    /// none is stale when it is given out. The second pool has the first one's places.
+    /// none is stale when it is given out. The second pool reuses the first one's places.
     #[test]
     fn lives_follow_each_other_wherever_they_begin() {
         for _ in 0..2 {

@@ -1,9 +1,9 @@
 //! The directory: from the place in a token to the buffer's [`LifeWord`] and its pool.
 //!
-//! What   a word per page of a pool, found by the page's number; an [`FragEntry`] per fragment that is out. A
-//!        directory finds the pool and the entries by the token's place, 4096 places a row.
-//! Life   words, entries and the directory are never freed, only used again: any token can be looked up at
-//!        any time. `life_word` says which of them fits.
+//! What   one word per page of a pool, found by the page's number; one [`FragEntry`] per fragment that is
+//!        out. A directory finds the pool and the entries by the token's place, 4096 places a row.
+//! Life   words, entries and the directory are never freed, only reused: any token can be looked up at any
+//!        time. `life_word` decides whether the token is current.
 //! Cost   8 bytes per page in use, 16 where beginnings are apart (`view`); 16 per fragment.
 
 // UNSAFETY: words are reached by address and never freed.
@@ -25,19 +25,19 @@ pub(crate) const ROW_SHIFT: u32 = 12;
 const IN_ROW: u32 = (1 << ROW_SHIFT) - 1;
 const ROWS: usize = 1 << 16;
 
-/// A fragment's life, and its page; while it is free, the next free one's place, plus one.
+/// A fragment's life and its page; while the entry is free, `page` is the next free place plus one.
 #[repr(C)]
 pub(crate) struct FragEntry {
     pub(crate) word: LifeWord,
     pub(crate) page: AtomicU64,
 }
 
-/// What the directory knows of 4096 places. Unused while `kind` is 0.
+/// The directory's row for 4096 places. Unused while `kind` is 0.
 #[repr(C, align(32))]
 pub(crate) struct DirectoryRow {
     pub(crate) view: AtomicPtr<PoolView>,
     kind: AtomicU64,
-    /// Words of pages, or entries of fragments: those of this row.
+    /// This row's words of pages, or entries of fragments.
     lives: AtomicPtr<LifeWord>,
 }
 
@@ -49,13 +49,12 @@ pub(crate) static DIRECTORY: [DirectoryRow; ROWS] = [const {
     }
 }; ROWS];
 
-/// Places in sequence, with their words or entries: a pool's until it is freed, then another's.
+/// Consecutive places, with their words or entries. They are a pool's until it is freed, then another's.
 #[derive(Clone, Copy)]
 pub(crate) struct PlaceRange {
     kind: HandleKind,
     first: u32,
     count: u32,
-    /// The words of pages by number, or the entries of fragments.
     pub(crate) lives: *mut LifeWord,
     /// Whether [`beginnings`](Self::beginnings) were used.
     apart: bool,
@@ -66,7 +65,6 @@ unsafe impl Send for PlaceRange {}
 
 struct PlaceAllocator {
     made: u32,
-    /// Given back.
     free: Vec<PlaceRange>,
 }
 
@@ -77,13 +75,11 @@ fn places() -> MutexGuard<'static, PlaceAllocator> {
 }
 
 impl PlaceRange {
-    /// Places for `pages` pages of a pool.
     pub(crate) fn for_pages(pages: u32, view: &'static PoolView) -> CallResult<Self> {
         Self::take(HandleKind::Page, pages.div_ceil(1 << ROW_SHIFT), view)
     }
 
-    /// A row for 4096 fragments of a pool, all of them free and in a list; see
-    /// [`first_place`](Self::first_place).
+    /// A row for 4096 fragments of a pool, all free and in a list from [`first_place`](Self::first_place) on.
     pub(crate) fn for_frags(view: &'static PoolView) -> CallResult<Self> {
         let row = Self::take(HandleKind::Frag, 1, view)?;
         let first = row.first_place();
@@ -96,7 +92,7 @@ impl PlaceRange {
 
     fn take(kind: HandleKind, count: u32, view: &'static PoolView) -> CallResult<Self> {
         let mut places = places();
-        // One that is not much too large, so that nothing ever has to be split.
+        // At most twice as large, so that ranges are never split.
         let sizes = count..=count.saturating_mul(2);
         let fits = |rows: &PlaceRange| rows.kind == kind && sizes.contains(&rows.count);
         let rows = match places.free.iter().position(fits) {
@@ -110,12 +106,12 @@ impl PlaceRange {
         Ok(rows)
     }
 
-    /// Keeps in mind whether the pool whose pages these are used their second words.
+    /// Records whether the pool of these pages used their second words.
     pub(crate) fn remember_beginnings(&mut self, view: &PoolView) {
         self.apart |= !view.beginnings.load(Relaxed).is_null();
     }
 
-    /// Gives rows back none of whose buffers is out.
+    /// Returns the range; none of its buffers is out.
     pub(crate) fn give_back(self) {
         places().free.push(self); // room for all rows was reserved
     }
@@ -125,17 +121,17 @@ impl PlaceRange {
         DIRECTORY.get(first..first + self.count as usize).unwrap_or(&[])
     }
 
-    /// The second words of pages by number: see `PoolView::beginnings`.
+    /// The second words of pages, by page number: see `PoolView::beginnings`.
     pub(crate) fn beginnings(&self) -> *mut LifeWord {
         self.lives.wrapping_add((self.count as usize) << ROW_SHIFT)
     }
 
-    /// Whether a pool that had these pages before used their second words, which are no zeroes then.
+    /// Whether an earlier pool used the second words of these pages; they are then not zero.
     pub(crate) fn has_beginnings(&self) -> bool {
         self.apart
     }
 
-    /// The place, in tokens, of the first.
+    /// The first place, as tokens have it.
     pub(crate) fn first_place(&self) -> u32 {
         self.first << ROW_SHIFT
     }
@@ -153,7 +149,7 @@ impl PlaceAllocator {
         }
         let made = (first + count) as usize;
         self.free.try_reserve(made)?;
-        // A page has two words, in two tables, and a fragment its entry.
+        // A page has two words, in two tables; a fragment has one entry.
         let (each, tables) = match kind {
             HandleKind::Page => (size_of::<LifeWord>(), 2),
             _ => (size_of::<FragEntry>(), 1),
@@ -169,30 +165,29 @@ impl PlaceAllocator {
     }
 }
 
-/// The entry of a place that a fragment has or had.
+/// The entry of a place that is or was a fragment's.
 pub(crate) fn entry(place: u32) -> &'static FragEntry {
     let lives = DIRECTORY[(place >> ROW_SHIFT) as usize % ROWS].lives.load(Relaxed).cast::<FragEntry>();
-    // SAFETY: rows of fragments have an entry for every place, and callers have such a place.
+    // SAFETY: rows of fragments have an entry for every place, and callers pass such a place.
     let entry = unsafe { lives.add((place & IN_ROW) as usize) };
     // SAFETY: entries are atomics and never freed.
     unsafe { &*entry }
 }
 
-/// What follows a free entry in its list: the next one's place, plus one, or 0.
+/// The link of a free entry: the next free place plus one, or 0.
 pub(crate) fn next_free(place: u32) -> u64 {
     entry(place).page.load(Relaxed)
 }
 
-/// What a buffer's token names.
 #[derive(Clone, Copy)]
 pub(crate) struct BufPlace {
     pub(crate) word: &'static LifeWord,
     pub(crate) view: &'static PoolView,
-    /// The words of all places of its row.
+    /// The words of its row.
     lives: *const LifeWord,
 }
 
-/// Looks a buffer's token up. What is found may be in another life by now.
+/// Looks up a buffer's token. The result may be in another life by now.
 #[inline(always)]
 pub(crate) fn find(token: Token) -> CallResult<BufPlace> {
     let row = &DIRECTORY[(token.0 as u32 >> 16) as usize];
@@ -212,7 +207,7 @@ pub(crate) fn find(token: Token) -> CallResult<BufPlace> {
     Ok(BufPlace { word, view: unsafe { &*row.view.load(Relaxed) }, lives })
 }
 
-/// As [`find`], for the token of a page: its word, which says whether it is out, and its pool.
+/// Looks up the token of a page: its word, which says whether it is out, and its pool.
 #[inline(always)]
 pub(crate) fn find_page(token: Token) -> Option<(&'static LifeWord, &'static PoolView)> {
     let row = &DIRECTORY[(token.0 as u32 >> 16) as usize];
@@ -227,7 +222,7 @@ pub(crate) fn find_page(token: Token) -> Option<(&'static LifeWord, &'static Poo
     Some((word, unsafe { &*row.view.load(Relaxed) }))
 }
 
-/// Fetches the words of these tokens, of pages most likely, for a thread that will end their lives: see
+/// Prefetches the words of these tokens, mostly of pages, for a thread that will end their lives: see
 /// [`fetch_to_write`].
 pub(crate) fn fetch_words(tokens: &[Token]) {
     for &token in tokens {
@@ -236,13 +231,13 @@ pub(crate) fn fetch_words(tokens: &[Token]) {
     }
 }
 
-/// Whether two tokens are of the same kind and the same row, and so of the same pool, if they are any's.
+/// Whether two tokens have the same kind and row, and so the same pool, if they have one.
 #[inline(always)]
 pub(crate) fn in_one_row(one: Token, other: Token) -> bool {
     (one.0 ^ other.0) as u32 & (!0 << 16 | 15) == 0
 }
 
-/// The word of a token in the row of another one, which was found.
+/// The word of `token`, in the row of `at`, whose lookup gave `found`.
 #[inline(always)]
 pub(crate) fn word_beside(found: BufPlace, at: Token, token: Token) -> &'static LifeWord {
     debug_assert!(in_one_row(at, token) && at.is(HandleKind::Page));
@@ -257,7 +252,7 @@ mod tests {
     use super::*;
     use crate::handles::view::VIEWS;
 
-    /// Of the mappings that have some of these addresses: the whole process has other tests' memory, too.
+    /// Of the mappings that overlap these addresses: the process also has the memory of other tests.
     fn resident_bytes(of: std::ops::Range<usize>) -> usize {
         let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
         let (mut is_ours, mut mappings, mut kib) = (false, 0, 0);

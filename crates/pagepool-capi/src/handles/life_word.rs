@@ -1,26 +1,25 @@
-//! The life of one buffer: which of its lives it is in, and whether a token is of that one.
+//! The life of one buffer: which life it is in, and whether a token is of that life.
 //!
-//! Word   the token of the buffer's life, which it has from the end of the life before: a page in its pool
-//!        has the token that it will be given out with. So a plain page's life begins without a store here,
-//!        and one addition ends it. While a page is out whose second word has an upper half
-//!        (`PageBuf::into_token`), that one stands in place of the token's lower half; so it does in each
-//!        fragment. All of the word is 0 before the first life.
-//! Who    the thread that has the buffer itself begins a life. Who ends it: `claim`.
-//! Life   a place has 2^31 generations before one comes again, so a stale token stays stale. The first is
-//!        random, and each next one differs from the last in at least 11 bits ([`NEXT`]): a stale token of
-//!        which ten bits flipped is not that of the life to come, and a made-up number is with a probability
-//!        of 1 in 2^31. That would be the one way to a buffer that nobody was given.
+//! Word   the token of the buffer's life, stored when the life before ends: a page in its pool already has
+//!        the token that it will be given out with. So a plain page's life begins without a store here, and
+//!        one addition ends it. While a page is out whose second word has an upper half
+//!        (`PageBuf::into_token`), that half replaces the token's lower half; in a fragment it always does.
+//!        The whole word is 0 before the first life.
+//! Who    the thread that has the buffer begins a life. Who ends it: `claim`.
+//! Life   a place has 2^31 generations before one repeats, so a stale token stays stale. The first is random,
+//!        and each next one differs from the last in at least 11 bits ([`NEXT`]). So a stale token with ten
+//!        flipped bits is not that of the next life, and an invented number is with a probability of 1 in
+//!        2^31. Such a number would be the only way to a buffer that was not given out.
 
 use std::sync::atomic::{AtomicU64, Ordering::*};
 
 use crate::handles::token::{Token, first_generation};
 
-/// The life of one place.
 #[repr(transparent)]
 pub(crate) struct LifeWord(AtomicU64);
 
 impl LifeWord {
-    /// The token of a plain page that was out before, whose life begins.
+    /// Begins the life of a plain page that was out before; returns its token.
     #[inline(always)]
     pub(crate) fn begin_again(&self) -> Option<Token> {
         let token = self.0.load(Relaxed);
@@ -39,19 +38,18 @@ impl LifeWord {
         token
     }
 
-    /// Becomes the token of the life behind this one: for the word that says how the next life begins.
+    /// Stores the token of the life after this one: for the word that says how the next life begins.
     #[inline(always)]
     pub(crate) fn follow(&self, token: Token) {
         self.0.store(next(token), Relaxed);
     }
 
-    /// All of it.
     #[inline(always)]
     pub(crate) fn now(&self) -> u64 {
         self.0.load(Acquire)
     }
 
-    /// Ends a life with plain operations: for a thread that no other can be racing with.
+    /// Ends a life with plain operations; no other thread may race.
     #[inline(always)]
     pub(crate) fn end_alone(&self, token: Token) -> Option<u64> {
         let now = self.0.load(Relaxed);
@@ -61,8 +59,8 @@ impl LifeWord {
         })
     }
 
-    /// As [`end_alone`](Self::end_alone), for a page with nothing to look up; says whether it was one, in
-    /// that life.
+    /// Ends the life of a plain page, which has nothing to look up, with plain operations. Returns whether it
+    /// was one, in that life.
     #[inline(always)]
     pub(crate) fn end_plain(&self, token: Token) -> bool {
         let same = self.0.load(Relaxed) == token.0;
@@ -72,35 +70,35 @@ impl LifeWord {
         same
     }
 
-    /// As [`end_plain`](Self::end_plain); of several who try, one does. The look before the exchange is not
-    /// for the answer: the CPU fetches what plain loads need ahead of the exchanges before them.
+    /// Ends the life of a plain page with a compare-and-swap: of several threads one succeeds. The load
+    /// before it is for speed: the CPU runs plain loads ahead of earlier exchanges.
     #[inline(always)]
     pub(crate) fn end_plain_together(&self, token: Token) -> bool {
         self.0.load(Relaxed) == token.0
             && self.0.compare_exchange(token.0, next(token), AcqRel, Relaxed).is_ok()
     }
 
-    /// Ends a life, and says how it was; of several who try, one does.
+    /// Ends a life with a compare-and-swap and returns the word before: of several threads one succeeds.
     pub(crate) fn end(&self, token: Token) -> Option<u64> {
         let now = self.0.load(Acquire);
         let ended = || self.0.compare_exchange(now, next(token), AcqRel, Relaxed).is_ok();
         (is_in(now, token) && ended()).then_some(now)
     }
 
-    /// Takes the end of a life back: for the one who ended it and still has the buffer.
+    /// Undoes the end of a life; the caller ended it and still has the buffer.
     pub(crate) fn resume(&self, token: Token, part: u32) {
         self.0.store(out(token, part), Release);
     }
 }
 
-/// Whether a word is of the life of a token. That has begun if the token was ever given to anybody.
+/// Whether a word is of the life of a token. The life has begun if the token was ever given out.
 #[inline(always)]
 pub(crate) fn is_in(word: u64, token: Token) -> bool {
     word >> 32 == token.0 >> 32
 }
 
-/// The upper half of the second word of a page that is out. That of a fragment is the word's lower half,
-/// always: it is never 0, and may be equal to the lower half of a token.
+/// The upper half of the second word of a page that is out. For a fragment it is always the word's lower
+/// half: never 0, and possibly equal to the lower half of a token.
 #[inline(always)]
 pub(crate) fn part_of_page(word: u64, token: Token) -> u32 {
     if word == token.0 { 0 } else { word as u32 }
@@ -111,14 +109,14 @@ fn out(token: Token, part: u32) -> u64 {
     if part == 0 { token.0 } else { token.0 >> 32 << 32 | u64::from(part) }
 }
 
-/// The token of the life behind that of `token`.
+/// The token of the next life.
 #[inline(always)]
 fn next(token: Token) -> u64 {
     token.0.wrapping_add(NEXT << 32)
 }
 
-/// From one generation to the next. Twice an odd number: a generation stays odd, and comes again after all
-/// others. Part of the inline interface, as the views are.
+/// The step from one generation to the next. It is twice an odd number: a generation stays odd, and repeats
+/// after all others. Part of the inline interface, as the views are.
 pub(crate) const NEXT: u64 = 0x9e37_79b2;
 
 const _: () = assert!(size_of::<LifeWord>() == 8, "pagepool.h knows it");

@@ -1,8 +1,8 @@
-//! The types that C knows by name only. None of them is ever made: a pointer to one is a token.
+//! The types that C knows by name only. They have no values: a pointer to one is a token.
 //!
-//! Written out one by one, because the tool that writes the header does not look into macros.
+//! Written out one by one, because cbindgen does not expand macros.
 
-/// A pool of pages: pagepool_create creates it, pagepool_destroy ends it.
+/// A pool of pages: pagepool_create creates it, pagepool_destroy destroys it.
 pub enum PoolHandle {}
 
 /// An arena: memory from which pools take pages. pagepool_arena_create creates it.
@@ -33,5 +33,5 @@ pub enum SkbCacheHandle {}
 /// A user of deferred buffers: pagepool_deferred_user_create registers it.
 pub enum DeferredUserHandle {}
 
-/// The end of a pool: pagepool_destroy_watched makes it, pagepool_shutdown_wait waits for it.
+/// The shutdown of a pool: pagepool_destroy_watched creates it, pagepool_shutdown_wait waits for it.
 pub enum ShutdownHandle {}

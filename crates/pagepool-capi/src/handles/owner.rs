@@ -1,16 +1,16 @@
 //! The owner's calls: the check that the caller is the owner, and the tokens of what it allocates.
 //!
-//! Who    [`enter`] checks that the caller is the owner; then nobody else can bind, unbind or destroy the
-//!        pool, so its parts are there for the length of the call. The owner itself could, from a callback:
-//!        `calls` refuses that.
-//! Free   entries for fragments: three lists. The owner's own, of [`OWNED`] entries at most, takes no atomic
-//!        operation. The shared one stands under the slot's lock. The one home, `frags_home`, has what
-//!        became free on other threads, or on the owner's while its own is full: anybody pushes. Whoever
-//!        finds the shared list empty, under the lock, takes all of home there; the owner takes [`REFILL`]
-//!        of the shared list when its own is empty.
-//! Bound  fresh entries are taken only while the shared list and home are empty: then all others are out, or
-//!        on the owner's list. So a pool has at most as many as were out at one time, [`OWNED`], and a row.
-//!        If either side took whole lists for itself, the other would take fresh ones for ever.
+//! Who    [`enter`] checks that the caller is the owner; then no other thread can bind, unbind or destroy the
+//!        pool, so its parts exist during the call. The owner itself could, from a callback: `calls` refuses
+//!        that.
+//! Free   entries for fragments are in three lists. The owner's own, of at most [`OWNED`] entries, takes no
+//!        atomic operation. The shared one is under the slot's lock. `frags_home` has the entries that became
+//!        free on other threads, or on the owner's while its own list is full: any thread pushes. A thread
+//!        that finds the shared list empty, under the lock, moves all of `frags_home` there; the owner takes
+//!        [`REFILL`] of the shared list when its own is empty.
+//! Bound  fresh entries are taken only while the shared list and `frags_home` are empty: then all others are
+//!        out, or on the owner's list. So a pool has at most as many as were out at one time, plus [`OWNED`]
+//!        and a row. If either side took whole lists for itself, the other would take fresh ones forever.
 
 // UNSAFETY: the owner's part is reached by address, after the check.
 #![expect(unsafe_code)]
@@ -30,19 +30,17 @@ use crate::handles::slots::turn;
 use crate::handles::token::{HandleKind, Token};
 use crate::handles::view::PoolView;
 
-/// Free entries that the owner keeps for itself: as many as a row has.
+/// Limit of the owner's list of free entries: as many as a row has.
 const OWNED: u32 = 4096;
-/// Entries that the owner takes under the lock together.
+/// Entries that the owner takes together under the lock.
 const REFILL: u32 = 64;
 
-/// A call of the owner, while it lasts.
 pub(crate) struct OwnerCall<'a> {
     pub(crate) view: &'static PoolView,
     pub(crate) bound: &'a Bound,
     own: &'a OwnerHalf,
 }
 
-/// Counts a call while it lives.
 struct CallCount<'a>(&'a Cell<u32>);
 
 impl Drop for CallCount<'_> {
@@ -51,13 +49,13 @@ impl Drop for CallCount<'_> {
     }
 }
 
-/// Runs a call of the owner, or refuses: a token that is no pool's, or a thread that is not the owner.
+/// Runs a call of the owner. Refuses a token that is no pool's, and a thread that is not the owner.
 pub(crate) fn enter<R>(pool: Token, call: impl FnOnce(&OwnerCall<'_>) -> CallResult<R>) -> CallResult<R> {
     let view = slots::view(pool)?;
     if !view.is_mine() {
         return Err(refusal(view));
     }
-    // SAFETY: this thread owns the pool, so its part is there, and only this thread may take it away.
+    // SAFETY: this thread owns the pool, so its part exists, and only this thread may take it away.
     let own = unsafe { &*view.own.load(Acquire) };
     own.calls.set(own.calls.get() + 1);
     let _call = CallCount(&own.calls);
@@ -66,27 +64,26 @@ pub(crate) fn enter<R>(pool: Token, call: impl FnOnce(&OwnerCall<'_>) -> CallRes
     call(&OwnerCall { view, bound, own })
 }
 
-/// Why a thread that is not the owner cannot make a call of the owner's.
 #[cold]
 fn refusal(view: &PoolView) -> CallError {
     if view.no_owner.load(Relaxed) != 0 { turn::NO_OWNER } else { CallError::NOT_OWNER }
 }
 
-/// Runs what takes addresses from the owner's cache or puts them there, if the caller is the owner.
+/// Takes addresses from the owner's cache or puts them there, if the caller is the owner.
 #[inline(always)]
 pub(crate) fn mine<R>(pool: Token, call: impl FnOnce(CachedAddrs<'_>) -> R) -> Option<R> {
     let view = slots::view_of(pool);
     if !view.is_mine() || view.token.load(Relaxed) != pool.0 {
         return None;
     }
-    // SAFETY: the pool is there, and so is its address.
+    // SAFETY: the pool exists, so its address is not NULL.
     let home = unsafe { NonNull::new_unchecked(view.home.load(Relaxed)) };
-    // SAFETY: this thread owns the pool, which nobody else ends or unbinds.
+    // SAFETY: this thread owns the pool, and no other thread destroys or unbinds it.
     Some(call(unsafe { CachedAddrs::of(home) }))
 }
 
-/// Runs what takes addresses from the owner's cache or puts them there: if the caller is the owner, and in a
-/// pool without an owner under its lock.
+/// Takes addresses from the owner's cache or puts them there: if the caller is the owner, or in a pool
+/// without an owner under its lock.
 #[inline(always)]
 pub(crate) fn quickly<R>(pool: Token, call: impl FnOnce(CachedAddrs<'_>) -> R) -> Option<R> {
     let view = slots::view_of(pool);
@@ -96,36 +93,33 @@ pub(crate) fn quickly<R>(pool: Token, call: impl FnOnce(CachedAddrs<'_>) -> R) -
         false => Some(turn::hold(view, pool)?),
     };
     let home = view.home.load(Relaxed);
-    // SAFETY: the pool is there, and so is its address.
+    // SAFETY: the pool exists, so its address is not NULL.
     let home = unsafe { NonNull::new_unchecked(home) };
-    // SAFETY: this thread owns the pool or has the turn, in which nobody ends or unbinds it.
+    // SAFETY: this thread owns the pool or has the turn, in which no other thread destroys or unbinds it.
     Some(call(unsafe { CachedAddrs::of(home) }))
 }
 
 impl OwnerCall<'_> {
-    /// Allocates for who called the library.
+    /// Allocates on behalf of the caller of the library.
     #[inline(always)]
     pub(crate) fn alloc_for<R>(&self, caller: Caller, alloc: impl FnOnce(&Bound) -> R) -> R {
         self.bound.called_from(caller.0, alloc)
     }
 
-    /// The buffer of a device address.
     pub(crate) fn at_address(&self, addr: u64) -> CallResult<PageBuf> {
         Ok(self.own.handle.from_raw(DeviceAddr(addr))?)
     }
 
-    /// Returns the buffers of device addresses.
     pub(crate) fn put_addrs(&self, addrs: &[DeviceAddr]) -> CallResult<()> {
         Ok(self.own.handle.put_addr_bulk(addrs)?)
     }
 
-    /// Refuses a buffer of another pool.
     pub(crate) fn check_buffer(&self, buf: Token) -> CallResult<()> {
         const ANOTHERS: CallError = CallError::fixed(libc::EINVAL, c"the buffer belongs to another pool");
         if std::ptr::eq(directory::find(buf)?.view, self.view) { Ok(()) } else { Err(ANOTHERS) }
     }
 
-    /// Gives a buffer of this pool a token. If there is no memory for that, the buffer returns to the pool.
+    /// Gives a buffer of this pool a token. Without memory for the token, the buffer returns to the pool.
     pub(crate) fn token_for(&self, buffer: PageBuf) -> CallResult<Token> {
         if !buffer.is_frag() {
             return Ok(page_token(self.view, buffer));
@@ -134,15 +128,14 @@ impl OwnerCall<'_> {
     }
 }
 
-/// A token for a whole page.
 pub(crate) fn page_token(view: &PoolView, buffer: PageBuf) -> Token {
     let page = buffer.page().0;
     let (_, place) = buffer.into_token();
     view.begin_life(page, (place >> 32) as u32)
 }
 
-/// A free entry for a fragment of a pool, of which the caller has a buffer, on any thread. Dropped, it is
-/// free again.
+/// A free entry for a fragment of a pool of which the caller has a buffer, on any thread. Dropping it frees
+/// the entry again.
 pub(crate) struct FreeFragEntry {
     view: &'static PoolView,
     place: u32,
@@ -151,7 +144,7 @@ pub(crate) struct FreeFragEntry {
 impl FreeFragEntry {
     pub(crate) fn take(view: &'static PoolView) -> CallResult<Self> {
         let place = if view.is_mine() {
-            // SAFETY: this thread owns the pool, so its part is there.
+            // SAFETY: this thread owns the pool, so its part exists.
             take_own(view, unsafe { &*view.own.load(Relaxed) })?
         } else {
             slots::with_life_behind(view, |life| life.take_frag(view))?
@@ -159,7 +152,7 @@ impl FreeFragEntry {
         Ok(Self { view, place })
     }
 
-    /// The token of this fragment, which has the entry from now on.
+    /// Gives the entry to this fragment; returns its token.
     pub(crate) fn fill(self, frag: PageBuf) -> Token {
         let place = self.place;
         std::mem::forget(self);
@@ -184,7 +177,7 @@ pub(crate) fn take_own(view: &'static PoolView, own: &OwnerHalf) -> CallResult<u
     Ok(place)
 }
 
-/// Moves the first of the shared list to that of the owner, which is empty.
+/// Moves the first entries of the shared list to the owner's list, which is empty.
 #[cold]
 fn refill(view: &'static PoolView, own: &OwnerHalf) -> CallResult<()> {
     slots::with_life_behind(view, |life| {
@@ -202,7 +195,7 @@ fn refill(view: &'static PoolView, own: &OwnerHalf) -> CallResult<()> {
     })
 }
 
-/// Begins the life of a fragment's token, in a free entry that is in no list any more.
+/// Begins the life of a fragment's token, in a free entry that was removed from its list.
 pub(crate) fn begin_frag(at: u32, frag: PageBuf) -> Token {
     let entry = directory::entry(at);
     let (_, place) = frag.into_token();
@@ -210,13 +203,13 @@ pub(crate) fn begin_frag(at: u32, frag: PageBuf) -> Token {
     entry.word.begin(Token::new(HandleKind::Frag, at, 0).0 as u32, (place >> 32) as u32)
 }
 
-/// A fragment's token is over: its entry is free, on whichever thread. Whoever calls it still has the
-/// fragment, so the pool is there.
+/// Ends a fragment's token and frees its entry, on any thread. The caller still has the fragment, so the pool
+/// exists.
 pub(crate) fn frag_over(view: &PoolView, place: u32) {
     let entry = directory::entry(place);
     let this = u64::from(place) + 1;
     if view.is_mine() {
-        // SAFETY: this thread owns the pool, so its part is there.
+        // SAFETY: this thread owns the pool, so its part exists.
         let own = unsafe { &*view.own.load(Relaxed) };
         let free = own.free_frags.get();
         if free < OWNED {
@@ -229,7 +222,8 @@ pub(crate) fn frag_over(view: &PoolView, place: u32) {
     let mut head = list.load(Relaxed);
     loop {
         entry.page.store(head, Relaxed);
-        // Taken all at once or not at all, so that an entry that comes back meanwhile does no harm.
+        // The list is taken as a whole or not at all, so an entry that is pushed again in between does no
+        // harm.
         match list.compare_exchange_weak(head, this, AcqRel, Relaxed) {
             Ok(_) => return,
             Err(now) => head = now,
@@ -249,10 +243,10 @@ mod tests {
 
     const BATCH: usize = 64;
 
-    /// What another thread does with tokens, and gives back.
+    /// Work for another thread on tokens; it returns tokens.
     type Task = (fn(Vec<Token>) -> Vec<Token>, Vec<Token>);
 
-    /// A pool of this thread, and another thread.
+    /// A pool that this thread owns, and another thread.
     struct TwoThreads {
         pool: Token,
         tasks: Sender<Task>,
@@ -285,7 +279,7 @@ mod tests {
             (0..BATCH).map(|_| page()).collect()
         }
 
-        /// A batch of pages becomes fragments on one thread, and these return on one.
+        /// Splits a batch of pages into fragments on one thread, and returns these on one.
         fn round(&self, split_here: bool, put_here: bool) {
             let pages = self.pages();
             let parts = if split_here { split(pages) } else { self.elsewhere(split, pages) };

@@ -1,29 +1,28 @@
-//! What only the owner's thread touches of a pool.
+//! The part of a pool that only the owner's thread uses.
 //!
-//! Who    the owner, through `owner`; whoever holds the slot's lock while nobody owns the pool.
+//! Who    the owner, through `owner`; a thread that holds the slot's lock while the pool has no owner.
 
-// UNSAFETY: it goes from thread to thread under the slot's lock.
+// UNSAFETY: it moves between threads under the slot's lock.
 #![expect(unsafe_code)]
 
 use std::cell::{Cell, UnsafeCell};
 
 use ::pagepool::{Bound, PoolRef};
 
-/// The owner's part of a pool.
 pub(crate) struct OwnerHalf {
     /// The pool, for the owner's calls that take addresses.
     pub(crate) handle: PoolRef,
-    /// There while the pool is bound.
+    /// Present while the pool is bound.
     pub(crate) bound: UnsafeCell<Option<Bound>>,
-    /// Calls of the owner that have not returned: more than one when a callback calls back.
+    /// Calls of the owner that have not returned: more than one when a callback calls the library.
     pub(crate) calls: Cell<u32>,
-    /// Free entries for fragments: the first one's place, plus one.
+    /// Free entries for fragments: the first place, plus one.
     pub(crate) frags: Cell<u64>,
-    /// How many these are.
+    /// Their number.
     pub(crate) free_frags: Cell<u32>,
 }
 
-// SAFETY: whoever touches it owns the pool, or holds the slot's lock while nobody does.
+// SAFETY: a thread that uses it owns the pool, or holds the slot's lock while the pool has no owner.
 unsafe impl Send for OwnerHalf {}
 
 impl OwnerHalf {

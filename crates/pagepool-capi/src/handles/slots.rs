@@ -1,11 +1,11 @@
 //! The pools, from their creation to the return of their last buffer.
 //!
-//! What   a slot per pool, beside its row in [`VIEWS`]. What binding, unbinding and destroying change stands
-//!        under the slot's lock, under which no callback runs. A pool that was destroyed keeps its slot
-//!        until its last buffer has returned; the creation of the next pool looks.
+//! What   one slot per pool, beside its row in [`VIEWS`]. What binding, unbinding and destroying change is
+//!        under the slot's lock, under which no callback runs. A destroyed pool keeps its slot until its last
+//!        buffer is returned; creating a pool checks for that.
 //! Who    any thread.
 
-// UNSAFETY: the owner's part is taken back when nobody is the owner any more.
+// UNSAFETY: the owner's part is freed when the pool has no owner any more.
 #![expect(unsafe_code)]
 
 pub(crate) mod turn;
@@ -23,22 +23,21 @@ use crate::handles::owner_half::OwnerHalf;
 use crate::handles::token::{Generations, HandleKind, KIND_BITS, Token};
 use crate::handles::view::{MAX_POOLS, PoolView, VIEWS};
 
-/// Who has the owner half.
+/// Where the owner's half is.
 pub(crate) enum Half {
-    /// Nobody: it waits here to be bound.
+    /// In this slot: the pool has no owner.
     Idle(Pool),
-    /// The thread in the row's `owner`, in [`OwnerHalf`].
+    /// In [`OwnerHalf`], of the thread in the row's `owner`.
     Bound,
-    /// Nobody any more: the pool ended, and the buffers that are out return one by one.
+    /// Nowhere: the pool was destroyed, and the buffers that are out are returned one by one.
     Ended,
 }
 
-/// What a slot knows of its pool.
 pub(crate) struct PoolLife {
     pub(crate) half: Half,
     pub(crate) handle: PoolRef,
     pub(crate) tags: Vec<Tag>,
-    /// Free entries for fragments that are everybody's: the first one's place, plus one. See `owner`.
+    /// The shared list of free entries for fragments: the first place, plus one. See `owner`.
     pub(crate) frags: u64,
     /// The pool's places: those of its pages, then rows for fragments.
     pub(crate) taken: Vec<PlaceRange>,
@@ -53,7 +52,7 @@ struct PoolSlot {
 static SLOTS: [PoolSlot; MAX_POOLS] =
     [const { PoolSlot { life: Mutex::new(None), generations: AtomicU64::new(0) } }; MAX_POOLS];
 
-/// Slots: how many were ever used, and which of them are free, or wait for their last buffers.
+/// The slots: how many were ever used, the free ones, and those that wait for their last buffers.
 struct SlotList {
     used: u32,
     free: Vec<u32>,
@@ -62,7 +61,7 @@ struct SlotList {
 
 struct EndedSlot {
     slot: u32,
-    /// The process in which it ended: callbacks of its pool are that one's, not those of a child of fork.
+    /// The process that destroyed the pool: its callbacks belong to that one, not to a child of fork.
     process: u32,
     shutdown: Arc<Shutdown>,
 }
@@ -78,8 +77,8 @@ fn life_of(at: u32) -> MutexGuard<'static, Option<Box<PoolLife>>> {
 }
 
 impl PoolLife {
-    /// The list of free entries for fragments that is everybody's, with one in it at least: those that came
-    /// home, and where there is none 4096 fresh ones, which the pool has until it is freed.
+    /// The shared list of free entries for fragments, with at least one in it. If it is empty, it takes the
+    /// list `frags_home`, and if that is empty 4096 fresh entries, which the pool keeps until it is freed.
     pub(crate) fn shared_frags(&mut self, view: &'static PoolView) -> CallResult<u64> {
         if self.frags == 0 {
             self.frags = view.away.frags_home.swap(0, Acquire); // pairs with frag_over()
@@ -93,7 +92,6 @@ impl PoolLife {
         Ok(self.frags)
     }
 
-    /// Takes the first of these.
     pub(crate) fn take_frag(&mut self, view: &'static PoolView) -> CallResult<u32> {
         let place = self.shared_frags(view)? as u32 - 1;
         self.frags = next_free(place);
@@ -101,7 +99,7 @@ impl PoolLife {
     }
 }
 
-/// The row of a pool that is there.
+/// The row of a pool that exists.
 #[inline]
 pub(crate) fn view(pool: Token) -> CallResult<&'static PoolView> {
     let at = pool.place() as usize;
@@ -116,27 +114,26 @@ pub(crate) fn view(pool: Token) -> CallResult<&'static PoolView> {
     Err(if generations.had(pool.generation()) { CallError::STALE } else { CallError::NO_HANDLE })
 }
 
-/// The row that a token names, whatever it is: for fast paths, which compare the token in it.
+/// The row that a token names, unchecked: for fast paths, which compare the token in it.
 #[inline(always)]
 pub(crate) fn view_of(pool: Token) -> &'static PoolView {
     &VIEWS[pool.place() as usize % MAX_POOLS]
 }
 
-/// Looks at, or changes, what a slot knows of a pool that is there. Under its lock: `look` runs no
-/// callback.
+/// Reads or changes a slot's data of a pool that exists, under the slot's lock: `look` runs no callback.
 pub(crate) fn with_life<R>(pool: Token, look: impl FnOnce(&mut PoolLife) -> CallResult<R>) -> CallResult<R> {
     view(pool)?;
     let mut life = life_of(pool.place());
-    view(pool)?; // nobody ended it meanwhile
+    view(pool)?; // no other thread destroyed it before the lock
     look(life.as_mut().ok_or(CallError::STALE)?)
 }
 
-/// The handle of a pool that is there.
 pub(crate) fn handle(pool: Token) -> CallResult<PoolRef> {
     with_life(pool, |life| Ok(life.handle.clone()))
 }
 
-/// As [`with_life`], of the pool of a buffer that the caller has: also once that pool has ended.
+/// Reads or changes the slot's data of a pool of which the caller has a buffer, also after that pool was
+/// destroyed. Under the slot's lock: `look` runs no callback.
 pub(crate) fn with_life_behind<R>(
     view: &'static PoolView,
     look: impl FnOnce(&mut PoolLife) -> CallResult<R>,
@@ -201,27 +198,26 @@ fn free_slot() -> CallResult<u32> {
     Ok(used)
 }
 
-/// A pool has ended: its slot is free once its last buffer has returned.
+/// Notes that a pool was destroyed: its slot is free once its last buffer is returned.
 pub(crate) fn ended(pool: Token, process: u32, shutdown: Arc<Shutdown>) {
     // Room for every slot was reserved.
     list().ended.push(EndedSlot { slot: pool.place(), process, shutdown });
 }
 
-/// Frees the slots of pools whose last buffer has returned. Asks about the deferred buffers of ended pools,
-/// but in a child of fork not of those that ended in its parent.
+/// Frees the slots of pools whose last buffer is returned. Polls the deferred buffers of destroyed pools, but
+/// in a child of fork not of those that its parent destroyed.
 pub(crate) fn reap() {
     let process = std::process::id();
     let mine = |ended: &&EndedSlot| ended.process == process;
     let ends: Vec<_> = list().ended.iter().filter(mine).map(|ended| ended.shutdown.clone()).collect();
-    let complete = ends.iter().filter(|end| end.is_complete()); // with no lock held: it may ask users
+    let complete = ends.iter().filter(|end| end.is_complete()); // with no lock held: it may call users
     for life in complete.filter_map(take_complete) {
         life.taken.iter().for_each(|rows| rows.give_back());
-        drop(life); // with no lock held: a domain may go with it, and its drop is a callback
+        drop(life); // with no lock held: this may free a domain, whose drop is a callback
     }
 }
 
-/// The life of a pool whose last buffer has returned, unless somebody else took it; its slot is free from now
-/// on.
+/// Takes the data of a pool whose last buffer is returned, and frees its slot; none if another thread did so.
 fn take_complete(end: &Arc<Shutdown>) -> Option<Box<PoolLife>> {
     let mut list = list();
     let which = list.ended.iter().position(|ended| Arc::ptr_eq(&ended.shutdown, end))?;
@@ -233,16 +229,16 @@ fn take_complete(end: &Arc<Shutdown>) -> Option<Box<PoolLife>> {
     }
     let own = view.own.swap(ptr::null_mut(), Relaxed);
     if !own.is_null() {
-        // SAFETY: made by `Box::into_raw` in `insert`; the pool is freed, so nobody is its owner or has a
-        // buffer of it. Its handle is not the pool's last one: `life` has another, so no domain goes here,
-        // under the lock.
+        // SAFETY: made by `Box::into_raw` in `insert`; the pool is freed, so no thread is its owner or has a
+        // buffer of it. Its handle is not the pool's last one: `life` has another, so no domain is freed
+        // here, under the lock.
         drop(unsafe { Box::from_raw(own) });
     }
     list.free.push(at); // room for every slot was reserved
     life
 }
 
-/// Every slot that was ever used, for the dump.
+/// Visits every slot that was ever used, for the dump.
 pub(crate) fn for_each(mut look: impl FnMut(&PoolLife, &'static PoolView)) {
     let used = list().used;
     for at in 0..used {

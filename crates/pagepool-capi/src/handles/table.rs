@@ -1,14 +1,13 @@
-//! A table of things that C holds by token, for all kinds but pools and buffers.
+//! A table of objects that C holds by token, for all kinds except pools and buffers.
 //!
 //! What   rows in chunks, each twice as large as the one before. Rows never move and are never freed, only
-//!        used again with their next generation. Each has a lock of its own, so that threads which have
-//!        different things do not meet.
-//! Who    any thread. Things are made before they are put in, and dropped after they were taken out, so a
-//!        lock that calls wait for has no callback under it. A call about a packet may run one, when a
-//!        buffer returns. So it does not wait for a locked row but is refused, and
-//!        the callback may use all packets but that one.
-//! Cost   the row's lock; to put a thing in or take it out also a compare-and-swap, for the list of empty
-//!        rows.
+//!        reused with their next generation. Each row has its own lock, so that threads with different
+//!        objects do not contend.
+//! Who    any thread. Objects are made before they are put in, and dropped after they were taken out, so no
+//!        callback runs under a lock that calls wait for. A call on a packet may run one, when a buffer is
+//!        returned. So it does not wait for a locked row but is refused, and the callback may use all packets
+//!        except that one.
+//! Cost   the row's lock; to insert or remove also a compare-and-swap, for the list of empty rows.
 
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
@@ -17,25 +16,23 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use crate::error::{CallError, CallResult};
 use crate::handles::token::{Generations, HandleKind, PLACES, Token};
 
-/// Rows in the first chunk.
 const FIRST: usize = 64;
 /// With these chunks a table has almost as many rows as a token can name.
 const CHUNKS: usize = (PLACES as usize / FIRST).ilog2() as usize;
 
 pub(crate) struct HandleTable<T> {
     kind: HandleKind,
-    /// Why a call that finds a row locked is refused; without a text it waits.
+    /// The error text for a call that finds a row locked; without a text the call waits.
     busy: Option<&'static CStr>,
     chunks: [OnceLock<Box<[TableRow<T>]>>; CHUNKS],
-    /// Rows in all chunks.
     made: Mutex<usize>,
     /// The list of empty rows. Lower half: the first one, as in `next`. Upper half: how many were taken, so
-    /// that a thread that looked at the first one notices that it was taken and came back meanwhile.
+    /// that a thread notices if the first one was taken and pushed again after it read it.
     empty: AtomicU64,
 }
 
 struct TableRow<T> {
-    /// While it is empty, the next empty one's number plus one, or 0.
+    /// In an empty row the next empty row's number plus one, or 0.
     next: AtomicU32,
     content: Mutex<RowContent<T>>,
 }
@@ -55,7 +52,7 @@ impl<T> HandleTable<T> {
     fn make_chunk(&self) -> CallResult<()> {
         let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
         if self.empty.load(Relaxed) as u32 != 0 {
-            return Ok(()); // another thread made one meanwhile
+            return Ok(()); // another thread made one before this lock
         }
         let first = *made;
         let more = first + FIRST; // 64, 128, 256, ...
@@ -80,7 +77,7 @@ impl<T> HandleTable<T> {
         self.chunks.get(chunk as usize)?.get()?.get(at - (FIRST << chunk))
     }
 
-    /// Puts rows into the list of empty ones: `first`, and those behind it up to `last`.
+    /// Puts rows into the list of empty ones: `first` and its successors up to `last`.
     #[inline]
     fn push_empty(&self, first: u32, last: &TableRow<T>) {
         let mut head = self.empty.load(Relaxed);
@@ -94,7 +91,7 @@ impl<T> HandleTable<T> {
         }
     }
 
-    /// Takes an empty row, for a thing that is about to be made.
+    /// Takes an empty row, for an object that is about to be made.
     #[inline]
     pub(crate) fn vacant(&self) -> CallResult<VacantRow<'_, T>> {
         let mut head = self.empty.load(Acquire); // pairs with push_empty()
@@ -113,14 +110,14 @@ impl<T> HandleTable<T> {
         }
     }
 
-    /// Puts in what `make` makes. Where there is no memory for a row it is not called.
+    /// Inserts what `make` makes; without memory for a row `make` is not called.
     #[inline]
     pub(crate) fn insert_made(&self, make: impl FnOnce() -> CallResult<T>) -> CallResult<Token> {
         let row = self.vacant()?;
         Ok(row.fill(make()?))
     }
 
-    /// Puts a thing in. Where there is no memory it is dropped.
+    /// Inserts an object; without memory for a row it is dropped.
     pub(crate) fn insert(&self, thing: T) -> CallResult<Token> {
         Ok(self.vacant()?.fill(thing))
     }
@@ -134,7 +131,7 @@ impl<T> HandleTable<T> {
         self.row(token.place()).ok_or(CallError::NO_HANDLE)
     }
 
-    /// What is in the row of a token, locked, if it is the thing of that token.
+    /// Locks the row of a token, if the row has the object of that token.
     #[inline(always)]
     fn occupied<'a>(&self, row: &'a TableRow<T>, token: Token) -> CallResult<MutexGuard<'a, RowContent<T>>> {
         let content = row.content.try_lock().or_else(|failed| self.lock_after(row, failed))?;
@@ -144,7 +141,7 @@ impl<T> HandleTable<T> {
         Err(missing(content.generations, token))
     }
 
-    /// The lock of a row that was not free, or in which a call panicked.
+    /// Locks a row that was not free, or in which a call panicked.
     #[cold]
     fn lock_after<'a>(
         &self,
@@ -160,13 +157,12 @@ impl<T> HandleTable<T> {
         }
     }
 
-    /// Takes a thing out.
     pub(crate) fn remove(&self, token: Token) -> CallResult<T> {
         self.remove_into(token, Ok)
     }
 
-    /// Takes a thing out, and makes another of it under its row's lock; where `make` gives it back, it stays.
-    /// `make` runs no callback.
+    /// Removes an object and makes another of it under its row's lock. If `make` returns the object, it
+    /// stays. `make` runs no callback.
     pub(crate) fn remove_into<R>(
         &self,
         token: Token,
@@ -187,7 +183,7 @@ impl<T> HandleTable<T> {
         }
     }
 
-    /// Changes a thing under its row's lock; `change` runs no callback, except in tables that refuse.
+    /// Changes an object under its row's lock; `change` runs no callback, except in tables that refuse.
     #[inline]
     pub(crate) fn change<R>(
         &self,
@@ -198,13 +194,12 @@ impl<T> HandleTable<T> {
         change(self.occupied(row, token)?.thing.as_mut().ok_or(CallError::STALE)?)
     }
 
-    /// Looks at a thing under its row's lock; `look` runs no callback, except in tables that refuse.
+    /// Reads an object under its row's lock; `look` runs no callback, except in tables that refuse.
     #[inline]
     pub(crate) fn with<R>(&self, token: Token, look: impl FnOnce(&T) -> R) -> CallResult<R> {
         self.change(token, |thing| Ok(look(thing)))
     }
 
-    /// A clone of a thing.
     #[inline]
     pub(crate) fn get(&self, token: Token) -> CallResult<T>
     where
@@ -214,13 +209,12 @@ impl<T> HandleTable<T> {
     }
 }
 
-/// Why a row does not have the thing of a token.
 #[cold]
 fn missing(generations: Generations, token: Token) -> CallError {
     if generations.had(token.generation()) { CallError::STALE } else { CallError::NO_HANDLE }
 }
 
-/// An empty row, which is in the list again when this is dropped.
+/// An empty row. Dropping it puts it into the list again.
 pub(crate) struct VacantRow<'a, T> {
     table: &'a HandleTable<T>,
     row: &'a TableRow<T>,
@@ -228,7 +222,6 @@ pub(crate) struct VacantRow<'a, T> {
 }
 
 impl<T> VacantRow<'_, T> {
-    /// Puts the thing there.
     #[inline]
     pub(crate) fn fill(self, thing: T) -> Token {
         let mut content = self.row.content.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,4 +1,4 @@
-//! What the tokens of arenas, domains, shared buffers and the other rarely made things stand for.
+//! The tables of arenas, domains, shared buffers and the other objects that are rarely made.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU8;
@@ -17,31 +17,28 @@ pub(crate) static PAGE_REFS: HandleTable<PageRef> = HandleTable::new(HandleKind:
 pub(crate) static ENDED_POOLS: HandleTable<EndedPool> = HandleTable::new(HandleKind::Shutdown, None);
 pub(crate) static DEFERRED_USERS: HandleTable<Arc<RegisteredUser>> =
     HandleTable::new(HandleKind::DeferredUser, None);
-/// The packets. A call about one does not wait for another.
+/// The packets. A call on one is refused, and does not wait, during another call on it.
 pub(crate) static SKBS: HandleTable<SkBuff> = HandleTable::new(
     HandleKind::Skb,
     Some(c"another call uses this packet now: on another thread, or the call that made this callback"),
 );
 pub(crate) static SKB_CACHES: HandleTable<SkbCache> = HandleTable::new(HandleKind::SkbCache, None);
 
-/// An arena.
 #[derive(Clone)]
 pub(crate) struct ArenaEntry {
     pub(crate) provider: Arc<dyn Provider>,
-    /// The same, if it is memory that the CPU can read.
+    /// The provider, if it is memory that the CPU can read.
     pub(crate) arena: Option<Arc<Arena>>,
-    /// The node that threads run on, where nodes are pretended.
+    /// The node on which threads appear to run, if nodes are simulated.
     pub(crate) here: Arc<AtomicU8>,
 }
 
-/// A reader of a shared buffer, and where its pool is.
 #[derive(Clone)]
 pub(crate) struct SharedEntry {
     pub(crate) shared: SharedBuf,
     pub(crate) view: &'static PoolView,
 }
 
-/// A user, and the pool that knows it.
 pub(crate) struct RegisteredUser {
     pub(crate) user: DeferredUser,
     pub(crate) pool: Token,

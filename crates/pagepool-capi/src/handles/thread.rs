@@ -1,15 +1,15 @@
-//! Which thread this is.
+//! The identity of the calling thread.
 //!
-//! What   a thread is known by the address of its control block, one instruction to read, where thread-local
-//!        memory of a shared library costs a call. The address is unique among threads that live, and a
-//!        thread that ends unbinds its pools first (`bound_pools`), so no pool ever waits for an owner that
-//!        is gone.
-//! Who    anyone.
+//! What   a thread is identified by the address of its control block, which one instruction reads;
+//!        thread-local memory of a shared library costs a call. The address is unique among living threads,
+//!        and a thread that ends unbinds its pools first (`bound_pools`), so no pool ever waits for an owner
+//!        that is gone.
+//! Who    any thread.
 
 // UNSAFETY: one instruction that reads a register.
 #![expect(unsafe_code)]
 
-/// The calling thread: never 0, never a small number, and never an odd one.
+/// The calling thread's number: never 0, never small, never odd.
 #[inline(always)]
 pub(crate) fn me() -> u64 {
     let me: u64;

@@ -1,20 +1,20 @@
-//! The shape of a token: what kind of thing, where in its table, and in which of that place's lives.
+//! The shape of a token: the kind of object, its place in its table, and the generation of that place.
 //!
 //! ```text
 //! 63                32 31               4 3    0
 //! |    generation     |     place        | kind |
 //! ```
 //!
-//! A place's generations begin at random. Those of buffers are odd, and follow each other as
-//! `life_word` says; those of other things only grow. No token is 0, and none is a multiple of 4, as the
-//! address of anything aligned to 4 bytes is: a pointer given by mistake is refused.
+//! A place's generations begin at random. Those of buffers are odd and follow each other as in `life_word`;
+//! those of other objects only grow. No token is 0, and none is a multiple of 4, as the address of an object
+//! aligned to 4 bytes is: a pointer passed by mistake is refused.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::*};
 
-/// What a token stands for. No multiples of 4, so that no aligned address looks like a token; what is given
-/// on every path has odd numbers.
+/// The kind of object that a token names. No multiples of 4, so that no aligned address looks like a token;
+/// kinds on the hot paths have odd numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
 pub(crate) enum HandleKind {
@@ -32,12 +32,10 @@ pub(crate) enum HandleKind {
     Shutdown = 15,
 }
 
-/// A token taken apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(transparent)]
 pub(crate) struct Token(pub(crate) u64);
 
-/// Bits of the kind.
 pub(crate) const KIND_BITS: u32 = 4;
 
 /// Places that a token can name.
@@ -49,13 +47,13 @@ impl Token {
         Self(u64::from(generation) << 32 | u64::from(place) << KIND_BITS | kind as u64)
     }
 
-    /// What C gave.
+    /// The token that C passed.
     #[inline(always)]
     pub(crate) fn of<T>(handle: *const T) -> Self {
         Self(handle.addr() as u64)
     }
 
-    /// What C gets: a number in a pointer's clothes.
+    /// The token as C gets it: a number in the type of a pointer.
     #[inline(always)]
     pub(crate) fn handle<T>(self) -> *mut T {
         std::ptr::without_provenance_mut(self.0 as usize)
@@ -77,14 +75,13 @@ impl Token {
     }
 }
 
-/// The generations that a place had: its first one in the upper half, its latest one in the lower half; 0
-/// before the first one. They begin at random and only grow: a stale token stays stale, and a token of which
-/// a bit flipped does not name what another thread has in a neighbouring place.
+/// The generations that a place had: the first in the upper half, the latest in the lower half; 0 before the
+/// first. They begin at random and only grow: a stale token stays stale, and a token with one flipped bit
+/// does not name what another thread has in a neighbouring place.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Generations(pub(crate) u64);
 
 impl Generations {
-    /// With one more.
     #[must_use]
     pub(crate) fn next(self) -> Self {
         if self.0 == 0 {
@@ -102,7 +99,7 @@ impl Generations {
         self.0 as u32
     }
 
-    /// Whether this one is the latest or came before.
+    /// Whether this generation is the latest or an earlier one.
     pub(crate) fn had(self, generation: u32) -> bool {
         let first = self.first();
         self.0 != 0 && generation.wrapping_sub(first) <= self.latest().wrapping_sub(first)
@@ -113,7 +110,7 @@ impl Generations {
     }
 }
 
-/// An odd number that nobody knows before.
+/// A random odd number.
 #[cold]
 pub(crate) fn first_generation() -> u32 {
     static RANDOM: OnceLock<RandomState> = OnceLock::new();

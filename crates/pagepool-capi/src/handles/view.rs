@@ -1,20 +1,21 @@
-//! What the fast paths read of a pool: a row of a table that is never freed.
+//! The data of a pool that the fast paths read: a row of a table that is never freed.
 //!
 //! What   one [`PoolView`] per pool slot, for the functions here and for those that `pagepool.h` compiles
-//!        into its users. A token names its row, and the row holds the whole token, so whatever C gives can
-//!        be looked up.
-//! Who    `owner`: the owner writes its thread there and nobody else writes that one, so comparing needs no
-//!        order. `cache` and `own` lead to memory of the owner; `words` and `beginnings` to words that other
-//!        threads use, too. `returning` is written by the owner alone; `bias`, `limit` and `beginnings` also
-//!        by who takes the bias, `turn` and `away` by any thread, `cache` by who binds. The rest is written
-//!        while the token is 0.
-//! Life   addresses in a row hold as long as its token does, and that ends on the owner's thread, or unowned.
-//! Lines  the first has what every thread reads, and is written when the pool is bound, and when another
+//!        into its users. A token names its row, and the row has the whole token, so any value from C can be
+//!        looked up.
+//! Who    `owner`: only the owner writes its own thread there, so comparing needs no order. `cache` and `own`
+//!        lead to memory of the owner; `words` and `beginnings` to words that other threads use, too.
+//!        `returning` is written by the owner alone; `bias`, `limit` and `beginnings` also by a thread that
+//!        takes the bias, `turn` and `away` by any thread, `cache` by a thread that binds. The rest is
+//!        written while the token is 0.
+//! Life   addresses in a row are valid as long as its token is. That ends on the owner's thread, or while
+//!        there is no owner.
+//! Lines  the first has what every thread reads; it is written when the pool is bound, and when another
 //!        thread takes its bias. The second is the owner's, who writes it with each buffer. The others are
 //!        those of other threads.
 //! Layout part of the inline interface, as are `DirectoryRow`, `CacheHead`, the bits of a token and the
-//!        words' next lives: inline.rs makes a number of it, by which programs that know another layout call
-//!        the library.
+//!        words' next lives: inline.rs makes a number of it, and programs that know another number call the
+//!        library.
 
 // UNSAFETY: follows the addresses in the row; one prefetch instruction.
 #![expect(unsafe_code)]
@@ -31,16 +32,14 @@ use crate::handles::owner_half::OwnerHalf;
 use crate::handles::thread::me;
 use crate::handles::token::{KIND_BITS, Token};
 
-/// Buffers that a thread allocates or returns together: whoever takes its bias waits for so many.
+/// Limit of buffers that a thread allocates or returns together: a thread that takes its bias waits for them.
 pub(crate) const RUN: usize = 64;
 
-/// Pools that may be there at once.
 pub(crate) const MAX_POOLS: usize = 4096;
 
-/// A pool, for the fast paths.
 #[repr(C, align(128))]
 pub(crate) struct PoolView {
-    /// The pool's token while it is there, else 0.
+    /// The pool's token while it exists, otherwise 0.
     pub(crate) token: AtomicU64,
     /// The thread that the pool is bound to, as [`me`] names it, or 0.
     pub(crate) owner: AtomicU64,
@@ -52,20 +51,20 @@ pub(crate) struct PoolView {
     pub(crate) pages: AtomicU32,
     /// The lives of pages, by number.
     pub(crate) words: AtomicPtr<LifeWord>,
-    /// The owner's cache: its head, and page numbers behind it.
+    /// The owner's cache: its head, followed by page numbers.
     pub(crate) cache: AtomicPtr<CacheHead>,
     /// The first word of every buffer of this pool.
     pub(crate) home: AtomicPtr<c_void>,
-    /// The cache's limit while the pool is biased to its owner, else 0: see `claim::bias`.
+    /// The cache's limit while the owner has the bias, otherwise 0: see `claim::bias`.
     pub(crate) limit: AtomicU64,
     /// The owner's mark: see `claim::bias`.
     pub(crate) returning: AtomicU64,
-    /// Where the next life of each page begins, or NULL: see [`begin_apart`](Self::begin_apart).
+    /// The beginnings of each page's next life, or NULL: see [`begin_apart`](Self::begin_apart).
     pub(crate) beginnings: AtomicPtr<LifeWord>,
     pub(crate) own: AtomicPtr<OwnerHalf>,
-    /// Where page 0 begins, for the CPU.
+    /// The address of page 0 for the CPU.
     pub(crate) memory: AtomicU64,
-    /// Pages whose bytes the CPU can read: all, or none.
+    /// How many pages' bytes the CPU can read: all, or none.
     pub(crate) readable: AtomicU64,
     /// 1 for a pool without an owner.
     pub(crate) no_owner: AtomicU32,
@@ -74,20 +73,18 @@ pub(crate) struct PoolView {
     pub(crate) away: AwayView,
 }
 
-/// Lines of their own: other threads write them.
+/// Separate cache lines, because other threads write them.
 #[repr(align(128))]
 pub(crate) struct AwayView {
     /// The mark of a thread that is not the owner: see `claim::bias`.
     pub(crate) returning: AtomicU64,
-    /// Free entries for fragments that ended on other threads, mostly: a list. See `owner`.
+    /// The list of entries for fragments that became free on other threads, mostly. See `owner`.
     pub(crate) frags_home: AtomicU64,
-    /// What [`PoolView::beginnings`] will be.
+    /// The value that [`PoolView::beginnings`] gets later.
     pub(crate) beginnings: AtomicPtr<LifeWord>,
-    /// Bytes in a page.
     pub(crate) page_size: AtomicU64,
 }
 
-/// The rows.
 pub(crate) static VIEWS: [PoolView; MAX_POOLS] = [const { PoolView::empty() }; MAX_POOLS];
 
 impl PoolView {
@@ -124,17 +121,17 @@ impl PoolView {
         self.owner.load(Relaxed) == me()
     }
 
-    /// A page from the cache, with its token; `None` where that takes more.
+    /// Takes a page from the cache, with its token; `None` if that needs more than this.
     #[inline(always)]
     pub(crate) fn alloc(&self, pool: Token) -> Option<Token> {
         if !self.is_mine() || self.token.load(Relaxed) != pool.0 {
             return None;
         }
         let cache = self.cache.load(Relaxed);
-        // SAFETY: this thread owns the pool, so it is there, and so are its parts.
+        // SAFETY: this thread owns the pool, so it exists, and so do its parts.
         let head = unsafe { &*cache };
         let at = head.count.load(Relaxed).checked_sub(1)?;
-        // SAFETY: this thread owns the pool, so the cache is there; the count is at most the capacity.
+        // SAFETY: this thread owns the pool, so the cache exists; the count is at most the capacity.
         let page = unsafe { entry_of(cache, at) };
         // SAFETY: entries below the count are initialised, and the owner's alone.
         let page = unsafe { page.read() };
@@ -144,18 +141,18 @@ impl PoolView {
         Some(token)
     }
 
-    /// As [`alloc`](Self::alloc), up to [`RUN`] pages, the owner asked once; says how many.
+    /// Takes up to [`RUN`] pages from the cache, with one check of the owner; returns how many.
     #[inline(always)]
     pub(crate) fn alloc_run(&self, pool: Token, places: &mut [MaybeUninit<Token>]) -> usize {
         if !self.is_mine() || self.token.load(Relaxed) != pool.0 {
             return 0;
         }
         let cache = self.cache.load(Relaxed);
-        // SAFETY: this thread owns the pool, so it is there, and so are its parts.
+        // SAFETY: this thread owns the pool, so it exists, and so do its parts.
         let head = unsafe { &*cache };
         let had = head.count.load(Relaxed);
         let n = places.len().min(RUN).min(had);
-        // SAFETY: this thread owns the pool, so the cache is there; the count is at most the capacity.
+        // SAFETY: this thread owns the pool, so the cache exists; the count is at most the capacity.
         let first = unsafe { entry_of(cache, had - n) };
         // SAFETY: entries below the count are initialised, and the owner's alone.
         let pages = unsafe { std::slice::from_raw_parts_mut(first, n) };
@@ -168,31 +165,32 @@ impl PoolView {
         done
     }
 
-    /// The life of a page of the pool's area, while the pool is there.
+    /// The life of a page of the pool's area, while the pool exists.
     #[inline(always)]
     pub(crate) fn word(&self, page: u32) -> &'static LifeWord {
-        // SAFETY: callers have a page of the area.
+        // SAFETY: callers pass a page of the area.
         unsafe { word_of(self.words.load(Relaxed), page) }
     }
 
-    /// Makes the beginnings of lives stand apart from their ends, for good: before another thread than the
-    /// owner returns or changes a buffer, and in a pool that nobody may be biased to.
+    /// Separates the beginnings of lives from their ends, permanently: before another thread than the
+    /// owner returns or changes a buffer, and in a pool that cannot be biased.
     ///
     /// What   a page has a second word, its beginning: the token of its next life, or 0 where its first word
-    ///        says that. Who gives the page out reads and writes the beginning, who returns it the first
-    ///        word, each on its CPU. Otherwise the words' cache lines would go to and fro.
-    /// Who    whoever has the page. A thread that does not see yet that they are apart takes the token
-    ///        from the first word and leaves the beginning 0. It never has a page whose beginning is not 0:
-    ///        that was written by a thread which saw it, and the hand-over of the page orders memory.
+    ///        has it. The thread that gives the page out reads and writes the beginning, the thread that
+    ///        returns it the first word, each on its CPU. Otherwise the words' cache lines would bounce
+    ///        between them.
+    /// Who    the thread that has the page. A thread that does not see the change yet takes the token from
+    ///        the first word and leaves the beginning 0. It never has a page whose beginning is not 0: a
+    ///        thread that saw the change wrote that, and handing over the page orders memory.
     pub(crate) fn begin_apart(&self) {
         self.beginnings.store(self.away.beginnings.load(Relaxed), Relaxed);
     }
 
-    /// The beginning of a page's next life, if they are apart.
+    /// The beginning of a page's next life, if beginnings are apart.
     #[inline(always)]
     fn beginning(&self, page: u32) -> Option<&'static LifeWord> {
         let beginnings = self.beginnings.load(Relaxed);
-        // SAFETY: there is one for each page of the area, and callers have one of them.
+        // SAFETY: there is one for each page of the area, and callers pass such a page.
         (!beginnings.is_null()).then(|| unsafe { word_of(beginnings, page) })
     }
 
@@ -206,7 +204,7 @@ impl PoolView {
     }
 
     /// Begins the lives of these pages of the cache, which were out before, up to the first that was not;
-    /// says how many.
+    /// returns how many.
     #[inline(always)]
     fn begin_lives(&self, pages: &[u32], places: &mut [MaybeUninit<Token>]) -> usize {
         if self.beginnings.load(Relaxed).is_null() {
@@ -239,8 +237,8 @@ impl PoolView {
         self.base.load(Relaxed) + (page << KIND_BITS)
     }
 
-    /// Writes where the page of each of these tokens begins, for the CPU. They are of whole pages, just given
-    /// out, and there is a place for each.
+    /// Writes the CPU address of the page of each token. The tokens are of whole pages, just given out, and
+    /// there is a place for each.
     pub(crate) fn data_of(&self, tokens: &[Token], places: &mut [MaybeUninit<*mut c_void>]) {
         let (base, memory) = (self.base.load(Relaxed), self.memory.load(Relaxed));
         for (token, place) in tokens.iter().zip(places) {
@@ -250,31 +248,31 @@ impl PoolView {
         }
     }
 
-    /// The page of a token, by its place; beyond all [`pages`](Self::pages) for a token of another pool or
+    /// The page of a token, by its place; above all [`pages`](Self::pages) for a token of another pool or
     /// kind.
     #[inline(always)]
     pub(crate) fn page_of(&self, token: Token) -> u32 {
         page_behind(self.base.load(Relaxed), token)
     }
 
-    /// Whether there is such a page.
     #[inline(always)]
     pub(crate) fn has(&self, page: u32) -> bool {
         page < self.pages.load(Relaxed)
     }
 
-    /// Puts the page of a token into the cache, if it is in that life and has nothing to look up, and that is
-    /// a store; says whether it did. For the biased owner's thread, which has marked the return.
+    /// Puts the page of a token into the cache, if it is a plain page in that life and the cache takes it
+    /// with a store; returns whether it did. For the owner's thread, which has the bias and has marked the
+    /// return.
     #[inline(always)]
     pub(crate) fn put(&self, page: u32, token: Token) -> bool {
         let cache = self.cache.load(Relaxed);
-        // SAFETY: this thread owns the pool, so it is there, and so are its parts.
+        // SAFETY: this thread owns the pool, so it exists, and so do its parts.
         let head = unsafe { &*cache };
         let at = head.count.load(Relaxed);
         if at >= head.limit || !self.word(page).end_plain(token) {
             return false;
         }
-        // SAFETY: this thread owns the pool, so the cache is there, with room for `limit` entries.
+        // SAFETY: this thread owns the pool, so the cache exists, with room for `limit` entries.
         let space = unsafe { entry_of(cache, at) };
         // SAFETY: `at` is below `limit`, and the entries are the owner's alone.
         unsafe { space.write(page) };
@@ -283,15 +281,16 @@ impl PoolView {
         true
     }
 
-    /// As [`put`](Self::put), for the first of these while all goes as there, [`RUN`] at most; says how many.
+    /// Puts the pages of the first tokens into the cache, at most [`RUN`], as [`put`](Self::put) does, up to
+    /// the first that it would refuse; returns how many.
     #[inline(always)]
     pub(crate) fn put_run(&self, tokens: &[Token]) -> usize {
         let cache = self.cache.load(Relaxed);
-        // SAFETY: this thread owns the pool, so it is there, and so are its parts.
+        // SAFETY: this thread owns the pool, so it exists, and so do its parts.
         let head = unsafe { &*cache };
         let at = head.count.load(Relaxed);
         let room = head.limit.saturating_sub(at).min(RUN).min(tokens.len());
-        // SAFETY: this thread owns the pool, so the cache is there, with room for `limit` entries.
+        // SAFETY: this thread owns the pool, so the cache exists, with room for `limit` entries.
         let space = unsafe { entry_of(cache, at) };
         // SAFETY: entries up to the capacity are initialised, and the owner's alone.
         let space = unsafe { std::slice::from_raw_parts_mut(space, room) };
@@ -303,58 +302,55 @@ impl PoolView {
         done
     }
 
-    /// The pool that this thread bound last, most likely; any pool, or one that never was, if not.
+    /// Most likely the pool that this thread bound last; otherwise any pool, or an empty row.
     #[inline(always)]
     pub(crate) fn hint(me: u64) -> &'static Self {
-        // SAFETY: hints are addresses of rows, or of the one that stands for none.
+        // SAFETY: hints are addresses of rows, or of `NO_POOL`.
         unsafe { &*HINTS[(me >> 12) as usize % HINT_ROWS].0.load(Relaxed) }
     }
 
-    /// Makes this the pool that [`hint`](Self::hint) gives to the calling thread.
     pub(crate) fn set_hint(&'static self) {
         HINTS[(me() >> 12) as usize % HINT_ROWS].0.store(std::ptr::from_ref(self).cast_mut(), Relaxed);
     }
 }
 
-/// See [`PoolView::page_of`].
+/// The page of a token, as in [`PoolView::page_of`].
 #[inline(always)]
 fn page_behind(base: u32, token: Token) -> u32 {
-    // The lowest four bits are 0 for the right kind. Turned to the top they make any other a number that is
-    // too large.
+    // For the right kind the lowest four bits are 0. Rotated to the top, any other value makes the number too
+    // large.
     (token.0 as u32).wrapping_sub(base).rotate_right(KIND_BITS)
 }
 
-/// The life of a page.
-///
 /// # Safety
 /// The words are those of a pool, and the page is one of its area.
 #[inline(always)]
 unsafe fn word_of(words: *mut LifeWord, page: u32) -> &'static LifeWord {
-    // SAFETY: there is a word for every page of the area, as the caller says.
+    // SAFETY: there is a word for every page of the area, as the caller guarantees.
     let word = unsafe { words.add(page as usize) };
     // SAFETY: words are atomics and never freed.
     unsafe { &*word }
 }
 
-/// Writes the tokens of these pages, which were out before, up to the first that was not; says how many. A
-/// function of its own, so that all it needs is in registers.
+/// Writes the tokens of these pages, which were out before, up to the first that was not; returns how many.
+/// Not inlined, so that all it needs is in registers.
 ///
 /// # Safety
 /// The words are those of a pool, and the pages are of its area. There is a place for each page.
 #[inline(never)]
 unsafe fn tokens_of(words: *mut LifeWord, pages: &[u32], places: &mut [MaybeUninit<Token>]) -> usize {
     each_of_eight(pages, &mut places[..pages.len()], |page, place| {
-        // SAFETY: the caller has pages of the pool.
+        // SAFETY: the caller passes pages of the pool.
         let token = unsafe { word_of(words, page) }.begin_again();
         token.map(|token| place.write(token)).is_some()
     })
 }
 
-/// Ends the lives of these plain pages, up to the first token that is not one in its life, and says how many
-/// there were; their pages go into `space`, as far as that goes.
+/// Ends the lives of these plain pages, up to the first token that is not one in its life, and returns how
+/// many there were. Their pages go into `space`, up to its length.
 ///
 /// # Safety
-/// The words are those of a pool with `pages` pages, whose owner's thread this is, and biased.
+/// The words are those of a pool with `pages` pages; this is its owner's thread, and has the bias.
 #[inline(never)]
 unsafe fn end_lives(
     words: *mut LifeWord,
@@ -365,8 +361,8 @@ unsafe fn end_lives(
 ) -> usize {
     let (base, pages) = (u64::from(base), u64::from(pages));
     each_of_eight(&tokens[..space.len()], space, |token, place| {
-        // In 64 bits, which is one instruction less than `page_behind`. A token of another kind has a word
-        // that is not equal.
+        // In 64 bits, which saves an instruction compared with `page_behind`. The word of a token of another
+        // kind is not equal to it.
         let page = u64::from(token.0 as u32).wrapping_sub(base) >> KIND_BITS;
         // SAFETY: it is below the number of the pool's pages.
         let ended = page < pages && unsafe { word_of(words, page as u32) }.end_plain(token);
@@ -377,8 +373,8 @@ unsafe fn end_lives(
     })
 }
 
-/// Calls `with` for each and what stands beside it, up to the first where it says no; says how many. Eight in
-/// a turn: the compiler does not do that by itself where the loop may end early.
+/// Calls `with` for each item and the one beside it, up to the first `false`; returns how many. Eight per
+/// round: the compiler does not unroll a loop that may end early.
 #[inline(always)]
 fn each_of_eight<T: Copy, B>(each: &[T], beside: &mut [B], with: impl Fn(T, &mut B) -> bool) -> usize {
     let ((eights, rest), (beside_eights, beside_rest)) = (each.as_chunks::<8>(), beside.as_chunks_mut::<8>());
@@ -396,14 +392,14 @@ fn each_of_eight<T: Copy, B>(each: &[T], beside: &mut [B], with: impl Fn(T, &mut
     eights.len() * 8 + rest.take_while(|&done| done).count()
 }
 
-/// A call, one for each of the eight, so that the loop itself has no instruction for where it ends.
+/// A call for each of the eight exits, so that the loop itself has no instruction for them.
 #[cold]
 #[inline(never)]
 fn ended_at<const AT: usize>(turn: usize) -> usize {
     turn * 8 + AT
 }
 
-/// Fetches the line of a word that will be written, so that the lines of many travel at the same time.
+/// Prefetches the line of a word that will be written, so that many lines are fetched at the same time.
 #[inline(always)]
 pub(crate) fn fetch_to_write(word: *const LifeWord) {
     #[cfg(target_arch = "x86_64")]
@@ -415,14 +411,12 @@ pub(crate) fn fetch_to_write(word: *const LifeWord) {
     let _ = word;
 }
 
-/// Where an entry of the owner's cache lies.
-///
 /// # Safety
-/// The cache is there, and `at` is at most its capacity.
+/// The cache exists, and `at` is at most its capacity.
 #[inline(always)]
 unsafe fn entry_of(cache: *mut CacheHead, at: usize) -> *mut u32 {
     let entries = cache.cast::<u32>(); // the first field
-    // SAFETY: `at` is at most the capacity, as the caller says.
+    // SAFETY: `at` is at most the capacity, as the caller guarantees.
     unsafe { entries.add(at) }
 }
 
@@ -431,7 +425,8 @@ const HINT_ROWS: usize = 256;
 #[repr(C, align(64))]
 struct Hint(AtomicPtr<PoolView>);
 
-/// Stands for no pool, also for the inline functions: not even for NULL, as it has an empty cache.
+/// A row for no pool, also for the inline functions: no token, not even NULL, finds a page, because its cache
+/// is empty.
 pub(crate) static NO_POOL: PoolView =
     PoolView { cache: AtomicPtr::new((&raw const NO_PAGES).cast_mut()), ..PoolView::empty() };
 static NO_PAGES: CacheHead = CacheHead::empty();

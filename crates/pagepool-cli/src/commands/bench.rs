@@ -1,4 +1,4 @@
-//! `pagepool bench`: the tables of workloads, and reports.
+//! `pagepool bench`: the table of workloads, and reports.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -19,7 +19,6 @@ use crate::report::number::count_of;
 use crate::report::output;
 use crate::run_command::RunCommand;
 
-/// What to measure.
 #[derive(Args)]
 pub struct BenchArgs {
     #[command(subcommand)]
@@ -33,7 +32,7 @@ pub struct BenchArgs {
     /// Measure less, in seconds: fewer buffers, and 9 repetitions of each workload
     #[arg(long, global = true)]
     quick: bool,
-    /// Publish the pools meanwhile, to see what that costs: run with and without it, in turns
+    /// Publish the pools during the run. To see the cost, compare runs with and without it
     #[arg(long, conflicts_with_all = ["list", "results"])]
     publish: bool,
     /// List the workloads and what one iteration of each does
@@ -61,11 +60,11 @@ enum BenchReport {
     /// CPU time and memory per packet at MTU 1500, 4000, 8000 and 9000: whole pages, Linux's page_frag, and
     /// fragments of order-3 pages
     Mtu,
-    /// Refill with and without regard to the NUMA node, on a simulated machine of two nodes
+    /// Refill with and without regard to the NUMA node, on a simulated machine with two nodes
     Numa,
-    /// Returns from a second core, in turns with DPDK's mempool, if that is installed, at the same work
+    /// Returns from a second core, alternating with DPDK's mempool, if installed, on the same work
     Across {
-        /// How often each of the two does each row; the table has the medians
+        /// How often each of the two runs each row; the table has the medians
         #[arg(long, default_value_t = 9, value_parser = count_of::<u8>("rounds", 1..=99))]
         rounds: u8,
     },
@@ -76,14 +75,14 @@ enum BenchReport {
         threads: u8,
     },
     /// Cost of a return for a thread that returns to 1 to 1,024 pools: through lanes, through the ring while
-    /// other threads have all lanes, and through the ring of pools without lanes
+    /// other threads hold all lanes, and through the ring of pools without lanes
     Pools,
     /// Run one workload without a clock, for an instruction counter
     #[command(hide = true)]
     Count {
-        /// The workload.
+        /// The workload
         name: String,
-        /// Buffers, a multiple of 1024.
+        /// Buffers, a multiple of 1024
         iterations: usize,
         /// Publish the pools
         #[arg(long)]
@@ -122,13 +121,14 @@ impl RunCommand for BenchArgs {
             Some(BenchReport::Contention { threads }) => {
                 with_machine(|| reports::contention::run(plan, (*threads).into()), *json)
             }
-            // Not asked: measuring the clock takes a number of instructions that never repeats.
+            // Without data of the machine: measuring its clock takes a number of instructions that never
+            // repeats.
             Some(BenchReport::Count { name, iterations, publish }) => count_one(name, *iterations, *publish),
         }
     }
 }
 
-/// Asks the machine, runs a report and prints both.
+/// Reads the machine's data, runs a report and prints both.
 fn with_machine<R: Serialize>(
     report: impl FnOnce() -> Result<reports::Report<R>, String>,
     json: bool,
@@ -145,7 +145,6 @@ fn name_all(filter: &str) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// The publication, if there is to be one.
 fn publication(publish: bool) -> Result<Option<Publication>, String> {
     publish.then(|| pagepool::publish("bench")).transpose().map_err(|error| error_chain(&error))
 }

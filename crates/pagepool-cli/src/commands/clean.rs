@@ -1,4 +1,4 @@
-//! `pagepool clean`: removes what dead processes left.
+//! `pagepool clean`: removes the files of dead processes.
 
 use std::process::ExitCode;
 
@@ -11,7 +11,6 @@ use crate::report::error::error_chain;
 use crate::report::output;
 use crate::run_command::RunCommand;
 
-/// It has no options.
 #[derive(Args, Clone, Copy, Debug)]
 pub struct CleanArgs {}
 

@@ -14,7 +14,6 @@ use crate::report::figure_options::FigureOptions;
 use crate::report::loss::LossLimit;
 use crate::run_command::RunCommand;
 
-/// Where the demonstration runs, and with which packets.
 #[derive(Args, Clone, Debug)]
 pub struct DemoArgs {
     /// Stop after N seconds; Ctrl-C stops earlier and prints the verdict

@@ -1,4 +1,5 @@
-//! `pagepool doctor`: looks for some seconds, and says what is slow, lost or leaking, why, and how to fix it.
+//! `pagepool doctor`: looks for some seconds, and reports what is slow, lost or leaking, why, and how to fix
+//! it.
 
 use std::process::ExitCode;
 
@@ -15,7 +16,7 @@ use crate::report::number::count_of;
 use crate::report::output;
 use crate::run_command::RunCommand;
 
-/// What the help says besides.
+/// The long help.
 pub const ABOUT: &str = "\
 Find what is slow, lost or leaking: what was seen, why it costs, how to fix it, how to verify the fix
 
@@ -23,7 +24,6 @@ For some seconds it looks at what processes publish (`pagepool list`), at the ke
 interfaces, interrupts, CPUs, nodes and offloads. It judges counters by how much they rose meanwhile. It \
 prints the worst finding first. It changes nothing. docs/doctor.md has the rules.";
 
-/// What is looked at, and how.
 #[derive(Args, Clone, Debug)]
 pub struct DoctorArgs {
     /// The name or PID of a process [default: all]
@@ -35,7 +35,7 @@ pub struct DoctorArgs {
     /// Print JSON
     #[arg(long)]
     json: bool,
-    /// Print the table of rules (Markdown), and look at nothing
+    /// Print the table of rules (Markdown), and do nothing else
     #[arg(long, conflicts_with_all = ["of", "seconds", "json"])]
     rules: bool,
 }

@@ -1,4 +1,4 @@
-//! `pagepool drop IF`: packets end where they are received.
+//! `pagepool drop IF`: drops packets where they are received.
 
 use clap::Args;
 use pagepool::XdpBuff;
@@ -8,22 +8,22 @@ use pagepool_net::{Action, Ingress, PacketHandler};
 use crate::engine::frame_source::NoSource;
 use crate::engine::poll_loop::PortHandler;
 use crate::report::number::read_count;
+use crate::report::option_groups::PACKETS;
 use crate::traffic::command::{ThreadContext, TrafficCommand, TrafficPlan};
 use crate::traffic::options::{ReceiveOptions, TrafficOptions};
 
-/// What to drop, and whether to look at it first.
 #[derive(Args, Clone, Debug)]
 pub struct DropArgs {
-    /// The interface, such as eth0; af_xdp:eth0, with the driver's name, means the same
+    /// The interface, such as eth0 (af_xdp:eth0)
     #[arg(value_name = "IF")]
     interface: String,
-    /// Check the number and checksum that `pagepool gen` writes into its packets
+    /// Check the packets that `pagepool gen` numbers
     ///
-    /// Prints how many packets arrived intact, how many numbers are missing below the highest one, and how
-    /// many packets were damaged. Every byte is read, so long packets cost more. Numbers below N are looked
-    /// for, at one bit of memory each; packets with higher numbers are counted [N: such as 1000000 or 1M;
-    /// default 1073741824].
-    #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true)]
+    /// Checks their number and checksum. Prints how many packets arrived intact, how many numbers are missing
+    /// below the highest one, and how many packets were damaged. Reads every byte, so long packets cost more.
+    /// Numbers below N are tracked, at one bit of memory each; packets with higher numbers are only counted
+    /// [N: such as 1000000 or 1M; default 1073741824].
+    #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true, help_heading = PACKETS)]
     #[arg(default_missing_value = "1073741824")]
     #[arg(value_parser = expected)]
     verify: Option<u64>,
@@ -33,7 +33,6 @@ pub struct DropArgs {
     options: TrafficOptions,
 }
 
-/// Reads the N of `--verify`.
 fn expected(text: &str) -> Result<u64, String> {
     read_count(text, "packets", 1..=1 << 36)
 }
@@ -59,10 +58,10 @@ pub struct DropHandler {
     check: Option<FrameCheck>,
 }
 
-/// Looks at numbered frames.
+/// Checks numbered frames.
 struct FrameCheck {
     tally: Tally,
-    /// A packet of several buffers as one.
+    /// A packet of several buffers, as one.
     whole: Vec<u8>,
 }
 

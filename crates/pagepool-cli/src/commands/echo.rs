@@ -1,4 +1,4 @@
-//! `pagepool echo IF`: packets go back to where they came from.
+//! `pagepool echo IF`: sends packets back out of the interface that they arrived on.
 
 use clap::Args;
 use pagepool::XdpBuff;
@@ -9,10 +9,9 @@ use crate::engine::poll_loop::PortHandler;
 use crate::traffic::command::{ThreadContext, TrafficCommand, TrafficPlan};
 use crate::traffic::options::{ReceiveOptions, TrafficOptions, TransmitOptions};
 
-/// Where packets are sent back.
 #[derive(Args, Clone, Debug)]
 pub struct EchoArgs {
-    /// The interface, such as eth0; af_xdp:eth0, with the driver's name, means the same
+    /// The interface, such as eth0 (af_xdp:eth0)
     #[arg(value_name = "IF")]
     interface: String,
     #[command(flatten)]

@@ -1,4 +1,4 @@
-//! `pagepool export`: what processes publish, for Prometheus.
+//! `pagepool export`: exports what processes publish to Prometheus.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
@@ -19,37 +19,36 @@ use crate::observing::metrics_text::metrics;
 use crate::report::output;
 use crate::run_command::RunCommand;
 
-/// The time between two looks whether the user wants an end.
+/// The time between two checks for the end of the command.
 const NAP: Duration = Duration::from_millis(20);
-/// The longest time to the next try where a file could not be written.
+/// The longest pause before another try to write the file.
 const RETRY: Duration = Duration::from_secs(10);
 
-/// Characters of a file's name in the name of the new one beside it, of at most four bytes each. A name has
-/// at most 255 bytes.
+/// The most characters of a file's name in the name of the temporary file beside it. A character has up to
+/// four bytes, a name up to 255.
 const LONGEST: usize = 60;
 
-/// Where the metrics go.
 #[derive(Args, Clone, Debug)]
 pub struct ExportArgs {
-    /// Serve them over HTTP, at /metrics, until Ctrl-C [ADDRESS: default 127.0.0.1:9495]
+    /// Serve metrics over HTTP, at /metrics, until Ctrl-C [ADDRESS: default 127.0.0.1:9495]
     ///
-    /// As OpenMetrics, or in the text format of Prometheus to a client whose `Accept` prefers text/plain.
-    /// Whoever reaches the address sees them: there is no password. Port 0 chooses a free one, which is
-    /// printed.
+    /// The format is OpenMetrics, or the text format of Prometheus for a client whose `Accept` prefers
+    /// text/plain. There is no password: everyone who can reach the address can read them. Port 0 chooses a
+    /// free port, which is printed.
     #[arg(long, value_name = "ADDRESS", num_args = 0..=1, default_missing_value = "127.0.0.1:9495")]
     #[arg(value_parser = address)]
     listen: Option<SocketAddr>,
-    /// Write them to a file for the node exporter's textfile collector
+    /// Write metrics to a file for the node exporter's textfile collector
     ///
-    /// The file is replaced by rename, so a reader sees all new metrics or all old ones. The collector
-    /// requires a name that ends with .prom. Everybody may read the file. If PATH is not a regular file, the
-    /// command fails and leaves it as it is.
+    /// The file is replaced by rename, so a reader sees either all new or all old metrics. The collector
+    /// requires a name that ends with .prom. The file is readable for everyone. If PATH is not a regular
+    /// file, the command fails and leaves it unchanged.
     #[arg(long, value_name = "PATH", conflicts_with = "listen", value_parser = file_name())]
     textfile: Option<PathBuf>,
     /// With --textfile: rewrite it every SECONDS until Ctrl-C [default: write it once]
     ///
-    /// If the file cannot be written, the command says so, tries again after 10 s at most, and goes on. If it
-    /// has not been written once, the command ends instead, unless the disk is full.
+    /// If the file cannot be written, the command warns, and tries again after at most 10 s. If the first
+    /// write fails, the command ends instead, unless the disk is full.
     #[arg(long, value_name = "SECONDS", requires = "textfile", value_parser = seconds)]
     every: Option<u64>,
 }
@@ -66,8 +65,8 @@ impl RunCommand for ExportArgs {
     }
 }
 
-/// Writes the file once, or until the user wants an end. What keeps it from being written may pass, and then
-/// the next try does it.
+/// Writes the file once, or repeatedly until a signal ends the command. A failure may be temporary: the next
+/// try can succeed.
 fn write_often(path: &Path, folder: &RunFolder, every: Option<u64>) -> Result<(), String> {
     let named = shown_path(path);
     match fs::symlink_metadata(path) {
@@ -109,42 +108,40 @@ fn write_often(path: &Path, folder: &RunFolder, every: Option<u64>) -> Result<()
     }
 }
 
-/// When the next file is due. Those that were missed, in a process that was stopped or on a slow disk, are
-/// not caught up with.
+/// When the next file is due. Files that were missed, because the process was stopped or the disk is slow,
+/// are skipped.
 fn next_due(due: Instant, every: Duration, now: Instant) -> Instant {
     let next = due + every;
     if next > now { next } else { now + every }
 }
 
-/// Whether an error is none of the arguments.
+/// Whether an error may go away: it does not come from the arguments.
 fn may_pass(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
-/// Writes a new file beside the one of this name, and gives it the name.
+/// Writes a new file beside the one at `path`, and renames it to that.
 fn exchange(path: &Path, text: &str) -> io::Result<()> {
     let beside = path.with_file_name(name_beside(path).ok_or(io::ErrorKind::InvalidInput)?);
-    let _ = fs::remove_file(&beside); // of an earlier process with this number, which was killed
+    let _ = fs::remove_file(&beside); // of an earlier process with this PID, which was killed
     let made = OpenOptions::new().write(true).create_new(true).mode(0o644).open(&beside);
     let written = made.and_then(|mut file| file.write_all(text.as_bytes()));
     let exchanged = written.and_then(|()| fs::rename(&beside, path));
     exchanged.inspect_err(|_| drop(fs::remove_file(&beside)))
 }
 
-/// The name of the new file: it has this one's name and the PID, because containers that share the folder may
-/// all have the PID 1.
+/// The name of the new file: the name of the old one and the PID. Containers that share the folder may all
+/// have the PID 1.
 fn name_beside(path: &Path) -> Option<String> {
     let name = path.file_name()?.to_string_lossy();
     let short: String = name.chars().take(LONGEST).collect();
     Some(format!(".{short}.{}", std::process::id()))
 }
 
-/// Reads `--listen`.
 fn address(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|_| "an address has an IP address and a port: 127.0.0.1:9495, or [::1]:9495".into())
 }
 
-/// Reads `--every`.
 fn seconds(text: &str) -> Result<u64, String> {
     let seconds = text.parse().ok().filter(|seconds| (1..=86_400).contains(seconds));
     seconds.ok_or_else(|| "the interval is 1 to 86400 whole seconds".into())

@@ -1,9 +1,9 @@
-//! `pagepool forward IF1 IF2`: what comes to one interface goes out of the other, both ways, from the memory
-//! that it was received into.
+//! `pagepool forward IF1 IF2`: packets that arrive on one interface leave by the other, in both directions,
+//! from the memory that they were received into.
 //!
-//! The queues of each are dealt out in turn: with as many on both sides to pairs, else the one with fewer has
-//! one, and the other several, which all go out of that one. What comes to that one goes out of the first. A
-//! thread has one such pair, or several.
+//! The queues of both interfaces form pairs. If the interfaces differ in their number of queues, a pair has
+//! one queue of the interface with fewer, and several of the other. Packets of the several queues leave by
+//! the one; packets of the one leave by the first of the several. A thread has one or more pairs.
 
 use clap::Args;
 use pagepool::XdpBuff;
@@ -12,28 +12,28 @@ use pagepool_net::{Action, Ingress, PacketHandler, PortId};
 
 use crate::engine::frame_source::NoSource;
 use crate::engine::poll_loop::PortHandler;
+use crate::report::option_groups::INTERFACES;
 use crate::report::output;
 use crate::traffic::command::{PortSide, ThreadContext, TrafficCommand, TrafficPlan};
 use crate::traffic::interface::Interface;
 use crate::traffic::options::{ReceiveOptions, TrafficOptions, TransmitOptions};
 
-/// What to forward between.
 #[derive(Args, Clone, Debug)]
 pub struct ForwardArgs {
-    /// The first interface, such as eth0; af_xdp:eth0, with the driver's name, means the same
+    /// The interface, such as eth0 (af_xdp:eth0)
     #[arg(value_name = "IF1")]
     first: String,
     /// The second interface
     ///
     /// Packets from a queue of one interface leave by the same queue of the other. If the interfaces differ
-    /// in their number of queues, several queues of the one share a queue of the other.
-    #[arg(value_name = "IF2")]
+    /// in their number of queues, several queues of one interface share a queue of the other.
+    #[arg(value_name = "IF2", hide_short_help = true)]
     second: String,
-    /// Do not set the interfaces to promiscuous mode
+    /// Do not use promiscuous mode
     ///
-    /// A network card drops packets that are not for its own address. So forward sets both interfaces to
+    /// A network card drops packets that are not for its own address. So forward puts both interfaces into
     /// promiscuous mode, as tcpdump does, until it exits or is killed.
-    #[arg(long)]
+    #[arg(long, help_heading = INTERFACES)]
     no_promisc: bool,
     #[command(flatten)]
     receive: ReceiveOptions,
@@ -82,13 +82,13 @@ impl TrafficCommand for ForwardArgs {
 }
 
 pub struct ForwardHandler {
-    /// By port: where its packets go.
+    /// By port: the port that its packets leave by.
     to: Box<[PortId]>,
 }
 
-/// The port of the other interface for each, of ports in the order in which they are added, given of which
-/// pair of queues and of which interface each is. Every pair has ports of both interfaces, and of one of them
-/// a single one; so what comes to the first goes to the first.
+/// For each port, a port of the other interface, in the order in which ports are added. `sides` says to which
+/// pair and interface each port belongs. Every pair has ports of both interfaces, and only one port of at
+/// least one of them; the packets of that port go to the first port of the other interface.
 fn peers(sides: &[PortSide]) -> Box<[PortId]> {
     let is_other = |own: &PortSide, of: &PortSide| of.pair == own.pair && of.interface != own.interface;
     let other = |own: &PortSide| sides.iter().position(|of| is_other(own, of)).unwrap_or(0);

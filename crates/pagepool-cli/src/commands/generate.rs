@@ -1,7 +1,7 @@
-//! `pagepool gen IF`: sends numbered frames, of a size and at a rate.
+//! `pagepool gen IF`: sends numbered frames of a given size and rate.
 //!
-//! The frames are what `drop --verify` looks for: EtherType 0x88b5, which is for experiments, a number, a
-//! checksum.
+//! The frames are those that `drop --verify` checks: EtherType 0x88b5, which is for experiments, a number and
+//! a checksum.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,10 +23,9 @@ use crate::traffic::command::{ThreadContext, TrafficCommand, TrafficPlan};
 use crate::traffic::interface::Interface;
 use crate::traffic::options::{TrafficOptions, TransmitOptions};
 
-/// What to send.
 #[derive(Args, Clone, Debug)]
 pub struct GenArgs {
-    /// The interface, such as eth0; af_xdp:eth0, with the driver's name, means the same
+    /// The interface, such as eth0 (af_xdp:eth0)
     ///
     /// gen receives nothing: packets that arrive go to the kernel as before.
     #[arg(value_name = "IF")]
@@ -52,17 +51,15 @@ pub struct GenArgs {
     transmit: TransmitOptions,
     #[command(flatten)]
     options: TrafficOptions,
-    /// Shared by the threads: the next number.
+    /// The next number, shared by the threads.
     #[arg(skip)]
     numbers: Arc<AtomicU64>,
 }
 
-/// Reads `--rate`.
 fn rate(text: &str) -> Result<u64, String> {
     read_count(text, "packets a second", 1..=1_000_000_000)
 }
 
-/// Reads `--count`.
 fn count(text: &str) -> Result<u64, String> {
     read_count(text, "packets", 1..=u64::MAX)
 }
@@ -100,7 +97,7 @@ impl TrafficCommand for GenArgs {
     }
 
     fn mtu(&self, _: &[Interface]) -> u32 {
-        self.size - ETH_HEADER as u32 // nothing longer is received, for nothing is
+        self.size - ETH_HEADER as u32 // the longest packet sent: nothing is received
     }
 
     fn work(&self, thread: &mut ThreadContext<'_>) -> (DropHandler, Generator) {
@@ -124,26 +121,25 @@ impl TrafficCommand for GenArgs {
     }
 }
 
-/// Makes the frames of a thread.
 pub struct Generator {
     frames: NumberedFrames,
-    /// The next number of all threads, and where they end.
+    /// The next number, shared by all threads, and the end of the numbers.
     numbers: Arc<AtomicU64>,
     count: u64,
-    /// Numbers that were taken and not sent yet.
+    /// Numbers that this thread has taken and not sent yet.
     mine: std::ops::Range<u64>,
     pace: Option<Pace>,
     sizes: SocketSizes,
-    /// A frame of several buffers in one.
+    /// A frame of several buffers, as one.
     whole: Vec<u8>,
     tap: Option<CaptureTap>,
     make_ticks: u64,
-    /// How many ports the thread has, and the one that is given frames next.
+    /// The number of the thread's ports, and the port that gets frames next.
     ports: u32,
     port: PortId,
 }
 
-/// How long until it is looked again whether there is room, at most.
+/// The longest time until the next check for room.
 const FULL: Duration = Duration::from_millis(1);
 
 impl FrameSource for Generator {
@@ -176,7 +172,7 @@ impl FrameSource for Generator {
 }
 
 impl Generator {
-    /// Goes on to the next port whose transmit ring has room; says whether there is one.
+    /// Moves to the next port whose transmit ring has room. Returns whether there is one.
     fn find_room<H: PacketHandler, S: Stack>(&mut self, forwarder: &Forwarder<H, S>) -> bool {
         let next = (1..=self.ports).map(|step| PortId((self.port.0 + step) % self.ports));
         let has_room = |&port: &PortId| forwarder.waiting(port).is_some_and(TxQueue::is_empty);
@@ -185,12 +181,12 @@ impl Generator {
         found.is_some()
     }
 
-    /// Whether all numbers are taken, and its own are sent.
+    /// Whether all numbers are taken, and this thread has sent its own.
     fn is_finished(&self) -> bool {
         self.mine.is_empty() && self.numbers.load(Ordering::Relaxed) >= self.count
     }
 
-    /// Has numbers to send, at most so many; says whether there are any.
+    /// Takes numbers to send, at most `most`, if it has none. Returns whether it has some.
     fn take_numbers(&mut self, most: u64) -> bool {
         if self.mine.is_empty() {
             let first = self.numbers.fetch_add(most, Ordering::Relaxed);
@@ -207,7 +203,7 @@ impl Generator {
         for _ in 0..most.min(self.mine.end - self.mine.start) {
             let number = self.mine.start;
             let Some(frame) = forwarder.pool(self.port).and_then(|pool| self.make(number, pool)) else {
-                return SourceState::Later(FULL); // all pages are on their way
+                return SourceState::Later(FULL); // all pages are in use
             };
             if let Some(tap) = &mut self.tap {
                 tap.take(&frame);
@@ -223,7 +219,7 @@ impl Generator {
         SourceState::Active
     }
 
-    /// The frame of a number, in as many buffers as it needs.
+    /// Makes the frame with a number, in as many buffers as it needs.
     fn make(&mut self, number: u64, pool: &Bound) -> Option<XdpBuff> {
         let (size, room) = (self.frames.size(), self.sizes.room());
         if size <= room {
@@ -244,7 +240,7 @@ impl Generator {
         Some(packet)
     }
 
-    /// A chunk with a packet of so many bytes that are not written yet.
+    /// A chunk with a packet of `len` bytes that are not written yet.
     fn buffer(&self, pool: &Bound, len: usize) -> Option<XdpBuff> {
         if self.sizes.in_frags() {
             let buffer = pool.alloc_frag(self.sizes.chunk() as usize)?;
@@ -254,8 +250,7 @@ impl Generator {
     }
 }
 
-/// So many a second. What was late for more than a moment is not caught up with, for it would come as a
-/// flood.
+/// A rate. Frames that are more than a moment late are skipped, because sending them would make a burst.
 #[derive(Debug)]
 struct Pace {
     per_second: f64,
@@ -263,7 +258,7 @@ struct Pace {
     sent: f64,
 }
 
-/// What is caught up with.
+/// The most delay that is made up for.
 const LATE: Duration = Duration::from_millis(100);
 
 impl Pace {
@@ -271,7 +266,7 @@ impl Pace {
         Self { per_second, start: None, sent: 0.0 }
     }
 
-    /// How many are due, at most so many, or how long it is until one is.
+    /// How many frames are due, at most `most`; or the time until one is.
     fn due(&mut self, now: Instant, most: u64) -> Result<u64, Duration> {
         let start = *self.start.get_or_insert(now);
         let should = (now - start).as_secs_f64() * self.per_second + 1.0;

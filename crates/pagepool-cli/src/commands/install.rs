@@ -24,7 +24,6 @@ const SCRIPTS: &[(Shell, &str, &str)] = &[
     (Shell::Zsh, "share/zsh/site-functions", "_pagepool"),
 ];
 
-/// Where the files go.
 #[derive(Args)]
 pub struct InstallArgs {
     /// Installation prefix: files go to bin and share below it
@@ -57,8 +56,8 @@ impl RunCommand for InstallArgs {
     }
 }
 
-/// Copies the executable that runs now. The copy takes its place as a whole: the executable may be the one
-/// that is installed already, and a disk may be full.
+/// Copies the running executable. A rename puts the copy in place as a whole: the installed file may be the
+/// running executable, and the disk may be full.
 fn install_command(root: &Path) -> Result<(), String> {
     let from = std::env::current_exe().map_err(|error| format!("the running executable: {error}"))?;
     let to = folder(root, "bin")?.join("pagepool");
@@ -72,7 +71,7 @@ fn install_command(root: &Path) -> Result<(), String> {
     })
 }
 
-/// A folder below the root, made if it is missing.
+/// A folder below the root, which is created if it is missing.
 fn folder(root: &Path, below: &str) -> Result<PathBuf, String> {
     let path = root.join(below);
     fs::create_dir_all(&path).map_err(|error| format!("{}: {error}", path.display()))?;

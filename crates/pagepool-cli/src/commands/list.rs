@@ -1,4 +1,5 @@
-//! `pagepool list`: the processes that publish, and their pools; or the page pools of the kernel's drivers.
+//! `pagepool list`: lists the processes that publish with their pools, or the page pools of the kernel's
+//! drivers.
 
 pub mod kernel_pools;
 
@@ -12,7 +13,7 @@ use crate::observing::options::{ObserveOptions, status};
 use crate::observing::overview::Overview;
 use crate::run_command::RunCommand;
 
-/// What the help says besides.
+/// The long help.
 pub const ABOUT: &str = "\
 List the processes that publish, and their pools; or the page pools of the kernel's drivers
 
@@ -28,14 +29,13 @@ since then; detached: how long ago the pool ended with buffers out (detach-time)
 slow/s are of the time since the look before, as in `pagepool top`. docs/observing.md says what to do about \
 them.";
 
-/// What is listed, and how.
 #[derive(Args, Clone, Debug)]
 pub struct ListArgs {
     #[command(flatten)]
     of: Chosen,
-    /// List the page pools of the kernel's drivers, of this network namespace
+    /// List the page pools of the kernel's drivers in this network namespace
     ///
-    /// Requires Linux 6.8 with CONFIG_PAGE_POOL, and no capability; the counters require
+    /// Requires Linux 6.8 with CONFIG_PAGE_POOL, and no capability. The counters require
     /// CONFIG_PAGE_POOL_STATS. docs/operations.md explains the columns.
     #[arg(long, conflicts_with = "of")]
     kernel: bool,

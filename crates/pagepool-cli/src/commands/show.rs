@@ -1,4 +1,4 @@
-//! `pagepool show`: all that processes publish of themselves.
+//! `pagepool show`: shows everything that processes publish about themselves.
 
 use std::process::ExitCode;
 
@@ -9,12 +9,11 @@ use crate::observing::details::Details;
 use crate::observing::options::{ObserveOptions, status};
 use crate::run_command::RunCommand;
 
-/// Of what, and how it is printed.
 #[derive(Args, Clone, Debug)]
 pub struct ShowArgs {
     #[command(flatten)]
     of: Chosen,
-    /// Say what each counter of a pool means, and what to do if it rises
+    /// Explain what each counter of a pool means, and what to do if it rises
     #[arg(long)]
     explain: bool,
     #[command(flatten)]

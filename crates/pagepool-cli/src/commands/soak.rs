@@ -12,7 +12,6 @@ use crate::run_command::RunCommand;
 use crate::soak::run::soak;
 use crate::soak::schedule::Schedule;
 
-/// What fails, and what is printed.
 #[derive(Args, Clone, Copy, Debug)]
 pub struct SoakArgs {
     #[command(flatten)]

@@ -9,7 +9,7 @@ use crate::observing::look::folder;
 use crate::run_command::RunCommand;
 use crate::top;
 
-/// What the help says besides.
+/// The long help.
 pub const ABOUT: &str = "\
 Show the pools of processes that publish, live: rates, places of pages, and details with counters explained
 
@@ -20,13 +20,12 @@ kernel (Linux 6.8) lists them. docs/observing.md has the columns.
 
 Requires a terminal; `pagepool list --watch` prints lines, and with --json objects.";
 
-/// How it is shown.
 #[derive(Args, Clone, Debug)]
 pub struct TopArgs {
     /// The time between two looks, 0.1 to 60; the keys + and - change it
     #[arg(long, short, value_name = "SECONDS", default_value = "1", value_parser = delay)]
     delay: Duration,
-    /// Show only pools in whose process, number, name or thread one of these words is, parted by |
+    /// Show only pools whose process, PID, name or thread contains one of these words, separated by |
     #[arg(long, short, value_name = "WORDS", default_value = "", hide_default_value = true)]
     filter: String,
 }
@@ -37,7 +36,6 @@ impl RunCommand for TopArgs {
     }
 }
 
-/// Reads `--delay`.
 fn delay(text: &str) -> Result<Duration, String> {
     let seconds = text.parse().ok().filter(|seconds| (0.1..=60.0).contains(seconds));
     seconds.map(Duration::from_secs_f64).ok_or_else(|| "the delay is 0.1 to 60 seconds".into())

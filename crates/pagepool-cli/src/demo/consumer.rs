@@ -1,5 +1,5 @@
-//! The thread that packets are passed to: reads them and drops them there, so that they come home from
-//! another thread.
+//! The thread that packets are passed to. It reads and drops them, so they are returned from another thread
+//! than the pool's owner.
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -12,7 +12,7 @@ use rtrb::Consumer;
 use super::content::{Content, ContentCheck};
 use crate::engine::run_state::RunState;
 
-/// Empty looks before the thread sleeps, and for how long: no packet waits for its drop.
+/// Empty looks before the thread sleeps, and how long it sleeps. No packet waits to be dropped.
 const PATIENCE: u32 = 256;
 const NAP: Duration = Duration::from_micros(50);
 
@@ -30,7 +30,7 @@ fn run(mut queue: Consumer<XdpBuff>, mut check: ContentCheck, state: &RunState) 
     let mut read = Vec::with_capacity(BUDGET);
     let mut idle = 0;
     loop {
-        let last = queue.is_abandoned(); // asked before looking: then what is there is all there is
+        let last = queue.is_abandoned(); // read before the queue: if it is set, no more will come
         let taken = burst(&mut queue, &mut check, &mut read, state);
         idle = if taken > 0 { 0 } else { idle + 1 };
         match idle {
@@ -42,7 +42,7 @@ fn run(mut queue: Consumer<XdpBuff>, mut check: ContentCheck, state: &RunState) 
     }
 }
 
-/// Reads at most a burst, and sends it home together.
+/// Reads a burst at most, and returns its buffers together.
 fn burst(
     queue: &mut Consumer<XdpBuff>,
     check: &mut ContentCheck,

@@ -1,7 +1,7 @@
-//! The content of the source's packets, and the check of it at the sink.
+//! The content of the source's packets, and its check at the sink.
 //!
-//! A header, a number and its complement, and a pattern that is shifted by the number. So the check finds
-//! bytes that changed, moved, or belong to another packet or to an older one in the same page.
+//! A packet has a header, a number and its complement, and a pattern that is shifted by the number. So the
+//! check finds bytes that changed, moved, or belong to another packet, even to an older one in the same page.
 
 use std::sync::Arc;
 
@@ -10,13 +10,12 @@ const HERE: [u8; 6] = [2, 0, 0, 0, 0, 1];
 const THERE: [u8; 6] = [2, 0, 0, 0, 0, 2];
 /// The EtherType for experiments (IEEE 802).
 const TYPE: [u8; 2] = [0x88, 0xb5];
-/// Bytes of the header, and where the pattern begins, behind the number and its complement.
+/// Bytes of the header, and where the pattern begins: after the number and its complement.
 const HEADER: usize = 14;
 const START: usize = HEADER + 16;
-/// Different shifts of the pattern.
+/// The number of different shifts of the pattern.
 const SHIFTS: u64 = 256;
 
-/// Makes packets.
 #[derive(Clone, Debug)]
 pub struct Content {
     pattern: Arc<[u8]>,
@@ -24,7 +23,7 @@ pub struct Content {
 }
 
 impl Content {
-    /// For packets of `size` bytes, at least 64.
+    /// Makes packets of `size` bytes, at least 64.
     pub fn new(size: usize) -> Self {
         let mut state = 1u32;
         let mut next = || {
@@ -34,12 +33,11 @@ impl Content {
         Self { pattern: (0..size + SHIFTS as usize).map(|_| next()).collect(), size }
     }
 
-    /// The bytes behind the numbers.
+    /// The bytes after the numbers.
     fn body(&self, number: u64) -> &[u8] {
         &self.pattern[(number % SHIFTS) as usize..][..self.size - START]
     }
 
-    /// Writes a packet into `into`, and returns it.
     pub fn write<'a>(&self, number: u64, into: &'a mut Vec<u8>) -> &'a [u8] {
         into.clear();
         let numbers = [number.to_be_bytes(), (!number).to_be_bytes()];
@@ -49,7 +47,7 @@ impl Content {
         into
     }
 
-    /// The check at the sink. `exchanged`: the addresses were.
+    /// Makes the check for the sink. `exchanged`: the addresses were swapped on the way.
     pub fn check(self, exchanged: bool) -> ContentCheck {
         let [first, second] = if exchanged { [HERE, THERE] } else { [THERE, HERE] };
         let mut header = [0; HEADER];
@@ -60,17 +58,17 @@ impl Content {
     }
 }
 
-/// Checks that packets are whole, as they were written, and in order.
+/// Checks that packets are whole, unchanged, and in order.
 #[derive(Debug)]
 pub struct ContentCheck {
     content: Content,
     header: [u8; HEADER],
-    /// The smallest number that may come next: packets may be lost, and never overtake.
+    /// The smallest number that may come next: packets may be lost, but never overtake each other.
     next: u64,
 }
 
 impl ContentCheck {
-    /// Whether a packet is good, given its parts in order.
+    /// Whether a packet is good. Takes its parts in order.
     pub fn is_good<'a>(&mut self, mut parts: impl Iterator<Item = &'a [u8]>) -> bool {
         let Some((header, first)) = parts.next().and_then(|first| first.split_first_chunk::<HEADER>()) else {
             return false;

@@ -14,20 +14,20 @@ use crate::engine::frame_source::NoSource;
 use crate::engine::poll_loop::{Drain, PollLoop, PollPort, PortHandler, wait_for_warm_up};
 use crate::engine::run_state::RunState;
 
-/// The longest sleep: short beside a round trip of TCP whose packets wait for room on a transmit ring.
+/// The longest sleep: short compared with the round trip of a TCP packet that waits for room on a transmit
+/// ring.
 const NAP: Duration = Duration::from_millis(2);
 
-/// What the forwarding thread is given.
 pub struct ForwardTask {
     pub queues: [OpenedDevice; 2],
     /// Pages that each pool takes from the arena before the first packet.
     pub pages: [usize; 2],
-    /// Packets that are taken from a NIC at once.
+    /// The most packets taken from a NIC at once.
     pub burst: usize,
     pub action: DemoAction,
-    /// To the thread that packets are passed to, if they are.
+    /// The queue to the thread that packets are passed to, if they are.
     pub consumer: Option<Producer<XdpBuff>>,
-    /// Where it stays; anywhere if none is named.
+    /// The CPUs that it may run on; empty: any.
     pub cpus: Vec<usize>,
 }
 
@@ -63,7 +63,7 @@ impl ForwardTask {
             rx_nap: Duration::ZERO,
             measure: false,
             drain: Drain::Everything,
-            kept: None, // its namespaces go at the end
+            kept: None, // its namespaces are removed at the end
         };
         let (warm, warmed) = mpsc::channel();
         let thread = polling.start("forward".into(), state, warm)?;
@@ -72,7 +72,6 @@ impl ForwardTask {
     }
 }
 
-/// Does the same action with every packet.
 pub struct DemoHandler(DemoAction);
 
 impl PacketHandler for DemoHandler {

@@ -1,4 +1,4 @@
-//! The figures that are shown while a demonstration runs: one line a second, for people or for programs.
+//! The figures of a demonstration while it runs: one line a second, for people or as JSON.
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -25,43 +25,39 @@ use crate::report::verdict::Verdict;
 /// Seconds between two lines.
 const STATS_EVERY: u64 = 1;
 
-/// How long a demonstration runs, and what is shown meanwhile.
+/// How long a demonstration runs, and what it shows.
 pub struct View<'a> {
     pub seconds: u64,
     pub options: FigureOptions,
-    /// What pools record of pages that are out.
+    /// What pools record about pages that are out.
     pub holders: Holders,
-    /// How many packets it may lose.
     pub limit: LossLimit,
     pub signals: &'a RunSignals,
 }
 
-/// What is shown of a demonstration.
 pub struct DemoFigures<'a> {
     view: &'a View<'a>,
     warm: Sample,
     before: Snapshot,
     table: LiveTable<COLUMNS>,
-    /// The legend and the heads of the table, until they are shown.
+    /// The legend and the heads of the table, until they are printed.
     head: Option<String>,
-    /// For programs, in place of the table.
+    /// JSON lines, which replace the table.
     json_lines: Option<JsonLines>,
 }
 
-/// What is demonstrated: what is on the wires, and how, for both kinds of readers.
+/// The title: what is demonstrated, for people and as JSON.
 pub struct DemoTitle {
-    /// For people.
     pub line: String,
-    /// For programs.
     pub fields: Vec<(&'static str, Value)>,
     /// The interface of each port.
     pub interfaces: [&'static str; 2],
-    /// Whether a transfer runs, which has Gbit/s.
+    /// Whether a transfer runs, which has a rate in Gbit/s.
     pub has_transfer: bool,
 }
 
 impl<'a> DemoFigures<'a> {
-    /// Says what runs. `warm`: when the warm-up was over.
+    /// Prints the title. `warm`: the counts at the end of the warm-up.
     pub fn begin(view: &'a View<'a>, warm: Sample, title: DemoTitle) -> Self {
         let options = view.options;
         options.print(&title.line);
@@ -85,8 +81,8 @@ impl<'a> DemoFigures<'a> {
         self.head.take().iter().for_each(|head| self.view.options.row(head));
     }
 
-    /// Lets the demonstration run until the time is over, it is interrupted, or the transfer is over.
-    /// `arrived` counts the packets that came to the end of their way.
+    /// Waits until the time is over, a signal ends the demonstration, or the transfer is over. `arrived`
+    /// counts the packets that reached the end of their path.
     pub fn watch(
         &mut self,
         state: &RunState,
@@ -122,7 +118,7 @@ impl<'a> DemoFigures<'a> {
         self.before = now;
     }
 
-    /// Prints the verdict, in whichever form, and gives the status.
+    /// Prints the verdict in the chosen form, and returns the status.
     pub fn end(self, result: &DemoResult, bytes: u64, verdict: &Verdict) -> ExitCode {
         let (at, arrived) = (Duration::from_secs_f64(result.seconds), result.arrived);
         match self.json_lines {
@@ -135,7 +131,6 @@ impl<'a> DemoFigures<'a> {
     }
 }
 
-/// The figures of one time.
 #[derive(Default)]
 struct Snapshot {
     at: Duration,
@@ -145,7 +140,7 @@ struct Snapshot {
 }
 
 impl Snapshot {
-    /// What arrived at the end of its way.
+    /// What reached the end of its path.
     fn beside(&self) -> Beside {
         let counts = vec![("packets", self.arrived), ("bytes", self.bytes)];
         Beside { name: "arrived", counts, now: Map::new() }
@@ -177,12 +172,12 @@ const HEAD: [&str; COLUMNS] = [
     "slow",
     "lost/s",
 ];
-/// No line is longer than 80. Only a transfer has Gbit/s.
+/// A line has at most 80 characters. Only a transfer has Gbit/s.
 const WIDTHS: [usize; COLUMNS] = [4, 0, 10, 5, 6, 6, 5, 5, 6, 8, 5, 10];
 const WITH_TRANSFER: [usize; COLUMNS] = [4, 6, 9, 5, 5, 5, 4, 4, 6, 8, 4, 9];
 
 fn cells(before: &Snapshot, now: &Snapshot, warm: &Sample) -> [String; COLUMNS] {
-    let took = now.at.saturating_sub(before.at).as_secs_f64().max(1e-3); // asked for twice at once
+    let took = now.at.saturating_sub(before.at).as_secs_f64().max(1e-3); // two requests at once
     let rate = |new: u64, old: u64| grouped((new.saturating_sub(old) as f64 / took) as u64);
     let ports = &now.sample.ports;
     let pages = figures::page_locations(ports);

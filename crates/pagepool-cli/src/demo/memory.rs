@@ -1,10 +1,10 @@
 //! The demonstration in memory: two NICs made of software, a source and a sink.
 //!
 //! Four threads: the wire (the hardware halves of both NICs, with the source and the sink), the forwarding
-//! loop, the consumer, and the one that shows figures.
+//! loop, the consumer, and the thread that shows figures.
 //!
-//! The warm-up is over when the pools have taken the pages that all rings and queues together can hold, and
-//! the receive rings are full. From then on no page may be taken from the arena.
+//! The warm-up ends when the pools have taken the pages that all rings and queues together can hold, and the
+//! receive rings are full. After that no page may be taken from the arena.
 
 use std::any::Any;
 use std::process::ExitCode;
@@ -27,18 +27,14 @@ use crate::engine::memory_node;
 use crate::engine::run_state::{Phase, RunState, Sample};
 use crate::report::error::{error_chain, no_thread};
 
-/// The `mode` of the JSON output.
 const MODE: &str = "in_memory";
 
-/// The action, and the packets.
 #[derive(Clone, Copy, Debug)]
 pub struct MemoryDemo {
     pub action: DemoAction,
-    /// Bytes of each packet.
     pub size: usize,
 }
 
-/// Runs the demonstration, and judges.
 pub fn run(demo: MemoryDemo, view: &View<'_>) -> Result<ExitCode, String> {
     let MemoryDemo { action, size } = demo;
     let sizes = Sizes::of(size, view.holders);
@@ -79,7 +75,7 @@ fn title(MemoryDemo { action, size }: MemoryDemo, seconds: u64) -> DemoTitle {
     }
 }
 
-/// Packets that came to the end of their way: counted by the sink, or by the port where they are dropped.
+/// Packets that reached the end of their path: counted by the sink, or by the port that drops them.
 fn arrived(action: DemoAction, state: &RunState, sample: &Sample) -> u64 {
     match action {
         DemoAction::Drop => sample.ports.first().map_or(0, |port| port.port.drop),
@@ -87,8 +83,8 @@ fn arrived(action: DemoAction, state: &RunState, sample: &Sample) -> u64 {
     }
 }
 
-/// Two NICs with an address space each, and the wires' ends. Both pools are over one arena, so that each NIC
-/// reaches the packets of both.
+/// Two NICs, each with its own address space, and the ends of their wires. Both pools share one arena, so
+/// each NIC can access the packets of both.
 fn open(sizes: &Sizes) -> Result<([OpenedDevice; 2], [NicPort; 2]), Error> {
     let arena = Arena::new(sizes.arena())?;
     let open = |name, pages| {
@@ -102,7 +98,6 @@ fn open(sizes: &Sizes) -> Result<([OpenedDevice; 2], [NicPort; 2]), Error> {
     Ok(([nic0, nic1], [port0, port1]))
 }
 
-/// The threads, and what they share.
 struct MemoryThreads {
     state: Arc<RunState>,
     forwarding: JoinHandle<DemoHandler>,
@@ -140,7 +135,7 @@ impl MemoryThreads {
         Ok(Self { state, forwarding, consumer, wire })
     }
 
-    /// Waits for all: the forwarding thread until everything has drained, the others after it.
+    /// Waits for all threads: the forwarding thread first, until everything has drained, then the others.
     fn join(self) -> Result<(), String> {
         let died = |thread| move |_| format!("the {thread} thread panicked");
         self.forwarding.join().map(drop).map_err(died("forwarding"))?;

@@ -9,31 +9,27 @@ use crate::queues::losses;
 use crate::report::loss::{LossLimit, LossShare};
 use crate::report::verdict::Verdict;
 
-/// What the threads counted.
 #[derive(Debug)]
 pub struct DemoResult {
-    /// `in_memory`: both NICs are. `af_xdp_native_copy` and the like: where the XDP program ran, and who
-    /// moved the bytes.
+    /// `in_memory` if both NICs are; otherwise where the XDP program ran, and how the bytes were copied:
+    /// `af_xdp_native_copy`, for example.
     pub mode: String,
     pub action: DemoAction,
-    /// Bytes of a packet.
     pub size: usize,
-    /// How long the source sent.
     pub seconds: f64,
     pub sent: u64,
-    /// Packets that came to the end of their way.
+    /// Packets that reached the end of their path.
     pub arrived: u64,
     pub corrupt: u64,
-    /// Rate of a transfer between two kernels.
     pub gbit_s: Option<f64>,
-    /// Both ports when the warm-up was over.
+    /// Both ports at the end of the warm-up.
     pub warm: Vec<PortSample>,
-    /// The same when everything had drained.
+    /// Both ports when everything had drained.
     pub end: Vec<PortSample>,
 }
 
 impl DemoResult {
-    /// Judges, with what the pools say, which have ended, too.
+    /// Judges the run, with the pools, which have ended, too.
     pub fn verdict(&self, pools: &[PoolRef], limit: LossLimit) -> Verdict {
         let mut verdict = Verdict::new(figures::WELL);
         self.packets(&mut verdict, limit);
@@ -45,7 +41,7 @@ impl DemoResult {
         let Self { mode, action, size, seconds, sent, arrived, corrupt, gbit_s, end, .. } = self;
         let places = losses::at_queues(end);
         let lost = places.iter().map(|(_, count)| count).sum();
-        // Neither arrived nor known to have been lost; or arrived unsent.
+        // Packets that neither arrived nor are known to be lost, or that arrived without being sent.
         let unaccounted = sent.abs_diff(arrived + lost);
         let pps = *arrived as f64 / seconds;
         verdict.field("mode", mode);
@@ -86,7 +82,6 @@ impl DemoResult {
         verdict.fail_count(nic_errors, "descriptors or lengths of the NICs were invalid");
     }
 
-    /// Why a queue was full.
     fn why_lost(&self, lost: u64) -> &'static str {
         match (lost, self.gbit_s) {
             (0, _) => "",
@@ -95,7 +90,6 @@ impl DemoResult {
         }
     }
 
-    /// What was checked.
     fn checked(&self) -> &'static str {
         match (self.gbit_s, self.action) {
             (Some(_), _) => "every byte of TCP checked",
@@ -113,7 +107,7 @@ mod tests {
     const RETURNED: &str = "every buffer was returned";
     const WHOLE: &str = "every buffer was returned; no packet of 10 was lost";
 
-    /// Ten packets that went well.
+    /// Ten packets without a failure.
     fn well() -> DemoResult {
         let ports = vec![PortSample::default(); 2];
         let (warm, end) = (ports.clone(), ports);

@@ -1,4 +1,4 @@
-//! Where a demonstration runs, as its options say.
+//! Where a demonstration runs, from its options.
 
 use std::process::ExitCode;
 
@@ -12,7 +12,7 @@ use crate::engine::privileges::named;
 use crate::report::output;
 use crate::sys::{self, CapabilitySet};
 
-/// What `--on` takes.
+/// The values of `--on`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum DemoOn {
     /// veth if available, else memory; --mtu selects veth, --size and --action select memory
@@ -23,10 +23,8 @@ pub enum DemoOn {
     Veth,
 }
 
-/// Where a demonstration runs.
 #[derive(Clone, Copy, Debug)]
 pub enum DemoPlace {
-    /// In memory.
     Memory(MemoryDemo),
     /// Between namespaces, with links of this MTU.
     Veth(u32),
@@ -35,7 +33,7 @@ pub enum DemoPlace {
 }
 
 impl DemoPlace {
-    /// Runs the demonstration there, and judges.
+    /// Runs the demonstration there, and judges it.
     pub fn run(self, view: &View<'_>) -> Result<ExitCode, String> {
         let set_up = |mtu| VethSetup::new(mtu, sys::two_cpus(), view.holders);
         match self {
@@ -52,11 +50,11 @@ impl DemoPlace {
     }
 }
 
-/// What the demonstration between namespaces takes. CAP_SYS_ADMIN does for bpf(2).
+/// The capabilities for the demonstration between namespaces. CAP_SYS_ADMIN suffices for bpf(2).
 const ON_VETH: CapabilitySet =
     CapabilitySet::SYS_ADMIN.union(CapabilitySet::NET_ADMIN).union(CapabilitySet::NET_RAW);
 
-/// Why it runs in memory, and what another run would need.
+/// Why it runs in memory, and what veth would require.
 fn why_in_memory(why: &str) -> String {
     let missing = ON_VETH - sys::effective_capabilities();
     match missing.is_empty() {

@@ -1,13 +1,12 @@
-//! The demonstration between two kernels: a TCP transfer from one network namespace to another, through
-//! this process over AF_XDP.
+//! The demonstration between two kernels: a TCP transfer from one network namespace to another, through this
+//! process over AF_XDP.
 //!
 //! ```text
 //!   198.18.0.1  far0 ======= near0  forwarding loop  near1 ======= far1  198.18.0.2
 //! ```
 //!
-//! Two sockets over one UMEM, and a pool for each, so that what one receives the other sends without a copy
-//! here. Nothing outlives the process: the namespaces are held by its threads, the programs by its
-//! descriptors.
+//! Two sockets share one UMEM, each with its own pool, so one sends what the other receives without a copy
+//! here. Nothing outlives the process: its threads hold the namespaces, its descriptors the programs.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -28,31 +27,32 @@ use crate::engine::run_state::{Phase, RunState, Sample};
 use crate::engine::socket_sizes::SocketSizes;
 use crate::report::error::error_chain;
 
-/// The sender is stopped at the end of the time; without that it would send this much longer.
+/// The sender is stopped when the time is over. This limits it if that fails.
 const GRACE: Duration = Duration::from_secs(60);
 const ETH_HEADER: usize = pagepool::ETH_HEADER;
 
-/// What is made before any packet is sent. The order matters: devices are closed before their links go.
+/// What is made before a packet is sent. The order matters: devices are closed before their links are
+/// removed.
 pub struct VethSetup {
     pub task: ForwardTask,
     pub hosts: TwoHosts,
 }
 
 impl VethSetup {
-    /// Two hosts, and a device on the link to each. With two CPUs, the first host works on the first: a
-    /// sender has most to do, and would otherwise do it on the CPU of the forwarding thread.
+    /// Makes two hosts, and a device on the link to each. With two CPUs, the first host works on the first
+    /// one: a sender does most work, which would otherwise be done on the CPU of the forwarding thread.
     pub fn new(mtu: u32, cpus: Option<[usize; 2]>, holders: Holders) -> Result<Self, String> {
         let stacks = [cpus.map(|[host, _]| host as u32), None];
         let params = TwoHostsParams { mtu, stacks, ..TwoHostsParams::default() };
         let hosts = TwoHosts::new(&params).map_err(|error| error_chain(&error))?;
         let names = hosts.near.each_ref().map(|link| format!("af_xdp:{}", link.name));
         let cpu = cpus.map(|[_, cpu]| cpu).filter(|_| hosts.a.stack.is_some());
-        // In the namespace of the links, for a socket belongs to the namespace that it is opened in.
+        // In the namespace of the links: a socket belongs to the namespace in which it is opened.
         let task = hosts.run_between(move || open(&names, SocketSizes::of_mtu(mtu).recording(holders), cpu));
         Ok(Self { task: task.map_err(|error| error_chain(&error))?, hosts })
     }
 
-    /// How the devices, which are of one kind, are attached.
+    /// How the devices are attached. Both are of one kind.
     pub fn mode(&self) -> String {
         self.task.queues[0]
             .socket
@@ -62,7 +62,7 @@ impl VethSetup {
     }
 }
 
-/// A queue of each interface, over one memory, for a thread on a CPU.
+/// Opens a queue of each interface, over one memory, for a thread on a CPU.
 fn open(names: &[String; 2], sizes: SocketSizes, cpu: Option<usize>) -> Result<ForwardTask, Error> {
     let mut cpus: Vec<_> = cpu.into_iter().collect();
     let sizes = sizes.on(memory_node::home([], &cpus));
@@ -78,7 +78,6 @@ fn open(names: &[String; 2], sizes: SocketSizes, cpu: Option<usize>) -> Result<F
     Ok(ForwardTask { queues, pages: [pages; 2], burst, action: DemoAction::Forward, consumer: None, cpus })
 }
 
-/// Runs the demonstration, and judges.
 pub fn run(setup: VethSetup, mtu: u32, view: &View<'_>) -> Result<ExitCode, String> {
     let (mode, VethSetup { task, hosts }) = (setup.mode(), setup);
     let batch = task.queues[1].socket.as_ref().is_some_and(|socket| socket.tx_mode == TxMode::BpfBatch);
@@ -93,7 +92,7 @@ pub fn run(setup: VethSetup, mtu: u32, view: &View<'_>) -> Result<ExitCode, Stri
     state.move_to(Phase::Draining);
     forwarding.join().map_err(|_| "the forwarding thread panicked".to_owned())?;
     let (report, end) = (transferred?, state.sample());
-    // Frames that a device received were sent on, or counted as dropped: then TCP sent them again.
+    // A frame that a device received was sent on, or counted as dropped: then TCP sent it again.
     let result = DemoResult {
         mode,
         action: DemoAction::Forward,
@@ -123,7 +122,8 @@ fn title(mode: &str, batch: bool, mtu: u32, seconds: u64) -> DemoTitle {
     }
 }
 
-/// Starts the forwarding thread between the hosts, where BPF programs that send find their interfaces.
+/// Starts the forwarding thread in the namespace between the hosts, where BPF programs that send find their
+/// interfaces.
 pub fn start(
     task: ForwardTask,
     state: &Arc<RunState>,
@@ -133,7 +133,7 @@ pub fn start(
     hosts.run_between(move || task.start(state))
 }
 
-/// Transfers from one host to the other until the time is over or the user wants an end.
+/// Transfers from one host to the other until the time is over or a signal ends the demonstration.
 fn transfer(
     hosts: &TwoHosts,
     state: &RunState,

@@ -1,4 +1,4 @@
-//! The wire: the hardware halves of both NICs, with a source and a sink on it.
+//! The wire: the hardware halves of both NICs, with a source and a sink.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -9,11 +9,11 @@ use super::content::{Content, ContentCheck};
 use super::plan::DemoAction;
 use crate::engine::run_state::{Phase, RunState};
 
-/// What is on the wire.
+/// The two ends of the wire, and the packets on it.
 #[derive(Debug)]
 pub struct PacketWire {
     ports: [NicPort; 2],
-    /// The port that the sink is at.
+    /// The port with the sink.
     sink: usize,
     content: Content,
     check: ContentCheck,
@@ -23,14 +23,14 @@ pub struct PacketWire {
 }
 
 impl PacketWire {
-    /// The source sends into the first port. The sink is where the packets come out.
+    /// The source sends into the first port. The sink is where packets come out.
     pub fn new(ports: [NicPort; 2], action: DemoAction, content: &Content, state: Arc<RunState>) -> Self {
         let sink = if action == DemoAction::Echo { 0 } else { 1 };
         let check = content.clone().check(action == DemoAction::Echo);
         Self { ports, sink, content: content.clone(), check, next: 0, packet: Vec::new(), state }
     }
 
-    /// Delivers a burst to the first NIC, and takes all packets at the sink. True if any packet moved.
+    /// Delivers a burst to the first NIC, and takes all packets at the sink. Returns whether a packet moved.
     pub fn step(&mut self) -> bool {
         let delivered = match self.state.reached(Phase::Stopping) {
             false if self.state.reached(Phase::Traffic) => self.deliver(),
@@ -43,7 +43,7 @@ impl PacketWire {
         delivered + self.take() > 0
     }
 
-    /// Delivers only packets that have room: the source obeys flow control.
+    /// Delivers only packets that the NIC has room for: the source obeys flow control.
     fn deliver(&mut self) -> u64 {
         let Self { ports, content, next, packet, .. } = self;
         let mut one = |wire: &mut PortStep<'_>| {

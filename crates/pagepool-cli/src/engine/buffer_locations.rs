@@ -11,7 +11,6 @@ use crate::report::number::{grouped, without_zeros};
 pub struct BufferLocations(pub [(&'static str, u64); 7]);
 
 impl BufferLocations {
-    /// Where they are.
     pub fn of(ports: &[PortSample]) -> Self {
         let kernel = figures::kernel(ports);
         Self([
@@ -19,14 +18,14 @@ impl BufferLocations {
             ("receive", kernel.received),
             ("transmit", kernel.transmit),
             ("completion", kernel.completed),
-            ("kernel", kernel.rx_in_kernel + kernel.tx_in_kernel), // taken off a ring, and on none
+            ("kernel", kernel.rx_in_kernel + kernel.tx_in_kernel), // taken from a ring, and on none
             ("rejected", kernel.rejected),
-            ("tx_queue", ports.iter().map(|at| at.waiting).sum()), // in this process, for a transmit ring
+            ("tx_queue", ports.iter().map(|at| at.waiting).sum()), // waiting here for a transmit ring
         ])
     }
 }
 
-/// In words, without the locations where no buffer is: so a line fits a terminal of 80 columns.
+/// In words; locations without buffers are left out, to fit a terminal of 80 columns.
 impl fmt::Display for BufferLocations {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let all = self.0.iter().map(|(_, count)| count).sum();

@@ -1,4 +1,4 @@
-//! Figures made of what the pools, the NICs and the ports counted.
+//! Figures computed from what pools, NICs and ports have counted.
 
 pub mod holders;
 
@@ -9,15 +9,13 @@ use super::port_sample::PortSample;
 use crate::report::number::without_zeros;
 use crate::report::verdict::Verdict;
 
-/// What a run proves of its buffers that went well.
 pub const WELL: &str = "every buffer was returned, and no page was taken from the arena after warm-up";
 
-/// Where the pages of all pools are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PageLocations {
     /// In the owners' caches.
     pub cache: u64,
-    /// On their way back from other threads: in lanes, or uncollected.
+    /// Returned by other threads, not yet collected: in lanes, or counted as uncollected.
     pub lanes: u64,
     /// In the pools' rings.
     pub ring: u64,
@@ -29,7 +27,6 @@ pub struct PageLocations {
     pub in_use: u64,
 }
 
-/// Where the pages are.
 pub fn page_locations(ports: &[PortSample]) -> PageLocations {
     let sum = |of: fn(&PortSample) -> u64| ports.iter().map(of).sum::<u64>();
     let [rx, tx] = [sum(|at| at.nic.in_rx), sum(|at| at.nic.in_tx)];
@@ -43,26 +40,26 @@ pub fn page_locations(ports: &[PortSample]) -> PageLocations {
     }
 }
 
-/// What all pools counted since the warm-up.
+/// What all pools have counted since the warm-up.
 fn since(warm: &[PortSample], now: &[PortSample]) -> impl Iterator<Item = Stats> {
     now.iter().zip(warm).map(|(now, warm)| now.pool.0.since(&warm.pool.0))
 }
 
-/// Allocations that had to ask the arena.
+/// Allocations since the warm-up that called the arena.
 pub fn slow(warm: &[PortSample], now: &[PortSample]) -> u64 {
     since(warm, now).map(|moved| moved.alloc_slow + moved.alloc_slow_high_order).sum()
 }
 
-/// Of a hundred pages that were allocated, how many had been used before: all but those that joined
-/// meanwhile. `None` before the first allocation.
+/// Which percentage of the allocated pages had been used before, since the warm-up: all except those that
+/// were new to the pool. `None` before the first allocation.
 pub fn recycled_percent(warm: &[PortSample], now: &[PortSample]) -> Option<f64> {
     recycled_of(&since(warm, now).collect::<Vec<_>>())
 }
 
-/// The same, of what pools counted.
+/// Which percentage of the allocated pages had been used before, from counts of pools.
 pub fn recycled_of(moved: &[Stats]) -> Option<f64> {
     let sum = |of: &[fn(&Stats) -> u64]| {
-        // A file that somebody forged may claim any counts.
+        // A forged file may claim any counts.
         moved.iter().flat_map(|s| of.iter().map(move |of| of(s))).fold(0, u64::saturating_add)
     };
     let allocated =
@@ -71,13 +68,13 @@ pub fn recycled_of(moved: &[Stats]) -> Option<f64> {
     (allocated > 0).then(|| (allocated - fresh) as f64 * 100.0 / allocated as f64)
 }
 
-/// Buffers that are not in their pools, of pools that ended.
+/// Buffers missing from destroyed pools.
 fn missing(pools: &[PoolRef]) -> u64 {
     pools.iter().map(|pool| pool.inflight().total.unsigned_abs()).sum()
 }
 
-/// Judges the pools: after the warm-up no allocation asks the arena, and every buffer is returned; else says
-/// who has it, in pools that record that.
+/// Judges the pools: after the warm-up no allocation calls the arena, and every buffer is returned. If some
+/// are missing, says who holds them, in pools that record holders.
 pub fn judge_pools(verdict: &mut Verdict, warm: &[PortSample], end: &[PortSample], pools: &[PoolRef]) {
     let (slow, missing) = (slow(warm, end), missing(pools));
     let what = "slow allocations after warm-up";
@@ -91,7 +88,7 @@ pub fn judge_pools(verdict: &mut Verdict, warm: &[PortSample], end: &[PortSample
     }
 }
 
-/// Descriptors and lengths of the NICs that were refused.
+/// Descriptors and lengths that the NICs refused, and their faults.
 pub fn nic_errors(ports: &[PortSample]) -> u64 {
     let of = |nic: &DeviceStats| {
         let lengths = nic.rx_bad_length + nic.rx_too_long + nic.rx_too_many_buffers + nic.tx_too_long;
@@ -101,14 +98,14 @@ pub fn nic_errors(ports: &[PortSample]) -> u64 {
     ports.iter().map(|at| of(&at.nic)).sum()
 }
 
-/// What the kernel counts for the sockets of all ports together.
+/// The kernel's counts for the sockets of all ports together.
 pub fn kernel(ports: &[PortSample]) -> KernelStats {
     let mut all = KernelStats::default();
     ports.iter().filter_map(|at| at.nic.kernel).for_each(|kernel| all += kernel);
     all
 }
 
-/// What went wrong there so far, in words.
+/// Problems that the kernel has counted so far, in words.
 pub fn kernel_problems(ports: &[PortSample]) -> Option<String> {
     let kernel = kernel(ports);
     let problems = without_zeros(&[

@@ -1,14 +1,14 @@
-//! What becomes of interfaces while a command runs: whether they are up, their MTU, and their XDP program.
+//! Watches the interfaces of a run: whether they are up, their MTU, and their XDP program.
 //!
-//! What   nothing moves over an interface that is down, which is said at once, or has no carrier, which is
-//!        said at the second look: a card may restart its link. Frames are as long as the MTU
-//!        says when a command opens its sockets. If it changes, the run goes on, and it is told at once. The
-//!        run failed if packets were too long since, or if it sends packets to an interface that takes only
-//!        shorter ones now: nobody counts what it drops. A program that somebody detaches or replaces
-//!        ends the run, for nothing arrives any more. One that gets another name stays, and is called by
-//!        that: its old name may be another's by then.
-//! Why    here, and not by the kernel's messages: it sends none when a program is detached. Two or three
-//!        calls an interface, five times a second, on the thread that only waits.
+//! What  Nothing moves over an interface that is down: the user is warned at once. Without a carrier nothing
+//!       moves either: the warning comes at the second look, because a card may restart its link. Frames are
+//!       as long as the MTU allowed when the sockets were opened. If it changes, the run warns at once and
+//!       goes on. It fails if packets were too long since, or if it sends to an interface whose MTU has
+//!       shrunk: what that drops is not counted. If the XDP program is detached or replaced, nothing arrives
+//!       any more, and the run ends. An interface that is renamed stays in the run, and has its new name in
+//!       messages: another interface may get the old one.
+//! Why   This polls because the kernel sends no message when a program is detached. Cost: two or three calls
+//!       an interface, five times a second, on the thread that only waits.
 
 use std::fmt;
 use std::sync::Arc;
@@ -28,10 +28,9 @@ use crate::report::verdict::Verdict;
 /// The time between two looks.
 const EVERY: Duration = Duration::from_millis(200);
 
-/// Looks at the interfaces of a run.
 pub struct LinkWatch<'a> {
     netlink: Netlink,
-    /// As they were when the sockets were opened.
+    /// The interfaces as they were when the sockets were opened.
     links: Vec<&'a LinkInfo>,
     redirects: &'a [Arc<Redirect>],
     /// The name of each interface at the last look.
@@ -39,24 +38,23 @@ pub struct LinkWatch<'a> {
     /// The MTU of each interface at the last look.
     mtus: Vec<u32>,
     sends: bool,
-    /// Whether each was down at the last look.
+    /// Whether each interface was down at the last look.
     down: Vec<bool>,
-    /// At how many looks in a row each was up and had no carrier.
+    /// At how many successive looks each interface was up without a carrier.
     without_carrier: Vec<u32>,
     looked: Duration,
-    /// Packets that were too long at the last look.
+    /// The packets that were too long by the last look.
     too_long: u64,
     changes: SeenChanges,
 }
 
-/// What was seen.
 #[derive(Clone, Debug, Default)]
 pub struct SeenChanges {
     mtus: Vec<MtuChange>,
     names: Vec<NameChange>,
-    /// The name that each interface had at first, and the one at the end.
+    /// The name of each interface when it was opened, and at the end.
     called: Vec<(String, String)>,
-    /// What the ports had counted when all interfaces were last seen to be there.
+    /// The ports' counts when all interfaces were last seen.
     while_there: Vec<PortSample>,
     /// Packets that were too long before the first change.
     before: u64,
@@ -66,27 +64,25 @@ pub struct SeenChanges {
     is_down: Vec<String>,
 }
 
-/// A change of an interface's name.
 #[derive(Clone, Debug, Serialize)]
 struct NameChange {
     from: String,
     to: String,
 }
 
-/// A change of an interface's MTU.
 #[derive(Clone, Debug, Serialize)]
 struct MtuChange {
     interface: String,
     from: u32,
     to: u32,
-    /// When the sockets were opened.
+    /// The MTU when the sockets were opened.
     #[serde(skip)]
     opened: u32,
 }
 
 impl<'a> LinkWatch<'a> {
-    /// Before the run: of interfaces as they were when the sockets were opened, with what redirects their
-    /// packets, in the same order. `sends`: packets are sent to them.
+    /// Begins before the run: with the interfaces as they were when the sockets were opened, and what
+    /// redirects their packets, in the same order. `sends`: packets are sent to them.
     pub fn new(
         links: Vec<&'a LinkInfo>,
         redirects: &'a [Arc<Redirect>],
@@ -119,7 +115,7 @@ impl<'a> LinkWatch<'a> {
         Ok(this)
     }
 
-    /// Looks, if it is time. Tells the run's state of a program that was detached.
+    /// Looks, if it is time. Records a detached program in the run's state.
     pub fn look(&mut self, at: Duration, state: &RunState) {
         if at >= self.looked + EVERY {
             self.looked = at;
@@ -128,10 +124,10 @@ impl<'a> LinkWatch<'a> {
     }
 
     fn look_now(&mut self, state: &RunState) {
-        let (ports, mut are_there) = (state.sample().ports, true); // before the interfaces are asked
+        let (ports, mut are_there) = (state.sample().ports, true); // before the interfaces are queried
         for which in 0..self.links.len() {
             let link = self.links[which];
-            // An interface that is gone is noticed by the threads when they are awake.
+            // Threads notice that an interface is gone when they are awake.
             let Ok(Some(now)) = self.netlink.link_at(link.index) else {
                 state.wake_threads();
                 are_there = false;
@@ -140,11 +136,11 @@ impl<'a> LinkWatch<'a> {
             self.see_name(which, now.name);
             self.see_mtu(which, now.mtu);
             if self.see_down(which, !now.is_up) {
-                state.wake_threads(); // for drivers that want to be called again
+                state.wake_threads(); // for drivers that need another call
             }
             self.see_carrier(which, !now.is_up || now.has_carrier);
             let is_detached = self.redirects.get(which).is_some_and(|redirect| redirect.is_detached());
-            // So is one whose interface was removed after the question above.
+            // It also counts as detached if its interface was removed after the query above.
             if is_detached && matches!(self.netlink.link_at(link.index), Ok(Some(_))) {
                 state.set_detached(&self.names[which]);
             }
@@ -164,7 +160,7 @@ impl<'a> LinkWatch<'a> {
         }
     }
 
-    /// `has`: it has a carrier, or is down, which is said instead.
+    /// `has`: it has a carrier, or is down, which has its own warning.
     fn see_carrier(&mut self, which: usize, has: bool) {
         let looks = if has { 0 } else { self.without_carrier[which].saturating_add(1) };
         let before = std::mem::replace(&mut self.without_carrier[which], looks);
@@ -178,7 +174,7 @@ impl<'a> LinkWatch<'a> {
         }
     }
 
-    /// Says whether that changed.
+    /// Returns whether it changed.
     fn see_down(&mut self, which: usize, down: bool) -> bool {
         let before = std::mem::replace(&mut self.down[which], down);
         let (opened, name) = (&self.links[which].name, &self.names[which]);
@@ -214,7 +210,7 @@ impl<'a> LinkWatch<'a> {
         self.changes.mtus.push(MtuChange { interface: name.clone(), from, to, opened });
     }
 
-    /// What was seen, with a last look.
+    /// Looks a last time, and returns the changes.
     pub fn changes(mut self, state: &RunState) -> SeenChanges {
         self.look_now(state);
         let down = self.links.iter().zip(&self.down).filter(|(_, down)| **down);
@@ -226,28 +222,28 @@ impl<'a> LinkWatch<'a> {
 }
 
 impl SeenChanges {
-    /// What an interface is called at the end, by the name that it had at first.
+    /// The name of an interface at the end, from the one when it was opened.
     pub fn called_now<'a>(&'a self, interface: &'a str) -> &'a str {
         let called = self.called.iter().find(|(opened, _)| opened == interface);
         called.map_or(interface, |(_, now)| now)
     }
 
-    /// What the ports had counted before an interface went away, if one did.
+    /// The ports' counts when all interfaces were last seen: if one was removed, before that.
     pub fn while_there(&self) -> &[PortSample] {
         &self.while_there
     }
 
-    /// Whether this interface, by the name that it had at first, was down at some time.
+    /// Whether an interface was down at some time. `interface`: its name when it was opened.
     pub fn was_down(&self, interface: &str) -> bool {
         self.was_down.iter().any(|name| name == interface)
     }
 
-    /// Whether it was at the end.
+    /// Whether an interface was down at the end. `interface`: its name when it was opened.
     pub fn is_down(&self, interface: &str) -> bool {
         self.is_down.iter().any(|name| name == interface)
     }
 
-    /// Judges, with what the ports counted until the end.
+    /// Judges the changes, with what the ports have counted until the end.
     pub fn judge(&self, verdict: &mut Verdict, end: &RunEnd, ports: &[PortSample]) {
         if let RunEnd::Detached(interface) = end {
             verdict.field("detached", interface);
@@ -285,7 +281,7 @@ impl fmt::Display for MtuChange {
     }
 }
 
-/// Packets that were longer than what they were for.
+/// Packets that were too long for an interface or its buffers.
 fn too_long(ports: &[PortSample]) -> u64 {
     let of = |at: &PortSample| at.nic.rx_too_long + at.nic.rx_too_many_buffers + at.nic.tx_too_long;
     ports.iter().map(of).sum()

@@ -1,8 +1,8 @@
-//! The NUMA node on which a card, the memory that it works on and the thread that polls it belong together.
+//! The NUMA node that a card, its memory and the thread that polls it should share.
 //!
-//! What the other node has costs several times as much, and a page that is not on the node of its pool leaves
-//! it at the next refill. So memory is bound to one node, the pools ask for that node, whichever CPU a thread
-//! is on at the moment, and threads are kept on the node's CPUs.
+//! Memory on another node costs several times as much, and a page that is not on the node of its pool leaves
+//! the pool at the next refill. So memory is bound to one node, pools allocate from that node whatever CPU a
+//! thread is on, and threads stay on the node's CPUs.
 
 use std::fs;
 
@@ -10,12 +10,10 @@ use pagepool::{NodeId, Topology};
 
 use crate::sys;
 
-/// Where the kernel lists nodes and their CPUs.
 const NODES: &str = "/sys/devices/system/node";
 
-/// The node of the first of these interfaces whose card has one; else that of the first of these CPUs; else
-/// that of the calling thread. `None` where this process may use the memory of one node alone, which makes no
-/// difference, or not that of this node.
+/// The node of the first interface whose card has one; else of the first CPU; else of the calling thread.
+/// `None` if this process may use the memory of only one node, or not that of this node.
 pub fn home<'a>(interfaces: impl IntoIterator<Item = &'a str>, cpus: &[usize]) -> Option<NodeId> {
     let with_memory = usable();
     if with_memory.len() < 2 {
@@ -40,14 +38,13 @@ fn allowed(status: &str) -> Option<Vec<usize>> {
     status.lines().find_map(|line| line.strip_prefix("Mems_allowed_list:")).map(numbers)
 }
 
-/// The CPUs of a node that this process may use.
 pub fn cpus_of(node: NodeId) -> Vec<usize> {
     let there = listed(&format!("{NODES}/node{}/cpulist", node.0));
     sys::allowed_cpus().into_iter().filter(|cpu| there.contains(cpu)).collect()
 }
 
-/// The node of an interface's card; `None` if the interface has no card, or the kernel does not know. A
-/// virtio device has the node of the card that it is on.
+/// The node of an interface's card. `None` if it has no card, or the kernel does not know. A virtio device
+/// has the node of its card.
 fn of_interface(name: &str) -> Option<NodeId> {
     let device = fs::canonicalize(format!("/sys/class/net/{name}/device")).ok()?;
     let text = device.ancestors().find_map(|of| fs::read_to_string(of.join("numa_node")).ok())?;
@@ -59,12 +56,12 @@ fn of_cpu(cpu: usize) -> Option<NodeId> {
     nodes.map(NodeId).find(|node| listed(&format!("{NODES}/node{}/cpulist", node.0)).contains(&cpu))
 }
 
-/// The numbers in a file of the kernel's; none if there is no such file.
+/// The numbers in a file of the kernel; empty if there is no such file.
 fn listed(path: &str) -> Vec<usize> {
     fs::read_to_string(path).map(|text| numbers(&text)).unwrap_or_default()
 }
 
-/// Numbers from a list as the kernel writes it: `0-1,3`.
+/// Reads numbers from a list in the kernel's format: `0-1,3`.
 pub fn numbers(text: &str) -> Vec<usize> {
     let range = |part: &str| {
         let (first, last) = part.split_once('-').unwrap_or((part, part));

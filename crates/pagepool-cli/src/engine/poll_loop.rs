@@ -1,4 +1,4 @@
-//! The polling thread: owns the pools of its ports, and polls their devices until the run drains.
+//! The polling thread: owns the pools of its ports, and polls their devices until the run has drained.
 
 mod idleness;
 
@@ -21,33 +21,31 @@ use crate::sys::{self, CapabilitySet};
 
 /// How often a thread publishes its sample, and checks that its devices still exist.
 const PUBLISH_EVERY: Duration = Duration::from_millis(50);
-/// Rounds between two looks at the clock.
+/// Rounds between two reads of the clock.
 const ROUNDS: u32 = 32;
-/// Pauses after an empty round, so that the producer of the rings has their cache lines to itself.
+/// Pauses after an empty round: they leave the rings' cache lines to the producer.
 const PAUSES: u32 = 8;
-/// Of how many rounds about one is measured.
+/// About one of this many rounds is measured.
 const SAMPLE: u32 = 16;
 
-/// What a polling thread does with packets.
 pub trait PortHandler: PacketHandler + Send + 'static {
-    /// What it knows of numbered frames, if it looks at them.
+    /// Its knowledge of numbered frames, if it checks them.
     fn tally(&self) -> Option<&Tally> {
         None
     }
 }
 
-/// What a thread still does when the run drains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Drain {
-    /// Nothing is redirected to it any more. What it has goes out; a link that is down lets nothing out, so
-    /// not for long.
+    /// It sends what it has: nothing is redirected to it any more. The time is short, because a link that is
+    /// down sends nothing.
     Transmit,
-    /// It polls until nothing moves any more, for the sources have stopped.
+    /// It polls until nothing moves: the sources have stopped.
     Everything,
 }
 
 impl Drain {
-    /// What has not arrived by then is lost.
+    /// The longest drain. What has not arrived by then is lost.
     fn limit(self) -> Duration {
         match self {
             Self::Transmit => Duration::from_millis(500),
@@ -56,40 +54,38 @@ impl Drain {
     }
 }
 
-/// A device with the pool that it receives into.
 pub struct PollPort {
     pub pool: Pool,
-    /// Pages, of its order, that the pool takes from the arena before the first packet.
+    /// Pages, of the pool's order, that the pool takes from the arena before the first packet.
     pub pages: usize,
     pub device: Box<dyn Device>,
 }
 
-/// What a polling thread is given.
 pub struct PollLoop<H, S, F> {
-    /// Which of the threads it is.
     pub thread: usize,
     pub ports: Vec<PollPort>,
     pub handler: H,
     pub stack: S,
     pub source: F,
-    /// Packets that are taken from a port at once.
+    /// The most packets taken from a port at once.
     pub burst: usize,
-    /// Where it stays; anywhere if none is named.
+    /// The CPUs that it may run on; empty: any.
     pub cpus: Vec<usize>,
     /// Never sleep.
     pub spin: bool,
-    /// The longest sleep. Whatever ends it, the devices say themselves how often they want to be asked.
+    /// The longest sleep. Devices can shorten it.
     pub nap: Duration,
-    /// How long it sleeps, whatever arrives, before packets may end a sleep; zero: they end every sleep.
+    /// How long it sleeps, even if packets arrive, before packets can end a sleep; zero: they end every
+    /// sleep.
     pub rx_nap: Duration,
     /// Count the cycles of each part.
     pub measure: bool,
     pub drain: Drain,
-    /// The capabilities that it keeps; all without this.
+    /// The capabilities that it keeps; `None`: all.
     pub kept: Option<CapabilitySet>,
 }
 
-/// Ends the run if its thread panics: the other threads would run on.
+/// Ends the run if its thread panics; otherwise the other threads would run on.
 struct BreakOnPanic(Arc<RunState>);
 
 impl Drop for BreakOnPanic {
@@ -100,7 +96,6 @@ impl Drop for BreakOnPanic {
     }
 }
 
-/// Waits until this number of threads has warmed up.
 pub fn wait_for_warm_up(warmed: &Receiver<Result<(), Error>>, threads: usize) -> Result<(), String> {
     (0..threads).try_for_each(|_| match warmed.recv() {
         Ok(warm) => warm.map_err(|error| error_chain(&error)),
@@ -109,8 +104,8 @@ pub fn wait_for_warm_up(warmed: &Receiver<Result<(), Error>>, threads: usize) ->
 }
 
 impl<H: PortHandler, S: Stack + Send + 'static, F: FrameSource> PollLoop<H, S, F> {
-    /// Starts the thread, in the network namespace of the caller. It sends a message when its pools and
-    /// rings are filled, and returns the handler at the end.
+    /// Starts the thread, in the network namespace of the caller. It sends a message when its pools and rings
+    /// are filled, and returns the handler at the end.
     pub fn start(
         self,
         name: String,
@@ -126,10 +121,10 @@ impl<H: PortHandler, S: Stack + Send + 'static, F: FrameSource> PollLoop<H, S, F
     }
 
     fn run(self, state: &RunState, warmed: Sender<Result<(), Error>>) -> H {
-        // What cannot be given up is told by the thread that waits.
+        // The thread that waits warns of what cannot be given up.
         let _ = self.kept.map(sys::keep_capabilities);
         if !self.cpus.is_empty() {
-            sys::keep_on(&self.cpus); // a thread that the kernel does not keep there is slower, and right
+            sys::keep_on(&self.cpus); // on failure the thread is slower, but correct
         }
         sys::sleep_exactly();
         let mut forwarder = Forwarder::with_stack(self.handler, self.stack);
@@ -139,7 +134,7 @@ impl<H: PortHandler, S: Stack + Send + 'static, F: FrameSource> PollLoop<H, S, F
             prefill(&pool, pages);
             ports.push(forwarder.add_port(device, pool));
         }
-        let _ = forwarder.set_budget(self.burst); // fails for no number like these
+        let _ = forwarder.set_budget(self.burst); // every such number is valid
         forwarder.sample(if self.measure { SAMPLE } else { 0 });
         forwarder.poll(); // fills the receive rings
         let (source, thread, nap, rx_nap) = (self.source, self.thread, self.nap, self.rx_nap);
@@ -155,10 +150,10 @@ impl<H: PortHandler, S: Stack + Send + 'static, F: FrameSource> PollLoop<H, S, F
     }
 }
 
-/// Takes pages from the arena, as far as it has them, until the pool has this number, and puts them into its
-/// cache and ring. Their memory is not touched.
+/// Fills a pool to this number of pages, as far as the arena has them. They go to its cache and ring. Their
+/// memory is not touched.
 fn prefill(pool: &Bound, pages: usize) {
-    let pages = pages.saturating_sub(pool.inflight().out as usize); // a device may have some already
+    let pages = pages.saturating_sub(pool.inflight().out as usize); // a device may have taken some already
     let mut buffers = Vec::with_capacity(pages);
     pool.alloc_bulk(&mut buffers, pages);
     pagepool::put_bulk(&mut buffers);
@@ -192,7 +187,7 @@ impl<H: PortHandler, S: Stack, F: FrameSource> Polling<'_, H, S, F> {
                 Rest::Look => {}
                 Rest::Nap(nap) => std::thread::sleep(source.due().min(nap)),
                 Rest::Sleep => {
-                    // First what moved is published, for those who look meanwhile.
+                    // Publish the latest counts before a long sleep, for observers.
                     let nap = if is_published { self.nap } else { self.nap.min(PUBLISH_EVERY) };
                     if self.forwarder.wait(source.due().min(nap)) == Wake::Gone {
                         return self.look_for_gone_devices(); // nothing is left to poll
@@ -201,7 +196,7 @@ impl<H: PortHandler, S: Stack, F: FrameSource> Polling<'_, H, S, F> {
             }
             round = round.wrapping_add(1);
             if rest == Rest::Look && !round.is_multiple_of(ROUNDS) {
-                continue; // a look at the clock costs as much as a packet
+                continue; // reading the clock costs as much as a packet
             }
             if source == SourceState::Finished && !finished && self.is_dry() {
                 finished = true;
@@ -240,7 +235,7 @@ impl<H: PortHandler, S: Stack, F: FrameSource> Polling<'_, H, S, F> {
         }
     }
 
-    /// Whether everything that was to be sent was.
+    /// Whether everything that was to be sent has been sent.
     fn is_dry(&self) -> bool {
         self.ports.iter().all(|&port| {
             let waiting = self.forwarder.waiting(port).map_or(0, TxQueue::len);
@@ -248,7 +243,7 @@ impl<H: PortHandler, S: Stack, F: FrameSource> Polling<'_, H, S, F> {
         })
     }
 
-    /// A device that goes away says so only when it is asked.
+    /// Queries the devices: one that was removed does not report it otherwise.
     fn look_for_gone_devices(&mut self) {
         for &port in &self.ports {
             if self.forwarder.wait_on(port, Duration::ZERO) == Wake::Gone

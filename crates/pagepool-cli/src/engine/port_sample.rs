@@ -1,26 +1,26 @@
-//! What a thread sees of its ports at one time.
+//! The counts of a port at one time, as its thread sees them.
 
 use pagepool::{Inflight, PoolRef, Stats};
 use pagepool_net::{DeviceStats, ForwardStats, Forwarder, PacketHandler, PathStats, PortId, Stack, TxQueue};
 use serde_json::{Map, Value};
 
-/// What was counted for one port.
+/// The counts of one port.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PortSample {
-    /// By the pool that it receives into.
+    /// Of the pool that it receives into.
     pub pool: (Stats, Inflight),
-    /// By the device.
+    /// Of the device.
     pub nic: DeviceStats,
-    /// By the forwarder.
+    /// Of the forwarder.
     pub port: ForwardStats,
-    /// Ways of frames from other ports.
+    /// Paths of frames from other ports.
     pub paths: PathStats,
-    /// Now: buffers of frames that wait for the transmit ring.
+    /// Buffers of frames that wait for the transmit ring now.
     pub waiting: u64,
 }
 
 impl PortSample {
-    /// What is seen of a port now, on the thread that polls it. Some system calls.
+    /// Reads the counts of a port now, on the thread that polls it. Costs some system calls.
     pub fn of<P: PacketHandler, S: Stack>(forwarder: &Forwarder<P, S>, port: PortId) -> Self {
         Self {
             pool: forwarder.pool(port).map(|pool| (pool.stats(), pool.inflight())).unwrap_or_default(),
@@ -31,12 +31,13 @@ impl PortSample {
         }
     }
 
-    /// Packets that went out of the port: those that the kernel dropped are completed, too.
+    /// Packets sent by the port. Completed packets include those that the kernel dropped, which are
+    /// subtracted.
     pub fn sent(&self) -> u64 {
         self.nic.tx_completed.saturating_sub(self.nic.tx_dropped)
     }
 
-    /// Their bytes: of all bytes that were to go, their share.
+    /// The bytes of the packets sent: their share of all bytes given to the device.
     pub fn sent_bytes(&self) -> u64 {
         match (self.sent(), self.nic.tx_packets) {
             (sent, all) if sent >= all => self.nic.tx_bytes,
@@ -44,7 +45,6 @@ impl PortSample {
         }
     }
 
-    /// All counts, for the JSON output.
     pub fn fields(&self) -> Map<String, Value> {
         let mut fields = object(self.port.entries().chain(self.paths.entries()));
         fields.insert("nic".into(), object(self.nic.entries()).into());
@@ -55,14 +55,12 @@ impl PortSample {
     }
 }
 
-/// The counts of a pool, for the JSON output.
 pub fn pool_fields(pool: &PoolRef) -> Map<String, Value> {
     let mut fields = object(pool.stats().fields());
     fields.insert("name".into(), pool.name().into());
     fields
 }
 
-/// Names and counts as an object.
 pub fn object(counts: impl IntoIterator<Item = (&'static str, u64)>) -> Map<String, Value> {
     counts.into_iter().map(|(name, count)| (name.to_owned(), count.into())).collect()
 }

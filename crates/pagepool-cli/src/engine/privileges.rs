@@ -1,36 +1,34 @@
-//! The capabilities that a run keeps once everything is open.
+//! The capabilities that a run keeps after opening everything.
 //!
-//! What   opening takes capabilities; moving packets, closing, detaching the XDP program and giving up
-//!        promiscuous mode take none on most kernels. What a run does not need it gives up, in every thread,
-//!        for ever: packets come from strangers.
-//! Why    so the rest: bpf(2) as a whole where the kernel keeps it from others, which Linux 5.19 refined; a
-//!        packet socket to wait for the kernel where `membarrier` does not; with BPF batch the question for
-//!        filters of the traffic control; and what puts offloads back at the end, or takes the XDP program
-//!        out of the chain of others.
+//! What  opening requires capabilities. On most kernels, moving packets, closing, detaching the XDP program
+//!       and leaving promiscuous mode do not. Packets come from strangers, so every thread gives up what the
+//!       run no longer needs, for ever.
+//! Why   some are kept: for bpf(2), where the kernel restricts all of it (refined in Linux 5.19); for a
+//!       packet socket to wait for the kernel, where `membarrier` cannot; with BPF batch, to query the
+//!       filters of traffic control; and to restore offloads at the end, or take the XDP program out of a
+//!       chain with others.
 
 use crate::sys::{self, CapabilitySet};
 
-/// The first kernel on which `kernel.unprivileged_bpf_disabled` concerns loading alone.
+/// The first kernel whose `kernel.unprivileged_bpf_disabled` restricts only loading.
 const REFINED: (u32, u32) = (5, 19);
 
-/// What a run does and where, as far as it takes capabilities.
+/// What a run does, and where, that may require capabilities.
 #[derive(Clone, Copy, Debug)]
 pub struct Needs {
-    /// The kernel's version, and whether it keeps bpf(2) from others.
+    /// The kernel's version, and whether it restricts bpf(2).
     pub kernel: (u32, u32),
     pub bpf_is_restricted: bool,
-    /// The kernel waits for its readers on request.
+    /// The kernel waits for its readers on request (`membarrier`).
     pub has_grace_period: bool,
-    /// Packets are sent by BPF batch.
     pub sends_by_batch: bool,
-    /// Offloads, or tables of flows, are put back at the end.
+    /// Offloads, or flow tables, are restored at the end.
     pub puts_back: bool,
     /// The XDP program is removed from a chain with others at the end.
     pub leaves_others: bool,
 }
 
 impl Needs {
-    /// Of this machine.
     pub fn here(sends_by_batch: bool, puts_back: bool, leaves_others: bool) -> Self {
         let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
         Self {
@@ -59,7 +57,7 @@ impl Needs {
         if !self.has_grace_period {
             kept |= CapabilitySet::NET_RAW;
         }
-        // For bpf(2) CAP_SYS_ADMIN does instead of these two.
+        // Without one of these two, bpf(2) accepts CAP_SYS_ADMIN.
         let instead = if kept.contains(CapabilitySet::BPF) {
             kept & (CapabilitySet::BPF | CapabilitySet::NET_ADMIN)
         } else {
@@ -72,7 +70,6 @@ impl Needs {
     }
 }
 
-/// Capabilities by their names, in words.
 pub fn named(capabilities: CapabilitySet) -> String {
     let names = sys::capability_names(capabilities);
     match names.split_last() {
@@ -81,7 +78,7 @@ pub fn named(capabilities: CapabilitySet) -> String {
     }
 }
 
-/// The first two numbers of a version; of none the lowest.
+/// The first two numbers of a version; 0 for a missing one.
 fn version(text: &str) -> (u32, u32) {
     let mut numbers = text.split(|of: char| !of.is_ascii_digit()).map(|number| number.parse().unwrap_or(0));
     (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))

@@ -1,4 +1,4 @@
-//! What the threads of a run share: how far it is, what each has seen, and what ended it.
+//! What the threads of a run share: its phase, the samples of each thread, and what ended it.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -7,7 +7,7 @@ use pagepool_net::{PartCycles, Waker};
 
 use super::port_sample::PortSample;
 
-/// How far a run is; it only moves on.
+/// The phase of a run. It only moves forward.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Phase {
@@ -15,22 +15,21 @@ pub enum Phase {
     WarmUp,
     /// Packets are sent.
     Traffic,
-    /// The sources in this process shall send no more.
+    /// The sources in this process are to stop sending.
     Stopping,
-    /// They do not; what is on its way arrives.
+    /// The sources have stopped; packets on their way arrive.
     Draining,
 }
 
 /// What a thread has seen, all at the same time.
 #[derive(Clone, Debug, Default)]
 pub struct Sample {
-    /// Of each of its ports.
     pub ports: Vec<PortSample>,
     /// Where its time went.
     pub cycles: PartCycles,
-    /// Ticks in which it made frames of its own.
+    /// Ticks spent on making frames of its own.
     pub make_ticks: u64,
-    /// Numbered frames that it received, if they are looked at.
+    /// Numbered frames that it received, if it checks them.
     pub checked: Option<Checked>,
 }
 
@@ -41,18 +40,16 @@ pub struct Checked {
     pub corrupt: u64,
 }
 
-/// What ended a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RunEnd {
     /// Ctrl-C, SIGTERM or SIGHUP.
     Interrupted,
-    /// The time was over.
     Time,
-    /// All that was to be sent was.
+    /// Everything that was to be sent has been sent.
     Sent,
-    /// This queue of an interface went away.
+    /// This queue of an interface was removed.
     Gone(String),
-    /// Somebody detached the XDP program of this interface.
+    /// The XDP program of this interface was detached or replaced.
     Detached(String),
     /// Standard output cannot be written.
     Output,
@@ -60,30 +57,27 @@ pub enum RunEnd {
     Broken,
 }
 
-/// Written by all threads of a run.
 #[derive(Debug, Default)]
 pub struct RunState {
     phase: AtomicU8,
-    /// Packets that a source in this process sent.
+    /// Packets sent by a source in this process.
     pub sent: AtomicU64,
-    /// Packets that a sink in this process received.
+    /// Packets received by a sink in this process.
     pub arrived: AtomicU64,
-    /// Those of them that were not as they were sent.
+    /// Packets that the sink received damaged.
     pub corrupt: AtomicU64,
-    /// Polling threads that have nothing to send any more.
+    /// The number of polling threads that have nothing more to send.
     finished: AtomicUsize,
     broken: AtomicBool,
     gone: Mutex<Option<String>>,
     detached: Mutex<Option<String>>,
     samples: Vec<Mutex<Sample>>,
-    /// How often each polling thread has published.
     published: Vec<AtomicU64>,
-    /// Of the polling threads, which sleep for long while nothing moves.
+    /// The wakers of the polling threads, which sleep long while nothing moves.
     wakers: Mutex<Vec<Waker>>,
 }
 
 impl RunState {
-    /// For so many polling threads.
     pub fn new(threads: usize) -> Self {
         let samples = (0..threads).map(|_| Mutex::default()).collect();
         let published = (0..threads).map(|_| AtomicU64::new(0)).collect();
@@ -96,7 +90,7 @@ impl RunState {
         self.phase.load(Ordering::Acquire) >= phase as u8 // pairs with move_to()
     }
 
-    /// Moves the run on to this phase, if it is not further already, which every thread notices at once.
+    /// Moves the run to this phase, unless it is further already. Every thread notices at once.
     pub fn move_to(&self, phase: Phase) {
         // pairs with reached()
         if self.phase.fetch_max(phase as u8, Ordering::AcqRel) < phase as u8 {
@@ -104,17 +98,17 @@ impl RunState {
         }
     }
 
-    /// From now on a polling thread may sleep until something comes.
+    /// Adds the waker of a polling thread, which may then sleep until something comes.
     pub fn add_waker(&self, waker: Waker) {
         lock(&self.wakers).push(waker);
     }
 
-    /// Has every polling thread look at its devices, and publish what it sees, also one that sleeps.
+    /// Makes every polling thread look at its devices and publish, even if it sleeps.
     pub fn wake_threads(&self) {
         lock(&self.wakers).iter().for_each(Waker::wake);
     }
 
-    /// A sink received so many packets, so many of which were not as they were sent.
+    /// Counts packets that a sink received, and how many of them were damaged.
     pub fn count_arrived(&self, arrived: u64, corrupt: u64) {
         if arrived > 0 {
             self.arrived.fetch_add(arrived, Ordering::Relaxed);
@@ -122,27 +116,24 @@ impl RunState {
         }
     }
 
-    /// A polling thread has sent all that it had to.
+    /// Records that a polling thread has sent everything.
     pub fn set_finished(&self) {
         self.finished.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A thread panicked.
     pub fn set_broken(&self) {
         self.broken.store(true, Ordering::Relaxed);
     }
 
-    /// A queue is gone.
     pub fn set_gone(&self, queue: &str) {
         lock(&self.gone).get_or_insert_with(|| queue.to_owned());
     }
 
-    /// The XDP program of an interface was detached.
     pub fn set_detached(&self, interface: &str) {
         lock(&self.detached).get_or_insert_with(|| interface.to_owned());
     }
 
-    /// Whether the threads themselves have come to an end, and why.
+    /// What ended the run, if a thread has recorded an end.
     pub fn end(&self) -> Option<RunEnd> {
         if self.broken.load(Ordering::Relaxed) {
             return Some(RunEnd::Broken);
@@ -152,18 +143,18 @@ impl RunState {
         gone.or_else(|| (self.finished.load(Ordering::Relaxed) == self.samples.len()).then_some(RunEnd::Sent))
     }
 
-    /// Publishes what a polling thread sees, by writing it over what it saw before.
+    /// Publishes the sample of a polling thread, over its previous one.
     pub fn publish(&self, thread: usize, look: impl FnOnce(&mut Sample)) {
         look(&mut lock(&self.samples[thread]));
         self.published[thread].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// How often each polling thread has published: one that hangs does so no more.
+    /// How often each polling thread has published. The count of one that hangs stands still.
     pub fn published(&self) -> Vec<u64> {
         self.published.iter().map(|published| published.load(Ordering::Relaxed)).collect()
     }
 
-    /// What all polling threads have published last, as one sample.
+    /// The latest samples of all polling threads, as one.
     pub fn sample(&self) -> Sample {
         let mut all = Sample::default();
         for sample in &self.samples {

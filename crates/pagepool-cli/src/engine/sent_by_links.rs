@@ -1,11 +1,11 @@
 //! What interfaces count as sent. In copy mode the kernel completes a packet when the driver has taken it,
-//! also where that drops it: into an interface without a way out, for one.
+//! even if the driver then drops it: on an interface without a way out, for example.
 
 use std::time::{Duration, Instant};
 
 use pagepool_net::link::{LinkInfo, Netlink};
 
-/// How late a driver may count what it sent, and the time between two looks.
+/// How late a driver may count a packet, and the time between two looks.
 const LATE: Duration = Duration::from_secs(2);
 const NAP: Duration = Duration::from_millis(50);
 
@@ -15,14 +15,14 @@ pub struct SentByLinks(Vec<Before>);
 
 #[derive(Debug)]
 struct Before {
-    /// The name that it had then. Only its number stays.
+    /// The name at that time. Only the index is constant.
     name: String,
     index: u32,
     sent: u64,
 }
 
 impl SentByLinks {
-    /// Looks before the first packet is sent. What cannot be asked is not judged.
+    /// Looks before the first packet is sent. An interface that cannot be queried is not judged.
     pub fn look<'a>(links: impl Iterator<Item = &'a LinkInfo>) -> Self {
         let Ok(mut netlink) = Netlink::open() else { return Self::default() };
         let before = |link: &LinkInfo| {
@@ -32,9 +32,9 @@ impl SentByLinks {
         Self(links.filter_map(before).collect())
     }
 
-    /// Of so many packets that an interface took since then, those that it does not count as sent, by the
-    /// name that it had at first. It counts those of others, too, so there may be more. 0 of an interface
-    /// that is gone, or counts anew.
+    /// How many of the packets that an interface took since then (`taken`) it does not count as sent. `name`:
+    /// its name at that time. The interface also counts packets of others, so more may be missing. 0 if it is
+    /// gone, or if its counter restarted. Waits up to 2 s for the driver to count.
     pub fn uncounted(&self, name: &str, taken: u64) -> u64 {
         let Some(before) = self.0.iter().find(|of| of.name == name) else { return 0 };
         let Ok(mut netlink) = Netlink::open() else { return 0 };

@@ -1,4 +1,4 @@
-//! How large everything is that AF_XDP sockets on interfaces of one MTU need, and how they are called.
+//! The sizes of everything that AF_XDP sockets on interfaces with one MTU need, and their names.
 
 use std::time::Duration;
 
@@ -7,88 +7,81 @@ use pagepool::{
 };
 use pagepool_net::{AfXdpParams, BUDGET, OpenParams, UmemParams, XskMode};
 
-/// What the kernel keeps free before a packet for XDP programs, and what drivers and newer kernels keep
-/// behind it where a packet may go on in another buffer (`struct skb_shared_info`).
+/// What the kernel keeps free before a packet for XDP programs; and what drivers and newer kernels keep free
+/// behind it if a packet may continue in another buffer (`struct skb_shared_info`).
 pub const HEADROOM: usize = 256;
 const TAILROOM: usize = 320;
 /// An Ethernet header with two VLAN tags.
 pub const HEADERS: usize = 22;
-/// Packets in one buffer each that are taken from a socket at once. Four times Linux's 64: what every burst
-/// costs anew, code and tables that the last system call drove out of the CPU's caches, is shared by more
+/// The most packets of one buffer each that are taken from a socket at once. Linux takes 64. More packets
+/// share what each burst costs anew: code and tables that the last system call drove out of the CPU's caches
 /// (docs/notes/0010).
 const BURST: usize = 256;
-/// Slots of a ring by default: fewer stay in the CPU's cache, more take a TCP window
+/// The default number of slots of a ring: fewer stay in the CPU's cache, more take a TCP window
 /// (docs/notes/0010).
 const RING: u32 = 1024;
-/// With more queues of an interface than this, rings are by default half as long: the packets are spread over
-/// them, and so is the memory.
+/// With more queues per interface than this, rings are by default half as long: packets and memory are spread
+/// over the queues.
 const FEW_QUEUES: usize = 4;
-/// Idle pages of a pool, at most.
+/// The most idle pages of a pool.
 const MOST_PAGES: usize = 16_384;
-/// The order of pages that chunks are cut from: 128 of 2048 bytes in one, so that those of a burst are
-/// counted together. A page returns with its last chunk. Rings are first in, first out, so few pages are in
-/// part out.
+/// The order of pages that chunks are cut from: 128 chunks of 2048 bytes share one, so those of a burst are
+/// counted together. A page returns with its last chunk. Rings are first in, first out, so few pages are
+/// partly out.
 const FRAG_ORDER: u8 = 6;
-/// Pages for a chunk on a hardware ring with zero copy, where chunks are cut from pages. Not first in, first
-/// out: a driver uses a buffer again at once whose packet goes to the kernel, and gives others back, so one
-/// chunk keeps a page out for many rounds of the ring.
+/// Pages per chunk on a hardware ring with zero copy, where chunks are cut from pages. That ring is not first
+/// in, first out: a driver reuses a buffer at once if its packet goes to the kernel, and returns others. So
+/// one chunk can keep a page out for many rounds of the ring.
 const PAGES_A_CARD_KEEPS: usize = 4;
-/// Idle pages beside what the queues hold.
+/// Idle pages in addition to those that the queues hold.
 const SPARE: usize = 256;
 
-/// What the sockets of a command are for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SocketNeeds {
-    /// Largest packet of the links without its Ethernet header.
+    /// The largest packet of the links, without its Ethernet header.
     pub mtu: u32,
-    /// Bytes of a chunk.
     pub chunk: u32,
     /// Chunks may begin anywhere in a page.
     pub unaligned: bool,
-    /// Slots of each ring; without a number, as many as a pool can serve.
+    /// Slots of each ring; `None`: as many as a pool can serve.
     pub ring: Option<u32>,
-    /// Queues of an interface that are used.
+    /// The number of queues used of an interface.
     pub queues: usize,
-    /// Bursts of a pool that are in hands at once: two of the loop, one of which is what it sends, and more
-    /// where other threads have packets.
+    /// Bursts of a pool in use at once: two of the loop, one of which it sends, and more if other threads
+    /// have packets.
     pub bursts: usize,
-    /// Slots of the hardware's receive rings, which buffers lie on with zero copy.
+    /// Slots of the hardware's receive rings, which hold buffers with zero copy.
     pub hardware_ring: u32,
-    /// Copy or zero copy.
     pub mode: XskMode,
-    /// Use huge pages.
     pub hugepages: bool,
     /// The NUMA node of arena and pools; `None` leaves it to the kernel.
     pub node: Option<NodeId>,
-    /// What pools record of pages that are out.
+    /// What pools record about pages that are out.
     pub holders: Holders,
 }
 
 impl SocketNeeds {
-    /// Whether packets may have several buffers.
     fn multi_buffer(&self) -> bool {
         let one = (self.chunk as usize - HEADROOM).min(PAGE_SIZE - HEADROOM - TAILROOM);
         self.mtu as usize + HEADERS > one
     }
 }
 
-/// Sizes of rings and pools.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SocketSizes {
     needs: SocketNeeds,
-    /// Slots of each ring.
     pub ring: u32,
-    /// Packets that are taken from a socket at once.
+    /// The most packets taken from a socket at once.
     pub burst: usize,
-    /// Most base pages of each pool that can be out at once.
+    /// The most base pages of each pool that can be out at once.
     pub pages: usize,
 }
 
 impl SocketSizes {
-    /// For links of our own, in whole pages that are copied: the largest rings for which a pool can keep all
-    /// its pages.
+    /// Sizes for our own links, in whole pages that are copied: the largest rings for which a pool can keep
+    /// all its pages.
     pub fn of_mtu(mtu: u32) -> Self {
-        let mode = XskMode::Copy; // no veth has another
+        let mode = XskMode::Copy; // veth has no other mode
         let needs = SocketNeeds { mtu, chunk: PAGE_SIZE as u32, mode, bursts: 4, ..SocketNeeds::default() };
         Self::fitting(needs, RING)
     }
@@ -120,7 +113,7 @@ impl SocketSizes {
         Ok(sizes)
     }
 
-    /// With rings of this many slots, or fewer.
+    /// Sizes with rings of this many slots, or fewer if a pool cannot serve them.
     fn fitting(needs: SocketNeeds, ring: u32) -> Self {
         let mut sizes = Self::with_ring(needs, ring);
         while sizes.pages > MOST_PAGES && sizes.ring > 2 {
@@ -129,7 +122,7 @@ impl SocketSizes {
         sizes
     }
 
-    /// Most buffers of a packet.
+    /// The most buffers of a packet.
     fn buffers(needs: SocketNeeds) -> usize {
         let room = needs.chunk as usize - HEADROOM - TAILROOM;
         match needs.multi_buffer() {
@@ -138,10 +131,10 @@ impl SocketSizes {
         }
     }
 
-    /// Packets lie on the receive ring, in the hardware's, or wait in the kernel for one, lie on another's
-    /// transmit ring, wait for that (as many packets as it has slots), or are in the bursts of who works on
-    /// them. A chunk counts as a page also where it is half of one: the other half is room for pages of which
-    /// some chunks are still out.
+    /// Sizes with rings of this many slots. Packets are on the receive ring, in the hardware's ring, waiting
+    /// in the kernel for a buffer, on another port's transmit ring, waiting for it (as many packets as it has
+    /// slots), or in bursts that threads work on. A chunk counts as a page even if it is half of one: the
+    /// other half is room for pages of which some chunks are still out.
     fn with_ring(needs: SocketNeeds, ring: u32) -> Self {
         let buffers = Self::buffers(needs);
         let mut sizes = Self { needs, ring, burst: BURST, pages: 0 };
@@ -155,59 +148,56 @@ impl SocketSizes {
         sizes
     }
 
-    /// The same, on a NUMA node.
     pub fn on(self, node: Option<NodeId>) -> Self {
         Self { needs: SocketNeeds { node, ..self.needs }, ..self }
     }
 
-    /// The same, with pools that record this of pages that are out.
+    /// These sizes, with pools that record this about pages that are out.
     pub fn recording(self, holders: Holders) -> Self {
         Self { needs: SocketNeeds { holders, ..self.needs }, ..self }
     }
 
-    /// The NUMA node of arena and pools.
     pub fn node(&self) -> Option<NodeId> {
         self.needs.node
     }
 
-    /// How long packets may lie on a receive ring unseen: if 1.6 million a second come, it is not full then,
-    /// also if they are as long as the MTU.
+    /// How long packets may stay on a receive ring unseen: at 1.6 million packets a second of the MTU's
+    /// length, the ring is not full by then.
     pub fn patience(&self) -> Duration {
         self.ring * Duration::from_nanos(600) / Self::buffers(self.needs) as u32
     }
 
-    /// Bytes of a chunk.
     pub fn chunk(&self) -> u32 {
         self.needs.chunk
     }
 
-    /// Whether packets may have several buffers: those that do not fit a chunk, or that drivers do not take
-    /// into a page.
+    /// Whether packets may have several buffers: if they do not fit a chunk, or drivers do not take them into
+    /// one page.
     pub fn multi_buffer(&self) -> bool {
         self.needs.multi_buffer()
     }
 
-    /// Whether a buffer is a part of a page.
+    /// Whether a buffer is part of a page.
     pub fn in_frags(&self) -> bool {
         !self.needs.unaligned && (self.needs.chunk as usize) < PAGE_SIZE
     }
 
-    /// The order of a pool's pages. A record of holders is of a page: the fewer chunks share it the better.
+    /// The order of a pool's pages. A record of holders is per page: the fewer chunks share one the better.
     fn order(&self) -> u8 {
         if self.in_frags() && self.needs.holders == Holders::Off { FRAG_ORDER } else { 0 }
     }
 
-    /// The pages of a pool, of its order.
+    /// The number of a pool's pages, of its order.
     pub fn pool_pages(&self) -> usize {
         self.pages >> self.order()
     }
 
-    /// Most bytes of a packet in a chunk.
+    /// The most bytes of a packet in a chunk.
     pub fn room(&self) -> usize {
         self.needs.chunk as usize - HEADROOM
     }
 
-    /// The memory of this number of pools, committed at once.
+    /// The memory for this many pools, committed at once.
     pub fn arena(&self, name: &str, pools: usize) -> ArenaParams {
         let bytes = (pools * self.pages + SPARE) * PAGE_SIZE;
         let max_bytes = bytes.next_multiple_of(1 << pagepool::REGION_SHIFT) as u64;
@@ -219,12 +209,12 @@ impl SocketSizes {
         arena
     }
 
-    /// Huge pages that the arena needs, if it is made of huge pages.
+    /// The number of huge pages of the arena, if it uses them.
     pub fn hugepages(&self, pools: usize) -> Option<u64> {
         self.needs.hugepages.then(|| self.arena("", pools).max_bytes >> 21)
     }
 
-    /// How the sockets are opened, all over one UMEM with this name.
+    /// All sockets share one UMEM with this name.
     pub fn open_params(&self, name: &str) -> OpenParams {
         let umem = UmemParams {
             name: name.into(),
@@ -243,8 +233,8 @@ impl SocketSizes {
         }
     }
 
-    /// A pool in whose ring all its idle pages have a place, so that none leaves it. What a page has beyond a
-    /// chunk is for colours; fragments have none, for they begin where chunks do.
+    /// A pool whose ring has room for all its idle pages, so that none leaves it. The space of a page beyond
+    /// a chunk is for colours; fragments have none, because they begin where chunks do.
     fn pool(&self) -> PoolParams {
         PoolParams {
             order: self.order(),

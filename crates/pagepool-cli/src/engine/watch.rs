@@ -1,4 +1,4 @@
-//! Watches a run: shows figures meanwhile, and says what ended it.
+//! Watches a run: shows figures while it runs, and returns what ended it.
 
 use std::time::{Duration, Instant};
 
@@ -6,32 +6,27 @@ use super::interrupt::RunSignals;
 use super::run_state::{RunEnd, RunState};
 use crate::report::output;
 
-/// How often the watch looks whether the run shall end.
+/// How often the watch checks whether the run is to end.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Why figures are shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Why {
-    /// It is time.
     Due,
-    /// Somebody wants them now.
     Asked,
 }
 
-/// How long a run takes, and how often figures are shown.
 pub struct Watch<'a> {
-    /// When it began.
     pub start: Instant,
     /// The run's time; without one it runs until it is interrupted.
     pub limit: Option<Duration>,
-    /// The time between two looks at the figures; without one there are none but those asked for.
+    /// The time between two displays of figures; `None`: only on request.
     pub every: Option<Duration>,
     pub signals: &'a RunSignals,
 }
 
 impl Watch<'_> {
-    /// Lets the threads work until the time is over, they or `is_over` come to an end, or the user wants one.
-    /// `show` gets the time since the start whenever figures are due or asked for, and `look` often.
+    /// Waits until the time is over, the threads end, `is_over` says so, or the user ends the run. Calls
+    /// `show` with the time since the start whenever figures are due or requested, and `look` every 20 ms.
     pub fn run(
         &self,
         state: &RunState,

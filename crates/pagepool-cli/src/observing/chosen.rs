@@ -1,11 +1,10 @@
-//! What a user asks for by a name: processes, or pools.
+//! The processes or pools that a user names.
 
 use clap::Args;
 use pagepool::observe::{EntryView, PoolView, ProcessView, shown_path};
 
 use super::look::Observation;
 
-/// Some processes or pools, or all.
 #[derive(Args, Clone, Debug)]
 pub struct Chosen {
     /// The name or PID of a process, or the name of a pool [default: all]
@@ -14,8 +13,8 @@ pub struct Chosen {
 }
 
 impl Chosen {
-    /// The processes of that name or number with all of their pools; else the pools of that name, and what
-    /// belongs to them.
+    /// The processes of that name or PID with all their pools. If there are none: the pools of that name, and
+    /// what belongs to them.
     pub fn of(&self, look: &Observation) -> Vec<ProcessView> {
         let Some(of) = &self.of else { return look.processes.clone() };
         let is_it = |process: &&ProcessView| process.name == *of || process.pid.to_string() == *of;
@@ -26,7 +25,7 @@ impl Chosen {
         look.processes.iter().cloned().filter_map(|process| with_pools(process, of)).collect()
     }
 
-    /// What to say if there is none.
+    /// The message if nothing was found.
     pub fn nothing(&self, look: &Observation) -> String {
         let folder = shown_path(&look.folder);
         let Some(of) = &self.of else { return look.nobody() };
@@ -37,7 +36,7 @@ impl Chosen {
         [vec![nothing], look.errors.clone()].concat().join("; ")
     }
 
-    /// Whether what was asked for is there, or why not.
+    /// An error if nothing was found.
     pub fn check(&self, look: &Observation) -> Result<(), String> {
         match self.of.is_some() && self.of(look).is_empty() {
             true => Err(self.nothing(look)),
@@ -46,7 +45,7 @@ impl Chosen {
     }
 }
 
-/// A process with the pools of that name alone; `None` if it has none.
+/// A process with only the pools of that name; `None` if it has none.
 fn with_pools(mut process: ProcessView, name: &str) -> Option<ProcessView> {
     process.pools.retain(|pool| pool.name == name);
     let pools = &process.pools;

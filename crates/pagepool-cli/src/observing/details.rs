@@ -1,4 +1,4 @@
-//! What `show` prints: all that is known of a process, or of pools.
+//! The output of `show`: everything known of a process or pools.
 
 use pagepool::observe::{EntryView, PoolView, ProcessView, shown_path};
 use pagepool::{DeferredStats, Stats};
@@ -14,13 +14,11 @@ use crate::report::live_table::LiveLine;
 use crate::report::number::grouped;
 use crate::report::terminal::Terminal;
 
-/// Where the meaning of a counter begins.
+/// The indent of the meaning of a counter.
 const MEANING: &str = "      ";
 
-/// Some processes and pools.
 pub struct Details {
     pub of: Chosen,
-    /// Say what each counter means.
     pub explain: bool,
 }
 
@@ -96,7 +94,7 @@ impl Details {
         }
     }
 
-    /// A line for each counter, and if asked for what it means.
+    /// Adds a line for each counter, and its meaning if requested.
     fn counters(&self, lines: &mut Vec<LiveLine>, fields: Vec<(&'static str, u64)>, docs: &[&str]) {
         for ((name, value), meaning) in fields.into_iter().zip(docs) {
             lines.push(LiveLine::plain(counter(name, value)));
@@ -120,7 +118,7 @@ impl Details {
     }
 }
 
-/// Who holds the pages of a pool, with whole tags where there is room for them.
+/// Who holds the pages of a pool. Tags are whole if there is room.
 fn holders_of(pool: &PoolView, terminal: Option<Terminal>) -> impl Iterator<Item = LiveLine> + '_ {
     let columns = terminal.map(|terminal| terminal.columns);
     pool.holders.iter().flat_map(move |view| holders::lines(view, "    ", columns)).map(LiveLine::plain)
@@ -130,7 +128,7 @@ fn counter(name: &str, value: u64) -> String {
     format!("    {name:<28} {:>20}", grouped(value))
 }
 
-/// What a pool did since the last look.
+/// What a pool did since the previous look.
 fn rates(moved: &PoolMoved) -> String {
     let rate = |count| grouped(moved.per_second(count) as u64);
     let (allocated, returned) = (rate(moved.allocations()), rate(moved.returned()));
@@ -142,13 +140,12 @@ fn rates(moved: &PoolMoved) -> String {
     )
 }
 
-/// Paragraphs of a documentation comment, each as one line.
+/// The paragraphs of a documentation comment, each as one line.
 pub fn paragraphs(docs: &str) -> impl Iterator<Item = String> + '_ {
     let paragraphs = docs.split("\n\n").map(|text| text.split_whitespace().collect::<Vec<_>>().join(" "));
     paragraphs.filter(|text| !text.is_empty())
 }
 
-/// Parameters in a line.
 pub fn listed(params: &[(String, String)]) -> String {
     params.iter().map(|(key, value)| format!("{key} {value}")).collect::<Vec<_>>().join(", ")
 }

@@ -1,4 +1,4 @@
-//! What was observed, for programs.
+//! What was observed, as JSON.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -11,7 +11,6 @@ use super::look::Observation;
 use crate::engine::figures::{holders, recycled_of};
 use crate::engine::port_sample::object;
 
-/// A whole look, of these processes.
 pub fn look(look: &Observation, processes: impl Iterator<Item = ProcessView>) -> Value {
     json!({
         "time": seconds(look.at),

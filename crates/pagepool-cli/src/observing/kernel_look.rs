@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use pagepool_net::link::{KernelPagePool, KernelPagePools, NetError, Netlink};
 
-/// What the kernel had at one time.
+/// The state of the kernel at one time.
 #[derive(Clone, Debug)]
 pub struct KernelLook {
     #[cfg_attr(not(feature = "full"), expect(dead_code, reason = "only `top` shows rates"))]
@@ -13,21 +13,19 @@ pub struct KernelLook {
     pub pools: Vec<KernelPagePool>,
     /// The names of this network namespace's interfaces.
     pub names: HashMap<u32, String>,
-    /// Whether it counts: CONFIG_PAGE_POOL_STATS.
+    /// Whether the kernel counts: CONFIG_PAGE_POOL_STATS.
     pub has_stats: bool,
 }
 
-/// What looks at the kernel's pools.
 #[derive(Debug)]
 pub struct KernelWatch(KernelPagePools);
 
 impl KernelWatch {
-    /// [`NetError::NoKernelPools`] says what the kernel lacks.
+    /// Connects to the kernel. [`NetError::NoKernelPools`] says what it lacks.
     pub fn open() -> Result<Self, NetError> {
         KernelPagePools::open().map(Self)
     }
 
-    /// Looks now.
     pub fn look(&mut self) -> Result<KernelLook, NetError> {
         let (taken, pools) = (Instant::now(), self.0.list()?);
         let names = if pools.is_empty() { HashMap::new() } else { names()? };
@@ -36,7 +34,7 @@ impl KernelWatch {
 }
 
 impl KernelLook {
-    /// The name of a pool's interface; none of one that was removed, or that has no name here.
+    /// The name of a pool's interface; `None` if it was removed, or has no name here.
     pub fn interface(&self, pool: &KernelPagePool) -> Option<&str> {
         pool.ifindex.and_then(|index| self.names.get(&index)).map(String::as_str)
     }

@@ -9,20 +9,18 @@ use pagepool::{DeferredStats, Inflight};
 use crate::report::error::error_chain;
 use crate::report::number::grouped;
 
-/// What there was at one time.
 #[derive(Clone, Debug)]
 pub struct Observation {
     pub at: SystemTime,
-    /// The same, on a clock that nobody sets.
+    /// The time of the look on a monotonic clock.
     pub taken: Instant,
     pub folder: PathBuf,
     pub processes: Vec<ProcessView>,
-    /// Of files that cannot be read, or not all of them.
+    /// Errors of files that cannot be read, or only in part.
     pub errors: Vec<String>,
 }
 
 impl Observation {
-    /// Looks into the folder now.
     pub fn at(folder: &RunFolder) -> Self {
         let mut look = Self {
             at: SystemTime::now(),
@@ -43,18 +41,17 @@ impl Observation {
         look
     }
 
-    /// A process of another look, as it was at this one.
     pub fn process(&self, other: &ProcessView) -> Option<&ProcessView> {
         self.processes.iter().find(|process| process.file == other.file)
     }
 
-    /// A pool of a process of another look, as it was at this one.
+    /// Finds a pool of a process of another look in this one.
     pub fn pool(&self, process: &ProcessView, other: &PoolView) -> Option<&PoolView> {
         let same = |pool: &&PoolView| (pool.id, pool.created) == (other.id, other.created);
         self.process(process)?.pools.iter().find(same)
     }
 
-    /// What to say where there is no process.
+    /// The message if there are no processes.
     pub fn nobody(&self) -> String {
         let folder = shown_path(&self.folder);
         match self.errors.is_empty() {
@@ -63,20 +60,19 @@ impl Observation {
         }
     }
 
-    /// The file of a process, if it takes that to tell it from another one of its name and number.
+    /// The file of a process, if another process has the same name and PID.
     pub fn namesake(&self, process: &ProcessView) -> Option<String> {
         let same = |other: &&ProcessView| (&other.name, other.pid) == (&process.name, process.pid);
         let file = || Some(shown_path(process.file.file_name()?.as_ref()));
         if self.processes.iter().filter(same).count() > 1 { file() } else { None }
     }
 
-    /// The time since then, in words.
     pub fn ago(&self, then: SystemTime) -> String {
         spoken(self.at.duration_since(then).unwrap_or_default())
     }
 }
 
-/// What a file has that could not be read.
+/// The parts of a file that could not be read.
 fn not_read(process: &ProcessView) -> Option<String> {
     let (file, count) = (shown_path(&process.file), process.not_read);
     (count > 0).then(|| {
@@ -88,22 +84,20 @@ fn not_read(process: &ProcessView) -> Option<String> {
     })
 }
 
-/// The folder in which this user's processes publish.
+/// The folder that this user's processes publish in.
 pub fn folder() -> Result<RunFolder, String> {
     RunFolder::of_user().map_err(|error| error_chain(&error))
 }
 
-/// Whether a process still runs.
 pub fn is_alive(process: &ProcessView) -> bool {
     process.life == Life::Alive
 }
 
-/// Per hundred, with two decimals.
 pub fn percent(of: f64) -> String {
     format!("{of:.2}")
 }
 
-/// Bytes as people read them, in at most six characters.
+/// Bytes for people, in at most six characters.
 pub fn bytes(n: u64) -> String {
     const UNITS: [&str; 7] = ["B", "K", "M", "G", "T", "P", "E"];
     let unit = (n.max(1).ilog2() / 10) as usize;
@@ -127,7 +121,7 @@ pub fn spoken(time: Duration) -> String {
     }
 }
 
-/// Where the pages of a pool are, without places that have none, but for those that are out.
+/// Where the pages of a pool are. Places without pages are left out, except "out".
 pub fn places(inflight: &Inflight) -> String {
     let Inflight { cache, lanes, ring, frag, deferred, uncollected, out, .. } = *inflight;
     let inside = [
@@ -144,19 +138,19 @@ pub fn places(inflight: &Inflight) -> String {
     all.join(", ")
 }
 
-/// Of the pages of a pool that are out: the buffers that waited for packets at its device when the process
-/// last said so.
+/// The buffers of a pool that wait for packets at its device, of those that are out; at the last time that
+/// the process published.
 pub fn waiting_for_packets(process: &ProcessView, pool: &PoolView) -> Option<u64> {
     let below = process.entries.iter().filter(|entry| entry.pool_id() == Some(pool.id.into()));
     sum(below, "in_rx")
 }
 
-/// The buffers that devices were sending when the process last said so, of any pool.
+/// The buffers, of any pool, that devices were sending when the process last published.
 pub fn being_sent(process: &ProcessView) -> Option<u64> {
     sum(process.entries.iter(), "in_tx")
 }
 
-/// What a counter is in all entries together; `None` if none has it.
+/// The sum of a counter over all entries; `None` if no entry has it.
 fn sum<'a>(entries: impl Iterator<Item = &'a EntryView>, name: &str) -> Option<u64> {
     let counters = entries.flat_map(|entry| &entry.counters).filter(|(counter, _)| counter == name);
     counters.map(|(_, value)| *value).reduce(u64::saturating_add)

@@ -1,10 +1,10 @@
-//! A server of metrics: HTTP, as much of it as Prometheus and `curl` need.
+//! A server of metrics: the part of HTTP that Prometheus and `curl` need.
 //!
-//! Bounds one thread, which waits for all clients together: a request of at most 8 KiB in at most 5 s, an
-//!        answer that is taken in 10 s. So one that is slow, or says nothing, keeps nobody waiting; one that
-//!        sends without end has a few calls a round, and 1 s. There are 64 at the same time; for one more the
-//!        connection is closed that has been without a request for the longest time. A round takes 16, so
-//!        that each has some rounds in which its request is read.
+//! Bounds one thread serves all clients. A request has at most 8 KiB and 5 s; an answer must be taken in
+//!        10 s. A slow or silent client delays no other. One that keeps sending gets a few calls a round, and
+//!        1 s after its answer. At most 64 clients are connected; another one replaces the client that loses
+//!        least, of several the oldest. A round accepts at most 16, so each has several rounds to send its
+//!        request.
 
 mod client;
 mod request;
@@ -23,14 +23,14 @@ use crate::engine::interrupt::RunSignals;
 use crate::report::output;
 use crate::sys;
 
-/// How often it looks whether the user wants an end, and whether clients are too slow.
+/// How often the server checks for the end of the run, and for clients that are too slow.
 const LOOK: Duration = Duration::from_millis(200);
-/// The pause after an error of `accept` that stays.
+/// The pause after an error of `accept` that persists.
 const NAP: Duration = Duration::from_millis(20);
 const MOST_CLIENTS: usize = 64;
 const A_ROUND: usize = 16;
 
-/// Serves metrics until the user wants an end.
+/// Serves metrics until a signal ends the command.
 pub fn serve(address: SocketAddr, folder: &RunFolder, signals: &RunSignals) -> Result<(), String> {
     let failed = |error: io::Error| format!("cannot listen at {address}: {error}");
     let listener = TcpListener::bind(address).map_err(failed)?;
@@ -47,7 +47,7 @@ pub fn serve(address: SocketAddr, folder: &RunFolder, signals: &RunSignals) -> R
     Ok(())
 }
 
-/// Takes the clients that wait, a round's worth at most.
+/// Accepts waiting clients, at most a round's share.
 fn accept(listener: &TcpListener, clients: &mut Vec<MetricsClient>) {
     for _ in 0..A_ROUND {
         match listener.accept() {
@@ -58,7 +58,7 @@ fn accept(listener: &TcpListener, clients: &mut Vec<MetricsClient>) {
                 clients.extend(MetricsClient::new(stream));
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-            // It went meanwhile.
+            // The client has gone.
             Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
             Err(error) => {
                 if sys::is_lack_of_descriptors(&error) {
@@ -70,14 +70,14 @@ fn accept(listener: &TcpListener, clients: &mut Vec<MetricsClient>) {
     }
 }
 
-/// Closes the one that is worth least, of several the oldest.
+/// Closes the client that loses least; of several, the oldest.
 fn close_one(clients: &mut Vec<MetricsClient>) {
     if let Some((at, _)) = clients.iter().enumerate().min_by_key(|(_, client)| client.worth()) {
         clients.remove(at);
     }
 }
 
-/// The answer to the head of a request; none while it has no end and more of it may come.
+/// The answer to the head of a request; `None` while it is incomplete and more may come.
 fn answer(head: &[u8], comes_more: bool, folder: &RunFolder) -> Option<Vec<u8>> {
     let plain = || "text/plain; charset=utf-8".to_owned();
     let short = |status, body: &str| (status, plain(), body.to_owned());

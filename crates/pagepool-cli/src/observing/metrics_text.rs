@@ -1,4 +1,4 @@
-//! What is observed as metrics, with the meanings of all counters that this version knows.
+//! What is observed, as metrics, with the meanings of all counters that this version knows.
 
 use pagepool::observe::{MetricsFormat, RunFolder, write_metrics};
 use pagepool_net::{DeviceStats, ForwardStats, KernelStats, PathStats};
@@ -6,7 +6,7 @@ use pagepool_net::{DeviceStats, ForwardStats, KernelStats, PathStats};
 use super::look::Observation;
 use crate::report::output;
 
-/// The metrics of all processes now. Files that cannot be read are told on standard error.
+/// The metrics of all processes now. Warns on standard error of files that cannot be read.
 pub fn metrics(folder: &RunFolder, format: MetricsFormat) -> String {
     let observation = Observation::at(folder);
     observation.errors.iter().for_each(output::warn);
@@ -15,14 +15,15 @@ pub fn metrics(folder: &RunFolder, format: MetricsFormat) -> String {
     text
 }
 
-/// The metric of files that could not be read, as both formats have it. A folder that cannot be read is one.
+/// The metric that counts unreadable files, in text valid in both formats. An unreadable folder counts as
+/// one.
 fn unreadable_files(count: usize) -> String {
     let name = "pagepool_unreadable_files";
     let help = "Files in the folder of processes that publish, or the folder itself, that cannot be read.";
     format!("# HELP {name} {help}\n# TYPE {name} gauge\n{name} {count}\n")
 }
 
-/// What a counter of a socket or a port counts.
+/// The meaning of a counter of a socket or a port.
 fn meaning(kind: &str, counter: &str) -> Option<&'static str> {
     let of = |names: &[&str], docs: &'static [&'static str]| {
         let at = names.iter().position(|name| *name == counter)?;

@@ -1,4 +1,4 @@
-//! How what is observed is printed: once or again and again, for people or for programs.
+//! How observations are printed: once or repeatedly, for people or as JSON.
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -16,10 +16,9 @@ use crate::report::live_table::LiveLine;
 use crate::report::output;
 use crate::report::terminal::Terminal;
 
-/// The time between two looks whether the user wants an end.
+/// The time between two checks for the end of the command.
 const NAP: Duration = Duration::from_millis(20);
 
-/// Options of commands that show what processes publish.
 #[derive(Args, Clone, Copy, Debug)]
 pub struct ObserveOptions {
     /// Print JSON; with --watch one object a line
@@ -27,38 +26,35 @@ pub struct ObserveOptions {
     pub json: bool,
     /// Look again every SECONDS, until Ctrl-C [default: 1]
     ///
-    /// From the second look on, rates (recyc%, slow/s) are of the time since the look before. On a terminal a
-    /// look is drawn over the one before, and shows as much as there is room for.
+    /// From the second look on, rates (recyc%, slow/s) are since the look before. On a terminal each look is
+    /// drawn over the previous one, and shows as much as fits.
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, require_equals = true, default_missing_value = "1")]
     #[arg(value_parser = seconds)]
     watch: Option<u64>,
 }
 
-/// What a look shows: lines for people, and a value for programs.
+/// What a look shows: lines for people, and JSON.
 pub trait Shown {
-    /// For people. `before`: the look before, of those that go on.
+    /// `before`: the previous look, from the second look on.
     fn lines(
         &self,
         look: &Observation,
         before: Option<&Observation>,
         terminal: Option<Terminal>,
     ) -> Vec<LiveLine>;
-    /// For programs.
     fn json(&self, look: &Observation) -> serde_json::Value;
-    /// Whether what was asked for is there, or why not.
+    /// An error if what the user named was not found.
     fn check(&self, look: &Observation) -> Result<(), String>;
 }
 
-/// What a look at the kernel's page pools shows: lines for people, and a value for programs.
 pub trait ShownOfKernel {
-    /// For people. `before`: the look before, of those that go on.
+    /// `before`: the previous look, from the second look on.
     fn lines(&self, look: &KernelLook, before: Option<&KernelLook>) -> Vec<LiveLine>;
-    /// For programs.
     fn json(&self, look: &KernelLook) -> serde_json::Value;
 }
 
 impl ObserveOptions {
-    /// Shows what there is, once or until the user wants an end. `Ok(false)`: a file could not be read.
+    /// Shows a look, once or until a signal ends the command. `Ok(false)`: a file could not be read.
     pub fn run(&self, shown: &impl Shown) -> Result<bool, String> {
         let folder = folder()?;
         let mut look = Observation::at(&folder);
@@ -76,7 +72,7 @@ impl ObserveOptions {
         Ok(look.errors.is_empty())
     }
 
-    /// Shows the page pools of the kernel, once or until the user wants an end.
+    /// Shows the page pools of the kernel, once or until a signal ends the command.
     pub fn run_kernel(&self, shown: &impl ShownOfKernel) -> Result<(), String> {
         let said = |error: NetError| error_chain(&error);
         let mut watch = KernelWatch::open().map_err(said)?;
@@ -117,7 +113,6 @@ impl ObserveOptions {
         Ok(())
     }
 
-    /// Shows one of several looks.
     fn show(
         &self,
         shown: &impl Shown,
@@ -135,7 +130,7 @@ impl ObserveOptions {
     }
 }
 
-/// Does it every so many seconds until the user wants an end. The first time is after those.
+/// Calls `show` every `seconds`, the first time after these, until a signal ends the command.
 fn again_every(
     seconds: u64,
     signals: &RunSignals,
@@ -153,7 +148,7 @@ fn again_every(
     Ok(())
 }
 
-/// Draws lines over those before on a terminal; prints them and an empty line elsewhere.
+/// On a terminal, draws the lines over the previous ones; elsewhere prints them and an empty line.
 fn print_block(lines: &[LiveLine], terminal: Option<Terminal>) {
     match terminal {
         Some(_) => output::live(lines),
@@ -164,7 +159,7 @@ fn print_block(lines: &[LiveLine], terminal: Option<Terminal>) {
     }
 }
 
-/// What a command ends with: a failure if a file could not be read.
+/// The exit status: a failure if a file could not be read.
 pub fn status(all_read: bool) -> ExitCode {
     if all_read { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
@@ -174,7 +169,6 @@ fn print_line(value: &impl Serialize) -> Result<(), String> {
     Ok(())
 }
 
-/// Reads `--watch`.
 fn seconds(text: &str) -> Result<u64, String> {
     let seconds = text.parse().ok().filter(|seconds| (1..=3600).contains(seconds));
     seconds.ok_or_else(|| "the interval is 1 to 3600 whole seconds".into())

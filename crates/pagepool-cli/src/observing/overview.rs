@@ -1,8 +1,9 @@
-//! What `list` prints: a line for each process, and a row for each of its pools.
+//! The output of `list`: a line for each process, and a row for each of its pools.
 //!
 //! The columns are those of Linux's netlink dump of its page pools (id, ifindex, napi, inflight,
-//! inflight-mem, detach-time), where the thread stands for napi; and what Linux has among its statistics, or
-//! not at all. A figure since the pool was made has another name than one since the look before.
+//! inflight-mem, detach-time), with the thread in place of napi, plus figures that Linux has among its
+//! statistics or not at all. Figures since the pool was made and since the previous look have different
+//! names.
 
 use pagepool::observe::{Life, PoolView, ProcessView};
 
@@ -17,7 +18,7 @@ use crate::report::live_table::LiveLine;
 use crate::report::number::grouped;
 use crate::report::terminal::{Terminal, width};
 
-/// Of one look, and of one after another. No row is longer than 79 on a terminal of 80 columns.
+/// The columns of a single look, and of repeated looks. A row has at most 79 characters on 80 columns.
 const COLUMNS: [[ListColumn; 10]; 2] = [columns("ever%", "slow"), columns("recyc%", "slow/s")];
 
 const fn columns(recycled: &'static str, slow: &'static str) -> [ListColumn; 10] {
@@ -35,7 +36,6 @@ const fn columns(recycled: &'static str, slow: &'static str) -> [ListColumn; 10]
     ]
 }
 
-/// A row for each of the pools that were asked for.
 pub struct Overview(pub Chosen);
 
 impl Shown for Overview {
@@ -82,7 +82,6 @@ impl Shown for Overview {
     }
 }
 
-/// A process in one line.
 pub fn title(look: &Observation, process: &ProcessView) -> LiveLine {
     let ProcessView { name, pid, version, not_shown, .. } = process;
     let pools = &process.pools;
@@ -106,7 +105,7 @@ pub fn title(look: &Observation, process: &ProcessView) -> LiveLine {
     }
 }
 
-/// What was recycled, and how often the arena was called.
+/// How many pages were recycled, and how often the arena was called.
 type RowFigures = (Option<f64>, String);
 
 fn since_made(pool: &PoolView) -> RowFigures {
@@ -114,7 +113,7 @@ fn since_made(pool: &PoolView) -> RowFigures {
     (recycled_of(&[pool.stats]), fitted(slow, 6))
 }
 
-/// Nothing of a pool that could not be read before.
+/// Empty figures for a pool that could not be read before.
 fn since_look(moved: Option<PoolMoved>) -> RowFigures {
     let slow = moved.map(|moved| moved.per_second(moved.slow()));
     (moved.and_then(|moved| moved.recycled()), rate(slow, 6))
@@ -150,7 +149,7 @@ fn held(process: &ProcessView, pool: &PoolView) -> Option<LiveLine> {
     Some(LiveLine::bad(format!("  {name} held when it died: {places}{}", waiting.unwrap_or_default())))
 }
 
-/// What its devices were sending when a process died, which is out of any of its pools.
+/// The buffers that devices were sending when a process died. They are out of any of its pools.
 fn sent_by_devices(process: &ProcessView) -> Option<LiveLine> {
     let sent = being_sent(process).filter(|&sent| sent > 0)?;
     Some(LiveLine::bad(format!("  being sent when it died: {} buffers of its pools", grouped(sent))))

@@ -1,4 +1,4 @@
-//! What moved between two looks: what pools allocated and returned, what was slow, and what was missing.
+//! What changed between two looks: pages allocated and returned, calls to the arena, and failed allocations.
 
 use std::time::Duration;
 
@@ -8,20 +8,17 @@ use pagepool::observe::{EntryView, PoolView, ProcessView};
 use super::look::Observation;
 use crate::engine::figures::recycled_of;
 
-/// What a pool did between two looks.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct PoolMoved {
-    /// The time between them.
     pub over: Duration,
-    /// What the pool counted.
     pub stats: Stats,
-    /// Times that its devices had no buffer for a packet.
+    /// How often its devices had no buffer for a packet.
     pub device_starved: u64,
 }
 
 impl PoolMoved {
-    /// What moved since the look before, of a pool of a process of this look. Of a pool that was made since,
-    /// it is all that it did. `None` of one that was there and could not be read.
+    /// The changes of a pool since the previous look. For a pool made since then, everything that it did.
+    /// `None` if it existed and could not be read.
     pub fn between(
         before: &Observation,
         now: &Observation,
@@ -48,7 +45,7 @@ impl PoolMoved {
         alloc_fast.wrapping_add(alloc_refill).wrapping_add(self.slow())
     }
 
-    /// Pages that came back, to the pool or past it to the arena.
+    /// Pages returned to the pool, or past it to the arena.
     pub fn returned(&self) -> u64 {
         let Stats { recycle_cached, recycle_ring, recycle_ring_full, recycle_released_refcnt, .. } =
             self.stats;
@@ -57,28 +54,26 @@ impl PoolMoved {
             .fold(0, u64::wrapping_add)
     }
 
-    /// Calls to the arena.
     pub fn slow(&self) -> u64 {
         self.stats.alloc_slow.wrapping_add(self.stats.alloc_slow_high_order)
     }
 
-    /// Times that a buffer was wanted and none was there.
+    /// How often a buffer was requested and none was free.
     pub fn starved(&self) -> u64 {
         self.stats.alloc_failed.wrapping_add(self.device_starved)
     }
 
-    /// Of a hundred pages that were allocated, how many had been used before; none without an allocation.
+    /// Which percentage of the allocated pages had been used before; `None` without allocations.
     pub fn recycled(&self) -> Option<f64> {
         recycled_of(&[self.stats])
     }
 
-    /// A count of that time in a second.
     pub fn per_second(&self, count: u64) -> f64 {
         per_second(count, self.over)
     }
 }
 
-/// A count of a time in a second; 0 of no time.
+/// A count per second; 0 for no time.
 pub fn per_second(count: u64, over: Duration) -> f64 {
     match over.is_zero() {
         true => 0.0,
@@ -92,9 +87,9 @@ fn starved_below(process: &ProcessView, pool: &PoolView) -> u64 {
     below.map(|entry: &EntryView| starved(&entry.counters)).fold(0, u64::saturating_add)
 }
 
-/// Packets for which a device had no buffer. `rx_no_buffer` of a socket has those in it that found the
-/// receive ring full, which are not: the thread was too slow. What else the kernel counts of the fill ring
-/// (`rx_fill_ring_empty`) is in it, too, in copy mode; with zero copy it is attempts of the driver.
+/// Packets for which a device had no buffer. A socket's `rx_no_buffer` includes packets that found the
+/// receive ring full, because the thread was too slow; they are subtracted. In copy mode it also includes
+/// `rx_fill_ring_empty`, which with zero copy counts attempts of the driver.
 fn starved(counters: &[(String, u64)]) -> u64 {
     let count = |name| counters.iter().find(|(of, _)| of == name).map_or(0, |(_, count)| *count);
     count("rx_no_buffer").saturating_sub(count("rx_ring_full"))

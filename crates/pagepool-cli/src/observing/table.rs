@@ -1,38 +1,33 @@
-//! Tables of what was observed: texts on the left of their column, numbers on the right; as wide as a
-//! terminal at most.
+//! Tables of observations: texts aligned left, numbers right; at most as wide as the terminal.
 
 use crate::report::number::grouped;
 use crate::report::terminal::{Terminal, width};
 
-/// A column.
 #[derive(Clone, Copy, Debug)]
 pub struct ListColumn {
     pub head: &'static str,
-    /// Characters of it, at least.
+    /// The least number of characters.
     pub width: usize,
-    /// Whether it has texts, not numbers. Texts are cut where there is no room.
+    /// Whether it has texts, not numbers. Texts are cut to fit.
     pub is_text: bool,
-    /// Whether it gets the room that is left, as far as it has texts of that width.
+    /// Whether it takes the remaining width, if its texts need it.
     pub grows: bool,
 }
 
-/// A column of numbers.
 pub const fn number(head: &'static str, width: usize) -> ListColumn {
     ListColumn { head, width, is_text: false, grows: false }
 }
 
-/// A column of texts.
 pub const fn text(head: &'static str, width: usize) -> ListColumn {
     ListColumn { head, width, is_text: true, grows: false }
 }
 
-/// Columns, fitted to a terminal.
 #[derive(Debug)]
 pub struct FittedTable(Vec<ListColumn>);
 
 impl FittedTable {
-    /// With room for the longest text of the column that grows: all of it in a pipe, on a terminal as far as
-    /// nothing wraps. The last column of a terminal stays empty: there some wrap already.
+    /// Fits the columns to the longest text of the column that grows: in a pipe all of it, on a terminal as
+    /// much as does not wrap. The last column of a terminal stays empty, because some wrap there.
     pub fn fitted(columns: &[ListColumn], longest: usize, terminal: Option<Terminal>) -> Self {
         let fixed: usize = columns.iter().filter(|column| !column.grows).map(|column| column.width).sum();
         let room =
@@ -44,12 +39,10 @@ impl FittedTable {
         Self(columns.iter().map(grown).collect())
     }
 
-    /// The line of heads.
     pub fn head(&self) -> String {
         self.row(self.0.iter().map(|column| column.head.to_owned()))
     }
 
-    /// A line.
     pub fn row(&self, cells: impl IntoIterator<Item = String>) -> String {
         let cell = |(column, cell): (&ListColumn, String)| {
             let wide = column.width;
@@ -63,7 +56,7 @@ impl FittedTable {
     }
 }
 
-/// The first characters of a text that is too long.
+/// Cuts a text that is too long, and marks the cut.
 fn cut(text: &str, columns: usize) -> String {
     match width(text) > columns {
         true => text.chars().take(columns.saturating_sub(1)).chain(['…']).collect(),
@@ -71,7 +64,7 @@ fn cut(text: &str, columns: usize) -> String {
     }
 }
 
-/// A number in a column so wide: in thousands, millions and so on where there is no room for its digits.
+/// A number in a column of this width: in thousands, millions and so on if its digits do not fit.
 pub fn fitted(number: u64, columns: usize) -> String {
     let whole = grouped(number);
     if whole.len() <= columns {
@@ -94,7 +87,7 @@ pub fn fitted(number: u64, columns: usize) -> String {
     format!("{of:.decimals$}{unit}")
 }
 
-/// A rate in a column so wide; what is rare has a decimal.
+/// A rate in a column of this width. A small rate has a decimal.
 pub fn rate(rate: Option<f64>, columns: usize) -> String {
     match rate {
         None => "-".into(),

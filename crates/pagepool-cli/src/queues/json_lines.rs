@@ -1,7 +1,7 @@
-//! `--json-lines`: what a run does, as JSON objects, one a line.
+//! `--json=lines`: the course of a run, as one JSON object a line.
 //!
-//! The first line says what runs. Each line of figures counts what was counted since the line before it, so
-//! that their sums are the totals of the last one, which has the verdict.
+//! The first line says what runs. Each line of figures has the counts since the line before it, so they add
+//! up to the totals of the last line, which has the verdict.
 
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -19,36 +19,35 @@ use crate::report::verdict::Verdict;
 /// The kind of the last line.
 const LAST: &str = "last";
 
-/// What a run counts beside its queues.
+/// What a run counts in addition to its queues.
 pub struct Beside {
-    /// The key that its counts have.
+    /// The key of its counts.
     pub name: &'static str,
     pub counts: NamedCounts,
-    /// What else there is to say now.
+    /// Current values that are not counts.
     pub now: Map<String, Value>,
 }
 
-/// The lines of a run.
 pub struct JsonLines {
     command: &'static str,
-    /// Of the ports, in the order of the samples.
+    /// The names of the ports, in the order of the samples.
     names: Vec<QueueName>,
     warm: Vec<PortSample>,
     at: Duration,
     before: Vec<PortSample>,
-    /// What was counted beside the queues.
+    /// The last counts in addition to the queues.
     beside: NamedCounts,
 }
 
 impl JsonLines {
-    /// Prints the first line, with `fields` that say what runs. `warm`: when the warm-up was over.
+    /// Prints the first line, with `fields` that say what runs. `warm`: the counts at the end of the warm-up.
     pub fn begin(
         command: &'static str,
         names: Vec<QueueName>,
         warm: &[PortSample],
         fields: Map<String, Value>,
     ) -> Self {
-        let before = vec![PortSample::default(); warm.len()]; // what was counted meanwhile is in the totals
+        let before = vec![PortSample::default(); warm.len()]; // the totals include the warm-up
         let (warm, at) = (warm.to_vec(), Duration::ZERO);
         let lines = Self { command, names, warm, at, before, beside: NamedCounts::new() };
         let mut line = lines.head("first", Duration::ZERO);
@@ -60,7 +59,6 @@ impl JsonLines {
         lines
     }
 
-    /// Prints a line of figures.
     pub fn figures(&mut self, why: Why, at: Duration, now: Vec<PortSample>, beside: Option<Beside>) {
         let kind = match why {
             Why::Due => "period",
@@ -70,7 +68,7 @@ impl JsonLines {
         print(&line);
     }
 
-    /// Prints the last line, which has the verdict, and gives the status.
+    /// Prints the last line, which has the verdict, and returns the status.
     pub fn end(
         mut self,
         at: Duration,
@@ -84,7 +82,7 @@ impl JsonLines {
         verdict.status()
     }
 
-    /// What every line begins with.
+    /// The fields that every line begins with.
     fn head(&self, kind: &str, at: Duration) -> Map<String, Value> {
         let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let milliseconds = |time: Duration| Value::from((time.as_secs_f64() * 1e3).round() / 1e3);
@@ -107,7 +105,7 @@ impl JsonLines {
         let seconds = at.saturating_sub(self.at).as_secs_f64();
         let mut line = self.head(kind, at);
         line.insert("seconds".into(), seconds.into());
-        // The end is not in that time, and what moves then is counted: there is no rate.
+        // The last line has no rates: its time leaves out the end of the run, but its counts do not.
         let seconds = if kind == LAST { 0.0 } else { seconds };
         line.insert("all".into(), self.sums(&now, seconds, |_| true).into());
         if let Some(Beside { name, counts, now }) = beside {
@@ -123,7 +121,6 @@ impl JsonLines {
         line
     }
 
-    /// The figures of some queues together.
     fn sums(&self, now: &[PortSample], seconds: f64, of: impl Fn(&QueueName) -> bool) -> Map<String, Value> {
         let some = |ports: &[PortSample]| -> Vec<PortSample> {
             self.names.iter().zip(ports).filter(|(name, _)| of(name)).map(|(_, port)| *port).collect()
@@ -132,7 +129,7 @@ impl JsonLines {
         QueueFigures { warm: &warm, before: &before, now: &now, seconds }.fields()
     }
 
-    /// In the order of the command's arguments.
+    /// The figures of each interface, in the order of the command's arguments.
     fn interfaces(&self, now: &[PortSample], seconds: f64) -> Value {
         let mut names: Vec<&str> = Vec::new();
         for QueueName { interface, .. } in &self.names {
@@ -148,7 +145,7 @@ impl JsonLines {
         names.iter().map(one).collect()
     }
 
-    /// Each with all counters of its port and its pool.
+    /// The figures of each queue, with all counters of its port and its pool.
     fn queues(&self, now: &[PortSample], seconds: f64) -> Value {
         let one = |(name, port): (&QueueName, &PortSample)| {
             let Value::Object(mut fields) = named(name) else { return Value::Null };
@@ -165,7 +162,7 @@ fn named(name: &QueueName) -> Value {
     serde_json::json!({ "name": name.port(), "interface": name.interface, "queue": name.queue })
 }
 
-/// Prints a line at once, whole.
+/// Prints a whole line at once.
 fn print(line: &Map<String, Value>) {
     match json_line(line) {
         Ok(text) => output::whole(&text),

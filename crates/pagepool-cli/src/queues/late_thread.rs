@@ -1,18 +1,18 @@
-//! What helps a thread that comes too late to its device, as far as the interface has it.
+//! What helps a thread that serves its device too slowly, on its interface.
 
 use pagepool_net::link::shell_word;
 
-/// So much of a thread's time in system calls is most of it.
+/// Above this share of its time, a thread is mostly in system calls.
 const MOSTLY: f64 = 0.8;
-/// A driver whose queues that receive and that send are set one by one.
+/// A driver that sets the numbers of receive and transmit queues separately.
 const APART: &str = "veth";
 
-/// What of it matters.
+/// What the advice depends on.
 #[derive(Clone, Copy, Debug)]
 pub struct LateThread<'a> {
-    /// The share of its time that it is in system calls.
+    /// The share of its time that it spends in system calls.
     pub in_kernel: f64,
-    /// The driver of its interface, if that is known.
+    /// The driver of its interface, if known.
     pub driver: Option<&'a str>,
     pub queues: MoreQueues<'a>,
 }
@@ -20,18 +20,17 @@ pub struct LateThread<'a> {
 /// Whether more threads could have a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MoreQueues<'a> {
-    /// Nobody knows the interface.
+    /// The interface is not known.
     Unknown,
-    /// It has no more.
     No,
-    /// It has so many, of which some are not used.
+    /// It has this many queues, some of them unused.
     Unused(u32),
-    /// Its driver uses so many of those that it could.
+    /// Its driver uses `now` queues, and could use `most`.
     Addable { interface: &'a str, now: u32, most: u32 },
 }
 
 impl<'a> MoreQueues<'a> {
-    /// Of an interface whose driver uses `now` queues of `most`, and on which `used` have a socket.
+    /// For an interface whose driver uses `now` queues of `most`, of which `used` have a socket.
     pub fn of(interface: &'a str, used: usize, (now, most): (u32, u32)) -> Self {
         match () {
             () if used < now as usize => Self::Unused(now),
@@ -40,7 +39,7 @@ impl<'a> MoreQueues<'a> {
         }
     }
 
-    /// Of two interfaces that are used in pairs of queues: both must have more.
+    /// For two interfaces whose queues are used in pairs: both must have more.
     pub fn and(self, other: Self) -> Self {
         let rank = |of: &Self| match of {
             Self::No => 0,
@@ -53,7 +52,7 @@ impl<'a> MoreQueues<'a> {
 }
 
 impl LateThread<'_> {
-    /// In sentences.
+    /// The advice, in sentences.
     pub fn remedy(&self) -> String {
         let driver = self.driver.unwrap_or("this one");
         if self.in_kernel >= MOSTLY {

@@ -1,34 +1,30 @@
-//! Packets that were lost, by reason.
+//! Lost packets, by reason.
 
 use super::late_thread::LateThread;
 use crate::engine::port_sample::PortSample;
 use crate::report::number::grouped;
 
-/// Places at which packets are lost, in the last line of a verdict.
+/// Where packets are lost, in the last line of a verdict.
 const RING_FULL: &str = "receive ring full";
 const NO_BUFFER: &str = "no buffer";
 const UNFIT: &str = "unfit at receipt";
 const NO_WAY: &str = "no way out";
 const TRANSMIT: &str = "transmit";
 
-/// A reason for which packets are lost.
 pub struct Loss {
-    /// The key in the JSON output.
     pub key: &'static str,
-    /// Where, in the last line of a verdict.
+    /// Where the packets are lost, in the last line of a verdict.
     place: &'static str,
-    /// The reason in words.
     what: &'static str,
     of: fn(&PortSample) -> u64,
 }
 
 impl Loss {
-    /// Packets that were lost for this reason.
     pub fn count(&self, ports: &[PortSample]) -> u64 {
         ports.iter().map(self.of).sum()
     }
 
-    /// Why, since an earlier sample.
+    /// The reason in words, from the counts since an earlier sample.
     pub fn why(&self, before: &[PortSample], now: &[PortSample]) -> String {
         match (self.key, refused(before, now)) {
             ("rx_no_buffer", 0) => format!("{}: this thread did not keep up", self.what),
@@ -39,7 +35,7 @@ impl Loss {
         }
     }
 
-    /// The same, and what helps: against a thread that is late, if one was.
+    /// The reason in words, and what helps: for a thread that is too slow, if it is one.
     pub fn remedied(&self, before: &[PortSample], now: &[PortSample], late: &LateThread<'_>) -> String {
         let why = self.why(before, now);
         match (self.key, refused(before, now)) {
@@ -50,8 +46,8 @@ impl Loss {
     }
 }
 
-/// How often the pools of ports that lacked buffers had none. Pages that are idle now prove nothing: they may
-/// have come home since, or be those of other ports.
+/// How often allocation failed in the pools of ports that lacked buffers. Pages that are idle now prove
+/// nothing: they may have returned since, or belong to other ports.
 fn refused(before: &[PortSample], now: &[PortSample]) -> u64 {
     let lacked = |(before, now): &(&PortSample, &PortSample)| now.nic.rx_no_buffer > before.nic.rx_no_buffer;
     let refused = |(before, now): (&PortSample, &PortSample)| {
@@ -65,7 +61,7 @@ fn ring_full(at: &PortSample) -> u64 {
     at.nic.kernel.map_or(0, |xsk| xsk.rx_ring_full)
 }
 
-/// All reasons, in the order of a packet's way.
+/// All reasons, in the order of a packet's path.
 pub const LOSSES: [Loss; 15] = [
     Loss {
         key: "rx_ring_full",
@@ -154,13 +150,13 @@ pub fn unreceived(ports: &[PortSample]) -> u64 {
     LOSSES.iter().filter(|loss| loss.key.starts_with("rx_")).map(|loss| loss.count(ports)).sum()
 }
 
-/// How many packets were lost at each place; a place may be there several times.
+/// How many packets were lost at each place. A place may appear several times.
 pub fn places(ports: &[PortSample]) -> impl Iterator<Item = (&'static str, u64)> {
     LOSSES.iter().map(|loss| (loss.place, loss.count(ports)))
 }
 
-/// How many of them found a queue full: a receive ring, that to the thread that they are passed to, or that
-/// to a transmit ring.
+/// How many lost packets found a queue full: a receive ring, the queue to the thread that they are passed to,
+/// or the queue to a transmit ring.
 pub fn at_queues(ports: &[PortSample]) -> [(&'static str, u64); 4] {
     let sum = |of: fn(&PortSample) -> u64| ports.iter().map(of).sum::<u64>();
     let (ring_full, no_buffer) = (sum(ring_full), sum(|at| at.nic.rx_no_buffer));
@@ -172,7 +168,6 @@ pub fn at_queues(ports: &[PortSample]) -> [(&'static str, u64); 4] {
     ]
 }
 
-/// All packets that were lost.
 pub fn total(ports: &[PortSample]) -> u64 {
     LOSSES.iter().map(|loss| loss.count(ports)).sum()
 }
@@ -188,7 +183,7 @@ mod tests {
         let xsk = KernelStats { rx_ring_full: 3, ..KernelStats::default() };
         let mut at = PortSample::default();
         at.nic.kernel = Some(xsk);
-        (at.nic.rx_no_buffer, at.port.tx_overflow) = (5, 7); // the device's count has both in it
+        (at.nic.rx_no_buffer, at.port.tx_overflow) = (5, 7); // the device's count includes both
         let count = |key| LOSSES.iter().find(|loss| loss.key == key).map(|loss| loss.count(&[at, at]));
         assert_eq!((count("rx_ring_full"), count("rx_no_buffer")), (Some(6), Some(4)));
         assert_eq!(total(&[at, at]), 24);
@@ -213,7 +208,7 @@ mod tests {
         let remedied = format!("{slow}. {}", late.remedy());
         assert_eq!(loss.remedied(&warm, &now, &late), remedied);
         now[0].pool.0.alloc_failed = 1_003;
-        now[0].pool.1.ring = 6_000; // which came home since
+        now[0].pool.1.ring = 6_000; // which returned since
         let empty = "fill ring ran dry: the pool was empty (1,000 times)";
         assert_eq!(loss.why(&warm, &now), empty);
         assert_eq!(loss.remedied(&warm, &now, &late), format!("{empty}. Enlarge --ring."));

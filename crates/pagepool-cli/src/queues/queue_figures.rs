@@ -1,4 +1,4 @@
-//! The figures of some queues between two looks at them, for JSON lines.
+//! The figures of some queues between two looks, for JSON lines.
 
 use serde_json::{Map, Value};
 
@@ -7,22 +7,20 @@ use crate::engine::buffer_locations::BufferLocations;
 use crate::engine::figures;
 use crate::engine::port_sample::{PortSample, object};
 
-/// Counts by name.
 pub type NamedCounts = Vec<(&'static str, u64)>;
 
-/// Some queues, of which everything is summed up.
+/// Some queues, whose figures are added up.
 pub struct QueueFigures<'a> {
-    /// When the warm-up was over.
+    /// The counts at the end of the warm-up.
     pub warm: &'a [PortSample],
-    /// At the look before.
+    /// The counts at the previous look.
     pub before: &'a [PortSample],
     pub now: &'a [PortSample],
-    /// Between the two looks.
     pub seconds: f64,
 }
 
 impl QueueFigures<'_> {
-    /// Packets in all, since the look before, and a second; and where the buffers are.
+    /// Packets in total, since the previous look and per second; and where the buffers are.
     pub fn fields(&self) -> Map<String, Value> {
         let Self { warm, before, now, seconds } = *self;
         let mut fields = three_of(&packets(before), &packets(now), seconds);
@@ -38,8 +36,8 @@ impl QueueFigures<'_> {
     }
 }
 
-/// Counts as `total`, what they grew by since the look before as `period`, and that a second as `rate`. What
-/// is known late, as that the kernel dropped a packet that was sent, may make a count smaller.
+/// Counts as `total`, their growth since the previous look as `period`, and the growth per second as `rate`.
+/// A count may shrink: the kernel can report late, for example, that it dropped a packet that was sent.
 pub fn three_of(before: &NamedCounts, now: &NamedCounts, seconds: f64) -> Map<String, Value> {
     let (mut period, mut rate) = (Map::new(), Map::new());
     for (&(key, now), (_, before)) in now.iter().zip(before) {
@@ -55,7 +53,7 @@ fn sum(ports: &[PortSample], of: impl Fn(&PortSample) -> u64) -> u64 {
     ports.iter().map(of).sum()
 }
 
-/// What went in, out and away, by the names of the verdict.
+/// Packets received, sent and lost, by the names of the verdict.
 fn packets(ports: &[PortSample]) -> NamedCounts {
     vec![
         ("received", sum(ports, |at| at.nic.rx_packets)),
@@ -71,7 +69,7 @@ fn lost(ports: &[PortSample]) -> NamedCounts {
     LOSSES.iter().map(|loss| (loss.key, loss.count(ports))).collect()
 }
 
-/// Where the pages of the pools are, and the pages of any pool that the NICs have.
+/// Where the pages of the pools are, and how many pages of any pool the NICs have.
 fn pages(ports: &[PortSample]) -> NamedCounts {
     vec![
         ("cache", sum(ports, |at| at.pool.1.cache)),

@@ -1,8 +1,7 @@
-//! Which queue of which interface a port is.
+//! The name of a queue of an interface.
 
 use std::fmt;
 
-/// An interface and one of its queues.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QueueName {
     pub interface: String,
@@ -10,7 +9,7 @@ pub struct QueueName {
 }
 
 impl QueueName {
-    /// The name of its port and of its pool in the JSON output.
+    /// The name of its port and its pool in the JSON output.
     pub fn port(&self) -> String {
         format!("{}:{}", self.interface, self.queue)
     }

@@ -1,44 +1,18 @@
-//! Colours of what matters most: the verdict, what was lost, errors and warnings.
-
-use std::sync::OnceLock;
-
-use clap::ColorChoice;
+//! Colours for the verdict, losses, errors and warnings.
 
 use super::terminal::Terminal;
 
-/// What the user asked for.
-static CHOICE: OnceLock<ColorChoice> = OnceLock::new();
-
-/// How good something is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Colour {
-    /// As it should be: green.
+    /// As intended: green.
     Good,
-    /// It may have been meant otherwise: yellow.
+    /// Perhaps not intended: yellow.
     Caution,
-    /// It went wrong: red.
+    /// It failed: red.
     Bad,
 }
 
-/// Follows `--color` from here on.
-pub fn follow(choice: ColorChoice) {
-    let _ = CHOICE.set(choice); // a process is asked once
-}
-
-/// What `--color` says among these arguments, before they are read: help and errors have colours, too.
-pub fn asked(arguments: impl Iterator<Item = String>) -> ColorChoice {
-    let mut before = String::new();
-    for argument in arguments {
-        let value = argument.strip_prefix("--color=").or((before == "--color").then_some(&*argument));
-        if let Some(choice) = value.and_then(|value| value.parse().ok()) {
-            return choice;
-        }
-        before = argument;
-    }
-    ColorChoice::Auto
-}
-
-/// The text in its colour, where it goes to this terminal or to none.
+/// Paints the text in its colour, if [`is_on`] for this terminal.
 pub fn paint(text: &str, colour: Colour, terminal: Option<&Terminal>) -> String {
     let number = match colour {
         Colour::Good => 32,
@@ -51,25 +25,10 @@ pub fn paint(text: &str, colour: Colour, terminal: Option<&Terminal>) -> String 
     }
 }
 
-/// Whether there are colours, in text that goes to this terminal or to none. `NO_COLOR` that is not empty
-/// turns them off (no-color.org).
+/// Whether text is painted that goes to this terminal, or to a file or pipe (`None`). `NO_COLOR`
+/// (no-color.org) turns colours off; `CLICOLOR_FORCE` turns them on for files and pipes, too. An empty
+/// variable does nothing.
 pub fn is_on(terminal: Option<&Terminal>) -> bool {
-    match CHOICE.get() {
-        Some(ColorChoice::Always) => true,
-        Some(ColorChoice::Never) => false,
-        _ => terminal.is_some() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_choice_is_found_among_other_arguments() {
-        let read = |text: &str| asked(text.split(' ').map(str::to_owned));
-        assert_eq!(read("pagepool --color never drop x"), ColorChoice::Never);
-        assert_eq!(read("pagepool drop x --color=always"), ColorChoice::Always);
-        assert_eq!(read("pagepool drop --color blue"), ColorChoice::Auto, "an error that clap words");
-    }
+    let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    !is_set("NO_COLOR") && (terminal.is_some() || is_set("CLICOLOR_FORCE"))
 }

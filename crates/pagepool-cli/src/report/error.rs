@@ -1,8 +1,8 @@
-//! Errors as people read them.
+//! Errors in words.
 
 use std::io;
 
-/// An error and what caused it, in one line.
+/// An error and its causes, in one line.
 pub fn error_chain(error: &dyn std::error::Error) -> String {
     match error.source() {
         Some(source) => format!("{error}: {}", error_chain(source)),
@@ -10,7 +10,7 @@ pub fn error_chain(error: &dyn std::error::Error) -> String {
     }
 }
 
-/// Why a thread was not started, and what helps.
+/// Why a thread could not be started, and what helps.
 pub fn no_thread(error: &io::Error) -> String {
     let remedy = pagepool::remedy("clone", error).unwrap_or("use fewer threads");
     format!("a thread could not be started: {error}; {remedy}")

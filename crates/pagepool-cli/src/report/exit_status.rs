@@ -1,17 +1,17 @@
-//! With which status a command ends.
+//! The exit statuses of a command.
 
 /// The run failed, or could not print its results.
 pub const FAILED: u8 = 1;
-/// Nothing moved, so a run without a failure proves nothing.
+/// No packets moved, so a run without a failure proves nothing.
 pub const NOTHING_MOVED: u8 = 3;
-/// An interface of the run went away, which went well otherwise.
+/// An interface of the run was removed; nothing else failed.
 pub const GONE: u8 = 4;
 /// `doctor` found something.
 pub const FOUND: u8 = 5;
-/// `doctor` found nothing, and could not judge all that it was to.
+/// `doctor` found nothing, but could not judge everything.
 pub const NOT_JUDGED: u8 = 6;
 
-/// The list of them all, in the help.
+/// For the help.
 pub const HELP: &str = "\
 Exit status:
   0      The verdict is PASS, or the command did its work

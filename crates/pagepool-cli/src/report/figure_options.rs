@@ -1,68 +1,74 @@
-//! Which figures a run prints, when and in which form: the options of every command that runs for a while.
+//! Options of every command that runs for a while: which figures it prints, when and in which form.
 
 use std::fmt::Display;
 use std::time::Duration;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 
 use super::live_table::LiveLine;
+use super::option_groups::OUTPUT;
 use super::output;
 
-/// Which figures are printed, when, and in which form.
 #[derive(Args, Clone, Copy, Debug, Default)]
 pub struct FigureOptions {
-    /// Print one JSON object at the end on standard output, and nothing else there
-    #[arg(long)]
-    json: bool,
-    /// Print JSON lines: what runs, an object every --stats-every seconds, and one with the verdict
+    /// Print JSON: end (default) or lines
     ///
-    /// Each object is one line, written at once; standard output has nothing else. Its key `line` is first,
-    /// period, asked (by SIGUSR1) or last. For each interface and queue it has totals, the counts since the
-    /// line before, and their rates per second; docs/commands-output.md has all keys.
-    #[arg(long, conflicts_with = "json")]
-    json_lines: bool,
-    /// Print figures every SECONDS; 0 prints none [default: 1; soak: 5]
+    /// On standard output. end: one object with the verdict, and nothing else. lines: an object that says
+    /// what runs, one every --stats-every seconds, and one with the verdict. Each is one line, written at
+    /// once. Its key `line` is first, period, asked (by SIGUSR1) or last. For each interface and queue it has
+    /// totals, the counts since the line before, and their rates per second. docs/commands-output.md lists
+    /// all keys.
+    #[arg(long, value_enum, value_name = "FORM", num_args = 0..=1, require_equals = true)]
+    #[arg(default_missing_value = "end", hide_possible_values = true, help_heading = OUTPUT)]
+    json: Option<JsonForm>,
+    /// Time between figures; 0: none [default: 1]
     ///
-    /// With --json the default is 0, and figures go to standard error. SIGUSR1 prints them at once, whatever
-    /// this option says.
-    #[arg(long, value_name = "SECONDS", value_parser = interval)]
+    /// The default of soak is 5. With --json=end it is 0, and figures go to standard error. SIGUSR1 prints
+    /// the figures at once, even with 0.
+    #[arg(long, value_name = "SECONDS", value_parser = interval, help_heading = OUTPUT)]
     stats_every: Option<u64>,
 }
 
-/// For whom a run prints.
+/// The values of `--json`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum JsonForm {
+    End,
+    Lines,
+}
+
+/// The form that a run prints in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OutputForm {
     /// Lines for people.
     People,
     /// One JSON object at the end.
     Json,
-    /// JSON objects all the time.
+    /// JSON objects during the whole run.
     JsonLines,
 }
 
 impl FigureOptions {
-    /// For whom it prints.
     pub fn form(&self) -> OutputForm {
-        match self {
-            Self { json: true, .. } => OutputForm::Json,
-            Self { json_lines: true, .. } => OutputForm::JsonLines,
-            _ => OutputForm::People,
+        match self.json {
+            Some(JsonForm::End) => OutputForm::Json,
+            Some(JsonForm::Lines) => OutputForm::JsonLines,
+            None => OutputForm::People,
         }
     }
 
-    /// Whether nothing but JSON objects may be on standard output.
+    /// Whether standard output may have nothing but JSON objects.
     pub fn is_json(&self) -> bool {
         self.form() != OutputForm::People
     }
 
-    /// The time between two prints of figures, if there are any; `usual`: in seconds, if none is asked for.
+    /// The time between two prints of figures, or `None`. `usual`: the default, in seconds.
     pub fn every(&self, usual: u64) -> Option<Duration> {
         let default = if self.form() == OutputForm::Json { 0 } else { usual };
         let seconds = self.stats_every.unwrap_or(default);
         (seconds > 0).then(|| Duration::from_secs(seconds))
     }
 
-    /// Prints something for people: beside JSON only if --stats-every is given, and then on standard error.
+    /// Prints text for people. With --json=end it goes to standard error, and only if --stats-every is given.
     pub fn print(&self, text: &dyn Display) {
         match (self.form(), self.stats_every) {
             (OutputForm::People, _) => output::line(text),
@@ -71,7 +77,7 @@ impl FigureOptions {
         }
     }
 
-    /// Prints a row of figures that are due or asked for.
+    /// Prints a row of figures: when it is due, or on SIGUSR1.
     pub fn row(&self, text: &dyn Display) {
         match self.form() {
             OutputForm::People => output::line(text),
@@ -80,7 +86,7 @@ impl FigureOptions {
         }
     }
 
-    /// Shows a block of figures that are due or asked for.
+    /// Shows a block of figures: when it is due, or on SIGUSR1.
     pub fn show(&self, lines: &[LiveLine]) {
         match self.form() {
             OutputForm::People => output::live(lines),
@@ -93,7 +99,6 @@ impl FigureOptions {
     }
 }
 
-/// Reads `--stats-every`.
 fn interval(text: &str) -> Result<u64, String> {
     let seconds = text.parse().ok().filter(|seconds| (0..=3600).contains(seconds));
     seconds.ok_or_else(|| "the interval is 1 to 3600 whole seconds; 0 prints no figures".into())

@@ -7,7 +7,6 @@ use serde::Serialize;
 
 use super::output;
 
-/// Prints a value as JSON, for programs.
 pub fn print_json(value: &impl Serialize) {
     match serde_json::to_string_pretty(value) {
         Ok(text) => output::line(escaped(&text)),
@@ -15,20 +14,20 @@ pub fn print_json(value: &impl Serialize) {
     }
 }
 
-/// A value as JSON in one line.
 pub fn json_line(value: &impl Serialize) -> Result<String, String> {
     let text = serde_json::to_string(value).map_err(|error| error.to_string())?;
     Ok(escaped(&text) + "\n")
 }
 
-/// JSON with what a terminal would obey, or not show, as `\u` and four digits: it is in strings alone.
+/// Escapes characters that a terminal would obey or not show, as `\u` and four digits. JSON has them only in
+/// strings.
 fn escaped(json: &str) -> String {
     let mut text = String::with_capacity(json.len());
     for c in json.chars() {
         match is_shown(c) || c == '\n' {
             true => text.push(c),
             false => c.encode_utf16(&mut [0; 2]).iter().for_each(|unit| {
-                let _ = write!(text, "\\u{unit:04x}"); // a String takes it
+                let _ = write!(text, "\\u{unit:04x}"); // cannot fail
             }),
         }
     }

@@ -2,7 +2,6 @@
 
 use super::colour::Colour;
 
-/// A line of figures.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LiveLine {
     pub text: String,
@@ -10,18 +9,18 @@ pub struct LiveLine {
 }
 
 impl LiveLine {
-    /// A line that is as it should be.
+    /// A line without a colour.
     pub fn plain(text: String) -> Self {
         Self { text, colour: None }
     }
 
-    /// A line about what is lost.
+    /// A line about losses.
     pub fn bad(text: String) -> Self {
         Self { text, colour: Some(Colour::Bad) }
     }
 }
 
-/// A head and the width of each column. A width of 0 hides the column.
+/// A head, and the width of each column. A width of 0 hides the column.
 #[derive(Clone, Copy, Debug)]
 pub struct LiveTable<const N: usize> {
     pub head: [&'static str; N],
@@ -29,12 +28,10 @@ pub struct LiveTable<const N: usize> {
 }
 
 impl<const N: usize> LiveTable<N> {
-    /// The line of heads.
     pub fn head(&self) -> String {
         self.row(&self.head.map(str::to_owned))
     }
 
-    /// A line of figures.
     pub fn row(&self, cells: &[String; N]) -> String {
         let shown = cells.iter().zip(self.widths).filter(|(_, width)| *width > 0);
         shown.map(|(cell, width)| format!("{cell:>width$}")).collect::<Vec<_>>().join(" ")

@@ -1,53 +1,51 @@
-//! The share of packets that a run lost, and where; and how many it may lose.
+//! The share of packets that a run lost, where it lost them, and how many it may lose.
 
 use clap::Args;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::number::grouped;
+use super::option_groups::OUTPUT;
 
-/// How many packets a run may lose.
 #[derive(Args, Clone, Copy, Debug, Default)]
 pub struct LossLimit {
-    /// Fail if more than PERCENT of the packets are lost, such as 5 or 0.1 [default: no limit]
+    /// Fail if more packets are lost [default: no limit]
     ///
-    /// The last line of the verdict has the share that was lost, and where, in any case.
-    #[arg(long, value_name = "PERCENT", value_parser = percent)]
+    /// PERCENT of the packets, such as 5 or 0.1. The last line of the verdict always says which share was
+    /// lost, and where.
+    #[arg(long, value_name = "PERCENT", value_parser = percent, help_heading = OUTPUT)]
     max_loss: Option<f64>,
 }
 
 #[cfg(test)]
 impl LossLimit {
-    /// So many percent.
     pub fn of(max_loss: f64) -> Self {
         Self { max_loss: Some(max_loss) }
     }
 }
 
-/// Reads `--max-loss`.
 fn percent(text: &str) -> Result<f64, String> {
     let number = text.strip_suffix('%').unwrap_or(text).trim_end().parse();
     let percent = number.ok().filter(|percent| (0.0..=100.0).contains(percent));
     percent.ok_or_else(|| format!("'{text}' is not a percentage, 0 to 100"))
 }
 
-/// Packets of a run, and those of them that were lost.
 #[derive(Clone, Debug, Serialize)]
 pub struct LossShare {
     packets: u64,
     lost: u64,
     percent: f64,
-    /// What the limit applies to.
+    /// The share that the limit applies to.
     #[serde(skip)]
     judged: f64,
-    /// Where they were lost, without places at which none was.
+    /// Places without losses are left out.
     places: Map<String, Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
     max_percent: Option<f64>,
 }
 
 impl LossShare {
-    /// Of so many packets, by place. A place may be there several times.
+    /// Makes the share from the number of packets and the losses by place. A place may appear several times.
     pub fn new(
         packets: u64,
         places: impl IntoIterator<Item = (&'static str, u64)>,
@@ -64,18 +62,18 @@ impl LossShare {
         Self { packets, lost, percent, judged: percent, places: named, max_percent: limit.max_loss }
     }
 
-    /// The same, of which a limit applies to another share: to what no fault from outside lost.
+    /// Applies the limit to the share of `other`, which leaves out losses that an outside fault caused.
     pub fn judged_by(self, other: &Self) -> Self {
         Self { judged: other.percent, ..self }
     }
 
-    /// Why the run failed, if it lost more than it may.
+    /// Why the run failed, if it lost more than the limit.
     pub fn failure(&self) -> Option<String> {
         let most = self.max_percent.filter(|most| self.judged > *most)?;
         Some(format!("more packets were lost than --max-loss {most} allows"))
     }
 
-    /// What the last line says; nothing without a packet.
+    /// The text for the last line; `None` without packets.
     pub fn said(&self) -> Option<String> {
         let Self { packets, lost, .. } = *self;
         let all = grouped(packets);
@@ -93,7 +91,7 @@ impl LossShare {
     }
 }
 
-/// A share in percent, which is 0 or 100 only if it is none or all.
+/// A share in percent; 0 or 100 only for none or all.
 fn share(part: u64, all: u64) -> String {
     match part as f64 * 100.0 / all as f64 {
         percent if part > 0 && percent < 0.05 => "under 0.1 %".into(),

@@ -15,14 +15,14 @@ pub fn grouped(number: u64) -> String {
     text
 }
 
-/// Counts in words, without those that are 0.
+/// Counts in words; those that are 0 are left out.
 pub fn without_zeros(counts: &[(&str, u64)]) -> String {
     let some = counts.iter().filter(|(_, count)| *count > 0);
     some.map(|(what, count)| format!("{what} {}", grouped(*count))).collect::<Vec<_>>().join(", ")
 }
 
-/// Reads a whole number, with k, M or G for thousands, millions and billions of a number that may have
-/// decimals. `of`: what it is a number of. An error for one that is not in the range.
+/// Reads a whole number, or a number with decimals before k, M or G (thousands, millions, billions). `of`
+/// says what it counts. An error if it is not in the range.
 pub fn read_count(text: &str, of: &str, range: RangeInclusive<u64>) -> Result<u64, String> {
     let (least, most) = (range.start(), range.end());
     let number = whole(text).ok_or_else(|| match *most >= 1_000_000_000 {
@@ -36,7 +36,7 @@ pub fn read_count(text: &str, of: &str, range: RangeInclusive<u64>) -> Result<u6
     }
 }
 
-/// What reads such a number for an option, of a type that holds the whole range.
+/// A parser for an option: reads as [`read_count`] does, into a type that holds the whole range.
 pub fn count_of<T: TryFrom<u64>>(
     of: &'static str,
     range: RangeInclusive<u64>,

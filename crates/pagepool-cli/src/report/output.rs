@@ -1,15 +1,16 @@
-//! Where text goes: lines on standard output, messages on standard error.
+//! Prints lines on standard output and messages on standard error.
 //!
-//! Names  in a text are others': what a terminal would obey, or not show, is escaped here, whatever says it.
-//! Screen on a terminal nothing wraps but commands to be copied: long lines are folded. A live block is
-//!        drawn over the one before, and a line of progress vanishes; whatever else is printed takes their
-//!        place. In a pipe there are plain lines, and no progress.
-//! What   standard output may end at any time: a full disk, a reader that goes, a closed terminal. The first
-//!        write that fails is noted, and nothing more is printed there. A run looks at [`failed`] and ends in
-//!        order; [`exit_status`] then says why, and makes the status of it. A reader that goes has read what
-//!        it wanted: that is said to nobody, and the status is that of the run.
-//! Why    `println!` panics instead, which ends the process at once: what was set on an interface would stay
-//!        so. That standard error cannot be written is nothing that anybody could be told.
+//! Names  a text may contain names that others chose. Characters that a terminal would obey or not show are
+//!        escaped here, for every caller.
+//! Screen on a terminal, long lines are folded; only commands to copy wrap. A live block is drawn over the
+//!        previous one, and a progress line disappears; other output replaces both. In a pipe there are plain
+//!        lines, and no progress.
+//! What   standard output may fail at any time: a full disk, a closed pipe, a closed terminal. The first
+//!        failed write is recorded, and nothing more is printed there. A run checks [`failed`] and ends in
+//!        order; [`exit_status`] then reports the reason and returns the status. A closed pipe is not
+//!        reported, and keeps the status of the run: its reader has read what it wanted.
+//! Why    `println!` would panic and end the process at once, without restoring the settings of interfaces. A
+//!        failure of standard error is ignored: there is no place to report it.
 
 use std::fmt::{Arguments, Display};
 use std::io::{self, Write};
@@ -21,38 +22,36 @@ use super::exit_status;
 use super::live_table::LiveLine;
 use super::terminal::{Terminal, fold, in_line, plain, width};
 
-/// Why standard output could not be written: a process has one.
+/// Why standard output could not be written: at most once in a process.
 static FAILURE: OnceLock<WriteFailure> = OnceLock::new();
 
-/// Why it could not.
 enum WriteFailure {
-    /// Its reader went.
+    /// The reader closed the pipe.
     Unread,
-    /// The kernel says why.
+    /// Another error, in the kernel's words.
     Refused(String),
 }
 
-/// The indent of a line that goes on.
+/// The indent of continued lines.
 const INDENT: usize = 2;
-/// That of figures beside JSON, which have an indent themselves.
+/// The indent of continued figures beside JSON, which are indented themselves.
 const ASIDE: usize = 9;
 
-/// What is on the terminal and goes when something else is printed.
+/// What is drawn on the terminal, and disappears when something else is printed.
 static DRAWN: Mutex<Drawn> = Mutex::new(Drawn::nothing());
 
 struct Drawn {
-    /// Of each line.
+    /// The width of each line.
     widths: Vec<usize>,
-    /// A line of progress, on standard error and without an end of line.
+    /// A progress line, on standard error and without a line end.
     progress: Option<String>,
 }
 
-/// Prints a line.
 pub fn line(text: impl Display) {
     hanging(&text.to_string(), INDENT, None);
 }
 
-/// Prints a line in its colour, if it has one, which goes on with this indent where it is folded.
+/// Prints a line, in a colour if given. Where it is folded, the next lines have this indent.
 pub fn hanging(text: &str, indent: usize, colour: Option<Colour>) {
     let (terminal, text) = (Terminal::of_output(), plain(text));
     let text = match terminal {
@@ -64,13 +63,13 @@ pub fn hanging(text: &str, indent: usize, colour: Option<Colour>) {
     write(format_args!("{text}\n"));
 }
 
-/// Prints text that has its ends of lines, is as wide as it shall be, and has no names that were not escaped.
+/// Prints text as it is: it has its own line ends and width, and every name in it is escaped.
 pub fn whole(text: &str) {
     leave();
     write(format_args!("{text}"));
 }
 
-/// Prints the figures of now: on a terminal over those before, else as lines with an indent.
+/// Shows the current figures: on a terminal over the previous ones, else as lines with an indent.
 pub fn live(lines: &[LiveLine]) {
     let Some(terminal) = Terminal::of_output() else {
         let lines: Vec<_> = lines.iter().map(|line| &*line.text).collect();
@@ -93,7 +92,7 @@ pub fn live(lines: &[LiveLine]) {
     write(format_args!("{text}"));
 }
 
-/// How far long work is: a line that goes when anything else is printed. Only on a terminal.
+/// Shows the progress of long work, on a terminal only. The line disappears when anything else is printed.
 pub fn progress(text: impl Display) {
     let Some(Terminal { columns, .. }) = Terminal::of_errors() else { return };
     let text: String = plain(&text.to_string()).chars().take(columns - 1).collect();
@@ -103,11 +102,11 @@ pub fn progress(text: impl Display) {
         return;
     }
     let mut errors = io::stderr().lock();
-    let _ = write!(errors, "\r{text}\x1b[K").and_then(|()| errors.flush()); // it helps only
+    let _ = write!(errors, "\r{text}\x1b[K").and_then(|()| errors.flush()); // a failure does no harm
     *drawn = Drawn { widths: vec![width(&text)], progress: Some(text) };
 }
 
-/// The long work is done: its line goes.
+/// Removes the progress line.
 pub fn progress_end() {
     let mut drawn = DRAWN.lock().unwrap_or_else(PoisonError::into_inner);
     if drawn.progress.is_some() {
@@ -121,9 +120,9 @@ impl Drawn {
         Self { widths: Vec::new(), progress: None }
     }
 
-    /// What moves the cursor to its first line.
+    /// Moves the cursor to the first line.
     fn to_top(&self, columns: usize) -> String {
-        // A terminal that became narrower has wrapped them.
+        // A terminal that became narrower has wrapped the lines.
         let rows: usize = self.widths.iter().map(|width| width.div_ceil(columns).max(1)).sum();
         match (rows, self.progress.is_some()) {
             (0, _) => String::new(),
@@ -134,7 +133,7 @@ impl Drawn {
     }
 }
 
-/// Leaves what is drawn: a live block stays above what comes, a line of progress goes.
+/// Finishes what is drawn: a live block stays above the next output, a progress line disappears.
 pub fn leave() {
     let mut drawn = DRAWN.lock().unwrap_or_else(PoisonError::into_inner);
     if drawn.progress.is_some() {
@@ -143,29 +142,29 @@ pub fn leave() {
     *drawn = Drawn::nothing();
 }
 
-/// Takes what is drawn away; a live block is drawn again below when its figures are due.
+/// Removes what is drawn. A live block is drawn again below when its figures are due.
 fn clear(drawn: &Drawn) {
     if let Some(Terminal { columns, .. }) = Terminal::of_errors().filter(|_| !drawn.widths.is_empty()) {
-        let _ = write!(io::stderr(), "{}\x1b[J", drawn.to_top(columns)); // it is out of the way, or not
+        let _ = write!(io::stderr(), "{}\x1b[J", drawn.to_top(columns)); // a failure does no harm
     }
 }
 
-/// Says on standard error why the command does not do what it was asked to.
+/// Prints on standard error why the command cannot do what was asked.
 pub fn error(text: impl Display) {
     message("pagepool:", Some(Colour::Bad), text);
 }
 
-/// Says on standard error what goes otherwise than it was probably meant.
+/// Warns on standard error of what is probably not intended.
 pub fn warn(text: impl Display) {
     message("pagepool: warning:", Some(Colour::Caution), text);
 }
 
-/// Says on standard error what is good to know.
+/// Prints a hint on standard error.
 pub fn note(text: impl Display) {
     message("pagepool: note:", None, text);
 }
 
-/// Prints lines on standard error that are no message: figures beside JSON.
+/// Prints lines without a heading on standard error: figures beside JSON.
 pub fn aside(text: impl Display) {
     let text = text.to_string();
     match Terminal::of_errors() {
@@ -193,15 +192,15 @@ fn say(text: &str) {
         clear(&drawn);
         *drawn = Drawn::nothing();
     }
-    let _ = writeln!(io::stderr(), "{text}"); // there is nobody else to tell
+    let _ = writeln!(io::stderr(), "{text}"); // a failure cannot be reported
 }
 
-/// Whether standard output could not be written.
+/// Whether a write to standard output has failed.
 pub fn failed() -> bool {
     FAILURE.get().is_some()
 }
 
-/// Standard output could not be written, for this reason.
+/// Records that standard output could not be written, and why.
 pub fn fail(error: &io::Error) {
     let why = match error.kind() {
         io::ErrorKind::BrokenPipe => WriteFailure::Unread,
@@ -210,13 +209,14 @@ pub fn fail(error: &io::Error) {
     let _ = FAILURE.set(why); // the first reason counts
 }
 
-/// What the kernel says, without the number that Rust adds.
+/// The error in the kernel's words, without the number that Rust adds.
 fn said(error: &io::Error) -> String {
     let text = error.to_string();
     text.split_once(" (os error").map_or(text.clone(), |(text, _)| text.to_owned())
 }
 
-/// The status that a command ends with: this one, unless it could not print what it had to.
+/// The exit status of the command: this one, or [`FAILED`](exit_status::FAILED) if its output could not be
+/// written.
 pub fn exit_status(status: ExitCode) -> ExitCode {
     let Some(WriteFailure::Refused(why)) = FAILURE.get() else { return status };
     error(format_args!("cannot write results: {why}"));

@@ -1,5 +1,5 @@
-//! Tells a service manager such as systemd how far the command is: datagrams to the socket that it names in
-//! the environment (sd_notify(3)). Without one nothing happens.
+//! Notifies a service manager such as systemd of the progress: by datagrams to the socket named in the
+//! environment (sd_notify(3)). Without one it does nothing.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -13,22 +13,21 @@ use pagepool::observe::shown;
 
 use super::output;
 
-/// The longest that the command waits for a service manager that does not read.
+/// The longest wait for a service manager that does not read.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// The time between two lines of status.
 const STATUS_EVERY: Duration = Duration::from_secs(1);
 
-/// The service manager, if there is one.
+/// A connection to the service manager, if there is one.
 pub struct ServiceManager {
     way: Option<(UnixDatagram, SocketAddr)>,
     watchdog: Option<Watchdog>,
-    /// That the command works, as long as it could not be told.
+    /// The READY message, while it could not be sent.
     ready: Option<String>,
     told: Duration,
 }
 
 impl ServiceManager {
-    /// As the environment names it. Warns if it cannot be reached.
+    /// Reads the environment. Warns if the service manager cannot be reached.
     pub fn of_environment() -> Self {
         let way = env::var_os("NOTIFY_SOCKET").and_then(|name| match way_to(&name) {
             Ok(way) => Some(way),
@@ -43,19 +42,17 @@ impl ServiceManager {
         Self { way, watchdog, ready: None, told: Duration::ZERO }
     }
 
-    /// The command works from now on.
     pub fn ready(&mut self, status: &str) {
         let ready = format!("READY=1\nSTATUS={}", shown(status));
         self.ready = (!self.tell(&ready)).then_some(ready);
     }
 
-    /// The command comes to its end.
     pub fn stopping(&mut self) {
         self.tell("STOPPING=1\nSTATUS=closes its interfaces");
     }
 
-    /// Tells the status when a second is over, and that the command is alive when that is asked and each of
-    /// the counts, one a thread, went up since the last time.
+    /// Sends the status once a second. Sends the watchdog message when it is due, if each of the counts, one
+    /// a thread, rose since the last time.
     pub fn look(&mut self, at: Duration, counts: impl FnOnce() -> Vec<u64>, status: impl FnOnce() -> String) {
         if self.way.is_none() {
             return;
@@ -73,12 +70,12 @@ impl ServiceManager {
         }
     }
 
-    /// Whether it was told. One that is only busy can be told again; of any other the user is warned, and it
-    /// is not.
+    /// Whether the message was sent. If the service manager is only busy, sending can be tried again. Any
+    /// other error warns the user, and nothing more is sent.
     fn tell(&mut self, what: &str) -> bool {
         let Some((socket, to)) = &self.way else { return false };
         let Err(error) = socket.send_to_addr(what.as_bytes(), to) else { return true };
-        // Out of memory: of the socket's buffer, too.
+        // The second: no memory, or the socket's buffer is full.
         if !matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::OutOfMemory) {
             warn(&env::var_os("NOTIFY_SOCKET").unwrap_or_default(), &error);
             self.way = None;
@@ -95,7 +92,7 @@ fn warn(name: &OsStr, error: &io::Error) {
     ));
 }
 
-/// A socket, and the address of the other one. `@` begins an abstract name.
+/// A socket, and the address of the service manager. `@` begins an abstract name.
 fn way_to(name: &OsString) -> io::Result<(UnixDatagram, SocketAddr)> {
     let to = match name.as_bytes() {
         [b'@', rest @ ..] => SocketAddr::from_abstract_name(rest)?,
@@ -107,14 +104,14 @@ fn way_to(name: &OsString) -> io::Result<(UnixDatagram, SocketAddr)> {
     Ok((socket, to))
 }
 
-/// How often this process must say that it is alive, if it must: the time in microseconds, and for whom.
+/// The watchdog period of this process, from the microseconds and the process id in the environment.
 fn period(micros: Option<&str>, process: Option<&str>) -> Option<Duration> {
     let ours = process.is_none_or(|process| process == std::process::id().to_string());
     let micros = micros.filter(|_| ours)?.parse().ok().filter(|&micros| micros > 0)?;
     Some(Duration::from_micros(micros))
 }
 
-/// Says that the command is alive, twice as often as it must.
+/// Sends the watchdog message twice in a period.
 struct Watchdog {
     every: Duration,
     next: Duration,
@@ -126,7 +123,7 @@ impl Watchdog {
         Self { every: period / 2, next: Duration::ZERO, seen: Vec::new() }
     }
 
-    /// Whether it is due, and no thread hangs.
+    /// Whether a message is due and no thread hangs.
     fn is_fed(&mut self, at: Duration, counts: impl FnOnce() -> Vec<u64>) -> bool {
         if at < self.next {
             return false;
@@ -174,7 +171,7 @@ mod tests {
         let name = OsString::from(format!("@pagepool-busy-{}", std::process::id()));
         let (_, address) = way_to(&name).unwrap();
         let theirs = UnixDatagram::bind_addr(&address).unwrap();
-        // Each has room for so many; there is room for no more when a new one cannot send any.
+        // A socket has room for so many datagrams; when a new socket cannot send any, the receiver is full.
         let fill = |_| {
             let filling = UnixDatagram::unbound().unwrap();
             filling.set_nonblocking(true).unwrap();
@@ -184,7 +181,7 @@ mod tests {
         let way = way_to(&name).ok();
         let watchdog = Some(Watchdog::new(Duration::from_secs(2)));
         let mut manager = ServiceManager { way, watchdog, ready: None, told: Duration::ZERO };
-        manager.ready("works"); // waits for its second
+        manager.ready("works"); // waits until its timeout of a second
         let mut room = [0; 100];
         for _ in 0..filled {
             theirs.recv(&mut room).unwrap();

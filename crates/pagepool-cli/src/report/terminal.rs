@@ -1,4 +1,4 @@
-//! The terminals that text goes to: their size, and text that is folded so that nothing wraps there.
+//! The terminals that show the output: their size, and folding text to it.
 
 use std::borrow::Cow;
 use std::io;
@@ -7,7 +7,6 @@ use pagepool::observe::shown_except;
 
 use crate::sys;
 
-/// A terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Terminal {
     pub columns: usize,
@@ -15,12 +14,12 @@ pub struct Terminal {
 }
 
 impl Terminal {
-    /// That of standard output, if it is one whose cursor moves.
+    /// The terminal of standard output, if there is one whose cursor moves.
     pub fn of_output() -> Option<Self> {
         Self::of(sys::terminal_size(io::stdout()))
     }
 
-    /// That of standard error.
+    /// The terminal of standard error, if there is one whose cursor moves.
     pub fn of_errors() -> Option<Self> {
         Self::of(sys::terminal_size(io::stderr()))
     }
@@ -28,31 +27,30 @@ impl Terminal {
     fn of(size: Option<(u16, u16)>) -> Option<Self> {
         let is_dumb = std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb");
         let (columns, rows) = size.filter(|_| !is_dumb)?;
-        // A serial line does not know its size: what every terminal has.
+        // A serial line does not know its size: assume the usual one.
         let or = |of: u16, usual| if of == 0 { usual } else { of.into() };
         Some(Self { columns: or(columns, 80), rows: or(rows, 24) })
     }
 }
 
-/// Stands before a command that users copy: on a terminal that has a line of its own, which is not folded.
-/// Elsewhere a space is there. No name has this character: the kernel ends names with it.
+/// Stands before a command that users copy. A terminal shows the command on its own line, unfolded; elsewhere
+/// a space replaces this. No name has this character: the kernel ends names with it.
 pub const OWN_LINE: char = '\0';
 
-/// A text with what a terminal would obey, or not show, escaped: names in it are others'. Its ends of lines
+/// Escapes what a terminal would obey or not show: a text may contain names that others chose. Line ends
 /// stay.
 pub fn plain(text: &str) -> Cow<'_, str> {
     shown_except(text, |c| c == '\n' || c == OWN_LINE)
 }
 
-/// A text as it stands where there is no terminal.
+/// A text as it is printed without a terminal.
 pub fn in_line(text: &str) -> String {
     text.replace(OWN_LINE, " ")
 }
 
-/// The lines of a text that is folded between words, so that none is longer than the columns. A line that
-/// goes on in a second one has this indent there. What stands between backticks stays together. So does what
-/// is behind [`OWN_LINE`], to the end of its line: a terminal that is too narrow wraps it, and copies it
-/// whole.
+/// Folds a text between words, so that no line is longer than the columns; continued lines have this indent.
+/// Text between backticks stays together. So does a command after [`OWN_LINE`], up to the end of its line: a
+/// narrower terminal wraps it, and still copies it whole.
 pub fn fold(text: &str, columns: usize, indent: usize) -> Vec<String> {
     let indent = indent.min(columns * 2 / 3);
     let mut lines = Vec::new();
@@ -75,12 +73,11 @@ pub fn fold(text: &str, columns: usize, indent: usize) -> Vec<String> {
     lines
 }
 
-/// Columns of a text without colours.
 pub fn width(text: &str) -> usize {
     text.chars().count()
 }
 
-/// What stays together, each with the spaces behind it: words, and what stands between backticks.
+/// The parts that stay together, each with the spaces after it: words, and text between backticks.
 fn parts(line: &str) -> Vec<&str> {
     let (mut parts, mut start, mut quoted, mut is_indent) = (Vec::new(), 0, false, true);
     for (at, of) in line.char_indices() {

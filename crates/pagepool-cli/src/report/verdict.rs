@@ -1,8 +1,8 @@
-//! What became of a run: rows for people, fields for programs, and a last line.
+//! The verdict of a run: rows for people, fields for programs, and a last line.
 //!
 //! Last line  one word for each exit status: PASS (0), FAIL with all reasons (1), that nothing moved (3),
-//!        GONE (4). FAIL also says what is gone. Behind it what became of the buffers, and the share of
-//!        packets that were lost.
+//!            GONE (4). FAIL also says what is gone. Then it says what became of the buffers, and which share
+//!            of the packets was lost.
 
 use std::fmt;
 use std::process::ExitCode;
@@ -16,34 +16,34 @@ use super::loss::LossShare;
 use super::number::grouped;
 use super::{exit_status, output};
 
-/// Where the notes of rows begin.
+/// The column where the notes of rows begin.
 const NOTE: usize = 48;
-/// In place of PASS.
+/// The last line in place of PASS.
 const NOTHING_MOVED: &str = "No packets moved. Buffers: all returned.";
-/// What a run with a failure says if no buffer is missing.
+/// What a failed run says if no buffer is missing.
 const RETURNED: &str = "every buffer was returned";
 
-/// Figures in the order in which they are printed.
+/// Figures, in the order of printing.
 #[derive(Debug)]
 pub struct Verdict {
     fields: Vec<(&'static str, Value)>,
-    /// What people read: lines, and how far each is indented where it goes on.
+    /// Lines for people, each with the indent of its continuation.
     lines: Vec<(String, usize)>,
     failures: Vec<String>,
     /// No packets moved: without a failure nothing is proven.
     idle: bool,
-    /// What took an interface away from a run, which went well otherwise.
+    /// Which interface was removed, and how.
     gone: Option<String>,
-    /// Whether no buffer is missing, as far as somebody looked.
+    /// Whether a check found no buffer missing.
     returned: bool,
-    /// What is said of lost packets.
+    /// What the last line says of lost packets.
     loss: Option<String>,
-    /// What a good run proves, behind `PASS`.
+    /// What a good run proves, after `PASS`.
     proof: String,
 }
 
 impl Verdict {
-    /// Of a run that went well so far, which proves this.
+    /// A verdict without failures so far. `proof`: what the run proves if that stays so.
     pub fn new(proof: impl Into<String>) -> Self {
         Self {
             fields: Vec::new(),
@@ -57,86 +57,80 @@ impl Verdict {
         }
     }
 
-    /// A field of the JSON output.
     pub fn field(&mut self, key: &'static str, value: impl Serialize) {
         self.fields.push((key, serde_json::to_value(value).unwrap_or(Value::Null)));
     }
 
-    /// The same, where there is a value.
+    /// Adds a field to the JSON output if there is a value.
     pub fn some_field(&mut self, key: &'static str, value: Option<impl Serialize>) {
         if let Some(value) = value {
             self.field(key, value);
         }
     }
 
-    /// A row: what, how many, and what else there is to say.
     pub fn row(&mut self, what: &str, count: u64, note: &str) {
         self.text_row(what, &grouped(count), note);
     }
 
-    /// A field, and a row of the same count.
+    /// Adds a field, and a row with the same count.
     pub fn count(&mut self, key: &'static str, count: u64, what: &str, note: &str) {
         self.field(key, count);
         self.row(what, count, note);
     }
 
-    /// A row whose figure is no count.
+    /// Adds a row whose figure is not a count.
     pub fn text_row(&mut self, what: &str, figure: &str, note: &str) {
         let row = format!("{what:<32} {figure:>13}  {note}");
         self.lines.push((row.trim_end().to_owned(), NOTE));
     }
 
-    /// A line of its own.
     pub fn line(&mut self, line: &str) {
         self.lines.push((line.to_owned(), 2));
     }
 
-    /// The same, with an empty one behind it, which folding keeps.
+    /// Adds a line and an empty one.
     pub fn paragraph(&mut self, line: &str) {
         self.line(line);
         self.line("");
     }
 
-    /// The run failed if `count` is not 0: so many `what`.
+    /// Fails the run if `count` is not 0, with the reason `count what`.
     pub fn fail_count(&mut self, count: u64, what: &str) {
         self.fail_if(count > 0, || format!("{} {what}", grouped(count)));
     }
 
-    /// The run failed if `failed`.
     pub fn fail_if(&mut self, failed: bool, why: impl FnOnce() -> String) {
         if failed {
             self.failures.push(why());
         }
     }
 
-    /// No packets moved. A run without a failure then proves nothing but that buffers were returned.
+    /// Records that no packets moved. Without a failure, the run then proves only that buffers were returned.
     pub fn nothing_moved(&mut self) {
         self.idle = true;
     }
 
-    /// An interface went away, which ended the run.
+    /// Records that an interface was removed, which ended the run.
     pub fn gone(&mut self, why: String) {
         self.gone = Some(why);
     }
 
-    /// No buffer is missing.
     pub fn all_returned(&mut self) {
         self.returned = true;
     }
 
-    /// What was lost, which fails the run if it is more than it may be.
+    /// Records the losses, and fails the run if they exceed the limit.
     pub fn loss(&mut self, loss: &LossShare) {
         self.field("loss", loss);
         self.loss = loss.said();
         self.failures.extend(loss.failure());
     }
 
-    /// Whether the run went well.
     pub fn is_ok(&self) -> bool {
         self.failures.is_empty() && self.gone.is_none() && !self.idle
     }
 
-    /// Why not.
+    /// Why it did not pass.
     fn failures(&self) -> Vec<String> {
         let all: Vec<_> = self.failures.iter().chain(&self.gone).cloned().collect();
         match self.idle && all.is_empty() {
@@ -145,7 +139,7 @@ impl Verdict {
         }
     }
 
-    /// Prints the fields or the rows, and gives the status.
+    /// Prints the fields or the rows, and returns the status.
     pub fn print(&self, json: bool) -> ExitCode {
         if json {
             print_json(self);
@@ -158,7 +152,6 @@ impl Verdict {
         self.status()
     }
 
-    /// The status, which says whether the run went well.
     pub fn status(&self) -> ExitCode {
         match (&self.gone, self.idle) {
             _ if !self.failures.is_empty() => exit_status::FAILED.into(),
@@ -170,7 +163,6 @@ impl Verdict {
 }
 
 impl Verdict {
-    /// The line below all rows.
     fn last_line(&self) -> (Colour, String) {
         let returned = self.returned.then_some(RETURNED);
         let (colour, word, parts) = match (&self.gone, self.idle) {

@@ -1,35 +1,34 @@
-//! The numbered frames that arrive at a peer: which, in what order, whether whole; in bounded memory.
+//! Checks the numbered frames that arrive at a peer for content, repeats and order, in bounded memory.
 //!
-//! Each life of a sender has numbers of its own. Frames that are missing where one life follows another, or
-//! before the first that a receiver sees, are in no gap: they show where sent and arrived are compared.
+//! Each life of a sender has its own numbers. Frames missing between two lives, or before the first frame
+//! that a receiver sees, belong to no gap; the comparison of sent and arrived shows them.
 
 use pagepool_lab::{Arrival, Tally};
 
 use super::counts::PeerCounts;
 
-/// Bits of a number that count the frames of a life.
+/// The low bits of a number count the frames of a life; the high bits are the life.
 pub const LIFE_SHIFT: u32 = 40;
-/// How far behind the newest a number may come.
+/// How far behind the newest number a frame may arrive.
 const WINDOW: u64 = 1 << 16;
 
 /// The numbers that arrived.
 #[derive(Debug)]
 pub struct Arrivals {
-    /// Expects no number, and so reads the number of each whole frame.
+    /// Expects no number, and thus reads the number of each whole frame.
     reader: Tally,
-    /// A bit for each of the numbers before `next`.
+    /// A bit for each of the last [`WINDOW`] numbers before `next`.
     seen: Box<[u64]>,
-    /// The number behind the newest; `None` before the first.
+    /// The number after the newest; `None` before the first frame.
     next: Option<u64>,
 }
 
 impl Arrivals {
-    /// No frame yet.
     pub fn new() -> Self {
         Self { reader: Tally::new(0), seen: vec![0; (WINDOW / 64) as usize].into(), next: None }
     }
 
-    /// Counts a frame.
+    /// Checks and counts a frame.
     pub fn take(&mut self, frame: &[u8], counts: &mut PeerCounts) {
         match self.reader.take(frame) {
             Arrival::Good(number) | Arrival::Again(number) | Arrival::Beyond(number) => {

@@ -1,8 +1,9 @@
-//! The counts of a peer, in a file that the peer and the fault injector share: the counts survive when the
-//! peer is killed.
+//! The counts of a peer, in a file that the peer and the fault injector share. They survive when the peer is
+//! killed.
 //!
-//! The file lies in memory and has no name. Its first word is the fault injector's order; the peer writes the
-//! others, all with one call after each burst. Words have the machine's byte order: both ends run on one.
+//! The file is in memory and has no name. Its first word is the fault injector's order; the peer writes the
+//! other words, all with one call after each burst. Words have the machine's byte order: both processes run
+//! on one machine.
 
 use std::fs::File;
 use std::io;
@@ -10,44 +11,44 @@ use std::os::unix::fs::FileExt;
 
 use crate::sys;
 
-/// What a peer is to do.
+/// What a peer must do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
 pub enum Order {
     /// Send and receive.
     Send = 0,
-    /// Send no more.
+    /// Only receive.
     Receive = 1,
-    /// End.
+    /// Exit.
     End = 2,
 }
 
-/// Bytes of a word, and words of [`PeerCounts`].
+/// The bytes of a word.
 const WORD: usize = 8;
 const WORDS: usize = 10;
 
-/// What a peer counts. All are frames, unless they say otherwise.
+/// The counts of a peer, in frames unless stated otherwise.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PeerCounts {
-    /// Begun to be sent: written before a burst.
+    /// Begun to be sent; written before a burst.
     pub begun: u64,
-    /// Taken by the driver: written after it.
+    /// Taken by the driver; written after the burst.
     pub sent: u64,
-    /// Bursts for which the interface was down.
+    /// Bursts not sent because the interface was down.
     pub down: u64,
     /// Received whole, for the first time.
     pub arrived: u64,
-    /// Received again, or long after later ones.
+    /// Received again, or long after later frames.
     pub again: u64,
-    /// Received whole, after a later one.
+    /// Received whole, after a later frame.
     pub overtaken: u64,
     /// Received changed.
     pub damaged: u64,
-    /// Received, and not a peer's.
+    /// Received, but not numbered by a peer.
     pub unnumbered: u64,
-    /// Places where numbers were missing.
+    /// Gaps in the received numbers.
     pub gaps: u64,
-    /// Numbers that were missing there.
+    /// Numbers missing in the gaps.
     pub in_gaps: u64,
 }
 
@@ -62,7 +63,7 @@ impl PeerCounts {
         Self { begun, sent, down, arrived, again, overtaken, damaged, unnumbered, gaps, in_gaps }
     }
 
-    /// The sums.
+    /// Adds two sets of counts.
     pub fn plus(&self, other: &Self) -> Self {
         let (mut words, others) = (self.words(), other.words());
         words.iter_mut().zip(others).for_each(|(word, other)| *word += other);
@@ -70,36 +71,36 @@ impl PeerCounts {
     }
 }
 
-/// One end of the file.
+/// The counter file, as either process sees it.
 #[derive(Debug)]
 pub struct CountsFile {
     file: File,
 }
 
 impl CountsFile {
-    /// A new file, all zero.
+    /// Creates a file of zeros.
     pub fn new() -> io::Result<Self> {
         let file = sys::memory_file(c"soak")?;
         file.set_len(((1 + WORDS) * WORD) as u64)?;
         Ok(Self { file })
     }
 
-    /// The other end.
+    /// Uses the file that the other process created.
     pub fn over(file: File) -> Self {
         Self { file }
     }
 
-    /// The descriptor for the peer.
+    /// A descriptor for the peer.
     pub fn file(&self) -> io::Result<File> {
         self.file.try_clone()
     }
 
-    /// Gives the peer an order.
+    /// Writes the order to the peer.
     pub fn tell(&self, order: Order) -> io::Result<()> {
         self.file.write_all_at(&(order as u64).to_ne_bytes(), 0)
     }
 
-    /// The order to the peer.
+    /// Reads the order to the peer.
     pub fn order(&self) -> io::Result<Order> {
         let mut word = [0; WORD];
         self.file.read_exact_at(&mut word, 0)?;
@@ -110,13 +111,13 @@ impl CountsFile {
         })
     }
 
-    /// Writes what the peer counted.
+    /// Writes the peer's counts.
     pub fn write(&self, counts: &PeerCounts) -> io::Result<()> {
         let bytes = counts.words().map(u64::to_ne_bytes);
         self.file.write_all_at(bytes.as_flattened(), WORD as u64)
     }
 
-    /// The counts. While the peer runs, they may be of two bursts.
+    /// Reads the counts. While the peer runs, they may mix two bursts.
     pub fn read(&self) -> io::Result<PeerCounts> {
         let mut bytes = [[0; WORD]; WORDS];
         self.file.read_exact_at(bytes.as_flattened_mut(), WORD as u64)?;

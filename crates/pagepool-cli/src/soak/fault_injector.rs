@@ -1,7 +1,7 @@
 //! Takes interfaces down and up, kills peers, and watches what arrives.
 //!
-//! Everything is done in one loop of a millisecond's steps, so a peer may be killed while an interface is
-//! down, or while traffic comes back.
+//! One loop with steps of 1 ms does everything. It may kill a peer while an interface is down or while
+//! traffic recovers.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -23,25 +23,25 @@ use crate::report::output;
 const STEP: Duration = Duration::from_millis(1);
 /// How long an interface is down.
 const DOWN: Duration = Duration::from_secs(1);
-/// Nothing fails in the last seconds, so that what failed last has its time to recover.
+/// No fault begins in the last seconds, which leaves time to recover from the last one.
 const LAST: Duration = Duration::from_secs(2);
-/// No frame is on its way if none arrived for so long; and the longest wait for that.
+/// When no frame has arrived for QUIET, none is on its way; PATIENCE is the longest wait for that.
 const QUIET: Duration = Duration::from_millis(300);
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What was seen.
+/// The faults and what they did.
 #[derive(Clone, Debug, Default)]
 pub struct FaultReport {
     pub seconds: f64,
     pub flaps: u64,
     pub kills: u64,
-    /// Of each peer.
+    /// The counts of each peer.
     pub peers: [PeerCounts; 2],
-    /// Of each peer: frames that may have been sent when the peer was killed.
+    /// For each peer: frames that may have been sent when the peer was killed.
     pub in_doubt: [u64; 2],
-    /// Whether frames flowed, and how soon they did again.
+    /// Whether frames flowed, and how soon after a fault.
     pub flow: Flow,
-    /// After the warm-up, and when the peers had sent for as long as they should.
+    /// After the warm-up, and at the end of the sending time.
     pub holdings: [Holdings; 2],
 }
 
@@ -69,7 +69,7 @@ pub struct FaultInjector<'a> {
     start: Instant,
     schedule: Schedule,
     report: FaultReport,
-    /// The end that is down, and until when.
+    /// The index of the end that is down, and until when.
     down: Option<(usize, Duration)>,
     next_flap: Duration,
     next_kill: Duration,
@@ -92,7 +92,7 @@ impl<'a> FaultInjector<'a> {
         })
     }
 
-    /// Runs until the time is over, or the user wants an end.
+    /// Runs until the time is over or the user ends it.
     pub fn run(&mut self, figures: &mut SoakFigures, signals: &RunSignals) -> Result<(), String> {
         let end = Duration::from_secs(self.schedule.seconds);
         self.start = Instant::now();
@@ -115,7 +115,8 @@ impl<'a> FaultInjector<'a> {
         Ok(())
     }
 
-    /// Takes the next end down when it is time, and up again a second later, or at once if all is over.
+    /// Takes the next end down when it is due. Takes it up again a second later, or at once if the run is
+    /// over.
     fn flap(&mut self, now: Duration, over: bool, end: Duration) -> Result<(), String> {
         if let Some((at, until)) = self.down {
             if now >= until || over {
@@ -135,7 +136,7 @@ impl<'a> FaultInjector<'a> {
         Ok(())
     }
 
-    /// Kills the next peer when it is time, also while an interface is down.
+    /// Kills the next peer when it is due, even while an interface is down.
     fn kill(&mut self, now: Duration, end: Duration) -> Result<(), String> {
         if now < self.next_kill || now + LAST > end {
             return Ok(());
@@ -151,7 +152,8 @@ impl<'a> FaultInjector<'a> {
         Ok(())
     }
 
-    /// The first failure of a kind allocates what later ones use again: from the second on nothing may grow.
+    /// Restarts the measurement of growth until each kind of fault has happened twice: the first allocates
+    /// what later ones reuse.
     fn warmed(&mut self) {
         if self.report.flaps <= 1 || self.report.kills <= 1 {
             self.report.holdings[0] = Holdings::now();
@@ -178,7 +180,7 @@ impl<'a> FaultInjector<'a> {
         Ok(())
     }
 
-    /// Stops the senders, and waits until all frames on their way have arrived.
+    /// Stops the senders, and waits until no more frames arrive.
     pub fn quiet(&self) -> Result<(), String> {
         self.tell(Order::Receive)?;
         let (start, mut since, mut before) = (Instant::now(), Instant::now(), None);
@@ -196,7 +198,7 @@ impl<'a> FaultInjector<'a> {
         self.peers.iter().try_for_each(|peer| peer.tell(order))
     }
 
-    /// Ends the peers, after the forwarder.
+    /// Ends the peers. Call it after the forwarder has ended.
     pub fn end(mut self) -> Result<FaultReport, String> {
         self.quiet()?;
         for peer in &mut self.peers {

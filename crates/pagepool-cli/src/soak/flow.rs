@@ -1,32 +1,32 @@
-//! Whether frames flow both ways, and how soon they flow again after a disturbance.
+//! Measures whether frames flow both ways, and how soon they flow again after a disturbance.
 //!
-//! Three measures, all only of times when nothing is in the way: the longest *silence*, in which no frame of
-//! a direction arrives; the longest *return*, from the end of a disturbance to the first frame of a
-//! direction; and the longest *recovery*, from there until a direction has half the rate again that it had in
-//! the last calm second before, over a window of 20 ms, which is in the figure. A machine that got busier
-//! meanwhile shows in the last one.
+//! It takes three measures, only while no fault is active: the longest *silence*, in which no frame of a
+//! direction arrives; the longest *return*, from the end of a disturbance to the first frame of a direction;
+//! and the longest *recovery*, from the end of a disturbance until a direction has half the rate of the last
+//! calm second before it. Rates cover a window of 20 ms, which the recovery includes. Other load on the
+//! machine lengthens the recovery.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// What a rate is measured over.
+/// The window of a rate.
 const WINDOW: Duration = Duration::from_millis(20);
-/// What the usual rate is measured over.
+/// The window of the usual rate.
 const SECOND: Duration = Duration::from_secs(1);
-/// The part of the usual rate that counts as recovered: rates vary where three processes share two cores.
+/// The part of the usual rate that counts as recovered: rates vary when three processes share two cores.
 const GOOD: f64 = 0.5;
 
-/// The flow of both directions. Times are those since the start.
+/// The flow of both directions. Times count from the start.
 #[derive(Clone, Debug, Default)]
 pub struct Flow {
     /// The looks of the last window, and one before it.
     recent: VecDeque<(Duration, [u64; 2])>,
-    /// Of each direction: when it moved last.
+    /// When a frame of each direction last arrived.
     moved: [Duration; 2],
-    /// Frames a second in the last calm second, and where the present one began.
+    /// Frames per second in the last calm second, and the start of the current one.
     usual: [f64; 2],
     second: Option<(Duration, [u64; 2])>,
-    /// When the last disturbance ended; `None` while there is one.
+    /// When the last disturbance ended; `None` during one.
     calm: Option<Duration>,
     returning: [bool; 2],
     recovering: [bool; 2],
@@ -34,12 +34,12 @@ pub struct Flow {
     pub returned: Duration,
     /// The longest time without a frame.
     pub silence: Duration,
-    /// The longest time until the usual rate.
+    /// The longest time to half the usual rate.
     pub recovery: Duration,
 }
 
 impl Flow {
-    /// A disturbance begins.
+    /// Begins a disturbance.
     pub fn disturb(&mut self, now: Duration) {
         self.give_up(now);
         self.calm = None;
@@ -48,7 +48,7 @@ impl Flow {
         self.recovering = [false; 2];
     }
 
-    /// The disturbance is over.
+    /// Ends the disturbance.
     pub fn calm(&mut self, now: Duration) {
         self.calm = Some(now);
         self.returning = [true; 2];
@@ -56,7 +56,7 @@ impl Flow {
         self.recent.clear();
     }
 
-    /// The run ends: a direction that has not returned or recovered took that long at least.
+    /// Ends the current calm time: a direction that has not returned or recovered took at least that long.
     pub fn give_up(&mut self, now: Duration) {
         let took = self.calm.map_or(Duration::ZERO, |since| now.saturating_sub(since));
         if self.returning.contains(&true) {
@@ -67,7 +67,7 @@ impl Flow {
         }
     }
 
-    /// Takes the frames that arrived so far, of each direction.
+    /// Takes the total of frames that arrived in each direction.
     pub fn look(&mut self, now: Duration, arrived: [u64; 2]) {
         let before = self.recent.back().map(|(_, arrived)| *arrived);
         self.recent.push_back((now, arrived));
@@ -116,7 +116,7 @@ impl Flow {
 mod tests {
     use super::*;
 
-    /// Looks every millisecond from one to another, at rates a millisecond.
+    /// Looks once per millisecond, at these rates per millisecond.
     fn run(flow: &mut Flow, arrived: &mut [u64; 2], from: u64, to: u64, rates: [u64; 2]) {
         for ms in from..to {
             *arrived = [arrived[0] + rates[0], arrived[1] + rates[1]];

@@ -1,4 +1,4 @@
-//! Memory and descriptors of this process, as the kernel counts them.
+//! The memory and descriptors of this process, from /proc.
 
 use std::fs;
 
@@ -7,14 +7,14 @@ use std::fs;
 pub struct Holdings {
     /// Resident memory in KiB.
     pub rss_kib: u64,
-    /// Resident memory in KiB without file mappings, for code becomes resident as it first runs.
+    /// Resident memory in KiB, without file mappings: code becomes resident when it first runs.
     pub own_kib: u64,
     /// Open descriptors.
     pub descriptors: u64,
 }
 
 impl Holdings {
-    /// The present figures.
+    /// Reads the current figures.
     pub fn now() -> Self {
         let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
         let descriptors = fs::read_dir("/proc/self/fd").map_or(0, |entries| entries.count() as u64);

@@ -1,4 +1,4 @@
-//! The figures that are shown while a soak runs: one line every five seconds, for people or for programs.
+//! The figures shown while a soak runs: a line every five seconds, for people or for programs.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -17,10 +17,9 @@ use crate::report::live_table::LiveTable;
 use crate::report::number::grouped;
 use crate::report::verdict::Verdict;
 
-/// Seconds between two lines.
 const STATS_EVERY: u64 = 5;
 
-/// No line is longer than 80.
+/// The table. Its lines have at most 80 characters.
 const TABLE: LiveTable<12> = LiveTable {
     head: [
         "time",
@@ -44,18 +43,18 @@ rx and tx: pages at the sockets. in_use: pages with the forwarder. slow: calls
 to the arena. flaps: interfaces taken down. kills: peers killed. outage: longest
 time in ms without packets, outside faults. MiB: resident memory.";
 
-/// What is shown of a soak.
+/// Shows the figures of a soak.
 pub struct SoakFigures {
     options: FigureOptions,
     every: Option<Duration>,
     warm: Sample,
-    /// When figures were due last, and what was shown then or later.
+    /// When figures were last due, and the time and arrivals of the last line.
     due: Duration,
     at: Duration,
     arrived: u64,
-    /// The legend and the heads of the table, until they are shown.
+    /// The legend and the head of the table, until they are shown.
     head: Option<String>,
-    /// For programs, in place of the table.
+    /// Replaces the table when programs read the output.
     json_lines: Option<JsonLines>,
 }
 
@@ -71,7 +70,7 @@ pub struct SoakSnapshot {
 }
 
 impl SoakFigures {
-    /// Says what runs. `warm`: when the warm-up was over.
+    /// Prints what runs. `warm`: the sample after the warm-up.
     pub fn begin(options: FigureOptions, warm: Sample, schedule: &Schedule, mode: &str) -> Self {
         let Schedule { seconds, flap_every, kill_every } = *schedule;
         options.print(&format_args!(
@@ -98,7 +97,7 @@ impl SoakFigures {
         self.head.take().iter().for_each(|head| self.options.row(head));
     }
 
-    /// Whether figures are shown for people, so that a line of progress helps.
+    /// Whether people read the figures: only then a progress line helps.
     pub fn is_for_people(&self) -> bool {
         !self.options.is_json()
     }
@@ -108,7 +107,7 @@ impl SoakFigures {
         self.every.is_some_and(|every| now >= self.due + every)
     }
 
-    /// Shows the figures of now, which are due or asked for.
+    /// Shows figures that are due or asked for.
     pub fn show(&mut self, why: Why, now: SoakSnapshot) {
         if why == Why::Due {
             self.due = now.at;
@@ -122,7 +121,7 @@ impl SoakFigures {
         self.options.row(&TABLE.row(&cells));
     }
 
-    /// Prints the verdict, in whichever form, and gives the status.
+    /// Prints the verdict in the chosen form, and returns the status.
     pub fn end(self, end: SoakSnapshot, verdict: &Verdict) -> ExitCode {
         match self.json_lines {
             Some(lines) => {
@@ -157,7 +156,7 @@ impl SoakFigures {
     }
 }
 
-/// What the peers counted together, and what was done to them.
+/// The counts of both peers together, and the faults.
 fn beside(now: &SoakSnapshot) -> Beside {
     let peers = now.peers[0].plus(&now.peers[1]);
     let counts = vec![

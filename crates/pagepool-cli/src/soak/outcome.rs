@@ -13,27 +13,27 @@ use crate::report::loss::{LossLimit, LossShare};
 use crate::report::number::grouped;
 use crate::report::verdict::Verdict;
 
-/// The longest time to the first packet after something was in their way.
+/// The longest time to the first packet after a fault.
 const RETURN: Duration = Duration::from_secs(1);
-/// The longest time to half the rate then, and without any packet otherwise: on two busy cores a peer or the
-/// loop may not run for long.
+/// The longest time to half the rate after a fault, and the longest silence otherwise. On two busy cores a
+/// peer or the loop may wait long for a CPU.
 const BUSY: Duration = Duration::from_secs(3);
-/// How much the process may grow after its warm-up, in KiB: 64 pages, for stacks and heaps that are touched
-/// late. A leak of one page per flap and kill exceeds that within ten minutes.
+/// How much the process may grow after its warm-up, in KiB: 64 pages, for stacks and heaps touched late. A
+/// leak of one page per flap and kill exceeds this within ten minutes.
 const GROWTH_KIB: u64 = 256;
 
-/// What was seen from the warm-up to the end.
+/// The measurements from the warm-up to the end.
 pub struct SoakResult {
     pub mode: String,
     pub faults: FaultReport,
-    /// Both ports when the warm-up was over.
+    /// Both ports after the warm-up.
     pub warm: Vec<PortSample>,
-    /// The same at the end.
+    /// Both ports at the end.
     pub end: Vec<PortSample>,
 }
 
 impl SoakResult {
-    /// Judges, with what the pools say, which have ended, too.
+    /// Judges the run. `pools` have ended; their counters are still readable.
     pub fn verdict(&self, pools: &[PoolRef], limit: LossLimit) -> Verdict {
         let mut verdict = Verdict::new("every buffer was returned, and every packet is accounted for");
         verdict.line(&format!("over {}, {:.1} s", self.mode, self.faults.seconds));
@@ -68,7 +68,7 @@ impl SoakResult {
         verdict.count("gaps", peers.gaps, "gaps in the numbers", &note);
         verdict.row("packets damaged or duplicated", peers.damaged + peers.again, "must be 0");
         verdict.fail_if(peers.arrived == 0, || "no packet arrived".into());
-        // The second flap is of a peer's own interface, which the peer sees.
+        // The second flap takes down a peer's own interface: the peer must see it.
         let unseen = faults.flaps > 1 && peers.down == 0;
         verdict.fail_if(unseen, || "no peer's interface was ever down".into());
         verdict.fail_count(peers.damaged, "packets were damaged");
@@ -119,7 +119,7 @@ impl SoakResult {
     fn memory(&self, verdict: &mut Verdict, pools: &[PoolRef]) {
         let [first, last] = &self.faults.holdings;
         let nic_errors = figures::nic_errors(&self.end);
-        let grown_kib = last.own_kib.saturating_sub(first.own_kib); // without what is mapped of files
+        let grown_kib = last.own_kib.saturating_sub(first.own_kib); // without file mappings
         let descriptors = last.descriptors.saturating_sub(first.descriptors);
         figures::judge_pools(verdict, &self.warm, &self.end, pools);
         verdict.field("nic_errors", nic_errors);
@@ -138,7 +138,7 @@ impl SoakResult {
         verdict.fail_count(descriptors, "more file descriptors are open than after the warm-up");
     }
 
-    /// The kernel's count of each socket.
+    /// Adds the kernel's counters of each socket.
     fn sockets(&self, verdict: &mut Verdict) {
         let sockets: Vec<_> =
             self.end.iter().filter_map(|port| Some(object(port.nic.kernel?.entries()))).collect();
@@ -154,20 +154,20 @@ impl SoakResult {
 /// Frames of one direction that were lost, by place.
 #[derive(Clone, Copy, Debug, Default)]
 struct DirectionLosses {
-    /// Not seen by the socket: a link was down, or a queue of the kernel full.
+    /// Not seen by the socket: a link was down, or a queue of the kernel was full.
     before: u64,
-    /// A ring or queue of the forwarder was full.
+    /// Lost because a ring or queue of the forwarder was full.
     at_queues: u64,
     /// Neither sent nor known to be lost.
     unaccounted: u64,
-    /// Sent, and not seen by the peer: a link was down, a queue of the kernel full, or there was no peer.
+    /// Sent, but not seen by the peer: a link was down, a queue of the kernel was full, or no peer ran.
     after: u64,
-    /// More came out of a part of the way than went in.
+    /// Excess: more left a part of the path than entered it.
     never_sent: u64,
 }
 
 impl DirectionLosses {
-    /// From peer `from` to the other, through our sockets.
+    /// The losses from peer `from` to the other peer, through our sockets.
     fn of(soak: &SoakResult, from: usize) -> Self {
         let (to, end) = (1 - from, &soak.end);
         let sent = soak.faults.peers[from].sent;
@@ -192,7 +192,7 @@ mod tests {
 
     const WELL: &str = "PASS: every buffer was returned, and every packet is accounted for; ";
 
-    /// Ten frames each way that went well.
+    /// Ten frames each way, without a fault.
     fn well_of_ten() -> SoakResult {
         let mut seen = SoakResult {
             mode: "af_xdp".into(),

@@ -1,7 +1,8 @@
-//! A peer: a process in a host's network namespace that sends numbered frames at full speed, and checks
-//! those that arrive.
+//! A peer: a process in a host's network namespace. It sends numbered frames at full speed, and checks those
+//! that arrive.
 //!
-//! It is started by the fault injector, with its file of counts as standard input, and ends with it.
+//! The fault injector starts it, with the counter file as standard input. The peer ends with the fault
+//! injector.
 
 use std::error::Error as _;
 use std::fs::File;
@@ -19,9 +20,9 @@ use super::counts::{CountsFile, Order, PeerCounts};
 use crate::engine::interrupt::leave_to_parent;
 use crate::sys;
 
-/// Frames of a burst, either way.
+/// Frames in a burst, in either direction.
 const BURST: usize = 64;
-/// Room for a received frame.
+/// Bytes of room for a received frame.
 const ROOM: usize = 2048;
 /// The longest sleep when no frame can be sent or received.
 const NAP: Duration = Duration::from_micros(100);
@@ -32,7 +33,7 @@ pub struct PeerParams {
     /// The interface.
     #[arg(long)]
     pub link: String,
-    /// The count of processes before this one: the upper bits of its numbers.
+    /// How many processes ran before this one: the upper bits of its numbers.
     #[arg(long)]
     pub life: u64,
     /// Bytes of each frame.
@@ -44,12 +45,12 @@ pub struct PeerParams {
     /// The destination MAC address, as a number.
     #[arg(long)]
     pub to: u64,
-    /// The process that the peer ends with.
+    /// The parent process: the peer ends when it does.
     #[arg(long)]
     pub parent: u32,
 }
 
-/// An address as a number.
+/// A MAC address as a number.
 pub fn number_of(mac: Mac) -> u64 {
     mac.0.iter().fold(0, |number, &byte| number << 8 | u64::from(byte))
 }
@@ -59,12 +60,12 @@ fn mac_of(number: u64) -> Mac {
     Mac([a, b, c, d, e, f])
 }
 
-/// Runs the peer until an order or its parent's end ends it.
+/// Runs the peer until it is ordered to end or its parent ends.
 pub fn run(task: &PeerParams) -> Result<ExitCode, String> {
     leave_to_parent()?;
     let stays = sys::die_with(task.parent).map_err(|error| format!("prctl(PR_SET_PDEATHSIG): {error}"))?;
     if !stays {
-        return Ok(ExitCode::SUCCESS); // the parent ended before this was asked for
+        return Ok(ExitCode::SUCCESS); // the parent ended before prctl
     }
     let input = io::stdin().as_fd().try_clone_to_owned();
     let record = CountsFile::over(File::from(input.map_err(|error| format!("standard input: {error}"))?));
@@ -72,7 +73,7 @@ pub fn run(task: &PeerParams) -> Result<ExitCode, String> {
     peer.work(&record)
 }
 
-/// An error of the file that a peer counts in.
+/// Formats an error of the counter file.
 pub fn counter_file(error: io::Error) -> String {
     format!("the counter file of the peer: {error}")
 }
@@ -124,7 +125,7 @@ impl Peer {
         }
     }
 
-    /// Sends a burst, as far as there is room. The rest is sent next.
+    /// Sends as much of a burst as the socket takes. The rest is sent next.
     fn send(&mut self) -> Result<usize, NetError> {
         let frames = self.bytes.chunks_exact_mut(self.frames.size());
         frames.zip(self.next..).for_each(|(frame, number)| self.frames.write(number, frame));
@@ -140,7 +141,7 @@ impl Peer {
         Ok(sent)
     }
 
-    /// Receives at most twice as many frames as are sent, so that none pile up.
+    /// Receives at most twice as many frames as it sends, which prevents a backlog.
     fn receive(&mut self) -> Result<usize, NetError> {
         let mut all = 0;
         for _ in 0..2 {
@@ -159,7 +160,7 @@ impl Peer {
     }
 }
 
-/// Whether the interface is down: it will be up again.
+/// Whether the interface is down. The fault injector takes it up again.
 fn is_down(error: &NetError) -> bool {
     let errno = error.source().and_then(|cause| cause.downcast_ref::<io::Error>());
     errno.is_some_and(|errno| errno.kind() == io::ErrorKind::NetworkDown)

@@ -1,4 +1,4 @@
-//! The peers as the fault injector sees them: processes in the hosts' namespaces, one after the other.
+//! The peers as the fault injector sees them: processes in the hosts' namespaces, one after another.
 
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -10,7 +10,7 @@ use pagepool_net::link::Mac;
 use super::counts::{CountsFile, Order, PeerCounts};
 use super::peer::{self, counter_file};
 
-/// Bytes of the frames of one life and of the next.
+/// The frame sizes in bytes; lives use them in turn.
 const SIZES: [usize; 2] = [64, 1514];
 /// The longest time that a peer may take to end after the order.
 const LIMIT: Duration = Duration::from_secs(5);
@@ -22,9 +22,9 @@ pub struct PeerProcess<'a> {
     to: Mac,
     life: u64,
     running: PeerLife,
-    /// Counts of the lives before.
+    /// The counts of earlier lives.
     before: PeerCounts,
-    /// Frames of bursts in which a life ended: they may have been sent or not.
+    /// Frames of bursts in which a life was killed: sent or not.
     pub in_doubt: u64,
 }
 
@@ -34,10 +34,10 @@ struct PeerLife {
 }
 
 impl<'a> PeerProcess<'a> {
-    /// Starts its first life. The two peers begin with different sizes.
+    /// Starts the first life. The two peers begin with different sizes.
     pub fn start(host: &'a Host, to: &Host, first_size: usize) -> Result<Self, String> {
         let to = mac(to)?;
-        let life = first_size as u64; // the life says the size
+        let life = first_size as u64; // the life selects the size
         let running = PeerLife::start(host, to, life)?;
         Ok(Self { host, to, life, running, before: PeerCounts::default(), in_doubt: 0 })
     }
@@ -52,13 +52,13 @@ impl<'a> PeerProcess<'a> {
         Ok(())
     }
 
-    /// Counts of all lives.
+    /// The counts of all lives.
     pub fn counts(&self) -> Result<PeerCounts, String> {
         let now = self.running.record.read().map_err(counter_file)?;
         Ok(self.before.plus(&now))
     }
 
-    /// An error if the process ended by itself.
+    /// Fails if the process ended unexpectedly.
     pub fn must_run(&mut self) -> Result<(), String> {
         match self.status()? {
             None => Ok(()),
@@ -66,7 +66,7 @@ impl<'a> PeerProcess<'a> {
         }
     }
 
-    /// How the process ended, if it has.
+    /// The exit status, if the process has ended.
     fn status(&mut self) -> Result<Option<ExitStatus>, String> {
         let status = self.running.process.try_wait();
         status.map_err(|error| format!("the peer on {}: {error}", self.host.link.name))
@@ -77,7 +77,7 @@ impl<'a> PeerProcess<'a> {
         self.running.record.tell(order).map_err(counter_file)
     }
 
-    /// Ends the process, and waits for its end.
+    /// Orders the process to end, and waits for it.
     pub fn end(&mut self) -> Result<(), String> {
         self.tell(Order::End)?;
         let start = Instant::now();
@@ -93,7 +93,8 @@ impl<'a> PeerProcess<'a> {
 }
 
 impl PeerLife {
-    /// From the namespace's own thread: the process is in the namespace too, and ends when that thread does.
+    /// Starts a process from the namespace's own thread: it runs in that namespace, and ends when that thread
+    /// does.
     fn start(host: &Host, to: Mac, life: u64) -> Result<Self, String> {
         let failed = |error: std::io::Error| format!("a peer could not be started: {error}");
         let record = CountsFile::new().map_err(failed)?;
@@ -118,7 +119,7 @@ impl PeerLife {
 }
 
 impl Drop for PeerLife {
-    /// No process outlives this value.
+    /// Ends the process: none outlives this value.
     fn drop(&mut self) {
         let _ = self.process.kill(); // one that has ended is as good
         let _ = self.process.wait();

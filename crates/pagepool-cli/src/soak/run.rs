@@ -16,10 +16,10 @@ use crate::engine::run_state::{Phase, RunState, Sample};
 use crate::report::figure_options::FigureOptions;
 use crate::report::loss::LossLimit;
 
-/// MTU of the links.
+/// The MTU of the links.
 const MTU: u32 = 1500;
 
-/// Runs a soak, judges, and gives the status.
+/// Runs a soak, prints the verdict, and returns the status.
 pub fn soak(
     schedule: &Schedule,
     options: FigureOptions,

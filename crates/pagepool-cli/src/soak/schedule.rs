@@ -1,4 +1,4 @@
-//! How long a soak takes, and how often interfaces and peers fail.
+//! The options of a soak: its length, and how often interfaces and peers fail.
 
 use clap::Args;
 

@@ -1,4 +1,4 @@
-//! What the screen shows: which view, which rows in which order, what is selected; and what keys change.
+//! The state of the screen: view, rows and their order, selection; and how keys change it.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use super::rows::TopRow;
 use super::sampler::Sampled;
 use crate::observing::samples::PoolMoved;
 
-/// Milliseconds between two looks, of which `+` and `-` choose.
+/// Milliseconds between two looks. `+` and `-` choose among them.
 const DELAYS: [u64; 9] = [100, 200, 500, 1000, 2000, 5000, 10_000, 30_000, 60_000];
 
 /// What fills the screen.
@@ -23,26 +23,26 @@ pub enum TopView {
     Help,
 }
 
-/// What the user is asked for.
+/// The question that the last line shows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Prompt {
     Search(String),
     Filter(String),
-    /// A column.
+    /// The index of a column.
     Sort(usize),
 }
 
-/// What is left to do after a key.
+/// What the loop must do after a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AfterKey {
     Draw,
-    /// Everything, as if nothing had been drawn.
+    /// Draw everything, as if nothing had been drawn.
     DrawAnew,
     Stop,
     Quit,
 }
 
-/// The pool of the detail view, as it was when it was there last.
+/// The pool of the detail view, as it last was.
 #[derive(Clone, Debug)]
 pub struct OpenedPool {
     pub process: ProcessView,
@@ -59,26 +59,26 @@ pub struct TopApp {
     pub filter: String,
     pub paused: bool,
     pub delay: Duration,
-    /// Of [`COLUMNS`].
+    /// An index into [`COLUMNS`].
     pub sort: usize,
     pub inverted: bool,
-    /// Lines that are scrolled out above, of the detail view and the help.
+    /// Lines scrolled out above, in the detail view and the help.
     pub scrolled: usize,
-    /// Rows of the table that are scrolled out above; drawing sets it.
+    /// Rows of the table scrolled out above; set by drawing.
     pub first: usize,
-    /// Lines of a page; drawing sets it.
+    /// Lines of a page; set by drawing.
     pub page: usize,
-    /// None before one was opened, and of a pool of the kernel.
+    /// `None` before a pool was opened, and for a pool of the kernel.
     pub opened: Option<OpenedPool>,
     rows: Vec<TopRow>,
     shows_kernel: bool,
     selected: Option<RowKey>,
-    /// Where the selected row was.
+    /// The index of the selected row.
     at: usize,
 }
 
 impl TopApp {
-    /// The table, after the first look.
+    /// Starts with the table, after the first look.
     pub fn new(sampled: Sampled, delay: Duration, filter: String) -> Self {
         let mut app = Self {
             sampled,
@@ -103,12 +103,12 @@ impl TopApp {
         app
     }
 
-    /// There was another look.
+    /// Takes over the pools of a new look.
     pub fn looked(&mut self) {
         self.set_rows(TopRow::all(&self.sampled));
     }
 
-    /// These are the pools now.
+    /// Replaces the rows, and updates history and selection.
     pub fn set_rows(&mut self, rows: Vec<TopRow>) {
         self.rows = rows;
         self.history.add(&self.rows);
@@ -116,7 +116,7 @@ impl TopApp {
         self.refresh_opened();
     }
 
-    /// The rows that are shown, in their order.
+    /// The rows that are shown, in order.
     pub fn visible(&self) -> Vec<&TopRow> {
         let is_shown = |row: &&TopRow| {
             (self.shows_kernel || row.pid.is_some()) && (self.filter.is_empty() || row.matches(&self.filter))
@@ -131,27 +131,26 @@ impl TopApp {
         rows
     }
 
-    /// Every row, also those that are not shown.
+    /// Every row, hidden ones included.
     pub fn all(&self) -> &[TopRow] {
         &self.rows
     }
 
-    /// Where the selected row is, of those that are shown.
+    /// The index of the selected row among the shown ones.
     pub fn selected_at(&self) -> usize {
         self.at
     }
 
-    /// The pool that is selected.
     pub fn selected(&self) -> Option<&RowKey> {
         self.selected.as_ref()
     }
 
-    /// Whether the opened pool is still there.
+    /// Whether the opened pool still exists.
     pub fn is_opened_there(&self) -> bool {
         self.selected.as_ref().is_some_and(|key| self.rows.iter().any(|row| row.key == *key))
     }
 
-    /// What a key does.
+    /// Does what a key stands for.
     pub fn press(&mut self, key: Key) -> AfterKey {
         if key == Key::Ctrl('c') {
             return AfterKey::Quit;
@@ -186,7 +185,7 @@ impl TopApp {
         AfterKey::Draw
     }
 
-    /// What is of the table alone.
+    /// Actions that only the table has.
     fn act_on_table(&mut self, action: TopAction) {
         if self.view != TopView::Table {
             return;
@@ -212,7 +211,7 @@ impl TopApp {
 
     fn show(&mut self, view: TopView) {
         (self.view, self.scrolled) = (view, 0);
-        self.settle(); // rows moved while the table was not shown
+        self.settle(); // rows moved while another view was shown
     }
 
     fn sort_by(&mut self, column: usize) {
@@ -227,7 +226,7 @@ impl TopApp {
         }
     }
 
-    /// What a key does to a prompt: that goes on, or is over.
+    /// Applies a key to the open prompt, which stays open or closes.
     fn answer(&mut self, prompt: Prompt, key: Key) {
         match prompt {
             Prompt::Sort(at) => self.answer_sort(at, key),
@@ -265,7 +264,7 @@ impl TopApp {
         }
     }
 
-    /// Selects the next row of this name, from so far behind the selected one on.
+    /// Selects the next row that matches, starting `from` rows after the selected one.
     fn search_on(&mut self, text: String, from: usize) {
         let rows = self.visible();
         let places = (0..rows.len()).map(|at| (self.at + from + at) % rows.len());
@@ -291,7 +290,7 @@ impl TopApp {
         };
         match self.view {
             TopView::Table => self.select(then.min(last)),
-            _ => self.scrolled = then, // drawing knows where it ends
+            _ => self.scrolled = then, // drawing limits it
         }
     }
 
@@ -300,12 +299,12 @@ impl TopApp {
         (self.at, self.selected) = (at, key);
     }
 
-    /// The selection follows its row; where that is gone, the row that took its place is selected.
+    /// Keeps the selection on its row. If the row is gone, selects the row in its place.
     fn settle(&mut self) {
         let rows = self.visible();
         let place = rows.iter().position(|row| Some(&row.key) == self.selected.as_ref());
         let place = place.unwrap_or(self.at.min(rows.len().saturating_sub(1)));
-        // What is open in the detail view may be gone.
+        // The pool that the detail view shows may be gone; it stays selected.
         if self.view == TopView::Table || self.selected.is_none() {
             self.select(place);
         }
@@ -323,12 +322,12 @@ impl TopApp {
     }
 }
 
-/// Rows that are equal otherwise are sorted by it: ours first.
+/// Orders rows that are otherwise equal: pools of processes first.
 fn name(row: &TopRow) -> (bool, &str, Option<u32>) {
     (row.pid.is_none(), &row.process, row.pid)
 }
 
-/// What a key changes of a text.
+/// Applies a key to a line of text.
 fn edit(text: &mut String, key: Key) {
     match key {
         Key::Char(of) => text.push(of),

@@ -1,5 +1,5 @@
-//! Draws on the terminal, and on no more of it than a person can see: a screen takes memory for each cell of
-//! its size, which is whatever somebody set.
+//! Draws on the terminal, up to a maximum size: a screen takes memory for each cell, and any process can set
+//! the size.
 
 use std::io;
 
@@ -9,20 +9,19 @@ use ratatui::layout::{Position, Size};
 
 use super::output::ScreenOutput;
 
-/// Columns and rows that are drawn on, at most: more than the largest displays show. They take 60 MiB.
+/// The most columns and rows that are drawn: more than the largest displays show. They take 60 MiB.
 const MOST: Size = Size::new(1000, 500);
 
-/// ratatui's backend, with this limit.
+/// ratatui's backend, limited to that size.
 pub struct TopBackend(CrosstermBackend<ScreenOutput>);
 
 impl TopBackend {
-    /// Writes to this output.
     pub fn new(output: ScreenOutput) -> Self {
         Self(CrosstermBackend::new(output))
     }
 }
 
-/// What commands for the terminal are written to.
+/// Writes the terminal's control sequences.
 impl io::Write for TopBackend {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0.write(bytes)

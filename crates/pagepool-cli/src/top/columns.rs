@@ -1,5 +1,4 @@
-//! The columns of the table. Adding one: a row in [`COLUMNS`]; what it shows, how it is sorted, and its line
-//! in the help follow.
+//! The columns of the table. To add one, add a row to [`COLUMNS`]: cell, order and help line follow from it.
 
 use std::cmp::Ordering;
 use std::time::Duration;
@@ -9,24 +8,23 @@ use crate::observing::look::bytes;
 use crate::observing::table::{fitted, rate};
 use crate::report::terminal::width;
 
-/// A column.
 pub struct TopColumn {
     pub head: &'static str,
-    /// The key that sorts by it.
+    /// The key that sorts by this column.
     pub letter: Option<char>,
-    /// What it shows.
+    /// The meaning, for the help.
     pub about: &'static str,
-    /// Characters: of numbers all that they get, of texts the most.
+    /// Characters: the fixed width of a number, the maximum of a text.
     width: usize,
     pub is_text: bool,
-    /// Those of a higher rank go first where the screen is narrow.
+    /// A narrow screen drops the columns of the highest rank first.
     rank: u8,
     cell: fn(&TopRow, usize) -> String,
-    /// Of what is sorted by it, least first.
+    /// Ascending order.
     order: fn(&TopRow, &TopRow) -> Ordering,
 }
 
-/// All of them, from left to right; the bar by place stands behind.
+/// All columns, from left to right; the bar of places follows them.
 pub const COLUMNS: [TopColumn; 13] = [
     TopColumn {
         head: "PID",
@@ -46,7 +44,7 @@ pub const COLUMNS: [TopColumn; 13] = [
         is_text: true,
         rank: 0,
         cell: |row, _| row.process.clone(),
-        order: |a, b| (a.pid.is_none(), &a.process).cmp(&(b.pid.is_none(), &b.process)), // ours first
+        order: |a, b| (a.pid.is_none(), &a.process).cmp(&(b.pid.is_none(), &b.process)), // processes first
     },
     TopColumn {
         head: "POOL",
@@ -166,22 +164,22 @@ pub const COLUMNS: [TopColumn; 13] = [
     },
 ];
 
-/// The least that the bar gets.
+/// The least width of the bar.
 const LEAST_BAR: usize = 10;
-/// What it wants beyond which further columns are more useful.
+/// The least width of the bar while columns of a rank above 4 remain.
 const GOOD_BAR: usize = 14;
-/// Characters of a name, at least, where the screen is narrow.
+/// The least characters of a name on a narrow screen.
 const LEAST_NAME: usize = 4;
 
-/// A column of a screen.
+/// A column on the screen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FittedColumn {
-    /// Which, of [`COLUMNS`].
+    /// An index into [`COLUMNS`].
     pub at: usize,
     pub width: usize,
 }
 
-/// The columns that a screen of so many columns has room for, and the room that is left for the bar.
+/// Returns the columns that fit on a screen of `columns` characters, and the width left for the bar.
 pub fn fit(rows: &[&TopRow], columns: usize) -> (Vec<FittedColumn>, usize) {
     let mut fitted: Vec<_> =
         (0..COLUMNS.len()).map(|at| FittedColumn { at, width: wanted(at, rows) }).collect();
@@ -195,7 +193,7 @@ pub fn fit(rows: &[&TopRow], columns: usize) -> (Vec<FittedColumn>, usize) {
         let last = fitted.iter().rposition(|column| COLUMNS[column.at].rank == highest);
         last.map(|at| fitted.remove(at));
     }
-    // Long names give way to the bar, and then all of them.
+    // Narrow the widest texts until the bar fits.
     while used(&fitted) + LEAST_BAR > columns {
         let texts = fitted.iter_mut().filter(|column| COLUMNS[column.at].is_text);
         let Some(widest) = texts.max_by_key(|column| column.width).filter(|of| of.width > LEAST_NAME) else {
@@ -207,7 +205,7 @@ pub fn fit(rows: &[&TopRow], columns: usize) -> (Vec<FittedColumn>, usize) {
     (fitted, if room >= LEAST_NAME { room } else { 0 })
 }
 
-/// What a column wants: of texts and process numbers as much as the longest has.
+/// The width that a column wants: for texts and process numbers that of the longest cell.
 fn wanted(at: usize, rows: &[&TopRow]) -> usize {
     let column = &COLUMNS[at];
     let longest = || rows.iter().map(|row| width(&(column.cell)(row, column.width))).max().unwrap_or(0);
@@ -218,12 +216,12 @@ fn wanted(at: usize, rows: &[&TopRow]) -> usize {
 }
 
 impl TopColumn {
-    /// What it shows of a row, as wide as it is.
+    /// The cell of a row, padded to the column's width.
     pub fn cell(&self, row: &TopRow, columns: usize) -> String {
         self.aligned(&(self.cell)(row, columns), columns)
     }
 
-    /// A text in it.
+    /// A text, cut and aligned as this column's cells are.
     pub fn aligned(&self, text: &str, columns: usize) -> String {
         match self.is_text {
             true => format!("{:<columns$}", cut(text, columns)),
@@ -231,7 +229,7 @@ impl TopColumn {
         }
     }
 
-    /// The order of two rows as users want it: texts from A, numbers from the largest.
+    /// The order in which users want two rows: texts from A, numbers from the largest.
     pub fn order(&self, a: &TopRow, b: &TopRow) -> Ordering {
         match self.is_text || self.head == COLUMNS[0].head {
             true => (self.order)(a, b),
@@ -240,7 +238,7 @@ impl TopColumn {
     }
 }
 
-/// The first characters of a text that is too long.
+/// Cuts a text that is too long, and ends it with an ellipsis.
 pub fn cut(text: &str, columns: usize) -> String {
     match width(text) > columns {
         true => text.chars().take(columns.saturating_sub(1)).chain((columns > 0).then_some('…')).collect(),
@@ -248,7 +246,7 @@ pub fn cut(text: &str, columns: usize) -> String {
     }
 }
 
-/// A time in six characters.
+/// Formats a time in at most six characters.
 pub fn age(time: Duration) -> String {
     let seconds = time.as_secs();
     match seconds {
@@ -262,7 +260,7 @@ pub fn age(time: Duration) -> String {
 }
 
 fn by(a: &TopRow, b: &TopRow, of: fn(RowRates) -> Option<f64>) -> Ordering {
-    let [a, b] = [a, b].map(|row| row.rates.and_then(of).unwrap_or(-1.0)); // below all that are counted
+    let [a, b] = [a, b].map(|row| row.rates.and_then(of).unwrap_or(-1.0)); // rows without a rate sort below 0
     a.total_cmp(&b)
 }
 

@@ -1,4 +1,4 @@
-//! How the screen is drawn: one of three views, and a last line that says which keys there are.
+//! Draws the screen: one of three views, and a last line that lists the keys.
 
 mod bar;
 mod detail;
@@ -14,7 +14,7 @@ use self::theme::TopTheme;
 use super::app::{Prompt, TopApp, TopView};
 use crate::report::colour::Colour;
 
-/// Keys of the last line.
+/// The keys that the last line lists.
 const TABLE_KEYS: &[(&str, &str)] = &[
     ("F1", "Help"),
     ("F3", "Search"),
@@ -26,7 +26,7 @@ const TABLE_KEYS: &[(&str, &str)] = &[
 ];
 const PAGE_KEYS: &[(&str, &str)] = &[("Esc", "Back"), ("Up Down PgUp PgDn", "Scroll"), ("Space", "Pause")];
 
-/// Draws everything.
+/// Draws the whole screen.
 pub fn draw(frame: &mut Frame<'_>, app: &mut TopApp, theme: TopTheme) {
     let whole = frame.area();
     let errors = app.sampled.now.errors.len();
@@ -51,7 +51,7 @@ pub fn draw(frame: &mut Frame<'_>, app: &mut TopApp, theme: TopTheme) {
     }
 }
 
-/// As many lines as there is room for, from where the user scrolled to.
+/// Draws the lines that fit, from the scrolled position on.
 fn page(frame: &mut Frame<'_>, area: Rect, app: &mut TopApp, lines: Vec<Line<'static>>) {
     app.page = usize::from(area.height).max(1);
     app.scrolled = app.scrolled.min(lines.len().saturating_sub(app.page));
@@ -60,7 +60,7 @@ fn page(frame: &mut Frame<'_>, area: Rect, app: &mut TopApp, lines: Vec<Line<'st
     }
 }
 
-/// A prompt, or the keys.
+/// Draws the prompt, or the keys.
 fn last_line(frame: &mut Frame<'_>, area: Rect, app: &TopApp, theme: TopTheme) {
     let prompt = match &app.prompt {
         Some(Prompt::Search(text)) => Some(("Search (F3: next, Enter: done): ", text)),
@@ -133,7 +133,7 @@ mod tests {
         }
     }
 
-    /// A process with three pools, one that is dead, and the kernel.
+    /// A process with three pools, a dead process, and the kernel.
     fn rows() -> Vec<TopRow> {
         let mut dead = row("echo", 77, 1, 0.0);
         (dead.alive, dead.rates, dead.thread) = (false, None, "-".into());
@@ -175,7 +175,7 @@ mod tests {
         }
     }
 
-    /// Compares with the file of that name, or writes it (PAGEPOOL_BLESS=1).
+    /// Compares with the file of that name; with PAGEPOOL_BLESS=1, writes the file instead.
     fn assert_shown(name: &str, shown: &str) {
         let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/screens/{name}.txt"));
         if std::env::var_os("PAGEPOOL_BLESS").is_some() {
@@ -242,7 +242,7 @@ mod tests {
         assert!(drawn(&mut app, 80, 24).contains("No pool is called nope; Esc shows all."));
     }
 
-    /// The detail view of the kernel's pool, whose figures need no file.
+    /// The detail view of a kernel pool.
     fn kernel_detail(detached_at: Option<Duration>) -> TopApp {
         let mut pool = KernelPagePool::default();
         let mut stats = KernelPoolStats::default();
@@ -295,7 +295,7 @@ mod tests {
         }
     }
 
-    /// The pools in the order in which they are shown.
+    /// The pools in the order shown.
     fn order(app: &TopApp) -> Vec<String> {
         app.visible().iter().map(|row| format!("{} {}", row.process, row.pool)).collect()
     }

@@ -1,17 +1,18 @@
-//! What each pool did over the last looks, for the lines of the detail view.
+//! The history of each pool over the last looks, for the detail view.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use super::row_key::RowKey;
 use super::rows::TopRow;
 
-/// Looks that are kept.
+/// Looks kept of each pool.
 const KEPT: usize = 300;
 
-/// Looks for which a pool is kept that none of them had: its file may be damaged for a moment.
+/// A pool missing from more looks than this is forgotten. A few may miss it: its file may be damaged for a
+/// moment.
 const MOST_MISSED: u32 = 16;
 
-/// What is kept of a look.
+/// The figures kept of a look.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PastLook {
     pub allocated: f64,
@@ -21,20 +22,20 @@ pub struct PastLook {
     pub out: f64,
 }
 
-/// What is kept of a pool.
+/// The history of one pool.
 #[derive(Debug, Default)]
 struct PoolHistory {
     looks: VecDeque<PastLook>,
-    /// Looks since the last that had it.
+    /// Looks since the last one that saw the pool.
     missed: u32,
 }
 
-/// All pools that are there, or were a moment ago.
+/// The history of all current pools, and of those seen a moment ago.
 #[derive(Debug, Default)]
 pub struct History(BTreeMap<RowKey, PoolHistory>);
 
 impl History {
-    /// Adds a look, and forgets pools that went.
+    /// Adds a look, and forgets pools that are gone.
     pub fn add(&mut self, rows: &[TopRow]) {
         self.0.values_mut().for_each(|pool| pool.missed += 1);
         self.0.retain(|_, pool| pool.missed <= MOST_MISSED);
@@ -53,14 +54,14 @@ impl History {
         }
     }
 
-    /// The last looks at a pool, so many at most; the oldest first.
+    /// At most `count` of the last looks at a pool, the oldest first.
     pub fn last(&self, key: &RowKey, count: usize) -> Vec<PastLook> {
         let Some(PoolHistory { looks, .. }) = self.0.get(key) else { return Vec::new() };
         looks.iter().skip(looks.len().saturating_sub(count)).copied().collect()
     }
 }
 
-/// Figures as a line of bars, each as high as it is of the largest.
+/// Draws figures as a line of bars, scaled to the largest.
 pub fn sparkline(figures: &[f64]) -> String {
     const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     let most = figures.iter().copied().fold(0.0, f64::max);

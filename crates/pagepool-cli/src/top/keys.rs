@@ -1,10 +1,9 @@
-//! What keys do, in one table, which the help shows; and what bytes of a terminal are which key.
+//! The keys: a table of what each does, which the help shows, and a decoder of the bytes that a terminal
+//! sends.
 //!
-//! Why    crossterm, which draws, can read keys, too. Its reader goes on without end after the terminal was
-//!        closed, and waits for the rest of a sequence while no signal ends it. So these few keys are read
-//!        here.
+//! Why    crossterm can read keys, too. Its reader loops forever after the terminal was closed, and a signal
+//!        does not end its wait for the rest of a sequence. This decoder does neither.
 
-/// A key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Key {
     Char(char),
@@ -23,7 +22,7 @@ pub enum Key {
     F(u8),
 }
 
-/// What the user wants.
+/// What a key makes the screen do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TopAction {
     Help,
@@ -45,7 +44,7 @@ pub enum TopAction {
     Move(Motion),
 }
 
-/// Where the selection goes.
+/// A movement of the selection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Motion {
     Up,
@@ -56,11 +55,11 @@ pub enum Motion {
     End,
 }
 
-/// Keys that do the same.
+/// Keys with one action.
 pub struct KeyBinding {
     pub keys: &'static [Key],
     pub action: TopAction,
-    /// How the help calls them; empty for those that another line has.
+    /// The keys as the help shows them; empty if another line lists them.
     pub shown: &'static str,
     pub about: &'static str,
 }
@@ -74,7 +73,7 @@ const fn binding(
     KeyBinding { keys, action, shown, about }
 }
 
-/// All keys but the letters of columns.
+/// All keys except the letters of columns.
 pub const BINDINGS: &[KeyBinding] = &[
     binding(&[Key::Up], TopAction::Move(Motion::Up), "Up Down PgUp PgDn Home End", "move the selection"),
     binding(&[Key::Down], TopAction::Move(Motion::Down), "", ""),
@@ -110,13 +109,13 @@ pub const BINDINGS: &[KeyBinding] = &[
     ),
 ];
 
-/// What a key does.
+/// The action of a key.
 pub fn action(key: Key) -> Option<TopAction> {
     BINDINGS.iter().find(|binding| binding.keys.contains(&key)).map(|binding| binding.action)
 }
 
-/// Reads keys out of what a terminal sends. Takes them off the bytes; what may go on stays, unless nothing
-/// more came: then a lone escape is the key.
+/// Decodes keys, and removes their bytes. An incomplete sequence stays; if `is_all`, no more bytes follow,
+/// and a lone escape byte is the Escape key.
 pub fn decode(bytes: &mut Vec<u8>, is_all: bool) -> Vec<Key> {
     let (mut keys, mut at) = (Vec::new(), 0);
     while let Some((key, length)) = first(&bytes[at..], is_all) {
@@ -127,7 +126,7 @@ pub fn decode(bytes: &mut Vec<u8>, is_all: bool) -> Vec<Key> {
     keys
 }
 
-/// The first key, if the bytes are one that is known, and its length.
+/// Decodes the first key. Returns it (`None`: unknown) and its length in bytes.
 fn first(bytes: &[u8], is_all: bool) -> Option<(Option<Key>, usize)> {
     let (&byte, more) = bytes.split_first()?;
     match byte {
@@ -138,7 +137,7 @@ fn first(bytes: &[u8], is_all: bool) -> Option<(Option<Key>, usize)> {
             [b'[', b'[', of, ..] => Some((linux_function(*of), 4)),
             [b'[', sequence @ ..] if sequence != b"[" => control(sequence, is_all),
             [b'O' | b'[', ..] => is_all.then_some((None, bytes.len())),
-            [_, ..] => Some((None, 2)), // with Alt
+            [_, ..] => Some((None, 2)), // with Alt: ignored
         },
         b'\r' | b'\n' => Some((Some(Key::Enter), 1)),
         0x08 | 0x7f => Some((Some(Key::Backspace), 1)),
@@ -148,7 +147,7 @@ fn first(bytes: &[u8], is_all: bool) -> Option<(Option<Key>, usize)> {
     }
 }
 
-/// A control sequence behind its introducer: parameters and a final byte.
+/// Decodes a control sequence after its introducer: parameters and a final byte.
 fn control(sequence: &[u8], is_all: bool) -> Option<(Option<Key>, usize)> {
     let Some(end) = sequence.iter().position(|byte| !(0x20..0x40).contains(byte)) else {
         return is_all.then_some((None, sequence.len() + 2));
@@ -169,17 +168,17 @@ fn plain_final(byte: u8) -> Option<Key> {
         b'H' => Key::Home,
         b'F' => Key::End,
         b'P'..=b'S' => Key::F(byte - b'P' + 1),
-        b'M' => Key::Enter, // of a keypad
+        b'M' => Key::Enter, // of the keypad
         _ => return None,
     })
 }
 
-/// F1 to F5 of the Linux console.
+/// F1 to F5 on the Linux console.
 fn linux_function(byte: u8) -> Option<Key> {
     (b'A'..=b'E').contains(&byte).then(|| Key::F(byte - b'A' + 1))
 }
 
-/// `5~` and its like; what follows a semicolon are keys held down besides.
+/// Decodes `5~` and similar. Modifier keys follow a semicolon and are ignored.
 fn numbered(parameters: &[u8]) -> Option<Key> {
     let number = parameters.split(|byte| *byte == b';').next()?;
     Some(match std::str::from_utf8(number).ok()?.parse::<u8>().ok()? {
@@ -193,7 +192,7 @@ fn numbered(parameters: &[u8]) -> Option<Key> {
     })
 }
 
-/// A character of UTF-8.
+/// Decodes a UTF-8 character.
 fn character(bytes: &[u8], is_all: bool) -> Option<(Option<Key>, usize)> {
     let length = match bytes[0] {
         0..0x80 => 1,

@@ -1,9 +1,10 @@
-//! Where the screen is written to: a terminal that takes nothing delays no signal that ends the program.
+//! The output to the terminal. A terminal that accepts no output does not delay a signal that ends the
+//! program.
 //!
-//! Why    A terminal may stop taking what is written: a connection that hangs, an emulator that was stopped.
-//!        A write to it sleeps until it goes on, and goes on sleeping after a signal. So the terminal is
-//!        opened once more, with O_NONBLOCK (the shell shares the flags of standard output), and a write that
-//!        must wait looks for the end meanwhile.
+//! Why    A terminal may stop accepting output: a connection hangs, or an emulator is stopped. A blocking
+//!        write then sleeps, even after a signal. Therefore the terminal is opened once more, with O_NONBLOCK
+//!        (the flags of standard output are shared with the shell), and a write that must wait checks for the
+//!        end.
 
 use std::fs::File;
 use std::io::{self, Stdout, Write, stdout};
@@ -13,33 +14,34 @@ use std::time::{Duration, Instant};
 
 use crate::sys::screen as screen_calls;
 
-/// How long it waits for the terminal before it looks whether the end was asked for.
+/// How often a waiting write checks whether the program should end.
 const LOOK: Duration = Duration::from_millis(100);
-/// How long it waits after that, in all flushes of an output together. The screen is drawn by one, and put
-/// back by another.
+/// How long writes may wait after that, in all flushes of an output together. One output draws the screen;
+/// another restores the terminal.
 const LAST: Duration = Duration::from_millis(300);
 
-/// A terminal, and what was not written to it yet.
+/// A terminal, with the bytes not yet written to it.
 pub struct ScreenOutput {
     file: ScreenFile,
     buffer: Vec<u8>,
-    /// Whether the end was asked for.
+    /// Set when the program should end.
     end: Arc<AtomicBool>,
-    /// Until when a flush may wait, once one saw that.
+    /// When flushes stop waiting; set by the first flush that sees `end`.
     last: Option<Instant>,
 }
 
-/// How it is written to.
+/// How to write to the terminal.
 enum ScreenFile {
-    /// A write does not wait.
+    /// Opened for this; writes do not block.
     Own(File),
-    /// A write may: the terminal cannot be opened again. It belongs to another user, and is not the one that
-    /// controls this process.
+    /// Standard output; writes may block. Used if the terminal cannot be opened again: it belongs to another
+    /// user, and is not the controlling terminal of this process.
     Shared(Stdout),
 }
 
 impl ScreenOutput {
-    /// The terminal that standard output is. From when on `end` is set, what it does not take is dropped.
+    /// Opens the terminal of standard output. Once `end` is set, output that the terminal does not take is
+    /// dropped.
     pub fn open(end: Arc<AtomicBool>) -> Self {
         let file = screen_calls::terminal_without_waits()
             .map_or_else(|_| ScreenFile::Shared(stdout()), ScreenFile::Own);
@@ -47,8 +49,8 @@ impl ScreenOutput {
     }
 }
 
-/// Nothing reaches the terminal before a flush. What a flush did not write is dropped, which is no error once
-/// the end was asked for: ratatui would print it, to the same terminal.
+/// Writes reach the terminal at the next flush. What a flush could not write is dropped. After `end` that is
+/// no error: ratatui would print the error to this very terminal.
 impl Write for ScreenOutput {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.buffer.extend(bytes);
@@ -66,12 +68,12 @@ impl Write for ScreenOutput {
     }
 }
 
-/// Whether a flush waits no longer: `last` is over, which is set when the end is first seen.
+/// Whether flushes no longer wait: `end` was seen at least [`LAST`] ago.
 fn is_over(end: &AtomicBool, last: &mut Option<Instant>) -> bool {
     end.load(Ordering::Relaxed) && *last.get_or_insert_with(|| Instant::now() + LAST) < Instant::now()
 }
 
-/// Writes all, or as much as the terminal takes before waiting is over.
+/// Writes all bytes, or as many as the terminal takes before `is_over`.
 fn write_until(file: &mut File, mut bytes: &[u8], mut is_over: impl FnMut() -> bool) -> io::Result<()> {
     while !bytes.is_empty() {
         match file.write(bytes) {

@@ -1,13 +1,13 @@
-//! Which pool a row is.
+//! The identity of a row.
 
 use std::path::PathBuf;
 use std::time::SystemTime;
 
-/// Which pool it is, across looks.
+/// Identifies a pool across looks.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RowKey {
-    /// Of a process: its file, and when the pool was made.
+    /// A process's pool: the published file, when the pool was created, and its id.
     Process(PathBuf, SystemTime, u32),
-    /// Of the kernel.
+    /// A kernel pool: its id.
     Kernel(u32),
 }

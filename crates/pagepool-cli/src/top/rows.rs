@@ -1,4 +1,4 @@
-//! A row of the table: a pool of a process, or of the kernel, and what it did since the look before.
+//! A row of the table: a pool of a process or of the kernel, and what it did since the last look.
 
 use std::time::Duration;
 
@@ -10,22 +10,22 @@ use super::sampler::Sampled;
 use crate::observing::look::{is_alive, waiting_for_packets};
 use crate::observing::samples::{PoolMoved, per_second};
 
-/// The process of the kernel's pools.
+/// The process name of kernel pools.
 pub const KERNEL: &str = "[kernel]";
 
-/// What happened in a second.
+/// Rates per second.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct RowRates {
     pub allocated: f64,
     pub returned: f64,
     pub slow: f64,
-    /// Of the kernel's pools nobody counts that.
+    /// `None` for kernel pools: the kernel does not count this.
     pub starved: Option<f64>,
-    /// Of a hundred pages that were allocated; none without an allocation.
+    /// Percent of the allocated pages; `None` without an allocation.
     pub recycled: Option<f64>,
 }
 
-/// Where pages are.
+/// A place of pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PagePlace {
     Cache,
@@ -38,7 +38,7 @@ pub enum PagePlace {
     Out,
 }
 
-/// Every place with its letter in the bar, its name, and what it is.
+/// Every place with its letter in the bar, its name and its meaning.
 pub const PLACES: [(PagePlace, char, &str, &str); 8] = [
     (PagePlace::Cache, 'c', "cache", "in the owner's cache: the next allocations come from here"),
     (PagePlace::Lanes, 'l', "lanes", "on their way back from other threads"),
@@ -50,30 +50,30 @@ pub const PLACES: [(PagePlace, char, &str, &str); 8] = [
     (PagePlace::Out, 'o', "out", "with the program: in use, in queues, being sent"),
 ];
 
-/// A pool.
+/// The row of a pool.
 #[derive(Clone, Debug)]
 pub struct TopRow {
     pub key: RowKey,
     pub process: String,
-    /// None of the kernel.
+    /// `None` for the kernel.
     pub pid: Option<u32>,
     pub pool: String,
     pub thread: String,
     pub alive: bool,
-    /// None after the first look, after one that missed it, and of what does not count or is dead.
+    /// `None` after the first look or a missed one, and for a pool that does not count or is dead.
     pub rates: Option<RowRates>,
     pub pages: u64,
     pub bytes: u64,
-    /// None where nobody knows.
+    /// `None` if unknown.
     pub out: Option<u64>,
-    /// How long the oldest buffer is out; none where nobody knows.
+    /// How long the oldest buffer is out; `None` if unknown.
     pub oldest: Option<Duration>,
-    /// How many pages are where, in the order of [`PLACES`].
+    /// The pages of each place, in the order of [`PLACES`].
     pub places: [u64; PLACES.len()],
 }
 
 impl TopRow {
-    /// All pools of a look.
+    /// The rows of all pools of a look.
     pub fn all(sampled: &Sampled) -> Vec<Self> {
         let processes = sampled.now.processes.iter();
         let ours = processes.flat_map(|process| process.pools.iter().map(move |pool| (process, pool)));
@@ -120,8 +120,7 @@ impl TopRow {
         }
     }
 
-    /// Whether one of the words, parted by `|`, is in what the row is called. Upper and lower case are the
-    /// same.
+    /// Whether the names of the row contain one of the words, which `|` separates. Ignores case.
     pub fn matches(&self, words: &str) -> bool {
         let pid = self.pid.map(|pid| pid.to_string()).unwrap_or_default();
         let text = [&*self.process, &pid, &self.pool, &self.thread].join("\n").to_lowercase();
@@ -153,7 +152,7 @@ impl RowRates {
     }
 }
 
-/// How many pages of a pool are where. Devices say a moment later what they have.
+/// The pages of each place. Devices report theirs a moment later.
 fn places(process: &ProcessView, pool: &PoolView) -> [u64; PLACES.len()] {
     let pages = &pool.inflight;
     let waiting = waiting_for_packets(process, pool).unwrap_or(0).min(pages.out);

@@ -1,4 +1,4 @@
-//! The looks that the screen is made of: the last one and the one before, of processes and of the kernel.
+//! Samples for the screen: the last two looks at processes and at the kernel.
 
 use std::time::Duration;
 
@@ -9,32 +9,32 @@ use super::row_key::RowKey;
 use crate::observing::kernel_look::{KernelLook, KernelWatch};
 use crate::observing::look::Observation;
 
-/// Two looks.
+/// The last two looks.
 #[derive(Debug)]
 pub struct Sampled {
     pub now: Observation,
-    /// None after the first look.
+    /// `None` after the first look.
     pub before: Option<Observation>,
-    /// None where the kernel does not say.
+    /// `None` if the kernel does not list its pools.
     pub kernel: Option<KernelLook>,
     pub kernel_before: Option<KernelLook>,
 }
 
-/// What takes them.
+/// Takes the looks.
 pub struct Sampler {
     folder: RunFolder,
     kernel: Option<KernelWatch>,
 }
 
 impl Sampler {
-    /// Looks for the first time.
+    /// Takes the first look.
     pub fn new(folder: RunFolder) -> (Self, Sampled) {
         let mut sampler = Self { folder, kernel: KernelWatch::open().ok() };
         let (now, kernel) = (Observation::at(&sampler.folder), sampler.look_at_kernel());
         (sampler, Sampled { now, before: None, kernel, kernel_before: None })
     }
 
-    /// Looks again.
+    /// Takes another look.
     pub fn look(&mut self, sampled: &mut Sampled) {
         let now = Observation::at(&self.folder);
         sampled.before = Some(std::mem::replace(&mut sampled.now, now));
@@ -45,7 +45,7 @@ impl Sampler {
         let kernel = self.kernel.as_mut()?;
         let look = kernel.look();
         if look.is_err() {
-            // The next look is at a socket of its own, without the rest of what came to this one.
+            // The next look uses a new socket: this one may still deliver the rest of the failed reply.
             KernelWatch::open().into_iter().for_each(|anew| *kernel = anew);
         }
         look.ok()
@@ -53,7 +53,7 @@ impl Sampler {
 }
 
 impl Sampled {
-    /// A pool of a process that is still there.
+    /// A process's pool, if the last look found it.
     pub fn pool(&self, key: &RowKey) -> Option<(&ProcessView, &PoolView)> {
         let RowKey::Process(file, created, id) = key else { return None };
         let process = self.now.processes.iter().find(|process| process.file == *file)?;
@@ -61,13 +61,13 @@ impl Sampled {
         Some((process, pool))
     }
 
-    /// A pool of the kernel that is still there.
+    /// A kernel pool, if the last look found it.
     pub fn kernel_pool(&self, key: &RowKey) -> Option<&KernelPagePool> {
         let RowKey::Kernel(id) = key else { return None };
         self.kernel.as_ref()?.pools.iter().find(|pool| pool.id == *id)
     }
 
-    /// What a pool of the kernel did, and in which time.
+    /// What a kernel pool counted between the two looks, and the time between them.
     pub fn kernel_moved(&self, pool: &KernelPagePool) -> Option<(KernelPoolStats, Duration)> {
         let (now, before) = (self.kernel.as_ref()?, self.kernel_before.as_ref()?);
         let earlier = before.pools.iter().find(|earlier| earlier.id == pool.id)?;

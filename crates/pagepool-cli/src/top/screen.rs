@@ -1,11 +1,12 @@
-//! The terminal while the screen is shown, and what comes from it: keys, signals, its end.
+//! The terminal while the screen is shown, and its input: keys, signals, its end.
 //!
-//! Modes  raw mode, the alternate screen, no cursor. They are put back when the value is dropped, before a
+//! Modes  Raw mode, the alternate screen, no cursor. They are restored when [`Screen`] is dropped, before a
 //!        panic is printed, and while the process is stopped. SIGINT, SIGTERM, SIGQUIT, SIGHUP and SIGXCPU
-//!        end the loop in order, any number of times, also where the terminal takes nothing (`output`). Other
-//!        signals that end a process (SIGKILL, SIGUSR1, SIGSEGV) leave them; `reset` fixes that.
-//! Stop   SIGTSTP, and Ctrl-Z, which raw mode makes a key: modes back, stop, and enter again. SIGCONT alone
-//!        (after a SIGSTOP) enters again, too: the shell has set modes of its own meanwhile.
+//!        end the loop in order, however many come, even if the terminal takes no output (see `output`).
+//!        Other signals that end a process (SIGKILL, SIGUSR1, SIGSEGV) leave the modes set; `reset` fixes
+//!        that.
+//! Stop   SIGTSTP, and Ctrl-Z, which is a key in raw mode: restores the modes, stops, and sets them again
+//!        when continued. SIGCONT alone (after a SIGSTOP) sets them again, too: the shell has changed them.
 
 use std::fs::File;
 use std::io::{self, IsTerminal, Read, stdout};
@@ -30,14 +31,13 @@ use super::output::ScreenOutput;
 use crate::report::terminal::Terminal;
 use crate::sys::{self, screen as screen_calls};
 
-/// The time in which the rest of a sequence of bytes comes that is one key.
+/// How long to wait for the rest of a key's bytes.
 const REST_OF_KEY: Duration = Duration::from_millis(50);
 
-/// Whether the terminal has modes of ours. Putting them back twice would put the cursor where it was when the
-/// screen was entered, over what was printed since.
+/// Whether our modes are set. Restoring twice would move the cursor back to where it was when the screen was
+/// entered, over later output.
 static IS_ENTERED: AtomicBool = AtomicBool::new(false);
 
-/// Where the screen is drawn.
 pub type TopTerminal = RatatuiTerminal<TopBackend>;
 
 /// Why a wait ended.
@@ -50,7 +50,7 @@ pub enum Woken {
     Closed,
 }
 
-/// Flags that signals raise, and the socket that they write to.
+/// The flags that signals set, and the socket that wakes a wait.
 struct ScreenSignals {
     end: Arc<AtomicBool>,
     stop: Arc<AtomicBool>,
@@ -58,20 +58,20 @@ struct ScreenSignals {
     wakes: UnixStream,
 }
 
-/// The screen; its end puts everything back.
+/// The screen. Dropping it restores the terminal.
 pub struct Screen {
     pub terminal: TopTerminal,
     signals: ScreenSignals,
-    /// Where keys come from.
+    /// The source of keys.
     keyboard: File,
-    /// Bytes of a key that has not come as a whole.
+    /// Bytes of an incomplete key.
     partial: Vec<u8>,
-    /// Whether modes are back because the process is to stop.
+    /// Whether the modes were restored for a stop.
     has_left: bool,
 }
 
 impl Screen {
-    /// Takes the terminal over.
+    /// Takes over the terminal.
     pub fn open() -> Result<Self, String> {
         let refused = |error: io::Error| format!("cannot use this terminal: {error}");
         check_output()?;
@@ -85,12 +85,12 @@ impl Screen {
         Ok(screen)
     }
 
-    /// Whether the user, or somebody else, wants an end.
+    /// Whether a signal asked for the end.
     pub fn is_ended(&self) -> bool {
         self.signals.end.load(Ordering::Relaxed)
     }
 
-    /// Stops the process if a signal asked for it, and takes the terminal over again where that is over.
+    /// Stops the process if a signal asked for it, and takes over the terminal again when it is continued.
     pub fn stop_if_asked(&mut self) -> io::Result<()> {
         if self.signals.stop.swap(false, Ordering::Relaxed) {
             self.stop();
@@ -100,18 +100,18 @@ impl Screen {
         }
         match self.has_left {
             true => self.enter()?,
-            false => disable_raw_mode().and_then(|()| enable_raw_mode())?, // the shell has changed modes
+            false => disable_raw_mode().and_then(|()| enable_raw_mode())?, // the shell changed them
         }
         self.has_left = false;
         self.clear()
     }
 
-    /// Puts modes back and stops the process, with its group, until somebody continues it.
+    /// Restores the modes and stops the process group until another process continues it.
     pub fn stop(&mut self) {
         put_back();
         self.has_left = true;
         screen_calls::stop_group();
-        self.signals.enter.store(true, Ordering::Relaxed); // also where the kernel does not stop it
+        self.signals.enter.store(true, Ordering::Relaxed); // also if the kernel did not stop it
     }
 
     fn enter(&mut self) -> io::Result<()> {
@@ -120,14 +120,14 @@ impl Screen {
         execute!(self.terminal.backend_mut(), EnterAlternateScreen, Hide)
     }
 
-    /// Has everything drawn, as if nothing had been. ratatui's own `clear` asks the terminal where the cursor
-    /// is, which takes an answer among the keys.
+    /// Redraws everything at the next draw. ratatui's own `clear` would query the cursor's position, and its
+    /// answer would arrive among the keys.
     pub fn clear(&mut self) -> io::Result<()> {
         let size = self.terminal.size()?;
         self.terminal.resize(size.into())
     }
 
-    /// Waits for keys, a signal, or so long.
+    /// Waits for keys or a signal, at most `time`.
     pub fn wait(&mut self, time: Duration) -> io::Result<Woken> {
         let time = if self.partial.is_empty() { time } else { time.min(REST_OF_KEY) };
         let ready = screen_calls::wait_for_input([self.keyboard.as_fd(), self.signals.wakes.as_fd()], time)?;
@@ -176,7 +176,7 @@ impl ScreenSignals {
     }
 }
 
-/// An error where nothing can be drawn, which says what does instead.
+/// Fails if the terminal cannot show the screen. The error names an alternative.
 fn check_output() -> Result<(), String> {
     let instead = "`pagepool list --watch` prints lines, and `pagepool list --watch --json` objects";
     if !stdout().is_terminal() {
@@ -188,7 +188,7 @@ fn check_output() -> Result<(), String> {
     }
 }
 
-/// Standard input if it is a terminal, else that of the process.
+/// Standard input if it is a terminal, else the controlling terminal.
 fn keyboard() -> io::Result<File> {
     let input = io::stdin();
     match input.is_terminal() {
@@ -201,8 +201,8 @@ fn own(of: BorrowedFd<'_>) -> io::Result<File> {
     of.try_clone_to_owned().map(File::from)
 }
 
-/// Puts back what [`Screen::enter`] changed, once: modes first, so that whoever sees the screen go may type.
-/// Where the terminal is gone there is nothing to put back, and where it takes nothing the screen stays.
+/// Undoes what [`Screen::enter`] did, once. Modes come first: a user who sees the screen go may type at once.
+/// If the terminal is gone, there is nothing to restore; if it takes no output, the screen stays.
 fn put_back() {
     if !IS_ENTERED.swap(false, Ordering::Relaxed) {
         return;
@@ -212,7 +212,7 @@ fn put_back() {
     let _ = execute!(output, Show, LeaveAlternateScreen);
 }
 
-/// A panic is printed where it can be read.
+/// Restores the terminal before a panic is printed, so that it can be read.
 fn put_back_before_panics() {
     let before = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {

@@ -1,17 +1,17 @@
-//! A capture file: every packet whole, with nanoseconds, written by a thread of its own.
+//! A capture file: whole packets with timestamps in nanoseconds, written by a separate thread.
 //!
 //! ```text
 //!   thread of queue 0 ── record by record, bytes ──►┐
 //!   thread of queue 1 ── record by record, bytes ──►┴ writer ──► FILE
 //! ```
 //!
-//! Cost   for the thread that has the packet: the time of day, and one copy of the packet into a ring of 8
-//!        MiB, which is read by another core. It never waits: what finds no room there is left out, whole,
-//!        and counted. So is what comes after the file could not be written, of which the user is told at
-//!        once.
-//! Format the rings hold the records as the file does, so that the writer copies bytes. That is why no
-//! library makes them.
-//!        See draft-ietf-opsawg-pcap; the packets of one queue are in their order, those of several nearly.
+//! Cost   for the thread that has the packet: reading the time, and copying the packet into a ring of 8 MiB
+//!        that another core reads. The thread never waits. A packet that does not fit the ring is left out as
+//!        a whole, and counted. If the file cannot be written, the user is warned at once; later packets are
+//!        left out and counted.
+//! Format the rings hold records in the format of the file, so the writer only copies bytes. For this reason
+//!        no library makes the records. See draft-ietf-opsawg-pcap. The packets of one queue are in order,
+//!        those of several queues nearly.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Seek, Write};
@@ -33,27 +33,24 @@ use crate::engine::poll_loop::PortHandler;
 use crate::report::error::no_thread;
 use crate::report::output;
 
-/// Bytes of a thread's ring.
 const RING: usize = 8 << 20;
-/// How long the writer sleeps when the rings are empty.
 const NAP: Duration = Duration::from_millis(1);
 /// The longest packet: 18 buffers of a page.
 const SNAP: u32 = 18 * 4096;
-/// Nanoseconds since 1970, Ethernet.
+/// The magic number of timestamps in nanoseconds, and the link type Ethernet.
 const MAGIC: u32 = 0xa1b2_3c4d;
 const ETHERNET: u32 = 1;
 
-/// A file that can be written, and is as it was: the command may be refused still.
+/// A file that is open for writing, but unchanged: the command may still be refused.
 pub struct CaptureFile {
     file: File,
     path: String,
-    /// What takes the file away again, if it was made here, unless it is written.
+    /// Removes the file when dropped, if it was created here, until writing starts.
     made: Option<MadeFile>,
     rings: Vec<Consumer<u8>>,
     left_out: Vec<Arc<AtomicU64>>,
 }
 
-/// A file that is being written.
 pub struct Capture {
     over: Arc<AtomicBool>,
     writer: JoinHandle<CaptureResult>,
@@ -62,7 +59,8 @@ pub struct Capture {
 
 const ELSEWHERE: &str = "use a FIFO, or `--pcap >(COMMAND)` in bash";
 
-/// The descriptor of this process that a path names, such as `/dev/fd/63`, which a shell gives for `>(gzip)`.
+/// The descriptor of this process that a path names: `/dev/fd/63`, for example, which a shell makes for
+/// `>(gzip)`.
 fn descriptor(path: &Path) -> Option<u32> {
     match path.to_str()? {
         "/dev/stdout" => Some(1),
@@ -78,21 +76,19 @@ pub struct CaptureTap {
     left_out: Arc<AtomicU64>,
 }
 
-/// The result of a capture.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CaptureResult {
-    /// Packets in the file.
     pub written: u64,
-    /// Packets for which there was no room, or that came after the file had failed.
+    /// Packets that did not fit the ring, or came after the file had failed.
     pub left_out: u64,
-    /// Why the file could not be written to the end.
+    /// Why the file is incomplete.
     pub failed: Option<String>,
 }
 
 impl CaptureFile {
-    /// Opens the file, or creates it, for its owner alone: packets are nobody else's business. Not what a
-    /// symbolic link leads to, which may be somebody's trap, unless it is a descriptor of ours; and it never
-    /// waits for the reader of a FIFO.
+    /// Opens the file, or creates it with access only for its owner, to keep packets private. Does not follow
+    /// symbolic links, which may be a trap, except to descriptors of this process. Never waits for the reader
+    /// of a FIFO.
     pub fn open(path: &Path) -> Result<Self, String> {
         let named = path.display().to_string();
         let follow = match descriptor(path) {
@@ -114,11 +110,11 @@ impl CaptureFile {
             opened => (opened.map_err(failed)?, true),
         };
         let made = made.then(|| MadeFile::new(path, &file)).transpose().map_err(failed)?;
-        fcntl_setfl(&file, OFlags::empty()).map_err(|error| failed(error.into()))?; // writing may wait
+        fcntl_setfl(&file, OFlags::empty()).map_err(|error| failed(error.into()))?; // writes may wait
         Ok(Self { file, path: named, made, rings: Vec::new(), left_out: Vec::new() })
     }
 
-    /// A tap for another thread.
+    /// Makes a tap for another thread.
     pub fn tap(&mut self) -> CaptureTap {
         let (ring, end) = RingBuffer::new(RING);
         let tap = CaptureTap { ring, left_out: Arc::default() };
@@ -127,7 +123,7 @@ impl CaptureFile {
         tap
     }
 
-    /// Empties the file, and starts to write.
+    /// Empties the file, and starts the writer.
     pub fn start(self) -> Result<Capture, String> {
         let Self { mut file, path, made, mut rings, left_out } = self;
         let emptied = file.metadata().and_then(|of| if of.is_file() { file.set_len(0) } else { Ok(()) });
@@ -142,11 +138,11 @@ impl CaptureFile {
     }
 }
 
-/// A file that was made here.
+/// A file that was created here, and is removed when this is dropped.
 struct MadeFile {
-    /// Where, until it is kept.
+    /// Its path; `None` once it is to be kept.
     path: Option<PathBuf>,
-    /// Its device, and its number there.
+    /// Its device and inode.
     id: (u64, u64),
 }
 
@@ -165,7 +161,7 @@ impl Drop for MadeFile {
     fn drop(&mut self) {
         let Some(path) = &self.path else { return };
         if fs::symlink_metadata(path).is_ok_and(|there| (there.dev(), there.ino()) == self.id) {
-            let _ = fs::remove_file(path); // why the command is refused is told already
+            let _ = fs::remove_file(path); // the user knows already why the command is refused
         }
     }
 }
@@ -185,7 +181,7 @@ fn not_written(path: &str, error: &io::Error) -> String {
 }
 
 impl Capture {
-    /// Writes what is left, once all threads have ended.
+    /// Writes what is left. Call it when all threads have ended.
     pub fn finish(self) -> Result<CaptureResult, String> {
         self.over.store(true, Ordering::Release); // pairs with write()
         let captured = self.writer.join();
@@ -196,7 +192,6 @@ impl Capture {
     }
 }
 
-/// The file header.
 fn header() -> [u8; 24] {
     let mut header = [0; 24];
     header[..4].copy_from_slice(&MAGIC.to_ne_bytes());
@@ -219,7 +214,7 @@ fn record(len: usize) -> [u8; RECORD] {
 }
 
 impl CaptureTap {
-    /// Copies a packet.
+    /// Copies a packet into the ring.
     pub fn take(&mut self, packet: &XdpBuff) {
         let len = packet.len();
         let Ok(mut room) = self.ring.write_chunk(RECORD + len) else {
@@ -266,7 +261,7 @@ impl<H: PortHandler> PortHandler for Tapped<H> {
     }
 }
 
-/// Writes the records of the rings, which are always whole.
+/// Writes the records in the rings, which are always whole.
 struct FileWriter {
     file: File,
     path: String,
@@ -277,7 +272,7 @@ impl FileWriter {
     /// Writes until the taps have ended.
     fn write(mut self, rings: &mut [Consumer<u8>], over: &AtomicBool) -> CaptureResult {
         loop {
-            // Loaded first, so that the rings below hold all there will be. Pairs with finish().
+            // Loaded first: if it is set, the rings below have their last records. Pairs with finish().
             let last = over.load(Ordering::Acquire);
             let mut moved = 0;
             for ring in rings.iter_mut() {
@@ -296,8 +291,7 @@ impl FileWriter {
         }
     }
 
-    /// Writes records that are in two parts. If that fails, the file ends behind the last one that it has
-    /// whole.
+    /// Writes records that are in two parts. If that fails, the file ends after its last whole record.
     fn put(&mut self, one: &[u8], two: &[u8]) {
         let (records, _) = whole(one, two, usize::MAX);
         let mut kept = 0;
@@ -314,7 +308,7 @@ impl FileWriter {
         self.captured.left_out += records - kept;
     }
 
-    /// How many bytes were written, and why not all.
+    /// The number of bytes written, and an error if not all were.
     fn write_parts(&mut self, parts: [&[u8]; 2]) -> (usize, io::Result<()>) {
         let mut written = 0;
         for mut part in parts {
@@ -330,10 +324,10 @@ impl FileWriter {
         (written, Ok(()))
     }
 
-    /// Takes the last bytes off the file. What went into a pipe stays there.
+    /// Cuts the last bytes off the file. Bytes in a pipe stay there.
     fn cut(&mut self, bytes: u64) {
         let end = self.file.stream_position().map(|at| at.saturating_sub(bytes));
-        let _ = end.and_then(|end| self.file.set_len(end)); // that the file is incomplete is said in any case
+        let _ = end.and_then(|end| self.file.set_len(end)); // in any case the file is reported as incomplete
     }
 
     fn fail(&mut self, error: &io::Error) {
@@ -343,7 +337,7 @@ impl FileWriter {
     }
 }
 
-/// The records that are whole in the first `most` of bytes that are in two parts, and where they end.
+/// The number of whole records in the first `most` bytes of two parts, and where they end.
 fn whole(one: &[u8], two: &[u8], most: usize) -> (u64, usize) {
     let byte = |at: usize| one.get(at).or_else(|| two.get(at - one.len())).copied().unwrap_or(0);
     let (all, mut at, mut records) = (most.min(one.len() + two.len()), 0, 0);

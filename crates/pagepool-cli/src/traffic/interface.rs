@@ -1,4 +1,4 @@
-//! An interface that a command works on: what the kernel says of it, and who depends on it.
+//! An interface that a command works on: its data from the kernel, and what depends on it.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -14,42 +14,38 @@ use crate::engine::socket_sizes::{HEADERS, HEADROOM};
 use crate::report::error::error_chain;
 use crate::report::output;
 
-/// The loopback interface of a network namespace.
 const LOOPBACK: &str = "lo";
-/// What an interface is opened by if only its own name is given.
+/// The scheme of an interface that is given by its name alone.
 const SCHEME: &str = "af_xdp";
-/// Drivers that round the length of zero copy's buffers down to whole KiB (igb_setup_srrctl and
+/// Drivers that round the length of zero-copy buffers down to whole KiB (igb_setup_srrctl and
 /// igc_configure_rx_ring, v7.3).
 const WHOLE_KIB: [&str; 2] = ["igb", "igc"];
 
 /// How long a card's link may take to restart: autonegotiation of 1 Gbit/s takes 2 to 4 s.
 const RESTART: Duration = Duration::from_secs(6);
-/// How often it is looked for.
+/// How often the link is checked.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// The kernel's answers about interfaces of this network namespace.
+/// Queries the kernel about interfaces of this network namespace.
 pub struct Kernel {
     netlink: Netlink,
     ethtool: Ethtool,
     session: Option<SshSession>,
 }
 
-/// An interface.
 #[derive(Clone, Debug)]
 pub struct Interface {
     /// The name that its queues are opened by: `af_xdp:eth0`.
     pub device: String,
     pub link: LinkInfo,
-    /// Queues to work on.
     pub queues: Vec<u32>,
-    /// Queues that both receive and send.
+    /// The number of queues that both receive and send.
     pub queues_of: u32,
     /// Slots of the hardware's receive ring; 0 without hardware.
     pub hardware_ring: u32,
 }
 
 impl Kernel {
-    /// Opens netlink and ethtool.
     pub fn open() -> Result<Self, String> {
         let open = || {
             let (netlink, ethtool) = (Netlink::open()?, Ethtool::open()?);
@@ -58,12 +54,12 @@ impl Kernel {
         open().map_err(|error| error_chain(&error))
     }
 
-    /// Looks the interface of a device up, with the given queues or all.
+    /// Looks up the interface of a device, with the given queues or all.
     pub fn interface(&mut self, device: &str, queues: Option<&Numbers>) -> Result<Interface, String> {
         let (scheme, name) = split(device)?;
         let failed = |error: NetError| error_chain(&error);
         let link = self.netlink.link(name).map_err(failed)?;
-        let name = &*link.name; // ethtool takes no alternative one
+        let name = &*link.name; // ethtool takes no alternative name
         if link.mac.is_none() {
             return Err(format!("{name} is not an Ethernet interface: it has no MAC address"));
         }
@@ -85,7 +81,8 @@ impl Kernel {
         Ok(Interface { device, link, queues, queues_of: rx.min(tx), hardware_ring })
     }
 
-    /// An error for an interface that somebody depends on, unless `proceed`. `effect`: what becomes of it.
+    /// Refuses an interface that the machine or this session depends on, unless `proceed`. `effect`: what the
+    /// command does to it.
     pub fn spare(&mut self, interface: &Interface, effect: &str, proceed: bool) -> Result<(), String> {
         let LinkInfo { name, index, .. } = &interface.link;
         let reasons =
@@ -104,14 +101,15 @@ impl Kernel {
         Ok(())
     }
 
-    /// Waits until all interfaces have a link that had one. Many cards restart it for an XDP program, and may
-    /// drop what they are given meanwhile. No longer once the user wants an end.
+    /// Waits until all interfaces that had a link have it again, or a signal ends the command. Many cards
+    /// restart their link for an XDP program, and may drop packets until it is up. Warns after 6 s for an
+    /// interface, and goes on.
     pub fn wait_for_links(&mut self, interfaces: &[Interface], interrupted: &AtomicBool) {
         let start = Instant::now();
         for Interface { link, .. } in interfaces.iter().filter(|interface| interface.link.has_carrier) {
             while !interrupted.load(Ordering::Relaxed) {
                 let now = self.netlink.link_at(link.index).ok().flatten();
-                // One that is gone is waited for no longer.
+                // An interface that is gone is not waited for.
                 let Some(LinkInfo { name, .. }) = now.filter(|now| !now.has_carrier) else { break };
                 if start.elapsed() > RESTART {
                     let seconds = RESTART.as_secs();
@@ -125,12 +123,12 @@ impl Kernel {
         }
     }
 
-    /// Whose offloads may falsify what arrives at this interface.
+    /// Whose offloads may change what arrives at this interface.
     pub fn offload_sources(&mut self, interface: &Interface) -> OffloadSources {
         OffloadSources::of(&mut self.netlink, &interface.link)
     }
 
-    /// Offloads that do, for a program in this mode.
+    /// The offloads that change what arrives, for a program in this mode.
     pub fn offload_faults(
         &mut self,
         sources: &mut OffloadSources,
@@ -140,24 +138,25 @@ impl Kernel {
         faults.map_err(|error| error_chain(&error))
     }
 
-    /// The same fault, with the names that interfaces have now.
+    /// This fault with the current names of interfaces.
     pub fn named_now(&mut self, fault: OffloadFault) -> OffloadFault {
         fault.named_now(&mut self.netlink)
     }
 
-    /// A warning if the card's buffers of zero copy hold less than a packet, although a chunk holds it.
+    /// A warning if the card's zero-copy buffers hold less than a packet, although a chunk holds it.
     pub fn short_buffers(&mut self, link: &LinkInfo, chunk: u32) -> Result<Option<String>, String> {
         let driver = self.ethtool.driver(&link.name).map_err(|error| error_chain(&error))?;
         Ok(driver.and_then(|driver| cut_short(&driver, link, chunk)))
     }
 }
 
-/// Pairs of queues, or queues of the only interface.
+/// The number of pairs of queues, or of queues of a single interface.
 pub fn pairs_of(interfaces: &[Interface]) -> usize {
     interfaces.iter().map(|interface| interface.queues.len()).min().unwrap_or(0)
 }
 
-/// The scheme and the interface of a device: `af_xdp` without a scheme. An error for a device that has none.
+/// The scheme and the interface of a device; without a scheme `af_xdp`. An error if the device has no
+/// interface.
 fn split(device: &str) -> Result<(&'static str, &str), String> {
     if !device.contains(':') {
         return Ok((SCHEME, device));
@@ -171,8 +170,8 @@ fn split(device: &str) -> Result<(&'static str, &str), String> {
     }
 }
 
-/// A card that is told a length in KiB puts the rest of a longer packet into the next buffer, where nobody
-/// looks for it.
+/// A card whose buffer length is in KiB puts the rest of a longer packet into the next buffer, where it is
+/// not expected.
 fn cut_short(driver: &str, link: &LinkInfo, chunk: u32) -> Option<String> {
     let room = (chunk as usize - HEADROOM) & !1023;
     let fits = link.mtu as usize + HEADERS <= room;
@@ -186,7 +185,7 @@ fn cut_short(driver: &str, link: &LinkInfo, chunk: u32) -> Option<String> {
     })
 }
 
-/// The given queues or all, or an error for one that the interface does not have.
+/// The given queues or all, or an error if the interface lacks one.
 fn chosen(name: &str, there: u32, asked: Option<&Numbers>) -> Result<Vec<u32>, String> {
     let word = shell_word(name);
     if there == 0 {

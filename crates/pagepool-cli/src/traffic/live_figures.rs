@@ -1,4 +1,4 @@
-//! The figures that are printed while a command runs: some lines each time, for people or for programs.
+//! The figures that are printed while a command runs: some lines each time, for people or as JSON.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -23,20 +23,19 @@ use crate::report::number::grouped;
 use crate::report::terminal::Terminal;
 use crate::report::verdict::Verdict;
 
-/// What was seen last, and when the warm-up was over.
+/// The figures shown last, and those at the end of the warm-up.
 pub struct LiveFigures {
     options: FigureOptions,
     warm: Sample,
-    /// Of the ports, in the order of the samples.
+    /// The names of the ports, in the order of the samples.
     names: Vec<QueueName>,
     at: Duration,
     before: Sample,
-    /// For programs, in place of all others.
+    /// JSON lines, which replace all other output.
     json_lines: Option<JsonLines>,
 }
 
 impl LiveFigures {
-    /// Says what runs.
     pub fn begin(
         plan: &TrafficPlan<'_>,
         interfaces: &[OpenedInterface],
@@ -54,7 +53,7 @@ impl LiveFigures {
         Self { options, before: warm.clone(), at: Duration::ZERO, warm, names, json_lines }
     }
 
-    /// Shows the figures of now, which are due or asked for.
+    /// Shows the current figures.
     pub fn show(&mut self, why: Why, at: Duration, now: Sample) {
         if let Some(lines) = &mut self.json_lines {
             let numbered = now.checked.map(numbered);
@@ -65,7 +64,6 @@ impl LiveFigures {
         self.options.show(&lines);
     }
 
-    /// Prints the verdict, in whichever form, and gives the status.
     pub fn end(self, at: Duration, now: Sample, verdict: &Verdict) -> ExitCode {
         match self.json_lines {
             Some(lines) => {
@@ -76,9 +74,9 @@ impl LiveFigures {
         }
     }
 
-    /// The lines for what moved since the last ones.
+    /// The lines with what changed since the previous ones.
     fn lines(&mut self, at: Duration, now: Sample, room: TableRoom) -> Vec<LiveLine> {
-        let seconds = at.saturating_sub(self.at).as_secs_f64().max(1e-3); // asked for twice at once
+        let seconds = at.saturating_sub(self.at).as_secs_f64().max(1e-3); // two requests at once
         let ports = &now.ports;
         let rate = |of: fn(&[PortSample]) -> (u64, u64)| {
             let ((packets, bytes), (old, old_bytes)) = (of(ports), of(&self.before.ports));
@@ -107,12 +105,11 @@ impl LiveFigures {
     }
 }
 
-/// What `--verify` found so far.
+/// What `--verify` has found so far.
 fn numbered(Checked { good, corrupt }: Checked) -> Beside {
     Beside { name: "numbered", counts: vec![("good", good), ("corrupt", corrupt)], now: Map::new() }
 }
 
-/// Packets and bytes.
 fn received(ports: &[PortSample]) -> (u64, u64) {
     (ports.iter().map(|at| at.nic.rx_packets).sum(), ports.iter().map(|at| at.nic.rx_bytes).sum())
 }
@@ -129,14 +126,14 @@ fn pool_line(ports: &[PortSample], warm: &[PortSample]) -> String {
     format!("pool: recycled {recycled}, slow {slow}; idle {idle}")
 }
 
-/// Calls a second by which a driver was to send, and did not.
+/// How often per second a driver refused a call to send.
 fn refused(before: &[PortSample], now: &[PortSample], seconds: f64) -> Option<String> {
     let [old, now] = [before, now].map(|ports| ports.iter().map(|at| at.nic.calls_refused).sum::<u64>());
     let rate = (now.saturating_sub(old) as f64 / seconds) as u64;
     (rate > 0).then(|| format!("calls to send refused {}/s by the driver", grouped(rate)))
 }
 
-/// Packets a second that were lost, by reason.
+/// Packets lost per second, by reason.
 fn loss_lines(before: &[PortSample], now: &[PortSample], seconds: f64) -> Vec<String> {
     let new = |loss: &losses::Loss| loss.count(now).saturating_sub(loss.count(before));
     let lost = LOSSES.iter().map(|loss| (new(loss), loss.why(before, now))).filter(|(new, _)| *new > 0);

@@ -1,4 +1,4 @@
-//! Offloads that falsify what a command receives: warned of, or held off while it runs.
+//! Offloads that change what a command receives: it warns of them, or turns them off while it runs.
 
 use pagepool_net::link::{HeldOffloads, NetError, OffloadFault, OffloadOwner, OffloadSources, XdpMode};
 
@@ -8,20 +8,21 @@ use crate::report::error::error_chain;
 use crate::report::output;
 use crate::report::terminal::OWN_LINE;
 
-/// The offloads that are held off. They are put back when it is dropped, with a warning where that fails.
-/// That has to be after the XDP programs: to some links the kernel gives segmentation offloads only without.
+/// The offloads that were turned off. Dropping it restores them, and warns if that fails. Drop it after the
+/// XDP programs: on some links the kernel allows segmentation offloads only without a program.
 pub struct OffloadsOff {
     fix: bool,
-    /// Of each interface that packets come from, until all is warned of.
+    /// The offload sources of each interface that packets come from, until the warnings are printed.
     sources: Vec<OffloadSources>,
     held: Vec<HeldOffloads>,
-    /// What was warned of.
+    /// The faults that the user was warned of.
     warned: Vec<OffloadFault>,
 }
 
 impl OffloadsOff {
-    /// Finds whose offloads matter to these interfaces, with capabilities that a run gives up. Turns off, if
-    /// that is asked for, what can be before anything is opened: a card may restart for it.
+    /// Finds whose offloads matter to these interfaces; this requires capabilities that a run gives up later.
+    /// With `fix`, turns off now what can be turned off before anything is opened, because a card may
+    /// restart.
     pub fn new(fix: bool, kernel: &mut Kernel, interfaces: &[Interface]) -> Result<Self, String> {
         let sources = interfaces.iter().map(|interface| kernel.offload_sources(interface)).collect();
         let mut this = Self { fix, sources, held: Vec::new(), warned: Vec::new() };
@@ -33,7 +34,7 @@ impl OffloadsOff {
         Ok(this)
     }
 
-    /// When it is known where the XDP programs run: turns off what else is to be, and warns of what is on.
+    /// To call when the mode of the XDP programs is known: turns off the rest, and warns of what is on.
     pub fn warn(&mut self, kernel: &mut Kernel, opened: &[OpenedInterface]) -> Result<(), String> {
         for (mut sources, opened) in std::mem::take(&mut self.sources).into_iter().zip(opened) {
             let mode = if opened.is_generic() { XdpMode::Generic } else { XdpMode::Native };
@@ -52,7 +53,7 @@ impl OffloadsOff {
         self.warned.push(fault.clone());
     }
 
-    /// What was warned of, for the verdict, with the names that interfaces have now.
+    /// The warnings for the verdict, with the current names of interfaces.
     pub fn warned(&mut self, kernel: &mut Kernel) -> Vec<String> {
         let text = |fault| {
             let fault = kernel.named_now(fault);
@@ -62,7 +63,7 @@ impl OffloadsOff {
         std::mem::take(&mut self.warned).into_iter().map(text).collect()
     }
 
-    /// Turns the offloads of a fault off, and says whether that can be done.
+    /// Turns off the offloads of a fault. False if that cannot be done.
     fn hold(&mut self, fault: &OffloadFault) -> Result<bool, String> {
         match fault.hold_off() {
             Ok(Some(mut held)) => {
@@ -99,7 +100,7 @@ fn warning(fix: bool, fault: &OffloadFault) -> String {
     text
 }
 
-/// Whether the owner is an interface of this network namespace, so that its offloads can be held off.
+/// Whether the owner is an interface of this network namespace: only then its offloads can be turned off.
 fn is_here(owner: &OffloadOwner) -> bool {
     matches!(owner, OffloadOwner::Interface(_) | OffloadOwner::Peer(_) | OffloadOwner::Stacked { .. })
 }
@@ -118,7 +119,7 @@ fn put_back(mut held: HeldOffloads) {
     }
 }
 
-/// What of a fault the driver keeps on, when the rest is off.
+/// The part of a fault that the driver keeps on when the rest is off.
 fn still_on(fault: &OffloadFault) -> Option<OffloadFault> {
     let mut rest = fault.clone();
     rest.offloads.clear();

@@ -1,4 +1,4 @@
-//! How many queues, or pairs of them, are worked on: a line of progress.
+//! A progress line: on how many queues, or pairs of queues, work has begun or ended.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -13,18 +13,18 @@ pub struct QueueProgress {
 }
 
 impl QueueProgress {
-    /// `doing`: the work; on the queues of one interface, or on pairs of those of several, so many in all.
+    /// `doing`: the work. It is on `all` queues of one interface, or pairs of queues of several.
     pub fn new(doing: &'static str, interfaces: usize, all: usize) -> Self {
         let what = if interfaces == 1 { "queues" } else { "pairs of queues" };
         Self { doing, what, all, begun: AtomicUsize::new(0) }
     }
 
-    /// The work on one more begins.
+    /// Shows that the work on one more begins.
     pub fn begin_one(&self) {
         self.show(self.begun.fetch_add(1, Ordering::Relaxed) + 1);
     }
 
-    /// It is done on so many.
+    /// Shows that this many are done.
     pub fn show(&self, this: usize) {
         let Self { doing, what, all, .. } = self;
         output::progress(format_args!("{doing} {what}: {this} of {all}"));

@@ -1,4 +1,4 @@
-//! The rows of the figures that are printed while a command runs: one for each queue that moves something.
+//! A table of figures while a command runs: a row for each queue that moved something.
 
 use super::setup::listed;
 use crate::queues::losses;
@@ -10,20 +10,20 @@ use crate::report::live_table::LiveLine;
 use crate::report::number::grouped;
 use crate::report::terminal::{Terminal, fold};
 
-/// Where figures are shown.
+/// The room for figures.
 #[derive(Clone, Copy, Debug)]
 pub struct TableRoom {
     columns: usize,
     rows: usize,
-    /// Lines of the screen that the figures may take, if there is one.
+    /// The lines of the screen that the figures may take, if there is one.
     screen: Option<usize>,
 }
 
 impl TableRoom {
-    /// Of a terminal; else what a file takes.
+    /// The room on a terminal; else in a file.
     pub fn of(terminal: Option<Terminal>) -> Self {
         match terminal {
-            // Beside the table are the sums, the heads, and what was lost.
+            // In addition to the table, there are the sums, the heads and the losses.
             Some(Terminal { columns, rows }) => {
                 let columns = columns - INDENT.min(columns);
                 Self { columns, rows: rows.max(14) - 10, screen: Some(rows.max(14) - 1) }
@@ -32,18 +32,18 @@ impl TableRoom {
         }
     }
 
-    /// What is left below these lines for rows: the last line of the table stays.
+    /// The rows left below these lines. The last line of the table stays.
     pub fn below(self, lines: &[LiveLine]) -> Self {
         let above: usize = lines.iter().map(|line| fold(&line.text, self.columns, INDENT).len()).sum();
         let Some(left) = self.screen.map(|screen| screen.saturating_sub(above + HEAD_AND_LAST)) else {
             return self;
         };
-        // Each row may part the list of queues that have none once more.
+        // Each row may split the list of queues without a row once more.
         let rows = (left * self.columns).saturating_sub(REST) / (self.columns + RANGE);
         Self { rows: self.rows.min(rows), ..self }
     }
 
-    /// Indents all lines but the first on a screen. A pipe gets them with an indent.
+    /// Indents all lines except the first, on a screen. In a pipe they get an indent elsewhere.
     pub fn indent(self, lines: &mut [LiveLine]) {
         let others = lines.iter_mut().skip(1).filter(|_| self.screen.is_some());
         others.for_each(|line| line.text.insert_str(0, &" ".repeat(INDENT)));
@@ -51,13 +51,13 @@ impl TableRoom {
 }
 
 const INDENT: usize = 2;
-/// The line of heads, and the last one, which is about the queues that have no row.
+/// The line with the heads, and the last line, about the queues without a row.
 const HEAD_AND_LAST: usize = 2;
-/// Columns of that line without its list of queues, and of a part of the list: `100-120, `.
+/// Columns of the last line without its list of queues, and of a part of the list: `100-120, `.
 const REST: usize = 60;
 const RANGE: usize = 9;
 
-/// What a queue moved in some seconds, and what it has now.
+/// What a queue moved in some seconds, and its current state.
 struct QueueRow<'a> {
     name: &'a QueueName,
     before: &'a PortSample,
@@ -65,7 +65,7 @@ struct QueueRow<'a> {
     seconds: f64,
 }
 
-/// A column: its head, its width, and which columns it yields to.
+/// A column: its head, its width, its rank (a column yields to those of lower rank), and its cells.
 struct QueueColumn {
     head: &'static str,
     width: usize,
@@ -73,7 +73,7 @@ struct QueueColumn {
     cell: fn(&QueueRow<'_>) -> String,
 }
 
-/// In the order in which they are shown, where there is room.
+/// The columns in the order of display, if they fit.
 const COLUMNS: [QueueColumn; 14] = [
     QueueColumn { head: "in/s", width: 11, rank: 0, cell: |row| row.rate(|at| at.nic.rx_packets) },
     QueueColumn { head: "Mbit/s", width: 8, rank: 4, cell: |row| row.mbit_s(|at| at.nic.rx_bytes) },
@@ -130,7 +130,7 @@ impl QueueRow<'_> {
     }
 }
 
-/// The columns that there is room for beside names of this width, in their order.
+/// The columns that fit beside names of this width, in their order.
 fn fitting(names: usize, room: TableRoom) -> Vec<&'static QueueColumn> {
     let mut by_rank: Vec<_> = COLUMNS.iter().collect();
     by_rank.sort_by_key(|column| column.rank);
@@ -138,13 +138,13 @@ fn fitting(names: usize, room: TableRoom) -> Vec<&'static QueueColumn> {
         *width += 1 + column.width;
         Some(*width)
     });
-    let last = if room.screen.is_some() { COLUMNS.len() } else { 6 }; // what a file had at all times
+    let last = if room.screen.is_some() { COLUMNS.len() } else { 6 }; // in a file, always these columns
     let fit = taken.take(last).take_while(|&width| width <= room.columns).count();
     COLUMNS.iter().filter(|column| (column.rank as usize) < fit).collect()
 }
 
-/// The lines for what moved in these seconds, by interface and queue; none for a single queue, which is the
-/// sum.
+/// The lines for what moved in these seconds, by interface and queue. Empty for a single queue: the sums show
+/// it.
 pub fn lines(
     names: &[QueueName],
     before: &[PortSample],
@@ -168,7 +168,6 @@ pub fn lines(
     lines
 }
 
-/// The head and the rows.
 fn table(rows: &[QueueRow<'_>], room: TableRoom) -> Vec<String> {
     let named: Vec<_> = rows.iter().map(|row| row.name.to_string()).collect();
     let names = named.iter().map(String::len).max().unwrap_or(0).max("queue".len());
@@ -182,12 +181,12 @@ fn table(rows: &[QueueRow<'_>], room: TableRoom) -> Vec<String> {
     std::iter::once(head).chain(cells).collect()
 }
 
-/// Interfaces are told in the order of the command's arguments.
+/// The order of an interface among the command's arguments.
 fn interface_at(names: &[QueueName], of: &QueueName) -> usize {
     names.iter().position(|name| name.interface == of.interface).unwrap_or(0)
 }
 
-/// What the queues without a row moved together, and which they are.
+/// What the queues without a row moved together, and their names.
 fn rest(rows: &[QueueRow<'_>], seconds: f64) -> Option<String> {
     let mut all: Vec<(&str, Vec<u32>)> = Vec::new();
     for QueueRow { name, .. } in rows {
@@ -196,7 +195,7 @@ fn rest(rows: &[QueueRow<'_>], seconds: f64) -> Option<String> {
             None => all.push((&name.interface, vec![name.queue])),
         }
     }
-    // With blanks, behind which a long list is folded.
+    // With spaces, where a long list can be folded.
     let which: Vec<_> =
         all.iter().map(|(of, queues)| format!("{of} {}", listed(queues).replace(',', ", "))).collect();
     let moved: u64 = rows.iter().map(QueueRow::moved).sum();
@@ -271,7 +270,7 @@ mod tests {
         let names = names(&[("near0", 0), ("near0", 12)]);
         let mut now = [received(100_000_000), received(1)];
         let mut before = [PortSample::default(); 2];
-        before[0].pool.0.alloc_slow = 60; // of the warm-up
+        before[0].pool.0.alloc_slow = 60; // during the warm-up
         now[0].pool.0.alloc_slow = 60;
         let at = |columns, rows| {
             let room = TableRoom::of(Some(Terminal { columns, rows }));

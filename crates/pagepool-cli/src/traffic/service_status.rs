@@ -1,4 +1,4 @@
-//! What a service manager is told of a command on interfaces.
+//! Reports the status of a command on interfaces to a service manager.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::queues::losses;
 use crate::report::number::grouped;
 use crate::report::service_manager::ServiceManager;
 
-/// The service manager, and what it was told last.
+/// The service manager, and what was reported last.
 pub struct ServiceStatus {
     manager: ServiceManager,
     /// The command and its interfaces.
@@ -19,7 +19,7 @@ pub struct ServiceStatus {
 }
 
 impl ServiceStatus {
-    /// Tells that packets are redirected to the command.
+    /// Reports that packets are redirected to the command.
     pub fn ready(plan: &TrafficPlan<'_>, warm: &Sample) -> Self {
         let title = format!("{} {}", plan.name, plan.interfaces.join(" "));
         let mut manager = ServiceManager::of_environment();
@@ -27,14 +27,13 @@ impl ServiceStatus {
         Self { manager, title, at: Duration::ZERO, before: moved(&warm.ports) }
     }
 
-    /// Tells what is due.
     pub fn look(&mut self, at: Duration, state: &RunState) {
         let Self { manager, title, at: last, before } = self;
         manager.look(
             at,
             || {
                 let published = state.published();
-                state.wake_threads(); // who sleeps publishes, and is seen at the next look
+                state.wake_threads(); // a sleeping thread publishes, and is seen at the next look
                 published
             },
             || {
@@ -50,13 +49,12 @@ impl ServiceStatus {
         );
     }
 
-    /// Tells that the command ends.
     pub fn stopping(&mut self) {
         self.manager.stopping();
     }
 }
 
-/// Packets that were received, sent, and lost.
+/// Packets received, sent and lost.
 fn moved(ports: &[PortSample]) -> [u64; 3] {
     let sum = |of: fn(&PortSample) -> u64| ports.iter().map(of).sum();
     [sum(|at| at.nic.rx_packets), sum(|at| at.nic.tx_completed), losses::total(ports)]

@@ -1,5 +1,5 @@
-//! What a command works with: a device and a pool for each queue, memory for each pair of queues, and which
-//! thread has which of them.
+//! Opens what a command works with: a device and a pool for each queue, and memory for each pair of queues.
+//! Assigns them to threads.
 
 mod side_by_side;
 
@@ -27,27 +27,26 @@ use crate::report::output;
 
 /// The sockets and pools of a command, opened before the first packet. Nothing is redirected to them yet.
 pub struct TrafficSetup {
-    /// The ports of each thread, and where each of them belongs.
+    /// The ports of each thread, and where each port belongs.
     pub threads: Vec<(Vec<PortSide>, Vec<PollPort>)>,
     /// The pools, in the order of the threads' ports, for the verdict at the end.
     pub pools: Vec<PoolRef>,
     pub interfaces: Vec<OpenedInterface>,
-    /// What redirects packets to the sockets, in the order of the interfaces; none if nothing is received.
+    /// What redirects packets to the sockets, in the order of the interfaces; empty if nothing is received.
     pub redirects: Vec<Arc<Redirect>>,
-    /// What keeps XDP programs attached; see [`OpenedDevice::redirect`].
+    /// Keeps XDP programs attached; see [`OpenedDevice::redirect`].
     pub attached: Vec<Arc<Redirect>>,
     pub sizes: SocketSizes,
 }
 
-/// An interface as it was opened.
 #[derive(Clone, Debug, Serialize)]
 pub struct OpenedInterface {
     pub name: String,
-    /// `af_xdp_native_copy` and the like.
+    /// The mode, such as `af_xdp_native_copy`.
     pub mode: String,
     /// Where the XDP program runs, if there is one: `native` or `generic`.
     pub attach: Option<&'static str>,
-    /// The map of another program, which redirects to it.
+    /// The map of another program that redirects to it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub map: Option<String>,
     /// Why `auto` chose generic.
@@ -55,12 +54,12 @@ pub struct OpenedInterface {
     pub attach_reason: Option<String>,
     /// The XDP program, as `bpftool prog` shows it.
     pub program_id: Option<u32>,
-    /// What packets must match to be taken; `None` if all are.
+    /// The match that taken packets fulfil; `None`: all are taken.
     #[serde(rename = "match", skip_serializing_if = "Option::is_none")]
     pub steer: Option<String>,
-    /// Whether the driver works on the memory itself; `None` of a device that has no sockets.
+    /// Whether the driver works on the memory itself; `None` for a device without sockets.
     pub zero_copy: Option<bool>,
-    /// How packets are sent, if any are: `bpf-batch`, `ring`, or `mixed` if queues differ.
+    /// How packets are sent, if they are: `bpf-batch`, `ring`, or `mixed` if queues differ.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tx_mode: Option<&'static str>,
     /// Why `auto` chose the ring.
@@ -68,49 +67,47 @@ pub struct OpenedInterface {
     pub tx_mode_reason: Option<String>,
     pub mtu: u32,
     pub queues: Vec<u32>,
-    /// Queues of the interface, used or not.
+    /// The number of the interface's queues, used or not.
     pub queues_of: u32,
     /// Bytes of a chunk, and slots of a ring.
     pub chunk: u32,
     pub ring: u32,
     /// Pages per queue.
     pub pages: usize,
-    /// The NUMA node of all of them, on a machine with several.
+    /// The NUMA node of the pages, on a machine with several nodes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node: Option<u8>,
     pub multi_buffer: bool,
-    /// Queues whose driver takes part in busy polling, with `--busy-poll`.
+    /// How many queues' drivers support busy polling, with `--busy-poll`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub busy_polled: Option<usize>,
 }
 
-/// How the interfaces are opened.
 #[derive(Clone, Copy)]
 pub struct SetupParams<'a> {
     pub sizes: SocketSizes,
-    /// Where the XDP program runs that takes packets; without one nothing is received.
+    /// Where the XDP program runs that takes packets; `None`: nothing is received.
     pub attach: Option<Attach>,
-    /// Maps of programs that are attached already, one for each interface; without, one is attached to each.
+    /// Maps of programs that are attached already, one for each interface; empty: attaches a program to each.
     pub maps: &'a [PathBuf],
-    /// The folder for the links of those that are attached, if they stay.
+    /// The folder for the links of attached programs, if they stay.
     pub pin: Option<&'a Path>,
-    /// Their priority among the programs of others, if they run beside those.
+    /// The priority of our programs, if they run beside others.
     pub beside: Option<u32>,
-    /// The packets that it takes; `None`: all.
+    /// The packets to take; `None`: all.
     pub steer: Option<&'a Match>,
-    /// How packets are sent, if any are.
     pub tx_mode: Option<TxMode>,
     pub busy_poll: Option<BusyPoll>,
-    /// Whether the user wants an end while queues are waited for.
+    /// Set if a signal ends the command while it waits for queues.
     pub interrupted: Option<&'a Arc<AtomicBool>>,
-    /// Threads that share the queues, at most one a pair of queues.
+    /// The number of threads that share the queues; at most one per pair of queues.
     pub threads: Option<usize>,
 }
 
 impl TrafficSetup {
-    /// Opens all queues. There are as many pairs of queues as the interface with the fewest queues has;
-    /// each interface deals its queues out to them in turn, and they are dealt out to the threads: as many
-    /// as is said, else a thread a pair.
+    /// Opens all queues. The interface with the fewest queues sets the number of pairs. Each interface deals
+    /// its queues to the pairs in turn, and the pairs are dealt to the threads: by default one thread per
+    /// pair.
     pub fn open(name: &str, interfaces: &[Interface], params: SetupParams<'_>) -> Result<Self, String> {
         let pairs = pairs(interfaces);
         let threads = params.threads.unwrap_or(pairs.len());
@@ -143,7 +140,7 @@ impl TrafficSetup {
         self.threads.iter().flat_map(|(sides, _)| sides)
     }
 
-    /// Makes what redirects packets to the sockets, if anything does.
+    /// Makes what redirects packets to the sockets, if they receive.
     fn load(&mut self, interfaces: &[Interface], params: SetupParams<'_>) -> Result<(), Error> {
         if !params.maps.is_empty() {
             self.redirects = params.maps.iter().map(Redirect::pinned).collect::<Result<_, _>>()?;
@@ -165,7 +162,7 @@ impl TrafficSetup {
         Ok(())
     }
 
-    /// The ports of a pair go to its thread, and what is told of sockets to the others of their interface.
+    /// Gives the ports of a pair to its thread, and adds the facts about their sockets by interface.
     fn take(
         &mut self,
         pair: usize,
@@ -188,12 +185,12 @@ impl TrafficSetup {
     }
 }
 
-/// The name of an interface's link in a BPF file system, which takes no dot: no interface has a colon.
+/// The name of an interface's link in a BPF file system. It allows no dots; no interface has a colon.
 fn pin_name(interface: &str) -> String {
     format!("pagepool-{}", interface.replace('.', ":"))
 }
 
-/// The queues of each interface in each pair. Each pair gets memory and a UMEM of its own: packets go nowhere
+/// The queues of each interface in each pair. Each pair gets its own memory and UMEM: packets go nowhere
 /// else, and the kernel's tables for a socket are as large as its UMEM.
 fn pairs(interfaces: &[Interface]) -> Vec<Vec<Vec<u32>>> {
     let fewest = interfaces.iter().map(|interface| interface.queues.len()).min().unwrap_or(0);
@@ -202,7 +199,6 @@ fn pairs(interfaces: &[Interface]) -> Vec<Vec<Vec<u32>>> {
     (0..fewest).map(|pair| interfaces.iter().map(|interface| of(interface, pair)).collect()).collect()
 }
 
-/// Bytes that the UMEMs lock, of all pairs of queues.
 pub fn locked_bytes(interfaces: &[Interface], sizes: &SocketSizes) -> u64 {
     let of_pair = |queues: &Vec<Vec<u32>>| sizes.arena("", queues.iter().map(Vec::len).sum()).max_bytes;
     pairs(interfaces).iter().map(of_pair).sum()
@@ -238,7 +234,6 @@ fn open_pairs(
 }
 
 impl SetupParams<'_> {
-    /// As the library has it.
     fn open_params(&self, name: &str) -> OpenParams {
         let mut params = self.sizes.open_params(name);
         params.af_xdp.program = XdpProgram::None;
@@ -249,13 +244,13 @@ impl SetupParams<'_> {
     }
 }
 
-/// Why there is no memory, and what helps. `huge`: the huge pages that are needed, on the `node` if there is
-/// one. The library reserves them bit by bit, so its own error names only a part of them.
+/// Why there is no memory, and what helps. `huge`: the number of huge pages required, on `node` if given. The
+/// library reserves them step by step, so its own error names only some of them.
 fn no_memory(error: &Error, huge: Option<u64>, node: Option<NodeId>) -> String {
     let (Error::System { call, source, .. }, Some(n)) = (error, huge) else { return error_chain(error) };
     let (there, remedy) = match node {
         None => (String::new(), format!("sysctl vm.nr_hugepages={n}")),
-        // what sysctl reserves is spread over all nodes
+        // sysctl spreads its pages over all nodes
         Some(NodeId(node)) => {
             let file = format!("/sys/devices/system/node/node{node}/hugepages/hugepages-2048kB/nr_hugepages");
             (format!(" on node {node}"), format!("echo {n} > {file}"))
@@ -304,7 +299,7 @@ impl OpenedInterface {
         }
     }
 
-    /// Notes where its XDP program runs, which is known when that is attached.
+    /// Records where its XDP program runs, which is known once it is attached.
     pub fn set_attached(&mut self, redirect: &Redirect) {
         if let Some((attach, reason)) = redirect.mode() {
             self.attach = Some(attach.name());
@@ -313,23 +308,22 @@ impl OpenedInterface {
         }
     }
 
-    /// Whether packets go out of it by BPF batch, of some queues at least.
+    /// Whether at least some of its queues send by BPF batch.
     pub fn sends_by_batch(&self) -> bool {
         matches!(self.tx_mode, Some("bpf-batch" | "mixed"))
     }
 
-    /// Whether the XDP program runs behind the driver.
+    /// Whether the XDP program runs after the driver.
     pub fn is_generic(&self) -> bool {
         self.attach == Some("generic")
     }
 }
 
-/// Where a program runs that somebody else attached.
+/// Where a program runs that another process attached.
 fn attached(mode: XdpMode) -> Attach {
     if mode == XdpMode::Generic { Attach::Generic } else { Attach::Native }
 }
 
-/// How these send.
 fn tx_mode(sockets: &[SocketInfo]) -> &'static str {
     let by_batch = sockets.iter().filter(|socket| socket.tx_mode == TxMode::BpfBatch).count();
     match by_batch {

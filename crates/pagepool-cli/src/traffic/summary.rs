@@ -22,36 +22,33 @@ use crate::report::number::grouped;
 use crate::report::terminal::in_line;
 use crate::report::verdict::Verdict;
 
-/// So many packets are not all lost by chance on their way out of one of several interfaces.
+/// If an interface among several loses all of this many packets, that is not by chance.
 const NOT_BY_CHANCE: u64 = 100;
 
-/// What was counted.
 pub struct TrafficResult {
     pub command: &'static str,
     pub interfaces: Vec<OpenedInterface>,
-    /// Which queues the ports of the samples are.
+    /// The queues of the ports of the samples.
     pub names: Vec<QueueName>,
-    /// What falsified packets that arrived.
+    /// Warnings of offloads that changed received packets.
     pub warned: Vec<String>,
     pub seconds: f64,
     pub end: RunEnd,
-    /// What became of the interfaces meanwhile.
+    /// The changes of the interfaces during the run.
     pub links: SeenChanges,
-    /// When the warm-up was over.
+    /// The counts at the end of the warm-up.
     pub warm: Sample,
-    /// At the end.
     pub now: Sample,
-    /// Numbered frames, if they were looked at.
+    /// Numbered frames, if they were checked.
     pub tally: Option<Tally>,
     pub capture: Option<CaptureResult>,
-    /// How many packets it may lose.
     pub limit: LossLimit,
-    /// What the interfaces had counted before.
+    /// What the interfaces had counted before the run.
     pub counts: SentByLinks,
 }
 
 impl TrafficResult {
-    /// Judges, with what the pools say, which have ended, too.
+    /// Judges the run, with the pools, which have ended, too.
     pub fn verdict(&self, pools: &[PoolRef]) -> Verdict {
         let mut verdict = Verdict::new(figures::WELL);
         if let RunEnd::Gone(queue) = &self.end {
@@ -78,7 +75,7 @@ impl TrafficResult {
         self.now.ports.iter().map(of).sum()
     }
 
-    /// A queue, with the name that its interface had last.
+    /// A queue, with the last name of its interface.
     fn called_now(&self, queue: &str) -> String {
         let Some(name) = self.names.iter().find(|name| name.port() == queue) else { return queue.into() };
         let interface = self.links.called_now(&name.interface).into();
@@ -125,10 +122,10 @@ impl TrafficResult {
             format!("{pps} packets/s, {mbit_s:.1} Mbit/s, over {:.1} s", self.seconds)
         };
         match (received + sent, losses::total(&self.now.ports)) {
-            _ if matches!(self.end, RunEnd::Gone(_)) => {} // which is why, and is said
+            _ if matches!(self.end, RunEnd::Gone(_)) => {} // the interface is gone, which is reported
             (0, 0) => verdict.nothing_moved(),
             (0, lost) => verdict.fail_if(true, || format!("all {} packets were lost", grouped(lost))),
-            // It was to send all that it received.
+            // It was to send everything that it received.
             _ => verdict.fail_if(self.command != "drop" && sent == 0, || "no packet was sent".into()),
         }
         if self.command != "gen" {
@@ -144,7 +141,7 @@ impl TrafficResult {
         self.cycles(verdict);
     }
 
-    /// Ticks of the time-stamp counter a packet, by part, and all of them together.
+    /// Ticks of the time-stamp counter per packet, by part and in total.
     fn cycles(&self, verdict: &mut Verdict) {
         let spent = self.now.cycles.since(&self.warm.cycles);
         let burst = (spent.rx_bursts > 0).then(|| spent.rx_packets as f64 / spent.rx_bursts as f64);
@@ -174,7 +171,7 @@ impl TrafficResult {
         verdict.row("cycles a packet", total.round() as u64, &format!("{}{burst}", some.join(", ")));
     }
 
-    /// The share of its time that a thread was in system calls while it had packets.
+    /// The share of its time that a thread with packets spent in system calls.
     fn in_kernel(&self) -> f64 {
         let spent = self.now.cycles.since(&self.warm.cycles);
         let others = spent.receive_ticks + spent.handler_ticks + spent.transmit_ticks + spent.return_ticks;
@@ -182,7 +179,7 @@ impl TrafficResult {
         if all == 0 { 0.0 } else { spent.call_ticks as f64 / all as f64 }
     }
 
-    /// The driver of the first interface, and whether all have more queues.
+    /// The driver of the first interface, and whether all interfaces have more queues.
     fn device(&self) -> (Option<String>, MoreQueues<'_>) {
         let Ok(ethtool) = Ethtool::open() else { return (None, MoreQueues::Unknown) };
         let first = self.interfaces.first().map(|of| self.links.called_now(&of.name));
@@ -198,11 +195,11 @@ impl TrafficResult {
         MoreQueues::of(name, of.queues.len(), both.unwrap_or((of.queues_of, of.queues_of)))
     }
 
-    /// Packets that interfaces took and do not count as sent. Only in copy mode, in which the kernel gives a
-    /// driver packets as all others have them; some drivers count none of zero copy.
+    /// Packets that interfaces took and do not count as sent. Checked only in copy mode, where a driver gets
+    /// packets like any others from the kernel; some drivers count none with zero copy.
     fn uncounted(&self, verdict: &mut Verdict) -> u64 {
         let copied = |of: &&OpenedInterface| of.tx_mode.is_some() && of.zero_copy == Some(false);
-        let counts = |of: &&OpenedInterface| !self.links.was_down(&of.name); // some begin anew then
+        let counts = |of: &&OpenedInterface| !self.links.was_down(&of.name); // some restart then
         let (mut all, sent) = (0, self.sum(PortSample::sent));
         for OpenedInterface { name, .. } in self.interfaces.iter().filter(copied).filter(counts) {
             let ports = self.names.iter().zip(&self.now.ports).filter(|(of, _)| of.interface == *name);
@@ -222,8 +219,8 @@ impl TrafficResult {
         all
     }
 
-    /// Of all packets that came, or were made. What an interface loses when it goes away is no fault of the
-    /// run: the limit applies to what had been lost before.
+    /// The share of all packets received or made. The run is not to blame for what an interface loses when it
+    /// is removed: then the limit applies to the losses before that.
     fn loss(&self, unsent: u64, uncounted: u64) -> LossShare {
         let share = |ports: &[PortSample], unsent, uncounted| {
             let sum = |of: fn(&PortSample) -> u64| ports.iter().map(of).sum::<u64>();
@@ -289,7 +286,7 @@ impl TrafficResult {
         verdict.field("recycled_percent", figures::recycled_percent(&self.warm.ports, ports));
         verdict.field("kernel", object(figures::kernel(ports).entries()));
         verdict.field("buffer_locations", object(BufferLocations::of(ports).0));
-        // As many as there are buffers out, unless buffers are parts of pages.
+        // Equal to the number of buffers that are out, unless buffers are parts of pages.
         verdict.field("pages_out", self.sum(|at| at.pool.1.out));
         verdict.field("pools", pools.iter().map(pool_fields).collect::<Vec<_>>());
         let named = self.names.iter().zip(ports).map(|(name, port)| {
@@ -336,7 +333,7 @@ fn captured(verdict: &mut Verdict, capture: &CaptureResult) {
     verdict.fail_if(failed.is_some(), || failed.clone().unwrap_or_default());
 }
 
-/// Whether all ports that count something are of interfaces of which this is so.
+/// Whether all ports with a count belong to interfaces that fulfil `is_so`.
 fn counts_only_where(
     names: &[QueueName],
     ports: &[PortSample],
@@ -347,12 +344,12 @@ fn counts_only_where(
     counting.all(|(name, _)| is_so(&name.interface))
 }
 
-/// Frames that were on their way out of a port at the end.
+/// Frames that a port had not sent at the end.
 fn unsent_of(at: &PortSample) -> u64 {
     to_send(at).saturating_sub(at.nic.tx_completed)
 }
 
-/// Frames that were to go out of a port, and that were not refused.
+/// Frames that were to leave a port, without those that were refused.
 fn to_send(at: &PortSample) -> u64 {
     let refused = at.port.tx_overflow
         + at.port.tx_gone
@@ -362,7 +359,7 @@ fn to_send(at: &PortSample) -> u64 {
     (at.port.tx + at.port.redirect_in).saturating_sub(refused)
 }
 
-/// The mode that all interfaces have in common, or `mixed`.
+/// The mode that all interfaces share, or `mixed`.
 pub fn mode(interfaces: &[OpenedInterface]) -> &str {
     let first = interfaces.first().map_or("", |interface| &interface.mode);
     let same = interfaces.iter().all(|interface| interface.mode == first);

@@ -1,6 +1,5 @@
 //! The source files of the workspace.
 
-use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -57,12 +56,6 @@ impl Crate {
         let mut sources: Vec<_> = rust_files(src).iter().map(|path| Source::read(path, src)).collect();
         sources.sort_by(|a, b| a.path.cmp(&b.path));
         Self { name, sources }
-    }
-
-    /// Whether there is a folder beside the file.
-    pub fn has_folder(&self, path: &str) -> bool {
-        let folder = format!("{path}/");
-        self.sources.iter().any(|source| source.path.starts_with(&folder))
     }
 }
 
@@ -131,8 +124,4 @@ impl Source {
         let code = lines[..end - attributes].iter().map(|line| line.split("//").next().unwrap_or("").trim());
         code.filter(|line| !line.is_empty()).count()
     }
-}
-
-fn starts_high(name: &str) -> bool {
-    name.starts_with(char::is_uppercase)
 }

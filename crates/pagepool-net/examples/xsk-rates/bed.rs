@@ -1,4 +1,4 @@
-//! Two hosts, a program between them, and a sender; and what the kernel counted.
+//! Two hosts, a program between them, and a sender; reads the kernel's counts.
 
 use std::fs;
 use std::io::Read;
@@ -13,8 +13,7 @@ use pagepool_lab::{
 
 use crate::option;
 
-/// How long a program may take until packets come out of it, how long it runs before it is measured, and how
-/// long it may take to end.
+/// How long a program may take until packets come out of it, runs before it is measured, and may take to end.
 const START: Duration = Duration::from_secs(20);
 const WARM: Duration = Duration::from_millis(700);
 const END: Duration = Duration::from_secs(4);
@@ -48,7 +47,7 @@ pub fn run(words: &[&str]) -> Result<String, String> {
     Ok(format!(r#"{{"what":"{what}","size":{size},"mtu":{mtu},{result},"said":{said}}}"#))
 }
 
-/// Frames a second that went all the way.
+/// Frames per second that went all the way.
 fn frames(hosts: &TwoHosts, what: &str, size: usize, seconds: Duration) -> Result<String, String> {
     let frames = NumberedFrames::between(&hosts.a.link, &hosts.near[0], size);
     let frames = frames.map_err(|error| error.to_string())?;
@@ -56,7 +55,7 @@ fn frames(hosts: &TwoHosts, what: &str, size: usize, seconds: Duration) -> Resul
     let params =
         GeneratorParams { frames, count: u64::MAX, limit, per_second: None, mode: GeneratorMode::Xdp };
     let began = Instant::now();
-    // What the driver gets before anybody takes XDP's frames is dropped there.
+    // Frames that the driver gets before a program takes XDP's frames are dropped there.
     let source =
         FrameGenerator::start(&hosts.a.namespace, "far0", params).map_err(|error| error.to_string())?;
     let first = arrived(hosts, what)?;
@@ -88,7 +87,7 @@ fn tcp(hosts: &TwoHosts, seconds: Duration) -> Result<String, String> {
     Ok(format!(r#""gbit_s":{:.3},"whole":{}"#, report.gbit_s(), report.is_whole()))
 }
 
-/// Frames that the kernel says the program was given (drop), or sent (echo, forward).
+/// The kernel's count of frames that the program got (drop) or sent (echo, forward).
 fn arrived(hosts: &TwoHosts, what: &str) -> Result<u64, String> {
     match what {
         "drop" => hosts.run_between(given),
@@ -98,7 +97,7 @@ fn arrived(hosts: &TwoHosts, what: &str) -> Result<u64, String> {
     }
 }
 
-/// What XDP redirected into sockets, or dropped or sent back itself.
+/// Frames that XDP redirected to sockets, dropped, or sent back itself.
 fn given() -> Result<u64, String> {
     let asked = Command::new("ethtool").args(["-S", "near0"]).output();
     let asked = asked.map_err(|error| format!("the program ethtool: {error}"))?;
@@ -134,8 +133,8 @@ impl Program {
         Ok(Self { child: Some(child), output })
     }
 
-    /// Ends it; gives what it said of itself, as JSON: its last line, or all of it, if that is JSON; and what
-    /// testpmd says of its cycles.
+    /// Ends the program. Returns its output: the last line of JSON, all of it if that is JSON, or testpmd's
+    /// cycles.
     fn end(mut self) -> String {
         if let Some(child) = &mut self.child {
             drop(child.stdin.take());
@@ -182,6 +181,6 @@ impl Drop for Program {
 
 fn read(mut output: ChildStdout) -> String {
     let mut bytes = Vec::new();
-    let _ = output.read_to_end(&mut bytes); // what came until then is what there is
+    let _ = output.read_to_end(&mut bytes); // an error keeps what was read before
     String::from_utf8_lossy(&bytes).into_owned()
 }

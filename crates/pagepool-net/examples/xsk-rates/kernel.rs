@@ -1,8 +1,8 @@
 //! The kernel alone: XDP programs of a few instructions, until standard input ends.
 //!
-//! `redirect IF IF` sends what comes in by the one out of the other; `drop IF` drops it.
+//! `redirect IF IF` sends packets from either interface out of the other; `drop IF` drops them.
 
-// UNSAFETY: bpf(2) is called here, for the library loads no program but its own.
+// UNSAFETY: bpf(2) is called here, because the library loads only its own programs.
 #![allow(unsafe_code)]
 
 use std::io::{self, Read};
@@ -31,12 +31,12 @@ pub fn run(words: &[&str]) -> Result<String, String> {
     let attach = |(program, &index): (&Vec<u64>, &u32)| load(program).and_then(|fd| link(fd, index));
     let attached: Result<Vec<OwnedFd>, _> = programs.iter().zip(&indices).map(attach).collect();
     let attached = attached.map_err(|error| format!("bpf: {error}"))?;
-    let _ = io::stdin().read_to_end(&mut Vec::new()); // its end is all that is waited for
+    let _ = io::stdin().read_to_end(&mut Vec::new()); // waits only for its end
     drop(attached);
     Ok(r#"{"receive":0}"#.into())
 }
 
-/// As machines have them whose lowest byte comes first.
+/// The instructions, for little-endian machines.
 fn redirect(index: u32) -> Vec<u64> {
     vec![
         u64::from(index) << 32 | 0x01b7, // r1 = index
@@ -81,9 +81,9 @@ fn link(program: OwnedFd, index: u32) -> io::Result<OwnedFd> {
 
 fn make<T>(command: libc::c_int, attributes: &T) -> io::Result<OwnedFd> {
     let at = std::ptr::from_ref(attributes);
-    // SAFETY: the kernel reads the attributes, and what they name, which live as long as the call.
+    // SAFETY: the kernel reads the attributes and what they point to, which live as long as the call.
     let fd = unsafe { libc::syscall(libc::SYS_bpf, command, at, size_of::<T>()) };
     let Ok(fd @ 0..) = i32::try_from(fd) else { return Err(io::Error::last_os_error()) };
-    // SAFETY: the call just made this descriptor, and nobody else has it.
+    // SAFETY: the call just made this descriptor, and nothing else has it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }

@@ -1,17 +1,15 @@
-//! The rates of AF_XDP forwarders on veth pairs, each in its turn, under one sender: ours, and any other
-//! program.
+//! Rates of AF_XDP forwarders on veth pairs, one at a time, under one sender: ours, and any other program.
 //!
 //! `xsk-rates bed drop|echo|forward|tcp [--size BYTES] [--mtu BYTES] [--seconds S] [--host-cpu N] [--gather
 //! US] -- PROGRAM...` makes two hosts and a namespace between them, runs the program there, sends, and prints
-//! what the kernel counted, as one line of JSON. `near0` and `near1` are the program's interfaces; it should
-//! end when its standard input does, and is killed if not. With `--host-cpu` the host that sends takes in
-//! acknowledgements on that CPU, not on the program's. The hosts gather packets for `--gather` microseconds
-//! (20).
+//! the kernel's counts as one line of JSON. `near0` and `near1` are the program's interfaces. It is killed if
+//! it does not end with its standard input. With `--host-cpu` the sending host receives acknowledgements on
+//! that CPU, not on the program's. The hosts gather packets for `--gather` microseconds (20).
 //!
-//! `xsk-rates ours drop|echo|forward IF [IF] [--mtu BYTES] [--by-ring]` is such a program: our forwarder,
-//! which sends by the ring with `--by-ring`. What it printed is in the bed's line.
+//! `xsk-rates ours drop|echo|forward IF [IF] [--mtu BYTES] [--by-ring]` is such a program: our forwarder;
+//! with `--by-ring` it sends by the ring. The bed's line contains its output.
 //!
-//! `xsk-rates kernel redirect|drop|tx IF [IF]` is another one: the kernel alone, by an XDP program.
+//! `xsk-rates kernel redirect|drop IF [IF]` is another one: the kernel alone, by an XDP program.
 
 mod bed;
 mod kernel;

@@ -15,17 +15,17 @@ use pagepool_net::{
 
 use crate::option;
 
-/// Pauses after a fruitless round, in which whoever fills the rings has their lines to itself.
+/// Pauses after an idle round, while the other end has the rings' lines to itself.
 const PAUSES: u32 = 8;
-/// Fruitless rounds before it sleeps, and for how long at most.
+/// Idle rounds before a sleep, and its limit.
 const PATIENCE: u64 = 64;
 const NAP: Duration = Duration::from_millis(2);
 
-/// Slots of each ring, and packets in one buffer each that are taken at once, as the commands have them.
+/// Slots of each ring, and packets of one buffer per burst, as in the commands.
 const RING: u64 = 1024;
 const BURST: u64 = 256;
 
-/// Most bytes of a packet that a veth takes into one page.
+/// Most bytes of a packet that a veth receives in one page.
 const ONE_BUFFER: u64 = 3502;
 
 pub fn run(words: &[&str]) -> Result<String, String> {
@@ -42,7 +42,7 @@ pub fn run(words: &[&str]) -> Result<String, String> {
     let stop = Arc::new(AtomicBool::new(false));
     let stops = stop.clone();
     thread::spawn(move || {
-        let _ = std::io::stdin().read_to_end(&mut Vec::new()); // its end is all that is waited for
+        let _ = std::io::stdin().read_to_end(&mut Vec::new()); // waits only for its end
         stops.store(true, Ordering::Relaxed);
     });
     let patience = option(words, "--patience", PATIENCE)?;
@@ -66,7 +66,6 @@ pub fn run(words: &[&str]) -> Result<String, String> {
     Ok(report(&forwarder.cycles(), ticks() - start, slept))
 }
 
-/// What is done with packets.
 #[derive(Clone, Copy)]
 enum What {
     Drop,
@@ -103,7 +102,7 @@ impl PacketHandler for What {
     }
 }
 
-/// A pool and a socket for each interface, over one memory.
+/// Opens a pool and a socket for each interface, over one memory.
 fn open<P: PacketHandler>(
     forwarder: &mut Forwarder<P>,
     links: &[&&str],
@@ -144,7 +143,7 @@ fn open<P: PacketHandler>(
     Ok(())
 }
 
-/// Ticks a packet by part, and how full the bursts were.
+/// Ticks per packet by part, and how full the bursts were.
 fn report(spent: &PartCycles, took: u64, slept: u64) -> String {
     let each = |ticks: u64, of: u64| ticks as f64 / of.max(1) as f64;
     let rx = |ticks| each(ticks, spent.rx_packets);

@@ -1,9 +1,8 @@
-//! Counters of this crate: a list of names with their meanings becomes the struct, the names and meanings in
-//! order, the sum, and the difference. docs/operations.md has a table of those whose meaning says "If it
-//! rises:".
+//! Declares counters: a list of names and meanings becomes the struct, the names and meanings in order, the
+//! sum, and the difference. docs/operations.md has a table of the counters whose meaning says "If it rises:".
 
 /// Declares a struct of counters: its documentation, its name, and each counter with its meaning. `and` adds
-/// one optional part, a struct of further counters.
+/// one optional field, a struct of further counters.
 macro_rules! counters {
     (
         $(#[$about:meta])* $struct:ident: $($(#[doc = $doc:literal])+ $name:ident,)*
@@ -23,12 +22,12 @@ macro_rules! counters {
             /// What each counter means, and what to do if it rises, in the order of the names.
             pub const DOCS: &'static [&'static str] = &[$(concat!($($doc),+).trim_ascii()),*];
 
-            /// Name and value of each, in order.
+            /// The name and value of each counter, in order.
             pub fn entries(&self) -> impl Iterator<Item = (&'static str, u64)> {
                 Self::NAMES.iter().copied().zip([$(self.$name),*])
             }
 
-            /// What was added since an earlier look; 0 for what became less.
+            /// The increase of each counter since `earlier`; 0 if it fell.
             pub fn since(&self, earlier: &Self) -> Self {
                 Self {
                     $($name: self.$name.saturating_sub(earlier.$name),)*

@@ -1,11 +1,11 @@
-//! How a thread that sleeps learns that another one has put something onto a ring between them.
+//! Wakes a sleeping consumer when the producer has put something onto the ring between them.
 //!
-//! Who    the producer rings behind what it put there, once for all of it; the consumer says that it goes to
-//!        sleep, looks at the ring once more, sleeps on the descriptor, and says that it is awake.
-//! Order  no wake-up is lost. Each side stores (a slot; `sleeping`) and then loads what the other stores,
-//!        with a SeqCst fence in between: at least one of the two sees the other's store. So the consumer
-//!        sees the slot and does not sleep, or the producer sees it sleeping, and writes the event counter,
-//!        which stays readable until somebody takes it.
+//! Who    the producer rings once after putting one or more items. The consumer marks itself asleep, checks
+//!        the ring again, sleeps on the descriptor, and marks itself awake.
+//! Order  no wake-up is lost. Each side stores (a slot; `sleeping`), then loads what the other stores, with a
+//!        SeqCst fence in between: at least one of the two sees the other's store. Either the consumer sees
+//!        the slot and does not sleep, or the producer sees it asleep and writes the event counter, which
+//!        stays readable until the consumer takes it.
 //! Cost   to ring: one fence; a system call only if the consumer sleeps.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -32,7 +32,7 @@ impl Doorbell {
         Ok(Self { sleeper: Sleeper::new(), event })
     }
 
-    /// For the producer, behind everything that it put onto the ring.
+    /// For the producer, after everything that it put onto the ring.
     #[inline]
     pub(crate) fn ring(&self) {
         if self.sleeper.is_to_be_woken() {
@@ -40,13 +40,13 @@ impl Doorbell {
         }
     }
 
-    /// For the consumer: from here on the producer wakes it. Look at the ring before going to sleep.
+    /// For the consumer: from now on the producer wakes it. Check the ring before sleeping.
     pub(crate) fn sleep(&self) {
         self.sleeper.sleep();
     }
 
-    /// For the consumer: [`sleep`](Self::sleep), and [`awake`](Self::awake) again if there is something on
-    /// the ring. Says whether the producer wakes it.
+    /// For the consumer: calls [`sleep`](Self::sleep), and [`awake`](Self::awake) again if there is something
+    /// on the ring. Returns whether the producer will wake it.
     pub(crate) fn sleep_unless(&self, is_there: impl FnOnce() -> bool) -> bool {
         let sleeps = self.sleeper.sleep_unless(is_there);
         if !sleeps {
@@ -55,22 +55,21 @@ impl Doorbell {
         sleeps
     }
 
-    /// For the consumer: it is awake, or did not go to sleep.
+    /// For the consumer: it woke up, or did not go to sleep.
     pub(crate) fn awake(&self) {
-        // First the state, then the signal: in the other order a ring in between would leave a signal for the
-        // next sleep.
+        // First the state, then the signal: in the other order, a ring in between would leave a signal for
+        // the next sleep.
         self.sleeper.awake();
         event::take(self.event.as_fd());
     }
 
-    /// What the consumer sleeps on.
     pub(crate) fn event(&self) -> BorrowedFd<'_> {
         self.event.as_fd()
     }
 }
 
-/// Whether the consumer sleeps: the part that both write, by swaps that acquire and release, so that a signal
-/// which `awake` takes back is never the one for the next sleep.
+/// Whether the consumer sleeps. Both sides change it by swaps that acquire and release: a signal that `awake`
+/// takes back is then never the one for the next sleep.
 #[derive(Debug)]
 struct Sleeper(AtomicBool);
 
@@ -82,8 +81,8 @@ impl Sleeper {
     #[inline]
     fn is_to_be_woken(&self) -> bool {
         fence(Ordering::SeqCst); // pairs with the fence in sleep()
-        // The load alone is the common case: a consumer that is awake costs no write. The swap lets one ring
-        // signal for each sleep.
+        // Usually the consumer is awake, and this costs a load and no write. The swap lets one ring signal
+        // for each sleep.
         self.0.load(Ordering::Relaxed) && self.0.swap(false, Ordering::AcqRel)
     }
 
@@ -113,8 +112,7 @@ mod tests {
     use std::sync::atomic::AtomicU32;
     use std::time::Duration;
 
-    /// Two threads hand a number to and fro; each sleeps until it is its turn. One wake-up that is lost ends
-    /// it.
+    /// Two threads pass a number to and fro; each sleeps until its turn. One lost wake-up stops the test.
     #[test]
     fn no_ring_is_lost() {
         const ROUNDS: u32 = 20_000;
@@ -144,7 +142,7 @@ mod tests {
     }
 }
 
-/// Every interleaving, and every order that the memory model allows.
+/// Checks every interleaving, in every order that the memory model allows.
 #[cfg(all(test, loom))]
 mod model {
     use super::*;

@@ -3,32 +3,32 @@
 use std::any::Any;
 use std::fmt;
 
-/// The other end of a device: what it sends arrives here, what this sends arrives there.
+/// The other end of a device's wire: what one end sends, the other receives.
 ///
-/// A kind of wire can do more than this: the [`NicPort`](crate::NicPort) of a NIC in memory, for one, which
-/// a cast to `Box<dyn Any>` gives back.
+/// Some kinds of wire can do more: cast to `Box<dyn Any>` to get, for example, the
+/// [`NicPort`](crate::NicPort) of an in-memory NIC.
 pub trait FarEnd: Any + fmt::Debug {
-    /// Sends a packet to the device; false if it is known to be lost.
+    /// Sends a packet to the device; false if the packet is known to be lost.
     fn send(&mut self, packet: &[u8]) -> bool;
 
-    /// Replaces the vector's bytes by the next packet that the device sent; false if there is none.
+    /// Replaces the vector's bytes with the next packet that the device sent; false if there is none.
     fn receive(&mut self, packet: &mut Vec<u8>) -> bool;
 
-    /// Most bytes of a packet that this end sends.
+    /// The longest packet that this end can send, in bytes.
     fn longest(&self) -> usize {
         usize::MAX
     }
 
-    /// Lets whatever is between this and the device do its work.
+    /// Lets everything between this end and the device do its work.
     fn settle(&mut self) {}
 
-    /// Keeps the device from sending, so that its ring fills; false where that cannot be done.
+    /// Keeps the device from sending, which fills its ring; false if this end cannot do that.
     fn stall(&mut self, on: bool) -> bool {
         let _ = on;
         false
     }
 
-    /// The device dies; false where that cannot be done.
+    /// Makes the device die; false if this end cannot do that.
     fn die(&mut self) -> bool {
         false
     }

@@ -1,10 +1,11 @@
-//! A device that goes wrong on purpose.
+//! A device that injects faults.
 //!
-//! What   wraps any device. What it receives may be dropped, doubled, overtaken, corrupted or late; it may
-//!        keep completions to itself, refuse to send, or die. Each fault by chance or every n-th time, always
-//!        the same for one seed.
-//! Buffers are never lost: whatever it holds back is counted in `in_rx`, comes later, or returns to its pool
-//! with `close`.
+//! What   wraps any device. It drops, duplicates, reorders, corrupts or delays received packets, stalls
+//!        completions, refuses to send, or dies. Each fault happens by chance or every n-th time; equal seeds
+//!        give equal faults.
+//!
+//! No buffer is lost: a delayed buffer counts in `in_rx`, and comes later or returns to its pool with
+//! `close`.
 
 use std::collections::VecDeque;
 
@@ -15,40 +16,40 @@ use super::stats::DeviceStats;
 use super::tx_queue::TxQueue;
 use crate::error::parameter;
 
-/// How often something goes wrong.
+/// How often a fault happens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Chance {
-    /// Not at all.
+    /// Never.
     #[default]
     Never,
     /// Every n-th time; 1 is always.
     Every(u32),
-    /// By chance, once in `n` times on average.
+    /// At random, once in `n` times on average.
     OneIn(u32),
 }
 
-/// Which faults a [`FaultNic`] has. `Default` has none.
+/// The faults of a [`FaultNic`]. `Default` has none.
 #[derive(Clone, Debug)]
 pub struct FaultParams {
-    /// Makes the chances what they are: the same seed, the same faults. Not 0.
+    /// The seed of the random faults: equal seeds give equal faults. Not 0.
     pub seed: u64,
     /// Received packets that are dropped.
     pub drop: Chance,
-    /// Received packets that come twice: the second time in pages of the pool, if it has them.
+    /// Received packets that arrive twice. The copy is in pages of the pool, if it has any.
     pub duplicate: Chance,
     /// Received packets that arrive after a later one, or after those of the next poll.
     pub reorder: Chance,
-    /// Received packets of which a bit is flipped.
+    /// Received packets with one bit flipped.
     pub corrupt: Chance,
-    /// Received packets that come later.
+    /// Received packets that are delayed.
     pub delay: Chance,
-    /// By how many polls, at least 1.
+    /// The delay in polls, at least 1.
     pub delay_polls: u32,
-    /// Calls of `complete` that give nothing.
+    /// Calls of `complete` that return nothing.
     pub stall_completions: Chance,
     /// Calls of `transmit` that take nothing.
     pub refuse_transmits: Chance,
-    /// Calls of `receive` in which it dies.
+    /// Calls of `receive` in which the device dies.
     pub die: Chance,
 }
 
@@ -98,20 +99,20 @@ impl FaultParams {
     }
 }
 
-/// What a [`FaultNic`] did wrong so far.
+/// The faults of a [`FaultNic`] so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FaultCounts {
     /// Packets dropped.
     pub dropped: u64,
-    /// Packets that came twice.
+    /// Packets duplicated.
     pub duplicated: u64,
-    /// Packets that were overtaken.
+    /// Packets overtaken by a later one.
     pub reordered: u64,
     /// Packets with a flipped bit.
     pub corrupted: u64,
-    /// Packets that came later.
+    /// Packets delayed.
     pub delayed: u64,
-    /// Calls of `complete` that gave nothing.
+    /// Calls of `complete` that returned nothing.
     pub stalled: u64,
     /// Calls of `transmit` that took nothing.
     pub refused: u64,
@@ -119,7 +120,6 @@ pub struct FaultCounts {
     pub died: u64,
 }
 
-/// What can go wrong.
 #[derive(Clone, Copy, Debug)]
 enum FaultKind {
     Drop,
@@ -132,7 +132,7 @@ enum FaultKind {
     Die,
 }
 
-/// The chance of each fault, and how often it was asked.
+/// The chance of each fault, and how often it was checked.
 #[derive(Debug)]
 struct Dice {
     chances: [(Chance, u64); 8],
@@ -140,7 +140,7 @@ struct Dice {
 }
 
 impl Dice {
-    /// Whether it goes wrong this time; and counts it.
+    /// Whether the fault happens this time; counts it if so.
     fn fall(&mut self, fault: FaultKind, count: &mut u64) -> bool {
         let (chance, asked) = &mut self.chances[fault as usize];
         *asked += 1;
@@ -162,7 +162,7 @@ fn next(random: &mut u64) -> u64 {
     random.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 16
 }
 
-/// A device that wraps another one and goes wrong as it is told.
+/// A device that wraps another one and injects faults.
 ///
 /// ```
 /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams};
@@ -188,12 +188,12 @@ pub struct FaultNic<D> {
     delay_polls: u64,
     counts: FaultCounts,
     polls: u64,
-    /// What the inner device gave in this poll.
+    /// What the inner device returned in this poll.
     fresh: Vec<XdpBuff>,
-    /// To be handed on, and what waits until a poll.
+    /// Packets to hand to the caller; `late` has those that wait for a later poll.
     ready: VecDeque<XdpBuff>,
     late: VecDeque<(u64, XdpBuff)>,
-    /// Handed on: packets, bytes.
+    /// Packets and bytes handed to the caller.
     rx: (u64, u64),
     closed_with: u64,
     dead: bool,
@@ -218,23 +218,22 @@ impl<D: Device> FaultNic<D> {
         })
     }
 
-    /// What it did wrong so far.
+    /// The faults so far.
     pub fn counts(&self) -> FaultCounts {
         self.counts
     }
 
-    /// The device that it wraps.
+    /// The wrapped device.
     pub fn inner(&mut self) -> &mut D {
         &mut self.inner
     }
 
-    /// Buffers that it holds back.
     fn held(&self) -> u64 {
         let late = self.late.iter().map(|(_, packet)| packet);
         self.ready.iter().chain(late).map(|packet| 1 + packet.frags().len() as u64).sum()
     }
 
-    /// What waited for this poll is handed on.
+    /// Moves packets that waited for this poll to `ready`.
     fn release(&mut self) {
         while let Some(at) = self.late.iter().position(|(poll, _)| *poll <= self.polls)
             && let Some((_, packet)) = self.late.remove(at)
@@ -243,7 +242,6 @@ impl<D: Device> FaultNic<D> {
         }
     }
 
-    /// Applies the faults to a received packet.
     fn maltreat(&mut self, mut packet: XdpBuff, pool: &Bound) {
         let (dice, counts) = (&mut self.dice, &mut self.counts);
         if dice.fall(FaultKind::Drop, &mut counts.dropped) {
@@ -278,7 +276,7 @@ fn flip_a_bit(bytes: &mut [u8], random: u64) {
     }
 }
 
-/// The packet again, in pages of the pool; nothing if it has none, or they are too small.
+/// A copy of the packet in pages of the pool; `None` if the pool is empty or its pages are too small.
 fn copy(packet: &XdpBuff, pool: &Bound) -> Option<XdpBuff> {
     let mut copy = XdpBuff::received(filled(pool, packet.data())?, packet.data().len()).ok()?;
     for frag in packet.frags() {
@@ -345,7 +343,7 @@ impl<D: Device> Device for FaultNic<D> {
         }
         let waits = !self.ready.is_empty() || !self.late.is_empty();
         match self.inner.arm(pool) {
-            Armed::Idle { .. } if waits => Armed::Ready, // polls are what its packets wait for
+            Armed::Idle { .. } if waits => Armed::Ready, // its packets wait for polls
             armed => armed,
         }
     }

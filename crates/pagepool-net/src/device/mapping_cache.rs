@@ -1,9 +1,8 @@
-//! The mappings that a device used last: which memory it can access, and at which addresses.
+//! Caches the mappings of a device: which memory it can access, and at which addresses.
 //!
-//! What   the device's address space, and the mappings of the areas that its packets have come from so far.
-//! Cost   an address: a compare and a load for each area that was seen before this one. An area is asked,
-//!        under its lock, when it is seen for the first time or was mapped anew; and for each buffer that is
-//!        not mapped.
+//! What   the device's address space, and the mappings of the areas that its packets came from.
+//! Cost   an address: a compare and a load for each area that was seen before this one. The area's lock is
+//!        taken when it is seen for the first time or is mapped anew, and for each buffer that is not mapped.
 
 use std::sync::Arc;
 
@@ -26,7 +25,7 @@ impl MappingCache {
         self.id
     }
 
-    /// Where the device finds the buffer's first byte.
+    /// The device's address of the buffer's first byte.
     #[inline(always)]
     pub(crate) fn addr_of(&mut self, buffer: &PageBuf) -> Option<DeviceAddr> {
         match self.known.first().and_then(|mapping| buffer.dma_addr_by(mapping)) {
@@ -35,7 +34,7 @@ impl MappingCache {
         }
     }
 
-    /// Apart: most devices see buffers of one area.
+    /// A separate function, because most devices see buffers of one area.
     #[inline(never)]
     fn addr_in_others(&mut self, buffer: &PageBuf) -> Option<DeviceAddr> {
         match self.known.iter().skip(1).find_map(|mapping| buffer.dma_addr_by(mapping)) {
@@ -44,14 +43,14 @@ impl MappingCache {
         }
     }
 
-    /// Asks the area. A mapping of another domain with the same id is ignored: its addresses are not this
-    /// device's.
+    /// Reads the mapping from the area. A mapping of another domain with an equal id is ignored: its
+    /// addresses are not this device's.
     #[cold]
     fn ask(&mut self, buffer: &PageBuf) -> Option<DeviceAddr> {
         let mapping = buffer.mapping_in(self.id)?;
         let same = std::ptr::addr_eq(Arc::as_ptr(mapping.domain()), Arc::as_ptr(&self.domain));
         let at = buffer.dma_addr_by(&mapping).filter(|_| same)?;
-        // Those that nobody else keeps will never map anything again.
+        // Mappings without another holder never map anything again.
         self.known.retain(|known| known.area() != mapping.area() && Arc::strong_count(known) > 1);
         self.known.push(mapping);
         Some(at)

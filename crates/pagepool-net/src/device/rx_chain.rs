@@ -1,17 +1,15 @@
-//! A packet of several buffers, while its buffers come in one by one: for devices whose receive rings name
-//! buffers, not packets.
+//! Joins the buffers of a packet as they arrive, for devices whose receive rings name buffers, not packets.
 //!
-//! Trust  none: a buffer that is wrong ends its packet, and what follows is dropped up to the packet's end.
+//! Trust  none: an invalid buffer ends its packet, and the rest is dropped up to the packet's end.
 
 use pagepool::{PageBuf, XdpBuff};
 
 use super::stats::DeviceStats;
 
-/// The packet whose last buffer has not come yet.
 #[derive(Debug)]
 pub(crate) struct RxChain {
     packet: Option<XdpBuff>,
-    /// Whether buffers are dropped up to the end of a packet of which one was wrong.
+    /// Whether buffers are dropped up to the end of a packet that had an invalid buffer.
     skipping: bool,
     max_buffers: usize,
 }
@@ -21,20 +19,19 @@ impl RxChain {
         Self { packet: None, skipping: false, max_buffers }
     }
 
-    /// Whether the next buffer begins a packet.
     #[inline(always)]
     pub(crate) fn is_between_packets(&self) -> bool {
         self.packet.is_none() && !self.skipping
     }
 
-    /// The packet whose last buffer has not come yet, to be continued, and how many buffers a packet may
-    /// have; `None` while buffers are dropped up to the end of one.
+    /// The unfinished packet, to be continued, and the most buffers of a packet; `None` while buffers are
+    /// dropped up to the end of a packet.
     #[inline(always)]
     pub(crate) fn begun(&mut self) -> Option<(&mut Option<XdpBuff>, usize)> {
         (!self.skipping).then_some((&mut self.packet, self.max_buffers))
     }
 
-    /// Adds a buffer, whose bytes from `offset` on are the packet's; gives the packet that ends with it.
+    /// Adds a buffer whose bytes from `offset` on belong to the packet; returns the packet if it is complete.
     pub(crate) fn append(
         &mut self,
         buffer: PageBuf,
@@ -43,7 +40,7 @@ impl RxChain {
         last: bool,
         stats: &mut DeviceStats,
     ) -> Option<XdpBuff> {
-        // The device is not trusted: the length is checked before any byte is reached.
+        // The device is not trusted: the length is checked before any byte is read.
         if len == 0 || offset + len > buffer.len() {
             stats.rx_bad_length += 1;
             return self.spoilt(last);
@@ -78,7 +75,7 @@ impl RxChain {
         (fits && packet.add_frag(buffer, offset, len).is_ok()).then_some(packet)
     }
 
-    /// A buffer of the unfinished packet is wrong: the packet is dropped, and so is the rest of it.
+    /// Drops the unfinished packet, because a buffer is invalid, and the rest of it when it arrives.
     #[cold]
     pub(crate) fn spoilt(&mut self, last: bool) -> Option<XdpBuff> {
         self.packet = None;
@@ -91,7 +88,6 @@ impl RxChain {
         self.packet.as_ref().map_or(0, |packet| 1 + packet.frags().len())
     }
 
-    /// Drops them.
     pub(crate) fn clear(&mut self) {
         self.packet = None;
     }

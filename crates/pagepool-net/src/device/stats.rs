@@ -1,17 +1,17 @@
-//! What a device counts.
+//! Counters of a device.
 
 use super::counters::counters;
 use crate::sys::clock::ticks;
 
 counters! {
-    /// What a device has done so far, and what is on its rings now. All counts are of packets, unless they
-    /// say otherwise.
+    /// What a device has done so far, and what is on its rings now. Counts are of packets unless they say
+    /// otherwise.
     DeviceStats:
-    /// Received and handed on.
+    /// Packets received and handed to the caller.
     ///
     /// If it rises: normal.
     rx_packets,
-    /// Bytes of them.
+    /// Bytes of `rx_packets`.
     ///
     /// If it rises: normal.
     rx_bytes,
@@ -19,7 +19,7 @@ counters! {
     ///
     /// If it rises: the pool was empty (`alloc_failed`), the rings are too small, or the thread is too slow.
     rx_no_buffer,
-    /// Lost: empty, or longer than the device takes.
+    /// Lost: empty, or longer than the device accepts.
     ///
     /// If it rises: the sender's MTU is larger than a chunk; set `multi_buffer`, or lower the MTU.
     rx_too_long,
@@ -27,12 +27,12 @@ counters! {
     ///
     /// If it rises: a faulty device, or a `tailroom` that does not fit; see `check_pool`.
     rx_bad_length,
-    /// Buffers that the device reported and did not have.
+    /// Buffers that the device reported but did not have.
     ///
     /// If it rises: a faulty device or driver; please report it.
     rx_bad_descriptor,
-    /// Lost: packets of more buffers than the device takes (18 at most), and packets for which the pool had
-    /// no chain.
+    /// Lost: packets with more buffers than the device accepts (at most 18), and packets for which the pool
+    /// had no chain.
     ///
     /// If it rises: raise `chains`, or use larger buffers.
     rx_too_many_buffers,
@@ -40,19 +40,19 @@ counters! {
     ///
     /// If it rises: name the device's domain in `PoolParams::domains`.
     rx_unmapped,
-    /// Put on the transmit ring.
+    /// Packets put on the transmit ring.
     ///
     /// If it rises: normal.
     tx_packets,
-    /// Bytes of them.
+    /// Bytes of `tx_packets`.
     ///
     /// If it rises: normal.
     tx_bytes,
-    /// Sent, and their buffers taken back; those of `tx_dropped` among them.
+    /// Packets whose buffers the device returned after sending, including those in `tx_dropped`.
     ///
-    /// If it rises: normal; if it stops, the link is down or nobody calls `complete`.
+    /// If it rises: normal; if it stops, the link is down or `complete` is not called.
     tx_completed,
-    /// Dropped: empty, longer than the device sends, or of too many buffers.
+    /// Dropped: empty, longer than the device sends, or with too many buffers.
     ///
     /// If it rises: the other interface has a smaller MTU.
     tx_too_long,
@@ -60,14 +60,15 @@ counters! {
     ///
     /// If it rises: send through an `Egress`, which maps or copies.
     tx_unmapped,
-    /// Dropped: the packet requests something that the socket does not support, or a checksum field beyond
-    /// its first buffer; or TX metadata is on, and a buffer has less than 48 bytes before its data in its
-    /// chunk.
+    /// Dropped: the packet requests something that the socket does not support, or its checksum field is
+    /// beyond its first buffer; or TX metadata is on, and a buffer has less than 48 bytes before its data in
+    /// its chunk.
     ///
-    /// If it rises: ask `tx_features` before; call `TxMetadata::write` last; use a pool with `headroom` 256.
+    /// If it rises: check `tx_features` first; call `TxMetadata::write` last; use a pool with `headroom` 256.
     tx_bad_metadata,
-    /// Lost: the kernel took them and dropped them. A queueing discipline or filter of the interface did, or
-    /// the other end of a veth had no room. In copy mode only; a driver with zero copy does not say.
+    /// Lost: the kernel accepted and then dropped them, in a queueing discipline or filter of the interface,
+    /// or because the other end of a veth had no room. Counted only in copy mode; drivers with zero copy do
+    /// not report it.
     ///
     /// If it rises: the receiver is too slow, or the queueing discipline limits the rate: `tc -s qdisc`.
     tx_dropped,
@@ -75,23 +76,23 @@ counters! {
     ///
     /// If it rises: a faulty device or driver; please report it.
     tx_bad_descriptor,
-    /// Times that the next frame had no room on the ring.
+    /// Times that the ring had no room for the next frame.
     ///
     /// If it rises: the interface is slower than the source; or call `complete` more often.
     tx_full,
-    /// Accesses that the device's domain (IOMMU) refused, as far as the device reports them.
+    /// Accesses that the device's domain (IOMMU) refused, if the device reports them.
     ///
     /// If it rises: a faulty device, or a domain that was unmapped too early.
     faults,
-    /// System calls made to move packets.
+    /// System calls to move packets.
     ///
     /// If it rises: if faster than packets, use larger polls or busy polling.
     calls,
-    /// Time of these calls, in TSC ticks.
+    /// Time in these calls, in TSC ticks.
     ///
     /// If it rises: normal; in copy mode it is most of a packet's cost.
     call_ticks,
-    /// Those of them that were to have frames sent, and that the driver refused: EINVAL, ENXIO, ENETDOWN.
+    /// Calls to send frames that the driver refused: EINVAL, ENXIO, ENETDOWN.
     ///
     /// If it rises: the interface is down, or zero copy sends nothing because no XDP program is attached.
     calls_refused,
@@ -108,19 +109,18 @@ counters! {
     /// If it rises: if near the ring's size, the interface is too slow, or down.
     in_tx,
     and
-    /// What the kernel counts, if it is the kernel that moves the packets.
+    /// Counters of the kernel, if the kernel moves the packets.
     kernel: KernelStats,
 }
 
 counters! {
-    /// What the kernel counts for a queue, and where its buffers are now. `fill`, `received` and
+    /// Counters of the kernel for a queue, and where its buffers are now. `fill`, `received` and
     /// `rx_in_kernel` add up to [`in_rx`](DeviceStats::in_rx); `transmit`, `completed`, `tx_in_kernel` and
-    /// `rejected` to [`in_tx`](DeviceStats::in_tx). While packets move, a buffer that goes from one place to
-    /// the next counts in one of them.
+    /// `rejected` to [`in_tx`](DeviceStats::in_tx). A buffer that moves while they are read counts once.
     KernelStats:
-    /// Packets dropped: no buffer on the fill ring, or longer than the queue takes.
+    /// Packets dropped: no buffer on the fill ring, or longer than the queue accepts.
     ///
-    /// If it rises: as `rx_no_buffer`, `rx_too_long`.
+    /// If it rises: see `rx_no_buffer`, `rx_too_long`.
     rx_dropped,
     /// Descriptors on the fill ring that the kernel found invalid.
     ///
@@ -128,7 +128,7 @@ counters! {
     rx_invalid_descs,
     /// Packets dropped because the receive ring was full.
     ///
-    /// If it rises: the thread is too slow; use more queues, larger rings, or a CPU of its own.
+    /// If it rises: the thread is too slow; use more queues, larger rings, or give it a CPU of its own.
     rx_ring_full,
     /// Times that the kernel found the fill ring empty.
     ///
@@ -151,8 +151,8 @@ counters! {
     ///
     /// If it rises: if near the ring's size, the thread is too slow.
     received,
-    /// Now: buffers that the kernel took off the fill ring and has put on no other ring, and those that wait
-    /// in the device for the rest of their packet.
+    /// Now: buffers that the kernel took from the fill ring and has not put on another ring, and buffers in
+    /// the device that wait for the rest of their packet.
     ///
     /// If it rises: normal.
     rx_in_kernel,
@@ -174,14 +174,14 @@ counters! {
     rejected,
 }
 
-/// System calls, and what they took.
+/// System calls, and their time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Calls {
-    /// How many.
+    /// Calls.
     pub count: u64,
-    /// Their time, as [`ticks`](crate::ticks) counts it.
+    /// Their time, in [`ticks`](crate::ticks).
     pub ticks: u64,
-    /// Those that were to have frames sent, and were refused: `calls_refused` of [`DeviceStats`].
+    /// Refused calls to send frames: `calls_refused` of [`DeviceStats`].
     pub refused: u64,
     /// Packets that these calls dropped: `tx_dropped` of [`DeviceStats`].
     pub dropped: u64,

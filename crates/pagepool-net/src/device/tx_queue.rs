@@ -1,10 +1,10 @@
-//! What is to be sent by a device, in order.
+//! The packets that a device is to send, in order.
 //!
-//! What   frames, and behind them one burst of packets that came in together and are no frames yet. A device
-//!        that sends whole pages takes those off the burst as they are ([`TxQueue::burst`]); for every other
-//!        device, and for everything else, the burst becomes frames when its turn comes ([`TxQueue::front`]).
-//! Order  first in, first out, whatever a packet is.
-//! Cost   a burst goes in by an exchange of two vectors. Nothing is allocated while the queue keeps to its
+//! What   frames, and behind them one burst of received packets that are not yet frames. A device that sends
+//!        whole pages takes those from the burst unchanged ([`TxQueue::burst`]). In all other cases the burst
+//!        becomes frames when it reaches the front ([`TxQueue::front`]).
+//! Order  first in, first out.
+//! Cost   to push a burst, two vectors are swapped. Nothing is allocated while the queue keeps within its
 //!        capacity.
 
 use std::collections::VecDeque;
@@ -60,59 +60,58 @@ impl TxQueue {
         self.burst.reserve_exact(burst.saturating_sub(self.burst.len()));
     }
 
-    /// Puts a frame, or a packet as one, at the end.
+    /// Appends a frame, or a packet as a frame.
     #[inline]
     pub fn push(&mut self, frame: impl Into<XdpFrame>) {
         self.make_frames();
         self.frames.push_back(frame.into());
     }
 
-    /// Puts all packets at the end, and leaves the vector empty. Their vector becomes the queue's, and the
-    /// other way round: what they take is the same whether they are one or a thousand.
+    /// Appends all packets, and leaves the vector empty. Swaps the two vectors, whatever their length; a
+    /// burst that still waits becomes frames first.
     #[inline]
     pub fn push_burst(&mut self, packets: &mut Vec<XdpBuff>) {
         self.make_frames();
         std::mem::swap(&mut self.burst, packets);
     }
 
-    /// How many wait.
+    /// The number of frames and packets that wait.
     #[inline]
     pub fn len(&self) -> usize {
         self.frames.len() + self.burst.len()
     }
 
-    /// Whether none waits.
+    /// Whether the queue is empty.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.frames.is_empty() && self.burst.is_empty()
     }
 
-    /// How many were [refused](Self::refuse) so far, by all devices.
+    /// Frames [refused](Self::refuse) so far, by all devices.
     #[inline]
     pub fn refused(&self) -> u64 {
         self.refused
     }
 
-    /// Returns all that wait to their pools.
+    /// Returns all waiting frames and packets to their pools.
     pub fn clear(&mut self) {
         self.frames.clear();
         self.burst.clear();
     }
 
-    /// How many buffers they have: a frame has one or more.
+    /// Buffers of all waiting frames and packets: one or more each.
     pub fn buffers(&self) -> usize {
         let packets = self.burst.iter().map(|packet| 1 + packet.frags().len());
         self.frames.iter().map(XdpFrame::segment_count).chain(packets).sum()
     }
 
-    /// For devices: the packets at the front, if no frame is before them. What is taken must be taken off the
-    /// front.
+    /// For devices: the packets at the front, if no frame is before them. Take packets from the front only.
     #[inline]
     pub fn burst(&mut self) -> Option<&mut Vec<XdpBuff>> {
         (self.frames.is_empty() && !self.burst.is_empty()).then_some(&mut self.burst)
     }
 
-    /// For devices: what is next, as a frame.
+    /// For devices: the next frame.
     #[inline]
     pub fn front(&mut self) -> Option<&XdpFrame> {
         if self.frames.is_empty() {
@@ -121,7 +120,7 @@ impl TxQueue {
         self.frames.front()
     }
 
-    /// For devices: takes what is next, which the device has from here on.
+    /// For devices: takes the next frame, which then belongs to the device.
     #[inline]
     pub fn pop(&mut self) -> Option<XdpFrame> {
         if self.frames.is_empty() {
@@ -130,7 +129,7 @@ impl TxQueue {
         self.frames.pop_front()
     }
 
-    /// Takes the frame that [`front`](Self::front) showed.
+    /// Takes the frame that [`front`](Self::front) returned.
     #[inline(always)]
     pub(crate) fn pop_shown(&mut self) -> Option<XdpFrame> {
         self.frames.pop_front()
@@ -143,7 +142,7 @@ impl TxQueue {
         self.refused += u64::from(self.pop().is_some());
     }
 
-    /// The burst, if there is one, becomes frames, behind those that are there.
+    /// Turns the burst, if there is one, into frames behind the present ones.
     #[inline]
     fn make_frames(&mut self) {
         if !self.burst.is_empty() {
@@ -151,7 +150,7 @@ impl TxQueue {
         }
     }
 
-    /// Not inlined, so that a loop over the front is short.
+    /// Not inlined, to keep loops over the front short.
     #[inline(never)]
     fn make_frames_of_burst(&mut self) {
         self.frames.extend(self.burst.drain(..).map(XdpFrame::from));

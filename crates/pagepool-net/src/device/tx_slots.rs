@@ -1,37 +1,35 @@
-//! The table of what is being sent, for devices whose rings name buffers, not frames.
+//! The table of frames that are being sent, for devices whose rings name buffers, not frames.
 //!
-//! What   a slot for each buffer of each frame that the device has. The first one has the frame; the others
-//!        say where it is. A frame comes out with the last of its buffers, in whatever order they are
-//!        completed. Each slot has a tag besides, by which a device finds it again, or knows that it is in
-//!        use.
-//! Trust  none: the code that takes a completion checks its slot by the tag. Then no buffer is completed
-//!        twice, and no frame is freed of which the device still reads another buffer.
-//! I4     a frame is in here, where nobody reaches its bytes, from before its buffers are on a ring until the
-//!        last is completed.
-//! Cost   a frame of one buffer: a slot off the stack of free ones and back. Nothing is allocated.
+//! What   one slot for each buffer of each frame that the device has. The first slot of a frame has the
+//!        frame; the others refer to the first. A frame leaves with its last completed buffer, in any order.
+//!        The tag of a slot lets a device find it, or know that it is in use.
+//! Trust  none: a completion's slot is checked by its tag. Then no buffer is completed twice, and no frame is
+//!        freed while the device still reads one of its buffers.
+//! I4     a frame is in this table, where no code reaches its bytes, from before its buffers are on a ring
+//!        until the last is completed.
+//! Cost   a frame of one buffer: pop and push a free slot. Nothing is allocated.
 
 use pagepool::XdpFrame;
 
 use super::stats::DeviceStats;
 use super::tx_queue::TxQueue;
 
-/// Frames that are being sent, by the slots of their buffers.
 #[derive(Debug)]
 pub(crate) struct TxSlots<T> {
     slots: Box<[TxSlot<T>]>,
     free: Vec<u32>,
-    /// Buffers of all frames that are here.
+    /// Buffers of all frames in the table.
     held: usize,
 }
 
 #[derive(Debug)]
 struct TxSlot<T> {
-    /// In the first slot of a frame.
+    /// Only in the first slot of a frame.
     frame: Option<XdpFrame>,
     tag: T,
     /// The first slot of this one's frame.
     head: u32,
-    /// In the first slot: buffers of the frame, and how many of them the device has still.
+    /// Only in the first slot: buffers of the frame, and how many of them the device still has.
     buffers: u8,
     left: u8,
 }
@@ -42,26 +40,24 @@ impl<T> TxSlots<T> {
         Self { slots: (0..slots).map(slot).collect(), free: (0..slots as u32).rev().collect(), held: 0 }
     }
 
-    /// Slots without a buffer.
     #[inline(always)]
     pub(crate) fn free(&self) -> usize {
         self.free.len()
     }
 
-    /// Buffers of the frames that are here, sent or not.
     #[inline(always)]
     pub(crate) fn held(&self) -> usize {
         self.held
     }
 
-    /// The tag of a slot, which need not be in use.
+    /// The tag of a slot, in use or not.
     #[inline(always)]
     pub(crate) fn tag(&mut self, slot: usize) -> Option<&mut T> {
         self.slots.get_mut(slot).map(|slot| &mut slot.tag)
     }
 
-    /// Puts a frame in, for whose buffers there are free slots. Each is told to the closure, with the
-    /// slot and its tag.
+    /// Inserts a frame; there must be a free slot for each of its buffers. Calls `each` with every buffer,
+    /// its slot and the slot's tag.
     #[inline(always)]
     pub(crate) fn insert<B>(
         &mut self,
@@ -82,8 +78,8 @@ impl<T> TxSlots<T> {
         self.held += count;
     }
 
-    /// The device is done with the buffer of a slot, if that is in use: the closure says so by its tag. Gives
-    /// the frame of which it was the last.
+    /// Marks the buffer of a slot as completed, if `is_in_use` accepts the slot's tag. Returns the frame if
+    /// this was its last buffer.
     #[inline(always)]
     pub(crate) fn finish(
         &mut self,
@@ -108,30 +104,29 @@ impl<T> TxSlots<T> {
         Ok(first.frame.take())
     }
 
-    /// The tags of those slots that have a frame.
     #[cfg(test)]
     pub(crate) fn heads(&self) -> impl Iterator<Item = &T> {
         self.slots.iter().filter(|slot| slot.frame.is_some()).map(|slot| &slot.tag)
     }
 
-    /// Takes everything back, once the device is shut out; says how many buffers there were.
+    /// Drops all frames, once the device has no more access; returns how many buffers they had.
     pub(crate) fn clear(&mut self) -> usize {
         self.slots.iter_mut().for_each(|slot| drop(slot.frame.take()));
         std::mem::take(&mut self.held)
     }
 
-    /// Leaks what the device has, and goes on counting it, with the buffers that are elsewhere.
+    /// Leaks the frames that the device has, and keeps counting them and the `elsewhere` buffers.
     pub(crate) fn forget(&mut self, elsewhere: usize) {
         self.held += elsewhere;
         self.slots.iter_mut().for_each(|slot| std::mem::forget(slot.frame.take()));
     }
 }
 
-/// Nothing is being sent from a slot that a completion names.
+/// A completion names a slot from which nothing is being sent.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NotInUse;
 
-/// The longest packet of a device, and the most buffers that one may have.
+/// The longest packet of a device, and the most buffers of a packet.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TxLimits {
     pub(crate) max_packet: usize,
@@ -139,7 +134,7 @@ pub(crate) struct TxLimits {
 }
 
 impl TxLimits {
-    /// How many buffers a frame has; none if it can never be sent.
+    /// The number of buffers of a frame; an error if it can never be sent.
     #[inline(always)]
     pub(crate) fn buffers_of(&self, frame: &XdpFrame) -> Result<usize, TxFit> {
         let buffers = frame.segment_count();
@@ -150,30 +145,29 @@ impl TxLimits {
     }
 }
 
-/// What becomes of the frame at the front of a queue.
+/// Whether the frame at the front of a queue can be sent.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum TxFit {
-    /// Sent, as that many buffers.
+    /// It can be sent now, as that many buffers.
     Now(usize),
-    /// Not yet: there is no room.
+    /// It cannot be sent yet: there is no room.
     Later,
     TooLong,
     Unmapped,
-    /// It asks for something that the device does not do.
+    /// It requests something that the device does not support.
     BadMetadata,
 }
 
-/// A ring that frames are put on.
 pub(crate) trait TxRing {
-    /// Whether the frame can be sent now. If so, `post` follows.
+    /// Whether the frame can be sent now. If so, `post` must follow.
     fn fit(&mut self, frame: &XdpFrame) -> TxFit;
 
     /// Puts the frame, of that many buffers, on the ring.
     fn post(&mut self, frame: Option<XdpFrame>, buffers: usize);
 }
 
-/// Takes frames off the queue's front while there is room; says how many. Those that can never be sent are
-/// refused.
+/// Sends frames from the queue's front while there is room; returns how many. Refuses frames that can never
+/// be sent.
 #[inline(always)]
 pub(crate) fn send(ring: &mut impl TxRing, queue: &mut TxQueue, stats: &mut DeviceStats) -> usize {
     let mut sent = 0;

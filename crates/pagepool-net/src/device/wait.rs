@@ -1,7 +1,8 @@
 //! Sleeping on one device and the pool that it is polled with.
 //!
-//! Order  the pool's signal is taken back before `arm`, whose failing refill then arms the pool's wake-up,
-//!        and not when it ends a sleep: until the next `wait` it stands, and refills that fail cost no fence.
+//! Order  `acknowledge_wake` comes before `arm`, whose failing refill then arms the pool's wake-up. It does
+//!        not come at the end of a sleep: until the next `wait` the signal stands, and failing refills cost
+//!        no fence.
 
 use std::time::{Duration, Instant};
 
@@ -13,18 +14,18 @@ use crate::sys::event::wait_readable;
 /// What ended a [`wait`](DeviceExt::wait).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wake {
-    /// Something may have arrived, been sent, or been returned to the pool; or a waker was called.
+    /// A packet may have arrived or been sent, a buffer may have returned to the pool, or a waker was called.
     Ready,
-    /// Nothing happened in that time, or a signal ended it.
+    /// The time is over, or a signal of the process interrupted the sleep.
     Timeout,
-    /// The device is gone: nothing will ever happen. Close it.
+    /// The device is gone for good. Close it.
     Gone,
 }
 
-/// Methods of every [`Device`] that follow from the others; no device implements them.
+/// Further methods of every [`Device`]; no device implements them.
 pub trait DeviceExt: Device {
-    /// Waits until there is something to poll for, a buffer returned to a pool that had run dry, or a
-    /// [`Waker`](crate::Waker) woke this thread.
+    /// Waits until there is something to poll for, a buffer returns to an empty pool, a
+    /// [`Waker`](crate::Waker) wakes this thread, or `timeout` is over.
     fn wait(&mut self, pool: &Bound, timeout: Duration) -> Wake {
         let start = Instant::now();
         loop {
@@ -39,12 +40,12 @@ pub trait DeviceExt: Device {
             match wait_readable([fd, waker_fd, pool.wake_fd()], sleep) {
                 Some(readable) if readable.contains(&true) => return Wake::Ready,
                 Some(_) if left > sleep => {}
-                _ => return Wake::Timeout, // it is over, or a signal ended it
+                _ => return Wake::Timeout, // the time is over, or a signal interrupted it
             }
         }
     }
 
-    /// Buffers that the transmit ring has room for now: a frame takes one for each of its buffers.
+    /// Free slots on the transmit ring now. A frame takes one for each of its buffers.
     #[inline]
     fn tx_room(&self) -> usize {
         self.state().tx_room

@@ -1,16 +1,16 @@
-//! Waking the thread that polls a device, from any thread, for what a program hands over by its own means.
+//! Wakes the thread that polls a device, from any thread, for work that the device does not carry.
 //!
 //! What   a mark that stays until the polling thread has seen it, and an event counter that ends its sleep.
-//!        So it does not matter whether that thread sleeps, is about to, or looks at packets: the next sleep
-//!        does not begin, or ends.
-//! Order  the mark is one atomic word that both sides exchange, each exchange an acquire and a release. Who
-//!        wakes first puts its work somewhere, then exchanges the mark for `WOKEN`. The polling thread takes
-//!        the mark, then looks for work; it changes `AWAKE` to `ASLEEP` before it sleeps. Exchanges of one
-//!        word have one order: a `WOKEN` that comes before the change makes the change fail, and one that
-//!        comes after finds `ASLEEP`, and writes the event counter. The exchange that finds `WOKEN` reads
-//!        from it, or from a later one, so it sees all work that was put before.
-//! Cost   to wake: an exchange; a system call only if the polling thread sleeps. A device that nobody asked
-//!        for a waker pays a load and a compare before a sleep.
+//!        It does not matter whether that thread sleeps, is about to sleep, or handles packets: its next
+//!        sleep does not begin, or ends.
+//! Order  the mark is one atomic word that both sides exchange; each exchange acquires and releases. The
+//!        waking thread first stores its work, then exchanges the mark for `WOKEN`. The polling thread takes
+//!        the mark, then looks for work; before it sleeps, it changes `AWAKE` to `ASLEEP`. Exchanges of one
+//!        word have one order: a `WOKEN` before that change makes the change fail; a `WOKEN` after it finds
+//!        `ASLEEP`, and writes the event counter. The exchange that finds `WOKEN` reads from it, or from a
+//!        later one, so it sees all work that was stored before.
+//! Cost   to wake: one exchange; a system call only if the polling thread sleeps. A device without a waker
+//!        pays a load and a compare before a sleep.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, OnceLock};
@@ -29,19 +29,19 @@ use crate::sys::remedy::no_event;
 const AWAKE: u8 = 0;
 /// It sleeps on the event counter, or is about to.
 const ASLEEP: u8 = 1;
-/// Somebody woke it, and it has not noticed yet.
+/// A waker woke it, and it has not noticed yet.
 const WOKEN: u8 = 2;
 
-/// Wakes the thread that polls a device or has a forwarder: its next [`wait`](crate::DeviceExt::wait) returns
-/// at once, and the one that it is in ends. Any thread, any number of clones. Made by
-/// [`XskDevice::waker`](crate::XskDevice::waker) and [`Forwarder::waker`](crate::Forwarder::waker), which
-/// have examples.
+/// Wakes the thread that polls a device or has a forwarder: its current [`wait`](crate::DeviceExt::wait)
+/// ends, or its next one returns at once. Usable on any thread; clones are allowed.
+/// [`XskDevice::waker`](crate::XskDevice::waker) and [`Forwarder::waker`](crate::Forwarder::waker) make it,
+/// and have examples.
 #[derive(Clone, Debug)]
 pub struct Waker(Arc<Waking>);
 
 impl Waker {
-    /// Wakes the thread, for everything that was put before this call where that thread looks. Calls before
-    /// it looks count as one. An atomic exchange, and a system call if the thread sleeps.
+    /// Wakes the thread, which then sees all work stored before this call. Several calls before it looks
+    /// count as one. Costs an atomic exchange, and a system call if the thread sleeps.
     #[inline]
     pub fn wake(&self) {
         if self.0.mark.wake() {
@@ -56,12 +56,12 @@ struct Waking {
     event: OwnedFd,
 }
 
-/// The end of the thread that polls.
+/// The polling thread's side.
 #[derive(Debug, Default)]
 pub(crate) struct Wakened {
-    /// Once anybody asked for a [`Waker`].
+    /// Set by the first call of [`waker`](Self::waker).
     shared: OnceLock<Arc<Waking>>,
-    /// Whether it went to sleep since it was asked last: then the event counter may have to be cleared.
+    /// Whether it went to sleep since the last `take`: then the event counter may have to be cleared.
     slept: bool,
 }
 
@@ -74,18 +74,17 @@ impl Wakened {
         Ok(Waker(self.shared.get_or_init(|| Arc::new(Waking { mark: Mark::new(), event })).clone()))
     }
 
-    /// Whether anybody asked for a waker.
     #[inline]
     pub(crate) fn has_waker(&self) -> bool {
         self.shared.get().is_some()
     }
 
-    /// Whether the thread was woken since this was asked last.
+    /// Whether the thread was woken since the last call.
     #[inline]
     pub(crate) fn take(&mut self) -> bool {
         let Some(shared) = self.shared.get() else { return false };
-        // First the mark, then the signal: in the other order a call in between would leave a signal for the
-        // next sleep. One whose signal is late ends a sleep for nothing, and is cleared then.
+        // First the mark, then the signal: in the other order, a call in between would leave a signal for the
+        // next sleep. A late signal ends one sleep too early, and is cleared then.
         let was_woken = shared.mark.take();
         if std::mem::take(&mut self.slept) {
             event::take(shared.event.as_fd());
@@ -93,7 +92,7 @@ impl Wakened {
         was_woken
     }
 
-    /// Before a sleep: false if there is something to look for first.
+    /// Call before a sleep: returns false if there may be work to look for first.
     #[inline]
     pub(crate) fn sleep(&mut self) -> bool {
         let Some(shared) = self.shared.get() else { return true };
@@ -101,7 +100,6 @@ impl Wakened {
         self.slept
     }
 
-    /// What to sleep on, if there is a waker.
     #[inline]
     pub(crate) fn event(&self) -> Option<BorrowedFd<'_>> {
         self.shared.get().map(|shared| shared.event.as_fd())
@@ -117,8 +115,8 @@ impl Mark {
         Self(AtomicU8::new(AWAKE))
     }
 
-    /// Says whether the other side has to be told by a signal. Always an exchange, also of `WOKEN` for
-    /// `WOKEN`: a load would not release what was put before.
+    /// Returns whether the other side needs a signal. Always an exchange, also of `WOKEN` for `WOKEN`: a load
+    /// would not release the work stored before.
     #[inline]
     fn wake(&self) -> bool {
         self.0.swap(WOKEN, Ordering::AcqRel) == ASLEEP
@@ -129,7 +127,7 @@ impl Mark {
         self.0.swap(AWAKE, Ordering::AcqRel) == WOKEN
     }
 
-    /// Says whether it may sleep.
+    /// Returns whether it may sleep.
     #[inline]
     fn sleep(&self) -> bool {
         self.0.compare_exchange(AWAKE, ASLEEP, Ordering::AcqRel, Ordering::Acquire) != Err(WOKEN)
@@ -142,7 +140,7 @@ mod tests {
     use std::sync::atomic::AtomicU32;
     use std::time::Duration;
 
-    /// Sleeps unless it was woken; false if nobody ended the sleep for 20 s.
+    /// Sleeps unless it was woken; false if no waker ended the sleep within 20 s.
     fn sleep(wakened: &mut Wakened) -> bool {
         if wakened.take() || !wakened.sleep() {
             return true;
@@ -169,7 +167,7 @@ mod tests {
         assert_eq!(readable(&wakened), Some([false]), "the signal was taken back");
     }
 
-    /// Four threads put numbers; one call that is lost ends it.
+    /// Four threads add work; one lost call stops the test.
     #[test]
     fn no_call_is_lost() {
         const EACH: u32 = 20_000;
@@ -193,7 +191,7 @@ mod tests {
     }
 }
 
-/// Every interleaving, and every order that the memory model allows.
+/// Checks every interleaving, in every order that the memory model allows.
 #[cfg(all(test, loom))]
 mod model {
     use super::*;

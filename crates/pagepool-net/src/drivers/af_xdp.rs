@@ -1,5 +1,5 @@
-//! `af_xdp:INTERFACE`: AF_XDP sockets. Those that are opened together share one UMEM, so that what one
-//! receives the others send without a copy.
+//! `af_xdp:INTERFACE`: AF_XDP sockets. Sockets opened together share one UMEM: each sends packets of another
+//! without a copy.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -17,17 +17,16 @@ use crate::xsk::{
     Attach, Redirect, Umem, UmemParams, UnboundSocket, XDP_HEADROOM, XskDevice, XskMode, XskParams,
 };
 
-/// An interface, and those of its queues that are opened.
 struct Interface {
     name: String,
     queues: Vec<u32>,
 }
 
-/// Of all interfaces, over one UMEM.
+/// The sockets of all interfaces, over one UMEM.
 type Sockets<T> = Vec<Vec<T>>;
 
-/// The whole arena becomes a UMEM, so it must be committed (`commit_all`). Sockets are opened first, then
-/// given buffers, then put into the maps; attaching the XDP programs comes last, so an error leaves no trace.
+/// Makes the whole arena a UMEM, which must be committed (`commit_all`). Opens the sockets, gives them
+/// buffers, puts them into the maps, and attaches the XDP programs last: an error leaves no trace.
 pub(super) fn open(
     interfaces: &[Queues<'_>],
     params: &OpenParams,
@@ -51,7 +50,7 @@ pub(super) fn open(
     Ok(opened.into_iter().map(|queues| queues.into_iter().map(described).collect()).collect())
 }
 
-/// With buffers, in the mode that the parameters ask for.
+/// Opens the sockets in the requested mode, and gives them buffers.
 fn open_sockets(
     interfaces: &[Interface],
     params: &OpenParams,
@@ -59,7 +58,7 @@ fn open_sockets(
 ) -> Result<Sockets<(XskDevice, Pool)>, Error> {
     let mode = params.af_xdp.umem.mode;
     match bind(make_sockets(mode, interfaces, params, arena)?, params) {
-        // One driver has zero copy, another has not: what they share must be copied.
+        // One driver has zero copy, another has not: their shared UMEM must use copies.
         Err(error) if mode == XskMode::Auto && is_refused_mode(&error) => {
             bind(make_sockets(XskMode::Copy, interfaces, params, arena)?, params)
         }
@@ -73,7 +72,7 @@ impl From<&Queues<'_>> for Interface {
     }
 }
 
-/// All sockets first, then buffers.
+/// Binds all sockets first, then gives them buffers.
 fn bind(
     sockets: Sockets<(UnboundSocket, Pool)>,
     params: &OpenParams,
@@ -99,13 +98,13 @@ fn make_sockets(
     interfaces.iter().map(|interface| make_queues(interface, params, &umem, arena)).collect()
 }
 
-/// Whether a socket was refused the mode of the first one over its UMEM, perhaps.
+/// Whether a socket may have been refused because of the mode of the first one over its UMEM.
 fn is_refused_mode(error: &Error) -> bool {
     let Error::System { call: "bind(AF_XDP)", source, .. } = error else { return false };
     matches!(source.raw_os_error(), Some(errno::EOPNOTSUPP | errno::EPROTONOSUPPORT | errno::EINVAL))
 }
 
-/// One for each interface; none if the sockets only send.
+/// One redirect for each interface; none if the sockets only send.
 fn redirects(interfaces: &[Interface], params: &OpenParams) -> Result<Vec<Arc<Redirect>>, Error> {
     match (&params.af_xdp.program, &params.af_xdp.steer) {
         (XdpProgram::Attach(mode), steer) => {
@@ -130,11 +129,11 @@ fn redirects(interfaces: &[Interface], params: &OpenParams) -> Result<Vec<Arc<Re
     }
 }
 
-/// Held from the look whether an interface has a program until it has one: queues are opened by several
-/// threads, and one program serves all of an interface.
+/// Held from the check whether an interface has a program until it has one: several threads open queues, and
+/// one program serves all queues of an interface.
 static ONE_PROGRAM: Mutex<()> = Mutex::new(());
 
-/// Most drivers send nothing by zero copy while no XDP program is attached.
+/// Attaches a program that passes all packets: most drivers send nothing by zero copy without one.
 fn pass_all(
     interfaces: &[Interface],
     params: &OpenParams,
@@ -154,7 +153,6 @@ fn pass_all(
     Ok(())
 }
 
-/// The sockets of an interface, each with a pool.
 fn make_queues(
     interface: &Interface,
     params: &OpenParams,
@@ -180,7 +178,7 @@ fn make_queues(
     interface.queues.iter().map(socket).collect()
 }
 
-/// A pool whose buffers hold any packet that a device over the UMEM may receive.
+/// A pool whose buffers hold every packet that a device over the UMEM may receive.
 fn pool(name: String, params: &OpenParams, umem: &Arc<Umem>, arena: &Arc<Arena>) -> Result<Pool, Error> {
     let least = (XDP_HEADROOM + params.af_xdp.umem.headroom) as usize;
     let headroom = params.pool.headroom.max(least);
@@ -189,8 +187,8 @@ fn pool(name: String, params: &OpenParams, umem: &Arc<Umem>, arena: &Arc<Arena>)
     Pool::new(pool, arena.clone())
 }
 
-/// The kernel gets some of the pool's buffers, unless the caller starts the redirects later, and may want to
-/// give them on another thread.
+/// Gives some of the pool's buffers to the kernel, unless the caller starts the redirects later, and may give
+/// them on another thread.
 fn with_buffers(mut device: XskDevice, pool: Pool, params: &OpenParams) -> Result<(XskDevice, Pool), Error> {
     let pool = pool.bind();
     device.check_pool(&pool)?;

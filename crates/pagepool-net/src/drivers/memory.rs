@@ -1,4 +1,4 @@
-//! `memory:NAME`: a NIC in memory.
+//! `memory:NAME`: an in-memory NIC.
 
 use std::sync::Arc;
 

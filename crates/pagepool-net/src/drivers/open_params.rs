@@ -1,4 +1,4 @@
-//! How to open devices by name.
+//! Parameters for opening devices by name.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -10,7 +10,7 @@ use crate::mem_nic::device_memory::DeviceMemory;
 use crate::steering::Match;
 use crate::xsk::{Attach, BusyPoll, Redirect, TxMode, UmemParams, XskParams};
 
-/// How to open devices. What every kind has comes first, then what only one kind has.
+/// Parameters for opening devices: first those of every kind, then those of one kind.
 #[derive(Clone, Debug)]
 pub struct OpenParams {
     /// Slots of the receive ring: a power of two.
@@ -19,12 +19,12 @@ pub struct OpenParams {
     pub tx_ring: u32,
     /// Whether packets may have several buffers.
     pub multi_buffer: bool,
-    /// The pool of each device. The device decides its name, adds its domain, and raises the headroom to the
-    /// least that it requires.
+    /// The pool of each device. The device sets its name, adds its domain, and raises the headroom to its
+    /// minimum.
     pub pool: PoolParams,
-    /// For AF_XDP sockets.
+    /// Only for AF_XDP sockets.
     pub af_xdp: AfXdpParams,
-    /// For NICs in memory.
+    /// Only for in-memory NICs.
     pub memory: MemoryParams,
 }
 
@@ -41,23 +41,24 @@ impl Default for OpenParams {
     }
 }
 
-/// How to open AF_XDP sockets.
+/// Parameters for opening AF_XDP sockets.
 #[derive(Clone, Debug)]
 pub struct AfXdpParams {
-    /// The UMEM that all sockets opened together share. It is `multi_buffer` if [`OpenParams`] says so.
+    /// The UMEM that all sockets opened together share. [`OpenParams::multi_buffer`] replaces its
+    /// `multi_buffer`.
     pub umem: UmemParams,
     /// The XDP program that redirects packets to the sockets.
     pub program: XdpProgram,
     /// The packets that go to the sockets, with [`XdpProgram::Attach`]; the rest goes to the stack. `None`:
-    /// all packets. With redirects of the caller's own, see [`Redirect::steer`].
+    /// all packets. For your own redirects, see [`Redirect::steer`].
     pub steer: Option<Match>,
     /// How packets are sent in copy mode.
     pub tx_mode: TxMode,
-    /// Busy-poll the driver.
+    /// Busy polling of the driver.
     pub busy_poll: Option<BusyPoll>,
     /// How long to retry while a queue is busy.
     pub busy_limit: Duration,
-    /// Retry no longer once this is true, as after Ctrl-C.
+    /// Stop retrying once this is true: after Ctrl-C, for example.
     pub give_up: Option<Arc<AtomicBool>>,
 }
 
@@ -72,16 +73,16 @@ impl Default for AfXdpParams {
 /// The XDP program that redirects an interface's packets to its sockets.
 #[derive(Clone, Debug)]
 pub enum XdpProgram {
-    /// Attach one to each interface, last: when all sockets are open and have buffers.
+    /// Attach one to each interface, after all sockets are open and have buffers.
     Attach(Attach),
-    /// Use these, one for each interface, in their order: the maps of programs that are attached already, or
-    /// what [`Redirect::load`] gave. The caller calls [`receive`](crate::Device::receive) once for each
-    /// device, which gives it its buffers, and then starts those by [`Redirect::start_all`]. Not before are
-    /// sockets in the map of another program, or of one in a [chain](Redirect::load_beside). Where one of
-    /// `load` has started already, its devices get their buffers here, and then packets at once.
+    /// Use these, one for each interface, in order: maps of attached programs, or results of
+    /// [`Redirect::load`]. The caller calls [`receive`](crate::Device::receive) once for each device, which
+    /// gives it its buffers, then [`Redirect::start_all`]. Only then do sockets enter the map of another
+    /// program, or of one in a [chain](Redirect::load_beside). If a redirect of `load` has started already,
+    /// its devices get their buffers here, and then packets at once.
     Redirects(Vec<Arc<Redirect>>),
-    /// None: the sockets only send. With zero copy one is attached that passes all packets to the stack, if
-    /// there is none, because most drivers send nothing without.
+    /// None: the sockets only send. With zero copy, an interface without an XDP program gets one that passes
+    /// all packets to the stack: most drivers send nothing without.
     None,
 }
 
@@ -91,9 +92,9 @@ impl Default for XdpProgram {
     }
 }
 
-/// How to open NICs in memory.
+/// Parameters for opening in-memory NICs.
 #[derive(Clone, Debug, Default)]
 pub struct MemoryParams {
-    /// The address space that the NIC sees; `None` gives each NIC a [`NicDomain`](crate::NicDomain).
+    /// The address space of the NICs; `None` gives each its own [`NicDomain`](crate::NicDomain).
     pub domain: Option<Arc<dyn DeviceMemory>>,
 }

@@ -1,10 +1,10 @@
-//! What to open of one device.
+//! The queues to open of one device.
 
 /// Queues of a device whose name was found in the table.
 #[derive(Clone, Copy, Debug)]
 pub struct Queues<'a> {
-    /// What followed the colon.
+    /// The part of the name after the colon.
     pub argument: &'a str,
-    /// Which of its queues.
+    /// The numbers of its queues.
     pub numbers: &'a [u32],
 }

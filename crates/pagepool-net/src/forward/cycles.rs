@@ -1,14 +1,14 @@
-//! Where the time of a forwarder goes, by part of its loop.
+//! The time of a forwarder, by part of its loop.
 //!
-//! How    one time stamp at each border of two parts, which ends the one and begins the other. The time of a
-//!        device's system calls, as it reports, is subtracted from the part that made them. A part that moved
-//!        nothing is idling. Only the device that the loop asked for packets is asked for its calls.
-//! Sample of the rounds in which packets move one in about so many is measured whole, at distances that vary,
-//!        so that nothing which repeats is met always or never. From when one is due, idle rounds are
-//!        measured, too. All figures are of measured rounds, so their ratios hold.
-//! Cost   off, and in rounds that are not measured: a predicted branch at each border. In others: a stamp and
-//!        a question to the device at each border: some 4 cycles a packet in full bursts of 64, which are in
-//!        the figures.
+//! How    one time stamp at each border of two parts ends one and begins the other. The reported time of a
+//!        device's system calls is subtracted from the part that made them. A part that moved nothing counts
+//!        as idle. Only devices that the loop polled are queried for their calls.
+//! Sample about one in `every` of the rounds that move packets is measured whole. The distances vary, so no
+//!        periodic event is always hit or missed. Once a round is due, idle rounds are measured, too. All
+//!        figures are of measured rounds, so their ratios hold.
+//! Cost   off, and in rounds that are not measured: a predicted branch at each border. Else a time stamp and
+//!        a device query at each border: about 4 cycles a packet in full bursts of 64, included in the
+//!        figures.
 
 use super::port::Port;
 use crate::device::Calls;
@@ -16,26 +16,26 @@ use crate::device::counters::counters;
 use crate::sys::clock::ticks;
 
 counters! {
-    /// Where the time of a forwarder went: ticks, as [`ticks`](crate::ticks) counts them, by part of its
-    /// loop, and what they are to be divided by.
+    /// The time of a forwarder in [`ticks`](crate::ticks), by part of its loop, and the counts to divide it
+    /// by.
     PartCycles:
-    /// Receiving bursts that brought packets: the device's ring, its tables, its new buffers from the pool.
+    /// Receiving bursts of packets: the device's ring, its tables, its new buffers from the pool.
     receive_ticks,
-    /// The handler on those packets, and what became of each: dropped, queued, copied for another device.
+    /// The handler on those packets, and carrying out its verdicts: drop, queue, copy for another device.
     handler_ticks,
-    /// Giving frames to devices, taking back those that were sent, and taking over those of other threads.
+    /// Giving frames to devices, taking back sent ones, and taking those of other threads.
     transmit_ticks,
-    /// Returning buffers that ended or were sent.
+    /// Returning buffers of dropped or sent packets.
     return_ticks,
-    /// System calls that devices made meanwhile: in none of the parts above.
+    /// System calls of devices; not included in the parts above.
     call_ticks,
     /// Parts that found nothing to do.
     idle_ticks,
-    /// Bursts that brought packets.
+    /// Bursts of at least one packet.
     rx_bursts,
-    /// Packets of them.
+    /// Packets of those bursts.
     rx_packets,
-    /// Frames that devices took to be sent.
+    /// Frames that devices accepted to send.
     tx_packets,
     /// System calls.
     calls,
@@ -51,26 +51,26 @@ pub(super) enum LoopPart {
 
 #[derive(Debug, Default)]
 pub(super) struct Meter {
-    /// One round in about so many is measured; 0: none.
+    /// About one in this many rounds is measured; 0: none.
     every: u32,
-    /// Rounds in which packets move until the next one that is.
+    /// Rounds that move packets before the next measured one.
     left: u32,
-    /// Where the distances come from.
+    /// State of the random distances.
     random: u32,
     /// Whether this round is measured.
     on: bool,
-    /// When the last part ended.
+    /// The end of the last part.
     mark: u64,
     pub(super) cycles: PartCycles,
 }
 
 impl Meter {
-    /// Measures one round in about so many, from the next on; 0: none.
+    /// Measures about one in `every` rounds, from the next on; 0: none.
     pub(super) fn sample(&mut self, every: u32) {
         (self.every, self.left, self.random, self.on) = (every, 0, 0x9E37_79B9, false);
     }
 
-    /// A round begins. The devices' calls since the last one that was measured count in no part.
+    /// Begins a round. Calls of devices since the last measured round count in no part.
     #[inline(always)]
     pub(super) fn start(&mut self, ports: &mut [Port], asked: &[usize]) {
         if self.every > 0 {
@@ -88,7 +88,6 @@ impl Meter {
         }
     }
 
-    /// A round ends, in which so many packets moved.
     #[inline(always)]
     pub(super) fn end(&mut self, moved: usize) {
         if self.every > 0 && moved > 0 {
@@ -96,7 +95,7 @@ impl Meter {
         }
     }
 
-    /// On average one less than `every`.
+    /// A random distance, on average one less than `every`.
     fn distance(&mut self) -> u32 {
         self.random ^= self.random << 13;
         self.random ^= self.random >> 17;
@@ -104,13 +103,12 @@ impl Meter {
         self.random % (2 * self.every - 1)
     }
 
-    /// Whether this round is measured.
     #[inline(always)]
     pub(super) fn is_on(&self) -> bool {
         self.on
     }
 
-    /// A part ends, in which `moved` packets moved and no device was asked.
+    /// Ends a part in which `moved` packets moved and no device was polled.
     #[inline(always)]
     pub(super) fn lap(&mut self, part: LoopPart, moved: usize) {
         if self.on {
@@ -118,7 +116,7 @@ impl Meter {
         }
     }
 
-    /// The same for a part that asked devices, which made these calls meanwhile.
+    /// Ends a part that polled devices, which made these calls.
     #[inline(always)]
     pub(super) fn lap_with_calls(&mut self, part: LoopPart, moved: usize, calls: impl FnOnce() -> Calls) {
         if self.on {
@@ -126,7 +124,6 @@ impl Meter {
         }
     }
 
-    /// A burst brought packets.
     #[inline(always)]
     pub(super) fn received(&mut self, packets: usize) {
         if self.on {
@@ -135,7 +132,6 @@ impl Meter {
         }
     }
 
-    /// Devices took frames.
     #[inline(always)]
     pub(super) fn sent(&mut self, packets: usize) {
         if self.on {

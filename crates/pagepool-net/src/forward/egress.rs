@@ -1,14 +1,14 @@
-//! Redirect by address: how a device sends a frame that another device received.
+//! How a device sends a frame that another device received.
 //!
-//! What   an [`Egress`] stands before one device. A frame whose memory the device's domain maps goes as it
-//!        is, at the address that it has there. If the domain can map more, the frame's whole area is mapped,
+//! What   an [`Egress`] belongs to one device. A frame whose memory the device's domain maps is sent
+//!        unchanged, at its address there. If the domain can map more, the frame's whole area is mapped,
 //!        once. Else the bytes are copied into pages of the device's own pool.
 //! Who    the thread that polls the device.
-//! I6     an egress is a user of each mapping that it relies on, also of one that it found, because the pool
-//!        that made it may end first. Close the device before the egress: the egress releases its mappings,
-//!        and the device must not access the memory after that.
-//! Cost   the same area as last time: a compare per buffer. Another known one: a search. A new one: the
-//!        area's lock.
+//! I6     an egress is a user of each mapping that it relies on, even of one that it found: the pool that
+//!        made it may end first. Close the device before the egress: the egress releases its mappings, and
+//!        the device must not access the memory after that.
+//! Cost   the area of the last frame: a compare per buffer. Another known area: a search. A new area: its
+//!        lock.
 
 use std::sync::Arc;
 
@@ -17,21 +17,21 @@ use pagepool::{Area, Bound, DmaDomain, Mapping, PageBuf, XdpBuff, XdpFrame};
 use crate::device::Device;
 use crate::device::counters::counters;
 
-/// How a device reaches the memory of a frame: as it is, by a mapping, or by a copy.
+/// How a device reaches the memory of a frame: unchanged, by a mapping, or by a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Path {
-    /// As it is: the device's address space maps it already, or the device copies what it sends.
+    /// Unchanged: the device's address space maps it already, or the device copies what it sends.
     Reuse,
-    /// As it is, when its whole area has been mapped: for the first frame of an area.
+    /// Unchanged, after its whole area has been mapped: for the first frame of an area.
     MapOnce,
-    /// By a copy in a page of the device's own pool.
+    /// Copied into pages of the device's own pool.
     Copy,
 }
 
 counters! {
-    /// Which way frames took to a device. All counts are of frames, unless they say otherwise.
+    /// The paths of frames to a device. Counts are of frames unless they say otherwise.
     PathStats:
-    /// Sent without a copy: mapped for this device before.
+    /// Sent without a copy: already mapped for this device.
     ///
     /// If it rises: normal.
     reused,
@@ -47,19 +47,18 @@ counters! {
     ///
     /// If it rises: normal without a shared domain; to avoid it, share one arena and one domain.
     copied,
-    /// Not copied, and dropped: the pool had no page or no chain, or the CPU cannot read the memory.
+    /// Dropped instead of copied: the pool had no page or no chain, or the CPU cannot read the memory.
     ///
     /// If it rises: the device's own pool is empty, or the memory is not readable by the CPU.
     copy_failed,
 }
 
-/// An area whose path is known.
 #[derive(Debug)]
 struct Known {
     area: Arc<Area>,
-    /// Whether its frames are sent as they are.
+    /// Whether its frames are sent unchanged.
     reused: bool,
-    /// The mapping that this egress uses; none if the device has no domain, or did not map the area.
+    /// The mapping that this egress uses; `None` if the device has no domain, or did not map the area.
     mapping: Option<Arc<Mapping>>,
 }
 
@@ -92,20 +91,20 @@ pub struct Egress {
 }
 
 impl Egress {
-    /// The way to this device.
+    /// An egress for this device.
     pub fn new(device: &dyn Device) -> Self {
         let info = device.info();
         Self::to(info.domain.clone(), info.maps)
     }
 
-    /// The way to a device that sees this address space, if any, and in which further areas can be mapped or
-    /// not.
+    /// An egress for a device with this address space, if it has one. `maps` says whether more areas can be
+    /// mapped there.
     pub fn to(domain: Option<Arc<dyn DmaDomain>>, maps: bool) -> Self {
         Self { domain, maps, known: Vec::new(), last: 0, stats: PathStats::default() }
     }
 
-    /// The path of a frame whose memory is of this area; changes nothing. `MapOnce` becomes `Copy` if the
-    /// domain then refuses. Takes the area's lock, if the area was not met before.
+    /// The path for frames in this area; changes nothing. `MapOnce` becomes `Copy` if the domain then
+    /// refuses. Takes the area's lock if the area is new.
     pub fn path_for(&self, area: &Area) -> Path {
         match self.known.iter().find(|known| std::ptr::eq(&*known.area, area)) {
             Some(known) => known.path(),
@@ -113,8 +112,8 @@ impl Egress {
         }
     }
 
-    /// Gives a frame that the device can send: the frame itself, or a copy in pages of `pool`, which is the
-    /// device's. `None` if a copy failed; it is counted, and the frame was returned.
+    /// Returns a frame that the device can send: the frame itself, or a copy in pages of `pool`, the device's
+    /// pool. `None` if a copy failed: that is counted, and the frame's buffers returned.
     #[inline]
     pub fn prepare(&mut self, frame: XdpFrame, pool: &Bound) -> Option<XdpFrame> {
         match self.path_of(&frame) {
@@ -125,8 +124,8 @@ impl Egress {
         Some(frame)
     }
 
-    /// Whether a whole burst can be sent as it is: packets of one pool, all their buffers, in the area of the
-    /// last frame, which was sent as it is. Maps nothing.
+    /// Whether a whole burst can be sent unchanged: all buffers are of one pool, in the area of the last
+    /// frame, which was sent unchanged. Maps nothing.
     #[inline]
     pub(crate) fn reuses(&self, packets: &[XdpBuff]) -> bool {
         let (Some(known), Some(first)) = (self.known.get(self.last), packets.first()) else { return false };
@@ -139,19 +138,19 @@ impl Egress {
         known.reused && Arc::ptr_eq(&known.area, first.buffer().area()) && packets.iter().all(is_like_it)
     }
 
-    /// Counts `frames` packets of such a burst, which were not prepared singly.
+    /// Counts `frames` packets of such a burst, for which `prepare` was not called.
     #[inline]
     pub(crate) fn reused(&mut self, frames: usize) {
         self.stats.reused += frames as u64;
     }
 
-    /// Which way frames took so far.
+    /// The paths of frames so far.
     pub fn stats(&self) -> PathStats {
         self.stats
     }
 
-    /// Releases all mappings; those without another user are undone. The device must have given back all
-    /// frames before. Any number of times; frames that come later are met anew.
+    /// Releases all mappings; those without another user are undone. Before, the device must have returned
+    /// all frames. May be called more than once. Later frames are looked up anew.
     pub fn close(&mut self) {
         self.known.drain(..).for_each(Known::forget);
     }
@@ -206,7 +205,7 @@ impl Egress {
         }
     }
 
-    /// Forgets areas that nobody else holds: their memory is gone, so no frame can lie in it.
+    /// Forgets areas without another holder: their memory is gone, so no frame can be in it.
     fn forget_dead(&mut self) {
         self.known.extract_if(.., |known| Arc::strong_count(&known.area) == 1).for_each(Known::forget);
     }
@@ -239,7 +238,8 @@ impl Known {
     }
 }
 
-/// The packet's bytes in pages of this pool, as many as they need, and its metadata if there is headroom.
+/// Copies the packet's bytes into pages of this pool, as many as needed, and its metadata if there is
+/// headroom.
 fn copy_into(frame: &XdpFrame, pool: &Bound) -> Option<XdpBuff> {
     let mut source = Source { now: frame.data(), frags: frame.frags().iter() };
     let mut left = frame.len();
@@ -259,8 +259,8 @@ fn copy_into(frame: &XdpFrame, pool: &Bound) -> Option<XdpBuff> {
     Some(packet)
 }
 
-/// A page with the next bytes, at most `left`, and how many they are; `None` if there is no page, or nothing
-/// to read.
+/// A page with the next bytes, at most `left`, and their number; `None` if there is no page, or nothing to
+/// read.
 fn copy_page(source: &mut Source<'_>, left: usize, pool: &Bound) -> Option<(PageBuf, usize)> {
     let mut page = pool.alloc_page()?;
     let len = source.read(page.packet_mut()?);
@@ -274,7 +274,7 @@ struct Source<'a> {
 }
 
 impl Source<'_> {
-    /// Fills the space from its front as far as there are bytes; says how far.
+    /// Fills the space from its front while there are bytes; returns how many.
     fn read(&mut self, space: &mut [u8]) -> usize {
         let mut done = 0;
         loop {

@@ -1,41 +1,38 @@
-//! The handler, which decides about packets.
-//!
-//! The verdicts have the meaning that they have in XDP. A closure is a handler.
+//! The handler, which decides about packets. A verdict means what it means in XDP. A closure is a handler.
 
 use pagepool::XdpBuff;
 
-/// The number of a port of a forwarder, in the order in which they were added.
+/// The number of a port of a forwarder, in the order of adding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PortId(pub u32);
 
-/// What to do with a packet. Linux: `enum xdp_action`.
+/// A verdict on a packet. Linux: `enum xdp_action`.
 #[doc(alias = "xdp_action")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// The handler failed: counted apart, else as `Drop`. Linux: `XDP_ABORTED`.
+    /// Drop the packet, because the handler failed; has its own counter. Linux: `XDP_ABORTED`.
     Aborted,
-    /// The packet ends here. Linux: `XDP_DROP`.
+    /// Drop the packet. Linux: `XDP_DROP`.
     Drop,
-    /// To the stack. Linux: `XDP_PASS`.
+    /// Deliver it to the stack. Linux: `XDP_PASS`.
     Pass,
-    /// Out of the port that it came in by. Linux: `XDP_TX`.
+    /// Send it out of the port that received it. Linux: `XDP_TX`.
     Tx,
-    /// Out of another port. Linux: `XDP_REDIRECT`. A port that does not exist is counted, and the packet
-    /// ends.
+    /// Send it out of another port. Linux: `XDP_REDIRECT`. If that port does not exist, the packet is counted
+    /// and dropped.
     Redirect(PortId),
 }
 
-/// The port at which a packet arrived.
+/// The port that received a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ingress {
     /// The port.
     pub port: PortId,
 }
 
-/// Bytes of a MAC address.
 const MAC: usize = 6;
 
-/// Swaps the two MAC addresses of an Ethernet frame, so that it goes back to its sender. Leaves a frame that
+/// Swaps the two MAC addresses of an Ethernet frame, which sends it back to its sender. Leaves a frame that
 /// is too short unchanged.
 ///
 /// ```
@@ -47,7 +44,7 @@ const MAC: usize = 6;
 /// ```
 #[inline]
 pub fn swap_macs(frame: &mut [u8]) {
-    // As arrays they are a few loads and stores; as slices, loops.
+    // Arrays compile to a few loads and stores, slices to loops.
     if let Some((to, rest)) = frame.split_first_chunk_mut::<MAC>()
         && let Some(from) = rest.first_chunk_mut::<MAC>()
     {
@@ -55,7 +52,7 @@ pub fn swap_macs(frame: &mut [u8]) {
     }
 }
 
-/// Decides about packets, and may change them: what an XDP program is to the kernel. Runs on the thread that
+/// Decides about packets, and may change them, like an XDP program in the kernel. Runs on the thread that
 /// polls; must not block.
 ///
 /// ```
@@ -69,14 +66,14 @@ pub fn swap_macs(frame: &mut [u8]) {
 /// takes(&mut handler);
 /// ```
 pub trait PacketHandler {
-    /// The verdict on one packet. The packet has at least an Ethernet header in its first buffer, unless
-    /// [`reads`](Self::reads) returns false.
+    /// Returns the verdict on one packet. The packet has at least an Ethernet header in its first buffer,
+    /// unless [`reads`](Self::reads) returns false.
     fn handle(&mut self, packet: &mut XdpBuff, at: Ingress) -> Action;
 
-    /// Whether this handler, or what sends its packets, looks at their bytes. If so, the first cache line of
-    /// each packet is prefetched some packets ahead, and a packet without an Ethernet header is dropped
-    /// before `handle`. Return `false` in a handler that ends packets without looking at them: it saves both.
-    /// A closure always returns `true`.
+    /// Whether this handler, or the code that sends its packets, reads their bytes. If so, the first cache
+    /// line of each packet is prefetched some packets ahead, and a packet without an Ethernet header is
+    /// dropped before `handle`. Return `false` in a handler that drops packets unread: it saves both. A
+    /// closure always returns `true`.
     #[inline]
     fn reads(&self) -> bool {
         true

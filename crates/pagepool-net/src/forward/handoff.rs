@@ -1,11 +1,11 @@
-//! Frames for another thread: one that polls a port, or a worker.
+//! Hands frames to another thread: one that polls a port, or a worker.
 //!
-//! What   a bounded ring with one producer and one consumer: one per sending thread and receiver. The frame
-//!        moves; its buffers stay where they are, and return by themselves from wherever they end.
-//! Wake   the sender rings a [doorbell](Doorbell) once for all frames of a round, so that the other thread
-//!        may sleep; and a last time when it is gone, after its end of the ring.
-//! Cost   a slot of 48 bytes, one release store, no lock; a fence for each round. A ring without room gives
-//!        the frame back.
+//! What   a bounded ring with one producer and one consumer. Only the frame moves; its buffers stay in place,
+//!        and return on the thread that drops it.
+//! Wake   the sender rings a [doorbell](Doorbell) once for all frames of a round, because the receiver may
+//!        sleep. It rings a last time when it is dropped, after its end of the ring.
+//! Cost   a slot of 48 bytes, one release store, no lock; a fence for each round. A full ring returns the
+//!        frame.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::sync::Arc;
@@ -19,11 +19,11 @@ use crate::device::{Armed, Wake};
 use crate::error::within;
 use crate::sys::event::wait_readable;
 
-/// Most frames that a handoff holds.
+/// The most frames of a handoff.
 const MOST: usize = 1 << 16;
 
-/// A ring for at most `frames` frames to another thread. Either end belongs to a [`Forwarder`]
-/// ([`add_remote`], [`add_handoff`]) or to a thread of yours:
+/// Makes a ring for at most `frames` frames to another thread. Give either end to a [`Forwarder`]
+/// ([`add_remote`], [`add_handoff`]) or to your own thread:
 ///
 /// ```
 /// use pagepool_net::{Wake, handoff};
@@ -65,17 +65,17 @@ pub fn handoff(frames: usize) -> Result<(HandoffTx, HandoffRx), Error> {
     ))
 }
 
-/// The sending end of a [`handoff`]: a remote port of the forwarder that it is given to, or of a thread.
+/// The sending end of a [`handoff`]: a remote port of a forwarder, or owned by your thread.
 #[derive(Debug)]
 pub struct HandoffTx {
     frames: Producer<XdpFrame>,
-    /// Behind the ring's end: fields are dropped in this order.
+    /// After the ring's end: fields are dropped in this order.
     bell: LastRing,
-    /// Whether something was put in since it rang.
+    /// Whether a frame was put in since the last ring.
     owes: bool,
 }
 
-/// Rings a last time when it is dropped: for frames that were not flushed, and to tell that no more come.
+/// Rings when it is dropped: for frames that were not flushed, and to signal that no more come.
 #[derive(Debug)]
 struct LastRing(Arc<Doorbell>);
 
@@ -86,8 +86,8 @@ impl Drop for LastRing {
 }
 
 impl HandoffTx {
-    /// Hands a frame over, or gives it back: there is no room, or nobody at the other end any more. Nobody is
-    /// woken before [`flush`](Self::flush). A release store; see [`handoff`] for an example.
+    /// Hands a frame over. Returns it if there is no room, or if the other end was dropped. Wakes no thread
+    /// before [`flush`](Self::flush). A release store; see [`handoff`] for an example.
     #[inline]
     pub fn send(&mut self, frame: XdpFrame) -> Result<(), XdpFrame> {
         if self.frames.is_abandoned() {
@@ -97,8 +97,8 @@ impl HandoffTx {
         self.frames.push(frame).map_err(|PushError::Full(frame)| frame)
     }
 
-    /// Wakes the other end, if anything was sent since the last time: once for all frames of a round. A
-    /// fence, and a system call if the other end sleeps. A drop does it, too.
+    /// Wakes the other end if anything was sent since the last flush: call it once for all frames of a round.
+    /// Costs a fence, and a system call if the other end sleeps. A drop flushes, too.
     #[inline]
     pub fn flush(&mut self) {
         if std::mem::take(&mut self.owes) {
@@ -107,25 +107,25 @@ impl HandoffTx {
     }
 }
 
-/// The receiving end of a [`handoff`], at a port of the forwarder that it is given to, or of a thread.
+/// The receiving end of a [`handoff`]: at a port of a forwarder, or owned by your thread.
 #[derive(Debug)]
 pub struct HandoffRx {
     frames: Consumer<XdpFrame>,
     bell: Arc<Doorbell>,
-    /// Whether [`arm`](Self::arm) said to sleep, and was not called since.
+    /// Whether [`arm`](Self::arm) returned `Idle`, and was not called since.
     armed: bool,
 }
 
 impl HandoffRx {
-    /// The next frame, oldest first; `None` if there is none now. See [`handoff`] for an example.
+    /// The oldest frame; `None` if there is none now. See [`handoff`] for an example.
     #[inline]
     pub fn recv(&mut self) -> Option<XdpFrame> {
         self.frames.pop().ok()
     }
 
-    /// Sleeps until there is a frame, or for `timeout`. `Gone` once the sending end was dropped and all of
-    /// its frames were taken. If there is one it makes no system call, else some. A signal may end it
-    /// early, as a `Timeout`.
+    /// Sleeps until there is a frame, or for `timeout`. `Gone` once the sending end was dropped and all its
+    /// frames were taken. Makes no system call if there is a frame. A signal may end it early, as a
+    /// `Timeout`.
     pub fn wait(&mut self, timeout: Duration) -> Wake {
         if !self.frames.is_empty() {
             return Wake::Ready;
@@ -136,21 +136,21 @@ impl HandoffRx {
             Some(event) => wait_readable([Some(event)], timeout) != Some([true]),
         };
         self.awake();
-        // In this order: what was sent before the end is seen after it.
+        // In this order: frames sent before the end are seen after it.
         let is_abandoned = self.frames.is_abandoned();
         match self.frames.is_empty() {
             false => Wake::Ready,
             true if is_abandoned => Wake::Gone,
             true if slept_out => Wake::Timeout,
-            true => Wake::Ready, // a signal that came late: look again
+            true => Wake::Ready, // a late signal: look again
         }
     }
 
-    /// For an event loop of your own, in place of [`wait`](Self::wait): call it when [`recv`](Self::recv) has
-    /// no more. `Idle` says to sleep until this can be read ([`AsFd`]), as long as you like, then to receive.
-    /// `Gone` once the sending end was dropped and all of its frames were taken. Some system calls if there
-    /// is no frame, none if there is one. The sender makes one for each `Idle`, with its next
-    /// [`flush`](HandoffTx::flush).
+    /// Prepares a sleep in your own event loop, in place of [`wait`](Self::wait). Call it when
+    /// [`recv`](Self::recv) returns `None`. On `Idle`, sleep until this is readable ([`AsFd`]), for any time,
+    /// then receive. `Gone` once the sending end was dropped and all its frames were taken. Makes a few
+    /// system calls if there is no frame, none if there is one. The sender makes one system call for each
+    /// `Idle`, in its next [`flush`](HandoffTx::flush).
     ///
     /// ```
     /// use std::os::fd::{AsFd, BorrowedFd};
@@ -178,7 +178,7 @@ impl HandoffRx {
             return Armed::Ready;
         }
         let frames = &self.frames;
-        // In this order: what was sent before the end is seen after it.
+        // In this order: frames sent before the end are seen after it.
         self.armed = self.bell.sleep_unless(|| frames.is_abandoned() || !frames.is_empty());
         match self.armed {
             true => Armed::Idle { fd: Some(self.bell.event()), waker_fd: None, at_most: Duration::MAX },
@@ -187,7 +187,7 @@ impl HandoffRx {
         }
     }
 
-    /// Says what to sleep on until there is a frame, if there is none now. [`awake`](Self::awake) follows.
+    /// Returns the descriptor to sleep on, if there is no frame now. [`awake`](Self::awake) must follow.
     pub(crate) fn sleep(&self) -> Option<BorrowedFd<'_>> {
         self.bell.sleep();
         self.frames.is_empty().then(|| self.bell.event())
@@ -198,15 +198,15 @@ impl HandoffRx {
     }
 }
 
-/// Readable once there is a frame, or the sending end was dropped, since [`arm`](HandoffRx::arm) said `Idle`.
-/// Nothing else reads or writes it.
+/// Readable once there is a frame, or the sending end was dropped, since [`arm`](HandoffRx::arm) returned
+/// `Idle`. Nothing else reads or writes it.
 impl AsFd for HandoffRx {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.bell.event()
     }
 }
 
-/// For reactors that ask for it, as tokio's `AsyncFd` does.
+/// For reactors that need it, such as tokio's `AsyncFd`.
 impl AsRawFd for HandoffRx {
     fn as_raw_fd(&self) -> RawFd {
         self.bell.event().as_raw_fd()
@@ -214,10 +214,10 @@ impl AsRawFd for HandoffRx {
 }
 
 impl Drop for HandoffRx {
-    /// Its frames return now. A frame that is put in meanwhile returns to its pool when the `HandoffTx` is
+    /// Returns its frames now. A frame that is sent during this returns to its pool when the `HandoffTx` is
     /// dropped.
     fn drop(&mut self) {
-        // No more than it holds: a sender that is as fast would keep this thread here.
+        // No more than one ring: an equally fast sender would keep this thread here.
         for _ in 0..self.frames.buffer().capacity() {
             if self.recv().is_none() {
                 break;

@@ -13,44 +13,45 @@ use super::stats::ForwardStats;
 use crate::device::{Armed, Calls, Device, DeviceExt, TxQueue, Wake};
 use crate::sys::event::Sleep;
 
-/// Rounds in which a port moved nothing before it rests.
+/// Rounds without a packet after which a port rests.
 const REST_AFTER: u8 = 8;
 
-/// The order matters: the device gives back what it has before the mappings go, and both before the pool.
+/// The field order matters: the device returns its buffers before the mappings are released, and both before
+/// the pool.
 #[derive(Debug)]
 pub(super) struct Port {
     pub(super) id: PortId,
     pub(super) device: Box<dyn Device>,
-    /// The queue of the transmit ring: at most `most` frames.
+    /// Frames that wait for the transmit ring, at most `most`.
     waiting: TxQueue,
     most: usize,
     pub(super) egress: Egress,
     inlets: Vec<HandoffRx>,
     gone: bool,
-    /// What frames that wait here are called, in pools that record holders.
+    /// The tag of frames that wait here, in pools that record holders.
     to_send: Option<Tag>,
-    /// It is gone, or names holders: one look for both, so that names cost nothing where there are none.
+    /// It is gone, or names holders. One check for both: other ports pay nothing for names.
     is_rare: bool,
-    /// Frames sent and not completed, or more: the device is asked for completions while there are any.
+    /// Frames on the device's ring, or more: it is polled for completions while this is above 0.
     on_ring: usize,
-    /// Rounds in a row in which nothing moved.
+    /// Rounds in a row that moved nothing.
     fruitless: u8,
     /// Whether it is in the lists of the [`Rota`](super::rota::Rota).
     pub(super) is_awake: bool,
     pub(super) is_queued: bool,
-    /// The device's calls when it was last asked for them.
+    /// The device's calls at the last [`new_calls`](Self::new_calls).
     called: Calls,
     pub(super) stats: ForwardStats,
-    /// None if the process does not publish.
+    /// `None` if the process does not publish.
     pub(super) published: Option<PublishedPort>,
     pub(super) pool: Bound,
 }
 
 impl Port {
-    /// As many frames may wait as the transmit ring has slots, and at least a burst.
+    /// At most one transmit ring of frames may wait, and at least one burst.
     pub(super) fn new(id: PortId, device: Box<dyn Device>, pool: Bound, burst: usize) -> Self {
         let most = device.info().tx_ring.max(burst);
-        let on_ring = device.stats().in_tx as usize; // of who had it before
+        let on_ring = device.stats().in_tx as usize; // sent before the port was made
         let published = PublishedPort::new(&*device, &pool);
         Self {
             id,
@@ -83,7 +84,7 @@ impl Port {
         self.inlets.push(inlet);
     }
 
-    /// Takes back what was sent: all of it, so that a slow round is not followed by a full ring.
+    /// Takes back all sent frames, so that no full ring follows a slow round.
     pub(super) fn complete(&mut self, done: &mut XdpFrameBulk) -> usize {
         if self.gone || self.on_ring == 0 { 0 } else { self.take_back(done) }
     }
@@ -98,7 +99,7 @@ impl Port {
         back
     }
 
-    /// Gives the device what waits; says how many it took.
+    /// Gives waiting frames to the device; returns how many it took.
     #[inline]
     fn give(&mut self) -> usize {
         let taken = self.device.transmit(&mut self.waiting);
@@ -106,13 +107,13 @@ impl Port {
         taken
     }
 
-    /// Whether it may be left out of rounds in which others are busy: it moved nothing for some rounds, and
-    /// has nothing to send.
+    /// Whether rounds may leave it out while other ports are busy: it moved nothing for some rounds, and has
+    /// nothing to send.
     pub(super) fn rests(&self) -> bool {
         self.fruitless >= REST_AFTER && self.on_ring == 0 && self.waiting.is_empty() && self.inlets.is_empty()
     }
 
-    /// The calls that its device made since this was last asked.
+    /// The calls that its device made since the last `new_calls`.
     pub(super) fn new_calls(&mut self) -> Calls {
         let (calls, before) = (self.device.state().calls, self.called);
         self.called = calls;
@@ -126,7 +127,7 @@ impl Port {
 
     pub(super) fn receive(&mut self, into: &mut Vec<XdpBuff>, budget: usize) -> usize {
         if self.gone {
-            self.fruitless = REST_AFTER; // nothing ever comes
+            self.fruitless = REST_AFTER; // no packet ever comes
             return 0;
         }
         let received = self.device.receive(&self.pool, into, budget);
@@ -135,15 +136,15 @@ impl Port {
         received
     }
 
-    /// Names who holds what is sent, for pools that record it.
+    /// Tags frames to send with their holder, in pools that record holders.
     pub(super) fn name_holders(&mut self) {
         if self.to_send.is_none() {
             (self.to_send, self.is_rare) = (Some(sent_by(&self.device.info().name)), true);
         }
     }
 
-    /// Out of the port that it came in by: the device maps what it receives into. Gives the packet back if it
-    /// is to end.
+    /// Sends a packet out of the port that received it; the device maps its memory. Returns the packet if it
+    /// must be dropped.
     pub(super) fn send_back(&mut self, mut packet: XdpBuff) -> Result<(), XdpBuff> {
         self.stats.tx += 1;
         if !self.has_room(|tag| packet.set_tag(tag)) {
@@ -153,7 +154,7 @@ impl Port {
         Ok(())
     }
 
-    /// From another port, of any memory. Gives the frame back if it is to end.
+    /// Sends a frame of another port, in any memory. Returns the frame if it must be dropped.
     pub(super) fn send_on(&mut self, frame: XdpFrame) -> Result<(), XdpFrame> {
         if self.is_rare {
             return self.send_on_named(frame);
@@ -168,7 +169,7 @@ impl Port {
         Ok(())
     }
 
-    /// The same where frames are named, or the port is gone.
+    /// [`send_on`](Self::send_on) for a port that names frames, or is gone.
     #[cold]
     fn send_on_named(&mut self, frame: XdpFrame) -> Result<(), XdpFrame> {
         self.stats.redirect_in += 1;
@@ -177,15 +178,15 @@ impl Port {
             return Err(frame);
         }
         if let Some(mut frame) = self.egress.prepare(frame, &self.pool) {
-            name.into_iter().for_each(|tag| frame.set_tag(tag)); // the copy, where there is one
+            name.into_iter().for_each(|tag| frame.set_tag(tag)); // the copy, if there is one
             self.waiting.push(frame);
         }
         Ok(())
     }
 
-    /// Sends a burst that all goes out here, if nothing waits and it needs no preparation; says how many the
-    /// device took. The rest waits: a burst fits, for none waited. Else the burst stays where it is, and
-    /// nothing is counted. `back` are those that came in here.
+    /// Sends a burst that leaves by this port, if nothing waits and it needs no preparation; returns how many
+    /// packets the device took. The rest waits: it fits, because nothing waited. Otherwise the burst stays in
+    /// `packets`, and nothing is counted. `back`: the packets came in by this port.
     #[inline]
     pub(super) fn send_burst(&mut self, packets: &mut Vec<XdpBuff>, back: bool) -> usize {
         if self.is_rare || !self.waiting.is_empty() || !(back || self.egress.reuses(packets)) {
@@ -201,8 +202,8 @@ impl Port {
         self.give()
     }
 
-    /// Whether one more frame may be queued; counts it if not. Called before a frame is copied. `name` is
-    /// told what it is called, if it may and has a name.
+    /// Whether one more frame may be queued; counts it if not. Called before a frame is copied. Calls `name`
+    /// with the port's tag, if there is room and a tag.
     #[inline]
     fn has_room(&mut self, name: impl FnOnce(Tag)) -> bool {
         if self.is_rare {
@@ -219,7 +220,7 @@ impl Port {
         has_room
     }
 
-    /// Takes in frames that other threads handed over, at most `budget` from each; frames that end go into
+    /// Takes frames that other threads handed over, at most `budget` from each; puts frames to drop into
     /// `done`.
     pub(super) fn take_handed_over(&mut self, done: &mut XdpFrameBulk, budget: usize) -> usize {
         let mut taken = 0;
@@ -245,14 +246,13 @@ impl Port {
         !self.inlets.is_empty()
     }
 
-    /// What waits for the transmit ring, in order.
     pub(super) fn waiting(&self) -> &TxQueue {
         &self.waiting
     }
 
-    /// Gives the device what waits, as far as it has room. If that is not enough it takes back what was sent
-    /// meanwhile, for other ports may have more for it in this round. Says how many frames it took, and gave
-    /// back.
+    /// Gives waiting frames to the device, while it has room. If some are left, it takes back sent frames and
+    /// tries again, because other ports may have more for it in this round. Returns how many frames the
+    /// device took and completed.
     pub(super) fn transmit(&mut self, done: &mut XdpFrameBulk) -> (usize, usize) {
         if self.gone || self.waiting.is_empty() {
             return (0, 0);
@@ -269,7 +269,7 @@ impl Port {
         (sent, completed)
     }
 
-    /// Waits on the device; one that is gone is closed.
+    /// Waits on the device, and closes it if it is gone.
     pub(super) fn wait(&mut self, timeout: Duration) -> Wake {
         if self.gone {
             return Wake::Gone;
@@ -281,14 +281,14 @@ impl Port {
         wake
     }
 
-    /// Looks for something to do, and adds what to sleep on if there is nothing; says at most how long. A
-    /// device that is gone is closed. [`disarm`](Self::disarm) follows in any case.
+    /// Checks for something to do; if there is nothing, adds what to sleep on, and returns for how long.
+    /// Closes a device that is gone. [`disarm`](Self::disarm) must follow.
     pub(super) fn arm(&mut self, sleep: &mut Sleep) -> (Wake, Duration) {
         let (mut wake, at_most) = self.arm_device(sleep);
         for inlet in &self.inlets {
             match inlet.sleep() {
                 Some(fd) => sleep.add(Some(fd)),
-                None => wake = Wake::Ready, // also if the device is gone: the frame ends here
+                None => wake = Wake::Ready, // even if the device is gone: then the frame is dropped
             }
         }
         (wake, at_most)
@@ -298,7 +298,7 @@ impl Port {
         if self.gone {
             return (Wake::Gone, Duration::MAX);
         }
-        self.pool.acknowledge_wake(); // before `arm`, and not after a sleep: see device/wait.rs
+        self.pool.acknowledge_wake(); // before `arm`, not after a sleep: see device/wait.rs
         match self.device.arm(&self.pool) {
             Armed::Ready => (Wake::Ready, Duration::ZERO),
             Armed::Idle { fd, waker_fd, at_most } => {
@@ -314,12 +314,11 @@ impl Port {
         }
     }
 
-    /// Ends what `arm` began.
+    /// Ends the sleep that `arm` began.
     pub(super) fn disarm(&mut self) {
         self.inlets.iter().for_each(HandoffRx::awake);
     }
 
-    /// Shows observers what was counted so far.
     pub(super) fn show(&mut self) {
         let (paths, waiting) = (self.egress.stats(), self.waiting.buffers() as u64);
         if let Some(published) = &mut self.published {
@@ -327,19 +326,19 @@ impl Port {
         }
     }
 
-    /// Closes it, and shows it no more.
+    /// Closes it, and stops showing it.
     pub(super) fn end(&mut self) {
         self.close();
         self.published = None;
     }
 
-    /// Everything that the device has, and what waits for it, returns to its pool.
+    /// Returns all buffers of the device, and all waiting frames, to their pools.
     pub(super) fn close(&mut self) {
         self.device.close();
         self.stats.tx_gone += self.waiting.len() as u64;
         self.waiting.clear();
         self.egress.close();
-        (self.gone, self.is_rare, self.on_ring) = (true, true, 0); // or it would never rest
+        (self.gone, self.is_rare, self.on_ring) = (true, true, 0); // else it would never rest
     }
 }
 

@@ -1,9 +1,9 @@
-//! What a forwarder sleeps on: its devices, their pools, what other threads hand over, and its waker.
+//! What a forwarder sleeps on: its devices, their pools, its handoffs, and its waker.
 //!
-//! Here   a thread that has nothing else to do sleeps in one system call on all of them.
-//! Else   an event loop, as tokio's, sleeps on one descriptor: an epoll set of all of them. Each look puts
-//!        them in anew, to be reported once. So one that is no longer slept on, as that of a closed port,
-//!        ends one sleep for nothing at most.
+//! Here   a thread without other work sleeps on all of them in one system call.
+//! Else   an event loop, such as tokio's, sleeps on one descriptor: an epoll set of all of them. Each `look`
+//!        adds them again, to be reported once. A descriptor that is no longer needed (a closed port's) ends
+//!        at most one sleep too early.
 
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
@@ -18,9 +18,8 @@ use crate::sys::remedy::failed;
 
 #[derive(Debug, Default)]
 pub(super) struct PortSleep {
-    /// The descriptors.
     sleep: Sleep,
-    /// The set of them, once somebody asked for it.
+    /// The epoll set, once it is needed.
     set: Option<SleepSet>,
     pub(super) wakened: Wakened,
 }
@@ -49,9 +48,9 @@ impl PortSleep {
         }
     }
 
-    /// Says whether to sleep on [`descriptor`](Self::descriptor), at most for `longest`.
+    /// Returns whether to sleep on [`descriptor`](Self::descriptor), for at most `longest`.
     pub(super) fn arm(&mut self, ports: &mut [Port], longest: Duration) -> Result<Armed<'_>, Error> {
-        ports.iter_mut().for_each(Port::disarm); // what the last look began
+        ports.iter_mut().for_each(Port::disarm); // ends what the last look began
         let (found, at_most) = self.look(ports);
         if found != Wake::Timeout {
             ports.iter_mut().for_each(Port::disarm);
@@ -63,14 +62,13 @@ impl PortSleep {
         Ok(Armed::Idle { fd: Some(set.fd()), waker_fd: None, at_most: at_most.min(longest) })
     }
 
-    /// The descriptor of the set.
     pub(super) fn descriptor(&mut self) -> Result<BorrowedFd<'_>, Error> {
         made(&mut self.set).map(SleepSet::fd)
     }
 
-    /// What there is to do now, without sleeping, and how long one may sleep if there is nothing. All devices
-    /// are asked, for one that is always busy must not hide that another one is gone; such a one is closed,
-    /// and what it had may be the buffers that a device wants which was asked before.
+    /// Checks for something to do, without sleeping; returns how long to sleep if there is nothing. It polls
+    /// every device, because a busy one must not hide that another is gone. A gone device is closed; its
+    /// buffers may be those that a device polled earlier needs.
     fn look(&mut self, ports: &mut [Port]) -> (Wake, Duration) {
         self.sleep.clear();
         let (mut found, mut at_most, mut closed) = (Wake::Gone, Duration::MAX, false);
@@ -92,7 +90,7 @@ impl PortSleep {
     }
 }
 
-/// The set, which the first call makes.
+/// The set; the first call makes it.
 fn made(set: &mut Option<SleepSet>) -> Result<&SleepSet, Error> {
     let made = match set.take() {
         Some(made) => made,

@@ -1,4 +1,4 @@
-//! A device that this process shows to those who observe it.
+//! A device that this process publishes to its observers.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -6,16 +6,15 @@ use pagepool::{Bound, PublishedEntry, publish_entry, sign_of_life};
 
 use crate::device::{Device, DeviceDescription, DeviceStats, KernelStats};
 
-/// In one of how many times that it is shown a device is asked what it says of itself.
+/// The description of a device is read again in one of this many calls of `show`.
 const DESCRIBED_EVERY: u32 = 20;
 
-/// Numbers of the devices that were shown.
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 
-/// A device as those who [observe](pagepool::publish) this process see it: what it
-/// [says of itself](Device::describe), and its counters. It is seen until this is dropped.
+/// A device as [observers](pagepool::publish) of this process see it: its [description](Device::describe) and
+/// its counters. It is shown until this is dropped.
 ///
-/// A [`Forwarder`](crate::Forwarder) shows its devices by itself. This is for loops of another kind:
+/// A [`Forwarder`](crate::Forwarder) publishes its devices itself. Use this in your own loop:
 ///
 /// ```
 /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams};
@@ -41,15 +40,14 @@ pub struct PublishedDevice {
     id: u64,
     pool: u64,
     description: DeviceDescription,
-    /// None if the file had no room for it when the description changed.
+    /// `None` if the file had no room when the description changed.
     entry: Option<PublishedEntry>,
-    /// How often its counters were shown.
     shows: u32,
 }
 
 impl PublishedDevice {
-    /// Shows a device, with the pool that it receives into. `None` if the process does not publish, or the
-    /// file is full: [`publish`](pagepool::publish) comes first, as it does for pools.
+    /// Publishes a device, with the pool that it receives into. `None` if the process does not publish, or
+    /// the file is full. Call [`publish`](pagepool::publish) before, and before making pools.
     pub fn new(device: &dyn Device, pool: &Bound) -> Option<Self> {
         let (id, pool) = (NEXT_ID.fetch_add(1, Ordering::Relaxed), pool.handle().id().into());
         let description = device.describe();
@@ -59,11 +57,11 @@ impl PublishedDevice {
         Some(this)
     }
 
-    /// Shows its counters as they are now, and that the process [lives](sign_of_life). For the thread that
-    /// polls the device, some 20 times a second: a system call for a socket.
+    /// Shows its current counters, and that the process [lives](sign_of_life). Call it on the thread that
+    /// polls the device, about 20 times a second. Makes a system call for a socket.
     ///
-    /// What it says of itself is asked again the first, second, fourth, eighth and sixteenth time, and every
-    /// twentieth, for an XDP program may be attached later. That allocates.
+    /// Reads the description again in call 1, 2, 4, 8 and 16 and in every 20th, because an XDP program may be
+    /// attached later. That allocates.
     pub fn show(&mut self, device: &dyn Device) {
         self.shows = self.shows.wrapping_add(1);
         if self.shows.is_multiple_of(DESCRIBED_EVERY)
@@ -78,7 +76,7 @@ impl PublishedDevice {
     fn describe(&mut self, device: &dyn Device) {
         let now = device.describe();
         if now != self.description {
-            self.entry = None; // before the other one: they have one number
+            self.entry = None; // before the new entry: both have one number
             self.entry = enter(self.id, self.pool, &now);
             self.description = now;
         }
@@ -92,7 +90,7 @@ impl PublishedDevice {
         }
     }
 
-    /// Shows something else of what the device is a part of, under the same number and name.
+    /// Publishes another entry for the device, with its number and name.
     pub(super) fn enter_beside(&self, kind: &str, counters: &[&str]) -> Option<PublishedEntry> {
         let place = self.description.place();
         publish_entry(kind, self.id, self.pool, &self.description.name(), &borrowed(&place), counters)

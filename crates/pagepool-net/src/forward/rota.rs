@@ -1,38 +1,37 @@
-//! Which ports a round asks, so that one busy port among many costs what it would cost alone.
+//! Chooses the ports of each round: a busy port among many idle ones costs no more than alone.
 //!
 //! Rest   a port that moved nothing for some rounds, and has nothing to send, is left out of rounds while
-//!        others are busy. It is asked again in the next sweep.
-//! Sweep  a round that asks every port: the next after 32 rounds or 1,536 moves (a packet that is forwarded
-//!        has three: received, sent, taken back), and every one after a round in which nothing moved or a
-//!        sleep. So no packet waits longer than that for its first look, and a forwarder that has nothing to
-//!        do looks everywhere.
-//! Queued the ports with frames that wait for their transmit ring: a port without any is not asked to send.
-//! Cost   a round: a few instructions for each port that is asked, none for one that rests.
+//!        others are busy. The next sweep polls it again.
+//! Sweep  a round that polls every port: after 32 rounds, after 1,536 moves (a forwarded packet makes three:
+//!        received, sent, taken back), after a round that moved nothing, and after a sleep. No packet waits
+//!        longer before it is seen, and an idle forwarder polls every port.
+//! Queued the ports with frames that wait for their transmit ring; only these are asked to send.
+//! Cost   a round: a few instructions for each polled port, none for one that rests.
 
 use super::port::Port;
 
-/// Rounds, and moves of packets, after which every port is asked.
+/// Rounds, and moves of packets, after which every port is polled.
 const SWEEP_ROUNDS: u32 = 32;
 const SWEEP_MOVES: usize = 1536;
 
 #[derive(Debug, Default)]
 pub(super) struct Rota {
-    /// The ports that are asked, by place.
+    /// The indices of the ports that are polled.
     awake: Vec<usize>,
-    /// Those with frames that wait.
+    /// The ports with waiting frames.
     queued: Vec<usize>,
-    /// The last round was fruitless, or a sleep came after it.
+    /// The last round moved nothing, or a sleep followed it.
     idle: bool,
-    /// Since the last sweep.
+    /// Rounds since the last sweep.
     rounds: u32,
-    /// So far.
+    /// Moves so far.
     moves: usize,
-    /// The next sweep comes when there were so many.
+    /// The number of moves at which the next sweep is due.
     sweep_at: usize,
 }
 
 impl Rota {
-    /// One more port, the last. Allocates, so that no round does.
+    /// Adds a port, at the last index. Allocates now, so that no round does.
     pub(super) fn add(&mut self, port: &mut Port, at: usize) {
         for list in [&mut self.awake, &mut self.queued] {
             list.reserve((at + 1).saturating_sub(list.len()));
@@ -41,18 +40,17 @@ impl Rota {
         self.awake.push(at);
     }
 
-    /// Whether the round that begins is to ask every port.
+    /// Whether the next round must poll every port.
     #[inline]
     pub(super) fn is_sweep_due(&self) -> bool {
         self.idle || self.rounds >= SWEEP_ROUNDS || self.moves >= self.sweep_at
     }
 
-    /// Moves of packets so far.
     pub(super) fn moves(&self) -> usize {
         self.moves
     }
 
-    /// Every port is asked from here on.
+    /// Polls every port from now on.
     pub(super) fn wake_all(&mut self, ports: &mut [Port]) {
         (self.rounds, self.sweep_at) = (0, self.moves.wrapping_add(SWEEP_MOVES));
         if self.awake.len() < ports.len() {
@@ -62,7 +60,7 @@ impl Rota {
         }
     }
 
-    /// A round ends, with `moved` moves: who has nothing to do rests from here on.
+    /// Ends a round with `moved` moves: ports with nothing to do rest from now on.
     #[inline]
     pub(super) fn end(&mut self, ports: &mut [Port], moved: usize) {
         self.idle = moved == 0;
@@ -72,30 +70,28 @@ impl Rota {
             let port = &mut ports[at];
             port.is_awake = !port.rests();
             if !port.is_awake {
-                port.new_calls(); // who is roused in a round that is measured made none before it
+                port.new_calls(); // a port that wakes in a measured round has made no calls before it
             }
             port.is_awake
         });
     }
 
-    /// The next round asks every port.
     pub(super) fn sweep_next(&mut self) {
         self.idle = true;
     }
 
-    /// The port that is asked as the `number`th.
+    /// The port that is polled as the `number`th.
     #[inline]
     pub(super) fn asked(&self, number: usize) -> Option<usize> {
         self.awake.get(number).copied()
     }
 
-    /// The ports that are asked.
     #[inline]
     pub(super) fn all_asked(&self) -> &[usize] {
         &self.awake
     }
 
-    /// Frames were given to a port: it is asked from here on, and also to send if they wait.
+    /// Frames were given to a port: it is polled from now on, and asked to send if frames wait.
     #[inline]
     pub(super) fn rouse(&mut self, port: &mut Port, at: usize) {
         if !port.is_awake {
@@ -108,7 +104,7 @@ impl Rota {
         }
     }
 
-    /// Has each port with frames that wait send them.
+    /// Lets each port with waiting frames send them.
     #[inline]
     pub(super) fn send_queued(&mut self, ports: &mut [Port], mut send: impl FnMut(&mut Port)) {
         self.queued.retain(|&at| {

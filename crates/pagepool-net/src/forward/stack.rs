@@ -1,13 +1,13 @@
-//! Where packets go that a handler passes.
+//! The stack, which gets the packets that a handler passes.
 
 use pagepool::XdpBuff;
 
 use super::handler::Ingress;
 
-/// Takes the packets that a handler passes. A closure is a stack. Runs on the thread that polls; must not
+/// Gets the packets that a handler passes. A closure is a stack. Runs on the thread that polls; must not
 /// block.
 ///
-/// A packet may be kept, sent to another thread, or dropped there: it returns by itself.
+/// It may keep a packet, send it to another thread, or drop it, which returns its buffers.
 ///
 /// ```
 /// use pagepool_net::{Action, Forwarder, Ingress};
@@ -20,7 +20,7 @@ use super::handler::Ingress;
 /// # drop((forwarder, from_here));
 /// ```
 pub trait Stack {
-    /// Takes a packet, or gives it back: then it is counted, and returns to its pool.
+    /// Takes a packet. A packet that it returns is counted and goes back to its pool.
     fn deliver(&mut self, packet: XdpBuff, at: Ingress) -> Result<(), XdpBuff>;
 }
 
@@ -31,7 +31,7 @@ impl<F: FnMut(XdpBuff, Ingress) -> Result<(), XdpBuff>> Stack for F {
     }
 }
 
-/// No stack: every packet comes back.
+/// No stack: every packet is refused.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoStack;
 

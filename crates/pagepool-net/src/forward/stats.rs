@@ -1,14 +1,14 @@
-//! What a port of a forwarder has done.
+//! Counters of a port of a forwarder.
 
 use crate::device::counters::counters;
 
 counters! {
-    /// What became of the packets of a port. All counts are of packets.
+    /// The packets of a port, by what happened to them. Counts are of packets.
     ///
     /// Received packets: `rx` = `pass` + `drop` + `aborted` + `tx` + `redirect_out` + `redirect_nowhere` +
     /// `too_short`.
     ///
-    /// Packets to be sent: `tx` + `redirect_in`. Of these, `tx_overflow`, `tx_gone` and
+    /// Packets to send: `tx` + `redirect_in`. Of these, `tx_overflow`, `tx_gone` and
     /// [`copy_failed`](crate::PathStats::copy_failed) were not given to the device.
     ForwardStats:
     /// Received.
@@ -17,7 +17,7 @@ counters! {
     rx,
     /// Passed to the stack.
     ///
-    /// If it rises: as the handler decides.
+    /// If it rises: depends on the handler.
     pass,
     /// Part of `pass`: refused by the stack, and dropped.
     ///
@@ -25,27 +25,27 @@ counters! {
     pass_refused,
     /// Dropped by the handler.
     ///
-    /// If it rises: as the handler decides.
+    /// If it rises: depends on the handler.
     drop,
     /// Dropped: the handler returned `Aborted`.
     ///
-    /// If it rises: look at the handler.
+    /// If it rises: check the handler.
     aborted,
-    /// Sent back out of the same port.
+    /// Sent back out of the port that received them.
     ///
-    /// If it rises: as the handler decides.
+    /// If it rises: depends on the handler.
     tx,
     /// Redirected to another port.
     ///
-    /// If it rises: as the handler decides.
+    /// If it rises: depends on the handler.
     redirect_out,
-    /// Part of `redirect_out`, dropped: the ring to the port's thread was full, or the thread has ended.
+    /// Part of `redirect_out`, dropped: the ring to the port's thread was full, or that thread has ended.
     ///
     /// If it rises: use a longer `handoff`, or more CPUs.
     handoff_full,
     /// Redirected to this port.
     ///
-    /// If it rises: as the handler decides.
+    /// If it rises: depends on the handler.
     redirect_in,
     /// Dropped: redirected to a port that does not exist.
     ///
@@ -54,7 +54,8 @@ counters! {
     /// Dropped before the handler: the first buffer is shorter than an Ethernet header, or the CPU cannot
     /// read it. 0 if the handler's `reads` is false.
     ///
-    /// If it rises: not Ethernet; or the handler reads no packet, and its `reads()` should return false.
+    /// If it rises: packets that are not Ethernet; or the handler reads no packet, and its `reads()` should
+    /// return false.
     too_short,
     /// Dropped: too many packets waited for the transmit ring.
     ///

@@ -1,4 +1,4 @@
-//! Which interfaces the machine or the user depends on, so that no command cuts them off.
+//! Finds the interfaces that the machine or the user depends on, so that no command cuts them off.
 
 use std::fmt;
 use std::fs;
@@ -8,9 +8,9 @@ use super::error::NetError;
 use super::link_info::LinkInfo;
 use super::netlink::Netlink;
 
-/// What the environment says of a session over SSH.
+/// The environment variable of an SSH session.
 const VARIABLE: &str = "SSH_CONNECTION";
-/// Most ancestors that are read: `sudo` and its like hide the environment.
+/// The most ancestors to search: `sudo` and others hide the variable.
 const ANCESTORS: usize = 64;
 
 /// A reason not to take an interface's packets away from the kernel.
@@ -19,7 +19,7 @@ const ANCESTORS: usize = 64;
 pub enum Caution {
     /// The default route leaves through it.
     DefaultRoute,
-    /// The SSH session that this process runs in comes through it.
+    /// The SSH session of this process uses it.
     SshSession(SshSession),
 }
 
@@ -36,17 +36,17 @@ impl fmt::Display for Caution {
     }
 }
 
-/// The two ends of a session over SSH.
+/// The two ends of an SSH session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SshSession {
     /// The address of the client.
     pub client: IpAddr,
-    /// The address of this machine that they came to.
+    /// The address of this machine.
     pub server: IpAddr,
 }
 
 impl SshSession {
-    /// Reads what sshd(8) writes: `client port server port`. Zones of link-local addresses are left out.
+    /// Parses the text of sshd(8): `client port server port`. Drops zones of link-local addresses.
     ///
     /// ```
     /// use pagepool_net::link::SshSession;
@@ -63,8 +63,7 @@ impl SshSession {
         Some(Self { client: address()?, server: address()? })
     }
 
-    /// The session that this process runs in, as its environment names it, or that of an ancestor that may be
-    /// read.
+    /// The SSH session of this process, from its environment or that of the nearest readable ancestor.
     pub fn current() -> Option<Self> {
         if let Ok(connection) = std::env::var(VARIABLE) {
             return Self::parse(&connection);
@@ -81,7 +80,7 @@ impl SshSession {
     }
 }
 
-/// The value of the variable in an environment as the kernel shows it.
+/// The value of the variable in an environment from /proc.
 fn variable(environment: &[u8]) -> Option<String> {
     let mut entries = environment.split(|&byte| byte == 0);
     let value = |entry: &[u8]| Some(entry.strip_prefix(VARIABLE.as_bytes())?.strip_prefix(b"=")?.to_vec());
@@ -93,10 +92,9 @@ fn parent(process: u32) -> Option<u32> {
     status.lines().find_map(|line| line.strip_prefix("PPid:"))?.trim().parse().ok()
 }
 
-/// Reasons to leave a link of `netlink`'s namespace alone. An empty list: nothing is known to depend on it.
+/// Reasons to leave a link of `netlink`'s namespace alone. Empty if nothing is known to depend on it.
 ///
-/// A link carries what a bridge or bond carries that it is a port of, and what a VLAN carries that stands on
-/// it.
+/// A link carries the traffic of a bridge or bond of which it is a port, and of a VLAN on top of it.
 ///
 /// ```no_run
 /// // The links of the machine that runs this are not known here.
@@ -126,7 +124,7 @@ pub fn cautions(
     Ok(found)
 }
 
-/// The links that a session's packets use; packets may arrive by one link and leave by another.
+/// The links that a session's packets use. Packets may arrive and leave by different links.
 pub fn session_links(netlink: &mut Netlink, session: SshSession) -> Result<Vec<u32>, NetError> {
     let mut links = netlink.links_with(session.server)?;
     links.extend(netlink.route_to(session.client)?);
@@ -135,7 +133,7 @@ pub fn session_links(netlink: &mut Netlink, session: SshSession) -> Result<Vec<u
     Ok(links)
 }
 
-/// Whether one of the users stands on this link, over however many others.
+/// Whether one of the users is this link, or on top of it, directly or not.
 fn carries(links: &[LinkInfo], index: u32, users: &[u32]) -> bool {
     let mut above = vec![index];
     let mut at = 0;
@@ -199,7 +197,7 @@ mod tests {
 
     #[test]
     fn a_link_carries_what_stands_on_it() {
-        // 1 is a port of bridge 5, VLAN 6 stands on that, 7 stands on 6 and, oddly, 5 on 7.
+        // 1 is a port of bridge 5; VLAN 6 is on 5, 7 on 6 and, oddly, 5 on 7.
         let links =
             [link(1, Some(5), None), link(5, None, Some(7)), link(6, None, Some(5)), link(7, None, Some(6))];
         for user in [1, 5, 6, 7] {

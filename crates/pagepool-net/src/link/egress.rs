@@ -1,5 +1,4 @@
-//! What is on the way of packets that leave a link: queueing disciplines, rules of nftables and taps, changes
-//! of the first, and what drivers do for them.
+//! What affects packets that leave a link: queueing disciplines and their changes, nftables rules and taps.
 
 pub(crate) mod changes;
 #[cfg(any(test, feature = "testing"))]

@@ -11,7 +11,7 @@ use super::offload::name_text::shell_word;
 use crate::sys::errno;
 use crate::sys::remedy::remedy;
 
-/// Why a request about links, namespaces or their sockets failed. The errno is the [`source`](Error::source).
+/// Why a request about links, namespaces or their sockets failed. Its [`source`](Error::source) is the errno.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum NetError {
@@ -32,7 +32,7 @@ pub enum NetError {
         request: &'static str,
         /// The link, address or route that it is about.
         about: String,
-        /// The kernel's own text for the error, if it gives one.
+        /// The kernel's text for the error, if any.
         extack: Option<String>,
         /// What may help.
         remedy: String,
@@ -43,7 +43,7 @@ pub enum NetError {
     NoLink {
         /// The name.
         name: String,
-        /// The names that there are.
+        /// The existing names.
         known: Vec<String>,
     },
     /// The kernel's answer does not follow the protocol.
@@ -53,7 +53,7 @@ pub enum NetError {
     },
     /// A limit against endless answers is reached.
     TooMuch {
-        /// What there is too much of.
+        /// What exceeds the limit.
         what: &'static str,
         /// The limit.
         limit: usize,
@@ -69,32 +69,32 @@ pub enum NetError {
     },
     /// A parameter is out of range.
     OutOfRange {
-        /// Of which parameter.
+        /// The parameter.
         field: &'static str,
-        /// What was given.
+        /// Its value.
         value: String,
-        /// What may be given.
+        /// The allowed values.
         range: &'static str,
     },
     /// A driver does not change an offload.
     FixedOffload {
         /// The link.
         link: String,
-        /// The offload, as `ethtool -k` calls it.
+        /// The offload's name in `ethtool -k`.
         offload: &'static str,
-        /// What it was to be.
+        /// The requested state.
         wanted: bool,
     },
-    /// A card does not spread flows over queues, or has no table of them that can be set.
+    /// A card does not spread flows over queues, or its table cannot be set.
     NoIndirection {
         /// The link.
         link: String,
     },
-    /// Somebody spreads the flows of a card already.
+    /// Another program already spreads the flows of this card.
     FlowsHeld {
         /// The link.
         link: String,
-        /// Its process, if that is known.
+        /// Its process id, if known.
         process: Option<u32>,
     },
     /// The kernel does not list its page pools.
@@ -105,18 +105,18 @@ pub enum NetError {
 }
 
 impl NetError {
-    /// A failed system call with its errno, and the remedy that is known for it.
+    /// A failed system call with its errno and the known remedy.
     pub fn call(call: &'static str, about: impl Into<String>, source: io::Error) -> Self {
         let remedy = remedy_of(call, &source);
         Self::Call { call, about: about.into(), remedy, source }
     }
 
-    /// Whether a capability is what is missing.
+    /// Whether the cause is a missing capability.
     pub fn is_permission(&self) -> bool {
         matches!(self.errno(), Some(errno::EPERM | errno::EACCES))
     }
 
-    /// The kernel's number, if the kernel refused.
+    /// The kernel's errno, if the kernel refused.
     pub fn errno(&self) -> Option<i32> {
         match self {
             Self::Call { source, .. }
@@ -127,12 +127,12 @@ impl NetError {
     }
 }
 
-/// What may help against an errno of a call, or of a request over netlink.
+/// The remedy for an errno of a call or netlink request.
 pub(crate) fn remedy_of(call: &str, error: &io::Error) -> String {
     remedy(call, error).unwrap_or_else(|| about_links(call, error).into())
 }
 
-/// Calls and requests (none: all), errnos, and what helps. The first row counts.
+/// Calls and requests (none: all), errnos, and remedies. The first matching row counts.
 const ABOUT_LINKS: &[(&[&str], &[i32], &str)] = &[
     (&["make"], &[errno::EEXIST], "the name is taken; delete the old link, or choose another name"),
     (
@@ -163,7 +163,7 @@ fn about_links(call: &str, error: &io::Error) -> &'static str {
     ABOUT_LINKS.iter().find(is_row).map_or("the errno says why", |(.., remedy)| remedy)
 }
 
-/// What a terminal would obey, or not show, is escaped: names are others'.
+/// Escapes what a terminal would obey or not show: names come from other programs.
 impl fmt::Display for NetError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut text = String::new();

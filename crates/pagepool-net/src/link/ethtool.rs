@@ -1,5 +1,5 @@
-//! What drivers do beside moving packets, asked and changed by ioctl: `libc` has no types for it, and no
-//! crate is needed for a handful of commands.
+//! Driver settings, read and changed by ioctl. `libc` has no types for them, and a few commands need no
+//! crate.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -10,13 +10,13 @@ use super::offload::kind::Offload;
 use super::sys::ethtool::{self as sys, Command, Features};
 use crate::sys::errno::{EINVAL, EOPNOTSUPP};
 
-/// How many queues a driver uses, of how many.
+/// The queues that a driver uses, and could use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Channels {
-    /// Queues that receive: those of their own and those that do both.
+    /// Queues that receive, including those that also send.
     pub rx: u32,
-    /// Queues that send.
+    /// Queues that send, including those that also receive.
     pub tx: u32,
     /// Most queues that could receive.
     pub max_rx: u32,
@@ -31,23 +31,23 @@ pub struct Ethtool {
 }
 
 impl Ethtool {
-    /// Opens one in the calling thread's namespace.
+    /// Opens a socket in the calling thread's namespace.
     pub fn open() -> Result<Self, NetError> {
         let socket = sys::open().map_err(|error| NetError::call("socket", "ethtool", error))?;
         Ok(Self { socket })
     }
 
-    /// Whether an offload is on. What a driver does not know is off.
+    /// Whether an offload is on. An offload that the driver does not know is off.
     pub fn offload(&self, link: &str, offload: Offload) -> Result<bool, NetError> {
         Ok(self.features(link)?.active & self.bits(link, &[offload])? != 0)
     }
 
-    /// The offloads that are on.
+    /// The active offloads.
     pub fn offloads(&self, link: &str) -> Result<Vec<Offload>, NetError> {
         self.those(link, &Offload::ALL, |features| features.active)
     }
 
-    /// Turns an offload on or off, and looks whether it is.
+    /// Turns an offload on or off, and checks the result.
     pub fn set_offload(&self, link: &str, offload: Offload, on: bool) -> Result<(), NetError> {
         let (features, bits) = (self.features(link)?, self.bits(link, &[offload])?);
         let is_so = |features: Features| (features.active & bits != 0) == on;
@@ -61,12 +61,13 @@ impl Ethtool {
         Ok(())
     }
 
-    /// Turns off what would make a link send anything but whole packets with their checksums and VLAN tags.
+    /// Turns off the offloads that let a link send packets that are not whole, or lack checksums or VLAN
+    /// tags.
     pub fn send_whole_packets(&self, link: &str) -> Result<(), NetError> {
         Offload::OF_SENDER.into_iter().try_for_each(|offload| self.set_offload(link, offload, false))
     }
 
-    /// Those of the offloads that have a feature among the bits.
+    /// The offloads in `of` that have a feature in `bits`.
     pub(crate) fn those(
         &self,
         link: &str,
@@ -77,23 +78,23 @@ impl Ethtool {
         Ok(of.iter().copied().filter(|&offload| bits & numbered(&names, &[offload]) != 0).collect())
     }
 
-    /// The bits of the features that offloads stand for.
+    /// The bits of the features of these offloads.
     pub(crate) fn bits(&self, link: &str, of: &[Offload]) -> Result<u128, NetError> {
         Ok(numbered(&self.feature_names(link)?, of))
     }
 
-    /// The kernel's names of features, each at its number.
+    /// The kernel's names of features, by their numbers.
     pub(crate) fn feature_names(&self, link: &str) -> Result<Vec<String>, NetError> {
         let names = sys::feature_names(self.socket.as_fd(), link).map_err(|error| refused(link, error))?;
         Ok(names.iter().map(|name| text(name)).collect())
     }
 
-    /// What can be changed, what is wanted, and what is on.
+    /// Changeable, requested and active features.
     pub(crate) fn features(&self, link: &str) -> Result<Features, NetError> {
         sys::features(self.socket.as_fd(), link).map_err(|error| refused(link, error))
     }
 
-    /// Turns features on or off, as far as the driver does it.
+    /// Turns features on or off, where the driver allows it.
     pub(crate) fn set(&self, link: &str, now: Features, bits: u128, on: bool) -> Result<(), NetError> {
         match sys::set_features(self.socket.as_fd(), link, now, bits, on) {
             Err(error) if !is_fixed(&error) => Err(refused(link, error)),
@@ -101,7 +102,7 @@ impl Ethtool {
         }
     }
 
-    /// How many queues the driver uses; `None` if it does not say.
+    /// The queues that the driver uses; `None` if it does not report them.
     pub fn channels(&self, link: &str) -> Result<Option<Channels>, NetError> {
         let answer = self.ask(link, sys::GCHANNELS)?;
         Ok(answer.map(|[_, max_rx, max_tx, _, max_combined, rx, tx, _, combined]| Channels {
@@ -112,27 +113,28 @@ impl Ethtool {
         }))
     }
 
-    /// Slots of the hardware's receive ring; `None` if the driver does not say, or has none.
+    /// Slots of the hardware's receive ring; `None` if the driver has none, or does not report them.
     pub fn rx_ring(&self, link: &str) -> Result<Option<u32>, NetError> {
         let answer = self.ask(link, sys::GRINGPARAM)?;
         Ok(answer.map(|[_, _max, _, _, _, rx, ..]| rx).filter(|&slots| slots > 0))
     }
 
-    /// Most slots that the hardware's receive ring can have; `None` if the driver does not say, or has none.
+    /// The largest possible receive ring of the hardware, in slots; `None` if the driver has none, or does
+    /// not report it.
     pub fn most_rx_ring(&self, link: &str) -> Result<Option<u32>, NetError> {
         let answer = self.ask(link, sys::GRINGPARAM)?;
         Ok(answer.map(|[_, most, ..]| most).filter(|&slots| slots > 0))
     }
 
-    /// The name of the driver; `None` if there is none to name.
+    /// The name of the driver, if there is one.
     pub fn driver(&self, link: &str) -> Result<Option<String>, NetError> {
         let Some(words) = self.ask(link, sys::GDRVINFO)? else { return Ok(None) };
         let name: Vec<u8> = words[1..9].iter().flat_map(|word| word.to_ne_bytes()).collect();
         Ok(Some(text(&name)))
     }
 
-    /// The indirection table of a card with RSS: it takes the hash of a packet's flow, and the entry at that
-    /// place is the packet's queue. `None` if the driver has no such table. Two system calls.
+    /// The indirection table of a card with RSS. The hash of a packet's flow selects an entry, which is the
+    /// packet's queue. `None` if the driver has no such table. Two system calls.
     ///
     /// ```
     /// use pagepool_net::link::Ethtool;
@@ -148,12 +150,12 @@ impl Ethtool {
         }
     }
 
-    /// Sets the indirection table, entry by entry; an empty one is the driver's own.
+    /// Sets the indirection table; an empty one restores the driver's default.
     pub(crate) fn set_indirection(&self, link: &str, table: &[u32]) -> Result<(), NetError> {
         sys::set_indirection(self.socket.as_fd(), link, table).map_err(|error| refused(link, error))
     }
 
-    /// How many rules for single flows (ntuple) a card has; `None` if the driver has no such rules.
+    /// The number of a card's rules for single flows (ntuple); `None` if the driver has no such rules.
     ///
     /// ```
     /// use pagepool_net::link::Ethtool;
@@ -167,7 +169,7 @@ impl Ethtool {
         }
     }
 
-    /// What a driver answers; `None` if it does not know the command.
+    /// The answer of a driver; `None` if it does not know the command.
     fn ask<const WORDS: usize>(
         &self,
         link: &str,
@@ -180,14 +182,14 @@ impl Ethtool {
     }
 }
 
-/// The bits of the features that offloads stand for, where these have their numbers by their names.
+/// The bits of the features of these offloads, given all feature names by number.
 fn numbered(names: &[String], of: &[Offload]) -> u128 {
     let features = of.iter().flat_map(|offload| offload.features());
     let number = |feature: &&str| names.iter().position(|name| name == feature);
     features.filter_map(number).fold(0, |bits, number| bits | 1 << number)
 }
 
-/// Whether a driver says with this that it will not change something.
+/// Whether this error means that a driver does not change a setting.
 fn is_fixed(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(EOPNOTSUPP | EINVAL))
 }

@@ -1,7 +1,7 @@
-//! A netlink socket, and one exchange over it: a request, and all of its answer.
+//! A netlink socket, and one exchange over it: a request, and its whole answer.
 //!
-//! Every exchange is bounded in time and in datagrams. Answers to earlier requests are recognised by their
-//! sequence number and skipped. What did not come from the kernel is not read.
+//! Every exchange is limited in time and datagrams. Answers to earlier requests are recognised by their
+//! sequence number and skipped. Datagrams of other senders than the kernel are ignored.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -12,16 +12,15 @@ use super::message::{Attributes, Malformed, NetlinkMessage, NetlinkMessages, Req
 use super::sys::{self, uapi};
 use crate::sys::event::wait_readable;
 
-/// How long the kernel may take for an answer.
+/// The time limit for an answer.
 const LIMIT: Duration = Duration::from_secs(5);
-/// Most datagrams of one answer.
+/// The most datagrams of one answer.
 const DATAGRAMS: usize = 1 << 20;
 /// Bytes for one datagram; the kernel sends at most 32 KiB at once.
 const DATAGRAM_BYTES: usize = 64 << 10;
-/// Attempts to read a table that others change meanwhile.
+/// Attempts to read a table that changes while it is read.
 const ATTEMPTS: usize = 8;
 
-/// A netlink socket of one network namespace.
 #[derive(Debug)]
 pub(crate) struct NetlinkSocket {
     socket: OwnedFd,
@@ -29,7 +28,7 @@ pub(crate) struct NetlinkSocket {
     buffer: Box<[u8]>,
 }
 
-/// What a request is for, as errors name it.
+/// The purpose of a request, for errors.
 #[derive(Clone, Copy)]
 pub(crate) struct RequestText<'a> {
     pub(crate) request: &'static str,
@@ -42,7 +41,7 @@ impl NetlinkSocket {
         Self::over(sys::netlink::open())
     }
 
-    /// The same for the families of generic netlink.
+    /// Opens a generic netlink socket in the calling thread's namespace.
     pub(crate) fn open_generic() -> Result<Self, NetError> {
         Self::over(sys::netlink::open_generic())
     }
@@ -52,8 +51,8 @@ impl NetlinkSocket {
         Ok(Self { socket, sequence: 0, buffer: vec![0; DATAGRAM_BYTES].into() })
     }
 
-    /// Sends a request and reads those messages of the answer that are of one kind. A table that changed
-    /// meanwhile is read again.
+    /// Sends a request and parses the messages of one kind in the answer. Repeats it if the table changed in
+    /// between.
     pub(crate) fn exchange<T>(
         &mut self,
         mut request: Request,
@@ -80,7 +79,7 @@ impl NetlinkSocket {
         Err(NetError::TooMuch { what: "changes of a table while it was read", limit: ATTEMPTS })
     }
 
-    /// Gives the answer's messages to the closure, up to the last; says whether the table changed meanwhile.
+    /// Passes the answer's messages to `pick`, up to the last; returns whether the table changed in between.
     fn collect(
         &mut self,
         asked: RequestText<'_>,
@@ -106,7 +105,6 @@ impl NetlinkSocket {
         Err(NetError::TooMuch { what: "datagrams in an answer", limit: DATAGRAMS })
     }
 
-    /// Waits for a datagram from the kernel.
     fn receive(&mut self, asked: RequestText<'_>, deadline: Instant) -> Result<usize, NetError> {
         let about = || format!("{} {}", asked.request, asked.about);
         loop {
@@ -140,7 +138,6 @@ pub(crate) struct FinalMessage {
 }
 
 impl FinalMessage {
-    /// Reads it, if this is one.
     pub(crate) fn of(message: &NetlinkMessage<'_>) -> Result<Option<Self>, Malformed> {
         if message.kind != uapi::NLMSG_ERROR && message.kind != uapi::NLMSG_DONE {
             return Ok(None);
@@ -150,7 +147,7 @@ impl FinalMessage {
         Ok(Some(Self { errno: number.cast_signed().saturating_neg(), extack }))
     }
 
-    /// Why the kernel refused; 0 where it did not.
+    /// Why the kernel refused; 0 if it did not.
     pub(crate) fn errno(&self) -> i32 {
         self.errno
     }
@@ -163,8 +160,7 @@ impl FinalMessage {
     }
 }
 
-/// The kernel's own text for an error. It follows the header of the request, or the whole request, that the
-/// error gives back.
+/// The kernel's text for an error. It follows the echo of the request, or of its header.
 fn extack(message: &NetlinkMessage<'_>) -> Result<Option<String>, Malformed> {
     let behind = match message.kind {
         uapi::NLMSG_DONE => 4,
@@ -178,7 +174,7 @@ fn extack(message: &NetlinkMessage<'_>) -> Result<Option<String>, Malformed> {
     Ok(Attributes(attributes).find(uapi::NLMSGERR_ATTR_MSG)?.map(text))
 }
 
-/// The answer of a kernel that refused, with its text, as an echo of the whole request or of its header.
+/// A refusal of the kernel, with text, and an echo of the whole request or of its header.
 #[cfg(test)]
 pub(crate) fn refusal(capped: bool, errno: i32) -> Vec<u8> {
     let mut request = Request::new(uapi::RTM_NEWLINK, uapi::NLM_F_REQUEST, &[0; 16]);
@@ -212,14 +208,13 @@ mod tests {
         }
     }
 
-    /// A message of a kernel, by its kind, its flags and what follows its header.
     fn message(kind: u16, flags: u16, payload: &[u8]) -> Vec<u8> {
         let mut bytes = Request::new(kind, flags, payload).numbered(1).to_vec();
         bytes.resize(bytes.len().next_multiple_of(4), 0);
         bytes
     }
 
-    /// Exchanges one request with a kernel that answers each attempt with these datagrams.
+    /// Exchanges one request with a fake kernel that answers each attempt with these datagrams.
     fn exchange_with(attempts: &[&[&[u8]]]) -> Result<Vec<usize>, NetError> {
         let (ours, kernel) = UnixDatagram::pair().unwrap();
         ours.set_nonblocking(true).unwrap();

@@ -1,4 +1,4 @@
-//! What the kernel says of an interface.
+//! Reads what the kernel reports about an interface.
 
 use std::fmt;
 
@@ -8,9 +8,9 @@ use super::sys::uapi;
 
 /// Bytes of `struct ifinfomsg`.
 const HEADER: usize = 16;
-/// Where `struct rtnl_link_stats64` has packets that were sent.
+/// The offset of sent packets in `struct rtnl_link_stats64`.
 const PACKETS_SENT: usize = 8;
-/// Bytes of `struct rtgenmsg`, and those up to what follows it.
+/// Bytes of `struct rtgenmsg`, with the padding after it.
 pub(crate) const NAMESPACE_HEADER: usize = 4;
 
 /// A MAC address.
@@ -24,11 +24,11 @@ impl fmt::Display for Mac {
     }
 }
 
-/// Whether packets pass: `IF_OPER_UP` and its like (RFC 2863).
+/// The operational state: `IF_OPER_UP` and others (RFC 2863).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OperState {
-    /// The driver does not say; loopback, for one.
+    /// The driver does not report it; for example, loopback.
     Unknown,
     /// Packets pass.
     Up,
@@ -36,7 +36,7 @@ pub enum OperState {
     Down,
     /// No packets pass, because of the link below.
     LowerLayerDown,
-    /// Another state, by its number.
+    /// Another state, by number.
     Other(u8),
 }
 
@@ -52,12 +52,12 @@ impl OperState {
     }
 }
 
-/// Where in the kernel an XDP program runs.
+/// Where an XDP program runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum XdpMode {
     /// In the driver.
     Native,
-    /// Behind it, on what has become a packet of the kernel's.
+    /// In the kernel behind the driver, on socket buffers.
     Generic,
     /// In the hardware.
     Offloaded,
@@ -76,63 +76,61 @@ impl fmt::Display for XdpMode {
 /// An XDP program that is attached to an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AttachedXdp {
-    /// Its number, as `bpftool prog` shows it.
+    /// Its id, as in `bpftool prog`.
     pub id: u32,
     /// Where it runs.
     pub mode: XdpMode,
 }
 
-/// An interface of another network namespace.
+/// An interface in another network namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinkElsewhere {
-    /// The number that this namespace has for the other one: `link-netnsid` of `ip link`.
+    /// This namespace's id for the other one: `link-netnsid` in `ip link`.
     pub namespace: u32,
-    /// The interface's number there.
+    /// The interface's index there.
     pub index: u32,
 }
 
-/// An interface, as it was when the kernel was asked.
+/// An interface at the time of the query.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LinkInfo {
     /// Its name.
     pub name: String,
-    /// Its number in its namespace.
+    /// Its index in its namespace.
     pub index: u32,
-    /// Largest packet without the Ethernet header.
+    /// Its MTU: the largest packet without the Ethernet header.
     pub mtu: u32,
     /// Its MAC address, if it is an Ethernet interface.
     pub mac: Option<Mac>,
-    /// Whether its packets begin with an Ethernet header; loopback's do.
+    /// Whether its packets begin with an Ethernet header; true for loopback.
     pub is_ethernet: bool,
-    /// Receive queues that the kernel has for it. A driver may use fewer: see
+    /// The kernel's receive queues for it. A driver may use fewer: see
     /// [`Ethtool::channels`](super::Ethtool::channels).
     pub rx_queues: u32,
     /// Transmit queues.
     pub tx_queues: u32,
     /// Whether it is administratively up.
     pub is_up: bool,
-    /// Whether the driver has a link. It is `false` while a card restarts its link, before the state says so.
+    /// Whether the driver has a link. While a card restarts its link, it is `false` before `state` changes.
     pub has_carrier: bool,
     /// Whether packets pass.
     pub state: OperState,
-    /// What made it: `veth`, `bridge`. Hardware says nothing.
+    /// The kind of a virtual interface: `veth`, `bridge`. `None` for hardware.
     pub kind: Option<String>,
-    /// The bridge or bond that it is a port of.
+    /// The bridge or bond of which it is a port.
     pub master: Option<u32>,
-    /// The interface of the same namespace that it stands on, or that is its peer.
+    /// The interface of this namespace below it, or its peer.
     pub lower: Option<u32>,
-    /// The same, of another namespace.
+    /// The interface of another namespace below it, or its peer.
     pub lower_elsewhere: Option<LinkElsewhere>,
-    /// Programs attached to it; a driver and the kernel can have one each.
+    /// Attached XDP programs; driver and kernel can have one each.
     pub xdp: Vec<AttachedXdp>,
-    /// How many, of all on the machine, have it take packets for every MAC address: see
-    /// [`Promiscuous`](super::Promiscuous).
+    /// How many programs on the machine have it in promiscuous mode: see [`Promiscuous`](super::Promiscuous).
     pub promiscuity: u32,
 }
 
 impl LinkInfo {
-    /// Reads it from a message about a link.
     pub(crate) fn parse(message: &NetlinkMessage<'_>) -> Result<Self, Malformed> {
         let (fixed, attributes) = message.split(HEADER)?;
         let number = |kind| attributes.number(kind);
@@ -164,13 +162,12 @@ impl LinkInfo {
     }
 }
 
-/// Reads how many packets the link of a message has sent.
 pub(crate) fn packets_sent(message: &NetlinkMessage<'_>) -> Result<u64, Malformed> {
     let counters = message.split(HEADER)?.1.find(uapi::IFLA_STATS64)?;
     counters.and_then(|counters| u64_at(counters, PACKETS_SENT)).ok_or(Malformed("a link without counters"))
 }
 
-/// Reads the number that a namespace has for another; none where it has not.
+/// Parses a namespace's id for another; `None` if it has none.
 pub(crate) fn namespace_number(message: &NetlinkMessage<'_>) -> Result<Option<u32>, Malformed> {
     let number = message.split(NAMESPACE_HEADER)?.1.number(uapi::NETNSA_NSID)?;
     Ok(number.filter(|number| number.cast_signed() >= 0)) // -1: none
@@ -195,7 +192,7 @@ fn programs_in(attributes: Attributes<'_>) -> Result<Vec<AttachedXdp>, Malformed
     modes.into_iter().map(one).filter_map(Result::transpose).collect()
 }
 
-/// The fixed part of a request about a link: flags are set where `change` has a bit.
+/// The fixed part of a request about a link. `change` selects the bits of `flags` that are set.
 pub(crate) fn header(index: u32, flags: u32, change: u32) -> [u8; HEADER] {
     let mut header = [0; HEADER];
     header[4..8].copy_from_slice(&index.to_ne_bytes());
@@ -209,7 +206,7 @@ const LONGEST: usize = 15;
 /// Most bytes of an alternative name (ALTIFNAMSIZ).
 const LONGEST_ALTERNATIVE: usize = 127;
 
-/// Whether the kernel would take this as the name of an interface (net/core/dev.c:dev_valid_name, v7.3).
+/// Checks that the kernel would accept an interface name (net/core/dev.c:dev_valid_name, v7.3).
 pub(crate) fn check_name(name: &str) -> Result<(), NetError> {
     let odd = |c: char| c == '/' || c == ':' || c.is_ascii_whitespace() || c == '\0' || c == '%';
     if (1..=LONGEST).contains(&name.len()) && name != "." && name != ".." && !name.contains(odd) {
@@ -219,7 +216,7 @@ pub(crate) fn check_name(name: &str) -> Result<(), NetError> {
     Err(NetError::OutOfRange { field: "the name of an interface", value: format!("{name:?}"), range })
 }
 
-/// Whether an interface may have this alternative name (`ip link property add`), or name.
+/// Checks that an interface may have this alternative name (`ip link property add`), or name.
 pub(crate) fn check_alternative_name(name: &str) -> Result<(), NetError> {
     if (1..=LONGEST_ALTERNATIVE).contains(&name.len()) && !name.contains('\0') {
         return Ok(());
@@ -228,7 +225,7 @@ pub(crate) fn check_alternative_name(name: &str) -> Result<(), NetError> {
     Err(NetError::OutOfRange { field: "the name of an interface", value: format!("{name:?}"), range })
 }
 
-/// Whether only an alternative name is so long.
+/// Whether only an alternative name can be this long.
 pub(crate) fn is_long(name: &str) -> bool {
     name.len() > LONGEST
 }

@@ -1,4 +1,4 @@
-//! Frames that the kernel makes itself, by running an XDP BPF program over copies of one.
+//! Frames that the kernel itself makes, by running an XDP program on copies of one.
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -6,9 +6,9 @@ use super::error::NetError;
 use super::netlink::Netlink;
 use crate::sys::bpf::{self, Insn};
 
-/// An XDP BPF program that sends copies of a frame out of one interface, past the sockets.
+/// An XDP program that sends copies of a frame out of one interface, bypassing sockets.
 ///
-/// For traffic generators of `pagepool-lab`, which has no `bpf` of its own.
+/// For the traffic generators of `pagepool-lab`, which has no `bpf` of its own.
 #[derive(Debug)]
 pub struct LiveFrames {
     program: OwnedFd,
@@ -24,7 +24,7 @@ impl LiveFrames {
         Ok(Self { program })
     }
 
-    /// Sends `count` copies, and returns when the driver has them or dropped them.
+    /// Sends `count` copies, and returns when the driver has accepted or dropped them.
     pub fn send(&self, frame: &[u8], count: u32) -> Result<(), NetError> {
         bpf::run_live(self.program.as_fd(), frame, count).map_err(|error| {
             let size = frame.len();
@@ -36,7 +36,6 @@ impl LiveFrames {
     }
 }
 
-/// The instructions that send every frame out of one interface.
 fn redirect_to(index: u32) -> [Insn; 4] {
     let op = |code, to, imm| Insn { code, registers: to, offset: 0, imm };
     [

@@ -1,7 +1,7 @@
-//! Netlink messages: built for the kernel, and taken apart without belief in what it sends.
+//! Netlink messages: built for the kernel, and parsed without trust.
 //!
-//! All numbers are in the machine's order. Reading is total: any bytes give messages, attributes, or
-//! [`Malformed`], and every loop ends, because each step takes at least a header away.
+//! All numbers are in the machine's byte order. Parsing is total: any bytes give messages, attributes, or
+//! [`Malformed`]. Every loop ends, because each step consumes at least a header.
 
 use super::error::NetError;
 use super::sys::uapi::{NLA_ALIGNTO, NLA_F_NESTED, NLA_TYPE_MASK, NLM_F_REQUEST};
@@ -10,7 +10,7 @@ use super::sys::uapi::{NLA_ALIGNTO, NLA_F_NESTED, NLA_TYPE_MASK, NLM_F_REQUEST};
 const MESSAGE_HEADER: usize = 16;
 const ATTRIBUTE_HEADER: usize = 4;
 
-/// Bytes that are not what the protocol says.
+/// The bytes do not follow the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Malformed(pub(crate) &'static str);
 
@@ -24,17 +24,14 @@ fn aligned(len: usize) -> usize {
     len.next_multiple_of(NLA_ALIGNTO)
 }
 
-/// Two bytes at a place.
 pub(crate) fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
     bytes.get(at..)?.first_chunk().copied().map(u16::from_ne_bytes)
 }
 
-/// Four bytes at a place.
 pub(crate) fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     bytes.get(at..)?.first_chunk().copied().map(u32::from_ne_bytes)
 }
 
-/// Eight bytes at a place.
 pub(crate) fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
     bytes.get(at..)?.first_chunk().copied().map(u64::from_ne_bytes)
 }
@@ -50,14 +47,13 @@ pub(crate) fn text_bytes(bytes: &[u8]) -> &[u8] {
     &bytes[..end]
 }
 
-/// A request that grows.
 #[derive(Debug)]
 pub(crate) struct Request {
     bytes: Vec<u8>,
 }
 
 impl Request {
-    /// With the fixed part that its kind has.
+    /// Begins a request with the fixed part of its kind.
     pub(crate) fn new(kind: u16, flags: u16, fixed: &[u8]) -> Self {
         let mut bytes = vec![0; MESSAGE_HEADER];
         bytes[4..6].copy_from_slice(&kind.to_ne_bytes());
@@ -66,19 +62,18 @@ impl Request {
         Self { bytes }
     }
 
-    /// Adds an attribute. No value of ours is as long as an attribute may be.
+    /// Adds an attribute. None of our values exceeds the longest possible attribute.
     pub(crate) fn attribute(&mut self, kind: u16, value: &[u8]) -> &mut Self {
         self.nest(kind, |inner| {
             inner.bytes.extend_from_slice(value);
         })
     }
 
-    /// Adds a number.
     pub(crate) fn number(&mut self, kind: u16, value: u32) -> &mut Self {
         self.attribute(kind, &value.to_ne_bytes())
     }
 
-    /// Adds text, with a zero behind it.
+    /// Adds text, with a zero after it.
     pub(crate) fn text(&mut self, kind: u16, value: &str) -> &mut Self {
         self.nest(kind, |inner| {
             inner.bytes.extend_from_slice(value.as_bytes());
@@ -86,7 +81,7 @@ impl Request {
         })
     }
 
-    /// Adds an attribute that holds what the closure adds.
+    /// Adds an attribute that contains what `fill` adds.
     pub(crate) fn nest(&mut self, kind: u16, fill: impl FnOnce(&mut Self)) -> &mut Self {
         let start = self.bytes.len();
         self.bytes.extend_from_slice(&[0; ATTRIBUTE_HEADER]);
@@ -99,13 +94,13 @@ impl Request {
         self
     }
 
-    /// Adds bytes that are no attribute: the fixed part inside a nest.
+    /// Adds bytes without an attribute header: the fixed part inside a nest.
     pub(crate) fn fixed(&mut self, bytes: &[u8]) -> &mut Self {
         self.bytes.extend_from_slice(bytes);
         self
     }
 
-    /// Asks for an answer, or not.
+    /// Requests an acknowledgement if `it` is true.
     #[cfg(any(test, feature = "testing"))]
     pub(crate) fn acknowledged(&mut self, it: bool) -> &mut Self {
         let flags = u16::from_ne_bytes([self.bytes[6], self.bytes[7]])
@@ -114,7 +109,7 @@ impl Request {
         self
     }
 
-    /// The bytes to send, under this number.
+    /// The bytes to send, with this sequence number.
     pub(crate) fn numbered(&mut self, sequence: u32) -> &[u8] {
         let len = u32::try_from(self.bytes.len()).expect("requests of ours are a few hundred bytes long");
         self.bytes[..4].copy_from_slice(&len.to_ne_bytes());
@@ -123,7 +118,6 @@ impl Request {
     }
 }
 
-/// One message of a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NetlinkMessage<'a> {
     pub(crate) kind: u16,
@@ -133,7 +127,7 @@ pub(crate) struct NetlinkMessage<'a> {
 }
 
 impl<'a> NetlinkMessage<'a> {
-    /// The attributes behind a fixed part of `fixed` bytes, which comes first.
+    /// The fixed part of `fixed` bytes, and the attributes after it.
     pub(crate) fn split(&self, fixed: usize) -> Result<(&'a [u8], Attributes<'a>), Malformed> {
         let (fixed, rest) =
             self.payload.split_at_checked(fixed).ok_or(Malformed("a message without its fixed part"))?;
@@ -141,17 +135,17 @@ impl<'a> NetlinkMessage<'a> {
     }
 }
 
-/// The messages of a datagram. After something malformed there is nothing more.
+/// The messages of a datagram. The iteration ends at a malformed one.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NetlinkMessages<'a>(pub(crate) &'a [u8]);
 
 impl<'a> NetlinkMessages<'a> {
-    /// The kind of a datagram's first message, of which the rest may be missing.
+    /// The kind of the first message of a datagram, which may be cut.
     pub(crate) fn first_kind(datagram: &[u8]) -> Option<u16> {
         u16_at(datagram, 4)
     }
 
-    /// The address family of the first message, where it is about a link.
+    /// The address family of the first message, if it is about a link.
     pub(crate) fn first_family(datagram: &[u8]) -> Option<u8> {
         datagram.get(MESSAGE_HEADER).copied()
     }
@@ -186,7 +180,7 @@ impl<'a> Iterator for NetlinkMessages<'a> {
     }
 }
 
-/// Attributes, one after the other. After something malformed there is nothing more.
+/// The attributes in these bytes. The iteration ends at a malformed one.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Attributes<'a>(pub(crate) &'a [u8]);
 
@@ -234,7 +228,7 @@ impl<'a> Iterator for Attributes<'a> {
     }
 }
 
-/// The kind of an attribute that holds others.
+/// The kind of an attribute that contains others.
 pub(crate) const fn nested(kind: u16) -> u16 {
     kind | NLA_F_NESTED
 }

@@ -1,5 +1,4 @@
-//! The family `netdev` of generic netlink (Linux 6.3): what drivers say of devices, and the page pools of the
-//! kernel.
+//! The generic netlink family `netdev` (Linux 6.3): features of drivers, and page pools of the kernel.
 
 pub(super) mod family;
 pub(crate) mod features;

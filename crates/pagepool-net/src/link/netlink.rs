@@ -1,8 +1,7 @@
-//! The kernel's tables of links, addresses, routes and queueing disciplines, asked and changed over netlink.
+//! Queries and changes the kernel's links, addresses, routes and queueing disciplines over netlink.
 //!
-//! Written by hand: for the fourteen kinds of message that are used here, netlink-packet-route and
-//! netlink-sys would bring a dozen crates, a procedural macro among them, and no exchange that is bounded in
-//! time. `libc` has the numbers.
+//! Written by hand: for our fourteen kinds of message, netlink-packet-route and netlink-sys would add a dozen
+//! crates, with a procedural macro, and have no exchange with a time limit. `libc` has the numbers.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -20,34 +19,33 @@ use super::route::{self, Address, Route};
 use super::sys::uapi;
 use crate::sys::errno::{self, EAFNOSUPPORT, EHOSTUNREACH, ENETUNREACH};
 
-/// Between two looks at a link that is to come up.
+/// The pause between two checks of a link that is coming up.
 const NAP: Duration = Duration::from_millis(1);
 
-/// The parameters of one end of a veth pair.
+/// One end of a veth pair.
 #[derive(Clone, Copy, Debug)]
 pub struct VethEnd<'a> {
     /// Its name: 1 to 15 bytes.
     pub name: &'a str,
-    /// The namespace that it is made in; without one, that of the [`Netlink`].
+    /// The namespace in which it is made; `None` for that of the [`Netlink`].
     pub namespace: Option<BorrowedFd<'a>>,
-    /// Its address; without one the kernel chooses.
+    /// Its address; `None` lets the kernel choose.
     pub mac: Option<Mac>,
-    /// Largest packet without the Ethernet header: 68 to 65535.
+    /// Its MTU: the largest packet without the Ethernet header, 68 to 65535.
     pub mtu: u32,
-    /// Receive and transmit queues, the same number: 1 to 4096.
+    /// Number of receive queues and of transmit queues: 1 to 4096.
     pub queues: u32,
 }
 
-/// A netlink socket for links, addresses and routes of one network namespace.
-///
-/// It stays in the namespace that it was opened in, and may be used from any thread.
+/// A netlink socket for links, addresses and routes of the network namespace in which it was opened. Any
+/// thread may use it.
 #[derive(Debug)]
 pub struct Netlink {
     socket: NetlinkSocket,
 }
 
 impl Netlink {
-    /// Opens one in the calling thread's namespace.
+    /// Opens a socket in the calling thread's namespace.
     pub fn open() -> Result<Self, NetError> {
         Ok(Self { socket: NetlinkSocket::open()? })
     }
@@ -59,7 +57,7 @@ impl Netlink {
         self.socket.exchange(request, asked, uapi::RTM_NEWLINK, LinkInfo::parse)
     }
 
-    /// The link of this name, or of this alternative name, which may have 127 bytes.
+    /// The link with this name, or with this alternative name, which may have 127 bytes.
     pub fn link(&mut self, name: &str) -> Result<LinkInfo, NetError> {
         check_alternative_name(name)?;
         let mut request = Request::new(uapi::RTM_GETLINK, uapi::NLM_F_ACK, &link_info::header(0, 0, 0));
@@ -67,7 +65,7 @@ impl Netlink {
         let asked = RequestText { request: "look up", about: name };
         match self.socket.exchange(request, asked, uapi::RTM_NEWLINK, LinkInfo::parse) {
             Ok(found) => found.into_iter().next().ok_or(NetError::Malformed { what: "no link and no error" }),
-            // A kernel before 5.5 knows no alternative names, and finds nothing asked for.
+            // A kernel before 5.5 knows no alternative names, and sees a request for no link.
             Err(error)
                 if error.errno() == Some(errno::ENODEV)
                     || is_long(name) && error.errno() == Some(errno::EINVAL) =>
@@ -79,7 +77,7 @@ impl Netlink {
         }
     }
 
-    /// The link of this number, which a link keeps when it gets another name; `None` if there is none.
+    /// The link with this index, which does not change when the link is renamed; `None` if there is none.
     ///
     /// ```
     /// use pagepool_net::link::Netlink;
@@ -93,12 +91,12 @@ impl Netlink {
         self.message_at(index, LinkInfo::parse)
     }
 
-    /// Packets that the link of this number counts as sent, of all programs; `None` if there is no such link.
+    /// The packets that all programs sent through the link with this index; `None` if there is no such link.
     pub fn sent_at(&mut self, index: u32) -> Result<Option<u64>, NetError> {
         self.message_at(index, link_info::packets_sent)
     }
 
-    /// What a message about the link of this number says; `None` if there is no such link.
+    /// Queries the link with this index and parses the answer; `None` if there is no such link.
     fn message_at<T>(
         &mut self,
         index: u32,
@@ -113,13 +111,12 @@ impl Netlink {
         }
     }
 
-    /// The name that a link has now; the one that it had if it is gone.
+    /// The current name of a link; its last known one if the link is gone.
     pub(crate) fn name_now(&mut self, link: &LinkInfo) -> String {
         self.link_at(link.index).ok().flatten().map_or_else(|| link.name.clone(), |now| now.name)
     }
 
-    /// A link of another namespace, as [`LinkInfo::lower_elsewhere`] names it. It requires CAP_NET_ADMIN
-    /// there.
+    /// A link in another namespace, from [`LinkInfo::lower_elsewhere`]. Requires CAP_NET_ADMIN there.
     pub(crate) fn link_elsewhere(&mut self, at: LinkElsewhere) -> Result<LinkInfo, NetError> {
         let fixed = link_info::header(at.index, 0, 0);
         let mut request = Request::new(uapi::RTM_GETLINK, uapi::NLM_F_ACK, &fixed);
@@ -130,7 +127,7 @@ impl Netlink {
         found.into_iter().next().ok_or(NetError::Malformed { what: "no link and no error" })
     }
 
-    /// The number that this namespace has for the one of an open file, if it has one.
+    /// This namespace's id for the namespace of an open file, if it has one.
     pub(crate) fn number_of(&mut self, namespace: BorrowedFd<'_>) -> Result<Option<u32>, NetError> {
         let mut request = Request::new(uapi::RTM_GETNSID, uapi::NLM_F_ACK, &[0; link_info::NAMESPACE_HEADER]);
         request.number(uapi::NETNSA_FD, namespace.as_raw_fd().cast_unsigned());
@@ -139,7 +136,7 @@ impl Netlink {
         Ok(found.into_iter().next().flatten())
     }
 
-    /// Makes a pair of links, each of which receives what is sent to the other. Both are down.
+    /// Creates a veth pair: each end receives what is sent to the other. Both are down.
     pub fn add_veth(&mut self, near: &VethEnd<'_>, far: &VethEnd<'_>) -> Result<(), NetError> {
         check_name(near.name)?;
         check_name(far.name)?;
@@ -170,7 +167,7 @@ impl Netlink {
         self.change(request, if up { "turn on" } else { "turn off" }, &format!("link {index}"))
     }
 
-    /// Waits until a link that is up passes packets, and returns its state.
+    /// Waits until a link that is set up passes packets, and returns it.
     pub fn wait_up(&mut self, name: &str, limit: Duration) -> Result<LinkInfo, NetError> {
         let start = Instant::now();
         loop {
@@ -190,7 +187,7 @@ impl Netlink {
         }
     }
 
-    /// Sets the largest packet of a link.
+    /// Sets the MTU of a link.
     pub fn set_mtu(&mut self, index: u32, mtu: u32) -> Result<(), NetError> {
         let mut request = new_link(index, 0);
         request.number(uapi::IFLA_MTU, mtu);
@@ -213,8 +210,8 @@ impl Netlink {
         self.change(request, "add the address", &format!("{ip}/{bits} to link {index}"))
     }
 
-    /// Adds a route to a network of so many bits, through a neighbour on one of the links; 0 bits are the
-    /// default route.
+    /// Adds a route to a network with a prefix of `bits` bits, through a neighbour on one of the links. 0
+    /// bits: the default route.
     pub fn add_route(&mut self, to: Ipv4Addr, bits: u8, through: Ipv4Addr) -> Result<(), NetError> {
         let mut request =
             Request::new(uapi::RTM_NEWROUTE, uapi::NEW_ONLY | uapi::NLM_F_ACK, &route::new_header(bits));
@@ -225,7 +222,7 @@ impl Netlink {
         self.change(request, "add the route", &format!("to {to}/{bits} through {through}"))
     }
 
-    /// The links that the default route leaves through, of all tables and of both families of addresses.
+    /// The links of the default routes, in all tables, for IPv4 and IPv6.
     pub fn default_route_links(&mut self) -> Result<Vec<u32>, NetError> {
         let mut links = Vec::new();
         for family in [uapi::AF_INET, uapi::AF_INET6] {
@@ -240,7 +237,7 @@ impl Netlink {
         Ok(links)
     }
 
-    /// The link that a packet to this address would leave through, if there is a way.
+    /// The link through which a packet to this address would leave, if there is a route.
     pub fn route_to(&mut self, to: IpAddr) -> Result<Option<u32>, NetError> {
         let (family, octets) = route::octets(to);
         let bits = u8::try_from(octets.len() * 8).expect("an address has at most 128 bits");
@@ -265,8 +262,8 @@ impl Netlink {
         Ok(those.map(|address| address.link).collect())
     }
 
-    /// The queueing disciplines of what leaves through a link; `noqueue` alone stands for none. A link that
-    /// was never up has an empty list.
+    /// The queueing disciplines for packets that leave through a link; `noqueue` alone means none. Empty for
+    /// a link that was never up.
     pub fn qdiscs(&mut self, index: u32) -> Result<Vec<String>, NetError> {
         let request = Request::new(uapi::RTM_GETQDISC, uapi::NLM_F_DUMP, &[0; qdisc::HEADER]);
         let asked = RequestText { request: "list", about: "the queueing disciplines" };
@@ -275,8 +272,8 @@ impl Netlink {
         Ok(leaves.map(|qdisc| qdisc.kind).collect())
     }
 
-    /// Makes a token bucket a link's queueing discipline, in place of the one that the kernel gave it. It
-    /// requires a kernel with `tbf`.
+    /// Makes a token bucket the queueing discipline of a link, in place of the kernel's default. Requires a
+    /// kernel with `tbf`.
     ///
     /// ```no_run
     /// // It needs root, and holds up what leaves through eth0.
@@ -298,15 +295,15 @@ impl Netlink {
         self.change(request, "add the token bucket", &format!("{bucket:?} to link {index}"))
     }
 
-    /// Deletes a link's queueing discipline, with the packets in it; the kernel gives the link another one,
-    /// or none, as it had at first.
+    /// Deletes the queueing discipline of a link, with the packets in it. The kernel restores the default, or
+    /// none.
     pub fn delete_qdisc(&mut self, index: u32) -> Result<(), NetError> {
         let request = Request::new(uapi::RTM_DELQDISC, uapi::NLM_F_ACK, &qdisc::root_of(index));
         self.change(request, "delete the queueing discipline", &format!("of link {index}"))
     }
 
-    /// Attaches an XDP program to a link, in place of `old` if that is what is attached, else where none is;
-    /// without `new` the old one is detached. Unlike a BPF link it stays when this process ends.
+    /// Attaches an XDP program to a link: in place of `old` if that is attached, or without `old` if none is.
+    /// Without `new` it detaches `old`. Unlike a BPF link, the program stays when this process ends.
     pub(crate) fn exchange_xdp(
         &mut self,
         index: u32,
@@ -330,12 +327,11 @@ impl Netlink {
 
     fn change(&mut self, request: Request, what: &'static str, about: &str) -> Result<(), NetError> {
         let asked = RequestText { request: what, about };
-        // The answer is an error of 0, and nothing to be read.
+        // The answer is error 0, without data.
         self.socket.exchange(request, asked, uapi::NLMSG_DONE, |_| Ok(())).map(drop)
     }
 }
 
-/// A request that makes a link, or changes one.
 fn new_link(index: u32, flags: u16) -> Request {
     Request::new(uapi::RTM_NEWLINK, flags | uapi::NLM_F_ACK, &link_info::header(index, 0, 0))
 }

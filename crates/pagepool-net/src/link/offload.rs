@@ -1,5 +1,4 @@
-//! Offloads: what they are called, which of them falsify the packets that a program takes at XDP, and how
-//! these are held off while it does.
+//! Offloads: their names, which of them falsify the packets that XDP sees, and how to hold them off.
 
 pub(super) mod name_text;
 mod namespace_place;

@@ -1,4 +1,4 @@
-//! An interface that takes packets for every MAC address, as long as somebody asks for it.
+//! Promiscuous mode of an interface.
 
 use std::os::fd::OwnedFd;
 
@@ -6,10 +6,10 @@ use super::error::NetError;
 use super::link_info::LinkInfo;
 use super::sys::packet;
 
-/// Has an interface take packets for every MAC address, until this is dropped or the process ends, in
-/// whatever way. Network cards otherwise drop packets that are for others, which a forwarder has to pass on.
+/// Puts an interface into promiscuous mode until this is dropped, or the process exits or is killed. Else
+/// network cards drop packets for other MAC addresses, which a forwarder must pass on.
 ///
-/// The kernel counts who asks for it, so one's end does not disturb another. Requires `CAP_NET_RAW`.
+/// The kernel counts the users, so they do not disturb each other. Requires `CAP_NET_RAW`.
 ///
 /// ```
 /// use pagepool_net::link::{Netlink, Promiscuous};
@@ -26,7 +26,7 @@ pub struct Promiscuous {
 }
 
 impl Promiscuous {
-    /// Asks for an interface of the calling thread's network namespace.
+    /// Puts an interface of the calling thread's network namespace into promiscuous mode.
     pub fn hold(link: &LinkInfo) -> Result<Self, NetError> {
         let socket = packet::promiscuous(link.index);
         let about = || format!("packets for every MAC address on interface {:?}", link.name);

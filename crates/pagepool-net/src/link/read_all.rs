@@ -1,4 +1,4 @@
-//! Every reader of netlink messages at once, for fuzzers and tests.
+//! Runs every parser of netlink messages, for fuzzers and tests.
 
 use super::egress::qdisc::Qdisc;
 use super::egress::rulesets;
@@ -9,8 +9,8 @@ use super::netdev::kernel_pool::KernelPagePool;
 use super::netdev::{family, features};
 use super::route::{Address, Route};
 
-/// Reads any bytes as the kernel's answers of every kind, for proofs that none of them does harm; gives how
-/// many messages there were.
+/// Parses any bytes as answers of the kernel, of every kind, to show that none does harm; returns the number
+/// of messages.
 pub(crate) fn read_all(datagram: &[u8]) -> usize {
     let read = |message: Result<NetlinkMessage<'_>, Malformed>| {
         let Ok(message) = message else { return };

@@ -1,4 +1,4 @@
-//! What the kernel says of routes and addresses.
+//! Parses routes and addresses.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -9,17 +9,16 @@ use super::sys::uapi;
 const ROUTE_HEADER: usize = 12;
 pub(crate) const ADDRESS_HEADER: usize = 8;
 const HOP_HEADER: usize = 8;
-/// A route along which packets leave.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Route {
-    /// How many bits of the destination it looks at.
+    /// The length of its destination prefix, in bits.
     pub(crate) prefix: u8,
-    /// The interfaces that packets leave through.
+    /// The interfaces by which packets leave.
     pub(crate) links: Vec<u32>,
 }
 
 impl Route {
-    /// Reads it from a message about a route. Routes that lead nowhere are none.
+    /// Parses a message about a route; `None` for routes that do not forward packets.
     pub(crate) fn parse(message: &NetlinkMessage<'_>) -> Result<Option<Self>, Malformed> {
         let (fixed, attributes) = message.split(ROUTE_HEADER)?;
         if fixed[7] != uapi::RTN_UNICAST {
@@ -32,8 +31,8 @@ impl Route {
         Ok(Some(Self { prefix: fixed[1], links }))
     }
 
-    /// Whether it is the way to most of the world. Halves count: some tunnels take the default route's place
-    /// with two.
+    /// Whether it is a default route. Half of the address space counts: some tunnels replace the default
+    /// route by two halves.
     pub(crate) fn is_default(&self) -> bool {
         self.prefix <= 1
     }
@@ -53,7 +52,6 @@ fn hops_in(mut hops: &[u8]) -> Result<Vec<u32>, Malformed> {
     Ok(links)
 }
 
-/// An address of an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Address {
     pub(crate) link: u32,
@@ -61,7 +59,7 @@ pub(crate) struct Address {
 }
 
 impl Address {
-    /// Reads it from a message about an address; `None` for families that are not of the Internet.
+    /// Parses a message about an address; `None` for families other than IPv4 and IPv6.
     pub(crate) fn parse(message: &NetlinkMessage<'_>) -> Result<Option<Self>, Malformed> {
         let (fixed, attributes) = message.split(ADDRESS_HEADER)?;
         // On a point-to-point link `IFA_ADDRESS` is the peer's.
@@ -81,14 +79,14 @@ fn ip(family: u8, bytes: &[u8]) -> Result<Option<IpAddr>, Malformed> {
     }
 }
 
-/// The fixed part of a request about routes, with as much of a destination as `bits` says.
+/// The fixed part of a request about routes, with the length of a destination prefix.
 pub(crate) fn header(family: u8, bits: u8) -> [u8; ROUTE_HEADER] {
     let mut header = [0; ROUTE_HEADER];
     header[..2].copy_from_slice(&[family, bits]);
     header
 }
 
-/// The fixed part of a request for a route of IPv4 in the main table, made by an administrator
+/// The fixed part of a request for an IPv4 route in the main table, made by an administrator
 /// (`RTPROT_STATIC`).
 pub(crate) fn new_header(bits: u8) -> [u8; ROUTE_HEADER] {
     let (table, made_by) = (uapi::RT_TABLE_MAIN, uapi::RTPROT_STATIC);
@@ -103,7 +101,6 @@ pub(crate) fn address_header(family: u8, bits: u8, link: u32) -> [u8; ADDRESS_HE
     header
 }
 
-/// The family of an address, and its bytes.
 pub(crate) fn octets(ip: IpAddr) -> (u8, Vec<u8>) {
     match ip {
         IpAddr::V4(ip) => (uapi::AF_INET, ip.octets().to_vec()),

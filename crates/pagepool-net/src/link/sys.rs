@@ -1,4 +1,4 @@
-//! What `link` asks of the kernel: its system calls, and the names and numbers of its interface.
+//! The system calls of `link`, and the names and numbers of the kernel's interface.
 
 pub(crate) mod ethtool;
 pub(crate) mod namespace;

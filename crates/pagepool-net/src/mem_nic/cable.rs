@@ -33,24 +33,24 @@ const BURST: usize = 64;
 pub struct Cable {
     /// One end.
     pub a: NicPort,
-    /// The other.
+    /// The other end.
     pub b: NicPort,
     lossless: bool,
 }
 
 impl Cable {
-    /// A cable that drops what finds no buffer; the receiving device counts it in `rx_no_buffer`.
+    /// A cable that drops packets without a buffer; the receiving device counts them in `rx_no_buffer`.
     pub fn new(a: NicPort, b: NicPort) -> Self {
         Self { a, b, lossless: false }
     }
 
-    /// A cable on which a packet waits until there are buffers for it: then the sender's ring fills. What the
-    /// other end can never take is dropped there, and so is everything when the other end is gone.
+    /// A cable on which a packet waits for buffers, and the sender's ring fills. It drops packets that the
+    /// other end can never accept, and everything once the other end is gone.
     pub fn lossless(a: NicPort, b: NicPort) -> Self {
         Self { a, b, lossless: true }
     }
 
-    /// Carries packets across in both directions, at most 64 in each; says how many left either end.
+    /// Carries at most 64 packets in each direction; returns how many left both ends.
     pub fn step(&mut self) -> usize {
         let Self { a, b, lossless } = self;
         carry(a, b, *lossless) + carry(b, a, *lossless)

@@ -1,9 +1,9 @@
-//! What stands on the rings between driver and port.
+//! Descriptors on the rings between driver and port.
 
 use pagepool::DeviceAddr;
 
-/// Names a buffer on the rings: its slot in the driver's table, and above that in which of its lives the slot
-/// is, so that a buffer which the device names again is not taken for the next one in the same slot.
+/// The id of a buffer on the rings: its slot in the driver's table, and above it the slot's life. A second
+/// report of a completed buffer therefore never names the next buffer in that slot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct BufferId(pub(super) u32);
 
@@ -24,18 +24,18 @@ impl BufferId {
     }
 }
 
-/// Driver to device: a buffer for a packet, or a part of a packet to be sent.
+/// Driver to device: a buffer for a packet, or a part of a packet to send.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Posted {
     pub(super) at: DeviceAddr,
     pub(super) len: u32,
     pub(super) id: BufferId,
-    /// Whether it is the packet's last; of no meaning for buffers to be filled.
+    /// Whether it is the packet's last part; has no meaning for buffers to fill.
     pub(super) last: bool,
 }
 
 impl Posted {
-    /// One that names nothing, for arrays.
+    /// An empty descriptor, for arrays.
     pub(super) const NONE: Self = Self { at: DeviceAddr(0), len: 0, id: BufferId(0), last: false };
 }
 

@@ -1,5 +1,4 @@
-//! How a simulated device accesses memory: by device addresses, through its address space, and in no other
-//! way.
+//! How a simulated device accesses memory: only by device addresses, through its address space.
 
 // UNSAFETY: only the code that runs a device knows what it may touch; the two methods are unsafe to call.
 #![expect(unsafe_code)]
@@ -12,9 +11,9 @@ use pagepool::{DeviceAddr, DmaDomain};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Fault {
-    /// Nothing is mapped at this address, or not any more.
+    /// Nothing is mapped at this address now.
     Unmapped(DeviceAddr),
-    /// The bytes at this address were not synced for the device. Only a domain that checks says so.
+    /// The bytes at this address were not synced for the device. Only domains that check this report it.
     NotSynced(DeviceAddr),
 }
 
@@ -31,18 +30,18 @@ impl std::error::Error for Fault {}
 
 /// An address space that a simulated device can read and write.
 ///
-/// The implementation or the device counts a fault; nothing was accessed then.
+/// After a fault nothing was accessed; the implementation or the device counts it.
 pub trait DeviceMemory: DmaDomain {
-    /// The device reads.
+    /// Reads memory as the device.
     ///
     /// # Safety
     /// * The bytes belong to the device until the call returns: they are of a buffer that is on one of its
-    ///   rings, and nobody else writes them (I1, I4).
+    ///   rings, and no other code writes them (I1, I4).
     ///
-    /// Addresses of which nothing is mapped are a fault, whatever they are.
+    /// Any address where nothing is mapped is a fault.
     unsafe fn device_read(&self, at: DeviceAddr, into: &mut [u8]) -> Result<(), Fault>;
 
-    /// The device writes.
+    /// Writes memory as the device.
     ///
     /// # Safety
     /// * The bytes belong to the device until the call returns: they are of a buffer that is on one of its

@@ -1,9 +1,9 @@
-//! What driver and port share beside the rings: the gate, the end, and the wake-up.
+//! State that driver and port share beside the rings: the gate, the end, and the wake-up.
 //!
-//! Gate   a lock that the port holds during a step and the driver takes to close: once per step, not per
+//! Gate   a lock that the port holds during a step, and the driver takes to close: once per step, not per
 //!        packet.
-//! Sleep  the port rings a [doorbell](Doorbell) behind what it completed, and when the device dies.
-//! Cost   a step: the uncontended lock, and one fence where it completed something.
+//! Sleep  the port rings a [doorbell](Doorbell) after its completions, and when the device dies.
+//! Cost   a step: an uncontended lock, and one fence if it completed something.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -16,13 +16,13 @@ use crate::device::doorbell::Doorbell;
 pub(super) struct Link {
     /// Its holder may touch the buffers on the rings, unless the device is gone.
     gate: Mutex<()>,
-    /// Nothing will ever happen again: the device died, or the driver closed, which it says under the lock.
+    /// The device died, or the driver closed (stored under the lock).
     gone: AtomicBool,
     pub(super) bell: Doorbell,
     pub(super) counts: PortCounts,
 }
 
-/// What the port counts and the driver reports: written by the port alone.
+/// Counters that the port writes and the driver reports.
 #[derive(Debug, Default)]
 pub(super) struct PortCounts {
     pub(super) no_buffer: Count,
@@ -54,20 +54,20 @@ impl Link {
         })
     }
 
-    /// For the port: the right to touch what is on the rings, for as long as the guard lives.
+    /// For the port: the right to touch the buffers on the rings, while the guard lives.
     #[inline]
     pub(super) fn enter(&self) -> Option<MutexGuard<'_, ()>> {
         let gate = self.gate.lock().unwrap_or_else(PoisonError::into_inner);
         if self.is_gone() { None } else { Some(gate) }
     }
 
-    /// For the driver: waits for a step to end, and lets none begin.
+    /// For the driver: waits for the current step to end, and prevents further ones.
     pub(super) fn close(&self) {
         let _gate = self.gate.lock().unwrap_or_else(PoisonError::into_inner);
         self.gone.store(true, Ordering::Relaxed); // the lock carries it to enter()
     }
 
-    /// For the port: the device dies.
+    /// For the port: makes the device die.
     pub(super) fn die(&self) {
         self.gone.store(true, Ordering::Relaxed);
         self.bell.ring();

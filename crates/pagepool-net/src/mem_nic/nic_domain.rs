@@ -1,21 +1,20 @@
 //! The address space of an in-memory NIC: an IOMMU in a table.
 //!
-//! What   each mapped region has a place in a table, and its device addresses are the place's: bits 0 to 39
-//!        count bytes, 40 to 55 name the place, and the bits above count how often it was given, so that an
-//!        address is not given twice. Device and CPU see one memory.
+//! What   each mapped region has a place in the table, which defines its device addresses: bits 0 to 39 count
+//!        bytes, 40 to 55 name the place, and the bits above count how often it was used. No address is used
+//!        twice. Device and CPU see one memory.
 //! Who    any thread. Mapping and unmapping take a lock; an access takes none.
-//! How    a place is written by the holder of the lock, as a sequence lock: its tag is taken away, the region
-//!        written, the new tag put. A reader that finds its tag before and after it read the region has that
-//!        region.
+//! How    the lock's holder writes a place as a sequence lock: remove the tag, write the region, store the
+//!        new tag. A reader that finds its tag before and after reading the region has that region.
 //! Pairs  map: tag (Release) -> translate: tag (Acquire). map: fence (Release) before the region is written
-//!        -> translate: fence (Acquire) before the second look. The fence is in map, because the mapping
+//!        -> translate: fence (Acquire) before the second tag load. The fence is in map, because the mapping
 //!        thread may not be the one that removed the old tag: the lock orders that removal before the mapper,
 //!        and only the mapper's own fence passes it on to readers.
 //! Cost   an access: five loads, two compares, and the copy.
-//! Unmap  does not wait for an access that has begun. It need not: the buffer that is accessed is on a ring
-//!        (the rule of `DeviceMemory`), so it is out, and its memory stays (I3).
+//! Unmap  does not wait for accesses in progress. It need not: the accessed buffer is on a ring (the rule of
+//!        `DeviceMemory`), so it is out, and its memory stays (I3).
 
-// UNSAFETY: a device access copies to or from the memory that a region is of.
+// UNSAFETY: a device access copies to or from the memory of a region.
 #![expect(unsafe_code)]
 
 use std::collections::VecDeque;
@@ -28,12 +27,10 @@ use super::device_memory::{DeviceMemory, Fault};
 
 /// Bits of an address within its place: the largest region of an area.
 const OFFSET_BITS: u32 = 40;
-/// Bits that name a place.
 const PLACE_BITS: u32 = 16;
-/// Places of a part of the table, which is made when the first of them is used.
+/// Places of a part of the table. A part is allocated with the first use of one of its places.
 const PART: usize = 256;
 
-/// A place of the table.
 #[derive(Debug, Default)]
 struct Place {
     /// The upper bits of the addresses that are mapped here; 0 for none.
@@ -43,16 +40,15 @@ struct Place {
     len: AtomicU64,
 }
 
-/// Places to be given.
 #[derive(Debug, Default)]
 struct Free {
-    /// Places from here on were never given.
+    /// Places from here on were never used.
     fresh: u64,
-    /// Given back, the oldest first: the tag that comes next.
+    /// The next tags of used places, the oldest first.
     again: VecDeque<u64>,
 }
 
-/// The address space of an in-memory NIC, coherent, of up to 65,536 regions at once.
+/// The address space of an in-memory NIC: coherent, with up to 65,536 regions at once.
 ///
 /// ```
 /// use pagepool::{Arena, ArenaParams, Pool, PoolParams};
@@ -75,7 +71,7 @@ pub struct NicDomain {
 }
 
 impl NicDomain {
-    /// A new one, in which nothing is mapped.
+    /// A new address space, in which nothing is mapped.
     pub fn new(name: impl Into<String>) -> Arc<Self> {
         Arc::new(Self {
             id: DomainId::unique(),
@@ -123,18 +119,18 @@ impl NicDomain {
 }
 
 impl Free {
-    /// The tag of a place that nobody has, if there is one: of one that was used before, so that who maps and
-    /// unmaps over and over does not walk through the whole table.
+    /// The tag of a free place, if there is one. Prefers used places: repeated mapping and unmapping does not
+    /// go through the whole table.
     fn take(&mut self) -> Option<u64> {
         let again = self.again.pop_front();
         if again.is_none() && self.fresh < 1 << PLACE_BITS {
             self.fresh += 1;
-            return Some(1 << PLACE_BITS | (self.fresh - 1)); // given for the first time
+            return Some(1 << PLACE_BITS | (self.fresh - 1)); // its first use
         }
         again
     }
 
-    /// Gives the place of a tag back, unless all its tags were given.
+    /// Frees the place of a tag, unless all its tags were used.
     fn put(&mut self, tag: u64) {
         let next = tag + (1 << PLACE_BITS);
         if next < 1 << (u64::BITS - OFFSET_BITS) {
@@ -187,8 +183,8 @@ impl DeviceMemory for NicDomain {
     #[inline]
     unsafe fn device_read(&self, at: DeviceAddr, into: &mut [u8]) -> Result<(), Fault> {
         let from = self.translate(at, into.len())?;
-        // SAFETY: I3, I4. The bytes lie in a region that was mapped, and belong to the device, so they are
-        // there, and nobody writes them; `into` is the device's own memory.
+        // SAFETY: I3, I4. The bytes are in a mapped region and belong to the device: they exist, and no other
+        // code writes them. `into` is the device's own memory.
         unsafe { std::ptr::copy_nonoverlapping(from, into.as_mut_ptr(), into.len()) };
         Ok(())
     }
@@ -196,8 +192,8 @@ impl DeviceMemory for NicDomain {
     #[inline]
     unsafe fn device_write(&self, at: DeviceAddr, from: &[u8]) -> Result<(), Fault> {
         let into = self.translate(at, from.len())?;
-        // SAFETY: I3, I4. The bytes lie in a region that was mapped, and belong to the device, so they are
-        // there, and there is no reference to them; so `from` is other memory.
+        // SAFETY: I3, I4. The bytes are in a mapped region and belong to the device: they exist, and there is
+        // no reference to them, so `from` is other memory.
         unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), into, from.len()) };
         Ok(())
     }

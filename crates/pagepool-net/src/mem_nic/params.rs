@@ -1,27 +1,27 @@
-//! The parameters of an in-memory NIC, checked once.
+//! The parameters of an in-memory NIC.
 
 use pagepool::{Error, MAX_FRAGS};
 
 use crate::error::within;
 
-/// Most slots of a ring: ids name a slot in 16 bits.
+/// The most slots of a ring: ids name a slot in 16 bits.
 const MAX_RING: usize = 1 << 15;
-/// Longest packet: more than any network sends.
+/// The longest packet: more than any network sends.
 const MAX_PACKET: usize = 1 << 20;
 
-/// The parameters of an in-memory NIC. `Default` gives rings of 512 and packets of up to 9018 bytes, a jumbo
+/// The parameters of an in-memory NIC. `Default` has rings of 512, and packets of up to 9018 bytes: a jumbo
 /// frame with its header and check sequence.
 #[derive(Clone, Debug)]
 pub struct MemNicParams {
-    /// Names it in reports and errors.
+    /// The name in reports and errors.
     pub name: String,
     /// Slots for buffers that wait for packets, 2 to 32768.
     pub rx_ring: usize,
-    /// Slots for buffers to be sent, 2 to 32768, and at least `max_buffers`.
+    /// Slots for buffers to send, 2 to 32768, and at least `max_buffers`.
     pub tx_ring: usize,
-    /// Longest packet in bytes, either way, 14 to 1 MiB.
+    /// The longest packet in bytes, in both directions, 14 to 1 MiB.
     pub max_packet: usize,
-    /// Most buffers of a packet, either way, 1 to 18.
+    /// The most buffers of a packet, in both directions, 1 to 18.
     pub max_buffers: usize,
 }
 

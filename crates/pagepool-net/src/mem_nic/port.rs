@@ -1,8 +1,8 @@
 //! The hardware half: takes packets from the wire into posted buffers, and puts posted packets on the wire.
 //!
-//! Who    the one that has it, on any thread. Everything happens in a [step](NicPort::step), under the gate.
+//! Who    its owner, on any thread. Everything happens in a [step](NicPort::step), under the gate.
 //! Memory only through the device's domain, and only the bytes of a descriptor that it took off a ring, has
-//!        not completed yet, and was not told to complete falsely (`inject_*`).
+//!        not completed, and did not falsely complete (`inject_*`).
 //! Cost   a packet: one access through the domain, one descriptor taken, one completion put.
 
 // UNSAFETY: device accesses are unsafe to call; the head of `mem_nic.rs` says why these are sound.
@@ -18,22 +18,21 @@ use super::device_memory::DeviceMemory;
 use super::link::Link;
 use crate::device::FarEnd;
 
-/// Most descriptors of a packet.
 const MAX_PARTS: usize = MAX_FRAGS + 1;
 
-/// The hardware half of an in-memory NIC, which stands for the wire. `Send`; stepped by hand, by a
-/// [`Cable`](crate::Cable), or on a thread of its own ([`PortThread`](crate::PortThread)).
+/// The hardware half of an in-memory NIC: the other end of its wire. `Send`. Call [`step`](Self::step)
+/// yourself, or through a [`Cable`](crate::Cable) or a thread ([`PortThread`](crate::PortThread)).
 ///
-/// The device dies with it: dropping it is [`die`](Self::die).
+/// Dropping it makes the device [die](Self::die).
 #[derive(Debug)]
 pub struct NicPort {
     link: Arc<Link>,
     wire: Wire,
 }
 
-/// A step of the hardware half: the NIC cannot be closed meanwhile.
+/// A step of the hardware half: the NIC cannot be closed during it.
 ///
-/// Two of them cannot be exchanged, which would set one NIC's gate before the other's rings:
+/// Two of them cannot be exchanged, which would combine one NIC's gate with the other's rings:
 ///
 /// ```compile_fail
 /// fn exchange(a: &mut pagepool_net::NicPort, b: &mut pagepool_net::NicPort) {
@@ -43,7 +42,6 @@ pub struct NicPort {
 #[derive(Debug)]
 pub struct PortStep<'a>(&'a mut Wire);
 
-/// What a step works on.
 #[derive(Debug)]
 struct Wire {
     link: Arc<Link>,
@@ -53,17 +51,16 @@ struct Wire {
     parts: [Posted; MAX_PARTS],
     scratch: Box<[u8]>,
     max_buffers: usize,
-    /// Something was completed in this step.
+    /// Whether something was completed in this step.
     produced: bool,
     stalled: bool,
     holding: bool,
     held: Vec<BufferId>,
-    /// Ids that a false completion named: the driver may have the buffer.
+    /// Ids in false completions: the driver may have these buffers.
     lied_received: Vec<BufferId>,
     lied_sent: Vec<BufferId>,
 }
 
-/// The port's ends of the four rings.
 #[derive(Debug)]
 pub(super) struct PortRings {
     pub(super) fill: Consumer<Posted>,
@@ -77,17 +74,17 @@ pub(super) struct PortRings {
 pub struct PortStats {
     /// Packets from the wire for which there was no buffer.
     pub no_buffer: u64,
-    /// Packets from the wire that are empty, or longer than the device takes.
+    /// Packets from the wire that are empty, or longer than the device accepts.
     pub too_long: u64,
-    /// Accesses that the domain refused. A packet that was to be sent is lost; a buffer that was to be filled
-    /// comes back with a length of 0.
+    /// Accesses that the domain refused. A packet to send is then lost; a buffer to fill is completed with a
+    /// length of 0.
     pub faults: u64,
 }
 
-/// Whether a packet from the wire can be taken.
+/// Whether a packet from the wire can be accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Room {
-    /// Into that many buffers.
+    /// Yes, into that many buffers.
     For(usize),
     NotNow,
     Never,
@@ -118,9 +115,8 @@ impl NicPort {
         Self { link, wire }
     }
 
-    /// Does something as the hardware; `None` when the device is dead or the driver has closed it. The gate
-    /// is taken once, so many packets in one step cost less than a step for each. The driver must not be
-    /// closed from within.
+    /// Runs `work` as the hardware; `None` if the device is dead or the driver has closed it. Takes the gate
+    /// once, so several packets in one step cost less than one step each. `work` must not close the driver.
     #[inline]
     pub fn step<R>(&mut self, work: impl FnOnce(&mut PortStep<'_>) -> R) -> Option<R> {
         let gate = self.link.enter()?;
@@ -132,17 +128,18 @@ impl NicPort {
         Some(result)
     }
 
-    /// As [`PortStep::deliver`], in a step of its own.
+    /// Calls [`PortStep::deliver`] in a step of its own.
     pub fn deliver(&mut self, packet: &[u8]) -> bool {
         self.step(|wire| wire.deliver(packet)).unwrap_or(false)
     }
 
-    /// As [`PortStep::take`], in a step of its own.
+    /// Calls [`PortStep::take`] in a step of its own.
     pub fn take(&mut self, packet: impl FnOnce(&[u8])) -> bool {
         self.step(|wire| wire.take(packet)).unwrap_or(false)
     }
 
-    /// The device dies: it does nothing any more, and the driver's [`wait`](crate::DeviceExt::wait) says so.
+    /// Makes the device die: it does nothing from now on, and the driver's [`wait`](crate::DeviceExt::wait)
+    /// returns `Gone`.
     pub fn die(&mut self) {
         self.link.die();
     }
@@ -152,22 +149,23 @@ impl NicPort {
         self.link.is_gone()
     }
 
-    /// While it stalls nothing moves: packets from the wire are missed, none is sent, the rings stay full.
+    /// Stalls the device: packets from the wire are missed, none is sent, the rings stay full.
     pub fn stall(&mut self, on: bool) {
         self.wire.stalled = on;
     }
 
-    /// While it holds them, packets are sent and not completed.
+    /// Makes the device send packets without completing them.
     pub fn hold_completions(&mut self, on: bool) {
         self.wire.holding = on;
     }
 
-    /// Completes what was held, in the order that `arrange` gives it. Says whether the device is still there.
+    /// Completes the held packets, in the order that `arrange` gives them. Returns whether the device still
+    /// exists.
     pub fn release_completions(&mut self, arrange: impl FnOnce(&mut [u32])) -> bool {
         self.step(|wire| wire.0.release(arrange)).is_some()
     }
 
-    /// The id of the buffer that the next packet goes into: what a broken device may lie about.
+    /// The id of the buffer that the next packet goes into, for a false completion.
     pub fn next_posted(&mut self) -> Option<u32> {
         self.step(|wire| {
             wire.0.forget_lies();
@@ -180,8 +178,8 @@ impl NicPort {
         self.step(|wire| wire.0.rings.send.peek().ok().map(|posted| posted.id.0))?
     }
 
-    /// As a broken device: says that a buffer came in, with any id, length and end mark. The port never
-    /// touches the buffer that was named with this id again. False where the completion ring is full.
+    /// Reports falsely, as a broken device, that a buffer was filled, with any id, length and end mark. The
+    /// port never again touches a buffer with this id. False if the completion ring is full.
     pub fn inject_received(&mut self, id: u32, len: u32, last: bool) -> bool {
         let lie = Received { id: BufferId(id), len, last };
         let told = self.step(|wire| {
@@ -192,7 +190,7 @@ impl NicPort {
         told.unwrap_or(false)
     }
 
-    /// As a broken device: says that a buffer was sent, with any id. See
+    /// Reports falsely, as a broken device, that a buffer was sent, with any id. See
     /// [`inject_received`](Self::inject_received).
     pub fn inject_sent(&mut self, id: u32) -> bool {
         let told = self.step(|wire| {
@@ -242,8 +240,8 @@ impl FarEnd for NicPort {
 }
 
 impl PortStep<'_> {
-    /// A packet from the wire, into as many buffers as it takes. False, and counted, if there are not enough,
-    /// or the packet is empty or longer than the device takes.
+    /// Puts a packet from the wire into as many buffers as it needs. False, and counted, if there are not
+    /// enough, or the packet is empty or longer than the device accepts.
     #[inline]
     pub fn deliver(&mut self, packet: &[u8]) -> bool {
         let wire = &mut *self.0;
@@ -266,8 +264,8 @@ impl PortStep<'_> {
         self.0.room_for(len) == Room::NotNow
     }
 
-    /// Puts the next packet on the wire; false if there is none. A packet that the domain does not let the
-    /// device read is counted, and the next one is taken.
+    /// Passes the next packet to `packet`, as the wire; false if there is none. A packet that the domain does
+    /// not let the device read is counted, and the next one is taken.
     #[inline]
     pub fn take(&mut self, packet: impl FnOnce(&[u8])) -> bool {
         self.take_if(|bytes| {
@@ -276,7 +274,8 @@ impl PortStep<'_> {
         })
     }
 
-    /// As [`take`](Self::take), but the packet stays the next one if `packet` says false; then this does too.
+    /// Passes the next packet to `packet`, which returns whether it takes it. If not, the packet stays the
+    /// next one, and this returns false.
     #[inline]
     pub fn take_if(&mut self, packet: impl FnOnce(&[u8]) -> bool) -> bool {
         let wire = &mut *self.0;
@@ -338,7 +337,7 @@ impl Wire {
         }
     }
 
-    /// Drops descriptors from the front that were lied about.
+    /// Drops descriptors with falsely completed ids from the front.
     #[inline]
     fn forget_lies(&mut self) {
         while let Ok(posted) = self.rings.fill.peek()
@@ -367,7 +366,7 @@ impl Wire {
         whole
     }
 
-    /// Fills a buffer and completes it; says whether the domain allowed it.
+    /// Fills a buffer and completes it; returns whether the domain allowed it.
     #[inline]
     fn fill(&mut self, posted: Posted, bytes: &[u8], last: bool) -> bool {
         // SAFETY: I1, I4. The buffer is in the driver's table until it is completed, which is below; the gate
@@ -378,14 +377,15 @@ impl Wire {
         }
         let len = if written.is_ok() { bytes.len() as u32 } else { 0 };
         self.produced = true;
-        // Room was found before; where lies took it the buffer stays the device's until the driver closes.
+        // There was room before. If false completions took it, the buffer belongs to the device until the
+        // driver closes.
         self.rings.received.push(Received { id: posted.id, len, last }).is_ok() && written.is_ok()
     }
 
     // ---- To the wire -------------------------------------------------------------------------------------
 
-    /// Copies the descriptors of the next packet into `parts`, if it can be completed, and says how many
-    /// there are. They stay on the ring.
+    /// Copies the descriptors of the next packet into `parts`, if it can be completed; returns how many there
+    /// are. They stay on the ring.
     #[inline]
     fn next_packet(&mut self) -> Option<usize> {
         self.parts[0] = *self.rings.send.peek().ok()?;
@@ -408,8 +408,8 @@ impl Wire {
         Some(1 + all.iter().position(|part| part.last)?)
     }
 
-    /// Reads a packet; gives its length, or nothing, and counts, if the device may not. What was lied about
-    /// is not read.
+    /// Reads a packet and returns its length; `None` if the device may not read it (counted), or if one of
+    /// its buffers was falsely completed.
     #[inline]
     fn read(&mut self, count: usize) -> Option<usize> {
         let mut len = 0;
@@ -429,8 +429,7 @@ impl Wire {
         Some(len)
     }
 
-    /// Takes the packet's descriptors off the ring and completes them, but for those that were completed by a
-    /// lie.
+    /// Takes the packet's descriptors off the ring and completes them, except falsely completed ones.
     #[inline]
     fn sent(&mut self, count: usize) {
         for part in &self.parts[..count] {
@@ -442,7 +441,7 @@ impl Wire {
             if self.holding {
                 self.held.push(part.id);
             } else {
-                let _ = self.rings.sent.push(part.id); // there is room: it was looked for
+                let _ = self.rings.sent.push(part.id); // there is room: it was checked
             }
         }
     }
@@ -457,7 +456,7 @@ impl Wire {
     }
 }
 
-/// Whether a list that is empty in an honest device names this buffer.
+/// Whether a list that is empty in an honest device contains this buffer.
 #[inline(always)]
 fn is_named(lies: &[BufferId], id: BufferId) -> bool {
     !lies.is_empty() && lies.contains(&id)

@@ -6,12 +6,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Fruitless steps before the thread lets others run, and before it sleeps.
+/// Idle steps in a row before the thread yields; after 1024 it sleeps.
 const PATIENCE: u32 = 64;
-/// How long it sleeps then: it is woken by nothing, as hardware is by a doorbell.
+/// The length of that sleep. Nothing ends it early; a doorbell wakes real hardware.
 const NAP: Duration = Duration::from_micros(50);
 
-/// Runs a step over and over on a thread of its own, until it is dropped.
+/// Runs a step repeatedly on its own thread, until it is dropped.
 ///
 /// ```
 /// use pagepool_net::PortThread;
@@ -36,7 +36,7 @@ pub struct PortThread {
 }
 
 impl PortThread {
-    /// Starts it. The step returns whether it did anything; an idle one runs less often.
+    /// Starts the thread. The step returns whether it did anything; an idle one runs less often.
     pub fn new(name: &str, step: impl FnMut() -> bool + Send + 'static) -> io::Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = stop.clone();
@@ -46,7 +46,7 @@ impl PortThread {
 }
 
 impl Drop for PortThread {
-    /// Panics if a step panicked, unless this thread panics already.
+    /// Waits for the running step. Panics if a step panicked, unless this thread panics already.
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         let done = self.thread.take().map(JoinHandle::join);

@@ -1,8 +1,8 @@
-//! The driver's receiving half: gives buffers to the device, and makes packets of those that come back.
+//! The driver's receiving half: gives buffers to the device, and makes packets of completed ones.
 //!
-//! Trust  none. All that the device reports is checked against the table. A buffer that it does not have is
-//!        counted. A length beyond the buffer is counted, and the buffer returns to its pool. If one buffer
-//!        of a packet is wrong, the packet is dropped up to its end.
+//! Trust  none. Everything that the device reports is checked against the table. A buffer that it does not
+//!        have is counted. A length beyond the buffer is counted, and the buffer returns to its pool. If one
+//!        buffer of a packet is invalid, the packet is dropped up to its end.
 
 use pagepool::{Batch, Bound, DeviceAddr, PageBuf, XdpBuff};
 use rtrb::{Consumer, Producer};
@@ -27,9 +27,9 @@ pub(super) struct Receiver {
 
 #[derive(Debug)]
 struct Slot {
-    /// The buffer that the device has.
+    /// The buffer, while the device has it.
     buffer: Option<PageBuf>,
-    /// Where the device writes its packet.
+    /// The address to which the device writes its packet.
     at: DeviceAddr,
     life: u16,
 }
@@ -47,7 +47,6 @@ impl Receiver {
         }
     }
 
-    /// Moves packets into the vector, within its capacity and the budget.
     #[inline]
     pub(super) fn receive(
         &mut self,
@@ -76,7 +75,7 @@ impl Receiver {
         n
     }
 
-    /// A buffer that came back; gives the packet that ends with it.
+    /// Takes back a completed buffer; returns the packet if it was its last.
     #[inline]
     fn accept(&mut self, got: Received, mapping: &MappingCache, stats: &mut DeviceStats) -> Option<XdpBuff> {
         let Some((buffer, at)) = self.take(got.id) else {
@@ -97,7 +96,7 @@ impl Receiver {
         self.chain.append(buffer, offset, len, got.last, stats)
     }
 
-    /// The buffer of an id, if the device has it: once.
+    /// Takes the buffer of an id, if the device has it.
     #[inline]
     fn take(&mut self, id: BufferId) -> Option<(PageBuf, DeviceAddr)> {
         let slot = self.slots.get_mut(id.slot())?;
@@ -110,7 +109,7 @@ impl Receiver {
         Some((buffer, slot.at))
     }
 
-    /// Looks at packets of one buffer where they lie, and gives the device the same buffers again.
+    /// Passes packets of one buffer to `look`, in place, and gives their buffers to the device again.
     #[inline]
     pub(super) fn look_in_place(
         &mut self,
@@ -141,13 +140,13 @@ impl Receiver {
                 let capacity = buffer.packet_capacity();
                 mapping.sync_for_device(at, capacity);
                 self.put_on_ring(buffer, at, capacity);
-            } // else the device completed what it had not taken off the ring, and the buffer returns
+            } // else the device completed descriptors still on the ring, and the buffer returns
         }
         n
     }
 
-    /// Gives the device a buffer for every free slot that the ring has a place for: one that completes what
-    /// it has not taken off the ring leaves slots without.
+    /// Gives the device a buffer for every free slot for which the ring has a place. A device that completes
+    /// descriptors that are still on the ring gets fewer.
     #[inline]
     pub(super) fn refill(&mut self, pool: &Bound, mapping: &mut MappingCache, stats: &mut DeviceStats) {
         let sync = !mapping.is_coherent() && !pool.syncs_for(mapping.id());
@@ -159,14 +158,13 @@ impl Receiver {
             let posted = self.post(&mut batch, sync, mapping);
             stats.rx_unmapped += (got - posted) as u64;
             if posted < want {
-                return; // the pool is empty, or not mapped, and what was not posted returns to its pool
+                return; // the pool is empty or not mapped; buffers that were not posted return to it
             }
             room -= got;
         }
     }
 
-    /// Gives the device buffers, for which there are slots and places on the ring; says how many of them are
-    /// mapped.
+    /// Gives buffers to the device; there must be slots and places for them. Returns how many are mapped.
     #[inline]
     fn post(&mut self, batch: &mut Batch, sync: bool, mapping: &mut MappingCache) -> usize {
         let Self { fill, free, slots, .. } = self;
@@ -185,7 +183,7 @@ impl Receiver {
         }))
     }
 
-    /// The device's from here on, if there is a slot for it.
+    /// Gives a buffer to the device, if there is a slot for it.
     #[inline]
     fn put_on_ring(&mut self, buffer: PageBuf, at: DeviceAddr, len: usize) {
         let Some(free) = self.free.pop() else { return };
@@ -195,7 +193,6 @@ impl Receiver {
         self.fill.push(posted).expect("places were counted before");
     }
 
-    /// Whether buffers came back.
     pub(super) fn has_some(&self) -> bool {
         !self.done.is_empty()
     }
@@ -205,7 +202,7 @@ impl Receiver {
         self.slots.len() - self.free.len() + self.chain.held()
     }
 
-    /// Takes everything back, once the port is shut out; says how many buffers there were.
+    /// Drops all buffers, once the port has no more access; returns how many there were.
     pub(super) fn clear(&mut self) -> usize {
         let held = self.held();
         self.chain.clear();

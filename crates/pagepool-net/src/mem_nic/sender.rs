@@ -1,7 +1,6 @@
-//! The driver's sending half: gives the buffers of frames to the device, and the frames back when it is done
-//! with them.
+//! The driver's sending half: gives the buffers of frames to the device, and takes back completed frames.
 //!
-//! Trust  none, as in the receiving half: each buffer of a frame has a slot, and an id of its own.
+//! Trust  none: each buffer of a frame has its own slot and id.
 
 use pagepool::{MAX_FRAGS, XdpFrame, XdpFrameBulk};
 use rtrb::{Consumer, Producer};
@@ -20,12 +19,12 @@ pub(super) struct Sender {
     done: Consumer<BufferId>,
     burst: Box<[BufferId; BURST]>,
     slots: TxSlots<SlotLife>,
-    /// The descriptors of the frame that is being sent, on their way to the ring.
+    /// The descriptors of the frame that is being sent.
     posted: [Posted; MAX_FRAGS + 1],
     limits: TxLimits,
 }
 
-/// Which of its lives a slot is in, and whether the device has its buffer.
+/// The current life of a slot, and whether the device has its buffer.
 #[derive(Debug)]
 struct SlotLife {
     life: u16,
@@ -45,8 +44,8 @@ impl Sender {
         }
     }
 
-    /// Takes frames off the front while there is room; says how many. Those that can never be sent are
-    /// refused.
+    /// Sends frames from the queue's front while there is room; returns how many. Refuses frames that can
+    /// never be sent.
     #[inline]
     pub(super) fn transmit(
         &mut self,
@@ -57,14 +56,13 @@ impl Sender {
         tx_slots::send(&mut CableSending { sender: self, mappings }, queue, stats)
     }
 
-    /// Whether the ring has room for `buffers` descriptors. As many as there are slots, unless the device
-    /// completes what it has not taken off the ring.
+    /// Whether the ring has room for `buffers` descriptors. It has one for each free slot, unless the device
+    /// completes descriptors that are still on the ring.
     #[inline]
     fn has_places(&self, buffers: usize) -> bool {
         self.send.cached_slots() >= buffers || self.send.slots() >= buffers
     }
 
-    /// Moves frames that were sent into the bulk, at most `budget`.
     #[inline]
     pub(super) fn complete(
         &mut self,
@@ -94,7 +92,7 @@ impl Sender {
         frames
     }
 
-    /// The device is done with a buffer; gives the frame that it was the last of.
+    /// Takes back a completed buffer; returns the frame if it was its last.
     #[inline]
     fn finish(&mut self, id: BufferId) -> Result<Option<XdpFrame>, NotInUse> {
         self.slots.finish(id.slot() as u32, |slot| {
@@ -107,29 +105,27 @@ impl Sender {
         })
     }
 
-    /// Buffers that there is room for.
     #[inline]
     pub(super) fn room(&self) -> usize {
         self.slots.free()
     }
 
-    /// Whether there are completions.
     pub(super) fn has_some(&self) -> bool {
         !self.done.is_empty()
     }
 
-    /// Buffers of the frames that are here, sent or not.
+    /// Buffers of all frames in the table, sent or not.
     pub(super) fn held(&self) -> usize {
         self.slots.held()
     }
 
-    /// Takes everything back, once the port is shut out; says how many buffers there were.
+    /// Drops all frames, once the port has no more access; returns how many buffers they had.
     pub(super) fn clear(&mut self) -> usize {
         self.slots.clear()
     }
 }
 
-/// The ring, and the memory that the device can access.
+/// The sender, and the memory that the device can access.
 struct CableSending<'a> {
     sender: &'a mut Sender,
     mappings: &'a mut MappingCache,
@@ -156,11 +152,11 @@ impl TxRing for CableSending<'_> {
             posted.len = segment.len() as u32;
             seen += 1;
         }
-        // Memory that is no pool's has no segment, and no device address.
+        // Memory outside of pools has no segment, and no device address.
         if seen == buffers { TxFit::Now(buffers) } else { TxFit::Unmapped }
     }
 
-    /// Hands a frame to the device whose buffers stand in `posted`; there are slots and places for them.
+    /// Gives a frame to the device, whose buffers are in `posted`. There must be slots and places for them.
     #[inline]
     fn post(&mut self, frame: Option<XdpFrame>, buffers: usize) {
         let Sender { send, slots, posted, .. } = &mut *self.sender;

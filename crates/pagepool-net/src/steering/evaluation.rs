@@ -1,4 +1,4 @@
-//! Whether an expression holds of a packet, by what was read of its headers.
+//! Whether an expression is true for a packet, given its headers.
 
 use super::expression::{Expression, ND_TYPES, Prefix, Test};
 use super::headers::Headers;

@@ -1,17 +1,15 @@
-//! The tree of an expression, and what its parts ask of a packet's headers.
+//! The tree of an expression.
 
 use std::ops::RangeInclusive;
 
-/// EtherTypes.
 pub(crate) const ETHER_IP: u16 = 0x0800;
 pub(crate) const ETHER_IP6: u16 = 0x86dd;
-/// EtherTypes of VLAN tags: of customers, of providers, and one that older switches use for the outer tag.
+/// EtherTypes of VLAN tags: customer, provider, and the outer tag of older switches.
 pub(crate) const TAG_TYPES: [u16; 3] = [0x8100, 0x88a8, 0x9100];
 /// The protocol number of ICMPv6, and its types for neighbour discovery (RFC 4861).
 pub(crate) const ICMP6: u8 = 58;
 pub(crate) const ND_TYPES: RangeInclusive<u8> = 133..=137;
 
-/// An expression.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Expression {
     All,
@@ -21,7 +19,7 @@ pub(crate) enum Expression {
     Or(Vec<Expression>),
 }
 
-/// What is asked of a packet.
+/// A test of one header field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Test {
     EtherType(u16),
@@ -34,7 +32,6 @@ pub(crate) enum Test {
     Fragment,
 }
 
-/// Of which side an address or a port is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Direction {
     Source,
@@ -43,7 +40,7 @@ pub(crate) enum Direction {
 }
 
 impl Direction {
-    /// The places that are looked at, of source and destination.
+    /// The indices to test: 0 is the source, 1 the destination.
     pub(crate) fn places(self) -> &'static [usize] {
         match self {
             Self::Source => &[0],
@@ -53,7 +50,6 @@ impl Direction {
     }
 }
 
-/// A prefix of addresses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Prefix {
     V4 { address: u32, mask: u32 },

@@ -1,20 +1,19 @@
-//! A rule of a card for single flows, in the words of `ethtool -N`.
+//! A rule of a card for single flows, in the syntax of `ethtool -N`.
 
 use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 /// A rule of a card (ntuple filter): packets that match all of it go to one of its queues.
 ///
-/// Made by [`Match::flow_rules`](crate::Match::flow_rules). Displayed in the words of `ethtool -N`, without
-/// `ethtool -N INTERFACE` before it and `action QUEUE` behind it.
+/// [`Match::flow_rules`](crate::Match::flow_rules) makes it. `Display` writes the syntax of `ethtool -N`,
+/// without the leading `ethtool -N INTERFACE` and the trailing `action QUEUE`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FlowRule {
-    /// The ID of the packet's VLAN tag.
     pub(super) vlan: Option<u16>,
     pub(super) headers: FlowHeaders,
 }
 
-/// What is asked of the headers behind the tag.
+/// The required headers behind the tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FlowHeaders {
     /// The EtherType.
@@ -23,7 +22,7 @@ pub(super) enum FlowHeaders {
     Ip6(IpFlow<u128>),
 }
 
-/// Source and destination of each; an address with its mask, which is zero if any will do.
+/// Source and destination of addresses and ports. A mask of zero allows any address.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct IpFlow<A> {
     pub(super) protocol: Option<u8>,
@@ -31,18 +30,16 @@ pub(super) struct IpFlow<A> {
     pub(super) ports: [Option<u16>; 2],
 }
 
-/// The protocols that have ports, as `ethtool -N` calls their flows.
+/// The protocols with ports, and their flow names in `ethtool -N`.
 const TRANSPORTS: [(u8, &str); 3] = [(6, "tcp"), (17, "udp"), (132, "sctp")];
 
-/// The bits of a tag that are the VLAN's ID.
 const VLAN_ID: u16 = 0x0fff;
 
-/// What `ethtool -N` calls flows of a protocol that has ports.
 fn transport(protocol: Option<u8>) -> Option<&'static str> {
     TRANSPORTS.iter().find(|row| Some(row.0) == protocol).map(|row| row.1)
 }
 
-/// In the words of `ethtool -N`, whose masks have the bits set that do not count.
+/// The syntax of `ethtool -N`, whose masks set the bits to ignore.
 impl fmt::Display for FlowRule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.headers {
@@ -67,7 +64,7 @@ impl fmt::Display for FlowRule {
     }
 }
 
-/// An address and a mask, if it has one, by `shown`.
+/// Writes a flow. `shown` returns an address and, if needed, its mask.
 fn write_flow<A: Copy, S: fmt::Display>(
     f: &mut fmt::Formatter<'_>,
     version: &str,

@@ -1,9 +1,9 @@
-//! The rules of a card that bring the packets of an expression to some of its queues.
+//! The rules that make a card send the packets of an expression to some of its queues.
 //!
-//! What   an expression becomes alternatives, each of parts that all hold, and an alternative one rule or
-//!        several: of source and destination, of IPv4 and IPv6, of each protocol with ports. A rule may take
-//!        more than its alternative, for the XDP program looks at each packet: what `not` excludes no rule
-//!        says.
+//! What   an expression becomes alternatives: lists of parts that must all be true. An alternative becomes
+//!        one or more rules: for source and destination, IPv4 and IPv6, and each protocol with ports. A rule
+//!        may take more packets than its alternative, because the XDP program checks each packet: rules
+//!        ignore `not`.
 
 use super::Match;
 use super::expression::{ETHER_IP, ETHER_IP6, Expression, Prefix, Test};
@@ -12,17 +12,17 @@ use super::headers::WITH_PORTS;
 use crate::error::parameter;
 use pagepool::Error;
 
-/// Most rules of a match. igb has 16, other cards thousands.
+/// The most rules of a match. igb has 16, other cards thousands.
 const MOST: usize = 64;
 
 impl Match {
-    /// Rules for a card's hardware that take the packets of the match, and maybe more: parts with `not` they
-    /// leave to the XDP program. What a card does not recognise keeps its queue: fragments without ports,
-    /// headers behind IPv6 extensions or tags. Rules of IPv4 and of Ethernet come first. `ethtool -N` adds a
-    /// rule to a card.
+    /// Makes rules for a card's hardware that take the packets of the match, and maybe more: parts with `not`
+    /// are left to the XDP program. A packet that the card does not recognise keeps its queue: fragments
+    /// without ports, headers behind IPv6 extensions or tags. Rules for IPv4 and Ethernet come first.
+    /// `ethtool -N` adds a rule to a card.
     ///
-    /// An error names the part that no rule can say: `all`, `vlan` without an ID, `nd`, `fragment`, a range
-    /// of ports, and an alternative that is all `not`. More than 64 rules are an error, too.
+    /// Fails for a part that rules cannot express, and names it: `all`, `vlan` without an ID, `nd`,
+    /// `fragment`, a range of ports, an alternative of only `not`. Also fails for more than 64 rules.
     ///
     /// ```
     /// use pagepool_net::Match;
@@ -47,7 +47,7 @@ impl Match {
                 }
             }
         }
-        // Apart, for rules go to queues in turn: else one of two queues had all of IPv4.
+        // Sorted, because rules go to queues in turn: else one of two queues would get all of IPv4.
         rules.sort_by_key(|rule| matches!(rule.headers, FlowHeaders::Ip6(_)));
         match rules.len() {
             0 => Err(parameter(
@@ -60,7 +60,7 @@ impl Match {
         }
     }
 
-    /// The alternatives of a part of this, without those that contradict themselves.
+    /// The alternatives of a part of this match, without contradictory ones.
     fn flows(&self, part: &Expression) -> Result<Vec<Alternative>, Error> {
         Ok(match part {
             Expression::All => vec![Alternative::default()],
@@ -107,7 +107,7 @@ impl Match {
     }
 }
 
-/// What packets of an alternative have.
+/// The header fields of the packets of an alternative.
 #[derive(Clone, Debug, Default)]
 struct Alternative {
     ether_type: Option<u16>,
@@ -117,12 +117,12 @@ struct Alternative {
     v4: [(u32, u32); 2],
     v6: [(u128, u128); 2],
     ports: [Option<u16>; 2],
-    /// The parts that no rule says.
+    /// The parts that no rule can express.
     left: Vec<String>,
 }
 
 impl Alternative {
-    /// The alternatives of a test; `None` if no rule says it.
+    /// The alternatives of a test; `None` if no rule can express it.
     fn of(test: &Test) -> Option<Vec<Self>> {
         let flow = Self::default();
         let sides = |side: &super::Direction, one: &dyn Fn(usize) -> Self| {
@@ -151,14 +151,13 @@ impl Alternative {
         })
     }
 
-    /// Whether it is every packet.
     fn is_any(&self) -> bool {
         let Self { ether_type, vlan, protocol, v4, v6, ports, .. } = self;
         let addresses = v4[0].1 | v4[1].1 != 0 || v6[0].1 | v6[1].1 != 0;
         ether_type.or(*vlan).is_none() && protocol.is_none() && ports == &[None; 2] && !addresses
     }
 
-    /// Packets of both; `None` if there are none.
+    /// The packets in both; `None` if there are none.
     fn and(&self, other: &Self) -> Option<Self> {
         Some(Self {
             ether_type: same(self.ether_type, other.ether_type)?,
@@ -195,7 +194,7 @@ impl Alternative {
     }
 }
 
-/// What both ask for; `None` if they ask for different things.
+/// The value that both require; `None` if they require different ones.
 fn same<T: Copy + PartialEq>(one: Option<T>, other: Option<T>) -> Option<Option<T>> {
     match (one, other) {
         (Some(a), Some(b)) if a != b => None,
@@ -203,7 +202,7 @@ fn same<T: Copy + PartialEq>(one: Option<T>, other: Option<T>) -> Option<Option<
     }
 }
 
-/// The longer of two prefixes, which the other one must have in it.
+/// The longer of two prefixes; `None` if the shorter does not contain it.
 fn narrower<A>(one: (A, A), other: (A, A)) -> Option<(A, A)>
 where
     A: Copy + Ord + std::ops::BitAnd<Output = A>,

@@ -1,25 +1,25 @@
-//! What expressions ask of a packet's headers, read from its bytes. The XDP program reads the same; tests
-//! hold the two against each other.
+//! Reads the headers that expressions test from a packet's bytes. The XDP program reads them equally; tests
+//! compare the two.
 
 use super::expression::{ETHER_IP, ETHER_IP6, ICMP6, TAG_TYPES};
 
 /// VLAN tags that are skipped.
 const MOST_TAGS: usize = 2;
-/// IPv6 extension headers that are skipped. RFC 8200 lists six that may stand before the payload, each once.
+/// IPv6 extension headers that are skipped. RFC 8200 lists six that may precede the payload, each once.
 pub(crate) const MOST_EXTENSIONS: usize = 6;
 
-/// How an IPv6 extension header says its length.
+/// The unit of the length field of an IPv6 extension header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Extension {
-    /// In units of eight bytes behind the first.
+    /// Units of eight bytes after the first.
     Options,
-    /// In words behind the first two.
+    /// Words after the first two.
     Authentication,
     /// Always eight bytes.
     Fragment,
 }
 
-/// The extension headers that are skipped, by their numbers.
+/// The numbers of the extension headers that are skipped.
 pub(crate) const EXTENSIONS: [(u8, Extension); 5] = [
     (0, Extension::Options),  // hop by hop
     (43, Extension::Options), // routing
@@ -28,10 +28,10 @@ pub(crate) const EXTENSIONS: [(u8, Extension); 5] = [
     (44, Extension::Fragment),
 ];
 
-/// Protocols that begin with the ports.
+/// Protocols whose header begins with the ports.
 pub(crate) const WITH_PORTS: [u8; 3] = [6, 17, 132]; // TCP, UDP, SCTP
 
-/// What is known of a packet.
+/// The header fields of a packet, if present.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Headers {
     /// IDs of tags.
@@ -48,7 +48,6 @@ pub(crate) struct Headers {
     pub(super) icmp6_type: Option<u8>,
 }
 
-/// `N` bytes of a packet, if it has them.
 fn bytes<const N: usize>(frame: &[u8], at: usize) -> Option<[u8; N]> {
     frame.get(at..at.checked_add(N)?)?.try_into().ok()
 }
@@ -73,7 +72,7 @@ impl Headers {
         this
     }
 
-    /// The tags and the EtherType; says what is behind them, as the following do.
+    /// Reads the tags and the EtherType. Like the next functions, it returns the offset behind them.
     fn link(&mut self, frame: &[u8]) -> Option<usize> {
         let (mut at, mut ether_type) = (14, half(frame, 12)?);
         for tag in &mut self.tags {
@@ -97,7 +96,7 @@ impl Headers {
         self.v4 = Some([word(12)?, word(16)?]);
         self.protocol = Some(header[9]);
         let place = half(&header, 6)?;
-        self.is_fragment = place & 0x3fff != 0; // where it begins, and whether more follow
+        self.is_fragment = place & 0x3fff != 0; // its offset, and whether more fragments follow
         (place & 0x1fff == 0).then_some(at + 4 * words)
     }
 
@@ -119,7 +118,7 @@ impl Headers {
                 Extension::Authentication => 4 * (usize::from(len) + 2),
                 Extension::Fragment => {
                     let place = u16::from_be_bytes([high, low]);
-                    self.is_fragment |= place & 0xfff9 != 0; // the same, two bits between the two
+                    self.is_fragment |= place & 0xfff9 != 0; // offset, 2 unused bits, more flag
                     if place & 0xfff8 != 0 {
                         self.protocol = Some(next);
                         return None;

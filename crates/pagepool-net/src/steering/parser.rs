@@ -1,4 +1,4 @@
-//! Reads an expression.
+//! Parses an expression.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::RangeInclusive;
@@ -8,9 +8,9 @@ use pagepool::Error;
 use super::expression::{Direction, ETHER_IP, ETHER_IP6, Expression, ICMP6, Prefix, Test};
 use crate::error::parameter;
 
-/// Most parts of an expression, so that jumps span its program and the kernel's verifier takes it.
+/// The most parts of an expression: jumps can span its program, and the kernel's verifier accepts it.
 const MOST_TESTS: usize = 256;
-/// How deep `not` and parentheses are nested at most: this is read by recursion.
+/// The deepest nesting of `not` and parentheses: the parser is recursive.
 const DEEPEST: usize = 32;
 
 const ETHER_ARP: u16 = 0x0806;
@@ -29,13 +29,12 @@ const PROTOCOLS: [(&str, u8); 9] = [
 const KNOWN: &str = "all, ethertype, ether proto, ip, ip6, arp, vlan, proto, tcp, udp, sctp, icmp, icmp6, \
                      nd, host, net, port, portrange, src, dst, fragment, not or (";
 
-/// Sides, and words that an address or a port begins with.
+/// The sides, and the words that begin an address or a port.
 const SIDES: [&str; 2] = ["src", "dst"];
 const ENDPOINTS: [&str; 6] = ["src", "dst", "host", "net", "port", "portrange"];
 
 type Parsed = Result<Expression, Error>;
 
-/// Reads all of a text.
 pub(super) fn parse(text: &str) -> Parsed {
     let mut parser = Parser { text, words: words(text), next: 0, tests: 0, depth: 0 };
     let expression = parser.expression()?;
@@ -45,7 +44,7 @@ pub(super) fn parse(text: &str) -> Parsed {
     }
 }
 
-/// The words of a text, each with where it begins.
+/// The words of a text, each with its offset.
 fn words(text: &str) -> Vec<(usize, &str)> {
     let mut all = Vec::new();
     let mut rest = text;
@@ -75,21 +74,21 @@ impl<'a> Parser<'a> {
         self.words.get(self.next).map(|&(_, word)| word)
     }
 
-    /// Takes the next word if it is one of these.
+    /// Takes the next word if it is one of `any`.
     fn take(&mut self, any: &[&str]) -> bool {
         let found = self.peek().is_some_and(|word| any.contains(&word));
         self.next += usize::from(found);
         found
     }
 
-    /// Takes the next word as something that can be read from it.
+    /// Takes the next word if `read` accepts it, and returns the value.
     fn read<T>(&mut self, must_be: &str, read: impl Fn(&str) -> Option<T>) -> Result<T, Error> {
         let value = self.peek().and_then(read).ok_or_else(|| self.refuse(must_be))?;
         self.next += 1;
         Ok(value)
     }
 
-    /// The error that something else must stand where it is now.
+    /// The error for the next word: `must_be` says what may be there.
     fn refuse(&self, must_be: &str) -> Error {
         let found = match self.words.get(self.next) {
             Some(&(at, word)) => format!("{word:?} at column {}", self.text[..at].chars().count() + 1),
@@ -98,7 +97,7 @@ impl<'a> Parser<'a> {
         parameter("match", format!("{:?}, with {found}", self.text), format!("one with {must_be} there"))
     }
 
-    /// Alternatives, each of parts that all hold.
+    /// Alternatives of parts that must all be true.
     fn expression(&mut self) -> Parsed {
         let (mut any, mut all) = (Vec::new(), vec![self.factor()?]);
         loop {
@@ -172,7 +171,7 @@ impl<'a> Parser<'a> {
         })
     }
 
-    /// A type or protocol, and what may be asked for in the same breath: `udp dst port 53`.
+    /// A type or protocol, and the part that may follow it directly: `udp dst port 53`.
     fn qualified(&mut self, of: Expression, allowed: &[&str]) -> Parsed {
         let at_side = usize::from(self.peek().is_some_and(|word| SIDES.contains(&word)));
         let word = self.words.get(self.next + at_side).map_or("", |&(_, word)| word);
@@ -212,7 +211,7 @@ impl<'a> Parser<'a> {
         Ok(Expression::Test(Test::Vlan(id)))
     }
 
-    /// An address, a prefix, a port or a range of them, of one side or either.
+    /// An address, a prefix, a port or a range of ports, of one side or either.
     fn endpoint(&mut self) -> Parsed {
         let side = match self.peek() {
             Some("src") => Direction::Source,
@@ -246,7 +245,7 @@ impl<'a> Parser<'a> {
     }
 }
 
-/// The only one of several, or what joins them.
+/// The only part, or all joined.
 fn one_or(mut parts: Vec<Expression>, join: impl FnOnce(Vec<Expression>) -> Expression) -> Expression {
     if parts.len() == 1 { parts.remove(0) } else { join(parts) }
 }
@@ -255,7 +254,7 @@ fn of_type(ether_type: u16) -> Expression {
     Expression::Test(Test::EtherType(ether_type))
 }
 
-/// The protocol of this name, which the caller knows.
+/// The protocol of this name, which must be in the table.
 fn of_protocol(name: &str) -> Expression {
     let number = protocol(name).unwrap_or_else(|| unreachable!("{name} is in the table"));
     Expression::Test(Test::Protocol(number))
@@ -265,7 +264,7 @@ fn protocol(name: &str) -> Option<u8> {
     PROTOCOLS.iter().find(|(known, _)| *known == name).map(|(_, number)| *number)
 }
 
-/// A decimal number, or a hexadecimal one behind `0x`.
+/// A decimal number, or a hexadecimal one after `0x`.
 fn number(word: &str) -> Option<u16> {
     if !word.starts_with(|c: char| c.is_ascii_digit()) || word.contains('+') {
         return None;
@@ -290,7 +289,7 @@ fn prefix(word: &str) -> Option<Prefix> {
     Some(of_length(address, len.into()))
 }
 
-/// The prefix of so many bits, or of all that the address has.
+/// The prefix of `len` bits, at most all of the address.
 fn of_length(address: IpAddr, len: u32) -> Prefix {
     match address {
         IpAddr::V4(address) => {
@@ -302,7 +301,7 @@ fn of_length(address: IpAddr, len: u32) -> Prefix {
     }
 }
 
-/// The prefix as it should be written, if the address has bits behind it.
+/// The corrected prefix, if the address has bits set behind it.
 fn without_host_bits(prefix: &Prefix) -> Option<String> {
     match *prefix {
         Prefix::V4 { address, mask } => (address & !mask != 0)
@@ -312,7 +311,7 @@ fn without_host_bits(prefix: &Prefix) -> Option<String> {
     }
 }
 
-/// Words as a choice: `a, b or c`.
+/// The words as a choice: `a, b or c`.
 fn one_of<'a>(words: impl Iterator<Item = &'a &'a str>) -> String {
     let words: Vec<&str> = words.copied().collect();
     match words.split_last() {

@@ -1,4 +1,4 @@
-//! An expression as text again, in the words it is read from: for errors that name a part of it.
+//! Writes an expression as text that the parser accepts: for errors that name a part of it.
 
 use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -40,7 +40,7 @@ impl fmt::Display for Test {
     }
 }
 
-/// Before what it is the side of.
+/// The word before an endpoint.
 impl fmt::Display for Direction {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

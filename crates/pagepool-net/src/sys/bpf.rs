@@ -1,8 +1,7 @@
-//! `bpf(2)`: loads XDP programs, attaches and exchanges them by a link, and runs them over frames that the
-//! kernel makes; puts sockets into their maps; loads and runs BPF programs of the traffic control. Numbers
+//! `bpf(2)`: XDP programs, their links, socket maps and live frames; traffic-control (tc) programs. Numbers
 //! and layouts are those of include/uapi/linux/bpf.h (v7.3).
 
-// UNSAFETY: system calls, whose arguments name memory by address.
+// UNSAFETY: system calls whose arguments contain addresses of memory.
 #![expect(unsafe_code)]
 
 use std::ffi::CStr;
@@ -14,7 +13,7 @@ use super::socket::descriptor;
 
 pub(crate) mod extension;
 
-/// Commands. `libc` has the classic instructions of BPF alone, and none of what follows.
+/// Commands. `libc` has only classic BPF.
 const MAP_CREATE: libc::c_int = 0;
 const MAP_UPDATE_ELEM: libc::c_int = 2;
 const MAP_DELETE_ELEM: libc::c_int = 3;
@@ -40,30 +39,30 @@ const ATTACH_TYPE_TCX_EGRESS: u32 = 47;
 const XDP_HAS_FRAGS: u32 = 1 << 5;
 /// The XDP program is for one interface; Linux 6.3.
 const XDP_DEV_BOUND_ONLY: u32 = 1 << 6;
-/// The frames that an XDP program runs over go where it sends them; Linux 5.18.
+/// Really sends the frames of a program run where it redirects them; Linux 5.18.
 const RUN_LIVE_FRAMES: u32 = 1 << 1;
-/// Live frames that are under way at once.
+/// Most live frames at once.
 const RUN_BATCH: u32 = 64;
-/// A link is to run a certain program until the exchange.
+/// Exchanges a link's program only if the link runs the given one.
 const REPLACE: u32 = 1 << 2;
 /// The type of a BPF file system. Linux: `BPF_FS_MAGIC`, include/uapi/linux/magic.h.
 const BPF_FS_MAGIC: u32 = 0xcafe_4a11;
 const XDP_FLAGS_SKB_MODE: u32 = 1 << 1;
 const XDP_FLAGS_DRV_MODE: u32 = 1 << 2;
 
-/// The name of maps and BPF programs made here in the kernel's lists.
+/// The name of our maps and programs in the kernel's lists.
 const NAME: [u8; 16] = *b"pagepool_xsk\0\0\0\0";
 
 /// The kind of a BPF program, and its license.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// For an interface; with packets of several buffers, Linux 5.18.
+    /// For an interface. Packets of several buffers require Linux 5.18.
     Xdp { frags: bool },
-    /// For the driver of this interface alone, which it can ask about packets; Linux 6.3. The kernel's
-    /// functions for that require a license that it accepts as compatible with the GPL.
+    /// For the driver of this interface, which it can query about packets; Linux 6.3. The kernel functions
+    /// for that require a GPL-compatible license.
     XdpOf { interface: u32, frags: bool },
-    /// For packets of the traffic control. The helper that reads a process's memory requires a license that
-    /// the kernel accepts as compatible with the GPL: MIT is, and the name for it is "Dual MIT/GPL".
+    /// For tc packets. The helper that reads a process's memory requires a GPL-compatible license: MIT, under
+    /// the name "Dual MIT/GPL".
     Packet,
 }
 
@@ -75,7 +74,7 @@ impl Kind {
         }
     }
 
-    /// What a load says of the program's kind.
+    /// The load attributes that depend on the kind.
     fn attributes(self) -> Load {
         let with_frags = |frags| if frags { XDP_HAS_FRAGS } else { 0 };
         let (prog_type, attach_type, flags, ifindex) = match self {
@@ -143,7 +142,7 @@ struct Element {
 /// Fails if the key has an entry. Linux: `BPF_NOEXIST`.
 const NO_OTHER: u64 = 1;
 
-/// Puts a bound socket into a map, at a key that is free or has this socket already; else `EEXIST`.
+/// Puts a bound socket into a map, if the key is free or has this socket; otherwise `EEXIST`.
 pub(crate) fn set_socket(map: BorrowedFd<'_>, key: u32, socket: BorrowedFd<'_>) -> io::Result<()> {
     let value = socket.as_raw_fd() as u32;
     let (key, value) = ((&raw const key) as u64, (&raw const value) as u64);
@@ -151,13 +150,12 @@ pub(crate) fn set_socket(map: BorrowedFd<'_>, key: u32, socket: BorrowedFd<'_>) 
     call(MAP_UPDATE_ELEM, &Element { map, key, value, flags: NO_OTHER, ..Element::default() }).map(drop)
 }
 
-/// Removes the entry of a key from a map.
 pub(crate) fn clear_socket(map: BorrowedFd<'_>, key: u32) -> io::Result<()> {
     let key = (&raw const key) as u64;
     call(MAP_DELETE_ELEM, &Element { map: map.as_raw_fd() as u32, key, ..Element::default() }).map(drop)
 }
 
-/// A name in a BPF file system, and an object that gets it or has it.
+/// A name in a BPF file system, and the object that has or gets it.
 #[repr(C)]
 #[derive(Default)]
 struct Pinned {
@@ -166,13 +164,12 @@ struct Pinned {
     flags: u32,
 }
 
-/// Gives a map, a program or a link a name in a BPF file system, by which it outlives its descriptors.
+/// Gives an object a name in a BPF file system. It then outlives its descriptors.
 pub(crate) fn pin(object: BorrowedFd<'_>, path: &CStr) -> io::Result<()> {
     let object = object.as_raw_fd() as u32;
     call(OBJ_PIN, &Pinned { path: path.as_ptr().addr() as u64, object, ..Pinned::default() }).map(drop)
 }
 
-/// Opens what has this name.
 pub(crate) fn pinned(path: &CStr) -> io::Result<OwnedFd> {
     make(OBJ_GET, &Pinned { path: path.as_ptr().addr() as u64, ..Pinned::default() })
 }
@@ -190,25 +187,24 @@ pub(crate) fn has_names(folder: &CStr) -> io::Result<bool> {
     Ok(found.f_type as u32 == BPF_FS_MAGIC)
 }
 
-/// A map's type, the bytes of a key and of a value, and the number of entries. Those of something else have
-/// other numbers there.
+/// The type of a map, the bytes of a key and of a value, and the number of entries. Another object has other
+/// numbers there.
 pub(crate) fn map_info(map: BorrowedFd<'_>) -> io::Result<(u32, [u32; 3])> {
     let [map_type, _, key, value, entries] = info(map)?;
     Ok((map_type, [key, value, entries]))
 }
 
-/// What a link of an XDP program runs, and on which interface: 0 if it was detached, or the interface is
+/// The id of the program that an XDP link runs, and its interface: 0 if it was detached or the interface is
 /// gone. `InvalidInput` for another link or object.
 pub(crate) fn xdp_link(link: BorrowedFd<'_>) -> io::Result<(u32, u32)> {
     match info(link)? {
-        // XDP programs and one type of map have the same number as the type. In the place of the 0 they have
-        // a part of their hash, and the bytes of a value.
+        // XDP programs and one type of map also have 6 as their type. In place of the 0 they have part of a
+        // hash, or the bytes of a value.
         [LINK_TYPE_XDP, _, program, 0, interface] => Ok((program, interface)),
         _ => Err(io::ErrorKind::InvalidInput.into()),
     }
 }
 
-/// The attributes of a program that is loaded.
 #[repr(C)]
 #[derive(Default)]
 struct Load {
@@ -224,7 +220,7 @@ struct Load {
     name: [u8; 16],
     ifindex: u32,
     attach_type: u32,
-    /// Type information, and which of its types are the program's functions.
+    /// The BTF of the program; below, its functions in it.
     types: u32,
     function_size: u32,
     functions: u64,
@@ -240,12 +236,11 @@ struct Load {
 
 const _: () = assert!(std::mem::offset_of!(Load, replaced) == 108 && size_of::<Load>() == 120);
 
-/// Loads a BPF program.
 pub(crate) fn load(program: &[Insn], kind: Kind) -> io::Result<OwnedFd> {
     load_as(NAME, program, kind)
 }
 
-/// Loads a BPF program that has this name in the kernel's lists.
+/// Loads a BPF program under this name.
 pub(crate) fn load_as(name: [u8; 16], program: &[Insn], kind: Kind) -> io::Result<OwnedFd> {
     make(
         PROG_LOAD,
@@ -259,15 +254,14 @@ pub(crate) fn load_as(name: [u8; 16], program: &[Insn], kind: Kind) -> io::Resul
     )
 }
 
-/// Attaches an XDP program to an interface for as long as the descriptor lives, in the driver or before the
+/// Attaches an XDP program to an interface while the descriptor lives: in the driver (`native`) or before the
 /// stack.
 pub(crate) fn attach(program: BorrowedFd<'_>, index: u32, native: bool) -> io::Result<OwnedFd> {
     let flags = if native { XDP_FLAGS_DRV_MODE } else { XDP_FLAGS_SKB_MODE };
     make(LINK_CREATE, &[program.as_raw_fd() as u32, index, ATTACH_TYPE_XDP, flags])
 }
 
-/// Has a link run another program of the same kind from now on; with `old` only if it runs that, else
-/// `EPERM`.
+/// Exchanges the program of a link. With `old`, only if the link runs that; otherwise `EPERM`.
 pub(crate) fn exchange(
     link: BorrowedFd<'_>,
     program: BorrowedFd<'_>,
@@ -277,14 +271,13 @@ pub(crate) fn exchange(
     call(LINK_UPDATE, &[link.as_raw_fd() as u32, program.as_raw_fd() as u32, flags, old]).map(drop)
 }
 
-/// Attaches a BPF program of the traffic control to the egress of an interface, behind others, for as long as
-/// the descriptor lives; Linux 6.6.
+/// Attaches a tc program to the egress of an interface, behind others, while the descriptor lives; Linux 6.6.
 #[cfg(test)]
 pub(crate) fn attach_to_egress(program: BorrowedFd<'_>, index: u32) -> io::Result<OwnedFd> {
     make(LINK_CREATE, &[program.as_raw_fd() as u32, index, ATTACH_TYPE_TCX_EGRESS, 0, 0, 0, 0, 0])
 }
 
-/// Detaches the program of a link now, also if a child process still has the descriptor; Linux 5.11.
+/// Detaches the program of a link now, even if a child process still has the descriptor; Linux 5.11.
 pub(crate) fn detach(link: BorrowedFd<'_>) -> io::Result<()> {
     call(LINK_DETACH, &[link.as_raw_fd() as u32]).map(drop)
 }
@@ -294,18 +287,16 @@ pub(crate) fn program(id: u32) -> io::Result<OwnedFd> {
     make(PROG_GET_FD_BY_ID, &[id, 0, 0])
 }
 
-/// The id of a BPF program in the kernel's lists.
 pub(crate) fn program_id(program: BorrowedFd<'_>) -> io::Result<u32> {
     let [_, id] = info(program)?;
     Ok(id)
 }
 
-/// The name of the BPF program with this id, if it has one; `None` also for who may not ask.
+/// The name of a BPF program, if it has one; `None` also without `CAP_SYS_ADMIN`.
 pub(crate) fn program_name(id: u32) -> Option<String> {
     name_of(program(id).ok()?.as_fd())
 }
 
-/// The name of a BPF program, if it has one.
 pub(crate) fn name_of(program: BorrowedFd<'_>) -> Option<String> {
     let words: [u32; 20] = info(program).ok()?;
     let name: Vec<u8> =
@@ -313,25 +304,25 @@ pub(crate) fn name_of(program: BorrowedFd<'_>) -> Option<String> {
     String::from_utf8(name).ok().filter(|name| !name.is_empty())
 }
 
-/// Whether a program of this name may have been made here.
+/// Whether a program of this name may be ours.
 pub(crate) fn is_ours(name: &str) -> bool {
     name.bytes().eq(NAME.into_iter().take_while(|&byte| byte != 0))
 }
 
-/// Whether the program with this id is known to be of another maker: none that was made here has its name.
+/// Whether the program with this id is certainly not ours: it has another name.
 pub(crate) fn is_of_others(id: u32) -> bool {
     program_name(id).is_some_and(|name| !is_ours(&name))
 }
 
-/// The first words of what the kernel knows of an object: its type, its number, and more.
+/// The first words of the kernel's information about an object: type, id, and more.
 fn info<const N: usize>(object: BorrowedFd<'_>) -> io::Result<[u32; N]> {
     let mut info = [0u32; N];
     read_info(object, &mut info)?;
     Ok(info)
 }
 
-/// Copies the first bytes of the kernel's information about an object, as many as `T` has. `T` has integers
-/// alone. The kernel also writes to addresses that are in it, which are the caller's to vouch for.
+/// Fills `info`, which consists of integers, with the kernel's information about an object. The kernel also
+/// writes to addresses in `info`, for which the caller vouches.
 fn read_info<T>(object: BorrowedFd<'_>, info: &mut T) -> io::Result<()> {
     #[repr(C)]
     struct GetInfo {
@@ -344,10 +335,10 @@ fn read_info<T>(object: BorrowedFd<'_>, info: &mut T) -> io::Result<()> {
     call(OBJ_GET_INFO_BY_FD, &get).map(drop)
 }
 
-/// How many BPF programs of the traffic control are attached to the egress of an interface. Linux 6.6;
-/// before, they are attached to a queueing discipline.
+/// The number of tc programs at the egress of an interface; Linux 6.6. Earlier kernels attach them to a
+/// queueing discipline.
 pub(crate) fn egress_programs(index: u32) -> io::Result<u32> {
-    /// The whole structure: the kernel writes the revision, also beyond the length that it is given.
+    /// Whole, because the kernel writes the revision even beyond the given length.
     #[repr(C)]
     #[derive(Default)]
     struct Query {
@@ -366,7 +357,7 @@ pub(crate) fn egress_programs(index: u32) -> io::Result<u32> {
     call_mut(PROG_QUERY, &mut query).map(|_| query.count)
 }
 
-/// The attributes of a run of a BPF program. The kernel writes back its last result and the time it took.
+/// Attributes of a program run. The kernel writes the last result and the duration.
 #[repr(C)]
 #[derive(Default)]
 struct Run {
@@ -388,7 +379,7 @@ struct Run {
     padding: u32,
 }
 
-/// Runs an XDP program over `count` copies of a frame, and returns when all are where it sent them
+/// Runs an XDP program on `count` copies of a frame. Returns when all are where it sent them
 /// (linux/Documentation/bpf/bpf_prog_run.rst).
 pub(crate) fn run_live(program: BorrowedFd<'_>, frame: &[u8], count: u32) -> io::Result<()> {
     let mut run = Run {
@@ -403,7 +394,7 @@ pub(crate) fn run_live(program: BorrowedFd<'_>, frame: &[u8], count: u32) -> io:
     call_mut(PROG_RUN, &mut run).map(drop)
 }
 
-/// Runs an XDP program over one frame, which goes nowhere; gives its result.
+/// Runs an XDP program on one frame, which is not sent. Returns the program's result.
 #[cfg(any(test, feature = "testing"))]
 pub(crate) fn run_frame(program: BorrowedFd<'_>, frame: &[u8]) -> io::Result<u32> {
     let mut run = Run {
@@ -417,12 +408,12 @@ pub(crate) fn run_frame(program: BorrowedFd<'_>, frame: &[u8]) -> io::Result<u32
     Ok(run.returned)
 }
 
-/// Words of a packet's context before those of the caller. Linux: `offsetof(struct __sk_buff, cb)`.
+/// Words of a packet's context before the caller's. Linux: `offsetof(struct __sk_buff, cb)`.
 pub(crate) const OWN_WORDS: usize = 12;
 
-/// Runs a BPF program of the traffic control over one packet, with two words in the packet's context; gives
-/// its result. The packet's device is the loopback of this thread's network namespace. The packet begins as a
-/// copy of `len` bytes at `addr`, which the kernel reads if they are this process's.
+/// Runs a tc program on one packet, with two words in its context. Returns the program's result. The packet's
+/// device is the loopback of this thread's network namespace. The packet begins as a copy of `len` bytes at
+/// `addr`, if they belong to this process.
 pub(crate) fn run_packet(
     program: BorrowedFd<'_>,
     (addr, len): (u64, u32),
@@ -443,33 +434,32 @@ pub(crate) fn run_packet(
     Ok(run.returned)
 }
 
-/// A call that gives a descriptor.
 fn make<T>(command: libc::c_int, attributes: &T) -> io::Result<OwnedFd> {
     let made = call(command, attributes).or_else(|error| {
         if error.raw_os_error() != Some(libc::EPERM) {
             return Err(error);
         }
-        // Before Linux 5.11 programs and maps count as locked memory, of which 64 KiB are allowed by default.
+        // Before Linux 5.11 programs and maps count as locked memory, whose default limit is 64 KiB.
         locked_memory::end_limit();
         call(command, attributes)
     })?;
-    // SAFETY: the call just made this descriptor, and nobody else has it.
+    // SAFETY: the call just made this descriptor, and nothing else has it.
     unsafe { descriptor(made) }
 }
 
-/// Attributes are integers, without padding, and addresses of what lives as long as the call.
+/// Attributes are integers without padding; addresses in them are valid during the call.
 fn call<T>(command: libc::c_int, attributes: &T) -> io::Result<libc::c_int> {
     raw_call(command, std::ptr::from_ref(attributes).cast(), size_of::<T>())
 }
 
-/// The same, for a command that answers in its attributes.
+/// For a command that also writes to its attributes.
 fn call_mut<T>(command: libc::c_int, attributes: &mut T) -> io::Result<libc::c_int> {
     raw_call(command, std::ptr::from_mut(attributes).cast_const().cast(), size_of::<T>())
 }
 
 fn raw_call(command: libc::c_int, attributes: *const u8, len: usize) -> io::Result<libc::c_int> {
-    // SAFETY: the kernel reads the attributes, answers in those that `call_mut` gives, and follows what they
-    // name as each caller says.
+    // SAFETY: the kernel reads the attributes, writes results to those of `call_mut`, and accesses the memory
+    // that they point to, for which each caller vouches.
     let result = unsafe { libc::syscall(libc::SYS_bpf, command, attributes, len as libc::c_uint) };
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result as libc::c_int) }
 }

@@ -1,11 +1,10 @@
-//! Which capability is missing if the kernel reports `EPERM` alone.
+//! Finds the missing capability when the kernel reports only `EPERM`.
 //!
-//! What   the kernel checks capabilities one by one and names none. So those that a call requires are
-//!        compared with those that the thread has (`CapEff` in `/proc/thread-self/status`).
-//! Who    errors; never on a hot path.
+//! What   the kernel names no capability. This compares those that a call requires with those of the thread
+//!        (`CapEff` in `/proc/thread-self/status`).
+//! Who    the error path only.
 
-/// A capability: its name and number in include/uapi/linux/capability.h, and whether CAP_SYS_ADMIN does
-/// instead.
+/// A capability: name and number in include/uapi/linux/capability.h, and whether CAP_SYS_ADMIN replaces it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Capability {
     name: &'static str,
@@ -13,9 +12,9 @@ pub(crate) struct Capability {
     or_admin: bool,
 }
 
-/// For AF_XDP sockets, in the network namespace's user namespace.
+/// For AF_XDP sockets, in the user namespace of the network namespace.
 pub(crate) const SOCKET: &[Capability] = &[Capability { name: "CAP_NET_RAW", number: 13, or_admin: false }];
-/// For BPF maps, programs and links, in the machine's first user namespace.
+/// For BPF maps, programs and links, in the initial user namespace.
 pub(crate) const PROGRAM: &[Capability] = &[
     Capability { name: "CAP_BPF", number: 39, or_admin: true },
     Capability { name: "CAP_NET_ADMIN", number: 12, or_admin: true },
@@ -26,7 +25,7 @@ pub(crate) const SEND_PROGRAM: &[Capability] = &[
     Capability { name: "CAP_NET_ADMIN", number: 12, or_admin: true },
     Capability { name: "CAP_PERFMON", number: 38, or_admin: true },
 ];
-/// For programs beside those of others, which are found by their ids.
+/// To open programs of other processes by id.
 pub(crate) const OTHER_PROGRAMS: &[Capability] =
     &[Capability { name: "CAP_SYS_ADMIN", number: SYS_ADMIN, or_admin: false }];
 /// For new namespaces, and links in them.
@@ -34,12 +33,12 @@ pub(crate) const NAMESPACE: &[Capability] = &[
     Capability { name: "CAP_SYS_ADMIN", number: SYS_ADMIN, or_admin: false },
     Capability { name: "CAP_NET_ADMIN", number: 12, or_admin: false },
 ];
-/// For busy polling, and for changes of links.
+/// For busy polling, and for changes to links.
 pub(crate) const ADMIN: &[Capability] = &[Capability { name: "CAP_NET_ADMIN", number: 12, or_admin: false }];
 
 const SYS_ADMIN: u32 = 21;
 
-/// The remedy for a call that requires these and was not permitted.
+/// The remedy for a call that requires these and failed.
 pub(crate) fn remedy(needed: &[Capability]) -> String {
     of(needed, effective())
 }
@@ -65,7 +64,7 @@ fn of(needed: &[Capability], effective: Option<u64>) -> String {
     )
 }
 
-/// The capabilities that count, as bits.
+/// The thread's effective capabilities.
 fn effective() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/thread-self/status").ok()?;
     let bits = status.lines().find_map(|line| line.strip_prefix("CapEff:"))?;

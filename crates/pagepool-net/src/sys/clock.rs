@@ -1,17 +1,17 @@
-//! Time stamps of a few instructions, and how long their tick is; and the time since the machine started.
+//! Cheap time stamps and the length of their tick; the time since boot.
 //!
-//! What   on x86-64 a tick is one of the time-stamp counter (TSC); elsewhere a nanosecond. No fence: what
-//!        stands before a stamp may still run behind it, by some ten instructions, which bursts make up for.
+//! What   on x86-64 a tick is one of the time-stamp counter (TSC); elsewhere a nanosecond. Without a fence:
+//!        some ten earlier instructions may run after a stamp, so measure bursts.
 //! Cost   about 10 to 40 cycles a stamp; no system call.
 
-// UNSAFETY: the time-stamp counter is read by an intrinsic, and the kernel writes a time.
+// UNSAFETY: an intrinsic reads the time-stamp counter, and the kernel writes a time.
 #![expect(unsafe_code)]
 
 use std::mem::MaybeUninit;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-/// How long the tick is measured, once in the life of a process.
+/// How long the tick is measured, once per process.
 const MEASURED_OVER: Duration = Duration::from_millis(20);
 
 /// The current tick count: cycles of the time-stamp counter on x86-64, nanoseconds elsewhere. Any thread.
@@ -47,12 +47,12 @@ pub fn ticks_per_second() -> u64 {
     })
 }
 
-/// The time since the machine started, suspended or not (`CLOCK_BOOTTIME`).
+/// The time since boot, including suspended time (`CLOCK_BOOTTIME`).
 pub(crate) fn since_boot() -> Duration {
     let mut time = MaybeUninit::<libc::timespec>::zeroed();
-    // SAFETY: the kernel writes one timespec, which outlives the call; it knows the clock since Linux 2.6.39.
+    // SAFETY: the kernel writes one timespec, which outlives the call. It has this clock since Linux 2.6.39.
     unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, time.as_mut_ptr()) };
-    // SAFETY: zeroes are a timespec.
+    // SAFETY: all zeroes are a valid timespec.
     let time = unsafe { time.assume_init() };
     Duration::new(time.tv_sec.cast_unsigned(), time.tv_nsec as u32)
 }

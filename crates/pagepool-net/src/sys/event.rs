@@ -1,4 +1,4 @@
-//! Event counters, and sleeping until one of several descriptors can be read.
+//! Event counters, and sleeping until one of several descriptors is readable.
 
 // UNSAFETY: system calls; each wrapper says what makes its call sound.
 #![expect(unsafe_code)]
@@ -13,12 +13,12 @@ use super::socket::descriptor;
 pub(crate) fn eventfd() -> io::Result<OwnedFd> {
     // SAFETY: the call takes two integers.
     let made = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
-    // SAFETY: the call just made this descriptor, and nobody else has it.
+    // SAFETY: the call just made this descriptor, and nothing else has it.
     unsafe { descriptor(made) }
 }
 
-/// Adds one to an event counter, which wakes the threads that wait for it. A full counter has woken them
-/// already.
+/// Adds one to an event counter, and wakes the threads that wait for it. A full counter has already woken
+/// them.
 pub(crate) fn signal(fd: BorrowedFd<'_>) {
     let one = 1u64;
     // SAFETY: the kernel reads eight bytes.
@@ -29,11 +29,11 @@ pub(crate) fn signal(fd: BorrowedFd<'_>) {
 /// Sets an event counter to 0.
 pub(crate) fn take(fd: BorrowedFd<'_>) {
     let mut count = 0u64;
-    // SAFETY: the kernel writes eight bytes or none. Nothing to take is as good.
+    // SAFETY: the kernel writes eight bytes or none.
     let _ = unsafe { libc::read(fd.as_raw_fd(), (&raw mut count).cast(), 8) };
 }
 
-/// Descriptors to sleep on, of any number. Each must be open until the sleep is over.
+/// Descriptors to sleep on. Each must stay open until the sleep is over.
 #[derive(Debug, Default)]
 pub(crate) struct Sleep(Vec<libc::pollfd>);
 
@@ -42,24 +42,23 @@ impl Sleep {
         self.0.clear();
     }
 
-    /// Adds one, or a place for none. Allocates only while there are more than there ever were.
+    /// Adds a descriptor, or none. Allocates only beyond the largest number so far.
     pub(crate) fn add(&mut self, fd: Option<BorrowedFd<'_>>) {
         self.0.push(entry(fd));
     }
 
-    /// Sleeps until one of them can be read, at most `timeout`. Says whether it ended by itself: no, if a
-    /// signal ended it.
+    /// Sleeps until a descriptor is readable, at most `timeout`. False if a signal ended the sleep.
     pub(crate) fn sleep(&mut self, timeout: Duration) -> bool {
         poll(&mut self.0, timeout)
     }
 
-    /// Whether any of them could be read at the end of the sleep; no, if there was none.
+    /// Whether a descriptor was readable at the end of the sleep.
     pub(crate) fn is_any_readable(&self) -> bool {
         self.0.iter().any(|polled| polled.revents != 0)
     }
 }
 
-/// One descriptor that can be read once any of many can: an epoll set.
+/// An epoll set: one descriptor that is readable once any of many is.
 #[derive(Debug)]
 pub(crate) struct SleepSet(OwnedFd);
 
@@ -67,16 +66,16 @@ impl SleepSet {
     pub(crate) fn new() -> io::Result<Self> {
         // SAFETY: the call takes an integer.
         let made = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
-        // SAFETY: the call just made this descriptor, and nobody else has it.
+        // SAFETY: the call just made this descriptor, and nothing else has it.
         Ok(Self(unsafe { descriptor(made) }?))
     }
 
-    /// From here on readable once one of these is; of those of earlier calls, which are forgotten as soon as
-    /// they are closed, once more at most.
+    /// Makes the set readable once one of these is. A descriptor of an earlier call makes it readable at most
+    /// once more, and is forgotten when it is closed.
     pub(crate) fn watch(&self, sleep: &Sleep) -> io::Result<()> {
         self.take();
         sleep.0.iter().filter(|polled| polled.fd >= 0).try_for_each(|polled| {
-            // The common case first: it was in the set when this thread slept the last time.
+            // First the common case: it was in the set at this thread's last sleep.
             match self.control(libc::EPOLL_CTL_MOD, polled.fd) {
                 Err(error) if error.raw_os_error() == Some(libc::ENOENT) => {
                     self.control(libc::EPOLL_CTL_ADD, polled.fd)
@@ -86,18 +85,18 @@ impl SleepSet {
         })
     }
 
-    /// Has one descriptor reported, once.
+    /// Reports one descriptor, once.
     fn control(&self, what: libc::c_int, fd: RawFd) -> io::Result<()> {
         let mut event = libc::epoll_event { events: (libc::EPOLLIN | libc::EPOLLONESHOT) as u32, u64: 0 };
-        // SAFETY: the kernel reads the event. A descriptor that is not open any more is refused.
+        // SAFETY: the kernel reads the event, and refuses a descriptor that is not open.
         let done = unsafe { libc::epoll_ctl(self.0.as_raw_fd(), what, fd, &raw mut event) };
         if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
     }
 
-    /// Takes what it reports now: those are not reported again before the next `watch`.
+    /// Takes all reports, which do not recur before the next `watch`.
     fn take(&self) {
         let mut events = [libc::epoll_event { events: 0, u64: 0 }; 64];
-        // Each call takes others, for none is reported twice.
+        // Each call takes other descriptors.
         loop {
             let (at, most) = (events.as_mut_ptr(), events.len() as libc::c_int);
             // SAFETY: the kernel writes at most that many events.
@@ -108,14 +107,13 @@ impl SleepSet {
         }
     }
 
-    /// What to sleep on.
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }
 }
 
-/// Sleeps until one of the descriptors can be read, at most `timeout`; says of each whether it can. `None` if
-/// a signal ended the sleep.
+/// Sleeps until a descriptor is readable, at most `timeout`. Returns which are; `None` if a signal ended the
+/// sleep.
 pub(crate) fn wait_readable<const N: usize>(
     fds: [Option<BorrowedFd<'_>>; N],
     timeout: Duration,
@@ -125,19 +123,19 @@ pub(crate) fn wait_readable<const N: usize>(
 }
 
 fn entry(fd: Option<BorrowedFd<'_>>) -> libc::pollfd {
-    let fd = fd.map_or(-1, |fd| fd.as_raw_fd()); // the kernel leaves out negative ones
+    let fd = fd.map_or(-1, |fd| fd.as_raw_fd()); // the kernel ignores negative ones
     libc::pollfd { fd, events: libc::POLLIN, revents: 0 }
 }
 
-/// Says whether it ended by itself: no, if a signal ended it.
+/// False if a signal ended it.
 fn poll(polled: &mut [libc::pollfd], timeout: Duration) -> bool {
     let limit = libc::timespec {
         tv_sec: i32::try_from(timeout.as_secs()).unwrap_or(i32::MAX).into(), // 68 years
         tv_nsec: timeout.subsec_nanos().into(),
     };
     let (at, len) = (polled.as_mut_ptr(), polled.len() as libc::nfds_t);
-    // SAFETY: the kernel reads and writes that many entries, and reads the time, which live as long as this
-    // call. A descriptor that is not open any more is found to be so.
+    // SAFETY: the kernel reads and writes that many entries, and reads the time; both outlive the call. It
+    // reports descriptors that are not open.
     let ready = unsafe { libc::ppoll(at, len, &raw const limit, std::ptr::null()) };
     ready >= 0 || io::Error::last_os_error().kind() != io::ErrorKind::Interrupted
 }
@@ -173,7 +171,7 @@ mod tests {
         assert!(readable());
         watch(&[&one, &two]);
         assert!(readable(), "nobody took the signal");
-        watch(&[&one]); // the signal of `two` stands
+        watch(&[&one]); // `two` is still readable
         assert!(!readable(), "it is not watched any more");
         signal(one.as_fd());
         assert!(readable());

@@ -1,6 +1,6 @@
-//! Locks of files that programs agree on (`flock`), and that end with their descriptor.
+//! Advisory file locks (`flock`), which end with their descriptor.
 
-// UNSAFETY: a system call, whose wrapper says what makes it sound.
+// UNSAFETY: a system call; its wrapper says what makes it sound.
 #![expect(unsafe_code)]
 
 use std::io;
@@ -8,11 +8,10 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How often a lock that somebody has is tried.
+/// The pause between two tries.
 const NAP: Duration = Duration::from_millis(5);
 
-/// Locks an open file for this descriptor alone, as soon as nobody else has it locked; `TimedOut` if somebody
-/// has for as long as `limit`.
+/// Locks an open file exclusively for this descriptor; `TimedOut` if another one holds the lock for `limit`.
 pub(crate) fn lock(file: BorrowedFd<'_>, limit: Duration) -> io::Result<()> {
     let start = Instant::now();
     loop {

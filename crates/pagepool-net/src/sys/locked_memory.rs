@@ -1,9 +1,9 @@
-//! How much memory a process may lock. Errors are ignored here: the next attempt to lock reports them.
+//! The limit of memory that a process may lock. Errors are ignored: the next attempt to lock reports them.
 
-// UNSAFETY: two system calls with a structure of ours.
+// UNSAFETY: two system calls with a structure on the stack.
 #![expect(unsafe_code)]
 
-/// Raises the soft limit to the hard one, which every process may.
+/// Raises the soft limit to the hard limit, which needs no capability.
 pub(crate) fn raise_to_hard_limit() {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the kernel writes a limit, which lives as long as the call.
@@ -12,7 +12,7 @@ pub(crate) fn raise_to_hard_limit() {
     }
 }
 
-/// Ends the limit, which requires `CAP_SYS_RESOURCE`, or raises it as far as without it.
+/// Removes the limit, which requires `CAP_SYS_RESOURCE`; otherwise raises it to the hard limit.
 pub(crate) fn end_limit() {
     let none = libc::RLIM_INFINITY;
     if !set(libc::rlimit { rlim_cur: none, rlim_max: none }) {

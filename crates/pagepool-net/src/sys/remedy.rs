@@ -1,5 +1,4 @@
-//! What helps against an errno of a call of this crate: a capability that is missing, or what
-//! [`pagepool::remedy`] knows of every call.
+//! Remedies for errors of calls: a missing capability, or what [`pagepool::remedy`] knows of every call.
 
 use std::io;
 
@@ -8,7 +7,7 @@ use pagepool::Error;
 use super::capability::{self, ADMIN, Capability, NAMESPACE, OTHER_PROGRAMS, PROGRAM, SOCKET};
 use super::errno;
 
-/// The capabilities that calls require, by their names; those of all other calls require none.
+/// The capabilities that calls require. Other calls require none.
 const REQUIRED: &[(&[&str], &[Capability])] = &[
     (&["unshare"], NAMESPACE),
     (&["setns", "bpf(BPF_PROG_GET_FD_BY_ID)"], OTHER_PROGRAMS),
@@ -31,7 +30,6 @@ const REQUIRED: &[(&[&str], &[Capability])] = &[
     ),
 ];
 
-/// Requests over netlink that change something.
 const CHANGES: &[&str] = &[
     "make",
     "delete",
@@ -46,11 +44,11 @@ const CHANGES: &[&str] = &[
     "exchange the XDP program",
 ];
 
-/// Of bpf(2), which kernels can be built without.
+/// For bpf(2), which a kernel can lack.
 const NO_BPF: &str =
     "the kernel is built without CONFIG_BPF_SYSCALL, or a filter of system calls (seccomp) hides bpf";
 
-/// What helps, if that does not depend on the values that the caller gave.
+/// The remedy for an error, if it does not depend on the caller's values.
 pub(crate) fn remedy(call: &str, error: &io::Error) -> Option<String> {
     if error.raw_os_error() == Some(errno::ENOSYS) && call.starts_with("bpf(") {
         return Some(NO_BPF.into());
@@ -60,18 +58,16 @@ pub(crate) fn remedy(call: &str, error: &io::Error) -> Option<String> {
     required.map(|(_, all)| capability::remedy(all)).or_else(|| pagepool::remedy(call, error).map(Into::into))
 }
 
-/// The error of a call. `known`: what the caller knows of its own values, for what the table leaves to it.
+/// The error of a call. `known`: the caller's remedy for errors that the table does not know.
 pub(crate) fn failed(call: &'static str, source: io::Error, known: impl Into<String>) -> Error {
     let remedy = remedy(call, &source).unwrap_or_else(|| known.into());
     Error::System { call, remedy, source }
 }
 
-/// A descriptor was not copied.
 pub(crate) fn not_copied(source: io::Error) -> Error {
     failed("fcntl(F_DUPFD_CLOEXEC)", source, "the descriptor is not open")
 }
 
-/// An event counter was not made.
 pub(crate) fn no_event(source: io::Error) -> Error {
     failed("eventfd", source, "no event counter could be made: make fewer devices and handoffs")
 }

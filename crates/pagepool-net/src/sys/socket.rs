@@ -7,18 +7,18 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
-/// A new socket in this thread's network namespace, which does not survive `exec`.
+/// Opens a socket in this thread's network namespace. It does not survive `exec`.
 pub(crate) fn open(family: libc::c_int, kind: libc::c_int, protocol: libc::c_int) -> io::Result<OwnedFd> {
     // SAFETY: the call takes three integers.
     let made = unsafe { libc::socket(family, kind | libc::SOCK_CLOEXEC, protocol) };
-    // SAFETY: the call just made this descriptor, and nobody else has it.
+    // SAFETY: the call just made this descriptor, and nothing else has it.
     unsafe { descriptor(made) }
 }
 
-/// Takes the result of a call that makes a descriptor, and is negative if it fails.
+/// Takes the result of a call that makes a descriptor; negative means failure.
 ///
 /// # Safety
-/// A call just made the descriptor, and nobody else has it.
+/// A call just made the descriptor, and nothing else has it.
 pub(crate) unsafe fn descriptor(made: libc::c_int) -> io::Result<OwnedFd> {
     if made < 0 {
         return Err(io::Error::last_os_error());
@@ -27,12 +27,12 @@ pub(crate) unsafe fn descriptor(made: libc::c_int) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(made) })
 }
 
-/// What a call says that returns 0 for success.
+/// The result of a call that returns 0 for success.
 pub(crate) fn done(result: libc::c_int) -> io::Result<()> {
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Sets an option, which is an integer or a structure of them.
+/// Sets an option of integers.
 pub(crate) fn set_option<T: Copy>(
     fd: BorrowedFd<'_>,
     level: libc::c_int,
@@ -44,13 +44,13 @@ pub(crate) fn set_option<T: Copy>(
     done(unsafe { libc::setsockopt(fd.as_raw_fd(), level, name, at, len) })
 }
 
-/// Reads an option, which is an integer or a structure of them, without padding: any bytes are one.
+/// Reads an option of integers without padding, for which all bytes are valid.
 pub(crate) fn option<T: Copy>(fd: BorrowedFd<'_>, level: libc::c_int, name: libc::c_int) -> io::Result<T> {
     let mut value = MaybeUninit::<T>::zeroed();
     let mut len = size_of::<T>() as libc::socklen_t;
     let at = value.as_mut_ptr().cast();
-    // SAFETY: the kernel writes at most `len` bytes; both places live as long as the call.
+    // SAFETY: the kernel writes at most `len` bytes; both variables live as long as the call.
     done(unsafe { libc::getsockopt(fd.as_raw_fd(), level, name, at, &raw mut len) })?;
-    // SAFETY: all bytes are initialised, as zeroes or by the kernel, and any are such a value.
+    // SAFETY: all bytes are initialised, as zeroes or by the kernel, and any bytes are a valid value.
     Ok(unsafe { value.assume_init() })
 }

@@ -1,4 +1,4 @@
-//! What every device must do, as a test that any crate can run over its own.
+//! The conformance suite: rules for every device, as a test that any crate can run on its own.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -10,10 +10,10 @@ use super::rig::{Rig, bytes_of, number_of, packet};
 use crate::device::{DeviceExt, TxQueue, Wake};
 
 /// Checks a device against the rules of [`Device`](crate::Device); panics with the rule that it breaks.
-/// `make` gives a fresh rig each time.
+/// `make` returns a fresh rig each time.
 ///
-/// What a device may not do by its [`Allowed`](super::Allowed) is asserted exactly; of one that may lose,
-/// repeat or hold back, that it loses no buffer and counts right.
+/// Whatever [`Allowed`](super::Allowed) forbids is checked exactly. A device that may lose, repeat or delay
+/// packets must lose no buffer and count right.
 ///
 /// ```
 /// use pagepool::{Arena, ArenaParams, Pool, PoolParams};
@@ -41,7 +41,8 @@ pub fn device(make: impl Fn() -> Rig) {
     every(make, 1);
 }
 
-/// The same, for a device that takes long to open: its parts are dropped in every 13th order.
+/// Checks a device that takes long to open: drops its parts only in every 13th order. Otherwise like
+/// [`device`].
 pub fn slow_device(make: impl Fn() -> Rig) {
     every(make, 13);
 }
@@ -69,8 +70,8 @@ fn says_what_it_is(rig: Rig) {
     let can = rig.device.info();
     assert!(!rig.device.info().name.is_empty(), "a device has a name");
     assert!(can.rx_ring > 0 && can.tx_ring > 0 && can.max_packet >= 1514 && can.max_buffers >= 1, "{can:?}");
-    // It may have its buffers already, and may have told the kernel so by calls. A card with zero copy asks
-    // for buffers from its start on, and counts that it found none.
+    // A device may have its buffers already, given to the kernel by calls. A card with zero copy requests
+    // buffers from its start, and counts that it found none.
     let of_buffers = ["in_rx", "calls", "call_ticks", "rx_no_buffer"];
     let of_buffers = &of_buffers[..if rig.allowed.refusals { 4 } else { 3 }];
     let stats = rig.device.stats();
@@ -80,7 +81,7 @@ fn says_what_it_is(rig: Rig) {
     rig.end();
 }
 
-/// Packets go in, are sent back, and arrive: each once, as it was, in order, unless the device may do
+/// Packets are received, sent back, and arrive: each once, unchanged, in order, unless the device may do
 /// otherwise.
 fn carries_packets_both_ways(mut rig: Rig) {
     rig.start();
@@ -125,7 +126,7 @@ fn keeps_to_budget_and_capacity(mut rig: Rig) {
         rig.far.send(&packet(number, 60));
     }
     let has_all = |rig: &Rig| rig.device.stats().kernel.is_none_or(|kernel| kernel.received >= 12);
-    rig.settle_until(has_all); // of one that does not say what lies on its ring, the far end knows it
+    rig.settle_until(has_all); // if the device does not report its ring's packets, the far end knows
     let exact = rig.allowed.is_nothing();
     let mut packets = Vec::with_capacity(8);
     for (budget, most) in [(0, 0), (3, 3), (64, 8), (64, 8)] {
@@ -153,7 +154,7 @@ fn keeps_to_budget_and_capacity(mut rig: Rig) {
     rig.end();
 }
 
-/// More packets than there are buffers: those without one are counted, the others arrive, and later ones too.
+/// More packets than buffers: those without one are counted; the others, and later ones, arrive.
 fn counts_packets_without_a_buffer(mut rig: Rig) {
     rig.start();
     let sent = rig.device.info().rx_ring + 10;
@@ -176,8 +177,8 @@ fn counts_packets_without_a_buffer(mut rig: Rig) {
     rig.end();
 }
 
-/// The ring is full for a long time: nothing is taken, nothing is lost, and all is sent in order when it
-/// moves again.
+/// The ring stays full for long: nothing is taken or lost, and everything is sent in order when it moves
+/// again.
 fn fills_its_ring_and_goes_on(mut rig: Rig) {
     let ring = rig.device.info().tx_ring;
     let count = 2 * ring + 5;
@@ -201,7 +202,7 @@ fn fills_its_ring_and_goes_on(mut rig: Rig) {
     rig.end();
 }
 
-/// Over and over, for a slot that does not come back shows when the ring is filled the next time.
+/// Repeated, because a lost slot shows when the ring is filled the next time.
 fn leaves_whole_frames_in_the_queue(mut rig: Rig) {
     if rig.device.info().max_buffers >= 3 {
         (1..=3).for_each(|round| fill_with_whole_frames(&mut rig, round));
@@ -265,7 +266,7 @@ fn refuses_what_it_cannot_send(mut rig: Rig) {
     rig.end();
 }
 
-/// Memory that is mapped nowhere is refused both ways, counted, and returns to its pool. A device without an
+/// Unmapped memory is refused in both directions, counted, and returns to its pool. A device without an
 /// address space copies.
 fn refuses_memory_that_it_does_not_reach(mut rig: Rig) {
     if rig.device.info().domain.is_none() {
@@ -280,7 +281,7 @@ fn refuses_memory_that_it_does_not_reach(mut rig: Rig) {
     assert_eq!(rig.device.stats().tx_unmapped, 1);
     let (had, mut packets) = (rig.device.stats().in_rx, Vec::with_capacity(1));
     if had > 0 {
-        // It was opened with buffers: it has room for another when it gives one.
+        // It was opened with buffers: it has room for another once it returns one.
         rig.far.send(&packet(2, 60));
     }
     for _ in 0..400 {
@@ -298,8 +299,8 @@ fn refuses_memory_that_it_does_not_reach(mut rig: Rig) {
     rig.end();
 }
 
-/// Something on every ring: packets that came and were not taken, buffers that wait, frames that were not
-/// sent or not completed. Gives packets that the scenario holds.
+/// Puts something on every ring: received packets, waiting buffers, frames that are not sent or not
+/// completed. Returns packets that the scenario holds.
 fn load(rig: &mut Rig) -> Vec<XdpBuff> {
     rig.start();
     for number in 0..6 {
@@ -331,7 +332,7 @@ fn takes_everything_back_when_closed(mut rig: Rig) {
     rig.end();
 }
 
-/// The device is gone: it says so, and neither takes nor gives anything.
+/// The device is gone: it reports that, and moves nothing.
 fn moves_nothing(rig: &mut Rig) {
     let begun = Instant::now();
     assert_eq!(rig.device.wait(&rig.pool, Duration::from_secs(60)), Wake::Gone);
@@ -361,8 +362,8 @@ fn bears_its_death(mut rig: Rig) {
     rig.end();
 }
 
-/// Device, far end, pool, provider and packets are dropped in every order, or one of so many, alive or dead:
-/// everything returns, so that the provider is freed.
+/// Drops device, far end, pool, provider and packets in every order, or in one of `one_of`, alive or dead.
+/// Everything must return, and the provider must be freed.
 fn ends_in_orders(make: &impl Fn() -> Rig, one_of: usize, dead: bool) {
     for order in orders(5).into_iter().step_by(one_of) {
         let mut rig = make();
@@ -408,7 +409,7 @@ fn waits_no_longer_than_asked(mut rig: Rig) {
     rig.end();
 }
 
-/// What was sent ends a wait, however long ago that was, and is given back in portions.
+/// Sent frames end a wait, however long ago they were sent, and are completed in portions.
 fn completes_what_it_is_asked_for(rig: &mut Rig) {
     let mut queue = (0..5).map(|number| rig.frame(&packet(number, 60))).collect();
     assert_eq!(rig.device.transmit(&mut queue), 5, "the ring is empty");

@@ -1,5 +1,4 @@
-//! A device under test, with its far end, the pool that it is polled with, and helpers that every scenario
-//! uses.
+//! A device under test, its far end, its pool, and helpers for all scenarios.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -8,54 +7,53 @@ use pagepool::{Bound, Provider, XdpBuff, XdpFrame, XdpFrameBulk};
 
 use crate::device::{Device, DeviceExt, DeviceStats, FarEnd, TxQueue, Wake};
 
-/// The longest wait, however busy the machine is. A far end without a link may
-/// wait for it in each poll.
+/// The longest wait, even on a busy machine. A far end without a link may wait this long in each poll.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Polls after which nothing more is waited for from a device that may lose packets or hold them back.
+/// The most polls of a device that may lose or delay packets.
 const POLLS: usize = 400;
 
-/// What a device may do to packets and calls. `Default` is nothing: each packet arrives once, as it was, in
-/// order.
+/// What a device may do to packets and calls. `Default` allows nothing: each packet arrives once, unchanged,
+/// in order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Allowed {
     /// Received packets may be missing.
     pub loss: bool,
-    /// They may come twice.
+    /// They may arrive twice.
     pub duplicates: bool,
-    /// They may come in another order, or later.
+    /// They may arrive in another order, or later.
     pub disorder: bool,
-    /// They may have other bytes.
+    /// Their bytes may change.
     pub corruption: bool,
     /// Calls may do nothing although they could.
     pub refusals: bool,
 }
 
 impl Allowed {
-    /// Whether nothing is.
+    /// Whether it allows nothing.
     pub fn is_nothing(&self) -> bool {
         *self == Self::default()
     }
 }
 
-/// A device under test, with all that a scenario needs. Scenarios drop the parts in every order, so nothing
-/// else may hold one of them.
+/// A device under test, with everything that a scenario needs. Scenarios drop the parts in every order: no
+/// other code may hold one of them.
 pub struct Rig {
-    /// The device, of which nothing was asked yet.
+    /// The device, fresh.
     pub device: Box<dyn Device>,
     /// Its other end.
     pub far: Box<dyn FarEnd>,
-    /// The pool that it is polled with: mapped in the device's domain, of pages of order 0, none of which is
-    /// out, as many as the receive ring has slots, three times those of the transmit ring, and 100; with all
-    /// its chains free.
+    /// The pool that it is polled with, mapped in the device's domain. It has pages of order 0, none of which
+    /// is out: as many as the receive ring has slots, three times those of the transmit ring, and 100. All
+    /// its chains are free.
     pub pool: Bound,
     /// The pool's memory.
     pub provider: Arc<dyn Provider>,
     /// What the device may do to packets.
     pub allowed: Allowed,
-    /// Buffers into which the device cuts a page of the pool: 1 for whole pages. The page is out while one of
-    /// them is.
+    /// Buffers into which the device cuts a page of the pool: 1 for whole pages. A page is out while one of
+    /// its buffers is.
     pub frags: usize,
-    /// Asserts what must hold whenever a scenario is over: that no access faulted, for example.
+    /// Asserts what must hold after every scenario: for example, that no access faulted.
     pub verify: Box<dyn Fn()>,
 }
 
@@ -68,7 +66,7 @@ pub(super) fn packet(number: usize, len: usize) -> Vec<u8> {
     bytes
 }
 
-/// The number of a packet; `None` if it is not what [`packet`] made.
+/// The number of a packet; `None` if [`packet`] did not make it.
 pub(super) fn number_of(bytes: &[u8]) -> Option<usize> {
     let number = u32::from_be_bytes(bytes.get(14..18)?.try_into().ok()?) as usize;
     (bytes.len() >= 22 && packet(number, bytes.len()) == bytes).then_some(number)
@@ -87,13 +85,13 @@ impl Rig {
         self.far.settle();
     }
 
-    /// Polls until nothing more is to be expected.
+    /// Numbers polls, until no more packets are expected.
     fn polls(&self) -> impl Iterator<Item = usize> + use<> {
         let (start, polls) = (Instant::now(), if self.allowed.is_nothing() { usize::MAX } else { POLLS });
         (0..polls).take_while(move |_| start.elapsed() < PATIENCE)
     }
 
-    /// Lets what is between the far end and this one do its work until that is so.
+    /// Lets everything between the far end and the device do its work until `is_so`.
     pub(super) fn settle_until(&mut self, is_so: impl Fn(&Self) -> bool) {
         for _ in self.polls() {
             self.far.settle();
@@ -103,12 +101,12 @@ impl Rig {
         }
     }
 
-    /// Polls until `n` packets have come, or nothing more is to be expected.
+    /// Polls until `n` packets have arrived, or no more are expected.
     pub(super) fn collect(&mut self, n: usize) -> Vec<XdpBuff> {
         self.collect_until(|_, came| came >= n)
     }
 
-    /// Polls until those are enough that have come, or nothing more is to be expected.
+    /// Polls until `enough` packets have arrived, or no more are expected.
     pub(super) fn collect_until(&mut self, enough: impl Fn(&Self, usize) -> bool) -> Vec<XdpBuff> {
         let mut packets = Vec::with_capacity(4 * self.device.info().rx_ring + 64);
         for _ in self.polls() {
@@ -122,7 +120,7 @@ impl Rig {
         packets
     }
 
-    /// A packet of the pool with these bytes, in as many buffers as it takes.
+    /// A frame with these bytes, in as many buffers of the pool as it needs.
     pub(super) fn frame(&self, bytes: &[u8]) -> XdpFrame {
         let mut parts = bytes.chunks(self.capacity());
         self.chained(parts.next().unwrap_or(&[]), parts)
@@ -133,7 +131,6 @@ impl Rig {
         self.chained(&[9; 100], std::iter::repeat_n(&[9; 100][..], buffers - 1))
     }
 
-    /// A frame with a buffer for each part.
     fn chained<'a>(&self, first: &[u8], more: impl Iterator<Item = &'a [u8]>) -> XdpFrame {
         let mut packet = XdpBuff::received(self.filled(first), first.len()).expect("it was filled");
         for part in more {
@@ -150,13 +147,13 @@ impl Rig {
         buffer
     }
 
-    /// Most bytes of packet in one buffer.
+    /// The most bytes of a packet in one buffer.
     pub(super) fn capacity(&self) -> usize {
         self.pool.alloc_page().expect("the rig's pool has pages enough").packet_capacity()
     }
 
-    /// Sends what is queued and gives what arrived at the other end, until nothing is left in the queue, on
-    /// the ring or on its way.
+    /// Sends everything in the queue and returns what arrived at the other end, until nothing is left in the
+    /// queue, on the ring or on its way.
     pub(super) fn send_all(&mut self, queue: &mut TxQueue) -> Vec<Vec<u8>> {
         self.far.settle(); // a card may restart its link after it was opened
         let (mut done, mut arrived) = (XdpFrameBulk::new(), Vec::new());
@@ -195,20 +192,20 @@ impl Rig {
         }
     }
 
-    /// Every buffer of the pool that is out is on the device's rings, or one of the `held` that the scenario
-    /// has.
+    /// Asserts that every buffer of the pool that is out is on the device's rings, or one of the `held` that
+    /// the scenario has.
     pub(super) fn adds_up(&self, held: usize) {
         let stats: DeviceStats = self.device.stats();
         let (out, buffers) = (self.pool.inflight().out, stats.in_rx + stats.in_tx + held as u64);
         if self.frags == 1 {
             return assert_eq!(out, buffers, "out = in_rx + in_tx + {held}: {stats:?}");
         }
-        // The page that is being cut is the pool's still, whatever of it is out.
+        // The page that is being cut belongs to the pool, whatever part of it is out.
         let fewest = buffers.div_ceil(self.frags as u64).saturating_sub(1);
         assert!((fewest..=buffers).contains(&out), "{out} pages for {buffers} buffers: {stats:?}");
     }
 
-    /// Closes the device: everything has returned, and nothing was done that must not be.
+    /// Closes the device; asserts that everything has returned, and nothing forbidden was done.
     pub(super) fn end(mut self) {
         self.device.close();
         self.adds_up(0);

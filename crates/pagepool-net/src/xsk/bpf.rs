@@ -1,4 +1,4 @@
-//! The BPF programs of AF_XDP devices, what attaches them, and what is watched while one sends.
+//! The BPF programs of AF_XDP devices, how they are attached, and what is watched while one sends.
 
 mod assembler;
 mod btf;

@@ -1,23 +1,21 @@
-//! Sending by a BPF program ([`TxMode::BpfBatch`](super::params::TxMode)). In copy mode the kernel sends the
-//! transmit ring packet by packet, and after each one the receiving side runs. A BPF program sends many
-//! packets first, and the receiving side gets them together.
+//! Sending by a BPF program ([`TxMode::BpfBatch`](super::params::TxMode)). In copy mode the kernel sends
+//! packet by packet, and the receiving side runs after each. A BPF program sends many first, and the
+//! receiving side gets them together.
 //!
-//! What   the other end of the rings of a [`Sender`](super::sender::Sender), where otherwise the kernel's is:
-//!        it takes what is to be sent, has a BPF program of the traffic control ([`send`](bpf::send)) copy
-//!        and send up to 64 packets by one call, and completes them, because the kernel has copies. The rings
-//!        lie in memory of ours, and the kernel has no part in them.
-//! Few    packets go the kernel's way, over the socket's own rings: a call of the BPF program costs as much
-//!        as some packets. So do packets that the program cannot send: in another network namespace than the
-//!        interface's, on an interface that is down, shorter than a header.
-//! Order  the program runs only while nothing is on the kernel's ring. What it sends passes the interface's
-//!        queueing discipline, which the ring bypasses. So if there is one, or a filter, a rule of nftables
-//!        or a tap, a few packets go by the program, too. An [`EgressWatch`] is heard before a few packets go
-//!        by the ring after others went by the program, and is looked at every 10 ms or so.
-//! Drops  a queueing discipline, a filter, a rule or the receiver may drop what was sent: the results say so,
-//!        and each is counted.
-//! Bound  a call runs without softirqs on its CPU. It sends at most 64 packets, of at most 96 KiB together.
-//! Who    the thread that polls the device; each device has a BPF program of its own.
-//! Cost   an entry is read three times, twice here and by the BPF program, and its address written once.
+//! What   the other end of a [`Sender`](super::sender::Sender)'s rings, in our own memory. It takes packets,
+//!        lets a tc program ([`send`](bpf::send)) copy and send up to 64 per call, and completes them,
+//!        because the kernel has copies.
+//! Few    packets go through the socket's own rings: a call of the BPF program costs as much as some packets.
+//!        So do packets that the program cannot send: in another network namespace than the interface's, on
+//!        an interface that is down, or shorter than a header.
+//! Order  the program runs only while the kernel's ring is empty. Its packets pass the interface's queueing
+//!        discipline, which the ring bypasses. If there is one, or a filter, an nftables rule or a tap, few
+//!        packets go by the program, too. [`EgressWatch`] finds these: `hear` runs before few packets go by
+//!        the ring after others went by the program, `look` about every 10 ms.
+//! Drops  by a queueing discipline, a filter, a rule or the receiver are in the results, and counted.
+//! Bound  a call runs without softirqs on its CPU. It sends at most 64 packets and 96 KiB.
+//! Who    the thread that polls the device. Each device has its own BPF program.
+//! Cost   an entry is read three times, twice here and once by the BPF program. Its address is written once.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -41,16 +39,14 @@ use crate::sys::bpf as sys;
 use crate::sys::remedy::failed;
 use crate::sys::{capability, errno};
 
-/// The fewest packets for which the BPF program is called. Fewer cost less by the ring, and gain nothing
-/// together.
+/// Fewest packets for a call of the program. Fewer are cheaper by the ring, and gain nothing together.
 const LEAST: usize = 4;
-/// Most bytes of the packet that a BPF program is run over. The kernel takes a page, but for what it keeps
-/// beside, which is up to a quarter.
+/// Most bytes of the packet that a program is run on. The kernel accepts a page less its own data, up to a
+/// quarter.
 const LONGEST: u32 = 2048;
-/// Most bytes that a call sends, so that softirqs wait no longer for long packets than for 64 of MTU 1500.
+/// Most bytes per call: softirqs wait no longer than for 64 packets of MTU 1500.
 const MOST_BYTES: u32 = 96 << 10;
 
-/// Sends the packets on the rings that it was made with.
 #[derive(Debug)]
 pub(super) struct BpfBatch {
     waiting: Consumer<Mapped, 2>,
@@ -58,20 +54,19 @@ pub(super) struct BpfBatch {
     /// The socket's own rings.
     kernel: TxRings,
     program: Result<OwnedFd, Stopped>,
-    /// What the ring bypasses; `None` if that cannot be known, and then nothing goes by the ring.
+    /// What the ring bypasses. `None` if unknown: nothing goes by the ring.
     watch: Option<EgressWatch>,
-    /// Whether the program sent something since the watch was last heard.
+    /// Whether the program sent something since the last `hear`.
     has_sent: bool,
-    /// Where the UMEM begins.
     memory: u64,
 }
 
-/// Why the BPF program is run no more.
+/// Why the BPF program no longer runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stopped {
-    /// It was called in another network namespace than the interface's.
+    /// It was called in another network namespace.
     Elsewhere,
-    /// The kernel refused to run it, by this error.
+    /// The kernel refused to run it.
     Refused(i32),
 }
 
@@ -86,10 +81,9 @@ impl std::fmt::Display for Stopped {
     }
 }
 
-/// A BPF program and the rings that it sends from.
 #[derive(Debug)]
 pub(super) struct Loaded {
-    /// For a sender, and their other ends.
+    /// For the sender; below, their other ends.
     ours: TxRings,
     waiting: Consumer<Mapped, 2>,
     done: Producer<Mapped, 1>,
@@ -99,8 +93,8 @@ pub(super) struct Loaded {
 }
 
 impl Loaded {
-    /// A BPF program for a queue, if the parameters want one, else the reason why there is none. It is loaded
-    /// before it is known whether the driver works on the UMEM itself; if so, it is not used.
+    /// Loads a BPF program for a queue if the parameters want one; otherwise returns the reason. Not used if
+    /// the driver turns out to work on the UMEM itself.
     pub(super) fn choose(
         params: &XskParams,
         umem: &Umem,
@@ -132,7 +126,7 @@ impl Loaded {
                 let why = format!("what packets sent by {interface} pass is unknown: {error}");
                 return Ok((None, Some(why)));
             }
-            // Without a watch all goes by the program, whatever it passes.
+            // Without a watch everything goes by the program.
             watch => watch.ok().map(|(watch, _)| watch),
         };
         let loaded = Self::new(params.tx_ring, queue, umem.base(), watch);
@@ -164,7 +158,7 @@ impl Loaded {
         Ok(Self { ours, waiting, done, program, watch, memory: memory as u64 })
     }
 
-    /// Takes the socket's rings over, and returns the rings for a sender.
+    /// Takes the socket's rings, and returns the sender's rings.
     pub(super) fn over(self, kernel: TxRings) -> (BpfBatch, TxRings) {
         let Self { ours, waiting, done, program, watch, memory } = self;
         let (program, has_sent) = (Ok(program), false);
@@ -172,7 +166,6 @@ impl Loaded {
     }
 }
 
-/// Whether a BPF program can send as the parameters say.
 fn check(params: &XskParams, umem: &Umem, link: &LinkInfo) -> Result<(), Error> {
     let refused = |why: &str| Err(parameter("tx_mode", "bpf-batch", format!("ring or auto {why}")));
     if umem.params().multi_buffer {
@@ -205,8 +198,8 @@ fn refused(call: &'static str, source: io::Error) -> Error {
 }
 
 impl BpfBatch {
-    /// Sends as many waiting packets as possible. `kick` has the kernel send the socket's ring, and returns
-    /// whether the interface still exists.
+    /// Sends as many waiting packets as possible. `kick` makes the kernel send the socket's ring. Both return
+    /// whether the interface exists.
     pub(super) fn send(
         &mut self,
         socket: BorrowedFd<'_>,
@@ -223,31 +216,31 @@ impl BpfBatch {
             }
             let waiting = self.waiting.peek(usize::MAX);
             if waiting > 0 && self.has_sent && self.mixes() {
-                // They would overtake what a new queueing discipline holds.
+                // On the ring they would overtake packets of a new queueing discipline.
                 self.has_sent = false;
                 if !self.hears() {
                     return false;
                 }
                 continue;
             }
-            // If the ring bypasses something: one packet at most, the one that the program cannot send.
+            // If the ring bypasses something, it gets only the one packet that the program cannot send.
             let given = if self.mixes() || self.program.is_err() { waiting } else { waiting.min(1) };
             if on_ring + self.give(given) > 0 && !kick(&self.kernel, calls) {
                 return false;
             }
             self.take_completed();
             if waiting == 0 || self.kernel.send.level() > 0 {
-                return true; // all are under way, or the kernel has no room now: the next round tries again
+                return true; // all are on their way, or the kernel has no room: the next round tries again
             }
         }
     }
 
-    /// Whether a few packets go by the ring, for it bypasses nothing.
+    /// Whether few packets go by the ring: it bypasses nothing.
     fn mixes(&self) -> bool {
         self.watch.as_ref().is_some_and(|watch| !watch.has_some())
     }
 
-    /// Looks at the watch if it is time; returns whether the interface still exists.
+    /// Calls the watch's `look` if due. Returns whether the interface exists.
     fn looks(&mut self) -> bool {
         self.watch.as_mut().is_none_or(|watch| !watch.is_due() || watch.look())
     }
@@ -256,7 +249,7 @@ impl BpfBatch {
         self.watch.as_mut().is_none_or(EgressWatch::hear)
     }
 
-    /// Has the BPF program send the first waiting packets, if there are enough; returns whether it sent any.
+    /// Sends the first packets by the program, if enough wait. Returns whether it sent any.
     fn run(&mut self, socket: BorrowedFd<'_>, calls: &mut Calls) -> bool {
         let Ok(program) = self.program.as_ref().map(|program| program.as_fd()) else { return false };
         let waiting = self.waiting.peek(usize::MAX);
@@ -267,20 +260,20 @@ impl BpfBatch {
         let result = calls.make(|| sys::run_packet(program, packet, [first, count as u32]));
         let mut sent = match result.map(BatchResult::of) {
             Ok(Some(sent)) => sent,
-            // the thread stays in the other namespace: stop, instead of a failed call each round
+            // the thread stays in the other namespace: stop, instead of a failed call in each round
             Ok(None) => return self.stop(Stopped::Elsewhere),
             Err(error) => match error.raw_os_error().unwrap_or(0) {
                 errno::ENOMEM | errno::EINTR | errno::EAGAIN => return false,
                 number => return self.stop(Stopped::Refused(number)),
             },
         };
-        // A socket with nothing to send tells whether the interface is down; if so, one more packet stays.
-        // Else its queueing discipline dropped a packet, as it does if the other end is down.
+        // An empty kick shows whether the interface is down; if so, the packet stays. Otherwise its queueing
+        // discipline dropped a packet, as it does if the other end is down.
         if sent.unknown && calls.make(|| socket::kick_transmit(socket)).is_ok() {
             (sent.done, sent.dropped) = (sent.done + 1, sent.dropped + 1);
         }
         calls.dropped += sent.dropped;
-        // The kernel has copies, so all of them are done with.
+        // The kernel has copies, so all are done.
         pass(&mut self.waiting, &mut self.done, sent.done.min(count), |[addr, _]| [addr]);
         self.has_sent |= sent.done > 0;
         sent.done > 0
@@ -291,9 +284,8 @@ impl BpfBatch {
         false
     }
 
-    /// How many of the first `n` packets a call sends; and address in this process and length of the longest
-    /// of them, if the kernel accepts it to run the program over. All packets of the call get its EtherType,
-    /// and its size is charged for each.
+    /// How many of the first `n` packets a call sends; and address and length of the longest, if the kernel
+    /// can run the program on it. All packets of the call get its EtherType, and each is charged its size.
     fn first(&self, n: usize) -> Option<((u64, u32), usize)> {
         let entry = self.waiting.look();
         let (mut bytes, mut count) = (0, 0);
@@ -301,7 +293,7 @@ impl BpfBatch {
         for packet in (0..n).map(|at| Descriptor::of_words(entry(at))) {
             bytes += packet.len;
             if bytes > MOST_BYTES {
-                break; // a packet is shorter, so there is one
+                break; // a packet is shorter, so there is at least one
             }
             count += 1;
             longest = longest.filter(|longest| longest.len > packet.len).or(Some(packet));
@@ -310,20 +302,18 @@ impl BpfBatch {
         Some(((self.memory + longest.addr, longest.len.min(LONGEST)), count))
     }
 
-    /// Gives the kernel up to `waiting` packets, as room allows; returns how many.
+    /// Gives the kernel up to `waiting` packets. Returns how many.
     fn give(&mut self, waiting: usize) -> usize {
         let n = waiting.min(self.kernel.send.room(waiting));
         pass(&mut self.waiting, &mut self.kernel.send, n, |entry| entry)
     }
 
-    /// Passes the kernel's completions on.
     fn take_completed(&mut self) {
         let got = self.kernel.done.peek(usize::MAX);
         let n = got.min(self.done.room(got));
         pass(&mut self.kernel.done, &mut self.done, n, |entry| entry);
     }
 
-    /// Why the BPF program is run no more.
     pub(super) fn stopped(&self) -> Option<Stopped> {
         self.program.as_ref().err().copied()
     }
@@ -334,7 +324,7 @@ impl BpfBatch {
     }
 }
 
-/// Moves `n` entries, for which there is room, from one ring to another; returns how many it published.
+/// Moves `n` entries, for which there is room, to another ring. Returns how many it published.
 #[inline(always)]
 fn pass<const FROM: usize, const TO: usize>(
     from: &mut Consumer<Mapped, FROM>,

@@ -1,9 +1,9 @@
 //! Checks that the kernel may fill a pool's buffers.
 //!
-//! Why    the kernel knows chunks, and nothing of a pool's layout: it fills a chunk up to its end. A packet
-//!        that reaches into the tailroom harms nobody, for nothing lies there yet; but it is dropped, and
-//!        counted as `rx_bad_length`. A buffer elsewhere is never given to the kernel, and counted as
-//!        `rx_unmapped`. Better to know before the first packet.
+//! Why    the kernel fills a chunk up to its end, whatever the pool's layout. A packet that reaches into the
+//!        tailroom harms nothing yet, but is dropped and counted as `rx_bad_length`. A buffer outside the
+//!        UMEM is never given to the kernel, and counted as `rx_unmapped`. This check finds both before the
+//!        first packet.
 
 use pagepool::{Bound, Error, PAGE_SIZE, PageBuf, XdpBuff};
 
@@ -13,11 +13,11 @@ use crate::device::Device;
 use crate::error::parameter;
 
 impl XskDevice {
-    /// Checks another pool than the one that it was [opened](Self::open) with, before it is polled with that:
-    /// its buffers must hold every packet that this device may receive. They must lie in its UMEM, be chunks
-    /// of it, and have no tailroom where a packet may end. Allocates one buffer and returns it.
+    /// Checks that this device can use another pool than the one it was [opened](Self::open) with.
     ///
-    /// The errors name the parameter of the pool and what it must be. On the thread that owns the pool.
+    /// Its buffers must be chunks of the UMEM that hold every packet that the device may receive, without
+    /// tailroom where a packet may end. Call it on the pool's owner thread, before polling. Allocates one
+    /// buffer and returns it. Errors name the pool's parameter and what it must be.
     pub fn check_pool(&self, pool: &Bound) -> Result<(), Error> {
         let umem = self.umem();
         if !pool.has_domain(umem.domain_id()) {
@@ -79,14 +79,13 @@ impl Layout {
         self.unit_shift < pagepool::PAGE_SHIFT
     }
 
-    /// How far into a page a chunk begins at most. The pool places packets so that the longest still ends
-    /// within its room.
+    /// The last offset in a page where a chunk begins.
     fn last_colour(&self, room: usize, capacity: usize) -> usize {
         let in_pool = room.saturating_sub(capacity + self.before as usize);
         in_pool.min((1 << self.unit_shift) - self.chunk as usize)
     }
 
-    /// Where in a chunk a packet ends at the latest; those of several buffers fill chunks.
+    /// The last offset in a chunk where a packet ends. Those of several buffers fill chunks.
     fn packets_end(&self, max_packet: usize, max_buffers: usize) -> usize {
         match max_buffers {
             1 => (self.before as usize + max_packet).min(self.chunk as usize),

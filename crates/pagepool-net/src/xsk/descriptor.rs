@@ -1,6 +1,6 @@
-//! An entry of the receive and the transmit ring.
+//! Entries of the receive and transmit rings.
 
-/// A descriptor of the receive or transmit ring. Linux: `struct xdp_desc`.
+/// Linux: `struct xdp_desc`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Descriptor {
     pub(super) addr: u64,

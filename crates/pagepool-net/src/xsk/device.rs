@@ -1,4 +1,4 @@
-//! The device: one AF_XDP socket, with its rings and the tables of what the kernel has.
+//! The device: one AF_XDP socket, with its rings and the tables of the kernel's buffers.
 
 mod description;
 mod unbound_socket;
@@ -34,18 +34,18 @@ use crate::device::{
 use crate::error::parameter;
 use crate::sys::errno;
 
-/// The longest sleep while frames are being sent, at first: the kernel does not wake anybody for a
+/// The first limit of a sleep while frames are being sent, because the kernel wakes no thread for a
 /// completion.
 const WHILE_SENDING: Duration = Duration::from_millis(1);
-/// The longest sleep while frames stay on the transmit ring.
+/// The last limit of a sleep while frames stay on the transmit ring.
 const WHILE_STUCK: Duration = Duration::from_millis(100);
-/// The longest sleep otherwise: an interface that goes away wakes nobody either.
+/// The limit of any other sleep: a removed interface wakes no thread either.
 const IDLE: Duration = Duration::from_secs(1);
-/// Calls for one transmit ring at a time, each of which sends all of it in copy mode, or 32 packets before
+/// Most calls in a row for a transmit ring. In copy mode a call sends the whole ring, or 32 packets before
 /// Linux 6.17.
 const KICKS: usize = 64;
-/// The longest that `close` waits in copy mode for packets that ask for the time, and its pauses: a queue
-/// below the interface, or a card without a link, may hold them for long.
+/// How long `close` waits for packets that request their time, in copy mode; and its pauses. A queue below
+/// the interface, or a card without a link, may hold them for long.
 const FOR_TIMES: Duration = Duration::from_secs(1);
 const FOR_TIMES_PAUSE: Duration = Duration::from_millis(1);
 
@@ -53,30 +53,28 @@ const FOR_TIMES_PAUSE: Duration = Duration::from_millis(1);
 ///
 /// Threads and processes:
 ///
-/// * Any thread creates a [`Umem`], attaches a [`Redirect`], opens devices in the network namespace of their
-///   interface, several over one `Umem` at the same time, and drops frames and buffers of any device.
-/// * One thread polls a device: it receives, transmits, completes, waits, reads statistics, closes. It owns
-///   the pool that it receives into, and may send frames of any pool over the `Umem`. No lock is taken.
-/// * Other threads poll other devices: other queues or interfaces, over the same `Umem` or another. A device
-///   may be sent to another thread between polls. Two threads never share a device, because its rings have
-///   one producer and one consumer. A queue has one device.
-/// * A thread in another network namespace may poll a device. From its first send on, the device sends by the
-///   ring: see [`TxMode`].
+/// * Any thread may create a [`Umem`], attach a [`Redirect`], open devices in their interface's network
+///   namespace, several over one `Umem` at once, and drop frames and buffers of any device.
+/// * One thread polls a device: receives, transmits, completes, waits, reads statistics, closes. It owns the
+///   pool that it receives into, and may send frames of any pool over the `Umem`. No lock is taken.
+/// * Other threads poll other devices, over this `Umem` or another. A device may move to another thread
+///   between polls, but two threads never share one: its rings have one producer and one consumer. A queue
+///   has one device.
+/// * A thread in another network namespace may poll a device, which then sends by the ring: see [`TxMode`].
 /// * Another process creates its own `Umem`. A child of `fork` that neither execs nor exits keeps the socket,
-///   and so the queue.
+///   and with it the queue.
 ///
-/// In copy mode the kernel writes the times that packets [asked](super::TxMetadata::timestamp) for even after
-/// the socket was closed. [`close`](Device::close) waits for them up to a second. Then it leaks the buffers
-/// that are still being sent: they stay in [`in_tx`](DeviceStats::in_tx). Without such packets nothing waits.
+/// In copy mode the kernel writes the times that packets [request](super::TxMetadata::timestamp) even after
+/// the socket is closed. [`close`](Device::close) waits for them up to a second. Then it leaks the buffers
+/// that are still being sent: they stay in [`in_tx`](DeviceStats::in_tx).
 ///
-/// The kernel fills chunks up to their end: [`open`](Self::open) refuses a pool whose tailroom is in the way.
-/// Packets are as XDP sees them. From a veth's other end they arrive without a checksum, without VLAN tags,
-/// or longer than the MTU, unless that end's offloads are off:
-/// [`offload_faults`](crate::link::offload_faults) finds those and names the `ethtool -K` line. A packet
-/// without a checksum that is sent back or on is lost at its receiver.
+/// The kernel fills chunks up to their end, so [`open`](Self::open) refuses a pool whose tailroom is in the
+/// way. Packets are as XDP sees them. From a veth's other end they arrive without a checksum, without VLAN
+/// tags, or longer than the MTU, unless that end's offloads are off:
+/// [`offload_faults`](crate::link::offload_faults) names the `ethtool -K` line. A packet without a checksum
+/// that is sent back or on is dropped by its receiver.
 ///
-/// Metadata of your own XDP program lies right before the packet:
-/// [`XdpBuff::adjust_meta`] makes it readable.
+/// Metadata of your own XDP program is right before the packet: see [`XdpBuff::adjust_meta`].
 ///
 /// ```no_run
 /// // It needs root and an interface.
@@ -110,50 +108,50 @@ pub struct XskDevice {
     mappings: MappingCache,
     umem: Arc<Umem>,
     queue: Queue,
-    /// `None` once it is closed.
+    /// `None` once the device is closed.
     open: Option<Open>,
     redirect: Option<Arc<Redirect>>,
-    /// Where it is in the map of that.
+    /// The socket's key in the redirect's map.
     key: u32,
     receiver: Receiver,
     sender: Sender,
     zero_copy: bool,
     facts: SocketFacts,
-    /// Why the ring sends instead of a BPF program.
+    /// Why no BPF program sends.
     why_ring: Option<String>,
     stats: DeviceStats,
-    /// What the kernel had counted when the socket was closed.
+    /// The kernel's counts when the socket was closed.
     last: KernelCounts,
     calls: Calls,
     gone: bool,
-    /// Frames that were taken and completed before the last sleep, and how long that was while sending.
+    /// Frames taken and completed before the last sleep, and the limit of a sleep while sending.
     naps: (u64, Duration),
     wakened: Wakened,
 }
 
-/// A socket, with our ends of its rings.
+/// A socket with our ends of its rings.
 #[derive(Debug)]
 struct Open {
     fd: Arc<OwnedFd>,
     rx: RxRings,
-    /// The rings of the sender: the socket's, or those of the BPF program.
+    /// Of the socket, or of the BPF program.
     tx: TxRings,
     /// The BPF program that sends, if any.
     batch: Option<BpfBatch>,
     zero_copy: bool,
-    /// Whether calls poll the driver: then calls are made in every idle round.
+    /// Whether calls poll the driver, as every idle round then does.
     busy: bool,
-    /// With zero copy.
+    /// Only with zero copy.
     probe: Option<Probe>,
-    /// With a redirect.
+    /// Only with a redirect.
     grace_period: Option<GracePeriod>,
 }
 
-/// How long packets may be where they leave.
+/// How long sent packets may be.
 #[derive(Clone, Copy, Debug)]
 struct Lengths {
     mtu: usize,
-    /// Whether two VLAN tags fit beyond the MTU (802.1ad); one always does.
+    /// Whether two VLAN tags fit beyond the MTU (802.1ad), not only one.
     two_tags: bool,
 }
 
@@ -164,13 +162,15 @@ impl Lengths {
 }
 
 impl XskDevice {
-    /// Opens a queue of an interface of this thread's network namespace over a UMEM, to be polled with a pool
-    /// of this thread. A pool that the kernel could not fill is refused, as by
-    /// [`check_pool`](Self::check_pool): one without the UMEM in its domains, for example.
+    /// Opens a queue of an interface in this thread's network namespace, for polling with a pool of this
+    /// thread.
     ///
-    /// It has no buffers for packets before its first [`receive`](Device::receive), also where it only
-    /// transmits: some drivers leak without. With a [redirect](XskParams::redirect) that redirects already,
-    /// packets of the queue are lost from here to that first `receive`.
+    /// Refuses a pool that the kernel cannot fill, as [`check_pool`](Self::check_pool) does, such as one
+    /// without the UMEM in its domains.
+    ///
+    /// The device has no buffers before its first [`receive`](Device::receive), without which some drivers
+    /// leak: call it even if you only transmit. If the [redirect](XskParams::redirect) already redirects,
+    /// packets are lost until then.
     pub fn open(params: XskParams, umem: &Arc<Umem>, pool: &Bound) -> Result<Self, Error> {
         let key = |redirect: &Arc<Redirect>| redirect.key(params.queue, params.map_key);
         params.redirect.as_ref().map_or(Ok(params.queue), key)?; // refused before anything is opened
@@ -181,7 +181,7 @@ impl XskDevice {
         Ok(this)
     }
 
-    /// Opens the queue by a socket that was made for it, without a redirect.
+    /// Binds a socket to its queue, without a redirect.
     pub(crate) fn bind(socket: UnboundSocket) -> Result<Self, Error> {
         socket.bind()?;
         let UnboundSocket { params, umem, fd, queue, link, buffers, rx, tx, batch, why_ring, .. } = socket;
@@ -195,8 +195,8 @@ impl XskDevice {
         };
         let busy = params.busy_poll.is_some();
         let open = Open { fd, rx, tx, batch, zero_copy, busy, probe: None, grace_period: None };
-        // Who takes packets from a veth or a BPF program lets one tag through (include/linux/netdevice.h,
-        // v7.3: __is_skb_forwardable, xdp_ok_fwd_dev); drivers of cards and TAPs two.
+        // The receiver behind a veth or a BPF program accepts one tag (include/linux/netdevice.h, v7.3:
+        // __is_skb_forwardable, xdp_ok_fwd_dev); drivers of cards and TAPs accept two.
         let two_tags = open.batch.is_none() && link.kind.as_deref() != Some("veth");
         let lengths = Lengths { mtu: link.mtu as usize, two_tags };
         let mut this = Self::new(&params, &umem, queue, open, buffers as usize, lengths);
@@ -219,7 +219,7 @@ impl XskDevice {
         Ok(this)
     }
 
-    /// Puts the socket into the map of a redirect, in this way.
+    /// Puts the socket into a redirect's map with `insert`.
     pub(crate) fn join(
         &mut self,
         redirect: Arc<Redirect>,
@@ -227,7 +227,7 @@ impl XskDevice {
         insert: impl Fn(&Redirect, u32, BorrowedFd<'_>) -> Result<(), Error>,
     ) -> Result<(), Error> {
         let Some(open) = &mut self.open else { return Ok(()) };
-        // The kernel would drop each packet that is redirected to a socket of another one.
+        // The kernel drops packets that are redirected to a socket of another interface.
         if let Some((name, _)) = redirect.interface().filter(|&(_, index)| index != self.queue.index) {
             let must_be = "of the interface of the device";
             return Err(parameter("redirect", format!("of {name}"), must_be));
@@ -252,7 +252,7 @@ impl XskDevice {
     ) -> Self {
         let layout = umem.layout();
         let most_buffers = if umem.params().multi_buffer { MAX_FRAGS + 1 } else { 1 };
-        // a packet with more buffers than the ring has slots would wait for ever
+        // a packet with more buffers than the ring has slots would wait forever
         let max_buffers = most_buffers.min(params.tx_ring as usize);
         let max_packet = lengths.longest().min(umem.packet_capacity() * max_buffers);
         let copied_from = (!open.zero_copy).then(|| umem.base());
@@ -288,8 +288,8 @@ impl XskDevice {
         }
     }
 
-    /// A device over rings of which the caller has the other ends, as of a driver with zero copy that polls
-    /// by itself.
+    /// A device over rings whose other ends the caller has, like those of a zero-copy driver that polls by
+    /// itself.
     pub(super) fn over_rings(
         params: &XskParams,
         umem: &Arc<Umem>,
@@ -318,8 +318,8 @@ impl XskDevice {
         self.zero_copy
     }
 
-    /// How packets are sent now, and why not by BPF batch, if [`TxMode::Auto`] would have used it or a
-    /// program has stopped. See [`TxMode`].
+    /// How packets are sent now ([`TxMode`]), and why not by BPF batch if [`TxMode::Auto`] would use it or
+    /// its program stopped.
     pub fn tx_mode(&self) -> (TxMode, Option<String>) {
         let batch = self.open.as_ref().and_then(|open| open.batch.as_ref());
         match batch.map(BpfBatch::stopped) {
@@ -329,11 +329,10 @@ impl XskDevice {
         }
     }
 
-    /// Which requests of [`TxMetadata`](super::TxMetadata) it serves; none where the UMEM has
-    /// [`tx_metadata`](super::UmemParams::tx_metadata) off. With zero copy it is the driver that serves them,
-    /// and tells the kernel which (Linux 6.8). In copy mode the kernel has the driver compute checksums or
-    /// does it itself, and timestamps are of `CLOCK_TAI`. virtio_net in copy mode serves none before
-    /// Linux 6.18.
+    /// The requests of [`TxMetadata`](super::TxMetadata) that the device serves; none without the UMEM's
+    /// [`tx_metadata`](super::UmemParams::tx_metadata). With zero copy the driver serves them (Linux 6.8). In
+    /// copy mode the driver or the kernel computes checksums, and timestamps are of `CLOCK_TAI`; virtio_net
+    /// serves none before Linux 6.18.
     pub fn tx_features(&self) -> TxFeatures {
         self.sender.features()
     }
@@ -342,7 +341,7 @@ impl XskDevice {
     /// [`complete`](Device::complete) took back, oldest first. Returns how many were lost since the last
     /// call: the device keeps one per slot of the TX ring. A packet whose driver wrote no time has none.
     ///
-    /// On the thread that polls the device; no system call. It allocates only if the vector must grow.
+    /// On the polling thread; no system call. Allocates only if the vector must grow.
     ///
     /// ```no_run
     /// // It needs root, and an interface.
@@ -371,11 +370,11 @@ impl XskDevice {
         self.sender.requests().map_or(0, |requests| requests.take(into))
     }
 
-    /// Wakes the thread that polls this device, from any thread: for loops that take work from elsewhere
-    /// beside packets. A call between two waits counts for the second, so none is lost. Threads that hand
-    /// packets to a [`Forwarder`](crate::Forwarder) wake it by [`handoff`](crate::handoff) instead.
+    /// Makes a waker, by which any thread wakes the one that polls this device.
     ///
-    /// The first call makes an event counter, which may fail for want of descriptors.
+    /// For loops that take other work than packets. A wake between two waits counts for the second, so none
+    /// is lost. To hand packets to a [`Forwarder`](crate::Forwarder), use [`handoff`](crate::handoff), which
+    /// wakes it. The first call makes an event counter, which fails without a free descriptor.
     ///
     /// ```no_run
     /// // It needs root and an interface.
@@ -401,20 +400,19 @@ impl XskDevice {
         self.wakened.waker()
     }
 
-    /// The redirect that gives it packets.
+    /// The redirect from which the device gets packets.
     pub fn redirect(&self) -> Option<&Arc<Redirect>> {
         self.redirect.as_ref()
     }
 
-    /// The number of the driver's queue that [busy polling](crate::BusyPoll) polls, as `SO_INCOMING_NAPI_ID`
-    /// tells it. The kernel notes it with zero copy, where the driver says which queue is whose; in copy mode
-    /// with the first packet, up to Linux 6.14 (net/xdp/xsk.c:xsk_rcv_check), and not at all since. A system
-    /// call.
+    /// The id of the driver's queue that [busy polling](crate::BusyPoll) polls (`SO_INCOMING_NAPI_ID`). With
+    /// zero copy the driver reports it. In copy mode the kernel learns it from the first packet up to Linux
+    /// 6.14 (net/xdp/xsk.c:xsk_rcv_check), and not at all since. A system call.
     pub fn napi_id(&self) -> Option<u32> {
         self.open.as_ref().and_then(|open| sys::napi_id(open.fd.as_fd()))
     }
 
-    /// What the kernel counts, how full the rings are, and where the buffers are. A system call.
+    /// The kernel's counts, how full the rings are, and where the buffers are. A system call.
     pub fn kernel_stats(&self) -> KernelStats {
         self.kernel_stats_of(self.kernel_counts())
     }
@@ -429,17 +427,17 @@ impl XskDevice {
         self.open.as_ref().and_then(|open| sys::statistics(open.fd.as_fd()).ok()).unwrap_or(self.last)
     }
 
-    /// In copy mode, waits until the kernel writes no more times: it does when it frees a packet, the socket
-    /// being closed or not. False if that takes too long. Costs nothing if no packet on its way asks for one.
+    /// In copy mode, waits until the kernel writes no more times, which it does when it frees a packet. False
+    /// if that takes too long. Costs nothing if no packet requests a time.
     fn await_times(&mut self) -> bool {
         let Some(open) = self.open.as_mut().filter(|open| !open.zero_copy) else { return true };
         let (mut done, start) = (XdpFrameBulk::new(), Instant::now());
         while self.sender.awaited_times() > 0 {
-            // Even where the interface is gone: the kernel completes to the ring as long as that is mapped.
+            // Even if the interface is gone: the kernel completes while the ring is mapped.
             self.sender.complete(&mut open.tx, &mut done, usize::MAX, &mut self.stats);
             done.flush();
-            // What waits on the ring the kernel never took. It notes late which it took if a driver dropped
-            // one, and then the ring tells nothing.
+            // The kernel never took what is on the ring. After a driver drops a packet, the level shows
+            // nothing, because the kernel updates it late.
             if self.sender.held() <= open.tx.send.level() && self.calls.dropped == 0 {
                 return true;
             }
@@ -451,14 +449,13 @@ impl XskDevice {
         true
     }
 
-    /// Returns whether the interface is gone, or the device closed.
+    /// Whether the interface is gone or the device closed.
     fn look(&mut self) -> bool {
         self.gone |= self.open.as_ref().is_none_or(|open| sys::take_error(open.fd.as_fd()).is_some());
         self.gone
     }
 
-    /// How long to sleep: briefly while frames are being sent, and twice as long each time that none of them
-    /// was completed.
+    /// How long to sleep: briefly while sending, then twice as long after each sleep without progress.
     fn nap(&mut self) -> Duration {
         let moved = self.stats.tx_packets + self.stats.tx_completed;
         let (before, nap) = self.naps;
@@ -478,7 +475,7 @@ impl XskDevice {
 }
 
 impl Open {
-    /// Has the kernel send the transmit ring. Returns whether the interface still exists.
+    /// Makes the kernel send the transmit ring. Returns whether the interface exists.
     fn kick_transmit(&mut self, calls: &mut Calls) -> bool {
         let Self { fd, tx, batch, zero_copy, busy, .. } = self;
         let kick =
@@ -489,7 +486,8 @@ impl Open {
         }
     }
 
-    /// The same for the fill ring; with busy polling, also to receive if the round found nothing.
+    /// Notifies the kernel of the fill ring; with busy polling, also receives after an idle round. Returns
+    /// whether the interface exists.
     #[inline]
     fn kick_receive(&mut self, idle: bool, calls: &mut Calls) -> bool {
         if !((self.busy && idle) || self.rx.fill.needs_wakeup()) {
@@ -499,7 +497,7 @@ impl Open {
         made.err().is_none_or(|error| !is_gone(self.fd.as_fd(), &error))
     }
 
-    /// Buffers that wait to be sent, and that were.
+    /// Buffers that wait to be sent, and that were sent.
     fn tx_levels(&self) -> (usize, usize) {
         let (send, done) = self.batch.as_ref().map_or((0, 0), BpfBatch::kernel_levels);
         (self.tx.send.level() + send, self.tx.done.level() + done)
@@ -510,8 +508,8 @@ impl Open {
     }
 }
 
-/// Calls the kernel while the transmit ring has entries, the kernel waits for a call, and calls make
-/// progress. Returns whether the interface still exists.
+/// Calls the kernel while the transmit ring has entries, the kernel requests calls, and they make progress.
+/// Returns whether the interface exists.
 fn kick_ring(rings: &TxRings, fd: BorrowedFd<'_>, zero_copy: bool, busy: bool, calls: &mut Calls) -> bool {
     for _ in 0..KICKS {
         let pending = rings.send.level();
@@ -534,9 +532,8 @@ fn kick_ring(rings: &TxRings, fd: BorrowedFd<'_>, zero_copy: bool, busy: bool, c
     true
 }
 
-/// Whether an error of a call means that the socket is bound to nothing any more. An interface that is down
-/// is not gone. Drivers say ENXIO, too, while no XDP program is attached; the kernel notes an error at a
-/// socket whose interface it removes.
+/// Whether an error means that the socket is no longer bound. An interface that is down is not gone. Drivers
+/// also return ENXIO without an XDP program; the kernel sets an error on a socket whose interface it removes.
 fn is_gone(fd: BorrowedFd<'_>, error: &std::io::Error) -> bool {
     match error.raw_os_error() {
         Some(errno::ENODEV) => true,
@@ -545,13 +542,12 @@ fn is_gone(fd: BorrowedFd<'_>, error: &std::io::Error) -> bool {
     }
 }
 
-/// Whether a driver does not send, and will not before something about the interface changes.
+/// Whether the driver refuses until something about the interface changes.
 fn is_refusal(error: &std::io::Error) -> bool {
     matches!(error.raw_os_error(), Some(errno::EINVAL | errno::ENXIO | errno::ENETDOWN))
 }
 
-/// Whether a call, in copy mode, ended at a packet that the driver dropped: it is completed, and was not
-/// sent.
+/// Whether a call in copy mode ended at a packet that the driver dropped: completed but not sent.
 fn is_drop(error: &std::io::Error) -> bool {
     error.raw_os_error() == Some(errno::EBUSY)
 }
@@ -599,17 +595,17 @@ impl Device for XskDevice {
         if self.wakened.take() {
             return Armed::Ready;
         }
-        // What is not sent before the sleep waits for its end: nobody else calls the kernel.
+        // During the sleep no other thread calls the kernel.
         self.kick_transmit();
         let at_most = self.nap();
         let Some(open) = self.open.as_mut().filter(|_| !self.gone) else { return Armed::Gone };
         let before = self.receiver.held();
         self.receiver.refill(&mut open.rx, pool, &mut self.mappings, &mut self.stats);
         if self.receiver.held() > before {
-            return Armed::Ready; // for the next round, which tells the kernel of them
+            return Armed::Ready; // the next round notifies the kernel of them
         }
         if open.busy && !open.has_some() {
-            // `poll` does not poll the driver, unless all sockets are told to.
+            // `poll` does not poll the driver, unless all sockets are set to.
             self.gone = !open.kick_receive(true, &mut self.calls);
         }
         if open.has_some() {
@@ -649,15 +645,15 @@ impl Device for XskDevice {
         let no_times = self.await_times();
         let Some(Open { fd, rx, tx, batch, probe, grace_period, .. }) = self.open.take() else { return };
         self.last = sys::statistics(fd.as_fd()).unwrap_or(self.last);
-        // Dropped at the end, and with it perhaps its program: drivers reset the queues then.
+        // Dropped at the end, perhaps with its program: drivers then reset the queues.
         let redirect = self.redirect.take();
         redirect.iter().for_each(|redirect| redirect.remove(self.key, fd.as_fd()));
         drop((rx, tx, batch)); // before the socket: the kernel keeps one whose rings are mapped
         self.umem.close(fd);
-        // After the close, since when the kernel takes the socket apart: the queue is free earlier so.
+        // After the close, which starts the teardown: the queue is free earlier.
         let over = grace_period.is_none_or(GracePeriod::wait);
         let over = over && probe.is_none_or(|probe| probe.wait(self.queue));
-        // Where the kernel may still write: leaked, and counted as out for ever.
+        // If the kernel may still write: leaked, and counted as out forever.
         match over {
             true => self.stats.closed_with += self.receiver.clear() as u64,
             false => self.receiver.forget(),
@@ -689,7 +685,7 @@ mod tests {
     use pagepool_lab::FrameSocket;
     use std::os::fd::AsRawFd;
 
-    /// Half pages of 1 MiB, a pool over them, and eight buffers for packets.
+    /// A device over half pages of 1 MiB, with eight buffers, and its pool.
     fn open() -> (XskDevice, Bound) {
         open_over(Redirect::attach("near0", Attach::Auto, false).unwrap())
     }
@@ -707,7 +703,7 @@ mod tests {
         (XskDevice::open(params, &umem, &pool).unwrap(), pool)
     }
 
-    /// A device over pages, and the pool of those.
+    /// A device over whole pages, and its pool.
     fn open_pages(umem: UmemParams, tx_ring: u32) -> (XskDevice, Bound) {
         open_pages_by(TxMode::Auto, umem, tx_ring)
     }
@@ -767,7 +763,7 @@ mod tests {
         assert_eq!((device.stats().tx_completed, far.next().len()), (1, 100));
     }
 
-    /// Sends what needs no frames alone.
+    /// Sends only packets that need no frames.
     fn short_way(device: &mut XskDevice, packets: &mut Vec<XdpBuff>) -> usize {
         let Some(open) = &mut device.open else { return 0 };
         let n = device.sender.transmit_pages(&mut open.tx, packets, &mut device.mappings, &mut device.stats);
@@ -862,7 +858,7 @@ mod tests {
             device.kernel_stats()
         );
 
-        // What crosses a chunk would be refused here; let it pass for once.
+        // Allows a frame once that crosses a chunk.
         device.sender.pretend_unaligned();
         let frame = |offset| XdpFrame::from(XdpBuff::new(pool.alloc_page().unwrap(), offset, 100).unwrap());
         let mut queue = TxQueue::from([frame(0), frame(2000), frame(300)]);
@@ -956,7 +952,7 @@ mod tests {
         drop(first);
         let taken = XskDevice::open(small("near0", 5), &umem, &pool).map(drop).unwrap_err().to_string();
         assert!(taken.contains("key 5 of the map has a socket already"), "{taken}");
-        drop(second); // takes its own out at 6; the kernel, the other
+        drop(second); // removes its own at 6; the kernel removes the other
         XskDevice::open(small("near0", 5), &umem, &pool).map(drop).expect("the place is free");
     }
 
@@ -1010,7 +1006,7 @@ mod tests {
         let mut device = XskDevice::open(busy(77), &umem, &pool).unwrap();
         let fd = device.open.as_ref().unwrap().fd.clone();
         assert_eq!(sys::busy_poll(fd.as_fd()).unwrap(), [1, 30]);
-        // The budget cannot be read; but who may not raise it may set it to what it is.
+        // The budget cannot be read. But a thread without the right to raise it may set its current value.
         let takes = |budget| {
             veth::without(&[veth::CAP_NET_ADMIN], || sys::set_busy_poll_budget(fd.as_fd(), budget).is_ok())
         };
@@ -1068,7 +1064,7 @@ mod tests {
         drop(open()); // the queue is free, and the memory can be registered again
     }
 
-    /// Opens and closes a device where system calls are refused; says whether it knew a way to wait, and the
+    /// Opens and closes a device with these system calls refused. Returns whether it knew a way to wait, and
     /// counts.
     fn closed_without(calls: &[veth::Refused]) -> (bool, u64, u64) {
         veth::refused(calls, || {

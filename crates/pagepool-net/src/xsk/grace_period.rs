@@ -1,32 +1,29 @@
-//! How to wait until the kernel no longer writes to a socket that was taken out of its map.
+//! How to wait until the kernel no longer writes to a socket that was removed from its map.
 //!
-//! What   the kernel redirects packets under RCU: a CPU that looked the socket up a moment ago may still
-//!        write to the UMEM (I4). When the last descriptor of a socket is closed, the kernel waits for such
-//!        CPUs itself; but a child between `fork` and `exec` may have one. So a device that has packets
-//!        redirected to it waits for a grace period of its own.
-//! How    `membarrier`'s oldest command waits for one (kernel/sched/membarrier.c, v7.3). It may be missing
-//!        (CONFIG_MEMBARRIER), be filtered, and is refused on machines with CPUs free of ticks (nohz_full).
-//!        Then closing a packet socket, which always waits for one (net/packet/af_packet.c:packet_release,
-//!        v7.3); the socket is made when the device is opened, because the capability may be gone when it is
-//!        closed. If neither is available, the buffers are leaked.
+//! What   the kernel redirects packets under RCU: a CPU that just looked a socket up may still write to the
+//!        UMEM (I4). When the last descriptor is closed, the kernel waits for such CPUs. But a child between
+//!        `fork` and `exec` may have one, so a device with a redirect waits itself.
+//! How    by `membarrier`'s oldest command (kernel/sched/membarrier.c, v7.3). It may be missing
+//!        (CONFIG_MEMBARRIER) or filtered, and is refused on machines with CPUs free of ticks (nohz_full).
+//!        Otherwise by closing a packet socket (net/packet/af_packet.c:packet_release, v7.3), made with the
+//!        device because the capability may be gone at the close. Without either, the buffers are leaked.
 //! Who    made with the device; the thread that closes the device waits.
 
 use std::os::fd::OwnedFd;
 
 use super::sys::socket as sys;
 
-/// A way to wait.
 #[derive(Debug)]
 pub(super) enum GracePeriod {
     Membarrier,
-    /// Receives nothing, and exists to be closed.
+    /// Exists to be closed.
     PacketSocket(OwnedFd),
     /// Neither is available.
     Unknown,
 }
 
 impl GracePeriod {
-    /// Finds one that works.
+    /// Finds a way that works.
     pub(super) fn new() -> Self {
         match sys::has_grace_period() {
             true => Self::Membarrier,
@@ -34,7 +31,7 @@ impl GracePeriod {
         }
     }
 
-    /// Waits for the end of all RCU read-side sections that run now; false if that is unknown.
+    /// Waits for the end of all current RCU read-side sections. False if it cannot.
     pub(super) fn wait(self) -> bool {
         match self {
             Self::Membarrier => {
@@ -42,7 +39,7 @@ impl GracePeriod {
                 sys::grace_period() || sys::packet_socket().map(drop).is_ok()
             }
             Self::PacketSocket(socket) => {
-                // `packet_release` waits for the grace period before it returns.
+                // `packet_release` waits for the grace period.
                 drop(socket);
                 true
             }

@@ -1,6 +1,5 @@
-//! Where in a chunk of a UMEM the packet lies.
+//! Where things are in a chunk of a UMEM.
 
-/// Where in a chunk what lies, as the receiver and the sender need it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Layout {
     /// Bytes of a chunk.
@@ -8,8 +7,8 @@ pub(super) struct Layout {
     /// Bytes before the packet in a chunk.
     pub(super) before: u32,
     pub(super) unaligned: bool,
-    /// log2 of the bytes that have an entry in a table of buffers: half a page, or a page.
+    /// log2 of the bytes per entry of a table of buffers: half a page, or a page.
     pub(super) unit_shift: u32,
-    /// Bytes of the memory.
+    /// Bytes of the UMEM.
     pub(super) len: u64,
 }

@@ -1,10 +1,9 @@
-//! A socket without a kernel: a device over rings in plain memory, and the kernel's side of them, played by
-//! the caller. It measures what a packet costs in this process without a card, and needs no capability.
+//! A device over rings in plain memory, whose kernel side the caller plays. It measures what a packet costs
+//! in this process, without a card or capabilities.
 //!
-//! What   the driver of a card with zero copy, as far as the rings show it: buffers are taken off the fill
-//!        ring in order and come back as packets; what is to be sent completes in order. It waits for no
-//!        call, and so the device makes none. It writes no packet.
-//! Who    one thread has both sides.
+//! What   acts like the driver of a zero-copy card: takes buffers off the fill ring in order, returns them as
+//!        packets, and completes sent packets in order. It requests no calls, and writes no packet data.
+//! Who    one thread uses both sides.
 
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixDatagram;
@@ -22,13 +21,13 @@ use super::sys::socket::{CONTINUED, Mapped};
 use super::umem::Umem;
 use crate::sys::remedy::failed;
 
-/// The MTU of its interface, which does not exist: without and with packets of several buffers.
+/// The MTU without and with packets of several buffers.
 const MTU: u32 = 1500;
 const JUMBO_MTU: u32 = 9000;
-/// Where an address of unaligned mode says how far into its chunk the packet is.
+/// In unaligned mode, the first bit of a packet's offset in an address.
 const OFFSET_SHIFT: u32 = 48;
 
-/// A UMEM that no kernel knows, for [`xsk_in_memory`].
+/// Makes a UMEM that no kernel knows, for [`xsk_in_memory`].
 pub fn umem_in_memory<P: Provider + ?Sized>(
     params: UmemParams,
     provider: &Arc<P>,
@@ -41,7 +40,7 @@ pub fn umem_in_memory<P: Provider + ?Sized>(
     Ok(Umem::unregistered(DomainId::unique(), params, area.id(), memory))
 }
 
-/// A device with rings of so many slots, and the kernel's side of it.
+/// Makes a device with rings of `slots` slots, and the kernel's side of it.
 ///
 /// ```
 /// use pagepool::{Arena, ArenaParams, Pool, PoolParams};
@@ -80,7 +79,7 @@ pub fn xsk_in_memory(umem: &Arc<Umem>, slots: u32) -> Result<(XskDevice, XskKern
         unaligned: umem.params().unaligned,
     };
     let mtu = if umem.params().multi_buffer { JUMBO_MTU } else { MTU };
-    // Of another kind, so that what is asked of a socket of AF_XDP fails, and what of any does not.
+    // Not AF_XDP: its options fail, and general ones work.
     let fd: OwnedFd = UnixDatagram::unbound().map_err(|source| system("socket", source))?.into();
     Ok((XskDevice::over_rings(&params, umem, fd, (rx, tx), mtu), kernel))
 }
@@ -99,8 +98,8 @@ pub struct XskKernelSide {
 }
 
 impl XskKernelSide {
-    /// Packets of `len` bytes arrive, each in as many buffers as it needs, as far as there are buffers and
-    /// slots; says how many.
+    /// Delivers packets of `len` bytes, each in as many buffers as it needs, as far as there are buffers and
+    /// slots. Returns how many.
     pub fn deliver(&mut self, packets: usize, len: u32) -> usize {
         let each = len.div_ceil(self.most).max(1) as usize;
         let most = packets * each;
@@ -118,7 +117,7 @@ impl XskKernelSide {
         n
     }
 
-    /// One buffer of a packet that goes on arrives.
+    /// Delivers one buffer of a packet that continues.
     #[cfg(test)]
     fn deliver_part(&mut self, len: u32) {
         assert_eq!(self.fill.peek(1), 1, "the fill ring has buffers");
@@ -129,7 +128,7 @@ impl XskKernelSide {
         self.received.submit();
     }
 
-    /// What is to be sent is sent; says how many buffers.
+    /// Sends what is on the transmit ring, as far as completions have room. Returns how many buffers.
     pub fn send(&mut self) -> usize {
         let n = self.send.peek(self.done.room(usize::MAX));
         for words in (0..n).map(self.send.read(n)) {
@@ -196,7 +195,6 @@ mod tests {
         assert_eq!((device.take_tx_timestamps(&mut times), times), (0, vec![]), "none was written");
     }
 
-    /// Chunks of every kind, for packets of several.
     fn several() -> [UmemParams; 3] {
         let pages = UmemParams { multi_buffer: true, ..Default::default() };
         let halves = UmemParams { chunk_size: 2048, ..pages.clone() };
@@ -288,7 +286,7 @@ mod tests {
                 let lens: Vec<_> = packets.drain(..).map(|packet| packet.len() as u32).collect();
                 assert_eq!(lens, [most, 60], "{params:?}, round {round}");
                 assert_eq!(device.stats().rx_too_many_buffers, round, "{params:?}");
-                device.receive(&pool, &mut packets, 1); // takes buffers for those that came home
+                device.receive(&pool, &mut packets, 1); // takes buffers for those that were returned
                 let out = pool.inflight().out;
                 let is_halves = params.chunk_size == 2048; // of which some pages have one out, some two
                 assert!(is_halves || out == 64, "{params:?}, round {round}: {out}, what the kernel has");

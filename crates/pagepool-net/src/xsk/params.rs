@@ -11,24 +11,24 @@ use super::sys::socket::Registration;
 use super::tx_metadata::{self, TxMetadataMode};
 use crate::error::{parameter, within};
 
-/// Most slots of a ring. Linux takes more; a table of buffers goes with them.
+/// Most slots of a ring. A table of buffers grows with them.
 const MAX_RING: u32 = 1 << 16;
 /// Bytes that the kernel keeps free before a packet for XDP programs. Linux: `XDP_PACKET_HEADROOM`.
 pub(crate) const XDP_HEADROOM: u32 = 256;
-/// The least chunk. Linux: `XDP_UMEM_MIN_CHUNK_SIZE`.
+/// The smallest chunk. Linux: `XDP_UMEM_MIN_CHUNK_SIZE`.
 const MIN_CHUNK: u32 = 2048;
-/// The most: a page of a pool. The kernel takes more where its own page is larger.
+/// The largest chunk: a page of a pool. Kernels with larger pages accept more.
 const PAGE: u32 = 4096;
 
 /// Whether the driver uses the UMEM directly (zero copy), or the kernel copies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum XskMode {
-    /// Zero copy if the driver supports it, else copy.
+    /// Zero copy if the driver supports it, otherwise copy.
     /// [`XskDevice::is_zero_copy`](super::XskDevice::is_zero_copy) returns the choice.
     #[default]
     Auto,
-    /// The kernel copies: every driver. What is sent may be read from the UMEM itself until it is completed,
-    /// so complete it before closing the device, if it must go out as it is.
+    /// The kernel copies; any driver. It may read a sent packet from the UMEM until completion: to send it
+    /// unchanged, complete it before closing the device.
     Copy,
     /// The driver works on the UMEM, or opening fails.
     ZeroCopy,
@@ -37,35 +37,35 @@ pub enum XskMode {
 /// The parameters of a UMEM, which all sockets over it share.
 #[derive(Clone, Debug)]
 pub struct UmemParams {
-    /// Names it in reports and errors.
+    /// The name in reports and errors.
     pub name: String,
-    /// Bytes of a chunk, which the kernel fills with one packet or a part of one: 2048 or 4096; with
-    /// `unaligned` any multiple of 64 from 2048 to 4096. A chunk of 4096 is a page of a pool, of order 0. One
-    /// of 2048 is half a page: the device then takes [fragments](pagepool::Bound::alloc_frag) of that size,
-    /// which must be the only ones cut from the pool (a fragment across a border of chunks is counted as
-    /// `rx_unmapped`, and returns to its pool).
+    /// Bytes of a chunk, which holds one packet or a part of one: 2048 or 4096; with `unaligned` any multiple
+    /// of 64 from 2048 to 4096.
     ///
-    /// The parameters of a pool for half pages: `PoolParams { order: 6, headroom: 256, max_len: 1792, colour:
-    /// false, wakeup: true, domains: vec![umem], ..Default::default() }`. From a page of order 6, 256 KiB,
-    /// come 128 chunks, which are cut and counted together; it is free again when all have returned, so the
-    /// pool needs more memory than the chunks that are out. With order 0 a page carries two packets, and each
-    /// costs two to three times the cycles. `headroom` and `max_len` keep the process's own frames, which
-    /// take whole pages, within one chunk: with order 6 cut these from fragments of the chunk size. A
-    /// fragment has no tailroom; its headroom is what the chunk has before the packet.
+    /// A chunk of 4096 is a page of a pool, of order 0. One of 2048 is half a page: the device takes
+    /// [fragments](pagepool::Bound::alloc_frag) of that size. Cut no others from that pool: a fragment across
+    /// a border of chunks is counted as `rx_unmapped`, and returns to its pool.
+    ///
+    /// A pool for half pages has `PoolParams { order: 6, headroom: 256, max_len: 1792, colour: false, wakeup:
+    /// true, domains: vec![umem], ..Default::default() }`. A page of order 6, 256 KiB, is cut into 128
+    /// chunks, and is free when all have returned, so the pool needs more memory than the chunks that are
+    /// out. With order 0, packets cost two to three times the cycles. `headroom` and `max_len` keep the
+    /// process's own frames, which take whole pages, within one chunk; with order 6 cut these from fragments
+    /// of the chunk size. A fragment has no tailroom; its headroom is what the chunk has before the packet.
     pub chunk_size: u32,
-    /// Bytes kept free before the 256 that the kernel always keeps before a packet.
+    /// Bytes kept free before the kernel's own 256.
     pub headroom: u32,
-    /// Chunks may begin anywhere in a page, so that packets lie in different cache sets from page to page
-    /// (the pool's colours): a chunk of 3072 leaves room for 16 of them.
+    /// Chunks may begin anywhere in a page, so packets lie in different cache sets (the pool's colours): a
+    /// chunk of 3072 leaves room for 16.
     pub unaligned: bool,
     /// Whether the driver works on the UMEM itself.
     pub mode: XskMode,
-    /// The kernel sets a flag when it must be called, so that other rounds need no system call. Off is for
-    /// measuring.
+    /// The kernel sets a flag when it must be called; other rounds need no system call. Turn it off only to
+    /// measure.
     pub need_wakeup: bool,
-    /// Packets of several chunks (Linux 6.6). The XDP program that redirects must accept them, too.
+    /// Packets of several chunks (Linux 6.6). The redirecting XDP program must accept them, too.
     pub multi_buffer: bool,
-    /// Whether packets that are sent may carry requests: checksums, times.
+    /// Whether sent packets may carry requests: checksums, times.
     pub tx_metadata: TxMetadataMode,
 }
 
@@ -85,7 +85,7 @@ impl Default for UmemParams {
 }
 
 impl UmemParams {
-    /// What the kernel is told of memory with these parameters.
+    /// The registration of memory with these parameters.
     pub(super) fn registration(&self, addr: usize, len: u64) -> Registration {
         Registration {
             addr,
@@ -108,7 +108,7 @@ impl UmemParams {
             };
             return Err(parameter("chunk_size", chunk, must_be));
         }
-        // The kernel wants some room left; a minimal Ethernet frame is the least that makes sense.
+        // The kernel requires some room; less than a minimal Ethernet frame makes no sense.
         let most = chunk - XDP_HEADROOM - 64;
         if self.headroom > most {
             let must_be = format!(
@@ -119,7 +119,7 @@ impl UmemParams {
         self.check_metadata()
     }
 
-    /// The kernel computes a checksum over the first buffer alone, and only where it copies.
+    /// The kernel computes a checksum only over the first buffer, and only in copy mode.
     fn check_metadata(&self) -> Result<(), Error> {
         let must_be = match self.tx_metadata {
             TxMetadataMode::SoftwareChecksum if self.multi_buffer => "On or Off with multi_buffer",
@@ -132,85 +132,79 @@ impl UmemParams {
 
 /// How packets are sent in copy mode.
 ///
-/// This is about veths, in containers and labs: cards with zero copy send by their ring, whatever this says.
+/// For veths, in containers and labs: cards with zero copy always send by their ring.
 ///
-/// The ring is AF_XDP's own way: the kernel sends packet by packet, and nothing on the machine sees them
-/// before the driver. A BPF program that the kernel runs sends up to 64 by one call, and the receiving side
-/// gets them together. They pass what a host's own packets pass: the interface's queueing discipline, filters
-/// of the traffic control, rules of nftables at the egress, taps. To these all packets of a call are of one
-/// EtherType, that of the longest; and fewer than four go by the ring, unless one of the four is on their
-/// way. The device hears of a queueing discipline that is added while it runs, and looks for filters, rules
-/// and taps every 7 to 34 ms while it sends; from then on all packets go by the program. What is dropped on
-/// the way is counted ([`tx_dropped`](crate::DeviceStats::tx_dropped)). A call sends at most 64 packets, and
-/// at most 96 KiB. It runs without softirqs on this CPU.
+/// * By the ring the kernel sends packet by packet, and nothing on the machine sees them before the driver.
+/// * A BPF program sends up to 64 packets and 96 KiB per call, without softirqs on this CPU, and the
+///   receiving side gets them together. They pass what a host's own packets pass: the interface's queueing
+///   discipline, tc filters, nftables rules at the egress, taps. To these, all packets of a call have the
+///   EtherType of the longest. Drops are counted ([`tx_dropped`](crate::DeviceStats::tx_dropped)).
 ///
-/// It requires Linux 6.15, `CAP_PERFMON`
-/// beside `CAP_BPF` and `CAP_NET_ADMIN`, and that the thread which polls the device is in the interface's
-/// network namespace: in another one packets go by the ring from the first send on, because an interface's
-/// number is valid in its own namespace only.
+/// With a BPF program, fewer than four packets still go by the ring, unless one of these four is on the way.
+/// While it sends, the device notices a new queueing discipline at once, and filters, rules and taps within 7
+/// to 34 ms; then all packets go by the program.
+///
+/// The program requires Linux 6.15, `CAP_PERFMON`, `CAP_BPF` and `CAP_NET_ADMIN`, and a polling thread in the
+/// interface's network namespace. From the first send in another one, packets go by the ring, because an
+/// interface's number is valid only in its own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TxMode {
-    /// By a BPF program on a veth whose packets have one buffer each and, when the device is opened, pass no
-    /// queueing discipline, no filter of the traffic control and no rule of nftables. Else, and if no BPF
-    /// program is available, by the ring. [`XskDevice::tx_mode`](super::XskDevice::tx_mode) returns the
-    /// choice.
+    /// By a BPF program on a veth, if packets have one buffer each and, when the device is opened, pass no
+    /// queueing discipline, tc filter or nftables rule. Otherwise, and if no program is available, by the
+    /// ring. [`XskDevice::tx_mode`](super::XskDevice::tx_mode) returns the choice.
     #[default]
     Auto,
     /// By the ring.
     Ring,
     /// By a BPF program, on any interface with Ethernet headers, or opening fails. With a queueing
-    /// discipline, filters or rules, fewer than four packets go by it, too. Measured on veths only.
+    /// discipline, filters or rules, few packets go by it, too. Measured only on veths.
     BpfBatch,
 }
 
-/// The parameters of an AF_XDP socket. `Default` is queue 0; set `interface`.
+/// The parameters of an AF_XDP socket. Set `interface`; the default queue is 0.
 #[derive(Clone, Debug)]
 pub struct XskParams {
-    /// The interface, in the network namespace of the thread that opens the device.
+    /// The interface, in the opening thread's network namespace.
     pub interface: String,
     /// The queue, from 0.
     pub queue: u32,
-    /// Slots of the receive ring, a power of two from 2 to 65536.
+    /// Slots of the receive ring: a power of two from 2 to 65536.
     pub rx_ring: u32,
-    /// Slots of the transmit and completion rings, a power of two from 2 to 65536.
+    /// Slots of the transmit and completion rings: a power of two from 2 to 65536.
     pub tx_ring: u32,
-    /// Buffers that the kernel has for packets: on the fill ring, in the driver and on the receive ring
-    /// together. 0: as many as the receive ring has slots, and with zero copy as many more as the driver's
-    /// ring has.
+    /// Number of buffers for the kernel: on the fill ring, in the driver and on the receive ring together. 0:
+    /// as many as the receive ring has slots, plus those of the driver's ring with zero copy.
     pub rx_buffers: u32,
-    /// The XDP program that redirects packets to the socket; `None` for one that only transmits.
+    /// The XDP program that redirects packets to the socket; `None` if it only transmits.
     pub redirect: Option<Arc<Redirect>>,
-    /// The key at which the XDP program looks this socket up in the map; `None` is the queue's number, as the
-    /// XDP program of [`Redirect::attach`] uses. One map for several interfaces requires other keys, because
-    /// their queues have the same numbers.
+    /// The socket's key in the XDP program's map. `None`: the queue's number, as for [`Redirect::attach`].
+    /// One map for several interfaces requires other keys.
     pub map_key: Option<u32>,
-    /// How packets go out in copy mode.
+    /// How packets are sent in copy mode.
     pub tx_mode: TxMode,
-    /// How long to try again while the queue is busy. The kernel releases the queue of a closed socket, or of
-    /// a killed process, a moment later: mostly some ms; up to 6 s on a machine with five times the load that
-    /// it can serve.
+    /// How long to try again while the queue is busy. The kernel frees the queue of a closed socket or killed
+    /// process a moment later: mostly some ms; up to 6 s under five times the load that a machine can serve.
     pub busy_limit: Duration,
-    /// Try no longer once this is true: somebody who waits wants an end.
+    /// Set this to true to stop trying again.
     pub give_up: Option<Arc<AtomicBool>>,
-    /// Have this thread's calls do the driver's work, on this thread's CPU (Linux 5.11); `None` leaves that
-    /// to interrupts.
+    /// This thread's calls do the driver's work, on this CPU (Linux 5.11). `None`: interrupts do it.
     pub busy_poll: Option<BusyPoll>,
 }
 
-/// How a device's calls poll the driver. Such a device calls the kernel whenever it finds no packet or has
-/// something to send, because no interrupt does the work.
+/// How a device's calls poll the driver.
 ///
-/// It requires that the kernel knows the queue's number (NAPI ID): see
-/// [`XskDevice::napi_id`](super::XskDevice::napi_id). Without one the calls are made and nothing else
-/// changes; interrupts do the work. Interrupts are held back for good only where the interface is told to
-/// (`napi_defer_hard_irqs` and `gro_flush_timeout` in `/sys/class/net/IF`).
+/// The device calls the kernel whenever it finds no packet or has something to send, because no interrupt
+/// does the work. The kernel must know the queue's number (NAPI ID): see
+/// [`XskDevice::napi_id`](super::XskDevice::napi_id). Otherwise interrupts do the work, and the calls change
+/// nothing. To hold interrupts back for good, set `napi_defer_hard_irqs` and `gro_flush_timeout` in
+/// `/sys/class/net/IF`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BusyPoll {
-    /// Microseconds, from 1 to 2147483647, that a call which blocks would poll for. A device's calls never
-    /// block: each polls once, whatever this is.
+    /// Microseconds, 1 to 2147483647, for which a blocking call would poll. A device's calls never block:
+    /// each polls once.
     pub micros: u32,
-    /// Packets that one call has the driver move at most: 1 to 65535. Drivers expect 64 or fewer; the
-    /// kernel's default is 8.
+    /// Most packets that the driver moves per call: 1 to 65535. Drivers expect 64 or fewer; the kernel's
+    /// default is 8.
     pub budget: u32,
 }
 

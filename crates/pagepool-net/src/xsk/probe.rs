@@ -1,13 +1,12 @@
 //! How to wait until a driver is done with a queue.
 //!
-//! What   a zero-copy driver lets go of a socket's buffers behind our back, a moment after the socket was
-//!        closed. Until then it may write to them (I4). The queue can be bound again when it has, so a socket
-//!        of its own tries that. In copy mode the kernel receives no more when `close` returns, and nothing
-//!        of this is needed; for the times that it writes when a packet has left, the device waits before
-//!        the close (`tx_metadata/requests.rs`). It may still read: a driver that takes packets in fragments
-//!        (virtio_net, Linux 5.12) gets the pages themselves of what it sends. What was not completed before
-//!        the close may then go out with other bytes.
-//! Who    made with the device, in the network namespace of its interface; used by the thread that closes it.
+//! What   a zero-copy driver releases a closed socket's buffers a moment later, and may write to them until
+//!        then (I4). When it is done, the queue can be bound again: a second socket tries that. In copy mode
+//!        the kernel receives no more when `close` returns; the device waits before the close for the times
+//!        that it writes (`tx_metadata/requests.rs`). It may still read: a driver that takes packets in
+//!        fragments (virtio_net, Linux 5.12) gets the sent pages themselves. A packet that was not completed
+//!        before the close may then be sent with other bytes.
+//! Who    made with the device, in its interface's network namespace; used by the thread that closes it.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -16,16 +15,15 @@ use super::queue::Queue;
 use super::sys::socket::{self as sys, Registration, Ring, flags};
 use crate::sys::errno;
 
-/// Longest wait; drivers take tens of milliseconds.
+/// Drivers take tens of milliseconds.
 const LIMIT: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// A socket that is bound to nothing yet.
 #[derive(Debug)]
 pub(super) struct Probe(OwnedFd);
 
 impl Probe {
-    /// Registers a page of the memory alone: nothing is ever given to the kernel by it.
+    /// Registers only one page, and never gives it to the kernel as a buffer.
     pub(super) fn new(memory: Registration) -> std::io::Result<Self> {
         let socket = sys::socket()?;
         let chunk = pagepool::PAGE_SIZE as u32;
@@ -37,13 +35,13 @@ impl Probe {
         Ok(Self(socket))
     }
 
-    /// Waits until the queue has no socket any more; false if that takes too long.
+    /// Waits until the queue has no socket. False if that takes too long.
     pub(super) fn wait(self, queue: Queue) -> bool {
         let start = Instant::now();
         loop {
             match sys::bind(self.0.as_fd(), queue.index, queue.number, flags::XDP_COPY, None) {
                 Err(error) if may_be_busy(&error) => {}
-                _ => return true, // it could be bound, or the interface is gone, and its driver with it
+                _ => return true, // it could be bound, or the interface and its driver are gone
             }
             if start.elapsed() >= LIMIT {
                 return false;
@@ -53,8 +51,7 @@ impl Probe {
     }
 }
 
-/// Whether the queue has a socket, or the kernel gave up before it looked: then nothing is known, and waiting
-/// is safe.
+/// Whether the queue may have a socket. If the kernel failed before it looked, waiting is safe.
 fn may_be_busy(error: &std::io::Error) -> bool {
     matches!(error.raw_os_error(), Some(errno::EBUSY | errno::ENOMEM | errno::EINTR | errno::EAGAIN))
 }

@@ -1,11 +1,11 @@
-//! A queue's identity on the machine, and the check that the interface has it.
+//! A queue's identity, and the check that the interface has it.
 
 use pagepool::Error;
 
 use crate::error::parameter;
 use crate::link::{Channels, shell_word};
 
-/// A queue among all of the machine: namespace, interface, number.
+/// Network namespace, interface, number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Queue {
     pub(super) namespace: u64,
@@ -13,9 +13,8 @@ pub(super) struct Queue {
     pub(super) number: u32,
 }
 
-/// A queue's number must be below the interface's queues.
 pub(super) fn check_queue(interface: &str, queue: u32, channels: Option<Channels>) -> Result<(), Error> {
-    // the driver does not report its queues: bind checks
+    // if the driver does not report its queues, bind checks
     let Some(Channels { rx, tx, .. }) = channels else { return Ok(()) };
     if queue < rx.min(tx) {
         return Ok(());

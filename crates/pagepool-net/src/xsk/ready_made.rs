@@ -1,5 +1,4 @@
-//! What most programs want to begin with, in one call each: a device with memory and a pool of its own, and
-//! a redirect for one port.
+//! What most programs need, in one call each: a device with its own memory and pool; a redirect for one port.
 
 use std::sync::Arc;
 
@@ -16,18 +15,19 @@ use crate::link::lookup;
 
 impl XskDevice {
     /// Opens a queue of an interface with all that it requires: memory, a UMEM, a pool that this thread owns,
-    /// and an XDP program that takes all packets of the queue. Those of other queues stay with the kernel. It
-    /// takes packets from here on; end the process, or drop both, to give them back to the kernel.
+    /// and an XDP program that takes all packets of the queue.
     ///
-    /// The memory is what the rings hold, twice: 32 MiB with the rings of `XskParams::default()`, and more
-    /// for a card with zero copy. Packets have one buffer, and so the MTU may be at most 3,822 bytes; for
-    /// more see [`UmemParams::multi_buffer`](super::UmemParams::multi_buffer). For some of the packets see
+    /// Packets of other queues stay with the kernel. To give this queue back to the kernel, drop both, or end
+    /// the process. The memory is twice what the rings hold: 32 MiB with the rings of `XskParams::default()`,
+    /// and more for a card with zero copy.
+    ///
+    /// Packets have one buffer, so the MTU may be at most 3,822 bytes; for more see
+    /// [`UmemParams::multi_buffer`](super::UmemParams::multi_buffer). For some of the packets see
     /// [`Redirect::attach_udp_port`], for other parameters [`simple_with`](Self::simple_with), for several
     /// queues [`open_devices`](crate::open_devices).
     ///
     /// Requires `CAP_NET_RAW`, `CAP_BPF`, `CAP_NET_ADMIN`, and as much locked memory or `CAP_IPC_LOCK`; the
-    /// error names what is missing. Takes some milliseconds, and seconds where a card restarts for the
-    /// program.
+    /// error names what is missing. Takes some milliseconds, or seconds if a card restarts for the program.
     ///
     /// ```no_run
     /// // It needs root and an interface.
@@ -45,11 +45,11 @@ impl XskDevice {
         Self::simple_with(XskParams { interface: interface.into(), queue, ..Default::default() })
     }
 
-    /// As [`simple`](Self::simple), with other parameters: with a [redirect](XskParams::redirect) it takes
-    /// the packets that this has for it, and no XDP program is attached here.
+    /// Opens a queue like [`simple`](Self::simple), with other parameters. With a
+    /// [redirect](XskParams::redirect) it loads no other XDP program.
     ///
-    /// The kernel has its buffers before the socket is in the redirect's map, so in copy mode none of the
-    /// packets is lost. With zero copy the driver's queue has none from when the socket is bound until then.
+    /// The kernel has its buffers before the socket is in the map, so in copy mode no packet is lost. With
+    /// zero copy the driver's queue has no buffers from the bind until then.
     ///
     /// ```no_run
     /// // It needs root and an interface.
@@ -63,7 +63,7 @@ impl XskDevice {
     pub fn simple_with(mut params: XskParams) -> Result<(Self, Bound), Error> {
         params.check()?;
         let link = lookup::look_up(&params.interface)?;
-        params.interface.clone_from(&link.name); // it may be an alternative one
+        params.interface.clone_from(&link.name); // it may be an alternative name
         let name = format!("{}:{}", params.interface, params.queue);
         let (umem, pool) = memory(&name, &params)?;
         check_mtu(link.mtu as usize, &umem)?;
@@ -72,7 +72,7 @@ impl XskDevice {
             None => Redirect::load(&params.interface, Attach::Auto, false)?,
         };
         redirect.key(params.queue, params.map_key)?; // refused before anything is opened
-        redirect.pass()?; // or drivers have no zero copy, and some restart their queues later
+        redirect.pass()?; // otherwise drivers have no zero copy, and some restart their queues later
         let map_key = params.map_key;
         let mut this = Self::bind(UnboundSocket::make(params, &umem)?)?;
         this.check_pool(&pool)?;
@@ -84,16 +84,16 @@ impl XskDevice {
 }
 
 impl Redirect {
-    /// Takes the UDP packets to a port, of IPv4 and IPv6 and to any address, and leaves all others to the
-    /// kernel: ARP, ICMP, other ports, and datagrams in fragments. [Loads](Self::load) an XDP program,
-    /// [steers](Self::steer) by `udp dst port N and not fragment`, and [starts](Self::start): the packets go
-    /// to a socket once it is in the map, and to the kernel until then. For
-    /// [`XskDevice::simple_with`](crate::XskDevice::simple_with), which has an example. Requires `CAP_BPF`,
-    /// `CAP_NET_ADMIN` and, for the match, `CAP_PERFMON`, without which newer kernels accept it:
-    /// [`steer`](Self::steer).
+    /// Takes the UDP packets to a port, of IPv4 and IPv6, to any address. All others stay with the kernel:
+    /// ARP, ICMP, other ports, and datagrams in fragments.
     ///
-    /// A card with several queues spreads flows over them: a queue without a socket leaves its packets to the
-    /// kernel. Open a device for each, or have the card use one ([`HeldFlowSpread`]).
+    /// [Loads](Self::load) an XDP program, [steers](Self::steer) it by `udp dst port N and not fragment`, and
+    /// [starts](Self::start) it: the packets go to a socket once it is in the map, and to the kernel until
+    /// then. See the example of [`XskDevice::simple_with`](crate::XskDevice::simple_with). Requires
+    /// `CAP_BPF`, `CAP_NET_ADMIN` and, on older kernels, `CAP_PERFMON`: see [`steer`](Self::steer).
+    ///
+    /// A card with several queues spreads flows over them, and the kernel gets the packets of queues without
+    /// a socket. Open a device for each, or restrict the card to one ([`HeldFlowSpread`]).
     ///
     /// [`HeldFlowSpread`]: crate::link::HeldFlowSpread
     pub fn attach_udp_port(interface: &str, port: u16) -> Result<Arc<Self>, Error> {
@@ -105,7 +105,7 @@ impl Redirect {
     }
 }
 
-/// Memory for what is on the rings, and as much again in the program's hands.
+/// Memory for the rings, and as much again for the program.
 fn memory(name: &str, params: &XskParams) -> Result<(Arc<Umem>, Bound), Error> {
     let on_rings = u64::from(params.rx_ring.max(params.rx_buffers))
         + u64::from(params.tx_ring)
@@ -123,7 +123,6 @@ fn memory(name: &str, params: &XskParams) -> Result<(Arc<Umem>, Bound), Error> {
     Ok((umem, Pool::new(pool, arena)?.bind()))
 }
 
-/// Longer packets would be lost, one by one.
 fn check_mtu(mtu: usize, umem: &Umem) -> Result<(), Error> {
     let most = umem.packet_capacity() - HEADERS;
     if mtu <= most {

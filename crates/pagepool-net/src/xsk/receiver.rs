@@ -1,16 +1,15 @@
-//! The receiving half: gives the kernel buffers on the fill ring, and makes packets of what arrives on the
-//! receive ring.
+//! The receiving half: gives the kernel buffers on the fill ring, and makes packets of what arrives.
 //!
-//! Table  every buffer that the kernel was given, by the place of its chunk in the UMEM, until it comes back
-//!        with a packet. So nothing is lost to what the kernel keeps to itself or discards silently, and at
-//!        the end all of it is taken back, whatever the rings say.
-//! Trust  none. An address that was not given is counted and never followed. A length beyond the buffer is
+//! Table  holds every buffer that the kernel was given, by its chunk's place in the UMEM, until it returns
+//!        with a packet. So nothing that the kernel keeps or silently discards is lost: at the end all is
+//!        taken back, whatever the rings say.
+//! Trust  none. An address that was not given is counted and never accessed. A length beyond the buffer is
 //!        counted, and the buffer returns to its pool. If one buffer of a packet is wrong, the packet is
 //!        dropped up to its end.
-//! Rule   as many buffers are out as the receive ring and the driver's ring have slots together; the fill
-//!        ring has room for twice that, so that its stale index keeps none back.
-//! I4     a buffer is in the table, where nobody can access its bytes, from before its address is on the fill
-//!        ring until that address comes back on the receive ring, or until the socket is closed.
+//! Rule   as many buffers are out as the receive ring and the driver's ring have slots. The fill ring has
+//!        room for twice that, so its stale index delays none.
+//! I4     a buffer is in the table, where no thread can access its bytes, from before its address is on the
+//!        fill ring until that address returns on the receive ring, or the socket is closed.
 
 use pagepool::{Batch, Bound, DeviceTable, FragRun, FragTable, PAGE_SHIFT, PageBuf, PageIdx, XdpBuff};
 
@@ -22,10 +21,9 @@ use crate::device::DeviceStats;
 use crate::device::mapping_cache::MappingCache;
 use crate::device::rx_chain::RxChain;
 
-/// Descriptors read in one look.
+/// Descriptors per look.
 const BURST: usize = 64;
-/// In unaligned mode an address is where the chunk begins, and above these bits how far behind that the
-/// packet is.
+/// In unaligned mode, address bits of the chunk's start. Above them is the packet's offset from it.
 const BASE_BITS: u32 = 48;
 
 type Fill = Producer<Mapped, 1>;
@@ -37,17 +35,17 @@ pub(super) struct RxRings {
     pub(super) received: Consumer<Mapped, 2>,
 }
 
-/// What the kernel has, by the place of the chunk.
+/// The kernel's buffers, by the place of the chunk.
 #[derive(Debug)]
 enum Given {
-    /// Chunks that are pages, or lie in one: a byte for each page of the UMEM.
+    /// Chunks that are pages, or lie in one: a byte per page.
     Pages(DeviceTable),
-    /// Parts of pages: a byte for each.
+    /// Parts of pages: a byte per part.
     Frags(FragTable),
 }
 
 impl Given {
-    /// Removes and returns the buffer that a place of the UMEM lies in, if the kernel had it.
+    /// Removes the buffer at a place of the UMEM, if the kernel had it.
     #[inline(always)]
     fn take(&mut self, at: u64) -> Option<PageBuf> {
         match self {
@@ -61,10 +59,10 @@ impl Given {
 pub(super) struct Receiver {
     layout: Layout,
     given: Given,
-    /// Buffers that the kernel shall have.
+    /// Number of buffers for the kernel.
     most: usize,
     chain: RxChain,
-    /// Buffers that are leaked: the kernel may write to them for ever.
+    /// The kernel may write to these buffers forever.
     leaked: usize,
 }
 
@@ -90,17 +88,17 @@ impl Receiver {
         let most = budget.min(into.capacity() - into.len());
         let before = into.len();
         while into.len() - before < most {
-            // At most what the vector has room for: every descriptor that is read becomes a packet or is
-            // dropped.
+            // Every descriptor that is read becomes a packet or is dropped, so no more than the vector has
+            // room for.
             let got = ring.peek(BURST.min(most - (into.len() - before)));
             if got == 0 {
                 break;
             }
-            // The kernel wrote these lines on another CPU: fetched together, their misses overlap.
+            // The kernel wrote these lines on another CPU: fetched together, the misses overlap.
             ring.prefetch(got);
-            rings.fill.prefetch(into.len() - before, got); // for the buffers in their place
+            rings.fill.prefetch(into.len() - before, got); // for the buffers that replace them
             self.accept(got, ring.read(got), into, stats);
-            // Behind the last read: from here on the kernel may write these slots again.
+            // After the last read: the kernel may now write these slots again.
             ring.release();
         }
         let n = into.len() - before;
@@ -108,8 +106,8 @@ impl Receiver {
         n
     }
 
-    /// Buffers that came back; there is room for as many packets. Those of one chunk each, in order, take the
-    /// short way, in which a packet is written once, to where it stays.
+    /// Takes returned buffers; `into` has room for as many packets. A fast path takes packets of one chunk
+    /// each, and writes each once, in its final place.
     #[inline(always)]
     fn accept(
         &mut self,
@@ -120,7 +118,7 @@ impl Receiver {
     ) {
         let (mut at, mut bytes) = (0, 0);
         while at < n {
-            // The short way knows no unfinished packet: within one every buffer is checked singly.
+            // The fast path knows no unfinished packets: within one, buffers are checked singly.
             if self.chain.is_between_packets() {
                 let rest = move |next| entry(at + next);
                 let (whole, bytes_of_whole) = match self.given {
@@ -147,8 +145,8 @@ impl Receiver {
         stats.rx_bytes += bytes;
     }
 
-    /// Packets of one page each, at the front of a burst; says how many, and their bytes. Not inlined, so
-    /// that its loop has all registers.
+    /// Takes packets of one page each at the front of a burst. Returns how many, and their bytes. Not
+    /// inlined, so that its loop has all registers.
     #[inline(never)]
     fn take_whole(
         &mut self,
@@ -159,17 +157,17 @@ impl Receiver {
         let Given::Pages(pages) = &mut self.given else { return (0, 0) };
         let whole = move |at: usize| {
             let Descriptor { addr, len, options } = Descriptor::of_words(entry(at));
-            (options == 0).then_some((addr, len)) // any other, known or not, is checked singly
+            (options == 0).then_some((addr, len)) // any other option is checked singly
         };
-        // Two loops, so that the one for aligned chunks tests no mode for each packet.
+        // Two loops: the one for aligned chunks tests no mode per packet.
         match self.layout.unaligned {
             true => pages.remove_packets(n, move |at| whole(at).map(|(addr, len)| (flat(addr), len)), into),
             false => pages.remove_packets(n, whole, into),
         }
     }
 
-    /// The same for packets of one page or several, which may have begun in an earlier burst; says how many
-    /// pages. Where packets have one page each, there are none.
+    /// Takes packets of one or several pages at the front of a burst, which may have begun in an earlier one.
+    /// Returns how many pages, and the packets' bytes; none where packets have one page each.
     #[inline(never)]
     fn take_chained(
         &mut self,
@@ -189,7 +187,7 @@ impl Receiver {
         pages.remove_chained(n, named, max_buffers, begun, into)
     }
 
-    /// The same for packets of one fragment each.
+    /// Takes packets of one fragment each at the front of a burst. Returns how many, and their bytes.
     #[inline(never)]
     fn take_frags(
         &mut self,
@@ -205,12 +203,12 @@ impl Receiver {
         frags.remove_packets(n, whole, into)
     }
 
-    /// Any other buffer; gives the packet that ends with it.
+    /// Takes any other buffer. Returns the packet that ends with it.
     #[inline(never)]
     fn accept_one(&mut self, got: Descriptor, stats: &mut DeviceStats) -> Option<XdpBuff> {
         let (len, last) = (got.len as usize, got.options & CONTINUED == 0);
         let (at, offset) = self.place(got.addr);
-        // Taking the entry out is the check: an address that comes twice finds nothing the second time (I1).
+        // Removing is the check: an address that comes twice finds nothing the second time (I1).
         let Some(buffer) = self.given.take(at) else {
             stats.rx_bad_descriptor += 1;
             return self.chain.spoilt(last);
@@ -221,15 +219,15 @@ impl Receiver {
         self.chain.append(buffer, offset, len, last, stats)
     }
 
-    /// Where an address lies in the UMEM, and the offset in its buffer.
+    /// The place of an address in the UMEM, and its offset in the buffer.
     #[inline(always)]
     fn place(&self, addr: u64) -> (u64, usize) {
-        // The address is the packet's: the room that the kernel keeps before it is in the offset.
+        // The address is the packet's: the offset includes the kernel's room before it.
         let addr = if self.layout.unaligned { flat(addr) } else { addr };
         (addr, (addr & ((1 << self.layout.unit_shift) - 1)) as usize)
     }
 
-    /// Gives the kernel buffers until it has as many as it shall have.
+    /// Gives the kernel buffers until it has `most`.
     #[inline]
     pub(super) fn refill(
         &mut self,
@@ -239,12 +237,12 @@ impl Receiver {
         stats: &mut DeviceStats,
     ) {
         let want = self.most.saturating_sub(self.held());
-        // An idle round ends here, and touches no line that the kernel's CPU has.
+        // An idle round ends here, and touches no cache line of the kernel's CPU.
         if want == 0 {
             return;
         }
         let fill = &mut rings.fill;
-        // The fill ring may have less room than buffers are missing: the kernel takes some off later.
+        // The fill ring may have less room: the kernel takes some buffers off later.
         let want = want.min(fill.room(want));
         let unmapped = match self.given {
             Given::Pages(_) => self.refill_pages(fill, want, pool, mapping),
@@ -255,8 +253,8 @@ impl Receiver {
         fill.submit();
     }
 
-    /// Returns how many pages were of a pool that is not of this UMEM. An empty pool notes that its owner
-    /// starves; the next return wakes it.
+    /// Returns how many pages are of a pool outside this UMEM. An empty pool notes that its owner starves;
+    /// the next return wakes it.
     #[inline(always)]
     fn refill_pages(
         &mut self,
@@ -280,7 +278,7 @@ impl Receiver {
         0
     }
 
-    /// The kernel's from here on, if they lie in the UMEM, where a device address is the place in the area.
+    /// Gives pages to the kernel, if they are in the UMEM, where a device address is the offset in the area.
     #[inline(always)]
     #[expect(clippy::result_large_err, reason = "the batch, given back as it is")]
     fn give_pages(
@@ -291,24 +289,25 @@ impl Receiver {
     ) -> Result<(), Batch> {
         let Given::Pages(pages) = &mut self.given else { return Err(batch) };
         let Some(one) = batch.pop() else { return Ok(()) };
-        // One check for the batch: all its pages are of one pool, and so of one area.
+        // One check for the batch: all pages are of one pool, and thus of one area.
         let mapped = mapping.addr_of(&one).is_some_and(|at| at.0 >> PAGE_SHIFT == u64::from(one.page().0));
         if batch.push(one).is_err() || !mapped {
             return Err(batch);
         }
         let layout = self.layout;
         let mut slots = fill.slots();
-        // Entries of the table first, then the index: the kernel sees an address when the table has it (I4).
+        // Table entries first, then the index: an address is in the table before the kernel sees it (I4).
         let done = match layout.unaligned {
             true => pages.insert(batch, |page, offset| slots.push([at(page) + layout.colour(offset)])),
             false => pages.insert(batch, |page, _| slots.push([at(page)])),
         };
-        // Also after an error: what went into the table is on the ring.
+        // Even after an error: what is in the table is on the ring.
         slots.note();
         done
     }
 
-    /// The same for fragments: those of one page, and so of one memory, together.
+    /// Gives the kernel fragments, those of one page together. Returns how many are of a pool outside this
+    /// UMEM.
     fn refill_frags(
         &mut self,
         fill: &mut Fill,
@@ -326,7 +325,7 @@ impl Receiver {
         0
     }
 
-    /// The kernel's from here on, if they lie in the UMEM, each at the beginning of a chunk.
+    /// Gives fragments to the kernel, if they are in the UMEM, each at the beginning of a chunk.
     #[inline(always)]
     fn give_frags(
         &mut self,
@@ -335,7 +334,7 @@ impl Receiver {
         mapping: &mut MappingCache,
     ) -> Result<(), FragRun> {
         let Given::Frags(frags) = &mut self.given else { return Err(run) };
-        // One check for the run: in the UMEM a device address is the place in the area.
+        // One check for the run: a device address is the offset in the area.
         let place = |first: &PageBuf| first.page().offset() + first.offset() as u64;
         let mapped =
             run.first().is_some_and(|first| mapping.addr_of(first).map(|at| at.0) == Some(place(first)));
@@ -343,13 +342,12 @@ impl Receiver {
             return Err(run);
         }
         let mut slots = fill.slots();
-        // Entries of the table first, then the index, as for pages.
+        // Table entries first, as for pages (I4).
         let done = frags.insert(run, |at| slots.push([at]));
         slots.note();
         done
     }
 
-    /// Gives one buffer, of whichever kind.
     #[cfg(test)]
     pub(super) fn give(&mut self, fill: &mut Fill, pool: &Bound, mapping: &mut MappingCache) -> bool {
         match self.given {
@@ -361,7 +359,6 @@ impl Receiver {
         }
     }
 
-    /// Buffers that the kernel has.
     #[inline(always)]
     fn out(&self) -> usize {
         match &self.given {
@@ -370,21 +367,21 @@ impl Receiver {
         }
     }
 
-    /// Buffers that the kernel has, or that wait for the rest of their packet.
+    /// Buffers that the kernel has, that wait for the rest of their packet, or that are leaked.
     pub(super) fn held(&self) -> usize {
         self.out() + self.chain.held() + self.leaked
     }
 
-    /// Leaks what the kernel has, and goes on counting it.
+    /// Leaks the kernel's buffers, which stay counted.
     pub(super) fn forget(&mut self) {
-        // Not dropped: memory that the kernel may still write must not be handed out again.
+        // Memory that the kernel may still write must not be allocated again.
         self.leaked += match &mut self.given {
             Given::Pages(pages) => pages.forget(),
             Given::Frags(frags) => frags.forget(),
         };
     }
 
-    /// Takes everything back, once the socket is closed; says how many buffers there were.
+    /// Takes everything back after the close. Returns how many buffers there were.
     pub(super) fn clear(&mut self) -> usize {
         let held = self.held();
         self.chain.clear();
@@ -396,22 +393,21 @@ impl Receiver {
     }
 }
 
-/// An address of unaligned mode as a place in the UMEM.
+/// Where an unaligned-mode address is in the UMEM.
 #[inline(always)]
 fn flat(addr: u64) -> u64 {
     (addr & ((1 << BASE_BITS) - 1)) + (addr >> BASE_BITS)
 }
 
-/// Where a page begins in the UMEM.
 #[inline(always)]
 fn at(page: PageIdx) -> u64 {
     u64::from(page.0) << PAGE_SHIFT
 }
 
 impl Layout {
-    /// How far into its page a chunk begins, so that the packet lies where the pool would have it, as far as
-    /// the chunk stays in the page: Linux discards an address whose chunk does not, without a word, where the
-    /// next page is not the next in its memory.
+    /// How far into its page a chunk begins: where the pool would put the packet, as long as the chunk stays
+    /// in the page. Otherwise Linux silently discards the address, unless the next page is also next in
+    /// memory.
     #[inline]
     fn colour(&self, packet_offset: usize) -> u64 {
         let most = (1u64 << self.unit_shift) - u64::from(self.chunk);
@@ -435,7 +431,7 @@ mod tests {
 
     const PAGES: usize = 64;
 
-    /// A receiver without a kernel, a pool, and the addresses of all that the kernel would have.
+    /// A receiver without a kernel, a pool, and the addresses of all buffers.
     fn bench(unaligned: bool) -> (Receiver, Bound, Vec<u64>) {
         let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() }).unwrap();
         let params = PoolParams { tailroom: 320, chains: 8, colour: false, ..Default::default() };
@@ -447,7 +443,7 @@ mod tests {
         (receiver, pool, addrs)
     }
 
-    /// Gives as many pages as it may have; says where they lie.
+    /// Gives as many pages as it may have. Returns their places.
     fn give(receiver: &mut Receiver, pool: &Bound) -> Vec<u64> {
         let (mut addrs, want) = (Vec::new(), PAGES - receiver.held());
         let Given::Pages(pages) = &mut receiver.given else { panic!("chunks of a page") };
@@ -508,7 +504,7 @@ mod tests {
                     *words = entry(addr, len, [0, 0, CONTINUED, random(1 << 31) as u32][random(4) as usize]);
                 }
                 let mut packets = Vec::with_capacity(BURST);
-                // A kernel that changes what it said says something else at every other look.
+                // A kernel that changes its descriptors at every other look.
                 let looks = std::cell::Cell::new(0);
                 let changing = |at: usize| {
                     looks.set(looks.get() + 1);

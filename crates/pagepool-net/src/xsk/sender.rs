@@ -1,16 +1,15 @@
-//! The sending half: gives the kernel the buffers of frames, and the frames back when it is done with them.
+//! The sending half: gives the kernel the buffers of frames, and takes them back when they are sent.
 //!
-//! Table  a packet that is one whole page is a byte, by the page's number; one that is several is a byte
-//!        each, in one table for the last page, with which it is done, and in another for the others; where
-//!        chunks are parts of pages, a packet that is one chunk is a byte, by where it lies. Each buffer of
-//!        any other frame has a slot, which is found by the address that completes it: a list of slots
-//!        per page, for a page may have several fragments that are being sent. A frame is done with its last
-//!        buffer. What the kernel never completes (many kernels drop a descriptor that they refuse silently)
-//!        stays here until the socket is closed.
-//! Trust  none: an address that is not being sent is counted. For a page or a chunk that is sent whole, only
-//!        its number counts.
-//! Check  packets that the kernel would refuse are refused here, where they can be counted: an empty buffer,
-//!        one beyond the UMEM or across the end of a chunk, a packet of too many buffers.
+//! Table  a packet of one whole page is a byte, by the page's number. One of several whole pages is a byte
+//!        per page: the last, which completes it, in one table, the others in a second. If chunks are parts
+//!        of pages, a packet of one chunk is a byte, by its place. Each buffer of any other frame has a slot,
+//!        found by the address that completes it, in a list per page, because several fragments of a page may
+//!        be in transmit. A frame is done with its last buffer. What the kernel never completes (many kernels
+//!        silently drop what they refuse) stays here until the close.
+//! Trust  none: an address that is not being sent is counted. Of a page or chunk that is sent whole, only its
+//!        number counts.
+//! Check  what the kernel would refuse is refused and counted here: an empty buffer, one beyond the UMEM or
+//!        across the end of a chunk, a packet of too many buffers.
 //! Whole  a packet is put on the ring with all its buffers or not at all.
 
 use pagepool::{
@@ -29,9 +28,8 @@ use crate::device::mapping_cache::MappingCache;
 use crate::device::tx_slots::{self, TxFit, TxLimits, TxRing, TxSlots};
 use crate::device::{DeviceStats, TxQueue};
 
-/// Completions read in one look.
+/// Completions per look.
 const BURST: usize = 64;
-/// No slot.
 const NONE: u32 = u32::MAX;
 
 /// The rings of this half. While they are mapped the kernel keeps the socket, closed or not.
@@ -44,28 +42,27 @@ pub(super) struct TxRings {
 #[derive(Debug)]
 pub(super) struct Sender {
     layout: Layout,
-    /// Start of the UMEM in copy mode, where the kernel copies packets during the call: to prefetch them. A
-    /// few drivers (virtio_net) send the pages themselves; there the prefetch is wasted.
+    /// Start of the UMEM in copy mode, to prefetch packets that the kernel copies during the call. A few
+    /// drivers (virtio_net) send the pages themselves; then the prefetch is wasted.
     copied_from: Option<usize>,
     /// Packets of one whole page each.
     whole: DeviceTable,
-    /// Packets of several whole pages each: the last page is in `whole`, the others are here.
+    /// Packets of several whole pages each, except the last page, which is in `whole`.
     before_last: DeviceTable,
-    /// Where chunks are parts of pages: packets of one chunk each.
+    /// If chunks are parts of pages: packets of one chunk each.
     frags: FragTable,
-    /// By page: the first of the slots whose buffers lie in it.
+    /// For each page, the first slot whose buffer is in it.
     pages: Box<[u32]>,
     /// The buffers of all other frames.
     slots: TxSlots<SlotOnPage>,
-    /// Where the buffers of the frame lie whose descriptors were written last.
+    /// The addresses that were written last.
     addrs: [u64; MAX_FRAGS + 1],
     limits: TxLimits,
-    /// Where packets may carry requests. All of them are frames then, so that what is completed still has its
-    /// metadata.
+    /// If packets may carry requests. All are then frames, so a completed packet still has its metadata.
     requests: Option<Box<Requests>>,
 }
 
-/// What is being sent from a slot, as it was put on the ring, and the next slot of the same page.
+/// A buffer that is being sent: its address, and the next slot of its page.
 #[derive(Clone, Copy, Debug)]
 struct SlotOnPage {
     addr: u64,
@@ -90,12 +87,11 @@ impl Sender {
         }
     }
 
-    /// From here on, before anything is sent, packets may carry requests.
+    /// Lets packets carry requests, before anything is sent.
     pub(super) fn serve(&mut self, requests: Requests) {
         self.requests = Some(Box::new(requests));
     }
 
-    /// Which requests are served.
     pub(super) fn features(&self) -> TxFeatures {
         self.requests.as_ref().map_or(TxFeatures::default(), |requests| requests.features())
     }
@@ -105,7 +101,7 @@ impl Sender {
     }
 
     /// Takes packets off the front while there is room, each is a whole page, and none must be refused.
-    /// [`transmit`](Self::transmit) does the others. Returns how many.
+    /// [`transmit`](Self::transmit) takes the others. Returns how many.
     #[inline]
     pub(super) fn transmit_pages(
         &mut self,
@@ -116,7 +112,7 @@ impl Sender {
     ) -> usize {
         let mut sent = 0;
         loop {
-            // A burst may have packets of several pools in turn: one check for each run of them.
+            // One check for each run of packets of one pool.
             let mut of_one_pool = self.transmit_pages_of_one_pool(rings, packets, mappings, stats);
             if of_one_pool == 0 && packets.first().is_some_and(XdpBuff::has_frags) {
                 of_one_pool = self.transmit_chains(rings, packets, mappings, stats);
@@ -138,18 +134,18 @@ impl Sender {
         stats: &mut DeviceStats,
     ) -> usize {
         let Some(first) = packets.first().map(XdpBuff::buffer) else { return 0 };
-        // One check serves for all pages of the pool: in a UMEM a device address is the offset in the area.
+        // One check for the pool: in a UMEM a device address is the offset in the area.
         let at = mappings.addr_of(first).filter(|_| first.len() == PAGE_SIZE);
         if at.is_none_or(|at| at.0 >> PAGE_SHIFT != u64::from(first.page().0)) {
             return 0;
         }
-        // Two limits: free entries of the ring, and slots for buffers that are not completed yet.
+        // Free entries of the ring, and slots for buffers that are not completed.
         let room = rings.send.room(packets.len()).min(self.room());
         let (layout, copied_from, longest) = (self.layout, self.copied_from, self.limits.max_packet);
         let (mut slots, mut bytes) = (rings.send.slots(), 0);
         let sent = self.whole.insert_packets(packets, room, |page, offset, len| {
             let at = (u64::from(page.0) << PAGE_SHIFT) + offset as u64;
-            // A refusal stops here and leaves the packet: the general way counts it.
+            // A refused packet stays in the vector: the general path counts it.
             let Ok(descriptor) = layout.descriptor(at, len, false) else { return false };
             if len <= longest {
                 slots.push(descriptor.to_words());
@@ -158,15 +154,14 @@ impl Sender {
             }
             len <= longest
         });
-        // What the closure refused has no slot, and stays in the vector.
         slots.note();
         stats.tx_packets += sent as u64;
         stats.tx_bytes += bytes;
         sent
     }
 
-    /// As [`transmit_pages`](Self::transmit_pages), for packets of one page or several: a run of either kind
-    /// would move the rest of the burst to the front, as often as the kind changes.
+    /// Takes packets of one or several whole pages, as [`transmit_pages`](Self::transmit_pages) does.
+    /// Separate runs of either kind would move the rest of the burst to the front at each change.
     #[inline(never)]
     fn transmit_chains(
         &mut self,
@@ -181,14 +176,13 @@ impl Sender {
             return 0;
         }
         let (layout, limits) = (self.layout, self.limits);
-        // Mostly all are as long as the first.
         let want = packets.len() * (1 + first.frags().len());
         let mut room = rings.send.room(want).min(self.room());
         let (mut slots, mut bytes) = (rings.send.slots(), 0);
         let sent = self.whole.insert_chained(&mut self.before_last, packets, usize::MAX, |packet| {
             let buffers = 1 + packet.frags().len();
             let fits = buffers <= limits.max_buffers.min(room);
-            // A refusal stops here and leaves the packet: the general way counts it.
+            // A refused packet stays in the vector: the general path counts it.
             let Some(len) = fits.then(|| layout.put(packet, limits.max_packet, &mut slots)).flatten() else {
                 return false;
             };
@@ -201,8 +195,8 @@ impl Sender {
         sent
     }
 
-    /// As [`transmit_pages`](Self::transmit_pages), where chunks are parts of pages: each packet is one
-    /// chunk.
+    /// Takes packets of one chunk each, as [`transmit_pages`](Self::transmit_pages) does, if chunks are parts
+    /// of pages.
     fn transmit_frags(
         &mut self,
         rings: &mut TxRings,
@@ -230,19 +224,19 @@ impl Sender {
         stats: &mut DeviceStats,
     ) -> usize {
         let Some(first) = packets.first().map(XdpBuff::buffer) else { return 0 };
-        // One check for all of the pool, as for pages.
+        // One check for the pool, as for pages.
         let place = first.page().offset() + first.offset() as u64;
         if mappings.addr_of(first).is_none_or(|at| at.0 != place) {
             return 0;
         }
         let room = rings.send.room(packets.len()).min(self.room());
-        // A packet ends with its fragment, and that with its chunk: what is left to check is its length.
+        // A packet ends with its fragment, and that with its chunk: only its length is left to check.
         let (copied_from, longest) =
             (self.copied_from, self.limits.max_packet.min(self.layout.chunk as usize));
         let (mut slots, mut bytes) = (rings.send.slots(), 0);
         let sent = self.frags.insert_packets(packets, room, |at, offset, len| {
             let at = at + offset as u64;
-            // A refusal stops here and leaves the packet: the general way counts it.
+            // A refused packet stays in the vector: the general path counts it.
             let fits = len.wrapping_sub(1) < longest; // and is not empty
             if fits {
                 slots.push(Descriptor { addr: at, len: len as u32, options: 0 }.to_words());
@@ -257,8 +251,8 @@ impl Sender {
         sent
     }
 
-    /// Takes packets and frames off the front while there is room; says how many. Those that can never be
-    /// sent are refused.
+    /// Takes packets and frames off the front while there is room. Returns how many. Refuses those that can
+    /// never be sent.
     #[inline]
     pub(super) fn transmit(
         &mut self,
@@ -284,7 +278,7 @@ impl Sender {
         taken
     }
 
-    /// The same where packets may carry requests. Apart, so that other packets cost what they did.
+    /// Takes frames that may carry requests. Separate, so that other packets do not pay for it.
     #[inline(never)]
     fn transmit_asking(
         &mut self,
@@ -295,13 +289,13 @@ impl Sender {
     ) -> usize {
         let mut sending = Sending::<true> { sender: self, send: &mut rings.send, mappings };
         let taken = tx_slots::send(&mut sending, queue, stats);
-        rings.send.submit(); // as above
+        rings.send.submit(); // after the entries are in the tables (I4)
         taken
     }
 
-    /// Notes a frame whose descriptors were written; there are slots for its buffers. Not inlined, so that a
-    /// frame is copied as a whole: a copy in parts would read it while its parts are still in the store
-    /// buffer, and stall.
+    /// Stores a frame whose descriptors were written; there are slots for its buffers. Not inlined, so that
+    /// the frame is copied whole: a copy in parts would read parts that are still in the store buffer, and
+    /// stall.
     #[inline(never)]
     fn note(&mut self, frame: XdpFrame, buffers: usize) {
         let Self { slots, pages, addrs, .. } = self;
@@ -312,7 +306,7 @@ impl Sender {
         });
     }
 
-    /// Moves frames that were sent into the bulk, at most `budget`.
+    /// Moves sent frames into the bulk, at most `budget`.
     #[inline]
     pub(super) fn complete(
         &mut self,
@@ -342,7 +336,7 @@ impl Sender {
         let done = &mut rings.done;
         let mut frames = 0;
         while frames < budget {
-            // The budget is in frames, and every completion ends at most one.
+            // The budget counts frames; a completion ends at most one.
             let got = done.peek(BURST.min(budget - frames));
             if got == 0 {
                 break;
@@ -360,12 +354,12 @@ impl Sender {
         frames
     }
 
-    /// The kernel completed an address. Returns how many frames that completes.
+    /// Completes an address. Returns how many frames that ends; `None` if it is not being sent.
     #[inline(always)]
     fn finish(&mut self, addr: u64, bulk: &mut XdpFrameBulk) -> Option<usize> {
-        // Nothing is trusted: an address beyond the UMEM finds no entry in either table.
+        // An address beyond the UMEM is in no table.
         let page = PageIdx(u32::try_from(addr >> PAGE_SHIFT).ok()?);
-        // Whole pages first: most packets are one, and a byte of the table tells.
+        // Most packets are whole pages.
         match self.whole.remove(page) {
             Some(page) => bulk.push_buffer(page),
             None => return self.finish_other(addr, bulk),
@@ -373,7 +367,7 @@ impl Sender {
         Some(1)
     }
 
-    /// The same where chunks are parts of pages.
+    /// Completes an address, if chunks are parts of pages.
     #[inline(always)]
     fn finish_frag(&mut self, addr: u64, bulk: &mut XdpFrameBulk) -> Option<usize> {
         match self.frags.remove(addr) {
@@ -385,7 +379,7 @@ impl Sender {
 
     #[inline]
     fn finish_other(&mut self, addr: u64, bulk: &mut XdpFrameBulk) -> Option<usize> {
-        let page = PageIdx((addr >> PAGE_SHIFT) as u32); // it was looked whether it is one
+        let page = PageIdx((addr >> PAGE_SHIFT) as u32); // `finish` checked that it fits
         if let Some(page) = self.before_last.remove(page) {
             bulk.push_buffer(page);
             return Some(0); // the packet is done with its last page
@@ -395,13 +389,13 @@ impl Sender {
 
     fn finish_slot(&mut self, addr: u64, bulk: &mut XdpFrameBulk) -> Option<usize> {
         let slot = self.unlink(addr)?;
-        // A frame that does not come out has buffers that the kernel still reads.
+        // No frame while the kernel reads some of its buffers.
         let Some(frame) = self.slots.finish(slot, |_| true).ok()? else { return Some(0) };
         bulk.push(frame);
         Some(1)
     }
 
-    /// As [`finish`](Self::finish), for a frame that may have asked for the time.
+    /// Completes an address, as [`finish`](Self::finish) does, of a frame that may have requested the time.
     #[inline(never)]
     fn finish_asking(&mut self, addr: u64, bulk: &mut XdpFrameBulk) -> Option<usize> {
         let slot = self.unlink(addr)?;
@@ -411,8 +405,8 @@ impl Sender {
         Some(1)
     }
 
-    /// Takes the slot of an address out of its page's list. Linux 6.18 clears the lowest bit of what it
-    /// completes in copy mode: an even address at which nothing was sent stands for the odd one behind it.
+    /// Removes an address's slot from its page's list. Linux 6.18 clears the lowest bit of completed
+    /// addresses in copy mode: an even address at which nothing was sent stands for the odd one behind it.
     #[inline]
     fn unlink(&mut self, addr: u64) -> Option<u32> {
         self.unlink_exactly(addr).or_else(|| if addr & 1 == 0 { self.unlink_exactly(addr | 1) } else { None })
@@ -420,11 +414,11 @@ impl Sender {
 
     fn unlink_exactly(&mut self, addr: u64) -> Option<u32> {
         let page = (addr >> PAGE_SHIFT) as usize;
-        // By page: the kernel completes by address, and a list of all slots would be searched.
+        // By page, instead of a search of all slots by address.
         let mut at = *self.pages.get(page)?;
         let mut before = NONE;
         while at != NONE {
-            // A list has as many slots as fragments of the page are being sent: mostly one or two.
+            // Fragments of the page that are being sent: mostly one or two.
             let &mut SlotOnPage { addr: sent_at, next } = self.slots.tag(at as usize)?;
             if sent_at == addr {
                 match before {
@@ -438,45 +432,44 @@ impl Sender {
         None
     }
 
-    /// Buffers that may still be sent. A page or a chunk that is sent whole counts for a slot.
+    /// Buffers that may still be sent. A page or chunk sent whole counts as a slot.
     #[inline]
     pub(super) fn room(&self) -> usize {
-        // All tables share one limit, the slots of the completion ring. The kernel reserves a slot there
-        // before it sends, and so always finds one.
+        // All tables share the slots of the completion ring, of which the kernel reserves one before it
+        // sends: it always finds one.
         self.slots.free().saturating_sub(self.whole.len() + self.before_last.len() + self.frags.len())
     }
 
-    /// Buffers of the frames that are here, sent or not.
+    /// Buffers here, sent or not.
     #[inline]
     pub(super) fn held(&self) -> usize {
         self.slots.held() + self.whole.len() + self.before_last.len() + self.frags.len()
     }
 
-    /// Frames to which the kernel may still write the time when they left.
+    /// Frames to which the kernel may still write a time.
     pub(super) fn awaited_times(&self) -> usize {
         self.requests.as_ref().map_or(0, |requests| requests.awaited())
     }
 
-    /// Leaks what the kernel has.
     pub(super) fn forget(&mut self) {
         let others = self.whole.forget() + self.before_last.forget() + self.frags.forget();
         self.slots.forget(others);
     }
 
-    /// For tests: lets packets through that the kernel refuses.
+    /// For tests: allows packets that the kernel refuses.
     #[cfg(test)]
     pub(super) fn pretend_unaligned(&mut self) {
         self.layout.unaligned = true;
     }
 
-    /// Takes everything back, once the socket is closed; says how many buffers there were.
+    /// Takes everything back after the close. Returns how many buffers there were.
     pub(super) fn clear(&mut self) -> usize {
         let others = self.whole.clear() + self.before_last.clear() + self.frags.clear();
         self.slots.clear() + others
     }
 }
 
-/// The ring, and the memory that the device can access; with `ASKS` frames may carry requests.
+/// The ring and the device's memory. With `ASKS`, frames may carry requests.
 struct Sending<'a, const ASKS: bool> {
     sender: &'a mut Sender,
     send: &'a mut Producer<Mapped, 2>,
@@ -495,7 +488,7 @@ impl<const ASKS: bool> Sending<'_, ASKS> {
 }
 
 impl<const ASKS: bool> TxRing for Sending<'_, ASKS> {
-    /// Writes the descriptors of a frame that can be sent, and reserves their places.
+    /// Writes the descriptors of a frame that can be sent, and reserves their slots.
     #[inline]
     fn fit(&mut self, frame: &XdpFrame) -> TxFit {
         let mut option = match self.option(frame) {
@@ -511,7 +504,7 @@ impl<const ASKS: bool> TxRing for Sending<'_, ASKS> {
             return TxFit::Later;
         }
         for (at, segment) in frame.segments().enumerate() {
-            // Memory that is no pool's has no device address.
+            // Memory of no pool has no device address.
             let start = segment.buffer().and_then(|buffer| mappings.addr_of(buffer));
             let addr = start.map(|start| start.0 + segment.offset() as u64);
             let more = at + 1 < buffers;
@@ -526,11 +519,11 @@ impl<const ASKS: bool> TxRing for Sending<'_, ASKS> {
                     descriptor.options |= std::mem::take(&mut option);
                     sender.addrs[at] = descriptor.addr;
                     send.push(descriptor.to_words());
-                    // A burst of packets of several buffers is more than the caches hold.
+                    // Not for several buffers: a burst of them exceeds the caches.
                     fetch(sender.copied_from.filter(|_| buffers == 1), descriptor.addr, segment.len());
                 }
                 Err(never) => {
-                    // Those before it were written and not published: the kernel never sees them.
+                    // The earlier ones were not published: the kernel never sees them.
                     send.cancel(at);
                     return never;
                 }
@@ -541,7 +534,7 @@ impl<const ASKS: bool> TxRing for Sending<'_, ASKS> {
 
     #[inline]
     fn post(&mut self, frame: Option<XdpFrame>, buffers: usize) {
-        // `fit` wrote the descriptors already; without a frame there is nothing to give back later.
+        // `fit` wrote the descriptors. Without a frame there is nothing to return later.
         if let Some(frame) = frame {
             if ASKS {
                 self.sender.requests.iter_mut().for_each(|requests| requests.sent(&frame));
@@ -551,8 +544,8 @@ impl<const ASKS: bool> TxRing for Sending<'_, ASKS> {
     }
 }
 
-/// Usually another CPU wrote the packets. Prefetching their lines together is faster than the misses of the
-/// call, which copies packet by packet.
+/// Usually another CPU wrote the packets. Prefetching their lines together beats the misses of the call,
+/// which copies packet by packet.
 #[inline(always)]
 fn fetch(copied_from: Option<usize>, at: u64, len: usize) {
     if let Some(base) = copied_from {
@@ -561,8 +554,8 @@ fn fetch(copied_from: Option<usize>, at: u64, len: usize) {
 }
 
 impl Layout {
-    /// Writes the descriptors of a packet of one page or several; returns its length. `None`, and nothing is
-    /// written, if the kernel would refuse one of them, or the packet is longer than that.
+    /// Writes the descriptors of a packet of one or several pages. Returns its length; `None`, without
+    /// writing, if the kernel would refuse one, or the packet exceeds `longest`.
     #[inline(always)]
     fn put<E: Entries<2>>(
         &self,
@@ -589,11 +582,11 @@ impl Layout {
         len
     }
 
-    /// The descriptor of a buffer, if the kernel takes one like it: not empty, within the UMEM, and across
-    /// the end of no aligned chunk. Unaligned it may be as long as a chunk.
+    /// A buffer's descriptor, if the kernel accepts it: not empty, within the UMEM, not across the end of an
+    /// aligned chunk. An unaligned one may be as long as a chunk.
     #[inline]
     fn descriptor(&self, addr: u64, len: usize, more: bool) -> Result<Descriptor, TxFit> {
-        // The kernel takes an empty buffer for invalid, drops it, and never completes it.
+        // The kernel drops an empty buffer, and never completes it.
         if len == 0 || len > self.chunk as usize {
             return Err(TxFit::TooLong);
         }
@@ -605,12 +598,13 @@ impl Layout {
         Ok(Descriptor { addr, len: len as u32, options: if more { CONTINUED } else { 0 } })
     }
 
-    /// As `descriptor`; checks also the 48 bytes of metadata, which the kernel requires before every buffer.
+    /// A buffer's descriptor, if the kernel also accepts the 48 bytes of metadata that it requires before
+    /// each.
     #[inline]
     fn descriptor_behind_metadata(&self, addr: u64, len: usize, more: bool) -> Result<Descriptor, TxFit> {
         let before = tx_metadata::LEN as u64;
         let whole = self.descriptor(addr, len, more)?;
-        // Unaligned with zero copy, the kernel silently drops what lies in two pages.
+        // Unaligned with zero copy, the kernel silently drops what is in two pages.
         if addr & (PAGE_SIZE as u64 - 1) < before {
             return Err(TxFit::BadMetadata);
         }
@@ -639,7 +633,7 @@ mod tests {
         for step in 0..2000 {
             let buffers = 1 + step * 7 % 4;
             if sender.slots.free() >= buffers {
-                // All of them lie in two pages, where no place is used twice; some begin at odd addresses.
+                // In two pages, at distinct places, some of them odd.
                 for (at, addr) in (0..).zip(&mut sender.addrs[..buffers]) {
                     let place = 2 * (step as u64 * 4 + at) + step as u64 / 2 % 2;
                     *addr = ((step as u64 % 2) << 12) | (place % 4096);
@@ -704,7 +698,7 @@ mod tests {
             lens[1..].iter().for_each(|&len| packet.add_frag(pool.alloc_page().unwrap(), 7, len).unwrap());
             packet
         };
-        // The fourth is empty in front, the fifth too long; what is behind them goes the general way.
+        // The fourth has an empty first buffer, the fifth is too long; the rest take the general path.
         let mut packets: Vec<_> =
             [&[60, 70][..], &[80], &[3000, 3000, 3000], &[0, 90], &[3800, 4000, 2000], &[60; 4], &[60; 4]]
                 .map(packet)

@@ -1,16 +1,15 @@
-//! What the kernel counts for a socket (`XDP_STATISTICS`), and where its buffers are.
+//! The kernel's counts for a socket (`XDP_STATISTICS`), and where its buffers are.
 
 use super::sys::socket::KernelCounts;
 use crate::device::KernelStats;
 
-/// Of both sides: buffers that are out, and those of them on either ring.
+/// For both sides: buffers that are out, and those on either ring.
 pub(super) fn kernel_stats(
     kernel: KernelCounts,
     (rx, (fill, received)): (usize, (usize, usize)),
     (tx, (transmit, completed)): (usize, (usize, usize)),
 ) -> KernelStats {
-    // Each number is limited to the rest, so that the sum is right although the kernel moves on between the
-    // reads.
+    // Limited to the rest, so the sum is right even if the kernel moves on between the reads.
     let received = received.min(rx);
     let fill = fill.min(rx - received);
     let completed = completed.min(tx);
@@ -33,15 +32,14 @@ pub(super) fn kernel_stats(
     }
 }
 
-/// Packets for which there was no buffer, or no room on the receive ring; and packets that were too long.
+/// Packets without a buffer or room on the receive ring; and packets that were too long.
 pub(super) fn lost_before_the_ring(kernel: KernelCounts, several: bool, zero_copy: bool) -> (u64, u64) {
     if zero_copy {
-        // A driver asks for buffers ahead of packets, and again: the kernel counts its attempts. What the
-        // hardware drops meanwhile is among the interface's own counters.
+        // The kernel counts a driver's attempts to get buffers, ahead of packets. What the hardware drops is
+        // in the interface's own counters.
         return (kernel.rx_ring_full, kernel.rx_dropped);
     }
-    // Where packets may have several buffers none is too long, and the kernel does not count an empty fill
-    // ring for them.
+    // With several buffers no packet is too long, and the kernel does not count an empty fill ring.
     let no_buffer = kernel.rx_fill_ring_empty_descs.max(if several { kernel.rx_dropped } else { 0 });
     (no_buffer + kernel.rx_ring_full, kernel.rx_dropped.saturating_sub(no_buffer))
 }

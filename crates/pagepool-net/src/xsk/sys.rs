@@ -1,4 +1,4 @@
-//! The system calls of AF_XDP, sockets and their rings; and prefetch instructions.
+//! The system calls of AF_XDP sockets and their rings; prefetch instructions.
 
 pub(crate) mod prefetch;
 pub(crate) mod ring;

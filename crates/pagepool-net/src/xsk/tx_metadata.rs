@@ -1,5 +1,5 @@
-//! What is asked for a packet that is sent, and what comes back: the kernel's `struct xsk_tx_metadata`, right
-//! before the packet (Documentation/networking/xsk-tx-metadata.rst, v7.3).
+//! Requests of sent packets, and the answers: the kernel's `struct xsk_tx_metadata`, right before the packet
+//! (Documentation/networking/xsk-tx-metadata.rst, v7.3).
 //!
 //! ```text
 //!   packet - 48   flags                 ┐
@@ -10,8 +10,8 @@
 //!   packet - 8    mark                  ┘
 //! ```
 //!
-//! Metadata of 48 bytes without our mark is not a request. The checksum is there twice to tell whether a time
-//! was written.
+//! Metadata without our mark is no request. The checksum is there twice, to detect whether a time was
+//! written.
 
 mod pseudo_header;
 pub(super) mod requests;
@@ -20,39 +20,40 @@ use pagepool::{AdjustError, XdpBuff};
 
 use super::sys::socket::asks;
 
-/// Bytes before a packet, of which the kernel is told.
+/// Bytes before a packet for metadata.
 pub(super) const LEN: usize = 48;
 const WORDS: usize = LEN / 8;
-/// Random, so that it is not there by chance.
+/// Random: not there by chance.
 const MARK: u64 = 0x5f3a_91c6_e82b_704d;
 
-/// Whether packets may carry requests to the kernel and the driver: [`TxMetadata`]. It holds for all sockets
-/// over a UMEM.
+/// Whether packets may carry requests to the kernel and the driver ([`TxMetadata`]), for all sockets over a
+/// UMEM.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TxMetadataMode {
     /// No TX metadata: requests are ignored. Costs nothing.
     #[default]
     Off,
     /// TX metadata on. Requires Linux 6.11, or a 6.8 to 6.10 stable release with `XDP_UMEM_TX_METADATA_LEN`.
-    /// Packets are sent by the ring, not by [BPF batch](super::TxMode), and in half pages and whole ones the
-    /// same way, which takes longer. Every buffer that is sent requires 48 bytes before its first byte.
+    /// Packets go by the ring, not by [BPF batch](super::TxMode), on the slower path of frames. Every sent
+    /// buffer requires 48 bytes before its first byte.
     On,
-    /// As `On`, with checksums in software (`XDP_UMEM_TX_SW_CSUM`) in copy mode: the kernel completes them
-    /// before the driver has the packet. For tests, and for the other end of a veth, which otherwise may see
-    /// checksums unfinished. Not for packets of several buffers, and not with
+    /// TX metadata on, with checksums in software (`XDP_UMEM_TX_SW_CSUM`) in copy mode, completed before the
+    /// driver has the packet. For tests, and for a veth's other end, which otherwise may see unfinished
+    /// checksums. Not for packets of several buffers, and not with
     /// [`XskMode::ZeroCopy`](super::XskMode::ZeroCopy).
     SoftwareChecksum,
 }
 
-/// What a packet that is sent asks of the kernel and the driver. It lies in the packet's metadata and goes
-/// where the packet goes, into copies with 48 bytes of headroom, too. A device that does not know it ignores
-/// it, and sends the packet as it is.
+/// Requests of a sent packet to the kernel and the driver.
 ///
-/// A socket sends it if the UMEM has [`tx_metadata`](super::UmemParams::tx_metadata). A request that the
-/// socket cannot serve ([`tx_features`](super::XskDevice::tx_features)), or a checksum beyond the packet's
-/// first buffer, is dropped with its packet and counted
-/// ([`tx_bad_metadata`](crate::DeviceStats::tx_bad_metadata)): sent without, it would be wrong and nobody
-/// would know.
+/// They are in the packet's metadata and move with it, even into copies with 48 bytes of headroom. A device
+/// without support ignores them. A socket serves them if the UMEM has
+/// [`tx_metadata`](super::UmemParams::tx_metadata).
+///
+/// If the socket cannot serve a request ([`tx_features`](super::XskDevice::tx_features)), or a checksum is
+/// beyond the first buffer, the packet is dropped and counted
+/// ([`tx_bad_metadata`](crate::DeviceStats::tx_bad_metadata)): sent without, it would be wrong, and
+/// unnoticed.
 ///
 /// ```
 /// use pagepool::{Arena, ArenaParams, Pool, PoolParams, XdpBuff};
@@ -73,22 +74,22 @@ pub enum TxMetadataMode {
 pub struct TxMetadata {
     /// Compute a checksum.
     pub checksum: Option<TxChecksum>,
-    /// Tell when the packet left, under this number of the caller's choice:
-    /// [`XskDevice::take_tx_timestamps`](super::XskDevice::take_tx_timestamps). With zero copy igc and stmmac
-    /// write it only while timestamps of sent packets are on (`hwstamp_ctl -i IF -t 1`).
+    /// Report when the packet left, under this number of your choice: see
+    /// [`XskDevice::take_tx_timestamps`](super::XskDevice::take_tx_timestamps). With zero copy, igc and
+    /// stmmac require a setting (`hwstamp_ctl -i IF -t 1`).
     pub timestamp: Option<u64>,
     /// Send the packet at this time, in nanoseconds of the PTP hardware clock (Linux 6.15; igc and stmmac).
-    /// The packets of the queue behind it wait, and how far ahead it may be depends on the driver. The driver
-    /// requires that the feature is turned on (`tc qdisc ... etf ... offload`).
+    /// Later packets of the queue wait. How far ahead it may be depends on the driver. Requires a setting
+    /// (`tc qdisc ... etf ... offload`).
     pub launch_time: Option<u64>,
 }
 
 impl TxMetadata {
-    /// Writes the request before the packet, in place of other metadata. Call it last: if headers are added
-    /// or removed later, the metadata moves with the packet, but [`TxChecksum::start`] does not change.
+    /// Writes the requests before the packet, in place of other metadata. Call it last: metadata moves when
+    /// headers are added or removed, but [`TxChecksum::start`] does not change.
     ///
-    /// It requires 48 bytes of headroom, else [`AdjustError::NoRoom`]. On any thread; some 20 instructions,
-    /// and the cache line before the packet is written.
+    /// Requires 48 bytes of headroom, else [`AdjustError::NoRoom`]. Any thread; some 20 instructions, and
+    /// writes the cache line before the packet.
     pub fn write(&self, packet: &mut XdpBuff) -> Result<(), AdjustError> {
         packet.adjust_meta(packet.meta().len() as isize - LEN as isize)?;
         let flag = |has: bool, flag| if has { flag } else { 0 };
@@ -105,25 +106,24 @@ impl TxMetadata {
     }
 }
 
-/// `csum_start` and `csum_offset`: the Internet checksum (RFC 1071) over [`start`](Self::start) to the
-/// packet's end is stored at `start + offset`, which must hold the pseudo-header checksum before, for TCP and
-/// UDP.
+/// A checksum to compute (`csum_start`, `csum_offset`): the Internet checksum (RFC 1071) from
+/// [`start`](Self::start) to the packet's end, stored at `start + offset`. For TCP and UDP, that place must
+/// first hold the pseudo-header checksum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TxChecksum {
     /// Where it begins, in bytes from the packet's beginning.
     pub start: u16,
-    /// Where its two bytes are stored, from `start` on.
+    /// Where its two bytes are stored, in bytes from `start`.
     pub offset: u16,
 }
 
 impl TxChecksum {
-    /// Finds the checksum of a packet of TCP or UDP over IPv4 or IPv6, behind up to two VLAN tags, and writes
-    /// the pseudo-header checksum there, as the request requires. `None`, and nothing is written, for all
-    /// other packets, for fragments, and if the TCP or UDP header is not complete in `packet`.
+    /// Finds the checksum of a TCP or UDP packet over IPv4 or IPv6, behind up to two VLAN tags, and writes
+    /// the pseudo-header checksum there, as the request requires. `None`, and writes nothing, for other
+    /// packets, for fragments, and if the TCP or UDP header is incomplete in `packet`.
     ///
     /// With a routing header, write the sum for the final destination yourself. Padding after the IP payload
-    /// must be zero, for the sum runs to the packet's end. Any thread; 100 to 200 instructions, and it reads
-    /// the packet's headers.
+    /// must be zero, because the sum includes it. Any thread; 100 to 200 instructions, and reads the headers.
     ///
     /// ```
     /// use pagepool_net::TxChecksum;
@@ -145,24 +145,24 @@ impl TxChecksum {
         u64::from_ne_bytes([a, b, c, d, 0, 0, 0, 0])
     }
 
-    /// Behind its two bytes, as a word has it.
+    /// The end of its two bytes, from its word.
     fn end(word: u64) -> usize {
         let [a, b, c, d, ..] = word.to_ne_bytes();
         usize::from(u16::from_ne_bytes([a, b])) + usize::from(u16::from_ne_bytes([c, d])) + 2
     }
 }
 
-/// When a packet left that asked for it.
+/// When a packet left that requested its time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TxTimestamp {
     /// The number that [`TxMetadata::timestamp`] gave it.
     pub number: u64,
-    /// Nanoseconds. With zero copy, of the PTP hardware clock (`ethtool -T`); in copy mode of `CLOCK_TAI`,
+    /// Nanoseconds: with zero copy of the PTP hardware clock (`ethtool -T`); in copy mode of `CLOCK_TAI`,
     /// when the driver, or the other end of a veth, was done with the packet.
     pub at: u64,
 }
 
-/// Which requests of [`TxMetadata`] a socket serves.
+/// The requests of [`TxMetadata`] that a socket serves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TxFeatures {
     /// [`TxMetadata::checksum`].
@@ -182,12 +182,12 @@ impl TxFeatures {
     }
 }
 
-/// The words before a packet that asks for something.
+/// The metadata of a packet with requests.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Asked([u64; WORDS]);
 
 impl Asked {
-    /// Reads them, if the metadata is such.
+    /// Reads metadata with our mark.
     #[inline]
     pub(super) fn read(meta: &[u8]) -> Option<Self> {
         let bytes: &[u8; LEN] = meta.try_into().ok()?;
@@ -199,13 +199,13 @@ impl Asked {
         (words[WORDS - 1] == MARK).then_some(Self(words))
     }
 
-    /// What is asked, as the kernel's flags.
+    /// The requests, as the kernel's flags.
     #[inline]
     pub(super) fn flags(self) -> u64 {
         self.0[0]
     }
 
-    /// Whether the kernel finds the checksum in a first buffer of this length.
+    /// Whether the checksum is in a first buffer of this length.
     #[inline]
     pub(super) fn fits(self, len: usize) -> bool {
         self.flags() & asks::CHECKSUM == 0 || TxChecksum::end(self.0[1]) <= len
@@ -216,7 +216,7 @@ impl Asked {
         self.flags() & asks::TIMESTAMP != 0
     }
 
-    /// The time that was written, if one was asked for and was written.
+    /// The time, if it was requested and written.
     #[inline]
     pub(super) fn timestamp(self) -> Option<TxTimestamp> {
         let [_, at, _, number, before, _] = self.0;

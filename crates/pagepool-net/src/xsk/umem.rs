@@ -1,14 +1,14 @@
-//! Memory that AF_XDP sockets work on: an arena, registered whole.
+//! The memory of AF_XDP sockets: an arena, registered whole.
 //!
-//! What   a [`DmaDomain`] in which a device address is the offset in the arena. It is registered with the
-//!        kernel before the first pool maps it, and again when sockets are opened after all of them were
-//!        closed. All sockets over it share one registration: the memory is pinned once.
-//! Who    any thread. One lock, taken where sockets are opened and closed, never per packet.
-//! Lock   a socket is closed under it, so nobody can be borrowing its descriptor to share its UMEM: when
-//!        `close` returns the kernel has the socket no more.
-//! I4     the kernel pins the pages, and writes only bytes whose address was put on a fill ring
-//!        (`receiver.rs`), and before a packet that asks for it the time when it left, which in copy mode may
-//!        be after the socket was closed (`tx_metadata/requests.rs`).
+//! What   a [`DmaDomain`] in which a device address is the offset in the arena. Registered before the first
+//!        pool maps it, and again if sockets are opened after all were closed. All sockets share one
+//!        registration: the memory is pinned once.
+//! Who    any thread. One lock, taken to open and close sockets, never per packet.
+//! Lock   a socket is closed under the lock, so no thread can borrow its descriptor to share its UMEM: it is
+//!        closed when `close` returns.
+//! I4     the kernel pins the pages. It writes only bytes whose address was put on a fill ring
+//!        (`receiver.rs`), and the time before a packet that requests it, in copy mode perhaps after the
+//!        close (`tx_metadata/requests.rs`).
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -27,16 +27,16 @@ use crate::link::lookup::{self, DriverOf};
 use crate::sys::remedy::failed;
 use crate::sys::{errno, locked_memory};
 
-/// The shortest and the longest pause before a busy queue is tried again: a try takes a lock of the kernel's
-/// that releasing a queue takes, too. In between it is this part of the time since the first try.
+/// The shortest and longest pause before a busy queue is tried again, which takes a kernel lock that freeing
+/// a queue needs. In between, this part of the time since the first try.
 const PAUSES: [Duration; 2] = [Duration::from_micros(300), Duration::from_millis(20)];
 const PAUSE_OF: u32 = 128;
 
-/// The kernel from which on packets that are sent have metadata.
+/// The first kernel with metadata of sent packets.
 const METADATA: (u32, u32) = (6, 11);
 
-/// The memory of a provider, registered as an AF_XDP UMEM. It is a domain: pools name it in `domains`, and
-/// devices are opened over it.
+/// The memory of a provider, registered as an AF_XDP UMEM. Pools name it in `domains`; devices are opened
+/// over it.
 #[derive(Debug)]
 pub struct Umem {
     id: DomainId,
@@ -48,7 +48,7 @@ pub struct Umem {
 
 #[derive(Debug, Default)]
 struct Sockets {
-    /// The socket with the registration, bound to no queue.
+    /// The registered socket, not bound to a queue.
     registered: Option<OwnedFd>,
     /// The bound sockets, and their queues.
     bound: Vec<(Queue, Weak<OwnedFd>)>,
@@ -75,7 +75,7 @@ impl Umem {
         let Some(addr) = area.base() else {
             return Err(Error::Unsupported { what: format!("{}, and must be readable by the CPU", what()) });
         };
-        // Only memory of a caller can begin within a page of a system with larger ones than a pool's.
+        // Only a caller's own memory can begin within a larger system page.
         let page = system_page_size();
         if !addr.is_multiple_of(page) {
             let what = format!(
@@ -85,7 +85,7 @@ impl Umem {
             );
             return Err(Error::Unsupported { what });
         }
-        // The kernel pins every page now, and does not follow what is committed later.
+        // The kernel pins every page now, and ignores later commits.
         if area.present_bytes() < len {
             let what = format!(
                 "{}, but only {} of {len} bytes are committed: set commit_all",
@@ -97,14 +97,13 @@ impl Umem {
         let memory = params.registration(addr, len);
         let sockets = Mutex::new(Sockets::default());
         let this = Self { id: DomainId::unique(), params, area: area.id(), memory, sockets };
-        // Registered here, before any device: memory that cannot be pinned is an error of `new`.
+        // Before any device, so that `new` reports memory that cannot be pinned.
         let registered = new_socket()?;
         this.register(registered.as_fd())?;
         this.lock().registered = Some(registered);
         Ok(Arc::new(this))
     }
 
-    /// Memory that no kernel knows.
     pub(super) fn unregistered(
         id: DomainId,
         params: UmemParams,
@@ -119,7 +118,7 @@ impl Umem {
         &self.params
     }
 
-    /// How many sockets are bound over it now.
+    /// The number of bound sockets.
     pub fn sockets(&self) -> usize {
         self.lock().bound.len()
     }
@@ -129,7 +128,7 @@ impl Umem {
         (self.memory.chunk - self.memory.headroom - XDP_HEADROOM) as usize
     }
 
-    /// Where it begins in this process.
+    /// Its address in this process.
     pub(super) fn base(&self) -> usize {
         self.memory.addr
     }
@@ -150,17 +149,17 @@ impl Umem {
         }
     }
 
-    /// A socket for a queue: the one that has the registration, or another; with whether it has it.
+    /// Returns a socket for a queue, and whether it has the registration.
     pub(super) fn take_socket(&self) -> Result<(OwnedFd, bool), Error> {
-        // The first device gets the registered socket: the kernel shares a UMEM through a bound socket alone.
+        // The first device gets it, because the kernel shares a UMEM only through a bound socket.
         match self.lock().registered.take() {
             Some(fd) => Ok((fd, true)),
             None => Ok((new_socket()?, false)),
         }
     }
 
-    /// Binds a socket from [`take_socket`](Self::take_socket) whose rings are made; tries again while the
-    /// queue is busy.
+    /// Binds a socket of [`take_socket`](Self::take_socket) with its rings. Tries again while the queue is
+    /// busy.
     pub(super) fn bind(
         &self,
         fd: &Arc<OwnedFd>,
@@ -175,13 +174,12 @@ impl Umem {
                 Ok(()) => return Ok(()),
                 Err(error) => error,
             };
-            // The kernel takes a closed socket apart later, and that of a killed process too: until then the
-            // queue is busy.
+            // The kernel frees the queue of a closed socket, or of a killed process, later.
             let busy = error.raw_os_error() == Some(errno::EBUSY);
             if !busy || start.elapsed() >= *busy_limit || over() {
                 return Err(self.not_bound(error, queue, start.elapsed(), self.is_zero_copy()));
             }
-            // Without the lock: other queues are opened and closed meanwhile.
+            // Without the lock, for other queues.
             let [least, most] = PAUSES;
             std::thread::sleep((start.elapsed() / PAUSE_OF).clamp(least, most));
         }
@@ -194,7 +192,7 @@ impl Umem {
         queue: Queue,
     ) -> Result<io::Result<()>, Error> {
         let mut sockets = self.lock();
-        // The kernel would say EBUSY, which is retried up to the limit; this will not pass by itself.
+        // The kernel would return EBUSY, which is retried; but this will not pass.
         if sockets.bound.iter().any(|(bound, _)| *bound == queue) {
             let what = format!(
                 "queue {} already has a device over UMEM {}, and can have only one",
@@ -202,8 +200,7 @@ impl Umem {
             );
             return Err(Error::Busy { what });
         }
-        // The kernel shares a registration through a bound socket: any one will do. If there is none, this
-        // socket registers the memory again.
+        // Any bound socket shares the registration. Without one, this socket registers the memory again.
         let shared = sockets.bound.first().and_then(|(_, fd)| fd.upgrade()).filter(|_| !*has_memory);
         if shared.is_none() && !*has_memory {
             self.register(fd.as_fd())?;
@@ -212,14 +209,14 @@ impl Umem {
         let shared_fd = shared.as_ref().map(|shared| shared.as_fd());
         let done = sys::bind(fd.as_fd(), queue.index, queue.number, self.flags(), shared_fd);
         if done.is_ok() {
-            // Weak: a list that kept sockets would keep the queue bound after the device is gone.
+            // Weak: a strong reference would keep the queue bound.
             sockets.bound.push((queue, Arc::downgrade(fd)));
         }
         drop(shared); // while the lock is held: `close` must drop the last reference
         Ok(done)
     }
 
-    /// The probe that tells when a driver is done with a queue.
+    /// The probe that shows when a driver is done with a queue.
     pub(super) fn probe(&self) -> Result<Probe, Error> {
         Probe::new(self.memory).map_err(|source| {
             let remedy = "zero copy requires one more socket, to close a queue safely: use copy mode";
@@ -227,23 +224,23 @@ impl Umem {
         })
     }
 
-    /// Closes a socket, which nobody else has.
+    /// Closes a socket of which no other reference exists outside the lock.
     pub(super) fn close(&self, fd: Arc<OwnedFd>) {
         let mut sockets = self.lock();
         sockets.bound.retain(|(_, bound)| !std::ptr::eq(bound.as_ptr(), Arc::as_ptr(&fd)));
-        // `try_bind` borrows descriptors under the lock alone, so the drop below closes the socket now.
+        // `try_bind` borrows descriptors only under the lock, so this closes the socket.
         debug_assert_eq!(Arc::strong_count(&fd), 1, "the device has the only one outside the lock");
         drop(fd);
     }
 
-    /// Whether the bound sockets use zero copy, which those that share their registration then must, too.
+    /// Whether the bound sockets use zero copy. Sockets that share their registration then must, too.
     fn is_zero_copy(&self) -> bool {
         let bound = self.lock().bound.first().and_then(|(_, fd)| fd.upgrade());
         bound.is_some_and(|fd| sys::is_zero_copy(fd.as_fd()))
     }
 
     fn flags(&self) -> u16 {
-        // For the socket that has the registration; those that share it follow.
+        // For the socket with the registration; those that share it follow.
         let mode = match self.params.mode {
             XskMode::Auto => 0,
             XskMode::Copy => flags::XDP_COPY,
@@ -253,15 +250,15 @@ impl Umem {
         mode | wakeup | if self.params.multi_buffer { flags::XDP_USE_SG } else { 0 }
     }
 
-    /// Registers the memory with a socket; once more with as much locked memory as is allowed if it is too
-    /// little.
+    /// Registers the memory with a socket. If too little memory may be locked, raises the limit and tries
+    /// again.
     fn register(&self, fd: BorrowedFd<'_>) -> Result<(), Error> {
         let short = |error: &io::Error| error.raw_os_error() == Some(errno::ENOBUFS);
         let done = sys::register(fd, self.memory).or_else(|error| {
             if !short(&error) {
                 return Err(error);
             }
-            // The soft limit is small by default (8 MiB, once 64 KiB); every process may raise it.
+            // The soft limit is low by default (8 MiB, earlier 64 KiB); every process may raise it.
             locked_memory::raise_to_hard_limit();
             sys::register(fd, self.memory)
         });
@@ -332,11 +329,10 @@ impl Umem {
     }
 }
 
-/// The driver whose queues with zero copy were others than those without, before this kernel
-/// (mlx5e_xsk_setup_pool, v6.0).
+/// Before this kernel, its zero-copy queues were not its ordinary queues (mlx5e_xsk_setup_pool, v6.0).
 const APART: (&str, (u32, u32)) = ("mlx5_core", (6, 1));
 
-/// The remedy where `bind` finds an argument invalid.
+/// The remedy for EINVAL of `bind`.
 fn refused_as_invalid(queue: u32, mode: XskMode, shared_zero_copy: bool, driver: DriverOf) -> String {
     if mode != XskMode::ZeroCopy && !shared_zero_copy {
         return format!(
@@ -379,7 +375,7 @@ impl DmaDomain for Umem {
     }
 
     fn map(&self, region: &Region) -> Result<DeviceAddr, String> {
-        // Addresses are offsets in one area: those of another would name this one's pages.
+        // Offsets in another area would name pages of this one.
         if region.area() != self.area {
             return Err("this UMEM is of another arena: make a UMEM for each arena".into());
         }

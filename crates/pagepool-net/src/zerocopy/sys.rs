@@ -13,53 +13,50 @@ use crate::sys::socket::{option, set_option};
 const SO_EE_ORIGIN_ZEROCOPY: u8 = 5;
 const SO_EE_CODE_ZEROCOPY_COPIED: u8 = 1;
 
-/// What the error queue says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Note {
-    /// These sends, from the first to the last, are over.
+    /// These sends, from first to last, are complete.
     Completed {
-        /// Number of the first, which wraps.
+        /// The kernel's number of the first, which wraps.
         first: u32,
-        /// Number of the last.
+        /// The number of the last.
         last: u32,
-        /// The kernel copied the bytes after all.
+        /// Whether the kernel copied the bytes after all.
         copied: bool,
     },
-    /// Something else.
+    /// Any other note.
     Other,
 }
 
-/// Allows `MSG_ZEROCOPY` on a socket.
 pub(crate) fn allow_zero_copy(socket: BorrowedFd<'_>) -> io::Result<()> {
     set_option(socket, libc::SOL_SOCKET, libc::SO_ZEROCOPY, &libc::c_int::from(true))
 }
 
-/// Whether the socket sends datagrams, each by one call, and not a stream.
+/// Whether the socket sends datagrams, one per call, and is not a stream.
 pub(crate) fn is_datagram(socket: BorrowedFd<'_>) -> io::Result<bool> {
     Ok(option::<libc::c_int>(socket, libc::SOL_SOCKET, libc::SO_TYPE)? == libc::SOCK_DGRAM)
 }
 
-/// Whether errors of the network come through the error queue, and from sends (`IP_RECVERR`, `IPV6_RECVERR`).
+/// Whether network errors are reported in the error queue and by sends (`IP_RECVERR`, `IPV6_RECVERR`).
 pub(crate) fn queues_errors(socket: BorrowedFd<'_>) -> bool {
     let on = |level, name| option::<libc::c_int>(socket, level, name).is_ok_and(|value| value != 0);
     on(libc::IPPROTO_IP, libc::IP_RECVERR) || on(libc::IPPROTO_IPV6, libc::IPV6_RECVERR)
 }
 
-/// Sends to the socket's peer, without a signal where that is gone.
+/// Sends to the socket's peer, without SIGPIPE if the peer is gone.
 pub(crate) fn send(socket: BorrowedFd<'_>, slices: &[IoSlice<'_>], zero_copy: bool) -> io::Result<usize> {
     let mut message = empty_message();
-    // an IoSlice has the layout of an iovec, and is only read
+    // An IoSlice has the layout of an iovec, and is only read.
     message.msg_iov = slices.as_ptr().cast_mut().cast();
     message.msg_iovlen = slices.len() as _;
     let flags = libc::MSG_NOSIGNAL | if zero_copy { libc::MSG_ZEROCOPY } else { 0 };
-    // SAFETY: the slices live as long as the call. With MSG_ZEROCOPY the kernel reads the pages longer, which
-    // it keeps pinned; it reads no memory that is gone, and a write there meanwhile changes only what is
-    // sent.
+    // SAFETY: the slices live as long as the call. With MSG_ZEROCOPY the kernel reads the pages longer, and
+    // keeps them pinned: it reads no freed memory, and a write there only changes what is sent.
     let sent = unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const message, flags) };
     usize::try_from(sent).map_err(|_| io::Error::last_os_error())
 }
 
-/// Room for an extended error with its sender's address, and for other control messages that the socket has
+/// Room for an extended error with its sender's address, and for other control messages that the socket
 /// enabled.
 #[repr(C, align(8))]
 struct Control([u8; 256]);
@@ -76,7 +73,6 @@ pub(crate) fn next_note(socket: BorrowedFd<'_>) -> Option<Note> {
     (got >= 0).then(|| completion_in(&message).unwrap_or(Note::Other))
 }
 
-/// Looks for a completion in what `recvmsg` wrote.
 fn completion_in(message: &libc::msghdr) -> Option<Note> {
     // SAFETY: the kernel filled the control bytes that the message points to, and they are alive.
     let mut at = unsafe { libc::CMSG_FIRSTHDR(message) };
@@ -86,11 +82,11 @@ fn completion_in(message: &libc::msghdr) -> Option<Note> {
         if is_extended_error(header) {
             // SAFETY: the data follows the header.
             let data = unsafe { libc::CMSG_DATA(at) };
-            // SAFETY: the length, which was looked at, covers an extended error; any bytes are one.
+            // SAFETY: the checked length covers an extended error, for which any bytes are valid.
             let error = unsafe { data.cast::<libc::sock_extended_err>().read_unaligned() };
             return completion(&error);
         }
-        // SAFETY: the header is one of this message's, whose control bytes are alive and end where it says.
+        // SAFETY: the header belongs to this message, whose control bytes are alive and end where it says.
         at = unsafe { libc::CMSG_NXTHDR(message, at) };
     }
     None
@@ -113,6 +109,6 @@ fn completion(error: &libc::sock_extended_err) -> Option<Note> {
 }
 
 fn empty_message() -> libc::msghdr {
-    // SAFETY: null pointers and lengths of 0 are a message.
+    // SAFETY: null pointers and lengths of 0 are a valid message.
     unsafe { MaybeUninit::zeroed().assume_init() }
 }

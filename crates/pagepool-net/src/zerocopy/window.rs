@@ -1,30 +1,28 @@
-//! The window of a socket's sends that are not complete.
+//! The window of a socket's incomplete sends.
 //!
 //! The kernel numbers zero-copy sends with 32 bits that wrap, and completes ranges of numbers, in any order.
-//! The window numbers them with 64 bits, so that a cookie is never used twice. A number of the kernel means
-//! the one with the same lower 32 bits in the window.
+//! The window numbers them with 64 bits, so no cookie is used twice. A kernel number means the send in the
+//! window with these lower 32 bits.
 
-/// Most sends between the oldest that is not over and the next.
+/// The most sends from the oldest incomplete one to the next.
 pub(crate) const SENDS: u64 = 4096;
 
-/// The sends from the oldest that is not over.
+/// The sends from the oldest incomplete one on.
 #[derive(Debug)]
 pub(crate) struct Window {
-    /// All before this are over.
+    /// All sends before this one are complete.
     oldest: u64,
-    /// The number of the next.
     next: u64,
-    /// A bit for each from `oldest` to `next`, at its number modulo [`SENDS`]: whether it is over.
+    /// A bit for each send from `oldest` to `next`, at its number modulo [`SENDS`]: whether it is complete.
     over: Box<[u64]>,
 }
 
 impl Window {
-    /// One in which nothing was sent yet, and the next number is `next`.
     pub(crate) fn starting_at(next: u64) -> Self {
         Self { oldest: next, next, over: vec![0; SENDS as usize / 64].into() }
     }
 
-    /// The number for a send that is about to be tried, if there is room for one more.
+    /// The number for the next send, if there is room for one more.
     pub(crate) fn begin(&mut self) -> Option<u64> {
         let cookie = self.next;
         if cookie - self.oldest == SENDS {
@@ -35,20 +33,19 @@ impl Window {
         Some(cookie)
     }
 
-    /// The send that was begun last failed: its number is the next one's, unless the kernel is done with it
-    /// already, and so counted it.
+    /// Undoes `begin` after a failed send: its number is used again, unless the kernel has completed it, and
+    /// therefore counted it.
     pub(crate) fn take_back(&mut self) {
         if self.is_out(self.next - 1) {
             self.next -= 1;
         }
     }
 
-    /// Notes that the kernel is done with a range, and says how many sends of this window that were. Numbers
-    /// outside of it say nothing.
+    /// Marks a range as complete, and returns how many sends of this window it completed. Numbers outside the
+    /// window are ignored.
     pub(crate) fn complete(&mut self, first: u32, last: u32) -> u64 {
         let sends = i64::from(last.wrapping_sub(first)) + 1;
-        // The kernel's numbers are the lower halves of ours, and the window is far smaller than what they can
-        // count.
+        // The kernel's numbers are the lower halves of ours, and the window is far smaller than their range.
         let begin = i64::from(first.wrapping_sub(self.oldest as u32) as i32);
         let end = (begin + sends).min((self.next - self.oldest) as i64);
         let mut done = 0;
@@ -63,12 +60,12 @@ impl Window {
         done
     }
 
-    /// Whether this send is not over.
+    /// Whether this send is incomplete.
     pub(crate) fn is_out(&self, cookie: u64) -> bool {
         (self.oldest..self.next).contains(&cookie) && !self.is_over(cookie)
     }
 
-    /// Whether this send, or one before it, is not over.
+    /// Whether this send, or one before it, is incomplete.
     pub(crate) fn is_out_up_to(&self, cookie: u64) -> bool {
         self.oldest <= cookie && self.oldest < self.next
     }

@@ -1,6 +1,6 @@
 //! Many whole pages of one pool as an array of numbers: the cheapest way to move a burst.
 //!
-//! Who    any thread, one at a time; dropped, its pages return as dropped buffers do, with the checks made
+//! Who    any thread, one at a time. The drop returns the pages like dropped buffers, with the checks made
 //!        once.
 //! Cost   allocating and dropping 64 on the owner's thread copies four cache lines each way.
 
@@ -16,7 +16,7 @@ use crate::mem::page::PageIdx;
 use crate::returns::page_return::RingLeft;
 use crate::returns::pool_core::PoolPtr;
 
-/// Up to [`Batch::MAX`] whole pages of one pool, each owned by the batch. For frames there is
+/// Up to [`Batch::MAX`] whole pages of one pool, owned by the batch. For frames use
 /// [`XdpFrameBulk`](crate::XdpFrameBulk).
 ///
 /// ```
@@ -42,22 +42,22 @@ pub struct Batch {
     pages: [MaybeUninit<u32>; Self::MAX],
 }
 
-// SAFETY: I1. The batch owns its pages alone; what it shares of the pool is `Sync`.
+// SAFETY: I1. Only the batch owns its pages; what it shares of the pool is `Sync`.
 unsafe impl Send for Batch {}
-// SAFETY: through a shared batch nothing can be changed.
+// SAFETY: a shared batch allows no change.
 unsafe impl Sync for Batch {}
 
 impl Batch {
     /// Most pages in a batch: the poll budget of the kernel's NAPI, and the default refill.
     pub const MAX: usize = 64;
 
-    /// An empty one. It does not keep the pool: without pages nothing looks at it.
+    /// An empty batch. It does not keep the pool alive: without pages it does not follow the pool's address.
     #[inline(always)]
     pub(crate) fn empty(pool: PoolPtr) -> Self {
         Self { pool, len: 0, pages: [const { MaybeUninit::uninit() }; Self::MAX] }
     }
 
-    /// An empty one of no pool yet, to be filled by [`alloc_batch_into`](crate::Bound::alloc_batch_into) or
+    /// An empty batch without a pool, to fill by [`alloc_batch_into`](crate::Bound::alloc_batch_into) or
     /// [`push`](Self::push).
     ///
     /// ```
@@ -72,19 +72,19 @@ impl Batch {
         Self { pool: PoolPtr::NOWHERE, len: 0, pages: [const { MaybeUninit::uninit() }; Self::MAX] }
     }
 
-    /// Pages in the batch.
+    /// Number of pages in the batch.
     #[inline]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether it has none.
+    /// Whether the batch has no pages.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Of which pool its pages are, if it has any.
+    /// The pool of the pages, if there are any.
     #[inline(always)]
     pub(crate) fn pool(&self) -> Option<PoolPtr> {
         (self.len > 0).then_some(self.pool)
@@ -96,13 +96,13 @@ impl Batch {
         unsafe { std::slice::from_raw_parts(self.pages.as_ptr().cast(), self.len) }
     }
 
-    /// The page at this place, from 0.
+    /// The page at index `at`.
     #[inline]
     pub fn page(&self, at: usize) -> Option<PageIdx> {
         self.pages().get(at).map(|&page| PageIdx(page))
     }
 
-    /// Names the holder of all its pages: see [`PageBuf::set_tag`].
+    /// Tags all pages with their user: see [`PageBuf::set_tag`].
     #[inline]
     pub fn set_tag(&mut self, tag: Tag) {
         if let Some(pool) = self.pool().filter(|pool| pool.tagging) {
@@ -110,7 +110,7 @@ impl Batch {
         }
     }
 
-    /// Appends pages that the caller gives up; there is room for them.
+    /// Appends pages that the caller gives up. They must fit.
     #[inline(always)]
     pub(crate) fn extend(&mut self, pages: &[u32]) {
         let room = &mut self.pages[self.len..self.len + pages.len()];
@@ -119,8 +119,8 @@ impl Batch {
         self.len += pages.len();
     }
 
-    /// Pages of this pool that still fit: none beside those of another one. An empty batch becomes this
-    /// pool's: the one it was filled from may be gone, and another at its address.
+    /// How many pages of this pool still fit: 0 if the batch has pages of another pool. An empty batch
+    /// becomes this pool's: its old pool may be freed, and another may have its address.
     #[inline(always)]
     pub(crate) fn room_for(&mut self, pool: PoolPtr) -> usize {
         if self.len == 0 {
@@ -129,7 +129,7 @@ impl Batch {
         if pool == self.pool { Self::MAX - self.len } else { 0 }
     }
 
-    /// Returns all its pages to the pool and keeps the batch, for the next burst of this pool or another.
+    /// Returns all pages to the pool and keeps the batch, for the next burst of this or another pool.
     ///
     /// ```
     /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams};
@@ -147,10 +147,10 @@ impl Batch {
     pub fn put(&mut self) {
         let len = std::mem::replace(&mut self.len, 0);
         if len == 0 {
-            return; // the pool may be gone
+            return; // the pool may be freed
         }
-        // SAFETY: the first `len` entries are initialised; with the length 0 they are this call's to part
-        // with.
+        // SAFETY: the first `len` entries are initialised. The length is 0 now, so this call alone gives them
+        // up.
         let pages = unsafe { std::slice::from_raw_parts(self.pages.as_ptr().cast(), len) };
         match self.pool.owner_here() {
             Some(owner) => put_here(self.pool, owner, pages),
@@ -158,7 +158,7 @@ impl Batch {
         }
     }
 
-    /// Takes the last page out.
+    /// Removes the last page.
     #[inline]
     pub fn pop(&mut self) -> Option<PageBuf> {
         let page = *self.pages().last()?;
@@ -166,8 +166,8 @@ impl Batch {
         Some(PageBuf::whole(self.pool, PageIdx(page)))
     }
 
-    /// Adds a buffer. Gives it back if the batch is full or holds pages of another pool, or if the buffer is
-    /// a fragment, may have a [`PageRef`](crate::PageRef), or was shared.
+    /// Adds a buffer. `Err(buffer)` if the batch is full or has pages of another pool, or if the buffer is a
+    /// fragment, may have a [`PageRef`](crate::PageRef), or was shared.
     #[inline]
     pub fn push(&mut self, buffer: PageBuf) -> Result<(), PageBuf> {
         if self.len == 0 {
@@ -182,13 +182,13 @@ impl Batch {
         Ok(())
     }
 
-    /// Borrows the page at this place as a buffer.
+    /// Borrows the page at index `at` as a buffer.
     #[inline(always)]
     fn borrowed(&self, at: usize) -> Option<std::mem::ManuallyDrop<PageBuf>> {
         Some(std::mem::ManuallyDrop::new(PageBuf::whole(self.pool, self.page(at)?)))
     }
 
-    /// All bytes of the page at this place; `None` beyond the end, and for memory that the CPU cannot read.
+    /// All bytes of the page at index `at`. `None` beyond the end, and for memory that the CPU cannot read.
     #[inline]
     pub fn bytes_mut(&mut self, at: usize) -> Option<&mut [u8]> {
         let start = self.borrowed(at)?.as_ptr()?;
@@ -197,7 +197,8 @@ impl Batch {
         Some(unsafe { std::slice::from_raw_parts_mut(start, len) })
     }
 
-    /// The bytes for the packet of the page at this place, after headroom and colour.
+    /// The packet bytes of the page at index `at`, after headroom and colour. `None` as for
+    /// [`bytes_mut`](Self::bytes_mut).
     #[inline]
     pub fn packet_mut(&mut self, at: usize) -> Option<&mut [u8]> {
         let buffer = self.borrowed(at)?;
@@ -207,8 +208,8 @@ impl Batch {
         Some(unsafe { std::slice::from_raw_parts_mut(start, len) })
     }
 
-    /// The bytes for the packets of all pages, in order: the pool is looked at once, not once a page. `None`
-    /// for an empty batch, and for memory that the CPU cannot read.
+    /// The packet bytes of all pages, in order; reads the pool once, not once a page. `None` for an empty
+    /// batch, and for memory that the CPU cannot read.
     ///
     /// ```
     /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams};
@@ -227,7 +228,7 @@ impl Batch {
             let page = PageIdx(page);
             let start = base + page.offset() as usize + geometry.packet_offset(page);
             let start = std::ptr::with_exposed_provenance_mut::<u8>(start);
-            // SAFETY: I1, I3. The batch owns the page, each once, and is borrowed exclusively; packets lie in
+            // SAFETY: I1, I3. The batch owns each page, once, and is borrowed exclusively; packets lie in
             // their page.
             unsafe { std::slice::from_raw_parts_mut(start, geometry.max_len as usize) }
         };
@@ -254,7 +255,7 @@ impl Drop for Batch {
     }
 }
 
-/// Whole pages without a reference, on the owner's thread: one copy into the cache if they fit.
+/// Returns whole pages without a reference on the owner's thread: one copy into the cache if they fit.
 #[inline(always)]
 pub(crate) fn put_here(pool: PoolPtr, owner: OwnerProof, pages: &[u32]) {
     let copy = |space: &mut [u32]| {
@@ -267,7 +268,7 @@ pub(crate) fn put_here(pool: PoolPtr, owner: OwnerProof, pages: &[u32]) {
     pool.own.counts.recycle_cached.add(pages.len() as u64);
 }
 
-/// The syncs are callbacks, and may unbind or end the pool: the owner is looked up again after them.
+/// Looks up the owner again after the syncs: they are callbacks, and may unbind or end the pool.
 #[cold]
 fn put_here_slow(pool: PoolPtr, pages: &[u32]) {
     if pool.careful {
@@ -281,7 +282,7 @@ fn put_here_slow(pool: PoolPtr, pages: &[u32]) {
     }
 }
 
-/// Pages that came home, on the owner's thread: into the cache as far as it has room.
+/// Puts prepared pages into the cache while it has room, then the ring. Owner's thread.
 fn fill_cache(pool: PoolPtr, owner: OwnerProof, cache: &Cache, pages: &[u32]) {
     let mut left = pages;
     while let [page, rest @ ..] = left {
@@ -297,21 +298,22 @@ fn fill_cache(pool: PoolPtr, owner: OwnerProof, cache: &Cache, pages: &[u32]) {
     }
 }
 
-/// Whole pages without a reference, on any other thread: into the lane as far as it has room, then the ring.
+/// Returns whole pages without a reference on any other thread: through the lane while it has room, then the
+/// ring.
 #[inline(never)]
 pub(crate) fn put_remote(pool: PoolPtr, pages: &[u32]) {
     come_home(pool, pages);
     put_remote_synced(pool, pages);
 }
 
-/// Pages are home, but for their way: as [`comes_home`](PoolPtr::comes_home) for each.
+/// Prepares each page for reuse: see [`comes_home`](PoolPtr::comes_home).
 pub(crate) fn come_home(pool: PoolPtr, pages: &[u32]) {
     if pool.careful {
         come_home_carefully(pool, pages);
     }
 }
 
-/// If a sync panics, all of them leave the pool.
+/// If a sync panics, all pages leave the pool.
 #[cold]
 fn come_home_carefully(pool: PoolPtr, pages: &[u32]) {
     pages.iter().for_each(|&page| pool.has_no_holder(PageIdx(page)));
@@ -323,8 +325,8 @@ fn come_home_carefully(pool: PoolPtr, pages: &[u32]) {
     std::mem::forget(in_hand);
 }
 
-/// Pages that are being synced. If that panics for the one at `at`, which leaves the pool then, the others
-/// do as well.
+/// Pages in sync. If the sync of the page at `at` panics, that page leaves the pool, and this drop releases
+/// the others.
 struct InHandTogether<'a> {
     pool: PoolPtr,
     pages: &'a [u32],

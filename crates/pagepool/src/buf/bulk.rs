@@ -3,10 +3,10 @@
 //! Who    any thread. The owner is looked up when the buffers return.
 //! How    each pool is visited once for up to 64 buffers: its whole pages together, then its fragments. A
 //!        page that may have a [`PageRef`](crate::PageRef) returns singly.
-//! Cost   all plain pages of one pool on its owner's thread: one copy into the cache, without a branch per
+//! Cost   plain pages of one pool on its owner's thread: one copy into the cache, without a branch per
 //!        buffer.
 
-// UNSAFETY: handles are given up in place, without being dropped.
+// UNSAFETY: handles are given up in place, without a drop.
 #![expect(unsafe_code)]
 
 use crate::buf::batch::{Batch, come_home, put_here, put_remote};
@@ -19,8 +19,8 @@ use crate::mem::page::PageIdx;
 use crate::returns::page_return::RingLeft;
 use crate::returns::pool_core::PoolPtr;
 
-/// Returns buffers of any pools, mixed, and leaves the vector empty with its capacity. Any thread. Each pool
-/// is visited once per 64 buffers. Linux: `page_pool_put_netmem_bulk`, without its limit of 16.
+/// Returns buffers of any pools, mixed, and leaves the vector empty with its capacity. Any thread. Visits
+/// each pool once per 64 buffers. Linux: `page_pool_put_netmem_bulk`, without its limit of 16.
 ///
 /// ```
 /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams};
@@ -37,9 +37,9 @@ use crate::returns::pool_core::PoolPtr;
 pub fn put_bulk(buffers: &mut Vec<PageBuf>) {
     let buffers = taken(buffers);
     let Some(&PageBuf { pool, bits }) = buffers.first() else { return };
-    // Only the owner's way is here; the others are a last call, so that this one needs no stack frame.
+    // Only the owner's path is here; the others are a tail call and cost this one no stack frame.
     if !bits.is_whole() || !pool.owner_here().is_some_and(|owner| put_plain_here(pool, owner, buffers)) {
-        // SAFETY: I1. They were taken out of the vector, nobody reads them again, and none was copied.
+        // SAFETY: I1. They were removed from the vector, are not read again, and none was copied.
         unsafe { put_chunks(buffers) };
     }
 }
@@ -56,9 +56,9 @@ unsafe fn put_chunks(buffers: &mut [PageBuf]) {
     }
 }
 
-/// As [`put_bulk`], through the locked ring of each pool, whatever the thread.
+/// Returns buffers of any pools through each pool's locked ring, and leaves the vector empty. Any thread.
 pub fn put_ring_bulk(buffers: &mut Vec<PageBuf>) {
-    // SAFETY: I1. They were taken out of the vector, and nobody reads them again.
+    // SAFETY: I1. They were removed from the vector, and are not read again.
     let mut rest = unsafe { GivenUp::new(taken(buffers)) };
     while let Some(chunk) = rest.next_chunk() {
         // SAFETY: I1. They were given up, each in one chunk.
@@ -78,20 +78,19 @@ pub(crate) unsafe fn put_parted(buffers: &mut [PageBuf]) {
     }
 }
 
-/// Returns buffers, at least one, all of them: if each is a whole page of one pool without a
-/// [`PageRef`](crate::PageRef), and they go together, into the cache or a lane. Says whether it did; they are
-/// the caller's if not.
+/// Returns buffers (at least one) through the cache or a lane, if each is a whole page of one pool without a
+/// [`PageRef`](crate::PageRef). Returns false, and leaves them to the caller, if they cannot return together.
 #[inline(always)]
 fn put_plain(buffers: &[PageBuf]) -> bool {
     let PageBuf { pool, bits } = buffers[0];
     match pool.owner_here() {
-        _ if !bits.is_whole() => false, // fragments: mostly all are
+        _ if !bits.is_whole() => false, // usually all are fragments
         Some(owner) => put_plain_here(pool, owner, buffers),
         None => put_handles_remote(pool, buffers),
     }
 }
 
-/// Into the cache of this thread's pool, if that has room for all.
+/// Puts whole pages into the cache of this thread's pool, if all fit.
 #[inline(always)]
 fn put_plain_here(pool: PoolPtr, owner: OwnerProof, buffers: &[PageBuf]) -> bool {
     let copy = |space: &mut [u32]| handle_copy::read_whole(pool, buffers, space);
@@ -102,7 +101,7 @@ fn put_plain_here(pool: PoolPtr, owner: OwnerProof, buffers: &[PageBuf]) -> bool
     true
 }
 
-/// Through this thread's lane, if they are not too many.
+/// Returns buffers through this thread's lane, unless there are too many.
 #[inline(never)]
 fn put_handles_remote(pool: PoolPtr, buffers: &[PageBuf]) -> bool {
     let Some(lane) = pool.plain_lane() else { return false };
@@ -113,8 +112,8 @@ fn put_handles_remote(pool: PoolPtr, buffers: &[PageBuf]) -> bool {
     together
 }
 
-/// Up to [`Batch::MAX`] whole pages of one pool, at least one, which the caller gives up, into a plain lane
-/// (see [`plain_lane`](PoolPtr::plain_lane)); what finds no room there into the ring.
+/// Pushes whole pages of one pool (1 to [`Batch::MAX`]), which the caller gives up, into a plain lane (see
+/// [`plain_lane`](PoolPtr::plain_lane)), and the rest into the ring.
 #[inline(always)]
 pub(crate) fn put_plain_remote<T>(pool: PoolPtr, lane: &Lane, pages: &[T], page: impl Fn(&T) -> PageIdx) {
     let pushed = lane.push_pages(pages, &page);
@@ -134,7 +133,7 @@ pub(crate) fn put_plain_remote<T>(pool: PoolPtr, lane: &Lane, pages: &[T], page:
 /// How buffers return.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ReturnPath {
-    /// As dropped buffers go.
+    /// Like dropped buffers.
     Dropped,
     /// Through the locked ring.
     Ring,
@@ -160,8 +159,7 @@ impl BufKind {
     }
 }
 
-/// Returns up to [`Batch::MAX`] buffers, pool by pool: the whole pages of each together, then the
-/// fragments of each.
+/// Returns up to [`Batch::MAX`] buffers by pool: each pool's whole pages together, then its fragments.
 ///
 /// # Safety
 /// As for [`put_parted`].
@@ -189,11 +187,11 @@ unsafe fn put_groups(path: ReturnPath, buffers: &mut [PageBuf]) {
     }
 }
 
-/// Copies the page numbers of one pool's buffers of one kind, and moves the others to the front; says how
-/// many others there are.
+/// Copies the page numbers of one pool's buffers of one kind, and moves the others to the front. Returns the
+/// number of others.
 #[inline(always)]
 fn gather(pool: PoolPtr, kind: BufKind, buffers: &mut [PageBuf], numbers: &mut [u32; Batch::MAX]) -> usize {
-    // Almost always they are all of one pool and one kind.
+    // Almost always all have one pool and one kind.
     let alike = match kind {
         BufKind::Plain => handle_copy::read_whole(pool, buffers, &mut numbers[..buffers.len()]),
         _ => handle_copy::read_frags(pool, buffers, &mut numbers[..buffers.len()]),
@@ -226,11 +224,11 @@ fn put_pages(path: ReturnPath, pool: PoolPtr, pages: &[u32]) {
     }
 }
 
-/// Fragments of one pool, by their pages. The owner is looked up for each page: the sync of a page that is
-/// complete with its last fragment is a callback.
+/// Returns fragments of one pool, given by their pages. Looks up the owner for each page, because the sync of
+/// a complete page is a callback.
 pub(crate) fn put_frags(path: ReturnPath, pool: PoolPtr, frags: &[u32]) {
     let mut rest = FragsLeft { path, pool, frags };
-    // Mostly all are of one page, which is found without a branch for each; elsewhere nobody asks.
+    // Usually all are of one page: checked without a branch for each. Only the owner's path uses it.
     let alike =
         pool.owner_here().is_some() && frags.iter().fold(0, |others, &frag| others | (frag ^ frags[0])) == 0;
     while let Some(&page) = rest.frags.first() {
@@ -241,17 +239,17 @@ pub(crate) fn put_frags(path: ReturnPath, pool: PoolPtr, frags: &[u32]) {
                 ReturnPath::Ring => pool.frags_by_ring(all),
             };
         };
-        // Those of one page are counted together.
+        // Counts those of one page together.
         let n = match alike {
             true => rest.frags.len(),
             false => rest.frags.iter().take_while(|&&other| other == page).count(),
         };
-        rest.frags = &rest.frags[n..]; // at once: a callback may panic
+        rest.frags = &rest.frags[n..]; // before a callback, which may panic
         pool.frags_here(owner, PageIdx(page), n as u32, path == ReturnPath::Ring);
     }
 }
 
-/// Fragments of one pool that are being returned. If a callback panics meanwhile, the rest returns as well.
+/// Fragments of one pool on their way back. If a callback panics, the drop returns the rest.
 struct FragsLeft<'a> {
     path: ReturnPath,
     pool: PoolPtr,
@@ -267,7 +265,7 @@ impl Drop for FragsLeft<'_> {
     }
 }
 
-/// What is being returned together. If a callback panics meanwhile, the rest returns singly.
+/// Buffers that return together. If a callback panics, the drop returns the rest singly.
 pub(crate) struct GivenUp<'a, T>(&'a mut [T]);
 
 impl<'a, T> GivenUp<'a, T> {
@@ -278,7 +276,7 @@ impl<'a, T> GivenUp<'a, T> {
         Self(all)
     }
 
-    /// Up to [`Batch::MAX`] of them, which are the caller's to give up.
+    /// Up to [`Batch::MAX`] of them, for the caller to give up.
     #[inline(always)]
     pub(crate) fn next_chunk(&mut self) -> Option<&'a mut [T]> {
         let all = std::mem::take(&mut self.0);
@@ -291,11 +289,11 @@ impl<'a, T> GivenUp<'a, T> {
     pub(crate) fn next_one(&mut self) -> Option<T> {
         let (first, rest) = std::mem::take(&mut self.0).split_first_mut()?;
         self.0 = rest;
-        // SAFETY: I1. It was given up, and is not in the rest any more, so it is read out once.
+        // SAFETY: I1. It was given up and is no longer in the rest, so it is read once.
         Some(unsafe { std::ptr::read(first) })
     }
 
-    /// The caller gave all behind the first `n` up itself.
+    /// The caller itself gave up all behind the first `n`.
     #[inline(always)]
     fn keep_first(&mut self, n: usize) {
         self.0 = &mut std::mem::take(&mut self.0)[..n];
@@ -311,20 +309,19 @@ impl<T> Drop for GivenUp<'_, T> {
     }
 }
 
-/// Empties the vector without dropping its buffers, and gives the buffers to the caller.
+/// Empties the vector without dropping its buffers, and returns them.
 #[inline(always)]
 pub(crate) fn taken<T>(buffers: &mut Vec<T>) -> &mut [T] {
     let len = buffers.len();
     // SAFETY: 0 is within the capacity, and no element needs to be initialised for it.
     unsafe { buffers.set_len(0) };
-    // SAFETY: the elements are still there, initialised, and the vector cannot be used while this borrow of
-    // it lives.
+    // SAFETY: the elements are still there, initialised, and this borrow blocks the vector.
     unsafe { std::slice::from_raw_parts_mut(buffers.as_mut_ptr(), len) }
 }
 
-/// Takes elements from the front of a vector, at most `most`, until `give_up` refuses one; returns how many.
-/// They are forgotten, for `give_up` notes who has them then. The rest stays. If `give_up` panics, all
-/// elements of the vector are leaked.
+/// Removes at most `most` elements from the front of a vector, until `give_up` refuses one; returns how many.
+/// They are forgotten, because `give_up` records their new owner. If `give_up` panics, all elements of the
+/// vector leak.
 #[inline(always)]
 pub(crate) fn take_front<T>(
     from: &mut Vec<T>,
@@ -341,12 +338,12 @@ pub(crate) fn take_front<T>(
     }
     let left = all.len() - gone;
     all.rotate_left(gone);
-    // SAFETY: I1. The first are those that stay, initialised as before; behind them the others are forgotten.
+    // SAFETY: I1. The first are those that stay, initialised as before; the others behind them are forgotten.
     unsafe { from.set_len(left) };
     gone
 }
 
-/// Copies the page numbers of the leading whole, plain pages of one pool; says how many there were.
+/// Copies the page numbers of the leading plain whole pages of one pool; returns how many.
 #[inline(always)]
 fn run_of_plain(pool: PoolPtr, buffers: &[PageBuf], numbers: &mut [u32; Batch::MAX]) -> usize {
     let plain = |(buffer, number): (&PageBuf, &mut u32)| {

@@ -1,10 +1,9 @@
-//! Fragments of one page that lie one behind the other, as one value: the cheapest way to move a burst of
-//! them.
+//! Consecutive fragments of one page as one value: the cheapest way to move a burst of fragments.
 //!
-//! What   the first fragment and how many follow it. Taking one is an addition; giving all back is one count
-//!        in their page's record, or one message.
-//! Who    any thread, one at a time; dropped, the fragments that are left return as dropped buffers do.
-//! I1     it owns all its fragments alone; each that is taken out is owned by its handle.
+//! What   the first fragment and the number left. Taking one is an addition; returning all is one count in
+//!        the page's record, or one message.
+//! Who    any thread, one at a time. The drop returns the fragments that are left like dropped buffers.
+//! I1     it is the only owner of its fragments; each that is taken out is owned by its handle.
 
 // UNSAFETY: the handle of the first fragment is read out once.
 #![expect(unsafe_code)]
@@ -17,9 +16,8 @@ use crate::buf::bulk::{ReturnPath, put_frags};
 use crate::buf::handle_bits::HandleBits;
 use crate::buf::page_buf::PageBuf;
 
-/// Up to [`FragRun::MAX`] fragments of one page, of equal size, one behind the other. An iterator that gives
-/// each as a [`PageBuf`]; dropping it returns the rest.
-/// [`Bound::alloc_frag_run`](crate::Bound::alloc_frag_run) makes one.
+/// Up to [`FragRun::MAX`] consecutive fragments of one page, of equal size. An iterator of [`PageBuf`]; its
+/// drop returns the rest. [`Bound::alloc_frag_run`](crate::Bound::alloc_frag_run) creates one.
 ///
 /// ```
 /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams};
@@ -35,7 +33,7 @@ use crate::buf::page_buf::PageBuf;
 #[derive(Debug)]
 #[must_use = "a run that is dropped at once was allocated for nothing"]
 pub struct FragRun {
-    /// The first that is left, if `left` is not 0.
+    /// The first fragment left, if `left` is not 0.
     first: ManuallyDrop<PageBuf>,
     left: u32,
     step: u32,
@@ -45,8 +43,8 @@ impl FragRun {
     /// Most fragments in a run.
     pub const MAX: usize = Batch::MAX;
 
-    /// As many fragments as `left`, at least one, which the caller gives up: `first`, and those that begin
-    /// each `step` bytes behind the one before.
+    /// `left` fragments (at least one), which the caller gives up: `first`, and each next one `step` bytes
+    /// later.
     #[inline(always)]
     pub(crate) fn new(first: PageBuf, left: usize, step: usize) -> Self {
         Self { first: ManuallyDrop::new(first), left: left as u32, step: step as u32 }
@@ -58,13 +56,13 @@ impl FragRun {
         (self.left > 0).then_some(&*self.first)
     }
 
-    /// Bytes from the beginning of one fragment to that of the next.
+    /// Bytes from the start of one fragment to the start of the next.
     #[inline]
     pub fn step(&self) -> usize {
         self.step as usize
     }
 
-    /// The rest, which the caller owns from here on.
+    /// Gives the rest up to the caller, and returns their number.
     #[inline(always)]
     pub(crate) fn give_up(mut self) -> usize {
         std::mem::take(&mut self.left) as usize
@@ -77,7 +75,7 @@ impl Iterator for FragRun {
     #[inline]
     fn next(&mut self) -> Option<PageBuf> {
         self.left = self.left.checked_sub(1)?;
-        // SAFETY: I1. It is among those that were left, and `first` becomes the next one, or means nothing.
+        // SAFETY: I1. It is one of those left; `first` becomes the next one, or is meaningless.
         let taken = unsafe { ManuallyDrop::take(&mut self.first) };
         let (pool, offset, len) = (taken.pool, taken.offset() + self.step as usize, taken.len());
         let head = taken.bits.head(pool.geometry.head_mask);
@@ -108,7 +106,7 @@ impl FragRun {
     fn put(&mut self) {
         let pool = self.first.pool;
         let pages = [self.first.bits.head(pool.geometry.head_mask).0; Self::MAX];
-        // Counted as gone before a callback runs, which may panic.
+        // Emptied before a callback runs, which may panic.
         let left = std::mem::take(&mut self.left) as usize;
         put_frags(ReturnPath::Dropped, pool, &pages[..left]);
     }

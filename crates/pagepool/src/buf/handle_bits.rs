@@ -1,23 +1,23 @@
 //! The 64 bits of a handle: page and fragment.
 //!
-//! What   from bit 0: 30 bits number of the base page that the buffer begins in. For a fragment also: 2 bits
+//! What   from bit 0: 30 bits number of the base page in which the buffer begins. For a fragment then: 2 bits
 //!        of its offset in that page (bits 1 and 2); 22 bits length less one; 9 bits of the offset (bits 3 to
 //!        11); 1 bit "not simply whole".
-//! Odd    bit 0 of the offset has no place of its own. Only fragments in pages of the largest order need the
-//!        highest bit of the length. In all other pools that bit is bit 0 of the offset: `odd_bit` of the
-//!        geometry. In pools of the largest order `odd_bit` is 0, and parts begin at even bytes.
+//! Odd    bit 0 of the offset has no fixed place. Only fragments of largest-order pages need the highest bit
+//!        of the length. In all other pools this bit is bit 0 of the offset: the geometry's `odd_bit`. In
+//!        pools of the largest order `odd_bit` is 0, and parts begin at even bytes.
 
 use std::num::NonZeroU32;
 
 use crate::mem::page::{MAX_ORDER, MAX_PAGES, PAGE_SHIFT, PageIdx};
 
 /// The part of the page that a handle owns, in 32 bits. 0 is a whole page. [`FragBits::SPECIAL`] is a whole
-/// page whose record must be looked up when it returns, because a [`PageRef`](crate::PageRef) may exist.
-/// Anything else is a fragment: its offset in its base page in steps of 8 bytes (9 bits), and its length in
-/// bytes less one (22 bits). The number of that base page is stored beside it, with the rest of the offset.
+/// page whose return must read its record, because a [`PageRef`](crate::PageRef) may exist. All else is a
+/// fragment: its offset in its base page in steps of 8 bytes (9 bits), and its length in bytes less one (22
+/// bits). The base page's number and the rest of the offset are beside it.
 ///
-/// The highest bit says "not simply whole": it is the sign of the handle's word, so that one test of a
-/// register finds the page that needs no more than its return.
+/// The highest bit, "not simply whole", is the sign of the handle's word: one test of a register finds a page
+/// that needs only its return.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(transparent)]
 pub(crate) struct FragBits(pub(crate) u32);
@@ -47,7 +47,7 @@ const PAGE_BITS: u32 = MAX_PAGES.trailing_zeros();
 const _: () = assert!(PAGE_BITS + 2 == 32, "two bits of an offset lie above the page's number");
 const _: () = assert!(PAGE_SHIFT + MAX_ORDER as u32 == LEN_BITS, "the largest page is the longest fragment");
 
-/// A base page and the part of it, in one register: a handle is then two words, and travels in two registers.
+/// A base page and the part of it, in one word: a handle is two words, and fits two registers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(transparent)]
 pub(crate) struct HandleBits(u64);
@@ -58,7 +58,7 @@ impl HandleBits {
         Self(u64::from(frag_bits.0) << 32 | u64::from(page.0))
     }
 
-    /// A whole page with nothing to look up: the bare number.
+    /// A plain whole page: the bare number.
     #[inline(always)]
     pub(crate) fn whole(page: PageIdx) -> Self {
         Self(u64::from(page.0))
@@ -80,7 +80,7 @@ impl HandleBits {
         Self(start >> PAGE_SHIFT | in_base_page << (32 + LEN_BITS - 3) | u64::from(kind) << 32)
     }
 
-    /// The fragment at any `offset` that the pool's `odd_bit` can say.
+    /// The fragment of `len` bytes (at least 1) at any `offset` that the pool's `odd_bit` can encode.
     pub(crate) fn part(page: PageIdx, offset: usize, len: usize, odd_bit: u32) -> Self {
         let odd = odd_bit & (offset as u32 & 1).wrapping_neg();
         debug_assert!(offset & 1 == 0 || odd != 0, "I1: a part of a largest page at odd byte {offset}");
@@ -93,31 +93,31 @@ impl HandleBits {
         self.0 as i64 >= 0
     }
 
-    /// What [`bits`](Self::bits) gave.
+    /// From the result of [`bits`](Self::bits).
     #[inline(always)]
     pub(crate) fn from_bits(bits: u64) -> Self {
         Self(bits)
     }
 
-    /// All of it; for a whole page its number.
+    /// The whole word; for a plain whole page its number.
     #[inline(always)]
     pub(crate) fn bits(self) -> u64 {
         self.0
     }
 
-    /// The base page that the buffer begins in.
+    /// The base page in which the buffer begins.
     #[inline(always)]
     pub(crate) fn page(self) -> PageIdx {
         PageIdx(self.0 as u32 & (MAX_PAGES - 1))
     }
 
-    /// The same for a whole page, whose number stands alone; of a fragment it means nothing.
+    /// The page of a whole page, without a mask; meaningless for a fragment.
     #[inline(always)]
     pub(crate) fn whole_page(self) -> PageIdx {
         PageIdx(self.0 as u32)
     }
 
-    /// The page that the buffer is, or is part of, by the `head_mask` of its pool.
+    /// The page that contains the buffer, by the `head_mask` of its pool.
     #[inline(always)]
     pub(crate) fn head(self, head_mask: NonZeroU32) -> PageIdx {
         PageIdx(self.0 as u32 & head_mask.get())
@@ -137,16 +137,16 @@ impl HandleBits {
         (eights | self.0 as u32 >> PAGE_BITS << 1 | u32::from(upper & odd_bit != 0)) as usize
     }
 
-    /// Where in the area a plain page begins, or a fragment that begins at a multiple of 8; of another
-    /// fragment all but the lowest three bits. Of a special page it means nothing.
+    /// Start in the area of a plain page, or of a fragment at a multiple of 8; for other fragments without
+    /// the lowest three bits. Meaningless for a special page.
     #[inline(always)]
     pub(crate) fn start_in_eights(self) -> u64 {
         let in_base_page = self.0 >> (32 + LEN_BITS - 3) & u64::from(OFFSET_MASK << 3);
         self.page().offset() | in_base_page
     }
 
-    /// Whether this and others are all of fragments of one size; `differing` has the bits in which any
-    /// differs from this. Of a size that a special page would seem to have, none are.
+    /// Whether this and others are all fragments of one size. `differing` has the bits in which any differs
+    /// from this. Always false for the length that a special page seems to have.
     #[inline(always)]
     pub(crate) fn are_frags_of_one_size(self, differing: u64) -> bool {
         let FragBits(upper) = self.frag_bits();
@@ -164,7 +164,7 @@ impl HandleBits {
 mod tests {
     use super::*;
 
-    /// In pools of all orders but the largest.
+    /// For all orders except the largest.
     const ODD: u32 = 1 << 21;
 
     #[test]

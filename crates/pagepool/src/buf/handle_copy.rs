@@ -1,9 +1,9 @@
-//! Page numbers made into handles, and handles into page numbers, many at once.
+//! Converts page numbers into handles, and handles into page numbers, many at once.
 //!
 //! Who    the owner: between its cache and a vector of buffers.
-//! How    eight at a time, without a branch per buffer; in vector registers where the CPU has AVX2.
+//! How    eight at a time, without a branch per buffer; in vector registers if the CPU has AVX2.
 
-// UNSAFETY: calls of functions that are compiled for AVX2; tests look at handles that were written as such.
+// UNSAFETY: calls of functions compiled for AVX2; tests read the written handles as such.
 #![cfg_attr(any(target_arch = "x86_64", test), expect(unsafe_code))]
 
 #[cfg(target_arch = "x86_64")]
@@ -17,8 +17,7 @@ use crate::buf::handle_copy::each::{read_each, write_each};
 use crate::buf::page_buf::PageBuf;
 use crate::returns::pool_core::PoolPtr;
 
-/// Writes the handles of whole pages, which the caller gives up, to the front of `room`, which has place for
-/// them.
+/// Writes the handles of whole pages, which the caller gives up, to the front of `room`, where they must fit.
 #[inline(always)]
 pub(crate) fn write_whole(pool: PoolPtr, pages: &[u32], room: &mut [MaybeUninit<PageBuf>]) {
     #[cfg(target_arch = "x86_64")]
@@ -29,9 +28,8 @@ pub(crate) fn write_whole(pool: PoolPtr, pages: &[u32], room: &mut [MaybeUninit<
     write_each(pool, pages, room);
 }
 
-/// Copies the page numbers of buffers to the front of `numbers`, which has place for them, and says whether
-/// each buffer is a whole page of this pool without a [`PageRef`](crate::PageRef). If not, what was copied
-/// means nothing.
+/// Copies the buffers' page numbers to the front of `numbers`, where they must fit. Returns whether each is a
+/// whole page of this pool without a [`PageRef`](crate::PageRef); if not, the numbers are meaningless.
 #[inline(always)]
 pub(crate) fn read_whole(pool: PoolPtr, buffers: &[PageBuf], numbers: &mut [u32]) -> bool {
     #[cfg(target_arch = "x86_64")]
@@ -42,7 +40,8 @@ pub(crate) fn read_whole(pool: PoolPtr, buffers: &[PageBuf], numbers: &mut [u32]
     read_each(pool, buffers, numbers)
 }
 
-/// As [`read_whole`], for fragments of one size: copies the numbers of their pages.
+/// Copies the page numbers of fragments to `numbers`. Returns whether all are fragments of one size of this
+/// pool; if not, the numbers are meaningless.
 #[inline(always)]
 pub(crate) fn read_frags(pool: PoolPtr, buffers: &[PageBuf], numbers: &mut [u32]) -> bool {
     let head_mask = pool.geometry.head_mask;
@@ -76,13 +75,13 @@ mod tests {
     type Write = fn(PoolPtr, &[u32], &mut [MaybeUninit<PageBuf>]);
     type Read = fn(PoolPtr, &[PageBuf], &mut [u32]) -> bool;
 
-    /// Both ways to copy: one for every CPU, and the one that this CPU takes.
+    /// Both implementations: for every CPU, and what this CPU uses.
     const WAYS: [(Write, Read); 2] = [
         (|pool, pages, room| write_each(pool, pages, room), |pool, from, to| read_each(pool, from, to)),
         (|pool, pages, room| write_whole(pool, pages, room), |pool, from, to| read_whole(pool, from, to)),
     ];
 
-    /// A pool that nobody follows: copies look at its address alone.
+    /// A pool that is never followed: copies use only its address.
     fn pool(at: usize) -> PoolPtr {
         PoolPtr::new(NonNull::new(without_provenance_mut(at)).expect("no pool is at 0"))
     }
@@ -123,7 +122,7 @@ mod tests {
                         false => PageBuf::whole(pool, PageIdx(n)),
                     };
                     let handles: Vec<_> = (0..len).map(handle).map(ManuallyDrop::new).collect();
-                    // SAFETY: a `ManuallyDrop` is what is in it; nothing is dropped.
+                    // SAFETY: a `ManuallyDrop` has the layout of its content; nothing is dropped.
                     let handles =
                         unsafe { std::slice::from_raw_parts(handles.as_ptr().cast(), handles.len()) };
                     assert!(!read(pool, handles, &mut vec![0; len as usize]), "{len} {at} {bits:?}");

@@ -1,13 +1,12 @@
-//! A buffer in 8 bytes: half of what a [`PageBuf`] takes in a ring between threads.
+//! A buffer in 8 bytes, half of a [`PageBuf`], for rings between threads.
 //!
-//! What   16 bits name the pool, by its place in a table of the process; 18 bits say which part of the page,
-//!        30 bits which page.
-//! Who    any thread, as a [`PageBuf`]. It is dropped as one.
-//! I1     it owns its bytes alone: packing consumes the handle, unpacking the packed one.
-//! Cost   to pack a whole page: a load and two compares. To unpack or drop it: a load more than a handle
-//!        takes. Bursts of one pool are filled and returned with one look at the pool.
+//! What   16 bits: the pool's slot in a process-wide table. 18 bits: the part of the page. 30 bits: the page.
+//! Who    any thread, like a [`PageBuf`]. Its drop returns the buffer.
+//! I1     it is the only owner of its bytes: packing consumes the handle, unpacking the packed buffer.
+//! Cost   to pack a whole page: a load and two compares. To unpack or drop: a load more than a handle. Bursts
+//!        of one pool are filled and returned with one read of the pool.
 
-// UNSAFETY: the pool is reached by address; packed buffers are given up in place, without being dropped.
+// UNSAFETY: the pool is reached by address; packed buffers are given up in place, without a drop.
 #![expect(unsafe_code)]
 
 use std::fmt;
@@ -26,24 +25,24 @@ use crate::mem::page::{MAX_PAGES, PAGE_SHIFT, PageIdx};
 use crate::returns::pool_core::PoolPtr;
 use crate::returns::short_name::pool_at;
 
-/// Where the part begins: above the page's number.
+/// Where the part begins, above the page's number.
 const PART_SHIFT: u32 = 30;
-/// Where the pool's place begins.
+/// Where the pool's slot begins.
 const POOL_SHIFT: u32 = 48;
-/// Of the part, which is counted in cache lines: the length of a fragment, 12 bits; 0 for a whole page.
+/// In the part, in cache lines: the length of a fragment, 12 bits; 0 for a whole page.
 const LINES_BITS: u32 = 12;
 const LINES_MASK: u32 = (1 << LINES_BITS) - 1;
-/// The part of a page whose record must be looked up when it returns.
+/// The part of a page whose record its return must read.
 const SPECIAL: u32 = 1 << LINES_BITS;
 
 const _: () = assert!(MAX_PAGES == 1 << PART_SHIFT, "every page has a number of 30 bits");
 const _: () = assert!(PAGE_SHIFT - LINE_SHIFT + LINES_BITS == POOL_SHIFT - PART_SHIFT, "the part's 18 bits");
 
-/// A [`PageBuf`] in 8 bytes, for rings and queues between threads: owned, and returned to its pool when
-/// dropped, on any thread. [`PageBuf::pack`] makes one, [`unpack`](Self::unpack) makes it a handle again.
-/// Linux: a `netmem_ref`.
+/// A [`PageBuf`] in 8 bytes, for rings and queues between threads. It owns the buffer, and its drop returns
+/// it, on any thread. [`PageBuf::pack`] creates one; [`unpack`](Self::unpack) makes it a handle again. Linux:
+/// a `netmem_ref`.
 ///
-/// Bursts are filled by [`Bound::alloc_packed`](crate::Bound::alloc_packed) and returned by [`put_packed`].
+/// [`Bound::alloc_packed`](crate::Bound::alloc_packed) fills bursts, [`put_packed`] returns them.
 ///
 /// ```
 /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams};
@@ -72,9 +71,9 @@ impl fmt::Debug for PackedBuf {
 impl PageBuf {
     /// Packs the buffer into 8 bytes. Any thread; a load and two compares for a whole page.
     ///
-    /// A fragment is packed in whole cache lines: its length is rounded up, as [`into_raw`](Self::into_raw)
-    /// does. Gives the buffer back if it is a fragment that may share a line, as that does, or has more than
-    /// 4095 lines, or if there are more than 65,535 pools.
+    /// A fragment is packed in whole cache lines: its length is rounded up, as by
+    /// [`into_raw`](Self::into_raw). `Err(buffer)` if the fragment may share a line or has more than 4095
+    /// lines, or if the pool has no slot (65,535 pools were live at its creation).
     #[inline]
     pub fn pack(self) -> Result<PackedBuf, PageBuf> {
         let (pool, bits) = (u64::from(self.pool.slot.number()) << POOL_SHIFT, self.bits.bits());
@@ -87,7 +86,7 @@ impl PageBuf {
         }
     }
 
-    /// What is not a plain page, or has no short name of its pool.
+    /// Packs what is not a plain page, or refuses if the pool has no short name.
     #[cold]
     fn pack_part(self, pool: u64) -> Result<PackedBuf, PageBuf> {
         let (page, frag_bits) = (self.bits.page(), self.bits.frag_bits());
@@ -104,7 +103,7 @@ impl PageBuf {
         }
     }
 
-    /// Where a fragment begins and how long it is, in lines, if it has its lines to itself.
+    /// Start and length of a fragment, in lines; `None` if it may share a line or is too long.
     fn frag_part(&self) -> Option<u32> {
         let lines = self.len().div_ceil(1 << LINE_SHIFT) as u32;
         let fits = lines <= LINES_MASK && !self.shares_a_line();
@@ -114,16 +113,16 @@ impl PageBuf {
 }
 
 impl PackedBuf {
-    /// Whole pages without a [`PageRef`](crate::PageRef) of this pool, which the caller gives up by their
-    /// numbers; `None` for a pool that has no short name.
+    /// Packs whole pages of this pool without a [`PageRef`](crate::PageRef), which the caller gives up by
+    /// number. `None` if the pool has no short name.
     #[inline(always)]
     pub(crate) fn packing(pool: PoolPtr) -> Option<impl Fn(u32) -> Self> {
         let place = NonZeroU64::new(u64::from(pool.slot.number()) << POOL_SHIFT)?;
         Some(move |page| Self(place | u64::from(page)))
     }
 
-    /// Fragments of this pool whose lines are theirs alone, which the caller gives up by their pages and
-    /// offsets: their size, rounded up to lines. `None` where they cannot be packed.
+    /// Packs fragments of this pool that share no lines, which the caller gives up by page and offset; also
+    /// returns their size, rounded up to lines. `None` if they cannot be packed.
     #[inline(always)]
     pub(crate) fn packing_frags(
         pool: PoolPtr,
@@ -143,7 +142,7 @@ impl PackedBuf {
         ))
     }
 
-    /// The buffer as a handle again. Any thread.
+    /// Makes the buffer a handle again. Any thread.
     #[inline]
     pub fn unpack(self) -> PageBuf {
         ManuallyDrop::into_inner(ManuallyDrop::new(self).borrowed())
@@ -152,7 +151,7 @@ impl PackedBuf {
     #[inline(always)]
     fn pool(&self) -> PoolPtr {
         let pool = pool_at((self.0.get() >> POOL_SHIFT) as u16).cast();
-        // SAFETY: I3. The buffer is out, so its pool is there, and in the place that the pool has for life.
+        // SAFETY: I3. The buffer is out, so its pool is alive, in the slot that it keeps for life.
         PoolPtr::new(unsafe { NonNull::new_unchecked(pool) })
     }
 
@@ -161,7 +160,7 @@ impl PackedBuf {
         PageIdx(self.0.get() as u32 & (MAX_PAGES - 1))
     }
 
-    /// 0 for a whole page.
+    /// The part; 0 for a whole page.
     #[inline(always)]
     fn part(&self) -> u32 {
         (self.0.get() >> PART_SHIFT) as u32 & ((1 << (POOL_SHIFT - PART_SHIFT)) - 1)
@@ -196,7 +195,7 @@ impl PackedBuf {
         Some(unsafe { std::slice::from_raw_parts(start.as_ptr(), len) })
     }
 
-    /// The bytes for the packet, for writing; see [`PageBuf::packet_mut`].
+    /// The bytes for the packet, mutable; see [`PageBuf::packet_mut`].
     #[inline]
     pub fn packet_mut(&mut self) -> Option<&mut [u8]> {
         let (start, len) = self.packet_at()?;
@@ -204,7 +203,7 @@ impl PackedBuf {
         Some(unsafe { std::slice::from_raw_parts_mut(start.as_ptr(), len) })
     }
 
-    /// Where the bytes for the packet are, and how many, without the detour over a handle.
+    /// Address and length of the packet's bytes, without building a handle.
     #[inline(always)]
     fn packet_at(&self) -> Option<(NonNull<u8>, usize)> {
         let (pool, page, part) = (self.pool(), self.page(), self.part());
@@ -214,7 +213,7 @@ impl PackedBuf {
             lines => (((part >> LINES_BITS) as usize) << LINE_SHIFT, lines << LINE_SHIFT),
         };
         let at = base.get() + page.offset() as usize + offset;
-        // SAFETY: a base that is not 0 plus an offset within its area does not wrap to 0.
+        // SAFETY: a nonzero base plus an offset within its area does not wrap to 0.
         Some((unsafe { NonNull::new_unchecked(std::ptr::with_exposed_provenance_mut(at)) }, len))
     }
 }
@@ -233,8 +232,8 @@ impl Drop for PackedBuf {
     }
 }
 
-/// Returns packed buffers of any pools, mixed, and leaves the vector empty with its capacity: as
-/// [`put_bulk`](crate::put_bulk). Any thread. Bursts of whole pages of one pool return with one look at it.
+/// Returns packed buffers of any pools, mixed, and leaves the vector empty with its capacity, like
+/// [`put_bulk`](crate::put_bulk). Any thread. A burst of whole pages of one pool reads the pool once.
 ///
 /// ```
 /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams};
@@ -251,12 +250,12 @@ pub fn put_packed(burst: &mut Vec<PackedBuf>) {
     while !burst.is_empty() {
         let kept = burst.len().saturating_sub(Batch::MAX);
         let last = burst[kept..].len();
-        // SAFETY: fewer than there are, and all of them initialised. If a callback panics, the chunks
-        // before this one stay in the vector.
+        // SAFETY: fewer than there are, all initialised. If a callback panics, the earlier chunks stay in the
+        // vector.
         unsafe { burst.set_len(kept) };
-        // SAFETY: these were the vector's elements a moment ago, and it is borrowed exclusively.
+        // SAFETY: these were the vector's elements until now, and it is borrowed exclusively.
         let chunk = unsafe { std::slice::from_raw_parts(burst.as_ptr().wrapping_add(kept), last) };
-        // SAFETY: I1. They were taken out of the vector, and nobody reads them again.
+        // SAFETY: I1. They were removed from the vector, and are not read again.
         unsafe { put_chunk(chunk) };
     }
 }
@@ -270,7 +269,7 @@ unsafe fn put_chunk(chunk: &[PackedBuf]) {
     let (first, part) = (chunk[0].0.get() >> PART_SHIFT, chunk[0].part());
     let others = || chunk.iter().fold(0, |others, packed| others | (packed.0.get() >> PART_SHIFT ^ first));
     if part != 0 || others() != 0 {
-        // SAFETY: I1. What the caller promised.
+        // SAFETY: I1. The caller's promise.
         return unsafe { put_other(chunk) };
     }
     let pool = chunk[0].pool();
@@ -283,7 +282,7 @@ unsafe fn put_chunk(chunk: &[PackedBuf]) {
     put_numbers(pool, owner, chunk);
 }
 
-/// The same for whole pages of one pool, through their numbers.
+/// Returns whole pages of one pool, by their numbers.
 #[inline(always)]
 fn put_numbers(pool: PoolPtr, owner: Option<OwnerProof>, chunk: &[PackedBuf]) {
     let mut numbers = [0; Batch::MAX];
@@ -294,7 +293,8 @@ fn put_numbers(pool: PoolPtr, owner: Option<OwnerProof>, chunk: &[PackedBuf]) {
     }
 }
 
-/// The same for what is not whole pages of one pool: if all are fragments of one pool, by their pages.
+/// Returns a chunk that is not whole pages of one pool: fragments of one pool by their pages, all else by
+/// [`put_mixed`].
 ///
 /// # Safety
 /// As for [`put_chunk`].
@@ -311,11 +311,11 @@ unsafe fn put_other(chunk: &[PackedBuf]) {
     if others == 0 && !whole {
         return put_frags(ReturnPath::Dropped, pool, &numbers[..chunk.len()]);
     }
-    // SAFETY: I1. What the caller promised.
+    // SAFETY: I1. The caller's promise.
     unsafe { put_mixed(chunk) }
 }
 
-/// The same for buffers of several pools, and pages that may have a [`PageRef`](crate::PageRef).
+/// Returns buffers of several pools, or pages that may have a [`PageRef`](crate::PageRef).
 ///
 /// # Safety
 /// As for [`put_chunk`].
@@ -325,9 +325,10 @@ unsafe fn put_mixed(chunk: &[PackedBuf]) {
     for (packed, handle) in chunk.iter().zip(&mut handles) {
         handle.write(ManuallyDrop::into_inner(packed.borrowed()));
     }
-    // SAFETY: as many handles as the chunk has buffers were written just now.
+    // SAFETY: one handle per buffer of the chunk was written just now.
     let handles =
         unsafe { std::slice::from_raw_parts_mut(handles.as_mut_ptr().cast::<PageBuf>(), chunk.len()) };
-    // SAFETY: I1. Each owns what its packed buffer owned, which the caller gave up; nobody reads them again.
+    // SAFETY: I1. Each owns what its packed buffer owned. The caller gave these up, and they are not read
+    // again.
     unsafe { put_parted(handles) };
 }

@@ -1,9 +1,8 @@
-//! The buffer: an owned page or fragment, which returns to its pool when it is dropped.
+//! The buffer: an owned page or fragment, which returns to its pool when dropped.
 //!
 //! Who    a [`PageBuf`] may be sent to any thread and dropped there. On the owner's thread it goes into the
-//!        pool's cache, on any other thread into that thread's lane.
-//! I1     a handle is the one owner of its bytes: it is not `Clone`, and everything that gives it up consumes
-//!        it.
+//!        pool's cache, on any other into that thread's lane.
+//! I1     a handle is the only owner of its bytes: it is not `Clone`, and all that gives it up consumes it.
 //! Cost   dropped on the owner's thread: two compares, two stores, one count. Remote: see `lane.rs`.
 
 // UNSAFETY: the bytes of a buffer are reached by address.
@@ -24,15 +23,15 @@ use crate::mem::dma::{DeviceAddr, DmaDomain, DomainId, Mapping};
 use crate::mem::page::{PAGE_SIZE, PageIdx};
 use crate::returns::pool_core::PoolPtr;
 
-/// A page of a pool, or a fragment of one: owned, 16 bytes, returned to its pool when dropped. Linux: the
-/// `struct page` that `page_pool_dev_alloc_pages` returns.
+/// An owned page of a pool, or a fragment of one, in 16 bytes. Its drop returns it. Linux: the `struct page`
+/// that `page_pool_dev_alloc_pages` returns.
 ///
-/// Dropping it returns it, on any thread; the drop finds out whether the thread is the owner's. Linux:
-/// `page_pool_put_full_page`. Forgetting it (`mem::forget`) leaks the page: the pool never ends, and the
-/// report of its [`Shutdown`](crate::Shutdown) names the page.
+/// Drop it on any thread; the drop detects the owner's thread. Linux: `page_pool_put_full_page`. A forgotten
+/// buffer (`mem::forget`) leaks its page: the pool never ends, and the report of its
+/// [`Shutdown`](crate::Shutdown) names the page.
 ///
-/// Mistakes that do not compile: returning it twice, using it after its return, moving it to two threads,
-/// keeping its bytes longer than the buffer:
+/// Mistakes that do not compile: returning it twice, using it after its return, keeping its bytes longer,
+/// dropping it after it became an address, and moving the bound pool to another thread:
 ///
 /// ```compile_fail,E0382
 /// fn twice(buffer: pagepool::PageBuf) {
@@ -75,26 +74,26 @@ pub struct PageBuf {
 const _: () = assert!(size_of::<PageBuf>() == 16, "four handles in a cache line");
 const _: () = assert!(size_of::<Option<PageBuf>>() == 16, "an absent handle costs nothing");
 
-// SAFETY: I1. The handle owns its bytes alone; what it shares of the pool is `Sync`.
+// SAFETY: I1. Only the handle owns its bytes; what it shares of the pool is `Sync`.
 unsafe impl Send for PageBuf {}
-// SAFETY: through a shared handle bytes can only be read, and counts that are atomic.
+// SAFETY: a shared handle allows only reads of bytes and of atomic counts.
 unsafe impl Sync for PageBuf {}
 
 impl PageBuf {
-    /// The page's number in its area; for a fragment, of the page that it is part of.
+    /// The page's number in its area; for a fragment, its page's number.
     #[inline]
     pub fn page(&self) -> PageIdx {
         self.bits.head(self.pool.geometry.head_mask)
     }
 
-    /// Where the fragment begins in its page, in bytes; 0 for a whole page.
+    /// Offset of a fragment in its page, in bytes; 0 for a whole page.
     #[inline]
     pub fn offset(&self) -> usize {
         (self.start() - self.page().offset()) as usize
     }
 
-    /// Size in bytes: of the page, or of the fragment together with the rest of the page that was added to
-    /// it. Linux: truesize.
+    /// Size in bytes of the page or fragment, including the rest of the page if that was added to the
+    /// fragment. Linux: truesize.
     #[inline]
     #[expect(clippy::len_without_is_empty, reason = "a buffer is never empty")]
     pub fn len(&self) -> usize {
@@ -111,13 +110,13 @@ impl PageBuf {
         self.bits.frag_bits().is_frag()
     }
 
-    /// The id of the pool that it returns to.
+    /// The id of the pool to which it returns.
     #[inline]
     pub fn pool_id(&self) -> u32 {
         self.pool.id
     }
 
-    /// The area that it lies in: the memory that a device must map to access it.
+    /// The area of the buffer: the memory that a device must map to access it.
     #[inline]
     pub fn area(&self) -> &Arc<Area> {
         &self.pool.area
@@ -129,30 +128,30 @@ impl PageBuf {
         if self.bits.is_whole() { self.bits.whole_page().offset() } else { self.start_of_rare() }
     }
 
-    /// Apart, so that the address of a whole page stays short enough to be inlined everywhere.
+    /// A function of its own, to keep `start` short enough to inline everywhere.
     fn start_of_rare(&self) -> u64 {
         let offset = if self.is_frag() { self.bits.offset(self.pool.geometry.odd_bit()) } else { 0 };
         self.bits.page().offset() + offset as u64
     }
 
-    /// Address of the first byte, or `None` for memory that the CPU cannot read.
+    /// Address of the first byte; `None` for memory that the CPU cannot read.
     #[inline]
     pub fn as_ptr(&self) -> Option<*mut u8> {
         (self.pool.base != 0).then(|| (self.pool.base + self.start() as usize) as *mut u8)
     }
 
-    /// All its bytes, or `None` for memory that the CPU cannot read.
+    /// All bytes of the buffer; `None` for memory that the CPU cannot read.
     ///
-    /// Recycled memory is not cleared: it holds what the last packet left.
+    /// Recycled memory is not cleared: it holds the data of earlier packets.
     #[inline]
     pub fn bytes(&self) -> Option<&[u8]> {
         let start = self.as_ptr()?;
-        // SAFETY: I1, I3. The handle owns these bytes, the area keeps them mapped, and they were initialised
-        // by the kernel.
+        // SAFETY: I1, I3. The handle owns these bytes, the area keeps them mapped, and the kernel initialised
+        // them.
         Some(unsafe { std::slice::from_raw_parts(start, self.len()) })
     }
 
-    /// All its bytes for writing, or `None` for memory that the CPU cannot read.
+    /// All bytes of the buffer, mutable; `None` for memory that the CPU cannot read.
     #[inline]
     pub fn bytes_mut(&mut self) -> Option<&mut [u8]> {
         let start = self.as_ptr()?;
@@ -160,8 +159,8 @@ impl PageBuf {
         Some(unsafe { std::slice::from_raw_parts_mut(start, self.len()) })
     }
 
-    /// Where the packet begins in a whole page: the pool's headroom plus the page's colour, up to 15 cache
-    /// lines. 0 for a fragment, whose layout is up to the user.
+    /// Offset of the packet in a whole page: the pool's headroom plus the page's colour, up to 15 cache
+    /// lines. 0 for a fragment, whose layout is the user's.
     #[inline]
     pub fn packet_offset(&self) -> usize {
         if self.bits.frag_bits().is_frag() {
@@ -171,7 +170,7 @@ impl PageBuf {
         }
     }
 
-    /// Most bytes of packet: `max_len` for a whole page, all of a fragment.
+    /// Most bytes of a packet: `max_len` for a whole page, all of a fragment.
     #[inline]
     pub fn packet_capacity(&self) -> usize {
         if self.bits.frag_bits().is_frag() {
@@ -189,7 +188,7 @@ impl PageBuf {
         Some(unsafe { std::slice::from_raw_parts(start.as_ptr(), self.packet_capacity()) })
     }
 
-    /// The bytes for the packet, for writing.
+    /// The bytes for the packet, mutable; `None` for memory that the CPU cannot read.
     ///
     /// ```
     /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams};
@@ -218,19 +217,19 @@ impl PageBuf {
             page.offset() as usize + self.pool.geometry.packet_offset(page)
         };
         let at = base.get() + start;
-        // SAFETY: a base that is not 0 plus an offset within its area does not wrap to 0.
+        // SAFETY: a nonzero base plus an offset within its area does not wrap to 0.
         Some(unsafe { NonNull::new_unchecked(std::ptr::with_exposed_provenance_mut(at)) })
     }
 
-    /// The device address of the first byte in the pool's first domain; `None` in a pool without domains, and
-    /// after the device was removed. Two loads. Linux: `page_pool_get_dma_addr` plus the offset.
+    /// The device address of the first byte in the pool's first domain. `None` without domains, and after the
+    /// device was removed. Two loads. Linux: `page_pool_get_dma_addr` plus the offset.
     #[doc(alias = "page_pool_get_dma_addr")]
     #[inline]
     pub fn dma_addr(&self) -> Option<DeviceAddr> {
         self.pool.mappings.first()?.addr_of(self.start())
     }
 
-    /// The device address of the first byte in this domain, if the buffer is mapped there. Cost: a compare
+    /// The device address of the first byte in this domain; `None` if it does not map the buffer. A compare
     /// per domain of the pool, then a lookup under the area's lock.
     pub fn dma_addr_in(&self, domain: DomainId) -> Option<DeviceAddr> {
         let own = self.pool.mappings.iter().find(|m| m.id() == domain);
@@ -240,9 +239,9 @@ impl PageBuf {
         }
     }
 
-    /// The device address of the first byte by a mapping that the caller keeps, of any domain; `None` if that
-    /// maps another area, or does not map this buffer any more. A compare and a load: for a device that sends
-    /// buffers of pools which do not know it.
+    /// The device address of the first byte by a mapping that the caller keeps, of any domain. `None` if the
+    /// mapping is of another area, or no longer maps the buffer. A compare and a load. For devices that send
+    /// buffers of pools without their domain.
     ///
     /// ```
     /// # use pagepool::{Arena, ArenaParams, DmaDomain, IdentityDomain, Pool, PoolParams};
@@ -264,20 +263,20 @@ impl PageBuf {
         if mapping.area() == self.pool.area_id { mapping.addr_of(self.start()) } else { None }
     }
 
-    /// The mapping of this buffer's area in that domain. Takes the area's lock: ask once, keep the answer,
-    /// and ask again when [`dma_addr_by`](Self::dma_addr_by) has no address.
+    /// The mapping of this buffer's area in `domain`. Takes the area's lock: call it once and keep the
+    /// result, until [`dma_addr_by`](Self::dma_addr_by) returns `None`.
     pub fn mapping_in(&self, domain: DomainId) -> Option<Arc<Mapping>> {
         self.pool.area.mapping(domain)
     }
 
-    /// Hands the packet's first `len` bytes, from `offset` in the buffer, to the CPU, in every domain that is
-    /// not coherent. Linux: `page_pool_dma_sync_for_cpu`.
+    /// Syncs `len` bytes from `offset` in the buffer for the CPU, in every domain that is not coherent. Call
+    /// it before reading what a device wrote. Linux: `page_pool_dma_sync_for_cpu`.
     #[doc(alias = "page_pool_dma_sync_for_cpu")]
     pub fn sync_for_cpu(&mut self, offset: usize, len: usize) {
         self.sync(offset, len, |domain, at, len| domain.sync_for_cpu(at, len));
     }
 
-    /// Hands `len` bytes from `offset` in the buffer to the device, in every domain that is not coherent.
+    /// Syncs `len` bytes from `offset` in the buffer for the device, in every domain that is not coherent.
     /// Call it before the buffer is transmitted.
     pub fn sync_for_device(&self, offset: usize, len: usize) {
         self.sync(offset, len, |domain, at, len| domain.sync_for_device(at, len));
@@ -293,9 +292,8 @@ impl PageBuf {
         }
     }
 
-    /// Returns the buffer, of which at most the first `len` packet bytes were written, so that no more is
-    /// synced for the device. Linux: `page_pool_put_page` with a `dma_sync_size`. A fragment is synced with
-    /// its whole page.
+    /// Returns the buffer and syncs only its first `len` packet bytes for the device: no more may have been
+    /// written. Linux: `page_pool_put_page` with a `dma_sync_size`. A fragment is synced with its whole page.
     #[doc(alias = "page_pool_put_page")]
     pub fn recycle_sync(self, len: usize) {
         if self.bits.frag_bits().is_frag() {
@@ -308,8 +306,8 @@ impl PageBuf {
         }
     }
 
-    /// Returns the buffer through the locked ring, on any thread. For measuring, and for code that must not
-    /// touch the cache. Linux: `page_pool_put_full_page` outside softirq.
+    /// Returns the buffer through the locked ring, on any thread. For measurements, and for code that must
+    /// not touch the cache. Linux: `page_pool_put_full_page` outside softirq.
     #[doc(alias = "page_pool_put_full_page")]
     #[inline]
     pub fn put_ring(self) {
@@ -320,18 +318,18 @@ impl PageBuf {
         pool.ring_or_out(page);
     }
 
-    /// Names the holder of the buffer, for the report of a destroyed pool; in a pool with
-    /// [`holders`](crate::PoolParams::holders) the calling thread is the holder from now on, and if that has
-    /// sites, each call on another thread than the owner's takes a lock that the threads of the pool share.
-    /// Of a page in fragments the last call counts. What the buffer becomes keeps the tag, also as an
-    /// address or as `Bytes`. Without effect in a pool made without either and without `tagging`: a load and
-    /// a compare.
+    /// Tags the buffer with its current user, for reports about the pool.
+    ///
+    /// In a pool with [`holders`](crate::PoolParams::holders) the calling thread becomes the holder; if the
+    /// holders have sites, each call off the owner's thread takes a lock that the pool's threads share. For a
+    /// page in fragments the last call counts. The tag stays when the buffer becomes an address or `Bytes`.
+    /// In a pool with neither holders nor `tagging` it does nothing: a load and a compare.
     #[inline]
     pub fn set_tag(&mut self, tag: Tag) {
         self.note_tag(tag);
     }
 
-    /// As [`set_tag`](Self::set_tag), for handles that have the buffer with others.
+    /// Tags the buffer, for handles that share it: see [`set_tag`](Self::set_tag).
     #[inline]
     pub(crate) fn note_tag(&self, tag: Tag) {
         if self.pool.tagging {
@@ -345,7 +343,7 @@ impl PageBuf {
         Self { pool, bits: HandleBits::whole(page) }
     }
 
-    /// The handle of a whole page, with what is known of it.
+    /// The handle of a whole page, plain or special.
     #[inline(always)]
     pub(crate) fn new(pool: PoolPtr, page: PageIdx, frag_bits: FragBits) -> Self {
         Self { pool, bits: HandleBits::new(page, frag_bits) }
@@ -358,19 +356,19 @@ impl PageBuf {
         Self { pool, bits: HandleBits::frag(page, offset, len) }
     }
 
-    /// The page and the part of it, without returning it.
+    /// Gives up the handle without returning the buffer.
     #[inline(always)]
     pub(crate) fn into_bits(self) -> HandleBits {
         ManuallyDrop::new(self).bits
     }
 
-    /// The same for a fragment that may begin at any byte.
+    /// The handle of a fragment that may begin at any byte.
     pub(crate) fn part(pool: PoolPtr, page: PageIdx, offset: usize, len: usize) -> Self {
         debug_assert!(offset + len <= pool.geometry.page_size() && len > 0, "I1: part {offset}+{len}");
         Self { pool, bits: HandleBits::part(page, offset, len, pool.geometry.odd_bit()) }
     }
 
-    /// Takes the handle apart without returning it. Of a fragment this loses where it begins.
+    /// Takes the handle apart without returning it. Loses the offset of a fragment.
     #[inline(always)]
     pub(crate) fn into_parts(self) -> (PoolPtr, PageIdx, FragBits) {
         let this = ManuallyDrop::new(self);
@@ -400,7 +398,7 @@ fn put_ring_slow(buffer: PageBuf) {
     }
     let (pool, page, frag_bits) = buffer.into_parts();
     if frag_bits == FragBits::SPECIAL && pool.page_meta(page).refs.load(Ordering::Acquire) != 0 {
-        return drop(PageBuf::new(pool, page, frag_bits)); // it leaves the pool, by whichever way
+        return drop(PageBuf::new(pool, page, frag_bits)); // the drop releases it from the pool
     }
     pool.comes_home(page, usize::MAX);
     pool.ring_or_out(page);
@@ -424,7 +422,7 @@ fn drop_here(pool: PoolPtr, owner: OwnerProof, bits: HandleBits) {
     }
 }
 
-#[cold] // beside the owner's fast path, whose instructions come first
+#[cold] // the owner's fast path comes first
 #[inline(never)]
 fn drop_remote(pool: PoolPtr, bits: HandleBits) {
     if let Some(lane) = pool.plain_lane() {
@@ -441,7 +439,7 @@ fn drop_remote(pool: PoolPtr, bits: HandleBits) {
     drop_rare_remote(pool, bits);
 }
 
-/// Apart, so that the return of a page needs no stack frame.
+/// A function of its own: the return of a page then needs no stack frame.
 #[inline(never)]
 fn drop_rare_remote(pool: PoolPtr, bits: HandleBits) {
     if bits.frag_bits().is_frag() {

@@ -1,7 +1,7 @@
-//! A reference to a page beyond its buffer's life, without its bytes.
+//! A reference to a page, without its bytes, that outlives the buffer.
 //!
-//! Who    any thread. The count stands in the page's record; a page that returns while it is not 0 leaves
-//!        its pool.
+//! Who    any thread. The count is in the page's record; a page that returns while it is not 0 leaves its
+//!        pool.
 //! Pairs  PageRef::drop (AcqRel) against clear_record (AcqRel) on the same word: the one that makes it "left,
 //!        no reference" gives the memory back, once.
 
@@ -17,9 +17,9 @@ use crate::mem::page::{EMERGENCY, LEFT, PageIdx, REF_COUNT};
 use crate::mem::provider::{Provider, give_back};
 use crate::returns::pool_core::PoolPtr;
 
-/// Keeps the memory of a page from being used again, after its buffer was returned, until this is dropped.
-/// For DMA that cannot be stopped, or a reader outside this process. It gives no access to the bytes. Linux:
-/// a page reference beside the pool's.
+/// Prevents reuse of a page's memory, even after its buffer returned, until this is dropped. For DMA that
+/// cannot be stopped, or a reader outside this process. Gives no access to the bytes. Linux: an extra page
+/// reference.
 #[derive(Debug)]
 #[must_use = "a reference that is dropped at once keeps nothing"]
 pub struct PageRef {
@@ -29,10 +29,9 @@ pub struct PageRef {
 }
 
 impl PageBuf {
-    /// Keeps the page's memory from being used again, beyond the life of the buffer. If the page is returned
-    /// while the reference lives, it leaves the pool (`recycle_released_refcnt`), and its memory goes back to
-    /// the provider with the last reference. Linux: an extra page reference. Any thread; one atomic
-    /// operation.
+    /// Prevents reuse of the page's memory beyond the life of the buffer. If the page returns while the
+    /// reference lives, it leaves the pool (`recycle_released_refcnt`), and the last reference gives its
+    /// memory back to the provider. Linux: an extra page reference. Any thread; one atomic operation.
     ///
     /// ```
     /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams};
@@ -56,22 +55,22 @@ impl PageBuf {
 }
 
 impl PageRef {
-    /// One more reference; the caller has a buffer of the page.
+    /// One more reference. The caller has a buffer of the page.
     pub(crate) fn new(pool: PoolPtr, page: PageIdx) -> Self {
         let before = pool.page_meta(page).refs.fetch_add(1, Ordering::Relaxed);
         if before & REF_COUNT > REF_COUNT / 2 {
-            std::process::abort(); // 2^29 forgotten references: as `Arc`, abort rather than wrap
+            std::process::abort(); // 2^29 forgotten references: abort rather than wrap, like `Arc`
         }
         Self { provider: pool.provider().clone(), page, order: pool.geometry.order() }
     }
 
-    /// The page that it refers to.
+    /// The referenced page.
     pub fn page(&self) -> PageIdx {
         self.page
     }
 
-    /// Address of the page's first byte, `None` for memory that the CPU cannot read. The process and its
-    /// device must agree on who may read or write there.
+    /// Address of the page's first byte; `None` for memory that the CPU cannot read. The process and its
+    /// device must agree on who accesses the bytes.
     pub fn as_ptr(&self) -> Option<*mut u8> {
         self.provider.area().base().map(|base| (base + self.page.offset() as usize) as *mut u8)
     }
@@ -82,9 +81,9 @@ impl Drop for PageRef {
         let meta = self.provider.area().meta(self.page);
         let before = meta.refs.fetch_sub(1, Ordering::AcqRel); // pairs with clear_record()
         if before & REF_COUNT == 1 && before & LEFT != 0 {
-            meta.refs.store(before & EMERGENCY, Ordering::Relaxed); // nobody else changes the word any more
-            // SAFETY: I1. The page left its pool with this order, and this was its last reference: nobody has
-            // it any more.
+            meta.refs.store(before & EMERGENCY, Ordering::Relaxed); // no other thread changes the word
+            // SAFETY: I1. The page left its pool with this order, and this was its last reference: it has no
+            // other user.
             unsafe { give_back(&*self.provider, self.order, &[self.page]) };
         }
     }

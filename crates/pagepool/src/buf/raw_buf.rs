@@ -1,15 +1,14 @@
 //! Buffers as addresses, for descriptor rings.
 //!
 //! What   [`RawBuf`] is a device address and a length. While it is out, a plain whole page has a word of its
-//!        own (raw_page.rs). For any other buffer one bit per 64 bytes of page marks where it begins, and for
-//!        a fragment a second one where it ends; a whole page that has something to look up, because a
-//!        [`PageRef`](crate::PageRef) may exist, has no end mark. A returned address is looked up there: one
-//!        that is not the pool's, or not out, is refused, in release builds too.
-//! Who    any thread. Clearing a start mark is one atomic operation, so of two threads that return the same
-//!        address one is refused.
-//! Limit  an address that is returned twice is not detected if the same buffer was handed out again in
-//!        between.
-//! I4     while a raw address is out there is no reference to its bytes: making it consumed the handle.
+//!        own (raw_page.rs). For any other buffer one bit per 64 bytes of page marks its start, and for a
+//!        fragment a second one its end. A whole page that may have a [`PageRef`](crate::PageRef) has no end
+//!        mark. A returned address is checked there, in release builds too: one that is not the pool's, or
+//!        not out, is refused.
+//! Who    any thread. Clearing a start mark is one atomic operation: if two threads return the same address,
+//!        one is refused.
+//! Limit  a second return of an address is not detected if the buffer was allocated again in between.
+//! I4     while a raw address is out there is no reference to its bytes: creating it consumed the handle.
 
 use std::fmt;
 use std::sync::atomic::Ordering;
@@ -20,35 +19,35 @@ use crate::mem::dma::DeviceAddr;
 use crate::mem::page::{PAGE_SHIFT, PageIdx};
 use crate::returns::pool_core::{PoolCore, PoolPtr};
 
-/// log2 of the bytes that one bit stands for.
+/// log2 of the bytes per bit.
 pub(crate) const LINE_SHIFT: u32 = 6;
 
-/// Bytes that one bit stands for: of two buffers in one such line, neither has a raw form.
+/// Bytes per bit. Buffers that share such a line have no raw form.
 pub(crate) const LINE: usize = 1 << LINE_SHIFT;
 
-/// A buffer as a device sees it: plain numbers, which can be forged, so
-/// [`PoolRef::from_raw`](crate::PoolRef::from_raw) checks.
+/// A buffer as a device sees it: plain numbers. They can be forged, so
+/// [`PoolRef::from_raw`](crate::PoolRef::from_raw) checks them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RawBuf {
     /// Address of the first byte in the pool's first domain.
     pub addr: DeviceAddr,
-    /// Bytes from there on that belong to the buffer.
+    /// Bytes of the buffer from there on.
     pub len: u32,
 }
 
-/// Why an address is not a buffer of this pool. Nothing was changed.
+/// Why an address is not a buffer of this pool. Nothing has changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RawError {
     /// The pool has no domain, so it has no device addresses.
     NoDomain,
-    /// The address is in no region that is mapped in the pool's first domain.
+    /// The pool's first domain does not map the address.
     Unmapped(DeviceAddr),
     /// The address lies in a page that is not this pool's.
     NotOurs(DeviceAddr),
     /// The address lies in a page of the pool, but in no buffer that is out in raw form.
     NotOut(DeviceAddr),
-    /// The pool's first domain maps its pages no more.
+    /// The device of the pool's first domain was removed, so the domain no longer maps its pages.
     DeviceGone,
 }
 
@@ -82,12 +81,13 @@ impl PageBuf {
     /// Turns the buffer into its address in the pool's first domain, for a descriptor ring.
     /// [`PoolRef::from_raw`](crate::PoolRef::from_raw) makes it a buffer again.
     ///
-    /// Gives the buffer back if the pool has no domain, or if the fragment may share a cache line with
-    /// another one: with `frag_align` below 64, and where it was [split off](Self::split_off) within a line.
-    /// Once a buffer of the pool was split within a line, this is every fragment that ends within one: to
-    /// avoid that, split and allocate multiples of 64 bytes. Any thread; a store for a whole page, two atomic
-    /// operations for a fragment. [`Bound::alloc_addr_bulk`](crate::Bound::alloc_addr_bulk) allocates many
-    /// pages as addresses.
+    /// Any thread; a store for a whole page, two atomic operations for a fragment.
+    /// [`Bound::alloc_addr_bulk`](crate::Bound::alloc_addr_bulk) allocates many pages as addresses.
+    ///
+    /// Returns `Err(buffer)` if the pool has no domain, or if the fragment may share a cache line with
+    /// another: with `frag_align` below 64, or if it was [split off](Self::split_off) within a line. After
+    /// the first split within a line, this refuses all of the pool's fragments that end within a line; to
+    /// avoid that, split and allocate multiples of 64 bytes.
     ///
     /// ```
     /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams};
@@ -109,7 +109,7 @@ impl PageBuf {
         Ok(RawBuf { addr, len: pool.geometry.page_size })
     }
 
-    /// As [`into_raw`](Self::into_raw), for what is not a plain whole page.
+    /// Turns a buffer that is not a plain whole page into its address.
     fn into_marked(self) -> Result<RawBuf, PageBuf> {
         let start = self.start();
         let len = self.len();
@@ -119,8 +119,8 @@ impl PageBuf {
         Ok(RawBuf { addr, len: len as u32 })
     }
 
-    /// Whether another fragment may lie in its first or last line. Which ends were split is not known, only
-    /// whether there are any.
+    /// Whether another fragment may lie in its first or last line. Known only for the pool: whether any
+    /// buffer was split within a line, not which.
     pub(crate) fn shares_a_line(&self) -> bool {
         let (start, pool) = (self.start() as usize, self.pool);
         let ends_within =
@@ -141,7 +141,7 @@ fn mark(pool: &PoolCore, start: u64, end: Option<u64>) {
     marks.start[word].fetch_or(bit, Ordering::Release); // pairs with from_marks()
 }
 
-/// The word and the bit of the line that a byte of the area lies in.
+/// The word and the bit for the line of a byte of the area.
 fn mark_at(offset: u64) -> (usize, u64) {
     let line = offset >> LINE_SHIFT;
     ((line >> 6) as usize, 1 << (line & 63))
@@ -156,7 +156,7 @@ pub(crate) fn from_raw(pool: PoolPtr, addr: DeviceAddr) -> Result<PageBuf, RawEr
     }
 }
 
-/// The number of the page that an address lies in, if that is out; of any other address it means nothing.
+/// The number of the page at an address. Meaningful only for addresses that are out.
 #[inline(always)]
 pub(crate) fn page_at(pool: PoolPtr, addr: DeviceAddr) -> Option<u64> {
     let raw = &pool.own.raw;
@@ -168,7 +168,7 @@ pub(crate) fn page_at(pool: PoolPtr, addr: DeviceAddr) -> Option<u64> {
     Some(raw.head_of(offset))
 }
 
-/// Takes a plain whole page back, on any thread.
+/// Takes a plain whole page back. Any thread.
 #[inline(always)]
 fn take_plain(pool: PoolPtr, page: u64) -> bool {
     match pool.owner_here() {
@@ -177,7 +177,7 @@ fn take_plain(pool: PoolPtr, page: u64) -> bool {
     }
 }
 
-/// The buffer that marks say is out, or what is wrong with the address.
+/// The buffer that is out according to the marks, or the address's error.
 #[cold]
 #[inline(never)]
 fn from_marks(pool: PoolPtr, addr: DeviceAddr) -> Result<PageBuf, RawError> {
@@ -196,9 +196,9 @@ fn from_marks(pool: PoolPtr, addr: DeviceAddr) -> Result<PageBuf, RawError> {
     let (word, bit) = mark_at(start);
     let marks = &pool.area.raw_out().start[word];
     if marks.fetch_and(!bit, Ordering::AcqRel) & bit == 0 {
-        return Err(RawError::NotOut(addr)); // somebody else brought it meanwhile
+        return Err(RawError::NotOut(addr)); // another thread returned it first
     }
-    // The mark is taken: nobody else can change the page's state now. Is it still what was read before?
+    // The mark is taken, so no other thread can change the page's state. Recheck what was read before.
     let end = find_end(&pool, page, start);
     if ours() && inside(end) {
         return Ok(rebuild(pool, page, start, end));
@@ -207,7 +207,7 @@ fn from_marks(pool: PoolPtr, addr: DeviceAddr) -> Result<PageBuf, RawError> {
     Err(RawError::NotOut(addr))
 }
 
-/// The buffer whose start mark was just taken.
+/// Rebuilds the buffer whose start mark was just taken.
 fn rebuild(pool: PoolPtr, page: PageIdx, start: u64, end: Option<u64>) -> PageBuf {
     match end {
         None => {
@@ -234,7 +234,7 @@ fn find_start(pool: &PoolCore, page: PageIdx, offset: u64) -> Option<u64> {
     })
 }
 
-/// The offset behind the nearest end mark at or after `start` in its page; none for a whole page.
+/// The offset behind the nearest end mark at or after `start` in its page; `None` for a whole page.
 fn find_end(pool: &PoolCore, page: PageIdx, start: u64) -> Option<u64> {
     let marks = &pool.area.raw_out().last;
     let (first, last) = ((start >> PAGE_SHIFT) as usize, page.0 as usize + (1 << pool.geometry.order()) - 1);

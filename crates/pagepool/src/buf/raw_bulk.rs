@@ -1,14 +1,14 @@
-//! Many buffers returned by their addresses.
+//! Returns many buffers by their addresses.
 //!
 //! Who    any thread. The owner is looked up once per 64 addresses.
-//! How    where addresses are offsets and a constant, plain whole pages go straight into the owner's cache:
-//!        first the numbers of all pages, which needs no branch, then a word of each. The first address that
-//!        is anything else ends that. It, and up to 63 behind it, are taken one by one: plain pages return
-//!        together; whatever else an address is, and what is refused, is looked at for itself.
+//! How    if addresses are offsets plus a constant, plain whole pages go straight into the owner's cache:
+//!        first all page numbers are computed, without a branch, then a word of each is read. The first other
+//!        address ends this. It and up to 63 behind it are taken one by one: plain pages return together,
+//!        other addresses singly.
 //! Cost   plain pages on the owner's thread: about nine instructions each. On other threads: a lookup and an
 //!        exchange each.
 
-// UNSAFETY: words of pages whose numbers were checked are found without a check of their own.
+// UNSAFETY: words of checked page numbers are read without another check.
 #![expect(unsafe_code)]
 
 use crate::buf::batch::Batch;
@@ -27,8 +27,8 @@ pub(crate) fn put_addrs(pool: PoolPtr, addrs: &[DeviceAddr]) -> Result<(), RawEr
     }
 }
 
-/// Puts one plain whole page into the owner's cache, by the number that its address leads to; says whether it
-/// did. Nothing happened if not.
+/// Puts one plain whole page, given by its address's page number, into the owner's cache. Returns false, and
+/// does nothing, if that is impossible.
 #[inline(always)]
 pub(crate) fn put_cached_page(pool: PoolPtr, owner: OwnerProof, page: u64) -> bool {
     let take = || pool.owner_takes(owner, |taking| pool.raw_pages().take(taking, page));
@@ -39,8 +39,8 @@ pub(crate) fn put_cached_page(pool: PoolPtr, owner: OwnerProof, page: u64) -> bo
     done
 }
 
-/// Puts plain whole pages into the owner's cache, from the first address on, as far as that takes no more
-/// than a copy; says how many. With the next one nothing happened.
+/// Puts plain whole pages into the owner's cache, from the first address on, while that is only a copy.
+/// Returns how many; the next address is untouched.
 #[inline(always)]
 pub(crate) fn put_cached_addrs(pool: PoolPtr, owner: OwnerProof, addrs: &[DeviceAddr]) -> usize {
     let raw = &pool.own.raw;
@@ -51,7 +51,8 @@ pub(crate) fn put_cached_addrs(pool: PoolPtr, owner: OwnerProof, addrs: &[Device
             true => &*space,
             false => &space[..raw.pages().found(mask, offsets.take(space.len()))],
         };
-        // SAFETY: `find_all` says that they are pages of the area, or `found` of how many that is so.
+        // SAFETY: `find_all` checked that all are pages of the area, or `found` counted the leading ones that
+        // are.
         pool.owner_takes(owner, |taking| unsafe { raw.pages().take_all(taking, pages) })
     });
     pool.own.counts.recycle_cached.add(put as u64);
@@ -73,8 +74,8 @@ fn put_many(pool: PoolPtr, addrs: &[DeviceAddr]) -> Result<(), RawError> {
     failed
 }
 
-/// The same by way of a batch: behind an address that is something else, where the cache has not the room,
-/// where pages are synced, on other threads.
+/// Returns addresses through a batch: behind an unusual address, without room in the cache, with syncs, or on
+/// other threads.
 #[inline(never)]
 fn put_each(pool: PoolPtr, owner: Option<OwnerProof>, addrs: &[DeviceAddr]) -> Result<(), RawError> {
     let mut pages = [0; Batch::MAX];
@@ -90,7 +91,7 @@ fn put_each(pool: PoolPtr, owner: Option<OwnerProof>, addrs: &[DeviceAddr]) -> R
     if others == 0 { Ok(()) } else { put_others(pool, addrs, others) }
 }
 
-/// Writes the numbers of the pages that `take` takes; says how many, and with a bit each which it refused.
+/// Writes the numbers of the pages that `take` takes. Returns how many, and a bit for each refused address.
 #[inline(always)]
 fn take_each(
     pool: PoolPtr,
@@ -111,7 +112,7 @@ fn take_each(
     (taken, others)
 }
 
-/// Returns what is not a plain whole page; the first error is kept for the end.
+/// Returns other buffers than plain whole pages, all of them, and then the first error.
 #[cold]
 fn put_others(pool: PoolPtr, addrs: &[DeviceAddr], which: u64) -> Result<(), RawError> {
     let mut failed = Ok(());

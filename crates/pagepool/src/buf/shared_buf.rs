@@ -1,18 +1,18 @@
 //! A buffer with many readers.
 //!
-//! What   clones of one buffer; dropping the last one returns the buffer, once.
-//! How    the page's record has one count for all shared buffers of the page: the clones beyond the first of
-//!        each. A drop subtracts one; a drop that finds 0 returns a buffer. So as many buffers return as were
-//!        shared, the last one with the last drop; and a page is used again only when all its fragments have
+//! What   clones of one buffer; the drop of the last returns the buffer, once.
+//! How    the page's record has one count for all shared buffers of the page: their clones beyond the first
+//!        of each. A drop subtracts one; a drop that finds 0 returns a buffer. Thus as many buffers return as
+//!        were shared, and the last drop returns the last. A page is reused only when all its fragments have
 //!        returned.
-//! Alone  for a whole page, a count of 0 means one holder. Fragments of one page share the count: the drop
-//!        of one may subtract a clone of another. So the area counts, beside the record, how many fragments
-//!        of a page are shared. A fragment has one holder if no clone is counted and it is the only shared
-//!        fragment. A drop lowers that second count after it found no clone, so `try_unique` reads it second.
+//! Alone  for a whole page, a count of 0 means one holder. Fragments of one page share the count: the drop of
+//!        one may subtract a clone of another. Therefore the area also counts how many fragments of a page
+//!        are shared. A fragment has one holder if no clone is counted and it is the only shared fragment. A
+//!        drop lowers this second count after it found no clone, so `try_unique` reads it second.
 //! Cost   clone and drop: one atomic read-modify-write each, in the page's record. For a fragment
-//!        `into_shared` takes one as well, and so does the drop that returns it, both beside the record.
-//! Pairs  drop (Release on either count) -> the drop that finds 0, and `try_unique` (Acquire): the reads of
-//!        all other clones are over.
+//!        `into_shared` and the drop that returns it cost one more each, beside the record.
+//! Pairs  drop (Release on either count) -> the drop that finds 0, and `try_unique` (Acquire): all other
+//!        clones have finished reading.
 
 // UNSAFETY: the bytes of a buffer are reached through its handle; the handle is taken once.
 #![expect(unsafe_code)]
@@ -26,8 +26,8 @@ use crate::holders::tag::Tag;
 use crate::mem::dma::{DeviceAddr, DomainId};
 use crate::mem::page::PageIdx;
 
-/// A read-only buffer with many readers: it can be cloned, and gives `&[u8]`. Linux: `page_pool_ref_page`,
-/// and a cloned skb's data.
+/// A read-only buffer that can be cloned, and gives `&[u8]` to many readers. Linux: `page_pool_ref_page`, and
+/// a cloned skb's data.
 ///
 /// ```
 /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams};
@@ -47,9 +47,9 @@ use crate::mem::page::PageIdx;
 pub struct SharedBuf(ManuallyDrop<PageBuf>);
 
 impl PageBuf {
-    /// Makes the buffer shared: readable through clones on any thread. Dropping the last clone returns the
-    /// buffer, and [`SharedBuf::try_unique`] takes it back. Allocates nothing: the count is in the page's
-    /// record. One atomic operation for a fragment.
+    /// Makes the buffer shared: clones on any thread can read it. The drop of the last clone returns the
+    /// buffer; [`SharedBuf::try_unique`] makes it exclusive again. Allocates nothing, because the count is in
+    /// the page's record. One atomic operation for a fragment.
     pub fn into_shared(self) -> SharedBuf {
         SharedBuf::count(&self);
         SharedBuf::counted(self)
@@ -57,14 +57,14 @@ impl PageBuf {
 }
 
 impl SharedBuf {
-    /// Counts a buffer among the shared ones of its page.
+    /// Counts a buffer as shared, in its page.
     pub(crate) fn count(buffer: &PageBuf) {
         if buffer.is_frag() {
             buffer.pool.area.shared_frags(buffer.page()).fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    /// Takes one [`count`](Self::count) back: this reader is done.
+    /// Reverts one [`count`](Self::count): this reader is done.
     pub(crate) fn uncount(buffer: &PageBuf) {
         if buffer.is_frag() {
             // Release pairs with try_unique().
@@ -72,10 +72,10 @@ impl SharedBuf {
         }
     }
 
-    /// One reader among others of a buffer that was [counted](Self::count).
+    /// A reader of a buffer that was [counted](Self::count).
     pub(crate) fn counted(mut buffer: PageBuf) -> Self {
         if !buffer.is_frag() {
-            // Page references made through a clone are found when it returns.
+            // The return then finds page references that were made through a clone.
             buffer.bits = HandleBits::new(buffer.bits.page(), FragBits::SPECIAL);
         }
         Self(ManuallyDrop::new(buffer))
@@ -92,12 +92,12 @@ impl SharedBuf {
         Self::clone(&same)
     }
 
-    /// The buffer as its holder's own again, to be written, split or turned into an address, if this is the
-    /// last one; else this comes back, and other readers go on. As `Arc::try_unwrap`. Any thread; one or two
-    /// loads, and for a fragment one atomic operation.
+    /// Makes the buffer exclusive again, to write, split or turn it into an address, if this is its last
+    /// clone. Otherwise `Err(self)`; the other readers are not affected. Like `Arc::try_unwrap`. Any thread;
+    /// one or two loads, and for a fragment one atomic operation.
     ///
-    /// Fragments of one page share a count of clones: so a fragment is also refused while another fragment of
-    /// its page is shared.
+    /// A fragment is also refused while another fragment of its page is shared, because fragments of one page
+    /// share a count of clones.
     ///
     /// ```
     /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams};
@@ -113,7 +113,7 @@ impl SharedBuf {
     /// ```
     pub fn try_unique(self) -> Result<PageBuf, SharedBuf> {
         let (pool, page) = (self.0.pool, self.page());
-        // Acquire, both: the reads of those that dropped theirs are over.
+        // Both Acquire: dropped clones have finished reading.
         if pool.page_meta(page).clones.load(Ordering::Acquire) != 0 {
             return Err(self);
         }
@@ -122,11 +122,11 @@ impl SharedBuf {
             if shared.load(Ordering::Acquire) != 1 {
                 return Err(self);
             }
-            shared.fetch_sub(1, Ordering::Relaxed); // nobody else reads
+            shared.fetch_sub(1, Ordering::Relaxed); // no other reader is left
         }
         let mut this = ManuallyDrop::new(self);
-        // SAFETY: `this` is not dropped, so the buffer is taken once. I1: nobody else has a clone of it, and
-        // none can be made but from this one.
+        // SAFETY: `this` is not dropped, so the buffer is taken once. I1: there is no other clone, and only
+        // this one could make one.
         Ok(unsafe { ManuallyDrop::take(&mut this.0) })
     }
 
@@ -171,7 +171,7 @@ impl SharedBuf {
         self.0.dma_addr_in(domain)
     }
 
-    /// See [`PageBuf::set_tag`]; of several clones the last call counts.
+    /// See [`PageBuf::set_tag`]. With several clones the last call counts.
     pub fn set_tag(&mut self, tag: Tag) {
         self.0.note_tag(tag);
     }
@@ -187,7 +187,7 @@ impl Clone for SharedBuf {
         let PageBuf { pool, bits } = *self.0;
         let before = pool.page_meta(self.page()).clones.fetch_add(1, Ordering::Relaxed);
         if before > i32::MAX as u32 {
-            std::process::abort(); // 2^31 forgotten clones: as `Arc`, abort rather than wrap
+            std::process::abort(); // 2^31 forgotten clones: abort rather than wrap, like `Arc`
         }
         Self(ManuallyDrop::new(PageBuf { pool, bits }))
     }
@@ -204,7 +204,7 @@ impl Drop for SharedBuf {
             }
         }
         Self::uncount(&self.0);
-        // SAFETY: taken once: this value is being dropped. I1: with no clone counted, this handle is the
+        // SAFETY: taken once: this value is being dropped. I1: no clone is counted, so this handle is the
         // buffer's own.
         unsafe { ManuallyDrop::drop(&mut self.0) };
     }

@@ -1,24 +1,24 @@
 //! A buffer becomes two, which return independently.
 //!
-//! What   the page of a buffer that is split is a page in fragments from then on: both parts are handles of
-//!        fragments, and each return is one message or one count, as that of a fragment which the owner cut
-//!        (frag_return.rs). Splitting copies and moves nothing.
-//! Who    any thread that has a buffer; two threads may split two parts of one page at the same time.
-//! Count  a page's parts out are `frags` + `parts` in its record. The owner writes `frags`: cutting and
-//!        splitting there add to it, a return that is counted subtracts. Other threads add to `parts` where
-//!        they split: 2 for a whole page, of which `frags` knew nothing, 1 for a fragment. A whole page
-//!        leaves both 0, so the counts begin with the first split, on whichever thread.
-//! I5     the counting thread judges after each return, and looks at `parts` only where `frags` is not above
-//!        0, so a page that is not split elsewhere costs nothing. Each split comes before the returns of both
-//!        its parts, and their messages are received with Acquire; so whoever counts a return sees the split
-//!        that its part came from, the split before that, and so on. Therefore a sum of 0 means that every
-//!        part it knows of is home, none of which was split further: nothing is out. And at the last return
-//!        every split is known, so that sum is 0. The judge then sets both words to 0 with plain stores:
-//!        nobody has a part to split. After the end of the pool the holder of the return lock counts and
-//!        judges in the same words, while parts are still split elsewhere.
-//! Pairs  none of its own: `parts` is Relaxed, ordered by the messages, or by whatever hands a part on.
-//! Cost   on the owner's thread a load and a store in the record; elsewhere one atomic addition. Of a whole
-//!        page each also counts, for observers, that a page is in fragments.
+//! What   a split makes the buffer's page a page in fragments: both parts are fragment handles, and each
+//!        return is one message or one count, as for a fragment that the owner cut (frag_return.rs). Nothing
+//!        is copied or moved.
+//! Who    any thread that has a buffer. Two threads may split two parts of one page at the same time.
+//! Count  a page's parts out are `frags` + `parts` in its record. The owner writes `frags`: its cuts and
+//!        splits add, each counted return subtracts. Other threads add their splits to `parts`: 2 for a whole
+//!        page, which `frags` did not include, 1 for a fragment. A whole page leaves both at 0, so the counts
+//!        begin with the first split, on any thread.
+//! I5     the counting thread judges after each return, and reads `parts` only if `frags` is not above 0: a
+//!        page without remote splits costs nothing. Each split precedes the returns of both its parts, and
+//!        their messages are received with Acquire. Therefore a thread that counts a return sees the split
+//!        that created the part, the split before that, and so on. If the sum is 0, every part that it knows
+//!        of has returned, and none was split further: nothing is out. At the last return every split is
+//!        known, and the sum is 0. The judge then sets both words to 0 by plain stores, because no thread has
+//!        a part to split. After the pool's end the holder of the return lock counts and judges in the same
+//!        words, while other threads still split parts.
+//! Pairs  none of its own: `parts` is Relaxed; the messages, or the transfer of a part, order it.
+//! Cost   on the owner's thread a load and a store in the record; elsewhere one atomic addition. The split of
+//!        a whole page also counts, for observers, a page in fragments.
 
 use std::fmt;
 
@@ -29,20 +29,20 @@ use crate::mem::page::PageIdx;
 use crate::returns::pool_core::PoolPtr;
 use crate::sys::sync::Ordering;
 
-/// Why a buffer was not split. Nothing was changed.
+/// Why a buffer was not split. Nothing has changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SplitError {
-    /// Where it was to be split, in bytes from its beginning.
+    /// Where it was to be split, in bytes from its start.
     pub at: usize,
-    /// Its bytes.
+    /// Length of the buffer in bytes.
     pub len: usize,
-    /// What a part begins at a multiple of, in its page: 1, or 2 in pages of 4 MiB, the largest.
+    /// Parts begin at multiples of this in their page: 1, or 2 in pages of 4 MiB, the largest.
     pub step: usize,
 }
 
 impl SplitError {
-    /// Both parts have a byte at least, and a handle can say where the second begins.
+    /// Checks that both parts have a byte, and that a handle can encode the second's start.
     pub(crate) fn check(at: usize, len: usize, step: usize) -> Result<(), Self> {
         let fits = at != 0 && at < len && at.is_multiple_of(step);
         if fits { Ok(()) } else { Err(Self { at, len, step }) }
@@ -70,17 +70,21 @@ impl fmt::Display for SplitError {
 impl std::error::Error for SplitError {}
 
 impl PageBuf {
-    /// Splits the buffer at byte `at`: it keeps the bytes before, and the result has the rest. Each is owned
-    /// and returns by itself, on any thread; the page is home when the last part is, and counts as a page in
-    /// fragments does. Nothing is copied. As `BytesMut::split_off`.
+    /// Splits the buffer at byte `at`: `self` keeps the bytes before, the result has the rest. Like
+    /// `BytesMut::split_off`.
     ///
-    /// Both are fragments from then on, also of a whole page: `at` counts from its first byte, headroom
-    /// included, [`packet_offset`](Self::packet_offset) is 0, and the rest has no headroom. So ask for the
-    /// packet's offset before. A part may be split again. `at` need not be aligned, but parts that share a
+    /// Nothing is copied. Each part is owned and returns by itself, on any thread; the page is free when its
+    /// last part has returned, and counts as a page in fragments.
+    ///
+    /// Both parts are fragments, even of a whole page: `at` counts from its first byte (headroom included),
+    /// [`packet_offset`](Self::packet_offset) becomes 0, and the rest has no headroom. Read the packet's
+    /// offset before the split. A part can be split again. `at` need not be aligned, but parts that share a
     /// cache line have no [raw](Self::into_raw) form.
     ///
-    /// Any thread; no atomic operation on the owner's, one elsewhere, two for a whole page. Refused, with
-    /// nothing changed, unless `at` is 1 to `len() - 1`, in pages of 4 MiB (order 10) also if it is odd.
+    /// Any thread; no atomic operation on the owner's, elsewhere one, or two for a whole page.
+    ///
+    /// # Errors
+    /// If `at` is not in 1 to `len() - 1`, or is odd in a page of 4 MiB (order 10). Nothing has changed.
     ///
     /// ```
     /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams};
@@ -103,7 +107,7 @@ impl PageBuf {
     #[inline]
     pub fn split_off(&mut self, at: usize) -> Result<PageBuf, SplitError> {
         let len = self.len();
-        // Buffers begin at multiples of the step, so the place within this one is one, too.
+        // Buffers begin at multiples of the step, so this checks the offset in the page, too.
         let step = if self.pool.geometry.odd_bit() == 0 { 2 } else { 1 };
         SplitError::check(at, len, step)?;
         let (pool, page, offset) = (self.pool, self.page(), self.offset());
@@ -115,8 +119,8 @@ impl PageBuf {
         Ok(PageBuf::part(pool, page, offset + at, len - at))
     }
 
-    /// As [`split_off`](Self::split_off), by value: the bytes before `at`, and the rest. Gives the buffer
-    /// back where it refuses. For several packets in one receive buffer, cut off one after the other.
+    /// Splits the buffer by value: the bytes before `at`, and the rest. If [`split_off`](Self::split_off)
+    /// refuses, the error has the buffer. For packets in one receive buffer, cut off one after the other.
     ///
     /// ```
     /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams};
@@ -148,12 +152,12 @@ impl PageBuf {
     }
 }
 
-/// Counts one more part of a page, of which the caller has a part, or all.
+/// Counts one more part of a page, of which the caller has a part or all.
 #[inline]
 fn count_parts(pool: PoolPtr, page: PageIdx, in_frags: bool) {
     let (meta, more) = (pool.page_meta(page), if in_frags { 1 } else { 2 });
     if pool.owner_here().is_some() {
-        // I2, I5: this thread alone writes the word.
+        // I2, I5: only this thread writes the word.
         meta.frags.store(meta.frags.load(Ordering::Relaxed).wrapping_add(more), Ordering::Relaxed);
         if !in_frags {
             pool.own.in_frags.add(1);

@@ -1,23 +1,23 @@
 //! The record of a page that is out.
 //!
-//! Words  `since`: when it went out, in milliseconds of the coarse clock, and a number that tells two
-//!        hand-outs of one millisecond apart; 0 while the page is home. `what`: ids of texts, each in a table
-//!        of its own. `frags`: fragments of the page that are out, and how many of these returned on other
-//!        threads and are not collected. So observers of the file know whether somebody holds the page.
-//! Who    the owner of the page (I1): the pool's owner writes both when it hands the page out, whoever
-//!        returns the page clears `since` before anybody else can have it. Of a page in fragments several
-//!        threads may change the tag in `what`, by an exchange, and `frags`, by atomic additions. A thread
-//!        that opens or splits a page adds before it passes a part on. A returner adds before its message.
-//!        The thread that counts returned fragments subtracts.
+//! Words  `since`: when it went out, in milliseconds of the coarse clock, and a number that distinguishes two
+//!        allocations in one millisecond; 0 while the page is in the pool. `what`: ids of texts, each in its
+//!        own table. `frags`: fragments of the page that are out, and how many of these returned on other
+//!        threads but are not collected. From it observers of the file see whether the page is held.
+//! Who    the owner of the page (I1): the pool's owner writes `since` and `what` when it allocates the page;
+//!        the returning thread clears `since` before it passes the page on. For a page in fragments several
+//!        threads may change the tag in `what`, by compare-exchange, and `frags`, by atomic additions. A
+//!        thread that opens or splits a page adds before it passes a part on. A returner adds before its
+//!        message. The thread that counts returned fragments subtracts.
 //! Pairs  out: `what`, then `since`, both Release. A reader: `since`, Acquire; `what`; fence, Acquire;
-//!        `since`. If both are the same, `what` belongs to it: who sees the `what` of a later hand-out also
-//!        sees that `since` was cleared before.
+//!        `since`. If both loads of `since` agree, `what` belongs to it: a thread that sees the `what` of a
+//!        later allocation also sees the clear of `since` before it.
 
 use std::mem::offset_of;
 
 use crate::sys::sync::{AtomicU64, Ordering, fence};
 
-/// Ids in a record; 0 is none, or one for which its table has no room.
+/// Ids in a record; 0 is none, or one for which its table had no room.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Ord, PartialOrd)]
 pub(crate) struct What {
     pub(crate) site: u16,
@@ -38,7 +38,7 @@ impl What {
     }
 }
 
-/// When a page went out: milliseconds, and a number within them.
+/// When a page went out: milliseconds, and a number within the millisecond.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Since(pub(crate) u64);
 
@@ -52,7 +52,7 @@ impl Since {
     }
 }
 
-/// A fragment that is out, in the word of fragments: the lower half counts those that wait to be collected.
+/// One fragment that is out, in `frags`. The lower half counts those that wait to be collected.
 const OUT: u64 = 1 << 32;
 
 /// What is known of a page that is out.
@@ -65,7 +65,7 @@ pub(crate) struct HolderRecord {
 }
 
 impl HolderRecord {
-    /// Where fragments are counted, for observers of the file.
+    /// Offset of the fragment counts, for observers of the file.
     pub(crate) const FRAGS_AT: usize = offset_of!(Self, frags);
 
     /// The page goes out.
@@ -74,41 +74,41 @@ impl HolderRecord {
         self.since.store(since.0, Ordering::Release); // pairs with read()
     }
 
-    /// The page is home, and nobody else has it yet.
+    /// The page has returned, and no other thread has it yet.
     #[inline]
     pub(crate) fn back(&self) {
-        // Whoever gets the page next gets it behind this store: by the message that brings it home.
+        // The message that returns the page orders this store before the next user.
         self.since.store(0, Ordering::Relaxed);
     }
 
-    /// So many more fragments are out. Relaxed, as the two below: what hands a fragment on orders them.
+    /// `n` more fragments are out. Relaxed, as in the next two functions: passing the fragment on orders it.
     pub(crate) fn frags_out(&self, n: u32) {
         self.frags.fetch_add(OUT * u64::from(n), Ordering::Relaxed);
     }
 
-    /// Fragments return on a thread that is not the owner: `n` more wait to be collected, or `n` fewer.
+    /// `n` more (or fewer, below 0) fragments that other threads returned wait to be collected.
     pub(crate) fn frags_wait(&self, n: i32) {
         self.frags.fetch_add(i64::from(n) as u64, Ordering::Relaxed);
     }
 
-    /// So many fragments are counted as returned.
+    /// `n` fragments were counted as returned.
     pub(crate) fn frags_home(&self, n: u32) {
         self.frags.fetch_sub(OUT * u64::from(n), Ordering::Relaxed);
     }
 
-    /// Whether somebody holds a page that is out, by the word at [`FRAGS_AT`](Self::FRAGS_AT).
+    /// Whether a page that is out is held, from the word at [`FRAGS_AT`](Self::FRAGS_AT).
     pub(crate) fn is_held(frags: u64) -> bool {
         let (out, returned) = (frags >> 32, frags & 0xffff_ffff);
         returned == 0 || returned < out
     }
 
-    /// Somebody took the page over.
+    /// Another holder took the page over.
     pub(crate) fn hand_over(&self, tag: u16, thread: u16) {
         let change = |word| Some(What { tag, thread, ..What::of_word(word) }.word());
         let _ = self.what.fetch_update(Ordering::Release, Ordering::Relaxed, change);
     }
 
-    /// What the record says, if the page is out; only how long, if it changed meanwhile.
+    /// The record, if the page is out. If the record changed during the read, only `since`.
     pub(crate) fn read(&self) -> Option<(Since, What)> {
         let since = self.since.load(Ordering::Acquire);
         let what = What::of_word(self.what.load(Ordering::Relaxed));

@@ -1,7 +1,7 @@
-//! The stack of an allocation, and the place of a call from other code than Rust's, as text.
+//! Texts of an allocation's stack, and of a call's place outside Rust code.
 //!
-//! Cost   names are looked up in the program's debug information: up to milliseconds, and memory. So a pool
-//!        takes few of its allocations' stacks, and none unless it was asked to; a place is looked up once.
+//! Cost   names come from the program's debug information: up to milliseconds, and memory. A pool takes few
+//!        stacks, and none by default. A place is looked up once.
 
 use std::backtrace::Backtrace;
 use std::fmt::Write;
@@ -11,21 +11,21 @@ use std::path::Path;
 use crate::sys::call::program_place::program_place;
 use crate::sys::call::uncancelled::uncancelled;
 
-/// Frames of these are how the pool came here, in Rust.
+/// Frames with these names are the pool's own, in Rust.
 const OWN: [&str; 4] = ["backtrace", "pagepool::holders::", "pagepool::pool::", "pagepool::sys::"];
 
-/// Frames that may stand between those, where the compiler inlined nothing.
+/// Frames that may lie between those, if the compiler did not inline them.
 const LIBRARY: [&str; 3] = ["core::", "std::", "alloc::"];
 
-/// The headers for C and C++, whose inline functions are no places of a program.
+/// Our C and C++ headers. Their inline functions are not places of the program.
 const HEADERS: [&str; 4] = ["/pagepool.h", "/pagepool.hpp", "/pagepool_skb.h", "/pagepool_skb.hpp"];
 
-/// A function that runs, or one that is inlined into it.
+/// A running function, or one that is inlined into it.
 #[derive(Debug)]
 struct Frame<'a> {
-    /// Where it goes on.
+    /// Its return address.
     address: usize,
-    /// Empty if nobody knows it.
+    /// Empty if unknown.
     name: String,
     /// File, line and column; empty without debug information.
     place: &'a str,
@@ -35,11 +35,11 @@ struct Frame<'a> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum CallPlace {
     Rust(&'static Location<'static>),
-    /// In other code: the address behind the call.
+    /// In other code: the call's return address.
     Other(usize),
 }
 
-/// The stack of the calling thread, a line a frame, from who called the pool.
+/// The calling thread's stack, one line a frame, beginning with the caller of the pool.
 pub(crate) fn stack_text(at: CallPlace) -> String {
     let trace = trace();
     let frames = frames(&trace);
@@ -64,8 +64,8 @@ pub(crate) fn stack_text(at: CallPlace) -> String {
     text
 }
 
-/// The place of a call on this thread's stack, by the address behind it: file, line and column, or place in
-/// the program and function, or that place alone.
+/// The place of a call on this thread's stack, by its return address `behind`: file, line and column; or
+/// place in the program and function; or only the place in the program.
 pub(crate) fn place_text(behind: usize) -> String {
     let trace = trace();
     let frames = frames(&trace);
@@ -77,12 +77,12 @@ pub(crate) fn place_text(behind: usize) -> String {
     }
 }
 
-/// The backtrace with addresses, which reads the files of the program.
+/// The backtrace with addresses. Reads the program's files.
 fn trace() -> String {
     uncancelled(|| format!("{:#}", Backtrace::force_capture()))
 }
 
-/// The frames of a backtrace's text, from `address - name` and `at place` below it.
+/// Parses a backtrace's text: lines `address - name`, each perhaps followed by `at place`.
 fn frames(trace: &str) -> Vec<Frame<'_>> {
     let mut all: Vec<Frame<'_>> = Vec::new();
     for line in trace.lines().map(str::trim) {
@@ -98,8 +98,8 @@ fn frames(trace: &str) -> Vec<Frame<'_>> {
     all
 }
 
-/// A name without the numbers that tell two compilations apart, or nothing: `name::h0123456789abcdef`, or
-/// `crate[0123456789abcdef]::name`.
+/// The name without the compiler's hash (`name::h0123456789abcdef` or `crate[0123456789abcdef]::name`), or an
+/// empty one.
 fn plain(name: &str) -> String {
     let is_hash = |part: &str| (8..=16).contains(&part.len()) && part.bytes().all(|b| b.is_ascii_hexdigit());
     let name = match name.rsplit_once("::h") {
@@ -118,7 +118,7 @@ fn plain(name: &str) -> String {
     plain
 }
 
-/// The frames from the one that is at this place, in Rust.
+/// The frames from the Rust call at `place` on.
 fn callers_at<'a, 'b>(frames: &'a [Frame<'b>], place: &str) -> &'a [Frame<'b>] {
     let is_there = |frame: &Frame<'_>| {
         let folder = frame.place.strip_suffix(place);
@@ -139,21 +139,21 @@ fn callers<'a, 'b>(frames: &'a [Frame<'b>]) -> &'a [Frame<'b>] {
     &frames[own.map_or(0, |last| last + 1)..]
 }
 
-/// The frames from the one that goes on at this address, or, where that is in our headers, from its caller.
+/// The frames from the one with this return address on. Skips frames of our headers.
 fn callers_behind<'a, 'b>(frames: &'a [Frame<'b>], address: usize) -> &'a [Frame<'b>] {
     let first = frames.iter().position(|frame| frame.address == address).unwrap_or(frames.len());
     let of_header = frames[first..].iter().take_while(|frame| is_of_header(frame)).count();
     &frames[first + of_header..]
 }
 
-/// Whether a function is one of our headers: by its file, or without debug information by a name that no
-/// program uses. A program's own function may have our types in its C++ name.
+/// Whether a function is from our headers: by its file, or without debug information by a name that programs
+/// do not use. A program's own C++ function may have our types in its name.
 fn is_of_header(frame: &Frame<'_>) -> bool {
     if let Some(file) = frame.place.split(':').next().filter(|file| !file.is_empty()) {
         return HEADERS.iter().any(|header| file.ends_with(header));
     }
-    let name = frame.name.split('.').next().unwrap_or_default(); // before what compilers add to it
-    // _ZN12pagepool_cpp..., also of a constant method (K) and of what is within a function (_ZZN).
+    let name = frame.name.split('.').next().unwrap_or_default(); // compilers append suffixes
+    // _ZN12pagepool_cpp..., also of a constant method (K), or inside a function (_ZZN).
     let scope = name.strip_prefix("_Z").map(|mangled| mangled.trim_start_matches(['Z', 'N', 'K']));
     name.starts_with("pagepool_") && name.ends_with('_')
         || scope.is_some_and(|scope| scope.starts_with("12pagepool_cpp"))

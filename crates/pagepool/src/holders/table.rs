@@ -1,18 +1,17 @@
 //! The records of a pool, and the texts that they refer to.
 //!
 //! What   a record for each page of the pool's area (record.rs), and tables of sites, tags, threads and
-//!        stacks, in which a text gets the next row when it is seen for the first time. All of it lies in
-//!        published memory, if that has four times the room: so who held what is known when the process was
-//!        killed, and pools are shown whose records are not.
-//! How    a pool that tracks keeps its idle pages out of sight of the fast paths: its cache is empty, and
-//!        has no room. So each allocation and each return on the owner's thread takes the slow way, which
-//!        looks here; returns on other threads take the way of those that sync. A pool without holders has
-//!        no instruction for that.
+//!        stacks. A text gets the next row when it is first seen. All of it lies in published memory if that
+//!        has four times the room: the records then survive a kill, and pools without records still fit.
+//! How    a pool with holders hides its idle pages from the fast paths: its cache is empty and has no room.
+//!        Each allocation and each return on the owner's thread takes the slow path, which reads this table;
+//!        returns on other threads take the path of pools that sync. Pools without holders execute no extra
+//!        instruction.
 //! Who    `stock`, `turn` and `last_ms`: the pool's owner (I2). A record: see record.rs. Rows of texts and
-//!        their counts: whoever has the lock of `names`; a row is written before its count is stored, both
-//!        atomic, Release, and never again.
-//! Limit  a callback that allocates from the pool while the owner's slow calls have the stock in the
-//!        cache, which is inside an allocation, `shrink` or `update_nid`, may get a page that has no record.
+//!        their counts: the holder of the lock of `names`. A row is written, by atomic stores, before its
+//!        count is stored (Release), and never again.
+//! Limit  a callback that allocates from the pool while the owner's slow path has the stock in the cache
+//!        (inside an allocation, `shrink` or `update_nid`) may get a page without a record.
 //! Cost   24 bytes a page of the area, and 56 KiB; 128 KiB more for stacks.
 
 use std::collections::BTreeMap;
@@ -32,7 +31,7 @@ use crate::sys::placed::{Placed, block_of};
 use crate::sys::published_layout::BlockAt;
 use crate::sys::sync::UnseenLock;
 
-/// Texts of each kind, and how long.
+/// Rows of each kind: length in words, and number.
 pub(crate) type SiteRow = TextRow<16>;
 pub(crate) type TagRow = TextRow<5>;
 pub(crate) type StackRow = TextRow<256>;
@@ -41,41 +40,41 @@ pub(crate) const TAGS: usize = 256;
 pub(crate) const THREADS: usize = 64;
 pub(crate) const STACKS: usize = 64;
 
-/// Where the rows in use of each table are counted, in [`HolderHead::used`].
+/// Indices into [`HolderHead::used`], one for each table.
 pub(crate) const OF_SITES: usize = 0;
 pub(crate) const OF_TAGS: usize = 1;
 pub(crate) const OF_THREADS: usize = 2;
 pub(crate) const OF_STACKS: usize = 3;
 
-/// What observers of the published file find first.
+/// What observers of the published file read first.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct HolderHead {
-    /// Where the records are, and the tables: of sites, tags, threads, stacks.
+    /// Where the records and the tables are: sites, tags, threads, stacks.
     pub(crate) records: BlockAt,
     pub(crate) tables: [BlockAt; 4],
-    /// Rows in use of each table.
+    /// Rows in use, for each table.
     pub(crate) used: [PlainU64; 4],
-    /// log2 of the base pages that one record stands for.
+    /// log2 of the base pages that one record is for.
     pub(crate) order: u64,
-    /// The coarse clock when the pool was made, and at its last allocation.
+    /// The coarse clock when the pool was created, and at its last allocation.
     pub(crate) made_ms: u64,
     pub(crate) last_ms: PlainU64,
-    /// The idle pages that a pool without records would have in its cache.
+    /// The idle pages, which in a pool without holders are in its cache.
     pub(crate) stock: Cache,
 }
 
-/// What a pool is to record.
+/// What a pool records.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Recorded {
-    /// Sites and threads as well as ages.
+    /// Sites and threads, not only ages.
     pub(crate) sites: bool,
-    /// The stack of one in so many allocations; 0: of none.
+    /// A stack is taken for one in so many allocations; 0: for none.
     pub(crate) one_stack_in: u32,
 }
 
 impl CallPlace {
-    /// No two have the same.
+    /// Unique for each place.
     fn address(self) -> usize {
         match self {
             Self::Rust(at) => std::ptr::from_ref(at).addr(),
@@ -84,40 +83,40 @@ impl CallPlace {
     }
 }
 
-/// What the owner's allocations know of the last ones. Relaxed: the owner alone uses it (I2).
+/// What the owner's allocations cache. Relaxed: only the owner uses it (I2).
 #[derive(Debug)]
 struct LastAllocations {
     number: PlainU64,
     tag: PlainU64,
-    /// The owner's token, and its id among the threads.
+    /// The owner's token, and its id in records.
     token: PlainU64,
     thread: PlainU64,
-    /// The address behind the call from other code than Rust's that is in progress, or 0.
+    /// The return address of the current call from outside Rust code, or 0.
     behind: PlainU64,
-    /// Addresses of sites, and their ids: [`KNOWN_SITES`]. A site is at its place or a few behind it.
+    /// Addresses of sites, and their ids: [`KNOWN_SITES`]. A site is at its place or a few after it.
     sites: Box<[(PlainU64, PlainU64); KNOWN_SITES]>,
 }
 
-/// Twice as many as there are rows, so that most sites find a place.
+/// Twice the number of rows, to find a place for most sites.
 const KNOWN_SITES: usize = 2 * SITES;
-/// How many places are looked at for a site.
+/// How many places a lookup tries for a site.
 const LOOKS: usize = 16;
-/// Tags are numbered in the order in which they are made: two share a place if they are this far apart.
+/// Tags are numbered in order of creation: two share a place if they are this far apart.
 const KNOWN_TAGS: usize = 1024;
 
-/// The ids of the tags that were seen last, each as one word: the tag's number, and its id. Any thread.
+/// Cached ids of tags, each word a tag's number and its id. Any thread.
 type LastTags = Box<[PlainU32; KNOWN_TAGS]>;
 
-/// Which texts have which row. Ordered: the keys of a hash are random, which is a cancellation point.
+/// The row of each known text. Ordered maps: a hash map's random keys are a cancellation point.
 #[derive(Debug, Default)]
 struct KnownTexts {
     sites: BTreeMap<String, u16>,
-    /// By the addresses behind calls, as many as the owner's allocations know.
+    /// By return address; limited to [`KNOWN_SITES`].
     calls: BTreeMap<usize, u16>,
-    /// Tokens.
+    /// By thread token.
     threads: BTreeMap<u64, u16>,
     tags: BTreeMap<Tag, u16>,
-    /// By their ids less one.
+    /// By id less one.
     tags_of_rows: Vec<Tag>,
     stacks: BTreeMap<String, u16>,
 }
@@ -134,13 +133,13 @@ pub(crate) struct HolderTable {
     recorded: Recorded,
     turn: LastAllocations,
     last_tags: LastTags,
-    /// The owner's slow calls have the stock in the pool's cache.
+    /// Whether the owner's slow path has the stock in the pool's cache.
     stock_is_out: PlainBool,
     names: UnseenLock<KnownTexts>,
 }
 
 impl HolderTable {
-    /// For a pool with pages of an order in an area of so many base pages, and a cache of so many pages.
+    /// For a pool with pages of `order`, an area of `pages` base pages, and a cache of `cache` pages.
     pub(crate) fn new(recorded: Recorded, pages: u32, order: u8, cache: usize) -> Self {
         let some = |rows: usize, wanted: bool| 0..if wanted { rows } else { 0 };
         let records = Placed::all_sparingly((0..(pages >> order) as usize).map(|_| HolderRecord::default()));
@@ -173,7 +172,7 @@ impl HolderTable {
         Self { head, records, sites, tags, threads, stacks, recorded, turn, last_tags, stock_is_out, names }
     }
 
-    /// Where it is in the published file, if all of it is there.
+    /// Its place in the published file, if all of it is there.
     pub(crate) fn block(&self) -> Option<BlockAt> {
         block_of(&*self.head, 1)
     }
@@ -197,7 +196,7 @@ impl HolderTable {
         self.records.get((page.0 >> self.head.order) as usize)
     }
 
-    /// The owner hands a page out, for a call at this place.
+    /// The owner allocates a page, for a call at `at`.
     pub(crate) fn out(&self, page: PageIdx, at: &'static Location<'static>) {
         let Some(record) = self.record(page) else { return };
         let (now, number) = (coarse_ms(), self.turn.number.load(Ordering::Relaxed));
@@ -213,14 +212,14 @@ impl HolderTable {
         self.head.last_ms.store(now, Ordering::Relaxed);
     }
 
-    /// The owner allocates for a call from other code than Rust's, until the end of what this gives.
+    /// Attributes the owner's allocations to a call from outside Rust code, until the result is dropped.
     pub(crate) fn call_from(&self, behind: usize) -> OtherCall<'_> {
         let outer = self.turn.behind.load(Ordering::Relaxed);
         self.turn.behind.store(behind as u64, Ordering::Relaxed);
         OtherCall { behind: &self.turn.behind, outer }
     }
 
-    /// A page is home, and nobody else has it yet.
+    /// The page has returned, and no other thread has it yet.
     #[inline]
     pub(crate) fn back(&self, page: PageIdx) {
         if let Some(record) = self.record(page) {
@@ -228,27 +227,27 @@ impl HolderTable {
         }
     }
 
-    /// So many more fragments of a page are out.
+    /// `n` more fragments of a page are out.
     pub(crate) fn frags_out(&self, page: PageIdx, n: u32) {
         self.record(page).into_iter().for_each(|record| record.frags_out(n));
     }
 
-    /// So many fragments of a page wait to be collected, or fewer.
+    /// `n` more (or fewer, below 0) fragments of a page wait to be collected.
     pub(crate) fn frags_wait(&self, page: PageIdx, n: i32) {
         self.record(page).into_iter().for_each(|record| record.frags_wait(n));
     }
 
-    /// So many fragments of a page are counted as returned.
+    /// `n` fragments of a page were counted as returned.
     pub(crate) fn frags_home(&self, page: PageIdx, n: u32) {
         self.record(page).into_iter().for_each(|record| record.frags_home(n));
     }
 
-    /// The owner's allocations have this tag from now on, or none.
+    /// Sets or clears the tag of the owner's next allocations.
     pub(crate) fn tag_next(&self, tag: Option<Tag>) {
         self.turn.tag.store(tag.map_or(0, |tag| self.tag_id(tag)).into(), Ordering::Relaxed);
     }
 
-    /// The calling thread, which is the owner or not, has a page from now on, with this tag.
+    /// The calling thread takes a page over, with this tag. `owner`: its proof if it is the owner.
     pub(crate) fn hand_over(&self, page: PageIdx, tag: Tag, owner: Option<OwnerProof>) {
         let thread = match owner {
             _ if !self.recorded.sites => 0,
@@ -260,19 +259,19 @@ impl HolderTable {
         }
     }
 
-    /// The id of a tag; 0 for one that has no name, or that the table has no row for.
+    /// The id of a tag; 0 if it has no name, or no row in the table.
     fn tag_id(&self, tag: Tag) -> u16 {
         if tag == Tag::NONE {
             return 0;
         }
         let last = &self.last_tags[usize::from(tag.number()) % self.last_tags.len()];
-        let seen = last.load(Ordering::Relaxed); // number and id in one word, so that they belong together
+        let seen = last.load(Ordering::Relaxed); // number and id in one word, to be consistent
         if (seen >> 16) as u16 == tag.number() { seen as u16 } else { self.find_tag(tag, last) }
     }
 
     #[cold]
     fn find_tag(&self, tag: Tag, last: &PlainU32) -> u16 {
-        let name = tag.name(); // with no other lock held
+        let name = tag.name(); // outside the lock below
         let mut names = self.names.lock();
         let KnownTexts { tags, tags_of_rows, .. } = &mut *names;
         let id = match tags.get(&tag) {
@@ -294,7 +293,7 @@ impl HolderTable {
         self.names.lock().tags.contains_key(&tag)
     }
 
-    /// The id of a site, most likely at its place.
+    /// The id of a site, usually found at its place.
     fn site(&self, at: CallPlace) -> u16 {
         let address = at.address();
         let (known, id) = &self.turn.sites[address / 8 % KNOWN_SITES];
@@ -304,8 +303,8 @@ impl HolderTable {
         self.look_for_site(at, address)
     }
 
-    /// Takes the lock when the owner sees a site for the first time, and each time if the places for it have
-    /// others. Apart, so that all else stays short.
+    /// Finds a site that is not at its first place. Takes the lock when the owner first sees the site, and
+    /// each time if its places are occupied. A function of its own to keep the caller short.
     #[inline(never)]
     fn look_for_site(&self, at: CallPlace, address: usize) -> u16 {
         for place in (0..LOOKS).map(|step| (address / 8 + step) % KNOWN_SITES) {
@@ -332,7 +331,7 @@ impl HolderTable {
         }
     }
 
-    /// Looks a call up once; no more of them than the owner's allocations know, for each takes long.
+    /// Looks up each call once, up to [`KNOWN_SITES`] calls, because a lookup is slow.
     fn find_call(&self, behind: usize) -> u16 {
         let (known, full) = {
             let calls = &self.names.lock().calls;
@@ -341,12 +340,12 @@ impl HolderTable {
         if known.is_some() || full {
             return known.unwrap_or(0);
         }
-        let id = self.enter_site(place_text(behind)); // with no lock held
+        let id = self.enter_site(place_text(behind)); // outside the lock
         self.names.lock().calls.insert(behind, id);
         id
     }
 
-    /// The id of a site by its text: several copies of a call have one.
+    /// The id of a site by its text: copies of a call share one.
     fn enter_site(&self, text: String) -> u16 {
         let mut names = self.names.lock();
         let next = names.sites.len();
@@ -361,7 +360,7 @@ impl HolderTable {
         })
     }
 
-    /// The id of the thread that is the owner now.
+    /// The current owner thread's id in records.
     fn owner(&self) -> u16 {
         let token = match thread::token() {
             0 => thread::token_or_new(),
@@ -374,7 +373,7 @@ impl HolderTable {
         self.turn.thread.load(Ordering::Relaxed) as u16
     }
 
-    /// The id of the calling thread, whose token this is.
+    /// The calling thread's id in records; `token` is its token.
     #[cold]
     fn thread(&self, token: u64) -> u16 {
         let mut names = self.names.lock();
@@ -389,7 +388,7 @@ impl HolderTable {
         *names.threads.entry(token).or_insert_with(|| self.enter(OF_THREADS, self.threads.get(next), write))
     }
 
-    /// The id of the stack of this allocation, if it is to be taken.
+    /// The id of this allocation's stack, if it is sampled.
     fn stack(&self, number: u64, at: CallPlace) -> u16 {
         let sampled =
             self.recorded.one_stack_in > 0 && number.is_multiple_of(self.recorded.one_stack_in.into());
@@ -399,7 +398,7 @@ impl HolderTable {
 
     #[cold]
     fn find_stack(&self, at: CallPlace) -> u16 {
-        let text = stack_text(at); // with no lock held
+        let text = stack_text(at); // outside the lock
         let mut names = self.names.lock();
         let next = names.stacks.len();
         if next == STACKS {
@@ -412,7 +411,7 @@ impl HolderTable {
             .or_insert_with(|| self.enter(OF_STACKS, self.stacks.get(next), write))
     }
 
-    /// Writes the next row of a table, if it has one; gives its id.
+    /// Writes the table's next row, and returns its id; 0 without a row.
     fn enter<T>(&self, table: usize, row: Option<&T>, write: impl FnOnce(&T)) -> u16 {
         let Some(row) = row else { return 0 };
         write(row);
@@ -422,7 +421,8 @@ impl HolderTable {
         next as u16
     }
 
-    /// Who holds a page, if it is out: since when, its tag, and the rest; `now_ms` of the coarse clock.
+    /// The holder of a page that is out: when it went out, its tag, and the rest. `now_ms` of the coarse
+    /// clock.
     pub(crate) fn holder(&self, page: PageIdx, now_ms: u64) -> Option<(Since, Option<Tag>, HolderView)> {
         let (since, what) = self.record(page)?.read()?;
         let mut tally = HolderTally::new(now_ms);
@@ -432,8 +432,8 @@ impl HolderTable {
         Some((since, tag, tally.view(self).oldest.pop()?))
     }
 
-    /// Who holds what, now. Any thread. Time in proportion to the pages of the area. Nobody holds the pages
-    /// that are `complete`, although the owner has not seen it yet.
+    /// A snapshot of all holders. Any thread; time in proportion to the area's pages. Skips the pages in
+    /// `complete`, which the owner has not counted yet.
     pub(crate) fn view(&self, complete: &[PageIdx]) -> HoldersView {
         let mut tally = HolderTally::new(coarse_ms());
         for (at, record) in (0u32..).zip(self.records.iter()) {
@@ -445,14 +445,14 @@ impl HolderTable {
         tally.view(self)
     }
 
-    /// The row with an id, if it is in use.
+    /// The row of an id, if it is in use.
     fn row<'a, T>(&self, table: usize, rows: &'a [T], id: u16) -> Option<&'a T> {
         let in_use = u64::from(id) <= self.head.used[table].load(Ordering::Acquire);
         rows.get(usize::from(id.checked_sub(1)?)).filter(|_| in_use)
     }
 }
 
-/// A call from other code than Rust's, while it lasts.
+/// A call from outside Rust code; ends with its drop.
 pub(crate) struct OtherCall<'a> {
     behind: &'a PlainU64,
     outer: u64,
@@ -483,13 +483,13 @@ impl HolderNames for HolderTable {
     }
 }
 
-/// So many of them, made where they stay: a stack may have no room for all.
+/// An array made on the heap: a stack may be too small for it.
 fn on_heap<T, const N: usize>(make: impl FnMut() -> T) -> Box<[T; N]> {
     let all: Box<[T]> = std::iter::repeat_with(make).take(N).collect();
     all.try_into().unwrap_or_else(|_| unreachable!("there are N"))
 }
 
-/// Where a table is in the published file; nowhere if it has no rows, or is on the heap.
+/// A table's place in the published file; the default if it has no rows or is on the heap.
 fn place_of<T>(table: &Placed<[T]>) -> BlockAt {
     block_of(&**table, table.len()).unwrap_or_default()
 }
@@ -527,7 +527,7 @@ mod tests {
             let table = HolderTable::new(Recorded { sites: true, one_stack_in: 0 }, 16, 0, 8);
             let tags: Vec<_> = (0..200).map(|at| Tag::new(&format!("lock-{at}"))).collect();
             let ids = || -> Vec<u16> {
-                let sites = many_sites().map(|at| table.site(CallPlace::Rust(at))); // the pool's owner asks
+                let sites = many_sites().map(|at| table.site(CallPlace::Rust(at))); // by the owner
                 sites.into_iter().chain(tags.iter().map(|&tag| table.tag_id(tag))).collect()
             };
             let (first, _names) = (ids(), table.names.lock());

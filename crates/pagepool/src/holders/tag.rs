@@ -1,17 +1,17 @@
-//! Names of holders, known to the whole process.
+//! Names of holders, for the whole process.
 //!
-//! What   a tag is the number of a name. Names are entered once and stay: a handle of any pool can have any
-//!        of them, and who reads a number finds its name without asking the pool.
-//! Limit  65,535 names; a tag of a later one has none.
-//! Cost   to make one: a lock and a look-up. A tag itself is two bytes.
+//! What   a tag is the number of a name. Names are never removed: a handle of any pool can have any tag, and
+//!        a reader finds the name without its pool.
+//! Limit  65,535 names; later tags have none.
+//! Cost   creating a tag takes a lock and a lookup. A tag is two bytes.
 
 use std::collections::BTreeMap;
 
 use crate::sys::sync::UnseenLock;
 
-/// The name of a holder of buffers, for reports: of any pool's buffers, in all of the process.
+/// The name of a holder of buffers, for reports. Valid for buffers of all pools in the process.
 ///
-/// Make it once and keep it: [`new`](Self::new) takes a lock, and a name stays for the life of the process.
+/// Create it once and keep it: [`new`](Self::new) takes a lock, and a name lives as long as the process.
 ///
 /// ```
 /// use pagepool::Tag;
@@ -21,7 +21,7 @@ use crate::sys::sync::UnseenLock;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Tag(u16);
 
-/// The names by their numbers less one, and the other way round.
+/// The names by number less one, and the numbers by name.
 #[derive(Debug)]
 struct TagNames {
     names: Vec<&'static str>,
@@ -35,8 +35,9 @@ impl Tag {
     /// No name.
     pub(crate) const NONE: Self = Self(0);
 
-    /// The tag of this name, any thread. Names stay as long as the process; after 65,535 of them, and of no
-    /// text, it is one without a name, with which `set_tag` changes nothing.
+    /// Returns the tag with this name, and creates it if needed. Any thread; takes a lock. Names live as long
+    /// as the process. For an empty name, or after 65,535 names, the tag has no name, and `set_tag` ignores
+    /// it.
     pub fn new(name: &str) -> Self {
         if name.is_empty() {
             return Self::NONE;
@@ -53,19 +54,19 @@ impl Tag {
         Self(number)
     }
 
-    /// Its name.
+    /// The name; empty if it has none.
     pub fn name(self) -> &'static str {
         let at = usize::from(self.0).checked_sub(1);
         at.and_then(|at| NAMES.lock().names.get(at).copied()).unwrap_or("")
     }
 
-    /// A number for records; 0: no name.
+    /// The number for records; 0 is no name.
     #[inline]
     pub(crate) fn number(self) -> u16 {
         self.0
     }
 
-    /// The tag that a number stands for, which [`number`](Self::number) gave; none for 0.
+    /// The tag of a number that [`number`](Self::number) returned; `None` for 0.
     pub(crate) fn of_number(number: u16) -> Option<Self> {
         (number > 0).then_some(Self(number))
     }

@@ -1,8 +1,8 @@
-//! A text in a table that only grows: written once, before the count of rows in use leads to it.
+//! A text in a table that only grows: written once, before the count of used rows includes it.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// A text of `WORDS` times eight bytes at most, with zeroes behind.
+/// A text of at most `WORDS` times eight bytes, padded with zeroes.
 #[derive(Debug)]
 #[repr(transparent)]
 pub(crate) struct TextRow<const WORDS: usize>([AtomicU64; WORDS]);
@@ -14,14 +14,14 @@ impl<const WORDS: usize> TextRow<WORDS> {
         Self(std::array::from_fn(|_| AtomicU64::new(0)))
     }
 
-    /// Writes a text, as far as it fits: its beginning.
+    /// Writes the start of a text, as much as fits.
     pub(crate) fn write(&self, text: &str) {
         let fits =
             (0..=text.len().min(Self::BYTES)).rev().find(|&len| text.is_char_boundary(len)).unwrap_or(0);
         self.write_bytes(&text.as_bytes()[..fits]);
     }
 
-    /// Writes the end of a text.
+    /// Writes the end of a text, as much as fits.
     pub(crate) fn write_end(&self, text: &str) {
         let from = text.len().saturating_sub(Self::BYTES);
         let from = (from..=text.len()).find(|&at| text.is_char_boundary(at)).unwrap_or(text.len());
@@ -36,7 +36,7 @@ impl<const WORDS: usize> TextRow<WORDS> {
         }
     }
 
-    /// The text, for whoever knows that it was written.
+    /// Reads the text. The caller knows that it was written.
     pub(crate) fn read(&self) -> String {
         let bytes: Vec<u8> = self.0.iter().flat_map(|word| word.load(Relaxed).to_ne_bytes()).collect();
         let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
@@ -60,7 +60,7 @@ impl HolderThread {
         }
     }
 
-    /// Its id for the system, and its name.
+    /// The system's thread id, and the name.
     pub(crate) fn read(&self) -> (u32, String) {
         let bytes: Vec<u8> = self.name.iter().flat_map(|word| word.load(Relaxed).to_ne_bytes()).collect();
         let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());

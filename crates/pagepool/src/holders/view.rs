@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::holders::record::{Since, What};
 use crate::mem::page::PageIdx;
 
-/// Between what ages the counts of [`HoldersView::ages`] lie.
+/// The ages that separate the counts of [`HoldersView::ages`].
 pub const AGE_EDGES: [Duration; 7] = [
     Duration::from_millis(10),
     Duration::from_millis(100),
@@ -29,65 +29,65 @@ pub const MOST_GROUPS: usize = 64;
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub struct ThreadView {
-    /// Its id for the system, as in `/proc/PID/task`.
+    /// The system's thread id, as in `/proc/PID/task`.
     pub tid: u32,
-    /// Its name when it first bound a pool, allocated or returned a buffer.
+    /// The thread's name when it first bound a pool, allocated or returned a buffer.
     pub name: String,
 }
 
-/// Who holds the pages of a pool, and for how long, as of one moment.
+/// Who holds the pages of a pool, and for how long: a snapshot.
 ///
-/// Ages are of a coarse clock, which goes on every 1 to 10 ms.
+/// Ages come from a coarse clock, which advances every 1 to 10 ms.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HoldersView {
-    /// Pages that are out, and those in the deferred queue. A page that is cut into fragments is one, from
-    /// its first fragment on until it is complete again; the one that is being cut also while none of its
-    /// fragments is out, until the pool opens another or hands it out whole.
+    /// Pages that are out, including those in the deferred queue. A page in fragments counts as one, from its
+    /// first fragment until it is complete again. The page that the pool currently cuts counts even with no
+    /// fragment out, until the pool opens another or allocates it whole.
     pub held: u64,
-    /// How many of them by age: the first younger than [`AGE_EDGES`]`[0]`, the last as old as the last edge
-    /// or older.
+    /// Pages by age: first those younger than [`AGE_EDGES`]`[0]`, last those as old as the last edge or
+    /// older.
     pub ages: [u64; AGE_EDGES.len() + 1],
-    /// The oldest, oldest first; at most [`MOST_OLDEST`].
+    /// The oldest pages, oldest first; at most [`MOST_OLDEST`].
     pub oldest: Vec<HolderView>,
-    /// By tag, thread and site together, most pages first: the largest, at most [`MOST_GROUPS`].
+    /// The largest groups of equal tag, thread and site, most pages first; at most [`MOST_GROUPS`].
     pub groups: Vec<HolderGroup>,
-    /// How many groups there are beside those.
+    /// Number of groups that are not in `groups`.
     pub more_groups: u64,
 }
 
-/// A page that is out, and who holds it.
+/// A page that is out, and its holder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HolderView {
-    /// Which page of the area.
+    /// The page's number in the area.
     pub page: PageIdx,
-    /// The tag that was set last: on its buffer, else the owner's when it was allocated.
+    /// The tag last set on its buffer; else the owner's tag at the allocation.
     pub tag: Option<String>,
-    /// The thread that set that tag, else the one that allocated it.
+    /// The thread that set that tag, else the one that allocated the page.
     pub thread: Option<ThreadView>,
-    /// Where in the program it was allocated, as `src/main.rs:12:5`: the last 128 bytes of that. Of a page
-    /// in fragments the first one.
+    /// Where the page (or its first fragment) was allocated, as `src/main.rs:12:5`: the last 128 bytes of
+    /// that.
     pub site: Option<String>,
-    /// How long it has been out; of a dead process, when that was last known to run.
+    /// How long the page has been out. For a dead process: until it was last known to run.
     pub age: Duration,
-    /// The stack of the allocation, if it was among those sampled: a line a frame.
+    /// The stack of the allocation, one line a frame, if it was sampled.
     pub stack: Option<String>,
 }
 
-/// The pages of one tag, thread and site.
+/// Pages of one tag, thread and site.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HolderGroup {
-    /// As [`HolderView::tag`].
+    /// The tag: see [`HolderView::tag`].
     pub tag: Option<String>,
-    /// As [`HolderView::thread`].
+    /// The thread: see [`HolderView::thread`].
     pub thread: Option<ThreadView>,
-    /// As [`HolderView::site`].
+    /// The allocation's place: see [`HolderView::site`].
     pub site: Option<String>,
-    /// How many.
+    /// Number of pages.
     pub pages: u64,
-    /// The age of the oldest.
+    /// Age of the oldest page.
     pub oldest: Duration,
 }
 
@@ -111,7 +111,7 @@ impl fmt::Display for HolderGroup {
     }
 }
 
-/// How many pages have which age; `None` of no page.
+/// Text of how many pages have which age; `None` without pages.
 pub(crate) fn ages_text(ages: &[u64; AGE_EDGES.len() + 1]) -> Option<String> {
     let age = |edge: Duration| match edge.as_millis() {
         ms @ ..1000 => format!("{ms} ms"),
@@ -124,7 +124,7 @@ pub(crate) fn ages_text(ages: &[u64; AGE_EDGES.len() + 1]) -> Option<String> {
     (!texts.is_empty()).then(|| texts.join(", "))
 }
 
-/// The texts that the ids of a record stand for.
+/// Looks up the texts of a record's ids.
 pub(crate) trait HolderNames {
     fn site(&self, id: u16) -> Option<String>;
     fn tag(&self, id: u16) -> Option<String>;
@@ -132,21 +132,21 @@ pub(crate) trait HolderNames {
     fn stack(&self, id: u16) -> Option<String>;
 }
 
-/// Pages of the same ids: how many, and since when the oldest is out.
+/// Ids, number of pages with them, and when the oldest went out.
 type Group = (What, (u64, u64));
 
-/// Records as they are read, one after another.
+/// Counts records as they are read.
 pub(crate) struct HolderTally {
     now_ms: u64,
     held: u64,
     ages: [u64; AGE_EDGES.len() + 1],
-    /// The youngest of the oldest on top.
+    /// A heap of the oldest pages, the youngest of them on top.
     oldest: BinaryHeap<(Since, u32, u64)>,
     groups: BTreeMap<What, (u64, u64)>,
 }
 
 impl HolderTally {
-    /// Ages are up to `now_ms` of the coarse clock.
+    /// Ages end at `now_ms` of the coarse clock.
     pub(crate) fn new(now_ms: u64) -> Self {
         let (oldest, groups) = (BinaryHeap::new(), BTreeMap::new());
         Self { now_ms, held: 0, ages: Default::default(), oldest, groups }
@@ -197,8 +197,8 @@ impl HolderTally {
         HoldersView { held: self.held, ages: self.ages, oldest, groups, more_groups }
     }
 
-    /// The groups that are shown, in no order, and how many others there are. By ids: the records of a file
-    /// may be in a million groups, which have no texts here.
+    /// The groups to show, unsorted, and the number of others. Compares ids, because a file can have a
+    /// million groups, and only the shown ones need texts.
     fn largest_groups(&self) -> (Vec<Group>, u64) {
         let mut all: Vec<_> = self.groups.iter().map(|(&what, &group)| (what, group)).collect();
         let more = all.len().saturating_sub(MOST_GROUPS);
@@ -242,7 +242,7 @@ mod tests {
         for (page, age) in (0..).zip(ages_ms) {
             tally.add(PageIdx(page), Since::new(now - age, 0), What::default());
         }
-        tally.add(PageIdx(99), Since::new(now + 5, 0), What::default()); // allocated since the look began
+        tally.add(PageIdx(99), Since::new(now + 5, 0), What::default()); // allocated after the scan began
         let view = tally.view(&IdTexts);
         assert_eq!(view.ages, [3, 2, 1, 2, 1, 1, 2, 2]);
         assert_eq!((view.held, view.ages.iter().sum::<u64>()), (14, 14));

@@ -1,10 +1,11 @@
-//! The owner's cache: an unlocked array, last in first out, so that the hottest page goes out next.
+//! The owner's cache: an unlocked array, last in, first out, so the page most likely in the CPU's caches is
+//! used next.
 //!
-//! Who    the holder of the owner half alone (I2), which an [`OwnerProof`] stands for; the count may be read
-//!        by anyone.
+//! Who    only the holder of the owner half (I2), proved by an [`OwnerProof`]. Any thread may read the
+//!        count.
 //! Why    mirrors `struct pp_alloc_cache` (include/net/page_pool/types.h, v7.3): 128 entries, half filled by
 //!        a refill.
-//! Cost   push and pop: no atomic read-modify-write; four bytes an entry, so 64 pages are four cache lines.
+//! Cost   push and pop: no atomic read-modify-write. Four bytes an entry: 64 pages are four cache lines.
 
 // UNSAFETY: entries are raw memory that only the owner touches; indices are below the count, the count below
 // the size.
@@ -17,27 +18,26 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use crate::mem::page::PageIdx;
 use crate::sys::sync::OwnerCell;
 
-/// Proof of holding the owner half of a pool: it is required to touch the cache and the fragment state (I2).
+/// Proof of holding a pool's owner half: required to touch the cache and the fragment state (I2).
 ///
-/// Only [`OwnerProof::assume`] makes one, whose callers state why they hold it. It cannot be sent or shared.
+/// Only [`OwnerProof::assume`] makes one; its callers state why they hold it. It cannot be sent or shared.
 #[derive(Clone, Copy)]
 pub(crate) struct OwnerProof(PhantomData<*mut ()>);
 
 impl OwnerProof {
     /// # Safety
-    /// The caller holds the owner half of the pool it uses this for: it is the thread whose token stands in
-    /// the pool's owner word, or it owns the pool while it is bound to no thread.
+    /// The caller holds the owner half of the pool for which it uses this: its token is in the pool's owner
+    /// word, or it owns the pool while that is unbound.
     #[inline(always)]
     pub(crate) unsafe fn assume() -> Self {
         Self(PhantomData)
     }
 }
 
-/// Most pages a cache may have. The entries lie in the cache itself, so that finding one is arithmetic.
+/// The largest cache. The entries are in the cache itself, so finding one is arithmetic.
 pub(crate) const MAX_CACHE: usize = 1024;
 
-/// The array. `limit` is where a push on the fast path stops: the capacity, or 0 when a push needs more than
-/// a store.
+/// The array. `limit` is where a fast push stops: the capacity, or 0 if a push needs more than a store.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Cache {
@@ -48,18 +48,16 @@ pub(crate) struct Cache {
 }
 
 impl Cache {
-    /// Where the count is.
     pub(crate) const COUNT_AT: usize = offset_of!(Self, count);
 
-    /// An empty cache of at most [`MAX_CACHE`]. Without `plain_push`, [`push_plain`](Self::push_plain) always
-    /// refuses.
+    /// An empty cache of at most [`MAX_CACHE`]. Without `plain_push`, [`push_plain`](Self::push_plain)
+    /// always refuses.
     pub(crate) fn new(capacity: usize, plain_push: bool) -> Self {
         debug_assert!(capacity <= MAX_CACHE, "the builder checks cache_size");
         let limit = if plain_push { capacity } else { 0 };
         Self { entries: OwnerCell::new([0; MAX_CACHE]), count: AtomicUsize::new(0), limit, capacity }
     }
 
-    /// Pages in the cache.
     #[inline(always)]
     pub(crate) fn count(&self) -> usize {
         self.count.load(Relaxed)
@@ -72,7 +70,7 @@ impl Cache {
         unsafe { self.entries.get().cast::<u32>().add(at) }
     }
 
-    /// The page that was put last.
+    /// Takes the page that was pushed last.
     #[inline(always)]
     pub(crate) fn pop(&self, _owner: OwnerProof) -> Option<PageIdx> {
         let count = self.count();
@@ -84,13 +82,14 @@ impl Cache {
         Some(PageIdx(unsafe { self.entry(count - 1).read() }))
     }
 
-    /// Puts a page if that takes no more than a store and there is room; says whether it did.
+    /// Pushes a page if a store suffices and there is room; else `false`.
     #[inline(always)]
     pub(crate) fn push_plain(&self, _owner: OwnerProof, page: PageIdx) -> bool {
         self.push_below(self.limit, page)
     }
 
-    /// The same if `may` then says so, which must not run a callback.
+    /// Pushes a page if a store suffices, there is room, and `may` agrees, which must not run a callback;
+    /// else `false`.
     #[inline(always)]
     pub(crate) fn push_plain_if(
         &self,
@@ -104,17 +103,17 @@ impl Cache {
         }
         // SAFETY: I2; `at` is below the limit, which is at most the capacity.
         unsafe { self.entry(at).write(page.0) };
-        self.count.store(self.count() + 1, Relaxed); // as in `pop`
+        self.count.store(self.count() + 1, Relaxed); // read again, see `pop`
         true
     }
 
-    /// Puts a page if there is room; says whether it did.
+    /// Pushes a page if there is room; else `false`.
     #[inline]
     pub(crate) fn push(&self, _owner: OwnerProof, page: PageIdx) -> bool {
         self.push_below(self.capacity, page)
     }
 
-    /// For a holder of an [`OwnerProof`]; `limit` is at most the capacity.
+    /// Requires an [`OwnerProof`] and a `limit` of at most the capacity.
     #[inline(always)]
     fn push_below(&self, limit: usize, page: PageIdx) -> bool {
         let at = self.count();
@@ -123,12 +122,12 @@ impl Cache {
         }
         // SAFETY: I2; `at` is below the limit, which is at most the capacity.
         unsafe { self.entry(at).write(page.0) };
-        self.count.store(self.count() + 1, Relaxed); // as in `pop`
+        self.count.store(self.count() + 1, Relaxed); // read again, see `pop`
         true
     }
 
-    /// Takes the last `n` pages at most and gives them to `sink`, which must not run a callback: a borrow
-    /// of the cache is live meanwhile. Returns how many there were.
+    /// Takes up to `n` pages that were pushed last and passes them to `sink`, which must not run a callback:
+    /// the cache is borrowed. Returns how many.
     #[inline(always)]
     pub(crate) fn take(&self, _owner: OwnerProof, n: usize, sink: impl FnOnce(&[u32])) -> usize {
         let count = self.count();
@@ -139,8 +138,8 @@ impl Cache {
         n
     }
 
-    /// Shows the last `n` pages at most to `sink`, and takes as many of them, from the last on, as it says.
-    /// It must make no callback.
+    /// Shows `sink` up to `n` pages that were pushed last, and takes as many of them, from the last on, as
+    /// it returns. It must not run a callback.
     #[inline(always)]
     pub(crate) fn take_while(&self, _owner: OwnerProof, n: usize, sink: impl FnOnce(&[u32]) -> usize) {
         let count = self.count();
@@ -151,8 +150,8 @@ impl Cache {
         self.count.store(count - taken, Relaxed);
     }
 
-    /// Takes the `n` pages at most that were put first, and gives them to `sink`, as [`take`](Self::take)
-    /// does.
+    /// Takes up to `n` pages that were pushed first and passes them to `sink`, which must not run a
+    /// callback. Returns how many.
     pub(crate) fn take_oldest(&self, _owner: OwnerProof, n: usize, sink: impl FnOnce(&[u32])) -> usize {
         let count = self.count();
         let n = n.min(count);
@@ -164,8 +163,8 @@ impl Cache {
         n
     }
 
-    /// Lets `source` fill the space behind the last page, up to `room` entries and the capacity; it says how
-    /// many it wrote, and must not run a callback. Returns that.
+    /// Lets `source` fill the space behind the last page, up to `room` entries and the capacity. It returns
+    /// how many it wrote, and must not run a callback. Returns that.
     #[inline(always)]
     pub(crate) fn fill(
         &self,
@@ -176,14 +175,14 @@ impl Cache {
         let at = self.count();
         let room = room.min(self.capacity - at);
         // SAFETY: I2; the entries up to the capacity are initialised numbers, and nothing else touches them
-        // meanwhile.
+        // while `source` runs.
         let filled = source(unsafe { std::slice::from_raw_parts_mut(self.entry(at), room) });
         debug_assert!(filled <= room, "I2: {filled} pages in room for {room}");
         self.count.store(at + filled, Relaxed);
         filled
     }
 
-    /// As [`fill`](Self::fill), as far as that takes no more than a copy.
+    /// [`fill`](Self::fill), limited to the room that needs no more than a copy.
     #[inline(always)]
     pub(crate) fn fill_plain(
         &self,
@@ -194,8 +193,8 @@ impl Cache {
         self.fill(owner, room.min(self.limit.saturating_sub(self.count())), source)
     }
 
-    /// Lets `source` fill `n` entries behind the last page, if so many fit with no more than a copy. They
-    /// count if it says that it filled them all; it must not run a callback. Says whether they do.
+    /// Lets `source` fill `n` entries behind the last page, if they fit with no more than a copy. They count
+    /// only if it returns that it filled all. It must not run a callback. Returns whether they count.
     #[inline(always)]
     pub(crate) fn push_plain_bulk(
         &self,
@@ -208,7 +207,7 @@ impl Cache {
             return false;
         }
         // SAFETY: I2; the entries up to the capacity are initialised numbers, and nothing else touches them
-        // meanwhile.
+        // while `source` runs.
         let filled = source(unsafe { std::slice::from_raw_parts_mut(self.entry(at), n) });
         if filled {
             self.count.store(at + n, Relaxed);

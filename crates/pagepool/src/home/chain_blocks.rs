@@ -1,11 +1,11 @@
-//! Memory for the further buffers of packets: blocks of one size in a slab of the pool, and a few of them at
-//! the owner's hand.
+//! Memory for the further buffers of packets: blocks of one size in a slab of the pool, and the owner's
+//! stash of them.
 //!
-//! Who    any thread takes a block and puts it back; the owner's stash belongs to the holder of the owner
-//!        half (I2). What a block holds is known to `packet/chain.rs` alone.
-//! Cost   on the owner's thread an array entry, elsewhere one compare-and-swap.
+//! Who    any thread takes a block and puts it back. The stash belongs to the holder of the owner half (I2).
+//!        Only `packet/chain.rs` knows a block's contents.
+//! Cost   an array entry on the owner's thread, else one compare-and-swap.
 
-// UNSAFETY: the stash is reached through its owner cell.
+// UNSAFETY: the stash is in an owner cell.
 #![expect(unsafe_code)]
 
 use std::mem::MaybeUninit;
@@ -18,8 +18,7 @@ pub(crate) struct ChainBlock {
     _words: [MaybeUninit<u64>; 52],
 }
 
-/// Blocks that the owner of a pool keeps at hand, so that packets that end in the poll need no atomic
-/// operation for theirs.
+/// The owner's stash of blocks: packets that end in the poll need no atomic operation for theirs.
 pub(crate) struct ChainStash {
     limit: usize,
     free: OwnerCell<FreeBlocks>,
@@ -33,7 +32,7 @@ struct FreeBlocks {
 impl ChainStash {
     const MAX: usize = 64;
 
-    /// Keeps at most a quarter of the pool's blocks, because other threads cannot take blocks from here.
+    /// Keeps at most a quarter of the pool's blocks, because other threads cannot take from here.
     pub(crate) fn new(blocks: usize) -> Self {
         let free = OwnerCell::new(FreeBlocks { count: 0, slots: [0; Self::MAX] });
         Self { limit: Self::MAX.min(blocks / 4), free }
@@ -50,7 +49,8 @@ impl ChainStash {
 
     #[inline]
     pub(crate) fn put(&self, _owner: OwnerProof, slot: u32) -> bool {
-        // SAFETY: I2. As in `take`.
+        // SAFETY: I2. Only the holder of the owner half comes here, and no callback runs while the borrow
+        // lives.
         let free = unsafe { &mut *self.free.get() };
         let room = free.count < self.limit;
         if room {

@@ -1,57 +1,57 @@
 //! The page that the owner cuts fragments from.
 //!
 //! Who    [`FragState`] belongs to the holder of the owner half (I2). It counts fragments out without an
-//!        atomic, because remote returns of fragments are messages; the owner alone decides that
-//!        the last one has returned (I5).
-//! How    a page that is opened gets [`BIAS`] fragments in its record; each fragment that returns takes
-//!        one away; closing takes away what was not handed out. So a fragment costs its page's record nothing
-//!        when it goes out.
-//! Why    mirrors net/core/page_pool.c:page_pool_alloc_frag_netmem (v7.3), with the bias private and the
-//!        page's shared counter gone; the rule for sizes is that of
+//!        atomic, because fragments of other threads return as messages. Only the owner decides that the
+//!        last one has returned (I5).
+//! How    an opened page gets [`BIAS`] fragments in its record. Each returned fragment subtracts one;
+//!        closing subtracts those that were not handed out. So handing out a fragment does not touch the
+//!        record.
+//! Why    mirrors net/core/page_pool.c:page_pool_alloc_frag_netmem (v7.3), with a private bias and no shared
+//!        counter in the page. The rule for sizes is that of
 //!        include/net/page_pool/helpers.h:page_pool_alloc_netmem.
 
 use crate::mem::page::PageIdx;
 
-/// Fragments in the record of a page that is being cut: more than a page can have.
+/// Fragments in the record of an open page: more than a page can have.
 pub(crate) const BIAS: u32 = 1 << 24;
 
-/// The weight of one fragment in [`FragState::handed`]: more bytes than a page has.
+/// The weight of one fragment in [`FragState::handed`]: more than the bytes of a page.
 const ONE_FRAG: u64 = 1 << 32;
 
-/// The page that fragments are cut from, and how far.
+/// The page that fragments are cut from, and its remaining room.
 #[derive(Debug)]
 pub(crate) struct FragState {
     page: PageIdx,
-    /// Bytes behind the last fragment, a multiple of what fragments are aligned to; 0 while there is no page.
+    /// Bytes behind the last fragment, a multiple of the fragments' alignment; 0 while no page is open.
     room: u32,
-    /// In one sum: fragments handed out, times [`ONE_FRAG`], and the bytes that they report as theirs. 0
-    /// while there is no page: one that is opened is cut at once.
+    /// A sum: fragments handed out times [`ONE_FRAG`], plus the bytes they report. 0 while no page is open:
+    /// an opened page is cut at once.
     handed: u64,
 }
 
 impl FragState {
     pub(crate) const NONE: Self = Self { page: PageIdx(0), room: 0, handed: 0 };
 
-    /// Whether the open page has room for a fragment of `size`; none has it for one of 0 bytes.
+    /// Whether the open page has room for a fragment of `size`; never for 0 bytes.
     #[inline(always)]
     pub(crate) fn fits(&self, size: usize) -> bool {
-        // The room is aligned, so what fits also fits when it is rounded up.
+        // The room is aligned, so a size that fits also fits when rounded up.
         size.wrapping_sub(1) < self.room as usize
     }
 
-    /// Cuts `step` bytes off for a fragment of `size`, which fits, and gives the page and the offset.
+    /// Cuts `step` bytes for a fragment of `size`, which fits; returns the page and the offset.
     #[inline(always)]
     pub(crate) fn cut(&mut self, size: usize, step: u32, page_size: u32) -> (PageIdx, usize) {
         debug_assert!(self.fits(size) && step <= self.room, "I1: {step} bytes of {}", self.room);
         let offset = page_size - self.room;
         self.room -= step;
-        // Count and bytes in one addition: the fast path of a fragment has no second counter to write.
+        // Count and bytes in one addition: no second counter on the fast path.
         self.handed += ONE_FRAG + size as u64;
         (self.page, offset as usize)
     }
 
-    /// Cuts as many fragments of `size`, each of `step` bytes, as the page has room for, at most `n`: gives
-    /// the page, the offset of the first, and how many. One fits, and one is asked for.
+    /// Cuts up to `n` fragments of `size`, each of `step` bytes, as the room allows. Returns the page, the
+    /// offset of the first, and how many. At least one fits, and `n` is at least 1.
     #[inline(always)]
     pub(crate) fn cut_many(
         &mut self,
@@ -68,15 +68,15 @@ impl FragState {
         (self.page, offset as usize, n)
     }
 
-    /// The rest of the page belongs to the fragment that was cut last, which has `more` bytes with it.
+    /// Gives the rest of the page to the last fragment, which reports `more` bytes for it.
     #[inline(always)]
     pub(crate) fn exhaust(&mut self, more: usize) {
-        // The sum is of bytes that fragments report, so the extra bytes count as used and not as waste.
+        // The sum counts bytes that fragments report, so these count as used, not as waste.
         self.handed += more as u64;
         self.room = 0;
     }
 
-    /// The page that is open, or was.
+    /// The page that is or was open last.
     pub(crate) fn page(&self) -> PageIdx {
         self.page
     }
@@ -85,28 +85,27 @@ impl FragState {
         self.handed != 0
     }
 
-    /// Bytes of the open page that no fragment reports: rounding, and the tail that is left.
+    /// Bytes of the open page that no fragment reports: rounding, and the tail.
     pub(crate) fn waste(&self, page_size: usize) -> u64 {
         if self.is_open() { page_size as u64 - self.handed % ONE_FRAG } else { 0 }
     }
 
-    /// Whether a page is open of which nothing is out; `in_record` says what is left in the page's record.
+    /// Whether a page is open and none of it is out; `in_record` reads the count in the page's record.
     pub(crate) fn is_whole(&self, in_record: impl FnOnce(PageIdx) -> u32) -> bool {
         self.is_open() && in_record(self.page) == BIAS - (self.handed / ONE_FRAG) as u32
     }
 
-    /// Starts cutting a page whose record holds [`BIAS`], while none is open; the caller cuts it at once.
+    /// Opens a page whose record holds [`BIAS`], while none is open; the caller cuts it at once.
     pub(crate) fn open(&mut self, page: PageIdx, page_size: u32) {
         debug_assert!(!self.is_open(), "I5: a page is open");
         (self.page, self.room) = (page, page_size);
     }
 
-    /// Stops cutting; gives the page, and how many fragments of its bias were never handed out.
+    /// Closes the page; returns it, and how many fragments of its bias were not handed out.
     pub(crate) fn close(&mut self) -> Option<(PageIdx, u32)> {
         let handed = std::mem::take(&mut self.handed);
         self.room = 0;
-        // The record holds `BIAS` for fragments handed out or not; the caller takes the latter away at once,
-        // as if they had returned.
+        // The caller subtracts these from the record at once, as if they had returned.
         (handed != 0).then_some((self.page, BIAS - (handed / ONE_FRAG) as u32))
     }
 }

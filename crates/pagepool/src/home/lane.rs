@@ -1,30 +1,30 @@
-//! A lane: one returning thread's way back to one pool.
+//! A lane: one thread's path for returns to one pool.
 //!
-//! What   a single-producer array of messages. The slot is the message: one Release store publishes it, there
-//!        is no index to share and no unpublished tail, so nothing is stranded in a thread that falls asleep.
-//!        The lowest bit of a slot is the phase of the lap that wrote it: 1 in the first lap, 0 in the
-//!        second, and so on. A slot with the phase of the owner's lap holds a message; with the other it is
-//!        an old one, which nobody empties.
-//! Who    `push` by the thread that claimed the lane; `pop` by the owner (I2), or in `take_all` once the pool
-//!        has ended.
-//! Life   the pool makes its lanes; a thread claims one at its first return and keeps it by `Arc` until it
-//!        ends, so neither end dangles: after its store a returner looks only at the lane, never at the pool,
-//!        which may be freed by then (Linux had that fault until 271683bb2cf3).
-//! Runs   the producer knows the next slot by its address, and up to which slot of the same line all are
-//!        free: a run. What changes from line to line and from lap to lap is looked at once a run.
-//! Cost   push: two stores (slot, next), for a fragment three; no atomic read-modify-write. The slots travel
-//!        between the cores sixteen messages a line, once forth and once back. The owner takes a line by one
-//!        Acquire load of its last slot and a copy.
-//! Pairs  push (slot, Release) -> pop (slot, Acquire). Slots are written in order, so who has loaded one of
-//!        this lap may read all before it without a race: the producer writes none of them again before `at`
-//!        says that they were taken. pop (at, Release, after reading) -> find_free (at, Acquire). push (slot;
-//!        light fence; flags) against raise_all (flags; heavy fence; slots): one of them sees the other.
-//!        raise_all (flags, Release) -> flagged (Acquire). unclaim (claim, Release) -> claim,
-//!        is_claimed (Acquire). For observers: next_run (next; lap_start, Release) and push (frags; next,
-//!        Release) -> pages_pushed (lap_start, Acquire; next, Acquire; frags).
+//! What   a single-producer array of messages. The slot is the message: one Release store publishes it.
+//!        There is no shared index and no unpublished tail, so a sleeping thread holds nothing back. A
+//!        slot's lowest bit is the phase of the lap that wrote it: 1 in the first lap, 0 in the second, and
+//!        so on. A slot with the phase of the owner's lap holds a message; with the other it is old, and no
+//!        thread empties it.
+//! Who    `push` by the thread that claimed the lane. `pop` by the owner (I2), or in `take_all` after the
+//!        pool's end.
+//! Life   the pool makes its lanes. A thread claims one at its first return, and holds it by `Arc` until it
+//!        ends, so neither end dangles. After its store a returning thread reads only the lane, never the
+//!        pool, which may be freed by then (Linux had that bug until 271683bb2cf3).
+//! Runs   the producer knows the next slot's address, and up to which slot of its line all are free: a run.
+//!        What changes between lines and laps is checked once per run.
+//! Cost   push: two stores (slot, next), three for a fragment; no atomic read-modify-write. Slots travel
+//!        between cores sixteen a line, once in each direction. The owner takes a line by one Acquire load
+//!        of its last slot and a copy.
+//! Pairs  push (slot, Release) -> pop (slot, Acquire). Slots are written in order, so a thread that loaded
+//!        one of this lap may read all before it without a race: the producer rewrites none before `at` says
+//!        that it was taken. pop (at, Release, after reading) -> find_free (at, Acquire). push (slot; light
+//!        fence; flags) against raise_all (flags; heavy fence; slots): one of them sees the other. raise_all
+//!        (flags, Release) -> flagged (Acquire). unclaim (claim, Release) -> claim, is_claimed (Acquire).
+//!        For observers: next_run (next; lap_start, Release) and push (frags; next, Release) -> pages_pushed
+//!        (lap_start, Acquire; next, Acquire; frags).
 
-// UNSAFETY: slots are reached by address, and read without atomics once they are known to be written; one
-// prefetch instruction.
+// UNSAFETY: slots are reached by address, and read without atomics when known to be written; one prefetch
+// instruction.
 #![expect(unsafe_code)]
 
 use std::mem::offset_of;
@@ -45,10 +45,10 @@ use crate::sys::sync::{
 use crate::sys::table::Table;
 use crate::sys::wakeup::Wakeup;
 
-/// In the flags of a [`Lane`]: the pool has ended; the returner takes its messages out again and accounts for
+/// In a [`Lane`]'s flags: the pool has ended. The returning thread takes its messages out and accounts for
 /// them.
 pub(crate) const DETACHED: u32 = 1;
-/// In the flags of a [`Lane`]: the owner found nothing and may be asleep; the returner wakes it.
+/// In a [`Lane`]'s flags: the owner found no page and may sleep. The returning thread wakes it.
 pub(crate) const STARVED: u32 = 2;
 
 /// Slots in a cache line; few under loom, whose models have small lanes.
@@ -57,11 +57,10 @@ const SLOTS_A_LINE: usize = if cfg!(loom) { 2 } else { 16 };
 /// Slots that a producer fetches ahead: a line takes about as long from the other core as this many returns.
 const AHEAD: usize = 4 * SLOTS_A_LINE;
 
-/// A message and the phase of the lap that wrote it.
 #[derive(Debug, Default)]
 struct LaneSlot {
     word: AtomicU32,
-    /// Touched by who writes it, and by who takes its message.
+    /// Touched by the writer, and by the thread that takes the message.
     #[cfg(loom)]
     watch: OneAtATime,
 }
@@ -75,7 +74,7 @@ impl LaneSlot {
         self.word.store(message.bits() << 1 | phase, Ordering::Release);
     }
 
-    /// What was written, for who has seen this lap's message here or in a later slot.
+    /// Reads the slot. The caller has seen this lap's message in this slot or a later one.
     #[inline(always)]
     fn read(&self) -> u32 {
         #[cfg(loom)]
@@ -84,7 +83,7 @@ impl LaneSlot {
             self.word.load(Ordering::Relaxed)
         }
         // SAFETY: this lap's message was written before what the caller has seen, and the producer writes no
-        // other before `at` of the consumer has passed this slot.
+        // other before the consumer's `at` has passed this slot.
         #[cfg(not(loom))]
         unsafe {
             self.word.as_ptr().read()
@@ -102,16 +101,16 @@ struct SlotLine([LaneSlot; SLOTS_A_LINE]);
 #[cfg(not(loom))]
 unsafe impl crate::sys::table::Zeroable for SlotLine {}
 
-/// Where the slots of a lane are: each end has this in its own line.
+/// A lane's slots; each end has this on its own cache line.
 #[derive(Clone, Copy, Debug)]
 struct LaneSlots {
     first: NonNull<LaneSlot>,
-    /// One less than their number, which is a power of two.
+    /// The number of slots, a power of two, minus one.
     mask: usize,
 }
 
 impl LaneSlots {
-    /// The address of a place's slot; places count on from lap to lap.
+    /// The slot of a position; positions continue from lap to lap.
     #[inline(always)]
     fn address(self, at: usize) -> NonNull<LaneSlot> {
         // SAFETY: the lane's `lines` have a slot for each number up to the mask.
@@ -124,22 +123,23 @@ impl LaneSlots {
         unsafe { self.address(at).as_ref() }
     }
 
-    /// The slots from a place to the end of its line, `most` of them.
+    /// The slots from a position to the end of its line or lap, at most `most`.
     #[inline(always)]
     fn run(&self, at: usize, most: usize) -> &[LaneSlot] {
         let (line, lap) = (SLOTS_A_LINE - at % SLOTS_A_LINE, self.mask + 1 - (at & self.mask));
         let len = most.min(line).min(lap);
-        // SAFETY: as for `at`; a line of slots begins at each multiple of its length, unless the lap ends.
+        // SAFETY: slots of the lane; a line of slots begins at each multiple of its length, unless the lap
+        // ends.
         unsafe { std::slice::from_raw_parts(self.address(at).as_ptr(), len) }
     }
 
-    /// The phase of the messages that the lap of this place writes.
+    /// The phase of messages in the lap of this position.
     #[inline(always)]
     fn phase(&self, at: usize) -> u32 {
         u32::from(at & (self.mask + 1) == 0)
     }
 
-    /// The message in the slot of a place, if this lap wrote it already.
+    /// The message at a position, if this lap wrote it already.
     #[inline(always)]
     fn message(&self, at: usize) -> Option<Message> {
         let slot = self.at(at).word.load(Ordering::Acquire); // pairs with write()
@@ -147,8 +147,8 @@ impl LaneSlots {
     }
 }
 
-/// The slots of a lane, beside those of the pool's other lanes: in one table, so that the slots of a lane
-/// that no thread ever had cost nothing. They are freed with the last of these lanes.
+/// A lane's slots. All lanes of a pool share a table, so slots that no thread used cost nothing. Freed with
+/// the last of these lanes.
 #[derive(Debug)]
 pub(crate) struct LaneLines {
     slots: LaneSlots,
@@ -160,7 +160,7 @@ impl LaneLines {
     pub(crate) fn for_lanes(lanes: usize, size: usize) -> Result<impl ExactSizeIterator<Item = Self>, Error> {
         debug_assert!(size.is_power_of_two(), "the builder checks lane_size");
         let each = size.div_ceil(SLOTS_A_LINE);
-        // All zeroes: no message of the first lap.
+        // Zeroes hold no message of the first lap.
         let table = Arc::new(Table::<SlotLine>::new(lanes * each)?);
         let first = NonNull::from(&table[..]).cast::<SlotLine>();
         Ok((0..lanes).map(move |lane| {
@@ -176,45 +176,45 @@ impl LaneLines {
 pub(crate) struct Lane {
     producer: Padded<LaneProducer>,
     consumer: Padded<LaneConsumer>,
-    /// Where both ends' `slots` are.
+    /// Holds both ends' slots.
     _lines: LaneLines,
     /// 0 free, 1 claimed.
     claim: AtomicU32,
-    /// The most pages pushed that an observer was told.
+    /// The most pages pushed that an observer has read.
     told: PlainU64,
     pub(crate) wakeup: Arc<Wakeup>,
-    /// Taken to empty the lane once the pool has ended: by the returner, or the thread that ends the pool.
+    /// Held to empty the lane after the pool's end, by the returning thread or the thread that ends the
+    /// pool.
     cold: Lock<()>,
 }
 
-// SAFETY: the slots are atomics that the lane owns; each end's other fields are atomics, too.
+// SAFETY: the slots are atomics that the lane owns; the other fields of each end are atomics, too.
 unsafe impl Send for Lane {}
-// SAFETY: as above; who may write what is the protocol's.
+// SAFETY: slots and fields are atomics; the protocol says who may write them.
 unsafe impl Sync for Lane {}
 
-/// The returning thread's line; the owner writes `flags` when the pool starves or ends.
+/// The returning thread's cache line. The owner writes `flags` when the pool starves or ends.
 #[derive(Debug)]
 struct LaneProducer {
-    /// The slot of the next message. Written by the one thread that has the lane.
+    /// The next message's slot; written only by the claiming thread.
     next: AtomicPtr<LaneSlot>,
     /// Slots before this one, in the line of `next`, are free.
     until: AtomicPtr<LaneSlot>,
-    /// The phase of this lap.
     phase: PlainU32,
     flags: AtomicU32,
     /// Messages before this lap.
     lap_start: PlainUsize,
-    /// Messages before this number have free slots: the producer looks at the consumer's line once a lap,
-    /// and never loads a slot.
+    /// Messages below this number have free slots. The producer reads the consumer's line once a lap, and
+    /// never loads a slot.
     free_until: PlainUsize,
-    /// Messages that were of fragments.
+    /// Messages of fragments.
     frags: Counter,
     slots: LaneSlots,
     #[cfg(loom)]
     watch: OneAtATime,
 }
 
-/// The owner's line.
+/// The owner's cache line.
 #[derive(Debug)]
 struct LaneConsumer {
     slots: LaneSlots,
@@ -225,8 +225,8 @@ struct LaneConsumer {
 }
 
 impl Lane {
-    /// What [`pages_pushed`](Self::pages_pushed), [`pages_in`](Self::pages_in) and
-    /// [`frags_in`](Self::frags_in) are made of: names, where they are, and how many bytes they have.
+    /// Names, offsets and sizes of the fields of [`pages_pushed`](Self::pages_pushed),
+    /// [`pages_in`](Self::pages_in) and [`frags_in`](Self::frags_in).
     pub(crate) const PLACES: [(&str, usize, usize); 8] = [
         ("lane.lap_start", offset_of!(Self, producer.0.lap_start), size_of::<usize>()),
         ("lane.next", offset_of!(Self, producer.0.next), size_of::<usize>()),
@@ -238,12 +238,11 @@ impl Lane {
         ("lane.at", offset_of!(Self, consumer.0.at), size_of::<usize>()),
     ];
 
-    /// A free lane over empty slots.
     pub(crate) fn new(lines: LaneLines, wakeup: Arc<Wakeup>) -> Self {
         let slots = lines.slots;
         let producer = LaneProducer {
             next: AtomicPtr::new(slots.first.as_ptr()),
-            until: AtomicPtr::new(slots.first.as_ptr()), // so the first push begins with `next_run`
+            until: AtomicPtr::new(slots.first.as_ptr()), // so the first push calls `next_run`
             phase: PlainU32::new(slots.phase(0)),
             flags: AtomicU32::new(0),
             lap_start: PlainUsize::new(0),
@@ -271,38 +270,36 @@ impl Lane {
         }
     }
 
-    /// A free lane of `size` slots, which no pool has.
+    /// A free lane of `size` slots without a pool.
     #[cfg(all(test, not(loom)))]
     pub(crate) fn alone(size: usize) -> Self {
         let lines = LaneLines::for_lanes(1, size).expect("it is small").next().expect("one lane");
         Self::new(lines, Arc::new(Wakeup::new(0, None)))
     }
 
-    /// The most messages that it may have.
     pub(crate) fn capacity(&self) -> usize {
         self.consumer.slots.mask + 1
     }
 
-    /// Takes a free lane for the calling thread; says whether it got it.
+    /// Claims a free lane for the calling thread; `false` if it is not free.
     pub(crate) fn claim(&self) -> bool {
-        // Acquire pairs with unclaim(): the new thread sees where the old one stopped.
+        // Acquire pairs with unclaim(): the new thread sees where the last one stopped.
         self.claim.load(Ordering::Relaxed) == 0
             && self.claim.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 
-    /// Whether a thread has it.
     #[inline(always)]
     pub(crate) fn is_claimed(&self) -> bool {
         self.claim.load(Ordering::Acquire) != 0 // pairs with unclaim()
     }
 
-    /// Puts a message unless the lane is full. Follow it with [`after_push`](Self::after_push).
+    /// Adds a message; `false` if the lane is full. Call [`after_push`](Self::after_push) next.
     #[inline(always)]
     pub(crate) fn push(&self, message: Message) -> bool {
         self.push_in_run(message) || self.next_run() && self.push_in_run(message)
     }
 
-    /// As [`push`](Self::push), where the next slot is known to be free.
+    /// Adds a message; `false` at the end of the run.
     #[inline(always)]
     pub(crate) fn push_in_run(&self, message: Message) -> bool {
         let end = &self.producer;
@@ -318,8 +315,7 @@ impl Lane {
         true
     }
 
-    /// At the end of a run of free slots: finds the next one, which ends with its line or before. Says
-    /// whether there is any.
+    /// Finds the next run of free slots, which ends with its line or earlier; `false` if there is none.
     #[cold]
     fn next_run(&self) -> bool {
         #[cfg(loom)]
@@ -337,27 +333,27 @@ impl Lane {
         if at & slots.mask == 0 {
             end.phase.store(slots.phase(at), Ordering::Relaxed);
             end.next.store(next, Ordering::Relaxed);
-            // Later than `next`, so that an observer never counts this lap twice; see pages_pushed().
+            // After `next`, so an observer never counts this lap twice; see pages_pushed().
             end.lap_start.store(at, Ordering::Release);
         }
-        // The next lines are still in the owner's cache: fetch one early, so that its transfer overlaps with
+        // The next lines are still in the owner's cache. Fetching one early overlaps its transfer with
         // returns.
         prefetch_to_write(slots.at(at.wrapping_add(AHEAD)));
         end.until.store(next.wrapping_add(slots.run(at, room).len()), Ordering::Relaxed);
         true
     }
 
-    /// Looks how far the consumer has taken messages; gives the number of free slots.
+    /// Reads how far the consumer is; returns the number of free slots.
     fn find_free(&self, at: usize) -> usize {
-        // One look covers the whole lap: loading the slot instead would pull the owner's line for every
-        // message.
+        // One load per lap: loading the slots instead would pull the owner's line for every message.
         let taken = self.consumer.at.load(Ordering::Acquire); // pairs with pop() and take_pages()
         let free_until = taken.wrapping_add(self.producer.slots.mask + 1);
         self.producer.free_until.store(free_until, Ordering::Relaxed);
         free_until.wrapping_sub(at)
     }
 
-    /// As [`push`](Self::push), for the whole pages of as many items as there is room for; says of how many.
+    /// Adds messages of the items' whole pages while there is room; returns how many. Call
+    /// [`after_push`](Self::after_push) next.
     #[inline(always)]
     pub(crate) fn push_pages<T>(&self, items: &[T], page: impl Fn(&T) -> PageIdx) -> usize {
         let end = &self.producer;
@@ -389,17 +385,18 @@ impl Lane {
     fn run_left(&self, next: *mut LaneSlot) -> &[LaneSlot] {
         let until = self.producer.until.load(Ordering::Relaxed);
         let len = (until.addr() - next.addr()) / size_of::<LaneSlot>();
-        // SAFETY: both are in, or at the end of, one line of the lane's slots, `next` not after `until`.
+        // SAFETY: both are in, or at the end of, one line of the lane's slots, and `next` is not after
+        // `until`.
         unsafe { std::slice::from_raw_parts(next, len) }
     }
 
-    /// As [`push`](Self::push), for a message of fragments.
+    /// Adds a message of fragments; `false` if the lane is full. Call [`after_push`](Self::after_push) next.
     #[inline(always)]
     pub(crate) fn push_frags(&self, message: Message) -> bool {
         self.push_frags_in_run(message) || self.next_run() && self.push_frags_in_run(message)
     }
 
-    /// As [`push_frags`](Self::push_frags), where the next slot is known to be free.
+    /// Adds a message of fragments; `false` at the end of the run.
     #[inline(always)]
     pub(crate) fn push_frags_in_run(&self, message: Message) -> bool {
         let end = &self.producer;
@@ -410,28 +407,27 @@ impl Lane {
         self.push_in_run(message)
     }
 
-    /// The returner's look at the flags, after one or many pushes: 0 almost always.
+    /// Reads the flags after one or many pushes: almost always 0.
     #[inline(always)]
     pub(crate) fn after_push(&self) -> u32 {
         light_fence(); // pairs with the heavy fence in raise_all()
         self.producer.flags.load(Ordering::Relaxed)
     }
 
-    /// As [`after_push`](Self::after_push), where fences are free.
+    /// [`after_push`](Self::after_push) for code that runs only if fences are free.
     #[inline(always)]
     pub(crate) fn after_free_push(&self) -> u32 {
         free_fence(); // pairs with the heavy fence in raise_all()
         self.producer.flags.load(Ordering::Relaxed)
     }
 
-    /// Whether the oldest slot has no message.
     #[inline(always)]
     pub(crate) fn is_empty(&self) -> bool {
         self.peek().is_none()
     }
 
-    /// Takes the oldest messages if they are of fragments, as many as are of one page: the page, and how many
-    /// there were. For the owner.
+    /// For the owner: takes the oldest messages of fragments, as many as are of one page. Returns the page
+    /// and the number of fragments.
     #[inline(always)]
     pub(crate) fn take_frags(&self, head_mask: NonZeroU32) -> Option<(PageIdx, u32)> {
         #[cfg(loom)]
@@ -456,46 +452,45 @@ impl Lane {
         Some((page, frags_of_page))
     }
 
-    /// Counts pages that the owner took out.
     #[inline(always)]
     pub(crate) fn count_taken(&self, n: u64) {
         self.consumer.pages.add(n);
     }
 
-    /// Everything in the lane of a pool that has ended, taken out as its one consumer.
+    /// Takes all messages as the one consumer, after the pool's end.
     pub(crate) fn take_all(&self) -> Vec<Message> {
-        // The owner and a late returner may both be here: each message is popped, and accounted for, once.
+        // The owner and a late returning thread may both be here: each message is taken, and accounted for,
+        // once.
         let _held = self.cold.lock();
         let messages: Vec<Message> = std::iter::from_fn(|| self.pop()).collect();
         self.count_taken(messages.iter().filter(|m| !m.is_frag()).count() as u64);
         messages
     }
 
-    /// Raises a flag for the calling thread's own next push.
+    /// Sets a flag for the calling thread's own next push.
     pub(crate) fn raise(&self, flag: u32) {
         self.producer.flags.fetch_or(flag, Ordering::Relaxed);
     }
 
-    /// Takes a flag away again; for the returner that has acted on it.
+    /// Clears a flag; for the returning thread that has acted on it.
     pub(crate) fn lower(&self, flag: u32) {
         // Acquire pairs with raise_all(): a wake that follows finds what the owner raised before the flag.
         self.producer.flags.fetch_and(!flag, Ordering::Acquire);
     }
 
-    /// The thread ends: the next thread continues where it stopped, and the owner takes the messages that it
+    /// At the thread's end: the next thread continues where it stopped, and the owner takes the messages
     /// left.
     pub(crate) fn unclaim(&self) {
         self.claim.store(0, Ordering::Release); // pairs with claim() and is_claimed()
     }
 
-    /// Whether the pool has ended.
     pub(crate) fn is_detached(&self) -> bool {
         self.producer.flags.load(Ordering::Relaxed) & DETACHED != 0
     }
 
-    /// Pages ever pushed; readable by anyone. Never less than it said before, and never more than there were.
-    /// It may lag for a moment: between two stores of a thread that pushes, the loads below see a fragment in
-    /// `frags` alone, or a new lap's first slot with the start of the lap before.
+    /// Pages ever pushed. Any thread. Never less than returned before, never more than were pushed. It may
+    /// lag: between two stores of the pushing thread, the loads see a fragment only in `frags`, or a new
+    /// lap's first slot with the start of the last lap.
     pub(crate) fn pages_pushed(&self) -> u64 {
         let lap_start = self.producer.lap_start.load(Ordering::Acquire);
         let next = self.producer.next.load(Ordering::Acquire).addr();
@@ -505,14 +500,14 @@ impl Lane {
         self.told.fetch_max(pages, Ordering::Relaxed).max(pages)
     }
 
-    /// Messages of fragments in the lane; readable by anyone.
+    /// Messages of fragments in the lane. Any thread.
     pub(crate) fn frags_in(&self) -> u64 {
         let pages = self.consumer.pages.read();
         let taken = (self.consumer.at.load(Ordering::Relaxed) as u64).wrapping_sub(pages);
         self.producer.frags.read().saturating_sub(taken)
     }
 
-    /// Calls with each message of fragments in the lane: their page, and how many. For anyone.
+    /// Calls `returned` with the page and number of each message of fragments in the lane. Any thread.
     pub(crate) fn each_frag(&self, head_mask: NonZeroU32, returned: &mut impl FnMut(PageIdx, u32)) {
         let slots = self.consumer.slots;
         let start = self.consumer.at.load(Ordering::Acquire);
@@ -523,7 +518,7 @@ impl Lane {
         }
     }
 
-    /// Pages in the lane; readable by anyone.
+    /// Pages in the lane. Any thread.
     pub(crate) fn pages_in(&self) -> u64 {
         let taken = self.consumer.pages.read();
         self.pages_pushed().saturating_sub(taken)
@@ -531,7 +526,7 @@ impl Lane {
 }
 
 impl LaneProducer {
-    /// Messages so far; for the thread that has the lane.
+    /// For the thread that claimed the lane.
     fn place(&self) -> usize {
         let in_lap = self.next.load(Ordering::Relaxed).addr() - self.slots.first.addr().get();
         self.lap_start.load(Ordering::Relaxed).wrapping_add(in_lap / size_of::<LaneSlot>())
@@ -548,7 +543,7 @@ impl MessageQueue for Lane {
         self.consumer.slots.mask + 1
     }
 
-    /// For the owner, or in [`Lane::take_all`] once the pool has ended.
+    /// For the owner, or for [`Lane::take_all`] after the pool's end.
     #[inline(always)]
     fn pop(&self) -> Option<Message> {
         #[cfg(loom)]
@@ -577,16 +572,17 @@ impl MessageQueue for Lane {
                 break;
             }
         }
-        // Once for all slots: the producer reads this line once a lap, and each store takes it away again.
+        // One store for all slots: the producer reads this line once a lap, and each store takes it away
+        // again.
         end.at.store(start.wrapping_add(taken), Ordering::Release); // pairs with find_free()
         taken
     }
 }
 
-/// Copies the numbers of the whole pages at the front of some slots of one line; says how many.
+/// Copies the page numbers of leading whole pages in slots of one line; returns how many.
 #[inline(always)]
 fn take_run(run: &[LaneSlot], phase: u32, space: &mut [u32]) -> usize {
-    // The producer fills slots in order: with the last one all are there. Acquire pairs with write().
+    // Slots are filled in order: if the last is written, all are. Acquire pairs with write().
     let is_full = run.last().is_some_and(|slot| slot.word.load(Ordering::Acquire) & 1 == phase);
     if is_full && copy_run(run, space) {
         return run.len();
@@ -606,7 +602,7 @@ fn take_run(run: &[LaneSlot], phase: u32, space: &mut [u32]) -> usize {
     taken
 }
 
-/// Copies the numbers of slots that are all written; says whether all are of whole pages.
+/// Copies the page numbers of slots that are all written; returns whether all are of whole pages.
 #[inline(always)]
 fn copy_run(run: &[LaneSlot], space: &mut [u32]) -> bool {
     let mut frags = false;
@@ -618,7 +614,7 @@ fn copy_run(run: &[LaneSlot], space: &mut [u32]) -> bool {
     !frags
 }
 
-/// Fetches a line to be written, while other returns go on.
+/// Fetches a line for writing, while other returns continue.
 #[inline(always)]
 fn prefetch_to_write(slot: &LaneSlot) {
     #[cfg(all(target_arch = "x86_64", not(loom)))]
@@ -630,12 +626,11 @@ fn prefetch_to_write(slot: &LaneSlot) {
     let _ = slot;
 }
 
-/// Raises a flag in each of these lanes, claimed or not, so that each returner either sees it after its push,
-/// or has pushed before and is seen by what follows this call.
+/// Sets a flag in these lanes, claimed or not. Each returning thread either sees it after its push, or its
+/// push is seen by what follows this call.
 pub(crate) fn raise_all<'a>(lanes: impl IntoIterator<Item = &'a Lane>, flag: u32) {
     for lane in lanes {
-        // Release pairs with flagged(): a returner that sees DETACHED takes the consumer's end over from the
-        // owner.
+        // Release pairs with flagged(): a returning thread that sees DETACHED takes over the consumer's end.
         lane.producer.flags.fetch_or(flag, Ordering::Release);
     }
     heavy_fence(); // pairs with the light fence in after_push()

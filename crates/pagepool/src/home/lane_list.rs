@@ -1,20 +1,20 @@
-//! The lanes of a pool, and which of them the owner looks at.
+//! The lanes of a pool, and which of them the owner checks.
 //!
-//! What   a bit for each lane. A *listed* lane is one that a thread has, or that may have messages; the owner
-//!        looks at listed lanes alone. So a lane that is empty, and whose thread ended, costs nothing.
-//! Who    a thread that claims a lane lists it, before its first message. The owner alone takes lanes off the
-//!        list (I2). The end of a pool and observers look at all lanes.
-//! Race   the owner finds a lane free and empty, and takes it off; meanwhile a thread may claim it. All
-//!        changes of the list are read-modify-writes of one word, so they have an order. A claim that lists
-//!        after the owner's change stands. A claim that listed before it is seen by the owner's second look:
-//!        the lane is claimed, and is listed again; or it is free again, and then the messages of the thread
-//!        that left are seen, too, and if there are any, the lane is listed again.
+//! What   a bit per lane. A *listed* lane is claimed, or may have messages. The owner checks only listed
+//!        lanes, so an empty lane whose thread ended costs nothing.
+//! Who    a thread lists a lane when it claims it, before its first message. Only the owner unlists (I2). A
+//!        pool's end and observers check all lanes.
+//! Race   the owner finds a lane free and empty, and unlists it, while a thread claims it. All changes of
+//!        the list are read-modify-writes of one word, so they are ordered. A claim that lists after the
+//!        owner's change stands. A claim that listed before it is seen by the owner's second check: a
+//!        claimed lane is listed again; if it is free again, the messages of the thread that left are seen
+//!        too, and a lane with any is listed again.
 //! Pairs  claim (list, SeqCst) -> unlist (list, AcqRel) and listed (list, Acquire). unclaim (claim word,
-//!        Release) -> the second look (claim word, Acquire). claim (list; fence; `starved`) against starve
+//!        Release) -> the second check (claim word, Acquire). claim (list; fence; `starved`) against starve
 //!        (`starved`; fence; list): one of them sees the other.
-//! Cost   the list is one load, whatever the number of lanes. A return does not touch it.
+//! Cost   reading the list is one load for any number of lanes. A return does not touch it.
 
-// UNSAFETY: a thread's count of a lane leads to it by address.
+// UNSAFETY: a thread's hold of a lane leads to it by address.
 #![expect(unsafe_code)]
 
 use std::fmt;
@@ -28,10 +28,9 @@ use crate::sys::placed::{Placed, Shared};
 use crate::sys::published_layout::BlockAt;
 use crate::sys::sync::{AtomicU64, Ordering};
 
-/// Most lanes a pool may have: one for each bit of the list.
+/// The largest number of lanes of a pool: one per bit of the list.
 pub(crate) const MAX_LANES: usize = 64;
 
-/// All lanes of a pool, and the list.
 #[derive(Debug)]
 pub(crate) struct LaneList {
     lanes: Shared<[Lane]>,
@@ -40,43 +39,40 @@ pub(crate) struct LaneList {
 }
 
 impl LaneList {
-    /// These lanes, none of them listed.
     pub(crate) fn new(lanes: impl ExactSizeIterator<Item = Lane>) -> Self {
         debug_assert!(lanes.len() <= MAX_LANES, "the builder checks max_lanes");
         Self { lanes: Arc::new(Placed::all(lanes)).into(), listed: AtomicU64::new(0) }
     }
 
-    /// Every lane, listed or not.
     #[inline(always)]
     pub(crate) fn all(&self) -> &[Lane] {
         &self.lanes
     }
 
-    /// A free lane, claimed for the calling thread, and listed.
+    /// Claims a free lane for the calling thread and lists it.
     pub(crate) fn claim(&self) -> Option<LaneHold> {
         let at = self.lanes.iter().position(|lane| lane.claim())?;
         self.listed.fetch_or(1 << at, Ordering::SeqCst); // pairs with unlist(), and with starve()
         Some(LaneHold { lane: NonNull::from(&self.lanes[at]), all: Shared::keep(&self.lanes).clone() })
     }
 
-    /// Where the lanes are in the published file, if they are in there.
+    /// The lanes' place in the published file, if in there.
     pub(crate) fn block(&self) -> Option<BlockAt> {
         Shared::block(&self.lanes, self.lanes.len())
     }
 
-    /// The numbers of the listed lanes.
+    /// The indices of the listed lanes.
     #[inline(always)]
     pub(crate) fn listed(&self) -> LaneSet {
         LaneSet(self.listed.load(Ordering::Acquire)) // pairs with claim()
     }
 
-    /// The listed lanes.
     pub(crate) fn listed_lanes(&self) -> impl Iterator<Item = &Lane> {
         self.listed().map(|at| &self.lanes[at])
     }
 
-    /// Whether no lane has a message; for the owner. Takes lanes off the list that are over, up to the first
-    /// that has one.
+    /// Whether no lane has a message; for the owner. Takes free, empty lanes off the list, up to the first
+    /// with a message.
     pub(crate) fn are_empty(&self) -> bool {
         self.listed().all(|at| {
             self.unlist_if_over(at);
@@ -93,7 +89,7 @@ impl LaneList {
         }
     }
 
-    /// Takes a lane off the list, unless it was claimed, or has messages, after all.
+    /// Takes a lane off the list, unless it is claimed or has messages at the second check.
     #[cold]
     fn unlist(&self, at: usize) {
         self.listed.fetch_and(!(1 << at), Ordering::AcqRel); // pairs with claim()
@@ -104,19 +100,19 @@ impl LaneList {
     }
 }
 
-/// A count of a lane: it keeps all lanes of its pool, which lie together.
+/// A counted reference to a lane. It keeps all lanes of its pool, which are one allocation.
 pub(crate) struct LaneHold {
     lane: NonNull<Lane>,
     all: Arc<Placed<[Lane]>>,
 }
 
 impl LaneHold {
-    /// The lane, which is there as long as this is.
+    /// The lane; valid while this lives.
     pub(crate) fn lane(&self) -> NonNull<Lane> {
         self.lane
     }
 
-    /// A lane of `size` slots, which no pool has.
+    /// A lane of `size` slots without a pool.
     #[cfg(all(test, not(loom)))]
     pub(crate) fn alone(size: usize) -> Self {
         let all = Arc::new(Placed::all([Lane::alone(size)].into_iter()));
@@ -139,7 +135,7 @@ impl fmt::Debug for LaneHold {
     }
 }
 
-/// Numbers of lanes, lowest first.
+/// Indices of lanes, lowest first.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LaneSet(u64);
 
@@ -175,18 +171,18 @@ impl Iterator for LaneSet {
     }
 }
 
-/// Which lanes a cut of a page looks at, for fragments; the owner's alone (I2). A lane that gave none costs
-/// one look in as many cuts as there are such lanes, so idle lanes together cost one look a cut.
+/// Which lanes the owner checks for fragments when it cuts a page (I2). Lanes without fragments take turns,
+/// one per cut, so idle lanes together cost one check.
 #[derive(Debug, Default)]
 pub(crate) struct CutTurns {
     /// Lanes that gave a fragment at the last cut.
     busy: PlainU64,
-    /// Of the others, the lane whose turn it is, or a later one.
+    /// The lane from which on the next turn of an idle lane is looked for.
     next: PlainU32,
 }
 
 impl CutTurns {
-    /// The busy ones of the listed lanes, and one of the others.
+    /// The busy listed lanes, and one of the others.
     #[inline(always)]
     pub(crate) fn take(&self, listed: LaneSet) -> LaneSet {
         if listed.0 & listed.0.wrapping_sub(1) == 0 {
@@ -203,7 +199,7 @@ impl CutTurns {
         LaneSet(busy | 1 << at)
     }
 
-    /// Notes which lanes gave a fragment.
+    /// Records which lanes gave a fragment.
     #[inline(always)]
     pub(crate) fn set_busy(&self, lanes: LaneSet) {
         self.busy.store(lanes.0, Ordering::Relaxed);

@@ -1,17 +1,16 @@
 //! The lanes of a thread, by pool.
 //!
-//! What   a hash table with open addressing, which the thread alone reads and writes. An entry keeps its lane
-//!        alive until the pool has ended and the table is made anew, or the thread ends; then the next thread
-//!        may have the lane, behind whatever messages this one left.
-//! Hand   lanes that were found once are *at hand*: in an array by the short names of their pools, which are
-//!        small numbers. Up to 4,095 pools that live at the same time do not share a place, whatever their
-//!        ids have in common.
-//! Cost   at hand: a mask, an addition, a compare and four loads, whatever the number of pools. The arrays
-//!        grow to what is used; growing allocates. A thread's first lane also registers its exit hook.
-//! Exit   the destructor of `LANES`. A thread whose first return comes after those of its thread-local
-//!        variables has none, and ends by `END_HOOK`. After either it returns through the ring.
+//! What   a hash table with open addressing, used only by its thread. An entry keeps its lane alive until
+//!        the pool has ended and the table is rebuilt, or the thread ends. Then another thread may claim the
+//!        lane, behind the messages left in it.
+//! Hand   lanes that were found once are *at hand*: in an array indexed by their pools' short names, which
+//!        are small numbers. Up to 4,095 pools alive at once share no place, whatever their ids.
+//! Cost   at hand: a mask, an addition, a compare and four loads, for any number of pools. The arrays grow
+//!        with use; growing allocates. A thread's first lane also registers its exit hook.
+//! Exit   the destructor of `LANES`. A thread whose first return comes after the destructors of its
+//!        thread-local variables ends by `END_HOOK` instead. After either it returns through the ring.
 
-// UNSAFETY: lanes and places are reached by address; the thread's entries hold counts of the lanes.
+// UNSAFETY: lanes and places are reached by address; the thread's entries hold references to the lanes.
 #![expect(unsafe_code)]
 
 use std::cell::{Cell, RefCell};
@@ -23,24 +22,23 @@ use crate::home::lane_list::LaneHold;
 #[cfg(not(loom))]
 use crate::sys::thread_end::EndHook;
 
-/// Returns that a thread makes through the ring before it asks a pool again for a lane that it could not
-/// have.
+/// Returns through the ring before the thread again requests a lane from a pool that had none.
 const RETRY: u32 = 256;
 
-/// In [`Entry::wait`]: the thread returned to the pool since the table was made.
+/// In [`Entry::wait`]: the thread returned to the pool since the table was built.
 const USED: u32 = 1 << 31;
 
-/// Places of the smallest table, a power of two.
+/// The smallest table, a power of two.
 const FEWEST: usize = 32;
 
 struct Entry {
-    /// 0: nothing.
+    /// 0 if empty.
     pool: Cell<u32>,
-    /// Returns through the ring until the pool is asked again, and [`USED`]; counts only without a lane.
+    /// Returns through the ring until the next request, and [`USED`]. Counts only without a lane.
     wait: Cell<u32>,
-    /// Null where the pool had no lane to give.
+    /// Null if the pool had no free lane.
     lane: Cell<*const Lane>,
-    /// Keeps the lane.
+    /// Keeps the lane alive.
     hold: Cell<Option<LaneHold>>,
 }
 
@@ -49,22 +47,22 @@ impl Entry {
         Self { pool: Cell::new(0), wait: Cell::new(0), lane: Cell::new(ptr::null()), hold: Cell::new(None) }
     }
 
-    /// Whether a new table keeps it: its lane may be pushed to, or still has messages; or there is none, and
-    /// the thread asked for it lately.
+    /// Whether a rebuilt table keeps it: its lane may be pushed to, or has messages; or it has no lane, and
+    /// the thread used it recently.
     fn is_needed(&self) -> bool {
         NonNull::new(self.lane.get().cast_mut()).map_or(self.wait.get() & USED != 0, |lane| {
-            // SAFETY: the entry holds a count of the lane.
+            // SAFETY: the entry holds a reference to the lane.
             let lane = unsafe { lane.as_ref() };
             !lane.is_detached() || !lane.is_empty()
         })
     }
 
-    /// Whether it is more than the number of a pool.
+    /// Whether it has more than a pool's id.
     fn holds_anything(&self) -> bool {
         !self.lane.get().is_null() || self.wait.get() & USED != 0
     }
 
-    /// Holds nothing any more; gives the lane, if it had one.
+    /// Clears the entry; returns its lane, if any.
     fn let_go(&self) -> Option<LaneHold> {
         self.wait.set(0);
         self.lane.set(ptr::null());
@@ -72,10 +70,9 @@ impl Entry {
     }
 }
 
-/// What a return finds at once: a lane by its pool's place.
 #[repr(C)]
 struct AtHand {
-    /// 0: nothing.
+    /// 0 if empty.
     pool: Cell<u32>,
     lane: Cell<*const Lane>,
 }
@@ -86,34 +83,34 @@ impl AtHand {
     }
 }
 
-/// Bytes of an [`AtHand`], a power of two.
+/// A power of two.
 const AT_HAND: u32 = size_of::<AtHand>() as u32;
 
-/// Most of them that a thread has: pools beyond share.
+/// The most per thread; further pools share places.
 const MOST_AT_HAND: usize = 4096;
 
-/// Where a pool's lane is at hand, the same in all threads: see [`place_of`].
+/// Where a pool's lane is at hand, in every thread: see [`place_of`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LanePlace(u32);
 
-/// The place of a pool with this short name. The lane of a pool that has none is never at hand.
+/// The place of a pool. Without a short name its lane is never at hand.
 pub(crate) fn place_of(short_name: Option<NonZeroU16>) -> LanePlace {
     LanePlace(short_name.map_or(0, |name| u32::from(name.get()) * AT_HAND))
 }
 
-/// The lanes at hand of a thread that has none.
+/// For a thread without lanes at hand.
 struct NoneAtHand([AtHand; 1]);
 
-// SAFETY: nothing writes it.
+// SAFETY: no thread writes it.
 unsafe impl Sync for NoneAtHand {}
 
 static NONE_AT_HAND: NoneAtHand = NoneAtHand([const { AtHand::empty() }; 1]);
 
-/// A thread's lanes at hand, in plain thread-local memory that needs no destructor.
+/// A thread's lanes at hand, in plain thread-local memory without a destructor.
 #[derive(Clone, Copy)]
 struct Hand {
     first: *const AtHand,
-    /// Keeps a place below their number.
+    /// Keeps a place inside the array.
     mask: u32,
 }
 
@@ -124,12 +121,11 @@ impl Hand {
         Self { first: at_hand.as_ptr(), mask: (at_hand.len() as u32 - 1) * AT_HAND }
     }
 
-    /// The lane to a pool, if it is at hand.
     #[inline(always)]
     fn lane(self, pool: u32, place: LanePlace) -> Option<NonNull<Lane>> {
-        // SAFETY: masked, a place is one of a lane at hand.
+        // SAFETY: masked, a place is within the array of lanes at hand.
         let entry = unsafe { self.first.byte_add((place.0 & self.mask) as usize) };
-        // SAFETY: they live until `HAND` says where others are.
+        // SAFETY: the array lives until `HAND` leads to another one.
         let entry = unsafe { &*entry };
         // SAFETY: an entry of a pool has a lane; no pool has the id 0.
         (entry.pool.get() == pool).then(|| unsafe { NonNull::new_unchecked(entry.lane.get().cast_mut()) })
@@ -153,10 +149,10 @@ static END_HOOK: EndHook = EndHook::new(|| {
     let _ = LANES.try_with(LaneTable::end);
 });
 
-/// The lane through which this thread returns to a pool. `claim` finds a free lane when it has none yet.
-/// `None` means the ring: the pool has no lane left, or the thread is past its exit hook.
+/// The lane through which this thread returns to a pool. `claim` claims one if it has none yet. `None` means
+/// the ring: the pool has no free lane, or the thread is past its exit hook.
 ///
-/// The lane lives at least until the thread claims another one, so also for the rest of the caller's return.
+/// The lane lives at least until the thread claims another one, so for the rest of the caller's return.
 #[inline(always)]
 pub(crate) fn lane<'a>(
     pool: u32,
@@ -165,42 +161,41 @@ pub(crate) fn lane<'a>(
 ) -> Option<&'a Lane> {
     lane_at_hand(pool, place).or_else(|| {
         let lane = find(pool, place, claim)?;
-        // SAFETY: as in `lane_at_hand`.
+        // SAFETY: the thread's entry holds a reference to the lane, and drops it only if the pool has ended.
         Some(unsafe { lane.as_ref() })
     })
 }
 
-/// As [`lane`], if it is at hand.
+/// This thread's lane to a pool, if at hand.
 #[inline(always)]
 pub(crate) fn lane_at_hand<'a>(pool: u32, place: LanePlace) -> Option<&'a Lane> {
     #[cfg(not(loom))]
     let lane = HAND.get().lane(pool, place)?;
     #[cfg(loom)]
     let lane = HAND.try_with(|hand| hand.get().lane(pool, place)).ok().flatten()?;
-    // SAFETY: the thread's entry holds a count of the lane, and lets go of it only if the pool has ended.
+    // SAFETY: the thread's entry holds a reference to the lane, and drops it only if the pool has ended.
     Some(unsafe { lane.as_ref() })
 }
 
-/// As [`lane`], wherever the entry is, if there is one.
+/// This thread's lane to a pool, from its entry or newly claimed; see [`lane`].
 #[cold]
 fn find(pool: u32, place: LanePlace, claim: impl FnOnce() -> Option<LaneHold>) -> Option<NonNull<Lane>> {
-    // Past the exit hook LANES is gone, and the thread returns through the ring.
+    // Past the exit hook LANES is gone: the thread returns through the ring.
     LANES.try_with(|lanes| lanes.find(pool, place, claim)).ok().flatten()
 }
 
-/// Registers the exit hook of this thread.
 pub(crate) fn prepare() {
     let _ = LANES.try_with(|_| ());
 }
 
 /// All lanes of a thread, with its exit hook.
 struct LaneTable {
-    /// None, or a power of two of them.
+    /// Their number is 0 or a power of two.
     entries: RefCell<Vec<Entry>>,
     taken: Cell<usize>,
-    /// What [`HAND`] leads to: none, or a power of two of them. No lane is here that no entry has.
+    /// What [`HAND`] leads to; their number is 0 or a power of two. Every lane here has an entry.
     at_hand: RefCell<Vec<AtHand>>,
-    /// The thread is past its exit hook, and gets no lane any more.
+    /// The thread is past its exit hook, and gets no more lanes.
     ended: Cell<bool>,
 }
 
@@ -214,7 +209,7 @@ impl LaneTable {
         }
     }
 
-    /// The lane to a pool, from now on at hand.
+    /// Finds the lane to a pool and puts it at hand.
     fn find(
         &self,
         pool: u32,
@@ -226,7 +221,7 @@ impl LaneTable {
         Some(lane)
     }
 
-    /// What is entered for a pool; `None` where it must be asked.
+    /// A pool's entry; outer `None` if the pool must be asked.
     fn find_entered(&self, pool: u32) -> Option<Option<NonNull<Lane>>> {
         if self.taken.get() == 0 {
             return None;
@@ -244,7 +239,6 @@ impl LaneTable {
         (wait > 0).then_some(None)
     }
 
-    /// Has a lane found at once by the next return.
     fn take_at_hand(&self, pool: u32, place: LanePlace, lane: NonNull<Lane>) {
         if place == LanePlace(0) {
             return;
@@ -265,7 +259,7 @@ impl LaneTable {
         entry.lane.set(lane.as_ptr());
     }
 
-    /// Claims a lane and enters it, or enters that there is none.
+    /// Claims and enters a lane, or enters that there is none.
     fn ask(&self, pool: u32, claim: impl FnOnce() -> Option<LaneHold>) -> Option<NonNull<Lane>> {
         if self.ended.get() {
             return None;
@@ -287,25 +281,25 @@ impl LaneTable {
         lane
     }
 
-    /// Lets go of all lanes, for good.
+    /// Frees all lanes, for good.
     fn end(&self) {
         self.ended.set(true);
         self.taken.set(0);
         let _ = HAND.try_with(|hand| hand.set(Hand::NONE));
         drop(self.at_hand.take());
-        // Nothing finds a lane through its entry any more.
+        // No return finds a lane through its entry any more.
         self.entries.take().iter().filter_map(Entry::let_go).for_each(|lane| lane.unclaim());
     }
 
-    /// Sees to it that at most half of the places are taken with one entry more: lets go of lanes whose pools
-    /// have ended, and makes the table as large as the rest needs. `None` where there is no memory for it.
+    /// Makes room for one more entry in at most half of the table: drops lanes of ended pools, and rebuilds
+    /// the table for the rest. `None` if there is no memory.
     fn make_room(&self) -> Option<()> {
         let mut entries = self.entries.borrow_mut();
         if (self.taken.get() + 1) * 2 <= entries.len() {
             return Some(());
         }
         self.at_hand.borrow().iter().for_each(|entry| entry.pool.set(0));
-        // Each entry is asked once: while another thread ends its pool, the answer changes.
+        // Each entry is checked once: the answer changes if another thread ends its pool.
         entries.iter().filter(|entry| !entry.is_needed()).for_each(|entry| drop(entry.let_go()));
         let alive = entries.iter().filter(|entry| entry.holds_anything()).count();
         let len = ((alive + 1) * 4).next_power_of_two().max(FEWEST);
@@ -327,7 +321,7 @@ impl LaneTable {
 
 /// The entry of a pool, or the empty one that it would get. There is always an empty one.
 fn entry_of(entries: &[Entry], pool: u32) -> &Entry {
-    // Fibonacci hashing: ids that are equal modulo any power of two go to places far apart.
+    // Fibonacci hashing: ids that are equal modulo any power of two go to distant places.
     let own = pool.wrapping_mul(0x9e37_79b9) >> (u32::BITS - entries.len().ilog2());
     let (before, from) = entries.split_at(own as usize);
     from.iter()
@@ -395,7 +389,7 @@ mod tests {
     fn a_lane_that_was_let_go_is_not_at_hand() {
         let table = LaneTable::new();
         let ended = table.find(7, place(1), || Some(new_lane())).unwrap();
-        // SAFETY: the table has it.
+        // SAFETY: the table holds it.
         unsafe { ended.as_ref() }.raise(crate::home::lane::DETACHED);
         for others in 0..FEWEST as u32 {
             assert!(table.find(100 + others, place(2), || Some(new_lane())).is_some());
@@ -414,7 +408,7 @@ mod tests {
                 None
             });
             assert!(none.is_none());
-            // The table is made anew several times meanwhile.
+            // The table is rebuilt several times in between.
             assert!(table.find(2 + others, place(2), || Some(new_lane())).is_some());
         }
         assert_eq!(asked.get(), 2);

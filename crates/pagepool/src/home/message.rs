@@ -1,35 +1,33 @@
-//! The message of a return to the owner, in 31 bits: a page's number, and whether all of it returned or some
-//! of its fragments. The 32nd bit is for the slot that carries it.
+//! A message to the owner, in 31 bits: a page's number, and whether all of it returned or some of its
+//! fragments. The slot that carries it uses the 32nd bit.
 //!
-//! How    the number of a page of order k ends in k zeros: in a message of fragments one less than their
-//!        number stands there. So fragments of one page that return together are one message for up to 2^k,
-//!        and in a page of order 0 each is one.
+//! How    the number of a page of order k ends in k zero bits. A message of fragments stores their count
+//!        minus one there. So up to 2^k fragments of a page that return together are one message; in a page
+//!        of order 0 each is one.
 
 use std::num::NonZeroU32;
 
 use crate::mem::page::PageIdx;
 
-/// What returned. A page's number has 30 bits (`MAX_PAGES`).
+/// What returned. A page number has 30 bits (`MAX_PAGES`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Message(u32);
 
 impl Message {
     const FRAG: u32 = 1;
 
-    /// A whole page.
     #[inline(always)]
     pub(crate) fn of_page(page: PageIdx) -> Self {
         Self(page.0 << 1)
     }
 
-    /// One fragment of a page.
     #[inline(always)]
     pub(crate) fn of_frag(page: PageIdx) -> Self {
         Self(page.0 << 1 | Self::FRAG)
     }
 
-    /// The fragments at the front of a list, given by their pages, that go into one message, and how many
-    /// they are; `None` without fragments.
+    /// A message of the first fragments in a list, as many as are of one page and fit, and their number;
+    /// `None` if the list is empty. Each fragment is given by its page.
     #[inline(always)]
     pub(crate) fn of_leading_frags(frags: &[u32], head_mask: NonZeroU32) -> Option<(Self, usize)> {
         let page = *frags.first()?;
@@ -49,19 +47,18 @@ impl Message {
         Self(bits)
     }
 
-    /// Whether it is of fragments of the page.
     #[inline(always)]
     pub(crate) fn is_frag(self) -> bool {
         self.0 & Self::FRAG != 0
     }
 
-    /// The whole page that returned; of fragments it means nothing.
+    /// The whole page that returned; meaningless in a message of fragments.
     #[inline(always)]
     pub(crate) fn page(self) -> PageIdx {
         PageIdx(self.0 >> 1)
     }
 
-    /// The page whose fragments returned, and how many; of a whole page the number means nothing.
+    /// The page whose fragments returned, and how many; meaningless in a message of a whole page.
     #[inline(always)]
     pub(crate) fn frags(self, head_mask: NonZeroU32) -> (PageIdx, u32) {
         let number = self.0 >> 1;
@@ -69,19 +66,18 @@ impl Message {
     }
 }
 
-/// What the owner drains: a lane or the ring.
+/// What the owner empties: a lane or the ring.
 pub(crate) trait MessageQueue {
-    /// The oldest message, left where it is.
+    /// The oldest message, which stays.
     fn peek(&self) -> Option<Message>;
 
-    /// Takes the oldest message.
     fn pop(&self) -> Option<Message>;
 
-    /// Messages that it has room for.
+    /// The number of messages that it can hold.
     fn capacity(&self) -> usize;
 
-    /// Takes messages of whole pages, as page numbers, while they last and `space` does; stops before a
-    /// fragment. Says how many. What it writes to `space` behind those means nothing.
+    /// Takes messages of whole pages as page numbers, until `space` is full; stops before a fragment.
+    /// Returns how many. The rest of `space` may be overwritten.
     fn take_pages(&self, space: &mut [u32]) -> usize;
 }
 

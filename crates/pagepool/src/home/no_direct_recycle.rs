@@ -4,13 +4,12 @@ use std::marker::PhantomData;
 
 use crate::home::thread;
 
-/// While it lives, no buffer that this thread returns goes into a cache, not even of a pool that is bound to
-/// this thread. Buffers return through lane or ring, as from other threads, and `recycle_cached` stays
-/// unchanged. For code that processes packets on behalf of another thread. Linux:
-/// `xdp_set_return_frame_no_direct`.
+/// While it lives, no buffer that this thread returns goes into a cache, not even of a pool bound to this
+/// thread. Buffers return through lane or ring, as from other threads; `recycle_cached` does not change. For
+/// code that processes packets for another thread. Linux: `xdp_set_return_frame_no_direct`.
 ///
-/// Allocating, binding, unbinding and ending pools work as ever. Scopes nest, and may end in any order. A
-/// bulk that shall not recycle directly must be flushed before the scope ends: the flush looks the owner up.
+/// Allocating, binding, unbinding and ending pools work as usual. Scopes nest, and may end in any order. A
+/// bulk that must not recycle directly has to be flushed before the scope ends: the flush checks the owner.
 ///
 /// ```
 /// # use pagepool::{Arena, ArenaParams, NoDirectRecycle, Pool, PoolParams};
@@ -34,13 +33,13 @@ use crate::home::thread;
 #[must_use = "the scope ends when this is dropped"]
 #[derive(Debug)]
 pub struct NoDirectRecycle {
-    /// Neither `Send` nor `Sync`: it is about the thread that entered it.
+    /// Neither `Send` nor `Sync`: it concerns the thread that entered it.
     here: PhantomData<*mut ()>,
 }
 
 impl NoDirectRecycle {
-    /// Enters the scope; dropping the returned value leaves it. If the value is forgotten (`mem::forget`),
-    /// the thread never recycles directly again.
+    /// Enters the scope; dropping the returned value leaves it. If the value is leaked (`mem::forget`), the
+    /// thread never recycles directly again.
     #[inline]
     pub fn enter() -> Self {
         thread::hide_token();

@@ -1,13 +1,13 @@
-//! Memory ids, and the pools and models that they name: the list of all pools of the process.
+//! Memory ids and their pools and models: the list of all pools of the process.
 //!
-//! What   a [`Registry`] hands out ids from 1 to 65533 in turn. An id is used again only after all others had
-//!        theirs, and never while a pool, a model or a frame carries it (I8).
-//! Who    any thread. Pools enter when they are made and leave when their last buffer has returned. Returning
-//!        a buffer never looks anything up: a frame's first buffer leads to its pool, and that knows its id.
-//! Life   a registry keeps nothing alive: it has weak counts. A look upgrades a count and drops it outside
-//!        the lock, because it may be the last one.
-//! Lock   a short one, under which no callback runs and nothing of a pool is touched but its count.
-//! Why    mirrors net/core/xdp.c:__xdp_reg_mem_model (v7.3), whose table has the identity for its hash, too.
+//! What   a [`Registry`] hands out ids from 1 to 65533 in turn. An id is reused only after all others were,
+//!        and never while a pool, a model or a frame carries it (I8).
+//! Who    any thread. A pool enters when made and leaves when its last buffer has returned. Returning a
+//!        buffer looks nothing up: a frame's first buffer leads to its pool, which knows its id.
+//! Life   a registry keeps nothing alive: it has weak references. A look-up upgrades one and drops it
+//!        outside the lock, because it may be the last.
+//! Lock   a short one; no callback runs under it, and of a pool only the reference count is touched.
+//! Why    mirrors net/core/xdp.c:__xdp_reg_mem_model (v7.3), whose table also hashes an id to itself.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -26,7 +26,7 @@ use crate::sys::sync::UnseenLock;
 pub struct MemId(NonZeroU16);
 
 impl MemId {
-    /// The largest, and how many there are.
+    /// The largest id, and the number of ids.
     #[doc(alias = "MEM_ID_MAX")]
     pub const MAX: u16 = 0xFFFD;
 
@@ -41,7 +41,7 @@ impl MemId {
         NonZeroU16::new(id).filter(|id| id.get() <= Self::MAX).map(Self)
     }
 
-    /// Its number.
+    /// The id as a number.
     pub fn get(self) -> u16 {
         self.0.get()
     }
@@ -53,12 +53,12 @@ impl fmt::Display for MemId {
     }
 }
 
-/// What kind of memory an id stands for. Linux: `enum xdp_mem_type`.
+/// The kind of memory of an id. Linux: `enum xdp_mem_type`.
 #[doc(alias = "xdp_mem_type")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum MemType {
-    /// Ordinary memory with a count of who shares it. Linux: `MEM_TYPE_PAGE_SHARED`.
+    /// Ordinary memory with a reference count. Linux: `MEM_TYPE_PAGE_SHARED`.
     #[doc(alias = "MEM_TYPE_PAGE_SHARED")]
     SharedPage,
     /// One page of ordinary memory. Linux: `MEM_TYPE_PAGE_ORDER0`.
@@ -67,7 +67,7 @@ pub enum MemType {
     /// Buffers of a pool. Linux: `MEM_TYPE_PAGE_POOL`.
     #[doc(alias = "MEM_TYPE_PAGE_POOL")]
     Pool,
-    /// Memory that a callback takes back, as Linux's `MEM_TYPE_XSK_BUFF_POOL` is.
+    /// Memory that a callback takes back, like Linux's `MEM_TYPE_XSK_BUFF_POOL`.
     #[doc(alias = "MEM_TYPE_XSK_BUFF_POOL")]
     External,
 }
@@ -83,8 +83,7 @@ impl fmt::Display for MemType {
     }
 }
 
-/// Finds pools and memory models by their memory ids; it does not keep them alive. All clones are the same
-/// registry.
+/// Finds pools and memory models by their ids, without keeping them alive. Clones refer to one registry.
 ///
 /// ```
 /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams, Registry};
@@ -122,12 +121,12 @@ impl fmt::Debug for Registry {
 }
 
 impl Registry {
-    /// An empty one.
+    /// An empty registry.
     pub fn new() -> Self {
         Self(RegistryScope::Own(Arc::new(UnseenLock::new(IdTable::EMPTY))))
     }
 
-    /// The registry of the process: the default for pools.
+    /// The process's registry, the default for pools.
     ///
     /// ```
     /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams, Registry};
@@ -147,8 +146,8 @@ impl Registry {
         self.carrier(id).map(|carrier| carrier.entry(id))
     }
 
-    /// All entries, in the order of ids. Stops no thread: pools that start or end meanwhile may be missing or
-    /// included.
+    /// All entries, ordered by id. Stops no thread: pools that start or end during the call may be missing
+    /// or not.
     pub fn dump(&self) -> Vec<RegistryEntry> {
         self.carriers().iter().map(|(id, carrier)| carrier.entry(*id)).collect()
     }
@@ -172,12 +171,12 @@ impl Registry {
         Ok(RegisteredId { id: self.table().take()?, registry: self.clone() })
     }
 
-    /// The pool or model that carries an id. Drop it without the lock: it may be the last count.
+    /// The pool or model of an id. Drop it without the lock: it may be the last reference.
     pub(crate) fn carrier(&self, id: MemId) -> Option<Arc<dyn MemCarrier>> {
         self.table().entries.get(&id)?.as_ref()?.upgrade()
     }
 
-    /// All pools and models, in the order of ids.
+    /// All pools and models, ordered by id.
     pub(crate) fn carriers(&self) -> Vec<(MemId, Arc<dyn MemCarrier>)> {
         let table = self.table();
         let there =
@@ -193,16 +192,14 @@ impl Registry {
     }
 }
 
-/// A pool, or a model of other memory, as its registry sees it.
+/// A pool or a model of other memory.
 pub(crate) trait MemCarrier: std::any::Any + Send + Sync {
-    /// Its entry, as of now.
     fn entry(&self, id: MemId) -> RegistryEntry;
 }
 
 struct IdTable {
     /// `None` for an id that was taken and has no entry yet.
     entries: BTreeMap<MemId, Option<Weak<dyn MemCarrier>>>,
-    /// The id that was given last.
     last: u16,
 }
 
@@ -222,7 +219,7 @@ impl IdTable {
         Ok(id)
     }
 
-    /// The first id above this number that nothing carries.
+    /// The first free id above this number.
     fn free_above(&self, number: u16) -> Option<MemId> {
         let mut free = MemId::new(number + 1)?;
         for taken in self.entries.range(free..).map(|(id, _)| *id) {
@@ -247,7 +244,7 @@ impl RegisteredId {
         self.id
     }
 
-    /// Shows what carries the id to those who look.
+    /// Sets the id's pool or model.
     pub(crate) fn enter(&self, carrier: Weak<dyn MemCarrier>) {
         self.registry.table().entries.insert(self.id, Some(carrier));
     }
@@ -256,17 +253,17 @@ impl RegisteredId {
 impl Drop for RegisteredId {
     fn drop(&mut self) {
         let entry = self.registry.table().entries.remove(&self.id);
-        drop(entry); // it may be the last count of its memory: without the lock
+        drop(entry); // without the lock: may be the last reference to its memory
     }
 }
 
-/// Whether a pool or model still hands out buffers.
+/// Whether a pool or model hands out buffers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MemState {
     /// It hands out buffers.
     Live,
-    /// It was destroyed or dropped, and some of its buffers are still out.
+    /// Destroyed or dropped; some of its buffers are still out.
     Ended,
 }
 
@@ -279,21 +276,21 @@ impl fmt::Display for MemState {
     }
 }
 
-/// The entry of a pool or a model in a registry. Its `Display` is one line.
+/// A pool or model in a registry. Its `Display` is one line.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct RegistryEntry {
-    /// Its id.
+    /// The memory id.
     pub id: MemId,
-    /// What it is.
+    /// The kind of memory.
     pub mem_type: MemType,
-    /// Its name.
+    /// The name.
     pub name: String,
     /// Whether it has ended.
     pub state: MemState,
-    /// What a pool has done so far; all 0 for a model of other memory.
+    /// A pool's counters; all 0 for a model of other memory.
     pub stats: Stats,
-    /// Where a pool's pages are; for other memory how many buffers carry the id.
+    /// Where a pool's pages are. For other memory: how many buffers carry the id.
     pub inflight: Inflight,
 }
 

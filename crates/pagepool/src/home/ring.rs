@@ -1,12 +1,11 @@
-//! The locked ring: where pages return when no lane takes them.
+//! The locked ring: where pages return if no lane takes them.
 //!
-//! What   a bounded FIFO of messages; a slot holds one more than the message's bits, or 0 if it is empty. A
-//!        producer looks only at its next slot, the consumer only at its own, and neither reads the other's
-//!        index.
-//! Who    producers under the pool's return lock, which holds their position; the consumer is the owner,
+//! What   a bounded FIFO of messages. A slot holds the message's bits plus one, or 0 if it is empty. The
+//!        producer checks only its next slot, the consumer only its own; neither reads the other's index.
+//! Who    producers under the pool's return lock, which guards their position. The consumer is the owner,
 //!        without a lock (I2), or the thread that ends the pool, under the return lock.
-//! Why    mirrors include/linux/ptr_ring.h (v7.3) with two differences: a slot is four bytes, and it is
-//!        emptied when it is taken, not sixteen at a time, so the capacity is exact (note 0001).
+//! Why    mirrors include/linux/ptr_ring.h (v7.3), except: a slot has four bytes, and is emptied when taken,
+//!        not sixteen at a time, so the capacity is exact (note 0001).
 //! Pairs  push (slot, Release) -> pop (slot, Acquire).
 
 use std::mem::offset_of;
@@ -20,14 +19,14 @@ use crate::mem::page::PageIdx;
 use crate::sys::sync::OneAtATime;
 use crate::sys::sync::{AtomicU32, Ordering, Padded, publish};
 
-/// The most slots a ring may have, as in Linux: more is clamped to this.
+/// The largest number of slots, as in Linux; more is clamped.
 pub(crate) const MAX_RING: usize = 16384;
 
-/// The ring that every thread may return through, under the pool's return lock.
+/// The ring through which any thread may return, under the pool's return lock.
 #[derive(Debug)]
 pub(crate) struct ReturnRing {
     slots: Box<[AtomicU32]>,
-    /// The consumer's position and how many pages it has taken: the owner's line.
+    /// The consumer's position and the pages it has taken, on the owner's cache line.
     consumer: Padded<RingConsumer>,
 }
 
@@ -41,26 +40,26 @@ struct RingConsumer {
     watch: OneAtATime,
 }
 
-/// The producers' position; lives under the return lock. As the consumer's, it may be one past the last slot,
-/// which is the first: so the check of the index is also the one of the wrap. No mask: Linux allows any size,
-/// so a ring need not be a power of two.
+/// The producers' position, under the return lock. Like the consumer's it may be one past the last slot,
+/// which means the first. So one check covers index and wrap. There is no mask: Linux allows any size, so
+/// the ring does too.
 #[derive(Debug, Default)]
 pub(crate) struct RingTail(usize);
 
 impl ReturnRing {
-    /// Where the count of [`pages_taken`](Self::pages_taken) is.
+    /// The offset of the count of [`pages_taken`](Self::pages_taken).
     pub(crate) const PAGES_TAKEN_AT: usize = offset_of!(Self, consumer.0.pages);
 
-    /// Where the count of [`frags_taken`](Self::frags_taken) is.
+    /// The offset of the count of [`frags_taken`](Self::frags_taken).
     pub(crate) const FRAGS_TAKEN_AT: usize = offset_of!(Self, consumer.0.frags);
 
-    /// An empty ring of `size` slots; 0 makes one that refuses everything.
+    /// Makes an empty ring of `size` slots; with 0 it refuses everything.
     pub(crate) fn new(size: usize) -> Self {
         let slots = (0..size).map(|_| AtomicU32::new(0)).collect();
         Self { slots, consumer: Padded::default() }
     }
 
-    /// Appends a message, unless the ring is full. The caller holds the return lock, which `tail` proves.
+    /// Appends a message, unless the ring is full. `tail` proves that the caller holds the return lock.
     #[inline]
     pub(crate) fn push(&self, tail: &mut RingTail, message: Message) -> bool {
         if tail.0 >= self.slots.len() {
@@ -74,35 +73,33 @@ impl ReturnRing {
         true
     }
 
-    /// The most messages that it may have.
     pub(crate) fn capacity(&self) -> usize {
         self.slots.len()
     }
 
-    /// Whether the oldest slot is empty.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.peek().is_none()
     }
 
-    /// Where the consumer looks next: 0 in a ring without slots.
+    /// The consumer's next slot; 0 in a ring without slots.
     #[inline(always)]
     fn next(&self) -> usize {
         let at = self.consumer.at.load(Ordering::Relaxed);
         if at < self.slots.len() { at } else { 0 }
     }
 
-    /// Pages ever taken out; readable by anyone. Those pushed are what the returns count as `recycle_ring`.
+    /// Pages ever taken. Any thread. `recycle_ring` counts those pushed.
     pub(crate) fn pages_taken(&self) -> u64 {
         self.consumer.pages.read()
     }
 
-    /// Messages of fragments ever taken out; readable by anyone.
+    /// Messages of fragments ever taken. Any thread.
     pub(crate) fn frags_taken(&self) -> u64 {
         self.consumer.frags.read()
     }
 
-    /// Calls with each message of fragments in the ring: their page, and how many. For anyone.
+    /// Calls `returned` with the page and number of each message of fragments in the ring. Any thread.
     pub(crate) fn each_frag(&self, head_mask: NonZeroU32, returned: &mut impl FnMut(PageIdx, u32)) {
         let bits = self.slots.iter().filter_map(|slot| slot.load(Ordering::Acquire).checked_sub(1));
         for message in bits.map(Message::from_bits).filter(|message| message.is_frag()) {
@@ -123,7 +120,7 @@ impl MessageQueue for ReturnRing {
         self.slots.len()
     }
 
-    /// For the owner, or for who ends the pool.
+    /// For the owner, or the thread that ends the pool.
     #[inline]
     fn pop(&self) -> Option<Message> {
         #[cfg(loom)]
@@ -144,7 +141,7 @@ impl MessageQueue for ReturnRing {
         #[cfg(loom)]
         self.consumer.watch.touch();
         let (mut at, mut taken) = (self.next(), 0);
-        // Those up to the end of the array, and those from its start.
+        // First up to the end of the array, then from its start.
         loop {
             let run = take_run(&self.slots[at..], &mut space[taken..]);
             at += run;
@@ -154,15 +151,15 @@ impl MessageQueue for ReturnRing {
             }
             at = 0;
         }
-        // Once for all: no producer reads this position, so nobody waits for it.
+        // One store for all: no producer reads the position.
         self.consumer.at.store(at, Ordering::Relaxed);
         self.consumer.pages.add(taken as u64);
         taken
     }
 }
 
-/// Takes messages of whole pages out of slots that follow each other, as page numbers, up to the first slot
-/// without one; says how many.
+/// Takes messages of whole pages out of adjacent slots, as page numbers, up to the first slot without one;
+/// returns how many.
 #[inline(always)]
 fn take_run(slots: &[AtomicU32], space: &mut [u32]) -> usize {
     let mut taken = 0;

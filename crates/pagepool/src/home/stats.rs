@@ -1,45 +1,44 @@
-//! The counters: declared once, here.
+//! The counters, declared only here.
 //!
-//! What   Linux's eleven under Linux's names, allocation failures, and the two that balance: hold and
-//!        release. Apart from them, the counters of a deferred queue.
-//! Who    a [`Counters`] has one writer at a time (the owner, or the holder of the return lock); anyone may
-//!        read at any time. So a count costs a plain add, and reading costs the owner nothing (note 0003).
-//!        Adding one: a name with its meaning and "If it rises:" at the end of `for_each_pool_counter` (C
-//!        programs that are compiled already know the order), and the increment. The structs of Rust and C,
-//!        the sum, names, order and documentation follow, docs/operations.md included.
+//! What   Linux's eleven counters under Linux's names, allocation failures, and the two whose difference is
+//!        in flight: hold and release. Separately, the counters of a deferred queue.
+//! Who    a [`Counters`] has one writer at a time (the owner, or the holder of the return lock). Any thread
+//!        may read at any time. So counting is a plain add, and reading costs the owner nothing (note 0003).
+//!        To add a counter, add its name, meaning and "If it rises:" at the end of `for_each_pool_counter`
+//!        (compiled C programs know the order), and the increment. Rust and C structs, sum, names, order and
+//!        documentation follow, including docs/operations.md.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// One number with one writer. A plain add in memory: no lock prefix.
+/// One number with one writer. Adding is a plain add in memory: no lock prefix.
 #[derive(Debug, Default)]
 pub(crate) struct Counter(AtomicU64);
 
 impl Counter {
-    /// Adds; for the one writer.
+    /// Adds. Only for the one writer.
     #[inline(always)]
     pub(crate) fn add(&self, n: u64) {
         self.0.store(self.0.load(Relaxed).wrapping_add(n), Relaxed);
     }
 
-    /// Takes away what was added; for the one writer.
+    /// Subtracts what was added. Only for the one writer.
     pub(crate) fn take(&self, n: u64) {
         self.add(n.wrapping_neg());
     }
 
-    /// Reads; for anyone.
     #[inline(always)]
     pub(crate) fn read(&self) -> u64 {
         self.0.load(Relaxed)
     }
 
-    /// Sets a starting value; for tests of the wrap-around.
+    /// Sets a starting value, to test wrap-around.
     #[cfg(test)]
     pub(crate) fn start_at(&self, n: u64) {
         self.0.store(n, Relaxed);
     }
 }
 
-/// Calls a macro with the counters of a pool: the one place where they are declared.
+/// Calls a macro with the counters of a pool, which are declared here.
 ///
 /// `for_each_pool_counter!(f!(before))` becomes `f! { before { docs and names } }`.
 #[doc(hidden)]
@@ -48,24 +47,23 @@ macro_rules! for_each_pool_counter {
     ($callback:ident!($($before:tt)*)) => {
         $callback! {
             $($before)* {
-                /// Pages that came out of the cache, and fragment pages that are used again in place because
-                /// all their fragments had returned.
+                /// Pages taken from the cache, and fragment pages reused in place because all their
+                /// fragments had returned.
                 ///
                 /// If it rises: normal.
                 alloc_fast,
-                /// Pages that the owner returned into the cache, and fragment pages that are used again in
-                /// place.
+                /// Pages that the owner returned to the cache, and fragment pages reused in place.
                 ///
                 /// If it rises: normal.
                 recycle_cached,
                 /// Allocations for which the provider (the arena) gave pages, up to `refill` at once.
                 ///
-                /// If it rises: normal during warm-up; later, pages are lost, longer out, or waived.
-                /// `inflight` says where they are.
+                /// If it rises: normal during warm-up. Later, pages are lost, out for longer, or waived;
+                /// `inflight` shows where they are.
                 alloc_slow,
                 /// Pages of an order above 0 that the provider (the arena) gave.
                 ///
-                /// If it rises: as `alloc_slow`.
+                /// If it rises: see `alloc_slow`.
                 alloc_slow_high_order,
                 /// Refills that found no page: cache, lanes and ring were empty, and no deferred page was
                 /// done.
@@ -75,20 +73,20 @@ macro_rules! for_each_pool_counter {
                 alloc_empty,
                 /// Refills that found at least one page in lanes, ring or deferred queue; one per refill.
                 ///
-                /// If it rises: normal, if other threads return buffers.
+                /// If it rises: normal if other threads return buffers.
                 alloc_refill,
-                /// Off-node pages (of another NUMA node than the pool's) that left the pool. At most one
-                /// per look at lanes and ring. An allocation looks once; one that would fail looks
-                /// again in a pool with `wakeup`.
+                /// Off-node pages (on another NUMA node than the pool's) that left the pool: at most one
+                /// each time the owner collects from lanes and ring. An allocation collects once; in a pool
+                /// with `wakeup`, twice before it fails.
                 ///
                 /// If it rises: the owner moved to another node; pin it, or set `nid`.
                 alloc_waive,
                 /// Allocations that returned nothing. Linux has no such counter.
                 ///
-                /// If it rises: the arena is exhausted; raise `max_bytes`, or find out who holds the
-                /// buffers (`holders`).
+                /// If it rises: the arena is exhausted; raise `max_bytes`, or find out who holds the buffers
+                /// (`holders`).
                 alloc_failed,
-                /// Returned pages that found the cache full. Each is counted again, under `recycle_ring` or
+                /// Returned pages that found the cache full. Each is also counted in `recycle_ring` or
                 /// `recycle_ring_full`.
                 ///
                 /// If it rises: the owner returns more than it allocates, which is normal if it sends; else
@@ -96,18 +94,18 @@ macro_rules! for_each_pool_counter {
                 recycle_cache_full,
                 /// Pages returned through a lane or the ring.
                 ///
-                /// If it rises: normal, if other threads return buffers.
+                /// If it rises: normal if other threads return buffers.
                 recycle_ring,
-                /// Pages that found lane and ring full and left the pool. One per page; for bulk returns
-                /// Linux counts calls.
+                /// Pages that found lane and ring full and left the pool. Counts pages; Linux counts calls
+                /// for bulk returns.
                 ///
                 /// If it rises: the owner refills too rarely; raise `lane_size`, `ring_size` or `max_lanes`.
                 recycle_ring_full,
-                /// Pages that left the pool when they were returned: somebody has a reference to the page, or
-                /// the provider marked it as emergency reserve (Linux: `pfmemalloc`).
+                /// Pages that left the pool when they were returned: a page reference still exists, or the
+                /// provider marked the page as emergency reserve (Linux: `pfmemalloc`).
                 ///
-                /// If it rises: a page reference outlives its buffer; share the buffer instead if the pool
-                /// should recycle the page.
+                /// If it rises: a page reference outlives its buffer; to recycle the page, share the buffer
+                /// instead.
                 recycle_released_refcnt,
                 /// Pages that joined the pool.
                 ///
@@ -123,7 +121,7 @@ macro_rules! for_each_pool_counter {
     };
 }
 
-/// Calls a macro with the counters of a deferred queue: the one place where they are declared.
+/// Calls a macro with the counters of a deferred queue, which are declared here.
 ///
 /// `for_each_deferred_counter!(f!(before))` becomes `f! { before { docs and names } }`.
 #[doc(hidden)]
@@ -140,20 +138,20 @@ macro_rules! for_each_deferred_counter {
                 ///
                 /// If it rises: normal.
                 reused,
-                /// Polls that ended at a buffer in use and left it in the queue.
+                /// Polls that stopped at a buffer in use and left it in the queue.
                 ///
                 /// If it rises: if fast, readers finish out of order; set `on_busy` to skip.
                 kept,
-                /// Buffers in use that a poll passed over, to ask about those behind.
+                /// Buffers in use that a poll skipped, to check those behind them.
                 ///
                 /// If it rises: normal if `on_busy` is skip.
                 skipped,
-                /// Buffers that left the queue while in use. Their page leaves the pool; its memory stays
-                /// until the reader is done.
+                /// Buffers that left the queue while in use. Their page leaves the pool; its memory is freed
+                /// when the reader is done.
                 ///
                 /// If it rises: a reader is slow; normal if `on_busy` is release.
                 released,
-                /// Released buffers whose reader is done; their memory went back to the provider (the arena).
+                /// Released buffers whose reader is done; their memory returned to the provider (the arena).
                 ///
                 /// If it rises: normal after `released`.
                 freed_late,
@@ -165,8 +163,8 @@ macro_rules! for_each_deferred_counter {
                 ///
                 /// If it rises: normal.
                 polls,
-                /// Buffers still in use when the handle of the pool's shutdown went. Their memory is never
-                /// used again.
+                /// Buffers still in use when the handle of the pool's shutdown was dropped. Their memory is
+                /// never reused.
                 ///
                 /// If it rises: keep the shutdown's handle until the pool is freed.
                 leaked,
@@ -175,7 +173,7 @@ macro_rules! for_each_deferred_counter {
     };
 }
 
-/// Makes the public snapshot and the counters of one writer.
+/// Defines the public snapshot and the counters of one writer.
 macro_rules! stats {
     ($(#[$about:meta])+ $stats:ident, $counters:ident { $($(#[doc = $doc:literal])+ $name:ident,)+ }) => {
         $(#[$about])+
@@ -184,13 +182,13 @@ macro_rules! stats {
         pub struct $stats { $($(#[doc = $doc])+ pub $name: u64,)+ }
 
         impl $stats {
-            /// Names in declaration order.
+            /// The names, in declaration order.
             pub const NAMES: &[&str] = &[$(stringify!($name)),+];
 
-            /// What each of them counts, and what to do if it rises, in the same order.
+            /// What each counter counts, and what to do if it rises, in declaration order.
             pub const DOCS: &[&str] = &[$(concat!($($doc),+).trim_ascii()),+];
 
-            /// Names and values in declaration order, for tables and exporters.
+            /// The names and values, in declaration order.
             ///
             /// ```
             #[doc = concat!("let stats = pagepool::", stringify!($stats), "::default();")]
@@ -200,19 +198,19 @@ macro_rules! stats {
                 vec![$((stringify!($name), self.$name)),+]
             }
 
-            /// Sets each counter to what a function has for its name.
+            /// Sets each counter to a function's value for its name.
             pub(crate) fn fill(&mut self, value: impl Fn(&str) -> u64) {
                 $(self.$name = value(stringify!($name));)+
             }
 
-            /// Raises each counter to what it was, if it is lower; correct across wrap-around.
+            /// Raises each counter to its earlier value, if it is lower. Correct across wrap-around.
             pub(crate) fn raise_to(&mut self, earlier: &Self) {
                 $(if self.$name.wrapping_sub(earlier.$name) as i64 <= 0 {
                     self.$name = earlier.$name;
                 })+
             }
 
-            /// The counts since an earlier snapshot; correct across wrap-around.
+            /// The counts since an earlier snapshot. Correct across wrap-around.
             ///
             /// ```
             #[doc = concat!("let before = pagepool::", stringify!($stats), "::default();")]
@@ -224,17 +222,16 @@ macro_rules! stats {
             }
         }
 
-        /// The numbers of one writer. Of a pool's, C programs add to the first two: see pool/ffi.rs.
+        /// The counters of one writer. C programs add to the first two of a pool: see pool/ffi.rs.
         #[derive(Debug, Default)]
         #[repr(C)]
         pub(crate) struct $counters { $(pub(crate) $name: Counter,)+ }
 
         impl $counters {
-            /// Their names, and where each is in here.
+            /// Each counter's name and offset.
             pub(crate) const PLACES: &[(&str, usize)] =
                 &[$((stringify!($name), std::mem::offset_of!(Self, $name))),+];
 
-            /// Adds these to a snapshot.
             pub(crate) fn add_to(&self, stats: &mut $stats) {
                 $(stats.$name = stats.$name.wrapping_add(self.$name.read());)+
             }
@@ -245,9 +242,9 @@ macro_rules! stats {
 for_each_pool_counter! { stats!(
     /// The counters of a pool. The difference of two snapshots is what happened between them.
     ///
-    /// The names and meanings are Linux's (`struct page_pool_alloc_stats`, `page_pool_recycle_stats`), and
-    /// where one differs its text says so. A snapshot is exact when the pool is at rest; while it runs each
-    /// number is right, but two numbers may be some buffers apart.
+    /// Names and meanings are those of Linux (`struct page_pool_alloc_stats`, `page_pool_recycle_stats`),
+    /// unless a counter's text says otherwise. A snapshot is exact while the pool is idle. While it runs
+    /// each number is right, but two numbers may differ by some buffers.
     ///
     /// ```
     /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams};
@@ -264,10 +261,10 @@ for_each_pool_counter! { stats!(
 ) }
 
 for_each_deferred_counter! { stats!(
-    /// The counters of a pool's deferred queue: buffers whose user only answers "still in use?".
+    /// The counters of a pool's deferred queue: buffers whose user can only say whether it still uses them.
     ///
-    /// `queued` - `reused` - `freed_late` - `leaked` is [`pending`](Self::pending): how many are in use
-    /// now. A snapshot is exact when nobody polls.
+    /// `queued` - `reused` - `freed_late` - `leaked` is [`pending`](Self::pending): how many are in use now.
+    /// A snapshot is exact while no thread polls.
     ///
     /// ```
     /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams, UseCounts};
@@ -284,17 +281,17 @@ for_each_deferred_counter! { stats!(
     DeferredStats, DeferredCounters
 ) }
 
-/// What observers see of a deferred queue. It lives as long as the queue, which may outlive the pool.
+/// A deferred queue's counters in published memory. They live as long as the queue, which may outlive the
+/// pool.
 #[derive(Debug, Default)]
 pub(crate) struct DeferredCounts {
     /// Written by the holder of the queue.
     pub(crate) counters: DeferredCounters,
-    /// Whole pages in the queue; by the same writer.
+    /// Whole pages in the queue. Written by the holder of the queue.
     pub(crate) pages: Counter,
 }
 
 impl DeferredCounts {
-    /// The numbers now.
     pub(crate) fn stats(&self) -> DeferredStats {
         let mut stats = DeferredStats::default();
         self.counters.add_to(&mut stats);
@@ -310,14 +307,14 @@ impl DeferredStats {
 }
 
 impl Stats {
-    /// Pages that joined the pool and have not left it; correct across wrap-around. Linux:
+    /// Pages that joined the pool and have not left it. Correct across wrap-around. Linux:
     /// `page_pool_inflight`.
     #[doc(alias = "page_pool_inflight")]
     pub fn inflight(&self) -> i64 {
         self.hold.wrapping_sub(self.release) as i64
     }
 
-    /// Recycled pages per hundred allocations, as ynltool computes it; `None` before the first allocation.
+    /// Recycled pages per hundred allocations, computed like ynltool; `None` before the first allocation.
     pub fn recycle_percent(&self) -> Option<f64> {
         let allocations = self.alloc_fast + self.alloc_refill + self.alloc_slow + self.alloc_slow_high_order;
         (allocations > 0)
@@ -325,35 +322,35 @@ impl Stats {
     }
 }
 
-/// Where a pool's pages are. Each number is read consistently; the sum equals hold - release when the pool is
-/// at rest.
+/// Where a pool's pages are. Each number is consistent; the sum equals hold - release while the pool is
+/// idle.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Inflight {
-    /// Pages that joined and have not left.
+    /// Pages that joined the pool and have not left it.
     pub total: i64,
     /// In the owner's cache.
     pub cache: u64,
-    /// In lanes, on their way back.
+    /// In lanes, on their way to the owner.
     pub lanes: u64,
     /// In the ring.
     pub ring: u64,
-    /// The page that fragments are being cut from.
+    /// The page that fragments are cut from.
     pub frag: u64,
-    /// Whole pages in the deferred queue, also after the end of the pool. A page of which only fragments are
-    /// deferred counts as `out`.
+    /// Whole pages in the deferred queue, also after the pool's end. A page with only fragments deferred
+    /// counts as `out`.
     pub deferred: u64,
-    /// Pages of which all fragments have returned, on other threads, but the owner has not collected the last
-    /// ones: it does at its next refill, when it cuts its next page, or when the pool shrinks. A published
-    /// file of a pool without [`holders`](crate::PoolParams::holders) has no count of each page. There, these
-    /// are the pages of which fragments may have returned: some may still be out.
+    /// Pages whose fragments have all returned on other threads, but whose last ones the owner has not
+    /// collected. It collects them at its next refill, when it cuts its next page, or when the pool shrinks.
+    /// Another process that reads a pool without [`holders`](crate::PoolParams::holders) counts every page
+    /// here of which fragments may have returned: some may still be out.
     pub uncollected: u64,
-    /// With the process: handles, fragments, raw addresses, shared buffers.
+    /// Held by the process: handles, fragments, raw addresses, shared buffers.
     pub out: u64,
 }
 
 impl Inflight {
-    /// The same pages, of which so many are uncollected and not out.
+    /// Moves pages between `uncollected` and `out`: `pages` are uncollected.
     pub(crate) fn with_uncollected(self, pages: u64) -> Self {
         let both = self.uncollected + self.out;
         let uncollected = pages.min(both);

@@ -1,8 +1,8 @@
 //! A thread's token.
 //!
-//! The token is a number that no other thread ever has; a pool's owner word holds the token of the thread it
-//! is bound to. Returns compare that with a word of the thread's that holds its token, or 0 while a
-//! `NoDirectRecycle` scope hides it; so the scope costs a return nothing.
+//! A token is a number that no other thread ever has. A pool's owner word holds the token of the thread it
+//! is bound to. A return compares the owner word with its thread's visible token, which is 0 in a
+//! `NoDirectRecycle` scope. So the scope costs a return nothing.
 //!
 //! Cost   the token is plain thread-local memory: one load in an executable, a call in a shared library.
 
@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use crate::home::lane_table;
 use crate::sys::published_memory::show_thread;
 
-/// The owner word of a pool that is bound to no thread; no thread has this token.
+/// The owner word of an unbound pool; no thread has this token.
 pub(crate) const NOBODY: u64 = 1;
 
 #[cfg(not(loom))]
@@ -26,23 +26,23 @@ loom::thread_local! {
     static TOKEN: ThreadToken = ThreadToken { token: Cell::new(0), hidden: Cell::new(0) };
 }
 
-/// Who a thread is, also while it hides that.
+/// A thread's token, even while hidden.
 struct ThreadToken {
-    /// 0 until its first use.
+    /// 0 until first used.
     token: Cell<u64>,
-    /// Scopes that hide it.
+    /// The number of scopes that hide it.
     hidden: Cell<u32>,
 }
 
-/// This thread's token as its returns see it: 0 if it was never given one (then it owns no pool), and while
-/// it is hidden (then it returns as if it owned none).
+/// This thread's token as its returns see it. 0 if it has none yet (then it owns no pool), and while hidden
+/// (then it returns as if it owned none).
 #[inline(always)]
 pub(crate) fn token() -> u64 {
-    // `get` would be a call in each unit of code generation but one: in std `try_with` alone is `#[inline]`.
+    // `get` would be a call in every codegen unit but one: in std only `try_with` is `#[inline]`.
     SHOWN.try_with(Cell::get).unwrap_or(0)
 }
 
-/// This thread's token, given now if it had none, hidden or not. Never reused: 2^64 threads do not happen.
+/// This thread's token, hidden or not; makes one if it has none. Never reused: 2^64 threads do not occur.
 pub(crate) fn token_or_new() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(NOBODY + 1);
     TOKEN.with(|identity| {
@@ -63,7 +63,7 @@ pub(crate) fn hide_token() {
     SHOWN.with(|shown| shown.set(0));
 }
 
-/// Takes back one [`hide_token`].
+/// Undoes one [`hide_token`].
 pub(crate) fn show_token() {
     TOKEN.with(|identity| {
         identity.hidden.set(identity.hidden.get() - 1);
@@ -73,7 +73,7 @@ pub(crate) fn show_token() {
     });
 }
 
-/// Shows who has this thread's token, if it has one, in a file that was published since.
+/// Writes this thread's id and name under its token, if it has one, into a file published later.
 pub(crate) fn show() {
     let token = TOKEN.with(|identity| identity.token.get());
     if token != 0 {
@@ -81,8 +81,8 @@ pub(crate) fn show() {
     }
 }
 
-/// Prepares this thread for returning buffers: registers its exit hook. Without this call, the first return
-/// to a pool of another thread does so. Allocates once per thread.
+/// Prepares this thread for returning buffers: registers its exit hook. Otherwise the first return to a pool
+/// of another thread does so. Allocates once per thread.
 ///
 /// ```
 /// std::thread::spawn(pagepool::prepare_thread).join().unwrap();

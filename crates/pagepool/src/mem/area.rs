@@ -1,13 +1,11 @@
 //! An area: the numbered pages of one provider, their records, and the domains that map them.
 //!
-//! What   one contiguous range of 4 KiB pages in regions, of which some are present. Per page a record, whose
-//!        it is while it is out as a raw address, bits that say so of its fragments, a node. Per domain a
-//!        [`Mapping`].
-//! Who    anything from any thread. Attaching, detaching, adding and removing regions take the area's lock,
-//!        which is no lock of a pool; the rest takes none. Domains map under it and unmap without it.
-//! End    the provider closes the area when it is dropped. Who still holds the area then has its records and
-//!        no region.
-//! I3     an area outlives every handle to a page of it: pools and page references keep it by `Arc`.
+//! What   one range of 4 KiB pages in regions, some of them present. Per page: a record, the pool while it
+//!        is out as a raw address, marks of its fragments that are, and a node. Per domain: a [`Mapping`].
+//! Who    any thread. Attaching, detaching, adding and removing regions take the area's lock, which is no
+//!        pool's; the rest takes none. Domains map under it and unmap without it.
+//! End    the provider closes the area when it is dropped. Then the area has records but no regions.
+//! I3     an area outlives every handle to its pages: pools and page references hold it by `Arc`.
 
 // UNSAFETY: an area trusts its provider about the memory, and follows no address itself.
 #![expect(unsafe_code)]
@@ -26,10 +24,10 @@ use crate::mem::starved::StarvedPools;
 use crate::sys::sync::{AtomicU32, AtomicU64, Backoff, Lock, Ordering};
 use crate::sys::table::Table;
 
-/// log2 of the default region: 4 MiB, the largest page, so that no page lies in two regions.
+/// log2 of the default region size: 4 MiB, the largest page, so no page crosses a region.
 pub const REGION_SHIFT: u32 = PAGE_SHIFT + MAX_ORDER as u32;
 
-/// The numbered pages of one [`Provider`](crate::Provider), with a record of each.
+/// The numbered pages of one [`Provider`](crate::Provider), with a record each.
 pub struct Area {
     id: u64,
     /// Address of the first byte; 0 for memory that the CPU cannot read.
@@ -41,10 +39,10 @@ pub struct Area {
     raw_out: RawOut,
     shared_frags: Table<AtomicU32>,
     nodes: Nodes,
-    /// Whether a page of the area ever lay on the node, where nodes differ.
+    /// Per node, whether any page was ever on it, if nodes differ.
     on_nodes: [AtomicBool; 256],
     has_emergency: AtomicBool,
-    /// Mappings that fix the area; written with the lock of `regions` held.
+    /// Mappings that fix the area; written under the lock of `regions`.
     fixing: AtomicUsize,
     starved: StarvedPools,
     regions: Lock<Regions>,
@@ -53,7 +51,7 @@ pub struct Area {
 }
 
 std::thread_local! {
-    /// Its address tells threads apart.
+    /// Its address identifies a thread.
     static MARK: u8 = const { 0 };
 }
 
@@ -61,7 +59,7 @@ fn this_thread() -> usize {
     MARK.with(|mark| std::ptr::from_ref(mark) as usize)
 }
 
-/// While it lives, its thread calls domains under the area's lock.
+/// Its thread calls domains under the area's lock.
 struct Calling<'a>(&'a AtomicUsize);
 
 impl Drop for Calling<'_> {
@@ -71,7 +69,7 @@ impl Drop for Calling<'_> {
 }
 
 /// Two bits per 64 bytes of page: where a raw address that is out begins, and where its fragment ends. For
-/// fragments, and for whole pages with a record to look up; these have no end mark: they end with their page.
+/// fragments, and for whole pages whose record is needed, which end with their page and have no end mark.
 pub(crate) struct RawOut {
     pub(crate) start: Table<AtomicU64>,
     pub(crate) last: Table<AtomicU64>,
@@ -80,33 +78,31 @@ pub(crate) struct RawOut {
 enum Nodes {
     /// All pages are on this node.
     One(NodeId),
-    /// A node per page.
     Each(Table<AtomicU8>),
 }
 
 struct Regions {
     present: Box<[bool]>,
     mappings: Vec<Arc<Mapping>>,
-    /// Taken off the list and not unmapped yet; by whom.
+    /// Off the list, not yet unmapped.
     going: Vec<Going>,
-    /// The provider is gone: no region is present, and none will be.
+    /// The provider was dropped: no region is present, or will be.
     closed: bool,
 }
 
-/// A mapping that a thread unmaps, without the lock.
 struct Going {
     mapping: Arc<Mapping>,
     thread: usize,
 }
 
 impl Regions {
-    /// Mappings that another thread unmaps.
+    /// Mappings that other threads unmap.
     fn going_elsewhere(&self) -> impl Iterator<Item = &Arc<Mapping>> {
         let here = this_thread();
         self.going.iter().filter(move |going| going.thread != here).map(|going| &going.mapping)
     }
 
-    /// Mappings that this thread unmaps: it was called from their domains.
+    /// Mappings that this thread unmaps: their domains called it.
     fn going_here(&self) -> impl Iterator<Item = &Arc<Mapping>> {
         let here = this_thread();
         self.going.iter().filter(move |going| going.thread == here).map(|going| &going.mapping)
@@ -122,8 +118,7 @@ impl Regions {
     }
 }
 
-/// Undoes what was mapped, if a domain refuses or panics; forgotten on success. Regions that are not mapped
-/// stay so.
+/// Unmaps what was mapped if a domain refuses or panics; forgotten on success. Skips unmapped regions.
 struct Undo<'a> {
     area: &'a Area,
     mappings: &'a [Arc<Mapping>],
@@ -138,7 +133,7 @@ impl Drop for Undo<'_> {
     }
 }
 
-/// Unmaps every region of a mapping that is going, also when the domain panics in between.
+/// Unmaps every region of a mapping, even if the domain panics.
 struct Unmapping<'a> {
     area: &'a Area,
     mapping: &'a Arc<Mapping>,
@@ -163,29 +158,29 @@ impl Drop for Unmapping<'_> {
         let at = regions.going.iter().position(is_this);
         let going = at.map(|at| regions.going.swap_remove(at));
         drop(regions);
-        drop(going); // maybe the domain with it, whose drop is a callback
+        drop(going); // may drop the domain, which is a callback
     }
 }
 
 impl Area {
-    /// An area without a CPU address: device memory. Its pages have device addresses only.
+    /// An area without a CPU address: device memory.
     ///
     /// `len_bytes` is a multiple of 4096; `region_shift` is log2 of the region size, at least 22 (4 MiB).
     pub fn unreadable(len_bytes: u64, region_shift: u32, node: NodeId) -> Result<Arc<Self>, Error> {
         Self::new(0, len_bytes, region_shift, Nodes::One(node))
     }
 
-    /// An area over memory at `base`, all on `node`, or with a node per page (set with
-    /// [`set_node`](Self::set_node)) where that is `None`. The provider says with
-    /// [`add_region`](Self::add_region) which regions are present.
+    /// An area over memory at `base`, all on `node`, or with a node per page if that is `None` (see
+    /// [`set_node`](Self::set_node)). The provider makes regions present with
+    /// [`add_region`](Self::add_region).
     ///
-    /// `base` is a multiple of 4096, and of 4 MiB if pages of order 10 are to be naturally aligned.
+    /// `base` is a multiple of 4096; of 4 MiB if pages of order 10 must be naturally aligned.
     ///
     /// # Safety
-    /// `base..base + len_bytes` are addresses of the provider that asks, and of no other area. From
+    /// `base..base + len_bytes` are addresses of the calling provider, and of no other area. From
     /// [`add_region`](Self::add_region) until [`remove_region`](Self::remove_region) or
-    /// [`close`](Self::close), the memory of a region is there, readable, writable and initialised, and
-    /// nobody uses it but for the holders of pages, and devices through domains.
+    /// [`close`](Self::close), a region's memory exists, is readable, writable and initialised, and is used
+    /// only by the holders of its pages, and by devices through domains.
     ///
     /// ```compile_fail,E0133
     /// let _ = pagepool::Area::readable(0x1000, 4096, pagepool::REGION_SHIFT, None);
@@ -248,7 +243,7 @@ impl Area {
         self.id
     }
 
-    /// Address of the first byte, `None` for memory that the CPU cannot read.
+    /// Address of the first byte; `None` for memory that the CPU cannot read.
     pub fn base(&self) -> Option<usize> {
         (self.base != 0).then_some(self.base)
     }
@@ -263,19 +258,19 @@ impl Area {
         self.len_bytes.div_ceil(1 << self.region_shift) as usize
     }
 
-    /// log2 of the bytes in a region.
+    /// log2 of the region size in bytes.
     pub fn region_shift(&self) -> u32 {
         self.region_shift
     }
 
-    /// The region with this number; the last one may be shorter.
+    /// The region of this number; the last one may be shorter.
     pub(crate) fn region(&self, number: usize) -> Region {
         let offset = (number as u64) << self.region_shift;
         let len_bytes = (self.len_bytes - offset).min(1 << self.region_shift);
         Region::new(offset, len_bytes, self.base().map(|b| b + offset as usize), self.id)
     }
 
-    /// The node of a page. One load where pages differ, none where they do not.
+    /// The node of a page. One load if pages differ, else none.
     #[inline]
     pub fn node_of(&self, page: PageIdx) -> NodeId {
         match &self.nodes {
@@ -284,7 +279,7 @@ impl Area {
         }
     }
 
-    /// The node of all pages, where they have one in common.
+    /// The node of all pages, if they have one in common.
     pub fn only_node(&self) -> Option<NodeId> {
         match self.nodes {
             Nodes::One(node) => Some(node),
@@ -292,7 +287,7 @@ impl Area {
         }
     }
 
-    /// Whether a page of this node may be there, or may come: not in an area that is fixed and has none.
+    /// Whether the area may have pages of this node, now or later. `false` if it is fixed and never had any.
     pub(crate) fn may_have_pages_of(&self, node: NodeId) -> bool {
         let has = match self.nodes {
             Nodes::One(only) => only == node,
@@ -301,11 +296,11 @@ impl Area {
         has || !self.is_fixed()
     }
 
-    /// Says on which node a page lies; for every page of such an area, also those of node 0. Without effect
-    /// where all pages have one node.
+    /// Sets the node of a page; call it for every page, also those on node 0. No effect if all pages have
+    /// one node.
     ///
     /// # Safety
-    /// For the area's provider alone, while the page is neither out nor in its free lists, which may be per
+    /// Only for the area's provider, while the page is neither out nor in its free lists, which may be per
     /// node.
     ///
     /// ```compile_fail,E0133
@@ -320,8 +315,8 @@ impl Area {
         }
     }
 
-    /// Marks or unmarks a page as emergency memory; for a provider, before it hands the page out and after it
-    /// got it back. Such pages are not recycled: `recycle_released_refcnt` counts them. Linux:
+    /// Marks or unmarks a page as emergency memory. For a provider, before it gives the page out and after
+    /// it got it back. Such pages are not recycled; `recycle_released_refcnt` counts them. Linux:
     /// `page_is_pfmemalloc`.
     pub fn set_emergency(&self, page: PageIdx, yes: bool) {
         if yes {
@@ -332,7 +327,6 @@ impl Area {
         }
     }
 
-    /// The pools that wait for pages of this area.
     pub(crate) fn starved(&self) -> &StarvedPools {
         &self.starved
     }
@@ -342,19 +336,18 @@ impl Area {
         self.has_emergency.load(Ordering::Relaxed)
     }
 
-    /// The records of all pages, the first one's address.
+    /// The first page's record; the others follow.
     pub(crate) fn records(&self) -> *const PageMeta {
         self.meta.as_ptr()
     }
 
-    /// The record of a page.
     #[inline(always)]
     pub(crate) fn meta(&self, page: PageIdx) -> &PageMeta {
         &self.meta[page.0 as usize]
     }
 
-    /// Clears what the record says of a page that leaves a pool; says whether its memory is free now. If a
-    /// [`PageRef`](crate::PageRef) lives, the last reference frees it instead.
+    /// Clears the record of a page that leaves a pool; returns whether its memory is free. If a
+    /// [`PageRef`](crate::PageRef) lives, the last reference frees it.
     pub(crate) fn clear_record(&self, page: PageIdx) -> bool {
         let meta = self.meta(page);
         meta.frags.store(0, Ordering::Relaxed);
@@ -363,60 +356,57 @@ impl Area {
         meta.tag.store(0, Ordering::Relaxed);
         meta.pool.store(0, Ordering::Relaxed);
         if meta.refs.load(Ordering::Acquire) & REF_COUNT == 0 {
-            return true; // with no reference and no handle left, none can be made
+            return true; // with no reference and no handle, none can be made
         }
-        // The one that makes "left, and no reference" true frees the page: this call, or the drop of the last
-        // reference.
+        // The one that makes "left, and no reference" true frees the page: this call, or the drop of the
+        // last reference.
         let before = meta.refs.fetch_or(LEFT, Ordering::AcqRel);
         if before & REF_COUNT != 0 {
             return false;
         }
-        meta.refs.store(before & EMERGENCY, Ordering::Relaxed); // nobody else changes the word any more
+        meta.refs.store(before & EMERGENCY, Ordering::Relaxed); // no other thread changes it now
         true
     }
 
-    /// Per page the id of the pool whose plain whole page is out as a raw address, else 0: see raw_page.rs.
+    /// Per page: the pool's id while a plain whole page of it is out as a raw address, else 0 (raw_page.rs).
     #[inline(always)]
     pub(crate) fn raw_pages(&self) -> &[AtomicU32] {
         &self.raw_pages
     }
 
-    /// The marks of other raw addresses that are out.
+    /// The marks of all other raw addresses that are out.
     pub(crate) fn raw_out(&self) -> &RawOut {
         &self.raw_out
     }
 
-    /// How many fragments of a page are shared buffers: see shared_buf.rs.
+    /// The number of a page's fragments that are shared buffers (shared_buf.rs).
     pub(crate) fn shared_frags(&self, page: PageIdx) -> &AtomicU32 {
         &self.shared_frags[page.0 as usize]
     }
 
-    /// Pages of the regions that are present, in order; for reports.
+    /// Pages of present regions, in order; for reports.
     pub(crate) fn present_pages(&self) -> Vec<Range<u32>> {
         let present = self.regions.lock().present.clone();
         (0..present.len()).filter(|&r| present[r]).map(|r| self.region(r).pages()).collect()
     }
 
-    /// Marks this thread as one that calls domains; only with the lock of `regions` held, and dropped before
-    /// it.
+    /// Records that this thread calls domains. Requires the lock of `regions`; dropped before it.
     fn calling(&self) -> Calling<'_> {
         self.calling.store(this_thread(), Ordering::Relaxed);
         Calling(&self.calling)
     }
 
-    /// Whether this thread is inside a domain's callback that this area made, and so holds the area's lock. A
-    /// provider that is called from in there must not add or remove regions.
+    /// Whether this thread is in a domain's callback from this area, and so holds the area's lock: then a
+    /// provider must not add or remove regions.
     pub(crate) fn is_calling_here(&self) -> bool {
         self.calling.load(Ordering::Relaxed) == this_thread()
     }
 
-    /// Makes a region present: maps it in every domain of the area, or in none and fails. For a provider,
-    /// before it hands out the first page of the region. A domain that fixes the area refuses, and so does an
-    /// area that is closed.
+    /// Makes a region present: maps it in every domain, or in none and fails. For a provider, before it
+    /// gives out the region's first page. Fails if a domain fixes the area, or if the area is closed.
     ///
     /// # Safety
-    /// For the area's provider alone. The memory of the region is as it promised to
-    /// [`readable`](Self::readable).
+    /// Only for the area's provider. The region's memory is as [`readable`](Self::readable) requires.
     ///
     /// ```compile_fail,E0133
     /// # use pagepool::{Arena, ArenaParams, Provider};
@@ -439,13 +429,12 @@ impl Area {
         Ok(())
     }
 
-    /// Whether a domain fixes the area, so that it cannot grow. Takes no lock.
+    /// Whether a domain fixes the area: it cannot grow. Takes no lock.
     pub(crate) fn is_fixed(&self) -> bool {
         self.fixing.load(Ordering::Relaxed) != 0
     }
 
-    /// Refuses, with the name of the domain, if one fixes the area; for a provider, before it makes an effort
-    /// to grow.
+    /// Fails, with the domain's name, if one fixes the area. For a provider, before it tries to grow.
     pub(crate) fn growth_allowed(&self) -> Result<(), Error> {
         self.refuse_fixed(&self.regions.lock())
     }
@@ -460,11 +449,12 @@ impl Area {
         }
     }
 
-    /// Makes a region absent, unless a domain maps the area; says whether it did. If not, its memory must
+    /// Makes a region absent, unless a domain maps the area; returns whether it did. If not, its memory must
     /// stay.
     ///
     /// # Safety
-    /// For the area's provider alone. No page of the region is out, or will be before it is added again.
+    /// Only for the area's provider. No page of the region is out, or will be before the region is added
+    /// again.
     ///
     /// ```compile_fail,E0133
     /// # use pagepool::{Arena, ArenaParams, Provider};
@@ -479,7 +469,7 @@ impl Area {
         std::mem::replace(&mut regions.present[number], false)
     }
 
-    /// Bytes in regions that are present.
+    /// Bytes in present regions.
     pub fn present_bytes(&self) -> u64 {
         self.bytes_present(&self.regions.lock().present)
     }
@@ -488,8 +478,8 @@ impl Area {
         (0..present.len()).filter(|&r| present[r]).map(|r| self.region(r).len_bytes()).sum()
     }
 
-    /// Maps the area in a domain: every region that is present, or none and fails. A domain that is attached
-    /// already gets one more user. An area whose provider is gone refuses.
+    /// Maps the area in a domain: every present region, or none and fails. Adds a user if the domain is
+    /// attached already. Fails if the provider was dropped.
     pub fn attach(&self, domain: &Arc<dyn DmaDomain>) -> Result<Arc<Mapping>, Error> {
         let id = domain.id();
         let mut regions = self.lock_when(|regions| regions.going_elsewhere().all(|m| m.id() != id));
@@ -513,30 +503,30 @@ impl Area {
         Ok(mapping)
     }
 
-    /// Takes one user of a domain away; the last one unmaps every region.
+    /// Removes a user of a domain; the last one unmaps every region.
     pub fn detach(&self, mapping: &Arc<Mapping>) {
         let last = || mapping.users().fetch_sub(1, Ordering::AcqRel) == 1;
         if self.forget(|m| Arc::ptr_eq(m, mapping), last) {
-            self.starved.wake_all(); // it may have kept the provider from growing
+            self.starved.wake_all(); // it may have prevented growth
         }
     }
 
-    /// The device is gone: unmaps every region from its domain now, also while pools use it. Buffers that are
-    /// out stay valid for the CPU, have no address in that domain any more, and are not unmapped a second
-    /// time when they return. Says whether the domain was attached.
+    /// Unmaps every region from the domain of a removed device, even if pools use it. Buffers that are out
+    /// stay valid for the CPU, have no address in that domain, and are not unmapped again when they return.
+    /// Returns whether the domain was attached.
     pub fn device_gone(&self, id: DomainId) -> bool {
         let gone = self.forget(|m| m.id() == id, || true);
         if gone {
-            self.starved.wake_all(); // it may have kept the provider from growing
+            self.starved.wake_all(); // it may have prevented growth
         }
         gone
     }
 
-    /// The provider goes: unmaps every region from every domain, and waits for those who are unmapping. From
-    /// now on no region is present, and attaching is an error. The memory may go when this returns.
+    /// Unmaps every region from every domain, and waits for threads that are unmapping. From then on no
+    /// region is present, and attaching fails. The memory may be freed when this returns.
     ///
     /// # Safety
-    /// For the area's provider alone, when it goes: no page is out.
+    /// Only for the area's provider, when it is dropped: no page is out.
     ///
     /// ```compile_fail,E0133
     /// # use pagepool::{Arena, ArenaParams, Provider};
@@ -549,15 +539,14 @@ impl Area {
         regions.present.fill(false);
         drop(regions);
         while self.forget(|_| true, || true) {}
-        // The drop that brought this thread here may come from a domain that it is unmapping: what is left of
-        // that.
+        // A domain that this thread is unmapping may have dropped the provider: unmaps the rest of it.
         let left: Vec<_> = self.regions.lock().going_here().cloned().collect();
         left.iter().for_each(|m| (0..self.regions()).for_each(|r| m.unmap(&self.region(r))));
         drop(self.lock_when(|regions| regions.going_elsewhere().next().is_none()));
     }
 
-    /// Takes a mapping off the list, if `may` says so under the lock, and unmaps it without the lock: what
-    /// its domain drops meanwhile may be the last that keeps the provider, which closes the area.
+    /// Removes a mapping if `may` returns true under the lock, and unmaps it without the lock: its domain
+    /// may drop the last reference to the provider, which closes the area.
     fn forget(&self, which: impl Fn(&Arc<Mapping>) -> bool, may: impl FnOnce() -> bool) -> bool {
         let mapping = {
             let mut regions = self.regions.lock();
@@ -572,7 +561,7 @@ impl Area {
         true
     }
 
-    /// Takes the lock when no other thread unmaps what is asked about; waits as long as a domain takes.
+    /// Takes the lock when `ready`; waits while other threads' domains unmap.
     fn lock_when(&self, ready: impl Fn(&Regions) -> bool) -> impl DerefMut<Target = Regions> + '_ {
         let mut backoff = Backoff::default();
         loop {
@@ -585,7 +574,7 @@ impl Area {
         }
     }
 
-    /// The area's mapping in a domain. Takes the area's lock: ask once, keep the answer.
+    /// The area's mapping in a domain. Takes the area's lock: call once, keep the result.
     pub fn mapping(&self, id: DomainId) -> Option<Arc<Mapping>> {
         self.regions.lock().mappings.iter().find(|m| m.id() == id).cloned()
     }
@@ -597,20 +586,20 @@ impl Area {
     }
 }
 
-/// In a few words: the tables of an area have an entry per page.
+/// Prints no tables: they have an entry per page.
 impl fmt::Debug for Area {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut f = f.debug_struct("Area");
         f.field("id", &self.id).field("len_bytes", &self.len_bytes).field("regions", &self.regions());
         if self.is_calling_here() {
-            return f.finish_non_exhaustive(); // this thread has the lock
+            return f.finish_non_exhaustive(); // this thread holds the lock
         }
         let present = self.regions.lock().present.iter().filter(|&&present| present).count();
         f.field("regions_present", &present).field("domains", &self.domains()).finish_non_exhaustive()
     }
 }
 
-// SAFETY: a record is made of atomic integers alone.
+// SAFETY: a record consists of atomic integers only.
 #[cfg(not(loom))]
 unsafe impl crate::sys::table::Zeroable for PageMeta {}
 
@@ -620,7 +609,7 @@ mod tests {
     use crate::mem::dma::DeviceAddr;
     use std::sync::Mutex;
 
-    /// Gives the addresses that the test wrote down, and then refuses.
+    /// Returns the addresses of the test's list, then refuses.
     #[derive(Debug)]
     struct Scripted(DomainId, Mutex<Vec<u64>>);
 
@@ -650,7 +639,7 @@ mod tests {
     fn an_address_of_a_mapping_that_was_rolled_back_is_forgotten() {
         let area = Area::unreadable(3 << REGION_SHIFT, REGION_SHIFT, NodeId(0)).unwrap();
         let twice = 0x7000_0000;
-        // SAFETY: the test is the provider, and device memory is not touched; so below.
+        // SAFETY: the test is the provider, and device memory is not touched; likewise below.
         let add = |number| unsafe { area.add_region(number) };
         add(0).unwrap();
         let mapping = area.attach(&Scripted::domain(&[0x1000_0000, twice, twice])).unwrap();

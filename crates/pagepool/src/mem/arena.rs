@@ -1,17 +1,16 @@
 //! The arena: the page allocator of user space.
 //!
-//! What   one contiguous range of addresses, committed in regions as pages are requested, cut into pages of
-//!        order 0 to 10. Pools of several orders share it. Linux: `alloc_pages_bulk_node`, `__free_pages`.
-//! Who    any thread. Two locks: the free pages' (short, no callback under it) and the growth lock, under
-//!        which regions are committed, faulted in and mapped by domains. A domain may drop buffers while it
-//!        maps: `release` takes the first lock only. If it asks for pages in there, it gets what is free and
-//!        no growth. It must not wait in there for another thread that asks for pages.
-//! I6     the pages of a region enter the free lists after every domain of the area has mapped it.
-//! Cost   `reserve` and `release` of 64 pages: one lock and one copy of 256 bytes each; no system call, no
+//! What   one range of addresses, committed in regions on demand, cut into pages of order 0 to 10 for pools
+//!        of several orders. Linux: `alloc_pages_bulk_node`, `__free_pages`.
+//! Who    any thread. Two locks: that of the free pages (short, no callback under it), and the growth lock,
+//!        under which regions are committed, faulted in and mapped by domains. While it maps, a domain may
+//!        drop buffers (`release` takes the first lock only), and request pages (it gets free ones, without
+//!        growth). It must not wait for another thread that requests pages.
+//! I6     a region's pages enter the free lists after every domain of the area has mapped it.
+//! Cost   `reserve` and `release` of 64 pages: one lock and a copy of 256 bytes each; no system call, no
 //!        allocation.
-//! Fork   a child does not inherit the regions (`MADV_DONTFORK`), except with `inherit_on_fork`: a child that
-//!        touches a page faults. Nor may the child drop handles that were copied into it: let it `exec` or
-//!        `_exit`.
+//! Fork   a child does not inherit the regions (`MADV_DONTFORK`), except with `inherit_on_fork`: it faults
+//!        if it touches a page. It may not drop handles that were copied into it: let it `exec` or `_exit`.
 
 // UNSAFETY: one constructor trusts the caller's memory; the arena is a provider, which pools trust.
 #![expect(unsafe_code)]
@@ -40,17 +39,15 @@ use crate::sys::memory::{Placement, Reservation, raise_memlock_limit};
 use crate::sys::published_entry::{PublishedEntry, publish_entry};
 use crate::sys::published_memory::PublishedMemory;
 
-/// The page allocator of user space: one range of addresses, committed in regions of 4 MiB as pools need
-/// pages, cut into pages of order 0 to 10. Give it to pools as their [`Provider`]; several pools can share
-/// it. Any thread.
+/// The page allocator of user space: one range of addresses, committed in regions of 4 MiB on demand, cut
+/// into pages of order 0 to 10. It is a [`Provider`] for one or more pools. Any thread.
 ///
-/// Idle pages of one order become pages of another: split at once, or coalesced when a request finds nothing
-/// else. Coalescing moves every idle page, so after it failed to serve a request the arena does not repeat it
-/// at each call. It refuses such requests at once until a page comes back. Then it coalesces again once a
-/// block's worth of pages more is free than before, or once refusals and returned pages have paid for it: one
-/// refusal, or 64 returned pages, for each idle page that must move. So at most about 2,000 requests miss
-/// memory that could be coalesced. The last request before the arena grows, or before an owner sleeps in a
-/// pool with `wakeup`, misses none.
+/// Idle pages of one order can become pages of another: larger ones are split at once, smaller ones
+/// coalesced if nothing else serves a request. Coalescing moves every idle page, so after it failed the
+/// arena refuses such requests until a page returns. Then it coalesces again when a block's worth more pages
+/// are free than before, or when refusals and returned pages have paid for it: one refusal, or 64 returned
+/// pages, for each idle page to move. So at most about 2,000 requests miss memory that could be coalesced.
+/// The last request before the arena grows, or before an owner sleeps in a pool with `wakeup`, misses none.
 ///
 /// ```
 /// use pagepool::{Arena, ArenaParams, PageIdx, Provider};
@@ -71,26 +68,25 @@ pub struct Arena {
     params: ArenaParams,
     how: Commit,
     growth: Mutex<RegionGrowth>,
-    /// A lock of its own, so that describing does not wait for growth.
+    /// Separate, so that `description` does not wait for growth.
     report: Mutex<PlacementReport>,
-    /// Regions that are not committed; read without the growth lock.
+    /// Uncommitted regions; read without the growth lock.
     uncommitted: AtomicU32,
     committed_bytes: AtomicU64,
-    /// What observers of the process see of it.
     entry: Option<PublishedEntry>,
-    /// Of each node the other ones, the nearest first.
+    /// For each node, the others by distance, nearest first.
     others: Box<[(NodeId, Vec<NodeId>)]>,
-    /// Trims that began and ended: odd while one holds regions that may come back. Written with the growth
-    /// lock.
+    /// Trims begun plus trims ended: odd while one holds regions that it may put back. Written under the
+    /// growth lock.
     trims: AtomicU32,
-    // Behind all that uses it, so that it is dropped after that.
+    // After all fields that use it, so dropped after them.
     memory: ArenaMemory,
-    /// The memory's owner, if one was given: dropped last, and otherwise never touched. The lock is there
-    /// because the arena is `Sync` and the owner need not be.
+    /// The memory's owner, if given: dropped last, never used. In a lock, because the arena is `Sync` and
+    /// the owner need not be.
     _owner: Option<Mutex<Box<dyn Any + Send>>>,
 }
 
-/// Shows an arena to those who observe the process.
+/// Publishes an arena.
 fn entry(of: &Description, area: u64) -> Option<PublishedEntry> {
     PublishedMemory::current()?;
     let (max_bytes, asked) = (of.max_bytes.to_string(), of.asked.to_string());
@@ -104,26 +100,28 @@ fn entry(of: &Description, area: u64) -> Option<PublishedEntry> {
 
 #[derive(Debug)]
 struct RegionGrowth {
-    /// Which regions are committed.
+    /// Per region.
     committed: Box<[bool]>,
-    /// Nodes for which a region was committed that brought none of their pages: they are not asked again
-    /// before a trim, else each request for such a node would commit one more region.
+    /// Nodes for which a committed region brought no page. Not tried again before a trim; else each request
+    /// for such a node would commit another region.
     barren: Vec<NodeId>,
 }
 
 #[derive(Debug, Default)]
 struct PlacementReport {
     last_error: Option<Arc<Error>>,
-    /// The kind of memory that came instead of the one that was requested, and why.
+    /// The kind of memory used instead of the requested one, and why.
     fell_back: Option<(Backing, String)>,
     notes: Vec<String>,
 }
 
 impl Arena {
-    /// Reserves the addresses, commits the first region (or all, with `commit_all`), so that missing memory
-    /// is an error here, not later.
+    /// Reserves the addresses and commits the first region (all with `commit_all`), so missing memory is an
+    /// error here, not later.
     ///
-    /// Errors: [`Error::Parameter`] names field, value and range; [`Error::System`] the call and the remedy.
+    /// Errors: [`Error::Parameter`] with field, value and range; [`Error::System`] with the call and the
+    /// remedy.
+    ///
     /// Cost: a few system calls; with `prefault` or `mlock`, the time to clear the memory.
     pub fn new(params: ArenaParams) -> Result<Arc<Self>, Error> {
         if params.backing == Backing::Caller {
@@ -134,7 +132,7 @@ impl Arena {
             ));
         }
         params.check()?;
-        // The kernel gives no less than its page: regions, files and protections have its edges.
+        // The kernel works in whole pages: regions, files and protections end at page bounds.
         let max_bytes = params.max_bytes.next_multiple_of(system_page_size() as u64);
         let params = ArenaParams { max_bytes, ..params };
         let how = params.commit_plan();
@@ -143,34 +141,33 @@ impl Arena {
         Self::build(params, how, memory, None)
     }
 
-    /// An arena over the caller's memory: `len_bytes` at `addr`, both multiples of 4096, all of it committed.
-    /// A UMEM, or another domain that maps for a device, may require whole pages of the
-    /// [system](crate::system_page_size).
-    /// The parameters `backing`, `max_bytes`, `node` and `inherit_on_fork` have no effect. Pages of order `k`
-    /// are aligned to `PAGE_SIZE << k` from the start of the memory, so give memory aligned to 4 MiB if that
-    /// matters.
+    /// An arena over the caller's memory: `len_bytes` at `addr`, both multiples of 4096, all of it
+    /// committed. A UMEM, or another domain that maps for a device, may require whole pages of the
+    /// [system](crate::system_page_size). The parameters `backing`, `max_bytes`, `node` and
+    /// `inherit_on_fork` have no effect. Pages of order `k` are aligned to `PAGE_SIZE << k` from the start
+    /// of the memory, so align it to 4 MiB if that matters.
     ///
     /// # Safety
-    /// * The memory must be readable, writable and initialised (any bytes do, but not what an allocator left
-    ///   undefined) until the arena is dropped: buffers are read as `&[u8]`.
-    /// * Until then nobody else may access it, except through this arena's pages.
+    /// * The memory must be readable, writable and initialised (with any bytes, but not left undefined by an
+    ///   allocator) until the arena is dropped: buffers are read as `&[u8]`.
+    /// * Until then no other code may access it, except through this arena's pages.
     pub unsafe fn over_caller_memory(
         addr: *mut u8,
         len_bytes: usize,
         params: ArenaParams,
     ) -> Result<Arc<Self>, Error> {
-        // SAFETY: the caller promises more than that: there is no owner who must keep it.
+        // SAFETY: the caller promises it until the arena is dropped; there is no owner to keep.
         unsafe { Self::over(None, addr, len_bytes, params) }
     }
 
-    /// As [`over_caller_memory`](Self::over_caller_memory), with the owner of the memory. The arena keeps
-    /// `owner` and drops it last, after the last buffer of its pools has returned. So memory is there as long
-    /// as any buffer, on any thread. For the UMEM of another crate, a mapping, a `Vec`.
+    /// An arena over memory of `owner`, such as another crate's UMEM, a mapping or a `Vec`; otherwise
+    /// [`over_caller_memory`](Self::over_caller_memory). The arena drops `owner` last, after the last buffer
+    /// of its pools has returned. So the memory exists as long as any buffer, on any thread.
     ///
     /// # Safety
     /// * The memory must be readable, writable and initialised until `owner` is dropped; moving `owner` must
     ///   not move it.
-    /// * Until then nobody else may access it, except through this arena's pages.
+    /// * Until then no other code may access it, except through this arena's pages.
     ///
     /// ```
     /// use pagepool::{Arena, ArenaParams, Pool, PoolParams};
@@ -191,12 +188,12 @@ impl Arena {
         len_bytes: usize,
         params: ArenaParams,
     ) -> Result<Arc<Self>, Error> {
-        // SAFETY: the caller promises it for as long as the owner lives, and the arena keeps that.
+        // SAFETY: the caller promises it while the owner lives, and the arena keeps the owner.
         unsafe { Self::over(Some(Mutex::new(Box::new(owner))), addr, len_bytes, params) }
     }
 
     /// # Safety
-    /// As for [`over_caller_memory`](Self::over_caller_memory).
+    /// Those of [`over_caller_memory`](Self::over_caller_memory), until `owner` is dropped if given.
     unsafe fn over(
         owner: Option<Mutex<Box<dyn Any + Send>>>,
         addr: *mut u8,
@@ -218,7 +215,7 @@ impl Arena {
             ..params
         };
         params.check()?;
-        // SAFETY: the caller promises just this.
+        // SAFETY: the caller promises this.
         let space = unsafe { Reservation::over_caller_memory(addr as usize, len_bytes) };
         let how = params.commit_plan();
         Self::build(params, how, ArenaMemory::over(space, max_bytes), owner)
@@ -231,11 +228,12 @@ impl Arena {
         owner: Option<Mutex<Box<dyn Any + Send>>>,
     ) -> Result<Arc<Self>, Error> {
         let (base, shift, node) = (memory.base(), params.region_shift(), params.uniform_node());
-        // SAFETY: the addresses are reserved, or the caller's; regions are added when their memory is there.
+        // SAFETY: the addresses are reserved, or the caller's; a region is added when its memory is
+        // committed.
         let area = unsafe { Area::readable(base, params.max_bytes, shift, node) }?;
         let highest = params.topology.nodes().last().map_or(0, |node| usize::from(node.0));
         if params.mlock {
-            // If it may not be raised, mlock says what is missing.
+            // If the limit may not be raised, mlock's error says so.
             let _ = raise_memlock_limit(params.max_bytes);
         }
         let nodes = params.topology.nodes();
@@ -262,40 +260,39 @@ impl Arena {
         let mut growth = this.lock_growth();
         (0..first).try_for_each(|region| this.commit(&mut growth, region, None))?;
         drop(growth);
-        // Now it is known what the memory is.
+        // The kind of memory is known now.
         this.entry = entry(&this.description(), this.area.id());
         Ok(Arc::new(this))
     }
 
-    /// Counts memory that came, or, below zero, went.
+    /// Adds to the committed bytes, or subtracts (wrapping).
     fn count_committed(&self, bytes: u64) {
         self.committed_bytes.fetch_add(bytes, Ordering::Relaxed);
         self.entry.iter().for_each(|entry| entry.add(0, bytes));
     }
 
-    /// Base pages of 4 KiB that pools have. Takes the lock of the free pages.
+    /// Base pages of 4 KiB that pools hold. Takes the lock of the free pages.
     pub fn pages_out(&self) -> u64 {
         self.free.out()
     }
 
-    /// The nodes as this arena sees them.
+    /// The NUMA nodes that this arena uses.
     pub fn topology(&self) -> &Topology {
         &self.params.topology
     }
 
-    /// The descriptor of a memfd arena, for a peer process: offsets in the file are offsets in the area.
+    /// The descriptor of a memfd arena, for a peer process. Offsets in file and area are equal.
     pub fn memfd(&self) -> Option<BorrowedFd<'_>> {
         self.memory.file()
     }
 
-    /// Why the arena last could not grow, until it grows again. Running into `max_bytes` is no error.
+    /// Why the arena last failed to grow; `None` once it grows again. Reaching `max_bytes` is no error.
     pub fn last_growth_error(&self) -> Option<Arc<Error>> {
         self.report().last_error.clone()
     }
 
-    /// Gives regions of which no page is out, and which no domain maps, back to the system; says how many
-    /// bytes. Any thread; the regions come back when pages are requested. An arena with `commit_all` keeps
-    /// everything.
+    /// Frees regions of which no page is out and which no domain maps; returns how many bytes. They are
+    /// committed again on demand. An arena with `commit_all` keeps everything. Any thread.
     pub fn trim(&self) -> u64 {
         if self.params.commit_all || self.area.is_calling_here() {
             return 0;
@@ -312,7 +309,8 @@ impl Arena {
         let committed = self.committed_bytes.load(Ordering::Relaxed);
         self.trims.fetch_add(1, Ordering::Release); // pairs with grow_and_take()
         drop(growth);
-        // Who asked meanwhile found neither the pages nor a region to grow by. Also if no region is gone.
+        // Requests during the trim found neither its pages nor a region to grow by, even if no region was
+        // freed.
         self.area.starved().wake_all();
         if len_bytes > 0 {
             probes::trim(self.area.id(), len_bytes, committed);
@@ -334,7 +332,7 @@ impl Arena {
         true
     }
 
-    /// What the memory of this arena is, and which requests were not available.
+    /// Describes this arena's memory, and which requests were not available.
     pub fn description(&self) -> Description {
         let report = self.report();
         let ignored = self.params.topology.nodes_ignored().map(str::to_owned);
@@ -365,8 +363,8 @@ impl Arena {
         self.report.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Commits a region, says where its pages lie, maps it in every domain, and gives its pages to the free
-    /// lists; or leaves everything as it was.
+    /// Commits a region, records its nodes, maps it in every domain, and adds its pages to the free lists.
+    /// On error changes nothing.
     fn commit(&self, growth: &mut RegionGrowth, region: usize, node: Option<NodeId>) -> Result<(), Error> {
         let at = self.bytes_of(region);
         let len_bytes = at.len() as u64;
@@ -380,7 +378,7 @@ impl Arena {
         // SAFETY: this is the provider; the region was committed just now, as zeroes or as the caller's
         // memory.
         if let Err(error) = unsafe { self.area.add_region(region) } {
-            let _ = self.memory.decommit(at); // the error that counts is the domain's
+            let _ = self.memory.decommit(at); // report the domain's error
             return Err(error);
         }
         if let Some(fell_back) = fell_back {
@@ -393,7 +391,7 @@ impl Arena {
         Ok(())
     }
 
-    /// Tells the area the node of each page of a committed region.
+    /// Records the node of each page.
     fn note_nodes(&self, region: usize) {
         let numbers = self.area.region(region).pages();
         let (first, pages) = (numbers.start, numbers.len());
@@ -419,7 +417,6 @@ impl Arena {
         }
     }
 
-    /// Notes the node of a page of a region that is being committed.
     fn set_node(&self, page: PageIdx, node: NodeId) {
         // SAFETY: this is the provider; the region's pages enter the free lists later.
         unsafe { self.area.set_node(page, node) };
@@ -451,13 +448,13 @@ impl Arena {
             .any(|page| topology.pretended_node_of(PageIdx(page), self.area.pages()) == Some(node))
     }
 
-    /// Takes pages and commits regions until `out` is full, or nothing more comes.
+    /// Takes pages and commits regions until `out` is full or no more are available.
     #[cold]
     fn grow_and_take(&self, trims: u32, order: u8, node: Option<NodeId>, out: &mut [PageIdx]) -> usize {
         if self.area.is_calling_here() {
             return 0;
         }
-        // A trim had pages in its hands while this thread found none: the growth lock waits for it.
+        // A trim held pages when this thread found none: the growth lock waits for its end.
         let is_trimmed = trims % 2 == 1 || self.trims.load(Ordering::Acquire) != trims;
         if !is_trimmed && self.uncommitted.load(Ordering::Relaxed) == 0 {
             return 0;
@@ -472,7 +469,7 @@ impl Arena {
         let now = self.committed_bytes.load(Ordering::Relaxed);
         drop(growth);
         if now != before {
-            self.area.starved().wake_all(); // with the lock free
+            self.area.starved().wake_all(); // without the lock
             probes::grow(self.area.id(), now - before, now);
         }
         taken
@@ -489,7 +486,7 @@ impl Arena {
         let mut grown = false;
         loop {
             let region = self.candidate(growth, order, node);
-            // Another thread may have grown meanwhile. And before the arena grows, what is free is merged.
+            // Another thread may have grown the arena. Before this one does, free pages are merged.
             let search = if region.is_some() { Search::Thorough } else { Search::Usual };
             let more = self.free.take(order, node, &mut out[taken..], search);
             taken += more;
@@ -510,28 +507,27 @@ impl Arena {
         }
     }
 
-    /// Makes the error that says why the arena cannot grow, once: every failing allocation comes here.
+    /// Records once why the arena cannot grow; every failing allocation comes here.
     fn note_that_it_is_fixed(&self) {
         let is_noted =
             |report: &PlacementReport| matches!(report.last_error.as_deref(), Some(Error::Fixed { .. }));
         if !is_noted(&self.report()) {
-            // Before the report's lock: a domain that is called under the area's may ask for the report.
+            // Before the report's lock: a domain called under the area's lock may call `description`.
             let error = self.area.growth_allowed().err();
             self.report().last_error = error.map(Arc::new);
         }
     }
 
-    /// Pages of the nearest node that has any, or can be grown there: a node has none. As Linux's fallback
-    /// list, which a bulk allocation walks (mm/page_alloc.c:alloc_pages_bulk_noprof).
+    /// Takes pages of the nearest other node that has any or can grow, like the fallback list of Linux's
+    /// bulk allocation (mm/page_alloc.c:alloc_pages_bulk_noprof).
     #[cold]
     fn take_off_node(&self, order: u8, node: NodeId, out: &mut [PageIdx]) -> usize {
         let mut others = self.others.iter().filter(|(of, _)| *of == node).flat_map(|(_, others)| others);
         let taken =
             others.find_map(|&other| Some(self.take(order, Some(other), out)).filter(|&taken| taken > 0));
-        taken.unwrap_or_else(|| self.take(order, None, out)) // a node that the topology does not list
+        taken.unwrap_or_else(|| self.take(order, None, out)) // the topology does not list the node
     }
 
-    /// As many pages as are free or can be grown.
     fn take(&self, order: u8, node: Option<NodeId>, out: &mut [PageIdx]) -> usize {
         let trims = self.trims.load(Ordering::Acquire);
         let taken = self.free.take(order, node, out, Search::Usual);
@@ -569,7 +565,7 @@ unsafe impl Provider for Arena {
         if order > MAX_ORDER {
             return 0;
         }
-        // Asked by every failing allocation: no lock but that of the free pages, and no callback.
+        // Called by every failing allocation: no lock except the free pages', and no callback.
         let may_grow = !self.area.is_fixed() && !self.area.is_calling_here();
         let uncommitted = if may_grow { self.uncommitted.load(Ordering::Relaxed) as usize } else { 0 };
         let each = 1usize << (self.area.region_shift() - PAGE_SHIFT) >> order;
@@ -593,8 +589,8 @@ unsafe impl Provider for Arena {
 
 impl Drop for Arena {
     fn drop(&mut self) {
-        // SAFETY: this is the provider, and it is being dropped: every page out keeps it alive, so none is.
-        // I6: no domain maps addresses that are gone.
+        // SAFETY: this is the provider, being dropped: every page out keeps it alive, so none is. I6: after
+        // this no domain maps its addresses.
         unsafe { self.area.close() };
     }
 }
@@ -631,7 +627,7 @@ mod tests {
         assert!(text.contains("ulimit -l 1048576") && text.contains("leave mlock off"), "{text}");
     }
 
-    /// Two nodes as the machine would list them; all memory comes from the one that it has.
+    /// Two nodes, as if listed by the machine; all memory is on its real one.
     fn two_listed() -> Option<Topology> {
         let calls = crate::sys::memory::probe_numa_calls();
         calls.is_ok().then(|| Topology::from_probe(Ok(()), Ok("0-1".into()), |_| String::new()))

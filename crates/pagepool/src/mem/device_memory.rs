@@ -1,8 +1,8 @@
-//! Memory that the CPU cannot read: chunks with a device address and no other.
+//! Memory that the CPU cannot read: pages with a device address only.
 //!
-//! What   a [`Provider`] over numbered pages without a CPU address, as a device's own memory or an exported
-//!        buffer. Their device addresses come from the domains that the area is attached to. Linux:
-//!        `net_iov`, the dma-buf provider.
+//! What   a [`Provider`] over numbered pages without a CPU address, such as a device's own memory or an
+//!        exported buffer. The domains of the area give their device addresses. Linux: `net_iov`, the
+//!        dma-buf provider.
 //! Who    any thread; one short lock.
 
 // UNSAFETY: a provider promises that its pages exist, once each.
@@ -19,8 +19,8 @@ use crate::mem::provider::Provider;
 
 /// A provider of memory that only devices can access. All of it is present from the start.
 ///
-/// Freed pages go through the same lists as an [`Arena`](crate::Arena)'s: several orders at once, last in
-/// first out.
+/// Freed pages are kept like those of an [`Arena`](crate::Arena): in several orders at once, last in, first
+/// out.
 ///
 /// ```
 /// use pagepool::{DeviceMemory, NodeId, PageIdx, Provider};
@@ -41,9 +41,8 @@ pub struct DeviceMemory {
 }
 
 impl DeviceMemory {
-    /// `len_bytes` of device memory, a multiple of 4096, next to `node`. Costs the tables only: up to 64
-    /// bytes per 4 KiB, where they are used. Errors: [`Error::Parameter`] for a length that is no such
-    /// multiple.
+    /// `len_bytes` of device memory, a multiple of 4096, next to `node`. Costs only the tables: up to 64
+    /// bytes for each used 4 KiB. Errors: [`Error::Parameter`] for any other length.
     pub fn new(name: impl Into<String>, len_bytes: u64, node: NodeId) -> Result<Arc<Self>, Error> {
         if len_bytes == 0 || !len_bytes.is_multiple_of(PAGE_SIZE as u64) {
             return Err(Error::parameter("len_bytes", len_bytes, "a multiple of 4096, and not 0"));
@@ -58,7 +57,7 @@ impl DeviceMemory {
         Ok(Arc::new(Self { name: name.into(), area, free }))
     }
 
-    /// Base pages of 4 KiB that pools have. Takes the lock of the free pages.
+    /// The number of base pages of 4 KiB that pools hold. Takes the lock of the free pages.
     pub fn pages_out(&self) -> u64 {
         self.free.out()
     }
@@ -91,7 +90,7 @@ unsafe impl Provider for DeviceMemory {
     }
 
     fn describe(&self) -> String {
-        // Without the area's lock, under which a domain may ask: all pages are present.
+        // Does not take the area's lock, under which a domain may call this: all pages are present.
         let size = bytes(u64::from(self.area.pages()) << PAGE_SHIFT);
         format!("{}: {size} of device memory, not readable by the CPU", self.name)
     }
@@ -99,8 +98,8 @@ unsafe impl Provider for DeviceMemory {
 
 impl Drop for DeviceMemory {
     fn drop(&mut self) {
-        // SAFETY: this is the provider, and it is being dropped: every page out keeps it alive, so none is.
-        // I6: no domain maps what has no owner.
+        // SAFETY: this is the provider, being dropped: every page out keeps it alive, so none is. I6: after
+        // this no domain maps its pages.
         unsafe { self.area.close() };
     }
 }

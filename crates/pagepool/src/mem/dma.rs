@@ -1,16 +1,17 @@
-//! Device address spaces: a device sees an area at addresses of its own, mapped once per region.
+//! Device address spaces: a device sees an area at its own addresses, one mapping per region.
 //!
-//! A [`DmaDomain`] is an address space: the identity, the offsets of an AF_XDP UMEM, an IOMMU behind VFIO, a
-//! checking one for tests. An area (the numbered pages of one provider) may be attached to several at once.
-//! Each attachment is a [`Mapping`]: one device address per region, so the device address of a page is
-//! arithmetic, and "is this page mapped for that other device, and where?" is one lookup. "Evolving the
-//! page_pool API" (J. D. Brouer, 2018) ends with that question; Linux has no answer to it.
+//! A [`DmaDomain`] is an address space: the identity, the offsets of an AF_XDP UMEM, an IOMMU behind VFIO,
+//! or a checking one for tests. An area (the numbered pages of one provider) may be attached to several.
+//! Each attachment is a [`Mapping`] with a device address per region. So a page's device address is
+//! arithmetic, and one lookup says whether and where another device maps it. "Evolving the page_pool API"
+//! (J. D. Brouer, 2018) ends with that question; Linux has no answer to it.
 //!
-//! Threads: all of it from any thread. Attaching and detaching take a lock; reading an address takes none.
-//! Invariant I6: a page is mapped from before its first hand-out until after its last return, in every domain
-//! that its area is attached to, unless the domain is detached first: by the end of the last pool that uses
-//! it, or because the device went away. Buffers that are still out then have no device address any more.
-//! Every mapping is undone exactly once, and before the memory goes.
+//! Threads: any. Attaching and detaching take a lock; reading an address takes none.
+//!
+//! Invariant I6: a page is mapped in every domain of its area from before it is first given out until after
+//! its last return. Exception: the domain is detached first, by the end of the last pool that uses it, or
+//! because the device was removed. Buffers that are out then have no device address. Every mapping is undone
+//! exactly once, before its memory is freed.
 
 use std::fmt;
 use std::ops::Range;
@@ -27,7 +28,7 @@ use crate::sys::published_memory::PublishedMemory;
 pub struct DomainId(u64);
 
 impl DomainId {
-    /// An id that no other call gives.
+    /// An id that no other call returns.
     pub fn unique() -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         Self(NEXT.fetch_add(1, Ordering::Relaxed))
@@ -48,8 +49,8 @@ impl fmt::Display for DeviceAddr {
 
 /// A contiguous part of an area, which a domain maps as one.
 ///
-/// Only an area makes one, and lends it for one call: while it exists, the memory is there. It cannot be
-/// copied; a domain that must remember a region keeps its numbers.
+/// Only an area makes one, and lends it for one call, during which its memory exists. It cannot be copied; a
+/// domain that must remember a region keeps its numbers.
 ///
 /// ```compile_fail
 /// let forged = pagepool::Region { offset: 0, len_bytes: 4096, cpu_addr: Some(0x1000), area: 1 };
@@ -63,23 +64,22 @@ pub struct Region {
 }
 
 impl Region {
-    /// For an area alone.
     pub(crate) fn new(offset: u64, len_bytes: u64, cpu_addr: Option<usize>, area: u64) -> Self {
         Self { offset, len_bytes, cpu_addr, area }
     }
 
-    /// First byte, counted from the start of the area.
+    /// The first byte's offset in the area.
     pub fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// Length in bytes, a multiple of 4096; in an arena's own memory also of the
+    /// The length in bytes, a multiple of 4096; in an arena's own memory also of the
     /// [system's page](crate::system_page_size).
     pub fn len_bytes(&self) -> u64 {
         self.len_bytes
     }
 
-    /// The CPU's address of the first byte; `None` for memory that the CPU cannot read.
+    /// The CPU address of the first byte; `None` for memory that the CPU cannot read.
     pub fn cpu_addr(&self) -> Option<usize> {
         self.cpu_addr
     }
@@ -95,66 +95,66 @@ impl Region {
     }
 }
 
-/// The address space of a device. The domain alone defines device addresses; the pool only asks for them.
+/// The address space of a device. Only the domain defines device addresses; the pool uses them.
 ///
-/// `unmap` cannot fail. Every method may be called from any thread, inside a drop, and is never called under
-/// a lock of a pool. An implementation must tolerate a sync that races with the unmapping of its region (the
-/// device went away while a buffer was on its way back): such a sync does nothing.
+/// `unmap` cannot fail. Methods may be called on any thread, and inside a drop; never under a pool's lock. A
+/// sync may race with the unmapping of its region, if the device was removed while a buffer returned: it
+/// must do nothing then.
 ///
-/// `map` runs under the lock of the area, and so does an `unmap` that undoes it because another region was
-/// refused. They may drop buffers, and ask the provider for pages (they get pages that are free, without
-/// growth). They, and the wakers of tasks that such a drop wakes, must not attach or detach domains of that
-/// area, ask it for a mapping, make or end a pool over it, or drop the last count of its provider: each of
-/// these would deadlock.
+/// `map` runs under the area's lock, and so does an `unmap` that undoes it because another region was
+/// refused. They may drop buffers, and request pages from the provider (they get free ones, without growth).
+/// They, and the wakers of tasks that such a drop wakes, must not attach or detach domains of that area,
+/// query it for a mapping, make or end a pool over it, or drop the last reference to its provider: each
+/// would deadlock.
 ///
 /// Every other `unmap` runs without that lock and may do all of this. It must not wait for another thread
-/// that attaches the same domain or drops the provider. It may drop the last count of the provider, so the
-/// device must have stopped accessing the region by then.
+/// that attaches this domain or drops the provider. It may drop the provider's last reference, so the device
+/// must no longer access the region.
 ///
-/// A panic in a method propagates to the caller of the pool. A page whose sync panics leaves its pool. So do
-/// up to 64 whole pages of that pool that return with it. All other buffers of that bulk return to their
-/// pools while the panic unwinds: a domain that panics once more then ends the process, as in any `drop`.
+/// A panic in a method propagates to the caller of the pool. A page whose sync panics leaves its pool, with
+/// up to 64 whole pages of that pool that return with it. The other buffers of that bulk return to their
+/// pools while the panic unwinds: a second panic of a domain then ends the process, as in any `drop`.
 ///
 /// Linux: the `struct device` given to `page_pool_create`, and `dma_map_page_attrs`,
 /// `dma_sync_single_for_device`.
 pub trait DmaDomain: Send + Sync + fmt::Debug {
-    /// Which address space this is.
+    /// The id of this address space.
     fn id(&self) -> DomainId;
 
     /// A name for descriptions and errors.
     fn name(&self) -> String;
 
-    /// Maps one region and gives its device address, mostly a multiple of 4096. A refusal says why in words.
+    /// Maps one region and returns its device address, usually a multiple of 4096. A refusal says why.
     ///
-    /// The two highest numbers are refused, as the address and as what it is above the region's offset: the
-    /// region is [unmapped](Self::unmap) at once, and an error names the address.
+    /// Neither the address, nor the address minus the region's offset, may be one of the two highest
+    /// numbers: else the region is [unmapped](Self::unmap) at once, and the error names the address.
     fn map(&self, region: &Region) -> Result<DeviceAddr, String>;
 
-    /// Undoes [`map`](Self::map); `at` is the address that it gave.
+    /// Undoes [`map`](Self::map), which returned `at`.
     fn unmap(&self, region: &Region, at: DeviceAddr);
 
-    /// Hands `len_bytes` at `at` to the device: what the CPU wrote becomes visible to it. Does nothing in a
+    /// Hands `len_bytes` at `at` to the device: makes the CPU's writes visible to it. Does nothing in a
     /// [coherent](Self::coherent) domain.
     fn sync_for_device(&self, at: DeviceAddr, len_bytes: usize);
 
-    /// Hands `len_bytes` at `at` to the CPU: what the device wrote becomes visible to it.
+    /// Hands `len_bytes` at `at` to the CPU: makes the device's writes visible to it.
     fn sync_for_cpu(&self, at: DeviceAddr, len_bytes: usize);
 
-    /// Whether device and CPU see one memory, so that both syncs may be skipped. Asked once, when a pool is
-    /// made.
+    /// Whether device and CPU see the memory alike, so both syncs may be skipped. Called once, when a pool
+    /// is made.
     fn coherent(&self) -> bool {
         true
     }
 
-    /// Whether the area must not grow while it is mapped here, as with an AF_XDP UMEM, which is registered
-    /// once as a whole. Asked once, when the area is mapped here.
+    /// Whether the area must not grow while it is mapped here, as in an AF_XDP UMEM, which is registered
+    /// once as a whole. Called once, when the area is mapped.
     fn fixes_area(&self) -> bool {
         false
     }
 }
 
-/// The domain in which a device address is the CPU's address: a coherent device without an IOMMU in the way,
-/// a vhost-user peer that shares the address space, an io_uring buffer ring.
+/// The domain in which device addresses are CPU addresses: for a coherent device without an IOMMU, a
+/// vhost-user peer that shares the address space, or an io_uring buffer ring.
 #[derive(Debug)]
 pub struct IdentityDomain {
     id: DomainId,
@@ -162,7 +162,7 @@ pub struct IdentityDomain {
 }
 
 impl IdentityDomain {
-    /// A new identity domain with an id of its own.
+    /// An identity domain with its own id.
     ///
     /// ```
     /// use pagepool::{DmaDomain, IdentityDomain};
@@ -191,8 +191,8 @@ impl DmaDomain for IdentityDomain {
     fn sync_for_cpu(&self, _at: DeviceAddr, _len_bytes: usize) {}
 }
 
-/// The domain in which a device address is the offset in the area, as in an AF_XDP UMEM. It fixes the area:
-/// an arena that is mapped here cannot grow.
+/// The domain in which device addresses are offsets in the area, as in an AF_XDP UMEM. It fixes the area: an
+/// arena mapped here cannot grow.
 #[derive(Debug)]
 pub struct OffsetDomain {
     id: DomainId,
@@ -200,7 +200,7 @@ pub struct OffsetDomain {
 }
 
 impl OffsetDomain {
-    /// A new offset domain with an id of its own.
+    /// An offset domain with its own id.
     ///
     /// ```
     /// use pagepool::{DmaDomain, OffsetDomain};
@@ -229,7 +229,7 @@ impl DmaDomain for OffsetDomain {
     }
 }
 
-/// One area in one domain: a device address per region.
+/// One area in one domain, with a device address per region.
 pub struct Mapping {
     domain: Arc<dyn DmaDomain>,
     id: DomainId,
@@ -238,19 +238,17 @@ pub struct Mapping {
     area: u64,
     users: AtomicUsize,
     region_shift: u32,
-    /// What to add to an offset in the area, for each region, or [`UNMAPPED`]. The thread that swaps it out
-    /// unmaps the region.
+    /// Per region, device address minus offset, or [`UNMAPPED`]. The thread that swaps it out unmaps the
+    /// region.
     at: Box<[AtomicU64]>,
-    /// The address that each region had last, mapped or not: by it the addresses are resolved that a removed
-    /// device was given.
+    /// Per region, its last address, mapped or not: it resolves addresses that a removed device was given.
     last: Box<[AtomicU64]>,
-    /// What to subtract from an address for its offset, the same for every region that was ever mapped; or
-    /// [`UNMAPPED`], or [`SCATTERED`]. Changed under the area's lock.
+    /// Device address minus offset, if equal for all regions that were ever mapped; else [`UNMAPPED`] or
+    /// [`SCATTERED`]. Written under the area's lock.
     linear: AtomicU64,
-    /// The same while addresses may be given out: [`SCATTERED`] from the first region on that is unmapped,
-    /// which is when the whole mapping goes.
+    /// Like `linear`, while addresses may be given out. [`SCATTERED`] once a region is unmapped: then the
+    /// whole mapping is being removed.
     giving: AtomicU64,
-    /// What observers of the process see of it.
     entry: Option<PublishedEntry>,
 }
 
@@ -261,21 +259,20 @@ impl fmt::Debug for Mapping {
     }
 }
 
-/// Shows a mapping to those who observe the process.
+/// Publishes a mapping.
 fn entry(domain: &dyn DmaDomain, area: u64) -> Option<PublishedEntry> {
     PublishedMemory::current()?;
     let coherent = if domain.coherent() { "1" } else { "0" };
     publish_entry("domain", domain.id().0, area, &domain.name(), &[("coherent", coherent)], &["mapped_bytes"])
 }
 
-/// No mapped region begins at this or adds it: [`Mapping::map`] refuses such an address.
+/// No region's address, or address minus offset: [`Mapping::map`] refuses it.
 const UNMAPPED: u64 = u64::MAX;
-/// Neither: the regions of the mapping do not lie as in the area.
+/// Refused likewise. The regions are not as far apart as in the area.
 const SCATTERED: u64 = u64::MAX - 1;
 
 impl Mapping {
-    /// A mapping without regions, for an area of `regions` regions of `1 << region_shift` bytes, with one
-    /// user.
+    /// No regions yet; one user; for an area of `regions` regions of `1 << region_shift` bytes.
     pub(crate) fn new(domain: Arc<dyn DmaDomain>, area: u64, regions: usize, region_shift: u32) -> Self {
         let entry = entry(&*domain, area);
         Self {
@@ -299,13 +296,13 @@ impl Mapping {
         &self.domain
     }
 
-    /// The domain's id, without asking it.
+    /// The domain's id, without calling the domain.
     #[inline]
     pub fn id(&self) -> DomainId {
         self.id
     }
 
-    /// The id of the area that it maps.
+    /// The id of the mapped area.
     #[inline]
     pub fn area(&self) -> u64 {
         self.area
@@ -317,7 +314,6 @@ impl Mapping {
         self.coherent
     }
 
-    /// Whether the area cannot grow while it is mapped here.
     pub(crate) fn fixes_area(&self) -> bool {
         self.fixes_area
     }
@@ -327,7 +323,7 @@ impl Mapping {
         &self.users
     }
 
-    /// The device address of a byte of the area, or `None` while its region is not mapped. One load.
+    /// The device address of a byte of the area; `None` while its region is not mapped. One load.
     #[inline]
     pub fn addr_of(&self, offset: u64) -> Option<DeviceAddr> {
         let region = self.at.get((offset >> self.region_shift) as usize)?;
@@ -335,9 +331,8 @@ impl Mapping {
         (add != UNMAPPED).then(|| DeviceAddr(add.wrapping_add(offset)))
     }
 
-    /// The offset in the area of a device address, or `None` when it is in no region that was ever mapped.
-    /// Cost: one load when the domain is linear over the area (it usually is), else a search over the
-    /// regions.
+    /// The offset in the area of a device address; `None` if it is in no region that was ever mapped. One
+    /// load if the domain is linear over the area (usual), else a search over the regions.
     #[inline]
     pub fn offset_of(&self, addr: DeviceAddr) -> Option<u64> {
         let first = self.last.first()?.load(Ordering::Acquire);
@@ -345,22 +340,22 @@ impl Mapping {
         self.offset_in(guess, addr).or_else(|| self.search(addr))
     }
 
-    /// What to subtract from any address that was given out for its offset, if that is one number.
+    /// Subtracted from any address that was given out, this gives the offset, if it is one number.
     #[inline(always)]
     pub(crate) fn linear(&self) -> Option<u64> {
         let linear = self.linear.load(Ordering::Acquire); // pairs with map()
         (linear < SCATTERED).then_some(linear)
     }
 
-    /// What to add to the offset of a page of the cache for its address, if that is one number: I6 says that
-    /// such a page is mapped.
+    /// Added to the offset of a cached page, this gives its address, if it is one number. I6: such a page is
+    /// mapped.
     #[inline(always)]
     pub(crate) fn giving(&self) -> Option<u64> {
         let giving = self.giving.load(Ordering::Acquire); // pairs with map()
         (giving < SCATTERED).then_some(giving)
     }
 
-    /// The offset of an address that lies in this region, as it was mapped last.
+    /// The offset of an address in this region, as it was last mapped.
     #[inline(always)]
     fn offset_in(&self, region: usize, addr: DeviceAddr) -> Option<u64> {
         let base = self.last.get(region)?.load(Ordering::Acquire); // pairs with map()
@@ -374,7 +369,7 @@ impl Mapping {
         (0..self.last.len()).find_map(|region| self.offset_in(region, addr))
     }
 
-    /// Maps one region; nothing happens if it is mapped already.
+    /// Maps one region; does nothing if it is mapped.
     pub(crate) fn map(&self, region: &Region) -> Result<(), Error> {
         let slot = &self.at[(region.offset >> self.region_shift) as usize];
         if slot.load(Ordering::Acquire) != UNMAPPED {
@@ -392,7 +387,7 @@ impl Mapping {
         }
         let linear = if before == UNMAPPED || before == add { add } else { SCATTERED };
         self.linear.store(linear, Ordering::Release); // pairs with linear()
-        // Pairs with giving(). What goes meanwhile stays gone.
+        // Pairs with giving(). Stays SCATTERED if the mapping is being removed.
         let _ = self.giving.compare_exchange(before, linear, Ordering::Release, Ordering::Relaxed);
         // Pairs with offset_of().
         self.last[(region.offset >> self.region_shift) as usize].store(at.0, Ordering::Release);
@@ -406,15 +401,15 @@ impl Mapping {
         Error::Map { domain: self.domain.name(), offset, len_bytes, reason }
     }
 
-    /// Undoes a [`map`](Self::map) that is rolled back: no page of the region was handed out, so no address
-    /// of it can come back.
+    /// Undoes a [`map`](Self::map) that is rolled back. No page of the region was given out, so none of its
+    /// addresses can return.
     pub(crate) fn retract(&self, region: &Region) {
         // Pairs with offset_of().
         self.last[(region.offset >> self.region_shift) as usize].store(UNMAPPED, Ordering::Release);
         self.unmap_one(region);
     }
 
-    /// Undoes [`map`](Self::map), once, however many callers there are. The other regions follow.
+    /// Undoes [`map`](Self::map), once even with several callers. The other regions follow.
     pub(crate) fn unmap(&self, region: &Region) {
         self.giving.store(SCATTERED, Ordering::Relaxed);
         self.unmap_one(region);

@@ -1,31 +1,31 @@
-//! Pages as numbers, and the record beside each.
+//! Pages as numbers, and the record of each.
 //!
 //! What   a page is a [`PageIdx`] in its area; its address, device address and record are base + index *
-//!        size. Nothing shared holds a pointer, and 16 indices fill a cache line.
-//! Who    a field of a [`PageMeta`] says who may write it; all are atomics, so that reading is always sound.
+//!        size. No shared data holds a pointer, and 16 indices fill a cache line.
+//! Who    each field of a [`PageMeta`] says who may write it; all are atomics, so any thread may read.
 //! Where  the record lies beside the memory, never in it: a device, or a peer process on the same UMEM, can
-//!        write every byte of a page and no record (I3 keeps it alive as long as any handle).
-//! Cost   whole pages that are recycled never touch their record. 32 bytes per 4 KiB.
+//!        write every byte of a page but no record. I3 keeps it alive as long as any handle.
+//! Cost   recycling a whole page never touches its record. 32 bytes per 4 KiB.
 
 use std::fmt;
 
 pub use crate::sys::memory::{PAGE_SHIFT, PAGE_SIZE, system_page_size};
 use crate::sys::sync::AtomicU32;
 
-/// The largest order: 4 MiB, as Linux's `MAX_PAGE_ORDER` on x86.
+/// The largest order: 4 MiB, like Linux's `MAX_PAGE_ORDER` on x86.
 pub const MAX_ORDER: u8 = 10;
 
-/// The number of a page in its area, counted in base pages of 4 KiB. A page of order `k` is named by its
-/// first base page, whose number is a multiple of `1 << k`.
+/// A page's number in its area, in base pages of 4 KiB. A page of order `k` has the number of its first base
+/// page, a multiple of `1 << k`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 #[repr(transparent)]
 pub struct PageIdx(pub u32);
 
-/// Page numbers stay below this, so that a message and a handle have bits left.
+/// Page numbers are below this, so a message and a handle have spare bits.
 pub(crate) const MAX_PAGES: u32 = 1 << 30;
 
 impl PageIdx {
-    /// The offset of the page's first byte in its area.
+    /// The offset of the page's first byte in its area, in bytes.
     #[inline(always)]
     pub fn offset(self) -> u64 {
         (self.0 as u64) << PAGE_SHIFT
@@ -38,7 +38,7 @@ impl fmt::Debug for PageIdx {
     }
 }
 
-/// A NUMA node. Linux: `nid`; "any" is `None` here and -1 there.
+/// A NUMA node. Linux: `nid`; "any" is `None` here, -1 there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct NodeId(pub u8);
 
@@ -48,36 +48,36 @@ impl fmt::Display for NodeId {
     }
 }
 
-/// The record of one base page; a page of a higher order uses that of its first.
+/// The record of one base page. A page of a higher order uses that of its first base page.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub(crate) struct PageMeta {
-    /// Id of the pool that holds the page, 0 while the provider does. Written by the owner when the page
+    /// The id of the pool that holds the page, 0 while the provider does. Written by the owner when the page
     /// joins, and by the thread that releases it.
     pub(crate) pool: AtomicU32,
-    /// Fragments out, less those that `parts` has; while this is the pool's fragment page, with the part of
-    /// the bias that was not handed out yet (frag.rs). Written by the owner alone (I5), after the end of the
-    /// pool under the return lock. Wraps below 0.
+    /// Fragments out, less those in `parts`. In the pool's current fragment page, also the part of the bias
+    /// that was not handed out (frag.rs). Written only by the owner (I5); after the pool's end, under the
+    /// return lock. Wraps below 0.
     pub(crate) frags: AtomicU32,
     /// Fragments that returned when there was no room for a message. Under the return lock.
     pub(crate) overflow: AtomicU32,
-    /// Link in the list of pages with such fragments, under the return lock: 0 not in the list, else the next
-    /// + 2, or 1.
+    /// Link in the list of pages with such fragments, under the return lock: 0 if not in the list, else the
+    /// next page + 2, or 1 for the last.
     pub(crate) next: AtomicU32,
-    /// Lowest 30 bits: [`PageRef`](crate::PageRef)s that live. [`EMERGENCY`] and [`LEFT`] above.
+    /// Lowest 30 bits: live [`PageRef`](crate::PageRef)s. Above: [`EMERGENCY`] and [`LEFT`].
     pub(crate) refs: AtomicU32,
-    /// Clones of shared buffers of this page beyond the first of each fragment. Written by any thread.
+    /// Clones of this page's shared buffers beyond the first of each fragment. Written by any thread.
     pub(crate) clones: AtomicU32,
-    /// The page's tag, if tagging is on: its number; 0 is none.
+    /// The number of the page's tag, if tagging is on; 0 is none.
     pub(crate) tag: AtomicU32,
-    /// Parts that buffers of the page were split into on other threads than the owner's, since the page was
-    /// last complete (split.rs). Added to by any thread that has a part.
+    /// Parts into which other threads than the owner's split the page's buffers since it was last complete
+    /// (split.rs). Any thread with a part adds to it.
     pub(crate) parts: AtomicU32,
 }
 
-/// In [`PageMeta::refs`]: memory of the emergency reserve, which is not recycled. Linux: `pfmemalloc`.
+/// In [`PageMeta::refs`]: a page of the emergency reserve, which is not recycled. Linux: `pfmemalloc`.
 pub(crate) const EMERGENCY: u32 = 1 << 30;
-/// In [`PageMeta::refs`]: the page has left its pool, the last reference gives it back to the provider.
+/// In [`PageMeta::refs`]: the page has left its pool; the last reference releases it to the provider.
 pub(crate) const LEFT: u32 = 1 << 31;
 /// In [`PageMeta::refs`]: the bits that count.
 pub(crate) const REF_COUNT: u32 = EMERGENCY - 1;

@@ -1,17 +1,18 @@
-//! Pools that found no page with their provider, and the pages that come back to it.
+//! Pools that found no page in their provider, and their wake-up when pages return to it.
 //!
-//! Who    a pool's owner adds itself when it starves, before its last look; whoever gives pages back to the
-//!        provider wakes all, and so do an arena that grows or trims, and a domain that goes and may have
-//!        kept it from growing. A provider of another crate that gets pages in another way wakes nobody.
-//! All    and not as many as pages came: a pool that was woken may take none of them (it ended, it wants a
-//!        higher order, another node, another pool was faster), and would have to wake the next. A pool is
-//!        woken once for each time that it armed, so one release costs at most one signal for each pool that
-//!        sleeps, and those that find nothing sleep again.
-//! Pairs  owner: `add` (list), `raise_all` (heavy fence), then it asks the provider again. Giver: `release`,
-//!        light fence, list: one of them sees the other. The fence in `add` orders `starved` before the
-//!        owner's look at its listed lanes (pool_core.rs, `claim_lane`).
-//! Cost   where no pool starves: a load for each release. The owner pays for both fences, as it does for its
-//!        lanes, by the same call.
+//! Who    a pool's owner adds itself when it starves, before its last look for pages. A thread that releases
+//!        pages to the provider wakes all pools. So does an arena that grows or trims, and a domain that is
+//!        removed, because it may have prevented growth. Pages that a provider of another crate gains in
+//!        another way wake no pool.
+//! All    not only as many pools as pages: a woken pool may take none (it ended, wants a higher order or
+//!        another node, another pool was faster), and would have to wake the next. A pool is woken once each
+//!        time it arms. So a release costs at most one signal per sleeping pool, and pools that find nothing
+//!        sleep again.
+//! Pairs  owner: `add` (list), `raise_all` (heavy fence), then another request to the provider. Releasing
+//!        thread: `release`, light fence, list. One of them sees the other. The fence in `add` orders
+//!        `starved` before the owner's look at its listed lanes (pool_core.rs, `claim_lane`).
+//! Cost   one load per release if no pool starves. The owner pays for both fences, in the call that does so
+//!        for its lanes.
 
 use std::sync::Arc;
 
@@ -30,7 +31,7 @@ impl StarvedPools {
         Self { any: AtomicBool::new(false), pools: Lock::new(Vec::new()) }
     }
 
-    /// For a pool's owner: from now on pages that come back wake it, if a heavy fence follows.
+    /// For a pool's owner: from now on returned pages wake it, if a heavy fence follows.
     pub(crate) fn add(&self, wakeup: &Arc<Wakeup>) {
         let mut pools = self.pools.lock();
         if !pools.iter().any(|known| Arc::ptr_eq(known, wakeup)) {
@@ -41,19 +42,19 @@ impl StarvedPools {
         fence(Ordering::SeqCst); // pairs with claim_lane(); wake_all() needs the heavy one that follows
     }
 
-    /// The pool ends.
+    /// For a pool's end.
     pub(crate) fn remove(&self, wakeup: &Arc<Wakeup>) {
         self.pools.lock().retain(|known| !Arc::ptr_eq(known, wakeup));
     }
 
-    /// Whether a pool was added that nobody has woken since. To the owner that added it this is exact: either
-    /// it finds the pool listed, or the pool is being woken.
+    /// Whether a pool was added and not woken since. Exact for the owner that added it: either its pool is
+    /// listed, or it is being woken.
     pub(crate) fn are_listed(&self) -> bool {
         self.any.load(Ordering::Relaxed)
     }
 
-    /// Pages came back to the provider, or it may have more than before. The caller holds no lock: this runs
-    /// callbacks.
+    /// Called when pages returned to the provider, or it may have more. Runs callbacks: the caller holds no
+    /// lock.
     pub(crate) fn wake_all(&self) {
         light_fence(); // pairs with the heavy fence in raise_all(), after add()
         if self.any.load(Ordering::Relaxed) {

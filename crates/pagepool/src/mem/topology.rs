@@ -1,10 +1,10 @@
-//! NUMA nodes: which there are, on which one a page lies, on which one a thread runs.
+//! NUMA nodes: which exist, which one a page is on, which one a thread runs on.
 //!
-//! What   a [`Topology`] is the machine's, or one that a test makes up. Two nodes on a one-node machine are
-//!        the only way to test what a pool does with an off-node page.
-//! Who    anything from any thread.
-//! Cost   [`Topology::current_node`] is nothing on a machine of one node, else one system call; it is asked
-//!        once per refill, not per page.
+//! What   a [`Topology`] is the machine's, or simulated by a test. On a machine of one node, only a
+//!        simulated one can test what a pool does with a page of another node.
+//! Who    any thread may call anything.
+//! Cost   [`Topology::current_node`] is free on a machine of one node, else at most one system call. It is
+//!        called once per refill, not per page.
 
 use std::fmt;
 use std::io;
@@ -36,11 +36,11 @@ pub struct Topology {
 
 #[derive(Clone)]
 enum NodeSource {
-    /// The nodes that are online, and the distances between them, if the kernel says.
+    /// The nodes that are online, and their distances if the kernel says.
     Machine { nodes: Arc<[NodeId]>, distances: Arc<[Vec<u32>]> },
-    /// The kernel has no calls about nodes; why.
+    /// The kernel has no NUMA calls; why.
     NoCalls(Arc<str>),
-    /// Nodes `0..nodes`; the page's node from its number and the number of pages.
+    /// Nodes `0..nodes`. A page's node follows from its number and the number of pages.
     Pretend { nodes: u8, node_of: Arc<dyn Fn(PageIdx, u32) -> NodeId + Send + Sync> },
 }
 
@@ -63,8 +63,8 @@ impl Default for Topology {
 }
 
 impl Topology {
-    /// The machine's nodes, from `/sys/devices/system/node/online`. A kernel without calls about nodes has
-    /// one node, and every request for a node is ignored; [`nodes_ignored`](Self::nodes_ignored) says so.
+    /// Detects the machine's nodes, from `/sys/devices/system/node/online`. A kernel without NUMA calls
+    /// counts as one node, and requests for a node are ignored: see [`nodes_ignored`](Self::nodes_ignored).
     pub fn detect() -> Self {
         let online = read_file("/sys/devices/system/node/online");
         Self::from_probe(crate::sys::memory::probe_numa_calls(), online, |node| {
@@ -73,8 +73,8 @@ impl Topology {
         })
     }
 
-    /// What [`detect`](Self::detect) makes of the answers of the system; `distance` is what it says of a
-    /// node: its distance to each node that is online, in their order.
+    /// Makes a topology of the system's answers. `distance` returns a node's distances to all nodes online,
+    /// in their order.
     pub(crate) fn from_probe(
         calls: io::Result<()>,
         online: io::Result<String>,
@@ -93,24 +93,23 @@ impl Topology {
         Self { source: NodeSource::Machine { nodes: nodes.into(), distances }, current: None }
     }
 
-    /// A machine whose kernel has no NUMA calls (`ENOSYS`), for tests of that case.
+    /// A machine whose kernel has no NUMA calls (`ENOSYS`), for tests.
     pub fn without_numa_calls() -> Self {
         Self::from_probe(Err(io::ErrorKind::Unsupported.into()), Ok(String::new()), |_| String::new())
     }
 
-    /// A simulated machine with nodes `0..nodes` (at least one), on which a page lies where `node_of_page`
-    /// says. A page of a higher order exists only where all its base pages are on one node.
+    /// A simulated machine with nodes `0..nodes` (at least one), on which `node_of_page` gives a page's
+    /// node. A page of a higher order exists only if all its base pages are on one node.
     pub fn pretend(nodes: u8, node_of_page: impl Fn(PageIdx) -> NodeId + Send + Sync + 'static) -> Self {
         Self::pretend_sized(nodes, move |page, _| node_of_page(page))
     }
 
-    /// A simulated machine on which page `i` of an arena is on node `i % nodes`. So there are pages of order
-    /// 0 only.
+    /// A simulated machine on which page `i` of an arena is on node `i % nodes`. So all pages have order 0.
     pub fn pretend_interleaved(nodes: u8) -> Self {
         Self::pretend_sized(nodes, move |page, _| NodeId((page.0 % u32::from(nodes.max(1))) as u8))
     }
 
-    /// A simulated machine on which an arena lies in `nodes` equal stretches, the first on node 0 and so on.
+    /// A simulated machine on which an arena is `nodes` equal stretches, the first on node 0 and so on.
     pub fn pretend_halves(nodes: u8) -> Self {
         Self::pretend_sized(nodes, move |page, pages| {
             let node = u64::from(page.0) * u64::from(nodes) / u64::from(pages.max(1));
@@ -125,14 +124,14 @@ impl Topology {
         }
     }
 
-    /// The same topology, in which every thread runs on the node that `here` holds at that moment.
+    /// Simulates threads too: every thread runs on the node that `here` holds.
     #[must_use]
     pub fn with_current_node(mut self, here: Arc<AtomicU8>) -> Self {
         self.current = Some(here);
         self
     }
 
-    /// The nodes, in ascending order; never empty.
+    /// The nodes in ascending order; never empty.
     pub fn nodes(&self) -> Vec<NodeId> {
         match &self.source {
             NodeSource::Machine { nodes, .. } => nodes.to_vec(),
@@ -153,7 +152,7 @@ impl Topology {
         }
     }
 
-    /// Why every request for a node is ignored, if it is.
+    /// Why requests for a node are ignored; `None` if they are not.
     pub fn nodes_ignored(&self) -> Option<&str> {
         match &self.source {
             NodeSource::NoCalls(why) => Some(why),
@@ -161,8 +160,8 @@ impl Topology {
         }
     }
 
-    /// The other nodes, the nearest first; of two as near, the lower one. In a simulated machine nodes are in
-    /// a row.
+    /// The other nodes, nearest first; of equally near ones, the lower first. In a simulated machine the
+    /// nodes are in a row.
     pub(crate) fn others_by_distance(&self, node: NodeId) -> Vec<NodeId> {
         let nodes = self.nodes();
         let place = |of: NodeId| nodes.iter().position(|&known| known == of);
@@ -178,18 +177,18 @@ impl Topology {
         others
     }
 
-    /// Whether these are the machine's own nodes: memory can be bound to them, and the kernel names a page's
+    /// Whether these are the machine's nodes: memory can be bound to them, and the kernel knows a page's
     /// node.
     pub(crate) fn is_machine(&self) -> bool {
         matches!(self.source, NodeSource::Machine { .. })
     }
 
-    /// Whether the nodes are made up.
+    /// Whether the nodes are simulated.
     pub(crate) fn is_pretended(&self) -> bool {
         matches!(self.source, NodeSource::Pretend { .. })
     }
 
-    /// The one node, where there is only one.
+    /// The node, if there is only one.
     pub(crate) fn only_node(&self) -> Option<NodeId> {
         match self.nodes()[..] {
             [node] => Some(node),
@@ -197,7 +196,7 @@ impl Topology {
         }
     }
 
-    /// The node of a page of an area of `pages` pages, where that is made up.
+    /// The simulated node of a page in an area of `pages` pages.
     pub(crate) fn pretended_node_of(&self, page: PageIdx, pages: u32) -> Option<NodeId> {
         match &self.source {
             NodeSource::Pretend { node_of, nodes } => Some(NodeId(node_of(page, pages).0.min(nodes - 1))),
@@ -206,7 +205,7 @@ impl Topology {
     }
 }
 
-/// Numbers from a list as the kernel writes it, "0-1,3"; those that fit a [`NodeId`].
+/// Parses a list in the kernel's format, "0-1,3"; skips what does not fit a [`NodeId`].
 fn parse_list(text: &str) -> Vec<NodeId> {
     let range = |part: &str| {
         let (first, last) = part.split_once('-').unwrap_or((part, part));

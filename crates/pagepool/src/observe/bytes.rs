@@ -1,9 +1,9 @@
-//! A published file, read with every place checked.
+//! Reads a published file, and checks every offset.
 //!
-//! Trust  nothing: what a file says of itself is compared with what is there. Numbers out of bounds, and
-//!        files that get shorter while they are read, are errors.
-//! Bounds a look at a file has a [`ReadBudget`]. It ends soon, also if the process changes the file without
-//!        end, or leads to one block from all of its rows.
+//! Trust  none: what a file claims is compared with its contents. Numbers out of bounds, and files that
+//!        shrink while they are read, are errors.
+//! Bounds one look at a file has a [`ReadBudget`]. It ends soon, even if the process changes the file
+//!        forever, or all rows lead to one block.
 
 use std::cell::Cell;
 use std::fs::File;
@@ -15,9 +15,8 @@ use crate::holders::record::HolderRecord;
 use crate::shown::is_shown;
 use crate::sys::published_layout::FILE_BYTES;
 
-/// Something that bytes are read of.
 pub(crate) trait ReadAt {
-    /// As many bytes from a place on as there is room for.
+    /// Fills `room` with the bytes from an offset on.
     fn read_at(&self, at: u64, room: &mut [u8]) -> std::io::Result<()>;
 }
 
@@ -37,18 +36,17 @@ impl ReadAt for &[u8] {
     }
 }
 
-/// Records of pages that a file has room for.
+/// Most records of pages that fit in a file.
 pub(crate) const MOST_RECORDS: u64 = (FILE_BYTES / size_of::<HolderRecord>()) as u64;
 
-/// What one look may still read of a file.
+/// How much more one look may read of a file.
 pub(crate) struct ReadBudget {
-    /// Bytes of blocks. Blocks of a true file do not overlap, and none is read more than a few times.
+    /// Bytes of blocks. Blocks of a valid file do not overlap, and each is read only a few times.
     bytes: Cell<u64>,
-    /// Times that a row, or the numbers of a pool, are read again because they changed meanwhile.
+    /// Number of times that a row, or a pool's numbers, may be read again because they changed.
     retries: Cell<u32>,
-    /// Records of pages. No two pools have the same ones, so in a file whose rows lead to one table again and
-    /// again the later ones are damaged. Twice: a pool may end, and another take its place, while rows are
-    /// read.
+    /// Records of pages. Pools do not share them, so if several rows of a file lead to one table, the later
+    /// rows are damaged. Twice the most: a pool may end and another take its place while rows are read.
     records: Cell<u64>,
 }
 
@@ -63,14 +61,12 @@ impl Default for ReadBudget {
 }
 
 impl ReadBudget {
-    /// Whether something that changed may be read again.
     pub(crate) fn retry(&self) -> bool {
         let left = self.retries.get();
         self.retries.set(left.saturating_sub(1));
         left > 0
     }
 
-    /// Whether so many records may be read.
     pub(crate) fn take_records(&self, count: u64) -> bool {
         take(&self.records, count)
     }
@@ -81,7 +77,6 @@ fn take(left: &Cell<u64>, count: u64) -> bool {
     rest.map(|rest| left.set(rest)).is_some()
 }
 
-/// A file, its name for errors, and what may be read of it.
 #[derive(Clone, Copy)]
 pub(crate) struct Reader<'a> {
     pub(crate) source: &'a dyn ReadAt,
@@ -90,7 +85,7 @@ pub(crate) struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// So many bytes from a place on, or an error that says which.
+    /// Reads `len` bytes at an offset; the error names both.
     pub(crate) fn bytes(&self, at: u64, len: usize) -> Result<Bytes, Error> {
         let mut bytes = vec![0; len];
         let read = self.source.read_at(at, &mut bytes);
@@ -99,7 +94,7 @@ impl Reader<'_> {
         Ok(Bytes(bytes))
     }
 
-    /// The same of a block that a row leads to, of which the look has a budget.
+    /// Reads a block that a row leads to, within the budget.
     pub(crate) fn block(&self, at: u64, len: usize) -> Result<Bytes, Error> {
         match take(&self.budget.bytes, len as u64) {
             true => self.bytes(at, len),
@@ -109,14 +104,13 @@ impl Reader<'_> {
         }
     }
 
-    /// An error: the file is not what it should be.
     pub(crate) fn damaged(&self, value: u64, must_be: &str) -> Error {
         let value = format!("{} with {value}", self.path.display());
         Error::parameter("file", value, format!("a published file with {must_be}"))
     }
 }
 
-/// Bytes of a file, of which no number is beyond the end.
+/// Bytes of a file. Numbers beyond the end read as 0.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Bytes(Vec<u8>);
 
@@ -125,17 +119,15 @@ impl Bytes {
         self.0.len()
     }
 
-    /// The number at a place; 0 beyond the end.
+    /// The 8-byte number at an offset.
     pub(crate) fn u64(&self, at: usize) -> u64 {
         u64::from_ne_bytes(self.array(at))
     }
 
-    /// The same, of four bytes.
     pub(crate) fn u32(&self, at: usize) -> u32 {
         u32::from_ne_bytes(self.array(at))
     }
 
-    /// The same, of one.
     pub(crate) fn u8(&self, at: usize) -> u8 {
         u8::from_ne_bytes(self.array(at))
     }
@@ -145,7 +137,7 @@ impl Bytes {
         found.and_then(|bytes| bytes.try_into().ok()).unwrap_or([0; N])
     }
 
-    /// The text in `len` bytes from a place on, up to the first zero.
+    /// The text in `len` bytes at an offset, up to the first zero.
     pub(crate) fn text(&self, at: usize, len: usize) -> String {
         let field = self.0.get(at..).unwrap_or_default();
         let field = &field[..len.min(field.len())];
@@ -154,12 +146,12 @@ impl Bytes {
         text.chars().map(|c| if is_shown(c) || c == '\n' { c } else { '?' }).collect()
     }
 
-    /// The same, of one line.
+    /// The text of one line in `len` bytes at an offset, up to the first zero.
     pub(crate) fn line(&self, at: usize, len: usize) -> String {
         self.text(at, len).replace('\n', "?")
     }
 
-    /// So many bytes, each `len` long, one after another.
+    /// Pieces of `len` bytes, one after another.
     pub(crate) fn parts(&self, len: usize) -> impl Iterator<Item = Self> + '_ {
         self.0.chunks_exact(len.max(1)).map(|part| Self(part.to_vec()))
     }

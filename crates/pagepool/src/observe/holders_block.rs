@@ -1,7 +1,8 @@
-//! Who holds the pages of a pool, out of its file.
+//! Reads the holders of a pool's pages from its file.
 //!
-//! Torn   records are read twice, a piece of the table at a time. One that differs changed meanwhile: it
-//!        counts, but for what it refers to. Rows of texts never change once their count leads to them.
+//! Torn   records are read twice, a piece of the table at a time. A record that differs was changed in
+//!        between: it counts, but what it refers to is ignored. Rows of texts never change once their count
+//!        includes them.
 
 use std::mem::offset_of;
 
@@ -17,22 +18,21 @@ use crate::mem::page::{MAX_ORDER, MAX_PAGES, PageIdx};
 use crate::observe::bytes::{Bytes, MOST_RECORDS, Reader};
 use crate::sys::published_layout::BlockAt;
 
-/// Records that are read together.
 const TOGETHER: u64 = 4096;
 
-/// Until when ages count.
+/// The time until which ages count.
 #[derive(Clone, Copy)]
 pub(crate) enum AsOf {
-    /// Until now, by the coarse clock that the process has, too.
+    /// Now, by the coarse clock that both processes share.
     Now(u64),
-    /// Until so many milliseconds after the pool was made: when a dead process gave its last sign, or now, if
-    /// the process has another clock.
+    /// So many milliseconds after the pool was made: at a dead process's last sign, or now, if the process
+    /// has another clock.
     After(u64),
 }
 
-/// Reads who holds the pages of a pool; `None` if it does not record that, or not in the file.
-/// Beside it the pages that nobody holds, because all their fragments have returned, although the owner has
-/// not collected them.
+/// Reads the holders of a pool's pages, and the number of pages that have no holder: all their fragments have
+/// returned, but the owner has not collected them. `None` if the pool does not record holders, or not in the
+/// file.
 pub(crate) fn holders(
     reader: Reader<'_>,
     at: BlockAt,
@@ -79,7 +79,7 @@ pub(crate) fn holders(
     Ok(Some((tally.view(&names), uncollected)))
 }
 
-/// The pages of a piece of the table that are out as far as the owner knows, and whether somebody holds them.
+/// The pages of a piece of the table that are out as far as the owner knows, and whether each has a holder.
 fn piece_of(reader: Reader<'_>, piece: BlockAt, first: u64) -> Result<Vec<(u64, Since, What, bool)>, Error> {
     let read = || reader.block(piece.offset, (piece.count * piece.bytes) as usize);
     let (before, after) = (read()?, read()?);
@@ -96,7 +96,7 @@ fn piece_of(reader: Reader<'_>, piece: BlockAt, first: u64) -> Result<Vec<(u64, 
 }
 
 impl BlockAt {
-    /// The place that a place of a file says.
+    /// Reads a block's place at an offset.
     pub(crate) fn of_bytes(bytes: &Bytes, at: usize) -> Self {
         Self {
             offset: bytes.u64(at + offset_of!(Self, offset)),
@@ -106,7 +106,7 @@ impl BlockAt {
     }
 }
 
-/// The tables, as far as they are in use: bytes of a row, and all rows.
+/// The tables in use: bytes of a row, and all rows.
 struct HolderTexts([(usize, Bytes); 4]);
 
 impl HolderTexts {
@@ -131,7 +131,7 @@ impl HolderTexts {
         ]))
     }
 
-    /// A table, where the row with an id begins, and how long it is; none if it is not in use.
+    /// The table that has the row with an id, the row's offset, and its length.
     fn row(&self, which: usize, id: u16) -> Option<(&Bytes, usize, usize)> {
         let (len, rows) = &self.0[which];
         let at = usize::from(id.checked_sub(1)?) * len;

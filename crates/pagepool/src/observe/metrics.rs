@@ -1,12 +1,12 @@
-//! What observers see, as metrics for Prometheus and whoever reads its formats.
+//! What observers see, as metrics for Prometheus and compatible readers.
 //!
-//! Names  `pagepool_` and the name that a counter has everywhere. Those of an entry have its kind in between:
-//!        `pagepool_socket_rx_packets`. One that is already the name of a pool's begins with `entry_`.
-//! Labels what a series is about: `process`, `pid` and `file`, which alone is a key: processes of several
-//!        pid namespaces may have one name and number. Of a pool also `pool` and `id`, and `interface` and
-//!        `queue` if an entry below it names them; `place` of its pages. An entry has `name` and `id`. A file
-//!        may have two of one id: the later ones have `copy`, so nothing is left out or comes twice.
-//! Kinds  a meaning that begins with "Now:" is a gauge's; what has no known meaning is of no known kind.
+//! Names  `pagepool_` and the counter's usual name. For an entry its kind comes between:
+//!        `pagepool_socket_rx_packets`. A name that a pool's metric already has begins with `entry_`.
+//! Labels the subject of a series: `process`, `pid` and `file`. Only `file` is a key, because processes of
+//!        several pid namespaces may share name and number. For a pool also `pool` and `id`, and `interface`
+//!        and `queue` if an entry below it has them; for its pages `place`. For an entry `name` and `id`. If
+//!        a file has an id twice, later ones get `copy`: nothing is left out or repeated.
+//! Kinds  a meaning that begins with "Now:" makes a gauge; without a meaning the kind is unknown.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -23,7 +23,7 @@ use crate::home::stats::{DeferredStats, Stats};
 use crate::observe::model::{EntryView, Life, PoolView, ProcessView};
 use crate::shown::{is_shown, shown};
 
-/// How metrics are written.
+/// Output format of metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MetricsFormat {
@@ -34,11 +34,12 @@ pub enum MetricsFormat {
     Prometheus,
 }
 
-/// Appends all counters of these processes, of their pools and of what else they entered, as metrics.
+/// Appends all counters of these processes, their pools and their other entries, as metrics.
 ///
-/// `meaning` says what a counter of an entry counts, by the entry's kind and the counter's name; `None` where
-/// nobody knows. Arenas and domains are known. A process that publishes finds itself among
-/// [`RunFolder::processes`](crate::observe::RunFolder::processes), so the same call serves its own metrics:
+/// `meaning` explains an entry's counter, given the entry's kind and the counter's name; `None` if unknown.
+/// Counters of arenas and domains are already known. A process that publishes finds itself in
+/// [`RunFolder::processes`](crate::observe::RunFolder::processes), so this call can also export its own
+/// metrics:
 ///
 /// ```
 /// use pagepool::observe::{MetricsFormat, RunFolder, write_metrics};
@@ -71,32 +72,27 @@ pub fn write_metrics(
     written.expect("a String takes everything");
 }
 
-/// Names and values.
 type Labels = Vec<(&'static str, String)>;
 
-/// A number of a metric.
 #[derive(Clone, Copy, Debug)]
 enum Number {
     Count(u64),
     Seconds(f64),
 }
 
-/// A metric, with all of its series.
 #[derive(Debug)]
 struct Family {
     name: String,
     help: String,
     kind: MetricType,
     series: Vec<(Labels, Number)>,
-    /// How often there were these labels.
+    /// Number of series with these labels.
     labels: BTreeMap<Labels, u32>,
 }
 
-/// All metrics, in the order in which they are written.
 #[derive(Debug, Default)]
 struct Families {
     all: Vec<Family>,
-    /// Where each name is.
     places: BTreeMap<String, usize>,
 }
 
@@ -115,7 +111,6 @@ impl Families {
         this
     }
 
-    /// Adds a series to a metric, which begins with it if there is none.
     fn add(&mut self, name: &str, help: &str, kind: MetricType, mut labels: Labels, number: Number) {
         let place = *self.places.entry(name.to_owned()).or_insert_with(|| {
             let (series, labels) = (Vec::new(), BTreeMap::new());
@@ -205,7 +200,7 @@ impl Families {
     ) {
         for (counter, value) in &entry.counters {
             let name = metric_name(&entry.kind, counter);
-            // An entry with the name of a pool's or a process's metric would falsify that.
+            // An entry whose metric has the name of a pool's or process's would falsify that one.
             let name = if taken.contains(&name) { format!("entry_{name}") } else { name };
             let meaning = known(&entry.kind, counter).or_else(|| meaning(&entry.kind, counter));
             let kind = match meaning {
@@ -236,7 +231,7 @@ impl Collector for Families {
     }
 }
 
-/// A text as the value of a label: no other text has it, and a terminal shows it.
+/// A text as a label's value: unique to the text, and safe for a terminal.
 fn label(text: String) -> String {
     const BACKSLASH: char = '\u{5c}';
     match text.chars().all(|c| is_shown(c) && c != BACKSLASH) {
@@ -284,7 +279,6 @@ fn seconds(time: SystemTime) -> Number {
     Number::Seconds(time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64())
 }
 
-/// What the entries of this crate count.
 fn known(kind: &str, counter: &str) -> Option<&'static str> {
     match (kind, counter) {
         ("arena", "committed_bytes") => Some("Now: bytes that the arena took from the system."),
@@ -293,15 +287,14 @@ fn known(kind: &str, counter: &str) -> Option<&'static str> {
     }
 }
 
-/// The name of an entry's metric: letters that names of metrics may have, without what the formats append to
-/// that of a counter.
+/// Name of an entry's metric: only allowed letters, without the suffix that the formats append to counters.
 fn metric_name(kind: &str, counter: &str) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
     let name: String = format!("{kind}_{counter}").chars().map(plain).collect();
     name.trim_end_matches("_total").to_owned()
 }
 
-/// The first paragraph of a documentation comment, without links and what either format would have to escape.
+/// The first paragraph of a doc comment, without links and characters that a format would escape.
 fn one_line(docs: &str) -> String {
     let first = docs.split("\n\n").next().unwrap_or_default();
     let mut text = first.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -312,7 +305,7 @@ fn one_line(docs: &str) -> String {
     text.replace(['\u{22}', '\\'], "'")
 }
 
-/// Where a link in square brackets begins, where its label ends, and where the link itself does.
+/// Start of a link in square brackets, end of its label, and end of the link.
 fn link(text: &str) -> Option<(usize, usize, usize)> {
     let open = text.find('[')?;
     let close = open + text[open..].find(']')?;
@@ -432,7 +425,7 @@ mod tests {
     #[test]
     fn nothing_is_left_out_and_no_series_comes_twice() {
         let last_sign = UNIX_EPOCH + Duration::from_secs(20);
-        // In another pid namespace, and dead: of the same name and number.
+        // Same name and number: in another pid namespace, and dead.
         let namesake = ProcessView { file: "drop.12-1".into(), ..process() };
         let dead = ProcessView { life: Life::Dead { last_sign }, file: "drop.12-2".into(), ..process() };
         let mut twice = ProcessView { file: "drop.14".into(), ..process() };

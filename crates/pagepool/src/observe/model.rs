@@ -1,9 +1,8 @@
-//! What an observer sees of a process: its pools, and what else it published.
+//! What an observer sees of a process: its pools and other entries.
 //!
-//! What   plain values, read out of a file once; nothing in them changes, and nothing leads back to the
-//!        process.
-//! Trust  texts are as the process wrote them, but for what a terminal does not show
-//!        ([`is_shown`](super::is_shown)): each such character is replaced by `?`.
+//! What   plain values, read once from a file. They never change, and have no connection to the process.
+//! Trust  texts are as the process wrote them, except that `?` replaces each character that a terminal does
+//!        not show ([`is_shown`](super::is_shown)).
 
 use std::path::PathBuf;
 use std::time::SystemTime;
@@ -14,33 +13,33 @@ pub use crate::holders::view::{
 use crate::home::stats::{DeferredStats, Inflight, Stats};
 use crate::sys::published_layout::BELOW_POOLS;
 
-/// A process that published its pools, as of one moment.
+/// A process that published its pools, at one moment.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ProcessView {
-    /// The name that it published under.
+    /// The name under which it published.
     pub name: String,
-    /// Its process id, in its own pid namespace.
+    /// Process id in its own pid namespace.
     pub pid: u32,
-    /// The same, if whoever looks is in that namespace, so that `/proc` has the process under this number.
+    /// Process id, if the observer is in that namespace too: `/proc` has the process under it.
     pub pid_here: Option<u32>,
     /// When it published.
     pub started: SystemTime,
-    /// The version of pagepool that it uses.
+    /// Its version of pagepool.
     pub version: String,
     /// Whether it still runs.
     pub life: Life,
-    /// Pools and other entries for which the file had no room, and those of
+    /// Number of pools and entries that are missing here: the file had no room for them, or they are
     /// [`not_read`](Self::not_read).
     pub not_shown: u64,
-    /// Pools and other entries of the file that could not be read: they are damaged, or changed faster than
-    /// they can be read consistently.
+    /// Number of pools and entries that could not be read: damaged, or changing too fast for a consistent
+    /// read.
     pub not_read: u64,
-    /// Its pools, in the order of ids: those that live, and those that ended with buffers out.
+    /// Its pools by id: live ones, and ended ones with buffers out.
     pub pools: Vec<PoolView>,
-    /// Its arenas, domains, and what other crates entered.
+    /// Its arenas and domains, and entries of other crates.
     pub entries: Vec<EntryView>,
-    /// The file that says all this.
+    /// The published file.
     pub file: PathBuf,
 }
 
@@ -50,10 +49,10 @@ pub struct ProcessView {
 pub enum Life {
     /// It runs.
     Alive,
-    /// It ended without taking its file away: it was killed, or crashed.
+    /// It was killed or crashed, and left its file.
     Dead {
-        /// The last time that it is known to have run: when it last changed the list of what it publishes,
-        /// or called [`sign_of_life`](crate::sign_of_life). The counters themselves carry no time.
+        /// When it is last known to have run: when it changed its list of pools and entries, or called
+        /// [`sign_of_life`](crate::sign_of_life). Counters carry no time.
         last_sign: SystemTime,
     },
 }
@@ -62,68 +61,67 @@ pub enum Life {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct PoolView {
-    /// As [`PoolRef::id`](crate::PoolRef::id).
+    /// The pool's id: [`PoolRef::id`](crate::PoolRef::id).
     pub id: u32,
-    /// As [`PoolRef::mem_id`](crate::PoolRef::mem_id).
+    /// The memory id: [`PoolRef::mem_id`](crate::PoolRef::mem_id).
     pub mem_id: u16,
     /// Its name.
     pub name: String,
-    /// The area that its pages lie in, as [`Area::id`](crate::Area::id): the `id` of its arena's entry.
+    /// The area of its pages, [`Area::id`](crate::Area::id): the `id` of its arena's entry.
     pub area_id: u64,
-    /// The thread that it is bound to, if it is bound, and the thread is known.
+    /// The thread to which it is bound, if any and known.
     pub thread: Option<ThreadView>,
-    /// The interface whose queue it serves, if an entry below it says so.
+    /// The interface whose queue it serves, if an entry below it has it.
     pub ifindex: Option<u32>,
     /// When it was made.
     pub created: SystemTime,
-    /// When it ended, if buffers of it were still out then. Linux: `detach-time`.
+    /// When it ended, if buffers were still out. Linux: `detach-time`.
     pub detached: Option<SystemTime>,
-    /// Bytes of a page.
+    /// Bytes per page.
     pub page_bytes: u64,
     /// Its counters.
     pub stats: Stats,
     /// Where its pages are.
     pub inflight: Inflight,
-    /// As [`PoolRef::frag_waste`](crate::PoolRef::frag_waste).
+    /// Bytes of pages that belonged to no fragment: [`PoolRef::frag_waste`](crate::PoolRef::frag_waste).
     pub frag_waste: u64,
-    /// Counters of its deferred queue; all 0 without one.
+    /// Counters of its deferred queue; all 0 without a queue.
     pub deferred: DeferredStats,
-    /// Who holds its pages, as [`PoolRef::holders`](crate::PoolRef::holders); `None` in a pool made without
-    /// [`holders`](crate::PoolParams::holders), and where the file had no room for that.
+    /// The holders of its pages, see [`PoolRef::holders`](crate::PoolRef::holders); `None` without
+    /// [`holders`](crate::PoolParams::holders), and if the file had no room.
     pub holders: Option<HoldersView>,
     /// Its parameters: names as in [`PoolParams`](crate::PoolParams), and values.
     pub params: Vec<(String, String)>,
 }
 
 impl PoolView {
-    /// Bytes of the pages that joined the pool and have not left it. Linux: `inflight-mem`.
+    /// Bytes of the pages in [`inflight`](Self::inflight). Linux: `inflight-mem`.
     pub fn inflight_bytes(&self) -> u64 {
         (self.inflight.total.max(0) as u64).saturating_mul(self.page_bytes)
     }
 }
 
-/// Something else that a process publishes: an arena, a domain, a socket, a port.
+/// Another published thing: an arena, a domain, a socket, a port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct EntryView {
-    /// What it is: `arena`, `domain`, or what the crate that entered it calls it.
+    /// Its kind: `arena`, `domain`, or the name that another crate chose.
     pub kind: String,
-    /// Its id among those of its kind.
+    /// Its id, unique in its kind.
     pub id: u64,
-    /// The id of what it belongs to: a domain to its arena, a socket to its [pool](Self::pool_id); 0 for
-    /// nothing.
+    /// The id of its parent: a domain's arena, a socket's [pool](Self::pool_id); 0 for none.
     pub parent: u64,
     /// Its name.
     pub name: String,
-    /// What does not change.
+    /// Values that do not change.
     pub params: Vec<(String, String)>,
-    /// What does.
+    /// Values that change.
     pub counters: Vec<(String, u64)>,
 }
 
 impl EntryView {
-    /// The pool that it belongs to, if it is a `socket`, `nic` or `port`. Entries of other kinds belong to
-    /// something else, whose id may be that of a pool as well.
+    /// Its pool, if it is a `socket`, `nic` or `port`. Entries of other kinds have other parents, whose id
+    /// may equal a pool's.
     pub fn pool_id(&self) -> Option<u64> {
         (BELOW_POOLS.contains(&&*self.kind) && self.parent != 0).then_some(self.parent)
     }

@@ -1,10 +1,10 @@
-//! The numbers of a pool, out of its memory.
+//! Reads a pool's numbers from its memory.
 //!
-//! What   the schema says where each number is. A number is the sum of its rows; what is in lanes is
-//!        computed as the lanes do it.
-//! Torn   the memory is read three times. What only rises must not be lower in a later read: so the second
-//!        read's value lies between what was true at the first and at the third. Else it is read again, as
-//!        often as the budget of the look allows.
+//! What   the schema has the place of each number. A number is the sum of its rows. Pages in lanes are
+//!        computed as lanes do it.
+//! Torn   the memory is read three times. Values that only rise must not fall between reads. The second
+//!        read's value then lies between the true values at the first and the third. Otherwise it is read
+//!        again, within the look's budget.
 
 use std::collections::BTreeMap;
 use std::mem::offset_of;
@@ -14,16 +14,16 @@ use crate::home::stats::{DeferredStats, Inflight, Stats};
 use crate::observe::bytes::{Bytes, Reader};
 use crate::sys::published_layout::{BlockAt, IN_DEFERRED, IN_HOLDERS, IN_LANE, IN_POOL, SchemaRow};
 
-/// The most bytes of a block that are read; what lies behind is no number.
+/// Most bytes to read of a block; behind them are no numbers.
 const MOST_BYTES: u64 = 16 << 10;
-/// The most lanes that a pool may say it has.
+/// Most lanes that a pool may claim.
 const MOST_LANES: u64 = 64;
-/// The most rows for one name in a block. Each costs time for each lane, at each look at each pool.
+/// Most rows per name in a block. Each costs time per lane, at each look at each pool.
 const MOST_PARTS: usize = 8;
-/// Times that memory of a pool is read which changes in a way that it cannot.
+/// Number of reads of a pool's memory that changes as it cannot.
 const TRIES: usize = 200;
 
-/// A row of the schema: a part of the number of its name.
+/// A row of the schema: one summand of its name's number.
 struct Part {
     at: usize,
     width: usize,
@@ -41,11 +41,10 @@ impl Part {
     }
 }
 
-/// Where the numbers of a pool are: in each of its kinds of blocks, by their names.
+/// Places of a pool's numbers: for each kind of block, by name.
 pub(crate) struct Schema([BTreeMap<String, Vec<Part>>; 4]);
 
 impl Schema {
-    /// Reads it, row by row.
     pub(crate) fn new(reader: Reader<'_>, rows: &Bytes) -> Result<Self, Error> {
         let field = |row: &Bytes, at| row.u32(at);
         let part = |row: &Bytes| Part {
@@ -73,14 +72,12 @@ impl Schema {
         parts.fold(0, |sum, part| sum.wrapping_add(part.value(bytes)))
     }
 
-    /// Bytes that a block must have.
     fn extent(&self, block: u32) -> u64 {
         let ends = self.0[block as usize].values().flatten().map(|part| part.at as u64 + part.width as u64);
         ends.max().unwrap_or(0)
     }
 }
 
-/// Where a pool is in the file.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PoolBlocks {
     pub(crate) pool: BlockAt,
@@ -89,31 +86,28 @@ pub(crate) struct PoolBlocks {
     pub(crate) holders: BlockAt,
 }
 
-/// The numbers of a pool.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct PoolNumbers {
     pub(crate) stats: Stats,
     pub(crate) inflight: Inflight,
     pub(crate) deferred: DeferredStats,
     pub(crate) frag_waste: u64,
-    /// The token of the thread that the pool is bound to.
+    /// Token of the thread to which the pool is bound.
     pub(crate) owner: u64,
 }
 
-/// What one look at a pool finds.
 #[derive(Clone, Debug, Default)]
 struct Look {
     numbers: PoolNumbers,
-    /// Pages pushed into each lane, and taken out of all.
+    /// Pages pushed into each lane, and taken out of all lanes.
     pushed: Vec<u64>,
     taken: u64,
     ring: u64,
-    /// Messages of fragments in lanes and ring, and pages in fragments as far as the owner knows.
+    /// Messages of fragments in lanes and ring, and the owner's count of pages in fragments.
     frag_messages: u64,
     in_frags: u64,
 }
 
-/// Reads a pool's numbers.
 pub(crate) fn numbers(reader: Reader<'_>, schema: &Schema, blocks: PoolBlocks) -> Result<PoolNumbers, Error> {
     check(reader, schema, blocks)?;
     let look = || look(reader, schema, blocks);
@@ -164,7 +158,7 @@ fn look(reader: Reader<'_>, schema: &Schema, blocks: PoolBlocks) -> Result<Look,
     numbers.deferred.fill(|name| schema.sum(&format!("deferred.{name}"), IN_DEFERRED, &deferred));
     numbers.frag_waste = schema.sum("frag_waste", IN_POOL, &pool);
     numbers.owner = schema.sum("owner", IN_POOL, &pool);
-    // Read apart from the cache: while the owner moves pages between the two, they may count twice, or not.
+    // Read separately from the cache: a page that the owner moves between both may count twice or not at all.
     let stock = schema.sum("inflight.cache", IN_HOLDERS, &holders);
     numbers.inflight.cache = schema.sum("inflight.cache", IN_POOL, &pool).saturating_add(stock);
     numbers.inflight.frag = schema.sum("inflight.frag", IN_POOL, &pool);
@@ -176,33 +170,32 @@ fn look(reader: Reader<'_>, schema: &Schema, blocks: PoolBlocks) -> Result<Look,
     Ok(look)
 }
 
-/// As `Lane::pages_pushed`.
+/// Like `Lane::pages_pushed`.
 fn pages_pushed(schema: &Schema, lane: &Bytes) -> u64 {
     let value = |name| schema.sum(name, IN_LANE, lane);
     let [lap_start, next, first, mask, phase] =
         ["lane.lap_start", "lane.next", "lane.first", "lane.mask", "lane.phase"].map(value);
     let in_lap = next.wrapping_sub(first) / 4;
-    // The phase says which lap it is: of two stores that begin a new one, the first may have been made
-    // alone.
+    // The phase tells the lap: of the two stores that begin a new lap, maybe only the first was made.
     let size = mask.wrapping_add(1);
     let begins = in_lap == 0 && phase != u64::from(lap_start & size == 0);
     let messages = lap_start.wrapping_add(in_lap).wrapping_add(if begins { size } else { 0 });
     messages.saturating_sub(value("lane.frags"))
 }
 
-/// As `Lane::frags_in`.
+/// Like `Lane::frags_in`.
 fn frags_in(schema: &Schema, lane: &Bytes) -> u64 {
     let value = |name| schema.sum(name, IN_LANE, lane);
     above_zero(value("lane.frags").wrapping_sub(value("lane.at").wrapping_sub(value("lane.taken"))))
 }
 
-/// A difference of counts of which one may have been read before the other.
+/// A difference of two counts, which were not read at once; 0 if negative.
 fn above_zero(difference: u64) -> u64 {
     if difference as i64 > 0 { difference } else { 0 }
 }
 
 impl Look {
-    /// Whether nothing that only rises is lower than it was.
+    /// Whether no value that only rises has fallen.
     fn follows(&self, before: &Self) -> bool {
         let risen = |now: u64, then: u64| now.wrapping_sub(then) as i64 >= 0;
         let stats = |look: &Self| look.numbers.stats.fields();
@@ -214,8 +207,8 @@ impl Look {
             && risen(self.numbers.frag_waste, before.numbers.frag_waste)
     }
 
-    /// The numbers, with what is in lanes and ring; releases are of the look before, so that never more
-    /// pages leave than joined.
+    /// The numbers, with pages in lanes and ring. Releases are from the look before, so that never more pages
+    /// leave than joined.
     fn with_places(&self, before: &Self) -> PoolNumbers {
         let mut numbers = self.numbers;
         let pushed = self.pushed.iter().fold(0u64, |sum, lane| sum.wrapping_add(*lane));
@@ -224,8 +217,8 @@ impl Look {
         let inflight = &mut numbers.inflight;
         inflight.total = numbers.stats.inflight().max(0);
         inflight.lanes = pushed.saturating_sub(self.taken);
-        // The records of pages are not in the file: of the pages in fragments, as many as there are messages
-        // may be complete.
+        // The file lacks the records of pages: at most as many pages in fragments are complete as there are
+        // messages.
         inflight.uncollected = self.frag_messages.min(self.in_frags);
         inflight.ring = above_zero(self.ring);
         let Inflight { cache, lanes, ring, frag, deferred, uncollected, .. } = *inflight;

@@ -1,7 +1,7 @@
 //! What a published file says of its process.
 //!
-//! Rows   a row is valid while its `life` is odd, and is read until that and all the rest are the same
-//!        twice, and `life` still is when what the row leads to was read.
+//! Rows   a row is valid while its `life` is odd. It is read until two reads are equal, and `life` is
+//!        unchanged after reading what the row leads to.
 
 use std::mem::offset_of;
 use std::os::unix::fs::MetadataExt;
@@ -21,10 +21,10 @@ use crate::sys::published_layout::{
 use crate::sys::published_memory::now_ns;
 use crate::sys::run_folder::{self, ProcessIdentity, is_locked};
 
-/// Times that a row is read which changes meanwhile.
+/// Number of reads of a row that keeps changing.
 const TRIES: usize = 100;
 
-/// Reads a file; `None` if its process took it away since it was listed.
+/// Reads a file; `None` if its process has removed it since it was listed.
 pub(crate) fn read(path: &Path) -> Result<Option<ProcessView>, Error> {
     let (file, found) = match run_folder::open(path) {
         Err(_) if !is_there(path) => return Ok(None),
@@ -40,7 +40,7 @@ pub(crate) fn read(path: &Path) -> Result<Option<ProcessView>, Error> {
         false => Some(last_sign_ns(&header)),
     };
     let view = view(reader, &header, alive, until_ns);
-    // One that took its file away since it was opened is not dead.
+    // A process that removed its file since it was opened is not dead.
     if !alive && file.metadata().is_ok_and(|found| found.nlink() == 0) {
         return Ok(None);
     }
@@ -52,8 +52,7 @@ fn is_there(path: &Path) -> bool {
     !std::fs::symlink_metadata(path).is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound)
 }
 
-/// What an observer sees of bytes that are, or claim to be, a published file of a dead process. For
-/// fuzzers.
+/// Views bytes as the published file of a dead process, valid or not. For fuzzers.
 #[cfg(any(test, feature = "testing"))]
 pub fn read_bytes(bytes: &[u8]) -> Result<ProcessView, Error> {
     let (path, budget) = (Path::new("bytes"), ReadBudget::default());
@@ -87,8 +86,8 @@ fn last_sign_ns(header: &Bytes) -> u64 {
     header.u64(offset_of!(Header, last_sign_ns))
 }
 
-/// `until_ns`: until when ages count, by the time of day; else until now, by the clock that this process
-/// shares with the other one.
+/// `until_ns` is the time of day until which ages count; `None` means now, by the clock shared with the
+/// process.
 fn view(
     reader: Reader<'_>,
     header: &Bytes,
@@ -146,30 +145,27 @@ fn check_header(reader: Reader<'_>, header: &Bytes) -> Result<(), Error> {
     Ok(())
 }
 
-/// The interface that an entry below a pool names.
 fn ifindex_below(entries: &[EntryView], pool: u32) -> Option<u32> {
     let below = entries.iter().filter(|entry| entry.pool_id() == Some(pool.into()));
     let mut params = below.flat_map(|entry| &entry.params);
     params.find(|(key, _)| key == "ifindex").and_then(|(_, value)| value.parse().ok())
 }
 
-/// What a row is about.
 enum SeenEntry {
     Pool(Box<PoolView>),
     Entry(EntryView),
     /// The row is not valid.
     None,
-    /// It leads to what cannot be read, or changes too often; others may be well.
+    /// It leads to something unreadable, or changes too often; other rows may be valid.
     Damaged,
 }
 
-/// The tables of a file.
 struct PublishedFile<'a> {
     reader: Reader<'a>,
     schema: Schema,
     entries: TableAt,
     threads: TableAt,
-    /// As in [`view`].
+    /// See [`view`].
     until_ns: Option<u64>,
 }
 
@@ -202,7 +198,7 @@ impl<'a> PublishedFile<'a> {
         self.reader.bytes(table.offset.saturating_add(offset), table.row_bytes as usize)
     }
 
-    /// What a row is about; an error if there is no such row.
+    /// What a row leads to; an error if there is no such row.
     fn entry(&self, at: u32) -> Result<SeenEntry, Error> {
         for _ in 0..TRIES {
             let row = self.row(self.entries, at)?;
@@ -219,7 +215,7 @@ impl<'a> PublishedFile<'a> {
                 break;
             }
         }
-        Ok(SeenEntry::Damaged) // none stays the same for so long
+        Ok(SeenEntry::Damaged) // it never stayed equal
     }
 
     fn follow(&self, row: &Bytes) -> Result<SeenEntry, Error> {
@@ -324,8 +320,8 @@ mod tests {
     use crate::observe::bytes::ReadAt;
     use crate::sys::published_layout::IN_LANE;
 
-    /// A file of which the pools say that they are at these two places; what is at one of them falls at every
-    /// read, as a process may have it that changes its file without end.
+    /// A file whose pools claim to be at one of two places. The number at one of them falls at every read, as
+    /// if the process changed the file forever.
     struct Falling {
         bytes: Vec<u8>,
         reads: Cell<u64>,
@@ -346,7 +342,7 @@ mod tests {
         }
     }
 
-    /// With a row for each pool, and one number in its schema.
+    /// A row for each pool, and one number in the schema.
     fn falling(pools: usize) -> Falling {
         let mut bytes = vec![0; ROWS_AT + pools * size_of::<EntryRow>()];
         let mut put = |at: usize, value: &[u8]| bytes[at..at + value.len()].copy_from_slice(value);
@@ -390,12 +386,12 @@ mod tests {
         let header = reader.bytes(0, size_of::<Header>()).unwrap();
         let view = view(reader, &header, true, None).unwrap();
         assert_eq!((view.pools.len(), view.not_read, view.not_shown), (1, 1023, 1023));
-        // Of each pool its row and four blocks, all three times, and 2,000 times the blocks of some.
+        // For each pool its row and four blocks, all three times, and 2,000 times the blocks of some.
         let reads = source.reads.get();
         assert!(reads < 3 * 5 * 1024 + 4 * 2000 + 100, "{reads}");
     }
 
-    /// Sums over lanes take time that no budget of reads knows of.
+    /// Sums over lanes take time that no budget limits.
     #[test]
     fn a_schema_has_no_more_rows_for_a_name_than_a_true_one() {
         let read = |count: u32| {

@@ -1,9 +1,9 @@
 //! Publishing: this process shows its pools to others.
 //!
-//! Who    any thread, once in a process, before the first pool: a pool stays where it is made, so one on the
-//!        heap cannot be shown.
-//! Cost   at most one instruction per buffer: a pool is made in memory that others may read, and is used
-//!        there as anywhere. A pool that is made or ends takes a short lock.
+//! Who    any thread, once per process, before the first pool: a pool never moves, so one on the heap cannot
+//!        be shown.
+//! Cost   at most one instruction per buffer: a published pool is made in memory that others can read, and is
+//!        used as usual. Making or ending a pool takes a short lock.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -19,11 +19,10 @@ use crate::sys::published_layout::NAME_BYTES;
 use crate::sys::published_memory::{PublishedMemory, UnseenPool};
 use crate::sys::run_folder::{self, BEING_MADE, SUFFIX};
 
-/// Files that a process may find in its way, of others with its name and number in other pid namespaces.
+/// Most files that other processes with this name and number, in other pid namespaces, may have.
 const MOST_NAMESAKES: u32 = 100;
 
-/// This process shows its pools to others, until this is dropped: then its file goes. Pools that are in it
-/// stay valid.
+/// Shows this process's pools to others until it is dropped, which removes the file. Pools in it stay valid.
 #[derive(Debug)]
 pub struct Publication {
     memory: &'static PublishedMemory,
@@ -31,29 +30,30 @@ pub struct Publication {
     pid: u32,
 }
 
-/// Shows the pools of this process, and what else it enters, to those who [observe](crate::observe):
-/// counters, places of pages, parameters. They are in a file of this process's memory, in the folder
-/// `$PAGEPOOL_RUN`, else `/run/pagepool` for root, else `$XDG_RUNTIME_DIR/pagepool`. The file outlives a
-/// process that is killed, and then says what it had. Whoever publishes removes what dead processes of its
-/// name left, but for the file of the one that died last. Forwarders of `pagepool-net` enter their devices
-/// and ports by themselves.
+/// Shows this process's pools and other entries to [observers](crate::observe): counters, places of pages,
+/// parameters.
 ///
-/// The folder should be on tmpfs. On another file system each first store to a page after the kernel wrote
-/// it to the disk takes a page fault; and where `fallocate` reserves nothing (copy on write, network) a
-/// store may find it full, which ends the process by SIGBUS.
+/// They are in a file of this process's memory, in the folder `$PAGEPOOL_RUN`, else `/run/pagepool` for root,
+/// else `$XDG_RUNTIME_DIR/pagepool`. After a kill the file shows the last state. A publisher removes files of
+/// dead processes with its name, except that of the last to die. Forwarders of `pagepool-net` enter their
+/// devices and ports themselves.
 ///
-/// `name` is what observers see: 1 to 64 of `A-Z a-z 0-9 - _ .`, the first no dot. Call this before the
-/// first pool: once one exists the call fails. An arena that was made earlier is not shown. A process
-/// publishes once.
+/// The folder should be on tmpfs. On another file system the first store to a page after each write-back
+/// takes a page fault. If `fallocate` reserves nothing there (copy on write, network) a store may find it
+/// full, and SIGBUS kills the process.
 ///
-/// Only the user who runs the process can read the file, for it has addresses in it. A child of `fork`
-/// publishes nothing: it has a copy of the memory, and the parent's pools do not change by what it does. It
-/// must not drop handles that were copied into it, as without publishing. One of raw `clone(2)` without
-/// `exec` has the parent's memory itself, and must not touch pools, nor `exit` with destructors.
+/// `name` is what observers see: 1 to 64 of `A-Z a-z 0-9 - _ .`, the first no dot. Call this before the first
+/// pool exists; an arena made earlier is not shown. A process publishes once.
 ///
-/// Errors: [`Error::Parameter`] for the name, a folder that others may write to, no folder, a limit of
-/// file sizes (`RLIMIT_FSIZE`) below 16 MiB; [`Error::Busy`] the second time, and while a pool exists;
-/// [`Error::System`] for a call that failed.
+/// Only the user of the process can read the file, because it contains addresses. A forked child publishes
+/// nothing: it has a copy of the memory, and does not change the parent's pools. It must not drop handles
+/// that were copied into it, published or not. A child of raw `clone(2)` without `exec` has the parent's
+/// memory itself: it must not touch pools, nor `exit` with destructors.
+///
+/// # Errors
+/// [`Error::Parameter`] for the name, a folder that others may write to, no folder, or a limit of file sizes
+/// (`RLIMIT_FSIZE`) below 16 MiB; [`Error::Busy`] the second time, and while a pool exists; [`Error::System`]
+/// for a failed call.
 ///
 /// ```
 /// # let folder = std::env::temp_dir().join(format!("pagepool-doc-{}", std::process::id()));
@@ -87,12 +87,11 @@ pub fn publish(name: &str) -> Result<Publication, Error> {
     Ok(Publication { memory, path, pid: std::process::id() })
 }
 
-/// Notes in the published file that the process runs now; where nothing is published, nothing.
+/// Records in the published file that the process runs now; does nothing if it has not published.
 ///
-/// The time of the last one is what a reader has of a process that was killed
-/// ([`Life::Dead`](crate::observe::Life::Dead)). Pools and entries that come and go are signs, too; where
-/// none does for long, call this in a loop that goes round once in a while. Forwarders of `pagepool-net` do
-/// while they show what they count. Any thread; the cost is a look at the clock.
+/// Of a killed process a reader sees the time of the last sign ([`Life::Dead`](crate::observe::Life::Dead)).
+/// Pools and entries that come and go are signs too. If none does for long, call this now and then in a loop;
+/// forwarders of `pagepool-net` do while they publish their counters. Any thread; costs a read of the clock.
 pub fn sign_of_life() {
     if let Some(memory) = PublishedMemory::current() {
         memory.sign();
@@ -100,14 +99,15 @@ pub fn sign_of_life() {
 }
 
 impl Publication {
-    /// The file.
+    /// Path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Whether this is a copy in a child of `fork`: the file is its parent's, and stays when the copy goes.
+    /// Whether this is a copy in a child of `fork`. The file belongs to the parent, and stays when the copy
+    /// is dropped.
     pub fn is_of_parent(&self) -> bool {
-        // A child may have its parent's number, in a new pid namespace; one of raw clone(2) ran no hook.
+        // A child may have its parent's number in a new pid namespace, and one of raw clone(2) ran no hook.
         self.memory.is_of_parent() || std::process::id() != self.pid
     }
 }
@@ -130,13 +130,13 @@ fn check_name(name: &str) -> Result<(), Error> {
     Err(Error::parameter("name", format_args!("{name:?}"), must_be))
 }
 
-/// Refuses to publish beside pools that lie on the heap, where nobody could see them.
+/// Refuses to publish while pools are on the heap, where no observer sees them.
 fn check_no_pool() -> Result<(), Error> {
     let count = UnseenPool::count();
     if count == 0 {
         return Ok(());
     }
-    let all = Registry::process().dump(); // without those of registries of their own
+    let all = Registry::process().dump(); // without those of other registries
     let first = all.iter().find(|entry| entry.mem_type == MemType::Pool);
     let such = first.map_or_else(String::new, |first| format!(", such as {:?}", first.name));
     let what =
@@ -144,8 +144,7 @@ fn check_no_pool() -> Result<(), Error> {
     Err(Error::Busy { what })
 }
 
-/// Removes what dead processes of this name left, but for the file of the one that died last: somebody may
-/// want to read it.
+/// Removes the files of dead processes with this name, except that of the last to die, for later readers.
 fn remove_dead(folder: &Path, name: &str) {
     let of_name = |path: &Path| {
         let file = path.file_name()?.to_str()?;
@@ -161,8 +160,8 @@ fn remove_dead(folder: &Path, name: &str) {
     dead.into_iter().for_each(|dead| drop(dead.remove()));
 }
 
-/// A file that is being made. It has a name that nobody reads, which goes with this, and a lock: whoever
-/// looks for what dead processes left can take it before it is locked, but not once it has its own name.
+/// A file that is being made, with a lock and a temporary name that is removed with this. Another publisher
+/// may take it for a dead one before it is locked, but not after it has its final name.
 #[derive(Debug)]
 struct NewFile {
     path: PathBuf,
@@ -180,7 +179,7 @@ impl NewFile {
                 other => other.map_err(Error::of_call("open", remedy))?,
             };
             run_folder::lock(&file).map_err(Error::of_call("flock", remedy))?;
-            // From here on nobody takes it for a dead one; until here, somebody may have.
+            // From here on it cannot be taken for a dead one; before, it may have been.
             if leads_to(&path, &file) {
                 return Ok(Self { path, file });
             }
@@ -188,7 +187,7 @@ impl NewFile {
         Err(in_the_way(name))
     }
 
-    /// Gives it a name of its own among the published ones.
+    /// Gives it a name among the published files.
     fn show(&self, folder: &Path, name: &str) -> Result<PathBuf, Error> {
         for number in numbers() {
             let path = folder.join(format!("{name}.{number}{SUFFIX}"));
@@ -212,7 +211,7 @@ impl Drop for NewFile {
     }
 }
 
-/// What files of this process may be numbered, the likely one first.
+/// Numbers for files of this process, the likely one first.
 fn numbers() -> impl Iterator<Item = String> {
     let pid = std::process::id();
     (0..MOST_NAMESAKES).map(move |at| if at == 0 { pid.to_string() } else { format!("{pid}-{at}") })

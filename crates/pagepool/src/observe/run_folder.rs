@@ -14,8 +14,8 @@ use crate::observe::model::ProcessView;
 use crate::observe::process;
 use crate::sys::run_folder::{self, is_being_made, is_published};
 
-/// The folder in which processes publish. It remembers what it told of each pool: so no counter of one is
-/// lower than it was, also where the look before fell between two stores of a thread.
+/// The folder in which processes publish. It remembers each pool's counters, so that no counter falls, even
+/// if the previous look came between two stores of a thread.
 ///
 /// ```
 /// # let folder = std::env::temp_dir().join(format!("pagepool-run-{}", std::process::id()));
@@ -33,13 +33,13 @@ pub struct RunFolder {
     told: Mutex<BTreeMap<PoolKey, Told>>,
 }
 
-/// Looks after which a pool is forgotten that was in none of them: one of them may have failed.
+/// Looks without a pool until it is forgotten; a single look may have failed.
 const MOST_MISSED: u32 = 16;
 
-/// A pool, across all that were ever published.
+/// Identifies a pool among all that were ever published.
 type PoolKey = (PathBuf, SystemTime, u32);
 
-/// What was told of a pool, and in how many looks since it was not there.
+/// The last counters of a pool, and the number of looks without it since.
 #[derive(Debug, Default)]
 struct Told {
     stats: Stats,
@@ -48,26 +48,25 @@ struct Told {
 }
 
 impl RunFolder {
-    /// That of the user: `$PAGEPOOL_RUN`, else `/run/pagepool` for root, else `$XDG_RUNTIME_DIR/pagepool`.
-    /// It need not exist. An error says that there is none, or that it is no absolute path.
+    /// The user's folder: `$PAGEPOOL_RUN`, else `/run/pagepool` for root, else `$XDG_RUNTIME_DIR/pagepool`.
+    /// It need not exist. Fails if there is none, or its path is not absolute.
     pub fn of_user() -> Result<Self, Error> {
         run_folder::of_user().map(Self::at)
     }
 
-    /// Another one.
+    /// Another folder.
     pub fn at(path: impl Into<PathBuf>) -> Self {
         Self { path: path.into(), told: Mutex::default() }
     }
 
-    /// Where it is.
+    /// Its path.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The processes that publish in it, or did and were killed; by their names and numbers. An error
-    /// stands for a file that could not be read: damaged, of a version that this one does not know, or of
-    /// another user. A folder that others may write to is one error. Stops no process and takes no lock of
-    /// theirs.
+    /// The processes that publish here, or did until they were killed, sorted by name and number. An error
+    /// stands for a file that could not be read: damaged, of an unknown version, or of another user. A folder
+    /// that others may write to gives one error. Stops no process and takes none of their locks.
     pub fn processes(&self) -> Vec<Result<ProcessView, Error>> {
         let files = match self.files(is_published) {
             Ok(files) => files,
@@ -85,10 +84,9 @@ impl RunFolder {
         seen
     }
 
-    /// Removes the files of processes that are not there any more; gives those, and an error for each that
-    /// could not be removed. What somebody holds stays, also if that is a child of a process that died; and
-    /// so does what is no published file. The outer error says that the folder is one that others may write
-    /// to, or not readable.
+    /// Removes the files of ended processes; returns their paths, and an error for each that could not be
+    /// removed. Files that are locked stay, also by a child of a dead process; other files stay too. The
+    /// outer error is for a folder that is unreadable, or that others may write to.
     pub fn clean(&self) -> Result<Vec<Result<PathBuf, Error>>, Error> {
         let mut files = self.files(is_published)?;
         files.extend(self.files(is_being_made)?);
@@ -96,7 +94,6 @@ impl RunFolder {
         Ok(removed.filter_map(Result::transpose).collect())
     }
 
-    /// Everything that has a name of a kind.
     fn files(&self, of_kind: fn(&Path) -> bool) -> Result<Vec<PathBuf>, Error> {
         let entries = match fs::read_dir(&self.path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -111,7 +108,7 @@ impl RunFolder {
     }
 }
 
-/// Raises counters to what was told of them before, and notes what they are.
+/// Raises counters to at least their last values, and remembers the result.
 fn never_lower(told: &mut BTreeMap<PoolKey, Told>, process: &mut ProcessView) {
     for pool in &mut process.pools {
         let key = (process.file.clone(), pool.created, pool.id);

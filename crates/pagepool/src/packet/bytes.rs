@@ -1,9 +1,8 @@
 //! Packets as `bytes::Bytes`, without a copy.
 //!
-//! What   each buffer of a packet, or a stretch of one buffer, becomes one `Bytes` that owns it: it returns
-//!        to its pool when the last clone or slice of it is dropped, on whichever thread. Feature `bytes`.
-//! Cost   one box per buffer, which `Bytes::from_owner` makes; nothing else is allocated, and no byte is
-//!        moved.
+//! What   each buffer of a packet, or a range of one buffer, becomes one `Bytes` that owns it. The buffer
+//!        returns to its pool when the last clone or slice is dropped, on any thread. Feature `bytes`.
+//! Cost   one box per buffer, from `Bytes::from_owner`; no copy and no other allocation.
 
 use bytes::Bytes;
 
@@ -16,10 +15,10 @@ use crate::packet::skb::sk_buff::{SkBuff, pool_buffer};
 use crate::packet::xdp_frame::XdpFrame;
 
 impl PageBuf {
-    /// `len` bytes of the buffer, from `offset` on, without a copy: the cheapest way for a packet of one
-    /// buffer. Gives the buffer back if that is not within it, or the CPU cannot read it.
+    /// Converts `len` bytes of the buffer, from `offset` on, into a `Bytes` without a copy. Cheapest for a
+    /// packet of one buffer: one box.
     ///
-    /// Cost: one box.
+    /// `Err(buffer)` if the range is not within it or the CPU cannot read it.
     ///
     /// ```
     /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams};
@@ -43,10 +42,10 @@ impl PageBuf {
 }
 
 impl XdpFrame {
-    /// The packet, one `Bytes` for each of its buffers, in order; nothing is copied. Gives the frame back if
-    /// the CPU cannot read all of it.
+    /// Converts the packet into one `Bytes` for each of its buffers, in order, without a copy. One box per
+    /// buffer.
     ///
-    /// Cost: one box per buffer.
+    /// `Err(frame)` if the CPU cannot read all of it.
     ///
     /// ```
     /// # use pagepool::{Arena, ArenaParams, XdpBuff, XdpFrame, Pool, PoolParams};
@@ -85,13 +84,13 @@ impl XdpFrame {
 }
 
 impl SkBuff {
-    /// The packet, one `Bytes` for its head if that has data and one for each fragment, in order; nothing is
-    /// copied. Gives the packet back if the CPU cannot read all of it.
+    /// Converts the packet into one `Bytes` for its head (if that has data) and one for each fragment, in
+    /// order, without a copy. `Err(packet)` if the CPU cannot read all of it.
     ///
-    /// What a clone has too is shared with it. A head that is not a pool's buffer, or that a clone has too,
-    /// keeps the packet's block of the cache until its `Bytes` is dropped.
+    /// Buffers of a cloned packet stay shared with the clones. A head that is shared, or not in a pool's
+    /// buffer, keeps the packet's block of the cache until its `Bytes` is dropped.
     ///
-    /// Cost: one box per buffer, and one atomic operation for each fragment that a clone has too.
+    /// Cost: one box per buffer, and one atomic operation per shared fragment.
     ///
     /// ```
     /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams, SkBuff, SkbCache};
@@ -132,7 +131,7 @@ impl AsRef<[u8]> for Stretch {
     }
 }
 
-/// Memory that is no pool's, as the owner of a packet's bytes in it.
+/// Owns the `len` bytes of a packet from `data` on.
 struct Apart {
     memory: Memory,
     data: usize,
@@ -158,7 +157,7 @@ impl AsRef<[u8]> for Linear {
     }
 }
 
-/// A packet in parts: one for its first buffer, and one for each further one.
+/// At most one `Bytes` for each buffer of a packet.
 struct BytesParts {
     count: usize,
     parts: [Bytes; MAX_FRAGS + 1],
@@ -169,7 +168,7 @@ impl BytesParts {
         Self { count: 0, parts: [const { Bytes::new() }; MAX_FRAGS + 1] }
     }
 
-    /// Appends a part; a packet has no more than there is room for.
+    /// A packet never has more parts than fit.
     fn push(&mut self, part: Bytes) {
         self.parts[self.count] = part;
         self.count += 1;

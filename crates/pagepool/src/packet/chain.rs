@@ -1,17 +1,17 @@
-//! The further buffers of a packet that does not fit one.
+//! The buffers of a packet beyond its first.
 //!
-//! What   a block of up to [`MAX_FRAGS`] buffers with their data, in an array of the pool that the packet's
-//!        first buffer is of. No device can access it: neither a device nor a peer process on the same memory
-//!        can forge a handle. Linux keeps this list in the tailroom of the packet's own page.
-//! Who    the one that has the packet: a chain is part of a `XdpBuff` or a `XdpFrame`, and goes with it from
-//!        thread to thread.
-//! Life   a chain is emptied and its block put back before the packet's first buffer returns to its pool; so
-//!        that buffer, being out, keeps the pool and with it the block (I3, I9).
-//! Cost   a block is taken with the first further buffer and put back with the last. On the thread that owns
-//!        the pool that is a place in an array of its own
-//!        ([`ChainStash`](crate::home::chain_blocks::ChainStash)), elsewhere one compare-and-swap.
+//! What   a block of up to [`MAX_FRAGS`] buffers with their data, in an array of the pool of the packet's
+//!        first buffer. No device or peer process can access the array and forge a handle. Linux keeps this
+//!        list in the tailroom of the packet's own page.
+//! Who    the holder of the packet: a chain is part of a `XdpBuff` or `XdpFrame`, and changes threads with
+//!        it.
+//! Life   a chain is emptied and its block put back before the packet's first buffer returns to its pool.
+//!        Until then that buffer keeps the pool, and so the block (I3, I9).
+//! Cost   a block is taken with the first further buffer and put back with the last: on the pool's owner
+//!        thread in an array of its own ([`ChainStash`](crate::home::chain_blocks::ChainStash)), elsewhere
+//!        with one compare-and-swap.
 
-// UNSAFETY: blocks are raw memory that the holder of the chain follows by address.
+// UNSAFETY: blocks are raw memory that the chain's holder accesses by address.
 #![expect(unsafe_code)]
 
 use std::mem::{ManuallyDrop, MaybeUninit};
@@ -26,7 +26,7 @@ use crate::returns::pool_core::PoolPtr;
 #[doc(alias = "MAX_SKB_FRAGS")]
 pub const MAX_FRAGS: usize = 17;
 
-/// A further buffer of a packet, and where in it the data lies. Linux: `skb_frag_t`.
+/// A buffer of a packet beyond its first, and the range of its data. Linux: `skb_frag_t`.
 #[doc(alias = "skb_frag_t")]
 #[derive(Debug)]
 pub struct Frag {
@@ -47,46 +47,45 @@ impl Frag {
         &self.buffer
     }
 
-    /// Where its data begins in the buffer, in bytes.
+    /// Offset of the data in the buffer, in bytes.
     pub fn offset(&self) -> usize {
         self.offset as usize
     }
 
-    /// Bytes of data, at least one.
+    /// Length of the data in bytes, at least 1.
     #[expect(clippy::len_without_is_empty, reason = "a fragment is never empty")]
     pub fn len(&self) -> usize {
         self.len as usize
     }
 
-    /// The data; empty for memory that the CPU cannot read.
+    /// The data; empty if the CPU cannot read it.
     pub fn data(&self) -> &[u8] {
         let (from, to) = (self.offset(), self.offset() + self.len());
         self.buffer.bytes().map_or(&[], |bytes| &bytes[from..to])
     }
 
-    /// The data, for writing.
+    /// The data, mutable.
     pub fn data_mut(&mut self) -> &mut [u8] {
         let (from, to) = (self.offset(), self.offset() + self.len());
         self.buffer.bytes_mut().map_or(&mut [], |bytes| &mut bytes[from..to])
     }
 
-    /// Names the holder of the buffer: see [`PageBuf::set_tag`].
+    /// Tags the buffer with its user: see [`PageBuf::set_tag`].
     pub fn set_tag(&mut self, tag: Tag) {
         self.buffer.set_tag(tag);
     }
 
-    /// Returns the buffer. Read [`offset`](Self::offset) and [`len`](Self::len) before: they say where the
-    /// data lies.
+    /// Returns the buffer. Read [`offset`](Self::offset) and [`len`](Self::len) first: they are lost.
     pub fn into_buffer(self) -> PageBuf {
         self.buffer
     }
 
-    /// Bytes by which the data can grow at its end.
+    /// Free bytes behind the data.
     pub(crate) fn tailroom(&self) -> usize {
         self.buffer.len() - (self.offset + self.len) as usize
     }
 
-    /// Grows the data by bytes that are set to 0; there is room for them.
+    /// Appends zero bytes, for which there is room.
     pub(crate) fn grow(&mut self, more: usize) {
         let from = self.len as usize;
         self.len += more as u32;
@@ -102,8 +101,8 @@ impl Frag {
         self.len -= less as u32;
     }
 
-    /// Takes in a fragment whose memory and data go on where this one's end, in the same page; else gives it
-    /// back. The page counts one fragment less, and stays out until this one has returned.
+    /// Merges a fragment whose memory and data continue this one's, in the same page; otherwise `Err(next)`.
+    /// The page then counts one fragment less.
     fn merge(&mut self, next: Frag) -> Result<(), Frag> {
         let frags = self.buffer.is_frag() && next.buffer.is_frag();
         let end = self.buffer.start() + self.buffer.len() as u64;
@@ -115,20 +114,20 @@ impl Frag {
         let (from, len) = (self.buffer.offset(), self.buffer.len() + next.buffer.len());
         self.len += next.len;
         let short = std::mem::replace(&mut self.buffer, PageBuf::part(pool, page, from, len));
-        let _ = short.into_parts(); // the longer handle stands for it
+        let _ = short.into_parts(); // the longer handle replaces it
         drop(next);
         Ok(())
     }
 }
 
-/// The further buffers of one packet, as they lie in a [`ChainBlock`] of the pool.
+/// The further buffers of one packet, in a [`ChainBlock`] of the pool.
 pub(crate) struct FragList {
     count: u32,
     frags: [MaybeUninit<Frag>; MAX_FRAGS],
 }
 
 impl FragList {
-    /// Empties a block that was just taken: it has what its last user left, or nothing at all.
+    /// Empties a block that was just taken. Its bytes may be uninitialised.
     fn start(block: &mut MaybeUninit<Self>) -> &mut Self {
         // SAFETY: the block is borrowed exclusively, and the field lies in it.
         unsafe { (*block.as_mut_ptr()).count = 0 };
@@ -146,18 +145,16 @@ impl FragList {
         unsafe { std::slice::from_raw_parts_mut(self.frags.as_mut_ptr().cast(), self.count as usize) }
     }
 
-    /// How many there are.
     #[inline(always)]
     pub(crate) fn len(&self) -> usize {
         self.count as usize
     }
 
-    /// Whether there are none yet.
     pub(crate) fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// Appends one, and merges none.
+    /// Appends a buffer without merging; `Err(frag)` if the list is full.
     #[inline(always)]
     pub(crate) fn push(&mut self, frag: Frag) -> Result<(), Frag> {
         let Some(room) = self.frags.get_mut(self.count as usize) else { return Err(frag) };
@@ -173,10 +170,9 @@ impl FragList {
     }
 }
 
-/// A packet's chain, if it has one; the packet's first buffer names the pool that the chain lies in, so each
-/// method takes that buffer.
+/// A packet's chain, if it has one. Each method takes the packet's first buffer: the chain lies in its pool.
 ///
-/// It must not be dropped with a block: the packet's holder ends the chain first.
+/// Must not be dropped with a block: the packet's holder ends the chain first.
 #[derive(Debug, Default, PartialEq, Eq)]
 #[repr(transparent)]
 pub(crate) struct Chain(Option<NonZeroU32>);
@@ -185,7 +181,7 @@ impl Chain {
     /// No further buffers.
     pub(crate) const NONE: Self = Self(None);
 
-    /// Whether there are none.
+    /// Whether there are no further buffers.
     #[inline(always)]
     pub(crate) fn is_none(&self) -> bool {
         self.0.is_none()
@@ -197,27 +193,26 @@ impl Chain {
 
     /// The further buffers, in order.
     pub(crate) fn frags(&self, head: &PageBuf) -> &[Frag] {
-        // SAFETY: I1, I3. This chain has the block alone, and the packet's first buffer keeps the pool.
+        // SAFETY: I1, I3. Only this chain uses the block, and the packet's first buffer keeps the pool.
         self.block(head).map_or(&[], |block| unsafe { &*block }.frags())
     }
 
-    /// The further buffers, to be changed.
     pub(crate) fn frags_mut(&mut self, head: &PageBuf) -> &mut [Frag] {
         // SAFETY: I1, I3. As in `frags`, and the chain is borrowed exclusively.
         self.block(head).map_or(&mut [], |block| unsafe { &mut *block }.frags_mut())
     }
 
-    /// Bytes of data in the further buffers. They are counted each time, for [`frags_mut`](Self::frags_mut)
-    /// lets them be exchanged for others.
+    /// Bytes of data in the further buffers. Counted at each call: [`frags_mut`](Self::frags_mut) allows
+    /// replacing them.
     pub(crate) fn len(&self, head: &PageBuf) -> usize {
         self.frags(head).iter().map(Frag::len).sum()
     }
 
-    /// Appends a buffer, or makes the last one longer if this goes on where that ends. Gives it back where
-    /// the chain is full, or the pool has no block left.
+    /// Appends a buffer, or extends the last one if the new one continues it. `Err(frag)` if the chain is
+    /// full or the pool has no block left.
     pub(crate) fn push(&mut self, head: &PageBuf, frag: Frag) -> Result<(), Frag> {
         let Some(block) = self.block(head) else { return self.push_first(head, frag) };
-        // SAFETY: I1, I3. This chain has the block alone, and it is borrowed exclusively.
+        // SAFETY: I1, I3. Only this chain uses the block, and it is borrowed exclusively.
         let block = unsafe { &mut *block };
         match block.frags_mut().last_mut() {
             Some(last) => last.merge(frag).or_else(|frag| block.push(frag)),
@@ -232,31 +227,30 @@ impl Chain {
         }
     }
 
-    /// Takes a block; `None` if the pool has none left. The caller pushes at least one buffer: a chain
-    /// without any has no block.
+    /// Takes a block; `None` if the pool has none left. The caller pushes a buffer: no chain is empty with a
+    /// block.
     #[inline]
     fn start(&mut self, head: &PageBuf) -> Option<&mut FragList> {
         let slot = take_block(head.pool)?;
         let block = head.pool.chains.block(slot).cast::<MaybeUninit<FragList>>();
         self.0 = NonZeroU32::new(slot + 1);
-        // SAFETY: I1, I3. The block was just taken, and nothing is asked of its bytes.
+        // SAFETY: I1, I3. The block was just taken, and `FragList::start` needs no initialised bytes.
         Some(FragList::start(unsafe { &mut *block }))
     }
 
-    /// The list of further buffers, to which the caller pushes at least one now; `None` if the pool has no
-    /// block left.
+    /// The list of further buffers; `None` if it needs a block and the pool has none left. The caller pushes
+    /// at least one buffer.
     #[inline(always)]
     pub(crate) fn list(&mut self, head: &PageBuf) -> Option<&mut FragList> {
         match self.block(head) {
-            // SAFETY: I1, I3. This chain has the block alone, and it is borrowed exclusively.
+            // SAFETY: I1, I3. Only this chain uses the block, and it is borrowed exclusively.
             Some(block) => Some(unsafe { &mut *block }),
             None => self.start(head),
         }
     }
 
-    /// Takes the last buffer off.
     pub(crate) fn pop(&mut self, head: &PageBuf) -> Option<Frag> {
-        // SAFETY: I1, I3. As in `push`.
+        // SAFETY: I1, I3. Only this chain uses the block, and it is borrowed exclusively.
         let block = unsafe { &mut *self.block(head)? };
         let frag = block.pop();
         if block.count == 0 {
@@ -265,7 +259,7 @@ impl Chain {
         frag
     }
 
-    /// Takes all buffers off, in order, and puts the block back.
+    /// Removes all buffers, in order, and puts the block back.
     #[inline(always)]
     pub(crate) fn end(&mut self, head: &PageBuf, each: impl FnMut(Frag)) {
         if !self.is_none() {
@@ -273,16 +267,16 @@ impl Chain {
         }
     }
 
-    /// Apart, so that the end of a packet in one buffer needs no stack frame.
+    /// Separate, so that ending a packet of one buffer needs no stack frame.
     #[inline(never)]
     fn end_each(&mut self, head: &PageBuf, each: impl FnMut(Frag)) {
         let Some(block) = self.block(head) else { return };
         let mut ending = Ending { chain: self, head, block, at: 0 };
         ending.by_ref().for_each(each);
-        ManuallyDrop::new(ending).chain.put_back(head); // nothing else is left for its drop
+        ManuallyDrop::new(ending).chain.put_back(head); // its drop has nothing else to do
     }
 
-    /// Puts the block back. The buffers that were in it are somebody else's by now.
+    /// Puts the block back. Its buffers have other owners already.
     #[inline(always)]
     pub(crate) fn forget(&mut self, head: &PageBuf) {
         self.put_back(head);
@@ -306,14 +300,14 @@ fn put_block(pool: PoolPtr, slot: u32) {
     }
 }
 
-/// A chain whose buffers are being taken off. Where that is cut short by a panic of a callback, the rest
-/// returns to its pool and the block is put back all the same.
+/// A chain whose buffers are being removed. If a callback panics, drop returns the other buffers and puts the
+/// block back.
 struct Ending<'a> {
     chain: &'a mut Chain,
     head: &'a PageBuf,
     /// Looked up once.
     block: *const FragList,
-    /// Entries below this were taken.
+    /// Entries below this were removed.
     at: u32,
 }
 
@@ -321,7 +315,7 @@ impl Iterator for Ending<'_> {
     type Item = Frag;
 
     fn next(&mut self) -> Option<Frag> {
-        // SAFETY: I1, I3. The chain, which is borrowed, has the block alone, and its counts are initialised.
+        // SAFETY: I1, I3. Only the borrowed chain uses the block, and its count is initialised.
         let block = unsafe { &*self.block };
         let entry = block.frags.get(self.at as usize).filter(|_| self.at < block.count)?;
         self.at += 1;

@@ -1,14 +1,13 @@
-//! The table of the whole pages that a device has, by page number.
+//! A table of the whole pages that a device has, by page number.
 //!
-//! What   a byte for each page of an area: 0, or the number of the page's pool in the list of pools. A driver
-//!        inserts the pages that it gives to a device, and removes each one when the device names it.
+//! What   one byte for each page of an area: 0, or the mark of the page's pool. A driver inserts the pages
+//!        that it gives to a device, and removes each one when the device names it.
 //! Who    one thread at a time. Dropping the table returns its pages to their pools.
-//! I1     the table owns its pages. Only removing a page gives it up, and a number that is not in the table
-//!        gives nothing.
-//! Cost   inserting and removing a page: one byte written, one read. 64 pages share a cache line of the
-//!        table.
+//! I1     the table owns its pages. Only removal gives one up; removing a number that is not in it gives
+//!        nothing.
+//! Cost   one byte per page is written or read; 64 pages share a cache line.
 
-// UNSAFETY: pages that are inserted become numbers, and handles again when removed; see I1.
+// UNSAFETY: inserted pages become numbers, and handles again when removed; see I1.
 #![expect(unsafe_code)]
 
 use crate::buf::batch::Batch;
@@ -20,7 +19,7 @@ use crate::packet::marked_pools::MarkedPools;
 use crate::packet::xdp_buff::{XdpBuff, whole_end};
 use crate::returns::pool_core::PoolPtr;
 
-/// Owns the whole pages that a device has, and finds them by page number. One byte a page.
+/// Owns the whole pages that a device has, and finds them by number. Takes one byte per page.
 ///
 /// ```
 /// # use pagepool::{Arena, ArenaParams, DeviceTable, Pool, PoolParams};
@@ -39,18 +38,18 @@ use crate::returns::pool_core::PoolPtr;
 #[derive(Debug)]
 pub struct DeviceTable {
     len: usize,
-    /// By page.
+    /// Indexed by page number.
     marks: Box<[u8]>,
     pools: MarkedPools,
 }
 
-// SAFETY: I1. The pages are owned here alone; what is shared of their pools is `Sync`.
+// SAFETY: I1. Only the table owns its pages, and the shared parts of their pools are `Sync`.
 unsafe impl Send for DeviceTable {}
-// SAFETY: through a shared reference nothing can be changed.
+// SAFETY: nothing can be changed through a shared reference.
 unsafe impl Sync for DeviceTable {}
 
 impl DeviceTable {
-    /// An empty table for an area of `pages` pages. Allocates one byte a page.
+    /// Creates an empty table for an area of `pages` pages. Allocates one byte per page.
     pub fn new(pages: usize) -> Self {
         Self { len: 0, marks: vec![0; pages].into(), pools: MarkedPools::new() }
     }
@@ -67,15 +66,15 @@ impl DeviceTable {
         self.len == 0
     }
 
-    /// Inserts all pages of a batch, and calls `each` with the number of each page and the offset of the
-    /// packet in it. Gives the batch back if the table has pages of another area, or of 255 other pools. May
-    /// allocate if the pool is new to the table.
+    /// Inserts all pages of a batch, and calls `each` with each page's number and its packet's offset in it.
+    /// `Err(batch)` if the table has pages of another area, or of 255 other pools. May allocate if the pool
+    /// is new to the table.
     ///
     /// # Panics
-    /// If a page lies beyond the number of pages given to [`new`](Self::new), or if `each` panics. The rest
-    /// of the batch is leaked then.
+    /// If a page is beyond the `pages` of [`new`](Self::new), or if `each` panics. The rest of the batch is
+    /// leaked then.
     #[inline]
-    #[expect(clippy::result_large_err, reason = "the batch, given back as it is")]
+    #[expect(clippy::result_large_err, reason = "the error is the batch itself")]
     pub fn insert(&mut self, batch: Batch, mut each: impl FnMut(PageIdx, usize)) -> Result<(), Batch> {
         let Some(pool) = batch.pool() else { return Ok(()) };
         let Some(mark) = self.mark_of(pool) else { return Err(batch) };
@@ -91,15 +90,16 @@ impl DeviceTable {
         Ok(())
     }
 
-    /// Inserts packets from the front of a vector, at most `most`, each as the page that it lies in; returns
-    /// how many. Calls `takes` with the page's number, the packet's offset in the page, and its length in
-    /// bytes. Only the page is kept: metadata and bounds of the packet are forgotten.
+    /// Inserts packets from the front of a vector, at most `most`; returns how many. Calls `takes` with the
+    /// page's number, the packet's offset in it, and its length in bytes. Metadata and bounds of the packets
+    /// are lost.
     ///
-    /// Stops at the first packet that `takes` refuses, is not alone in a whole page, has several buffers, is
-    /// of another pool than the first, or lies beyond the table. That packet and the rest stay in the vector.
+    /// Stops at the first packet that `takes` refuses, that has several buffers, or whose buffer is not a
+    /// whole page, belongs to another pool than the first, or is beyond the table. It and the rest stay in
+    /// the vector.
     ///
-    /// Inserts none if [`insert`](Self::insert) would give their pages back. If `takes` panics, the packets
-    /// that were not inserted are leaked.
+    /// Inserts none if [`insert`](Self::insert) would refuse their pages. If `takes` panics, packets not
+    /// inserted are leaked.
     ///
     /// ```
     /// # use pagepool::{Arena, ArenaParams, XdpBuff, DeviceTable, Pool, PoolParams};
@@ -128,7 +128,7 @@ impl DeviceTable {
         let Self { marks, len, .. } = self;
         take_front(packets, most, |packet| {
             let (head, alone) = packet.head();
-            let page = head.bits.whole_page(); // where it is one
+            let page = head.bits.whole_page(); // used only if it is one
             let Some(entry) = marks.get_mut(page.0 as usize) else { return false };
             let whole = alone && head.pool == pool && head.bits.is_whole();
             if !whole || !takes(page, packet.offset(), packet.len()) {
@@ -136,17 +136,17 @@ impl DeviceTable {
             }
             debug_assert!(*entry == 0, "I1: page {} is here already", page.0);
             *entry = mark;
-            *len += 1; // at once: the closure may panic
+            *len += 1; // now: the closure may panic
             true
         })
     }
 
-    /// As [`insert_packets`](Self::insert_packets), for packets of one buffer or several, each of which is a
-    /// whole page: the last page of each goes into this table, and the others into `before`. So a packet
-    /// counts once here, and is complete with its last page. Calls `takes` with each packet.
+    /// Inserts packets of one or more whole pages, like [`insert_packets`](Self::insert_packets): the last
+    /// page of each into this table, the others into `before`. A packet counts once here, and is complete
+    /// with its last page. Calls `takes` with each packet.
     ///
-    /// Stops as `insert_packets` does, but for packets of several buffers, and where a further buffer is no
-    /// whole page of the first packet's pool.
+    /// Packets may have several buffers, each a whole page of the first packet's pool; otherwise stops like
+    /// `insert_packets`.
     ///
     /// ```
     /// # use pagepool::{Arena, ArenaParams, XdpBuff, DeviceTable, Pool, PoolParams};
@@ -201,13 +201,12 @@ impl DeviceTable {
     /// their bytes. `named` is called with 0, 1, 2, ... and returns where packet number i begins in the area,
     /// and its length in bytes.
     ///
-    /// Stops, without changing anything for that packet, where `named` returns `None`, the page is not in the
-    /// table or is of another pool than the first, the packet is empty or ends beyond what [`XdpBuff::new`]
-    /// takes, or the vector is full: it never grows.
+    /// Stops, before a change for that packet, if `named` returns `None`, the page is not in the table or
+    /// belongs to another pool than the first, the packet is empty or [`XdpBuff::new`] would refuse it, or
+    /// the vector is full: it never grows.
     ///
-    /// `named` may be called twice for a packet, and may return something else then: the last value counts,
-    /// and is checked. If it panics, the packets removed so far are leaked, and still count in
-    /// [`len`](Self::len).
+    /// `named` may be called twice for a packet and return different values: the last is checked and used. If
+    /// it panics, the packets removed so far are leaked, and still count in [`len`](Self::len).
     ///
     /// ```
     /// # use pagepool::{Arena, ArenaParams, DeviceTable, Pool, PoolParams};
@@ -243,10 +242,10 @@ impl DeviceTable {
             let (page, offset) = (page_of(at), at % PAGE_SIZE as u64);
             let Some(mark) = marks.get_mut(page) else { break };
             if *mark != of || offset + u64::from(len.wrapping_sub(1)) >= end {
-                break; // an empty packet ends beyond any page, too
+                break; // also if the packet is empty: its length wraps
             }
             *mark = 0;
-            let page = PageIdx(page as u32); // it was in the table
+            let page = PageIdx(page as u32); // fits: it was in the table
             place.write(XdpBuff::whole(PageBuf::whole(pool, page), offset as u32, len));
             taken += 1;
             bytes += u64::from(len);
@@ -257,17 +256,17 @@ impl DeviceTable {
         (taken, bytes)
     }
 
-    /// As [`remove_packets`](Self::remove_packets), for packets of one page or several: removes up to `n`
-    /// pages, and appends each packet that is complete to the vector; returns how many pages, and the sum of
-    /// the complete packets' bytes. `named` returns where page number i has its part of the packet in the
-    /// area, how many bytes that is, and whether the packet goes on in the next page.
+    /// Removes up to `n` pages of packets of one or more pages, and appends each complete packet to the
+    /// vector; returns how many pages, and the bytes of the complete packets. `named` returns, for page
+    /// number i, where its part of the packet begins in the area, the part's length in bytes, and whether the
+    /// packet continues in the next page.
     ///
-    /// `begun` is the packet whose last page has not come: it is continued first, and one that the last page
-    /// leaves incomplete is put there.
+    /// `begun` is the packet whose last page has not come: it is continued first, and receives one that stays
+    /// incomplete.
     ///
-    /// Stops as `remove_packets` does, also within a packet, and where a packet would have more than
-    /// `max_buffers` pages or its pool has no [chain](crate::PoolParams::chains) for it. The bytes of a
-    /// further page may end anywhere in it.
+    /// Stops like [`remove_packets`](Self::remove_packets), also within a packet, and if a packet would have
+    /// more than `max_buffers` pages or its pool has no [chain](crate::PoolParams::chains) for it. Data may
+    /// end anywhere in a further page.
     ///
     /// ```
     /// # use pagepool::{Arena, ArenaParams, DeviceTable, Pool, PoolParams};
@@ -303,7 +302,7 @@ impl DeviceTable {
                     (XdpBuff::whole(page, offset, len), more)
                 }
             };
-            into.push(packet); // where it stays: it is not moved again
+            into.push(packet); // its final place: it is not moved again
             let Some(packet) = into.last_mut() else { break };
             if goes_on {
                 goes_on = pages.append_to(packet, n, max_buffers);
@@ -319,7 +318,7 @@ impl DeviceTable {
         (taken, bytes)
     }
 
-    /// The pages that are named one after the other, if the first of `n` is here.
+    /// The pages that `named` names; `None` if the first of the `n` is not in the table.
     #[inline(always)]
     fn pages_named<F: Fn(usize) -> Option<(u64, u32, bool)>>(
         &mut self,
@@ -342,7 +341,7 @@ impl DeviceTable {
         Some(PageBuf::whole(pool, page))
     }
 
-    /// Returns all pages of the table to their pools; returns how many.
+    /// Returns all pages to their pools; returns how many.
     pub fn clear(&mut self) -> usize {
         let len = self.len;
         for page in 0..self.marks.len() {
@@ -353,8 +352,7 @@ impl DeviceTable {
         len
     }
 
-    /// Leaks all pages of the table, for a device that may still write to them: they stay out for ever.
-    /// Returns how many.
+    /// Leaks all pages, because a device may still write to them: they stay out forever. Returns how many.
     pub fn forget(&mut self) -> usize {
         self.marks.fill(0);
         std::mem::take(&mut self.len)
@@ -367,44 +365,44 @@ impl DeviceTable {
     }
 }
 
-/// The page of a place in the area.
+/// Number of the page at an offset in the area.
 #[inline(always)]
 fn page_of(at: u64) -> usize {
     usize::try_from(at >> PAGE_SHIFT).unwrap_or(usize::MAX)
 }
 
-/// Pages of one pool that are taken out of a table, in the order in which `named` names them.
+/// Pages of one pool that are being removed from a table, as `named` names them.
 struct NamedPages<'a, F> {
     marks: &'a mut [u8],
     named: F,
     mark: u8,
     pool: PoolPtr,
-    /// Where a packet must end in its first page.
+    /// Where the data of a packet's first page must end at the latest.
     end: u64,
     taken: usize,
 }
 
 impl<F: Fn(usize) -> Option<(u64, u32, bool)>> NamedPages<'_, F> {
-    /// The next page, where in it its bytes are, how many, and whether the packet goes on; `None` if it is
-    /// not here, or its bytes do not end within `end`.
+    /// Removes the next page: its buffer, offset and length of its data, and whether the packet continues.
+    /// `None` if it is not in the table or the data ends beyond `end`.
     #[inline(always)]
     fn next(&mut self, end: u64) -> Option<(PageBuf, u32, u32, bool)> {
         let (at, len, more) = (self.named)(self.taken)?;
         let (page, offset) = (page_of(at), at % PAGE_SIZE as u64);
         let mark = self.marks.get_mut(page)?;
         if *mark != self.mark || offset + u64::from(len.wrapping_sub(1)) >= end {
-            return None; // an empty part ends beyond any page, too
+            return None; // also if the part is empty: its length wraps
         }
         *mark = 0;
         self.taken += 1;
-        let page = PageIdx(page as u32); // it was in the table
+        let page = PageIdx(page as u32); // fits: it was in the table
         Some((PageBuf::whole(self.pool, page), offset as u32, len, more))
     }
 
-    /// Appends pages to a packet up to its end; returns whether it still goes on.
+    /// Appends pages to a packet until it is complete; returns whether it still continues.
     #[inline(always)]
     fn append_to(&mut self, packet: &mut XdpBuff, n: usize, max_buffers: usize) -> bool {
-        // A look before a page is taken: what is taken has a place in the packet.
+        // Checked first: a page that is removed needs a place in the packet.
         let may_follow = self.taken < n && (self.named)(self.taken).is_some();
         let Some(list) = may_follow.then(|| packet.list()).flatten() else { return true };
         while self.taken < n && list.len() + 1 < max_buffers.min(MAX_FRAGS + 1) {

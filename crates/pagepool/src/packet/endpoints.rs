@@ -1,41 +1,40 @@
-//! The two ends of a packet, exchanged: a request becomes what goes back to its sender.
+//! Swaps sender and receiver of a packet, to send it back.
 //!
-//! What   MAC addresses, the addresses of IPv4 or IPv6, and the ports of TCP and UDP.
-//! Sums   the checksums of IPv4, TCP, UDP and ICMPv6 are sums of words of 16 bits, whose order does not
-//!        matter; what is exchanged consists of such words. So they stay right, and none is computed. SCTP's
-//!        is no such sum, so a packet of it is left as it is.
-//! Trust  none: nothing is read beyond the bytes that are there.
+//! What   MAC addresses, IPv4 or IPv6 addresses, and TCP or UDP ports.
+//! Sums   the checksums of IPv4, TCP, UDP and ICMPv6 are sums of 16-bit words in any order, and whole words
+//!        are swapped: valid checksums stay valid. SCTP's is no such sum, so SCTP packets are left alone.
+//! Trust  none: nothing is read beyond the given bytes.
 
 /// Bytes of a MAC address.
 const MAC: usize = 6;
 /// Bytes of an Ethernet header, and of a VLAN tag.
 const ETHERNET: usize = 14;
 const TAG: usize = 4;
-/// VLAN tags that are skipped.
+/// VLAN tags to skip.
 const MOST_TAGS: usize = 2;
-/// IPv6 extension headers that are skipped.
+/// IPv6 extension headers to skip.
 const MOST_EXTENSIONS: usize = 6;
 
 const TCP: u8 = 6;
 const UDP: u8 = 17;
 const SCTP: u8 = 132;
-/// Its checksum covers the addresses in their order.
+/// Its checksum depends on the order of the addresses.
 const AUTHENTICATION: u8 = 51;
 const HOP_BY_HOP: u8 = 0;
-/// It names the stations of the way there.
+/// It lists hops to the destination.
 const ROUTING: u8 = 43;
 const FRAGMENT: u8 = 44;
 const FOR_DESTINATION: u8 = 60;
 
-/// Where the addresses are, how long one is, and where the ports are if there are any.
+/// Offset of both addresses, length of one, and offset of the ports if any.
 struct Places {
     addresses: usize,
     len: usize,
     ports: Option<usize>,
 }
 
-/// Exchanges both ends of the packet that these bytes begin with; false, and nothing is changed, if it is no
-/// IP packet of one sender to one receiver, or cannot be sent back so.
+/// Swaps sender and receiver of a packet. False, and nothing changes, if it is not a unicast IP packet, or
+/// cannot be sent back this way.
 pub(crate) fn swap(frame: &mut [u8]) -> bool {
     let Some(Places { addresses, len, ports }) = Places::of(frame) else { return false };
     exchange(frame, 0, MAC);
@@ -44,13 +43,13 @@ pub(crate) fn swap(frame: &mut [u8]) -> bool {
     true
 }
 
-/// Exchanges `len` bytes at `at` with those behind them.
+/// Swaps `len` bytes at `at` with those behind them.
 fn exchange(frame: &mut [u8], at: usize, len: usize) {
     let (one, other) = frame[at..at + 2 * len].split_at_mut(len);
     one.swap_with_slice(other);
 }
 
-/// `N` bytes, if they are there.
+/// `N` bytes at `at`, if the frame has them.
 fn bytes<const N: usize>(frame: &[u8], at: usize) -> Option<[u8; N]> {
     frame.get(at..at.checked_add(N)?)?.try_into().ok()
 }
@@ -58,7 +57,7 @@ fn bytes<const N: usize>(frame: &[u8], at: usize) -> Option<[u8; N]> {
 impl Places {
     fn of(frame: &[u8]) -> Option<Self> {
         if frame.first()? & 1 == 1 {
-            return None; // to a group: no packet comes from one
+            return None; // multicast: never a sender
         }
         let mut at = ETHERNET;
         for _ in 0..=MOST_TAGS {
@@ -75,7 +74,7 @@ impl Places {
     fn of_v4(frame: &[u8], at: usize) -> Option<Self> {
         let header: [u8; 20] = bytes(frame, at)?;
         let len = 4 * usize::from(header[0] & 15);
-        let to_many = header[16] >= 224; // groups, and the broadcast address
+        let to_many = header[16] >= 224; // multicast and broadcast
         if header[0] >> 4 != 4 || len < 20 || to_many {
             return None;
         }
@@ -107,7 +106,7 @@ impl Places {
         Some(Self { addresses: at + 8, len: 16, ports })
     }
 
-    /// Where the ports are, if this protocol has them here; `None` if it cannot be sent back.
+    /// Offset of the ports, if this packet has them; `None` if its protocol cannot be sent back.
     fn ports(frame: &[u8], at: usize, protocol: u8, is_later_part: bool) -> Option<Option<usize>> {
         match protocol {
             SCTP | AUTHENTICATION | ROUTING | HOP_BY_HOP | FRAGMENT | FOR_DESTINATION => None,
@@ -139,17 +138,17 @@ mod tests {
         packet
     }
 
-    /// Two ports, and more.
+    /// Begins with two ports.
     const SEGMENT: [u8; 8] = [0x12, 0x34, 0, 7, 0, 8, 0xab, 0xcd];
 
-    /// The sum of words that checksums of the Internet are made of.
+    /// The sum of 16-bit words of Internet checksums.
     fn sum(bytes: &[u8]) -> u32 {
         let all = bytes.chunks(2).map(|two| u32::from(two[0]) << 8 | u32::from(*two.get(1).unwrap_or(&0)));
         let sum = all.sum::<u32>();
         (sum & 0xffff) + (sum >> 16)
     }
 
-    /// What is exchanged, by its place; and back.
+    /// A swap exchanges exactly these places; a second one restores them.
     fn swaps(packet: &[u8], places: &[(usize, usize)]) {
         let mut swapped = packet.to_vec();
         assert!(swap(&mut swapped), "{packet:02x?}");

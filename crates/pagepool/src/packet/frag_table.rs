@@ -1,14 +1,14 @@
-//! The table of the fragments that a device has, by where they lie in the area.
+//! A table of the fragments that a device has, by their place in the area.
 //!
-//! What   a byte for each place of an area that a fragment of the table's size may have: 0, or the mark of
-//!        its pool. A driver inserts the fragments that it gives to a device, and removes each one when the
-//!        device names it. The handle is made anew from the place.
+//! What   one byte for each place where a fragment of the table's size can begin: 0, or the mark of its pool.
+//!        A driver inserts the fragments that it gives to a device, and removes each one when the device
+//!        names it. The handle is rebuilt from the place.
 //! Who    one thread at a time. Dropping the table returns its fragments to their pools.
-//! I1     the table owns its fragments. Only removing one gives it up, and a place that is not in the table
-//!        gives nothing.
-//! Cost   inserting and removing a fragment: one byte written, one read.
+//! I1     the table owns its fragments. Only removal gives one up; removing a place that is not in it gives
+//!        nothing.
+//! Cost   one byte per fragment is written or read.
 
-// UNSAFETY: fragments that are inserted become places, and handles again when removed; see I1.
+// UNSAFETY: inserted fragments become places, and handles again when removed; see I1.
 #![expect(unsafe_code)]
 
 use crate::buf::bulk::take_front;
@@ -20,8 +20,8 @@ use crate::packet::marked_pools::MarkedPools;
 use crate::packet::xdp_buff::XdpBuff;
 use crate::returns::pool_core::PoolPtr;
 
-/// Owns the fragments of one size that a device has, and finds them by their place. One byte a place. As
-/// [`DeviceTable`](crate::DeviceTable), for drivers whose chunks are parts of pages.
+/// Owns the fragments of one size that a device has, and finds them by place. Takes one byte per place. For
+/// drivers whose chunks are parts of pages; whole pages go into a [`DeviceTable`](crate::DeviceTable).
 ///
 /// ```
 /// # use pagepool::{Arena, ArenaParams, FragTable, Pool, PoolParams};
@@ -42,19 +42,19 @@ pub struct FragTable {
     len: usize,
     /// log2 of a fragment's bytes.
     shift: u32,
-    /// By place.
+    /// Indexed by place.
     marks: Box<[u8]>,
     pools: MarkedPools,
 }
 
-// SAFETY: I1. The fragments are owned here alone; what is shared of their pools is `Sync`.
+// SAFETY: I1. Only the table owns its fragments, and the shared parts of their pools are `Sync`.
 unsafe impl Send for FragTable {}
-// SAFETY: through a shared reference nothing can be changed.
+// SAFETY: nothing can be changed through a shared reference.
 unsafe impl Sync for FragTable {}
 
 impl FragTable {
-    /// An empty table for an area of `bytes` bytes and fragments of `size` bytes. Allocates one byte for each
-    /// place.
+    /// Creates an empty table for an area of `bytes` bytes and fragments of `size` bytes. Allocates one byte
+    /// per place.
     ///
     /// # Panics
     /// If `size` is not a power of two from 64 to 4096.
@@ -77,10 +77,9 @@ impl FragTable {
         self.len == 0
     }
 
-    /// Inserts all fragments of a run, and calls `each` with where each begins in the area. Gives the run
-    /// back if its fragments are of another size, do not begin at multiples of it, lie beyond the table, or
-    /// if the table has fragments of another area, or of 255 other pools. May allocate if the pool is new to
-    /// the table.
+    /// Inserts all fragments of a run, and calls `each` with the start of each in the area. `Err(run)` if its
+    /// fragments have another size, do not begin at multiples of it, or are beyond the table, or if the table
+    /// has fragments of another area or of 255 other pools. May allocate if the pool is new to the table.
     ///
     /// # Panics
     /// If `each` panics. All fragments are in the table then.
@@ -88,7 +87,7 @@ impl FragTable {
     pub fn insert(&mut self, run: FragRun, mut each: impl FnMut(u64)) -> Result<(), FragRun> {
         let Some(first) = run.first() else { return Ok(()) };
         let (pool, n) = (first.pool, run.len());
-        // A pool whose fragments begin further apart leaves places between them.
+        // If the pool's fragments begin further apart, there are places between them.
         let apart = run.step() >> self.shift;
         let fits =
             |place: &usize| apart << self.shift == run.step() && place + (n - 1) * apart < self.marks.len();
@@ -98,7 +97,7 @@ impl FragTable {
         let shift = self.shift;
         let marks = &mut self.marks[place..=place + (n - 1) * apart];
         debug_assert!(marks.iter().step_by(apart).all(|&mark| mark == 0), "I1: one of them is here already");
-        // One by one only where there are places between them.
+        // One by one only if there are places between them.
         if apart == 1 {
             marks.fill(mark)
         } else {
@@ -108,15 +107,12 @@ impl FragTable {
         Ok(())
     }
 
-    /// Inserts packets from the front of a vector, at most `most`, each as the fragment that it lies in;
-    /// returns how many. Calls `takes` with where the fragment begins in the area, the packet's offset in the
-    /// fragment, and its length in bytes. Only the fragment is kept: metadata and bounds of the packet are
-    /// forgotten.
+    /// Inserts packets from the front of a vector, at most `most`, like
+    /// [`DeviceTable::insert_packets`](crate::DeviceTable::insert_packets); returns how many. Calls `takes`
+    /// with the start of the fragment in the area, the packet's offset in it, and its length in bytes.
     ///
-    /// Stops at the first packet that `takes` refuses, is not alone in a fragment of the table's size at a
-    /// multiple of it, has several buffers, is of another pool than the first, or lies beyond the table. That
-    /// packet and the rest stay in the vector. Inserts none if [`insert`](Self::insert) would give their
-    /// fragments back. If `takes` panics, the packets that were not inserted are leaked.
+    /// Each packet's buffer must be a fragment of the table's size at a multiple of it, instead of a whole
+    /// page.
     #[inline(always)]
     pub fn insert_packets(
         &mut self,
@@ -141,22 +137,14 @@ impl FragTable {
             }
             debug_assert!(*entry == 0, "I1: a fragment at {at} is here already");
             *entry = mark;
-            *len += 1; // at once: the closure may panic
+            *len += 1; // now: the closure may panic
             true
         })
     }
 
-    /// Removes up to `n` fragments and appends each to the vector as a packet; returns how many, and the sum
-    /// of their bytes. `named` is called with 0, 1, 2, ... and returns where packet number i begins in the
-    /// area, and its length in bytes.
-    ///
-    /// Stops, without changing anything for that packet, where `named` returns `None`, the fragment is not in
-    /// the table or is of another pool than the first, the packet is empty or ends beyond its fragment, or
-    /// the vector is full: it never grows.
-    ///
-    /// `named` may be called twice for a packet, and may return something else then: the last value counts,
-    /// and is checked. If it panics, the packets removed so far are leaked, and still count in
-    /// [`len`](Self::len).
+    /// Removes up to `n` fragments and appends each to the vector as a packet, like
+    /// [`DeviceTable::remove_packets`](crate::DeviceTable::remove_packets); returns how many, and the sum of
+    /// their bytes. A packet may end anywhere in its fragment.
     #[inline(always)]
     pub fn remove_packets(
         &mut self,
@@ -176,7 +164,7 @@ impl FragTable {
             let offset = at & (size - 1);
             let Some(mark) = marks.get_mut(place_at(at, shift)) else { break };
             if *mark != of || offset + u64::from(len.wrapping_sub(1)) >= size {
-                break; // an empty packet ends beyond any fragment, too
+                break; // also if the packet is empty: its length wraps
             }
             *mark = 0;
             let frag = frag_at(pool, at - offset, shift); // it was in the table
@@ -190,8 +178,7 @@ impl FragTable {
         (taken, bytes)
     }
 
-    /// Removes the fragment that this place in the area lies in, and returns its buffer, if it is in the
-    /// table.
+    /// Removes the fragment at this offset of the area; returns its buffer, if it is in the table.
     #[inline(always)]
     pub fn remove(&mut self, at: u64) -> Option<PageBuf> {
         let mark = std::mem::take(self.marks.get_mut(place_at(at, self.shift))?);
@@ -200,7 +187,7 @@ impl FragTable {
         Some(frag_at(pool, at >> self.shift << self.shift, self.shift))
     }
 
-    /// Returns all fragments of the table to their pools; returns how many.
+    /// Returns all fragments to their pools; returns how many.
     pub fn clear(&mut self) -> usize {
         let len = self.len;
         for place in 0..self.marks.len() as u64 {
@@ -211,22 +198,22 @@ impl FragTable {
         len
     }
 
-    /// Leaks all fragments of the table, for a device that may still write to them: they stay out for ever.
-    /// Returns how many.
+    /// Leaks all fragments, because a device may still write to them: they stay out forever. Returns how
+    /// many.
     pub fn forget(&mut self) -> usize {
         self.marks.fill(0);
         std::mem::take(&mut self.len)
     }
 
-    /// The place of a fragment of this table's size, at a multiple of it.
+    /// Place of a fragment that has the table's size and begins at a multiple of it.
     #[inline(always)]
     fn place_of(&self, frag: &PageBuf) -> Option<usize> {
         let (fixed, mask) = self.frag_bits();
         (frag.bits.bits() & mask == fixed).then(|| place_at(frag.bits.start_in_eights(), self.shift))
     }
 
-    /// What a handle's bits are, and which of them, in every fragment of the table's size that begins at a
-    /// multiple of it: all but the page's number and where in its base page the fragment begins.
+    /// The bits that are equal in all fragments of the table's size at multiples of it, and their mask: all
+    /// except the page's number and the fragment's offset in its base page.
     #[inline(always)]
     fn frag_bits(&self) -> (u64, u64) {
         let size = 1usize << self.shift;
@@ -236,13 +223,13 @@ impl FragTable {
     }
 }
 
-/// The entry of a place in the area.
+/// Index of the entry for an offset in the area.
 #[inline(always)]
 fn place_at(at: u64, shift: u32) -> usize {
     usize::try_from(at >> shift).unwrap_or(usize::MAX)
 }
 
-/// The fragment of `1 << shift` bytes that begins there in the area, which the caller owns.
+/// The fragment of `1 << shift` bytes at an offset in the area; the caller owns it.
 #[inline(always)]
 fn frag_at(pool: PoolPtr, at: u64, shift: u32) -> PageBuf {
     PageBuf { pool, bits: HandleBits::frag_from(at, 1 << shift) }

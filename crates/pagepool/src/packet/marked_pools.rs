@@ -1,9 +1,8 @@
-//! The pools whose buffers a table has, each named by a mark of one byte.
+//! The pools whose buffers a table has, each with a mark of one byte.
 //!
-//! What   0 marks an entry without a buffer; any other number is one more than the place of its pool in the
-//!        list.
-//! Life   a pool without buffers in the table may be freed already, and another pool may have its address: so
-//!        an entry of the list means something only while a mark names it.
+//! What   mark 0: an entry without a buffer. Others: index of the pool in the list, plus 1.
+//! Life   a pool without buffers in the table may be freed, and another pool have its address: an entry of
+//!        the list is valid only while a mark names it.
 
 use crate::returns::pool_core::PoolPtr;
 
@@ -13,7 +12,7 @@ const POOLS: usize = u8::MAX as usize;
 /// The pools of one table.
 #[derive(Debug)]
 pub(crate) struct MarkedPools {
-    /// The area of all buffers in the table; has no meaning while the table is empty.
+    /// The area of all buffers in the table; meaningless while it is empty.
     area: u64,
     pools: Vec<PoolPtr>,
 }
@@ -29,8 +28,8 @@ impl MarkedPools {
         self.pools.get((mark as usize).wrapping_sub(1)).copied()
     }
 
-    /// The mark for buffers of a pool; `marks` are those of the table, which has `len` buffers. `None` if it
-    /// has buffers of another area, or of 255 other pools.
+    /// The mark for buffers of a pool, in a table with these marks and `len` buffers. `None` if it has
+    /// buffers of another area, or of 255 other pools.
     #[inline(always)]
     pub(crate) fn mark_of(&mut self, pool: PoolPtr, marks: &[u8], len: usize) -> Option<u8> {
         match self.pools.first_mut() {
@@ -64,7 +63,7 @@ impl MarkedPools {
     }
 }
 
-/// The place of a pool that no mark names.
+/// Index of a pool that no mark names.
 fn unused(marks: &[u8]) -> Option<usize> {
     let mut used = [false; POOLS + 1];
     marks.iter().for_each(|&mark| used[mark as usize] = true);

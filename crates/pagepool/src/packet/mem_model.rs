@@ -1,7 +1,7 @@
-//! Memory that is not a pool's, as a registry knows it.
+//! Memory outside of pools, as a registry lists it.
 //!
-//! What   a [`MemModel`] gives pages of ordinary memory, or memory of the caller's that a callback takes
-//!        back, a memory id and a name. What it gave keeps the id taken when the model itself is gone (I8).
+//! What   a [`MemModel`] gives an id and a name to pages of ordinary memory, or to memory of the caller that
+//!        a callback takes back. Such memory keeps the id in use after the model is dropped (I8).
 //! Who    any thread.
 //! Cost   one atomic count per buffer.
 
@@ -14,13 +14,13 @@ use crate::error::Error;
 use crate::home::registry::{MemCarrier, MemId, MemState, MemType, RegisteredId, Registry, RegistryEntry};
 use crate::home::stats::{Inflight, Stats};
 
-/// What takes external memory back.
+/// Takes external memory back.
 type GiveBack = dyn Fn(NonNull<[u8]>) + Send + Sync;
 
-/// Gives memory that is not a pool's an id and a name, for the frames of a network stack or a driver of its
-/// own. Linux: `xdp_reg_mem_model`, for types other than a page_pool.
+/// Gives memory outside of pools an id and a name, for frames of a network stack or driver. Linux:
+/// `xdp_reg_mem_model`, for types other than a page_pool.
 ///
-/// Dropping it ends it; its id is free again when what it was given to is gone, too.
+/// Dropping the model ends it. Its id is free again when all memory that carries it is dropped.
 ///
 /// ```
 /// # use pagepool::{XdpFrame, MemType, MemModel, Page, Registry};
@@ -40,7 +40,7 @@ type GiveBack = dyn Fn(NonNull<[u8]>) + Send + Sync;
 pub struct MemModel(Arc<ModelParts>);
 
 impl MemModel {
-    /// A model of ordinary memory. Pools register themselves, and external memory has
+    /// Creates a model of ordinary memory. Pools register themselves; for external memory use
     /// [`external`](Self::external).
     pub fn new(registry: &Registry, name: &str, mem_type: MemType) -> Result<Self, Error> {
         match mem_type {
@@ -54,8 +54,8 @@ impl MemModel {
         }
     }
 
-    /// A model of memory that `give_back` takes back, on whichever thread its frame is dropped. It may drop
-    /// buffers.
+    /// Creates a model of external memory. `give_back` takes it back, on the thread that drops its frame, and
+    /// may drop buffers.
     pub fn external(
         registry: &Registry,
         name: &str,
@@ -78,18 +78,18 @@ impl MemModel {
         Ok(Self(parts))
     }
 
-    /// Its id.
+    /// The memory id.
     pub fn mem_id(&self) -> MemId {
         self.0.registration.id()
     }
 
-    /// One more that carries the id.
+    /// Counts one more buffer with the id.
     pub(crate) fn carried(&self) -> Carried {
         self.0.out.fetch_add(1, Relaxed);
         Carried(self.0.clone())
     }
 
-    /// Whether memory of the caller's may carry it.
+    /// Whether external memory may carry the id.
     pub(crate) fn takes_back(&self) -> bool {
         self.0.give_back.is_some()
     }
@@ -101,7 +101,7 @@ impl Drop for MemModel {
     }
 }
 
-/// What memory keeps of its model: a count.
+/// The count of one buffer with the id.
 #[derive(Debug)]
 pub(crate) struct Carried(Arc<ModelParts>);
 
@@ -110,7 +110,7 @@ impl Carried {
         self.0.registration.id()
     }
 
-    /// Gives external memory back; a model of ordinary memory has no use for it.
+    /// Gives external memory back; does nothing for ordinary memory.
     pub(crate) fn give_back(&self, memory: NonNull<[u8]>) {
         if let Some(give_back) = &self.0.give_back {
             give_back(memory);
@@ -130,7 +130,7 @@ struct ModelParts {
     mem_type: MemType,
     give_back: Option<Box<GiveBack>>,
     ended: AtomicBool,
-    /// Buffers that carry the id; for those who look.
+    /// Buffers that carry the id; for reports.
     out: AtomicU64,
 }
 

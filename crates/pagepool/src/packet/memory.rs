@@ -1,12 +1,11 @@
 //! The memory of a packet that outlives the poll.
 //!
-//! What   a buffer of a pool, a page of ordinary memory, one that is shared, or memory of the caller's. Each
-//!        goes back where it came from when it is dropped, on any thread.
-//! Who    one holder has it alone. A shared page is the exception: it can be written only by the last one
-//!        that has it.
-//! I8     what was made of a [`MemModel`] keeps its memory id taken.
+//! What   a buffer of a pool, a page of ordinary memory, a shared page, or memory of the caller. It returns
+//!        to where it came from when dropped, on any thread.
+//! Who    one holder. A shared page has several, and can be written only by the last.
+//! I8     memory of a [`MemModel`] keeps its memory id in use.
 
-// UNSAFETY: external memory is reached by address.
+// UNSAFETY: external memory is accessed by address.
 #![expect(unsafe_code)]
 
 use std::fmt;
@@ -19,7 +18,7 @@ use crate::mem::dma::DomainId;
 use crate::mem::page::PAGE_SIZE;
 use crate::packet::mem_model::{Carried, MemModel};
 
-/// The memory of a frame's first buffer: the types of XDP's memory model. Linux: `enum xdp_mem_type`.
+/// Memory of a frame's first buffer, by types of XDP's memory model. Linux: `enum xdp_mem_type`.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Memory {
@@ -29,14 +28,14 @@ pub enum Memory {
     Page(Page),
     /// A page of ordinary memory with several owners.
     Shared(SharedPage),
-    /// Memory of the caller's.
+    /// Memory of the caller.
     External(External),
 }
 
 const _: () = assert!(size_of::<Memory>() == 24, "a frame is 48 bytes");
 
 impl Memory {
-    /// What kind it is.
+    /// The type of the memory.
     pub fn mem_type(&self) -> MemType {
         match self {
             Self::Pool(_) => MemType::Pool,
@@ -46,7 +45,7 @@ impl Memory {
         }
     }
 
-    /// The id that it carries; `None` for pages that were made without a model.
+    /// The memory id; `None` for pages made without a model.
     pub fn mem_id(&self) -> Option<MemId> {
         match self {
             Self::Pool(buffer) => Some(buffer.pool.mem_id),
@@ -56,7 +55,7 @@ impl Memory {
         }
     }
 
-    /// The first domain of its pool; `None` for memory that no device knows.
+    /// The first domain of its pool; `None` for memory that no device can access.
     pub fn domain(&self) -> Option<DomainId> {
         match self {
             Self::Pool(buffer) => buffer.pool.mappings.first().map(|mapping| mapping.id()),
@@ -64,7 +63,7 @@ impl Memory {
         }
     }
 
-    /// All its bytes, or `None` for memory that the CPU cannot read.
+    /// All bytes; `None` if the CPU cannot read them.
     #[inline]
     pub fn bytes(&self) -> Option<&[u8]> {
         match self {
@@ -75,8 +74,7 @@ impl Memory {
         }
     }
 
-    /// All its bytes for writing, or `None` for memory that the CPU cannot read, and for a page that others
-    /// share.
+    /// All bytes, mutable; `None` if the CPU cannot access them, and for a page with other owners.
     #[inline]
     pub fn bytes_mut(&mut self) -> Option<&mut [u8]> {
         match self {
@@ -116,27 +114,27 @@ impl Default for Page {
 }
 
 impl Page {
-    /// A page of zeroes that carries no id.
+    /// Creates a zeroed page without a memory id.
     pub fn new() -> Self {
         Self { memory: Box::new(PageMemory([0; PAGE_SIZE])), model: None }
     }
 
-    /// A page of zeroes that carries the id of its model.
+    /// Creates a zeroed page with the model's memory id.
     pub fn of(model: &MemModel) -> Self {
         Self { model: Some(model.carried()), ..Self::new() }
     }
 
-    /// The id that it carries.
+    /// The memory id, if it has a model.
     pub fn mem_id(&self) -> Option<MemId> {
         self.model.as_ref().map(Carried::mem_id)
     }
 
-    /// Its bytes.
+    /// The bytes.
     pub fn bytes(&self) -> &[u8] {
         &self.memory.0
     }
 
-    /// Its bytes, for writing.
+    /// The bytes, mutable.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         &mut self.memory.0
     }
@@ -147,7 +145,7 @@ impl Page {
     }
 }
 
-/// A page of ordinary memory that all clones share. Linux: memory of `MEM_TYPE_PAGE_SHARED`.
+/// A page of ordinary memory that its clones share. Linux: memory of `MEM_TYPE_PAGE_SHARED`.
 ///
 /// ```
 /// let page = pagepool::Page::new().into_shared();
@@ -160,23 +158,23 @@ impl Page {
 pub struct SharedPage(Arc<Page>);
 
 impl SharedPage {
-    /// Its bytes.
+    /// The bytes.
     pub fn bytes(&self) -> &[u8] {
         self.0.bytes()
     }
 
-    /// Its bytes for writing, unless another shares them.
+    /// The bytes, mutable; `None` while a clone exists.
     pub fn bytes_mut(&mut self) -> Option<&mut [u8]> {
         Arc::get_mut(&mut self.0).map(Page::bytes_mut)
     }
 
-    /// The id that it carries.
+    /// The memory id, if it has a model.
     pub fn mem_id(&self) -> Option<MemId> {
         self.0.mem_id()
     }
 }
 
-/// Memory of the caller's, which the callback of its [`MemModel`] takes back.
+/// Memory of the caller, which the callback of its [`MemModel`] takes back.
 #[derive(Debug)]
 #[repr(C)]
 pub struct External {
@@ -186,25 +184,26 @@ pub struct External {
     spare: Spare,
 }
 
-/// Takes one value of a byte, and leaves the others to say which kind a [`Memory`] is.
+/// Its unused values encode the variant of a [`Memory`].
 #[derive(Debug)]
 #[repr(u8)]
 enum Spare {
     Only,
 }
 
-// SAFETY: I1. It owns its bytes alone, and the caller who gave them promised that any thread may use them and
-// give them back.
+// SAFETY: I1. Only this value owns its bytes, and the caller of `new` promised that any thread may use them
+// and give them back.
 unsafe impl Send for External {}
-// SAFETY: through a shared reference bytes can only be read.
+// SAFETY: bytes can only be read through a shared reference.
 unsafe impl Sync for External {}
 
 impl External {
-    /// Takes the memory, or refuses and leaves it with the caller: of 4 GiB and more, and without a callback.
+    /// Takes the memory. `None`, and it stays with the caller, if it has 4 GiB or more or the model no
+    /// callback.
     ///
     /// # Safety
-    /// * The memory is initialised, and stays there until the callback is given it.
-    /// * Nobody else touches it until then.
+    /// * The memory is initialised and stays valid until the callback receives it.
+    /// * No other code touches it until then.
     /// * Any thread may touch it.
     pub(crate) unsafe fn new(model: &MemModel, memory: NonNull<[u8]>) -> Option<Self> {
         let len = u32::try_from(memory.len()).ok()?;
@@ -212,14 +211,14 @@ impl External {
         takes_back.then(|| Self { start: memory.cast(), model: model.carried(), len, spare: Spare::Only })
     }
 
-    /// Its bytes.
+    /// The bytes.
     pub fn bytes(&self) -> &[u8] {
-        // SAFETY: I1. The bytes are this one's alone and there until they are given back, as `new` was
-        // promised.
+        // SAFETY: I1. Only this value uses the bytes, and they are valid until given back, as the caller of
+        // `new` promised.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len as usize) }
     }
 
-    /// Its bytes, for writing.
+    /// The bytes, mutable.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         // SAFETY: I1. As in `bytes`, and it is borrowed exclusively.
         unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.len as usize) }

@@ -1,31 +1,31 @@
 //! Packets of network stacks: [`SkBuff`](crate::SkBuff), its head, its fragments, its clones.
 //!
-//! Nothing else in this crate uses them. A TCP/IP stack over the pool does; forwarding needs none of them.
+//! Nothing else in this crate uses them. A TCP/IP stack over the pool does; forwarding does not.
 //!
 //! The life of a packet:
 //!
 //! 1. `SkBuff::from_frame` takes a block of the `SkbCache` (one compare-and-swap) and moves the frame's
-//!    buffers into it: the first is the head, the others are fragments. The packet is 32 bytes: the block's
+//!    buffers into it: the first becomes the head, the others fragments. The packet is 32 bytes: the block's
 //!    number, and where its data lies in the head.
-//! 2. The stack moves the ends of the head and consumes fragments from the front; a consumed fragment returns
+//! 2. The stack moves the ends of the head and consumes fragments from the front. A consumed fragment returns
 //!    at once.
-//! 3. `clone` counts one more reference to the block, and marks the block's fragments as shared. From then on
-//!    nobody changes what the clones share: `push` and `put` refuse, and what changes fragments first takes a
-//!    block of its own, with a copy of the head's bytes and a reference to each fragment.
-//! 4. A reference to a fragment of a shared block is a `SharedBuf`: one atomic operation in the page's
-//!    record. (For borrowed memory it is a count of its `SkbOwner`.) The block's own handles are plain ones;
-//!    because of the mark, the last thread that has the block turns them into shared ones before it drops
-//!    them. So each handle is dropped as it was counted, in every order.
-//! 5. `try_coalesce` moves the fragments of an uncloned packet, its head too if it lies in a pool's buffer,
-//!    and takes references to those of a cloned one. The rules are Linux's.
-//! 6. The last clone returns every buffer, on whichever thread, and puts the block back.
-//! 7. The last handle of an `SkbCache` closes its slab and counts the blocks that are out. The last of them
-//!    to be put back frees the memory; a packet holds no count of the cache.
+//! 3. `clone` counts one more reference to the block, and marks its fragments as shared. From then on nothing
+//!    that the clones share changes: `push` and `put` refuse, and a packet whose fragments shall change first
+//!    gets a block of its own, with a copy of the head's bytes and a reference to each fragment.
+//! 4. A reference to a fragment of a shared block is a `SharedBuf`: one atomic operation in the page's record
+//!    (for borrowed memory, in the count of its `SkbOwner`). The block's own handles are plain. Because of
+//!    the mark, the last thread with the block makes them shared before it drops them: each handle is dropped
+//!    as it was counted, in any order.
+//! 5. `try_coalesce` moves the fragments of an uncloned packet, and its head if that lies in a pool's buffer;
+//!    of a cloned packet it takes references. The rules are Linux's.
+//! 6. The last clone returns every buffer, on any thread, and puts the block back.
+//! 7. The last handle of an `SkbCache` closes it; the last block put back frees its memory (see `cache.rs`).
+//!    A packet holds no count of the cache.
 //!
 //! The files, lowest first: `frag` and `frags` are the fragments, `block` is what clones share, `cache` has
-//! the blocks, `block_ref` counts references to one. These have all the unsafe code. `sk_buff` is the packet;
-//! over it `head` makes room at the ends, `pull` cuts from them, `split` divides a packet, `coalesce` merges
-//! two, `read` copies bytes out.
+//! the blocks, `block_ref` counts references to one. Only these have unsafe code. `sk_buff` is the packet. On
+//! top, `head` makes room at its ends, `pull` cuts them, `split` divides a packet, `coalesce` merges two,
+//! `read` copies bytes out.
 
 pub(crate) mod block;
 pub(crate) mod block_ref;

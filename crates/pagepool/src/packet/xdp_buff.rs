@@ -1,15 +1,15 @@
 //! A packet inside the poll.
 //!
-//! What   a buffer, where in it the packet lies, room before and after it, metadata right before it, and
-//!        further buffers where one is not enough. Linux: `struct xdp_buff`.
-//! Who    the thread that polls a device makes it; a handler reads and changes it. It is dropped (its buffers
+//! What   a buffer, the packet's place in it, room before and behind it, metadata right before it, and
+//!        further buffers if one is not enough. Linux: `struct xdp_buff`.
+//! Who    made by the thread that polls a device, read and changed by a handler. It is dropped (its buffers
 //!        return at once), or becomes an [`XdpFrame`](crate::XdpFrame), which outlives the poll.
-//! Why    moving its ends follows `bpf_xdp_adjust_head`, `bpf_xdp_adjust_tail` and `bpf_xdp_adjust_meta`
-//!        (net/core/filter.c, v7.3), with the same limits but one: Linux keeps 40 bytes of the headroom for
-//!        its frame, and here a frame is a value, so all of the headroom may be used.
-//! Cost   32 bytes; a packet in one buffer costs nothing beyond the buffer. See `chain.rs` for more.
+//! Why    the limits for moving its ends are those of `bpf_xdp_adjust_head`, `bpf_xdp_adjust_tail` and
+//!        `bpf_xdp_adjust_meta` (net/core/filter.c, v7.3), except one: Linux reserves 40 bytes of headroom
+//!        for its frame. Here a frame is a value, and all headroom is usable.
+//! Cost   32 bytes. A packet in one buffer costs nothing more; for others see `chain.rs`.
 
-// UNSAFETY: a packet that becomes a frame is taken apart without being dropped; one prefetch instruction.
+// UNSAFETY: a packet that becomes a frame is taken apart without a drop; one prefetch instruction.
 #![expect(unsafe_code)]
 
 use std::mem::ManuallyDrop;
@@ -21,20 +21,19 @@ use crate::packet::chain::{Chain, Frag, FragList};
 use crate::packet::endpoints;
 use crate::returns::pool_core::PoolPtr;
 
-/// Bytes of an Ethernet header: no packet may become shorter. Linux: `ETH_HLEN`.
+/// Bytes of an Ethernet header: moving the ends of a packet leaves at least these. Linux: `ETH_HLEN`.
 pub const ETH_HEADER: usize = 14;
 
-/// Most bytes of metadata. Linux: what fits `meta_len`, a byte, in steps of 4.
+/// Most bytes of metadata. Linux: what fits in `meta_len`, a byte, in steps of 4.
 pub const MAX_META: usize = 252;
 
-/// Why the ends of a packet were not moved. Nothing was changed.
+/// Why the ends of a packet were not moved. Nothing has changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AdjustError {
     /// Too little room before the packet, behind it, or in its last buffer. Linux: `-EINVAL`.
     NoRoom,
-    /// Less than an Ethernet header would be left; if the head moves, in the packet's first buffer. Linux:
-    /// `-EINVAL`.
+    /// Less than an Ethernet header would be left (in the first buffer, if the head moves). Linux: `-EINVAL`.
     TooShort,
     /// Metadata must be a multiple of 4 bytes, and at most 252. Linux: `-EACCES`.
     BadMeta,
@@ -54,7 +53,7 @@ impl std::fmt::Display for AdjustError {
 
 impl std::error::Error for AdjustError {}
 
-/// A packet inside the poll: owned, 32 bytes, returned to its pool when dropped.
+/// A packet inside the poll: owned, 32 bytes, returns to its pool when dropped.
 ///
 /// ```
 /// # use pagepool::{Arena, ArenaParams, XdpBuff, Pool, PoolParams};
@@ -74,7 +73,7 @@ impl std::error::Error for AdjustError {}
 #[derive(Debug)]
 pub struct XdpBuff {
     head: PageBuf,
-    /// Offsets in the head buffer: metadata from `meta` to `data`, the packet from `data` to `end`.
+    /// Offsets in the first buffer: metadata from `meta` to `data`, the packet from `data` to `end`.
     meta: u32,
     data: u32,
     end: u32,
@@ -84,8 +83,8 @@ pub struct XdpBuff {
 const _: () = assert!(size_of::<XdpBuff>() == 32, "two packets in a cache line");
 
 impl XdpBuff {
-    /// The packet of `len` bytes that a device wrote at the buffer's packet offset. Gives the buffer back if
-    /// `len` is beyond what a packet may have there.
+    /// Creates the packet of `len` bytes that a device wrote at the buffer's packet offset. `Err(buffer)` if
+    /// `len` is more than its packet capacity.
     #[inline]
     pub fn received(buffer: PageBuf, len: usize) -> Result<Self, PageBuf> {
         if len > buffer.packet_capacity() {
@@ -95,8 +94,8 @@ impl XdpBuff {
         Ok(Self { head: buffer, meta: data, data, end: data + len as u32, chain: Chain::NONE })
     }
 
-    /// The packet of `len` bytes at `offset` in the buffer. Gives the buffer back if that is beyond it, or in
-    /// the tailroom.
+    /// Creates the packet of `len` bytes at `offset` in the buffer. `Err(buffer)` if it would end beyond the
+    /// buffer, or in the tailroom.
     #[inline]
     pub fn new(buffer: PageBuf, offset: usize, len: usize) -> Result<Self, PageBuf> {
         if offset.checked_add(len).is_none_or(|end| end > hard_end(&buffer)) {
@@ -106,27 +105,26 @@ impl XdpBuff {
         Ok(Self { head: buffer, meta: data, data, end, chain: Chain::NONE })
     }
 
-    /// As [`new`](Self::new), for a whole page in which the packet is known to end within [`whole_end`].
+    /// A packet in a whole page, known to end within [`whole_end`].
     #[inline(always)]
     pub(crate) fn whole(page: PageBuf, offset: u32, len: u32) -> Self {
         debug_assert!(offset + len <= whole_end(page.pool), "I1: a packet of {len} bytes at {offset}");
         Self { head: page, meta: offset, data: offset, end: offset + len, chain: Chain::NONE }
     }
 
-    /// As [`new`](Self::new), for a fragment in which the packet is known to end.
+    /// A packet in a fragment, known to end within it.
     #[inline(always)]
     pub(crate) fn in_frag(frag: PageBuf, offset: u32, len: u32) -> Self {
         debug_assert!(frag.is_frag() && (offset + len) as usize <= frag.len(), "I1: {len} bytes at {offset}");
         Self { head: frag, meta: offset, data: offset, end: offset + len, chain: Chain::NONE }
     }
 
-    /// The parts of a frame.
     #[inline]
     pub(crate) fn from_parts(head: PageBuf, [meta, data, end]: [u32; 3], chain: Chain) -> Self {
         Self { head, meta, data, end, chain }
     }
 
-    /// Takes the packet apart without dropping it; the caller ends the chain.
+    /// Takes the packet apart without a drop. The caller ends the chain.
     #[inline]
     pub(crate) fn into_parts(self) -> (PageBuf, [u32; 3], Chain) {
         let mut this = ManuallyDrop::new(self);
@@ -136,45 +134,45 @@ impl XdpBuff {
         (head, [this.meta, this.data, this.end], chain)
     }
 
-    /// Bytes of the packet, over all its buffers.
+    /// Bytes of the packet, in all its buffers.
     #[inline]
     pub fn len(&self) -> usize {
         let head = (self.end - self.data) as usize;
         if self.chain.is_none() { head } else { head + self.chain.len(&self.head) }
     }
 
-    /// Whether it has none.
+    /// Whether the packet has no bytes.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Whether it has more than one buffer. Linux: `xdp_buff_has_frags`.
+    /// Whether the packet has several buffers. Linux: `xdp_buff_has_frags`.
     #[inline]
     pub fn has_frags(&self) -> bool {
         !self.chain.is_none()
     }
 
-    /// The packet's bytes in its first buffer; empty for memory that the CPU cannot read.
+    /// The packet's bytes in its first buffer; empty if the CPU cannot read them.
     #[inline]
     pub fn data(&self) -> &[u8] {
         self.head.bytes().map_or(&[], |bytes| &bytes[self.data as usize..self.end as usize])
     }
 
-    /// Bytes of [`data`](Self::data), without looking where they are.
+    /// Length of [`data`](Self::data), without computing its address.
     #[inline(always)]
     pub fn data_len(&self) -> usize {
         if self.head.pool.base == 0 { 0 } else { (self.end - self.data) as usize }
     }
 
-    /// Prefetches the packet's first cache line: useful some ten packets before it is read, if another CPU
+    /// Prefetches the packet's first cache line. Useful some ten packets ahead of reading it, if another CPU
     /// wrote it. Does nothing except on x86-64.
     #[inline(always)]
     pub fn prefetch(&self) {
         #[cfg(all(target_arch = "x86_64", not(miri)))]
         if self.head.pool.base != 0 {
-            // Near enough: a part that was split off at an odd byte begins up to 7 bytes later, and of a
-            // special page, of which there are few, it is another line.
+            // Near enough: a part that was split off at an odd byte begins up to 7 bytes later, and a special
+            // page (there are few) gives another line.
             let in_area = self.head.bits.start_in_eights() as usize + self.data as usize;
             let at = std::ptr::without_provenance(self.head.pool.base.wrapping_add(in_area));
             // SAFETY: a prefetch reads and changes nothing, whatever the address.
@@ -182,46 +180,45 @@ impl XdpBuff {
         }
     }
 
-    /// Where in its first buffer it begins, and how many bytes it has there.
+    /// Offset and length of the packet in its first buffer.
     #[inline(always)]
     pub(crate) fn span(&self) -> (usize, usize) {
         (self.data as usize, (self.end - self.data) as usize)
     }
 
-    /// Its first buffer, and whether that is all of it.
+    /// The first buffer, and whether it is the only one.
     #[inline(always)]
     pub(crate) fn head(&self) -> (&PageBuf, bool) {
         (&self.head, self.chain.is_none())
     }
 
-    /// The list of its further buffers: see [`Chain::list`].
     #[inline(always)]
     pub(crate) fn list(&mut self) -> Option<&mut FragList> {
         self.chain.list(&self.head)
     }
 
-    /// Puts the block of its chain back. The further buffers are somebody else's by now.
+    /// Puts the block of the chain back. The further buffers have other owners already.
     #[inline(always)]
     pub(crate) fn forget_frags(&mut self) {
         self.chain.forget(&self.head);
     }
 
-    /// The packet's bytes in its first buffer, for writing.
+    /// The packet's bytes in its first buffer, mutable.
     #[inline]
     pub fn data_mut(&mut self) -> &mut [u8] {
         self.head.bytes_mut().map_or(&mut [], |bytes| &mut bytes[self.data as usize..self.end as usize])
     }
 
-    /// Exchanges sender and receiver: the MAC addresses, the addresses of IPv4 or IPv6, and the ports of TCP
-    /// and UDP. So a request goes back to where it came from. Its checksums stay right, because none depends
-    /// on the order of what is exchanged. Up to two VLAN tags, IPv4 options and six IPv6 extension headers
-    /// are skipped; only the first buffer is read.
+    /// Swaps sender and receiver: MAC addresses, IPv4 or IPv6 addresses, and TCP or UDP ports. This turns a
+    /// request into a reply. Valid checksums stay valid, because they do not depend on the order. Skips up to
+    /// two VLAN tags, IPv4 options and six IPv6 extension headers; reads only the first buffer.
     ///
-    /// Returns false, and changes nothing, for a packet that cannot go back so: no IP, to a group or to all,
-    /// headers that are not all there, SCTP (its checksum does depend on the order), IPsec's authentication
-    /// header, an IPv6 routing header. What has no ports (ICMP, later fragments) is exchanged without.
+    /// Returns false, and changes nothing, if the packet is not IP, goes to a multicast or broadcast address,
+    /// has incomplete headers, or has SCTP (whose checksum depends on the order), IPsec's authentication
+    /// header, or an IPv6 routing header. Without ports (ICMP, later fragments) only the addresses are
+    /// swapped.
     ///
-    /// Some ten loads and stores; a handler may call it for every packet.
+    /// Some ten loads and stores: cheap enough for every packet.
     ///
     /// ```
     /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams, XdpBuff};
@@ -245,7 +242,7 @@ impl XdpBuff {
         self.head.bytes().map_or(&[], |bytes| &bytes[self.meta as usize..self.data as usize])
     }
 
-    /// The metadata, for writing.
+    /// The metadata, mutable.
     pub fn meta_mut(&mut self) -> &mut [u8] {
         self.head.bytes_mut().map_or(&mut [], |bytes| &mut bytes[self.meta as usize..self.data as usize])
     }
@@ -255,7 +252,7 @@ impl XdpBuff {
         self.chain.frags(&self.head)
     }
 
-    /// The further buffers, for writing.
+    /// The further buffers, mutable.
     pub fn frags_mut(&mut self) -> &mut [Frag] {
         self.chain.frags_mut(&self.head)
     }
@@ -266,7 +263,7 @@ impl XdpBuff {
         &self.head
     }
 
-    /// Names the holder of all its buffers, of whichever pools: see [`PageBuf::set_tag`].
+    /// Tags all buffers, of any pools, with their user: see [`PageBuf::set_tag`].
     ///
     /// ```
     /// # use pagepool::{Arena, ArenaParams, Holders, Pool, PoolParams, Tag, XdpBuff, XdpFrame};
@@ -286,19 +283,19 @@ impl XdpBuff {
         self.frags_mut().iter_mut().for_each(|frag| frag.set_tag(tag));
     }
 
-    /// Where the packet begins in its first buffer.
+    /// Offset of the packet in its first buffer.
     #[inline]
     pub fn offset(&self) -> usize {
         self.data as usize
     }
 
-    /// Bytes before the metadata that the packet may grow into.
+    /// Bytes before the metadata into which the packet can grow.
     #[inline]
     pub fn headroom(&self) -> usize {
         self.meta as usize
     }
 
-    /// Bytes behind the packet's last byte, in the buffer of that byte, which it may grow into.
+    /// Bytes behind the packet's end, in its last buffer, into which it can grow.
     pub fn tailroom(&self) -> usize {
         match self.frags().last() {
             Some(frag) => frag.tailroom(),
@@ -306,8 +303,8 @@ impl XdpBuff {
         }
     }
 
-    /// Moves the beginning of the packet: a negative `delta` makes it longer. The metadata moves along.
-    /// Linux: `bpf_xdp_adjust_head`.
+    /// Moves the start of the packet, and its metadata with it. A negative `delta` makes it longer. Linux:
+    /// `bpf_xdp_adjust_head`.
     #[doc(alias = "bpf_xdp_adjust_head")]
     pub fn adjust_head(&mut self, delta: isize) -> Result<(), AdjustError> {
         let meta = self.data - self.meta;
@@ -328,8 +325,8 @@ impl XdpBuff {
         Ok(())
     }
 
-    /// Moves the beginning of the metadata: a negative `delta` makes it longer. Its bytes are what the buffer
-    /// had. Linux: `bpf_xdp_adjust_meta`.
+    /// Moves the start of the metadata. A negative `delta` makes it longer, by bytes that are not set. Linux:
+    /// `bpf_xdp_adjust_meta`.
     #[doc(alias = "bpf_xdp_adjust_meta")]
     pub fn adjust_meta(&mut self, delta: isize) -> Result<(), AdjustError> {
         let meta = (self.meta as isize).checked_add(delta).ok_or(AdjustError::NoRoom)?;
@@ -344,8 +341,8 @@ impl XdpBuff {
         Ok(())
     }
 
-    /// Moves the end of the packet: a positive `delta` makes it longer, by bytes that are set to 0, in its
-    /// last buffer; a negative one drops the further buffers that end up empty. Linux: `bpf_xdp_adjust_tail`.
+    /// Moves the end of the packet. A positive `delta` makes it longer, by zero bytes in its last buffer; a
+    /// negative one drops further buffers that become empty. Linux: `bpf_xdp_adjust_tail`.
     #[doc(alias = "bpf_xdp_adjust_tail")]
     pub fn adjust_tail(&mut self, delta: isize) -> Result<(), AdjustError> {
         if delta >= 0 { self.grow_tail(delta as usize) } else { self.shrink_tail(delta.unsigned_abs()) }
@@ -372,7 +369,7 @@ impl XdpBuff {
     }
 
     fn shrink_tail(&mut self, mut less: usize) -> Result<(), AdjustError> {
-        // With further buffers left the first one stays as it is; without them this is about the first one.
+        // If further buffers stay, the first one stays as it is; otherwise this checks the first one.
         if self.len().saturating_sub(less) < ETH_HEADER {
             return Err(AdjustError::TooShort);
         }
@@ -388,11 +385,11 @@ impl XdpBuff {
         Ok(())
     }
 
-    /// Appends a further buffer with `len` bytes of data at `offset` in it, of any pool. If it goes on where
-    /// the last one ends, in the same page, that becomes longer instead. Linux: `xdp_buff_add_frag`.
+    /// Appends a buffer of any pool, with `len` bytes of data at `offset` in it. If it continues the last one
+    /// in the same page, that becomes longer instead. Linux: `xdp_buff_add_frag`.
     ///
-    /// Gives the buffer back where it has no such bytes, where the packet has 17 further buffers already, or
-    /// where all `chains` of the pool are taken.
+    /// `Err(buffer)` if it has no such bytes, the packet has 17 further buffers, or all `chains` of the pool
+    /// are taken.
     #[doc(alias = "xdp_buff_add_frag")]
     pub fn add_frag(&mut self, buffer: PageBuf, offset: usize, len: usize) -> Result<(), PageBuf> {
         if len == 0 || offset.checked_add(len).is_none_or(|end| end > buffer.len()) {
@@ -401,10 +398,10 @@ impl XdpBuff {
         self.chain.push(&self.head, Frag::new(buffer, offset, len)).map_err(Frag::into_buffer)
     }
 
-    /// Splits the packet at byte `at` of its [`data`](Self::data): it keeps the bytes before, with headroom
-    /// and metadata, and the result has the rest, with the further buffers and no headroom. Each owns its
-    /// part of the buffer: see [`PageBuf::split_off`], also for the cost. In pages of 4 MiB the rest begins
-    /// at an even byte of its page.
+    /// Splits the packet at byte `at` of its [`data`](Self::data). It keeps the bytes before, with headroom
+    /// and metadata; the result has the rest, with the further buffers and no headroom. Each owns its part of
+    /// the buffer: see [`PageBuf::split_off`], also for the cost. In pages of 4 MiB the rest begins at an
+    /// even byte of its page.
     ///
     /// ```
     /// # use pagepool::{Arena, ArenaParams, XdpBuff, Pool, PoolParams};
@@ -418,7 +415,7 @@ impl XdpBuff {
     pub fn split_off(&mut self, at: usize) -> Result<Self, SplitError> {
         let len = (self.end - self.data) as usize;
         SplitError::check(at, len, 1)?;
-        // What it refuses it says of the buffer; the caller's numbers are the packet's.
+        // Errors of the buffer count its bytes; the caller's numbers count the packet's.
         let ours = |refused| SplitError { at, len, ..refused };
         let head = self.head.split_off(self.data as usize + at).map_err(ours)?;
         let chain = std::mem::take(&mut self.chain); // of the same pool
@@ -426,7 +423,7 @@ impl XdpBuff {
         Ok(Self { head, meta: 0, data: 0, end: (len - at) as u32, chain })
     }
 
-    /// Returns the first buffer; the others return now. For code that returns packets in bulk.
+    /// Returns the first buffer, for returning packets in bulk. The others go back to their pools now.
     ///
     /// ```
     /// # use pagepool::{Arena, ArenaParams, XdpBuff, Pool, PoolParams};
@@ -445,7 +442,7 @@ impl XdpBuff {
         head
     }
 
-    /// Takes the last further buffer off.
+    /// Removes the last further buffer.
     pub fn pop_frag(&mut self) -> Option<Frag> {
         self.chain.pop(&self.head)
     }
@@ -458,13 +455,13 @@ impl Drop for XdpBuff {
     }
 }
 
-/// The first byte behind those that a packet may have.
+/// Where a packet in this buffer must end at the latest.
 #[inline]
 pub(crate) fn hard_end(buffer: &PageBuf) -> usize {
     if buffer.is_frag() { buffer.len() } else { whole_end(buffer.pool) as usize }
 }
 
-/// The same for the whole pages of a pool.
+/// Where a packet in a whole page of this pool must end at the latest.
 #[inline(always)]
 pub(crate) fn whole_end(pool: PoolPtr) -> u32 {
     pool.geometry.page_size() as u32 - pool.geometry.tailroom

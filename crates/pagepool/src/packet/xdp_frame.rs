@@ -1,11 +1,11 @@
 //! A packet that outlives the poll.
 //!
-//! What   as a `XdpBuff`, but of any memory, and for any thread: it waits in a transmit ring, goes to another
-//!        thread, is kept. Linux: `struct xdp_frame`.
-//! How    a value. Linux writes its frame into the packet's own headroom, where the device may write too.
-//! Cost   48 bytes. Making one of a `XdpBuff` moves the handle and allocates nothing.
+//! What   an `XdpBuff` in any memory, for any thread: to wait in a transmit ring, or to be kept. Linux:
+//!        `struct xdp_frame`.
+//! How    a value. Linux writes its frame into the packet's headroom, where the device may write too.
+//! Cost   48 bytes. Converting an `XdpBuff` moves the handle and allocates nothing.
 
-// UNSAFETY: a frame is taken apart without being dropped; one constructor takes memory on the caller's word.
+// UNSAFETY: a frame is taken apart without a drop; one constructor takes memory on the caller's promise.
 #![expect(unsafe_code)]
 
 use std::iter;
@@ -24,19 +24,19 @@ use crate::packet::memory::{External, Memory, Page, SharedPage};
 use crate::packet::xdp_buff::{XdpBuff, hard_end};
 use crate::pool::bound::Bound;
 
-/// A packet that outlives the poll: owned, `Send`, returned to its pool when dropped, on any thread. Dropping
-/// it is `xdp_return_frame`.
+/// A packet that outlives the poll: owned, `Send`, returns to its pool when dropped, on any thread. Its drop
+/// is Linux's `xdp_return_frame`.
 #[doc(alias = "xdp_frame")]
 #[doc(alias = "xdp_return_frame")]
 #[must_use = "a frame that is dropped at once is lost"]
 #[derive(Debug)]
 pub struct XdpFrame {
     memory: Memory,
-    /// Offsets in the first buffer, as in a [`XdpBuff`].
+    /// Offsets in the first buffer, like those of a [`XdpBuff`].
     meta: u32,
     data: u32,
     end: u32,
-    /// Behind the last byte of the first buffer that the packet may have.
+    /// Where the packet must end in the first buffer at the latest.
     hard_end: u32,
     chain: Chain,
 }
@@ -44,7 +44,7 @@ pub struct XdpFrame {
 const _: () = assert!(size_of::<XdpFrame>() <= 48, "three handles");
 
 impl From<XdpBuff> for XdpFrame {
-    /// Linux: `xdp_convert_buff_to_frame`, which fails where the headroom is too small for its header.
+    /// Linux: `xdp_convert_buff_to_frame`, which fails if the headroom is too small for its header.
     #[inline]
     fn from(packet: XdpBuff) -> Self {
         let hard_end = hard_end(packet.buffer()) as u32;
@@ -54,8 +54,8 @@ impl From<XdpBuff> for XdpFrame {
 }
 
 impl XdpFrame {
-    /// A packet of `len` bytes at `offset` in a page of ordinary memory. Gives the page back if that is
-    /// beyond it.
+    /// Creates a packet of `len` bytes at `offset` in a page of ordinary memory. `Err(page)` if it would end
+    /// beyond the page.
     ///
     /// ```
     /// # use pagepool::{XdpFrame, MemType, Page};
@@ -72,7 +72,8 @@ impl XdpFrame {
         }
     }
 
-    /// The same in a page that is shared, which can be read only while others have it.
+    /// Creates a packet of `len` bytes at `offset` in a shared page. It is read-only while the page has other
+    /// owners. `Err(page)` if it would end beyond the page.
     ///
     /// ```
     /// # use pagepool::{XdpFrame, Page};
@@ -88,9 +89,9 @@ impl XdpFrame {
         }
     }
 
-    /// The same in memory of the caller's, which the model's callback is given when the frame is dropped.
-    /// `None`, and the memory stays with the caller, if the packet is beyond it, it has 4 GiB or more, or the
-    /// model has no callback.
+    /// Creates a packet of `len` bytes at `offset` in memory of the caller. The model's callback receives the
+    /// memory when the frame is dropped. `None`, and the caller keeps the memory, if the packet would end
+    /// beyond it, it has 4 GiB or more, or the model has no callback.
     ///
     /// ```
     /// # use pagepool::{XdpFrame, MemModel, Registry};
@@ -107,8 +108,8 @@ impl XdpFrame {
     /// ```
     ///
     /// # Safety
-    /// * The memory is initialised, and stays there until the callback is given it.
-    /// * Nobody else touches it until then.
+    /// * The memory is initialised and stays valid until the callback receives it.
+    /// * No other code touches it until then.
     /// * Any thread may touch it, and give it back.
     #[doc(alias = "MEM_TYPE_XSK_BUFF_POOL")]
     pub unsafe fn from_external(
@@ -118,7 +119,7 @@ impl XdpFrame {
         len: usize,
     ) -> Option<Self> {
         let ends = ends_within(memory.len(), offset, len)?;
-        // SAFETY: I1. What the caller promised.
+        // SAFETY: I1. The caller's promise is that of `External::new`.
         let external = unsafe { External::new(model, memory) }?;
         Some(Self::of(Memory::External(external), ends))
     }
@@ -127,9 +128,8 @@ impl XdpFrame {
         Self { memory, meta: data, data, end, hard_end, chain: Chain::NONE }
     }
 
-    /// A copy in one page of ordinary memory: the packet, its metadata, and as much headroom as there is room
-    /// for. `None` for a packet that does not fit, and for memory that the CPU cannot read. Linux:
-    /// `xdpf_clone`.
+    /// Copies the packet, its metadata, and as much headroom as fits, to one page of ordinary memory. `None`
+    /// if the packet does not fit or the CPU cannot read it. Linux: `xdpf_clone`.
     ///
     /// ```
     /// # use pagepool::{Arena, ArenaParams, XdpBuff, XdpFrame, MemType, Pool, PoolParams};
@@ -153,15 +153,15 @@ impl XdpFrame {
             at += part.len();
         }
         if at < meta + meta_len + len {
-            return None; // memory that cannot be read gives less than its length
+            return None; // unreadable memory gives less than its length
         }
         let mut copy = Self::of(Memory::Page(page), [(meta + meta_len) as u32, at as u32, PAGE_SIZE as u32]);
         copy.meta = meta as u32;
         Some(copy)
     }
 
-    /// The packet inside a poll again, for a handler that runs elsewhere; only pool memory can be that.
-    /// Linux: `xdp_convert_frame_to_buff`.
+    /// Converts back into a packet inside the poll, for a handler that runs elsewhere. `Err(frame)` if it is
+    /// not in a pool's memory. Linux: `xdp_convert_frame_to_buff`.
     #[doc(alias = "xdp_convert_frame_to_buff")]
     #[inline]
     pub fn into_buff(self) -> Result<XdpBuff, XdpFrame> {
@@ -173,7 +173,7 @@ impl XdpFrame {
         Ok(XdpBuff::from_parts(head, ends, chain))
     }
 
-    /// Takes the packet apart without dropping it; the caller ends the chain.
+    /// Takes the frame apart without a drop. The caller ends the chain.
     #[inline]
     pub(crate) fn into_parts(self) -> (Memory, [u32; 3], Chain) {
         let mut this = ManuallyDrop::new(self);
@@ -183,34 +183,34 @@ impl XdpFrame {
         (memory, [this.meta, this.data, this.end], chain)
     }
 
-    /// The first buffer, if it is a pool's.
+    /// The first buffer, if it belongs to a pool.
     #[inline]
     pub fn buffer(&self) -> Option<&PageBuf> {
         if let Memory::Pool(head) = &self.memory { Some(head) } else { None }
     }
 
-    /// What the first buffer is.
+    /// Memory of the first buffer.
     #[inline]
     pub fn memory(&self) -> &Memory {
         &self.memory
     }
 
-    /// What kind of memory its first buffer is.
+    /// Type of the first buffer's memory.
     pub fn mem_type(&self) -> MemType {
         self.memory.mem_type()
     }
 
-    /// The memory id that its first buffer carries; `None` for pages that were made without a model.
+    /// Memory id of the first buffer; `None` for pages made without a model.
     pub fn mem_id(&self) -> Option<MemId> {
         self.memory.mem_id()
     }
 
-    /// The first domain of its first buffer's pool; `None` for memory that no device knows.
+    /// The first domain of the first buffer's pool; `None` for memory that no device can access.
     pub fn domain(&self) -> Option<DomainId> {
         self.memory.domain()
     }
 
-    /// Bytes of the packet, over all its buffers.
+    /// Bytes of the packet, in all its buffers.
     #[inline]
     pub fn len(&self) -> usize {
         let head = (self.end - self.data) as usize;
@@ -221,37 +221,38 @@ impl XdpFrame {
         }
     }
 
-    /// Whether it has none.
+    /// Whether the packet has no bytes.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Whether it has more than one buffer. Linux: `xdp_frame_has_frags`.
+    /// Whether the packet has several buffers. Linux: `xdp_frame_has_frags`.
     #[inline]
     pub fn has_frags(&self) -> bool {
         !self.chain.is_none()
     }
 
-    /// How many buffers it has.
+    /// Number of buffers.
     #[inline]
     pub fn segment_count(&self) -> usize {
         1 + self.frags().len()
     }
 
-    /// Bytes of the packet in its first buffer; empty for memory that the CPU cannot read.
+    /// The packet's bytes in its first buffer; empty if the CPU cannot read them.
     #[inline]
     pub fn data(&self) -> &[u8] {
         self.memory.bytes().map_or(&[], |bytes| &bytes[self.data as usize..self.end as usize])
     }
 
-    /// The same, for writing; empty for a page that others share, too.
+    /// The packet's bytes in its first buffer, mutable; empty if the CPU cannot access them or the page has
+    /// other owners.
     #[inline]
     pub fn data_mut(&mut self) -> &mut [u8] {
         self.memory.bytes_mut().map_or(&mut [], |bytes| &mut bytes[self.data as usize..self.end as usize])
     }
 
-    /// As [`XdpBuff::swap_endpoints`]; false for a page that others share, too.
+    /// Swaps sender and receiver, see [`XdpBuff::swap_endpoints`]; false also for a page with other owners.
     ///
     /// ```
     /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams, XdpBuff, XdpFrame};
@@ -266,7 +267,7 @@ impl XdpFrame {
         endpoints::swap(self.data_mut())
     }
 
-    /// The metadata, right before the packet; empty for memory that the CPU cannot read.
+    /// The metadata, right before the packet; empty if the CPU cannot read it.
     ///
     /// ```
     /// # use pagepool::{Arena, ArenaParams, XdpBuff, XdpFrame, Pool, PoolParams};
@@ -288,8 +289,8 @@ impl XdpFrame {
         self.buffer().map_or(&[], |head| self.chain.frags(head))
     }
 
-    /// Names the holder of all its buffers, of whichever pools: see [`PageBuf::set_tag`]. Memory that is not
-    /// a pool's has no tag.
+    /// Tags all buffers, of any pools, with their user: see [`PageBuf::set_tag`]. Memory outside of pools has
+    /// no tag.
     #[inline]
     pub fn set_tag(&mut self, tag: Tag) {
         if let Memory::Pool(head) = &mut self.memory {
@@ -298,7 +299,7 @@ impl XdpFrame {
         }
     }
 
-    /// Bytes behind the packet in its first buffer that it could still grow by.
+    /// Bytes behind the packet in its first buffer into which it can grow.
     pub fn tailroom(&self) -> usize {
         (self.hard_end - self.end) as usize
     }
@@ -308,9 +309,9 @@ impl XdpFrame {
         self.meta as usize
     }
 
-    /// Returns the frame inside the poll of its pool, as dropping it there would: into the pool's cache,
-    /// unless a [`NoDirectRecycle`](crate::NoDirectRecycle) scope forbids it. Further buffers of other pools
-    /// return to those. A frame of another pool is given back. Linux: `xdp_return_frame_rx_napi`.
+    /// Returns the frame to the pool's cache, inside its poll; a [`NoDirectRecycle`](crate::NoDirectRecycle)
+    /// scope forbids the cache. Further buffers of other pools return to those. `Err(frame)` if it is not of
+    /// this pool. Linux: `xdp_return_frame_rx_napi`.
     ///
     /// ```
     /// # use pagepool::{Arena, ArenaParams, XdpBuff, XdpFrame, Pool, PoolParams};
@@ -331,8 +332,8 @@ impl XdpFrame {
         Ok(())
     }
 
-    /// Returns its buffers through the locked ring of each of its pools, on any thread: see
-    /// [`PageBuf::put_ring`]. Memory that is not a pool's is returned as usual.
+    /// Returns the buffers through the locked rings of their pools, on any thread: see [`PageBuf::put_ring`].
+    /// Memory outside of pools returns as usual.
     ///
     /// ```
     /// # use pagepool::{Arena, ArenaParams, XdpBuff, XdpFrame, Pool, PoolParams};
@@ -350,7 +351,7 @@ impl XdpFrame {
         }
     }
 
-    /// All its buffers, as a device is to send them.
+    /// All buffers, as a device sends them.
     #[inline]
     pub fn segments(&self) -> impl Iterator<Item = Segment<'_>> {
         let (offset, len) = (self.data as usize, (self.end - self.data) as usize);
@@ -377,13 +378,13 @@ impl Drop for XdpFrame {
     }
 }
 
-/// Where a packet of `len` bytes at `offset` begins and ends in memory of `size` bytes, and where that ends.
+/// Start and end of a packet of `len` bytes at `offset` in memory of `size` bytes, and `size`.
 fn ends_within(size: usize, offset: usize, len: usize) -> Option<[u32; 3]> {
     let end = offset.checked_add(len).filter(|&end| end <= size)?;
     Some([offset as u32, end as u32, u32::try_from(size).ok()?])
 }
 
-/// One of a frame's buffers, and where in it the data lies.
+/// One of a frame's buffers, and the range of its data.
 #[derive(Clone, Copy, Debug)]
 pub struct Segment<'a> {
     within: Within<'a>,
@@ -398,13 +399,13 @@ enum Within<'a> {
 }
 
 impl<'a> Segment<'a> {
-    /// The buffer, if it is a pool's.
+    /// The buffer, if it belongs to a pool.
     #[inline]
     pub fn buffer(&self) -> Option<&'a PageBuf> {
         if let Within::Pool(buffer) = self.within { Some(buffer) } else { None }
     }
 
-    /// Where the data begins in the buffer.
+    /// Offset of the data in the buffer.
     pub fn offset(&self) -> usize {
         self.offset
     }
@@ -415,7 +416,7 @@ impl<'a> Segment<'a> {
         self.len
     }
 
-    /// The data; empty for memory that the CPU cannot read.
+    /// The data; empty if the CPU cannot read it.
     pub fn data(&self) -> &'a [u8] {
         let bytes = match self.within {
             Within::Pool(buffer) => buffer.bytes(),
@@ -424,22 +425,22 @@ impl<'a> Segment<'a> {
         bytes.map_or(&[], |bytes| &bytes[self.offset..self.offset + self.len])
     }
 
-    /// Where that device finds the data, if it is mapped there: see [`PageBuf::dma_addr_in`]. Memory that is
-    /// not a pool's is mapped nowhere.
+    /// Device address of the data, if it is mapped in that domain: see [`PageBuf::dma_addr_in`]. `None` for
+    /// memory outside of pools.
     #[inline]
     pub fn dma_addr_in(&self, domain: DomainId) -> Option<DeviceAddr> {
         let at = self.buffer()?.dma_addr_in(domain)?;
         Some(DeviceAddr(at.0 + self.offset as u64))
     }
 
-    /// Where the device finds the data by a mapping that the caller keeps: see [`PageBuf::dma_addr_by`].
+    /// Device address of the data by a mapping of the caller: see [`PageBuf::dma_addr_by`].
     #[inline]
     pub fn dma_addr_by(&self, mapping: &Mapping) -> Option<DeviceAddr> {
         let at = self.buffer()?.dma_addr_by(mapping)?;
         Some(DeviceAddr(at.0 + self.offset as u64))
     }
 
-    /// Hands the data to the device, in every domain that is not coherent.
+    /// Hands the data to the device, in every non-coherent domain.
     pub fn sync_for_device(&self) {
         if let Some(buffer) = self.buffer() {
             buffer.sync_for_device(self.offset, self.len);

@@ -1,17 +1,16 @@
-//! Frames of any pools that are returned together.
+//! Frames of any pools, returned together.
 //!
-//! What   up to 64 buffers of frames, in the caller's memory: the numbers of whole pages of the first pool,
-//!        and handles of all other buffers. A full bulk, or a flush, returns all of them and visits each pool
-//!        once: one look at the owner, one lane, or one lock. Linux: `struct xdp_frame_bulk`.
-//! Who    any thread, one at a time. The owner is looked up when the buffers return, not when they are
-//!        pushed.
-//! Order  a frame's further buffers leave its chain when it is pushed, while its first buffer keeps the pool
-//!        that the chain lies in.
-//! Cost   1.3 KiB of the caller's memory; nothing is allocated. For the pages of one pool on another thread,
-//!        per 64: a store into a lane each, or one lock. A bulk that one thread fills and another flushes
-//!        costs five cache lines for 64 pages of one pool: 4 bytes of a frame travel.
+//! What   up to 64 buffers in the caller's memory: page numbers for whole pages of the first pool, handles
+//!        for others. A flush, or a full bulk, visits each pool once: one owner check, and one lane or lock.
+//!        Linux: `struct xdp_frame_bulk`.
+//! Who    any thread, one at a time. The owner is checked when the buffers return, not when they are pushed.
+//! Order  a push empties the frame's chain first, while its first buffer keeps the pool in which the chain
+//!        lies.
+//! Cost   1.3 KiB of the caller's memory; no allocation. Returning 64 pages of one pool on another thread: 64
+//!        stores into a lane, or one lock. If one thread fills a bulk and another flushes it, five cache
+//!        lines move for 64 pages of one pool: 4 bytes per frame.
 
-// UNSAFETY: buffers are kept in memory that is initialised as far as it is used.
+// UNSAFETY: buffers lie in memory that is initialised only up to their number.
 #![expect(unsafe_code)]
 
 use std::fmt;
@@ -26,8 +25,8 @@ use crate::packet::memory::Memory;
 use crate::packet::xdp_buff::XdpBuff;
 use crate::packet::xdp_frame::XdpFrame;
 
-/// Collects up to 64 buffers of frames, of any pools, and returns them together. Linux: `xdp_frame_bulk`,
-/// without its limit of 16. Dropping it flushes it.
+/// Collects up to 64 buffers of frames, of any pools, and returns them together. Dropping it flushes it.
+/// Linux: `xdp_frame_bulk`, without its limit of 16.
 ///
 /// ```
 /// # use pagepool::{Arena, ArenaParams, XdpBuff, XdpFrame, XdpFrameBulk, Pool, PoolParams};
@@ -48,8 +47,7 @@ pub struct XdpFrameBulk {
     others_len: usize,
     /// Whole pages of one pool.
     plain: Batch,
-    /// What else there is: fragments, pages of other pools, pages that may have a
-    /// [`PageRef`](crate::PageRef).
+    /// All others: fragments, pages of other pools, pages that may have a [`PageRef`](crate::PageRef).
     others: [MaybeUninit<PageBuf>; Self::MAX],
 }
 
@@ -68,31 +66,30 @@ impl Default for XdpFrameBulk {
 }
 
 impl XdpFrameBulk {
-    /// Most buffers that wait.
+    /// Most buffers that it collects.
     pub const MAX: usize = Batch::MAX;
 
-    /// An empty one.
+    /// Creates an empty bulk.
     #[doc(alias = "xdp_frame_bulk_init")]
     #[inline]
     pub const fn new() -> Self {
         Self { plain: Batch::new(), others: [const { MaybeUninit::uninit() }; Self::MAX], others_len: 0 }
     }
 
-    /// Buffers that wait; a frame of several has several.
+    /// Number of collected buffers, all buffers of a frame counted.
     #[inline]
     pub fn len(&self) -> usize {
         self.plain.len() + self.others_len
     }
 
-    /// Whether none waits.
+    /// Whether it has no buffers.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Takes a frame that is done with: its further buffers, then its first. What waits returns to its pool
-    /// when there is no room for more. Memory that is not a pool's goes back at once. Linux:
-    /// `xdp_return_frame_bulk`.
+    /// Collects a frame's further buffers, then its first. Flushes first if there is no room. Memory outside
+    /// of pools returns at once. Linux: `xdp_return_frame_bulk`.
     #[doc(alias = "xdp_return_frame_bulk")]
     #[inline]
     pub fn push(&mut self, frame: XdpFrame) {
@@ -101,14 +98,14 @@ impl XdpFrameBulk {
         if chain.is_none() { self.push_buffer(head) } else { self.push_several(head, chain) }
     }
 
-    /// Apart, so that a frame in one buffer stays in registers.
+    /// Separate, so that a frame in one buffer stays in registers.
     #[inline(never)]
     fn push_several(&mut self, head: PageBuf, mut chain: Chain) {
         chain.end(&head, |frag| self.push_buffer(frag.into_buffer()));
         self.push_buffer(head);
     }
 
-    /// Takes a single buffer.
+    /// Collects a single buffer.
     #[inline(always)]
     pub fn push_buffer(&mut self, buffer: PageBuf) {
         if self.len() == Self::MAX {
@@ -120,11 +117,11 @@ impl XdpFrameBulk {
         }
     }
 
-    /// Names the holder of all collected buffers: see [`PageBuf::set_tag`].
+    /// Tags all collected buffers with their user: see [`PageBuf::set_tag`].
     pub fn set_tag(&mut self, tag: Tag) {
         self.plain.set_tag(tag);
         for other in &mut self.others[..self.others_len] {
-            // SAFETY: I1. The first `others_len` are initialised.
+            // SAFETY: I1. The first `others_len` entries are initialised.
             unsafe { other.assume_init_mut() }.set_tag(tag);
         }
     }
@@ -139,7 +136,7 @@ impl XdpFrameBulk {
         }
     }
 
-    /// Once in 64 buffers.
+    /// Cold: runs once in 64 buffers.
     #[cold]
     #[inline(never)]
     fn flush_full(&mut self) {
@@ -150,14 +147,14 @@ impl XdpFrameBulk {
     fn flush_others(&mut self) {
         let len = std::mem::replace(&mut self.others_len, 0);
         let start = self.others.as_mut_ptr().cast::<PageBuf>();
-        // SAFETY: I1. The first `len` are initialised, and not counted any more.
+        // SAFETY: I1. The first `len` entries are initialised, and not counted any more.
         let waiting = unsafe { std::slice::from_raw_parts_mut(start, len) };
-        // SAFETY: I1. They are not counted any more, so each is given up once.
+        // SAFETY: I1. They are not counted any more, so each is returned once.
         unsafe { put_parted(waiting) };
     }
 
-    /// Returns all collected buffers through the locked rings of their pools, one lock per buffer, on any
-    /// thread. For measuring, and for code that must not touch the cache.
+    /// Returns all collected buffers through the locked rings of their pools, with one lock per buffer, on
+    /// any thread. For measurements, and for code that must not touch the cache.
     pub fn put_ring(&mut self) {
         while let Some(last) = self.plain.pop() {
             last.put_ring();
@@ -177,7 +174,7 @@ impl Drop for XdpFrameBulk {
     }
 }
 
-/// Returns frames of any pools, mixed, and leaves the vector empty with its capacity. Any thread.
+/// Returns frames of any pools, mixed; empties the vector but keeps its capacity. Any thread.
 ///
 /// ```
 /// # use pagepool::{Arena, ArenaParams, XdpBuff, XdpFrame, Pool, PoolParams};
@@ -194,7 +191,7 @@ pub fn put_frames(frames: &mut Vec<XdpFrame>) {
     frames.drain(..).for_each(|frame| bulk.push(frame));
 }
 
-/// Returns packets of any pools, mixed, and leaves the vector empty with its capacity: as
+/// Returns packets of any pools, mixed; empties the vector but keeps its capacity. Works like
 /// [`put_bulk`](crate::put_bulk) of their first buffers. Any thread.
 ///
 /// ```
@@ -209,7 +206,7 @@ pub fn put_frames(frames: &mut Vec<XdpFrame>) {
 /// ```
 #[inline]
 pub fn put_packets(packets: &mut Vec<XdpBuff>) {
-    // SAFETY: I1. They were taken out of the vector, and nobody reads them again.
+    // SAFETY: I1. They were taken out of the vector, and are not read again.
     let mut rest = unsafe { GivenUp::new(taken(packets)) };
     while let Some(chunk) = rest.next_chunk() {
         if !put_plain(chunk) && !put_alone_in_frags(chunk) {
@@ -219,8 +216,8 @@ pub fn put_packets(packets: &mut Vec<XdpBuff>) {
     }
 }
 
-/// Puts packets into the cache, all of them: if they are of one pool, which is this thread's and has room,
-/// each in one whole page with nothing to look up. At least one.
+/// Puts all packets into the cache, if they are whole pages of one pool without further buffers or anything
+/// to look up, and the pool is this thread's and has room. At least one.
 #[inline(always)]
 fn put_plain(packets: &[XdpBuff]) -> bool {
     let pool = packets[0].buffer().pool;
@@ -243,8 +240,8 @@ fn put_plain(packets: &[XdpBuff]) -> bool {
     put > 0
 }
 
-/// Returns packets, all of them: if they are of one pool, each alone in a fragment, and those of one size. At
-/// most [`Batch::MAX`].
+/// Returns all packets, if each is alone in a fragment, and the fragments are of one pool and size. At most
+/// [`Batch::MAX`].
 #[inline(never)]
 fn put_alone_in_frags(packets: &[XdpBuff]) -> bool {
     let PageBuf { pool, bits: first } = *packets[0].buffer();
@@ -268,7 +265,7 @@ fn put_alone_in_frags(packets: &[XdpBuff]) -> bool {
 }
 
 /// # Safety
-/// The caller gives them up: it neither reads nor drops any of them again.
+/// The caller gives the packets up: it neither reads nor drops them again.
 #[inline(never)]
 unsafe fn put_singly(packets: &mut [XdpBuff]) {
     let mut bulk = XdpFrameBulk::new();
@@ -286,7 +283,7 @@ mod tests {
     use crate::testing::PlainMemory;
     use crate::{Bound, Pool, PoolParams, XdpBuff};
 
-    /// Interleaved pages of three pools without lanes, returned on another thread; how many locks that took.
+    /// Number of locks taken to return interleaved pages of three pools without lanes on another thread.
     fn locks(put: impl FnOnce(Vec<XdpFrame>) + Send) -> u64 {
         let pools: Vec<Bound> = (0..3)
             .map(|_| {

@@ -1,8 +1,8 @@
-//! Allocation from the cache and from the open fragment page: the fast side.
+//! Allocation from the cache and from the open fragment page: the fast path.
 //!
 //! Who    the bound thread.
-//! Order  cache -> lanes and ring -> provider, as in net/core/page_pool.c:page_pool_alloc_netmems (v7.3).
-//!        What comes after the cache is in refill.rs.
+//! Order  cache -> lanes and ring -> provider, as in net/core/page_pool.c:page_pool_alloc_netmems (v7.3). All
+//!        that follows the cache is in refill.rs.
 //! Cost   from the cache: a load, a compare, two stores, one count. No atomic read-modify-write.
 
 // UNSAFETY: fragment state is reached through its owner cell; handles are written behind a vector's end.
@@ -18,7 +18,7 @@ use crate::mem::page::PageIdx;
 use crate::pool::bound::Bound;
 
 impl Bound {
-    /// A whole page, or `None` if there is none: `alloc_failed` counts it. Linux:
+    /// Allocates a whole page; `None` if there is none (counted in `alloc_failed`). Linux:
     /// `page_pool_dev_alloc_pages`.
     #[doc(alias = "page_pool_dev_alloc_pages")]
     #[inline]
@@ -30,14 +30,15 @@ impl Bound {
                 pool.own.counts.alloc_fast.add(1);
                 HandleBits::whole(page)
             }
-            // Only its bits: with one pool for both, the optimiser sees that the fast side never is `None`.
+            // Only its bits: with one pool for both arms the optimiser sees that the fast path never is
+            // `None`.
             None => self.alloc_slow()?.into_bits(),
         };
         Some(PageBuf { pool, bits })
     }
 
-    /// Puts up to `n` whole pages into the vector's spare capacity, which does not grow; returns how many.
-    /// Fewer than `n` means a full vector or no more pages.
+    /// Puts up to `n` whole pages into the vector's spare capacity, and returns how many. The vector does not
+    /// grow. Fewer than `n` means a full vector or no more pages.
     ///
     /// ```
     /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams};
@@ -57,7 +58,7 @@ impl Bound {
         if taken < n { taken + self.bulk_slow(buffers, n - taken) } else { n }
     }
 
-    /// Up to `n` pages of the cache, for which the vector has spare capacity.
+    /// Up to `n` pages from the cache. The vector has capacity for them.
     #[inline(always)]
     fn bulk_cached(&self, buffers: &mut Vec<PageBuf>, n: usize) -> usize {
         let pool = self.ptr();
@@ -85,8 +86,9 @@ impl Bound {
         done
     }
 
-    /// Puts up to `n` whole pages, packed, into the vector's spare capacity, which does not grow; returns how
-    /// many. Fewer than `n` means a full vector, no more pages, or, with 0, more than 65,535 pools.
+    /// Puts up to `n` packed whole pages into the vector's spare capacity, and returns how many. The vector
+    /// does not grow. Fewer than `n` means a full vector or no more pages; 0 also means that the pool cannot
+    /// pack (65,535 pools were live at its creation).
     ///
     /// ```
     /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams};
@@ -120,7 +122,7 @@ impl Bound {
         }
     }
 
-    /// Up to `n` whole pages, at most [`Batch::MAX`], as numbers.
+    /// Allocates up to `n` whole pages, at most [`Batch::MAX`], as numbers.
     #[inline]
     #[track_caller]
     pub fn alloc_batch(&self, n: usize) -> Batch {
@@ -129,9 +131,9 @@ impl Bound {
         batch
     }
 
-    /// Adds up to `n` whole pages to a batch of this pool, as far as it has room; says how many. A batch that
-    /// is filled and [put](Batch::put) over and over is the cheapest way to move bursts. A batch of another
-    /// pool stays as it is.
+    /// Adds up to `n` whole pages to a batch of this pool, as far as it has room, and returns how many.
+    /// Filling and [putting](Batch::put) one batch repeatedly is the cheapest way to move bursts. A batch of
+    /// another pool is not changed.
     #[inline]
     #[track_caller]
     pub fn alloc_batch_into(&self, batch: &mut Batch, n: usize) -> usize {
@@ -151,8 +153,8 @@ impl Bound {
         while done < n {
             let Some(buffer) = self.alloc_slow() else { break };
             if let Err(emergency) = batch.push(buffer) {
-                // An emergency page does not fit a batch, and leaves the pool. The provider may give it again
-                // at once, so this gives up after a batch of them, as any allocation that fails.
+                // An emergency page does not fit a batch, and leaves the pool. The provider may return it at
+                // once, so this gives up after a batch of them, like any failed allocation.
                 drop(emergency);
                 unfit += 1;
                 if unfit < Batch::MAX {
@@ -168,8 +170,8 @@ impl Bound {
         done
     }
 
-    /// A fragment of `size` bytes of a page that is shared with other fragments; `None` for a size of 0 or
-    /// beyond the page, or when there is no page. Begins at a multiple of `frag_align`. Linux:
+    /// Allocates a fragment of `size` bytes of a page that other fragments share. `None` if there is no page,
+    /// or if the size is 0 or exceeds the page. It begins at a multiple of `frag_align`. Linux:
     /// `page_pool_dev_alloc_frag`.
     #[doc(alias = "page_pool_dev_alloc_frag")]
     #[inline]
@@ -180,9 +182,9 @@ impl Bound {
         Some(PageBuf::frag(pool, page, offset, size))
     }
 
-    /// Puts up to `n` fragments of `size` bytes into the vector's spare capacity, which does not grow;
-    /// returns how many. As [`alloc_frag`](Self::alloc_frag) so often, but what a page has room for is cut in
-    /// one step. Fragments of one page that return together share a message, up to as many as the page has
+    /// Puts up to `n` fragments of `size` bytes into the vector's spare capacity, and returns how many. The
+    /// vector does not grow. Equals repeated [`alloc_frag`](Self::alloc_frag), but cuts all that fits a page
+    /// in one step. Fragments of one page that return together share a message, up to as many as the page has
     /// base pages: a pool of order 5 or more suits bursts.
     ///
     /// ```
@@ -213,9 +215,9 @@ impl Bound {
         })
     }
 
-    /// Up to `n` fragments of `size` bytes that lie one behind the other in a page: as many as the open page
-    /// has room for, at most [`FragRun::MAX`]. `None` for an `n` of 0, and where
-    /// [`alloc_frag`](Self::alloc_frag) gives none.
+    /// Allocates up to `n` consecutive fragments of `size` bytes of one page: as many as fit the open page,
+    /// at most [`FragRun::MAX`]. `None` if `n` is 0, or if [`alloc_frag`](Self::alloc_frag) would return
+    /// `None`.
     #[inline]
     #[track_caller]
     pub fn alloc_frag_run(&self, size: usize, n: usize) -> Option<FragRun> {
@@ -227,10 +229,10 @@ impl Bound {
         run
     }
 
-    /// Puts up to `n` fragments, packed, into the vector's spare capacity, which does not grow; returns how
-    /// many. Each has `size` bytes, rounded up to cache lines. Fewer than `n` means a full vector, no more
-    /// pages, or, with 0, a size of 0 or that cannot be packed (beyond 4095 lines, or with a `frag_align`
-    /// below 64), or more than 65,535 pools.
+    /// Puts up to `n` packed fragments into the vector's spare capacity, and returns how many. The vector
+    /// does not grow. Each has `size` bytes, rounded up to cache lines. Fewer than `n` means a full vector or
+    /// no more pages. 0 also means that the size is 0 or cannot be packed (more than 4095 lines, or
+    /// `frag_align` below 64), or that the pool cannot pack (65,535 pools were live at its creation).
     ///
     /// ```
     /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams};
@@ -252,8 +254,8 @@ impl Bound {
         })
     }
 
-    /// Cuts up to `n` fragments of `size`, and tells `each` of the page, the offset of the first, the bytes
-    /// from one to the next, and how many follow each other. It must not run a callback. Says how many.
+    /// Cuts up to `n` fragments of `size`; returns how many. Calls `each(page, first offset, step, count)`
+    /// for each page. `each` must not run a callback.
     #[inline(always)]
     #[track_caller]
     fn cut_many(&self, size: usize, n: usize, mut each: impl FnMut(PageIdx, usize, usize, usize)) -> usize {
@@ -267,7 +269,7 @@ impl Bound {
         done
     }
 
-    /// The same for what one page has.
+    /// Cuts up to `n` fragments of `size` from one page; returns how many. See [`cut_many`](Self::cut_many).
     #[inline(always)]
     #[track_caller]
     fn cut_once(&self, size: usize, n: usize, each: impl FnOnce(PageIdx, usize, usize, usize)) -> usize {
@@ -285,8 +287,8 @@ impl Bound {
         cut
     }
 
-    /// A whole page if two of `size` do not fit one, else a fragment; `len()` is the true size. Where no
-    /// other fragment of that size would fit behind it, the rest of the page belongs to it. Linux:
+    /// Allocates a fragment, or a whole page if two of `size` do not fit one; `len()` is the true size. If no
+    /// other fragment of that size fits behind it, it gets the rest of the page. Linux:
     /// `page_pool_dev_alloc`.
     ///
     /// ```
@@ -317,8 +319,8 @@ impl Bound {
         Some(PageBuf::frag(pool, page, offset, rest))
     }
 
-    /// Returns a buffer of this pool into the cache; another pool's comes back. Dropping it on this
-    /// thread does the same. Linux: `page_pool_recycle_direct`.
+    /// Returns a buffer of this pool into the cache, like a drop on this thread. `Err(buffer)` if it is of
+    /// another pool. Linux: `page_pool_recycle_direct`.
     #[doc(alias = "page_pool_recycle_direct")]
     #[inline]
     pub fn recycle_direct(&self, buffer: PageBuf) -> Result<(), PageBuf> {

@@ -3,8 +3,8 @@
 //! Who    the bound thread.
 //! Cost   from the cache: two loads and two stores a page, without a handle between.
 
-// UNSAFETY: a caller's addresses are written where nothing has to be initialised; other languages find a pool
-// by its address, and answer for who its owner is.
+// UNSAFETY: addresses are written to the caller's memory, which need not be initialised; other languages find
+// a pool by its address, and are responsible for its owner.
 #![expect(unsafe_code)]
 
 use std::ffi::c_void;
@@ -21,11 +21,12 @@ use crate::pool::bound::Bound;
 use crate::returns::pool_core::PoolPtr;
 
 impl Bound {
-    /// Allocates whole pages as addresses in the pool's first domain, as [`alloc_page`](Self::alloc_page)
-    /// and [`into_raw`](crate::PageBuf::into_raw) of each would; says how many. Fewer than there is room for
-    /// means no more pages. [`PoolRef::put_addr_bulk`](crate::PoolRef::put_addr_bulk) returns them.
+    /// Allocates whole pages as addresses in the pool's first domain, like [`alloc_page`](Self::alloc_page)
+    /// and [`into_raw`](crate::PageBuf::into_raw) for each; returns how many. Fewer than fit means no more
+    /// pages. [`PoolRef::put_addr_bulk`](crate::PoolRef::put_addr_bulk) returns them.
     ///
-    /// A pool without domains is an error, and so is one whose device was removed.
+    /// # Errors
+    /// If the pool has no domain, or its first domain's device was removed.
     ///
     /// ```
     /// # use pagepool::{Arena, ArenaParams, DeviceAddr, OffsetDomain, Pool, PoolParams};
@@ -48,7 +49,8 @@ impl Bound {
         self.alloc_addr_bulk_uninit(unsafe { std::slice::from_raw_parts_mut(start, len) })
     }
 
-    /// The same into memory that need not be initialised: of that, as many as it says are addresses after it.
+    /// Allocates whole pages as addresses into memory that need not be initialised. Returns how many leading
+    /// entries it wrote. See [`alloc_addr_bulk`](Self::alloc_addr_bulk).
     #[track_caller]
     pub fn alloc_addr_bulk_uninit(&self, addrs: &mut [MaybeUninit<DeviceAddr>]) -> Result<usize, RawError> {
         if self.core().mappings.is_empty() {
@@ -68,12 +70,12 @@ impl Bound {
         Ok(done)
     }
 
-    /// The part of this that makes no callback.
+    /// The allocations and returns of addresses that run no callback.
     pub fn cached_addrs(&self) -> CachedAddrs<'_> {
         CachedAddrs { pool: self.ptr(), owner: self.owner(), bound: PhantomData }
     }
 
-    /// One that is not in the cache, or none.
+    /// Allocates one page that is not in the cache; 0 if there is none.
     #[cold]
     #[inline(never)]
     #[track_caller]
@@ -85,8 +87,8 @@ impl Bound {
     }
 }
 
-/// Whole pages as addresses, as far as they go out of the owner's cache and into it with no more than a copy.
-/// Nothing here makes a callback, or asks which thread the owner is.
+/// Whole pages as addresses, moved out of and into the owner's cache by a copy. Runs no callback, and does
+/// not check which thread is the owner.
 #[derive(Clone, Copy)]
 pub struct CachedAddrs<'a> {
     pool: PoolPtr,
@@ -95,10 +97,10 @@ pub struct CachedAddrs<'a> {
 }
 
 impl CachedAddrs<'_> {
-    /// Those of the pool with this [token](crate::PoolRef::token), found without its [`Bound`].
+    /// For the pool with this [token](crate::PoolRef::token), without its [`Bound`].
     ///
     /// # Safety
-    /// The pool is there, and as long as this lives the calling thread alone uses its `Bound`.
+    /// The pool is alive, and while this value lives only the calling thread uses its `Bound`.
     #[inline(always)]
     pub unsafe fn of(token: NonNull<c_void>) -> Self {
         // SAFETY: I2. The caller has the owner half.
@@ -106,7 +108,7 @@ impl CachedAddrs<'_> {
         Self { pool: PoolPtr::new(token.cast()), owner, bound: PhantomData }
     }
 
-    /// Allocates pages that the cache has; says how many.
+    /// Allocates pages from the cache; returns how many.
     #[inline(always)]
     pub fn alloc(self, addrs: &mut [MaybeUninit<DeviceAddr>]) -> usize {
         let Self { pool, owner, .. } = self;
@@ -120,8 +122,8 @@ impl CachedAddrs<'_> {
         given
     }
 
-    /// Allocates one page, if the cache has one, and one number leads from every offset to its address. Else
-    /// [`alloc`](Self::alloc) may.
+    /// Allocates one page from the cache. `None` if the cache is empty, or if no single constant maps all
+    /// offsets to addresses: then try [`alloc`](Self::alloc).
     #[inline(always)]
     pub fn alloc_one(self) -> Option<DeviceAddr> {
         let pool = self.pool;
@@ -132,16 +134,15 @@ impl CachedAddrs<'_> {
         Some(DeviceAddr(add.wrapping_add(page.offset())))
     }
 
-    /// Returns whole pages by their addresses, from the first one on; says how many. With the next one
-    /// nothing happened: [`PoolRef::put_addr_bulk`](crate::PoolRef::put_addr_bulk) returns it, or says what
-    /// is wrong.
+    /// Returns whole pages by address, from the first on; returns how many. It does not touch the next one:
+    /// [`PoolRef::put_addr_bulk`](crate::PoolRef::put_addr_bulk) returns it, or its error.
     #[inline(always)]
     pub fn put(self, addrs: &[DeviceAddr]) -> usize {
         put_cached_addrs(self.pool, self.owner, addrs)
     }
 
-    /// The same for one, where one number leads from every address to its offset; says whether it returned
-    /// it.
+    /// Returns one whole page by address, if a single constant maps all addresses to offsets. Returns whether
+    /// it did.
     #[inline(always)]
     pub fn put_one(self, addr: DeviceAddr) -> bool {
         let raw = &self.pool.own.raw;
@@ -151,15 +152,14 @@ impl CachedAddrs<'_> {
         })
     }
 
-    /// The same, also where regions lie apart.
+    /// Returns one whole page by address, even if regions are not contiguous. Returns whether it did.
     #[inline(always)]
     pub fn put_one_by_region(self, addr: DeviceAddr) -> bool {
         page_at(self.pool, addr).is_some_and(|page| put_cached_page(self.pool, self.owner, page))
     }
 }
 
-/// Gives pages out as addresses; says how many: all, or from the last on up to one that has none. There is
-/// room for all.
+/// Hands pages out as addresses, from the last on, until one has none; returns how many. All fit.
 #[inline(always)]
 fn give_addrs(
     pool: PoolPtr,
@@ -176,13 +176,13 @@ fn give_addrs(
         }
         None => addrs_of_each(mapping, pages, addrs),
     };
-    // Apart, so that each loop has its values in registers.
-    // SAFETY: I3. Page numbers of a pool come from its provider and are below the area's count.
+    // A separate loop keeps each loop's values in registers.
+    // SAFETY: I3. A pool's page numbers come from its provider and are below the area's number of records.
     unsafe { pool.raw_pages().out_all(given) };
     given.len()
 }
 
-/// Writes the address of each page, from the last on; gives those that have one.
+/// Writes the address of each page, from the last on. Returns the pages that have one.
 #[cold]
 #[inline(never)]
 fn addrs_of_each<'a>(

@@ -1,9 +1,9 @@
 //! The owner half: a pool bound to one thread.
 //!
-//! What   [`Pool`] may be sent and cannot allocate. [`Pool::bind`] makes it [`Bound`] to the calling thread,
-//!        where it allocates; [`Bound::unbind`] gives it back, to move elsewhere.
-//! Who    a `Bound` is neither `Send` nor `Sync`, so its thread alone holds the owner half (I2). A forgotten
-//!        `Bound` is a leak, never a race: its token is never used again. Signal handlers must not touch
+//! What   a [`Pool`] may be sent, but cannot allocate. [`Pool::bind`] makes it [`Bound`] to the calling
+//!        thread, where it allocates; [`Bound::unbind`] makes it a `Pool` again, to send elsewhere.
+//! Who    a `Bound` is neither `Send` nor `Sync`: only its thread has the owner half (I2). A forgotten
+//!        `Bound` is a leak, never a race, because its token is never reused. Signal handlers must not touch
 //!        buffers.
 //! Order  cache -> lanes and ring -> provider, as in net/core/page_pool.c:page_pool_alloc_netmems (v7.3).
 //! Cost   from the cache: a load, a compare, two stores, one count. No atomic read-modify-write.
@@ -35,6 +35,7 @@ use crate::sys::sync::Ordering;
 
 /// A pool bound to the current thread, which allocates from it. Linux: a `page_pool` inside its NAPI poll.
 ///
+/// It stays on its thread; the compiler's error says why. Send the pool, and bind it there:
 /// It stays on its thread, and the compiler's error names the reason. Send the pool, and bind it there:
 ///
 /// ```compile_fail,E0277
@@ -50,15 +51,15 @@ pub struct Bound {
     here: PhantomData<dyn BoundStaysOnItsThreadSendPoolAndBindThere>,
 }
 
-/// The name is what the compiler prints where a `Bound` is sent to another thread. It says nothing else of a
-/// `Bound` than that.
+/// Its name is what the compiler prints if a `Bound` is sent to another thread. Its bounds keep the other
+/// auto traits.
 trait BoundStaysOnItsThreadSendPoolAndBindThere: UnwindSafe + RefUnwindSafe + Unpin {}
 
 impl Pool {
     /// Makes the calling thread the owner. Linux: `page_pool_enable_direct_recycling`.
     #[doc(alias = "page_pool_enable_direct_recycling")]
     pub fn bind(mut self) -> Bound {
-        self.policy.waiting = 0; // a wait that was forgotten counts no more
+        self.policy.waiting = 0; // forgotten waits no longer count
         self.ptr.owner.store(thread::token_or_new(), Ordering::Relaxed);
         Bound { pool: ManuallyDrop::new(std::cell::UnsafeCell::new(self)), here: PhantomData }
     }
@@ -73,19 +74,18 @@ impl Bound {
 
     #[inline(always)]
     pub(crate) fn owner(&self) -> OwnerProof {
-        // SAFETY: I2. A `Bound` exists on the thread whose token it put into the owner word, and nowhere
-        // else.
+        // SAFETY: I2. A `Bound` exists only on the thread whose token it put into the owner word.
         unsafe { OwnerProof::assume() }
     }
 
-    /// Reads or changes the refill policy; `f` runs no callback.
+    /// Reads or changes the refill policy. `f` runs no callback.
     pub(crate) fn policy<R>(&self, f: impl FnOnce(&mut RefillPolicy) -> R) -> R {
-        // SAFETY: I2. This thread alone has the pool, and `f` cannot come back here.
+        // SAFETY: I2. Only this thread has the pool, and `f` cannot re-enter.
         f(unsafe { &mut (*self.pool.get()).policy })
     }
 
-    /// Gives the pool back, to be bound by another thread. Buffers that are dropped on this thread afterwards
-    /// go the way of other threads. Linux: `page_pool_disable_direct_recycling`.
+    /// Unbinds the pool, for another thread to bind. Buffers that this thread drops later take the remote
+    /// path. Linux: `page_pool_disable_direct_recycling`.
     ///
     /// ```
     /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams};
@@ -103,19 +103,21 @@ impl Bound {
         unsafe { ManuallyDrop::take(&mut this.pool) }.into_inner()
     }
 
-    /// As [`Pool::destroy`].
+    /// Ends the pool: see [`Pool::destroy`].
     pub fn destroy(self) -> Shutdown {
         self.unbind().destroy()
     }
 
-    /// A handle for any thread: counters, locations of pages, raw addresses.
+    /// A handle for any thread: counters, page locations, raw addresses.
     pub fn handle(&self) -> PoolRef {
         PoolRef::new(self.ptr())
     }
 
-    /// Changes the preferred NUMA node; `None` is the node of this thread, looked up each time. Pages in
-    /// the cache go back to the provider. An unknown node is an error, and nothing changes. Linux:
-    /// `page_pool_update_nid`.
+    /// Changes the preferred NUMA node; `None` is this thread's node, looked up each time. Pages in the cache
+    /// go back to the provider. Linux: `page_pool_update_nid`.
+    ///
+    /// # Errors
+    /// If the provider does not know the node. Nothing has changed.
     #[doc(alias = "page_pool_update_nid")]
     pub fn update_nid(&self, nid: Option<NodeId>) -> Result<(), Error> {
         let pool = self.ptr();
@@ -131,7 +133,7 @@ impl Bound {
         Ok(())
     }
 
-    /// [`update_nid`](Self::update_nid) if the node is another one. Linux: `page_pool_nid_changed`.
+    /// Runs [`update_nid`](Self::update_nid) if the node differs. Linux: `page_pool_nid_changed`.
     #[doc(alias = "page_pool_nid_changed")]
     pub fn nid_changed(&self, nid: Option<NodeId>) -> Result<(), Error> {
         if self.policy(|p| p.nid) == nid { Ok(()) } else { self.update_nid(nid) }
@@ -142,19 +144,19 @@ impl Bound {
         pool_ref::stats(&self.ptr())
     }
 
-    /// Where its pages are.
+    /// Where the pool's pages are.
     pub fn inflight(&self) -> Inflight {
         pool_ref::inflight(&self.ptr())
     }
 
-    /// As [`PoolRef::frag_waste`].
+    /// Bytes of fragment pages that belong to no fragment: see [`PoolRef::frag_waste`].
     pub fn frag_waste(&self) -> u64 {
         self.ptr().own.frag_waste.read()
     }
 
-    /// Whether this domain is among the pool's own (`PoolParams::domains`), so that its buffers stay mapped
-    /// there as long as they are out. Buffers of another pool over the same memory are mapped only as long as
-    /// a pool that has the domain lives. A compare for each domain.
+    /// Whether this domain is one of the pool's own (`PoolParams::domains`): the pool's buffers then stay
+    /// mapped there as long as they are out. Buffers of another pool over the same memory are mapped only
+    /// while a pool with the domain lives. A compare per domain.
     ///
     /// ```
     /// # use pagepool::{Arena, ArenaParams, DmaDomain, IdentityDomain, Pool, PoolParams};
@@ -170,8 +172,8 @@ impl Bound {
         self.core().mappings.iter().any(|mapping| mapping.id() == domain)
     }
 
-    /// Whether returned pages are synced for this device, so that they need no sync before the device gets
-    /// them: the domain is one of the pool's, not coherent, and the pool was made with `sync_for_device`.
+    /// Whether returned pages are already synced for this device: the domain is one of the pool's, not
+    /// coherent, and the pool has `sync_for_device`.
     ///
     /// ```
     /// # use pagepool::{Arena, ArenaParams, DmaDomain, IdentityDomain, Pool, PoolParams};
@@ -188,15 +190,15 @@ impl Bound {
         self.core().syncing.iter().any(|mapping| mapping.id() == domain)
     }
 
-    /// The descriptor to poll together with the device's, in a pool made with `wakeup`. It is readable once a
-    /// buffer returns, or pages come back to the provider, after the pool starved, and stays so until
+    /// The descriptor to poll together with the device's, in a pool with `wakeup`. After the pool starved, it
+    /// becomes readable once a buffer returns or pages come back to the provider, and stays so until
     /// [`acknowledge_wake`](Self::acknowledge_wake). Returns into the cache, on this thread, do not signal
     /// it: after them, allocate once more before the sleep.
     ///
-    /// If you poll it edge-triggered (`EPOLLET`), acknowledge each signal: until then no further one comes.
+    /// With edge-triggered polling (`EPOLLET`), acknowledge each signal: no other comes until then.
     ///
-    /// From the first call on, an allocation that fails while a signal stands asks the kernel whether the
-    /// program read it (one poll(2)).
+    /// After the first call, an allocation that fails while a signal is pending queries the kernel whether
+    /// the program read it (one poll(2)).
     pub fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
         self.policy(|p| p.fd_lent = true);
         // SAFETY: I9. The pool ends only after this `Bound` is given up, and the borrow ends before.
@@ -204,11 +206,11 @@ impl Bound {
     }
 
     /// Clears the signal. Call it after waking and before allocating, best just before the last allocation
-    /// that precedes a sleep: until then the signal is pending, and allocations that fail arm nothing. The
-    /// next one that fails arms the next signal, for about 1,600 cycles. Do not call it between a failed
-    /// allocation and the sleep: it may clear the signal that should end that sleep.
+    /// before a sleep. Until then the signal is pending, and failed allocations do not arm the next. The next
+    /// one that fails does, for about 1,600 cycles. Do not call it between a failed allocation and the sleep:
+    /// it may clear the signal that should end that sleep.
     ///
-    /// Then shrinks the pool, if that was asked for: see [`PoolRef::ask_to_shrink`].
+    /// Then shrinks the pool, if that was requested: see [`PoolRef::ask_to_shrink`].
     ///
     /// ```
     /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams};
@@ -225,23 +227,23 @@ impl Bound {
         if self.ptr().wakeup.acknowledge() {
             self.policy(|p| p.asked = false);
         }
-        self.shrink_if_asked(); // behind it: who asks signals afterwards
+        self.shrink_if_asked(); // behind it, because later requests signal
     }
 
-    /// The fewest pages available at a reservation so far, cache and provider together.
+    /// The fewest available pages at any reservation, cache and provider together.
     pub fn low_water_mark(&self) -> usize {
         self.policy(|p| p.low_water_mark)
     }
 
-    /// As [`Tag::new`], if the pool was made with `tagging` or `holders`; else nothing is entered, and the
-    /// tag has no name.
+    /// Returns the tag with this name ([`Tag::new`]) in a pool with `tagging` or `holders`. In other pools it
+    /// creates none, and the tag has no name.
     pub fn tag(&self, name: &str) -> Tag {
         if self.core().tagging { Tag::new(name) } else { Tag::NONE }
     }
 
-    /// Allocations have this tag from now on; `None`: no tag. [`PageBuf::set_tag`](crate::PageBuf::set_tag)
-    /// changes it for one buffer, and what is made of buffers has the same. Of the tags that a pool has seen
-    /// the first 256 have names in its records, of 40 bytes. Without effect in a pool made without
+    /// Sets or clears the tag of subsequent allocations. [`PageBuf::set_tag`](crate::PageBuf::set_tag)
+    /// changes it for one buffer; all that is made of a buffer inherits its tag. The records have names for
+    /// the first 256 tags of a pool, of 40 bytes. Does nothing in a pool without
     /// [`holders`](crate::PoolParams::holders).
     pub fn set_tag(&self, tag: Option<Tag>) {
         if let Some(holders) = &self.core().holders {
@@ -252,7 +254,7 @@ impl Bound {
     #[inline(always)]
     pub(crate) fn core(&self) -> &PoolCore {
         let pool = self.ptr();
-        // SAFETY: I9. The owner half is this `Bound`'s, so the pool has not ended.
+        // SAFETY: I9. This `Bound` has the owner half, so the pool has not ended.
         unsafe { pool.get().as_ref() }
     }
 }
@@ -260,7 +262,7 @@ impl Bound {
 impl Drop for Bound {
     fn drop(&mut self) {
         self.ptr().owner.store(thread::NOBODY, Ordering::Relaxed);
-        // SAFETY: dropped once, here; dropping the pool ends it.
+        // SAFETY: dropped once, here; the drop ends the pool.
         unsafe { ManuallyDrop::drop(&mut self.pool) };
     }
 }

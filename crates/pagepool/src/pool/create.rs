@@ -1,4 +1,4 @@
-//! Making a pool: parameters checked, domains attached, every part in its place.
+//! Creates a pool: checks parameters, attaches domains, assembles the parts.
 
 mod published_row;
 
@@ -40,10 +40,12 @@ use crate::sys::sync::{
 use crate::sys::wakeup::Wakeup;
 
 impl Pool {
-    /// Makes a pool over a provider's memory, and maps that in the pool's domains. Linux: `page_pool_create`.
+    /// Creates a pool over a provider's memory, and maps that memory in the pool's domains. Linux:
+    /// `page_pool_create`.
     ///
-    /// Errors name the parameter, its value and its range, or the domain that did not map, or `membarrier` if
-    /// a filter refuses it that was installed after the first pool was made; nothing is left behind.
+    /// # Errors
+    /// Name the parameter, its value and its range, or the domain that did not map, or `membarrier` if a
+    /// filter that was installed after the first pool's creation refuses it. Nothing is left behind.
     ///
     /// ```
     /// use pagepool::{Arena, ArenaParams, Pool, PoolParams};
@@ -87,7 +89,7 @@ impl Pool {
     }
 }
 
-/// A pool that is bound to no thread, with empty cache, lanes and ring; and its domains, attached.
+/// A pool bound to no thread, with empty cache, lanes and ring; and its attached domains.
 fn assemble(
     params: PoolParams,
     provider: Arc<dyn Provider>,
@@ -114,7 +116,7 @@ fn assemble(
     let careful = !syncing.is_empty() || holders.is_some();
     let message_is_all = !careful && (cfg!(loom) || fences_are_free());
     let plain_id = if message_is_all { id } else { NO_POOL };
-    // In one expression: the core has the cache in it, and each function it passed through would copy it.
+    // One expression, because the core contains the cache, and each function on the way would copy it.
     let make = |count: &Weak<_>| PoolCore {
         owner: AtomicU64::new(thread::NOBODY),
         base: area.base,
@@ -160,7 +162,7 @@ fn assemble(
     Ok((Arc::new_cyclic(|count| Placed::new(make(count))), attached))
 }
 
-/// No pool has this id: the counter ends with it.
+/// No pool has this id: the counter ends there.
 const NO_POOL: u32 = u32::MAX;
 
 fn next_id() -> Result<u32, Error> {
@@ -169,14 +171,14 @@ fn next_id() -> Result<u32, Error> {
         .map_err(|_| Error::Busy { what: "all 4294967294 pool ids are used up: restart the process".into() })
 }
 
-/// The domains of a pool that is not made yet: detached again, unless it is made.
+/// The attached domains of a pool under construction. Its drop detaches them.
 struct Attached {
     area: Arc<Area>,
     mappings: Vec<Arc<Mapping>>,
 }
 
 impl Attached {
-    /// The pool is there, and detaches them when it ends.
+    /// The pool exists, and detaches them at its end.
     fn keep(mut self) {
         self.mappings.clear();
     }

@@ -1,4 +1,4 @@
-//! Buffers that somebody else still uses: the owner's side of the deferred queue.
+//! The owner's side of the deferred queue: buffers that others still use.
 
 // UNSAFETY: the queue is reached through the bound pool.
 #![expect(unsafe_code)]
@@ -15,13 +15,15 @@ use crate::pool::pool_ref;
 impl Bound {
     /// The deferred queue, if the pool has one.
     pub(crate) fn deferred(&self) -> Option<&DeferredQueue> {
-        // SAFETY: I2. This thread alone has the pool, and nothing refers to this field exclusively while it
-        // is bound.
+        // SAFETY: I2. Only this thread has the pool, and there is no exclusive reference to this field while
+        // it is bound.
         unsafe { &(*self.pool.get()).deferred }.as_deref()
     }
 
-    /// Registers a user of deferred buffers. Cold: it allocates, so that queueing does not. An error in a
-    /// pool made without `defer_capacity`.
+    /// Registers a user of deferred buffers. Slow: it allocates, so that queueing does not.
+    ///
+    /// # Errors
+    /// If the pool has no deferred queue (`defer_capacity` 0).
     ///
     /// ```
     /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams, UseCounts};
@@ -40,10 +42,10 @@ impl Bound {
     }
 
     /// Queues a buffer that `user` still uses. It returns to the pool once `user` answers that the buffer of
-    /// this cookie is not in use; refills and [`poll_deferred`](Self::poll_deferred) ask. No atomic
+    /// this cookie is not in use; refills and [`poll_deferred`](Self::poll_deferred) query it. No atomic
     /// operation, no allocation.
     ///
-    /// Gives the buffer back if the queue is full, or if buffer or user belong to another pool.
+    /// Returns `Err(buffer)` if the queue is full, or if buffer or user belong to another pool.
     ///
     /// ```
     /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams, UseCounts};
@@ -73,11 +75,10 @@ impl Bound {
         }
     }
 
-    /// Polls all deferred buffers, by the rule of [`OnBusy`](crate::OnBusy); returns how many were returned.
-    /// Refills poll by themselves; this is for an idle owner, or one that must know. Inside an [`InUse`] it
-    /// does nothing. A user that panics does so through this call, and no buffer is lost. Afterwards it
-    /// does what [`PoolRef::ask_to_shrink`](crate::PoolRef::ask_to_shrink) asked for, also in a pool without
-    /// a queue.
+    /// Polls all deferred buffers, by the rule of [`OnBusy`](crate::OnBusy); returns how many returned to the
+    /// pool. Refills poll automatically; call this if the owner is idle, or must know. Does nothing inside an
+    /// [`InUse`]. A user's panic passes through, and no buffer is lost. Then shrinks the pool if that was
+    /// requested ([`PoolRef::ask_to_shrink`](crate::PoolRef::ask_to_shrink)), even in a pool without a queue.
     ///
     /// ```
     /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams, UseCounts};
@@ -94,7 +95,7 @@ impl Bound {
         home
     }
 
-    /// As [`PoolRef::deferred_stats`](crate::PoolRef::deferred_stats).
+    /// Counters of the deferred queue: see [`PoolRef::deferred_stats`](crate::PoolRef::deferred_stats).
     pub fn deferred_stats(&self) -> DeferredStats {
         pool_ref::deferred_stats(&self.ptr())
     }

@@ -1,35 +1,34 @@
-//! The deferred queue: buffers whose user gives no sign when it is done, and only answers "still in use?".
+//! The deferred queue: buffers whose users do not signal that they are done, but only answer "still in use?".
 //!
 //! What   "Keep track of pages" of "Evolving the page_pool API" (J. D. Brouer, 2018): the application gives
-//!        up a buffer that somebody else still reads (a kernel that sends from it, a reference count kept
-//!        elsewhere), and gets no call when that ends. Such buffers stand in this queue, first in, first out.
+//!        up a buffer that another party still reads (a kernel that sends from it, a reference count
+//!        elsewhere), and gets no call when that ends. Such buffers wait in this queue, first in, first out.
 //!        The pool polls their users when it needs pages.
-//! Who    the holder of the owner half alone (I2); the queue moves with the pool. Once the pool has ended,
-//!        the thread that took it out of its [`Shutdown`](crate::Shutdown). Any thread may read the counts.
-//! When   a refill polls as many buffers as it would bring pages, before it looks at lanes and ring;
+//! Who    only the holder of the owner half (I2); the queue moves with the pool. After the pool's end, the
+//!        thread that took it out of its [`Shutdown`](crate::Shutdown). Any thread may read the counts.
+//! When   a refill polls as many buffers as it would take pages, before it reads lanes and ring;
 //!        [`Bound::poll_deferred`](crate::Bound::poll_deferred) polls all. No thread polls in the background.
 //!        A user that is done does not wake a sleeping owner: the owner must sleep on the user's descriptor
 //!        (a socket with completions reports `POLLERR`), or with a timeout.
-//! Cost   queueing: a compare and 32 bytes written; no atomic, no allocation. A round: one atomic
-//!        read-modify-write and its undoing, one call per registered user, one call per polled buffer.
+//! Cost   queueing: a compare and 32 bytes written; no atomic operation, no allocation. A round: one atomic
+//!        read-modify-write and its reversal, one call per registered user, one per polled buffer.
 //!
-//! Callbacks: an [`InUse`] may do anything the thread may do, also allocate from this pool, drop buffers,
-//! queue others and poll. So no borrow of the queue or of the cache is live while it runs. While a round
-//! runs, entries are added at the back only, and the round alone takes any out. So the positions before the
-//! back stay valid: an entry stays in the queue while its user is polled, and a panic there loses nothing. A
-//! poll inside a poll does nothing. Buffers that are queued meanwhile are polled in the next round.
+//! Callbacks: an [`InUse`] may do all that its thread may do, including allocating from this pool, dropping
+//! buffers, queueing others and polling. Therefore no borrow of the queue or of the cache is live while it
+//! runs. During a round entries are added only at the back, and only the round removes any: the other
+//! positions stay valid. An entry stays queued while its user is polled, and a panic there loses nothing. A
+//! poll inside a poll does nothing. Buffers queued during a round are polled in the next.
 //!
-//! Failure: an entry that is dropped before its user said "done" never returns to its pool. So memory may
-//! leak, but is never used again too early.
+//! Failure: an entry that is dropped before its user said "done" never returns to its pool. Memory may leak,
+//! but is never reused too early.
 //!
 //! The end of the pool: a deferred buffer is out, so the pool does not end before it has returned (I9). The
-//! queue passes to the [`Shutdown`](crate::Shutdown), which polls all of it in each of its methods
+//! queue passes to the [`Shutdown`](crate::Shutdown). Each of its methods
 //! ([`is_complete`](crate::Shutdown::is_complete), [`wait`](crate::Shutdown::wait),
-//! [`report`](crate::Shutdown::report)); one thread at a time has the queue; a second one finds it taken and
-//! goes on without. A buffer that is done returns to its pool as a late buffer does. A `Shutdown` that is
-//! dropped polls once more, and leaks on purpose what is still in use: never given back, counted in
-//! [`DeferredStats::leaked`](crate::DeferredStats::leaked). A pool that is dropped drops its `Shutdown` at
-//! once.
+//! [`report`](crate::Shutdown::report)) polls all of it. One thread at a time has the queue; a second finds
+//! it taken and continues without it. A buffer that is done returns like a late buffer. A `Shutdown` that is
+//! dropped polls once more, and deliberately leaks all that is still in use, counted in
+//! [`DeferredStats::leaked`](crate::DeferredStats::leaked). A dropped pool drops its `Shutdown` at once.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -42,11 +41,11 @@ use crate::home::stats::DeferredCounts;
 use crate::pool::params::OnBusy;
 use crate::sys::placed::Shared;
 
-/// A user of buffers that it does not own, which answers whether a buffer is still in use.
+/// A user of buffers that it does not own. It answers whether a buffer is still in use.
 ///
-/// The cookie that a buffer was queued with names it: the number of a send, the index of a count. The answer
-/// of `in_use` decides when memory is used again. Code that reads the bytes after the buffer was given up
-/// (unsafe code, a kernel, a device) is safe only if the answer is right.
+/// The cookie with which a buffer was queued names it: the number of a send, the index of a count. The answer
+/// of `in_use` decides when memory is reused. Code that reads the bytes after the buffer was given up (unsafe
+/// code, a kernel, a device) is safe only if the answer is right.
 ///
 /// ```
 /// use pagepool::{Arena, ArenaParams, InUse, Pool, PoolParams};
@@ -75,30 +74,30 @@ use crate::sys::placed::Shared;
 /// # Ok::<(), pagepool::Error>(())
 /// ```
 pub trait InUse: Send + Sync {
-    /// Called once before each round of polling, for a user that must look first: at a socket's error queue,
-    /// at a device's ring. It runs inside an allocation, so it should take a bounded time.
+    /// Called once before each round of polling, for a user that must first read a socket's error queue or a
+    /// device's ring. Runs inside an allocation, so its time should be bounded.
     fn refresh(&self) {}
 
     /// Whether the buffer queued with this cookie is still in use. After `false` the buffer returns to its
-    /// pool and is not polled again. All accesses of the user to its bytes must be over, and ordered before
-    /// the answer.
+    /// pool and is not polled again: all the user's accesses to its bytes must be finished, and ordered
+    /// before the answer.
     fn in_use(&self, cookie: u64) -> bool;
 }
 
-/// A user registered with a pool, for [`Bound::defer`](crate::Bound::defer). Made by
-/// [`Bound::deferred_user`](crate::Bound::deferred_user).
+/// A user registered with a pool, for [`Bound::defer`](crate::Bound::defer).
+/// [`Bound::deferred_user`](crate::Bound::deferred_user) creates it.
 ///
-/// Once it is dropped and no buffer of the user is left, the pool drops the user at its next poll.
+/// After its drop, the pool drops the user at the first poll that finds no buffer of it.
 #[derive(Debug)]
 #[must_use = "a user without its registration can have no buffers"]
 pub struct DeferredUser {
     pub(crate) pool: u32,
     at: usize,
-    /// The queue has the other count of it, and sees when this one is gone.
+    /// The queue has the other count, and detects that this one is gone.
     _alive: Arc<()>,
 }
 
-/// The users by number; `None` for one that was dropped.
+/// The users by number; `None` if dropped.
 type Users = Vec<Option<Arc<dyn InUse>>>;
 
 /// A buffer in the queue.
@@ -121,11 +120,11 @@ struct ReleasedPage {
 
 const _: () = assert!(size_of::<ReleasedPage>() == 40, "defer_capacity says so");
 
-/// What the queue knows of a registered user.
+/// A registered user's state.
 #[derive(Debug)]
 struct UserSlot {
     alive: Arc<()>,
-    /// Queued and released buffers of it.
+    /// Its queued and released buffers.
     pending: usize,
 }
 
@@ -139,7 +138,7 @@ impl UserSlot {
 struct DeferredState {
     queued: VecDeque<DeferredBuf>,
     released: VecDeque<ReleasedPage>,
-    /// A round clones the `Arc`, so that users run without a borrow.
+    /// A round clones the `Arc`, to run users without a borrow.
     users: Arc<Users>,
     slots: Vec<UserSlot>,
     polling: bool,
@@ -163,7 +162,7 @@ impl fmt::Debug for DeferredQueue {
 }
 
 impl DeferredQueue {
-    /// An empty queue with all its memory; `None` without counters.
+    /// An empty queue, fully allocated; `None` without counters.
     pub(crate) fn new(
         capacity: usize,
         on_busy: OnBusy,
@@ -197,7 +196,7 @@ impl DeferredQueue {
         DeferredUser { pool, at, _alive: alive }
     }
 
-    /// Queues a buffer; gives it back if the queue is full.
+    /// Queues a buffer; `Err(buffer)` if the queue is full.
     #[inline]
     pub(crate) fn push(&self, user: &DeferredUser, buffer: PageBuf, cookie: u64) -> Result<(), PageBuf> {
         let mut state = self.state.borrow_mut();
@@ -218,8 +217,8 @@ impl DeferredQueue {
         state.queued.is_empty() && state.released.is_empty()
     }
 
-    /// One round: polls up to `most` queued buffers, and up to as many released ones; returns how many were
-    /// returned to the pool.
+    /// One round: polls up to `most` queued buffers, and as many released ones. Returns how many returned to
+    /// the pool.
     pub(crate) fn poll(&self, most: usize) -> usize {
         let Some(round) = PollRound::begin(self) else { return 0 };
         let home = round.ask_in_order(most);
@@ -227,14 +226,14 @@ impl DeferredQueue {
         home
     }
 
-    /// One round over everything, in no order; for a pool that has ended.
+    /// One round over all buffers, in no order, for a pool that has ended.
     pub(crate) fn poll_all(&self) {
         let Some(round) = PollRound::begin(self) else { return };
         round.ask_all();
         round.ask_released(usize::MAX);
     }
 
-    /// Drops users without buffers that no buffer can be queued for.
+    /// Drops users without buffers for which no buffer can be queued.
     fn retire(&self) {
         while let Some(user) = self.take_retired() {
             drop(user); // a callback, with no borrow live
@@ -250,7 +249,7 @@ impl DeferredQueue {
 }
 
 impl Drop for DeferredQueue {
-    /// Nobody polls any more: what is left is leaked, for its user may not be done.
+    /// No thread polls any more: leaks the rest, because its users may not be done.
     fn drop(&mut self) {
         let state = self.state.get_mut();
         self.counts.counters.leaked.add((state.queued.len() + state.released.len()) as u64);
@@ -259,11 +258,11 @@ impl Drop for DeferredQueue {
     }
 }
 
-/// A round of polling. While it lives, it alone takes buffers out.
+/// A round of polling. While it lives, only it takes buffers out.
 struct PollRound<'a> {
     /// Dropped before `end`, which drops retired users: this must not keep them.
     users: Arc<Users>,
-    /// Buffers queued when it began; later ones are for the next round.
+    /// Buffers queued when it began; later ones wait for the next round.
     queued: usize,
     end: PollEnd<'a>,
 }
@@ -279,7 +278,7 @@ impl Drop for PollEnd<'_> {
 }
 
 impl<'a> PollRound<'a> {
-    /// `None` while another round runs, further up on this stack, or if there is nothing to poll.
+    /// `None` if an outer call on this stack runs a round, or if there is nothing to poll.
     fn begin(queue: &'a DeferredQueue) -> Option<Self> {
         if queue.state.borrow().polling {
             return None;
@@ -317,11 +316,11 @@ impl<'a> PollRound<'a> {
     }
 
     fn in_use(&self, user: usize, cookie: u64) -> bool {
-        // Everything this round polls was queued before it began, and keeps its user.
+        // All that this round polls was queued before it began, and keeps its user.
         self.users[user].as_ref().is_none_or(|user| user.in_use(cookie))
     }
 
-    /// From the head on, by the rule of [`OnBusy`].
+    /// Polls from the head on, by the rule of [`OnBusy`].
     fn ask_in_order(&self, most: usize) -> usize {
         let counters = &self.counts().counters;
         let (mut home, mut past, mut released) = (0, 0, false);
@@ -347,7 +346,7 @@ impl<'a> PollRound<'a> {
         home
     }
 
-    /// Each once; the last buffer moves into the gap of one that was returned.
+    /// Polls each buffer once. The last buffer moves into the place of a returned one.
     fn ask_all(&self) {
         let mut past = 0;
         for _ in 0..self.queued {
@@ -361,7 +360,7 @@ impl<'a> PollRound<'a> {
         }
     }
 
-    /// Released memory, each once, from where the last round stopped.
+    /// Polls released memory, each once, from where the last round stopped.
     fn ask_released(&self, most: usize) {
         let released = self.state().borrow().released.len();
         for _ in 0..most.min(released) {
@@ -393,7 +392,7 @@ impl<'a> PollRound<'a> {
         drop(buffer);
     }
 
-    /// Releases the head, if fewer than the capacity are released: a reference keeps its memory before the
+    /// Releases the head, unless `capacity` buffers are released. A reference keeps its memory before the
     /// buffer returns to its pool.
     fn release_head(&self) -> bool {
         let mut state = self.state().borrow_mut();
@@ -409,7 +408,7 @@ impl<'a> PollRound<'a> {
         true
     }
 
-    /// The user of the first released page is done.
+    /// Frees the first released page, whose user is done.
     fn free_released(&self) {
         let mut state = self.state().borrow_mut();
         let Some(ReleasedPage { page_ref, user, .. }) = state.released.pop_front() else { return };

@@ -1,14 +1,14 @@
 //! For interfaces to other languages: buffers as two words, the address of the owner's cache, a fence on all
 //! threads.
 //!
-//! What   [`PageBuf::into_token`] and [`PageBuf::from_token`] take a handle apart and put it together again;
-//!        [`Bound::cache_head`] gives the address of the cache, so that an owner's allocation and return need
-//!        no call; [`fence_all_threads`] is the slow half of a fence of which the fast half is free.
+//! What   [`PageBuf::into_token`] and [`PageBuf::from_token`] take a handle apart and rebuild it.
+//!        [`Bound::cache_head`] gives the cache's address, so that the owner allocates and returns without a
+//!        call. [`fence_all_threads`] is the slow half of a fence whose fast half is free.
 //! Who    the C interface, which keeps a generation beside each pair of words. Rust code needs none of it.
-//!        I1, I2 are the caller's to keep: the code that makes a buffer from two words is its one owner, and
-//!        only the thread that the pool is bound to touches the cache.
+//!        The caller must keep I1 and I2: the code that makes a buffer from two words is its only owner, and
+//!        only the thread to which the pool is bound touches the cache.
 
-// UNSAFETY: handles are made from words that their callers answer for.
+// UNSAFETY: handles are made from words for which the caller is responsible.
 #![expect(unsafe_code)]
 
 use std::ffi::c_void;
@@ -29,27 +29,27 @@ use crate::returns::pool_core::{OwnerState, PoolPtr};
 use crate::sys::memory::Zeroes;
 use crate::sys::sync::Ordering::Relaxed;
 
-/// What a pool's owner alone writes per buffer, as other languages know it: its cache, and two counters.
-/// Whoever takes pages from the cache or puts them there counts that. More of the pool follows.
+/// What only a pool's owner writes per buffer, for other languages: its cache, and two counters. Code that
+/// takes pages from the cache, or puts them there, must count them. More of the pool follows.
 #[derive(Debug)]
 #[repr(C)]
 pub struct CacheHead {
-    /// Numbers of pages, all of them initialised; [`count`](Self::count) of them are in the cache.
+    /// Page numbers, all initialised; [`count`](Self::count) of them are in the cache.
     pub entries: [AtomicU32; MAX_CACHE],
-    /// Pages in the cache; the one that was put last goes out next.
+    /// Number of pages in the cache. The last one put is the first one taken.
     pub count: AtomicUsize,
-    /// Pages that may be put with no more than a store: 0 in a pool that syncs for a device.
+    /// Number of pages up to which a put is only a store; 0 in a pool that syncs for a device or has holders.
     pub limit: usize,
-    /// Pages that the cache may have.
+    /// Most pages in the cache.
     pub capacity: usize,
     other: MaybeUninit<usize>,
-    /// Pages that the owner took: the pool's counter of that name.
+    /// Pages that the owner took: the pool's counter `alloc_fast`.
     pub alloc_fast: AtomicU64,
-    /// Pages that the owner put: the pool's counter of that name.
+    /// Pages that the owner put: the pool's counter `recycle_cached`.
     pub recycle_cached: AtomicU64,
 }
 
-/// Each field lies where the pool has it. (Cells of loom are larger.)
+/// Each field is where the pool has it. (Loom's cells are larger.)
 const _: () = if !cfg!(loom) {
     let counts = offset_of!(OwnerState, counts);
     assert!(offset_of!(OwnerState, cache) == 0);
@@ -63,7 +63,7 @@ const _: () = if !cfg!(loom) {
 };
 
 impl CacheHead {
-    /// Of a cache that is empty and stays so.
+    /// The head of a cache that is empty and stays empty.
     pub const fn empty() -> Self {
         Self {
             entries: [const { AtomicU32::new(0) }; MAX_CACHE],
@@ -76,13 +76,13 @@ impl CacheHead {
         }
     }
 
-    /// Counts pages that the owner took from the cache; for the owner.
+    /// Counts pages that the owner took from the cache. Owner only.
     #[inline(always)]
     pub fn count_taken(&self, pages: u64) {
         self.alloc_fast.store(self.alloc_fast.load(Relaxed).wrapping_add(pages), Relaxed);
     }
 
-    /// Counts pages that the owner put into the cache; for the owner.
+    /// Counts pages that the owner put into the cache. Owner only.
     #[inline(always)]
     pub fn count_put(&self, pages: u64) {
         self.recycle_cached.store(self.recycle_cached.load(Relaxed).wrapping_add(pages), Relaxed);
@@ -90,9 +90,9 @@ impl CacheHead {
 }
 
 impl PageBuf {
-    /// Turns the buffer into two words: the pool's address, and the page with the fragment. The buffer counts
-    /// as out, and keeps the pool, until [`from_token`](Self::from_token) makes it a buffer again. The second
-    /// word of a plain whole page is its page number.
+    /// Turns the buffer into two words: the pool's address, and the page with the fragment. The buffer stays
+    /// out, and keeps the pool alive, until [`from_token`](Self::from_token) rebuilds it. For a plain whole
+    /// page the second word is its page number.
     ///
     /// ```
     /// # use pagepool::{Arena, ArenaParams, PageBuf, Pool, PoolParams};
@@ -112,8 +112,8 @@ impl PageBuf {
         (pool.get().cast(), bits.bits())
     }
 
-    /// The buffer of two words that [`into_token`](Self::into_token) gave, or of a page number that was taken
-    /// from the pool's [cache](Bound::cache_head).
+    /// Rebuilds the buffer from the two words of [`into_token`](Self::into_token), or from a page number that
+    /// was taken from the pool's [cache](Bound::cache_head).
     ///
     /// # Safety
     /// * The words are such a pair.
@@ -125,9 +125,9 @@ impl PageBuf {
 }
 
 impl Bound {
-    /// Allocates for a call from other code than Rust's, which goes on at the address `behind`. In a pool
-    /// that records [holders](crate::Holders), that is the place of the allocation: it is looked up in the
-    /// program's debug information and symbols. With 0 it is the place in Rust, as without this.
+    /// Runs `alloc`, an allocation, for a call from other code than Rust's with the return address `behind`.
+    /// A pool that records [holders](crate::Holders) then has that call as the place of the allocation, from
+    /// the program's debug information and symbols. With 0 the place is the Rust call.
     ///
     /// ```
     /// # use pagepool::{Arena, ArenaParams, Holders, Pool, PoolParams};
@@ -145,9 +145,9 @@ impl Bound {
         alloc(self)
     }
 
-    /// The address of this pool's cache, for allocation and return without a call. It is valid until the pool
-    /// is freed. Only the thread that the pool is bound to may read or write there, and it also counts:
-    /// see [`CacheHead`].
+    /// The address of this pool's cache, for allocation and return without a call. Valid until the pool is
+    /// freed. Only the thread to which the pool is bound may read or write there, and it must also count: see
+    /// [`CacheHead`].
     ///
     /// ```
     /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams};
@@ -165,13 +165,13 @@ impl Bound {
     }
 }
 
-/// For a pool that threads use in turns, each as its owner, under a lock of the caller's.
+/// For a pool that threads use in turns, each as its owner, under the caller's lock.
 impl Bound {
     /// Makes the calling thread the owner.
     ///
     /// # Safety
-    /// The last turn ended with [`end_turn`](Self::end_turn), which happens before; until this one ends only
-    /// this thread uses the `Bound`.
+    /// The last turn ended with [`end_turn`](Self::end_turn), which happens before this call. Until this turn
+    /// ends only this thread uses the `Bound`.
     #[inline]
     pub unsafe fn begin_turn(&self) {
         let token = match thread::token() {
@@ -181,7 +181,8 @@ impl Bound {
         self.ptr().owner.store(token, Relaxed);
     }
 
-    /// Ends the turn: nobody is the owner. Also ends the one that [`Pool::bind`](crate::Pool::bind) begins.
+    /// Ends the turn: no thread is the owner. Also ends the turn that [`Pool::bind`](crate::Pool::bind)
+    /// began.
     #[inline]
     pub fn end_turn(&self) {
         self.ptr().owner.store(thread::NOBODY, Relaxed);
@@ -189,13 +190,13 @@ impl Bound {
 }
 
 impl PoolRef {
-    /// The first word of every token of this pool's buffers.
+    /// The first word of each token of this pool's buffers.
     pub fn token(&self) -> NonNull<c_void> {
         self.ptr().get().cast()
     }
 
-    /// The most bytes that the end of this pool allocates, to ask for them before it. While the pool is used
-    /// it is a guess: pages that join it meanwhile are not in it.
+    /// The most bytes that the end of this pool allocates, to check for them first. An estimate while the
+    /// pool is in use, because more pages may join.
     ///
     /// ```
     /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams};
@@ -211,8 +212,8 @@ impl PoolRef {
     }
 }
 
-/// Memory of `bytes` zeroes, above 0, which is never freed: for words that outlive every pool. It begins at a
-/// page of the system, and the system gives it where it is touched.
+/// `bytes` zeroed bytes (more than 0) that are never freed: for words that outlive every pool. Begins at a
+/// page of the system, which backs it with memory on first access.
 ///
 /// ```
 /// let words = pagepool::lasting_zeroes(1 << 30)?; // of addresses
@@ -225,9 +226,9 @@ pub fn lasting_zeroes(bytes: usize) -> Result<NonNull<u8>, Error> {
     Zeroes::new(bytes).map(Zeroes::leak).map_err(refused)
 }
 
-/// Whether [`fence_all_threads`] works here, so that the other side of such a pair may be a compiler fence.
-/// Known once a pool exists; where the kernel refuses `membarrier` the other side needs a full fence, or
-/// another protocol.
+/// Whether [`fence_all_threads`] works here: the other side of its pair may then be a compiler fence. Known
+/// once a pool exists. If the kernel refuses `membarrier`, the other side needs a full fence or another
+/// protocol.
 ///
 /// ```
 /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams};
@@ -242,9 +243,9 @@ pub fn fences_are_free() -> bool {
     crate::sys::sync::fences_are_free()
 }
 
-/// A full fence on every running thread of this process, about 1,600 cycles: of two threads, of which one
-/// does `store A; compiler fence; load B` and the other `store B; fence_all_threads; load A`, one sees the
-/// other's store.
+/// A full fence on every running thread of this process; about 1,600 cycles. If one thread does `store A;
+/// compiler fence; load B` and another `store B; fence_all_threads; load A`, at least one sees the other's
+/// store.
 pub fn fence_all_threads() {
     crate::sys::sync::heavy_fence();
 }

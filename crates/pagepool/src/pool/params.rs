@@ -1,6 +1,6 @@
 //! The parameters of a pool, checked once.
 //!
-//! The rules are those of `page_pool_init` (net/core/page_pool.c, v7.3), and what Linux leaves unchecked: an
+//! The rules are those of `page_pool_init` (net/core/page_pool.c, v7.3), plus what Linux does not check: an
 //! offset and length beyond the page, sizes of 0, sizes that overflow.
 
 use std::num::NonZeroU32;
@@ -18,7 +18,7 @@ use crate::mem::page::{MAX_ORDER, NodeId, PAGE_SIZE};
 use crate::mem::provider::Provider;
 use crate::returns::geometry::{COLOUR_SHIFT, Geometry, PoolSizes, head_mask};
 
-/// The parameters of a [`Pool`](crate::Pool). `Default` gives Linux's sizes: cache 128, refill 64, ring 1024.
+/// The parameters of a [`Pool`](crate::Pool). `Default` has Linux's sizes: cache 128, refill 64, ring 1024.
 ///
 /// ```
 /// use pagepool::PoolParams;
@@ -27,65 +27,63 @@ use crate::returns::geometry::{COLOUR_SHIFT, Geometry, PoolSizes, head_mask};
 /// ```
 #[derive(Clone, Debug)]
 pub struct PoolParams {
-    /// Names the pool in reports and errors.
+    /// The pool's name, for reports and errors.
     pub name: String,
-    /// log2 of base pages per page, 0 to 10.
+    /// log2 of the base pages in a page, 0 to 10.
     pub order: u8,
     /// Pages in the owner's cache, up to 1024; 0 is twice `refill`.
     pub cache_size: usize,
-    /// Most pages of one refill, up to the cache size and 256. 0: 64 for pages below 16 KiB, 16 below 64 KiB,
-    /// 4 from 64 KiB on. Linux has this rule for the machine's page, so 64 for every order on x86.
+    /// Most pages of a refill, up to the cache size and 256. 0 depends on the page size: 64 below 16 KiB, 16
+    /// below 64 KiB, else 4. Linux applies this rule to the machine's page: on x86, 64 for every order.
     pub refill: usize,
-    /// Slots in the locked ring. 0 is 1024; more than 16384 is clamped to 16384. Linux: `pool_size`.
+    /// Slots in the locked ring. 0 is 1024; more than 16384 becomes 16384. Linux: `pool_size`.
     pub ring_size: usize,
-    /// Threads that may have a lane at the same time, up to 64; others return through the ring. 0 is ring
-    /// only.
+    /// Most threads that have a lane at the same time, up to 64; others return through the ring. 0: no lanes.
     pub max_lanes: usize,
-    /// Slots in a lane, a power of two from 2 to 16384; 0 is 1024. A lane costs four bytes a slot.
+    /// Slots in a lane, a power of two from 2 to 16384; 0 is 1024. A slot costs four bytes.
     pub lane_size: usize,
-    /// The NUMA node to allocate from; `None` is the node of the thread that refills, looked up each time.
+    /// The NUMA node to allocate from; `None` is the refilling thread's node, looked up each time.
     pub nid: Option<NodeId>,
-    /// Reserve pages without naming a node, as Linux did before "net: page_pool: optimize page pool page
-    /// allocation in NUMA scenario". For measurements of what that costs.
+    /// Reserve pages without a node, as Linux did before "net: page_pool: optimize page pool page allocation
+    /// in NUMA scenario". To measure the cost of that.
     pub node_blind: bool,
-    /// Bytes kept free before the packet in a whole page. Linux: `offset`.
+    /// Free bytes before the packet in a whole page. Linux: `offset`.
     pub headroom: usize,
-    /// Most bytes of packet in a whole page, and most bytes synced for the device. 0 is everything between
-    /// headroom and tailroom. Bytes beyond it are used for colours.
+    /// Most bytes of a packet in a whole page, and most bytes synced for the device. 0 is all between
+    /// headroom and tailroom. Bytes beyond it are for colours.
     pub max_len: usize,
-    /// Bytes kept free after the packet in a whole page.
+    /// Free bytes after the packet in a whole page.
     pub tailroom: usize,
     /// Shift the start of packets from page to page, by up to 15 cache lines, within the bytes that `max_len`
-    /// leaves free. Packets then spread over the sets of the CPU's caches.
+    /// leaves free. Spreads packets over the sets of the CPU's caches.
     pub colour: bool,
-    /// Fragments begin at multiples of this: a power of two from 8 to 4096. 8 gives Linux's offsets and sizes
+    /// Fragments begin at multiples of this, a power of two from 8 to 4096. 8 gives Linux's offsets and sizes
     /// on x86.
     pub frag_align: usize,
-    /// Address spaces that every page is mapped in. `dma_addr` answers for the first.
+    /// Address spaces in which every page is mapped. `dma_addr` is in the first.
     pub domains: Vec<Arc<dyn DmaDomain>>,
-    /// Hand pages to the device when they join and when they return, in domains that are not coherent.
+    /// Sync pages for the device when they join and when they return, in domains that are not coherent.
     /// Linux: `PP_FLAG_DMA_SYNC_DEV`.
     pub sync_for_device: bool,
-    /// The owner counts as starved if fewer pages than this are available. 0: only a failed allocation
-    /// starves it.
+    /// The pool is starved if fewer pages than this are available. 0: only after a failed allocation.
     pub low_water: usize,
-    /// Create an eventfd that the first page to come after starvation signals: a buffer that another thread
-    /// returns, or a page that comes back to the provider. [`Bound::wait_for`](crate::Bound::wait_for), for
-    /// tasks, needs none.
+    /// Create an eventfd that the first page after starvation signals: a buffer returned by another thread,
+    /// or a page that comes back to the provider. [`Bound::wait_for`](crate::Bound::wait_for), for tasks,
+    /// does not need it.
     pub wakeup: bool,
     /// Packets that may have further buffers at the same time, up to 2^20: chains of 17 in memory that no
-    /// device can access. 0 is 1024. A chain costs 424 bytes when it is used for the first time.
+    /// device can access. 0 is 1024. A chain costs 424 bytes on its first use.
     pub chains: usize,
     /// Record the tags of buffers, for the report of a destroyed pool.
     pub tagging: bool,
-    /// Record who holds which page since when.
+    /// Record which page is held by whom, and since when.
     pub holders: Holders,
-    /// Capacity of the deferred queue: buffers whose users only answer "still in use?", up to 65536. It costs
-    /// 32 bytes a buffer, and 40 more with [`OnBusy::Release`], allocated with the pool. 0 is no queue.
+    /// Capacity of the deferred queue (buffers whose users only answer "still in use?"), up to 65536; 0 is no
+    /// queue. A buffer costs 32 bytes, and 40 more with [`OnBusy::Release`], allocated with the pool.
     pub defer_capacity: usize,
     /// What a poll does if the buffer at the head of the deferred queue is still in use.
     pub on_busy: OnBusy,
-    /// The registry that gives the pool its memory id and lists it; `None` is the process's registry.
+    /// The registry that lists the pool and assigns its memory id; `None` is the process's registry.
     pub registry: Option<Registry>,
 }
 
@@ -93,29 +91,29 @@ pub struct PoolParams {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OnBusy {
-    /// Keep it, and end the round. Right if users finish in the order in which buffers were queued.
+    /// Keep it, and end the round. For users that finish in the order of queueing.
     #[default]
     Keep,
-    /// Keep it, and look past it. Right if one buffer may be in use for long, such as a packet kept for
-    /// retransmission, while those behind it are done.
+    /// Keep it, and look past it. For buffers that may be in use for long, such as a packet kept for
+    /// retransmission, while later ones are done.
     Skip {
-        /// Most buffers in use that one round looks past, 1 to 64.
+        /// Most buffers in use that a round passes, 1 to 64.
         ahead: usize,
     },
     /// Release it: it leaves the queue, at most one a round, and its page leaves the pool, which may take
-    /// another page instead. The memory goes back to the provider once the user is done. It stays mapped, for
-    /// mappings are by region. At most `defer_capacity` released buffers are tracked; beyond that the head is
-    /// kept.
+    /// another page instead. The memory goes back to the provider once the user is done. It stays mapped,
+    /// because mappings are by region. At most `defer_capacity` released buffers are tracked; after that the
+    /// head is kept.
     Release,
 }
 
-/// What a pool records of each page that is out, for [`PoolRef::holders`](crate::PoolRef::holders), for those
-/// who read what the process [publishes](crate::publish), also after it was killed, and for
-/// [`Shutdown::report`](crate::Shutdown::report). A pool that records has tags, as with
+/// What a pool records of each page that is out. [`PoolRef::holders`](crate::PoolRef::holders),
+/// [`Shutdown::report`](crate::Shutdown::report) and readers of what the process [publishes](crate::publish)
+/// show it, the latter also after a kill. A pool that records also has tags, as with
 /// [`tagging`](PoolParams::tagging).
 ///
-/// It costs 24 bytes a page of the area and up to 56 KiB, 128 KiB more with stacks, and each allocation and
-/// each return takes the slow way. A pool that is [`Off`](Self::Off) pays nothing.
+/// Costs 24 bytes a page of the area and up to 56 KiB, 128 KiB more with stacks. Each allocation and each
+/// return takes the slow path. [`Off`](Self::Off) costs nothing.
 ///
 /// ```
 /// # use pagepool::{Arena, ArenaParams, Holders, Pool, PoolParams};
@@ -139,17 +137,17 @@ pub enum Holders {
     Off,
     /// Since when each page is out, and its tag.
     Ages,
-    /// Also which thread allocated it, and where in the program: of the first 64 threads and 256 places.
+    /// Also the allocating thread and place in the program, for the first 64 threads and 256 places.
     Sites {
         /// The stack of one in so many allocations; `None`: of none. Taking a stack reads the program's debug
-        /// information: it allocates, and takes up to milliseconds. The first 64 different ones are kept, and
-        /// none is taken after those.
+        /// information: it allocates, and takes up to milliseconds. The first 64 different ones are kept,
+        /// then no more are taken.
         stacks: Option<NonZeroU32>,
     },
 }
 
 impl Holders {
-    /// What is to be recorded, if anything is.
+    /// What to record, if anything.
     pub(crate) fn recorded(self) -> Option<Recorded> {
         match self {
             Self::Off => None,
@@ -192,20 +190,20 @@ impl Default for PoolParams {
     }
 }
 
-/// Most pages a refill may bring.
+/// Most pages of a refill.
 pub(crate) const MAX_REFILL: usize = 256;
-/// Most chains a pool may have.
+/// Most chains of a pool.
 const MAX_CHAINS: usize = 1 << 20;
-/// Few under loom, whose models look at each one.
+/// Few under loom, whose models visit each.
 const DEFAULT_CHAINS: usize = if cfg!(loom) { 2 } else { 1024 };
-/// Most colours: more gain nothing (reference measurement: 8 colours 3.9, 16 colours 3.7 core cycles).
+/// Most colours. More gain nothing (reference measurement: 8 colours 3.9, 16 colours 3.7 core cycles).
 const MAX_COLOURS: usize = 16;
-/// Limits of the deferred queue, and of what one round looks past.
+/// Limits of the deferred queue, and of how many buffers a round passes.
 const MAX_DEFERRED: usize = 65536;
 const MAX_AHEAD: usize = 64;
 
 impl PoolParams {
-    /// Checks everything that needs no system call.
+    /// Checks all that needs no system call.
     pub(crate) fn check(&self, provider: &dyn Provider) -> Result<(PoolSizes, Geometry), Error> {
         let geometry = self.geometry(provider.area())?;
         check_node(provider, self.nid)?;
@@ -305,7 +303,7 @@ impl PoolParams {
     }
 }
 
-/// A preferred node must be one that the provider knows.
+/// Checks that the provider knows the preferred node.
 pub(crate) fn check_node(provider: &dyn Provider, nid: Option<NodeId>) -> Result<(), Error> {
     match nid {
         Some(node) if !provider.has_node(node) => {
@@ -316,7 +314,7 @@ pub(crate) fn check_node(provider: &dyn Provider, nid: Option<NodeId>) -> Result
 }
 
 /// `PP_ALLOC_CACHE_REFILL` of Linux v7.3, by the pool's page instead of the machine's: a cache keeps little
-/// memory idle whatever the order (docs/notes/0004).
+/// memory idle for every order (docs/notes/0004).
 fn default_refill(order: u8) -> usize {
     match PAGE_SIZE.checked_shl(order.into()).unwrap_or(usize::MAX) {
         0..16384 => 64,

@@ -1,4 +1,4 @@
-//! Observing a pool, and returning raw addresses to it, from any thread.
+//! Observes a pool, and returns raw addresses to it, from any thread.
 
 // UNSAFETY: a pool is reached by its address, and its registration while it has not ended.
 #![expect(unsafe_code)]
@@ -20,8 +20,8 @@ use crate::returns::complete_pages::complete_pages;
 use crate::returns::pool_core::{PoolCore, PoolPtr};
 use crate::sys::placed::{Placed, Shared};
 
-/// A handle to a pool for any thread: reads counters and locations, and takes raw addresses back. Cheap to
-/// clone. It does not keep the pool from ending.
+/// A handle to a pool for any thread: reads counters and page locations, and takes raw addresses back. Cheap
+/// to clone. Does not prevent the pool's end.
 #[derive(Clone, Debug)]
 pub struct PoolRef(Shared<PoolCore>);
 
@@ -36,13 +36,13 @@ impl PoolRef {
         PoolPtr::new(NonNull::from(&*self.0))
     }
 
-    /// The pool's id, never used again by another pool of this process.
+    /// The pool's id. No other pool of this process ever has it.
     pub fn id(&self) -> u32 {
         self.0.id
     }
 
-    /// The pool's id in its registry. Once the pool is destroyed and its last buffer has returned, the id may
-    /// name another pool.
+    /// The pool's id in its registry. Another pool may get the id after this one is destroyed and its last
+    /// buffer returned.
     pub fn mem_id(&self) -> MemId {
         self.0.mem_id
     }
@@ -52,30 +52,30 @@ impl PoolRef {
         &self.0.name
     }
 
-    /// The area that its pages lie in.
+    /// The area with the pool's pages.
     pub fn area(&self) -> &Arc<Area> {
         &self.0.area
     }
 
-    /// The counters of the pool, at no cost to its owner.
+    /// The counters of the pool. Costs the owner nothing.
     #[doc(alias = "page_pool_get_stats")]
     pub fn stats(&self) -> Stats {
         stats(&self.0)
     }
 
-    /// Where its pages are. Any thread. Where returned fragments wait for the owner it reads their messages,
-    /// allocates, and may take the lock of returns: for observers, not for each packet.
+    /// Where the pool's pages are. Any thread. If returned fragments wait for the owner, it reads their
+    /// messages, allocates, and may take the return lock: for observers, not for every packet.
     pub fn inflight(&self) -> Inflight {
         inflight(&self.0)
     }
 
-    /// Counters of the deferred queue; all 0 in a pool made without `defer_capacity`.
+    /// Counters of the deferred queue; all 0 in a pool without one.
     pub fn deferred_stats(&self) -> DeferredStats {
         deferred_stats(&self.0)
     }
 
-    /// Bytes of fragment pages that belong to no fragment: rounding between fragments, and tails too short
-    /// for the next one. A page counts when the next one is opened.
+    /// Bytes of fragment pages that belong to no fragment: rounding, and tails too short for the next
+    /// fragment. A page counts once the next is opened.
     ///
     /// ```
     /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams};
@@ -90,30 +90,33 @@ impl PoolRef {
         self.0.own.frag_waste.read()
     }
 
-    /// Who holds its pages, and for how long; `None` in a pool made without
-    /// [`holders`](crate::PoolParams::holders). Any thread. Time in proportion to the pages of the area.
+    /// Who holds the pool's pages, and for how long. `None` in a pool without
+    /// [`holders`](crate::PoolParams::holders). Any thread; time in proportion to the area's pages.
     pub fn holders(&self) -> Option<HoldersView> {
         self.0.holders.as_ref().map(|holders| holders.view(&complete_pages(&self.0)))
     }
 
-    /// Whether it records who holds its pages: one load.
+    /// Whether the pool records who holds its pages: one load.
     pub fn records_holders(&self) -> bool {
         self.0.holders.is_some()
     }
 
-    /// Whether the pool has been destroyed. Its last buffers may still be out.
+    /// Whether the pool was destroyed. Buffers may still be out.
     pub fn is_destroyed(&self) -> bool {
         self.0.returns.lock().detached
     }
 
-    /// Turns an address from a descriptor ring back into a buffer. The address may lie anywhere in the
-    /// buffer, since devices add headroom. The size of a fragment is rounded up to whole cache lines, which
-    /// are its own.
+    /// Turns an address from a descriptor ring back into a buffer. Any thread; the buffer's drop returns it.
     ///
-    /// An address that is not the pool's, or not out in raw form, is an error in release builds too, and
-    /// nothing changes. Not detected: an address given twice with a new hand-out of the same buffer in
-    /// between. Any thread; dropping the buffer returns it. A whole page takes no atomic operation on the
-    /// owner's thread, as long as no other takes pages of the pool back; otherwise one, as a fragment does.
+    /// The address may lie anywhere in the buffer, because devices add headroom. A fragment's size is rounded
+    /// up to whole cache lines, which only it has. Not detected: an address that is returned twice, with a
+    /// new allocation of the same buffer in between.
+    ///
+    /// A whole page costs no atomic operation on the owner's thread, unless other threads also take pages of
+    /// the pool back. A fragment, or another thread, costs one.
+    ///
+    /// # Errors
+    /// If the address is not the pool's, or not out in raw form, in release builds too. Nothing has changed.
     ///
     /// ```
     /// # use pagepool::{Arena, ArenaParams, IdentityDomain, Pool, PoolParams};
@@ -134,9 +137,11 @@ impl PoolRef {
         raw_buf::from_raw(self.ptr(), addr)
     }
 
-    /// Returns many buffers by their addresses, as [`from_raw`](Self::from_raw) and a drop of each would. An
-    /// address that is refused does not keep the others; the error is that of the first one. Any thread. The
-    /// checks of pool and owner are made once per 64 addresses.
+    /// Returns many buffers by their addresses, like [`from_raw`](Self::from_raw) and a drop of each. Any
+    /// thread. Checks pool and owner once per 64 addresses.
+    ///
+    /// # Errors
+    /// The first refused address's error. All other addresses are returned.
     ///
     /// ```
     /// # use pagepool::{Arena, ArenaParams, DeviceAddr, IdentityDomain, Pool, PoolParams};
@@ -172,15 +177,15 @@ impl MemCarrier for Placed<PoolCore> {
     }
 }
 
-/// Enters a new pool, which nobody else has yet, into its registry.
+/// Enters a new pool, which has no other user yet, into its registry.
 pub(crate) fn show(pool: &Arc<Placed<PoolCore>>) {
     let weak: Weak<Placed<PoolCore>> = Arc::downgrade(pool);
-    // SAFETY: I9. The caller holds the owner half of a pool that has not ended.
+    // SAFETY: I9. The caller has the owner half of a pool that has not ended.
     unsafe { pool.registration.read() }.enter(weak);
 }
 
 impl Registry {
-    /// Every pool in it, in the order of ids. They may end at any time: see [`PoolRef`].
+    /// All pools in the registry, in the order of ids. They may end at any time: see [`PoolRef`].
     ///
     /// ```
     /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams, Registry};
@@ -208,7 +213,7 @@ fn pool_of(carrier: Arc<dyn MemCarrier>) -> Option<PoolRef> {
 
 pub(crate) fn stats(shared: &PoolCore) -> Stats {
     let mut stats = Stats::default();
-    // Releases are read before holds, so that an observer never sees more pages leave than joined.
+    // Releases are read before holds: an observer then never sees more pages leave than joined.
     let late = shared.late.load(Ordering::Acquire);
     shared.returned.add_to(&mut stats);
     stats.recycle_ring += shared.late_ring.read();
@@ -226,7 +231,8 @@ pub(crate) fn deferred_stats(shared: &PoolCore) -> DeferredStats {
 
 pub(crate) fn inflight(shared: &PoolCore) -> Inflight {
     let total = stats(shared).inflight().max(0);
-    // Read apart from the cache: while the owner moves pages between the two, they may count twice, or not.
+    // Read separately from the cache: pages that the owner moves between the two may count twice, or not at
+    // all.
     let stock = shared.holders.as_ref().map_or(0, |holders| holders.stock().count());
     let cache = (shared.own.cache.count() + stock) as u64;
     let lanes = shared.lanes.all().iter().map(|lane| lane.pages_in()).sum();

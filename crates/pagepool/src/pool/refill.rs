@@ -1,10 +1,10 @@
-//! Where the owner's cache is filled from, and what the owner does when it is empty.
+//! Fills the owner's cache, and allocates when it is empty.
 //!
 //! What   the slow side of [`Bound`]: deferred buffers first, then lanes and ring, then the provider; and the
 //!        next page to cut.
-//! Who    the bound thread alone. Messages are taken in here and nowhere else while the pool lives (I2, I5).
+//! Who    only the bound thread. While the pool lives, messages are received only here (I2, I5).
 //! Order  as in net/core/page_pool.c:page_pool_refill_alloc_cache and __page_pool_alloc_netmems_slow (v7.3):
-//!        stop at the first off-node page; `alloc_empty` where lanes and ring had nothing.
+//!        stop at the first off-node page; count `alloc_empty` if lanes and ring had nothing.
 //! Callbacks (of provider, domains, users of deferred buffers) run between borrows of the owner's state, and
 //! may drop buffers into the cache.
 //! Cost   a refill: per page one load and two stores; no atomic read-modify-write.
@@ -34,8 +34,8 @@ use crate::returns::pool_core::{InHand, PoolPtr};
 use crate::sys::sync::Ordering;
 
 impl Bound {
-    /// The cache is empty: one page from lanes and ring, or from the provider, and the cache filled on the
-    /// way.
+    /// Allocates a page when the cache is empty: from lanes and ring, or from the provider. Fills the cache,
+    /// too.
     #[cold]
     #[inline(never)]
     #[track_caller]
@@ -50,10 +50,11 @@ impl Bound {
         self.alloc_missed(pool)
     }
 
-    /// The same, but for what was asked for. `pool` is this one, which its caller has at hand.
+    /// Allocates a page when the cache is empty, without the requests of `alloc_slow`. `pool` is this pool,
+    /// which the caller already has.
     #[inline(always)]
     pub(crate) fn alloc_missed(&self, pool: PoolPtr) -> Option<PageBuf> {
-        // Pages of the reserve never enter the cache, so the slow path hands them out first.
+        // Pages of the reserve never enter the cache, so the slow path allocates them first.
         if let Some(buffer) = self.alloc_emergency(&pool.own.counts.alloc_fast) {
             return Some(buffer);
         }
@@ -70,8 +71,8 @@ impl Bound {
         self.alloc_emergency(self.slow_counter()).or_else(|| self.failed())
     }
 
-    /// What an allocation does that is about to fail: gives the page that is being cut if it is whole, else
-    /// arms the wake-up, and looks once more if that raised flags.
+    /// The last attempt of an allocation. Takes the page being cut if it is whole; otherwise arms the
+    /// wake-up, and looks again if that raised flags.
     pub(crate) fn last_look(&self) -> Option<PageIdx> {
         if let Some(page) = self.whole_open_page() {
             return Some(page);
@@ -80,20 +81,20 @@ impl Bound {
         if self.policy(|p| p.look_again) { self.look_again() } else { None }
     }
 
-    /// The look after the flags were raised: a page that came between the first look and the flags woke
-    /// nobody. It ends only when nothing is left: what lies in lanes and ring from before the flags, or with
-    /// the provider from before the pool was listed, wakes nobody later, either.
+    /// Looks for pages after the flags were raised: a page that came between the first look and the flags
+    /// woke no thread. Continues until nothing is left, because pages that were in lanes and ring before the
+    /// flags, or with the provider before the pool was listed, wake no thread later.
     fn look_again(&self) -> Option<PageIdx> {
         let found = loop {
             let (page, off_node) = self.refill(false);
-            // Last, for the fragments that this refill took in may have made the open page whole.
+            // Last, because the fragments of this refill may have completed the open page.
             let found = page.or_else(|| self.reserve()).or_else(|| self.whole_open_page());
             // An off-node page ended the look, and the provider may have given it to another pool.
             if found.is_some() || !off_node {
                 break found;
             }
         };
-        // If it found one, the flags stand and not all was looked at: the next failure looks again.
+        // If it found one, the flags stay raised and not all was visited: the next failure looks again.
         self.policy(|p| p.look_again = found.is_some());
         found
     }
@@ -104,7 +105,7 @@ impl Bound {
         None
     }
 
-    /// Apart from `failed`: the note of a probe in a generic function names an instance that the linker may
+    /// Separate from `failed`: a probe's note in a generic function names an instance that the linker may
     /// have dropped.
     #[cold]
     fn count_failure(&self) {
@@ -113,8 +114,8 @@ impl Bound {
         probes::starve(pool.id, pool.pages());
     }
 
-    /// A page of the emergency reserve that the provider gave along: it counts as one of the cache, unless it
-    /// is the one that the slow path ends with.
+    /// Allocates a page of the emergency reserve that the provider included. Counts it in `counter`: as one
+    /// of the cache, except at the end of the slow path.
     fn alloc_emergency(&self, counter: &Counter) -> Option<PageBuf> {
         let pool = self.ptr();
         // SAFETY: I2; no callback runs while the borrow lives.
@@ -123,24 +124,24 @@ impl Bound {
         Some(PageBuf::new(pool, page, FragBits::SPECIAL))
     }
 
-    /// The counter of an allocation that the provider served.
+    /// The counter of allocations that the provider served.
     fn slow_counter(&self) -> &Counter {
         let pool = self.core();
         let counts = &pool.own.counts;
         if pool.geometry.order() == 0 { &counts.alloc_slow } else { &counts.alloc_slow_high_order }
     }
 
-    /// Moves pages from lanes and ring into the cache, up to the refill size, and gives one. Stops at the
-    /// first off-node page, which leaves the pool, and says whether it did. Only the `first` look of
-    /// an allocation polls the deferred queue, and counts in `alloc_empty` if it finds nothing.
+    /// Moves pages from lanes and ring into the cache, up to the refill size, and takes one out. Stops at the
+    /// first off-node page, which leaves the pool, and returns whether there was one. Only the `first` look
+    /// of an allocation polls the deferred queue, and counts in `alloc_empty` if it finds nothing.
     fn refill(&self, first: bool) -> (Option<PageIdx>, bool) {
         let pool = self.ptr();
         if first && let Some(deferred) = self.deferred() {
-            // Buffers whose users are done go into the cache, or return as any dropped buffer.
+            // Buffers whose users are done return as dropped buffers do: usually into the cache.
             deferred.poll(self.policy(|p| p.refill));
         }
-        // A look at the heads is cheap; the node of this thread, which a drain needs, may cost a system call.
-        // `overflowed` is read without the lock: what is missed here is found by the next refill.
+        // Checking the heads is cheap; a drain also needs this thread's node, perhaps by a system call.
+        // `overflowed` is read without the lock: the next refill finds what this misses.
         let quiet =
             pool.ring.is_empty() && pool.lanes.are_empty() && !pool.overflowed.load(Ordering::Relaxed);
         let off_node = if quiet { None } else { self.drain() };
@@ -155,7 +156,7 @@ impl Bound {
         if let Some(off_node) = off_node {
             counts.alloc_waive.add(1);
             let in_hand = page.map(|page| InHand { pool, page });
-            let node = pool.area.node_of(off_node); // before it may be other memory
+            let node = pool.area.node_of(off_node); // before it is reused
             pool.leave_here(self.owner(), off_node);
             probes::waive(pool.id, off_node.0, node.0);
             std::mem::forget(in_hand);
@@ -163,16 +164,16 @@ impl Bound {
         (page, off_node.is_some())
     }
 
-    /// Empties lanes, overflow and ring into the cache until it holds a refill; gives the page of another
-    /// node that ended it.
+    /// Empties lanes, overflow and ring into the cache until it has a refill. Returns the off-node page that
+    /// ended it.
     fn drain(&self) -> Option<PageIdx> {
         let pool = self.ptr();
-        // Asked once for all messages: it may be a system call.
+        // Once for all messages, because it may be a system call.
         let node = self.node_to_check();
         let (first, refill) = self.policy(|p| (p.next_queue, p.refill));
         let lanes = pool.lanes.all();
         let (before, after) = pool.lanes.listed().split_at(first);
-        let ring = lanes.len(); // it comes after the lanes
+        let ring = lanes.len(); // after the lanes
         for at in after.chain([ring]).chain(before) {
             let off_node = match lanes.get(at) {
                 Some(lane) => {
@@ -185,7 +186,7 @@ impl Bound {
                 }
             };
             if off_node.is_some() || pool.own.cache.count() >= refill {
-                // The next refill begins after this queue, so that a busy one does not starve the others.
+                // The next refill begins after this queue: a busy one does not starve the others.
                 self.policy(|p| p.next_queue = if at == ring { 0 } else { at + 1 });
                 return off_node;
             }
@@ -193,8 +194,8 @@ impl Bound {
         None
     }
 
-    /// Takes messages until the cache holds `refill` pages, there is none, or one is an off-node page,
-    /// which it gives. Adds to `pages` how many messages were pages.
+    /// Takes messages until the cache has `refill` pages, none is left, or one is an off-node page, which it
+    /// returns. Adds the number of page messages to `pages`.
     fn drain_from(
         &self,
         queue: &impl MessageQueue,
@@ -228,8 +229,8 @@ impl Bound {
         None
     }
 
-    /// Fragments that found no room for a message, in full pages; stops at an off-node one, and gives it.
-    /// The lock is taken only when there are any.
+    /// Collects fragments that found no room for a message, a page at a time. Stops at an off-node page, and
+    /// returns it. Takes the lock only if there are any.
     fn take_in_overflow(&self, node: Option<NodeId>) -> Option<PageIdx> {
         let pool = self.ptr();
         while pool.overflowed.load(Ordering::Relaxed) {
@@ -243,15 +244,14 @@ impl Bound {
         None
     }
 
-    /// Counts the fragments of a message; gives the page if it is complete with them, and may stay in the
-    /// pool.
+    /// Counts the fragments of a message. Returns the page if it is now complete and stays in the pool.
     pub(crate) fn page_of_frags(&self, message: Message) -> Option<PageIdx> {
         let (page, n) = message.frags(self.core().geometry.head_mask);
         self.last_frag_home(page, n).then_some(page)
     }
 
-    /// Counts fragments that returned as messages; says whether the page is complete with them, and may stay
-    /// in the pool.
+    /// Counts fragments that returned as messages. Returns whether the page is now complete and stays in the
+    /// pool.
     pub(crate) fn last_frag_home(&self, page: PageIdx, n: u32) -> bool {
         let (pool, owner) = (self.ptr(), self.owner());
         pool.note_collected(page, n);
@@ -262,33 +262,32 @@ impl Bound {
         pool.split_page_stays(owner, page) != SplitPage::Left
     }
 
-    /// A page that returned goes into the cache, or comes back if it is off-node. One that was in
-    /// fragments counts now as one that came through the ring.
+    /// Puts a returned page into the cache, or returns it if it is off-node. A page that was in fragments now
+    /// counts in `recycle_ring`.
     fn take_home(&self, page: PageIdx, node: Option<NodeId>, of_frags: bool) -> Option<PageIdx> {
         let pool = self.ptr();
         let off_node = node.is_some_and(|node| pool.area.node_of(page) != node);
         if !off_node && !pool.own.cache.push(self.owner(), page) {
-            pool.ring_or_out(page); // more came than the cache has room for
+            pool.ring_or_out(page); // more pages than the cache has room for
             return None;
         }
         pool.own.counts.recycle_ring.add(u64::from(of_frags));
         off_node.then_some(page)
     }
 
-    /// Asks the provider for a refill of pages, or for one of a higher order, and gives one.
+    /// Reserves a refill of pages from the provider, or one page of a higher order. Returns one.
     fn reserve(&self) -> Option<PageIdx> {
         let pool = self.ptr();
         let order = pool.geometry.order();
         let mut pages = [PageIdx(0); MAX_REFILL];
-        // As in Linux: pages of a higher order are allocated one at a time, because a bulk of them is rarely
-        // free.
+        // As in Linux: one page at a time of a higher order, because a bulk of them is rarely free.
         let want = if order == 0 { self.policy(|p| p.refill) } else { 1 };
         let node = self.policy(|p| (!p.node_blind, p.nid));
         let provider = pool.provider();
         let node = node.0.then(|| node.1.unwrap_or_else(|| provider.current_node()));
         let got = provider.reserve(order, node, &mut pages[..want]);
         let fresh = Fresh { pool, pages: &pages[..got] };
-        // Asked before the pages join: joining runs callbacks, which may reserve more.
+        // Read before the pages join: joining runs callbacks, which may reserve more.
         let available = provider.available(order);
         let page = self.join(fresh);
         let left = available + pool.own.cache.count();
@@ -306,7 +305,7 @@ impl Bound {
         page
     }
 
-    /// Takes fresh pages into the pool and the cache, and gives one.
+    /// Takes fresh pages into the pool and the cache, and takes one out.
     fn join(&self, mut fresh: Fresh<'_>) -> Option<PageIdx> {
         let (pool, owner) = (self.ptr(), self.owner());
         let counts = &pool.own.counts;
@@ -323,7 +322,7 @@ impl Bound {
                 // SAFETY: I2; no callback runs while the borrow lives.
                 unsafe { &mut *pool.own.emergency.get() }.push(page);
             } else if !pool.own.cache.push(owner, page) {
-                // A callback dropped buffers into the cache meanwhile.
+                // A callback filled the cache.
                 pool.leave_here(owner, page);
             }
         }
@@ -334,29 +333,30 @@ impl Bound {
         page
     }
 
-    /// Arms the wake-up, so that the next page that comes signals: raises `starved` in the pool and in every
-    /// listed lane, and adds the pool to its area's starved pools. After that the failing allocation looks
-    /// for pages once more: `look_again`.
+    /// Arms the wake-up: the next page will signal. Raises `starved` in the pool and in every listed lane,
+    /// and adds the pool to its area's starved pools. The failing allocation then looks for pages again:
+    /// `look_again`.
     fn starve(&self) {
         let pool = self.ptr();
         let (asked, waiting, fd_lent) = self.policy(|p| (p.asked, p.waiting > 0, p.fd_lent));
         if !waiting && !pool.wakeup.has_fd() {
-            return; // nobody sleeps
+            return; // no thread sleeps
         }
-        // The heavy fence costs about 1,600 cycles, so once per signal: one that stands ends any sleep. Only
-        // the kernel knows whether a program that has the descriptor took the signal back by reading it.
+        // The heavy fence costs about 1,600 cycles: once per signal, because a pending one ends any sleep.
+        // Only the kernel knows whether a program with the descriptor has read, and thereby cleared, the
+        // signal.
         if asked && (!fd_lent || pool.wakeup.is_starved() || !pool.wakeup.signal_was_read()) {
             return;
         }
-        // Before the flags: a returner that sees one calls `wake`, which looks at this.
+        // Before the flags: a returner that sees one calls `wake`, which reads this.
         pool.wakeup.starve();
         pool.area.starved().add(&pool.wakeup); // its fence: lanes claimed later raise the flag themselves
         raise_all(pool.lanes.listed_lanes(), STARVED);
         self.policy(|p| (p.asked, p.look_again) = (true, true));
     }
 
-    /// The node that pages from lanes and ring must be on, where they may differ from it. `None` if the area
-    /// has no page there and cannot grow: what is let go would be replaced by its like, at every refill.
+    /// The node on which pages from lanes and ring must be, if any may differ. `None` if the area has no page
+    /// there and cannot grow: each refill would then replace pages by others like them.
     fn node_to_check(&self) -> Option<NodeId> {
         let pool = self.ptr();
         let node = self.policy(|p| p.nid).unwrap_or_else(|| pool.provider().current_node());
@@ -365,8 +365,8 @@ impl Bound {
 
     // ---- Fragments ------------------------------------------------------------------------------
 
-    /// The open page has no room for a fragment of `size`: closes it, and opens the same one again if it has
-    /// returned, else another. Says whether the caller can cut one off now, and at once.
+    /// Called if the open page has no room for a fragment of `size`. Closes it, and opens it again if it has
+    /// returned, else another. Returns whether the caller can now cut one.
     #[cold]
     #[inline(never)]
     pub(crate) fn open_next(&self, size: usize) -> bool {
@@ -375,12 +375,12 @@ impl Bound {
             if size.wrapping_sub(1) >= pool.geometry.page_size() {
                 pool.own.counts.alloc_failed.add(1);
             }
-            return false; // one that fits: open_recorded() comes next
+            return false; // a size that fits: open_recorded() is next
         }
         self.open(Self::page_to_cut)
     }
 
-    /// Opens a page to cut, which `page_to_cut` gives if the last one has fragments out.
+    /// Opens a page to cut: `page_to_cut` provides it if the last one has fragments out.
     #[inline(always)]
     pub(crate) fn open(&self, page_to_cut: impl FnOnce(&Self) -> Option<PageIdx>) -> bool {
         let pool = self.ptr();
@@ -395,7 +395,7 @@ impl Bound {
             return false;
         };
         while pool.own.frag_is_open() {
-            // A callback opened a page meanwhile, and closing that runs callbacks as well.
+            // A callback opened a page, and closing that one runs callbacks, too.
             let in_hand = InHand { pool, page };
             self.close_other();
             in_hand.keep();
@@ -415,7 +415,7 @@ impl Bound {
         }
     }
 
-    /// Stops cutting the open page; gives it if all its fragments have returned and nothing refers to it.
+    /// Stops cutting the open page. Returns it if all its fragments have returned and nothing refers to it.
     #[inline(always)]
     pub(crate) fn close_frag(&self) -> Option<PageIdx> {
         let (pool, owner) = (self.ptr(), self.owner());
@@ -424,7 +424,7 @@ impl Bound {
         let waste = frag.waste(pool.geometry.page_size());
         let (page, unused) = frag.close()?;
         pool.own.frag_waste.add(waste);
-        // For observers alone, which may not look into the cell: no ordering.
+        // Only for observers, which may not read the cell: no ordering.
         pool.own.frag_open.store(false, Ordering::Relaxed);
         if !pool.frag_counted(owner, page, unused) {
             pool.own.in_frags.add(1);
@@ -442,13 +442,13 @@ impl Bound {
         Some(page)
     }
 
-    /// The page that is being cut, if no fragment of it is out: an owner that waits for a return would wait
-    /// for ever. Counts as where a cut finds its page complete: as one that went into the cache and out.
+    /// Takes the page being cut if no fragment of it is out: an owner that waits for a return would wait for
+    /// ever. Counts it as a cut that finds its page complete: into the cache and out.
     fn whole_open_page(&self) -> Option<PageIdx> {
         if !self.open_page_is_whole() {
             return None;
         }
-        // If something refers to it, it leaves; whoever drops the last reference wakes the owner.
+        // If something refers to it, it leaves; the drop of the last reference wakes the owner.
         let page = self.close_frag()?;
         let counts = &self.core().own.counts;
         counts.recycle_cached.add(1);
@@ -456,7 +456,7 @@ impl Bound {
         Some(page)
     }
 
-    /// Whether a page is being cut of which no fragment is out.
+    /// Whether a page is being cut and no fragment of it is out.
     pub(crate) fn open_page_is_whole(&self) -> bool {
         let pool = self.ptr();
         // SAFETY: I2; no callback runs while the borrow lives.
@@ -467,7 +467,7 @@ impl Bound {
         })
     }
 
-    /// A whole page to be cut, which the device has all of: fragments begin where packets do not.
+    /// Allocates a whole page to cut, and syncs all of it: fragments may begin before packets do.
     fn page_to_cut(&self) -> Option<PageIdx> {
         let pool = self.ptr();
         let (_, page, _) = self.alloc_page()?.into_parts();
@@ -475,8 +475,8 @@ impl Bound {
         Some(page)
     }
 
-    /// Takes in the fragments at the heads of busy lanes, and of one other lane, so that a page whose
-    /// fragments have all returned is found: soon, or at the next refill, which looks at every listed lane.
+    /// Collects the fragments at the heads of busy lanes, and of one other lane, to find pages whose
+    /// fragments have all returned: soon, or at the next refill, which visits every listed lane.
     #[inline(always)]
     fn drain_frags(&self) {
         let listed = self.ptr().lanes.listed();
@@ -485,14 +485,14 @@ impl Bound {
         }
     }
 
-    /// Apart, so that a cut in a pool without lanes needs few registers.
+    /// A function of its own: a cut in a pool without lanes then needs few registers.
     #[inline(never)]
     fn drain_frags_of(&self, listed: LaneSet) {
         let pool = self.ptr();
         let mut busy = LaneSet::NONE;
         for at in pool.own.cut_turns.take(listed) {
             let lane = &pool.lanes.all()[at];
-            // Whole pages stay for the next refill: the cache may have no room for them.
+            // Whole pages wait for the next refill: the cache may have no room for them.
             while let Some((page, frags)) = lane.take_frags(pool.geometry.head_mask) {
                 busy.insert(at);
                 pool.note_collected(page, frags);
@@ -504,7 +504,7 @@ impl Bound {
     }
 }
 
-/// Pages that the provider gave and that have not joined the pool: if a callback panics, they go back.
+/// Pages from the provider that have not joined the pool. If a callback panics, they go back.
 struct Fresh<'a> {
     pool: PoolPtr,
     pages: &'a [PageIdx],
@@ -519,7 +519,7 @@ impl Drop for Fresh<'_> {
     }
 }
 
-/// Counts the pages that were taken out of a lane when the drain ends, also if a callback panics.
+/// Its drop counts the pages taken out of a lane, also if a callback panics.
 pub(crate) struct Taken<'a> {
     pub(crate) lane: &'a Lane,
     pub(crate) pages: usize,
@@ -538,7 +538,7 @@ mod tests {
     use crate::testing::PlainMemory;
     use crate::{NoDirectRecycle, Pool, PoolParams};
 
-    /// A lock, and under it a system call.
+    /// The check is a lock, and under it a system call.
     #[test]
     fn the_descriptor_is_looked_at_only_where_somebody_has_it() {
         let locks = [false, true].map(|lent| {

@@ -1,20 +1,19 @@
-//! The end of a pool, which may have buffers out: the last return frees it, on whichever thread.
+//! The end of a pool. Buffers may be out; the last return frees the pool, on any thread.
 //!
-//! Who    the holder of the owner half ends the pool, once; any thread may return the last buffer.
-//! How    (1) The owner word names nobody, so every drop takes the path of other threads. (2) Under the
-//!        return lock `detached` is set: nothing enters the ring any more. (3) Every lane is flagged, a heavy
-//!        fence follows, and every lane is emptied under its cold lock. A returner stores its message, then
-//!        loads the flag: either it sees the flag, takes its own messages out under the same lock and
-//!        accounts for them, or its message was there when the lane was emptied. (4) `remaining` gets the
-//!        number of pages still out; each late return subtracts its pages; the thread whose change makes it 0
-//!        frees the pool. It starts at 0 and late returns may take it below. It is 0 again only after the
-//!        number was added and all pages returned.
-//! Frags  the owner's counts of fragments out stay where they are, in the records of their pages: who holds
-//!        the return lock and finds `detached` counts on in the owner's place. Nothing is moved, so the end
-//!        takes no longer in a large area.
+//! Who    the holder of the owner half ends the pool, once. Any thread may return the last buffer.
+//! How    (1) The owner word names no thread, so every drop takes the remote path. (2) `detached` is set
+//!        under the return lock: nothing enters the ring any more. (3) Every lane is flagged, a heavy fence
+//!        follows, and every lane is emptied under its cold lock. A returner stores its message, then loads
+//!        the flag: either it sees the flag, takes its own messages out under the lane's cold lock and
+//!        accounts for them, or its message was there when the lane was emptied. (4) The number of pages
+//!        still out is added to `remaining`; each late return subtracts its pages; the thread whose change
+//!        makes it 0 frees the pool. `remaining` starts at 0, and late returns may take it below. It returns
+//!        to 0 only after the number was added and all pages returned.
+//! Frags  the owner's counts of fragments stay in the pages' records. A thread that finds `detached` under
+//!        the return lock continues them in the owner's place. Nothing is moved, so a large area does not
+//!        delay the end.
 //! Defer  deferred buffers stay out, and the queue passes to the [`Shutdown`] (protocol: deferred_queue.rs).
-//! I9     after step 3 nothing enters cache, ring or lanes, except messages that their own returner takes out
-//!        again.
+//! I9     after step 3 nothing enters cache, ring or lanes, except messages that their own returner removes.
 //! Linux  net/core/page_pool.c:page_pool_destroy, page_pool_release (v7.3), without its retry timer.
 
 // UNSAFETY: `OwnerProof::assume` for the thread that ends the pool, and access to the owner cells.
@@ -48,25 +47,23 @@ use crate::sys::sync::{Lock, Ordering};
 /// How often [`Shutdown::wait`] polls the deferred queue.
 const ASK_EVERY: Duration = Duration::from_millis(1);
 
-/// Ends the pool. The caller holds the owner half and gives it up; what is in its deferred queue stays out.
+/// Ends the pool. The caller gives up the owner half. Buffers in its deferred queue stay out.
 pub(crate) fn end(pool: PoolPtr, deferred: Option<Box<DeferredQueue>>) -> Shutdown {
     // SAFETY: I2. The caller holds the owner half and gives it up with this call.
     let owner = unsafe { OwnerProof::assume() };
     let shutdown = Shutdown::new(pool, deferred);
-    // From here on every drop takes the way of other threads, so nothing enters the cache while it is emptied
-    // (I9).
+    // From here on every drop takes the remote path: nothing enters the cache while it is emptied (I9).
     // Relaxed: only this thread compares the word with its own token.
     pool.owner.store(thread::NOBODY, Ordering::Relaxed);
     pool.area.starved().remove(&pool.wakeup);
-    pool.wakeup.close(); // nobody sleeps on it any more, while threads keep their lanes, which refer to it
-    // The lock orders this against pushes into the ring: each is over before, or sees `detached`.
+    pool.wakeup.close(); // no thread sleeps on it, but the lanes refer to it
+    // The lock orders this with pushes into the ring: each is finished before, or sees `detached`.
     pool.returns.lock().detached = true;
     pool.row.lock().iter().for_each(PublishedRow::end);
-    // Its heavy fence orders the flags before `collect` reads the slots; a returner stores its slot, then
-    // reads the flag. So a message is seen here or taken out again by its returner, never lost.
+    // The heavy fence orders the flags before `collect` reads the slots; a returner stores its slot, then
+    // reads the flag. Each message is seen here, or removed by its returner; none is lost.
     raise_all(pool.lanes.all(), DETACHED);
-    // Collected before anything is given back: `release` is a callback, which may drop buffers of this
-    // pool.
+    // Collects all before it gives anything back: `release` is a callback, and may drop buffers of this pool.
     let mut home = Vec::new();
     collect(pool, owner, &mut home);
     pool.own.counts.release.add(home.len() as u64);
@@ -74,18 +71,18 @@ pub(crate) fn end(pool: PoolPtr, deferred: Option<Box<DeferredQueue>>) -> Shutdo
     late::give_back_all(pool, &home);
     // After the pages went back: a page is mapped until its last return (I6).
     last.detach();
-    drop(last); // the pool may be gone
+    drop(last); // the pool may be freed
     probes::destroy(shutdown.id, shutdown.watch.out(), shutdown.pending());
     shutdown
 }
 
-/// The most bytes that [`end`] allocates: for the pages in cache, queues and records, and for the messages in
-/// lanes and ring, of which a page has as many as fragments. A returner that finds the pool ended takes its
-/// own messages out, which are then not among those of `end`.
+/// The most bytes that [`end`] allocates: for the pages in cache, queues and records, and for messages in
+/// lanes and ring (up to as many per page as it has fragments). If a returner finds the pool ended it takes
+/// its own messages out, and `end` does not.
 pub(crate) fn most_bytes(pool: PoolPtr) -> usize {
-    // In up to five lists, each up to twice as long as what is in it.
+    // In up to five lists, each with up to twice the capacity it needs.
     const PAGE: usize = 10 * size_of::<PageIdx>();
-    // In the list of its lane, and in that of all, which is copied as it grows.
+    // In its lane's list, and in that of all, which is copied as it grows.
     const MESSAGE: usize = 6 * size_of::<Message>();
     let pages = usize::try_from(pool.pages()).unwrap_or(0);
     let slots: usize = pool.lanes.all().iter().map(|lane| lane.capacity()).sum();
@@ -94,10 +91,10 @@ pub(crate) fn most_bytes(pool: PoolPtr) -> usize {
     pages.saturating_mul(PAGE).saturating_add(messages.saturating_mul(MESSAGE))
 }
 
-/// What is left to do when the pages went back, also if a callback panics.
+/// The last steps after the pages went back, also if a callback panics.
 struct LastSteps {
     pool: PoolPtr,
-    /// Domains of which the pool is no user any more.
+    /// Number of domains already detached.
     detached: usize,
 }
 
@@ -115,15 +112,15 @@ impl Drop for LastSteps {
         self.detach();
         let pool = self.pool;
         let out = pool.pages();
-        // Late returns may have been faster, and taken the number below 0: the last of all to be counted
-        // frees the pool, here or there.
+        // Late returns may have come first and taken the number below 0. The last one counted frees the pool,
+        // here or there.
         if pool.watch.expect(out) {
             late::free(pool);
         }
     }
 }
 
-/// Takes everything out of cache, lanes and ring, with the pages whose last fragment lies there.
+/// Empties cache, lanes and ring, and adds the pages whose last fragment was there.
 fn collect(pool: PoolPtr, owner: OwnerProof, home: &mut Vec<PageIdx>) {
     while let Some(page) = pool.own.cache.pop(owner) {
         home.push(page);
@@ -133,9 +130,9 @@ fn collect(pool: PoolPtr, owner: OwnerProof, home: &mut Vec<PageIdx>) {
     }
     // SAFETY: I2; no callback runs in this function.
     home.append(unsafe { &mut *pool.own.emergency.get() });
-    // Each lane under its cold lock, which a late returner takes as well: a message is accounted for once.
+    // Each lane under its cold lock, which late returners take too: a message is counted once.
     let mut messages: Vec<Message> = pool.lanes.all().iter().flat_map(|lane| lane.take_all()).collect();
-    // Under the lock no producer is inside a push, so this thread may be the ring's consumer.
+    // Under the lock no producer is in a push, so this thread may consume from the ring.
     let mut returns = pool.returns.lock();
     messages.extend(std::iter::from_fn(|| pool.ring.pop()));
     let mut frags_home = |page: PageIdx, n: u32| {
@@ -154,7 +151,7 @@ fn collect(pool: PoolPtr, owner: OwnerProof, home: &mut Vec<PageIdx>) {
         frags_home(page, n);
     }
     // SAFETY: I2; no callback runs in this function.
-    // The open page has a bias for fragments that were never handed out: those have returned.
+    // The open page's bias counts fragments that were never allocated: those have returned.
     if let Some((page, unused)) = unsafe { &mut *pool.own.frag.get() }.close() {
         frags_home(page, unused);
     }
@@ -162,8 +159,8 @@ fn collect(pool: PoolPtr, owner: OwnerProof, home: &mut Vec<PageIdx>) {
     home.extend(messages.iter().filter(|message| !message.is_frag()).map(|message| message.page()));
 }
 
-/// The deferred queue of a pool that has ended. A poll takes the queue out, so that users run with no lock
-/// held; a second thread, or a user that comes back here, finds it taken.
+/// The deferred queue of a pool that has ended. A poll takes the queue out, to run users with no lock held. A
+/// second thread, or a user that re-enters, finds it taken.
 #[derive(Debug)]
 struct LateDeferred {
     queue: Lock<Option<Box<DeferredQueue>>>,
@@ -171,9 +168,9 @@ struct LateDeferred {
 }
 
 impl LateDeferred {
-    /// Polls everything, unless another poll runs.
+    /// Polls all users, unless another poll runs.
     fn poll(&self) {
-        // Taken out in a statement of its own: the lock must not be held while the users' callbacks run.
+        // A statement of its own: the users' callbacks must not run under the lock.
         let taken = self.queue.lock().take();
         if let Some(queue) = taken {
             let back = PutBack { to: self, queue: Some(queue) };
@@ -181,7 +178,7 @@ impl LateDeferred {
         }
     }
 
-    /// Buffers, and memory of released buffers, still in use.
+    /// Buffers still in use, including memory of released ones.
     fn pending(&self) -> u64 {
         self.counts.stats().pending()
     }
@@ -200,13 +197,12 @@ impl Drop for PutBack<'_> {
     }
 }
 
-/// Watches a destroyed pool until its last buffer is returned. Dropping it changes nothing for buffers that
-/// are out: the last one frees the pool.
+/// Watches a destroyed pool until its last buffer returns.
 ///
-/// Only this polls the deferred queue of a destroyed pool: keep it until [`is_complete`](Self::is_complete).
-/// Dropped earlier, it polls once more and leaks what is still in use: that memory is never given back, since
-/// its users may read it, and the pool never ends. [`DeferredStats::leaked`](crate::DeferredStats::leaked)
-/// counts it.
+/// Its drop does not affect buffers that are out: the last one frees the pool. Only this polls the deferred
+/// queue of a destroyed pool: keep it until [`is_complete`](Self::is_complete). An earlier drop polls once
+/// more and leaks all that is still in use: the memory is never given back, because users may read it, and
+/// the pool never ends. [`DeferredStats::leaked`](crate::DeferredStats::leaked) counts it.
 ///
 /// ```
 /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams, UseCounts};
@@ -249,8 +245,8 @@ impl Shutdown {
         }
     }
 
-    /// Whether all buffers were returned, the pool is freed, and the deferred queue is empty. Polls that
-    /// queue, so it may run users.
+    /// Whether all buffers returned, the pool is freed, and the deferred queue is empty. Polls that queue,
+    /// and may therefore run users.
     pub fn is_complete(&self) -> bool {
         self.deferred.iter().for_each(LateDeferred::poll);
         self.is_over()
@@ -264,8 +260,8 @@ impl Shutdown {
         self.deferred.as_ref().map_or(0, LateDeferred::pending)
     }
 
-    /// Waits until the pool is freed, at most `limit`; returns whether it is. Any thread; sleeps, does not
-    /// spin. While buffers are deferred, it polls their users every millisecond.
+    /// Waits until the pool is freed, for at most `limit`; returns whether it is. Any thread; sleeps without
+    /// spinning. If buffers are deferred, it polls their users every millisecond.
     ///
     /// ```
     /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams};
@@ -281,7 +277,7 @@ impl Shutdown {
     /// # Ok::<(), pagepool::Error>(())
     /// ```
     pub fn wait(&self, limit: Duration) -> bool {
-        let until = Instant::now().checked_add(limit); // none: longer than the clock goes
+        let until = Instant::now().checked_add(limit); // none: beyond the clock's range
         while !self.is_complete() {
             let left = until.map(|until| until.saturating_duration_since(Instant::now()));
             if left.is_some_and(|left| left.is_zero()) {
@@ -295,7 +291,7 @@ impl Shutdown {
 
     /// Sleeps until the pool is freed, `left` is over, or the next poll is due.
     fn sleep(&self, left: Option<Duration>) {
-        // A late return signals the futex. A user that is done signals nothing, so its answer is polled for.
+        // A late return signals the futex. A user that is done does not, and must be polled.
         if self.pending() == 0 {
             self.watch.sleep(left);
             return;
@@ -303,8 +299,8 @@ impl Shutdown {
         sleep(left.unwrap_or(ASK_EVERY).min(ASK_EVERY));
     }
 
-    /// Reports what is still out, after a poll of the deferred queue. Any thread; walks the records of the
-    /// area, so it takes time in proportion to the area's size.
+    /// Reports what is still out, after a poll of the deferred queue. Any thread; walks the area's records,
+    /// in time proportional to the area's size.
     pub fn report(&self) -> ShutdownReport {
         let is_complete = self.is_complete();
         if !is_complete {
@@ -336,17 +332,17 @@ impl Shutdown {
         let is_held = |page: &PageIdx| self.area.meta(*page).pool.load(Ordering::Relaxed) == self.id;
         let now_ms = coarse_ms();
         let mut held: Vec<_> = all.filter(is_held).map(|page| self.held_page(page, now_ms)).collect();
-        held.sort_by_key(|(since, _)| (since.is_none(), *since)); // stable: the others by their numbers
+        held.sort_by_key(|(since, _)| (since.is_none(), *since)); // stable: the others by number
         held.into_iter().map(|(_, page)| page).collect()
     }
 
     fn held_page(&self, page: PageIdx, now_ms: u64) -> (Option<Since>, HeldPage) {
-        let name = |tag: Tag| tag.name().to_owned(); // whole, where a record has its beginning
+        let name = |tag: Tag| tag.name().to_owned(); // whole; a record has only its start
         let last = Tag::of_number(self.area.meta(page).tag.load(Ordering::Relaxed) as u16);
         let record = self.holders.as_ref().and_then(|holders| Some((holders, holders.holder(page, now_ms)?)));
         match record {
             Some((holders, (since, tag, HolderView { thread, site, age, stack, .. }))) => {
-                // The table of the records has no row for later tags.
+                // The records' table has no row for later tags.
                 let holder = tag.or(last.filter(|&tag| !holders.knows(tag))).map(name);
                 (Some(since), HeldPage { page, holder, thread, site, age: Some(age), stack })
             }
@@ -359,13 +355,13 @@ impl Shutdown {
 }
 
 impl Drop for Shutdown {
-    /// Polls once more; what is in use then is leaked with the queue.
+    /// Polls once more, then leaks what is in use, with the queue.
     fn drop(&mut self) {
         self.deferred.iter().for_each(LateDeferred::poll);
     }
 }
 
-/// The buffers that keep a destroyed pool from being freed. Its text is worded like the kernel's.
+/// The buffers that keep a destroyed pool from being freed. Its text resembles the kernel's.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ShutdownReport {
@@ -373,43 +369,43 @@ pub struct ShutdownReport {
     pub pool: String,
     /// The pool's id.
     pub id: u32,
-    /// Since the pool was destroyed.
+    /// Time since the pool was destroyed.
     pub held_for: Duration,
-    /// The pages that are out; a page with fragments out is one. Of a pool with
-    /// [`holders`](crate::PoolParams::holders) the oldest come first.
+    /// The pages that are out; a page with fragments out counts once. The oldest first in a pool with
+    /// [`holders`](crate::PoolParams::holders).
     pub pages: Vec<HeldPage>,
-    /// How many of them by age, in a pool with `holders`, as [`HoldersView::ages`]; else zeroes.
+    /// Number of pages by age in a pool with `holders`, see [`HoldersView::ages`]; else zeroes.
     pub ages: [u64; AGE_EDGES.len() + 1],
-    /// Them by tag, thread and site, in a pool with `holders`: the largest, as
-    /// [`HoldersView`](crate::HoldersView) has them.
+    /// The largest groups of equal tag, thread and site, in a pool with `holders`, see
+    /// [`HoldersView::groups`].
     pub groups: Vec<HolderGroup>,
-    /// How many groups there are beside those.
+    /// Number of groups that are not in `groups`.
     pub more_groups: u64,
-    /// Deferred buffers still in use: those in the queue, whose pages are among `pages`, and released ones
-    /// ([`OnBusy::Release`](crate::OnBusy::Release)), whose pages left the pool before.
+    /// Deferred buffers still in use: queued ones, whose pages are among `pages`, and released ones
+    /// ([`OnBusy::Release`](crate::OnBusy::Release)), whose pages already left the pool.
     pub deferred: u64,
 }
 
-/// A page that is out, and the tag of who holds it.
+/// A page that is out, and its holder's tag.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HeldPage {
-    /// Which page.
+    /// The page's number in the area.
     pub page: PageIdx,
-    /// The last tag of its buffer, in a pool made with `tagging` or `holders`.
+    /// The last tag of its buffer, in a pool with `tagging` or `holders`.
     pub holder: Option<String>,
-    /// The thread that set the tag, or allocated the page; this and the rest in a pool with
+    /// The thread that set the tag or allocated the page. This and the next fields need a pool with
     /// [`holders`](crate::PoolParams::holders).
     pub thread: Option<ThreadView>,
-    /// Where it was allocated.
+    /// Where the page was allocated.
     pub site: Option<String>,
-    /// How long it has been out.
+    /// How long the page has been out.
     pub age: Option<Duration>,
-    /// The stack of the allocation, if it was among those sampled.
+    /// The stack of the allocation, if it was sampled.
     pub stack: Option<String>,
 }
 
-/// Most lines of pages, and of groups, in the text of a report.
+/// Most lines of pages, and of groups, in a report's text.
 const MOST_LINES: usize = 16;
 
 impl fmt::Display for HeldPage {

@@ -1,25 +1,24 @@
 //! Reference counts as a user of deferred buffers.
 //!
-//! Who    any thread takes and puts; the thread that polls the pool asks.
-//! Pairs  [`UseCounts::put`] (Release) -> `in_use` (Acquire): all that a user did with the bytes before it
-//!        put its count happened before the buffer returns to its pool. [`UseCounts::take`] needs no
-//!        ordering: its caller has a count already, or has the buffer.
-//! Cost   take and put: one atomic read-modify-write each. Counts are packed, sixteen in a cache line.
+//! Who    any thread takes and puts; the thread that polls the pool reads.
+//! Pairs  [`UseCounts::put`] (Release) -> `in_use` (Acquire): a user's accesses before its put happen before
+//!        the buffer returns to its pool. [`UseCounts::take`] needs no ordering: its caller already has a
+//!        count, or the buffer.
+//! Cost   take and put: one atomic read-modify-write each. Sixteen counts share a cache line.
 
 use std::sync::Arc;
 
 use crate::pool::deferred_queue::InUse;
 use crate::sys::sync::{AtomicU32, Ordering};
 
-/// More users than there are: a count that got here is refused, and does not come back to 0 by a few mistakes
-/// more.
+/// More users than possible: a count this high is refused, and a few more mistakes do not bring it to 0.
 const STUCK: u32 = u32::MAX / 2;
 
-/// A fixed number of use counts, as a user of deferred buffers. The cookie of a buffer is the index of its
-/// count; the buffer is in use while that is not 0.
+/// A fixed number of use counts, as a user of deferred buffers. A buffer's cookie is the index of its count;
+/// the buffer is in use while the count is not 0.
 ///
-/// Readers that can own a value do better with [`SharedBuf`](crate::SharedBuf), which returns by itself. This
-/// is for code that only counts.
+/// For code that only counts. Readers that can own a value should use [`SharedBuf`](crate::SharedBuf), which
+/// returns by itself.
 ///
 /// ```
 /// use pagepool::{Arena, ArenaParams, Pool, PoolParams, UseCounts};
@@ -50,9 +49,10 @@ impl UseCounts {
         Arc::new(Self((0..counts).map(|_| AtomicU32::new(0)).collect()))
     }
 
-    /// Adds a user. Call it before the buffer is queued, or on behalf of a user that is counted already.
+    /// Adds a user. Call it before the buffer is queued, or on behalf of a user that is already counted.
     ///
-    /// Panics where there is no such count.
+    /// # Panics
+    /// If there is no such count.
     ///
     /// ```
     /// # use pagepool::{InUse, UseCounts};
@@ -69,8 +69,9 @@ impl UseCounts {
 
     /// Removes a user, which no longer reads the bytes.
     ///
-    /// Panics where there is no such count, or where it is 0: then somebody put twice. The count stays in use
-    /// from then on, so that the buffer is not used again too early.
+    /// # Panics
+    /// If there is no such count, or if it is 0, because it was put too often. The count then stays in use,
+    /// to prevent a too early reuse of the buffer.
     ///
     /// ```
     /// # use pagepool::{InUse, UseCounts};
@@ -104,7 +105,7 @@ impl UseCounts {
 }
 
 impl InUse for UseCounts {
-    /// Nobody can have taken a count that is not there.
+    /// A missing count cannot have been taken.
     fn in_use(&self, cookie: u64) -> bool {
         self.at(cookie).is_some_and(|count| count.load(Ordering::Acquire) != 0) // pairs with put()
     }

@@ -1,10 +1,10 @@
-//! Pages whose last fragments have returned, where the owner has not seen it yet.
+//! Pages whose last fragments have returned, before the owner counts them.
 //!
-//! What   fragments that return on other threads are messages, and the owner alone counts them (I5). Until it
-//!        does, the records still have them out. A look at the messages tells which pages nobody holds.
-//! Who    any thread that asks where the pages are. It takes no message, and writes nothing.
-//! Torn   while the owner takes messages in, one may count although it was taken: for that moment a page may
-//!        be in two places, as between any two.
+//! What   fragments that return on other threads are messages, and only the owner counts them (I5). Until
+//!        then the records still have them out. Reading the messages finds the pages that are no longer held.
+//! Who    any thread that reports where the pages are. It takes no message and writes nothing.
+//! Torn   a message that the owner takes during the scan may still count: for a moment a page may be in two
+//!        places.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use crate::mem::page::PageIdx;
 use crate::returns::pool_core::PoolCore;
 use crate::sys::sync::Ordering;
 
-/// The pages, by their numbers. Time in proportion to the messages of fragments that wait.
+/// The pages by number. Time in proportion to the waiting messages of fragments.
 pub(crate) fn complete_pages(pool: &PoolCore) -> Vec<PageIdx> {
     let mut waiting = BTreeMap::new();
     let mut returned = |page: PageIdx, n: u32| *waiting.entry(page.0).or_insert(0u32) += n;
@@ -31,7 +31,8 @@ pub(crate) fn complete_pages(pool: &PoolCore) -> Vec<PageIdx> {
     waiting.into_iter().filter(is_complete).map(|(page, _)| PageIdx(page)).collect()
 }
 
-/// Fragments that found no room for a message. Returners wait for the lock: nothing is allocated under it.
+/// Fragments that found no room for a message. Allocates nothing under the lock, because returners wait for
+/// it.
 fn overflowed(pool: &PoolCore) -> Vec<(PageIdx, u32)> {
     let mut all = Vec::with_capacity(pool.frags_in_ring() as usize);
     let returns = pool.returns.lock();

@@ -1,11 +1,11 @@
 //! How a fragment returns.
 //!
-//! What   a fragment that ends on the owner's thread is counted in its page's record. Elsewhere it is a
-//!        message, or shares one with others of its page (message.rs), and where lane and ring are full a
-//!        count in the record, which the owner takes in at a refill.
-//! Who    any thread; the owner alone decides that a page's last fragment has returned (I5). After the end of
-//!        the pool the holder of the return lock does, in the same record: it takes over from the owner when
-//!        it finds `detached` under that lock.
+//! What   on the owner's thread a fragment is counted in its page's record. On other threads it is a message,
+//!        perhaps shared with others of its page (message.rs). If lane and ring are full it is a count in the
+//!        record, which the owner adds at a refill.
+//! Who    any thread. Only the owner decides that a page's last fragment has returned (I5). After the pool's
+//!        end the holder of the return lock decides, in the same record: it takes over from the owner when it
+//!        finds `detached` under that lock.
 
 use crate::home::cache::OwnerProof;
 use crate::home::message::Message;
@@ -24,19 +24,19 @@ pub(crate) enum SplitPage {
     Left,
     /// It stays in the pool.
     Stays,
-    /// The same in a pool whose cache may be the stock.
+    /// It stays in the pool, whose cache may be the stock.
     StaysCarefully,
 }
 
 impl PoolPtr {
-    /// A fragment of `page` on the owner's thread; the page that is complete with it goes into the cache, or
-    /// `to_ring`.
+    /// Returns a fragment on the owner's thread. A complete page goes into the cache, or `to_ring`.
     #[inline]
     pub(crate) fn frag_here(self, owner: OwnerProof, page: PageIdx, to_ring: bool) {
         self.frags_here(owner, page, 1, to_ring);
     }
 
-    /// As [`frag_here`](Self::frag_here), for so many fragments of the page.
+    /// Returns `n` fragments of a page on the owner's thread. A complete page goes into the cache, or
+    /// `to_ring`.
     #[inline(always)]
     pub(crate) fn frags_here(self, owner: OwnerProof, page: PageIdx, n: u32, to_ring: bool) {
         if self.frag_counted(owner, page, n) {
@@ -44,15 +44,14 @@ impl PoolPtr {
         }
     }
 
-    /// Counts fragments that returned; returns whether the page is complete with them. The owner alone
-    /// decides that (I5).
+    /// Counts `n` returned fragments. Returns whether the page is complete; only the owner decides that (I5).
     #[inline(always)]
     pub(crate) fn frag_counted(self, _owner: OwnerProof, page: PageIdx, n: u32) -> bool {
         self.frag_count_fell(page, n)
     }
 
-    /// The same for fragments that returned after the end: the holder of the return lock has the count that
-    /// was the owner's.
+    /// Counts `n` fragments returned after the end, and returns whether the page is complete. The holder of
+    /// the return lock now has the owner's count.
     pub(crate) fn late_frags_counted(self, returns: &ReturnState, page: PageIdx, n: u32) -> bool {
         debug_assert!(returns.detached, "I5: the owner counts while the pool lives");
         self.note_collected(page, n);
@@ -63,22 +62,22 @@ impl PoolPtr {
         complete
     }
 
-    /// For the one thread that has the page's count.
+    /// For the only thread that has the page's count.
     #[inline(always)]
     fn frag_count_fell(self, page: PageIdx, n: u32) -> bool {
         let meta = self.page_meta(page);
         let left = meta.frags.load(Ordering::Relaxed).wrapping_sub(n);
         meta.frags.store(left, Ordering::Relaxed);
-        // Above 0 the page is not complete, whatever `parts` says: so `parts` is loaded only at 0 or below.
+        // Above 0 the page is incomplete whatever `parts` is: `parts` is loaded only at 0 or below.
         left as i32 <= 0 && self.all_parts_home(page, meta, left, n)
     }
 
-    /// Whether a page is complete with the `n` that were counted last: `frags`, which is 0 or less, and the
-    /// parts that were split off on other threads add up to 0 (buf/split.rs).
+    /// Whether a page is complete after the last `n` were counted: `frags` (0 or less) and the parts that
+    /// other threads split off add up to 0 (buf/split.rs).
     #[inline(always)]
     fn all_parts_home(self, page: PageIdx, meta: &PageMeta, frags: u32, n: u32) -> bool {
         let parts = meta.parts.load(Ordering::Relaxed);
-        // Almost always nothing was split elsewhere.
+        // Almost always no other thread split the page.
         parts | frags == 0 || self.split_parts_home(page, frags.wrapping_add(parts), n)
     }
 
@@ -91,12 +90,12 @@ impl PoolPtr {
         if left == 0 {
             let meta = self.page_meta(page);
             meta.frags.store(0, Ordering::Relaxed);
-            meta.parts.store(0, Ordering::Relaxed); // nobody has a part, so nobody adds to it
+            meta.parts.store(0, Ordering::Relaxed); // no thread has a part, so none adds to it
         }
         left == 0
     }
 
-    /// The last fragment of a page returned on the owner's thread: the page goes the way of a whole one.
+    /// The last fragment of a page returned on the owner's thread: the page returns like a whole one.
     #[cold]
     fn split_page_home(self, owner: OwnerProof, page: PageIdx, to_ring: bool) {
         self.own.in_frags.take(1);
@@ -108,8 +107,8 @@ impl PoolPtr {
         }
     }
 
-    /// The last fragment of a page returned: the page is the device's again, and stays in the pool. If a
-    /// `PageRef` lives or it is emergency memory, it must not be used again, and leaves.
+    /// The last fragment of a page returned: the page is synced and stays in the pool. A page with a live
+    /// `PageRef`, or of emergency memory, must not be reused, and leaves.
     #[inline(always)]
     pub(crate) fn split_page_stays(self, owner: OwnerProof, page: PageIdx) -> SplitPage {
         if self.page_meta(page).refs.load(Ordering::Acquire) != 0 {
@@ -125,8 +124,8 @@ impl PoolPtr {
         SplitPage::Stays
     }
 
-    /// A fragment of `page` on any thread but the owner's: a message, or where there is no room a count in
-    /// its page.
+    /// Returns a fragment on any thread but the owner's: by a message, or without room by a count in its
+    /// page.
     #[inline]
     pub(crate) fn frag_remote(self, page: PageIdx) {
         self.note_returned(&[page.0]);
@@ -138,14 +137,14 @@ impl PoolPtr {
         self.frags_without_lane(&[page.0]);
     }
 
-    /// Many fragments, by their pages, on any thread but the owner's: into the lane as far as it has room,
-    /// the rest under one lock.
+    /// Returns many fragments, given by their pages, on any thread but the owner's: through the lane while it
+    /// has room, the rest under one lock.
     pub(crate) fn frags_remote(self, frags: &[u32]) {
         self.note_returned(frags);
         let Some(lane) = self.lane() else { return self.frags_without_lane(frags) };
         let head_mask = self.geometry.head_mask;
         let mut left = UnsentFrags { pool: self, frags };
-        // From the last message on the pool is not looked at any more.
+        // After the last message this thread does not read the pool any more.
         while let Some((message, n)) = Message::of_leading_frags(left.frags, head_mask)
             && lane.push_frags(message)
         {
@@ -156,13 +155,13 @@ impl PoolPtr {
         }
     }
 
-    /// As [`frags_remote`](Self::frags_remote), but not by a lane.
+    /// Returns many fragments, given by their pages, through the ring.
     pub(crate) fn frags_by_ring(self, frags: &[u32]) {
         self.note_returned(frags);
         self.frags_without_lane(frags);
     }
 
-    /// Has observers see that fragments, given by their pages, are not out any more.
+    /// Shows observers that fragments, given by their pages, are no longer out.
     #[inline(always)]
     fn note_returned(self, frags: &[u32]) {
         if self.careful {
@@ -179,7 +178,8 @@ impl PoolPtr {
         }
     }
 
-    /// The owner, or after the end the holder of the return lock, collects what returned, and counts it next.
+    /// Records that the owner (after the end: the holder of the return lock) collects `n` fragments, and
+    /// counts them next.
     #[inline(always)]
     pub(crate) fn note_collected(self, page: PageIdx, n: u32) {
         if let Some(holders) = &self.holders {
@@ -187,9 +187,9 @@ impl PoolPtr {
         }
     }
 
-    /// Has observers see that `n` more fragments are out, of a page that the owner opens or splits, and each
-    /// return of one on the owner's thread take the slow way, which notes it: `frags` is below 0 from now on,
-    /// and `parts` above.
+    /// Shows observers that `n` more fragments are out, of a page that the owner opens or splits. Also makes
+    /// each return on the owner's thread take the slow path, which records it: from now on `frags` is below
+    /// 0, and `parts` above.
     pub(crate) fn note_more_out(self, page: PageIdx, n: u32) {
         let Some(holders) = &self.holders else { return };
         let meta = self.page_meta(page);
@@ -201,7 +201,7 @@ impl PoolPtr {
         holders.frags_out(page, n);
     }
 
-    /// Fragments, at least one, by their pages, through the ring whatever the thread.
+    /// Returns fragments (at least one, given by their pages) through the ring. Any thread.
     #[cold]
     fn frags_without_lane(self, frags: &[u32]) {
         let (mut left, head_mask) = (frags, self.geometry.head_mask);
@@ -235,8 +235,8 @@ impl PoolPtr {
         }
     }
 
-    /// Takes one page off the list of pages with overflowed fragments; gives the page and the number of those
-    /// fragments. For the owner.
+    /// Takes one page off the list of overflowed pages. Returns the page and the number of fragments. Owner
+    /// only.
     pub(crate) fn take_overflow(self, returns: &mut ReturnState) -> Option<(PageIdx, u32)> {
         let Some(page) = returns.overflow.checked_sub(1).map(PageIdx) else {
             self.overflowed.store(false, Ordering::Relaxed);
@@ -252,7 +252,7 @@ impl PoolPtr {
     }
 }
 
-/// Fragments that find no room in a lane. They go home also if a waker or a provider panics meanwhile.
+/// Fragments that found no room in a lane. Its drop returns them, also if a waker or a provider panics.
 struct UnsentFrags<'a> {
     pool: PoolPtr,
     frags: &'a [u32],
@@ -260,7 +260,7 @@ struct UnsentFrags<'a> {
 
 impl Drop for UnsentFrags<'_> {
     fn drop(&mut self) {
-        // With none left this thread holds nothing of the pool any more, and must not look at it.
+        // Without fragments left this thread has nothing of the pool, and must not read it.
         if !self.frags.is_empty() {
             self.pool.frags_without_lane(self.frags);
         }

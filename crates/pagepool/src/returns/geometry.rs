@@ -1,4 +1,4 @@
-//! How large the parts of a pool are, and where data lies in its pages.
+//! Sizes of a pool's parts, and where data lies in its pages.
 
 use std::num::NonZeroU32;
 
@@ -7,7 +7,7 @@ use crate::mem::page::{MAX_ORDER, MAX_PAGES, PAGE_SHIFT, PageIdx};
 /// log2 of the bytes from one colour to the next: a cache line.
 pub(crate) const COLOUR_SHIFT: u32 = 6;
 
-/// How large the parts of a pool are, checked.
+/// Sizes of a pool's parts, checked.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PoolSizes {
     pub(crate) cache: usize,
@@ -22,20 +22,20 @@ pub(crate) struct PoolSizes {
 /// Where data lies in a page, checked.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Geometry {
-    /// The bits of a base page's number that name the page of the pool which it is part of. The order is in
-    /// it: as many zeros are below them.
+    /// Masks a base page's number to its page of the pool. Encodes the order: the number of zeros below the
+    /// mask.
     pub(crate) head_mask: NonZeroU32,
     pub(crate) page_size: u32,
     pub(crate) headroom: u32,
     pub(crate) max_len: u32,
     pub(crate) tailroom: u32,
-    /// Bytes that colours may add: the number of colours, a power of two, less one, times a cache line.
+    /// The most bytes that colours add: (number of colours, a power of two, - 1) * cache line.
     pub(crate) colour_mask: u32,
-    /// The bits of an offset that fragments may begin at.
+    /// The bits of an offset at which fragments may begin.
     pub(crate) frag_mask: u32,
 }
 
-/// The `head_mask` of pages of an order. The bits above a page's number are a handle's own (handle_bits.rs).
+/// The `head_mask` of pages of an order. A handle uses the bits above a page's number (handle_bits.rs).
 pub(crate) const fn head_mask(order: u8) -> NonZeroU32 {
     let mask = (MAX_PAGES - 1) & u32::MAX << order;
     NonZeroU32::new(mask).expect("the largest page is smaller than the largest area")
@@ -48,13 +48,13 @@ impl Geometry {
         self.head_mask.trailing_zeros() as u8
     }
 
-    /// The page of the pool that this base page is part of.
+    /// The page of the pool that contains this base page.
     #[inline(always)]
     pub(crate) fn head(&self, page: PageIdx) -> PageIdx {
         PageIdx(page.0 & self.head_mask.get())
     }
 
-    /// How many places there are where a packet may begin in a page.
+    /// Number of colours: places where a packet may begin in a page.
     pub(crate) fn colours(&self) -> usize {
         (self.colour_mask >> COLOUR_SHIFT) as usize + 1
     }
@@ -65,30 +65,30 @@ impl Geometry {
         self.page_size as usize
     }
 
-    /// What a fragment of `size`, which fits a page, takes of it: its size rounded up.
+    /// Bytes that a fragment of `size`, which fits a page, takes: `size` rounded up.
     #[inline(always)]
     pub(crate) fn frag_step(&self, size: usize) -> u32 {
-        // Below zero rounding down takes one instruction, and whoever subtracts the result adds instead.
+        // Negated, rounding takes one instruction; a caller that subtracts the result adds instead.
         ((size as u32).wrapping_neg() & self.frag_mask).wrapping_neg()
     }
 
-    /// The bit of a handle that says that a part begins at an odd byte: see `handle_bits.rs`.
+    /// The handle's bit for a part that begins at an odd byte: see `handle_bits.rs`.
     #[inline(always)]
     pub(crate) fn odd_bit(&self) -> u32 {
-        // The lengths of fragments of the largest pages need all bits.
-        // Which is where the mask has a bit less than in all other pools.
+        // In the largest pages the lengths of fragments need all bits: there this mask bit is 0. All other
+        // pools have it.
         (self.head_mask.get() & 1 << (MAX_ORDER - 1)) << PAGE_SHIFT
     }
 
-    /// Whether fragments begin on bounds of `align` bytes, a power of two.
+    /// Whether fragments begin at multiples of `align` bytes, a power of two.
     pub(crate) fn frags_aligned_to(&self, align: u32) -> bool {
         self.frag_mask & (align - 1) == 0
     }
 
-    /// Where the packet begins in a page: headroom, and the page's colour.
+    /// Where the packet begins in a page: headroom and the page's colour.
     #[inline(always)]
     pub(crate) fn packet_offset(&self, page: PageIdx) -> usize {
-        // The bits that the shift loses are outside the mask.
+        // The bits that the shift drops are outside the mask.
         let colour = (page.0 << COLOUR_SHIFT >> self.order()) & self.colour_mask;
         (self.headroom + colour) as usize
     }

@@ -3,12 +3,12 @@
 //! Who    any thread. The owner's thread puts a page into the cache, any other into its lane.
 //! Order  as in net/core/page_pool.c:__page_pool_put_page (v7.3): not recyclable -> sync for the device ->
 //!        cache (owner only) -> lane (others) -> ring -> out of the pool.
-//! Life   after its message is visible a returner touches the lane, and never the pool, which may be gone.
+//! Life   after its message is visible a returner touches only the lane, never the pool, which may be freed.
 //! Callbacks (of providers, domains) run with no lock held and no borrow of the cache live, so they may drop
 //! buffers.
 //! Cost   on the owner's thread: no atomic read-modify-write. Remote: one Release store into a lane.
 
-// UNSAFETY: a page that leaves the pool goes back to its provider.
+// UNSAFETY: a page that leaves the pool returns to its provider.
 #![expect(unsafe_code)]
 
 use std::ops::{Deref, DerefMut};
@@ -24,8 +24,8 @@ use crate::returns::late;
 use crate::returns::pool_core::{PoolPtr, ReturnState};
 use crate::sys::sync::{Ordering, fence, light_fence};
 
-/// What a returner copied of a pool before a page left it. The page is not counted as the pool's any more, so
-/// the pool may be freed at any time; the provider keeps the area.
+/// What a returner copied from the pool before a page left it. The pool no longer counts the page, so it may
+/// be freed at any time. The provider keeps the area.
 struct Gone {
     provider: Arc<dyn Provider>,
     order: u8,
@@ -39,16 +39,16 @@ impl Gone {
         }
     }
 
-    /// Gives a page whose record was cleared, and to which nothing refers.
+    /// Gives a page to the provider. Its record was cleared, and nothing refers to it.
     fn give_free(self, page: PageIdx) {
-        // SAFETY: I1. The page came from this provider with the pool's order, and nobody has it any more.
+        // SAFETY: I1. The page came from this provider with the pool's order, and has no other user.
         unsafe { give_back(&*self.provider, self.order, &[page]) };
     }
 }
 
 impl PoolPtr {
-    /// A whole page on the owner's thread that the fast path did not take. `dirty` bytes were written at
-    /// most.
+    /// Returns a whole page on the owner's thread that the fast path did not take. At most `dirty` bytes were
+    /// written.
     #[inline(never)]
     pub(crate) fn recycle_here(self, owner: OwnerProof, page: PageIdx, special: bool, dirty: usize) {
         if special && self.page_meta(page).refs.load(Ordering::Acquire) != 0 {
@@ -63,7 +63,7 @@ impl PoolPtr {
         self.cache_or_ring(page);
     }
 
-    /// As [`cache_or_ring`](Self::cache_or_ring); in a pool with holders the cache is the stock.
+    /// Puts a page into the idle cache (in a pool with holders: the stock), or the ring, or out of the pool.
     #[cold]
     pub(crate) fn cached_carefully(self, page: PageIdx) {
         let Some(owner) = self.owner_here() else { return self.send_page(page) };
@@ -75,9 +75,9 @@ impl PoolPtr {
         }
     }
 
-    /// Into the cache, or the ring if that is full, or out of the pool. Asks again who the owner is: a sync
-    /// is a callback, and may have unbound or ended the pool.
-    #[inline(never)] // so that whoever ends with it needs no stack frame
+    /// Puts a page into the cache, or the ring, or out of the pool. Checks the owner again, because a sync is
+    /// a callback and may have unbound or ended the pool.
+    #[inline(never)] // a tail call needs no stack frame
     pub(crate) fn cache_or_ring(self, page: PageIdx) {
         let Some(owner) = self.owner_here() else { return self.send_page(page) };
         if self.own.cache.push(owner, page) {
@@ -88,7 +88,7 @@ impl PoolPtr {
         }
     }
 
-    /// A whole page on any thread but the owner's.
+    /// Returns a whole page on any thread but the owner's.
     pub(crate) fn recycle_remote(self, page: PageIdx, special: bool, dirty: usize) {
         if special && self.page_meta(page).refs.load(Ordering::Acquire) != 0 {
             return self.release_held(page);
@@ -97,7 +97,7 @@ impl PoolPtr {
         self.send_page(page);
     }
 
-    /// A whole page that needs nothing but to return: lane, ring, or out of the pool.
+    /// Sends a whole page that needs no other work: into the lane, the ring, or out of the pool.
     #[inline(never)]
     pub(crate) fn send_page(self, page: PageIdx) {
         if let Some(lane) = self.lane()
@@ -108,7 +108,7 @@ impl PoolPtr {
         self.ring_or_out(page);
     }
 
-    /// Through the ring whatever the thread, and out of the pool if the ring is full. Linux:
+    /// Puts a page into the ring on any thread, or out of the pool if the ring is full. Linux:
     /// `page_pool_recycle_in_ring`.
     #[inline(never)]
     pub(crate) fn ring_or_out(self, page: PageIdx) {
@@ -118,7 +118,7 @@ impl PoolPtr {
         }
     }
 
-    /// Apart from the way without a wait, which then needs no stack: so are the next two.
+    /// A function of its own, like the next two: the path without a wait then needs no stack frame.
     #[cold]
     #[inline(never)]
     fn ring_after_wait(self, page: PageIdx) {
@@ -143,13 +143,13 @@ impl PoolPtr {
         }
         self.returned.recycle_ring_full.add(1);
         self.returned.release.add(1);
-        let pool = self.id; // the pool may be gone after the next line
+        let pool = self.id; // the next line may free the pool
         self.out(returns, page);
         probes::ring_full(pool, page.0);
     }
 
-    /// After a push into the ring: lets go of the return lock, and of the pool, and wakes an owner that found
-    /// nothing.
+    /// After a push into the ring: releases the return lock, and with it the pool, and wakes an owner that
+    /// found nothing.
     #[inline(always)]
     pub(crate) fn unlock_and_wake(self, returns: impl Deref<Target = ReturnState>) {
         light_fence(); // pairs with the heavy fence in raise_all()
@@ -166,9 +166,9 @@ impl PoolPtr {
         wakeup.wake();
     }
 
-    /// A page that was counted as released under the return lock goes to the provider; in a pool that has
-    /// ended the returner accounts for it instead. What that takes is taken along before the lock is let go,
-    /// for then the pool may end.
+    /// Gives a page that was counted as released under the return lock to the provider. If the pool has
+    /// ended, the returner accounts for the page instead. Copies what it needs before it unlocks, because the
+    /// pool may end then.
     #[cold]
     fn out(self, returns: impl Deref<Target = ReturnState>, page: PageIdx) {
         if returns.detached {
@@ -180,12 +180,12 @@ impl PoolPtr {
         gone.give_back(page);
     }
 
-    /// Many whole pages through the ring under one lock; what does not fit is handled one by one.
+    /// Sends many whole pages through the ring under one lock; the pages that do not fit, one by one.
     pub(crate) fn ring_bulk(self, pages: &[u32]) {
         RingLeft { pool: self, pages }.send();
     }
 
-    /// A page with a reference returns on a thread that is not the owner's.
+    /// Releases a page with a reference, on a thread that is not the owner's.
     #[cold]
     fn release_held(self, page: PageIdx) {
         self.has_no_holder(page);
@@ -196,17 +196,17 @@ impl PoolPtr {
 
     // ---- Out of the pool ------------------------------------------------------------------------
 
-    /// The owner lets a page go.
+    /// The owner releases a page.
     pub(crate) fn leave_here(self, _owner: OwnerProof, page: PageIdx) {
         self.own.counts.release.add(1);
-        // The pool is there until a callback runs: only the owner's thread could end it. So a page that its
-        // last reference will free, as in Linux's slow path, needs no count of the provider.
+        // The pool lives until a callback runs: only the owner's thread could end it. A page that its last
+        // reference will free (as in Linux's slow path) needs no count of the provider.
         if self.area.clear_record(page) {
             self.gone().give_free(page);
         }
     }
 
-    /// A page that is nowhere but with its caller leaves the pool; on any thread.
+    /// Releases a page that only the caller has. Any thread.
     #[cold]
     pub(crate) fn leave(self, page: PageIdx) {
         self.leave_under(self.returns.lock(), page);
@@ -219,12 +219,12 @@ impl PoolPtr {
         self.out(returns, page);
     }
 
-    /// The provider and the order, for a returner that is about to let go of the pool.
+    /// Copies the provider and the order, for a returner that is about to release the pool.
     fn gone(self) -> Gone {
         Gone { provider: self.provider().clone(), order: self.geometry.order() }
     }
 
-    /// Acts on the flags that a returner saw after its push; 0 almost always. The pool may be gone by now,
+    /// Acts on the flags that a returner saw after its push; almost always 0. The pool may be freed by now,
     /// unless the lane still holds a message.
     #[inline(always)]
     pub(crate) fn after_push(self, lane: &Lane, flags: u32) {
@@ -234,15 +234,14 @@ impl PoolPtr {
     }
 }
 
-/// Whole pages on their way into the ring. They go there also if a callback panics meanwhile: a waker, a
-/// provider.
+/// Whole pages on their way into the ring. Its drop sends them also if a callback (waker, provider) panics.
 pub(crate) struct RingLeft<'a> {
     pub(crate) pool: PoolPtr,
     pub(crate) pages: &'a [u32],
 }
 
 impl RingLeft<'_> {
-    /// With none left this thread may hold nothing of the pool any more, and does not look at it.
+    /// Without pages left this thread may hold nothing of the pool, and does not read it.
     pub(crate) fn send(&mut self) {
         let pool = self.pool;
         if self.pages.len() > 1 {
@@ -272,10 +271,10 @@ impl Drop for RingLeft<'_> {
 fn flagged(pool: PoolPtr, lane: &Lane, flags: u32) {
     fence(Ordering::Acquire); // pairs with raise_all()
     if flags & DETACHED != 0 {
-        return late::drain_late(pool, lane); // nobody sleeps on a pool that has ended
+        return late::drain_late(pool, lane); // a pool that has ended has no sleeper
     }
     lane.lower(STARVED);
-    // A count of its own: wakers are callbacks, and may make this thread let go of the lane.
+    // A count of its own: a waker is a callback, and may make this thread release the lane.
     let wakeup = lane.wakeup.clone();
     wakeup.wake();
 }

@@ -1,12 +1,11 @@
 //! [`PoolCore`]: what a pool and all its handles share.
 //!
-//! What   [`PoolCore`] is the pool. Its first line is read per buffer and written at bind and unbind only;
-//!        the owner's lines follow, then the return lock's, so no returning thread writes a line that the
-//!        owner reads per buffer.
+//! What   the pool. Its first line is read per buffer and written only at bind and unbind. The owner's lines
+//!        follow, then the return lock's: no returning thread writes a line that the owner reads per buffer.
 //! Who    any thread that has a buffer. The cache, the fragment state and the owner's counters belong to the
-//!        holder of the owner half (I2), which the owner word names.
-//! Life   a buffer that is out keeps the pool (I3), without a count: the pool ends when the last one has
-//!        returned (I9, late.rs).
+//!        holder of the owner half (I2), named by the owner word.
+//! Life   a buffer that is out keeps the pool alive (I3), without a count: the pool is freed when the last
+//!        one has returned (I9, late.rs).
 
 // UNSAFETY: handles refer to the pool by address; `OwnerProof::assume` follows the owner word.
 #![expect(unsafe_code)]
@@ -46,40 +45,41 @@ use crate::sys::sync::{
 };
 use crate::sys::wakeup::Wakeup;
 
-/// In [`PoolCore::asked_to_shrink`]: nobody asked.
+/// In [`PoolCore::asked_to_shrink`]: no shrink requested.
 pub(crate) const NOT_ASKED: u32 = u32::MAX;
-/// The same in a pool with holders: one compare tells the owner's slow calls that they have more to do.
+/// In [`PoolCore::asked_to_shrink`] of a pool with holders: no shrink requested, but the owner's slow path
+/// has more to do. One compare finds both.
 pub(crate) const NOT_ASKED_BUT_TRACKS: u32 = NOT_ASKED - 1;
 
 /// What a pool and all its handles share.
 #[repr(C)]
 pub(crate) struct PoolCore {
-    /// The token of the thread that the pool is bound to, or [`thread::NOBODY`]. Only that thread ever writes
-    /// its token here, so comparing with one's own needs no ordering.
+    /// The token of the thread that the pool is bound to, or [`thread::NOBODY`]. Only that thread writes its
+    /// token here, so comparing with one's own token needs no ordering.
     pub(crate) owner: AtomicU64,
     /// Address of page 0; 0 for memory that the CPU cannot read.
     pub(crate) base: usize,
     pub(crate) meta: *const PageMeta,
     pub(crate) id: u32,
-    /// `id` if the remote return of a plain page needs no more than its message: no sync, and fences are
-    /// free. Else what no pool has for its id.
+    /// `id` if the remote return of a plain page needs only its message: no sync, and fences are free.
+    /// Otherwise a value that no pool has as its id.
     pub(crate) plain_id: u32,
-    /// Where threads have their lanes to the pool at hand.
+    /// Where threads cache their lane to this pool.
     pub(crate) lane_place: LanePlace,
     pub(crate) geometry: Geometry,
     /// The id of `area`; devices read it per buffer.
     pub(crate) area_id: u64,
-    /// Its short name, which packed buffers carry.
+    /// The short name, for packed buffers.
     pub(crate) slot: ShortName,
     pub(crate) lanes: LaneList,
-    /// Whether pages with overflowed fragments are listed; written under the return lock.
+    /// Whether pages with overflowed fragments are listed. Written under the return lock.
     pub(crate) overflowed: AtomicBool,
-    /// Whole pages that threads other than the owner's split.
+    /// Whole pages that other threads than the owner split.
     pub(crate) split_elsewhere: PlainU64,
-    /// Whether a buffer was ever split inside a cache line. Set by any thread, never unset; whoever has such
-    /// a part sees it.
+    /// Whether a buffer was ever split inside a cache line. Set by any thread, never cleared. A thread that
+    /// has such a part sees it.
     pub(crate) split_lines: PlainBool,
-    /// Idle pages that the owner is asked to keep, or [`NOT_ASKED`] (shrink.rs).
+    /// Number of idle pages that the owner shall keep, or [`NOT_ASKED`] (shrink.rs).
     pub(crate) asked_to_shrink: AtomicU32,
 
     pub(crate) own: Padded<OwnerState>,
@@ -87,72 +87,74 @@ pub(crate) struct PoolCore {
     /// Written under the return lock.
     pub(crate) returned: Counters,
     pub(crate) ring: ReturnRing,
-    /// Messages of fragments ever put into the ring, and pages with overflowed fragments that are listed.
-    /// Written under the return lock.
+    /// Messages of fragments ever put into the ring, plus listed pages with overflowed fragments. Written
+    /// under the return lock.
     pub(crate) ring_frags: Counter,
     /// Pages that returned after the end. Any thread.
     pub(crate) late: PlainU64,
-    /// Those of them that Linux would still put into the ring. Written under the return lock.
+    /// Those of them that Linux would put into the ring. Written under the return lock.
     pub(crate) late_ring: Counter,
 
-    /// Blocks for the further buffers of its packets.
+    /// Blocks for further buffers of packets.
     pub(crate) chains: Slab<ChainBlock>,
     pub(crate) name: String,
     pub(crate) area: Arc<Area>,
     pub(crate) provider: LastCell<Arc<dyn Provider>>,
-    /// The memory id that frames of the pool carry, through their first buffer.
+    /// The memory id that the pool's frames carry, through their first buffer.
     pub(crate) mem_id: MemId,
-    /// Given back when the pool is freed, so not while a buffer is out (I8).
+    /// Released when the pool is freed, and therefore never while a buffer is out (I8).
     pub(crate) registration: LastCell<RegisteredId>,
-    /// Read by everything that follows a [`PoolPtr`], taken when the pool is freed: a model finds any use
-    /// after the end.
+    /// Read by all that follows a [`PoolPtr`], taken when the pool is freed: a model finds each use after the
+    /// end.
     #[cfg(loom)]
     pub(crate) alive: LastCell<()>,
-    /// The pool's domains, the first of which [`dma_addr`](crate::PageBuf::dma_addr) answers for.
+    /// The pool's domains. [`dma_addr`](crate::PageBuf::dma_addr) is in the first.
     pub(crate) mappings: Box<[Arc<Mapping>]>,
-    /// Those of them that need syncs, if the pool syncs.
+    /// The domains that need syncs, if the pool syncs.
     pub(crate) syncing: Box<[Arc<Mapping>]>,
     pub(crate) wakeup: Arc<Wakeup>,
     pub(crate) watch: Arc<EndWatch>,
-    /// Counters of the deferred queue, if there is one; written by the holder of the queue.
+    /// Counters of the deferred queue, if there is one. Written by the holder of the queue.
     pub(crate) deferred: Option<Shared<DeferredCounts>>,
     /// Whether buffers have tags.
     pub(crate) tagging: bool,
-    /// Whether pages that return need more than their way home: a sync, or their record cleared.
+    /// Whether returning pages need a sync, or their record cleared.
     pub(crate) careful: bool,
-    /// Sizes of fragments from here on are not cut at once: all in a pool with holders, else those that do
-    /// not fit a page.
+    /// Fragments larger than this take the slow path: all in a pool with holders, else those that do not fit
+    /// a page.
     pub(crate) cut_limit: usize,
-    /// Who holds what, if the pool records it.
+    /// Records who holds what, in pools with holders.
     pub(crate) holders: Option<Arc<HolderTable>>,
-    /// Its row in the published file, if it is there. Taken before anything that the row leads to goes.
+    /// The pool's row in the published file, if it is there. Taken before anything that the row refers to is
+    /// freed.
     pub(crate) row: UnseenLock<Result<PublishedRow, UnseenPool>>,
-    /// What keeps the pool.
+    /// The count that keeps the pool.
     pub(crate) count: Weak<Placed<Self>>,
 }
 
-/// What the owner alone writes; the counts in it may be read by anyone.
+/// What only the owner writes. Any thread may read the counts in it.
 #[repr(C)]
 pub(crate) struct OwnerState {
-    /// First: other languages know the fields up to the first two counters (`CacheHead` in pool/ffi.rs).
+    /// First, because other languages know the fields up to the first two counters (`CacheHead` in
+    /// pool/ffi.rs).
     pub(crate) cache: Cache,
-    /// Whether the owner is taking whole pages back by their addresses: see raw_page.rs. In the line of the
-    /// count and the counters that such a return changes.
+    /// Whether the owner is taking whole pages back by address: see raw_page.rs. In the line of the count and
+    /// the counters that such a return changes.
     pub(crate) taking_raw: AtomicBool,
     pub(crate) counts: Counters,
     pub(crate) frag: OwnerCell<FragState>,
-    /// Whether `frag` has a page, for threads that may not look into it.
+    /// Whether `frag` has a page, for threads that may not read `frag`.
     pub(crate) frag_open: PlainBool,
-    /// Bytes of pages that were cut up and belong to no fragment.
+    /// Bytes of cut pages that belong to no fragment.
     pub(crate) frag_waste: Counter,
-    /// Pages that are not cut any more, and of which fragments are out as far as the owner knows; less those
-    /// that other threads split.
+    /// Pages no longer being cut, with fragments out as far as the owner knows, less the pages that other
+    /// threads split.
     pub(crate) in_frags: Counter,
-    /// Pages of the emergency reserve that were reserved and not handed out yet.
+    /// Pages of the emergency reserve that were not allocated yet.
     pub(crate) emergency: OwnerCell<Vec<PageIdx>>,
-    /// Blocks for chains that the owner keeps at hand.
+    /// The owner's stash of blocks for chains.
     pub(crate) chains: ChainStash,
-    /// The lanes that the next cut looks at.
+    /// The lanes that the next cut visits.
     pub(crate) cut_turns: CutTurns,
     /// What addresses need, for any thread.
     pub(crate) raw: RawLine,
@@ -162,7 +164,7 @@ pub(crate) struct OwnerState {
 #[derive(Debug, Default)]
 pub(crate) struct ReturnState {
     pub(crate) tail: RingTail,
-    /// The pool has ended: nothing is pushed any more (I9).
+    /// The pool has ended: no push is allowed any more (I9).
     pub(crate) detached: bool,
     /// First page with fragments that found no room, linked through [`PageMeta::next`]; 0 is none.
     pub(crate) overflow: u32,
@@ -185,7 +187,7 @@ impl OwnerState {
         }
     }
 
-    /// Whether a page is being cut into fragments; readable by anyone.
+    /// Whether a page is being cut into fragments. Any thread.
     pub(crate) fn frag_is_open(&self) -> bool {
         self.frag_open.load(std::sync::atomic::Ordering::Relaxed)
     }
@@ -197,27 +199,27 @@ impl fmt::Debug for PoolCore {
     }
 }
 
-// SAFETY: I2 for the owner's half; everything else is atomic, locked, or constant. `meta` points into `area`.
+// SAFETY: I2 for the owner's half; all else is atomic, locked, or constant. `meta` points into `area`.
 unsafe impl Send for PoolCore {}
-// SAFETY: I2. Through a shared pool the owner's half is reached with an `OwnerProof` alone.
+// SAFETY: I2. A shared pool gives access to the owner's half only with an `OwnerProof`.
 unsafe impl Sync for PoolCore {}
 
-/// A pool, as a buffer that is out refers to it: an address, not a count.
+/// The address, not a count, of a pool, for a buffer that is out.
 ///
-/// Code that follows it holds something of the pool that is not accounted for yet (a buffer, a message of its
-/// own, the owner half), so the pool is there (I3, I9). The methods on the way back take it by value. None
-/// keeps a reference once the buffer belongs to another thread.
+/// Code that follows it has something of the pool that is not accounted for yet (a buffer, a message of its
+/// own, the owner half), so the pool is alive (I3, I9). Return methods take it by value. None keeps a
+/// reference once the buffer belongs to another thread.
 ///
-/// A number, not a pointer type: handles are made and compared many at once, as words in vector registers.
+/// A number, not a pointer type: handles are created and compared many at once, as words in vector registers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(transparent)]
 pub(crate) struct PoolPtr(NonZeroUsize);
 
 impl PoolPtr {
-    /// No pool's address; nobody follows it.
+    /// No pool's address. Never followed.
     pub(crate) const NOWHERE: Self = Self(NonZeroUsize::MIN);
 
-    /// The address of a pool, whose provenance is exposed.
+    /// The address of a pool. Exposes its provenance.
     #[inline]
     pub(crate) fn new(pool: NonNull<PoolCore>) -> Self {
         pool.as_ptr().expose_provenance();
@@ -241,9 +243,10 @@ impl Deref for PoolPtr {
     type Target = PoolCore;
     #[inline(always)]
     fn deref(&self) -> &PoolCore {
-        // SAFETY: I3 and I9, as the type says; a pool is shared memory from its creation to its end.
+        // SAFETY: I3 and I9, as the type's comment says. A pool is shared memory from its creation to its
+        // end.
         let shared = unsafe { &*std::ptr::with_exposed_provenance::<PoolCore>(self.addr()) };
-        // SAFETY: I9. `alive` is taken when the last buffer has returned, and the caller has one.
+        // SAFETY: I9. `alive` is taken after the last buffer returned, and the caller has one.
         #[cfg(loom)]
         unsafe {
             shared.alive.read()
@@ -257,57 +260,57 @@ impl PoolCore {
     #[inline(always)]
     pub(crate) fn page_meta(&self, page: PageIdx) -> &PageMeta {
         debug_assert!(page.0 < self.area.pages(), "I1: page {page:?} is not of this area");
-        // SAFETY: I3. Page numbers of a pool come from its provider and are below the area's count of
+        // SAFETY: I3. A pool's page numbers come from its provider and are below the area's number of
         // records.
         let at = unsafe { self.meta.add(page.0 as usize) };
         // SAFETY: I3. The area outlives the pool.
         unsafe { &*at }
     }
 
-    /// Messages of fragments in the ring, and pages with overflowed ones; readable by anyone.
+    /// Messages of fragments in the ring, plus pages with overflowed ones. Any thread.
     pub(crate) fn frags_in_ring(&self) -> u64 {
         self.ring_frags.read().saturating_sub(self.ring.frags_taken())
     }
 
-    /// Pages that joined and have not left, by the counters: right at every moment (I7).
+    /// Pages that joined and have not left, by the counters. Correct at every moment (I7).
     pub(crate) fn pages(&self) -> i64 {
         let released = self.own.counts.release.read().wrapping_add(self.returned.release.read());
         self.own.counts.hold.read().wrapping_sub(released) as i64
     }
 
-    /// Where idle pages of the owner are now: in the cache, or in the stock of a pool with holders.
+    /// Where the owner's idle pages are now: the cache, or the stock of a pool with holders.
     pub(crate) fn idle_cache(&self) -> &Cache {
         let holders = self.holders.as_deref().filter(|holders| !holders.stock_is_out());
         holders.map_or(&self.own.cache, HolderTable::stock)
     }
 
-    /// The owner's right, if the calling thread has it.
+    /// The owner's proof, if the calling thread is the owner.
     #[inline(always)]
     pub(crate) fn owner_here(&self) -> Option<OwnerProof> {
         if self.owner.load(Ordering::Relaxed) != thread::token() {
             return None;
         }
-        // SAFETY: I2. The owner word holds this thread's token, which only this thread writes, and only while
-        // it is bound; a thread that was never bound, or hides its token, shows 0, which no owner word holds.
+        // SAFETY: I2. The owner word holds this thread's token. Only this thread writes it, and only while
+        // bound. A thread that was never bound, or hides its token, has 0, which no owner word holds.
         Some(unsafe { OwnerProof::assume() })
     }
 
     pub(crate) fn provider(&self) -> &Arc<dyn Provider> {
-        // SAFETY: I9. The caller returns a buffer that is not accounted for yet, or holds the owner half; the
+        // SAFETY: I9. The caller returns a buffer that is not accounted for yet, or has the owner half; the
         // pool's parts are taken only when neither exists.
         unsafe { self.provider.read() }
     }
 }
 
 impl PoolPtr {
-    /// The calling thread's lane to this pool.
+    /// The calling thread's lane to this pool; claims one if needed.
     #[inline(always)]
     pub(crate) fn lane<'a>(self) -> Option<&'a Lane> {
         lane_table::lane(self.id, self.lane_place, || self.claim_lane())
     }
 
-    /// As [`lane`](Self::lane), if the thread finds it at once, and a plain page or a fragment needs no more
-    /// than its message: then [`after_free_push`](Lane::after_free_push) is fence enough.
+    /// The calling thread's lane, if it finds it at once and a plain page or a fragment needs only its
+    /// message. [`after_free_push`](Lane::after_free_push) is then sufficient as fence.
     #[inline(always)]
     pub(crate) fn plain_lane<'a>(self) -> Option<&'a Lane> {
         lane_table::lane_at_hand(self.plain_id, self.lane_place)
@@ -324,8 +327,8 @@ impl PoolPtr {
         Some(lane)
     }
 
-    /// A whole page is home, but for its way: its record is cleared, and at most `dirty` bytes from where
-    /// packets begin are the device's again.
+    /// Prepares a whole page for reuse: clears its record and syncs at most `dirty` bytes from where packets
+    /// begin.
     #[inline]
     pub(crate) fn comes_home(self, page: PageIdx, dirty: usize) {
         if self.careful {
@@ -339,14 +342,14 @@ impl PoolPtr {
         self.sync_for_device(page, dirty);
     }
 
-    /// The same for a page whose last fragment returned: all of it is the device's again.
+    /// Prepares a page whose last fragment returned for reuse: clears its record and syncs the whole page.
     #[cold]
     pub(crate) fn split_comes_home_carefully(self, page: PageIdx) {
         self.has_no_holder(page);
         self.sync_split_page(page);
     }
 
-    /// Clears the record of a page that is out no more, and that nobody else has.
+    /// Clears the record of a page that is no longer out and that no other thread has.
     #[inline]
     pub(crate) fn has_no_holder(self, page: PageIdx) {
         if let Some(holders) = &self.holders {
@@ -354,8 +357,8 @@ impl PoolPtr {
         }
     }
 
-    /// The calling thread has a page, or a fragment of it, and says as what. The pool has tags. A tag without
-    /// a name says nothing: it may be of a pool that has none.
+    /// Tags a page on behalf of the calling thread, which has it or a fragment of it. The pool has tags. A
+    /// tag without a name is ignored.
     #[inline(never)]
     pub(crate) fn tag_page(self, page: PageIdx, tag: Tag) {
         if tag == Tag::NONE {
@@ -367,7 +370,7 @@ impl PoolPtr {
         }
     }
 
-    /// Hands a page to the device: at most `dirty` bytes from where packets begin.
+    /// Syncs a page for the device: at most `dirty` bytes from where packets begin.
     #[inline]
     pub(crate) fn sync_for_device(self, page: PageIdx, dirty: usize) {
         if !self.syncing.is_empty() {
@@ -376,20 +379,20 @@ impl PoolPtr {
         }
     }
 
-    /// Hands a page that is, or was, in fragments to the device: all of it, for any fragment may be written.
+    /// Syncs a page that is, or was, in fragments for the device: all of it, because any fragment may be
+    /// written.
     pub(crate) fn sync_split_page(self, page: PageIdx) {
         if !self.syncing.is_empty() {
             self.sync_each(page, page.offset(), self.geometry.page_size());
         }
     }
 
-    /// A page whose sync panics leaves the pool, so the caller must not have counted it among those that
-    /// returned.
+    /// If a sync panics, the page leaves the pool: the caller must not have counted it as returned.
     #[cold]
     fn sync_each(self, page: PageIdx, start: u64, len: usize) {
         let in_hand = InHand { pool: self, page };
         for mapping in &self.syncing {
-            // A device that went away has no address for it, and needs no sync.
+            // A removed device has no address for it, and needs no sync.
             if let Some(at) = mapping.addr_of(start) {
                 mapping.domain().sync_for_device(at, len);
             }
@@ -398,15 +401,15 @@ impl PoolPtr {
     }
 }
 
-/// A page of the pool that is nowhere but here, while a callback runs: if that panics, the page leaves the
-/// pool. Unsynced, for a sync may panic once more; a refill syncs all that comes from the provider.
+/// A page that only the caller has, while a callback runs: if that panics, the page leaves the pool. It is
+/// not synced, because a sync may panic again; a refill syncs all pages from the provider.
 pub(crate) struct InHand {
     pub(crate) pool: PoolPtr,
     pub(crate) page: PageIdx,
 }
 
 impl InHand {
-    /// Nothing panicked: the page is the caller's again.
+    /// No panic: the page is the caller's again.
     #[inline(always)]
     pub(crate) fn keep(self) {
         std::mem::forget(self);

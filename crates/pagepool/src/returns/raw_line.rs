@@ -1,11 +1,11 @@
-//! The words of plain whole pages that are out as device addresses, and what else addresses need of a pool.
+//! The words of plain whole pages that are out as device addresses, and other constants for addresses.
 //!
-//! What   [`RawLine`] is constants in one line; [`RawPages`] is the words, and the pool's id. The protocol is
-//!        that of raw_page.rs.
-//! Who    any thread reads the line. Who may change a word, and how, says [`Taking`].
+//! What   [`RawLine`] is constants in one line. [`RawPages`] is the words and the pool's id. The protocol is
+//!        in raw_page.rs.
+//! Who    any thread reads the line. [`Taking`] says who may change a word, and how.
 
-// UNSAFETY: the words and the mapping are reached by address, so that all that a return needs is in one line;
-// words of pages whose numbers were checked are found without a check of their own.
+// UNSAFETY: the words and the mapping are reached by address, so that a return reads one line; words of
+// checked page numbers are read without another check.
 #![expect(unsafe_code)]
 
 use std::num::NonZeroU32;
@@ -17,31 +17,31 @@ use crate::mem::dma::Mapping;
 use crate::mem::page::{MAX_PAGES, PAGE_SHIFT, PageIdx};
 use crate::sys::sync::{AtomicU32, Ordering};
 
-/// In [`RawLine::takers`]: the owner alone takes pages back.
+/// In [`RawLine::takers`]: only the owner takes pages back.
 pub(crate) const OWNER_ALONE: u32 = 0;
-/// In [`RawLine::takers`]: another thread, with the return lock, waits until the owner is not taking.
+/// In [`RawLine::takers`]: another thread, with the return lock, waits for the owner's turn to end.
 pub(crate) const ENDING: u32 = 1;
-/// In [`RawLine::takers`]: anyone, by an exchange.
+/// In [`RawLine::takers`]: any thread may take pages back, by compare-exchange.
 pub(crate) const ANYONE: u32 = 2;
 
-/// How the holder of it takes pages back.
+/// How the holder of this value takes pages back.
 #[derive(Clone, Copy)]
 pub(crate) enum Taking {
-    /// Nobody else does.
+    /// No other thread takes pages back.
     Alone,
-    /// Others may, at the same time.
+    /// Other threads may take pages back at the same time.
     AmongOthers,
 }
 
-/// What addresses need of a pool, in one line, which threads only read: constants, and who takes pages back.
+/// What addresses need of a pool, in one line: constants, and who takes pages back. Threads only read it.
 #[repr(C, align(64))]
 pub(crate) struct RawLine {
     /// The words of the pool's area.
     words: NonNull<[AtomicU32]>,
-    /// The first domain of the pool, whose addresses they are.
+    /// The pool's first domain, to which the addresses belong.
     mapping: Option<NonNull<Mapping>>,
     pool: u32,
-    /// As in the pool's geometry.
+    /// The pool's `Geometry::head_mask`.
     head_mask: NonZeroU32,
     /// Who takes pages back; written twice in a pool's life.
     pub(crate) takers: AtomicU32,
@@ -69,15 +69,15 @@ impl RawLine {
         RawPages { words: unsafe { self.words.as_ref() }, pool: self.pool }
     }
 
-    /// The number of the page that an offset in the area lies in; of one beyond it, one beyond.
+    /// The number of the page at an offset in the area. An offset beyond the area gives a number beyond it.
     #[inline(always)]
     pub(crate) fn head_of(&self, offset: u64) -> u64 {
-        // The bits above the mask stay: they tell such a number from all others.
+        // The bits above the mask stay, to keep such a number different from all pages.
         offset >> PAGE_SHIFT & !u64::from(!self.head_mask.get() & (MAX_PAGES - 1))
     }
 }
 
-/// The words of a pool's area, and the pool's id, for many pages.
+/// The words of a pool's area, and the pool's id, for operations on many pages.
 #[derive(Clone, Copy)]
 pub(crate) struct RawPages<'a> {
     words: &'a [AtomicU32],
@@ -85,7 +85,7 @@ pub(crate) struct RawPages<'a> {
 }
 
 impl RawPages<'_> {
-    /// A plain whole page is out as an address from now on. The caller had its handle, and gave it up.
+    /// Marks a plain whole page as out as an address. The caller had its handle, and gave it up.
     #[inline(always)]
     pub(crate) fn out(self, page: PageIdx) {
         if let Some(word) = self.words.get(page.0 as usize) {
@@ -93,8 +93,8 @@ impl RawPages<'_> {
         }
     }
 
-    /// Takes a plain whole page back, if it is this pool's and out as an address. Of several who try, one
-    /// gets it.
+    /// Takes a plain whole page back, if it is this pool's and out as an address. If several threads try, one
+    /// succeeds.
     #[inline(always)]
     pub(crate) fn take(self, taking: Taking, page: u64) -> bool {
         let Some(word) = self.words.get(page as usize) else { return false };
@@ -112,10 +112,10 @@ impl RawPages<'_> {
         }
     }
 
-    /// Many pages are out from now on, as with [`out`](Self::out).
+    /// Marks many plain whole pages as out as addresses.
     ///
     /// # Safety
-    /// They are pages of the area.
+    /// All are pages of the area.
     #[inline(always)]
     pub(crate) unsafe fn out_all(self, pages: &[u32]) {
         each_of_eight(pages, |page| {
@@ -126,8 +126,8 @@ impl RawPages<'_> {
         });
     }
 
-    /// Writes the number of the page of each offset's, as many as there is space for. Says whether all are
-    /// pages of the area.
+    /// Writes the page number of each offset, as many as `space` holds. Returns whether all are pages of the
+    /// area.
     #[inline(always)]
     pub(crate) fn find_all(
         self,
@@ -135,8 +135,8 @@ impl RawPages<'_> {
         offsets: impl Iterator<Item = u64>,
         space: &mut [u32],
     ) -> bool {
-        // No branch, so that the compiler takes several at a time. Differences of numbers below MAX_PAGES
-        // have their highest bit only if they are less than 0.
+        // No branch, to let the compiler vectorize. A difference of numbers below MAX_PAGES has its highest
+        // bit set only if it is negative.
         let (last, mut bits, mut beyond) = ((self.words.len() as u32).wrapping_sub(1), 0, 0);
         for (place, offset) in space.iter_mut().zip(offsets) {
             let page = (offset >> PAGE_SHIFT) as u32 & head_mask.get();
@@ -147,8 +147,8 @@ impl RawPages<'_> {
         bits >> PAGE_SHIFT < u64::from(MAX_PAGES) && (beyond as i32) >= 0
     }
 
-    /// How many offsets, from the first one on, lie in pages of the area: where [`find_all`](Self::find_all)
-    /// says that not all do.
+    /// How many leading offsets lie in pages of the area. For when [`find_all`](Self::find_all) returned
+    /// false.
     #[cold]
     #[inline(never)]
     pub(crate) fn found(self, head_mask: NonZeroU32, offsets: impl Iterator<Item = u64>) -> usize {
@@ -159,10 +159,10 @@ impl RawPages<'_> {
         offsets.take_while(of_area).count()
     }
 
-    /// Takes pages back in order, up to one that it cannot [`take`](Self::take); says how many.
+    /// Takes pages back in order, up to the first that it cannot [`take`](Self::take). Returns how many.
     ///
     /// # Safety
-    /// They are pages of the area.
+    /// All are pages of the area.
     #[inline(never)]
     pub(crate) unsafe fn take_all(self, taking: Taking, pages: &[u32]) -> usize {
         if let Taking::AmongOthers = taking {
@@ -179,14 +179,14 @@ impl RawPages<'_> {
         })
     }
 
-    /// Whether it is out, to whoever has its address.
+    /// Whether the page is out as an address.
     pub(crate) fn is_out(self, page: u64) -> bool {
         self.words.get(page as usize).is_some_and(|word| word.load(Ordering::Relaxed) == self.pool)
     }
 }
 
-/// Looks at pages in order, up to one with which `look` ends it; says at how many. Eight in a turn: the
-/// compiler does not do that by itself where the loop may end early.
+/// Calls `look` on pages in order until it returns false. Returns for how many it returned true. Unrolled by
+/// eight: the compiler does not unroll a loop that may end early.
 #[inline(always)]
 fn each_of_eight(pages: &[u32], look: impl Fn(u32) -> bool) -> usize {
     let (eights, rest) = pages.as_chunks::<8>();
@@ -200,7 +200,7 @@ fn each_of_eight(pages: &[u32], look: impl Fn(u32) -> bool) -> usize {
     eights.len() * 8 + rest.iter().take_while(|&&page| look(page)).count()
 }
 
-/// A call, so that the loop itself has no instruction for where it ends.
+/// A call keeps the early exit's instructions out of the loop.
 #[cold]
 #[inline(never)]
 fn ended_at(at: usize) -> usize {

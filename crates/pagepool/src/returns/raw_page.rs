@@ -1,26 +1,27 @@
 //! Plain whole pages that are out as device addresses.
 //!
-//! What   a word per page of the area: the id of the pool whose page is out as an address, else 0. One word
-//!        says both whose the page is and that it is out, so an address costs a line of 16 pages and no
-//!        record. Pages with something to look up, and fragments, have bits instead (raw_buf.rs).
-//! Out    whoever has the handle, and gives it up: a plain Release store. Nobody else writes the word then.
-//! Back   whoever changes the word from the pool's id to 0 has the page. As long as the owner alone takes
-//!        pages back, it does so by a load and a store. The first other thread that finds a page of its own
-//!        ends that, for good: from then on all exchange the word.
-//! Pairs  the owner: `taking_raw`, light fence, `takers`. Who ends it: `takers`, heavy fence,
-//!        `taking_raw`. Either the owner sees that it is not alone, and exchanges; or it is seen to be
-//!        taking, and waited for, and its stores come before the first exchange.
-//! Owners one owner's turns come before the next one's: the pool moves between them. Of a pool without an
-//!        owner, bound to no thread or ended, all exchange.
-//! Cost   the owner alone: two stores a call, and one for each page. Others: one exchange for each page, and
-//!        once in a pool's life about 1,600 cycles.
+//! What   a word per page of the area: the id of the pool whose page is out as an address, else 0. The word
+//!        says both that the page is out and of which pool, so an address costs a line per 16 pages and no
+//!        record. Pages that need a lookup, and fragments, have bits instead (raw_buf.rs).
+//! Out    the holder of the handle gives it up by a plain Release store. No other thread writes the word
+//!        then.
+//! Back   the thread that changes the word from the pool's id to 0 gets the page. At first only the owner
+//!        takes pages back, by a load and a store. The first other thread that finds a page of its own ends
+//!        this for good: from then on all threads use compare-exchange.
+//! Pairs  the owner: `taking_raw`, light fence, `takers`. The thread that ends it: `takers`, heavy fence,
+//!        `taking_raw`. Either the owner sees that it is not alone and exchanges, or the other thread sees it
+//!        taking and waits: then the owner's stores precede the first exchange.
+//! Owners one owner's turns precede the next one's, because the pool moves between them. In a pool without an
+//!        owner (unbound or ended) all threads exchange.
+//! Cost   the owner alone: two stores a call, and one a page. Others: one exchange a page, and once in a
+//!        pool's life about 1,600 cycles.
 
 use crate::home::cache::OwnerProof;
 use crate::returns::pool_core::PoolCore;
 use crate::returns::raw_line::{ANYONE, ENDING, OWNER_ALONE, RawPages, Taking};
 use crate::sys::sync::{AtomicBool, Backoff, Ordering, heavy_fence, light_fence};
 
-/// The owner's turn: others wait for its end.
+/// The owner's turn. Its end releases a thread in `let_anyone`.
 struct TakingTurn<'a>(&'a AtomicBool);
 
 impl Drop for TakingTurn<'_> {
@@ -37,7 +38,8 @@ impl PoolCore {
         self.own.raw.pages()
     }
 
-    /// Runs `take` in a turn of the owner, which tells it how. It must be short, and make no callback.
+    /// Runs `take` in a turn of the owner, with how it may take pages. `take` must be short and call no
+    /// callback.
     #[inline(always)]
     pub(crate) fn owner_takes<R>(&self, _owner: OwnerProof, take: impl FnOnce(Taking) -> R) -> R {
         self.own.taking_raw.store(true, Ordering::Relaxed);
@@ -49,7 +51,8 @@ impl PoolCore {
         }
     }
 
-    /// Takes a page back on a thread that is not the owner's. An address of no page that is out ends nothing.
+    /// Takes a page back on a thread that is not the owner's. An address of no page that is out does not end
+    /// the owner's exclusive taking.
     #[inline]
     pub(crate) fn another_takes(&self, page: u64) -> bool {
         let pages = self.raw_pages();
@@ -62,8 +65,7 @@ impl PoolCore {
         pages.take(Taking::AmongOthers, page)
     }
 
-    /// Ends that the owner alone takes pages back. Waits for a turn of the owner that is under way, which
-    /// takes no lock.
+    /// Ends the owner's exclusive taking. Waits for the owner's current turn, which takes no lock.
     #[cold]
     fn let_anyone(&self) {
         let _one_at_a_time = self.returns.lock();

@@ -1,4 +1,4 @@
-//! What observers of the published file find in a pool, and where.
+//! Describes where observers of the published file find a pool's values.
 
 use std::mem::offset_of;
 
@@ -10,7 +10,7 @@ use crate::home::stats::{Counters, DeferredCounters, DeferredCounts};
 use crate::returns::pool_core::PoolCore;
 use crate::sys::published_layout::{IN_DEFERRED, IN_HOLDERS, IN_LANE, IN_POOL, SchemaRow, text};
 
-/// Each value is the sum of the rows with its name.
+/// Each value is the sum of all rows with its name.
 pub(crate) fn schema() -> Vec<SchemaRow> {
     let counters = [offset_of!(PoolCore, own.0.counts), offset_of!(PoolCore, returned)];
     let stats = counters.into_iter().flat_map(|counters| {

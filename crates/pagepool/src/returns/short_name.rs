@@ -1,13 +1,13 @@
-//! Short names of pools: 16 bits for what an address takes 64.
+//! Short names of pools: 16 bits instead of a 64-bit address.
 //!
-//! What   a table of the process with a place for each live pool; [`PackedBuf`](crate::PackedBuf) finds its
-//!        pool there.
-//! Who    taken when a pool is made, given back when it is freed, under a lock; looked up by any thread that
-//!        holds a buffer of the pool, with a plain load.
-//! Life   a buffer that is out keeps its pool alive (I3), and the pool keeps its place. A place is written
-//!        before the first buffer of its pool exists, and again after the last one has returned. Whatever
-//!        handed the buffer to a thread orders the first write, so that thread's load needs no ordering.
-//! Limit  65,535 pools at a time; those beyond have no place, and their buffers cannot be packed.
+//! What   a process-wide table with a slot for each live pool; [`PackedBuf`](crate::PackedBuf) finds its pool
+//!        there.
+//! Who    a slot is taken when a pool is created and released when it is freed, under a lock. Any thread that
+//!        holds a buffer of the pool reads it, by a plain load.
+//! Life   a buffer that is out keeps its pool alive (I3), and the pool keeps its slot. The slot is written
+//!        before the pool's first buffer exists, and again after the last has returned. Passing the buffer to
+//!        a thread orders the first write, so the thread's load needs no ordering.
+//! Limit  65,535 pools at a time; later ones have no slot, and their buffers cannot be packed.
 
 use std::num::NonZeroU16;
 use std::ptr::{NonNull, null_mut};
@@ -15,13 +15,13 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 
 use crate::sys::sync::UnseenLock;
 
-/// In `.bss`: 512 KiB of addresses, without memory until a pool takes a place.
+/// In `.bss`: 512 KiB of addresses, backed by memory only where pools took slots.
 static POOLS: [AtomicPtr<()>; 1 << 16] = [const { AtomicPtr::new(null_mut()) }; 1 << 16];
 static FREE: UnseenLock<FreeSlots> = UnseenLock::new(FreeSlots { used: 0, given_back: Vec::new() });
 
-/// The places that are nobody's.
+/// Unused slots.
 struct FreeSlots {
-    /// Places that were ever taken: 1 to this.
+    /// Slots 1 to `used` were taken at least once.
     used: u16,
     given_back: Vec<NonZeroU16>,
 }
@@ -36,29 +36,29 @@ impl FreeSlots {
     }
 }
 
-/// A pool's place in the table, or none; given back when dropped.
+/// A pool's slot in the table, or none. Its drop releases the slot.
 #[derive(Debug)]
 pub(crate) struct ShortName(Option<NonZeroU16>);
 
 impl ShortName {
-    /// A place that is nobody's, if there is one.
+    /// Takes an unused slot, if there is one.
     pub(crate) fn take() -> Self {
         Self(FREE.lock().take())
     }
 
-    /// Has the place lead to its pool, whose type this table does not know.
+    /// Points the slot to its pool, whose type this table does not know.
     pub(crate) fn lead_to(&self, pool: NonNull<()>) {
         if let Some(slot) = self.0 {
             POOLS[usize::from(slot.get())].store(pool.as_ptr(), Ordering::Relaxed);
         }
     }
 
-    /// It, if there is one.
+    /// The slot, if there is one.
     pub(crate) fn name(&self) -> Option<NonZeroU16> {
         self.0
     }
 
-    /// Its number; 0 is none.
+    /// The slot's number; 0 is none.
     #[inline(always)]
     pub(crate) fn number(&self) -> u16 {
         self.0.map_or(0, NonZeroU16::get)
@@ -74,7 +74,7 @@ impl Drop for ShortName {
     }
 }
 
-/// The pool in a place; null without one.
+/// The pool in a slot; null without one.
 #[inline(always)]
 pub(crate) fn pool_at(slot: u16) -> *mut () {
     POOLS[usize::from(slot)].load(Ordering::Relaxed)

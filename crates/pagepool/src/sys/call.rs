@@ -1,10 +1,10 @@
-//! System calls but those about memory. No file outside `sys/` calls the kernel.
+//! System calls, except those about memory. No file outside `sys/` calls the kernel.
 //!
-//! None is a cancellation point: a thread that `pthread_cancel` ends inside a call would be unwound through
-//! Rust, which aborts the process. So what the C library makes one (`read`, `write`, `open`, `close`, `poll`,
-//! `nanosleep`, `fallocate`) is called as `syscall(2)`, which is none.
+//! None is a cancellation point: `pthread_cancel` would unwind the thread through Rust, which aborts the
+//! process. So calls that the C library makes cancellation points (`read`, `write`, `open`, `close`, `poll`,
+//! `nanosleep`, `fallocate`) are made by `syscall(2)`.
 
-// UNSAFETY: system calls; each wrapper says what makes its call sound.
+// UNSAFETY: system calls; each wrapper says why its call is sound.
 #![expect(unsafe_code)]
 
 pub(crate) mod program_place;
@@ -21,14 +21,13 @@ fn membarrier_command(command: libc::c_int) -> libc::c_long {
     unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) }
 }
 
-/// Asks the kernel for [`membarrier`], and calls it once: a filter of system calls may let the question pass
-/// and refuse the call.
+/// Registers for [`membarrier`], and calls it once: a filter may allow the registration and refuse the call.
 pub(crate) fn membarrier_works() -> io::Result<()> {
     checked(membarrier_command(libc::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED))?;
     fence_on_all()
 }
 
-/// The call, asked for again while the kernel has no memory for it.
+/// Retries while the kernel has no memory.
 fn fence_on_all() -> io::Result<()> {
     let mut done = checked(membarrier_command(libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED));
     for _ in 1..FENCE_TRIES {
@@ -41,32 +40,32 @@ fn fence_on_all() -> io::Result<()> {
     done.map(drop)
 }
 
-/// How often a fence is asked for while the kernel has no memory for its list of CPUs, a millisecond apart.
+/// Tries, a millisecond apart, while the kernel has no memory for its list of CPUs.
 const FENCE_TRIES: u32 = 1000;
 
-/// A full fence on every running thread of this process. Requires that [`membarrier_works`] said so.
+/// A full fence on every running thread of this process. Requires that [`membarrier_works`] succeeded
+/// before.
 ///
-/// A filter that is installed later may refuse the call. Nothing can take its place: the TLB shootdown of
-/// `mprotect` sends no IPI where it is a broadcast (arm64; AMD's INVLPGB from Linux 6.15).
+/// A filter that is installed later may refuse it. Nothing can replace it: `mprotect`'s TLB shootdown sends
+/// no IPI where it is a broadcast (arm64; AMD's INVLPGB from Linux 6.15).
 pub(crate) fn membarrier() {
     if fence_on_all().is_ok() {
         return;
     }
-    // Going on without the fence could free memory that another thread still writes.
+    // Continuing without the fence could free memory that another thread still writes.
     eprintln!("pagepool: membarrier failed: {MEMBARRIER_REMEDY}");
     std::process::abort();
 }
 
-/// What to do if [`membarrier`] is refused after it worked.
 pub(crate) const MEMBARRIER_REMEDY: &str = "it worked when the first pool was made, and threads rely on it: \
      allow it in the filter of system calls, or install the filter before the first pool";
 
-/// The result of a call that gives a negative number and sets `errno` when it fails.
+/// The result of a call that returns a negative number and sets `errno` on failure.
 pub(crate) fn checked(result: libc::c_long) -> io::Result<usize> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result as usize) }
 }
 
-/// The same of a call that is made again while signals interrupt it.
+/// Repeats a call while signals interrupt it.
 pub(crate) fn retried(mut call: impl FnMut() -> libc::c_long) -> io::Result<()> {
     loop {
         match checked(call()) {
@@ -76,13 +75,13 @@ pub(crate) fn retried(mut call: impl FnMut() -> libc::c_long) -> io::Result<()> 
     }
 }
 
-/// The NUMA node of the CPU that this thread runs on; 0 where the kernel does not say. A system call only
-/// when the thread has moved to another CPU since it last asked.
+/// The NUMA node of this thread's CPU; 0 if the kernel does not say. A system call only if the CPU changed
+/// since this thread's last call.
 pub(crate) fn current_node() -> u8 {
     thread_local! {
         static LAST: std::cell::Cell<(i32, u8)> = const { std::cell::Cell::new((-1, 0)) };
     }
-    // SAFETY: the call takes and touches nothing.
+    // SAFETY: the call takes no argument and touches no memory.
     let cpu = unsafe { libc::sched_getcpu() };
     let known = LAST.get();
     if known.0 == cpu && cpu >= 0 {
@@ -101,12 +100,12 @@ fn ask_node() -> u8 {
     if done == 0 { u8::try_from(node).unwrap_or(0) } else { 0 }
 }
 
-/// A file descriptor that is ours; closed when dropped.
+/// A file descriptor of ours; closed when dropped.
 #[derive(Debug)]
 pub(crate) struct OwnFd(RawFd);
 
 impl OwnFd {
-    /// What a call gave that opens a descriptor.
+    /// From a call that opens a descriptor.
     pub(crate) fn of(opened: libc::c_long) -> io::Result<Self> {
         Ok(Self(checked(opened)? as RawFd))
     }
@@ -127,12 +126,12 @@ impl AsRawFd for OwnFd {
 
 impl Drop for OwnFd {
     fn drop(&mut self) {
-        // SAFETY: it is ours, and nobody uses it any more.
+        // SAFETY: the descriptor belongs to `self`, which is not used any more.
         unsafe { libc::syscall(libc::SYS_close, self.0) };
     }
 }
 
-/// What a file of the kernel says, such as one in `/sys`.
+/// Reads a file of the kernel, such as `/sys`.
 pub(crate) fn read_file(path: &str) -> io::Result<String> {
     let path = CString::new(path).map_err(|_| io::ErrorKind::InvalidInput)?;
     let flags = libc::O_RDONLY | libc::O_CLOEXEC;
@@ -153,14 +152,13 @@ pub(crate) fn read_file(path: &str) -> io::Result<String> {
     }
 }
 
-/// A new event counter at 0 that never blocks and does not survive `exec`.
+/// An event counter at 0; never blocks, closed by `exec`.
 pub(crate) fn eventfd() -> io::Result<OwnFd> {
     // SAFETY: the call takes two integers.
     OwnFd::of(unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) }.into())
 }
 
-/// Adds one to an event counter, which wakes the threads that wait for it. A full counter has woken them
-/// already.
+/// Adds one to an event counter and wakes its waiters. A full counter has woken them already.
 pub(crate) fn eventfd_signal(event: &OwnFd) {
     let one = 1u64;
     // SAFETY: the kernel reads eight bytes, which live as long as this call.
@@ -169,7 +167,7 @@ pub(crate) fn eventfd_signal(event: &OwnFd) {
     debug_assert!(matches!(done, Ok(8) | Err(io::ErrorKind::WouldBlock)), "an eventfd: {done:?}");
 }
 
-/// Sets an event counter to 0 and gives what it was; 0 if nobody had signalled.
+/// Sets an event counter to 0; returns its old value.
 pub(crate) fn eventfd_take(event: &OwnFd) -> u64 {
     let mut count = 0u64;
     // SAFETY: the kernel writes eight bytes, which live as long as this call.
@@ -177,7 +175,6 @@ pub(crate) fn eventfd_take(event: &OwnFd) -> u64 {
     if done == 8 { count } else { 0 }
 }
 
-/// Whether an event counter is above 0, so that whoever polls it is woken.
 pub(crate) fn eventfd_is_set(event: &OwnFd) -> bool {
     let mut polled = libc::pollfd { fd: event.0, events: libc::POLLIN, revents: 0 };
     let at_once = libc::timespec { tv_sec: 0, tv_nsec: 0 };
@@ -186,13 +183,13 @@ pub(crate) fn eventfd_is_set(event: &OwnFd) -> bool {
     unsafe { libc::syscall(libc::SYS_ppoll, &raw mut polled, 1, &raw const at_once, mask, 0) > 0 }
 }
 
-/// Sleeps, less if a signal handler runs.
+/// Sleeps; less if a signal handler runs.
 pub(crate) fn sleep(time: Duration) {
     futex_wait(&AtomicU32::new(0), 0, Some(time));
 }
 
-/// Waits until `word` is woken, unless it is not `expected` any more; at most `timeout`. Says whether the
-/// time was not over. May return early: the caller looks at the word again.
+/// Waits until `word` is woken, at most `timeout`. Returns at once if `word` is not `expected`; `false` if
+/// the time is over. May return early: the caller must check the word again.
 pub(crate) fn futex_wait(word: &AtomicU32, expected: u32, timeout: Option<Duration>) -> bool {
     let limit = timeout.map(|t| libc::timespec {
         tv_sec: i32::try_from(t.as_secs()).unwrap_or(i32::MAX).into(), // 68 years
@@ -205,59 +202,58 @@ pub(crate) fn futex_wait(word: &AtomicU32, expected: u32, timeout: Option<Durati
     done == 0 || io::Error::last_os_error().raw_os_error() != Some(libc::ETIMEDOUT)
 }
 
-/// Wakes every thread that waits for `word`.
+/// Wakes all that wait for `word`.
 pub(crate) fn futex_wake_all(word: &AtomicU32) {
     let operation = libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG;
-    // SAFETY: the kernel uses the address as a key only.
+    // SAFETY: the kernel uses the address only as a key.
     unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), operation, i32::MAX) };
 }
 
-/// Has every `fork` call functions: in the thread that forks before and after, and in the child before it
-/// goes on. The child's makes system calls alone, and takes no lock.
+/// Registers functions for every `fork`: `prepare` and `in_parent` run in the thread that forks, `in_child`
+/// first in the child. `in_child` may only make system calls and take no lock.
 pub(crate) fn at_fork(
     prepare: extern "C" fn(),
     in_parent: extern "C" fn(),
     in_child: extern "C" fn(),
 ) -> io::Result<()> {
-    // SAFETY: the functions are there as long as the library; the C library forgets them when it unloads
-    // that.
+    // SAFETY: the functions exist as long as the library; the C library drops them when it unloads the
+    // library.
     match unsafe { libc::pthread_atfork(Some(prepare), Some(in_parent), Some(in_child)) } {
         0 => Ok(()),
         error => Err(io::Error::from_raw_os_error(error)),
     }
 }
 
-/// Says why, and ends the process; for a child of `fork`, where any lock may be held for ever.
+/// Prints why and aborts. For a child of `fork`, where any lock may be held for ever.
 pub(crate) fn abort_with(why: &[u8]) -> ! {
     // SAFETY: the kernel reads the bytes, which live as long as this call.
     unsafe { libc::syscall(libc::SYS_write, 2, why.as_ptr(), why.len()) };
     std::process::abort()
 }
 
-/// The number by which the system knows this thread, and its name, with zeroes behind.
+/// The kernel's id of this thread, and its name padded with zeroes.
 pub(crate) fn thread_id_and_name() -> (u64, [u8; 16]) {
     let mut name = [0u8; 16];
     // SAFETY: the kernel writes at most 16 bytes, which live as long as this call.
     unsafe { libc::prctl(libc::PR_GET_NAME, name.as_mut_ptr()) };
-    // SAFETY: the call takes and touches nothing.
+    // SAFETY: the call takes no argument and touches no memory.
     let id = unsafe { libc::syscall(libc::SYS_gettid) };
     (u64::try_from(id).unwrap_or(0), name)
 }
 
-/// Milliseconds of a clock that goes on every 1 to 10 ms, the same for all processes of a boot. No system
-/// call.
+/// Milliseconds of a clock in steps of 1 to 10 ms, common to all processes of a boot. No system call.
 pub(crate) fn coarse_ms() -> u64 {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the time lives as long as this call; a clock that the kernel lacks leaves it as it is.
+    // SAFETY: the time lives as long as this call; a missing clock leaves it unchanged.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC_COARSE, &raw mut now) };
     (now.tv_sec as u64).wrapping_mul(1000).wrapping_add(now.tv_nsec as u64 / 1_000_000)
 }
 
-/// Takes every privilege of the calling thread, and of no other, away; for tests of refusals.
+/// Drops every privilege of the calling thread only; for tests.
 #[cfg(test)]
 pub(crate) fn drop_privileges_of_this_thread() -> bool {
     let nobody = 65534;
-    // SAFETY: the raw call changes the credentials of this thread alone.
+    // SAFETY: the raw call changes the credentials of this thread only.
     let done = unsafe { libc::syscall(libc::SYS_setresuid, nobody, nobody, nobody) };
     done == 0
 }
@@ -282,7 +278,7 @@ mod tests {
             let mut left = errors.iter();
             let done = retried(|| {
                 let Some(error) = left.next() else { return 0 };
-                // SAFETY: the call takes and touches nothing.
+                // SAFETY: the call takes no argument and touches no memory.
                 let errno = unsafe { libc::__errno_location() };
                 // SAFETY: it is this thread's error number.
                 unsafe { errno.write(*error) };

@@ -1,10 +1,10 @@
-//! System calls about memory: reserving, committing, locking, placing.
+//! System calls about memory: reserve, commit, lock, place.
 //!
-//! A [`Reservation`] owns a range of addresses; everything that replaces or removes a mapping is a method of
-//! it and stays in its bounds, so that no other file can pull memory from under somebody. The free functions
-//! only advise, place, lock and ask.
+//! A [`Reservation`] owns a range of addresses. Everything that replaces or removes a mapping is a method of
+//! it and stays in its bounds, so no other file can unmap memory in use. The free functions only advise,
+//! place, lock and query.
 
-// UNSAFETY: system calls that change mappings; each block says why the range is ours to change.
+// UNSAFETY: system calls that change mappings; each block says why it may change the range.
 #![expect(unsafe_code)]
 
 use std::fs::File;
@@ -17,19 +17,19 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::sys::call::{OwnFd, checked, retried};
 
-/// log2 of the size of a base page: pages are counted in 4 KiB, whatever the machine's own page size.
+/// log2 of [`PAGE_SIZE`]: pages are counted in 4 KiB, whatever the system's page size is.
 pub const PAGE_SHIFT: u32 = 12;
 
 /// Bytes of a base page, the unit in which pages are numbered. A page of order `k` has `PAGE_SIZE << k`
 /// bytes.
 pub const PAGE_SIZE: usize = 1 << PAGE_SHIFT;
 
-/// Bytes of the system's page; 0 until somebody asked.
+/// The system's page size in bytes; 0 until queried.
 static SYSTEM_PAGE: AtomicUsize = AtomicUsize::new(0);
 
-/// Bytes of the system's own page, the unit in which the kernel maps, protects, locks and gives back memory:
-/// 4096 on x86-64; 4096, 16384 or 65536 on arm64. Pages of pools are counted in [`PAGE_SIZE`] on all of them.
-/// Any thread; one system call at the first use.
+/// Bytes of the system's page, the unit in which the kernel maps, protects, locks and frees memory: 4096 on
+/// x86-64; 4096, 16384 or 65536 on arm64. Pools count pages in [`PAGE_SIZE`] everywhere. Any thread; one
+/// system call at the first use.
 ///
 /// ```
 /// let system_page = pagepool::system_page_size();
@@ -44,14 +44,14 @@ pub fn system_page_size() -> usize {
 
 #[cold]
 fn ask_system_page() -> usize {
-    // SAFETY: the call takes a number and touches nothing.
+    // SAFETY: the call takes a number and touches no memory.
     let answer = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
     let size = usize::try_from(answer).unwrap_or(0).max(PAGE_SIZE);
     SYSTEM_PAGE.store(size, Ordering::Relaxed);
     size
 }
 
-/// Has the system's page be of another size from now on; says which it was.
+/// Sets the system's page size; returns the old one.
 #[cfg(any(test, feature = "testing"))]
 pub(crate) fn pretend_system_page(size: usize) -> usize {
     let was = system_page_size();
@@ -59,8 +59,8 @@ pub(crate) fn pretend_system_page(size: usize) -> usize {
     was
 }
 
-/// The kernel refuses an address within a page, and takes a length as one of whole pages: then a call would
-/// reach beyond the range that is ours.
+/// The kernel refuses an address inside a page, and rounds lengths up to whole pages, beyond the caller's
+/// range.
 fn debug_assert_whole_pages(addr: usize, len: usize) {
     let page = system_page_size();
     debug_assert!(
@@ -69,7 +69,7 @@ fn debug_assert_whole_pages(addr: usize, len: usize) {
     );
 }
 
-/// A range of addresses that nobody else maps into; given back when dropped, unless it is the caller's
+/// A range of addresses in which nothing else is mapped. Unmapped when dropped, unless it is the caller's
 /// memory.
 #[derive(Debug)]
 pub(crate) struct Reservation {
@@ -79,20 +79,20 @@ pub(crate) struct Reservation {
 }
 
 impl Reservation {
-    /// `len` bytes of addresses without memory, whole pages of the system, starting at a multiple of `align`
-    /// (a power of two, and at least such a page).
+    /// Reserves `len` bytes of addresses without memory, whole pages of the system, at a multiple of `align`
+    /// (a power of two, at least such a page).
     pub(crate) fn new(len: usize, align: usize) -> io::Result<Self> {
         let padded = len.checked_add(align).ok_or(io::ErrorKind::InvalidInput)?;
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
         let start = map(0, padded, libc::PROT_NONE, flags, None, 0)?;
         let base = start.next_multiple_of(align);
-        debug_assert_whole_pages(base, len); // the outer edges of what is given back are the kernel's
+        debug_assert_whole_pages(base, len); // the outer edges of what is unmapped are the kernel's
         unmap(start, base - start);
         unmap(base + len, (start + padded).saturating_sub(base + len));
         Ok(Self { base, len, ours: true })
     }
 
-    /// Memory of the caller: nothing is mapped, unmapped or committed.
+    /// Describes the caller's memory: nothing is mapped, unmapped or committed.
     ///
     /// # Safety
     /// `base..base + len` must be readable and writable, and belong to this value until it is dropped.
@@ -100,12 +100,10 @@ impl Reservation {
         Self { base, len, ours: false }
     }
 
-    /// Address of the first byte.
     pub(crate) fn base(&self) -> usize {
         self.base
     }
 
-    /// Whether the memory is the caller's.
     pub(crate) fn is_callers(&self) -> bool {
         !self.ours
     }
@@ -115,32 +113,31 @@ impl Reservation {
         self.base + at.start
     }
 
-    /// Makes reserved bytes usable as private memory.
     pub(crate) fn commit(&self, at: Range<usize>) -> io::Result<()> {
         let addr = self.addr(&at);
         debug_assert_whole_pages(addr, at.len());
-        // SAFETY: I1. The range is reserved by this value and no page of it is out, so nobody relies on its
+        // SAFETY: I1. This value owns the range and no page of it is out, so no code relies on its
         // protection.
         let done = unsafe { libc::mprotect(addr as *mut _, at.len(), libc::PROT_READ | libc::PROT_WRITE) };
         checked(done.into()).map(drop)
     }
 
-    /// Maps the same bytes of a file over reserved ones, shared.
+    /// Maps bytes `at` of a file, shared, over the reserved bytes `at`.
     pub(crate) fn commit_file(&self, at: Range<usize>, file: BorrowedFd<'_>) -> io::Result<()> {
         let flags = libc::MAP_SHARED | libc::MAP_FIXED;
         let prot = libc::PROT_READ | libc::PROT_WRITE;
         map(self.addr(&at), at.len(), prot, flags, Some(file), at.start).map(drop)
     }
 
-    /// Moves a staged mapping over reserved bytes. The address range is never a hole in between, so no other
-    /// thread's mapping can get into it.
+    /// Moves a staged mapping over reserved bytes. The range is never unmapped, so no other thread can map
+    /// there.
     pub(crate) fn commit_staged(&self, at: Range<usize>, staged: Staged) -> io::Result<()> {
         let to = self.addr(&at) as *mut libc::c_void;
         let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
         let from = staged.addr as *mut libc::c_void;
         debug_assert_whole_pages(to.addr(), at.len());
         assert_eq!(staged.len, at.len(), "a staged mapping is as long as what it is for");
-        // SAFETY: I1. Both ranges are ours, and nothing points into either.
+        // SAFETY: I1. This value owns both ranges, and nothing points into either.
         let moved = unsafe { libc::mremap(from, staged.len, staged.len, flags, to) };
         if moved == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
@@ -149,7 +146,7 @@ impl Reservation {
         Ok(())
     }
 
-    /// Gives the memory back and keeps the addresses. Only when no page of the range is out (I1).
+    /// Frees the memory and keeps the addresses. Only if no page of the range is out (I1).
     pub(crate) fn decommit(&self, at: Range<usize>) -> io::Result<()> {
         if !self.ours {
             return Ok(());
@@ -158,10 +155,10 @@ impl Reservation {
         map(self.addr(&at), at.len(), libc::PROT_NONE, flags, None, 0).map(drop)
     }
 
-    /// Makes the kernel give every page of a committed range now; its contents stay.
+    /// Allocates every page of a committed range now; contents stay.
     pub(crate) fn prefault(&self, at: Range<usize>) -> io::Result<()> {
         let addr = self.addr(&at);
-        // Memory of the caller may share its first and last page with something else, which stays as it is.
+        // The caller's memory may share its first and last page with other data, which stays.
         let page = system_page_size();
         let (start, end) = (addr & !(page - 1), (addr + at.len()).next_multiple_of(page));
         match advise(start, end - start, Advice::PopulateWrite) {
@@ -177,7 +174,7 @@ impl Reservation {
             let byte = page as *mut u8;
             // SAFETY: I1. The range is committed and not handed out yet.
             let value = unsafe { byte.read_volatile() };
-            // SAFETY: I1. Nobody has the page yet, and the byte keeps its value.
+            // SAFETY: I1. No thread uses the page yet, and the byte keeps its value.
             unsafe { byte.write_volatile(value) };
         }
     }
@@ -191,7 +188,7 @@ impl Drop for Reservation {
     }
 }
 
-/// A mapping made where the kernel likes, to be moved into a [`Reservation`] once it is known to work.
+/// A mapping at the kernel's choice of address, moved into a [`Reservation`] once it is known to work.
 #[derive(Debug)]
 pub(crate) struct Staged {
     addr: usize,
@@ -199,7 +196,7 @@ pub(crate) struct Staged {
 }
 
 impl Staged {
-    /// Private memory of huge pages of `1 << page_shift` bytes; fails if they cannot all be had.
+    /// Private memory of huge pages of `1 << page_shift` bytes; fails unless all are available.
     pub(crate) fn huge(len: usize, page_shift: u32) -> io::Result<Self> {
         let size = (page_shift as libc::c_int) << libc::MAP_HUGE_SHIFT;
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_HUGETLB | size;
@@ -207,19 +204,17 @@ impl Staged {
         Ok(Self { addr, len })
     }
 
-    /// A shared mapping of the bytes `at` of a file.
     pub(crate) fn file(at: Range<usize>, file: BorrowedFd<'_>) -> io::Result<Self> {
         let prot = libc::PROT_READ | libc::PROT_WRITE;
         let addr = map(0, at.len(), prot, libc::MAP_SHARED, Some(file), at.start)?;
         Ok(Self { addr, len: at.len() })
     }
 
-    /// Address of the first byte.
     pub(crate) fn addr(&self) -> usize {
         self.addr
     }
 
-    /// Makes the kernel give every page now. A kernel before 5.14 cannot say; then nothing is done.
+    /// Allocates every page now. A kernel before 5.14 cannot; then does nothing.
     pub(crate) fn populate(&self) -> io::Result<()> {
         match advise(self.addr, self.len, Advice::PopulateWrite) {
             Err(e) if e.raw_os_error() == Some(libc::EINVAL) => Ok(()),
@@ -234,7 +229,7 @@ impl Drop for Staged {
     }
 }
 
-/// Private memory of zeroes, which the kernel gives where it is touched.
+/// Private zeroes, allocated when touched.
 #[derive(Debug)]
 pub(crate) struct Zeroes {
     first: NonNull<u8>,
@@ -242,7 +237,7 @@ pub(crate) struct Zeroes {
 }
 
 impl Zeroes {
-    /// At least `len` bytes, above 0, at the beginning of a page of the system.
+    /// At least `len` bytes, above 0, at the start of a page of the system.
     pub(crate) fn new(len: usize) -> io::Result<Self> {
         let len = len.checked_next_multiple_of(system_page_size()).ok_or(io::ErrorKind::InvalidInput)?;
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
@@ -251,13 +246,13 @@ impl Zeroes {
         Ok(Self { first: first.ok_or(io::ErrorKind::AddrNotAvailable)?, len })
     }
 
-    /// Where they begin; valid until this is dropped.
+    /// Valid until this is dropped.
     #[cfg(not(loom))]
     pub(crate) fn first(&self) -> NonNull<u8> {
         self.first
     }
 
-    /// Where they begin, for ever.
+    /// Keeps the memory for ever.
     pub(crate) fn leak(self) -> NonNull<u8> {
         std::mem::ManuallyDrop::new(self).first
     }
@@ -279,13 +274,13 @@ fn map(
 ) -> io::Result<usize> {
     debug_assert_whole_pages(addr | offset, len);
     let fd = file.map_or(-1, |f| f.as_raw_fd());
-    // SAFETY: I1. `MAP_FIXED` is only given by `Reservation`, for bytes that it owns and that are not in use,
-    // and by `SharedFile`, for the bytes that are there already.
+    // SAFETY: I1. `MAP_FIXED` is used only by `Reservation`, for bytes that it owns and that are not in use,
+    // and by `SharedFile`, for bytes that it has mapped.
     let at = unsafe { libc::mmap(addr as *mut _, len, prot, flags, fd, offset as libc::off_t) };
     if at == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(at as usize) }
 }
 
-/// Private: called by the owners of the range alone.
+/// For owners of the range only.
 fn unmap(addr: usize, len: usize) {
     if len > 0 {
         // SAFETY: I3. The caller owns the range and nothing points into it any more.
@@ -304,14 +299,12 @@ pub(crate) enum Advice {
     PopulateWrite = libc::MADV_POPULATE_WRITE,
 }
 
-/// `madvise`, for the kinds of advice that change no byte.
 pub(crate) fn advise(addr: usize, len: usize, advice: Advice) -> io::Result<()> {
     debug_assert_whole_pages(addr, len);
-    // SAFETY: these kinds of advice keep addresses and contents as they are.
+    // SAFETY: these kinds of advice keep addresses and contents.
     checked(unsafe { libc::madvise(addr as *mut _, len, advice as i32) }.into()).map(drop)
 }
 
-/// `mlock`: keeps the range in memory.
 pub(crate) fn mlock(addr: usize, len: usize) -> io::Result<()> {
     // SAFETY: locking changes no byte.
     checked(unsafe { libc::mlock(addr as *const _, len) }.into()).map(drop)
@@ -325,7 +318,7 @@ pub(crate) fn memlock_limit() -> io::Result<(u64, u64)> {
     Ok((limit.rlim_cur, limit.rlim_max))
 }
 
-/// Raises `RLIMIT_MEMLOCK` to at least `bytes`, the hard one too if it must be and may be.
+/// Raises `RLIMIT_MEMLOCK` to at least `bytes`; also the hard limit if necessary and permitted.
 pub(crate) fn raise_memlock_limit(bytes: u64) -> io::Result<()> {
     let (soft, hard) = memlock_limit()?;
     if soft >= bytes {
@@ -336,15 +329,15 @@ pub(crate) fn raise_memlock_limit(bytes: u64) -> io::Result<()> {
     checked(unsafe { libc::setrlimit(libc::RLIMIT_MEMLOCK, &raw const limit) }.into()).map(drop)
 }
 
-/// An anonymous file of `len` bytes; with `huge_shift`, of huge pages of that size. Its length is sealed: a
-/// peer that could cut it would make every access beyond fault here.
+/// An anonymous file of `len` bytes; with `huge_shift`, of huge pages of that size. Its length is sealed: if
+/// a peer cut it, accesses beyond would fault here.
 pub(crate) fn memfd(name: &str, len: u64, huge_shift: Option<u32>) -> io::Result<OwnFd> {
     let name = std::ffi::CString::new(name).map_err(|_| io::ErrorKind::InvalidInput)?;
     let huge = huge_shift.map_or(0, |shift| libc::MFD_HUGETLB | shift << libc::MAP_HUGE_SHIFT);
     let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING | huge;
     // SAFETY: the kernel reads a terminated string.
     let file = OwnFd::of(unsafe { libc::memfd_create(name.as_ptr(), flags) }.into())?;
-    // SAFETY: setting the length of a file that we own.
+    // SAFETY: sets the length of a file that we own.
     checked(unsafe { libc::ftruncate(file.as_raw_fd(), len as libc::off_t) }.into())?;
     let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
     // SAFETY: the call takes integers; seals change no byte.
@@ -352,19 +345,19 @@ pub(crate) fn memfd(name: &str, len: u64, huge_shift: Option<u32>) -> io::Result
     Ok(file)
 }
 
-/// A file that this process shares with those who read it: mapped for ever, once it is in use.
+/// A shared mapping of a file that others read; never unmapped once in use.
 #[derive(Debug)]
 pub(crate) struct SharedFile {
     first: NonNull<u8>,
     len: usize,
     file: File,
-    /// Its device and inode.
+    /// Its device and inode numbers.
     is: (u64, u64),
 }
 
-// SAFETY: the mapping is memory like any other; who writes where is a matter of those who know places in it.
+// SAFETY: plain memory; the code that knows addresses in it orders its accesses.
 unsafe impl Send for SharedFile {}
-// SAFETY: as above.
+// SAFETY: plain memory; the code that knows addresses in it orders its accesses.
 unsafe impl Sync for SharedFile {}
 
 impl SharedFile {
@@ -378,20 +371,18 @@ impl SharedFile {
         Ok(Self { first: first.ok_or(io::ErrorKind::AddrNotAvailable)?, len, file, is })
     }
 
-    /// Where it begins.
     pub(crate) fn first(&self) -> NonNull<u8> {
         self.first
     }
 
-    /// The file.
     pub(crate) fn file(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
     }
 
-    /// Anonymous memory as long as the file, with what `parts` of it have now; zeroes elsewhere.
+    /// Anonymous memory as long as the file, with the current contents of `parts`, else zeroes.
     ///
-    /// Other threads write meanwhile, some of them without atomics: so the kernel reads, as it does for other
-    /// processes, and not this thread, for which that would be a data race.
+    /// Other threads write at the same time, some without atomics. So the kernel reads: reads of this thread
+    /// would be a data race.
     pub(crate) fn copy(&self, parts: [Range<usize>; 2]) -> io::Result<FileCopy> {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
         let addr = map(0, self.len, libc::PROT_READ | libc::PROT_WRITE, flags, None, 0)?;
@@ -403,14 +394,14 @@ impl SharedFile {
         Ok(copy)
     }
 
-    /// By a call that requires no descriptor; where the kernel lacks it, out of the file.
+    /// By a system call without a descriptor; if the kernel lacks it, from the file.
     fn copy_part(&self, copy: &mut FileCopy, part: Range<usize>) -> io::Result<()> {
         assert!(part.start <= part.end && part.end <= self.len && copy.len == self.len);
         // SAFETY: it is within the mapping.
         let from = unsafe { self.first.add(part.start) };
         // SAFETY: the copy is as long as the mapping.
         let to = unsafe { copy.first.add(part.start) };
-        // SAFETY: as above, it is zeroes from the start, and nobody else knows it.
+        // SAFETY: within the copy, which is zeroed and known to no other thread.
         let to = unsafe { std::slice::from_raw_parts_mut(to.as_ptr(), part.len()) };
         if read_own_memory(from, to).is_ok() {
             return Ok(());
@@ -421,26 +412,27 @@ impl SharedFile {
         self.file.read_exact_at(to, part.start as u64)
     }
 
-    /// Whether the descriptor is still of the file: the program may have closed it, and opened another.
+    /// Whether the descriptor is still of the file: the program may have closed it and opened another.
     fn has_its_file(&self) -> bool {
         self.file.metadata().is_ok_and(|file| (file.dev(), file.ino()) == self.is)
     }
 
-    /// For a child of fork: has the copy be where the file was, which is mapped no more.
+    /// For a child of fork: moves the copy over the file's mapping.
     pub(crate) fn replace_by(&self, copy: FileCopy) -> io::Result<()> {
         debug_assert_eq!(copy.len, self.len);
         let (from, to) = (copy.first.as_ptr().cast(), self.first.as_ptr().cast::<libc::c_void>());
         let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
-        // SAFETY: both are ours, as long as each other; every word in use has in the copy what it had here.
+        // SAFETY: this process owns both, equally long, and every word in use has the same value in the
+        // copy.
         if unsafe { libc::mremap(from, copy.len, self.len, flags, to) } == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
-        std::mem::forget(copy); // it is not there any more
+        std::mem::forget(copy); // it was moved
         Ok(())
     }
 
-    /// For a child of fork: what is written from now on does not reach the file. A page that the child has
-    /// not written yet still shows what the parent stores.
+    /// For a child of fork: its writes no longer reach the file. A page that it has not written follows the
+    /// parent.
     pub(crate) fn make_private(&self) -> io::Result<()> {
         if !self.has_its_file() {
             return Err(io::ErrorKind::NotFound.into());
@@ -451,7 +443,7 @@ impl SharedFile {
     }
 }
 
-/// Memory of this process alone, with what a [`SharedFile`] had; unmapped when dropped.
+/// Private memory with a copy of a [`SharedFile`].
 pub(crate) struct FileCopy {
     first: NonNull<u8>,
     len: usize,
@@ -469,12 +461,12 @@ impl Drop for SharedFile {
     }
 }
 
-/// Has the kernel copy bytes of this process, which other threads may write meanwhile.
+/// Has the kernel copy bytes that other threads may write.
 fn read_own_memory(from: NonNull<u8>, to: &mut [u8]) -> io::Result<()> {
     let there = libc::iovec { iov_base: from.as_ptr().cast(), iov_len: to.len() };
     let here = libc::iovec { iov_base: to.as_mut_ptr().cast(), iov_len: to.len() };
     let own = std::process::id() as libc::pid_t;
-    // SAFETY: the kernel writes only to `here`, and reads what it finds mapped.
+    // SAFETY: the kernel writes only to `here`, and reads only what is mapped.
     let read = unsafe { libc::process_vm_readv(own, &raw const here, 1, &raw const there, 1, 0) };
     match checked(read as i64)? as usize == to.len() {
         true => Ok(()),
@@ -482,14 +474,14 @@ fn read_own_memory(from: NonNull<u8>, to: &mut [u8]) -> io::Result<()> {
     }
 }
 
-/// Takes memory from the file system for a range of a file.
+/// Allocates memory of the file system for a range of a file.
 pub(crate) fn fallocate(file: BorrowedFd<'_>, at: Range<usize>) -> io::Result<()> {
     let (fd, offset, len) = (file.as_raw_fd(), at.start as libc::off_t, at.len() as libc::off_t);
-    // SAFETY: the call takes integers; no byte that was there changes.
+    // SAFETY: the call takes integers; no existing byte changes.
     retried(|| unsafe { libc::syscall(libc::SYS_fallocate, fd, 0, offset, len) })
 }
 
-/// The largest file that this process may write: beyond it the kernel sends SIGXFSZ.
+/// The largest file that this process may write; beyond it the kernel sends SIGXFSZ.
 pub(crate) fn file_size_limit() -> io::Result<u64> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the kernel writes one `rlimit`.
@@ -497,12 +489,12 @@ pub(crate) fn file_size_limit() -> io::Result<u64> {
     Ok(limit.rlim_cur)
 }
 
-/// Gives the memory of a range of a memfd back to the system.
+/// Frees a range of a memfd.
 pub(crate) fn punch_hole(file: &OwnFd, at: Range<usize>) -> io::Result<()> {
     let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
     debug_assert_whole_pages(at.start, at.len());
     let (fd, offset, len) = (file.as_raw_fd(), at.start as libc::off_t, at.len() as libc::off_t);
-    // SAFETY: I1. No page of the range is out, so nobody relies on its contents.
+    // SAFETY: I1. No page of the range is out, so no code relies on its contents.
     checked(unsafe { libc::syscall(libc::SYS_fallocate, fd, mode, offset, len) }).map(drop)
 }
 
@@ -514,29 +506,29 @@ pub(crate) enum Placement {
     Bind = libc::MPOL_BIND,
 }
 
-/// `mbind`: where the pages of a range come from that have not been touched yet.
+/// Sets the node of pages that are not touched yet.
 pub(crate) fn mbind(addr: usize, len: usize, placement: Placement, node: u8) -> io::Result<()> {
     debug_assert_whole_pages(addr, len);
     let mode = placement as libc::c_ulong;
     let mut mask = [0u64; 4];
     mask[usize::from(node) / 64] = 1 << (node % 64);
-    let bits = 257; // the kernel looks at one bit less than it is told
+    let bits = 257; // the kernel reads one bit less than this
     // SAFETY: the kernel reads the mask; no byte of the range changes.
     checked(unsafe { libc::syscall(libc::SYS_mbind, addr, len, mode, mask.as_ptr(), bits, 0) }).map(drop)
 }
 
-/// Whether the kernel knows the calls about nodes; `ENOSYS` if not.
+/// Fails with `ENOSYS` if the kernel has no NUMA calls.
 pub(crate) fn probe_numa_calls() -> io::Result<()> {
     let none = ptr::null_mut::<libc::c_void>();
     // SAFETY: without a request, the kernel writes nothing.
     checked(unsafe { libc::syscall(libc::SYS_get_mempolicy, none, none, 0, none, 0) }).map(drop)
 }
 
-/// Pages that one question to the kernel is about.
+/// Pages per query.
 const QUERY_BATCH: usize = 512;
 
-/// Asks on which node each of `pages` pages of 4 KiB from `addr` lies and tells `each(page, node)`. A page
-/// that is not there has a negative node. Linux: `move_pages` without targets.
+/// Calls `each(page, node)` for each of `pages` pages of 4 KiB from `addr`. The node is negative for a page
+/// without memory. Linux: `move_pages` without targets.
 pub(crate) fn query_nodes(addr: usize, pages: usize, mut each: impl FnMut(usize, i32)) -> io::Result<()> {
     let mut status = [0i32; QUERY_BATCH];
     for first in (0..pages).step_by(QUERY_BATCH) {

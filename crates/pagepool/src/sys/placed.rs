@@ -1,13 +1,13 @@
-//! Values that lie in memory which others may read, if this process publishes; else on the heap.
+//! Values in published memory, which other processes may read; on the heap if this process does not publish.
 //!
-//! What   [`Placed`] is a box, [`Shared`] a count of one that leads to its value without a second look.
-//! Why    a pool, its lanes and the counters of its deferred queue are placed. So they need not be copied
-//!        anywhere to be seen, and are as they were when the process is killed.
-//! Heap   glibc's memalign cuts a block out of a larger one and leaves holes that nothing fits. So a block
-//!        has room to align its value in, and its start is kept: only by that leak checkers find it.
-//! Cost   reaching a value is one load, wherever it lies.
+//! What   [`Placed`] is a box; [`Shared`] an `Arc` that reaches its value with one load.
+//! Why    a pool, its lanes and its deferred queue's counters are placed, so observers see them without a
+//!        copy, also after the process was killed.
+//! Heap   glibc's memalign cuts a block out of a larger one and leaves unusable gaps. So a block has room to
+//!        align its value; its start is kept, by which alone leak checkers find it.
+//! Cost   reaching a value is one load anywhere.
 
-// UNSAFETY: values are made, reached and dropped by address.
+// UNSAFETY: makes, reads and drops values by address.
 #![expect(unsafe_code)]
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
@@ -19,15 +19,14 @@ use std::sync::Arc;
 use crate::sys::published_layout::BlockAt;
 use crate::sys::published_memory::PublishedMemory;
 
-/// A box in published memory, if there is any.
 pub(crate) struct Placed<T: ?Sized> {
     value: NonNull<T>,
     start: BlockStart,
 }
 
-// SAFETY: it owns its value, as a box does.
+// SAFETY: it owns its value, like a box.
 unsafe impl<T: Send + ?Sized> Send for Placed<T> {}
-// SAFETY: as above.
+// SAFETY: it owns its value, like a box.
 unsafe impl<T: Sync + ?Sized> Sync for Placed<T> {}
 
 impl<T> Placed<T> {
@@ -35,19 +34,18 @@ impl<T> Placed<T> {
     pub(crate) fn new(value: T) -> Self {
         let (start, at) = BlockStart::take(Layout::new::<T>(), PublishedMemory::take);
         let at = at.cast::<T>();
-        // SAFETY: the place is as large as the value, and nobody else has it.
+        // SAFETY: the place is as large as the value, and no other code uses it.
         unsafe { at.write(value) };
         Self { value: at, start }
     }
 }
 
 impl<T> Placed<[T]> {
-    /// The values that an iterator has, which knows how many.
     pub(crate) fn all(values: impl ExactSizeIterator<Item = T>) -> Self {
         Self::all_of(values, PublishedMemory::take)
     }
 
-    /// The same for values without which others may still be seen: they leave them most of the room.
+    /// For values that observers can do without: leaves most of the published memory free.
     pub(crate) fn all_sparingly(values: impl ExactSizeIterator<Item = T>) -> Self {
         Self::all_of(values, PublishedMemory::take_sparingly)
     }
@@ -65,7 +63,7 @@ impl<T> Placed<[T]> {
             let value = values.next().expect("an iterator has as many values as it says");
             // SAFETY: the place has room for `len` values.
             let at = unsafe { first.add(at) };
-            // SAFETY: as above, and nobody else has it.
+            // SAFETY: the place has room for `len` values, and no other code uses it.
             unsafe { at.write(value) };
         }
         Self { value: NonNull::slice_from_raw_parts(first, len), start }
@@ -77,7 +75,7 @@ impl<T: ?Sized> Deref for Placed<T> {
 
     #[inline(always)]
     fn deref(&self) -> &T {
-        // SAFETY: it owns the value, which was written when this was made.
+        // SAFETY: it owns the value, written when this was made.
         unsafe { self.value.as_ref() }
     }
 }
@@ -96,40 +94,38 @@ impl<T: fmt::Debug + ?Sized> fmt::Debug for Placed<T> {
     }
 }
 
-/// Where a block begins that a value lies in: the value's own address in published memory, at or before it
-/// on the heap.
+/// A block's start: the value's address in published memory, at or before it on the heap.
 #[derive(Clone, Copy)]
 struct BlockStart(NonNull<u8>);
 
 impl BlockStart {
-    /// A place for a value of this layout, and the address for the value.
+    /// The start of a place for this layout, and the value's address.
     fn take(layout: Layout, place: Take) -> (Self, NonNull<u8>) {
         let published = PublishedMemory::current().and_then(|memory| place(memory, layout));
         if let Some(at) = published {
             return (Self(at), at);
         }
         let on_heap = on_heap(layout);
-        // SAFETY: the values that are placed have bytes.
+        // SAFETY: the layout is not empty.
         let start = NonNull::new(unsafe { alloc(on_heap) }).unwrap_or_else(|| handle_alloc_error(on_heap));
-        // SAFETY: the block is longer than the value by what its alignment may take.
+        // SAFETY: the block is longer than the value by what the alignment may need.
         let at = unsafe { start.add(start.as_ptr().align_offset(layout.align())) };
         (Self(start), at)
     }
 }
 
-/// How published memory gives room.
 type Take = fn(&PublishedMemory, Layout) -> Option<NonNull<u8>>;
 
-/// A block for a value, wherever in it the value is aligned.
+/// A block with room to align the value.
 fn on_heap(layout: Layout) -> Layout {
     let room = layout.align().saturating_sub(HEAP_ALIGN);
     Layout::from_size_align(layout.size() + room, layout.align().min(HEAP_ALIGN)).expect("a few values fit")
 }
 
-/// How `malloc` aligns all it gives.
+/// `malloc`'s alignment.
 const HEAP_ALIGN: usize = 16;
 
-/// Gives a place back.
+/// Frees a place.
 struct PlaceBack(BlockStart, Layout);
 
 impl Drop for PlaceBack {
@@ -146,24 +142,22 @@ impl Drop for PlaceBack {
     }
 }
 
-/// A count of a placed value, as `Arc` is.
 pub(crate) struct Shared<T: ?Sized> {
     at: NonNull<T>,
     keep: Arc<Placed<T>>,
 }
 
-// SAFETY: as for the `Arc` in it.
+// SAFETY: the `Arc` in it requires these bounds and no more.
 unsafe impl<T: Send + Sync + ?Sized> Send for Shared<T> {}
-// SAFETY: as above.
+// SAFETY: the `Arc` in it requires these bounds and no more.
 unsafe impl<T: Send + Sync + ?Sized> Sync for Shared<T> {}
 
 impl<T: ?Sized> Shared<T> {
-    /// The count.
     pub(crate) fn keep(this: &Self) -> &Arc<Placed<T>> {
         &this.keep
     }
 
-    /// Where the value is in the published file: `count` of them together, if it is in there.
+    /// The value's place in the published file, if in there, as `count` parts.
     pub(crate) fn block(this: &Self, count: usize) -> Option<BlockAt> {
         block_of(&**this, count)
     }
@@ -192,7 +186,7 @@ impl<T: ?Sized> Deref for Shared<T> {
 
     #[inline(always)]
     fn deref(&self) -> &T {
-        // SAFETY: the count keeps the value.
+        // SAFETY: `keep` keeps the value alive.
         unsafe { self.at.as_ref() }
     }
 }
@@ -203,7 +197,7 @@ impl<T: fmt::Debug + ?Sized> fmt::Debug for Shared<T> {
     }
 }
 
-/// Where a placed value is in the published file, `count` values together, if it is in there.
+/// A placed value's place in the published file, if in there, as `count` parts.
 pub(crate) fn block_of<T: ?Sized>(value: &T, count: usize) -> Option<BlockAt> {
     let offset = PublishedMemory::current()?.offset_of(NonNull::from(value))?;
     let bytes = size_of_val(value).checked_div(count).unwrap_or(0);

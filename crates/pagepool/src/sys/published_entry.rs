@@ -1,4 +1,4 @@
-//! Entries of the published file beside pools: a name, parameters, and counters that their owner sets.
+//! Entries of the published file that are not pools: a name, parameters and counters.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,7 +8,7 @@ use crate::sys::placed::{Placed, block_of};
 use crate::sys::published_layout::{BlockAt, KIND_BYTES, MOST_COUNTERS, MOST_NAMES, POOL_KIND};
 use crate::sys::published_memory::{PublishedRow, entry_row};
 
-/// Something that others see in the file which this process publishes. It goes when this is dropped.
+/// An entry of the file that this process publishes. Dropping it removes the entry.
 ///
 /// ```
 /// let params = [("mode", "zero copy")];
@@ -17,23 +17,23 @@ use crate::sys::published_memory::{PublishedRow, entry_row};
 /// ```
 #[derive(Debug)]
 pub struct PublishedEntry {
-    // Before the counters: nobody is led to them any more when they go.
+    // Before the counters: the row is freed before they are.
     _row: PublishedRow,
-    /// The counters, and behind them their names.
+    /// The counters, followed by their names.
     block: Placed<[AtomicU64]>,
     counters: usize,
 }
 
-/// Shows something to those who observe this process: `kind` says what it is, `id` which of that kind,
-/// `parent` the id of what it belongs to (0: nothing): of a `socket`, `nic` and `port` a pool, whose id is
+/// Publishes an entry. `kind` says what it is, `id` which one of that kind, `parent` the id of what it
+/// belongs to (0: nothing). The parent of a `socket`, `nic` or `port` is a pool, by its
 /// [`PoolRef::id`](crate::PoolRef::id). The counters begin at 0. Any thread.
 ///
-/// Limits: 16 bytes of `kind`, which is not `pool`; 256 counters, and 4096 bytes of their names with one
-/// more for each. Neither kind nor those names may have line ends or zero bytes. Of `name` the first 64 bytes
-/// are shown, of `params` the first whole ones that fit into 688 bytes.
+/// Limits: 16 bytes of `kind`, which is not `pool`; 256 counters; 4096 bytes of their names, counting one
+/// more for each. Neither the kind nor these names may contain line ends or zero bytes. The first 64 bytes
+/// of `name` are shown, and as many whole `params` as fit into 688 bytes.
 ///
-/// `None` if the process does not publish, its file is full, or a limit is exceeded: then nothing is to be
-/// set. What a publishing process cannot show is counted in `not_shown`.
+/// `None` if the process does not publish, its file is full, or a limit is exceeded. A publishing process
+/// counts what it cannot show in `not_shown`.
 pub fn publish_entry(
     kind: &str,
     id: u64,
@@ -55,7 +55,8 @@ pub fn publish_entry(
     Some(PublishedEntry { _row: row, block: block?, counters: counters.len() })
 }
 
-/// Why [`publish_entry`] refuses such an entry in every process: a reader would misread it.
+/// Fails with the reason if [`publish_entry`] refuses this entry in every process: a reader would misread
+/// it.
 ///
 /// ```
 /// let refusal = pagepool::check_entry("pool", &[]).unwrap_err().to_string();
@@ -86,7 +87,7 @@ pub fn check_entry(kind: &str, counters: &[&str]) -> Result<(), Error> {
     }
 }
 
-/// Parameters as the file has them.
+/// Parameters as lines of `key=value`.
 pub(crate) fn lines(params: &[(&str, &str)]) -> String {
     let line = |text: &str| text.replace(['\n', '\0'], "?");
     params.iter().map(|(key, value)| format!("{}={}\n", line(key), line(value))).collect()
@@ -102,15 +103,14 @@ fn counters_and_names(names: &[&str]) -> Placed<[AtomicU64]> {
 }
 
 impl PublishedEntry {
-    /// Sets a counter, by its place in the list. One plain store; any thread. Panics if the list is
-    /// shorter.
+    /// Sets the counter at this index: one plain store. Any thread. Panics if the index is out of range.
     #[inline]
     pub fn set(&self, counter: usize, value: u64) {
         self.counter(counter).store(value, Ordering::Relaxed);
     }
 
-    /// Adds to a counter, or takes away from it (`n.wrapping_neg()`). Any thread. Panics as
-    /// [`set`](Self::set) does.
+    /// Adds to the counter at this index, or subtracts (`n.wrapping_neg()`). Any thread. Panics if the index
+    /// is out of range.
     pub fn add(&self, counter: usize, n: u64) {
         self.counter(counter).fetch_add(n, Ordering::Relaxed);
     }

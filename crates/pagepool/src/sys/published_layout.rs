@@ -1,19 +1,18 @@
-//! Where things lie in a published file: docs/published-file.md in constants.
+//! The layout of a published file. `docs/published-file.md` describes it.
 //!
-//! What   places of fields, counted in bytes from the start of what they are in. Numbers are in the byte
-//!        order of the machine, at multiples of their size.
-//! Who    the process that publishes writes by these; those that observe it read by them, and check every
-//!        one.
+//! What   fields at offsets from the start of their block; numbers in the machine's byte order, aligned to
+//!        their size.
+//! Who    the publisher writes this layout. Observers read it, and check every value.
 
 use std::mem::offset_of;
 
-/// The first bytes of a file; written last, so a file without them is being made.
+/// The first bytes of a file. Written last: without them the file is being made.
 pub(crate) const MAGIC: [u8; 8] = *b"PAGEPOOL";
 
-/// Raised whenever a reader of the version before would misread a file.
+/// Raised when a reader of the previous version would misread a file.
 pub(crate) const VERSION: u32 = 3;
 
-/// Bytes of a file: addresses are reserved for all of it, memory is taken as it is needed.
+/// Addresses are reserved for the whole file; its memory is allocated as needed.
 pub(crate) const FILE_BYTES: usize = 16 << 20;
 
 /// Bytes of texts.
@@ -27,15 +26,14 @@ pub(crate) const POOL_KIND: &str = "pool";
 /// Kinds of entries whose parent is a pool.
 pub(crate) const BELOW_POOLS: [&str; 3] = ["socket", "nic", "port"];
 
-/// What an entry that is no pool has at most: counters, and bytes of their names.
+/// Limits of an entry that is no pool: counters, and bytes of their names.
 pub(crate) const MOST_COUNTERS: usize = 256;
 pub(crate) const MOST_NAMES: usize = 4096;
 
-/// Rows of the tables.
 pub(crate) const ENTRY_ROWS: usize = 1024;
 pub(crate) const THREAD_ROWS: usize = 1024;
 
-/// What a file begins with.
+/// The start of a file.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub(crate) struct Header {
@@ -44,22 +42,22 @@ pub(crate) struct Header {
     pub(crate) header_bytes: u32,
     pub(crate) file_bytes: u64,
     pub(crate) pid: u64,
-    /// Field 22 of `/proc/PID/stat`; 0 where `/proc` does not say.
+    /// Field 22 of `/proc/PID/stat`; 0 if `/proc` does not say.
     pub(crate) start_ticks: u64,
-    /// The number of the pid namespace; 0 where `/proc` does not say.
+    /// The number of the pid namespace; 0 if `/proc` does not say.
     pub(crate) pid_namespace: u64,
-    /// When it was published, in nanoseconds since 1970.
+    /// In nanoseconds since 1970.
     pub(crate) published_ns: u64,
-    /// Written at each change of the entries.
+    /// When the process last changed an entry or called `sign_of_life`, in nanoseconds since 1970.
     pub(crate) last_sign_ns: u64,
-    /// Things that are not in the file; only rises.
+    /// Counts things that are not in the file; only rises.
     pub(crate) not_shown: u64,
     pub(crate) schema: TableAt,
     pub(crate) entries: TableAt,
     pub(crate) threads: TableAt,
     pub(crate) name: [u8; NAME_BYTES],
     pub(crate) library: [u8; 32],
-    /// The number of the time namespace, of which its monotonic clocks are; 0 where `/proc` does not say.
+    /// The number of the time namespace of its monotonic clocks; 0 if `/proc` does not say.
     pub(crate) time_namespace: u64,
 }
 
@@ -73,32 +71,32 @@ pub(crate) struct TableAt {
     pub(crate) rows: u32,
 }
 
-/// A row of the schema: one part of a value.
+/// A part of a value.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub(crate) struct SchemaRow {
     pub(crate) name: [u8; 40],
-    /// Which block it is in: [`IN_POOL`], [`IN_LANE`], [`IN_DEFERRED`], [`IN_HOLDERS`].
+    /// The block it is in: [`IN_POOL`], [`IN_LANE`], [`IN_DEFERRED`], [`IN_HOLDERS`].
     pub(crate) block: u32,
-    /// From the start of the block.
+    /// In bytes from the start of the block.
     pub(crate) offset: u32,
-    /// Bytes: 1, 4 or 8.
+    /// In bytes: 1, 4 or 8.
     pub(crate) width: u32,
     /// 1: added to the value; -1: subtracted.
     pub(crate) sign: i32,
 }
 
-/// Blocks of a pool, as its row says where they are.
+/// Blocks of a pool.
 pub(crate) const IN_POOL: u32 = 0;
 pub(crate) const IN_LANE: u32 = 1;
 pub(crate) const IN_DEFERRED: u32 = 2;
 pub(crate) const IN_HOLDERS: u32 = 3;
 
-/// A row of the entry table: a pool, an arena, whatever was published.
+/// A pool, an arena, or anything else that was published.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub(crate) struct EntryRow {
-    /// Odd: the row is valid. It changes whenever the row is made valid, or is not any more.
+    /// Odd while the row is valid; changes when it becomes valid or invalid.
     pub(crate) life: u64,
     pub(crate) id: u64,
     pub(crate) parent: u64,
@@ -107,16 +105,16 @@ pub(crate) struct EntryRow {
     pub(crate) ended_ns: u64,
     /// The memory id of a pool.
     pub(crate) mem_id: u64,
-    /// Bytes of a page of a pool.
+    /// A pool's page size.
     pub(crate) page_bytes: u64,
-    /// A pool itself; of any other entry its counters, eight bytes each, and then their names, a line
-    /// each.
+    /// Of a pool, the pool itself. Of another entry its counters, 8 bytes each, then their names, one a
+    /// line.
     pub(crate) block: BlockAt,
-    /// The lanes of a pool, one after another.
+    /// The lanes of a pool, adjacent.
     pub(crate) lanes: BlockAt,
     /// The counters of its deferred queue.
     pub(crate) deferred: BlockAt,
-    /// Who holds its pages, if it records that.
+    /// The holders of its pages, if it records them.
     pub(crate) holders: BlockAt,
     pub(crate) kind: [u8; KIND_BYTES],
     pub(crate) name: [u8; NAME_BYTES],
@@ -124,7 +122,7 @@ pub(crate) struct EntryRow {
     pub(crate) params: [u8; PARAMS_BYTES],
 }
 
-/// Where a block is, in bytes from the start of the file; `count` of them, one after another.
+/// In bytes from the start of the file; `count` blocks are adjacent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub(crate) struct BlockAt {
@@ -133,8 +131,7 @@ pub(crate) struct BlockAt {
     pub(crate) count: u64,
 }
 
-/// A row of the thread table: the thread with token `t` is in row `t` modulo the rows, unless another one
-/// took the row after it.
+/// The thread with token `t` is in row `t` modulo the number of rows, until another thread takes the row.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub(crate) struct ThreadRow {
@@ -144,19 +141,18 @@ pub(crate) struct ThreadRow {
     pub(crate) name: [u8; 16],
 }
 
-/// Where the tables are.
 pub(crate) const SCHEMA_AT: usize = 4096;
 pub(crate) const SCHEMA_ROWS: usize = 256;
 pub(crate) const THREADS_AT: usize = SCHEMA_AT + SCHEMA_ROWS * size_of::<SchemaRow>();
 pub(crate) const ENTRIES_AT: usize = THREADS_AT + THREAD_ROWS * size_of::<ThreadRow>();
-/// Blocks follow from here on.
+/// Blocks are from here on.
 pub(crate) const BLOCKS_AT: usize = (ENTRIES_AT + ENTRY_ROWS * size_of::<EntryRow>()).next_multiple_of(4096);
 
 const _: () = assert!(size_of::<Header>() <= SCHEMA_AT && size_of::<EntryRow>() == 920);
 const _: () = assert!(size_of::<SchemaRow>() == 56 && size_of::<ThreadRow>() == 32);
 const _: () = assert!(offset_of!(Header, magic) == 0 && BLOCKS_AT < FILE_BYTES);
 
-/// A text in its place: cut at the end of a character, with zeroes behind.
+/// A text cut at a character's end, padded with zeroes.
 pub(crate) fn text<const N: usize>(from: &str) -> [u8; N] {
     let mut bytes = [0; N];
     let fits = (0..=from.len().min(N)).rev().find(|&len| from.is_char_boundary(len)).unwrap_or(0);
@@ -164,7 +160,7 @@ pub(crate) fn text<const N: usize>(from: &str) -> [u8; N] {
     bytes
 }
 
-/// Lines in their place: as many whole ones as fit, with zeroes behind.
+/// As many whole lines as fit, padded with zeroes.
 pub(crate) fn whole_lines<const N: usize>(from: &str) -> [u8; N] {
     let fits = &from.as_bytes()[..from.len().min(N)];
     let end = fits.iter().rposition(|&byte| byte == b'\n').map_or(0, |at| at + 1);

@@ -1,19 +1,17 @@
-//! Memory of this process that others may read: a file, mapped.
+//! Memory of this process that other processes may read: a file, mapped.
 //!
-//! What   once a process publishes, what is [placed](crate::sys::placed) lies in a file on tmpfs that is
-//!        mapped shared. Nothing else changes: who writes there writes as to any memory, and what was
-//!        written is there when the process is not any more.
-//! Full   memory of the file is taken from the file system before it is used, so no access faults where
-//!        that is full; then a place is on the heap, and the header counts what is not shown.
-//! Fork   a child has a copy (`pthread_atfork`): nothing that it does changes what its parent published,
-//!        and nothing that its parent does later is seen by it. The thread that forks has the kernel copy it,
-//!        right before: no place is given out or back from then on, so what that thread holds is in it.
-//!        If there is no memory for the copy, the child maps the file privately: what it writes is its own,
-//!        but a page that it has not written follows the parent.
-//! Life   the mapping stays for ever: what lies in it may be used after the file was removed.
-//! Lock   a short one, for places and rows. Nothing that is read or written per buffer takes it.
+//! What   once a process publishes, [placed](crate::sys::placed) values lie in a file on tmpfs that is
+//!        mapped shared. Writes there are plain stores, and outlive the process.
+//! Full   the file's memory is allocated before use, so no access faults if the file system is full. If that
+//!        fails, a place is on the heap, and the header counts what is not shown.
+//! Fork   a child gets its own copy (`pthread_atfork`), made by a system call of the thread that forks,
+//!        right before. No place is taken or returned from then on, so the copy has all that this thread
+//!        holds. If there is no memory for it, the child maps the file privately: pages that it has not
+//!        written follow the parent.
+//! Life   never unmapped: places may be used after the file was removed.
+//! Lock   a short one, for places and rows; nothing takes it per buffer.
 
-// UNSAFETY: places are handed out by address, and rows are written through raw pointers.
+// UNSAFETY: places are raw addresses, and rows are written through raw pointers.
 #![expect(unsafe_code)]
 
 mod free_room;
@@ -38,49 +36,47 @@ use crate::sys::published_layout::{
 use crate::sys::run_folder::ProcessIdentity;
 use crate::sys::sync::{UnseenGuard, UnseenLock};
 
-/// Places begin at multiples of this: two cache lines.
+/// The alignment of places: two cache lines.
 const ALIGN: usize = 128;
 
-/// Memory is taken from the file system in pieces of this.
+/// The unit in which the file's memory is allocated.
 const EXTENT: usize = 64 << 10;
 
-/// The one memory of the process; null before it publishes.
+/// Null until the process publishes.
 static PUBLISHED: AtomicPtr<PublishedMemory> = AtomicPtr::new(std::ptr::null_mut());
 
-/// Somebody publishes, or did.
+/// This process claimed the right to publish.
 static TAKEN: AtomicBool = AtomicBool::new(false);
 
-/// A file that is mapped, and what is in it.
 #[derive(Debug)]
 pub(crate) struct PublishedMemory {
     mapping: SharedFile,
-    /// Nothing is placed any more: the file was removed, or this is a child of the process that published.
+    /// No more places: the file was removed, or this is a forked child.
     closed: AtomicBool,
-    /// This is a child of the process that published: the memory is no file any more.
+    /// This is a forked child: the memory is no longer the file.
     forked: AtomicBool,
     space: UnseenLock<Space>,
 }
 
-/// Which bytes are free.
 #[derive(Debug)]
 struct Space {
     room: FreeRoom,
-    /// Up to here, the file system gave memory, for blocks and for rows.
+    /// End of the allocated memory, for blocks and for rows.
     backed: usize,
     backed_rows: usize,
-    /// Rows that were given back.
+    /// Freed rows.
     free_rows: Vec<u32>,
 }
 
 impl PublishedMemory {
-    /// What this process published, if it did.
+    /// This process's published memory, if any.
     #[inline]
     pub(crate) fn current() -> Option<&'static Self> {
         // SAFETY: it is null, or the address of a value that is never freed. Acquire pairs with publish().
         unsafe { PUBLISHED.load(Ordering::Acquire).as_ref() }
     }
 
-    /// Claims the right to publish, once in a process.
+    /// Claims the right to publish, once per process.
     pub(crate) fn claim() -> Result<PublishClaim, Error> {
         if TAKEN.swap(true, Ordering::Relaxed) {
             let what = "this process, or the one that forked it, has published already: a process publishes \
@@ -90,8 +86,8 @@ impl PublishedMemory {
         Ok(PublishClaim { used: false })
     }
 
-    /// Maps a new file, writes its header, has it `shown` to others, and places from now on what is to be
-    /// seen in it.
+    /// Maps a new file, writes its header, and calls `shown`, which makes it visible to other processes.
+    /// From then on places are in the file.
     pub(crate) fn publish<R>(
         mut claim: PublishClaim,
         file: &File,
@@ -119,21 +115,20 @@ impl PublishedMemory {
         memory.write_header(name, schema);
         at_fork(prepare, in_parent, in_child)
             .map_err(Error::of_call("pthread_atfork", || "free memory".into()))?;
-        let shown = shown()?; // complete, and the last step that may fail
+        let shown = shown()?; // the file is complete; the last step that may fail
         claim.used = true;
         let memory = Box::leak(Box::new(memory));
         PUBLISHED.store(memory, Ordering::Release); // pairs with current()
         fence(Ordering::SeqCst); // pairs with that of UnseenPool::new()
-        memory.count_not_shown(UNSEEN_POOLS.load(Ordering::Relaxed)); // another thread made them meanwhile
+        memory.count_not_shown(UNSEEN_POOLS.load(Ordering::Relaxed)); // made before the store
         Ok((memory, shown))
     }
 
-    /// Places nothing any more.
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::Relaxed);
     }
 
-    /// Whether this is the copy of a child of the process that published.
+    /// Whether this is the copy in a forked child of the publisher.
     pub(crate) fn is_of_parent(&self) -> bool {
         self.forked.load(Ordering::Relaxed)
     }
@@ -142,24 +137,23 @@ impl PublishedMemory {
         !self.closed.load(Ordering::Relaxed)
     }
 
-    /// The address of something in the file.
     fn at<T>(&self, offset: usize) -> *mut T {
         debug_assert!(offset + size_of::<T>() <= FILE_BYTES && offset.is_multiple_of(align_of::<T>()));
         // SAFETY: it is within the mapping.
         unsafe { self.mapping.first().add(offset) }.cast().as_ptr()
     }
 
-    /// A number of the file that this process changes while others read it.
+    /// A number in the file, which others read.
     fn word(&self, offset: usize) -> &AtomicU64 {
-        // SAFETY: it is a number in the mapping, which is never unmapped, and is written as an atomic
-        // alone.
+        // SAFETY: it is a number in the mapping, which is never unmapped, and it is only written as an
+        // atomic.
         unsafe { AtomicU64::from_ptr(self.at(offset)) }
     }
 
     fn write_header(&self, name: &str, schema: &[SchemaRow]) {
         assert!(schema.len() <= SCHEMA_ROWS, "the schema has room for {} rows", schema.len());
         for (at, row) in schema.iter().enumerate() {
-            // SAFETY: the row is in the mapping, which nobody else knows yet.
+            // SAFETY: the row is in the mapping, which no other thread knows yet.
             unsafe { self.at::<SchemaRow>(SCHEMA_AT + at * size_of::<SchemaRow>()).write(*row) };
         }
         let own = ProcessIdentity::own();
@@ -186,27 +180,26 @@ impl PublishedMemory {
             library: text(env!("CARGO_PKG_VERSION")),
             time_namespace: own.time_namespace,
         };
-        // SAFETY: the header is in the mapping, which nobody else knows yet.
+        // SAFETY: the header is in the mapping, which no other thread knows yet.
         unsafe { self.at::<Header>(0).write(header) };
-        self.word(0).store(u64::from_ne_bytes(MAGIC), Ordering::Release); // last: now it is a published file
+        self.word(0).store(u64::from_ne_bytes(MAGIC), Ordering::Release); // last
     }
 
-    /// Notes that this process runs. In a child of fork this is in the child's copy.
+    /// Records that this process runs; in a forked child, in its copy.
     pub(crate) fn sign(&self) {
         self.word(std::mem::offset_of!(Header, last_sign_ns)).store(now_ns(), Ordering::Relaxed);
     }
 
-    /// Counts what is not in the file.
     fn count_not_shown(&self, n: u64) {
         self.word(std::mem::offset_of!(Header, not_shown)).fetch_add(n, Ordering::Relaxed);
     }
 
-    /// Room for a value; none if the memory is full or closed.
+    /// Takes a place for a value; `None` if the memory is full or closed.
     pub(crate) fn take(&self, layout: Layout) -> Option<NonNull<u8>> {
         self.take_at_most(layout, |left| left)
     }
 
-    /// The same, but no more than a quarter of the room behind all that is in use, or some between.
+    /// Takes a place for a value: a freed one, or at most a quarter of the unused end.
     pub(crate) fn take_sparingly(&self, layout: Layout) -> Option<NonNull<u8>> {
         self.take_at_most(layout, |left| left / 4)
     }
@@ -223,7 +216,7 @@ impl PublishedMemory {
         NonNull::new(self.at(offset))
     }
 
-    /// Whether a place is in here; gives it back if so.
+    /// Frees a place; `false` if it is not in this memory.
     pub(crate) fn give_back(&self, place: NonNull<u8>, layout: Layout) -> bool {
         let Some(offset) = self.offset_of(place) else { return false };
         if self.is_open() {
@@ -233,13 +226,12 @@ impl PublishedMemory {
         true
     }
 
-    /// Where an address is, in bytes from the start of the file.
+    /// An address's offset in the file.
     pub(crate) fn offset_of<T: ?Sized>(&self, place: NonNull<T>) -> Option<usize> {
         let offset = place.addr().get().wrapping_sub(self.mapping.first().addr().get());
         (offset < FILE_BYTES).then_some(offset)
     }
 
-    /// Writes a row, and makes it valid.
     fn enter(&'static self, mut row: EntryRow) -> Option<PublishedRow> {
         if !self.is_open() {
             return None;
@@ -253,7 +245,7 @@ impl PublishedMemory {
         let entry = PublishedRow { memory: self, at };
         row.life = entry.life().load(Ordering::Relaxed) & !1;
         row.created_ns = now_ns();
-        // SAFETY: the row is in the mapping, free, and this thread has the lock.
+        // SAFETY: the row is in the mapping and free, and this thread holds the lock.
         unsafe { self.at::<EntryRow>(entry.offset()).write(row) };
         entry.life().store(row.life + 1, Ordering::Release); // the row is complete
         rows.store(fresh.max(at + 1), Ordering::Release);
@@ -264,14 +256,14 @@ impl PublishedMemory {
     /// How many rows were ever used.
     fn rows(&self) -> &AtomicU32 {
         let at = std::mem::offset_of!(Header, entries) + std::mem::offset_of!(TableAt, rows);
-        // SAFETY: it is a number in the mapping, which is never unmapped, and is written as an atomic
-        // alone.
+        // SAFETY: it is a number in the mapping, which is never unmapped, and it is only written as an
+        // atomic.
         unsafe { AtomicU32::from_ptr(self.at(at)) }
     }
 }
 
 impl Space {
-    /// Bytes behind all that is in use, with memory behind them.
+    /// Takes bytes from the unused end, with memory.
     fn grow(&mut self, bytes: usize, mapping: &SharedFile) -> Option<usize> {
         let end = self.room.fresh.checked_add(bytes).filter(|&end| end <= FILE_BYTES)?;
         back(mapping, &mut self.backed, end, FILE_BYTES)?;
@@ -279,7 +271,7 @@ impl Space {
     }
 }
 
-/// Has the file system give memory up to `end`, and somewhat more, but not beyond `limit`.
+/// Allocates the file's memory up to `end`, rounded up, but not beyond `limit`.
 fn back(mapping: &SharedFile, backed: &mut usize, end: usize, limit: usize) -> Option<()> {
     if end > *backed {
         let until = end.next_multiple_of(EXTENT).min(limit);
@@ -289,11 +281,11 @@ fn back(mapping: &SharedFile, backed: &mut usize, end: usize, limit: usize) -> O
     Some(())
 }
 
-/// What the thread that forks has from before the fork until after.
+/// Kept by the thread that forks, from before the fork until after.
 struct ForkState {
-    /// Nobody is given a place, or gives one back.
+    /// No place is taken or returned.
     _space: UnseenGuard<'static, Space>,
-    /// None if there was no memory for it.
+    /// `None` if there was no memory for it.
     copy: Option<FileCopy>,
 }
 
@@ -301,54 +293,53 @@ thread_local! {
     static PREPARED: Cell<Option<ManuallyDrop<ForkState>>> = const { Cell::new(None) };
 }
 
-/// In the thread that forks, before it does.
+/// In the thread that forks, before the fork.
 extern "C" fn prepare() {
     let published = PublishedMemory::current().filter(|memory| !memory.is_of_parent());
     let Some(memory) = published else { return };
     let space = memory.space.lock();
-    // Rows that have no memory are not read: that would take memory from the file system.
+    // Rows without memory are not read: that would allocate it.
     let copy = memory.mapping.copy([0..space.backed_rows, BLOCKS_AT..space.room.fresh]).ok();
     PREPARED.set(Some(ManuallyDrop::new(ForkState { _space: space, copy })));
 }
 
-/// In the same thread, after it forked, or could not.
+/// In the thread that forked, after success or failure.
 extern "C" fn in_parent() {
     drop(PREPARED.take().map(ManuallyDrop::into_inner));
 }
 
-/// In a child of fork, before anything else: it has what its parent had, as its own.
+/// In the child, before any other code.
 extern "C" fn in_child() {
     let prepared = PREPARED.take().map(ManuallyDrop::into_inner);
     if let Some(memory) = PublishedMemory::current() {
         memory.close();
         if memory.forked.swap(true, Ordering::Relaxed) {
-            return; // a child of a child: the memory was no file any more
+            return; // a child of a child: no longer the file
         }
         let copied = prepared.and_then(|prepared| memory.mapping.replace_by(prepared.copy?).ok());
         if copied.is_none() && memory.mapping.make_private().is_err() {
-            // Going on would change what the parent publishes, and even uses.
+            // Else this child would change what its parent publishes and uses.
             abort_with(b"pagepool: no memory for a private copy of published memory in a child of fork\n");
         }
     }
 }
 
-/// Pools that exist and are in no file.
+/// Counts the pools that exist and are in no file.
 static UNSEEN_POOLS: AtomicU64 = AtomicU64::new(0);
 
-/// A pool that is in no file, as long as this lives.
+/// A pool that is in no file; counted until this is dropped.
 #[derive(Debug)]
 pub(crate) struct UnseenPool(());
 
 impl UnseenPool {
-    /// Before the pool looks whether this process publishes. A pool that finds it does not is counted when it
-    /// begins to.
+    /// Made before the pool checks whether this process publishes. If it does not yet, publish() counts the
+    /// pool.
     pub(crate) fn new() -> Self {
         UNSEEN_POOLS.fetch_add(1, Ordering::Relaxed);
         fence(Ordering::SeqCst); // pairs with that of publish()
         Self(())
     }
 
-    /// How many there are.
     pub(crate) fn count() -> u64 {
         UNSEEN_POOLS.load(Ordering::Relaxed)
     }
@@ -360,7 +351,7 @@ impl Drop for UnseenPool {
     }
 }
 
-/// The right to publish; given back unless it was used.
+/// The right to publish; returned when dropped unused.
 #[derive(Debug)]
 pub(crate) struct PublishClaim {
     used: bool,
@@ -374,7 +365,7 @@ impl Drop for PublishClaim {
     }
 }
 
-/// A row of the entry table; free again when this is dropped.
+/// A row of the entry table; dropping it frees the row.
 #[derive(Debug)]
 pub(crate) struct PublishedRow {
     memory: &'static PublishedMemory,
@@ -382,7 +373,7 @@ pub(crate) struct PublishedRow {
 }
 
 impl PublishedRow {
-    /// Enters something, if this process publishes and there is room.
+    /// Writes a row if this process publishes and has room; else counts it as not shown.
     pub(crate) fn enter(row: impl FnOnce() -> Option<EntryRow>) -> Option<Self> {
         let memory = PublishedMemory::current().filter(|memory| memory.is_open())?;
         let entered = row().and_then(|row| memory.enter(row));
@@ -400,7 +391,7 @@ impl PublishedRow {
         self.memory.word(self.offset() + std::mem::offset_of!(EntryRow, life))
     }
 
-    /// What the row is about has ended, and is still there.
+    /// Records that what the row describes has ended, but exists.
     pub(crate) fn end(&self) {
         let at = self.offset() + std::mem::offset_of!(EntryRow, ended_ns);
         self.memory.word(at).store(now_ns(), Ordering::Relaxed);
@@ -439,7 +430,7 @@ pub(crate) fn entry_row(kind: &str, id: u64, parent: u64, name: &str, params: &s
     }
 }
 
-/// Shows which thread has a token.
+/// Shows the calling thread's id and name under its token.
 pub(crate) fn show_thread(token: u64) {
     let Some(memory) = PublishedMemory::current().filter(|memory| memory.is_open()) else { return };
     let (tid, name) = thread_id_and_name();
@@ -456,7 +447,7 @@ fn half(name: &[u8; 16], from: usize) -> [u8; 8] {
     std::array::from_fn(|at| name[from + at])
 }
 
-/// The time of day, in nanoseconds since 1970.
+/// The time of day in nanoseconds since 1970.
 pub(crate) fn now_ns() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
     u64::try_from(now.as_nanos()).unwrap_or(u64::MAX)

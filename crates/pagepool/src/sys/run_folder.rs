@@ -1,14 +1,13 @@
-//! The folder of published files, and what the system says of the processes that they are of.
+//! The folder of published files, and the identity of the processes that published them.
 //!
-//! Trust  a folder counts if it is no symbolic link, is ours, and nobody else may write to it; a file in
-//!        it if it is a regular file of ours. So no other user chooses what is read.
-//! Life   whoever publishes holds a lock on the file (`flock`) until its process ends, however it ends. A
-//!        lock may outlive the process in a child of fork; so where both are in one pid namespace the
-//!        process must be there as well: with the time at which it started, or, as that differs between time
-//!        namespaces and after a restore, with the file mapped. A doubt is in its favour. Nobody removes a
-//!        file that is locked.
+//! Trust  a folder counts if it is no symbolic link, is the user's, and no other user may write to it; a
+//!        file in it counts if it is a regular file of the user. So no other user chooses what is read.
+//! Life   a publisher locks its file (`flock`) until it ends, even if killed. A forked child can keep the
+//!        lock longer. So if both processes are in one pid namespace, the publisher must exist too: with its
+//!        recorded start time, or with the file mapped (start times differ between time namespaces, and
+//!        after a restore). In doubt it counts as running. No process removes a locked file.
 
-// UNSAFETY: file locks and the user's number are functions of the C library.
+// UNSAFETY: file locks and the user id are functions of the C library.
 #![expect(unsafe_code)]
 
 use std::fs::{self, DirBuilder, File, Metadata, OpenOptions};
@@ -20,24 +19,23 @@ use std::path::{Path, PathBuf};
 use crate::error::Error;
 use crate::sys::call::{read_file, retried};
 
-/// How the name of a published file ends.
+/// The suffix of a published file's name.
 pub(crate) const SUFFIX: &str = ".pagepool";
 
-/// How that of one that is being made ends; it begins with a dot, as no published one does.
+/// The suffix of a file that is being made. Its name begins with a dot, as no published name does.
 pub(crate) const BEING_MADE: &str = ".new";
 
-/// Whether a file has the name of a published one.
 pub(crate) fn is_published(path: &Path) -> bool {
     path.to_string_lossy().ends_with(SUFFIX)
 }
 
-/// Whether it has that of one that is being made, or that somebody left who was killed meanwhile.
+/// Whether the path is that of a file that is being made, or that a killed process left.
 pub(crate) fn is_being_made(path: &Path) -> bool {
     let name = path.file_name().and_then(|name| name.to_str());
     name.is_some_and(|name| name.starts_with('.') && name.ends_with(BEING_MADE))
 }
 
-/// Where the user's processes publish.
+/// The folder in which the user's processes publish.
 pub(crate) fn of_user() -> Result<PathBuf, Error> {
     let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let (named_by, folder) = match variable("PAGEPOOL_RUN") {
@@ -55,7 +53,7 @@ fn no_folder() -> Error {
     Error::parameter("PAGEPOOL_RUN", "not set", "a folder of yours, as XDG_RUNTIME_DIR is not set either")
 }
 
-/// Makes the folder unless it is there, and checks it.
+/// Makes the folder if it does not exist, and checks it.
 pub(crate) fn make(folder: &Path) -> Result<(), Error> {
     match DirBuilder::new().mode(0o750).create(folder) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
@@ -67,7 +65,7 @@ pub(crate) fn make(folder: &Path) -> Result<(), Error> {
     }
 }
 
-/// Refuses a folder in which somebody else may have put files, or whom a symbolic link leads to.
+/// Refuses a symbolic link, and a folder in which another user may have put files.
 pub(crate) fn check(folder: &Path) -> Result<(), Error> {
     let found = fs::symlink_metadata(folder).map_err(Error::of_call("lstat", || {
         format!("nothing was published in {}, or it is not readable", folder.display())
@@ -81,9 +79,9 @@ pub(crate) fn check(folder: &Path) -> Result<(), Error> {
     Err(Error::parameter("folder", folder.display(), must_be))
 }
 
-/// Opens a published file; refuses what is no regular file of ours.
+/// Opens a published file. Refuses everything except a regular file of this user.
 pub(crate) fn open(path: &Path) -> Result<(File, Metadata), Error> {
-    let flags = libc::O_NOFOLLOW | libc::O_CLOEXEC | libc::O_NONBLOCK; // a FIFO would keep us waiting
+    let flags = libc::O_NOFOLLOW | libc::O_CLOEXEC | libc::O_NONBLOCK; // a FIFO would block
     let refused = || format!("{} must be a file of yours, and no symbolic link", path.display());
     let file = OpenOptions::new().read(true).custom_flags(flags).open(path);
     let file = file.map_err(Error::of_call("open", refused))?;
@@ -94,25 +92,21 @@ pub(crate) fn open(path: &Path) -> Result<(File, Metadata), Error> {
     Ok((file, found))
 }
 
-/// The number of the user that this process acts for.
 fn user() -> u32 {
-    // SAFETY: the call takes and touches nothing.
+    // SAFETY: the call takes no argument and touches no memory.
     unsafe { libc::geteuid() }
 }
 
-/// Takes the lock of a file that this process publishes, for good.
 pub(crate) fn lock(file: &File) -> io::Result<()> {
     flock(file, libc::LOCK_EX)
 }
 
-/// Takes the lock of a file unless somebody has it.
 pub(crate) fn try_lock(file: &File) -> bool {
     flock(file, libc::LOCK_EX | libc::LOCK_NB).is_ok()
 }
 
-/// Whether a process has the lock of a file.
 pub(crate) fn is_locked(file: &File) -> bool {
-    // Whoever publishes takes its lock before the file has its name: this is never in its way.
+    // A publisher locks its file before the file has its name, so this never blocks a publisher.
     let free = flock(file, libc::LOCK_SH | libc::LOCK_NB).is_ok();
     if free {
         let _ = flock(file, libc::LOCK_UN);
@@ -125,7 +119,7 @@ fn flock(file: &File, operation: libc::c_int) -> io::Result<()> {
     retried(|| unsafe { libc::flock(file.as_raw_fd(), operation) }.into())
 }
 
-/// Which process it is, across all that ever ran since the system started.
+/// A process, unique since the system started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ProcessIdentity {
     pub(crate) pid: u32,
@@ -133,12 +127,11 @@ pub(crate) struct ProcessIdentity {
     pub(crate) start_ticks: u64,
     /// 0: not known.
     pub(crate) pid_namespace: u64,
-    /// That in which it published; 0: not known.
+    /// The time namespace in which it published; 0: not known.
     pub(crate) time_namespace: u64,
 }
 
 impl ProcessIdentity {
-    /// This process.
     pub(crate) fn own() -> Self {
         let start_ticks = start_ticks("self").unwrap_or(0);
         Self {
@@ -149,12 +142,12 @@ impl ProcessIdentity {
         }
     }
 
-    /// Whether its number is that of a process here: that of another pid namespace is of somebody else.
+    /// Whether its pid is of this pid namespace.
     pub(crate) fn is_numbered_here(self) -> bool {
         self.pid_namespace != 0 && self.pid_namespace == pid_namespace()
     }
 
-    /// Whether it is there, as far as this process can see: it published the file with this number.
+    /// Whether the process may exist. It published the file `inode`.
     pub(crate) fn may_be_there(self, inode: u64) -> bool {
         let pid = self.pid.to_string();
         self.start_ticks == 0
@@ -163,8 +156,8 @@ impl ProcessIdentity {
             || may_map(&pid, inode)
     }
 
-    /// Whether it is known to have another monotonic clock than this process. CRIU restores into another time
-    /// namespace than that in which the process published, which is seen where its number is known.
+    /// Whether its monotonic clock is known to differ from this process's. CRIU may restore a process into
+    /// another time namespace; that is visible only if its pid is of this pid namespace.
     pub(crate) fn has_other_clock(self) -> bool {
         let now = if self.is_numbered_here() { namespace(&self.pid.to_string(), "time") } else { 0 };
         let (its, own) = (if now == 0 { self.time_namespace } else { now }, namespace("self", "time"));
@@ -172,7 +165,7 @@ impl ProcessIdentity {
     }
 }
 
-/// Whether a process has a file mapped; also if that may not be asked.
+/// Whether a process has a file mapped; also if its maps may not be read.
 fn may_map(pid: &str, inode: u64) -> bool {
     let inode = inode.to_string();
     let is_its = |line: &str| line.split_ascii_whitespace().nth(4) == Some(&inode);
@@ -182,15 +175,15 @@ fn may_map(pid: &str, inode: u64) -> bool {
     }
 }
 
-/// When a process started, in clock ticks since the system did.
+/// When a process started, in clock ticks since the system started.
 fn start_ticks(pid: &str) -> Option<u64> {
     let stat = read_file(&format!("/proc/{pid}/stat")).ok()?;
-    let (_, behind_name) = stat.rsplit_once(')')?; // the name may have spaces and brackets
+    let (_, behind_name) = stat.rsplit_once(')')?; // the name may contain spaces and brackets
     behind_name.split_ascii_whitespace().nth(19)?.parse().ok() // field 22
 }
 
-/// The pid namespace of this process; 0 where `/proc` does not say, or is of another one, in which numbers
-/// are those of other processes.
+/// This process's pid namespace; 0 if `/proc` does not say, or is of another pid namespace, whose pids mean
+/// other processes.
 fn pid_namespace() -> u64 {
     let is_own = |link: PathBuf| link.to_str() == Some(&std::process::id().to_string());
     if !fs::read_link("/proc/self").is_ok_and(is_own) {
@@ -199,7 +192,7 @@ fn pid_namespace() -> u64 {
     namespace("self", "pid")
 }
 
-/// The number of a namespace of a process; 0 where `/proc` does not say.
+/// The number of a namespace; 0 if `/proc` does not say.
 fn namespace(pid: &str, kind: &str) -> u64 {
     let link = fs::read_link(format!("/proc/{pid}/ns/{kind}")).unwrap_or_default();
     let number = link.to_str().and_then(|link| link.split_once(":[")?.1.strip_suffix(']')?.parse().ok());
@@ -255,7 +248,7 @@ mod tests {
         assert!(own.start_ticks > 0 && own.may_be_there(0) && own.is_numbered_here());
         let other = ProcessIdentity { start_ticks: 1, pid_namespace: own.pid_namespace + 1, ..own };
         assert!(other.may_be_there(u64::MAX) && !other.is_numbered_here());
-        // As in another time namespace, or restored: it is there if it has the file mapped.
+        // In another time namespace, or restored: it counts if it has the file mapped.
         let shifted = ProcessIdentity { start_ticks: own.start_ticks + 1, ..own };
         let program = fs::metadata("/proc/self/exe").unwrap();
         assert!(shifted.may_be_there(program.ino()) && !shifted.may_be_there(u64::MAX));

@@ -1,17 +1,15 @@
-//! Blocks of one size that any thread takes and puts back: the memory of chains and of packet heads.
+//! Blocks of one size that any thread takes and puts back: the memory of chains and packet heads.
 //!
-//! What   a fixed array, and a stack of its free slots. Nothing is allocated after it was made, and memory is
-//!        touched only when a block is used for the first time.
-//! Who    any thread. A thread that took a block has it alone until it puts it back.
-//! How    the head of the stack is one word: the slot on top, and how often the word was changed. The second
-//!        part keeps a compare-and-swap from mistaking a stack that was changed and changed back for the one
-//!        that was looked at, unless a thread sleeps between its two accesses through a multiple of 2^32
-//!        changes.
-//! Pairs  put (Release on the head) -> take (Acquire): the last user's writes come before the next one's.
-//!        Between the two only read-modify-writes touch the head, so none breaks the chain.
-//! End    close takes the whole stack at once and leaves a mark in its slot: nothing is taken any more, and a
-//!        put that finds the mark says so. Each block is either counted as free by close, or put after it and
-//!        told so.
+//! What   a fixed array and a stack of its free slots. Only `new` allocates; memory is touched at a block's
+//!        first use.
+//! Who    any thread. A block belongs to the thread that took it until that puts it back.
+//! How    the stack's head is one word: the top slot, and a count of changes. With the count a
+//!        compare-and-swap fails on a stack that was changed and changed back (ABA), unless a thread sleeps
+//!        between its two accesses through a multiple of 2^32 changes.
+//! Pairs  put (Release on the head) -> take (Acquire): the previous user's writes come before the next
+//!        user's. Between them only read-modify-writes touch the head, so the release sequence is unbroken.
+//! End    close takes the whole stack and marks the head: later takes give none, later puts return false. So
+//!        each block is either counted as free by close, or its put returns false.
 //! Cost   take and put: one compare-and-swap each.
 
 // UNSAFETY: a block is raw memory, which its taker follows by address.
@@ -24,29 +22,27 @@ use crate::error::Error;
 use crate::sys::sync::{AtomicU32, AtomicU64, Ordering, Padded};
 use crate::sys::table::Table;
 
-/// Bits of the head that name a slot; above them is the count of changes.
+/// Bits of the head that name a slot; the others count changes.
 const SLOT: u64 = u32::MAX as u64;
 
-/// One change of the head.
 const CHANGE: u64 = 1 << 32;
 
-/// The slot of a head whose slab was closed: beyond every block.
+/// The slot in a closed slab's head: larger than any real one.
 const CLOSED: u64 = SLOT;
 
-/// The blocks.
 pub(crate) struct Slab<T> {
-    /// The free slot on top plus one, 0 for none; in the upper half how often this was changed.
+    /// The top free slot plus one, 0 if none; the upper half counts changes.
     head: Padded<AtomicU64>,
-    /// Places from here on were never taken.
+    /// Slots from here on were never taken.
     fresh: AtomicU32,
     slots: Table<SlabSlot<T>>,
 }
 
-/// A slot: where the stack goes on while it is free, and the block.
+/// A slot: the next free slot while it is free, and the block.
 pub(crate) struct SlabSlot<T> {
     next: AtomicU32,
     block: UnsafeCell<MaybeUninit<T>>,
-    /// Finds two who have the block alone, and one who has it before another's last access.
+    /// Fails the model if two threads use the block at once, or unordered.
     #[cfg(loom)]
     watch: crate::sys::sync::OneAtATime,
 }
@@ -63,13 +59,13 @@ impl<T> Default for SlabSlot<T> {
     }
 }
 
-// SAFETY: a block is touched by the one that took it; the rest is atomic.
+// SAFETY: a block is touched only by the thread that took it; the rest is atomic.
 unsafe impl<T: Send> Sync for Slab<T> {}
 // SAFETY: the blocks are `Send`, and nothing in a slab is tied to a thread.
 unsafe impl<T: Send> Send for Slab<T> {}
 
 impl<T> Slab<T> {
-    /// `blocks` blocks, none of them taken; fewer than 2^32.
+    /// Allocates `blocks` free blocks; fewer than 2^32.
     pub(crate) fn new(blocks: usize) -> Result<Self, Error> {
         debug_assert!(blocks < SLOT as usize, "a slot and one more are a u32");
         let slots = Table::new(blocks).map_err(|_| {
@@ -82,12 +78,12 @@ impl<T> Slab<T> {
         Ok(Self { head: Padded(AtomicU64::new(0)), fresh: AtomicU32::new(0), slots })
     }
 
-    /// Takes a block, with what its last user left in it; `None` when all are taken.
+    /// Takes a block, which holds what its last user left; `None` if all are taken.
     #[inline]
     pub(crate) fn take(&self) -> Option<u32> {
         let mut head = self.head.load(Ordering::Acquire); // pairs with put()
         while let Some(slot) = ((head & SLOT) as u32).checked_sub(1) {
-            // None is there once it is closed.
+            // `None` if closed.
             let next = self.slots.get(slot as usize)?.next.load(Ordering::Relaxed);
             let new = (head & !SLOT).wrapping_add(CHANGE) | next as u64;
             match self.head.compare_exchange_weak(head, new, Ordering::Acquire, Ordering::Acquire) {
@@ -104,8 +100,8 @@ impl<T> Slab<T> {
         self.fresh.fetch_update(Ordering::Relaxed, Ordering::Relaxed, below).ok()
     }
 
-    /// Puts back a block that the caller took, and has no more. Says `false` if the slab was closed
-    /// meanwhile: then it is for the caller to account for the block.
+    /// Puts back a block that the caller took and no longer uses. `false` if the slab is closed: then the
+    /// caller accounts for the block.
     #[inline]
     pub(crate) fn put(&self, slot: u32) -> bool {
         let next = &self.slots[slot as usize].next;
@@ -121,11 +117,11 @@ impl<T> Slab<T> {
         false
     }
 
-    /// Ends it, once: nothing is taken from now on. Says how many blocks are out; each of them is still to be
-    /// put.
+    /// Closes the slab, once; later takes give none. Returns how many blocks are out; each must still be put
+    /// back.
     pub(crate) fn close(&self) -> usize {
         let head = self.head.swap(CLOSED, Ordering::Acquire); // pairs with put()
-        // A thread that takes a fresh block before this is counted, also after the swap above.
+        // Counts a thread that took a fresh block before this, even after the swap above.
         let taken = self.fresh.swap(self.slots.len() as u32, Ordering::Relaxed) as usize;
         let next_of = |slot: &u32| Some(self.slots[*slot as usize].next.load(Ordering::Relaxed));
         let slot_in = |next: u32| next.checked_sub(1);
@@ -134,8 +130,7 @@ impl<T> Slab<T> {
         taken - free.count()
     }
 
-    /// The address of a block, all zeroes before its first use. Following it is for the one that took it, and
-    /// has it alone.
+    /// The block's address, for the thread that took it. All zeroes before its first use.
     #[inline(always)]
     pub(crate) fn block(&self, slot: u32) -> *mut T {
         #[cfg(loom)]
@@ -143,7 +138,7 @@ impl<T> Slab<T> {
         self.slots[slot as usize].block.get().cast()
     }
 
-    /// The same for a block whose taker shares it with others; all of them only read.
+    /// The block's address, while several threads only read it.
     #[inline(always)]
     pub(crate) fn shared_block(&self, slot: u32) -> *const T {
         #[cfg(loom)]

@@ -1,13 +1,12 @@
-//! The one switch between the machine's atomics and loom's, and the few primitives built on them.
+//! Atomics of the machine or of loom, and fences, locks and cells built on them.
 //!
-//! Who may call what: anything here from any thread, except [`OwnerCell::get`], which is for the holder of
-//! the owner half alone (I2).
+//! Any thread may call anything here, except [`OwnerCell::get`]: only the holder of the owner half (I2).
 //!
-//! [`light_fence`] and [`heavy_fence`] are a pair. A thread that does `store A; light_fence; load B` against
-//! one that does `store B; heavy_fence; load A` cannot miss each other: at least one sees the other's store.
-//! The heavy side pays for both (`membarrier`, about 1,600 cycles), the light side is a compiler fence. Where
-//! the kernel refuses `membarrier` when the first pool is made, both are a SeqCst fence for the life of the
-//! process; loom always sees SeqCst on both sides.
+//! [`light_fence`] and [`heavy_fence`] pair. If one thread does `store A; light_fence; load B` and another
+//! `store B; heavy_fence; load A`, at least one sees the other's store. The heavy side pays for both
+//! (`membarrier`, about 1,600 cycles); the light side is a compiler fence. If the kernel refuses
+//! `membarrier` when the first pool is made, both are SeqCst fences in this process. Under loom both always
+//! are.
 
 // UNSAFETY: `Lock` hands out `&mut T` from a shared reference under its lock word; `OwnerCell` is a raw cell.
 #![expect(unsafe_code)]
@@ -28,7 +27,7 @@ pub(crate) use loom::sync::atomic::{
     AtomicBool, AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
 };
 
-/// The fence of the side that runs per buffer. Pairs with [`heavy_fence`].
+/// The fence of code that runs for each buffer. Pairs with [`heavy_fence`].
 #[inline(always)]
 pub(crate) fn light_fence() {
     #[cfg(not(loom))]
@@ -42,7 +41,7 @@ pub(crate) fn light_fence() {
     modelled_fence();
 }
 
-/// The light fence of code that runs only where [`fences_are_free`].
+/// The light fence for code that runs only if [`fences_are_free`].
 #[inline(always)]
 pub(crate) fn free_fence() {
     #[cfg(not(loom))]
@@ -51,7 +50,7 @@ pub(crate) fn free_fence() {
     modelled_fence();
 }
 
-/// The fence of the side that runs once in a pool's life, or once per starvation. Pairs with [`light_fence`].
+/// The fence of code that runs once per pool or starvation. Pairs with [`light_fence`].
 #[cold]
 pub(crate) fn heavy_fence() {
     #[cfg(not(loom))]
@@ -67,8 +66,8 @@ pub(crate) fn heavy_fence() {
     modelled_fence();
 }
 
-/// Both fences in a model. Loom switches threads at accesses, not at fences; the access makes it try every
-/// order of two fences. It is Relaxed and comes first, so it orders nothing that the fences do not.
+/// Both fences in a model. Loom switches threads at accesses, not at fences; with this access it tries every
+/// order of two fences. It is Relaxed and comes first, so it adds no ordering.
 #[cfg(loom)]
 fn modelled_fence() {
     loom::lazy_static! {
@@ -78,8 +77,8 @@ fn modelled_fence() {
     fence(Ordering::SeqCst);
 }
 
-/// Which fences this process uses: one of [`UNDECIDED`], [`EXPEDITED`], [`SEQ_CST`]. Written once, before the
-/// first pool exists, so a returner never finds it undecided.
+/// One of [`UNDECIDED`], [`EXPEDITED`], [`SEQ_CST`]. Written once, before the first pool exists, so no
+/// returning thread finds it undecided.
 #[cfg(not(loom))]
 static FENCES: std::sync::atomic::AtomicU8 = std::sync::atomic::AtomicU8::new(UNDECIDED);
 
@@ -92,7 +91,7 @@ const EXPEDITED: u8 = 1;
 #[cfg(not(loom))]
 const SEQ_CST: u8 = 2;
 
-/// Whether the light fence costs nothing; known once a pool exists.
+/// Whether the light fence costs nothing; known as soon as a pool exists.
 #[inline(always)]
 pub(crate) fn fences_are_free() -> bool {
     #[cfg(not(loom))]
@@ -101,8 +100,8 @@ pub(crate) fn fences_are_free() -> bool {
     false
 }
 
-/// Decides once which fences this process uses; called when a pool is made, before any buffer of it can
-/// exist. A later pool finds out here, and not when it ends, that `membarrier` is refused since.
+/// Decides once which fences this process uses, when a pool is made, before it has buffers. Fails for a
+/// later pool if `membarrier` is refused since, because the pool's end would fail.
 pub(crate) fn prepare_fences() -> Result<(), Error> {
     #[cfg(not(loom))]
     if FENCES.load(Ordering::Acquire) != SEQ_CST {
@@ -116,11 +115,11 @@ pub(crate) fn prepare_fences() -> Result<(), Error> {
     Ok(())
 }
 
-/// Publishes a message (Release) in a slot that holds 0, else leaves it; for the slot's one producer. Pairs
-/// with the Acquire load of the thread that takes it.
+/// Stores a message (Release) if the slot holds 0; for the slot's one producer. Pairs with the Acquire load
+/// of the thread that takes the message.
 ///
-/// Models use one access for the look and the store: a thread's own look makes loom forget that another
-/// thread looked before, and then it would not try the store between the two.
+/// Models use one access for load and store. A thread's own load makes loom forget another thread's earlier
+/// load, so loom would not try the store between the two.
 #[inline(always)]
 pub(crate) fn publish(slot: &AtomicU32, message: u32) -> bool {
     #[cfg(loom)]
@@ -135,7 +134,7 @@ pub(crate) fn publish(slot: &AtomicU32, message: u32) -> bool {
     }
 }
 
-/// A line of its own: two lines wide, because adjacent lines are fetched in pairs on the machines we know.
+/// A value on two cache lines of its own, because the machines we know fetch adjacent lines in pairs.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(crate) struct Padded<T>(pub(crate) T);
@@ -148,13 +147,13 @@ impl<T> Deref for Padded<T> {
     }
 }
 
-/// What a waiter sleeps that neither spinning nor yielding has helped.
+/// A waiter's sleep if neither spinning nor yielding helped.
 #[cfg(not(loom))]
 const A_MOMENT: std::time::Duration = std::time::Duration::from_micros(50);
 
-/// The pauses of a thread that waits for another to do some instructions, as the C interface does: it spins a
-/// little, then yields its time slice, then sleeps 50 microseconds after every 1024 pauses. So a thread that
-/// was preempted gets to run, also where the waiter has real-time priority.
+/// Pauses for a thread that waits for another to run some instructions. It spins, yields at every 64th
+/// pause, and sleeps 50 microseconds at every 1024th. So a preempted thread gets to run, even if the waiter
+/// has real-time priority.
 ///
 /// ```
 /// use std::sync::atomic::{AtomicBool, Ordering::{Acquire, Release}};
@@ -174,7 +173,7 @@ pub struct Backoff {
 }
 
 impl Backoff {
-    /// Waits for a moment, longer after many calls.
+    /// Waits for a moment; longer after many calls.
     pub fn pause(&mut self) {
         #[cfg(not(loom))]
         {
@@ -192,7 +191,7 @@ impl Backoff {
 
 /// A short lock for cold paths: one exchange to take, one plain store of the same width to release.
 ///
-/// Cost: one atomic read-modify-write when uncontended. A waiter pauses as [`Backoff`] says.
+/// Cost: one atomic read-modify-write when uncontended. A waiter pauses with [`Backoff`].
 #[derive(Debug)]
 pub(crate) struct Lock<T> {
     #[cfg(not(loom))]
@@ -205,9 +204,9 @@ pub(crate) struct Lock<T> {
 
 #[cfg(all(test, not(loom)))]
 thread_local! {
-    /// Locks that this thread took, for tests that count them.
+    /// Locks that this thread took, for tests.
     pub(crate) static LOCKS_TAKEN: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
-    /// Heavy fences that this thread made, for tests that count them.
+    /// Heavy fences that this thread made, for tests.
     pub(crate) static HEAVY_FENCES: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
 }
 
@@ -217,12 +216,10 @@ unsafe impl<T: Send> Sync for Lock<T> {}
 
 #[cfg(not(loom))]
 impl<T> Lock<T> {
-    /// A free lock around `value`.
     pub(crate) const fn new(value: T) -> Self {
         Self { word: AtomicU32::new(0), value: UnsafeCell::new(value) }
     }
 
-    /// Waits for the lock.
     #[inline]
     pub(crate) fn lock(&self) -> Guard<'_, T> {
         #[cfg(test)]
@@ -233,7 +230,6 @@ impl<T> Lock<T> {
         Guard { lock: self }
     }
 
-    /// Takes the lock if it is free.
     #[inline(always)]
     pub(crate) fn try_lock(&self) -> Option<Guard<'_, T>> {
         let free = self.word.swap(1, Ordering::Acquire) == 0;
@@ -256,10 +252,9 @@ impl<T> Lock<T> {
     }
 }
 
-/// A lock that models do not look at: it may stand in a static, and outlive them.
+/// A lock that models do not check. It may be a static and outlive a model.
 #[cfg(not(loom))]
 pub(crate) type UnseenLock<T> = Lock<T>;
-/// Holds an [`UnseenLock`].
 #[cfg(not(loom))]
 pub(crate) type UnseenGuard<'a, T> = Guard<'a, T>;
 #[cfg(loom)]
@@ -279,7 +274,7 @@ impl<T> UnseenLock<T> {
     }
 }
 
-/// Holds a [`Lock`]; dropping it is the holder's last access to the lock's memory.
+/// Holds a [`Lock`]. Dropping it is the last access to the lock's memory.
 #[cfg(not(loom))]
 pub(crate) struct Guard<'a, T> {
     lock: &'a Lock<T>,
@@ -322,14 +317,13 @@ impl<T> Lock<T> {
         self.inner.lock().expect("loom's mutex is never poisoned: a panic ends the model")
     }
 
-    /// A model waits: what its callers do after a wait is what they do without one.
+    /// A model waits here: callers do the same work after a wait as without one.
     pub(crate) fn try_lock(&self) -> Option<impl DerefMut<Target = T> + '_> {
         Some(self.lock())
     }
 }
 
-/// A cell for state that only the holder of the owner half touches (I2). Under loom every access is checked
-/// against every other for a data race.
+/// A cell that only the holder of the owner half touches (I2). Loom checks every access for a data race.
 #[derive(Debug)]
 pub(crate) struct OwnerCell<T> {
     value: std::cell::UnsafeCell<T>,
@@ -337,8 +331,7 @@ pub(crate) struct OwnerCell<T> {
     watch: loom::cell::UnsafeCell<()>,
 }
 
-// SAFETY: I2. A shared reference gives only a raw pointer; the code that follows it is the one holder of the
-// owner half.
+// SAFETY: I2. A shared reference gives only a raw pointer; only the holder of the owner half follows it.
 unsafe impl<T: Send> Sync for OwnerCell<T> {}
 
 impl<T> OwnerCell<T> {
@@ -350,8 +343,8 @@ impl<T> OwnerCell<T> {
         }
     }
 
-    /// The address of the value. Following it is for the holder of the owner half alone, and no reference
-    /// made from it may live across a callback.
+    /// The value's address, which only the holder of the owner half may follow. No reference made from it
+    /// may live across a callback.
     #[inline(always)]
     pub(crate) fn get(&self) -> *mut T {
         #[cfg(loom)]
@@ -360,13 +353,13 @@ impl<T> OwnerCell<T> {
     }
 }
 
-/// For models only: whatever it stands beside is touched by one thread at a time, each ordered after the one
-/// before.
+/// For models: checks that one thread at a time touches what this stands beside, each ordered after the
+/// last.
 #[cfg(loom)]
 #[derive(Debug, Default)]
 pub(crate) struct OneAtATime(loom::cell::UnsafeCell<()>);
 
-// SAFETY: it holds nothing; loom fails the model when two threads touch it unordered.
+// SAFETY: it holds no data; loom fails the model if two threads touch it unordered.
 #[cfg(loom)]
 unsafe impl Sync for OneAtATime {}
 
@@ -377,15 +370,15 @@ impl OneAtATime {
         self.0.with_mut(|_| ());
     }
 
-    /// The same for one of several who only look: fails the model unless every earlier touch happened before
-    /// this.
+    /// Fails the model unless every earlier [`touch`](Self::touch) happened before this. Threads may look at
+    /// once.
     pub(crate) fn look(&self) {
         self.0.with(|_| ());
     }
 }
 
-/// A cell with many readers, until the last user takes the value out. Under loom a read that is not ordered
-/// before that is a failure: so a model finds a use after the end.
+/// A cell with many readers, until its last user takes the value. Loom fails a read that is not ordered
+/// before the take: so a model finds a use after the end.
 #[derive(Debug)]
 pub(crate) struct LastCell<T> {
     value: std::cell::UnsafeCell<Option<T>>,
@@ -393,7 +386,7 @@ pub(crate) struct LastCell<T> {
     watch: loom::cell::UnsafeCell<()>,
 }
 
-// SAFETY: shared reads are of a `T: Sync`; the one taking is exclusive by its caller's contract.
+// SAFETY: shared reads are of a `T: Sync`; the contract of `take` makes the one take exclusive.
 unsafe impl<T: Send + Sync> Sync for LastCell<T> {}
 
 impl<T> LastCell<T> {
@@ -405,23 +398,24 @@ impl<T> LastCell<T> {
         }
     }
 
-    /// The value.
+    /// Reads the value.
     ///
     /// # Safety
-    /// The caller knows that [`take`](Self::take) has not happened and cannot while the reference lives.
+    /// [`take`](Self::take) has not happened, and cannot happen while the reference lives.
     #[inline(always)]
     pub(crate) unsafe fn read(&self) -> &T {
         #[cfg(loom)]
         self.watch.with(|_| ());
-        // SAFETY: nobody takes the value meanwhile, by the caller's promise, and nobody else writes it.
+        // SAFETY: no thread takes the value while this reference lives, by the caller's promise, and none
+        // writes it.
         let value = unsafe { &*self.value.get() };
         value.as_ref().expect("I9: the pool's parts are there until the last buffer is home")
     }
 
-    /// The value, for good.
+    /// Takes the value.
     ///
     /// # Safety
-    /// Nobody else reads or takes it, now or later.
+    /// No other thread reads or takes it, now or later.
     pub(crate) unsafe fn take(&self) -> Option<T> {
         #[cfg(loom)]
         self.watch.with_mut(|_| ());

@@ -1,6 +1,6 @@
-//! Large tables that cost memory only where they are touched.
+//! Large tables that use memory only where they are touched.
 
-// UNSAFETY: a slice is made from zeroed memory, for element types of which all-zero is a value.
+// UNSAFETY: makes a slice of zeroed memory, for element types of which all-zero is a value.
 #![expect(unsafe_code)]
 
 use std::fmt::{self, Debug, Formatter};
@@ -28,32 +28,30 @@ unsafe impl Zeroable for u8 {}
 // SAFETY: zero is an integer.
 unsafe impl Zeroable for u32 {}
 
-/// A slice of zeroes, as long as its owner.
+/// A slice that begins as zeroes.
 ///
-/// The system gives its memory when that is touched, so an area of millions of pages that hands out a
-/// thousand pays for a thousand. `calloc` promises less: where it uses memory again that was freed it writes
-/// the zeroes itself, with glibc up to 32 MiB. So a table of [`MAPPED`] bytes or more is a mapping of its
-/// own.
+/// Its memory is allocated when touched: an area of millions of pages that hands out a thousand pays for a
+/// thousand. `calloc` does not guarantee that: if it reuses freed memory it writes the zeroes itself (glibc:
+/// up to 32 MiB). So a table of [`MAPPED`] bytes or more is its own mapping.
 pub(crate) struct Table<T> {
     slice: NonNull<[T]>,
-    /// Where it is none of the allocator's.
+    /// Unless the memory is the allocator's.
     #[cfg(not(loom))]
     mapping: Option<Zeroes>,
 }
 
-/// Bytes of the smallest table that is a mapping of its own: below, the pages that it does not share with
-/// others cost as much as the zeroes.
+/// Bytes from which a table is its own mapping. Below, the pages that it does not share cost as much as the
+/// zeroes.
 #[cfg(not(loom))]
 const MAPPED: usize = 16 << 10;
 
-// SAFETY: it owns its elements, as a box does.
+// SAFETY: it owns its elements, like a box.
 unsafe impl<T: Send> Send for Table<T> {}
-// SAFETY: as above.
+// SAFETY: it owns its elements, like a box.
 unsafe impl<T: Sync> Sync for Table<T> {}
 
 #[cfg(not(loom))]
 impl<T: Zeroable> Table<T> {
-    /// `len` zeroes.
     pub(crate) fn new(len: usize) -> Result<Self, Error> {
         const { assert!(!std::mem::needs_drop::<T>() && align_of::<T>() <= PAGE_SIZE) };
         let bytes = len.checked_mul(size_of::<T>()).filter(|&bytes| bytes >= MAPPED);
@@ -66,7 +64,7 @@ impl<T: Zeroable> Table<T> {
 
 #[cfg(loom)]
 impl<T: Default> Table<T> {
-    /// `len` zeroes: atomics of loom are not plain memory.
+    /// Atomics of loom are not plain memory.
     pub(crate) fn new(len: usize) -> Result<Self, Error> {
         Ok(Self::of((0..len).map(|_| T::default()).collect()))
     }
@@ -95,7 +93,8 @@ impl<T> Deref for Table<T> {
 impl<T> DerefMut for Table<T> {
     #[inline(always)]
     fn deref_mut(&mut self) -> &mut [T] {
-        // SAFETY: as in `deref`; the borrow of the table is the only one.
+        // SAFETY: it owns the slice, whose elements are valid from the start; `self` is borrowed
+        // exclusively.
         unsafe { self.slice.as_mut() }
     }
 }
@@ -110,9 +109,9 @@ impl<T> Drop for Table<T> {
     fn drop(&mut self) {
         #[cfg(not(loom))]
         if self.mapping.is_some() {
-            return; // what is mapped has nothing to drop
+            return; // mapped elements need no drop
         }
-        // SAFETY: `of` leaked this box, and nobody borrows the table any more.
+        // SAFETY: `of` leaked this box, and no borrow of the table exists.
         drop(unsafe { Box::from_raw(self.slice.as_ptr()) });
     }
 }
@@ -123,7 +122,6 @@ fn no_memory(call: &'static str, bytes: usize) -> Error {
     Error::no_memory(call, remedy)
 }
 
-/// A boxed slice of `len` zeroes, from the allocator.
 pub(crate) fn zeroed<T: Zeroable>(len: usize) -> Result<Box<[T]>, Error> {
     let too_big = || Error::parameter("max_bytes", len, "an area whose tables fit the address space");
     let layout = std::alloc::Layout::array::<T>(len).map_err(|_| too_big())?;
@@ -136,8 +134,7 @@ pub(crate) fn zeroed<T: Zeroable>(len: usize) -> Result<Box<[T]>, Error> {
         return Err(no_memory("calloc", layout.size()));
     }
     let slice = std::ptr::slice_from_raw_parts_mut(memory, len);
-    // SAFETY: the memory came from the global allocator with the slice's layout, and zeroes are values of
-    // `T`.
+    // SAFETY: the global allocator gave it with the slice's layout, and zeroes are values of `T`.
     Ok(unsafe { Box::from_raw(slice) })
 }
 

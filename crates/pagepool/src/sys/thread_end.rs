@@ -1,16 +1,16 @@
-//! A hook at the end of a thread, also of one that first uses the library when its thread-local variables are
-//! gone already.
+//! A hook at the end of a thread, even if the thread first uses the library after its thread-local variables
+//! are dropped.
 //!
-//! What   a thread that ends first runs the destructors of its thread-local variables, once, and then those
-//!        of its thread-specific data (`pthread_key_create`), in up to four rounds. A thread-local variable
-//!        that is first used in the latter is never dropped. So who registers something with a thread sets an
-//!        [`EndHook`] beside it, which is a key: its destructor runs in the same round or in the next one.
+//! What   a thread that ends runs the destructors of its thread-local variables once, then those of its
+//!        thread-specific data (`pthread_key_create`), in up to four rounds. A thread-local variable that is
+//!        first used in these rounds is never dropped. So code that registers something with a thread also
+//!        sets an [`EndHook`], a key whose destructor runs in the same or the next round.
 //! Who    the thread itself sets, clears and runs its hook.
 //! Cost   glibc keeps 32 bytes of each thread-local variable whose destructor was registered too late.
-//! Limits a hook that is first set in the fourth round may not run: the C library has no fifth one. Nor does
-//!        it where the process has no key left (1024 in glibc, 128 in musl).
-//! Unload a hook that is still set when its library is unloaded would be called where nothing is any more.
-//!        The destructor of the thread-local variable clears it, and the library stays until that has run.
+//! Limits a hook first set in the fourth round may not run: there is no fifth. Nor does it run if the
+//!        process has no key left (1024 in glibc, 128 in musl).
+//! Unload a set hook of an unloaded library would call unmapped code. The thread-local variable's destructor
+//!        clears it, and the library stays loaded until that has run.
 
 // UNSAFETY: thread-specific data are functions of the C library.
 #![expect(unsafe_code)]
@@ -18,15 +18,15 @@
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// In [`EndHook::key`]: nobody asked for a key.
+/// In [`EndHook::key`]: no key yet.
 const UNKNOWN: u64 = 0;
 /// In [`EndHook::key`]: the process has no key left.
 const NONE: u64 = 1;
-/// In [`EndHook::key`]: from here on, a key and this.
+/// In [`EndHook::key`]: values from here on are a key plus this.
 const KEYS: u64 = 2;
 
-/// What a thread calls when it ends, after the destructors of its thread-local variables. For interfaces to
-/// other languages, whose threads may use the library as late as that.
+/// A function that a thread calls when it ends, after the destructors of its thread-local variables. For
+/// interfaces to languages whose threads may use the library that late.
 ///
 /// ```
 /// use pagepool::EndHook;
@@ -47,23 +47,23 @@ const KEYS: u64 = 2;
 /// ```
 #[derive(Debug)]
 pub struct EndHook {
-    /// No `OnceLock`: the thread sanitizer does not see what std's own code orders.
+    /// Not a `OnceLock`: the thread sanitizer does not see the ordering of std's precompiled code.
     key: AtomicU64,
     run: fn(),
 }
 
 impl EndHook {
-    /// A hook that calls this function on the thread that ends. It must not unwind.
+    /// A hook that calls `run` on the ending thread. `run` must not unwind.
     pub const fn new(run: fn()) -> Self {
         Self { key: AtomicU64::new(UNKNOWN), run }
     }
 
-    /// Has the calling thread run the hook when it ends, once.
+    /// Makes the calling thread run the hook when it ends, once.
     pub fn set(&'static self) {
         self.store(std::ptr::from_ref(self).cast());
     }
 
-    /// Takes [`set`](Self::set) back.
+    /// Undoes [`set`](Self::set).
     pub fn clear(&'static self) {
         if self.key.load(Ordering::Acquire) != UNKNOWN {
             self.store(std::ptr::null());
@@ -76,12 +76,12 @@ impl EndHook {
             known => known,
         };
         if known >= KEYS {
-            // SAFETY: the key is there. Without memory for the value the thread ends without its hook.
+            // SAFETY: the key exists. If there is no memory for the value, the thread ends without its hook.
             unsafe { libc::pthread_setspecific((known - KEYS) as libc::pthread_key_t, value) };
         }
     }
 
-    /// Makes the key, unless another thread does; gives what is in `key` from now on.
+    /// Makes the key, unless another thread does; returns what `key` holds.
     #[cold]
     fn make_key(&self) -> u64 {
         let ours = new_key();
@@ -90,7 +90,7 @@ impl EndHook {
             Ok(_) => known,
             Err(theirs) => {
                 if let Some(key) = ours {
-                    // SAFETY: no value was set with it, and nobody else knows it.
+                    // SAFETY: no value was set with it, and no other thread knows it.
                     unsafe { libc::pthread_key_delete(key) };
                 }
                 theirs
@@ -99,17 +99,18 @@ impl EndHook {
     }
 }
 
-/// A key of the process, which it keeps; none if it has no more.
+/// The process keeps the key; `None` if it has none left.
 fn new_key() -> Option<libc::pthread_key_t> {
     let mut key = 0;
-    // SAFETY: the C library writes one key; the function is there as long as values are set, see above.
+    // SAFETY: the C library writes one key. The function exists while values are set, see the header
+    // (Unload).
     let done = unsafe { libc::pthread_key_create(&raw mut key, Some(run_hook)) };
     (done == 0).then_some(key)
 }
 
-/// The destructor of the key, which the C library calls with what was set.
+/// The key's destructor, called with the value that was set.
 unsafe extern "C" fn run_hook(hook: *mut c_void) {
-    // SAFETY: only `set` stores a value, and it is a static's address.
+    // SAFETY: only `set` stores a value that is not null, and it is the address of a static.
     let hook = unsafe { &*hook.cast::<EndHook>() };
     (hook.run)();
 }

@@ -1,26 +1,24 @@
-//! The wake-up: an owner that found no page and waits, on a descriptor or in tasks, learns that buffers
-//! returned.
+//! The wake-up: notifies a waiting owner that buffers returned, by a descriptor or by tasks' wakers.
 //!
-//! Without it: the fill ring is dry, the owner sleeps, another thread returns 512 buffers, and the kernel,
-//! having no frame, never wakes it. So an owner that finds nothing arms the wake-up: it raises `starved` here
-//! and a flag in its lanes, then looks again. The first that brings a page after that signals, once: it
-//! writes the eventfd and calls the wakers of all tasks that wait.
+//! Without it, the fill ring is empty, the owner sleeps, another thread returns 512 buffers, and the kernel,
+//! which has no frame, never wakes the owner. So an owner that finds no page arms the wake-up: it sets
+//! `starved` here and a flag in its lanes, then looks again. The next thread that returns a page signals,
+//! once: it writes the eventfd and calls the wakers of all waiting tasks.
 //!
-//! States by `asked`, which the owner keeps for itself, and `starved`:
-//!        not asked            nobody signals; the next allocation that fails arms.
+//! States by `asked`, which only the owner knows, and `starved`:
+//!        not asked            no thread signals; the next failing allocation arms.
 //!        asked, starved       armed: the next page signals.
-//!        asked, not starved   the signal stands, or its thread is about to set it. Whoever sleeps wakes at
-//!                             once, so that allocations that fail need not arm: the heavy fence of arming is
-//!                             paid once for each signal that the owner took back (`acknowledge`).
+//!        asked, not starved   signalled, or about to be. A waiter wakes at once, so a failing allocation
+//!                             need not arm: arming's heavy fence is paid once per acknowledged signal.
 //! Who    owner: `starve`, `acknowledge`, `signal_was_read`, `expect`, `forget`, `fd`. Any thread that
-//!        brought a page: `wake`, with no lock held, for wakers are callbacks. The thread that ends the
+//!        returned a page: `wake`, holding no lock, because wakers are callbacks. The thread that ends the
 //!        pool: `close`.
-//! Pairs  returner: slot, light fence, flag. Owner: flag, heavy fence, slots again (lane.rs, `raise_all`).
-//!        wake (starved, AcqRel) -> starve (Acquire): flags that a returner lowered before its wake are
-//!        lowered before the owner raises them again. Both are exchanges, so one of the two reads what the
-//!        other wrote.
+//! Pairs  returning thread: slot, light fence, flag. Owner: flag, heavy fence, slots again (lane.rs,
+//!        `raise_all`). wake (starved, AcqRel) -> starve (Acquire): flags that a returning thread cleared
+//!        before its wake are cleared before the owner sets them again. Both are exchanges, so one reads
+//!        what the other wrote.
 
-// UNSAFETY: the descriptor is lent for as long as the pool lives, which its type cannot say.
+// UNSAFETY: lends the descriptor while the pool lives, which its type cannot say.
 #![expect(unsafe_code)]
 
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
@@ -31,14 +29,13 @@ use crate::probes;
 use crate::sys::call::{OwnFd, eventfd_is_set, eventfd_signal, eventfd_take};
 use crate::sys::sync::{AtomicU32, Lock, Ordering};
 
-/// Lives as long as the last thread that may signal it; the descriptor only until the pool ends.
+/// Lives until no thread may signal it; the descriptor only until the pool ends.
 #[derive(Debug)]
 pub(crate) struct Wakeup {
-    /// The pool's id, for tracers.
+    /// The pool's id, for probes.
     pool: u32,
     starved: AtomicU32,
-    /// The descriptor's number, for the owner, who needs no lock: it is open until the owner half is given
-    /// up.
+    /// For the owner, without a lock: it is open until the owner half is given up.
     fd: Option<RawFd>,
     signal: Lock<Signal>,
 }
@@ -46,14 +43,14 @@ pub(crate) struct Wakeup {
 #[derive(Debug)]
 struct Signal {
     event: Option<OwnFd>,
-    /// It was given, and the owner has not acknowledged it.
+    /// Signalled, and the owner has not acknowledged it.
     stands: bool,
-    /// Tasks that wait, each by the key that the owner gave it.
+    /// Waiting tasks, by the owner's key.
     tasks: Vec<(u64, Waker)>,
 }
 
 impl Signal {
-    /// Takes it back; says whether it stood.
+    /// Clears the signal; returns whether it was set.
     fn take(&mut self) -> bool {
         if self.stands
             && let Some(event) = &self.event
@@ -65,24 +62,22 @@ impl Signal {
 }
 
 impl Wakeup {
-    /// That of a pool: it signals `event`, if there is one, and tasks.
     pub(crate) fn new(pool: u32, event: Option<OwnFd>) -> Self {
         let fd = event.as_ref().map(|fd| fd.as_raw_fd());
         let signal = Signal { event, stands: false, tasks: Vec::new() };
         Self { pool, starved: AtomicU32::new(0), fd, signal: Lock::new(signal) }
     }
 
-    /// Whether the pool was made with a descriptor to sleep on.
     pub(crate) fn has_fd(&self) -> bool {
         self.fd.is_some()
     }
 
-    /// The descriptor to sleep on, where the pool was made with one.
+    /// The descriptor to sleep on, if any.
     ///
     /// # Safety
     /// The pool has not ended, and does not end while the descriptor is borrowed.
     pub(crate) unsafe fn fd(&self) -> Option<BorrowedFd<'_>> {
-        // SAFETY: `close` comes with the end of the pool, which the caller rules out.
+        // SAFETY: only `close` closes it, at the end of the pool, which the caller rules out.
         self.fd.map(|fd| unsafe { BorrowedFd::borrow_raw(fd) })
     }
 
@@ -91,12 +86,13 @@ impl Wakeup {
         self.starved.load(Ordering::Relaxed) != 0
     }
 
-    /// For the owner: from now on the first page that comes signals.
+    /// For the owner: the next returned page signals.
     pub(crate) fn starve(&self) {
         self.starved.swap(1, Ordering::Acquire); // pairs with wake()
     }
 
-    /// For whoever brought a page: signals, if it is the first since the owner starved. Runs callbacks.
+    /// For a thread that returned a page: signals if it is the first since the owner starved. Runs
+    /// callbacks.
     #[cold]
     pub(crate) fn wake(&self) {
         // Release pairs with starve().
@@ -105,8 +101,7 @@ impl Wakeup {
         }
     }
 
-    /// For whoever has something to tell the owner: signals, armed or not. A signal too many wakes the owner
-    /// once in vain. Runs callbacks.
+    /// Signals the owner, armed or not. A needless signal wakes it once. Runs callbacks.
     #[cold]
     pub(crate) fn signal(&self) {
         let tasks = self.give_signal();
@@ -124,14 +119,13 @@ impl Wakeup {
         std::mem::take(&mut signal.tasks)
     }
 
-    /// For the owner, before the allocation whose failure sends it to sleep: takes the signal back; says
-    /// whether there was one.
+    /// For the owner, before the allocation whose failure makes it sleep: clears the signal, returns whether
+    /// it was set.
     pub(crate) fn acknowledge(&self) -> bool {
         self.signal.lock().take()
     }
 
-    /// For the owner: whether somebody took the signal back by reading the descriptor; then it stands no
-    /// longer.
+    /// For the owner: whether a read of the descriptor cleared the signal; if so clears `stands`.
     pub(crate) fn signal_was_read(&self) -> bool {
         let mut signal = self.signal.lock();
         let read = signal.stands && signal.event.as_ref().is_some_and(|event| !eventfd_is_set(event));
@@ -139,9 +133,9 @@ impl Wakeup {
         read
     }
 
-    /// As [`acknowledge`](Self::acknowledge); and the next signal calls this waker, too, which takes the
-    /// place of an earlier one of the same key. One step: a signal that is on its way finds the waker. Gives
-    /// the earlier waker, whose drop is a callback, to be dropped when the caller's own state is right.
+    /// Clears the signal, and adds a waker for the next signal; it replaces the waker of an equal key. One
+    /// step, so no signal misses the waker. Returns whether the signal was set, and the replaced waker: its
+    /// drop is a callback, to run when the caller's state is consistent.
     pub(crate) fn expect(&self, key: u64, waker: Waker) -> (bool, Option<Waker>) {
         let mut signal = self.signal.lock();
         let stood = signal.take();
@@ -156,7 +150,7 @@ impl Wakeup {
         (stood, old)
     }
 
-    /// For the owner: the task of this key waits no longer.
+    /// For the owner: this task waits no longer.
     pub(crate) fn forget(&self, key: u64) {
         let mut signal = self.signal.lock();
         let at = signal.tasks.iter().position(|(known, _)| *known == key);
@@ -165,7 +159,8 @@ impl Wakeup {
         drop(gone); // a callback
     }
 
-    /// The pool ends: nobody sleeps any more. Threads that keep a lane of it keep no descriptor.
+    /// At the pool's end: closes the descriptor and drops the wakers, so threads that keep a lane keep no
+    /// descriptor.
     pub(crate) fn close(&self) {
         let mut signal = self.signal.lock();
         let gone = (signal.event.take(), std::mem::take(&mut signal.tasks));
@@ -174,8 +169,8 @@ impl Wakeup {
     }
 }
 
-/// Wakes a task. If its waker panics, the panic was reported and ends here: the thread that brought the page
-/// goes on with what it holds, and other tasks are woken.
+/// Wakes a task. A panic of its waker was reported and ends here: the calling thread continues, and other
+/// tasks are woken.
 fn call(task: Waker) {
     let _ = catch_unwind(AssertUnwindSafe(|| task.wake()));
 }

@@ -1,6 +1,6 @@
-//! What every provider must do, as a test that any crate can run over its own.
+//! The rules of every provider, as a test that any crate can run over its own.
 
-// UNSAFETY: pages that the suite reserved are given back.
+// UNSAFETY: pages that the suite reserved are released.
 #![expect(unsafe_code)]
 
 use std::collections::HashSet;
@@ -9,8 +9,8 @@ use std::sync::Arc;
 use crate::mem::page::{MAX_ORDER, NodeId, PageIdx};
 use crate::mem::provider::Provider;
 
-/// Checks a provider against the rules of [`Provider`]; panics with the rule that it breaks. `make` gives a
-/// fresh one each time, of 16 to 100,000 base pages, of which none is out.
+/// Checks a provider against the rules of [`Provider`]; panics with the rule that it breaks. `make` creates a
+/// new provider each time, of 16 to 100,000 base pages, with none out.
 ///
 /// ```
 /// use pagepool::testing::conformance_provider;
@@ -43,9 +43,10 @@ fn reserve(p: &dyn Provider, order: u8, node: Option<NodeId>, n: usize) -> Vec<P
     out
 }
 
-/// Gives back what [`reserve`] gave, once.
+/// Releases pages that [`reserve`] gave, once.
 fn release(p: &dyn Provider, order: u8, pages: &[PageIdx]) {
-    // SAFETY: the suite passes on what it reserved with this order and has not released; it uses no memory.
+    // SAFETY: the suite passes pages that it reserved with this order and has not released; it uses no
+    // memory.
     unsafe { p.release(order, pages) };
 }
 

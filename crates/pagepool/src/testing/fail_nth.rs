@@ -1,6 +1,6 @@
-//! A provider that fails now and then.
+//! A provider that fails at intervals.
 
-// UNSAFETY: it passes the word of another provider on.
+// UNSAFETY: it passes on the promises of another provider.
 #![expect(unsafe_code)]
 
 use std::sync::Arc;
@@ -10,8 +10,7 @@ use crate::mem::area::Area;
 use crate::mem::page::{NodeId, PageIdx};
 use crate::mem::provider::Provider;
 
-/// Wraps a provider; every `n`-th reservation comes back short: with half of what was requested, rounded
-/// down.
+/// Wraps a provider: every `n`-th reservation gives at most half of the requested pages, rounded down.
 ///
 /// ```
 /// use pagepool::testing::FailNth;
@@ -35,24 +34,24 @@ pub struct FailNth {
 }
 
 impl FailNth {
-    /// Fails every `every`-th reservation of `inner`; 0 = none, 1 = each.
+    /// Fails every `every`-th reservation of `inner`; 0: none, 1: each.
     pub fn new(inner: Arc<dyn Provider>, every: u64) -> Arc<Self> {
         Arc::new(Self { inner, every: every.into(), calls: 0.into(), failed: 0.into() })
     }
 
-    /// Changes how often it fails, from the next reservation on.
+    /// Changes the interval of failures, from the next reservation on.
     pub fn set_every(&self, every: u64) {
         self.every.store(every, Ordering::Relaxed);
         self.calls.store(0, Ordering::Relaxed);
     }
 
-    /// Reservations that were made to fail.
+    /// Number of reservations made to fail.
     pub fn failed(&self) -> u64 {
         self.failed.load(Ordering::Relaxed)
     }
 }
 
-// SAFETY: all that it gives is the inner provider's, which it keeps.
+// SAFETY: all its pages are the inner provider's, which it keeps.
 unsafe impl Provider for FailNth {
     fn area(&self) -> &Arc<Area> {
         self.inner.area()
@@ -70,7 +69,7 @@ unsafe impl Provider for FailNth {
     }
 
     unsafe fn release(&self, order: u8, pages: &[PageIdx]) {
-        // SAFETY: the caller promises just this, of pages that the inner provider gave.
+        // SAFETY: the caller promises this for pages that the inner provider gave.
         unsafe { self.inner.release(order, pages) };
     }
 

@@ -1,16 +1,13 @@
-//! An IOMMU for tests: a device's access that is not allowed fails here, and it does not see what was not
-//! synced.
+//! An IOMMU for tests: forbidden accesses of a device fail, and it does not see unsynced data.
 //!
-//! What   each mapped region gets addresses of its own, at random places, with unmapped space around it,
-//!        never used again; and a copy of its memory that the device works on. `sync_for_device` copies to
-//!        it, `sync_for_cpu` from it, so a forgotten sync shows as stale bytes. Beyond that each line of 64
-//!        bytes has an owner, and a device that touches a line which was not given to it gets
-//!        [`IommuFault::NotSynced`].
+//! What   each mapped region has its own random addresses with unmapped space around, never reused, and a
+//!        copy of its memory for the device: a forgotten sync shows as stale bytes. Each line of 64 bytes has
+//!        an owner: a device that touches a line that was not given to it gets [`IommuFault::NotSynced`].
 //! Who    any thread; one lock.
-//! Trust  it follows the addresses of the regions it maps, until they are unmapped: a domain that wraps it
-//!        must pass every unmap on, and a test must not let the device access what a reference of its own
-//!        reaches (I4).
-//! Memory a mapped region costs its size again where it is touched.
+//! Trust  it accesses the addresses of mapped regions until they are unmapped: a domain that wraps it must
+//!        pass on every unmap, and a test must not let the device access what it has a reference to itself
+//!        (I4).
+//! Memory a mapped region takes its size again where it is touched.
 
 // UNSAFETY: syncs copy between the mapped memory and the device's copy of it.
 #![expect(unsafe_code)]
@@ -25,20 +22,20 @@ use crate::mem::page::PAGE_SIZE;
 
 /// Bytes of a line, the unit of ownership.
 const LINE: usize = 64;
-/// Unmapped bytes around each mapping, at least.
+/// Least number of unmapped bytes around each mapping.
 const GUARD: u64 = 1 << 20;
-/// Addresses are below this: what a common IOMMU translates.
+/// Addresses are below this, the limit of common IOMMUs.
 const SPACE: u64 = 1 << 47;
-/// Events that the log keeps; later ones are counted only.
+/// Most events in the log; later ones are only counted.
 const LOG_MAX: usize = 1 << 16;
 
-/// What a device did wrong, or was made to do wrong.
+/// Fault of a device access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum IommuFault {
     /// Nothing was ever mapped at this address.
     Unmapped(DeviceAddr),
-    /// The address was mapped once and is not any more.
+    /// The address was mapped once, but not any more.
     AfterUnmap(DeviceAddr),
     /// The line at this address belongs to the CPU: it was not synced for the device.
     NotSynced(DeviceAddr),
@@ -56,7 +53,7 @@ impl fmt::Display for IommuFault {
 
 impl std::error::Error for IommuFault {}
 
-/// The calls to the IOMMU; lengths in bytes.
+/// Calls to the IOMMU; lengths in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs)] // each variant is a method of `DmaDomain`
 pub enum IommuEvent {
@@ -66,31 +63,31 @@ pub enum IommuEvent {
     SyncForCpu(DeviceAddr, usize),
 }
 
-/// The number of calls of each kind.
+/// Number of calls of each kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct IommuCounts {
     /// Regions mapped.
     pub maps: u64,
     /// Mappings refused by [`CheckingIommu::fail_map`].
     pub refused: u64,
-    /// Regions unmapped that were mapped.
+    /// Mapped regions that were unmapped.
     pub unmaps: u64,
-    /// Unmaps that match no mapping: each is a bug.
+    /// Unmaps without a mapping: each is a bug.
     pub bad_unmaps: u64,
     /// Syncs for the device.
     pub for_device: u64,
     /// Syncs for the CPU.
     pub for_cpu: u64,
-    /// Syncs of what was unmapped already: they do nothing.
+    /// Syncs of memory that was unmapped already: they do nothing.
     pub late_syncs: u64,
     /// Syncs beyond the end of a mapping: each is a bug.
     pub bad_syncs: u64,
-    /// Accesses of the device that faulted.
+    /// Device accesses that faulted.
     pub faults: u64,
 }
 
 /// An IOMMU for tests: a device access fails if it is not mapped, or not synced for the device. Each region
-/// is mapped at random addresses, never used again, to a copy of its memory: `sync_for_device` copies to it,
+/// is mapped at random addresses, never reused, to a copy of its memory: `sync_for_device` copies to it,
 /// `sync_for_cpu` from it, so a missing sync shows as stale bytes. Any thread; one lock.
 ///
 /// ```
@@ -122,7 +119,7 @@ pub struct CheckingIommu {
 #[derive(Debug, Default)]
 struct IommuState {
     mapped: BTreeMap<u64, IommuMapping>,
-    /// Every range that was ever mapped, by its start.
+    /// Length of every range that was ever mapped, by start.
     ever: BTreeMap<u64, u64>,
     counts: IommuCounts,
     log: Vec<IommuEvent>,
@@ -138,8 +135,8 @@ struct IommuMapping {
     lines: Vec<bool>,
 }
 
-// SAFETY: the pointer is followed only while the region is mapped, for bytes that the caller of a sync hands
-// over (I4).
+// SAFETY: the pointer is dereferenced only while the region is mapped, for bytes that the caller of a sync
+// hands over (I4).
 unsafe impl Send for IommuMapping {}
 
 impl fmt::Debug for IommuMapping {
@@ -156,14 +153,14 @@ impl IommuMapping {
         Self { cpu, len, device: vec![0; copied], lines: vec![false; len.div_ceil(LINE)] }
     }
 
-    /// Copies between the two views and passes the lines on.
+    /// Copies between CPU and device, and passes the lines on.
     fn sync(&mut self, at: Range<usize>, to_device: bool) {
         if let (Some(cpu), false) = (self.cpu, self.device.is_empty()) {
             let copy = &mut self.device[at.clone()];
             // SAFETY: the range is within the mapped region.
             let cpu = unsafe { cpu.add(at.start) };
             if to_device {
-                // SAFETY: I4, I6. The region is mapped, so its memory is there; the caller hands these bytes
+                // SAFETY: I4, I6. The region is mapped, so its memory exists; the caller hands these bytes
                 // over.
                 unsafe { std::ptr::copy_nonoverlapping(cpu, copy.as_mut_ptr(), copy.len()) };
             } else {
@@ -176,7 +173,6 @@ impl IommuMapping {
         }
     }
 
-    /// The device's view of a range.
     fn view(&mut self, at: Range<usize>) -> &mut [u8] {
         match self.cpu {
             Some(cpu) if self.device.is_empty() => {
@@ -191,12 +187,12 @@ impl IommuMapping {
 }
 
 impl CheckingIommu {
-    /// An IOMMU of a device that does not see the CPU's caches.
+    /// Creates an IOMMU of a device that does not see the CPU's caches.
     pub fn new(name: impl Into<String>) -> Arc<Self> {
         Self::make(name.into(), false)
     }
 
-    /// An IOMMU of a device that sees the CPU's memory as it is. Unmapped access still faults.
+    /// Creates an IOMMU of a device that sees the CPU's memory directly. Unmapped accesses still fault.
     pub fn new_coherent(name: impl Into<String>) -> Arc<Self> {
         Self::make(name.into(), true)
     }
@@ -206,32 +202,32 @@ impl CheckingIommu {
         Arc::new(Self { id: DomainId::unique(), name, coherent, state: Mutex::new(state) })
     }
 
-    /// Refuses the `n`-th mapping from now on, once; 1 is the next, 0 none.
+    /// Refuses the `n`-th mapping from now on, once; 1: the next, 0: none.
     pub fn fail_map(&self, n: u64) {
         self.state().fail_map_in = n;
     }
 
-    /// The device reads.
+    /// Reads as the device.
     pub fn device_read(&self, at: DeviceAddr, into: &mut [u8]) -> Result<(), IommuFault> {
         self.access(at, into.len(), |view| into.copy_from_slice(view))
     }
 
-    /// The device writes.
+    /// Writes as the device.
     pub fn device_write(&self, at: DeviceAddr, from: &[u8]) -> Result<(), IommuFault> {
         self.access(at, from.len(), |view| view.copy_from_slice(from))
     }
 
-    /// The events since the last call, in order; at most 65,536.
+    /// Returns the events since the last call, in order; at most 65,536.
     pub fn take_log(&self) -> Vec<IommuEvent> {
         std::mem::take(&mut self.state().log)
     }
 
-    /// The number of events of each kind.
+    /// Number of events of each kind.
     pub fn counts(&self) -> IommuCounts {
         self.state().counts
     }
 
-    /// Regions that are mapped now.
+    /// Number of regions that are mapped now.
     pub fn mapped_regions(&self) -> usize {
         self.state().mapped.len()
     }
@@ -280,8 +276,7 @@ impl CheckingIommu {
 }
 
 impl IommuState {
-    /// The mapping that holds a range, and the range counted from its start; a fault names the first bad
-    /// byte.
+    /// The mapping that contains a range, and the range within it; a fault has the first bad byte.
     fn find(&mut self, at: DeviceAddr, len: usize) -> Result<(&mut IommuMapping, Range<usize>), IommuFault> {
         let ever = &self.ever;
         let fault = |addr: u64| match ever.range(..=addr).next_back() {
@@ -301,7 +296,7 @@ impl IommuState {
         Ok((mapped, offset as usize..offset as usize + len))
     }
 
-    /// A place that was never mapped, with its guards; page-aligned and no more.
+    /// A page-aligned place that, with its guards, was never mapped.
     fn place(&mut self, len: u64) -> u64 {
         loop {
             self.random ^= self.random << 13;

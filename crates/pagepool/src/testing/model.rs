@@ -1,8 +1,7 @@
 //! The oracle: what two pools over one memory must do, without threads, atomics or addresses.
 //!
-//! A page is a [`PageToken`], a new one each time it joins a pool: which page a provider gives is its own
-//! affair, so a token is tied to a page number when it is first handed out. Every counter is predicted, and
-//! the place of every page.
+//! A page gets a new [`PageToken`] each time it joins a pool. The provider chooses the page, so the first
+//! hand-out ties its number to the token. The model predicts counters and the place of every page.
 
 mod shrink;
 
@@ -15,25 +14,23 @@ use crate::testing::Setup;
 /// A page from joining a pool to leaving it.
 pub type PageToken = u32;
 
-/// Which thread does something.
+/// The thread that acts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Who {
-    /// The thread that runs the list, and to which pools are bound.
+    /// The thread that runs the list and owns the pools.
     Main,
     /// The other thread.
     OtherThread,
 }
 
-/// Returns that a thread makes through the ring before it asks a pool again for a lane that it could not
-/// have.
+/// Returns through the ring before a thread without a lane requests one from the pool again.
 const RETRY: u32 = 256;
 
-/// What the model knows of a page in a pool.
 #[derive(Debug, Default)]
 struct PageRecord {
     /// Fragments out.
     frags: u32,
-    /// Fragments that returned without room for a message.
+    /// Fragments that returned when there was no room for a message.
     overflowed: u32,
     refs: u32,
     clones: u32,
@@ -44,7 +41,7 @@ struct PageRecord {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ModelMessage {
     Page(PageToken),
-    /// So many fragments of one page.
+    /// Several fragments of one page.
     Frags(PageToken, u32),
 }
 
@@ -52,27 +49,25 @@ enum ModelMessage {
 struct LaneModel {
     messages: VecDeque<ModelMessage>,
     claimed: bool,
-    /// The owner looks at it.
+    /// The owner checks it.
     listed: bool,
-    /// It gave a fragment at the last cut.
+    /// It had a fragment at the last cut.
     busy: bool,
 }
 
 impl LaneModel {
-    /// The owner no longer looks at a lane that is empty and whose thread ended.
+    /// The owner stops checking an empty lane whose thread has ended.
     fn unlist_if_over(&mut self) {
         self.listed &= self.claimed || !self.messages.is_empty();
     }
 }
 
-/// What a thread knows of its lane to a pool.
 #[derive(Clone, Copy, Debug, Default)]
 struct ThreadLane {
     lane: Option<usize>,
     wait: u32,
 }
 
-/// The page that is being cut.
 #[derive(Clone, Copy, Debug)]
 struct OpenPage {
     token: PageToken,
@@ -89,21 +84,21 @@ struct PoolModel {
     ring: VecDeque<ModelMessage>,
     lanes: Vec<LaneModel>,
     next_queue: usize,
-    /// The lane whose turn it is, of those that gave no fragment at the last cut.
+    /// The next lane to check among those that had no fragment at the last cut.
     next_to_cut: usize,
     overflow: Vec<PageToken>,
     records: HashMap<PageToken, PageRecord>,
     open: Option<OpenPage>,
     thread_lanes: [ThreadLane; 2],
-    /// Idle pages that the owner is asked to keep.
+    /// Number of idle pages that the owner was requested to keep.
     asked: Option<usize>,
     queued: VecDeque<DeferredPage>,
-    /// Left the queue in use.
+    /// Buffers that left the queue while in use.
     released: VecDeque<DeferredPage>,
     deferred_stats: DeferredStats,
 }
 
-/// A deferred buffer, and the cookie that names it to its user.
+/// A deferred buffer, and the cookie by which its user knows it.
 #[derive(Clone, Copy, Debug)]
 struct DeferredPage {
     token: PageToken,
@@ -111,7 +106,7 @@ struct DeferredPage {
     cookie: u64,
 }
 
-/// The counters that the model predicts. Those of a pool that are not listed are not compared.
+/// The counters that the model predicts and compares.
 const PREDICTED: [&str; 14] = [
     "alloc_fast",
     "recycle_cached",
@@ -129,11 +124,10 @@ const PREDICTED: [&str; 14] = [
     "release",
 ];
 
-/// The same of a deferred queue.
+/// The counters of a deferred queue that the model predicts and compares.
 const PREDICTED_DEFERRED: [&str; 9] =
     ["queued", "reused", "kept", "skipped", "released", "freed_late", "full", "polls", "leaked"];
 
-/// The named ones of some counters, in that order.
 fn named(names: &[&'static str], counters: &[(&'static str, u64)]) -> Vec<(&'static str, u64)> {
     let value =
         |name| counters.iter().find(|(n, _)| *n == name).expect("a counter of this name is declared").1;
@@ -149,14 +143,14 @@ pub struct PoolsModel {
     pools: [PoolModel; 2],
     /// Pages that left their pool while a `PageRef` referred to them.
     referenced: HashMap<PageToken, u32>,
-    /// Pages that went back to the provider since this was last asked.
+    /// Pages that returned to the provider since the last [`PoolsModel::take_gone`].
     gone: Vec<PageToken>,
-    /// Cookies of buffers that are in use still.
+    /// Cookies of buffers still in use.
     busy: HashSet<u64>,
 }
 
 impl PoolsModel {
-    /// Two fresh pools, bound to the main thread.
+    /// Creates two pools, bound to the main thread.
     pub fn new(setup: Setup) -> Self {
         let pool = || PoolModel {
             owner: Some(Who::Main),
@@ -174,28 +168,28 @@ impl PoolsModel {
         }
     }
 
-    /// Bytes in a page.
+    /// Bytes per page.
     pub fn page_size(&self) -> usize {
         crate::mem::page::PAGE_SIZE << self.setup.order
     }
 
-    /// What fragments are aligned to.
+    /// Alignment of fragments.
     pub fn frag_align(&self) -> usize {
         self.setup.frag_align
     }
 
-    /// Pages that the provider has.
+    /// Free pages of the provider.
     pub fn free(&self) -> usize {
         self.free
     }
 
-    /// Checks the counters that a pool shows.
+    /// Checks the counters of a pool.
     pub fn check_stats(&self, pool: usize, seen: &Stats, when: &str) {
         let told = named(&PREDICTED, &self.pools[pool].stats.fields());
         assert_eq!(named(&PREDICTED, &seen.fields()), told, "counters of pool {pool} {when}");
     }
 
-    /// Where a pool's pages must be.
+    /// The predicted places of a pool's pages.
     pub fn inflight(&self, pool: usize) -> Inflight {
         let p = &self.pools[pool];
         let pages = |q: &VecDeque<ModelMessage>| {
@@ -211,7 +205,7 @@ impl PoolsModel {
         Inflight { total, cache, lanes, ring, frag, deferred, uncollected, out }
     }
 
-    /// Pages of which all fragments have returned, the last ones as messages.
+    /// Number of pages whose fragments have all returned, the last ones as messages.
     fn complete_pages(&self, pool: usize) -> u64 {
         let p = &self.pools[pool];
         let messages = p.lanes.iter().flat_map(|lane| &lane.messages).chain(&p.ring);
@@ -227,24 +221,24 @@ impl PoolsModel {
         returned.into_iter().filter(complete).count() as u64
     }
 
-    /// Checks the counters that a pool's deferred queue shows.
+    /// Checks the counters of a pool's deferred queue.
     pub fn check_deferred_stats(&self, pool: usize, mut seen: DeferredStats, when: &str) {
         let told = &self.pools[pool].deferred_stats;
         if self.pools[pool].ended {
-            // A `Shutdown` polls in each of its methods.
+            // Each method of a `Shutdown` polls.
             (seen.polls, seen.skipped) = (told.polls, told.skipped);
         }
         let told = named(&PREDICTED_DEFERRED, &told.fields());
         assert_eq!(named(&PREDICTED_DEFERRED, &seen.fields()), told, "deferred queue of pool {pool} {when}");
     }
 
-    /// Whether a pool has ended, everything of it has returned, and its deferred queue is empty.
+    /// Whether a pool has ended, everything has returned, and its deferred queue is empty.
     pub fn is_complete(&self, pool: usize) -> bool {
         let p = &self.pools[pool];
         p.ended && p.stats.inflight() == 0 && p.released.is_empty()
     }
 
-    /// The tokens whose pages went back to the provider since the last call.
+    /// Returns the tokens whose pages returned to the provider since the last call.
     pub fn take_gone(&mut self) -> Vec<PageToken> {
         std::mem::take(&mut self.gone)
     }
@@ -254,7 +248,7 @@ impl PoolsModel {
         self.pools[pool].owner = owner;
     }
 
-    /// The other thread has ended.
+    /// The other thread ends, and gives up its lanes.
     pub fn thread_ends(&mut self) {
         for pool in &mut self.pools {
             if let Some(lane) = std::mem::take(&mut pool.thread_lanes[Who::OtherThread as usize]).lane {
@@ -269,7 +263,7 @@ impl PoolsModel {
 
     // ---- Allocation -----------------------------------------------------------------------------
 
-    /// One whole page.
+    /// Allocates a whole page.
     pub fn alloc_page(&mut self, pool: usize) -> Option<PageToken> {
         match self.pools[pool].cache.pop() {
             Some(token) => {
@@ -280,7 +274,7 @@ impl PoolsModel {
         }
     }
 
-    /// Up to `n` whole pages, in the order in which they come.
+    /// Allocates up to `n` whole pages, in order.
     pub fn alloc_bulk(&mut self, pool: usize, n: usize) -> Vec<PageToken> {
         let mut all = Vec::new();
         if self.setup.holders != Holders::Off {
@@ -347,7 +341,6 @@ impl PoolsModel {
         None
     }
 
-    /// From a lane, or from the ring.
     fn drain_from(&mut self, pool: usize, lane: Option<usize>) -> Option<PageToken> {
         while self.pools[pool].cache.len() < self.setup.refill {
             let p = &mut self.pools[pool];
@@ -398,7 +391,7 @@ impl PoolsModel {
         p.cache.pop()
     }
 
-    /// The page that is being cut, if nothing of it is out. With a `PageRef` it leaves.
+    /// The open page, if none of its fragments is out. With a `PageRef` it leaves the pool.
     fn whole_open_page(&mut self, pool: usize) -> Option<PageToken> {
         let token = self.pools[pool].open?.token;
         let record = self.record(pool, token);
@@ -419,13 +412,13 @@ impl PoolsModel {
 
     // ---- Fragments ------------------------------------------------------------------------------
 
-    /// A fragment of `size` bytes: the page, the offset, the true size.
+    /// Allocates a fragment of `size` bytes: page, offset, true size.
     pub fn alloc_frag(&mut self, pool: usize, size: usize) -> Option<(PageToken, usize, usize)> {
         let (token, offset) = self.cut(pool, size)?;
         Some((token, offset, size))
     }
 
-    /// A whole page or a fragment; a whole page has offset 0 and the page's size.
+    /// Allocates a whole page (offset 0, the page's size) or a fragment.
     pub fn alloc(&mut self, pool: usize, size: usize) -> Option<(PageToken, usize, usize)> {
         let page_size = self.page_size();
         if size > page_size {
@@ -461,7 +454,7 @@ impl PoolsModel {
         Some((token, offset))
     }
 
-    /// Closes the open page and opens it again if it has returned, else another.
+    /// Closes the open page, and reopens it if all its fragments have returned; otherwise opens another.
     fn open_next(&mut self, pool: usize) -> Option<()> {
         self.take_in_leading_frags(pool);
         let closed = self.pools[pool].open.take().map(|open| open.token);
@@ -486,7 +479,7 @@ impl PoolsModel {
 
     fn take_in_leading_frags(&mut self, pool: usize) {
         if !self.pools[pool].lanes.iter().any(|lane| lane.listed) {
-            return; // and those that were busy at the last cut stay so
+            return; // lanes that were busy at the last cut stay so
         }
         let turn = self.turn_of_an_idle_lane(pool);
         for at in 0..self.setup.lanes {
@@ -505,11 +498,11 @@ impl PoolsModel {
         }
     }
 
-    /// Of the lanes that gave no fragment at the last cut, a cut looks at one.
+    /// A cut checks one of the lanes that had no fragment at the last cut.
     fn turn_of_an_idle_lane(&mut self, pool: usize) -> Option<usize> {
         let (lanes, p) = (self.setup.lanes, &mut self.pools[pool]);
         if p.lanes.iter().filter(|lane| lane.listed).count() == 1 {
-            return p.lanes.iter().position(|lane| lane.listed); // and nobody else's turn passes
+            return p.lanes.iter().position(|lane| lane.listed); // only one lane is listed: no turn passes
         }
         let mut turns = (p.next_to_cut..p.next_to_cut + lanes).map(|at| at % lanes);
         let turn = turns.find(|&at| p.lanes[at].listed && !p.lanes[at].busy)?;
@@ -517,7 +510,7 @@ impl PoolsModel {
         Some(turn)
     }
 
-    /// Says whether the page is complete with these fragments.
+    /// Counts returned fragments; true if the page is now complete.
     fn frag_counted(&mut self, pool: usize, token: PageToken, n: u32) -> bool {
         let open = self.pools[pool].open.is_some_and(|open| open.token == token);
         let record = self.record(pool, token);
@@ -525,7 +518,7 @@ impl PoolsModel {
         record.frags == 0 && !open
     }
 
-    /// Fragments that returned as messages; gives their page if it is complete with them and off-node.
+    /// Handles fragments that returned as messages; returns their page if it is now complete and off-node.
     fn frag_home(&mut self, pool: usize, token: PageToken, n: u32) -> Option<PageToken> {
         if !self.frag_counted(pool, token, n) {
             return None;
@@ -585,7 +578,7 @@ impl PoolsModel {
 
     // ---- Returns ----------------------------------------------------------------------------
 
-    /// A buffer is dropped: a fragment, or a whole page.
+    /// Drops a buffer: a fragment, or a whole page.
     pub fn drop_buffer(&mut self, pool: usize, who: Who, token: PageToken, frag: bool) {
         if frag { self.drop_frag(pool, who, token) } else { self.drop_page(pool, who, token) }
     }
@@ -601,7 +594,7 @@ impl PoolsModel {
         }
     }
 
-    /// A whole page is dropped, or returned through the ring.
+    /// Drops a whole page, or returns it through the ring.
     pub fn drop_page(&mut self, pool: usize, who: Who, token: PageToken) {
         if self.record(pool, token).refs > 0 {
             self.pools[pool].stats.recycle_released_refcnt += 1;
@@ -616,7 +609,7 @@ impl PoolsModel {
         }
     }
 
-    /// Fragments, or whole pages without a `PageRef`, dropped together.
+    /// Drops fragments, or whole pages without a `PageRef`, together.
     pub fn drop_run(&mut self, pool: usize, who: Who, tokens: &[PageToken], frags: bool) {
         if self.pools[pool].owner == Some(who) {
             return tokens.iter().for_each(|&token| match frags {
@@ -624,8 +617,7 @@ impl PoolsModel {
                 false => self.cache_or_ring(pool, token),
             });
         }
-        // The lane is looked for once for all of them, and a returner to an ended pool empties it only
-        // afterwards.
+        // One lookup of the lane for all. A return to an ended pool empties the lane only afterwards.
         let lane = self.lane_of(pool, who);
         if frags && self.pools[pool].ended {
             return tokens.iter().for_each(|&token| self.frag_late(pool, token));
@@ -645,7 +637,7 @@ impl PoolsModel {
         rest.iter().for_each(|&token| self.ring_or_out(pool, token));
     }
 
-    /// Fragments of one page that follow each other share a message, as many as the page has base pages.
+    /// Consecutive fragments of one page share a message, up to the page's number of base pages.
     fn messages_of(&self, frags: &[PageToken]) -> Vec<(PageToken, u32)> {
         let of_one_page = frags.chunk_by(|one, next| one == next);
         let messages = of_one_page.flat_map(|run| run.chunks(1 << self.setup.order));
@@ -673,7 +665,7 @@ impl PoolsModel {
         }
     }
 
-    /// A page into a lane with room; the returner to an ended pool takes it out again.
+    /// Puts a page into a lane with room. In an ended pool the thread that returned it takes it out again.
     fn push_lane(&mut self, pool: usize, lane: usize, token: PageToken) {
         self.pools[pool].stats.recycle_ring += 1;
         if self.pools[pool].ended {
@@ -682,7 +674,7 @@ impl PoolsModel {
         self.pools[pool].lanes[lane].messages.push_back(ModelMessage::Page(token));
     }
 
-    /// A page through the ring, or out of the pool.
+    /// Puts a page into the ring, or out of the pool.
     pub fn ring_or_out(&mut self, pool: usize, token: PageToken) {
         let p = &mut self.pools[pool];
         if !p.ended && p.ring.len() < self.setup.ring {
@@ -720,7 +712,7 @@ impl PoolsModel {
         thread_lane.lane
     }
 
-    /// A page leaves its pool, for the provider or for those that refer to it.
+    /// Removes a page from its pool: to the provider, or to the holders of its `PageRef`s.
     fn leave(&mut self, pool: usize, token: PageToken) {
         self.pools[pool].stats.release += 1;
         let record = self.pools[pool].records.remove(&token).expect("the page is in this pool");
@@ -738,7 +730,7 @@ impl PoolsModel {
 
     // ---- Deferred -------------------------------------------------------------------------------
 
-    /// A buffer is queued, in use still or not; says whether there was room.
+    /// Queues a buffer, in use or not; returns whether there was room.
     pub fn defer(&mut self, pool: usize, token: PageToken, frag: bool, cookie: u64, busy: bool) -> bool {
         let p = &mut self.pools[pool];
         if p.queued.len() == self.setup.defer_capacity {
@@ -753,7 +745,7 @@ impl PoolsModel {
         true
     }
 
-    /// A user is done with a buffer.
+    /// Ends a user's use of a buffer.
     pub fn user_done(&mut self, cookie: u64) {
         self.busy.remove(&cookie);
     }
@@ -765,8 +757,7 @@ impl PoolsModel {
         home
     }
 
-    /// A round of polling, of `most` buffers at most, by the thread that the pool is bound to. Returns how
-    /// many buffers were returned.
+    /// One poll of at most `most` buffers, by the owner. Returns how many buffers were returned.
     fn poll_deferred(&mut self, pool: usize, most: usize) -> usize {
         let p = &mut self.pools[pool];
         if p.queued.is_empty() && p.released.is_empty() {
@@ -843,17 +834,17 @@ impl PoolsModel {
 
     // ---- Split, shared, page references, the rest --------------------------------------------------
 
-    /// A buffer is split: one part more of a page in fragments, or the first two.
+    /// Splits a buffer: one more fragment of a page in fragments, or the first two.
     pub fn split(&mut self, pool: usize, token: PageToken, frag: bool) {
         self.record(pool, token).frags += if frag { 1 } else { 2 };
     }
 
-    /// A fragment is shared.
+    /// Shares a fragment.
     pub fn share_frag(&mut self, pool: usize, token: PageToken) {
         self.record(pool, token).shared_frags += 1;
     }
 
-    /// A shared buffer is asked for by one of its holders; says whether that one gets it.
+    /// Requests a shared buffer for one of its holders; returns whether that one gets it.
     pub fn try_unique(&mut self, pool: usize, token: PageToken, frag: bool) -> bool {
         let record = self.record(pool, token);
         let alone = record.clones == 0 && (!frag || record.shared_frags == 1);
@@ -861,12 +852,12 @@ impl PoolsModel {
         alone
     }
 
-    /// One more clone of a shared buffer.
+    /// Clones a shared buffer.
     pub fn clone_shared(&mut self, pool: usize, token: PageToken) {
         self.record(pool, token).clones += 1;
     }
 
-    /// A shared buffer is dropped.
+    /// Drops a shared buffer.
     pub fn drop_shared(&mut self, pool: usize, who: Who, token: PageToken, frag: bool) {
         let record = self.record(pool, token);
         if record.clones > 0 {
@@ -877,12 +868,12 @@ impl PoolsModel {
         }
     }
 
-    /// One more `PageRef`.
+    /// Adds a `PageRef`.
     pub fn add_page_ref(&mut self, pool: usize, token: PageToken) {
         self.record(pool, token).refs += 1;
     }
 
-    /// One `PageRef` less, of a page that may have left the pool.
+    /// Drops a `PageRef` of a page that may have left the pool.
     pub fn drop_page_ref(&mut self, pool: usize, token: PageToken) {
         let Some(refs) = self.referenced.get_mut(&token) else {
             self.record(pool, token).refs -= 1;
@@ -900,7 +891,7 @@ impl PoolsModel {
         self.record(pool, token).refs > 0
     }
 
-    /// Another node is preferred; all pages are on node 0.
+    /// Prefers another node; all pages are on node 0.
     pub fn update_nid(&mut self, pool: usize, node: u8) {
         self.pools[pool].off_node = node != 0;
         while let Some(token) = self.pools[pool].cache.pop() {
@@ -908,7 +899,7 @@ impl PoolsModel {
         }
     }
 
-    /// The pool ends: the pages in its cache, lanes and ring go back.
+    /// Ends the pool: the pages in its cache, lanes and ring return to the provider.
     pub fn destroy(&mut self, pool: usize) {
         let p = &mut self.pools[pool];
         (p.owner, p.ended) = (None, true);
@@ -929,7 +920,7 @@ impl PoolsModel {
                 }
             }
         }
-        // The page that was being cut has returned now if its last fragment returned before.
+        // The open page is complete now if its last fragment returned before.
         if let Some(open) = open.filter(|open| !pages.contains(&open.token)) {
             pages.extend((self.record(pool, open.token).frags == 0).then_some(open.token));
         }

@@ -1,23 +1,23 @@
-//! What can be done to pools, as data: one list for the property test, the fuzzer and the model checker.
+//! Operations on pools, as data: one list for the property test, the fuzzer and the model checker.
 
 use crate::pool::params::{Holders, OnBusy};
 
-/// One call, or a short choreography of calls, on one of two pools that share their memory. Numbers choose
-/// among what there is, modulo; an operation that finds nothing to work on does nothing.
+/// One call, or a short sequence of calls, on one of two pools that share their memory. The first number
+/// selects the object, modulo their count; `n` is the second. An operation without an object does nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Op {
     /// `alloc_page` on a pool.
     AllocPage(u8),
-    /// `alloc_bulk` of that many.
+    /// `alloc_bulk` of `n` pages.
     AllocBulk(u8, u8),
-    /// `alloc_batch` of that many.
+    /// `alloc_batch` of `n` pages.
     AllocBatch(u8, u8),
-    /// `alloc_frag` of that many sixteenths of a page, and some bytes.
+    /// `alloc_frag` of `n` fourteenths of a page, and some bytes.
     AllocFrag(u8, u8),
-    /// Up to 7 such fragments, by `alloc_frag_bulk` or in runs.
+    /// Up to 7 fragments of `n` fourteenths of a page and some bytes, by `alloc_frag_bulk` or in runs.
     AllocFrags(u8, u8),
-    /// `alloc` of that many sixteenths of a page, and some bytes.
+    /// `alloc` of `n` fourteenths of a page, and some bytes.
     Alloc(u8, u8),
     /// Drops a buffer here.
     Drop(u8),
@@ -25,19 +25,19 @@ pub enum Op {
     DropRemote(u8),
     /// Drops a buffer here while its pool is bound to no thread.
     DropUnbound(u8),
-    /// `put_bulk` of that many buffers of both pools, from one on.
+    /// `put_bulk` of `n` buffers of both pools, from one on.
     PutBulk(u8, u8),
-    /// The same on the other thread.
+    /// `put_bulk` of `n` buffers of both pools, from one on, on the other thread.
     PutBulkRemote(u8, u8),
-    /// `put_ring_bulk` of that many buffers.
+    /// `put_ring_bulk` of `n` buffers.
     PutRingBulk(u8, u8),
     /// `put_ring` of a buffer.
     PutRing(u8),
     /// `put_ring` of a buffer on the other thread.
     PutRingRemote(u8),
-    /// `recycle_direct` of a buffer, by its own pool and by the other one, which refuses.
+    /// `recycle_direct` of a buffer, by its own pool, and by the other one, which refuses.
     RecycleDirect(u8),
-    /// Takes one page out of a batch.
+    /// Removes one page from a batch.
     BatchPop(u8),
     /// Drops a batch here.
     DropBatch(u8),
@@ -57,47 +57,46 @@ pub enum Op {
     DropSharedRemote(u8),
     /// `try_unique` of a shared buffer.
     TryUnique(u8),
-    /// `split_off`, that many two hundredths into the buffer.
+    /// `split_off`, at `n` two hundredths of the buffer.
     SplitOff(u8, u8),
-    /// The same on the other thread.
+    /// `split_off`, at `n` two hundredths of the buffer, on the other thread.
     SplitOffElsewhere(u8, u8),
     /// `into_raw`.
     IntoRaw(u8),
-    /// `alloc_addr_bulk` in a pool, of that many, at most 15.
+    /// `alloc_addr_bulk` of `n` pages in a pool, at most 15.
     AllocAddrs(u8, u8),
-    /// `put_addr_bulk` of up to 15 neighbours in the list of raw buffers, on the other thread for the upper
-    /// half of the bytes.
+    /// `put_addr_bulk` of up to 15 neighbours in the list of raw buffers; on the other thread if `n` is above
+    /// 127.
     PutAddrs(u8, u8),
-    /// `from_raw`, at an address that many sixteenths into the buffer, and then the same address again.
+    /// `from_raw` at an address `n` sixteenths into the buffer, then at the buffer's address again.
     FromRaw(u8, u8),
-    /// `from_raw` by the pool that it is not of, and of an address that is nobody's.
+    /// `from_raw` by the wrong pool, and of an address that no pool has.
     FromRawWrong(u8),
-    /// `defer` of a buffer, for a user that still uses it, or does not.
+    /// `defer` of a buffer, in use by its user or not.
     Defer(u8, u8),
-    /// The user is done with a deferred buffer, or with its released memory.
+    /// Ends the use of a deferred buffer, or of its released memory.
     UserDone(u8),
     /// `poll_deferred` of a pool.
     PollDeferred(u8),
     /// `update_nid` to one of two nodes.
     UpdateNid(u8, u8),
-    /// The pool is bound on the other thread, allocates and drops a page there, and comes back.
+    /// Binds the pool on the other thread, allocates and drops a page there, and binds it here again.
     BindElsewhere(u8),
-    /// The other thread ends; the next one is a new thread.
+    /// Ends the other thread; the next one is a new thread.
     ThreadEnds,
     /// `shrink` of a pool to a few pages.
     Shrink(u8, u8),
     /// `ask_to_shrink` of a pool to a few pages, on the other thread.
     AskToShrink(u8, u8),
-    /// Destroys a pool; what is out returns late.
+    /// Destroys a pool; buffers that are out return late.
     Destroy(u8),
 }
 
 impl Op {
-    /// Kinds of operation.
+    /// Number of kinds of operations.
     pub const KINDS: u8 = 48;
 
-    /// Every three bytes are an operation: what, on which, how much. Destroying and ending threads is made
-    /// rare.
+    /// Decodes an operation from three bytes: kind, object, `n`. Destroying is rare.
     pub fn from_bytes([what, which, amount]: [u8; 3]) -> Self {
         match what % Self::KINDS {
             0 | 1 => Self::AllocPage(which),
@@ -145,13 +144,13 @@ impl Op {
         }
     }
 
-    /// The operations that these bytes stand for; up to two bytes at the end are ignored.
+    /// Decodes the operations in these bytes; ignores up to two bytes at the end.
     pub fn list(bytes: &[u8]) -> Vec<Self> {
         bytes.as_chunks::<3>().0.iter().map(|op| Self::from_bytes(*op)).collect()
     }
 }
 
-/// The sizes of both pools: small ones, so that every limit is met often.
+/// Sizes of both pools: small, to reach every limit often.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Setup {
     /// log2 of base pages per page.
@@ -164,22 +163,22 @@ pub struct Setup {
     pub refill: usize,
     /// Slots in the ring.
     pub ring: usize,
-    /// Lanes that a pool has.
+    /// Lanes of a pool.
     pub lanes: usize,
     /// Slots in a lane.
     pub lane: usize,
-    /// Alignment of fragments.
+    /// Alignment of fragments in bytes.
     pub frag_align: usize,
-    /// The capacity of the deferred queue.
+    /// Capacity of the deferred queue.
     pub defer_capacity: usize,
-    /// What a poll does with one that is still in use.
+    /// What a poll does with a buffer still in use.
     pub on_busy: OnBusy,
     /// What the pools record of pages that are out.
     pub holders: Holders,
 }
 
 impl Setup {
-    /// The setup that four bytes stand for.
+    /// Decodes a setup from four bytes.
     pub fn from_bytes([pages, cache, ways, lane]: [u8; 4]) -> Self {
         let cache_size = 1 + (cache as usize & 7);
         let defer_capacity = [0, 1, 3, 8][(ways as usize >> 6) & 3];

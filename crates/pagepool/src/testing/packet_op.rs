@@ -1,41 +1,41 @@
-//! What can be done to packets, as data: one list for the property test and the fuzzer.
+//! Operations on packets, as data: one list for the property test and the fuzzer.
 
-/// One operation on some packets. Numbers choose among what there is, modulo; an operation that finds nothing
-/// to work on does nothing.
+/// One operation on packets. The first number selects the object, modulo their count; `n` is the second. An
+/// operation without an object does nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PacketOp {
-    /// The device writes a packet into a page and that many further buffers; it becomes a frame.
+    /// The device writes a packet into a page and up to 7 further buffers; it becomes a frame.
     Receive(u8, u8),
-    /// A frame becomes a packet.
+    /// Converts a frame into a packet.
     FromFrame(u8),
     /// Drops a frame, here or on another thread.
     DropFrame(u8, u8),
-    /// A packet of ordinary memory.
+    /// Creates a packet of ordinary memory.
     Ordinary(u8, u8),
-    /// Appends a fragment that the device wrote, of that many sixteenths of a page.
+    /// Appends a fragment that the device wrote; `n` selects its size.
     AddFrag(u8, u8),
     /// Appends ordinary memory.
     AddOrdinary(u8, u8),
     /// Clones a packet.
     Clone(u8),
-    /// `split`, at that many sixteenths of its length, and a few bytes more.
+    /// `split`, at `n` sixteenths of the length plus a few bytes.
     Split(u8, u8),
-    /// `try_coalesce` of two.
+    /// `try_coalesce` of two packets.
     Coalesce(u8, u8),
-    /// `pull` of that many sixteenths.
+    /// `pull` of `n` sixteenths.
     Pull(u8, u8),
-    /// `trim` to that many sixteenths.
+    /// `trim` to `n` sixteenths.
     Trim(u8, u8),
-    /// `push` of that many bytes.
+    /// `push` of `n` bytes.
     Push(u8, u8),
-    /// `put` of that many bytes.
+    /// `put` of `n` bytes.
     Put(u8, u8),
-    /// `cow_head` with that many bytes.
+    /// `cow_head` with twice `n` bytes.
     CowHead(u8, u8),
-    /// Writes over the head.
+    /// Overwrites the head.
     Write(u8),
-    /// `make_linear` of that many sixteenths.
+    /// `make_linear` of `n` sixteenths.
     MakeLinear(u8, u8),
     /// `linearize`.
     Linearize(u8),
@@ -43,7 +43,7 @@ pub enum PacketOp {
     Unclone(u8),
     /// `copy`.
     Copy(u8),
-    /// `into_bytes`, if the feature `bytes` is there; a packet or a frame.
+    /// `into_bytes` of a packet or a frame, with the feature `bytes`.
     IntoBytes(u8, u8),
     /// Drops one `Bytes`.
     DropBytes(u8),
@@ -51,21 +51,21 @@ pub enum PacketOp {
     Drop(u8),
     /// Drops a packet on another thread.
     DropRemote(u8),
-    /// Another thread reads a packet, cuts that many sixteenths off, and sends it back.
+    /// Another thread reads a packet, cuts `n` sixteenths off the front, and sends it back.
     PullElsewhere(u8, u8),
-    /// The device sends a packet: reads each of its buffers where it is mapped.
+    /// The device sends a packet: it reads each mapped buffer.
     Send(u8),
-    /// The cache's handle goes; another cache is made.
+    /// Replaces the cache, and drops its handle.
     DropCache,
-    /// The pool ends with what is out; another one is made.
+    /// Replaces the pool, and destroys it with buffers out.
     Destroy,
 }
 
 impl PacketOp {
-    /// Kinds of operation.
+    /// Number of kinds of operations.
     pub const KINDS: u8 = 32;
 
-    /// Every three bytes are an operation: what, on which, how much. Ending pools and caches is made rare.
+    /// Decodes an operation from three bytes: kind, object, `n`. Ending pools and caches is rare.
     pub fn from_bytes([what, which, amount]: [u8; 3]) -> Self {
         match what % Self::KINDS {
             0..=2 => Self::Receive(which, amount),
@@ -98,13 +98,13 @@ impl PacketOp {
         }
     }
 
-    /// The operations that these bytes stand for; up to two bytes at the end are ignored.
+    /// Decodes the operations in these bytes; ignores up to two bytes at the end.
     pub fn list(bytes: &[u8]) -> Vec<Self> {
         bytes.as_chunks::<3>().0.iter().map(|op| Self::from_bytes(*op)).collect()
     }
 }
 
-/// Small sizes, so that every limit is met often.
+/// Small sizes, to reach every limit often.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PacketSetup {
     /// Pages of the pool.
@@ -118,7 +118,7 @@ pub struct PacketSetup {
 }
 
 impl PacketSetup {
-    /// The setup that two bytes stand for.
+    /// Decodes a setup from two bytes.
     pub fn from_bytes([sizes, rooms]: [u8; 2]) -> Self {
         Self {
             pages: 8 + (sizes as usize & 31),

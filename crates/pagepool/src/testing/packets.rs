@@ -1,10 +1,8 @@
-//! Runs a list of operations on real packets, and on plain vectors of bytes beside them, and compares after
-//! every one.
+//! Runs operations on real packets and on plain vectors of bytes, and compares them after each.
 //!
-//! The packets lie in a pool that a checking IOMMU maps for a device. The device writes what is received and
-//! reads what is sent, so a missed sync shows as a fault or as other bytes. Every packet is written in a
-//! pattern of its own, so memory that is used again too early shows at the next comparison. At the end
-//! everything has returned.
+//! The packets lie in a pool that a checking IOMMU maps for a device. The device writes received packets and
+//! reads sent ones, so a missed sync shows as a fault or as wrong bytes. Every packet has its own pattern, so
+//! memory that is reused too early shows at the next comparison. At the end everything has returned.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -23,17 +21,16 @@ use crate::pool::shutdown::Shutdown;
 use crate::pool::unbound::Pool;
 use crate::testing::{CheckingIommu, PacketOp, PacketSetup, PlainMemory};
 
-/// Most objects of a kind at once: beyond that the oldest is dropped.
+/// Most objects of a kind at once; beyond that the oldest is dropped.
 const MOST: usize = 12;
 
-/// An object, and the bytes that it must have.
+/// An object, and its expected bytes.
 #[derive(Debug)]
 struct With<T> {
     what: T,
     bytes: Vec<u8>,
 }
 
-/// The real objects, each with its bytes.
 struct PacketRun {
     setup: PacketSetup,
     iommu: Arc<CheckingIommu>,
@@ -45,12 +42,12 @@ struct PacketRun {
     packets: VecDeque<With<SkBuff>>,
     #[cfg(all(feature = "bytes", not(loom)))]
     parts: VecDeque<With<bytes::Bytes>>,
-    /// Everything that is lent has a count of it.
+    /// All lent memory has a count of this.
     lent: Arc<()>,
     seed: usize,
 }
 
-/// Memory that is lent to packets, overwritten when it comes back.
+/// Memory lent to packets, overwritten when it returns.
 struct Lent {
     bytes: Vec<u8>,
     _lender: Arc<()>,
@@ -68,8 +65,8 @@ impl Drop for Lent {
     }
 }
 
-/// Runs the list, and then returns everything. Panics where a packet has other bytes than it must have,
-/// where the device met a fault, and where anything is out at the end.
+/// Runs the list, then returns everything. Panics if a packet has wrong bytes, the device met a fault, or
+/// anything is out at the end.
 pub fn run_packets(setup: PacketSetup, ops: &[PacketOp]) {
     let mut run = PacketRun::new(setup);
     for &op in ops {
@@ -105,12 +102,11 @@ fn sixteenths(len: usize, n: u8) -> usize {
     (len * (n as usize & 15) / 16 + (n as usize >> 4) * 3).min(len)
 }
 
-/// Does it on another thread.
 fn elsewhere<R: Send>(work: impl FnOnce() -> R + Send) -> R {
     std::thread::scope(|threads| threads.spawn(work).join().expect("what is done elsewhere does not panic"))
 }
 
-/// These stretches are those bytes.
+/// Whether the chunks together are these bytes.
 fn is<'a>(chunks: impl Iterator<Item = &'a [u8]>, bytes: &[u8]) -> bool {
     let mut rest = Some(bytes);
     chunks.for_each(|chunk| rest = rest.and_then(|rest| rest.strip_prefix(chunk)));
@@ -197,7 +193,7 @@ impl PacketRun {
         self.packets.push_back(packet);
     }
 
-    /// Every packet has its bytes, and says so in each of its ways.
+    /// Checks that every packet has its bytes and consistent lengths.
     fn check(&mut self, after: PacketOp) {
         for With { what, bytes } in &self.packets {
             let chunks = what.chunks().expect("all of it is readable");
@@ -247,7 +243,7 @@ impl PacketRun {
         (0..len).map(|at| (self.seed * 37 + at * 11 + at / 251) as u8).collect()
     }
 
-    /// The device writes into a buffer at an offset; gives the bytes.
+    /// The device writes into a buffer at an offset; returns the bytes.
     fn device_writes(&mut self, buffer: &mut PageBuf, offset: usize, len: usize) -> Vec<u8> {
         let bytes = self.pattern(len);
         let at = buffer.dma_addr_in(self.iommu.id()).expect("the pool is mapped");
@@ -291,7 +287,7 @@ impl PacketRun {
         self.packets.push_back(packet);
     }
 
-    /// The device reads each buffer of a packet where it finds it.
+    /// The device reads each mapped buffer of a packet.
     fn send(&mut self, at: u8) {
         let Some(With { what, bytes }) = pick(&mut self.packets, at) else { return };
         let id = self.iommu.id();
@@ -438,9 +434,9 @@ impl PacketRun {
     }
 }
 
-/// One packet, and what each operation does to its bytes.
+/// One packet, and the effect of each operation on its bytes.
 impl With<SkBuff> {
-    /// An operation beyond the head either succeeds, or fails because no block is left.
+    /// Checks that an operation beyond the head succeeded, or failed only because no block is left.
     fn done(&self, result: Result<(), SkbError>, cloned: bool) -> bool {
         assert!(result.is_ok() || (cloned && result == Err(SkbError::Exhausted)), "{result:?}");
         result.is_ok()
@@ -463,7 +459,7 @@ impl With<SkBuff> {
         }
     }
 
-    /// Why bytes cannot be added to the head, if they cannot.
+    /// The expected error of adding bytes to the head, if any.
     fn refused(&self, fits: bool) -> Option<SkbError> {
         match (self.what.is_cloned(), fits) {
             (true, _) => Some(SkbError::Cloned),
@@ -516,7 +512,7 @@ impl With<SkBuff> {
         }
     }
 
-    /// What another thread does with it, and brings it back.
+    /// Sends the packet to another thread for an operation there, and back.
     fn elsewhere(mut self, op: PacketOp) -> Self {
         elsewhere(move || {
             assert!(

@@ -1,7 +1,6 @@
-//! The smallest provider there is: a stack of page numbers over zeroed memory, all of it present from the
-//! start.
+//! The smallest provider: a stack of page numbers over zeroed memory, all of it present from the start.
 
-// UNSAFETY: the memory is allocated and freed by hand, to have its alignment.
+// UNSAFETY: the memory is allocated and freed by hand, for its alignment.
 #![expect(unsafe_code)]
 
 use std::alloc::Layout;
@@ -13,7 +12,7 @@ use crate::mem::page::{NodeId, PAGE_SIZE, PageIdx};
 use crate::mem::provider::Provider;
 use crate::sys::sync::Lock;
 
-/// Pages of one order, handed out lowest first. For models and tests that must not depend on an arena.
+/// Pages of one order, lowest first. For models and tests that must not depend on an arena.
 #[derive(Debug)]
 pub struct PlainMemory {
     area: Arc<Area>,
@@ -23,7 +22,7 @@ pub struct PlainMemory {
 }
 
 impl PlainMemory {
-    /// `pages` pages of `order`, all on node 0.
+    /// Creates a provider of `pages` pages of `order`, all on node 0.
     pub fn new(pages: usize, order: u8) -> Result<Arc<Self>, Error> {
         let size = PAGE_SIZE << order;
         let layout = Layout::from_size_align(size * pages, size).expect("a test's memory is small");
@@ -31,15 +30,15 @@ impl PlainMemory {
         let base = unsafe { std::alloc::alloc_zeroed(layout) };
         assert!(!base.is_null(), "a test's memory is there");
         let (at, len, node) = (base as usize, layout.size() as u64, Some(NodeId(0)));
-        // SAFETY: the memory is this provider's, zeroed, and freed after the area was closed.
+        // SAFETY: only this provider uses the memory, which is zeroed, and freed after the area was closed.
         let area = unsafe { Area::readable(at, len, REGION_SHIFT, node) }?;
-        // SAFETY: this is the provider, and all of the memory is there.
+        // SAFETY: this is the provider, and all of its memory exists.
         (0..area.regions()).try_for_each(|r| unsafe { area.add_region(r) })?;
         let free = (0..pages as u32).rev().map(|p| PageIdx(p << order)).collect();
         Ok(Arc::new(Self { area, order, free: Lock::new(free), layout }))
     }
 
-    /// Pages that no pool has.
+    /// Number of pages outside of pools.
     pub fn free(&self) -> usize {
         self.free.lock().len()
     }
@@ -80,11 +79,11 @@ unsafe impl Provider for PlainMemory {
 
 impl Drop for PlainMemory {
     fn drop(&mut self) {
-        // SAFETY: this is the provider, and it is being dropped: every page out keeps it alive, so none is.
-        // I6: no domain maps what is gone.
+        // SAFETY: I6. This is the provider, in its drop: every page that is out keeps it alive, so none is,
+        // and no domain maps its memory.
         unsafe { self.area.close() };
         let base = self.area.base().expect("plain memory is readable");
-        // SAFETY: allocated in `new` with this layout, freed once; no pool is left, for each keeps its
+        // SAFETY: allocated in `new` with this layout, freed once; no pool is left, because each keeps its
         // provider.
         unsafe { std::alloc::dealloc(base as *mut u8, self.layout) };
     }

@@ -1,8 +1,8 @@
-//! Runs a list of operations on two real pools and on the model, and compares after every one.
+//! Runs operations on two real pools and on the model, and compares them after each.
 //!
-//! Everything is deterministic: the other thread does one thing at a time, while this one waits for it. Every
-//! buffer is stamped with a number of its own when it is handed out, and the stamp is looked at before it
-//! returns to its pool, so a page or a fragment that had two owners shows.
+//! Everything is deterministic: the other thread does one thing at a time, and this one waits for it. Every
+//! buffer gets a unique stamp when it is handed out, which is checked before it returns. A page or fragment
+//! with two owners shows.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::mpsc::{Sender, channel};
@@ -26,14 +26,14 @@ use crate::pool::unbound::Pool;
 use crate::testing::model::{PageToken, PoolsModel, Who};
 use crate::testing::{Op, Setup};
 
-/// A thing that is out, and the page that the model says it is.
+/// An object that is out, and its page in the model.
 #[derive(Debug)]
 struct Out<T> {
     pool: usize,
     token: PageToken,
     what: T,
     frag: bool,
-    /// A whole page whose record may have to be looked up when it returns.
+    /// A whole page whose record may be looked up when it returns.
     special: bool,
     stamp: u64,
 }
@@ -50,7 +50,7 @@ impl<T> Out<T> {
     }
 }
 
-/// The user of the deferred buffers: it uses them as long as the list says.
+/// The user of the deferred buffers; the list says how long it uses them.
 #[derive(Debug, Default)]
 struct User {
     busy: Mutex<HashSet<u64>>,
@@ -62,10 +62,9 @@ impl InUse for User {
     }
 }
 
-/// Pages of a batch, each with its stamp.
 type Stamped = Vec<(PageToken, u64)>;
 
-/// The real pools, what is out of them, and the model beside them.
+/// The real pools, all objects that are out, and the model.
 #[derive(Debug)]
 struct OpRun {
     model: PoolsModel,
@@ -79,7 +78,7 @@ struct OpRun {
     shared: Vec<Out<SharedBuf>>,
     raws: Vec<Out<RawBuf>>,
     page_refs: Vec<Out<PageRef>>,
-    /// Buffers that were in use when they were queued, by their cookies.
+    /// Cookies of buffers that were in use when queued.
     deferred: Vec<Out<u64>>,
     user: Arc<User>,
     registered: [Option<DeferredUser>; 2],
@@ -90,15 +89,14 @@ struct OpRun {
     token_at: HashMap<PageIdx, PageToken>,
 }
 
-/// Runs the list over `provider`, which has exactly `setup.pages` free pages of `setup.order`, and then
-/// returns everything. Panics where the pools and the model differ.
+/// Runs the list over `provider`, which has exactly `setup.pages` free pages of `setup.order`, then returns
+/// everything. Panics if the pools differ from the model.
 ///
-/// One run at a time per process: what the model knows of lanes holds while no other pool takes part.
+/// One run at a time per process: the model's lanes are right only while no other pool is used.
 pub fn run(setup: Setup, provider: Arc<dyn Provider>, ops: &[Op]) {
     let available = provider.available(setup.order);
     let domain: Arc<dyn DmaDomain> = Arc::new(IdentityDomain::new("model"));
-    // Keeps the device's view of the area beyond the end of both pools, so that raw buffers can return
-    // late.
+    // Keeps the area mapped beyond the end of both pools, so that raw buffers can return late.
     let keeper = provider.area().attach(&domain).expect("the identity maps everything");
     let mut run = OpRun::new(setup, provider.clone(), domain);
     for (at, op) in ops.iter().enumerate() {
@@ -198,7 +196,7 @@ impl OpRun {
         }
     }
 
-    /// Everything that can be seen from outside is as the model says.
+    /// Checks all that is visible from outside against the model.
     fn compare(&mut self, when: &str) {
         for pool in 0..2 {
             if let Some(shutdown) = &self.shutdowns[pool] {
@@ -219,7 +217,7 @@ impl OpRun {
         }
     }
 
-    /// Returns everything in the order of its kinds, and ends both pools.
+    /// Returns everything, kind by kind, and ends both pools.
     fn end(mut self) {
         while !self.buffers.is_empty() {
             self.drop_buffer(0, Who::OtherThread);
@@ -250,7 +248,7 @@ impl OpRun {
 
     // ---- Hand-outs ------------------------------------------------------------------------------
 
-    /// Ties a token to its page, or finds that they differ.
+    /// Ties a token to its page, and checks that they agree.
     fn is_page(&mut self, token: PageToken, page: PageIdx) {
         for token in self.model.take_gone() {
             if let Some(page) = self.page_of.remove(&token) {
@@ -312,8 +310,8 @@ impl OpRun {
         }
     }
 
-    /// Sixteenths of a page in the upper half, so that some sizes are 0 and some more than a page; odd bytes
-    /// below.
+    /// Upper half: fourteenths of a page, so that some sizes are 0 and some exceed a page; lower half: odd
+    /// bytes.
     fn size(&self, size: u8) -> usize {
         (size as usize >> 4) * (self.model.page_size() / 14) + (size as usize & 15) * 7
     }
@@ -368,12 +366,10 @@ impl OpRun {
 
     // ---- Returns ----------------------------------------------------------------------------
 
-    /// Takes something out of a list, if there is anything.
     fn pick<T>(from: &mut Vec<T>, at: u8) -> Option<T> {
         (!from.is_empty()).then(|| from.swap_remove(at as usize % from.len()))
     }
 
-    /// Does something with buffers on one thread or the other.
     fn on(&mut self, who: Who, work: impl FnOnce() + Send + 'static) {
         match who {
             Who::Main => work(),
@@ -400,7 +396,6 @@ impl OpRun {
         self.pools[pool] = unbound.map(Pool::bind);
     }
 
-    /// Takes some neighbours out of the list of buffers.
     fn pick_run(&mut self, at: u8, n: u8) -> (Vec<PageBuf>, Vec<Out<()>>) {
         let from = at as usize % (self.buffers.len() + 1);
         let to = (from + (n as usize & 31)).min(self.buffers.len());
@@ -579,7 +574,7 @@ impl OpRun {
         }
     }
 
-    /// Whether another fragment may lie in the first or last line of one.
+    /// Whether another fragment may lie in a fragment's first or last line.
     fn shares_a_line(&self, pool: usize, offset: usize, len: usize) -> bool {
         let ends_within = self.split_lines[pool] && !(offset + len).is_multiple_of(64);
         self.model.frag_align() < 64 || !offset.is_multiple_of(64) || ends_within
@@ -596,7 +591,7 @@ impl OpRun {
         assert!(again.is_err(), "an address was taken twice");
         out.special = !out.frag && self.model.has_page_ref(out.pool, out.token);
         if raw.len < 8 {
-            write_stamp(&mut buffer, out.stamp); // it was too short for one, and has whole lines now
+            write_stamp(&mut buffer, out.stamp); // it was too short for a stamp, and has whole lines now
         }
         self.buffers.push(out.with(buffer));
     }
@@ -695,7 +690,7 @@ impl OpRun {
         let Some(real) = &self.pools[pool] else { return };
         assert_eq!(real.shrink(keep), self.model.shrink(pool, keep), "shrink");
         let at = real.inflight();
-        // Fragments that come behind a page that stays are not looked at.
+        // Fragments behind a page that stays are not checked.
         assert!(at.cache + at.lanes + at.ring <= keep as u64, "{at:?}, and {keep} were to be kept");
     }
 
@@ -744,8 +739,7 @@ impl OpRun {
     }
 }
 
-/// What a bulk returns together: the plain pages of a pool, the fragments of a pool, any other page by
-/// itself.
+/// What a bulk returns together: plain pages of a pool, fragments of a pool, each other page alone.
 fn groups(mut outs: Vec<Out<()>>) -> Vec<Vec<Out<()>>> {
     let mut groups = Vec::new();
     while let Some(first) = outs.first() {
@@ -772,7 +766,7 @@ fn write_stamp(buffer: &mut PageBuf, stamp: u64) {
     }
 }
 
-/// The buffer's first word is what was written when it was handed out.
+/// Checks that the buffer's first word is still its stamp.
 fn stamp_stands(out: &Out<PageBuf>) {
     assert!(has_stamp(out.what.bytes(), out.stamp), "{out:?} had two owners");
 }
@@ -781,10 +775,9 @@ fn has_stamp(bytes: Option<&[u8]>, stamp: u64) -> bool {
     bytes.and_then(|bytes| bytes.first_chunk()).is_none_or(|word| *word == stamp.to_le_bytes())
 }
 
-/// Something to do on the other thread.
 type OtherWork = Box<dyn FnOnce() + Send>;
 
-/// The other thread: does what it is sent, one thing at a time.
+/// The other thread: does its work one thing at a time.
 #[derive(Debug)]
 struct OtherThread {
     work: Sender<(OtherWork, Sender<()>)>,
@@ -803,7 +796,7 @@ impl OtherThread {
         Self { work, thread }
     }
 
-    /// Signals when it is done.
+    /// Runs work, and waits until it is done.
     fn run(&mut self, work: impl FnOnce() + Send + 'static) {
         let (done, wait) = channel();
         self.work.send((Box::new(work), done)).expect("the other thread lives");

@@ -1,10 +1,10 @@
-//! Seeds of random tests: the same in each run, unless somebody asks for others.
+//! Seeds of random tests: equal in each run, unless others are requested.
 
 use std::env;
 use std::hash::{BuildHasher, RandomState};
 
-/// The seed of a random test, printed as an assignment that repeats the run: what the variable of the
-/// environment says; else a new one if `PAGEPOOL_RANDOM_SEEDS` is 1; else 1.
+/// The seed of a random test: the environment variable if set, else a new one if `PAGEPOOL_RANDOM_SEEDS` is
+/// 1, else 1. Prints it as an assignment that repeats the run.
 ///
 /// ```
 /// use pagepool::testing::seed;

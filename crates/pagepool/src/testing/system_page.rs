@@ -1,13 +1,13 @@
-//! A system with pages of another size, for tests of what is mapped, protected and given back.
+//! A system with another page size, for tests of mapping, protecting and releasing memory.
 
 use crate::mem::page::PAGE_SIZE;
 use crate::sys::memory::pretend_system_page;
 
-/// While it lives, [`system_page_size`](crate::system_page_size) gives another size in this process. The
-/// kernel keeps its own. If the simulated page is the larger one, whole simulated pages are also whole pages
-/// of the kernel, so its calls succeed. Debug builds panic at a call that is not in whole simulated pages.
+/// While this exists, [`system_page_size`](crate::system_page_size) gives another size in this process. The
+/// kernel keeps its own. A larger simulated page is whole pages of the kernel, so its calls succeed. Debug
+/// builds panic at a call that is not in whole simulated pages.
 ///
-/// It applies to all threads: make arenas while it lives, drop them before it, and run no other test in the
+/// It applies to all threads: make arenas while it exists, drop them before it, and run no other test in the
 /// process.
 ///
 /// ```
@@ -23,7 +23,7 @@ pub struct SystemPage {
 }
 
 impl SystemPage {
-    /// Pages of so many bytes: a power of two from [`PAGE_SIZE`] on.
+    /// Simulates pages of `bytes` bytes: a power of two from [`PAGE_SIZE`] on.
     pub fn pretend(bytes: usize) -> Self {
         assert!(bytes.is_power_of_two() && bytes >= PAGE_SIZE, "no system has pages of {bytes} bytes");
         Self { was: pretend_system_page(bytes) }

@@ -1,6 +1,6 @@
 //! Returning many buffers in one call.
 
-// UNSAFETY: functions with fixed names; callers' arrays are read.
+// UNSAFETY: exported functions; reads callers' arrays.
 #![expect(unsafe_code)]
 
 use std::ffi::c_int;
@@ -18,11 +18,11 @@ use crate::handles::token::Token;
 ///
 /// Thread: any.
 /// Ownership: every handle ends. The array stays the caller's and is unchanged.
-/// Errors: the error of the first handle that failed; all others are returned nevertheless. -EINVAL for a
-///     NULL array.
-/// Cost: on the owner's thread pool and owner are checked once for up to 64 whole pages of a pool, and each
-///     takes about ten instructions. On other threads one bulk of messages for up to 64. No atomic operation
-///     if one thread returns all buffers of the pool; otherwise one compare-and-swap per buffer.
+/// Errors: the error of the first handle that failed; all others are still returned. -EINVAL for a NULL
+///     array.
+/// Cost: on the owner's thread one check of pool and owner for up to 64 whole pages of a pool, and about ten
+///     instructions per page. On other threads one bulk of messages for up to 64. No atomic operation if one
+///     thread returns all buffers of the pool; otherwise one compare-and-swap per buffer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pagepool_buf_put_bulk(bufs: *const *mut BufHandle, n: usize) -> c_int {
     // SAFETY: the caller gave `n` handles; a handle is a token.
@@ -31,16 +31,16 @@ pub unsafe extern "C" fn pagepool_buf_put_bulk(bufs: *const *mut BufHandle, n: u
     if done == n && done != 0 {
         return 0;
     }
-    // SAFETY: those behind the first `done` of the caller's handles.
+    // SAFETY: the caller's handles after the first `done`.
     unsafe { each(bufs.wrapping_add(done), n - done, Send::Home) }
 }
 
-/// Returns `n` buffers to their pools through the rings, on every thread.
+/// Returns `n` buffers to their pools through the rings, even on the owner's thread.
 ///
 /// Thread: any.
 /// Ownership: every handle ends. The array stays the caller's and is unchanged.
 /// Errors: as pagepool_buf_put_bulk.
-/// Cost: a lock for each 64 buffers of a pool.
+/// Cost: a lock per 64 buffers of a pool.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pagepool_buf_put_ring_bulk(bufs: *const *mut BufHandle, n: usize) -> c_int {
     // SAFETY: the caller gave `n` handles.
@@ -67,15 +67,15 @@ unsafe fn each(bufs: *const *mut BufHandle, n: usize, send: Send) -> c_int {
     })
 }
 
-/// How buffers return.
+/// How buffers are returned.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Send {
-    /// As by pagepool_buf_put.
+    /// Into the cache, a lane or the ring, as pagepool_buf_put does.
     Home,
     Ring,
 }
 
-/// Claims up to [`Batch::MAX`] buffers and returns them together; the first error is kept for the end.
+/// Claims up to [`Batch::MAX`] buffers and returns them together. The result is the first error.
 fn put_claimed(tokens: &[Token], send: Send) -> CallResult<()> {
     directory::fetch_words(tokens);
     let mut failed = Ok(());
@@ -101,7 +101,8 @@ fn put_claimed(tokens: &[Token], send: Send) -> CallResult<()> {
     failed
 }
 
-/// Mostly all are whole pages of one pool, which takes no memory.
+/// Collects a buffer to return. Whole pages of one pool, the usual case, go into the batch without
+/// allocating.
 #[inline(always)]
 fn gather(buffer: PageBuf, send: Send, pages: &mut Batch, others: &mut Vec<PageBuf>) {
     let buffer = match send {

@@ -1,6 +1,6 @@
-//! References to pages: a page's memory beyond its buffer's life.
+//! Page references: they keep a page's memory after its buffer is returned.
 
-// UNSAFETY: functions with fixed names; the caller's place is written.
+// UNSAFETY: exported functions; writes through the caller's pointer.
 #![expect(unsafe_code)]
 
 use std::ffi::{c_int, c_void};
@@ -15,12 +15,11 @@ use crate::handles::tables::PAGE_REFS;
 use crate::handles::token::Token;
 
 /// Takes a reference to the page of a buffer: its memory is not used again until the reference is released,
-/// even if the buffer is returned before. For DMA that nobody can stop. A page that is returned meanwhile
-/// leaves its pool (counted in `recycle_released_refcnt`). Linux: get_page.
+/// even if the buffer is returned before. For DMA that cannot be stopped. A page that is returned while it
+/// has references leaves its pool (counted in `recycle_released_refcnt`). Linux: get_page.
 ///
 /// Thread: the one that holds the buffer.
-/// Ownership: `*page_ref` is the caller's, to be released with pagepool_page_ref_put. The buffer is
-///     unchanged.
+/// Ownership: release `*page_ref` with pagepool_page_ref_put. The buffer is unchanged.
 /// Errors: -ENOMEM if there is no memory for the table. -EINVAL, -ESTALE for a bad handle.
 /// Cost: a lock and two atomic operations.
 #[unsafe(no_mangle)]
@@ -45,7 +44,8 @@ pub extern "C" fn pagepool_page_ref_put(page_ref: *mut PageRefHandle) -> c_int {
     status(|| PAGE_REFS.remove(Token::of(page_ref)))
 }
 
-/// Returns the number of the page in its arena, as pagepool_buf_page_index does. UINT32_MAX for a bad handle.
+/// Returns the number of the page in its arena, as pagepool_buf_page_index does for a buffer. UINT32_MAX for
+/// a bad handle.
 ///
 /// Thread: any.
 /// Cost: a lock.

@@ -1,6 +1,6 @@
 //! Buffers as device addresses, for descriptor rings.
 
-// UNSAFETY: functions with fixed names; callers' places are read and written.
+// UNSAFETY: exported functions; reads and writes through callers' pointers.
 #![expect(unsafe_code)]
 
 use std::ffi::c_int;
@@ -21,7 +21,7 @@ use crate::handles::slots::turn;
 use crate::handles::token::Token;
 
 /// A buffer as a device address and a length, 16 bytes. Programs keep arrays of it beside a descriptor ring,
-/// so it has no `size` as other results have, and never gets more fields.
+/// so unlike other results it has no `size` field and never grows.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct RawC {
@@ -33,7 +33,6 @@ pub struct RawC {
     pub reserved: u32,
 }
 
-/// Why there is no device address.
 const NO_RAW: CallError = CallError::fixed(
     libc::EOPNOTSUPP,
     c"the buffer has no raw form: its pool has no domain, or it is a fragment that shares a cache line",
@@ -59,15 +58,15 @@ pub unsafe extern "C" fn pagepool_buf_into_raw(buf: *mut BufHandle, raw: *mut Ra
 }
 
 /// Allocates up to `n` whole pages as device addresses into `addrs`, for a fill ring. Returns how many it
-/// allocated. It does what pagepool_alloc_bulk and pagepool_buf_into_raw do, without the handles between.
+/// allocated. It works like pagepool_alloc_bulk followed by pagepool_buf_into_raw, without the handles.
 /// Linux: page_pool_alloc_pages for a fill ring.
 ///
 /// Thread: owner; any in a pool made with `no_owner`.
 /// Ownership: these addresses are the caller's, for pagepool_from_raw or pagepool_put_addr. The other
 ///     elements of `addrs` are unchanged.
 /// Errors: fewer than `n`: no page (-ENOMEM), a pool without domains or whose device was removed
-///     (-EOPNOTSUPP), another thread (-EPERM), a bad handle. pagepool_last_error names it.
-/// Cost: a lookup; in bulk per page from the cache about eight instructions, and no atomic operation.
+///     (-EOPNOTSUPP), another thread (-EPERM), a bad handle. pagepool_last_error says which.
+/// Cost: a lookup; in bulk about eight instructions per page from the cache, and no atomic operation.
 #[unsafe(no_mangle)]
 #[cfg_attr(any(target_arch = "x86_64", target_arch = "aarch64"), unsafe(naked))]
 pub unsafe extern "C" fn pagepool_alloc_addr_bulk(pool: *mut PoolHandle, addrs: *mut u64, n: usize) -> usize {
@@ -108,7 +107,7 @@ unsafe fn alloc_addr(pool: Token, addr: *mut u64, caller: Caller) -> usize {
     }
 }
 
-/// In a pool without an owner. Not inlined, so that the owner's call saves no register.
+/// For a pool without an owner. Not inlined: the owner's path then saves no register.
 ///
 /// # Safety
 /// `addr` is NULL or writable.
@@ -149,12 +148,12 @@ unsafe fn alloc_addrs_slow(pool: Token, addrs: *mut u64, n: usize, caller: Calle
     value_or(0, || {
         // SAFETY: the caller's contract.
         let addrs = unsafe { array_mut(addrs.cast(), n) }?;
-        let _turn = turn::begin(pool); // in a pool without an owner
+        let _turn = turn::begin(pool); // needed in a pool without an owner
         enter(pool, |owned| Ok(alloc_addrs(owned, addrs, caller)))
     })
 }
 
-/// Says how many it allocated, and reports why they are not more.
+/// Returns how many it allocated, and reports why not all.
 fn alloc_addrs(owned: &OwnerCall<'_>, addrs: &mut [MaybeUninit<DeviceAddr>], caller: Caller) -> usize {
     let (done, missing) = match owned.alloc_for(caller, |bound| bound.alloc_addr_bulk_uninit(addrs)) {
         Ok(done) if done == addrs.len() => return done,
@@ -165,14 +164,14 @@ fn alloc_addrs(owned: &OwnerCall<'_>, addrs: &mut [MaybeUninit<DeviceAddr>], cal
     done
 }
 
-/// Turns a device address that came back from a descriptor ring into a buffer. The address may lie anywhere
-/// in the buffer. A fragment comes back with its size rounded up to whole cache lines.
+/// Turns a device address from a descriptor ring back into a buffer. The address may lie anywhere in the
+/// buffer. The size of a fragment is rounded up to whole cache lines.
 ///
 /// Thread: any.
 /// Ownership: the buffer is the caller's.
 /// Errors: NULL for an address that is not the pool's (-EINVAL), for an address that is not out because it
-///     came back before (-ESTALE), or for a bad handle (-EINVAL, -ESTALE). Nothing changes then. NULL also if
-///     there is no memory for the table (-ENOMEM), or if all pools together have 268,435,456 pages and
+///     was returned before (-ESTALE), or for a bad handle (-EINVAL, -ESTALE). Nothing changes then. NULL also
+///     if there is no memory for the table (-ENOMEM), or if all pools together have 268,435,456 pages and
 ///     fragments, the limit (-ENOSPC); on the owner's thread the buffer has then returned to its pool.
 /// Cost: a lookup and one atomic operation; on other threads than the owner's also a lock.
 #[unsafe(no_mangle)]
@@ -186,7 +185,7 @@ fn from_raw(pool: Token, addr: u64) -> CallResult<Token> {
         return enter(pool, |owned| owned.token_for(owned.at_address(addr)?));
     }
     slots::with_life(pool, |life| {
-        // Room for a fragment first: a buffer that gets no token would have to be returned under the lock.
+        // Reserves room for a fragment first: a buffer without a token would be returned under the lock.
         life.shared_frags(view)?;
         let buffer = life.handle.from_raw(DeviceAddr(addr))?;
         if buffer.is_frag() {
@@ -196,15 +195,14 @@ fn from_raw(pool: Token, addr: u64) -> CallResult<Token> {
     })
 }
 
-/// Returns a buffer to its pool by its device address. Linux: page_pool_free_va, which takes the address for
-/// the CPU.
+/// Returns a buffer to its pool by its device address. Linux: page_pool_free_va, which takes the CPU address.
 ///
 /// Thread: any.
 /// Ownership: the address ends.
-/// Errors: -EINVAL for an address that is not the pool's. -ESTALE for an address that is not out, because it
-///     came back before. Nothing changes then. -EINVAL, -ESTALE for a bad handle.
+/// Errors: -EINVAL for an address that is not the pool's. -ESTALE for an address that is not out because it
+///     was returned before. Nothing changes then. -EINVAL, -ESTALE for a bad handle.
 /// Cost: a lookup; for a whole page on the owner's thread no atomic operation until another thread first
-///     returns an address of the pool, one after that. On other threads also a lock.
+///     returns an address of the pool, then one. On other threads also a lock.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_put_addr(pool: *mut PoolHandle, addr: u64) -> c_int {
     put_addr(Token::of(pool), DeviceAddr(addr))
@@ -218,7 +216,7 @@ fn put_addr(pool: Token, addr: DeviceAddr) -> c_int {
     }
 }
 
-/// As [`alloc_addr_otherwise`].
+/// Returns an address in a pool without an owner. Not inlined: the owner's path then saves no register.
 #[inline(never)]
 fn put_addr_otherwise(pool: Token, addr: DeviceAddr) -> c_int {
     match quickly(pool, |cached| cached.put_one_by_region(addr)) {
@@ -237,10 +235,10 @@ fn put_addr_slow(pool: Token, addr: DeviceAddr) -> c_int {
 ///
 /// Thread: any.
 /// Ownership: every address ends.
-/// Errors: the error of the first address that failed; all others are returned nevertheless. -EINVAL for a
-///     NULL array.
-/// Cost: a lookup, on other threads than the owner's also a lock; per address as pagepool_put_addr without
-///     these, about ten instructions for a whole page.
+/// Errors: the error of the first address that failed; all others are still returned. -EINVAL for a NULL
+///     array.
+/// Cost: a lookup, on other threads than the owner's also a lock, once per call. Per address as
+///     pagepool_put_addr without these: about ten instructions for a whole page.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pagepool_put_addr_bulk(pool: *mut PoolHandle, addrs: *const u64, n: usize) -> c_int {
     if n == 1 && !addrs.is_null() {
@@ -271,11 +269,11 @@ fn put_addrs_slow(pool: Token, addrs: &[DeviceAddr]) -> c_int {
 }
 
 fn put_addrs(pool: Token, addrs: &[DeviceAddr]) -> CallResult<()> {
-    let _turn = turn::begin(pool); // in a pool without an owner
+    let _turn = turn::begin(pool); // needed in a pool without an owner
     if slots::view(pool)?.is_mine() {
         return enter(pool, |owned| owned.put_addrs(addrs));
     }
-    // The pool's own count, for buffers are returned with no lock held.
+    // The clone keeps the pool alive: buffers are returned with no lock held.
     let handle = slots::with_life(pool, |life| Ok(life.handle.clone()))?;
     Ok(handle.put_addr_bulk(addrs)?)
 }

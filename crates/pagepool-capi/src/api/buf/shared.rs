@@ -1,6 +1,6 @@
-//! Shared buffers: one buffer, many readers.
+//! Shared buffers: one buffer with many readers.
 
-// UNSAFETY: functions with fixed names; the caller's place is written.
+// UNSAFETY: exported functions; writes through the caller's pointer.
 #![expect(unsafe_code)]
 
 use std::ffi::{c_int, c_void};
@@ -16,12 +16,11 @@ use crate::handles::owner::{FreeFragEntry, page_token};
 use crate::handles::tables::{PAGE_REFS, SHARED_BUFS, SharedEntry};
 use crate::handles::token::Token;
 
-/// Makes a buffer shared: it can have many readers, each with a handle, and returns to its pool with the last
-/// of them. Linux: page_pool_ref_page.
+/// Makes a buffer shared: it can have many readers, each with its own handle. The last released handle
+/// returns the buffer to its pool. Linux: page_pool_ref_page.
 ///
 /// Thread: the one that holds the buffer.
-/// Ownership: the handle of the buffer ends. `*shared` is the caller's, to be released with
-///     pagepool_shared_put.
+/// Ownership: the handle of the buffer ends. Release `*shared` with pagepool_shared_put.
 /// Errors: -ENOMEM if there is no memory for the table. -EINVAL, -ESTALE for a bad handle.
 /// Cost: a lock and one atomic operation.
 #[unsafe(no_mangle)]
@@ -37,10 +36,10 @@ pub unsafe extern "C" fn pagepool_buf_share(buf: *mut BufHandle, shared: *mut *m
     unsafe { store_handle(shared, make) }
 }
 
-/// Makes a handle for one more reader of a shared buffer. Linux: page_pool_ref_page.
+/// Creates a handle for one more reader of a shared buffer. Linux: page_pool_ref_page.
 ///
 /// Thread: any.
-/// Ownership: `*clone` is the caller's, to be released with pagepool_shared_put.
+/// Ownership: release `*clone` with pagepool_shared_put.
 /// Errors: -ENOMEM if there is no memory for the table. -EINVAL, -ESTALE for a bad handle.
 /// Cost: two locks and one atomic operation.
 #[unsafe(no_mangle)]
@@ -64,15 +63,15 @@ pub extern "C" fn pagepool_shared_put(shared: *mut SharedHandle) -> c_int {
     status(|| SHARED_BUFS.remove(Token::of(shared))) // dropped with no lock held
 }
 
-/// Makes a shared buffer the caller's own again, to be written or split, if this is the handle of its last
-/// reader. Fragments of one page are counted together: one is also refused while another fragment of its page
+/// Turns a shared buffer back into one that may be written or split, if this is the handle of its last
+/// reader. Fragments of one page are counted together: the call also fails while another fragment of the page
 /// is shared.
 ///
 /// Thread: any.
 /// Ownership: the shared handle ends, and `*buf` is the caller's, unless the call fails.
 /// Errors: -EBUSY while there are other readers: try again, or release this handle. -ENOMEM if there is no
 ///     memory for the table, -ENOSPC if all pools together have 268,435,456 pages and fragments, the limit.
-///     -EINVAL, -ESTALE for a bad handle. The handle is unchanged then.
+///     -EINVAL, -ESTALE for a bad handle. The handle is then unchanged.
 /// Cost: a lock; for a fragment an atomic operation, and on other threads than the owner's one more lock.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pagepool_shared_try_unique(
@@ -107,7 +106,7 @@ fn look<R>(otherwise: R, shared: *mut SharedHandle, what: impl FnOnce(&SharedBuf
 /// cannot read (-EOPNOTSUPP), or for a bad handle (-EINVAL, -ESTALE).
 ///
 /// Thread: any that holds a handle.
-/// Ownership: the bytes stay until the handle is released.
+/// Ownership: the bytes stay valid until the handle is released.
 /// Cost: a lock.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_shared_data(shared: *mut SharedHandle) -> *const c_void {
@@ -138,8 +137,7 @@ pub extern "C" fn pagepool_shared_dma_addr(shared: *mut SharedHandle) -> u64 {
 /// Takes a reference to the page of a shared buffer, as pagepool_buf_page_ref does.
 ///
 /// Thread: any that holds a handle.
-/// Ownership: `*page_ref` is the caller's, to be released with pagepool_page_ref_put. The shared handle is
-///     unchanged.
+/// Ownership: release `*page_ref` with pagepool_page_ref_put. The shared handle is unchanged.
 /// Errors: -ENOMEM if there is no memory for the table. -EINVAL, -ESTALE for a bad handle.
 /// Cost: two locks and an atomic operation.
 #[unsafe(no_mangle)]

@@ -1,6 +1,6 @@
 //! Splitting: one buffer becomes two.
 
-// UNSAFETY: a function with a fixed name; the caller's places are written.
+// UNSAFETY: an exported function; writes through the caller's pointers.
 #![expect(unsafe_code)]
 
 use std::ffi::c_int;
@@ -14,22 +14,23 @@ use crate::handles::owner::FreeFragEntry;
 use crate::handles::token::Token;
 use crate::handles::view::PoolView;
 
-/// Splits a buffer in two: `*front` has the first `at` bytes, `*rest` those behind. Each returns by itself,
-/// on any thread; the page returns with its last part. Nothing is copied. Several packets in one receive
-/// buffer are cut off one after the other: pagepool_buf_split(buf, len, &packet, &buf).
+/// Splits a buffer in two: `*front` gets the first `at` bytes, `*rest` the others. Each part is returned
+/// separately, on any thread; the page returns to its pool with its last part. Nothing is copied. To cut
+/// several packets from one receive buffer, repeat pagepool_buf_split(buf, len, &packet, &buf).
 ///
-/// Both parts are fragments, also of a whole page: `at` counts from the page's first byte, headroom included.
-/// So ask for the packet's address before. Parts that share a cache line have no device address for
+/// Both parts are fragments, even of a whole page: `at` counts from the page's first byte, headroom included.
+/// Read the packet's address before the split. Parts that share a cache line have no device address for
 /// pagepool_buf_into_raw.
 ///
 /// Thread: the one that holds the buffer.
-/// Ownership: the handle of the buffer ends, unless the call fails; a handle names one buffer all its life.
-///     `*front` and `*rest` are the caller's, to be returned with pagepool_buf_put.
-/// Errors: -EINVAL unless `at` is 1 to pagepool_buf_len() - 1, in pages of 4 MiB (order 10) also if it is
-///     odd; if `front` or `rest` is NULL, or both are the same place. -ENOMEM if there is no memory for the
-///     table. -ENOSPC if all pools together have 268,435,456 pages and fragments, the limit. -EINVAL, -ESTALE
-///     for a bad handle. Nothing changes then.
-/// Cost: a lookup; on other threads than the owner's an atomic operation and two locks.
+/// Ownership: the handle of the buffer ends, unless the call fails. `*front` and `*rest` are new handles of
+///     the caller's, to be returned with pagepool_buf_put.
+/// Errors: -EINVAL unless `at` is 1 to pagepool_buf_len() - 1; in pages of 4 MiB (order 10) it must be an
+///     even number. -EINVAL if `front` or `rest` is NULL, or both are the same pointer. -ENOMEM if there is
+///     no memory for the table. -ENOSPC if all pools together have 268,435,456 pages and fragments, the
+///     limit. -EINVAL, -ESTALE for a bad handle. Nothing changes then.
+/// Cost: a lookup; on other threads than the owner's also two locks and one atomic operation, or two for a
+///     whole page.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pagepool_buf_split(
     buf: *mut BufHandle,
@@ -40,7 +41,7 @@ pub unsafe extern "C" fn pagepool_buf_split(
     status(|| {
         let parts = split(Token::of(buf), at, [front, rest])?;
         for (place, part) in [front, rest].into_iter().zip(parts) {
-            // SAFETY: not NULL, so the caller's to write.
+            // SAFETY: the pointer is not NULL, so the caller's to write.
             unsafe { place.write(part.handle()) };
         }
         Ok(())

@@ -1,6 +1,6 @@
 //! Allocation: whole pages and fragments.
 
-// UNSAFETY: functions with fixed names; callers' places are read and written.
+// UNSAFETY: exported functions; reads and writes through callers' pointers.
 #![expect(unsafe_code)]
 
 use std::ffi::c_void;
@@ -62,12 +62,13 @@ fn alloc_by(pool: Token, alloc: impl FnOnce(&OwnerCall<'_>) -> CallResult<Token>
 /// of `frag_align` bytes. Linux: page_pool_dev_alloc_frag.
 ///
 /// Thread: owner.
-/// Ownership: the fragment is the caller's until it is returned; its page returns with the last fragment.
+/// Ownership: the fragment is the caller's until it is returned; its page is free when its last fragment is
+///     returned.
 /// Errors: NULL for a size of 0 or above the page size (-EINVAL), if no page is left or no memory for the
 ///     table (-ENOMEM), if all pools together have 268,435,456 pages and fragments, the limit (-ENOSPC), on
 ///     another thread (-EPERM), or for a bad handle (-EINVAL, -ESTALE).
-/// Cost: about forty instructions and no atomic operation; if fragments end on other threads, a lock for each
-///     64 of them.
+/// Cost: about forty instructions and no atomic operation; if fragments are returned on other threads, a lock
+///     per 64 of them.
 #[unsafe(no_mangle)]
 #[cfg_attr(any(target_arch = "x86_64", target_arch = "aarch64"), unsafe(naked))]
 pub extern "C" fn pagepool_alloc_frag(pool: *mut PoolHandle, size: usize) -> *mut BufHandle {
@@ -83,8 +84,8 @@ extern "C" fn alloc_frag(pool: *mut PoolHandle, size: usize, caller: Caller) -> 
 }
 
 /// Allocates a fragment of at least `*size` bytes, or a whole page if two such fragments do not fit into one
-/// page. Stores the size that the buffer got in `*size`: a fragment behind which no second one fits gets the
-/// rest of its page. Linux: page_pool_dev_alloc.
+/// page. Stores the size of the buffer in `*size`: if no second fragment fits after it, it gets the rest of
+/// its page. Linux: page_pool_dev_alloc.
 ///
 /// Thread: owner.
 /// Ownership: the buffer is the caller's until it is returned.
@@ -115,7 +116,7 @@ unsafe extern "C" fn alloc(pool: *mut PoolHandle, size: *mut usize, caller: Call
     })
 }
 
-/// Why there is no fragment of that size.
+/// The error for a fragment of that size that was not allocated.
 #[cold]
 fn no_frag(owned: &OwnerCall<'_>, size: usize) -> CallError {
     let page = owned.view.away.page_size.load(Relaxed);
@@ -130,9 +131,9 @@ fn no_frag(owned: &OwnerCall<'_>, size: usize) -> CallError {
 ///
 /// Thread: owner.
 /// Ownership: these buffers are the caller's. The other elements of `bufs` are unchanged.
-/// Errors: fewer than `n`, for the reasons of pagepool_alloc_page; pagepool_last_error names it.
-/// Cost: pool and owner are checked once for up to 64 pages; per page from the cache about eight
-///     instructions and no atomic operation. A refill as for pagepool_alloc_page.
+/// Errors: fewer than `n`, for one of the reasons of pagepool_alloc_page; pagepool_last_error says which.
+/// Cost: one check of pool and owner for up to 64 pages; about eight instructions per page from the cache,
+///     and no atomic operation. A refill as for pagepool_alloc_page.
 #[unsafe(no_mangle)]
 #[cfg_attr(any(target_arch = "x86_64", target_arch = "aarch64"), unsafe(naked))]
 pub unsafe extern "C" fn pagepool_alloc_bulk(
@@ -161,7 +162,7 @@ unsafe extern "C" fn alloc_bulk(
 ///
 /// Thread: owner.
 /// Ownership: as for pagepool_alloc_bulk. The bytes at `data[i]` are the caller's until `bufs[i]` is
-/// returned. The arrays do not overlap.
+///     returned. The arrays must not overlap.
 /// Errors: as for pagepool_alloc_bulk; also 0 for memory that the CPU cannot read (-EOPNOTSUPP).
 /// Cost: pagepool_alloc_bulk, and about three instructions per page.
 #[unsafe(no_mangle)]
@@ -203,7 +204,7 @@ unsafe extern "C" fn alloc_bulk_data(
     done
 }
 
-/// Writes tokens for as many pages as there are, or as there is room for; says how many.
+/// Writes tokens of new pages until `rest` is full or no page is left; returns how many.
 #[inline(always)]
 fn alloc_many(token: Token, mut rest: &mut [MaybeUninit<Token>], caller: Caller) -> usize {
     let (view, n) = (slots::view_of(token), rest.len());

@@ -1,6 +1,6 @@
-//! The pools of this process, as a table for people.
+//! A text table of the pools of this process.
 
-// UNSAFETY: a function with a fixed name; the caller's place is written.
+// UNSAFETY: an exported function; writes through the caller's pointer.
 #![expect(unsafe_code)]
 
 use std::ffi::c_char;
@@ -14,9 +14,9 @@ use crate::handles::slots::{self, Half, PoolLife};
 use crate::handles::view::PoolView;
 
 /// Writes one line for each pool that this process created through this library: name, id, state, where its
-/// pages are, counters. A destroyed pool is listed until its last buffer is returned. The call cuts the text
-/// to `len` bytes and ends it with a zero byte. The result is the full length in bytes, without the zero
-/// byte. `text` may be NULL. Linux: the netlink dump of page pools.
+/// pages are, counters. A destroyed pool is listed until its last buffer is returned. Cuts the text to `len`
+/// bytes and ends it with a zero byte. Returns the full length in bytes, without the zero byte. `text` may be
+/// NULL. Linux: the netlink dump of page pools.
 ///
 /// Thread: any.
 /// Errors: none.

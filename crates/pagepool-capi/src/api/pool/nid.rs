@@ -1,6 +1,6 @@
-//! The node that a pool prefers.
+//! The NUMA node that a pool prefers.
 
-// UNSAFETY: functions with fixed names.
+// UNSAFETY: exported functions.
 #![expect(unsafe_code)]
 
 use std::ffi::c_int;
@@ -11,8 +11,8 @@ use crate::handles::opaque::PoolHandle;
 use crate::handles::owner::enter;
 use crate::handles::token::Token;
 
-/// Sets the NUMA node that the pool prefers, and gives the pages of the cache back to the arena. -1 means
-/// the node of the thread that refills, read at each refill. Linux: page_pool_update_nid.
+/// Sets the NUMA node that the pool prefers, and returns the pages of the cache to the arena. -1 means the
+/// node of the thread that refills, read at each refill. Linux: page_pool_update_nid.
 ///
 /// Thread: owner.
 /// Errors: -EINVAL for a node that the arena does not have; nothing changes then. -EPERM on another thread.

@@ -1,11 +1,10 @@
-//! A pool with memory of its own, in one call.
+//! A pool with its own memory, in one call.
 //!
 //! What   an arena with all its memory committed, a domain in which device addresses are offsets in it, and a
-//!        pool over both that the calling thread owns. Arena and domain have no handle: they end with the
-//!        pool.
+//!        pool over both that the calling thread owns. Arena and domain have no handle: the pool frees them.
 //! Who    any thread.
 
-// UNSAFETY: functions with fixed names; callers' places are written.
+// UNSAFETY: exported functions; writes through callers' pointers.
 #![expect(unsafe_code)]
 
 use std::ffi::{c_int, c_void};
@@ -30,18 +29,18 @@ use crate::handles::slots;
 use crate::handles::token::Token;
 use crate::oom;
 
-/// Creates a pool with `bytes` bytes of memory of its own, and makes the calling thread its owner. Device
-/// addresses are offsets in that memory, as in an AF_XDP UMEM; pagepool_base has its address. All else is as
-/// in PAGEPOOL_PARAMS_INIT. For several pools over one memory, other domains or other parameters use
-/// pagepool_arena_create and pagepool_create.
+/// Creates a pool with `bytes` bytes of its own memory, and makes the calling thread its owner. Device
+/// addresses are offsets in that memory, as in an AF_XDP UMEM; pagepool_base has its address. All other
+/// parameters are those of PAGEPOOL_PARAMS_INIT. For several pools over one memory, other domains or other
+/// parameters use pagepool_arena_create and pagepool_create.
 ///
 /// `bytes` is a multiple of 4096, or of the huge page size for the hugetlb kinds. `kind` is 0 for the
 /// default, or PAGEPOOL_BACKING_ANONYMOUS_4K, _TRANSPARENT_HUGE, _HUGE_2M or _HUGE_1G. If no huge pages are
 /// available, smaller pages are taken; `| PAGEPOOL_HUGE_OR_FAIL` fails instead.
 ///
 /// Thread: any.
-/// Ownership: `*pool` is the caller's, to be ended with pagepool_destroy or pagepool_destroy_watched. The
-///     memory is the pool's: it is returned to the system when the pool is freed.
+/// Ownership: release `*pool` with pagepool_destroy or pagepool_destroy_watched. The memory is the pool's: it
+///     is returned to the system when the pool is freed.
 /// Errors: -EINVAL names the argument, its value and its range. -EPERM if the calling thread is ending.
 ///     Otherwise as pagepool_arena_create and pagepool_create. `*pool` is then unchanged.
 /// Cost: a few system calls; the time to clear the memory for the hugetlb kinds.
@@ -84,17 +83,18 @@ fn create(arena: Arc<Arena>) -> CallResult<Token> {
     slots::insert(Pool::new(params, arena)?, pages, order)
 }
 
-/// The pool, bound to the calling thread; it ends if that fails.
+/// Binds the pool to the calling thread; destroys it if that fails.
 fn bound(pool: Token) -> CallResult<Token> {
     bind(pool).inspect_err(|_| {
-        let _ = destroy(pool); // nobody else has its token, so it is there and has no owner
+        let _ = destroy(pool); // no other thread has its token: it exists and has no owner
     })?;
     Ok(pool)
 }
 
-/// Returns the address of the first byte of the pool's memory, and stores its length in `*bytes` unless that
-/// is NULL: for a UMEM, or to read the packet at offset `addr`. For a pool over an arena it is the arena's.
-/// NULL for device memory (-EOPNOTSUPP) or a bad handle (-EINVAL, -ESTALE); `*bytes` is then unchanged.
+/// Returns the address of the first byte of the pool's memory, and stores its length in `*bytes` unless
+/// `bytes` is NULL: for a UMEM, or to read the packet at offset `addr`. A pool over an arena has the arena's
+/// memory. NULL for device memory (-EOPNOTSUPP) or a bad handle (-EINVAL, -ESTALE); `*bytes` is then
+/// unchanged.
 ///
 /// Thread: any.
 /// Cost: a lock.

@@ -1,6 +1,6 @@
-//! Giving idle pages back to the arena.
+//! Returning idle pages to the arena.
 
-// UNSAFETY: functions with fixed names.
+// UNSAFETY: exported functions.
 #![expect(unsafe_code)]
 
 use std::ffi::c_int;
@@ -11,20 +11,20 @@ use crate::handles::owner::enter;
 use crate::handles::slots;
 use crate::handles::token::Token;
 
-/// Gives idle pages back to the arena until at most `keep` are left in cache, lanes and ring, and returns the
-/// number of pages that it gave back. It polls the deferred queue first. pagepool_arena_trim then returns the
+/// Returns idle pages to the arena until at most `keep` are left in cache, lanes and ring. It polls the
+/// deferred queue first. The result is the number of pages returned. pagepool_arena_trim then returns the
 /// memory to the system.
 ///
 /// Thread: owner.
 /// Errors: -EPERM on another thread. -EINVAL, -ESTALE for a bad handle.
-/// Cost: proportional to the pages that are given back, about 15 ns each.
+/// Cost: about 15 ns per returned page.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_shrink(pool: *mut PoolHandle, keep: usize) -> i64 {
     number(|| enter(Token::of(pool), |owned| Ok(owned.bound.shrink(keep) as i64)))
 }
 
-/// Asks the owner to shrink the pool to `keep` idle pages, and returns at once. The owner does it when it
-/// next refills its cache, or calls pagepool_poll_deferred or pagepool_acknowledge_wake. In a pool with
+/// Requests that the owner shrink the pool to `keep` idle pages, and returns at once. The owner does so when
+/// it next refills its cache, or calls pagepool_poll_deferred or pagepool_acknowledge_wake. In a pool with
 /// `wakeup` the event descriptor becomes readable. Of several requests the lowest counts.
 ///
 /// Thread: any.

@@ -1,6 +1,6 @@
-//! Watching the end of a pool.
+//! The shutdown of a pool: waiting for it, its report, returning device addresses.
 
-// UNSAFETY: functions with fixed names; callers' places are written.
+// UNSAFETY: exported functions; writes through callers' pointers.
 #![expect(unsafe_code)]
 
 use std::ffi::{c_char, c_int};
@@ -17,14 +17,14 @@ use crate::handles::tables::ENDED_POOLS;
 use crate::handles::token::Token;
 use crate::oom;
 
-/// Ends a pool as pagepool_destroy does, and stores a handle: to wait for the last buffer, to report which
-/// pages are out, and to return device addresses. Linux: page_pool_destroy.
+/// Destroys a pool as pagepool_destroy does, and stores a handle: to wait for the last buffer, to report
+/// which pages are out, and to return device addresses. Linux: page_pool_destroy.
 ///
-/// Thread: owner; any while no thread owns the pool, and of a pool made with `no_owner`.
-/// Ownership: the pool's handle ends. `*shutdown` is the caller's, to be released with pagepool_shutdown_put;
-///     it keeps the pool's domains.
-/// Errors: as pagepool_destroy, and -ENOMEM if there is no memory for the handle and for what the end of a
-///     pool allocates. The pool is then unchanged, and the caller still has it.
+/// Thread: owner; any while no thread owns the pool, or if it was made with `no_owner`.
+/// Ownership: the pool's handle ends. Release `*shutdown` with pagepool_shutdown_put; it keeps the pool's
+///     domains.
+/// Errors: as pagepool_destroy, and -ENOMEM if there is no memory for the handle or for destroying the pool.
+///     The pool is then unchanged, and its handle stays the caller's.
 /// Cost: as pagepool_destroy.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pagepool_destroy_watched(
@@ -39,17 +39,17 @@ pub unsafe extern "C" fn pagepool_destroy_watched(
     unsafe { store_handle(shutdown, end) }
 }
 
-/// The pool of a handle.
+/// The destroyed pool of a handle; an error in a child of fork, if its parent destroyed the pool.
 fn ended(shutdown: *mut ShutdownHandle) -> CallResult<EndedPool> {
     ENDED_POOLS.get(Token::of(shutdown))?.of_this_process()
 }
 
-/// Waits until the last buffer is returned and the pool is freed, at most `timeout_ns` nanoseconds. The
-/// thread sleeps; it does not spin.
+/// Waits at most `timeout_ns` nanoseconds until the last buffer is returned and the pool is freed. The thread
+/// sleeps; it does not spin.
 ///
 /// Thread: any.
 /// Errors: -ETIMEDOUT if buffers are still out; pagepool_last_error has the report. -EPERM in a child of
-///     fork, if the pool ended in its parent. -EINVAL, -ESTALE for a bad handle.
+///     fork, if its parent destroyed the pool. -EINVAL, -ESTALE for a bad handle.
 /// Cost: a lock; a system call to sleep.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_shutdown_wait(shutdown: *mut ShutdownHandle, timeout_ns: u64) -> c_int {
@@ -64,8 +64,8 @@ pub extern "C" fn pagepool_shutdown_wait(shutdown: *mut ShutdownHandle, timeout_
 }
 
 /// Returns the number of pages that are out, and writes a report into `text`: "stalled pool shutdown: N
-/// buffers held for S s", and the pages with their tags. It cuts the text to `len` bytes and ends it with a
-/// zero byte. `text` may be NULL.
+/// buffers held for S s", and the pages with their tags. Cuts the text to `len` bytes and ends it with a zero
+/// byte. `text` may be NULL.
 ///
 /// Thread: any.
 /// Errors: -EPERM as for pagepool_shutdown_wait. -EINVAL, -ESTALE for a bad handle.
@@ -97,7 +97,7 @@ pub extern "C" fn pagepool_shutdown_put_addr(shutdown: *mut ShutdownHandle, addr
     status(|| Ok(ended(shutdown)?.handle.from_raw(DeviceAddr(addr))?))
 }
 
-/// Releases the handle of a shutdown. The pool is freed with its last buffer, with or without the handle.
+/// Releases the handle of a shutdown. The pool is freed with its last buffer, with or without this handle.
 ///
 /// Thread: any.
 /// Ownership: the handle ends.

@@ -1,6 +1,6 @@
-//! Counters and pages in flight.
+//! Counters, and the number of pages in each place.
 
-// UNSAFETY: functions with fixed names; callers' places are written.
+// UNSAFETY: exported functions; writes through callers' pointers.
 #![expect(unsafe_code)]
 
 use std::ffi::c_int;
@@ -14,13 +14,13 @@ use crate::handles::opaque::PoolHandle;
 use crate::handles::slots::{PoolLife, with_life};
 use crate::handles::token::Token;
 
-// SAFETY: `repr(C)`; words only, of which the first is `size`.
+// SAFETY: `repr(C)`; only words, of which the first is `size`.
 unsafe impl SizedOut for StatsC {
     const LEAST: usize = std::mem::offset_of!(Self, recycle_released_refcnt) + size_of::<u64>();
 }
 
-/// Writes the pool's counters to `*stats`, as many as fit into `stats->size` bytes, which the caller sets. It
-/// sets them, and does not add. They are exact while no call about the pool is in progress. Linux:
+/// Writes the pool's counters to `*stats`, as many as fit into `stats->size` bytes, which the caller sets.
+/// Overwrites the old values. The counters are exact while no call on the pool is in progress. Linux:
 /// page_pool_get_stats.
 ///
 /// Thread: any.
@@ -51,8 +51,8 @@ pub extern "C" fn pagepool_inflight(pool: *mut PoolHandle) -> i64 {
     ask(pool, |life| life.handle.inflight().total)
 }
 
-/// Returns how many bytes were lost when pages were cut into fragments: ends of pages, and alignment. The
-/// number only grows.
+/// Returns how many bytes were lost when pages were cut into fragments: at the ends of pages, and by
+/// alignment. The number only grows.
 ///
 /// Thread: any.
 /// Errors: -EINVAL, -ESTALE for a bad handle.
@@ -62,8 +62,8 @@ pub extern "C" fn pagepool_frag_waste(pool: *mut PoolHandle) -> i64 {
     ask(pool, |life| life.handle.frag_waste() as i64)
 }
 
-/// How many pages of a pool are where. The fields below `total` add up to it while no call about the pool is
-/// in progress. Start from PAGEPOOL_BUFFER_LOCATIONS_INIT, or set `size`.
+/// The number of a pool's pages in each place. The fields below `total` add up to it while no call on the
+/// pool is in progress. Start from PAGEPOOL_BUFFER_LOCATIONS_INIT, or set `size`.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct BufferLocationsC {
@@ -81,17 +81,17 @@ pub struct BufferLocationsC {
     pub frag: u64,
     /// Pages that are out, and those in the deferred queue (pagepool_defer).
     pub out: u64,
-    /// Pages whose fragments have all returned, but whose owner has not yet collected those that returned on
-    /// other threads.
+    /// Pages whose fragments were all returned, some of them on other threads; the owner has not yet
+    /// collected those.
     pub uncollected: u64,
 }
 
-// SAFETY: `repr(C)`; words only, of which the first is `size`.
+// SAFETY: `repr(C)`; only words, of which the first is `size`.
 unsafe impl SizedOut for BufferLocationsC {
     const LEAST: usize = std::mem::offset_of!(Self, out) + size_of::<u64>();
 }
 
-/// Writes to `*places` how many pages of the pool are where. The caller sets `places->size`.
+/// Writes the number of the pool's pages in each place to `*places`. The caller sets `places->size`.
 ///
 /// Thread: any.
 /// Errors: -EINVAL for NULL, or a `size` that is 0 or too small; `*places` is then unchanged. -EINVAL,

@@ -1,6 +1,6 @@
-//! Who holds a buffer, for the report of a destroyed pool.
+//! Tags: names of buffer holders, for the report of a destroyed pool.
 
-// UNSAFETY: functions with fixed names; the caller's text is read.
+// UNSAFETY: exported functions; reads the caller's text.
 #![expect(unsafe_code)]
 
 use std::ffi::{c_char, c_int};
@@ -18,8 +18,8 @@ use crate::handles::tables::SHARED_BUFS;
 use crate::handles::token::Token;
 
 /// Registers a name for the holder of buffers, in a pool with `tagging` or `holders`. Returns its tag, 0 or
-/// more. The same name gives the same tag. In another pool, after 65,535 names of the process, which stay as
-/// long as it, and of no name, it is a tag that changes nothing.
+/// more; a known name gives its existing tag. The process keeps at most 65,535 names, until it ends. Beyond
+/// that, for an empty name, and in a pool with neither option, the returned tag has no effect.
 ///
 /// Thread: owner.
 /// Errors: -EPERM on another thread. -EINVAL, -ESTALE for a bad handle.
@@ -42,7 +42,7 @@ pub unsafe extern "C" fn pagepool_tag(pool: *mut PoolHandle, name: *const c_char
     })
 }
 
-/// Gives this tag to all buffers that are allocated from now on; -1: no tag. It has no effect in a pool
+/// Gives this tag to all buffers that are allocated from now on; -1 means no tag. It has no effect in a pool
 /// without `holders`.
 ///
 /// Thread: owner.
@@ -61,7 +61,7 @@ pub extern "C" fn pagepool_set_tag(pool: *mut PoolHandle, tag: c_int) -> c_int {
     })
 }
 
-/// The tag that a number of the pool stands for.
+/// The tag with this number in the pool.
 pub(crate) fn tag_of(pool: Token, tag: c_int) -> CallResult<Tag> {
     slots::with_life(pool, |life| {
         let known = usize::try_from(tag).ok().and_then(|at| life.tags.get(at).copied());
@@ -70,8 +70,8 @@ pub(crate) fn tag_of(pool: Token, tag: c_int) -> CallResult<Tag> {
 }
 
 /// Records who holds a buffer now, for pagepool_shutdown_report; in a pool with `holders` the calling thread
-/// holds it from now on. What the buffer becomes keeps the tag, also as an address. It has no effect in a
-/// pool without `tagging` and `holders`.
+/// becomes the holder. The tag stays when the buffer is shared or becomes a device address. It has no effect
+/// in a pool with neither `tagging` nor `holders`.
 ///
 /// Thread: the one that holds the buffer.
 /// Errors: -EINVAL for a tag that is not of this pool. -EINVAL, -ESTALE for a bad handle.
@@ -84,7 +84,8 @@ pub extern "C" fn pagepool_buf_set_tag(pool: *mut PoolHandle, buf: *mut BufHandl
     })
 }
 
-/// Records who holds a shared buffer now, as pagepool_buf_set_tag; of several readers the last call counts.
+/// Records who holds a shared buffer now, as pagepool_buf_set_tag does for a buffer. The last call of any
+/// reader counts.
 ///
 /// Thread: any.
 /// Errors: -EINVAL for a tag that is not of this pool. -EINVAL, -ESTALE for a bad handle.

@@ -1,6 +1,6 @@
-//! Waking an owner that ran dry.
+//! Waking an owner that has no pages.
 
-// UNSAFETY: functions with fixed names.
+// UNSAFETY: exported functions.
 #![expect(unsafe_code)]
 
 use std::ffi::c_int;
@@ -12,12 +12,12 @@ use crate::handles::owner::{OwnerCall, enter};
 use crate::handles::token::Token;
 
 /// Returns the event descriptor of a pool with `wakeup`, for poll(2) or epoll(7) beside the device's. After
-/// an allocation failed, or fewer than `low_water` pages were available, it becomes readable with the next
-/// page: one that another thread returns, or one that comes back to the arena. It stays readable until
-/// pagepool_acknowledge_wake. If you poll it edge-triggered (EPOLLET), acknowledge each signal.
+/// an allocation failed, or fewer than `low_water` pages were available, it becomes readable when another
+/// thread returns a page, or a page returns to the arena. It stays readable until pagepool_acknowledge_wake.
+/// If you poll it edge-triggered (EPOLLET), acknowledge each signal.
 ///
 /// Thread: owner.
-/// Ownership: the descriptor is the pool's, which closes it when it is destroyed.
+/// Ownership: the descriptor is the pool's, and is closed when the pool is destroyed.
 /// Errors: -EOPNOTSUPP in a pool without a descriptor. -EPERM on another thread. -EINVAL, -ESTALE for a bad
 ///     handle.
 /// Cost: a load.
@@ -28,9 +28,8 @@ pub extern "C" fn pagepool_wake_fd(pool: *mut PoolHandle) -> c_int {
     number(|| enter(Token::of(pool), |owned| owned.bound.wake_fd().map(|fd| fd.as_raw_fd()).ok_or(NONE)))
 }
 
-/// Clears the event descriptor after it woke the owner, so that the owner can sleep on it again. Call it
-/// before allocating: the next allocation that fails arms the descriptor. While a signal is pending, none
-/// does.
+/// Clears the event descriptor after it woke the owner. Call it before you allocate: the next allocation that
+/// fails arms the descriptor again, which none does while a signal is pending.
 ///
 /// Thread: owner.
 /// Errors: -EPERM on another thread. -EINVAL, -ESTALE for a bad handle.

@@ -1,6 +1,6 @@
 //! The bytes of a packet: their lengths, addresses and copies.
 
-// UNSAFETY: functions with fixed names; callers' places are written.
+// UNSAFETY: exported functions; writes through callers' pointers.
 #![expect(unsafe_code)]
 
 use std::ffi::{c_int, c_void};
@@ -77,7 +77,7 @@ pub extern "C" fn pagepool_skb_nr_frags(skb: *mut SkbHandle) -> usize {
 /// Returns 1 if a clone shares the bytes of the packet, otherwise 0. Linux: skb_cloned.
 ///
 /// Thread: any, one at a time per packet.
-/// Errors: -EBUSY during another call about the packet. -EINVAL, -ESTALE for a bad handle.
+/// Errors: -EBUSY during another call on the packet. -EINVAL, -ESTALE for a bad handle.
 /// Cost: the packet's lock.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_skb_is_cloned(skb: *mut SkbHandle) -> c_int {
@@ -107,7 +107,7 @@ pub extern "C" fn pagepool_skb_data(skb: *mut SkbHandle) -> *mut c_void {
 ///
 /// Thread: any, one at a time per packet.
 /// Ownership: the addresses are valid until the packet changes or is released.
-/// Errors: -EOPNOTSUPP for memory that the CPU cannot read. -EBUSY during another call about the packet.
+/// Errors: -EOPNOTSUPP for memory that the CPU cannot read. -EBUSY during another call on the packet.
 ///     -EINVAL, -ESTALE for a bad handle.
 /// Cost: the packet's lock.
 #[unsafe(no_mangle)]
@@ -159,7 +159,7 @@ pub extern "C" fn pagepool_skb_dma_addr(
 ///
 /// Thread: any, one at a time per packet.
 /// Errors: -EINVAL for bytes beyond the packet. -EOPNOTSUPP for memory that the CPU cannot read. -EBUSY
-///     during another call about the packet. -EINVAL, -ESTALE for a bad handle.
+///     during another call on the packet. -EINVAL, -ESTALE for a bad handle.
 /// Cost: the packet's lock, and the copy.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pagepool_skb_copy_bits(
@@ -175,7 +175,7 @@ pub unsafe extern "C" fn pagepool_skb_copy_bits(
             }
             // SAFETY: the caller gave room for `len` bytes, or NULL.
             let to = unsafe { array_mut(to.cast::<u8>(), len) }?;
-            // SAFETY: the caller's bytes are initialised, or only written.
+            // SAFETY: the caller's bytes are initialised, or only written to.
             let to = unsafe { &mut *(std::ptr::from_mut(to) as *mut [u8]) };
             Ok(packet.copy_bits(offset, to)?)
         })

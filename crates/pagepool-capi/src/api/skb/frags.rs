@@ -1,6 +1,6 @@
-//! The memory of a packet: buffers, shared buffers, and memory that calls back.
+//! The memory of a packet: buffers, shared buffers, and memory of the caller with a callback.
 
-// UNSAFETY: functions with fixed names; callers' callbacks are called.
+// UNSAFETY: exported functions; calls callers' callbacks.
 #![expect(unsafe_code)]
 
 use std::ffi::{c_int, c_void};
@@ -13,7 +13,7 @@ use crate::handles::opaque::{BufHandle, SharedHandle, SkbHandle};
 use crate::handles::tables::{SHARED_BUFS, SKBS};
 use crate::handles::token::Token;
 
-/// Whether a packet takes `len` bytes at `offset` of memory of `size` bytes; if not, why.
+/// Checks that a packet can take `len` bytes at `offset` of memory of `size` bytes.
 fn takes(packet: &SkBuff, size: usize, offset: usize, len: usize) -> CallResult<()> {
     if packet.is_cloned() {
         return Err(SkbError::Cloned.into());
@@ -33,7 +33,7 @@ fn takes(packet: &SkBuff, size: usize, offset: usize, len: usize) -> CallResult<
     Ok(())
 }
 
-/// Appends memory that `takes` said yes to.
+/// Appends memory that `takes` accepted.
 fn append(packet: &mut SkBuff, memory: impl Into<SkbMemory>, offset: usize, len: usize) -> CallResult<()> {
     packet.add_frag(memory, offset, len).map_err(|_| CallError::INTERNAL)
 }
@@ -44,7 +44,7 @@ fn append(packet: &mut SkBuff, memory: impl Into<SkbMemory>, offset: usize, len:
 /// Thread: any, one at a time per packet.
 /// Ownership: the handle of the buffer ends, unless the call fails.
 /// Errors: -EINVAL for bytes beyond the buffer. -ENOSPC for the 18th fragment. -EBUSY while a clone shares
-///     the bytes, or during another call about the packet. -EINVAL, -ESTALE for a bad handle.
+///     the bytes, or during another call on the packet. -EINVAL, -ESTALE for a bad handle.
 /// Cost: the packet's lock.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_skb_add_buf(
@@ -88,10 +88,10 @@ pub extern "C" fn pagepool_skb_add_shared(
     })
 }
 
-/// What takes lent memory back.
+/// The callback that frees lent memory.
 type FreeCallback = Option<unsafe extern "C" fn(arg: *mut c_void, start: *mut c_void, len: usize)>;
 
-/// Memory of the caller's, until it is dropped.
+/// Memory that the caller lends until this is dropped.
 struct LentMemory {
     start: *mut u8,
     len: usize,
@@ -106,7 +106,7 @@ unsafe impl Sync for LentMemory {}
 
 impl AsRef<[u8]> for LentMemory {
     fn as_ref(&self) -> &[u8] {
-        // SAFETY: the caller lends so many bytes, to be read until the callback is called.
+        // SAFETY: the caller lends these bytes for reading until the callback is called.
         unsafe { std::slice::from_raw_parts(self.start, self.len) }
     }
 }
@@ -114,16 +114,16 @@ impl AsRef<[u8]> for LentMemory {
 impl Drop for LentMemory {
     fn drop(&mut self) {
         if let Some(free) = self.free {
-            // SAFETY: the caller's callback, with what it was lent with, once.
+            // SAFETY: the caller's callback, with its argument and the lent memory, once.
             uncancelled(|| unsafe { free(self.arg, self.start.cast(), self.len) });
         }
     }
 }
 
 /// Appends `len` bytes of the caller's memory to the packet, as a fragment that is only read. After the last
-/// use of the bytes by any packet the library calls `free` once, with `arg` and the memory: in the call that
-/// ended the use, which may be a release, a pull, a trim or a copy into the head. `free` may use the library,
-/// except for that packet (-EBUSY). It may be NULL for memory that stays forever. Linux: ubuf_info.
+/// use of the bytes by any packet the library calls `free` once, with `arg` and the memory, in the call that
+/// ended the use: a release, a pull, a trim or a copy into the head. `free` may use the library, except for
+/// that packet (-EBUSY). It may be NULL for memory that stays forever. Linux: ubuf_info.
 ///
 /// Thread: any, one at a time per packet.
 /// Ownership: the bytes must stay unchanged until `free` is called, on any thread. If the call fails, the

@@ -1,6 +1,6 @@
-//! A packet's ends and head: growing, cutting, and making them writable.
+//! Resizing a packet, and making its head writable.
 
-// UNSAFETY: functions with fixed names; callers' places are written.
+// UNSAFETY: exported functions; writes through callers' pointers.
 #![expect(unsafe_code)]
 
 use std::ffi::{c_int, c_void};
@@ -34,7 +34,7 @@ unsafe fn grow(
 ///
 /// Thread: any, one at a time per packet.
 /// Errors: -ENOSPC if there is too little headroom; pagepool_skb_cow_head makes more. -EBUSY while a clone
-///     shares the bytes, or during another call about the packet. -EINVAL, -ESTALE for a bad handle.
+///     shares the bytes, or during another call on the packet. -EINVAL, -ESTALE for a bad handle.
 /// Cost: the packet's lock.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pagepool_skb_push(skb: *mut SkbHandle, len: usize, at: *mut *mut c_void) -> c_int {
@@ -48,7 +48,7 @@ pub unsafe extern "C" fn pagepool_skb_push(skb: *mut SkbHandle, len: usize, at: 
 ///
 /// Thread: any, one at a time per packet.
 /// Errors: -ENOSPC if there is too little tailroom. -EBUSY while a clone shares the bytes, or during another
-///     call about the packet. -EINVAL, -ESTALE for a bad handle.
+///     call on the packet. -EINVAL, -ESTALE for a bad handle.
 /// Cost: the packet's lock.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pagepool_skb_append(skb: *mut SkbHandle, len: usize, at: *mut *mut c_void) -> c_int {
@@ -60,13 +60,12 @@ fn change(skb: *mut SkbHandle, what: impl FnOnce(&mut SkBuff) -> Result<(), SkbE
     status(|| SKBS.change(Token::of(skb), |packet| Ok(what(packet)?)))
 }
 
-/// Removes `len` bytes from the front of the packet. A fragment of which no byte is left is returned at once.
+/// Removes `len` bytes from the front of the packet. A fragment without bytes left is returned at once.
 /// Linux: pskb_pull.
 ///
 /// Thread: any, one at a time per packet.
-/// Errors: -EINVAL for more bytes than the packet has. -ENOBUFS, -ENOMEM if the packet is a clone and needs a
-///     description of its own. -EBUSY during another call about the packet. -EINVAL, -ESTALE for a bad
-///     handle.
+/// Errors: -EINVAL for more bytes than the packet has. -ENOBUFS, -ENOMEM if the packet is a clone and needs
+///     its own description. -EBUSY during another call on the packet. -EINVAL, -ESTALE for a bad handle.
 /// Cost: the packet's lock.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_skb_pull(skb: *mut SkbHandle, len: usize) -> c_int {
@@ -83,23 +82,23 @@ pub extern "C" fn pagepool_skb_trim(skb: *mut SkbHandle, len: usize) -> c_int {
     change(skb, |packet| packet.trim(len))
 }
 
-/// Makes the first `len` bytes of the packet lie in its head; it copies those that lie in fragments. Linux:
+/// Makes the first `len` bytes of the packet lie in its head, by copying those that lie in fragments. Linux:
 /// pskb_may_pull.
 ///
 /// Thread: any, one at a time per packet.
 /// Errors: -EINVAL for more bytes than the packet has. -EOPNOTSUPP for memory that the CPU cannot read.
-///     -ENOBUFS, -ENOMEM. -EBUSY during another call about the packet. -EINVAL, -ESTALE for a bad handle.
+///     -ENOBUFS, -ENOMEM. -EBUSY during another call on the packet. -EINVAL, -ESTALE for a bad handle.
 /// Cost: the packet's lock, and the copy.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_skb_make_linear(skb: *mut SkbHandle, len: usize) -> c_int {
     change(skb, |packet| packet.make_linear(len))
 }
 
-/// Makes the head of a clone writable: copies it into ordinary memory of its own, and takes a reference to
-/// each fragment. A packet without clones is unchanged. Linux: skb_unclone.
+/// Makes the head of a clone writable: copies it into its own ordinary memory, and takes a reference to each
+/// fragment. A packet without clones is unchanged. Linux: skb_unclone.
 ///
 /// Thread: any, one at a time per packet.
-/// Errors: -ENOBUFS, -ENOMEM. -EBUSY during another call about the packet. -EINVAL, -ESTALE for a bad handle.
+/// Errors: -ENOBUFS, -ENOMEM. -EBUSY during another call on the packet. -EINVAL, -ESTALE for a bad handle.
 /// Cost: the packet's lock, and the copy of the head.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_skb_unclone(skb: *mut SkbHandle) -> c_int {
@@ -111,7 +110,7 @@ pub extern "C" fn pagepool_skb_unclone(skb: *mut SkbHandle) -> c_int {
 ///
 /// Thread: any, one at a time per packet.
 /// Errors: as pagepool_skb_unclone.
-/// Cost: the packet's lock, and the copy of the head if it is needed.
+/// Cost: the packet's lock; a copy of the head if it is a clone's or has too little headroom.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_skb_cow_head(skb: *mut SkbHandle, headroom: usize) -> c_int {
     change(skb, |packet| packet.cow_head(headroom))

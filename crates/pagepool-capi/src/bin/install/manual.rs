@@ -1,27 +1,24 @@
-//! Manual pages of section 3: what the comments of a header say, a page for each function and each struct,
-//! and one for the terms.
+//! Manual pages of section 3, from the comments of a header: a page for each function and each struct, and
+//! one for the terms.
 
 use std::collections::BTreeSet;
 
-/// A manual page: the name of its file, and the file.
 pub struct ManualPage {
     pub file: String,
     pub text: String,
 }
 
-/// What follows a comment in a header.
+/// A declaration with a comment in a header.
 struct Item<'a> {
     name: &'a str,
-    /// The lines of its comment.
     about: Vec<&'a str>,
     declaration: &'a str,
 }
 
-/// The labels by which a comment of a function is divided, and their sections in a page.
+/// The labels that divide a function's comment, and their sections in a page.
 const SECTIONS: &[(&str, &str)] =
     &[("Thread: ", "THREAD"), ("Ownership: ", "OWNERSHIP"), ("Errors: ", "ERRORS"), ("Cost: ", "COST")];
 
-/// The pages of a header that programs include as `include`.
 pub fn pages(header: &str, include: &str, version: &str) -> Vec<ManualPage> {
     let items = items(header);
     let names: BTreeSet<&str> = items.iter().map(|item| item.name).collect();
@@ -31,7 +28,8 @@ pub fn pages(header: &str, include: &str, version: &str) -> Vec<ManualPage> {
     pages
 }
 
-/// The functions and structs of a header that have a comment. What its inline functions use ends with `_`.
+/// The functions and structs of a header that have a comment. A name that ends with `_` belongs to the inline
+/// functions, and gets no page.
 fn items(header: &str) -> Vec<Item<'_>> {
     let mut items: Vec<Item<'_>> = Vec::new();
     for block in header.split("\n/**\n").skip(1) {
@@ -46,7 +44,7 @@ fn items(header: &str) -> Vec<Item<'_>> {
     items
 }
 
-/// The function or the struct with fields that begins here: its declaration and its name.
+/// The function, or the struct with fields, that begins here: its declaration and its name.
 fn declared(text: &str) -> Option<(&str, &str)> {
     if let Some(rest) = text.strip_prefix("struct ")
         && let Some((name, _)) = rest.split_once(" {\n").filter(|(name, _)| !name.contains([';', '(', ' ']))
@@ -99,7 +97,6 @@ impl Writer<'_> {
         )
     }
 
-    /// The fields of a struct with what their comments say.
     fn fields(&self, declaration: &str) -> String {
         let mut text = String::new();
         for block in declaration.split("    /**\n").skip(1) {
@@ -113,7 +110,8 @@ impl Writer<'_> {
         text
     }
 
-    /// Lines of a comment; an empty one parts paragraphs, and an indented one with two columns is a term.
+    /// Formats lines of a comment. An empty line separates paragraphs; an indented line with two columns is a
+    /// term.
     fn paragraphs(&self, lines: &[&str]) -> String {
         let mut text = String::new();
         for paragraph in lines.split(|line| line.is_empty()).filter(|lines| !lines.is_empty()) {
@@ -132,13 +130,13 @@ impl Writer<'_> {
         text
     }
 
-    /// A line of text that is none of roff's own.
+    /// A line of text that roff does not take for a request.
     fn line(&self, text: &str) -> String {
         let line = self.words(text, true);
         if line.starts_with(['.', '\'']) { format!("\\&{line}") } else { line }
     }
 
-    /// Text with functions and code in bold, if a page can have it so here.
+    /// Text as roff, with functions and code in bold if `bold` is set.
     fn words(&self, text: &str, bold: bool) -> String {
         let mut roff = String::new();
         for (i, part) in text.split('`').enumerate() {
@@ -159,7 +157,7 @@ impl Writer<'_> {
         with_minus(&roff)
     }
 
-    /// What the page names and this header has.
+    /// The functions and structs of this header that the page names.
     fn see_also(&self, item: &Item) -> String {
         let text = item.about.join(" ") + " " + item.declaration;
         let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
@@ -170,7 +168,7 @@ impl Writer<'_> {
         see(&all)
     }
 
-    /// The terms and rules that all functions share, from the comment at the head of the header.
+    /// The page of the terms and rules that all functions share, from the comment at the head of the header.
     fn overview(&self, header: &str, items: &[Item]) -> ManualPage {
         let stem = self.include.trim_end_matches(".h");
         let about = header.split_once("/*\n").and_then(|(_, rest)| rest.split_once("\n */"));
@@ -194,7 +192,7 @@ fn see(names: &[&str]) -> String {
     text
 }
 
-/// A comment's text before its labels, and the text behind each.
+/// Divides a comment into the text before its labels, and the text of each label.
 fn divided<'a>(lines: &[&'a str]) -> (Vec<&'a str>, Vec<(&'static str, Vec<&'a str>)>) {
     let (mut about, mut labelled) = (Vec::new(), Vec::<(_, Vec<_>)>::new());
     for line in lines {
@@ -226,12 +224,12 @@ fn bold_lines(declaration: &str) -> String {
     declaration.lines().map(|line| format!("\\fB{}\\fR\n", code(line))).collect()
 }
 
-/// Text in which each hyphen is a minus sign, to be copied.
+/// Code as roff: each hyphen is a minus sign, so that it can be copied.
 fn code(text: &str) -> String {
     plain(text).replace('-', "\\-")
 }
 
-/// roff in which a hyphen that begins a word is a minus sign.
+/// Makes each hyphen that begins a word a minus sign.
 fn with_minus(roff: &str) -> String {
     let mut before = ' ';
     let mut text = String::new();

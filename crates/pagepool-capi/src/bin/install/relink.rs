@@ -1,12 +1,12 @@
-//! Links both libraries anew from the archive that cargo built, so that they have no symbols but ours.
+//! Links both libraries again from the archive that cargo built, so that they have only our symbols.
 //!
-//! What  rustc's archive has every symbol of Rust's standard library as a global one. It clashes with another
-//!       Rust library in the same program, and a plug-in exports them all. Here the archive becomes one
-//!       object, in which only the functions of the header are global. The shared library is linked from that
-//!       object with `pagepool.map`, which gives each function its version. rustc cannot do that: it hands
-//!       the linker a script of its own for each shared library, and linkers refuse a second one beside it.
-//! Musl  has the static library alone. In it is the unwinder that comes with rustc, as local symbols: that of
-//!       gcc belongs to glibc.
+//! What  in rustc's archive every symbol of Rust's standard library is global. It clashes with another Rust
+//!       library in the same program, and a plug-in exports them all. Here the archive becomes one object, in
+//!       which only the functions of the header are global. The shared library is linked from that object
+//!       with `pagepool.map`, which gives each function its version. rustc cannot do that: it passes the
+//!       linker its own script for each shared library, and linkers refuse a second one.
+//! Musl  has only the static library. It includes the unwinder that comes with rustc, as local symbols: that
+//!       of gcc belongs to glibc.
 //! Needs `cc` (or `CC`), as cargo does to link a shared library, `objcopy` and `ar` (or `OBJCOPY` and `AR`)
 //!       of binutils or LLVM. Without `objcopy` the archive stays as rustc wrote it, and a warning says so.
 
@@ -16,15 +16,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The libraries, ready to be copied.
 pub struct Libraries {
     /// `None` for a target that has no shared libraries.
     pub shared: Option<PathBuf>,
     pub archive: PathBuf,
 }
 
-/// Relinks the archive in the folder `built`, of another `target` than this system if one is named. `source`
-/// has `symbols.txt` and `pagepool.map`.
+/// Relinks the archive in the folder `built`, for `target` if it is not this system. `source` has
+/// `symbols.txt` and `pagepool.map`.
 pub fn relink(built: &Path, source: &Path, target: Option<&str>) -> Result<Libraries, String> {
     let folder = built.join("relinked");
     let _ = fs::remove_dir_all(&folder);
@@ -55,7 +54,7 @@ pub fn relink(built: &Path, source: &Path, target: Option<&str>) -> Result<Libra
     Ok(Libraries { shared, archive })
 }
 
-/// A tool by the variable that names it, or by its usual name.
+/// A tool, by the variable that names it or by its usual name.
 fn tool(variable: &str, usual: &str) -> Command {
     let named = env::var_os(variable).filter(|name| !name.is_empty());
     Command::new(named.unwrap_or_else(|| OsString::from(usual)))
@@ -70,8 +69,8 @@ fn run(command: &mut Command) -> Result<(), String> {
     Err(format!("{program}: {}\n{}", done.status, String::from_utf8_lossy(&done.stderr)))
 }
 
-/// The members of the archive that our functions need, as one object. Groups end, because a linker compares
-/// their names with those of other objects, and would drop what is ours.
+/// Links the members of the archive that our functions need into one object. Section groups are dissolved,
+/// because a linker compares their names with those of other objects, and would drop ours.
 fn one_object(archive: &Path, unwinder: Option<&Path>, symbols: &Path, to: &Path) -> Result<(), String> {
     let names = fs::read_to_string(symbols).map_err(|error| format!("{}: {error}", symbols.display()))?;
     let mut cc = tool("CC", "cc");
@@ -80,7 +79,7 @@ fn one_object(archive: &Path, unwinder: Option<&Path>, symbols: &Path, to: &Path
     run(cc.arg("-o").arg(to).arg(archive).args(unwinder))
 }
 
-/// The archive by which Rust's standard library unwinds on this target.
+/// The archive with which Rust's standard library unwinds on this target.
 fn unwinder_of(target: &str) -> Result<PathBuf, String> {
     let rustc = tool("RUSTC", "rustc").args(["--print", "target-libdir", "--target", target]).output();
     let said = rustc.map_err(|error| format!("rustc: {error}"))?;
@@ -88,7 +87,7 @@ fn unwinder_of(target: &str) -> Result<PathBuf, String> {
     if archive.exists() { Ok(archive) } else { Err(format!("{}: rustc brought none", archive.display())) }
 }
 
-/// The shared library. Its calls among its own functions never leave it.
+/// Links the shared library. Calls between its own functions stay inside it.
 fn link_shared(object: &Path, map: &Path, to: &Path) -> Result<(), String> {
     let mut cc = tool("CC", "cc");
     cc.args(["-shared", concat!("-Wl,-soname,", env!("PAGEPOOL_SONAME"))]);
@@ -98,8 +97,8 @@ fn link_shared(object: &Path, map: &Path, to: &Path) -> Result<(), String> {
     run(cc.arg("-o").arg(to).arg(object).args(["-lpthread", "-ldl", "-lm"]))
 }
 
-/// Makes all but our functions local, and leaves out the compiler's intermediate code, which tools of another
-/// version of LLVM cannot read.
+/// Makes all symbols except our functions local, and removes the compiler's intermediate code, which tools of
+/// another version of LLVM cannot read.
 fn hide(object: &Path, symbols: &Path, to: &Path, archive: &Path) -> Result<(), String> {
     let keep = format!("--keep-global-symbols={}", symbols.display());
     let mut why = String::new();

@@ -1,19 +1,17 @@
-//! The turn to use a thing: one call at a time has it, and none waits.
+//! The turn to use an object: one call at a time has it, and none waits.
 //!
-//! Bias   [`FREE`]: nobody had the turn yet. A thread: it alone had it, and takes it with plain stores to
-//!        `mine`. [`SHARED`]: a second thread asked; for good. From then on everybody exchanges `taken`.
-//!        Whoever changes `bias` has `taken` meanwhile.
-//! Pairs  the biased thread: store `mine`, compiler fence, load `bias`. Who ends the bias: store `bias`,
-//!        `fence_all_threads`, load `mine`. Either the biased thread sees that it is not biased any more, or
-//!        it is seen to have the turn, and the other is refused. The other has `taken` until it made the
-//!        fence, so a third thread that finds the bias ended finds the fence made, too.
-//!        `mine` and `taken` are stored with Release when a call is over, and read with Acquire before
-//!        another thread's.
-//! Refuse a thread that is refused did nothing. While the biased thread finds out that it is not biased any
-//!        more another one may be refused although nobody has the turn; both called at the same time, which
-//!        is the mistake that is refused.
-//! Cost   the biased thread: two plain stores, no atomic operation. Others: one exchange, and once in the
-//!        life of a row about 1,600 cycles.
+//! Bias   [`FREE`]: no thread had the turn yet. A thread: only it has had the turn, and takes it with plain
+//!        stores to `mine`. [`SHARED`], final: a second thread tried to take it; from then on every thread
+//!        exchanges `taken`. A thread that changes `bias` holds `taken` during the change.
+//! Pairs  the biased thread: store `mine`, compiler fence, load `bias`. The thread that ends the bias: store
+//!        `bias`, `fence_all_threads`, load `mine`. Either the biased thread sees that its bias ended, or the
+//!        other sees `mine` and is refused. The other holds `taken` until its fence is done, so a third
+//!        thread that finds the bias ended finds the fence done, too. `mine` and `taken` are stored with
+//!        Release when a call is over, and read with Acquire before another thread's call.
+//! Refuse a refused thread did nothing. While the biased thread finds out that its bias ended, another may be
+//!        refused although no thread has the turn: both called at the same time, which is misuse anyway.
+//! Cost   the biased thread: two plain stores, no atomic operation. Others: one exchange, and about 1,600
+//!        cycles once per row.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*, compiler_fence};
 
@@ -21,21 +19,20 @@ use ::pagepool::{fence_all_threads, fences_are_free};
 
 use crate::handles::thread::me;
 
-/// In `bias`: nobody had the turn yet.
+/// In `bias`: no thread had the turn yet.
 const FREE: u64 = 0;
-/// In `bias`: all threads are equal.
+/// In `bias`: every thread exchanges `taken`.
 const SHARED: u64 = 1;
 
 pub(crate) struct UseTurn {
-    /// The biased thread, or a state.
+    /// The biased thread, [`FREE`] or [`SHARED`].
     bias: AtomicU64,
     /// The biased thread has the turn.
     mine: AtomicBool,
-    /// A thread that is not biased has it, or asks for it.
+    /// Another thread has the turn, or tries to take it.
     taken: AtomicBool,
 }
 
-/// The turn, until this is dropped.
 pub(crate) struct HeldTurn<'a>(&'a AtomicBool);
 
 impl Drop for HeldTurn<'_> {
@@ -50,7 +47,6 @@ impl UseTurn {
         Self { bias: AtomicU64::new(FREE), mine: AtomicBool::new(false), taken: AtomicBool::new(false) }
     }
 
-    /// The turn, unless somebody has it.
     #[inline(always)]
     pub(crate) fn take(&self) -> Option<HeldTurn<'_>> {
         if self.bias.load(Relaxed) != me() {
@@ -83,7 +79,7 @@ impl UseTurn {
         if self.mine.load(Acquire) { None } else { Some(held) }
     }
 
-    /// Biases it to this thread, which has `taken`, and from now on `mine` instead.
+    /// Biases the turn to this thread, which holds `taken`. The result holds `mine` instead.
     #[cold]
     fn begin_bias(&self) -> HeldTurn<'_> {
         self.mine.store(true, Relaxed);
@@ -91,7 +87,7 @@ impl UseTurn {
         HeldTurn(&self.mine)
     }
 
-    /// Makes sure that nobody uses plain stores any more, on a thread that has `taken`.
+    /// Ends the bias: afterwards no thread uses plain stores. The caller holds `taken`.
     #[cold]
     fn end_bias(&self) {
         self.bias.store(SHARED, Relaxed);
@@ -107,7 +103,7 @@ mod tests {
 
     use super::*;
 
-    /// With a pool the library knows whether fences are free.
+    /// Creating a pool lets the library find out whether fences are free.
     fn with_fences() {
         let arena = Arena::new(ArenaParams { max_bytes: 4 << 20, ..Default::default() }).unwrap();
         drop(Pool::new(PoolParams::default(), arena).unwrap());
@@ -136,7 +132,7 @@ mod tests {
         drop(held);
     }
 
-    /// Threads meet on turns that are fresh, so that the end of the bias is in the middle of it.
+    /// The turns are fresh, so the bias ends while threads compete.
     #[test]
     fn two_threads_never_have_it() {
         with_fences();

@@ -1,13 +1,13 @@
 //! Where the inline functions of `pagepool.h` keep the pool that a thread used last and owns.
 //!
-//! What   a program, and each shared object of it, has one such place for each thread: thread-local memory
-//!        of its own. The inline functions write it, after a look at the pool's owner, and trust it from then
-//!        on: that saves the look in each call. So it must change before the thread stops being the owner.
-//! Who    a thread notes its own places, and takes a pool back in them: only the owner's thread unbinds.
-//! Life   such memory stays mapped as long as its thread: glibc has it with the thread (header:
-//!        initial-exec), musl unloads nothing. If a shared object is unloaded, another one may have the
-//!        memory; what is no pool's row stays as it is.
-//! Limit  a thread notes [`PLACES`] of them in its life. One that is not noted keeps no pool.
+//! What   a program, and each shared object of it, has one such place per thread, in thread-local memory. The
+//!        inline functions write it after they checked the pool's owner, and trust it from then on, which
+//!        saves the check in each call. So it must change before the thread stops being the owner.
+//! Who    a thread notes its own places, and clears a pool from them: only the owner's thread unbinds.
+//! Life   such memory stays mapped as long as its thread: glibc keeps it with the thread (header:
+//!        initial-exec), musl unloads nothing. If a shared object is unloaded, another one may get the
+//!        memory; a value that is no pool's row is left alone.
+//! Limit  a thread notes [`PLACES`] of them in its life. A place that is not noted keeps no pool.
 
 // UNSAFETY: places are read and written by address.
 #![expect(unsafe_code)]
@@ -17,18 +17,17 @@ use std::ptr::null_mut;
 
 use crate::handles::view::{NO_POOL, PoolView};
 
-/// Programs and shared objects whose inline functions a thread uses.
+/// Limit of programs and shared objects whose inline functions one thread uses.
 const PLACES: usize = 16;
 
-/// Where the address of a row stands.
 type RowPlace = *mut *const PoolView;
 
 thread_local! {
-    /// Without a destructor, so it is there to the end of the thread.
+    /// Has no destructor, so it is usable until the thread ends.
     static NOTED: [Cell<RowPlace>; PLACES] = const { [const { Cell::new(null_mut()) }; PLACES] };
 }
 
-/// Notes a place of the calling thread; says whether it is noted.
+/// Notes a place of the calling thread; returns whether it is noted.
 pub(crate) fn note(place: RowPlace) -> bool {
     NOTED.with(|noted| {
         let free = noted.iter().find(|one| one.get() == place || one.get().is_null());
@@ -36,11 +35,11 @@ pub(crate) fn note(place: RowPlace) -> bool {
     })
 }
 
-/// The calling thread will not be the owner of this pool any more.
+/// Clears a pool from all places of the calling thread, which stops being its owner.
 pub(crate) fn take_back(view: &PoolView) {
     NOTED.with(|noted| {
         for place in noted.iter().map(Cell::get).take_while(|place| !place.is_null()) {
-            // SAFETY: thread-local memory of this thread, which stays as long as the thread.
+            // SAFETY: thread-local memory of this thread, which stays mapped as long as the thread.
             if std::ptr::eq(unsafe { place.read() }, view) {
                 // SAFETY: it holds the address of a row, so it is such a place.
                 unsafe { place.write(&raw const NO_POOL) };

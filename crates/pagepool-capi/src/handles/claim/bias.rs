@@ -1,22 +1,23 @@
-//! Which thread returns a pool's buffers by plain operations: one at most.
+//! Which thread returns a pool's buffers with plain operations: at most one.
 //!
-//! Holder [`FREE`] (0): none since the pool was made or unbound; the next owner is. A thread. A thread plus
-//!        [`TAKES`]: it takes the bias away. [`SHARED`]: nobody any more, everybody uses a compare-and-swap.
-//! Moves  the owner has it when the pool is bound. The first other thread that returns or changes a buffer
-//!        takes it over, so that a pool whose buffers all return on one thread needs no atomic operation,
-//!        whichever it is. Another one that asks ends it for good, as does one that asks while nobody owns
-//!        the pool.
+//! Holder [`FREE`] (0): none since the pool was made or unbound; the next owner becomes it. A thread. A
+//!        thread plus [`TAKES`]: it is taking the bias. [`SHARED`]: none any more; every thread uses a
+//!        compare-and-swap.
+//! Moves  the owner gets the bias when the pool is bound. The first other thread that returns or changes a
+//!        buffer takes it over. So a pool whose buffers all return on one thread, whichever it is, needs no
+//!        atomic operation. The next thread that wants the bias ends it permanently, and so does one that
+//!        wants it while the pool has no owner.
 //! Mark   says which return the holder is in. There are two: the owner's, and that of a thread that took
-//!        over. The mark of one buffer's return may be its token. Then nobody has to take it back: it is over
-//!        when the life has ended. [`SEVERAL`] is taken back, and so is any mark of a thread that finds it is
-//!        not the holder, or no life to end.
-//! Pairs  the holder: mark, light fence, holder, word. Who takes it away: holder, fence_all_threads, marks.
-//!        Either the thread sees that it is not the holder any more, or its mark is seen, and waited for. A
-//!        mark is stored with Release: who sees a later one sees the words that ended before it.
-//! Late   who asks has a life in view that may end meanwhile, with its pool; the row may be another pool's.
-//!        So it looks at the life again while it takes the bias, when nobody else can end it. If it ended,
-//!        all becomes as it was.
-//! Who    any thread. The inline functions look at `limit`, which is 0 unless the owner is the holder.
+//!        over. The mark of one buffer's return may be its token. Such a mark need not be cleared: it is over
+//!        when the life has ended. [`SEVERAL`] is cleared, and so is any mark of a thread that finds that it
+//!        is not the holder, or that there is no life to end.
+//! Pairs  the holder: mark, light fence, holder, word. The taker: holder, fence_all_threads, marks. Either
+//!        the thread sees that it is not the holder any more, or the taker sees its mark and waits for it. A
+//!        mark is stored with Release: a thread that sees a later one sees the words that ended before it.
+//! Late   the life that the taker wants may end in the meantime, with its pool; the row may be another
+//!        pool's. So the taker checks the life again while it takes the bias, when no other thread can end
+//!        it. If it ended, the taker restores everything.
+//! Who    any thread. The inline functions read `limit`, which is 0 unless the owner is the holder.
 //! Proof  crates/pagepool/tests/loom/bias_model.rs, which includes this file.
 
 #[cfg(loom)]
@@ -26,18 +27,18 @@ use std::sync::atomic::{AtomicU64, Ordering::*};
 
 use ::pagepool::fence_all_threads;
 
-/// In `holder`: nobody, and the next owner will be.
+/// In `holder`: none; the next owner becomes it.
 pub(crate) const FREE: u64 = 0;
-/// In `holder`, added to a thread, which is an even number: it takes the bias away.
+/// In `holder`, added to a thread, which is an even number: the thread is taking the bias.
 const TAKES: u64 = 1;
-/// In `holder`: nobody any more.
+/// In `holder`: none any more.
 pub(crate) const SHARED: u64 = 2;
 
-/// As a mark: no token is this.
+/// A mark that is no token, and must be cleared.
 pub(crate) const SEVERAL: u64 = 1;
 
-/// Marks a return of the calling thread, if it is the holder; `mine` is its mark. The caller ends a life
-/// then, and takes the mark back unless it is the token of the life that it ended.
+/// Marks a return of the calling thread, if it is the holder; `mine` is its mark. The caller then ends a
+/// life, and clears the mark unless it is the token of the life that it ended.
 #[inline(always)]
 pub(crate) fn begin(holder: &AtomicU64, me: u64, mine: &AtomicU64, mark: u64) -> bool {
     if holder.load(Relaxed) != me {
@@ -52,37 +53,33 @@ pub(crate) fn begin(holder: &AtomicU64, me: u64, mine: &AtomicU64, mark: u64) ->
     holds
 }
 
-/// Takes a mark back.
+/// Clears a mark.
 #[inline(always)]
 pub(crate) fn take_back(mine: &AtomicU64) {
     mine.store(0, Release); // pairs with take()
 }
 
-/// What [`take`] needs of a pool.
 pub(crate) struct BiasWords<'a> {
     pub(crate) holder: &'a AtomicU64,
-    /// The cache's limit while the owner is the holder, else 0.
+    /// The cache's limit while the owner is the holder, otherwise 0.
     pub(crate) limit: &'a AtomicU64,
     pub(crate) marks: [&'a AtomicU64; 2],
-    /// The thread that owns the pool.
     pub(crate) owner: &'a AtomicU64,
 }
 
-/// The life for whose sake a thread takes the bias.
 pub(crate) trait Wanted {
-    /// Whether it has not ended.
+    /// Whether the life has not ended.
     fn is_there(&self) -> bool;
-    /// Whether that of this token has.
+    /// Whether the life of this token has ended.
     fn is_over(&self, token: u64) -> bool;
-    /// Called before another thread than the owner ends lives. The pool is there.
+    /// Called before another thread than the owner ends lives. The pool exists.
     fn prepare(&self);
-    /// Waits a moment.
     fn pause(&mut self);
 }
 
-/// Makes the calling thread the holder; if the holder is not the owner, leaves the pool without one for good.
-/// Waits for the holder's current return, and for another thread that takes the bias. Changes nothing if the
-/// life has ended.
+/// Makes the calling thread the holder; if the holder is not the owner, the pool has none from then on. Waits
+/// for the holder's current return, and for another thread that takes the bias. Changes nothing if the life
+/// has ended.
 #[cold]
 pub(crate) fn take(from: &BiasWords<'_>, me: u64, life: &mut impl Wanted) {
     loop {
@@ -100,7 +97,7 @@ pub(crate) fn take(from: &BiasWords<'_>, me: u64, life: &mut impl Wanted) {
     }
 }
 
-/// With the calling thread in `holder`, as the one that takes the bias from `before`.
+/// Takes the bias from `before`; the calling thread stands in `holder` with [`TAKES`].
 fn take_from(before: u64, from: &BiasWords<'_>, me: u64, life: &mut impl Wanted) {
     let limit = from.limit.swap(0, Relaxed);
     if before != FREE {
@@ -121,7 +118,6 @@ fn take_from(before: u64, from: &BiasWords<'_>, me: u64, life: &mut impl Wanted)
     from.holder.store(if owners { me } else { SHARED }, Release);
 }
 
-/// Whether a mark says that its thread is in a return.
 fn is_returning(mark: u64, is_over: impl Fn(u64) -> bool) -> bool {
     match mark {
         0 => false,
@@ -130,7 +126,7 @@ fn is_returning(mark: u64, is_over: impl Fn(u64) -> bool) -> bool {
     }
 }
 
-/// The half of the fence that costs nothing, where [`fence_all_threads`] is the other.
+/// The free half of the fence; [`fence_all_threads`] is the other half.
 #[inline(always)]
 fn light_fence() {
     #[cfg(not(loom))]

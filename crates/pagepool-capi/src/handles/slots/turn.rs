@@ -1,22 +1,22 @@
-//! Pools without an owner: each call that needs one makes the calling thread the owner while it lasts.
+//! Pools without an owner: a call that needs one makes the calling thread the owner during the call.
 //!
-//! Who    any thread. `turn` in the pool's row is a lock: whoever changes it from 0 to 1 has the turn.
-//!        Then it looks whether the pool is still there and has no owner; the row outlives both, so a
-//!        thread that comes late finds another token, and lets go.
-//! Turn   the holder is the owner in every respect: it stands in the row's `owner` and in the pool's
-//!        own word, so all code that asks who the owner is finds it, also in a callback of the same
-//!        call. Both are taken back before the turn ends.
-//! Quick  a call that is served from the cache, makes no callback and asks nobody who the owner is needs the
-//!        lock alone (`owner::quickly`).
-//! Pairs  `hold`: compare-and-swap, Acquire. The end: store, Release. So all that one holder did, the
-//!        next one finds done: cache, counts, and the word of each page that is out as an address.
-//! Calls  a call of the turn's own thread, from a callback of a domain, is the owner's. A callback that
-//!        waits for another thread's call of this pool waits for ever.
+//! Who    any thread. `turn` in the pool's row is a lock: the thread that changes it from 0 to 1 has the
+//!        turn. Then it checks that the pool still exists and has no owner. The row outlives both, so a late
+//!        thread finds another token, and releases the lock.
+//! Turn   the holder is the owner in every respect: it is in the row's `owner` and in the pool's own word, so
+//!        all code that compares the owner finds it, also in a callback of the call. Both are reset before
+//!        the turn ends.
+//! Quick  a call that is served from the cache, makes no callback and does not read the owner needs the lock
+//!        alone (`owner::quickly`).
+//! Pairs  `hold`: compare-and-swap, Acquire. The end: store, Release. So the next holder sees all that the
+//!        last one did: cache, counts, and the word of each page that is out as an address.
+//! Calls  a call of the turn's own thread, from a callback of a domain, is the owner's. A callback that waits
+//!        for another thread's call on this pool waits forever.
 //! End    destroy takes a turn, and clears the token in it.
-//! Order  the turn comes before the slot's lock. Nobody waits for a turn with that lock held.
-//! Wait   a few pauses, then the CPU is given away, then a short sleep: a real-time thread lets a
-//!        holder on its CPU go on. The lock is not fair: threads that call without a pause can keep another
-//!        waiting, also one that destroys the pool.
+//! Order  the turn comes before the slot's lock. No thread waits for a turn with that lock held.
+//! Wait   a few pauses, then yields the CPU, then short sleeps: a real-time thread lets a holder on its CPU
+//!        run. The lock is not fair: threads that call without a pause can keep another waiting, also one
+//!        that destroys the pool.
 //! Cost   one compare-and-swap and one store.
 
 // UNSAFETY: the owner's half is reached through the pool's row, in a turn.
@@ -33,7 +33,6 @@ use crate::handles::thread::me;
 use crate::handles::token::Token;
 use crate::handles::view::PoolView;
 
-/// Why a call that needs an owner is refused.
 pub(crate) const NO_OWNER: CallError = CallError::fixed(
     libc::EPERM,
     c"the pool was made with no_owner: allocate with pagepool_alloc_addr_bulk, which any thread may call",
@@ -53,19 +52,19 @@ impl Drop for Held {
 }
 
 impl Held {
-    /// The owner's half; none once the pool was destroyed.
+    /// The owner's half; `None` once the pool was destroyed.
     #[inline(always)]
     fn bound(&self) -> Option<&Bound> {
         let own: *const OwnerHalf = self.0.own.load(Relaxed);
-        // SAFETY: the pool was there when the turn began, and its slot is given away only after the turn
-        // in which it was destroyed.
+        // SAFETY: the pool existed when the turn began, and its slot is reused only after the turn in which
+        // it was destroyed.
         let own = unsafe { &*own };
-        // SAFETY: this thread has the turn, so nobody else takes the half out.
+        // SAFETY: this thread has the turn, so no other thread takes the half out.
         unsafe { &*own.bound.get() }.as_ref()
     }
 }
 
-/// Takes the lock of a pool. `None` if it is not there, or may have an owner. Not for a thread that has it.
+/// Takes the lock of a pool. `None` if it does not exist, or may have an owner. The caller must not hold it.
 #[inline(always)]
 pub(crate) fn hold(view: &'static PoolView, pool: Token) -> Option<Held> {
     // A row without a pool has the token 0, as NULL has.
@@ -76,12 +75,12 @@ pub(crate) fn hold(view: &'static PoolView, pool: Token) -> Option<Held> {
         wait(view);
     }
     let held = Held(view);
-    // Nobody changes these but in a turn.
+    // These change only in a turn.
     (view.token.load(Relaxed) == pool.0 && view.no_owner.load(Relaxed) != 0).then_some(held)
 }
 
-/// Begins a turn in a pool without an owner. `None` in every other pool, and in a callback of a call
-/// that has the turn already.
+/// Begins a turn in a pool without an owner. `None` in every other pool, and in a callback of a call that
+/// already has the turn.
 pub(crate) fn begin(pool: Token) -> Option<OwnerTurn> {
     let view = slots::view_of(pool);
     if view.is_mine() {
@@ -90,7 +89,7 @@ pub(crate) fn begin(pool: Token) -> Option<OwnerTurn> {
     let turn = OwnerTurn(hold(view, pool)?);
     view.owner.store(me(), Relaxed);
     if let Some(bound) = turn.0.bound() {
-        // SAFETY: this thread has the turn, in which nobody else uses the owner's half.
+        // SAFETY: this thread has the turn, in which no other thread uses the owner's half.
         unsafe { bound.begin_turn() };
     }
     Some(turn)

@@ -1,4 +1,4 @@
-//! `pagepool completions`: what a shell suggests behind `pagepool`.
+//! `pagepool completions`: what a shell suggests after `pagepool`.
 
 use std::io;
 use std::process::ExitCode;
@@ -10,7 +10,6 @@ use crate::commands::Cli;
 use crate::report::output;
 use crate::run_command::RunCommand;
 
-/// The shell.
 #[derive(Args)]
 pub struct CompletionsArgs {
     /// The shell
@@ -26,14 +25,13 @@ impl RunCommand for CompletionsArgs {
     }
 }
 
-/// Writes the script of a shell.
 pub fn write_script(shell: Shell, to: &mut dyn io::Write) -> io::Result<()> {
     let mut command = visible(&Cli::command()).bin_name("pagepool").version(env!("CARGO_PKG_VERSION"));
     command.build();
     shell.try_generate(&command, to)
 }
 
-/// A copy without hidden commands: `clap_complete` lists them as any other.
+/// A copy without hidden commands, which `clap_complete` would list like any other.
 fn visible(command: &Command) -> Command {
     let below = command.get_subcommands().filter(|below| !below.is_hide_set()).map(visible);
     Command::new(command.get_name().to_owned())

@@ -11,7 +11,6 @@ use crate::file_name::file_name;
 use crate::report::output;
 use crate::run_command::RunCommand;
 
-/// Where the pages go.
 #[derive(Args)]
 pub struct ManArgs {
     /// Write pagepool.1 and a page for each command to DIR, which must exist; without it, print pagepool.1
@@ -34,7 +33,6 @@ impl RunCommand for ManArgs {
     }
 }
 
-/// Writes all pages to a directory.
 pub fn write_pages(dir: &Path) -> Result<(), String> {
     clap_mangen::generate_to(Cli::command(), dir).map_err(|error| format!("{}: {error}", dir.display()))
 }

@@ -1,4 +1,4 @@
-//! What `list --kernel` prints: the kernel's page pools, one a row, and their counters.
+//! The output of `list --kernel`: the kernel's page pools, one a row, and their counters.
 
 use pagepool_net::link::{KernelPagePool, KernelPoolProvider, KernelPoolStats};
 use serde_json::{Value, json};
@@ -9,7 +9,8 @@ use crate::observing::options::ShownOfKernel;
 use crate::report::live_table::{LiveLine, LiveTable};
 use crate::report::number::{grouped, without_zeros};
 
-/// Of one look, and of one after another. No row is longer than 80, unless the name of an interface is.
+/// The tables of a single look, and of repeated looks. A row has at most 80 characters, unless the name of an
+/// interface is long.
 const TABLES: [LiveTable<7>; 2] = [table("ever%"), table("recyc%")];
 
 const fn table(recycled: &'static str) -> LiveTable<7> {
@@ -50,7 +51,6 @@ impl ShownOfKernel for KernelOverview {
     }
 }
 
-/// A pool of a look.
 struct ListedPool<'a> {
     pool: &'a KernelPagePool,
     look: &'a KernelLook,
@@ -61,8 +61,8 @@ impl ListedPool<'_> {
         self.look.interface(self.pool)
     }
 
-    /// The cells of the row. What was recycled is of the time since an earlier look at the pool, if there was
-    /// one, else since it was made.
+    /// The cells of the row. The recycled share is since an earlier look at the pool, if there was one;
+    /// otherwise since it was made.
     fn cells(&self, earlier: Option<&KernelPagePool>) -> [String; 7] {
         let KernelPagePool { id, ifindex, napi, inflight, inflight_bytes, stats, .. } = self.pool;
         let interface = ifindex
@@ -81,7 +81,6 @@ impl ListedPool<'_> {
         ]
     }
 
-    /// What stands below the row.
     fn details(&self) -> Vec<String> {
         let counters = self.pool.stats.map(|stats| match without_zeros(&stats.fields()) {
             none if none.is_empty() => "all counters are 0".into(),

@@ -63,7 +63,7 @@ pub const GENERIC_XDP: DoctorRule = DoctorRule {
     when: "the XDP program of a socket runs in generic mode, and the driver runs such programs itself \
            (Linux 6.3 says)",
     why: "In generic mode the kernel allocates an skb for each packet first, and often copies it.",
-    fix: "`--attach native` (`Attach::Native`), which also says why if the driver refuses; an MTU that \
+    fix: "`--mode native` (`Attach::Native`), which also says why if the driver refuses; an MTU that \
            fits a page.",
     verify: "`ip link show {of}`: xdp, not xdpgeneric.",
     find: generic_xdp,
@@ -98,7 +98,7 @@ pub const COPY_MODE: DoctorRule = DoctorRule {
            virtio_net without an IOMMU, which refuses zero copy",
     why: "The kernel copies each packet between its own memory and the socket's.",
     fix: "`--mode zerocopy` (`XskMode::ZeroCopy`), which says why if the driver refuses: a chunk of 4096 \
-           bytes, an MTU that fits it, no `--unaligned`.",
+           bytes, an MTU that fits it.",
     verify: "`pagepool show {of}`: zero_copy true.",
     find: copy_mode,
     #[cfg(test)]

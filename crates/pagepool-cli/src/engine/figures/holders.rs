@@ -1,4 +1,4 @@
-//! Who holds the pages of a pool, in lines and for programs.
+//! Who holds the pages of a pool, as lines and as JSON.
 
 use std::time::Duration;
 
@@ -8,19 +8,19 @@ use serde_json::{Value, json};
 use crate::report::number::grouped;
 use crate::report::verdict::Verdict;
 
-/// Columns of a line that has no terminal, and on one at least; tags may take more where there is none.
+/// Columns of a line: on a terminal at least this many, without one this many. Without one, tags may add
+/// more.
 const COLUMNS: usize = 80;
-/// Columns of a tag, at least, and those that it leaves to the place of an allocation.
+/// The least columns of a tag, and of the place of an allocation.
 const TAG: usize = 10;
 const SITE: usize = 16;
-/// Most groups, and oldest pages, that people are told of; programs get all of the view.
+/// The most groups and oldest pages in lines; JSON has the whole view.
 const MOST_GROUPS: usize = 12;
 const MOST_OLDEST: usize = 6;
-/// The width of an age in the histogram.
 const AGE: usize = 8;
 
-/// A histogram of ages, who holds how many, and the oldest pages; in these columns, or with whole tags
-/// without.
+/// A histogram of ages, the holders with their number of pages, and the oldest pages. Lines fit these
+/// columns; without a number, tags are not cut.
 pub fn lines(view: &HoldersView, indent: &str, columns: Option<usize>) -> Vec<String> {
     let s = if view.held == 1 { "" } else { "s" };
     let mut lines = vec![format!("{indent}holders: {} page{s}", grouped(view.held))];
@@ -64,10 +64,10 @@ fn groups(view: &HoldersView, indent: &str, columns: Option<usize>) -> Vec<Strin
     lines
 }
 
-/// The columns of the longest tag, as far as there is room beside the other cells.
+/// The columns of the longest tag, if there is room beside the other cells.
 fn tag_columns(view: &HoldersView, indent: &str, columns: Option<usize>) -> usize {
     let tags = view.groups.iter().take(MOST_GROUPS).map(|group| or_dash(&group.tag).chars().count());
-    let beside = indent.len() + (7 + 1 + 8 + 1 + 1 + 16 + 1) + SITE; // as the row has them
+    let beside = indent.len() + (7 + 1 + 8 + 1 + 1 + 16 + 1) + SITE; // as in the row
     let room = columns.map_or(usize::MAX, |columns| columns.max(COLUMNS).saturating_sub(beside));
     tags.max().unwrap_or(0).min(room).max(TAG)
 }
@@ -87,7 +87,6 @@ fn or_dash(text: &Option<String>) -> &str {
     text.as_deref().unwrap_or("-")
 }
 
-/// A time in one unit.
 pub fn short(time: Duration) -> String {
     match time.as_millis() {
         ms @ 0..1_000 => format!("{ms}ms"),
@@ -98,12 +97,11 @@ pub fn short(time: Duration) -> String {
     }
 }
 
-/// The beginning of a text.
 fn cut(text: &str, columns: usize) -> String {
     text.chars().take(columns).collect()
 }
 
-/// The end of a text, which says most of a path.
+/// The end of a text: in a path it says most.
 fn end_of(text: &str, columns: usize) -> String {
     let all = text.chars().count();
     match all > columns {
@@ -112,7 +110,6 @@ fn end_of(text: &str, columns: usize) -> String {
     }
 }
 
-/// For programs.
 pub fn fields(view: &HoldersView) -> Value {
     let thread = |thread: &Option<ThreadView>| {
         thread.as_ref().map(|thread| json!({ "tid": thread.tid, "name": thread.name }))
@@ -148,7 +145,7 @@ pub fn fields(view: &HoldersView) -> Value {
     })
 }
 
-/// Says in a verdict who has the buffers that are missing, as far as pools record it.
+/// Adds to a verdict who holds the missing buffers, for pools that record it.
 pub fn name(verdict: &mut Verdict, pools: &[PoolRef]) {
     let all = pools.iter().filter_map(|pool| Some((pool.name(), pool.holders()?)));
     let holding: Vec<_> = all.filter(|(_, view)| view.held > 0).collect();

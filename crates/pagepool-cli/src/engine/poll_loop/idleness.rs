@@ -1,54 +1,54 @@
-//! How long a polling thread that finds nothing goes on looking, and how it sleeps then.
+//! How long an idle polling thread keeps looking for packets, and how it sleeps after that.
 //!
-//! Look      a sleep and its wake-up take the thread some 5 to 15 µs of CPU time, however long it is. Looking
-//!           pays only where the next packet comes sooner, so a thread has credit: a packet that comes while
-//!           it looks adds what a sleep would have cost more than the looking did, and looking in vain takes
-//!           away what it cost. Packets that come one by one are slept for at once; gaps within a stream
-//!           never are.
-//! Nap       with `--rx-usecs`, before it sleeps until a packet arrives, it sleeps that long, whatever arrives:
-//!           packets that arrive one by one are then taken several at one wake-up.
+//! Look     A sleep and its wake-up cost the thread 5 to 15 µs of CPU time, however long it sleeps. Looking
+//!          pays only if the next packet comes sooner. So a thread has credit: a packet found while looking
+//!          adds the time by which a sleep costs more than the gap; looking in vain subtracts its time.
+//!          Between packets that arrive one by one it sleeps at once; in gaps within a stream it does not
+//!          sleep.
+//! Nap      with `--rx-usecs`, it first sleeps that long even if packets arrive, then until a packet arrives:
+//!          one wake-up then takes several packets that arrived one by one.
 
 use std::time::{Duration, Instant};
 
-/// What a sleep costs, at least.
+/// The least cost of a sleep.
 const SLEEP: Duration = Duration::from_micros(5);
-/// The longest look.
+/// The longest time to look.
 const LONGEST: Duration = Duration::from_micros(10);
-/// The most credit: a stream that pauses now and then stays one.
+/// The most credit: a stream that pauses now and then remains a stream.
 const MOST: Duration = Duration::from_micros(40);
-/// What a thread does that found nothing.
+/// What a thread does after an empty round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Rest {
     Look,
-    /// Sleep until something comes.
+    /// Sleep until a packet comes.
     Sleep,
-    /// Sleep so long, whatever comes.
+    /// Sleep this long, even if packets come.
     Nap(Duration),
 }
 
-/// What one thread has learnt of the gaps between its packets.
+/// What a thread has learnt of the gaps between its packets.
 #[derive(Debug)]
 pub(super) struct Idleness {
     credit: Duration,
-    /// When the current run of empty rounds began.
+    /// When the current sequence of empty rounds began.
     since: Option<Instant>,
-    /// What it did then, at last; how long it had looked, and the packets that it had received by then.
+    /// What it did last in them, how long it had looked, and how many packets it had received by then.
     last: (Rest, Duration, u64),
-    /// How long it sleeps before packets may end a sleep.
+    /// How long it sleeps before packets can end a sleep.
     nap: Duration,
 }
 
 impl Idleness {
-    /// `nap`: how long it sleeps before packets may end a sleep; zero: they end every sleep.
+    /// `nap`: how long it sleeps before packets can end a sleep; zero: they end every sleep.
     pub(super) fn new(nap: Duration) -> Self {
         Self { credit: MOST, since: None, last: (Rest::Look, Duration::ZERO, 0), nap }
     }
 
-    /// A round found nothing. `received` says how many packets there were in total.
+    /// To call after an empty round. `received` returns the total number of packets.
     #[inline]
     pub(super) fn rest(&mut self, now: impl FnOnce() -> Instant, received: impl FnOnce() -> u64) -> Rest {
         if self.last.0 != Rest::Look {
-            self.last.0 = Rest::Sleep; // what it slept for has not come
+            self.last.0 = Rest::Sleep; // nothing came during the sleep
             return Rest::Sleep;
         }
         let now = now();
@@ -61,7 +61,7 @@ impl Idleness {
         rest
     }
 
-    /// A round found something.
+    /// To call after a round that found something.
     #[inline]
     pub(super) fn found(&mut self, now: impl FnOnce() -> Instant, received: impl FnOnce() -> u64) {
         if let Some(since) = self.since.take() {
@@ -69,7 +69,7 @@ impl Idleness {
         }
     }
 
-    /// Something came, and nothing had since then.
+    /// Learns from what came after the empty rounds since then.
     #[cold]
     fn learn(&mut self, since: Instant, now: Instant, received: impl FnOnce() -> u64) {
         let (rest, looked, before) = std::mem::replace(&mut self.last, (Rest::Look, Duration::ZERO, 0));
@@ -78,7 +78,7 @@ impl Idleness {
             return self.count(waited, waited);
         }
         let packets = received().saturating_sub(before).max(1);
-        // Those that came during a sleep came one after the other.
+        // Packets that came during a sleep came one after another.
         self.count(waited / u32::try_from(packets).unwrap_or(u32::MAX), looked);
     }
 
@@ -96,14 +96,14 @@ mod tests {
 
     const ROUND: Duration = Duration::from_nanos(150);
 
-    /// A thread, and senders, in time that the test makes.
+    /// A thread, and senders, in simulated time.
     struct Simulated {
         idleness: Idleness,
         now: Instant,
         /// When packets arrive.
         due: VecDeque<Instant>,
         received: u64,
-        /// Sleeps that packets ended, and others.
+        /// Sleeps that packets ended, and naps.
         sleeps: u32,
         naps: u32,
         looked: Duration,
@@ -120,12 +120,12 @@ mod tests {
             (self.sleeps, self.naps, self.looked) = (0, 0, Duration::ZERO);
         }
 
-        /// So many packets, one each `gap`, whatever the thread does.
+        /// This many packets, one each `gap`, whatever the thread does.
         fn packets(&mut self, number: u32, gap: Duration) {
             self.stream((0..number).map(|_| gap));
         }
 
-        /// Packets so long after one another, whatever the thread does.
+        /// Packets with these gaps, whatever the thread does.
         fn stream(&mut self, gaps: impl Iterator<Item = Duration>) {
             let mut at = self.now;
             self.due.extend(gaps.map(|gap| {
@@ -137,7 +137,7 @@ mod tests {
             }
         }
 
-        /// A round, and the sleep after it. Says how many packets there were.
+        /// A round, and the sleep after it. Returns how many packets it found.
         fn round(&mut self) -> usize {
             self.now += ROUND;
             let arrived = self.due.iter().take_while(|&&due| due <= self.now).count();

@@ -1,54 +1,50 @@
-//! A client of the server: its request comes, the answer goes, and nobody waits for either.
+//! A client of the server: reads its request and sends the answer, without waiting for either.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
-/// Bytes of the head of a request, at most.
 pub const MOST_BYTES: usize = 8 << 10;
-/// Bytes behind the head that are read while a connection ends, at most.
+/// The most bytes after the head that are read while a connection ends.
 const MOST_BEHIND: usize = 1 << 20;
-/// How long a request may take, an answer, and a client that has it to close its end.
+/// The longest time for a request, for an answer, and for a client with its answer to close its end.
 const REQUEST_TIME: Duration = Duration::from_secs(5);
 const ANSWER_TIME: Duration = Duration::from_secs(10);
 const END_TIME: Duration = Duration::from_secs(1);
-/// Reads and writes a round, at most: a client that is as fast as the server keeps no other one waiting.
+/// The most reads and writes in a round: a client as fast as the server does not delay the others.
 const CALLS_A_ROUND: usize = 8;
 
-/// A connection.
 pub struct MetricsClient {
     stream: TcpStream,
-    /// When its present step began.
+    /// When its current step began.
     since: Instant,
     step: ClientStep,
 }
 
-/// How far it is.
 enum ClientStep {
-    /// So much of the request has come.
+    /// The request, as far as it has come.
     Request(Vec<u8>),
-    /// What is still to be sent.
+    /// The answer, and how many bytes of it are sent.
     Answer(Vec<u8>, usize),
-    /// It has the answer, and may send so much more. That is read: to close before would take the answer away
-    /// from it.
+    /// The answer is sent; the client may send this many more bytes. They are read, because closing before
+    /// that would discard the answer.
     End(usize),
 }
 
 impl MetricsClient {
-    /// One that has just connected.
     pub fn new(stream: TcpStream) -> io::Result<Self> {
         stream.set_nonblocking(true)?;
         Ok(Self { stream, since: Instant::now(), step: ClientStep::Request(Vec::new()) })
     }
 
-    /// Its descriptor, and whether it is to take something.
+    /// Its descriptor, and whether it waits to write.
     pub fn waits_for(&self) -> (BorrowedFd<'_>, bool) {
         (self.stream.as_fd(), matches!(self.step, ClientStep::Answer(..)))
     }
 
-    /// How much is lost if it is closed now, for one that needs its place: it has its answer, has not asked
-    /// yet, or is taking the answer.
+    /// How much it loses if it is closed now: nothing with its answer sent; a little without a complete
+    /// request; most while it takes its answer.
     pub fn worth(&self) -> u32 {
         match self.step {
             ClientStep::End(_) => 0,
@@ -57,13 +53,13 @@ impl MetricsClient {
         }
     }
 
-    /// Reads and writes without waiting, a round's share at most. `answer` gets the head as far as it came,
-    /// and whether more of it may come; it makes the answer once it can. False when the client is done with:
+    /// Reads and writes without waiting, at most a round's share. `answer` gets the head as far as it has
+    /// come, and whether more may come; it returns the answer when it can. False when the client is finished:
     /// answered, gone, or too slow.
     pub fn go_on(&mut self, answer: impl FnMut(&[u8], bool) -> Option<Vec<u8>>) -> bool {
         let is_going_on = match self.try_on(answer) {
             Ok(is_going_on) => is_going_on,
-            Err(error) => error.kind() == ErrorKind::WouldBlock, // a client that goes away harms nobody
+            Err(error) => error.kind() == ErrorKind::WouldBlock, // a client that goes away does no harm
         };
         let time = match self.step {
             ClientStep::Request(_) => REQUEST_TIME,
@@ -108,7 +104,7 @@ impl MetricsClient {
     }
 }
 
-/// Reads more of the head of a request, as far as it may go; says how much.
+/// Reads more of the head of a request, up to its limit. Returns the number of bytes.
 fn read_more(from: &mut TcpStream, head: &mut Vec<u8>) -> io::Result<usize> {
     let mut part = [0; MOST_BYTES];
     let read = from.read(&mut part[head.len()..])?;

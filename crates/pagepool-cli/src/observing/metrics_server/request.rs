@@ -1,21 +1,18 @@
-//! What a client asks for: method, path, and the format that it prefers.
+//! The request of a client: method, path, and preferred format.
 
 use httparse::{EMPTY_HEADER, Error, Header, Request, Status};
 use pagepool::observe::MetricsFormat;
 
-/// The format that is sent where a client likes both as much, or says nothing.
+/// The format for a client that prefers neither, or does not say.
 const USUAL: MetricsFormat = MetricsFormat::OpenMetrics;
-/// Fields of a request, at most.
 const MOST_FIELDS: usize = 100;
 
-/// The head of a request, as far as it came.
 #[derive(Debug, PartialEq)]
 pub enum RequestHead<'a> {
-    /// It has no end yet.
     Incomplete,
-    /// It has more fields than are read.
+    /// It has more fields than the limit.
     TooLarge,
-    /// It is none of HTTP/1.
+    /// It is not HTTP/1.
     Malformed,
     /// Method, path, and the format that the client prefers.
     Complete(&'a str, &'a str, MetricsFormat),
@@ -36,7 +33,7 @@ pub fn read_head(bytes: &[u8]) -> RequestHead<'_> {
     }
 }
 
-/// The path of a target: `/metrics?x=1`, or `http://host/metrics` as a proxy has it.
+/// The path of a target: `/metrics?x=1`, or `http://host/metrics` from a proxy.
 fn path_of(target: &str) -> &str {
     let of_http = |scheme: &str| scheme.eq_ignore_ascii_case("http") || scheme.eq_ignore_ascii_case("https");
     let path = match target.split_once("://") {
@@ -49,8 +46,8 @@ fn path_of(target: &str) -> &str {
     }
 }
 
-/// The format that a client prefers, by its `Accept` (RFC 9110, section 12.5.1). Who takes neither gets what
-/// every reader of text can show.
+/// The format that a client prefers, by its `Accept` (RFC 9110, section 12.5.1). A client that accepts
+/// neither gets plain text, which every reader can show.
 fn preferred(fields: &[Header<'_>]) -> MetricsFormat {
     let accept = fields.iter().filter(|field| field.name.eq_ignore_ascii_case("accept"));
     let lists: Vec<_> = accept.map(|field| String::from_utf8_lossy(field.value)).collect();
@@ -64,7 +61,6 @@ fn preferred(fields: &[Header<'_>]) -> MetricsFormat {
     }
 }
 
-/// The type, the subtype and the version of a format.
 fn media(format: MetricsFormat) -> [&'static str; 3] {
     match format {
         MetricsFormat::OpenMetrics => ["application", "openmetrics-text", "1.0.0"],
@@ -72,13 +68,12 @@ fn media(format: MetricsFormat) -> [&'static str; 3] {
     }
 }
 
-/// The `Content-Type` of a format.
 pub fn content_type(format: MetricsFormat) -> String {
     let [of, sub, version] = media(format);
     format!("{of}/{sub}; version={version}; charset=utf-8")
 }
 
-/// How much a client likes a format, 0 to 1: what the range says that names it most exactly.
+/// How much a client likes a format, 0 to 1: by the range that names it most exactly.
 fn quality(ranges: &[&str], format: MetricsFormat) -> f64 {
     let [of, sub, version] = media(format);
     let (mut exact, mut quality) = (0, 0.0);
@@ -117,7 +112,7 @@ fn quality(ranges: &[&str], format: MetricsFormat) -> f64 {
 mod tests {
     use super::*;
 
-    /// Method and path of a request that is complete.
+    /// Method and path of a complete request.
     fn asked(head: &str) -> Option<(&str, &str)> {
         match read_head(head.as_bytes()) {
             RequestHead::Complete(method, path, _) => Some((method, path)),

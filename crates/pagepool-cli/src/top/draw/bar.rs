@@ -1,11 +1,11 @@
-//! A bar that shows where pages are: a letter for each part of them.
+//! A bar that shows where pages are: one letter for each place.
 
 use ratatui::text::Span;
 
 use super::theme::TopTheme;
 use crate::top::rows::PLACES;
 
-/// A bar of so many characters. Every place that has pages has at least one, if there is room.
+/// A bar of `columns` characters. Every place with pages has at least one, if there is room.
 pub fn bar(places: &[u64; PLACES.len()], columns: usize, theme: TopTheme) -> Vec<Span<'static>> {
     let parts = PLACES.iter().zip(shares(places, columns));
     let some = parts.filter(|(_, share)| *share > 0);
@@ -15,7 +15,7 @@ pub fn bar(places: &[u64; PLACES.len()], columns: usize, theme: TopTheme) -> Vec
     spans.collect()
 }
 
-/// How many characters each place gets; together all of them, if there are pages.
+/// The characters of each place. Their sum is `columns` if there are pages, else 0.
 fn shares(places: &[u64; PLACES.len()], columns: usize) -> [usize; PLACES.len()] {
     let total: u128 = places.iter().map(|&pages| u128::from(pages)).sum();
     if total == 0 {

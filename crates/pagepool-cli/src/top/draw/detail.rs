@@ -1,5 +1,5 @@
-//! All of one pool: what it did over the last looks, where its pages are, its counters with their meanings,
-//! its parameters, and what else is published below it.
+//! The detail view of one pool: its history, where its pages are, its counters with their meanings, its
+//! parameters, and the sockets, NICs and ports that use it.
 
 use pagepool::observe::{AGE_EDGES, EntryView, HoldersView, PoolView, ProcessView};
 use pagepool::{DeferredStats, Stats};
@@ -21,17 +21,17 @@ use crate::top::history::{PastLook, sparkline};
 use crate::top::row_key::RowKey;
 use crate::top::rows::{PLACES, TopRow};
 
-/// Columns from which a meaning stands beside its counter.
+/// From this width on, a meaning stands beside its counter.
 const WIDE: usize = 110;
-/// Where it begins there.
+/// The column where a meaning beside a counter begins.
 const BESIDE: usize = 58;
-/// Where it begins below its counter.
+/// The indentation of a meaning below its counter.
 const BELOW: usize = 6;
 
-/// Groups of holders that are shown.
+/// The most groups of holders shown.
 const MOST_GROUPS: usize = 12;
 
-/// The lines of the view, of which the screen shows a part.
+/// All lines of the view; the screen shows a part.
 pub fn lines(app: &TopApp, columns: usize, theme: TopTheme) -> Vec<Line<'static>> {
     let mut page = DetailPage { columns, theme, lines: Vec::new() };
     let Some(key) = app.selected() else { return page.lines };
@@ -43,10 +43,10 @@ pub fn lines(app: &TopApp, columns: usize, theme: TopTheme) -> Vec<Line<'static>
     page.lines
 }
 
-/// What a line of bars shows of each look.
+/// The name of a sparkline, and its figure of each look.
 type NamedFigure<'a> = (&'a str, fn(&PastLook) -> f64);
 
-/// A page that is being written.
+/// A page under construction.
 struct DetailPage {
     columns: usize,
     theme: TopTheme,
@@ -127,7 +127,7 @@ impl DetailPage {
         self.counters(stats.fields(), moved.map(|(moved, _)| moved.fields()), seconds, &docs);
     }
 
-    /// A line of bars for each figure over the last looks.
+    /// Adds a sparkline for each figure, over the last looks.
     fn history(&mut self, looks: &[PastLook], out: &str) {
         self.heading("The last looks, the latest on the right");
         let figures: [NamedFigure<'_>; 5] = [
@@ -152,7 +152,7 @@ impl DetailPage {
         }
     }
 
-    /// A bar for each place.
+    /// Adds a line for each place, and the bar.
     fn places(&mut self, row: &TopRow, pool: &PoolView) {
         let (pages, size) = (grouped(row.pages), grouped(pool.page_bytes));
         self.heading(format!("Where its {pages} pages of {size} bytes are ({})", bytes(row.bytes)));
@@ -167,7 +167,7 @@ impl DetailPage {
         self.lines.push(Line::from(bar(&row.places, self.columns, self.theme)));
     }
 
-    /// Who holds the pages that are out, and for how long.
+    /// Adds who holds the pages that are out, and for how long.
     fn holders(&mut self, holders: Option<&HoldersView>) {
         let Some(holders) = holders else {
             self.heading("Who holds what: not recorded");
@@ -188,7 +188,7 @@ impl DetailPage {
         }
     }
 
-    /// Each counter with its rate and its meaning; what to do about one that rises, where that is not normal.
+    /// Adds each counter with its rate and meaning, and what to do if one rises and that is not normal.
     fn counters(
         &mut self,
         fields: Vec<(&'static str, u64)>,
@@ -231,7 +231,7 @@ impl DetailPage {
         }
     }
 
-    /// Sockets, NICs and ports of the pool.
+    /// Adds the sockets, NICs and ports of the pool.
     fn below(&mut self, app: &TopApp, process: &ProcessView, pool: &PoolView) {
         let before = app.sampled.before.as_ref().and_then(|before| before.process(process));
         let is_below = |entry: &&EntryView| entry.pool_id() == Some(pool.id.into());
@@ -252,7 +252,7 @@ impl DetailPage {
     }
 }
 
-/// What a counter of the kernel means: what ours of that name does.
+/// The meaning of a kernel counter: the documentation of pagepool's counter of that name.
 fn doc_of(name: &str) -> &'static str {
     let at = Stats::NAMES.iter().position(|of| *of == name);
     at.map_or("", |at| Stats::DOCS[at])

@@ -1,4 +1,4 @@
-//! The help: keys, columns, and letters of the bars, each from its table.
+//! The help: keys, columns and letters of the bar, each from its table.
 
 use ratatui::text::{Line, Span};
 
@@ -7,7 +7,7 @@ use crate::top::columns::COLUMNS;
 use crate::top::keys::BINDINGS;
 use crate::top::rows::PLACES;
 
-/// All lines, of which the screen shows a part.
+/// All lines; the screen shows a part.
 pub fn lines(theme: TopTheme) -> Vec<Line<'static>> {
     let heading = |text: &'static str| Line::styled(text, theme.heading());
     let mut lines = vec![heading("Keys")];

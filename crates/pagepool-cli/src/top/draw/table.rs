@@ -1,4 +1,4 @@
-//! The table: a line for each pool, and above it all pools together.
+//! The table: a line for each pool, below the totals of all pools.
 
 use ratatui::Frame;
 use ratatui::layout::Rect;
@@ -14,10 +14,10 @@ use crate::top::app::{Prompt, TopApp};
 use crate::top::columns::{COLUMNS, FittedColumn, cut, fit};
 use crate::top::rows::{PLACES, RowRates, TopRow};
 
-/// The head of the bar.
+/// The head of the column with the bar.
 const BAR_HEAD: &str = "WHERE";
 
-/// Draws the whole view, but for the last line.
+/// Draws the whole view except the last line.
 pub fn draw(frame: &mut Frame<'_>, area: Rect, app: &mut TopApp, theme: TopTheme) {
     let mut lines = summary(app, area, theme);
     let room = usize::from(area.height).saturating_sub(lines.len());
@@ -30,8 +30,8 @@ pub fn draw(frame: &mut Frame<'_>, area: Rect, app: &mut TopApp, theme: TopTheme
     }
 }
 
-/// All pools of processes that run together: as many lines as there is room for. What dead ones held, the
-/// kernel has freed.
+/// The totals of all pools of live processes, as many lines as fit. Dead processes do not count: the kernel
+/// has freed their memory.
 fn summary(app: &TopApp, area: Rect, theme: TopTheme) -> Vec<Line<'static>> {
     let all: Vec<_> = app.all().iter().filter(|row| row.pid.is_some() && row.alive).collect();
     let columns = area.width.into();
@@ -46,7 +46,7 @@ fn summary(app: &TopApp, area: Rect, theme: TopTheme) -> Vec<Line<'static>> {
     lines.into_iter().chain([Line::default()]).take(count).collect()
 }
 
-/// What is shown.
+/// The first line: what is shown, and how.
 fn totals(app: &TopApp, columns: usize, theme: TopTheme) -> Line<'static> {
     let processes = &app.sampled.now.processes;
     let dead = processes.iter().filter(|process| !is_alive(process)).count();
@@ -81,7 +81,7 @@ fn counted(count: usize, one: &str, more: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { more })
 }
 
-/// The rates of all pools of processes.
+/// The sum of the rates of all pools of processes.
 fn rates(rows: &[&TopRow], theme: TopTheme) -> Line<'static> {
     let sum = |of: fn(&RowRates) -> f64| {
         let rates: Vec<_> = rows.iter().filter_map(|row| row.rates).collect();
@@ -113,7 +113,7 @@ fn sums(rows: &[&TopRow]) -> [u64; PLACES.len()] {
     std::array::from_fn(|at| rows.iter().map(|row| row.places[at]).fold(0, u64::saturating_add))
 }
 
-/// Where all pages are, as a bar over the whole width.
+/// A bar of all pages, as wide as the screen.
 fn pages(rows: &[&TopRow], columns: usize, theme: TopTheme) -> Line<'static> {
     let pages = rows.iter().map(|row| row.pages).fold(0, u64::saturating_add);
     let memory = bytes(rows.iter().map(|row| row.bytes).fold(0, u64::saturating_add));
@@ -126,7 +126,7 @@ fn pages(rows: &[&TopRow], columns: usize, theme: TopTheme) -> Line<'static> {
     Line::from([vec![Span::raw(head)], bar, vec![Span::raw("]")]].concat())
 }
 
-/// What the letters of bars are, with the pages of each place that has some.
+/// The letters of the bar, with the pages of each place that has some.
 fn legend(rows: &[&TopRow], theme: TopTheme) -> Line<'static> {
     let places = PLACES.iter().zip(sums(rows)).filter(|(_, pages)| *pages > 0);
     let spans = places.flat_map(|((place, letter, name, _), pages)| {
@@ -136,7 +136,7 @@ fn legend(rows: &[&TopRow], theme: TopTheme) -> Line<'static> {
     Line::from(spans.collect::<Vec<_>>())
 }
 
-/// The head and the rows that there is room for, the selected one among them.
+/// The head, and as many rows as fit; the selected row is always among them.
 fn rows(app: &mut TopApp, columns: usize, room: usize, theme: TopTheme) -> Vec<Line<'static>> {
     app.page = room.saturating_sub(1).max(1);
     let (visible, selected) = (app.visible(), app.selected_at());
@@ -162,7 +162,7 @@ fn rows(app: &mut TopApp, columns: usize, room: usize, theme: TopTheme) -> Vec<L
     lines
 }
 
-/// What is there instead of rows.
+/// The text shown instead of rows.
 fn nothing(app: &TopApp) -> Vec<Line<'static>> {
     let shown_by_k = || Line::raw("K shows the kernel's page pools.");
     match (app.all().is_empty(), app.filter.is_empty()) {
@@ -172,7 +172,7 @@ fn nothing(app: &TopApp) -> Vec<Line<'static>> {
     }
 }
 
-/// What to do where no process publishes.
+/// Explains how to publish, if no process does.
 fn nobody(app: &TopApp) -> Vec<Line<'static>> {
     let lines = [
         app.sampled.now.nobody(),
@@ -204,7 +204,7 @@ fn cells(row: &TopRow, fitted: &[FittedColumn], room: usize, theme: TopTheme) ->
     cells.chain(bar(&row.places, room, theme)).collect()
 }
 
-/// What is good to see of a row.
+/// The colour of a cell.
 fn judged(row: &TopRow, head: &str) -> Option<Colour> {
     let rates = row.rates.unwrap_or_default();
     match head {
@@ -216,7 +216,7 @@ fn judged(row: &TopRow, head: &str) -> Option<Colour> {
     }
 }
 
-/// The columns, to choose one.
+/// The list of columns to choose from.
 fn sort_menu(at: usize, room: usize, theme: TopTheme) -> Vec<Line<'static>> {
     let mut lines = vec![Line::styled("Sort by:", theme.heading())];
     let first = (at + 1).saturating_sub(room.saturating_sub(1));

@@ -1,11 +1,11 @@
-//! How things look. Colours only help: whatever they say is said by a text, too.
+//! The styles. Colours only help: a text says everything that a colour says.
 
 use ratatui::style::{Color, Modifier, Style};
 
 use crate::report::colour::Colour;
 use crate::top::rows::PagePlace;
 
-/// Whether there are colours.
+/// The theme: with or without colours.
 #[derive(Clone, Copy, Debug)]
 pub struct TopTheme {
     pub has_colours: bool,
@@ -16,7 +16,7 @@ impl TopTheme {
         if self.has_colours { Style::new().fg(colour) } else { Style::new() }
     }
 
-    /// As in the other commands.
+    /// The style of a judged text, in the colours of the other commands.
     pub fn judged(self, colour: Option<Colour>) -> Style {
         match colour {
             None => Style::new(),
@@ -26,7 +26,7 @@ impl TopTheme {
         }
     }
 
-    /// Of the bar.
+    /// The style of a place in the bar.
     pub fn place(self, place: PagePlace) -> Style {
         self.colour(match place {
             PagePlace::Cache => Color::Green,
@@ -40,17 +40,17 @@ impl TopTheme {
         })
     }
 
-    /// Of headings.
+    /// The style of headings.
     pub fn heading(self) -> Style {
         self.colour(Color::Cyan).add_modifier(Modifier::BOLD)
     }
 
-    /// Of explanations.
+    /// The style of explanations.
     pub fn quiet(self) -> Style {
         Style::new().add_modifier(Modifier::DIM)
     }
 
-    /// Of a selected row, and of the line of heads.
+    /// The style of the selected row and of the line of heads.
     pub fn selected(self) -> Style {
         Style::new().add_modifier(Modifier::REVERSED)
     }

@@ -1,4 +1,4 @@
-//! Phase 3: threads wait for packets, and attached XDP programs pass all of them to the kernel.
+//! Phase 3: the threads wait for packets. The XDP programs are attached, and pass all packets to the kernel.
 
 use std::time::Instant;
 
@@ -16,7 +16,7 @@ use crate::traffic::command::{TrafficCommand, TrafficPlan};
 use crate::traffic::offloads::OffloadsOff;
 use crate::traffic::setup::OpenedInterface;
 
-/// In the order in which it is undone.
+/// The fields are in the order in which they are undone.
 pub struct Attached<'a, C: TrafficCommand> {
     pub threads: QueueThreads<C::Handler>,
     pub changes: Changes,
@@ -26,8 +26,8 @@ pub struct Attached<'a, C: TrafficCommand> {
     pub site: Site,
 }
 
-/// What the run changed of its interfaces. Dropping it restores them. Offloads come last: to some links the
-/// kernel gives segmentation offloads back only when no XDP program is attached.
+/// The run's changes to its interfaces. Dropping it restores them. Offloads come last: on some links the
+/// kernel allows segmentation offloads only when no XDP program is attached.
 pub struct Changes {
     #[expect(dead_code, reason = "held")]
     pub spread: FlowSpread,
@@ -36,13 +36,12 @@ pub struct Changes {
     pub offloads: OffloadsOff,
 }
 
-/// What figures and the verdict say of the run.
 pub struct Record {
     pub interfaces: Vec<OpenedInterface>,
-    /// Of the ports, in the order of their samples.
+    /// The names of the ports, in the order of their samples.
     pub names: Vec<QueueName>,
     pub pools: Vec<PoolRef>,
-    /// What the interfaces had counted before.
+    /// What the interfaces had counted before the run.
     pub counts: SentByLinks,
     pub published: Option<Publication>,
 }

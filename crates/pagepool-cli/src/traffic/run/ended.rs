@@ -1,4 +1,4 @@
-//! Phase 5: everything is closed and restored. What is left is the verdict.
+//! Phase 5: everything is closed and restored. Only the verdict is left.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -17,7 +17,6 @@ pub struct Ended {
 }
 
 impl Ended {
-    /// Prints the verdict, and gives the exit status.
     pub fn print(self) -> ExitCode {
         let Self { result, pools, figures, published } = self;
         let (seconds, verdict) = (Duration::from_secs_f64(result.seconds), result.verdict(&pools));

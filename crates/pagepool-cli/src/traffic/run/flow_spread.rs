@@ -1,4 +1,4 @@
-//! Cards that spread flows over the queues of a command alone, while it runs.
+//! Makes cards spread flows over only the queues of a command, while it runs.
 
 use pagepool_net::link::{Ethtool, HeldFlowSpread, NetError};
 
@@ -8,11 +8,11 @@ use crate::report::terminal::OWN_LINE;
 use crate::traffic::interface::Interface;
 use crate::traffic::setup::listed;
 
-/// What is held. It is put back when this is dropped, with a warning where that fails.
+/// The changed flow tables. Dropping it restores them, and warns if that fails.
 pub struct FlowSpread(Vec<HeldFlowSpread>);
 
 impl FlowSpread {
-    /// An error for an interface that has no table to hold, or whose table another run holds: before anything
+    /// Refuses an interface that has no flow table, or whose table another run holds. Call it before anything
     /// is opened.
     pub fn check(interfaces: &[Interface]) -> Result<(), String> {
         let check = |interface: &Interface| {
@@ -26,7 +26,7 @@ impl FlowSpread {
         interfaces.iter().try_for_each(check).map_err(|error| refused(&error))
     }
 
-    /// Over the queues that are used of each interface. An error leaves all as it was.
+    /// Spreads flows over the used queues of each interface. After an error all tables are as before.
     pub fn over(interfaces: &[Interface]) -> Result<Self, String> {
         let hold = |interface: &Interface| {
             let held = HeldFlowSpread::over(&interface.link, &interface.queues);

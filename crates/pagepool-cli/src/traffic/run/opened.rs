@@ -19,7 +19,7 @@ use crate::traffic::interface::Interface;
 use crate::traffic::offloads::OffloadsOff;
 use crate::traffic::setup::{OpenedInterface, TrafficSetup};
 
-/// In the order in which it is undone.
+/// The fields are in the order in which they are undone.
 pub struct Opened<'a, C> {
     pub setup: TrafficSetup,
     pub promiscuous: Vec<Promiscuous>,
@@ -29,8 +29,8 @@ pub struct Opened<'a, C> {
 }
 
 impl<'a, C: TrafficCommand> Opened<'a, C> {
-    /// Starts the threads, which fill their rings. Attaches XDP programs, for which many cards restart. Says
-    /// what the user should know, and gives up capabilities, before the first packet is taken.
+    /// Starts the threads, which fill their rings. Attaches XDP programs, for which many cards restart.
+    /// Prints warnings, and gives up capabilities, before the first packet is taken.
     pub fn attach(self) -> Result<Attached<'a, C>, String> {
         let Self { setup, promiscuous, published, mut offloads, planned } = self;
         let Planned { command, plan, mut site, mut capture, .. } = planned;
@@ -52,7 +52,7 @@ impl<'a, C: TrafficCommand> Opened<'a, C> {
     }
 }
 
-/// Which queue each port of all threads is, in the order of their samples.
+/// The queues of the ports of all threads, in the order of their samples.
 fn names(setup: &TrafficSetup, interfaces: &[Interface]) -> Vec<QueueName> {
     let name = |side: &PortSide| {
         let interface = interfaces.get(side.interface).map_or("", |interface| &interface.link.name);
@@ -61,13 +61,13 @@ fn names(setup: &TrafficSetup, interfaces: &[Interface]) -> Vec<QueueName> {
     setup.sides().map(name).collect()
 }
 
-/// The capabilities that running takes.
+/// The capabilities that the run keeps.
 fn kept(plan: &TrafficPlan<'_>, opened: &[OpenedInterface]) -> CapabilitySet {
     let by_batch = opened.iter().any(OpenedInterface::sends_by_batch);
     Needs::here(by_batch, plan.sets(), plan.beside.is_some()).kept(sys::permitted_capabilities())
 }
 
-/// Has this thread give up all other capabilities: everything is open and attached.
+/// Makes this thread give up all other capabilities: everything is open and attached.
 fn give_up_all_but(kept: CapabilitySet) {
     if let Err(error) = sys::keep_capabilities(kept) {
         output::warn(format_args!("the command keeps its capabilities while it runs: {error}"));

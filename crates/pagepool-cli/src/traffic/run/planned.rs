@@ -12,7 +12,6 @@ use crate::traffic::capture::CaptureFile;
 use crate::traffic::command::{TrafficCommand, TrafficPlan};
 use crate::traffic::interface::{Interface, pairs_of};
 use crate::traffic::offloads::OffloadsOff;
-use crate::traffic::options::Mode;
 use crate::traffic::setup::{SetupParams, TrafficSetup};
 
 pub struct Planned<'a, C> {
@@ -62,19 +61,18 @@ impl<'a, C: TrafficCommand> Planned<'a, C> {
     }
 }
 
-/// How large everything is.
 fn sizes<C: TrafficCommand>(command: &C, plan: &TrafficPlan<'_>, site: &Site) -> Result<SocketSizes, String> {
     let (options, interfaces) = (plan.options, &*site.interfaces);
     SocketSizes::new(SocketNeeds {
         mtu: command.mtu(interfaces),
         chunk: options.chunk()?,
-        unaligned: options.unaligned,
+        unaligned: options.unaligned(),
         ring: options.ring,
         bursts: 2,
         queues: interfaces.iter().map(|interface| interface.queues.len()).max().unwrap_or(0),
-        hardware_ring: match options.mode {
-            Mode::Copy => 0,
-            _ => interfaces.iter().map(|interface| interface.hardware_ring).max().unwrap_or(0),
+        hardware_ring: match options.mode.copies() {
+            true => 0,
+            false => interfaces.iter().map(|interface| interface.hardware_ring).max().unwrap_or(0),
         },
         mode: options.mode(),
         hugepages: options.hugepages,
@@ -83,7 +81,7 @@ fn sizes<C: TrafficCommand>(command: &C, plan: &TrafficPlan<'_>, site: &Site) ->
     })
 }
 
-/// Puts the interfaces into promiscuous mode, if the plan says so, as long as the values live.
+/// Puts the interfaces into promiscuous mode, if the plan says so, until the values are dropped.
 fn promiscuous(plan: &TrafficPlan<'_>, interfaces: &[Interface]) -> Result<Vec<Promiscuous>, String> {
     let all = if plan.promiscuous { interfaces } else { &[] };
     let held = all.iter().map(|interface| Promiscuous::hold(&interface.link)).collect::<Result<_, _>>();

@@ -1,4 +1,4 @@
-//! The threads of a run: each polls its queues, from when their rings are filled until they are drained.
+//! The threads of a run. Each polls its queues, from when their rings are filled until they are drained.
 
 use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle};
@@ -18,23 +18,24 @@ use crate::sys::CapabilitySet;
 use crate::traffic::capture::{CaptureFile, Tapped};
 use crate::traffic::command::{ThreadContext, TrafficCommand, TrafficPlan};
 use crate::traffic::interface::pairs_of;
+use crate::traffic::options::Cpus;
 use crate::traffic::queue_progress::QueueProgress;
 use crate::traffic::setup::{OpenedInterface, TrafficSetup};
 
-/// The time between two looks how many queues are closed: short, for the end waits for the last look.
+/// The time between two checks of how many queues are closed: short, because the end waits for the last one.
 const CLOSING_LOOK: Duration = Duration::from_millis(2);
-/// The longest sleep of a thread. A packet and every change of the run end it early.
+/// The longest sleep of a thread. Packets and wake-ups by the run end it early.
 const NAP: Duration = Duration::from_secs(1);
 
-/// Dropping it stops the threads, as the end of a run does.
+/// The polling threads. Dropping it stops them, as the end of a run does.
 pub struct QueueThreads<H: PortHandler> {
     state: Arc<RunState>,
-    /// Each with the number of its queues, or pairs of them.
+    /// Each thread, with the number of its queues or pairs of queues.
     threads: Vec<(usize, JoinHandle<Tapped<H>>)>,
     closing: QueueProgress,
-    /// What redirects packets to them.
+    /// What redirects packets to the threads.
     redirects: Vec<Arc<Redirect>>,
-    /// XDP programs that stay attached until all threads have ended: to detach one resets other queues, too.
+    /// XDP programs that stay attached until all threads have ended: detaching one resets other queues, too.
     #[expect(dead_code, reason = "held")]
     attached: Vec<Arc<Redirect>>,
 }
@@ -59,7 +60,7 @@ impl<H: PortHandler> QueueThreads<H> {
     ) -> Result<Self, String> {
         let TrafficSetup { threads, sizes, redirects, attached, .. } = setup;
         let (plan, count) = (command.plan(), threads.len());
-        let node = sizes.node().filter(|_| !plan.options.no_pin);
+        let node = sizes.node().filter(|_| plan.options.cpus != Some(Cpus::Any));
         let of_node = node.map(memory_node::cpus_of).unwrap_or_default();
         let crew = Crew { plan: &plan, site, sizes: &sizes, of_node, kept };
         let closing = QueueProgress::new("closing", site.interfaces.len(), pairs_of(&site.interfaces));
@@ -88,12 +89,11 @@ impl<H: PortHandler> QueueThreads<H> {
         &self.redirects
     }
 
-    /// What they counted.
     pub fn sample(&self) -> Sample {
         self.state.sample()
     }
 
-    /// Attaches XDP programs that pass all packets, which a driver may refuse. Notes in the interfaces how
+    /// Attaches XDP programs that pass all packets. A driver may refuse one. Records in the interfaces how
     /// they are attached.
     pub fn attach(&self, opened: &mut [OpenedInterface]) -> Result<(), String> {
         for (redirect, opened) in self.redirects.iter().zip(opened) {
@@ -103,13 +103,12 @@ impl<H: PortHandler> QueueThreads<H> {
         Ok(())
     }
 
-    /// Redirects packets to them, of all interfaces at once.
+    /// Redirects the packets of all interfaces to the threads at once.
     pub fn redirect(&self) -> Result<(), String> {
         Redirect::start_all(&self.redirects).map_err(|error| error_chain(&error))
     }
 
-    /// Ends all threads. Gives what they saw last, and what they know together of the frames that were
-    /// expected.
+    /// Ends all threads. Returns their last samples, and what they found together of the expected frames.
     pub fn finish(mut self, expected: Option<u64>) -> Result<(Sample, Option<Tally>), String> {
         let mut all = expected.map(Tally::new);
         for ended in self.stop() {
@@ -121,7 +120,7 @@ impl<H: PortHandler> QueueThreads<H> {
         Ok((self.state.sample(), all))
     }
 
-    /// Ends all threads. First packets go to the stack again, so none is lost when the sockets are closed.
+    /// Ends all threads. Packets go to the stack again first, so none is lost when the sockets are closed.
     fn stop(&mut self) -> Vec<thread::Result<Tapped<H>>> {
         let (state, closing, threads) = (&self.state, &self.closing, std::mem::take(&mut self.threads));
         output::leave(); // the live block stays above
@@ -166,7 +165,7 @@ impl Crew<'_> {
     }
 }
 
-/// Shows how many queues are closed until all are: threads close them at the same time.
+/// Shows how many queues are closed until all are. The threads close them at the same time.
 fn show_closing<T>(closing: &QueueProgress, threads: &[(usize, JoinHandle<T>)]) {
     loop {
         let ended = threads.iter().filter(|(_, thread)| thread.is_finished());
@@ -182,7 +181,7 @@ fn show_closing<T>(closing: &QueueProgress, threads: &[(usize, JoinHandle<T>)]) 
 impl<H: PortHandler> Drop for QueueThreads<H> {
     fn drop(&mut self) {
         if !self.threads.is_empty() {
-            self.stop(); // the error that ends the run is printed by its caller
+            self.stop(); // the caller prints the error that ends the run
         }
         for redirect in &self.redirects {
             if let Err(error) = redirect.leave() {

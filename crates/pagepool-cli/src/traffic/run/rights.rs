@@ -1,5 +1,5 @@
-//! The capabilities that a command requires, named all at once: the kernel refuses one call at a time, and
-//! the next one only when the first is granted.
+//! Names all missing capabilities of a command at once. The kernel would refuse one call at a time, the next
+//! one only after the first is granted.
 
 use pagepool_net::link::shell_word;
 
@@ -12,19 +12,19 @@ use crate::traffic::interface::Interface;
 use crate::traffic::options::Mode;
 use crate::traffic::setup;
 
-/// All that commands on interfaces ever require but to run beside others, and so what is granted at once.
+/// All that commands on interfaces ever require, except to run beside others. The message grants all of them.
 const USUAL: CapabilitySet = CapabilitySet::NET_RAW
     .union(CapabilitySet::NET_ADMIN)
     .union(CapabilitySet::BPF)
     .union(CapabilitySet::IPC_LOCK)
     .union(CapabilitySet::PERFMON);
-/// What attaching an XDP program takes.
+/// The capabilities to attach an XDP program.
 const PROGRAM: CapabilitySet = CapabilitySet::BPF.union(CapabilitySet::NET_ADMIN);
-/// Those that CAP_SYS_ADMIN has in it, for bpf(2).
+/// The capabilities that CAP_SYS_ADMIN includes, for bpf(2).
 const OF_BPF: CapabilitySet =
     CapabilitySet::NET_ADMIN.union(CapabilitySet::BPF).union(CapabilitySet::PERFMON);
 
-/// An error that names all capabilities which this thread lacks for what it is about to do.
+/// An error that names all capabilities that this thread lacks for the plan.
 pub fn check(plan: &TrafficPlan<'_>, interfaces: &[Interface], sizes: &SocketSizes) -> Result<(), String> {
     let bytes = setup::locked_bytes(interfaces, sizes);
     let (limit, effective) = (sys::lockable_bytes(), sys::effective_capabilities());
@@ -48,8 +48,8 @@ pub fn check(plan: &TrafficPlan<'_>, interfaces: &[Interface], sizes: &SocketSiz
     ))
 }
 
-/// What the plan takes of a thread that has these. `locks`: more memory than everyone may. A match may take
-/// CAP_PERFMON, too, which newer kernels do without: their verifier says so.
+/// The capabilities that the plan requires, of a thread with these effective ones. `locks`: more memory than
+/// the limit. A match may also require CAP_PERFMON, on older kernels: their verifier then refuses it.
 fn required(plan: &TrafficPlan<'_>, locks: bool, effective: CapabilitySet) -> CapabilitySet {
     let of_bpf = OF_BPF - instead(effective);
     let attaches = plan.attach.is_some() && plan.maps.is_empty();
@@ -67,7 +67,7 @@ fn required(plan: &TrafficPlan<'_>, locks: bool, effective: CapabilitySet) -> Ca
     needed.fold(CapabilitySet::empty(), CapabilitySet::union)
 }
 
-/// Those of bpf(2) that a thread with these does without. Other calls ask for their own all the same.
+/// The capabilities for bpf(2) that a thread with these ones can do without. Other calls still require them.
 fn instead(effective: CapabilitySet) -> CapabilitySet {
     if effective.contains(CapabilitySet::SYS_ADMIN) { OF_BPF } else { CapabilitySet::empty() }
 }
@@ -87,7 +87,7 @@ mod tests {
         options: TrafficOptions,
     }
 
-    /// What a command with these options takes of a thread that has these capabilities.
+    /// The capabilities that a command with these options lacks, in a thread with these effective ones.
     fn lacking(arguments: &[&str], effective: CapabilitySet) -> CapabilitySet {
         let parsed = RightsTest::parse_from([&["drop"], arguments].concat());
         let plan = TrafficPlan::new("drop", vec!["eth0"], &parsed.options).receiving(&parsed.receive);

@@ -18,12 +18,11 @@ const STATS_EVERY: u64 = 1;
 
 pub struct Running<'a, C: TrafficCommand> {
     pub attached: Attached<'a, C>,
-    /// What was counted before the first packet.
+    /// The counts before the first packet.
     pub warm: Sample,
     pub start: Instant,
 }
 
-/// Why and when the run ended.
 struct Watched {
     end: RunEnd,
     links: SeenChanges,
@@ -31,7 +30,7 @@ struct Watched {
 }
 
 impl<C: TrafficCommand> Running<'_, C> {
-    /// Shows what the threads do. At the end it closes everything and restores the interfaces.
+    /// Shows figures until the run ends. Then closes everything and restores the interfaces.
     pub fn watch(self) -> Result<Ended, String> {
         let Attached { record: Record { interfaces, names, .. }, plan, .. } = &self.attached;
         let mut figures = LiveFigures::begin(plan, interfaces, self.warm.clone(), names.clone());

@@ -1,5 +1,6 @@
-//! Where a command runs: its interfaces, CPUs and signals, which are known before anything is opened.
+//! Where a command runs: its interfaces, CPUs and signals, known before anything is opened.
 
+use pagepool_net::Attach;
 use pagepool_net::link::LinkInfo;
 
 use super::flow_spread::FlowSpread;
@@ -7,9 +8,8 @@ use crate::engine::interrupt::{RunSignals, listen};
 use crate::sys;
 use crate::traffic::command::{TrafficCommand, TrafficPlan};
 use crate::traffic::interface::{Interface, Kernel};
-use crate::traffic::options::TrafficOptions;
+use crate::traffic::options::{Cpus, Numbers, TrafficOptions};
 
-/// The place of a run.
 pub struct Site {
     pub kernel: Kernel,
     pub interfaces: Vec<Interface>,
@@ -19,7 +19,7 @@ pub struct Site {
 }
 
 impl Site {
-    /// Looks the interfaces up. An error if somebody depends on one, or it lacks what the plan needs.
+    /// Looks up the interfaces. An error if the machine depends on one, or it lacks what the plan needs.
     pub fn look_up<C: TrafficCommand>(command: &C, plan: &TrafficPlan<'_>) -> Result<Self, String> {
         let mut kernel = Kernel::open()?;
         let interfaces = look_up(command, plan, &mut kernel)?;
@@ -27,13 +27,13 @@ impl Site {
         Ok(Self { kernel, interfaces, cpus, signals: listen()? })
     }
 
-    /// Waits until all interfaces have a link again. An error if the user wants an end.
+    /// Waits until all interfaces have a link again. An error if a signal ends the command.
     pub fn wait_for_links(&mut self) -> Result<(), String> {
         self.kernel.wait_for_links(&self.interfaces, &self.signals.end);
         self.go_on()
     }
 
-    /// An error if the user wants an end before the run has begun, which may take seconds.
+    /// An error if a signal ends the command before the run has begun, which may take seconds.
     pub fn go_on(&self) -> Result<(), String> {
         match self.signals.interrupted() {
             false => Ok(()),
@@ -61,6 +61,12 @@ fn look_up<C: TrafficCommand>(
             "--map is given {maps} times, but must be once for each interface, in their order"
         ));
     }
+    if plan.attach.is_none() && options.mode.attach() != Attach::Auto {
+        return Err(format!("--mode is native or generic, but {} attaches no XDP program", plan.name));
+    }
+    if maps != 0 && options.mode.attach() != Attach::Auto {
+        return Err("--mode native and generic cannot be used with --map: the program is attached already".into());
+    }
     command.check(&interfaces)?;
     FlowSpread::check(if plan.rss { &*interfaces } else { &[] })?;
     interfaces.iter().try_for_each(|interface| kernel.spare(interface, &plan.effect(), options.yes))?;
@@ -69,9 +75,9 @@ fn look_up<C: TrafficCommand>(
 
 /// The CPUs for the threads, if the options name some. An error for one that this process may not use.
 fn cpus(options: &TrafficOptions) -> Result<Vec<usize>, String> {
-    let Some(cpus) = &options.cpus else { return Ok(Vec::new()) };
+    let Some(Cpus::List(Numbers(cpus))) = &options.cpus else { return Ok(Vec::new()) };
     let allowed = sys::allowed_cpus();
-    let cpus: Vec<usize> = cpus.0.iter().map(|&cpu| cpu as usize).collect();
+    let cpus: Vec<usize> = cpus.iter().map(|&cpu| cpu as usize).collect();
     match cpus.iter().find(|cpu| !allowed.contains(cpu)) {
         None => Ok(cpus),
         Some(cpu) => {

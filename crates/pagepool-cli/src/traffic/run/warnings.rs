@@ -1,4 +1,4 @@
-//! What a run warns of when its XDP programs are attached, before it takes the first packet.
+//! The warnings of a run, after its XDP programs are attached and before it takes the first packet.
 
 use pagepool_net::Match;
 use pagepool_net::link::{Ethtool, shell_word};
@@ -12,10 +12,9 @@ use crate::traffic::interface::{Interface, pairs_of};
 use crate::traffic::offloads::OffloadsOff;
 use crate::traffic::setup::{OpenedInterface, listed};
 
-/// Warns of what cards and the options do to packets.
 pub fn warn(
     plan: &TrafficPlan<'_>,
-    Site { kernel, interfaces, .. }: &mut Site,
+    Site { kernel, interfaces, cpus, .. }: &mut Site,
     offloads: &mut OffloadsOff,
     opened: &[OpenedInterface],
 ) -> Result<(), String> {
@@ -30,12 +29,12 @@ pub fn warn(
         interfaces.iter().try_for_each(|interface| note_other_queues(plan.steer, interface))?;
     }
     warn_of_idle_maps(plan, interfaces);
-    warn_of_cpus(plan, interfaces);
+    warn_of_cpus(plan, interfaces, cpus.len());
     Ok(())
 }
 
-/// A card may bring packets of the match to queues that the run does not use. Prints the commands that bring
-/// them to its queues, if the card has rules for single flows, and rules can say the match.
+/// A card may put packets of the match into queues that the run does not use. Prints the commands that bring
+/// them to its queues, if the card supports flow rules, and they can express the match.
 fn note_other_queues(steer: Option<&Match>, interface: &Interface) -> Result<(), String> {
     let (name, queues) = (&interface.link.name, &interface.queues);
     let Some(steer) = steer.filter(|_| queues.len() < interface.queues_of as usize) else { return Ok(()) };
@@ -55,7 +54,7 @@ fn note_other_queues(steer: Option<&Match>, interface: &Interface) -> Result<(),
     Ok(())
 }
 
-/// Somebody else attaches the program that redirects to a map.
+/// Warns if no program is attached that could redirect to the given map.
 fn warn_of_idle_maps(plan: &TrafficPlan<'_>, interfaces: &[Interface]) {
     for (interface, map) in interfaces.iter().zip(plan.maps).filter(|(of, _)| of.link.xdp.is_empty()) {
         output::warn(format_args!(
@@ -66,10 +65,9 @@ fn warn_of_idle_maps(plan: &TrafficPlan<'_>, interfaces: &[Interface]) {
     }
 }
 
-/// Some of the CPUs may have no thread.
-fn warn_of_cpus(plan: &TrafficPlan<'_>, interfaces: &[Interface]) {
+/// Notes that some of the CPUs have no thread.
+fn warn_of_cpus(plan: &TrafficPlan<'_>, interfaces: &[Interface], cpus: usize) {
     let threads = plan.options.threads.map_or(pairs_of(interfaces), usize::from);
-    let cpus = plan.options.cpus.as_ref().map_or(0, |cpus| cpus.0.len());
     if cpus > threads {
         let why = match plan.options.threads {
             Some(_) => "--threads is",

@@ -1,12 +1,12 @@
-//! The same work for each of many things, on as many threads as there are CPUs.
+//! Does one kind of work on many things, on as many threads as there are CPUs.
 //!
-//! What   the kernel clears and pins the memory of a queue, and verifies its BPF programs, on the CPU of the
-//!        caller: tens of milliseconds a queue, of which a card may have many.
+//! Why    the kernel clears and pins the memory of a queue, and verifies its BPF programs, on the CPU of the
+//!        caller. That takes tens of milliseconds per queue, and a card may have many.
 
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
-/// Works on all things, and gives the results in their order. After the first error nothing more is begun.
+/// Works on all things, and returns the results in their order. After the first error it begins no more.
 pub fn side_by_side<T: Send, R: Send>(
     things: Vec<T>,
     work: impl Fn(T) -> Result<R, String> + Sync,
@@ -20,7 +20,7 @@ pub fn side_by_side<T: Send, R: Send>(
             match work(thing) {
                 Ok(done) => *result = Some(done),
                 Err(error) => {
-                    while next().is_some() {} // for no other worker
+                    while next().is_some() {} // leaves nothing for other workers
                     return Err(error);
                 }
             }
@@ -61,7 +61,7 @@ mod tests {
             if of == 3 {
                 return Err(format!("no {of}"));
             }
-            thread::sleep(Duration::from_millis(1)); // all would take seconds
+            thread::sleep(Duration::from_millis(1)); // working on all would take seconds
             Ok(())
         });
         assert_eq!(refused, Err("no 3".into()));

@@ -18,7 +18,7 @@ pub(super) const DOCTOR_OF_COPY: &str = "up eth0 eth1
     kill $halting
     kill -CONT $process
     stop drop
-    start drop $P drop eth0 --mode copy --attach generic --stats-every 0
+    start drop $P drop eth0 --mode generic --stats-every 0
     doctor finds generic_xdp
     stop drop";
 

@@ -11,8 +11,8 @@ pub(super) const DROP: &str = "up eth0 eth1
     stop drop
     exactly drop 'numbered frames, intact' 2000";
 
-pub(super) const DROP_HALF_PAGES: &str = "OPTIONS='--frame-size 2048'; . /cases/drop";
-pub(super) const DROP_UNALIGNED: &str = "OPTIONS=--unaligned; . /cases/drop";
+pub(super) const DROP_HALF_PAGES: &str = "OPTIONS='--chunk-size 2048'; . /cases/drop";
+pub(super) const DROP_UNALIGNED: &str = "OPTIONS='--chunk-size 3072'; . /cases/drop";
 
 /// The kernel's trace says who polled eth0, with which budget: softirqs have 64. With interrupts deferred for
 /// a second, for QEMU may let the thread wait, it gets at least half of the packets by polling itself, or

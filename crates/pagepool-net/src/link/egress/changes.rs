@@ -1,4 +1,4 @@
-//! Changes of a link and of its queueing disciplines, which the kernel tells of as they happen.
+//! Changes of a link and of its queueing disciplines, which the kernel reports as they happen.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -6,44 +6,42 @@ use std::os::fd::{AsFd, OwnedFd};
 use crate::link::message::NetlinkMessages;
 use crate::link::sys::{netlink, uapi};
 
-/// Bytes of a message that are read: what kind it is stands at its front.
+/// Bytes of a message that are read; its kind is at the front.
 const FRONT: usize = 64;
-/// Most messages that one look reads; the next one reads the rest.
+/// The most messages that one call reads; the next call reads the rest.
 const MOST: usize = 64;
 
-/// What has happened since the last look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Change {
     Nothing,
-    /// The link or its queueing disciplines are not what they were.
+    /// The link or its queueing disciplines changed.
     Something,
     /// The link was removed, or moved to another network namespace.
     Removed,
 }
 
-/// Hears of one link.
 #[derive(Debug)]
 pub(crate) struct LinkChanges {
     socket: OwnedFd,
 }
 
 impl LinkChanges {
-    /// Listens for the link of this number, in the calling thread's namespace.
+    /// Listens for changes of the link with this index, in the calling thread's namespace.
     pub(crate) fn of(index: u32) -> io::Result<Self> {
         Ok(Self { socket: netlink::listen(index)? })
     }
 
-    /// Looks what has happened. Never waits; a system call where nothing has.
+    /// Returns what changed since the last call. Never waits; one system call if nothing changed.
     pub(crate) fn look(&self) -> Change {
         let (mut front, mut seen) = ([0; FRONT], Change::Nothing);
         for _ in 0..MOST {
             match netlink::receive(self.socket.as_fd(), &mut front) {
                 Ok((len, true)) if is_removal(&front[..len.min(FRONT)]) => return Change::Removed,
                 Ok((_, true)) => seen = Change::Something,
-                Ok((_, false)) => {} // another process's
+                Ok((_, false)) => {} // from another process
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                // More than the socket has room for: whatever it was, ask anew.
+                // More than the socket has room for: something changed.
                 Err(_) => seen = Change::Something,
             }
         }
@@ -51,8 +49,8 @@ impl LinkChanges {
     }
 }
 
-/// Whether a datagram, which may be cut, tells that the link is gone. A bridge tells of a port that leaves it
-/// by the same kind of message, in an address family of its own; the link's end is told in none.
+/// Whether a datagram, which may be cut, reports that the link is gone. A bridge reports a port that leaves
+/// it by a message of this kind too, but with its own address family; a removed link has none.
 fn is_removal(datagram: &[u8]) -> bool {
     NetlinkMessages::first_kind(datagram) == Some(uapi::RTM_DELLINK)
         && NetlinkMessages::first_family(datagram) == Some(uapi::AF_UNSPEC)

@@ -1,4 +1,4 @@
-//! A ruleset of nftables that drops all that leaves a link: for tests.
+//! An nftables ruleset that drops everything that leaves a link, for tests.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -9,20 +9,20 @@ use crate::link::message::{NetlinkMessages, Request, nested};
 use crate::link::sys::{netlink, uapi};
 use crate::sys::event::wait_readable;
 
-/// The name of its table, of which a network namespace has one.
+/// The name of its table; a network namespace has one.
 const TABLE: &str = "pagepool_drops";
-/// How long the kernel may take for an answer.
+/// The time limit for an answer.
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// A table of the family netdev with a chain at the egress of a link, which drops all, until this is dropped.
+/// A netdev table whose chain at the egress of a link drops everything, until this is dropped.
 #[derive(Debug)]
 pub struct DropRule {
     socket: OwnedFd,
 }
 
 impl DropRule {
-    /// Adds it in the calling thread's network namespace. Fails where the kernel has no such hook (Linux
-    /// 5.16, `CONFIG_NETFILTER_EGRESS`).
+    /// Adds it in the calling thread's network namespace. Fails if the kernel has no such hook (Linux 5.16,
+    /// `CONFIG_NETFILTER_EGRESS`).
     pub fn add(link: &str) -> io::Result<Self> {
         let this = Self { socket: netlink::open_netfilter()? };
         let mut table = Request::new(uapi::NFT_NEWTABLE, uapi::NEW_ONLY, &uapi::NFT_NETDEV);
@@ -39,7 +39,7 @@ impl DropRule {
         Ok(this)
     }
 
-    /// Makes changes together. The kernel answers each that asks for it, and one that it refuses.
+    /// Makes changes together. The kernel answers a change that requests an answer, or that it refuses.
     fn commit<const N: usize>(&self, changes: [Request; N]) -> io::Result<()> {
         let mut all = Vec::new();
         let border = |kind| Request::new(kind, 0, &uapi::NFT_BATCH);
@@ -66,6 +66,6 @@ impl Drop for DropRule {
     fn drop(&mut self) {
         let mut table = Request::new(uapi::NFT_DELTABLE, 0, &uapi::NFT_NETDEV);
         table.text(uapi::NFTA_TABLE_NAME, TABLE);
-        let _ = self.commit([table]); // it goes with its namespace all the same
+        let _ = self.commit([table]); // else it ends with its namespace
     }
 }

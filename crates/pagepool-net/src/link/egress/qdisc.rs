@@ -1,4 +1,4 @@
-//! What the kernel says of queueing disciplines.
+//! Parses queueing disciplines.
 
 use crate::link::message::{Malformed, NetlinkMessage, text, u32_at};
 use crate::link::sys::uapi;
@@ -9,11 +9,11 @@ pub(crate) const HEADER: usize = 20;
 /// The parameters of a token bucket: a queueing discipline that limits a link's rate (`tbf`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TokenBucket {
-    /// Bytes a second: at least 1.
+    /// Rate in bytes per second: at least 1.
     pub rate: u32,
-    /// Bytes that it sends at once: at least the link's longest packet.
+    /// Bytes sent at once: at least the link's longest packet.
     pub burst: u32,
-    /// Bytes of packets that wait in it. It drops those that come when it is full.
+    /// Bytes of packets that wait in it. Packets that arrive when it is full are dropped.
     pub limit: u32,
 }
 
@@ -28,7 +28,7 @@ impl TokenBucket {
     }
 }
 
-/// The fixed part of a message about what all packets of a link pass.
+/// The fixed part of a message about the root queueing discipline of a link.
 pub(crate) fn root_of(link: u32) -> [u8; HEADER] {
     let mut bytes = [0; HEADER];
     bytes[4..8].copy_from_slice(&link.to_ne_bytes());
@@ -36,7 +36,7 @@ pub(crate) fn root_of(link: u32) -> [u8; HEADER] {
     bytes
 }
 
-/// A queueing discipline, or a place for filters, of a link.
+/// A queueing discipline of a link, or a place for filters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Qdisc {
     pub(crate) link: u32,
@@ -44,7 +44,6 @@ pub(crate) struct Qdisc {
 }
 
 impl Qdisc {
-    /// Reads it from a message about a queueing discipline.
     pub(crate) fn parse(message: &NetlinkMessage<'_>) -> Result<Self, Malformed> {
         let (fixed, attributes) = message.split(HEADER)?;
         let kind =

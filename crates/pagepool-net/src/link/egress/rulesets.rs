@@ -1,5 +1,5 @@
-//! Rules of nftables at the egress of a link: chains of the family netdev with a hook there, which packets
-//! pass that the kernel sends, and which those of a transmit ring bypass.
+//! Finds nftables rules at the egress of a link: chains of the family netdev with a hook there. Packets that
+//! the kernel sends pass them; packets of a transmit ring bypass them.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -12,10 +12,10 @@ use crate::link::sys::{netlink, uapi};
 
 /// Bytes for one datagram; the kernel sends at most 32 KiB at once.
 const DATAGRAM: usize = 32 << 10;
-/// Most datagrams that one look reads: some thousand chains.
+/// The most datagrams that one call reads: some thousand chains.
 const MOST: usize = 16;
 
-/// The rulesets of a network namespace. Requires `CAP_NET_ADMIN` in it.
+/// The nftables rulesets of a network namespace. Requires `CAP_NET_ADMIN` in it.
 #[derive(Debug)]
 pub(crate) struct Rulesets {
     socket: OwnedFd,
@@ -25,15 +25,15 @@ pub(crate) struct Rulesets {
 }
 
 impl Rulesets {
-    /// Of the calling thread's namespace.
+    /// Opens a socket in the calling thread's namespace.
     pub(crate) fn open() -> io::Result<Self> {
         let chains = Request::new(uapi::NFT_GETCHAIN, uapi::NLM_F_DUMP, &uapi::NFT_NETDEV);
         let buffer = vec![0; DATAGRAM].into();
         Ok(Self { socket: netlink::open_netfilter()?, request: chains, sequence: 0, buffer })
     }
 
-    /// Whether packets that leave the link of this name pass a chain, as far as known: one may be there where
-    /// there are too many. Never waits, and allocates nothing.
+    /// Whether packets that leave the link with this name pass a chain. Also true if there are too many
+    /// chains to read. Never waits, and allocates nothing.
     pub(crate) fn hold(&mut self, link: &str) -> io::Result<bool> {
         self.sequence = self.sequence.wrapping_add(1);
         netlink::send(self.socket.as_fd(), self.request.numbered(self.sequence))?;
@@ -54,14 +54,13 @@ impl Rulesets {
     }
 }
 
-/// What a datagram says.
 #[derive(Debug, PartialEq, Eq)]
 enum Answer {
-    /// There is more to come; whether such a chain was among it.
+    /// More datagrams follow; `with`: this one has such a chain.
     More {
         with: bool,
     },
-    /// The same, and nothing is to come.
+    /// The last datagram; `with`: it has such a chain.
     End {
         with: bool,
     },
@@ -100,7 +99,7 @@ pub(crate) fn is_at_egress(message: &NetlinkMessage<'_>, link: &[u8]) -> Result<
     }
     for device in Attributes(hook.find(uapi::NFTA_HOOK_DEVS)?.unwrap_or_default()) {
         let (kind, name) = device?;
-        // The beginning of names has a kind of its own, or (Linux 6.16) no zero behind it.
+        // A name prefix has its own kind, or (Linux 6.16) no zero after it.
         let is_whole = kind == uapi::NFTA_DEVICE_NAME && name.contains(&0);
         let beginning = text_bytes(name);
         if beginning == link || !is_whole && link.starts_with(beginning) {
@@ -115,7 +114,7 @@ mod tests {
     use super::*;
     use crate::link::message::nested;
 
-    /// A chain at a place, for the device of one name, or for several, each with its kind.
+    /// A chain at a hook, for one device, or for several names with their kinds.
     fn chain(place: u32, device: Option<&str>, devices: &[(u16, &[u8])]) -> Vec<u8> {
         let mut chain = Request::new(uapi::NFT_NEWCHAIN, 0, &uapi::NFT_NETDEV);
         chain.text(uapi::NFTA_CHAIN_TABLE, "t").nest(nested(uapi::NFTA_CHAIN_HOOK), |hook| {

@@ -1,17 +1,18 @@
-//! The taps of a network namespace: packet sockets that see what leaves through an interface, as tcpdump's.
+//! The taps of a network namespace: packet sockets that see an interface's outgoing packets, such as
+//! tcpdump's.
 
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-/// Bytes read at once; a line has some sixty.
+/// Bytes read at once; a line has about 60.
 const AT_ONCE: usize = 4096;
-/// Most of them in one look, which a thread takes that polls: about 900 sockets.
+/// The most reads of one call, which a polling thread makes: about 900 sockets.
 const MOST: usize = 16;
-/// The protocol of sockets that see what leaves, as the list has it. Linux: `ETH_P_ALL`.
+/// The listed protocol of sockets that see outgoing packets. Linux: `ETH_P_ALL`.
 const ALL: &str = "0003";
 
-/// The kernel's list of packet sockets, of the namespace that it was opened in.
+/// The kernel's list of packet sockets of the namespace in which it was opened.
 #[derive(Debug)]
 pub(crate) struct Taps {
     list: File,
@@ -23,8 +24,8 @@ impl Taps {
         Ok(Self { list: File::open("/proc/thread-self/net/packet")? })
     }
 
-    /// Whether a socket sees what leaves through the interface of this number, as far as known: one may,
-    /// where the list cannot be read, or is too long.
+    /// Whether a socket sees outgoing packets of the interface with this index. Also true if the list cannot
+    /// be read, or is too long.
     pub(crate) fn see(&self, index: u32) -> bool {
         let (mut text, mut at) = ([0; AT_ONCE], 0);
         for _ in 0..MOST {
@@ -44,8 +45,8 @@ impl Taps {
     }
 }
 
-/// Whether a line is that of a socket for all protocols, on this interface or on all (0). Its columns: place,
-/// references, type, protocol, interface, whether it runs.
+/// Whether a line is that of a running socket for all protocols, on this interface or on all (0). Its
+/// columns: place, references, type, protocol, interface, whether it runs.
 fn is_tap(line: &str, index: u32) -> bool {
     let mut columns = line.split_ascii_whitespace().skip(3);
     let mut next = || columns.next();
@@ -63,9 +64,9 @@ mod tests {
         for (rest, tap) in [
             ("0003   7     1", true),
             ("0003   0     1", true),  // all interfaces
-            ("0003   8     1", false), // another one
-            ("0003   7     0", false), // not yet
-            ("0800   7     1", false), // it sees nothing that leaves
+            ("0003   8     1", false), // another interface
+            ("0003   7     0", false), // not running yet
+            ("0800   7     1", false), // it sees no outgoing packets
             ("0003", false),
         ] {
             assert_eq!(is_tap(&line(rest), 7), tap, "{rest}");
@@ -80,7 +81,7 @@ mod tests {
         assert!(see("/dev/zero"), "no line ends");
         assert!(see("/proc"), "a folder is no list");
         let path = std::env::temp_dir().join(format!("pagepool-taps-{}", std::process::id()));
-        let line = "ffff888004b1c000 3      3    0003   8     1      0      0      4711\n"; // elsewhere
+        let line = "ffff888004b1c000 3      3    0003   8     1      0      0      4711\n"; // another
         for (lines, may) in [(1, false), (800, false), (1000, true)] {
             std::fs::write(&path, line.repeat(lines)).unwrap();
             assert_eq!(see(path.to_str().unwrap()), may, "{lines} sockets");

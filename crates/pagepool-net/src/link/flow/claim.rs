@@ -1,8 +1,8 @@
-//! Which process spreads the flows of a card: one at a time, for each puts back what it found.
+//! Lets only one process at a time spread the flows of a card, because each restores the table that it found.
 //!
-//! What   names of Unix sockets that are in no folder. Such names belong to a network namespace, as cards do,
-//!        and the kernel frees them when the process exits or is killed. One name says that the card is
-//!        taken, another by whom.
+//! What   abstract names of Unix sockets. They belong to a network namespace, as cards do, and the kernel
+//!        frees them when the process exits or is killed. One name marks the card as taken, another names the
+//!        process.
 
 use std::io;
 use std::os::linux::net::SocketAddrExt;
@@ -11,7 +11,7 @@ use std::os::unix::net::{SocketAddr, UnixDatagram};
 use crate::link::error::NetError;
 use crate::link::link_info::LinkInfo;
 
-/// Where the kernel lists the sockets of this thread's network namespace.
+/// The kernel's list of the Unix sockets of this thread's network namespace.
 const SOCKETS: &str = "/proc/thread-self/net/unix";
 
 fn name_of(link: &LinkInfo) -> String {
@@ -22,7 +22,7 @@ fn by(link: &LinkInfo) -> String {
     format!("{}-by-", name_of(link))
 }
 
-/// The error that another process has it.
+/// The error for a card that another process has taken.
 fn held(link: &LinkInfo) -> NetError {
     let by = format!("@{}", by(link));
     let all = sockets();
@@ -31,7 +31,7 @@ fn held(link: &LinkInfo) -> NetError {
     NetError::FlowsHeld { link: link.name.clone(), process }
 }
 
-/// A card is taken as long as this lives.
+/// Marks a card as taken while this lives.
 #[derive(Debug)]
 pub(super) struct Claim {
     _taken: UnixDatagram,
@@ -39,19 +39,19 @@ pub(super) struct Claim {
 }
 
 impl Claim {
-    /// Takes a link of this thread's network namespace; an error if somebody has it.
+    /// Takes a link of this thread's network namespace; fails if it is taken.
     pub(super) fn take(link: &LinkInfo) -> Result<Self, NetError> {
         let name = name_of(link);
         let taken = bind(&name).map_err(|error| match error.kind() {
             io::ErrorKind::AddrInUse => held(link),
             _ => NetError::call("bind(AF_UNIX)", name, error),
         })?;
-        // Without this name others are told that somebody has the card, and not who.
+        // Without this name, others only learn that the card is taken.
         let by = bind(&format!("{}{}", by(link), std::process::id())).ok();
         Ok(Self { _taken: taken, _by: by })
     }
 
-    /// An error if somebody has it.
+    /// Fails if the link is taken.
     pub(super) fn is_free(link: &LinkInfo) -> Result<(), NetError> {
         let name = format!("@{}", name_of(link));
         match sockets().lines().any(|line| line.split_whitespace().last() == Some(&name)) {
@@ -77,7 +77,7 @@ mod tests {
     #[test]
     fn a_card_that_is_taken_is_refused_with_the_process_until_it_is_free() {
         let mut link = Netlink::open().unwrap().link("lo").unwrap();
-        link.index = u32::MAX; // of no card
+        link.index = u32::MAX; // no such card
         Claim::is_free(&link).unwrap();
         let claim = Claim::take(&link).unwrap();
         let own = std::process::id();

@@ -1,4 +1,4 @@
-//! Over which of its queues a card spreads flows (RSS): held for a while, and put back as it was.
+//! Sets the queues over which a card spreads flows (RSS), for a while, and restores them.
 
 use super::claim::Claim;
 use crate::link::error::NetError;
@@ -7,12 +7,12 @@ use crate::link::link_info::LinkInfo;
 use crate::link::netlink::Netlink;
 use crate::link::offload::name_text::shell_word;
 
-/// A card that spreads flows over some of its queues until this is dropped, and then as it did before.
+/// A card that spreads flows over some of its queues until this is dropped, which restores the table.
 ///
-/// Packets of which it takes no hash (ARP, for one) keep their queue, which is mostly queue 0. A table that
-/// somebody else set meanwhile stays. One per card: a second one is refused, also in another process. The
-/// link is found again if it was renamed. A process that is killed, or that aborts, drops nothing:
-/// [`undo`](Self::undo) says what puts the table back by hand.
+/// Packets without a hash (ARP, for example) keep their queue, usually queue 0. A table that another program
+/// set in between is not restored. Only one per card: a second one is refused, in other processes too. A
+/// renamed link is found again. A process that is killed, or aborts, restores nothing: [`undo`](Self::undo)
+/// returns the command to do it by hand.
 ///
 /// ```no_run
 /// // It changes a card of the machine that runs this.
@@ -29,7 +29,7 @@ pub struct HeldFlowSpread {
     ethtool: Ethtool,
     link: LinkInfo,
     before: Vec<u32>,
-    /// Empty if it was put back, or nothing was changed.
+    /// Empty if the table was restored, or never changed.
     held: Vec<u32>,
     /// Queues that receive.
     queues: u32,
@@ -37,8 +37,8 @@ pub struct HeldFlowSpread {
 }
 
 impl HeldFlowSpread {
-    /// An error that names the process if somebody has a value of a link of the calling thread's network
-    /// namespace. [`over`](Self::over) says so, too; this is for who wants to know it before.
+    /// Checks that no process spreads the flows of this link of the calling thread's namespace. The error
+    /// names the process. [`over`](Self::over) checks this, too; call this to know it before.
     ///
     /// ```
     /// use pagepool_net::link::{HeldFlowSpread, Netlink};
@@ -50,13 +50,14 @@ impl HeldFlowSpread {
         Claim::is_free(link)
     }
 
-    /// Spreads the flows of a link of the calling thread's network namespace over these queues, evenly. An
-    /// error leaves all as it was: if somebody has one of this card, or it has no table, or not these queues.
+    /// Spreads the flows of a link of the calling thread's namespace evenly over these queues. Fails, and
+    /// changes nothing, if another one exists for this card, or if the card has no table, or lacks one of the
+    /// queues.
     pub fn over(link: &LinkInfo, queues: &[u32]) -> Result<Self, NetError> {
         let (netlink, ethtool) = (Netlink::open()?, Ethtool::open()?);
         let missing = || NetError::NoIndirection { link: link.name.clone() };
         ethtool.indirection(&link.name)?.ok_or_else(missing)?;
-        let claim = Claim::take(link)?; // and only then is the table nobody else's
+        let claim = Claim::take(link)?; // only now can no other process change the table
         let before = ethtool.indirection(&link.name)?.ok_or_else(missing)?;
         let there = ethtool.channels(&link.name)?.map_or(link.rx_queues, |channels| channels.rx);
         if queues.is_empty() || queues.iter().any(|&queue| queue >= there) {
@@ -72,8 +73,8 @@ impl HeldFlowSpread {
         Ok(Self { netlink, ethtool, link: link.clone(), before, held, queues: there, _claim: claim })
     }
 
-    /// The command that puts the table back by hand. One that a single command does not make it replaces by
-    /// an even spread over all queues. Asks for the name that the link has now.
+    /// The command that restores the table by hand, with the link's current name. If no single command can
+    /// restore it, this one sets an even spread over all queues.
     pub fn undo(&mut self) -> String {
         let how = match (even(&self.before), weights(&self.before)) {
             (Some((first, count)), _) if (first, count) != (0, self.queues) => {
@@ -88,7 +89,7 @@ impl HeldFlowSpread {
         format!("ethtool -X {} {how}", shell_word(&self.netlink.name_now(&self.link)))
     }
 
-    /// Puts the table back now, and says why not if that fails. A link that was removed is no error.
+    /// Restores the table now. A link that was removed is no error.
     pub fn restore(mut self) -> Result<(), NetError> {
         self.put_back()
     }
@@ -103,7 +104,8 @@ impl HeldFlowSpread {
         if self.ethtool.indirection(&link.name)?.is_none_or(|now| now != held) {
             return Ok(());
         }
-        // The driver's own follows the number of queues, when that is changed later; so it is not written.
+        // Restored as the driver's default, not entry by entry: it then follows later changes of the number
+        // of queues.
         let is_default = even(&self.before) == Some((0, self.queues));
         let default = is_default.then(|| self.ethtool.set_indirection(&link.name, &[]));
         match default {
@@ -115,11 +117,11 @@ impl HeldFlowSpread {
 
 impl Drop for HeldFlowSpread {
     fn drop(&mut self) {
-        let _ = self.put_back(); // `restore` says why not
+        let _ = self.put_back(); // `restore` reports errors
     }
 }
 
-/// The first queue and the number of queues of an even spread, if this is one.
+/// The first queue and the number of queues, if the spread is even.
 fn even(table: &[u32]) -> Option<(u32, u32)> {
     let first = *table.first()?;
     let count = table.iter().max()?.checked_sub(first)? + 1;
@@ -127,7 +129,7 @@ fn even(table: &[u32]) -> Option<(u32, u32)> {
     table.iter().copied().eq(spread.take(table.len())).then_some((first, count))
 }
 
-/// How many entries each queue has, if those of each are together, and in the order of the queues.
+/// The number of entries of each queue, if they are grouped in the order of the queues.
 fn weights(table: &[u32]) -> Option<Vec<usize>> {
     let last = *table.last()?;
     let count = |queue| table.iter().filter(|&&of| of == queue).count();

@@ -1,15 +1,15 @@
-//! Requests to the family `netdev`.
+//! Requests to the generic netlink family `netdev`.
 
 use crate::link::error::NetError;
 use crate::link::exchange::{NetlinkSocket, RequestText};
 use crate::link::message::{Malformed, NetlinkMessage, Request, u16_at};
 use crate::link::sys::uapi;
 
-/// Bytes of `struct genlmsghdr`: a command, its version, and two that are reserved.
+/// Bytes of `struct genlmsghdr`: a command, its version, and two reserved bytes.
 pub(crate) const HEADER: usize = 4;
 const VERSION: u8 = 1;
 
-/// A socket to the family, for the network namespace that it was opened in.
+/// A socket to the family, for the network namespace in which it was opened.
 #[derive(Debug)]
 pub(crate) struct NetdevFamily {
     socket: NetlinkSocket,
@@ -17,7 +17,7 @@ pub(crate) struct NetdevFamily {
 }
 
 impl NetdevFamily {
-    /// Looks the family up. An error where the kernel has none.
+    /// Opens the family. Fails if the kernel has none.
     pub(crate) fn open() -> Result<Self, NetError> {
         let mut socket = NetlinkSocket::open_generic()?;
         let header = [uapi::CTRL_CMD_GETFAMILY, VERSION, 0, 0];
@@ -30,12 +30,10 @@ impl NetdevFamily {
         Ok(Self { socket, number })
     }
 
-    /// A request for this command.
     pub(crate) fn request(&self, command: u8, flags: u16) -> Request {
         Request::new(self.number, flags, &[command, VERSION, 0, 0])
     }
 
-    /// Sends a request, and reads the answers.
     pub(crate) fn exchange<T>(
         &mut self,
         request: Request,
@@ -46,13 +44,12 @@ impl NetdevFamily {
     }
 }
 
-/// The number of a family.
 pub(crate) fn number(message: &NetlinkMessage<'_>) -> Result<u16, Malformed> {
     let number = message.split(HEADER)?.1.find(uapi::CTRL_ATTR_FAMILY_ID)?;
     number.and_then(|number| u16_at(number, 0)).ok_or(Malformed("a family without its number"))
 }
 
-/// What a test reads in place of an answer of the kernel.
+/// Parses a request as if it were the kernel's answer.
 #[cfg(test)]
 pub(crate) fn read<T>(
     of: &mut Request,

@@ -1,4 +1,4 @@
-//! What drivers say of XDP, and of AF_XDP sockets with zero copy.
+//! The drivers' features for XDP, and for AF_XDP sockets with zero copy.
 
 use super::family::{HEADER, NetdevFamily};
 use crate::link::error::NetError;
@@ -6,20 +6,20 @@ use crate::link::exchange::RequestText;
 use crate::link::message::{Malformed, NetlinkMessage};
 use crate::link::sys::uapi;
 
-/// What a driver does for XDP.
+/// The features of a driver for XDP.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct XdpFeatures {
-    /// It runs XDP programs itself: the mode native.
+    /// It runs XDP programs itself: native mode.
     pub native: bool,
-    /// It receives into and sends from the memory of AF_XDP sockets. It may refuse that all the same:
-    /// virtio_net does without an IOMMU, and many do for chunks of 2048 bytes, or a large MTU.
+    /// It receives into and sends from the memory of AF_XDP sockets. It may still refuse: virtio_net without
+    /// an IOMMU, and many drivers for chunks of 2048 bytes or a large MTU.
     pub zero_copy: bool,
 }
 
 impl XdpFeatures {
-    /// What the driver of the interface of this number says, in the calling thread's network namespace. An
-    /// error before Linux 6.3, which does not ask drivers. No capability.
+    /// The features of the driver of the interface with this index, in the calling thread's network
+    /// namespace. Fails before Linux 6.3, which does not report them. Requires no capability.
     ///
     /// ```
     /// use pagepool_net::link::{Netlink, XdpFeatures};
@@ -40,8 +40,8 @@ impl XdpFeatures {
     }
 }
 
-/// What the driver of the interface of this number does for packets that AF_XDP sends, as bits of the
-/// kernel's `enum netdev_xsk_flags`; 0 before Linux 6.8. An error where the kernel has no such family.
+/// The driver's features for packets that AF_XDP sends, for the interface with this index: bits of the
+/// kernel's `enum netdev_xsk_flags`; 0 before Linux 6.8. Fails if the kernel has no such family.
 pub(crate) fn of(index: u32) -> Result<u64, NetError> {
     asked(index, xsk_features)
 }
@@ -55,12 +55,12 @@ fn asked(index: u32, parse: impl Fn(&NetlinkMessage<'_>) -> Result<u64, Malforme
     found.first().copied().ok_or(NetError::Malformed { what: "no features and no error" })
 }
 
-/// The features of sending in an answer about a device; none where it does not name them.
+/// The features for sending in an answer about a device; 0 if absent.
 pub(crate) fn xsk_features(message: &NetlinkMessage<'_>) -> Result<u64, Malformed> {
     features(message, uapi::NETDEV_A_DEV_XSK_FEATURES)
 }
 
-/// Those of a kind.
+/// The features of a kind in an answer about a device; 0 if absent.
 fn features(message: &NetlinkMessage<'_>, kind: u16) -> Result<u64, Malformed> {
     let Some(bits) = message.split(HEADER)?.1.find(kind)? else { return Ok(0) };
     let bits = bits.first_chunk().ok_or(Malformed("features of less than eight bytes"))?;

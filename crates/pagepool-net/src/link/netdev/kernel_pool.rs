@@ -1,4 +1,4 @@
-//! A page pool of the kernel, as its netlink messages have it.
+//! A page pool of the kernel, parsed from its netlink messages.
 
 use std::time::Duration;
 
@@ -11,30 +11,30 @@ use crate::sys::clock::since_boot;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct KernelPagePool {
-    /// Its number, which no other pool of this kernel has.
+    /// Its id, unique in this kernel.
     pub id: u32,
-    /// The interface of its driver; `None` if that was removed, and pages are still out.
+    /// The interface of its driver; `None` if that was removed while pages are out.
     pub ifindex: Option<u32>,
-    /// The NAPI instance that allocates from it; `None` of a pool that has none, or not yet.
+    /// The NAPI instance that allocates from it, if any.
     pub napi: Option<u32>,
-    /// Pages that the pool has from the system: in cache and ring, with the driver, in packets.
+    /// Pages that it has from the system: in cache and ring, with the driver, in packets.
     pub inflight: u64,
     /// Their bytes.
     pub inflight_bytes: u64,
-    /// When the driver gave the pool up, since the machine started (`CLOCK_BOOTTIME`), in whole seconds. It
-    /// waits for its last pages. `None` of a pool that is in use.
+    /// When the driver gave up the pool, which now waits for its last pages: time since boot
+    /// (`CLOCK_BOOTTIME`), in whole seconds. `None` for a pool in use.
     pub detached_at: Option<Duration>,
-    /// Where its memory comes from, if not from the system.
+    /// The source of its memory, if that is not the system.
     pub provider: Option<KernelPoolProvider>,
-    /// `None` of a kernel without `CONFIG_PAGE_POOL_STATS`.
+    /// Its counters; `None` for a kernel without `CONFIG_PAGE_POOL_STATS`.
     pub stats: Option<KernelPoolStats>,
 }
 
-/// Memory that is not the system's.
+/// A source of memory other than the system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum KernelPoolProvider {
-    /// A device's: the dma-buf of this number (Linux 6.12).
+    /// A device: the dma-buf with this id (Linux 6.12).
     DmaBuf(u32),
     /// An area of io_uring's zero-copy receive (Linux 6.15).
     IoUring,
@@ -42,7 +42,7 @@ pub enum KernelPoolProvider {
 
 macro_rules! kernel_stats {
     ($($name:ident = $attribute:ident,)+) => {
-        /// The eleven counters of a page pool of the kernel, under the names that [`pagepool::Stats`] has.
+        /// The eleven counters of a page pool of the kernel, with the names of [`pagepool::Stats`].
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         #[expect(missing_docs, reason = "pagepool::Stats says what each counts")]
         #[non_exhaustive]
@@ -54,7 +54,7 @@ macro_rules! kernel_stats {
                 vec![$((stringify!($name), self.$name)),+]
             }
 
-            /// The counts since an earlier look.
+            /// The counts since `earlier`.
             #[must_use]
             pub fn since(&self, earlier: &Self) -> Self {
                 Self { $($name: self.$name.wrapping_sub(earlier.$name)),+ }
@@ -82,8 +82,8 @@ kernel_stats! {
 }
 
 impl KernelPoolStats {
-    /// Recycled pages per hundred allocations, as [`pagepool::Stats::recycle_percent`] has it; `None` before
-    /// the first allocation.
+    /// Recycled pages per hundred allocations, like [`pagepool::Stats::recycle_percent`]; `None` before the
+    /// first allocation.
     pub fn recycle_percent(&self) -> Option<f64> {
         let allocated = [self.alloc_fast, self.alloc_refill, self.alloc_slow, self.alloc_slow_high_order];
         let allocated: f64 = allocated.into_iter().map(|count| count as f64).sum();
@@ -93,12 +93,12 @@ impl KernelPoolStats {
 }
 
 impl KernelPagePool {
-    /// For how long it waits for its last pages, if it does.
+    /// How long it has waited for its last pages, if the driver gave it up.
     pub fn detached_for(&self) -> Option<Duration> {
         self.detached_at.map(|at| since_boot().saturating_sub(at))
     }
 
-    /// A pool, without its counters.
+    /// Parses a pool, without its counters.
     pub(crate) fn parse(message: &NetlinkMessage<'_>) -> Result<Self, Malformed> {
         let attributes = message.split(HEADER)?.1;
         let short = |kind| small(attributes, kind);
@@ -117,7 +117,6 @@ impl KernelPagePool {
         })
     }
 
-    /// The counters of a pool, and its number.
     pub(crate) fn parse_stats(message: &NetlinkMessage<'_>) -> Result<(u32, KernelPoolStats), Malformed> {
         let attributes = message.split(HEADER)?.1;
         let info = attributes.find(uapi::NETDEV_A_PAGE_POOL_STATS_INFO)?;
@@ -130,14 +129,14 @@ fn identity(attributes: Attributes<'_>) -> Result<u32, Malformed> {
     small(attributes, uapi::NETDEV_A_PAGE_POOL_ID)?.ok_or(Malformed("a page pool without its number"))
 }
 
-/// A number of four or eight bytes: the kernel sends eight where four do not do.
+/// A number of four or eight bytes; the kernel sends eight only if needed.
 fn number(attributes: Attributes<'_>, kind: u16) -> Result<Option<u64>, Malformed> {
     let Some(value) = attributes.find(kind)? else { return Ok(None) };
     let number = u64_at(value, 0).or_else(|| u32_at(value, 0).map(u64::from));
     number.map(Some).ok_or(Malformed("a number of less than four bytes"))
 }
 
-/// The same, of one that fits four.
+/// A number of four or eight bytes whose value must fit four.
 fn small(attributes: Attributes<'_>, kind: u16) -> Result<Option<u32>, Malformed> {
     let too_large = |_| Malformed("a number that takes more than four bytes");
     number(attributes, kind)?.map(|number| u32::try_from(number).map_err(too_large)).transpose()
@@ -153,8 +152,8 @@ mod tests {
         Request::new(20, 0, &[command, 1, 0, 0])
     }
 
-    /// What Linux 7.3 answered about the pool of a virtio-net card with one queue: the message of the pool,
-    /// that of its counters, and the ends of both dumps.
+    /// Linux 7.3's answer about the pool of a virtio-net card with one queue: the pool's message, its
+    /// counters' message, and the ends of both dumps.
     const OF_VIRTIO_NET: &str = "\
         3c0000001600000007000000a1000000050100000800010003000000080002000200000008000300012000000800\
         0400800000000800050000000800140000000300020007000000a100000000000000800000001600000007000000\

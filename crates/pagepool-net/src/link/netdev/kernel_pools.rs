@@ -1,4 +1,4 @@
-//! The page pools of the kernel's drivers, asked for over netlink.
+//! Lists the page pools of the kernel's drivers over netlink.
 
 use std::collections::HashMap;
 
@@ -11,8 +11,8 @@ use crate::sys::errno::{ENOENT, EOPNOTSUPP};
 
 /// A socket that lists the kernel's page pools of one network namespace.
 ///
-/// It requires Linux 6.8 with `CONFIG_PAGE_POOL`, and no capability. Pools show up if their driver names its
-/// interface when it makes them: those of veth do not (Linux 6.18).
+/// Requires Linux 6.8 with `CONFIG_PAGE_POOL`, and no capability. Only pools are listed whose driver named
+/// its interface when it made them; veth does not (Linux 6.18).
 ///
 /// ```
 /// use pagepool_net::link::KernelPagePools;
@@ -34,7 +34,7 @@ pub struct KernelPagePools {
 }
 
 impl KernelPagePools {
-    /// Opens one in the calling thread's namespace. An error if the kernel does not list its pools.
+    /// Opens a socket in the calling thread's namespace. Fails if the kernel does not list its pools.
     pub fn open() -> Result<Self, NetError> {
         let family = NetdevFamily::open().map_err(|error| known(error, ENOENT))?;
         let mut pools = Self { family, has_stats: true };
@@ -42,12 +42,12 @@ impl KernelPagePools {
         Ok(pools)
     }
 
-    /// Whether this kernel counts what its pools do (`CONFIG_PAGE_POOL_STATS`).
+    /// Whether this kernel has counters for its pools (`CONFIG_PAGE_POOL_STATS`).
     pub fn has_stats(&self) -> bool {
         self.has_stats
     }
 
-    /// All pools, in the kernel's order: by interface, and those first whose interface is gone.
+    /// All pools, in the kernel's order: by interface, those without an interface first.
     pub fn list(&mut self) -> Result<Vec<KernelPagePool>, NetError> {
         let request = self.family.request(uapi::NETDEV_CMD_PAGE_POOL_GET, uapi::NLM_F_DUMP);
         let asked = RequestText { request: "list", about: "the page pools" };
@@ -59,7 +59,7 @@ impl KernelPagePools {
         Ok(pools)
     }
 
-    /// The counters of all pools; none where the kernel has none.
+    /// The counters of all pools; empty if the kernel has none.
     fn stats(&mut self) -> Result<Vec<(u32, KernelPoolStats)>, NetError> {
         if !self.has_stats {
             return Ok(Vec::new());
@@ -76,7 +76,7 @@ impl KernelPagePools {
     }
 }
 
-/// What is said where the kernel lists no pools, by this errno.
+/// The error for a kernel that lists no pools, which it reports by this errno.
 fn known(error: NetError, errno: i32) -> NetError {
     match error {
         NetError::Refused { source, .. } if source.raw_os_error() == Some(errno) => {

@@ -1,4 +1,4 @@
-//! Offloads that falsify what an XDP program sees: packets without VLAN tags or checksums, and merged ones.
+//! Offloads that falsify the packets that an XDP program sees: no VLAN tags, no checksums, or merged packets.
 
 use std::fmt;
 
@@ -13,75 +13,73 @@ use crate::link::ethtool::Ethtool;
 use crate::link::link_info::LinkInfo;
 use crate::link::netlink::Netlink;
 
-/// Offloads of one link that falsify the packets which arrive at an interface, as XDP and AF_XDP see them.
+/// Offloads of one link that falsify the packets that arrive at an interface, as XDP and AF_XDP see them.
 ///
-/// It is displayed as a warning: what is wrong with the packets, and the `ethtool` command against it.
+/// `Display` writes a warning: what is wrong with the packets, and the `ethtool` command that fixes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct OffloadFault {
     /// The interface at which the packets arrive.
     pub interface: String,
-    /// Its number.
+    /// Its index.
     pub index: u32,
-    /// The interface that hands them to the one that was asked for, if that is another one: a bridge, a
-    /// macvlan and a VLAN interface get them from those below.
+    /// The queried interface, if it gets its packets from this one: a bridge, a macvlan or a VLAN interface.
     pub above: Option<String>,
-    /// Whose offloads these are.
+    /// The owner of the offloads.
     pub owner: OffloadOwner,
-    /// The offloads, of which the driver can turn each off.
+    /// The offloads that the driver can turn off.
     pub offloads: Vec<Offload>,
-    /// More of them, which the driver keeps on.
+    /// Further offloads, which the driver keeps on.
     pub fixed: Vec<Offload>,
 }
 
-/// Whose offloads falsify the packets that arrive at an interface.
+/// The owner of offloads that falsify the packets that arrive at an interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OffloadOwner {
-    /// The interface's own.
+    /// The interface itself.
     Interface(LinkInfo),
-    /// The same of one in another network namespace, on which the one that was asked for stands.
+    /// An interface in another network namespace, below the queried one.
     InterfaceElsewhere {
         /// The interface.
         link: LinkInfo,
         /// Where it is.
         namespace: OtherNamespace,
     },
-    /// Nobody's that could be turned off: the kernel takes VLAN tags out of packets before it hands them to
-    /// this interface.
+    /// No link: the kernel removes VLAN tags from packets before it hands them to this interface, and nothing
+    /// turns that off.
     Stacked {
         /// The interface.
         link: LinkInfo,
-        /// Those that it gets packets from, as far as they are in its network namespace.
+        /// The interfaces that it gets packets from, in its network namespace.
         below: Vec<LinkInfo>,
     },
-    /// The other end's, of a veth.
+    /// The peer of a veth.
     Peer(LinkInfo),
-    /// The other end's, of a veth, in another network namespace that was entered to ask for them.
+    /// The peer of a veth, in another network namespace, which was entered to query it.
     PeerElsewhere {
         /// The other end.
         link: LinkInfo,
         /// Where it is.
         namespace: OtherNamespace,
     },
-    /// The same in one that was not found, or cannot be entered. What it has on is presumed to be what the
-    /// interface has on.
+    /// The peer of a veth that was not found, or whose namespace cannot be entered. It is assumed to have the
+    /// offloads of the interface.
     HiddenPeer(HiddenPeer),
-    /// Those of interfaces that this one stands on, or of ports of it, which cannot be asked for what they
-    /// have on.
+    /// Interfaces below this one, or its ports, whose offloads cannot be read.
     HiddenBelow {
         /// Why.
         why: String,
     },
 }
 
-/// A veth's other end that cannot be asked for its offloads.
+/// The peer of a veth whose offloads cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HiddenPeer {
-    /// Its name and its network namespace, where they are known.
+    /// Its name and its network namespace, if known.
     pub place: Option<(String, OtherNamespace)>,
-    /// Why it cannot be asked.
+    /// Why they cannot be read.
     pub why: String,
 }
 
@@ -97,7 +95,7 @@ impl OffloadOwner {
         }
     }
 
-    /// Why nobody could ask what is on, if so.
+    /// Why the offloads cannot be read, if so.
     ///
     /// ```
     /// use pagepool_net::link::{Netlink, OffloadOwner};
@@ -113,7 +111,7 @@ impl OffloadOwner {
     }
 }
 
-/// Who it is, for people: control characters of a name are escaped.
+/// The name for people: control characters are escaped.
 impl fmt::Display for OffloadOwner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -133,8 +131,8 @@ impl fmt::Display for OffloadOwner {
 }
 
 impl OffloadFault {
-    /// Those of the offloads that are on, if any is. `ethtool`: a client of the owner's namespace; of the
-    /// link's for a hidden one.
+    /// The fault of those offloads in `of` that are on, if any. `ethtool`: a client of the owner's namespace;
+    /// for a hidden owner, of the link's.
     pub(super) fn of(
         ethtool: &Ethtool,
         link: &LinkInfo,
@@ -150,7 +148,7 @@ impl OffloadFault {
         Ok(any.then_some(Self { interface, index, above: None, owner, offloads, fixed }))
     }
 
-    /// What the kernel does in front of a link that gets packets from those below.
+    /// The fault of a link whose packets lose their VLAN tags in the kernel.
     pub(super) fn without_tags(link: &LinkInfo, below: Vec<LinkInfo>) -> Self {
         let owner = OffloadOwner::Stacked { link: link.clone(), below };
         let fixed = vec![Offload::RxVlan, Offload::RxOuterVlan];
@@ -158,7 +156,7 @@ impl OffloadFault {
         Self { interface, index, above: None, owner, offloads: Vec::new(), fixed }
     }
 
-    /// What is below a link cannot be asked.
+    /// The fault of a link below which offloads cannot be read.
     pub(super) fn hidden_below(link: &LinkInfo, why: &str) -> Self {
         let owner = OffloadOwner::HiddenBelow { why: why.into() };
         let (interface, index) = (link.name.clone(), link.index);
@@ -166,8 +164,8 @@ impl OffloadFault {
         Self { interface, index, above: None, owner, offloads: Vec::new(), fixed }
     }
 
-    /// The same for a link above it. Unless its program runs below, tags are lost in front of it in any case,
-    /// or are its own.
+    /// This fault, for the link above. If that link's program does not run below, faults of VLAN tags are
+    /// left out: the tags are removed before it anyway, or are its own.
     pub(super) fn below(mut self, above: &LinkInfo, runs_below: bool) -> Option<Self> {
         self.above = Some(above.name.clone());
         if !runs_below {
@@ -178,7 +176,7 @@ impl OffloadFault {
         (!self.offloads.is_empty() || !self.fixed.is_empty()).then_some(self)
     }
 
-    /// The same, seen from another network namespace than its own.
+    /// This fault, seen from another network namespace than its own.
     pub(super) fn seen_from_outside(mut self, namespace: &OtherNamespace) -> Self {
         let namespace = namespace.clone();
         self.owner = match self.owner {
@@ -189,7 +187,7 @@ impl OffloadFault {
         self
     }
 
-    /// The same with the names that interfaces of the client's namespace have now.
+    /// This fault, with the current names of interfaces in the client's namespace.
     ///
     /// ```
     /// use pagepool_net::link::{Ethtool, Netlink, XdpMode, offload_faults};
@@ -221,13 +219,13 @@ impl OffloadFault {
         self
     }
 
-    /// The link whose offloads these are; `None` of one that cannot be asked.
+    /// The owner of the offloads; `None` if it cannot be queried.
     pub fn link(&self) -> Option<&LinkInfo> {
         self.owner.link()
     }
 
-    /// The command that turns them off. For the other end of a veth in another network namespace it enters
-    /// that; if that is not known, it is to be run at both ends, each with its own name. `None` if all are
+    /// The command that turns them off. For a veth's peer in another network namespace, it enters that
+    /// namespace. If that is unknown, run the command at both ends, each with its own name. `None` if all are
     /// fixed.
     ///
     /// ```
@@ -256,12 +254,12 @@ impl OffloadFault {
             }
         };
         let mut offloads = self.offloads.clone();
-        offloads.sort_by_key(|of| *of != Offload::TxChecksum); // the rest depends on it
+        offloads.sort_by_key(|of| *of != Offload::TxChecksum); // the others depend on it
         let off: Vec<String> = offloads.iter().map(|of| format!("{} off", of.keyword())).collect();
         (!off.is_empty()).then(|| format!("{prefix}ethtool -K {} {}", shell_word(name), off.join(" ")))
     }
 
-    /// What is wrong with packets, without the [`command`](Self::command) against it.
+    /// What is wrong with the packets, without the [`command`](Self::command) that fixes it.
     ///
     /// ```
     /// use pagepool_net::link::{Ethtool, Netlink, XdpMode, offload_faults};
@@ -298,7 +296,7 @@ impl OffloadFault {
         above + &text + &stays.unwrap_or_default()
     }
 
-    /// What to do with the [`command`](Self::command): "Run", and where.
+    /// How to use the [`command`](Self::command): "Run", and where.
     ///
     /// ```
     /// use pagepool_net::link::{Ethtool, Netlink, XdpMode, offload_faults};
@@ -318,9 +316,9 @@ impl OffloadFault {
         }
     }
 
-    /// Turns them off, except those that are fixed, until the value is dropped: see [`HeldOffloads`]. `None`
-    /// if these are not offloads of an interface of the calling thread's network namespace, or nothing can be
-    /// turned off: then print the [`command`](Self::command), if there is one. It requires CAP_NET_ADMIN.
+    /// Turns off the offloads that are not fixed, until the value is dropped: see [`HeldOffloads`]. `None` if
+    /// they belong to no interface of the calling thread's network namespace, or are all fixed: then print
+    /// the [`command`](Self::command), if there is one. Requires CAP_NET_ADMIN.
     ///
     /// ```no_run
     /// // It changes the links of the machine that runs this.
@@ -339,10 +337,9 @@ impl OffloadFault {
     }
 }
 
-/// Most interfaces that a text names.
 const MOST_NAMED: usize = 4;
 
-/// Tags are lost at a link that gets packets from those below, and nothing turns that off.
+/// The text for a link whose packets lose their VLAN tags in the kernel, which nothing turns off.
 fn lost_tags(link: &LinkInfo, below: &[LinkInfo]) -> String {
     let named: Vec<_> = below.iter().take(MOST_NAMED).map(|link| shown(&link.name)).collect();
     let instead = if named.is_empty() { "an interface below it".into() } else { named.join(" or ") };
@@ -353,7 +350,7 @@ fn lost_tags(link: &LinkInfo, below: &[LinkInfo]) -> String {
     )
 }
 
-/// What offloads make of packets: how they arrive.
+/// How packets arrive because of these offloads.
 fn effects(offloads: &[Offload]) -> String {
     let any = |of: &[Offload]| offloads.iter().any(|offload| of.contains(offload));
     let tags = [Offload::TxVlan, Offload::TxOuterVlan, Offload::RxVlan, Offload::RxOuterVlan];

@@ -1,4 +1,4 @@
-//! Offloads that are held off for a while, and put back as they were.
+//! Turns offloads off for a while, and restores them.
 
 use super::kind::Offload;
 use super::name_text::shell_word;
@@ -8,15 +8,15 @@ use crate::link::link_info::LinkInfo;
 use crate::link::netlink::Netlink;
 use crate::link::sys::ethtool::Features;
 
-/// Offloads of a link that are off until this is dropped, and then as they were before.
+/// Offloads of a link that are off until this is dropped, which restores them.
 ///
-/// What was off before stays off. The link is found again if it was renamed. A process that is killed, or
-/// that aborts, drops nothing: [`undo`](Self::undo) says what puts the offloads back by hand. While an XDP
-/// program is attached to a veth, the kernel may refuse segmentation offloads to its other end; so detach it,
-/// by dropping sockets and [`Redirect`](crate::Redirect)s, before this is dropped.
+/// Offloads that were off stay off. A renamed link is found again. A process that is killed, or aborts,
+/// restores nothing: [`undo`](Self::undo) returns the command to do it by hand. While an XDP program is
+/// attached to a veth, the kernel may refuse segmentation offloads to its peer. Therefore drop sockets and
+/// [`Redirect`](crate::Redirect)s, which detaches it, before this.
 ///
-/// What another value, or process, holds off already this one finds off, and does not hold: when the other is
-/// dropped it is on again.
+/// Offloads that another value or process already holds off are not held by this one: they are on again when
+/// the other is dropped.
 #[derive(Debug)]
 pub struct HeldOffloads {
     netlink: Netlink,
@@ -28,7 +28,7 @@ pub struct HeldOffloads {
 }
 
 impl HeldOffloads {
-    /// Turns offloads of a link of the calling thread's namespace off. An error leaves all as they were.
+    /// Turns offloads of a link of the calling thread's namespace off. An error changes nothing.
     pub(super) fn new(link: &LinkInfo, offloads: &[Offload]) -> Result<Self, NetError> {
         let (netlink, ethtool) = (Netlink::open()?, Ethtool::open()?);
         let before = ethtool.features(&link.name)?;
@@ -44,13 +44,13 @@ impl HeldOffloads {
             None => Ok(this),
             Some(offload) => {
                 let (link, offload) = (link.name.clone(), offload.name());
-                Err(NetError::FixedOffload { link, offload, wanted: false }) // dropped: all as it was
+                Err(NetError::FixedOffload { link, offload, wanted: false }) // the drop restores them
             }
         }
     }
 
-    /// The `ethtool` command that puts the offloads back by hand: each feature that was turned off, by its
-    /// own name. Asks for the name that the link has now.
+    /// The `ethtool` command that restores the offloads by hand: each feature by its own name, for the link's
+    /// current name.
     ///
     /// ```no_run
     /// // It changes the links of the machine that runs this.
@@ -70,7 +70,7 @@ impl HeldOffloads {
         format!("ethtool -K {} {}", shell_word(&self.link.name), on.join(" "))
     }
 
-    /// Puts the offloads back now, and says why not if that fails. A link that was removed is no error.
+    /// Restores the offloads now. A link that was removed is no error.
     ///
     /// ```no_run
     /// // It changes the links of the machine that runs this.
@@ -95,7 +95,7 @@ impl HeldOffloads {
         let Some(link) = links.iter().find(|link| link.index == self.link.index) else { return Ok(()) };
         let now = self.ethtool.features(&link.name)?;
         self.ethtool.set(&link.name, now, features, true)?;
-        // The kernel takes no notice of what it does not let a link have now.
+        // The kernel silently ignores features that the link cannot have now.
         let missing = |now: Features| features & !now.wanted;
         match self.ethtool.those(&link.name, &Offload::ALL, missing)?.first() {
             None => Ok(()),
@@ -109,6 +109,6 @@ impl HeldOffloads {
 
 impl Drop for HeldOffloads {
     fn drop(&mut self) {
-        let _ = self.put_back(); // `restore` says why not
+        let _ = self.put_back(); // `restore` reports errors
     }
 }

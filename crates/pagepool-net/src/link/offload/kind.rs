@@ -1,39 +1,39 @@
-//! Offloads, and the kernel's features that each stands for.
+//! Offloads, and the kernel's features of each.
 
 use std::fmt;
 
-/// An offload: work on packets that a driver does, or the kernel in its place.
+/// An offload: work on packets that a driver does, or the kernel for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Offload {
-    /// Checksums of what arrives are checked already.
+    /// Checksums of received packets are already checked.
     RxChecksum,
-    /// Checksums of what is sent are left to the device.
+    /// The device computes checksums of sent packets.
     TxChecksum,
-    /// What is sent may lie in several fragments.
+    /// Sent packets may consist of several fragments.
     ScatterGather,
-    /// TCP sends segments larger than the MTU and leaves cutting them to the device.
+    /// TCP sends segments larger than the MTU, and the device splits them.
     Tso,
-    /// The same, left to the kernel just in front of the driver.
+    /// TCP sends segments larger than the MTU, and the kernel splits them just before the driver.
     Gso,
-    /// What arrives is put together into larger segments by the kernel.
+    /// The kernel merges received segments.
     Gro,
-    /// The same, by the device, so that they can be cut again as they were.
+    /// The device merges received segments, in a way that can be undone exactly.
     GroHardware,
-    /// The same, by the device.
+    /// The device merges received segments.
     Lro,
-    /// Writing a VLAN tag (802.1Q) into what is sent is left to the device.
+    /// The device inserts the VLAN tag (802.1Q) of sent packets.
     TxVlan,
-    /// The same with the outer of two tags (802.1ad).
+    /// The device inserts the outer one of two VLAN tags (802.1ad).
     TxOuterVlan,
-    /// The VLAN tag (802.1Q) is taken out of what arrives, and handed over beside the packet.
+    /// The VLAN tag (802.1Q) is removed from received packets, and passed beside them.
     RxVlan,
-    /// The same with the outer of two tags (802.1ad).
+    /// The outer one of two VLAN tags (802.1ad) is removed from received packets.
     RxOuterVlan,
 }
 
 impl Offload {
-    /// All of them.
+    /// All offloads.
     pub const ALL: [Self; 12] = [
         Self::RxChecksum,
         Self::TxChecksum,
@@ -48,15 +48,15 @@ impl Offload {
         Self::RxVlan,
         Self::RxOuterVlan,
     ];
-    /// What a link must not have on its sending side if another takes its packets as they are, byte for byte:
-    /// with these, what is sent has no checksum yet, is larger than the MTU, or lacks its VLAN tag.
+    /// Offloads that a sending link must not have if the receiver takes its packets byte for byte: with them,
+    /// sent packets lack a checksum or VLAN tag, or exceed the MTU.
     pub const OF_SENDER: [Self; 5] =
         [Self::Tso, Self::Gso, Self::TxChecksum, Self::TxVlan, Self::TxOuterVlan];
-    /// What a network card must not have on if a program takes its packets as they came over the wire: with
-    /// these, what arrives is merged, or lacks its VLAN tag.
+    /// Offloads that a network card must not have if a program takes packets as they are on the wire: with
+    /// them, received packets are merged, or lack a VLAN tag.
     pub const OF_RECEIVER: [Self; 4] = [Self::Lro, Self::GroHardware, Self::RxVlan, Self::RxOuterVlan];
 
-    /// Those that take VLAN tags out of packets, or leave them beside.
+    /// Offloads that remove VLAN tags from packets.
     pub(super) const OF_TAGS: [Self; 4] = [Self::TxVlan, Self::TxOuterVlan, Self::RxVlan, Self::RxOuterVlan];
 
     /// Its keyword, its name, and the kernel's names of its features.
@@ -103,17 +103,16 @@ impl Offload {
         }
     }
 
-    /// What `ethtool -K` is told to turn it on or off.
+    /// Its keyword in `ethtool -K`.
     pub fn keyword(self) -> &'static str {
         self.row().0
     }
 
-    /// What `ethtool -k` calls it.
+    /// Its name in `ethtool -k`.
     pub fn name(self) -> &'static str {
         self.row().1
     }
 
-    /// The kernel's names of its features.
     pub(crate) fn features(self) -> &'static [&'static str] {
         self.row().2
     }

@@ -1,7 +1,7 @@
-//! Names that others chose, in commands for a shell. Those of interfaces may have all bytes but blanks, `/`
-//! and `:`; those of `ip netns` all but `/`.
+//! Quotes names chosen by others in shell commands. Interface names may contain all bytes except blanks, `/`
+//! and `:`; names of `ip netns` all except `/`.
 
-/// A name as one word of a command for any POSIX shell, with nothing that a terminal would obey.
+/// A name as one word of a command for any POSIX shell, without bytes that a terminal would obey.
 ///
 /// ```
 /// use pagepool_net::link::shell_word;
@@ -17,7 +17,7 @@ pub fn shell_word(name: &str) -> String {
     match name {
         _ if !name.is_empty() && name.chars().all(is_plain) => name.into(),
         _ if name.chars().all(|c| matches!(c, ' '..='~')) => format!("'{}'", name.replace('\'', r"'\''")),
-        // What a terminal would obey, or not show, is written by the shell.
+        // The shell writes bytes that a terminal would obey, or not show.
         _ => format!("\"$(printf '{}')\"", name.as_bytes().iter().map(octal).collect::<String>()),
     }
 }

@@ -1,4 +1,4 @@
-//! What may lead to a network namespace: the names of `ip netns`, and processes.
+//! Paths to network namespaces: the names of `ip netns`, and processes.
 
 use std::fs::{self, File, Metadata, ReadDir};
 use std::io;
@@ -9,12 +9,12 @@ use pagepool::observe::shown;
 
 use super::name_text::shell_word;
 
-/// Names and processes that are looked at.
+/// The most names and processes to check.
 const MOST: usize = 1 << 16;
-/// Where `ip netns` keeps its names.
+/// The folder of the names of `ip netns`.
 const NAMES: &str = "/run/netns";
 
-/// What tells files apart: device and number. Those of a namespace have the same ones whoever leads to it.
+/// Identifies a file by device and inode. All paths to a namespace have equal ids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct FileId(u64, u64);
 
@@ -23,27 +23,26 @@ impl FileId {
         Self(file.dev(), file.ino())
     }
 
-    /// Of what a path leads to.
+    /// The id of the file that a path leads to.
     pub(super) fn at(path: impl AsRef<Path>) -> io::Result<Self> {
         Ok(Self::of(&fs::metadata(path)?))
     }
 
-    /// Whether it is on this one's device, as all namespaces are on one.
+    /// Whether it is on this one's device; all namespaces are on one device.
     pub(super) fn is_beside(self, other: Self) -> bool {
         self.0 == other.0
     }
 }
 
-/// What may lead to a namespace.
 #[derive(Clone, Debug)]
 pub(super) enum NamespacePlace {
-    /// The path of a name of `ip netns`.
+    /// The path of an `ip netns` name.
     Name(PathBuf),
     Process(u32),
 }
 
 impl NamespacePlace {
-    /// The file that is the namespace.
+    /// The file of the namespace.
     fn path(&self) -> PathBuf {
         match self {
             Self::Name(path) => path.clone(),
@@ -51,14 +50,13 @@ impl NamespacePlace {
         }
     }
 
-    /// Opens the file that is the namespace. For that of a process with more capabilities it takes
-    /// CAP_SYS_PTRACE.
+    /// Opens the file of the namespace. For a process with more capabilities this requires CAP_SYS_PTRACE.
     pub(super) fn open(&self) -> io::Result<File> {
         File::open(self.path())
     }
 
-    /// The file of a name is the namespace. The list of a process' links is a file that takes no capability
-    /// to look at, and another one in each namespace.
+    /// The id of a file that identifies the namespace. For a name: its file, which is the namespace. For a
+    /// process: its list of links, which differs between namespaces and requires no capability.
     pub(super) fn mark(&self) -> io::Result<FileId> {
         match self {
             Self::Name(path) => FileId::at(path),
@@ -66,7 +64,7 @@ impl NamespacePlace {
         }
     }
 
-    /// What stands before a command that is to run there.
+    /// The prefix of a command that is to run there.
     pub(super) fn prefix(&self) -> String {
         match self {
             Self::Name(path) => format!("ip netns exec {} ", shell_word(&name(path))),
@@ -74,7 +72,7 @@ impl NamespacePlace {
         }
     }
 
-    /// What people know it by.
+    /// Its name, for people.
     pub(super) fn text(&self) -> String {
         match self {
             Self::Name(path) => shown(&name(path)).into(),
@@ -87,7 +85,7 @@ fn name(path: &Path) -> String {
     path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into())
 }
 
-/// All places: names, which tell people more, and then processes. At most [`MOST`].
+/// All places: first names, which say more, then processes. At most [`MOST`].
 #[derive(Debug)]
 pub(super) struct NamespacePlaces {
     names: Option<ReadDir>,

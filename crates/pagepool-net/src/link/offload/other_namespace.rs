@@ -1,11 +1,12 @@
-//! Another network namespace: found by the number that this one has for it, and entered for a moment.
+//! Another network namespace: found by this namespace's id for it, and entered briefly.
 //!
-//! How    the kernel numbers those that a namespace has to do with (`link-netnsid`), and says which number
-//!        that of an open file has. Such files are the names of `ip netns`, and one for each process.
-//! Who    a thread of its own enters, and ends then: no other thread moves. Sockets that it opened stay
-//!        there, wherever they are used.
-//! Rights to open the file of a process with more capabilities takes CAP_SYS_PTRACE; to enter CAP_SYS_ADMIN.
-//! Cost   a stat for each name and each process; an open, a request and a close for each namespace.
+//! How    the kernel numbers the related namespaces of a namespace (`link-netnsid`), and maps an open
+//!        namespace file to its number. Such files are the names of `ip netns`, and one per process.
+//! Who    a separate thread enters, and then ends: no other thread changes its namespace. Sockets that it
+//!        opened stay in that namespace, whichever thread uses them.
+//! Rights opening the file of a process with more capabilities requires CAP_SYS_PTRACE; entering requires
+//!        CAP_SYS_ADMIN.
+//! Cost   a stat for each name and process; an open, a request and a close for each namespace.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -21,10 +22,10 @@ use crate::link::error::NetError;
 use crate::link::netlink::Netlink;
 use crate::link::sys;
 
-/// A file of the kind that is looked for: a name may be of another.
+/// A namespace file, for comparison: a name may lead to another kind of file.
 const OWN: &str = "/proc/thread-self/ns/net";
 
-/// A network namespace that a name or a process leads to. The value keeps it alive.
+/// A network namespace, found by a name or a process. This value keeps it alive.
 #[derive(Clone, Debug)]
 pub struct OtherNamespace {
     file: Arc<File>,
@@ -33,7 +34,7 @@ pub struct OtherNamespace {
 }
 
 impl OtherNamespace {
-    /// The namespace that the netlink client's has this number for, or why none was found.
+    /// The namespace with this number in the netlink client's namespace, or why it was not found.
     pub(crate) fn find(netlink: &mut Netlink, number: u32) -> Result<Self, String> {
         let kind = FileId::at(OWN);
         let kind = kind.map_err(|error| format!("{OWN} cannot be looked at: {error}; mount /proc"))?;
@@ -42,8 +43,8 @@ impl OtherNamespace {
         })
     }
 
-    /// The first of these places that is it, which a file may fail to say. Asks each namespace until one
-    /// place has told.
+    /// The first of these places that leads to the namespace. `is_it` returns `None` if a file does not tell;
+    /// then other places of that namespace are tried.
     fn search(
         places: impl Iterator<Item = NamespacePlace>,
         kind: FileId,
@@ -60,10 +61,10 @@ impl OtherNamespace {
                 Ok(file) => match is_it(&file) {
                     Some(true) => return Self::at(file, place),
                     Some(false) => _ = told.insert(mark),
-                    None => {} // another place may tell
+                    None => {} // another place of it may tell
                 },
                 Err(error) if error.kind() == ErrorKind::PermissionDenied => denied.push(mark),
-                Err(_) => {} // it ended
+                Err(_) => {} // the process ended
             }
         }
         Err(not_found(denied.iter().filter(|mark| !told.contains(mark)).count()))
@@ -74,7 +75,7 @@ impl OtherNamespace {
         Ok(Self { id: FileId::of(&id), file: Arc::new(file), place })
     }
 
-    /// Runs a closure in it, on a thread that ends with that.
+    /// Runs a closure in it, on a thread that then ends.
     pub(crate) fn run<T: Send>(
         &self,
         work: impl FnOnce() -> Result<T, NetError> + Send,
@@ -91,7 +92,7 @@ impl OtherNamespace {
         })
     }
 
-    /// What stands before a command that is to run there.
+    /// The prefix of a command that is to run there.
     ///
     /// ```
     /// use pagepool_net::link::{Netlink, OffloadOwner, Ethtool, XdpMode, offload_faults};
@@ -124,7 +125,8 @@ impl fmt::Display for OtherNamespace {
     }
 }
 
-/// Why there is none. `denied`: processes that may not be looked at, in namespaces no other process told of.
+/// Why it was not found. `denied`: processes that cannot be examined, in namespaces that no other place leads
+/// to.
 fn not_found(denied: usize) -> String {
     let none = "no name of `ip netns` and no process that this one sees leads to its namespace";
     match denied {

@@ -1,5 +1,5 @@
-//! Where the offloads are that falsify what arrives at a link: its own, those of a veth's other end, and
-//! those of the links below.
+//! Finds the offloads that falsify what arrives at a link: its own, its veth peer's, and those of the links
+//! below.
 
 use super::fault::{HiddenPeer, OffloadFault, OffloadOwner};
 use super::kind::Offload;
@@ -10,49 +10,47 @@ use crate::link::ethtool::Ethtool;
 use crate::link::link_info::{LinkElsewhere, LinkInfo, XdpMode};
 use crate::link::netlink::Netlink;
 
-/// Whose offloads may falsify what arrives at a link: looked for once, asked as often as one likes.
+/// The owners of offloads that may falsify what arrives at a link: found once, queried any number of times.
 ///
-/// The other end of a veth may be in another network namespace. It is looked for among the names of
-/// `ip netns` and the namespaces of processes, and entered for a moment, by a thread of its own. That
-/// requires CAP_SYS_ADMIN, and CAP_SYS_PTRACE to look at processes of other users, or with more capabilities;
-/// asking requires neither. As long as this is there, it keeps that namespace alive. So may the interface
-/// that a macvlan or a VLAN interface stands on.
+/// A veth's peer may be in another network namespace. It is searched among the names of `ip netns` and the
+/// namespaces of processes, and entered briefly, by a separate thread. That requires CAP_SYS_ADMIN, and
+/// CAP_SYS_PTRACE for processes of other users, or with more capabilities. [`faults`](Self::faults) requires
+/// neither. This value keeps that namespace alive. The interface below a macvlan or a VLAN interface may be
+/// in another namespace, too.
 #[derive(Debug)]
 pub struct OffloadSources {
     link: LinkInfo,
     peer: Option<VethPeer>,
     below: Vec<Below>,
-    /// Why others below it cannot be asked.
+    /// Why other links below cannot be queried.
     hidden: Vec<String>,
 }
 
-/// A link below another, and the clients of its network namespace if that is another one.
+/// A link below another, and clients of its network namespace, if that is another one.
 #[derive(Debug)]
 struct Below {
     sources: OffloadSources,
     elsewhere: Option<Box<Elsewhere>>,
 }
 
-/// Most links that stand on each other.
 const DEEPEST: usize = 8;
 
-/// The other end of a veth.
 #[derive(Debug)]
 enum VethPeer {
     Here(Option<u32>),
-    /// Its number there, and clients of that namespace.
+    /// Its index there, and clients of that namespace.
     Elsewhere(u32, Box<Elsewhere>),
     Hidden(HiddenPeer),
 }
 
 /// The offloads that falsify what arrives at a link of the clients' namespace, for a program in this mode.
-/// An empty list: XDP sees packets as a wire would carry them.
+/// Empty if XDP sees packets as they are on the wire.
 ///
-/// A veth's other end leaves work to hardware that a veth does not have: it sends packets without VLAN tags
-/// and checksums, and longer ones than the MTU. A network card takes VLAN tags out of packets, or merges
-/// packets, before XDP sees them; in generic mode the kernel merges too. [`OffloadSources`] says where a
-/// veth's other end is looked for. At a bridge, a macvlan and their like what the links below do counts, and
-/// in generic mode VLAN tags are lost.
+/// A veth's peer leaves work to hardware that a veth lacks: it sends packets without VLAN tags and checksums,
+/// and packets longer than the MTU. A network card removes VLAN tags, or merges packets, before XDP sees
+/// them; in generic mode the kernel merges, too. For a bridge, a macvlan and similar kinds, the offloads of
+/// the links below count, and in generic mode VLAN tags are lost. [`OffloadSources`] says where a veth's peer
+/// is searched.
 ///
 /// ```
 /// use pagepool_net::link::{Ethtool, Netlink, XdpMode, offload_faults};
@@ -74,7 +72,7 @@ pub fn offload_faults(
 }
 
 impl OffloadSources {
-    /// Of a link of the client's namespace.
+    /// Finds the owners for a link of the client's namespace.
     ///
     /// ```
     /// use pagepool_net::link::{Ethtool, Netlink, OffloadSources, XdpMode};
@@ -91,7 +89,7 @@ impl OffloadSources {
         Self::below(netlink, link, 0)
     }
 
-    /// The same of a link that so many stand on.
+    /// Finds the owners for a link below `depth` others.
     fn below(netlink: &mut Netlink, link: &LinkInfo, depth: usize) -> Self {
         let is_veth = link.kind.as_deref() == Some("veth");
         let peer = is_veth.then(|| match link.lower_elsewhere {
@@ -109,8 +107,8 @@ impl OffloadSources {
         Self { link: link.clone(), peer, below: lowers.into_iter().map(one).collect(), hidden }
     }
 
-    /// The faults now, for a program in this mode, by clients of the link's namespace: see
-    /// [`offload_faults`].
+    /// The current faults, for a program in this mode: see [`offload_faults`]. The clients are of the link's
+    /// namespace.
     ///
     /// ```
     /// use pagepool_net::link::{Ethtool, Netlink, OffloadSources, XdpMode};
@@ -136,13 +134,13 @@ impl OffloadSources {
             faults.extend(peer.fault(netlink, ethtool, link)?);
         }
         let mut before_us = if mode == XdpMode::Generic { vec![Offload::Gro] } else { Vec::new() };
-        // A veth takes no tag out of what arrives, and merges nothing by itself, whatever it has on.
+        // A veth removes no tag from what arrives, and merges nothing itself, whatever offloads are on.
         before_us.extend(Offload::OF_RECEIVER.into_iter().filter(|_| !is_veth));
         faults.extend(OffloadFault::of(ethtool, link, OffloadOwner::Interface(link.clone()), &before_us)?);
         Ok(faults)
     }
 
-    /// Of a link that others hand packets to: theirs, for it receives nothing itself.
+    /// The faults of a link that gets its packets from others: theirs.
     fn faults_of_stack(
         &mut self,
         netlink: &mut Netlink,
@@ -173,7 +171,7 @@ impl OffloadSources {
 }
 
 impl VethPeer {
-    /// In another namespace, which is entered if it is found.
+    /// Finds the peer in another namespace, and enters it.
     fn elsewhere(netlink: &mut Netlink, at: LinkElsewhere) -> Self {
         let namespace = match OtherNamespace::find(netlink, at.namespace) {
             Ok(namespace) => namespace,
@@ -189,7 +187,7 @@ impl VethPeer {
         }
     }
 
-    /// Those of its offloads that falsify what it sends, if any is on.
+    /// The fault of its offloads that falsify what it sends, if any is on.
     fn fault(
         &mut self,
         netlink: &mut Netlink,

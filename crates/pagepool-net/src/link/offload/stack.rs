@@ -1,5 +1,5 @@
-//! Interfaces that others hand packets to: a macvlan, a VLAN interface, a bridge. What arrives there came
-//! through the interfaces below, whose offloads count, and whose peers' do.
+//! Interfaces that get packets from others: a macvlan, a VLAN interface, a bridge. The offloads of the
+//! interfaces below, and of their peers, count.
 
 use super::other_namespace::OtherNamespace;
 use crate::link::error::NetError;
@@ -7,26 +7,25 @@ use crate::link::ethtool::Ethtool;
 use crate::link::link_info::{LinkElsewhere, LinkInfo};
 use crate::link::netlink::Netlink;
 
-/// Kinds that stand on one interface, which `IFLA_LINK` names.
+/// Kinds on top of one interface, which `IFLA_LINK` names.
 const STANDING: [&str; 5] = ["vlan", "macvlan", "macvtap", "ipvlan", "ipvtap"];
-/// Kinds that have ports.
 const MASTERS: [&str; 3] = ["bridge", "bond", "team"];
-/// Most ports that are looked at.
 const MOST_PORTS: usize = 16;
 
-/// Whether others hand packets to an interface.
+/// Whether other interfaces hand packets to this one.
 pub(super) fn is_stacked(link: &LinkInfo) -> bool {
     is_one_of(link, &STANDING) || takes_tags(link)
 }
 
-/// Whether the kernel takes VLAN tags out of packets before it hands them over (net/core/dev.c, v7.3: in
-/// `__netif_receive_skb_core` `skb_vlan_untag` comes before `rx_handler`). A VLAN interface gets what is
-/// behind its own tag as it is.
+/// Whether the kernel removes VLAN tags from packets before it hands them over (net/core/dev.c, v7.3: in
+/// `__netif_receive_skb_core` `skb_vlan_untag` comes before `rx_handler`). For a VLAN interface, only its own
+/// tag is removed.
 pub(super) fn takes_tags(link: &LinkInfo) -> bool {
     is_one_of(link, &STANDING[1..]) || is_one_of(link, &MASTERS) || is_one_of(link, &["openvswitch"])
 }
 
-/// Whether a native program of an interface runs in the drivers below it. The others have none.
+/// Whether a native program of this interface runs in the drivers below it. Other stacked kinds have no
+/// native mode.
 pub(super) fn has_native(link: &LinkInfo) -> bool {
     is_one_of(link, &["bond"])
 }
@@ -35,7 +34,6 @@ fn is_one_of(link: &LinkInfo, kinds: &[&str]) -> bool {
     link.kind.as_deref().is_some_and(|kind| kinds.contains(&kind))
 }
 
-/// Clients of another network namespace.
 #[derive(Debug)]
 pub(super) struct Elsewhere {
     pub(super) namespace: OtherNamespace,
@@ -51,10 +49,10 @@ impl Elsewhere {
     }
 }
 
-/// An interface, and the clients of its network namespace if that is another one.
+/// An interface, and clients of its network namespace, if that is another one.
 pub(super) type Lower = (LinkInfo, Option<Box<Elsewhere>>);
 
-/// The interfaces right below one of the client's namespace, and why others cannot be asked.
+/// The interfaces directly below one of the client's namespace, and why others cannot be queried.
 pub(super) fn lowers(netlink: &mut Netlink, link: &LinkInfo) -> (Vec<Lower>, Vec<String>) {
     let found = match (link.lower_elsewhere, link.lower) {
         _ if is_one_of(link, &MASTERS) => return ports(netlink, link),

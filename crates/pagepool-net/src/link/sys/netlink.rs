@@ -9,17 +9,17 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use crate::sys::socket;
 
-/// A route socket in the network namespace of the calling thread, whose refusals come with words.
+/// A route socket in the network namespace of the calling thread, whose errors have texts.
 pub(crate) fn open() -> io::Result<OwnedFd> {
     open_for(libc::NETLINK_ROUTE)
 }
 
-/// The same for the families of generic netlink.
+/// A generic netlink socket in the network namespace of the calling thread.
 pub(crate) fn open_generic() -> io::Result<OwnedFd> {
     open_for(libc::NETLINK_GENERIC)
 }
 
-/// The same for the subsystems of netfilter.
+/// A netfilter socket in the network namespace of the calling thread.
 pub(crate) fn open_netfilter() -> io::Result<OwnedFd> {
     open_for(libc::NETLINK_NETFILTER)
 }
@@ -28,21 +28,21 @@ fn open_for(protocol: libc::c_int) -> io::Result<OwnedFd> {
     let kind = libc::SOCK_RAW | libc::SOCK_NONBLOCK;
     let fd = socket::open(libc::AF_NETLINK, kind, protocol)?;
     for option in [libc::NETLINK_EXT_ACK, libc::NETLINK_CAP_ACK] {
-        // A kernel without it answers in fewer words.
+        // A kernel without this option sends shorter errors.
         let _ = socket::set_option(fd.as_fd(), libc::SOL_NETLINK, option, &libc::c_int::from(true));
     }
     Ok(fd)
 }
 
-/// Bytes that wait in the kernel for [`receive`]; it takes its least if that is more.
+/// The receive buffer in the kernel, in bytes; the kernel raises it to its minimum.
 const FEW: libc::c_int = 4096;
 
-/// A route socket that is told of changes of one link and of its queueing disciplines.
+/// A route socket that receives changes of one link and of its queueing disciplines.
 pub(crate) fn listen(index: u32) -> io::Result<OwnedFd> {
     let fd = open()?;
     let _ = socket::set_option(fd.as_fd(), libc::SOL_SOCKET, libc::SO_RCVBUF, &FEW);
     only(fd.as_fd(), index)?;
-    // SAFETY: zeroes are an address.
+    // SAFETY: zeroes are a valid address.
     let mut address: libc::sockaddr_nl = unsafe { MaybeUninit::zeroed().assume_init() };
     address.nl_family = libc::AF_NETLINK as libc::sa_family_t;
     address.nl_groups = (libc::RTMGRP_LINK | libc::RTMGRP_TC) as u32;
@@ -52,22 +52,21 @@ pub(crate) fn listen(index: u32) -> io::Result<OwnedFd> {
     Ok(fd)
 }
 
-/// Has the kernel drop messages about other links. In those about links and about queueing disciplines the
-/// number stands at the same place: behind the header, and four bytes.
+/// Makes the kernel drop messages about other links. In messages about links and about queueing disciplines
+/// the index has the same offset: four bytes after the header.
 fn only(fd: BorrowedFd<'_>, index: u32) -> io::Result<()> {
     let op = |code: u32, skip, k| libc::sock_filter { code: code as u16, jt: 0, jf: skip, k };
     let mut code = [
         op(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 20),
-        op(libc::BPF_JMP | libc::BPF_JEQ, 1, index.to_be()), // what it loads it takes for big-endian
+        op(libc::BPF_JMP | libc::BPF_JEQ, 1, index.to_be()), // the load assumes big-endian
         op(libc::BPF_RET, 0, u32::MAX),
         op(libc::BPF_RET, 0, 0),
     ];
     let program = libc::sock_fprog { len: code.len() as u16, filter: code.as_mut_ptr() };
-    // the kernel copies the four instructions, which live as long as the call
+    // The kernel copies the four instructions, which live as long as the call.
     socket::set_option(fd, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)
 }
 
-/// Sends one request to the kernel.
 pub(crate) fn send(fd: BorrowedFd<'_>, request: &[u8]) -> io::Result<()> {
     // SAFETY: the kernel reads the bytes of the slice.
     let sent = unsafe { libc::send(fd.as_raw_fd(), request.as_ptr().cast(), request.len(), 0) };
@@ -78,16 +77,15 @@ pub(crate) fn send(fd: BorrowedFd<'_>, request: &[u8]) -> io::Result<()> {
     }
 }
 
-/// A datagram, if one is there: how long it is, which may be more than there was room for, and whether the
-/// kernel sent it. Never waits.
+/// Receives a datagram, if there is one. Returns its length, which may exceed `into`, and whether the kernel
+/// sent it. Never waits.
 pub(crate) fn receive(fd: BorrowedFd<'_>, into: &mut [u8]) -> io::Result<(usize, bool)> {
-    // SAFETY: zeroes are an address.
+    // SAFETY: zeroes are a valid address.
     let mut from: libc::sockaddr_nl = unsafe { MaybeUninit::zeroed().assume_init() };
     let mut len = size_of_val(&from) as libc::socklen_t;
     let (at, from_at) = (into.as_mut_ptr().cast(), (&raw mut from).cast());
     let flags = libc::MSG_TRUNC | libc::MSG_DONTWAIT;
-    // SAFETY: the kernel writes into the slice and the address, as many bytes as they have, and into the
-    // length.
+    // SAFETY: the kernel writes into the slice and the address, within their lengths, and into the length.
     let got = unsafe { libc::recvfrom(fd.as_raw_fd(), at, into.len(), flags, from_at, &raw mut len) };
     let got = usize::try_from(got).map_err(|_| io::Error::last_os_error())?;
     Ok((got, from.nl_pid == 0))

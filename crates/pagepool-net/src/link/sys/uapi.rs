@@ -1,5 +1,4 @@
-//! Names and numbers of netlink messages, as Linux spells them: `libc`'s, in the width that a message has
-//! them in.
+//! Names and numbers of netlink messages, spelled as in Linux: from `libc`, in the width that messages use.
 
 pub(crate) use libc::{
     IF_OPER_DOWN, IF_OPER_LOWERLAYERDOWN, IF_OPER_UNKNOWN, IF_OPER_UP, IFA_ADDRESS, IFA_LOCAL, IFLA_ADDRESS,
@@ -19,9 +18,9 @@ pub(crate) const NLM_F_ACK: u16 = libc::NLM_F_ACK as u16;
 pub(crate) const NLM_F_DUMP: u16 = libc::NLM_F_DUMP as u16;
 /// The table changed while it was read.
 pub(crate) const NLM_F_DUMP_INTR: u16 = libc::NLM_F_DUMP_INTR as u16;
-/// Makes what is not there, and fails if it is.
+/// Creates a new object; fails if it exists.
 pub(crate) const NEW_ONLY: u16 = (libc::NLM_F_CREATE | libc::NLM_F_EXCL) as u16;
-/// An error gives back the header of its request, not all of it.
+/// An error returns only the header of its request.
 pub(crate) const NLM_F_CAPPED: u16 = libc::NLM_F_CAPPED as u16;
 /// Attributes follow an error.
 pub(crate) const NLM_F_ACK_TLVS: u16 = libc::NLM_F_ACK_TLVS as u16;
@@ -30,7 +29,7 @@ pub(crate) const NLA_F_NESTED: u16 = libc::NLA_F_NESTED as u16;
 pub(crate) const NLA_TYPE_MASK: u16 = libc::NLA_TYPE_MASK as u16;
 pub(crate) const NLA_ALIGNTO: usize = libc::NLA_ALIGNTO as usize;
 
-/// Generic netlink: the family that knows the others, and the attributes by which it is asked.
+/// Generic netlink: the family that lists the others, and the attributes of a request to it.
 pub(crate) const GENL_ID_CTRL: u16 = libc::GENL_ID_CTRL as u16;
 pub(crate) const CTRL_CMD_GETFAMILY: u8 = libc::CTRL_CMD_GETFAMILY as u8;
 pub(crate) const CTRL_ATTR_FAMILY_ID: u16 = libc::CTRL_ATTR_FAMILY_ID as u16;
@@ -71,17 +70,17 @@ pub(crate) const AF_INET: u8 = libc::AF_INET as u8;
 pub(crate) const AF_INET6: u8 = libc::AF_INET6 as u8;
 pub(crate) const IFF_UP: u32 = libc::IFF_UP as u32;
 
-/// Not in `libc`: the number of a network namespace, and an open file of it (include/uapi/linux/
-/// net_namespace.h, v7.3); a question about a link of the namespace with a number (if_link.h).
+/// Not in `libc`: the id of a network namespace, and an open file of it (include/uapi/linux/net_namespace.h,
+/// v7.3); the namespace id in a query of a link (if_link.h).
 pub(crate) const NETNSA_NSID: u16 = 1;
 pub(crate) const NETNSA_FD: u16 = 3;
 pub(crate) const IFLA_TARGET_NETNSID: u16 = 46;
 
 /// Not in `libc`: the text of an error (include/uapi/linux/netlink.h, v7.3).
 pub(crate) const NLMSGERR_ATTR_MSG: u16 = 1;
-/// Not in `libc`: the other end, in the data of a veth (include/uapi/linux/veth.h, v7.3).
+/// Not in `libc`: the peer, in the data of a veth (include/uapi/linux/veth.h, v7.3).
 pub(crate) const VETH_INFO_PEER: u16 = 1;
-/// Not in `libc`: XDP programs in `IFLA_XDP` by their descriptors, and by their ids in each mode
+/// Not in `libc`: XDP programs in `IFLA_XDP`, by descriptor, and by id in each mode
 /// (include/uapi/linux/if_link.h, v7.3).
 pub(crate) const IFLA_XDP_FD: u16 = 1;
 pub(crate) const IFLA_XDP_FLAGS: u16 = 3;
@@ -89,22 +88,22 @@ pub(crate) const IFLA_XDP_DRV_PROG_ID: u16 = 5;
 pub(crate) const IFLA_XDP_SKB_PROG_ID: u16 = 6;
 pub(crate) const IFLA_XDP_HW_PROG_ID: u16 = 7;
 pub(crate) const IFLA_XDP_EXPECTED_FD: u16 = 8;
-/// Attach where nothing is attached; behind the driver; in the driver; in place of the expected program.
+/// Attach only if none is attached; in generic mode; in the driver; only in place of the expected program.
 pub(crate) const XDP_FLAGS_UPDATE_IF_NOEXIST: u32 = 1 << 0;
 pub(crate) const XDP_FLAGS_SKB_MODE: u32 = 1 << 1;
 pub(crate) const XDP_FLAGS_DRV_MODE: u32 = 1 << 2;
 pub(crate) const XDP_FLAGS_REPLACE: u32 = 1 << 4;
 
-/// Not in `libc`: what is on the way out of a link, not part of anything (include/uapi/linux/rtnetlink.h and
-/// pkt_sched.h, v7.3); the parameters of a token bucket, and the bytes that it sends at once.
+/// Not in `libc`: the root queueing discipline for a link's outgoing packets (include/uapi/linux/rtnetlink.h
+/// and pkt_sched.h, v7.3); the parameters and the burst of a token bucket.
 pub(crate) const TC_H_ROOT: u32 = u32::MAX;
 pub(crate) const TCA_TBF_PARMS: u16 = 1;
 pub(crate) const TCA_TBF_BURST: u16 = 6;
 pub(crate) const TC_LINKLAYER_ETHERNET: u8 = 1;
 
-/// Of `libc`, in other widths, and not in it (include/uapi/linux/netfilter/nfnetlink.h and nf_tables.h,
-/// v7.3): messages of nftables, the fixed part of those about devices (family, version, number of nothing),
-/// and chains with their hooks. Numbers in attributes are big-endian.
+/// From `libc` in other widths, or not in it (include/uapi/linux/netfilter/nfnetlink.h and nf_tables.h,
+/// v7.3): messages of nftables, the fixed part of those about devices (family, version, no resource id), and
+/// chains with their hooks. Numbers in attributes are big-endian.
 pub(crate) const NFT_GETCHAIN: u16 = nft(libc::NFT_MSG_GETCHAIN);
 pub(crate) const NFT_NEWCHAIN: u16 = nft(libc::NFT_MSG_NEWCHAIN);
 pub(crate) const NFT_NETDEV: [u8; 4] = [libc::NFPROTO_NETDEV as u8, 0, 0, 0];
@@ -119,14 +118,14 @@ const fn nft(message: libc::c_int) -> u16 {
     (libc::NFNL_SUBSYS_NFTABLES << 8 | message) as u16
 }
 
-/// What tests make: a table and a chain that drops, in one batch.
+/// For tests that create a table and a chain that drops, in one batch.
 #[cfg(any(test, feature = "testing"))]
 mod ruleset {
     pub(crate) const NFT_NEWTABLE: u16 = super::nft(libc::NFT_MSG_NEWTABLE);
     pub(crate) const NFT_DELTABLE: u16 = super::nft(libc::NFT_MSG_DELTABLE);
     pub(crate) const NFNL_MSG_BATCH_BEGIN: u16 = 16;
     pub(crate) const NFNL_MSG_BATCH_END: u16 = 17;
-    /// The fixed part of both: the subsystem, big-endian.
+    /// The fixed part of both batch messages: the subsystem, big-endian.
     pub(crate) const NFT_BATCH: [u8; 4] = [0, 0, 0, libc::NFNL_SUBSYS_NFTABLES as u8];
     pub(crate) const NFTA_TABLE_NAME: u16 = 1;
     pub(crate) const NFTA_CHAIN_TABLE: u16 = 1;
@@ -139,7 +138,7 @@ mod ruleset {
 #[cfg(any(test, feature = "testing"))]
 pub(crate) use ruleset::*;
 
-/// Whether packets of this kind of hardware begin with an Ethernet header.
+/// Whether packets of this hardware type begin with an Ethernet header.
 pub(crate) fn is_ethernet(hardware: u16) -> bool {
     [libc::ARPHRD_ETHER, libc::ARPHRD_LOOPBACK].contains(&hardware)
 }

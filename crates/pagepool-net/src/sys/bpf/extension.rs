@@ -1,5 +1,5 @@
-//! `bpf(2)` for freplace (`BPF_PROG_TYPE_EXT`): loads XDP programs some of whose functions extensions
-//! replace, and extensions, both with BTF, and attaches an extension to one function of one program.
+//! `bpf(2)` for freplace (`BPF_PROG_TYPE_EXT`): XDP programs with replaceable functions, and extensions that
+//! replace one function of one program, both with BTF.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
@@ -15,17 +15,16 @@ const BTF_LOAD: libc::c_int = 18;
 const MAP_FREEZE: libc::c_int = 22;
 /// A program that replaces a function of another one; Linux 5.6.
 const PROG_TYPE_EXT: u32 = 28;
-/// Programs read the map, and do not write to it.
+/// Programs may read the map but not write to it.
 const READ_ONLY_FOR_PROGRAMS: u32 = 1 << 7;
 
-/// The functions of a program in its BTF: the first instruction of each, and its type's number.
+/// The functions of a program in its BTF: the first instruction and type number of each.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TypedFunctions<'a> {
     pub(crate) types: BorrowedFd<'a>,
     pub(crate) functions: &'a [[u32; 2]],
 }
 
-/// Loads BTF into the kernel.
 pub(crate) fn load_types(btf: &[u8]) -> io::Result<OwnedFd> {
     #[repr(C)]
     #[derive(Default)]
@@ -41,7 +40,6 @@ pub(crate) fn load_types(btf: &[u8]) -> io::Result<OwnedFd> {
     make(BTF_LOAD, &LoadTypes { btf: at, size, ..LoadTypes::default() })
 }
 
-/// Loads an XDP program of several functions under a name.
 pub(crate) fn load_dispatcher(
     program: &[Insn],
     name: [u8; 16],
@@ -51,7 +49,7 @@ pub(crate) fn load_dispatcher(
     load_typed(program, typed, Load { name, ..kind.attributes() })
 }
 
-/// Loads an extension that fits this function of a program, and others of its type.
+/// Loads an extension for this function of a program, and for others of its type.
 pub(crate) fn load_extension(
     program: &[Insn],
     typed: TypedFunctions<'_>,
@@ -81,8 +79,8 @@ fn load_typed(program: &[Insn], typed: TypedFunctions<'_>, load: Load) -> io::Re
     )
 }
 
-/// Attaches an extension in place of a function, also if it replaces functions of other programs. It stays as
-/// long as the descriptor, or a name that it gets. Linux 5.10.
+/// Attaches an extension in place of a function, even if it already replaces others, while the descriptor or
+/// a pinned name exists. Linux 5.10.
 pub(crate) fn replace_function(
     extension: BorrowedFd<'_>,
     (of, function): (BorrowedFd<'_>, u32),
@@ -90,7 +88,7 @@ pub(crate) fn replace_function(
     make(LINK_CREATE, &[extension.as_raw_fd() as u32, of.as_raw_fd() as u32, 0, 0, function])
 }
 
-/// Makes a map of one value, which nobody changes again.
+/// Makes a map of one constant value.
 pub(crate) fn create_constant(value: &[u8]) -> io::Result<OwnedFd> {
     let made = create_map(MAP_TYPE_ARRAY, value.len() as u32, 1, READ_ONLY_FOR_PROGRAMS)?;
     let (map, key) = (made.as_raw_fd() as u32, 0u32);
@@ -100,8 +98,8 @@ pub(crate) fn create_constant(value: &[u8]) -> io::Result<OwnedFd> {
     Ok(made)
 }
 
-/// The first value of a program's only map; `None` if it has another number of maps, or more bytes in it than
-/// `most`. Requires `CAP_SYS_ADMIN`.
+/// The value of a program's only map. `None` if the program has another number of maps, or the value exceeds
+/// `most` bytes. Requires `CAP_SYS_ADMIN`.
 pub(crate) fn only_value(program: BorrowedFd<'_>, most: usize) -> io::Result<Option<Vec<u8>>> {
     let [map] = match maps(program)? {
         (1, ids) => ids,
@@ -121,12 +119,11 @@ pub(crate) fn only_value(program: BorrowedFd<'_>, most: usize) -> io::Result<Opt
     Ok(Some(value))
 }
 
-/// The id of the first map that a program uses, if it uses one.
 pub(crate) fn first_map(program: BorrowedFd<'_>) -> io::Result<Option<u32>> {
     maps(program).map(|(count, [id])| (count > 0).then_some(id))
 }
 
-/// How many maps a program has, and the id of the first one.
+/// The number of a program's maps, and the id of the first.
 fn maps(program: BorrowedFd<'_>) -> io::Result<(u32, [u32; 1])> {
     /// The beginning of `struct bpf_prog_info`.
     #[repr(C)]

@@ -1,8 +1,8 @@
-//! Instructions of BPF, and what puts them together: jumps go to labels, and are filled in at the end.
+//! An assembler for BPF: instructions, and jumps to labels that `finish` resolves.
 
 use crate::sys::bpf::Insn;
 
-/// Kinds of instructions (include/uapi/linux/bpf_common.h and bpf.h, v7.3).
+/// Codes of instructions (include/uapi/linux/bpf_common.h and bpf.h, v7.3).
 pub(super) const LOAD_BYTE: u8 = 0x71; // BPF_LDX | BPF_MEM | BPF_B
 pub(super) const LOAD_HALF: u8 = 0x69; // BPF_LDX | BPF_MEM | BPF_H
 pub(super) const LOAD_WORD: u8 = 0x61; // BPF_LDX | BPF_MEM | BPF_W
@@ -35,7 +35,7 @@ pub(super) const IF_NOT_EQUAL: u8 = 0x5d; // BPF_JMP | BPF_JNE | BPF_X
 pub(super) const IF_NOT_EQUAL_IMM: u8 = 0x55; // BPF_JMP | BPF_JNE | BPF_K
 pub(super) const IF_BELOW_IMM: u8 = 0xa5; // BPF_JMP | BPF_JLT | BPF_K
 pub(super) const IF_NEGATIVE: u8 = 0xc5; // BPF_JMP | BPF_JSLT | BPF_K, with 0
-// Of 32 bits, because the others extend the sign of what they compare with.
+// 32 bits, because comparisons of 64 bits sign-extend their immediate.
 pub(super) const IF_EQUAL_32: u8 = 0x16; // BPF_JMP32 | BPF_JEQ | BPF_K
 pub(super) const IF_NOT_EQUAL_32: u8 = 0x56; // BPF_JMP32 | BPF_JNE | BPF_K
 pub(super) const IF_ABOVE_32: u8 = 0x26; // BPF_JMP32 | BPF_JGT | BPF_K
@@ -43,9 +43,9 @@ pub(super) const IF_BELOW_32: u8 = 0xa6; // BPF_JMP32 | BPF_JLT | BPF_K
 pub(super) const IF_NOT_ABOVE_32: u8 = 0xb6; // BPF_JMP32 | BPF_JLE | BPF_K
 pub(super) const CALL: u8 = 0x85; // BPF_JMP | BPF_CALL
 const EXIT: u8 = 0x95; // BPF_JMP | BPF_EXIT
-/// The source register of a `LOAD_64` whose value is a map's descriptor. Linux: `BPF_PSEUDO_MAP_FD`.
+/// The source register of a `LOAD_64` of a map's descriptor. Linux: `BPF_PSEUDO_MAP_FD`.
 pub(super) const MAP_FD: u8 = 1;
-/// The same, of which the value is where the map's first element begins. Linux: `BPF_PSEUDO_MAP_VALUE`.
+/// The source register of a `LOAD_64` of the address of a map's first element. Linux: `BPF_PSEUDO_MAP_VALUE`.
 pub(super) const MAP_VALUE: u8 = 2;
 
 pub(super) const fn op(code: u8, to: u8, from: u8, offset: i16, imm: i32) -> Insn {
@@ -66,7 +66,6 @@ pub(super) const fn call(helper: i32) -> Insn {
 
 pub(super) const LEAVE: Insn = op(EXIT, 0, 0, 0, 0);
 
-/// The two instructions that load 64 bits.
 pub(super) fn load_64(to: u8, value: u64) -> [Insn; 2] {
     load_64_as(to, 0, [value as i32, (value >> 32) as i32])
 }
@@ -75,7 +74,6 @@ pub(super) fn load_64_as(to: u8, kind: u8, [first, second]: [i32; 2]) -> [Insn; 
     [op(LOAD_64, to, kind, 0, first), op(0, 0, 0, 0, second)]
 }
 
-/// Instructions whose jumps are filled in at the end.
 #[derive(Debug)]
 pub(super) struct Code<L> {
     instructions: Vec<Insn>,
@@ -103,7 +101,7 @@ impl<L: PartialEq> Code<L> {
         self.places.push((label, self.instructions.len()));
     }
 
-    /// A jump counts from the instruction behind it.
+    /// Resolves the jumps. An offset counts from the instruction behind the jump.
     pub(super) fn finish(mut self) -> Vec<Insn> {
         for (at, to) in self.jumps {
             let place = self.places.iter().find(|(label, _)| *label == to).expect("each label is marked").1;

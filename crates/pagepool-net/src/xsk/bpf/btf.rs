@@ -1,19 +1,18 @@
-//! The numbers of the kernel's functions in its own BTF (type information), by which BPF programs call them.
-//! Formats are those of Documentation/bpf/btf.rst (v7.3), in the byte order of the machine.
+//! The numbers by which BPF programs call kernel functions, from the kernel's BTF (type information). Formats
+//! are those of Documentation/bpf/btf.rst (v7.3), in the machine's byte order.
 
 const MAGIC: u16 = 0xeb9f;
-/// Bytes of a type without what follows it.
+/// Bytes of a type, without data.
 const TYPE: usize = 12;
 const KIND_FUNC: u32 = 12;
-/// The last kind that is known: long enumerations.
+/// The last known kind: long enumerations.
 const NEWEST: u32 = 19;
 
-/// Why functions are not found.
+/// Why the BTF could not be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Unread {
-    /// The bytes are no BTF.
     Malformed,
-    /// A type is of a kind that later kernels have, and what follows it is unknown.
+    /// A type has a kind of a later kernel, with data of unknown length.
     NewKind(u32),
 }
 
@@ -28,7 +27,7 @@ impl std::fmt::Display for Unread {
     }
 }
 
-/// The number of each function, of those that there are.
+/// The number of each function that the BTF has.
 pub(super) fn functions<const N: usize>(btf: &[u8], names: [&str; N]) -> Result<[Option<u32>; N], Unread> {
     let (types, texts) = parts(btf).ok_or(Unread::Malformed)?;
     let (mut found, mut at) = ([None; N], 0);
@@ -51,7 +50,6 @@ pub(super) fn functions<const N: usize>(btf: &[u8], names: [&str; N]) -> Result<
     Ok(found)
 }
 
-/// The types and the texts.
 fn parts(btf: &[u8]) -> Option<(&[u8], &[u8])> {
     if *btf.first_chunk()? != MAGIC.to_ne_bytes() {
         return None;
@@ -64,7 +62,7 @@ fn parts(btf: &[u8]) -> Option<(&[u8], &[u8])> {
     Some((part(8)?, part(16)?))
 }
 
-/// Bytes that follow a type of this kind with so many members.
+/// Bytes that follow a type.
 fn following(kind: u32, members: usize) -> Result<usize, Unread> {
     Ok(match kind {
         2 | 7..=12 | 16 | 18 => 0, // a pointer, a name, a qualifier, a function, a float

@@ -1,14 +1,13 @@
-//! The XDP programs of an interface that a dispatcher runs one after another, changed by the protocol of
-//! libxdp (lib/libxdp/protocol.org in xdp-tools), so that its tools and this process change one chain.
+//! The chain of an interface: XDP programs that a dispatcher runs one after another. Changes follow libxdp's
+//! protocol (lib/libxdp/protocol.org in xdp-tools), so libxdp's tools can change the chain, too.
 //!
-//! What   a dispatcher never changes: another one is made, each program takes the place of one of its
-//!        functions, and it is exchanged for the one that is attached. The kernel replaces the attached
-//!        dispatcher atomically; the driver sees one program replaced by another.
-//! Names  programs, and the links that keep them in their places, have names in a BPF file system, in a
-//!        folder of each dispatcher: so the chain outlives all processes.
-//! Order  under the lock that all who follow the protocol take: read the chain, make the new one with its
-//!        names, exchange, remove the names of the old one. If another dispatcher is attached meanwhile, the
-//!        new one is given up, and made anew from what is there now.
+//! What   a dispatcher never changes. A change makes a new one, in which each program replaces one function,
+//!        and exchanges it for the attached one. The exchange is atomic: the driver sees one program replaced
+//!        by another.
+//! Names  the programs, and the links that keep them in place, have names in a BPF file system, in a folder
+//!        per dispatcher. So the chain outlives all processes.
+//! Order  under the protocol's lock: read the chain, make the new dispatcher with its names, exchange, remove
+//!        the old names. If another dispatcher was attached in between, discard the new one and start again.
 
 pub(super) mod dispatcher;
 mod function_types;
@@ -34,15 +33,14 @@ use crate::sys::bpf::{self as sys, Insn};
 use crate::sys::remedy::failed;
 use crate::sys::{capability, errno, file_lock, raised_rights};
 
-/// How often a chain is made anew that others change meanwhile.
+/// Attempts to change a chain that others change, too.
 const ATTEMPTS: usize = 10;
-/// How long others may have the chains locked.
+/// How long another process may hold the lock.
 const LOCK_LIMIT: Duration = Duration::from_secs(10);
-/// Where a BPF file system is, unless this variable says otherwise; libxdp's name and default.
+/// The default BPF file system, and the variable that overrides it, as in libxdp.
 const FILE_SYSTEM: &str = "/sys/fs/bpf";
 const FILE_SYSTEM_VARIABLE: &str = "LIBXDP_BPFFS";
 
-/// One of the programs.
 #[derive(Clone, Debug)]
 pub(super) struct ChainedProgram {
     pub(super) program: Arc<OwnedFd>,
@@ -56,9 +54,8 @@ impl ChainedProgram {
         Self { program, id, slot }
     }
 
-    /// Loads one, for any chain.
     pub(super) fn load(code: &[Insn], slot: ChainSlot) -> io::Result<Self> {
-        // A program is checked against a function that it can replace, and may replace others of its type.
+        // The kernel checks a program against one function. It may then replace others of that type.
         let model = Dispatcher::load(ChainForm::Second, 0, &[slot])?;
         let types = extension::load_types(&FunctionTypes::of([PROGRAM]).to_bytes())?;
         let functions = [[0, FunctionTypes::number(0)]];
@@ -68,10 +65,9 @@ impl ChainedProgram {
     }
 }
 
-/// The function of ours, as `xdp-loader status` shows it.
+/// Our function's name in `xdp-loader status`.
 const PROGRAM: &str = "pagepool_xsk";
 
-/// A dispatcher.
 #[derive(Debug)]
 struct Dispatcher {
     program: OwnedFd,
@@ -79,7 +75,7 @@ struct Dispatcher {
 }
 
 impl Dispatcher {
-    /// Loads one with empty slots; one of a form for one device, for the interface of this number.
+    /// Loads a dispatcher with empty slots; one for a device, for this interface.
     fn load(form: ChainForm, interface: u32, slots: &[ChainSlot]) -> io::Result<Self> {
         let types = extension::load_types(&dispatcher::types(form, slots.len()).to_bytes())?;
         let map = extension::create_constant(&dispatcher::configuration(form, slots))?;
@@ -98,31 +94,29 @@ impl Dispatcher {
     }
 }
 
-/// Where the dispatcher of a chain is attached.
 #[derive(Debug)]
 pub(super) struct ChainPlace {
-    /// The dispatcher.
+    /// The id of the dispatcher.
     pub(super) id: u32,
     pub(super) generic: bool,
     /// Why it is not in the driver, if that was tried.
     pub(super) why: Option<String>,
 }
 
-/// The chain of an interface.
 #[derive(Debug)]
 pub(super) struct XdpChain<'a> {
     pub(super) netlink: &'a mut Netlink,
     pub(super) interface: &'a str,
     pub(super) index: u32,
-    /// Of all chains' names.
+    /// The folder of all chains' names.
     pub(super) folder: &'a Path,
-    /// The form of a chain that begins here.
+    /// The form of a new chain.
     pub(super) begins: ChainForm,
 }
 
-/// The folder of all chains' names, made if it is not there. An error if no BPF file system is.
+/// The folder of all chains' names, made if missing. An error without a BPF file system.
 pub(super) fn folder() -> Result<PathBuf, Error> {
-    // Who starts a program that has more rights does not choose where it makes and removes files.
+    // A user must not choose where a more privileged program makes and removes files.
     let named = || std::env::var_os(FILE_SYSTEM_VARIABLE).filter(|path| !path.is_empty());
     let root = if raised_rights::are_raised() { None } else { named() };
     let path = root.map_or_else(|| FILE_SYSTEM.into(), PathBuf::from).join("xdp");
@@ -133,21 +127,21 @@ pub(super) fn folder() -> Result<PathBuf, Error> {
     }
 }
 
-/// Makes a folder that others may not look into, as libxdp does.
+/// Makes a folder that only its user may read, as libxdp does.
 fn make_folder(path: &Path) -> io::Result<()> {
     fs::DirBuilder::new().mode(0o700).create(path)
 }
 
 impl XdpChain<'_> {
-    /// The form of the dispatcher that is attached, if one is. An error if it is not known as one.
+    /// The form of the attached dispatcher, if any. An error for another program.
     pub(super) fn form(&mut self) -> Result<Option<ChainForm>, Error> {
         let Some(there) = self.attached()? else { return Ok(None) };
         self.read(&self.open(there)?).map(|(form, _)| Some(form))
     }
 
-    /// Changes the chain as `edit` says, which gets the programs in their order, and may be called again with
-    /// others; it returns whether anything is to be changed. `places`: those to try where nothing is
-    /// attached yet. Gives the new place; `None` if no program is left, and nothing attached.
+    /// Changes the chain. `edit` gets the programs in order, and returns whether to change anything; it may
+    /// be called again with others. `places`: those to try if nothing is attached. Returns the dispatcher's
+    /// place; `None` if no program is left and nothing attached.
     pub(super) fn change(
         &mut self,
         places: &[XdpMode],
@@ -157,12 +151,11 @@ impl XdpChain<'_> {
         self.change_locked(&lock, places, edit)
     }
 
-    /// Takes a program out of the chain, if it is there, and removes the names that are left of it. Waits for
-    /// others once.
+    /// Removes a program and its names from the chain, if it is there, under one lock.
     pub(super) fn remove(&mut self, id: u32) -> Result<(), Error> {
         let lock = self.lock()?;
         if self.is_other() {
-            let _ = self.forget(&lock, id); // an error leaves files that nobody uses
+            let _ = self.forget(&lock, id); // an error leaves unused files
             return Ok(());
         }
         let changed = self.change_locked(&lock, &[], |programs| {
@@ -174,7 +167,7 @@ impl XdpChain<'_> {
         changed.and(forgotten)
     }
 
-    /// Whether a program is attached that runs no others; not where the kernel does not say.
+    /// Whether the attached program is known to be no dispatcher.
     fn is_other(&mut self) -> bool {
         let Ok(Some(there)) = self.attached() else { return false };
         let name = sys::program(there.id).ok().and_then(|program| sys::name_of(program.as_fd()));
@@ -205,21 +198,21 @@ impl XdpChain<'_> {
         }
     }
 
-    /// What is attached now, beside an offloaded program.
+    /// What is attached now, except an offloaded program.
     pub(super) fn attached(&mut self) -> Result<Option<AttachedXdp>, Error> {
         let link = self.netlink.link_at(self.index).map_err(|error| self.refused(error))?;
         Ok(link.and_then(|link| link.xdp.into_iter().find(|there| there.mode != XdpMode::Offloaded)))
     }
 
-    /// The ids of the programs of a dispatcher with this id; none if it has no names.
+    /// The ids of a dispatcher's programs, if it has names.
     pub(super) fn program_ids(&self, dispatcher: u32) -> impl Iterator<Item = u32> {
         let folder = self.folder_of(dispatcher);
         let opened = (0..dispatcher::MOST).map_while(move |slot| open_pinned(&folder, slot).ok());
         opened.filter_map(|program| sys::program_id(program.as_fd()).ok())
     }
 
-    /// Removes the names of dispatchers that ran this program and are not attached: after the interface was
-    /// removed, or the dispatcher detached by other means than the protocol, nobody else does.
+    /// Removes the names of dispatchers that ran this program and are not attached: those of a removed
+    /// interface, or detached outside the protocol.
     fn forget(&mut self, _: &File, program: u32) -> Result<(), Error> {
         let there = self.attached()?.map(|there| there.id);
         let prefix = format!("dispatch-{}-", self.index);
@@ -235,7 +228,6 @@ impl XdpChain<'_> {
         Ok(())
     }
 
-    /// Everybody who changes a chain waits for the others.
     fn lock(&self) -> Result<File, Error> {
         let lock = File::open(self.folder).and_then(|folder| {
             file_lock::lock(folder.as_fd(), LOCK_LIMIT)?;
@@ -255,7 +247,7 @@ impl XdpChain<'_> {
         })
     }
 
-    /// Opens the dispatcher that is attached; an error for another program.
+    /// Opens the attached dispatcher. An error for another program.
     fn open(&self, there: AttachedXdp) -> Result<Dispatcher, Error> {
         let program = sys::program(there.id).map_err(|error| self.not_read(error))?;
         match sys::name_of(program.as_fd()) {
@@ -290,7 +282,6 @@ impl XdpChain<'_> {
         })
     }
 
-    /// Its form, and the programs that it runs.
     fn programs(&self, old: &Dispatcher) -> Result<(ChainForm, Vec<ChainedProgram>), Error> {
         let (form, slots) = self.read(old)?;
         let folder = self.folder_of(old.id);
@@ -307,7 +298,6 @@ impl XdpChain<'_> {
         self.folder.join(format!("dispatch-{}-{dispatcher}", self.index))
     }
 
-    /// Exchanges the old dispatcher for one that runs these programs.
     fn put(
         &mut self,
         old: Option<&Dispatcher>,
@@ -319,14 +309,13 @@ impl XdpChain<'_> {
             _ => Some(self.make(form, programs)?),
         };
         let placed = self.place(old, places, new.as_ref());
-        // The names of the one that is not attached; an error leaves files that nobody uses.
+        // Remove the names of the unattached one. An error leaves unused files.
         if let Some(id) = if placed.is_ok() { old } else { new.as_ref() }.map(|of| of.id) {
             let _ = remove_names(&self.folder_of(id));
         }
         placed
     }
 
-    /// Attaches it, in the first place that takes it.
     fn place(
         &mut self,
         old: Option<&Dispatcher>,
@@ -347,7 +336,6 @@ impl XdpChain<'_> {
         Ok(None)
     }
 
-    /// A dispatcher that runs these programs, with the names of its own.
     fn make(&self, form: ChainForm, programs: &[ChainedProgram]) -> Result<Dispatcher, Error> {
         if programs.len() > dispatcher::MOST {
             let (interface, most) = (self.interface, dispatcher::MOST);
@@ -366,18 +354,16 @@ impl XdpChain<'_> {
             programs.iter().enumerate().try_for_each(|(slot, program)| name(&new, slot, program, &folder))
         });
         named.inspect_err(|_| {
-            let _ = remove_names(&folder); // an error leaves files that nobody uses
+            let _ = remove_names(&folder); // an error leaves unused files
         })?;
         Ok(new)
     }
 
-    /// Why the kernel does not say what is attached.
     fn not_read(&self, source: io::Error) -> Error {
         let known = format!("the dispatcher of {} could not be read: was it just detached?", self.interface);
         failed("bpf(BPF_PROG_GET_FD_BY_ID)", source, known)
     }
 
-    /// Why a dispatcher was not attached.
     fn refused(&self, error: NetError) -> Error {
         let Some(number) = error.errno() else {
             return parameter("interface", self.interface, error.to_string());
@@ -406,12 +392,11 @@ impl ChainPlace {
     }
 }
 
-/// Whether another place would be refused for the same reason.
 fn is_final(error: &NetError) -> bool {
     matches!(error.errno(), Some(errno::EBUSY | errno::EEXIST | errno::EPERM))
 }
 
-/// The names of a program and of its link, in the folder of their dispatcher.
+/// The names of a program and its link.
 fn names(folder: &Path, slot: usize) -> [PathBuf; 2] {
     ["prog", "link"].map(|what| folder.join(format!("prog{slot}-{what}")))
 }
@@ -421,7 +406,7 @@ fn open_pinned(folder: &Path, slot: usize) -> io::Result<OwnedFd> {
     c_path(&program).and_then(|path| sys::pinned(&path))
 }
 
-/// Has a program take its place in a dispatcher, and names both.
+/// Puts a program into a slot, and names the program and its link.
 fn name(of: &Dispatcher, slot: usize, program: &ChainedProgram, folder: &Path) -> Result<(), Error> {
     let target = (of.program.as_fd(), dispatcher::slot_type(slot));
     let link = extension::replace_function((*program.program).as_fd(), target);
@@ -434,7 +419,7 @@ fn name(of: &Dispatcher, slot: usize, program: &ChainedProgram, folder: &Path) -
 fn remove_names(folder: &Path) -> io::Result<()> {
     for slot in 0..dispatcher::MOST {
         let [program, link] = names(folder, slot);
-        // The program first: who reads the folder without its link finds none there.
+        // The program first: no reader may find a program without its link.
         if fs::remove_file(program).and_then(|()| fs::remove_file(link)).is_err() {
             break;
         }
@@ -451,7 +436,6 @@ fn not_named(call: &'static str, path: &Path, source: io::Error) -> Error {
     failed(call, source, remedy)
 }
 
-/// A program did not take its place in a dispatcher.
 fn not_placed(id: u32, source: io::Error) -> Error {
     if source.raw_os_error() == Some(errno::EPERM) {
         return not_loaded("bpf(BPF_LINK_CREATE)", source);

@@ -1,30 +1,30 @@
-//! What is compared to decide about a packet: an expression over words of the program's stack.
+//! The expression that decides about a packet, over words of the program's stack.
 
 use crate::steering::{Direction, Expression, ICMP6, ND_TYPES, Prefix, Test};
 
-/// A fact about a packet: a word that the program reads from its headers.
+/// A word that the program reads from a packet's headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Fact {
     EtherType,
-    /// The ID of a tag: of the outer one, or of the second.
+    /// The ID of a VLAN tag: outer (0) or second (1).
     Tag(usize),
-    /// 4 or 6, if there is a header of IP.
+    /// 4 or 6, if there is an IP header.
     Family,
     Protocol,
-    /// 1, if it is one.
+    /// 1 for a fragment.
     Fragment,
-    /// Of the source, or of the destination.
+    /// The port of source (0) or destination (1).
     Port(usize),
-    /// The type of an ICMP message, if the protocol is ICMPv6.
+    /// The type of an ICMPv6 message.
     Icmp6,
-    /// A part of an address: which address, and which part.
+    /// Which address, and which word of it.
     Address(usize, usize),
-    /// Not of a packet: what is stored here for a moment.
+    /// Not of a packet: scratch space.
     Scratch,
 }
 
 impl Fact {
-    /// Where it is, from the frame pointer: not at a multiple of eight.
+    /// The offset from the frame pointer, never a multiple of eight.
     pub(super) fn offset(self) -> i16 {
         let place = match self {
             Self::EtherType => 0,
@@ -41,7 +41,7 @@ impl Fact {
     }
 }
 
-/// Whether bits of a word are a number of a range.
+/// Whether the masked bits of a word are in a range.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Comparison {
     pub(super) word: Fact,
@@ -50,7 +50,7 @@ pub(super) struct Comparison {
     pub(super) last: u32,
 }
 
-/// What decides about a packet. `Always` is never a part of another one.
+/// How a packet is decided. `Always` is never part of another decision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Decision {
     Always(bool),
@@ -74,7 +74,7 @@ impl Decision {
         }
     }
 
-    /// All of some parts, or any of them. Parts that are certain are left out, or decide.
+    /// All of some parts, or any of them. Constant parts are omitted, or decide.
     fn joined(parts: impl Iterator<Item = Self>, all: bool) -> Self {
         let mut open = Vec::new();
         for part in parts {
@@ -139,7 +139,6 @@ impl Decision {
         Self::If(Comparison { word, mask, first: value, last: value })
     }
 
-    /// The words that are compared.
     pub(super) fn words(&self, into: &mut Vec<Fact>) {
         match self {
             Self::Always(_) => {}

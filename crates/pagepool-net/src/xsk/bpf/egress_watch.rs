@@ -1,12 +1,12 @@
-//! What is on the way of packets that leave an interface through the kernel, and not on the way of its ring:
-//! queueing disciplines, filters of the traffic control, rules of nftables, taps.
+//! Watches what packets pass when they leave through the kernel, but not through our ring: queueing
+//! disciplines, tc filters, nftables rules, taps.
 //!
-//! What   a [`EgressWatch`] says whether there is any. The kernel tells of changes of the link and of its
-//!        queueing disciplines; filters, rules and taps are asked for.
-//! When   the caller says. [`hear`](EgressWatch::hear) belongs before a packet goes another way than the one
-//!        before it; [`look`](EgressWatch::look) finds the rest, and is due every 10 ms or so.
-//! Cost   hearing nothing is a system call of a fifth of a microsecond. Looking is six, of some
-//!        microseconds, and one more for each 4 KiB of the list of taps, of which 64 KiB are read at most.
+//! What   [`EgressWatch`] says whether there is any. The kernel reports changes of the link and its queueing
+//!        disciplines; the rest must be queried.
+//! When   call [`hear`](EgressWatch::hear) before a packet takes another way than the one before it, and
+//!        [`look`](EgressWatch::look) about every 10 ms.
+//! Cost   `hear` without news is one system call of 0.2 µs. `look` is six of some microseconds, and one more
+//!        for each 4 KiB of the list of taps, up to 64 KiB.
 
 use std::io;
 
@@ -20,16 +20,15 @@ use crate::sys::{bpf, errno};
 /// Ticks between two looks: about 10 ms, from 7 ms (TSC of 5 GHz) to 34 ms (ticks of 1 ns).
 const PERIOD: u64 = 1 << 25;
 
-/// Watches one interface.
 #[derive(Debug)]
 pub(in crate::xsk) struct EgressWatch {
     index: u32,
-    /// By which rules know it.
+    /// By which rules know the interface.
     name: String,
     changes: LinkChanges,
-    /// `None` where the kernel has none, or does not say.
+    /// `None` if the kernel has none, or does not say.
     rulesets: Option<Rulesets>,
-    /// `None` without `/proc`: then taps are not found.
+    /// `None` without `/proc`: taps are not found.
     taps: Option<Taps>,
     has_queues: bool,
     has_filters: bool,
@@ -39,10 +38,10 @@ pub(in crate::xsk) struct EgressWatch {
 }
 
 impl EgressWatch {
-    /// Watches the interface of this number, in the calling thread's namespace; says also what packets pass
-    /// on their way through it, taps aside.
+    /// Watches an interface in the calling thread's network namespace. Also returns what packets pass on
+    /// their way out, except taps.
     pub(in crate::xsk) fn of(index: u32) -> io::Result<(Self, Option<String>)> {
-        let changes = LinkChanges::of(index)?; // before the first look, so that nothing is missed
+        let changes = LinkChanges::of(index)?; // before the first look, to miss nothing
         let (queues, has_filters) = (queues(index), filters(index).unwrap_or(false));
         let (name, taps, has_queues) = (lookup::name_of(index), Taps::open().ok(), queues.is_some());
         let mut rulesets = Rulesets::open().ok();
@@ -51,7 +50,7 @@ impl EgressWatch {
         let passed = queues
             .or_else(|| has_filters.then(|| "traffic control (tc) programs".into()))
             .or_else(|| has_rules.then(|| "rules of nftables at the egress".into()));
-        // To ask a kernel without nftables has it look for the module each time.
+        // Each query to a kernel without nftables makes it search for the module.
         let rulesets = rulesets.filter(|_| asked.is_some());
         let mut this = Self {
             index,
@@ -69,18 +68,18 @@ impl EgressWatch {
         Ok((this, passed))
     }
 
-    /// Whether something is on the way that the ring bypasses, as far as known.
+    /// Whether packets pass something that the ring bypasses, as far as known.
     pub(in crate::xsk) fn has_some(&self) -> bool {
         self.has_queues || self.has_filters || self.has_rules || self.has_taps
     }
 
-    /// Whether it is time for a look.
+    /// Whether it is time for `look`.
     #[inline]
     pub(in crate::xsk) fn is_due(&self) -> bool {
         ticks().wrapping_sub(self.looked) > PERIOD
     }
 
-    /// Hears what the kernel told; returns whether the interface still exists.
+    /// Reads the kernel's reports. Returns whether the interface exists.
     pub(in crate::xsk) fn hear(&mut self) -> bool {
         match self.changes.look() {
             Change::Nothing => {}
@@ -93,7 +92,8 @@ impl EgressWatch {
         true
     }
 
-    /// The same, and asks for filters, rules and taps.
+    /// Queries filters, rules and taps, then reads the kernel's reports. Returns whether the interface
+    /// exists.
     pub(in crate::xsk) fn look(&mut self) -> bool {
         self.looked = ticks();
         self.has_filters = filters(self.index).unwrap_or(self.has_filters);
@@ -108,7 +108,6 @@ impl EgressWatch {
     }
 }
 
-/// The queueing disciplines that packets pass.
 fn queues(index: u32) -> Option<String> {
     match lookup::qdiscs(index).as_deref() {
         Ok([none]) if none == "noqueue" => None,
@@ -118,12 +117,12 @@ fn queues(index: u32) -> Option<String> {
     }
 }
 
-/// Whether they pass filters; `None` for a thread that may no longer ask.
+/// Whether packets pass filters; `None` if the thread may no longer query.
 fn filters(index: u32) -> Option<bool> {
     match bpf::egress_programs(index) {
         Ok(programs) => Some(programs > 0),
         Err(error) if error.raw_os_error() == Some(errno::EPERM) => None,
-        Err(_) => Some(false), // a kernel that has none such
+        Err(_) => Some(false), // the kernel has no such filters
     }
 }
 
@@ -158,7 +157,7 @@ mod tests {
                 assert!(watch.look() && watch.has_some(), "found while it runs");
             }
         }
-        // A child of another test, between `fork` and `exec`, may have the link for a moment.
+        // A child of another test may hold the link between `fork` and `exec`.
         veth::wait_until("the program is gone", || passed(index).is_none());
         assert!(watch.look() && !watch.has_some());
         veth.set_up("near0", false);
@@ -197,7 +196,7 @@ mod tests {
         let tap = veth::Tap::new("near0");
         assert!(looks());
         drop(tap);
-        // A child of another test, between `fork` and `exec`, may have it for a moment.
+        // A child of another test may hold the tap between `fork` and `exec`.
         veth::wait_until("the tap is gone", || !looks());
         drop(elsewhere);
     }

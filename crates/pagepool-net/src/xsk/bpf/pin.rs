@@ -1,4 +1,4 @@
-//! Maps and links with names in a BPF file system, by which they outlive the process that made them.
+//! Maps and links with names in a BPF file system, where they outlive their process.
 
 use std::ffi::CString;
 use std::fs;
@@ -15,17 +15,16 @@ use crate::sys::bpf as sys;
 use crate::sys::remedy::failed;
 use crate::sys::{capability, errno};
 
-/// The link of an interface's XDP program, under its name.
 #[derive(Debug)]
 pub(super) struct PinnedLink {
     pub(super) path: PathBuf,
-    /// `None` if nothing has the name yet.
+    /// `None` if the name is free.
     pub(super) there: Option<OwnedFd>,
 }
 
 impl PinnedLink {
-    /// What has this name: a link of the interface, or nothing. A link whose interface is gone, or that was
-    /// detached, attaches nothing again, so it loses the name.
+    /// Opens the interface's link with this name, if any. Removes the name of a link that was detached or
+    /// whose interface is gone: it can never attach again.
     pub(super) fn open(path: &Path, interface: &str, index: u32) -> Result<Self, Error> {
         let open = |name: CString| match sys::pinned(&name) {
             Err(error) if error.raw_os_error() == Some(errno::ENOENT) => Ok(None),
@@ -44,7 +43,7 @@ impl PinnedLink {
     }
 }
 
-/// The program that a link with a name runs, and its interface; an error for another object.
+/// A named link's program and interface. An error for another object.
 pub(super) fn seen(link: BorrowedFd<'_>, path: &Path, interface: &str) -> Result<(u32, u32), Error> {
     sys::xdp_link(link).map_err(|source| match source.raw_os_error() {
         None => not_of(path, interface),
@@ -55,7 +54,7 @@ pub(super) fn seen(link: BorrowedFd<'_>, path: &Path, interface: &str) -> Result
     })
 }
 
-/// What has the name is no link of this interface.
+/// The error if the named object is no link of this interface.
 pub(super) fn not_of(path: &Path, interface: &str) -> Error {
     let must_be = format!(
         "the link of an XDP program on {interface}: it is that of another interface, perhaps in another \
@@ -64,7 +63,7 @@ pub(super) fn not_of(path: &Path, interface: &str) -> Error {
     parameter("link", path.display(), must_be)
 }
 
-/// Whether an object, or what else this is, can have this name: before anything is attached.
+/// Checks that an object can get this name, before anything is attached.
 pub(super) fn holds_names(what: &'static str, path: &Path) -> Result<(), Error> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let has_names = c_path(folder).and_then(|folder| sys::has_names(&folder));
@@ -76,7 +75,6 @@ pub(super) fn holds_names(what: &'static str, path: &Path) -> Result<(), Error> 
     }
 }
 
-/// Takes its name from a link that is attached no more.
 fn remove_dead(path: &Path) -> Result<(), Error> {
     fs::remove_file(path).map_err(|source| {
         let remedy = format!("{} is a link that is attached no more: remove the file", path.display());
@@ -84,7 +82,6 @@ fn remove_dead(path: &Path) -> Result<(), Error> {
     })
 }
 
-/// Opens an XSKMAP by its name.
 pub(super) fn open_map(path: &Path) -> Result<OwnedFd, Error> {
     let opened = c_path(path).and_then(|name| sys::pinned(&name)).and_then(|map| {
         let info = sys::map_info(map.as_fd())?;
@@ -101,7 +98,6 @@ pub(super) fn open_map(path: &Path) -> Result<OwnedFd, Error> {
     }
 }
 
-/// Gives an object a name.
 pub(super) fn pin(object: BorrowedFd<'_>, path: &Path) -> Result<(), Error> {
     c_path(path).and_then(|name| sys::pin(object, &name)).map_err(|source| {
         let path = path.display();
@@ -123,7 +119,6 @@ pub(super) fn c_path(path: &Path) -> io::Result<CString> {
     CString::new(path.as_os_str().as_bytes()).map_err(io::Error::from)
 }
 
-/// Why a map or a link with a name could not be opened.
 fn not_opened(what: &str, path: &Path, source: io::Error) -> Error {
     let word = shell_word(&path.to_string_lossy());
     let path = path.display();

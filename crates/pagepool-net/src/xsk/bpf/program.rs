@@ -1,5 +1,5 @@
-//! The BPF programs that the kernel runs for us: one redirects packets to sockets, one passes them all, one
-//! sends many of them by one call.
+//! Our BPF programs: one redirects packets to sockets, one passes all packets, one sends many packets per
+//! call.
 //!
 //! ```text
 //! redirect:
@@ -10,8 +10,8 @@
 //!   exit                          ; with what it says
 //! ```
 //!
-//! A queue without a socket goes on to the kernel's stack. The lower bits of the flags as the verdict for
-//! that need Linux 5.3.
+//! A queue without a socket passes its packets to the stack. This verdict, in the flags' lower bits, requires
+//! Linux 5.3.
 //!
 //! ```text
 //! send:
@@ -90,8 +90,8 @@
 //!   exit
 //! ```
 //!
-//! `bpf_get_netns_cookie` for such programs needs Linux 6.15; before, nothing tells a thread in another
-//! namespace from one that is where the interface is.
+//! `bpf_get_netns_cookie` here requires Linux 6.15. Before, nothing shows that a thread is in another network
+//! namespace than the interface.
 
 use super::assembler::{
     ADD, ADD_IMM, Code, IF_ABOVE_IMM, IF_BELOW_IMM, IF_EQUAL, IF_EQUAL_IMM, IF_NEGATIVE, IF_NOT_BELOW,
@@ -108,13 +108,12 @@ const QUEUE_MAPPING: i16 = 12;
 const FIRST: i16 = 4 * OWN_WORDS as i16;
 const COUNT: i16 = FIRST + 4;
 pub(super) const XDP_PASS: i32 = 2;
-/// The register that points behind the stack, and where on it the number of dropped packets is.
+/// The frame pointer, and the place of the number of dropped packets.
 pub(super) const STACK: u8 = 10;
 const DROPPED: i16 = -8;
-/// What an interface's queue says of a packet that it, or another, had no room for; and what a queue says
-/// that is off.
+/// The result if a queue had no room for this packet or another one, or is off.
 const NET_XMIT_CN: i32 = 2;
-/// Helpers.
+/// Numbers of helpers.
 pub(super) const SKB_STORE_BYTES: i32 = 9;
 const CLONE_REDIRECT: i32 = 13;
 const SKB_CHANGE_TAIL: i32 = 38;
@@ -122,13 +121,12 @@ const REDIRECT_MAP: i32 = 51;
 const PROBE_READ_USER: i32 = 112;
 const GET_NETNS_COOKIE: i32 = 122;
 
-/// Packets that a call sends at most: as many as a receiving interface takes in one turn. Linux:
-/// `NAPI_POLL_WEIGHT`.
+/// Most packets per call: as many as an interface receives in one poll. Linux: `NAPI_POLL_WEIGHT`.
 pub(in crate::xsk) const MOST: usize = 64;
-/// Bytes of a packet that can be sent so: an Ethernet header at least, and no more than a chunk has.
+/// Bytes of a packet: at least an Ethernet header, at most a chunk.
 pub(in crate::xsk) const SHORTEST: u32 = pagepool::ETH_HEADER as u32;
 const LONGEST: i32 = 4096;
-/// Bytes of an entry, by a shift, and of as many as are sent at once.
+/// Bytes of an entry, as a shift, and of a call's entries.
 const ENTRY_SHIFT: i32 = 4;
 const ENTRIES: i32 = (MOST as i32) << ENTRY_SHIFT;
 /// Bytes of the scratch memory: the entries, and a packet.
@@ -137,19 +135,19 @@ pub(in crate::xsk) const SCRATCH: u32 = (ENTRIES + LONGEST) as u32;
 const UNKNOWN: u32 = 1 << 16;
 /// The result for a thread in another network namespace.
 const ELSEWHERE: u32 = u32::MAX;
-/// How far the number of dropped packets is shifted in the result, and what both numbers fit into.
+/// The shift of the number of dropped packets, and the mask of both numbers.
 const DROPPED_SHIFT: i32 = 8;
 const NUMBER: u32 = 0xff;
 const _: () = assert!(MOST <= NUMBER as usize);
 
-/// What the BPF program that sends says of a call.
+/// The result of a call of the sending program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::xsk) struct BatchResult {
-    /// Entries that are done with.
+    /// Entries that are done.
     pub(in crate::xsk) done: usize,
     /// Those of them that a queueing discipline or the receiver dropped.
     pub(in crate::xsk) dropped: u64,
-    /// Whether it stopped at an entry that was dropped, unless the interface is down.
+    /// It stopped at an entry, which was dropped if the interface is up, and not sent if it is down.
     pub(in crate::xsk) unknown: bool,
 }
 
@@ -164,33 +162,30 @@ impl BatchResult {
     }
 }
 
-/// The XDP program that redirects packets to the sockets of a map.
 pub(in crate::xsk) fn redirect(map: i32) -> [Insn; 6] {
     let [map, rest] = load_64_as(1, MAP_FD, [map, 0]);
     [op(LOAD_WORD, 2, 1, RX_QUEUE_INDEX, 0), map, rest, set(3, XDP_PASS), call(REDIRECT_MAP), LEAVE]
 }
 
-/// The XDP program that passes all packets to the stack.
 pub(in crate::xsk) fn pass() -> [Insn; 2] {
     [set(0, XDP_PASS), LEAVE]
 }
 
-/// The parameters of the BPF program that sends.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::xsk) struct Sends {
-    /// The interface, by its number in this network namespace.
+    /// The cookie of the interface's network namespace.
     pub(in crate::xsk) namespace: u64,
     pub(in crate::xsk) interface: u32,
     pub(in crate::xsk) queue: u32,
-    /// Where the ring's entries begin.
+    /// The address of the ring.
     pub(in crate::xsk) ring: u64,
-    /// Where the memory begins that packets lie in.
+    /// The address of the memory with packets.
     pub(in crate::xsk) memory: u64,
     /// A map of one element of [`SCRATCH`] bytes.
     pub(in crate::xsk) scratch: i32,
 }
 
-/// The BPF program that sends entries of a ring. [`BatchResult`] reads its result.
+/// The BPF program that sends entries of a ring.
 pub(in crate::xsk) fn send(what: Sends) -> Vec<Insn> {
     let mut code = Code::default();
     code.extend([copy(6, 1), call(GET_NETNS_COOKIE)]);
@@ -228,7 +223,6 @@ pub(in crate::xsk) fn send(what: Sends) -> Vec<Insn> {
     code.finish()
 }
 
-/// Copies all entries to the scratch memory.
 fn read_entries(code: &mut Code<Label>, what: &Sends) {
     code.jump(Label::Out, op(IF_ABOVE_IMM, 8, 0, 0, MOST as i32));
     code.extend([copy(2, 8), op(SHIFT_LEFT_IMM, 2, 0, 0, ENTRY_SHIFT)]);
@@ -239,7 +233,7 @@ fn read_entries(code: &mut Code<Label>, what: &Sends) {
     code.jump(Label::Out, op(IF_NOT_EQUAL_IMM, 0, 0, 0, 0));
 }
 
-/// Copies a packet to the scratch memory, and its length to r7: no helper copies it to where it goes.
+/// Copies a packet to the scratch memory, and its length to r7. No helper copies it directly.
 fn read_packet(code: &mut Code<Label>, what: &Sends) {
     code.extend([copy(4, 9), op(SHIFT_LEFT_IMM, 4, 0, 0, ENTRY_SHIFT)]);
     code.extend(in_scratch(1, what.scratch, 0));
@@ -254,7 +248,7 @@ fn read_packet(code: &mut Code<Label>, what: &Sends) {
     code.jump(Label::Out, op(IF_NOT_EQUAL_IMM, 0, 0, 0, 0));
 }
 
-/// Makes the kernel's packet this one.
+/// Overwrites the kernel's packet.
 fn write_packet(code: &mut Code<Label>, scratch: i32) {
     code.extend([op(LOAD_WORD, 1, 6, LEN, 0)]);
     code.jump(Label::Write, op(IF_EQUAL, 1, 7, 0, 0));
@@ -267,12 +261,10 @@ fn write_packet(code: &mut Code<Label>, scratch: i32) {
     code.jump(Label::Out, op(IF_NOT_EQUAL_IMM, 0, 0, 0, 0));
 }
 
-/// The two that load an address in the scratch memory.
 fn in_scratch(to: u8, scratch: i32, offset: i32) -> [Insn; 2] {
     load_64_as(to, MAP_VALUE, [scratch, offset])
 }
 
-/// A place that is jumped to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Label {
     Next,

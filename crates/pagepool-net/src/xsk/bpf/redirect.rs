@@ -1,13 +1,13 @@
 //! The XDP program that redirects an interface's packets to sockets, and its map of sockets.
 //!
-//! What   one per interface, shared by the devices of its queues. Our XDP program is attached by a link: the
-//!        kernel detaches it when the last device is dropped, or when the process ends in any way. Or the map
-//!        of another XDP program, of which this sets and clears entries only.
-//! Order  a link is made with a program that passes all packets, which is the step that a driver may refuse,
-//!        or restart the interface for. It is exchanged for the one that redirects when all sockets have
-//!        buffers, and back before they are closed. So at no time are packets redirected to nobody. Another
-//!        match is another program: it is loaded, and exchanged for the one that runs.
-//! Who    any thread, in the interface's network namespace where it attaches.
+//! What   one per interface, shared by the devices of its queues: our own XDP program, or the map of another
+//!        one, in which this only sets and clears entries. Our own is attached by a link: the kernel detaches
+//!        it when the last device is dropped, or when the process exits or is killed.
+//! Order  attaching is the step that a driver may refuse, or restart the interface for, so it attaches a
+//!        program that passes all packets. That is exchanged for the redirecting one when all sockets have
+//!        buffers, and back before they are closed: no packet is redirected to a socket without buffers. A
+//!        new match is a new program.
+//! Who    any thread; attaching, in the interface's network namespace.
 
 mod refusal;
 
@@ -34,23 +34,22 @@ use crate::sys::errno;
 use crate::sys::remedy::{failed, not_copied};
 use crate::xsk::grace_period::GracePeriod;
 
-/// Fewest entries of a map.
+/// The fewest entries of a map.
 const QUEUES: u32 = 64;
 
 /// Where an XDP program runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Attach {
-    /// In the driver if it can, else before the stack; [`Redirect::mode`] returns the choice.
+    /// In the driver if possible, otherwise before the stack; [`Redirect::mode`] returns the choice.
     #[default]
     Auto,
     /// In the driver, before the kernel makes an `sk_buff` of the packet.
     Native,
-    /// Before the stack: any driver, slower.
+    /// Before the stack: works with any driver, but slower.
     Generic,
 }
 
 impl Attach {
-    /// The places to try.
     fn places(self) -> &'static [XdpMode] {
         match self {
             Self::Auto => &[XdpMode::Native, XdpMode::Generic],
@@ -60,63 +59,62 @@ impl Attach {
     }
 }
 
-/// An XDP program, or the XSKMAP of one, that redirects packets to AF_XDP sockets.
+/// An XDP program that redirects packets to AF_XDP sockets, or the XSKMAP of one.
 ///
-/// Packets that are redirected to a socket without buffers are lost. So open everything first:
+/// A packet that is redirected to a socket without buffers is lost, so open everything first:
 ///
-/// | step | what becomes of packets |
+/// | step | where packets go |
 /// |---|---|
-/// | [`load`](Self::load) | nothing is attached: they go to the stack |
-/// | open the devices; [`receive`](crate::Device::receive) once gives each its buffers | the same |
-/// | [`start_all`](Self::start_all) | they go to the sockets, of all interfaces at once |
-/// | [`stop_all`](Self::stop_all) | they go to the stack; the rest in the sockets can be received |
-/// | drop the devices, then this | the XDP program is detached |
+/// | [`load`](Self::load) | to the stack: nothing is attached |
+/// | open the devices; [`receive`](crate::Device::receive) once gives each its buffers | to the stack |
+/// | [`start_all`](Self::start_all) | to the sockets, on all interfaces at once |
+/// | [`stop_all`](Self::stop_all) | to the stack; packets in the sockets can still be received |
+/// | drop the devices, then this | to the stack: the XDP program is detached |
 ///
-/// [`open_devices`](crate::open_devices) does the first three. [`attach`](Self::attach) loads and starts.
+/// [`open_devices`](crate::open_devices) does the first three steps. [`attach`](Self::attach) loads and
+/// starts.
 ///
-/// For an XDP program of your own, which calls `bpf_redirect_map` on a map, use [`over_map`](Self::over_map),
-/// or [`pinned`](Self::pinned) for one with a name.
+/// For your own XDP program, which calls `bpf_redirect_map` on a map, use [`over_map`](Self::over_map), or
+/// [`pinned`](Self::pinned) if the map has a name.
 #[derive(Debug)]
 pub struct Redirect {
     map: OwnedFd,
     ours: Option<Ours>,
-    /// Our program in a chain, in place of `ours`.
+    /// Our program in a chain, instead of `ours`.
     member: Option<ChainMember>,
-    /// Reads what the program writes before packets, if it does.
     metadata: Option<RxMetadataReader>,
-    /// Sockets that are in the map only from `start` to `stop`.
+    /// In the map only from `start` to `stop`.
     waiting: WaitingSockets,
-    /// Others are in the map, too: to exchange the program is the only way to stop their packets.
+    /// Only an exchange of the program stops packets of other sockets in the map.
     has_others: AtomicBool,
 }
 
-/// The XDP programs of an interface that were loaded here, of which one is attached at a time. They are
-/// exchanged in a moment, and drivers do not notice; to attach the first one, many restart the interface.
+/// Our XDP programs for an interface, of which one is attached. Drivers do not notice an exchange; many
+/// restart the interface for the first attachment.
 #[derive(Debug)]
 struct Ours {
     interface: String,
     index: u32,
     how: Attach,
-    /// The kind of the program that redirects.
     kind: sys::Kind,
-    /// What asks the driver for metadata.
+    /// Queries the driver for metadata.
     asks: Vec<Insn>,
     /// Passes all packets to the stack.
     passing: OwnedFd,
     passing_id: u32,
     attached: OnceLock<XdpLink>,
-    /// Locked while one is attached or exchanged.
+    /// Locked while a program is attached or exchanged.
     redirecting: Mutex<Redirecting>,
-    /// The link's name, if it shall have one.
+    /// The name for the link, if any.
     pin: Option<PathBuf>,
 }
 
-/// The program that redirects packets of queues that have a socket.
+/// Redirects packets of queues with a socket.
 #[derive(Debug)]
 struct Redirecting {
     program: OwnedFd,
     id: u32,
-    /// Whether it is the one that is attached.
+    /// Whether it is attached.
     runs: bool,
 }
 
@@ -125,36 +123,38 @@ struct XdpLink {
     link: OwnedFd,
     mode: Attach,
     why: Option<String>,
-    /// It has a name, and stays.
     pinned: bool,
 }
 
 impl Redirect {
-    /// Loads an XDP program for an interface, and attaches nothing yet: see [`start`](Self::start). It will
-    /// redirect the packets of each queue to the queue's socket, and pass those of queues without a socket to
-    /// the stack. With `frags` it takes packets of several buffers (Linux 5.18), without which drivers refuse
-    /// it where packets may be longer than a page holds.
+    /// Loads an XDP program for an interface without attaching it: [`start`](Self::start) does that.
     ///
-    /// Requires `CAP_BPF` and `CAP_NET_ADMIN`. If an XDP program is attached already, the error names it.
+    /// It redirects the packets of each queue to the queue's socket, or to the stack if it has none. With
+    /// `frags` it accepts packets of several buffers (Linux 5.18); otherwise drivers refuse it where packets
+    /// may exceed a page.
+    ///
+    /// Requires `CAP_BPF` and `CAP_NET_ADMIN`. If an XDP program is attached, the error names it.
     pub fn load(interface: &str, how: Attach, frags: bool) -> Result<Arc<Self>, Error> {
         let link = lookup::look_up(interface)?;
         refuse_beside(&link)?;
         Self::load_as(&link, how, frags, None, None)
     }
 
-    /// The same with a link that has a name in a BPF file system, such as `/sys/fs/bpf/eth1`, and outlives
-    /// this process: a later process that gives the same name takes it over. Nothing is detached then, which
-    /// would make drivers restart the interface. Packets go to the stack from the [`stop`](Self::stop) of
-    /// the first process to the [`start`](Self::start) of the second. A queue is free for a socket of the
-    /// second when that of the first is closed: the kernel has one UMEM a queue.
+    /// [Loads](Self::load) an XDP program whose link has a name in a BPF file system, such as
+    /// `/sys/fs/bpf/eth1`.
     ///
-    /// One run at a time uses a name. A second one that starts while the first redirects has the program
-    /// replaced, of all queues: the first gets no more packets, and [`is_detached`](Self::is_detached) says
-    /// so. `how` is that of the link, or [`Attach::Auto`].
+    /// The link outlives this process: a later process with this name takes it over, without a detach, for
+    /// which drivers would restart the interface. Packets go to the stack from the [`stop`](Self::stop) of
+    /// the first process to the [`start`](Self::start) of the second. The second can open a queue when the
+    /// first has closed its socket: the kernel has one UMEM per queue.
     ///
-    /// If the process ends in whatever way, packets go to the stack. Removing the file detaches the XDP
-    /// program, if no run uses it: else at the end of that. The name of a link whose interface is gone, or
-    /// that was detached by force, is given to a new one.
+    /// One process at a time uses a name. If a second one starts while the first redirects, the first gets no
+    /// more packets, and its [`is_detached`](Self::is_detached) is true. `how` must be that of the link, or
+    /// [`Attach::Auto`].
+    ///
+    /// If the process exits or is killed, packets go to the stack. To detach the XDP program, remove the
+    /// file: it is detached now, or when the process that uses it ends. A link that was detached, or whose
+    /// interface is gone, is replaced.
     pub fn load_pinned(
         interface: &str,
         how: Attach,
@@ -171,11 +171,13 @@ impl Redirect {
         Self::load_as(&link, how, frags, None, Some((pin.path, attached)))
     }
 
-    /// The same in the driver, which writes before each packet what it knows of it: when it arrived, the hash
-    /// of its flow, its VLAN tag. Requires Linux 6.3 and a driver that answers (veth, virtio_net, igb, igc,
-    /// ice, i40e, mlx5 and others; each has some of the values); else the error says what is missing.
+    /// Loads an XDP program into the driver that writes metadata before each packet: arrival time, flow hash,
+    /// VLAN tag.
     ///
-    /// A packet's values are read by the [reader](Self::rx_metadata):
+    /// Requires Linux 6.3 and a driver with metadata (veth, virtio_net, igb, igc, ice, i40e, mlx5 and others;
+    /// each has some of the values); the error says what is missing.
+    ///
+    /// The [reader](Self::rx_metadata) reads a packet's values:
     ///
     /// ```no_run
     /// use pagepool::XdpBuff;
@@ -234,21 +236,21 @@ impl Redirect {
         Ok(Arc::new(Self { ours: Some(ours), metadata, ..Self::over(map) }))
     }
 
-    /// Like [`load`](Self::load), in a chain with other XDP programs (libxdp's dispatcher). Lower `priority`
-    /// numbers run first (xdp-loader's default is 50, xdp-filter's 10), equal ones by name; this program gets
-    /// what earlier ones pass, and passes on the rest. If no program is attached, it begins such a chain,
-    /// which others can join: `xdp-loader load`.
+    /// Loads an XDP program that runs in a chain with others (libxdp's dispatcher).
     ///
-    /// The program joins at the [start](Self::start), and leaves when this is dropped, or by
-    /// [`leave`](Self::leave), which says so if it cannot; it stays in the chain while others of it come and
-    /// go. [`is_detached`](Self::is_detached) says when somebody removed
-    /// it; [`start`](Self::start) and [`steer`](Self::steer) are errors then. A process that is killed
-    /// leaves it there: it passes all packets, until the next one of ours joins or `xdp-loader unload`
-    /// removes it. `how` is where the first program of a chain is attached.
+    /// Lower `priority` numbers run first (xdp-loader's default is 50, xdp-filter's 10), equal ones by name.
+    /// The program gets what earlier ones pass, and passes on the rest. If nothing is attached, it begins a
+    /// chain, which others can join (`xdp-loader load`), in the place `how`.
     ///
-    /// Requires Linux 5.10 with `CONFIG_DEBUG_INFO_BTF` and the BPF JIT, a BPF file system (at `/sys/fs/bpf`,
-    /// or where the variable `LIBXDP_BPFFS` says), and until this is dropped `CAP_SYS_ADMIN`, `CAP_BPF`,
-    /// `CAP_NET_ADMIN` and `CAP_PERFMON`. Takes milliseconds. Call it in the interface's network namespace.
+    /// The program joins at the [start](Self::start), and leaves when this is dropped or by
+    /// [`leave`](Self::leave), which reports errors. If another process removes it,
+    /// [`is_detached`](Self::is_detached) is true, and [`start`](Self::start) and [`steer`](Self::steer)
+    /// fail. A killed process leaves it in the chain: it passes all packets, until our next program joins or
+    /// `xdp-loader unload` removes it.
+    ///
+    /// Requires Linux 5.10 with `CONFIG_DEBUG_INFO_BTF` and the BPF JIT; a BPF file system (`/sys/fs/bpf`, or
+    /// `LIBXDP_BPFFS`); and, until this is dropped, `CAP_SYS_ADMIN`, `CAP_BPF`, `CAP_NET_ADMIN` and
+    /// `CAP_PERFMON`. Takes milliseconds. Call it in the interface's network namespace.
     ///
     /// ```no_run
     /// // It needs root and an interface.
@@ -267,18 +269,17 @@ impl Redirect {
         Ok(Arc::new(Self { member, ..Self::over(map) }))
     }
 
-    /// [Loads](Self::load) an XDP program and [starts](Self::start) it: for one socket, which is opened and
-    /// polled at once. Where there are several, the packets of those that are opened first are lost until
-    /// the last is; use `load` then.
+    /// [Loads](Self::load) an XDP program and [starts](Self::start) it, for one socket that is opened and
+    /// polled at once. For several use `load`, or packets are lost until the last one is open.
     pub fn attach(interface: &str, how: Attach, frags: bool) -> Result<Arc<Self>, Error> {
         let this = Self::load(interface, how, frags)?;
         this.start()?;
         Ok(this)
     }
 
-    /// Attaches an XDP program that passes all packets to the stack, if none of this is attached yet. Most
-    /// drivers send nothing by zero copy while no XDP program is attached, so this is for sockets that only
-    /// send. In the interface's network namespace.
+    /// Attaches an XDP program that passes all packets to the stack, if ours is not attached. For sockets
+    /// that only send: most drivers send by zero copy only while an XDP program is attached. Call it in the
+    /// interface's network namespace.
     pub fn pass(&self) -> Result<(), Error> {
         match (&self.ours, &self.member) {
             (Some(ours), _) => ours.pass(&ours.lock()).map(drop),
@@ -287,9 +288,9 @@ impl Redirect {
         }
     }
 
-    /// From now on packets go to the sockets that are in the map. Attaches the XDP program if it is not
-    /// attached, so it has to be called in the interface's network namespace. Into the map of another program
-    /// this puts the sockets of [`open_devices`](crate::open_devices).
+    /// Redirects packets to the sockets in the map from now on. Attaches the XDP program if necessary: call
+    /// it in the interface's network namespace. Into the map of another program it puts the sockets of
+    /// [`open_devices`](crate::open_devices).
     pub fn start(&self) -> Result<(), Error> {
         self.pass()?;
         self.waiting.insert(|key, socket| self.set(key, socket))?;
@@ -299,23 +300,23 @@ impl Redirect {
             redirecting.runs = true;
             Ok(())
         })?;
-        // One that joined meanwhile saw that nothing runs, and waits.
+        // A socket that was added in between still waits, because the program did not run.
         self.waiting.insert(|key, socket| self.set(key, socket))
     }
 
-    /// Whether the XDP program that was attached here redirects packets.
     pub(crate) fn is_started(&self) -> bool {
         self.ours.as_ref().is_some_and(|ours| ours.lock().runs)
     }
 
-    /// From now on only packets that match go to the sockets, and all others go to the stack: before
-    /// [`start`](Self::start), or at any time after it. The old program is exchanged for one of these rules
-    /// in a moment; no packet is lost, and [`program_id`](Self::program_id) changes. If the kernel refuses
-    /// the new program, the old rules stay. A CPU in the middle of a poll may use the old rules until the end
-    /// of that, after this returned. Some system calls; from any thread.
+    /// Redirects only matching packets from now on; all others go to the stack.
     ///
-    /// Beside what [`load`](Self::load) requires, it requires `CAP_PERFMON`; newer kernels accept some
-    /// matches, or all, without. Not for the map of another program, which decides by itself.
+    /// Call it at any time. The running program is exchanged atomically: no packet is lost, and
+    /// [`program_id`](Self::program_id) changes. If the kernel refuses the new program, the old rules stay. A
+    /// CPU in the middle of a poll may use the old rules until it ends, even after this returns. Any thread;
+    /// some system calls.
+    ///
+    /// Requires what [`load`](Self::load) requires, and `CAP_PERFMON`, which newer kernels do not need for
+    /// some or all matches. An error for the map of another program.
     ///
     /// ```no_run
     /// // It needs root and an interface.
@@ -351,7 +352,7 @@ impl Redirect {
         Ok(())
     }
 
-    /// [Starts](Self::start) several. If one cannot be attached, none of them has redirected a packet.
+    /// [Starts](Self::start) several. If one cannot be attached, none has redirected a packet.
     pub fn start_all(all: &[Arc<Self>]) -> Result<(), Error> {
         all.iter().try_for_each(|redirect| redirect.pass())?;
         let started = all.iter().try_for_each(|redirect| redirect.start());
@@ -361,15 +362,15 @@ impl Redirect {
         started
     }
 
-    /// From now on packets go to the stack. Those that were redirected before can still be received: all of
-    /// them are in the rings when this returns, after a grace period of the kernel's, about 10 ms. The XDP
-    /// program stays attached, and [`start`](Self::start) redirects again. From the map of another program
-    /// this removes what `start` put there; that program says what becomes of packets then.
+    /// Passes packets to the stack from now on. When this returns, after a grace period of about 10 ms, all
+    /// packets that were redirected before are in the rings and can be received. The XDP program stays
+    /// attached, and [`start`](Self::start) redirects again. From the map of another program it removes what
+    /// `start` inserted; that program decides where packets go.
     pub fn stop(&self) {
         stop_each(&[self], || ());
     }
 
-    /// [Stops](Self::stop) several: of all interfaces at once, with one grace period for all of them.
+    /// [Stops](Self::stop) several interfaces at once, with one grace period for all.
     ///
     /// ```no_run
     /// // It needs root and interfaces.
@@ -386,8 +387,9 @@ impl Redirect {
         Self::stop_all_then(all, || ());
     }
 
-    /// The same, and does the work, such as closing the devices, when their packets are in the rings. The
-    /// programs may be exchanged meanwhile: each takes a grace period more, on which nothing depends.
+    /// [Stops](Self::stop) several, then does `work`, such as closing the devices, when their packets are in
+    /// the rings. The exchange of the programs may continue during `work`; nothing depends on its grace
+    /// period.
     ///
     /// ```no_run
     /// use pagepool_net::{Attach, Redirect};
@@ -400,15 +402,16 @@ impl Redirect {
         stop_each(&all.iter().map(Arc::as_ref).collect::<Vec<_>>(), work)
     }
 
-    /// Leaves the chain that it [joined](Self::load_beside), as dropping it does, and says why not where the
-    /// kernel refuses: without the capabilities, where the chain's names are gone from the BPF file system,
-    /// or where another process has the chains locked for more than 10 s. Then the program stays in the chain
-    /// and passes all packets once the devices are closed; the error has the command that removes it.
-    /// Dropping this does not try again. The last program of a chain detaches its dispatcher. After it,
-    /// [`start`](Self::start) joins again.
+    /// Leaves the chain that it [joined](Self::load_beside), as dropping it does, and reports errors.
     ///
-    /// [Stop](Self::stop) first. Does nothing for an XDP program that is in no chain, or was removed from it.
-    /// Any thread; milliseconds, or up to those 10 s.
+    /// Fails without the capabilities, if the chain's names are gone from the BPF file system, or if another
+    /// process holds the chains' lock for more than 10 s. The program then stays in the chain, and passes all
+    /// packets once the devices are closed; the error contains the command that removes it, and dropping this
+    /// does not try again. The last program of a chain detaches its dispatcher. [`start`](Self::start) joins
+    /// again.
+    ///
+    /// [Stop](Self::stop) first. Does nothing for an XDP program that is in no chain. Any thread; takes
+    /// milliseconds, or up to those 10 s.
     ///
     /// ```
     /// use pagepool_net::{Attach, Redirect};
@@ -422,9 +425,8 @@ impl Redirect {
         self.member.as_ref().map_or(Ok(()), ChainMember::leave)
     }
 
-    /// Uses the map of an XDP program that was attached elsewhere: a `BPF_MAP_TYPE_XSKMAP` with room for the
-    /// queues. A map may serve several interfaces, where the program looks for each at keys of its own: see
-    /// [`XskParams::map_key`](crate::XskParams::map_key).
+    /// Uses the map of another XDP program: a `BPF_MAP_TYPE_XSKMAP` with room for the queues. For several
+    /// interfaces the program must use other keys: see [`XskParams::map_key`](crate::XskParams::map_key).
     pub fn over_map(map: OwnedFd) -> Arc<Self> {
         Arc::new(Self::over(map))
     }
@@ -434,8 +436,8 @@ impl Redirect {
         Self { map, ours: None, member: None, metadata: None, waiting, has_others }
     }
 
-    /// The same with a map that has a name in a BPF file system, such as `/sys/fs/bpf/xsks`. The error says
-    /// so if there is none, or if it is no XSKMAP.
+    /// Uses the map of another XDP program by its name in a BPF file system, such as `/sys/fs/bpf/xsks`. An
+    /// error if there is none, or if it is no XSKMAP.
     ///
     /// ```
     /// use pagepool_net::Redirect;
@@ -446,25 +448,25 @@ impl Redirect {
         open_map(path.as_ref()).map(Self::over_map)
     }
 
-    /// Gives the map a name in a BPF file system, so that other processes can put sockets of other queues
-    /// into it: see [`pinned`](Self::pinned). The name stays, and with it the map, until the file is removed;
-    /// the XDP program goes with this all the same.
+    /// Names the map in a BPF file system, for other processes that insert sockets of other queues: see
+    /// [`pinned`](Self::pinned). Name and map stay until the file is removed. The XDP program is detached
+    /// with this all the same.
     pub fn pin_map(&self, path: impl AsRef<Path>) -> Result<(), Error> {
         pin(self.map(), path.as_ref())
     }
 
-    /// Reads what its program writes before packets, if it was [loaded so](Self::load_with_metadata).
+    /// The reader of the metadata before packets, if [loaded with it](Self::load_with_metadata).
     pub fn rx_metadata(&self) -> Option<RxMetadataReader> {
         self.metadata
     }
 
-    /// The XSKMAP. Its keys are queue numbers if the program was attached here.
+    /// The XSKMAP. The keys of our own program are queue numbers.
     pub fn map(&self) -> BorrowedFd<'_> {
         self.map.as_fd()
     }
 
-    /// Where the attached program runs, and with [`Attach::Auto`] why it does not run in the driver; `None`
-    /// while none is attached, and after [`leave`](Self::leave).
+    /// Where the attached program runs, and with [`Attach::Auto`] why not in the driver. `None` while none is
+    /// attached, and after [`leave`](Self::leave).
     pub fn mode(&self) -> Option<(Attach, Option<&str>)> {
         if let Some(member) = &self.member {
             let place = member.place()?;
@@ -475,10 +477,10 @@ impl Redirect {
         Some((attached.mode, attached.why.as_deref()))
     }
 
-    /// Whether the XDP program that was attached here is attached no more, because somebody detached it
-    /// (`bpftool link detach`), or the interface was removed: packets go to the stack then. Or, while it
-    /// redirects, because another process has its [link](Self::load_pinned) run another program. False before
-    /// it is attached, and for the map of another XDP program. Any thread; a system call.
+    /// Whether our XDP program was attached and no longer is: it was detached (`bpftool link detach`),
+    /// removed from its chain, or its interface was removed. Packets then go to the stack. While redirecting,
+    /// also true if another process exchanged the program of its [link](Self::load_pinned). False for the map
+    /// of another XDP program. Any thread; a system call.
     ///
     /// ```
     /// use pagepool_net::{Attach, Redirect};
@@ -492,18 +494,17 @@ impl Redirect {
             || self.member.as_ref().is_some_and(ChainMember::is_gone)
     }
 
-    /// The id of the XDP program that redirects, as `bpftool prog` and `ip link` show it.
+    /// The id of the redirecting XDP program, as in `bpftool prog` and `ip link`.
     pub fn program_id(&self) -> Option<u32> {
         let ours = self.ours.as_ref().map(|ours| ours.lock().id);
         ours.or_else(|| self.member.as_ref().map(ChainMember::id))
     }
 
-    /// The id of the one that passes all packets.
     pub(crate) fn passing_id(&self) -> Option<u32> {
         self.ours.as_ref().map(|ours| ours.passing_id)
     }
 
-    /// The key for a socket: the queue's number, unless another XDP program uses other keys.
+    /// The key for a socket: the queue's number, unless another program uses other keys.
     pub(in crate::xsk) fn key(&self, queue: u32, asked: Option<u32>) -> Result<u32, Error> {
         let key = asked.unwrap_or(queue);
         if (self.ours.is_some() || self.member.is_some()) && key != queue {
@@ -514,16 +515,15 @@ impl Redirect {
         Ok(key)
     }
 
-    /// The interface that its XDP program is attached to here: name and number.
+    /// The interface of our own program: name and number.
     pub(in crate::xsk) fn interface(&self) -> Option<(&str, u32)> {
         let ours = self.ours.as_ref().map(|ours| (&*ours.interface, ours.index));
         ours.or_else(|| self.member.as_ref().map(ChainMember::interface))
     }
 
-    /// Inserts a socket into the map at this key, which is the queue's number for a program attached here. A
-    /// socket that is there already is not replaced. An [`XskDevice`](crate::XskDevice) does so by itself.
-    /// This is for AF_XDP sockets of other crates and libraries, which must be bound to the queue; the kernel
-    /// takes one out when it is closed.
+    /// Inserts a socket into the map at this key, which for our own program is the queue's number. Never
+    /// replaces a socket. For AF_XDP sockets of other libraries, bound to the queue: an
+    /// [`XskDevice`](crate::XskDevice) inserts its own. The kernel removes a socket when it is closed.
     pub fn insert(&self, key: u32, socket: BorrowedFd<'_>) -> Result<(), Error> {
         self.has_others.store(true, Ordering::Relaxed);
         self.set(key, socket)
@@ -546,8 +546,8 @@ impl Redirect {
         })
     }
 
-    /// Inserts a socket: into the map at the [`start`](Self::start), or now if it [has](Self::is_started)
-    /// started. Then the device needs its buffers before.
+    /// Inserts a socket at the [`start`](Self::start), or now if [started](Self::is_started): its device must
+    /// have buffers then.
     pub(crate) fn insert_at_start(&self, key: u32, socket: BorrowedFd<'_>) -> Result<(), Error> {
         self.waiting.add(key, socket)?;
         if !self.is_started() {
@@ -560,30 +560,28 @@ impl Redirect {
         inserted
     }
 
-    /// Removes a socket from the map, if it is still at this key. The kernel does so too when the socket's
-    /// last descriptor is closed, which is later if a child between `fork` and `exec` has one.
+    /// Removes a socket from the map, if it is still at this key. The kernel does so later if a child between
+    /// `fork` and `exec` has a descriptor.
     pub(in crate::xsk) fn remove(&self, key: u32, socket: BorrowedFd<'_>) {
-        // One that waits, or was stopped, is not in the map: to clear its key would put it there for a
-        // moment.
+        // A waiting or stopped socket is not in the map: to clear its key would put it there for a moment.
         if self.waiting.forget(key) != Some(false) {
             self.clear(key, socket);
         }
     }
 
     fn clear(&self, key: u32, socket: BorrowedFd<'_>) {
-        // A map does not tell which socket it has; but setting the same one again succeeds, and another
-        // fails.
+        // A map does not say which socket it has, but setting that socket again succeeds, and another fails.
         if sys::set_socket(self.map(), key, socket).is_ok() {
-            // it was there just now, so an error means that it is gone
+            // it was there, so an error means that it is gone
             let _ = sys::clear_socket(self.map(), key);
         }
     }
 }
 
-/// Packets of a queue whose socket is not in the map go to the stack at once. To exchange a program takes the
-/// kernel a grace period: that of the sockets is waited for meanwhile. It is for CPUs that ran the program,
-/// or saw the socket, before, and put what they have into the rings at the end of a poll of the interface.
-/// Where the kernel has no way to wait, those few packets may be lost.
+/// Stops redirecting, then does `work`. Packets of a queue go to the stack once its socket is not in the map.
+/// An exchange of the program takes a grace period, which runs in parallel to that of the sockets. The latter
+/// is for CPUs that saw the socket, or ran the program, before: they put their packets into the rings at the
+/// end of a poll. If the kernel cannot wait, those few may be lost.
 fn stop_each<T>(all: &[&Redirect], work: impl FnOnce() -> T) -> T {
     let stop = |of: &&&Redirect| of.ours.as_ref().is_some_and(Ours::stop);
     let others = |of: &&&Redirect| of.has_others.load(Ordering::Relaxed);
@@ -616,24 +614,24 @@ impl Ours {
         self.redirecting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Has packets go to the stack; says whether they were redirected.
+    /// Passes packets to the stack. Returns whether they were redirected before.
     fn stop(&self) -> bool {
         let mut redirecting = self.lock();
         if redirecting.runs {
-            // Fails if the interface is gone, or the program of another process runs, which stays.
+            // Fails if the interface is gone, or if another process's program runs, which stays.
             let _ = self.exchange(&redirecting, &self.passing);
         }
         std::mem::take(&mut redirecting.runs)
     }
 
-    /// Whether the link is attached no more, or does not run the program that redirects although it shall.
+    /// Whether the link is detached, or no longer runs the program that it should redirect with.
     fn is_replaced(&self, locked: &MutexGuard<'_, Redirecting>) -> bool {
         let seen = self.attached.get().and_then(|attached| sys::xdp_link(attached.link.as_fd()).ok());
         seen.is_some_and(|(program, index)| index == 0 || locked.runs && program != locked.id)
     }
 
-    /// Has this program run, attached now if none is. The one that redirects is exchanged only if it is the
-    /// one that runs: a process that took the link over keeps its own.
+    /// Runs this program; attaches the link if there is none. The redirecting program is exchanged only if it
+    /// runs: a process that took the link over keeps its own.
     fn exchange(&self, locked: &MutexGuard<'_, Redirecting>, by: &OwnedFd) -> Result<(), Error> {
         let attached = self.pass(locked)?;
         let old = locked.runs.then(|| locked.program.as_fd());
@@ -653,7 +651,7 @@ impl Ours {
         })
     }
 
-    /// The link, made now if there is none: with the program that passes.
+    /// The link, attached now with the passing program if there is none.
     fn pass(&self, _: &MutexGuard<'_, Redirecting>) -> Result<&XdpLink, Error> {
         if self.attached.get().is_none() {
             let mut attached = attach_as(self.passing.as_fd(), &self.interface, self.index, self.how)?;
@@ -661,15 +659,14 @@ impl Ours {
                 pin(attached.link.as_fd(), path)?;
                 attached.pinned = true;
             }
-            let _ = self.attached.set(attached); // nobody else does: the lock is held
+            let _ = self.attached.set(attached); // no other thread does: the lock is held
         }
         Ok(self.attached.get().unwrap_or_else(|| unreachable!("it was set just now")))
     }
 }
 
 impl Drop for XdpLink {
-    /// A child between `fork` and `exec` has the link too, which would keep the XDP program attached for a
-    /// moment.
+    /// Detaches at once: a child between `fork` and `exec` also has the link.
     fn drop(&mut self) {
         if !self.pinned {
             // Before Linux 5.11 closing the last descriptor detaches it.
@@ -678,28 +675,26 @@ impl Drop for XdpLink {
     }
 }
 
-/// Looks at a link and its interface, at most, until they say the same.
+/// Most reads of a link and its interface until they agree.
 const LOOKS: usize = 100;
 
-/// The map from the queues of an interface to sockets.
 fn socket_map(interface: &str) -> io::Result<OwnedFd> {
-    // More entries than queues do no harm, and `ethtool -L` may add queues later.
+    // Extra entries do no harm, and `ethtool -L` may add queues later.
     let queues = lookup::channels(interface).map_or(0, |channels| channels.rx).max(QUEUES);
     sys::create_socket_map(queues)
 }
 
-/// What is attached to an interface beside an offloaded program.
+/// What is attached to an interface, except an offloaded program.
 fn attached_to(link: &LinkInfo) -> Option<AttachedXdp> {
     link.xdp.iter().copied().find(|there| there.mode != XdpMode::Offloaded)
 }
 
-/// An error if a program is attached.
 fn refuse_beside(link: &LinkInfo) -> Result<(), Error> {
     attached_to(link).map_or(Ok(()), |there| Err(busy(&link.name, Some(there.id))))
 }
 
-/// What a link with a name runs on its interface; an error if it is not what is attached there. Its number of
-/// the interface does not say so: an interface of another network namespace may have the same.
+/// The attachment of a named link. An error if the interface runs another program, because an interface of
+/// another network namespace may have the same number.
 fn runs_on(interface: &str, (named, path): (&OwnedFd, &Path)) -> Result<AttachedXdp, Error> {
     let mut there = None;
     for _ in 0..LOOKS {
@@ -708,7 +703,7 @@ fn runs_on(interface: &str, (named, path): (&OwnedFd, &Path)) -> Result<Attached
         if let Some(there) = there.filter(|there| there.id == before) {
             return Ok(there);
         }
-        // A run that ends exchanges the program, perhaps just now.
+        // A process that just ended may have exchanged the program.
         if seen(named.as_fd(), path, interface)?.0 == before {
             break;
         }
@@ -716,7 +711,7 @@ fn runs_on(interface: &str, (named, path): (&OwnedFd, &Path)) -> Result<Attached
     Err(there.map_or_else(|| not_of(path, interface), |there| busy(interface, Some(there.id))))
 }
 
-/// The link with a name, of a program of ours that is attached as it shall be; an error for another one.
+/// Opens a named link that runs our program in the place `how`. An error for another one.
 fn attached_before(interface: &str, how: Attach, pin: (&OwnedFd, &Path)) -> Result<XdpLink, Error> {
     let there = runs_on(interface, pin)?;
     if sys::is_of_others(there.id) {
@@ -741,7 +736,7 @@ fn attach_as(program: BorrowedFd<'_>, interface: &str, index: u32, how: Attach) 
         Attach::Generic => None,
         Attach::Native | Attach::Auto => match sys::attach(program, index, true) {
             Ok(link) => return Ok(XdpLink { link, mode: Attach::Native, why: None, pinned: false }),
-            // No second attempt where it would replace the reason by a less useful one.
+            // No second attempt that would hide the reason.
             Err(error) if how == Attach::Native || is_final(&error) => {
                 return Err(not_attached(interface, error, true));
             }
@@ -754,7 +749,6 @@ fn attach_as(program: BorrowedFd<'_>, interface: &str, index: u32, how: Attach) 
     }
 }
 
-/// Whether another way to attach would be refused for the same reason.
 fn is_final(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(errno::EBUSY | errno::EEXIST | errno::EPERM))
 }
@@ -779,10 +773,10 @@ fn not_attached(interface: &str, source: io::Error, native: bool) -> Error {
     failed(call, source, remedy)
 }
 
-/// With what the names of our programs begin.
+/// The prefix of our programs' names.
 const OURS: &str = "pagepool";
 
-/// An XDP program is attached, with this id if it is known.
+/// The error if an XDP program is attached, with its id if known.
 fn busy(interface: &str, id: Option<u32>) -> Error {
     let name = id.and_then(sys::program_name);
     let which = id.map_or("an XDP program".into(), |id| format!("XDP program {id}"));
@@ -795,7 +789,7 @@ fn busy(interface: &str, id: Option<u32>) -> Error {
     Error::Busy { what: format!("{interface} already has {which}{named}. {remedy}") }
 }
 
-/// How to work beside an XDP program of this name.
+/// How to work beside an XDP program, or to remove it.
 fn beside(interface: &str, name: Option<&str>) -> String {
     let word = shell_word(interface);
     match name {
@@ -803,12 +797,12 @@ fn beside(interface: &str, name: Option<&str>) -> String {
             "It runs the programs of libxdp: run beside them (Redirect::load_beside, --beside), or: \
              xdp-loader unload {word} --all"
         ),
-        // A link holds it, so ip(8) cannot take it away.
+        // A BPF link holds it, so ip(8) cannot remove it.
         Some(name) if name.starts_with(OURS) => format!(
             "Stop it, or, if its process is gone, remove its pinned link: rm \
              /sys/fs/bpf/{}, or where it was pinned, or: bpftool link detach id N, as `bpftool \
              link` lists it",
-            shell_word(&format!("pagepool-{}", interface.replace('.', ":"))) // the file system takes no dot
+            shell_word(&format!("pagepool-{}", interface.replace('.', ":"))) // the file system allows no dot
         ),
         _ => format!(
             "Stop its owner, or: ip link set dev {word} xdp off (`bpftool link detach` if a BPF link \
@@ -895,7 +889,6 @@ mod tests {
         assert!(!sys::is_of_others(sys::program_id(program.as_fd()).unwrap()));
     }
 
-    /// The id of the XDP program that is attached to an interface here.
     fn on(interface: &str) -> Option<u32> {
         lookup::xdp_program_on(interface)
     }
@@ -908,7 +901,7 @@ mod tests {
         let _veth = veth::Veth::new(1, 1500);
         let redirect = Redirect::load("near0", Attach::Auto, false).unwrap();
         assert_eq!((on("near0"), redirect.mode()), (None, None));
-        redirect.stop(); // which changes nothing
+        redirect.stop(); // changes nothing
         redirect.pass().unwrap();
         let passing = on("near0");
         assert!(passing != redirect.program_id() && passing == redirect.passing_id());

@@ -1,5 +1,5 @@
-//! What a driver knows of a received packet beside its bytes: our XDP program asks the driver, and writes the
-//! answers before the packet.
+//! Metadata of received packets: our XDP program queries the driver, and writes the answers before the
+//! packet.
 //!
 //! ```text
 //!   r6 = r1
@@ -21,8 +21,7 @@
 //!   r1 = r6
 //! ```
 //!
-//! The program that redirects follows. The mark is a random number of the program's: bytes that were there
-//! before are not taken for metadata.
+//! The redirecting program follows. The mark, a random number, distinguishes metadata from earlier bytes.
 
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
@@ -37,16 +36,16 @@ use super::btf;
 use crate::sys::bpf::Insn;
 use crate::sys::remedy::failed;
 
-/// The source register of a call whose number is that of a function in BTF. Linux: `BPF_PSEUDO_KFUNC_CALL`.
+/// The source register of a call by BTF number. Linux: `BPF_PSEUDO_KFUNC_CALL`.
 const KFUNC: u8 = 2;
 pub(super) const ADJUST_META: i32 = 54;
 /// Offsets in `struct xdp_md`.
 pub(super) const DATA: i16 = 0;
 pub(super) const DATA_META: i16 = 8;
-/// Where the kernel describes itself.
+/// The kernel's own BTF.
 const KERNEL: &str = "/sys/kernel/btf/vmlinux";
 
-/// A function of the kernel's: its name, its bit, and where on the stack its answers go.
+/// A kernel function: name, bit, and where on the stack its results go.
 struct Question {
     name: &'static str,
     bit: u32,
@@ -58,17 +57,16 @@ const QUESTIONS: [Question; 3] = [
     Question { name: "bpf_xdp_metadata_rx_hash", bit: 2, answers: &[-16, -12] },
     Question { name: "bpf_xdp_metadata_rx_vlan_tag", bit: 4, answers: &[-24, -22] },
 ];
-/// Bytes before the packet: bits; timestamp; hash, its type; protocol and tag; the mark, right before it.
+/// Bytes before the packet: bits; timestamp; hash, its type; VLAN protocol and tag; the mark.
 const LEN: usize = 28;
-/// Words of the stack, with their places before the packet.
+/// Words of the stack, and their offsets in the metadata.
 const WORDS: [(i16, i16); 5] = [(-8, 4), (-4, 8), (-16, 12), (-12, 16), (-24, 20)];
 
-/// The functions that this kernel has, by which a driver is asked.
+/// The numbers of this kernel's metadata functions.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Functions([Option<u32>; 3]);
 
 impl Functions {
-    /// Looks them up.
     pub(super) fn of_kernel() -> Result<Self, Error> {
         let known = format!("metadata requires {KERNEL}: a kernel with CONFIG_DEBUG_INFO_BTF");
         let kernel = std::fs::read(KERNEL).map_err(|source| failed("open", source, known))?;
@@ -81,7 +79,7 @@ impl Functions {
         Err(Error::System { call: "bpf(BPF_PROG_LOAD)", remedy, source })
     }
 
-    /// The instructions that write metadata, to be followed by a program that finds its context in r1.
+    /// The instructions that write metadata. They leave the context in r1.
     pub(super) fn instructions(self, reader: RxMetadataReader) -> Vec<Insn> {
         let mut code = vec![copy(6, 1), set(2, -(LEN as i32)), call(ADJUST_META)];
         let mut to_end = vec![code.len()];
@@ -115,21 +113,20 @@ impl Functions {
     }
 }
 
-/// A number that tells what one of our programs wrote before a packet from what was there before: odd.
+/// An odd random number.
 pub(super) fn random_mark() -> u32 {
     RandomState::new().hash_one(LEN) as u32 | 1
 }
 
-/// What a driver said of a received packet. A value is `None` where the driver, or the kernel, has it not for
-/// this packet.
+/// What the driver knows of a received packet; `None` where the driver or the kernel knows nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RxMetadata {
     /// When the packet arrived, in nanoseconds of the PTP hardware clock (`ethtool -T`); Linux 6.3. Most
-    /// cards require that timestamps are turned on (`SIOCSHWTSTAMP`, `hwstamp_ctl -r 1`).
+    /// cards require a setting (`SIOCSHWTSTAMP`, `hwstamp_ctl -r 1`).
     pub timestamp: Option<u64>,
-    /// The hash that chooses the queue; Linux 6.3.
+    /// The flow hash, which chooses the queue; Linux 6.3.
     pub hash: Option<RxHash>,
-    /// The VLAN tag that the card, or the kernel, took out of the packet; Linux 6.8.
+    /// The VLAN tag that the card or the kernel removed from the packet; Linux 6.8.
     pub vlan: Option<VlanTag>,
 }
 
@@ -138,7 +135,7 @@ pub struct RxMetadata {
 pub struct RxHash {
     /// The hash.
     pub value: u32,
-    /// What was hashed, as bits of the kernel's `enum xdp_rss_hash_type`: 0 if the driver does not say.
+    /// What was hashed, as bits of the kernel's `enum xdp_rss_hash_type`; 0 if the driver does not say.
     pub kind: u32,
 }
 
@@ -170,32 +167,31 @@ impl VlanTag {
     }
 }
 
-/// Reads what the XDP program of a [`Redirect`](crate::Redirect) wrote before packets:
-/// [`Redirect::load_with_metadata`](crate::Redirect::load_with_metadata) loads one that does.
+/// Reads the metadata that an XDP program of
+/// [`Redirect::load_with_metadata`](crate::Redirect::load_with_metadata) writes before packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RxMetadataReader {
     mark: u32,
 }
 
 impl RxMetadataReader {
-    /// With a mark that no other has, probably.
     pub(super) fn new() -> Self {
         Self { mark: random_mark() }
     }
 
-    /// What the driver said of a packet that was just received: before its beginning was moved. `None` for
-    /// one that another program redirected, or whose driver has no room for metadata; and for one that was
-    /// read before. Any thread; about 30 instructions, and the cache line before the packet is read and
-    /// written. The room before the packet is free again afterwards.
+    /// Reads a packet's metadata. Call it right after `receive`, before the packet's beginning is moved.
     ///
-    /// What was not read stays in the packet's memory, and is found again if a later packet there has none.
+    /// `None` if another program redirected the packet, the driver has no room for metadata, or it was read
+    /// before. Any thread; about 30 instructions, and reads and writes the cache line before the packet. That
+    /// room is then free again. Unread metadata stays in memory: a later packet there without its own gets
+    /// it.
     pub fn read(&self, packet: &mut XdpBuff) -> Option<RxMetadata> {
         packet.adjust_meta(packet.meta().len() as isize - LEN as isize).ok()?;
         let read = packet.meta().first_chunk().and_then(|bytes| self.parse(bytes));
         if let Some(mark) = packet.meta_mut().last_chunk_mut().filter(|_| read.is_some()) {
             *mark = [0; 4]; // a mark is odd
         }
-        let _ = packet.adjust_meta(LEN as isize); // it had as much just now
+        let _ = packet.adjust_meta(LEN as isize); // it had as much before
         read
     }
 
@@ -213,7 +209,7 @@ impl RxMetadataReader {
         let [.., a, b, c, d, _, _, _, _] = *bytes;
         let vlan = VlanTag { protocol: u16::from_be_bytes([a, b]), tci: u16::from_ne_bytes([c, d]) };
         Some(RxMetadata {
-            // A driver without a timestamp for this packet may say 0.
+            // A driver without a timestamp for this packet may report 0.
             timestamp: Some(timestamp).filter(|&timestamp| has(0) && timestamp > 0),
             hash: has(1).then_some(RxHash { value, kind }),
             vlan: has(2).then_some(vlan),
@@ -264,7 +260,7 @@ mod tests {
         assert_eq!(reader.parse(&written(78, 7)), None, "it is another's");
     }
 
-    /// A BPF program that gives a packet a VLAN tag, beside its bytes, and sends it out of an interface.
+    /// A BPF program that sends a packet with a VLAN tag outside its bytes.
     fn tagging(interface: u32, tci: u16) -> [Insn; 9] {
         const VLAN_PUSH: i32 = 18;
         const CLONE_REDIRECT: i32 = 13;

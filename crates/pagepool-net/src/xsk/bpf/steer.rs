@@ -1,4 +1,4 @@
-//! The XDP program of an expression: what matches is taken, the rest passes to the stack.
+//! The XDP program of an expression: takes packets that match, and passes the rest to the stack.
 //!
 //! ```text
 //!   headers                       ; each that the expression asks for is read once, to a word of the stack
@@ -7,14 +7,13 @@
 //!   passed: r0 = 2; exit          ; XDP_PASS
 //! ```
 //!
-//! Registers while headers are read: r5 the protocol, r6 the context, r7 where the next header begins, r8 the
-//! packet's end; r1 to r4 are for anything.
+//! Registers while headers are read: r5 the protocol, r6 the context, r7 the next header, r8 the packet's
+//! end; r1 to r4 are scratch.
 //!
-//! Every access to the packet stands behind a comparison with its end. A word of the stack that nothing was
-//! written to has [`UNKNOWN`], which no field can have. The words lie between two multiples of eight: the
-//! kernel's verifier forgets what it knows of a value that is stored there. So all the ways through the
-//! headers are one to it from `decide` on, and its work grows with the sum of both parts instead of their
-//! product.
+//! Every access to the packet follows a comparison with its end. A stack word without a value holds
+//! [`UNKNOWN`], which no field can have. No word is at a multiple of eight, so the kernel's verifier forgets
+//! its value: from `decide` on, all paths through the headers are one to it, and its work grows with the sum
+//! of both parts instead of their product.
 
 use super::assembler::{
     ADD, ADD_IMM, AND_IMM, AND_IMM_32, Code, FROM_BIG_ENDIAN, IF_ABOVE, IF_ABOVE_32, IF_ABOVE_IMM,
@@ -29,9 +28,8 @@ use crate::steering::{
 };
 use crate::sys::bpf::Insn;
 
-/// What a word of the stack has before something is written to it.
+/// The value of a stack word that was not written.
 const UNKNOWN: i32 = -1;
-/// The frame pointer.
 const STACK: u8 = 10;
 /// Offsets in `struct xdp_md`.
 const DATA: i16 = 0;
@@ -39,8 +37,8 @@ const DATA_END: i16 = 4;
 /// The longest extension header.
 const LONGEST_EXTENSION: i32 = 8 * 256;
 
-/// The program of an expression. `taken` is what becomes of a packet that matches; it begins with the context
-/// in r1, and ends the program.
+/// The program of an expression. `taken` handles a packet that matches: it gets the context in r1, and ends
+/// the program.
 pub(in crate::xsk) fn steer(by: &Match, taken: &[Insn]) -> Vec<Insn> {
     let decision = Decision::of(by.expression());
     match decision {
@@ -63,12 +61,9 @@ pub(in crate::xsk) fn steer(by: &Match, taken: &[Insn]) -> Vec<Insn> {
     program.code.finish()
 }
 
-/// A program in the making.
 struct SteerProgram {
     code: Code<u32>,
-    /// How many labels there are.
     labels: u32,
-    /// The words that are compared.
     used: Vec<Fact>,
 }
 
@@ -90,7 +85,6 @@ impl SteerProgram {
         self.uses_transport() || self.uses(|word| matches!(word, Fact::Protocol | Fact::Fragment))
     }
 
-    /// Reads what is compared later.
     fn headers(&mut self) {
         let (done, ip6, transport) = (self.label(), self.label(), self.label());
         self.code.extend([copy(6, 1), op(LOAD_WORD, 7, 1, DATA, 0), op(LOAD_WORD, 8, 1, DATA_END, 0)]);
@@ -110,7 +104,7 @@ impl SteerProgram {
         self.code.mark(done);
     }
 
-    /// Goes on only if the packet has so many more bytes.
+    /// Continues only if the packet has this many more bytes.
     fn room(&mut self, bytes: i32, done: u32) {
         self.code.extend([copy(1, 7), op(ADD_IMM, 1, 0, 0, bytes)]);
         self.code.jump(done, op(IF_ABOVE, 1, 8, 0, 0));
@@ -120,7 +114,7 @@ impl SteerProgram {
         self.code.extend([op(LOAD_HALF, to, 7, at, 0), op(FROM_BIG_ENDIAN, to, 0, 0, 16)]);
     }
 
-    /// Stores a register as a word, if that is compared.
+    /// Stores a register, if the word is compared.
     fn store(&mut self, word: Fact, from: u8) {
         if self.uses(|used| *used == word) {
             self.code.extend([op(STORE_WORD, STACK, from, word.offset(), 0)]);
@@ -133,7 +127,7 @@ impl SteerProgram {
         }
     }
 
-    /// Reads tags and EtherType, the latter to r2.
+    /// Reads the VLAN tags and the EtherType, which stays in r2.
     fn link(&mut self, done: u32) {
         let last = self.label();
         self.room(14, done);
@@ -169,13 +163,13 @@ impl SteerProgram {
             self.code.extend([op(LOAD_BYTE, 5, 7, 9, 0)]);
             self.store(Fact::Protocol, 5);
             self.load_half(3, 6);
-            self.fragment([0x3fff, 0x1fff], done); // more follow or an offset, an offset
+            self.fragment([0x3fff, 0x1fff], done); // more fragments or an offset; an offset
             self.code.extend([op(SHIFT_LEFT_IMM, 2, 0, 0, 2), op(ADD, 7, 2, 0, 0)]);
         }
         self.code.jump(transport, op(JUMP, 0, 0, 0, 0));
     }
 
-    /// Notes with r3 whether the packet is a fragment, and leaves with a later one.
+    /// Records from r3 whether the packet is a fragment; leaves if it is not the first one.
     fn fragment(&mut self, [any, later]: [i32; 2], leave: u32) {
         let whole = self.label();
         self.code.extend([copy(4, 3), op(AND_IMM, 4, 0, 0, any)]);
@@ -186,7 +180,6 @@ impl SteerProgram {
         self.code.mark(whole);
     }
 
-    /// Stores a word of an address.
     fn address(&mut self, side: usize, part: usize, at: i16) {
         if self.uses(|used| *used == Fact::Address(side, part)) {
             self.code.extend([op(LOAD_WORD, 1, 7, at, 0), op(FROM_BIG_ENDIAN, 1, 0, 0, 32)]);
@@ -218,7 +211,7 @@ impl SteerProgram {
         }
     }
 
-    /// Skips an extension header, if r5 says that one follows.
+    /// Skips an extension header, if r5 announces one.
     fn extension(&mut self, payload: u32, later: u32, done: u32) {
         let kinds = [Extension::Options, Extension::Authentication, Extension::Fragment];
         let (labels, skip) = (kinds.map(|kind| (kind, self.label())), self.label());
@@ -243,14 +236,15 @@ impl SteerProgram {
             self.code.jump(skip, op(JUMP, 0, 0, 0, 0));
         }
         self.code.mark(skip);
-        // Through the stack, so that all kinds are one to the verifier.
+        // Through the stack: all kinds are then one to the verifier.
         let scratch = Fact::Scratch.offset();
         self.code.extend([op(STORE_WORD, STACK, 2, scratch, 0), op(LOAD_WORD, 2, STACK, scratch, 0)]);
         self.code.jump(done, op(IF_ABOVE_IMM, 2, 0, 0, LONGEST_EXTENSION));
         self.code.extend([op(ADD, 7, 2, 0, 0)]);
     }
 
-    /// The header's length to r2, given in units of a power of two less some, and what follows to r5.
+    /// Reads the header's length to r2 and the next protocol to r5. The length counts units of a power of
+    /// two, less some.
     fn extension_length(&mut self, more: i32, shift: i32) {
         self.code.extend([
             op(LOAD_BYTE, 2, 7, 1, 0),
@@ -260,7 +254,7 @@ impl SteerProgram {
         ]);
     }
 
-    /// Ports, or the type of an ICMP message.
+    /// Reads the ports, or the type of an ICMP message.
     fn transport(&mut self, done: u32) {
         if !self.uses_transport() {
             return;
@@ -284,7 +278,7 @@ impl SteerProgram {
         }
     }
 
-    /// Jumps if the decision is `when`, else goes on behind.
+    /// Jumps if the decision is `when`; otherwise continues behind.
     fn decide(&mut self, decision: &Decision, to: u32, when: bool) {
         match decision {
             Decision::Always(_) => unreachable!("a decision that is certain has no parts, and is no part"),
@@ -295,7 +289,7 @@ impl SteerProgram {
         }
     }
 
-    /// The same of parts of which one decides all if it is `decides`.
+    /// Decides about parts, of which one that equals `decides` decides all.
     fn join(&mut self, parts: &[Decision], to: u32, when: bool, decides: bool) {
         let behind = self.label();
         let Some((last, parts)) = parts.split_last() else { return };

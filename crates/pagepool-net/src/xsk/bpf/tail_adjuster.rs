@@ -1,4 +1,4 @@
-//! A program of a chain that may change packets: for tests.
+//! For tests: a program of a chain that may change packets.
 
 use std::os::fd::AsRawFd;
 
@@ -13,7 +13,7 @@ use crate::sys::bpf as sys;
 
 const XDP_PASS: i32 = 2;
 
-/// An XDP program beside others that calls the helper by which packets are cut, and passes them all.
+/// An XDP program of a chain that calls the helper for cutting packets, and passes all.
 #[derive(Debug)]
 pub struct TailAdjuster(ChainMember);
 
@@ -23,14 +23,13 @@ impl TailAdjuster {
         Self::join_or_begin(ChainForm::Second, interface, priority)
     }
 
-    /// Begins a chain of version 3 of libxdp's protocol, whose dispatchers are bound to the interface's
-    /// device, or not.
+    /// Begins a chain of version 3 of libxdp's protocol, bound to the interface's device or not.
     pub fn begin_third(interface: &str, priority: u32, bound: bool) -> Result<Self, Error> {
         Self::join_or_begin(ChainForm::Third { bound }, interface, priority)
     }
 
     fn join_or_begin(begins: ChainForm, interface: &str, priority: u32) -> Result<Self, Error> {
-        // A member is told from others by its map.
+        // A member is recognised by its map.
         let map = sys::create_socket_map(1).map_err(|source| not_loaded("bpf(BPF_MAP_CREATE)", source))?;
         let mut code = load_64_as(2, MAP_FD, [map.as_raw_fd(), 0]).to_vec();
         code.extend([set(2, 0), call(ADJUST_TAIL), set(0, XDP_PASS), LEAVE]);
@@ -39,7 +38,7 @@ impl TailAdjuster {
         member.join().map(|()| Self(member))
     }
 
-    /// Whether the chain that is there is of version 3, and whether its dispatcher is bound to the device.
+    /// If the current chain has version 3: whether its dispatcher is bound to the device.
     pub fn third(&self) -> Result<Option<bool>, Error> {
         let form = self.0.form()?;
         Ok(form.and_then(|form| match form {
@@ -48,7 +47,7 @@ impl TailAdjuster {
         }))
     }
 
-    /// Whether it is in the chain no more.
+    /// Whether it is no longer in the chain.
     pub fn is_gone(&self) -> bool {
         self.0.is_gone()
     }

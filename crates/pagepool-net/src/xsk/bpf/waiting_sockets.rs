@@ -1,5 +1,4 @@
-//! Sockets that go into the map of another XDP program when they have buffers, and not before: that program
-//! redirects to them from that moment on.
+//! Sockets that enter another XDP program's map only when they have buffers: it redirects to them at once.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -8,14 +7,13 @@ use pagepool::Error;
 
 use crate::sys::remedy::not_copied;
 
-/// Sockets, by their keys.
 #[derive(Debug, Default)]
 pub(super) struct WaitingSockets(Mutex<Vec<Socket>>);
 
 #[derive(Debug)]
 struct Socket {
     key: u32,
-    /// Of its own, until the device takes the socket out of the map.
+    /// Our own descriptor, until the device removes the socket from the map.
     fd: OwnedFd,
     in_map: bool,
 }
@@ -25,7 +23,7 @@ impl WaitingSockets {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Keeps one. A key has one socket.
+    /// Adds a socket. A key has one.
     pub(super) fn add(&self, key: u32, socket: BorrowedFd<'_>) -> Result<(), Error> {
         let fd = socket.try_clone_to_owned().map_err(not_copied)?;
         let mut all = self.lock();
@@ -40,7 +38,7 @@ impl WaitingSockets {
         Ok(())
     }
 
-    /// Inserts those that are not in the map.
+    /// Inserts the sockets that are not in the map.
     pub(super) fn insert(
         &self,
         insert: impl Fn(u32, BorrowedFd<'_>) -> Result<(), Error>,
@@ -52,7 +50,7 @@ impl WaitingSockets {
         Ok(())
     }
 
-    /// Removes all from the map; says whether there were any.
+    /// Removes all from the map. Returns whether there were any.
     pub(super) fn remove(&self, remove: impl Fn(u32, BorrowedFd<'_>)) -> bool {
         let mut all = self.lock();
         let there = all.iter_mut().filter(|socket| socket.in_map);
@@ -65,8 +63,7 @@ impl WaitingSockets {
             > 0
     }
 
-    /// The device of this key closes its socket. Gives whether it was in the map; `None` if it is not one of
-    /// these.
+    /// Forgets this key's socket, which is being closed. Returns whether it was in the map, if there is one.
     pub(super) fn forget(&self, key: u32) -> Option<bool> {
         let mut all = self.lock();
         let at = all.iter().position(|socket| socket.key == key)?;

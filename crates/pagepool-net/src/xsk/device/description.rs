@@ -1,4 +1,4 @@
-//! What observers are told of a socket, and the words for that.
+//! The description of a socket for observers.
 
 use crate::device::DeviceDescription;
 use crate::link::{XdpMode, lookup};
@@ -7,38 +7,37 @@ use crate::xsk::params::{TxMode, XskParams};
 use crate::xsk::queue::Queue;
 
 impl Attach {
-    /// Where a program that was attached so runs, in a word: `native` or `generic`.
+    /// Where an attached program runs: `native` or `generic`.
     pub fn name(self) -> &'static str {
         if self == Self::Generic { "generic" } else { "native" }
     }
 
-    /// Where the XDP program of a socket runs, if it has one, and who moves the bytes: `af_xdp_native_copy`
-    /// for example.
+    /// Where the XDP program of a socket runs, if any, and whether packets are copied, such as
+    /// `af_xdp_native_copy`.
     pub fn mode_name(attach: Option<Self>, zero_copy: bool) -> String {
         let place = attach.map_or(String::new(), |attach| format!("{}_", attach.name()));
         format!("af_xdp_{place}{}", if zero_copy { "zerocopy" } else { "copy" })
     }
 }
 
-/// What was said when a socket was opened, as far as observers are told of it.
+/// Parameters of a socket for observers.
 #[derive(Debug)]
 pub(super) struct SocketFacts {
     interface: String,
-    /// The interface's.
     mtu: u32,
     chunk: u32,
     rings: [u32; 2],
     is_busy_polled: bool,
-    /// Where the XDP program of somebody else runs, in whose map the socket is.
+    /// Where another owner's XDP program runs, if the socket is in its map.
     theirs: Option<Attach>,
 }
 
-/// What may change, or is known later.
+/// What may change, or is known only later.
 #[derive(Debug)]
 pub(super) struct SocketNow<'a> {
     pub(super) zero_copy: bool,
     pub(super) tx_mode: TxMode,
-    /// Where the XDP program runs that was attached here, and why not in the driver.
+    /// Where our XDP program runs, and why not in the driver.
     pub(super) attach: Option<(Attach, Option<&'a str>)>,
 }
 
@@ -54,7 +53,7 @@ impl SocketFacts {
         }
     }
 
-    /// The socket is in the map of the program that somebody else attached to the interface of this number.
+    /// Notes that the socket is in the map of another owner's program on this interface.
     pub(super) fn is_in_map_of_program_on(&mut self, index: u32) {
         self.theirs = lookup::xdp_mode_on(index).map(|mode| match mode {
             XdpMode::Generic => Attach::Generic,

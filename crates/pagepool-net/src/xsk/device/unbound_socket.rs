@@ -1,7 +1,7 @@
-//! A socket with all that it needs, but for its queue: somebody else may have that still.
+//! A socket without its queue, which another socket may still have.
 //!
-//! What   the rings, the BPF program that sends, the UMEM's registration. To make them takes milliseconds,
-//!        and can fail; to bind the socket then takes one call.
+//! What   the rings, the BPF program that sends, the UMEM's registration. Making them takes milliseconds and
+//!        can fail; binding then takes one call.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -21,10 +21,9 @@ use crate::xsk::sys::ring::{Consumer, Producer};
 use crate::xsk::sys::socket::{self as sys, Mapped, Ring};
 use crate::xsk::umem::Umem;
 
-/// Bytes of sent packets that may wait in the kernel, per slot of the transmit ring.
+/// Bytes of sent packets that may wait in the kernel, per slot.
 const SEND_BUFFER_PER_SLOT: u32 = 4096;
 
-/// A socket that is made for a queue of an interface, and not bound to it.
 #[derive(Debug)]
 pub(crate) struct UnboundSocket {
     pub(super) params: XskParams,
@@ -37,27 +36,27 @@ pub(crate) struct UnboundSocket {
     has_memory: bool,
     pub(super) queue: Queue,
     pub(super) link: LinkInfo,
-    /// Buffers that the kernel is to have.
+    /// Number of buffers for the kernel.
     pub(super) buffers: u32,
-    /// The BPF program that sends, if any, and why there is none.
+    /// The BPF program that sends, or why none does.
     pub(super) batch: Option<Loaded>,
     pub(super) why_ring: Option<String>,
 }
 
 impl UnboundSocket {
-    /// Over a UMEM, for a queue of an interface of this thread's network namespace. Takes nothing from the
-    /// interface.
+    /// Makes a socket for a queue of an interface in this thread's network namespace, of which it takes
+    /// nothing.
     pub(crate) fn make(mut params: XskParams, umem: &Arc<Umem>) -> Result<Self, Error> {
         params.check()?;
         let link = lookup::look_up(&params.interface)?;
-        params.interface.clone_from(&link.name); // it may be an alternative one
+        params.interface.clone_from(&link.name); // it may be an alternative name
         check_queue(&params.interface, params.queue, lookup::channels(&params.interface))?;
         let (fd, has_memory) = umem.take_socket()?;
         let buffers = rx_buffers(&params, umem)?;
         let (rx, tx) = make_rings(fd.as_fd(), &params, buffers)?;
-        // A full ring is more than the default send buffer, at which the kernel would stop sending.
+        // A full ring exceeds the default send buffer, at which the kernel would stop sending.
         sys::raise_send_buffer(fd.as_fd(), params.tx_ring.saturating_mul(SEND_BUFFER_PER_SLOT));
-        let _ = sys::raise_transmit_budget(fd.as_fd(), params.tx_ring); // a call then sends less
+        let _ = sys::raise_transmit_budget(fd.as_fd(), params.tx_ring); // on failure, a call sends less
         params.busy_poll.map_or(Ok(()), |busy| set_busy_poll(fd.as_fd(), busy))?;
         let fd = Arc::new(fd);
         let queue = Queue { namespace: sys::namespace(fd.as_fd()), index: link.index, number: params.queue };
@@ -66,18 +65,17 @@ impl UnboundSocket {
         Ok(Self { params, umem, rx, tx, fd, has_memory, queue, link, buffers, batch, why_ring })
     }
 
-    /// What its device is called.
     pub(crate) fn name(&self) -> String {
         format!("{}:{}", self.params.interface, self.params.queue)
     }
 
-    /// Binds it to its queue; tries again while that is busy.
+    /// Binds the socket; tries again while the queue is busy.
     pub(super) fn bind(&self) -> Result<(), Error> {
         self.umem.bind(&self.fd, self.has_memory, self.queue, &self.params)
     }
 }
 
-/// Buffers that the kernel is to have.
+/// Number of buffers for the kernel.
 fn rx_buffers(params: &XskParams, umem: &Umem) -> Result<u32, Error> {
     let hardware = match umem.params().mode {
         XskMode::Copy => 0,
@@ -127,7 +125,7 @@ fn make_rings(fd: BorrowedFd<'_>, params: &XskParams, buffers: u32) -> Result<(R
             failed(call, source, remedy)
         })
     };
-    // Twice as many: the kernel moves its index late, and none of the buffers is to wait for that.
+    // Twice as many: the kernel moves its index late, and no buffer must wait for that.
     let fill = 2 * buffers.next_power_of_two();
     let (rx, tx) = (params.rx_ring, params.tx_ring);
     let (fill, received) = (Producer::new(ring(Ring::Fill, fill)?, fill), ring(Ring::Receive, rx)?);

@@ -1,4 +1,4 @@
-//! Prefetches: the CPU fetches a cache line while it executes on. On x86-64; elsewhere they do nothing.
+//! Prefetches: the CPU fetches a cache line while it executes on. Nothing outside x86-64.
 
 // UNSAFETY: two instructions that read and change nothing, whatever the address.
 #![cfg_attr(target_arch = "x86_64", expect(unsafe_code))]
@@ -12,7 +12,7 @@ use std::arch::{
 /// Bytes of a cache line.
 pub(crate) const LINE: usize = 64;
 
-/// All lines of some bytes, to be read.
+/// All lines of some bytes, for reading.
 #[inline(always)]
 pub(crate) fn bytes(addr: usize, len: usize) {
     for line in (addr & !(LINE - 1)..addr + len).step_by(LINE) {
@@ -20,11 +20,11 @@ pub(crate) fn bytes(addr: usize, len: usize) {
     }
 }
 
-/// The line of a place, to be read.
+/// The line of a place, for reading.
 #[inline(always)]
 pub(crate) fn to_read<T>(place: *const T) {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: whatever the address.
+    // SAFETY: the instruction accepts any address.
     unsafe {
         _mm_prefetch::<_MM_HINT_T0>(place.cast());
     }
@@ -32,11 +32,11 @@ pub(crate) fn to_read<T>(place: *const T) {
     let _ = place;
 }
 
-/// The line of a place, to be written.
+/// The line of a place, for writing.
 #[inline(always)]
 pub(crate) fn to_write<T>(place: *const T) {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: whatever the address.
+    // SAFETY: the instruction accepts any address.
     unsafe {
         asm!("prefetchw [{}]", in(reg) place.addr(), options(nostack, preserves_flags, nomem));
     }

@@ -1,21 +1,18 @@
 //! The four rings that an AF_XDP socket shares with the kernel, and the protocol of their indices.
 //!
 //! What   a [`Producer`] puts entries (fill, transmit), a [`Consumer`] takes them (receive, completion). Both
-//!        ends of one ring are the same code over the same [`RingMemory`]: the kernel's mapping, or plain
-//!        memory in a test.
+//!        ends of a ring use [`RingMemory`]: the kernel's mapping, or plain memory in a test.
 //! Who    one thread at a time on our side; the kernel on the other, on any CPU.
-//! Slots  are reserved by writing them, published by `submit`, and given back by `cancel`: none is lost when
-//!        less is sent than was reserved.
-//! Trust  none: an impossible index is cut to the ring's size. The caller checks what an entry contains.
-//! Pairs  `Producer::submit` (Release) -> kernel `__xskq_cons_peek` (Acquire): the entries.
-//!        kernel `__xskq_cons_release` (Release) -> `Producer::room` (Acquire): the slots may be written
-//!        again. kernel `__xskq_prod_submit` (Release) -> `Consumer::peek` (Acquire): the entries, and the
-//!        packets' bytes. `Consumer::release` (Release) -> kernel `xskq_prod_nb_free` (Acquire): the slots
-//!        were read. (net/xdp/xsk_queue.h, v7.3.) The flag is a hint that the kernel sets when it goes to
-//!        sleep; one that is missed is seen by the next look, so it is looked at in every round, not only
-//!        after a submit.
-//! Cost   a burst: one Acquire load where the known entries do not suffice, one Release store; per entry
-//!        plain accesses; the lines of a burst are prefetched together.
+//! Slots  are reserved by writing them, published by `submit`, and returned by `cancel`, so none is lost.
+//! Trust  none: an impossible index is cut to the ring's size. The caller checks the contents of an entry.
+//! Pairs  `Producer::submit` (Release) -> kernel `__xskq_cons_peek` (Acquire): the entries. kernel
+//!        `__xskq_cons_release` (Release) -> `Producer::room` (Acquire): the slots may be written again.
+//!        kernel `__xskq_prod_submit` (Release) -> `Consumer::peek` (Acquire): the entries, and the packets'
+//!        bytes. `Consumer::release` (Release) -> kernel `xskq_prod_nb_free` (Acquire): the slots were read.
+//!        (net/xdp/xsk_queue.h, v7.3.) The flag is a hint that the kernel sets when it goes to sleep. Every
+//!        round reads it, not only the one after a submit, so the next look sees a flag that one missed.
+//! Cost   per burst, at most one Acquire load and one Release store; per entry, plain accesses. The lines of
+//!        a burst are prefetched together.
 
 use std::sync::atomic::Ordering;
 
@@ -32,7 +29,6 @@ pub(crate) enum Index {
     Flags,
 }
 
-/// What both ends see.
 pub(crate) trait RingMemory<const WORDS: usize> {
     type Entries<'a>: Entries<WORDS>
     where
@@ -43,12 +39,12 @@ pub(crate) trait RingMemory<const WORDS: usize> {
     fn entries(&self) -> Self::Entries<'_>;
 }
 
-/// The entries: a value of its own, which a loop keeps in registers. Slots wrap around at the ring's size.
-/// Plain access: the indices say which end owns an entry.
+/// The entries, as a value that a loop keeps in registers. Slots wrap around. Access is plain: the indices
+/// say which end owns an entry.
 pub(crate) trait Entries<const WORDS: usize>: Copy {
     fn get(self, slot: u32) -> [u64; WORDS];
     fn set(self, slot: u32, entry: [u64; WORDS]);
-    /// Has the cache line of an entry fetched, to be read or to be written, and goes on.
+    /// Starts to fetch an entry's cache line.
     fn prefetch(self, slot: u32, to_write: bool);
 }
 
@@ -72,16 +68,16 @@ pub(crate) struct Producer<M, const WORDS: usize> {
 }
 
 impl<M: RingMemory<WORDS>, const WORDS: usize> Producer<M, WORDS> {
-    /// Our end of a ring of `size` entries, a power of two, that nobody has used yet.
+    /// Our end of an unused ring of `size` entries, a power of two.
     pub(crate) fn new(memory: M, size: u32) -> Self {
         debug_assert!(size.is_power_of_two());
         Self { memory, size, next: 0, submitted: 0, taken: 0 }
     }
 
-    /// Slots that may be written, as far as known; looks again only if they are fewer than `want`.
+    /// Slots that may be written. Reads the other end's index only if fewer than `want` are known.
     #[inline(always)]
     pub(crate) fn room(&mut self, want: usize) -> usize {
-        // Mostly enough is known, and the line that the kernel writes is not read.
+        // Mostly enough: the kernel's cache line is not read.
         let known = self.known_room();
         if known >= want {
             return known;
@@ -90,13 +86,13 @@ impl<M: RingMemory<WORDS>, const WORDS: usize> Producer<M, WORDS> {
         self.known_room()
     }
 
-    /// An index beyond what was published gives no room at all.
+    /// None if the other end's index is beyond what was published.
     #[inline(always)]
     fn known_room(&self) -> usize {
         self.size.saturating_sub(self.next.wrapping_sub(self.taken)) as usize
     }
 
-    /// Writes the next slot, for which there is room; the other end does not see it yet.
+    /// Writes the next slot, for which there is room, unseen by the other end.
     #[inline(always)]
     pub(crate) fn push(&mut self, entry: [u64; WORDS]) {
         debug_assert!(self.known_room() > 0, "there is room");
@@ -105,31 +101,31 @@ impl<M: RingMemory<WORDS>, const WORDS: usize> Producer<M, WORDS> {
         slots.note();
     }
 
-    /// The next slots to write, as many as there is room for; the caller notes how many it wrote.
+    /// The next slots to write, as many as there is room for, until `note`.
     #[inline(always)]
     pub(crate) fn slots(&mut self) -> Slots<'_, M::Entries<'_>, WORDS> {
         let room = self.known_room();
         Slots { entries: self.memory.entries(), room, next: self.next, noted: &mut self.next }
     }
 
-    /// Prefetches the lines of slots from the other end's cache together: of `n` slots, `but` slots ahead.
+    /// Prefetches the lines of `n` slots, `but` slots ahead, from the other end's cache.
     #[inline(always)]
     pub(crate) fn prefetch(&self, but: usize, n: usize) {
         fetch_lines(self.memory.entries(), self.next.wrapping_add(but as u32), n, true);
     }
 
-    /// Takes back the last `n` of the slots that were written since the last submit.
+    /// Takes back the last `n` slots since the last submit.
     #[inline]
     pub(crate) fn cancel(&mut self, n: usize) {
         debug_assert!(n as u32 <= self.next.wrapping_sub(self.submitted), "what is published stays");
         self.next = self.next.wrapping_sub(n as u32);
     }
 
-    /// Publishes what was written; says how many slots.
+    /// Publishes the written slots. Returns how many.
     #[inline(always)]
     pub(crate) fn submit(&mut self) -> usize {
         let written = self.next.wrapping_sub(self.submitted);
-        // A store of the same index would still take its line from the kernel's CPU.
+        // Storing an unchanged index would take its line from the kernel's CPU.
         if written > 0 {
             self.memory.store(Index::Producer, self.next, Ordering::Release); // pairs with the kernel's peek
             self.submitted = self.next;
@@ -137,7 +133,7 @@ impl<M: RingMemory<WORDS>, const WORDS: usize> Producer<M, WORDS> {
         written as usize
     }
 
-    /// Entries that were published and not taken yet. Looks.
+    /// Entries that are not taken yet. Reads the other end's index.
     #[inline]
     pub(crate) fn level(&self) -> usize {
         let taken = self.memory.load(Index::Consumer, Ordering::Acquire); // pairs with the kernel's release
@@ -147,7 +143,7 @@ impl<M: RingMemory<WORDS>, const WORDS: usize> Producer<M, WORDS> {
     /// Whether the other end waits for a system call.
     #[inline]
     pub(crate) fn needs_wakeup(&self) -> bool {
-        // Relaxed: a hint, which is read again in the next round.
+        // Relaxed: a hint, which the next round reads again.
         self.memory.load(Index::Flags, Ordering::Relaxed) & NEED_WAKEUP != 0
     }
 }
@@ -161,7 +157,7 @@ pub(crate) struct Slots<'a, E, const WORDS: usize> {
 }
 
 impl<E: Entries<WORDS>, const WORDS: usize> Slots<'_, E, WORDS> {
-    /// As [`Producer::push`].
+    /// Writes the next slot, for which there is room.
     #[inline(always)]
     pub(crate) fn push(&mut self, entry: [u64; WORDS]) {
         debug_assert!((self.next.wrapping_sub(*self.noted) as usize) < self.room, "there is room");
@@ -169,14 +165,14 @@ impl<E: Entries<WORDS>, const WORDS: usize> Slots<'_, E, WORDS> {
         self.next = self.next.wrapping_add(1);
     }
 
-    /// Takes back the last `n` of those that were pushed here.
+    /// Takes back the last `n` slots that were pushed here.
     #[inline(always)]
     pub(crate) fn cancel(&mut self, n: usize) {
         debug_assert!(n as u32 <= self.next.wrapping_sub(*self.noted), "what was noted stays");
         self.next = self.next.wrapping_sub(n as u32);
     }
 
-    /// They are written; the other end does not see them yet.
+    /// Notes the slots as written, unseen by the other end.
     #[inline(always)]
     pub(crate) fn note(self) {
         *self.noted = self.next;
@@ -190,27 +186,27 @@ pub(crate) struct Consumer<M, const WORDS: usize> {
     size: u32,
     /// Entries ever read.
     next: u32,
-    /// Entries ever given back.
+    /// Entries ever returned.
     released: u32,
     /// Entries that the other end is known to have put.
     put: u32,
 }
 
 impl<M: RingMemory<WORDS>, const WORDS: usize> Consumer<M, WORDS> {
-    /// Our end of a ring of `size` entries, a power of two, that nobody has used yet.
+    /// Our end of an unused ring of `size` entries, a power of two.
     pub(crate) fn new(memory: M, size: u32) -> Self {
         debug_assert!(size.is_power_of_two());
         Self { memory, size, next: 0, released: 0, put: 0 }
     }
 
-    /// Entries that may be read, at most `want`; looks again only if fewer are known.
+    /// Entries that may be read, at most `want`. Reads the other end's index only if fewer are known.
     #[inline(always)]
     pub(crate) fn peek(&mut self, want: usize) -> usize {
         let known = self.known();
         if known >= want {
             return want;
         }
-        // One look serves for all that the kernel has put meanwhile, not for `want` entries alone.
+        // One load serves for all that the kernel has put so far.
         self.put = self.memory.load(Index::Producer, Ordering::Acquire); // pairs with the kernel's submit
         self.known().min(want)
     }
@@ -220,25 +216,25 @@ impl<M: RingMemory<WORDS>, const WORDS: usize> Consumer<M, WORDS> {
         self.put.wrapping_sub(self.next).min(self.size) as usize
     }
 
-    /// Prefetches the lines of the next `n` entries, which are there, from the other end's cache together.
+    /// Prefetches the lines of the next `n` entries from the other end's cache.
     #[inline(always)]
     pub(crate) fn prefetch(&self, n: usize) {
         fetch_lines(self.memory.entries(), self.next, n, false);
     }
 
-    /// Consumes the next `n` entries, which are there, and reads them by index; their slots stay until
-    /// `release`. The other end can write that memory: two reads of one entry may differ. Each entry is
-    /// consumed once, also if the reader panics.
+    /// Consumes the next `n` entries, which are there, and reads them by index. Their slots stay until
+    /// `release`. The other end can write that memory: two reads of an entry may differ. Each is consumed
+    /// once, even if the reader panics.
     #[inline(always)]
     pub(crate) fn read(&mut self, n: usize) -> impl Fn(usize) -> [u64; WORDS] + Copy {
         debug_assert!(self.known() >= n, "they were looked for");
         let first = self.next;
-        // Before the entries are read, so that a reader that panics has consumed them.
+        // Before the reads: a reader that panics has consumed them.
         self.next = first.wrapping_add(n as u32);
         Self::from(self.memory.entries(), first)
     }
 
-    /// Reads the next entries by index, and consumes none.
+    /// Reads the next entries by index without consuming them.
     #[inline]
     pub(crate) fn look(&self) -> impl Fn(usize) -> [u64; WORDS] + Copy {
         Self::from(self.memory.entries(), self.next)
@@ -249,7 +245,7 @@ impl<M: RingMemory<WORDS>, const WORDS: usize> Consumer<M, WORDS> {
         move |at| entries.get(first.wrapping_add(at as u32))
     }
 
-    /// Gives back the slots that were read.
+    /// Returns the slots that were read.
     #[inline(always)]
     pub(crate) fn release(&mut self) {
         if self.next != self.released {
@@ -259,14 +255,14 @@ impl<M: RingMemory<WORDS>, const WORDS: usize> Consumer<M, WORDS> {
         }
     }
 
-    /// The slot of the next entry, and how many there are from it to the end of the memory.
+    /// The slot of the next entry, and the number of slots to the end of the memory.
     #[inline]
     pub(crate) fn first(&self) -> (u32, usize) {
         let slot = self.next & (self.size - 1);
         (slot, (self.size - slot) as usize)
     }
 
-    /// Entries that were put and not read yet. Looks.
+    /// Entries that are not read yet. Reads the other end's index.
     #[inline]
     pub(crate) fn level(&self) -> usize {
         let put = self.memory.load(Index::Producer, Ordering::Acquire); // pairs with the kernel's submit
@@ -274,11 +270,11 @@ impl<M: RingMemory<WORDS>, const WORDS: usize> Consumer<M, WORDS> {
     }
 }
 
-/// All lines of `n` entries, which may begin in the middle of a line.
+/// Prefetches all lines of `n` entries.
 #[inline(always)]
 fn fetch_lines<const WORDS: usize>(entries: impl Entries<WORDS>, first: u32, n: usize, to_write: bool) {
     let a_line = (LINE / WORDS) as u32;
-    // From the line's first entry on: a burst in the middle of lines touches one line more.
+    // A burst that begins within a line touches one line more.
     let before = first % a_line;
     for at in (0..n as u32 + if n > 0 { before } else { 0 }).step_by(a_line as usize) {
         entries.prefetch(first.wrapping_sub(before).wrapping_add(at), to_write);
@@ -295,7 +291,7 @@ mod tests {
     #[cfg(not(loom))]
     use std::{sync::atomic::AtomicU32, thread};
 
-    /// A word of an entry, to which the indices alone say who has access.
+    /// The indices alone decide which end may access it.
     #[cfg(not(loom))]
     #[derive(Debug, Default)]
     struct Word(std::sync::atomic::AtomicU64);
@@ -310,7 +306,7 @@ mod tests {
         }
     }
 
-    /// The same, of which loom sees whether two threads access it at once.
+    /// Loom detects that two threads access it at once.
     #[cfg(loom)]
     #[derive(Debug, Default)]
     struct Word(loom::cell::UnsafeCell<u64>);
@@ -324,16 +320,16 @@ mod tests {
     #[expect(unsafe_code)]
     impl Word {
         fn get(&self) -> u64 {
-            // SAFETY: the pointer is valid, and loom looks whether anybody writes.
+            // SAFETY: the pointer is valid, and loom checks that no thread writes.
             self.0.with(|word| unsafe { *word })
         }
         fn set(&self, value: u64) {
-            // SAFETY: the pointer is valid, and loom looks whether anybody else has access.
+            // SAFETY: the pointer is valid, and loom checks that no other thread has access.
             self.0.with_mut(|word| unsafe { *word = value });
         }
     }
 
-    /// A ring in plain memory, of which a test has both ends.
+    /// A ring of which a test has both ends.
     #[derive(Debug)]
     struct Plain {
         indices: [AtomicU32; 3],
@@ -357,7 +353,6 @@ mod tests {
     }
 
     impl Plain {
-        /// The words of an entry.
         fn entry(&self, slot: u32, words: usize) -> &[Word] {
             let first = (slot as usize * words) & (self.words.len() - 1);
             &self.words[first..first + words]
@@ -377,7 +372,6 @@ mod tests {
         }
     }
 
-    /// The next entries, consumed.
     fn take<M: RingMemory<WORDS>, const WORDS: usize>(
         from: &mut Consumer<M, WORDS>,
         n: usize,
@@ -402,8 +396,7 @@ mod tests {
         ((producer, consumer), memory)
     }
 
-    /// Two threads, more entries than slots: each comes once, in order, whole; written and read one by one,
-    /// or as `bursts`.
+    /// More entries than slots between two threads: each arrives once, in order, whole; singly or in bursts.
     fn passes_on(entries: u64, size: u32, bursts: bool) {
         let ((mut producer, mut consumer), _) = ring::<2>(size, u32::MAX - 1);
         let putting = thread::spawn(move || {
@@ -503,7 +496,7 @@ mod tests {
         assert_eq!((consumer.peek(4), take(&mut consumer, 2)), (2, vec![[2], [3]]));
     }
 
-    /// Which lines of a ring of 32 entries are prefetched, for `n` entries from `first`.
+    /// The lines that are prefetched for `n` entries from `first`, in a ring of 32.
     #[cfg(not(loom))]
     fn lines<const WORDS: usize>(first: u32, n: usize) -> Vec<usize> {
         let (_, memory) = ring::<WORDS>(32, 0);

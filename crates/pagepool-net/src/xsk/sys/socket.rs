@@ -22,13 +22,13 @@ pub(crate) mod flags {
     pub(crate) use libc::{XDP_COPY, XDP_USE_NEED_WAKEUP, XDP_USE_SG, XDP_ZEROCOPY};
 }
 
-/// A buffer of a packet that is not its last. Linux: `XDP_PKT_CONTD`.
+/// A buffer that is not its packet's last. Linux: `XDP_PKT_CONTD`.
 pub(crate) const CONTINUED: u32 = libc::XDP_PKT_CONTD;
 
-/// The first buffer of a packet that has metadata before it. Linux: `XDP_TX_METADATA`.
+/// The first buffer of a packet with metadata. Linux: `XDP_TX_METADATA`.
 pub(crate) const WITH_METADATA: u32 = libc::XDP_TX_METADATA;
 
-/// What metadata may ask: the flags of `struct xsk_tx_metadata`.
+/// Requests in metadata: the flags of `struct xsk_tx_metadata`.
 pub(crate) mod asks {
     pub(crate) const TIMESTAMP: u64 = libc::XDP_TXMD_FLAGS_TIMESTAMP as u64;
     pub(crate) const CHECKSUM: u64 = libc::XDP_TXMD_FLAGS_CHECKSUM as u64;
@@ -45,9 +45,8 @@ pub(crate) enum Ring {
     Completion,
 }
 
-/// What the kernel counts.
 pub(crate) use libc::xdp_statistics as KernelCounts;
-/// Before it has counted anything.
+/// The counts of a new socket.
 pub(crate) const NO_COUNTS: KernelCounts = KernelCounts {
     rx_dropped: 0,
     rx_invalid_descs: 0,
@@ -57,12 +56,12 @@ pub(crate) const NO_COUNTS: KernelCounts = KernelCounts {
     tx_ring_empty_descs: 0,
 };
 
-/// A new AF_XDP socket in this thread's network namespace, which does not survive `exec`.
+/// Opens an AF_XDP socket in this thread's network namespace, closed by `exec`.
 pub(crate) fn socket() -> io::Result<OwnedFd> {
     open(libc::AF_XDP, libc::SOCK_RAW, 0)
 }
 
-/// What is registered as a UMEM.
+/// The registration of a UMEM.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Registration {
     pub(crate) addr: usize,
@@ -70,15 +69,14 @@ pub(crate) struct Registration {
     pub(crate) chunk: u32,
     pub(crate) headroom: u32,
     pub(crate) unaligned: bool,
-    /// Bytes before each packet that is sent, for metadata; 0 is none.
+    /// Bytes for metadata before each sent packet.
     pub(crate) metadata: u32,
-    /// Whether the kernel computes the checksums that metadata asks for, in copy mode.
+    /// Whether the kernel computes requested checksums, in copy mode.
     pub(crate) software_checksum: bool,
 }
 
-/// Registers memory. The kernel pins its pages and works on those, so this is sound for any address: what it
-/// may write is decided by what is put on a fill ring, or on a transmit ring with a request for the time, and
-/// when.
+/// Registers memory. The kernel pins and uses its pages, so this is sound for any address. What it may write,
+/// and when, depends on a fill ring, and on a transmit ring with requests for the time.
 pub(crate) fn register(fd: BorrowedFd<'_>, what: Registration) -> io::Result<()> {
     let flag = |on: bool, flag| if on { flag } else { 0 };
     let flags = flag(what.unaligned, libc::XDP_UMEM_UNALIGNED_CHUNK_FLAG)
@@ -95,7 +93,7 @@ pub(crate) fn register(fd: BorrowedFd<'_>, what: Registration) -> io::Result<()>
     set_option(fd, libc::SOL_XDP, libc::XDP_UMEM_REG, &registration)
 }
 
-/// Gives one of the rings its size, a power of two.
+/// Sets the size of a ring, a power of two.
 pub(crate) fn set_ring_size(fd: BorrowedFd<'_>, ring: Ring, entries: u32) -> io::Result<()> {
     let option = match ring {
         Ring::Receive => libc::XDP_RX_RING,
@@ -106,7 +104,7 @@ pub(crate) fn set_ring_size(fd: BorrowedFd<'_>, ring: Ring, entries: u32) -> io:
     set_option(fd, libc::SOL_XDP, option, &entries)
 }
 
-/// Binds a socket to a queue of an interface; with `shared`, over the UMEM of that bound socket.
+/// Binds a socket to a queue of an interface; with `shared`, over that socket's UMEM.
 pub(crate) fn bind(
     fd: BorrowedFd<'_>,
     index: u32,
@@ -116,7 +114,7 @@ pub(crate) fn bind(
 ) -> io::Result<()> {
     let address = libc::sockaddr_xdp {
         sxdp_family: libc::AF_XDP as u16,
-        // The kernel refuses any other flag beside this one: those of the shared socket hold.
+        // The kernel refuses other flags with this one: those of the shared socket apply.
         sxdp_flags: if shared.is_some() { libc::XDP_SHARED_UMEM } else { flags },
         sxdp_ifindex: index,
         sxdp_queue_id: queue,
@@ -133,37 +131,34 @@ pub(crate) fn is_zero_copy(fd: BorrowedFd<'_>) -> bool {
         .is_ok_and(|options| options.flags & libc::XDP_OPTIONS_ZEROCOPY != 0)
 }
 
-/// What the kernel counted for a socket.
 pub(crate) fn statistics(fd: BorrowedFd<'_>) -> io::Result<KernelCounts> {
     option(fd, libc::SOL_XDP, libc::XDP_STATISTICS)
 }
 
-/// Takes the pending error of a socket: the interface went away, for example.
+/// Takes a socket's pending error: its interface was removed, for example.
 pub(crate) fn take_error(fd: BorrowedFd<'_>) -> Option<io::Error> {
     let error = option::<libc::c_int>(fd, libc::SOL_SOCKET, libc::SO_ERROR).ok()?;
     (error != 0).then(|| io::Error::from_raw_os_error(error))
 }
 
-/// Names the network namespace of a socket, among those since the machine started; Linux 5.14.
+/// The cookie of a socket's network namespace, unique since boot; 0 before Linux 5.14.
 pub(crate) fn namespace(fd: BorrowedFd<'_>) -> u64 {
     option::<u64>(fd, libc::SOL_SOCKET, libc::SO_NETNS_COOKIE).unwrap_or(0)
 }
 
-/// Lets more sent packets wait in the kernel than its default, which is less than a ring; without the
-/// capability for it the default stays.
+/// Raises the limit of sent packets in the kernel, whose default is less than a ring. Needs a capability;
+/// otherwise the default stays.
 pub(crate) fn raise_send_buffer(fd: BorrowedFd<'_>, bytes: u32) {
     let _ = set_option(fd, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, &bytes);
 }
 
-/// Raises the packets that one call sends in copy mode from 32 to `packets`; no effect before Linux 6.17. The
-/// transmit ring has its size already: the kernel takes no more than that, and leaves 32 for a ring that is
-/// shorter. Says whether it did.
+/// Raises the packets per call in copy mode from 32 to `packets`. Returns whether it did; not before Linux
+/// 6.17. Size the transmit ring first: the kernel accepts no more than that, and keeps 32 for a shorter ring.
 pub(crate) fn raise_transmit_budget(fd: BorrowedFd<'_>, packets: u32) -> bool {
     set_option(fd, libc::SOL_XDP, XDP_MAX_TX_SKB_BUDGET, &packets).is_ok()
 }
 
-/// Has the calls of a socket poll its driver's queue, instead of interrupts; names the option that was
-/// refused.
+/// Makes a socket's calls poll its driver's queue, instead of interrupts. An error names the refused option.
 pub(crate) fn set_busy_poll(
     fd: BorrowedFd<'_>,
     micros: u32,
@@ -191,14 +186,14 @@ pub(crate) fn busy_poll(fd: BorrowedFd<'_>) -> io::Result<[u32; 2]> {
     Ok([read(libc::SO_PREFER_BUSY_POLL)?, read(libc::SO_BUSY_POLL)?])
 }
 
-/// The number of the driver's queue that a socket's calls poll, if the kernel knows one.
+/// The id of the driver's queue that a socket's calls poll, if known.
 pub(crate) fn napi_id(fd: BorrowedFd<'_>) -> Option<u32> {
     option::<u32>(fd, libc::SOL_SOCKET, libc::SO_INCOMING_NAPI_ID).ok().filter(|&id| id > 0)
 }
 
 /// Makes the kernel look at the transmit ring.
 pub(crate) fn kick_transmit(fd: BorrowedFd<'_>) -> io::Result<()> {
-    // The kernel refuses calls of AF_XDP sockets that may block (EOPNOTSUPP), so both say MSG_DONTWAIT.
+    // The kernel refuses AF_XDP calls that may block (EOPNOTSUPP), so both pass MSG_DONTWAIT.
     let (nothing, flags) = (std::ptr::null(), libc::MSG_DONTWAIT);
     // SAFETY: a message of no bytes to no address.
     let sent = unsafe { libc::sendto(fd.as_raw_fd(), nothing, 0, flags, std::ptr::null(), 0) };
@@ -220,7 +215,7 @@ pub(crate) fn has_grace_period() -> bool {
     all > 0 && all & libc::c_long::from(libc::MEMBARRIER_CMD_GLOBAL) != 0
 }
 
-/// Waits for the end of all RCU read-side sections that run now; returns whether it could.
+/// Waits for the end of all current RCU read-side sections. False if it could not.
 pub(crate) fn grace_period() -> bool {
     membarrier(libc::MEMBARRIER_CMD_GLOBAL) == 0
 }
@@ -235,10 +230,10 @@ pub(crate) fn packet_socket() -> io::Result<OwnedFd> {
     open(libc::AF_PACKET, libc::SOCK_RAW, 0)
 }
 
-/// Words that a ring has at least: those of a descriptor.
+/// The fewest words of a ring: those of a descriptor.
 const LEAST_WORDS: usize = 2;
 
-/// One end of a ring in shared memory, which lives as long as either, beyond the socket if need be.
+/// One end of a ring in shared memory, which lives as long as either end, even beyond the socket.
 #[derive(Debug)]
 pub(crate) struct Mapped {
     _mapping: Arc<Mapping>,
@@ -250,13 +245,13 @@ pub(crate) struct Mapped {
     mask: u32,
 }
 
-// SAFETY: all of it is accessed by atomic operations, from any thread, and the mapping lives as long as this.
+// SAFETY: all accesses are atomic, from any thread, and the mapping lives as long as this.
 unsafe impl Send for Mapped {}
-// SAFETY: the indices and words are atomics, so that two threads may access them at once.
+// SAFETY: the indices and words are atomics, so two threads may access them at once.
 unsafe impl Sync for Mapped {}
 
 impl Mapped {
-    /// Maps a ring of `entries` entries, whose size was set to that. An error has the call that failed.
+    /// Maps a ring of `entries` entries, as was set. An error names the failed call.
     pub(crate) fn new(
         fd: BorrowedFd<'_>,
         ring: Ring,
@@ -286,7 +281,7 @@ impl Mapped {
             return Err(io::Error::from_raw_os_error(libc::EPROTO));
         }
         let memory = Mapping::new(len, Some((fd, page_offset)))?;
-        // SAFETY: the offset was compared with the length of the mapping.
+        // SAFETY: the offset was checked against the length of the mapping.
         let place = |offset: u64| unsafe { memory.base.add(offset as usize) };
         Ok(Self {
             producer: place(at.producer).cast(),
@@ -298,13 +293,13 @@ impl Mapped {
         })
     }
 
-    /// Both ends of a ring without the kernel, of `entries` entries of `WORDS` words.
+    /// Both ends of a ring without the kernel.
     pub(crate) fn pair<const WORDS: usize>(entries: u32) -> io::Result<[Self; 2]> {
         check_entries(entries, WORDS)?;
         let words = entries as usize * WORDS;
-        let lines = 3; // an index each
+        let lines = 3; // one per index
         let memory = Arc::new(Mapping::new(lines * prefetch::LINE + words * 8, None)?);
-        // SAFETY: the lines, and the words behind them, are as many as were mapped.
+        // SAFETY: the lines, and the words behind them, are within the mapping.
         let line = |number: usize| unsafe { memory.base.add(number * prefetch::LINE) };
         let end = || Self {
             producer: line(0).cast(),
@@ -317,7 +312,6 @@ impl Mapped {
         Ok([end(), end()])
     }
 
-    /// Where the entries begin.
     pub(crate) fn address(&self) -> usize {
         self.words.as_ptr().addr()
     }
@@ -329,7 +323,7 @@ impl Mapped {
             Index::Consumer => self.consumer,
             Index::Flags => self.flags,
         };
-        // SAFETY: the place lies in the mapping, aligned, which its constructor checked; the mapping lives as
+        // SAFETY: the place is in the mapping and aligned, as the constructor checked; the mapping lives as
         // long as this.
         unsafe { place.as_ref() }
     }
@@ -354,7 +348,7 @@ impl<const WORDS: usize> RingMemory<WORDS> for Mapped {
     }
 }
 
-/// The entries of a ring that stays mapped meanwhile.
+/// The entries of a ring that stays mapped.
 #[derive(Clone, Copy)]
 pub(crate) struct MappedEntries<'a> {
     words: NonNull<AtomicU64>,
@@ -363,15 +357,15 @@ pub(crate) struct MappedEntries<'a> {
 }
 
 impl<'a> MappedEntries<'a> {
-    /// The words of an entry. A ring is a whole number of entries, so all of them lie in it.
+    /// A ring is a whole number of entries, so all words are in it.
     #[inline(always)]
     fn entry<const WORDS: usize>(self, slot: u32) -> &'a [AtomicU64; WORDS] {
         const { assert!(WORDS == 1 || WORDS == LEAST_WORDS) };
         let first = slot.wrapping_mul(WORDS as u32) & self.mask & !(WORDS as u32 - 1);
-        // SAFETY: the mask keeps the entry among the words of the ring, of which there are a power of two,
-        // and no fewer than its.
+        // SAFETY: the mask keeps the entry within the words of the ring, whose number is a power of two, and
+        // no less than that of an entry.
         let place = unsafe { self.words.add(first as usize).cast() };
-        // SAFETY: it is aligned, and the mapping lives as long as what this was made of.
+        // SAFETY: it is aligned, and the mapping lives for `'a`.
         unsafe { place.as_ref() }
     }
 }
@@ -379,7 +373,7 @@ impl<'a> MappedEntries<'a> {
 impl<const WORDS: usize> Entries<WORDS> for MappedEntries<'_> {
     #[inline(always)]
     fn get(self, slot: u32) -> [u64; WORDS] {
-        // Relaxed loads are plain ones for the CPU. Atomic they must be: the kernel may write at any time.
+        // Relaxed is plain for the CPU. Atomic, because the kernel may write at any time.
         let entry = self.entry::<WORDS>(slot);
         std::array::from_fn(|at| entry[at].load(Ordering::Relaxed))
     }
@@ -399,7 +393,7 @@ impl<const WORDS: usize> Entries<WORDS> for MappedEntries<'_> {
     }
 }
 
-/// A mask finds the entries of a power of two, which are as many words as a descriptor at least.
+/// A mask requires a power of two, and at least the words of a descriptor.
 fn check_entries(entries: u32, words: usize) -> io::Result<()> {
     match entries.is_power_of_two() && entries as usize * words >= LEAST_WORDS {
         true => Ok(()),
@@ -407,27 +401,27 @@ fn check_entries(entries: u32, words: usize) -> io::Result<()> {
     }
 }
 
-/// Memory that is mapped, and no other value's.
+/// A mapping that this value alone owns.
 #[derive(Debug)]
 struct Mapping {
     base: NonNull<u8>,
     len: usize,
 }
 
-// SAFETY: the mapping is of the process, not of a thread, and this value alone unmaps it.
+// SAFETY: the mapping belongs to the process, not to a thread, and only this value unmaps it.
 unsafe impl Send for Mapping {}
-// SAFETY: nothing is read or written through a shared reference to it, but the address and the length.
+// SAFETY: a shared reference gives access only to the address and the length.
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// `len` bytes: a socket's ring, or private memory.
+    /// Maps `len` bytes: a socket's ring, or memory of our own.
     fn new(len: usize, socket: Option<(BorrowedFd<'_>, libc::off_t)>) -> io::Result<Self> {
         let (fd, offset) = socket.map_or((-1, 0), |(fd, offset)| (fd.as_raw_fd(), offset));
         let whose = if socket.is_some() { 0 } else { libc::MAP_ANONYMOUS };
         let access = libc::PROT_READ | libc::PROT_WRITE;
-        // Populated, because the first round over the ring would fault at each page.
+        // Otherwise the first round over the ring faults at each page.
         let kind = libc::MAP_SHARED | libc::MAP_POPULATE | whose;
-        // SAFETY: a new mapping, wherever the kernel puts it.
+        // SAFETY: a new mapping, at an address that the kernel chooses.
         let base = unsafe { libc::mmap(std::ptr::null_mut(), len, access, kind, fd, offset) };
         if base == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
@@ -443,7 +437,7 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: this mapping is this value's alone, and nothing refers to it any more.
+        // SAFETY: only this value owns the mapping, and nothing refers to it any more.
         unsafe { libc::munmap(self.base.as_ptr().cast(), self.len) };
     }
 }

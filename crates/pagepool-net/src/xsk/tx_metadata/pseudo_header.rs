@@ -1,12 +1,12 @@
-//! The sum of what the checksums of TCP and UDP cover beside their own bytes: addresses, protocol and length
-//! (RFC 9293, RFC 768, RFC 8200).
+//! The sum of what TCP and UDP checksums cover beside their own bytes: addresses, protocol and length (RFC
+//! 9293, RFC 768, RFC 8200).
 
 use crate::steering::Headers;
 
 const TCP: u8 = 6;
 const UDP: u8 = 17;
 
-/// Where a packet's TCP or UDP header begins, where in it the checksum is, and what the checksum begins with.
+/// Where a packet's TCP or UDP header begins, where in it the checksum is, and its initial value.
 pub(super) fn of(packet: &[u8]) -> Option<(usize, usize, u16)> {
     let headers = Headers::read(packet);
     let (protocol, [network, transport]) = (headers.protocol?, headers.places?);
@@ -31,12 +31,12 @@ pub(super) fn of(packet: &[u8]) -> Option<(usize, usize, u16)> {
     Some((transport, offset, fold(sum[0])))
 }
 
-/// The sum of a number's words of 16 bits.
+/// The sum of the 16-bit words of a number.
 fn words(number: u128) -> u64 {
     (0..8).map(|at| (number >> (16 * at)) as u64 & 0xffff).sum()
 }
 
-/// Adds what is beyond 16 bits to what is not.
+/// Folds a sum into 16 bits.
 fn fold(sum: u64) -> u16 {
     let once = (sum >> 16) + (sum & 0xffff); // of some ten words: less than 2^17
     ((once >> 16) + (once & 0xffff)) as u16
@@ -46,7 +46,7 @@ fn fold(sum: u64) -> u16 {
 mod tests {
     use super::*;
 
-    /// The Internet's checksum, as the kernel computes it for a request.
+    /// The Internet checksum, as the kernel computes it.
     fn checksum(bytes: &[u8]) -> u16 {
         let word = |pair: &[u8]| u64::from(pair[0]) << 8 | u64::from(pair.get(1).copied().unwrap_or(0));
         let mut sum: u64 = bytes.chunks(2).map(word).sum();
@@ -63,7 +63,7 @@ mod tests {
         frame.extend([0x46, 0, 0, len, 0, 0, 0, 0, 64, protocol, 0, 0, 192, 0, 2, 1, 198, 51, 100, 2]);
         frame.extend([1, 1, 1, 0]); // options
         frame.extend(payload);
-        frame.resize(frame.len() + 3, 0); // what fills a minimal frame
+        frame.resize(frame.len() + 3, 0); // padding
         frame
     }
 
@@ -109,7 +109,7 @@ mod tests {
             frame
         };
         let short = |mut frame: Vec<u8>| {
-            frame[18 + 3] = 24 + 7; // less than a header of UDP, says IP
+            frame[18 + 3] = 24 + 7; // shorter than a UDP header, according to IP
             frame
         };
         let none = [v4(1, &payload), fragment(v4(UDP, &payload)), short(v4(UDP, &payload)), v4(UDP, &[7; 4])];

@@ -1,12 +1,12 @@
-//! Requests of packets that are being sent: what the socket serves, and the times that came back.
+//! Requests of sent packets: those that the socket serves, and the times in answer.
 //!
 //! Who    the thread that polls the device.
-//! Bound  as many times as the transmit ring has slots; the oldest go first, and are counted. Nothing is
-//!        allocated while packets are sent.
-//! Trust  none: what the kernel and the driver write is a number for the caller.
+//! Bound  as many times as the transmit ring has slots; the oldest are lost first, and counted. No
+//!        allocation.
+//! Trust  none: what the kernel and the driver write is only a number for the caller.
 //! I4     in copy mode the kernel writes a time when it frees the packet, which a queue below the interface
-//!        may hold for long after the socket was closed. So the frames that ask for one are counted, and the
-//!        device gives none back before the kernel has completed it.
+//!        may hold long after the close. So frames that request one are counted, and none returns before its
+//!        completion.
 
 use std::collections::VecDeque;
 
@@ -25,7 +25,7 @@ pub(in crate::xsk) struct Requests {
     times: VecDeque<TxTimestamp>,
     most: usize,
     lost: u64,
-    /// Frames that were put on the ring, ask for a time, and are not completed.
+    /// Frames on the ring that request a time and are not completed.
     awaited: usize,
 }
 
@@ -39,8 +39,8 @@ impl Requests {
         self.features
     }
 
-    /// `options` of the first descriptor, if the socket supports the request. Otherwise the kernel ignores
-    /// the request, or refuses the descriptor and stalls the ring behind it.
+    /// The options of the first descriptor, if the socket serves the request. Otherwise the kernel would
+    /// ignore it, or refuse the descriptor and stall the ring behind it.
     #[inline]
     pub(in crate::xsk) fn option(&self, frame: &XdpFrame) -> Result<u32, TxFit> {
         let Some(asked) = Asked::read(frame.meta()) else { return Ok(0) };
@@ -51,18 +51,17 @@ impl Requests {
         }
     }
 
-    /// Frames that the kernel may write a time to.
     pub(in crate::xsk) fn awaited(&self) -> usize {
         self.awaited
     }
 
-    /// Counts a frame that is put on the ring.
+    /// Counts a frame on the ring.
     #[inline]
     pub(in crate::xsk) fn sent(&mut self, frame: &XdpFrame) {
         self.awaited += usize::from(Asked::read(frame.meta()).is_some_and(Asked::wants_time));
     }
 
-    /// Notes the time at which a frame left that is completed.
+    /// Stores the time of a completed frame.
     #[inline]
     pub(in crate::xsk) fn note(&mut self, frame: &XdpFrame) {
         let Some(asked) = Asked::read(frame.meta()).filter(|asked| asked.wants_time()) else { return };
@@ -75,19 +74,19 @@ impl Requests {
         self.times.push_back(time);
     }
 
-    /// Moves the times into the vector; says how many were lost since the last call.
+    /// Moves the times into the vector. Returns how many were lost since the last call.
     pub(in crate::xsk) fn take(&mut self, into: &mut Vec<TxTimestamp>) -> u64 {
         into.extend(self.times.drain(..));
         std::mem::take(&mut self.lost)
     }
 }
 
-/// A driver that takes the packets of copy mode in fragments, without their metadata before this kernel
+/// Takes packets of copy mode in fragments; before this kernel, without their metadata
 /// (xsk_build_skb_zerocopy, v6.18). The kernel computes no checksums of such packets: a request for one would
-/// stay on the ring with all that is behind it, or the packet be dropped.
+/// drop the packet, or block the ring.
 const TAKES_FRAGMENTS: (&str, (u32, u32)) = ("virtio_net", (6, 18));
 
-/// Which requests are served on an interface.
+/// The requests that an interface serves.
 pub(in crate::xsk) fn features_of(
     index: u32,
     mode: TxMetadataMode,

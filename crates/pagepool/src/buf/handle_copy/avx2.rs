@@ -1,8 +1,8 @@
 //! The copies of `handle_copy` in registers of 32 bytes, for CPUs with AVX2.
 //!
-//! What   a register holds two handles: pool, bits, pool, bits. Bits are a page number that fills 64 bits for
-//!        a whole page, and negative for everything else.
-//! Cost   per handle: 1.5 instructions to write, 1.75 to read, and the loops.
+//! What   a register holds two handles: pool, bits, pool, bits. For a whole page the bits are the
+//!        zero-extended page number; for all else they are negative.
+//! Cost   per handle: 1.5 instructions to write, 1.75 to read, plus the loops.
 
 // UNSAFETY: handles and page numbers are loaded and stored as vectors.
 #![expect(unsafe_code)]
@@ -14,10 +14,10 @@ use crate::buf::handle_copy::each::{read_each, write_each};
 use crate::buf::page_buf::PageBuf;
 use crate::returns::pool_core::PoolPtr;
 
-/// Handles that are copied at once.
+/// Handles copied at once.
 const EIGHT: usize = 8;
 
-/// Whether the CPU has AVX2, and there are enough buffers for it. Asking is a load and a test.
+/// Whether the CPU has AVX2 and there are enough buffers: a load and a test.
 #[inline(always)]
 pub(super) fn is_worth_it(buffers: usize) -> bool {
     buffers >= EIGHT && is_x86_feature_detected!("avx2")
@@ -36,14 +36,14 @@ pub(super) fn write_whole(pool: PoolPtr, pages: &[u32], room: &mut [MaybeUninit<
             let from = unsafe { from.add(half) };
             // SAFETY: it lies in the eight numbers.
             let numbers = _mm256_cvtepu32_epi64(unsafe { _mm_loadu_si128(from) });
-            // Numbers 0 and 2 beside each other, and 1 and 3: the next step works on halves of a register.
+            // Order 0, 2, 1, 3, because the next step works on halves of a register.
             let numbers = _mm256_permute4x64_epi64::<0b11_01_10_00>(numbers);
             let pairs = [_mm256_unpacklo_epi64(pools, numbers), _mm256_unpackhi_epi64(pools, numbers)];
             let to: *mut [__m256i; 2] = handles.as_mut_ptr().cast();
             // SAFETY: four handles are 64 bytes.
             let to = unsafe { to.add(half) };
-            // SAFETY: it lies in the room for eight handles; a handle is two words, of which any pool and
-            // any number make one.
+            // SAFETY: it lies in the room for eight handles. A handle is two words, valid for any pool and
+            // any number.
             unsafe { to.write_unaligned(pairs) };
         }
     }
@@ -69,12 +69,12 @@ pub(super) fn read_whole(pool: PoolPtr, buffers: &[PageBuf], numbers: &mut [u32]
         // SAFETY: eight numbers are 32 bytes.
         unsafe { _mm256_storeu_si256(to, copied) };
     }
-    // Every bit of a pool's word, and the sign of the bits.
+    // All bits of a pool's word, and the sign of the bits.
     let wrong = _mm256_set_epi64x(i64::MIN, -1, i64::MIN, -1);
     _mm256_testz_si256(any, wrong) == 1 && (rest.is_empty() || read_each(pool, rest, number_rest))
 }
 
-/// The page numbers of four pairs of handles, whose upper bits are 0 or do not matter.
+/// The page numbers of four pairs of handles. Meaningless unless the upper halves of the bits are 0.
 #[target_feature(enable = "avx2")]
 #[inline]
 fn numbers_of([pair0, pair1, pair2, pair3]: [__m256i; 4]) -> __m256i {

@@ -7,8 +7,7 @@ use crate::buf::page_buf::PageBuf;
 use crate::mem::page::PageIdx;
 use crate::returns::pool_core::PoolPtr;
 
-/// See `write_whole`. Not inlined, as the functions for AVX2 are not: so a caller keeps nothing but their
-/// arguments.
+/// See `write_whole`. Not inlined, like the AVX2 functions: a caller then keeps only their arguments.
 #[inline(never)]
 pub(super) fn write_each(pool: PoolPtr, pages: &[u32], room: &mut [MaybeUninit<PageBuf>]) {
     let write = |(page, handle): (&u32, &mut MaybeUninit<PageBuf>)| {

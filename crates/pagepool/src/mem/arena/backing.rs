@@ -1,10 +1,10 @@
-//! What an arena is made of: kinds of memory, and what an arena does if a kind is not available.
+//! The kinds of memory of an arena, and the fallbacks if one is not available.
 //!
-//! What   [`Backing`] is the kind that the caller requests; [`ArenaMemory`] commits it region by region, and
-//!        names the kind that it used instead, if any. A region of huge pages is made elsewhere, filled, and
-//!        then moved into its place, so that a refusal leaves the reservation as it was.
-//! Who    [`ArenaMemory`] is called by the arena under its growth lock, never under the lock of the free
-//!        pages: committing may fault memory in.
+//! What   [`Backing`] is the requested kind. [`ArenaMemory`] commits it region by region, and reports the
+//!        kind it used instead, if any. A region of huge pages is mapped elsewhere, populated, and then
+//!        moved into its place, so a refusal leaves the reservation unchanged.
+//! Who    [`ArenaMemory`] is called by the arena under its growth lock, never under the free pages' lock:
+//!        committing may fault memory in.
 
 use std::fmt;
 use std::io;
@@ -17,13 +17,13 @@ use crate::mem::page::{NodeId, system_page_size};
 use crate::sys::call::{OwnFd, read_file};
 use crate::sys::memory::{self, Advice, Placement, Reservation, Staged};
 
-/// The kind of memory that an arena is made of.
+/// The kind of memory of an arena.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Backing {
-    /// Anonymous memory in the system's own pages, 4 KiB on most machines, never huge ones.
+    /// Anonymous memory in the system's own pages, 4 KiB on most machines; never huge pages.
     Anonymous4k,
-    /// Anonymous memory for which the kernel may use transparent huge pages. Needs no set-up where they fit a
+    /// Anonymous memory for which the kernel may use transparent huge pages. Needs no set-up if these fit a
     /// region of 4 MiB.
     #[default]
     TransparentHuge,
@@ -31,18 +31,18 @@ pub enum Backing {
     Huge2M,
     /// hugetlb pages of 1 GiB. `max_bytes` is a multiple of 1 GiB, and so is a region.
     Huge1G,
-    /// A memfd, mapped shared: a peer process can map the descriptor, at the same offsets. `max_bytes` is
+    /// A memfd, mapped shared: a peer process can map the descriptor, at equal offsets. `max_bytes` must be
     /// within the limit on file sizes (`RLIMIT_FSIZE`).
     Memfd {
-        /// Of hugetlb pages of 2 MiB.
+        /// Uses hugetlb pages of 2 MiB.
         huge: bool,
     },
-    /// Memory that the caller gave; see [`Arena::over_caller_memory`](crate::Arena::over_caller_memory).
+    /// Memory of the caller; see [`Arena::over_caller_memory`](crate::Arena::over_caller_memory).
     Caller,
 }
 
 impl Backing {
-    /// log2 of the hugetlb page, for the kinds that have one.
+    /// log2 of the hugetlb page size, if the kind has one.
     pub(crate) fn huge_shift(self) -> Option<u32> {
         match self {
             Self::Huge2M | Self::Memfd { huge: true } => Some(21),
@@ -51,7 +51,7 @@ impl Backing {
         }
     }
 
-    /// The kind that replaces it if there are no huge pages.
+    /// The fallback if there are no huge pages.
     fn instead(self) -> Self {
         match self {
             Self::Huge2M | Self::Huge1G => Self::TransparentHuge,
@@ -75,17 +75,17 @@ impl fmt::Display for Backing {
     }
 }
 
-/// What to do when there are no huge pages.
+/// What to do if there are no huge pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnMissingHuge {
-    /// Take smaller pages; the description says so, and why.
+    /// Use smaller pages; the description says so, and why.
     #[default]
     Fallback,
-    /// Fail: at creation for the first region, later growth brings nothing.
+    /// Fail: at creation for the first region. Later the arena does not grow.
     Fail,
 }
 
-/// How a region is to be committed.
+/// How to commit a region.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Commit {
     pub(crate) backing: Backing,
@@ -96,21 +96,21 @@ pub(crate) struct Commit {
     pub(crate) inherit_on_fork: bool,
 }
 
-/// The kind of memory that came in place of what was requested, and why.
+/// The kind of memory used instead of the requested one, and why.
 pub(crate) type Instead = (Backing, String);
 
-/// The addresses of an arena, and the file behind them if there is one.
+/// The addresses of an arena, and the file behind them, if any.
 #[derive(Debug)]
 pub(crate) struct ArenaMemory {
     space: Reservation,
     file: Option<OwnFd>,
-    /// Why the file is not of huge pages, if it should have been.
+    /// Why the file has no huge pages, if requested.
     fell_back: Option<Instead>,
     max_bytes: u64,
 }
 
 impl ArenaMemory {
-    /// Reserves addresses, and makes the memfd. Commits nothing.
+    /// Reserves addresses and makes the memfd. Commits nothing.
     pub(crate) fn reserve(name: &str, max_bytes: u64, align: usize, how: &Commit) -> Result<Self, Error> {
         let space = Reservation::new(max_bytes as usize, align)
             .map_err(Error::of_call("mmap", || too_much_address_space(max_bytes)))?;
@@ -128,12 +128,11 @@ impl ArenaMemory {
         Ok(this)
     }
 
-    /// Memory of the caller.
     pub(crate) fn over(space: Reservation, max_bytes: u64) -> Self {
         Self { space, file: None, fell_back: None, max_bytes }
     }
 
-    /// The memfd. Of huge pages, the first region's are claimed at once: the whole file is of one kind.
+    /// Makes the memfd. Of huge pages, claims the first region's at once: the whole file is of one kind.
     fn make_file(&self, name: &str, huge: bool) -> Result<OwnFd, Error> {
         let limit = memory::file_size_limit().unwrap_or(u64::MAX);
         if limit < self.max_bytes {
@@ -155,21 +154,19 @@ impl ArenaMemory {
         Ok(file)
     }
 
-    /// Address of the first byte.
     pub(crate) fn base(&self) -> usize {
         self.space.base()
     }
 
-    /// The memfd.
     pub(crate) fn file(&self) -> Option<BorrowedFd<'_>> {
         self.file.as_ref().map(AsFd::as_fd)
     }
 
-    /// Makes a region usable. Gives the reason if it is of another kind than was requested.
+    /// Makes a region usable. Returns the kind used instead and why, if it is not the requested one.
     pub(crate) fn commit(&self, at: Range<usize>, how: &Commit) -> Result<Option<Instead>, Error> {
         let done = self.try_commit(at.clone(), how);
         if done.is_err() {
-            let _ = self.decommit(at); // the error that counts is the first
+            let _ = self.decommit(at); // report the first error
         }
         done
     }
@@ -238,7 +235,7 @@ impl ArenaMemory {
         self.map_staged(Staged::huge(at.len(), shift), at.clone(), how, missing)
     }
 
-    /// Fills a mapping of huge pages that was made elsewhere, and moves it into its place.
+    /// Populates a staged mapping of huge pages, and moves it into its place.
     fn map_staged(
         &self,
         staged: io::Result<Staged>,
@@ -263,7 +260,7 @@ impl ArenaMemory {
         self.map_staged(Staged::file(at.clone(), file), at.clone(), how, missing)
     }
 
-    /// Gives a region's memory back and keeps its addresses.
+    /// Frees a region's memory and keeps its addresses.
     pub(crate) fn decommit(&self, at: Range<usize>) -> io::Result<()> {
         self.space.decommit(at.clone())?;
         self.file.as_ref().map_or(Ok(()), |file| memory::punch_hole(file, at))
@@ -280,7 +277,7 @@ fn place(addr: usize, len: usize, how: &Commit) -> Result<(), Error> {
     memory::mbind(addr, len, placement, node.0).map_err(Error::of_call("mbind", remedy))
 }
 
-/// The text of an error with its cause, for descriptions.
+/// An error's text with its cause, for descriptions.
 pub(crate) fn why(error: &Error) -> String {
     match std::error::Error::source(error) {
         Some(source) => format!("{error} ({source})"),
@@ -308,19 +305,19 @@ fn missing_huge(call: &'static str, shift: u32, need_bytes: u64, source: io::Err
     Error::of_call(call, remedy)(source)
 }
 
-/// Sizes that a huge page may have, in powers of two from 1 KiB on: the largest of all is 16 GiB (POWER).
+/// The number of huge page sizes, in powers of two from 1 KiB: the largest is 16 GiB (POWER).
 const HUGE_SIZES: u32 = 25;
 
-/// The sizes of huge pages that this kernel has, in words.
+/// Names the sizes of huge pages that this kernel has.
 fn huge_pages_there() -> String {
-    // Asked for one by one: to list a directory is a cancellation point in musl.
+    // Tries each: listing a directory is a cancellation point in musl.
     let count = |kib: u64| format!("/sys/kernel/mm/hugepages/hugepages-{kib}kB/nr_hugepages");
     let sizes = (0..HUGE_SIZES).map(|shift| 1 << shift).filter(|&kib| read_file(&count(kib)).is_ok());
     let sizes: Vec<_> = sizes.map(|kib| bytes(kib << 10)).collect();
     if sizes.is_empty() { "it has none".into() } else { format!("it has {}", sizes.join(", ")) }
 }
 
-/// Why the kernel uses no transparent huge pages here, if it does not.
+/// Why the kernel uses no transparent huge pages here; `None` if it does.
 fn no_transparent_huge_pages(read: impl Fn(&str) -> Option<String>) -> Option<String> {
     let directory = "/sys/kernel/mm/transparent_hugepage";
     let is_off = |file: &str| read(file).map(|text| text.contains("[never]"));
@@ -331,8 +328,7 @@ fn no_transparent_huge_pages(read: impl Fn(&str) -> Option<String>) -> Option<St
     let size: u64 = read(&format!("{directory}/hpage_pmd_size"))?.trim().parse().ok()?;
     let region = 1 << REGION_SHIFT;
     let switch = |size: u64| format!("{directory}/hugepages-{}kB/enabled", size >> 10);
-    // An arm64 kernel with pages of 64 KiB has huge ones of 512 MiB, and smaller ones that are switched on
-    // apart.
+    // An arm64 kernel with pages of 64 KiB has huge pages of 512 MiB, and smaller ones with a switch each.
     let smaller =
         || std::iter::successors(Some(region), |size| Some(size / 2)).take_while(|&size| size >= 1 << 14);
     if size <= region || smaller().any(|size| is_off(&switch(size)) == Some(false)) {
@@ -375,7 +371,7 @@ fn mlock_text(limit_bytes: u64, arena_bytes: u64) -> String {
     )
 }
 
-/// A number of bytes for people: "64 MiB".
+/// Formats a number of bytes: "64 MiB".
 pub(crate) fn bytes(n: u64) -> String {
     match n {
         u64::MAX => "unlimited".into(),

@@ -1,7 +1,7 @@
 //! The buddy allocator under an arena: free blocks of order 0 to 10 per node, split and merged.
 //!
-//! What   a block is `1 << order` base pages, naturally aligned, all on one node. Per page a link (8 bytes)
-//!        and a state (1 byte), in tables beside the memory; the free lists are linked through the tables.
+//! What   a block is `1 << order` base pages, naturally aligned, all on one node. Tables beside the memory
+//!        have a link (8 bytes) and a state (1 byte) per page; the free lists are linked through them.
 //!        Linux: `mm/page_alloc.c`.
 //! Who    the holder of the lock of the [`FreePages`](crate::mem::arena::free_pages::FreePages) around it.
 //! Cost   a take or a give is a few list operations per split or merge; no loop over pages.
@@ -16,16 +16,16 @@ use crate::sys::table::Table;
 
 const ORDERS: usize = MAX_ORDER as usize + 1;
 
-/// Free blocks of the present regions of one area.
+/// The free blocks of an area's present regions.
 pub(crate) struct Buddy {
     area: Arc<Area>,
-    /// Of the first page of a free block: the next and the previous block in its list, plus one; 0 = none.
+    /// For the first page of a free block: the next and the previous block in its list, plus one; 0 = none.
     next: Table<u32>,
     prev: Table<u32>,
-    /// Of the first page of a free block: its order plus one. Of any other page: 0.
+    /// For the first page of a free block: its order plus one. For any other page: 0.
     state: Table<u8>,
     lists: Box<[Lists]>,
-    /// Free base pages per region; a region can go when all of its pages are here.
+    /// Free base pages per region. A region can be removed if all of its pages are here.
     in_region: Box<[u32]>,
 }
 
@@ -37,7 +37,7 @@ struct Lists {
 }
 
 impl Buddy {
-    /// No free block yet; `lists` is the number of nodes, or 1 where all pages are on one.
+    /// Makes empty lists; `lists` is the number of nodes, or 1 if all pages are on one.
     pub(crate) fn new(area: Arc<Area>, lists: usize) -> Result<Self, Error> {
         let pages = area.pages() as usize;
         Ok(Self {
@@ -50,7 +50,6 @@ impl Buddy {
         })
     }
 
-    /// The area whose pages these are.
     pub(crate) fn area(&self) -> &Area {
         &self.area
     }
@@ -72,21 +71,20 @@ impl Buddy {
         }
     }
 
-    /// Number of lists.
     pub(crate) fn lists(&self) -> usize {
         self.lists.len()
     }
 
-    /// Blocks of `order` that the free blocks of a list could be cut into.
+    /// The number of blocks of `order` into which a list's free blocks could be cut.
     pub(crate) fn could_give(&self, list: usize, order: u8) -> u64 {
         let blocks = &self.lists[list].blocks;
         (usize::from(order)..ORDERS).map(|o| u64::from(blocks[o]) << (o - usize::from(order))).sum()
     }
 
-    /// Adds a stretch of free pages, cut into the largest blocks on one node that fit; the lowest are given
-    /// first.
+    /// Adds a range of free pages, cut into the largest possible blocks on one node. The lowest block is
+    /// given out first.
     pub(crate) fn add(&mut self, pages: Range<u32>) {
-        // From the end: the lists are last in, first out, so the lowest block goes in last and out first.
+        // From the end: the lists are last in, first out.
         let mut end = pages.end;
         while end > pages.start {
             let list = self.list_of(PageIdx(end - 1));
@@ -103,22 +101,21 @@ impl Buddy {
         let mut end = pages.end;
         while end > pages.start {
             let fits = u32::BITS - 1 - (end - pages.start).leading_zeros();
-            // A block must end at a multiple of its size, and fit the rest.
+            // A block ends at a multiple of its size, and fits in the rest.
             let order = end.trailing_zeros().min(fits).min(MAX_ORDER.into());
             end -= 1 << order;
             self.give(PageIdx(end), order as u8);
         }
     }
 
-    /// Takes the smallest free block of at least `order` and cuts it down to at most `largest`; gives its
-    /// order too.
+    /// Takes the smallest free block of at least `order` and cuts it down to at most `largest`. Also returns
+    /// its order.
     pub(crate) fn take(&mut self, list: usize, order: u8, largest: u8) -> Option<(PageIdx, u8)> {
         let lists = &self.lists[list];
         let found = (usize::from(order)..ORDERS).find(|&o| lists.first[o] != 0)?;
         let page = PageIdx(lists.first[found] - 1);
         self.unlink(page);
-        // Split: give the lower half out, so that memory is used from the bottom and whole blocks stay at the
-        // top.
+        // Gives the lower half out, so memory is used from the bottom and whole blocks stay at the top.
         let mut have = found as u8;
         while have > largest {
             have -= 1;
@@ -127,16 +124,16 @@ impl Buddy {
         Some((page, have))
     }
 
-    /// Takes a block back and merges it with its neighbours as far as they are free.
+    /// Adds a block and merges it with its free neighbours.
     pub(crate) fn give(&mut self, page: PageIdx, order: u8) {
         let list = self.list_of(page);
         let (mut page, mut order) = (page, order);
         debug_assert_eq!(self.state[page.0 as usize], 0, "I1: {page:?} is free already");
         while order < MAX_ORDER {
-            // The buddy of a block differs from it in the one bit that its size sets.
+            // A block and its buddy differ in the one bit of their size.
             let other = PageIdx(page.0 ^ (1 << order));
-            // `state` is set for the first page of a free block alone, so a buddy that is out or split does
-            // not match. A buddy on another node stays apart: a block has one node.
+            // `state` is set only for the first page of a free block, so a buddy that is out or split does
+            // not match. Buddies on two nodes are not merged: a block has one node.
             if self.state.get(other.0 as usize) != Some(&(order + 1)) || self.list_of(other) != list {
                 break;
             }
@@ -147,7 +144,7 @@ impl Buddy {
         self.link(page, list, order);
     }
 
-    /// Takes every block of a region off the lists, if all of its pages are free; says whether it did.
+    /// Removes every block of a region from the lists, if all of its pages are free; returns whether it did.
     pub(crate) fn withdraw(&mut self, region: usize) -> bool {
         let pages = self.pages_of(region);
         if self.in_region[region] != pages.end - pages.start {
@@ -156,7 +153,7 @@ impl Buddy {
         let mut at = pages.start;
         while at < pages.end {
             // All pages are free, and no block crosses a region, which is at least as large as the largest
-            // block: so blocks lie end to end.
+            // block. So the blocks are adjacent.
             let order = self.state[at as usize] - 1;
             self.unlink(PageIdx(at));
             at += 1 << order;
@@ -164,7 +161,7 @@ impl Buddy {
         true
     }
 
-    /// Numbers of the base pages of a region.
+    /// The numbers of a region's base pages.
     pub(crate) fn pages_of(&self, region: usize) -> Range<u32> {
         self.area.region(region).pages()
     }
@@ -177,7 +174,7 @@ impl Buddy {
         let region = self.region_of(page);
         self.in_region[region] += 1 << order;
         let lists = &mut self.lists[list];
-        // Links are numbers plus one: zeroed tables are empty lists, and untouched parts of them take no
+        // Links are numbers plus one: zeroed tables are empty lists, and their untouched parts use no
         // memory.
         let first = std::mem::replace(&mut lists.first[usize::from(order)], page.0 + 1);
         lists.blocks[usize::from(order)] += 1;
@@ -216,7 +213,7 @@ mod tests {
     use crate::mem::area::REGION_SHIFT;
 
     fn buddy(pages: u64, node: Option<NodeId>) -> Buddy {
-        // SAFETY: no region is ever added, so nobody follows the address.
+        // SAFETY: no region is ever added, so no code follows the address.
         let area = unsafe { Area::readable(1 << 30, pages << PAGE_SHIFT, REGION_SHIFT, node) };
         let area = area.expect("a small area");
         let lists = if node.is_some() { 1 } else { 2 };

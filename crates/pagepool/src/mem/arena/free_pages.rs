@@ -1,16 +1,16 @@
 //! Free pages of a provider: hot stacks over a buddy allocator, under one short lock.
 //!
-//! What   per node and order a stack of page numbers, last in first out, so that bulk requests are a copy;
-//!        below them [`Buddy`]. A request that neither satisfies may pour the node's stacks into the buddy,
-//!        so that idle pages of one order can become pages of another.
-//! Pour   stacks are emptied into the buddy, which coalesces pages. To move a page there and back costs ten
-//!        times what it costs to take one. So a pour that served nobody is remembered, and requests that
-//!        another pour would not serve either are refused, with nothing moved: as long as no page comes
-//!        back, and for a while after that, as [`Vain`] says.
-//! Who    any thread. The lock is never held while a callback runs or memory is faulted in.
-//! I1     a page is in a stack, in the buddy, or out. Builds with debug assertions keep a byte per page that
-//!        says which are out, and refuse a page that comes back twice.
-//! Cost   `take` and `give` of n pages: one lock, one copy of 4 n bytes. No allocation. At most 13 bytes per
+//! What   a stack of page numbers per node and order, last in, first out, so bulk requests are one copy;
+//!        below them [`Buddy`]. A request that neither serves may pour the node's stacks into the buddy, so
+//!        idle pages of one order can become pages of another.
+//! Pour   empties stacks into the buddy, which coalesces pages. Moving a page there and back costs ten times
+//!        as much as taking one. So a pour that served no request is remembered ([`Vain`]). Requests that
+//!        another pour would not serve either are refused without moving anything, while no page returns and
+//!        for some time after.
+//! Who    any thread. The lock is never held during a callback or a page fault.
+//! I1     a page is in a stack, in the buddy, or out. With debug assertions a byte per page records which
+//!        are out, and returning a page twice panics.
+//! Cost   `take` and `give` of n pages: one lock, one copy of 4 n bytes, no allocation. At most 13 bytes per
 //!        4 KiB.
 
 use std::fmt;
@@ -25,16 +25,16 @@ use crate::sys::sync::Lock;
 
 const ORDERS: usize = MAX_ORDER as usize + 1;
 
-/// Pages of order 0 that a hot stack holds at most; half of it for each further order.
+/// The most order-0 pages in a hot stack; half as many for each further order.
 const HOT_PAGES: usize = 1024;
-/// Entries that a stack of a high order has nevertheless.
+/// The least capacity of a stack.
 const HOT_LEAST: usize = 4;
-/// log2 of the fragments that a refill cuts a block into at most.
+/// log2 of the most pieces that a refill cuts from a block.
 const REFILL_SHIFT: u8 = 6;
 
 /// Entries that a request may always pour.
 const POUR_AT_ONCE: u64 = 8;
-/// Pages that must come back to pay for pouring one entry, if no request is refused meanwhile.
+/// Returned pages that pay for pouring one entry, if no request is refused.
 const RETURNS_PER_ENTRY: u64 = 64;
 
 /// The free pages of one area.
@@ -43,17 +43,17 @@ pub(crate) struct FreePages {
 }
 
 struct FreeState {
-    /// Stack of `list * ORDERS + order`.
+    /// At `list * ORDERS + order`.
     hot: Box<[HotStack]>,
     buddy: Buddy,
-    /// Of each list its last pour, if that was in vain.
+    /// Per list, its last pour, if that served no request.
     vain: Box<[Vain]>,
-    /// Base pages that ever became free, and that ever stopped to be: the difference is in stacks and buddy.
+    /// Base pages that ever became free, and that ever ceased to be; the difference is in stacks and buddy.
     came: u64,
     went: u64,
     /// Base pages in present regions.
     present: u64,
-    /// Order plus one of each base page that is out.
+    /// Per base page, its order plus one while it is out.
     #[cfg(debug_assertions)]
     out: crate::sys::table::Table<u8>,
 }
@@ -74,17 +74,17 @@ impl HotStack {
         self.slots.len() - self.len
     }
 
-    /// Fills `out` from the top of the stack and says how many.
+    /// Fills `out` from the top of the stack; returns how many.
     #[inline]
     fn pop(&mut self, out: &mut [PageIdx]) -> usize {
         let n = self.len.min(out.len());
-        // From the top, in the order in which they lie: one copy, and the page that was freed last is in it.
+        // Copies the top n entries in stack order: one copy, which includes the page freed last.
         self.len -= n;
         copy(&mut out[..n], &self.slots[self.len..self.len + n]);
         n
     }
 
-    /// Puts all of `pages` on the stack; the caller has made room.
+    /// Pushes all `pages`; the caller made room.
     #[inline]
     fn push(&mut self, pages: &[PageIdx]) {
         copy(&mut self.slots[self.len..self.len + pages.len()], pages);
@@ -92,7 +92,7 @@ impl HotStack {
     }
 }
 
-/// Copies as many pages; for a single one, as a `PageRef` gives back, without a call.
+/// Copies equally long slices. A single entry, as a `PageRef` returns it, needs no call.
 #[inline(always)]
 fn copy(to: &mut [PageIdx], from: &[PageIdx]) {
     match (to, from) {
@@ -101,25 +101,25 @@ fn copy(to: &mut [PageIdx], from: &[PageIdx]) {
     }
 }
 
-/// A pour that served nobody, and what has happened since.
+/// A pour that served no request, and what happened since.
 ///
-/// For a request that could be served only by merging pages of the stacks:
-/// * It is refused, with nothing moved, while no page has come back since the pour.
-/// * It pours at once in four cases: there are more free pages, by a block's worth, than at any pour in vain
-///   since the last that served; at most [`POUR_AT_ONCE`] entries must move; the caller is
-///   [thorough](Search::Thorough); or a pool waits for pages of this area.
-/// * Otherwise it pays first: each refusal, and each [`RETURNS_PER_ENTRY`] pages that come back, move one
-///   entry. So it is refused at most as many times as the stacks have entries (about 2,000), and moving costs
-///   a request or a return no more than that.
+/// A request that only merging pages of the stacks could serve:
+/// * is refused, and moves nothing, while no page has returned since the pour.
+/// * pours at once if more pages are free, by a block's worth, than at any failed pour since the last
+///   successful one; if at most [`POUR_AT_ONCE`] entries must move; if the caller is
+///   [thorough](Search::Thorough); or if a pool waits for pages of this area.
+/// * else pays first: each refusal, and each [`RETURNS_PER_ENTRY`] returned pages, pay for one entry. So it
+///   is refused at most as often as the stacks have entries (about 2,000), and moving costs a request or a
+///   return no more than that.
 #[derive(Clone)]
 struct Vain {
-    /// No block of this order or a higher one came of it; above [`MAX_ORDER`] there was no such pour.
+    /// It made no block of this order or above; more than [`MAX_ORDER`]: no such pour.
     order: u8,
-    /// The list's free base pages: the most at any pour in vain since one that served.
+    /// The list's most free base pages at any failed pour since a successful one.
     free: u64,
     /// [`FreeState::came`] at the pour.
     came: u64,
-    /// Requests that were refused since, though pages had come back.
+    /// Requests refused since, although pages had returned.
     refused: u64,
 }
 
@@ -127,16 +127,16 @@ impl Vain {
     const NONE: Self = Self { order: MAX_ORDER + 1, free: 0, came: 0, refused: 0 };
 }
 
-/// How hard a request looks for pages that would have to be merged first.
+/// How hard a request looks for pages that must be merged first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Search {
-    /// As cheap as [`Vain`] says.
+    /// Limited by [`Vain`].
     Usual,
-    /// Until nothing that is free can serve: what a refusal costs is dearer than a pour.
+    /// Until no free page can serve: for callers whose refusal costs more than a pour.
     Thorough,
 }
 
-/// In a few words: stacks and buddy have an entry per page.
+/// Two counts only: stacks and buddy have an entry per page.
 impl fmt::Debug for FreePages {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let state = self.state.lock();
@@ -146,8 +146,7 @@ impl fmt::Debug for FreePages {
 }
 
 impl FreePages {
-    /// No free page yet. `nodes` is one more than the highest node; where the area has one node it does not
-    /// matter.
+    /// No free pages yet. `nodes` is the highest node plus one; ignored if the area has one node.
     pub(crate) fn new(area: &Arc<Area>, nodes: usize) -> Result<Self, Error> {
         let lists = if area.only_node().is_some() { 1 } else { nodes.max(1) };
         let each = area.pages() as usize / lists;
@@ -164,7 +163,7 @@ impl FreePages {
         Ok(Self { state: Lock::new(state) })
     }
 
-    /// Fills `out` from the front with free pages of `order`, on `node` if one is given, and says how many.
+    /// Fills `out` from the front with free pages of `order`, on `node` if given; returns how many.
     #[inline]
     pub(crate) fn take(&self, order: u8, node: Option<NodeId>, out: &mut [PageIdx], search: Search) -> usize {
         let mut state = self.state.lock();
@@ -178,7 +177,7 @@ impl FreePages {
         taken
     }
 
-    /// Takes pages of `order` back.
+    /// Returns pages of `order`.
     #[inline]
     pub(crate) fn give(&self, order: u8, pages: &[PageIdx]) {
         debug_assert!(order <= MAX_ORDER, "I1: there is no order {order}");
@@ -187,7 +186,7 @@ impl FreePages {
         if state.buddy.lists() == 1 {
             return state.give(0, order, pages);
         }
-        // Neighbours in a return mostly lie on one node: one copy for each run.
+        // Adjacent entries are mostly on one node: one copy per run.
         let mut rest = pages;
         while let Some(&first) = rest.first() {
             let list = state.buddy.list_of(first);
@@ -203,11 +202,11 @@ impl FreePages {
         let largest = 1 << MAX_ORDER;
         for start in pages.clone().step_by(largest) {
             let part = start..pages.end.min(start + largest as u32);
-            self.state.lock().add(part); // a short lock for each 4 MiB
+            self.state.lock().add(part); // a short lock per 4 MiB
         }
     }
 
-    /// Takes a region out again, if every page of it is free; says whether it did.
+    /// Removes a region if all of its pages are free; returns whether it did.
     pub(crate) fn withdraw(&self, region: usize) -> bool {
         let mut state = self.state.lock();
         // Pages in hot stacks are free too, but only the buddy knows whether a region is complete.
@@ -215,7 +214,7 @@ impl FreePages {
             state.pour(list, 0..ORDERS as u8);
         }
         let done = state.buddy.withdraw(region);
-        // If it failed the stacks stay poured: the next request refills them from the buddy.
+        // On failure the stacks stay empty: the next request refills them from the buddy.
         if done {
             let pages = state.buddy.pages_of(region);
             state.went += u64::from(pages.end - pages.start);
@@ -224,10 +223,10 @@ impl FreePages {
         done
     }
 
-    /// Pages of `order` that could be taken as things are, fragmentation included.
+    /// Pages of `order` that could be taken now.
     pub(crate) fn count(&self, order: u8) -> usize {
         let state = self.state.lock();
-        // Higher orders count, for they can be cut. Lower ones do not: only pouring them shows what merges.
+        // Higher orders count: they can be cut. Lower ones do not: only a pour shows what merges.
         let hot =
             |list: usize, o: usize| (state.hot[list * ORDERS + o].len as u64) << (o - usize::from(order));
         let on = |list: usize| -> u64 {
@@ -264,7 +263,7 @@ impl FreeState {
 
     fn take_any(&mut self, order: u8, out: &mut [PageIdx], search: Search) -> usize {
         let mut taken = 0;
-        // In the order of nodes: who names no node gets the lowest one that has pages.
+        // In node order: a request without a node gets pages of the lowest node that has any.
         for list in 0..self.buddy.lists() {
             taken += self.take(list, order, &mut out[taken..], search);
         }
@@ -274,11 +273,11 @@ impl FreeState {
     #[cold]
     fn take_slow(&mut self, list: usize, order: u8, out: &mut [PageIdx], search: Search) -> usize {
         let mut taken = self.take_from_buddy(list, order, out);
-        // Idle pages of higher orders need no merging, only cutting.
+        // Idle pages of higher orders only need cutting.
         if taken < out.len() && self.pour(list, order + 1..ORDERS as u8) > 0 {
             taken += self.take_from_buddy(list, order, &mut out[taken..]);
         }
-        // Those of lower orders may merge. Once is enough: nothing fills the stacks meanwhile.
+        // Lower orders may merge. One pour is enough: nothing fills the stacks in between.
         if taken < out.len() && self.may_pour(list, order, search) {
             self.pour(list, 0..order);
             let more = self.take_from_buddy(list, order, &mut out[taken..]);
@@ -296,8 +295,8 @@ impl FreeState {
         taken
     }
 
-    /// Whether merging what lies in the stacks of lower orders could serve a request that nothing else can,
-    /// and is not too dear.
+    /// Whether merging entries of lower orders could serve a request that nothing else can, at acceptable
+    /// cost.
     fn may_pour(&mut self, list: usize, order: u8, search: Search) -> bool {
         let lower = &self.hot[list * ORDERS..][..order.into()];
         let entries: u64 = lower.iter().map(|stack| stack.len as u64).sum();
@@ -308,10 +307,10 @@ impl FreeState {
         let returned = self.came - vain.came;
         let known = order >= vain.order;
         if entries == 0 || free < block || known && returned == 0 {
-            return false; // for certain: the buddy has all, or too little, or no page more than it had then
+            return false; // certain: the buddy has all, has too little, or has no more than at the last pour
         }
         let earned = POUR_AT_ONCE + vain.refused + returned / RETURNS_PER_ENTRY;
-        // A pool that sleeps asks once more, and then not before it is woken: it must not miss a page.
+        // A pool about to sleep requests once more, then not before it is woken: it must not miss a page.
         let is_waited_for = self.buddy.area().starved().are_listed();
         let thorough = search == Search::Thorough || is_waited_for;
         let pours = !known || thorough || free >= vain.free + block || entries <= earned;
@@ -319,7 +318,7 @@ impl FreeState {
         pours
     }
 
-    /// Remembers a pour that served nobody; one that served makes those before forgotten.
+    /// Records a failed pour; a successful one clears the record.
     fn note_pour(&mut self, list: usize, order: u8, served: bool) {
         let free = self.buddy.could_give(list, 0); // the stacks are empty
         let vain = &mut self.vain[list];
@@ -330,14 +329,13 @@ impl FreeState {
         };
     }
 
-    /// Cuts blocks into an empty hot stack until `want` pages are in it, or it is full; says whether any
-    /// came.
+    /// Cuts blocks into an empty hot stack until it has `want` pages or is full; returns whether it has any.
     fn refill(&mut self, list: usize, order: u8, want: usize) -> bool {
         let stack = &mut self.hot[list * ORDERS + usize::from(order)];
         while stack.len < want && stack.room() > 0 {
-            // A larger block saves splits later, but must fit the stack when it is cut up.
+            // A larger block saves later splits, but all its pieces must fit the stack.
             let most = (stack.room().ilog2() as u8).min(REFILL_SHIFT).min(MAX_ORDER - order);
-            // The buddy may give less than the largest block that fits: it keeps larger ones whole if it can.
+            // The buddy may give a smaller block: it keeps larger ones whole if possible.
             let Some((block, have)) = self.buddy.take(list, order, order + most) else { break };
             let pages = 1 << (have - order);
             for i in 0..pages {
@@ -347,7 +345,7 @@ impl FreeState {
         stack.len > 0
     }
 
-    /// Pours the hot stacks of a node and these orders into the buddy; says how many entries that were.
+    /// Pours hot stacks of these orders into the buddy; returns the number of entries.
     fn pour(&mut self, list: usize, orders: Range<u8>) -> usize {
         let mut poured = 0;
         for order in orders {
@@ -364,7 +362,7 @@ impl FreeState {
     fn spill(&mut self, list: usize, order: u8, n: usize) {
         let stack = &mut self.hot[list * ORDERS + usize::from(order)];
         stack.slots[..n].iter().for_each(|&page| self.buddy.give(page, order));
-        // The newest entries stay: their memory is likely still in the CPU's caches.
+        // The newest entries stay: their memory is probably in the CPU's caches.
         stack.slots.copy_within(n..stack.len, 0);
         stack.len -= n;
     }
@@ -375,13 +373,13 @@ impl FreeState {
         if stack.room() >= pages.len() { stack.push(pages) } else { self.give_slow(list, order, pages) }
     }
 
-    /// Makes room by spilling at least half of the stack; what exceeds the whole stack goes to the buddy.
+    /// Spills at least half of the stack to make room; pages beyond a whole stack go to the buddy.
     #[cold]
     fn give_slow(&mut self, list: usize, order: u8, pages: &[PageIdx]) {
         let stack = self.stack(list, order);
         let (size, len) = (stack.slots.len(), stack.len);
-        // Half at least: spilling only what is missing would bring the next return here again.
-        // More than a whole stack: what goes in first would have to be spilt at once.
+        // Half: if only the missing room were made, the next return would come here again. Excess entries
+        // would be spilt at once.
         let (excess, rest) = pages.split_at(pages.len().saturating_sub(size));
         let spilt = len.min((len + rest.len() - size).max(size / 2));
         self.spill(list, order, spilt);
@@ -397,7 +395,7 @@ impl FreeState {
 
     #[inline]
     fn went_out(&mut self, order: u8, pages: &[PageIdx]) {
-        // One count for all: which pages are out is kept in debug builds alone, for it touches a byte a page.
+        // Only a count: debug builds also touch a byte per page.
         self.went += (pages.len() as u64) << order;
         #[cfg(debug_assertions)]
         for base in pages.iter().flat_map(|page| page.0..page.0 + (1 << order)) {
@@ -486,8 +484,8 @@ mod tests {
         numbers.map(PageIdx).collect()
     }
 
-    /// 1,024 pages of which 64 are free, no two of them neighbours, with all 64 in the hot stack: after a
-    /// pour in vain they went out once more, and came back.
+    /// 1,024 pages, of which 64 are free, no two adjacent, all in the hot stack: after a failed pour they
+    /// were taken and returned.
     fn scattered() -> FreePages {
         let f = free(1024);
         let mut out = vec![PageIdx(0); 1024];
@@ -498,14 +496,14 @@ mod tests {
         f
     }
 
-    /// 64 pages out, and back.
+    /// Takes 64 pages and returns them.
     fn churn(f: &FreePages) {
         let mut out = [PageIdx(0); 64];
         assert_eq!(f.take(0, None, &mut out, Usual), 64);
         f.give(0, &out);
     }
 
-    /// A request for a block of 8 pages.
+    /// Requests a block of 8 pages.
     fn blocks(f: &FreePages, search: Search) -> Option<PageIdx> {
         let mut out = [PageIdx(0)];
         (f.take(3, None, &mut out, search) == 1).then_some(out[0])
@@ -525,7 +523,7 @@ mod tests {
             assert!(blocks(&f, Usual).is_none() && blocks(&f, Usual).is_none());
             churn(&f);
         }
-        // Of the 64 entries 8 are free of charge; three refusals and 64 pages that come back pay for four.
+        // Of 64 entries, 8 cost nothing; three refusals and 64 returned pages pay for four.
         assert!((50..=1000 / 14).contains(&pours), "{pours} pours in 1,000 rounds");
     }
 
@@ -549,7 +547,7 @@ mod tests {
         assert_eq!(blocks(&f, Usual), Some(PageIdx(200)));
     }
 
-    /// Eight pages of those that are apart go out, and a block comes back in eight pages.
+    /// Takes eight scattered pages, and returns a block as eight pages.
     fn as_many_but_a_block(f: &FreePages) {
         f.take(0, None, &mut [PageIdx(0); 8], Usual);
         f.give(0, &pages(200..208));

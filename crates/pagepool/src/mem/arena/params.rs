@@ -9,17 +9,17 @@ use crate::mem::page::{MAX_PAGES, NodeId, PAGE_SHIFT, system_page_size};
 use crate::mem::topology::Topology;
 use crate::sys::memory::Placement;
 
-/// Which node an arena's memory comes from.
+/// The node that an arena's memory comes from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NodePolicy {
-    /// Where the process's own policy puts it. The arena asks the kernel for the node of each page.
+    /// The process's own policy. The arena queries the kernel for the node of each page.
     #[default]
     Any,
-    /// A region goes to the node of the request that makes the arena grow, if it names one, else to that of
-    /// its thread; both as a preference.
+    /// A region is on the node that the request for it names, else on that of the requesting thread; both as
+    /// a preference.
     Local,
-    /// All of it on one node.
+    /// All memory is on one node.
     Bind(NodeId),
 }
 
@@ -36,31 +36,31 @@ impl fmt::Display for NodePolicy {
 /// The parameters of an arena. Checked once, by [`Arena::new`](crate::Arena::new).
 #[derive(Clone, Debug)]
 pub struct ArenaParams {
-    /// Name in descriptions, and of the memfd. Default "arena".
+    /// The name in descriptions, and of the memfd. Default "arena".
     pub name: String,
-    /// Size up to which the arena grows, in bytes, a multiple of 4096 (of the huge page for hugetlb kinds).
-    /// Where the [system's page](crate::system_page_size) is larger, the arena has the next multiple of it.
-    /// Addresses are reserved at once, memory is not. Default 64 MiB.
+    /// The size up to which the arena grows, in bytes: a multiple of 4096, of the huge page for hugetlb
+    /// kinds. Rounded up to the [system's page](crate::system_page_size) if that is larger. Addresses are
+    /// reserved at once, memory is not. Default 64 MiB.
     pub max_bytes: u64,
-    /// The kind of memory. Default transparent huge pages.
+    /// The kind of memory. Default: transparent huge pages.
     pub backing: Backing,
-    /// What to do when there are no huge pages. Default: take smaller ones and say so.
+    /// What to do if there are no huge pages. Default: use smaller ones; the description says so.
     pub on_missing_huge: OnMissingHuge,
-    /// Which node the memory comes from. Default any.
+    /// The node that the memory comes from. Default: any.
     pub node: NodePolicy,
-    /// The nodes there are. Default those of the machine.
+    /// The nodes that exist. Default: those of the machine.
     pub topology: Topology,
-    /// Make the kernel give the memory of a region when it is committed, not when it is touched. Default off;
-    /// on a machine of several nodes always on, unless the arena is bound to one, because the node of a page
-    /// is known only then.
+    /// Make the kernel allocate a region's memory when it is committed, not when it is touched. Default off.
+    /// Always on if the machine has several nodes and the arena is not bound to one, because a page's node
+    /// is known only when the page is present.
     pub prefault: bool,
-    /// Lock the memory (`mlock`); the limit is raised if it may be. Default off.
+    /// Lock the memory (`mlock`), and raise the limit if permitted. Default off.
     pub mlock: bool,
-    /// Commit everything at creation, and keep it: for domains that need the arena as it is (an AF_XDP UMEM).
-    /// Default off: the first region at creation, the others when pages are requested.
+    /// Commit everything at creation, and keep it: for domains that need the arena to stay unchanged (an
+    /// AF_XDP UMEM). Default off: the first region at creation, the others on demand.
     pub commit_all: bool,
-    /// Let a child of `fork` have the memory too. Default off. Without effect on the caller's memory, which
-    /// is left as it is.
+    /// Let a child of `fork` inherit the memory. Default off. No effect on the caller's memory, which is not
+    /// changed.
     pub inherit_on_fork: bool,
 }
 
@@ -118,12 +118,12 @@ impl ArenaParams {
         Ok(())
     }
 
-    /// Whether the arena must ask the kernel for the node of each committed page.
+    /// Whether the arena must query the kernel for the node of each committed page.
     pub(crate) fn asks_nodes(&self) -> bool {
         self.topology.is_machine() && self.uniform_node().is_none()
     }
 
-    /// The node of all pages, where they have one in common.
+    /// The node of all pages, if they have one in common.
     pub(crate) fn uniform_node(&self) -> Option<NodeId> {
         match (self.topology.only_node(), self.node) {
             (Some(only), _) => Some(only),
@@ -132,7 +132,6 @@ impl ArenaParams {
         }
     }
 
-    /// How a region is committed.
     pub(crate) fn commit_plan(&self) -> Commit {
         let place = match self.node {
             NodePolicy::Bind(node) if self.topology.is_machine() && self.topology.only_node().is_none() => {
@@ -144,7 +143,7 @@ impl ArenaParams {
             backing: self.backing,
             on_missing_huge: self.on_missing_huge,
             place,
-            // The kernel knows the node of a page only once the page is present.
+            // The kernel knows a page's node only when the page is present.
             prefault: self.prefault || self.asks_nodes(),
             mlock: self.mlock,
             inherit_on_fork: self.inherit_on_fork,
@@ -152,27 +151,27 @@ impl ArenaParams {
     }
 }
 
-/// What the memory of an arena is, and which requests were not available.
+/// Describes an arena's memory, and which requests were not available.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Description {
     /// The arena's name.
     pub name: String,
-    /// The kind of memory that was requested.
+    /// The requested kind of memory.
     pub asked: Backing,
-    /// The kind that the arena has; of several, the one furthest from the request.
+    /// The kind that the arena uses; of several, the one furthest from the request.
     pub got: Backing,
-    /// Why it is another.
+    /// Why it is not the requested kind.
     pub why: Option<String>,
-    /// The node policy that was requested.
+    /// The requested node policy.
     pub node: NodePolicy,
-    /// Requests that were ignored, each with the reason.
+    /// Ignored requests, each with the reason.
     pub ignored: Vec<String>,
-    /// Bytes committed.
+    /// Committed bytes.
     pub committed_bytes: u64,
-    /// Bytes to which the arena may grow.
+    /// The bytes up to which the arena may grow.
     pub max_bytes: u64,
-    /// What else one should know.
+    /// Further notes.
     pub notes: Vec<String>,
 }
 

@@ -1,12 +1,9 @@
 //! What the clones of a packet share: its head and its fragments.
 //!
-//! What   [`Block`] is Linux's `skb_shared_info`, beside the packet's memory and not in it. References to it
-//!        are counted: see [`BlockRef`](crate::packet::skb::block_ref::BlockRef).
-//! How    while a block has never had a second reference, its fragments are plain handles. The first clone
-//!        only sets a mark that they have more readers. The thread that has the block alone again, or ends
-//!        it, turns them into shared buffers first. So a reference to a fragment of a shared block (which
-//!        another packet keeps, after a merge) is a clone of a shared buffer, and the block's own handle is
-//!        another.
+//! What   [`Block`] is Linux's `skb_shared_info`, outside of the packet's memory, with counted references:
+//!        see [`BlockRef`](crate::packet::skb::block_ref::BlockRef).
+//! How    its fragments are plain handles. The first clone only marks them as shared. The thread with the
+//!        last reference makes them shared buffers before it changes or drops them: see step 4 in `skb.rs`.
 
 use std::ops::Range;
 
@@ -14,16 +11,16 @@ use crate::packet::skb::frags::Frags;
 use crate::packet::skb::head_memory::{Head, INSIDE};
 use crate::sys::sync::{AtomicBool, AtomicU32, Ordering};
 
-/// What the clones of a packet share.
+/// The data that the clones of a packet share.
 pub(crate) struct Block {
     pub(crate) info: BlockInfo,
-    /// All zeroes before the first use, and written as bytes alone: always initialised.
+    /// Zeroed before the first use, then written as bytes: always initialised.
     inside: [u8; INSIDE],
 }
 
 pub(crate) struct BlockInfo {
     pub(crate) refs: AtomicU32,
-    /// The fragments have readers beside this block.
+    /// The fragments have readers besides this block.
     pub(crate) shared: AtomicBool,
     pub(crate) head: Head,
     pub(crate) frags: Frags,
@@ -32,7 +29,6 @@ pub(crate) struct BlockInfo {
 const _: () = assert!(cfg!(loom) || size_of::<Block>() == 1096, "SkbCache::new says what a block costs");
 
 impl Block {
-    /// The head's memory.
     #[inline]
     pub(crate) fn head_bytes(&self) -> &[u8] {
         match &self.info.head {
@@ -42,13 +38,11 @@ impl Block {
         }
     }
 
-    /// The head's memory, for writing.
     #[inline]
     pub(crate) fn head_bytes_mut(&mut self) -> &mut [u8] {
         self.head_and_frags().0
     }
 
-    /// The head's memory for writing, and the fragments.
     pub(crate) fn head_and_frags(&mut self) -> (&mut [u8], &Frags) {
         let head = match &mut self.info.head {
             Head::Inside => &mut self.inside[..],
@@ -61,17 +55,16 @@ impl Block {
         (head, &self.info.frags)
     }
 
-    /// What the head lies in.
     pub(crate) fn head(&self) -> &Head {
         &self.info.head
     }
 
-    /// Gives the block a head, and takes the one it had.
+    /// Replaces the head; returns the old one.
     pub(crate) fn set_head(&mut self, head: Head) -> Head {
         std::mem::replace(&mut self.info.head, head)
     }
 
-    /// Gives the block a head with a copy of part of the one it had, at an offset, and takes that one.
+    /// Replaces the head, copies a range of the old one to an offset in it, and returns the old one.
     pub(crate) fn move_head(&mut self, head: Head, from: Range<usize>, to: usize) -> Head {
         let room = to..to + from.len();
         let old = self.set_head(head);
@@ -88,19 +81,17 @@ impl Block {
         old
     }
 
-    /// The fragments.
     #[inline]
     pub(crate) fn frags(&self) -> &Frags {
         &self.info.frags
     }
 
-    /// The fragments, to be changed.
     #[inline]
     pub(crate) fn frags_mut(&mut self) -> &mut Frags {
         &mut self.info.frags
     }
 
-    /// Makes every fragment either this block's alone or a shared buffer, so that the block can give it up.
+    /// Makes every fragment exclusive to this block or a shared buffer, so that the block can give it up.
     #[inline]
     pub(crate) fn settle(&mut self) {
         if self.info.shared.load(Ordering::Relaxed) {
@@ -109,7 +100,6 @@ impl Block {
         }
     }
 
-    /// Returns everything.
     pub(crate) fn end(&mut self) {
         self.settle();
         while self.info.frags.pop().is_some() {}

@@ -1,13 +1,13 @@
 //! A counted reference to what the clones of a packet share.
 //!
-//! What   [`BlockRef`] gives `&Block` always, `&mut Block` while it is the only one, and the last to be
-//!        dropped returns everything and puts the block back.
-//! Pairs  drop (Release on `refs`) -> the drop that finds it is the last, and `get_mut` (Acquire): they see
-//!        all reads of the others done, and their note.
-//! Cost   clone and drop of one of several: one atomic operation. The only reference: taken and put back, see
+//! What   [`BlockRef`] gives `&Block`, and `&mut Block` while it is the only one. The last to be dropped
+//!        returns all memory and puts the block back.
+//! Pairs  drop (Release on `refs`) -> the last drop, and `get_mut` (Acquire): they come after all reads of
+//!        the others and see their note.
+//! Cost   clone, and drop of one of several: one atomic operation. Only reference: taken and put back, see
 //!        `cache.rs`.
 
-// UNSAFETY: blocks are raw memory, reached by address under the count of references.
+// UNSAFETY: blocks are raw memory, accessed by address under the count of references.
 #![expect(unsafe_code)]
 
 use std::fmt;
@@ -26,10 +26,9 @@ pub(crate) struct BlockRef {
     slot: u32,
 }
 
-// SAFETY: what a block has is `Send` and `Sync`, and it is changed only through the one reference that there
-// is.
+// SAFETY: a block's contents are `Send` and `Sync`, and change only while there is one reference, through it.
 unsafe impl Send for BlockRef {}
-// SAFETY: through a shared reference a block is only read.
+// SAFETY: a block is only read through a shared reference.
 unsafe impl Sync for BlockRef {}
 
 impl fmt::Debug for BlockRef {
@@ -39,13 +38,13 @@ impl fmt::Debug for BlockRef {
 }
 
 impl BlockRef {
-    /// An empty block with an empty head inside; `None` if the cache is exhausted.
+    /// Takes an empty block with an empty head inside; `None` if the cache is exhausted.
     #[inline]
     pub(crate) fn take(cache: &SkbCache) -> Option<NewBlock> {
         Self::take_from(cache.blocks())
     }
 
-    /// An empty block of the same cache.
+    /// Takes an empty block of the same cache.
     pub(crate) fn another(&self) -> Option<NewBlock> {
         Self::take_from(self.cache)
     }
@@ -61,39 +60,39 @@ impl BlockRef {
         };
         // SAFETY: I1. The block was just taken.
         let room = unsafe { &raw mut (*cache.block(slot)).info };
-        // SAFETY: I1. Nobody else has the block, and what its last user had in it was returned.
+        // SAFETY: I1. Only this thread uses the block, and what its last user had in it was returned.
         unsafe { room.write(info) };
         Some(NewBlock(Self { cache, slot }))
     }
 
-    /// The block, while this is the only reference to it. Costs no atomic read-modify-write.
+    /// The block, if this is the only reference. No atomic read-modify-write.
     #[inline]
     pub(crate) fn get_mut(&mut self) -> Option<&mut Block> {
         if self.is_shared() {
             return None;
         }
-        // SAFETY: I1, I3. This is the only reference, it is borrowed exclusively, and none can be made but
+        // SAFETY: I1, I3. This is the only reference, it is borrowed exclusively, and others can be made only
         // from it.
         let block = unsafe { &mut *self.cache.block(self.slot) };
         block.settle();
         Some(block)
     }
 
-    /// Whether there are others.
     #[inline]
     pub(crate) fn is_shared(&self) -> bool {
         self.info.refs.load(Ordering::Acquire) != 1 // pairs with drop()
     }
 
-    /// References to all fragments, for another packet: one atomic operation each for pool memory.
+    /// References to all fragments, for another packet: one atomic operation per fragment of pool memory.
     pub(crate) fn references(&self) -> impl Iterator<Item = SkbFrag> {
         self.note_readers();
-        // SAFETY: the note makes this block's fragments shared before they are dropped or given away.
+        // SAFETY: because of the note, this block's fragments become shared before they are dropped or given
+        // away.
         self.info.frags.as_slice().iter().map(|frag| unsafe { frag.reference() })
     }
 
-    /// Notes that fragments have readers beside this block. Each is counted as shared before the note stands,
-    /// so that no reader takes itself for the only one.
+    /// Notes that fragments have other readers. Each is counted as shared before the note is set, so that no
+    /// reader takes itself for the only one.
     fn note_readers(&self) {
         if self.info.shared.load(Ordering::Acquire) {
             return;
@@ -106,7 +105,7 @@ impl BlockRef {
     }
 }
 
-/// A block to which no second reference was made yet.
+/// A block that has had no second reference yet.
 #[derive(Debug)]
 pub(crate) struct NewBlock(BlockRef);
 
@@ -121,7 +120,7 @@ impl Deref for NewBlock {
 impl DerefMut for NewBlock {
     #[inline]
     fn deref_mut(&mut self) -> &mut Block {
-        // SAFETY: I1. It is the only reference, for this type makes no other, and is borrowed exclusively.
+        // SAFETY: I1. This type makes no second reference, and it is borrowed exclusively.
         unsafe { &mut *self.0.cache.block(self.0.slot) }
     }
 }
@@ -137,7 +136,8 @@ impl Deref for BlockRef {
     type Target = Block;
     #[inline]
     fn deref(&self) -> &Block {
-        // SAFETY: I3. A reference keeps the block, and nothing in it is changed but through the only one.
+        // SAFETY: I3. A reference keeps the block, which changes only while there is one reference, through
+        // it.
         unsafe { &*self.cache.shared_block(self.slot) }
     }
 }
@@ -146,7 +146,7 @@ impl Clone for BlockRef {
     #[inline]
     fn clone(&self) -> Self {
         if self.info.refs.fetch_add(1, Ordering::Relaxed) > i32::MAX as u32 {
-            std::process::abort(); // two thousand million forgotten clones: as `Arc`, rather this than a wrap
+            std::process::abort(); // 2^31 forgotten clones: abort before the count wraps, as `Arc` does
         }
         Self { cache: self.cache, slot: self.slot }
     }
@@ -155,14 +155,14 @@ impl Clone for BlockRef {
 impl Drop for BlockRef {
     #[inline]
     fn drop(&mut self) {
-        // Models make one access of the look and the subtraction: a thread's own look makes loom forget that
-        // another thread looked before, and then it would not try the subtraction between that look and what
-        // follows from it.
+        // In models the check and the subtraction are one access. Otherwise a thread's own check makes loom
+        // forget earlier checks of other threads, and it does not try the subtraction between such a check
+        // and what follows it.
         if cfg!(loom) || self.is_shared() {
             if self.info.refs.fetch_sub(1, Ordering::Release) != 1 {
                 return;
             }
-            fence(Ordering::Acquire); // pairs with the line above, of the others
+            fence(Ordering::Acquire); // pairs with the subtraction of the others
         }
         let rest = BlockRest { cache: self.cache, slot: self.slot };
         rest.send_home();
@@ -171,8 +171,8 @@ impl Drop for BlockRef {
     }
 }
 
-/// The block that the last reference left. It is dropped only if a callback panics while the block is
-/// emptied: then the rest is returned and the block is put back all the same.
+/// The block of a dropped last reference. It is dropped only if a callback panics while the block is emptied;
+/// then it returns the other memory and puts the block back.
 struct BlockRest {
     cache: CacheRef,
     slot: u32,
@@ -181,7 +181,7 @@ struct BlockRest {
 impl BlockRest {
     #[inline(always)]
     fn send_home(&self) {
-        // SAFETY: I1. The last reference to the block is gone, and this stands for it.
+        // SAFETY: I1. The last reference to the block is gone, and this replaces it.
         unsafe { &mut *self.cache.block(self.slot) }.end();
     }
 }

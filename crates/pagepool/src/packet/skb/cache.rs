@@ -1,14 +1,14 @@
-//! Where heads of packets come from, and how they outlive their cache.
+//! The blocks of packets, and how they outlive their cache.
 //!
-//! What   blocks of one size in a [`Slab`]. Handles share one [`CacheHandles`]; a packet refers to the cache
+//! What   blocks of one size in a [`Slab`]. Handles share one [`CacheHandles`]. A packet refers to the cache
 //!        by address and counts nothing, as a buffer that is out refers to its pool.
 //! Who    any thread takes and puts blocks.
 //! End    the last handle closes the slab and adds the number of blocks that are out to `late`. Each block
-//!        that finds the slab closed when it is put takes one away. The one that brings `late` to 0 frees the
-//!        cache: the last handle if nothing is out, else the last packet, on whichever thread. `late` is
-//!        below 0 while packets are faster than the last handle, and reaches 0 once: no block is taken from a
+//!        put into the closed slab subtracts one. The change that brings `late` to 0 frees the cache: that of
+//!        the last handle if nothing is out, otherwise of the last packet, on any thread. `late` is below 0
+//!        while packets are faster than the last handle. It reaches 0 once, because no block is taken from a
 //!        closed slab.
-//! Pairs  settle (AcqRel) -> settle: the free of the cache comes after everything that the others did in it.
+//! Pairs  settle (AcqRel) -> settle: the cache is freed after all that the others did in it.
 //! Cost   take and put: one compare-and-swap each.
 
 // UNSAFETY: packets refer to the cache by address.
@@ -28,12 +28,12 @@ use crate::sys::sync::{AtomicI64, Ordering};
 /// Most blocks of a cache.
 const MAX_BLOCKS: usize = 1 << 24;
 
-/// The memory of packet heads. Its size limits how many packets can exist at once, clones not counted. Linux:
+/// The memory of packet heads. Its size limits how many packets exist at once, not counting clones. Linux:
 /// `skbuff_cache` and `skb_small_head`.
 ///
-/// A handle, cheap to clone, for any thread. Its packets live on when the last handle is dropped, and the
-/// last of them frees the memory; but those that would need a block more from then on, to be split or to have
-/// data of their own, find the cache [exhausted](crate::SkbError::Exhausted).
+/// A handle, cheap to clone, for any thread. Packets may outlive the last handle, and the last packet frees
+/// the memory. Without a handle the cache is [exhausted](crate::SkbError::Exhausted) for packets that need
+/// another block, to be split or to get data of their own.
 ///
 /// ```
 /// use pagepool::{SkBuff, SkbCache, SkbError};
@@ -51,9 +51,11 @@ const MAX_BLOCKS: usize = 1 << 24;
 pub struct SkbCache(Arc<CacheHandles>);
 
 impl SkbCache {
-    /// A cache of `blocks` blocks, 1 to 2^24. A block has 1,104 bytes, 512 of them for the head of a packet,
-    /// and costs memory once it is used; nothing is allocated later. Errors: [`Error::Parameter`] for another
-    /// number, or no address space.
+    /// Creates a cache of `blocks` blocks, 1 to 2^24. A block has 1,104 bytes, 512 of them for a packet's
+    /// head, and takes memory from its first use on. Nothing is allocated later.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] for another number, or no address space.
     pub fn new(blocks: usize) -> Result<Self, Error> {
         if !(1..=MAX_BLOCKS).contains(&blocks) {
             return Err(Error::parameter("blocks", blocks, "1 to 16777216"));
@@ -67,13 +69,13 @@ impl SkbCache {
         Ok(Self(Arc::new(CacheHandles(CacheRef(NonNull::from(Box::leak(blocks)))))))
     }
 
-    /// The cache, as its packets refer to it.
+    /// The reference that packets have.
     pub(crate) fn blocks(&self) -> CacheRef {
         self.0.0
     }
 }
 
-/// What all handles share: the last one closes the cache.
+/// Shared by all handles; the last one closes the cache.
 #[derive(Debug)]
 struct CacheHandles(CacheRef);
 
@@ -84,7 +86,7 @@ impl Drop for CacheHandles {
     }
 }
 
-/// The blocks, and how many of a closed cache are still out.
+/// The blocks, and the number of those still out of a closed cache.
 pub(crate) struct CacheBlocks {
     slab: Slab<Block>,
     late: AtomicI64,
@@ -92,20 +94,20 @@ pub(crate) struct CacheBlocks {
     alive: LastCell<()>,
 }
 
-/// The cache as a packet refers to it: by address. Following it requires a handle, or a block.
+/// A packet's reference to the cache, by address. Dereferencing requires a handle or a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CacheRef(NonNull<CacheBlocks>);
 
-// SAFETY: what it refers to is shared memory: the slab is `Sync`, and the count atomic.
+// SAFETY: it refers to shared memory: the slab is `Sync`, and the count atomic.
 unsafe impl Send for CacheRef {}
-// SAFETY: a shared reference gives what a copy of it gives.
+// SAFETY: a shared reference gives no more than a copy.
 unsafe impl Sync for CacheRef {}
 
 impl Deref for CacheRef {
     type Target = CacheBlocks;
     #[inline(always)]
     fn deref(&self) -> &CacheBlocks {
-        // SAFETY: I3. The cache is there while a handle or a block is, and the caller has one.
+        // SAFETY: I3. The cache exists while a handle or a block does, and the caller has one.
         let blocks = unsafe { self.0.as_ref() };
         // SAFETY: I3. `alive` is taken when neither a handle nor a block is left.
         #[cfg(loom)]
@@ -123,7 +125,7 @@ impl CacheRef {
         self.slab.take()
     }
 
-    /// Puts a block back. The cache may be gone then.
+    /// Puts a block back. The cache may be freed then.
     #[inline]
     pub(crate) fn put(self, slot: u32) {
         if !self.slab.put(slot) {
@@ -131,25 +133,25 @@ impl CacheRef {
         }
     }
 
-    /// The address of a block; following it is for who has it alone.
+    /// Address of a block, for its only holder.
     #[inline(always)]
     pub(crate) fn block(self, slot: u32) -> *mut Block {
         self.slab.block(slot)
     }
 
-    /// The address of a block; following it is for who has a reference.
+    /// Address of a block, for the holder of a reference.
     #[inline(always)]
     pub(crate) fn shared_block(self, slot: u32) -> *const Block {
         self.slab.shared_block(slot)
     }
 
-    /// Counts blocks that are out of a closed cache; with the last one it goes.
+    /// Counts blocks that are out of a closed cache, and frees it with the last one.
     #[cold]
     fn settle(self, change: i64) {
         if self.late.fetch_add(change, Ordering::AcqRel) + change != 0 {
             return;
         }
-        // SAFETY: I9. No handle and no block is left, and this is the one that found out.
+        // SAFETY: I9. No handle and no block is left, and only this call finds that.
         #[cfg(loom)]
         let _ = unsafe { self.0.as_ref().alive.take() };
         // SAFETY: I9. `SkbCache::new` leaked this box, and `late` reaches 0 once, so it is freed once.

@@ -1,9 +1,8 @@
-//! Two packets become one.
+//! Merges two packets.
 //!
-//! The rules are those of net/core/skbuff.c:skb_try_coalesce (v7.3). What went wrong there twice
-//! (1effe8ca4e34, 0646dc31ca88) was that a merged fragment was counted in another way than it was dropped.
-//! Here the reference itself knows: a fragment of a cloned packet gives a clone of a shared buffer, whatever
-//! the marks say.
+//! The rules are those of net/core/skbuff.c:skb_try_coalesce (v7.3). Two bugs there (1effe8ca4e34,
+//! 0646dc31ca88) dropped a merged fragment in another way than it was counted. Here the reference itself
+//! knows how: a fragment of a cloned packet gives a clone of a shared buffer, whatever the marks are.
 
 use crate::packet::chain::MAX_FRAGS;
 use crate::packet::skb::frag::SkbFrag;
@@ -14,7 +13,7 @@ use crate::packet::skb::sk_buff::SkBuff;
 /// What a merge did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Coalesced {
-    /// Bytes by which the [`truesize`](SkBuff::truesize) of the target grew; 0 if the data was copied. Linux:
+    /// Growth of the target's [`truesize`](SkBuff::truesize) in bytes; 0 if the data was copied. Linux:
     /// `delta_truesize`.
     pub truesize: usize,
     /// The other packet's head became a fragment. Linux: `fragstolen`.
@@ -22,16 +21,15 @@ pub struct Coalesced {
 }
 
 impl SkBuff {
-    /// Appends another packet, if that is possible without a copy; gives it back if not. Linux:
-    /// `skb_try_coalesce`.
+    /// Appends another packet without a copy; `Err(from)` if that is impossible. Linux: `skb_try_coalesce`.
     ///
-    /// Refused if this packet is cloned; if one of both is marked for recycling, or readable, and the other
-    /// is not; if there would be more than 17 fragments; if the other's head has data and lies in ordinary
-    /// memory, or is shared by a clone. What fits the tailroom of a packet without fragments is copied there,
-    /// whatever it lies in.
+    /// Refused if this packet is cloned; if only one of both is marked for recycling, or only one is
+    /// readable; if there would be more than 17 fragments; if the other's head has data and is in ordinary
+    /// memory, or a clone shares it. Data that fits the tailroom of a packet without fragments is copied
+    /// there, from any memory.
     ///
-    /// Cost: nothing is copied beyond that. If the other packet is cloned its fragments are shared, one
-    /// atomic operation each; else they move.
+    /// Cost: nothing else is copied. Fragments of a cloned packet become shared, with one atomic operation
+    /// each; others move.
     ///
     /// ```
     /// # use pagepool::{Arena, ArenaParams, XdpBuff, Pool, PoolParams, SkBuff, SkbCache};
@@ -75,13 +73,13 @@ impl SkBuff {
         Ok(Coalesced { truesize, stolen_head })
     }
 
-    /// Copies a packet into the tailroom, which has room for it.
+    /// Copies a packet into the tailroom, which is large enough.
     fn append_copy(&mut self, from: &Self) -> Option<Coalesced> {
         from.copy_bits(0, self.put(from.len()).ok()?).ok()?;
         Some(Coalesced { truesize: 0, stolen_head: false })
     }
 
-    /// The head's data as a fragment, and an empty head in its place: where it lies in a pool's buffer that
+    /// Replaces the head by an empty one and returns its data as a fragment, if it is in a pool's buffer that
     /// no clone shares.
     pub(crate) fn take_head(&mut self) -> Option<SkbFrag> {
         let (offset, len) = (self.headroom(), self.head_len());
@@ -91,8 +89,8 @@ impl SkBuff {
         Some(SkbFrag::new(buffer.into(), offset, len))
     }
 
-    /// Appends the fragments to those of another packet, which have room for them; or references to them,
-    /// where a clone has them too.
+    /// Moves the fragments behind those of another packet, which has room; if a clone shares them, adds
+    /// references to them.
     pub(crate) fn take_frags(&mut self, to: &mut Frags) {
         if let Some(block) = self.block.get_mut() {
             return block.frags_mut().move_from(0, to);

@@ -1,23 +1,23 @@
-//! Why an operation on a packet of a network stack is refused.
+//! Errors of packets of network stacks.
 
 use std::fmt;
 
-/// Why an operation on a packet failed. Nothing was changed.
+/// Why an operation on a packet failed. Nothing has changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SkbError {
-    /// The cache has no block left, or no handle of it is left.
+    /// The cache has no block left, or no handle.
     Exhausted,
     /// No memory for a larger head.
     NoMemory,
-    /// A clone shares what would be written: see [`SkBuff::unclone`](crate::SkBuff::unclone) and
+    /// A clone shares the bytes to be written: see [`SkBuff::unclone`](crate::SkBuff::unclone) and
     /// [`SkBuff::cow_head`](crate::SkBuff::cow_head).
     Cloned,
     /// The headroom or tailroom is too small.
     NoRoom,
     /// The packet has fewer bytes.
     TooShort,
-    /// Some of its memory cannot be read by the CPU.
+    /// The CPU cannot read some of its memory.
     Unreadable,
 }
 

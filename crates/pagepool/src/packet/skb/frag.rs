@@ -1,12 +1,11 @@
-//! The memory of packets, and the stretches of it that are a packet's fragments.
+//! The memory of packets, and the ranges of it that are fragments.
 //!
-//! What   [`SkbMemory`] is a buffer of a pool, alone or with other readers, ordinary memory, or memory of
-//!        somebody else's; [`SkbFrag`] is a stretch of it. It knows where it belongs, so nothing is looked up
-//!        when it is dropped.
-//! Cost   moving one costs nothing; a second reference to pool memory is one atomic operation in its page's
-//!        record, and to any other one in its count.
+//! What   [`SkbMemory`] is a buffer of a pool, alone or with other readers, ordinary memory, or borrowed
+//!        memory; [`SkbFrag`] is a range of it. It knows where it belongs, so a drop looks nothing up.
+//! Cost   a move is free. A second reference is one atomic operation: for pool memory in its page's record,
+//!        otherwise in its count.
 
-// UNSAFETY: a second reference to a buffer is its holder's promise to drop it as a shared one.
+// UNSAFETY: the holder of a buffer with a second reference promises to drop it as a shared one.
 #![expect(unsafe_code)]
 
 use std::fmt;
@@ -18,24 +17,23 @@ use crate::buf::shared_buf::SharedBuf;
 use crate::mem::dma::{DeviceAddr, DomainId};
 use crate::packet::chain::Frag;
 
-/// What a fragment's bytes lie in.
+/// The memory of a fragment.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum SkbMemory {
-    /// A buffer of a pool, this packet's alone.
+    /// A buffer of a pool, only in this packet.
     Pool(PageBuf),
     /// A buffer of a pool with other readers.
     Shared(SharedBuf),
     /// Memory of the global allocator.
     Ordinary(Arc<[u8]>),
-    /// Memory of somebody else's: see [`SkbMemory::owned`].
+    /// Borrowed memory: see [`SkbMemory::owned`].
     Owned(SkbOwner),
 }
 
-/// The owner of memory that packets lie in.
+/// The owner of memory that packets borrow.
 ///
-/// It is dropped when the last packet has let go of the memory, on whichever thread: that is how it hears of
-/// it.
+/// It is dropped, on any thread, when the last packet has dropped the memory. Its drop is the notification.
 #[derive(Clone)]
 pub struct SkbOwner(Arc<dyn AsRef<[u8]> + Send + Sync>);
 
@@ -70,9 +68,9 @@ impl From<Arc<[u8]>> for SkbMemory {
 }
 
 impl SkbMemory {
-    /// Memory that somebody else has, and lends to packets until the last of them has let go of it: then
-    /// `owner` is dropped, which may do anything a thread may do. It must give the same bytes each time it is
-    /// asked. Allocates a count. Linux: `ubuf_info` and its callback.
+    /// Lends memory to packets. `owner` is dropped with the last packet that has it; its drop may do anything
+    /// a thread may do. `owner` must give the same bytes at each call. Allocates a count. Linux: `ubuf_info`
+    /// and its callback.
     ///
     /// ```
     /// use pagepool::{SkBuff, SkbCache, SkbMemory};
@@ -109,7 +107,7 @@ impl SkbMemory {
         Self::Owned(SkbOwner(Arc::new(owner)))
     }
 
-    /// The buffer, if it is a pool's.
+    /// The buffer, if it belongs to a pool.
     pub fn buffer(&self) -> Option<&PageBuf> {
         match self {
             Self::Pool(buffer) => Some(buffer),
@@ -118,7 +116,7 @@ impl SkbMemory {
         }
     }
 
-    /// All its bytes; `None` for memory that the CPU cannot read.
+    /// All bytes; `None` if the CPU cannot read them.
     pub fn bytes(&self) -> Option<&[u8]> {
         match self {
             Self::Ordinary(bytes) => Some(bytes),
@@ -127,7 +125,7 @@ impl SkbMemory {
         }
     }
 
-    /// How many bytes it has. Linux: what it adds to `truesize`.
+    /// Its size in bytes. Linux: what it adds to `truesize`.
     pub fn size(&self) -> usize {
         match self {
             Self::Ordinary(bytes) => bytes.len(),
@@ -143,7 +141,7 @@ impl SkbMemory {
         }
     }
 
-    /// Counts a buffer that is not shared yet as one that is.
+    /// Counts a plain buffer as a shared one.
     pub(crate) fn count_shared(&self) {
         if let Self::Pool(buffer) = self {
             SharedBuf::count(buffer);
@@ -158,7 +156,7 @@ impl SkbMemory {
     }
 }
 
-/// A stretch of memory that is part of a packet. Linux: `skb_frag_t`.
+/// A range of memory that is part of a packet. Linux: `skb_frag_t`.
 #[derive(Debug)]
 pub struct SkbFrag {
     memory: SkbMemory,
@@ -176,39 +174,39 @@ impl From<Frag> for SkbFrag {
 }
 
 impl SkbFrag {
-    /// The bytes at `offset` in the memory, which has them; at least one.
+    /// `len` bytes, at least 1, at `offset` in the memory, which is large enough.
     pub(crate) fn new(memory: SkbMemory, offset: usize, len: usize) -> Self {
         debug_assert!(len > 0 && offset + len <= memory.size(), "I1: data {offset}+{len} beyond its memory");
         Self { memory, offset: offset as u32, len: len as u32 }
     }
 
-    /// What its bytes lie in.
+    /// The memory that contains it.
     pub fn memory(&self) -> &SkbMemory {
         &self.memory
     }
 
-    /// Where in the memory it begins.
+    /// Offset of the data in the memory.
     pub fn offset(&self) -> usize {
         self.offset as usize
     }
 
-    /// Bytes of data, at least one.
+    /// Length of the data in bytes, at least 1.
     #[expect(clippy::len_without_is_empty, reason = "a fragment is never empty")]
     pub fn len(&self) -> usize {
         self.len as usize
     }
 
-    /// Whether the CPU can read it. Linux: `skb_frag_is_net_iov`, the other way round.
+    /// Whether the CPU can read it. Linux: the opposite of `skb_frag_is_net_iov`.
     pub fn readable(&self) -> bool {
         self.memory.bytes().is_some()
     }
 
-    /// The data; empty for memory that the CPU cannot read.
+    /// The data; empty if the CPU cannot read it.
     pub fn data(&self) -> &[u8] {
         self.memory.bytes().map_or(&[], |bytes| &bytes[self.range()])
     }
 
-    /// Where that device finds the data, if it is pool memory and mapped there: see [`PageBuf::dma_addr_in`].
+    /// Device address of the data, if it is pool memory mapped in that domain: see [`PageBuf::dma_addr_in`].
     pub fn dma_addr_in(&self, domain: DomainId) -> Option<DeviceAddr> {
         let at = self.memory.buffer()?.dma_addr_in(domain)?;
         Some(DeviceAddr(at.0 + u64::from(self.offset)))
@@ -221,12 +219,10 @@ impl SkbFrag {
         }
     }
 
-    /// Where in the memory it lies.
     fn range(&self) -> Range<usize> {
         self.offset()..self.offset() + self.len()
     }
 
-    /// Returns the memory.
     pub(crate) fn into_memory(self) -> SkbMemory {
         self.memory
     }
@@ -238,13 +234,13 @@ impl SkbFrag {
         self.len -= less as u32;
     }
 
-    /// Cuts the end off; at least one byte stays.
+    /// Cuts the end off: `len` bytes stay, at least one.
     pub(crate) fn trim(&mut self, len: usize) {
         debug_assert!(0 < len && len <= self.len(), "I1: a fragment is never empty");
         self.len = len as u32;
     }
 
-    /// Two of one, both with the memory, which is shared from then on: at least one byte each.
+    /// Divides it in two of at least one byte each. Both share the memory.
     pub(crate) fn split(self, at: usize) -> (Self, Self) {
         let mut front = Self { memory: self.memory.into_shared(), ..self };
         // SAFETY: `front` was just made shared.
@@ -254,7 +250,7 @@ impl SkbFrag {
         (front, back)
     }
 
-    /// The same as one reader among others, once it is counted as that. Costs no atomic operation.
+    /// Turns a fragment that was counted as shared into one. No atomic operation.
     pub(crate) fn into_counted(self) -> Self {
         let memory = match self.memory {
             SkbMemory::Pool(buffer) => SkbMemory::Shared(SharedBuf::counted(buffer)),
@@ -263,10 +259,11 @@ impl SkbFrag {
         Self { memory, ..self }
     }
 
-    /// A second reference to the same data.
+    /// A second reference to this data.
     ///
     /// # Safety
-    /// This one is shared; or it is counted as that, and made [so](Self::into_counted) before it is dropped.
+    /// This fragment is shared, or counted as shared and turned [into one](Self::into_counted) before it is
+    /// dropped.
     pub(crate) unsafe fn reference(&self) -> Self {
         let memory = match &self.memory {
             // SAFETY: the caller's promise.

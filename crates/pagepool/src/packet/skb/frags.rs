@@ -1,5 +1,4 @@
-//! The fragments of one packet, in order: an array of at most 17 with their number and the sum of their
-//! bytes.
+//! The fragments of one packet, in order: at most 17, with their number and the sum of their bytes.
 
 // UNSAFETY: entries up to the count are initialised.
 #![expect(unsafe_code)]
@@ -11,31 +10,27 @@ use crate::packet::skb::frag::SkbFrag;
 
 pub(crate) struct Frags {
     count: u32,
-    /// Bytes of data in all of them.
+    /// Bytes of data in all fragments.
     len: u32,
     entries: [MaybeUninit<SkbFrag>; MAX_FRAGS],
 }
 
 impl Frags {
-    /// None.
     #[inline]
     pub(crate) fn new() -> Self {
         Self { count: 0, len: 0, entries: [const { MaybeUninit::uninit() }; MAX_FRAGS] }
     }
 
-    /// How many.
     #[inline]
     pub(crate) fn count(&self) -> usize {
         self.count as usize
     }
 
-    /// Bytes of data.
     #[inline]
     pub(crate) fn len(&self) -> usize {
         self.len as usize
     }
 
-    /// All of them.
     pub(crate) fn as_slice(&self) -> &[SkbFrag] {
         // SAFETY: I1. The first `count` entries are initialised.
         unsafe { std::slice::from_raw_parts(self.entries.as_ptr().cast(), self.count()) }
@@ -46,7 +41,7 @@ impl Frags {
         unsafe { std::slice::from_raw_parts_mut(self.entries.as_mut_ptr().cast(), self.count()) }
     }
 
-    /// Appends one, or gives it back: where there are 17, or 4 GiB of data.
+    /// Appends a fragment; `Err(frag)` beyond 17 fragments or 4 GiB of data.
     pub(crate) fn push(&mut self, frag: SkbFrag) -> Result<(), SkbFrag> {
         let Some(len) = self.len.checked_add(frag.len() as u32) else { return Err(frag) };
         let Some(room) = self.entries.get_mut(self.count as usize) else { return Err(frag) };
@@ -56,14 +51,14 @@ impl Frags {
         Ok(())
     }
 
-    /// Puts one before all others; there is room for it.
+    /// Puts a fragment before all others; there is room.
     pub(crate) fn push_front(&mut self, frag: SkbFrag) {
         let refused = self.push(frag);
         debug_assert!(refused.is_ok(), "the caller made sure of the room");
         self.as_mut_slice().rotate_right(1);
     }
 
-    /// Takes the last one off.
+    /// Removes the last fragment.
     pub(crate) fn pop(&mut self) -> Option<SkbFrag> {
         self.count = self.count.checked_sub(1)?;
         // SAFETY: I1. The entry was initialised, and is not counted any more, so it is read out once.
@@ -72,7 +67,7 @@ impl Frags {
         Some(frag)
     }
 
-    /// Moves those from a place on behind the ones of another packet, which has room for them.
+    /// Moves the fragments from `at` on behind those of another packet, which has room.
     pub(crate) fn move_from(&mut self, at: usize, to: &mut Self) {
         self.as_mut_slice()[at..].reverse();
         while self.count() > at
@@ -83,18 +78,17 @@ impl Frags {
         }
     }
 
-    /// Makes all of them shared, as which they are counted. Costs no atomic operation.
+    /// Makes all fragments shared; they are counted as that already. No atomic operation.
     pub(crate) fn share(&mut self) {
         for frag in self.as_mut_slice() {
-            // SAFETY: I1. It is read out once, for the next line puts one in its place, and nothing between
-            // them panics.
+            // SAFETY: I1. It is read out once, because the next line replaces it, and nothing between panics.
             let alone = unsafe { std::ptr::read(frag) };
-            // SAFETY: what was here moved out, so nothing is overwritten that has an owner.
+            // SAFETY: the old value moved out, so nothing that has an owner is overwritten.
             unsafe { std::ptr::write(frag, alone.into_counted()) };
         }
     }
 
-    /// Takes bytes off the front; what is consumed returns to its pool.
+    /// Cuts bytes off the front. Consumed fragments return to their pools.
     pub(crate) fn pull(&mut self, less: usize) {
         let (mut left, mut consumed) = (less, 0);
         for frag in self.as_mut_slice() {
@@ -124,8 +118,8 @@ impl Frags {
         }
     }
 
-    /// Moves everything behind the first `at` bytes to a packet that has no fragments; both share the one
-    /// that the bound falls into.
+    /// Moves everything behind the first `at` bytes to a packet without fragments. A fragment across the
+    /// bound is shared by both.
     pub(crate) fn split(&mut self, at: usize, to: &mut Self) {
         let (mut before, mut index) = (0, 0);
         while let Some(frag) = self.as_slice().get(index)

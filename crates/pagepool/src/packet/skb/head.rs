@@ -1,14 +1,13 @@
-//! The linear part: room before and behind it, and a packet's own copy of what clones share.
+//! The head: room before and behind it, and a packet's own copy of a shared one.
 
 use crate::packet::skb::error::SkbError;
 use crate::packet::skb::head_memory::ordinary;
 use crate::packet::skb::sk_buff::SkBuff;
 
 impl SkBuff {
-    /// Makes the packet longer at its front, and gives those bytes to be written. Linux: `skb_push`.
+    /// Makes the packet longer at its front; returns the new bytes. Linux: `skb_push`.
     ///
-    /// Refused while a clone shares them, and where there is no such headroom; see
-    /// [`cow_head`](Self::cow_head).
+    /// Refused while a clone shares them, and without enough headroom; see [`cow_head`](Self::cow_head).
     ///
     /// ```
     /// use pagepool::{SkBuff, SkbCache, SkbError};
@@ -35,10 +34,9 @@ impl SkBuff {
         Ok(&mut block.head_bytes_mut()[from..end])
     }
 
-    /// Makes the packet longer at its end, and gives those bytes to be written; they are what the memory had.
-    /// Linux: `skb_put`.
+    /// Makes the packet longer at its end; returns the new bytes, which are not set. Linux: `skb_put`.
     ///
-    /// Refused while a clone shares them, where there is no such tailroom, and for a packet with fragments.
+    /// Refused while a clone shares them, without enough tailroom, and for a packet with fragments.
     #[doc(alias = "skb_put")]
     pub fn put(&mut self, len: usize) -> Result<&mut [u8], SkbError> {
         let (from, room) = (self.tail as usize, self.tailroom());
@@ -50,11 +48,11 @@ impl SkBuff {
         Ok(&mut block.head_bytes_mut()[from..from + len])
     }
 
-    /// Makes sure that the head may be written, and that there is so much headroom. Linux: `skb_cow_head`.
+    /// Makes the head writable with at least `headroom` bytes before it. Linux: `skb_cow_head`.
     ///
-    /// Costs nothing if that is so already. Otherwise the head's bytes are copied to ordinary memory: the
-    /// block's own 512 bytes, or newly allocated ones if those are too few. If a clone shares the packet, it
-    /// gets a block of its own, and a reference to each fragment (one atomic operation each).
+    /// Costs nothing if it is already. Otherwise it copies the head to ordinary memory: the block's own 512
+    /// bytes, or an allocation if those are too few. A packet that a clone shares gets a block of its own,
+    /// with a reference to each fragment (one atomic operation each).
     #[doc(alias = "skb_cow_head")]
     pub fn cow_head(&mut self, headroom: usize) -> Result<(), SkbError> {
         if self.is_cloned() || self.headroom() < headroom {
@@ -63,8 +61,8 @@ impl SkBuff {
         Ok(())
     }
 
-    /// Makes sure that no clone shares the packet, as [`cow_head`](Self::cow_head) does; the headroom may
-    /// become smaller. Linux: `skb_unclone`.
+    /// Ends the sharing with clones, like [`cow_head`](Self::cow_head), but may reduce the headroom. Linux:
+    /// `skb_unclone`.
     ///
     /// ```
     /// # use pagepool::{SkBuff, SkbCache};
@@ -83,14 +81,14 @@ impl SkBuff {
         if self.is_cloned() { self.own_head(0, self.head_len()) } else { Ok(()) }
     }
 
-    /// Copies the head to ordinary memory that has at least so much headroom, and can have `capacity` bytes
-    /// of data; if the packet is cloned, to that of a block of its own.
+    /// Copies the head to ordinary memory with at least `headroom` bytes before it, and room for `capacity`
+    /// bytes of data; for a cloned packet in a block of its own.
     pub(crate) fn own_head(&mut self, headroom: usize, capacity: usize) -> Result<(), SkbError> {
         let (from, len) = (self.data as usize..self.tail as usize, self.head_len());
         let wanted = headroom.max(self.headroom());
         let (head, at) = ordinary(headroom, wanted, capacity)?;
         let ends = (at as u32, (at + len) as u32);
-        // The new head is there with its ends before the old one returns to its pool, which may run
+        // The new head and its ends are in place before the old one returns to its pool, which may run
         // callbacks.
         if let Some(block) = self.block.get_mut() {
             let old = block.move_head(head, from, at);

@@ -1,29 +1,29 @@
-//! What the linear part of a packet lies in.
+//! Memory of a packet's head.
 
 use crate::buf::page_buf::PageBuf;
 use crate::mem::page::PAGE_SIZE;
 use crate::packet::skb::error::SkbError;
 use crate::sys::table::zeroed;
 
-/// Most bytes of a head with its headroom.
+/// Most bytes of a head and its headroom.
 const MAX_HEAD: usize = i32::MAX as usize;
 
-/// Bytes that a block has for a head of its own.
+/// Bytes of a block for its own head.
 pub(crate) const INSIDE: usize = 512;
 
-/// The linear part's memory.
+/// Memory of a head.
 #[derive(Debug)]
 pub(crate) enum Head {
     /// The block's own bytes.
     Inside,
-    /// Ordinary memory, where those do not suffice.
+    /// Ordinary memory, if the block's bytes are too few.
     Heap(Box<[u8]>),
-    /// The bytes of a pool's buffer that the head has; the CPU can read them.
+    /// The first bytes of a pool's buffer, which the CPU can read.
     Pool(PageBuf, u32),
 }
 
 impl Head {
-    /// Bytes of memory beside the block that it keeps.
+    /// Bytes of memory outside of the block.
     pub(crate) fn size(&self) -> usize {
         match self {
             Self::Inside => 0,
@@ -33,8 +33,8 @@ impl Head {
     }
 }
 
-/// Ordinary memory for a head of `len` bytes, and its headroom: `least` bytes, and up to `wanted` where they
-/// cost nothing or memory is allocated anyway.
+/// Ordinary memory for a head of `len` bytes, and its headroom: at least `least` bytes, up to `wanted` if
+/// they are free or memory is allocated anyway.
 pub(crate) fn ordinary(least: usize, wanted: usize, len: usize) -> Result<(Head, usize), SkbError> {
     if least.checked_add(len).is_none_or(|sum| sum > MAX_HEAD) {
         return Err(SkbError::NoMemory);

@@ -1,15 +1,14 @@
-//! Cutting from both ends, and making a packet linear.
+//! Cuts both ends, and makes a packet linear.
 
 use crate::packet::skb::error::SkbError;
 use crate::packet::skb::sk_buff::SkBuff;
 
 impl SkBuff {
-    /// Cuts bytes off the front, across fragments; those that are consumed return at once. Linux:
-    /// `skb_pull`, and `pskb_pull` without its copy.
+    /// Cuts bytes off the front, across fragments. Consumed fragments return at once. Linux: `skb_pull`, and
+    /// `pskb_pull` without its copy.
     ///
-    /// Within the head it costs nothing, also if a clone shares the packet: each clone has its own bounds.
-    /// Beyond the head, a packet that a clone shares gets a block of its own first, see
-    /// [`unclone`](Self::unclone).
+    /// Within the head it is free, also for a cloned packet: each clone has its own bounds. Beyond the head,
+    /// a cloned packet first gets a block of its own, see [`unclone`](Self::unclone).
     ///
     /// ```
     /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams, SkBuff, SkbCache, SkbError};
@@ -36,7 +35,7 @@ impl SkBuff {
         if beyond > self.data_len() {
             return Err(SkbError::TooShort);
         }
-        let data = std::mem::replace(&mut self.data, self.tail); // what goes is not copied
+        let data = std::mem::replace(&mut self.data, self.tail); // cut bytes are not copied
         let own = self.unclone();
         if let (Ok(()), Some(block)) = (own, self.block.get_mut()) {
             block.frags_mut().pull(beyond);
@@ -46,10 +45,10 @@ impl SkBuff {
         own
     }
 
-    /// Cuts the end off: `len` bytes stay. What lies behind returns to its pool at once. Linux: `pskb_trim`.
+    /// Keeps the first `len` bytes; the rest returns to its pool at once. Linux: `pskb_trim`.
     ///
-    /// A packet with fragments that a clone shares gets a block of its own first; one without is cut for
-    /// nothing. More bytes than it has leave it as it is.
+    /// A cloned packet with fragments first gets a block of its own; without fragments the cut is free. Does
+    /// nothing if the packet is not longer.
     #[doc(alias = "pskb_trim")]
     #[doc(alias = "skb_trim")]
     pub fn trim(&mut self, len: usize) -> Result<(), SkbError> {
@@ -65,16 +64,16 @@ impl SkBuff {
         Ok(())
     }
 
-    /// Cuts the head down to `len` bytes, if it has more.
+    /// Cuts the head down to `len` bytes, if it is longer.
     pub(crate) fn trim_head(&mut self, len: usize) {
         self.tail = self.data + len.min(self.head_len()) as u32;
     }
 
-    /// Makes sure that the first `len` bytes are in the head. Linux: `pskb_may_pull`.
+    /// Makes the first `len` bytes linear: they are in the head. Linux: `pskb_may_pull`.
     ///
-    /// If they are this costs nothing. Else they are copied behind the head's data, where there is room for
-    /// them and no clone, or with it into ordinary memory: the block's own 512 bytes, or newly allocated
-    /// ones. Fragments that are consumed return at once.
+    /// Free if they are already. Otherwise they are copied behind the head's data, if there is room and no
+    /// clone, or together with it into ordinary memory: the block's own 512 bytes, or an allocation. Consumed
+    /// fragments return at once.
     ///
     /// ```
     /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams, SkBuff, SkbCache};
@@ -109,8 +108,7 @@ impl SkBuff {
         Ok(())
     }
 
-    /// Makes sure that all of it is in the head. Linux: `skb_linearize`. See
-    /// [`make_linear`](Self::make_linear).
+    /// Makes the whole packet linear, see [`make_linear`](Self::make_linear). Linux: `skb_linearize`.
     ///
     /// ```
     /// # use pagepool::{SkBuff, SkbCache};

@@ -1,4 +1,4 @@
-//! Getting the bytes out: as slices for vectored sends, and as copies.
+//! Reads packets: as slices for vectored sends, and as copies.
 
 use std::io::IoSlice;
 use std::ops::Range;
@@ -9,15 +9,15 @@ use crate::packet::skb::frag::SkbFrag;
 use crate::packet::skb::sk_buff::SkBuff;
 
 impl SkBuff {
-    /// The packet's bytes where they are, in order: the head if it has data, then each fragment; `None` if
-    /// the CPU cannot read them all.
+    /// The packet's bytes in place, in order: the head if it has data, then each fragment. `None` if the CPU
+    /// cannot read all.
     pub fn chunks(&self) -> Option<impl Iterator<Item = &[u8]>> {
         let head = Some(self.data()).filter(|data| !data.is_empty());
         self.readable().then(|| head.into_iter().chain(self.frags().iter().map(SkbFrag::data)))
     }
 
-    /// Fills slices for a vectored send, and says how many; as many as there are, or room for: up to 18.
-    /// Nothing is copied. Linux: `skb_to_sgvec`.
+    /// Fills slices for a vectored send, without a copy; returns how many: one per chunk (up to 18), as far
+    /// as there is room. Linux: `skb_to_sgvec`.
     ///
     /// ```
     /// # use pagepool::{SkBuff, SkbCache};
@@ -38,8 +38,7 @@ impl SkBuff {
         Ok(into.iter_mut().zip(chunks).map(|(slice, chunk)| *slice = IoSlice::new(chunk)).count())
     }
 
-    /// Copies the bytes from `offset` on; there are as many as the slice has room for. Linux:
-    /// `skb_copy_bits`.
+    /// Fills `into` with the bytes from `offset` on. Linux: `skb_copy_bits`.
     ///
     /// ```
     /// # use pagepool::{SkBuff, SkbCache, SkbError};
@@ -62,10 +61,10 @@ impl SkBuff {
         Ok(())
     }
 
-    /// A packet of its own with a copy of all bytes, in a head with the same headroom; ordinary memory,
-    /// unmarked. Linux: `skb_copy`.
+    /// Copies the packet to one with all bytes in its head, in ordinary memory, with the same headroom and no
+    /// mark. Linux: `skb_copy`.
     ///
-    /// Allocates for more than 512 bytes with the headroom.
+    /// Allocates if bytes and headroom are more than 512 bytes.
     ///
     /// ```
     /// # use pagepool::{SkBuff, SkbCache};
@@ -89,14 +88,14 @@ impl SkBuff {
 }
 
 impl Block {
-    /// Copies the first bytes of the fragments, which the CPU can read, to that place in the head.
+    /// Copies the first bytes of the fragments, which the CPU can read, into a range of the head.
     pub(crate) fn copy_to_head(&mut self, room: Range<usize>) {
         let (head, frags) = self.head_and_frags();
         copy_from(frags.as_slice().iter().map(SkbFrag::data), 0, &mut head[room]);
     }
 }
 
-/// Copies from chunks that have enough bytes, leaving out the first `skip`.
+/// Copies from chunks that have enough bytes, after skipping `skip` bytes.
 fn copy_from<'a>(chunks: impl Iterator<Item = &'a [u8]>, mut skip: usize, mut into: &mut [u8]) {
     for chunk in chunks {
         let skipped = skip.min(chunk.len());

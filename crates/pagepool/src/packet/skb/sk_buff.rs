@@ -1,15 +1,15 @@
-//! A packet for stacks.
+//! A packet for network stacks.
 //!
-//! What   a head (the linear part) and up to 17 fragments, memory of pools and ordinary memory mixed. Clones
-//!        share the data; the last of them to be dropped returns every buffer, once, on whichever thread.
-//!        Linux: `struct sk_buff` with `skb_shared_info`.
-//! Who    the thread that has it. Nobody changes what clones share. Most operations first make a copy of the
-//!        description for this packet (a block, and the head's bytes), as Linux's do; `push` and `put`
-//!        refuse. Moving the ends of the head needs neither: each clone has its own bounds.
-//! How    a packet is 32 bytes: a counted reference to a block of an [`SkbCache`], and where in the head its
-//!        data lies.
-//! Cost   one compare-and-swap to make one, and one when it is dropped; a clone one atomic operation, and one
-//!        to drop it. Nothing is allocated, but for a head of more than 512 bytes of ordinary memory.
+//! What   a head (the linear part) and up to 17 fragments, in memory of pools and ordinary memory, mixed.
+//!        Clones share the data; the last to be dropped returns every buffer, once, on any thread. Linux:
+//!        `struct sk_buff` with `skb_shared_info`.
+//! Who    the thread that has it. What clones share never changes. Most operations first copy the description
+//!        for this packet (a block, and the head's bytes), like Linux's; `push` and `put` refuse. Moving the
+//!        ends of the head needs neither: each clone has its own bounds.
+//! How    a packet is 32 bytes: a counted reference to a block of an [`SkbCache`], and the place of its data
+//!        in the head.
+//! Cost   one compare-and-swap to make one, and one to drop it. A clone: one atomic operation, and one to
+//!        drop it. Nothing is allocated, except a head of more than 512 bytes of ordinary memory.
 
 use std::fmt;
 
@@ -27,11 +27,10 @@ use crate::packet::skb::head_memory::{Head, ordinary};
 use crate::packet::xdp_buff::XdpBuff;
 use crate::packet::xdp_frame::XdpFrame;
 
-/// Headroom of a head that is made empty, for the headers that a stack puts there.
+/// Headroom of an empty head, for the headers of a stack.
 pub(crate) const EMPTY_HEAD: u32 = 128;
 
-/// A packet for network stacks: head and fragments, cloned without a copy, returned when the last clone is
-/// dropped.
+/// A packet for network stacks: head and fragments, cloned without a copy, returned with the last clone.
 ///
 /// ```
 /// # use pagepool::{Arena, ArenaParams, XdpBuff, XdpFrame, Pool, PoolParams};
@@ -58,7 +57,7 @@ pub(crate) const EMPTY_HEAD: u32 = 128;
 #[must_use = "a packet that is dropped at once is lost"]
 pub struct SkBuff {
     pub(crate) block: BlockRef,
-    /// The head's data, in the head's memory: each clone has its own.
+    /// Place of the data in the head's memory; each clone has its own.
     pub(crate) data: u32,
     pub(crate) tail: u32,
     pub(crate) recycle: bool,
@@ -67,12 +66,12 @@ pub struct SkBuff {
 const _: () = assert!(size_of::<SkBuff>() <= 32, "two packets in a cache line");
 
 impl SkBuff {
-    /// The packet of a frame, without a copy; marked for recycling. A first buffer that the CPU cannot read
+    /// Converts a frame without a copy, and marks it for recycling. A first buffer that the CPU cannot read
     /// becomes the first fragment, behind an empty head with 128 bytes of headroom. The frame's metadata is
-    /// not kept. Linux: `xdp_build_skb_from_frame`.
+    /// lost. Linux: `xdp_build_skb_from_frame`.
     ///
-    /// Gives the frame back if the cache is exhausted, if its memory is no pool's, or if a first buffer that
-    /// the CPU cannot read has 17 further ones behind it.
+    /// `Err(frame)` if the cache is exhausted, its memory is not a pool's, or 17 further buffers follow a
+    /// first one that the CPU cannot read.
     ///
     /// Cost: one compare-and-swap, and a move per buffer.
     #[doc(alias = "xdp_build_skb_from_frame")]
@@ -85,7 +84,8 @@ impl SkBuff {
         Ok(Self { block: block.into(), data, tail, recycle: true })
     }
 
-    /// As [`from_frame`](Self::from_frame), of a packet inside the poll. Linux: `xdp_build_skb_from_buff`.
+    /// Converts a packet inside the poll, like [`from_frame`](Self::from_frame). Linux:
+    /// `xdp_build_skb_from_buff`.
     #[doc(alias = "xdp_build_skb_from_buff")]
     pub fn from_buff(cache: &SkbCache, packet: XdpBuff) -> Result<Self, XdpBuff> {
         Self::from_frame(cache, XdpFrame::from(packet)).map_err(|frame| match frame.into_buff() {
@@ -94,15 +94,15 @@ impl SkBuff {
         })
     }
 
-    /// Whether a frame's memory can be a packet's.
+    /// Whether a frame can become a packet.
     pub(crate) fn may_have(frame: &XdpFrame) -> bool {
         frame.buffer().is_some_and(|head| head.as_ptr().is_some() || frame.frags().len() < MAX_FRAGS)
     }
 
-    /// An empty packet with ordinary memory for a head: room before its data, and for `len` bytes of it.
-    /// Linux: `alloc_skb` and `skb_reserve`.
+    /// Creates an empty packet with a head in ordinary memory, with `headroom` bytes before its data and room
+    /// for `len` bytes of data. Linux: `alloc_skb` and `skb_reserve`.
     ///
-    /// Nothing is allocated up to 512 bytes of both.
+    /// Allocates if both together are more than 512 bytes.
     ///
     /// ```
     /// use pagepool::{SkBuff, SkbCache};
@@ -119,7 +119,7 @@ impl SkBuff {
         Self::ordinary(block, headroom, headroom, len)
     }
 
-    /// A packet with a copy of these bytes in its head, with so much headroom. See
+    /// Creates a packet with a copy of these bytes in its head, and `headroom` bytes before them. See
     /// [`with_capacity`](Self::with_capacity).
     pub fn from_bytes(cache: &SkbCache, headroom: usize, bytes: &[u8]) -> Result<Self, SkbError> {
         let mut packet = Self::with_capacity(cache, headroom, bytes.len())?;
@@ -127,7 +127,7 @@ impl SkBuff {
         Ok(packet)
     }
 
-    /// An empty packet of a new block, with a head of ordinary memory; see [`ordinary`].
+    /// An empty packet in a new block, with a head of ordinary memory; see [`ordinary`].
     pub(crate) fn ordinary(
         mut block: NewBlock,
         least: usize,
@@ -139,12 +139,11 @@ impl SkBuff {
         Ok(Self { block: block.into(), data: headroom as u32, tail: headroom as u32, recycle: false })
     }
 
-    /// Appends a fragment: the bytes at `offset` in a pool's buffer, a shared buffer, an `Arc<[u8]>`, or
-    /// memory that somebody lends ([`SkbMemory::owned`]). Pool memory marks the packet for recycling. Linux:
+    /// Appends a fragment: `len` bytes at `offset` in a pool's buffer, a shared buffer, an `Arc<[u8]>`, or
+    /// borrowed memory ([`SkbMemory::owned`]). Pool memory marks the packet for recycling. Linux:
     /// `skb_add_rx_frag`.
     ///
-    /// Gives the memory back where it has no such bytes, the packet has 17 fragments or 4 GiB, or a clone
-    /// shares them.
+    /// `Err(memory)` if it has no such bytes, the packet has 17 fragments or 4 GiB, or a clone shares them.
     ///
     /// ```
     /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams, SkBuff, SkbCache};
@@ -184,7 +183,7 @@ impl SkBuff {
         self.head_len() + self.data_len()
     }
 
-    /// Whether it has none.
+    /// Whether the packet has no bytes.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -210,7 +209,7 @@ impl SkBuff {
         self.data as usize
     }
 
-    /// Bytes behind the head's data that the packet may grow into; none when it has fragments. Linux:
+    /// Bytes behind the head's data into which the packet can grow; 0 if it has fragments. Linux:
     /// `skb_tailroom`.
     #[doc(alias = "skb_tailroom")]
     #[inline]
@@ -218,8 +217,8 @@ impl SkBuff {
         if self.nr_frags() > 0 { 0 } else { self.room_behind_head() }
     }
 
-    /// Bytes of memory that the packet keeps from other uses: its block, and all of each buffer, also of one
-    /// that it shares. Linux: `skb->truesize`. A look at every fragment.
+    /// Bytes of memory that the packet occupies: its block, and all of each buffer, shared ones included.
+    /// Looks at every fragment. Linux: `skb->truesize`.
     pub fn truesize(&self) -> usize {
         size_of::<Block>() + self.block.head().size() + self.truesize_of_frags()
     }
@@ -228,7 +227,7 @@ impl SkBuff {
         self.frags().iter().map(|frag| frag.memory().size()).sum()
     }
 
-    /// How many fragments it has.
+    /// Number of fragments.
     #[inline]
     pub fn nr_frags(&self) -> usize {
         self.block.frags().count()
@@ -239,28 +238,28 @@ impl SkBuff {
         self.block.frags().as_slice()
     }
 
-    /// Whether another packet shares its data. Linux: `skb_cloned`.
+    /// Whether a clone shares its data. Linux: `skb_cloned`.
     #[doc(alias = "skb_cloned")]
     #[inline]
     pub fn is_cloned(&self) -> bool {
         self.block.is_shared()
     }
 
-    /// Whether it is marked: some of its memory is of a pool. Memory returns to its pool with the mark and
-    /// without; the mark keeps packets of both kinds from being merged, as in Linux. Linux:
-    /// `skb->pp_recycle`.
+    /// Whether it is marked for recycling: some of its memory belongs to a pool. Memory returns to its pool
+    /// without the mark too; the mark only keeps marked and unmarked packets from being merged, as in Linux.
+    /// Linux: `skb->pp_recycle`.
     #[inline]
     pub fn recycles(&self) -> bool {
         self.recycle
     }
 
-    /// Marks it. Linux: `skb_mark_for_recycle`.
+    /// Marks the packet for recycling. Linux: `skb_mark_for_recycle`.
     #[doc(alias = "skb_mark_for_recycle")]
     pub fn mark_for_recycle(&mut self) {
         self.recycle = true;
     }
 
-    /// Whether the CPU can read all of it. The head always is. Linux: `skb_frags_readable`.
+    /// Whether the CPU can read all of it. It can always read the head. Linux: `skb_frags_readable`.
     #[doc(alias = "skb_frags_readable")]
     pub fn readable(&self) -> bool {
         self.frags().iter().all(SkbFrag::readable)
@@ -272,15 +271,14 @@ impl SkBuff {
         &self.block.head_bytes()[self.data as usize..self.tail as usize]
     }
 
-    /// The head's data, for writing; `None` while a clone shares it.
+    /// The head's data, mutable; `None` while a clone shares it.
     #[inline]
     pub fn data_mut(&mut self) -> Option<&mut [u8]> {
         let (data, tail) = (self.data as usize, self.tail as usize);
         Some(&mut self.block.get_mut()?.head_bytes_mut()[data..tail])
     }
 
-    /// The buffer that the head lies in, if it is a pool's; its data begins there at
-    /// [`headroom`](Self::headroom).
+    /// The head's buffer, if it belongs to a pool. The data begins there at [`headroom`](Self::headroom).
     pub fn head_buffer(&self) -> Option<&PageBuf> {
         match self.block.head() {
             Head::Pool(buffer, _) => Some(buffer),
@@ -288,8 +286,8 @@ impl SkBuff {
         }
     }
 
-    /// Names the holder of all its pool memory, of whichever pools: see [`PageBuf::set_tag`]. Clones share
-    /// it, so of several the last call counts.
+    /// Tags all its pool memory, of any pools, with its user: see [`PageBuf::set_tag`]. Clones share the tag;
+    /// the last call counts.
     ///
     /// ```
     /// # use pagepool::{Arena, ArenaParams, Holders, Pool, PoolParams, SkBuff, SkbCache, Tag};
@@ -308,7 +306,7 @@ impl SkBuff {
         self.head_buffer().into_iter().chain(buffers).for_each(|buffer| buffer.note_tag(tag));
     }
 
-    /// Where that device finds the head's data, if it lies in a pool's buffer that is mapped there.
+    /// Device address of the head's data, if it lies in a pool's buffer that is mapped in that domain.
     pub fn head_dma_addr_in(&self, domain: DomainId) -> Option<DeviceAddr> {
         let at = self.head_buffer()?.dma_addr_in(domain)?;
         Some(DeviceAddr(at.0 + u64::from(self.data)))
@@ -319,15 +317,15 @@ impl SkBuff {
         self.block.head_bytes().len() - self.tail as usize
     }
 
-    /// Whether the packet may grow by that many bytes.
+    /// Whether the packet may grow by `more` bytes.
     pub(crate) fn len_fits(&self, more: usize) -> bool {
         self.len().checked_add(more).is_some_and(|len| len < u32::MAX as usize)
     }
 }
 
 impl Clone for SkBuff {
-    /// Another packet with the same data; its ends are its own. Linux: `skb_clone`. Cannot fail: one atomic
-    /// operation.
+    /// Creates a packet that shares this one's data and has its own ends. Linux: `skb_clone`. Cannot fail;
+    /// one atomic operation.
     #[inline]
     fn clone(&self) -> Self {
         Self { block: self.block.clone(), ..*self }
@@ -344,7 +342,7 @@ impl fmt::Debug for SkBuff {
 }
 
 impl Block {
-    /// Moves a frame's buffers into an empty block, which has room for them; gives the ends of the data in
+    /// Moves a frame's buffers into an empty block, which has room for them; returns the ends of the data in
     /// the head.
     fn fill(&mut self, frame: XdpFrame) -> (u32, u32) {
         let room = frame.tailroom() as u32;
@@ -365,7 +363,7 @@ impl Block {
     }
 }
 
-/// The buffer of a frame that is a pool's; else what it is.
+/// A frame's memory as a pool's buffer, or as it is.
 pub(crate) fn pool_buffer(memory: Memory) -> Result<PageBuf, Memory> {
     match memory {
         Memory::Pool(head) => Ok(head),

@@ -1,14 +1,14 @@
-//! One packet becomes two.
+//! Divides a packet.
 
 use crate::packet::skb::error::SkbError;
 use crate::packet::skb::sk_buff::{EMPTY_HEAD, SkBuff};
 
 impl SkBuff {
-    /// Cuts the packet in two: `at` bytes stay, what lies behind is the other one. A fragment that the bound
-    /// falls into is shared by both; bytes of the head behind the bound are copied. Linux: `skb_split`.
+    /// Keeps the first `at` bytes and returns the rest. A fragment across the bound is shared by both; bytes
+    /// of the head behind the bound are copied. Linux: `skb_split`.
     ///
-    /// A packet that a clone shares gets a block of its own first. Cost: one block; for a shared fragment one
-    /// atomic operation.
+    /// A cloned packet first gets a block of its own. Cost: one block, and one atomic operation for a shared
+    /// fragment.
     ///
     /// ```
     /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams, SkBuff, SkbCache};

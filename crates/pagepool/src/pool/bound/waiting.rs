@@ -1,14 +1,14 @@
 //! A task that waits until an allocation succeeds.
 //!
-//! Who    the bound thread: the future borrows the [`Bound`], so it stays there. Whoever brings a page calls
-//!        the wakers of all tasks that wait, on any thread, with no lock held.
-//! How    a poll tries; then it leaves its waker with the wake-up and takes back the signal that stands, in
-//!        one step, and tries again, which arms the wake-up before its last look (refill.rs, `last_look`). So
-//!        a page is found, or its returner finds the waker.
-//! Cache  other tasks on the owner's thread drop buffers while this one waits, and a return into the cache
-//!        wakes nobody. So while a task waits, the owner word names nobody, and that thread returns through
-//!        lane or ring, as any other.
-//! Cost   where nobody waits: nothing. A poll that finds nothing takes a short lock twice.
+//! Who    the bound thread: the future borrows the [`Bound`], and stays there. A thread that brings a page
+//!        calls the wakers of all waiting tasks, with no lock held.
+//! How    a poll tries. In one step it then leaves its waker with the wake-up and clears a pending signal. It
+//!        tries again, which arms the wake-up before its last look (refill.rs, `last_look`). Thus it finds a
+//!        page, or the page's returner finds the waker.
+//! Cache  other tasks on the owner's thread drop buffers during the wait, and a return into the cache wakes
+//!        no task. Therefore the owner word names no thread while a task waits: that thread returns through
+//!        lane or ring, like any other.
+//! Cost   without a waiting task: nothing. A poll that finds nothing takes a short lock twice.
 
 use std::fmt;
 use std::future::Future;
@@ -19,28 +19,28 @@ use crate::home::thread;
 use crate::pool::bound::Bound;
 use crate::sys::sync::Ordering;
 
-/// The future of [`Bound::wait_for`]. Dropping it ends the wait, and loses no page.
+/// The future of [`Bound::wait_for`]. Its drop ends the wait, and loses no page.
 ///
-/// While one of a pool waits, no buffer that the owner's thread drops goes into the cache: such buffers
-/// return by lane or ring, and count in `recycle_ring`. One that is forgotten (`mem::forget`) leaves it so
-/// until the pool is bound anew.
+/// While a task of the pool waits, buffers that the owner's thread drops return by lane or ring, not into the
+/// cache, and count in `recycle_ring`. A forgotten future (`mem::forget`) leaves this so until the pool is
+/// bound anew.
 #[must_use = "a future does nothing until it is awaited"]
 pub struct Waiting<'a, F> {
     pool: &'a Bound,
     attempt: F,
-    /// Of the waker that was left with the wake-up.
+    /// The key of the waker that the wake-up has.
     key: Option<u64>,
 }
 
 impl Bound {
-    /// Waits until `attempt`, an allocation from this pool, gives something. For tasks of an executor; it
-    /// needs neither a reactor nor a descriptor, so `wakeup` may be off. The task is woken once a buffer
-    /// returns, on any thread, or pages come back to the provider; then it tries again, so several tasks may
-    /// wait. A buffer of the deferred queue whose user is done wakes nobody.
+    /// Waits until `attempt`, an allocation from this pool, succeeds. For tasks of an executor. Needs neither
+    /// a reactor nor a descriptor, so `wakeup` may be off.
     ///
-    /// An attempt that can never succeed, as a fragment larger than a page, waits for ever. One that fails
-    /// counts in `alloc_failed`, one or two for each poll. If a waker panics while it is called, the panic
-    /// ends there: the thread that returned the buffer goes on.
+    /// The task wakes and tries again when a buffer returns, on any thread, or pages come back to the
+    /// provider. Several tasks may wait. A deferred buffer whose user is done wakes no task. An attempt that
+    /// can never succeed, such as a fragment larger than a page, waits for ever. A failed attempt counts in
+    /// `alloc_failed`, once or twice for each poll. A waker's panic is caught: the thread that returned the
+    /// buffer continues.
     ///
     /// ```
     /// # use pagepool::{Arena, ArenaParams, Bound, Pool, PoolParams};
@@ -76,7 +76,7 @@ impl Bound {
 }
 
 impl<F> Waiting<'_, F> {
-    /// Before the attempt whose failure ends the poll: the next signal calls this waker.
+    /// Before the last attempt of the poll: the next signal calls this waker.
     fn begin(&mut self, waker: &Waker) {
         let key = *self.key.get_or_insert_with(|| {
             self.pool.policy(|p| {
@@ -107,7 +107,7 @@ impl<F> Waiting<'_, F> {
     }
 }
 
-/// The attempt is called where it is, and never pinned.
+/// The attempt is called in place, and never pinned.
 impl<F> Unpin for Waiting<'_, F> {}
 
 impl<T, F: FnMut(&Bound) -> Option<T>> Future for Waiting<'_, F> {

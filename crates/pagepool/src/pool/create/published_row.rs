@@ -8,8 +8,7 @@ use crate::sys::published_entry::lines;
 use crate::sys::published_layout::POOL_KIND;
 use crate::sys::published_memory::{PublishedMemory, PublishedRow, entry_row};
 
-/// The parameters as observers see them, with what was chosen for those left 0; empty if this process does
-/// not publish.
+/// The parameters for observers, with the values chosen for zeroes; empty if this process does not publish.
 pub(crate) fn text_of(params: &PoolParams, sizes: &PoolSizes, geometry: &Geometry) -> String {
     if PublishedMemory::current().is_none() {
         return String::new();
@@ -52,12 +51,12 @@ pub(crate) fn text_of(params: &PoolParams, sizes: &PoolSizes, geometry: &Geometr
     numbers + &lines(&[("nid", &nid), ("on_busy", &on_busy), ("holders", &holders)])
 }
 
-/// Shows a new pool, which nobody else has yet.
+/// Publishes a new pool, which has no other user yet.
 pub(crate) fn enter(pool: &PoolCore, params: &str) {
     let row = PublishedRow::enter(|| {
         let mut row = entry_row(POOL_KIND, pool.id.into(), pool.area_id, &pool.name, params);
         row.block = block_of(pool, 1)?;
-        // A pool whose lanes found no room is not shown: its numbers would not add up.
+        // A pool whose lanes found no room is not published: its numbers would not add up.
         if !pool.lanes.all().is_empty() {
             row.lanes = pool.lanes.block()?;
         }

@@ -1,9 +1,8 @@
 //! Allocation in a pool that records who holds what.
 //!
-//! What   idle pages are in the stock of the pool's holders, and the cache is empty but while the owner's
-//!        slow calls run. Every allocation comes here, as one that missed the cache, with the place of the
-//!        call that it serves.
-//! Counts as in any pool: a page of the stock is one of the cache.
+//! What   idle pages are in the stock of the pool's holders. The cache is empty except during the owner's
+//!        slow path. Every allocation comes here, as a cache miss, with the place of its call.
+//! Counts a page of the stock counts as one of the cache.
 
 // UNSAFETY: the fragment state is reached through its owner cell.
 #![expect(unsafe_code)]
@@ -18,7 +17,7 @@ use crate::mem::page::PageIdx;
 use crate::pool::bound::Bound;
 
 impl Bound {
-    /// One page, from the stock, or from wherever pages come from.
+    /// Allocates a page from the stock or by the slow path, and records it.
     #[cold]
     pub(crate) fn alloc_recorded(
         &self,
@@ -30,7 +29,7 @@ impl Bound {
         Some(buffer)
     }
 
-    /// The same, for a caller that records.
+    /// Allocates a page from the stock or by the slow path; the caller records it.
     fn alloc_unrecorded(&self) -> Option<PageBuf> {
         let pool = self.ptr();
         if let Some(page) = pool.idle_cache().pop(self.owner()) {
@@ -42,14 +41,14 @@ impl Bound {
         self.alloc_missed(pool)
     }
 
-    /// As [`page_to_cut`](Self::page_to_cut), for a caller that records.
+    /// Allocates a page to cut (see [`page_to_cut`](Self::page_to_cut)); the caller records it.
     fn page_to_cut_unrecorded(&self) -> Option<PageIdx> {
         let (pool, page, _) = self.alloc_unrecorded()?.into_parts();
         pool.sync_split_page(page);
         Some(page)
     }
 
-    /// As [`last_look`](Self::last_look), which in a pool with holders records.
+    /// Runs [`last_look`](Self::last_look), and in a pool with holders records the page.
     #[track_caller]
     pub(crate) fn last_look_recorded(&self) -> Option<PageIdx> {
         let at = Location::caller();
@@ -61,8 +60,8 @@ impl Bound {
         Some(page)
     }
 
-    /// Opens a page for fragments of a size in a pool with holders, where [`open_next`](Self::open_next)
-    /// does not. Says whether it did.
+    /// Opens a page for fragments of `size` in a pool with holders, where [`open_next`](Self::open_next) does
+    /// not. Returns whether it did.
     #[cold]
     #[inline(never)]
     #[track_caller]
@@ -80,10 +79,10 @@ impl Bound {
         true
     }
 
-    /// Has the stock of a pool with holders in the cache, until the end of what this gives.
+    /// Moves the stock of a pool with holders into the cache, until the result is dropped.
     pub(crate) fn stock_in_cache(&self) -> StockInCache<'_> {
         let Some(holders) = self.core().holders.as_deref().filter(|holders| !holders.stock_is_out()) else {
-            return StockInCache(None); // nothing to move, or a callback came back here
+            return StockInCache(None); // nothing to move, or called from a callback
         };
         move_pages(self.owner(), holders.stock(), &self.core().own.cache);
         holders.set_stock_out(true);
@@ -91,7 +90,8 @@ impl Bound {
     }
 }
 
-/// Moves what is in the cache of a pool with holders into its stock, also if a callback panics.
+/// Its drop moves the pages from the cache of a pool with holders back into the stock, also if a callback
+/// panics.
 pub(crate) struct StockInCache<'a>(Option<(&'a Bound, &'a HolderTable)>);
 
 impl Drop for StockInCache<'_> {
@@ -103,7 +103,7 @@ impl Drop for StockInCache<'_> {
     }
 }
 
-/// Moves all pages from one cache to another, which is empty, and as large.
+/// Moves all pages from one cache to another, which is empty and as large.
 fn move_pages(owner: OwnerProof, from: &Cache, to: &Cache) {
     from.take(owner, from.count(), |pages| {
         let moved = to.fill(owner, pages.len(), |space| {

@@ -1,15 +1,14 @@
-//! Giving idle pages back: a pool that shrinks to what its owner wants to keep.
+//! Returns idle pages to the provider, down to what the owner wants to keep.
 //!
-//! What   pages in cache, lanes and ring, and the emergency pages at hand, go to the provider, in this order:
-//!        emergency pages, lanes, ring, a page that was cut up and is whole again, the oldest of the cache.
-//!        Fragments in lanes and ring are taken in on the way, so that pages that are complete with them go
-//!        as well.
+//! What   idle pages go to the provider in this order: emergency pages, lanes, ring, a cut page that is whole
+//!        again, the oldest of the cache. Fragments in lanes and ring are collected on the way, and the pages
+//!        they complete go, too.
 //! Who    [`Bound::shrink`]: the owner (I2). [`PoolRef::ask_to_shrink`]: any thread; the owner finds the
 //!        request at its next refill, `poll_deferred` or `acknowledge_wake`.
-//! Pairs  asker: request, then the lock of the wake-up and the signal. Owner: the lock and the signal taken
-//!        back, then the request. So an owner that takes a signal back finds its request.
-//! Linux  net/core/page_pool.c:page_pool_empty_ring, page_pool_empty_alloc_cache_once (v7.3), which run at
-//!        the end of a pool only: each page counts as one that left, and as nothing else.
+//! Pairs  requester: request, then the wake-up's lock and the signal. Owner: the lock, clearing the signal,
+//!        then the request. An owner that clears a signal finds its request.
+//! Linux  net/core/page_pool.c:page_pool_empty_ring, page_pool_empty_alloc_cache_once (v7.3), which run only
+//!        at the end of a pool: each page counts as one that left, and as nothing else.
 //! Callbacks (of the provider, users of deferred buffers, syncs) run with no borrow of the pool live.
 
 // UNSAFETY: the owner's state is reached through its owner cells.
@@ -24,16 +23,16 @@ use crate::returns::late;
 use crate::returns::pool_core::{NOT_ASKED, NOT_ASKED_BUT_TRACKS};
 use crate::sys::sync::Ordering;
 
-/// Pages that go to the provider at once.
+/// Pages given to the provider in one call.
 const TOGETHER: usize = 64;
 
 impl Bound {
     /// Gives idle pages back to the provider until at most `keep` are left in cache, lanes and ring; returns
-    /// how many went. Polls the deferred buffers first. What other threads return meanwhile may stay.
-    /// Afterwards [`Arena::trim`](crate::Arena::trim) gives the memory of whole regions back to the system.
+    /// how many went. Polls the deferred buffers first. Buffers that other threads return during the call may
+    /// stay. [`Arena::trim`](crate::Arena::trim) then gives the memory of whole regions back to the system.
     ///
-    /// Pages count as they do when a pool ends: in `release`. A page whose fragments are out is not idle.
-    /// Cost: about 15 ns a page.
+    /// Counts the pages in `release`, like a pool's end. A page with fragments out is not idle. Cost: about
+    /// 15 ns a page.
     ///
     /// ```
     /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams};
@@ -55,7 +54,7 @@ impl Bound {
         self.give_idle_back(keep)
     }
 
-    /// Does what [`PoolRef::ask_to_shrink`] asked for. For the owner's slow calls.
+    /// Executes the request of [`PoolRef::ask_to_shrink`], if any. For the owner's slow path.
     #[inline]
     pub(crate) fn shrink_if_asked(&self) {
         if self.is_asked() {
@@ -63,7 +62,7 @@ impl Bound {
         }
     }
 
-    /// Whether something was asked for. Always in a pool with holders.
+    /// Whether there is a request. Always true in a pool with holders.
     #[inline(always)]
     pub(crate) fn is_asked(&self) -> bool {
         self.ptr().asked_to_shrink.load(Ordering::Relaxed) != NOT_ASKED
@@ -98,11 +97,13 @@ impl Bound {
 }
 
 impl PoolRef {
-    /// Asks the owner to [shrink](Bound::shrink) the pool to `keep` idle pages. Any thread; returns at once.
+    /// Requests that the owner [shrink](Bound::shrink) the pool to `keep` idle pages. Any thread; returns at
+    /// once.
+    ///
     /// The owner does it at its next refill, [`poll_deferred`](Bound::poll_deferred) or
-    /// [`acknowledge_wake`](Bound::acknowledge_wake): one that sleeps is woken in a pool made with `wakeup`,
-    /// and one that only takes from its cache is not disturbed. Of several requests the lowest counts. In a
-    /// pool that ends nothing happens.
+    /// [`acknowledge_wake`](Bound::acknowledge_wake). In a pool with `wakeup` this wakes a sleeping owner; an
+    /// owner that only takes from its cache is not disturbed. Of several requests the lowest counts. Does
+    /// nothing in a pool that has ended.
     ///
     /// ```
     /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams, Registry};
@@ -120,16 +121,16 @@ impl PoolRef {
         let keep = u32::try_from(keep).unwrap_or(u32::MAX).min(NOT_ASKED_BUT_TRACKS - 1);
         let pool = self.ptr();
         pool.asked_to_shrink.fetch_min(keep, Ordering::Relaxed);
-        // Behind the request: its lock orders the two for an owner that takes the signal back.
+        // After the request: its lock orders the two for an owner that clears the signal.
         pool.wakeup.signal();
     }
 }
 
-/// The idle pages of a pool that shrinks, and those that are on their way out.
+/// The idle pages of a pool that shrinks, and those on their way out.
 struct IdlePages<'a> {
     bound: &'a Bound,
     keep: usize,
-    /// Pages in cache, lanes and ring, and emergency pages.
+    /// Pages in cache, lanes and ring, plus emergency pages.
     idle: usize,
     leaving: [PageIdx; TOGETHER],
     /// Entries of `leaving`.
@@ -150,7 +151,7 @@ impl<'a> IdlePages<'a> {
         self.idle > self.keep
     }
 
-    /// An idle page leaves.
+    /// Takes an idle page out of the pool.
     fn leave(&mut self, page: PageIdx) {
         self.idle = self.idle.saturating_sub(1);
         self.leaving[self.len] = page;
@@ -180,8 +181,8 @@ impl<'a> IdlePages<'a> {
         }
     }
 
-    /// Takes pages out while there are too many, and fragments as they come; adds to `pages` how many
-    /// messages were pages. Other threads may go on pushing: a queue is emptied once.
+    /// Takes pages out while there are too many, and all fragments before them; adds the number of page
+    /// messages to `pages`. Empties a queue at most once, because other threads may keep pushing.
     fn drain(&mut self, queue: &impl MessageQueue, pages: &mut usize) {
         for _ in 0..queue.capacity() {
             let leaves = |message: Message| message.is_frag() || self.too_many();
@@ -208,8 +209,8 @@ impl<'a> IdlePages<'a> {
         }
     }
 
-    /// Fragments that returned as messages. A page that is complete with them is idle, and counts as one that
-    /// came through the ring, as in a refill.
+    /// Counts fragments that returned as messages. A page that they complete is idle, and counts in
+    /// `recycle_ring`, as in a refill.
     fn frags_home(&mut self, page: PageIdx, frags: u32) {
         if !self.bound.last_frag_home(page, frags) {
             return;
@@ -222,7 +223,7 @@ impl<'a> IdlePages<'a> {
         }
     }
 
-    /// The page that is being cut, if all its fragments have returned and there is no room for it.
+    /// The page being cut leaves if all its fragments have returned and `keep` is reached.
     fn page_being_cut(&mut self) {
         if self.idle < self.keep || !self.bound.open_page_is_whole() {
             return;
@@ -252,7 +253,7 @@ impl<'a> IdlePages<'a> {
 }
 
 impl Drop for IdlePages<'_> {
-    /// If a callback panics, what was taken out still goes.
+    /// Gives back the pages taken out, also if a callback panics.
     fn drop(&mut self) {
         self.give_back();
     }

@@ -1,24 +1,23 @@
-//! Where in a program or shared library an address is, for `addr2line -e PROGRAM ADDRESS`.
+//! Finds the program or shared library of an address, for `addr2line -e PROGRAM ADDRESS`.
 
-// UNSAFETY: the C library's list of what is loaded.
+// UNSAFETY: the C library's list of loaded objects.
 #![expect(unsafe_code)]
 
 use std::ffi::{CStr, OsStr, c_int, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// What the list is searched for, and what was found.
 struct AddressSearch {
     address: usize,
-    /// The file, empty for the program itself; and how far its addresses were moved.
+    /// The file, empty for the program itself, and its load offset.
     found: Option<(PathBuf, usize)>,
 }
 
-/// The place of a call, by the address behind it: `program+0x1234`, or the address alone if it is in no file.
+/// The place of a call that returns to `behind`: `program+0x1234`, or the address if it is in no file.
 pub(crate) fn program_place(behind: usize) -> String {
     let address = behind.wrapping_sub(1); // the last byte of the call
     let mut search = AddressSearch { address, found: None };
-    // SAFETY: the callback gets the search back, which lives as long as this call.
+    // SAFETY: the callback gets `search`, which lives as long as this call.
     unsafe { libc::dl_iterate_phdr(Some(look), (&raw mut search).cast()) };
     let Some((mut path, moved)) = search.found else { return format!("{address:#x}") };
     if path.as_os_str().is_empty() {
@@ -28,16 +27,16 @@ pub(crate) fn program_place(behind: usize) -> String {
     format!("{name}+{:#x}", address.wrapping_sub(moved))
 }
 
-/// Looks whether an object has the address; 1 ends the search.
+/// Checks a loaded object for the address; 1 ends the search.
 unsafe extern "C" fn look(info: *mut libc::dl_phdr_info, _size: usize, search: *mut c_void) -> c_int {
-    // SAFETY: the C library gives an object of its list.
+    // SAFETY: the C library passes an object of its list.
     let info = unsafe { &*info };
-    // SAFETY: the argument of dl_iterate_phdr above, which nobody else has.
+    // SAFETY: the argument of dl_iterate_phdr above; no other reference to it exists.
     let search = unsafe { &mut *search.cast::<AddressSearch>() };
     if info.dlpi_phdr.is_null() {
         return 0;
     }
-    // SAFETY: the object's table, which is there while the list is walked.
+    // SAFETY: the object's table, which exists while the list is walked.
     let segments = unsafe { std::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into()) };
     let has = |segment: &libc::Elf64_Phdr| {
         let first = (info.dlpi_addr as usize).wrapping_add(segment.p_vaddr as usize);
@@ -48,7 +47,7 @@ unsafe extern "C" fn look(info: *mut libc::dl_phdr_info, _size: usize, search: *
     }
     let name = match info.dlpi_name.is_null() {
         true => c"",
-        // SAFETY: not NULL, and a text of the C library's.
+        // SAFETY: not NULL, and a string of the C library.
         false => unsafe { CStr::from_ptr(info.dlpi_name) },
     };
     let path = Path::new(OsStr::from_bytes(name.to_bytes())).to_owned();

@@ -1,10 +1,8 @@
 //! Calls that `pthread_cancel` does not interrupt.
 //!
-//! Why    a thread that is cancelled is unwound. Rust aborts the process where that reaches its frames. The
-//!        core makes no call that is a cancellation point (`sys::call`); what is left are functions of the
-//!        user's, which may do anything, and a few of Rust's library.
-//! Who    any thread. A cancellation that comes meanwhile takes effect at the thread's next cancellation
-//!        point after the call.
+//! Why    cancelling unwinds a thread, and Rust aborts the process when that reaches its frames. The core
+//!        calls no cancellation point (`sys::call`), but user functions and parts of Rust's library may.
+//! Who    any thread. A cancellation takes effect at the thread's next cancellation point after the call.
 //! Cost   two short calls of the C library; no system call.
 
 // UNSAFETY: a function of the C library.
@@ -18,13 +16,13 @@ unsafe extern "C" {
 
 const PTHREAD_CANCEL_DISABLE: c_int = 1;
 
-/// Sets the state of the thread back when it is dropped.
+/// Restores the state when dropped.
 struct CancelState(c_int);
 
 impl CancelState {
     fn disable() -> Self {
         let mut old = 0;
-        // SAFETY: the state is one of the two that there are; the old one is stored in our variable.
+        // SAFETY: the state is one of the two that exist; the old one is stored in our variable.
         unsafe { pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &raw mut old) };
         Self(old)
     }
@@ -33,14 +31,14 @@ impl CancelState {
 impl Drop for CancelState {
     fn drop(&mut self) {
         let mut old = 0;
-        // SAFETY: the state is the one that the C library gave.
+        // SAFETY: the C library returned this state.
         unsafe { pthread_setcancelstate(self.0, &raw mut old) };
     }
 }
 
-/// Calls a function without being cancelled in it (`pthread_cancel`): a cancellation takes effect at the
-/// thread's next cancellation point after it. For interfaces to other languages, whose threads may be
-/// cancelled, which Rust's functions do not survive.
+/// Calls a function with `pthread_cancel` disabled: a cancellation takes effect at the thread's next
+/// cancellation point after it. For interfaces to languages whose threads may be cancelled: Rust's functions
+/// do not survive that.
 #[inline]
 pub fn uncancelled<R>(call: impl FnOnce() -> R) -> R {
     let _state = CancelState::disable();

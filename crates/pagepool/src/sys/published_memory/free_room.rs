@@ -1,28 +1,26 @@
-//! Which bytes of a file are free: places of any size, in the one memory that all of them share.
+//! The free bytes of a file, for places of any size.
 //!
-//! What   stretches that were given back, those that touch as one. A place is cut from the smallest stretch
-//!        that has room for it. So what comes and goes in ever other sizes does not fill the file.
-//! Cost   the logarithm of the number of stretches, in a call of the slow kind: a pool is made, or ends.
+//! What   free stretches, merged if adjacent. A place is cut from the smallest that fits, so places of ever
+//!        different sizes do not fill the file.
+//! Cost   the logarithm of the number of stretches, when a pool is made or ends.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Free stretches below the bytes that nobody has, from `fresh` on.
+/// Free stretches below `fresh`, and all from `fresh` on.
 #[derive(Debug)]
 pub(crate) struct FreeRoom {
-    /// From here on, nothing is in use.
+    /// From here on all is free.
     pub(crate) fresh: usize,
-    /// Bytes of the stretches, by where they begin, and the same by their bytes.
+    /// The stretches: sizes by start. `by_bytes` has (size, start).
     stretches: BTreeMap<usize, usize>,
     by_bytes: BTreeSet<(usize, usize)>,
 }
 
 impl FreeRoom {
-    /// All from here on is free.
     pub(crate) fn from(fresh: usize) -> Self {
         Self { fresh, stretches: BTreeMap::new(), by_bytes: BTreeSet::new() }
     }
 
-    /// A place of so many bytes that was given back, if there is one.
     pub(crate) fn take_again(&mut self, bytes: usize) -> Option<usize> {
         let &(all, at) = self.by_bytes.range((bytes, 0)..).next()?;
         self.forget(at, all);
@@ -32,7 +30,6 @@ impl FreeRoom {
         Some(at)
     }
 
-    /// Gives a place back.
     pub(crate) fn give_back(&mut self, at: usize, bytes: usize) {
         let (mut from, mut end) = (at, at + bytes);
         if let Some((&before, &its)) = self.stretches.range(..at).next_back() {
@@ -67,7 +64,7 @@ impl FreeRoom {
 mod tests {
     use super::*;
 
-    /// Takes a place, as who has all of the memory does.
+    /// Takes a place, from the unused end if no stretch is large enough.
     fn take(room: &mut FreeRoom, bytes: usize) -> usize {
         room.take_again(bytes).unwrap_or_else(|| {
             room.fresh += bytes;

@@ -1,15 +1,15 @@
-//! What a pool of the model does that gives idle pages back.
+//! How a pool of the model returns idle pages.
 
 use super::{ModelMessage, PageToken, PoolsModel};
 
 impl PoolsModel {
-    /// Idle pages go back until at most `keep` are left; says how many went.
+    /// Releases idle pages until at most `keep` are left; returns how many it released.
     pub fn shrink(&mut self, pool: usize, keep: usize) -> usize {
         self.poll_deferred(pool, usize::MAX);
         self.give_idle_back(pool, keep)
     }
 
-    /// The owner shrinks the pool when it refills or polls next.
+    /// Requests a shrink, which the owner does at its next refill or poll.
     pub fn ask_to_shrink(&mut self, pool: usize, keep: usize) {
         let asked = &mut self.pools[pool].asked;
         *asked = Some(asked.map_or(keep, |before| before.min(keep)));
@@ -52,7 +52,7 @@ impl PoolsModel {
         gone
     }
 
-    /// Takes pages out of a lane, or of the ring, while there are too many, and fragments as they come.
+    /// Removes pages from a lane or the ring while there are too many, and the fragments before them.
     fn thin_out(
         &mut self,
         pool: usize,

@@ -1,5 +1,5 @@
-//! The XDP program that runs others one after another, as libxdp has it (versions 2 and 3 of its protocol),
-//! and its configuration.
+//! The XDP program that runs others one after another, and its configuration: versions 2 and 3 of libxdp's
+//! protocol.
 //!
 //! ```text
 //! xdp_dispatcher:
@@ -23,10 +23,10 @@
 //!   exit
 //! ```
 //!
-//! From Linux 6.13 on, a program that may change a packet takes the place of such a function alone, so each
-//! slot calls a helper that may.
+//! From Linux 6.13 on, a program that may change packets can only replace a function that may. So each slot
+//! calls a helper that may.
 //!
-//! libxdp's own has ten slots, of which it uses the first. This one has those that it needs.
+//! libxdp's dispatcher always has ten slots. This one has only those that it needs.
 
 use super::function_types::FunctionTypes;
 use crate::sys::bpf::Insn;
@@ -35,56 +35,54 @@ use crate::xsk::bpf::assembler::{
     set,
 };
 
-/// The name of the program, by which others know it for one.
+/// By this name other users of the protocol recognise a dispatcher.
 pub(in crate::xsk::bpf) const NAME: &str = "xdp_dispatcher";
 /// Most programs on an interface.
 pub(in crate::xsk::bpf) const MOST: usize = 10;
-/// Bytes of a configuration: four numbers of a byte, and three lists.
+/// Bytes of a configuration: four bytes, and three lists of words.
 const LEN: usize = 4 + 3 * 4 * MOST;
-/// Bytes that version 3 has behind that: whether the dispatcher is for one device, and what fills a word.
+/// Bytes that version 3 appends: whether it is for one device, and padding.
 const LEN_OF_BOUND: usize = 4;
-/// The longest configuration that is read, of whatever version.
+/// The longest configuration of any version.
 pub(in crate::xsk::bpf) const LONGEST: usize = 4096;
-/// What the first two bytes are.
+/// The first byte of a configuration.
 const MAGIC: u8 = 236;
-/// What an empty slot returns.
+/// The result of an empty slot.
 const EMPTY: i32 = 31;
 const XDP_PASS: i32 = 2;
 /// Linux: `BPF_F_XDP_HAS_FRAGS` and `BPF_F_XDP_DEV_BOUND_ONLY`.
 const HAS_FRAGS: u32 = 1 << 5;
 const DEV_BOUND_ONLY: u32 = 1 << 6;
-/// Linux: `BPF_FUNC_xdp_adjust_tail`; of a context and the bytes to add.
+/// Linux: `BPF_FUNC_xdp_adjust_tail`, of a context and the bytes to add.
 pub(in crate::xsk::bpf) const ADJUST_TAIL: i32 = 65;
-/// The source register of a call of a function of the program. Linux: `BPF_PSEUDO_CALL`.
+/// The source register of a call within the program. Linux: `BPF_PSEUDO_CALL`.
 const OWN: u8 = 1;
 
-/// How one of the programs is run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::xsk::bpf) struct ChainSlot {
     /// Lower numbers run first.
     pub(in crate::xsk::bpf) priority: u32,
     /// The results after which the next program runs, as bits.
     pub(in crate::xsk::bpf) actions: u32,
-    /// It accepts packets of several buffers.
     pub(in crate::xsk::bpf) frags: bool,
 }
 
 impl ChainSlot {
-    /// Of a program after which the next one runs if it passes a packet.
+    /// For a program that lets the next one run if it passes a packet.
     pub(in crate::xsk::bpf) fn passing(priority: u32, frags: bool) -> Self {
         Self { priority, actions: 1 << XDP_PASS | 1 << EMPTY, frags }
     }
 }
 
-/// What the dispatchers of a chain have in common, one after another: that of who began it, for libxdp does
-/// not change the version either, and programs for one device are in such dispatchers alone.
+/// The form of all dispatchers of a chain, chosen by the process that began it: libxdp does not change the
+/// version either, and only dispatchers for one device run programs for one device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::xsk::bpf) enum ChainForm {
     /// Version 2: xdp-tools 1.3 to 1.5.
     Second,
     /// Version 3: xdp-tools from 1.6 on.
     Third {
-        /// The dispatcher is for one device, whose driver its programs may ask about packets.
+        /// For one device, whose driver the programs may query about packets.
         bound: bool,
     },
 }
@@ -97,18 +95,16 @@ impl ChainForm {
         }
     }
 
-    /// Whether the dispatcher is for one device.
     pub(in crate::xsk::bpf) fn is_bound(self) -> bool {
         self == Self::Third { bound: true }
     }
 }
 
-/// Whether all programs accept packets of several buffers, so that the dispatcher may.
+/// A dispatcher accepts packets of several buffers if all its programs do.
 pub(in crate::xsk::bpf) fn has_frags(slots: &[ChainSlot]) -> bool {
     slots.iter().all(|slot| slot.frags)
 }
 
-/// The configuration of a dispatcher with these slots.
 pub(in crate::xsk::bpf) fn configuration(form: ChainForm, slots: &[ChainSlot]) -> Vec<u8> {
     let mut bytes = vec![MAGIC, form.version(), slots.len() as u8, has_frags(slots).into()];
     let mut list = |of: &dyn Fn(&ChainSlot) -> u32| {
@@ -125,7 +121,6 @@ pub(in crate::xsk::bpf) fn configuration(form: ChainForm, slots: &[ChainSlot]) -
     bytes
 }
 
-/// The form that a configuration has, which may be none.
 fn form(configuration: &[u8]) -> Option<ChainForm> {
     match (configuration.get(..2)?, configuration.get(LEN..)?) {
         ([MAGIC, 2], []) => Some(ChainForm::Second),
@@ -136,7 +131,7 @@ fn form(configuration: &[u8]) -> Option<ChainForm> {
     }
 }
 
-/// Reads one; `None` if it is of another version, or none.
+/// Reads a configuration; `None` for another version or other bytes.
 pub(in crate::xsk::bpf) fn read(configuration: &[u8]) -> Option<(ChainForm, Vec<ChainSlot>)> {
     let form = form(configuration)?;
     let (&[_, _, count, _], lists) = configuration.split_first_chunk()?;
@@ -156,7 +151,6 @@ pub(in crate::xsk::bpf) fn read(configuration: &[u8]) -> Option<(ChainForm, Vec<
     Some((form, slots?))
 }
 
-/// The version of one, if it is one at all.
 pub(in crate::xsk::bpf) fn version(configuration: &[u8]) -> Option<u8> {
     match configuration {
         [MAGIC, version, ..] => Some(*version),
@@ -171,13 +165,11 @@ pub(in crate::xsk::bpf) fn types(form: ChainForm, slots: usize) -> FunctionTypes
     FunctionTypes::of(names).note("xdp_metadata", "dispatcher_version", form.version().into())
 }
 
-/// The number of a slot's type.
 pub(in crate::xsk::bpf) fn slot_type(slot: usize) -> u32 {
     FunctionTypes::number(1 + slot)
 }
 
-/// A dispatcher of so many slots over the map of its configuration, and where its functions begin, with the
-/// number of the type of each.
+/// A dispatcher over its configuration map; and for each function the first instruction and type number.
 pub(in crate::xsk::bpf) fn program(slots: usize, map: i32) -> (Vec<Insn>, Vec<[u32; 2]>) {
     let mut code = Code::default();
     code.extend([copy(6, 1)]);
@@ -199,16 +191,15 @@ pub(in crate::xsk::bpf) fn program(slots: usize, map: i32) -> (Vec<Insn>, Vec<[u
         instructions.extend(EMPTY_SLOT);
     }
     for (at, call) in instructions.iter_mut().enumerate().filter(|(_, op)| is_own_call(op)) {
-        // A call counts from the instruction behind it, as a jump does.
+        // A call counts from the instruction behind it, like a jump.
         call.imm = (first + EMPTY_SLOT.len() * call.imm as usize) as i32 - at as i32 - 1;
     }
     (instructions, functions)
 }
 
-/// What a slot does until a program takes its place.
+/// A slot's code until a program replaces it.
 const EMPTY_SLOT: [Insn; 4] = [set(2, 0), call(ADJUST_TAIL), set(0, EMPTY), LEAVE];
 
-/// Whether it calls a function of the program, not one of the kernel.
 fn is_own_call(instruction: &Insn) -> bool {
     instruction.code == CALL && instruction.registers >> 4 == OWN
 }

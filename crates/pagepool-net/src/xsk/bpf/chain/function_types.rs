@@ -1,12 +1,12 @@
-//! Type information (BTF) of programs made here: functions of XDP programs, each from a context to an
-//! integer. The kernel has other programs take the place of a function only if both have it.
+//! BTF (type information) for our programs: functions from an XDP context to an integer. A program can
+//! replace a function only if both have BTF.
 
 /// Bytes of the header.
 const HEADER: u32 = 24;
 /// The number of the first function's type.
 const FIRST: u32 = 5;
 
-/// Kinds of types (Documentation/bpf/btf.rst, v7.3), with what is beside them.
+/// Kinds of types (Documentation/bpf/btf.rst, v7.3), shifted into place.
 const INT: u32 = 1 << 24;
 const POINTER: u32 = 2 << 24;
 const ARRAY: u32 = 3 << 24;
@@ -15,26 +15,24 @@ const FUNCTION: u32 = 12 << 24;
 const PROTOTYPE: u32 = 13 << 24;
 const VARIABLE: u32 = 14 << 24;
 const SECTION: u32 = 15 << 24;
-/// Of functions that are checked apart from their callers, and of variables.
+/// For variables, and for functions that are checked apart from their callers.
 const GLOBAL: u32 = 1;
 const SIGNED_32: u32 = 1 << 24 | 32;
 
-/// Type information in the making.
 #[derive(Debug)]
 pub(in crate::xsk::bpf) struct FunctionTypes {
     types: Vec<u32>,
     texts: Vec<u8>,
-    /// Types that there are.
     count: u32,
 }
 
 impl FunctionTypes {
-    /// Of functions of these names. The kernel takes 128 bytes of a name.
+    /// The kernel accepts names of up to 128 bytes.
     pub(in crate::xsk::bpf) fn of<'a>(names: impl IntoIterator<Item = &'a str>) -> Self {
         let mut this = Self { types: Vec::new(), texts: vec![0], count: 0 };
         let [int, context, argument] = ["int", "xdp_md", "ctx"].map(|name| this.text(name));
         this.add(&[int, INT, 4, SIGNED_32]);
-        this.add(&[context, STRUCTURE, 24]); // the name is all that the kernel asks of it
+        this.add(&[context, STRUCTURE, 24]); // the kernel checks only its name
         this.add(&[0, POINTER, 2]);
         this.add(&[0, PROTOTYPE | 1, 1, argument, 3]);
         for name in names {
@@ -44,12 +42,11 @@ impl FunctionTypes {
         this
     }
 
-    /// The number of a function's type.
     pub(in crate::xsk::bpf) fn number(which: usize) -> u32 {
         FIRST + which as u32
     }
 
-    /// Adds a number under a name, as the length of an array in a section: what libbpf makes of `__uint`.
+    /// Adds a number under a name, encoded like libbpf's `__uint`: as the length of an array in a section.
     pub(in crate::xsk::bpf) fn note(mut self, section: &str, name: &str, number: u32) -> Self {
         let [section, name] = [section, name].map(|name| self.text(name));
         self.add(&[0, ARRAY, 0, 1, 1, number]);
@@ -59,7 +56,6 @@ impl FunctionTypes {
         self
     }
 
-    /// The bytes that the kernel reads.
     pub(in crate::xsk::bpf) fn to_bytes(&self) -> Vec<u8> {
         let types = self.types.len() as u32 * 4;
         let mut bytes = 0xeb9fu16.to_ne_bytes().to_vec();

@@ -1,8 +1,8 @@
-//! Our program in the chain of an interface: it joins, is exchanged for one of other rules, and leaves.
+//! Our program in an interface's chain: it joins, is exchanged, and leaves.
 //!
-//! A process that is killed leaves its program behind, which passes all packets to the next one. Each member
-//! has an abstract socket while its process lives, named by the map of its programs, which stays when they
-//! are exchanged: who joins removes the programs that have none.
+//! A killed process leaves its program behind, which passes all packets to the next one. A living member has
+//! an abstract socket, named after the map of its programs, which stays when they are exchanged. A joining
+//! member removes our programs without such a socket.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -20,24 +20,24 @@ use crate::link::{LinkInfo, Netlink, XdpMode, lookup, shell_word};
 use crate::sys::bpf::{self as sys, Insn, extension};
 use crate::sys::remedy::failed;
 
-/// How often a chain that others change is read again, at most.
+/// How often a chain that others change is read again.
 const LOOKS: usize = 10;
 
-/// A member of a chain, from its load on.
+/// A member, from loading on.
 #[derive(Debug)]
 pub(in crate::xsk::bpf) struct ChainMember {
     interface: String,
     index: u32,
-    /// Where a chain may begin, in this order.
+    /// Where a chain may begin, in order of preference.
     places: &'static [XdpMode],
     folder: PathBuf,
-    /// The form of a chain that begins here.
+    /// The form of a new chain.
     begins: ChainForm,
-    /// Where it was in the driver, and where before the stack: a chain that begins anew may be elsewhere.
+    /// The dispatcher's place in the driver, and before the stack: a chain that begins again may move.
     native: OnceLock<ChainPlace>,
     generic: OnceLock<ChainPlace>,
     state: Mutex<MemberState>,
-    /// Says that this lives, until it has left the chain.
+    /// Shows other processes that the member lives.
     _sign: UnixDatagram,
 }
 
@@ -46,17 +46,17 @@ struct MemberState {
     /// In the interface's network namespace.
     netlink: Netlink,
     ours: ChainedProgram,
-    /// The dispatcher that runs it, when it was last seen.
+    /// The dispatcher that last ran the program.
     dispatcher: Option<u32>,
     /// Whether that is before the stack.
     is_generic: bool,
-    /// Leaving was refused, and whoever asked for it knows.
+    /// Leaving failed, and the caller has the error.
     is_told: bool,
 }
 
 impl ChainMember {
-    /// Loads a program, which joins later. An error if what is attached now runs no others. Where nothing is
-    /// attached a chain of version 2 begins, which more tools know than version 3.
+    /// Loads a program, which joins later. Begins a chain with version 2, which more tools know than version
+    /// 3. An error if the attached program is no dispatcher.
     pub(in crate::xsk::bpf) fn load(
         link: &LinkInfo,
         places: &'static [XdpMode],
@@ -66,7 +66,7 @@ impl ChainMember {
         Self::load_for(ChainForm::Second, link, places, slot, code)
     }
 
-    /// The same, with the form of a chain that begins here.
+    /// Loads a program, which joins later. `begins`: the form of a new chain.
     pub(in crate::xsk::bpf) fn load_for(
         begins: ChainForm,
         link: &LinkInfo,
@@ -100,7 +100,7 @@ impl ChainMember {
         })
     }
 
-    /// Joins the chain, if it has not; an error if somebody removed it. Where none is, one begins.
+    /// Joins the chain, or begins one, if it has not joined. An error if another process removed the program.
     pub(in crate::xsk::bpf) fn join(&self) -> Result<(), Error> {
         let mut state = self.lock();
         if self.is_removed(&mut state) {
@@ -110,18 +110,17 @@ impl ChainMember {
             return Ok(());
         }
         let ours = state.ours.clone();
-        // Signs of other network namespaces are not seen, and so ours is not there, either.
+        // If our own socket is not visible from this network namespace, those of others are not, either.
         let sees_signs = sign(&ours).is_err();
         self.put(&mut state, ours, |program| sees_signs && is_left_behind(program))
     }
 
-    /// Loads a program of other rules, to be exchanged for this one.
     pub(in crate::xsk::bpf) fn load_another(&self, code: &[Insn]) -> io::Result<ChainedProgram> {
         let slot = self.lock().ours.slot;
         ChainedProgram::load(code, slot)
     }
 
-    /// Exchanges the program for another, in the chain if it is there.
+    /// Exchanges the program, in the chain if it has joined.
     pub(in crate::xsk::bpf) fn exchange(&self, new: ChainedProgram) -> Result<(), Error> {
         let mut state = self.lock();
         if state.dispatcher.is_some() {
@@ -131,8 +130,8 @@ impl ChainMember {
         Ok(())
     }
 
-    /// Leaves the chain, if it has joined; the last one detaches the dispatcher. A chain that is gone is
-    /// left. An error says that the program stays, and what removes it.
+    /// Leaves the chain, if it has joined; the last program detaches the dispatcher. A missing chain counts
+    /// as left. An error says that the program stays, and how to remove it.
     pub(in crate::xsk::bpf) fn leave(&self) -> Result<(), Error> {
         let mut state = self.lock();
         if state.dispatcher.is_none() {
@@ -147,7 +146,7 @@ impl ChainMember {
         left
     }
 
-    /// The same error, with what becomes of packets, and what removes the program.
+    /// Adds what happens to packets, and how to remove the program.
     fn stays(&self, id: u32, error: Error) -> Error {
         let now = lookup::name_of(self.index);
         let interface = if now.is_empty() { &self.interface } else { &now };
@@ -166,30 +165,27 @@ impl ChainMember {
         }
     }
 
-    /// The form of the chain that is there.
     #[cfg(any(test, feature = "testing"))]
     pub(in crate::xsk::bpf) fn form(&self) -> Result<Option<ChainForm>, Error> {
         self.chain(&mut self.lock().netlink).form()
     }
 
-    /// The interface's name and number.
     pub(in crate::xsk::bpf) fn interface(&self) -> (&str, u32) {
         (&self.interface, self.index)
     }
 
-    /// The id of the program.
     pub(in crate::xsk::bpf) fn id(&self) -> u32 {
         self.lock().ours.id
     }
 
-    /// Where the dispatcher runs, from joining the chain until leaving it.
+    /// Where the dispatcher runs, while the program is in the chain.
     pub(in crate::xsk::bpf) fn place(&self) -> Option<&ChainPlace> {
         let state = self.lock();
         state.dispatcher?;
         if state.is_generic { self.generic.get() } else { self.native.get() }
     }
 
-    /// Whether it joined and is not in the chain any more.
+    /// Whether another process removed the program from the chain.
     pub(in crate::xsk::bpf) fn is_gone(&self) -> bool {
         self.is_removed(&mut self.lock())
     }
@@ -201,13 +197,13 @@ impl ChainMember {
             let there = match self.chain(netlink).attached() {
                 Ok(Some(there)) => there,
                 Ok(None) => return true,
-                Err(_) => return false, // nobody knows: the next look may tell
+                Err(_) => return false, // unknown: the next call may know
             };
             if there.id == seen || self.chain(netlink).program_ids(there.id).any(|id| id == ours.id) {
                 state.dispatcher = Some(there.id);
                 return false;
             }
-            // Others may have exchanged it just now, and removed its names.
+            // Another process may just have exchanged the dispatcher and removed the names.
             let again = self.chain(&mut state.netlink).attached();
             if matches!(again, Ok(Some(again)) if again.id == there.id) {
                 break;
@@ -225,8 +221,8 @@ impl ChainMember {
         XdpChain { netlink, interface, index: *index, folder, begins: *begins }
     }
 
-    /// Puts a program into the chain in place of the one that was ours, behind those of its priority whose
-    /// names are not greater, as libxdp does. Leaves out others as `drops` says.
+    /// Puts a program into the chain instead of our old one: like libxdp, behind those of its priority whose
+    /// names are not greater. Omits programs that `drops` selects.
     fn put(
         &self,
         state: &mut MemberState,
@@ -257,7 +253,7 @@ impl ChainMember {
         Ok(())
     }
 
-    /// Somebody removed the program, who does not want it there again.
+    /// The error if another process removed the program, which is not put back.
     fn removed(&self, id: u32) -> Error {
         let must_be = format!(
             "one whose chain has the XDP program with id {id} still: it was removed (`xdp-loader unload`, or \
@@ -268,28 +264,26 @@ impl ChainMember {
 }
 
 impl Drop for ChainMember {
-    /// Leaves the chain, unless that was refused before.
     fn drop(&mut self) {
         if !self.lock().is_told {
-            let _ = self.leave(); // `leave` tells who asks
+            let _ = self.leave(); // callers of `leave` get its error
         }
     }
 }
 
-/// What comes first in a chain.
+/// The order of programs in a chain.
 fn order(program: &ChainedProgram) -> (u32, Option<String>) {
     (program.slot.priority, sys::name_of((*program.program).as_fd()))
 }
 
-/// An abstract socket that lives as long as the process of a program does, in the network namespace of its
-/// interface.
+/// The abstract socket of a program's living process, in the interface's network namespace.
 fn sign(program: &ChainedProgram) -> io::Result<UnixDatagram> {
     let map = extension::first_map((*program.program).as_fd())?.unwrap_or(0);
     let name = SocketAddr::from_abstract_name(format!("pagepool-xdp-{map}"))?;
     UnixDatagram::bind_addr(&name)
 }
 
-/// Whether a program of ours has no process any more.
+/// Whether a program is ours, and its process is gone.
 fn is_left_behind(program: &ChainedProgram) -> bool {
     sys::name_of((*program.program).as_fd()).is_some_and(|name| sys::is_ours(&name)) && sign(program).is_ok()
 }

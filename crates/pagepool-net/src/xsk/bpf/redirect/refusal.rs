@@ -1,4 +1,4 @@
-//! Why the kernel did not load an XDP program, and what helps.
+//! Errors of XDP programs that were not loaded, and their remedies.
 
 use std::io;
 
@@ -8,7 +8,6 @@ use crate::steering::Match;
 use crate::sys::remedy::failed;
 use crate::sys::{capability, errno};
 
-/// Why a program that asks a driver could not be loaded for it.
 pub(super) fn no_metadata(interface: &str, source: io::Error, frags: bool) -> Error {
     let remedy = match source.raw_os_error() {
         Some(errno::EINVAL) if frags => format!(
@@ -24,7 +23,6 @@ pub(super) fn no_metadata(interface: &str, source: io::Error, frags: bool) -> Er
     failed("bpf(BPF_PROG_LOAD)", source, remedy)
 }
 
-/// The program of a match was not loaded.
 pub(super) fn not_steered(by: &Match, source: io::Error) -> Error {
     let call = "bpf(BPF_PROG_LOAD)";
     let remedy = match source.raw_os_error() {
