@@ -43,8 +43,8 @@
 #define PAGEPOOL_NODE(n) ((n) < 0 ? PAGEPOOL_NODE_ANY : 256 + (n))
 
 /**
- * No node in particular: for an arena the memory policy of the process decides, for a pool the node of the
- * thread that refills. It is the default in fields, and is for arguments, in which 0 is node 0.
+ * Any node: for an arena the memory policy of the process decides, for a pool the node of the thread that
+ * refills. It is the default in fields. Arguments need it, because their 0 is node 0.
  */
 #define PAGEPOOL_NODE_ANY -1
 
@@ -105,41 +105,41 @@
 #define PAGEPOOL_HUGE_OR_FAIL 256
 
 /**
- * Keep the buffer in the queue, and end the poll. For users that finish in the order of the queue.
+ * Keep the buffer in the queue, and end the poll. For users that finish in queue order.
  */
 #define PAGEPOOL_ON_BUSY_KEEP 0
 
 /**
- * Keep the buffer in the queue, and look at the buffers behind it. For users that keep single buffers long.
+ * Keep the buffer in the queue, and check the buffers behind it. For users that keep single buffers long.
  */
 #define PAGEPOOL_ON_BUSY_SKIP 1
 
 /**
- * Remove the buffer from the queue, at most one per poll, and its page from the pool. The memory goes back
- * to the arena once the user is done.
+ * Remove the buffer from the queue, at most one per poll, and its page from the pool. The memory returns to
+ * the arena once the user is done.
  */
 #define PAGEPOOL_ON_BUSY_RELEASE 2
 
 /**
- * Nothing.
+ * Record nothing.
  */
 #define PAGEPOOL_HOLDERS_OFF 0
 
 /**
- * Since when each buffer is out, and its tag.
+ * Record since when each buffer is out, and its tag.
  */
 #define PAGEPOOL_HOLDERS_AGES 1
 
 /**
- * Also the thread, and where in the program it was allocated: file and line if the program has debug
- * information, else its function or the address. The first allocation of each place looks that up, which
- * allocates, and takes up to milliseconds.
+ * Also record the thread and the place in the program that allocated it: file and line if the program has
+ * debug information, otherwise the function or the address. The first allocation of each place looks that
+ * up, which allocates, and takes up to milliseconds.
  */
 #define PAGEPOOL_HOLDERS_SITES 2
 
 /**
- * Also the call stack of some allocations. Taking one reads the program's debug information: it allocates,
- * and takes up to milliseconds.
+ * Also record the call stack of some allocations. Taking a stack reads the program's debug information: it
+ * allocates, and takes up to milliseconds.
  */
 #define PAGEPOOL_HOLDERS_STACKS 3
 
@@ -185,7 +185,7 @@ struct pagepool_domain;
 struct pagepool_page_ref;
 
 /**
- * A pool of pages: pagepool_create creates it, pagepool_destroy ends it.
+ * A pool of pages: pagepool_create creates it, pagepool_destroy destroys it.
  */
 struct pagepool;
 
@@ -195,13 +195,13 @@ struct pagepool;
 struct pagepool_shared;
 
 /**
- * The end of a pool: pagepool_destroy_watched makes it, pagepool_shutdown_wait waits for it.
+ * The shutdown of a pool: pagepool_destroy_watched creates it, pagepool_shutdown_wait waits for it.
  */
 struct pagepool_shutdown;
 
 /**
- * The parameters of an arena. Start from PAGEPOOL_ARENA_PARAMS_INIT, or from zeroes with `size` set, which
- * is the same: in each field 0 selects the default.
+ * The parameters of an arena. Start from PAGEPOOL_ARENA_PARAMS_INIT, or from zeroes with `size` set: in each
+ * field 0 selects the default.
  */
 struct pagepool_arena_params {
     /**
@@ -220,7 +220,7 @@ struct pagepool_arena_params {
     uint32_t backing;
     /**
      * The NUMA node of the memory: PAGEPOOL_NODE(n) for node n, PAGEPOOL_NODE_LOCAL, or 0 or
-     * PAGEPOOL_NODE_ANY for none in particular. Without effect if `nodes` is not 0.
+     * PAGEPOOL_NODE_ANY for any node. No effect if `nodes` is not 0.
      */
     int node;
     /**
@@ -228,14 +228,14 @@ struct pagepool_arena_params {
      */
     uint32_t nodes;
     /**
-     * 1: fail if no huge pages are available. 0: take smaller pages instead; pagepool_arena_describe says
-     * so.
+     * 1: fail if no huge pages are available. 0: take smaller pages instead, which pagepool_arena_describe
+     * reports.
      */
     uint32_t huge_or_fail;
     /**
      * For tests with `nodes`: returns the simulated node of a page. NULL divides the arena into `nodes`
-     * equal parts. The library calls it on any thread, when it commits memory; it must not call the library.
-     * A page of a higher order requires all its base pages on one node.
+     * equal parts. The library calls it on any thread, when it commits memory; the callback must not call
+     * the library. A page of a higher order requires all its base pages on one node.
      */
     uint32_t (*node_of_page)(uint32_t page_index, void *arg);
     /**
@@ -243,7 +243,7 @@ struct pagepool_arena_params {
      */
     void *arg;
     /**
-     * The name in descriptions, and that of the memfd; copied. NULL means "arena".
+     * The name in descriptions and of the memfd; copied. NULL means "arena".
      */
     const char *name;
     /**
@@ -253,7 +253,7 @@ struct pagepool_arena_params {
     void *memory;
     /**
      * 1: let the kernel provide the memory of a region when it is committed, not at the first access. On a
-     * machine with several nodes it always does, unless `node` names one.
+     * machine with several nodes it always does so, unless `node` names one.
      */
     uint32_t prefault;
     /**
@@ -265,14 +265,14 @@ struct pagepool_arena_params {
      */
     uint32_t commit_all;
     /**
-     * 1: a child of fork(2) inherits the memory. 0: it does not. Without effect on the caller's memory.
+     * 1: a child of fork(2) inherits the memory. 0: it does not. No effect on the caller's memory.
      */
     uint32_t inherit_on_fork;
 };
 
 /**
  * A buffer as a device address and a length, 16 bytes. Programs keep arrays of it beside a descriptor ring,
- * so it has no `size` as other results have, and never gets more fields.
+ * so unlike other results it has no `size` field and never grows.
  */
 struct pagepool_raw {
     /**
@@ -290,11 +290,11 @@ struct pagepool_raw {
 };
 
 /**
- * A user of deferred buffers: somebody who reads them without owning them, and never tells when it is done.
+ * A user of deferred buffers: it reads them without owning them, and does not signal when it is done.
  * Examples: the kernel that sends from a page (MSG_ZEROCOPY), a reference count kept elsewhere. The library
- * calls these functions in allocations and polls of the pool's owner; after the pool was destroyed, on the
- * thread that waits for its end. They may use the library, but must not unbind or destroy the pool, throw or
- * longjmp. They should be short: the owner waits for them.
+ * calls these functions in allocations and polls of the pool's owner; once the pool is destroyed, in the
+ * calls that pagepool_defer names. They may use the library, but must not unbind or destroy the pool, throw
+ * or longjmp. They should be short: the owner waits for them.
  */
 struct pagepool_deferred_user_ops {
     /**
@@ -306,12 +306,12 @@ struct pagepool_deferred_user_ops {
      */
     void *arg;
     /**
-     * Returns 0 once nobody reads the buffer that was deferred with `cookie`; the buffer then returns to its
-     * pool. Returns another value while it is in use. Required.
+     * Returns 0 once the buffer that was deferred with `cookie` is no longer read; the buffer then returns
+     * to its pool. Returns another value while it is in use. Required.
      */
     int (*in_use)(void *arg, uint64_t cookie);
     /**
-     * Called once at the start of each poll, to read what `in_use` depends on, such as the error queue of a
+     * Called once at the start of each poll, to read the state for `in_use`, such as the error queue of a
      * socket. May be NULL.
      */
     void (*refresh)(void *arg);
@@ -327,7 +327,7 @@ struct pagepool_deferred_user_ops {
  */
 struct pagepool_region {
     /**
-     * The size of the struct in the library that calls: it has the fields that lie within.
+     * The size of the struct in the calling library: only fields within it exist.
      */
     size_t size;
     /**
@@ -352,7 +352,7 @@ struct pagepool_region {
  * An address space that the caller implements. The library calls these functions on any thread, in calls
  * that make an arena grow, create or destroy a pool, or return a buffer. They may return buffers; they must
  * not throw or longjmp. `map` runs under a lock of the arena. To avoid a deadlock it must not create or
- * destroy a pool over that arena, release the arena, or ask for a device address in another domain.
+ * destroy a pool over that arena, release the arena, or read a device address in another domain.
  */
 struct pagepool_domain_ops {
     /**
@@ -400,8 +400,8 @@ struct pagepool_domain_ops {
 };
 
 /**
- * The parameters of a pool. Start from PAGEPOOL_PARAMS_INIT, or from zeroes with `size` set, which is the
- * same: in each field 0 selects the default.
+ * The parameters of a pool. Start from PAGEPOOL_PARAMS_INIT, or from zeroes with `size` set: in each field 0
+ * selects the default.
  */
 struct pagepool_params {
     /**
@@ -498,7 +498,7 @@ struct pagepool_params {
      */
     uint32_t tagging;
     /**
-     * 1: take pages from the arena without naming a node, to measure what the node costs.
+     * 1: take pages from the arena without naming a node, to measure what naming one costs.
      */
     uint32_t node_blind;
     /**
@@ -511,39 +511,39 @@ struct pagepool_params {
      */
     uint32_t on_busy;
     /**
-     * With PAGEPOOL_ON_BUSY_SKIP: the most buffers in use that one poll passes, 1 to 64; 0 means 16.
-     * Otherwise 0.
+     * With PAGEPOOL_ON_BUSY_SKIP: the most buffers in use that one poll skips, 1 to 64; 0 means 16.
+     * Otherwise it must be 0.
      */
     uint32_t skip_ahead;
     /**
-     * 1: no thread ever owns the pool. Any thread calls pagepool_alloc_addr_bulk and pagepool_put_addr_bulk:
-     * each call takes a lock, for a compare-and-swap and a store. Calls of the owner's are refused with
-     * -EPERM. Needs a domain, and neither `wakeup` nor `defer_capacity`. For threads that come and go, and
-     * for a DPDK mempool. 0: one thread at a time owns it (pagepool_bind).
+     * 1: no thread ever owns the pool. Any thread may call pagepool_alloc_addr_bulk and
+     * pagepool_put_addr_bulk; each call takes a lock, for a compare-and-swap and a store. Owner's calls fail
+     * with -EPERM. Requires a domain, and neither `wakeup` nor `defer_capacity`. For short-lived threads,
+     * and for a DPDK mempool. 0: one thread at a time owns it (pagepool_bind).
      */
     uint32_t no_owner;
     /**
-     * What the pool records of each buffer that is out, for pagepool_shutdown_report, and for `pagepool
-     * show` if the process publishes, also after it was killed: PAGEPOOL_HOLDERS_OFF, _AGES, _SITES or
-     * _STACKS. Each allocation and each return is then a call that takes the slow way. If a function returns
-     * what it allocates, a compiler may call the library by a jump: the recorded place is then that of the
-     * function's caller. Compile with -fno-optimize-sibling-calls against that.
+     * What the pool records of each buffer that is out: PAGEPOOL_HOLDERS_OFF, _AGES, _SITES or _STACKS. It
+     * is for pagepool_shutdown_report, and for `pagepool show` if the process publishes, also after it was
+     * killed. Each allocation and each return is then a call on the slow path. If a function returns what it
+     * allocates, a compiler may turn the call into a jump, and the pool records the place of the function's
+     * caller; -fno-optimize-sibling-calls prevents that.
      */
     uint32_t holders;
     /**
-     * With PAGEPOOL_HOLDERS_STACKS: the call stack of one in so many allocations is recorded. 0 means 1000.
-     * Otherwise 0.
+     * With PAGEPOOL_HOLDERS_STACKS: record the call stack of one in this many allocations. 0 means 1000.
+     * Otherwise it must be 0.
      */
     uint32_t one_stack_in;
     /**
-     * 0.
+     * Must be 0.
      */
     uint32_t reserved;
 };
 
 /**
- * How many pages of a pool are where. The fields below `total` add up to it while no call about the pool is
- * in progress. Start from PAGEPOOL_BUFFER_LOCATIONS_INIT, or set `size`.
+ * The number of a pool's pages in each place. The fields below `total` add up to it while no call on the
+ * pool is in progress. Start from PAGEPOOL_BUFFER_LOCATIONS_INIT, or set `size`.
  */
 struct pagepool_buffer_locations {
     /**
@@ -575,14 +575,14 @@ struct pagepool_buffer_locations {
      */
     uint64_t out;
     /**
-     * Pages whose fragments have all returned, but whose owner has not yet collected those that returned on
-     * other threads.
+     * Pages whose fragments were all returned, some of them on other threads; the owner has not yet
+     * collected those.
      */
     uint64_t uncollected;
 };
 
 /**
- * Something that the program shows beside its pools: a socket, a port, or anything else. Start from
+ * An entry that the program publishes beside its pools: a socket, a port, or anything else. Start from
  * PAGEPOOL_ENTRY_PARAMS_INIT, or from zeroes with `size` set. All texts are copied.
  */
 struct pagepool_entry_params {
@@ -591,50 +591,50 @@ struct pagepool_entry_params {
      */
     size_t size;
     /**
-     * Its kind, up to 16 bytes; any word except "pool". Required. Buffers that a "socket" or "nic" counts as
+     * The kind, up to 16 bytes; any word except "pool". Required. Buffers that a "socket" or "nic" counts as
      * `in_rx` wait for packets, and do not count as held by the program.
      */
     const char *kind;
     /**
-     * A number of the program's own, which tells entries of one kind apart.
+     * The program's own number, to distinguish entries of one kind.
      */
     uint64_t id;
     /**
-     * The pool that it belongs to. NULL: none.
+     * The pool of the entry. NULL means none.
      */
     struct pagepool *pool;
     /**
-     * Its name, of which 64 bytes are shown. NULL means "".
+     * The name, of which 64 bytes are shown. NULL means "".
      */
     const char *name;
     /**
-     * Its fixed properties: lines of `key=value`, of which 688 bytes are shown. "ifindex=N" names the
-     * interface. NULL means none.
+     * Fixed properties: lines of `key=value`, of which 688 bytes are shown. "ifindex=N" names the interface.
+     * NULL means none.
      */
     const char *params;
     /**
-     * The names of its counters, which begin at 0: 256 names at most, and 4096 bytes with a terminating byte
-     * for each. Those of a socket are `in_rx`, buffers that wait for packets; `in_tx`, buffers that are
-     * being sent; `rx_packets`, `tx_packets`.
+     * The names of the counters, which begin at 0: at most 256 names, and 4096 bytes with a terminating byte
+     * for each. A socket has `in_rx`, buffers that wait for packets; `in_tx`, buffers that are being sent;
+     * `rx_packets`, `tx_packets`.
      */
     const char *const *counters;
     /**
-     * How many there are.
+     * Number of `counters`.
      */
     size_t n_counters;
 };
 
 /**
- * For the inline functions of this header, not for programs.
+ * Tables for the inline functions of this header, not for programs.
  */
 struct pagepool_inline_ {
     const void *views;
     const void *directory;
     uint64_t view_mask;
     /**
-     * Has the library know where the calling thread keeps the pool that it used last: it takes a pool back
-     * there when the thread stops being its owner. 0 if it knows 16 such places of the thread, the limit. In
-     * this struct and no function of its own, so that it is of the library that has the tables.
+     * Notes where the calling thread keeps the pool that it used last; the library clears that place when
+     * the thread stops being the owner. Returns 0 if 16 such places of the thread are noted, the limit. A
+     * field, not an exported function, so that it belongs to the library that has the tables.
      */
     int (*note)(void *here);
 };
@@ -649,22 +649,21 @@ struct pagepool_stats {
      */
     size_t size;
     /**
-     * Pages that came out of the cache, and fragment pages that are used again in place because all their
-     * fragments had returned. If it rises: normal.
+     * Pages taken from the cache, and fragment pages reused in place because all their fragments had
+     * returned. If it rises: normal.
      */
     uint64_t alloc_fast;
     /**
-     * Pages that the owner returned into the cache, and fragment pages that are used again in place. If it
-     * rises: normal.
+     * Pages that the owner returned to the cache, and fragment pages reused in place. If it rises: normal.
      */
     uint64_t recycle_cached;
     /**
      * Allocations for which the provider (the arena) gave pages, up to `refill` at once. If it rises: normal
-     * during warm-up; later, pages are lost, longer out, or waived. `inflight` says where they are.
+     * during warm-up. Later, pages are lost, out for longer, or waived; `inflight` shows where they are.
      */
     uint64_t alloc_slow;
     /**
-     * Pages of an order above 0 that the provider (the arena) gave. If it rises: as `alloc_slow`.
+     * Pages of an order above 0 that the provider (the arena) gave. If it rises: see `alloc_slow`.
      */
     uint64_t alloc_slow_high_order;
     /**
@@ -675,13 +674,13 @@ struct pagepool_stats {
     uint64_t alloc_empty;
     /**
      * Refills that found at least one page in lanes, ring or deferred queue; one per refill. If it rises:
-     * normal, if other threads return buffers.
+     * normal if other threads return buffers.
      */
     uint64_t alloc_refill;
     /**
-     * Off-node pages (of another NUMA node than the pool's) that left the pool. At most one per look at lanes
-     * and ring. An allocation looks once; one that would fail looks again in a pool with `wakeup`. If it
-     * rises: the owner moved to another node; pin it, or set `nid`.
+     * Off-node pages (on another NUMA node than the pool's) that left the pool: at most one each time the
+     * owner collects from lanes and ring. An allocation collects once; in a pool with `wakeup`, twice before
+     * it fails. If it rises: the owner moved to another node; pin it, or set `nid`.
      */
     uint64_t alloc_waive;
     /**
@@ -690,24 +689,24 @@ struct pagepool_stats {
      */
     uint64_t alloc_failed;
     /**
-     * Returned pages that found the cache full. Each is counted again, under `recycle_ring` or
+     * Returned pages that found the cache full. Each is also counted in `recycle_ring` or
      * `recycle_ring_full`. If it rises: the owner returns more than it allocates, which is normal if it
      * sends; else raise `cache_size`.
      */
     uint64_t recycle_cache_full;
     /**
-     * Pages returned through a lane or the ring. If it rises: normal, if other threads return buffers.
+     * Pages returned through a lane or the ring. If it rises: normal if other threads return buffers.
      */
     uint64_t recycle_ring;
     /**
-     * Pages that found lane and ring full and left the pool. One per page; for bulk returns Linux counts
-     * calls. If it rises: the owner refills too rarely; raise `lane_size`, `ring_size` or `max_lanes`.
+     * Pages that found lane and ring full and left the pool. Counts pages; Linux counts calls for bulk
+     * returns. If it rises: the owner refills too rarely; raise `lane_size`, `ring_size` or `max_lanes`.
      */
     uint64_t recycle_ring_full;
     /**
-     * Pages that left the pool when they were returned: somebody has a reference to the page, or the provider
-     * marked it as emergency reserve (Linux: `pfmemalloc`). If it rises: a page reference outlives its
-     * buffer; share the buffer instead if the pool should recycle the page.
+     * Pages that left the pool when they were returned: a page reference still exists, or the provider marked
+     * the page as emergency reserve (Linux: `pfmemalloc`). If it rises: a page reference outlives its buffer;
+     * to recycle the page, share the buffer instead.
      */
     uint64_t recycle_released_refcnt;
     /**
@@ -742,22 +741,22 @@ struct pagepool_deferred_stats {
      */
     uint64_t reused;
     /**
-     * Polls that ended at a buffer in use and left it in the queue. If it rises: if fast, readers finish out
-     * of order; set `on_busy` to skip.
+     * Polls that stopped at a buffer in use and left it in the queue. If it rises: if fast, readers finish
+     * out of order; set `on_busy` to skip.
      */
     uint64_t kept;
     /**
-     * Buffers in use that a poll passed over, to ask about those behind. If it rises: normal if `on_busy` is
+     * Buffers in use that a poll skipped, to check those behind them. If it rises: normal if `on_busy` is
      * skip.
      */
     uint64_t skipped;
     /**
-     * Buffers that left the queue while in use. Their page leaves the pool; its memory stays until the reader
-     * is done. If it rises: a reader is slow; normal if `on_busy` is release.
+     * Buffers that left the queue while in use. Their page leaves the pool; its memory is freed when the
+     * reader is done. If it rises: a reader is slow; normal if `on_busy` is release.
      */
     uint64_t released;
     /**
-     * Released buffers whose reader is done; their memory went back to the provider (the arena). If it rises:
+     * Released buffers whose reader is done; their memory returned to the provider (the arena). If it rises:
      * normal after `released`.
      */
     uint64_t freed_late;
@@ -771,8 +770,8 @@ struct pagepool_deferred_stats {
      */
     uint64_t polls;
     /**
-     * Buffers still in use when the handle of the pool's shutdown went. Their memory is never used again. If
-     * it rises: keep the shutdown's handle until the pool is freed.
+     * Buffers still in use when the handle of the pool's shutdown was dropped. Their memory is never reused.
+     * If it rises: keep the shutdown's handle until the pool is freed.
      */
     uint64_t leaked;
 };
@@ -829,8 +828,8 @@ extern "C" {
  * `commit_all`.
  *
  * Thread: any.
- * Ownership: `*arena` is the caller's, to be released with pagepool_arena_put. `memory`, `node_of_page` and
- *     `arg` must stay valid until the arena and its pools are freed.
+ * Ownership: release `*arena` with pagepool_arena_put. `memory`, `node_of_page` and `arg` must stay valid
+ *     until the arena and its pools are freed.
  * Errors: -EINVAL names the field, its value and its range. Otherwise the errno of the system call that
  *     failed; pagepool_last_error names the remedy. `*arena` is then unchanged.
  * Cost: a few system calls; with `prefault` or `mlock` also the time to clear the memory.
@@ -849,8 +848,8 @@ int pagepool_arena_create(const struct pagepool_arena_params *params, struct pag
 int pagepool_arena_put(struct pagepool_arena *arena);
 
 /**
- * Writes one line about the arena into `text`: its kind of memory, and which requested features are missing.
- * It cuts the line to `len` bytes and ends it with a zero byte. The result is the full length in bytes,
+ * Writes one line about the arena into `text`: its kind of memory and the requested features that are
+ * missing. Cuts the line to `len` bytes and ends it with a zero byte. Returns the full length in bytes,
  * without the zero byte. `text` may be NULL.
  *
  * Thread: any.
@@ -860,7 +859,7 @@ int pagepool_arena_put(struct pagepool_arena *arena);
 int64_t pagepool_arena_describe(struct pagepool_arena *arena, char *text, size_t len);
 
 /**
- * Returns how many base pages of 4096 bytes the pools over the arena have.
+ * Returns the number of base pages (4096 bytes) that pools have taken from the arena.
  *
  * Thread: any.
  * Errors: -EINVAL, -ESTALE for a bad handle.
@@ -869,7 +868,7 @@ int64_t pagepool_arena_describe(struct pagepool_arena *arena, char *text, size_t
 int64_t pagepool_arena_pages_out(struct pagepool_arena *arena);
 
 /**
- * Returns free memory to the system: each region of which no pool has a page and which no domain maps. The
+ * Returns free memory to the system: each region that no domain maps and in which no pool has a page. The
  * result is the number of bytes.
  *
  * Thread: any.
@@ -890,8 +889,8 @@ int64_t pagepool_arena_trim(struct pagepool_arena *arena);
 int pagepool_arena_memfd(struct pagepool_arena *arena);
 
 /**
- * Sets the node on which all threads seem to run, for an arena with simulated nodes (`nodes`). It is node 0
- * at first.
+ * Sets the node on which all threads appear to run, in an arena with simulated nodes (`nodes`). Initially it
+ * is node 0.
  *
  * Thread: any.
  * Errors: -EINVAL for a node above 255. -EINVAL, -ESTALE for a bad handle.
@@ -909,9 +908,9 @@ int pagepool_arena_set_current_node(struct pagepool_arena *arena, int nid);
 void *pagepool_arena_base(struct pagepool_arena *arena);
 
 /**
- * Unmaps the arena from a domain whose device is gone, although pools still use it. The CPU can still use
- * the buffers that are out. They have no address in the domain any more, and are not unmapped again when
- * they are returned.
+ * Unmaps the arena from a domain whose device is gone, even while pools use it. The CPU can still use
+ * buffers that are out; they lose their address in the domain, and are not unmapped again when they are
+ * returned.
  *
  * Thread: any.
  * Errors: -ENODEV if the arena is not mapped in the domain. -EINVAL, -ESTALE for a bad handle.
@@ -923,25 +922,25 @@ int pagepool_arena_device_gone(struct pagepool_arena *arena, struct pagepool_dom
  * Creates an empty batch, for up to 64 whole pages of one pool at a time.
  *
  * Thread: any.
- * Ownership: `*batch` is the caller's, to be ended with pagepool_batch_destroy.
+ * Ownership: release `*batch` with pagepool_batch_destroy.
  * Errors: -EINVAL for NULL. -EBUSY if there are 4096 batches. -ENOMEM.
- * Cost: a lock; allocates 384 bytes, which later batches use again.
+ * Cost: a lock; allocates 384 bytes, which later batches reuse.
  */
 int pagepool_batch_create(struct pagepool_batch **batch);
 
 /**
- * Ends a batch. The pages that it has return to their pool, as by pagepool_batch_put.
+ * Destroys a batch; its pages return to their pool as by pagepool_batch_put.
  *
  * Thread: any, one at a time per batch.
  * Ownership: the handle ends.
- * Errors: -EBUSY during another call about this batch. -EINVAL, -ESTALE for a bad handle.
+ * Errors: -EBUSY during another call on this batch. -EINVAL, -ESTALE for a bad handle.
  * Cost: pagepool_batch_put, and a lock.
  */
 int pagepool_batch_destroy(struct pagepool_batch *batch);
 
 /**
- * Adds up to `n` whole pages of the pool to the batch, as far as it has room. Returns how many it added.
- * Linux: page_pool_dev_alloc_pages in a loop.
+ * Adds up to `n` whole pages of the pool to the batch, while it has room. Returns how many it added. Linux:
+ * page_pool_dev_alloc_pages in a loop.
  *
  * Thread: owner of the pool; one at a time per batch.
  * Ownership: the pages are the batch's. The pool counts them as out.
@@ -954,19 +953,18 @@ int pagepool_batch_destroy(struct pagepool_batch *batch);
 size_t pagepool_batch_alloc(struct pagepool_batch *batch, struct pagepool *pool, size_t n);
 
 /**
- * Returns all pages of the batch to their pool; the batch stays, empty. Linux: page_pool_put_netmem_bulk.
+ * Returns all pages of the batch to their pool; the batch remains, empty. Linux: page_pool_put_netmem_bulk.
  *
  * Thread: any, one at a time per batch.
  * Ownership: the pages are the pool's again. The handle stays the caller's.
- * Errors: -EBUSY during another call about this batch. -EINVAL, -ESTALE for a bad handle.
- * Cost: on the owner's thread one copy into the cache; otherwise one bulk of messages. An exchange if
+ * Errors: -EBUSY during another call on this batch. -EINVAL, -ESTALE for a bad handle.
+ * Cost: on the owner's thread one copy into the cache; otherwise one bulk of messages. Plus an exchange if
  *     several threads used the batch.
  */
 int pagepool_batch_put(struct pagepool_batch *batch);
 
 /**
- * Returns the number of pages in the batch. 0 also for a bad handle, or during another call about this
- * batch.
+ * Returns the number of pages in the batch. 0 also for a bad handle, or during another call on this batch.
  *
  * Thread: any, one at a time per batch.
  * Cost: a lookup.
@@ -974,37 +972,36 @@ int pagepool_batch_put(struct pagepool_batch *batch);
 size_t pagepool_batch_len(struct pagepool_batch *batch);
 
 /**
- * Stores the addresses of the packets of the first `n` pages in `packets`, in order: after headroom and
- * colour, as pagepool_buf_packet. Returns how many it stored: `n`, or the length of the batch if that is
- * less.
+ * Stores the packet addresses (after headroom and colour) of the first `n` pages in `packets`, in order.
+ * Returns how many it stored: `n`, or the length of the batch if that is less.
  *
  * Thread: any, one at a time per batch.
- * Ownership: the bytes are the caller's until the pages leave the batch. Page i keeps its place meanwhile.
+ * Ownership: the bytes are the caller's until the pages leave the batch. Until then page i keeps its index.
  * Errors: 0 for NULL or a bad handle (EINVAL, ESTALE), memory that the CPU cannot read (EOPNOTSUPP), or
- *     during another call about this batch (EBUSY).
+ *     during another call on this batch (EBUSY).
  * Cost: per page an addition and a store.
  */
 size_t pagepool_batch_packets(struct pagepool_batch *batch, void **packets, size_t n);
 
 /**
- * Takes the last page out of the batch, as a buffer with a handle of its own.
+ * Removes the last page from the batch and returns it as a buffer with its own handle.
  *
  * Thread: any, one at a time per batch.
  * Ownership: the buffer is the caller's until it is returned.
- * Errors: NULL if the batch is empty (-ENOENT), during another call about it (-EBUSY), or for a bad handle
+ * Errors: NULL if the batch is empty (-ENOENT), during another call on it (-EBUSY), or for a bad handle
  *     (-EINVAL, -ESTALE).
  * Cost: about as pagepool_alloc_page.
  */
 struct pagepool_buf *pagepool_batch_pop(struct pagepool_batch *batch);
 
 /**
- * Adds a buffer to the batch, behind the others. It must be a whole page, of the pool of the others, that
- * never was shared and has no reference.
+ * Appends a buffer to the batch. It must be a whole page of the pool of the other pages, must never have
+ * been shared, and must have no page reference.
  *
  * Thread: the one that holds the buffer; one at a time per batch.
  * Ownership: the handle of the buffer ends, unless the call fails.
  * Errors: -EINVAL for another kind of buffer, or one of another pool. -ENOBUFS if the batch is full. -EBUSY
- *     during another call about this batch. -EINVAL, -ESTALE for a bad handle.
+ *     during another call on this batch. -EINVAL, -ESTALE for a bad handle.
  * Cost: about as pagepool_buf_put.
  */
 int pagepool_batch_push(struct pagepool_batch *batch, struct pagepool_buf *buf);
@@ -1017,14 +1014,14 @@ int pagepool_batch_push(struct pagepool_batch *batch, struct pagepool_buf *buf);
  * Ownership: the handle ends.
  * Errors: -ESTALE for a buffer that was returned before. -EINVAL for a value that never was a buffer.
  *     Nothing changes then.
- * Cost: on the owner's thread about fifteen instructions. No atomic operation if one thread returns all
- *     buffers of the pool, its owner or another one; otherwise one compare-and-swap.
+ * Cost: on the owner's thread about fifteen instructions. No atomic operation if one thread, owner or not,
+ *     returns all buffers of the pool; otherwise one compare-and-swap.
  */
 int pagepool_buf_put(struct pagepool_buf *buf);
 
 /**
- * Returns a buffer to its pool through the ring, on every thread. Linux: page_pool_put_full_page outside
- * softirq.
+ * Returns a buffer to its pool through the ring, even on the owner's thread. Linux: page_pool_put_full_page
+ * outside softirq.
  *
  * Thread: any.
  * Ownership: the handle ends.
@@ -1034,7 +1031,7 @@ int pagepool_buf_put(struct pagepool_buf *buf);
 int pagepool_buf_put_ring(struct pagepool_buf *buf);
 
 /**
- * Returns a buffer to its pool, and tells that only the first `dirty` bytes of its packet were written: with
+ * Returns a buffer to its pool, and says that only the first `dirty` bytes of its packet were written: with
  * `sync_for_device` only these are synced. Linux: page_pool_put_page with a dma_sync_size.
  *
  * Thread: any.
@@ -1120,8 +1117,8 @@ int pagepool_buf_is_frag(struct pagepool_buf *buf);
 void *pagepool_buf_packet(struct pagepool_buf *buf);
 
 /**
- * Returns the size of the largest packet that fits, in bytes: `max_len` in a whole page, the size of a
- * fragment. 0 for a bad handle.
+ * Returns the size of the largest packet that fits, in bytes: `max_len` for a whole page, the full size for
+ * a fragment. 0 for a bad handle.
  *
  * Thread: the one that holds the buffer.
  * Cost: a lookup.
@@ -1153,32 +1150,31 @@ int pagepool_buf_sync_for_device(struct pagepool_buf *buf, size_t offset, size_t
  *
  * Thread: any.
  * Ownership: every handle ends. The array stays the caller's and is unchanged.
- * Errors: the error of the first handle that failed; all others are returned nevertheless. -EINVAL for a
- *     NULL array.
- * Cost: on the owner's thread pool and owner are checked once for up to 64 whole pages of a pool, and each
- *     takes about ten instructions. On other threads one bulk of messages for up to 64. No atomic operation
- *     if one thread returns all buffers of the pool; otherwise one compare-and-swap per buffer.
+ * Errors: the error of the first handle that failed; all others are still returned. -EINVAL for a NULL
+ *     array.
+ * Cost: on the owner's thread one check of pool and owner for up to 64 whole pages of a pool, and about ten
+ *     instructions per page. On other threads one bulk of messages for up to 64. No atomic operation if one
+ *     thread returns all buffers of the pool; otherwise one compare-and-swap per buffer.
  */
 int pagepool_buf_put_bulk(struct pagepool_buf *const *bufs, size_t n);
 
 /**
- * Returns `n` buffers to their pools through the rings, on every thread.
+ * Returns `n` buffers to their pools through the rings, even on the owner's thread.
  *
  * Thread: any.
  * Ownership: every handle ends. The array stays the caller's and is unchanged.
  * Errors: as pagepool_buf_put_bulk.
- * Cost: a lock for each 64 buffers of a pool.
+ * Cost: a lock per 64 buffers of a pool.
  */
 int pagepool_buf_put_ring_bulk(struct pagepool_buf *const *bufs, size_t n);
 
 /**
  * Takes a reference to the page of a buffer: its memory is not used again until the reference is released,
- * even if the buffer is returned before. For DMA that nobody can stop. A page that is returned meanwhile
- * leaves its pool (counted in `recycle_released_refcnt`). Linux: get_page.
+ * even if the buffer is returned before. For DMA that cannot be stopped. A page that is returned while it
+ * has references leaves its pool (counted in `recycle_released_refcnt`). Linux: get_page.
  *
  * Thread: the one that holds the buffer.
- * Ownership: `*page_ref` is the caller's, to be released with pagepool_page_ref_put. The buffer is
- *     unchanged.
+ * Ownership: release `*page_ref` with pagepool_page_ref_put. The buffer is unchanged.
  * Errors: -ENOMEM if there is no memory for the table. -EINVAL, -ESTALE for a bad handle.
  * Cost: a lock and two atomic operations.
  */
@@ -1196,7 +1192,8 @@ int pagepool_buf_page_ref(struct pagepool_buf *buf, struct pagepool_page_ref **p
 int pagepool_page_ref_put(struct pagepool_page_ref *page_ref);
 
 /**
- * Returns the number of the page in its arena, as pagepool_buf_page_index does. UINT32_MAX for a bad handle.
+ * Returns the number of the page in its arena, as pagepool_buf_page_index does for a buffer. UINT32_MAX for
+ * a bad handle.
  *
  * Thread: any.
  * Cost: a lock.
@@ -1226,42 +1223,41 @@ int pagepool_buf_into_raw(struct pagepool_buf *buf, struct pagepool_raw *raw);
 
 /**
  * Allocates up to `n` whole pages as device addresses into `addrs`, for a fill ring. Returns how many it
- * allocated. It does what pagepool_alloc_bulk and pagepool_buf_into_raw do, without the handles between.
+ * allocated. It works like pagepool_alloc_bulk followed by pagepool_buf_into_raw, without the handles.
  * Linux: page_pool_alloc_pages for a fill ring.
  *
  * Thread: owner; any in a pool made with `no_owner`.
  * Ownership: these addresses are the caller's, for pagepool_from_raw or pagepool_put_addr. The other
  *     elements of `addrs` are unchanged.
  * Errors: fewer than `n`: no page (-ENOMEM), a pool without domains or whose device was removed
- *     (-EOPNOTSUPP), another thread (-EPERM), a bad handle. pagepool_last_error names it.
- * Cost: a lookup; in bulk per page from the cache about eight instructions, and no atomic operation.
+ *     (-EOPNOTSUPP), another thread (-EPERM), a bad handle. pagepool_last_error says which.
+ * Cost: a lookup; in bulk about eight instructions per page from the cache, and no atomic operation.
  */
 size_t pagepool_alloc_addr_bulk(struct pagepool *pool, uint64_t *addrs, size_t n);
 
 /**
- * Turns a device address that came back from a descriptor ring into a buffer. The address may lie anywhere
- * in the buffer. A fragment comes back with its size rounded up to whole cache lines.
+ * Turns a device address from a descriptor ring back into a buffer. The address may lie anywhere in the
+ * buffer. The size of a fragment is rounded up to whole cache lines.
  *
  * Thread: any.
  * Ownership: the buffer is the caller's.
  * Errors: NULL for an address that is not the pool's (-EINVAL), for an address that is not out because it
- *     came back before (-ESTALE), or for a bad handle (-EINVAL, -ESTALE). Nothing changes then. NULL also if
- *     there is no memory for the table (-ENOMEM), or if all pools together have 268,435,456 pages and
+ *     was returned before (-ESTALE), or for a bad handle (-EINVAL, -ESTALE). Nothing changes then. NULL also
+ *     if there is no memory for the table (-ENOMEM), or if all pools together have 268,435,456 pages and
  *     fragments, the limit (-ENOSPC); on the owner's thread the buffer has then returned to its pool.
  * Cost: a lookup and one atomic operation; on other threads than the owner's also a lock.
  */
 struct pagepool_buf *pagepool_from_raw(struct pagepool *pool, uint64_t addr);
 
 /**
- * Returns a buffer to its pool by its device address. Linux: page_pool_free_va, which takes the address for
- * the CPU.
+ * Returns a buffer to its pool by its device address. Linux: page_pool_free_va, which takes the CPU address.
  *
  * Thread: any.
  * Ownership: the address ends.
- * Errors: -EINVAL for an address that is not the pool's. -ESTALE for an address that is not out, because it
- *     came back before. Nothing changes then. -EINVAL, -ESTALE for a bad handle.
+ * Errors: -EINVAL for an address that is not the pool's. -ESTALE for an address that is not out because it
+ *     was returned before. Nothing changes then. -EINVAL, -ESTALE for a bad handle.
  * Cost: a lookup; for a whole page on the owner's thread no atomic operation until another thread first
- *     returns an address of the pool, one after that. On other threads also a lock.
+ *     returns an address of the pool, then one. On other threads also a lock.
  */
 int pagepool_put_addr(struct pagepool *pool, uint64_t addr);
 
@@ -1270,30 +1266,29 @@ int pagepool_put_addr(struct pagepool *pool, uint64_t addr);
  *
  * Thread: any.
  * Ownership: every address ends.
- * Errors: the error of the first address that failed; all others are returned nevertheless. -EINVAL for a
- *     NULL array.
- * Cost: a lookup, on other threads than the owner's also a lock; per address as pagepool_put_addr without
- *     these, about ten instructions for a whole page.
+ * Errors: the error of the first address that failed; all others are still returned. -EINVAL for a NULL
+ *     array.
+ * Cost: a lookup, on other threads than the owner's also a lock, once per call. Per address as
+ *     pagepool_put_addr without these: about ten instructions for a whole page.
  */
 int pagepool_put_addr_bulk(struct pagepool *pool, const uint64_t *addrs, size_t n);
 
 /**
- * Makes a buffer shared: it can have many readers, each with a handle, and returns to its pool with the last
- * of them. Linux: page_pool_ref_page.
+ * Makes a buffer shared: it can have many readers, each with its own handle. The last released handle
+ * returns the buffer to its pool. Linux: page_pool_ref_page.
  *
  * Thread: the one that holds the buffer.
- * Ownership: the handle of the buffer ends. `*shared` is the caller's, to be released with
- *     pagepool_shared_put.
+ * Ownership: the handle of the buffer ends. Release `*shared` with pagepool_shared_put.
  * Errors: -ENOMEM if there is no memory for the table. -EINVAL, -ESTALE for a bad handle.
  * Cost: a lock and one atomic operation.
  */
 int pagepool_buf_share(struct pagepool_buf *buf, struct pagepool_shared **shared);
 
 /**
- * Makes a handle for one more reader of a shared buffer. Linux: page_pool_ref_page.
+ * Creates a handle for one more reader of a shared buffer. Linux: page_pool_ref_page.
  *
  * Thread: any.
- * Ownership: `*clone` is the caller's, to be released with pagepool_shared_put.
+ * Ownership: release `*clone` with pagepool_shared_put.
  * Errors: -ENOMEM if there is no memory for the table. -EINVAL, -ESTALE for a bad handle.
  * Cost: two locks and one atomic operation.
  */
@@ -1311,15 +1306,15 @@ int pagepool_shared_clone(struct pagepool_shared *shared, struct pagepool_shared
 int pagepool_shared_put(struct pagepool_shared *shared);
 
 /**
- * Makes a shared buffer the caller's own again, to be written or split, if this is the handle of its last
- * reader. Fragments of one page are counted together: one is also refused while another fragment of its page
+ * Turns a shared buffer back into one that may be written or split, if this is the handle of its last
+ * reader. Fragments of one page are counted together: the call also fails while another fragment of the page
  * is shared.
  *
  * Thread: any.
  * Ownership: the shared handle ends, and `*buf` is the caller's, unless the call fails.
  * Errors: -EBUSY while there are other readers: try again, or release this handle. -ENOMEM if there is no
  *     memory for the table, -ENOSPC if all pools together have 268,435,456 pages and fragments, the limit.
- *     -EINVAL, -ESTALE for a bad handle. The handle is unchanged then.
+ *     -EINVAL, -ESTALE for a bad handle. The handle is then unchanged.
  * Cost: a lock; for a fragment an atomic operation, and on other threads than the owner's one more lock.
  */
 int pagepool_shared_try_unique(struct pagepool_shared *shared, struct pagepool_buf **buf);
@@ -1329,7 +1324,7 @@ int pagepool_shared_try_unique(struct pagepool_shared *shared, struct pagepool_b
  * cannot read (-EOPNOTSUPP), or for a bad handle (-EINVAL, -ESTALE).
  *
  * Thread: any that holds a handle.
- * Ownership: the bytes stay until the handle is released.
+ * Ownership: the bytes stay valid until the handle is released.
  * Cost: a lock.
  */
 const void *pagepool_shared_data(struct pagepool_shared *shared);
@@ -1355,30 +1350,30 @@ uint64_t pagepool_shared_dma_addr(struct pagepool_shared *shared);
  * Takes a reference to the page of a shared buffer, as pagepool_buf_page_ref does.
  *
  * Thread: any that holds a handle.
- * Ownership: `*page_ref` is the caller's, to be released with pagepool_page_ref_put. The shared handle is
- *     unchanged.
+ * Ownership: release `*page_ref` with pagepool_page_ref_put. The shared handle is unchanged.
  * Errors: -ENOMEM if there is no memory for the table. -EINVAL, -ESTALE for a bad handle.
  * Cost: two locks and an atomic operation.
  */
 int pagepool_shared_page_ref(struct pagepool_shared *shared, struct pagepool_page_ref **page_ref);
 
 /**
- * Splits a buffer in two: `*front` has the first `at` bytes, `*rest` those behind. Each returns by itself,
- * on any thread; the page returns with its last part. Nothing is copied. Several packets in one receive
- * buffer are cut off one after the other: pagepool_buf_split(buf, len, &packet, &buf).
+ * Splits a buffer in two: `*front` gets the first `at` bytes, `*rest` the others. Each part is returned
+ * separately, on any thread; the page returns to its pool with its last part. Nothing is copied. To cut
+ * several packets from one receive buffer, repeat pagepool_buf_split(buf, len, &packet, &buf).
  *
- * Both parts are fragments, also of a whole page: `at` counts from the page's first byte, headroom included.
- * So ask for the packet's address before. Parts that share a cache line have no device address for
+ * Both parts are fragments, even of a whole page: `at` counts from the page's first byte, headroom included.
+ * Read the packet's address before the split. Parts that share a cache line have no device address for
  * pagepool_buf_into_raw.
  *
  * Thread: the one that holds the buffer.
- * Ownership: the handle of the buffer ends, unless the call fails; a handle names one buffer all its life.
- *     `*front` and `*rest` are the caller's, to be returned with pagepool_buf_put.
- * Errors: -EINVAL unless `at` is 1 to pagepool_buf_len() - 1, in pages of 4 MiB (order 10) also if it is
- *     odd; if `front` or `rest` is NULL, or both are the same place. -ENOMEM if there is no memory for the
- *     table. -ENOSPC if all pools together have 268,435,456 pages and fragments, the limit. -EINVAL, -ESTALE
- *     for a bad handle. Nothing changes then.
- * Cost: a lookup; on other threads than the owner's an atomic operation and two locks.
+ * Ownership: the handle of the buffer ends, unless the call fails. `*front` and `*rest` are new handles of
+ *     the caller's, to be returned with pagepool_buf_put.
+ * Errors: -EINVAL unless `at` is 1 to pagepool_buf_len() - 1; in pages of 4 MiB (order 10) it must be an
+ *     even number. -EINVAL if `front` or `rest` is NULL, or both are the same pointer. -ENOMEM if there is
+ *     no memory for the table. -ENOSPC if all pools together have 268,435,456 pages and fragments, the
+ *     limit. -EINVAL, -ESTALE for a bad handle. Nothing changes then.
+ * Cost: a lookup; on other threads than the owner's also two locks and one atomic operation, or two for a
+ *     whole page.
  */
 int pagepool_buf_split(struct pagepool_buf *buf,
                        size_t at,
@@ -1389,7 +1384,7 @@ int pagepool_buf_split(struct pagepool_buf *buf,
  * Registers a user of deferred buffers with a pool that has a deferred queue (`defer_capacity`).
  *
  * Thread: owner.
- * Ownership: `*user` is the caller's, to be released with pagepool_deferred_user_put.
+ * Ownership: release `*user` with pagepool_deferred_user_put.
  * Errors: -EOPNOTSUPP in a pool without a queue. -EINVAL names the missing callback. -EPERM on another
  *     thread. -EINVAL, -ESTALE for a bad handle. `release` is not called then.
  * Cost: allocates.
@@ -1411,9 +1406,9 @@ int pagepool_deferred_user_put(struct pagepool_deferred_user *user);
 
 /**
  * Puts a buffer that its user still reads into the deferred queue of its pool, and does not block. The
- * buffer returns to the pool once `in_use` returns 0 for the cookie. Refills ask `in_use`, and so does
- * pagepool_poll_deferred. After pagepool_destroy_watched, pagepool_shutdown_wait and
- * pagepool_shutdown_report ask; after pagepool_destroy, every call that creates or destroys a pool asks.
+ * buffer returns to the pool once `in_use` returns 0 for the cookie. Refills and pagepool_poll_deferred call
+ * `in_use`. After pagepool_destroy_watched, pagepool_shutdown_wait and pagepool_shutdown_report call it;
+ * after pagepool_destroy, every call that creates or destroys a pool.
  *
  * Thread: owner.
  * Ownership: the handle of the buffer ends, unless the call fails.
@@ -1427,12 +1422,12 @@ int pagepool_defer(struct pagepool *pool,
                    uint64_t cookie);
 
 /**
- * Polls the deferred queue once, as the pool's `on_busy` says. Returns the number of buffers that returned
- * to the pool.
+ * Polls the deferred queue once, as the pool's `on_busy` specifies. Returns the number of buffers that
+ * returned to the pool.
  *
  * Thread: owner.
  * Errors: -EPERM on another thread. -EINVAL, -ESTALE for a bad handle.
- * Cost: a callback per user, and one per buffer that is looked at.
+ * Cost: a callback per user, and one per buffer that is checked.
  */
 int64_t pagepool_poll_deferred(struct pagepool *pool);
 
@@ -1451,8 +1446,7 @@ int pagepool_read_deferred_stats(struct pagepool *pool, struct pagepool_deferred
  * Creates a domain from the caller's callbacks, such as an IOMMU or the address translation of a device.
  *
  * Thread: any.
- * Ownership: `*domain` is the caller's, to be released with pagepool_domain_put. Pools that use the domain
- *     keep it.
+ * Ownership: release `*domain` with pagepool_domain_put. Pools that use the domain keep it.
  * Errors: -EINVAL names the missing callback.
  * Cost: allocates.
  */
@@ -1463,8 +1457,7 @@ int pagepool_domain_create(const struct pagepool_domain_ops *ops, struct pagepoo
  * texts; NULL means "domain".
  *
  * Thread: any.
- * Ownership: `*domain` is the caller's, to be released with pagepool_domain_put. Pools that use the domain
- *     keep it.
+ * Ownership: release `*domain` with pagepool_domain_put. Pools that use the domain keep it.
  * Errors: -EINVAL if `domain` is NULL.
  * Cost: allocates.
  */
@@ -1475,8 +1468,7 @@ int pagepool_domain_identity(const char *name, struct pagepool_domain **domain);
  * An arena that is mapped here requires `commit_all`. `name` is used in error texts; NULL means "domain".
  *
  * Thread: any.
- * Ownership: `*domain` is the caller's, to be released with pagepool_domain_put. Pools that use the domain
- *     keep it.
+ * Ownership: release `*domain` with pagepool_domain_put. Pools that use the domain keep it.
  * Errors: -EINVAL if `domain` is NULL.
  * Cost: allocates.
  */
@@ -1507,8 +1499,8 @@ uint64_t pagepool_buf_dma_addr_in(struct pagepool_buf *buf, struct pagepool_doma
  * pool yet. Linux: page_pool_create.
  *
  * Thread: any.
- * Ownership: `*pool` is the caller's, to be ended with pagepool_destroy or pagepool_destroy_watched. The
- *     pool keeps the arena and the domains: their handles may be released at once.
+ * Ownership: release `*pool` with pagepool_destroy or pagepool_destroy_watched. The pool keeps the arena and
+ *     the domains: their handles may be released at once.
  * Errors: -EINVAL names the parameter, its value and its range. -EIO names the domain that refused to map.
  *     -ENOMEM and -EMFILE name what the system refused. -EBUSY for the 4097th pool. -ENOSPC if all pools
  *     together have 268,435,456 pages and fragments, the limit. `*pool` is then unchanged.
@@ -1517,16 +1509,17 @@ uint64_t pagepool_buf_dma_addr_in(struct pagepool_buf *buf, struct pagepool_doma
 int pagepool_create(const struct pagepool_params *params, struct pagepool **pool);
 
 /**
- * Ends a pool without waiting. Pages in its cache, lanes and ring go back to the arena now. Buffers that are
- * out stay valid; the return of the last one frees the pool, on any thread. A buffer that is out as a device
- * address (pagepool_buf_into_raw, pagepool_alloc_addr_bulk) can no longer be returned: its page stays out,
- * so a device that still writes there damages nothing, but pool and arena then stay until the process ends.
- * Use pagepool_destroy_watched to wait for buffers, or to return device addresses. Linux: page_pool_destroy.
+ * Destroys a pool without waiting. Pages in its cache, lanes and ring return to the arena now. Buffers that
+ * are out stay valid; the return of the last one frees the pool, on any thread. A buffer that is out as a
+ * device address (pagepool_buf_into_raw, pagepool_alloc_addr_bulk) can no longer be returned: its page stays
+ * out, so a device that still writes there damages nothing, but pool and arena then stay until the process
+ * ends. Use pagepool_destroy_watched to wait for buffers, or to return device addresses. Linux:
+ * page_pool_destroy.
  *
- * Thread: owner; any while no thread owns the pool, and of a pool made with `no_owner`.
+ * Thread: owner; any while no thread owns the pool, or if it was made with `no_owner`.
  * Ownership: the handle ends.
- * Errors: -EPERM on another thread. -EBUSY in a callback of the pool's own call. -EINVAL, -ESTALE for a bad
- *     handle.
+ * Errors: -EPERM on another thread. -EBUSY in a callback that a call on this pool makes. -EINVAL, -ESTALE
+ *     for a bad handle.
  * Cost: locks; proportional to the pages in the pool.
  */
 int pagepool_destroy(struct pagepool *pool);
@@ -1548,8 +1541,8 @@ int pagepool_bind(struct pagepool *pool);
  * thread returns buffers as any other thread does. Linux: page_pool_disable_direct_recycling.
  *
  * Thread: owner.
- * Errors: -EPERM on another thread. -EBUSY in a callback of the pool's own call. -EINVAL, -ESTALE for a bad
- *     handle.
+ * Errors: -EPERM on another thread. -EBUSY in a callback that a call on this pool makes. -EINVAL, -ESTALE
+ *     for a bad handle.
  * Cost: a lock.
  */
 int pagepool_unbind(struct pagepool *pool);
@@ -1570,19 +1563,20 @@ struct pagepool_buf *pagepool_alloc_page(struct pagepool *pool);
  * of `frag_align` bytes. Linux: page_pool_dev_alloc_frag.
  *
  * Thread: owner.
- * Ownership: the fragment is the caller's until it is returned; its page returns with the last fragment.
+ * Ownership: the fragment is the caller's until it is returned; its page is free when its last fragment is
+ *     returned.
  * Errors: NULL for a size of 0 or above the page size (-EINVAL), if no page is left or no memory for the
  *     table (-ENOMEM), if all pools together have 268,435,456 pages and fragments, the limit (-ENOSPC), on
  *     another thread (-EPERM), or for a bad handle (-EINVAL, -ESTALE).
- * Cost: about forty instructions and no atomic operation; if fragments end on other threads, a lock for each
- *     64 of them.
+ * Cost: about forty instructions and no atomic operation; if fragments are returned on other threads, a lock
+ *     per 64 of them.
  */
 struct pagepool_buf *pagepool_alloc_frag(struct pagepool *pool, size_t size);
 
 /**
  * Allocates a fragment of at least `*size` bytes, or a whole page if two such fragments do not fit into one
- * page. Stores the size that the buffer got in `*size`: a fragment behind which no second one fits gets the
- * rest of its page. Linux: page_pool_dev_alloc.
+ * page. Stores the size of the buffer in `*size`: if no second fragment fits after it, it gets the rest of
+ * its page. Linux: page_pool_dev_alloc.
  *
  * Thread: owner.
  * Ownership: the buffer is the caller's until it is returned.
@@ -1597,9 +1591,9 @@ struct pagepool_buf *pagepool_alloc(struct pagepool *pool, size_t *size);
  *
  * Thread: owner.
  * Ownership: these buffers are the caller's. The other elements of `bufs` are unchanged.
- * Errors: fewer than `n`, for the reasons of pagepool_alloc_page; pagepool_last_error names it.
- * Cost: pool and owner are checked once for up to 64 pages; per page from the cache about eight
- *     instructions and no atomic operation. A refill as for pagepool_alloc_page.
+ * Errors: fewer than `n`, for one of the reasons of pagepool_alloc_page; pagepool_last_error says which.
+ * Cost: one check of pool and owner for up to 64 pages; about eight instructions per page from the cache,
+ *     and no atomic operation. A refill as for pagepool_alloc_page.
  */
 size_t pagepool_alloc_bulk(struct pagepool *pool, struct pagepool_buf **bufs, size_t n);
 
@@ -1609,7 +1603,7 @@ size_t pagepool_alloc_bulk(struct pagepool *pool, struct pagepool_buf **bufs, si
  *
  * Thread: owner.
  * Ownership: as for pagepool_alloc_bulk. The bytes at `data[i]` are the caller's until `bufs[i]` is
- * returned. The arrays do not overlap.
+ *     returned. The arrays must not overlap.
  * Errors: as for pagepool_alloc_bulk; also 0 for memory that the CPU cannot read (-EOPNOTSUPP).
  * Cost: pagepool_alloc_bulk, and about three instructions per page.
  */
@@ -1617,9 +1611,9 @@ size_t pagepool_alloc_bulk_data(struct pagepool *pool, struct pagepool_buf **buf
 
 /**
  * Writes one line for each pool that this process created through this library: name, id, state, where its
- * pages are, counters. A destroyed pool is listed until its last buffer is returned. The call cuts the text
- * to `len` bytes and ends it with a zero byte. The result is the full length in bytes, without the zero
- * byte. `text` may be NULL. Linux: the netlink dump of page pools.
+ * pages are, counters. A destroyed pool is listed until its last buffer is returned. Cuts the text to `len`
+ * bytes and ends it with a zero byte. Returns the full length in bytes, without the zero byte. `text` may be
+ * NULL. Linux: the netlink dump of page pools.
  *
  * Thread: any.
  * Errors: none.
@@ -1628,8 +1622,8 @@ size_t pagepool_alloc_bulk_data(struct pagepool *pool, struct pagepool_buf **buf
 int64_t pagepool_dump(char *text, size_t len);
 
 /**
- * Sets the NUMA node that the pool prefers, and gives the pages of the cache back to the arena. -1 means
- * the node of the thread that refills, read at each refill. Linux: page_pool_update_nid.
+ * Sets the NUMA node that the pool prefers, and returns the pages of the cache to the arena. -1 means the
+ * node of the thread that refills, read at each refill. Linux: page_pool_update_nid.
  *
  * Thread: owner.
  * Errors: -EINVAL for a node that the arena does not have; nothing changes then. -EPERM on another thread.
@@ -1648,18 +1642,18 @@ int pagepool_update_nid(struct pagepool *pool, int nid);
 int pagepool_nid_changed(struct pagepool *pool, int nid);
 
 /**
- * Creates a pool with `bytes` bytes of memory of its own, and makes the calling thread its owner. Device
- * addresses are offsets in that memory, as in an AF_XDP UMEM; pagepool_base has its address. All else is as
- * in PAGEPOOL_PARAMS_INIT. For several pools over one memory, other domains or other parameters use
- * pagepool_arena_create and pagepool_create.
+ * Creates a pool with `bytes` bytes of its own memory, and makes the calling thread its owner. Device
+ * addresses are offsets in that memory, as in an AF_XDP UMEM; pagepool_base has its address. All other
+ * parameters are those of PAGEPOOL_PARAMS_INIT. For several pools over one memory, other domains or other
+ * parameters use pagepool_arena_create and pagepool_create.
  *
  * `bytes` is a multiple of 4096, or of the huge page size for the hugetlb kinds. `kind` is 0 for the
  * default, or PAGEPOOL_BACKING_ANONYMOUS_4K, _TRANSPARENT_HUGE, _HUGE_2M or _HUGE_1G. If no huge pages are
  * available, smaller pages are taken; `| PAGEPOOL_HUGE_OR_FAIL` fails instead.
  *
  * Thread: any.
- * Ownership: `*pool` is the caller's, to be ended with pagepool_destroy or pagepool_destroy_watched. The
- *     memory is the pool's: it is returned to the system when the pool is freed.
+ * Ownership: release `*pool` with pagepool_destroy or pagepool_destroy_watched. The memory is the pool's: it
+ *     is returned to the system when the pool is freed.
  * Errors: -EINVAL names the argument, its value and its range. -EPERM if the calling thread is ending.
  *     Otherwise as pagepool_arena_create and pagepool_create. `*pool` is then unchanged.
  * Cost: a few system calls; the time to clear the memory for the hugetlb kinds.
@@ -1667,9 +1661,10 @@ int pagepool_nid_changed(struct pagepool *pool, int nid);
 int pagepool_open(uint64_t bytes, uint32_t kind, struct pagepool **pool);
 
 /**
- * Returns the address of the first byte of the pool's memory, and stores its length in `*bytes` unless that
- * is NULL: for a UMEM, or to read the packet at offset `addr`. For a pool over an arena it is the arena's.
- * NULL for device memory (-EOPNOTSUPP) or a bad handle (-EINVAL, -ESTALE); `*bytes` is then unchanged.
+ * Returns the address of the first byte of the pool's memory, and stores its length in `*bytes` unless
+ * `bytes` is NULL: for a UMEM, or to read the packet at offset `addr`. A pool over an arena has the arena's
+ * memory. NULL for device memory (-EOPNOTSUPP) or a bad handle (-EINVAL, -ESTALE); `*bytes` is then
+ * unchanged.
  *
  * Thread: any.
  * Cost: a lock.
@@ -1677,19 +1672,19 @@ int pagepool_open(uint64_t bytes, uint32_t kind, struct pagepool **pool);
 void *pagepool_base(struct pagepool *pool, uint64_t *bytes);
 
 /**
- * Gives idle pages back to the arena until at most `keep` are left in cache, lanes and ring, and returns the
- * number of pages that it gave back. It polls the deferred queue first. pagepool_arena_trim then returns the
+ * Returns idle pages to the arena until at most `keep` are left in cache, lanes and ring. It polls the
+ * deferred queue first. The result is the number of pages returned. pagepool_arena_trim then returns the
  * memory to the system.
  *
  * Thread: owner.
  * Errors: -EPERM on another thread. -EINVAL, -ESTALE for a bad handle.
- * Cost: proportional to the pages that are given back, about 15 ns each.
+ * Cost: about 15 ns per returned page.
  */
 int64_t pagepool_shrink(struct pagepool *pool, size_t keep);
 
 /**
- * Asks the owner to shrink the pool to `keep` idle pages, and returns at once. The owner does it when it
- * next refills its cache, or calls pagepool_poll_deferred or pagepool_acknowledge_wake. In a pool with
+ * Requests that the owner shrink the pool to `keep` idle pages, and returns at once. The owner does so when
+ * it next refills its cache, or calls pagepool_poll_deferred or pagepool_acknowledge_wake. In a pool with
  * `wakeup` the event descriptor becomes readable. Of several requests the lowest counts.
  *
  * Thread: any.
@@ -1699,33 +1694,33 @@ int64_t pagepool_shrink(struct pagepool *pool, size_t keep);
 int pagepool_ask_to_shrink(struct pagepool *pool, size_t keep);
 
 /**
- * Ends a pool as pagepool_destroy does, and stores a handle: to wait for the last buffer, to report which
- * pages are out, and to return device addresses. Linux: page_pool_destroy.
+ * Destroys a pool as pagepool_destroy does, and stores a handle: to wait for the last buffer, to report
+ * which pages are out, and to return device addresses. Linux: page_pool_destroy.
  *
- * Thread: owner; any while no thread owns the pool, and of a pool made with `no_owner`.
- * Ownership: the pool's handle ends. `*shutdown` is the caller's, to be released with pagepool_shutdown_put;
- *     it keeps the pool's domains.
- * Errors: as pagepool_destroy, and -ENOMEM if there is no memory for the handle and for what the end of a
- *     pool allocates. The pool is then unchanged, and the caller still has it.
+ * Thread: owner; any while no thread owns the pool, or if it was made with `no_owner`.
+ * Ownership: the pool's handle ends. Release `*shutdown` with pagepool_shutdown_put; it keeps the pool's
+ *     domains.
+ * Errors: as pagepool_destroy, and -ENOMEM if there is no memory for the handle or for destroying the pool.
+ *     The pool is then unchanged, and its handle stays the caller's.
  * Cost: as pagepool_destroy.
  */
 int pagepool_destroy_watched(struct pagepool *pool, struct pagepool_shutdown **shutdown);
 
 /**
- * Waits until the last buffer is returned and the pool is freed, at most `timeout_ns` nanoseconds. The
- * thread sleeps; it does not spin.
+ * Waits at most `timeout_ns` nanoseconds until the last buffer is returned and the pool is freed. The thread
+ * sleeps; it does not spin.
  *
  * Thread: any.
  * Errors: -ETIMEDOUT if buffers are still out; pagepool_last_error has the report. -EPERM in a child of
- *     fork, if the pool ended in its parent. -EINVAL, -ESTALE for a bad handle.
+ *     fork, if its parent destroyed the pool. -EINVAL, -ESTALE for a bad handle.
  * Cost: a lock; a system call to sleep.
  */
 int pagepool_shutdown_wait(struct pagepool_shutdown *shutdown, uint64_t timeout_ns);
 
 /**
  * Returns the number of pages that are out, and writes a report into `text`: "stalled pool shutdown: N
- * buffers held for S s", and the pages with their tags. It cuts the text to `len` bytes and ends it with a
- * zero byte. `text` may be NULL.
+ * buffers held for S s", and the pages with their tags. Cuts the text to `len` bytes and ends it with a zero
+ * byte. `text` may be NULL.
  *
  * Thread: any.
  * Errors: -EPERM as for pagepool_shutdown_wait. -EINVAL, -ESTALE for a bad handle.
@@ -1746,7 +1741,7 @@ int64_t pagepool_shutdown_report(struct pagepool_shutdown *shutdown, char *text,
 int pagepool_shutdown_put_addr(struct pagepool_shutdown *shutdown, uint64_t addr);
 
 /**
- * Releases the handle of a shutdown. The pool is freed with its last buffer, with or without the handle.
+ * Releases the handle of a shutdown. The pool is freed with its last buffer, with or without this handle.
  *
  * Thread: any.
  * Ownership: the handle ends.
@@ -1756,8 +1751,8 @@ int pagepool_shutdown_put_addr(struct pagepool_shutdown *shutdown, uint64_t addr
 int pagepool_shutdown_put(struct pagepool_shutdown *shutdown);
 
 /**
- * Writes the pool's counters to `*stats`, as many as fit into `stats->size` bytes, which the caller sets. It
- * sets them, and does not add. They are exact while no call about the pool is in progress. Linux:
+ * Writes the pool's counters to `*stats`, as many as fit into `stats->size` bytes, which the caller sets.
+ * Overwrites the old values. The counters are exact while no call on the pool is in progress. Linux:
  * page_pool_get_stats.
  *
  * Thread: any.
@@ -1778,8 +1773,8 @@ int pagepool_read_stats(struct pagepool *pool, struct pagepool_stats *stats);
 int64_t pagepool_inflight(struct pagepool *pool);
 
 /**
- * Returns how many bytes were lost when pages were cut into fragments: ends of pages, and alignment. The
- * number only grows.
+ * Returns how many bytes were lost when pages were cut into fragments: at the ends of pages, and by
+ * alignment. The number only grows.
  *
  * Thread: any.
  * Errors: -EINVAL, -ESTALE for a bad handle.
@@ -1788,7 +1783,7 @@ int64_t pagepool_inflight(struct pagepool *pool);
 int64_t pagepool_frag_waste(struct pagepool *pool);
 
 /**
- * Writes to `*places` how many pages of the pool are where. The caller sets `places->size`.
+ * Writes the number of the pool's pages in each place to `*places`. The caller sets `places->size`.
  *
  * Thread: any.
  * Errors: -EINVAL for NULL, or a `size` that is 0 or too small; `*places` is then unchanged. -EINVAL,
@@ -1799,8 +1794,8 @@ int pagepool_read_buffer_locations(struct pagepool *pool, struct pagepool_buffer
 
 /**
  * Registers a name for the holder of buffers, in a pool with `tagging` or `holders`. Returns its tag, 0 or
- * more. The same name gives the same tag. In another pool, after 65,535 names of the process, which stay as
- * long as it, and of no name, it is a tag that changes nothing.
+ * more; a known name gives its existing tag. The process keeps at most 65,535 names, until it ends. Beyond
+ * that, for an empty name, and in a pool with neither option, the returned tag has no effect.
  *
  * Thread: owner.
  * Errors: -EPERM on another thread. -EINVAL, -ESTALE for a bad handle.
@@ -1809,7 +1804,7 @@ int pagepool_read_buffer_locations(struct pagepool *pool, struct pagepool_buffer
 int pagepool_tag(struct pagepool *pool, const char *name);
 
 /**
- * Gives this tag to all buffers that are allocated from now on; -1: no tag. It has no effect in a pool
+ * Gives this tag to all buffers that are allocated from now on; -1 means no tag. It has no effect in a pool
  * without `holders`.
  *
  * Thread: owner.
@@ -1821,8 +1816,8 @@ int pagepool_set_tag(struct pagepool *pool, int tag);
 
 /**
  * Records who holds a buffer now, for pagepool_shutdown_report; in a pool with `holders` the calling thread
- * holds it from now on. What the buffer becomes keeps the tag, also as an address. It has no effect in a
- * pool without `tagging` and `holders`.
+ * becomes the holder. The tag stays when the buffer is shared or becomes a device address. It has no effect
+ * in a pool with neither `tagging` nor `holders`.
  *
  * Thread: the one that holds the buffer.
  * Errors: -EINVAL for a tag that is not of this pool. -EINVAL, -ESTALE for a bad handle.
@@ -1831,7 +1826,8 @@ int pagepool_set_tag(struct pagepool *pool, int tag);
 int pagepool_buf_set_tag(struct pagepool *pool, struct pagepool_buf *buf, int tag);
 
 /**
- * Records who holds a shared buffer now, as pagepool_buf_set_tag; of several readers the last call counts.
+ * Records who holds a shared buffer now, as pagepool_buf_set_tag does for a buffer. The last call of any
+ * reader counts.
  *
  * Thread: any.
  * Errors: -EINVAL for a tag that is not of this pool. -EINVAL, -ESTALE for a bad handle.
@@ -1841,12 +1837,12 @@ int pagepool_shared_set_tag(struct pagepool *pool, struct pagepool_shared *share
 
 /**
  * Returns the event descriptor of a pool with `wakeup`, for poll(2) or epoll(7) beside the device's. After
- * an allocation failed, or fewer than `low_water` pages were available, it becomes readable with the next
- * page: one that another thread returns, or one that comes back to the arena. It stays readable until
- * pagepool_acknowledge_wake. If you poll it edge-triggered (EPOLLET), acknowledge each signal.
+ * an allocation failed, or fewer than `low_water` pages were available, it becomes readable when another
+ * thread returns a page, or a page returns to the arena. It stays readable until pagepool_acknowledge_wake.
+ * If you poll it edge-triggered (EPOLLET), acknowledge each signal.
  *
  * Thread: owner.
- * Ownership: the descriptor is the pool's, which closes it when it is destroyed.
+ * Ownership: the descriptor is the pool's, and is closed when the pool is destroyed.
  * Errors: -EOPNOTSUPP in a pool without a descriptor. -EPERM on another thread. -EINVAL, -ESTALE for a bad
  *     handle.
  * Cost: a load.
@@ -1854,9 +1850,8 @@ int pagepool_shared_set_tag(struct pagepool *pool, struct pagepool_shared *share
 int pagepool_wake_fd(struct pagepool *pool);
 
 /**
- * Clears the event descriptor after it woke the owner, so that the owner can sleep on it again. Call it
- * before allocating: the next allocation that fails arms the descriptor. While a signal is pending, none
- * does.
+ * Clears the event descriptor after it woke the owner. Call it before you allocate: the next allocation that
+ * fails arms the descriptor again, which none does while a signal is pending.
  *
  * Thread: owner.
  * Errors: -EPERM on another thread. -EINVAL, -ESTALE for a bad handle.
@@ -1874,16 +1869,18 @@ int pagepool_acknowledge_wake(struct pagepool *pool);
 int64_t pagepool_low_water_mark(struct pagepool *pool);
 
 /**
- * Shows the pools of this process to others of the same user: counters, places of pages, parameters. They
- * are in a file in the folder `$PAGEPOOL_RUN`, else /run/pagepool for root, else
- * `$XDG_RUNTIME_DIR/pagepool`. A buffer costs at most one instruction more. If the process is killed the
- * file stays, and says what it had. Call it before the first pool; an arena that is made earlier is not
- * shown. A process publishes once. A child of fork(2) publishes nothing. The folder should be on tmpfs: on
- * another file system the first store to a page after it was written to the disk takes a page fault, and
- * where fallocate(2) reserves nothing a full one ends the process by SIGBUS.
+ * Publishes the pools of this process to other processes of the same user: counters, places of pages,
+ * parameters. Call it once, before the first pool; an arena that was created earlier is not shown. The file
+ * is in the folder `$PAGEPOOL_RUN`, otherwise /run/pagepool for root, otherwise `$XDG_RUNTIME_DIR/pagepool`.
+ * If the process is killed, the file stays and shows what the process held. A buffer costs at most one
+ * instruction more. A child of fork(2) publishes nothing.
+ *
+ * The folder should be on tmpfs. On another file system, the first store to a page after its write-back
+ * takes a page fault, and if fallocate(2) reserves nothing there, a full file system kills the process by
+ * SIGBUS.
  *
  * Thread: any.
- * Ownership: `name` is copied: 1 to 64 of A-Z a-z 0-9 - _ . and the first no dot.
+ * Ownership: `name` is copied. It has 1 to 64 characters of A-Z a-z 0-9 - _ . and does not begin with a dot.
  * Errors: -EINVAL for a bad name, for a folder that others may write to, or if there is no folder. -EBUSY
  *     on a second call, and while a pool exists. Other errors of the system, such as -ENOSPC.
  * Cost: some system calls, on files.
@@ -1891,30 +1888,31 @@ int64_t pagepool_low_water_mark(struct pagepool *pool);
 int pagepool_publish(const char *name);
 
 /**
- * Notes in the published file that the process runs now; where nothing is published, nothing. Of a process
- * that was killed, readers know the time of the last one. Pools that come and go are signs, too.
+ * Records in the published file that the process is alive now. Without a published file it does nothing.
+ * Readers of the file of a killed process see the time of its last sign of life. Creating or destroying a
+ * pool is a sign of life too.
  *
  * Thread: any.
- * Cost: a look at the clock.
+ * Cost: reads the clock.
  */
 void pagepool_sign_of_life(void);
 
 /**
- * Takes back what pagepool_publish did: the file is removed, and pools made from now on are not shown.
- * Pools stay as they are. exit(3), and so a return from main, does it too. _exit(2), abort(3) and a signal
- * do not: the file then says what the process held.
+ * Withdraws what pagepool_publish published: removes the file; pools created from now on are not shown.
+ * Existing pools are unchanged. exit(3) and a return from main do this too. _exit(2), abort(3) and a signal
+ * do not: the file then shows what the process held.
  *
  * Thread: any.
- * Errors: -ENOENT if nothing is published, or another thread is taking it back; and in a child of fork(2),
- *     because the file is its parent's.
+ * Errors: -ENOENT if nothing is published, or another thread is withdrawing it. -ENOENT in a child of
+ *     fork(2), because the file is its parent's.
  * Cost: three system calls.
  */
 int pagepool_unpublish(void);
 
 /**
- * Shows something beside the pools, such as a socket and how many buffers wait there. `pagepool show` and
- * `doctor` subtract those from what the program holds. It is shown until pagepool_entry_put, or until the
- * process ends. Returns the number of the entry, above 0.
+ * Publishes an entry beside the pools, such as a socket with the number of buffers that wait there.
+ * `pagepool show` and `doctor` subtract those from what the program holds. The entry is shown until
+ * pagepool_entry_put, or until the process ends. Returns the number of the entry, above 0.
  *
  * Thread: any.
  * Ownership: the texts are copied.
@@ -1935,10 +1933,10 @@ int pagepool_publish_entry(const struct pagepool_entry_params *params);
 int pagepool_entry_set(int entry, size_t counter, uint64_t value);
 
 /**
- * Removes an entry from what is shown.
+ * Removes a published entry.
  *
  * Thread: any.
- * Ownership: the number ends.
+ * Ownership: the number of the entry ends.
  * Errors: as for pagepool_entry_set.
  * Cost: a short lock.
  */
@@ -1949,7 +1947,7 @@ int pagepool_entry_put(int entry);
  *
  * Thread: any.
  * Ownership: the text is the library's. It stays valid until the process ends.
- * Cost: an address.
+ * Cost: returns a constant.
  */
 const char *pagepool_version(void);
 
@@ -1965,9 +1963,9 @@ const char *pagepool_version(void);
 const char *pagepool_last_error(void);
 
 /**
- * Returns the errno of the last error on this thread, as a positive number: of a function that returned
- * NULL, 0 or a largest value, too. 0 if there was none since the thread began or pagepool_clear_error. A
- * call that succeeds does not change it.
+ * Returns the errno of the last error on this thread, as a positive number, also of a function that returned
+ * NULL, 0 or a largest value. 0 if there was none since the thread began or pagepool_clear_error. A call
+ * that succeeds does not change it.
  *
  * Thread: any; each has its own.
  * Errors: none.
@@ -1976,8 +1974,8 @@ const char *pagepool_last_error(void);
 int pagepool_last_errno(void);
 
 /**
- * Forgets the last error on this thread. Call it before a function whose result may be 0 without an error,
- * such as pagepool_skb_len, to ask pagepool_last_errno after it.
+ * Clears the last error on this thread. Call it before a function whose result may be 0 without an error,
+ * such as pagepool_skb_len, to check pagepool_last_errno after it.
  *
  * Thread: any.
  * Errors: none.
@@ -1986,12 +1984,12 @@ int pagepool_last_errno(void);
 void pagepool_clear_error(void);
 
 /**
- * For the inline functions of this header, not for programs: returns their tables. NULL if library and
- * header have different layouts; the inline functions then call the library. Each compiled file asks once,
+ * Returns the tables for the inline functions of this header; not for programs. NULL if library and header
+ * have different layouts; the inline functions then call the library. Each compiled file calls it once,
  * before main.
  *
  * Thread: any.
- * Cost: an address.
+ * Cost: a comparison.
  */
 const struct pagepool_inline_ *pagepool_inline_tables(uint32_t layout);
 
@@ -2054,14 +2052,14 @@ PAGEPOOL_EITHER_ int pagepool_put_addr_bulk_(struct pagepool *pool, union pagepo
  * These run without a call on the owner's thread: pagepool_alloc_page, pagepool_buf_put, pagepool_buf_data;
  * and in bulk pagepool_alloc_bulk, pagepool_alloc_bulk_data, pagepool_buf_put_bulk. They make the same checks
  * as the library, and call it in all other cases. Define PAGEPOOL_NO_INLINE to leave this part out. Programs
- * use none of the names that end in an underscore.
+ * must not use names that end in an underscore.
  *
- * The functions read tables of the library, which are never freed. Each compiled file asks once, before main,
- * whether the library has the same layout; if not, every call goes to the library.
+ * The functions read tables of the library, which are never freed. Before main, each compiled file checks
+ * once that the library has this layout; if not, every call goes to the library.
  *
- * Loads dominate the cost. So each thread keeps the address of the pool that it used last, of those that it
- * owns. The library takes it back when the thread stops being the owner, which happens on that thread. So a
- * handle of the pool that is there proves that the thread owns it.
+ * Loads dominate the cost. So each thread keeps the address of the owned pool that it used last. The library
+ * clears it when the thread stops being the owner, which happens on that thread. So a handle that matches the
+ * kept pool proves that the thread owns it.
  */
 #if !defined(PAGEPOOL_NO_INLINE) && defined(__GNUC__) && defined(__linux__) && !defined(__BIONIC__) && \
     (defined(__x86_64__) || defined(__aarch64__))
@@ -2073,7 +2071,7 @@ PAGEPOOL_EITHER_ int pagepool_put_addr_bulk_(struct pagepool *pool, union pagepo
 #pragma GCC diagnostic ignored "-Wzero-as-null-pointer-constant"
 #endif
 
-/* What the pool's owner alone writes: its cache, and the counters of what it takes there and puts there. */
+/* Only the pool's owner writes this: its cache, and the counters of pages taken from it and put into it. */
 struct pagepool_cache_ {
     uint32_t pages[1024];
     size_t count, limit, capacity, other;
@@ -2109,13 +2107,13 @@ struct pagepool_row_ {
 #define PAGEPOOL_NEAR_
 #endif
 
-/* The layout is in the names that linkers see, so that two versions of this header share nothing. */
+/* The layout is part of the names that linkers see, so two versions of this header share nothing. */
 #define pagepool_no_cache_ pagepool_no_cache_e3681937_
 #define pagepool_no_view_ pagepool_no_view_e3681937_
 #define pagepool_here_ pagepool_here_e3681937_
 #define pagepool_noted_ pagepool_noted_e3681937_
 
-/* Stands for no pool, not even for NULL: it has no page, and an empty cache. */
+/* A view of no pool. It has no page and an empty cache, so even NULL passes none of the checks. */
 extern PAGEPOOL_ONCE_ struct pagepool_cache_ pagepool_no_cache_;
 PAGEPOOL_ONCE_ struct pagepool_cache_ pagepool_no_cache_;
 extern PAGEPOOL_ONCE_ struct pagepool_view_ pagepool_no_view_;
@@ -2124,11 +2122,11 @@ PAGEPOOL_ONCE_ struct pagepool_view_ pagepool_no_view_ = {
 /* The pool that this thread used last and owns. */
 extern PAGEPOOL_ONCE_ PAGEPOOL_NEAR_ __thread struct pagepool_view_ *pagepool_here_;
 PAGEPOOL_ONCE_ PAGEPOOL_NEAR_ __thread struct pagepool_view_ *pagepool_here_ = &pagepool_no_view_;
-/* Whether the library knows where that stands, to take it back. */
+/* Whether the library has noted where pagepool_here_ is, to clear it. */
 extern PAGEPOOL_ONCE_ PAGEPOOL_NEAR_ __thread int pagepool_noted_;
 PAGEPOOL_ONCE_ PAGEPOOL_NEAR_ __thread int pagepool_noted_;
 
-/* The library's tables; NULL before the library was asked, and if it has another layout. */
+/* The library's tables; NULL before pagepool_start_, and if the library has another layout. */
 PAGEPOOL_UNUSED_ static const struct pagepool_inline_ *pagepool_tables_;
 
 __attribute__((constructor)) PAGEPOOL_UNUSED_ static void pagepool_start_(void)
@@ -2151,8 +2149,8 @@ PAGEPOOL_FAST_ void *pagepool_pointer_(uintptr_t number)
     return (void *)number;
 }
 
-/* What a call returned. The call is not the last thing that its function does, so a compiler makes no jump of
- * it, and the library finds the function on the stack: see pagepool_params.holders. */
+/* Passes on what a call returned. So the call is not the last thing in its function, a compiler does not turn
+ * it into a jump, and the library finds the function on the stack: see pagepool_params.holders. */
 PAGEPOOL_FAST_ void *pagepool_called_(void *got)
 {
     __asm__ volatile("" : "+r"(got));
@@ -2177,7 +2175,7 @@ PAGEPOOL_FAST_ uint64_t pagepool_me_(void)
     return me;
 }
 
-/* This pool, which the calling thread owns, becomes the one that it used last. */
+/* Keeps this pool, which the calling thread owns, as the one that it used last. */
 PAGEPOOL_SLOW_ void pagepool_stay_here_(struct pagepool_view_ *view)
 {
     if (!pagepool_noted_)
@@ -2186,14 +2184,14 @@ PAGEPOOL_SLOW_ void pagepool_stay_here_(struct pagepool_view_ *view)
         pagepool_here_ = view;
 }
 
-/* A pool becomes the one that the calling thread used last, if it owns it. Called where there are tables. */
+/* Keeps a pool as the one that the calling thread used last, if it owns it. Requires the tables. */
 PAGEPOOL_FAST_ void pagepool_look_here_(struct pagepool_view_ *view)
 {
     if (view != NULL && view->owner == pagepool_me_() && view->no_owner == 0)
         pagepool_stay_here_(view);
 }
 
-/* The same for any pool; its token tells where its view is. */
+/* Keeps a pool as the last one, if the calling thread owns it; its token leads to its view. */
 PAGEPOOL_FAST_ void pagepool_look_at_(const struct pagepool *pool)
 {
     uint32_t token = (uint32_t)pagepool_number_(pool);
@@ -2204,7 +2202,7 @@ PAGEPOOL_FAST_ void pagepool_look_at_(const struct pagepool *pool)
     }
 }
 
-/* The same for the pool of a buffer. */
+/* Keeps the pool of a buffer as the last one, if the calling thread owns it. */
 PAGEPOOL_FAST_ void pagepool_look_behind_(const struct pagepool_buf *buf)
 {
     uint32_t token = (uint32_t)pagepool_number_(buf);
@@ -2212,8 +2210,8 @@ PAGEPOOL_FAST_ void pagepool_look_behind_(const struct pagepool_buf *buf)
         pagepool_look_here_(((const struct pagepool_row_ *)pagepool_tables_->directory)[token >> 16].view);
 }
 
-/* All other cases. Calls that allocate in the library stay in the program's own function, into which all of
- * this is inlined, because pools with `holders` record where that call is. */
+/* All other cases. Calls that allocate stay in the program's own function, into which all of this is inlined,
+ * because pools with `holders` record the place of that call. */
 PAGEPOOL_SLOW_ struct pagepool *pagepool_looked_at_(struct pagepool *pool)
 {
     pagepool_look_at_(pool);
@@ -2265,7 +2263,7 @@ PAGEPOOL_FAST_ struct pagepool_buf *pagepool_alloc_page_(struct pagepool *pool)
     return (struct pagepool_buf *)pagepool_called_(pagepool_alloc_page(pagepool_looked_at_(pool)));
 }
 
-/* The number of a token's page, where `base` is that of its pool's view; beyond every page for a token of
+/* The page number of a token; `base` is that of its pool's view. It is above every page for a token of
  * another pool or kind: see PoolView::page_of. */
 PAGEPOOL_FAST_ uint32_t pagepool_page_(uint32_t base, uint64_t token)
 {
@@ -2273,8 +2271,8 @@ PAGEPOOL_FAST_ uint32_t pagepool_page_(uint32_t base, uint64_t token)
     return far >> 4 | far << 28;
 }
 
-/* Marks a return that may use plain stores, before it looks whether it may: pairs with take() in bias.rs. The
- * mark is the token, whose life ends if it may, or 1 for several. 0 takes it back. */
+/* Marks a return before it checks whether it may use plain stores: pairs with take() in bias.rs. The mark is
+ * the token whose life may end, or 1 for several. 0 clears it. */
 PAGEPOOL_FAST_ void pagepool_mark_(struct pagepool_view_ *view, uint64_t mark)
 {
     __atomic_store_n(&view->returning, mark, __ATOMIC_RELEASE);
@@ -2282,7 +2280,7 @@ PAGEPOOL_FAST_ void pagepool_mark_(struct pagepool_view_ *view, uint64_t mark)
 }
 
 /* Puts a page into the cache if its word equals the token. For the owner, which has marked the return. If the
- * pool is not biased to it (see claim.rs), the limit is 0 and nothing is put. */
+ * owner does not have the bias (see claim.rs), the limit is 0 and no page is put. */
 PAGEPOOL_FAST_ int pagepool_put_page_(struct pagepool_view_ *view, uint32_t page, uint64_t token)
 {
     struct pagepool_cache_ *cache = view->cache;
@@ -2312,8 +2310,8 @@ PAGEPOOL_FAST_ int pagepool_buf_put_(struct pagepool_buf *buf)
     return pagepool_put_slow_(buf);
 }
 
-/* The calling thread owns this pool, so what the view says holds. If the word equals a token that was given
- * out, the page is out as a plain page, which has no offset. */
+/* The calling thread owns this pool, so its view is valid. If the word equals a token that was given out, the
+ * page is out as a plain page, which has no offset. */
 PAGEPOOL_FAST_ void *pagepool_buf_data_(struct pagepool_buf *buf)
 {
     uint64_t token = pagepool_number_(buf);
@@ -2325,7 +2323,7 @@ PAGEPOOL_FAST_ void *pagepool_buf_data_(struct pagepool_buf *buf)
     return pagepool_data_slow_(buf);
 }
 
-/* ---- The same in bulk: up to 64 at a time ---- */
+/* ---- The fast paths in bulk: up to 64 at a time ---- */
 
 /* GCC does not by itself unroll a loop that may end early. */
 #if !defined(__clang__) && __GNUC__ >= 8
@@ -2334,8 +2332,8 @@ PAGEPOOL_FAST_ void *pagepool_buf_data_(struct pagepool_buf *buf)
 #define PAGEPOOL_UNROLL_
 #endif
 
-/* Takes n pages from the cache, and stores their handles and, where `data` is not NULL, their addresses.
- * Takes none if the library has to look for one of their tokens. */
+/* Takes n pages from the cache, and stores their handles and, unless `data` is NULL, their addresses. Takes
+ * none if the library must look up one of their tokens. */
 PAGEPOOL_FAST_ int pagepool_take_(struct pagepool_view_ *view, struct pagepool_buf **bufs, void **data,
     size_t n)
 {
@@ -2367,7 +2365,7 @@ PAGEPOOL_FAST_ int pagepool_has_(const struct pagepool_view_ *view, const struct
     return view->token == pagepool_number_(pool) && n - 1 < 64 && n <= view->cache->count;
 }
 
-/* Whether these pages were taken without the library. */
+/* Takes n pages without the library, if possible; returns whether it did. */
 PAGEPOOL_UNUSED_ static inline int pagepool_took_(struct pagepool *pool, struct pagepool_buf **bufs, size_t n)
 {
     struct pagepool_view_ *view = pagepool_here_;
@@ -2405,7 +2403,7 @@ PAGEPOOL_FAST_ size_t pagepool_alloc_bulk_data_(struct pagepool *pool, struct pa
 }
 
 /* Puts pages into the cache, in order, until a token does not equal its page's word. Returns their number.
- * Puts none if the cache has not the room for all n. For the owner, which has marked the return. */
+ * Puts none if the cache lacks room for all n. For the owner, which has marked the return. */
 PAGEPOOL_FAST_ size_t pagepool_put_pages_(struct pagepool_view_ *view, struct pagepool_buf *const *bufs,
     size_t n)
 {

@@ -30,7 +30,7 @@ struct pagepool_skb;
  * skbuff_cache.
  *
  * Thread: any.
- * Ownership: `*cache` is the caller's, to be released with pagepool_skb_cache_put.
+ * Ownership: release `*cache` with pagepool_skb_cache_put.
  * Errors: -EINVAL for a number out of range. -ENOMEM.
  * Cost: allocates.
  */
@@ -52,8 +52,7 @@ int pagepool_skb_cache_put(struct pagepool_skb_cache *cache);
  * first fragment instead. Linux: build_skb.
  *
  * Thread: the one that holds the buffer.
- * Ownership: the handle of the buffer ends, unless the call fails. `*skb` is the caller's, to be released
- *     with pagepool_skb_put.
+ * Ownership: the handle of the buffer ends, unless the call fails. Release `*skb` with pagepool_skb_put.
  * Errors: -EINVAL for bytes beyond the buffer or in its tailroom. -ENOBUFS if the cache is exhausted.
  *     -EINVAL, -ESTALE for a bad handle.
  * Cost: two short locks and two compare-and-swaps.
@@ -69,7 +68,7 @@ int pagepool_skb_from_buf(struct pagepool_skb_cache *cache,
  * tailroom after it. Linux: alloc_skb, skb_reserve.
  *
  * Thread: any.
- * Ownership: `*skb` is the caller's, to be released with pagepool_skb_put.
+ * Ownership: release `*skb` with pagepool_skb_put.
  * Errors: -ENOBUFS if the cache is exhausted. -ENOMEM. -EINVAL, -ESTALE for a bad handle.
  * Cost: as pagepool_skb_from_buf; allocates if `headroom` and `len` together exceed 512 bytes.
  */
@@ -79,26 +78,26 @@ int pagepool_skb_alloc(struct pagepool_skb_cache *cache,
                        struct pagepool_skb **skb);
 
 /**
- * Creates another packet with the same bytes; each packet has its own start and length. Nobody may write the
- * bytes while there are clones. The buffers return to their pools with the last clone. Linux: skb_clone.
+ * Creates a clone of a packet: it shares the bytes, and has its own start and length. The bytes must not be
+ * written while there are clones. The buffers return to their pools with the last clone. Linux: skb_clone.
  *
  * Thread: any, one at a time per packet.
- * Ownership: `*clone` is the caller's, to be released with pagepool_skb_put.
- * Errors: -EBUSY during another call about the packet. -ENOMEM if there is no memory for the table. -EINVAL,
+ * Ownership: release `*clone` with pagepool_skb_put.
+ * Errors: -EBUSY during another call on the packet. -ENOMEM if there is no memory for the table. -EINVAL,
  *     -ESTALE for a bad handle.
  * Cost: two short locks and two atomic operations.
  */
 int pagepool_skb_clone(struct pagepool_skb *skb, struct pagepool_skb **clone);
 
 /**
- * Records who holds the pool memory of a packet now, of whichever pools: as pagepool_buf_set_tag. Clones
- * share it, so of several the last call counts.
+ * Records who holds the pool memory of a packet now, of all its pools, as pagepool_buf_set_tag does for a
+ * buffer. Clones share the tag, so the last call counts.
  *
  * Thread: any, one at a time per packet.
- * Errors: -EINVAL for a tag that is not of `pool`. -EBUSY during another call about the packet. -EINVAL,
+ * Errors: -EINVAL for a tag that is not of `pool`. -EBUSY during another call on the packet. -EINVAL,
  *     -ESTALE for a bad handle.
- * Cost: a lock and the packet's lock; for each buffer of a pool with `holders` one more on other threads
- *     than its owner's.
+ * Cost: a lock and the packet's lock; off the owner's thread one lock more for each buffer of a pool with
+ *     `holders`.
  */
 int pagepool_skb_set_tag(struct pagepool *pool, struct pagepool_skb *skb, int tag);
 
@@ -108,7 +107,7 @@ int pagepool_skb_set_tag(struct pagepool *pool, struct pagepool_skb *skb, int ta
  *
  * Thread: any, one at a time per packet.
  * Ownership: the handle ends.
- * Errors: -ESTALE for a packet that was released before. -EBUSY during another call about it. -EINVAL for a
+ * Errors: -ESTALE for a packet that was released before. -EBUSY during another call on it. -EINVAL for a
  *     value that never was a packet.
  * Cost: a short lock and a compare-and-swap, and the return of each buffer.
  */
@@ -167,7 +166,7 @@ size_t pagepool_skb_nr_frags(struct pagepool_skb *skb);
  * Returns 1 if a clone shares the bytes of the packet, otherwise 0. Linux: skb_cloned.
  *
  * Thread: any, one at a time per packet.
- * Errors: -EBUSY during another call about the packet. -EINVAL, -ESTALE for a bad handle.
+ * Errors: -EBUSY during another call on the packet. -EINVAL, -ESTALE for a bad handle.
  * Cost: the packet's lock.
  */
 int pagepool_skb_is_cloned(struct pagepool_skb *skb);
@@ -189,7 +188,7 @@ void *pagepool_skb_data(struct pagepool_skb *skb);
  *
  * Thread: any, one at a time per packet.
  * Ownership: the addresses are valid until the packet changes or is released.
- * Errors: -EOPNOTSUPP for memory that the CPU cannot read. -EBUSY during another call about the packet.
+ * Errors: -EOPNOTSUPP for memory that the CPU cannot read. -EBUSY during another call on the packet.
  *     -EINVAL, -ESTALE for a bad handle.
  * Cost: the packet's lock.
  */
@@ -210,7 +209,7 @@ uint64_t pagepool_skb_dma_addr(struct pagepool_skb *skb, size_t segment, struct 
  *
  * Thread: any, one at a time per packet.
  * Errors: -EINVAL for bytes beyond the packet. -EOPNOTSUPP for memory that the CPU cannot read. -EBUSY
- *     during another call about the packet. -EINVAL, -ESTALE for a bad handle.
+ *     during another call on the packet. -EINVAL, -ESTALE for a bad handle.
  * Cost: the packet's lock, and the copy.
  */
 int pagepool_skb_copy_bits(struct pagepool_skb *skb, size_t offset, void *to, size_t len);
@@ -222,7 +221,7 @@ int pagepool_skb_copy_bits(struct pagepool_skb *skb, size_t offset, void *to, si
  * Thread: any, one at a time per packet.
  * Ownership: the handle of the buffer ends, unless the call fails.
  * Errors: -EINVAL for bytes beyond the buffer. -ENOSPC for the 18th fragment. -EBUSY while a clone shares
- *     the bytes, or during another call about the packet. -EINVAL, -ESTALE for a bad handle.
+ *     the bytes, or during another call on the packet. -EINVAL, -ESTALE for a bad handle.
  * Cost: the packet's lock.
  */
 int pagepool_skb_add_buf(struct pagepool_skb *skb, struct pagepool_buf *buf, size_t offset, size_t len);
@@ -243,9 +242,9 @@ int pagepool_skb_add_shared(struct pagepool_skb *skb,
 
 /**
  * Appends `len` bytes of the caller's memory to the packet, as a fragment that is only read. After the last
- * use of the bytes by any packet the library calls `free` once, with `arg` and the memory: in the call that
- * ended the use, which may be a release, a pull, a trim or a copy into the head. `free` may use the library,
- * except for that packet (-EBUSY). It may be NULL for memory that stays forever. Linux: ubuf_info.
+ * use of the bytes by any packet the library calls `free` once, with `arg` and the memory, in the call that
+ * ended the use: a release, a pull, a trim or a copy into the head. `free` may use the library, except for
+ * that packet (-EBUSY). It may be NULL for memory that stays forever. Linux: ubuf_info.
  *
  * Thread: any, one at a time per packet.
  * Ownership: the bytes must stay unchanged until `free` is called, on any thread. If the call fails, the
@@ -265,7 +264,7 @@ int pagepool_skb_add_memory(struct pagepool_skb *skb,
  *
  * Thread: any, one at a time per packet.
  * Errors: -ENOSPC if there is too little headroom; pagepool_skb_cow_head makes more. -EBUSY while a clone
- *     shares the bytes, or during another call about the packet. -EINVAL, -ESTALE for a bad handle.
+ *     shares the bytes, or during another call on the packet. -EINVAL, -ESTALE for a bad handle.
  * Cost: the packet's lock.
  */
 int pagepool_skb_push(struct pagepool_skb *skb, size_t len, void **at);
@@ -277,19 +276,18 @@ int pagepool_skb_push(struct pagepool_skb *skb, size_t len, void **at);
  *
  * Thread: any, one at a time per packet.
  * Errors: -ENOSPC if there is too little tailroom. -EBUSY while a clone shares the bytes, or during another
- *     call about the packet. -EINVAL, -ESTALE for a bad handle.
+ *     call on the packet. -EINVAL, -ESTALE for a bad handle.
  * Cost: the packet's lock.
  */
 int pagepool_skb_append(struct pagepool_skb *skb, size_t len, void **at);
 
 /**
- * Removes `len` bytes from the front of the packet. A fragment of which no byte is left is returned at once.
+ * Removes `len` bytes from the front of the packet. A fragment without bytes left is returned at once.
  * Linux: pskb_pull.
  *
  * Thread: any, one at a time per packet.
- * Errors: -EINVAL for more bytes than the packet has. -ENOBUFS, -ENOMEM if the packet is a clone and needs a
- *     description of its own. -EBUSY during another call about the packet. -EINVAL, -ESTALE for a bad
- *     handle.
+ * Errors: -EINVAL for more bytes than the packet has. -ENOBUFS, -ENOMEM if the packet is a clone and needs
+ *     its own description. -EBUSY during another call on the packet. -EINVAL, -ESTALE for a bad handle.
  * Cost: the packet's lock.
  */
 int pagepool_skb_pull(struct pagepool_skb *skb, size_t len);
@@ -304,22 +302,22 @@ int pagepool_skb_pull(struct pagepool_skb *skb, size_t len);
 int pagepool_skb_trim(struct pagepool_skb *skb, size_t len);
 
 /**
- * Makes the first `len` bytes of the packet lie in its head; it copies those that lie in fragments. Linux:
+ * Makes the first `len` bytes of the packet lie in its head, by copying those that lie in fragments. Linux:
  * pskb_may_pull.
  *
  * Thread: any, one at a time per packet.
  * Errors: -EINVAL for more bytes than the packet has. -EOPNOTSUPP for memory that the CPU cannot read.
- *     -ENOBUFS, -ENOMEM. -EBUSY during another call about the packet. -EINVAL, -ESTALE for a bad handle.
+ *     -ENOBUFS, -ENOMEM. -EBUSY during another call on the packet. -EINVAL, -ESTALE for a bad handle.
  * Cost: the packet's lock, and the copy.
  */
 int pagepool_skb_make_linear(struct pagepool_skb *skb, size_t len);
 
 /**
- * Makes the head of a clone writable: copies it into ordinary memory of its own, and takes a reference to
- * each fragment. A packet without clones is unchanged. Linux: skb_unclone.
+ * Makes the head of a clone writable: copies it into its own ordinary memory, and takes a reference to each
+ * fragment. A packet without clones is unchanged. Linux: skb_unclone.
  *
  * Thread: any, one at a time per packet.
- * Errors: -ENOBUFS, -ENOMEM. -EBUSY during another call about the packet. -EINVAL, -ESTALE for a bad handle.
+ * Errors: -ENOBUFS, -ENOMEM. -EBUSY during another call on the packet. -EINVAL, -ESTALE for a bad handle.
  * Cost: the packet's lock, and the copy of the head.
  */
 int pagepool_skb_unclone(struct pagepool_skb *skb);
@@ -330,7 +328,7 @@ int pagepool_skb_unclone(struct pagepool_skb *skb);
  *
  * Thread: any, one at a time per packet.
  * Errors: as pagepool_skb_unclone.
- * Cost: the packet's lock, and the copy of the head if it is needed.
+ * Cost: the packet's lock; a copy of the head if it is a clone's or has too little headroom.
  */
 int pagepool_skb_cow_head(struct pagepool_skb *skb, size_t headroom);
 

@@ -255,7 +255,8 @@ fn what_cannot_be_put_back_is_said() {
     let mut held = lab.namespace.run(|| {
         let (mut netlink, ethtool) = (ok(Netlink::open()), ok(Ethtool::open()));
         let link = ok(netlink.link("near0"));
-        ok(ok(offload_faults(&mut netlink, &ethtool, &link, XdpMode::Native))[0].hold_off()).expect("those of far0")
+        ok(ok(offload_faults(&mut netlink, &ethtool, &link, XdpMode::Native))[0].hold_off())
+            .expect("those of far0")
     });
     let undo = held.undo();
     assert!(undo.contains("tx-tcp-segmentation on"), "{undo}");

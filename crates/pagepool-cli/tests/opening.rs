@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::between::{
-    BpfFolder, Ends, Place, Sets, binary, dropped_by_link, far_ends, frames, hosts, number,
-    ok, send, signal, wait_until,
+    BpfFolder, Ends, Place, Sets, binary, dropped_by_link, far_ends, frames, hosts, number, ok, send, signal,
+    wait_until,
 };
 use pagepool_lab::{FrameBatch, FrameSocket, Tally, TempFolder, TwoHosts, TwoHostsParams};
 use pagepool_net::link::Netlink;

@@ -158,8 +158,8 @@ pub use steering::flow_rule::FlowRule;
 pub use sys::clock::{ticks, ticks_per_second};
 #[doc(inline)]
 pub use xsk::{
-    Attach, BusyPoll, Redirect, RxHash, RxMetadata, RxMetadataReader, TxChecksum,
-    TxFeatures, TxMetadata, TxMetadataMode, TxMode, TxTimestamp, Umem, UmemParams, VlanTag, XskDevice,
-    XskKernelSide, XskMode, XskParams, umem_in_memory, xsk_in_memory,
+    Attach, BusyPoll, Redirect, RxHash, RxMetadata, RxMetadataReader, TxChecksum, TxFeatures, TxMetadata,
+    TxMetadataMode, TxMode, TxTimestamp, Umem, UmemParams, VlanTag, XskDevice, XskKernelSide, XskMode,
+    XskParams, umem_in_memory, xsk_in_memory,
 };
 pub use zerocopy::{Sent, ZeroCopySocket, ZeroCopyStats};

@@ -1,11 +1,11 @@
-//! `pagepool bench count NAME ITERATIONS`: a workload without a clock, for instruction counters outside the
-//! process.
+//! `pagepool bench count NAME ITERATIONS`: runs a workload without a clock, for instruction counters outside
+//! the process.
 //!
-//! Two runs with different numbers of iterations, and the difference of their instructions over the
-//! difference of their iterations, give instructions per buffer exactly; no timing does. The two sides of a
-//! two-core workload take turns of one ring's capacity on two threads, so that neither spins. The owner's
-//! side runs on a thread too, because the main thread's stack begins where the environment ends, and how a
-//! copy is aligned changes its instructions.
+//! Run it twice with different numbers of iterations: the difference of the instructions divided by the
+//! difference of the iterations is the exact number of instructions per buffer. The two sides of a two-core
+//! workload take turns on two threads, one ring's capacity at a time, and thus never spin. The owner's side
+//! runs on a thread, too: the main thread's stack begins where the environment ends, and the alignment of a
+//! copy changes its instructions.
 
 use std::sync::Barrier;
 use std::thread;
@@ -13,7 +13,7 @@ use std::thread;
 use crate::bench::measure::workload::{Body, RunSide, SendSide, Workload};
 use crate::bench::rivals::spsc;
 
-/// Runs exactly so many buffers, a multiple of 1024.
+/// Runs exactly this many buffers, a multiple of 1024.
 pub fn run(workload: &Workload, buffers: usize) -> Result<(), String> {
     let run = || run_here(workload, buffers);
     thread::scope(|scope| scope.spawn(run).join()).unwrap_or_else(|_| Err("the workload panicked".into()))

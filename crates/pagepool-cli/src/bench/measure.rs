@@ -1,7 +1,7 @@
-//! Runs a workload that was made ready and takes its figures.
+//! Runs a workload that is ready, and takes its figures.
 //!
-//! The first repetition warms up and is dropped. Nothing is allocated or asked of the system between two time
-//! stamps.
+//! The first repetition warms up and is dropped. Nothing is allocated, and no system call is made, between
+//! two time stamps.
 
 pub mod clock;
 pub mod counted;
@@ -19,18 +19,18 @@ use crate::bench::measure::counted::Counted;
 use crate::bench::measure::workload::{Body, Plan, Ready, RunSide, SendSide};
 use crate::sys;
 
-/// Figures of one workload. Those per buffer have a value for every repetition.
+/// The figures of one workload. Those per buffer have a value for every repetition.
 #[derive(Debug, Default)]
 pub struct Measured {
     /// Clock ticks per buffer; on two cores, those of the second core.
     pub ticks: Vec<f64>,
     /// Core cycles of the owner's thread per buffer, its waiting included; empty without hardware counters.
     pub core_cycles: Vec<f64>,
-    /// Instructions, likewise.
+    /// Instructions of the owner's thread per buffer, its waiting included; empty without hardware counters.
     pub instructions: Vec<f64>,
-    /// Minor page faults of all its threads over the measured repetitions.
+    /// Minor page faults of all its threads, over the measured repetitions.
     pub faults: u64,
-    /// What its pool counted over the measured repetitions.
+    /// The pool's counters, over the measured repetitions.
     pub counted: Counted,
     /// Buffers in the measured repetitions.
     pub buffers: u64,
@@ -50,8 +50,7 @@ impl Measured {
     }
 }
 
-/// Measures `ready`, in turns with `beside` if that is given: one repetition each. The second core is CPU
-/// `second`.
+/// Measures `ready`. With `beside`, repetitions of the two alternate. The second core is CPU `second`.
 pub fn measure(
     plan: Plan,
     ready: Ready,
@@ -83,16 +82,16 @@ pub fn measure(
     Ok(WorkloadFigures { own, beside: figures.next(), cores, colours })
 }
 
-/// What [`measure`] found.
+/// The result of [`measure`].
 #[derive(Debug)]
 pub struct WorkloadFigures {
-    /// Of the workload.
+    /// The figures of the workload.
     pub own: Measured,
-    /// Of the workload measured in turns with it.
+    /// The figures of the workload that ran in turns with it.
     pub beside: Option<Measured>,
-    /// Cores that it ran on.
+    /// The number of cores it ran on.
     pub cores: usize,
-    /// Its colours.
+    /// The number of its colours.
     pub colours: Option<usize>,
 }
 
@@ -102,7 +101,7 @@ struct Side {
     counters: Box<dyn Fn() -> Counted>,
 }
 
-/// The owner's side of all turns. The first turn of each is its warm-up.
+/// Runs the owner's side of all turns. The first turn of each side is its warm-up.
 fn take_turns(plan: Plan, sides: &mut [Side], mut take_turn: impl FnMut(&mut RunSide)) -> Vec<Measured> {
     let mut figures: Vec<Measured> = sides.iter().map(|_| Measured::with_room(plan)).collect();
     let mut perf = perf::Counters::open();
@@ -137,8 +136,8 @@ struct Turn {
     faults: u64,
 }
 
-/// Which turn may begin, and which has ended. A turn ends when the consumer has dropped the last buffer, so
-/// between turns everything is at rest and the counters are exact.
+/// Which turn may begin, and which has ended. A turn ends when the consumer has dropped the last buffer:
+/// between turns nothing moves, and the counters are exact.
 #[derive(Default)]
 struct Gate {
     begun: AtomicUsize,
@@ -153,7 +152,7 @@ impl Gate {
     }
 }
 
-/// The same with a second core, whose time counts.
+/// Runs all turns with a consumer on a second core. The consumer's time counts.
 fn two_cores(plan: Plan, sides: &mut [Side], mut consumes: Vec<SendSide>, second: usize) -> Vec<Measured> {
     let kinds = sides.len();
     let turns = kinds * (plan.repeats + 1);

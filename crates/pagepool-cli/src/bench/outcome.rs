@@ -1,4 +1,4 @@
-//! What became of a workload: its line of the table and its object in the JSON.
+//! The outcome of a workload: its line of the table, and its object in the JSON.
 
 use serde::Serialize;
 
@@ -9,56 +9,57 @@ use crate::bench::measure::workload::Workload;
 use crate::bench::measure::{Measured, WorkloadFigures};
 use crate::report::terminal::Terminal;
 
-/// Figures per buffer of one workload. Times are `None` where it did not run.
+/// The figures of one workload, per buffer. Times are `None` if it did not run.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct WorkloadOutcome {
     /// The workload's name.
     pub name: &'static str,
-    /// Linux's name for the same, or "-".
+    /// The name of Linux's equivalent, or "-".
     pub linux_name: &'static str,
-    /// Buffers in a call.
+    /// Buffers per call.
     pub batch: usize,
-    /// How long it took.
+    /// The times per buffer.
     #[serde(flatten)]
     pub times: Times,
-    /// Cycles of the core's clock, the median; null where the machine does not count them.
+    /// Core cycles, the median; null if the machine does not count them.
     pub core_cycles_med: Option<f64>,
-    /// Instructions, the median; likewise.
+    /// Instructions, the median; null if the machine does not count them.
     pub instructions: Option<f64>,
-    /// What the pool counted over the measured buffers.
+    /// The pool's counters over the measured buffers.
     pub counters: Counted,
     /// Measured buffers.
     pub buffers: u64,
     /// Minor page faults over the measured buffers.
     pub minor_faults: u64,
-    /// Distinct offsets at which packet data begins among the buffers held.
+    /// The number of distinct offsets at which the packets of the held buffers begin.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub colours: Option<usize>,
-    /// Nanoseconds of what it is held against, measured in turns with this.
+    /// Nanoseconds of the workload it is compared with, measured in turns.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub floor_ns_med: Option<f64>,
-    /// On two cores: its time over that one's in the same turn, the median of all repetitions.
+    /// On two cores: its time divided by that workload's time in the same turn, the median of all
+    /// repetitions.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub of_floor: Option<f64>,
-    /// On one core: its time less that one's in the same turn, in nanoseconds, the median of all repetitions.
+    /// On one core: its time minus that workload's time in the same turn, in nanoseconds, the median of all
+    /// repetitions.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub over_floor_ns: Option<f64>,
-    /// How often it ran: again where there were page faults, and nothing else was wrong. All figures are of
-    /// the last run.
+    /// How often it ran. It runs again if the only fault was page faults; all figures are of the last run.
     pub runs: u32,
-    /// Whether there were more page faults than may be, and nothing else was wrong.
+    /// Whether it had too many page faults, and no other fault.
     #[serde(skip)]
     pub faulted: bool,
-    /// Why its figures must not be believed.
+    /// Why its figures are invalid.
     pub failed: Option<String>,
     /// Why it did not run.
     pub skipped: Option<String>,
 }
 
-/// Columns of all figures; a narrower terminal shows the medians alone.
+/// The width of all columns; on a narrower terminal only the medians are shown.
 const WIDTH: usize = 110;
 
-/// The columns, as [`WorkloadOutcome::line`] fills them.
+/// The head of the columns that [`WorkloadOutcome::line`] fills.
 pub fn head() -> String {
     columns(["workload", "Linux's name", "ns min", "med", "max", "tsc med", "core", "instr", "note"])
 }
@@ -77,7 +78,8 @@ fn columns(cells: [&str; 9]) -> String {
 }
 
 impl WorkloadOutcome {
-    /// Judges the figures of a workload. Its counters must fit its rules, and it must not have faulted.
+    /// Judges the figures of a workload: its counters must obey its rules, and page faults must be within the
+    /// limit.
     pub fn of(workload: &Workload, figures: WorkloadFigures) -> Self {
         let WorkloadFigures { own, beside, cores, colours } = figures;
         let turn_by_turn =
@@ -102,12 +104,12 @@ impl WorkloadOutcome {
         }
     }
 
-    /// One that did not run.
+    /// The outcome of a workload that did not run.
     pub fn skipped(workload: &Workload, why: String) -> Self {
         Self { skipped: Some(why), ..Self::named(workload) }
     }
 
-    /// One that could not be made ready.
+    /// The outcome of a workload that could not be made ready.
     pub fn failed(workload: &Workload, why: String) -> Self {
         Self { failed: Some(why), ..Self::named(workload) }
     }
@@ -117,7 +119,7 @@ impl WorkloadOutcome {
         Self { name, linux_name: linux, batch: *batch, runs: 1, ..Self::default() }
     }
 
-    /// Its line of the table, and a second one that says what went wrong.
+    /// The line of the table, and a second line with the fault, if any.
     pub fn line(&self) -> String {
         let Times { ns_min, ns_med, ns_max, tsc_med } = self.times;
         let times = [ns_min, ns_med, ns_max].map(|t| cell(t, 2));
@@ -150,7 +152,7 @@ impl WorkloadOutcome {
     }
 }
 
-/// Turn by turn, so that what disturbs the machine for a while disturbs both.
+/// The median over pairs of turns: a disturbance of the machine affects both turns of a pair.
 fn median_of_turns(own: &Measured, floor: &Measured, what: fn(f64, f64) -> f64) -> Option<f64> {
     let turns: Vec<f64> = own.ticks.iter().zip(&floor.ticks).map(|(&own, &floor)| what(own, floor)).collect();
     Summary::median(&turns)

@@ -1,9 +1,9 @@
-//! Figures of other programs, for the plot: a file of lines with commas that anybody can write.
+//! Reads the figures of other programs for the plot, from a simple CSV file.
 
 use std::fs;
 use std::path::Path;
 
-/// The columns that are read. Others may stand between them, in any order; fields have no quotes.
+/// The columns that are read. The file may have others, in any order; fields have no quotes.
 const COLUMNS: [&str; 3] = ["peer", "workload", "ns_med"];
 
 /// The median of one program at one workload.
@@ -11,7 +11,7 @@ const COLUMNS: [&str; 3] = ["peer", "workload", "ns_med"];
 pub struct PeerFigure {
     /// The program.
     pub peer: String,
-    /// The workload of the bench that it does the same as.
+    /// The workload of the bench that corresponds to the program's work.
     pub workload: String,
     /// Nanoseconds per buffer.
     pub ns_med: f64,

@@ -1,7 +1,7 @@
-//! Bars of the bench as an SVG: the median of each workload, and those of other programs beside it.
+//! Draws the bench as bars in an SVG: the median of each workload, with those of other programs beside it.
 //!
-//! Written by hand: rectangles and texts, always the same bytes for the same figures. The libraries for plots
-//! bring axes, fonts and colour maps that a list of bars does not use.
+//! Writes rectangles and texts by hand: equal figures give equal bytes. A plotting library would bring axes,
+//! fonts and colour maps that a list of bars does not use.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -14,19 +14,19 @@ use super::workloads;
 
 use crate::report::output;
 
-/// Where a plot goes, and what stands beside our bars.
+/// The file of a plot, and the figures beside our bars.
 #[derive(Clone, Debug)]
 pub struct Plot {
     file: PathBuf,
     peers: Vec<PeerFigure>,
 }
 
-/// What a plot shows of the JSON output.
+/// The parts of the JSON output that a plot shows.
 #[derive(Deserialize)]
 struct Figures {
     machine: MeasuredOn,
     results: Vec<Median>,
-    /// What a time is of.
+    /// What a time is per, such as "buffer".
     #[serde(default = "buffer")]
     per: String,
 }
@@ -45,14 +45,14 @@ struct MeasuredOn {
 #[derive(Deserialize)]
 struct Median {
     name: String,
-    /// `None` of a workload that did not run.
+    /// `None` for a workload that did not run.
     ns_med: Option<f64>,
 }
 
 /// The bars of one workload.
 struct Row<'a> {
     workload: &'a str,
-    /// Whose bar it is, as a place among the names, and its nanoseconds.
+    /// For each bar: the index of its program's name, and its nanoseconds.
     bars: Vec<(usize, f64)>,
 }
 
@@ -65,7 +65,7 @@ const VALUES: usize = 60;
 const HEAD: usize = 78;
 const GREY: &str = " fill=\"#555555\"";
 
-/// Draws a JSON output that was printed before.
+/// Draws an earlier JSON output.
 pub fn draw_recorded(results: &Path, file: &Path, peers: Option<&Path>) -> Result<(), String> {
     let in_file = |why| format!("{}: {why}", results.display());
     let text = fs::read_to_string(results).map_err(|error| in_file(error.to_string()))?;
@@ -76,8 +76,8 @@ pub fn draw_recorded(results: &Path, file: &Path, peers: Option<&Path>) -> Resul
 }
 
 impl Plot {
-    /// Looks at the folder and reads the figures of other programs, so that what is wrong fails before
-    /// anything is measured. They are beside workloads of the bench, or what else is `known`.
+    /// Checks the folder and reads the figures of other programs: errors come before the measurement. Each
+    /// figure must name a workload of the bench, or a name that is `known`.
     pub fn new(file: &Path, peers: Option<&Path>, known: impl Fn(&str) -> bool) -> Result<Self, String> {
         let peers = peers.map(peers::read).transpose()?.unwrap_or_default();
         let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
@@ -98,7 +98,7 @@ impl Plot {
         self.draw_figures(&figures(output)?)
     }
 
-    /// Names the peers' figures that have no bar: there is none of ours that they could stand beside.
+    /// Draws the figures. Warns of peers' figures that have no bar of ours beside them.
     fn draw_figures(&self, figures: &Figures) -> Result<(), String> {
         let ran = |name: &str| figures.results.iter().any(|own| own.name == name && own.ns_med.is_some());
         let (drawn, left_out): (Vec<_>, Vec<_>) = self.peers.iter().partition(|peer| ran(&peer.workload));
@@ -149,7 +149,7 @@ fn rows<'a>(figures: &'a Figures, peers: &[&PeerFigure], names: &[&str]) -> Vec<
     figures.results.iter().filter_map(row).collect()
 }
 
-/// Powers of ten, from the left end to the right one.
+/// A scale from one power of ten to another.
 struct Scale {
     from: i32,
     to: i32,
@@ -226,7 +226,7 @@ fn label(x: f64, y: usize, style: &str, text: &str) -> String {
     format!("<text x=\"{x:.1}\" y=\"{y}\"{style}>{}</text>\n", escaped(text))
 }
 
-/// Two or three digits.
+/// Formats two or three digits.
 fn shown(ns: f64) -> String {
     match ns {
         ns if ns < 1.0 => format!("{ns:.2}"),
@@ -235,7 +235,7 @@ fn shown(ns: f64) -> String {
     }
 }
 
-/// As XML takes it, which has no control characters, escaped or not.
+/// Escapes a text for XML, which allows no control characters.
 fn escaped(text: &str) -> String {
     let text = text.replace(char::is_control, " ");
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")

@@ -15,7 +15,7 @@ use crate::bench::measure::machine::Machine;
 use crate::report::json::print_json;
 use crate::report::output;
 
-/// What a report found.
+/// The JSON of a report.
 #[derive(Serialize)]
 struct ReportJson<'a, R> {
     machine: &'a Machine,
@@ -24,22 +24,22 @@ struct ReportJson<'a, R> {
     failed: &'a [String],
 }
 
-/// A report, ready to be printed.
+/// A report, ready to print.
 pub struct Report<R> {
-    /// Its name in the JSON.
+    /// The name in the JSON.
     pub name: &'static str,
-    /// What it shows, for people.
+    /// A description, for people.
     pub about: String,
-    /// Its rows, for programs.
+    /// The rows, for programs.
     pub results: R,
-    /// Its rows, for people.
+    /// The rows, for people.
     pub table: Table,
-    /// Why its figures must not be believed.
+    /// Why the figures are invalid.
     pub failed: Vec<String>,
 }
 
 impl<R: Serialize> Report<R> {
-    /// Prints it as a table, or as one JSON object, with the machine as it was before this thread was pinned.
+    /// Prints it as a table or as one JSON object, with the machine as it was before this thread was pinned.
     pub fn print(self, machine: &Machine, json: bool) -> ExitCode {
         if json {
             let Self { name, results, failed, .. } = &self;
@@ -54,7 +54,7 @@ impl<R: Serialize> Report<R> {
     }
 }
 
-/// An empty table: the first `left` columns hold words, the others numbers.
+/// An empty table: the first `left` columns are for words, the others for numbers.
 fn table(head: &[&str], left: usize) -> Table {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_header(head);

@@ -1,4 +1,4 @@
-//! What the pool is measured beside.
+//! The code that the pool is compared with.
 
 pub mod mempool;
 pub mod mpsc;

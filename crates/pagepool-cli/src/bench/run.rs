@@ -1,4 +1,4 @@
-//! `pagepool bench`: runs the tables of workloads, prints them, and says whether all figures can be believed.
+//! `pagepool bench`: runs the tables of workloads, prints them, and reports whether all figures are valid.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -15,25 +15,25 @@ use crate::report::json::print_json;
 use crate::report::output;
 use crate::sys;
 
-/// How often a workload runs at most, if page faults spoil its figures.
+/// The most runs of a workload whose figures page faults spoil.
 const TRIES: u32 = 3;
 
-/// What to run and how to print it.
+/// What to run, and how to print it.
 #[derive(Clone, Debug)]
 pub struct TableParams {
-    /// One JSON object instead of a table.
+    /// Print one JSON object instead of a table.
     pub json: bool,
-    /// Only the workloads with this in their name.
+    /// Run only the workloads whose name contains this.
     pub filter: Option<String>,
-    /// How often, over how many buffers.
+    /// The repetitions, and the buffers in each.
     pub plan: Plan,
-    /// The medians as bars.
+    /// Draw the medians as bars.
     pub plot: Option<Plot>,
-    /// Raised when no more is to run: the limit on CPU time is reached.
+    /// Set when no more may run: the limit on CPU time is reached.
     pub end: Arc<AtomicBool>,
 }
 
-/// Everything in the JSON output.
+/// The JSON output.
 #[derive(Serialize)]
 struct TableJson<'a> {
     machine: &'a Machine,
@@ -41,8 +41,7 @@ struct TableJson<'a> {
     results: &'a [WorkloadOutcome],
 }
 
-/// Runs the workloads and prints what became of them. Fails if one of them failed, or if the filter leaves
-/// none.
+/// Runs the workloads and prints their outcomes. Fails if one of them failed, or if the filter leaves none.
 pub fn run<'a>(choice: &TableParams, workloads: impl Iterator<Item = &'a Workload>) -> ExitCode {
     let wanted = |w: &&Workload| choice.filter.as_ref().is_none_or(|word| w.name.contains(word));
     let chosen: Vec<&Workload> = workloads.filter(wanted).collect();
@@ -88,8 +87,8 @@ fn draw(plot: &Plot, document: &TableJson) -> Result<(), String> {
     plot.draw(serde_json::to_value(document).map_err(|error| error.to_string())?)
 }
 
-/// Runs a workload, and again where nothing is wrong but page faults: a kernel that moves memory together,
-/// for huge pages, makes some in whatever runs meanwhile, now and then. The outcome says how often it ran.
+/// Runs a workload, and again if page faults were the only fault: a kernel that compacts memory for huge
+/// pages now and then causes some in any running program. The outcome records the number of runs.
 fn run_one(plan: Plan, workload: &Workload, second: Option<usize>) -> WorkloadOutcome {
     let mut outcome = run_once(plan, workload, second);
     while outcome.faulted && outcome.runs < TRIES {
@@ -114,7 +113,7 @@ fn run_once(plan: Plan, workload: &Workload, second: Option<usize>) -> WorkloadO
     }
 }
 
-/// Says what became of `chosen` workloads, of which the last may not have run.
+/// Prints the verdict over `chosen` workloads, of which the last may not have run.
 fn verdict(results: &[WorkloadOutcome], chosen: usize, quiet: bool) -> ExitCode {
     let failed: Vec<&str> = results.iter().filter(|r| r.failed.is_some()).map(|r| r.name).collect();
     let skipped = results.iter().filter(|r| r.skipped.is_some()).count();
@@ -130,7 +129,7 @@ fn verdict(results: &[WorkloadOutcome], chosen: usize, quiet: bool) -> ExitCode 
         output::error(format_args!("failed: {}", failed.join(", ")));
     }
     let ran = results.len();
-    let is_limited = ran < chosen && !output::failed(); // who cannot print has another reason, or none
+    let is_limited = ran < chosen && !output::failed(); // failed output is another reason
     if is_limited {
         output::error(format_args!(
             "the limit on CPU time is reached: {ran} of {chosen} workloads ran. Raise it (`ulimit -t`), or \
@@ -185,9 +184,9 @@ mod tests {
         assert_eq!(run(&choice(None), [cannot].iter()), ExitCode::FAILURE);
     }
 
-    /// A workload whose repetitions touch new memory, or do not.
+    /// A workload whose repetitions touch new memory, or not.
     fn faulting(faults: bool) -> Result<Ready, String> {
-        const MAPPED_ANEW: usize = 64 << 20; // glibc reuses what was freed of anything up to 32 MiB
+        const MAPPED_ANEW: usize = 64 << 20; // glibc reuses freed blocks of up to 32 MiB
         const HUGE_PAGE: usize = 2 << 20; // one fault each, whatever the size of a page
         let body = move |_| {
             if faults {
@@ -199,7 +198,7 @@ mod tests {
         still().map(|ready| Ready { body: Body::OneCore(Box::new(body)), ..ready })
     }
 
-    /// In its first run.
+    /// Touches new memory in its first run only.
     fn faulting_once() -> Result<Ready, String> {
         static RUN: AtomicUsize = AtomicUsize::new(0);
         faulting(RUN.fetch_add(1, Ordering::Relaxed) == 0)

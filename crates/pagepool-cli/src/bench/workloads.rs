@@ -1,4 +1,4 @@
-//! The tables of workloads, in the order in which they are printed.
+//! The tables of workloads, in printing order.
 
 mod arena;
 mod fifo;

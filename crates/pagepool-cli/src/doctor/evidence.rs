@@ -1,6 +1,6 @@
-//! What the doctor judges by: plain values of two moments and what moved between them.
+//! The doctor's evidence: plain values of two moments, and what moved between them.
 //!
-//! What   nothing in here asks anybody; rules read it, and tests make it up.
+//! What   Nothing here reads the system; the sources fill it, rules read it, and tests make it up.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,18 +8,18 @@ use std::time::Duration;
 use pagepool::{Inflight, Stats};
 use pagepool_net::link::KernelPoolStats;
 
-/// A pool that is younger at the first look is still being filled, and is not judged by its slow calls.
+/// A pool younger than this at the first look is still being filled; its slow calls are not judged.
 pub const WARM_UP: Duration = Duration::from_secs(5);
-/// Looks that show whether more and more of a pool is out, at least.
+/// The least number of looks that can show a steady rise of a pool's buffers that are out.
 pub const LEAST_LOOKS: usize = 9;
 
-/// Everything that was seen.
+/// All evidence of one diagnosis.
 #[derive(Clone, Debug, Default)]
 pub struct Evidence {
-    /// Between the first and the last look.
+    /// The time between the first and the last look.
     pub seconds: f64,
     pub processes: Vec<ProcessEvidence>,
-    /// The interfaces of this network namespace that the processes have sockets on.
+    /// The interfaces of this network namespace that have sockets of the processes.
     pub links: Vec<LinkEvidence>,
     pub kernel_pools: Vec<KernelPoolEvidence>,
     pub cpus: CpuEvidence,
@@ -27,12 +27,12 @@ pub struct Evidence {
     pub unseen: Unseen,
 }
 
-/// What could not be looked at, and why.
+/// What could not be examined, and why.
 #[derive(Clone, Debug, Default)]
 pub struct Unseen {
-    /// What was to be judged. With some of it, no finding does not mean that all is well.
+    /// What should have been judged. If it is not empty, no finding does not mean that all is well.
     pub not_judged: Vec<String>,
-    /// What this machine does not have, or what no rule promises to see.
+    /// What this machine lacks, or what no rule promises to see.
     pub notes: Vec<String>,
 }
 
@@ -41,16 +41,16 @@ pub struct Unseen {
 pub struct ProcessEvidence {
     pub name: String,
     pub pid: u32,
-    /// Its number in `/proc`; `None` in another pid namespace.
+    /// Its PID in this `/proc`; `None` in another pid namespace.
     pub pid_here: Option<u32>,
-    /// Its file, if another one has its name and number.
+    /// Its file, if another file has this name and PID.
     pub file: Option<String>,
-    /// How long ago it gave its last sign, if it is dead.
+    /// If it is dead: the time since its last sign of life.
     pub dead_for: Option<Duration>,
-    /// Whether its interfaces are those of this network namespace; `None` if the kernel does not say.
+    /// Whether its interfaces are those of this network namespace; `None` if unknown.
     pub is_here: Option<bool>,
     pub pools: Vec<PoolEvidence>,
-    /// Its arenas, sockets, ports and so on.
+    /// Its arenas, sockets, ports and other entries.
     pub entries: Vec<EntryEvidence>,
     /// The threads that own its pools.
     pub threads: Vec<ThreadEvidence>,
@@ -65,32 +65,32 @@ pub struct PoolEvidence {
     /// The thread that owns it.
     pub tid: Option<u32>,
     pub page_bytes: u64,
-    /// At the first look; no time if it was not there.
+    /// The age at the first look; zero if the pool did not exist then.
     pub age: Duration,
     /// How long ago it ended with buffers out.
     pub detached: Option<Duration>,
     pub params: Vec<(String, String)>,
-    /// What it counted between the looks.
+    /// The change of its counters between the looks.
     pub moved: Stats,
     pub pages: Inflight,
-    /// Pages of which the program has buffers, at each look: out, and not waiting for packets at a device.
+    /// Pages that the program held at each look: out, and not waiting for packets at a device.
     pub held: Vec<u64>,
-    /// Of a pool that records who has its pages.
+    /// The holders, if the pool records them.
     pub holders: Option<HolderEvidence>,
 }
 
-/// Who has the pages of a pool.
+/// The holders of a pool's pages.
 #[derive(Clone, Debug, Default)]
 pub struct HolderEvidence {
     /// Pages that have been out for a minute or longer.
     pub for_a_minute: u64,
-    /// Those who hold most, in words.
+    /// The largest holders, in words.
     pub most: Vec<String>,
-    /// Those who held more at the last look than at the first, in words; the one that grew most is first.
+    /// The holders that held more at the last look than at the first, in words; the largest rise is first.
     pub grown: Vec<String>,
 }
 
-/// An arena, a socket, a port, a NIC in memory.
+/// An arena, a socket, a port, or a NIC in memory.
 #[derive(Clone, Debug, Default)]
 pub struct EntryEvidence {
     pub kind: String,
@@ -100,7 +100,7 @@ pub struct EntryEvidence {
     pub name: String,
     pub params: Vec<(String, String)>,
     pub now: BTreeMap<String, u64>,
-    /// Between the looks; nothing of what was not there at the first.
+    /// The changes between the looks, without counters that did not exist at the first.
     pub moved: BTreeMap<String, u64>,
 }
 
@@ -111,11 +111,11 @@ pub struct ThreadEvidence {
     pub name: String,
     /// The CPUs that it may run on.
     pub allowed: Vec<usize>,
-    /// That which it ran on last.
+    /// The CPU that it last ran on.
     pub cpu: Option<usize>,
     /// Its share of a CPU between the looks.
     pub busy: f64,
-    /// The part of that which it spent in system calls.
+    /// The part of that share spent in system calls.
     pub in_kernel: f64,
 }
 
@@ -126,21 +126,20 @@ pub struct LinkEvidence {
     pub index: u32,
     pub state: LinkState,
     pub driver: Option<String>,
-    /// Receive queues that it uses, and how many it could.
+    /// The receive queues that it uses, and the most it could use.
     pub queues: Option<(u32, u32)>,
     /// The NUMA node of its card.
     pub node: Option<usize>,
-    /// Whether its driver runs XDP programs itself, and works on the memory of sockets; `None` if the kernel
-    /// does not say.
+    /// Whether its driver has native XDP, and zero copy; `None` if the kernel does not report it.
     pub native: Option<bool>,
     pub zero_copy: Option<bool>,
-    /// Whether an IOMMU stands between card and memory.
+    /// Whether the card is behind an IOMMU.
     pub has_iommu: bool,
-    /// Slots of the hardware's receive ring, and how many it could have.
+    /// Slots of the hardware's receive ring, and the most it could have.
     pub rx_ring: Option<(u32, u32)>,
     /// Packets that the card, or its driver, dropped between the looks.
     pub dropped: u64,
-    /// Its interrupts, in the order of their numbers.
+    /// Its interrupts, sorted by number.
     pub interrupts: Vec<InterruptEvidence>,
     pub offloads: Vec<OffloadEvidence>,
 }
@@ -150,9 +149,9 @@ pub struct LinkEvidence {
 pub enum LinkState {
     #[default]
     Up,
-    /// Nobody set it up.
+    /// It was not set up.
     Down,
-    /// It is up, and the other end is not there.
+    /// It is up, but the other end is missing.
     NoCarrier,
     /// It was removed, or moved to another network namespace.
     Gone,
@@ -165,16 +164,16 @@ pub struct InterruptEvidence {
     pub name: String,
     /// The CPUs that it goes to.
     pub cpus: Vec<usize>,
-    /// Times that it came between the looks.
+    /// How often it came between the looks.
     pub moved: u64,
 }
 
-/// Offloads that falsify what arrives at an interface.
+/// Offloads that change the packets that arrive at an interface.
 #[derive(Clone, Debug, Default)]
 pub struct OffloadEvidence {
-    /// What is wrong with packets.
+    /// The effect on packets.
     pub effect: String,
-    /// What turns the offloads off, if anything does.
+    /// The command that turns the offloads off, if one exists.
     pub command: Option<String>,
 }
 
@@ -182,50 +181,50 @@ pub struct OffloadEvidence {
 #[derive(Clone, Debug, Default)]
 pub struct KernelPoolEvidence {
     pub id: u32,
-    /// Its interface, if that is still there.
+    /// Its interface, if that still exists.
     pub interface: Option<String>,
     pub inflight: u64,
     pub detached: Option<Duration>,
-    /// Whether it was there at the first look.
+    /// Whether the first look found it.
     pub is_old: bool,
-    /// Between the looks; zeroes of a kernel without counters.
+    /// The changes between the looks; zero if the kernel has no counters.
     pub moved: KernelPoolStats,
 }
 
 /// CPUs and nodes.
 #[derive(Clone, Debug, Default)]
 pub struct CpuEvidence {
-    /// The nodes that have CPUs, each with these.
+    /// The nodes that have CPUs, with their CPUs.
     pub nodes: Vec<(usize, Vec<usize>)>,
     /// The frequency governor of each CPU that has one.
     pub governors: Vec<(usize, String)>,
 }
 
-/// Huge pages of the machine.
+/// The huge pages of the machine.
 #[derive(Clone, Debug, Default)]
 pub struct HugePageEvidence {
-    /// `always`, `madvise` or `never`; `None` of a kernel without transparent huge pages.
+    /// `always`, `madvise` or `never`; `None` if the kernel has no transparent huge pages.
     pub transparent: Option<String>,
 }
 
 impl Evidence {
-    /// The processes that run.
+    /// The processes that are alive.
     pub fn alive(&self) -> impl Iterator<Item = &ProcessEvidence> {
         self.processes.iter().filter(|process| process.dead_for.is_none())
     }
 
-    /// Pools of processes that run, which have not ended.
+    /// The pools of live processes, without those that have ended.
     pub fn pools(&self) -> impl Iterator<Item = (&ProcessEvidence, &PoolEvidence)> {
         let all = self.alive().flat_map(|process| process.pools.iter().map(move |pool| (process, pool)));
         all.filter(|(_, pool)| pool.detached.is_none())
     }
 
-    /// Those of them that are no longer being filled.
+    /// The pools of live processes that have not ended and are no longer being filled.
     pub fn warm_pools(&self) -> impl Iterator<Item = (&ProcessEvidence, &PoolEvidence)> {
         self.pools().filter(|(_, pool)| pool.age >= WARM_UP)
     }
 
-    /// Entries of processes that run, of these kinds.
+    /// The entries of live processes, of these kinds.
     pub fn entries<'a>(
         &'a self,
         kinds: &'a [&'a str],
@@ -250,14 +249,14 @@ impl Evidence {
         self.links.iter().find(|link| process.is_here == Some(true) && link.index == index)
     }
 
-    /// A count of the time between the looks, in a second.
+    /// Converts a count between the looks into a rate per second.
     pub fn per_second(&self, count: u64) -> f64 {
         if self.seconds > 0.0 { count as f64 / self.seconds } else { 0.0 }
     }
 }
 
 impl ProcessEvidence {
-    /// What it is called.
+    /// The name for people.
     pub fn title(&self) -> String {
         let file = self.file.as_ref().map_or(String::new(), |file| format!(" ({file})"));
         format!("{}, pid {}{file}", self.name, self.pid)
@@ -274,7 +273,7 @@ impl ProcessEvidence {
         self.threads.iter().find(|thread| Some(thread.tid) == pool.tid)
     }
 
-    /// What a counter of all its entries together rose by.
+    /// The rise of a counter between the looks, summed over all entries.
     pub fn moved(&self, counter: &str) -> u64 {
         self.entries.iter().map(|entry| entry.moved(counter)).fold(0, u64::saturating_add)
     }
@@ -286,36 +285,36 @@ impl ProcessEvidence {
 }
 
 impl PoolEvidence {
-    /// A parameter that is a number.
+    /// A numeric parameter.
     pub fn number(&self, name: &str) -> Option<u64> {
         param(&self.params, name)?.parse().ok()
     }
 
     /// Pages that were allocated between the looks.
     pub fn allocated(&self) -> u64 {
-        // `alloc_slow` counts calls; what they brought beyond the first page came out of the cache.
+        // `alloc_slow` counts calls; further pages of a call came out of the cache.
         let Stats { alloc_fast, alloc_refill, alloc_slow, alloc_slow_high_order, .. } = self.moved;
         [alloc_fast, alloc_refill, alloc_slow, alloc_slow_high_order].into_iter().fold(0, u64::saturating_add)
     }
 
-    /// Whether it receives from a device: a socket, or a NIC in memory.
+    /// Whether it receives from a device: a socket, or an in-memory NIC.
     pub fn has_device(&self) -> bool {
         self.number("domains").is_some_and(|domains| domains > 0)
     }
 
-    /// Who has most of its pages, as a sentence of its own; nothing if that is not recorded.
+    /// The largest holders of its pages, as sentences; empty if not recorded.
     pub fn holders_in_words(&self) -> String {
         let most = self.holders.as_ref().map_or(&[][..], |holders| &holders.most);
         sentences(most)
     }
 
-    /// Who holds more than before, if the pool records that.
+    /// The holders that hold more than before, as sentences; empty if not recorded.
     pub fn grown_in_words(&self) -> String {
         let grown = self.holders.as_ref().map_or(&[][..], |holders| &holders.grown);
         sentences(grown)
     }
 
-    /// A count of the pool as a share of the pages that were allocated, in percent.
+    /// A count of the pool in percent of the allocated pages.
     pub fn percent(&self, count: u64) -> f64 {
         count as f64 * 100.0 / self.allocated().max(1) as f64
     }
@@ -331,7 +330,7 @@ impl EntryEvidence {
         param(&self.params, name)
     }
 
-    /// A parameter that is a number.
+    /// A numeric parameter.
     pub fn number<T: std::str::FromStr>(&self, name: &str) -> Option<T> {
         self.param(name)?.parse().ok()
     }
@@ -341,7 +340,7 @@ impl EntryEvidence {
         self.now.get(counter).copied().unwrap_or(0)
     }
 
-    /// By how much a counter rose between the looks.
+    /// The rise of a counter between the looks.
     pub fn moved(&self, counter: &str) -> u64 {
         self.moved.get(counter).copied().unwrap_or(0)
     }
@@ -353,13 +352,13 @@ impl EntryEvidence {
 }
 
 impl CpuEvidence {
-    /// The node of a CPU, on a machine that has several.
+    /// The node of a CPU, if the machine has several.
     pub fn node_of(&self, cpu: usize) -> Option<usize> {
         let of = self.nodes.iter().find(|(_, cpus)| cpus.contains(&cpu));
         of.filter(|_| self.nodes.len() > 1).map(|(node, _)| *node)
     }
 
-    /// The node of all these CPUs, if they have one in common.
+    /// The node of all these CPUs, if they share one.
     pub fn node_of_all(&self, cpus: &[usize]) -> Option<usize> {
         let node = self.node_of(*cpus.first()?)?;
         cpus.iter().all(|&cpu| self.node_of(cpu) == Some(node)).then_some(node)
@@ -371,7 +370,7 @@ fn param<'a>(params: &'a [(String, String)], name: &str) -> Option<&'a str> {
     params.iter().find(|(key, _)| key == name).map(|(_, value)| &**value)
 }
 
-/// A machine and a process that no rule finds anything on, for the tests of rules to spoil.
+/// A machine and a process without a finding. Tests of rules break them.
 #[cfg(test)]
 pub mod healthy {
     use super::*;
@@ -470,7 +469,7 @@ pub mod healthy {
         }
     }
 
-    /// All of it.
+    /// All of this evidence.
     pub fn evidence() -> Evidence {
         let thread =
             ThreadEvidence { tid: 501, name: "queue0".into(), cpu: Some(0), busy: 0.9, ..Default::default() };

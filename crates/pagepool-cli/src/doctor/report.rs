@@ -1,4 +1,4 @@
-//! What the doctor prints: findings, what it did not look at, and the table of its rules.
+//! Prints findings, what was not judged, and the table of rules.
 
 use serde_json::{Value, json};
 
@@ -7,10 +7,10 @@ use super::rule::{Cost, Diagnosis, DoctorRule};
 use crate::report::colour::Colour;
 use crate::report::output;
 
-/// Where the texts of a finding begin.
+/// The column where the texts of a finding begin.
 const TEXTS: usize = 11;
 
-/// Prints findings, the dearest first.
+/// Prints findings, the worst first.
 pub fn print(found: &[Diagnosis], evidence: &Evidence) {
     let (count, scope) = (found.len(), scope(evidence));
     let head = match count {
@@ -42,7 +42,7 @@ pub fn print(found: &[Diagnosis], evidence: &Evidence) {
     evidence.unseen.notes.iter().for_each(output::note);
 }
 
-/// The same as JSON.
+/// Findings, and what was not judged, as JSON.
 pub fn json(found: &[Diagnosis], evidence: &Evidence) -> Value {
     let one = |diagnosis: &Diagnosis| {
         let Diagnosis { rule, finding } = diagnosis;
@@ -72,7 +72,7 @@ pub fn json(found: &[Diagnosis], evidence: &Evidence) -> Value {
     })
 }
 
-/// The rules as a table of Markdown.
+/// The rules as a Markdown table.
 pub fn table(rules: &[DoctorRule]) -> String {
     let row = |rule: &DoctorRule| {
         let DoctorRule { name, cost, when, why, fix, .. } = rule;
@@ -83,7 +83,7 @@ pub fn table(rules: &[DoctorRule]) -> String {
     head.to_owned() + &rules.iter().map(row).collect::<String>()
 }
 
-/// What was looked at, in words.
+/// What was examined, in words.
 fn scope(evidence: &Evidence) -> String {
     let many = |count: usize, what: &str| match count {
         1 => format!("1 {what}"),
@@ -106,7 +106,7 @@ fn colour(cost: Cost) -> Colour {
     }
 }
 
-/// A text of the table without the links that it has in the page: `[text](where.md)` is docs/where.md.
+/// Removes the links that a text has in the page: `[text](where.md)` becomes docs/where.md.
 fn plain(text: &str) -> String {
     let mut plain = String::new();
     let mut rest = text;

@@ -1,4 +1,4 @@
-//! What a rule is, and what it finds.
+//! Rules and their findings.
 
 use pagepool_net::link::shell_word;
 
@@ -9,32 +9,32 @@ use super::evidence::Evidence;
 pub struct DoctorRule {
     pub name: &'static str,
     pub cost: Cost,
-    /// What it finds, with the limits that it goes by.
+    /// What it finds, with its limits.
     pub when: &'static str,
     pub why: &'static str,
-    /// How to fix it, unless a finding has something more exact. `{of}` is what the finding is of.
+    /// How to fix it, if the finding has no exact fix. `{of}` stands for [`Finding::of`].
     pub fix: &'static str,
-    /// How to see that it is fixed; `{of}` as above.
+    /// How to check that it is fixed. `{of}` stands for [`Finding::of`].
     pub verify: &'static str,
     pub find: fn(&Evidence) -> Vec<Finding>,
-    /// What its test changes in evidence of a healthy process.
+    /// How its test changes the evidence of a healthy process.
     #[cfg(test)]
     pub case: RuleCase,
 }
 
-/// How a rule is tested.
+/// The test of a rule.
 #[cfg(test)]
 #[derive(Clone, Copy, Debug)]
 pub struct RuleCase {
-    /// After this change it finds something.
+    /// After this change the rule must find something.
     pub ill: fn(&mut Evidence),
-    /// What it says of that.
+    /// Must occur in what it finds.
     pub says: &'static str,
-    /// After this one, which comes near to it, it finds nothing.
+    /// After this similar change it must find nothing.
     pub well: fn(&mut Evidence),
 }
 
-/// What something costs; the worst first.
+/// The cost of a fault; the worst first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Cost {
     NoPackets,
@@ -58,28 +58,28 @@ impl Cost {
     }
 }
 
-/// What a rule found.
+/// A finding of a rule.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Finding {
-    /// In whose process, which pool: for people.
+    /// The process and the pool, socket or interface, for people.
     pub place: String,
-    /// What the commands of the rule are to be given: a process, a pool or an interface.
+    /// The argument of the rule's commands: a process, a pool or an interface.
     pub of: String,
-    /// What was seen, with the figures.
+    /// What was seen, with figures.
     pub seen: String,
-    /// How to fix it here, if the rule's own text is not it.
+    /// A fix for this case, if the rule's own text does not fit.
     pub fix: Option<String>,
-    /// How much of it there was, in a second: the order of findings of one cost.
+    /// How much per second: it orders findings of equal cost.
     pub rate: f64,
 }
 
 impl Finding {
-    /// One without a remedy of its own.
+    /// A finding with the rule's own fix.
     pub fn new(place: impl Into<String>, of: impl Into<String>, seen: impl Into<String>, rate: f64) -> Self {
         Self { place: place.into(), of: of.into(), seen: seen.into(), fix: None, rate }
     }
 
-    /// The same, with one.
+    /// Replaces the rule's fix.
     pub fn fixed_by(self, fix: impl Into<String>) -> Self {
         Self { fix: Some(fix.into()), ..self }
     }
@@ -106,7 +106,7 @@ impl Diagnosis {
     }
 }
 
-/// All that rules find, the dearest first.
+/// All findings of the rules, the worst first.
 pub fn diagnose(rules: &'static [DoctorRule], evidence: &Evidence) -> Vec<Diagnosis> {
     let of = |rule: &'static DoctorRule| {
         (rule.find)(evidence).into_iter().map(move |finding| Diagnosis { rule, finding })

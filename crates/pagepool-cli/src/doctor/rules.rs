@@ -1,4 +1,4 @@
-//! The rules: one table.
+//! The table of rules.
 
 mod buffers;
 mod kernel;
@@ -10,7 +10,7 @@ mod sockets;
 
 use super::rule::DoctorRule;
 
-/// All of them, the dearest first.
+/// All rules, in order of cost, the worst first.
 pub const RULES: &[DoctorRule] = &[
     sockets::LINK_DOWN,
     packets::STARVED,

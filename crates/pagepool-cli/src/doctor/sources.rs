@@ -1,4 +1,4 @@
-//! Where evidence comes from: looks at what processes publish and at the machine, some time apart.
+//! The sources of evidence: repeated looks at what processes publish, and at the machine.
 
 mod cpus;
 mod interrupts;
@@ -24,17 +24,17 @@ use kernel_pools::KernelPools;
 use links::Links;
 use tasks::SeenTasks;
 
-/// Looks at the pools, the first and the last among them; fewer if they take longer than the time between,
-/// and never fewer than [`LEAST_LOOKS`].
+/// Looks at the pools, first and last included. There are fewer if they take longer than the time between
+/// them, but at least [`LEAST_LOOKS`].
 const LOOKS: u32 = 31;
-/// The time between two looks whether the user wants an end.
+/// How often a wait checks for a signal.
 const NAP: Duration = Duration::from_millis(20);
 
-/// Where the kernel shows the machine. Tests make up another place.
+/// The root of `/proc` and `/sys`. Tests use another one.
 const ROOT: &str = "/";
 
-/// Looks for some seconds, at all processes of a folder or at those of a name or number. An error if there is
-/// none of that, or the user wants an end.
+/// Collects evidence for some seconds, of all processes of a folder, or of those with a name or PID. Fails if
+/// there are none, or a signal ends it.
 pub fn collect(folder: &RunFolder, of: Option<&str>, seconds: u64) -> Result<Evidence, String> {
     let signals = listen()?;
     let first = first_look(folder, of, &signals)?;
@@ -56,7 +56,7 @@ pub fn collect(folder: &RunFolder, of: Option<&str>, seconds: u64) -> Result<Evi
     tasks.fill(Path::new(ROOT), (last, seconds), &mut processes, &mut unseen);
     links::mark_here(&mut processes);
     unseen.not_judged.extend(last.errors.iter().cloned());
-    // Where nobody publishes all is judged if the kernel's pools are.
+    // If no process publishes, everything is judged if the kernel's pools are.
     let of_nobody = if kernel.are_seen() { &mut unseen.notes } else { &mut unseen.not_judged };
     of_nobody.extend(nobody(last));
     unseen.not_judged.extend(elsewhere(&processes));
@@ -70,7 +70,7 @@ pub fn collect(folder: &RunFolder, of: Option<&str>, seconds: u64) -> Result<Evi
     Ok(Evidence { seconds, processes, links, kernel_pools, cpus, huge_pages, unseen })
 }
 
-/// The first look, once the pools that are there had the time in which pools are filled.
+/// Takes the first look, once the existing pools are old enough to be filled.
 fn first_look(folder: &RunFolder, of: Option<&str>, signals: &RunSignals) -> Result<Observation, String> {
     let look = chosen(Observation::at(folder), of);
     let Some((pools, left)) = being_filled(&look) else { return Ok(look) };
@@ -81,7 +81,7 @@ fn first_look(folder: &RunFolder, of: Option<&str>, signals: &RunSignals) -> Res
     Ok(chosen(Observation::at(folder), of))
 }
 
-/// How many pools are being filled, and until when at the latest.
+/// The number of pools being filled, and the longest time until they are old enough.
 fn being_filled(look: &Observation) -> Option<(usize, Duration)> {
     let pools = look.processes.iter().filter(|process| is_alive(process)).flat_map(|process| &process.pools);
     let age = |pool: &PoolView| look.at.duration_since(pool.created).unwrap_or_default();
@@ -90,8 +90,8 @@ fn being_filled(look: &Observation) -> Option<(usize, Duration)> {
     left.iter().max().map(|&most| (left.len(), most))
 }
 
-/// Takes the other looks when their time comes, and more if they were too few by then: on a busy machine, or
-/// one with many pools, a look takes long.
+/// Takes the other looks at their times, and more if they were too few: on a busy machine, or with many
+/// pools, a look takes long.
 fn wait_and_look(
     folder: &RunFolder,
     of: Option<&str>,
@@ -109,7 +109,7 @@ fn wait_and_look(
     }
 }
 
-/// An error if the user wants an end meanwhile.
+/// Fails if a signal comes before `due`.
 fn wait_until(due: Instant, signals: &RunSignals) -> Result<(), String> {
     while Instant::now() < due {
         if signals.interrupted() {
@@ -120,7 +120,7 @@ fn wait_until(due: Instant, signals: &RunSignals) -> Result<(), String> {
     Ok(())
 }
 
-/// The same look, at these processes alone.
+/// Reduces a look to the processes with this name or PID.
 fn chosen(mut look: Observation, of: Option<&str>) -> Observation {
     if let Some(of) = of {
         look.processes.retain(|process| process.name == of || process.pid.to_string() == of);
@@ -128,21 +128,21 @@ fn chosen(mut look: Observation, of: Option<&str>) -> Observation {
     look
 }
 
-/// Says that there is no process to judge.
+/// Reports that there is no process to judge.
 fn nobody(last: &Observation) -> Option<String> {
     let is_nobody = last.processes.is_empty() && last.errors.is_empty();
     is_nobody.then(|| format!("no process publishes in {}", shown_path(&last.folder)))
 }
 
-/// Says which processes ended meanwhile, and left no file.
+/// Reports processes that ended during the looks and left no file.
 fn ended<'a>(first: &'a Observation, last: &'a Observation) -> impl Iterator<Item = String> + 'a {
     let is_there = |process: &&ProcessView| last.processes.iter().any(|now| now.file == process.file);
     let gone = first.processes.iter().filter(move |process| !is_there(process));
     gone.map(|process| format!("{}, pid {} ended during the looks", process.name, process.pid))
 }
 
-/// Says that some pools are too young for some rules: they were made after the first look, which waits for
-/// those that are there.
+/// Reports pools that are too young for some rules: they were made after the first look, which waits for
+/// existing pools.
 fn too_young(processes: &[ProcessEvidence]) -> Option<String> {
     let alive = processes.iter().filter(|process| process.dead_for.is_none());
     let pools = alive.flat_map(|process| &process.pools).filter(|pool| pool.detached.is_none());
@@ -160,7 +160,7 @@ fn too_young(processes: &[ProcessEvidence]) -> Option<String> {
     ))
 }
 
-/// Says that nobody knows who holds some pages in fragments: their owner has not looked since some returned.
+/// Reports pages of fragments whose holders are unknown: their owner has not collected since some returned.
 fn uncollected(processes: &[ProcessEvidence]) -> impl Iterator<Item = String> + '_ {
     let pools = processes.iter().flat_map(|process| &process.pools);
     let has_not_looked = |pool: &&PoolEvidence| {
@@ -178,7 +178,7 @@ fn uncollected(processes: &[ProcessEvidence]) -> impl Iterator<Item = String> + 
     })
 }
 
-/// Says that the interfaces of some processes were not looked at.
+/// Reports processes whose interfaces were not examined.
 fn elsewhere(processes: &[ProcessEvidence]) -> impl Iterator<Item = String> + '_ {
     let is_unseen = |process: &&ProcessEvidence| {
         let has_sockets = process.entries.iter().any(|entry| entry.kind == "socket");

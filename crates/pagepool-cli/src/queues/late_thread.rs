@@ -26,7 +26,11 @@ pub enum MoreQueues<'a> {
     /// It has this many queues, some of them unused.
     Unused(u32),
     /// Its driver uses `now` queues, and could use `most`.
-    Addable { interface: &'a str, now: u32, most: u32 },
+    Addable {
+        interface: &'a str,
+        now: u32,
+        most: u32,
+    },
 }
 
 impl<'a> MoreQueues<'a> {

@@ -10,9 +10,9 @@ use pagepool_net::{self as net, Attach, BusyPoll, Match, XskMode};
 use crate::file_name::file_name;
 use crate::queues::published_run::PublishOptions;
 use crate::report::figure_options::FigureOptions;
-use crate::report::option_groups::{INTERFACES, MEMORY, OUTPUT, PACKETS, THREADS};
 use crate::report::loss::LossLimit;
 use crate::report::number::count_of;
+use crate::report::option_groups::{INTERFACES, MEMORY, OUTPUT, PACKETS, THREADS};
 
 /// Options of every command on interfaces. The first line of each is its line in the short help.
 #[derive(Args, Clone, Debug)]

@@ -32,11 +32,10 @@ use crate::run_command::RunCommand;
 
 impl<C: TrafficCommand> RunCommand for C {
     fn run(&self) -> Result<ExitCode, String> {
-        let planned: Planned<'_, C> = Planned::new(self)?;
-        let opened: Opened<'_, C> = planned.open()?;
-        let attached: Attached<'_, C> = opened.attach()?;
-        let running: Running<'_, C> = attached.start()?;
-        let ended: Ended = running.watch()?;
-        Ok(ended.print())
+        let planned = Planned::new(self)?;
+        let opened = Opened::open(planned)?;
+        let attached = Attached::attach(opened)?;
+        let running = Running::start(attached)?;
+        Ok(Ended::wait(running)?.print())
     }
 }

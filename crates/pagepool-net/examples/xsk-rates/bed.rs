@@ -116,7 +116,6 @@ fn received(namespace: &Namespace, link: &'static str) -> Result<u64, String> {
     packets.ok_or_else(|| format!("no counters of {link}"))
 }
 
-/// A program in a namespace.
 struct Program {
     child: Option<Child>,
     output: Option<JoinHandle<String>>,

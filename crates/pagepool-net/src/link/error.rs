@@ -119,9 +119,9 @@ impl NetError {
     /// The kernel's errno, if the kernel refused.
     pub fn errno(&self) -> Option<i32> {
         match self {
-            Self::Call { source, .. }
-            | Self::Refused { source, .. }
-            | Self::NoKernelPools { source } => source.raw_os_error(),
+            Self::Call { source, .. } | Self::Refused { source, .. } | Self::NoKernelPools { source } => {
+                source.raw_os_error()
+            }
             _ => None,
         }
     }
@@ -230,9 +230,9 @@ impl NetError {
 impl Error for NetError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
-            Self::Call { source, .. }
-            | Self::Refused { source, .. }
-            | Self::NoKernelPools { source } => Some(source),
+            Self::Call { source, .. } | Self::Refused { source, .. } | Self::NoKernelPools { source } => {
+                Some(source)
+            }
             _ => None,
         }
     }

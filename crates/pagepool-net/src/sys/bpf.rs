@@ -240,7 +240,6 @@ pub(crate) fn load(program: &[Insn], kind: Kind) -> io::Result<OwnedFd> {
     load_as(NAME, program, kind)
 }
 
-/// Loads a BPF program under this name.
 pub(crate) fn load_as(name: [u8; 16], program: &[Insn], kind: Kind) -> io::Result<OwnedFd> {
     make(
         PROG_LOAD,
@@ -331,8 +330,8 @@ fn read_info<T>(object: BorrowedFd<'_>, info: &mut T) -> io::Result<()> {
         info: u64,
     }
     let fd = object.as_raw_fd() as u32;
-    let get = GetInfo { fd, len: size_of_val(info) as u32, info: std::ptr::from_mut(info).addr() as u64 };
-    call(OBJ_GET_INFO_BY_FD, &get).map(drop)
+    let (len, info) = (size_of_val(info) as u32, std::ptr::from_mut(info).addr() as u64);
+    call_mut(OBJ_GET_INFO_BY_FD, &mut GetInfo { fd, len, info }).map(drop) // the kernel writes `len`, too
 }
 
 /// The number of tc programs at the egress of an interface; Linux 6.6. Earlier kernels attach them to a

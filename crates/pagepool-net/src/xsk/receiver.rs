@@ -280,7 +280,7 @@ impl Receiver {
 
     /// Gives pages to the kernel, if they are in the UMEM, where a device address is the offset in the area.
     #[inline(always)]
-    #[expect(clippy::result_large_err, reason = "the batch, given back as it is")]
+    #[expect(clippy::result_large_err, reason = "returns the batch unchanged")]
     fn give_pages(
         &mut self,
         fill: &mut Fill,

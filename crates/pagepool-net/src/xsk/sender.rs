@@ -477,7 +477,6 @@ struct Sending<'a, const ASKS: bool> {
 }
 
 impl<const ASKS: bool> Sending<'_, ASKS> {
-    /// The option of a frame's first descriptor.
     #[inline(always)]
     fn option(&self, frame: &XdpFrame) -> Result<u32, TxFit> {
         match &self.sender.requests {

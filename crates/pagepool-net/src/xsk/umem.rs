@@ -50,7 +50,6 @@ pub struct Umem {
 struct Sockets {
     /// The registered socket, not bound to a queue.
     registered: Option<OwnedFd>,
-    /// The bound sockets, and their queues.
     bound: Vec<(Queue, Weak<OwnedFd>)>,
 }
 

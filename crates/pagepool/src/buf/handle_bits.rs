@@ -12,12 +12,10 @@ use std::num::NonZeroU32;
 use crate::mem::page::{MAX_ORDER, MAX_PAGES, PAGE_SHIFT, PageIdx};
 
 /// The part of the page that a handle owns, in 32 bits. 0 is a whole page. [`FragBits::SPECIAL`] is a whole
-/// page whose return must read its record, because a [`PageRef`](crate::PageRef) may exist. All else is a
-/// fragment: its offset in its base page in steps of 8 bytes (9 bits), and its length in bytes less one (22
-/// bits). The base page's number and the rest of the offset are beside it.
+/// page that may have a [`PageRef`](crate::PageRef): its return must read its record. All else is a fragment:
+/// its offset in its base page in steps of 8 bytes (9 bits), and its length less one (22 bits).
 ///
-/// The highest bit, "not simply whole", is the sign of the handle's word: one test of a register finds a page
-/// that needs only its return.
+/// The highest bit, "not simply whole", is the sign of the handle's word: one test finds plain pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(transparent)]
 pub(crate) struct FragBits(pub(crate) u32);

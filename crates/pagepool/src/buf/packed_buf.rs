@@ -3,8 +3,7 @@
 //! What   16 bits: the pool's slot in a process-wide table. 18 bits: the part of the page. 30 bits: the page.
 //! Who    any thread, like a [`PageBuf`]. Its drop returns the buffer.
 //! I1     it is the only owner of its bytes: packing consumes the handle, unpacking the packed buffer.
-//! Cost   to pack a whole page: a load and two compares. To unpack or drop: a load more than a handle. Bursts
-//!        of one pool are filled and returned with one read of the pool.
+//! Cost   to pack a whole page: a load and two compares. To unpack or drop: a load more than a handle.
 
 // UNSAFETY: the pool is reached by address; packed buffers are given up in place, without a drop.
 #![expect(unsafe_code)]
@@ -38,9 +37,8 @@ const SPECIAL: u32 = 1 << LINES_BITS;
 const _: () = assert!(MAX_PAGES == 1 << PART_SHIFT, "every page has a number of 30 bits");
 const _: () = assert!(PAGE_SHIFT - LINE_SHIFT + LINES_BITS == POOL_SHIFT - PART_SHIFT, "the part's 18 bits");
 
-/// A [`PageBuf`] in 8 bytes, for rings and queues between threads. It owns the buffer, and its drop returns
-/// it, on any thread. [`PageBuf::pack`] creates one; [`unpack`](Self::unpack) makes it a handle again. Linux:
-/// a `netmem_ref`.
+/// A [`PageBuf`] in 8 bytes, for rings and queues between threads. Its drop returns the buffer, on any
+/// thread. [`PageBuf::pack`] creates one; [`unpack`](Self::unpack) reverts it. Linux: a `netmem_ref`.
 ///
 /// [`Bound::alloc_packed`](crate::Bound::alloc_packed) fills bursts, [`put_packed`] returns them.
 ///

@@ -1,7 +1,7 @@
 //! The buffer: an owned page or fragment, which returns to its pool when dropped.
 //!
-//! Who    a [`PageBuf`] may be sent to any thread and dropped there. On the owner's thread it goes into the
-//!        pool's cache, on any other into that thread's lane.
+//! Who    any thread may have and drop it. On the owner's thread it goes into the pool's cache, on others
+//!        into the thread's lane.
 //! I1     a handle is the only owner of its bytes: it is not `Clone`, and all that gives it up consumes it.
 //! Cost   dropped on the owner's thread: two compares, two stores, one count. Remote: see `lane.rs`.
 
@@ -26,9 +26,8 @@ use crate::returns::pool_core::PoolPtr;
 /// An owned page of a pool, or a fragment of one, in 16 bytes. Its drop returns it. Linux: the `struct page`
 /// that `page_pool_dev_alloc_pages` returns.
 ///
-/// Drop it on any thread; the drop detects the owner's thread. Linux: `page_pool_put_full_page`. A forgotten
-/// buffer (`mem::forget`) leaks its page: the pool never ends, and the report of its
-/// [`Shutdown`](crate::Shutdown) names the page.
+/// Drop it on any thread. Linux: `page_pool_put_full_page`. A forgotten buffer (`mem::forget`) leaks its
+/// page: the pool never ends, and its [`Shutdown`](crate::Shutdown) reports the page.
 ///
 /// Mistakes that do not compile: returning it twice, using it after its return, keeping its bytes longer,
 /// dropping it after it became an address, and moving the bound pool to another thread:
@@ -240,8 +239,8 @@ impl PageBuf {
     }
 
     /// The device address of the first byte by a mapping that the caller keeps, of any domain. `None` if the
-    /// mapping is of another area, or no longer maps the buffer. A compare and a load. For devices that send
-    /// buffers of pools without their domain.
+    /// mapping is of another area, or no longer maps the buffer. A compare and a load. For devices that are
+    /// in no domain of the pool.
     ///
     /// ```
     /// # use pagepool::{Arena, ArenaParams, DmaDomain, IdentityDomain, Pool, PoolParams};
@@ -269,15 +268,15 @@ impl PageBuf {
         self.pool.area.mapping(domain)
     }
 
-    /// Syncs `len` bytes from `offset` in the buffer for the CPU, in every domain that is not coherent. Call
-    /// it before reading what a device wrote. Linux: `page_pool_dma_sync_for_cpu`.
+    /// Syncs `len` bytes from `offset` in the buffer for the CPU, in every non-coherent domain. Call it
+    /// before reading what a device wrote. Linux: `page_pool_dma_sync_for_cpu`.
     #[doc(alias = "page_pool_dma_sync_for_cpu")]
     pub fn sync_for_cpu(&mut self, offset: usize, len: usize) {
         self.sync(offset, len, |domain, at, len| domain.sync_for_cpu(at, len));
     }
 
-    /// Syncs `len` bytes from `offset` in the buffer for the device, in every domain that is not coherent.
-    /// Call it before the buffer is transmitted.
+    /// Syncs `len` bytes from `offset` in the buffer for the device, in every non-coherent domain. Call it
+    /// before transmission.
     pub fn sync_for_device(&self, offset: usize, len: usize) {
         self.sync(offset, len, |domain, at, len| domain.sync_for_device(at, len));
     }
@@ -320,10 +319,10 @@ impl PageBuf {
 
     /// Tags the buffer with its current user, for reports about the pool.
     ///
-    /// In a pool with [`holders`](crate::PoolParams::holders) the calling thread becomes the holder; if the
-    /// holders have sites, each call off the owner's thread takes a lock that the pool's threads share. For a
-    /// page in fragments the last call counts. The tag stays when the buffer becomes an address or `Bytes`.
-    /// In a pool with neither holders nor `tagging` it does nothing: a load and a compare.
+    /// In a pool with [`holders`](crate::PoolParams::holders) the calling thread becomes the holder; with
+    /// sites, calls on other threads than the owner's take a lock that they share. For a page in fragments
+    /// the last call counts. The tag stays when the buffer becomes an address or `Bytes`. Without holders and
+    /// `tagging` it does nothing: a load and a compare.
     #[inline]
     pub fn set_tag(&mut self, tag: Tag) {
         self.note_tag(tag);

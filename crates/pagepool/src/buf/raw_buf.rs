@@ -3,11 +3,10 @@
 //! What   [`RawBuf`] is a device address and a length. While it is out, a plain whole page has a word of its
 //!        own (raw_page.rs). For any other buffer one bit per 64 bytes of page marks its start, and for a
 //!        fragment a second one its end. A whole page that may have a [`PageRef`](crate::PageRef) has no end
-//!        mark. A returned address is checked there, in release builds too: one that is not the pool's, or
-//!        not out, is refused.
+//!        mark. Returned addresses are checked there, in release builds too.
 //! Who    any thread. Clearing a start mark is one atomic operation: if two threads return the same address,
 //!        one is refused.
-//! Limit  a second return of an address is not detected if the buffer was allocated again in between.
+//! Limit  a second return is not detected if the buffer was allocated again in between.
 //! I4     while a raw address is out there is no reference to its bytes: creating it consumed the handle.
 
 use std::fmt;
@@ -86,8 +85,8 @@ impl PageBuf {
     ///
     /// Returns `Err(buffer)` if the pool has no domain, or if the fragment may share a cache line with
     /// another: with `frag_align` below 64, or if it was [split off](Self::split_off) within a line. After
-    /// the first split within a line, this refuses all of the pool's fragments that end within a line; to
-    /// avoid that, split and allocate multiples of 64 bytes.
+    /// the first split within a line, all of the pool's fragments that end within a line are refused: split
+    /// and allocate multiples of 64 bytes.
     ///
     /// ```
     /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams};

@@ -1,10 +1,10 @@
 //! Returns many buffers by their addresses.
 //!
 //! Who    any thread. The owner is looked up once per 64 addresses.
-//! How    if addresses are offsets plus a constant, plain whole pages go straight into the owner's cache:
-//!        first all page numbers are computed, without a branch, then a word of each is read. The first other
-//!        address ends this. It and up to 63 behind it are taken one by one: plain pages return together,
-//!        other addresses singly.
+//! How    if addresses are offsets plus a constant, plain whole pages go straight into the owner's cache: all
+//!        page numbers are computed without a branch, then the word of each is read. The first other address
+//!        ends this. It and up to 63 behind it are taken one by one: plain pages return together, others
+//!        singly.
 //! Cost   plain pages on the owner's thread: about nine instructions each. On other threads: a lookup and an
 //!        exchange each.
 

@@ -3,14 +3,13 @@
 //! What   clones of one buffer; the drop of the last returns the buffer, once.
 //! How    the page's record has one count for all shared buffers of the page: their clones beyond the first
 //!        of each. A drop subtracts one; a drop that finds 0 returns a buffer. Thus as many buffers return as
-//!        were shared, and the last drop returns the last. A page is reused only when all its fragments have
-//!        returned.
+//!        were shared, and the page is reused only after the last.
 //! Alone  for a whole page, a count of 0 means one holder. Fragments of one page share the count: the drop of
-//!        one may subtract a clone of another. Therefore the area also counts how many fragments of a page
-//!        are shared. A fragment has one holder if no clone is counted and it is the only shared fragment. A
-//!        drop lowers this second count after it found no clone, so `try_unique` reads it second.
+//!        one may subtract a clone of another. Therefore the area also counts the page's shared fragments. A
+//!        fragment has one holder if no clone is counted and it is the only shared one. A drop lowers this
+//!        second count last, so `try_unique` reads it second.
 //! Cost   clone and drop: one atomic read-modify-write each, in the page's record. For a fragment
-//!        `into_shared` and the drop that returns it cost one more each, beside the record.
+//!        `into_shared` and the last drop cost one more each, beside the record.
 //! Pairs  drop (Release on either count) -> the drop that finds 0, and `try_unique` (Acquire): all other
 //!        clones have finished reading.
 
@@ -96,8 +95,7 @@ impl SharedBuf {
     /// clone. Otherwise `Err(self)`; the other readers are not affected. Like `Arc::try_unwrap`. Any thread;
     /// one or two loads, and for a fragment one atomic operation.
     ///
-    /// A fragment is also refused while another fragment of its page is shared, because fragments of one page
-    /// share a count of clones.
+    /// A fragment is also refused while another fragment of its page is shared: they share a count of clones.
     ///
     /// ```
     /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams};

@@ -1,21 +1,20 @@
 //! A buffer becomes two, which return independently.
 //!
-//! What   a split makes the buffer's page a page in fragments: both parts are fragment handles, and each
-//!        return is one message or one count, as for a fragment that the owner cut (frag_return.rs). Nothing
-//!        is copied or moved.
-//! Who    any thread that has a buffer. Two threads may split two parts of one page at the same time.
+//! What   a split makes the page a page in fragments: both parts are fragment handles, and each return is one
+//!        message or one count (frag_return.rs). Nothing is copied or moved.
+//! Who    any thread that has a buffer; two threads may split two parts of one page at once.
 //! Count  a page's parts out are `frags` + `parts` in its record. The owner writes `frags`: its cuts and
 //!        splits add, each counted return subtracts. Other threads add their splits to `parts`: 2 for a whole
-//!        page, which `frags` did not include, 1 for a fragment. A whole page leaves both at 0, so the counts
+//!        page, which `frags` did not include, 1 for a fragment. For a whole page both are 0: the counts
 //!        begin with the first split, on any thread.
 //! I5     the counting thread judges after each return, and reads `parts` only if `frags` is not above 0: a
 //!        page without remote splits costs nothing. Each split precedes the returns of both its parts, and
-//!        their messages are received with Acquire. Therefore a thread that counts a return sees the split
-//!        that created the part, the split before that, and so on. If the sum is 0, every part that it knows
-//!        of has returned, and none was split further: nothing is out. At the last return every split is
-//!        known, and the sum is 0. The judge then sets both words to 0 by plain stores, because no thread has
-//!        a part to split. After the pool's end the holder of the return lock counts and judges in the same
-//!        words, while other threads still split parts.
+//!        their messages are received with Acquire. A thread that counts a return therefore sees the split
+//!        that created the part, and all splits before that one. If the sum is 0, every part it knows of has
+//!        returned, and none was split further: nothing is out. At the last return every split is known, and
+//!        the sum is 0. The judge then sets both words to 0 by plain stores, because no thread has a part to
+//!        split. After the pool's end the holder of the return lock counts and judges, while other threads
+//!        still split parts.
 //! Pairs  none of its own: `parts` is Relaxed; the messages, or the transfer of a part, order it.
 //! Cost   on the owner's thread a load and a store in the record; elsewhere one atomic addition. The split of
 //!        a whole page also counts, for observers, a page in fragments.
@@ -73,8 +72,8 @@ impl PageBuf {
     /// Splits the buffer at byte `at`: `self` keeps the bytes before, the result has the rest. Like
     /// `BytesMut::split_off`.
     ///
-    /// Nothing is copied. Each part is owned and returns by itself, on any thread; the page is free when its
-    /// last part has returned, and counts as a page in fragments.
+    /// Copies nothing. Each part returns by itself, on any thread; the page is free when its last part has
+    /// returned.
     ///
     /// Both parts are fragments, even of a whole page: `at` counts from its first byte (headroom included),
     /// [`packet_offset`](Self::packet_offset) becomes 0, and the rest has no headroom. Read the packet's
@@ -119,8 +118,9 @@ impl PageBuf {
         Ok(PageBuf::part(pool, page, offset + at, len - at))
     }
 
-    /// Splits the buffer by value: the bytes before `at`, and the rest. If [`split_off`](Self::split_off)
-    /// refuses, the error has the buffer. For packets in one receive buffer, cut off one after the other.
+    /// Splits the buffer by value: the bytes before `at`, and the rest. The error of
+    /// [`split_off`](Self::split_off) comes with the buffer. Use it to cut packets off a receive buffer one
+    /// by one.
     ///
     /// ```
     /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams};

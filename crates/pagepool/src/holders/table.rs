@@ -2,11 +2,11 @@
 //!
 //! What   a record for each page of the pool's area (record.rs), and tables of sites, tags, threads and
 //!        stacks. A text gets the next row when it is first seen. All of it lies in published memory if that
-//!        has four times the room: the records then survive a kill, and pools without records still fit.
+//!        has four times the room: the records then survive a kill, and pools remain published if their
+//!        records no longer fit.
 //! How    a pool with holders hides its idle pages from the fast paths: its cache is empty and has no room.
-//!        Each allocation and each return on the owner's thread takes the slow path, which reads this table;
-//!        returns on other threads take the path of pools that sync. Pools without holders execute no extra
-//!        instruction.
+//!        Each allocation and each return on the owner's thread takes the slow path, which uses this table;
+//!        returns on other threads take the path of pools that sync. Pools without holders pay nothing.
 //! Who    `stock`, `turn` and `last_ms`: the pool's owner (I2). A record: see record.rs. Rows of texts and
 //!        their counts: the holder of the lock of `names`. A row is written, by atomic stores, before its
 //!        count is stored (Release), and never again.

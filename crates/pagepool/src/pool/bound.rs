@@ -36,7 +36,6 @@ use crate::sys::sync::Ordering;
 /// A pool bound to the current thread, which allocates from it. Linux: a `page_pool` inside its NAPI poll.
 ///
 /// It stays on its thread; the compiler's error says why. Send the pool, and bind it there:
-/// It stays on its thread, and the compiler's error names the reason. Send the pool, and bind it there:
 ///
 /// ```compile_fail,E0277
 /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams};
@@ -230,7 +229,7 @@ impl Bound {
         self.shrink_if_asked(); // behind it, because later requests signal
     }
 
-    /// The fewest available pages at any reservation, cache and provider together.
+    /// The fewest pages available at any reservation, in cache and provider.
     pub fn low_water_mark(&self) -> usize {
         self.policy(|p| p.low_water_mark)
     }

@@ -76,9 +76,9 @@ impl Bound {
     }
 
     /// Polls all deferred buffers, by the rule of [`OnBusy`](crate::OnBusy); returns how many returned to the
-    /// pool. Refills poll automatically; call this if the owner is idle, or must know. Does nothing inside an
-    /// [`InUse`]. A user's panic passes through, and no buffer is lost. Then shrinks the pool if that was
-    /// requested ([`PoolRef::ask_to_shrink`](crate::PoolRef::ask_to_shrink)), even in a pool without a queue.
+    /// pool. Refills poll automatically; call this if the owner is idle. Does nothing inside an [`InUse`]. A
+    /// user's panic passes through, and no buffer is lost. Then shrinks the pool if that was requested
+    /// ([`PoolRef::ask_to_shrink`](crate::PoolRef::ask_to_shrink)), even in a pool without a queue.
     ///
     /// ```
     /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams, UseCounts};

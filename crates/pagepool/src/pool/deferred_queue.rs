@@ -2,8 +2,8 @@
 //!
 //! What   "Keep track of pages" of "Evolving the page_pool API" (J. D. Brouer, 2018): the application gives
 //!        up a buffer that another party still reads (a kernel that sends from it, a reference count
-//!        elsewhere), and gets no call when that ends. Such buffers wait in this queue, first in, first out.
-//!        The pool polls their users when it needs pages.
+//!        elsewhere), and gets no call at the end. The buffers wait here, first in, first out; the pool polls
+//!        their users when it needs pages.
 //! Who    only the holder of the owner half (I2); the queue moves with the pool. After the pool's end, the
 //!        thread that took it out of its [`Shutdown`](crate::Shutdown). Any thread may read the counts.
 //! When   a refill polls as many buffers as it would take pages, before it reads lanes and ring;
@@ -13,21 +13,21 @@
 //! Cost   queueing: a compare and 32 bytes written; no atomic operation, no allocation. A round: one atomic
 //!        read-modify-write and its reversal, one call per registered user, one per polled buffer.
 //!
-//! Callbacks: an [`InUse`] may do all that its thread may do, including allocating from this pool, dropping
-//! buffers, queueing others and polling. Therefore no borrow of the queue or of the cache is live while it
-//! runs. During a round entries are added only at the back, and only the round removes any: the other
-//! positions stay valid. An entry stays queued while its user is polled, and a panic there loses nothing. A
-//! poll inside a poll does nothing. Buffers queued during a round are polled in the next.
+//! Callbacks: an [`InUse`] may do all that its thread may: allocate from this pool, drop buffers, queue
+//! others, poll. Therefore no borrow of queue or cache is live while it runs. During a round only the round
+//! removes entries, and others are added only at the back: positions stay valid. An entry stays queued while
+//! its user is polled: a panic loses nothing. A poll inside a poll does nothing. Buffers queued during a
+//! round are polled in the next.
 //!
 //! Failure: an entry that is dropped before its user said "done" never returns to its pool. Memory may leak,
 //! but is never reused too early.
 //!
 //! The end of the pool: a deferred buffer is out, so the pool does not end before it has returned (I9). The
-//! queue passes to the [`Shutdown`](crate::Shutdown). Each of its methods
+//! queue passes to the [`Shutdown`](crate::Shutdown), whose methods
 //! ([`is_complete`](crate::Shutdown::is_complete), [`wait`](crate::Shutdown::wait),
-//! [`report`](crate::Shutdown::report)) polls all of it. One thread at a time has the queue; a second finds
-//! it taken and continues without it. A buffer that is done returns like a late buffer. A `Shutdown` that is
-//! dropped polls once more, and deliberately leaks all that is still in use, counted in
+//! [`report`](crate::Shutdown::report)) poll all of it. One thread at a time has the queue; a second
+//! continues without it. A buffer that is done returns like a late buffer. The `Shutdown`'s drop polls once
+//! more, then deliberately leaks all that is still in use, counted in
 //! [`DeferredStats::leaked`](crate::DeferredStats::leaked). A dropped pool drops its `Shutdown` at once.
 
 use std::cell::RefCell;

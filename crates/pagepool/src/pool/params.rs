@@ -107,10 +107,9 @@ pub enum OnBusy {
     Release,
 }
 
-/// What a pool records of each page that is out. [`PoolRef::holders`](crate::PoolRef::holders),
-/// [`Shutdown::report`](crate::Shutdown::report) and readers of what the process [publishes](crate::publish)
-/// show it, the latter also after a kill. A pool that records also has tags, as with
-/// [`tagging`](PoolParams::tagging).
+/// What a pool records of each page that is out. [`PoolRef::holders`](crate::PoolRef::holders) and
+/// [`Shutdown::report`](crate::Shutdown::report) show it, and so do readers of what the process
+/// [publishes](crate::publish), even after a kill. Includes [`tagging`](PoolParams::tagging).
 ///
 /// Costs 24 bytes a page of the area and up to 56 KiB, 128 KiB more with stacks. Each allocation and each
 /// return takes the slow path. [`Off`](Self::Off) costs nothing.

@@ -109,8 +109,7 @@ impl PoolRef {
     /// Turns an address from a descriptor ring back into a buffer. Any thread; the buffer's drop returns it.
     ///
     /// The address may lie anywhere in the buffer, because devices add headroom. A fragment's size is rounded
-    /// up to whole cache lines, which only it has. Not detected: an address that is returned twice, with a
-    /// new allocation of the same buffer in between.
+    /// up to whole cache lines. A second return is not detected if the buffer was allocated again in between.
     ///
     /// A whole page costs no atomic operation on the owner's thread, unless other threads also take pages of
     /// the pool back. A fragment, or another thread, costs one.

@@ -1,17 +1,15 @@
 //! The end of a pool. Buffers may be out; the last return frees the pool, on any thread.
 //!
-//! Who    the holder of the owner half ends the pool, once. Any thread may return the last buffer.
+//! Who    the holder of the owner half ends the pool, once.
 //! How    (1) The owner word names no thread, so every drop takes the remote path. (2) `detached` is set
 //!        under the return lock: nothing enters the ring any more. (3) Every lane is flagged, a heavy fence
 //!        follows, and every lane is emptied under its cold lock. A returner stores its message, then loads
 //!        the flag: either it sees the flag, takes its own messages out under the lane's cold lock and
 //!        accounts for them, or its message was there when the lane was emptied. (4) The number of pages
-//!        still out is added to `remaining`; each late return subtracts its pages; the thread whose change
-//!        makes it 0 frees the pool. `remaining` starts at 0, and late returns may take it below. It returns
-//!        to 0 only after the number was added and all pages returned.
+//!        still out is added to `remaining`, and each late return subtracts its pages; the thread whose
+//!        change makes it 0 frees the pool (end_watch.rs).
 //! Frags  the owner's counts of fragments stay in the pages' records. A thread that finds `detached` under
-//!        the return lock continues them in the owner's place. Nothing is moved, so a large area does not
-//!        delay the end.
+//!        the return lock continues them. Nothing is moved, so a large area does not delay the end.
 //! Defer  deferred buffers stay out, and the queue passes to the [`Shutdown`] (protocol: deferred_queue.rs).
 //! I9     after step 3 nothing enters cache, ring or lanes, except messages that their own returner removes.
 //! Linux  net/core/page_pool.c:page_pool_destroy, page_pool_release (v7.3), without its retry timer.
@@ -201,8 +199,8 @@ impl Drop for PutBack<'_> {
 ///
 /// Its drop does not affect buffers that are out: the last one frees the pool. Only this polls the deferred
 /// queue of a destroyed pool: keep it until [`is_complete`](Self::is_complete). An earlier drop polls once
-/// more and leaks all that is still in use: the memory is never given back, because users may read it, and
-/// the pool never ends. [`DeferredStats::leaked`](crate::DeferredStats::leaked) counts it.
+/// more and leaks all that is still in use, because users may read it: the pool never ends.
+/// [`DeferredStats::leaked`](crate::DeferredStats::leaked) counts it.
 ///
 /// ```
 /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams, UseCounts};

@@ -1,7 +1,7 @@
 //! Pages whose last fragments have returned, before the owner counts them.
 //!
-//! What   fragments that return on other threads are messages, and only the owner counts them (I5). Until
-//!        then the records still have them out. Reading the messages finds the pages that are no longer held.
+//! What   fragments that return on other threads are messages until the owner counts them (I5). Reading the
+//!        messages finds the pages that are no longer held.
 //! Who    any thread that reports where the pages are. It takes no message and writes nothing.
 //! Torn   a message that the owner takes during the scan may still count: for a moment a page may be in two
 //!        places.

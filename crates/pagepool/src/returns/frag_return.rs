@@ -187,9 +187,9 @@ impl PoolPtr {
         }
     }
 
-    /// Shows observers that `n` more fragments are out, of a page that the owner opens or splits. Also makes
-    /// each return on the owner's thread take the slow path, which records it: from now on `frags` is below
-    /// 0, and `parts` above.
+    /// Shows observers that `n` more fragments are out, of a page that the owner opens or splits. From now on
+    /// `frags` is below 0, and `parts` above: each return on the owner's thread takes the slow path, which
+    /// records it.
     pub(crate) fn note_more_out(self, page: PageIdx, n: u32) {
         let Some(holders) = &self.holders else { return };
         let meta = self.page_meta(page);

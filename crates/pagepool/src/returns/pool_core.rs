@@ -207,7 +207,7 @@ unsafe impl Sync for PoolCore {}
 /// The address, not a count, of a pool, for a buffer that is out.
 ///
 /// Code that follows it has something of the pool that is not accounted for yet (a buffer, a message of its
-/// own, the owner half), so the pool is alive (I3, I9). Return methods take it by value. None keeps a
+/// own, the owner half), so the pool is alive (I3, I9). Return methods take it by value, and keep no
 /// reference once the buffer belongs to another thread.
 ///
 /// A number, not a pointer type: handles are created and compared many at once, as words in vector registers.

@@ -6,8 +6,8 @@
 //! Out    the holder of the handle gives it up by a plain Release store. No other thread writes the word
 //!        then.
 //! Back   the thread that changes the word from the pool's id to 0 gets the page. At first only the owner
-//!        takes pages back, by a load and a store. The first other thread that finds a page of its own ends
-//!        this for good: from then on all threads use compare-exchange.
+//!        takes pages back, by a load and a store. The first other thread with a page to take ends this for
+//!        good: from then on all threads use compare-exchange.
 //! Pairs  the owner: `taking_raw`, light fence, `takers`. The thread that ends it: `takers`, heavy fence,
 //!        `taking_raw`. Either the owner sees that it is not alone and exchanges, or the other thread sees it
 //!        taking and waits: then the owner's stores precede the first exchange.

@@ -2,8 +2,8 @@
 //!
 //! What   a process-wide table with a slot for each live pool; [`PackedBuf`](crate::PackedBuf) finds its pool
 //!        there.
-//! Who    a slot is taken when a pool is created and released when it is freed, under a lock. Any thread that
-//!        holds a buffer of the pool reads it, by a plain load.
+//! Who    a slot is taken when a pool is created and released when it is freed, under a lock. Any thread with
+//!        a buffer of the pool reads it, by a plain load.
 //! Life   a buffer that is out keeps its pool alive (I3), and the pool keeps its slot. The slot is written
 //!        before the pool's first buffer exists, and again after the last has returned. Passing the buffer to
 //!        a thread orders the first write, so the thread's load needs no ordering.

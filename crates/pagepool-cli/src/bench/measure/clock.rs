@@ -1,48 +1,49 @@
-//! Time stamps that nothing measured can move across, and how long their tick is.
+//! Time stamps that measured code cannot move across, and the length of their tick.
 //!
-//! On x86-64 a tick is one of the time-stamp counter (TSC), read between load fences; elsewhere a nanosecond.
+//! On x86-64 a tick is one of the time-stamp counter (TSC), read between load fences; elsewhere it is a
+//! nanosecond.
 
-// UNSAFETY: the time-stamp counter is read by an intrinsic.
+// UNSAFETY: an intrinsic reads the time-stamp counter.
 #![cfg_attr(target_arch = "x86_64", expect(unsafe_code))]
 
 use std::sync::OnceLock;
 
 use crate::sys;
 
-/// A stamp that later code cannot run before.
+/// Reads a stamp. Later code cannot run before it.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 pub fn begin() -> u64 {
     use std::arch::x86_64::{_mm_lfence, _rdtsc};
     // SAFETY: SSE2 is part of x86-64.
     unsafe { _mm_lfence() };
-    // SAFETY: every x86-64 machine counts time stamps, and Linux lets user mode read them.
+    // SAFETY: every x86-64 machine has a time-stamp counter, and Linux lets user mode read it.
     let ticks = unsafe { _rdtsc() };
     // SAFETY: SSE2 is part of x86-64.
     unsafe { _mm_lfence() };
     ticks
 }
 
-/// A stamp that earlier code cannot run after.
+/// Reads a stamp. Earlier code cannot run after it.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 pub fn end() -> u64 {
     use std::arch::x86_64::{__rdtscp, _mm_lfence};
     let mut cpu = 0;
-    // SAFETY: every x86-64 machine of this century has rdtscp; it writes `cpu` alone.
+    // SAFETY: every x86-64 machine of this century has rdtscp; it writes only `cpu`.
     let ticks = unsafe { __rdtscp(&mut cpu) };
     // SAFETY: SSE2 is part of x86-64.
     unsafe { _mm_lfence() };
     ticks
 }
 
-/// A stamp that later code cannot run before.
+/// Reads a stamp. Later code cannot run before it.
 #[cfg(not(target_arch = "x86_64"))]
 pub fn begin() -> u64 {
     sys::now_ns()
 }
 
-/// A stamp that earlier code cannot run after.
+/// Reads a stamp. Earlier code cannot run after it.
 #[cfg(not(target_arch = "x86_64"))]
 pub fn end() -> u64 {
     sys::now_ns()

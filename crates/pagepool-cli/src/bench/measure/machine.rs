@@ -13,15 +13,15 @@ use crate::sys;
 /// What a reader of the figures needs to know.
 #[derive(Debug, Serialize)]
 pub struct Machine {
-    /// The processor as it names itself.
+    /// The processor's name for itself.
     pub cpu: String,
     /// CPUs that this process may run on.
     pub cores: usize,
-    /// The CPU of the owner, and that of the returning thread if there is a second one.
+    /// The owner's CPU, then that of the returning thread if there is a second CPU.
     pub pinned_to: Vec<usize>,
     /// Kernel release and version.
     pub kernel: String,
-    /// Vulnerabilities that the processor has, and what the kernel does about each.
+    /// The vulnerabilities of the processor, with the kernel's mitigation of each.
     pub mitigations: BTreeMap<String, String>,
     /// The frequency governor of CPU 0, if the machine has one.
     pub governor: Option<String>,
@@ -37,14 +37,14 @@ pub struct Machine {
     pub tsc_ghz: f64,
     /// Whether core cycles and instructions can be counted.
     pub hardware_counters: bool,
-    /// Why they cannot.
+    /// Why they cannot be counted.
     pub hardware_counters_missing: Option<String>,
-    /// When, in UTC.
+    /// The date and time of the run, in UTC.
     pub date: String,
 }
 
 impl Machine {
-    /// Asks this machine. Takes 50 ms, to measure the time-stamp counter.
+    /// Examines this machine. Takes 50 ms, to measure the time-stamp counter.
     pub fn ask() -> Self {
         let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
         let cpus = sys::allowed_cpus();
@@ -99,7 +99,7 @@ impl fmt::Display for Machine {
     }
 }
 
-/// At most 110 columns, for people; the JSON has all of it.
+/// Cuts a line to 110 columns for people; the JSON has all of it.
 fn shortened(line: String) -> String {
     if line.chars().count() <= 110 { line } else { line.chars().take(107).chain("...".chars()).collect() }
 }
@@ -112,7 +112,7 @@ fn maybe_line(path: &str) -> Option<String> {
     Some(fs::read_to_string(path).ok()?.trim().to_owned())
 }
 
-/// "model name" on x86, "CPU part" on arm64, where the model has no name.
+/// Returns "model name" on x86, or "CPU part" on arm64, where the model has no name.
 fn cpu_model(cpuinfo: &str) -> String {
     let field = |name: &str| {
         let line = cpuinfo.lines().find(|line| line.starts_with(name))?;
@@ -121,7 +121,7 @@ fn cpu_model(cpuinfo: &str) -> String {
     field("model name").or_else(|| field("CPU part")).unwrap_or_else(|| std::env::consts::ARCH.into())
 }
 
-/// Those that the processor is affected by.
+/// The mitigations of the vulnerabilities that affect the processor.
 fn mitigations() -> BTreeMap<String, String> {
     let Ok(files) = fs::read_dir("/sys/devices/system/cpu/vulnerabilities") else { return BTreeMap::new() };
     let read = |file: fs::DirEntry| {
@@ -132,7 +132,7 @@ fn mitigations() -> BTreeMap<String, String> {
     files.flatten().filter_map(read).collect()
 }
 
-/// Seconds since 1970 as a date and time of the Gregorian calendar.
+/// Converts seconds since 1970 to a date and time.
 fn utc(seconds: u64) -> String {
     let (mut days, day_seconds) = (seconds / 86_400, seconds % 86_400);
     let leap = |year: u64| year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));

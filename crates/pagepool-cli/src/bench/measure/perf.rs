@@ -1,19 +1,19 @@
-//! Core cycles and instructions of the calling thread in user mode, where the machine counts them.
+//! Counts core cycles and instructions of the calling thread in user mode, if the machine can.
 
 use std::fs::File;
 use std::io::Read;
 
 use crate::sys::{Hardware, open_hardware_counter};
 
-/// Two open counters, or none: a virtual machine often has no hardware counters at all.
+/// Two open counters, or none: a virtual machine often has no hardware counters.
 #[derive(Debug)]
 pub struct Counters {
     files: Option<(File, File)>,
-    /// Why there are none.
+    /// Why no counter is open.
     pub missing: Option<String>,
 }
 
-/// What has been counted so far.
+/// The counts up to now.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Reading {
     /// Cycles of the core's own clock.
@@ -33,7 +33,7 @@ impl Counters {
         }
     }
 
-    /// The counts up to now, `None` without counters.
+    /// Reads the counts up to now; `None` without counters.
     pub fn read(&mut self) -> Option<Reading> {
         let (cycles, instructions) = self.files.as_mut()?;
         Some(Reading { core_cycles: count(cycles)?, instructions: count(instructions)? })

@@ -1,10 +1,10 @@
-//! One figure over several repetitions.
+//! Summarises one figure over several repetitions.
 
 use serde::Serialize;
 
 use super::clock;
 
-/// Times per buffer, as tables and JSON have them. All `None` of what did not run.
+/// Times per buffer, for tables and JSON. All `None` for a workload that did not run.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Times {
     /// Nanoseconds, the shortest repetition.
@@ -18,7 +18,7 @@ pub struct Times {
 }
 
 impl Times {
-    /// Of a number of ticks for each repetition.
+    /// Summarises the ticks of each repetition.
     pub fn of(ticks: &[f64]) -> Self {
         let Some(Summary { min, med, max }) = Summary::of(ticks) else { return Self::default() };
         let [ns_min, ns_med, ns_max] = [min, med, max].map(|ticks| Some(ticks / clock::ticks_per_ns()));
@@ -38,7 +38,7 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// Of the values given, `None` of no values.
+    /// Summarises the values; `None` without a value.
     pub fn of(values: &[f64]) -> Option<Self> {
         let mut sorted = values.to_vec();
         sorted.sort_by(f64::total_cmp);
@@ -48,13 +48,13 @@ impl Summary {
         Some(Self { min, med, max })
     }
 
-    /// The one in the middle, `None` of no values.
+    /// The median; `None` without a value.
     pub fn median(values: &[f64]) -> Option<f64> {
         Some(Self::of(values)?.med)
     }
 }
 
-/// A figure in a table: "-" where there is none, no decimals from 1000 on.
+/// A figure in a table: "-" if there is none; no decimals from 1000 on.
 pub fn cell(value: Option<f64>, decimals: usize) -> String {
     match value {
         None => "-".into(),

@@ -1,8 +1,8 @@
-//! What a workload is: a row that names it, and what it needs to run, made ready.
+//! A workload: a row that describes it, and its runnable form.
 
 use crate::bench::measure::counted::{Counted, Rule};
 
-/// How often, and over how many buffers.
+/// The repetitions of a run, and the buffers in each.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
     /// Measured repetitions, after one that is dropped.
@@ -12,36 +12,36 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// The peers' harness: 11 repetitions of 2^18 buffers.
+    /// The plan of the peers' harness: 11 repetitions of 2^18 buffers.
     pub const FULL: Self = Self { repeats: 11, buffers: 1 << 18 };
-    /// For a look, or a test: 9 of 2^14.
+    /// A short plan, for tests: 9 repetitions of 2^14 buffers.
     pub const QUICK: Self = Self { repeats: 9, buffers: 1 << 14 };
 
-    /// The same with fewer buffers, for what takes long.
+    /// This plan with fewer buffers, for slow workloads.
     pub fn lighter(self, by: usize) -> Self {
         Self { buffers: (self.buffers / by).max(1024), ..self }
     }
 }
 
-/// A row of a table of workloads. Adding one: a function that makes it ready, and a row.
+/// A row of a table of workloads. To add one, write a function that makes it ready, and add a row.
 #[derive(Clone, Copy, Debug)]
 pub struct Workload {
-    /// Our name.
+    /// The name.
     pub name: &'static str,
-    /// Linux's name for the same, or "-".
+    /// The name of Linux's equivalent, or "-".
     pub linux: &'static str,
-    /// Buffers in a call.
+    /// Buffers per call.
     pub batch: usize,
     /// One iteration, in words.
     pub about: &'static str,
-    /// How many times fewer buffers it runs over than the plan says.
+    /// The factor by which it runs over fewer buffers than the plan.
     pub weight: usize,
     /// The counters that must move; all others must stand still.
     pub rules: &'static [Rule],
-    /// Buffers for each page fault that is forgiven; 0 forgives none.
+    /// Buffers per tolerated page fault; 0 tolerates none.
     pub buffers_a_fault: u64,
-    /// What this one is held against: a workload on as many cores, measured in turns with it, repetition by
-    /// repetition.
+    /// The workload that this one is compared with: it runs on as many cores, and repetitions of the two
+    /// alternate.
     pub beside: Option<MakeReady>,
     /// Makes it ready to run.
     pub ready: MakeReady,
@@ -50,7 +50,7 @@ pub struct Workload {
 /// Makes a workload ready to run.
 pub type MakeReady = fn() -> Result<Ready, String>;
 
-/// A row names what differs from the usual: Linux has no such workload, a call is for one buffer, no counter
+/// A row sets only what differs from the defaults: no equivalent in Linux, one buffer per call, no counter
 /// moves.
 impl Workload {
     pub const fn new(name: &'static str, ready: MakeReady) -> Self {
@@ -87,36 +87,36 @@ impl Workload {
     }
 }
 
-/// One side of a workload: runs over so many buffers.
+/// One side of a workload; the argument is the number of buffers.
 pub type RunSide = Box<dyn FnMut(usize)>;
 /// The side that runs on the second core.
 pub type SendSide = Box<dyn FnMut(usize) + Send>;
 
-/// A workload made ready: memory reserved, pools filled, handles held.
+/// A workload ready to run: memory is reserved, pools are filled, handles are held.
 pub struct Ready {
-    /// What runs.
+    /// The code to run.
     pub body: Body,
-    /// Reads the counters that the rules are about.
+    /// Reads the counters that the rules check.
     pub counters: Box<dyn Fn() -> Counted>,
-    /// Distinct offsets at which packet data begins among the handles held, where that matters.
+    /// The number of distinct offsets at which the packets of the held handles begin, if that matters.
     pub colours: Option<usize>,
 }
 
-/// Where it runs.
+/// The sides of a workload.
 pub enum Body {
-    /// On the owner's core.
+    /// Runs on the owner's core.
     OneCore(RunSide),
-    /// On the owner's core and on a second one.
+    /// Run on the owner's core and on a second one.
     TwoCores(RunSide, SendSide),
 }
 
 impl Ready {
-    /// One core, no counters.
+    /// A workload on one core, without counters.
     pub fn one_core(run: impl FnMut(usize) + 'static) -> Self {
         Self { body: Body::OneCore(Box::new(run)), counters: Box::new(Counted::default), colours: None }
     }
 
-    /// Two cores, no counters.
+    /// A workload on two cores, without counters.
     pub fn two_cores(
         produce: impl FnMut(usize) + 'static,
         consume: impl FnMut(usize) + Send + 'static,
@@ -125,12 +125,12 @@ impl Ready {
         Self { body, counters: Box::new(Counted::default), colours: None }
     }
 
-    /// With the counters that its rules are about.
+    /// Adds the counters that its rules check.
     pub fn counting(self, counters: impl Fn() -> Counted + 'static) -> Self {
         Self { counters: Box::new(counters), ..self }
     }
 
-    /// With the number of distinct packet offsets.
+    /// Adds the number of distinct packet offsets.
     pub fn coloured(self, colours: usize) -> Self {
         Self { colours: Some(colours), ..self }
     }

@@ -1,10 +1,10 @@
-//! `bench across`: what it costs to hand buffers to a second core that returns them, beside DPDK's default
-//! mempool, which does the same work.
+//! `bench across`: the cost of passing buffers to a second core that returns them, compared with DPDK's
+//! default mempool at that work.
 //!
-//! Rounds take turns row by row: ours, then theirs, with `line_round_trip` before and after. Two CPUs of a
-//! virtual machine are sometimes near each other and sometimes far, which changes every figure by a factor
-//! of two to four. So a ratio is made of one pair of runs, and counts only if the CPUs were near, or far, all
-//! the time. Each round makes pools and mempool anew, for where memory lies changes figures too.
+//! Each row of a round runs ours, then theirs, with `line_round_trip` before and after. Two CPUs of a virtual
+//! machine are sometimes near each other and sometimes far, which changes every figure by a factor of two to
+//! four. Therefore a ratio comes from one pair of runs, and counts only if the CPUs were near, or far, all
+//! the time. Each round creates new pools and a new mempool: the place of memory changes figures, too.
 
 use serde::Serialize;
 
@@ -20,12 +20,12 @@ use crate::bench::workloads::{frags, remote, yardsticks};
 use crate::report::output;
 use crate::sys;
 
-/// A line there and back that takes longer means CPUs far from each other.
+/// A longer round trip of a line means that the CPUs are far from each other.
 const NEAR_NS: f64 = 280.0;
-/// How long that is looked at.
+/// The plan of a measurement of the round trip.
 const LOOK: Plan = Plan { repeats: 3, buffers: 2048 };
 
-/// A row: ours, and the mempool's work that it is held against.
+/// A row: our workload, and the work of the mempool that it is compared with.
 struct AcrossCase {
     calls: &'static str,
     moves: &'static str,
@@ -75,21 +75,21 @@ const CASES: &[AcrossCase] = &[
 /// One pair of runs.
 #[derive(Clone, Copy, Debug, Serialize)]
 struct AcrossPair {
-    /// A cache line there and back, before and after, in nanoseconds.
+    /// The round trip of a cache line, before and after, in nanoseconds.
     line_ns: [f64; 2],
     ours_ns: f64,
     mempool_ns: Option<f64>,
 }
 
 impl AcrossPair {
-    /// Near or far, if it was the same before and after.
+    /// Near or far, if equal before and after.
     fn state(&self) -> Option<AcrossState> {
         let [before, after] = self.line_ns.map(|ns| ns < NEAR_NS);
         (before == after).then_some(if before { AcrossState::Near } else { AcrossState::Far })
     }
 }
 
-/// How far the two CPUs are from each other.
+/// The distance of the two CPUs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum AcrossState {
     Near,
@@ -105,7 +105,7 @@ impl AcrossState {
     }
 }
 
-/// Everything measured of one row.
+/// All measurements of one row.
 #[derive(Serialize)]
 pub struct AcrossRow {
     calls: &'static str,
@@ -139,7 +139,7 @@ pub fn run(plan: Plan, rounds: usize) -> Result<Report<Vec<AcrossRow>>, String> 
     Ok(Report { name: "across", about: about(cpus, &program, &rows), results: rows, table, failed })
 }
 
-/// Ours, then theirs.
+/// Measures ours, then theirs.
 fn pair(
     plan: Plan,
     case: &AcrossCase,
@@ -158,13 +158,13 @@ fn pair(
     Ok(AcrossPair { line_ns: [before, look(second)?], ours_ns, mempool_ns })
 }
 
-/// A cache line to the second CPU and back, in nanoseconds.
+/// Measures the round trip of a cache line to the second CPU, in nanoseconds.
 fn look(second: usize) -> Result<f64, String> {
     let ticks = measure(LOOK, yardsticks::line_round_trip()?, None, Some(second))?.own.ticks;
     Ok(Summary::median(&ticks).ok_or("no repetitions")? / clock::ticks_per_ns())
 }
 
-/// A line of the table, if any pair was made in this state.
+/// A line of the table, if a pair was measured in this state.
 fn cells(row: &AcrossRow, state: AcrossState) -> Option<Vec<String>> {
     let pairs: Vec<_> = row.pairs.iter().filter(|pair| pair.state() == Some(state)).collect();
     let of = |figure: fn(&AcrossPair) -> Option<f64>| {

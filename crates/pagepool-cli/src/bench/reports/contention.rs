@@ -1,10 +1,9 @@
-//! `bench contention`: 1 to N threads return to one owner at the same time, by each way home there is: a
-//! pool's lanes, a pool's locked ring, and a lock-free ring, which is a rival and has no pool behind it.
+//! `bench contention`: 1 to N threads return to one owner at the same time, by each path: a pool's lanes, a
+//! pool's locked ring, and, for comparison, a lock-free ring without a pool.
 //!
 //! The owner allocates on the first CPU and hands bursts of 32 to the returning threads in turn, each through
-//! a bare ring of its own; a thread whose ring is full is passed over. Returning threads share the CPUs that
-//! are left; where there are more threads than CPUs, a thread that finds nothing to do gives its time slice
-//! away, and the report says so.
+//! its own bare ring; it skips a thread whose ring is full. Returning threads share the remaining CPUs. If
+//! there are more threads than CPUs, a thread without work yields its time slice, and the report says so.
 
 use std::hint::spin_loop;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -26,15 +25,15 @@ use crate::sys;
 
 /// Buffers handed over at once.
 const BURST: usize = 32;
-/// Slots of the pool's locked ring: room for everything that is out, so that nothing leaves the pool.
+/// Slots of the pool's locked ring: as many as buffers can be out; nothing leaves the pool.
 const RING: usize = 16384;
 
-/// One number of returning threads, one way home.
+/// The figures of one number of returning threads and one return path.
 #[derive(Serialize)]
 pub struct ContentionRow {
     threads: usize,
     way: &'static str,
-    /// Not this library's: no pool is behind it.
+    /// Whether this is not our code: no pool is behind it.
     rival: bool,
     #[serde(flatten)]
     times: Times,
@@ -43,19 +42,19 @@ pub struct ContentionRow {
     failed: Option<String>,
 }
 
-/// A way home, as its owner sees it.
+/// A return path, from the owner's view.
 trait ContentionPath {
-    /// Goes home when a returning thread drops it.
+    /// A buffer. It is returned when a returning thread drops it.
     type Buffer: Send;
     /// What must be counted, and nothing else.
     const RULES: &'static [Rule];
 
-    /// No way runs dry: each has as many idle pages as can be out, and some.
+    /// Allocates a buffer. A path never runs dry: it has more idle pages than can be out.
     fn alloc(&mut self) -> Self::Buffer;
     fn counted(&self) -> Counted;
 }
 
-/// Lanes or the locked ring.
+/// A pool's lanes or locked ring.
 impl ContentionPath for Bound {
     type Buffer = PageBuf;
     const RULES: &'static [Rule] = &[
@@ -74,7 +73,7 @@ impl ContentionPath for Bound {
     }
 }
 
-/// The lock-free ring, which counts for itself.
+/// The lock-free ring, which has its own counters.
 impl<'a> ContentionPath for mpsc::Owner<'a> {
     type Buffer = mpsc::QueuedPage<'a>;
     const RULES: &'static [Rule] = mpsc::RULES;
@@ -131,7 +130,7 @@ fn cells(row: &ContentionRow) -> [String; 8] {
     [row.threads.to_string(), row.way.into(), min, med, max, cell(tsc_med, 1), came_home, refills]
 }
 
-/// What one row measures, but for the way itself.
+/// The parameters of one row.
 struct ContentionCase<'a> {
     plan: Plan,
     threads: usize,
@@ -141,7 +140,7 @@ struct ContentionCase<'a> {
 }
 
 impl ContentionCase<'_> {
-    /// Idle pages: what can be out, and a refill.
+    /// Idle pages: as many as can be out, and a refill.
     fn pages(&self) -> usize {
         self.threads * (spsc::CAPACITY + BURST) + 2 * BURST + 64
     }
@@ -158,14 +157,14 @@ fn lock_free(case: ContentionCase) -> Result<ContentionRow, String> {
     measure(case, &mut mpsc.owner())
 }
 
-/// What the owner and the returning threads share, apart from what the owner writes beside it.
+/// Shared by the owner and the returning threads, on lines that the owner does not otherwise write.
 #[repr(align(128))]
 struct Progress {
     returned: Vec<PaddedCount>,
     stop: AtomicBool,
 }
 
-/// Ends the returning threads, also when the owner panics.
+/// Ends the returning threads, even if the owner panics.
 struct StopAtEnd<'a>(&'a Progress);
 
 impl Drop for StopAtEnd<'_> {
@@ -174,7 +173,7 @@ impl Drop for StopAtEnd<'_> {
     }
 }
 
-/// A count on lines of its own.
+/// A count on cache lines of its own.
 #[derive(Default)]
 #[repr(align(128))]
 struct PaddedCount(AtomicUsize);
@@ -216,7 +215,8 @@ fn measure<W: ContentionPath>(case: ContentionCase, way: &mut W) -> Result<Conte
     })
 }
 
-/// The owner's side: ticks per buffer of each repetition, from the first allocation to the last return.
+/// Runs the owner's side. Returns the ticks per buffer of each repetition, from the first allocation to the
+/// last return.
 fn repeat<W: ContentionPath>(
     plan: Plan,
     way: &mut W,
@@ -266,7 +266,7 @@ fn return_all<B: Send>(mut rx: BurstReceiver<B>, progress: &Progress, at: usize,
     }
 }
 
-/// Waits a moment; where threads share CPUs, now and then for a whole time slice.
+/// Waits a moment; if threads share CPUs, every 64th wait yields the CPU.
 fn pause(spins: usize, shared: bool) {
     if shared && spins.is_multiple_of(64) { thread::yield_now() } else { spin_loop() }
 }

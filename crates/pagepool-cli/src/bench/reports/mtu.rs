@@ -1,9 +1,9 @@
-//! `bench mtu`: the argument of the thread "page_pool: introduce page_pool_alloc() API" (netdev, 2023). What
+//! `bench mtu`: the question of the thread "page_pool: introduce page_pool_alloc() API" (netdev, 2023). What
 //! does a packet cost at MTU 1500, 4000, 8000 and 9000, from whole pages, from `page_frag`, and from
 //! fragments of order-3 pages?
 //!
-//! 64 packets are allocated and then returned, as in one poll; all on one core. Wasted bytes are measured:
-//! pages taken for a run of packets, less what the packets need.
+//! 64 packets are allocated and then returned, as in one poll, all on one core. Wasted bytes are measured:
+//! the pages taken for a run of packets, minus what the packets need.
 
 use std::collections::BTreeSet;
 
@@ -24,10 +24,10 @@ use crate::sys;
 const AROUND: usize = 14 + 256 + 320;
 /// Packets in a poll.
 const POLL: usize = 64;
-/// Packets over which waste is measured: 14 pages of 15 fragments, 30 of 7, 70 of 3.
+/// Packets over which waste is measured: a multiple of 15, 7 and 3, the fragments per page.
 const WASTE_OVER: usize = 210;
 
-/// A way to store packets, at one MTU.
+/// One way to store packets, at one MTU.
 #[derive(Serialize)]
 pub struct MtuRow {
     mtu: usize,
@@ -39,9 +39,9 @@ pub struct MtuRow {
     core_cycles_med: Option<f64>,
     instructions: Option<f64>,
     wasted_bytes: f64,
-    /// What the figures in the thread "[PATCH net-next v3 3/4] page_pool: introduce page_pool_alloc() API"
-    /// predict: 48 cycles for a page through the ring, 514 for an order-3 page from the allocator, 17 for an
-    /// atomic.
+    /// The prediction from the figures in the thread "[PATCH net-next v3 3/4] page_pool: introduce
+    /// page_pool_alloc() API": 48 cycles for a page through the ring, 514 for an order-3 page from the
+    /// allocator, 17 for an atomic.
     predicted_cycles: Option<f64>,
 }
 
@@ -159,7 +159,7 @@ fn fragments(need: usize, way: ReturnKind) -> Result<Ready, String> {
     polls(order3(), 1, way, move |pool| frag(pool, need))
 }
 
-/// Packets of so many buffers.
+/// Packets of this many buffers each.
 fn polls(
     params: PoolParams,
     buffers: usize,
@@ -194,7 +194,7 @@ fn page_frag_waste(need: usize) -> Result<f64, String> {
     Ok(waste(need, held.iter().map(|frag| frag.start() / page_frag::PAGE_BYTES as u64)))
 }
 
-/// Bytes per packet that lie in the order-3 pages taken and that no packet needs.
+/// Bytes per packet in the order-3 pages taken that no packet needs.
 fn waste(need: usize, pages: impl Iterator<Item = u64>) -> f64 {
     let taken = pages.collect::<BTreeSet<_>>().len() * page_frag::PAGE_BYTES;
     taken as f64 / WASTE_OVER as f64 - need as f64

@@ -1,9 +1,9 @@
-//! `bench pools`: what a return from another thread costs a thread that returns to 1 to 1,024 pools.
+//! `bench pools`: the cost of a return from another thread, if that thread returns to 1 to 1,024 pools.
 //!
-//! One thread owns all pools and allocates; the other drops one buffer of each pool in turn, and again. Only
-//! the drops are timed. A thread finds its lane to a pool by the pool's id, so there are also rows of pools
-//! whose ids are equal modulo a power of two. Where all lanes of a pool are taken, by threads that return
-//! nothing any more, the thread uses the ring, as it does in a pool without lanes.
+//! One thread owns all pools and allocates; the other repeatedly drops one buffer of each pool in turn. Only
+//! the drops are timed. A thread finds its lane to a pool by the pool's id; therefore some rows have pools
+//! whose ids are equal modulo a power of two. If threads that return nothing more have taken all lanes of a
+//! pool, the thread uses the ring, as in a pool without lanes.
 
 use std::collections::BTreeMap;
 use std::hint::black_box;
@@ -26,16 +26,16 @@ use crate::sys;
 
 /// Numbers of pools.
 const POOLS: [usize; 6] = [1, 16, 32, 64, 256, 1024];
-/// Ids of [`COLLIDING`] pools are equal modulo these.
+/// The ids of [`COLLIDING`] pools are equal modulo each of these.
 const MODULI: [u32; 3] = [16, 64, 1024];
 const COLLIDING: usize = 64;
 /// Lanes of a pool whose lanes are all taken.
 const TAKEN: usize = 16;
-/// Most buffers of a pool that are out at once: slots of a lane, and of the ring.
+/// The most buffers of a pool that are out at once: slots of a lane, and of the ring.
 const OUT: usize = 64;
-/// Most buffers that are out at once.
+/// The most buffers of all pools that are out at once.
 const ALL_OUT: usize = 16 * 1024;
-/// Base pages of the arena: what can be out, and of each pool a refill, and what the taken lanes had.
+/// Base pages of the arena: those that can be out, a refill of each pool, and those in the taken lanes.
 const PAGES: usize = 4 * ALL_OUT;
 
 /// How buffers return.
@@ -77,7 +77,7 @@ impl Way {
     }
 }
 
-/// One number of pools, one way home.
+/// The figures of one number of pools and one return path.
 #[derive(Serialize)]
 pub struct PoolsRow {
     pools: usize,
@@ -91,7 +91,7 @@ pub struct PoolsRow {
     failed: Option<String>,
 }
 
-/// Every buffer comes by message, and none is taken from the arena.
+/// Every buffer returns by message, and no page is taken from the arena.
 const RULES: &[Rule] = &[
     Rule(&["alloc_fast", "alloc_refill"], Moves::Each),
     Rule(&["alloc_refill"], Moves::Any),
@@ -105,7 +105,7 @@ pub fn run(plan: Plan) -> Result<Report<Vec<PoolsRow>>, String> {
     run_with(plan, consecutive.into_iter().chain(colliding))
 }
 
-/// Runs it with so many pools, whose ids are equal modulo this, each.
+/// Runs the report for these numbers of pools, each with the modulus of its ids.
 fn run_with(plan: Plan, pools: impl Iterator<Item = (usize, u32)>) -> Result<Report<Vec<PoolsRow>>, String> {
     let other = sys::pin_owner();
     let mut rows = Vec::new();
@@ -150,14 +150,14 @@ fn row(plan: Plan, pools: usize, modulo: u32, way: Way, cpu: Option<usize>) -> R
     Ok(PoolsRow { pools: pools.len(), ids_modulo: modulo, way, times, buffers, counters, failed })
 }
 
-/// Pools over one arena whose ids are equal modulo this.
+/// Makes pools of one arena whose ids are equal modulo this.
 fn make(pools: usize, modulo: u32, way: Way) -> Result<Vec<Bound>, String> {
     let arena = pools::arena(PAGES)?;
     let mut made: Vec<Bound> = Vec::with_capacity(pools);
     while made.len() < pools {
         let pool = new_pool(way, &arena)?;
         let first = made.first().map_or(pool.handle().id(), |first| first.handle().id());
-        // Ids are never used twice: those between go with their pools.
+        // Ids are never reused: those in between go with their pools.
         if pool.handle().id() % modulo == first % modulo {
             made.push(pool.bind());
         }
@@ -169,8 +169,8 @@ fn new_pool(way: Way, arena: &Arc<dyn Provider>) -> Result<Pool, String> {
     Pool::new(way.params(), arena.clone()).map_err(|error| error_chain(&error))
 }
 
-/// The owner's side: ticks per buffer of each repetition, which are those of the other thread's drops; what
-/// was counted; and over how many buffers.
+/// Runs the owner's side. Returns the ticks per buffer of each repetition (of the other thread's drops), the
+/// counters, and the number of buffers.
 fn repeat(
     plan: Plan,
     pools: &[Bound],
@@ -195,7 +195,7 @@ fn repeat(
     Ok((ticks, counted(pools).since(&before), buffers))
 }
 
-/// The sums of all pools.
+/// The sums over all pools.
 fn counted(pools: &[Bound]) -> Counted {
     let mut sums = BTreeMap::new();
     for (name, count) in pools.iter().flat_map(|pool| pool.stats().fields()) {
@@ -208,7 +208,7 @@ fn counted(pools: &[Bound]) -> Counted {
 fn return_all(given: Receiver<Vec<PageBuf>>, done: Sender<u64>, cpu: Option<usize>) {
     cpu.map(sys::pin_to);
     for mut buffers in given {
-        // The handles come from the other core. That is no part of a return: they are read before.
+        // Fetching the handles from the other core is no part of a return: read them before.
         black_box(buffers.iter().map(|buf| buf.page().0).fold(0, u32::wrapping_add));
         let begin = clock::begin();
         buffers.clear();

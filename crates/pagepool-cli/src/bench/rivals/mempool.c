@@ -3,14 +3,14 @@
  *
  *     ./mempool -l 0,1 --no-pci --in-memory
  *
- * The first lcore gets objects and hands them over in bursts of 32, through a ring of 1024 pointers,
- * whose two ends keep copies of each other's index. The second lcore puts them. The mempool is the default
+ * The first lcore gets objects and hands them over in bursts of 32, through a ring of 1024 pointers. Each
+ * end of the ring caches the other's index. The second lcore puts them. The mempool is the default
  * one: ring_mp_mc, 8191 objects of 2048 bytes, a cache of 512 objects on each lcore.
  *
- * Each line of standard input orders one measurement: "BULK TOUCH REPEATS OBJECTS". BULK is 1 or 32 objects a
+ * Each line of standard input orders one measurement: "BULK TOUCH REPEATS OBJECTS". BULK is 1 or 32 objects per
  * call. With TOUCH 1 the first lcore writes the third word of each object, and the second reads it. Standard
- * output gets one line: nanoseconds an object for each repetition, as the second lcore measures them. One
- * repetition before them warms up. Nothing but the work is between two time stamps.
+ * output gets one line: nanoseconds per object for each repetition, as the second lcore measures them. One
+ * repetition before them warms up. Only the work is between two time stamps.
  */
 #include <stdatomic.h>
 #include <stdint.h>
@@ -115,7 +115,7 @@ static INLINE void consume(unsigned objects, unsigned bulk, unsigned touch)
     }
 }
 
-/* With constants, so that the compiler sees what it would see in a program that does one of these. */
+/* Passes constants: the compiler sees what it would see in a program that does only one of these. */
 #define EACH_KIND(side, objects, bulk, touch)          \
     do {                                               \
         if ((bulk) == 1 && !(touch))                   \

@@ -1,8 +1,8 @@
-//! DPDK's default mempool: the C program beside this file, compiled, and run as a process that waits for
+//! DPDK's default mempool: compiles the C program beside this file, and runs it as a process that waits for
 //! orders.
 //!
-//! Nothing of DPDK is linked into this command: a machine without it says what is missing, and the report
-//! goes without its columns.
+//! This command links nothing of DPDK. On a machine without DPDK the report says what is missing and lacks
+//! those columns.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -12,12 +12,12 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio, id};
 use crate::bench::measure::workload::Plan;
 
 const SOURCE: &str = include_str!("mempool.c");
-/// Huge pages of 2 MiB that its objects and DPDK itself fit into.
+/// Huge pages of 2 MiB that hold its objects and DPDK itself.
 const HUGE_PAGES: usize = 32;
-/// Most repetitions that it keeps.
+/// The most repetitions that it records.
 const MOST_REPEATS: usize = 64;
 
-/// The program, compiled; its folder goes with it.
+/// The compiled program. Dropping it removes its folder.
 #[derive(Debug)]
 pub struct MempoolProgram {
     folder: PathBuf,
@@ -26,7 +26,7 @@ pub struct MempoolProgram {
 }
 
 impl MempoolProgram {
-    /// Compiles it. The error says what is missing.
+    /// Compiles it. The error names what is missing.
     pub fn compile() -> Result<Self, String> {
         let missing = |why| format!("{why}; Debian has it in libdpdk-dev, with pkg-config and gcc");
         let config = |what| run(Command::new("pkg-config").args([what, "libdpdk"])).map_err(missing);
@@ -69,11 +69,11 @@ impl MempoolProgram {
 
 impl Drop for MempoolProgram {
     fn drop(&mut self) {
-        _ = fs::remove_dir_all(&self.folder); // nothing that matters is left behind
+        _ = fs::remove_dir_all(&self.folder); // a leftover does no harm
     }
 }
 
-/// Whether DPDK and the fragments of the report get huge pages that were reserved.
+/// Whether DPDK and the fragments of the report get reserved huge pages.
 pub fn huge_pages_reserved() -> bool {
     huge_pages_free() >= HUGE_PAGES
 }
@@ -83,7 +83,7 @@ fn huge_pages_free() -> usize {
     read.ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0)
 }
 
-/// A command's output, or why it failed.
+/// Runs a command. Returns its output, or why it failed.
 fn run(command: &mut Command) -> Result<String, String> {
     let name = command.get_program().to_string_lossy().into_owned();
     let output = command.output().map_err(|error| format!("{name} does not run: {error}"))?;
@@ -94,7 +94,7 @@ fn run(command: &mut Command) -> Result<String, String> {
     Err(format!("{name} failed: {}", said.lines().next().unwrap_or_default()))
 }
 
-/// The program, running; it ends when this is dropped.
+/// The running program. It ends when this is dropped.
 #[derive(Debug)]
 pub struct Mempool {
     process: Child,
@@ -103,7 +103,7 @@ pub struct Mempool {
 }
 
 impl Mempool {
-    /// Nanoseconds a buffer for each repetition, with so many objects a call.
+    /// Measures with `bulk` objects per call. Returns nanoseconds per buffer for each repetition.
     pub fn measure(&mut self, touch: bool, bulk: usize, plan: Plan) -> Result<Vec<f64>, String> {
         let failed = |error| format!("DPDK's mempool stopped: {error}");
         let (stdin, stdout) =
@@ -119,7 +119,7 @@ impl Mempool {
 
 impl Drop for Mempool {
     fn drop(&mut self) {
-        drop(self.stdin.take()); // no more orders: it ends by itself
+        drop(self.stdin.take()); // no more orders: it exits
         _ = self.process.wait();
     }
 }

@@ -1,13 +1,12 @@
 //! The rival of the lanes: one lock-free queue for all returning threads, over pages of an arena like the
 //! pool's.
 //!
-//! What   page numbers in crossbeam's `ArrayQueue`. The owner keeps a stack and refills it, 64 at a time.
-//! Who    one owner allocates; a buffer may be dropped on any thread, and goes home through the queue from
-//!        all of them.
-//! Absent on purpose: the pool. No end while buffers are out, no look at who drops, no fragments, syncs or
-//!        wake-up, and nothing that counts per buffer.
-//! Cost   dropping: one compare-and-swap on the queue's tail, one store. Taking: one compare-and-swap on its
-//!        head, for an `ArrayQueue` has many consumers, too; a queue with one would do without.
+//! What   Page numbers in crossbeam's `ArrayQueue`. The owner keeps a stack and refills it, 64 at a time.
+//! Who    One owner allocates; any thread may drop a buffer, which returns through the queue.
+//! Absent on purpose, the pool: no end while buffers are out, no check of the dropping thread, no fragments,
+//!        syncs or wake-up, and no counter per buffer.
+//! Cost   Dropping: one compare-and-swap on the queue's tail, one store. Taking: one compare-and-swap on its
+//!        head, because an `ArrayQueue` allows many consumers; a queue for one needs none.
 
 use std::iter;
 use std::sync::Arc;
@@ -17,22 +16,21 @@ use pagepool::{PageIdx, Provider};
 
 use crate::bench::measure::counted::{Counted, Moves, Rule};
 
-/// Pages that the owner takes at once, as many as a pool.
+/// Pages that the owner takes at once, as a pool does.
 const REFILL: usize = 64;
 
-/// Every page comes home through the queue. The queue is where they all are at the start; none is taken from
-/// the arena.
+/// Every page returns through the queue. All pages start in the queue; none is taken from the arena.
 pub const RULES: &[Rule] = &[
     Rule(&["allocated"], Moves::Each),
     Rule(&["came_home"], Moves::Each),
     Rule(&["refills"], Moves::Share(1, REFILL as u64)),
 ];
 
-/// The pages and their way home.
+/// The pages and their return queue.
 pub struct Mpsc {
-    /// Of this queue alone: its pages go with it.
+    /// Used by this queue alone: the pages are freed with it.
     _arena: Arc<dyn Provider>,
-    /// Room for every page.
+    /// Has room for every page.
     queue: ArrayQueue<u32>,
 }
 
@@ -40,12 +38,12 @@ pub struct Mpsc {
 pub struct Owner<'a> {
     queue: &'a ArrayQueue<u32>,
     stack: Vec<u32>,
-    /// Pages ever taken out of the queue.
+    /// Pages taken out of the queue so far.
     taken: usize,
     refills: u64,
 }
 
-/// A page; it goes home when it is dropped.
+/// A page. Dropping it returns it.
 pub struct QueuedPage<'a> {
     queue: &'a ArrayQueue<u32>,
     page: u32,
@@ -54,7 +52,7 @@ pub struct QueuedPage<'a> {
 const _: () = assert!(size_of::<QueuedPage>() == 16, "of the size of the pool's handle");
 
 impl Mpsc {
-    /// So many pages of this arena, all in the queue.
+    /// Takes this many pages of the arena, and puts all into the queue.
     pub fn new(arena: Arc<dyn Provider>, pages: usize) -> Result<Self, String> {
         let mut numbers = vec![PageIdx(0); pages];
         let got = arena.reserve(0, None, &mut numbers);
@@ -66,7 +64,7 @@ impl Mpsc {
         Ok(Self { _arena: arena, queue })
     }
 
-    /// Its owner; what an earlier one kept is in the queue again.
+    /// The owner. Pages that an earlier owner kept are in the queue again.
     pub fn owner(&mut self) -> Owner<'_> {
         Owner { queue: &self.queue, stack: Vec::with_capacity(REFILL), taken: 0, refills: 0 }
     }
@@ -79,7 +77,7 @@ fn put(queue: &ArrayQueue<u32>, page: u32) {
 }
 
 impl<'a> Owner<'a> {
-    /// A page, `None` if all are out.
+    /// Allocates a page; `None` if all are out.
     #[inline(always)]
     pub fn alloc(&mut self) -> Option<QueuedPage<'a>> {
         let page = self.stack.pop().or_else(|| self.refill())?;
@@ -95,8 +93,8 @@ impl<'a> Owner<'a> {
         self.stack.pop()
     }
 
-    /// Exact when nothing is on its way. It costs the path nothing: what came home is what was taken, and
-    /// what waits.
+    /// The counters; exact when no return is in progress. They cost the fast path nothing: returned pages are
+    /// those taken and those waiting.
     pub fn counted(&self) -> Counted {
         let allocated = self.taken - self.stack.len();
         let came_home = self.taken + self.queue.len();

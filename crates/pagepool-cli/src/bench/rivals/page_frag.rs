@@ -1,16 +1,16 @@
-//! The rival in the thread "page_pool: introduce page_pool_alloc() API" (netdev, 2023): a look-alike of
-//! Linux's `page_frag_cache` (mm/page_frag_cache.c, v7.3).
+//! The rival in the thread "page_pool: introduce page_pool_alloc() API" (netdev, 2023): a copy of the design
+//! of Linux's `page_frag_cache` (mm/page_frag_cache.c, v7.3).
 //!
-//! What   fragments of order-3 pages, cut upwards. The page's reference count is the fragment counter: a bias
-//!        is put on it once, hand-outs are counted against the bias in private, the rest is taken off when
-//!        the page is used up.
-//! Who    one owner cuts; a fragment may be dropped on any thread.
-//! Absent on purpose, as in Linux: no return queue (a page whose last fragment is dropped goes back to the
-//! arena), no
-//!        counters of pages in flight, no node check, no colours.
-//! Cost   cutting: none but every 15th; dropping: one atomic subtraction.
+//! What   Fragments of order-3 pages, cut upwards. The page's reference count counts fragments: a bias is
+//!        added once, allocations are counted against it in private, and the rest is subtracted when the page
+//!        is used up.
+//! Who    One owner cuts; any thread may drop a fragment.
+//! Absent on purpose, as in Linux: no return queue (a page whose last fragment is dropped returns to the
+//!        arena), no counters of pages in flight, no node check, no colours.
+//! Cost   Cutting: one atomic subtraction per page (every 15th fragment of 2090 bytes). Dropping: one atomic
+//!        subtraction.
 
-// UNSAFETY: pages that it reserved are given back.
+// UNSAFETY: pages that it reserved are released.
 #![expect(unsafe_code)]
 
 use std::cell::Cell;
@@ -21,11 +21,11 @@ use pagepool::{PAGE_SIZE, PageIdx, Provider};
 
 use crate::bench::measure::counted::Counted;
 
-/// Pages of 32 KiB.
+/// The order of a page: 32 KiB.
 const ORDER: u8 = 3;
 /// Bytes in a page.
 pub const PAGE_BYTES: usize = PAGE_SIZE << ORDER;
-/// References that a fresh page gets beside its own.
+/// References that a fresh page gets in addition to its own.
 const BIAS: i32 = 32768;
 /// Fragments begin at multiples of a cache line.
 const ALIGN: usize = 64;
@@ -35,19 +35,19 @@ pub struct PageFrag {
     pages: Arc<Pages>,
     current: Cell<Option<PageIdx>>,
     offset: Cell<usize>,
-    /// References of the current page that were not handed out.
+    /// References to the current page that are not handed out.
     bias: Cell<i32>,
     refills: Cell<u64>,
     reuses: Cell<u64>,
 }
 
-/// What fragments refer to: the arena, and a reference count per page of it.
+/// Shared by all fragments: the arena, and a reference count per page of it.
 struct Pages {
     arena: Arc<dyn Provider>,
     references: Box<[AtomicI32]>,
 }
 
-/// A fragment of a page; it goes home when it is dropped.
+/// A fragment of a page. Dropping it drops its reference.
 pub struct CarvedFrag<'a> {
     pages: &'a Pages,
     page: PageIdx,
@@ -57,7 +57,7 @@ pub struct CarvedFrag<'a> {
 const _: () = assert!(size_of::<CarvedFrag>() == 16, "of the size of the pool's handle");
 
 impl PageFrag {
-    /// Over this arena, without a page yet.
+    /// Starts on this arena, without a page.
     pub fn new(arena: Arc<dyn Provider>) -> Self {
         let pages = arena.area().pages() as usize >> ORDER;
         let references = (0..pages).map(|_| AtomicI32::new(0)).collect();
@@ -71,7 +71,7 @@ impl PageFrag {
         }
     }
 
-    /// A fragment of this size, `None` if the arena is used up or the size exceeds a page.
+    /// Allocates a fragment; `None` if the arena is empty or the size exceeds a page.
     #[inline]
     pub fn alloc(&self, size: usize) -> Option<CarvedFrag<'_>> {
         let size = size.next_multiple_of(ALIGN);
@@ -85,7 +85,7 @@ impl PageFrag {
         Some(CarvedFrag { pages: &self.pages, page: page?, offset: offset as u32 })
     }
 
-    /// The same page again if all its fragments are home, else a fresh one.
+    /// Reuses the current page if all its fragments were dropped, else reserves a fresh one.
     #[cold]
     fn next_page(&self, size: usize) -> Option<PageIdx> {
         if size > PAGE_BYTES {
@@ -112,7 +112,7 @@ impl PageFrag {
         Some(page)
     }
 
-    /// Pages taken from the arena, and pages used again in place.
+    /// Pages taken from the arena, and pages reused in place.
     pub fn counted(&self) -> Counted {
         Counted::from_fields([("refilled", self.refills.get()), ("reused_in_place", self.reuses.get())])
     }
@@ -134,7 +134,7 @@ impl Pages {
         &self.references[page.0 as usize >> ORDER]
     }
 
-    /// Drops so many references and says whether those were the last.
+    /// Drops this many references. Returns whether they were the last.
     #[inline(always)]
     fn let_go(&self, page: PageIdx, references: i32) -> bool {
         self.references_of(page).fetch_sub(references, Ordering::AcqRel) == references
@@ -152,7 +152,8 @@ impl Drop for CarvedFrag<'_> {
     #[inline]
     fn drop(&mut self) {
         if self.pages.let_go(self.page, 1) {
-            // SAFETY: as above; this was the last fragment.
+            // SAFETY: the page was reserved with this order, and the last reference, this fragment's, is
+            // gone.
             unsafe { self.pages.arena.release(ORDER, &[self.page]) };
         }
     }

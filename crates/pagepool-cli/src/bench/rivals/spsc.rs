@@ -1,13 +1,13 @@
-//! A bare ring between two threads: what hands buffers over in the two-core workloads, and their floor.
+//! A bare ring between two threads: it hands over buffers in the two-core workloads, and is their floor.
 //!
-//! What   `rtrb`'s ring of 1024 elements, moved in whole bursts. `rtrb` moves a burst of what is not `Copy`
-//!        one by one, at 28 instructions an element for both sides; here a burst is two copies of memory, at
-//!        2.
-//! Who    [`BurstSender`] is one thread's, [`BurstReceiver`] another's; both are `Send`, neither can be
-//!        cloned.
-//! Absent on purpose: elements that are sent after the receiver ended are not dropped.
+//! What   `rtrb`'s ring of 1024 elements, moved in whole bursts. `rtrb` moves elements that are not `Copy`
+//!        one by one, at 28 instructions per element for both sides; here a burst is two copies of memory, at
+//!        2 instructions per element.
+//! Who    [`BurstSender`] belongs to one thread, [`BurstReceiver`] to another; both are `Send`, neither is
+//!        `Clone`.
+//! Absent on purpose: elements sent after the receiver has ended are not dropped.
 
-// UNSAFETY: a burst moves between a vector and the ring's slots as memory, so that neither side drops it.
+// UNSAFETY: a burst moves between a vector and the ring's slots as memory; neither side drops it.
 #![expect(unsafe_code)]
 
 use std::hint::spin_loop;
@@ -19,7 +19,7 @@ use crate::bench::measure::workload::Ready;
 
 /// Slots of a ring.
 pub const CAPACITY: usize = 1024;
-/// Elements that go through a ring at once.
+/// Elements that pass through a ring at once.
 pub const BURST: usize = 32;
 
 /// The producer's end.
@@ -35,7 +35,7 @@ pub fn ring<T: Send>() -> (BurstSender<T>, BurstReceiver<T>) {
 }
 
 impl<T: Send> BurstSender<T> {
-    /// Moves all of `burst` into the ring and says yes, or leaves it alone and says no.
+    /// Moves all of `burst` into the ring and returns true, or leaves it alone and returns false.
     #[inline(always)]
     pub fn push(&mut self, burst: &mut Vec<T>) -> bool {
         let Ok(mut chunk) = self.0.write_chunk_uninit(burst.len()) else { return false };
@@ -48,15 +48,15 @@ impl<T: Send> BurstSender<T> {
         }
         // SAFETY: the elements have moved into the ring; the vector must not drop them.
         unsafe { burst.set_len(0) };
-        // SAFETY: every slot of the chunk was written just now.
+        // SAFETY: every slot of the chunk was just written.
         unsafe { chunk.commit_all() };
         true
     }
 }
 
 impl<T: Send> BurstReceiver<T> {
-    /// Moves exactly `n` elements into the spare capacity of `burst` and says yes, or moves none and says no.
-    /// Never grows the vector: without the room it says no.
+    /// Moves exactly `n` elements into the spare capacity of `burst` and returns true, or moves none and
+    /// returns false. Never grows the vector: without room it returns false.
     #[inline(always)]
     pub fn pop(&mut self, burst: &mut Vec<T>, n: usize) -> bool {
         let room = burst.spare_capacity_mut();
@@ -71,9 +71,9 @@ impl<T: Send> BurstReceiver<T> {
             unsafe { to.copy_from_nonoverlapping(slots.as_ptr().cast(), slots.len()) };
             to = to.wrapping_add(slots.len());
         }
-        // SAFETY: the `n` elements after the vector's length were initialised just now.
+        // SAFETY: the `n` elements after the vector's length were just initialised.
         unsafe { burst.set_len(burst.len() + n) };
-        chunk.commit_all(); // drops nothing: the elements have moved into the vector
+        chunk.commit_all(); // drops nothing: the elements are in the vector
         true
     }
 }
@@ -86,7 +86,7 @@ impl<T> Drop for BurstReceiver<T> {
     }
 }
 
-/// Two cores and a ring: one fills a burst and sends it, the other receives it and empties it.
+/// Two cores and a ring: one side fills a burst and sends it, the other receives and empties it.
 pub fn relay<T: Send + 'static>(
     mut fill: impl FnMut(&mut Vec<T>) + 'static,
     mut empty: impl FnMut(&mut Vec<T>) + Send + 'static,

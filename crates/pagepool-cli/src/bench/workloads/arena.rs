@@ -1,6 +1,6 @@
-//! The arena alone: what the pool's slow path costs.
+//! The arena alone: the cost of the pool's slow path.
 
-// UNSAFETY: pages that a workload reserved are given back.
+// UNSAFETY: pages that a workload reserved are released.
 #![expect(unsafe_code)]
 
 use std::hint::black_box;
@@ -35,26 +35,26 @@ fn reserve_release<const N: usize>(order: u8) -> Result<Ready, String> {
             let got = arena.reserve(order, None, &mut pages);
             assert_eq!(got, N, "the arena has more pages than the workload holds");
             black_box(&pages);
-            // SAFETY: they were reserved just now with this order, and nobody uses them.
+            // SAFETY: they were just reserved with this order, and nothing uses them.
             unsafe { arena.release(order, &pages) };
         }
     }))
 }
 
-/// As [`reserve_release`] of 64 pages. The arena has no others, and no 32 KiB together.
+/// Runs like [`reserve_release`] of 64 pages. The arena has no other free pages, and no 32 KiB together.
 fn bulk_beside_a_refusal() -> Result<Ready, String> {
     const FREE: usize = 64;
     let arena = pools::arena(2 * FREE)?;
     let mut all = [PageIdx(0); 2 * FREE];
     assert_eq!(arena.reserve(0, None, &mut all), all.len(), "nobody else has pages of this arena");
     let mut pages: [PageIdx; FREE] = std::array::from_fn(|i| PageIdx(2 * i as u32));
-    // SAFETY: every second page of the arena, all of which were reserved just now.
+    // SAFETY: every second page of the arena, all of which were just reserved.
     unsafe { arena.release(0, &pages) };
     Ok(Ready::one_core(move |n| {
         for _ in 0..n / FREE {
             assert_eq!(arena.reserve(0, None, &mut pages), FREE, "as many as are free");
             black_box(&pages);
-            // SAFETY: they were reserved just now with this order, and nobody uses them.
+            // SAFETY: they were just reserved with this order, and nothing uses them.
             unsafe { arena.release(0, &pages) };
             assert_eq!(arena.reserve(3, None, &mut [PageIdx(0)]), 0, "no two pages are neighbours");
         }

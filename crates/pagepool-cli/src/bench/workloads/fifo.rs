@@ -1,4 +1,5 @@
-//! 1024 buffers outstanding, oldest out: where the buffers lie costs more than how they are found.
+//! Keeps 1024 buffers outstanding and drops the oldest first: the place of a buffer costs more than finding
+//! it.
 
 use std::collections::BTreeSet;
 use std::hint::black_box;
@@ -51,15 +52,16 @@ fn ready<const TOUCH: bool>(params: PoolParams) -> Result<Ready, String> {
     Ok(oldest_out::<TOUCH>(pool, held).coloured(colours))
 }
 
-/// The first pages that the arena gives. Its memory is never touched, so 16 GiB of addresses cost none.
+/// Holds the first pages that the arena gives. Its memory is never touched: 16 GiB of addresses cost none.
 fn in_a_row(pages: usize) -> Result<Ready, String> {
     let pool = pools::over(pools::packets(), pools::arena(pages)?)?;
     let held = (0..HELD).map(|_| pools::page(&pool)).collect();
     Ok(oldest_out::<false>(pool, held))
 }
 
-/// All pages of the arena go through the pool once, so that all records are in use; one of every stretch
-/// stays out, not always the same of its stretch, so that their records do not fall into the same cache sets.
+/// Passes all pages of the arena through the pool once, which puts all records in use. One page of each
+/// stretch stays out, at a varying place in its stretch: their records do not fall into one group of cache
+/// sets.
 fn spread(pages: usize) -> Result<Ready, String> {
     let pool = pools::over(pools::packets(), pools::arena(pages)?)?;
     let stretch = pages / HELD;
@@ -88,13 +90,13 @@ fn oldest_out<const TOUCH: bool>(pool: Bound, held: Vec<PageBuf>) -> Ready {
             if TOUCH {
                 touch::write(buf.packet_mut(), at as u64);
             }
-            forget(slot.replace(buf)); // `None`: it was taken above, and needs no look
+            forget(slot.replace(buf)); // `None`: taken above, no check needed
         }
         black_box(sum);
     })
 }
 
-/// Distinct offsets in a page at which packets begin.
+/// The number of distinct offsets in a page at which packets begin.
 fn packet_offsets(held: &[PageBuf]) -> usize {
     let offset = |buf: &PageBuf| Some(buf.packet()?.as_ptr().addr() % PAGE_SIZE);
     held.iter().filter_map(offset).collect::<BTreeSet<_>>().len()

@@ -1,4 +1,4 @@
-//! Fragments of order-3 pages: the argument of the thread "page_pool: introduce page_pool_alloc() API"
+//! Fragments of order-3 pages: the question of the thread "page_pool: introduce page_pool_alloc() API"
 //! (netdev, 2023).
 
 use std::hint::black_box;
@@ -13,16 +13,16 @@ use crate::bench::measure::workload::{Ready, Workload};
 use crate::bench::rivals::spsc::BURST;
 use crate::bench::workloads::pools;
 
-/// MTU 1500 with headers, headroom and tailroom: 15 of them in 32 KiB.
+/// MTU 1500 with headers, headroom and tailroom: 15 fit into 32 KiB.
 pub const MTU_1500: usize = 1514 + 256 + 320;
-/// MTU 8000 likewise: 3 of them.
+/// MTU 8000 with headers, headroom and tailroom: 3 fit into 32 KiB.
 pub const MTU_8000: usize = 8014 + 256 + 320;
 
 /// A page is reused in place for every 15 fragments, and nothing else moves.
 const IN_PLACE_15: &[Rule] =
     &[Rule(&["alloc_fast"], Moves::Share(1, 15)), Rule(&["recycle_cached"], Moves::Share(1, 15))];
 
-/// The same with two fragments a page.
+/// A page is reused in place for every two fragments, and nothing else moves.
 const IN_PLACE_2: &[Rule] =
     &[Rule(&["alloc_fast"], Moves::Share(1, 2)), Rule(&["recycle_cached"], Moves::Share(1, 2))];
 
@@ -64,7 +64,7 @@ pub const TABLE: &[Workload] = &[
         .rules(&[Rule(&["alloc_fast"], Moves::Share(1, 3)), Rule(&["recycle_cached"], Moves::Share(1, 3))]),
 ];
 
-/// A page for every 15 fragments, and none is taken from the arena.
+/// A page for every 15 fragments, and no page from the arena.
 pub const BY_MESSAGE: &[Rule] = &[
     Rule(&["alloc_fast", "alloc_refill"], Moves::Share(1, 15)),
     Rule(&["recycle_ring", "recycle_cached"], Moves::AtMost(1, 1)),
@@ -76,7 +76,7 @@ pub fn order3() -> PoolParams {
     PoolParams { order: 3, ..PoolParams::default() }
 }
 
-/// A fragment. The arenas here are larger than what any workload holds, so that none can fail.
+/// Allocates a fragment. Cannot fail: the arenas here are larger than any workload needs.
 #[inline(always)]
 fn frag(pool: &Bound) -> PageBuf {
     pool.alloc_frag(MTU_1500).expect("the arena has more pages than the workload holds")
@@ -89,13 +89,13 @@ fn frag_direct() -> Result<Ready, String> {
 /// The most lanes that a pool may have.
 const LANES: usize = 64;
 
-/// Fragments on the owner's core, in a pool with so many empty lanes: of idle threads, or of threads that
+/// Fragments on the owner's core, in a pool with this many empty lanes, of threads that are idle or have
 /// ended.
 fn beside_lanes(lanes: usize, idle: bool) -> Result<Ready, String> {
     let pool = pools::bound(PoolParams { max_lanes: LANES, ..PoolParams::default() })?;
     let returners = pools::Returners::of((0..lanes).map(|_| vec![half(&pool)]).collect::<Vec<_>>())?;
     let idle = idle.then_some(returners);
-    pools::one_by_one(4 * LANES, || half(&pool)); // what the lanes have is taken out
+    pools::one_by_one(4 * LANES, || half(&pool)); // empties the lanes
     Ok(pools::one_core_over(pool, move |pool, n| {
         let _idle = &idle;
         pools::one_by_one(n, || half(pool));
@@ -130,12 +130,12 @@ fn alloc_direct() -> Result<Ready, String> {
     pools::one_core(order3(), move |pool, n| pools::one_by_one(n, || alloc(pool)))
 }
 
-/// The order of pages that bursts of fragments are cut from: 128 KiB, so 32 fragments share a message.
+/// The order of pages that bursts of fragments are cut from: 128 KiB; 32 fragments share a message.
 const ORDER_OF_BURSTS: u8 = 5;
-/// Fragments of a burst's size in such a page.
+/// Fragments of a burst in such a page; each takes 2112 bytes.
 const FRAGS_A_PAGE: u64 = ((PAGE_SIZE as u64) << ORDER_OF_BURSTS) / 2112;
 
-/// As [`BY_MESSAGE`], for the fragments of [`huge_frags`].
+/// The rules of [`BY_MESSAGE`], for the fragments of [`huge_frags`].
 pub const OF_HUGE: &[Rule] = &[
     Rule(&["alloc_fast", "alloc_refill"], Moves::Share(1, FRAGS_A_PAGE)),
     Rule(&["recycle_ring", "recycle_cached"], Moves::AtMost(1, FRAGS_A_PAGE / 2)),
@@ -151,28 +151,28 @@ fn huge() -> Result<Bound, String> {
     Ok(pool)
 }
 
-/// Fragments of huge pages, for the second core, which returns them one by one.
+/// Fragments of huge pages, which the second core returns one by one.
 pub fn huge_frags<const TOUCH: bool>() -> Result<Ready, String> {
     let allocate = |pool: &Bound, burst: &mut Vec<_>| burst.extend((0..BURST).map(|_| frag(pool)));
     Ok(relay::<TOUCH, PageBuf>(huge()?, allocate, Vec::clear))
 }
 
-/// The same, cut and returned in bulk.
+/// Fragments of huge pages, cut and returned in bulk.
 pub fn huge_frags_in_bulk<const TOUCH: bool>() -> Result<Ready, String> {
     let allocate =
         |pool: &Bound, burst: &mut Vec<_>| is_a_burst(pool.alloc_frag_bulk(burst, MTU_1500, BURST));
     Ok(relay::<TOUCH, PageBuf>(huge()?, allocate, put_bulk))
 }
 
-/// The same, each handed over in 8 bytes.
+/// Fragments of huge pages, cut and returned in bulk, each handed over in 8 bytes.
 pub fn packed_huge_frags<const TOUCH: bool>() -> Result<Ready, String> {
     let allocate =
         |pool: &Bound, burst: &mut Vec<_>| is_a_burst(pool.alloc_frag_packed(burst, MTU_1500, BURST));
     Ok(relay::<TOUCH, PackedBuf>(huge()?, allocate, put_packed))
 }
 
-/// Order-3 pages that the pool holds: its ring of fragments needs 73, its lane and ring of messages twice as
-/// many more.
+/// Order-3 pages of the pool. The fragments in the ring between the cores need 73; the others are for returns
+/// in the lane and the pool's ring.
 const POPULATION: usize = 160;
 
 fn frag_remote<const TOUCH: bool>() -> Result<Ready, String> {

@@ -1,4 +1,4 @@
-//! Pages that take a longer way on the owner's core: through the locked ring, or out of the pool.
+//! Pages that take a longer path on the owner's core: through the locked ring, or out of the pool.
 
 use pagepool::PoolParams;
 
@@ -33,7 +33,7 @@ pub const TABLE: &[Workload] = &[
 
 fn page_ring() -> Result<Ready, String> {
     let pool = pools::bound(PoolParams::default())?;
-    // As Linux's bench does: 64 pages, all in the ring.
+    // As in Linux's bench: 64 pages, all in the ring.
     let first: Vec<_> = (0..64).map(|_| pools::page(&pool)).collect();
     first.into_iter().for_each(|buf| buf.put_ring());
     Ok(pools::one_core_over(pool, |pool, n| (0..n).for_each(|_| pools::page(pool).put_ring())))

@@ -8,7 +8,7 @@ use crate::bench::measure::counted::{Moves, Rule};
 use crate::bench::measure::workload::{Ready, Workload};
 use crate::bench::workloads::pools;
 
-/// Everything comes from the cache and goes back to it.
+/// Every buffer comes from the cache and returns to it.
 pub const CACHE_ONLY: &[Rule] = &[Rule(&["alloc_fast"], Moves::Each), Rule(&["recycle_cached"], Moves::Each)];
 
 /// One at a time and in bulk, on the owner.

@@ -1,9 +1,9 @@
-//! Packets through in-memory NICs: what a pool costs a driver, and which way home costs how much.
+//! Packets through in-memory NICs: what a pool costs a driver, and the cost of each return path.
 //!
-//! The NICs are stepped by hand, on the thread that polls, unless a row says otherwise; so a row's time has
-//! both halves of the NICs in it, and rows are for holding against each other. They are made directly, not
-//! opened by name: `drop_preset` is no method of `Device`, the second NIC has no pool, and a call through a
-//! table would be in the figures.
+//! The polling thread steps the NICs by hand, unless a row says otherwise. A row's time thus includes both
+//! halves of the NICs; compare rows with one another. The NICs are created directly, not opened by name:
+//! `drop_preset` is no method of `Device`, the second NIC has no pool, and the figures would include a call
+//! through a table.
 
 pub mod rings;
 
@@ -22,20 +22,20 @@ use crate::report::error::error_chain;
 
 /// Packets in a poll: NAPI's budget.
 const BUDGET: usize = 64;
-/// Polls of completed frames that are under way to the second core.
+/// Polls of completed frames on their way to the second core.
 const BULKS: usize = 8;
-/// All pages come home through the cache, and none is taken from the arena.
+/// All pages return through the cache, and no page is taken from the arena.
 const IN_POLL: &[Rule] = CACHE_ONLY;
-/// The same for packets of three buffers, of which there is no whole number.
+/// All pages return through the cache; packets have three buffers, and their total is not exact.
 const IN_POLL_BY_THREE: &[Rule] =
     &[Rule(&["alloc_fast"], Moves::Share(1, 1)), Rule(&["recycle_cached"], Moves::Share(1, 1))];
-/// All come home through the locked ring.
+/// All pages return through the locked ring.
 const BY_RING: &[Rule] = &[
     Rule(&["alloc_fast", "alloc_refill"], Moves::Each),
     Rule(&["alloc_refill"], Moves::Share(1, 64)),
     Rule(&["recycle_ring"], Moves::Each),
 ];
-/// All come home by message.
+/// All pages return by message.
 const BY_MESSAGE: &[Rule] = &[
     Rule(&["alloc_fast", "alloc_refill"], Moves::Each),
     Rule(&["alloc_refill"], Moves::AtMost(1, 2)),
@@ -43,7 +43,7 @@ const BY_MESSAGE: &[Rule] = &[
     Rule(&["alloc_empty"], Moves::AtMost(1, 16)),
 ];
 
-/// Receive and drop; redirect and come home in four ways; jumbo.
+/// Receive and drop; redirect with four ways to return; jumbo packets.
 pub const TABLE: &[Workload] = &[
     Workload::new("drop_preset", drop_preset)
         .about("receive 60 bytes, look at the header, drop: a fixed array of buffers and no pool")
@@ -88,10 +88,10 @@ pub const TABLE: &[Workload] = &[
         .rules(IN_POLL)
         .beside(redirect_same_domain)
         .weight(4)
-        .buffers_a_fault(4096), // the domain gives no address twice, so its table grows,
+        .buffers_a_fault(4096), // the domain reuses no address: its table grows
 ];
 
-/// A NIC, both halves, and the packets of a poll.
+/// A NIC with both halves, and the packets of a poll.
 struct NicRig {
     domain: Arc<NicDomain>,
     nic: MemNic,
@@ -108,7 +108,7 @@ impl NicRig {
         Ok(Self { domain, nic, port, packets: Vec::with_capacity(BUDGET), bytes })
     }
 
-    /// The wire brings so many packets.
+    /// Delivers this many packets from the wire.
     #[inline(always)]
     fn deliver(&mut self, packets: usize) {
         let bytes = &self.bytes;
@@ -116,20 +116,20 @@ impl NicRig {
         assert_eq!(self.port.step(all), Some(true), "the ring has a buffer for every packet");
     }
 
-    /// The wire takes what is to be sent.
+    /// Takes all packets to be sent onto the wire.
     #[inline(always)]
     fn take(&mut self) {
         self.port.step(|wire| while wire.take(|packet| _ = black_box(packet[0])) {});
     }
 }
 
-/// XDP's headroom and tailroom, so much room for the packet, the domain of the NIC, and a cache for a poll of
-/// packets of three buffers.
+/// Pool parameters: XDP's headroom and tailroom, room for packets of `max_len`, the NIC's domain, and a cache
+/// for a poll of packets of three buffers.
 fn packets_in(domain: &Arc<NicDomain>, max_len: usize) -> PoolParams {
     PoolParams { domains: vec![domain.clone()], max_len, cache_size: 512, refill: 64, ..pools::packets() }
 }
 
-/// A NIC with a pool of this arena, whose ring is full of buffers.
+/// A NIC with a pool of this arena, and a full receive ring.
 fn rig(arena: Arc<dyn Provider>, max_len: usize, bytes: usize) -> Result<(NicRig, Bound), String> {
     let domain = NicDomain::new("mem0");
     let pool = pools::over(packets_in(&domain, max_len), arena)?;
@@ -163,14 +163,14 @@ fn drop_preset() -> Result<Ready, String> {
     }))
 }
 
-/// Packets of so many bytes, in buffers with room for `max_len`.
+/// Receives and drops packets of `bytes`, in buffers with room for `max_len`.
 fn drop_inpoll(max_len: usize, bytes: usize) -> Result<Ready, String> {
     let buffers = bytes.div_ceil(max_len);
     let (mut rig, pool) = rig(pools::arena(pools::PAGES)?, max_len, bytes)?;
     Ok(pools::one_core_over(pool, move |pool, n| {
         let (mut sum, mut left) = (0, n / buffers);
         while left > 0 {
-            // As many buffers in a poll, so that as many lines are in use
+            // As many buffers per poll as with one buffer each: as many cache lines are in use
             let now = left.min(BUDGET / buffers);
             left -= now;
             rig.deliver(now);
@@ -195,7 +195,7 @@ fn redirect(home: impl Fn(&mut XdpFrameBulk) + 'static) -> Result<Ready, String>
     }))
 }
 
-/// Packets from the wire, as frames to be sent.
+/// Receives packets from the wire, as frames to send.
 #[inline(always)]
 fn receive(from: &mut NicRig, pool: &Bound, queue: &mut TxQueue, packets: usize) {
     from.deliver(packets);
@@ -204,7 +204,7 @@ fn receive(from: &mut NicRig, pool: &Bound, queue: &mut TxQueue, packets: usize)
     queue.extend(from.packets.drain(..).map(XdpFrame::from));
 }
 
-/// Frames onto the wire, and back as completed.
+/// Sends frames onto the wire, and takes them back as completed.
 #[inline(always)]
 fn send(to: &mut NicRig, queue: &mut TxQueue, done: &mut XdpFrameBulk) {
     let frames = queue.len();
@@ -213,8 +213,8 @@ fn send(to: &mut NicRig, queue: &mut TxQueue, done: &mut XdpFrameBulk) {
     assert_eq!(to.nic.complete(done, frames), frames, "the wire took them all");
 }
 
-/// The first core does all that `redirect_local` does but the returning; the second core flushes what was
-/// completed.
+/// The first core does the work of `redirect_local` except returning; the second core flushes completed
+/// frames.
 fn redirect_remote() -> Result<Ready, String> {
     let (mut from, mut to, pool) = two_nics()?;
     let counters = pools::counters_of(&pool);
@@ -264,7 +264,7 @@ fn redirect_same_domain() -> Result<Ready, String> {
 }
 
 fn redirect_remap() -> Result<Ready, String> {
-    let arena = pools::arena(1024)?; // one region, so one mapping
+    let arena = pools::arena(1024)?; // one region, thus one mapping
     let (from, pool) = rig(arena.clone(), 1514, 60)?;
     let to = NicRig::new("mem1", NicDomain::new("mem1"), 0)?;
     let there: Arc<dyn pagepool::DmaDomain> = to.domain.clone();
@@ -275,7 +275,7 @@ fn redirect_remap() -> Result<Ready, String> {
     }))
 }
 
-/// Redirects packets one by one; `around` does what each takes before and after it is sent.
+/// Redirects packets one by one; `around` does what each needs before and after it is sent.
 fn one_at_a_time(
     mut from: NicRig,
     mut to: NicRig,

@@ -1,4 +1,4 @@
-//! What workloads share: arenas, pools, the loops over their buffers, and threads that keep lanes.
+//! What workloads share: arenas, pools, loops over buffers, and threads that occupy lanes.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -12,21 +12,21 @@ use crate::bench::measure::counted::Counted;
 use crate::bench::measure::workload::Ready;
 use crate::report::error::error_chain;
 
-/// An arena of so many base pages, plain 4 KiB memory, committed as it is used.
+/// An arena of this many base pages: plain 4 KiB memory, committed as it is used.
 pub fn arena(pages: usize) -> Result<Arc<dyn Provider>, String> {
     arena_with(pages, ArenaParams::default())
 }
 
-/// An arena of so many base pages with these parameters.
+/// An arena of this many base pages, with these parameters.
 pub fn arena_with(pages: usize, params: ArenaParams) -> Result<Arc<dyn Provider>, String> {
     let params = ArenaParams { max_bytes: (pages * PAGE_SIZE) as u64, ..params };
     Ok(Arena::new(params).map_err(|error| error_chain(&error))?)
 }
 
-/// Base pages of the arenas that do not say otherwise: 64 MiB.
+/// Base pages of an arena by default: 64 MiB.
 pub const PAGES: usize = 16 * 1024;
 
-/// A pool of an arena of its own, bound to this thread.
+/// A pool of its own arena, bound to this thread.
 pub fn bound(params: PoolParams) -> Result<Bound, String> {
     over(params, arena(PAGES)?)
 }
@@ -36,12 +36,12 @@ pub fn over(params: PoolParams, arena: Arc<dyn Provider>) -> Result<Bound, Strin
     Pool::new(params, arena).map(Pool::bind).map_err(|error| error_chain(&error))
 }
 
-/// A workload on one core over a pool of its own.
+/// A workload on one core, over a pool of its own.
 pub fn one_core(params: PoolParams, run: impl FnMut(&Bound, usize) + 'static) -> Result<Ready, String> {
     Ok(one_core_over(bound(params)?, run))
 }
 
-/// A workload on one core over this pool, which ends after what `run` holds.
+/// A workload on one core, over this pool. The pool ends after what `run` holds.
 pub fn one_core_over(pool: Bound, mut run: impl FnMut(&Bound, usize) + 'static) -> Ready {
     let counters = counters_of(&pool);
     Ready::one_core(move |n| run(&pool, n)).counting(counters)
@@ -52,13 +52,13 @@ pub fn one_core_over(pool: Bound, mut run: impl FnMut(&Bound, usize) + 'static) 
 pub fn one_by_one<B>(n: usize, alloc: impl Fn() -> B) {
     for _ in 0..n {
         let buf = alloc();
-        // As in the peers' harness: memory may be looked at here, the handle stays in registers.
+        // As in the peers' harness: memory may be read here, the handle stays in registers.
         compiler_fence(Ordering::SeqCst);
         drop(buf);
     }
 }
 
-/// Allocates `size` buffers and lets go of them all, until there were `n`.
+/// Allocates `size` buffers and frees them all with `let_go`, until `n` buffers were allocated.
 #[inline(always)]
 pub fn in_bursts<B>(
     n: usize,
@@ -74,25 +74,25 @@ pub fn in_bursts<B>(
     }
 }
 
-/// The packet layout of a driver with XDP headroom: 256 bytes before, 1514 of packet, 320 after.
+/// The packet layout of a driver with XDP headroom: 256 bytes, a packet of 1514, 320 bytes.
 pub fn packets() -> PoolParams {
     PoolParams { headroom: 256, max_len: 1514, tailroom: 320, ..PoolParams::default() }
 }
 
-/// Reads the counters of a pool, for as long as anyone wants.
+/// Returns a reader of the pool's counters. It may outlive the binding.
 pub fn counters_of(pool: &Bound) -> impl Fn() -> Counted + 'static {
     let pool = pool.handle();
     move || Counted::from_fields(pool.stats().fields())
 }
 
-/// A page. The arenas here are larger than what any workload holds, so that none can fail.
+/// Allocates a page. Cannot fail: the arenas here are larger than any workload needs.
 #[inline(always)]
 pub fn page(pool: &Bound) -> PageBuf {
     pool.alloc_page().expect("the arena has more pages than the workload holds")
 }
 
-/// Makes the pool hold this many idle pages: in its cache, and the rest in its ring. Their memory is touched,
-/// because which of them a warm-up reaches depends on how the two cores happen to run.
+/// Gives the pool this many idle pages: in its cache, and the rest in its ring. Touches their memory: which
+/// pages a warm-up reaches depends on the timing of the two cores.
 pub fn fill(pool: &Bound, pages: usize) {
     let mut held: Vec<PageBuf> = (0..pages).map(|_| page(pool)).collect();
     for buf in &mut held {
@@ -104,11 +104,11 @@ pub fn fill(pool: &Bound, pages: usize) {
     drop(held);
 }
 
-/// Threads that returned buffers once, and do nothing more: each keeps its lanes until this is dropped.
+/// Threads that returned buffers once and then idle: each occupies its lanes until this is dropped.
 pub struct Returners(Vec<(Sender<()>, JoinHandle<()>)>);
 
 impl Returners {
-    /// A thread for each of these, which has returned them. They return one after the other.
+    /// Starts a thread for each set of buffers, one after another; each returns its set.
     pub fn of(buffers: impl IntoIterator<Item = Vec<PageBuf>>) -> Result<Self, String> {
         let mut threads = Vec::new();
         for buffers in buffers {
@@ -117,7 +117,7 @@ impl Returners {
             let thread = thread::spawn(move || {
                 drop(buffers);
                 let _ = done.send(());
-                let _ = ended.recv(); // fails once the sender is dropped
+                let _ = ended.recv(); // fails when the sender is dropped
             });
             returned.recv().map_err(|_| "a thread that returns buffers ended early")?;
             threads.push((end, thread));

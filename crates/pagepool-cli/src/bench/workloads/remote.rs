@@ -1,9 +1,9 @@
 //! Buffers that a second core drops: the owner allocates on the first core and passes them through a bare
 //! ring.
 //!
-//! The work is that of `rivals/mempool.c`, so that `bench across` can hold the two against each other: a ring
-//! of 1024 elements, bursts of 32, the touch one access on each side, a way home with room for every page.
-//! With touch, what a pool holds decides over the lines that move: 3072 pages here, 8191 objects there.
+//! The work is that of `rivals/mempool.c`; `bench across` compares the two: a ring of 1024 elements, bursts
+//! of 32, one access per side with touch, and a return path with room for every page. With touch, the pool's
+//! size decides which lines move: 3072 pages here, 8191 objects there.
 
 use std::hint::{black_box, spin_loop};
 
@@ -16,7 +16,7 @@ use crate::bench::measure::workload::{Ready, Workload};
 use crate::bench::rivals::spsc::{self, BURST, CAPACITY};
 use crate::bench::workloads::pools;
 
-/// All come home by message, and none is taken from the arena.
+/// All buffers return by message, and no page is taken from the arena.
 pub const BY_MESSAGE: &[Rule] = &[
     Rule(&["alloc_fast", "alloc_refill"], Moves::Each),
     Rule(&["alloc_refill"], Moves::AtMost(1, 2)),
@@ -65,16 +65,16 @@ pub const TABLE: &[Workload] = &[
         .rules(BY_MESSAGE),
 ];
 
-/// Pages that the pool holds: what the ring and the two bursts can hold, and as many again and more. With 64
-/// beyond what is out both ends of the lane worked on the same lines.
+/// Pages of the pool: what the ring and the two bursts can hold, and more than as many again. With only 64
+/// more than can be out, both ends of the lane worked on the same cache lines.
 const POPULATION: usize = 3 * CAPACITY;
 
-/// The packet layout, with a lane, a ring and a cache as large as those of the mempool that is the rival.
+/// The packet layout, with a lane, a ring and a cache as large as those of the rival mempool.
 fn roomy() -> PoolParams {
     PoolParams { cache_size: 512, ring_size: 8192, lane_size: 8192, ..pools::packets() }
 }
 
-/// A buffer of a burst: with one packet.
+/// A buffer of a burst, with one packet.
 pub trait BurstBuf: Send + 'static {
     fn packet(&self) -> Option<&[u8]>;
     fn packet_mut(&mut self) -> Option<&mut [u8]>;
@@ -119,29 +119,29 @@ pub fn is_a_burst(got: usize) {
     assert_eq!(got, BURST, "the arena has more pages than the workload holds");
 }
 
-/// Handles, one by one.
+/// Handles, returned one by one.
 pub fn singly<const TOUCH: bool>() -> Result<Ready, String> {
     ready::<TOUCH, PageBuf>(|pool, burst| burst.extend((0..BURST).map(|_| pools::page(pool))), Vec::clear)
 }
 
-/// Handles, in bulk.
+/// Handles, returned in bulk.
 pub fn in_bulk<const TOUCH: bool>() -> Result<Ready, String> {
     ready::<TOUCH, PageBuf>(|pool, burst| is_a_burst(pool.alloc_bulk(burst, BURST)), put_bulk)
 }
 
-/// Packed buffers, one by one.
+/// Packed buffers, returned one by one.
 pub fn packed_singly<const TOUCH: bool>() -> Result<Ready, String> {
     let packed = |pool: &Bound| pools::page(pool).pack().expect("a whole page of one pool of few");
     ready::<TOUCH, PackedBuf>(move |pool, burst| burst.extend((0..BURST).map(|_| packed(pool))), Vec::clear)
 }
 
-/// Packed buffers, in bulk.
+/// Packed buffers, returned in bulk.
 pub fn packed_in_bulk<const TOUCH: bool>() -> Result<Ready, String> {
     ready::<TOUCH, PackedBuf>(|pool, burst| is_a_burst(pool.alloc_packed(burst, BURST)), put_packed)
 }
 
-/// Batches of 32 that stay where they are: a ring to the second core has the full ones, another one back the
-/// empty ones, as many pages as the ring of the other rows.
+/// Batches of 32 that stay in place: one ring passes full ones to the second core, another passes empty ones
+/// back. They have as many pages as the ring of the other rows.
 pub fn batches<const TOUCH: bool>() -> Result<Ready, String> {
     let pool = filled()?;
     let counters = pools::counters_of(&pool);
@@ -183,7 +183,7 @@ pub fn batches<const TOUCH: bool>() -> Result<Ready, String> {
     Ok(Ready::two_cores(produce, consume).counting(counters))
 }
 
-/// Bursts that the owner allocates and the second core returns; with `TOUCH` each side looks at each buffer.
+/// Bursts that the owner allocates and the second core returns. With `TOUCH`, each side accesses each buffer.
 pub fn relay<const TOUCH: bool, B: BurstBuf>(
     pool: Bound,
     allocate: impl Fn(&Bound, &mut Vec<B>) + 'static,

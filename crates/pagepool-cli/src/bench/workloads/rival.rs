@@ -9,7 +9,7 @@ use crate::bench::measure::workload::{Ready, Workload};
 use crate::bench::rivals::page_frag::{CarvedFrag, PageFrag};
 use crate::bench::workloads::pools;
 
-/// Dropped at once, so that a page is reused in place; and 64 in flight, so that it hardly ever is.
+/// Dropped at once, which reuses a page in place; or with 64 in flight, which hardly ever does.
 pub const TABLE: &[Workload] = &[
     Workload::new("page_frag_2090", || one_in_flight(MTU_1500))
         .about("a page_frag look-alike: allocate a fragment of 2090 bytes, drop it")
@@ -25,12 +25,12 @@ pub const TABLE: &[Workload] = &[
         .rules(MOSTLY_FRESH_3),
 ];
 
-/// A page for every 15 fragments; it is reused only where the first fragment of a burst begins it.
+/// A page for every 15 fragments; it is reused only if the first fragment of a burst begins it.
 const MOSTLY_FRESH_15: &[Rule] = &[
     Rule(&["refilled", "reused_in_place"], Moves::Share(1, 15)),
     Rule(&["reused_in_place"], Moves::AtMost(1, 64)),
 ];
-/// The same with 3 fragments.
+/// A page for every 3 fragments; it is reused only if the first fragment of a burst begins it.
 const MOSTLY_FRESH_3: &[Rule] = &[
     Rule(&["refilled", "reused_in_place"], Moves::Share(1, 3)),
     Rule(&["reused_in_place"], Moves::AtMost(1, 64)),

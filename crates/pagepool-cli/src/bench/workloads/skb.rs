@@ -1,4 +1,4 @@
-//! Packets for stacks: what their blocks, clones, merges and `Bytes` cost beside the pages that they lie in.
+//! Packets for stacks: what their blocks, clones, merges and `Bytes` cost in addition to their pages.
 
 use std::hint::black_box;
 
@@ -11,7 +11,7 @@ use crate::report::error::error_chain;
 
 /// Packets that are merged into one.
 const MERGED: usize = 16;
-/// Headers that a stack takes off before it merges.
+/// Bytes of headers that a stack removes before it merges.
 const HEADERS: usize = 54;
 
 /// Built, cloned, merged and converted on the owner's core.

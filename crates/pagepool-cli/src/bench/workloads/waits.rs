@@ -1,4 +1,4 @@
-//! Pages that wait for a user who only says whether they are in use still.
+//! Pages that wait for a user who only reports whether they are still in use.
 
 use pagepool::{Bound, PoolParams, UseCounts};
 
@@ -9,10 +9,10 @@ use crate::report::error::error_chain;
 
 /// Pages in a burst, and in a refill.
 const BURST: usize = 64;
-/// Pages that may wait: what the pool's cache holds beyond a burst, and more.
+/// Pages that may wait: more than the pool's cache holds beyond a burst.
 const WAITING: usize = 1024;
 
-/// Queued in bursts, found done by the refill that needs them.
+/// Pages are queued in bursts; the refill that needs them finds them done.
 pub const TABLE: &[Workload] = &[Workload::new("waitqueue", waitqueue)
     .about("defer a page that a reader uses, end the use; the refill polls, and reuses the page")
     .batch(BURST)

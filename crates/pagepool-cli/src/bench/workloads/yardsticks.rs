@@ -1,4 +1,4 @@
-//! What the machine can do at all: the measure of everything below them.
+//! The limits of the machine: the measure of all later tables.
 
 use std::hint::{black_box, spin_loop};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -28,7 +28,7 @@ pub const TABLE: &[Workload] = &[
         .batch(BURST),
 ];
 
-/// One step after another on one core; each gets its number.
+/// Repeats a step on one core; each step gets its number.
 fn steps(mut step: impl FnMut(usize) + 'static) -> Result<Ready, String> {
     Ok(Ready::one_core(move |n| (0..n).for_each(&mut step)))
 }
@@ -71,8 +71,8 @@ fn lock_spin() -> Result<Ready, String> {
     })
 }
 
-/// A cache line to the second core and back: the producer writes odd numbers, the consumer answers with even
-/// ones.
+/// Sends a cache line to the second core and back: the producer writes odd numbers, the consumer answers with
+/// even ones.
 pub fn line_round_trip() -> Result<Ready, String> {
     let line = Arc::new(SharedLine(AtomicU64::new(0)));
     let other = line.clone();
@@ -101,10 +101,10 @@ pub fn line_round_trip() -> Result<Ready, String> {
 #[repr(align(128))]
 struct SharedLine(AtomicU64);
 
-/// An element of the size of a buffer's handle.
+/// An element as large as a buffer's handle.
 type RingElement = [u64; 2];
 
-/// A bare ring, each element made by the producer and read by the consumer.
+/// A bare ring: the producer makes each element, the consumer reads it.
 pub fn spsc_floor() -> Result<Ready, String> {
     let mut at = 0;
     let fill = move |burst: &mut Vec<RingElement>| {
@@ -118,14 +118,15 @@ pub fn spsc_floor() -> Result<Ready, String> {
     Ok(spsc::relay(fill, empty))
 }
 
-/// Bytes from one buffer of [`spsc_floor_touch`] to the next: 65 lines, so that they spread over the cache's
-/// sets.
+/// Words from one buffer of [`spsc_floor_touch`] to the next: 65 cache lines, which spreads buffers over the
+/// cache's sets.
 const STRIDE_WORDS: usize = 4160 / 8;
-/// More buffers than the ring and two bursts hold, so that no buffer is written while it is read; as many as
-/// the pools of the workloads beside it have pages.
+/// More buffers than the ring and two bursts hold: no buffer is written while it is read. As many as the
+/// compared workloads' pools have pages.
 const BUFFERS: usize = 3072;
 
-/// The same with the first line of a buffer of its own written and read.
+/// A bare ring in which the producer writes, and the consumer reads, the first line of a separate buffer per
+/// element.
 pub fn spsc_floor_touch() -> Result<Ready, String> {
     let words: Vec<AtomicU64> = (0..STRIDE_WORDS * BUFFERS).map(|_| AtomicU64::new(0)).collect();
     let memory: Arc<[AtomicU64]> = words.into();

@@ -35,6 +35,7 @@ pub fn write_script(shell: Shell, to: &mut dyn io::Write) -> io::Result<()> {
 fn visible(command: &Command) -> Command {
     let below = command.get_subcommands().filter(|below| !below.is_hide_set()).map(visible);
     Command::new(command.get_name().to_owned())
+        .disable_help_flag(command.is_disable_help_flag_set())
         .about(command.get_about().cloned().unwrap_or_default())
         .args(command.get_arguments())
         .subcommands(below)

@@ -1,4 +1,4 @@
-//! Buffers that do not come back: of programs that run, of pools that ended, of processes that died.
+//! Buffers that do not return: of running programs, of ended pools, and of dead processes.
 
 use std::time::Duration;
 
@@ -11,22 +11,22 @@ use crate::doctor::rule::{Cost, DoctorRule, Finding};
 use crate::observing::look::{bytes, spoken};
 use crate::report::number::grouped;
 
-/// Pages more that are out at the end, at least.
+/// The least rise, in pages, that counts.
 const LEAST_RISE: u64 = 64;
-/// A pool that ended gets its buffers back in that time, in seconds.
+/// The seconds in which an ended pool should get its buffers back.
 const LATE: u64 = 5;
 
 pub const OUT_RISING: DoctorRule = DoctorRule {
     name: "out_rising",
     cost: Cost::BuffersLost,
-    when: "in a pool older than 5 s the buffers with the program (out, and not waiting for packets at a \
-           device) grew steadily: the minimum of the last third of the looks is above the maximum of the \
-           first third and 64 pages or more above its minimum, and the minimum of the middle third is about \
-           halfway between the two minima",
-    why: "A leak, or a queue that grows: both end when the arena is empty.",
+    when: "in a pool older than 5 s, the buffers that the program holds (out, and not waiting for packets at \
+           a device) rise steadily: the minimum in the last third of the looks is above the maximum of the \
+           first third, and at least 64 pages above its minimum; the minimum of the middle third is about \
+           halfway between",
+    why: "A leak or a growing queue: both end with an empty arena.",
     fix: "Return buffers that are kept (`mem::forget`, a missing `pagepool_buf_put`, a queue without a \
-           limit). Run it again with `PoolParams::holders`, in C `holders`: then the doctor names the place \
-           in the program.",
+          limit). Run the program again with `PoolParams::holders` (C: `holders`): then the doctor names the \
+          place in the program.",
     verify: "`pagepool list --watch`: out of {of} falls again.",
     find: out_rising,
     #[cfg(test)]
@@ -37,14 +37,14 @@ pub const OUT_RISING: DoctorRule = DoctorRule {
     },
 };
 
-/// Whether more and more of a pool is out.
+/// Whether more and more of a pool's buffers are out.
 pub fn rises(pool: &PoolEvidence) -> bool {
     rise(pool).is_some()
 }
 
-/// The least that was out in the first and in the last third of the looks, if more and more is. What varies
-/// by chance has looks in the last third that are below some of the first; what rises once has the middle
-/// third like one of the others.
+/// The minimum of buffers out in the first and in the last third of the looks, if they rise steadily. A
+/// random variation has looks in the last third that are below some of the first; after a single rise the
+/// middle third is like one of the others.
 fn rise(pool: &PoolEvidence) -> Option<(u64, u64)> {
     let third = pool.held.len() / 3;
     if pool.held.len() < LEAST_LOOKS {
@@ -59,7 +59,7 @@ fn rise(pool: &PoolEvidence) -> Option<(u64, u64)> {
     (last > most_first && last - first >= LEAST_RISE && is_steady).then_some((first, last))
 }
 
-/// Where the finding names who holds them.
+/// The fix if the finding names the holders.
 const RETURN_THEM: &str = "Return what is allocated at that place, or limit the queue that grows: a tag \
                            (`set_tag`, in C `pagepool_buf_set_tag`) at each step of the way tells which. An \
                            address becomes a line by `addr2line -ife PROGRAM ADDRESS`, of the program \
@@ -68,7 +68,7 @@ const RETURN_THEM: &str = "Return what is allocated at that place, or limit the 
 fn out_rising(evidence: &Evidence) -> Vec<Finding> {
     let of = |(process, pool): (&ProcessEvidence, &PoolEvidence)| {
         let (first, last) = rise(pool)?;
-        let rate = evidence.per_second(last - first) * 1.5; // in two thirds of the time
+        let rate = evidence.per_second(last - first) * 1.5; // it rose in two thirds of the time
         let grown = pool.grown_in_words();
         let left = free_pages(process, pool).filter(|_| rate > 0.0);
         let left = left.map_or(String::new(), |free| {
@@ -89,7 +89,7 @@ fn out_rising(evidence: &Evidence) -> Vec<Finding> {
     evidence.warm_pools().filter_map(of).collect()
 }
 
-/// Pages of a pool's size that its arena could still give.
+/// Pages of the pool's size that its arena has left.
 pub fn free_pages(process: &ProcessEvidence, pool: &PoolEvidence) -> Option<u64> {
     let most: u64 = process.arena(pool)?.number("max_bytes")?;
     let of_area = process.pools.iter().filter(|other| other.area_id == pool.area_id);
@@ -101,11 +101,11 @@ pub fn free_pages(process: &ProcessEvidence, pool: &PoolEvidence) -> Option<u64>
 pub const HELD_LONG: DoctorRule = DoctorRule {
     name: "held_long",
     cost: Cost::BuffersLost,
-    when: "a pool that records holders and allocates has 64 pages or more that were out for a minute, \
-           beyond those that devices have; not of a pool whose device is not published",
-    why: "Buffers that nobody needs for a minute are forgotten, or a queue stands still.",
-    fix: "Drop them, or let the queue go on; `pagepool show {of}` names the oldest.",
-    verify: "`pagepool show {of}`: ages of holders.",
+    when: "a pool that records holders, and allocates, has 64 pages or more that were out for a minute, \
+           without those at devices; except pools whose device is not published",
+    why: "Buffers that are out for a minute were forgotten, or wait in a stalled queue.",
+    fix: "Drop them, or fix the stalled queue; `pagepool show {of}` names the oldest.",
+    verify: "`pagepool show {of}`: the ages of holders.",
     find: held_long,
     #[cfg(test)]
     case: RuleCase {
@@ -124,7 +124,7 @@ fn held_long(evidence: &Evidence) -> Vec<Finding> {
     let of = |(process, pool): (&ProcessEvidence, &PoolEvidence)| {
         let old = pool.holders.as_ref()?.for_a_minute;
         let sum = |name| process.entries.iter().map(|entry| entry.now(name)).fold(0, u64::saturating_add);
-        // Which of them the devices have is not known: it may be all that lie there.
+        // Which of them lie at devices is unknown: it may be all that the devices have.
         let old = old.saturating_sub(waiting(process, pool)).saturating_sub(sum("in_tx"));
         let seen = format!(
             "{} pages have been out for a minute or longer, of {}.{}",
@@ -139,7 +139,7 @@ fn held_long(evidence: &Evidence) -> Vec<Finding> {
     evidence.pools().filter_map(of).collect()
 }
 
-/// Whether the pool has a device that is not published: nobody knows which buffers wait there.
+/// Whether the pool has an unpublished device: which buffers wait there is unknown.
 fn has_hidden_device(process: &ProcessEvidence, pool: &PoolEvidence) -> bool {
     pool.has_device() && process.entries.iter().all(|entry| entry.pool != Some(pool.id))
 }
@@ -153,11 +153,11 @@ fn waiting(process: &ProcessEvidence, pool: &PoolEvidence) -> u64 {
 pub const DETACHED: DoctorRule = DoctorRule {
     name: "detached",
     cost: Cost::BuffersLost,
-    when: "a pool ended more than 5 s ago, and buffers of it are still out",
-    why: "Its memory stays until the last one returns: somebody holds it.",
-    fix: "Drop the buffers before the pool; with `PoolParams::holders`, `Shutdown::report` says who holds \
-           them.",
-    verify: "`pagepool list`: {of} is no longer there.",
+    when: "a pool ended more than 5 s ago, and some of its buffers are still out",
+    why: "Something still holds a buffer; the pool's memory is freed when the last one returns.",
+    fix: "Drop the buffers before the pool. With `PoolParams::holders`, `Shutdown::report` names the \
+          holders.",
+    verify: "`pagepool list`: {of} is gone.",
     find: detached,
     #[cfg(test)]
     case: RuleCase {
@@ -184,10 +184,10 @@ fn detached(evidence: &Evidence) -> Vec<Finding> {
 pub const DEAD_HELD: DoctorRule = DoctorRule {
     name: "dead_held",
     cost: Cost::BuffersLost,
-    when: "a process was killed or crashed, and its program had buffers: more were out than lay at devices",
-    why: "The packets in them went with it. Its memory is free; the file stays for who wants to know.",
-    fix: "Find out why it died (`journalctl`, `coredumpctl`); then `pagepool clean` removes its file.",
-    verify: "`pagepool list`: it is no longer there.",
+    when: "a process was killed or crashed while its program held buffers: more were out than lay at devices",
+    why: "The packets in them were lost. The memory is free; the file stays for inspection.",
+    fix: "Find out why it died (`journalctl`, `coredumpctl`); then remove its file with `pagepool clean`.",
+    verify: "`pagepool list`: the process is gone.",
     find: dead_held,
     #[cfg(test)]
     case: RuleCase {
@@ -232,7 +232,7 @@ mod tests {
     use crate::doctor::rule::diagnose;
     use crate::doctor::rules::RULES;
 
-    /// Numbers below a limit that know nothing of each other.
+    /// Pseudo-random numbers below a limit.
     fn any(state: &mut u64, below: u64) -> u64 {
         *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (*state >> 33) % below

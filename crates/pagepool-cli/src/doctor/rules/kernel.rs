@@ -1,4 +1,4 @@
-//! The kernel's own page pools, of drivers that list them (Linux 6.8).
+//! The kernel's page pools, if their drivers list them (Linux 6.8).
 
 #[cfg(test)]
 use std::time::Duration;
@@ -10,22 +10,23 @@ use crate::doctor::rule::{Cost, DoctorRule, Finding};
 use crate::observing::look::spoken;
 use crate::report::number::grouped;
 
-/// How long a pool may wait for its last pages before the kernel itself complains, in seconds.
+/// The seconds that a pool may wait for its last pages; the kernel itself warns after them.
 const STALLED: u64 = 60;
-/// Allocations a second from which on it is worth a look how pages come.
+/// The allocations per second from which on the source of pages matters.
 const BUSY: f64 = 1000.0;
-/// Single pages that a pool asks the system for at a time, and counts as one slow allocation: the others come
-/// out of its cache (`net/core/page_pool.c:__page_pool_alloc_netmems_slow`, v7.3).
+/// Single pages that a pool requests from the system at a time and counts as one slow allocation; the others
+/// come out of its cache (`net/core/page_pool.c:__page_pool_alloc_netmems_slow`, v7.3).
 const BULK: u64 = 64;
-/// Calls to the system that a reader who lags once does not explain.
+/// The least calls to the system that count: one late reader causes fewer.
 const LEAST: u64 = 10;
 
 pub const KERNEL_DETACHED: DoctorRule = DoctorRule {
     name: "kernel_detached",
     cost: Cost::BuffersLost,
-    when: "a page pool of the kernel that its driver gave up waits for pages for 60 s or more",
-    why: "Somebody holds packets of it: a socket that nobody reads, or a leak. Its memory stays.",
-    fix: "`ss -anm`: sockets with full receive queues; end the program that does not read.",
+    when: "a page pool that a driver of the kernel has released waits for its pages for 60 s or more",
+    why: "Its packets are still held, by a socket that no program reads or by a leak; its memory is not \
+          freed.",
+    fix: "`ss -anm` shows sockets with full receive queues; end the program that does not read.",
     verify: "`pagepool list --kernel`: the pool is gone.",
     find: kernel_detached,
     #[cfg(test)]
@@ -48,13 +49,13 @@ fn kernel_detached(evidence: &Evidence) -> Vec<Finding> {
 pub const KERNEL_SLOW: DoctorRule = DoctorRule {
     name: "kernel_slow",
     cost: Cost::SomePackets,
-    when: "a page pool of the kernel with 1,000 allocations a second or more asks the system for pages 10 \
-           times or more, and gets 5 % or more of its pages so (64 single pages a call, or one of a higher \
-           order)",
-    why: "The driver's pages do not come back to its pool: they are mapped and unmapped for each packet.",
-    fix: "A longer receive ring (`ethtool -G`), which makes the pool larger; readers on the CPU of the \
-           interrupts.",
-    verify: "`pagepool list --kernel --watch`: recyc% of pool {of}.",
+    when: "a page pool of the kernel with 1,000 allocations/s or more requests pages from the system at \
+           least 10 times, and gets at least 5 % of its pages that way (64 single pages a call, or one of a \
+           higher order)",
+    why: "The driver's pages do not return to its pool: they are mapped and unmapped for each packet.",
+    fix: "A longer receive ring (`ethtool -G`), which makes the pool larger; or readers on the CPU of the \
+          interrupts.",
+    verify: "`pagepool list --kernel --watch`: recyc% of pool {of} rises.",
     find: kernel_slow,
     #[cfg(test)]
     case: RuleCase {
@@ -87,9 +88,9 @@ fn kernel_slow(evidence: &Evidence) -> Vec<Finding> {
 pub const KERNEL_RING_FULL: DoctorRule = DoctorRule {
     name: "kernel_ring_full",
     cost: Cost::SomePackets,
-    when: "`recycle_ring_full` of a page pool of the kernel is 1 % of its allocations or more, at 1,000 a \
-           second or more",
-    why: "Other CPUs return pages faster than the driver takes them back: these go to the system.",
+    when: "`recycle_ring_full` of a page pool of the kernel is at least 1 % of its allocations, with 1,000 \
+           allocations/s or more",
+    why: "Other CPUs return pages faster than the driver takes them back; the rest go to the system.",
     fix: "Readers on the CPU of the interrupts (RPS off, RFS on), or a longer receive ring (`ethtool -G`).",
     verify: "`pagepool list --kernel --json`: recycle_ring_full of pool {of} stands still.",
     find: kernel_ring_full,

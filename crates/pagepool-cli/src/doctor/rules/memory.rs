@@ -1,4 +1,4 @@
-//! What the memory is, and where packets begin in it.
+//! The kind of memory, and where packets begin in it.
 
 use crate::doctor::evidence::{Evidence, PoolEvidence, ProcessEvidence};
 #[cfg(test)]
@@ -7,22 +7,23 @@ use crate::doctor::rule::{Cost, DoctorRule, Finding};
 use crate::observing::look::bytes;
 use crate::report::number::grouped;
 
-/// Pages a second from which on it matters where they lie.
+/// The pages per second from which on their place matters.
 const BUSY: f64 = 10_000.0;
-/// Memory that the TLB of a CPU holds in pages of 4 KiB: 1,536 of them, or more.
+/// The memory that a CPU's TLB covers with pages of 4 KiB: 1,536 entries or more.
 const TLB_REACH: u64 = 6 << 20;
-/// Pages out at once whose first lines do not fit a first-level cache, if all begin alike: 64 sets of 8.
+/// The pages out from which on their first lines do not fit into a first-level cache (64 sets of 8), if all
+/// packets begin at one offset.
 const L1_LINES: u64 = 512;
 
 pub const NO_HUGE_PAGES: DoctorRule = DoctorRule {
     name: "no_huge_pages",
     cost: Cost::EachPacket,
-    when: "the memory of a pool that allocates 10,000 pages a second or more is of small pages, and the \
-           arena has taken 6 MiB or more from the system",
-    why: "CPU and IOMMU miss their TLB for packets all over the memory.",
-    fix: "`--hugepages`, or `Backing::Huge2M`, with `sysctl vm.nr_hugepages=N`; or the default, \
-           transparent huge pages.",
-    verify: "`pagepool show {of}`: got of the arena.",
+    when: "a pool allocates 10,000 pages/s or more from memory of small pages, and the arena has taken 6 MiB \
+           or more from the system",
+    why: "CPU and IOMMU miss their TLB: packets are spread over more small pages than it covers.",
+    fix: "`--hugepages` or `Backing::Huge2M`, with `sysctl vm.nr_hugepages=N`; or the default, transparent \
+          huge pages.",
+    verify: "`pagepool show {of}`: `got` of the arena.",
     find: no_huge_pages,
     #[cfg(test)]
     case: RuleCase {
@@ -69,13 +70,12 @@ fn no_huge_pages(evidence: &Evidence) -> Vec<Finding> {
 pub const COLOUR_LOST: DoctorRule = DoctorRule {
     name: "colour_lost",
     cost: Cost::EachPacket,
-    when: "packets of a pool of whole pages of order 0 all begin at the same offset (`colours` is 1), it \
-           has 512 pages out or more, and allocates 10,000 a second or more; not of a pool with a domain, \
-           whose device may choose the offset, as AF_XDP does",
-    why: "The first lines of all packets share few sets of the CPU's caches: with 1,024 pages out, 10.0 ns \
-          instead of 5.7 to touch one ([benchmarks.md](benchmarks.md)).",
-    fix: "A smaller `max_len`: 1024 bytes less than fit between headroom and tailroom of the page give 16 \
-           colours.",
+    when: "all packets of a pool of whole order-0 pages begin at one offset (`colours` is 1), 512 pages or \
+           more are out, and it allocates 10,000 pages/s or more; except pools with a domain, whose device \
+           may choose the offset, as AF_XDP does",
+    why: "The first lines of all packets share few sets of the CPU's caches: with 1,024 pages out, touching \
+          one takes 10.0 ns instead of 5.7 ([benchmarks.md](benchmarks.md)).",
+    fix: "A smaller `max_len`: 1024 bytes less than the room between headroom and tailroom gives 16 colours.",
     verify: "`pagepool show {of}`: colours is above 1.",
     find: colour_lost,
     #[cfg(test)]

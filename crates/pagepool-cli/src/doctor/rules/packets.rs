@@ -1,4 +1,4 @@
-//! Packets that are lost: no buffer, a full ring, refused, dropped by the card or on their way out.
+//! Lost packets: without a buffer, at a full ring, refused, dropped by the card, or not sent.
 
 use crate::doctor::evidence::{EntryEvidence, Evidence, LinkEvidence, PoolEvidence, ProcessEvidence};
 #[cfg(test)]
@@ -7,27 +7,28 @@ use crate::doctor::rule::{Cost, DoctorRule, Finding};
 use crate::queues::late_thread::{LateThread, MoreQueues};
 use crate::report::number::grouped;
 
-/// What is received by: a socket, or a NIC in memory.
+/// The kinds of receiving entries: a socket, or an in-memory NIC.
 const DEVICES: [&str; 2] = ["socket", "nic"];
-/// One lost packet in so many is told of: TCP loses some by itself, when it looks for the rate of a path.
+/// Loss is reported from one packet in this many: TCP itself loses some when it probes the rate of a path.
 const ONE_IN: u64 = 1000;
-/// A thread that uses so much of a CPU does so for the packets.
+/// A thread that uses at least this share of a CPU works on the packets.
 const BUSY: f64 = 0.1;
 
 pub const STARVED: DoctorRule = DoctorRule {
     name: "starved",
     cost: Cost::PacketsLost,
-    when: "`alloc_failed` of a pool rose; or a device found no buffer for 0.1 % of the packets or more: \
-           `rx_no_buffer` of a NIC in memory, `rx_dropped` without `rx_too_long` of a socket that copies \
+    when: "`alloc_failed` of a pool rose, or a device had no buffer for at least 0.1 % of its packets: \
+           `rx_no_buffer` of an in-memory NIC, or `rx_dropped` minus `rx_too_long` of a socket in copy mode \
            (with zero copy the kernel counts a driver's attempts, not packets)",
-    why: "A packet that finds no buffer at the device is lost.",
+    why: "A packet for which the device has no buffer is lost.",
     fix: "If `alloc_failed` rose, the pool is empty: return buffers earlier, or raise the arena's \
-           `max_bytes`. Else the thread fills the ring too late: see `rx_ring_full`.",
+          `max_bytes`. Otherwise the thread refills the ring too late: see `rx_ring_full`.",
     verify: "`pagepool show {of} --watch`: alloc_failed, rx_no_buffer and rx_dropped stand still.",
     find: starved,
     #[cfg(test)]
     case: RuleCase {
-        // What a socket that copies counts of 12,345 packets without a buffer, and 100 too long.
+        // The counters of a socket in copy mode after 12,345 packets without a buffer, and 100 that were too
+        // long.
         ill: |of| {
             of.socket().set("zero_copy", "false");
             of.socket().count("rx_fill_ring_empty", 12_345);
@@ -35,7 +36,8 @@ pub const STARVED: DoctorRule = DoctorRule {
             of.socket().count("rx_too_long", 100);
         },
         says: "12,345 packets found no buffer (2,469 a second)",
-        // What one with zero copy counts of packets that are too long, while its driver asks for buffers.
+        // The counters of a zero-copy socket after packets that were too long, while its driver requests
+        // buffers.
         well: |of| {
             of.socket().count("rx_fill_ring_empty", 50_000);
             of.socket().count("rx_dropped", 4000);
@@ -72,8 +74,8 @@ fn starved(evidence: &Evidence) -> Vec<Finding> {
     evidence.pools().filter_map(of).collect()
 }
 
-/// Packets for which a device had no buffer, as far as its counters tell. A socket's `rx_no_buffer` also has
-/// those that found the receive ring full, for which there is a rule.
+/// Packets for which a device had no buffer, as far as its counters show. A socket's `rx_no_buffer` also
+/// counts those that found the receive ring full, which have their own rule.
 fn without_buffer(device: &EntryEvidence) -> u64 {
     match &*device.kind {
         "nic" => device.moved("rx_no_buffer"),
@@ -82,7 +84,7 @@ fn without_buffer(device: &EntryEvidence) -> u64 {
     }
 }
 
-/// What helps a pool that gets no page.
+/// The fix for a pool that gets no page.
 fn no_pages(process: &ProcessEvidence, pool: &PoolEvidence) -> String {
     let most = process.arena(pool).and_then(|arena| arena.number::<u64>("max_bytes"));
     let most = most.map_or(String::new(), |most| format!(", which is {} MiB", most >> 20));
@@ -96,11 +98,11 @@ fn no_pages(process: &ProcessEvidence, pool: &PoolEvidence) -> String {
 pub const RX_RING_FULL: DoctorRule = DoctorRule {
     name: "rx_ring_full",
     cost: Cost::PacketsLost,
-    when: "`rx_ring_full` of a socket is 0.1 % of the packets or more",
-    why: "The kernel drops a packet that finds the receive ring full: the thread receives too slowly.",
-    fix: "`--ring` of twice the slots for bursts; for load that stays, a CPU of its own (`--cpus`), and \
-           more queues if the interface has them. If the thread is in system calls for 80 % of its time: an \
-           interface whose driver has zero copy, or fewer packets.",
+    when: "`rx_ring_full` of a socket is at least 0.1 % of its packets",
+    why: "The kernel drops a packet if the receive ring is full: the thread receives too slowly.",
+    fix: "For bursts, `--ring` with twice the slots. For lasting load, a CPU of its own (`--cpus`), and more \
+          queues if the interface has them. If the thread spends 80 % of its time in system calls: an \
+          interface whose driver has zero copy, or fewer packets.",
     verify: "`pagepool show {of} --watch`: rx_ring_full stands still.",
     find: rx_ring_full,
     #[cfg(test)]
@@ -120,7 +122,7 @@ fn rx_ring_full(evidence: &Evidence) -> Vec<Finding> {
     evidence.entries(&DEVICES).filter_map(full).collect()
 }
 
-/// What helps a thread that comes too late to its device, as far as the interface has it.
+/// The fix for a thread that polls its device too late, within what the interface offers.
 fn too_late(evidence: &Evidence, process: &ProcessEvidence, device: &EntryEvidence) -> String {
     let link = evidence.link_of(process, device);
     let thread = process.thread_of(device).filter(|thread| thread.busy >= BUSY);
@@ -133,12 +135,12 @@ fn too_late(evidence: &Evidence, process: &ProcessEvidence, device: &EntryEviden
     LateThread { in_kernel, driver, queues }.remedy()
 }
 
-/// Sockets that receive on an interface.
+/// The number of sockets that receive on an interface.
 fn sockets_on(evidence: &Evidence, link: &LinkEvidence) -> usize {
     evidence.receivers().filter(|(.., of)| of.index == link.index).count()
 }
 
-/// Counters of packets that were not taken, each with how to fix it.
+/// The counters of refused packets, each with its fix.
 const REFUSED: [(&str, &str); 6] = [
     (
         "rx_too_long",
@@ -156,9 +158,9 @@ pub const RX_REFUSED: DoctorRule = DoctorRule {
     name: "rx_refused",
     cost: Cost::PacketsLost,
     when: "`rx_too_long`, `rx_too_many_buffers`, `rx_bad_length`, `rx_bad_descriptor`, `rx_invalid_descs` or \
-           `rx_unmapped` is 0.1 % of the packets or more",
-    why: "The packet came, and the device or the socket does not take it.",
-    fix: "By the counter: [operations.md](operations.md#counters-of-a-device).",
+           `rx_unmapped` is at least 0.1 % of the packets",
+    why: "The packet arrived, but the device or the socket refused it.",
+    fix: "See the counter in [operations.md](operations.md#counters-of-a-device).",
     verify: "`pagepool show {of} --watch`: the counter stands still.",
     find: |evidence| of_sockets(evidence, &REFUSED),
     #[cfg(test)]
@@ -172,11 +174,11 @@ pub const RX_REFUSED: DoctorRule = DoctorRule {
 pub const CARD_DROPPED: DoctorRule = DoctorRule {
     name: "card_dropped",
     cost: Cost::PacketsLost,
-    when: "a card had no room for 0.1 % of the packets that its sockets received, or more: \
-           `rx_missed_errors`, `rx_fifo_errors` and `rx_over_errors` of the interface; of cards that tell \
-           the length of their ring (`ethtool -g`)",
-    why: "The hardware's ring was full, or the driver had no memory: these packets never came to XDP.",
-    fix: "More queues (`ethtool -L {of} combined N`), with a CPU for each one's interrupts.",
+    when: "the packets that a card had no room for (`rx_missed_errors`, `rx_fifo_errors` and \
+           `rx_over_errors` of the interface) are at least 0.1 % of those that its sockets received; only \
+           cards that report the length of their ring (`ethtool -g`)",
+    why: "The hardware's ring was full, or the driver had no memory: these packets never reached XDP.",
+    fix: "More queues (`ethtool -L {of} combined N`), with a CPU for the interrupts of each queue.",
     verify: "`ip -s -s link show {of}`: missed, fifo and overrun stand still.",
     find: card_dropped,
     #[cfg(test)]
@@ -216,7 +218,7 @@ fn card_dropped(evidence: &Evidence) -> Vec<Finding> {
     evidence.links.iter().filter_map(of).collect()
 }
 
-/// Counters of packets that were to be sent and were not, each with how to fix it.
+/// The counters of packets that were not sent, each with its fix.
 const UNSENT: [(&str, &str); 12] = [
     (
         "tx_dropped",
@@ -239,11 +241,11 @@ const UNSENT: [(&str, &str); 12] = [
 pub const TX_LOST: DoctorRule = DoctorRule {
     name: "tx_lost",
     cost: Cost::PacketsLost,
-    when: "a counter of packets that were to go and did not is 0.1 % of the packets or more: `tx_dropped`, \
+    when: "a counter of packets that were not sent is at least 0.1 % of the packets: `tx_dropped`, \
            `tx_overflow`, `tx_gone`, `tx_too_long`, `tx_unmapped`, `tx_bad_metadata`, `tx_invalid_descs`, \
            `tx_bad_descriptor`, `handoff_full`, `redirect_nowhere`, `copy_failed`, `pass_refused`",
-    why: "The work on these packets was for nothing.",
-    fix: "By the counter: [operations.md](operations.md#counters-of-a-device).",
+    why: "The work on these packets was wasted.",
+    fix: "See the counter in [operations.md](operations.md#counters-of-a-device).",
     verify: "`pagepool show {of} --watch`: the counter stands still.",
     find: |evidence| of_sockets(evidence, &UNSENT),
     #[cfg(test)]
@@ -254,7 +256,7 @@ pub const TX_LOST: DoctorRule = DoctorRule {
     },
 };
 
-/// Whether that many lost packets are to be told of.
+/// Whether this many lost packets are reported.
 fn is_much(of: &EntryEvidence, lost: u64) -> bool {
     let moved = ["rx_packets", "tx_packets", "rx", "redirect_in"].map(|name| of.moved(name));
     lost > 0 && lost.saturating_mul(ONE_IN) >= moved.into_iter().max().unwrap_or(0)
@@ -287,7 +289,7 @@ fn of_entry(
     Finding::new(place, of, rose(evidence, name, count) + ".", evidence.per_second(count))
 }
 
-/// A counter that rose, in words.
+/// A text about a counter that rose.
 fn rose(evidence: &Evidence, name: &str, count: u64) -> String {
     let rate = grouped(evidence.per_second(count).round() as u64);
     format!("{name} rose by {} ({rate} a second)", grouped(count))
@@ -320,8 +322,8 @@ mod tests {
         assert!(fix.starts_with("Its ring and its queues are at their most"), "{fix}");
     }
 
-    /// The counters of a socket as the kernel moves them for packets that are too long: `rx_dropped` of it,
-    /// whatever the mode, and with zero copy the driver's attempts besides.
+    /// The counters of a socket as the kernel raises them for packets that are too long: its `rx_dropped` in
+    /// any mode, and with zero copy also the driver's attempts.
     #[test]
     fn packets_that_are_too_long_are_one_finding() {
         for (zero_copy, attempts) in [("false", 0), ("true", 50_000)] {

@@ -1,4 +1,4 @@
-//! Which CPU and which node does what: threads, interrupts, cards, memory.
+//! The CPUs and nodes of threads, interrupts, cards and memory.
 
 use super::sockets::{place, rate};
 use crate::doctor::evidence::{
@@ -9,18 +9,19 @@ use crate::doctor::rule::RuleCase;
 use crate::doctor::rule::{Cost, DoctorRule, Finding};
 use crate::report::number::grouped;
 
-/// Interrupts or pages a second from which on they take a CPU's time.
+/// The interrupts or pages per second from which on they cost a noticeable part of a CPU.
 const MANY: f64 = 1000.0;
-/// The share of a CPU from which on a thread needs it.
+/// The share of a CPU from which on a thread needs that CPU.
 const NEEDS_CPU: f64 = 0.5;
 
 pub const OFF_NODE_MEMORY: DoctorRule = DoctorRule {
     name: "off_node_memory",
     cost: Cost::EachPacket,
-    when: "the owner of a pool that allocates 1,000 pages a second or more may run on the CPUs of one NUMA \
-           node alone, and `nid` of the pool is another",
-    why: "Each packet is read over the link between the nodes.",
-    fix: "Pin the owner to that node (`--cpus`, `taskset -p`), or set `nid` and the arena's node to it.",
+    when: "the owner of a pool that allocates 1,000 pages/s or more may run only on the CPUs of one NUMA \
+           node, and the pool's `nid` is another node",
+    why: "Each read of a packet crosses the link between the nodes.",
+    fix: "Pin the owner to that node (`--cpus`, `taskset -p`), or set `nid` and the arena's node to the \
+          owner's.",
     verify: "`numastat -p PID`; `pagepool bench numa`.",
     find: off_node_memory,
     #[cfg(test)]
@@ -29,7 +30,7 @@ pub const OFF_NODE_MEMORY: DoctorRule = DoctorRule {
         says: "queue0 is on node 0, the pool takes pages of node 1",
         well: |of| {
             of.pool().set("nid", "1");
-            of.processes[0].threads[0].allowed = vec![0, 1, 2, 3]; // it is anywhere at the next moment
+            of.processes[0].threads[0].allowed = vec![0, 1, 2, 3]; // it may move at any moment
         },
     },
 };
@@ -54,11 +55,12 @@ fn off_node_memory(evidence: &Evidence) -> Vec<Finding> {
 pub const OFF_NODE_CARD: DoctorRule = DoctorRule {
     name: "off_node_card",
     cost: Cost::EachPacket,
-    when: "the thread of a socket may run on the CPUs of one NUMA node alone, and the interface's card is \
-           on another",
-    why: "The card writes packets and rings over the link between the nodes, or the thread reads them over \
-          it.",
-    fix: "`--cpus` of the card's node, or `taskset -p`; in a program also the arena (`NodePolicy::Bind`).",
+    when: "the thread of a socket may run only on the CPUs of one NUMA node, and the interface's card is on \
+           another",
+    why: "Packets and rings cross the link between the nodes, when the card writes them or the thread reads \
+          them.",
+    fix: "`--cpus` of the card's node, or `taskset -p`; in a program, also bind the arena \
+          (`NodePolicy::Bind`).",
     verify: "`cat /sys/class/net/{of}/device/numa_node`, and `taskset -cp TID`.",
     find: off_node_card,
     #[cfg(test)]
@@ -84,10 +86,10 @@ fn off_node_card(evidence: &Evidence) -> Vec<Finding> {
 pub const OFF_NODE_IRQ: DoctorRule = DoctorRule {
     name: "off_node_irq",
     cost: Cost::EachPacket,
-    when: "the interrupts of a socket's queue go to CPUs of another NUMA node than the one on which its \
-           thread may run alone",
-    why: "What the driver just wrote is in the caches of the other node.",
-    fix: "Send them to a CPU of the thread's node.",
+    when: "the thread of a socket may run only on the CPUs of one NUMA node, and the interrupts of the \
+           socket's queue go to CPUs of another",
+    why: "The driver's latest writes are in the caches of the other node.",
+    fix: "Send the interrupts to a CPU of the thread's node.",
     verify: "`cat /proc/interrupts`: the columns of that node's CPUs rise.",
     find: off_node_irq,
     #[cfg(test)]
@@ -123,10 +125,10 @@ fn off_node_irq(evidence: &Evidence) -> Vec<Finding> {
 pub const IRQ_ON_CPU: DoctorRule = DoctorRule {
     name: "irq_on_cpu",
     cost: Cost::EachPacket,
-    when: "the interrupts of a socket's queue come 1,000 times a second or more, to the one CPU that its \
-           thread may run on, which it uses by half or more; not with `--busy-poll`, where they belong \
+    when: "1,000 interrupts a second or more of a socket's queue go to the only CPU that its thread may run \
+           on, and the thread uses half of that CPU or more; except with `--busy-poll`, where both belong \
            together",
-    why: "Interrupts and the thread take turns on the CPU while others may be idle; under load packets wait.",
+    why: "Interrupts and the thread share one CPU while others may be idle; under load packets wait.",
     fix: "Send the interrupts to another CPU.",
     verify: "`cat /proc/interrupts`: the column of another CPU rises.",
     find: irq_on_cpu,
@@ -174,10 +176,10 @@ fn irq_on_cpu(evidence: &Evidence) -> Vec<Finding> {
 pub const GOVERNOR: DoctorRule = DoctorRule {
     name: "governor",
     cost: Cost::SomePackets,
-    when: "a CPU on which the owner of a pool ran last, busy by 5 % or more, has a frequency governor \
-           other than `performance`; not with the drivers `intel_pstate` and `amd-pstate-epp`, whose \
-           hardware chooses",
-    why: "The CPU takes its time to become faster when packets come; with `powersave` it stays slow.",
+    when: "a CPU on which the owner of a pool last ran, busy for 5 % or more, has a frequency governor other \
+           than `performance`; except with the drivers `intel_pstate` and `amd-pstate-epp`, whose hardware \
+           chooses the frequency",
+    why: "The CPU speeds up only some time after packets arrive; with `powersave` it stays slow.",
     fix: "`cpupower frequency-set -g performance`.",
     verify: "`cat /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor`.",
     find: governor,
@@ -211,9 +213,9 @@ pub const IRQS_ON_ONE_CPU: DoctorRule = DoctorRule {
     name: "irqs_on_one_cpu",
     cost: Cost::SomePackets,
     when: "the interrupts of several receive queues of an interface, each 100 times a second or more, \
-           together 1,000 times, all go to one CPU of several",
-    why: "That CPU is the limit of all its queues.",
-    fix: "One CPU for each: `echo CPU > /proc/irq/N/smp_affinity_list`, or start irqbalance.",
+           together 1,000 times, all go to one CPU, although there are others",
+    why: "That CPU limits all these queues.",
+    fix: "One CPU for each queue: `echo CPU > /proc/irq/N/smp_affinity_list`, or start irqbalance.",
     verify: "`cat /proc/interrupts`: several columns rise.",
     find: irqs_on_one_cpu,
     #[cfg(test)]
@@ -252,13 +254,13 @@ fn irqs_on_one_cpu(evidence: &Evidence) -> Vec<Finding> {
     evidence.links.iter().filter_map(of).collect()
 }
 
-/// The node that a thread is on, on a machine of several, if the CPUs that it may use say it: where it ran at
-/// one moment says nothing.
+/// The node of a thread on a machine with several nodes, if all CPUs that it may use are on it. Where it ran
+/// at one moment proves nothing.
 fn node_of(cpus: &CpuEvidence, thread: &ThreadEvidence) -> Option<usize> {
     cpus.node_of_all(&thread.allowed)
 }
 
-/// A CPU other than this one, to which no owner of a pool is pinned: of its node, if there is one.
+/// Another CPU that no owner of a pool is pinned to, if possible on the node of `than`.
 fn another_cpu(evidence: &Evidence, than: usize) -> Option<usize> {
     let nodes = evidence.cpus.nodes.iter();
     let (of_node, others): (Vec<_>, Vec<_>) = nodes.partition(|(_, cpus)| cpus.contains(&than));
@@ -267,8 +269,7 @@ fn another_cpu(evidence: &Evidence, than: usize) -> Option<usize> {
     all.find(|&cpu| cpu != than && !is_taken(cpu))
 }
 
-/// The interrupts of a socket's queue: those that drivers give the number of the queue, but for those that
-/// only tell what was sent.
+/// The interrupts of a socket's queue: those named after the queue, without those for sent packets only.
 fn of_queue<'a>(
     link: &'a LinkEvidence,
     socket: &EntryEvidence,
@@ -277,8 +278,8 @@ fn of_queue<'a>(
     link.interrupts.iter().filter(move |interrupt| queue.is_some() && queue_of(interrupt) == queue)
 }
 
-/// The receive queue of an interrupt, by its name: `near0-TxRx-3`, `virtio2-input.3`,
-/// `mlx5_comp3@pci:0000:3b:00.0`. `None` if it only tells what was sent, or events of the card; also of gve
+/// The receive queue of an interrupt, from its name: `near0-TxRx-3`, `virtio2-input.3`,
+/// `mlx5_comp3@pci:0000:3b:00.0`. `None` if it reports only sent packets, or events of the card; also for gve
 /// (`ntfy`), which counts send queues first.
 fn queue_of(interrupt: &InterruptEvidence) -> Option<u32> {
     let name = interrupt.name.to_lowercase();
@@ -289,7 +290,7 @@ fn queue_of(interrupt: &InterruptEvidence) -> Option<u32> {
     number.parse().ok().filter(|_| !sends_only && !is_other)
 }
 
-/// Numbers as the kernel reads them: `0-2,5`.
+/// Formats numbers as the kernel reads them: `0-2,5`.
 fn ranges(numbers: &[usize]) -> String {
     let runs = numbers.chunk_by(|one, next| one + 1 == *next);
     let shown = runs.map(|run| match run {

@@ -1,4 +1,4 @@
-//! Pages that take the long way: past a full cache or ring, to the arena and back.
+//! Pages that take the slow path: past a full cache or ring, to the arena and back.
 
 use super::buffers::{free_pages, rises};
 use crate::doctor::evidence::{Evidence, PoolEvidence, ProcessEvidence};
@@ -7,26 +7,26 @@ use crate::doctor::rule::RuleCase;
 use crate::doctor::rule::{Cost, DoctorRule, Finding};
 use crate::report::number::grouped;
 
-/// Pages a second from which on it matters how they come.
+/// The pages per second from which on a pool is judged.
 const BUSY: f64 = 1000.0;
-/// Pages, or calls, that are told of.
+/// The least pages, or calls, that are reported.
 const LEAST: u64 = 10;
-/// Of the pages allocated, in percent, from which on it is told that pages leave the pool.
+/// The percentage of the allocated pages that must leave the pool to be reported.
 const LEAVING: f64 = 0.01;
-/// That came from the arena.
+/// The percentage of calls to the arena that is reported.
 const SLOWLY: f64 = 0.1;
-/// That were returned past a full cache.
+/// The percentage of returns past a full cache that is reported.
 const PAST_CACHE: f64 = 50.0;
-/// That left because of a reference.
+/// The percentage of pages leaving because of a reference that is reported.
 const REFERRED_TO: f64 = 1.0;
 
 pub const RING_FULL: DoctorRule = DoctorRule {
     name: "ring_full",
     cost: Cost::SomePackets,
-    when: "`recycle_ring_full` of a pool older than 5 s that allocates 1,000 pages a second or more is at \
-           least 10, and at least 0.01 % of those pages; not with `waived`, which ends refills early and so \
-           fills the ring",
-    why: "Pages that find lane and ring full leave the pool; each comes back by the arena's lock, and may \
+    when: "in a pool older than 5 s that allocates 1,000 pages/s or more, `recycle_ring_full` is at least \
+           10, and at least 0.01 % of the pages; except with `waived`, which ends refills early and fills \
+           the ring",
+    why: "A page that finds lane and ring full leaves the pool; it returns through the arena's lock, and may \
           be cold.",
     fix: "A larger `ring_size`, `lane_size` or `max_lanes`, or an owner that allocates more often.",
     verify: "`pagepool show {of} --watch`: recycle_ring_full and alloc_slow stand still.",
@@ -55,7 +55,7 @@ fn ring_full(evidence: &Evidence) -> Vec<Finding> {
     )
 }
 
-/// Whether that is told of.
+/// Whether [`WAIVED`] reports the pool.
 fn is_waived(pool: &PoolEvidence) -> bool {
     pool.moved.alloc_waive >= LEAST && pool.percent(pool.moved.alloc_waive) >= LEAVING
 }
@@ -63,11 +63,11 @@ fn is_waived(pool: &PoolEvidence) -> bool {
 pub const WAIVED: DoctorRule = DoctorRule {
     name: "waived",
     cost: Cost::SomePackets,
-    when: "`alloc_waive` of a pool older than 5 s that allocates 1,000 pages a second or more is at least \
-           10, and at least 0.01 % of those pages",
-    why: "The owner runs on another NUMA node than the memory: pages of that node leave, one a look.",
-    fix: "Pin the owner to the memory's node (`taskset`, `--cpus`), or set `nid` of the pool and bind the \
-           arena to that node (`NodePolicy::Bind`).",
+    when: "in a pool older than 5 s that allocates 1,000 pages/s or more, `alloc_waive` is at least 10, and \
+           at least 0.01 % of the pages",
+    why: "The owner runs on another NUMA node than the memory: each refill releases one page of that node.",
+    fix: "Pin the owner to the memory's node (`taskset`, `--cpus`), or set the pool's `nid` and bind the \
+          arena to that node (`NodePolicy::Bind`).",
     verify: "`pagepool show {of} --watch`: alloc_waive stands still; `numastat -p PID`.",
     find: waived,
     #[cfg(test)]
@@ -99,12 +99,12 @@ fn waived(evidence: &Evidence) -> Vec<Finding> {
 pub const CACHE_FULL: DoctorRule = DoctorRule {
     name: "cache_full",
     cost: Cost::SomePackets,
-    when: "`recycle_cache_full` of a pool older than 5 s that allocates 1,000 pages a second or more is \
-           50 % of those pages or more; not in a process that sends by its devices, where \
-           buffers that were sent return in bursts",
-    why: "What the owner returns past a full cache takes the way of other threads: a lane or the ring, and \
-          a refill.",
-    fix: "A `cache_size` of the owner's bursts: as many as it returns between two allocations.",
+    when: "in a pool older than 5 s that allocates 1,000 pages/s or more, `recycle_cache_full` is at least \
+           50 % of the pages; except in a process that sends by its devices: sent buffers return in bursts",
+    why: "If the cache is full, pages that the owner returns go through a lane or the ring, and cost a \
+          refill.",
+    fix: "A `cache_size` as large as the owner's bursts: the buffers that it returns between two \
+          allocations.",
     verify: "`pagepool show {of} --watch`: recycle_cache_full rises less than recycle_cached.",
     find: cache_full,
     #[cfg(test)]
@@ -133,11 +133,11 @@ fn cache_full(evidence: &Evidence) -> Vec<Finding> {
 pub const REFERENCED: DoctorRule = DoctorRule {
     name: "referenced",
     cost: Cost::SomePackets,
-    when: "`recycle_released_refcnt` of a pool older than 5 s that allocates 1,000 pages a second or more is \
-           1 % of those pages or more",
-    why: "A page that returns while a `PageRef` of it lives leaves the pool, and its memory comes back by \
-          the arena.",
-    fix: "Share the buffer (`into_shared`) instead of the page: then the pool recycles it.",
+    when: "in a pool older than 5 s that allocates 1,000 pages/s or more, `recycle_released_refcnt` is at \
+           least 1 % of the pages",
+    why: "A page that returns while a `PageRef` to it lives leaves the pool; its memory returns through the \
+          arena.",
+    fix: "Share the buffer (`into_shared`) instead of the page; the pool then recycles it.",
     verify: "`pagepool show {of} --watch`: recycle_released_refcnt stands still.",
     find: referenced,
     #[cfg(test)]
@@ -163,13 +163,13 @@ fn referenced(evidence: &Evidence) -> Vec<Finding> {
 pub const SLOW: DoctorRule = DoctorRule {
     name: "slow",
     cost: Cost::SomePackets,
-    when: "a pool older than 5 s that allocates 1,000 pages a second or more calls the arena at least 10 \
-           times, and at least once for every 1,000 of those pages; and none of `ring_full`, `waived`, \
-           `referenced` and `out_rising` explains most of these calls",
-    why: "More pages are out at a time than before, or the pool was asked to shrink: each call takes the \
+    when: "a pool older than 5 s that allocates 1,000 pages/s or more calls the arena at least 10 times, and \
+           at least once per 1,000 pages; `ring_full`, `waived`, `referenced` and `out_rising` do not \
+           explain most of these calls",
+    why: "More pages are out at once than before, or the pool was asked to shrink: each call takes the \
           arena's lock.",
-    fix: "Nothing, if the load just grew. Else fewer buffers out at once, or keep the pool's pages: ask \
-           less often for them (`ask_to_shrink`, `shrink`).",
+    fix: "Nothing, if the load just grew. Otherwise keep fewer buffers out at once, or let the pool keep its \
+          pages: shrink it less often (`ask_to_shrink`, `shrink`).",
     verify: "`pagepool show {of} --watch`: alloc_slow stands still.",
     find: slow,
     #[cfg(test)]
@@ -206,10 +206,10 @@ fn slow(evidence: &Evidence) -> Vec<Finding> {
 pub const LOW_WATER: DoctorRule = DoctorRule {
     name: "low_water",
     cost: Cost::BuffersLost,
-    when: "cache, lanes, ring and arena of a pool that allocates have fewer pages than a refill takes \
+    when: "a pool that allocates has fewer pages left in cache, lanes, ring and arena than a refill takes \
            (`refill`), or than its `low_water`",
-    why: "The next burst finds no buffer: then packets are lost.",
-    fix: "Raise the arena's `max_bytes`, or have fewer buffers out at once.",
+    why: "The next burst finds no buffer, and packets are lost.",
+    fix: "Raise the arena's `max_bytes`, or keep fewer buffers out at once.",
     verify: "`pagepool show {of}`: pages in cache, lanes and ring.",
     find: low_water,
     #[cfg(test)]
@@ -240,7 +240,7 @@ fn low_water(evidence: &Evidence) -> Vec<Finding> {
     evidence.warm_pools().filter_map(of).collect()
 }
 
-/// A finding for each warm and busy pool of which a count is such a share of the pages allocated.
+/// A finding for each warm and busy pool whose count is at least this percentage of the allocated pages.
 fn found(
     evidence: &Evidence,
     percent: f64,

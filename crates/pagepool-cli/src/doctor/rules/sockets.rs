@@ -1,4 +1,4 @@
-//! What sockets are on, and how they were opened: links that are down, generic XDP, copies, offloads.
+//! The interfaces of sockets and how sockets were opened: links that are down, generic XDP, copies, offloads.
 
 #[cfg(test)]
 use crate::doctor::evidence::OffloadEvidence;
@@ -10,8 +10,8 @@ use crate::doctor::rule::{Cost, DoctorRule, Finding};
 pub const LINK_DOWN: DoctorRule = DoctorRule {
     name: "link_down",
     cost: Cost::NoPackets,
-    when: "at the last look an interface that a process has sockets on is down, has no carrier, or is gone",
-    why: "No packet arrives at its sockets, and what they send is dropped.",
+    when: "an interface that has sockets of a process is down, has no carrier, or is gone at the last look",
+    why: "No packet arrives at its sockets, and packets that they send are dropped.",
     fix: "`ip link set dev {of} up`.",
     verify: "`ip link show {of}`: state UP.",
     find: link_down,
@@ -60,11 +60,11 @@ fn link_down(evidence: &Evidence) -> Vec<Finding> {
 pub const GENERIC_XDP: DoctorRule = DoctorRule {
     name: "generic_xdp",
     cost: Cost::EachPacket,
-    when: "the XDP program of a socket runs in generic mode, and the driver runs such programs itself \
-           (Linux 6.3 says)",
-    why: "In generic mode the kernel allocates an skb for each packet first, and often copies it.",
-    fix: "`--mode native` (`Attach::Native`), which also says why if the driver refuses; an MTU that \
-           fits a page.",
+    when: "the XDP program of a socket runs in generic mode, although the driver has native XDP (Linux 6.3 \
+           and later report it)",
+    why: "In generic mode the kernel first allocates an skb for each packet, and often copies the packet.",
+    fix: "`--mode native` (`Attach::Native`), whose error says why the driver refuses; an MTU that fits a \
+          page.",
     verify: "`ip link show {of}`: xdp, not xdpgeneric.",
     find: generic_xdp,
     #[cfg(test)]
@@ -94,11 +94,11 @@ fn generic_xdp(evidence: &Evidence) -> Vec<Finding> {
 pub const COPY_MODE: DoctorRule = DoctorRule {
     name: "copy_mode",
     cost: Cost::EachPacket,
-    when: "a socket copies, and the driver has zero copy (Linux 6.3 says); not in generic mode, and not of \
-           virtio_net without an IOMMU, which refuses zero copy",
+    when: "a socket copies packets, although the driver has zero copy (Linux 6.3 and later report it); \
+           except in generic mode, and on virtio_net without an IOMMU, which refuses zero copy",
     why: "The kernel copies each packet between its own memory and the socket's.",
-    fix: "`--mode zerocopy` (`XskMode::ZeroCopy`), which says why if the driver refuses: a chunk of 4096 \
-           bytes, an MTU that fits it.",
+    fix: "`--mode zerocopy` (`XskMode::ZeroCopy`), whose error says why the driver refuses; chunks of 4096 \
+          bytes, and an MTU that fits them.",
     verify: "`pagepool show {of}`: zero_copy true.",
     find: copy_mode,
     #[cfg(test)]
@@ -144,12 +144,12 @@ fn copy_mode(evidence: &Evidence) -> Vec<Finding> {
 pub const OFFLOADS: DoctorRule = DoctorRule {
     name: "offloads",
     cost: Cost::PacketsChanged,
-    when: "offloads falsify what a socket receives: [those that commands warn of](operations.md#offloads), \
-           as far as they can be asked",
-    why: "Packets arrive without checksums or VLAN tags, or merged: what is forwarded of them is wrong or \
+    when: "offloads change what a socket receives: [those that commands warn of](operations.md#offloads), as \
+           far as they can be read",
+    why: "Packets arrive merged, or without checksums or VLAN tags; when forwarded, they are wrong or \
           dropped.",
-    fix: "The `ethtool -K` line that it prints, or `--fix-offloads`.",
-    verify: "`ethtool -k` of the interface of that line: they are off.",
+    fix: "Run the `ethtool -K` line that it prints, or use `--fix-offloads`.",
+    verify: "`ethtool -k` on the interface of that line: they are off.",
     find: offloads,
     #[cfg(test)]
     case: RuleCase {
@@ -184,7 +184,7 @@ fn offloads(evidence: &Evidence) -> Vec<Finding> {
     all
 }
 
-/// What commands show a socket's pool by.
+/// The name by which commands show a socket's pool.
 pub fn pool_of<'a>(process: &'a ProcessEvidence, socket: &EntryEvidence) -> &'a str {
     let pool = process.pools.iter().find(|pool| Some(pool.id) == socket.pool);
     pool.map_or(&process.name, |pool| &pool.name)
@@ -194,7 +194,7 @@ pub fn place(process: &ProcessEvidence, socket: &EntryEvidence) -> String {
     format!("{}, socket {}", process.title(), socket.name)
 }
 
-/// Packets that a socket moves in a second.
+/// Packets per second of a socket.
 pub fn rate(evidence: &Evidence, socket: &EntryEvidence) -> f64 {
     evidence.per_second(socket.moved("rx_packets").saturating_add(socket.moved("tx_packets")))
 }

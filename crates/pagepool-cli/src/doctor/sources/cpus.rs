@@ -1,4 +1,4 @@
-//! CPUs, their nodes and frequency governors, and huge pages: what `/sys` says of the machine.
+//! CPUs with their nodes and frequency governors, and huge pages, from `/sys`.
 
 use std::fs;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::path::Path;
 use crate::doctor::evidence::{CpuEvidence, HugePageEvidence};
 use crate::engine::memory_node::numbers;
 
-/// Nodes that have CPUs, and governors of CPUs that have one, unless the hardware itself chooses.
+/// The nodes that have CPUs, and the governors of CPUs, unless the hardware chooses the frequency.
 pub fn cpus(root: &Path) -> CpuEvidence {
     let devices = root.join("sys/devices/system");
     let list =
@@ -26,7 +26,7 @@ pub fn cpus(root: &Path) -> CpuEvidence {
     }
 }
 
-/// Transparent huge pages: the word in brackets.
+/// The mode of transparent huge pages: the word in brackets.
 pub fn huge_pages(root: &Path) -> HugePageEvidence {
     let text =
         fs::read_to_string(root.join("sys/kernel/mm/transparent_hugepage/enabled")).unwrap_or_default();

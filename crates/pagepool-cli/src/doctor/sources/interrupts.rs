@@ -1,4 +1,4 @@
-//! `/proc/interrupts`, and where interrupts go.
+//! `/proc/interrupts`, and the CPUs of interrupts.
 
 use std::collections::HashMap;
 use std::fs;
@@ -7,18 +7,18 @@ use std::path::Path;
 use crate::doctor::evidence::InterruptEvidence;
 use crate::engine::memory_node::numbers;
 
-/// How often interrupts came, by their number, with their names.
+/// The name and count of each interrupt, by number.
 #[derive(Debug, Default, PartialEq)]
 pub struct Interrupts(HashMap<u32, (String, u64)>);
 
 impl Interrupts {
-    /// All of them; none where `/proc` hides them.
+    /// Reads all interrupts; none if `/proc` hides them.
     pub fn look(root: &Path) -> Self {
         let text = fs::read_to_string(root.join("proc/interrupts")).unwrap_or_default();
         Self(text.lines().skip(1).filter_map(line).collect())
     }
 
-    /// How often they came since an earlier look.
+    /// The counts since an earlier look.
     pub fn since(mut self, earlier: &Self) -> Self {
         for (number, (_, count)) in &mut self.0 {
             let before = earlier.0.get(number).map_or(*count, |(_, before)| *before);
@@ -27,7 +27,7 @@ impl Interrupts {
         self
     }
 
-    /// Those of these numbers, in order.
+    /// The evidence of the interrupts with these numbers, sorted.
     pub fn evidence(&self, root: &Path, mut of: Vec<u32>) -> Vec<InterruptEvidence> {
         of.sort_unstable();
         let one = |number: u32| {
@@ -38,14 +38,14 @@ impl Interrupts {
     }
 }
 
-/// The CPUs that an interrupt goes to: those that the kernel chose, where it says so.
+/// The CPUs of an interrupt: the effective ones, if the kernel reports them.
 fn cpus(root: &Path, number: u32) -> Vec<usize> {
     let read = |name| fs::read_to_string(root.join(format!("proc/irq/{number}/{name}"))).ok();
     let list = read("effective_affinity_list").filter(|list| !list.trim().is_empty());
     list.or_else(|| read("smp_affinity_list")).map(|list| numbers(&list)).unwrap_or_default()
 }
 
-/// The number of an interrupt, its name, and its counts of all CPUs together.
+/// Parses a line: the number of an interrupt, its name, and its count on all CPUs.
 fn line(text: &str) -> Option<(u32, (String, u64))> {
     let (number, rest) = text.split_once(':')?;
     let number = number.trim().parse().ok()?;

@@ -6,7 +6,7 @@ use crate::doctor::evidence::{KernelPoolEvidence, Unseen};
 use crate::observing::kernel_look::{KernelLook, KernelWatch};
 use crate::report::error::error_chain;
 
-/// What lists them, and what it listed first; nothing where the kernel lists none.
+/// The watch and its first list; `None` if the kernel lists no pools.
 pub struct KernelPools(Option<(KernelWatch, KernelLook)>);
 
 impl KernelPools {
@@ -18,12 +18,12 @@ impl KernelPools {
         Self(listed.map_err(|error| failed(error, unseen)).ok())
     }
 
-    /// Whether the kernel lists them.
+    /// Whether the kernel lists its pools.
     pub fn are_seen(&self) -> bool {
         self.0.is_some()
     }
 
-    /// What they did since; of these interfaces alone, if any are named.
+    /// The changes since the first look; only of pools on these interfaces, if any are named.
     pub fn evidence(&mut self, of: Option<&[String]>, unseen: &mut Unseen) -> Vec<KernelPoolEvidence> {
         let Some((kernel, first)) = &mut self.0 else { return Vec::new() };
         let now = match kernel.look() {
@@ -43,7 +43,7 @@ impl KernelPools {
     }
 }
 
-/// A kernel without a list of its pools has none that anybody could judge.
+/// Records the error. A kernel without a list of its pools leaves nothing to judge: that is only a note.
 fn failed(error: NetError, unseen: &mut Unseen) {
     let said = error_chain(&error);
     match error {

@@ -1,4 +1,4 @@
-//! Interfaces of this network namespace: what driver and kernel say of them.
+//! The interfaces of this network namespace, as driver and kernel describe them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,19 +13,19 @@ use crate::doctor::evidence::{LinkEvidence, LinkState, OffloadEvidence, ProcessE
 use crate::observing::look::Observation;
 use crate::report::error::error_chain;
 
-/// Clients of this network namespace, and the interfaces that processes of it have sockets on.
+/// The netlink clients of this network namespace, and its interfaces with sockets of processes.
 pub struct Links {
     clients: Option<(Netlink, Ethtool)>,
-    /// Each with where its XDP program runs, if one redirects.
+    /// Each interface, with the mode of its XDP program if one redirects.
     links: Vec<(LinkInfo, Option<XdpMode>)>,
-    /// Packets that their cards had no room for, in the same order.
+    /// Packets that their cards had no room for, in the order of `links`.
     missed: Vec<u64>,
-    /// Names of those that were not there any more.
+    /// The indexes and names of interfaces that no longer exist.
     gone: Vec<(u32, String)>,
 }
 
 impl Links {
-    /// The first look.
+    /// Takes the first look.
     pub fn look(root: &Path, look: &Observation, unseen: &mut Unseen) -> Self {
         let here = look
             .processes
@@ -56,7 +56,7 @@ impl Links {
         Self { clients: Some(clients), ..this }
     }
 
-    /// What there is to say of them.
+    /// The evidence of all interfaces.
     pub fn evidence(
         &mut self,
         root: &Path,
@@ -73,7 +73,7 @@ impl Links {
         };
         for ((link, mode), before) in links.iter().zip(before) {
             let link = match netlink.link_at(link.index) {
-                Ok(Some(link)) => link, // by another name, maybe
+                Ok(Some(link)) => link, // perhaps renamed
                 Ok(None) => {
                     all.push(gone((link.index, link.name.clone())));
                     continue;
@@ -96,7 +96,7 @@ impl Links {
     }
 }
 
-/// Whether packets can pass now.
+/// Whether packets can pass at the moment.
 fn state(link: &LinkInfo) -> LinkState {
     match link.state {
         _ if !link.is_up => LinkState::Down,
@@ -106,7 +106,7 @@ fn state(link: &LinkInfo) -> LinkState {
     }
 }
 
-/// The interface of a socket, what it was called, and where its program runs, if it receives.
+/// The interface of a socket, its name when opened, and the mode of its program if it receives.
 fn on(socket: &EntryView) -> Option<(u32, String, Option<XdpMode>)> {
     let param = |name| socket.params.iter().find(|(key, _)| key == name).map(|(_, value)| &**value);
     let mode = param("attach").map(|attach| match attach {
@@ -116,18 +116,19 @@ fn on(socket: &EntryView) -> Option<(u32, String, Option<XdpMode>)> {
     Some((param("ifindex")?.parse().ok()?, param("interface").unwrap_or("?").to_owned(), mode))
 }
 
-/// Notes which processes have the network namespace of this thread.
+/// Marks the processes that have the network namespace of this thread.
 pub fn mark_here(processes: &mut [ProcessEvidence]) {
     processes.iter_mut().for_each(|process| process.is_here = is_here(process.pid_here));
 }
 
-/// `None` if it may not be asked, is gone, or has its number in another pid namespace.
+/// Whether a process is in this network namespace; `None` if that may not be read, the process is gone, or it
+/// is in another pid namespace.
 fn is_here(pid: Option<u32>) -> Option<bool> {
     let of = |path: String| fs::read_link(path).ok();
     Some(of("/proc/thread-self/ns/net".into())? == of(format!("/proc/{}/ns/net", pid?))?)
 }
 
-/// All but what moves.
+/// The description of an interface, without what changes between the looks.
 fn described(root: &Path, ethtool: &Ethtool, link: &LinkInfo, interrupts: &Interrupts) -> LinkEvidence {
     let name = &link.name;
     let features = XdpFeatures::of(link.index).ok();
@@ -152,14 +153,14 @@ fn described(root: &Path, ethtool: &Ethtool, link: &LinkInfo, interrupts: &Inter
     }
 }
 
-/// The folder of an interface; `None` where `/sys` is that of another namespace.
+/// The folder of an interface; `None` if `/sys` is that of another namespace.
 fn folder(root: &Path, link: &LinkInfo) -> Option<PathBuf> {
     let of = root.join("sys/class/net").join(&link.name);
     let index: u32 = fs::read_to_string(of.join("ifindex")).ok()?.trim().parse().ok()?;
     (index == link.index).then_some(of)
 }
 
-/// Says that what only `/sys` tells of a card is not known.
+/// Reports a card whose figures in `/sys` cannot be read.
 fn without_card(root: &Path, link: &LinkInfo) -> Option<String> {
     let is_hidden = link.kind.is_none() && link.is_ethernet && folder(root, link).is_none();
     is_hidden.then(|| {
@@ -171,12 +172,12 @@ fn without_card(root: &Path, link: &LinkInfo) -> Option<String> {
     })
 }
 
-/// The folder of its card, if it has one.
+/// The folder of the card, if the interface has one.
 fn device(root: &Path, link: &LinkInfo) -> Option<PathBuf> {
     fs::canonicalize(folder(root, link)?.join("device")).ok()
 }
 
-/// Packets that its card had no room for.
+/// Packets that the card had no room for.
 fn missed(root: &Path, link: &LinkInfo) -> u64 {
     let Some(of) = folder(root, link) else { return 0 };
     let count =
@@ -184,7 +185,7 @@ fn missed(root: &Path, link: &LinkInfo) -> u64 {
     ["rx_missed_errors", "rx_fifo_errors", "rx_over_errors"].into_iter().filter_map(count).sum()
 }
 
-/// The node of a card: a virtio device has that of the card it is on.
+/// The node of a card. A virtio device has the node of the device it is on.
 fn node(device: &Path) -> Option<usize> {
     let text = device.ancestors().find_map(|of| fs::read_to_string(of.join("numa_node")).ok())?;
     text.trim().parse().ok() // -1 if the kernel does not know
@@ -197,7 +198,7 @@ fn numbered(device: &Path) -> Vec<u32> {
     names.filter_map(|name| name.parse().ok()).collect()
 }
 
-/// Offloads that falsify what arrives, as far as they can be asked for.
+/// Offloads that change arriving packets, as far as they can be read.
 fn faults(
     netlink: &mut Netlink,
     ethtool: &Ethtool,

@@ -1,4 +1,4 @@
-//! What processes publish, at several looks.
+//! What processes publish, over several looks.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -11,10 +11,10 @@ use crate::doctor::evidence::{EntryEvidence, HolderEvidence, PoolEvidence, Proce
 use crate::observing::look::{Observation, waiting_for_packets};
 use crate::report::number::grouped;
 
-/// Groups of holders that are told, at most.
+/// The most groups of holders that are reported.
 const MOST_HOLDERS: usize = 3;
 
-/// The processes of the last look, with what moved since the first. There is one look at least.
+/// The processes of the last look, with their changes since the first.
 pub fn processes(looks: &[Observation]) -> Vec<ProcessEvidence> {
     let Some(last) = looks.last() else { return Vec::new() };
     last.processes.iter().map(|process| process_of(looks, last, process)).collect()
@@ -39,7 +39,7 @@ fn process_of(looks: &[Observation], last: &Observation, process: &ProcessView) 
     }
 }
 
-/// The process at another look.
+/// The process in another look.
 fn same<'a>(look: &'a Observation, process: &ProcessView) -> Option<&'a ProcessView> {
     look.processes.iter().find(|other| other.file == process.file)
 }
@@ -87,7 +87,7 @@ fn holders_of(before: Option<&HoldersView>, now: &HoldersView) -> HolderEvidence
     HolderEvidence { for_a_minute, most, grown: grown(before, now) }
 }
 
-/// Those who hold more than before, each with how many more.
+/// The holders that hold more than before, each with its rise.
 fn grown(before: Option<&HoldersView>, now: &HoldersView) -> Vec<String> {
     let Some(before) = before else { return Vec::new() };
     let rise = |group: &HolderGroup| {

@@ -1,4 +1,4 @@
-//! The threads that own pools, as `/proc` shows them: their CPUs, and the time that they took.
+//! The threads that own pools, from `/proc`: their CPUs and CPU time.
 
 use std::collections::HashMap;
 use std::fs;
@@ -10,10 +10,10 @@ use crate::doctor::evidence::{ProcessEvidence, ThreadEvidence, Unseen};
 use crate::engine::memory_node::numbers;
 use crate::observing::look::Observation;
 
-/// Of the kernel's clock ticks in a second, which every Linux tells user space so (`USER_HZ`).
+/// Clock ticks per second in `/proc` (`USER_HZ`): 100 on every Linux.
 const TICKS: f64 = 100.0;
 
-/// The CPU time of threads at a look, by process and thread.
+/// The CPU time of threads at a look, by PID and TID.
 pub struct SeenTasks(HashMap<(u32, u32), Ticks>);
 
 /// CPU time, in ticks.
@@ -23,7 +23,7 @@ struct Ticks {
     kernel: u64,
 }
 
-/// What `/proc` says of a thread.
+/// A thread as `/proc` shows it.
 struct SeenTask {
     ticks: Ticks,
     cpu: Option<usize>,
@@ -31,18 +31,18 @@ struct SeenTask {
 }
 
 impl SeenTasks {
-    /// What they took so far.
+    /// Reads the CPU time so far.
     pub fn look(root: &Path, look: &Observation) -> Self {
         let all = look.processes.iter().flat_map(|process| {
             let tasks =
                 owners(process).filter_map(|thread| Some((thread.tid, SeenTask::of(root, process, thread)?)));
-            let pid = process.pid_here.unwrap_or_default(); // none without one
+            let pid = process.pid_here.unwrap_or_default(); // 0 matches no task
             tasks.map(|(tid, task)| ((pid, tid), task.ticks)).collect::<Vec<_>>()
         });
         Self(all.collect())
     }
 
-    /// Tells the processes of their threads. `seconds`: since this look.
+    /// Fills in the threads of the processes. `seconds`: the time since this look.
     pub fn fill(
         &self,
         root: &Path,
@@ -72,7 +72,7 @@ impl SeenTasks {
     }
 }
 
-/// The threads that own pools of a process, each once.
+/// The threads that own pools of a live process, each once.
 fn owners(process: &ProcessView) -> impl Iterator<Item = &ThreadView> {
     let is_alive = process.life == Life::Alive;
     let mut all: Vec<_> = process.pools.iter().filter_map(|pool| pool.thread.as_ref()).collect();
@@ -82,14 +82,15 @@ fn owners(process: &ProcessView) -> impl Iterator<Item = &ThreadView> {
 }
 
 impl SeenTask {
-    /// `None` if it is gone, or its number is one of another pid namespace.
+    /// Reads a thread; `None` if it is gone, or its process is in another pid namespace.
     fn of(root: &Path, process: &ProcessView, thread: &ThreadView) -> Option<Self> {
         let at = root.join(format!("proc/{}/task/{}", process.pid_here?, thread.tid));
         let read = |name| Some(String::from_utf8_lossy(&fs::read(at.join(name)).ok()?).into_owned());
         Self::parse(&read("stat")?, &read("status")?)
     }
 
-    /// Fields 14, 15 and 39 of stat: proc(5). They are counted from behind the name, which may hold anything.
+    /// Parses fields 14, 15 and 39 of stat (proc(5)), counted from after the name, which may contain
+    /// anything.
     fn parse(stat: &str, status: &str) -> Option<Self> {
         let (_, fields) = stat.rsplit_once(')')?;
         let fields: Vec<_> = fields.split_whitespace().collect();

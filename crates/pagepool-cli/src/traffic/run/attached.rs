@@ -1,20 +1,24 @@
 //! Phase 3: the threads wait for packets. The XDP programs are attached, and pass all packets to the kernel.
 
-use std::time::Instant;
-
 use pagepool::{PoolRef, Publication};
 use pagepool_net::link::Promiscuous;
 
 use super::flow_spread::FlowSpread;
+use super::opened::Opened;
+use super::planned::Planned;
 use super::queue_threads::QueueThreads;
-use super::running::Running;
 use super::site::Site;
+use super::warnings;
+use crate::engine::privileges::Needs;
 use crate::engine::sent_by_links::SentByLinks;
 use crate::queues::queue_name::QueueName;
-use crate::traffic::capture::Capture;
-use crate::traffic::command::{TrafficCommand, TrafficPlan};
+use crate::report::output;
+use crate::sys::{self, CapabilitySet};
+use crate::traffic::capture::{Capture, CaptureFile};
+use crate::traffic::command::{PortSide, TrafficCommand, TrafficPlan};
+use crate::traffic::interface::Interface;
 use crate::traffic::offloads::OffloadsOff;
-use crate::traffic::setup::OpenedInterface;
+use crate::traffic::setup::{OpenedInterface, TrafficSetup};
 
 /// The fields are in the order in which they are undone.
 pub struct Attached<'a, C: TrafficCommand> {
@@ -47,10 +51,48 @@ pub struct Record {
 }
 
 impl<'a, C: TrafficCommand> Attached<'a, C> {
-    /// Redirects the packets of all interfaces at once.
-    pub fn start(self) -> Result<Running<'a, C>, String> {
-        let (warm, start) = (self.threads.sample(), Instant::now());
-        self.threads.redirect()?;
-        Ok(Running { attached: self, warm, start })
+    /// Starts the threads, which fill their rings. Attaches XDP programs, for which many cards restart.
+    /// Prints warnings, and gives up capabilities, before the first packet is taken.
+    pub fn attach(opened: Opened<'a, C>) -> Result<Self, String> {
+        let Opened { setup, promiscuous, published, mut offloads, planned } = opened;
+        let Planned { command, plan, mut site, mut capture, .. } = planned;
+        let (mut interfaces, pools) = (setup.interfaces.clone(), setup.pools.clone());
+        let names = names(&setup, &site.interfaces);
+        let kept = kept(&plan, &interfaces);
+        let counts = SentByLinks::look(site.links());
+        let threads = QueueThreads::start(command, &site, setup, (kept, capture.as_mut()))?;
+        threads.attach(&mut interfaces)?;
+        site.wait_for_links()?;
+        warnings::warn(&plan, &mut site, &mut offloads, &interfaces)?;
+        let spreading: &[Interface] = if plan.rss { &site.interfaces } else { &[] };
+        let spread = FlowSpread::over(spreading)?;
+        site.wait_for_links()?; // some cards restart for that
+        give_up_all_but(kept);
+        let capture = capture.map(CaptureFile::start).transpose()?;
+        let record = Record { interfaces, names, pools, counts, published };
+        let changes = Changes { spread, promiscuous, offloads };
+        Ok(Self { threads, changes, capture, record, plan, site })
+    }
+}
+
+/// The queues of the ports of all threads, in the order of their samples.
+fn names(setup: &TrafficSetup, interfaces: &[Interface]) -> Vec<QueueName> {
+    let name = |side: &PortSide| {
+        let interface = interfaces.get(side.interface).map_or("", |interface| &interface.link.name);
+        QueueName { interface: interface.to_owned(), queue: side.queue }
+    };
+    setup.sides().map(name).collect()
+}
+
+/// The capabilities that the run keeps.
+fn kept(plan: &TrafficPlan<'_>, opened: &[OpenedInterface]) -> CapabilitySet {
+    let by_batch = opened.iter().any(OpenedInterface::sends_by_batch);
+    Needs::here(by_batch, plan.sets(), plan.beside.is_some()).kept(sys::permitted_capabilities())
+}
+
+/// Makes this thread give up all other capabilities: everything is open and attached.
+fn give_up_all_but(kept: CapabilitySet) {
+    if let Err(error) = sys::keep_capabilities(kept) {
+        output::warn(format_args!("the command keeps its capabilities while it runs: {error}"));
     }
 }

@@ -3,21 +3,13 @@
 use pagepool::Publication;
 use pagepool_net::link::Promiscuous;
 
-use super::attached::{Attached, Changes, Record};
-use super::flow_spread::FlowSpread;
 use super::planned::Planned;
-use super::queue_threads::QueueThreads;
-use super::warnings;
-use crate::engine::privileges::Needs;
-use crate::engine::sent_by_links::SentByLinks;
-use crate::queues::queue_name::QueueName;
-use crate::report::output;
-use crate::sys::{self, CapabilitySet};
-use crate::traffic::capture::CaptureFile;
-use crate::traffic::command::{PortSide, TrafficCommand, TrafficPlan};
-use crate::traffic::interface::Interface;
+use super::site::Site;
+use crate::report::error::error_chain;
+use crate::traffic::command::{TrafficCommand, TrafficPlan};
+use crate::traffic::interface::{Interface, pairs_of};
 use crate::traffic::offloads::OffloadsOff;
-use crate::traffic::setup::{OpenedInterface, TrafficSetup};
+use crate::traffic::setup::{SetupParams, TrafficSetup};
 
 /// The fields are in the order in which they are undone.
 pub struct Opened<'a, C> {
@@ -29,47 +21,38 @@ pub struct Opened<'a, C> {
 }
 
 impl<'a, C: TrafficCommand> Opened<'a, C> {
-    /// Starts the threads, which fill their rings. Attaches XDP programs, for which many cards restart.
-    /// Prints warnings, and gives up capabilities, before the first packet is taken.
-    pub fn attach(self) -> Result<Attached<'a, C>, String> {
-        let Self { setup, promiscuous, published, mut offloads, planned } = self;
-        let Planned { command, plan, mut site, mut capture, .. } = planned;
-        let (mut interfaces, pools) = (setup.interfaces.clone(), setup.pools.clone());
-        let names = names(&setup, &site.interfaces);
-        let kept = kept(&plan, &interfaces);
-        let counts = SentByLinks::look(site.links());
-        let threads = QueueThreads::start(command, &site, setup, (kept, capture.as_mut()))?;
-        threads.attach(&mut interfaces)?;
-        site.wait_for_links()?;
-        warnings::warn(&plan, &mut site, &mut offloads, &interfaces)?;
-        let spread = FlowSpread::over(if plan.rss { &*site.interfaces } else { &[] })?;
-        site.wait_for_links()?; // some cards restart for that
-        give_up_all_but(kept);
-        let capture = capture.map(CaptureFile::start).transpose()?;
-        let record = Record { interfaces, names, pools, counts, published };
-        let changes = Changes { spread, promiscuous, offloads };
-        Ok(Attached { threads, changes, capture, record, plan, site })
+    /// Turns off offloads before sockets are opened: a card may restart for that.
+    pub fn open(mut planned: Planned<'a, C>) -> Result<Self, String> {
+        let (plan, Site { kernel, interfaces, .. }) = (&planned.plan, &mut planned.site);
+        let receiving = if plan.attach.is_some() { &**interfaces } else { &[] };
+        let offloads = OffloadsOff::new(plan.fix_offloads, kernel, receiving)?;
+        let published = plan.options.publish.publish(plan.name);
+        let setup = open_sockets(&planned).or_else(|error| planned.site.go_on().and(Err(error)))?;
+        let promiscuous = promiscuous(&planned.plan, &planned.site.interfaces)?;
+        planned.site.wait_for_links()?;
+        Ok(Self { setup, promiscuous, published, offloads, planned })
     }
 }
 
-/// The queues of the ports of all threads, in the order of their samples.
-fn names(setup: &TrafficSetup, interfaces: &[Interface]) -> Vec<QueueName> {
-    let name = |side: &PortSide| {
-        let interface = interfaces.get(side.interface).map_or("", |interface| &interface.link.name);
-        QueueName { interface: interface.to_owned(), queue: side.queue }
-    };
-    setup.sides().map(name).collect()
-}
-
-/// The capabilities that the run keeps.
-fn kept(plan: &TrafficPlan<'_>, opened: &[OpenedInterface]) -> CapabilitySet {
-    let by_batch = opened.iter().any(OpenedInterface::sends_by_batch);
-    Needs::here(by_batch, plan.sets(), plan.beside.is_some()).kept(sys::permitted_capabilities())
-}
-
-/// Makes this thread give up all other capabilities: everything is open and attached.
-fn give_up_all_but(kept: CapabilitySet) {
-    if let Err(error) = sys::keep_capabilities(kept) {
-        output::warn(format_args!("the command keeps its capabilities while it runs: {error}"));
+fn open_sockets<C>(planned: &Planned<'_, C>) -> Result<TrafficSetup, String> {
+    let Planned { plan, site, sizes, .. } = planned;
+    let TrafficPlan { attach, maps, pin, beside, steer, tx_mode, options, .. } = *plan;
+    let (threads, pairs) = (options.threads.map(usize::from), pairs_of(&site.interfaces));
+    if let Some(threads) = threads.filter(|&threads| threads > pairs) {
+        return Err(format!(
+            "--threads is {threads}, but must be at most {pairs}: a thread has a queue, or a pair"
+        ));
     }
+    let (busy_poll, interrupted) = (options.busy_poll(), Some(&site.signals.end));
+    let sizes = *sizes;
+    let params =
+        SetupParams { sizes, attach, maps, pin, beside, steer, tx_mode, busy_poll, interrupted, threads };
+    TrafficSetup::open(plan.name, &site.interfaces, params)
+}
+
+/// Puts the interfaces into promiscuous mode, if the plan says so, until the values are dropped.
+fn promiscuous(plan: &TrafficPlan<'_>, interfaces: &[Interface]) -> Result<Vec<Promiscuous>, String> {
+    let all = if plan.promiscuous { interfaces } else { &[] };
+    let held = all.iter().map(|interface| Promiscuous::hold(&interface.link)).collect::<Result<_, _>>();
+    held.map_err(|error| error_chain(&error))
 }

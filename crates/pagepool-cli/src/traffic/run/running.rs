@@ -2,16 +2,13 @@
 
 use std::time::{Duration, Instant};
 
-use super::attached::{Attached, Record};
-use super::ended::Ended;
+use super::attached::Attached;
 use crate::engine::link_watch::{LinkWatch, SeenChanges};
 use crate::engine::run_state::{RunEnd, Sample};
 use crate::engine::watch::Watch;
-use crate::traffic::capture::Capture;
 use crate::traffic::command::TrafficCommand;
 use crate::traffic::live_figures::LiveFigures;
 use crate::traffic::service_status::ServiceStatus;
-use crate::traffic::summary::TrafficResult;
 
 /// Seconds between two prints of figures.
 const STATS_EVERY: u64 = 1;
@@ -20,48 +17,26 @@ pub struct Running<'a, C: TrafficCommand> {
     pub attached: Attached<'a, C>,
     /// The counts before the first packet.
     pub warm: Sample,
-    pub start: Instant,
+    start: Instant,
 }
 
-struct Watched {
-    end: RunEnd,
-    links: SeenChanges,
-    seconds: f64,
+/// Why and when the run ended.
+pub struct Watched {
+    pub end: RunEnd,
+    pub links: SeenChanges,
+    pub seconds: f64,
 }
 
-impl<C: TrafficCommand> Running<'_, C> {
-    /// Shows figures until the run ends. Then closes everything and restores the interfaces.
-    pub fn watch(self) -> Result<Ended, String> {
-        let Attached { record: Record { interfaces, names, .. }, plan, .. } = &self.attached;
-        let mut figures = LiveFigures::begin(plan, interfaces, self.warm.clone(), names.clone());
-        let Watched { end, links, seconds } = self.until_end(&mut figures)?;
-        let Self { attached: Attached { threads, mut changes, capture, record, plan, mut site }, warm, .. } =
-            self;
-        let (now, tally) = threads.finish(plan.expected_frames)?;
-        let warned = changes.offloads.warned(&mut site.kernel);
-        drop(changes);
-        let capture = capture.map(Capture::finish).transpose()?;
-        let Record { interfaces, names, pools, counts, published } = record;
-        let (command, limit) = (plan.name, plan.options.limit);
-        let result = TrafficResult {
-            command,
-            interfaces,
-            names,
-            warned,
-            seconds,
-            end,
-            links,
-            warm,
-            now,
-            tally,
-            capture,
-            limit,
-            counts,
-        };
-        Ok(Ended { result, pools, figures, published })
+impl<'a, C: TrafficCommand> Running<'a, C> {
+    /// Redirects the packets of all interfaces at once.
+    pub fn start(attached: Attached<'a, C>) -> Result<Self, String> {
+        let (warm, start) = (attached.threads.sample(), Instant::now());
+        attached.threads.redirect()?;
+        Ok(Self { attached, warm, start })
     }
 
-    fn until_end(&self, figures: &mut LiveFigures) -> Result<Watched, String> {
+    /// Shows figures until the run ends.
+    pub fn watch(&self, figures: &mut LiveFigures) -> Result<Watched, String> {
         let Attached { threads, plan, site, .. } = &self.attached;
         let options = plan.options;
         let mut service = ServiceStatus::ready(plan, &self.warm);

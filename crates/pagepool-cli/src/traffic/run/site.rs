@@ -65,10 +65,11 @@ fn look_up<C: TrafficCommand>(
         return Err(format!("--mode is native or generic, but {} attaches no XDP program", plan.name));
     }
     if maps != 0 && options.mode.attach() != Attach::Auto {
-        return Err("--mode native and generic cannot be used with --map: the program is attached already".into());
+        return Err("--mode native and generic cannot be used with --map, whose program is attached".into());
     }
     command.check(&interfaces)?;
-    FlowSpread::check(if plan.rss { &*interfaces } else { &[] })?;
+    let spreading: &[Interface] = if plan.rss { &interfaces } else { &[] };
+    FlowSpread::check(spreading)?;
     interfaces.iter().try_for_each(|interface| kernel.spare(interface, &plan.effect(), options.yes))?;
     Ok(interfaces)
 }

@@ -34,7 +34,6 @@ const STACK: u8 = 10;
 /// Offsets in `struct xdp_md`.
 const DATA: i16 = 0;
 const DATA_END: i16 = 4;
-/// The longest extension header.
 const LONGEST_EXTENSION: i32 = 8 * 256;
 
 /// The program of an expression. `taken` handles a packet that matches: it gets the context in r1, and ends

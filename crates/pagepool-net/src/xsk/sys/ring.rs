@@ -270,7 +270,6 @@ impl<M: RingMemory<WORDS>, const WORDS: usize> Consumer<M, WORDS> {
     }
 }
 
-/// Prefetches all lines of `n` entries.
 #[inline(always)]
 fn fetch_lines<const WORDS: usize>(entries: impl Entries<WORDS>, first: u32, n: usize, to_write: bool) {
     let a_line = (LINE / WORDS) as u32;

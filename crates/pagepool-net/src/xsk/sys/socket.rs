@@ -36,7 +36,6 @@ pub(crate) mod asks {
     pub(crate) const LAUNCH_TIME: u64 = 1 << 2;
 }
 
-/// One of a socket's rings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ring {
     Receive,
@@ -61,7 +60,6 @@ pub(crate) fn socket() -> io::Result<OwnedFd> {
     open(libc::AF_XDP, libc::SOCK_RAW, 0)
 }
 
-/// The registration of a UMEM.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Registration {
     pub(crate) addr: usize,
@@ -125,7 +123,6 @@ pub(crate) fn bind(
     done(unsafe { libc::bind(fd.as_raw_fd(), (&raw const address).cast(), len) })
 }
 
-/// Whether the driver uses zero copy.
 pub(crate) fn is_zero_copy(fd: BorrowedFd<'_>) -> bool {
     option::<libc::xdp_options>(fd, libc::SOL_XDP, libc::XDP_OPTIONS)
         .is_ok_and(|options| options.flags & libc::XDP_OPTIONS_ZEROCOPY != 0)

@@ -38,9 +38,9 @@ impl Bound {
     ///
     /// The task wakes and tries again when a buffer returns, on any thread, or pages come back to the
     /// provider. Several tasks may wait. A deferred buffer whose user is done wakes no task. An attempt that
-    /// can never succeed, such as a fragment larger than a page, waits for ever. A failed attempt counts in
-    /// `alloc_failed`, once or twice for each poll. A waker's panic is caught: the thread that returned the
-    /// buffer continues.
+    /// cannot succeed, such as a fragment larger than a page, waits for ever. A poll without success counts
+    /// once or twice in `alloc_failed`. A waker's panic is caught: the thread that returned the buffer
+    /// continues.
     ///
     /// ```
     /// # use pagepool::{Arena, ArenaParams, Bound, Pool, PoolParams};

@@ -101,9 +101,8 @@ impl PoolRef {
     /// once.
     ///
     /// The owner does it at its next refill, [`poll_deferred`](Bound::poll_deferred) or
-    /// [`acknowledge_wake`](Bound::acknowledge_wake). In a pool with `wakeup` this wakes a sleeping owner; an
-    /// owner that only takes from its cache is not disturbed. Of several requests the lowest counts. Does
-    /// nothing in a pool that has ended.
+    /// [`acknowledge_wake`](Bound::acknowledge_wake); with `wakeup`, this wakes a sleeping owner. Of several
+    /// requests the lowest counts. Does nothing in a pool that has ended.
     ///
     /// ```
     /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams, Registry};

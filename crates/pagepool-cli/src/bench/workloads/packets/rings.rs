@@ -1,5 +1,5 @@
-//! Packets over AF_XDP without a card: the forwarder polls, and the kernel's side of the rings is played in
-//! memory, on the same thread. So its time and its instructions are in the figures.
+//! Packets over AF_XDP without a card: the forwarder polls, and the kernel's side of the rings is simulated
+//! in memory, on that thread. The figures include its time and its instructions.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -18,14 +18,14 @@ const BUDGET: usize = 64;
 /// Slots of each ring.
 const SLOTS: u32 = 1024;
 
-/// What packets are received into, and how long they are.
+/// The buffers that packets are received into, and the length of packets.
 #[derive(Clone, Copy)]
 struct Chunks {
     size: u32,
-    /// Of the pool's pages: the commands cut 128 chunks of 2048 bytes from one.
+    /// The order of the pool's pages: the commands cut 128 chunks of 2048 bytes from one.
     order: u8,
     len: u32,
-    /// Buffers of a packet.
+    /// Buffers per packet.
     buffers: usize,
 }
 
@@ -33,7 +33,7 @@ const PAGES: Chunks = Chunks { size: 4096, order: 0, len: 60, buffers: 1 };
 const HALVES: Chunks = Chunks { size: 2048, order: 6, ..PAGES };
 const TWO: Chunks = Chunks { len: 6000, buffers: 2, ..PAGES };
 
-/// Receive and drop, send back, send by another port; each over pages, over half pages and in two buffers.
+/// Receive and drop, send back, or send by another port; each over pages, over half pages and in two buffers.
 pub const TABLE: &[Workload] = &[
     row("xsk_drop", || ready(1, PAGES, drop)).about("receive 60 bytes over AF_XDP's rings, drop"),
     row("xsk_drop_2048", || ready(1, HALVES, drop))
@@ -53,7 +53,7 @@ pub const TABLE: &[Workload] = &[
         .about("the same for 6000 bytes in two buffers, per buffer"),
 ];
 
-/// Pages are opened and return for 128 buffers each.
+/// A page is opened and returned for every 128 buffers.
 const HALF_PAGES: &[Rule] =
     &[Rule(&["alloc_fast"], Moves::Share(1, 128)), Rule(&["recycle_cached"], Moves::Share(1, 128))];
 
@@ -73,8 +73,8 @@ fn forward(port: PortId) -> Action {
     Action::Redirect(PortId(1 - port.0))
 }
 
-/// A forwarder of so many ports whose rings are full of buffers. In each poll packets arrive at the first
-/// port, and what is to be sent is.
+/// A forwarder with this many ports, whose rings are full of buffers. In each poll, packets arrive at the
+/// first port, and what is to be sent is sent.
 fn ready(ports: usize, chunks: Chunks, action: fn(PortId) -> Action) -> Result<Ready, String> {
     let memory = ArenaParams { max_bytes: 64 << 20, commit_all: true, ..Default::default() };
     let arena = Arena::new(memory).map_err(|error| error_chain(&error))?;
@@ -105,7 +105,7 @@ fn ready(ports: usize, chunks: Chunks, action: fn(PortId) -> Action) -> Result<R
     Ok(Ready::one_core(run).counting(counters.swap_remove(0)))
 }
 
-/// A pool for these chunks.
+/// The parameters of a pool for these chunks.
 fn params(umem: &Arc<Umem>, chunks: Chunks) -> PoolParams {
     PoolParams {
         domains: vec![umem.clone()],

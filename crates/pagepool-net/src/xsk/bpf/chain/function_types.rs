@@ -1,7 +1,6 @@
 //! BTF (type information) for our programs: functions from an XDP context to an integer. A program can
 //! replace a function only if both have BTF.
 
-/// Bytes of the header.
 const HEADER: u32 = 24;
 /// The number of the first function's type.
 const FIRST: u32 = 5;

@@ -271,7 +271,6 @@ impl Drop for ChainMember {
     }
 }
 
-/// The order of programs in a chain.
 fn order(program: &ChainedProgram) -> (u32, Option<String>) {
     (program.slot.priority, sys::name_of((*program.program).as_fd()))
 }
