@@ -1,8 +1,7 @@
-//! The command `top`: samples what processes publish again and again, and shows it until the user quits.
+//! The command `top`: repeatedly samples what processes publish, and shows it until the user quits.
 //!
-//! Parts  `sampler` takes the looks, `rows` and `history` make figures of them, `app` has the state that keys
-//!        change, `draw` draws it, and `screen` is the terminal with its signals. `columns` and `keys` are
-//!        tables.
+//! Parts  `sampler` samples, `rows` and `history` compute figures, `app` has the state, `draw` draws it,
+//!        `screen` is the terminal with its signals. `columns` and `keys` are tables.
 
 mod app;
 mod backend;
@@ -31,7 +30,7 @@ use self::screen::{Screen, Woken};
 use crate::report::colour;
 use crate::report::terminal::Terminal;
 
-/// Shows the screen until the user quits, a signal ends it, or the terminal is closed.
+/// Runs until the user quits, a signal ends it, or the terminal is closed.
 pub fn run(folder: RunFolder, delay: Duration, filter: String) -> Result<(), String> {
     let mut screen = Screen::open()?;
     let theme = TopTheme { has_colours: colour::is_on(Terminal::of_output().as_ref()) };
@@ -39,14 +38,13 @@ pub fn run(folder: RunFolder, delay: Duration, filter: String) -> Result<(), Str
     let (sampler, sampled) = Sampler::new(folder);
     let app = TopApp::new(sampled, delay, filter);
     let shown = TopLoop { app, sampler, theme, looked: Instant::now() }.run(&mut screen);
-    let is_ended = screen.is_ended(); // output that a terminal did not take by then is no error
+    let is_ended = screen.is_ended(); // later output errors do not count
     drop(screen);
     shown
         .or_else(|error| if is_ended { Ok(()) } else { Err(error) })
         .map_err(|error| format!("cannot draw on this terminal: {error}"))
 }
 
-/// Samples, draws and waits.
 struct TopLoop {
     app: TopApp,
     sampler: Sampler,
@@ -91,7 +89,7 @@ impl TopLoop {
         }
     }
 
-    /// Whether a key or a signal ended the screen.
+    /// Returns whether a key or a signal ended the screen.
     fn press(&mut self, screen: &mut Screen, keys: Vec<Key>) -> io::Result<bool> {
         for key in keys {
             if screen.is_ended() {

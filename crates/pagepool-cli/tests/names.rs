@@ -109,7 +109,7 @@ fn offloads_that_are_held_off_are_undone_by_the_new_name() {
         return;
     }
     running.wait_for_words(
-        "far0 is named other0 now; if this command is killed, undo that by ethtool -K other0 ",
+        "another name now; if this command is killed, turn its offloads on by ethtool -K other0 ",
     );
     running.interrupt();
     let on = namespace.run(|| ok(ok(Ethtool::open()).offloads("other0")));

@@ -317,7 +317,7 @@ fn pools_are_shown_sorted_filtered_and_explained() {
     top.wait_for("bars of history", |screen| screen.contains('█'));
     top.type_keys("\x1b[6~");
     let counters = top.wait_for_text("recycle_cached ");
-    assert!(counters.contains("Pages that the owner returned into the cache"), "{counters}");
+    assert!(counters.contains("the owner returned to the cache"), "{counters}");
     top.type_keys("\x1b[F");
     top.wait_for_text("rx_packets");
     for (columns, rows) in [(30, 8), (8, 3), (1, 1), (80, 24)] {

@@ -1,7 +1,7 @@
-//! How long a link gathers packets before its stack sees them.
+//! How long a link gathers packets before its stack receives them.
 //!
-//! A NIC does not interrupt for each packet, and what it gathered is put together (GRO) before TCP sees it. A
-//! veth hands each one on at once, unless it is told to wait a little.
+//! A NIC does not interrupt for each packet, and gathered packets are merged (GRO) before TCP sees them. A
+//! veth delivers each packet at once, unless it is set to wait.
 
 use std::fs;
 use std::io;
@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use crate::sys::sysfs::{self, setting};
 
-/// Polls that find nothing before a link hands on each packet at once again.
+/// Empty polls that end the waiting.
 const EMPTY_POLLS: u32 = 2;
 
-/// Has a link of this thread's namespace that puts packets together gather them for so long. Lasts as long as
-/// the link.
+/// Makes a link of this thread's namespace, with GRO on, gather packets for `time`. Lasts as long as the
+/// link.
 pub(crate) fn gather(link: &str, time: Duration) -> io::Result<()> {
     let files = sysfs::of_this_namespace()?;
     fs::write(setting(&files, link, "gro_flush_timeout"), time.as_nanos().to_string())?;

@@ -1,4 +1,4 @@
-//! A thread that sends numbered frames, as fast as it can or at a rate.
+//! A thread that sends numbered frames, at full speed or at a rate.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -12,14 +12,12 @@ use crate::namespace::Namespace;
 use crate::numbered::NumberedFrames;
 use crate::sys::packet::Hears;
 
-/// Frames of one system call.
 const BATCH: usize = 64;
-/// About how long one run of the kernel may take: a generator stops no sooner. The kernel spends some 20 ms
-/// on the end of every run, so few long runs are better than many short ones.
+/// The rough limit of a run of the kernel; a generator stops no sooner. The kernel spends some 20 ms on the
+/// end of each run, which makes a few long runs best.
 const RUN: Duration = Duration::from_millis(200);
-/// Most frames of a run.
 const FRAMES: u64 = 1 << 22;
-/// Pause when the driver has no room, or the rate allows no frame yet.
+/// The pause without room in the driver, or without a due frame.
 const NAP: Duration = Duration::from_micros(50);
 
 /// The parameters of [`FrameGenerator`].
@@ -27,44 +25,43 @@ const NAP: Duration = Duration::from_micros(50);
 pub struct GeneratorParams {
     /// The frames.
     pub frames: NumberedFrames,
-    /// Most frames.
+    /// The most frames to send.
     pub count: u64,
-    /// Longest time.
+    /// The longest time.
     pub limit: Duration,
-    /// Most frames a second; without, as many as go.
+    /// The most frames per second; `None`: as many as possible.
     pub per_second: Option<u64>,
-    /// How they are made.
+    /// How frames are sent.
     pub mode: GeneratorMode,
 }
 
-/// How frames are made: from the slowest, which accounts for each, to the fastest.
+/// How frames are sent: from the slowest, which accounts for each, to the fastest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GeneratorMode {
     /// Through a socket, each with its own number.
     Numbered,
-    /// Through a socket, all of them number 0.
+    /// Through a socket, all with number 0.
     Same,
-    /// By the kernel, which runs an XDP BPF program over copies of number 0, past the sockets: about ten
-    /// times as fast, in bursts of many milliseconds. Requires Linux 5.18, `CAP_BPF`, frames of at most about
-    /// 3400 bytes, and on a veth an XDP receiver at the other end. The driver does not report how many it
-    /// drops.
+    /// By the kernel, which runs an XDP BPF program on copies of frame 0, without sockets: about ten times as
+    /// fast, in bursts of many milliseconds. Requires Linux 5.18, `CAP_BPF`, frames of at most about 3400
+    /// bytes, and on a veth an XDP receiver at the other end. The driver does not report drops.
     Xdp,
 }
 
-/// What a [`FrameGenerator`] sent.
+/// The result of a [`FrameGenerator`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct GeneratorReport {
-    /// Frames that the driver took, numbered 0 to `sent` − 1. By XDP: frames that were made.
+    /// Frames that the driver took, numbered 0 to `sent` − 1; with XDP: generated frames.
     pub sent: u64,
-    /// Attempts for which the driver had no room. Their frames were sent later.
+    /// Attempts without room in the driver. Their frames were sent later.
     pub refused: u64,
-    /// How long it took.
+    /// The duration.
     pub elapsed: Duration,
 }
 
 impl GeneratorReport {
-    /// Frames a second.
+    /// Frames per second.
     pub fn rate(&self) -> f64 {
         self.sent as f64 / self.elapsed.as_secs_f64().max(1e-9)
     }
@@ -76,7 +73,7 @@ struct GeneratorState {
     stop: AtomicBool,
 }
 
-/// A thread that sends numbered frames until it has sent all, its time is over, or it is stopped.
+/// A thread that sends numbered frames until all are sent, its time is over, or it is stopped.
 #[derive(Debug)]
 pub struct FrameGenerator {
     state: Arc<GeneratorState>,
@@ -84,7 +81,7 @@ pub struct FrameGenerator {
 }
 
 impl FrameGenerator {
-    /// Starts it on a link of a namespace.
+    /// Starts the thread, on a link of a namespace.
     pub fn start(namespace: &Namespace, link: &str, params: GeneratorParams) -> Result<Self, NetError> {
         let (name, mode) = (link.to_owned(), params.mode);
         let mut sink = namespace.run(move || Sink::open(&name, mode))?;
@@ -99,17 +96,17 @@ impl FrameGenerator {
         self.state.sent.load(Ordering::Relaxed)
     }
 
-    /// Ends it soon.
+    /// Makes the thread stop soon.
     pub fn stop(&self) {
         self.state.stop.store(true, Ordering::Relaxed);
     }
 
-    /// Whether it sends no more: it has sent all, was late or stopped, or failed.
+    /// Whether it sends no more, for any reason.
     pub fn is_over(&self) -> bool {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
-    /// Waits for its end.
+    /// Waits for the end of the thread.
     pub fn join(mut self) -> Result<GeneratorReport, NetError> {
         let thread = self.thread.take().expect("only this takes it, once");
         thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
@@ -120,7 +117,7 @@ impl Drop for FrameGenerator {
     fn drop(&mut self) {
         self.stop();
         if let Some(thread) = self.thread.take() {
-            let _ = thread.join(); // `join` is for those who want its report
+            let _ = thread.join(); // only `join` needs the report
         }
     }
 }
@@ -147,18 +144,16 @@ fn run(
     Ok(GeneratorReport { sent, refused, elapsed: start.elapsed() })
 }
 
-/// How many frames may go now.
 fn due(params: &GeneratorParams, start: Instant, sent: u64) -> u64 {
     let due = params.per_second.map_or(u64::MAX, |rate| (start.elapsed().as_secs_f64() * rate as f64) as u64);
     due.min(params.count).saturating_sub(sent)
 }
 
-/// Where frames go.
 enum Sink {
     Socket(FrameSocket),
     Kernel {
         frames: LiveFrames,
-        /// Frames that a run may have without being too long.
+        /// Adapted to the duration of runs.
         at_once: u64,
     },
 }
@@ -171,7 +166,7 @@ impl Sink {
         FrameSocket::with(link, Hears::Nothing).map(Self::Socket)
     }
 
-    /// Sends at most so many frames, from a number on; gives how many.
+    /// Sends at most `most` frames, from number `first` on. Returns how many.
     fn send(
         &mut self,
         bytes: &mut [u8],
@@ -194,7 +189,7 @@ impl Sink {
     }
 }
 
-/// Has the kernel make at most so many frames, and learns how many it makes in the time that a run may take.
+/// Makes the kernel send at most `most` frames.
 fn send_live(frames: &LiveFrames, frame: &[u8], most: u64, at_once: &mut u64) -> Result<u64, NetError> {
     let (start, count) = (Instant::now(), most.min(*at_once));
     frames.send(frame, u32::try_from(count).unwrap_or(u32::MAX))?;

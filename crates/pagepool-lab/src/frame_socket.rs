@@ -1,4 +1,4 @@
-//! The raw end of a link: frames as they are, sent and received by a socket of the kernel's.
+//! The raw end of a link: a socket that sends and receives frames unchanged.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -12,8 +12,8 @@ use crate::sys::poll::wait_readable;
 
 /// A raw socket for the frames of one link. Only [`FrameSocket::wait`] blocks.
 ///
-/// It receives what comes over the wire, not what this machine sends. It bypasses the queueing discipline, so
-/// the caller learns of each frame that the driver has no room for.
+/// It receives frames from the wire, not those that this machine sends. It bypasses the queueing discipline:
+/// the caller learns of each frame for which the driver has no room.
 #[derive(Debug)]
 pub struct FrameSocket {
     socket: OwnedFd,
@@ -30,13 +30,13 @@ pub struct FrameBatch {
 }
 
 impl FrameBatch {
-    /// Room for 64 frames of at most `frame_len` bytes.
+    /// Makes room for 64 frames of at most `frame_len` bytes.
     pub fn new(frame_len: usize) -> Self {
         let frame_len = frame_len.max(1);
         Self { bytes: vec![0; frame_len * BATCH], frame_len, lengths: [0; BATCH], count: 0 }
     }
 
-    /// The frames that were received. Longer ones are cut.
+    /// Longer frames are cut.
     pub fn frames(&self) -> impl Iterator<Item = &[u8]> {
         let all = self.bytes.chunks_exact(self.frame_len).zip(self.lengths).take(self.count);
         all.map(|(frame, len)| &frame[..len.min(self.frame_len)])
@@ -44,23 +44,23 @@ impl FrameBatch {
 }
 
 impl FrameSocket {
-    /// A socket for sending and receiving on a link of a namespace.
+    /// Opens a socket on a link of a namespace.
     pub fn open(namespace: &Namespace, link: &str) -> Result<Self, NetError> {
         let name = link.to_owned();
         namespace.run(move || Self::open_here(&name))
     }
 
-    /// The same, in the calling thread's namespace.
+    /// Opens a socket on a link of the calling thread's namespace.
     pub fn open_here(link: &str) -> Result<Self, NetError> {
         Self::with(link, Hears::Wire)
     }
 
-    /// The same, which also receives what this machine sends through the link, as tcpdump does.
+    /// Opens a socket that also receives what this machine sends through the link, as tcpdump does.
     pub fn tap_here(link: &str) -> Result<Self, NetError> {
         Self::with(link, Hears::Both)
     }
 
-    /// The same, or one that only sends: on that the kernel spends nothing when frames arrive.
+    /// A socket that only sends costs the kernel nothing when frames arrive.
     pub(crate) fn with(link: &str, hears: Hears) -> Result<Self, NetError> {
         let index = Netlink::open()?.link(link)?.index;
         let socket = packet::open(index, hears);
@@ -69,14 +69,13 @@ impl FrameSocket {
         Ok(Self { socket, link: link.into() })
     }
 
-    /// Sends a frame; false if the driver has no room for it.
+    /// Returns false if the driver has no room for the frame.
     pub fn send(&self, frame: &[u8]) -> Result<bool, NetError> {
         let sent = packet::send(self.socket.as_fd(), frame);
         Ok(self.unless_full("send", sent)?.is_some())
     }
 
-    /// Sends the frames of this length that stand one after the other, the first 64 of them; gives how many
-    /// there was room for.
+    /// Sends consecutive frames of `len` bytes, at most 64. Returns how many the driver took.
     pub fn send_many(&self, frames: &[u8], len: usize) -> Result<usize, NetError> {
         if len == 0 {
             let (value, range) = ("0".into(), "14 or more");
@@ -86,27 +85,27 @@ impl FrameSocket {
         Ok(self.unless_full("sendmmsg", sent)?.unwrap_or(0))
     }
 
-    /// Receives a frame, if one is there: its length, which is more than there was room for if it was cut.
+    /// Receives a frame, if available. Returns its length, larger than `into` if it was cut.
     pub fn receive(&self, into: &mut [u8]) -> Result<Option<usize>, NetError> {
         let got = packet::receive(self.socket.as_fd(), into);
         self.unless_full("recv", got)
     }
 
-    /// Receives what is there, at most 64 frames; gives how many.
+    /// Receives the available frames, at most 64. Returns how many.
     pub fn receive_many(&self, into: &mut FrameBatch) -> Result<usize, NetError> {
         let FrameBatch { bytes, frame_len, lengths, count } = into;
         let got = packet::receive_many(self.socket.as_fd(), bytes, *frame_len, lengths);
-        *count = 0; // also after an error
+        *count = 0; // even after an error
         *count = self.unless_full("recvmmsg", got)?.unwrap_or(0);
         Ok(*count)
     }
 
-    /// Sleeps until a frame is there, at most so long; says whether one is.
+    /// Sleeps at most `limit` until a frame is available. Returns whether one is.
     pub fn wait(&self, limit: Duration) -> bool {
         wait_readable(self.socket.as_fd(), limit)
     }
 
-    /// `None` where there is no room, or nothing to receive.
+    /// `None`: no room, or nothing to receive.
     fn unless_full<T>(&self, call: &'static str, result: io::Result<T>) -> Result<Option<T>, NetError> {
         match result {
             Ok(value) => Ok(Some(value)),

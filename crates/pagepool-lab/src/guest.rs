@@ -1,14 +1,14 @@
-//! Small Linux guests under QEMU: another kernel, other cards and other NUMA nodes than this machine has.
+//! Small Linux guests under QEMU: other kernels, cards and NUMA nodes than this machine has.
 //!
-//! A [`Guest`] boots a kernel of Debian's without KVM, runs one program in it as root, and ends with its exit
-//! status; what the program prints is passed on. Nothing is installed in a guest: its files are an archive
-//! in memory that holds busybox, the program, and the libraries that it needs. The command `guest` of this
-//! crate does the same from a shell. [`CASES`] is the list of what must hold in guests.
+//! A [`Guest`] boots a Debian kernel without KVM, runs one program in it as root, passes on its output, and
+//! returns its exit status. Nothing is installed: the guest's files are an in-memory archive of busybox, the
+//! program and its libraries. The command `guest` of this crate runs guests from a shell. [`CASES`] is the
+//! list of what must pass in guests.
 //!
 //! **Requires** `qemu-system-x86_64`, a static busybox, `xz`, and, for a kernel that is not in the cache,
-//! `apt-get` with the network. [`GuestError::Missing`] says what is not there; a test then prints SKIP.
+//! `apt-get` with the network. [`GuestError::Missing`] names what is missing; a test then prints SKIP.
 //!
-//! **Cost.** A guest is up after 6 to 10 s and uses one core a virtual CPU. The first run with a kernel
+//! **Cost.** A guest boots in 6 to 10 s and uses one core per virtual CPU. The first run with a kernel
 //! downloads 40 to 120 MiB.
 
 mod bridges;

@@ -1,11 +1,10 @@
 //! A network namespace that lives no longer than this process.
 //!
-//! It has no name and no entry in the file system: only a thread of this process, and what was made in it,
-//! refer to it. So when the process ends, by whatever signal, the kernel removes the namespace and its
-//! devices.
+//! It has no name and no file: only a thread of this process, and what was opened in it, refer to it. When
+//! the process exits or is killed, the kernel removes the namespace and its devices.
 //!
-//! Threads: any may call. Closures run on the namespace's own thread, one after the other. Long work belongs
-//! on a thread of [`Namespace::spawn`], which is in the namespace too.
+//! Any thread may call. Closures run on the namespace's own thread, one after another; long work belongs on a
+//! thread of [`Namespace::spawn`].
 
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -20,11 +19,10 @@ use crate::sys;
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// Where a thread finds its own namespace.
 const OWN: &str = "/proc/thread-self/ns/net";
 
-/// Settings of every namespace. Without IPv6 its links are silent. A TCP connection that no process holds
-/// gives up after a second: it would keep the namespace alive for minutes.
+/// Without IPv6 the links are silent. A TCP connection without a process gives up after a second; otherwise
+/// it would keep the namespace alive for minutes.
 const SETTINGS: [(&str, &str); 3] = [
     ("ipv6/conf/all/disable_ipv6", "1"),
     ("ipv6/conf/default/disable_ipv6", "1"),
@@ -33,8 +31,8 @@ const SETTINGS: [(&str, &str); 3] = [
 
 /// A network namespace without a name, held by a thread of this process.
 ///
-/// Dropping it ends its thread. The namespace itself ends when the last socket and the last thread that were
-/// made in it have ended too; the kernel removes it and its devices a little later, on its own time.
+/// Dropping it ends its thread. The namespace itself ends after the last socket opened in it and the last
+/// thread started in it; the kernel removes it and its devices some time later.
 ///
 /// ```
 /// use pagepool_lab::Namespace;
@@ -51,7 +49,7 @@ const SETTINGS: [(&str, &str); 3] = [
 #[derive(Debug)]
 pub struct Namespace {
     name: String,
-    /// Refers to the namespace, for requests that move devices into it.
+    /// For requests that move devices into the namespace.
     handle: File,
     id: u64,
     work: Option<mpsc::Sender<Job>>,
@@ -59,10 +57,10 @@ pub struct Namespace {
 }
 
 impl Namespace {
-    /// Makes one. Its thread gets the name, of which tools show the first 15 bytes.
+    /// Creates a namespace. Its thread gets the name, of which tools show the first 15 bytes.
     ///
-    /// IPv6 is off in it, so its links are silent until a program sends. TCP connections whose process is
-    /// gone end after a second, because they would keep the namespace alive.
+    /// IPv6 is off: links are silent until a program sends. TCP connections whose process is gone end after a
+    /// second, because they would keep the namespace alive.
     pub fn new(name: &str) -> Result<Self, NetError> {
         let (work, todo) = mpsc::channel::<Job>();
         let (made, handle) = mpsc::channel();
@@ -77,24 +75,24 @@ impl Namespace {
     }
 
     /// Moves the calling thread into a new namespace, as silent as those of [`Namespace::new`], for the rest
-    /// of its life. The namespace ends with the thread, and with what was made in it.
+    /// of its life. The namespace ends after the thread and what was opened in it.
     pub fn enter_new() -> Result<(), NetError> {
         leave().map(drop)
     }
 
-    /// The name that it was given.
+    /// The name given to [`Namespace::new`].
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The kernel's number for it, as in `ls -l /proc/PID/task/*/ns/net`.
+    /// The kernel's number of the namespace, as in `ls -l /proc/PID/task/*/ns/net`.
     pub fn id(&self) -> u64 {
         self.id
     }
 
-    /// Runs a closure in it, and returns the result. Panics if the closure panicked.
+    /// Runs a closure in the namespace, and returns its result. Panics if the closure panicked.
     ///
-    /// Sockets made there stay in it wherever they are used, and keep it alive.
+    /// Sockets opened there stay in the namespace wherever they are used, and keep it alive.
     pub fn run<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> T {
         if self.is_here() {
             return work();
@@ -110,25 +108,25 @@ impl Namespace {
         result.unwrap_or_else(|panic| resume_unwind(panic))
     }
 
-    /// Starts a thread in it.
+    /// Starts a thread in the namespace.
     pub fn spawn<T: Send + 'static>(
         &self,
         name: &str,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<JoinHandle<T>, NetError> {
         let builder = Builder::new().name(name.into());
-        // A new thread is in the namespace of the thread that starts it.
+        // A new thread inherits the namespace of the thread that starts it.
         let started = self.run(move || builder.spawn(work));
         started
             .map_err(|error| NetError::call("clone", format!("a thread in namespace {}", self.name), error))
     }
 
-    /// A netlink client for its links.
+    /// Opens a netlink client for its links.
     pub fn netlink(&self) -> Result<Netlink, NetError> {
         self.run(Netlink::open)
     }
 
-    /// An ethtool client for its links' drivers.
+    /// Opens an ethtool client for the drivers of its links.
     pub fn ethtool(&self) -> Result<Ethtool, NetError> {
         self.run(Ethtool::open)
     }
@@ -139,14 +137,14 @@ impl Namespace {
 }
 
 impl AsFd for Namespace {
-    /// For requests that name a namespace, such as those that move a device.
+    /// For requests that name a namespace, such as moving a device.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.handle.as_fd()
     }
 }
 
 impl Drop for Namespace {
-    /// Waits for what runs in it now. Threads of [`Namespace::spawn`] go on.
+    /// Waits for the closures that run in it. Threads of [`Namespace::spawn`] continue.
     fn drop(&mut self) {
         drop(self.work.take());
         if let Some(thread) = self.thread.take() {
@@ -156,15 +154,14 @@ impl Drop for Namespace {
     }
 }
 
-/// Moves this thread into a new namespace, and gives a handle to it and its number.
+/// Moves this thread into a new namespace. Returns a handle to it and its number.
 fn leave() -> Result<(File, u64), NetError> {
     let about = "a network namespace of our own";
     sys::namespace::unshare_network().map_err(|error| NetError::call("unshare", about, error))?;
     let handle = File::open(OWN).map_err(|error| NetError::call("open", OWN, error))?;
     let id = handle.metadata().map_err(|error| NetError::call("fstat", OWN, error))?.ino();
     for (setting, value) in SETTINGS {
-        // Best effort: a kernel without the protocol has no such file, and without the setting the namespace
-        // only ends later.
+        // A kernel without the protocol has no such file; without the setting the namespace only ends later.
         let _ = std::fs::write(format!("/proc/sys/net/{setting}"), value);
     }
     Ok((handle, id))

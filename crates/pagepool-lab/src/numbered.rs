@@ -1,13 +1,12 @@
-//! Frames with a number and a checksum, so that each can be accounted for by what is in it.
+//! Frames with a number and a checksum, whose content accounts for them.
 //!
-//! The checksum covers the number, the length, and every byte behind it; not the addresses, which devices may
-//! exchange.
+//! The checksum covers the number, the length, and every byte after it, but not the addresses, which devices
+//! may exchange.
 
 use pagepool_net::link::{LinkInfo, Mac, NetError};
 
 /// The EtherType for experiments (IEEE 802).
 const TYPE: [u8; 2] = [0x88, 0xb5];
-/// Where the type, the number, the checksum and the body begin.
 const TYPE_AT: usize = 12;
 const NUMBER_AT: usize = 14;
 const SUM_AT: usize = 22;
@@ -21,7 +20,7 @@ pub struct NumberedFrames {
 }
 
 impl NumberedFrames {
-    /// From one address to another, of 60 to 65535 bytes.
+    /// Frames from one address to another, of 60 to 65535 bytes.
     pub fn new(from: Mac, to: Mac, size: usize) -> Result<Self, NetError> {
         if !(60..=65535).contains(&size) {
             let range = "60 to 65535 bytes";
@@ -38,7 +37,7 @@ impl NumberedFrames {
         Ok(Self { header, size })
     }
 
-    /// From one link's address to another's, of 60 to 65535 bytes.
+    /// Frames from one link's address to another's, of 60 to 65535 bytes.
     pub fn between(from: &LinkInfo, to: &LinkInfo, size: usize) -> Result<Self, NetError> {
         let mac = |link: &LinkInfo| {
             let (field, value) = ("the interface of a frame", format!("{:?}", link.name));
@@ -47,12 +46,12 @@ impl NumberedFrames {
         Self::new(mac(from)?, mac(to)?, size)
     }
 
-    /// Bytes of each frame.
+    /// Bytes per frame.
     pub fn size(&self) -> usize {
         self.size
     }
 
-    /// Writes a frame into the first bytes; what is there must be as long as a frame.
+    /// Writes a frame into the first bytes of `into`, which must have room.
     pub fn write(&self, number: u64, into: &mut [u8]) {
         let frame = &mut into[..self.size];
         frame[..NUMBER_AT].copy_from_slice(&self.header);
@@ -70,15 +69,15 @@ impl NumberedFrames {
     }
 }
 
-/// What a word of a body is more than the one before it: a body has no two that are equal.
+/// The difference of consecutive words: no two words of a body are equal.
 const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// A one-to-one step of 64 bits, so that a change of a single word is never lost.
+/// One-to-one in each argument: a change of a single word is never lost.
 fn step(state: u64, word: u64) -> u64 {
     (state ^ word).wrapping_add(ODD).wrapping_mul(0xd134_2543_de82_ef95).rotate_left(29)
 }
 
-/// Four lanes, which a processor works on at the same time.
+/// Four lanes, which a processor computes in parallel.
 fn sum(number: u64, body: &[u8]) -> u64 {
     let (blocks, rest) = body.as_chunks::<32>();
     let mut lanes = [0, 1, 2, 3].map(|lane| step(number, body.len() as u64 ^ lane << 32));
@@ -94,49 +93,49 @@ fn sum(number: u64, body: &[u8]) -> u64 {
     lanes.into_iter().fold(0, step)
 }
 
-/// What [`Tally`] finds a received frame to be.
+/// How [`Tally`] classifies a received frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrival {
-    /// A whole frame that was expected, the first of its number.
+    /// A whole, expected frame, the first with its number.
     Good(u64),
-    /// A whole frame whose number was there before.
+    /// A whole frame whose number arrived before.
     Again(u64),
-    /// A whole frame of a number that nobody expects.
+    /// A whole frame with an unexpected number.
     Beyond(u64),
-    /// A frame of ours that was changed.
+    /// A numbered frame that was changed.
     Corrupt,
-    /// Not a numbered frame: ARP, for example.
+    /// Not a numbered frame, such as ARP.
     Unnumbered,
 }
 
-/// Accounts for the frames that arrive, of the numbers from 0 on.
+/// Accounts for the frames that arrive, with numbers from 0 on.
 #[derive(Clone, Debug, Default)]
 pub struct Tally {
     seen: Vec<u64>,
     expected: u64,
     next: u64,
-    /// Numbers that arrived.
+    /// Distinct expected numbers that arrived.
     pub good: u64,
     /// Frames whose number had arrived before.
     pub again: u64,
-    /// Frames of numbers that nobody expects.
+    /// Frames with unexpected numbers.
     pub beyond: u64,
     /// Frames that were changed on the way.
     pub corrupt: u64,
-    /// Frames of others.
+    /// Frames without a number.
     pub unnumbered: u64,
-    /// Good frames that one with a higher number had overtaken.
+    /// Good frames that a frame with a higher number overtook.
     pub overtaken: u64,
 }
 
 impl Tally {
-    /// Expects the numbers from 0 up to, and without, this one: a bit of memory for each.
+    /// Expects the numbers from 0 to `expected` − 1. Uses one bit of memory for each.
     pub fn new(expected: u64) -> Self {
         let words = usize::try_from(expected.div_ceil(64)).expect("as many frames as fit memory as bits");
         Self { seen: vec![0; words], expected, ..Self::default() }
     }
 
-    /// Takes a frame into account.
+    /// Counts a frame.
     pub fn take(&mut self, frame: &[u8]) -> Arrival {
         let arrival = self.judge(frame);
         match arrival {
@@ -172,19 +171,19 @@ impl Tally {
         if old & bit == 0 { Arrival::Good(number) } else { Arrival::Again(number) }
     }
 
-    /// The number after the highest that arrived whole: so many were sent at least.
+    /// The number after the highest that arrived whole: at least this many were sent.
     pub fn reached(&self) -> u64 {
         self.next
     }
 
-    /// Adds what another one has taken, which frames of the same numbers came to by another way.
+    /// Adds another tally of these numbers, whose frames arrived by another path.
     pub fn absorb(&mut self, other: &Self) {
         let words = other.next.div_ceil(64) as usize;
         for (mine, theirs) in self.seen.iter_mut().zip(&other.seen).take(words) {
             self.again += u64::from((*mine & theirs).count_ones());
             self.good += u64::from((theirs & !*mine).count_ones());
             if *theirs != 0 {
-                *mine |= theirs; // memory is taken where something arrived only
+                *mine |= theirs; // uses memory only where something arrived
             }
         }
         self.next = self.next.max(other.next);
@@ -195,7 +194,7 @@ impl Tally {
         self.overtaken += other.overtaken;
     }
 
-    /// How many of the first so many numbers did not arrive, if nothing arrived that was not among them.
+    /// How many of the first `sent` numbers did not arrive, if no others arrived.
     pub fn missing(&self, sent: u64) -> u64 {
         sent.saturating_sub(self.good)
     }

@@ -1,9 +1,9 @@
-//! Tests on machines that lack a capability.
+//! For tests on machines that lack a capability.
 
 use pagepool_net::link::NetError;
 
-/// What was made for a test; without the capability for it `None`, and a line on standard output that says
-/// SKIP and why.
+/// Returns what was made for a test, or, without the capability, `None` after a line on standard output with
+/// SKIP and the reason.
 ///
 /// # Panics
 ///

@@ -1,15 +1,15 @@
-//! On which CPU the stack of a link takes in what arrives.
+//! The CPU on which the stack of a link receives packets.
 //!
-//! A veth hands a packet to the stack at its other end on the CPU of whoever sent it: so the thread that
-//! forwards to a host would do that host's work as well, up to the sending of what an acknowledgement allows.
-//! Receive packet steering gives it to another CPU.
+//! A veth passes a packet to the other end's stack on the sender's CPU: a thread that forwards to a host
+//! would also do that host's work, including the sending that an acknowledgement allows. Receive packet
+//! steering moves this to another CPU.
 
 use std::fs;
 use std::io;
 
 use crate::sys::sysfs::{self, setting};
 
-/// Has the first `queues` queues of a link of this thread's namespace hand what they receive to one CPU.
+/// Makes the first `queues` queues of a link of this thread's namespace pass packets to one CPU.
 pub(crate) fn steer(link: &str, queues: u32, cpu: u32) -> io::Result<()> {
     let files = sysfs::of_this_namespace()?;
     (0..queues).try_for_each(|queue| {
@@ -17,7 +17,7 @@ pub(crate) fn steer(link: &str, queues: u32, cpu: u32) -> io::Result<()> {
     })
 }
 
-/// The CPU alone as the kernel writes masks: hexadecimal, in groups of 32 bits, the highest first.
+/// As the kernel writes masks: hexadecimal, in groups of 32 bits, the highest first.
 fn mask_of(cpu: u32) -> String {
     format!("{:x}{}", 1u32 << (cpu % 32), ",00000000".repeat(cpu as usize / 32))
 }

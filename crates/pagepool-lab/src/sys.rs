@@ -1,4 +1,4 @@
-//! Every system call of the crate: `rustix` makes those that it has, `libc` the others.
+//! All system calls of the crate: through `rustix` if it has them, else through `libc`.
 
 pub(crate) mod linger;
 pub(crate) mod namespace;

@@ -10,8 +10,8 @@ use pagepool_net::link::{NetError, Netlink};
 use crate::sys::poll::wait_readable;
 use crate::sys::tap;
 
-/// A TAP: a link whose frames this value sends and receives, byte for byte, with their VLAN tags. A packet
-/// socket gets those beside the frame. The link takes frames of any length, and goes with the value.
+/// A TAP: a link whose frames this value sends and receives, byte for byte, with their VLAN tags. (A packet
+/// socket gets the tags separately.) The link takes frames of any length, and ends with the value.
 ///
 /// ```
 /// use pagepool_lab::{FrameSocket, Namespace, Tap};
@@ -40,7 +40,7 @@ pub struct Tap {
 }
 
 impl Tap {
-    /// Makes one in the calling thread's network namespace, and sets it up.
+    /// Creates a TAP in the calling thread's network namespace, and sets it up.
     pub fn new(link: &str) -> Result<Self, NetError> {
         let failed = |call| move |error| NetError::call(call, format!("TAP {link:?}"), error);
         let file = tap::device().map_err(failed("open(/dev/net/tun)"))?;
@@ -51,17 +51,17 @@ impl Tap {
         Ok(Self { file, link: link.into() })
     }
 
-    /// Has the link receive a frame; false if it has no room for it.
+    /// Makes the link receive a frame. Returns false if it has no room.
     pub fn send(&self, frame: &[u8]) -> Result<bool, NetError> {
         Ok(self.unless_full("write", (&self.file).write(frame))?.is_some())
     }
 
-    /// Takes a frame that the link sent, if there is one: its length, at most that of the room.
+    /// Takes a frame that the link sent, if available. Returns its length, at most that of `into`.
     pub fn receive(&self, into: &mut [u8]) -> Result<Option<usize>, NetError> {
         self.unless_full("read", (&self.file).read(into))
     }
 
-    /// Sleeps until the link sent a frame, at most so long; says whether it did.
+    /// Sleeps at most `limit` until the link sends a frame. Returns whether it did.
     pub fn wait(&self, limit: Duration) -> bool {
         wait_readable(self.file.as_fd(), limit)
     }

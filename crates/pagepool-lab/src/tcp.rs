@@ -1,7 +1,7 @@
-//! A transfer between two kernels' TCP, every byte of it checked.
+//! A TCP transfer between two kernels, every byte checked.
 //!
-//! A connection that is not ended by both sides is forgotten at once, also when the process is killed:
-//! otherwise the kernel would go on sending what nobody forwards any more, and keep the namespace for it.
+//! A connection that both sides have not ended is discarded at once, even by a kill: otherwise the kernel
+//! would keep sending without a forwarder, and keep the namespace alive.
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -17,12 +17,11 @@ use crate::namespace::Namespace;
 use crate::sys::linger::forget_on_close;
 use crate::sys::poll::wait_readable;
 
-/// How long a call may wait before it is looked whether the transfer is to end.
+/// How long a call may wait before it checks for the end.
 const SLICE: Duration = Duration::from_millis(50);
-/// Bytes of one call.
 const CHUNK: usize = 256 << 10;
-/// The content repeats after a prime number of bytes, so a segment that comes in the place of another shows,
-/// unless they are as many segments apart as this number is long: no window is.
+/// The content repeats after a prime number of bytes: a misplaced segment shows, unless it is this many
+/// segments away, and no window is that long.
 const PERIOD: usize = 65_521;
 
 const NOT_FORWARDED: &str = "is something between the two hosts forwarding, ARP included?";
@@ -30,11 +29,11 @@ const NOT_FORWARDED: &str = "is something between the two hosts forwarding, ARP 
 /// The parameters of a [`TcpTransfer`].
 #[derive(Clone, Copy, Debug)]
 pub struct TcpParams {
-    /// Most bytes.
+    /// The most bytes to send.
     pub bytes: u64,
-    /// Longest time of sending; something is sent in any case. What was sent by then is still received.
+    /// The longest time of sending; something is sent in any case, and what was sent is received.
     pub duration: Duration,
-    /// Longest time to connect, and longest time without progress.
+    /// The longest time to connect, and the longest time without progress.
     pub patience: Duration,
 }
 
@@ -44,22 +43,22 @@ impl Default for TcpParams {
     }
 }
 
-/// What a [`TcpTransfer`] moved.
+/// The result of a [`TcpTransfer`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TcpReport {
-    /// Bytes that the sender's kernel took.
+    /// Bytes that the sender's kernel accepted.
     pub sent: u64,
-    /// Bytes that came out of the receiver's.
+    /// Bytes that the receiver's kernel delivered.
     pub received: u64,
-    /// The first byte that was not as it was sent.
+    /// The position of the first byte that differs from what was sent.
     pub corrupt_at: Option<u64>,
-    /// From the first connection to the last byte.
+    /// The time from the accepted connection to the end of the stream.
     pub elapsed: Duration,
 }
 
 impl TcpReport {
-    /// Whether all arrived, as it was sent.
+    /// Whether everything arrived unchanged.
     pub fn is_whole(&self) -> bool {
         self.sent == self.received && self.corrupt_at.is_none()
     }
@@ -74,15 +73,15 @@ impl TcpReport {
 struct TransferState {
     sent: AtomicU64,
     received: AtomicU64,
-    /// The sender is to end, with what it sent.
+    /// Ends the sender; what it sent is received.
     stop: AtomicBool,
-    /// One of the ends failed: the other need not wait.
+    /// One end failed: the other need not wait.
     failed: AtomicBool,
 }
 
-/// A TCP sender in one namespace and a receiver in another, on threads of their own.
+/// A TCP sender in one namespace and a receiver in another, each on its own thread.
 ///
-/// Nothing in it waits without a limit; what fails at one end ends the other.
+/// Nothing in it waits without a limit; a failure at one end ends the other.
 ///
 /// ```
 /// use pagepool_lab::{Namespace, TcpParams, TcpTransfer};
@@ -107,7 +106,7 @@ pub struct TcpTransfer {
 }
 
 impl TcpTransfer {
-    /// Starts it, towards an address that `to` has.
+    /// Starts the transfer, to an address of namespace `to`.
     pub fn start(
         from: &Namespace,
         to: &Namespace,
@@ -137,27 +136,27 @@ impl TcpTransfer {
         self.state.sent.load(Ordering::Relaxed)
     }
 
-    /// Bytes received, and checked, up to now.
+    /// Bytes received and checked up to now.
     pub fn received(&self) -> u64 {
         self.state.received.load(Ordering::Relaxed)
     }
 
-    /// Whether both ends are done, so that [`TcpTransfer::join`] does not wait.
+    /// Whether both ends are done, and [`TcpTransfer::join`] does not wait.
     pub fn is_over(&self) -> bool {
         let sender = self.sender.as_ref().is_none_or(JoinHandle::is_finished);
         sender && self.receiver.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
-    /// Ends the sending soon. What was sent is received.
+    /// Makes the sender stop soon. What was sent is still received.
     pub fn stop(&self) {
         self.state.stop.store(true, Ordering::Relaxed);
     }
 
-    /// Waits for the end, and says what went over.
+    /// Waits for the end, and returns the result.
     pub fn join(mut self) -> Result<TcpReport, NetError> {
         let sender = self.sender.take().map(wait).unwrap_or(Ok(()));
         let receiver = self.receiver.take().map(wait).expect("only this takes it, once");
-        sender?; // it says more: the receiver only sees that nothing comes
+        sender?; // its error says more: the receiver only sees that nothing arrives
         let report = receiver?;
         Ok(TcpReport { sent: self.sent(), ..report })
     }
@@ -167,7 +166,7 @@ impl Drop for TcpTransfer {
     fn drop(&mut self) {
         self.state.stop.store(true, Ordering::Relaxed);
         self.state.failed.store(true, Ordering::Relaxed);
-        // `join` is for those who want the report.
+        // Only `join` needs the report.
         let _ = self.sender.take().map(wait);
         let _ = self.receiver.take().map(wait);
     }
@@ -190,7 +189,7 @@ impl TransferState {
     }
 }
 
-/// When something moved last.
+/// The last progress, and its limit.
 struct Patience {
     moved: Instant,
     limit: Duration,
@@ -201,7 +200,7 @@ impl Patience {
         Self { moved: Instant::now(), limit }
     }
 
-    /// Says how a call went on: `None` where it is to be made again.
+    /// `None`: call again. Fails after too long without progress.
     fn or_late(&mut self, what: &'static str, result: io::Result<usize>) -> Result<Option<usize>, NetError> {
         match result {
             Ok(bytes) => {
@@ -223,7 +222,7 @@ fn late(what: &str, limit: Duration) -> NetError {
     NetError::TimedOut { what: format!("{what} of a TCP transfer"), limit, remedy: NOT_FORWARDED }
 }
 
-/// The content from any place on, for a chunk at least.
+/// The content, from any position on, for at least a chunk.
 struct Pattern(Vec<u8>);
 
 impl Pattern {
@@ -250,10 +249,10 @@ fn send(to: SocketAddr, params: &TcpParams, state: &TransferState) -> Result<(),
     let stream = connect(to, params)?;
     let pattern = Pattern::new();
     let (start, mut patience, mut sent) = (Instant::now(), Patience::new(params.patience), 0);
-    // It sends once at least, however late this thread runs.
+    // Sends at least once, however late this thread runs.
     while sent < params.bytes && (sent == 0 || start.elapsed() < params.duration) {
         if state.stop.load(Ordering::Relaxed) || state.has_failed() {
-            break; // of a failure, the receiver says why
+            break; // on a failure, the receiver reports why
         }
         let left = usize::try_from(params.bytes - sent).unwrap_or(CHUNK);
         if let Some(bytes) = patience.or_late("send", (&stream).write(pattern.at(sent, left)))? {
@@ -277,7 +276,7 @@ fn connect(to: SocketAddr, params: &TcpParams) -> Result<TcpStream, NetError> {
     })
 }
 
-/// Says that there is no more, and waits until the receiver has it all and closes its end.
+/// Ends the sending, and waits until the receiver has everything and closes its end.
 fn finish(
     mut stream: &TcpStream,
     sent: u64,
@@ -329,7 +328,7 @@ fn receive(mut stream: TcpStream, params: &TcpParams, state: &TransferState) -> 
         match patience.or_late("receive", stream.read(&mut buffer))? {
             None => {}
             Some(0) => {
-                // The kernel now tells the sender of the end, and gives up after a second.
+                // The kernel informs the sender of the end, and gives up after a second.
                 let _ = forget_on_close(stream.as_fd(), false);
                 break;
             }
@@ -347,7 +346,7 @@ fn receive(mut stream: TcpStream, params: &TcpParams, state: &TransferState) -> 
 
 fn differs_at(one: &[u8], other: &[u8]) -> Option<usize> {
     if one == other {
-        return None; // by far the fastest way to say so
+        return None; // by far the fastest path
     }
     one.iter().zip(other).position(|(one, other)| one != other).or(Some(one.len().min(other.len())))
 }

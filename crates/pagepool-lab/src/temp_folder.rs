@@ -1,15 +1,13 @@
-//! A folder for files that nobody wants afterwards.
+//! A folder for temporary files.
 
 use std::fs;
 use std::io::{Error, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// How many names are tried.
 const TRIES: u32 = 1000;
 
-/// A new folder in the system's folder for temporary files, removed with all that is in it when it is
-/// dropped.
+/// A new folder in the system's temporary folder. Dropping it removes it with its content.
 ///
 /// # Examples
 ///
@@ -24,16 +22,15 @@ const TRIES: u32 = 1000;
 pub struct TempFolder(PathBuf);
 
 impl TempFolder {
-    /// Makes the folder; its name begins with `name`, followed by the process's number and one of its own. A
-    /// folder that a killed process left is not used, and stays.
+    /// The name is `name`, the PID and a number. A folder that a killed process left is not used, and stays.
     ///
     /// # Errors
     ///
-    /// What the system says when it makes no folder there.
+    /// The system's error when it cannot create the folder.
     pub fn new(name: &str) -> Result<Self, Error> {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         for _ in 0..TRIES {
-            let number = NUMBER.fetch_add(1, Ordering::Relaxed); // unique, that is all
+            let number = NUMBER.fetch_add(1, Ordering::Relaxed); // only needs to be unique
             let at = std::env::temp_dir().join(format!("{name}-{}-{number}", std::process::id()));
             match fs::create_dir(&at) {
                 Ok(()) => return Ok(Self(at)),
@@ -45,7 +42,7 @@ impl TempFolder {
         Err(Error::new(ErrorKind::AlreadyExists, text))
     }
 
-    /// Where it is.
+    /// The path of the folder.
     pub fn path(&self) -> &Path {
         &self.0
     }
@@ -67,7 +64,7 @@ mod tests {
         let first = TempFolder::new(name).expect("a temporary folder");
         let text = first.path().to_str().expect("text").to_owned();
         let (before, number) = text.rsplit_once('-').expect("it has a number");
-        // The next name, or one behind it if other tests run: whichever comes, it is not one of these.
+        // The new folder must have none of the next names; several, in case other tests run.
         let number: u64 = number.parse().expect("digits");
         let left: Vec<_> = (number + 1..number + 50).map(|number| format!("{before}-{number}")).collect();
         left.iter().for_each(|at| fs::create_dir_all(at).expect("it is writable"));

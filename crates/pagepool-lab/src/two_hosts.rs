@@ -1,18 +1,18 @@
-//! Two hosts on one subnet, and room for a forwarder between them.
+//! Two hosts on one subnet, with room for a forwarder between them.
 //!
 //! ```text
 //!      namespace a             between              namespace b
 //!   198.18.0.1  far0 ======= near0   near1 ======= far1  198.18.0.2
 //! ```
 //!
-//! The forwarder is the cable: without one between `near0` and `near1` the hosts do not reach each other. It
+//! The forwarder is the cable between `near0` and `near1`: without one the hosts do not reach each other. It
 //! must carry all frames, ARP included.
 //!
-//! The near ends have a namespace of their own, so there are three, with a thread in each. Two other places
-//! are worse. In the machine's first namespace a network manager would see them, and might configure them;
-//! and after a kill they would stay until the kernel removes the namespaces of the hosts. In a host's
-//! namespace its stack would own both ends of its link, and would receive what the forwarder sends.
-//! [`NearNamespace::Current`] puts them where the calling thread is all the same.
+//! The near ends have their own namespace, the third. Two other places are worse. In the machine's first
+//! namespace a network manager would see them, and might configure them; after a kill they would stay until
+//! the kernel removes the hosts' namespaces. In a host's namespace, its stack would own both ends of its
+//! link, and would receive what the forwarder sends. [`NearNamespace::Current`] still puts them into the
+//! calling thread's namespace.
 
 use std::net::Ipv4Addr;
 use std::os::fd::AsFd;
@@ -24,40 +24,39 @@ use crate::frame_socket::FrameSocket;
 use crate::namespace::Namespace;
 use crate::{coalesce, steering};
 
-/// How long links may take to come up.
+/// For links to come up.
 const LIMIT: Duration = Duration::from_secs(10);
-/// About ten packets at a few Gbit/s, and short beside a round trip of TCP on a busy machine.
+/// About ten packets at a few Gbit/s; short compared with a TCP round trip on a busy machine.
 const GATHER: Duration = Duration::from_micros(20);
-/// Bits of the subnet's prefix.
 const PREFIX: u8 = 24;
 
-/// Which namespace the near ends are made in.
+/// The namespace of the near ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NearNamespace {
-    /// One of their own.
+    /// A separate namespace.
     Own,
-    /// The calling thread's.
+    /// The calling thread's namespace.
     Current,
 }
 
 /// The parameters of [`TwoHosts`].
 #[derive(Clone, Debug)]
 pub struct TwoHostsParams {
-    /// Largest packet without the Ethernet header, of every link: 68 to 65535.
+    /// The MTU of every link: 68 to 65535 bytes, without the Ethernet header.
     pub mtu: u32,
     /// Queues of every link: 1 to 4096.
     pub queues: u32,
-    /// Which namespace the near ends are made in.
+    /// The namespace of the near ends.
     pub near_namespace: NearNamespace,
-    /// Names of the near ends; they must be free in their namespace.
+    /// The names of the near ends, which must be free in their namespace.
     pub near: [String; 2],
-    /// Whether the hosts receive by GRO, which spares their TCP much work. Near ends never do.
+    /// Whether the hosts receive with GRO, which saves their TCP much work. Near ends never do.
     pub gro: bool,
-    /// How long the hosts gather packets for GRO, as a NIC does between two interrupts; zero receives each at
-    /// once. Requires Linux 5.2 and fsopen(2); without them each packet is received at once.
+    /// How long the hosts gather packets for GRO, as a NIC does between two interrupts; zero: not at all.
+    /// Requires Linux 5.2 and fsopen(2); without them packets are received at once.
     pub gather: Duration,
-    /// The CPU on which each host's stack receives; `None` is the CPU of the sender, which is the thread that
-    /// forwards. [`Host::stack`] says whether the kernel does it.
+    /// The CPU on which each host's stack receives; `None`: that of the sender, the forwarding thread.
+    /// [`Host::stack`] says whether the kernel does it.
     pub stacks: [Option<u32>; 2],
 }
 
@@ -72,29 +71,29 @@ impl Default for TwoHostsParams {
 /// One of the hosts: a namespace, its link and its address.
 #[derive(Debug)]
 pub struct Host {
-    /// Its namespace.
+    /// The namespace of the host.
     pub namespace: Namespace,
-    /// Its link; it has loopback beside it.
+    /// The link of the host, which also has a loopback.
     pub link: LinkInfo,
-    /// Its address.
+    /// The address of the host.
     pub address: Ipv4Addr,
-    /// The CPU on which its stack receives, if one was asked for and the kernel does it. That requires sysfs,
+    /// The CPU on which its stack receives, if requested and if the kernel does it. That requires sysfs,
     /// receive packet steering, and a CPU that is online and not isolated.
     pub stack: Option<u32>,
 }
 
 impl Host {
-    /// A socket for the frames of its link.
+    /// Opens a socket for the frames of its link.
     pub fn frame_socket(&self) -> Result<FrameSocket, NetError> {
         FrameSocket::open(&self.namespace, &self.link.name)
     }
 }
 
-/// Two hosts, for a forwarder to stand between. Dropping it removes them and their links.
+/// Two hosts, with room for a forwarder between them. Dropping it removes them and their links.
 ///
 /// All links are up, and send whole packets with their checksums and VLAN tags: these offloads of senders are
 /// off. Nothing sends by itself: IPv6 is off in the hosts, and in the near ends' own namespace. Open sockets
-/// keep a host's namespace alive, so close them first.
+/// keep a host's namespace alive: close them first.
 ///
 /// ```
 /// use pagepool_lab::{FrameSocket, NumberedFrames, Tally, TwoHosts, TwoHostsParams};
@@ -123,14 +122,14 @@ pub struct TwoHosts {
     pub b: Host,
     /// The near ends' own namespace, if they have one.
     pub between: Option<Namespace>,
-    /// The ends to forward between: the peer of `a`'s link, and that of `b`'s.
+    /// The ends to forward between: the peer of `a`'s link, and the peer of `b`'s.
     pub near: [LinkInfo; 2],
     /// Deletes the near ends in their namespace, on whichever thread this is dropped.
     clients: LinkClients,
 }
 
 impl TwoHosts {
-    /// Makes both hosts and their links, and waits until these are up.
+    /// Creates both hosts and their links, and waits until the links are up.
     pub fn new(params: &TwoHostsParams) -> Result<Self, NetError> {
         let between = match params.near_namespace {
             NearNamespace::Own => Some(Namespace::new("between")?),
@@ -142,7 +141,7 @@ impl TwoHosts {
         Ok(Self { a, b, between, near: [near_a, near_b], clients })
     }
 
-    /// Runs a closure in the near ends' namespace, such as one that opens devices on them.
+    /// Runs a closure in the near ends' namespace, for example to open devices on them.
     pub fn run_between<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> T {
         match &self.between {
             Some(namespace) => namespace.run(work),
@@ -152,15 +151,14 @@ impl TwoHosts {
 }
 
 impl Drop for TwoHosts {
-    /// Deletes the links at once, rather than when the kernel gets to the namespaces.
+    /// Does not wait for the kernel to remove the namespaces.
     fn drop(&mut self) {
         for link in &self.near {
-            let _ = self.clients.netlink.delete(link.index); // one that is gone already is as good
+            let _ = self.clients.netlink.delete(link.index); // a link already gone is as good
         }
     }
 }
 
-/// Both clients of a namespace's links.
 #[derive(Debug)]
 struct LinkClients {
     netlink: Netlink,
@@ -173,7 +171,7 @@ impl LinkClients {
         namespace.map_or_else(open, |namespace| namespace.run(open))
     }
 
-    /// Makes host number 0 or 1 with its link, and gives the near end of that too.
+    /// Creates host 0 or 1 with its link. Returns it and the near end.
     fn host(&mut self, number: u8, params: &TwoHostsParams) -> Result<(Host, LinkInfo), NetError> {
         let namespace = Namespace::new(&format!("host{number}"))?;
         let (near, far) = (&params.near[usize::from(number)], format!("far{number}"));
@@ -203,7 +201,6 @@ impl LinkClients {
         Ok((Host { namespace, link, address, stack }, near))
     }
 
-    /// Sets the offloads of a link and turns it on.
     fn prepare(&mut self, link: &str, gro: bool) -> Result<(), NetError> {
         self.ethtool.send_whole_packets(link)?;
         self.ethtool.set_offload(link, Offload::Gro, gro)?;

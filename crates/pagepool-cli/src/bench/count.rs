@@ -1,11 +1,10 @@
-//! `pagepool bench count NAME ITERATIONS`: runs a workload without a clock, for instruction counters outside
-//! the process.
+//! `pagepool bench count NAME ITERATIONS`: runs a workload without a clock, for external instruction
+//! counters.
 //!
-//! Run it twice with different numbers of iterations: the difference of the instructions divided by the
-//! difference of the iterations is the exact number of instructions per buffer. The two sides of a two-core
-//! workload take turns on two threads, one ring's capacity at a time, and thus never spin. The owner's side
-//! runs on a thread, too: the main thread's stack begins where the environment ends, and the alignment of a
-//! copy changes its instructions.
+//! Two runs of different length give the exact instructions per buffer: the difference of instructions
+//! divided by that of iterations. The sides of a two-core workload take turns on two threads, one ring's
+//! capacity at a time, and never spin. The owner's side runs on a thread, too: the main thread's stack begins
+//! where the environment ends, and the alignment of a copy changes its instructions.
 
 use std::sync::Barrier;
 use std::thread;
@@ -13,7 +12,7 @@ use std::thread;
 use crate::bench::measure::workload::{Body, RunSide, SendSide, Workload};
 use crate::bench::rivals::spsc;
 
-/// Runs exactly this many buffers, a multiple of 1024.
+/// `buffers` must be a multiple of 1024.
 pub fn run(workload: &Workload, buffers: usize) -> Result<(), String> {
     let run = || run_here(workload, buffers);
     thread::scope(|scope| scope.spawn(run).join()).unwrap_or_else(|_| Err("the workload panicked".into()))

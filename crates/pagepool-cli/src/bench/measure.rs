@@ -1,7 +1,5 @@
-//! Runs a workload that is ready, and takes its figures.
-//!
-//! The first repetition warms up and is dropped. Nothing is allocated, and no system call is made, between
-//! two time stamps.
+//! Measures a workload. The first repetition warms up and is dropped. Between two time stamps there is no
+//! allocation and no system call.
 
 pub mod clock;
 pub mod counted;
@@ -19,20 +17,20 @@ use crate::bench::measure::counted::Counted;
 use crate::bench::measure::workload::{Body, Plan, Ready, RunSide, SendSide};
 use crate::sys;
 
-/// The figures of one workload. Those per buffer have a value for every repetition.
+/// Figures per buffer have a value for every repetition.
 #[derive(Debug, Default)]
 pub struct Measured {
-    /// Clock ticks per buffer; on two cores, those of the second core.
+    /// Clock ticks per buffer; on two cores, of the second core.
     pub ticks: Vec<f64>,
-    /// Core cycles of the owner's thread per buffer, its waiting included; empty without hardware counters.
+    /// Core cycles per buffer of the owner's thread, with its waiting; empty without hardware counters.
     pub core_cycles: Vec<f64>,
-    /// Instructions of the owner's thread per buffer, its waiting included; empty without hardware counters.
+    /// Instructions per buffer of the owner's thread, with its waiting; empty without hardware counters.
     pub instructions: Vec<f64>,
-    /// Minor page faults of all its threads, over the measured repetitions.
+    /// Minor page faults of all threads, over the measured repetitions.
     pub faults: u64,
-    /// The pool's counters, over the measured repetitions.
+    /// Over the measured repetitions.
     pub counted: Counted,
-    /// Buffers in the measured repetitions.
+    /// In the measured repetitions.
     pub buffers: u64,
 }
 
@@ -50,7 +48,7 @@ impl Measured {
     }
 }
 
-/// Measures `ready`. With `beside`, repetitions of the two alternate. The second core is CPU `second`.
+/// Measures `ready`. With `beside`, repetitions of the two alternate. `second` is the second core's CPU.
 pub fn measure(
     plan: Plan,
     ready: Ready,
@@ -82,26 +80,21 @@ pub fn measure(
     Ok(WorkloadFigures { own, beside: figures.next(), cores, colours })
 }
 
-/// The result of [`measure`].
 #[derive(Debug)]
 pub struct WorkloadFigures {
-    /// The figures of the workload.
     pub own: Measured,
-    /// The figures of the workload that ran in turns with it.
+    /// Of the workload that ran in turns with it.
     pub beside: Option<Measured>,
-    /// The number of cores it ran on.
     pub cores: usize,
-    /// The number of its colours.
     pub colours: Option<usize>,
 }
 
-/// The owner's side of a workload, and its counters.
 struct Side {
     run: RunSide,
     counters: Box<dyn Fn() -> Counted>,
 }
 
-/// Runs the owner's side of all turns. The first turn of each side is its warm-up.
+/// Runs the owner's side of all turns. The first turn of each is its warm-up.
 fn take_turns(plan: Plan, sides: &mut [Side], mut take_turn: impl FnMut(&mut RunSide)) -> Vec<Measured> {
     let mut figures: Vec<Measured> = sides.iter().map(|_| Measured::with_room(plan)).collect();
     let mut perf = perf::Counters::open();
@@ -129,15 +122,14 @@ fn take_turns(plan: Plan, sides: &mut [Side], mut take_turn: impl FnMut(&mut Run
     figures
 }
 
-/// A consumer's figures of one repetition.
 #[derive(Clone, Copy)]
 struct Turn {
     ticks: u64,
     faults: u64,
 }
 
-/// Which turn may begin, and which has ended. A turn ends when the consumer has dropped the last buffer:
-/// between turns nothing moves, and the counters are exact.
+/// Which turn may begin, and which has ended. A turn ends when the consumer has dropped the last buffer: then
+/// nothing moves, and the counters are exact.
 #[derive(Default)]
 struct Gate {
     begun: AtomicUsize,
@@ -152,7 +144,7 @@ impl Gate {
     }
 }
 
-/// Runs all turns with a consumer on a second core. The consumer's time counts.
+/// Runs all turns with a consumer on a second core, whose time counts.
 fn two_cores(plan: Plan, sides: &mut [Side], mut consumes: Vec<SendSide>, second: usize) -> Vec<Measured> {
     let kinds = sides.len();
     let turns = kinds * (plan.repeats + 1);

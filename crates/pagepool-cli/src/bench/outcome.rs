@@ -1,4 +1,4 @@
-//! The outcome of a workload: its line of the table, and its object in the JSON.
+//! The outcome of a workload: its line of the table, and its JSON.
 
 use serde::Serialize;
 
@@ -9,57 +9,51 @@ use crate::bench::measure::workload::Workload;
 use crate::bench::measure::{Measured, WorkloadFigures};
 use crate::report::terminal::Terminal;
 
-/// The figures of one workload, per buffer. Times are `None` if it did not run.
+/// Figures per buffer. Times are `None` if it did not run.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct WorkloadOutcome {
-    /// The workload's name.
     pub name: &'static str,
-    /// The name of Linux's equivalent, or "-".
+    /// Linux's equivalent, or "-".
     pub linux_name: &'static str,
     /// Buffers per call.
     pub batch: usize,
-    /// The times per buffer.
     #[serde(flatten)]
     pub times: Times,
-    /// Core cycles, the median; null if the machine does not count them.
+    /// The median; null if not counted.
     pub core_cycles_med: Option<f64>,
-    /// Instructions, the median; null if the machine does not count them.
+    /// The median; null if not counted.
     pub instructions: Option<f64>,
-    /// The pool's counters over the measured buffers.
+    /// Over the measured buffers.
     pub counters: Counted,
-    /// Measured buffers.
     pub buffers: u64,
-    /// Minor page faults over the measured buffers.
+    /// Over the measured buffers.
     pub minor_faults: u64,
-    /// The number of distinct offsets at which the packets of the held buffers begin.
+    /// The number of offsets at which packets of the held buffers begin.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub colours: Option<usize>,
-    /// Nanoseconds of the workload it is compared with, measured in turns.
+    /// Nanoseconds of the workload to compare with.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub floor_ns_med: Option<f64>,
-    /// On two cores: its time divided by that workload's time in the same turn, the median of all
-    /// repetitions.
+    /// On two cores: its time divided by that workload's in the same turn; the median.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub of_floor: Option<f64>,
-    /// On one core: its time minus that workload's time in the same turn, in nanoseconds, the median of all
-    /// repetitions.
+    /// On one core: its time minus that workload's in the same turn, in nanoseconds; the median.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub over_floor_ns: Option<f64>,
-    /// How often it ran. It runs again if the only fault was page faults; all figures are of the last run.
+    /// It runs again if page faults were the only fault; figures are of the last run.
     pub runs: u32,
-    /// Whether it had too many page faults, and no other fault.
+    /// Whether its only fault was page faults.
     #[serde(skip)]
     pub faulted: bool,
     /// Why its figures are invalid.
     pub failed: Option<String>,
-    /// Why it did not run.
     pub skipped: Option<String>,
 }
 
-/// The width of all columns; on a narrower terminal only the medians are shown.
+/// The width of all columns; a narrower terminal shows only medians.
 const WIDTH: usize = 110;
 
-/// The head of the columns that [`WorkloadOutcome::line`] fills.
+/// The head of [`WorkloadOutcome::line`].
 pub fn head() -> String {
     columns(["workload", "Linux's name", "ns min", "med", "max", "tsc med", "core", "instr", "note"])
 }
@@ -78,8 +72,7 @@ fn columns(cells: [&str; 9]) -> String {
 }
 
 impl WorkloadOutcome {
-    /// Judges the figures of a workload: its counters must obey its rules, and page faults must be within the
-    /// limit.
+    /// Judges the figures: counters must obey the rules, and page faults must be within the limit.
     pub fn of(workload: &Workload, figures: WorkloadFigures) -> Self {
         let WorkloadFigures { own, beside, cores, colours } = figures;
         let turn_by_turn =
@@ -104,12 +97,10 @@ impl WorkloadOutcome {
         }
     }
 
-    /// The outcome of a workload that did not run.
     pub fn skipped(workload: &Workload, why: String) -> Self {
         Self { skipped: Some(why), ..Self::named(workload) }
     }
 
-    /// The outcome of a workload that could not be made ready.
     pub fn failed(workload: &Workload, why: String) -> Self {
         Self { failed: Some(why), ..Self::named(workload) }
     }
@@ -119,7 +110,7 @@ impl WorkloadOutcome {
         Self { name, linux_name: linux, batch: *batch, runs: 1, ..Self::default() }
     }
 
-    /// The line of the table, and a second line with the fault, if any.
+    /// The line of the table; a second line has the fault.
     pub fn line(&self) -> String {
         let Times { ns_min, ns_med, ns_max, tsc_med } = self.times;
         let times = [ns_min, ns_med, ns_max].map(|t| cell(t, 2));
@@ -152,7 +143,7 @@ impl WorkloadOutcome {
     }
 }
 
-/// The median over pairs of turns: a disturbance of the machine affects both turns of a pair.
+/// The median over pairs of turns: a disturbance affects both turns of a pair.
 fn median_of_turns(own: &Measured, floor: &Measured, what: fn(f64, f64) -> f64) -> Option<f64> {
     let turns: Vec<f64> = own.ticks.iter().zip(&floor.ticks).map(|(&own, &floor)| what(own, floor)).collect();
     Summary::median(&turns)

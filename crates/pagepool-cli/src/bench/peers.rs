@@ -3,21 +3,18 @@
 use std::fs;
 use std::path::Path;
 
-/// The columns that are read. The file may have others, in any order; fields have no quotes.
+/// The columns that are read, in any order, among others; fields have no quotes.
 const COLUMNS: [&str; 3] = ["peer", "workload", "ns_med"];
 
-/// The median of one program at one workload.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PeerFigure {
-    /// The program.
     pub peer: String,
-    /// The workload of the bench that corresponds to the program's work.
+    /// The bench's workload for the same work.
     pub workload: String,
-    /// Nanoseconds per buffer.
     pub ns_med: f64,
 }
 
-/// Reads a file. Its first line names the columns.
+/// The first line names the columns.
 pub fn read(path: &Path) -> Result<Vec<PeerFigure>, String> {
     let text = fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
     parse(&text).map_err(|why| format!("{}: {why}", path.display()))

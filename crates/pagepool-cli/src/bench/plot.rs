@@ -1,7 +1,7 @@
 //! Draws the bench as bars in an SVG: the median of each workload, with those of other programs beside it.
 //!
-//! Writes rectangles and texts by hand: equal figures give equal bytes. A plotting library would bring axes,
-//! fonts and colour maps that a list of bars does not use.
+//! It writes rectangles and texts itself: equal figures give equal bytes, and a plotting library would bring
+//! axes, fonts and colour maps that bars do not use.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -14,7 +14,6 @@ use super::workloads;
 
 use crate::report::output;
 
-/// The file of a plot, and the figures beside our bars.
 #[derive(Clone, Debug)]
 pub struct Plot {
     file: PathBuf,
@@ -26,7 +25,7 @@ pub struct Plot {
 struct Figures {
     machine: MeasuredOn,
     results: Vec<Median>,
-    /// What a time is per, such as "buffer".
+    /// What a time is per.
     #[serde(default = "buffer")]
     per: String,
 }
@@ -45,14 +44,13 @@ struct MeasuredOn {
 #[derive(Deserialize)]
 struct Median {
     name: String,
-    /// `None` for a workload that did not run.
+    /// `None` if it did not run.
     ns_med: Option<f64>,
 }
 
-/// The bars of one workload.
 struct Row<'a> {
     workload: &'a str,
-    /// For each bar: the index of its program's name, and its nanoseconds.
+    /// Each with the index of its program's name, and its nanoseconds.
     bars: Vec<(usize, f64)>,
 }
 
@@ -76,8 +74,8 @@ pub fn draw_recorded(results: &Path, file: &Path, peers: Option<&Path>) -> Resul
 }
 
 impl Plot {
-    /// Checks the folder and reads the figures of other programs: errors come before the measurement. Each
-    /// figure must name a workload of the bench, or a name that is `known`.
+    /// Checks folder and figures of other programs: errors come before the measurement. Each figure must name
+    /// a workload of the bench, or one that is `known`.
     pub fn new(file: &Path, peers: Option<&Path>, known: impl Fn(&str) -> bool) -> Result<Self, String> {
         let peers = peers.map(peers::read).transpose()?.unwrap_or_default();
         let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
@@ -93,12 +91,11 @@ impl Plot {
         }
     }
 
-    /// Draws a JSON output.
     pub fn draw(&self, output: serde_json::Value) -> Result<(), String> {
         self.draw_figures(&figures(output)?)
     }
 
-    /// Draws the figures. Warns of peers' figures that have no bar of ours beside them.
+    /// Warns of peers' figures that have no bar of ours beside them.
     fn draw_figures(&self, figures: &Figures) -> Result<(), String> {
         let ran = |name: &str| figures.results.iter().any(|own| own.name == name && own.ns_med.is_some());
         let (drawn, left_out): (Vec<_>, Vec<_>) = self.peers.iter().partition(|peer| ran(&peer.workload));
@@ -226,7 +223,7 @@ fn label(x: f64, y: usize, style: &str, text: &str) -> String {
     format!("<text x=\"{x:.1}\" y=\"{y}\"{style}>{}</text>\n", escaped(text))
 }
 
-/// Formats two or three digits.
+/// Two or three digits.
 fn shown(ns: f64) -> String {
     match ns {
         ns if ns < 1.0 => format!("{ns:.2}"),
@@ -235,7 +232,7 @@ fn shown(ns: f64) -> String {
     }
 }
 
-/// Escapes a text for XML, which allows no control characters.
+/// XML allows no control characters.
 fn escaped(text: &str) -> String {
     let text = text.replace(char::is_control, " ");
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")

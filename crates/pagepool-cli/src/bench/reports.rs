@@ -15,7 +15,6 @@ use crate::bench::measure::machine::Machine;
 use crate::report::json::print_json;
 use crate::report::output;
 
-/// The JSON of a report.
 #[derive(Serialize)]
 struct ReportJson<'a, R> {
     machine: &'a Machine,
@@ -24,22 +23,21 @@ struct ReportJson<'a, R> {
     failed: &'a [String],
 }
 
-/// A report, ready to print.
 pub struct Report<R> {
-    /// The name in the JSON.
+    /// In the JSON.
     pub name: &'static str,
-    /// A description, for people.
+    /// For people.
     pub about: String,
-    /// The rows, for programs.
+    /// For programs.
     pub results: R,
-    /// The rows, for people.
+    /// For people.
     pub table: Table,
     /// Why the figures are invalid.
     pub failed: Vec<String>,
 }
 
 impl<R: Serialize> Report<R> {
-    /// Prints it as a table or as one JSON object, with the machine as it was before this thread was pinned.
+    /// `machine`: from before this thread was pinned.
     pub fn print(self, machine: &Machine, json: bool) -> ExitCode {
         if json {
             let Self { name, results, failed, .. } = &self;
@@ -54,7 +52,7 @@ impl<R: Serialize> Report<R> {
     }
 }
 
-/// An empty table: the first `left` columns are for words, the others for numbers.
+/// The first `left` columns are for words, the others for numbers.
 fn table(head: &[&str], left: usize) -> Table {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_header(head);

@@ -1,4 +1,4 @@
-//! The code that the pool is compared with.
+//! Code to compare the pool with.
 
 pub mod mempool;
 pub mod mpsc;

@@ -1,4 +1,4 @@
-//! `pagepool bench`: runs the tables of workloads, prints them, and reports whether all figures are valid.
+//! `pagepool bench`: runs and prints the tables of workloads, and reports whether all figures are valid.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -15,25 +15,21 @@ use crate::report::json::print_json;
 use crate::report::output;
 use crate::sys;
 
-/// The most runs of a workload whose figures page faults spoil.
+/// The most runs of a workload that page faults spoil.
 const TRIES: u32 = 3;
 
-/// What to run, and how to print it.
 #[derive(Clone, Debug)]
 pub struct TableParams {
-    /// Print one JSON object instead of a table.
+    /// One JSON object instead of a table.
     pub json: bool,
-    /// Run only the workloads whose name contains this.
+    /// Only workloads whose name contains this.
     pub filter: Option<String>,
-    /// The repetitions, and the buffers in each.
     pub plan: Plan,
-    /// Draw the medians as bars.
     pub plot: Option<Plot>,
-    /// Set when no more may run: the limit on CPU time is reached.
+    /// Set when the limit on CPU time is reached.
     pub end: Arc<AtomicBool>,
 }
 
-/// The JSON output.
 #[derive(Serialize)]
 struct TableJson<'a> {
     machine: &'a Machine,
@@ -41,7 +37,7 @@ struct TableJson<'a> {
     results: &'a [WorkloadOutcome],
 }
 
-/// Runs the workloads and prints their outcomes. Fails if one of them failed, or if the filter leaves none.
+/// Fails if a workload failed, or the filter leaves none.
 pub fn run<'a>(choice: &TableParams, workloads: impl Iterator<Item = &'a Workload>) -> ExitCode {
     let wanted = |w: &&Workload| choice.filter.as_ref().is_none_or(|word| w.name.contains(word));
     let chosen: Vec<&Workload> = workloads.filter(wanted).collect();
@@ -88,7 +84,7 @@ fn draw(plot: &Plot, document: &TableJson) -> Result<(), String> {
 }
 
 /// Runs a workload, and again if page faults were the only fault: a kernel that compacts memory for huge
-/// pages now and then causes some in any running program. The outcome records the number of runs.
+/// pages causes some in any program.
 fn run_one(plan: Plan, workload: &Workload, second: Option<usize>) -> WorkloadOutcome {
     let mut outcome = run_once(plan, workload, second);
     while outcome.faulted && outcome.runs < TRIES {
@@ -113,7 +109,7 @@ fn run_once(plan: Plan, workload: &Workload, second: Option<usize>) -> WorkloadO
     }
 }
 
-/// Prints the verdict over `chosen` workloads, of which the last may not have run.
+/// Judges `chosen` workloads, of which the last may not have run.
 fn verdict(results: &[WorkloadOutcome], chosen: usize, quiet: bool) -> ExitCode {
     let failed: Vec<&str> = results.iter().filter(|r| r.failed.is_some()).map(|r| r.name).collect();
     let skipped = results.iter().filter(|r| r.skipped.is_some()).count();
@@ -184,7 +180,6 @@ mod tests {
         assert_eq!(run(&choice(None), [cannot].iter()), ExitCode::FAILURE);
     }
 
-    /// A workload whose repetitions touch new memory, or not.
     fn faulting(faults: bool) -> Result<Ready, String> {
         const MAPPED_ANEW: usize = 64 << 20; // glibc reuses freed blocks of up to 32 MiB
         const HUGE_PAGE: usize = 2 << 20; // one fault each, whatever the size of a page
@@ -198,7 +193,7 @@ mod tests {
         still().map(|ready| Ready { body: Body::OneCore(Box::new(body)), ..ready })
     }
 
-    /// Touches new memory in its first run only.
+    /// In its first run only.
     fn faulting_once() -> Result<Ready, String> {
         static RUN: AtomicUsize = AtomicUsize::new(0);
         faulting(RUN.fetch_add(1, Ordering::Relaxed) == 0)

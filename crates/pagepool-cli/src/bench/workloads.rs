@@ -18,7 +18,6 @@ pub use rival::burst64 as page_frag_burst64;
 
 use crate::bench::measure::workload::Workload;
 
-/// Every workload of the bench.
 pub fn all() -> impl Iterator<Item = &'static Workload> {
     [
         yardsticks::TABLE,

@@ -1,6 +1,5 @@
-//! The doctor's evidence: plain values of two moments, and what moved between them.
-//!
-//! What   Nothing here reads the system; the sources fill it, rules read it, and tests make it up.
+//! The doctor's evidence: plain values of two moments, and what moved between them. Sources fill it, rules
+//! read it, and tests make it up.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,16 +9,15 @@ use pagepool_net::link::KernelPoolStats;
 
 /// A pool younger than this at the first look is still being filled; its slow calls are not judged.
 pub const WARM_UP: Duration = Duration::from_secs(5);
-/// The least number of looks that can show a steady rise of a pool's buffers that are out.
+/// The fewest looks that can show a steady rise of buffers that are out.
 pub const LEAST_LOOKS: usize = 9;
 
-/// All evidence of one diagnosis.
 #[derive(Clone, Debug, Default)]
 pub struct Evidence {
-    /// The time between the first and the last look.
+    /// From the first to the last look.
     pub seconds: f64,
     pub processes: Vec<ProcessEvidence>,
-    /// The interfaces of this network namespace that have sockets of the processes.
+    /// Interfaces of this network namespace that have sockets of the processes.
     pub links: Vec<LinkEvidence>,
     pub kernel_pools: Vec<KernelPoolEvidence>,
     pub cpus: CpuEvidence,
@@ -27,84 +25,77 @@ pub struct Evidence {
     pub unseen: Unseen,
 }
 
-/// What could not be examined, and why.
 #[derive(Clone, Debug, Default)]
 pub struct Unseen {
-    /// What should have been judged. If it is not empty, no finding does not mean that all is well.
+    /// If it is not empty, no finding does not mean that all is well.
     pub not_judged: Vec<String>,
-    /// What this machine lacks, or what no rule promises to see.
+    /// What this machine lacks, or no rule promises to see.
     pub notes: Vec<String>,
 }
 
-/// A process that publishes.
 #[derive(Clone, Debug, Default)]
 pub struct ProcessEvidence {
     pub name: String,
     pub pid: u32,
     /// Its PID in this `/proc`; `None` in another pid namespace.
     pub pid_here: Option<u32>,
-    /// Its file, if another file has this name and PID.
+    /// Set if another file has this name and PID.
     pub file: Option<String>,
-    /// If it is dead: the time since its last sign of life.
+    /// The time since its last sign of life, if it is dead.
     pub dead_for: Option<Duration>,
-    /// Whether its interfaces are those of this network namespace; `None` if unknown.
+    /// Whether its interfaces are in this network namespace; `None` if unknown.
     pub is_here: Option<bool>,
     pub pools: Vec<PoolEvidence>,
-    /// Its arenas, sockets, ports and other entries.
+    /// Arenas, sockets, ports and others.
     pub entries: Vec<EntryEvidence>,
     /// The threads that own its pools.
     pub threads: Vec<ThreadEvidence>,
 }
 
-/// A pool of a process.
 #[derive(Clone, Debug, Default)]
 pub struct PoolEvidence {
     pub id: u32,
     pub name: String,
     pub area_id: u64,
-    /// The thread that owns it.
+    /// The owner.
     pub tid: Option<u32>,
     pub page_bytes: u64,
-    /// The age at the first look; zero if the pool did not exist then.
+    /// At the first look; zero if it did not exist then.
     pub age: Duration,
     /// How long ago it ended with buffers out.
     pub detached: Option<Duration>,
     pub params: Vec<(String, String)>,
-    /// The change of its counters between the looks.
+    /// Between the looks.
     pub moved: Stats,
     pub pages: Inflight,
-    /// Pages that the program held at each look: out, and not waiting for packets at a device.
+    /// Pages with the program at each look: out, and not waiting for packets at a device.
     pub held: Vec<u64>,
-    /// The holders, if the pool records them.
+    /// If the pool records them.
     pub holders: Option<HolderEvidence>,
 }
 
-/// The holders of a pool's pages.
 #[derive(Clone, Debug, Default)]
 pub struct HolderEvidence {
-    /// Pages that have been out for a minute or longer.
+    /// Pages out for a minute or longer.
     pub for_a_minute: u64,
-    /// The largest holders, in words.
+    /// The largest, in words.
     pub most: Vec<String>,
-    /// The holders that held more at the last look than at the first, in words; the largest rise is first.
+    /// Those that hold more at the last look, in words; the largest rise first.
     pub grown: Vec<String>,
 }
 
-/// An arena, a socket, a port, or a NIC in memory.
 #[derive(Clone, Debug, Default)]
 pub struct EntryEvidence {
     pub kind: String,
     pub id: u64,
-    /// The pool that it belongs to.
     pub pool: Option<u32>,
     pub name: String,
     pub params: Vec<(String, String)>,
     pub now: BTreeMap<String, u64>,
-    /// The changes between the looks, without counters that did not exist at the first.
+    /// Between the looks, without counters that are new.
     pub moved: BTreeMap<String, u64>,
 }
 
-/// A thread of a process.
 #[derive(Clone, Debug, Default)]
 pub struct ThreadEvidence {
     pub tid: u32,
@@ -119,32 +110,29 @@ pub struct ThreadEvidence {
     pub in_kernel: f64,
 }
 
-/// An interface.
 #[derive(Clone, Debug, Default)]
 pub struct LinkEvidence {
     pub name: String,
     pub index: u32,
     pub state: LinkState,
     pub driver: Option<String>,
-    /// The receive queues that it uses, and the most it could use.
+    /// Receive queues: in use, and the most possible.
     pub queues: Option<(u32, u32)>,
-    /// The NUMA node of its card.
+    /// The card's NUMA node.
     pub node: Option<usize>,
-    /// Whether its driver has native XDP, and zero copy; `None` if the kernel does not report it.
+    /// Whether the driver has native XDP, and zero copy; `None` if not reported.
     pub native: Option<bool>,
     pub zero_copy: Option<bool>,
-    /// Whether the card is behind an IOMMU.
     pub has_iommu: bool,
-    /// Slots of the hardware's receive ring, and the most it could have.
+    /// Slots of the hardware's receive ring: now, and the most possible.
     pub rx_ring: Option<(u32, u32)>,
-    /// Packets that the card, or its driver, dropped between the looks.
+    /// Packets that card or driver dropped between the looks.
     pub dropped: u64,
-    /// Its interrupts, sorted by number.
+    /// Sorted by number.
     pub interrupts: Vec<InterruptEvidence>,
     pub offloads: Vec<OffloadEvidence>,
 }
 
-/// Whether packets can pass an interface.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LinkState {
     #[default]
@@ -157,74 +145,67 @@ pub enum LinkState {
     Gone,
 }
 
-/// An interrupt of a card.
 #[derive(Clone, Debug, Default)]
 pub struct InterruptEvidence {
     pub number: u32,
     pub name: String,
-    /// The CPUs that it goes to.
     pub cpus: Vec<usize>,
-    /// How often it came between the looks.
+    /// Between the looks.
     pub moved: u64,
 }
 
-/// Offloads that change the packets that arrive at an interface.
+/// Offloads that change arriving packets.
 #[derive(Clone, Debug, Default)]
 pub struct OffloadEvidence {
-    /// The effect on packets.
     pub effect: String,
-    /// The command that turns the offloads off, if one exists.
+    /// Turns the offloads off, if anything does.
     pub command: Option<String>,
 }
 
-/// A page pool of the kernel.
 #[derive(Clone, Debug, Default)]
 pub struct KernelPoolEvidence {
     pub id: u32,
-    /// Its interface, if that still exists.
+    /// `None` if it is gone.
     pub interface: Option<String>,
     pub inflight: u64,
     pub detached: Option<Duration>,
     /// Whether the first look found it.
     pub is_old: bool,
-    /// The changes between the looks; zero if the kernel has no counters.
+    /// Between the looks; zero if the kernel has no counters.
     pub moved: KernelPoolStats,
 }
 
-/// CPUs and nodes.
 #[derive(Clone, Debug, Default)]
 pub struct CpuEvidence {
-    /// The nodes that have CPUs, with their CPUs.
+    /// Nodes that have CPUs, with these.
     pub nodes: Vec<(usize, Vec<usize>)>,
-    /// The frequency governor of each CPU that has one.
+    /// Frequency governors, of the CPUs that have one.
     pub governors: Vec<(usize, String)>,
 }
 
-/// The huge pages of the machine.
 #[derive(Clone, Debug, Default)]
 pub struct HugePageEvidence {
-    /// `always`, `madvise` or `never`; `None` if the kernel has no transparent huge pages.
+    /// `always`, `madvise` or `never`; `None` without transparent huge pages.
     pub transparent: Option<String>,
 }
 
 impl Evidence {
-    /// The processes that are alive.
     pub fn alive(&self) -> impl Iterator<Item = &ProcessEvidence> {
         self.processes.iter().filter(|process| process.dead_for.is_none())
     }
 
-    /// The pools of live processes, without those that have ended.
+    /// Pools of live processes that have not ended.
     pub fn pools(&self) -> impl Iterator<Item = (&ProcessEvidence, &PoolEvidence)> {
         let all = self.alive().flat_map(|process| process.pools.iter().map(move |pool| (process, pool)));
         all.filter(|(_, pool)| pool.detached.is_none())
     }
 
-    /// The pools of live processes that have not ended and are no longer being filled.
+    /// Those of [`Self::pools`] that are no longer being filled.
     pub fn warm_pools(&self) -> impl Iterator<Item = (&ProcessEvidence, &PoolEvidence)> {
         self.pools().filter(|(_, pool)| pool.age >= WARM_UP)
     }
 
-    /// The entries of live processes, of these kinds.
+    /// Entries of live processes, of these kinds.
     pub fn entries<'a>(
         &'a self,
         kinds: &'a [&'a str],
@@ -235,7 +216,7 @@ impl Evidence {
         self.alive().flat_map(move |process| of(process).map(move |entry| (process, entry)))
     }
 
-    /// AF_XDP sockets that receive on interfaces of this network namespace, each with its interface.
+    /// AF_XDP sockets that receive on interfaces of this network namespace.
     pub fn receivers(&self) -> impl Iterator<Item = (&ProcessEvidence, &EntryEvidence, &LinkEvidence)> {
         self.entries(&["socket"]).filter_map(|(process, socket)| {
             let link = self.link_of(process, socket)?;
@@ -243,78 +224,72 @@ impl Evidence {
         })
     }
 
-    /// The interface of a socket.
     pub fn link_of(&self, process: &ProcessEvidence, socket: &EntryEvidence) -> Option<&LinkEvidence> {
         let index: u32 = socket.number("ifindex")?;
         self.links.iter().find(|link| process.is_here == Some(true) && link.index == index)
     }
 
-    /// Converts a count between the looks into a rate per second.
     pub fn per_second(&self, count: u64) -> f64 {
         if self.seconds > 0.0 { count as f64 / self.seconds } else { 0.0 }
     }
 }
 
 impl ProcessEvidence {
-    /// The name for people.
     pub fn title(&self) -> String {
         let file = self.file.as_ref().map_or(String::new(), |file| format!(" ({file})"));
         format!("{}, pid {}{file}", self.name, self.pid)
     }
 
-    /// The thread that polls a socket: the owner of the socket's pool.
+    /// The owner of the socket's pool, which polls the socket.
     pub fn thread_of(&self, socket: &EntryEvidence) -> Option<&ThreadEvidence> {
         let pool = self.pools.iter().find(|pool| Some(pool.id) == socket.pool)?;
         self.thread(pool)
     }
 
-    /// The owner of a pool.
     pub fn thread(&self, pool: &PoolEvidence) -> Option<&ThreadEvidence> {
         self.threads.iter().find(|thread| Some(thread.tid) == pool.tid)
     }
 
-    /// The rise of a counter between the looks, summed over all entries.
+    /// The rise of a counter, summed over all entries.
     pub fn moved(&self, counter: &str) -> u64 {
         self.entries.iter().map(|entry| entry.moved(counter)).fold(0, u64::saturating_add)
     }
 
-    /// The arena of a pool.
     pub fn arena(&self, pool: &PoolEvidence) -> Option<&EntryEvidence> {
         self.entries.iter().find(|entry| entry.kind == "arena" && entry.id == pool.area_id)
     }
 }
 
 impl PoolEvidence {
-    /// A numeric parameter.
     pub fn number(&self, name: &str) -> Option<u64> {
         param(&self.params, name)?.parse().ok()
     }
 
-    /// Pages that were allocated between the looks.
+    /// Pages allocated between the looks.
     pub fn allocated(&self) -> u64 {
         // `alloc_slow` counts calls; further pages of a call came out of the cache.
         let Stats { alloc_fast, alloc_refill, alloc_slow, alloc_slow_high_order, .. } = self.moved;
         [alloc_fast, alloc_refill, alloc_slow, alloc_slow_high_order].into_iter().fold(0, u64::saturating_add)
     }
 
-    /// Whether it receives from a device: a socket, or an in-memory NIC.
+    /// Whether it receives from a socket or an in-memory NIC.
     pub fn has_device(&self) -> bool {
         self.number("domains").is_some_and(|domains| domains > 0)
     }
 
-    /// The largest holders of its pages, as sentences; empty if not recorded.
+    /// The largest holders, as sentences; empty if not recorded.
     pub fn holders_in_words(&self) -> String {
         let most = self.holders.as_ref().map_or(&[][..], |holders| &holders.most);
         sentences(most)
     }
 
-    /// The holders that hold more than before, as sentences; empty if not recorded.
+    /// Holders that hold more than before, as sentences; empty if not recorded.
     pub fn grown_in_words(&self) -> String {
         let grown = self.holders.as_ref().map_or(&[][..], |holders| &holders.grown);
         sentences(grown)
     }
 
-    /// A count of the pool in percent of the allocated pages.
+    /// A count in percent of the allocated pages.
     pub fn percent(&self, count: u64) -> f64 {
         count as f64 * 100.0 / self.allocated().max(1) as f64
     }
@@ -325,22 +300,20 @@ fn sentences(parts: &[String]) -> String {
 }
 
 impl EntryEvidence {
-    /// A parameter.
     pub fn param(&self, name: &str) -> Option<&str> {
         param(&self.params, name)
     }
 
-    /// A numeric parameter.
     pub fn number<T: std::str::FromStr>(&self, name: &str) -> Option<T> {
         self.param(name)?.parse().ok()
     }
 
-    /// A counter at the last look.
+    /// At the last look.
     pub fn now(&self, counter: &str) -> u64 {
         self.now.get(counter).copied().unwrap_or(0)
     }
 
-    /// The rise of a counter between the looks.
+    /// Between the looks.
     pub fn moved(&self, counter: &str) -> u64 {
         self.moved.get(counter).copied().unwrap_or(0)
     }
@@ -352,7 +325,7 @@ impl EntryEvidence {
 }
 
 impl CpuEvidence {
-    /// The node of a CPU, if the machine has several.
+    /// `None` on a machine with one node.
     pub fn node_of(&self, cpu: usize) -> Option<usize> {
         let of = self.nodes.iter().find(|(_, cpus)| cpus.contains(&cpu));
         of.filter(|_| self.nodes.len() > 1).map(|(node, _)| *node)
@@ -365,12 +338,11 @@ impl CpuEvidence {
     }
 }
 
-/// A parameter by its name.
 fn param<'a>(params: &'a [(String, String)], name: &str) -> Option<&'a str> {
     params.iter().find(|(key, _)| key == name).map(|(_, value)| &**value)
 }
 
-/// A machine and a process without a finding. Tests of rules break them.
+/// Evidence without a finding, for tests of rules to break.
 #[cfg(test)]
 pub mod healthy {
     use super::*;
@@ -469,7 +441,6 @@ pub mod healthy {
         }
     }
 
-    /// All of this evidence.
     pub fn evidence() -> Evidence {
         let thread =
             ThreadEvidence { tid: 501, name: "queue0".into(), cpu: Some(0), busy: 0.9, ..Default::default() };

@@ -7,10 +7,9 @@ use super::rule::{Cost, Diagnosis, DoctorRule};
 use crate::report::colour::Colour;
 use crate::report::output;
 
-/// The column where the texts of a finding begin.
+/// The column where texts of a finding begin.
 const TEXTS: usize = 11;
 
-/// Prints findings, the worst first.
 pub fn print(found: &[Diagnosis], evidence: &Evidence) {
     let (count, scope) = (found.len(), scope(evidence));
     let head = match count {
@@ -42,7 +41,6 @@ pub fn print(found: &[Diagnosis], evidence: &Evidence) {
     evidence.unseen.notes.iter().for_each(output::note);
 }
 
-/// Findings, and what was not judged, as JSON.
 pub fn json(found: &[Diagnosis], evidence: &Evidence) -> Value {
     let one = |diagnosis: &Diagnosis| {
         let Diagnosis { rule, finding } = diagnosis;
@@ -72,7 +70,7 @@ pub fn json(found: &[Diagnosis], evidence: &Evidence) -> Value {
     })
 }
 
-/// The rules as a Markdown table.
+/// The Markdown table of the rules.
 pub fn table(rules: &[DoctorRule]) -> String {
     let row = |rule: &DoctorRule| {
         let DoctorRule { name, cost, when, why, fix, .. } = rule;
@@ -83,7 +81,6 @@ pub fn table(rules: &[DoctorRule]) -> String {
     head.to_owned() + &rules.iter().map(row).collect::<String>()
 }
 
-/// What was examined, in words.
 fn scope(evidence: &Evidence) -> String {
     let many = |count: usize, what: &str| match count {
         1 => format!("1 {what}"),
@@ -106,7 +103,7 @@ fn colour(cost: Cost) -> Colour {
     }
 }
 
-/// Removes the links that a text has in the page: `[text](where.md)` becomes docs/where.md.
+/// Removes links: `[text](where.md)` becomes docs/where.md.
 fn plain(text: &str) -> String {
     let mut plain = String::new();
     let mut rest = text;

@@ -4,7 +4,6 @@ use pagepool_net::link::shell_word;
 
 use super::evidence::Evidence;
 
-/// A row of the table of rules.
 #[derive(Clone, Copy, Debug)]
 pub struct DoctorRule {
     pub name: &'static str,
@@ -12,29 +11,28 @@ pub struct DoctorRule {
     /// What it finds, with its limits.
     pub when: &'static str,
     pub why: &'static str,
-    /// How to fix it, if the finding has no exact fix. `{of}` stands for [`Finding::of`].
+    /// The fix, unless a finding has its own. `{of}` stands for [`Finding::of`].
     pub fix: &'static str,
-    /// How to check that it is fixed. `{of}` stands for [`Finding::of`].
+    /// How to check the fix. `{of}` stands for [`Finding::of`].
     pub verify: &'static str,
     pub find: fn(&Evidence) -> Vec<Finding>,
-    /// How its test changes the evidence of a healthy process.
     #[cfg(test)]
     pub case: RuleCase,
 }
 
-/// The test of a rule.
+/// How a test changes the evidence of a healthy process.
 #[cfg(test)]
 #[derive(Clone, Copy, Debug)]
 pub struct RuleCase {
-    /// After this change the rule must find something.
+    /// The rule must then find something.
     pub ill: fn(&mut Evidence),
-    /// Must occur in what it finds.
+    /// Must occur in the finding.
     pub says: &'static str,
-    /// After this similar change it must find nothing.
+    /// Similar, but the rule must find nothing.
     pub well: fn(&mut Evidence),
 }
 
-/// The cost of a fault; the worst first.
+/// The worst first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Cost {
     NoPackets,
@@ -58,34 +56,30 @@ impl Cost {
     }
 }
 
-/// A finding of a rule.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Finding {
-    /// The process and the pool, socket or interface, for people.
+    /// Process and pool, socket or interface, for people.
     pub place: String,
     /// The argument of the rule's commands: a process, a pool or an interface.
     pub of: String,
-    /// What was seen, with figures.
+    /// The evidence, with figures.
     pub seen: String,
-    /// A fix for this case, if the rule's own text does not fit.
+    /// A fix for this case, in place of the rule's.
     pub fix: Option<String>,
-    /// How much per second: it orders findings of equal cost.
+    /// Per second; orders findings of equal cost.
     pub rate: f64,
 }
 
 impl Finding {
-    /// A finding with the rule's own fix.
     pub fn new(place: impl Into<String>, of: impl Into<String>, seen: impl Into<String>, rate: f64) -> Self {
         Self { place: place.into(), of: of.into(), seen: seen.into(), fix: None, rate }
     }
 
-    /// Replaces the rule's fix.
     pub fn fixed_by(self, fix: impl Into<String>) -> Self {
         Self { fix: Some(fix.into()), ..self }
     }
 }
 
-/// A finding and the rule that found it.
 #[derive(Clone, Debug)]
 pub struct Diagnosis {
     pub rule: &'static DoctorRule,
@@ -106,7 +100,7 @@ impl Diagnosis {
     }
 }
 
-/// All findings of the rules, the worst first.
+/// All findings, the worst first.
 pub fn diagnose(rules: &'static [DoctorRule], evidence: &Evidence) -> Vec<Diagnosis> {
     let of = |rule: &'static DoctorRule| {
         (rule.find)(evidence).into_iter().map(move |finding| Diagnosis { rule, finding })

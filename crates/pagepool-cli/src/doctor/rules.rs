@@ -10,7 +10,7 @@ mod sockets;
 
 use super::rule::DoctorRule;
 
-/// All rules, in order of cost, the worst first.
+/// In order of cost, the worst first.
 pub const RULES: &[DoctorRule] = &[
     sockets::LINK_DOWN,
     packets::STARVED,

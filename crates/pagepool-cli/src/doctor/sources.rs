@@ -24,13 +24,12 @@ use kernel_pools::KernelPools;
 use links::Links;
 use tasks::SeenTasks;
 
-/// Looks at the pools, first and last included. There are fewer if they take longer than the time between
-/// them, but at least [`LEAST_LOOKS`].
+/// Looks at the pools; if they take too long, fewer, but at least [`LEAST_LOOKS`].
 const LOOKS: u32 = 31;
 /// How often a wait checks for a signal.
 const NAP: Duration = Duration::from_millis(20);
 
-/// The root of `/proc` and `/sys`. Tests use another one.
+/// Tests use another root.
 const ROOT: &str = "/";
 
 /// Collects evidence for some seconds, of all processes of a folder, or of those with a name or PID. Fails if
@@ -56,7 +55,7 @@ pub fn collect(folder: &RunFolder, of: Option<&str>, seconds: u64) -> Result<Evi
     tasks.fill(Path::new(ROOT), (last, seconds), &mut processes, &mut unseen);
     links::mark_here(&mut processes);
     unseen.not_judged.extend(last.errors.iter().cloned());
-    // If no process publishes, everything is judged if the kernel's pools are.
+    // If no process publishes, the kernel's pools are all there is to judge.
     let of_nobody = if kernel.are_seen() { &mut unseen.notes } else { &mut unseen.not_judged };
     of_nobody.extend(nobody(last));
     unseen.not_judged.extend(elsewhere(&processes));
@@ -70,7 +69,7 @@ pub fn collect(folder: &RunFolder, of: Option<&str>, seconds: u64) -> Result<Evi
     Ok(Evidence { seconds, processes, links, kernel_pools, cpus, huge_pages, unseen })
 }
 
-/// Takes the first look, once the existing pools are old enough to be filled.
+/// Takes the first look, after the existing pools were filled.
 fn first_look(folder: &RunFolder, of: Option<&str>, signals: &RunSignals) -> Result<Observation, String> {
     let look = chosen(Observation::at(folder), of);
     let Some((pools, left)) = being_filled(&look) else { return Ok(look) };
@@ -81,7 +80,7 @@ fn first_look(folder: &RunFolder, of: Option<&str>, signals: &RunSignals) -> Res
     Ok(chosen(Observation::at(folder), of))
 }
 
-/// The number of pools being filled, and the longest time until they are old enough.
+/// How many pools are being filled, and for how much longer at most.
 fn being_filled(look: &Observation) -> Option<(usize, Duration)> {
     let pools = look.processes.iter().filter(|process| is_alive(process)).flat_map(|process| &process.pools);
     let age = |pool: &PoolView| look.at.duration_since(pool.created).unwrap_or_default();
@@ -109,7 +108,7 @@ fn wait_and_look(
     }
 }
 
-/// Fails if a signal comes before `due`.
+/// Fails on a signal.
 fn wait_until(due: Instant, signals: &RunSignals) -> Result<(), String> {
     while Instant::now() < due {
         if signals.interrupted() {
@@ -120,7 +119,7 @@ fn wait_until(due: Instant, signals: &RunSignals) -> Result<(), String> {
     Ok(())
 }
 
-/// Reduces a look to the processes with this name or PID.
+/// Keeps the processes with this name or PID.
 fn chosen(mut look: Observation, of: Option<&str>) -> Observation {
     if let Some(of) = of {
         look.processes.retain(|process| process.name == of || process.pid.to_string() == of);
@@ -128,21 +127,19 @@ fn chosen(mut look: Observation, of: Option<&str>) -> Observation {
     look
 }
 
-/// Reports that there is no process to judge.
 fn nobody(last: &Observation) -> Option<String> {
     let is_nobody = last.processes.is_empty() && last.errors.is_empty();
     is_nobody.then(|| format!("no process publishes in {}", shown_path(&last.folder)))
 }
 
-/// Reports processes that ended during the looks and left no file.
+/// Processes that ended during the looks, and left no file.
 fn ended<'a>(first: &'a Observation, last: &'a Observation) -> impl Iterator<Item = String> + 'a {
     let is_there = |process: &&ProcessView| last.processes.iter().any(|now| now.file == process.file);
     let gone = first.processes.iter().filter(move |process| !is_there(process));
     gone.map(|process| format!("{}, pid {} ended during the looks", process.name, process.pid))
 }
 
-/// Reports pools that are too young for some rules: they were made after the first look, which waits for
-/// existing pools.
+/// Pools too young for some rules, made after the first look.
 fn too_young(processes: &[ProcessEvidence]) -> Option<String> {
     let alive = processes.iter().filter(|process| process.dead_for.is_none());
     let pools = alive.flat_map(|process| &process.pools).filter(|pool| pool.detached.is_none());
@@ -160,7 +157,7 @@ fn too_young(processes: &[ProcessEvidence]) -> Option<String> {
     ))
 }
 
-/// Reports pages of fragments whose holders are unknown: their owner has not collected since some returned.
+/// Pages of fragments whose holders are unknown: the owner has not collected since some returned.
 fn uncollected(processes: &[ProcessEvidence]) -> impl Iterator<Item = String> + '_ {
     let pools = processes.iter().flat_map(|process| &process.pools);
     let has_not_looked = |pool: &&PoolEvidence| {
@@ -178,7 +175,7 @@ fn uncollected(processes: &[ProcessEvidence]) -> impl Iterator<Item = String> + 
     })
 }
 
-/// Reports processes whose interfaces were not examined.
+/// Processes whose interfaces were not examined.
 fn elsewhere(processes: &[ProcessEvidence]) -> impl Iterator<Item = String> + '_ {
     let is_unseen = |process: &&ProcessEvidence| {
         let has_sockets = process.entries.iter().any(|entry| entry.kind == "socket");

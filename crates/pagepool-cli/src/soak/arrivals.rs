@@ -1,21 +1,20 @@
-//! Checks the numbered frames that arrive at a peer for content, repeats and order, in bounded memory.
+//! Checks the frames that arrive at a peer for content, repeats and order, in bounded memory.
 //!
-//! Each life of a sender has its own numbers. Frames missing between two lives, or before the first frame
-//! that a receiver sees, belong to no gap; the comparison of sent and arrived shows them.
+//! Each life of a sender has its own numbers. Frames missing between lives, or before the first frame seen,
+//! belong to no gap; the comparison of sent and arrived shows them.
 
 use pagepool_lab::{Arrival, Tally};
 
 use super::counts::PeerCounts;
 
-/// The low bits of a number count the frames of a life; the high bits are the life.
+/// Numbers have the frame of a life in the low bits, the life in the high bits.
 pub const LIFE_SHIFT: u32 = 40;
 /// How far behind the newest number a frame may arrive.
 const WINDOW: u64 = 1 << 16;
 
-/// The numbers that arrived.
 #[derive(Debug)]
 pub struct Arrivals {
-    /// Expects no number, and thus reads the number of each whole frame.
+    /// Expects no number, and thus reads the number of every whole frame.
     reader: Tally,
     /// A bit for each of the last [`WINDOW`] numbers before `next`.
     seen: Box<[u64]>,

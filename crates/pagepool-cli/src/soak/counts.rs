@@ -1,9 +1,7 @@
-//! The counts of a peer, in a file that the peer and the fault injector share. They survive when the peer is
-//! killed.
+//! The counts of a peer, in a file shared with the fault injector. They survive the peer's death.
 //!
-//! The file is in memory and has no name. Its first word is the fault injector's order; the peer writes the
-//! other words, all with one call after each burst. Words have the machine's byte order: both processes run
-//! on one machine.
+//! The file is in memory, without a name. Its first word is the fault injector's order; the peer writes the
+//! others with one call after each burst. Words have the machine's byte order.
 
 use std::fs::File;
 use std::io;
@@ -11,23 +9,18 @@ use std::os::unix::fs::FileExt;
 
 use crate::sys;
 
-/// What a peer must do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
 pub enum Order {
-    /// Send and receive.
     Send = 0,
-    /// Only receive.
     Receive = 1,
-    /// Exit.
     End = 2,
 }
 
-/// The bytes of a word.
 const WORD: usize = 8;
 const WORDS: usize = 10;
 
-/// The counts of a peer, in frames unless stated otherwise.
+/// Counts of frames, unless stated otherwise.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PeerCounts {
     /// Begun to be sent; written before a burst.
@@ -63,7 +56,6 @@ impl PeerCounts {
         Self { begun, sent, down, arrived, again, overtaken, damaged, unnumbered, gaps, in_gaps }
     }
 
-    /// Adds two sets of counts.
     pub fn plus(&self, other: &Self) -> Self {
         let (mut words, others) = (self.words(), other.words());
         words.iter_mut().zip(others).for_each(|(word, other)| *word += other);
@@ -71,14 +63,12 @@ impl PeerCounts {
     }
 }
 
-/// The counter file, as either process sees it.
 #[derive(Debug)]
 pub struct CountsFile {
     file: File,
 }
 
 impl CountsFile {
-    /// Creates a file of zeros.
     pub fn new() -> io::Result<Self> {
         let file = sys::memory_file(c"soak")?;
         file.set_len(((1 + WORDS) * WORD) as u64)?;
@@ -95,12 +85,10 @@ impl CountsFile {
         self.file.try_clone()
     }
 
-    /// Writes the order to the peer.
     pub fn tell(&self, order: Order) -> io::Result<()> {
         self.file.write_all_at(&(order as u64).to_ne_bytes(), 0)
     }
 
-    /// Reads the order to the peer.
     pub fn order(&self) -> io::Result<Order> {
         let mut word = [0; WORD];
         self.file.read_exact_at(&mut word, 0)?;
@@ -111,7 +99,6 @@ impl CountsFile {
         })
     }
 
-    /// Writes the peer's counts.
     pub fn write(&self, counts: &PeerCounts) -> io::Result<()> {
         let bytes = counts.words().map(u64::to_ne_bytes);
         self.file.write_all_at(bytes.as_flattened(), WORD as u64)

@@ -1,7 +1,5 @@
-//! Takes interfaces down and up, kills peers, and watches what arrives.
-//!
-//! One loop with steps of 1 ms does everything. It may kill a peer while an interface is down or while
-//! traffic recovers.
+//! Takes interfaces down and up, kills peers, and watches what arrives, in one loop with steps of 1 ms. A
+//! peer may be killed while an interface is down or traffic recovers.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -21,31 +19,26 @@ use crate::engine::watch::Why;
 use crate::report::output;
 
 const STEP: Duration = Duration::from_millis(1);
-/// How long an interface is down.
 const DOWN: Duration = Duration::from_secs(1);
-/// No fault begins in the last seconds, which leaves time to recover from the last one.
+/// No fault begins in these last seconds, which leaves time to recover.
 const LAST: Duration = Duration::from_secs(2);
-/// When no frame has arrived for QUIET, none is on its way; PATIENCE is the longest wait for that.
+/// No frame is on its way when none arrived for QUIET; PATIENCE limits the wait for that.
 const QUIET: Duration = Duration::from_millis(300);
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The faults and what they did.
 #[derive(Clone, Debug, Default)]
 pub struct FaultReport {
     pub seconds: f64,
     pub flaps: u64,
     pub kills: u64,
-    /// The counts of each peer.
     pub peers: [PeerCounts; 2],
-    /// For each peer: frames that may have been sent when the peer was killed.
+    /// Per peer: frames that may have been sent when it was killed.
     pub in_doubt: [u64; 2],
-    /// Whether frames flowed, and how soon after a fault.
     pub flow: Flow,
     /// After the warm-up, and at the end of the sending time.
     pub holdings: [Holdings; 2],
 }
 
-/// An end of a link.
 struct LinkEnd {
     netlink: Netlink,
     index: u32,
@@ -61,7 +54,6 @@ fn failed(error: NetError) -> String {
     error.to_string()
 }
 
-/// Injects the faults of one run.
 pub struct FaultInjector<'a> {
     ends: Vec<LinkEnd>,
     peers: [PeerProcess<'a>; 2],
@@ -69,14 +61,13 @@ pub struct FaultInjector<'a> {
     start: Instant,
     schedule: Schedule,
     report: FaultReport,
-    /// The index of the end that is down, and until when.
+    /// The end that is down, and until when.
     down: Option<(usize, Duration)>,
     next_flap: Duration,
     next_kill: Duration,
 }
 
 impl<'a> FaultInjector<'a> {
-    /// Starts the peers.
     pub fn new(hosts: &'a TwoHosts, state: &Arc<RunState>, schedule: &Schedule) -> Result<Self, String> {
         let peers = [PeerProcess::start(&hosts.a, &hosts.b, 0)?, PeerProcess::start(&hosts.b, &hosts.a, 1)?];
         Ok(Self {
@@ -92,7 +83,6 @@ impl<'a> FaultInjector<'a> {
         })
     }
 
-    /// Runs until the time is over or the user ends it.
     pub fn run(&mut self, figures: &mut SoakFigures, signals: &RunSignals) -> Result<(), String> {
         let end = Duration::from_secs(self.schedule.seconds);
         self.start = Instant::now();
@@ -115,8 +105,7 @@ impl<'a> FaultInjector<'a> {
         Ok(())
     }
 
-    /// Takes the next end down when it is due. Takes it up again a second later, or at once if the run is
-    /// over.
+    /// Takes the next end down when due, and up again a second later, or at once at the end of the run.
     fn flap(&mut self, now: Duration, over: bool, end: Duration) -> Result<(), String> {
         if let Some((at, until)) = self.down {
             if now >= until || over {
@@ -136,7 +125,7 @@ impl<'a> FaultInjector<'a> {
         Ok(())
     }
 
-    /// Kills the next peer when it is due, even while an interface is down.
+    /// Kills the next peer when due, even while an interface is down.
     fn kill(&mut self, now: Duration, end: Duration) -> Result<(), String> {
         if now < self.next_kill || now + LAST > end {
             return Ok(());
@@ -152,8 +141,8 @@ impl<'a> FaultInjector<'a> {
         Ok(())
     }
 
-    /// Restarts the measurement of growth until each kind of fault has happened twice: the first allocates
-    /// what later ones reuse.
+    /// Restarts the measurement of growth until each kind of fault happened twice: the first allocates what
+    /// later ones reuse.
     fn warmed(&mut self) {
         if self.report.flaps <= 1 || self.report.kills <= 1 {
             self.report.holdings[0] = Holdings::now();
@@ -198,7 +187,7 @@ impl<'a> FaultInjector<'a> {
         self.peers.iter().try_for_each(|peer| peer.tell(order))
     }
 
-    /// Ends the peers. Call it after the forwarder has ended.
+    /// Ends the peers, after the forwarder has ended.
     pub fn end(mut self) -> Result<FaultReport, String> {
         self.quiet()?;
         for peer in &mut self.peers {
@@ -210,7 +199,7 @@ impl<'a> FaultInjector<'a> {
     }
 }
 
-/// The link ends in the order in which they go down: the forwarder's and the hosts' in turn.
+/// The link ends in their order of going down: the forwarder's and the hosts' in turn.
 fn ends(hosts: &TwoHosts) -> Result<Vec<LinkEnd>, NetError> {
     let near = |at: usize| {
         let netlink = hosts.run_between(Netlink::open)?;

@@ -1,22 +1,19 @@
-//! Measures whether frames flow both ways, and how soon they flow again after a disturbance.
+//! Measures whether frames flow both ways, and how soon after a disturbance.
 //!
-//! It takes three measures, only while no fault is active: the longest *silence*, in which no frame of a
-//! direction arrives; the longest *return*, from the end of a disturbance to the first frame of a direction;
-//! and the longest *recovery*, from the end of a disturbance until a direction has half the rate of the last
-//! calm second before it. Rates cover a window of 20 ms, which the recovery includes. Other load on the
-//! machine lengthens the recovery.
+//! Outside disturbances it takes three maxima: the *silence*, without a frame of a direction; the *return*,
+//! from the end of a disturbance to the first frame; and the *recovery*, from the end of a disturbance to
+//! half the rate of the last calm second before it. The recovery includes the window of a rate, 20 ms; other
+//! load lengthens it.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// The window of a rate.
 const WINDOW: Duration = Duration::from_millis(20);
-/// The window of the usual rate.
 const SECOND: Duration = Duration::from_secs(1);
 /// The part of the usual rate that counts as recovered: rates vary when three processes share two cores.
 const GOOD: f64 = 0.5;
 
-/// The flow of both directions. Times count from the start.
+/// Times count from the start.
 #[derive(Clone, Debug, Default)]
 pub struct Flow {
     /// The looks of the last window, and one before it.
@@ -30,16 +27,12 @@ pub struct Flow {
     calm: Option<Duration>,
     returning: [bool; 2],
     recovering: [bool; 2],
-    /// The longest time to the first frame.
     pub returned: Duration,
-    /// The longest time without a frame.
     pub silence: Duration,
-    /// The longest time to half the usual rate.
     pub recovery: Duration,
 }
 
 impl Flow {
-    /// Begins a disturbance.
     pub fn disturb(&mut self, now: Duration) {
         self.give_up(now);
         self.calm = None;
@@ -48,7 +41,6 @@ impl Flow {
         self.recovering = [false; 2];
     }
 
-    /// Ends the disturbance.
     pub fn calm(&mut self, now: Duration) {
         self.calm = Some(now);
         self.returning = [true; 2];
@@ -56,7 +48,7 @@ impl Flow {
         self.recent.clear();
     }
 
-    /// Ends the current calm time: a direction that has not returned or recovered took at least that long.
+    /// Counts directions that have not returned or recovered with the time until now.
     pub fn give_up(&mut self, now: Duration) {
         let took = self.calm.map_or(Duration::ZERO, |since| now.saturating_sub(since));
         if self.returning.contains(&true) {
@@ -67,7 +59,7 @@ impl Flow {
         }
     }
 
-    /// Takes the total of frames that arrived in each direction.
+    /// Takes the total of arrived frames in each direction.
     pub fn look(&mut self, now: Duration, arrived: [u64; 2]) {
         let before = self.recent.back().map(|(_, arrived)| *arrived);
         self.recent.push_back((now, arrived));
@@ -116,7 +108,7 @@ impl Flow {
 mod tests {
     use super::*;
 
-    /// Looks once per millisecond, at these rates per millisecond.
+    /// Looks once per millisecond, at rates per millisecond.
     fn run(flow: &mut Flow, arrived: &mut [u64; 2], from: u64, to: u64, rates: [u64; 2]) {
         for ms in from..to {
             *arrived = [arrived[0] + rates[0], arrived[1] + rates[1]];

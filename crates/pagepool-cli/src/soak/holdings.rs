@@ -2,19 +2,15 @@
 
 use std::fs;
 
-/// The figures of one time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Holdings {
-    /// Resident memory in KiB.
     pub rss_kib: u64,
-    /// Resident memory in KiB, without file mappings: code becomes resident when it first runs.
+    /// Resident KiB without file mappings: code becomes resident when it first runs.
     pub own_kib: u64,
-    /// Open descriptors.
     pub descriptors: u64,
 }
 
 impl Holdings {
-    /// Reads the current figures.
     pub fn now() -> Self {
         let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
         let descriptors = fs::read_dir("/proc/self/fd").map_or(0, |entries| entries.count() as u64);

@@ -1,4 +1,4 @@
-//! The figures shown while a soak runs: a line every five seconds, for people or for programs.
+//! The figures shown during a soak: a line every five seconds, for people or for programs.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use crate::report::verdict::Verdict;
 
 const STATS_EVERY: u64 = 5;
 
-/// The table. Its lines have at most 80 characters.
+/// Lines have at most 80 characters.
 const TABLE: LiveTable<12> = LiveTable {
     head: [
         "time",
@@ -43,22 +43,20 @@ rx and tx: pages at the sockets. in_use: pages with the forwarder. slow: calls
 to the arena. flaps: interfaces taken down. kills: peers killed. outage: longest
 time in ms without packets, outside faults. MiB: resident memory.";
 
-/// Shows the figures of a soak.
 pub struct SoakFigures {
     options: FigureOptions,
     every: Option<Duration>,
     warm: Sample,
-    /// When figures were last due, and the time and arrivals of the last line.
+    /// When figures were last due; time and arrivals of the last line.
     due: Duration,
     at: Duration,
     arrived: u64,
-    /// The legend and the head of the table, until they are shown.
+    /// Until it is shown.
     head: Option<String>,
-    /// Replaces the table when programs read the output.
+    /// Replaces the table for programs.
     json_lines: Option<JsonLines>,
 }
 
-/// What the fault injector knows at one time.
 pub struct SoakSnapshot {
     pub at: Duration,
     pub sample: Sample,
@@ -70,7 +68,7 @@ pub struct SoakSnapshot {
 }
 
 impl SoakFigures {
-    /// Prints what runs. `warm`: the sample after the warm-up.
+    /// `warm`: the sample after the warm-up.
     pub fn begin(options: FigureOptions, warm: Sample, schedule: &Schedule, mode: &str) -> Self {
         let Schedule { seconds, flap_every, kill_every } = *schedule;
         options.print(&format_args!(
@@ -97,17 +95,15 @@ impl SoakFigures {
         self.head.take().iter().for_each(|head| self.options.row(head));
     }
 
-    /// Whether people read the figures: only then a progress line helps.
+    /// Only people need a progress line.
     pub fn is_for_people(&self) -> bool {
         !self.options.is_json()
     }
 
-    /// Whether figures are due.
     pub fn is_due(&self, now: Duration) -> bool {
         self.every.is_some_and(|every| now >= self.due + every)
     }
 
-    /// Shows figures that are due or asked for.
     pub fn show(&mut self, why: Why, now: SoakSnapshot) {
         if why == Why::Due {
             self.due = now.at;
@@ -121,7 +117,7 @@ impl SoakFigures {
         self.options.row(&TABLE.row(&cells));
     }
 
-    /// Prints the verdict in the chosen form, and returns the status.
+    /// Prints the verdict, and returns the status.
     pub fn end(self, end: SoakSnapshot, verdict: &Verdict) -> ExitCode {
         match self.json_lines {
             Some(lines) => {
@@ -156,7 +152,6 @@ impl SoakFigures {
     }
 }
 
-/// The counts of both peers together, and the faults.
 fn beside(now: &SoakSnapshot) -> Beside {
     let peers = now.peers[0].plus(&now.peers[1]);
     let counts = vec![

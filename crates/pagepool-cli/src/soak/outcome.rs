@@ -18,22 +18,21 @@ const RETURN: Duration = Duration::from_secs(1);
 /// The longest time to half the rate after a fault, and the longest silence otherwise. On two busy cores a
 /// peer or the loop may wait long for a CPU.
 const BUSY: Duration = Duration::from_secs(3);
-/// How much the process may grow after its warm-up, in KiB: 64 pages, for stacks and heaps touched late. A
-/// leak of one page per flap and kill exceeds this within ten minutes.
+/// How much the process may grow after its warm-up: 64 pages, for stacks and heaps touched late. A leak of
+/// one page per flap and kill exceeds this within ten minutes.
 const GROWTH_KIB: u64 = 256;
 
-/// The measurements from the warm-up to the end.
 pub struct SoakResult {
     pub mode: String,
     pub faults: FaultReport,
-    /// Both ports after the warm-up.
+    /// After the warm-up.
     pub warm: Vec<PortSample>,
-    /// Both ports at the end.
+    /// At the end.
     pub end: Vec<PortSample>,
 }
 
 impl SoakResult {
-    /// Judges the run. `pools` have ended; their counters are still readable.
+    /// Judges the run, and the pools, which have ended.
     pub fn verdict(&self, pools: &[PoolRef], limit: LossLimit) -> Verdict {
         let mut verdict = Verdict::new("every buffer was returned, and every packet is accounted for");
         verdict.line(&format!("over {}, {:.1} s", self.mode, self.faults.seconds));
@@ -54,7 +53,7 @@ impl SoakResult {
         verdict.field("pps", pps);
         verdict.field("sent", peers.sent);
         verdict.field("bursts_down", peers.down);
-        // Frames of bursts in which a peer was killed: sent or not.
+        // Sent or not: the peer was killed in the burst.
         verdict.field("in_doubt", faults.in_doubt.iter().sum::<u64>());
         verdict.field("in_gaps", peers.in_gaps);
         verdict.field("overtaken", peers.overtaken);
@@ -68,7 +67,7 @@ impl SoakResult {
         verdict.count("gaps", peers.gaps, "gaps in the numbers", &note);
         verdict.row("packets damaged or duplicated", peers.damaged + peers.again, "must be 0");
         verdict.fail_if(peers.arrived == 0, || "no packet arrived".into());
-        // The second flap takes down a peer's own interface: the peer must see it.
+        // The second flap is of a peer's own interface, which the peer must see.
         let unseen = faults.flaps > 1 && peers.down == 0;
         verdict.fail_if(unseen, || "no peer's interface was ever down".into());
         verdict.fail_count(peers.damaged, "packets were damaged");
@@ -138,7 +137,6 @@ impl SoakResult {
         verdict.fail_count(descriptors, "more file descriptors are open than after the warm-up");
     }
 
-    /// Adds the kernel's counters of each socket.
     fn sockets(&self, verdict: &mut Verdict) {
         let sockets: Vec<_> =
             self.end.iter().filter_map(|port| Some(object(port.nic.kernel?.entries()))).collect();
@@ -151,23 +149,23 @@ impl SoakResult {
     }
 }
 
-/// Frames of one direction that were lost, by place.
+/// Lost frames of one direction, by place.
 #[derive(Clone, Copy, Debug, Default)]
 struct DirectionLosses {
-    /// Not seen by the socket: a link was down, or a queue of the kernel was full.
+    /// Not seen by the socket: a link was down, or a kernel queue was full.
     before: u64,
-    /// Lost because a ring or queue of the forwarder was full.
+    /// A ring or queue of the forwarder was full.
     at_queues: u64,
     /// Neither sent nor known to be lost.
     unaccounted: u64,
-    /// Sent, but not seen by the peer: a link was down, a queue of the kernel was full, or no peer ran.
+    /// Sent, but not seen by the peer: a link was down, a kernel queue was full, or no peer ran.
     after: u64,
-    /// Excess: more left a part of the path than entered it.
+    /// More left a part of the path than entered it.
     never_sent: u64,
 }
 
 impl DirectionLosses {
-    /// The losses from peer `from` to the other peer, through our sockets.
+    /// From peer `from` to the other, through our sockets.
     fn of(soak: &SoakResult, from: usize) -> Self {
         let (to, end) = (1 - from, &soak.end);
         let sent = soak.faults.peers[from].sent;
@@ -192,7 +190,6 @@ mod tests {
 
     const WELL: &str = "PASS: every buffer was returned, and every packet is accounted for; ";
 
-    /// Ten frames each way, without a fault.
     fn well_of_ten() -> SoakResult {
         let mut seen = SoakResult {
             mode: "af_xdp".into(),
@@ -243,7 +240,6 @@ mod tests {
         );
     }
 
-    /// A failure, and its text.
     type FailureCase = (fn(&mut SoakResult), &'static str);
 
     #[test]

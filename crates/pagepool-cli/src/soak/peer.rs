@@ -1,8 +1,5 @@
-//! A peer: a process in a host's network namespace. It sends numbered frames at full speed, and checks those
-//! that arrive.
-//!
-//! The fault injector starts it, with the counter file as standard input. The peer ends with the fault
-//! injector.
+//! A peer: a process in a host's network namespace that sends numbered frames at full speed, and checks those
+//! that arrive. The fault injector starts it, with the counter file as standard input; the peer ends with it.
 
 use std::error::Error as _;
 use std::fs::File;
@@ -20,11 +17,9 @@ use super::counts::{CountsFile, Order, PeerCounts};
 use crate::engine::interrupt::leave_to_parent;
 use crate::sys;
 
-/// Frames in a burst, in either direction.
 const BURST: usize = 64;
-/// Bytes of room for a received frame.
 const ROOM: usize = 2048;
-/// The longest sleep when no frame can be sent or received.
+/// The longest sleep when nothing can be sent or received.
 const NAP: Duration = Duration::from_micros(100);
 
 /// The options of a peer.
@@ -50,7 +45,6 @@ pub struct PeerParams {
     pub parent: u32,
 }
 
-/// A MAC address as a number.
 pub fn number_of(mac: Mac) -> u64 {
     mac.0.iter().fold(0, |number, &byte| number << 8 | u64::from(byte))
 }
@@ -60,7 +54,6 @@ fn mac_of(number: u64) -> Mac {
     Mac([a, b, c, d, e, f])
 }
 
-/// Runs the peer until it is ordered to end or its parent ends.
 pub fn run(task: &PeerParams) -> Result<ExitCode, String> {
     leave_to_parent()?;
     let stays = sys::die_with(task.parent).map_err(|error| format!("prctl(PR_SET_PDEATHSIG): {error}"))?;
@@ -73,7 +66,6 @@ pub fn run(task: &PeerParams) -> Result<ExitCode, String> {
     peer.work(&record)
 }
 
-/// Formats an error of the counter file.
 pub fn counter_file(error: io::Error) -> String {
     format!("the counter file of the peer: {error}")
 }
@@ -81,9 +73,7 @@ pub fn counter_file(error: io::Error) -> String {
 struct Peer {
     socket: FrameSocket,
     frames: NumberedFrames,
-    /// The next number.
     next: u64,
-    /// A burst of frames.
     bytes: Vec<u8>,
     received: FrameBatch,
     arrivals: Arrivals,
@@ -125,7 +115,7 @@ impl Peer {
         }
     }
 
-    /// Sends as much of a burst as the socket takes. The rest is sent next.
+    /// Sends as much of a burst as the socket takes; the rest follows next.
     fn send(&mut self) -> Result<usize, NetError> {
         let frames = self.bytes.chunks_exact_mut(self.frames.size());
         frames.zip(self.next..).for_each(|(frame, number)| self.frames.write(number, frame));
@@ -141,7 +131,7 @@ impl Peer {
         Ok(sent)
     }
 
-    /// Receives at most twice as many frames as it sends, which prevents a backlog.
+    /// Receives at most twice as many frames as it sends, against a backlog.
     fn receive(&mut self) -> Result<usize, NetError> {
         let mut all = 0;
         for _ in 0..2 {
@@ -160,7 +150,7 @@ impl Peer {
     }
 }
 
-/// Whether the interface is down. The fault injector takes it up again.
+/// Whether the interface is down, which is temporary.
 fn is_down(error: &NetError) -> bool {
     let errno = error.source().and_then(|cause| cause.downcast_ref::<io::Error>());
     errno.is_some_and(|errno| errno.kind() == io::ErrorKind::NetworkDown)

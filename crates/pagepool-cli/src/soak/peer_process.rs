@@ -10,19 +10,18 @@ use pagepool_net::link::Mac;
 use super::counts::{CountsFile, Order, PeerCounts};
 use super::peer::{self, counter_file};
 
-/// The frame sizes in bytes; lives use them in turn.
+/// Lives use these frame sizes in turn.
 const SIZES: [usize; 2] = [64, 1514];
-/// The longest time that a peer may take to end after the order.
+/// The limit for a peer to end after the order.
 const LIMIT: Duration = Duration::from_secs(5);
 const NAP: Duration = Duration::from_millis(2);
 
-/// A peer, of which one process at a time runs.
 pub struct PeerProcess<'a> {
     host: &'a Host,
     to: Mac,
     life: u64,
     running: PeerLife,
-    /// The counts of earlier lives.
+    /// Of earlier lives.
     before: PeerCounts,
     /// Frames of bursts in which a life was killed: sent or not.
     pub in_doubt: u64,
@@ -34,7 +33,7 @@ struct PeerLife {
 }
 
 impl<'a> PeerProcess<'a> {
-    /// Starts the first life. The two peers begin with different sizes.
+    /// The two peers begin with different sizes.
     pub fn start(host: &'a Host, to: &Host, first_size: usize) -> Result<Self, String> {
         let to = mac(to)?;
         let life = first_size as u64; // the life selects the size
@@ -42,7 +41,6 @@ impl<'a> PeerProcess<'a> {
         Ok(Self { host, to, life, running, before: PeerCounts::default(), in_doubt: 0 })
     }
 
-    /// Kills the process, and starts the next.
     pub fn kill(&mut self) -> Result<(), String> {
         let counts = self.running.kill()?;
         self.in_doubt += counts.begun - counts.sent;
@@ -66,18 +64,15 @@ impl<'a> PeerProcess<'a> {
         }
     }
 
-    /// The exit status, if the process has ended.
     fn status(&mut self) -> Result<Option<ExitStatus>, String> {
         let status = self.running.process.try_wait();
         status.map_err(|error| format!("the peer on {}: {error}", self.host.link.name))
     }
 
-    /// Gives the process an order.
     pub fn tell(&self, order: Order) -> Result<(), String> {
         self.running.record.tell(order).map_err(counter_file)
     }
 
-    /// Orders the process to end, and waits for it.
     pub fn end(&mut self) -> Result<(), String> {
         self.tell(Order::End)?;
         let start = Instant::now();
@@ -93,8 +88,8 @@ impl<'a> PeerProcess<'a> {
 }
 
 impl PeerLife {
-    /// Starts a process from the namespace's own thread: it runs in that namespace, and ends when that thread
-    /// does.
+    /// Starts a process from the namespace's own thread: it runs in that namespace, and ends with that
+    /// thread.
     fn start(host: &Host, to: Mac, life: u64) -> Result<Self, String> {
         let failed = |error: std::io::Error| format!("a peer could not be started: {error}");
         let record = CountsFile::new().map_err(failed)?;
@@ -119,7 +114,6 @@ impl PeerLife {
 }
 
 impl Drop for PeerLife {
-    /// Ends the process: none outlives this value.
     fn drop(&mut self) {
         let _ = self.process.kill(); // one that has ended is as good
         let _ = self.process.wait();

@@ -16,10 +16,8 @@ use crate::engine::run_state::{Phase, RunState, Sample};
 use crate::report::figure_options::FigureOptions;
 use crate::report::loss::LossLimit;
 
-/// The MTU of the links.
 const MTU: u32 = 1500;
 
-/// Runs a soak, prints the verdict, and returns the status.
 pub fn soak(
     schedule: &Schedule,
     options: FigureOptions,
@@ -47,7 +45,6 @@ pub fn soak(
     Ok(figures.end(SoakSnapshot { sample, ..end }, &result.verdict(&homes, limit)))
 }
 
-/// What the fault injector knows when all frames have arrived.
 fn at_end(faults: &FaultReport) -> SoakSnapshot {
     let FaultReport { seconds, flaps, kills, peers, ref flow, .. } = *faults;
     let (at, sample) = (Duration::from_secs_f64(seconds), Sample::default());

@@ -1,4 +1,4 @@
-//! The options of a soak: its length, and how often interfaces and peers fail.
+//! The options of a soak.
 
 use clap::Args;
 

@@ -1,4 +1,4 @@
-//! The state of the screen: view, rows and their order, selection; and how keys change it.
+//! The state of the screen, and how keys change it.
 
 use std::time::Duration;
 
@@ -12,10 +12,9 @@ use super::rows::TopRow;
 use super::sampler::Sampled;
 use crate::observing::samples::PoolMoved;
 
-/// Milliseconds between two looks. `+` and `-` choose among them.
+/// Milliseconds between looks, chosen by `+` and `-`.
 const DELAYS: [u64; 9] = [100, 200, 500, 1000, 2000, 5000, 10_000, 30_000, 60_000];
 
-/// What fills the screen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TopView {
     Table,
@@ -23,7 +22,6 @@ pub enum TopView {
     Help,
 }
 
-/// The question that the last line shows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Prompt {
     Search(String),
@@ -32,11 +30,10 @@ pub enum Prompt {
     Sort(usize),
 }
 
-/// What the loop must do after a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AfterKey {
     Draw,
-    /// Draw everything, as if nothing had been drawn.
+    /// Draw as if nothing had been drawn.
     DrawAnew,
     Stop,
     Quit,
@@ -50,7 +47,6 @@ pub struct OpenedPool {
     pub moved: Option<PoolMoved>,
 }
 
-/// The state of the screen.
 pub struct TopApp {
     pub sampled: Sampled,
     pub history: History,
@@ -62,23 +58,21 @@ pub struct TopApp {
     /// An index into [`COLUMNS`].
     pub sort: usize,
     pub inverted: bool,
-    /// Lines scrolled out above, in the detail view and the help.
+    /// Lines scrolled out above, in detail view and help.
     pub scrolled: usize,
-    /// Rows of the table scrolled out above; set by drawing.
+    /// Rows scrolled out above; set by drawing.
     pub first: usize,
     /// Lines of a page; set by drawing.
     pub page: usize,
-    /// `None` before a pool was opened, and for a pool of the kernel.
+    /// `None` before a pool was opened, and for a kernel pool.
     pub opened: Option<OpenedPool>,
     rows: Vec<TopRow>,
     shows_kernel: bool,
     selected: Option<RowKey>,
-    /// The index of the selected row.
     at: usize,
 }
 
 impl TopApp {
-    /// Starts with the table, after the first look.
     pub fn new(sampled: Sampled, delay: Duration, filter: String) -> Self {
         let mut app = Self {
             sampled,
@@ -116,7 +110,7 @@ impl TopApp {
         self.refresh_opened();
     }
 
-    /// The rows that are shown, in order.
+    /// The shown rows, in order.
     pub fn visible(&self) -> Vec<&TopRow> {
         let is_shown = |row: &&TopRow| {
             (self.shows_kernel || row.pid.is_some()) && (self.filter.is_empty() || row.matches(&self.filter))
@@ -150,7 +144,6 @@ impl TopApp {
         self.selected.as_ref().is_some_and(|key| self.rows.iter().any(|row| row.key == *key))
     }
 
-    /// Does what a key stands for.
     pub fn press(&mut self, key: Key) -> AfterKey {
         if key == Key::Ctrl('c') {
             return AfterKey::Quit;
@@ -211,7 +204,7 @@ impl TopApp {
 
     fn show(&mut self, view: TopView) {
         (self.view, self.scrolled) = (view, 0);
-        self.settle(); // rows moved while another view was shown
+        self.settle(); // rows moved in another view
     }
 
     fn sort_by(&mut self, column: usize) {
@@ -226,7 +219,6 @@ impl TopApp {
         }
     }
 
-    /// Applies a key to the open prompt, which stays open or closes.
     fn answer(&mut self, prompt: Prompt, key: Key) {
         match prompt {
             Prompt::Sort(at) => self.answer_sort(at, key),
@@ -299,12 +291,12 @@ impl TopApp {
         (self.at, self.selected) = (at, key);
     }
 
-    /// Keeps the selection on its row. If the row is gone, selects the row in its place.
+    /// Keeps the selection on its row, or on the row that took its place.
     fn settle(&mut self) {
         let rows = self.visible();
         let place = rows.iter().position(|row| Some(&row.key) == self.selected.as_ref());
         let place = place.unwrap_or(self.at.min(rows.len().saturating_sub(1)));
-        // The pool that the detail view shows may be gone; it stays selected.
+        // An opened pool stays selected even if it is gone.
         if self.view == TopView::Table || self.selected.is_none() {
             self.select(place);
         }
@@ -322,12 +314,11 @@ impl TopApp {
     }
 }
 
-/// Orders rows that are otherwise equal: pools of processes first.
+/// The order of otherwise equal rows: kernel pools last.
 fn name(row: &TopRow) -> (bool, &str, Option<u32>) {
     (row.pid.is_none(), &row.process, row.pid)
 }
 
-/// Applies a key to a line of text.
 fn edit(text: &mut String, key: Key) {
     match key {
         Key::Char(of) => text.push(of),

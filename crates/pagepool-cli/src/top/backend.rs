@@ -1,5 +1,4 @@
-//! Draws on the terminal, up to a maximum size: a screen takes memory for each cell, and any process can set
-//! the size.
+//! Draws on the terminal up to a maximum size: each cell takes memory, and any process can set the size.
 
 use std::io;
 
@@ -9,10 +8,9 @@ use ratatui::layout::{Position, Size};
 
 use super::output::ScreenOutput;
 
-/// The most columns and rows that are drawn: more than the largest displays show. They take 60 MiB.
+/// The most columns and rows drawn: more than the largest displays show. They take 60 MiB.
 const MOST: Size = Size::new(1000, 500);
 
-/// ratatui's backend, limited to that size.
 pub struct TopBackend(CrosstermBackend<ScreenOutput>);
 
 impl TopBackend {
@@ -21,7 +19,6 @@ impl TopBackend {
     }
 }
 
-/// Writes the terminal's control sequences.
 impl io::Write for TopBackend {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0.write(bytes)

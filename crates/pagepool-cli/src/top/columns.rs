@@ -1,4 +1,4 @@
-//! The columns of the table. To add one, add a row to [`COLUMNS`]: cell, order and help line follow from it.
+//! The columns of the table. To add one, add a row to [`COLUMNS`]: cell, order and help line follow.
 
 use std::cmp::Ordering;
 use std::time::Duration;
@@ -14,17 +14,16 @@ pub struct TopColumn {
     pub letter: Option<char>,
     /// The meaning, for the help.
     pub about: &'static str,
-    /// Characters: the fixed width of a number, the maximum of a text.
+    /// The width of a number, or the maximum of a text, in characters.
     width: usize,
     pub is_text: bool,
     /// A narrow screen drops the columns of the highest rank first.
     rank: u8,
     cell: fn(&TopRow, usize) -> String,
-    /// Ascending order.
     order: fn(&TopRow, &TopRow) -> Ordering,
 }
 
-/// All columns, from left to right; the bar of places follows them.
+/// All columns, from left to right; the bar follows.
 pub const COLUMNS: [TopColumn; 13] = [
     TopColumn {
         head: "PID",
@@ -164,14 +163,11 @@ pub const COLUMNS: [TopColumn; 13] = [
     },
 ];
 
-/// The least width of the bar.
 const LEAST_BAR: usize = 10;
-/// The least width of the bar while columns of a rank above 4 remain.
+/// The least bar while columns of a rank above 4 remain.
 const GOOD_BAR: usize = 14;
-/// The least characters of a name on a narrow screen.
 const LEAST_NAME: usize = 4;
 
-/// A column on the screen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FittedColumn {
     /// An index into [`COLUMNS`].
@@ -179,7 +175,7 @@ pub struct FittedColumn {
     pub width: usize,
 }
 
-/// Returns the columns that fit on a screen of `columns` characters, and the width left for the bar.
+/// Returns the columns that fit into `columns` characters, and the room left for the bar.
 pub fn fit(rows: &[&TopRow], columns: usize) -> (Vec<FittedColumn>, usize) {
     let mut fitted: Vec<_> =
         (0..COLUMNS.len()).map(|at| FittedColumn { at, width: wanted(at, rows) }).collect();
@@ -205,7 +201,7 @@ pub fn fit(rows: &[&TopRow], columns: usize) -> (Vec<FittedColumn>, usize) {
     (fitted, if room >= LEAST_NAME { room } else { 0 })
 }
 
-/// The width that a column wants: for texts and process numbers that of the longest cell.
+/// The width that a column wants: for texts and PIDs that of the longest cell.
 fn wanted(at: usize, rows: &[&TopRow]) -> usize {
     let column = &COLUMNS[at];
     let longest = || rows.iter().map(|row| width(&(column.cell)(row, column.width))).max().unwrap_or(0);
@@ -216,12 +212,10 @@ fn wanted(at: usize, rows: &[&TopRow]) -> usize {
 }
 
 impl TopColumn {
-    /// The cell of a row, padded to the column's width.
     pub fn cell(&self, row: &TopRow, columns: usize) -> String {
         self.aligned(&(self.cell)(row, columns), columns)
     }
 
-    /// A text, cut and aligned as this column's cells are.
     pub fn aligned(&self, text: &str, columns: usize) -> String {
         match self.is_text {
             true => format!("{:<columns$}", cut(text, columns)),
@@ -229,7 +223,7 @@ impl TopColumn {
         }
     }
 
-    /// The order in which users want two rows: texts from A, numbers from the largest.
+    /// The order that users want: texts from A, numbers from the largest.
     pub fn order(&self, a: &TopRow, b: &TopRow) -> Ordering {
         match self.is_text || self.head == COLUMNS[0].head {
             true => (self.order)(a, b),
@@ -238,7 +232,7 @@ impl TopColumn {
     }
 }
 
-/// Cuts a text that is too long, and ends it with an ellipsis.
+/// Cuts a long text, with an ellipsis.
 pub fn cut(text: &str, columns: usize) -> String {
     match width(text) > columns {
         true => text.chars().take(columns.saturating_sub(1)).chain((columns > 0).then_some('…')).collect(),

@@ -1,4 +1,4 @@
-//! Draws the screen: one of three views, and a last line that lists the keys.
+//! Draws the screen: one of three views, and a line of keys.
 
 mod bar;
 mod detail;
@@ -14,7 +14,6 @@ use self::theme::TopTheme;
 use super::app::{Prompt, TopApp, TopView};
 use crate::report::colour::Colour;
 
-/// The keys that the last line lists.
 const TABLE_KEYS: &[(&str, &str)] = &[
     ("F1", "Help"),
     ("F3", "Search"),
@@ -26,7 +25,6 @@ const TABLE_KEYS: &[(&str, &str)] = &[
 ];
 const PAGE_KEYS: &[(&str, &str)] = &[("Esc", "Back"), ("Up Down PgUp PgDn", "Scroll"), ("Space", "Pause")];
 
-/// Draws the whole screen.
 pub fn draw(frame: &mut Frame<'_>, app: &mut TopApp, theme: TopTheme) {
     let whole = frame.area();
     let errors = app.sampled.now.errors.len();
@@ -242,7 +240,6 @@ mod tests {
         assert!(drawn(&mut app, 80, 24).contains("No pool is called nope; Esc shows all."));
     }
 
-    /// The detail view of a kernel pool.
     fn kernel_detail(detached_at: Option<Duration>) -> TopApp {
         let mut pool = KernelPagePool::default();
         let mut stats = KernelPoolStats::default();
@@ -295,7 +292,6 @@ mod tests {
         }
     }
 
-    /// The pools in the order shown.
     fn order(app: &TopApp) -> Vec<String> {
         app.visible().iter().map(|row| format!("{} {}", row.process, row.pool)).collect()
     }

@@ -1,18 +1,16 @@
-//! The history of each pool over the last looks, for the detail view.
+//! The history of each pool, for the detail view.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use super::row_key::RowKey;
 use super::rows::TopRow;
 
-/// Looks kept of each pool.
+/// Looks kept per pool.
 const KEPT: usize = 300;
 
-/// A pool missing from more looks than this is forgotten. A few may miss it: its file may be damaged for a
-/// moment.
+/// A pool missing from more looks is forgotten. A few may miss it: its file may be damaged for a moment.
 const MOST_MISSED: u32 = 16;
 
-/// The figures kept of a look.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PastLook {
     pub allocated: f64,
@@ -22,15 +20,13 @@ pub struct PastLook {
     pub out: f64,
 }
 
-/// The history of one pool.
 #[derive(Debug, Default)]
 struct PoolHistory {
     looks: VecDeque<PastLook>,
-    /// Looks since the last one that saw the pool.
+    /// Looks since the pool was last seen.
     missed: u32,
 }
 
-/// The history of all current pools, and of those seen a moment ago.
 #[derive(Debug, Default)]
 pub struct History(BTreeMap<RowKey, PoolHistory>);
 
@@ -54,14 +50,14 @@ impl History {
         }
     }
 
-    /// At most `count` of the last looks at a pool, the oldest first.
+    /// The last looks at a pool, at most `count`, the oldest first.
     pub fn last(&self, key: &RowKey, count: usize) -> Vec<PastLook> {
         let Some(PoolHistory { looks, .. }) = self.0.get(key) else { return Vec::new() };
         looks.iter().skip(looks.len().saturating_sub(count)).copied().collect()
     }
 }
 
-/// Draws figures as a line of bars, scaled to the largest.
+/// A line of bars, scaled to the largest figure.
 pub fn sparkline(figures: &[f64]) -> String {
     const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     let most = figures.iter().copied().fold(0.0, f64::max);

@@ -1,8 +1,7 @@
-//! The keys: a table of what each does, which the help shows, and a decoder of the bytes that a terminal
-//! sends.
+//! The table of keys, which the help shows, and a decoder of the bytes that a terminal sends.
 //!
-//! Why    crossterm can read keys, too. Its reader loops forever after the terminal was closed, and a signal
-//!        does not end its wait for the rest of a sequence. This decoder does neither.
+//! Why    crossterm's reader of keys loops forever after the terminal was closed, and a signal does not end
+//!        its wait for the rest of a sequence.
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Key {
@@ -22,7 +21,6 @@ pub enum Key {
     F(u8),
 }
 
-/// What a key makes the screen do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TopAction {
     Help,
@@ -44,7 +42,6 @@ pub enum TopAction {
     Move(Motion),
 }
 
-/// A movement of the selection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Motion {
     Up,
@@ -59,7 +56,7 @@ pub enum Motion {
 pub struct KeyBinding {
     pub keys: &'static [Key],
     pub action: TopAction,
-    /// The keys as the help shows them; empty if another line lists them.
+    /// As in the help; empty if another line lists them.
     pub shown: &'static str,
     pub about: &'static str,
 }
@@ -109,13 +106,12 @@ pub const BINDINGS: &[KeyBinding] = &[
     ),
 ];
 
-/// The action of a key.
 pub fn action(key: Key) -> Option<TopAction> {
     BINDINGS.iter().find(|binding| binding.keys.contains(&key)).map(|binding| binding.action)
 }
 
-/// Decodes keys, and removes their bytes. An incomplete sequence stays; if `is_all`, no more bytes follow,
-/// and a lone escape byte is the Escape key.
+/// Decodes keys, and removes their bytes. An incomplete sequence stays. With `is_all` no more bytes follow: a
+/// lone escape byte is the Escape key.
 pub fn decode(bytes: &mut Vec<u8>, is_all: bool) -> Vec<Key> {
     let (mut keys, mut at) = (Vec::new(), 0);
     while let Some((key, length)) = first(&bytes[at..], is_all) {
@@ -126,7 +122,7 @@ pub fn decode(bytes: &mut Vec<u8>, is_all: bool) -> Vec<Key> {
     keys
 }
 
-/// Decodes the first key. Returns it (`None`: unknown) and its length in bytes.
+/// The first key (`None`: unknown), and its length in bytes.
 fn first(bytes: &[u8], is_all: bool) -> Option<(Option<Key>, usize)> {
     let (&byte, more) = bytes.split_first()?;
     match byte {
@@ -147,7 +143,7 @@ fn first(bytes: &[u8], is_all: bool) -> Option<(Option<Key>, usize)> {
     }
 }
 
-/// Decodes a control sequence after its introducer: parameters and a final byte.
+/// A control sequence after its introducer: parameters and a final byte.
 fn control(sequence: &[u8], is_all: bool) -> Option<(Option<Key>, usize)> {
     let Some(end) = sequence.iter().position(|byte| !(0x20..0x40).contains(byte)) else {
         return is_all.then_some((None, sequence.len() + 2));
@@ -178,7 +174,7 @@ fn linux_function(byte: u8) -> Option<Key> {
     (b'A'..=b'E').contains(&byte).then(|| Key::F(byte - b'A' + 1))
 }
 
-/// Decodes `5~` and similar. Modifier keys follow a semicolon and are ignored.
+/// `5~` and similar; modifiers after a semicolon are ignored.
 fn numbered(parameters: &[u8]) -> Option<Key> {
     let number = parameters.split(|byte| *byte == b';').next()?;
     Some(match std::str::from_utf8(number).ok()?.parse::<u8>().ok()? {
@@ -192,7 +188,6 @@ fn numbered(parameters: &[u8]) -> Option<Key> {
     })
 }
 
-/// Decodes a UTF-8 character.
 fn character(bytes: &[u8], is_all: bool) -> Option<(Option<Key>, usize)> {
     let length = match bytes[0] {
         0..0x80 => 1,

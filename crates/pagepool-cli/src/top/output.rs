@@ -14,34 +14,31 @@ use std::time::{Duration, Instant};
 
 use crate::sys::screen as screen_calls;
 
-/// How often a waiting write checks whether the program should end.
+/// How often a waiting write checks for the end.
 const LOOK: Duration = Duration::from_millis(100);
-/// How long writes may wait after that, in all flushes of an output together. One output draws the screen;
-/// another restores the terminal.
+/// How long all flushes of an output together wait after that. One output draws the screen, another restores
+/// the terminal.
 const LAST: Duration = Duration::from_millis(300);
 
-/// A terminal, with the bytes not yet written to it.
 pub struct ScreenOutput {
     file: ScreenFile,
     buffer: Vec<u8>,
     /// Set when the program should end.
     end: Arc<AtomicBool>,
-    /// When flushes stop waiting; set by the first flush that sees `end`.
+    /// Until when flushes wait; set by the first flush that sees `end`.
     last: Option<Instant>,
 }
 
-/// How to write to the terminal.
 enum ScreenFile {
-    /// Opened for this; writes do not block.
+    /// Opened without blocking.
     Own(File),
-    /// Standard output; writes may block. Used if the terminal cannot be opened again: it belongs to another
-    /// user, and is not the controlling terminal of this process.
+    /// Standard output, whose writes may block. Used if the terminal cannot be opened again: it belongs to
+    /// another user, and does not control this process.
     Shared(Stdout),
 }
 
 impl ScreenOutput {
-    /// Opens the terminal of standard output. Once `end` is set, output that the terminal does not take is
-    /// dropped.
+    /// Opens the terminal of standard output. After `end`, output that it does not take is dropped.
     pub fn open(end: Arc<AtomicBool>) -> Self {
         let file = screen_calls::terminal_without_waits()
             .map_or_else(|_| ScreenFile::Shared(stdout()), ScreenFile::Own);
@@ -49,8 +46,8 @@ impl ScreenOutput {
     }
 }
 
-/// Writes reach the terminal at the next flush. What a flush could not write is dropped. After `end` that is
-/// no error: ratatui would print the error to this very terminal.
+/// Writes reach the terminal at a flush, which drops what it could not write. After `end` that is no error:
+/// ratatui would print it to this very terminal.
 impl Write for ScreenOutput {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.buffer.extend(bytes);
@@ -68,12 +65,12 @@ impl Write for ScreenOutput {
     }
 }
 
-/// Whether flushes no longer wait: `end` was seen at least [`LAST`] ago.
+/// Whether flushes stop waiting: [`LAST`] has passed since `end` was first seen.
 fn is_over(end: &AtomicBool, last: &mut Option<Instant>) -> bool {
     end.load(Ordering::Relaxed) && *last.get_or_insert_with(|| Instant::now() + LAST) < Instant::now()
 }
 
-/// Writes all bytes, or as many as the terminal takes before `is_over`.
+/// Writes as much as the terminal takes before `is_over`.
 fn write_until(file: &mut File, mut bytes: &[u8], mut is_over: impl FnMut() -> bool) -> io::Result<()> {
     while !bytes.is_empty() {
         match file.write(bytes) {

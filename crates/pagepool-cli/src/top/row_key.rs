@@ -6,8 +6,8 @@ use std::time::SystemTime;
 /// Identifies a pool across looks.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RowKey {
-    /// A process's pool: the published file, when the pool was created, and its id.
+    /// The published file, the time of creation, and the id.
     Process(PathBuf, SystemTime, u32),
-    /// A kernel pool: its id.
+    /// The id.
     Kernel(u32),
 }

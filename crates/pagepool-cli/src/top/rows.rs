@@ -1,4 +1,4 @@
-//! A row of the table: a pool of a process or of the kernel, and what it did since the last look.
+//! A row of the table: a pool of a process or of the kernel.
 
 use std::time::Duration;
 
@@ -10,7 +10,6 @@ use super::sampler::Sampled;
 use crate::observing::look::{is_alive, waiting_for_packets};
 use crate::observing::samples::{PoolMoved, per_second};
 
-/// The process name of kernel pools.
 pub const KERNEL: &str = "[kernel]";
 
 /// Rates per second.
@@ -19,13 +18,12 @@ pub struct RowRates {
     pub allocated: f64,
     pub returned: f64,
     pub slow: f64,
-    /// `None` for kernel pools: the kernel does not count this.
+    /// `None` for kernel pools: not counted.
     pub starved: Option<f64>,
     /// Percent of the allocated pages; `None` without an allocation.
     pub recycled: Option<f64>,
 }
 
-/// A place of pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PagePlace {
     Cache,
@@ -38,7 +36,7 @@ pub enum PagePlace {
     Out,
 }
 
-/// Every place with its letter in the bar, its name and its meaning.
+/// Every place with its letter, its name and its meaning.
 pub const PLACES: [(PagePlace, char, &str, &str); 8] = [
     (PagePlace::Cache, 'c', "cache", "in the owner's cache: the next allocations come from here"),
     (PagePlace::Lanes, 'l', "lanes", "on their way back from other threads"),
@@ -50,7 +48,6 @@ pub const PLACES: [(PagePlace, char, &str, &str); 8] = [
     (PagePlace::Out, 'o', "out", "with the program: in use, in queues, being sent"),
 ];
 
-/// The row of a pool.
 #[derive(Clone, Debug)]
 pub struct TopRow {
     pub key: RowKey,
@@ -60,20 +57,19 @@ pub struct TopRow {
     pub pool: String,
     pub thread: String,
     pub alive: bool,
-    /// `None` after the first look or a missed one, and for a pool that does not count or is dead.
+    /// `None` after a first or missed look, and for a pool that does not count or is dead.
     pub rates: Option<RowRates>,
     pub pages: u64,
     pub bytes: u64,
     /// `None` if unknown.
     pub out: Option<u64>,
-    /// How long the oldest buffer is out; `None` if unknown.
+    /// The age of the oldest buffer out; `None` if unknown.
     pub oldest: Option<Duration>,
-    /// The pages of each place, in the order of [`PLACES`].
+    /// Pages, in the order of [`PLACES`].
     pub places: [u64; PLACES.len()],
 }
 
 impl TopRow {
-    /// The rows of all pools of a look.
     pub fn all(sampled: &Sampled) -> Vec<Self> {
         let processes = sampled.now.processes.iter();
         let ours = processes.flat_map(|process| process.pools.iter().map(move |pool| (process, pool)));
@@ -120,7 +116,7 @@ impl TopRow {
         }
     }
 
-    /// Whether the names of the row contain one of the words, which `|` separates. Ignores case.
+    /// Whether a name in the row contains one of the words, which `|` separates. Ignores case.
     pub fn matches(&self, words: &str) -> bool {
         let pid = self.pid.map(|pid| pid.to_string()).unwrap_or_default();
         let text = [&*self.process, &pid, &self.pool, &self.thread].join("\n").to_lowercase();

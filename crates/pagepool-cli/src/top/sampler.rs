@@ -9,7 +9,6 @@ use super::row_key::RowKey;
 use crate::observing::kernel_look::{KernelLook, KernelWatch};
 use crate::observing::look::Observation;
 
-/// The last two looks.
 #[derive(Debug)]
 pub struct Sampled {
     pub now: Observation,
@@ -20,21 +19,18 @@ pub struct Sampled {
     pub kernel_before: Option<KernelLook>,
 }
 
-/// Takes the looks.
 pub struct Sampler {
     folder: RunFolder,
     kernel: Option<KernelWatch>,
 }
 
 impl Sampler {
-    /// Takes the first look.
     pub fn new(folder: RunFolder) -> (Self, Sampled) {
         let mut sampler = Self { folder, kernel: KernelWatch::open().ok() };
         let (now, kernel) = (Observation::at(&sampler.folder), sampler.look_at_kernel());
         (sampler, Sampled { now, before: None, kernel, kernel_before: None })
     }
 
-    /// Takes another look.
     pub fn look(&mut self, sampled: &mut Sampled) {
         let now = Observation::at(&self.folder);
         sampled.before = Some(std::mem::replace(&mut sampled.now, now));
@@ -45,7 +41,7 @@ impl Sampler {
         let kernel = self.kernel.as_mut()?;
         let look = kernel.look();
         if look.is_err() {
-            // The next look uses a new socket: this one may still deliver the rest of the failed reply.
+            // A new socket: this one may still deliver the rest of the failed reply.
             KernelWatch::open().into_iter().for_each(|anew| *kernel = anew);
         }
         look.ok()
@@ -53,7 +49,7 @@ impl Sampler {
 }
 
 impl Sampled {
-    /// A process's pool, if the last look found it.
+    /// A process's pool in the last look.
     pub fn pool(&self, key: &RowKey) -> Option<(&ProcessView, &PoolView)> {
         let RowKey::Process(file, created, id) = key else { return None };
         let process = self.now.processes.iter().find(|process| process.file == *file)?;
@@ -61,13 +57,13 @@ impl Sampled {
         Some((process, pool))
     }
 
-    /// A kernel pool, if the last look found it.
+    /// A kernel pool in the last look.
     pub fn kernel_pool(&self, key: &RowKey) -> Option<&KernelPagePool> {
         let RowKey::Kernel(id) = key else { return None };
         self.kernel.as_ref()?.pools.iter().find(|pool| pool.id == *id)
     }
 
-    /// What a kernel pool counted between the two looks, and the time between them.
+    /// The changes of a kernel pool between the looks, and the time between them.
     pub fn kernel_moved(&self, pool: &KernelPagePool) -> Option<(KernelPoolStats, Duration)> {
         let (now, before) = (self.kernel.as_ref()?, self.kernel_before.as_ref()?);
         let earlier = before.pools.iter().find(|earlier| earlier.id == pool.id)?;

@@ -1,12 +1,11 @@
 //! The terminal while the screen is shown, and its input: keys, signals, its end.
 //!
-//! Modes  Raw mode, the alternate screen, no cursor. They are restored when [`Screen`] is dropped, before a
-//!        panic is printed, and while the process is stopped. SIGINT, SIGTERM, SIGQUIT, SIGHUP and SIGXCPU
-//!        end the loop in order, however many come, even if the terminal takes no output (see `output`).
-//!        Other signals that end a process (SIGKILL, SIGUSR1, SIGSEGV) leave the modes set; `reset` fixes
-//!        that.
-//! Stop   SIGTSTP, and Ctrl-Z, which is a key in raw mode: restores the modes, stops, and sets them again
-//!        when continued. SIGCONT alone (after a SIGSTOP) sets them again, too: the shell has changed them.
+//! Modes  Raw mode, the alternate screen, no cursor. Restored when [`Screen`] is dropped, before a panic is
+//!        printed, and during a stop. SIGINT, SIGTERM, SIGQUIT, SIGHUP and SIGXCPU end the loop in order,
+//!        even if the terminal takes no output (see `output`). Other deadly signals (SIGKILL, SIGUSR1,
+//!        SIGSEGV) leave the modes set; `reset` fixes that.
+//! Stop   SIGTSTP, and the key Ctrl-Z: restores the modes, stops, and sets them again. SIGCONT alone (after a
+//!        SIGSTOP) sets them again, too: the shell changed them.
 
 use std::fs::File;
 use std::io::{self, IsTerminal, Read, stdout};
@@ -31,16 +30,15 @@ use super::output::ScreenOutput;
 use crate::report::terminal::Terminal;
 use crate::sys::{self, screen as screen_calls};
 
-/// How long to wait for the rest of a key's bytes.
+/// The wait for the rest of a key's bytes.
 const REST_OF_KEY: Duration = Duration::from_millis(50);
 
-/// Whether our modes are set. Restoring twice would move the cursor back to where it was when the screen was
-/// entered, over later output.
+/// Whether our modes are set. A second restore would move the cursor to where it was before the screen, over
+/// later output.
 static IS_ENTERED: AtomicBool = AtomicBool::new(false);
 
 pub type TopTerminal = RatatuiTerminal<TopBackend>;
 
-/// Why a wait ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Woken {
     /// The time is over, or a signal came.
@@ -50,7 +48,7 @@ pub enum Woken {
     Closed,
 }
 
-/// The flags that signals set, and the socket that wakes a wait.
+/// Flags set by signals, and the socket that wakes a wait.
 struct ScreenSignals {
     end: Arc<AtomicBool>,
     stop: Arc<AtomicBool>,
@@ -58,11 +56,10 @@ struct ScreenSignals {
     wakes: UnixStream,
 }
 
-/// The screen. Dropping it restores the terminal.
+/// Dropping it restores the terminal.
 pub struct Screen {
     pub terminal: TopTerminal,
     signals: ScreenSignals,
-    /// The source of keys.
     keyboard: File,
     /// Bytes of an incomplete key.
     partial: Vec<u8>,
@@ -85,12 +82,11 @@ impl Screen {
         Ok(screen)
     }
 
-    /// Whether a signal asked for the end.
     pub fn is_ended(&self) -> bool {
         self.signals.end.load(Ordering::Relaxed)
     }
 
-    /// Stops the process if a signal asked for it, and takes over the terminal again when it is continued.
+    /// Stops the process if a signal asked for it, and takes over the terminal after a stop.
     pub fn stop_if_asked(&mut self) -> io::Result<()> {
         if self.signals.stop.swap(false, Ordering::Relaxed) {
             self.stop();
@@ -106,7 +102,7 @@ impl Screen {
         self.clear()
     }
 
-    /// Restores the modes and stops the process group until another process continues it.
+    /// Restores the modes, and stops the process group until another process continues it.
     pub fn stop(&mut self) {
         put_back();
         self.has_left = true;
@@ -120,8 +116,8 @@ impl Screen {
         execute!(self.terminal.backend_mut(), EnterAlternateScreen, Hide)
     }
 
-    /// Redraws everything at the next draw. ratatui's own `clear` would query the cursor's position, and its
-    /// answer would arrive among the keys.
+    /// Redraws everything at the next draw. ratatui's own `clear` queries the cursor's position, whose reply
+    /// would arrive among the keys.
     pub fn clear(&mut self) -> io::Result<()> {
         let size = self.terminal.size()?;
         self.terminal.resize(size.into())
@@ -176,7 +172,7 @@ impl ScreenSignals {
     }
 }
 
-/// Fails if the terminal cannot show the screen. The error names an alternative.
+/// Fails if the terminal cannot show the screen; the error names an alternative.
 fn check_output() -> Result<(), String> {
     let instead = "`pagepool list --watch` prints lines, and `pagepool list --watch --json` objects";
     if !stdout().is_terminal() {
@@ -201,8 +197,8 @@ fn own(of: BorrowedFd<'_>) -> io::Result<File> {
     of.try_clone_to_owned().map(File::from)
 }
 
-/// Undoes what [`Screen::enter`] did, once. Modes come first: a user who sees the screen go may type at once.
-/// If the terminal is gone, there is nothing to restore; if it takes no output, the screen stays.
+/// Undoes [`Screen::enter`], once; modes first, because users type when the screen goes. If the terminal
+/// takes no output, the screen stays.
 fn put_back() {
     if !IS_ENTERED.swap(false, Ordering::Relaxed) {
         return;
@@ -212,7 +208,6 @@ fn put_back() {
     let _ = execute!(output, Show, LeaveAlternateScreen);
 }
 
-/// Restores the terminal before a panic is printed, so that it can be read.
 fn put_back_before_panics() {
     let before = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {

@@ -1,5 +1,7 @@
 //! Offloads that change what a command receives: it warns of them, or turns them off while it runs.
 
+use std::time::Duration;
+
 use pagepool_net::link::{HeldOffloads, NetError, OffloadFault, OffloadOwner, OffloadSources, XdpMode};
 
 use super::interface::{Interface, Kernel};
@@ -8,15 +10,27 @@ use crate::report::error::error_chain;
 use crate::report::output;
 use crate::report::terminal::OWN_LINE;
 
+/// The time between two looks whether an interface has another name.
+const EVERY: Duration = Duration::from_secs(1);
+
 /// The offloads that were turned off. Dropping it restores them, and warns if that fails. Drop it after the
 /// XDP programs: on some links the kernel allows segmentation offloads only without a program.
 pub struct OffloadsOff {
     fix: bool,
     /// The offload sources of each interface that packets come from, until the warnings are printed.
     sources: Vec<OffloadSources>,
-    held: Vec<HeldOffloads>,
-    /// The faults that the user was warned of.
-    warned: Vec<OffloadFault>,
+    /// Each with the command that undoes it, as it was printed last.
+    held: Vec<(HeldOffloads, String)>,
+    looked: Duration,
+    warned: Vec<Warned>,
+}
+
+/// What the user was warned of.
+enum Warned {
+    /// Of interfaces in this network namespace, whose names may change.
+    Here(Box<OffloadFault>),
+    /// The text: a fault keeps another network namespace alive, which should go with its last user.
+    Elsewhere(String),
 }
 
 impl OffloadsOff {
@@ -25,7 +39,8 @@ impl OffloadsOff {
     /// restart.
     pub fn new(fix: bool, kernel: &mut Kernel, interfaces: &[Interface]) -> Result<Self, String> {
         let sources = interfaces.iter().map(|interface| kernel.offload_sources(interface)).collect();
-        let mut this = Self { fix, sources, held: Vec::new(), warned: Vec::new() };
+        let (held, warned, looked) = (Vec::new(), Vec::new(), Duration::ZERO);
+        let mut this = Self { fix, sources, held, looked, warned };
         for at in 0..if fix { interfaces.len() } else { 0 } {
             for fault in kernel.offload_faults(&mut this.sources[at], XdpMode::Native)? {
                 this.hold(&fault)?;
@@ -50,15 +65,36 @@ impl OffloadsOff {
 
     fn warn_of(&mut self, fault: &OffloadFault) {
         output::warn(warning(self.fix, fault));
-        self.warned.push(fault.clone());
+        self.warned.push(match is_here(&fault.owner) {
+            true => Warned::Here(Box::new(fault.clone())),
+            false => Warned::Elsewhere(text(fault)),
+        });
+    }
+
+    /// Prints the new command that undoes a change if the interface has another name now. `at`: the time since
+    /// the start.
+    pub fn look(&mut self, at: Duration) {
+        if at < self.looked + EVERY {
+            return;
+        }
+        self.looked = at;
+        for (held, undo) in &mut self.held {
+            let now = held.undo();
+            if now != *undo {
+                output::note(format_args!(
+                    "an interface has another name now; if this command is killed, turn its offloads on \
+                     by{OWN_LINE}{now}"
+                ));
+                *undo = now;
+            }
+        }
     }
 
     /// The warnings for the verdict, with the current names of interfaces.
     pub fn warned(&mut self, kernel: &mut Kernel) -> Vec<String> {
-        let text = |fault| {
-            let fault = kernel.named_now(fault);
-            let run = fault.command().map(|command| format!(". {}:{OWN_LINE}{command}", fault.instruction()));
-            fault.description() + &run.unwrap_or_default()
+        let text = |warned| match warned {
+            Warned::Here(fault) => text(&kernel.named_now(*fault)),
+            Warned::Elsewhere(text) => text,
         };
         std::mem::take(&mut self.warned).into_iter().map(text).collect()
     }
@@ -74,13 +110,19 @@ impl OffloadsOff {
                     "{off} of {owner} {are} off until this command ends; if it is killed, undo that \
                      by{OWN_LINE}{undo}"
                 ));
-                self.held.push(held);
+                self.held.push((held, undo));
                 Ok(true)
             }
             Ok(None) | Err(NetError::FixedOffload { .. }) => Ok(false),
             Err(error) => Err(error_chain(&error)),
         }
     }
+}
+
+/// What is wrong, and the command against it.
+fn text(fault: &OffloadFault) -> String {
+    let run = fault.command().map(|command| format!(". {}:{OWN_LINE}{command}", fault.instruction()));
+    fault.description() + &run.unwrap_or_default()
 }
 
 /// `fix`: --fix-offloads is given.
@@ -107,7 +149,7 @@ fn is_here(owner: &OffloadOwner) -> bool {
 
 impl Drop for OffloadsOff {
     fn drop(&mut self) {
-        self.held.drain(..).for_each(put_back);
+        self.held.drain(..).for_each(|(held, _)| put_back(held));
     }
 }
 

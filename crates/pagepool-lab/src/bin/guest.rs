@@ -1,5 +1,4 @@
-//! The command `guest`: runs a program in a small Linux guest, and the list of cases that must hold in
-//! guests.
+//! The command `guest`: runs a program, or the list of cases, in small Linux guests.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -13,7 +12,7 @@ use pagepool_lab::guest::{
 
 const HELP: &str = include_str!("../guest/help.txt");
 
-/// Exit statuses beside those of the program.
+/// Exit statuses besides the program's.
 const SKIPPED: u8 = 77;
 const LATE: u8 = 124;
 const FAILED: u8 = 125;
@@ -76,14 +75,14 @@ fn run(words: &[String]) -> Result<u8, GuestError> {
     let lines: Vec<&str> = end.console.lines().collect();
     let mut stderr = std::io::stderr();
     for line in &lines[lines.len().saturating_sub(40)..] {
-        let _ = writeln!(stderr, "{line}"); // without a place to say it there is still the status
+        let _ = writeln!(stderr, "{line}"); // the status still tells
     }
     Ok(if end.late { LATE } else { FAILED })
 }
 
 type Options<'a> = Vec<(&'a str, &'a str)>;
 
-/// The options with their values, and the program with its arguments.
+/// Options with their values, and the program with its arguments.
 fn split(words: &[String]) -> Result<(Options<'_>, &[String]), GuestError> {
     let (mut options, mut rest) = (Vec::new(), words);
     loop {
@@ -147,7 +146,6 @@ fn file(value: &str) -> Result<(PathBuf, String), GuestError> {
     Ok((path, guest))
 }
 
-/// What `guest cases` is told.
 #[derive(Default)]
 struct CaseOptions {
     only: Option<String>,
@@ -199,7 +197,7 @@ fn guest_named(name: &str) -> Result<String, GuestError> {
     Err(GuestError::Failed(format!("--begin {name}: cases have the guests {}", all.join(", "))))
 }
 
-/// Runs the cases, and ends with 1 if one fails that is not a known fault.
+/// Returns 1 if a case fails without a known fault.
 fn cases(words: &[String]) -> Result<u8, GuestError> {
     let mut options = CaseOptions::read(words)?;
     let begun = Instant::now();
@@ -228,7 +226,8 @@ fn cases(words: &[String]) -> Result<u8, GuestError> {
     Ok(u8::from(failed > 0))
 }
 
-/// Runs the cases of each guest together. All of the list within a limit of time take turns which come first.
+/// Runs the cases of each guest together. With a time limit for the whole list, runs take turns at where they
+/// begin.
 fn run_all(options: &CaseOptions, tools: &HostTools, begun: Instant) -> Result<Vec<CaseResult>, GuestError> {
     let turn = CaseTurn::of(tools);
     let in_turns = options.within.is_some() && options.only.is_none();
@@ -242,13 +241,13 @@ fn run_all(options: &CaseOptions, tools: &HostTools, begun: Instant) -> Result<V
         }
     }
     if in_turns {
-        // What came of the cases counts, also where nothing can be noted.
+        // The results count even if the turn cannot be noted.
         turn.note(&results).unwrap_or_else(|error| eprintln!("guest: warning: {error}"));
     }
     Ok(results)
 }
 
-/// Runs these cases of a guest, prints what came of them, and how long they took.
+/// Runs these cases of a guest, and prints results and times.
 fn run_guest(
     guest: CaseGuest,
     cases: Vec<Case>,
@@ -285,7 +284,7 @@ fn print(result: &CaseResult) {
     }
 }
 
-/// The command and the tests of this workspace, built by cargo.
+/// Builds the command and the tests with cargo.
 fn build(options: &mut CaseOptions) -> Result<(), GuestError> {
     let wanted = CASES.iter().filter(|case| options.wants(case));
     let has_tests = wanted.filter_map(Case::tests_of).next().is_some();
@@ -302,14 +301,13 @@ fn build(options: &mut CaseOptions) -> Result<(), GuestError> {
     Ok(())
 }
 
-/// A program that cargo built.
 struct Built {
     krate: String,
     target: String,
     path: PathBuf,
 }
 
-/// Runs cargo; gives the programs that it names.
+/// Runs cargo. Returns the programs that it built.
 fn built(words: &[&str]) -> Result<Vec<Built>, GuestError> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let output = Command::new(cargo).args(words).arg("--message-format=json-render-diagnostics").output();
@@ -321,7 +319,7 @@ fn built(words: &[&str]) -> Result<Vec<Built>, GuestError> {
     Ok(String::from_utf8_lossy(&output.stdout).lines().filter_map(program).collect())
 }
 
-/// What a line of cargo says of a program: `"manifest_path":"/.../CRATE/Cargo.toml"`, later
+/// The program in a line of cargo: `"manifest_path":"/.../CRATE/Cargo.toml"`, then
 /// `"target":{...,"name":"TARGET"` and `"executable":"PATH"`.
 fn program(line: &str) -> Option<Built> {
     let text = |line: &str, key: &str| {

@@ -1,8 +1,8 @@
-//! Connects the taps of a guest's multi-queue cards by bridges of the host, in a network namespace of their
-//! own.
+//! Connects the taps of a guest's multi-queue cards with bridges, in a separate network namespace of the
+//! host.
 //!
-//! QEMU's hub has one queue a card, and its taps are in the host's own namespace. Here cards of one wire hear
-//! each other over as many queues as their taps have, and nobody else does.
+//! QEMU's hub has one queue per card, and its taps are in the host's own namespace. Here only the cards of
+//! one wire are connected, over all queues of their taps.
 
 use std::collections::BTreeSet;
 use std::process::Command;
@@ -25,7 +25,7 @@ pub(super) fn bridged(cards: &[GuestCard]) -> Result<Option<Arc<Namespace>>, Gue
     let namespace =
         made.map_err(|error| GuestError::Missing(format!("taps need a namespace of their own: {error}")))?;
     for wire in taps().map(|(_, wire, _)| wire).collect::<BTreeSet<_>>() {
-        // Without its memory of groups, a bridge passes a multicast on to every port.
+        // Without multicast snooping a bridge forwards multicasts to every port.
         ip(&namespace, format!("link add bridge{wire} type bridge mcast_snooping 0"))?;
         ip(&namespace, format!("link set bridge{wire} up"))?;
     }

@@ -2,30 +2,28 @@
 
 use super::error::GuestError;
 
-/// What stands between a guest's cards and its memory.
+/// The IOMMU between a guest's cards and its memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Iommu {
-    /// Nothing: a card reaches all memory.
+    /// None: a card reaches all memory.
     None,
-    /// Intel's.
+    /// Intel's IOMMU.
     Intel,
-    /// The one of virtio.
+    /// The virtio IOMMU.
     Virtio,
 }
 
-/// A network card, with what QEMU is told of it. All cards of a wire hear each other.
+/// A network card, with its QEMU options. All cards of a wire are connected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GuestCard {
     model: String,
-    /// Options of QEMU's device.
     options: Vec<String>,
     node: Option<u32>,
     wire: u32,
-    /// Queues of the tap that it is on.
     tap: Option<u32>,
 }
 
-/// Models, and the driver of each in Linux.
+/// With the Linux driver of each.
 const MODELS: [(&str, &str); 6] = [
     ("virtio", "virtio_net"),
     ("virtio-legacy", "virtio_net"),
@@ -36,13 +34,13 @@ const MODELS: [(&str, &str); 6] = [
 ];
 
 impl GuestCard {
-    /// A card from its text: `MODEL[,OPTION...]`. `node=N` puts it on a bus of that NUMA node, `wire=N` on
-    /// another wire than 1. `tap=QUEUES` puts it on a tap of the host, `guest0` for the first card. All
-    /// other options are for QEMU.
+    /// Parses `MODEL[,OPTION...]`. `node=N` puts the card on a bus of that NUMA node, `wire=N` on another
+    /// wire than 1, `tap=QUEUES` on a tap of the host (`guest0` for the first card). All other options are
+    /// for QEMU.
     ///
     /// # Errors
     ///
-    /// [`GuestError::Failed`] for a model that is not there, or a number that is none.
+    /// [`GuestError::Failed`] for an unknown model, or an invalid number.
     ///
     /// # Examples
     ///
@@ -72,22 +70,20 @@ impl GuestCard {
         Ok(card)
     }
 
-    /// The module of Linux that drives it.
+    /// The Linux module that drives the card.
     pub fn driver(&self) -> &'static str {
         MODELS.iter().find(|(name, _)| *name == self.model).map_or("", |(_, driver)| driver)
     }
 
-    /// The wire that it is on.
     pub(super) fn wire(&self) -> u32 {
         self.wire
     }
 
-    /// Queues of the tap that it is on, if it is on one.
+    /// The queues of its tap, if it is on one.
     pub(super) fn tap(&self) -> Option<u32> {
         self.tap
     }
 
-    /// QEMU's arguments for the card `number`.
     pub(super) fn arguments(&self, number: usize, iommu: Iommu) -> Vec<String> {
         let mut arguments = self.bus(number);
         let mut device = self.device(number, iommu);
@@ -108,7 +104,7 @@ impl GuestCard {
         arguments
     }
 
-    /// A port of its own for each card, so that it is alone in its IOMMU group; igb refuses the root bus.
+    /// A port for each card: it is then alone in its IOMMU group, and igb refuses the root bus.
     fn bus(&self, number: usize) -> Vec<String> {
         let slot = format!("chassis={},slot={number}", number + 1);
         let Some(node) = self.node else {
@@ -128,7 +124,7 @@ impl GuestCard {
             "virtio-legacy" => "virtio-net-pci",
             model => model,
         };
-        // `init` renames interfaces by the last byte.
+        // `init` numbers interfaces by the last byte.
         let mut device = format!("{kind},netdev=net{number},mac=52:54:00:00:00:{number:02x}");
         for option in &self.options {
             device += &format!(",{option}");
@@ -137,12 +133,11 @@ impl GuestCard {
     }
 }
 
-/// The tap of the card `number`.
 pub(super) fn tap_name(number: usize) -> String {
     format!("guest{number}")
 }
 
-/// QEMU takes any number; a tap of Linux has at most 256 queues.
+/// QEMU takes any number, but a Linux tap has at most 256 queues.
 fn queues_of(text: &str) -> Result<u32, GuestError> {
     match number_of("tap", text)? {
         queues @ 1..=256 => Ok(queues),

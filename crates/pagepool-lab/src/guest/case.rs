@@ -1,18 +1,17 @@
-//! A case: what must hold in a guest.
+//! A case: something that must work in a guest.
 
 use super::card::Iommu;
 
-/// Why a case was skipped that a limit of time left out.
 pub(super) const NO_TIME: &str = "there was no time left";
 
-/// A guest that cases run in, one after the other.
+/// A guest in which cases run, one after another.
 #[derive(Clone, Copy, Debug)]
 pub struct CaseGuest {
-    /// What cases call it.
+    /// The name by which cases refer to it.
     pub name: &'static str,
     /// The kernel, as [`KernelImage::find`](super::KernelImage::find) takes it.
     pub kernel: &'static str,
-    /// What it has that others have not, in a few words, for the table.
+    /// What distinguishes it, for the table.
     pub about: &'static str,
     /// Its cards.
     pub cards: &'static [&'static str],
@@ -26,82 +25,79 @@ pub struct CaseGuest {
     pub qemu: u32,
 }
 
-/// A row of the list: commands for the shell of a guest, and what is expected of them.
+/// Commands for a guest's shell, and their expected results.
 ///
-/// It holds if the commands end with status 0, print all expected texts, and the kernel warns of nothing.
-/// With status 77 it is skipped, for the reason in the last line of the output.
+/// A case passes if the commands end with status 0 and print all expected texts, and the kernel prints no
+/// warning. With status 77 it is skipped, for the reason in the last line of the output.
 #[derive(Clone, Copy, Debug)]
 pub struct Case {
     /// The name of its [`CaseGuest`].
     pub guest: &'static str,
-    /// Its name, one of its guest's.
+    /// Its name, unique within its guest.
     pub name: &'static str,
-    /// The commands; `prelude.sh` has the functions that they use.
+    /// The commands, which use the functions of `prelude.sh`.
     pub script: &'static str,
-    /// Texts that the output has.
+    /// Texts that the output must contain.
     pub expected: &'static [&'static str],
-    /// The longest that the commands may take.
+    /// The time limit of the commands.
     pub seconds: u32,
-    /// Why it fails today. It is then printed as a known fault, and counts as skipped.
+    /// Why it fails today. It then counts as skipped.
     pub known_fault: Option<&'static str>,
-    /// It takes too long for CI: a run with a limit of time leaves it out.
+    /// Whether it takes too long for CI.
     pub by_hand: bool,
 }
 
 impl Case {
-    /// A case of 60 s that expects status 0 alone.
+    /// A limit of 60 s, and only status 0 expected.
     pub(super) const fn new(guest: &'static str, name: &'static str, script: &'static str) -> Self {
         Self { guest, name, script, expected: &[], seconds: 60, known_fault: None, by_hand: false }
     }
 
-    /// The crate whose tests the commands run, if they do: `net_test FILE` or `core_test FILE`.
+    /// The crate whose tests the commands run (`net_test FILE` or `core_test FILE`).
     pub fn tests_of(&self) -> Option<&'static str> {
         let crates = [("net_test ", "pagepool-net"), ("core_test ", "pagepool")];
         crates.iter().find(|(call, _)| self.script.contains(call)).map(|(_, name)| *name)
     }
 
-    /// Whether the commands use xdp-tools.
     pub(super) fn uses_xdp_tools(&self) -> bool {
         self.script.contains("/cases/xdp_tools")
     }
 }
 
-/// What became of a case.
+/// The outcome of a case.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It holds.
+    /// It passed.
     Ok,
-    /// It does not, and why.
+    /// It failed; why.
     Failed(String),
-    /// It was not run, and why.
+    /// It was not run; why.
     Skipped(String),
-    /// It failed, as the list says: the fault.
+    /// It failed with a known fault of the list.
     KnownFault(&'static str),
 }
 
-/// A case that was run.
+/// The result of a case.
 #[derive(Clone, Debug)]
 pub struct CaseResult {
     /// The case.
     pub case: Case,
-    /// What became of it.
+    /// The outcome.
     pub verdict: Verdict,
-    /// The kernel's release, if it came up: `7.3.4+deb13-amd64`.
+    /// The kernel's release, if it booted: `7.3.4+deb13-amd64`.
     pub kernel: String,
-    /// What the commands printed.
+    /// The output of the commands.
     pub output: String,
-    /// How long the commands took in the guest, in seconds.
+    /// The time of the commands, in seconds.
     pub seconds: u32,
 }
 
 impl CaseResult {
-    /// Whether the limit of time left it out.
     pub(super) fn had_no_time(&self) -> bool {
         matches!(&self.verdict, Verdict::Skipped(reason) if reason == NO_TIME)
     }
 
-    /// The verdict in a few words; in a case that holds with what it notes, and the number of tests that were
-    /// skipped.
+    /// The verdict in a few words; with notes and the number of skipped tests if it passed.
     pub fn shown(&self) -> String {
         let skipped = self.output.lines().filter(|line| line.starts_with("SKIP ")).count();
         let notes = self.output.lines().filter_map(|line| line.strip_prefix("NOTE: "));

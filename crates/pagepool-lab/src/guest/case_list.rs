@@ -1,4 +1,4 @@
-//! The list of cases: what must hold in guests.
+//! The list of cases that must pass in guests.
 
 mod doctor_scripts;
 mod scripts;
@@ -19,7 +19,7 @@ use scripts::{
     TAGS_OF_VMXNET3, TCP, THREADS,
 };
 
-/// The guests that cases run in.
+/// The guests of the cases.
 pub const CASE_GUESTS: &[CaseGuest] = &[
     veth("5.10", "5.10"),
     veth("6.1", "6.1"),
@@ -77,17 +77,17 @@ const fn demo(guest: &'static str) -> Case {
     Case { expected: &["PASS", "every byte of TCP checked"], ..Case::new(guest, "demo", DEMO) }
 }
 
-/// A test binary of the workspace.
+/// Runs a test binary of the workspace.
 const fn test(guest: &'static str, name: &'static str, script: &'static str) -> Case {
     Case { expected: &["test result: ok"], seconds: 200, ..Case::new(guest, name, script) }
 }
 
-/// Left to a run by hand: another row of CI finds most of what it would.
+/// Another CI row finds most of what it would find.
 const fn by_hand(case: Case) -> Case {
     Case { by_hand: true, ..case }
 }
 
-/// Every case, by guest.
+/// All cases.
 pub const CASES: &[Case] = &[
     demo("5.10"),
     demo("6.1"),

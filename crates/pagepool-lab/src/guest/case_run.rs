@@ -1,4 +1,4 @@
-//! Runs cases: those of one guest in one boot.
+//! Runs the cases of one guest in one boot.
 
 mod turn;
 
@@ -18,25 +18,24 @@ use super::machine::Guest;
 use super::run::GuestEnd;
 pub use turn::CaseTurn;
 
-/// What boots and ends around the cases.
+/// For boot and shutdown.
 const BOOT: Duration = Duration::from_secs(90);
 
-/// Where Debian has the programs of xdp-tools.
 const XDP_TOOLS: [&str; 2] = ["/usr/sbin/xdp-loader", "/usr/sbin/xdp-filter"];
 
-/// What a test binary says that ran none of its tests.
+/// Printed by a test binary that ran none of its tests.
 const NO_TESTS: &str = "test result: ok. 0 passed";
 
-/// What cases run, as files of this machine.
+/// The programs that cases run, as files of this machine.
 #[derive(Clone, Debug, Default)]
 pub struct Programs {
     /// The command `pagepool`.
     pub pagepool: PathBuf,
-    /// The tests of a crate (`tests/all.rs`), by its name.
+    /// The test binaries (`tests/all.rs`), by crate name.
     pub tests: BTreeMap<String, PathBuf>,
 }
 
-/// The cases of one guest, to be run together.
+/// The cases of one guest, which run together.
 #[derive(Clone, Debug)]
 pub struct CaseRun {
     guest: CaseGuest,
@@ -45,18 +44,18 @@ pub struct CaseRun {
 }
 
 impl CaseRun {
-    /// The cases of a guest.
+    /// Creates a run of these cases in this guest.
     pub fn new(guest: CaseGuest, cases: Vec<Case>) -> Self {
         Self { guest, cases, within: None }
     }
 
-    /// Downloads nothing, and ends the guest after this time at the latest. Cases that did not end by then
-    /// are skipped; one that hung until then fails.
+    /// Downloads nothing, and ends the guest after this time. Cases not finished by then are skipped; a case
+    /// that hung until then fails.
     pub fn within(self, time: Duration) -> Self {
         Self { within: Some(time), ..self }
     }
 
-    /// Boots the guest and runs its cases. Where this machine lacks something, all of them are skipped.
+    /// Boots the guest and runs its cases. If this machine lacks something, all are skipped.
     pub fn run(&self, tools: &HostTools, programs: &Programs) -> Vec<CaseResult> {
         let begun = Instant::now();
         let mut heard = Heard::new();
@@ -75,7 +74,6 @@ impl CaseRun {
         self.results(&heard.said, heard.quiet(), end)
     }
 
-    /// The longest that all cases may take.
     fn whole(&self) -> Duration {
         BOOT + self.cases.iter().map(|case| Duration::from_secs(case.seconds.into())).sum()
     }
@@ -91,7 +89,7 @@ impl CaseRun {
         guest.nodes = self.guest.nodes;
         guest.iommu = self.guest.iommu;
         guest.modules = ["veth", "sch_tbf", "8021q", "nf_tables", "pktgen"].map(str::to_owned).into();
-        // Each socket that closes waits for grace periods of RCU, which this shortens.
+        // Each closing socket waits for RCU grace periods, which this shortens.
         guest.append = "rcupdate.rcu_expedited=1".into();
         for card in self.guest.cards {
             guest.cards.push(GuestCard::new(card)?);
@@ -122,7 +120,7 @@ impl CaseRun {
         Ok(guest)
     }
 
-    /// A download takes what time it takes.
+    /// Downloads a kernel only without a time limit: a download may take long.
     fn kernel(&self, tools: &HostTools) -> Result<KernelImage, GuestError> {
         let name = self.guest.kernel;
         if self.within.is_none() {
@@ -132,7 +130,7 @@ impl CaseRun {
         KernelImage::cached(tools, name).ok_or_else(|| GuestError::Missing(text()))
     }
 
-    /// What came of each case, by what the guest said and how long it has been quiet.
+    /// Results from the guest's output, and from the time since it last marked a case.
     fn results(&self, said: &[u8], quiet: Duration, end: Result<GuestEnd, GuestError>) -> Vec<CaseResult> {
         let said = String::from_utf8_lossy(said);
         let (mut outputs, mut ends) = (BTreeMap::<usize, String>::new(), BTreeMap::new());
@@ -169,8 +167,8 @@ impl CaseRun {
         self.cases.iter().enumerate().map(result).collect()
     }
 
-    /// Why cases have no end: the guest was cut short, or it hung. Then nothing was heard for longer than
-    /// what ran may take.
+    /// Why cases have no result: the guest was cut short; or it hung, if it marked nothing for longer than
+    /// the running case may take.
     fn why_it_ended(&self, end: &GuestEnd, running: Option<&Case>, quiet: Duration) -> Verdict {
         let may = running.map_or(BOOT, |case| Duration::from_secs(case.seconds.into()));
         if end.late && quiet < may && self.within.is_some_and(|time| time < self.whole()) {
@@ -181,14 +179,14 @@ impl CaseRun {
     }
 }
 
-/// What this machine has of xdp-tools: programs, and folders of BPF objects.
+/// The programs and the folders of BPF objects of xdp-tools.
 fn xdp_tools() -> impl Iterator<Item = PathBuf> {
     let libraries = std::fs::read_dir("/usr/lib").into_iter().flatten().flatten();
     let objects = libraries.map(|of| of.path().join("bpf"));
     XDP_TOOLS.map(PathBuf::from).into_iter().chain(objects).filter(|path| path.exists())
 }
 
-/// What the guest says, and when it last began or ended a case.
+/// The guest's output, and when it last began or ended a case.
 struct Heard {
     said: Vec<u8>,
     marked: Instant,
@@ -199,7 +197,6 @@ impl Heard {
         Self { said: Vec::new(), marked: Instant::now() }
     }
 
-    /// How long no case has begun or ended.
     fn quiet(&self) -> Duration {
         self.marked.elapsed()
     }
@@ -207,7 +204,7 @@ impl Heard {
 
 impl Write for Heard {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        // A line may come in parts.
+        // A line may arrive in parts.
         let line = self.said.iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1);
         self.said.extend_from_slice(bytes);
         if self.said[line..].split(|&byte| byte == b'\n').any(|line| line.starts_with(b"@@")) {
@@ -258,7 +255,7 @@ mod tests {
         qemu: 7,
     };
 
-    /// What comes of a guest that said this, the last of it so long ago.
+    /// Verdicts on this output, whose last mark came `seconds` ago.
     fn verdicts(run: &CaseRun, said: &str, seconds: u64, late: bool) -> Vec<Verdict> {
         let end = GuestEnd { status: None, late, console: "last words".into(), took: Duration::ZERO };
         let quiet = Duration::from_secs(seconds);

@@ -1,11 +1,10 @@
-//! The table of what was run in guests, in a document: the lines between two marks.
+//! The table of guest results in a document: the lines between two marks.
 
 use std::fmt::Write;
 
 use super::case::{Case, CaseResult};
 use super::case_list::{CASE_GUESTS, CASES};
 
-/// The lines before the first row, and the line behind the last one.
 const HEAD: &str = "<!-- cases: written by `guest cases --table` -->\n\n\
                     | guest | case | kernel | result | date |\n|---|---|---|---|---|\n";
 const END: &str = "\n<!-- end of cases -->";
@@ -27,8 +26,7 @@ impl CaseTable {
         Some(Self { before: before.to_owned(), rows, after: after.to_owned() })
     }
 
-    /// The document with the rows of the list: what was run now is written anew, other rows stay as they
-    /// were.
+    /// Returns the document with new rows for `results`; other rows stay.
     pub fn with(&self, results: &[CaseResult], date: &str) -> String {
         let mut text = format!("{}{HEAD}", self.before);
         for case in CASES {
@@ -52,13 +50,12 @@ impl CaseTable {
         self.rows.iter().map(String::as_str).find(|row| row.starts_with(&key))
     }
 
-    /// How many rows it has.
+    /// The number of rows.
     pub fn rows(&self) -> usize {
         self.rows.len()
     }
 }
 
-/// How the row of a case begins.
 fn key(case: &Case) -> String {
     let guest = CASE_GUESTS.iter().find(|guest| guest.name == case.guest);
     let (kernel, about) = guest.map_or(("", ""), |guest| (guest.kernel, guest.about));

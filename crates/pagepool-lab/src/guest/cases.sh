@@ -1,4 +1,4 @@
-# Runs the cases of a guest: /cases/N.sh each, with its time in /cases/N.seconds. Lines with @@ tell the host.
+# Runs the cases of a guest: /cases/N.sh, with time limits in /cases/N.seconds. Lines with @@ are for the host.
 sysctl -q -w net.ipv6.conf.all.disable_ipv6=1 net.ipv6.conf.default.disable_ipv6=1
 ulimit -c 0
 warnings() { dmesg | grep -cE 'WARNING: |BUG: |Call Trace:|general protection|DMAR: .*fault'; }
@@ -8,7 +8,7 @@ for script in $(ls /cases | grep '^[0-9]*\.sh$' | sort -n); do
     echo "@@begin $number"
     before=$(warnings)
     began=$(cut -d. -f1 /proc/uptime)
-    # A session of its own, so that what a case leaves can be ended with it.
+    # Each case has a session: what it leaves behind is killed with that.
     setsid timeout -s KILL "$(cat "/cases/$number.seconds")" sh -c ". /cases/prelude; . /cases/$script" 2>&1 </dev/null &
     session=$!
     wait $session

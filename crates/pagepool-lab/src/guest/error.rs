@@ -8,7 +8,7 @@ use std::fmt;
 pub enum GuestError {
     /// This machine lacks something: the text says what, and how to get it. A test prints SKIP.
     Missing(String),
-    /// The guest was asked for what cannot be, or did not come as far as the program.
+    /// The request was impossible, or the guest did not get as far as the program.
     Failed(String),
 }
 
@@ -22,7 +22,6 @@ impl fmt::Display for GuestError {
 impl std::error::Error for GuestError {}
 
 impl GuestError {
-    /// A failed access to a file of this machine.
     pub(super) fn file(doing: &str, path: &std::path::Path, error: &std::io::Error) -> Self {
         Self::Failed(format!("{doing} {}: {error}", path.display()))
     }

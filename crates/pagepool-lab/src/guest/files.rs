@@ -1,4 +1,4 @@
-//! The files of a guest: an archive that the kernel unpacks into memory, in cpio's format `newc`.
+//! The files of a guest: a cpio archive (format `newc`) that the kernel unpacks into memory.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,16 +10,15 @@ use std::process::{Command, Stdio};
 use super::error::GuestError;
 use crate::temp_folder::TempFolder;
 
-/// Programs with more bytes than this lose their debug information on the way, if `strip` is here: a guest
-/// holds its files in memory, and a test program has ten times as much of it as code.
+/// Larger programs lose their debug information if `strip` is available: a guest holds its files in memory,
+/// and a test program has ten times as much of it as code.
 const STRIPPED_FROM: u64 = 4 << 20;
 
-/// Types of files in an archive.
 const FOLDER: u32 = 0o040_755;
 const PROGRAM: u32 = 0o100_755;
 const PLAIN: u32 = 0o100_644;
 
-/// Files by their path in the guest, without the slash in front.
+/// By path in the guest, without the leading slash.
 #[derive(Default)]
 pub(super) struct GuestFiles {
     entries: BTreeMap<String, (u32, Vec<u8>)>,
@@ -48,7 +47,7 @@ impl GuestFiles {
         self.entries.insert(path.to_owned(), (kind, bytes));
     }
 
-    /// A file of this machine, with the libraries that it needs if it is a program; or a whole folder.
+    /// Adds a file of this machine, for a program with its libraries; or a whole folder.
     pub fn copy(&mut self, host: &Path, guest: &str) -> Result<(), GuestError> {
         let failed = |error| GuestError::file("reading", host, &error);
         if host.is_dir() {
@@ -76,8 +75,8 @@ impl GuestFiles {
         Ok(())
     }
 
-    /// Writes the archive: each file has a header of 13 numbers of 8 hexadecimal digits, its name and its
-    /// bytes, each padded to 4 bytes.
+    /// For each file: a header of 13 numbers of 8 hexadecimal digits, the name, and the bytes, padded to 4
+    /// bytes.
     pub fn write(&self, to: &mut dyn Write) -> std::io::Result<()> {
         let end = (PLAIN, Vec::new());
         let entries = self.entries.iter().map(|(path, entry)| (&**path, entry));
@@ -102,8 +101,8 @@ fn padding(length: usize) -> usize {
     length.wrapping_neg() % 4
 }
 
-/// A program without its debug information; as it is if `strip` is not here or cannot do it. What comes out
-/// goes through a file: `strip` removes the path that it is told to write to, whatever that is.
+/// A program without debug information, or unchanged if `strip` is missing or fails. The output goes through
+/// a file: `strip` removes the path that it writes to, whatever it is.
 fn without_debug(program: &Path, strip: &str) -> std::io::Result<Vec<u8>> {
     let folder = TempFolder::new("guest-strip")?;
     let output = folder.path().join("program");
@@ -113,7 +112,7 @@ fn without_debug(program: &Path, strip: &str) -> std::io::Result<Vec<u8>> {
     fs::read(if stripped { &output } else { program })
 }
 
-/// The paths that `ldd` names; none for a static program or a script.
+/// As `ldd` lists them; none for a static program or a script.
 fn libraries(program: &Path) -> Vec<String> {
     let output = Command::new("ldd").arg(program).output();
     let said = output.ok().filter(|output| output.status.success());
@@ -126,7 +125,7 @@ fn libraries(program: &Path) -> Vec<String> {
 mod tests {
     use super::*;
 
-    /// This test program, which has debug information, its bytes, and the devices that no tool may touch.
+    /// This test program, its bytes, and whether the devices exist that no tool may touch.
     fn before() -> (std::path::PathBuf, Vec<u8>, Vec<bool>) {
         let program = std::env::current_exe().expect("it runs");
         let bytes = fs::read(&program).expect("it is there");

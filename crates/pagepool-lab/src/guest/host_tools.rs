@@ -1,27 +1,27 @@
-//! The programs of this machine that make a guest.
+//! The programs of this machine that guests require.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::error::GuestError;
 
-/// What this machine has for guests, and where kernels are kept.
+/// The programs for guests, and the folder of kernels.
 #[derive(Clone, Debug)]
 pub struct HostTools {
     /// QEMU's program: `$GUEST_QEMU`, or `qemu-system-x86_64`.
     pub qemu: PathBuf,
-    /// A busybox that needs no libraries.
+    /// A statically linked busybox.
     pub busybox: PathBuf,
-    /// Where kernels are kept: `$GUEST_CACHE`, or `pagepool-guest` in the user's cache folder.
+    /// Where kernels are: `$GUEST_CACHE`, or `pagepool-guest` in the user's cache folder.
     pub cache: PathBuf,
 }
 
 impl HostTools {
-    /// Looks for the programs.
+    /// Finds the programs.
     ///
     /// # Errors
     ///
-    /// [`GuestError::Missing`] names the packages of Debian that have what is not there.
+    /// [`GuestError::Missing`] names the Debian packages of the missing programs.
     pub fn find() -> Result<Self, GuestError> {
         let qemu = std::env::var_os("GUEST_QEMU").map_or("qemu-system-x86_64".into(), PathBuf::from);
         let (qemu, busybox) = (in_path(&qemu), static_busybox());
@@ -44,7 +44,7 @@ impl HostTools {
         }
     }
 
-    /// QEMU's major version, 0 if it does not tell.
+    /// QEMU's major version; 0 if unknown.
     pub fn qemu_version(&self) -> u32 {
         let said = Command::new(&self.qemu).arg("--version").output();
         let said =
@@ -63,7 +63,7 @@ fn cache() -> PathBuf {
     user.unwrap_or_else(home).join("pagepool-guest")
 }
 
-/// Where a program lies, by the rules of a shell.
+/// As a shell does.
 pub(super) fn in_path(program: &Path) -> Option<PathBuf> {
     if program.components().count() > 1 {
         return program.is_file().then(|| program.to_owned());
@@ -72,7 +72,7 @@ pub(super) fn in_path(program: &Path) -> Option<PathBuf> {
     std::env::split_paths(&folders).map(|folder| folder.join(program)).find(|path| path.is_file())
 }
 
-/// The busybox of a desktop may need libraries, which a guest does not have when it starts.
+/// A desktop's busybox may need libraries, which a starting guest does not have.
 fn static_busybox() -> Option<PathBuf> {
     let there = in_path(Path::new("busybox"))?;
     let linked = Command::new("ldd").arg(&there).output();

@@ -30,7 +30,7 @@ while [ -z "$(port status)" ] && [ $tries -lt 200 ]; do
     tries=$((tries + 1))
 done
 ip link set lo up
-# In two steps, because a name may be another card's until then. The address has the number of the card.
+# In two steps, because another card may still have the name. The address ends with the number of the card.
 for at in /sys/class/net/*; do
     number=$(sed -n 's/^52:54:00:00:00://p' "$at/address")
     [ -z "$number" ] || ip link set "${at##*/}" name "card$((0x$number))"

@@ -1,8 +1,8 @@
-//! Kernels of Debian's, fetched by apt into a cache.
+//! Debian kernels, which apt fetches into a cache.
 //!
-//! Each suite of Debian has one current kernel, the package behind `linux-image-amd64`. apt checks what it
-//! downloads against Debian's signatures. It works in a folder of its own: the machine's lists, sources and
-//! installed packages stay as they are.
+//! Each Debian suite has one current kernel, the package behind `linux-image-amd64`. apt verifies downloads
+//! by Debian's signatures, in its own folder: the machine's lists, sources and installed packages stay
+//! unchanged.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,14 +11,13 @@ use std::process::{Command, Stdio};
 use super::error::GuestError;
 use super::host_tools::{HostTools, in_path};
 
-/// Versions of Linux, and the suites of Debian that have them.
+/// Linux versions, with the Debian suites that have them.
 pub const SUITES: [(&str, &str); 4] =
     [("5.10", "bullseye"), ("6.1", "bookworm"), ("6.12", "trixie"), ("7.3", "trixie-backports")];
 
-/// The key that Debian's lists are signed with.
 const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 
-/// Modules that no guest has hardware for; they are most of a kernel's size.
+/// For hardware that no guest has; they are most of a kernel's size.
 const LEFT_OUT: [&str; 12] = [
     "sound",
     "drivers/gpu",
@@ -41,8 +40,8 @@ pub struct KernelImage {
 }
 
 impl KernelImage {
-    /// A kernel by its name: a version of [`SUITES`], a suite of Debian, or a folder. A suite's kernel is
-    /// downloaded if it is not in the cache; one that is there is not renewed.
+    /// Finds a kernel by name: a version of [`SUITES`], a Debian suite, or a folder. Downloads a suite's
+    /// kernel if it is not in the cache; never updates it.
     ///
     /// # Errors
     ///
@@ -56,7 +55,7 @@ impl KernelImage {
         Ok(kernel)
     }
 
-    /// The same without a download: `None` if it is not in the cache.
+    /// Finds a kernel without a download; `None` if it is not in the cache.
     pub fn cached(tools: &HostTools, name: &str) -> Option<Self> {
         let given = Some(PathBuf::from(name)).filter(|_| name.contains('/'));
         let folders = given.into_iter().chain([tools.cache.join("kernels").join(suite(name))]);
@@ -79,12 +78,11 @@ impl KernelImage {
     }
 }
 
-/// The suite of Debian that a name stands for.
 fn suite(name: &str) -> &str {
     SUITES.iter().find(|(version, _)| *version == name).map_or(name, |(_, suite)| suite)
 }
 
-/// apt over one suite, apart from what this machine has.
+/// apt for one suite, separate from the machine's own.
 struct Apt {
     suite: String,
     /// Its lists and its log.
@@ -139,7 +137,7 @@ impl Apt {
     fn fetch(&self, to: &Path) -> Result<(), GuestError> {
         self.run(self.command("apt-get").arg("update"))?;
         let new = to.with_extension("new");
-        let _ = fs::remove_dir_all(&new); // of a run that was killed
+        let _ = fs::remove_dir_all(&new); // left by a killed run
         create_folder(&new)?;
         for package in self.packages()? {
             self.run(self.command("apt-get").arg("download").arg(&package).current_dir(&new))?;
@@ -149,11 +147,11 @@ impl Apt {
         }
         lay_out(&new)?;
         fs::rename(new.join("kernel"), to).map_err(|error| GuestError::file("making", to, &error))?;
-        let _ = fs::remove_dir_all(&new); // all that is wanted of it was moved
+        let _ = fs::remove_dir_all(&new); // everything needed was moved
         Ok(())
     }
 
-    /// The package behind `linux-image-amd64`, and those that have its parts: Linux 7 comes in several.
+    /// The package behind `linux-image-amd64`, and those with its parts: Linux 7 has several.
     fn packages(&self) -> Result<Vec<String>, GuestError> {
         let wanted = |name: &str, prefixes: &[&str]| -> Vec<String> {
             let needs = self.depends(name);
@@ -178,7 +176,7 @@ impl Apt {
         line.unwrap_or_default().to_owned()
     }
 
-    /// Runs a tool, whose words go to a file that an error names.
+    /// The tool's output goes to a file, which the error names.
     fn run(&self, command: &mut Command) -> Result<(), GuestError> {
         let log = self.at.join("log");
         let file = fs::OpenOptions::new().create(true).append(true).open(&log);
@@ -193,7 +191,7 @@ impl Apt {
     }
 }
 
-/// Where Debian's packages come from: `$GUEST_MIRROR`, or what this machine's apt has.
+/// `$GUEST_MIRROR`, or the machine's apt source.
 fn mirror() -> String {
     if let Ok(mirror) = std::env::var("GUEST_MIRROR") {
         return mirror.trim_end_matches('/').to_owned();
@@ -204,7 +202,7 @@ fn mirror() -> String {
     site.unwrap_or("http://deb.debian.org").to_owned()
 }
 
-/// Makes `kernel` of the packages' files in `root`, where Debian's suites differ.
+/// Arranges the packages' files in `root` as `kernel`: suites differ in their paths.
 fn lay_out(new: &Path) -> Result<(), GuestError> {
     let (root, kernel) = (new.join("root"), new.join("kernel"));
     let no_modules = || GuestError::Failed(format!("{} has no modules", root.display()));

@@ -1,4 +1,4 @@
-//! The modules of a kernel: which a guest loads, and in which order.
+//! Which modules a guest loads, and in which order.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -7,13 +7,12 @@ use std::process::Command;
 
 use super::error::GuestError;
 
-/// The modules of a kernel by name, with `_` for `-`.
+/// By name, with `_` for `-`.
 pub(super) struct KernelModules {
     files: BTreeMap<String, PathBuf>,
     builtin: BTreeSet<String>,
 }
 
-/// A module as the guest loads it.
 pub(super) struct LoadedModule {
     pub name: String,
     pub bytes: Vec<u8>,
@@ -40,7 +39,7 @@ impl KernelModules {
         Ok(Self { files, builtin })
     }
 
-    /// Adds a module behind all that it needs. A module that is part of the kernel adds nothing.
+    /// Adds a module after those that it needs. A built-in module adds nothing.
     pub fn add(&self, name: &str, to: &mut Vec<LoadedModule>) -> Result<(), GuestError> {
         let name = name.replace('-', "_");
         if self.builtin.contains(&name) || to.iter().any(|module| module.name == name) {
@@ -78,7 +77,7 @@ fn unpacked(file: &Path) -> Result<Vec<u8>, GuestError> {
     Ok(output.stdout)
 }
 
-/// What `depends=` of a module's information names.
+/// From `depends=` in a module's information.
 fn needs(bytes: &[u8]) -> Vec<String> {
     let key = b"\0depends=";
     let Some(at) = bytes.windows(key.len()).position(|window| window == key) else { return Vec::new() };

@@ -12,52 +12,50 @@ use super::kernel_image::KernelImage;
 use super::kernel_modules::KernelModules;
 use crate::namespace::Namespace;
 
-/// Channels between a guest and this process: what the program prints, what it leaves in `/out`, and its exit
-/// status.
+/// From the guest to this process: the program's output and errors, the files in `/out`, and the exit status.
 pub(super) const CHANNELS: [&str; 4] = ["out", "err", "files", "status"];
 
-/// A machine with its kernel and its files; [`Guest::new`] has one card-less node, everything else is set by
-/// its fields.
+/// A machine with its kernel and files. [`Guest::new`] has one node and no cards; fields set everything else.
 #[derive(Clone, Debug)]
 pub struct Guest {
     /// QEMU and busybox.
     pub tools: HostTools,
-    /// What it boots.
+    /// The kernel.
     pub kernel: KernelImage,
     /// Virtual CPUs, spread over the nodes.
     pub cpus: u32,
     /// Memory in MiB, spread over the nodes.
     pub memory_mib: u32,
-    /// NUMA nodes, 1 to 8; at most one a CPU.
+    /// NUMA nodes: 1 to 8, at most one per CPU.
     pub nodes: u32,
-    /// The IOMMU; virtio cards stand behind it too.
+    /// The IOMMU; virtio cards are behind it, too.
     pub iommu: Iommu,
-    /// eth0, eth1, ...
+    /// The cards: eth0, eth1, ...
     pub cards: Vec<GuestCard>,
-    /// Where QEMU finds taps; if there is none, in the network namespace of the caller.
+    /// Where QEMU finds taps; by default the caller's network namespace.
     pub taps: Option<Arc<Namespace>>,
-    /// Modules beside those of the cards: `NAME`, or `NAME:PARAMETER=VALUE`.
+    /// Besides those of the cards: `NAME`, or `NAME:PARAMETER=VALUE`.
     pub modules: Vec<String>,
-    /// Files and folders of this machine, and where they lie in the guest.
+    /// Files and folders of this machine, with their paths in the guest.
     pub files: Vec<(PathBuf, String)>,
-    /// Files of the guest whose text is made here.
+    /// Generated files: paths in the guest, with their texts.
     pub texts: Vec<(String, String)>,
-    /// Commands of the guest's shell before the program; if one fails, the guest ends with 125.
+    /// Shell commands before the program. If one fails, the guest ends with 125.
     pub setup: String,
-    /// Commands after the program, whatever its exit status.
+    /// Shell commands after the program, whatever its exit status.
     pub after: String,
-    /// The folder of this machine that gets what the guest has in `/out`.
+    /// Receives the guest's `/out`.
     pub out: Option<PathBuf>,
-    /// More of the kernel's command line.
+    /// Additions to the kernel's command line.
     pub append: String,
-    /// More arguments for QEMU.
+    /// Further arguments for QEMU.
     pub qemu: Vec<String>,
-    /// The longest that all of it may take.
+    /// The time limit of everything together.
     pub timeout: Duration,
 }
 
 impl Guest {
-    /// A guest of two CPUs and 2 GiB on one node, without cards.
+    /// A guest with two CPUs and 2 GiB on one node, without cards.
     pub fn new(tools: HostTools, kernel: KernelImage) -> Self {
         Self {
             tools,
@@ -80,7 +78,7 @@ impl Guest {
         }
     }
 
-    /// Refuses what QEMU would refuse with fewer words.
+    /// Refuses, more clearly, what QEMU would refuse.
     pub(super) fn check(&self) -> Result<(), GuestError> {
         let refused = |text: String| Err(GuestError::Failed(text));
         if !(1..=8).contains(&self.nodes) || self.cpus < self.nodes || self.cpus > 64 {
@@ -98,7 +96,7 @@ impl Guest {
         Ok(())
     }
 
-    /// QEMU's arguments; its standard input has the initial files, `work` the sockets of the channels.
+    /// QEMU's standard input provides the initial files; `work` has the sockets of the channels.
     pub(super) fn arguments(&self, work: &Path) -> Vec<String> {
         let kernel = self.kernel.image().display().to_string();
         let mut all = words("-nodefaults -no-user-config -display none -no-reboot -accel tcg,thread=multi");
@@ -119,7 +117,8 @@ impl Guest {
         }
         all.extend(self.qemu.clone());
         let iommu = if self.iommu == Iommu::Intel { "intel_iommu=on" } else { "" };
-        // `panic=-1` ends a guest whose kernel panics; without a calibrated timer TCG would need the others.
+        // `panic=-1` ends a guest whose kernel panics; TCG needs the others because its timer is not
+        // calibrated.
         all.extend([
             "-append".into(),
             format!(
@@ -144,7 +143,6 @@ impl Guest {
         all
     }
 
-    /// The initial files.
     pub(super) fn content(&self, command: &[String]) -> Result<GuestFiles, GuestError> {
         let mut files = GuestFiles::default();
         for folder in ["sbin", "proc", "sys", "dev", "out", "root", "etc", "job"] {
@@ -200,7 +198,7 @@ impl Guest {
         Ok(())
     }
 
-    /// What the guest's shell runs.
+    /// The script for the guest's shell.
     fn job(&self, command: &[String]) -> String {
         let quoted: Vec<_> =
             command.iter().map(|word| format!("'{}'", word.replace('\'', r"'\''"))).collect();
@@ -217,7 +215,7 @@ fn words(text: &str) -> Vec<String> {
     text.split_whitespace().map(str::to_owned).collect()
 }
 
-/// The console goes to a file; each channel is a port that QEMU connects to a socket of this process.
+/// The console is a file; each channel is a port that QEMU connects to a socket of this process.
 fn channel_arguments(work: &Path) -> Vec<String> {
     let work = work.display();
     let mut all = vec!["-chardev".into(), format!("file,id=console,path={work}/console")];

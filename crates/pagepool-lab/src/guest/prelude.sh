@@ -1,11 +1,11 @@
-# Functions of the cases. Cards: eth0 and eth1 are on one wire; eth2 and eth3, if there are, on another.
+# Functions of the cases. The cards eth0 and eth1 are on one wire; eth2 and eth3, if they exist, on another.
 P=/root/pagepool
 MODE=zerocopy
 skip() { echo "SKIP: $*"; exit 77; }
 fail() { echo "FAILED: $*"; exit 1; }
-note() { echo "NOTE: $*"; } # the table has it beside the result
+note() { echo "NOTE: $*"; } # the table shows it beside the result
 
-# up INTERFACE...: turns them on, and waits until their links are up.
+# up INTERFACE...: sets them up, and waits for their links.
 up() {
     for interface; do ip link set "$interface" up || exit 1; done
     for interface; do
@@ -18,14 +18,14 @@ up() {
     done
 }
 
-# pair: a veth with the ends `near` and `far`, until the case ends.
+# pair: makes a veth with the ends `near` and `far`, until the case ends.
 pair() {
     ip link add near type veth && ip link set veth0 name far || fail 'no veth'
     trap 'ip link del near' EXIT
     up near far
 }
 
-# pings INTERFACE COUNT: a ping to each of so many groups. Nobody answers.
+# pings INTERFACE COUNT: pings COUNT multicast groups, which do not reply.
 pings() {
     ip addr add 10.0.0.1/24 dev "$1" && ip route add 224.0.0.0/4 dev "$1" || fail 'no route'
     pings=
@@ -34,18 +34,18 @@ pings() {
     ip addr flush dev "$1"
 }
 
-# promiscuous INTERFACE...: until the case ends.
+# promiscuous INTERFACE...: sets promiscuous mode, until the case ends.
 promiscuous() {
     for interface; do ip link set "$interface" promisc on || exit 1; done
     trap "for interface in $*; do ip link set \$interface promisc off; done" EXIT
 }
 
-# start NAME COMMAND...: in the background, until it says which sockets it has; its output is in /tmp/NAME. Notes and
-# warnings come before.
+# start NAME COMMAND...: starts it in the background, and waits until it prints its sockets, which it does after notes
+# and warnings. Its output is in /tmp/NAME.
 start() {
     name=$1
     shift
-    : >"/tmp/$name" # what an earlier one said is gone before anybody looks
+    : >"/tmp/$name" # remove the output of an earlier one before the wait
     "$@" >"/tmp/$name" 2>&1 &
     echo $! >"/tmp/$name.pid"
     tries=0
@@ -56,13 +56,14 @@ start() {
     sleep 0.5
 }
 
-# stop NAME: asks a command to end, shows its output, and expects its status to be 0.
+# stop NAME: ends a command with SIGTERM, shows its output, and expects status 0.
 stop() {
     kill -TERM "$(cat "/tmp/$1.pid")" 2>/dev/null
     ended "$1"
 }
 
-# ended NAME: the same of a command that somebody else told to end. A second SIGTERM would kill it.
+# ended NAME: waits for a command that has its SIGTERM already (a second one would kill it), shows its output, and
+# expects status 0.
 ended() {
     wait "$(cat "/tmp/$1.pid")"
     status=$?
@@ -71,7 +72,7 @@ ended() {
     [ $status -eq 0 ] || fail "$1 ended with status $status"
 }
 
-# mode NAME INTERFACE: where a command's XDP program runs, and whether it copies.
+# mode NAME INTERFACE: the mode of a command's XDP program, and whether its sockets copy.
 mode() { sed -n "s/^$2: \(.*\), queue.*/\1/p" "/tmp/$1"; }
 
 # figure NAME LABEL: a number of a command's last lines.
@@ -81,7 +82,7 @@ figure() { sed -n "s/^ *$2  *\([0-9,]*\).*/\1/p" "/tmp/$1" | head -1 | tr -d ,; 
 exactly() { [ "$(figure "$1" "$2")" -eq "$3" ] || fail "$1: $2: $(figure "$1" "$2"), not $3"; }
 at_least() { [ "$(figure "$1" "$2")" -ge "$3" ] || fail "$1: $2: $(figure "$1" "$2"), not $3 or more"; }
 
-# send INTERFACE COUNT [OPTION...]: numbered frames in copy mode, $RATE a second.
+# send INTERFACE COUNT [OPTION...]: sends numbered frames in copy mode, $RATE a second.
 send() {
     interface=$1 count=$2
     shift 2
@@ -90,7 +91,7 @@ send() {
     sleep 0.5
 }
 
-# arrive INTERFACE COUNT: waits for so many more packets.
+# arrive INTERFACE COUNT: waits for COUNT more packets.
 arrive() {
     enough=$(($(received "$1") + $2)) tries=0
     while [ "$(received "$1")" -lt $enough ]; do
@@ -102,7 +103,7 @@ arrive() {
 
 received() { cat "/sys/class/net/$1/statistics/rx_packets"; }
 
-# placed NAME CPU NODE: the thread of a command's queue is on that CPU alone, and all of its memory on that node.
+# placed NAME CPU NODE: expects the thread of a command's queue only on that CPU, and all its memory on that node.
 placed() {
     process=$(cat "/tmp/$1.pid")
     for task in /proc/$process/task/*; do
@@ -116,7 +117,7 @@ placed() {
     note "thread on CPU $2, memory on node $3"
 }
 
-# flood FROM TO OPTION...: UDP packets to the card TO, by the kernel's pktgen on the last CPU, until `flood_ends`.
+# flood FROM TO OPTION...: the kernel's pktgen on the last CPU sends UDP packets to the card TO, until `flood_ends`.
 # Options are pktgen's, NAME=VALUE.
 flood() {
     from=$1 mac=$(cat "/sys/class/net/$2/address") thread=/proc/net/pktgen/kpktgend_$(($(nproc) - 1))
@@ -135,7 +136,7 @@ flood_ends() {
     wait $flooding
 }
 
-# counts: the time, how often interrupts of receive queues came, and the ticks of CPU that thread queue0 had.
+# counts: prints the time, the number of interrupts of receive queues, and the CPU ticks of thread queue0.
 counts() {
     cut -d' ' -f1 /proc/uptime
     awk '/input|-rx-/ { n = 0; for (i = 2; $i ~ /^[0-9]+$/; i++) n += $i; print "irq", n }' /proc/interrupts
@@ -144,7 +145,7 @@ counts() {
     done
 }
 
-# look [PROCESS]: what the doctor says.
+# look [PROCESS]: runs the doctor, and shows its output.
 look() {
     counts >/tmp/before
     $P doctor "$@" --seconds 2 >/tmp/said
@@ -154,7 +155,7 @@ look() {
     [ $status -eq 0 ] || [ $status -eq 5 ] || fail "the doctor ended with $status"
 }
 
-# were PERCENT: whether interrupts came 1,300 times a second during the last look, and queue0 had so much of a CPU.
+# were PERCENT: whether 1,300 interrupts a second came during the last look, and queue0 got that much of a CPU.
 were() {
     paste -d' ' /tmp/before /tmp/after | awk -v percent="$1" '
         NR == 1 { time = $2 - $1 }
@@ -164,11 +165,11 @@ were() {
               exit !(irqs >= 1300 * time && ticks >= percent * time) }'
 }
 
-# finds RULE..., lacks RULE...: whether it said so.
+# finds RULE..., lacks RULE...: expects that the last look found, or did not find, each rule.
 finds() { for rule; do grep -q ": $rule (" /tmp/said || fail "the doctor does not find $rule"; done; }
 lacks() { for rule; do ! grep -q ": $rule (" /tmp/said || fail "the doctor finds $rule"; done; }
 
-# doctor finds|lacks RULE...: of `drop`, while 4,000 packets a second come to eth0.
+# doctor finds|lacks RULE...: runs the doctor on `drop` while 4,000 packets a second arrive at eth0.
 doctor() {
     flood eth1 eth0 clone_skb=1000 burst=16 delay=4000000
     look drop
@@ -177,7 +178,7 @@ doctor() {
 }
 
 # crowded RULE PERCENT COMMAND [OPTION...]: the doctor finds a rule about interrupts in the process of a command.
-# QEMU's time allows for few: several rates are tried. If it finds nothing, that is a failure where `were` holds.
+# QEMU manages few interrupts: tries several rates. If the doctor finds nothing, the case fails only if `were` holds.
 crowded() {
     rule=$1 percent=$2 command=$3
     shift 3
@@ -191,14 +192,14 @@ crowded() {
     skip 'too few interrupts came, or the thread had too little of its CPU: this machine is too slow'
 }
 
-# interrupts WORD CPU: sends those whose names have the word to one CPU.
+# interrupts WORD CPU: sends the interrupts whose names contain WORD to one CPU.
 interrupts() {
     for number in $(sed -n "s/^ *\\([0-9]*\\):.*$1.*/\\1/p" /proc/interrupts); do
         echo "$2" >"/proc/irq/$number/smp_affinity_list"
     done
 }
 
-# net_test FILE [TEST | --OPTION]...: the tests of one file of pagepool-net, or those of them that begin so.
+# net_test FILE [TEST | --OPTION]...: runs the tests of one file of pagepool-net, or those whose names begin with TEST.
 net_test() { tests_of pagepool-net "$@"; }
 
 core_test() { tests_of pagepool "$@"; }

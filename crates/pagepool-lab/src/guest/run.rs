@@ -1,4 +1,4 @@
-//! The life of a guest: QEMU is started, its channels are read until it ends, and it is ended in time.
+//! Starts QEMU, reads its channels until it ends, and ends it at the time limit.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -12,23 +12,21 @@ use super::host_tools::in_path;
 use super::machine::{CHANNELS, Guest};
 use crate::temp_folder::TempFolder;
 
-/// How often QEMU is looked at.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// How a guest ended.
 #[derive(Clone, Debug)]
 pub struct GuestEnd {
-    /// The exit status of the program; none if the guest did not come to its end, or not in time.
+    /// The program's; `None` if the guest did not end properly, or in time.
     pub status: Option<i32>,
-    /// Whether the time was over.
+    /// Whether the time limit ended it.
     pub late: bool,
-    /// What the kernel printed.
+    /// The output of the kernel.
     pub console: String,
-    /// How long all of it took.
+    /// The total time.
     pub took: Duration,
 }
 
-/// QEMU, which does not outlive its run.
 struct Qemu(Child);
 
 impl Drop for Qemu {
@@ -39,8 +37,8 @@ impl Drop for Qemu {
 }
 
 impl Guest {
-    /// Boots the guest and runs a program in it: a file of this machine, or a name in the guest. What it
-    /// prints goes to `out` and `err` as it comes.
+    /// Boots the guest and runs a program in it: a file of this machine, or a name in the guest. Its output
+    /// goes to `out` and `err` as it arrives.
     ///
     /// # Errors
     ///
@@ -90,7 +88,7 @@ impl Guest {
         Ok(GuestEnd { status, late: Instant::now() >= deadline, console, took: started.elapsed() })
     }
 
-    /// The initial files, in a file that has lost its name: a run that is killed leaves none of it.
+    /// The file has no name any more: a killed run leaves nothing behind.
     fn write_files(&self, command: &[String], at: &Path) -> Result<fs::File, GuestError> {
         let files = self.content(command)?;
         let written = fs::File::create(at).map(std::io::BufWriter::new);
@@ -104,7 +102,7 @@ impl Guest {
         let qemu = &self.tools.qemu;
         let mut command = Command::new(qemu);
         if let Some(setpriv) = in_path(Path::new("setpriv")) {
-            // So that no guest goes on without the process that reads it, however that ends.
+            // Kills the guest when this process ends, however it ends.
             command = Command::new(setpriv);
             command.args(["--pdeathsig", "KILL", "--"]).arg(qemu);
         }
@@ -118,7 +116,7 @@ impl Guest {
         Ok(Qemu(child.map_err(|error| GuestError::file("starting", qemu, &error))?))
     }
 
-    /// What the guest left in `/out` goes into its folder here.
+    /// Unpacks the guest's `/out`.
     fn unpack(&self, archive: &[u8]) -> Result<(), GuestError> {
         let (Some(folder), false) = (&self.out, archive.is_empty()) else { return Ok(()) };
         let failed = |error| GuestError::file("writing", folder, &error);
@@ -139,7 +137,7 @@ impl Guest {
     }
 }
 
-/// An error with QEMU's words, if it ended by itself because it cannot do what it was asked for.
+/// QEMU's message, if it ended because it cannot do what was requested.
 fn refusal(qemu: &mut Qemu, work: &Path) -> Result<(), GuestError> {
     match qemu.0.try_wait() {
         Ok(Some(status)) if status.code().is_some_and(|code| code != 0) => {
@@ -161,7 +159,7 @@ fn listen(work: &Path) -> Result<Vec<UnixListener>, GuestError> {
     CHANNELS.iter().map(listen).collect()
 }
 
-/// The connections of QEMU, which makes them when it starts; none if it ends, or in time.
+/// QEMU opens the connections when it starts. `None` if it ends first, or at the deadline.
 fn accept(listeners: &[UnixListener], qemu: &mut Qemu, deadline: Instant) -> Option<[UnixStream; 4]> {
     let mut channels = Vec::new();
     while channels.len() < listeners.len() {
@@ -174,7 +172,7 @@ fn accept(listeners: &[UnixListener], qemu: &mut Qemu, deadline: Instant) -> Opt
     channels.try_into().ok()
 }
 
-/// Reads the channels until QEMU ends; gives what came of the last two.
+/// Reads the channels until QEMU ends. Returns the content of the last two.
 fn read(
     [for_out, for_err, for_files, for_status]: [UnixStream; 4],
     out: &mut (dyn Write + Send),
@@ -192,7 +190,7 @@ fn read(
     })
 }
 
-/// Until QEMU ends by itself; at the deadline it is ended, and its channels with it.
+/// At the deadline kills QEMU, which closes its channels.
 fn wait_until(qemu: &mut Qemu, deadline: Instant) {
     while matches!(qemu.0.try_wait(), Ok(None)) && Instant::now() < deadline {
         std::thread::sleep(LOOK);
@@ -204,13 +202,13 @@ fn wait_until(qemu: &mut Qemu, deadline: Instant) {
 fn pass_on(mut from: UnixStream, to: &mut dyn Write) {
     let mut bytes = [0; 4096];
     while let Ok(length @ 1..) = from.read(&mut bytes) {
-        // A reader that is gone must not stop the guest.
+        // A closed output must not stop the guest.
         let _ = to.write_all(&bytes[..length]).and_then(|()| to.flush());
     }
 }
 
 fn all_of(mut from: UnixStream) -> Vec<u8> {
     let mut all = Vec::new();
-    let _ = from.read_to_end(&mut all); // what came before an error counts
+    let _ = from.read_to_end(&mut all); // bytes before an error count
     all
 }

@@ -1,5 +1,5 @@
 #!/bin/busybox sh
-# vfio INTERFACE...: takes the cards of interfaces from Linux and gives them to vfio-pci; prints their addresses.
+# vfio INTERFACE...: moves the cards of interfaces to vfio-pci, and prints their addresses.
 for name; do
     at=$(readlink -f "/sys/class/net/$name/device")
     while [ "${at%/virtio*}" != "$at" ]; do at=${at%/virtio*}; done

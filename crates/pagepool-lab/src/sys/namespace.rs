@@ -1,11 +1,11 @@
-//! Leaving a network namespace for a new one.
+//! Moves a thread to a new network namespace.
 
-// UNSAFETY: a system call, whose wrapper says what makes it sound.
+// UNSAFETY: a system call; the wrapper says what makes it sound.
 #![expect(unsafe_code)]
 
 use std::io;
 
-/// Gives the calling thread, and no other, a network namespace of its own.
+/// Moves only the calling thread to a new network namespace.
 pub(crate) fn unshare_network() -> io::Result<()> {
     // SAFETY: the call takes an integer, and touches no memory of ours.
     let done = unsafe { libc::unshare(libc::CLONE_NEWNET) };

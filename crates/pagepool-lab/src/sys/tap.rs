@@ -8,15 +8,14 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 
-/// Where TAPs are made.
 pub(crate) const DEVICE: &str = "/dev/net/tun";
 
-/// Opens the device, whose calls do not block.
+/// Opens the device, without blocking.
 pub(crate) fn device() -> io::Result<File> {
     OpenOptions::new().read(true).write(true).custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC).open(DEVICE)
 }
 
-/// Makes a TAP of this name in the network namespace of the calling thread. It ends with the file.
+/// Creates a TAP in the network namespace of the calling thread. It ends with the file.
 pub(crate) fn make(device: &File, name: &str) -> io::Result<()> {
     let mut link: [libc::c_char; libc::IFNAMSIZ] = [0; libc::IFNAMSIZ];
     if name.len() >= link.len() {

@@ -1,7 +1,6 @@
-//! Time stamps that measured code cannot move across, and the length of their tick.
+//! Time stamps that measured code cannot move across.
 //!
-//! On x86-64 a tick is one of the time-stamp counter (TSC), read between load fences; elsewhere it is a
-//! nanosecond.
+//! On x86-64 a tick is one of the time-stamp counter (TSC), read between load fences; elsewhere a nanosecond.
 
 // UNSAFETY: an intrinsic reads the time-stamp counter.
 #![cfg_attr(target_arch = "x86_64", expect(unsafe_code))]
@@ -10,7 +9,7 @@ use std::sync::OnceLock;
 
 use crate::sys;
 
-/// Reads a stamp. Later code cannot run before it.
+/// Later code cannot run before this stamp.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 pub fn begin() -> u64 {
@@ -24,7 +23,7 @@ pub fn begin() -> u64 {
     ticks
 }
 
-/// Reads a stamp. Earlier code cannot run after it.
+/// Earlier code cannot run after this stamp.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 pub fn end() -> u64 {
@@ -37,19 +36,17 @@ pub fn end() -> u64 {
     ticks
 }
 
-/// Reads a stamp. Later code cannot run before it.
 #[cfg(not(target_arch = "x86_64"))]
 pub fn begin() -> u64 {
     sys::now_ns()
 }
 
-/// Reads a stamp. Earlier code cannot run after it.
 #[cfg(not(target_arch = "x86_64"))]
 pub fn end() -> u64 {
     sys::now_ns()
 }
 
-/// Ticks per nanosecond, measured once against the monotonic clock over 50 ms.
+/// Measured once against the monotonic clock, over 50 ms.
 pub fn ticks_per_ns() -> f64 {
     static MEASURED: OnceLock<f64> = OnceLock::new();
     *MEASURED.get_or_init(|| {

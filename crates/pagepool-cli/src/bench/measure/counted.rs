@@ -1,37 +1,34 @@
 //! What a pool counted over a measured part, and what it must have counted.
 //!
-//! The time of a workload means nothing if the workload took another path than its name says. Therefore each
-//! one names the counters that must move, and by how much per buffer; every other counter must stand still.
+//! A workload's time means nothing if it took another path than its name says. Therefore each names the
+//! counters that must move, and by how much per buffer; every other counter must stand still.
 
 use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-/// Counters by name. A workload without a pool has none.
+/// By name. Empty without a pool.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Counted(pub BTreeMap<&'static str, u64>);
 
 impl Counted {
-    /// Takes the counters of a pool.
     pub fn from_fields(fields: impl IntoIterator<Item = (&'static str, u64)>) -> Self {
         Self(fields.into_iter().collect())
     }
 
-    /// What was counted since `earlier`; a counter may have wrapped.
+    /// What was counted since `earlier`; counters may wrap.
     pub fn since(&self, earlier: &Self) -> Self {
         let before = |name| earlier.0.get(name).copied().unwrap_or(0);
         Self(self.0.iter().map(|(&name, &now)| (name, now.wrapping_sub(before(name)))).collect())
     }
 }
 
-/// How far a counter, or the sum of several, must move.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Moves {
     /// Exactly once per buffer.
     Each,
     /// `.0` times in `.1` buffers, give or take 1 % and 32.
     Share(u64, u64),
-    /// By any amount.
     Any,
     /// By at most `.0` in `.1` buffers.
     AtMost(u64, u64),
@@ -41,7 +38,7 @@ pub enum Moves {
 #[derive(Clone, Copy, Debug)]
 pub struct Rule(pub &'static [&'static str], pub Moves);
 
-/// Checks what was counted over `buffers` buffers: the sums obey the rules, and no other counter moved.
+/// Checks the rules over `buffers` buffers, and that no other counter moved.
 pub fn check(counted: &Counted, rules: &[Rule], buffers: u64) -> Result<(), String> {
     for Rule(names, moves) in rules {
         let mut sum = 0;
@@ -59,7 +56,7 @@ pub fn check(counted: &Counted, rules: &[Rule], buffers: u64) -> Result<(), Stri
     }
 }
 
-/// Returns what the sum must be, or `None` if it is right.
+/// What the sum must be; `None` if it is right.
 fn wrong(sum: u64, moves: Moves, buffers: u64) -> Option<String> {
     match moves {
         Moves::Any => None,

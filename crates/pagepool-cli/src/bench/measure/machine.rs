@@ -1,4 +1,4 @@
-//! The machine that a bench ran on: without it a figure cannot be compared.
+//! The machine that a bench ran on: without it figures cannot be compared.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,41 +10,34 @@ use serde::Serialize;
 use super::{clock, perf};
 use crate::sys;
 
-/// What a reader of the figures needs to know.
 #[derive(Debug, Serialize)]
 pub struct Machine {
-    /// The processor's name for itself.
     pub cpu: String,
     /// CPUs that this process may run on.
     pub cores: usize,
-    /// The owner's CPU, then that of the returning thread if there is a second CPU.
+    /// The owner's CPU, then that of the returning thread.
     pub pinned_to: Vec<usize>,
-    /// Kernel release and version.
     pub kernel: String,
-    /// The vulnerabilities of the processor, with the kernel's mitigation of each.
+    /// The processor's vulnerabilities, with the kernel's mitigations.
     pub mitigations: BTreeMap<String, String>,
-    /// The frequency governor of CPU 0, if the machine has one.
+    /// Of CPU 0.
     pub governor: Option<String>,
-    /// Whether this is a virtual machine.
     pub virtual_machine: bool,
-    /// When anonymous memory gets huge pages.
     pub transparent_hugepages: Option<String>,
-    /// The compiler.
     pub rustc: &'static str,
-    /// The profile that this binary was built with.
     pub profile: &'static str,
-    /// Ticks of the time-stamp counter per second, in GHz.
+    /// The frequency of the time-stamp counter.
     pub tsc_ghz: f64,
     /// Whether core cycles and instructions can be counted.
     pub hardware_counters: bool,
-    /// Why they cannot be counted.
+    /// Why not.
     pub hardware_counters_missing: Option<String>,
-    /// The date and time of the run, in UTC.
+    /// In UTC.
     pub date: String,
 }
 
 impl Machine {
-    /// Examines this machine. Takes 50 ms, to measure the time-stamp counter.
+    /// Takes 50 ms, to measure the time-stamp counter.
     pub fn ask() -> Self {
         let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
         let cpus = sys::allowed_cpus();
@@ -99,7 +92,7 @@ impl fmt::Display for Machine {
     }
 }
 
-/// Cuts a line to 110 columns for people; the JSON has all of it.
+/// Cuts a line to 110 columns; the JSON has all of it.
 fn shortened(line: String) -> String {
     if line.chars().count() <= 110 { line } else { line.chars().take(107).chain("...".chars()).collect() }
 }
@@ -112,7 +105,7 @@ fn maybe_line(path: &str) -> Option<String> {
     Some(fs::read_to_string(path).ok()?.trim().to_owned())
 }
 
-/// Returns "model name" on x86, or "CPU part" on arm64, where the model has no name.
+/// "model name" on x86; "CPU part" on arm64, where models have no name.
 fn cpu_model(cpuinfo: &str) -> String {
     let field = |name: &str| {
         let line = cpuinfo.lines().find(|line| line.starts_with(name))?;
@@ -121,7 +114,7 @@ fn cpu_model(cpuinfo: &str) -> String {
     field("model name").or_else(|| field("CPU part")).unwrap_or_else(|| std::env::consts::ARCH.into())
 }
 
-/// The mitigations of the vulnerabilities that affect the processor.
+/// Without "Not affected".
 fn mitigations() -> BTreeMap<String, String> {
     let Ok(files) = fs::read_dir("/sys/devices/system/cpu/vulnerabilities") else { return BTreeMap::new() };
     let read = |file: fs::DirEntry| {
@@ -132,7 +125,6 @@ fn mitigations() -> BTreeMap<String, String> {
     files.flatten().filter_map(read).collect()
 }
 
-/// Converts seconds since 1970 to a date and time.
 fn utc(seconds: u64) -> String {
     let (mut days, day_seconds) = (seconds / 86_400, seconds % 86_400);
     let leap = |year: u64| year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));

@@ -5,25 +5,21 @@ use std::io::Read;
 
 use crate::sys::{Hardware, open_hardware_counter};
 
-/// Two open counters, or none: a virtual machine often has no hardware counters.
+/// A virtual machine often has no hardware counters.
 #[derive(Debug)]
 pub struct Counters {
     files: Option<(File, File)>,
-    /// Why no counter is open.
     pub missing: Option<String>,
 }
 
-/// The counts up to now.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Reading {
-    /// Cycles of the core's own clock.
     pub core_cycles: u64,
-    /// Instructions retired.
     pub instructions: u64,
 }
 
 impl Counters {
-    /// Opens the counters of the calling thread.
+    /// Of the calling thread.
     pub fn open() -> Self {
         let cycles = open_hardware_counter(Hardware::CoreCycles);
         let both = cycles.and_then(|c| Ok((c, open_hardware_counter(Hardware::Instructions)?)));
@@ -33,7 +29,7 @@ impl Counters {
         }
     }
 
-    /// Reads the counts up to now; `None` without counters.
+    /// `None` without counters.
     pub fn read(&mut self) -> Option<Reading> {
         let (cycles, instructions) = self.files.as_mut()?;
         Some(Reading { core_cycles: count(cycles)?, instructions: count(instructions)? })

@@ -4,21 +4,17 @@ use serde::Serialize;
 
 use super::clock;
 
-/// Times per buffer, for tables and JSON. All `None` for a workload that did not run.
+/// Per buffer. All `None` for a workload that did not run.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Times {
-    /// Nanoseconds, the shortest repetition.
     pub ns_min: Option<f64>,
-    /// Nanoseconds, the median.
     pub ns_med: Option<f64>,
-    /// Nanoseconds, the longest repetition.
     pub ns_max: Option<f64>,
-    /// Ticks of the time-stamp counter, the median.
     pub tsc_med: Option<f64>,
 }
 
 impl Times {
-    /// Summarises the ticks of each repetition.
+    /// From the ticks of each repetition.
     pub fn of(ticks: &[f64]) -> Self {
         let Some(Summary { min, med, max }) = Summary::of(ticks) else { return Self::default() };
         let [ns_min, ns_med, ns_max] = [min, med, max].map(|ticks| Some(ticks / clock::ticks_per_ns()));
@@ -26,19 +22,16 @@ impl Times {
     }
 }
 
-/// Minimum, median and maximum.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Summary {
-    /// The smallest.
     pub min: f64,
-    /// The middle one, or the mean of the two in the middle.
+    /// The middle value, or the mean of the two in the middle.
     pub med: f64,
-    /// The largest.
     pub max: f64,
 }
 
 impl Summary {
-    /// Summarises the values; `None` without a value.
+    /// `None` without a value.
     pub fn of(values: &[f64]) -> Option<Self> {
         let mut sorted = values.to_vec();
         sorted.sort_by(f64::total_cmp);
@@ -48,13 +41,13 @@ impl Summary {
         Some(Self { min, med, max })
     }
 
-    /// The median; `None` without a value.
+    /// `None` without a value.
     pub fn median(values: &[f64]) -> Option<f64> {
         Some(Self::of(values)?.med)
     }
 }
 
-/// A figure in a table: "-" if there is none; no decimals from 1000 on.
+/// "-" for `None`; no decimals from 1000 on.
 pub fn cell(value: Option<f64>, decimals: usize) -> String {
     match value {
         None => "-".into(),

@@ -1,13 +1,12 @@
-//! Touches a packet as the peers' harness does: 8 bytes of its first cache line (the third word), which moves
-//! the line to the core that accesses it.
+//! Touches a packet as the peers' harness does: accesses the third word of its first cache line, which moves
+//! the line to this core.
 
-// UNSAFETY: the compiler must neither drop nor merge these accesses; only volatile accesses guarantee that.
+// UNSAFETY: the compiler must neither drop nor merge these accesses; only volatile ones guarantee that.
 #![expect(unsafe_code)]
 
-/// The third word of a packet.
+/// The third word.
 const WORD: std::ops::Range<usize> = 16..24;
 
-/// Writes a packet's third word.
 #[inline(always)]
 pub fn write(packet: Option<&mut [u8]>, value: u64) {
     let Some(word) = packet.and_then(|packet| packet.get_mut(WORD)) else { return };
@@ -17,7 +16,6 @@ pub fn write(packet: Option<&mut [u8]>, value: u64) {
     unsafe { word.write_volatile(value) };
 }
 
-/// Reads a packet's third word.
 #[inline(always)]
 pub fn read(packet: Option<&[u8]>) -> u64 {
     let Some(word) = packet.and_then(|packet| packet.get(WORD)) else { return 0 };

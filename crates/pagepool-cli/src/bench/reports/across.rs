@@ -1,10 +1,10 @@
-//! `bench across`: the cost of passing buffers to a second core that returns them, compared with DPDK's
-//! default mempool at that work.
+//! `bench across`: the cost of passing buffers to a second core that returns them, beside DPDK's default
+//! mempool.
 //!
 //! Each row of a round runs ours, then theirs, with `line_round_trip` before and after. Two CPUs of a virtual
-//! machine are sometimes near each other and sometimes far, which changes every figure by a factor of two to
-//! four. Therefore a ratio comes from one pair of runs, and counts only if the CPUs were near, or far, all
-//! the time. Each round creates new pools and a new mempool: the place of memory changes figures, too.
+//! machine are sometimes near each other and sometimes far, which changes figures by a factor of two to four.
+//! Therefore a ratio comes from one pair of runs, and counts only if the CPUs were near, or far, all the
+//! time. Each round creates new pools and a new mempool, because the place of memory changes figures, too.
 
 use serde::Serialize;
 
@@ -20,12 +20,12 @@ use crate::bench::workloads::{frags, remote, yardsticks};
 use crate::report::output;
 use crate::sys;
 
-/// A longer round trip of a line means that the CPUs are far from each other.
+/// From this round trip of a line on, CPUs count as far.
 const NEAR_NS: f64 = 280.0;
-/// The plan of a measurement of the round trip.
+/// For the round trip.
 const LOOK: Plan = Plan { repeats: 3, buffers: 2048 };
 
-/// A row: our workload, and the work of the mempool that it is compared with.
+/// A row: our workload, and the mempool's.
 struct AcrossCase {
     calls: &'static str,
     moves: &'static str,
@@ -72,17 +72,16 @@ const CASES: &[AcrossCase] = &[
     case("bulk of 32, touched", PACKED_FRAGS, true, BURST, frags::packed_huge_frags::<true>, FRAGS_HOME),
 ];
 
-/// One pair of runs.
 #[derive(Clone, Copy, Debug, Serialize)]
 struct AcrossPair {
-    /// The round trip of a cache line, before and after, in nanoseconds.
+    /// The round trip of a cache line, before and after.
     line_ns: [f64; 2],
     ours_ns: f64,
     mempool_ns: Option<f64>,
 }
 
 impl AcrossPair {
-    /// Near or far, if equal before and after.
+    /// `None` if it changed.
     fn state(&self) -> Option<AcrossState> {
         let [before, after] = self.line_ns.map(|ns| ns < NEAR_NS);
         (before == after).then_some(if before { AcrossState::Near } else { AcrossState::Far })
@@ -105,7 +104,6 @@ impl AcrossState {
     }
 }
 
-/// All measurements of one row.
 #[derive(Serialize)]
 pub struct AcrossRow {
     calls: &'static str,
@@ -113,7 +111,6 @@ pub struct AcrossRow {
     pairs: Vec<AcrossPair>,
 }
 
-/// Runs the report.
 pub fn run(plan: Plan, rounds: usize) -> Result<Report<Vec<AcrossRow>>, String> {
     let cpus = sys::two_cpus().ok_or("requires a second CPU, but this process may use only one")?;
     sys::pin_to(cpus[0]);
@@ -139,7 +136,6 @@ pub fn run(plan: Plan, rounds: usize) -> Result<Report<Vec<AcrossRow>>, String> 
     Ok(Report { name: "across", about: about(cpus, &program, &rows), results: rows, table, failed })
 }
 
-/// Measures ours, then theirs.
 fn pair(
     plan: Plan,
     case: &AcrossCase,
@@ -158,13 +154,13 @@ fn pair(
     Ok(AcrossPair { line_ns: [before, look(second)?], ours_ns, mempool_ns })
 }
 
-/// Measures the round trip of a cache line to the second CPU, in nanoseconds.
+/// The round trip of a cache line to the second CPU, in nanoseconds.
 fn look(second: usize) -> Result<f64, String> {
     let ticks = measure(LOOK, yardsticks::line_round_trip()?, None, Some(second))?.own.ticks;
     Ok(Summary::median(&ticks).ok_or("no repetitions")? / clock::ticks_per_ns())
 }
 
-/// A line of the table, if a pair was measured in this state.
+/// A line of the table, if this state occurred.
 fn cells(row: &AcrossRow, state: AcrossState) -> Option<Vec<String>> {
     let pairs: Vec<_> = row.pairs.iter().filter(|pair| pair.state() == Some(state)).collect();
     let of = |figure: fn(&AcrossPair) -> Option<f64>| {

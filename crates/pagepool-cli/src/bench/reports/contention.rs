@@ -1,9 +1,9 @@
-//! `bench contention`: 1 to N threads return to one owner at the same time, by each path: a pool's lanes, a
-//! pool's locked ring, and, for comparison, a lock-free ring without a pool.
+//! `bench contention`: 1 to N threads return to one owner at the same time, through a pool's lanes, a pool's
+//! locked ring, and, for comparison, a lock-free ring without a pool.
 //!
 //! The owner allocates on the first CPU and hands bursts of 32 to the returning threads in turn, each through
-//! its own bare ring; it skips a thread whose ring is full. Returning threads share the remaining CPUs. If
-//! there are more threads than CPUs, a thread without work yields its time slice, and the report says so.
+//! its own bare ring; it skips full rings. Returning threads share the remaining CPUs; if there are too few,
+//! a thread without work yields, and the report says so.
 
 use std::hint::spin_loop;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -25,15 +25,15 @@ use crate::sys;
 
 /// Buffers handed over at once.
 const BURST: usize = 32;
-/// Slots of the pool's locked ring: as many as buffers can be out; nothing leaves the pool.
+/// As many slots as buffers can be out: nothing leaves the pool.
 const RING: usize = 16384;
 
-/// The figures of one number of returning threads and one return path.
+/// One number of threads, one return path.
 #[derive(Serialize)]
 pub struct ContentionRow {
     threads: usize,
     way: &'static str,
-    /// Whether this is not our code: no pool is behind it.
+    /// No pool is behind it.
     rival: bool,
     #[serde(flatten)]
     times: Times,
@@ -44,12 +44,12 @@ pub struct ContentionRow {
 
 /// A return path, from the owner's view.
 trait ContentionPath {
-    /// A buffer. It is returned when a returning thread drops it.
+    /// Returned when a returning thread drops it.
     type Buffer: Send;
     /// What must be counted, and nothing else.
     const RULES: &'static [Rule];
 
-    /// Allocates a buffer. A path never runs dry: it has more idle pages than can be out.
+    /// Never runs dry: a path has more idle pages than can be out.
     fn alloc(&mut self) -> Self::Buffer;
     fn counted(&self) -> Counted;
 }
@@ -73,7 +73,7 @@ impl ContentionPath for Bound {
     }
 }
 
-/// The lock-free ring, which has its own counters.
+/// The lock-free ring, with its own counters.
 impl<'a> ContentionPath for mpsc::Owner<'a> {
     type Buffer = mpsc::QueuedPage<'a>;
     const RULES: &'static [Rule] = mpsc::RULES;
@@ -130,7 +130,6 @@ fn cells(row: &ContentionRow) -> [String; 8] {
     [row.threads.to_string(), row.way.into(), min, med, max, cell(tsc_med, 1), came_home, refills]
 }
 
-/// The parameters of one row.
 struct ContentionCase<'a> {
     plan: Plan,
     threads: usize,
@@ -140,7 +139,7 @@ struct ContentionCase<'a> {
 }
 
 impl ContentionCase<'_> {
-    /// Idle pages: as many as can be out, and a refill.
+    /// As many as can be out, and a refill.
     fn pages(&self) -> usize {
         self.threads * (spsc::CAPACITY + BURST) + 2 * BURST + 64
     }
@@ -157,14 +156,14 @@ fn lock_free(case: ContentionCase) -> Result<ContentionRow, String> {
     measure(case, &mut mpsc.owner())
 }
 
-/// Shared by the owner and the returning threads, on lines that the owner does not otherwise write.
+/// Shared by owner and returning threads, apart from the owner's own data.
 #[repr(align(128))]
 struct Progress {
     returned: Vec<PaddedCount>,
     stop: AtomicBool,
 }
 
-/// Ends the returning threads, even if the owner panics.
+/// Ends the returning threads, even on a panic.
 struct StopAtEnd<'a>(&'a Progress);
 
 impl Drop for StopAtEnd<'_> {
@@ -173,7 +172,7 @@ impl Drop for StopAtEnd<'_> {
     }
 }
 
-/// A count on cache lines of its own.
+/// On its own cache lines.
 #[derive(Default)]
 #[repr(align(128))]
 struct PaddedCount(AtomicUsize);
@@ -215,8 +214,8 @@ fn measure<W: ContentionPath>(case: ContentionCase, way: &mut W) -> Result<Conte
     })
 }
 
-/// Runs the owner's side. Returns the ticks per buffer of each repetition, from the first allocation to the
-/// last return.
+/// Runs the owner's side. Returns ticks per buffer for each repetition, from the first allocation to the last
+/// return.
 fn repeat<W: ContentionPath>(
     plan: Plan,
     way: &mut W,
@@ -266,7 +265,7 @@ fn return_all<B: Send>(mut rx: BurstReceiver<B>, progress: &Progress, at: usize,
     }
 }
 
-/// Waits a moment; if threads share CPUs, every 64th wait yields the CPU.
+/// If threads share CPUs, every 64th wait yields the CPU.
 fn pause(spins: usize, shared: bool) {
     if shared && spins.is_multiple_of(64) { thread::yield_now() } else { spin_loop() }
 }

@@ -2,8 +2,8 @@
 //! does a packet cost at MTU 1500, 4000, 8000 and 9000, from whole pages, from `page_frag`, and from
 //! fragments of order-3 pages?
 //!
-//! 64 packets are allocated and then returned, as in one poll, all on one core. Wasted bytes are measured:
-//! the pages taken for a run of packets, minus what the packets need.
+//! 64 packets are allocated and then returned, as in one poll, on one core. Wasted bytes are measured: the
+//! pages taken for a run of packets, minus what the packets need.
 
 use std::collections::BTreeSet;
 
@@ -20,14 +20,12 @@ use crate::bench::workloads::{order3, page_frag_burst64};
 use crate::report::output;
 use crate::sys;
 
-/// Bytes around a packet: Ethernet header, XDP headroom, room for Linux's shared info.
+/// Around a packet: Ethernet header, XDP headroom, Linux's shared info.
 const AROUND: usize = 14 + 256 + 320;
-/// Packets in a poll.
 const POLL: usize = 64;
 /// Packets over which waste is measured: a multiple of 15, 7 and 3, the fragments per page.
 const WASTE_OVER: usize = 210;
 
-/// One way to store packets, at one MTU.
 #[derive(Serialize)]
 pub struct MtuRow {
     mtu: usize,
@@ -39,13 +37,12 @@ pub struct MtuRow {
     core_cycles_med: Option<f64>,
     instructions: Option<f64>,
     wasted_bytes: f64,
-    /// The prediction from the figures in the thread "[PATCH net-next v3 3/4] page_pool: introduce
-    /// page_pool_alloc() API": 48 cycles for a page through the ring, 514 for an order-3 page from the
-    /// allocator, 17 for an atomic.
+    /// From the figures in the thread "[PATCH net-next v3 3/4] page_pool: introduce page_pool_alloc() API":
+    /// 48 cycles for a page through the ring, 514 for an order-3 page from the allocator, 17 for an atomic.
     predicted_cycles: Option<f64>,
 }
 
-/// How a buffer is returned on the owner's core.
+/// On the owner's core.
 #[derive(Clone, Copy, PartialEq)]
 enum ReturnKind {
     Ring,
@@ -69,7 +66,6 @@ impl ReturnKind {
     }
 }
 
-/// Runs the report.
 pub fn run(plan: Plan) -> Result<Report<Vec<MtuRow>>, String> {
     sys::pin_owner();
     let plan = plan.lighter(4);

@@ -2,9 +2,9 @@
 //! scenario" (netdev, 2022), on a simulated machine of two nodes.
 //!
 //! A device on node 1 keeps 512 buffers; a poll takes 64 and returns the 64 oldest through the ring, as the
-//! driver did there. Before that patch the pool named no node when it reserved pages, and got those that the
-//! allocator gives first, here of node 0. Each was released when it was returned, and a refill of 64 fresh
-//! pages replaced it; these filled the ring, and all later returns found it full.
+//! driver did there. Before that patch the pool named no node when it reserved pages, and got those of node 0
+//! first. Each was released on its return, and a refill of 64 fresh pages replaced it; these filled the ring,
+//! and later returns found it full.
 
 use std::collections::BTreeMap;
 use std::collections::VecDeque;
@@ -21,11 +21,9 @@ use crate::bench::workloads::pools;
 use crate::report::output;
 use crate::sys;
 
-/// Buffers that the device keeps.
 const KEPT: usize = 512;
-/// Buffers in a poll.
 const POLL: usize = 64;
-/// The device's node. The first half of the arena is on node 0, and is allocated first.
+/// The first half of the arena is on node 0, and is allocated first.
 const DEVICE_NODE: NodeId = NodeId(1);
 
 /// The columns in that mail: counters at 16.8 Gbit/s before the patch, and at 93 Gbit/s with it.
@@ -43,7 +41,7 @@ const PATCH: &[(&str, u64, u64)] = &[
     ("recycle_released_refcnt", 0, 0),
 ];
 
-/// The figures of one kind of refill.
+/// One kind of refill.
 #[derive(Serialize)]
 pub struct Column {
     refill: &'static str,
@@ -54,7 +52,6 @@ pub struct Column {
     counters: Counted,
 }
 
-/// Runs the report.
 pub fn run(plan: Plan) -> Result<Report<Vec<Column>>, String> {
     sys::pin_owner();
     output::progress("bench numa: two runs");
@@ -88,7 +85,7 @@ pub fn run(plan: Plan) -> Result<Report<Vec<Column>>, String> {
     Ok(Report { name: "numa", about, results: columns, table, failed })
 }
 
-/// Checks what must be true of both columns. If a check fails, the comparison is worthless.
+/// What must be true of both columns, or the comparison is worthless.
 fn judge(blind: &Column, aware: &Column) -> Vec<String> {
     let of = |column: &Column, name: &str| column.counters.0.get(name).copied().unwrap_or(0);
     let mut failed = Vec::new();

@@ -1,9 +1,9 @@
-//! `bench pools`: the cost of a return from another thread, if that thread returns to 1 to 1,024 pools.
+//! `bench pools`: the cost of a return from another thread that returns to 1 to 1,024 pools.
 //!
-//! One thread owns all pools and allocates; the other repeatedly drops one buffer of each pool in turn. Only
-//! the drops are timed. A thread finds its lane to a pool by the pool's id; therefore some rows have pools
-//! whose ids are equal modulo a power of two. If threads that return nothing more have taken all lanes of a
-//! pool, the thread uses the ring, as in a pool without lanes.
+//! One thread owns all pools and allocates; the other drops one buffer of each pool in turn, repeatedly. Only
+//! the drops are timed. A thread finds its lane to a pool by the pool's id; therefore some rows have ids that
+//! are equal modulo a power of two. If idle threads have taken all lanes of a pool, the thread uses the ring,
+//! as in a pool without lanes.
 
 use std::collections::BTreeMap;
 use std::hint::black_box;
@@ -24,21 +24,19 @@ use crate::report::error::error_chain;
 use crate::report::output;
 use crate::sys;
 
-/// Numbers of pools.
 const POOLS: [usize; 6] = [1, 16, 32, 64, 256, 1024];
 /// The ids of [`COLLIDING`] pools are equal modulo each of these.
 const MODULI: [u32; 3] = [16, 64, 1024];
 const COLLIDING: usize = 64;
 /// Lanes of a pool whose lanes are all taken.
 const TAKEN: usize = 16;
-/// The most buffers of a pool that are out at once: slots of a lane, and of the ring.
+/// Buffers of a pool out at once, at most: slots of a lane, and of the ring.
 const OUT: usize = 64;
-/// The most buffers of all pools that are out at once.
+/// Buffers out at once, at most.
 const ALL_OUT: usize = 16 * 1024;
-/// Base pages of the arena: those that can be out, a refill of each pool, and those in the taken lanes.
+/// The arena's base pages: those out, a refill per pool, and those in taken lanes.
 const PAGES: usize = 4 * ALL_OUT;
 
-/// How buffers return.
 #[derive(Clone, Copy, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 enum Way {
@@ -77,11 +75,11 @@ impl Way {
     }
 }
 
-/// The figures of one number of pools and one return path.
+/// One number of pools, one return path.
 #[derive(Serialize)]
 pub struct PoolsRow {
     pools: usize,
-    /// The ids are equal modulo this; 1: they are consecutive.
+    /// Ids are equal modulo this; 1: consecutive.
     ids_modulo: u32,
     way: Way,
     #[serde(flatten)]
@@ -91,21 +89,20 @@ pub struct PoolsRow {
     failed: Option<String>,
 }
 
-/// Every buffer returns by message, and no page is taken from the arena.
+/// Every buffer returns by message, and no page comes from the arena.
 const RULES: &[Rule] = &[
     Rule(&["alloc_fast", "alloc_refill"], Moves::Each),
     Rule(&["alloc_refill"], Moves::Any),
     Rule(&["recycle_ring"], Moves::Each),
 ];
 
-/// Runs the report.
 pub fn run(plan: Plan) -> Result<Report<Vec<PoolsRow>>, String> {
     let consecutive = POOLS.map(|pools| (pools, 1));
     let colliding = MODULI.map(|modulo| (COLLIDING, modulo));
     run_with(plan, consecutive.into_iter().chain(colliding))
 }
 
-/// Runs the report for these numbers of pools, each with the modulus of its ids.
+/// `pools`: numbers of pools, with the modulus of their ids.
 fn run_with(plan: Plan, pools: impl Iterator<Item = (usize, u32)>) -> Result<Report<Vec<PoolsRow>>, String> {
     let other = sys::pin_owner();
     let mut rows = Vec::new();
@@ -150,7 +147,7 @@ fn row(plan: Plan, pools: usize, modulo: u32, way: Way, cpu: Option<usize>) -> R
     Ok(PoolsRow { pools: pools.len(), ids_modulo: modulo, way, times, buffers, counters, failed })
 }
 
-/// Makes pools of one arena whose ids are equal modulo this.
+/// Pools of one arena whose ids are equal modulo this.
 fn make(pools: usize, modulo: u32, way: Way) -> Result<Vec<Bound>, String> {
     let arena = pools::arena(PAGES)?;
     let mut made: Vec<Bound> = Vec::with_capacity(pools);
@@ -169,7 +166,7 @@ fn new_pool(way: Way, arena: &Arc<dyn Provider>) -> Result<Pool, String> {
     Pool::new(way.params(), arena.clone()).map_err(|error| error_chain(&error))
 }
 
-/// Runs the owner's side. Returns the ticks per buffer of each repetition (of the other thread's drops), the
+/// Runs the owner's side. Returns ticks per buffer for each repetition (of the other thread's drops), the
 /// counters, and the number of buffers.
 fn repeat(
     plan: Plan,
@@ -195,7 +192,6 @@ fn repeat(
     Ok((ticks, counted(pools).since(&before), buffers))
 }
 
-/// The sums over all pools.
 fn counted(pools: &[Bound]) -> Counted {
     let mut sums = BTreeMap::new();
     for (name, count) in pools.iter().flat_map(|pool| pool.stats().fields()) {
@@ -208,7 +204,7 @@ fn counted(pools: &[Bound]) -> Counted {
 fn return_all(given: Receiver<Vec<PageBuf>>, done: Sender<u64>, cpu: Option<usize>) {
     cpu.map(sys::pin_to);
     for mut buffers in given {
-        // Fetching the handles from the other core is no part of a return: read them before.
+        // Not part of a return: fetch the handles from the other core.
         black_box(buffers.iter().map(|buf| buf.page().0).fold(0, u32::wrapping_add));
         let begin = clock::begin();
         buffers.clear();

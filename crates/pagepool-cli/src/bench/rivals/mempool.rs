@@ -1,8 +1,7 @@
 //! DPDK's default mempool: compiles the C program beside this file, and runs it as a process that waits for
 //! orders.
 //!
-//! This command links nothing of DPDK. On a machine without DPDK the report says what is missing and lacks
-//! those columns.
+//! This command does not link DPDK. Without DPDK the report says what is missing, and lacks those columns.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -12,21 +11,21 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio, id};
 use crate::bench::measure::workload::Plan;
 
 const SOURCE: &str = include_str!("mempool.c");
-/// Huge pages of 2 MiB that hold its objects and DPDK itself.
+/// Huge pages of 2 MiB for its objects and DPDK itself.
 const HUGE_PAGES: usize = 32;
 /// The most repetitions that it records.
 const MOST_REPEATS: usize = 64;
 
-/// The compiled program. Dropping it removes its folder.
+/// Dropping it removes its folder.
 #[derive(Debug)]
 pub struct MempoolProgram {
     folder: PathBuf,
-    /// DPDK's version.
+    /// DPDK's.
     pub version: String,
 }
 
 impl MempoolProgram {
-    /// Compiles it. The error names what is missing.
+    /// The error names what is missing.
     pub fn compile() -> Result<Self, String> {
         let missing = |why| format!("{why}; Debian has it in libdpdk-dev, with pkg-config and gcc");
         let config = |what| run(Command::new("pkg-config").args([what, "libdpdk"])).map_err(missing);
@@ -73,7 +72,7 @@ impl Drop for MempoolProgram {
     }
 }
 
-/// Whether DPDK and the fragments of the report get reserved huge pages.
+/// Whether DPDK and the report's fragments get reserved huge pages.
 pub fn huge_pages_reserved() -> bool {
     huge_pages_free() >= HUGE_PAGES
 }
@@ -83,7 +82,7 @@ fn huge_pages_free() -> usize {
     read.ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0)
 }
 
-/// Runs a command. Returns its output, or why it failed.
+/// Returns the output, or why it failed.
 fn run(command: &mut Command) -> Result<String, String> {
     let name = command.get_program().to_string_lossy().into_owned();
     let output = command.output().map_err(|error| format!("{name} does not run: {error}"))?;
@@ -94,7 +93,7 @@ fn run(command: &mut Command) -> Result<String, String> {
     Err(format!("{name} failed: {}", said.lines().next().unwrap_or_default()))
 }
 
-/// The running program. It ends when this is dropped.
+/// It exits when this is dropped.
 #[derive(Debug)]
 pub struct Mempool {
     process: Child,

@@ -1,12 +1,11 @@
-//! The rival of the lanes: one lock-free queue for all returning threads, over pages of an arena like the
-//! pool's.
+//! The rival of the lanes: one lock-free queue for all returning threads, over pages of an arena.
 //!
-//! What   Page numbers in crossbeam's `ArrayQueue`. The owner keeps a stack and refills it, 64 at a time.
-//! Who    One owner allocates; any thread may drop a buffer, which returns through the queue.
+//! What   Page numbers in crossbeam's `ArrayQueue`. The owner refills a stack from it, 64 at a time.
+//! Who    One owner allocates; any thread may drop a buffer.
 //! Absent on purpose, the pool: no end while buffers are out, no check of the dropping thread, no fragments,
 //!        syncs or wake-up, and no counter per buffer.
 //! Cost   Dropping: one compare-and-swap on the queue's tail, one store. Taking: one compare-and-swap on its
-//!        head, because an `ArrayQueue` allows many consumers; a queue for one needs none.
+//!        head, because an `ArrayQueue` allows many consumers.
 
 use std::iter;
 use std::sync::Arc;
@@ -16,25 +15,23 @@ use pagepool::{PageIdx, Provider};
 
 use crate::bench::measure::counted::{Counted, Moves, Rule};
 
-/// Pages that the owner takes at once, as a pool does.
+/// As a pool does.
 const REFILL: usize = 64;
 
-/// Every page returns through the queue. All pages start in the queue; none is taken from the arena.
+/// Every page returns through the queue, where all pages start; none comes from the arena.
 pub const RULES: &[Rule] = &[
     Rule(&["allocated"], Moves::Each),
     Rule(&["came_home"], Moves::Each),
     Rule(&["refills"], Moves::Share(1, REFILL as u64)),
 ];
 
-/// The pages and their return queue.
 pub struct Mpsc {
-    /// Used by this queue alone: the pages are freed with it.
+    /// Only for this queue: its pages are freed with it.
     _arena: Arc<dyn Provider>,
     /// Has room for every page.
     queue: ArrayQueue<u32>,
 }
 
-/// The owner's half.
 pub struct Owner<'a> {
     queue: &'a ArrayQueue<u32>,
     stack: Vec<u32>,
@@ -43,7 +40,7 @@ pub struct Owner<'a> {
     refills: u64,
 }
 
-/// A page. Dropping it returns it.
+/// Dropping it returns the page.
 pub struct QueuedPage<'a> {
     queue: &'a ArrayQueue<u32>,
     page: u32,
@@ -52,7 +49,7 @@ pub struct QueuedPage<'a> {
 const _: () = assert!(size_of::<QueuedPage>() == 16, "of the size of the pool's handle");
 
 impl Mpsc {
-    /// Takes this many pages of the arena, and puts all into the queue.
+    /// Takes pages of the arena into the queue.
     pub fn new(arena: Arc<dyn Provider>, pages: usize) -> Result<Self, String> {
         let mut numbers = vec![PageIdx(0); pages];
         let got = arena.reserve(0, None, &mut numbers);
@@ -64,7 +61,7 @@ impl Mpsc {
         Ok(Self { _arena: arena, queue })
     }
 
-    /// The owner. Pages that an earlier owner kept are in the queue again.
+    /// Pages of an earlier owner are in the queue again.
     pub fn owner(&mut self) -> Owner<'_> {
         Owner { queue: &self.queue, stack: Vec::with_capacity(REFILL), taken: 0, refills: 0 }
     }
@@ -77,7 +74,7 @@ fn put(queue: &ArrayQueue<u32>, page: u32) {
 }
 
 impl<'a> Owner<'a> {
-    /// Allocates a page; `None` if all are out.
+    /// `None` if all are out.
     #[inline(always)]
     pub fn alloc(&mut self) -> Option<QueuedPage<'a>> {
         let page = self.stack.pop().or_else(|| self.refill())?;
@@ -93,8 +90,8 @@ impl<'a> Owner<'a> {
         self.stack.pop()
     }
 
-    /// The counters; exact when no return is in progress. They cost the fast path nothing: returned pages are
-    /// those taken and those waiting.
+    /// Exact when no return is in progress. Costs the fast path nothing: returned pages are those taken and
+    /// those waiting.
     pub fn counted(&self) -> Counted {
         let allocated = self.taken - self.stack.len();
         let came_home = self.taken + self.queue.len();

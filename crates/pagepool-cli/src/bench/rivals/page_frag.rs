@@ -1,5 +1,5 @@
-//! The rival in the thread "page_pool: introduce page_pool_alloc() API" (netdev, 2023): a copy of the design
-//! of Linux's `page_frag_cache` (mm/page_frag_cache.c, v7.3).
+//! The rival in the thread "page_pool: introduce page_pool_alloc() API" (netdev, 2023), after Linux's
+//! `page_frag_cache` (mm/page_frag_cache.c, v7.3).
 //!
 //! What   Fragments of order-3 pages, cut upwards. The page's reference count counts fragments: a bias is
 //!        added once, allocations are counted against it in private, and the rest is subtracted when the page
@@ -7,8 +7,7 @@
 //! Who    One owner cuts; any thread may drop a fragment.
 //! Absent on purpose, as in Linux: no return queue (a page whose last fragment is dropped returns to the
 //!        arena), no counters of pages in flight, no node check, no colours.
-//! Cost   Cutting: one atomic subtraction per page (every 15th fragment of 2090 bytes). Dropping: one atomic
-//!        subtraction.
+//! Cost   Cutting: one atomic subtraction per page (every 15th fragment of 2090 bytes). Dropping: one.
 
 // UNSAFETY: pages that it reserved are released.
 #![expect(unsafe_code)]
@@ -21,16 +20,14 @@ use pagepool::{PAGE_SIZE, PageIdx, Provider};
 
 use crate::bench::measure::counted::Counted;
 
-/// The order of a page: 32 KiB.
+/// 32 KiB.
 const ORDER: u8 = 3;
-/// Bytes in a page.
 pub const PAGE_BYTES: usize = PAGE_SIZE << ORDER;
-/// References that a fresh page gets in addition to its own.
+/// References of a fresh page in addition to its own.
 const BIAS: i32 = 32768;
-/// Fragments begin at multiples of a cache line.
+/// Fragments begin at cache lines.
 const ALIGN: usize = 64;
 
-/// The owner's half.
 pub struct PageFrag {
     pages: Arc<Pages>,
     current: Cell<Option<PageIdx>>,
@@ -41,13 +38,13 @@ pub struct PageFrag {
     reuses: Cell<u64>,
 }
 
-/// Shared by all fragments: the arena, and a reference count per page of it.
+/// The arena, and a reference count per page of it.
 struct Pages {
     arena: Arc<dyn Provider>,
     references: Box<[AtomicI32]>,
 }
 
-/// A fragment of a page. Dropping it drops its reference.
+/// Dropping it drops its reference.
 pub struct CarvedFrag<'a> {
     pages: &'a Pages,
     page: PageIdx,
@@ -57,7 +54,6 @@ pub struct CarvedFrag<'a> {
 const _: () = assert!(size_of::<CarvedFrag>() == 16, "of the size of the pool's handle");
 
 impl PageFrag {
-    /// Starts on this arena, without a page.
     pub fn new(arena: Arc<dyn Provider>) -> Self {
         let pages = arena.area().pages() as usize >> ORDER;
         let references = (0..pages).map(|_| AtomicI32::new(0)).collect();
@@ -71,7 +67,7 @@ impl PageFrag {
         }
     }
 
-    /// Allocates a fragment; `None` if the arena is empty or the size exceeds a page.
+    /// `None` if the arena is empty, or the size exceeds a page.
     #[inline]
     pub fn alloc(&self, size: usize) -> Option<CarvedFrag<'_>> {
         let size = size.next_multiple_of(ALIGN);
@@ -112,7 +108,6 @@ impl PageFrag {
         Some(page)
     }
 
-    /// Pages taken from the arena, and pages reused in place.
     pub fn counted(&self) -> Counted {
         Counted::from_fields([("refilled", self.refills.get()), ("reused_in_place", self.reuses.get())])
     }
@@ -134,7 +129,7 @@ impl Pages {
         &self.references[page.0 as usize >> ORDER]
     }
 
-    /// Drops this many references. Returns whether they were the last.
+    /// Returns whether these references were the last.
     #[inline(always)]
     fn let_go(&self, page: PageIdx, references: i32) -> bool {
         self.references_of(page).fetch_sub(references, Ordering::AcqRel) == references
@@ -142,7 +137,7 @@ impl Pages {
 }
 
 impl CarvedFrag<'_> {
-    /// Where the fragment begins in the arena.
+    /// Its offset in the arena.
     pub fn start(&self) -> u64 {
         self.page.offset() + u64::from(self.offset)
     }

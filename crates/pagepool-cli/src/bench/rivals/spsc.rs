@@ -1,11 +1,10 @@
 //! A bare ring between two threads: it hands over buffers in the two-core workloads, and is their floor.
 //!
 //! What   `rtrb`'s ring of 1024 elements, moved in whole bursts. `rtrb` moves elements that are not `Copy`
-//!        one by one, at 28 instructions per element for both sides; here a burst is two copies of memory, at
-//!        2 instructions per element.
+//!        one by one, at 28 instructions each for both sides; a burst here is two copies of memory, at 2.
 //! Who    [`BurstSender`] belongs to one thread, [`BurstReceiver`] to another; both are `Send`, neither is
 //!        `Clone`.
-//! Absent on purpose: elements sent after the receiver has ended are not dropped.
+//! Absent on purpose: elements sent after the receiver ended are not dropped.
 
 // UNSAFETY: a burst moves between a vector and the ring's slots as memory; neither side drops it.
 #![expect(unsafe_code)]
@@ -17,25 +16,20 @@ use rtrb::{Consumer, Producer, RingBuffer};
 
 use crate::bench::measure::workload::Ready;
 
-/// Slots of a ring.
 pub const CAPACITY: usize = 1024;
-/// Elements that pass through a ring at once.
 pub const BURST: usize = 32;
 
-/// The producer's end.
 pub struct BurstSender<T>(Producer<ManuallyDrop<T>>);
 
-/// The consumer's end.
 pub struct BurstReceiver<T>(Consumer<ManuallyDrop<T>>);
 
-/// An empty ring.
 pub fn ring<T: Send>() -> (BurstSender<T>, BurstReceiver<T>) {
     let (sender, receiver) = RingBuffer::new(CAPACITY);
     (BurstSender(sender), BurstReceiver(receiver))
 }
 
 impl<T: Send> BurstSender<T> {
-    /// Moves all of `burst` into the ring and returns true, or leaves it alone and returns false.
+    /// Moves all of `burst` into the ring; false: there is no room, and nothing moved.
     #[inline(always)]
     pub fn push(&mut self, burst: &mut Vec<T>) -> bool {
         let Ok(mut chunk) = self.0.write_chunk_uninit(burst.len()) else { return false };
@@ -55,8 +49,8 @@ impl<T: Send> BurstSender<T> {
 }
 
 impl<T: Send> BurstReceiver<T> {
-    /// Moves exactly `n` elements into the spare capacity of `burst` and returns true, or moves none and
-    /// returns false. Never grows the vector: without room it returns false.
+    /// Moves exactly `n` elements into the spare capacity of `burst`; false: there were too few, or no room,
+    /// and nothing moved. Never grows the vector.
     #[inline(always)]
     pub fn pop(&mut self, burst: &mut Vec<T>, n: usize) -> bool {
         let room = burst.spare_capacity_mut();
@@ -86,7 +80,7 @@ impl<T> Drop for BurstReceiver<T> {
     }
 }
 
-/// Two cores and a ring: one side fills a burst and sends it, the other receives and empties it.
+/// One side fills bursts and sends them, the other receives and empties them.
 pub fn relay<T: Send + 'static>(
     mut fill: impl FnMut(&mut Vec<T>) + 'static,
     mut empty: impl FnMut(&mut Vec<T>) + Send + 'static,

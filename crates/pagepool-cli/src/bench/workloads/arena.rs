@@ -41,7 +41,7 @@ fn reserve_release<const N: usize>(order: u8) -> Result<Ready, String> {
     }))
 }
 
-/// Runs like [`reserve_release`] of 64 pages. The arena has no other free pages, and no 32 KiB together.
+/// Like [`reserve_release`] of 64 pages. The arena has no other free pages, and no 32 KiB together.
 fn bulk_beside_a_refusal() -> Result<Ready, String> {
     const FREE: usize = 64;
     let arena = pools::arena(2 * FREE)?;

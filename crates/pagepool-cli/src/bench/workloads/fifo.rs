@@ -12,7 +12,6 @@ use crate::bench::measure::touch;
 use crate::bench::measure::workload::{Ready, Workload};
 use crate::bench::workloads::pools;
 
-/// Without and with touch, with and without colours, from small and large pools.
 pub const TABLE: &[Workload] = &[
     Workload::new("page_fifo1024", || ready::<false>(pools::packets()))
         .about("1024 outstanding: drop the oldest, allocate one")
@@ -42,7 +41,6 @@ pub const TABLE: &[Workload] = &[
         .rules(CACHE_ONLY),
 ];
 
-/// Handles held.
 const HELD: usize = 1024;
 
 fn ready<const TOUCH: bool>(params: PoolParams) -> Result<Ready, String> {
@@ -52,7 +50,7 @@ fn ready<const TOUCH: bool>(params: PoolParams) -> Result<Ready, String> {
     Ok(oldest_out::<TOUCH>(pool, held).coloured(colours))
 }
 
-/// Holds the first pages that the arena gives. Its memory is never touched: 16 GiB of addresses cost none.
+/// The first pages of the arena. Its memory is never touched: 16 GiB of addresses cost none.
 fn in_a_row(pages: usize) -> Result<Ready, String> {
     let pool = pools::over(pools::packets(), pools::arena(pages)?)?;
     let held = (0..HELD).map(|_| pools::page(&pool)).collect();
@@ -60,8 +58,7 @@ fn in_a_row(pages: usize) -> Result<Ready, String> {
 }
 
 /// Passes all pages of the arena through the pool once, which puts all records in use. One page of each
-/// stretch stays out, at a varying place in its stretch: their records do not fall into one group of cache
-/// sets.
+/// stretch stays out, at a varying place: their records do not share a group of cache sets.
 fn spread(pages: usize) -> Result<Ready, String> {
     let pool = pools::over(pools::packets(), pools::arena(pages)?)?;
     let stretch = pages / HELD;
@@ -96,7 +93,7 @@ fn oldest_out<const TOUCH: bool>(pool: Bound, held: Vec<PageBuf>) -> Ready {
     })
 }
 
-/// The number of distinct offsets in a page at which packets begin.
+/// The number of offsets at which packets begin.
 fn packet_offsets(held: &[PageBuf]) -> usize {
     let offset = |buf: &PageBuf| Some(buf.packet()?.as_ptr().addr() % PAGE_SIZE);
     held.iter().filter_map(offset).collect::<BTreeSet<_>>().len()

@@ -13,20 +13,19 @@ use crate::bench::measure::workload::{Ready, Workload};
 use crate::bench::rivals::spsc::BURST;
 use crate::bench::workloads::pools;
 
-/// MTU 1500 with headers, headroom and tailroom: 15 fit into 32 KiB.
+/// With headers, headroom and tailroom: 15 fit into 32 KiB.
 pub const MTU_1500: usize = 1514 + 256 + 320;
-/// MTU 8000 with headers, headroom and tailroom: 3 fit into 32 KiB.
+/// With headers, headroom and tailroom: 3 fit into 32 KiB.
 pub const MTU_8000: usize = 8014 + 256 + 320;
 
-/// A page is reused in place for every 15 fragments, and nothing else moves.
+/// A page is reused in place for every 15 fragments; nothing else moves.
 const IN_PLACE_15: &[Rule] =
     &[Rule(&["alloc_fast"], Moves::Share(1, 15)), Rule(&["recycle_cached"], Moves::Share(1, 15))];
 
-/// A page is reused in place for every two fragments, and nothing else moves.
+/// A page is reused in place for every two fragments; nothing else moves.
 const IN_PLACE_2: &[Rule] =
     &[Rule(&["alloc_fast"], Moves::Share(1, 2)), Rule(&["recycle_cached"], Moves::Share(1, 2))];
 
-/// Fragments, and `alloc`, on the owner's core and across cores.
 pub const TABLE: &[Workload] = &[
     Workload::new("frag_2090_direct", frag_direct)
         .about("allocate a fragment of 2090 bytes, drop it")
@@ -64,19 +63,18 @@ pub const TABLE: &[Workload] = &[
         .rules(&[Rule(&["alloc_fast"], Moves::Share(1, 3)), Rule(&["recycle_cached"], Moves::Share(1, 3))]),
 ];
 
-/// A page for every 15 fragments, and no page from the arena.
+/// A page for every 15 fragments, none from the arena.
 pub const BY_MESSAGE: &[Rule] = &[
     Rule(&["alloc_fast", "alloc_refill"], Moves::Share(1, 15)),
     Rule(&["recycle_ring", "recycle_cached"], Moves::AtMost(1, 1)),
     Rule(&["recycle_cache_full"], Moves::AtMost(1, 15)),
 ];
 
-/// A pool of order-3 pages.
 pub fn order3() -> PoolParams {
     PoolParams { order: 3, ..PoolParams::default() }
 }
 
-/// Allocates a fragment. Cannot fail: the arenas here are larger than any workload needs.
+/// Cannot fail: the arenas here are larger than any workload needs.
 #[inline(always)]
 fn frag(pool: &Bound) -> PageBuf {
     pool.alloc_frag(MTU_1500).expect("the arena has more pages than the workload holds")
@@ -86,11 +84,10 @@ fn frag_direct() -> Result<Ready, String> {
     pools::one_core(order3(), |pool, n| pools::one_by_one(n, || frag(pool)))
 }
 
-/// The most lanes that a pool may have.
+/// The most that a pool may have.
 const LANES: usize = 64;
 
-/// Fragments on the owner's core, in a pool with this many empty lanes, of threads that are idle or have
-/// ended.
+/// Fragments on the owner's core, in a pool with this many empty lanes, of idle or ended threads.
 fn beside_lanes(lanes: usize, idle: bool) -> Result<Ready, String> {
     let pool = pools::bound(PoolParams { max_lanes: LANES, ..PoolParams::default() })?;
     let returners = pools::Returners::of((0..lanes).map(|_| vec![half(&pool)]).collect::<Vec<_>>())?;
@@ -130,18 +127,18 @@ fn alloc_direct() -> Result<Ready, String> {
     pools::one_core(order3(), move |pool, n| pools::one_by_one(n, || alloc(pool)))
 }
 
-/// The order of pages that bursts of fragments are cut from: 128 KiB; 32 fragments share a message.
+/// Bursts of fragments are cut from 128 KiB; 32 fragments share a message.
 const ORDER_OF_BURSTS: u8 = 5;
-/// Fragments of a burst in such a page; each takes 2112 bytes.
+/// Fragments in such a page, at 2112 bytes.
 const FRAGS_A_PAGE: u64 = ((PAGE_SIZE as u64) << ORDER_OF_BURSTS) / 2112;
 
-/// The rules of [`BY_MESSAGE`], for the fragments of [`huge_frags`].
+/// Like [`BY_MESSAGE`], for [`huge_frags`].
 pub const OF_HUGE: &[Rule] = &[
     Rule(&["alloc_fast", "alloc_refill"], Moves::Share(1, FRAGS_A_PAGE)),
     Rule(&["recycle_ring", "recycle_cached"], Moves::AtMost(1, FRAGS_A_PAGE / 2)),
 ];
 
-/// A pool in huge pages, with as many fragments as the pools of `page_remote` have pages.
+/// In huge pages, with as many fragments as the pools of `page_remote` have pages.
 fn huge() -> Result<Bound, String> {
     let huge = ArenaParams { backing: Backing::Huge2M, ..ArenaParams::default() };
     let params = PoolParams { order: ORDER_OF_BURSTS, ..PoolParams::default() };
@@ -151,7 +148,7 @@ fn huge() -> Result<Bound, String> {
     Ok(pool)
 }
 
-/// Fragments of huge pages, which the second core returns one by one.
+/// Fragments of huge pages, returned one by one on the second core.
 pub fn huge_frags<const TOUCH: bool>() -> Result<Ready, String> {
     let allocate = |pool: &Bound, burst: &mut Vec<_>| burst.extend((0..BURST).map(|_| frag(pool)));
     Ok(relay::<TOUCH, PageBuf>(huge()?, allocate, Vec::clear))
@@ -164,15 +161,15 @@ pub fn huge_frags_in_bulk<const TOUCH: bool>() -> Result<Ready, String> {
     Ok(relay::<TOUCH, PageBuf>(huge()?, allocate, put_bulk))
 }
 
-/// Fragments of huge pages, cut and returned in bulk, each handed over in 8 bytes.
+/// Fragments of huge pages, cut and returned in bulk, handed over in 8 bytes each.
 pub fn packed_huge_frags<const TOUCH: bool>() -> Result<Ready, String> {
     let allocate =
         |pool: &Bound, burst: &mut Vec<_>| is_a_burst(pool.alloc_frag_packed(burst, MTU_1500, BURST));
     Ok(relay::<TOUCH, PackedBuf>(huge()?, allocate, put_packed))
 }
 
-/// Order-3 pages of the pool. The fragments in the ring between the cores need 73; the others are for returns
-/// in the lane and the pool's ring.
+/// Pages of the pool: the fragments in the ring between the cores need 73; the others are for returns in the
+/// lane and the pool's ring.
 const POPULATION: usize = 160;
 
 fn frag_remote<const TOUCH: bool>() -> Result<Ready, String> {

@@ -11,7 +11,6 @@ use crate::bench::workloads::pools;
 /// Every buffer comes from the cache and returns to it.
 pub const CACHE_ONLY: &[Rule] = &[Rule(&["alloc_fast"], Moves::Each), Rule(&["recycle_cached"], Moves::Each)];
 
-/// One at a time and in bulk, on the owner.
 pub const TABLE: &[Workload] = &[
     Workload::new("page_direct", page_direct)
         .linux("no-softirq-page_pool01")

@@ -1,9 +1,8 @@
-//! Packets through in-memory NICs: what a pool costs a driver, and the cost of each return path.
+//! Packets through in-memory NICs: the cost of a pool for a driver, and of each return path.
 //!
-//! The polling thread steps the NICs by hand, unless a row says otherwise. A row's time thus includes both
-//! halves of the NICs; compare rows with one another. The NICs are created directly, not opened by name:
-//! `drop_preset` is no method of `Device`, the second NIC has no pool, and the figures would include a call
-//! through a table.
+//! The polling thread steps the NICs by hand, unless a row says otherwise: times include both halves of the
+//! NICs, and are for comparing rows. The NICs are created directly, not opened by name: `drop_preset` is no
+//! method of `Device`, the second NIC has no pool, and figures would include a call through a table.
 
 pub mod rings;
 
@@ -20,22 +19,20 @@ use crate::bench::rivals::spsc;
 use crate::bench::workloads::pools;
 use crate::report::error::error_chain;
 
-/// Packets in a poll: NAPI's budget.
+/// NAPI's budget.
 const BUDGET: usize = 64;
 /// Polls of completed frames on their way to the second core.
 const BULKS: usize = 8;
-/// All pages return through the cache, and no page is taken from the arena.
+/// All pages return through the cache, none from the arena.
 const IN_POLL: &[Rule] = CACHE_ONLY;
-/// All pages return through the cache; packets have three buffers, and their total is not exact.
+/// As [`IN_POLL`], but packets of three buffers give no exact total.
 const IN_POLL_BY_THREE: &[Rule] =
     &[Rule(&["alloc_fast"], Moves::Share(1, 1)), Rule(&["recycle_cached"], Moves::Share(1, 1))];
-/// All pages return through the locked ring.
 const BY_RING: &[Rule] = &[
     Rule(&["alloc_fast", "alloc_refill"], Moves::Each),
     Rule(&["alloc_refill"], Moves::Share(1, 64)),
     Rule(&["recycle_ring"], Moves::Each),
 ];
-/// All pages return by message.
 const BY_MESSAGE: &[Rule] = &[
     Rule(&["alloc_fast", "alloc_refill"], Moves::Each),
     Rule(&["alloc_refill"], Moves::AtMost(1, 2)),
@@ -43,7 +40,6 @@ const BY_MESSAGE: &[Rule] = &[
     Rule(&["alloc_empty"], Moves::AtMost(1, 16)),
 ];
 
-/// Receive and drop; redirect with four ways to return; jumbo packets.
 pub const TABLE: &[Workload] = &[
     Workload::new("drop_preset", drop_preset)
         .about("receive 60 bytes, look at the header, drop: a fixed array of buffers and no pool")
@@ -91,7 +87,7 @@ pub const TABLE: &[Workload] = &[
         .buffers_a_fault(4096), // the domain reuses no address: its table grows
 ];
 
-/// A NIC with both halves, and the packets of a poll.
+/// Both halves, and the packets of a poll.
 struct NicRig {
     domain: Arc<NicDomain>,
     nic: MemNic,
@@ -108,7 +104,7 @@ impl NicRig {
         Ok(Self { domain, nic, port, packets: Vec::with_capacity(BUDGET), bytes })
     }
 
-    /// Delivers this many packets from the wire.
+    /// Packets from the wire.
     #[inline(always)]
     fn deliver(&mut self, packets: usize) {
         let bytes = &self.bytes;
@@ -116,15 +112,15 @@ impl NicRig {
         assert_eq!(self.port.step(all), Some(true), "the ring has a buffer for every packet");
     }
 
-    /// Takes all packets to be sent onto the wire.
+    /// Takes what is sent.
     #[inline(always)]
     fn take(&mut self) {
         self.port.step(|wire| while wire.take(|packet| _ = black_box(packet[0])) {});
     }
 }
 
-/// Pool parameters: XDP's headroom and tailroom, room for packets of `max_len`, the NIC's domain, and a cache
-/// for a poll of packets of three buffers.
+/// Room for packets of `max_len` with XDP's headroom and tailroom, and a cache for a poll of packets of three
+/// buffers.
 fn packets_in(domain: &Arc<NicDomain>, max_len: usize) -> PoolParams {
     PoolParams { domains: vec![domain.clone()], max_len, cache_size: 512, refill: 64, ..pools::packets() }
 }
@@ -163,14 +159,14 @@ fn drop_preset() -> Result<Ready, String> {
     }))
 }
 
-/// Receives and drops packets of `bytes`, in buffers with room for `max_len`.
+/// `bytes`: of a packet; `max_len`: the room in a buffer.
 fn drop_inpoll(max_len: usize, bytes: usize) -> Result<Ready, String> {
     let buffers = bytes.div_ceil(max_len);
     let (mut rig, pool) = rig(pools::arena(pools::PAGES)?, max_len, bytes)?;
     Ok(pools::one_core_over(pool, move |pool, n| {
         let (mut sum, mut left) = (0, n / buffers);
         while left > 0 {
-            // As many buffers per poll as with one buffer each: as many cache lines are in use
+            // As many buffers per poll, thus as many cache lines in use
             let now = left.min(BUDGET / buffers);
             left -= now;
             rig.deliver(now);
@@ -195,7 +191,6 @@ fn redirect(home: impl Fn(&mut XdpFrameBulk) + 'static) -> Result<Ready, String>
     }))
 }
 
-/// Receives packets from the wire, as frames to send.
 #[inline(always)]
 fn receive(from: &mut NicRig, pool: &Bound, queue: &mut TxQueue, packets: usize) {
     from.deliver(packets);
@@ -204,7 +199,7 @@ fn receive(from: &mut NicRig, pool: &Bound, queue: &mut TxQueue, packets: usize)
     queue.extend(from.packets.drain(..).map(XdpFrame::from));
 }
 
-/// Sends frames onto the wire, and takes them back as completed.
+/// Sends frames, and takes them back as completed.
 #[inline(always)]
 fn send(to: &mut NicRig, queue: &mut TxQueue, done: &mut XdpFrameBulk) {
     let frames = queue.len();
@@ -275,7 +270,7 @@ fn redirect_remap() -> Result<Ready, String> {
     }))
 }
 
-/// Redirects packets one by one; `around` does what each needs before and after it is sent.
+/// `around` does what each packet needs before and after it is sent.
 fn one_at_a_time(
     mut from: NicRig,
     mut to: NicRig,

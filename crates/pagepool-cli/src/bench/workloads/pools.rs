@@ -12,42 +12,39 @@ use crate::bench::measure::counted::Counted;
 use crate::bench::measure::workload::Ready;
 use crate::report::error::error_chain;
 
-/// An arena of this many base pages: plain 4 KiB memory, committed as it is used.
+/// Base pages: plain 4 KiB memory, committed as it is used.
 pub fn arena(pages: usize) -> Result<Arc<dyn Provider>, String> {
     arena_with(pages, ArenaParams::default())
 }
 
-/// An arena of this many base pages, with these parameters.
 pub fn arena_with(pages: usize, params: ArenaParams) -> Result<Arc<dyn Provider>, String> {
     let params = ArenaParams { max_bytes: (pages * PAGE_SIZE) as u64, ..params };
     Ok(Arena::new(params).map_err(|error| error_chain(&error))?)
 }
 
-/// Base pages of an arena by default: 64 MiB.
+/// The default: 64 MiB.
 pub const PAGES: usize = 16 * 1024;
 
-/// A pool of its own arena, bound to this thread.
+/// With its own arena.
 pub fn bound(params: PoolParams) -> Result<Bound, String> {
     over(params, arena(PAGES)?)
 }
 
-/// A pool of this arena, bound to this thread.
 pub fn over(params: PoolParams, arena: Arc<dyn Provider>) -> Result<Bound, String> {
     Pool::new(params, arena).map(Pool::bind).map_err(|error| error_chain(&error))
 }
 
-/// A workload on one core, over a pool of its own.
+/// With its own pool.
 pub fn one_core(params: PoolParams, run: impl FnMut(&Bound, usize) + 'static) -> Result<Ready, String> {
     Ok(one_core_over(bound(params)?, run))
 }
 
-/// A workload on one core, over this pool. The pool ends after what `run` holds.
+/// The pool ends after what `run` holds.
 pub fn one_core_over(pool: Bound, mut run: impl FnMut(&Bound, usize) + 'static) -> Ready {
     let counters = counters_of(&pool);
     Ready::one_core(move |n| run(&pool, n)).counting(counters)
 }
 
-/// Allocates a buffer and drops it, `n` times.
 #[inline(always)]
 pub fn one_by_one<B>(n: usize, alloc: impl Fn() -> B) {
     for _ in 0..n {
@@ -58,7 +55,7 @@ pub fn one_by_one<B>(n: usize, alloc: impl Fn() -> B) {
     }
 }
 
-/// Allocates `size` buffers and frees them all with `let_go`, until `n` buffers were allocated.
+/// Allocates `size` buffers and frees them all with `let_go`, until `n` were allocated.
 #[inline(always)]
 pub fn in_bursts<B>(
     n: usize,
@@ -74,25 +71,25 @@ pub fn in_bursts<B>(
     }
 }
 
-/// The packet layout of a driver with XDP headroom: 256 bytes, a packet of 1514, 320 bytes.
+/// The layout of a driver with XDP headroom: 256 bytes, a packet of 1514, 320 bytes.
 pub fn packets() -> PoolParams {
     PoolParams { headroom: 256, max_len: 1514, tailroom: 320, ..PoolParams::default() }
 }
 
-/// Returns a reader of the pool's counters. It may outlive the binding.
+/// The reader may outlive the pool's binding.
 pub fn counters_of(pool: &Bound) -> impl Fn() -> Counted + 'static {
     let pool = pool.handle();
     move || Counted::from_fields(pool.stats().fields())
 }
 
-/// Allocates a page. Cannot fail: the arenas here are larger than any workload needs.
+/// Cannot fail: the arenas here are larger than any workload needs.
 #[inline(always)]
 pub fn page(pool: &Bound) -> PageBuf {
     pool.alloc_page().expect("the arena has more pages than the workload holds")
 }
 
-/// Gives the pool this many idle pages: in its cache, and the rest in its ring. Touches their memory: which
-/// pages a warm-up reaches depends on the timing of the two cores.
+/// Gives the pool idle pages, in its cache and ring. Touches their memory: which pages a warm-up reaches
+/// depends on the timing of the two cores.
 pub fn fill(pool: &Bound, pages: usize) {
     let mut held: Vec<PageBuf> = (0..pages).map(|_| page(pool)).collect();
     for buf in &mut held {
@@ -108,7 +105,7 @@ pub fn fill(pool: &Bound, pages: usize) {
 pub struct Returners(Vec<(Sender<()>, JoinHandle<()>)>);
 
 impl Returners {
-    /// Starts a thread for each set of buffers, one after another; each returns its set.
+    /// Each thread returns one set of buffers, one thread after another.
     pub fn of(buffers: impl IntoIterator<Item = Vec<PageBuf>>) -> Result<Self, String> {
         let mut threads = Vec::new();
         for buffers in buffers {

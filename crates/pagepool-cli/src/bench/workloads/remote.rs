@@ -1,9 +1,9 @@
 //! Buffers that a second core drops: the owner allocates on the first core and passes them through a bare
 //! ring.
 //!
-//! The work is that of `rivals/mempool.c`; `bench across` compares the two: a ring of 1024 elements, bursts
-//! of 32, one access per side with touch, and a return path with room for every page. With touch, the pool's
-//! size decides which lines move: 3072 pages here, 8191 objects there.
+//! The work is that of `rivals/mempool.c`, for `bench across`: a ring of 1024 elements, bursts of 32, one
+//! access per side with touch, and a return path with room for every page. With touch, the pool's size
+//! decides which lines move: 3072 pages here, 8191 objects there.
 
 use std::hint::{black_box, spin_loop};
 
@@ -16,14 +16,13 @@ use crate::bench::measure::workload::{Ready, Workload};
 use crate::bench::rivals::spsc::{self, BURST, CAPACITY};
 use crate::bench::workloads::pools;
 
-/// All buffers return by message, and no page is taken from the arena.
+/// All buffers return by message, none from the arena.
 pub const BY_MESSAGE: &[Rule] = &[
     Rule(&["alloc_fast", "alloc_refill"], Moves::Each),
     Rule(&["alloc_refill"], Moves::AtMost(1, 2)),
     Rule(&["recycle_ring"], Moves::Each),
 ];
 
-/// One by one and in bulk, without and with touch.
 pub const TABLE: &[Workload] = &[
     Workload::new("page_remote", singly::<false>)
         .about("bursts of 32 to the second core, which drops them one by one")
@@ -65,16 +64,16 @@ pub const TABLE: &[Workload] = &[
         .rules(BY_MESSAGE),
 ];
 
-/// Pages of the pool: what the ring and the two bursts can hold, and more than as many again. With only 64
-/// more than can be out, both ends of the lane worked on the same cache lines.
+/// What the ring and the two bursts hold, and more than as many again. With only 64 more than can be out,
+/// both ends of the lane worked on the same cache lines.
 const POPULATION: usize = 3 * CAPACITY;
 
-/// The packet layout, with a lane, a ring and a cache as large as those of the rival mempool.
+/// A lane, a ring and a cache as large as those of the rival mempool.
 fn roomy() -> PoolParams {
     PoolParams { cache_size: 512, ring_size: 8192, lane_size: 8192, ..pools::packets() }
 }
 
-/// A buffer of a burst, with one packet.
+/// A buffer with one packet.
 pub trait BurstBuf: Send + 'static {
     fn packet(&self) -> Option<&[u8]>;
     fn packet_mut(&mut self) -> Option<&mut [u8]>;
@@ -119,23 +118,19 @@ pub fn is_a_burst(got: usize) {
     assert_eq!(got, BURST, "the arena has more pages than the workload holds");
 }
 
-/// Handles, returned one by one.
 pub fn singly<const TOUCH: bool>() -> Result<Ready, String> {
     ready::<TOUCH, PageBuf>(|pool, burst| burst.extend((0..BURST).map(|_| pools::page(pool))), Vec::clear)
 }
 
-/// Handles, returned in bulk.
 pub fn in_bulk<const TOUCH: bool>() -> Result<Ready, String> {
     ready::<TOUCH, PageBuf>(|pool, burst| is_a_burst(pool.alloc_bulk(burst, BURST)), put_bulk)
 }
 
-/// Packed buffers, returned one by one.
 pub fn packed_singly<const TOUCH: bool>() -> Result<Ready, String> {
     let packed = |pool: &Bound| pools::page(pool).pack().expect("a whole page of one pool of few");
     ready::<TOUCH, PackedBuf>(move |pool, burst| burst.extend((0..BURST).map(|_| packed(pool))), Vec::clear)
 }
 
-/// Packed buffers, returned in bulk.
 pub fn packed_in_bulk<const TOUCH: bool>() -> Result<Ready, String> {
     ready::<TOUCH, PackedBuf>(|pool, burst| is_a_burst(pool.alloc_packed(burst, BURST)), put_packed)
 }
@@ -183,7 +178,7 @@ pub fn batches<const TOUCH: bool>() -> Result<Ready, String> {
     Ok(Ready::two_cores(produce, consume).counting(counters))
 }
 
-/// Bursts that the owner allocates and the second core returns. With `TOUCH`, each side accesses each buffer.
+/// The owner allocates bursts, the second core returns them. With `TOUCH`, each side accesses each buffer.
 pub fn relay<const TOUCH: bool, B: BurstBuf>(
     pool: Bound,
     allocate: impl Fn(&Bound, &mut Vec<B>) + 'static,

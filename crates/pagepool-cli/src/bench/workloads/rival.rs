@@ -9,7 +9,7 @@ use crate::bench::measure::workload::{Ready, Workload};
 use crate::bench::rivals::page_frag::{CarvedFrag, PageFrag};
 use crate::bench::workloads::pools;
 
-/// Dropped at once, which reuses a page in place; or with 64 in flight, which hardly ever does.
+/// Dropped at once, which reuses pages in place; or with 64 in flight, which hardly does.
 pub const TABLE: &[Workload] = &[
     Workload::new("page_frag_2090", || one_in_flight(MTU_1500))
         .about("a page_frag look-alike: allocate a fragment of 2090 bytes, drop it")
@@ -25,12 +25,12 @@ pub const TABLE: &[Workload] = &[
         .rules(MOSTLY_FRESH_3),
 ];
 
-/// A page for every 15 fragments; it is reused only if the first fragment of a burst begins it.
+/// A page for every 15 fragments; reused only if the first fragment of a burst begins it.
 const MOSTLY_FRESH_15: &[Rule] = &[
     Rule(&["refilled", "reused_in_place"], Moves::Share(1, 15)),
     Rule(&["reused_in_place"], Moves::AtMost(1, 64)),
 ];
-/// A page for every 3 fragments; it is reused only if the first fragment of a burst begins it.
+/// A page for every 3 fragments; reused only if the first fragment of a burst begins it.
 const MOSTLY_FRESH_3: &[Rule] = &[
     Rule(&["refilled", "reused_in_place"], Moves::Share(1, 3)),
     Rule(&["reused_in_place"], Moves::AtMost(1, 64)),
@@ -41,12 +41,10 @@ fn frag(cache: &PageFrag, size: usize) -> CarvedFrag<'_> {
     cache.alloc(size).expect("the arena has more pages than the workload holds")
 }
 
-/// One fragment at a time, dropped at once.
 fn one_in_flight(size: usize) -> Result<Ready, String> {
     one_core(move |cache, n| pools::one_by_one(n, || frag(cache, size)))
 }
 
-/// 64 fragments, then 64 drops.
 pub fn burst64(size: usize) -> Result<Ready, String> {
     one_core(move |cache, n| {
         pools::in_bursts(n, 64, &mut Vec::with_capacity(64), || frag(cache, size), Vec::clear);

@@ -1,4 +1,4 @@
-//! Packets for stacks: what their blocks, clones, merges and `Bytes` cost in addition to their pages.
+//! Packets for stacks: the cost of blocks, clones, merges and `Bytes` in addition to pages.
 
 use std::hint::black_box;
 
@@ -9,12 +9,10 @@ use crate::bench::measure::workload::{Ready, Workload};
 use crate::bench::workloads::pools;
 use crate::report::error::error_chain;
 
-/// Packets that are merged into one.
 const MERGED: usize = 16;
-/// Bytes of headers that a stack removes before it merges.
+/// Bytes that a stack removes before it merges.
 const HEADERS: usize = 54;
 
-/// Built, cloned, merged and converted on the owner's core.
 pub const TABLE: &[Workload] = &[
     Workload::new("skb_build_free", build_free)
         .about("allocate a page, make a frame and an SkBuff of it, drop that")

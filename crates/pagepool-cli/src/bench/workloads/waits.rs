@@ -9,7 +9,7 @@ use crate::report::error::error_chain;
 
 /// Pages in a burst, and in a refill.
 const BURST: usize = 64;
-/// Pages that may wait: more than the pool's cache holds beyond a burst.
+/// More than the pool's cache holds beyond a burst.
 const WAITING: usize = 1024;
 
 /// Pages are queued in bursts; the refill that needs them finds them done.

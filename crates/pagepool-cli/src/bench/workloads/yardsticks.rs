@@ -28,7 +28,7 @@ pub const TABLE: &[Workload] = &[
         .batch(BURST),
 ];
 
-/// Repeats a step on one core; each step gets its number.
+/// Each step gets its number.
 fn steps(mut step: impl FnMut(usize) + 'static) -> Result<Ready, String> {
     Ok(Ready::one_core(move |n| (0..n).for_each(&mut step)))
 }
@@ -71,8 +71,8 @@ fn lock_spin() -> Result<Ready, String> {
     })
 }
 
-/// Sends a cache line to the second core and back: the producer writes odd numbers, the consumer answers with
-/// even ones.
+/// A cache line to the second core and back: the producer writes odd numbers, the consumer answers with even
+/// ones.
 pub fn line_round_trip() -> Result<Ready, String> {
     let line = Arc::new(SharedLine(AtomicU64::new(0)));
     let other = line.clone();
@@ -101,10 +101,10 @@ pub fn line_round_trip() -> Result<Ready, String> {
 #[repr(align(128))]
 struct SharedLine(AtomicU64);
 
-/// An element as large as a buffer's handle.
+/// As large as a buffer's handle.
 type RingElement = [u64; 2];
 
-/// A bare ring: the producer makes each element, the consumer reads it.
+/// The producer makes each element, the consumer reads it.
 pub fn spsc_floor() -> Result<Ready, String> {
     let mut at = 0;
     let fill = move |burst: &mut Vec<RingElement>| {
@@ -118,15 +118,14 @@ pub fn spsc_floor() -> Result<Ready, String> {
     Ok(spsc::relay(fill, empty))
 }
 
-/// Words from one buffer of [`spsc_floor_touch`] to the next: 65 cache lines, which spreads buffers over the
-/// cache's sets.
+/// 65 cache lines from one buffer of [`spsc_floor_touch`] to the next, which spreads buffers over the cache's
+/// sets.
 const STRIDE_WORDS: usize = 4160 / 8;
-/// More buffers than the ring and two bursts hold: no buffer is written while it is read. As many as the
-/// compared workloads' pools have pages.
+/// More buffers than the ring and two bursts hold: none is written while it is read. As many as the compared
+/// workloads' pools have pages.
 const BUFFERS: usize = 3072;
 
-/// A bare ring in which the producer writes, and the consumer reads, the first line of a separate buffer per
-/// element.
+/// The producer writes, and the consumer reads, the first line of a separate buffer per element.
 pub fn spsc_floor_touch() -> Result<Ready, String> {
     let words: Vec<AtomicU64> = (0..STRIDE_WORDS * BUFFERS).map(|_| AtomicU64::new(0)).collect();
     let memory: Arc<[AtomicU64]> = words.into();

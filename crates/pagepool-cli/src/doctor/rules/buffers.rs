@@ -1,4 +1,4 @@
-//! Buffers that do not return: of running programs, of ended pools, and of dead processes.
+//! Buffers that do not return: of running programs, ended pools, and dead processes.
 
 use std::time::Duration;
 
@@ -11,9 +11,9 @@ use crate::doctor::rule::{Cost, DoctorRule, Finding};
 use crate::observing::look::{bytes, spoken};
 use crate::report::number::grouped;
 
-/// The least rise, in pages, that counts.
+/// Pages.
 const LEAST_RISE: u64 = 64;
-/// The seconds in which an ended pool should get its buffers back.
+/// Seconds in which an ended pool should get its buffers back.
 const LATE: u64 = 5;
 
 pub const OUT_RISING: DoctorRule = DoctorRule {
@@ -37,14 +37,13 @@ pub const OUT_RISING: DoctorRule = DoctorRule {
     },
 };
 
-/// Whether more and more of a pool's buffers are out.
 pub fn rises(pool: &PoolEvidence) -> bool {
     rise(pool).is_some()
 }
 
-/// The minimum of buffers out in the first and in the last third of the looks, if they rise steadily. A
-/// random variation has looks in the last third that are below some of the first; after a single rise the
-/// middle third is like one of the others.
+/// The minima of the first and last third of the looks, if buffers out rise steadily. In a random variation,
+/// looks of the last third are below some of the first; after a single rise the middle third is like one of
+/// the others.
 fn rise(pool: &PoolEvidence) -> Option<(u64, u64)> {
     let third = pool.held.len() / 3;
     if pool.held.len() < LEAST_LOOKS {
@@ -59,7 +58,7 @@ fn rise(pool: &PoolEvidence) -> Option<(u64, u64)> {
     (last > most_first && last - first >= LEAST_RISE && is_steady).then_some((first, last))
 }
 
-/// The fix if the finding names the holders.
+/// The fix if holders are recorded.
 const RETURN_THEM: &str = "Return what is allocated at that place, or limit the queue that grows: a tag \
                            (`set_tag`, in C `pagepool_buf_set_tag`) at each step of the way tells which. An \
                            address becomes a line by `addr2line -ife PROGRAM ADDRESS`, of the program \
@@ -124,7 +123,7 @@ fn held_long(evidence: &Evidence) -> Vec<Finding> {
     let of = |(process, pool): (&ProcessEvidence, &PoolEvidence)| {
         let old = pool.holders.as_ref()?.for_a_minute;
         let sum = |name| process.entries.iter().map(|entry| entry.now(name)).fold(0, u64::saturating_add);
-        // Which of them lie at devices is unknown: it may be all that the devices have.
+        // Which of them lie at devices is unknown: perhaps all that are there.
         let old = old.saturating_sub(waiting(process, pool)).saturating_sub(sum("in_tx"));
         let seen = format!(
             "{} pages have been out for a minute or longer, of {}.{}",
@@ -139,12 +138,12 @@ fn held_long(evidence: &Evidence) -> Vec<Finding> {
     evidence.pools().filter_map(of).collect()
 }
 
-/// Whether the pool has an unpublished device: which buffers wait there is unknown.
+/// Whether the pool has an unpublished device, whose buffers are unknown.
 fn has_hidden_device(process: &ProcessEvidence, pool: &PoolEvidence) -> bool {
     pool.has_device() && process.entries.iter().all(|entry| entry.pool != Some(pool.id))
 }
 
-/// Buffers of a pool that wait for packets at its devices.
+/// Buffers that wait for packets at the pool's devices.
 fn waiting(process: &ProcessEvidence, pool: &PoolEvidence) -> u64 {
     let below = process.entries.iter().filter(|entry| entry.pool == Some(pool.id));
     below.map(|entry| entry.now("in_rx")).fold(0, u64::saturating_add)
@@ -213,7 +212,6 @@ fn dead_held(evidence: &Evidence) -> Vec<Finding> {
     dead.filter_map(of).collect()
 }
 
-/// What a pool had out when its process died.
 fn had(process: &ProcessEvidence, pool: &PoolEvidence) -> String {
     let waiting = match waiting(process, pool) {
         0 => String::new(),
@@ -232,7 +230,6 @@ mod tests {
     use crate::doctor::rule::diagnose;
     use crate::doctor::rules::RULES;
 
-    /// Pseudo-random numbers below a limit.
     fn any(state: &mut u64, below: u64) -> u64 {
         *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (*state >> 33) % below

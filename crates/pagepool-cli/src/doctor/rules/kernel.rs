@@ -10,20 +10,20 @@ use crate::doctor::rule::{Cost, DoctorRule, Finding};
 use crate::observing::look::spoken;
 use crate::report::number::grouped;
 
-/// The seconds that a pool may wait for its last pages; the kernel itself warns after them.
+/// Seconds that a pool may wait for its last pages; then the kernel itself warns.
 const STALLED: u64 = 60;
-/// The allocations per second from which on the source of pages matters.
+/// Allocations per second from which on a pool is judged.
 const BUSY: f64 = 1000.0;
-/// Single pages that a pool requests from the system at a time and counts as one slow allocation; the others
-/// come out of its cache (`net/core/page_pool.c:__page_pool_alloc_netmems_slow`, v7.3).
+/// Single pages that one slow allocation requests from the system; all but the first go through the cache
+/// (`net/core/page_pool.c:__page_pool_alloc_netmems_slow`, v7.3).
 const BULK: u64 = 64;
-/// The least calls to the system that count: one late reader causes fewer.
+/// The fewest calls to the system that count: one late reader causes fewer.
 const LEAST: u64 = 10;
 
 pub const KERNEL_DETACHED: DoctorRule = DoctorRule {
     name: "kernel_detached",
     cost: Cost::BuffersLost,
-    when: "a page pool that a driver of the kernel has released waits for its pages for 60 s or more",
+    when: "a page pool of the kernel, released by its driver, has waited for its pages for 60 s or more",
     why: "Its packets are still held, by a socket that no program reads or by a leak; its memory is not \
           freed.",
     fix: "`ss -anm` shows sockets with full receive queues; end the program that does not read.",

@@ -7,12 +7,11 @@ use crate::doctor::rule::{Cost, DoctorRule, Finding};
 use crate::observing::look::bytes;
 use crate::report::number::grouped;
 
-/// The pages per second from which on their place matters.
+/// Pages per second from which on a pool is judged.
 const BUSY: f64 = 10_000.0;
-/// The memory that a CPU's TLB covers with pages of 4 KiB: 1,536 entries or more.
+/// What a CPU's TLB covers with pages of 4 KiB: 1,536 entries or more.
 const TLB_REACH: u64 = 6 << 20;
-/// The pages out from which on their first lines do not fit into a first-level cache (64 sets of 8), if all
-/// packets begin at one offset.
+/// Pages out whose first lines, all at one offset, fill a first-level cache: 64 sets of 8.
 const L1_LINES: u64 = 512;
 
 pub const NO_HUGE_PAGES: DoctorRule = DoctorRule {

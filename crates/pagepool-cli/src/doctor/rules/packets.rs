@@ -7,11 +7,11 @@ use crate::doctor::rule::{Cost, DoctorRule, Finding};
 use crate::queues::late_thread::{LateThread, MoreQueues};
 use crate::report::number::grouped;
 
-/// The kinds of receiving entries: a socket, or an in-memory NIC.
+/// Entries that receive: a socket, or an in-memory NIC.
 const DEVICES: [&str; 2] = ["socket", "nic"];
-/// Loss is reported from one packet in this many: TCP itself loses some when it probes the rate of a path.
+/// Reported from one loss in this many packets: TCP itself loses some when it probes the rate of a path.
 const ONE_IN: u64 = 1000;
-/// A thread that uses at least this share of a CPU works on the packets.
+/// A thread that uses this share of a CPU works on the packets.
 const BUSY: f64 = 0.1;
 
 pub const STARVED: DoctorRule = DoctorRule {
@@ -27,8 +27,7 @@ pub const STARVED: DoctorRule = DoctorRule {
     find: starved,
     #[cfg(test)]
     case: RuleCase {
-        // The counters of a socket in copy mode after 12,345 packets without a buffer, and 100 that were too
-        // long.
+        // A socket in copy mode: 12,345 packets without a buffer, 100 too long.
         ill: |of| {
             of.socket().set("zero_copy", "false");
             of.socket().count("rx_fill_ring_empty", 12_345);
@@ -36,8 +35,7 @@ pub const STARVED: DoctorRule = DoctorRule {
             of.socket().count("rx_too_long", 100);
         },
         says: "12,345 packets found no buffer (2,469 a second)",
-        // The counters of a zero-copy socket after packets that were too long, while its driver requests
-        // buffers.
+        // A zero-copy socket: packets too long, while the driver requests buffers.
         well: |of| {
             of.socket().count("rx_fill_ring_empty", 50_000);
             of.socket().count("rx_dropped", 4000);
@@ -122,7 +120,7 @@ fn rx_ring_full(evidence: &Evidence) -> Vec<Finding> {
     evidence.entries(&DEVICES).filter_map(full).collect()
 }
 
-/// The fix for a thread that polls its device too late, within what the interface offers.
+/// The fix for a thread that polls too late, within what the interface offers.
 fn too_late(evidence: &Evidence, process: &ProcessEvidence, device: &EntryEvidence) -> String {
     let link = evidence.link_of(process, device);
     let thread = process.thread_of(device).filter(|thread| thread.busy >= BUSY);
@@ -135,12 +133,11 @@ fn too_late(evidence: &Evidence, process: &ProcessEvidence, device: &EntryEviden
     LateThread { in_kernel, driver, queues }.remedy()
 }
 
-/// The number of sockets that receive on an interface.
 fn sockets_on(evidence: &Evidence, link: &LinkEvidence) -> usize {
     evidence.receivers().filter(|(.., of)| of.index == link.index).count()
 }
 
-/// The counters of refused packets, each with its fix.
+/// Counters of refused packets, with their fixes.
 const REFUSED: [(&str, &str); 6] = [
     (
         "rx_too_long",
@@ -218,7 +215,7 @@ fn card_dropped(evidence: &Evidence) -> Vec<Finding> {
     evidence.links.iter().filter_map(of).collect()
 }
 
-/// The counters of packets that were not sent, each with its fix.
+/// Counters of packets not sent, with their fixes.
 const UNSENT: [(&str, &str); 12] = [
     (
         "tx_dropped",
@@ -256,13 +253,12 @@ pub const TX_LOST: DoctorRule = DoctorRule {
     },
 };
 
-/// Whether this many lost packets are reported.
 fn is_much(of: &EntryEvidence, lost: u64) -> bool {
     let moved = ["rx_packets", "tx_packets", "rx", "redirect_in"].map(|name| of.moved(name));
     lost > 0 && lost.saturating_mul(ONE_IN) >= moved.into_iter().max().unwrap_or(0)
 }
 
-/// A finding for each of these counters that rose, of sockets, NICs and ports.
+/// A finding for each of these counters that rose.
 fn of_sockets(evidence: &Evidence, counters: &[(&str, &str)]) -> Vec<Finding> {
     let mut all = Vec::new();
     for (process, entry) in evidence.entries(&["socket", "nic", "port"]) {
@@ -289,7 +285,6 @@ fn of_entry(
     Finding::new(place, of, rose(evidence, name, count) + ".", evidence.per_second(count))
 }
 
-/// A text about a counter that rose.
 fn rose(evidence: &Evidence, name: &str, count: u64) -> String {
     let rate = grouped(evidence.per_second(count).round() as u64);
     format!("{name} rose by {} ({rate} a second)", grouped(count))
@@ -322,8 +317,8 @@ mod tests {
         assert!(fix.starts_with("Its ring and its queues are at their most"), "{fix}");
     }
 
-    /// The counters of a socket as the kernel raises them for packets that are too long: its `rx_dropped` in
-    /// any mode, and with zero copy also the driver's attempts.
+    /// Packets that are too long raise a socket's `rx_dropped` in any mode, and with zero copy also the
+    /// driver's attempts.
     #[test]
     fn packets_that_are_too_long_are_one_finding() {
         for (zero_copy, attempts) in [("false", 0), ("true", 50_000)] {

@@ -9,7 +9,7 @@ use crate::doctor::rule::RuleCase;
 use crate::doctor::rule::{Cost, DoctorRule, Finding};
 use crate::report::number::grouped;
 
-/// The interrupts or pages per second from which on they cost a noticeable part of a CPU.
+/// Interrupts or pages per second from which on they take much CPU time.
 const MANY: f64 = 1000.0;
 /// The share of a CPU from which on a thread needs that CPU.
 const NEEDS_CPU: f64 = 0.5;
@@ -254,13 +254,12 @@ fn irqs_on_one_cpu(evidence: &Evidence) -> Vec<Finding> {
     evidence.links.iter().filter_map(of).collect()
 }
 
-/// The node of a thread on a machine with several nodes, if all CPUs that it may use are on it. Where it ran
-/// at one moment proves nothing.
+/// The node of a thread, if all CPUs that it may use are on it: where it ran at one moment proves nothing.
 fn node_of(cpus: &CpuEvidence, thread: &ThreadEvidence) -> Option<usize> {
     cpus.node_of_all(&thread.allowed)
 }
 
-/// Another CPU that no owner of a pool is pinned to, if possible on the node of `than`.
+/// Another CPU without a pinned owner of a pool, if possible on the node of `than`.
 fn another_cpu(evidence: &Evidence, than: usize) -> Option<usize> {
     let nodes = evidence.cpus.nodes.iter();
     let (of_node, others): (Vec<_>, Vec<_>) = nodes.partition(|(_, cpus)| cpus.contains(&than));
@@ -269,7 +268,7 @@ fn another_cpu(evidence: &Evidence, than: usize) -> Option<usize> {
     all.find(|&cpu| cpu != than && !is_taken(cpu))
 }
 
-/// The interrupts of a socket's queue: those named after the queue, without those for sent packets only.
+/// The interrupts named after a socket's queue, except those for sent packets only.
 fn of_queue<'a>(
     link: &'a LinkEvidence,
     socket: &EntryEvidence,
@@ -278,8 +277,8 @@ fn of_queue<'a>(
     link.interrupts.iter().filter(move |interrupt| queue.is_some() && queue_of(interrupt) == queue)
 }
 
-/// The receive queue of an interrupt, from its name: `near0-TxRx-3`, `virtio2-input.3`,
-/// `mlx5_comp3@pci:0000:3b:00.0`. `None` if it reports only sent packets, or events of the card; also for gve
+/// The receive queue in the name of an interrupt: `near0-TxRx-3`, `virtio2-input.3`,
+/// `mlx5_comp3@pci:0000:3b:00.0`. `None` if it is only for sent packets or events of the card; also for gve
 /// (`ntfy`), which counts send queues first.
 fn queue_of(interrupt: &InterruptEvidence) -> Option<u32> {
     let name = interrupt.name.to_lowercase();
@@ -290,7 +289,7 @@ fn queue_of(interrupt: &InterruptEvidence) -> Option<u32> {
     number.parse().ok().filter(|_| !sends_only && !is_other)
 }
 
-/// Formats numbers as the kernel reads them: `0-2,5`.
+/// As the kernel reads them: `0-2,5`.
 fn ranges(numbers: &[usize]) -> String {
     let runs = numbers.chunk_by(|one, next| one + 1 == *next);
     let shown = runs.map(|run| match run {

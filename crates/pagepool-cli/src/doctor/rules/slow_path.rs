@@ -7,17 +7,17 @@ use crate::doctor::rule::RuleCase;
 use crate::doctor::rule::{Cost, DoctorRule, Finding};
 use crate::report::number::grouped;
 
-/// The pages per second from which on a pool is judged.
+/// Pages per second from which on a pool is judged.
 const BUSY: f64 = 1000.0;
-/// The least pages, or calls, that are reported.
+/// The fewest pages or calls that are reported.
 const LEAST: u64 = 10;
-/// The percentage of the allocated pages that must leave the pool to be reported.
+/// The limit for pages that leave the pool, in percent of those allocated.
 const LEAVING: f64 = 0.01;
-/// The percentage of calls to the arena that is reported.
+/// The limit for calls to the arena, in percent of the allocated pages.
 const SLOWLY: f64 = 0.1;
-/// The percentage of returns past a full cache that is reported.
+/// The limit for returns past a full cache, in percent of the allocated pages.
 const PAST_CACHE: f64 = 50.0;
-/// The percentage of pages leaving because of a reference that is reported.
+/// The limit for pages that leave because of a reference, in percent of those allocated.
 const REFERRED_TO: f64 = 1.0;
 
 pub const RING_FULL: DoctorRule = DoctorRule {
@@ -240,7 +240,7 @@ fn low_water(evidence: &Evidence) -> Vec<Finding> {
     evidence.warm_pools().filter_map(of).collect()
 }
 
-/// A finding for each warm and busy pool whose count is at least this percentage of the allocated pages.
+/// A finding for each warm and busy pool whose count reaches `percent` of the allocated pages.
 fn found(
     evidence: &Evidence,
     percent: f64,

@@ -1,4 +1,4 @@
-//! The interfaces of sockets and how sockets were opened: links that are down, generic XDP, copies, offloads.
+//! How sockets were opened, and on what: links that are down, generic XDP, copies, offloads.
 
 #[cfg(test)]
 use crate::doctor::evidence::OffloadEvidence;
@@ -194,7 +194,6 @@ pub fn place(process: &ProcessEvidence, socket: &EntryEvidence) -> String {
     format!("{}, socket {}", process.title(), socket.name)
 }
 
-/// Packets per second of a socket.
 pub fn rate(evidence: &Evidence, socket: &EntryEvidence) -> f64 {
     evidence.per_second(socket.moved("rx_packets").saturating_add(socket.moved("tx_packets")))
 }

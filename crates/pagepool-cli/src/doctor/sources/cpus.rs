@@ -1,4 +1,4 @@
-//! CPUs with their nodes and frequency governors, and huge pages, from `/sys`.
+//! CPUs, nodes, frequency governors and huge pages, from `/sys`.
 
 use std::fs;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::path::Path;
 use crate::doctor::evidence::{CpuEvidence, HugePageEvidence};
 use crate::engine::memory_node::numbers;
 
-/// The nodes that have CPUs, and the governors of CPUs, unless the hardware chooses the frequency.
+/// Nodes that have CPUs, and governors unless the hardware chooses the frequency.
 pub fn cpus(root: &Path) -> CpuEvidence {
     let devices = root.join("sys/devices/system");
     let list =
@@ -26,7 +26,7 @@ pub fn cpus(root: &Path) -> CpuEvidence {
     }
 }
 
-/// The mode of transparent huge pages: the word in brackets.
+/// The word in brackets.
 pub fn huge_pages(root: &Path) -> HugePageEvidence {
     let text =
         fs::read_to_string(root.join("sys/kernel/mm/transparent_hugepage/enabled")).unwrap_or_default();

@@ -7,18 +7,17 @@ use std::path::Path;
 use crate::doctor::evidence::InterruptEvidence;
 use crate::engine::memory_node::numbers;
 
-/// The name and count of each interrupt, by number.
+/// Name and count of each interrupt, by number.
 #[derive(Debug, Default, PartialEq)]
 pub struct Interrupts(HashMap<u32, (String, u64)>);
 
 impl Interrupts {
-    /// Reads all interrupts; none if `/proc` hides them.
+    /// Empty if `/proc` hides them.
     pub fn look(root: &Path) -> Self {
         let text = fs::read_to_string(root.join("proc/interrupts")).unwrap_or_default();
         Self(text.lines().skip(1).filter_map(line).collect())
     }
 
-    /// The counts since an earlier look.
     pub fn since(mut self, earlier: &Self) -> Self {
         for (number, (_, count)) in &mut self.0 {
             let before = earlier.0.get(number).map_or(*count, |(_, before)| *before);
@@ -27,7 +26,7 @@ impl Interrupts {
         self
     }
 
-    /// The evidence of the interrupts with these numbers, sorted.
+    /// Those with these numbers, sorted.
     pub fn evidence(&self, root: &Path, mut of: Vec<u32>) -> Vec<InterruptEvidence> {
         of.sort_unstable();
         let one = |number: u32| {
@@ -38,14 +37,14 @@ impl Interrupts {
     }
 }
 
-/// The CPUs of an interrupt: the effective ones, if the kernel reports them.
+/// The effective CPUs of an interrupt, if the kernel reports them, else the allowed ones.
 fn cpus(root: &Path, number: u32) -> Vec<usize> {
     let read = |name| fs::read_to_string(root.join(format!("proc/irq/{number}/{name}"))).ok();
     let list = read("effective_affinity_list").filter(|list| !list.trim().is_empty());
     list.or_else(|| read("smp_affinity_list")).map(|list| numbers(&list)).unwrap_or_default()
 }
 
-/// Parses a line: the number of an interrupt, its name, and its count on all CPUs.
+/// The number of an interrupt, its name, and its count on all CPUs.
 fn line(text: &str) -> Option<(u32, (String, u64))> {
     let (number, rest) = text.split_once(':')?;
     let number = number.trim().parse().ok()?;

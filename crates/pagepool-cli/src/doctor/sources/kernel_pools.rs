@@ -18,12 +18,11 @@ impl KernelPools {
         Self(listed.map_err(|error| failed(error, unseen)).ok())
     }
 
-    /// Whether the kernel lists its pools.
     pub fn are_seen(&self) -> bool {
         self.0.is_some()
     }
 
-    /// The changes since the first look; only of pools on these interfaces, if any are named.
+    /// The changes since the first look, on these interfaces if any are named.
     pub fn evidence(&mut self, of: Option<&[String]>, unseen: &mut Unseen) -> Vec<KernelPoolEvidence> {
         let Some((kernel, first)) = &mut self.0 else { return Vec::new() };
         let now = match kernel.look() {
@@ -43,7 +42,7 @@ impl KernelPools {
     }
 }
 
-/// Records the error. A kernel without a list of its pools leaves nothing to judge: that is only a note.
+/// A kernel without a list leaves nothing to judge: that is only a note.
 fn failed(error: NetError, unseen: &mut Unseen) {
     let said = error_chain(&error);
     match error {

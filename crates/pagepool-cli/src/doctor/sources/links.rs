@@ -13,19 +13,18 @@ use crate::doctor::evidence::{LinkEvidence, LinkState, OffloadEvidence, ProcessE
 use crate::observing::look::Observation;
 use crate::report::error::error_chain;
 
-/// The netlink clients of this network namespace, and its interfaces with sockets of processes.
+/// The netlink clients, and the interfaces with sockets of processes.
 pub struct Links {
     clients: Option<(Netlink, Ethtool)>,
-    /// Each interface, with the mode of its XDP program if one redirects.
+    /// With the mode of the XDP program, if one redirects.
     links: Vec<(LinkInfo, Option<XdpMode>)>,
-    /// Packets that their cards had no room for, in the order of `links`.
+    /// Packets that their cards had no room for, in this order.
     missed: Vec<u64>,
-    /// The indexes and names of interfaces that no longer exist.
+    /// Interfaces that no longer exist.
     gone: Vec<(u32, String)>,
 }
 
 impl Links {
-    /// Takes the first look.
     pub fn look(root: &Path, look: &Observation, unseen: &mut Unseen) -> Self {
         let here = look
             .processes
@@ -56,7 +55,6 @@ impl Links {
         Self { clients: Some(clients), ..this }
     }
 
-    /// The evidence of all interfaces.
     pub fn evidence(
         &mut self,
         root: &Path,
@@ -96,7 +94,6 @@ impl Links {
     }
 }
 
-/// Whether packets can pass at the moment.
 fn state(link: &LinkInfo) -> LinkState {
     match link.state {
         _ if !link.is_up => LinkState::Down,
@@ -106,7 +103,7 @@ fn state(link: &LinkInfo) -> LinkState {
     }
 }
 
-/// The interface of a socket, its name when opened, and the mode of its program if it receives.
+/// The interface of a socket, its name when opened, and the XDP mode if it receives.
 fn on(socket: &EntryView) -> Option<(u32, String, Option<XdpMode>)> {
     let param = |name| socket.params.iter().find(|(key, _)| key == name).map(|(_, value)| &**value);
     let mode = param("attach").map(|attach| match attach {
@@ -116,19 +113,18 @@ fn on(socket: &EntryView) -> Option<(u32, String, Option<XdpMode>)> {
     Some((param("ifindex")?.parse().ok()?, param("interface").unwrap_or("?").to_owned(), mode))
 }
 
-/// Marks the processes that have the network namespace of this thread.
+/// Marks processes in the network namespace of this thread.
 pub fn mark_here(processes: &mut [ProcessEvidence]) {
     processes.iter_mut().for_each(|process| process.is_here = is_here(process.pid_here));
 }
 
-/// Whether a process is in this network namespace; `None` if that may not be read, the process is gone, or it
-/// is in another pid namespace.
+/// `None` if that may not be read, the process is gone, or it is in another pid namespace.
 fn is_here(pid: Option<u32>) -> Option<bool> {
     let of = |path: String| fs::read_link(path).ok();
     Some(of("/proc/thread-self/ns/net".into())? == of(format!("/proc/{}/ns/net", pid?))?)
 }
 
-/// The description of an interface, without what changes between the looks.
+/// All but what changes between the looks.
 fn described(root: &Path, ethtool: &Ethtool, link: &LinkInfo, interrupts: &Interrupts) -> LinkEvidence {
     let name = &link.name;
     let features = XdpFeatures::of(link.index).ok();
@@ -153,14 +149,14 @@ fn described(root: &Path, ethtool: &Ethtool, link: &LinkInfo, interrupts: &Inter
     }
 }
 
-/// The folder of an interface; `None` if `/sys` is that of another namespace.
+/// `None` if `/sys` is that of another namespace.
 fn folder(root: &Path, link: &LinkInfo) -> Option<PathBuf> {
     let of = root.join("sys/class/net").join(&link.name);
     let index: u32 = fs::read_to_string(of.join("ifindex")).ok()?.trim().parse().ok()?;
     (index == link.index).then_some(of)
 }
 
-/// Reports a card whose figures in `/sys` cannot be read.
+/// Reports that the card's figures in `/sys` cannot be read.
 fn without_card(root: &Path, link: &LinkInfo) -> Option<String> {
     let is_hidden = link.kind.is_none() && link.is_ethernet && folder(root, link).is_none();
     is_hidden.then(|| {
@@ -172,7 +168,6 @@ fn without_card(root: &Path, link: &LinkInfo) -> Option<String> {
     })
 }
 
-/// The folder of the card, if the interface has one.
 fn device(root: &Path, link: &LinkInfo) -> Option<PathBuf> {
     fs::canonicalize(folder(root, link)?.join("device")).ok()
 }
@@ -185,13 +180,12 @@ fn missed(root: &Path, link: &LinkInfo) -> u64 {
     ["rx_missed_errors", "rx_fifo_errors", "rx_over_errors"].into_iter().filter_map(count).sum()
 }
 
-/// The node of a card. A virtio device has the node of the device it is on.
+/// A virtio device has the node of the device it is on.
 fn node(device: &Path) -> Option<usize> {
     let text = device.ancestors().find_map(|of| fs::read_to_string(of.join("numa_node")).ok())?;
     text.trim().parse().ok() // -1 if the kernel does not know
 }
 
-/// The numbers of a card's interrupts.
 fn numbered(device: &Path) -> Vec<u32> {
     let files = device.ancestors().find_map(|of| fs::read_dir(of.join("msi_irqs")).ok());
     let names = files.into_iter().flatten().filter_map(|file| file.ok()?.file_name().into_string().ok());

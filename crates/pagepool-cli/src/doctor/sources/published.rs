@@ -11,7 +11,6 @@ use crate::doctor::evidence::{EntryEvidence, HolderEvidence, PoolEvidence, Proce
 use crate::observing::look::{Observation, waiting_for_packets};
 use crate::report::number::grouped;
 
-/// The most groups of holders that are reported.
 const MOST_HOLDERS: usize = 3;
 
 /// The processes of the last look, with their changes since the first.
@@ -87,7 +86,7 @@ fn holders_of(before: Option<&HoldersView>, now: &HoldersView) -> HolderEvidence
     HolderEvidence { for_a_minute, most, grown: grown(before, now) }
 }
 
-/// The holders that hold more than before, each with its rise.
+/// Holders that hold more than before, with their rise.
 fn grown(before: Option<&HoldersView>, now: &HoldersView) -> Vec<String> {
     let Some(before) = before else { return Vec::new() };
     let rise = |group: &HolderGroup| {

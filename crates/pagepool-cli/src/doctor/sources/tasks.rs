@@ -1,4 +1,4 @@
-//! The threads that own pools, from `/proc`: their CPUs and CPU time.
+//! The threads that own pools, from `/proc`.
 
 use std::collections::HashMap;
 use std::fs;
@@ -10,20 +10,19 @@ use crate::doctor::evidence::{ProcessEvidence, ThreadEvidence, Unseen};
 use crate::engine::memory_node::numbers;
 use crate::observing::look::Observation;
 
-/// Clock ticks per second in `/proc` (`USER_HZ`): 100 on every Linux.
+/// `USER_HZ`, on every Linux.
 const TICKS: f64 = 100.0;
 
-/// The CPU time of threads at a look, by PID and TID.
+/// CPU time at a look, by PID and TID.
 pub struct SeenTasks(HashMap<(u32, u32), Ticks>);
 
-/// CPU time, in ticks.
+/// CPU time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Ticks {
     user: u64,
     kernel: u64,
 }
 
-/// A thread as `/proc` shows it.
 struct SeenTask {
     ticks: Ticks,
     cpu: Option<usize>,
@@ -31,7 +30,6 @@ struct SeenTask {
 }
 
 impl SeenTasks {
-    /// Reads the CPU time so far.
     pub fn look(root: &Path, look: &Observation) -> Self {
         let all = look.processes.iter().flat_map(|process| {
             let tasks =
@@ -42,7 +40,7 @@ impl SeenTasks {
         Self(all.collect())
     }
 
-    /// Fills in the threads of the processes. `seconds`: the time since this look.
+    /// `seconds`: since this look.
     pub fn fill(
         &self,
         root: &Path,
@@ -72,7 +70,7 @@ impl SeenTasks {
     }
 }
 
-/// The threads that own pools of a live process, each once.
+/// Each owner once; only of a live process.
 fn owners(process: &ProcessView) -> impl Iterator<Item = &ThreadView> {
     let is_alive = process.life == Life::Alive;
     let mut all: Vec<_> = process.pools.iter().filter_map(|pool| pool.thread.as_ref()).collect();
@@ -82,15 +80,14 @@ fn owners(process: &ProcessView) -> impl Iterator<Item = &ThreadView> {
 }
 
 impl SeenTask {
-    /// Reads a thread; `None` if it is gone, or its process is in another pid namespace.
+    /// `None` if it is gone, or in another pid namespace.
     fn of(root: &Path, process: &ProcessView, thread: &ThreadView) -> Option<Self> {
         let at = root.join(format!("proc/{}/task/{}", process.pid_here?, thread.tid));
         let read = |name| Some(String::from_utf8_lossy(&fs::read(at.join(name)).ok()?).into_owned());
         Self::parse(&read("stat")?, &read("status")?)
     }
 
-    /// Parses fields 14, 15 and 39 of stat (proc(5)), counted from after the name, which may contain
-    /// anything.
+    /// Fields 14, 15 and 39 of stat (proc(5)), counted from after the name, which may contain anything.
     fn parse(stat: &str, status: &str) -> Option<Self> {
         let (_, fields) = stat.rsplit_once(')')?;
         let fields: Vec<_> = fields.split_whitespace().collect();

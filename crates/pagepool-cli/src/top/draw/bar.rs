@@ -1,11 +1,11 @@
-//! A bar that shows where pages are: one letter for each place.
+//! The bar of places: a letter for each.
 
 use ratatui::text::Span;
 
 use super::theme::TopTheme;
 use crate::top::rows::PLACES;
 
-/// A bar of `columns` characters. Every place with pages has at least one, if there is room.
+/// Draws `columns` characters. Every place with pages has at least one, if there is room.
 pub fn bar(places: &[u64; PLACES.len()], columns: usize, theme: TopTheme) -> Vec<Span<'static>> {
     let parts = PLACES.iter().zip(shares(places, columns));
     let some = parts.filter(|(_, share)| *share > 0);
@@ -15,7 +15,7 @@ pub fn bar(places: &[u64; PLACES.len()], columns: usize, theme: TopTheme) -> Vec
     spans.collect()
 }
 
-/// The characters of each place. Their sum is `columns` if there are pages, else 0.
+/// The characters of each place: in sum `columns`, or 0 without pages.
 fn shares(places: &[u64; PLACES.len()], columns: usize) -> [usize; PLACES.len()] {
     let total: u128 = places.iter().map(|&pages| u128::from(pages)).sum();
     if total == 0 {

@@ -1,5 +1,4 @@
-//! The detail view of one pool: its history, where its pages are, its counters with their meanings, its
-//! parameters, and the sockets, NICs and ports that use it.
+//! The detail view of one pool.
 
 use pagepool::observe::{AGE_EDGES, EntryView, HoldersView, PoolView, ProcessView};
 use pagepool::{DeferredStats, Stats};
@@ -21,17 +20,16 @@ use crate::top::history::{PastLook, sparkline};
 use crate::top::row_key::RowKey;
 use crate::top::rows::{PLACES, TopRow};
 
-/// From this width on, a meaning stands beside its counter.
+/// From this width on, meanings stand beside counters.
 const WIDE: usize = 110;
-/// The column where a meaning beside a counter begins.
+/// The column of meanings beside counters.
 const BESIDE: usize = 58;
-/// The indentation of a meaning below its counter.
+/// The column of meanings below counters.
 const BELOW: usize = 6;
 
-/// The most groups of holders shown.
 const MOST_GROUPS: usize = 12;
 
-/// All lines of the view; the screen shows a part.
+/// All lines; the screen shows a part.
 pub fn lines(app: &TopApp, columns: usize, theme: TopTheme) -> Vec<Line<'static>> {
     let mut page = DetailPage { columns, theme, lines: Vec::new() };
     let Some(key) = app.selected() else { return page.lines };
@@ -43,10 +41,8 @@ pub fn lines(app: &TopApp, columns: usize, theme: TopTheme) -> Vec<Line<'static>
     page.lines
 }
 
-/// The name of a sparkline, and its figure of each look.
 type NamedFigure<'a> = (&'a str, fn(&PastLook) -> f64);
 
-/// A page under construction.
 struct DetailPage {
     columns: usize,
     theme: TopTheme,
@@ -127,7 +123,7 @@ impl DetailPage {
         self.counters(stats.fields(), moved.map(|(moved, _)| moved.fields()), seconds, &docs);
     }
 
-    /// Adds a sparkline for each figure, over the last looks.
+    /// A sparkline for each figure.
     fn history(&mut self, looks: &[PastLook], out: &str) {
         self.heading("The last looks, the latest on the right");
         let figures: [NamedFigure<'_>; 5] = [
@@ -152,7 +148,7 @@ impl DetailPage {
         }
     }
 
-    /// Adds a line for each place, and the bar.
+    /// A line for each place, and the bar.
     fn places(&mut self, row: &TopRow, pool: &PoolView) {
         let (pages, size) = (grouped(row.pages), grouped(pool.page_bytes));
         self.heading(format!("Where its {pages} pages of {size} bytes are ({})", bytes(row.bytes)));
@@ -167,7 +163,6 @@ impl DetailPage {
         self.lines.push(Line::from(bar(&row.places, self.columns, self.theme)));
     }
 
-    /// Adds who holds the pages that are out, and for how long.
     fn holders(&mut self, holders: Option<&HoldersView>) {
         let Some(holders) = holders else {
             self.heading("Who holds what: not recorded");
@@ -188,7 +183,7 @@ impl DetailPage {
         }
     }
 
-    /// Adds each counter with its rate and meaning, and what to do if one rises and that is not normal.
+    /// Each counter with its rate and meaning; if one rises and that is not normal, also its remedy.
     fn counters(
         &mut self,
         fields: Vec<(&'static str, u64)>,
@@ -231,7 +226,7 @@ impl DetailPage {
         }
     }
 
-    /// Adds the sockets, NICs and ports of the pool.
+    /// The sockets, NICs and ports of the pool.
     fn below(&mut self, app: &TopApp, process: &ProcessView, pool: &PoolView) {
         let before = app.sampled.before.as_ref().and_then(|before| before.process(process));
         let is_below = |entry: &&EntryView| entry.pool_id() == Some(pool.id.into());
@@ -252,7 +247,7 @@ impl DetailPage {
     }
 }
 
-/// The meaning of a kernel counter: the documentation of pagepool's counter of that name.
+/// The documentation of pagepool's counter of this name.
 fn doc_of(name: &str) -> &'static str {
     let at = Stats::NAMES.iter().position(|of| *of == name);
     at.map_or("", |at| Stats::DOCS[at])

@@ -1,4 +1,4 @@
-//! The help: keys, columns and letters of the bar, each from its table.
+//! The help, from the tables of keys, columns and places.
 
 use ratatui::text::{Line, Span};
 

@@ -14,10 +14,9 @@ use crate::top::app::{Prompt, TopApp};
 use crate::top::columns::{COLUMNS, FittedColumn, cut, fit};
 use crate::top::rows::{PLACES, RowRates, TopRow};
 
-/// The head of the column with the bar.
 const BAR_HEAD: &str = "WHERE";
 
-/// Draws the whole view except the last line.
+/// Draws all but the last line.
 pub fn draw(frame: &mut Frame<'_>, area: Rect, app: &mut TopApp, theme: TopTheme) {
     let mut lines = summary(app, area, theme);
     let room = usize::from(area.height).saturating_sub(lines.len());
@@ -30,8 +29,7 @@ pub fn draw(frame: &mut Frame<'_>, area: Rect, app: &mut TopApp, theme: TopTheme
     }
 }
 
-/// The totals of all pools of live processes, as many lines as fit. Dead processes do not count: the kernel
-/// has freed their memory.
+/// The totals of live processes, as many lines as fit. The kernel has freed the memory of dead ones.
 fn summary(app: &TopApp, area: Rect, theme: TopTheme) -> Vec<Line<'static>> {
     let all: Vec<_> = app.all().iter().filter(|row| row.pid.is_some() && row.alive).collect();
     let columns = area.width.into();
@@ -46,7 +44,6 @@ fn summary(app: &TopApp, area: Rect, theme: TopTheme) -> Vec<Line<'static>> {
     lines.into_iter().chain([Line::default()]).take(count).collect()
 }
 
-/// The first line: what is shown, and how.
 fn totals(app: &TopApp, columns: usize, theme: TopTheme) -> Line<'static> {
     let processes = &app.sampled.now.processes;
     let dead = processes.iter().filter(|process| !is_alive(process)).count();
@@ -81,7 +78,6 @@ fn counted(count: usize, one: &str, more: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { more })
 }
 
-/// The sum of the rates of all pools of processes.
 fn rates(rows: &[&TopRow], theme: TopTheme) -> Line<'static> {
     let sum = |of: fn(&RowRates) -> f64| {
         let rates: Vec<_> = rows.iter().filter_map(|row| row.rates).collect();
@@ -113,7 +109,6 @@ fn sums(rows: &[&TopRow]) -> [u64; PLACES.len()] {
     std::array::from_fn(|at| rows.iter().map(|row| row.places[at]).fold(0, u64::saturating_add))
 }
 
-/// A bar of all pages, as wide as the screen.
 fn pages(rows: &[&TopRow], columns: usize, theme: TopTheme) -> Line<'static> {
     let pages = rows.iter().map(|row| row.pages).fold(0, u64::saturating_add);
     let memory = bytes(rows.iter().map(|row| row.bytes).fold(0, u64::saturating_add));
@@ -126,7 +121,7 @@ fn pages(rows: &[&TopRow], columns: usize, theme: TopTheme) -> Line<'static> {
     Line::from([vec![Span::raw(head)], bar, vec![Span::raw("]")]].concat())
 }
 
-/// The letters of the bar, with the pages of each place that has some.
+/// The letters of the bar, with the pages of each place.
 fn legend(rows: &[&TopRow], theme: TopTheme) -> Line<'static> {
     let places = PLACES.iter().zip(sums(rows)).filter(|(_, pages)| *pages > 0);
     let spans = places.flat_map(|((place, letter, name, _), pages)| {
@@ -136,7 +131,7 @@ fn legend(rows: &[&TopRow], theme: TopTheme) -> Line<'static> {
     Line::from(spans.collect::<Vec<_>>())
 }
 
-/// The head, and as many rows as fit; the selected row is always among them.
+/// The head, and as many rows as fit, the selected one among them.
 fn rows(app: &mut TopApp, columns: usize, room: usize, theme: TopTheme) -> Vec<Line<'static>> {
     app.page = room.saturating_sub(1).max(1);
     let (visible, selected) = (app.visible(), app.selected_at());
@@ -162,7 +157,6 @@ fn rows(app: &mut TopApp, columns: usize, room: usize, theme: TopTheme) -> Vec<L
     lines
 }
 
-/// The text shown instead of rows.
 fn nothing(app: &TopApp) -> Vec<Line<'static>> {
     let shown_by_k = || Line::raw("K shows the kernel's page pools.");
     match (app.all().is_empty(), app.filter.is_empty()) {
@@ -172,7 +166,7 @@ fn nothing(app: &TopApp) -> Vec<Line<'static>> {
     }
 }
 
-/// Explains how to publish, if no process does.
+/// Explains how to publish.
 fn nobody(app: &TopApp) -> Vec<Line<'static>> {
     let lines = [
         app.sampled.now.nobody(),
@@ -204,7 +198,6 @@ fn cells(row: &TopRow, fitted: &[FittedColumn], room: usize, theme: TopTheme) ->
     cells.chain(bar(&row.places, room, theme)).collect()
 }
 
-/// The colour of a cell.
 fn judged(row: &TopRow, head: &str) -> Option<Colour> {
     let rates = row.rates.unwrap_or_default();
     match head {
@@ -216,7 +209,6 @@ fn judged(row: &TopRow, head: &str) -> Option<Colour> {
     }
 }
 
-/// The list of columns to choose from.
 fn sort_menu(at: usize, room: usize, theme: TopTheme) -> Vec<Line<'static>> {
     let mut lines = vec![Line::styled("Sort by:", theme.heading())];
     let first = (at + 1).saturating_sub(room.saturating_sub(1));

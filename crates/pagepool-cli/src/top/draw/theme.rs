@@ -1,11 +1,10 @@
-//! The styles. Colours only help: a text says everything that a colour says.
+//! The styles. Colours only repeat what a text says.
 
 use ratatui::style::{Color, Modifier, Style};
 
 use crate::report::colour::Colour;
 use crate::top::rows::PagePlace;
 
-/// The theme: with or without colours.
 #[derive(Clone, Copy, Debug)]
 pub struct TopTheme {
     pub has_colours: bool,
@@ -16,7 +15,7 @@ impl TopTheme {
         if self.has_colours { Style::new().fg(colour) } else { Style::new() }
     }
 
-    /// The style of a judged text, in the colours of the other commands.
+    /// The colours of the other commands.
     pub fn judged(self, colour: Option<Colour>) -> Style {
         match colour {
             None => Style::new(),
@@ -26,7 +25,6 @@ impl TopTheme {
         }
     }
 
-    /// The style of a place in the bar.
     pub fn place(self, place: PagePlace) -> Style {
         self.colour(match place {
             PagePlace::Cache => Color::Green,
@@ -40,17 +38,15 @@ impl TopTheme {
         })
     }
 
-    /// The style of headings.
     pub fn heading(self) -> Style {
         self.colour(Color::Cyan).add_modifier(Modifier::BOLD)
     }
 
-    /// The style of explanations.
     pub fn quiet(self) -> Style {
         Style::new().add_modifier(Modifier::DIM)
     }
 
-    /// The style of the selected row and of the line of heads.
+    /// The selected row, and the line of heads.
     pub fn selected(self) -> Style {
         Style::new().add_modifier(Modifier::REVERSED)
     }

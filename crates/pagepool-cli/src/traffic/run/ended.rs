@@ -22,7 +22,7 @@ pub struct Ended {
 
 impl Ended {
     /// Waits for the end of the run. Then closes everything and restores the interfaces.
-    pub fn wait<C: TrafficCommand>(running: Running<'_, C>) -> Result<Self, String> {
+    pub fn wait<C: TrafficCommand>(mut running: Running<'_, C>) -> Result<Self, String> {
         let Attached { record: Record { interfaces, names, .. }, plan, .. } = &running.attached;
         let mut figures = LiveFigures::begin(plan, interfaces, running.warm.clone(), names.clone());
         let Watched { end, links, seconds } = running.watch(&mut figures)?;

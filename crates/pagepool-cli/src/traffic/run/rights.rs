@@ -80,6 +80,7 @@ mod tests {
     use crate::traffic::options::{ReceiveOptions, TrafficOptions};
 
     #[derive(clap::Parser)]
+    #[command(disable_help_flag = true)]
     struct RightsTest {
         #[command(flatten)]
         receive: ReceiveOptions,

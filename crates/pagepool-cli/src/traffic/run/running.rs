@@ -36,8 +36,8 @@ impl<'a, C: TrafficCommand> Running<'a, C> {
     }
 
     /// Shows figures until the run ends.
-    pub fn watch(&self, figures: &mut LiveFigures) -> Result<Watched, String> {
-        let Attached { threads, plan, site, .. } = &self.attached;
+    pub fn watch(&mut self, figures: &mut LiveFigures) -> Result<Watched, String> {
+        let Attached { threads, changes, plan, site, .. } = &mut self.attached;
         let options = plan.options;
         let mut service = ServiceStatus::ready(plan, &self.warm);
         let watch = Watch {
@@ -51,6 +51,7 @@ impl<'a, C: TrafficCommand> Running<'a, C> {
         let look = |at| {
             service.look(at, threads.state());
             links.look(at, threads.state());
+            changes.offloads.look(at);
         };
         let end = watch.run(threads.state(), || false, show, look);
         let links = links.changes(threads.state());

@@ -1,8 +1,8 @@
-//! What the cases of the doctor run: it finds what a script brings about, and nothing of the kind without.
+//! The scripts of the doctor's cases: each causes a fault, and checks that the doctor finds it, and none
+//! without it.
 
-/// The doctor finds that a socket copies on a card that has zero copy, and that its program runs in generic
-/// mode; nothing of the kind with zero copy. There the driver has buffers beside those for the receive ring,
-/// which becomes full while the process stands still.
+/// Copy mode on a card with zero copy, and generic XDP. With zero copy the driver has further buffers, and
+/// the receive ring fills up while the process is stopped.
 pub(super) const DOCTOR_OF_COPY: &str = "up eth0 eth1
     start drop $P drop eth0 --mode copy --stats-every 0
     doctor finds copy_mode
@@ -22,7 +22,7 @@ pub(super) const DOCTOR_OF_COPY: &str = "up eth0 eth1
     doctor finds generic_xdp
     stop drop";
 
-/// eth0 is a card of node 1, and CPU 0 is of node 0. The memory is on the card's node.
+/// eth0 is a card of node 1, with memory there; CPU 0 belongs to node 0.
 pub(super) const DOCTOR_OF_NODES: &str = "up eth0 eth1
     start drop $P drop eth0 --mode zerocopy --cpus 0 --stats-every 0
     interrupts virtio 1
@@ -32,8 +32,8 @@ pub(super) const DOCTOR_OF_NODES: &str = "up eth0 eth1
     doctor lacks off_node_card off_node_irq off_node_memory
     stop drop";
 
-/// The thread is on CPU 1, as pktgen is: then there are as many interrupts as packets. They come to that CPU,
-/// and then to the other. What the thread does with a packet has to take half of the CPU.
+/// Thread and pktgen run on CPU 1: then each packet causes an interrupt. Interrupts go to that CPU, and later
+/// to the other. The thread's work must take half of the CPU.
 pub(super) const DOCTOR_OF_A_SHARED_CPU: &str =
     "mtu() { ip link set eth0 mtu $1 && ip link set eth1 mtu $1; }
     mtu 3400 || fail 'no MTU of 3400'
@@ -49,7 +49,8 @@ pub(super) const DOCTOR_OF_A_SHARED_CPU: &str =
     lacks irq_on_cpu
     stop drop";
 
-/// Packets from 64 addresses come to both queues of igb, whose interrupts go to one CPU, then to one each.
+/// Packets from 64 addresses arrive at both queues of igb. Its interrupts go to one CPU, and later to one CPU
+/// each.
 pub(super) const DOCTOR_OF_INTERRUPTS: &str = "up eth0 eth1
     start drop $P drop eth0 --mode zerocopy --cpus 0 --rx-usecs 10000 --stats-every 0
     up eth0
@@ -62,8 +63,8 @@ pub(super) const DOCTOR_OF_INTERRUPTS: &str = "up eth0 eth1
     lacks irqs_on_one_cpu
     stop drop";
 
-/// The ring of an RTL8139C+ has 64 slots. A driver that is given eight packets at a time has all of them, one
-/// that is given 200 has not, and the card counts the others.
+/// The ring of an RTL8139C+ has 64 slots: it holds bursts of eight packets, and drops some of 200, which the
+/// card counts.
 pub(super) const DOCTOR_OF_A_SHORT_RING: &str = "up eth2 eth3
     start drop $P drop eth2 --mode copy --stats-every 0
     flood eth3 eth2 clone_skb=1000 burst=8 delay=20000000
@@ -76,8 +77,8 @@ pub(super) const DOCTOR_OF_A_SHORT_RING: &str = "up eth2 eth3
     finds card_dropped
     stop drop";
 
-/// `hold` starts somebody on CPU 1 who reads nothing of what comes to his port, 67: busybox has a server of
-/// DHCP. The driver is on CPU 0, and each packet has a page.
+/// `hold` starts a process on CPU 1 that reads nothing from its port, 67: busybox's DHCP server. The driver
+/// is on CPU 0, and each packet takes a page.
 pub(super) const HOLDER: &str =
     "ip link set eth0 mtu 9000 && ip link set eth1 mtu 9000 || fail 'no MTU of 9000'
     up eth0 eth1
@@ -100,8 +101,9 @@ pub(super) const HOLDER: &str =
     hold_and_drop() { hold; arrive eth0 1000; kill -9 $holder; wait $holder; }
     flood eth1 eth0 pkt_size=4000 clone_skb=1000 burst=16 delay=4000000 udp_dst_min=67 udp_dst_max=67";
 
-/// The kernel drops all packets at once, and its page pool has their pages again. Then a socket has 1,000 of
-/// them when it ends on another CPU: more than the pool's ring takes, so that the driver asks the system.
+/// At first the kernel drops all packets, and its page pool gets their pages back. Then a socket that holds
+/// 1,000 closes on another CPU: more than the pool's ring takes, and the driver requests pages from the
+/// system.
 pub(super) const DOCTOR_OF_KERNEL_POOLS: &str = ". /cases/holder
     look
     lacks kernel_slow kernel_ring_full
@@ -116,8 +118,8 @@ pub(super) const DOCTOR_OF_KERNEL_POOLS: &str = ". /cases/holder
     ip addr flush dev eth0
     ip link set eth0 mtu 1500; ip link set eth1 mtu 1500";
 
-/// The driver gives up its page pool while a socket has packets of it, for a minute. Afterwards the card has
-/// its driver again.
+/// The driver releases its page pool while a socket holds packets of it for a minute. Then the card gets its
+/// driver back.
 pub(super) const DOCTOR_OF_A_POOL_GIVEN_UP: &str = ". /cases/holder
     hold
     arrive eth0 500

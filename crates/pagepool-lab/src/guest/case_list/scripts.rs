@@ -1,6 +1,6 @@
-//! What the cases run: commands for the shell of a guest. `prelude.sh` has their functions.
+//! The scripts of the cases: commands for a guest's shell, with the functions of `prelude.sh`.
 //!
-//! `$MODE` is the mode of AF_XDP, zero copy unless a script says otherwise.
+//! `$MODE` is the AF_XDP mode; its default is zero copy.
 
 use super::doctor_scripts::HOLDER;
 
@@ -14,8 +14,8 @@ pub(super) const DROP: &str = "up eth0 eth1
 pub(super) const DROP_HALF_PAGES: &str = "OPTIONS='--chunk-size 2048'; . /cases/drop";
 pub(super) const DROP_UNALIGNED: &str = "OPTIONS='--chunk-size 3072'; . /cases/drop";
 
-/// The kernel's trace says who polled eth0, with which budget: softirqs have 64. With interrupts deferred for
-/// a second, for QEMU may let the thread wait, it gets at least half of the packets by polling itself, or
+/// The kernel's trace shows who polled eth0, and with which budget: softirqs have 64. Interrupts are deferred
+/// for a second, because QEMU may delay the thread, which must then poll at least half of the packets, or
 /// `$LEAST`.
 pub(super) const DROP_BUSY_POLL: &str = "card=/sys/class/net/eth0
     polls=/sys/kernel/tracing/events/napi/napi_poll
@@ -35,7 +35,7 @@ pub(super) const DROP_BUSY_POLL: &str = "card=/sys/class/net/eth0
     note \"$polled of 2000 frames by busy polling\"
     [ $polled -ge ${LEAST:-1000} ] || fail 'interrupts and softirqs brought the rest'";
 
-/// Without the option it would be none. In six runs it was 49 to 904.
+/// 0 without the option; 49 to 904 in six runs.
 pub(super) const DROP_BUSY_POLL_ON_IGB: &str = "LEAST=1; . /cases/drop_busy_poll";
 
 pub(super) const GEN: &str = "up eth0 eth1
@@ -55,7 +55,7 @@ pub(super) const ECHO: &str = "up eth0 eth1
     stop echo
     [ $((after - before)) -ge 2000 ] || fail \"$((after - before)) frames came back\"";
 
-/// Sending by a BPF program is refused with zero copy, whether that was demanded or chosen.
+/// With zero copy, sending by a BPF program is refused.
 pub(super) const BPF_BATCH: &str = "up eth0 eth1
     for mode in zerocopy auto; do
         $P echo eth0 --mode $mode --tx-mode bpf-batch --seconds 1 --stats-every 0 >/tmp/said 2>&1
@@ -65,7 +65,7 @@ pub(super) const BPF_BATCH: &str = "up eth0 eth1
         grep -q 'ring or auto with zero copy' /tmp/said || fail \"--mode $mode: another reason\"
     done";
 
-/// From eth1 through eth0 and eth2 to eth3; `$TO` is where they are addressed to.
+/// From eth1 through eth0 and eth2 to eth3; `$TO` sets the destination address.
 pub(super) const FORWARD: &str = "up eth0 eth1 eth2 eth3
     start drop $P drop eth3 --mode copy --verify --stats-every 0
     start forward $P forward eth0 eth2 --mode $MODE --stats-every 0
@@ -77,7 +77,6 @@ pub(super) const FORWARD: &str = "up eth0 eth1 eth2 eth3
 pub(super) const FORWARD_UNICAST: &str = "ip link set eth3 promisc on
     TO='--dst 02:00:00:00:00:09'; . /cases/forward";
 
-/// Closed and opened three times while frames come in.
 pub(super) const CLOSE: &str = "up eth0 eth1
     start gen $P gen eth1 --mode copy --rate 1000 --stats-every 0
     for turn in 1 2 3; do
@@ -90,8 +89,8 @@ pub(super) const CLOSE: &str = "up eth0 eth1
     done
     stop gen";
 
-/// A stream of 1,000 frames a second while eth0 is opened and closed twice: of 10,000 at most so many are
-/// lost as pass in 5 ms each time, unless `$MOST` says otherwise.
+/// A stream of 1,000 frames a second while eth0 is opened and closed twice. Of 10,000 frames at most `$MOST`
+/// may be lost, by default 20: 5 ms per start and per stop.
 pub(super) const STREAM: &str = "up eth0 eth1
     before=$(received eth0)
     start gen $P gen eth1 --mode copy --rate 1000 --count 10000 --stats-every 0
@@ -107,8 +106,8 @@ pub(super) const STREAM: &str = "up eth0 eth1
     note \"lost $lost of 10000\"
     [ $lost -le ${MOST:-20} ] || fail \"more than ${MOST:-20} frames were lost, in 2 starts and 2 stops\"";
 
-/// igb restarts its link for each XDP program, and the stream rests for about two seconds: once a start, and
-/// once a stop.
+/// igb restarts its link for each XDP program: the stream pauses for about two seconds per start and per
+/// stop.
 pub(super) const STREAM_ON_IGB: &str = "downs() { cat /sys/class/net/eth0/carrier_down_count; }
     before_all=$(downs)
     MOST=10000; . /cases/stream
@@ -139,7 +138,7 @@ pub(super) const FLAP: &str = "up eth0 eth1
     stop drop
     at_least drop 'packets received' 2000";
 
-/// Zero copy, or what `auto` falls back to, with the reason for either.
+/// Zero copy, or the fallback of `auto`.
 pub(super) const JUMBO: &str =
     "ip link set eth0 mtu 9000 && ip link set eth1 mtu 9000 || skip 'the card has no MTU of 9000'
     up eth0 eth1
@@ -151,7 +150,7 @@ pub(super) const JUMBO: &str =
     ip link set eth1 mtu 1500
     exactly drop 'numbered frames, intact' 500";
 
-/// `--mode auto` over two different cards, in either order: copy mode for both, for one has no zero copy.
+/// `--mode auto` over two cards, in either order: copy mode for both, because one has no zero copy.
 pub(super) const MIXED: &str = "up eth0 eth1 eth2 eth3
     for cards in 'eth0 eth3' 'eth3 eth0'; do
         start drop $P drop eth2 --mode copy --verify --stats-every 0
@@ -166,7 +165,7 @@ pub(super) const MIXED: &str = "up eth0 eth1 eth2 eth3
     done
     note \"$(mode forward eth0) and $(mode forward eth3)\"";
 
-/// 1 MiB between two namespaces, with eth1 and eth3 in them.
+/// 1 MiB between two namespaces that hold eth1 and eth3.
 pub(super) const TCP: &str = "up eth0 eth2
     unshare -n sleep 100 & a=$!
     unshare -n sleep 100 & b=$!
@@ -192,12 +191,10 @@ pub(super) const TCP: &str = "up eth0 eth2
     stop forward
     cmp /tmp/data /tmp/got && [ $pinged -eq 0 ] || fail \"$(stat -c %s /tmp/got) bytes came\"";
 
-/// What sleeps over a socket of AF_XDP.
 pub(super) const SLEEPING: &str = "net_test sleeping \
     an_idle_forwarder_between_interfaces a_packet_wakes a_signal \
     what_this_thread_returns_before_it_sleeps_reaches_a_dry_socket";
 
-/// All examples.
 pub(super) const EXAMPLES: &str = "net_test examples";
 
 /// With fewer packets: QEMU translates every instruction of them.
@@ -212,15 +209,15 @@ pub(super) const CONFORMANCE_HALF_PAGES: &str = "up eth0 eth1
     promiscuous eth0 eth1
     PAGEPOOL_CARDS=eth0,eth1 net_test cards half_pages";
 
-/// igb's card gets buffers of whole KiB, of half a page 1,024 bytes, and puts the rest of a longer packet
-/// into the next one.
+/// igb gets buffers in units of 1 KiB, of half a page 1,024 bytes, and continues a longer packet in the next
+/// one.
 pub(super) const CONFORMANCE_HALF_PAGES_ON_IGB: &str = "up eth0 eth1
     promiscuous eth0 eth1
     export PAGEPOOL_LONGEST=1024
     PAGEPOOL_CARDS=eth0,eth1 net_test cards half_pages";
 
-/// What it makes of packets of 1,024 bytes, and of 1,100, which are warned of. A kernel that does not cut
-/// them fails here: then the warning is to go.
+/// igb with packets of 1,024 bytes, and of 1,100, which cause a warning. If a kernel does not cut them, this
+/// fails: remove the warning.
 pub(super) const HALF_PAGES_ON_IGB: &str = "up eth0 eth1
     start drop $P drop eth0 --mode zerocopy --chunk-size 2048 --verify --stats-every 0
     send eth1 500 --size 1024
@@ -233,7 +230,7 @@ pub(super) const HALF_PAGES_ON_IGB: &str = "up eth0 eth1
     stop drop
     exactly drop 'packets received' 1000";
 
-/// eth0 is a card of node 1: received on a CPU of its node, and on one of the other.
+/// eth0 is a card of node 1: received on a CPU of its node, and of the other.
 pub(super) const DROP_ON_NODES: &str = "up eth0 eth1
     for cpu in 1 0; do
         echo \"on CPU $cpu\"
@@ -244,7 +241,7 @@ pub(super) const DROP_ON_NODES: &str = "up eth0 eth1
         exactly drop 'numbered frames, intact' 8000
     done";
 
-/// eth0 is a card of node 7: without a word of it the thread is on CPU 7, and all memory on node 7.
+/// eth0 is a card of node 7: by default the thread is on CPU 7, and all memory on node 7.
 pub(super) const DROP_ON_8_NODES: &str = "up eth0 eth1
     start drop $P drop eth0 --mode zerocopy --verify --stats-every 0
     placed drop 7 7
@@ -274,8 +271,8 @@ pub(super) const LONG: &str = "up eth0 eth1
     stop drop
     exactly drop 'numbered frames, intact' 500";
 
-/// What `$NEAR` gets of frames of VLAN 100 from `$FAR`. It takes the tags out of `$LOST` of 50, which is
-/// warned of; with `--fix-offloads` out of none.
+/// `$NEAR` receives frames of VLAN 100 from `$FAR`. It removes the tags of `$LOST` of 50, with a warning;
+/// with `--fix-offloads` of none.
 pub(super) const TAGS: &str = "ip link add link $FAR name vlan100 type vlan id 100 || fail 'no VLAN'
     promiscuous $NEAR # a card filters VLANs that the kernel has no interface for
     up $NEAR $FAR vlan100
@@ -301,8 +298,8 @@ pub(super) const TAGS_OF_IGB: &str = "NEAR=eth0 FAR=eth1 LOST=50; . /cases/tags"
 pub(super) const TAGS_OF_E1000E: &str = "MODE=copy NEAR=eth1 FAR=eth0 LOST=50; . /cases/tags";
 pub(super) const TAGS_OF_VMXNET3: &str = "MODE=copy NEAR=eth0 FAR=eth1 LOST=50; . /cases/tags";
 
-/// A user with no more capabilities than `docs/operations.md` names, where the kernel keeps bpf(2) from
-/// others. Twice, because a program that stayed attached would be found the second time.
+/// A user with only the capabilities of `docs/operations.md`, on a kernel that refuses bpf(2) to others. The
+/// second run would find a program that stayed attached.
 pub(super) const DROP_AS_USER: &str = "[ -x /root/setpriv ] || skip 'the machine has no setpriv'
     sysctl -q -w kernel.unprivileged_bpf_disabled=2 || fail 'no such setting'
     chmod 755 /root
@@ -322,10 +319,10 @@ pub(super) const DROP_AS_USER: &str = "[ -x /root/setpriv ] || skip 'the machine
     cat /tmp/said
     grep -q 'no CAP_PERFMON' /tmp/said || fail 'another reason'";
 
-/// CAP_BPF: before Linux 5.19 detaching takes it.
+/// CAP_BPF: before Linux 5.19 detaching requires it.
 pub(super) const DROP_AS_USER_BEFORE_5_19: &str = "KEPT=0000008000000000; . /cases/drop_as_user";
 
-/// Three runs use one pinned link, of which the second is killed. At the end no program is attached.
+/// Three runs use one pinned link; the second is killed. At the end no program is attached.
 pub(super) const PINNED: &str = "pair
     pinned='--pin /sys/fs/bpf'
     start gen $P gen far --mode copy --rate 1000 --stats-every 0
@@ -345,8 +342,8 @@ pub(super) const PINNED: &str = "pair
     stop gen
     for run in first third last; do at_least $run 'numbered frames, intact' 100; done";
 
-/// eth0 has four queues. Numbered frames are one flow, and come to one of them; pings to forty groups, which
-/// nobody answers, come to all.
+/// eth0 has four queues. Numbered frames are one flow, thus at one queue; unanswered pings to forty groups
+/// arrive at all.
 pub(super) const QUEUES: &str = "promiscuous eth0 # a card filters groups
     up eth0 eth1
     start drop $P drop eth0 --mode $MODE --verify --stats-every 0 --json
@@ -358,10 +355,10 @@ pub(super) const QUEUES: &str = "promiscuous eth0 # a card filters groups
     used=$(grep -c '^ *\"rx\": [1-9]' /tmp/drop)
     [ $used -eq 4 ] || fail \"packets came to $used queues\"";
 
-/// A bridge drops what comes from the broadcast address, as an echo of a broadcast does.
+/// A bridge drops frames from the broadcast address, such as an echo of a broadcast.
 pub(super) const ECHO_TO_CARD: &str = "TO='--dst 52:54:00:00:00:00'; . /cases/echo";
 
-/// A veth, on whose end `near0` programs of several tools run.
+/// The end `near0` of a veth runs programs of several tools.
 const XDP_TOOLS: &str = "[ -x /usr/sbin/xdp-loader ] || skip 'xdp-tools are not installed'
     runs() {
         xdp-loader status near0 >/tmp/chain || { cat /tmp/chain; fail 'xdp-loader'; }
@@ -372,8 +369,7 @@ const XDP_TOOLS: &str = "[ -x /usr/sbin/xdp-loader ] || skip 'xdp-tools are not 
     trap 'ip link del near0; rm -rf /sys/fs/bpf/xdp/dispatch-*' EXIT
     ip link add near0 type veth && ip link set veth0 name far0 && up near0 far0 || fail veth";
 
-/// `drop` beside xdp-filter, which drops what goes to one address: first with it, then without, then with it
-/// again.
+/// `drop` beside xdp-filter, which drops frames to one address: with, without, and with it again.
 pub(super) const BESIDE_XDP_FILTER: &str = ". /cases/xdp_tools
     filter
     start drop $P drop near0 --beside --verify --stats-every 0
@@ -391,7 +387,7 @@ pub(super) const BESIDE_XDP_FILTER: &str = ". /cases/xdp_tools
     xdp-filter unload near0 || fail 'xdp-filter unload'
     [ -z \"$(ls /sys/fs/bpf/xdp)\" ] || fail 'names are left'";
 
-/// `drop` begins the chain; one that is killed leaves its program to the next; xdp-loader removes it.
+/// `drop` begins the chain; a killed run leaves its program to the next; xdp-loader removes it.
 pub(super) const BESIDE_KILLED: &str = ". /cases/xdp_tools
     start killed $P drop near0 --beside --stats-every 0
     filter
@@ -414,8 +410,8 @@ pub(super) const BESIDE_KILLED: &str = ". /cases/xdp_tools
     cat /tmp/drop
     grep -q 'somebody detached the XDP program of near0' /tmp/drop || fail 'it was not noticed'";
 
-/// A name of the chain is away at the end, so that nobody can change it: the program stays, which is warned
-/// of. The run itself went well.
+/// At the end a name of the chain is missing: the chain cannot be changed, and the program stays, with a
+/// warning. The run passes.
 pub(super) const BESIDE_STAYS: &str = "pair
     trap 'ip link del near; rm -rf /sys/fs/bpf/xdp/dispatch-*' EXIT
     start drop $P drop near --beside --verify --stats-every 0
@@ -427,8 +423,8 @@ pub(super) const BESIDE_STAYS: &str = "pair
     stays='warning: .* stays in the chain of near, .*`xdp-loader unload near --id '
     grep -q \"$stays\" /tmp/drop || fail 'no warning'";
 
-/// 32 flows to eth0, of which queue 1 gets some, then all while its table is held, then the same as before.
-/// The key of igb's hash is random: flows that differ in 16 bits do not all come to one side by chance.
+/// 32 flows to eth0: queue 1 gets some, then all while the table is held, then as many as at first. igb's
+/// hash key is random: flows that differ in 16 bits do not all fall to one side.
 pub(super) const RSS: &str = "up eth0 eth1
     ip addr add 10.0.0.1/24 dev eth1
     arp -s 10.0.0.2 $(cat /sys/class/net/eth0/address)
@@ -459,7 +455,7 @@ pub(super) const RSS: &str = "up eth0 eth1
     received_with
     [ $got -eq $some ] || fail \"queue 1 got $got after the end, and $some before\"";
 
-/// The page pool that virtio-net names, before and after 2,000 frames to the kernel, which drops them.
+/// virtio-net's page pool before and after 2,000 frames, which the kernel drops.
 pub(super) const KERNEL_POOLS: &str = "up eth0 eth1
     counter() { $P list --kernel --json | grep -m 1 \"\\\"$1\\\"\" | tr -dc 0-9; }
     before=$(counter recycle_cached)
@@ -471,7 +467,7 @@ pub(super) const KERNEL_POOLS: &str = "up eth0 eth1
     [ \"$(counter inflight)\" -gt 0 ] || fail 'its pool has no page'
     [ \"$after\" -gt \"$before\" ] || fail \"recycle_cached is $after, and was $before\"";
 
-/// Scripts that others build on, by their names in `/cases`.
+/// Scripts that others include, by their names in `/cases`.
 pub(in crate::guest) const PARTS: [(&str, &str); 11] = [
     ("drop", DROP),
     ("drop_busy_poll", DROP_BUSY_POLL),

@@ -1,7 +1,6 @@
-//! Where a run with a limit of time begins in the list: at the guest that the last one did not come to.
-//!
-//! So every case is reached by one of two runs in a row, if each comes to half of the list. What is noted is
-//! in the cache; where there is none, the caller says where to begin.
+//! A run with a time limit begins at the guest that the last run did not finish. Two runs in a row reach
+//! every case, if each gets through half of the list. The note is in the cache; without one, the caller says
+//! where to begin.
 
 use std::path::PathBuf;
 
@@ -10,19 +9,19 @@ use crate::guest::case_list::CASE_GUESTS;
 use crate::guest::error::GuestError;
 use crate::guest::host_tools::HostTools;
 
-/// The note of this machine where the next run begins.
+/// The note of where the next run begins.
 #[derive(Clone, Debug)]
 pub struct CaseTurn {
     note: PathBuf,
 }
 
 impl CaseTurn {
-    /// The note that lies in the cache of these tools, if there is one.
+    /// The note in the cache of these tools.
     pub fn of(tools: &HostTools) -> Self {
         Self { note: tools.cache.join("cases-begin") }
     }
 
-    /// All guests, from the noted one on, and round to those before it. Without a note from `otherwise` on.
+    /// All guests, from the noted one on and around; without a note, from `otherwise` on.
     pub fn guests(&self, otherwise: &str) -> Vec<CaseGuest> {
         let at = |name: &str| CASE_GUESTS.iter().position(|guest| guest.name == name);
         let noted = std::fs::read_to_string(&self.note).unwrap_or_default();
@@ -31,7 +30,7 @@ impl CaseTurn {
         [after, before].concat()
     }
 
-    /// Notes the first guest of a run that it did not come to the end of, or that there is none.
+    /// Notes the first guest that a run did not finish, or none.
     ///
     /// # Errors
     ///

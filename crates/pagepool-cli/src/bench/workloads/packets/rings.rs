@@ -1,5 +1,5 @@
 //! Packets over AF_XDP without a card: the forwarder polls, and the kernel's side of the rings is simulated
-//! in memory, on that thread. The figures include its time and its instructions.
+//! on the polling thread. Figures include its time and instructions.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -13,19 +13,16 @@ use crate::bench::workloads::owner::CACHE_ONLY;
 use crate::bench::workloads::pools;
 use crate::report::error::error_chain;
 
-/// Buffers in a poll.
 const BUDGET: usize = 64;
-/// Slots of each ring.
 const SLOTS: u32 = 1024;
 
-/// The buffers that packets are received into, and the length of packets.
 #[derive(Clone, Copy)]
 struct Chunks {
     size: u32,
-    /// The order of the pool's pages: the commands cut 128 chunks of 2048 bytes from one.
+    /// Of the pool's pages: the commands cut 128 chunks of 2048 bytes from one.
     order: u8,
     len: u32,
-    /// Buffers per packet.
+    /// Per packet.
     buffers: usize,
 }
 
@@ -73,8 +70,8 @@ fn forward(port: PortId) -> Action {
     Action::Redirect(PortId(1 - port.0))
 }
 
-/// A forwarder with this many ports, whose rings are full of buffers. In each poll, packets arrive at the
-/// first port, and what is to be sent is sent.
+/// A forwarder with this many ports and full receive rings. In each poll packets arrive at the first port,
+/// and the rings send what they have.
 fn ready(ports: usize, chunks: Chunks, action: fn(PortId) -> Action) -> Result<Ready, String> {
     let memory = ArenaParams { max_bytes: 64 << 20, commit_all: true, ..Default::default() };
     let arena = Arena::new(memory).map_err(|error| error_chain(&error))?;
@@ -105,7 +102,6 @@ fn ready(ports: usize, chunks: Chunks, action: fn(PortId) -> Action) -> Result<R
     Ok(Ready::one_core(run).counting(counters.swap_remove(0)))
 }
 
-/// The parameters of a pool for these chunks.
 fn params(umem: &Arc<Umem>, chunks: Chunks) -> PoolParams {
     PoolParams {
         domains: vec![umem.clone()],
