@@ -2,6 +2,8 @@
 
 mod bench;
 mod clean;
+#[cfg(feature = "full")]
+mod completions;
 mod demo;
 mod doctor;
 mod drop;
@@ -9,9 +11,9 @@ mod echo;
 mod export;
 mod forward;
 mod generate;
-#[cfg(feature = "full")]
-mod install;
 mod list;
+#[cfg(feature = "full")]
+mod man;
 mod show;
 mod soak;
 mod soak_peer;
@@ -23,18 +25,13 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 #[cfg(feature = "full")]
-use self::install::InstallArgs;
+use self::completions::CompletionsArgs;
 #[cfg(feature = "full")]
-use self::install::completions::CompletionsArgs;
-#[cfg(feature = "full")]
-use self::install::man::ManArgs;
+use self::man::ManArgs;
 #[cfg(feature = "full")]
 use self::top::TopArgs;
 #[cfg(not(feature = "full"))]
-use crate::left_out::{
-    LeftOutArgs as CompletionsArgs, LeftOutArgs as InstallArgs, LeftOutArgs as ManArgs,
-    LeftOutArgs as TopArgs,
-};
+use crate::left_out::{LeftOutArgs as CompletionsArgs, LeftOutArgs as ManArgs, LeftOutArgs as TopArgs};
 use crate::report::exit_status;
 use crate::run_command::RunCommand;
 
@@ -111,6 +108,4 @@ commands! {
     Man(ManArgs),
     /// Print the completion script of a shell
     Completions(CompletionsArgs),
-    /// Copy the command, its manual pages and its shell completions under a prefix
-    Install(InstallArgs),
 }

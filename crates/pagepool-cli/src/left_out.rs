@@ -8,7 +8,7 @@ use clap::Args;
 use crate::run_command::RunCommand;
 
 /// What is left out, and how to build it.
-const WHY: &str = "this build has no `top`, `man`, `completions` or `install`, which belong to the feature \
+const WHY: &str = "this build has no `top`, `man` or `completions`, which belong to the feature \
                    `full`: `cargo run --release --features full -- top` builds and runs `top`, and `cargo \
                    install --path crates/pagepool-cli --features full --profile dist` installs all commands";
 

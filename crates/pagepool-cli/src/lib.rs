@@ -7,4 +7,4 @@
 //!
 //! # Features
 //!
-//! * `full`: the commands `top`, `install`, `man` and `completions`.
+//! * `full`: the commands `top`, `man` and `completions`.

@@ -1,10 +1,8 @@
-//! The texts that come from the declaration of the command line: manual pages, completions, and what `install`
-//! lays out.
+//! The texts that come from the declaration of the command line: manual pages and completions.
 
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Output};
 
 use pagepool_lab::TempFolder;
@@ -87,38 +85,6 @@ fn bash_reads_its_script_and_completes() {
 }
 
 #[test]
-fn install_lays_out_the_command_its_pages_and_completions() {
-    let folder = folder("installed");
-    let destdir = folder.path();
-    said(&["install", "--destdir", destdir.to_str().unwrap(), "--prefix", "/opt/pagepool"]);
-    let root = destdir.join("opt/pagepool");
-    for file in [
-        "share/man/man1/pagepool.1",
-        "share/man/man1/pagepool-bench.1",
-        "share/bash-completion/completions/pagepool",
-        "share/fish/vendor_completions.d/pagepool.fish",
-        "share/zsh/site-functions/_pagepool",
-    ] {
-        assert!(fs::metadata(root.join(file)).is_ok_and(|file| file.len() > 100), "{file}");
-    }
-    let installed = root.join("bin/pagepool");
-    assert_eq!(fs::metadata(&installed).unwrap().permissions().mode() & 0o777, 0o755);
-    let version = || {
-        let version = Command::new(&installed).arg("--version").output().unwrap();
-        String::from_utf8_lossy(&version.stdout).trim().to_owned()
-    };
-    assert_eq!(version(), concat!("pagepool ", env!("CARGO_PKG_VERSION")));
-    // A second time: over what is there. And by what is there.
-    for command in [PAGEPOOL.as_ref(), installed.as_path()] {
-        let again = ["install", "--prefix", "/opt/pagepool", "--destdir"];
-        let output = Command::new(command).args(again).arg(destdir).output().unwrap();
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        assert_eq!(version(), concat!("pagepool ", env!("CARGO_PKG_VERSION")));
-    }
-    assert_eq!(fs::read_dir(root.join("bin")).unwrap().count(), 1, "nothing is left beside it");
-}
-
-#[test]
 fn arguments_may_be_any_bytes() {
     let bytes = OsStr::from_bytes(b"/\xff");
     let run = |arguments: &[&OsStr]| Command::new(PAGEPOOL).args(arguments).output().unwrap();
@@ -127,11 +93,4 @@ fn arguments_may_be_any_bytes() {
     let of_file = run(&["drop".as_ref(), "nope0".as_ref(), "--pcap".as_ref(), bytes]);
     let said = String::from_utf8_lossy(&of_file.stderr);
     assert!(of_file.status.code() == Some(1) && said.contains("nope0"), "{said}");
-}
-
-#[test]
-fn install_requires_an_absolute_prefix() {
-    let output = pagepool(&["install", "--prefix", "opt"]);
-    assert!(!output.status.success());
-    assert!(String::from_utf8_lossy(&output.stderr).contains("--prefix is opt"));
 }

@@ -122,7 +122,6 @@ fn a_hyphen_is_the_name_of_no_file() {
         &["bench", "--plot", "x.svg", "--peers", "-"],
         &["bench", "--plot", "x.svg", "--results", "-"],
         &["man", "--dir", "-"],
-        &["install", "--destdir", "-"],
     ] {
         let output = run(binary(arguments));
         let said = text(&output.stderr);

@@ -42,6 +42,13 @@ const TEMPLATES: &[(&str, &str, &str)] = &[
     ("pagepool-config-version.cmake.in", "cmake/pagepool", "pagepool-config-version.cmake"),
 ];
 
+/// The completion scripts of the command: the shell, the folder below `PREFIX`, and the name there.
+const COMPLETIONS: &[(&str, &str, &str)] = &[
+    ("bash", "share/bash-completion/completions", "pagepool"),
+    ("fish", "share/fish/vendor_completions.d", "pagepool.fish"),
+    ("zsh", "share/zsh/site-functions", "_pagepool"),
+];
+
 /// What to install, and where.
 struct InstallLayout {
     parts: String,
@@ -156,28 +163,28 @@ impl InstallLayout {
         command.args(["build", "--profile", "capi", "--package", "pagepool-capi", "--lib"]);
         command.args(self.target.iter().flat_map(|target| ["--target", target]));
         command.args(["--message-format", "json-render-diagnostics"]);
-        let done = command.stderr(std::process::Stdio::inherit()).output()?;
-        if !done.status.success() {
-            return Err(format!("cargo build: {}", done.status).into());
-        }
-        let messages = String::from_utf8(done.stdout)?;
+        let messages = output_of(&mut command)?;
         let end = "/libpagepool_c.a";
         let library =
             messages.split('"').find(|word| word.ends_with(end)).ok_or("cargo names no libpagepool_c.a")?;
         Ok(library.strip_suffix(end).unwrap_or(library).into())
     }
 
-    /// Builds the command, which installs itself.
+    /// Builds the command, which prints its manual pages and its completion scripts.
     fn install_command(&self) -> Result<(), Box<dyn Error>> {
-        let mut command = cargo();
-        command.args(["run", "--quiet", "--profile", "dist", "--package", "pagepool-cli"]);
-        command.args(["--features", "full"]);
-        command.args(["--", "install", "--prefix"]).arg(&self.prefix);
-        if !self.destdir.as_os_str().is_empty() {
-            command.arg("--destdir").arg(std::path::absolute(&self.destdir)?);
+        let built = build_command()?;
+        let below = |folder: &str| self.on_disk(&self.prefix.join(folder));
+        let (bin, man) = (below("bin"), below("share/man/man1"));
+        make_folder(&bin)?;
+        copy(&built, &bin.join("pagepool"), 0o755)?;
+        make_folder(&man)?;
+        output_of(Command::new(&built).args(["man", "--dir"]).arg(std::path::absolute(&man)?))?;
+        for (shell, folder, name) in COMPLETIONS {
+            let script = output_of(Command::new(&built).args(["completions", shell]))?;
+            make_folder(&below(folder))?;
+            replace(&below(folder).join(name), |new| fs::write(new, &script))?;
         }
-        let status = command.status()?;
-        if status.success() { Ok(()) } else { Err(format!("pagepool install: {status}").into()) }
+        Ok(())
     }
 
     /// Fills in a template. The whole prefix may be moved later, so paths within it are relative where the
@@ -210,6 +217,25 @@ fn parts(other_target: bool) -> Result<String, String> {
             Err(format!("PARTS is {chosen:?}, but with TARGET only library can be installed"))
         }
         None => Ok(chosen),
+    }
+}
+
+/// Builds the command with all its features, and returns the executable.
+fn build_command() -> Result<PathBuf, Box<dyn Error>> {
+    let mut command = cargo();
+    command.args(["build", "--profile", "dist", "--package", "pagepool-cli", "--bin", "pagepool"]);
+    command.args(["--features", "full", "--message-format", "json-render-diagnostics"]);
+    let messages = output_of(&mut command)?;
+    let (_, after) = messages.split_once("\"executable\":\"").ok_or("cargo names no executable")?;
+    Ok(after.split('"').next().unwrap_or(after).into())
+}
+
+/// Runs a command, and returns what it prints on standard output.
+fn output_of(command: &mut Command) -> Result<String, Box<dyn Error>> {
+    let done = command.stderr(std::process::Stdio::inherit()).output()?;
+    match done.status.success() {
+        true => Ok(String::from_utf8(done.stdout)?),
+        false => Err(format!("{}: {}", command.get_program().display(), done.status).into()),
     }
 }
 

@@ -1,6 +1,6 @@
 //! `pagepool man`: the manual pages.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, CommandFactory};
@@ -21,7 +21,10 @@ pub struct ManArgs {
 impl RunCommand for ManArgs {
     fn run(&self) -> Result<ExitCode, String> {
         match &self.dir {
-            Some(dir) => write_pages(dir)?,
+            Some(dir) => {
+                let written = clap_mangen::generate_to(Cli::command(), dir);
+                written.map_err(|error| format!("{}: {error}", dir.display()))?;
+            }
             None => {
                 let mut page = Vec::new();
                 let man = Man::new(Cli::command().disable_help_subcommand(true));
@@ -31,8 +34,4 @@ impl RunCommand for ManArgs {
         }
         Ok(ExitCode::SUCCESS)
     }
-}
-
-pub fn write_pages(dir: &Path) -> Result<(), String> {
-    clap_mangen::generate_to(Cli::command(), dir).map_err(|error| format!("{}: {error}", dir.display()))
 }
