@@ -167,7 +167,7 @@ fn packages_and_tarball_work_in_a_new_debian_and_leave_nothing() {
 
 #[test]
 #[ignore = "builds the command for release: a part of its own in .ci/run"]
-fn packages_have_what_the_policy_asks_for() {
+fn packages_have_what_the_debian_policy_requires() {
     if !has("dpkg-shlibdeps") {
         return;
     }

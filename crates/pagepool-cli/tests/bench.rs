@@ -41,7 +41,7 @@ fn json_has_the_keys_and_the_counters_of_page_direct() {
 }
 
 #[test]
-fn pools_are_published_where_that_is_asked_for() {
+fn the_bench_publishes_its_pools_only_if_requested() {
     let relative = |arguments: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_pagepool"));
         command.args(["bench", "--quick", "--filter", "page_direct"]).args(arguments);

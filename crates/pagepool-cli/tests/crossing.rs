@@ -223,8 +223,8 @@ fn send_all(hosts: &TwoHosts, finds: bool) -> Beside {
 }
 
 #[test]
-fn frames_of_many_vlans_cross_while_a_tap_and_a_queueing_discipline_come() {
-    let name = "frames_of_many_vlans_cross_while_a_tap_and_a_queueing_discipline_come";
+fn vlan_frames_cross_while_a_tap_and_a_qdisc_are_added() {
+    let name = "vlan_frames_cross_while_a_tap_and_a_qdisc_are_added";
     let Some(hosts) = hosts(name, &TwoHostsParams { queues: QUEUES, ..TwoHostsParams::default() }) else {
         return;
     };

@@ -58,8 +58,8 @@ fn check(document: &Value, mtu: u64) {
 }
 
 #[test]
-fn tcp_goes_between_two_kernels_and_every_page_comes_home() {
-    let name = "tcp_goes_between_two_kernels_and_every_page_comes_home";
+fn tcp_passes_between_two_kernels_and_every_page_returns() {
+    let name = "tcp_passes_between_two_kernels_and_every_page_returns";
     let output = until_counted(command(&["--on", "veth", "--seconds", "600", "--json"]), &COUNTED);
     if let Some(document) = document(name, &output) {
         check(&document, 1500);

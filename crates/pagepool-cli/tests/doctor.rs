@@ -665,7 +665,7 @@ fn what_could_not_be_looked_at_is_not_well() {
 
 /// Where nobody publishes there is the kernel to judge, if it lists its pools.
 #[test]
-fn a_folder_where_nobody_publishes_is_looked_at() {
+fn doctor_judges_the_kernel_if_no_process_publishes() {
     let run = TempFolder::new("pagepool-doctor").expect("a new folder");
     for at in [run.path().to_owned(), run.path().join("not-made")] {
         let seen = diagnosis(&at);

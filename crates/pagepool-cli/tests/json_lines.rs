@@ -82,7 +82,7 @@ fn demo(arguments: &[&str]) -> Reading {
 }
 
 #[test]
-fn a_demo_in_memory_prints_a_line_a_second_and_their_sums_are_its_totals() {
+fn the_lines_of_a_demo_in_memory_add_up_to_its_totals() {
     for action in ["drop", "pass"] {
         let mut demo = demo(&["--seconds", "3", "--json=lines", "--action", action]);
         let first = demo.json().expect("it runs");
@@ -132,7 +132,7 @@ fn ask_and_end(
 }
 
 #[test]
-fn a_demo_in_memory_is_asked_and_ended_by_signals() {
+fn signals_query_and_end_a_demo_in_memory() {
     for signal in ["-HUP", "-TERM", "-INT"] {
         let demo = demo(&["--seconds", "600", "--json=lines", "--stats-every", "0"]);
         let first = demo.json().expect("it runs");
@@ -143,7 +143,7 @@ fn a_demo_in_memory_is_asked_and_ended_by_signals() {
 }
 
 #[test]
-fn people_and_those_who_want_one_object_get_figures_when_they_ask() {
+fn sigusr1_prints_figures_for_people_and_with_json() {
     let demo_for_people = demo(&["--seconds", "600", "--stats-every", "0"]);
     assert!(demo_for_people.line().expect("it runs").starts_with("Two in-memory NICs"));
     demo_for_people.signal("-USR1");
@@ -195,8 +195,8 @@ fn feed(hosts: &TwoHosts) {
 }
 
 #[test]
-fn commands_on_interfaces_print_lines_and_are_asked_and_ended_by_signals() {
-    let name = "commands_on_interfaces_print_lines_and_are_asked_and_ended_by_signals";
+fn signals_query_and_end_commands_on_interfaces() {
+    let name = "signals_query_and_end_commands_on_interfaces";
     let params = TwoHostsParams { queues: 2, ..TwoHostsParams::default() };
     let Some(hosts) = hosts(name, &params) else { return };
     let one = ["near0:0", "near0:1"];
@@ -230,8 +230,8 @@ fn commands_on_interfaces_print_lines_and_are_asked_and_ended_by_signals() {
 }
 
 #[test]
-fn people_see_what_a_command_on_interfaces_does_when_they_ask() {
-    let name = "people_see_what_a_command_on_interfaces_does_when_they_ask";
+fn sigusr1_prints_figures_of_a_command_on_interfaces() {
+    let name = "sigusr1_prints_figures_of_a_command_on_interfaces";
     let Some(hosts) = hosts(name, &TwoHostsParams::default()) else { return };
     let command = binary(&["echo", "near0", "--stats-every", "0"]);
     let mut reading = Reading::new(Place::Between(&hosts).spawn(command));
@@ -253,8 +253,8 @@ fn people_see_what_a_command_on_interfaces_does_when_they_ask() {
 }
 
 #[test]
-fn a_demo_on_veth_and_a_soak_print_lines_and_are_asked_and_ended_by_signals() {
-    let name = "a_demo_on_veth_and_a_soak_print_lines_and_are_asked_and_ended_by_signals";
+fn signals_query_and_end_a_demo_on_veth_and_a_soak() {
+    let name = "signals_query_and_end_a_demo_on_veth_and_a_soak";
     for (arguments, beside, signal) in [
         (&["demo", "--on", "veth"][..], "arrived", "-TERM"),
         (&["soak"], "peers", "-HUP"),
@@ -277,8 +277,8 @@ fn a_demo_on_veth_and_a_soak_print_lines_and_are_asked_and_ended_by_signals() {
 
 /// A service manager and `pkill` send signals to the peers of a soak, too.
 #[test]
-fn a_soak_ends_in_order_if_its_peers_are_asked_to_end_too() {
-    let name = "a_soak_ends_in_order_if_its_peers_are_asked_to_end_too";
+fn a_soak_ends_in_order_if_its_peers_get_signals_too() {
+    let name = "a_soak_ends_in_order_if_its_peers_get_signals_too";
     let arguments = ["soak", "--json=lines", "--stats-every", "0", "--seconds", "600"];
     let arguments = [&arguments[..], &["--flap-every", "600", "--kill-every", "600"]].concat();
     let mut reading = Reading::new(binary(&arguments).spawn().expect("the binary was built for this test"));

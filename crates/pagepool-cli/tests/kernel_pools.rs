@@ -58,8 +58,8 @@ fn watched(arguments: &[&str], is_head: impl Fn(&str) -> bool) -> String {
 }
 
 #[test]
-fn a_watch_shows_the_kernels_page_pools_every_second_until_it_is_interrupted() {
-    let name = "a_watch_shows_the_kernels_page_pools_every_second_until_it_is_interrupted";
+fn watching_kernel_pools_prints_them_until_interrupted() {
+    let name = "watching_kernel_pools_prints_them_until_interrupted";
     let Some(once) = listed(name, &[]) else { return };
     let head = once.lines().next().expect("a head, or that there are none");
     let shown = watched(&[], |line| line == head);

@@ -64,8 +64,8 @@ fn detach(program: u32) -> bool {
 }
 
 #[test]
-fn a_program_that_somebody_detaches_ends_a_run_not_well() {
-    let name = "a_program_that_somebody_detaches_ends_a_run_not_well";
+fn a_run_fails_if_its_xdp_program_is_detached() {
+    let name = "a_run_fails_if_its_xdp_program_is_detached";
     for command in [&["drop", "near0"][..], &["forward", "near1", "near0"]] {
         let Some(hosts) = one_queue(name) else { return };
         let Some(running) = Place::Between(&hosts).start(name, command) else { return };

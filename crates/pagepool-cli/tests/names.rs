@@ -52,8 +52,8 @@ fn an_interface_that_is_renamed_is_called_by_its_new_name() {
 }
 
 #[test]
-fn what_a_renamed_interface_sent_is_not_asked_of_another() {
-    let name = "what_a_renamed_interface_sent_is_not_asked_of_another";
+fn counters_of_a_renamed_interface_are_not_read_from_another() {
+    let name = "counters_of_a_renamed_interface_are_not_read_from_another";
     let Some(namespace) = with_veth(name) else { return };
     let Some(running) = Place::In(&namespace).start(name, &["gen", "near0", "--rate", "1000"]) else {
         return;
@@ -80,8 +80,8 @@ fn what_a_renamed_interface_sent_is_not_asked_of_another() {
 }
 
 #[test]
-fn a_renamed_interface_that_counts_nothing_fails_by_its_new_name() {
-    let name = "a_renamed_interface_that_counts_nothing_fails_by_its_new_name";
+fn an_error_about_a_renamed_interface_has_its_new_name() {
+    let name = "an_error_about_a_renamed_interface_has_its_new_name";
     let Some(namespace) = with_veth(name) else { return };
     let made = ip(name, &namespace, &["link", "add", "none0", "type", "ifb"]);
     if made.is_none() || ip(name, &namespace, &["link", "set", "none0", "up"]).is_none() {
@@ -149,8 +149,8 @@ fn is_obeyed(text: &str) -> bool {
 }
 
 #[test]
-fn a_name_tells_neither_a_terminal_nor_a_shell_anything() {
-    let name = "a_name_tells_neither_a_terminal_nor_a_shell_anything";
+fn an_interface_name_cannot_control_terminal_or_shell() {
+    let name = "an_interface_name_cannot_control_terminal_or_shell";
     for odd in ["a\u{1b}[31mRED", "a\u{202e}b\u{2066}", "a\u{9b}\u{61c}\u{200f}", "a;reboot;#'"] {
         let Some(namespace) = with_veth(name) else { return };
         if ip(name, &namespace, &["link", "set", "far0", "down"]).is_none()
@@ -190,7 +190,7 @@ fn a_name_tells_neither_a_terminal_nor_a_shell_anything() {
 }
 
 #[test]
-fn a_file_in_the_folder_of_runs_tells_a_terminal_nothing() {
+fn a_file_name_in_the_run_folder_cannot_control_a_terminal() {
     let folder = TempFolder::new("odd-names").expect("a new folder");
     let odd = "\u{1b}[31mred\u{202e}\u{200f}.1.pagepool";
     fs::write(folder.path().join(odd), "no published file").expect("a file may have that name");
@@ -220,8 +220,8 @@ fn a_file_in_the_folder_of_runs_tells_a_terminal_nothing() {
 }
 
 #[test]
-fn too_few_descriptors_are_told_apart_from_all_else() {
-    let name = "too_few_descriptors_are_told_apart_from_all_else";
+fn too_few_descriptors_are_reported_as_such() {
+    let name = "too_few_descriptors_are_reported_as_such";
     let Some(namespace) = with_veth(name) else { return };
     let mut refused = 0;
     for limit in 6..40 {

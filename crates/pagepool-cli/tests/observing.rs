@@ -110,7 +110,7 @@ impl Drop for Demo {
 }
 
 #[test]
-fn a_command_that_runs_is_listed_and_one_that_was_killed_says_what_it_had() {
+fn list_shows_a_running_command_and_what_a_killed_one_held() {
     let run = Run::new();
     assert!(run.said(&["list"]).starts_with("No process publishes in "));
     let demo = run.demo(&[]);
@@ -151,7 +151,7 @@ fn a_command_that_runs_is_listed_and_one_that_was_killed_says_what_it_had() {
 }
 
 #[test]
-fn show_says_who_holds_the_pages_of_a_command_also_of_one_that_was_killed() {
+fn show_names_the_holders_of_a_running_and_a_killed_command() {
     let run = Run::new();
     let without = run.demo(&[]);
     let seen: Value = serde_json::from_str(&run.said(&["show", "--json"])).expect("JSON");
@@ -189,7 +189,7 @@ fn show_says_who_holds_the_pages_of_a_command_also_of_one_that_was_killed() {
 }
 
 #[test]
-fn what_a_killed_one_left_stays_until_a_later_one_of_its_name_was_killed() {
+fn a_new_run_keeps_only_the_latest_file_of_killed_runs() {
     let run = Run::new();
     let states = || {
         let seen = run.listed();
@@ -211,7 +211,7 @@ fn what_a_killed_one_left_stays_until_a_later_one_of_its_name_was_killed() {
 }
 
 #[test]
-fn nothing_is_shown_of_a_command_that_shall_not_publish_and_one_that_cannot_runs_all_the_same() {
+fn a_command_runs_unlisted_if_it_must_not_or_cannot_publish() {
     let run = Run::new();
     let command = run.command(&["demo", "--on", "memory", "--seconds", "600", "--publish=none"]).spawn();
     let demo = Reading::new(command.expect("the binary was built for this test"));
@@ -228,7 +228,7 @@ fn nothing_is_shown_of_a_command_that_shall_not_publish_and_one_that_cannot_runs
 }
 
 #[test]
-fn show_tells_of_a_process_by_name_or_number_and_of_a_pool_by_name() {
+fn show_finds_processes_by_name_or_pid_and_pools_by_name() {
     let run = Run::new();
     let demo = run.demo(&[]);
     let all = run.said(&["show"]);
@@ -253,7 +253,7 @@ fn show_tells_of_a_process_by_name_or_number_and_of_a_pool_by_name() {
 }
 
 #[test]
-fn list_has_the_rows_that_are_asked_for() {
+fn list_prints_only_the_requested_rows() {
     let run = Run::new();
     let demo = run.demo(&[]);
     for of in ["demo", &demo.0.id().to_string()] {
@@ -358,7 +358,7 @@ fn a_file_that_cannot_be_read_is_an_error_beside_the_others() {
 }
 
 #[test]
-fn nobody_is_said_to_be_there_where_nobody_could_be_seen() {
+fn an_unreadable_file_does_not_mean_that_no_process_publishes() {
     let run = Run::new();
     fs::write(run.0.path().join("bad.1.pagepool"), [7; 5000]).expect("a new file");
     let list = run.output(&["list"]);
@@ -393,8 +393,8 @@ fn a_file_that_can_be_read_in_part_says_so() {
 }
 
 #[test]
-fn a_socket_has_its_interface_and_queue_and_its_pool_the_ifindex() {
-    let name = "a_socket_has_its_interface_and_queue_and_its_pool_the_ifindex";
+fn sockets_and_their_pools_list_their_interface() {
+    let name = "sockets_and_their_pools_list_their_interface";
     let Some(hosts) = hosts(name, &TwoHostsParams::default()) else { return };
     let run = Run::new();
     let command = run.command(&["drop", "near0", "--seconds", "600"]);

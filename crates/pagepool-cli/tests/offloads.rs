@@ -344,8 +344,8 @@ impl Drop for Inhabitant {
 }
 
 #[test]
-fn a_peer_in_a_namespace_that_nothing_leads_to_is_warned_of_and_left_alone() {
-    let name = "a_peer_in_a_namespace_that_nothing_leads_to_is_warned_of_and_left_alone";
+fn a_peer_in_an_unreachable_namespace_gets_a_warning_only() {
+    let name = "a_peer_in_an_unreachable_namespace_gets_a_warning_only";
     let Some(lab) = Lab::new(name) else { return };
     let there = elsewhere(&lab);
     let seen = |lab: &Lab| (lab.on("near1"), far_on(&there));
@@ -362,8 +362,8 @@ fn a_peer_in_a_namespace_that_nothing_leads_to_is_warned_of_and_left_alone() {
 }
 
 #[test]
-fn offloads_of_a_peer_in_another_namespace_are_warned_of_as_they_are() {
-    let name = "offloads_of_a_peer_in_another_namespace_are_warned_of_as_they_are";
+fn warnings_match_the_offloads_of_a_peer_in_another_namespace() {
+    let name = "warnings_match_the_offloads_of_a_peer_in_another_namespace";
     let Some(lab) = Lab::new(name) else { return };
     let there = elsewhere(&lab);
     let set = |on| {
@@ -417,8 +417,8 @@ fn offloads_in_another_namespace_are_warned_of_and_left_alone() {
 }
 
 #[test]
-fn without_the_right_to_enter_a_namespace_the_command_for_it_is_said() {
-    let name = "without_the_right_to_enter_a_namespace_the_command_for_it_is_said";
+fn if_a_namespace_is_forbidden_the_command_for_it_is_printed() {
+    let name = "if_a_namespace_is_forbidden_the_command_for_it_is_printed";
     let Some(lab) = Lab::new(name) else { return };
     let there = elsewhere(&lab);
     let Some(named) = Name::new(name, &there) else { return };
@@ -467,8 +467,8 @@ fn without_the_right_to_look_at_processes_that_is_said() {
 
 /// The namespace of a container that ends goes with its interfaces, and so does this end of the veth.
 #[test]
-fn a_namespace_that_nobody_uses_is_not_kept_alive_for_its_offloads() {
-    let name = "a_namespace_that_nobody_uses_is_not_kept_alive_for_its_offloads";
+fn fixing_offloads_keeps_no_unused_namespace_alive() {
+    let name = "fixing_offloads_keeps_no_unused_namespace_alive";
     let Some(lab) = Lab::new(name) else { return };
     let there = elsewhere(&lab);
     let inhabitant = Inhabitant::of(&there);
@@ -479,8 +479,8 @@ fn a_namespace_that_nobody_uses_is_not_kept_alive_for_its_offloads() {
 }
 
 #[test]
-fn frames_with_two_tags_and_of_the_mtu_and_8_bytes_are_forwarded() {
-    let name = "frames_with_two_tags_and_of_the_mtu_and_8_bytes_are_forwarded";
+fn double_tagged_frames_of_full_mtu_size_are_forwarded() {
+    let name = "double_tagged_frames_of_full_mtu_size_are_forwarded";
     let Some(lab) = Lab::new(name) else { return };
     // 3498 and two tags fill what a driver takes into one page.
     for (mtu, more) in [(1500, &[][..]), (1500, &["--chunk-size", "2048"]), (3498, &[])] {
@@ -569,8 +569,8 @@ fn checksum_is_right(packet: &[u8]) -> bool {
 }
 
 #[test]
-fn checksums_are_missing_and_segments_too_long_until_offloads_are_fixed() {
-    let name = "checksums_are_missing_and_segments_too_long_until_offloads_are_fixed";
+fn fixing_offloads_restores_checksums_and_segment_sizes() {
+    let name = "fixing_offloads_restores_checksums_and_segment_sizes";
     let Some(lab) = Lab::new(name) else { return };
     let words = [
         "addr add 198.18.0.1/24 dev br0",

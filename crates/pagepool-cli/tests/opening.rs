@@ -352,8 +352,8 @@ fn a_link_is_taken_over_only_as_it_is_attached() {
 }
 
 #[test]
-fn the_name_of_a_dead_link_is_free_and_names_elsewhere_are_refused_at_once() {
-    let name = "the_name_of_a_dead_link_is_free_and_names_elsewhere_are_refused_at_once";
+fn dead_links_free_their_name_and_paths_off_bpffs_are_refused() {
+    let name = "dead_links_free_their_name_and_paths_off_bpffs_are_refused";
     let (Some(hosts), Some(folder)) = (many_queues(name), BpfFolder::new(name)) else { return };
     let (link, index) = (folder.path("link"), hosts.near[1].index);
     let temp = TempFolder::new("pagepool-no-bpf").expect("a new folder");
@@ -371,8 +371,8 @@ fn the_name_of_a_dead_link_is_free_and_names_elsewhere_are_refused_at_once() {
 
 /// Interfaces of several network namespaces may have the same number.
 #[test]
-fn the_link_of_an_interface_in_another_namespace_is_not_taken_over() {
-    let name = "the_link_of_an_interface_in_another_namespace_is_not_taken_over";
+fn a_link_in_another_network_namespace_is_not_taken_over() {
+    let name = "a_link_in_another_network_namespace_is_not_taken_over";
     let (Some(hosts), Some(others)) = (many_queues(name), many_queues(name)) else { return };
     let Some(folder) = BpfFolder::new(name) else { return };
     let link = folder.path("link");
@@ -526,8 +526,8 @@ fn a_command_that_is_refused_takes_no_packet() {
 }
 
 #[test]
-fn a_card_without_a_table_of_flows_is_refused_before_anything_is_attached() {
-    let name = "a_card_without_a_table_of_flows_is_refused_before_anything_is_attached";
+fn rss_without_an_indirection_table_is_refused_before_attach() {
+    let name = "rss_without_an_indirection_table_is_refused_before_attach";
     let Some(hosts) = many_queues(name) else { return };
     let (stream, said) = during_a_stream(&hosts, || {
         Place::Between(&hosts).error(&["drop", "near0", "--queues", "1", "--rss"])
@@ -538,8 +538,8 @@ fn a_card_without_a_table_of_flows_is_refused_before_anything_is_attached() {
 
 /// It would take the table of that run for the card's own.
 #[test]
-fn a_card_whose_flows_another_run_spreads_is_refused_with_its_process() {
-    let name = "a_card_whose_flows_another_run_spreads_is_refused_with_its_process";
+fn rss_on_a_card_that_another_run_spreads_names_that_process() {
+    let name = "rss_on_a_card_that_another_run_spreads_names_that_process";
     let Some(hosts) = many_queues(name) else { return };
     let card = format!("pagepool-flows-of-{}", hosts.near[0].index);
     let names = [card.clone(), format!("{card}-by-4711")];
@@ -591,8 +591,8 @@ fn a_command_that_a_driver_refuses_leaves_no_new_capture_file() {
 }
 
 #[test]
-fn a_command_that_a_driver_refuses_leaves_a_capture_file_as_it_was() {
-    let name = "a_command_that_a_driver_refuses_leaves_a_capture_file_as_it_was";
+fn a_command_refused_by_a_driver_keeps_an_old_capture_file() {
+    let name = "a_command_refused_by_a_driver_keeps_an_old_capture_file";
     let Some(hosts) = many_queues(name) else { return };
     have_near1_refuse(&hosts);
     let folder = TempFolder::new("pagepool-refused").expect("a new folder");

@@ -73,7 +73,7 @@ fn what_cannot_be_printed_is_said_and_is_a_status() {
 }
 
 #[test]
-fn what_is_wrong_is_a_status_even_if_nobody_can_be_told() {
+fn errors_set_the_exit_status_even_without_a_working_stderr() {
     for (arguments, status) in
         [(&["drop", "nope0"][..], 1), (&["drop"], 2), (&["bench", "--filter", "x!"], 1)]
     {
@@ -129,8 +129,8 @@ fn a_terminal_that_is_closed_ends_a_run_with_its_verdict() {
 
 /// SIGHUP does not count for the second Ctrl-C or SIGTERM, which ends a run without a verdict.
 #[test]
-fn a_terminal_that_is_closed_and_being_asked_to_end_is_one_end_in_order() {
-    let name = "a_terminal_that_is_closed_and_being_asked_to_end_is_one_end_in_order";
+fn sighup_and_then_sigterm_end_a_run_with_its_verdict() {
+    let name = "sighup_and_then_sigterm_end_a_run_with_its_verdict";
     let Some(hosts) = hosts(name, &TwoHostsParams::default()) else { return };
     let Some(running) = Place::Between(&hosts).start(name, &["echo", "near0"]) else { return };
     let [far, _] = far_ends(&hosts);

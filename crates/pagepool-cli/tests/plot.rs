@@ -160,7 +160,7 @@ fn what_cannot_be_drawn_fails_with_its_name() {
 }
 
 #[test]
-fn the_plots_of_the_documents_are_drawn_from_the_recorded_figures() {
+fn plots_in_the_documents_match_the_recorded_figures() {
     let recorded = |name: &str| workspace(&format!("bench/results/2026-11-22-{name}"));
     let peers_of = |name| Some(recorded(&format!("{name}-peers.csv")));
     for (name, peers) in [("pool", peers_of("pool")), ("packets", None), ("af_xdp", peers_of("af_xdp"))] {

@@ -52,7 +52,7 @@ impl Drop for Server {
 }
 
 #[test]
-fn a_server_answers_over_loopback_and_survives_what_is_no_request() {
+fn a_server_answers_requests_and_survives_malformed_ones() {
     let run = Run::new();
     let mut server = Server::start(&run.folder);
     let answer = server.ask(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n");
@@ -108,7 +108,7 @@ fn a_head_that_is_too_large_or_has_no_end_is_refused() {
 
 /// What comes behind a request is read for the sake of the answer, and not for ever.
 #[test]
-fn clients_that_send_without_end_stop_neither_scrapes_nor_ctrl_c() {
+fn endless_clients_stop_neither_scrapes_nor_ctrl_c() {
     let folder = TempFolder::new("pagepool-floods").expect("a new folder");
     let mut server = Server::start(&folder);
     let (address, start, flood) = (server.address.clone(), Instant::now(), vec![b'x'; 1 << 20]);

@@ -120,8 +120,8 @@ fn every_command_fits_a_usual_screen() {
 }
 
 #[test]
-fn colours_are_there_where_they_are_wanted_and_pipes_get_plain_lines() {
-    let name = "colours_are_there_where_they_are_wanted_and_pipes_get_plain_lines";
+fn colours_follow_the_environment_and_pipes_get_plain_lines() {
+    let name = "colours_follow_the_environment_and_pipes_get_plain_lines";
     let Some(hosts) = hosts(name, &TwoHostsParams::default()) else { return };
     if !has_script(name) {
         return;

@@ -45,8 +45,8 @@ fn said(output: &Output) -> String {
 }
 
 #[test]
-fn a_service_manager_is_told_from_ready_to_stopping() {
-    let name = "a_service_manager_is_told_from_ready_to_stopping";
+fn a_service_manager_is_notified_from_ready_to_stopping() {
+    let name = "a_service_manager_is_notified_from_ready_to_stopping";
     let Some(hosts) = hosts(name, &TwoHostsParams::default()) else { return };
     let folder = TempFolder::new("pagepool-notify").expect("a new folder");
     let path = folder.path().join("notify");
@@ -65,8 +65,8 @@ fn a_service_manager_is_told_from_ready_to_stopping() {
 }
 
 #[test]
-fn an_abstract_name_is_one_too_and_another_process_has_the_watchdog() {
-    let name = "an_abstract_name_is_one_too_and_another_process_has_the_watchdog";
+fn an_abstract_socket_works_and_the_watchdog_pid_is_respected() {
+    let name = "an_abstract_socket_works_and_the_watchdog_pid_is_respected";
     let Some(hosts) = hosts(name, &TwoHostsParams::default()) else { return };
     // Abstract names belong to a network namespace: the command's.
     let abstract_name = format!("pagepool-notify-{}", std::process::id());
@@ -85,8 +85,8 @@ fn an_abstract_name_is_one_too_and_another_process_has_the_watchdog() {
 }
 
 #[test]
-fn a_service_manager_that_is_not_there_is_warned_of_and_nothing_else() {
-    let name = "a_service_manager_that_is_not_there_is_warned_of_and_nothing_else";
+fn a_missing_service_manager_causes_only_a_warning() {
+    let name = "a_missing_service_manager_causes_only_a_warning";
     let Some(hosts) = hosts(name, &TwoHostsParams::default()) else { return };
     for nowhere in ["/nowhere/notify", "no-address"] {
         let output = Place::Between(&hosts).output(command("1", &[("NOTIFY_SOCKET", nowhere)]));

@@ -38,8 +38,8 @@ fn check(document: &Value) {
 }
 
 #[test]
-fn interfaces_go_down_peers_die_and_every_packet_is_accounted_for() {
-    let name = "interfaces_go_down_peers_die_and_every_packet_is_accounted_for";
+fn a_soak_accounts_for_all_packets_over_flaps_and_kills() {
+    let name = "a_soak_accounts_for_all_packets_over_flaps_and_kills";
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let more = ["--seconds", "600", "--flap-every", "3", "--kill-every", "2", "--json=lines"];
     let mut soak = start(&[&more[..], &["--stats-every", "0"]].concat());

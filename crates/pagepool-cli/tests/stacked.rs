@@ -56,8 +56,8 @@ const BELOW: &str = "below top0: packets from near0's peer far0 arrive without c
                      MTU. Run: ethtool -K far0 tx off";
 
 #[test]
-fn a_macvlan_loses_tags_with_a_warning_and_the_peer_below_is_named() {
-    let name = "a_macvlan_loses_tags_with_a_warning_and_the_peer_below_is_named";
+fn a_macvlan_warns_of_lost_tags_and_names_the_peer_below() {
+    let name = "a_macvlan_warns_of_lost_tags_and_names_the_peer_below";
     let kinds: [&[&str]; 3] =
         [&["macvlan", "mode", "bridge"], &["macvtap", "mode", "bridge"], &["ipvlan", "mode", "l2"]];
     for kind in kinds {
@@ -87,8 +87,8 @@ fn a_vlan_interface_keeps_inner_tags_and_has_the_offloads_below() {
 }
 
 #[test]
-fn a_bridge_and_what_stands_on_it_have_the_offloads_of_its_ports() {
-    let name = "a_bridge_and_what_stands_on_it_have_the_offloads_of_its_ports";
+fn a_bridge_and_links_above_it_have_the_offloads_of_its_ports() {
+    let name = "a_bridge_and_links_above_it_have_the_offloads_of_its_ports";
     let Some(namespace) = with_veth(name) else { return };
     let made = ["link add name top0 type bridge", "link set near0 master top0", "link set top0 up"];
     for words in made {
@@ -112,8 +112,8 @@ fn a_bridge_and_what_stands_on_it_have_the_offloads_of_its_ports() {
 }
 
 #[test]
-fn offloads_below_a_macvlan_are_held_off_and_the_lost_tags_stay_warned_of() {
-    let name = "offloads_below_a_macvlan_are_held_off";
+fn fixing_offloads_below_a_macvlan_leaves_the_tag_warning() {
+    let name = "fixing_offloads_below_a_macvlan_leaves_the_tag_warning";
     let Some(namespace) = over_near(name, &["macvlan", "mode", "bridge"]) else { return };
     let on = || namespace.run(|| ok(ok(Ethtool::open()).offloads("far0")));
     let before = on();
@@ -177,8 +177,8 @@ fn what_is_below_and_out_of_reach_is_warned_of_and_not_judged() {
 
 /// A container's macvlan: the interface that it stands on is in the namespace of the host.
 #[test]
-fn a_macvlan_over_an_interface_of_another_namespace_has_its_offloads() {
-    let name = "a_macvlan_over_an_interface_of_another_namespace_has_its_offloads";
+fn a_macvlan_has_offloads_of_its_link_in_another_namespace() {
+    let name = "a_macvlan_has_offloads_of_its_link_in_another_namespace";
     let Some(host) = over_near(name, &["macvlan", "mode", "bridge"]) else { return };
     let container = ok(Namespace::new("container"));
     let sleep = |of: &Namespace| {

@@ -119,8 +119,8 @@ fn what_does_not_match_goes_to_the_kernel() {
 }
 
 #[test]
-fn echo_and_forward_take_a_match_and_a_bad_one_is_refused_where_it_is_wrong() {
-    let name = "echo_and_forward_take_a_match_and_a_bad_one_is_refused_where_it_is_wrong";
+fn match_works_with_echo_and_forward_and_errors_name_the_column() {
+    let name = "match_works_with_echo_and_forward_and_errors_name_the_column";
     let Some(hosts) = hosts(name, &params(1500, 1)) else { return };
     let wrong = Place::Between(&hosts).error(&["drop", "near0", "--match", "udp prot 53"]);
     assert!(wrong.contains("\"prot\" at column 5"), "{wrong}");
@@ -263,9 +263,9 @@ fn several_queues_have_a_thread_each_and_every_queue_is_served() {
 }
 
 #[test]
-fn threads_share_the_queues_and_a_pair_of_queues_takes_its_own_memory() {
+fn threads_share_queues_and_each_pair_has_bounded_memory() {
     const PAIRS: usize = 8;
-    let name = "threads_share_the_queues_and_a_pair_of_queues_takes_its_own_memory";
+    let name = "threads_share_queues_and_each_pair_has_bounded_memory";
     let Some(hosts) = hosts(name, &params(1500, PAIRS as u32)) else { return };
     for (options, threads) in [(&["--threads", "3"][..], 3), (&["--threads", "1"], 1), (&[], PAIRS)] {
         let Some(document) = forward(name, &hosts, 64, options) else { return };
@@ -288,8 +288,8 @@ fn threads_share_the_queues_and_a_pair_of_queues_takes_its_own_memory() {
 }
 
 #[test]
-fn hugepages_hold_the_packets_or_the_error_says_how_many_it_takes() {
-    let name = "hugepages_hold_the_packets_or_the_error_says_how_many_it_takes";
+fn hugepages_hold_packets_or_the_error_names_the_number() {
+    let name = "hugepages_hold_packets_or_the_error_names_the_number";
     let Some(hosts) = hosts(name, &params(1500, 1)) else { return };
     let free = std::fs::read_to_string("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages");
     let free: u64 = free.ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0);

@@ -191,8 +191,8 @@ fn a_program_that_is_there_already_is_named() {
 }
 
 #[test]
-fn whoever_may_not_is_told_the_capability() {
-    let name = "whoever_may_not_is_told_the_capability";
+fn the_error_names_all_capabilities_that_a_user_lacks() {
+    let name = "the_error_names_all_capabilities_that_a_user_lacks";
     let Some(hosts) = near(name) else { return };
     for command in COMMANDS {
         let mut nobody = binary(command);
@@ -217,8 +217,8 @@ fn nobody_cannot_run() -> bool {
 }
 
 #[test]
-fn forward_warns_of_offloads_with_the_command_that_turns_them_off() {
-    let name = "forward_warns_of_offloads_with_the_command_that_turns_them_off";
+fn forward_warns_of_offloads_and_prints_the_command() {
+    let name = "forward_warns_of_offloads_and_prints_the_command";
     let Some(hosts) = near(name) else { return };
     let forward =
         |arguments: &[&str]| works(&hosts, binary(&[&["forward", "near0", "near1"], arguments].concat()));

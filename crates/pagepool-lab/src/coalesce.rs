@@ -26,11 +26,11 @@ mod tests {
     use crate::{TwoHosts, TwoHostsParams, or_skip};
 
     #[test]
-    fn hosts_gather_as_long_as_they_are_told() {
+    fn hosts_gather_packets_for_a_given_time() {
         for microseconds in [0, 20, 35] {
             let gather = Duration::from_micros(microseconds);
             let params = TwoHostsParams { gather, ..Default::default() };
-            let Some(hosts) = or_skip("hosts_gather_as_long_as_they_are_told", TwoHosts::new(&params)) else {
+            let Some(hosts) = or_skip("hosts_gather_packets_for_a_given_time", TwoHosts::new(&params)) else {
                 return;
             };
             let said = hosts.b.namespace.run(|| {
@@ -40,7 +40,7 @@ mod tests {
             match said {
                 Ok(said) => assert_eq!(said.trim(), (microseconds * 1000).to_string()),
                 Err(error) => {
-                    return println!("SKIP hosts_gather_as_long_as_they_are_told: no sysfs: {error}");
+                    return println!("SKIP hosts_gather_packets_for_a_given_time: no sysfs: {error}");
                 }
             }
         }

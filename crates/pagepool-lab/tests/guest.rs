@@ -60,7 +60,7 @@ fn what_cannot_be_is_refused_with_its_name() {
 
 /// A QEMU that takes its time, and a kernel that has all modules in itself.
 #[test]
-fn what_qemu_refuses_late_is_told_in_its_words() {
+fn a_late_refusal_of_qemu_is_reported_in_its_own_words() {
     let folder = TempFolder::new("guest-refused").unwrap();
     let at = |name: &str| folder.path().join(name);
     std::fs::write(at("vmlinuz"), "").unwrap();
@@ -76,7 +76,7 @@ fn what_qemu_refuses_late_is_told_in_its_words() {
     let output = guest(&["run", "--kernel", kernel, "true"]).env("GUEST_QEMU", at("qemu")).output().unwrap();
     let said = said(&output);
     if output.status.code() == Some(77) {
-        return println!("SKIP what_qemu_refuses_late_is_told_in_its_words: {said}");
+        return println!("SKIP a_late_refusal_of_qemu_is_reported_in_its_own_words: {said}");
     }
     assert_eq!(output.status.code(), Some(125), "{said}");
     assert!(said.contains("exit status: 3: no such device"), "{said}");

@@ -74,8 +74,8 @@ fn a_namespace_is_its_own_and_ends_when_dropped() {
 }
 
 #[test]
-fn work_may_ask_for_work_and_hold_the_namespace() {
-    let Some(lab) = namespace("work_may_ask_for_work_and_hold_the_namespace") else { return };
+fn work_may_start_more_work_and_hold_the_namespace() {
+    let Some(lab) = namespace("work_may_start_more_work_and_hold_the_namespace") else { return };
     let lab = Arc::new(lab);
     let inner = lab.clone();
     assert_eq!(lab.run(move || inner.run(|| 3)), 3);

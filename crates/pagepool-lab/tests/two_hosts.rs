@@ -118,8 +118,8 @@ fn tcp_goes_through_with_jumbo_packets_and_queues() {
 }
 
 #[test]
-fn a_transfer_lasts_as_long_as_it_is_told() {
-    let name = "a_transfer_lasts_as_long_as_it_is_told";
+fn a_transfer_lasts_for_the_given_duration() {
+    let name = "a_transfer_lasts_for_the_given_duration";
     let Some(hosts) = hosts(name, &TwoHostsParams::default()) else { return };
     let _bridge = Bridge::start(&hosts);
     let (a, b) = (&hosts.a.namespace, &hosts.b.namespace);
@@ -155,8 +155,8 @@ fn without_a_forwarder_a_transfer_ends_with_the_reason() {
 }
 
 #[test]
-fn hosts_are_as_they_were_asked_for() {
-    let name = "hosts_are_as_they_were_asked_for";
+fn hosts_have_the_requested_parameters() {
+    let name = "hosts_have_the_requested_parameters";
     let params = TwoHostsParams { mtu: 3000, queues: 3, ..TwoHostsParams::default() };
     let Some(hosts) = hosts(name, &params) else { return };
     let between = hosts.between.as_ref().unwrap();

@@ -163,8 +163,8 @@ impl Drop for Renamed {
 /// A name of the chain is away for a moment, so that nobody can read it: leaving is refused, as where the
 /// capabilities were given up.
 #[test]
-fn a_chain_that_cannot_be_left_is_told_of_with_what_helps() {
-    let Some(_veth) = interface("a_chain_that_cannot_be_left_is_told_of_with_what_helps") else { return };
+fn failing_to_leave_a_chain_is_reported_with_a_remedy() {
+    let Some(_veth) = interface("failing_to_leave_a_chain_is_reported_with_a_remedy") else { return };
     let [ours, other] = [20, 10].map(beside);
     ours.leave().expect("it has not joined");
     [&ours, &other].iter().for_each(|member| member.start().expect("there is room"));

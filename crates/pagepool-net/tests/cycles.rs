@@ -29,7 +29,7 @@ fn sum(spent: &PartCycles) -> u64 {
 }
 
 #[test]
-fn nothing_is_measured_unless_it_is_asked_for() {
+fn nothing_is_measured_unless_switched_on() {
     let (mut forwarder, _, mut wire) = bed(Action::Tx);
     assert!(wire.deliver(&[7; 60]) && forwarder.poll() > 0);
     assert_eq!(forwarder.cycles(), PartCycles::default());

@@ -173,7 +173,7 @@ fn readme_is_short_and_prose_is_narrow() {
 
 /// `sudo` finds no cargo, and root's files in `target/` are in the way of the user.
 #[test]
-fn nobody_is_told_to_run_cargo_as_root() {
+fn no_document_says_to_run_cargo_as_root() {
     let mut texts: Vec<_> = pages().iter().map(|page| (page.clone(), read(page))).collect();
     texts.push(("examples/README.md".into(), read("examples/README.md")));
     for krate in CRATES {

@@ -230,7 +230,7 @@ fn a_nic_in_memory_has_one_queue() {
 }
 
 #[test]
-fn a_pool_that_the_kernel_could_not_fill_is_refused_by_its_field() {
+fn af_xdp_refuses_a_pool_of_high_order() {
     if let Some(why) = veth::missing() {
         return println!("SKIP a pool of high order: {why}");
     }
@@ -241,7 +241,7 @@ fn a_pool_that_the_kernel_could_not_fill_is_refused_by_its_field() {
 }
 
 #[test]
-fn what_nobody_opens_is_refused_with_what_there_is() {
+fn an_unknown_device_scheme_is_refused_with_the_known_ones() {
     let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() }).expect("1 MiB");
     for name in ["eth0", "vfio:0000:01:00.0", ""] {
         let text = open_device(name, &OpenParams::default(), &arena).map(drop).unwrap_err().to_string();

@@ -140,7 +140,7 @@ fn a_sender_signals_once_for_each_sleep_and_never_else() {
 }
 
 #[test]
-fn a_receiver_that_finds_a_frame_before_its_sleep_is_not_signalled() {
+fn a_receiver_that_finds_a_frame_before_sleep_gets_no_signal() {
     let pool = pool(vec![]);
     let (mut outlet, mut packets) = handoff(64).unwrap();
     outlet.send(frame(&pool)).unwrap();

@@ -27,7 +27,7 @@ fn poll(nic: &mut FaultNic<MemNic>, pool: &Bound) -> Vec<u8> {
 }
 
 #[test]
-fn packets_are_dropped_doubled_overtaken_and_late_as_asked() {
+fn faults_drop_double_reorder_and_delay_packets() {
     let every = |n| FaultParams { delay_polls: 2, ..FaultParams { seed: n, ..Default::default() } };
     let cases: [(FaultParams, &[&[u8]]); 4] = [
         (FaultParams { drop: Chance::Every(2), ..every(1) }, &[&[0, 2, 4], &[], &[]]),
@@ -91,7 +91,7 @@ fn a_jumbo_packet_is_doubled_whole() {
 }
 
 #[test]
-fn completions_stall_and_transmits_are_refused_as_asked() {
+fn faults_stall_completions_and_refuse_transmits() {
     let (mut nic, mut port, pool) = faulty(FaultParams {
         stall_completions: Chance::Every(2),
         refuse_transmits: Chance::Every(2),
@@ -112,7 +112,7 @@ fn completions_stall_and_transmits_are_refused_as_asked() {
 }
 
 #[test]
-fn it_dies_when_asked_and_close_takes_everything_back() {
+fn a_fault_kills_the_device_and_close_takes_everything_back() {
     let faults = FaultParams { die: Chance::Every(3), delay: Chance::Every(2), ..Default::default() };
     let (mut nic, mut port, pool) = faulty(faults);
     assert!((0..4).all(|number| port.deliver(&[number; 60])));

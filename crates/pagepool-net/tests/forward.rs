@@ -192,7 +192,7 @@ fn several_ports_into_one_lose_nothing_while_it_sends() {
 }
 
 #[test]
-fn a_program_that_reads_nothing_says_so_and_is_asked_about_all() {
+fn a_handler_that_reads_nothing_gets_every_packet() {
     struct Unseen;
     impl PacketHandler for Unseen {
         fn handle(&mut self, _: &mut XdpBuff, _: Ingress) -> Action {
@@ -505,7 +505,7 @@ fn order_is_kept_per_flow_through_both_kinds_of_redirect() {
 }
 
 #[test]
-fn run_ends_when_it_is_told_and_names_the_devices_that_are_gone() {
+fn run_stops_on_request_and_names_devices_that_are_gone() {
     let mut forwarder = Forwarder::new(|_, _| Action::Drop);
     let none = forwarder.run(&AtomicBool::new(false)).unwrap_err().to_string();
     assert_eq!(none, "ports is 0, but must be 1 or more: call add_port before run");

@@ -39,8 +39,8 @@ fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
 }
 
 #[test]
-fn a_veth_pair_is_as_it_was_asked_for_and_goes_with_either_namespace() {
-    let Some(here) = namespace("a_veth_pair_is_as_it_was_asked_for") else { return };
+fn a_veth_pair_is_as_requested_and_ends_with_either_namespace() {
+    let Some(here) = namespace("a_veth_pair_is_as_requested_and_ends_with_either_namespace") else { return };
     let there = Namespace::new("there").unwrap();
     let mut netlink = here.netlink().unwrap();
     let near = VethEnd { mac: Some(Mac([2, 0, 0, 0, 0, 1])), queues: 3, ..end("near") };
@@ -138,8 +138,8 @@ fn faults(link: &LinkInfo, mode: XdpMode) -> Vec<pagepool_net::link::OffloadFaul
 }
 
 #[test]
-fn offloads_that_falsify_packets_are_found_held_off_and_put_back() {
-    let Some(lab) = namespace("offloads_that_falsify_packets_are_found") else { return };
+fn harmful_offloads_are_found_held_off_and_restored() {
+    let Some(lab) = namespace("harmful_offloads_are_found_held_off_and_restored") else { return };
     lab.run(|| {
         let (mut netlink, ethtool) = (Netlink::open().unwrap(), Ethtool::open().unwrap());
         netlink.add_veth(&end("one"), &end("two")).unwrap();

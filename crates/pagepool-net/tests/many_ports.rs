@@ -37,7 +37,7 @@ fn asked(hands: &[Hand]) -> u64 {
 }
 
 #[test]
-fn idle_ports_are_asked_rarely_while_others_are_busy() {
+fn idle_ports_are_polled_rarely_while_others_are_busy() {
     for (measured, burst, at_most) in [(false, 64, 20), (true, 64, 52), (false, 1, 12), (true, 1, 24)] {
         let (mut forwarder, hands) = bed();
         forwarder.measure(measured);
@@ -54,7 +54,7 @@ fn idle_ports_are_asked_rarely_while_others_are_busy() {
 }
 
 #[test]
-fn a_port_that_rested_is_asked_within_32_rounds_and_512_forwarded_packets() {
+fn an_idle_port_is_polled_within_32_rounds_and_512_packets() {
     for (burst, rounds) in [(1, 32), (32, 16), (64, 8)] {
         let (mut forwarder, hands) = bed();
         (0..100).for_each(|_| busy_round(&mut forwarder, &hands, burst));
@@ -65,7 +65,7 @@ fn a_port_that_rested_is_asked_within_32_rounds_and_512_forwarded_packets() {
 }
 
 #[test]
-fn a_round_that_moves_nothing_has_asked_every_port() {
+fn a_round_that_moves_nothing_has_polled_every_port() {
     let (mut forwarder, hands) = bed();
     (0..100).for_each(|_| busy_round(&mut forwarder, &hands, 1));
     while forwarder.poll() > 0 {}
@@ -84,7 +84,7 @@ fn a_round_that_moves_nothing_has_asked_every_port() {
 }
 
 #[test]
-fn a_port_that_rests_sends_at_once_and_its_frames_are_taken_back() {
+fn an_idle_port_sends_at_once_and_completes_its_frames() {
     let (mut forwarder, hands) = bed();
     (0..100).for_each(|_| busy_round(&mut forwarder, &hands, 1));
     hands[8].wire().stuck = true;

@@ -122,7 +122,7 @@ fn hardware_that_dies_in_the_middle_takes_nothing_along() {
 }
 
 #[test]
-fn a_wire_that_takes_nothing_fills_the_ring_and_no_more() {
+fn a_stuck_wire_fills_the_ring_and_further_packets_are_dropped() {
     let mut bed = bed(across);
     for _ in 0..30 {
         (0..100).for_each(|number| assert!(bed.wires[0].deliver(&packet(number, 60))));

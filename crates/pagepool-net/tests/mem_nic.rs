@@ -102,7 +102,7 @@ impl Bench {
 // --------------------------------------------------------------------
 
 #[test]
-fn a_length_beyond_the_buffer_is_counted_and_the_buffer_goes_home() {
+fn a_length_beyond_the_buffer_is_counted_and_leaks_nothing() {
     let mut bench = bench();
     for (n, len) in [2049, 4096, u32::MAX, 0].into_iter().enumerate() {
         let id = bench.port.next_posted().expect("there are buffers");
@@ -157,7 +157,7 @@ fn a_buffer_that_was_completed_by_a_lie_is_never_written_again() {
 }
 
 #[test]
-fn a_packet_whose_end_never_comes_is_dropped_when_it_has_too_many_buffers() {
+fn an_endless_packet_is_dropped_at_the_limit_of_buffers() {
     for max_buffers in [1, 6, MAX_FRAGS + 1] {
         let params = MemNicParams { max_buffers, ..small() };
         let mut bench = bench_over(NicDomain::new("mem0"), params, sized());
@@ -238,7 +238,7 @@ fn a_frame_is_freed_once_however_often_it_is_completed() {
 }
 
 #[test]
-fn a_completion_of_the_last_frame_is_not_taken_for_the_next_one_in_its_slot() {
+fn a_stale_completion_does_not_complete_the_next_frame() {
     let mut bench = bench();
     let first = bench.frame(1);
     bench.send([first]);
@@ -309,7 +309,7 @@ fn packets_from_the_wire_that_are_too_long_or_empty_are_counted() {
 }
 
 #[test]
-fn a_device_that_goes_while_descriptors_are_on_its_rings_faults_and_loses_no_buffer() {
+fn a_device_unmapped_with_buffers_on_its_rings_loses_none() {
     let iommu = CheckingIommu::new("iommu");
     let mut bench = bench_over(iommu.clone(), small(), PoolParams { sync_for_device: true, ..sized() });
     let frame = bench.frame(1);
@@ -365,7 +365,7 @@ fn only_its_own_domain_is_synced_and_mapped_anew_it_goes_on() {
 }
 
 #[test]
-fn a_mapping_of_another_domain_with_the_same_id_counts_for_nothing() {
+fn a_mapping_of_an_impostor_with_the_same_id_is_not_used() {
     #[derive(Debug)]
     struct Impostor(pagepool::DomainId);
     impl DmaDomain for Impostor {
@@ -419,7 +419,7 @@ fn a_step_on_another_thread_wakes_the_driver() {
 }
 
 #[test]
-fn a_buffer_that_comes_home_wakes_a_driver_that_ran_dry() {
+fn a_returned_buffer_wakes_a_driver_without_buffers() {
     let arena = Arena::new(ArenaParams { max_bytes: 16 << 12, ..Default::default() }).expect("16 pages");
     let domain = NicDomain::new("mem0");
     let params = PoolParams { domains: vec![domain.clone()], wakeup: true, ..Default::default() };
@@ -481,7 +481,7 @@ fn a_dead_device_with_packets_in_flight_gives_all_back() {
 // ---- Cables -----------------------------------------------------------------------------------------------
 
 #[test]
-fn a_lossless_cable_keeps_what_finds_no_buffer_and_a_plain_one_drops_it() {
+fn only_a_lossless_cable_keeps_packets_that_find_no_buffer() {
     for lossless in [false, true] {
         let domain = NicDomain::new("both");
         let mut one = bench_over(domain.clone(), MemNicParams { tx_ring: 64, ..small() }, sized());

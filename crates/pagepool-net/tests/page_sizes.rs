@@ -8,7 +8,7 @@ use pagepool::{Arena, ArenaParams, Error, PAGE_SIZE, Provider};
 use pagepool_net::{Umem, UmemParams};
 
 #[test]
-fn memory_that_begins_within_a_page_of_the_system_is_refused_with_a_remedy() {
+fn memory_not_aligned_to_the_systems_page_is_refused() {
     let _page = SystemPage::pretend(64 << 10);
     let mut memory = vec![0u8; 256 << 10];
     let whole = memory.as_mut_ptr().map_addr(|addr| addr.next_multiple_of(64 << 10));

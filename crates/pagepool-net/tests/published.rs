@@ -139,8 +139,8 @@ fn pair(kind: &str) -> [EntryView; 2] {
 }
 
 #[test]
-fn a_busy_forwarder_shows_what_it_counts_and_a_closed_port_is_gone() {
-    let name = "a_busy_forwarder_shows_what_it_counts_and_a_closed_port_is_gone";
+fn a_busy_forwarder_publishes_counters_and_closed_ports_vanish() {
+    let name = "a_busy_forwarder_publishes_counters_and_closed_ports_vanish";
     alone(name, || {
         let _publication = publish("busy").unwrap();
         let mut forwarder = Forwarder::new(|_, _| Action::Drop);
@@ -177,8 +177,8 @@ fn a_busy_forwarder_shows_what_it_counts_and_a_closed_port_is_gone() {
 }
 
 #[test]
-fn a_socket_is_shown_with_its_interface_and_where_the_program_runs() {
-    let name = "a_socket_is_shown_with_its_interface_and_where_the_program_runs";
+fn a_published_socket_has_its_interface_and_attach_mode() {
+    let name = "a_published_socket_has_its_interface_and_attach_mode";
     if let Some(why) = veth::missing() {
         return println!("SKIP {name}: {why}");
     }

@@ -93,8 +93,8 @@ fn the_hash_of_a_flow_is_known() {
 }
 
 #[test]
-fn what_cannot_be_asked_is_refused_with_its_reason() {
-    let name = "what_cannot_be_asked_is_refused_with_its_reason";
+fn a_driver_without_rx_metadata_is_refused_with_the_reason() {
+    let name = "a_driver_without_rx_metadata_is_refused_with_the_reason";
     if let Some(why) = missing() {
         return println!("SKIP {name}: {why}");
     }

@@ -93,9 +93,9 @@ fn between_interfaces(count: usize) -> Forwarder<impl PacketHandler> {
 }
 
 #[test]
-fn an_idle_forwarder_between_interfaces_sleeps_and_a_packet_wakes_it() {
+fn an_idle_forwarder_between_interfaces_sleeps_until_a_packet() {
     if let Some(why) = veth::missing() {
-        return println!("SKIP an_idle_forwarder_between_interfaces: {why}");
+        return println!("SKIP an_idle_forwarder_between_interfaces_sleeps_until_a_packet: {why}");
     }
     let veth = Veth::new(2, 1500);
     let mut forwarder = between_interfaces(2);
@@ -169,7 +169,7 @@ impl Stack for Shelf {
 }
 
 #[test]
-fn a_pool_that_ran_dry_wakes_the_forwarder_whichever_port_it_is_of() {
+fn a_return_to_the_empty_pool_of_any_port_wakes_the_forwarder() {
     let shelf = Shelf::default();
     let mut forwarder = Forwarder::with_stack(|_: &mut XdpBuff, _: Ingress| Action::Pass, shelf.clone());
     let _quiet = add_nic(&mut forwarder, "quiet", 16 << 20);
@@ -269,7 +269,7 @@ fn until_given<P: PacketHandler, S: Stack>(forwarder: &mut Forwarder<P, S>, port
 }
 
 #[test]
-fn what_this_thread_returns_before_it_sleeps_reaches_a_dry_device() {
+fn own_returns_before_a_sleep_reach_a_device_without_buffers() {
     for others in 0..2 {
         let shelf = Shelf::default();
         let mut forwarder = Forwarder::with_stack(|_: &mut XdpBuff, _: Ingress| Action::Pass, shelf.clone());
@@ -284,9 +284,9 @@ fn what_this_thread_returns_before_it_sleeps_reaches_a_dry_device() {
 }
 
 #[test]
-fn what_this_thread_returns_before_it_sleeps_reaches_a_dry_socket() {
+fn own_returns_before_a_sleep_reach_a_socket_without_buffers() {
     if let Some(why) = veth::missing() {
-        return println!("SKIP what_this_thread_returns: {why}");
+        return println!("SKIP own_returns_before_a_sleep_reach_a_socket_without_buffers: {why}");
     }
     let veth = Veth::new(1, 1500);
     let arena = ArenaParams { max_bytes: 64 << 10, commit_all: true, ..Default::default() }; // 16 pages
@@ -338,7 +338,7 @@ fn what_a_device_that_died_gave_back_reaches_another_at_once() {
 }
 
 #[test]
-fn what_a_program_handed_over_before_it_panicked_wakes_the_other_thread() {
+fn a_handoff_before_a_panic_wakes_the_other_thread() {
     let (outlet, inlet) = handoff(64).unwrap();
     let mut there = Forwarder::new(|_: &mut XdpBuff, _: Ingress| Action::Drop);
     let mut second = add_nic(&mut there, "mem1", 4 << 20);
@@ -390,7 +390,7 @@ fn return_late(packets: &mpsc::Receiver<XdpBuff>) {
 }
 
 #[test]
-fn buffers_that_come_home_while_the_forwarder_falls_asleep_wake_it() {
+fn buffers_returned_as_a_forwarder_falls_asleep_wake_it() {
     const PAGES: u64 = 4;
     const DRY: u64 = 100;
     let (to_returner, packets) = mpsc::channel();
@@ -448,7 +448,7 @@ fn in_memory() -> (XskDevice, Bound) {
 }
 
 #[test]
-fn a_waker_ends_the_wait_of_its_device_and_of_the_forwarder_that_has_it() {
+fn a_device_waker_ends_waits_of_the_device_and_its_forwarder() {
     let (mut device, pool) = in_memory();
     let waker = device.waker().unwrap();
     waker.wake();
@@ -478,7 +478,7 @@ fn a_waker_ends_the_wait_of_its_device_and_of_the_forwarder_that_has_it() {
 }
 
 #[test]
-fn a_waker_of_the_forwarder_ends_its_sleep_with_one_port_and_with_two() {
+fn a_forwarder_waker_ends_its_sleep_with_one_port_or_two() {
     let mut forwarder = Forwarder::new(|_, _| Action::Drop);
     let waker = forwarder.waker().unwrap();
     for _ in 0..2 {

@@ -380,8 +380,8 @@ fn rules_are_exchanged_while_packets_come_and_none_is_lost() {
 }
 
 #[test]
-fn who_may_not_steer_is_told_why() {
-    let name = "who_may_not_steer_is_told_why";
+fn steering_without_the_right_is_refused_with_the_reason() {
+    let name = "steering_without_the_right_is_refused_with_the_reason";
     if let Some(why) = missing() {
         return println!("SKIP {name}: {why}");
     }

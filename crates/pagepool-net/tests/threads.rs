@@ -111,7 +111,7 @@ fn what_may_be_sent_may_be_sent() {
 }
 
 #[test]
-fn two_queues_exchange_packets_over_a_lossless_cable_on_a_thread() {
+fn two_queues_exchange_packets_over_a_cable_on_a_thread() {
     let arena = Arena::new(ArenaParams { max_bytes: 32 << 20, ..Default::default() }).expect("32 MiB");
     let (left, right) = (NicDomain::new("left"), NicDomain::new("right"));
     let count = packets();

@@ -131,7 +131,7 @@ fn sum(frame: &[u8], v6: bool) -> u16 {
 }
 
 #[test]
-fn a_checksum_that_is_asked_for_is_right_at_the_other_end() {
+fn a_requested_checksum_is_right_at_the_other_end() {
     for chunk_size in [4096, 2048, 3072] {
         let umem = UmemParams {
             chunk_size,
@@ -209,7 +209,7 @@ fn the_time_at_which_a_packet_left_comes_back_under_its_number() {
 }
 
 #[test]
-fn what_is_not_served_is_dropped_and_counted_and_nothing_waits_behind_it() {
+fn unsupported_requests_are_dropped_and_block_no_packet() {
     over_veth("refused requests", with_metadata(TxMetadataMode::On), |mut bed| {
         let served = TxFeatures { checksum: true, timestamp: true, launch_time: false };
         assert_eq!(bed.device.tx_features(), served, "a veth has no clock to wait for");
@@ -356,7 +356,7 @@ fn requests_lie_where_this_kernel_looks_for_them() {
 }
 
 #[test]
-fn flags_say_what_is_asked_and_room_is_needed() {
+fn metadata_flags_match_the_requests_and_need_headroom() {
     let flags = |asks| u64::from_ne_bytes(*bytes_of(asks).first_chunk().expect("eight bytes"));
     let checksum = Some(TxChecksum { start: 1, offset: 2 });
     let one = [
@@ -451,7 +451,7 @@ fn a_close_waits_for_the_times_that_the_kernel_still_writes() {
 }
 
 #[test]
-fn pages_that_the_kernel_may_write_to_after_the_close_are_leaked() {
+fn close_leaks_pages_that_the_kernel_may_still_write() {
     // The third packet waits for a minute.
     let Some((device, pool, took)) = closed_over("packets held for long", 30, Some(1)) else { return };
     let stats = device.stats();
@@ -461,7 +461,7 @@ fn pages_that_the_kernel_may_write_to_after_the_close_are_leaked() {
 }
 
 #[test]
-fn packets_that_ask_for_no_time_come_home_at_once() {
+fn packets_without_a_timestamp_request_return_at_once() {
     let Some((device, pool, _)) = closed_over("packets without a time", 30, None) else { return };
     let stats = device.stats();
     assert_eq!((stats.in_tx, pool.inflight().out), (0, 0), "{stats:?}");

@@ -264,7 +264,7 @@ fn unaligned_chunks_over_huge_pages_begin_at_different_colours() {
 }
 
 #[test]
-fn a_dry_pool_wakes_the_device_when_a_buffer_comes_home() {
+fn a_return_to_an_empty_pool_wakes_the_device() {
     needs_veth("starvation", || {
         let veth = Veth::new(1, 1500);
         let arena = arena(64 << 10); // 16 pages, fewer than the ring has slots
@@ -422,7 +422,7 @@ fn echoes(device: &mut XskDevice, pool: &Bound, far: &mut Far) -> bool {
 }
 
 #[test]
-fn one_map_serves_several_interfaces_and_nobody_takes_out_anothers_socket() {
+fn devices_that_share_a_map_keep_each_others_sockets() {
     needs_veth("one map", || {
         let veth = Veth::new(2, 1500);
         let arena = arena(8 << 20);
@@ -585,7 +585,7 @@ fn a_pool_that_packets_do_not_fit_is_found_out() {
 }
 
 #[test]
-fn a_packet_that_reaches_into_the_tailroom_is_counted_and_its_buffers_go_home() {
+fn a_packet_into_the_tailroom_is_counted_and_leaks_nothing() {
     if let Some(why) = veth::no_multi_buffer() {
         return println!("SKIP tailroom: {why}");
     }
@@ -656,7 +656,7 @@ fn a_program_falls_back_to_generic_and_says_why() {
 }
 
 #[test]
-fn somebody_elses_map_is_used() {
+fn a_device_can_use_the_map_of_another_program() {
     needs_veth("map", || {
         let veth: Rc<Veth> = Veth::new(1, 1500);
         let theirs = redirect("near0");

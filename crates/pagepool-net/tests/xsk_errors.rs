@@ -82,7 +82,7 @@ fn the_capability_that_is_missing_is_named_and_no_other() {
 }
 
 #[test]
-fn a_container_that_filters_calls_is_told_apart_from_a_capability() {
+fn a_filtered_call_is_not_reported_as_a_missing_capability() {
     needs_veth("filters", || {
         let _veth = Veth::new(1, 1500);
         let bpf = Refused { call: libc::SYS_bpf, argument: (0, 0), errno: libc::EPERM };
@@ -103,7 +103,7 @@ fn option(name: libc::c_int, errno: libc::c_int) -> Refused {
 }
 
 #[test]
-fn a_kernel_that_is_too_old_is_told_which_version_has_it() {
+fn an_error_on_an_old_kernel_names_the_required_version() {
     needs_veth("versions", || {
         let _veth = Veth::new(1, 1500);
         let told = |refused: Refused, what: &(dyn Fn() -> String + Sync), words: &[&str]| {
@@ -209,7 +209,7 @@ fn a_driver_without_zero_copy_is_named_and_so_is_the_remedy() {
 
 /// In a process of its own, for the limit is the process's: what `Umem::new` says.
 #[test]
-fn a_process_that_may_lock_little_is_told_how_much_it_needs() {
+fn a_memlock_limit_error_names_the_required_size() {
     if std::env::var_os(CHILD).is_some() {
         veth::limit_locked_memory(64 << 10);
         let text = veth::without(&[CAP_IPC_LOCK], || error(umem(UmemParams::default())));
@@ -219,7 +219,7 @@ fn a_process_that_may_lock_little_is_told_how_much_it_needs() {
     }
     needs_veth("locked memory", || {
         let mut command = Command::new(std::env::current_exe().expect("this program"));
-        let name = "xsk_errors::a_process_that_may_lock_little_is_told_how_much_it_needs";
+        let name = "xsk_errors::a_memlock_limit_error_names_the_required_size";
         command.args(["--exact", name, "--nocapture"]).env(CHILD, "1").stdin(Stdio::null());
         let output = command.output().expect("it can be run again");
         let text = String::from_utf8_lossy(&output.stdout);

@@ -161,7 +161,7 @@ fn bursts_of_every_size_arrive_in_order_as_they_were() {
 }
 
 #[test]
-fn who_listens_at_the_interface_hears_what_a_program_sends_and_nothing_that_the_ring_does() {
+fn a_tap_sees_packets_sent_by_a_program_and_none_of_the_ring() {
     by_program("taps", |mut near| {
         let tap = Tap::new("near0");
         let heard = |near: &mut Near, expected| {
@@ -180,7 +180,7 @@ fn who_listens_at_the_interface_hears_what_a_program_sends_and_nothing_that_the_
 const A_LOOK: Duration = Duration::from_millis(50);
 
 #[test]
-fn a_tap_hears_all_packets_once_it_was_found_and_few_go_by_the_ring_when_it_is_gone() {
+fn small_bursts_use_the_ring_only_while_there_is_no_tap() {
     by_program("taps beside few packets", |mut near| {
         let by_ring = |near: &mut Near| {
             let calls = near.calls_by_ring();
@@ -256,7 +256,7 @@ fn limit_no_more() {
 }
 
 #[test]
-fn packets_stay_in_order_when_a_queueing_discipline_comes_and_goes() {
+fn packets_stay_in_order_while_a_qdisc_is_added_and_removed() {
     by_program("a queueing discipline halfway", |near| {
         let veth = near.veth.clone();
         drop(near);
@@ -313,7 +313,7 @@ fn what_a_queueing_discipline_drops_is_lost_and_counted() {
 }
 
 #[test]
-fn packets_to_a_veth_whose_other_end_is_down_are_lost_and_counted() {
+fn packets_to_a_veth_with_a_down_peer_are_lost_and_counted() {
     by_program("drops at a far end that is down", |near| {
         let veth = near.veth.clone();
         drop(near);
@@ -372,7 +372,7 @@ fn a_packet_without_a_whole_header_is_lost_alone() {
 }
 
 #[test]
-fn a_thread_elsewhere_sends_by_the_ring_and_to_no_other_interface() {
+fn a_thread_in_another_namespace_sends_by_the_ring_only() {
     by_program("another namespace", |near| {
         let mut far = near.veth.far_end(0);
         let Near { device, pool, veth } = near;
@@ -427,7 +427,7 @@ fn what_waits_on_the_ring_goes_before_what_a_program_could_send() {
 }
 
 #[test]
-fn what_cannot_be_had_is_refused_or_left_alone_as_was_asked() {
+fn an_unavailable_bpf_batch_is_refused_and_auto_falls_back() {
     if let Some(why) = veth::missing() {
         return println!("SKIP refused programs: {why}");
     }
@@ -469,7 +469,7 @@ fn what_cannot_be_had_is_refused_or_left_alone_as_was_asked() {
 }
 
 #[test]
-fn where_it_is_unknown_what_packets_pass_a_program_sends_only_as_asked() {
+fn auto_uses_the_ring_if_the_egress_path_is_unknown() {
     by_program("unknown queueing disciplines", |near| {
         drop(near);
         // The sockets that listen to the kernel's messages are the ones with an address of this length.

@@ -156,7 +156,7 @@ fn everything(far: &mut [Far; 2], random: &mut Random) -> Everything {
 }
 
 #[test]
-fn everything_is_home_whatever_order_it_ends_in() {
+fn teardown_in_any_order_returns_everything() {
     needs_veth("any order", || {
         let veth = Veth::new(2, 1500);
         let mut far = [veth.far_end(0), veth.far_end(1)];

@@ -114,7 +114,7 @@ impl Sender {
 }
 
 #[test]
-fn datagrams_are_sent_from_pages_that_come_home() {
+fn zero_copy_datagrams_return_their_pages() {
     for on_busy in [OnBusy::Keep, OnBusy::Skip { ahead: 8 }, OnBusy::Release] {
         let (sender, receiver) = udp_pair();
         let Some(socket) = zero_copy("datagrams", sender) else { return };
@@ -142,7 +142,7 @@ fn receive(receiver: &UdpSocket, packet: &mut [u8], number: u64) {
 }
 
 #[test]
-fn a_stream_is_sent_from_pages_that_come_home() {
+fn a_zero_copy_stream_returns_its_pages() {
     for nonblocking in [false, true] {
         let (sender, receiver) = tcp_pair();
         sender.set_nonblocking(nonblocking).unwrap();

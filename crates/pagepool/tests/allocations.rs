@@ -173,7 +173,7 @@ impl DmaDomain for Umem {
 
 /// A receive queue that outruns its consumers fails to allocate over and over.
 #[test]
-fn a_failing_allocation_over_a_fixed_arena_allocates_nothing_and_asks_nobody() {
+fn a_failing_allocation_allocates_no_heap_and_calls_no_domain() {
     // Of 16 MiB the first 4 are committed when the domain fixes the arena.
     let arena = Arena::new(ArenaParams { max_bytes: 16 << 20, ..Default::default() }).unwrap();
     let umem = Arc::new(Umem(DomainId::unique(), AtomicUsize::new(0)));

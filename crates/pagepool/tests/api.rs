@@ -234,7 +234,7 @@ fn a_sleeping_owner_is_woken_by_the_first_return() {
 }
 
 #[test]
-fn the_low_water_mark_can_be_asked_for() {
+fn the_low_water_mark_can_be_set() {
     let pool = pool_with(192, PoolParams { wakeup: true, low_water: 100, ..Default::default() });
     assert_eq!(pool.low_water_mark(), 192);
     let first: Vec<_> = (0..64).map(|_| pool.alloc_page().unwrap()).collect();

@@ -145,7 +145,7 @@ fn huge_pages_are_used_and_missing_ones_are_visible() {
 }
 
 #[test]
-fn without_huge_pages_fallback_is_told_and_fail_fails() {
+fn without_huge_pages_fallback_is_reported_and_fail_fails() {
     let _alone = huge_pages_alone();
     for (backing, got, size) in [
         (Backing::Huge2M, Backing::TransparentHuge, 4 * MIB),
@@ -217,7 +217,7 @@ fn callers_memory_is_used_in_place_and_left_as_it_is() {
 }
 
 #[test]
-fn an_owner_of_memory_is_kept_until_the_last_buffer_is_home() {
+fn the_owner_of_memory_lives_until_the_last_buffer_returns() {
     struct MemoryOwner(Box<CallerPages>, mpsc::Sender<u8>);
     impl Drop for MemoryOwner {
         fn drop(&mut self) {
@@ -374,7 +374,7 @@ fn idle_pages_apart_then_a_block(ask: impl Fn(&Arc<Arena>) -> bool) -> Arc<Arena
 }
 
 #[test]
-fn the_last_look_before_a_sleep_sees_what_an_ask_may_miss() {
+fn the_last_look_before_a_sleep_finds_what_a_reserve_may_miss() {
     let ask = |arena: &Arc<Arena>| !reserve(arena, 3, None, 1).is_empty();
     let arena = idle_pages_apart_then_a_block(ask);
     assert!(!ask(&arena), "merging 64 pages is not paid for yet");
@@ -387,7 +387,7 @@ fn the_last_look_before_a_sleep_sees_what_an_ask_may_miss() {
 }
 
 #[test]
-fn a_block_that_may_be_missed_is_missed_no_more_often_than_pages_are_idle() {
+fn a_block_is_missed_at_most_as_often_as_pages_are_idle() {
     let ask = |arena: &Arc<Arena>| !reserve(arena, 3, None, 1).is_empty();
     let arena = idle_pages_apart_then_a_block(ask);
     let missed = (0..1000).take_while(|_| !ask(&arena)).count();
@@ -419,7 +419,7 @@ fn trim_gives_back_idle_regions_and_they_come_back_clean() {
 }
 
 #[test]
-fn two_made_up_nodes_are_told_apart() {
+fn two_pretended_nodes_have_separate_pages() {
     let topology = Topology::pretend_halves(2);
     let arena = Arena::new(ArenaParams { topology, ..params(8 * MIB) }).unwrap();
     let near = reserve(&arena, 0, Some(NodeId(1)), 64);
@@ -519,7 +519,7 @@ fn flags_of(base: usize) -> String {
 }
 
 #[test]
-fn children_do_not_inherit_unless_asked() {
+fn children_inherit_memory_only_if_configured() {
     for backing in [Backing::Anonymous4k, Backing::Memfd { huge: false }] {
         for inherit_on_fork in [false, true] {
             let arena = Arena::new(ArenaParams { backing, inherit_on_fork, ..params(4 * MIB) }).unwrap();

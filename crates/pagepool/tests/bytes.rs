@@ -46,7 +46,7 @@ fn a_jumbo_frame_is_one_part_per_buffer() {
 }
 
 #[test]
-fn a_frame_without_its_iterator_goes_home() {
+fn dropping_the_iterator_returns_the_other_buffers() {
     let pool = pool();
     let mut parts = XdpFrame::from(packet(&pool, 100, 3)).into_bytes().unwrap();
     let first = parts.next().unwrap();
@@ -94,7 +94,7 @@ fn a_head_of_ordinary_memory_keeps_its_block() {
 }
 
 #[test]
-fn a_buffer_is_one_part_of_what_was_asked_for() {
+fn a_buffer_becomes_one_part_of_the_requested_range() {
     let pool = pool();
     let mut buffer = pool.alloc_page().unwrap();
     buffer.bytes_mut().unwrap()[100..200].fill(5);

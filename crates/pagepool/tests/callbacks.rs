@@ -125,7 +125,7 @@ fn a_starved_pool_with_a_wakeup_counts_empty_once_an_allocation() {
 }
 
 #[test]
-fn pages_that_come_home_in_frags_obey_the_node_rule() {
+fn pages_that_return_in_frags_obey_the_node_rule() {
     let topology = Topology::pretend_halves(2);
     let arena = Arena::new(ArenaParams { max_bytes: 8 << 20, topology, ..Default::default() }).unwrap();
     let pool =
@@ -171,7 +171,7 @@ fn an_empty_batch_belongs_to_no_pool() {
 }
 
 #[test]
-fn beside_a_running_owner_nothing_is_ever_negative_or_less_than_before() {
+fn observed_counters_never_fall_and_inflight_is_never_negative() {
     let pool = Pool::new(PoolParams { order: 3, ..Default::default() }, arena(8)).unwrap().bind();
     let (observed, stop) = (pool.handle(), Arc::new(AtomicBool::new(false)));
     let (stopped, looks) = (stop.clone(), Arc::new(AtomicU64::new(0)));

@@ -28,7 +28,7 @@ fn assert_stats(stats: Stats, expected: &[(&str, u64)]) {
 }
 
 #[test]
-fn three_refills_out_and_home_on_the_owner() {
+fn three_refills_are_taken_and_returned_by_the_owner() {
     let pool = pool(1024);
     drop(take(&pool, 192));
     let expected = [
@@ -160,7 +160,7 @@ fn exhaustion_is_a_value_and_is_counted() {
 }
 
 #[test]
-fn fragments_of_2090_fit_fifteen_times_and_the_page_is_used_again() {
+fn a_page_holds_fifteen_fragments_of_2090_and_is_reused() {
     let pool = pool_with(8, PoolParams { order: 3, ..Default::default() });
     let frags: Vec<_> = (0..15).map(|_| pool.alloc_frag(2090).unwrap()).collect();
     for (at, frag) in frags.iter().enumerate() {
@@ -176,7 +176,7 @@ fn fragments_of_2090_fit_fifteen_times_and_the_page_is_used_again() {
 }
 
 #[test]
-fn a_page_that_is_being_cut_is_the_last_that_an_allocation_takes() {
+fn an_allocation_takes_the_page_being_cut_as_its_last_choice() {
     let pool = pool(1);
     drop(pool.alloc_frag(1024).expect("the pool has a page"));
     // Linux gives nothing here, which moves `alloc_empty` alone; what it counts until then is the same.
@@ -212,7 +212,7 @@ fn hybrid_sizes_are_linuxs_with_its_alignment() {
 }
 
 #[test]
-fn frags_from_elsewhere_are_counted_once_the_page_is_home() {
+fn frags_from_elsewhere_count_once_their_page_has_returned() {
     let pool = pool_with(8, PoolParams { order: 3, ..Default::default() });
     let frags: Vec<_> = (0..30).map(|_| pool.alloc_frag(2090).unwrap()).collect();
     std::thread::spawn(move || drop(frags)).join().unwrap();
@@ -270,7 +270,7 @@ fn of_a_pool_that_has_ended_only_what_is_out_is_in_flight() {
 
 /// A thread that always has a full lane must not keep another's buffers from coming home.
 #[test]
-fn a_busy_lane_strands_nobody_elses_buffers() {
+fn a_busy_lane_does_not_strand_buffers_of_other_lanes() {
     let pool = pool(1024);
     let strays = take(&pool, 32);
     let mut missing: std::collections::HashSet<_> = strays.iter().map(|buffer| buffer.page()).collect();

@@ -194,7 +194,7 @@ fn release_falls_back_to_keep_beyond_the_capacity() {
 // ---- Refills ------------------------------------------------------------------------------------
 
 #[test]
-fn a_refill_asks_after_as_many_as_it_would_bring() {
+fn a_refill_checks_as_many_deferred_buffers_as_it_would_add() {
     let (_, pool) = pool(64, params(32, OnBusy::Keep));
     let told = Told::uses([]);
     let user = pool.deferred_user(told.clone()).unwrap();
@@ -211,7 +211,7 @@ fn a_refill_asks_after_as_many_as_it_would_bring() {
 }
 
 #[test]
-fn a_pool_lives_on_pages_that_come_back_by_asking_alone() {
+fn a_pool_can_live_on_deferred_pages_alone() {
     let (memory, pool) = pool(8, params(8, OnBusy::Keep));
     let told = Told::uses([]);
     let user = pool.deferred_user(told.clone()).unwrap();
@@ -318,7 +318,7 @@ fn a_page_with_a_page_ref_besides_leaves_when_it_is_done() {
 }
 
 #[test]
-fn many_users_are_refreshed_once_a_round_and_let_go_of_when_they_are_over() {
+fn users_are_refreshed_once_a_round_and_dropped_when_done() {
     let (_, pool) = pool(16, params(8, OnBusy::Skip { ahead: 8 }));
     let (one, two, idle) = (Told::uses([0]), Told::uses([]), Told::uses([]));
     let first = pool.deferred_user(one.clone()).unwrap();
@@ -493,7 +493,7 @@ fn a_user_that_panics_loses_nothing() {
 // ---- The end of the pool ------------------------------------------------------------------------
 
 #[test]
-fn a_destroyed_pool_asks_until_all_are_done() {
+fn a_destroyed_pool_polls_its_users_until_all_are_done() {
     let (memory, pool) = pool(16, params(8, OnBusy::Keep));
     let told = Told::uses([0, 2, 5]);
     let user = pool.deferred_user(told.clone()).unwrap();
@@ -548,7 +548,7 @@ fn memory_that_left_the_queue_is_polled_too() {
 static LEAKED: Mutex<Vec<(PoolRef, Arc<PlainMemory>)>> = Mutex::new(Vec::new());
 
 #[test]
-fn a_pool_that_is_dropped_asks_once_more_and_leaks_what_is_in_use() {
+fn a_dropped_pool_polls_once_more_and_leaks_what_is_in_use() {
     for on_busy in [OnBusy::Keep, OnBusy::Release] {
         let (memory, pool) = pool(8, params(8, on_busy));
         let told = Told::uses([1, 2]);
@@ -648,7 +648,7 @@ impl BytesAt {
 }
 
 #[test]
-fn readers_on_other_threads_never_see_a_page_used_again_too_early() {
+fn readers_on_other_threads_never_see_a_page_reused_early() {
     for on_busy in [OnBusy::Keep, OnBusy::Skip { ahead: 8 }, OnBusy::Release] {
         let (memory, pool) = pool(48, params(32, on_busy));
         let counts = UseCounts::new(1 << 16);

@@ -64,7 +64,7 @@ fn a_number_that_is_not_here_gives_nothing() {
 }
 
 #[test]
-fn packets_stop_at_the_first_that_is_wrong_and_change_nothing_for_it() {
+fn remove_packets_stops_unchanged_at_the_first_bad_packet() {
     let arena = arena();
     let (one, two, mut table) = (pool(&arena), pool(&arena), DeviceTable::new(PAGES));
     let (mine, theirs) = (insert_pages(&mut table, &one, 4), insert_pages(&mut table, &two, 1));
@@ -103,7 +103,7 @@ fn packet(pool: &Bound, len: usize) -> XdpBuff {
 }
 
 #[test]
-fn packets_of_several_pages_stop_where_one_is_wrong_and_go_on_behind_it() {
+fn remove_chained_stops_at_a_bad_part_and_can_continue() {
     let arena = arena();
     let params = PoolParams { tailroom: 320, chains: 1, ..Default::default() };
     let (one, two) = (Pool::new(params, arena.clone()).expect("plain").bind(), pool(&arena));
@@ -145,7 +145,7 @@ fn packets_of_several_pages_stop_where_one_is_wrong_and_go_on_behind_it() {
 }
 
 #[test]
-fn packets_of_several_pages_are_parked_with_their_last_page_apart() {
+fn insert_chained_parks_the_last_page_of_a_packet_apart() {
     let arena = arena();
     let params = PoolParams { chains: 8, ..Default::default() };
     let (one, two) = (Pool::new(params, arena.clone()).expect("plain").bind(), pool(&arena));
@@ -209,7 +209,7 @@ fn packets_are_parked_up_to_the_first_that_is_no_page_to_itself() {
 }
 
 #[test]
-fn packets_of_another_area_or_beyond_the_table_stay_in_the_vector() {
+fn packets_outside_the_area_or_the_table_stay_in_the_vector() {
     let (here, there) = (arena(), arena());
     let (mine, theirs, mut table) = (pool(&here), pool(&there), DeviceTable::new(PAGES));
     insert_pages(&mut table, &mine, 1);
@@ -223,7 +223,7 @@ fn packets_of_another_area_or_beyond_the_table_stay_in_the_vector() {
 }
 
 #[test]
-fn a_panic_over_a_packet_leaks_those_that_were_not_parked_and_no_more() {
+fn a_panic_leaks_only_packets_that_were_not_parked() {
     let arena = arena();
     let (pool, mut table) = (pool(&arena), DeviceTable::new(PAGES));
     let (mut packets, mut asked): (Vec<_>, _) = ((0..5).map(|_| packet(&pool, 60)).collect(), 0);
@@ -286,7 +286,7 @@ fn pools_that_went_away_make_room_for_others() {
 }
 
 #[test]
-fn packets_of_all_kinds_go_home_together() {
+fn packets_of_all_kinds_return_together() {
     let arena = arena();
     let params = PoolParams { chains: 8, ..Default::default() };
     let pools: Vec<_> =

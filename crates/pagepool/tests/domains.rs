@@ -87,7 +87,7 @@ fn growth_maps_each_region_once_and_detach_unmaps_each_once() {
 }
 
 #[test]
-fn a_region_that_is_not_mapped_is_not_committed_and_the_reason_can_be_asked_for() {
+fn an_unmapped_region_is_not_committed_and_the_error_is_kept() {
     let arena = arena(12 * MIB);
     let (good, first) = iommu();
     let (bad, second) = iommu();
@@ -223,7 +223,7 @@ fn the_iommu_keeps_the_views_apart_until_they_are_synced() {
 }
 
 #[test]
-fn the_iommu_faults_beyond_its_mappings_and_never_reuses_an_address() {
+fn the_iommu_faults_outside_mappings_and_reuses_no_address() {
     let arena = arena(MIB);
     let (iommu, domain) = iommu();
     let mut seen = Vec::new();

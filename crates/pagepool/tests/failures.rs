@@ -144,7 +144,7 @@ fn frags_that_find_no_room_are_counted_in_their_page() {
 }
 
 #[test]
-fn buffers_that_end_in_a_threads_destructors_come_home() {
+fn buffers_dropped_in_thread_local_destructors_return() {
     thread_local! {
         static KEPT: std::cell::RefCell<Vec<PageBuf>> = const { std::cell::RefCell::new(Vec::new()) };
     }
@@ -176,7 +176,7 @@ fn a_panic_with_buffers_in_hand_returns_them() {
 }
 
 #[test]
-fn a_forgotten_owner_is_a_leak_and_no_more() {
+fn a_forgotten_owner_only_leaks() {
     let memory = PlainMemory::new(PAGES, 0).unwrap();
     let pool = Pool::new(small(), memory.clone()).unwrap().bind();
     let buffer = pool.alloc_page().unwrap();

@@ -142,7 +142,7 @@ fn packet(pool: &Bound, size: usize, len: usize) -> XdpBuff {
 type Wrong = fn(&Bound, &Bound, &Bound) -> XdpBuff;
 
 #[test]
-fn packets_are_parked_up_to_the_first_that_is_no_chunk_to_itself() {
+fn insert_packets_stops_at_the_first_without_its_own_chunk() {
     let arena = arena();
     let page = |whole: &Bound| whole.alloc_page().expect("the arena is large");
     let wrong: [Wrong; 4] = [
@@ -198,7 +198,7 @@ fn what_is_forgotten_is_out_for_ever() {
 /// Every way on which a burst of fragments returns together, here and elsewhere, through lanes that are too
 /// small for it, and after the end of the pool.
 #[test]
-fn bursts_of_fragments_are_all_home() {
+fn bursts_of_fragments_all_return() {
     let put_frames = |packets: &mut Vec<XdpBuff>| {
         let mut bulk = XdpFrameBulk::new();
         packets.drain(..).for_each(|packet| bulk.push(packet.into()));

@@ -159,7 +159,7 @@ const HOME: [(&str, Home); 15] = [
 ];
 
 #[test]
-fn every_way_out_makes_records_and_every_way_home_clears_them() {
+fn every_allocation_makes_records_and_every_return_clears_them() {
     for (out, pages, give) in OUT {
         for (home, take) in HOME {
             for way in ["here", "there", "hidden", "late"] {
@@ -204,7 +204,7 @@ fn every_way_out_makes_records_and_every_way_home_clears_them() {
 }
 
 #[test]
-fn a_pool_without_holders_says_nothing_and_one_with_ages_nothing_of_sites() {
+fn holders_are_absent_if_off_and_have_no_sites_with_ages() {
     let off = pool(params(Holders::Off));
     let _page = off.alloc_page();
     assert_eq!(off.handle().holders(), None);
@@ -593,7 +593,7 @@ fn the_report_of_a_pool_names_holders_oldest_first() {
 }
 
 #[test]
-fn no_record_is_left_when_all_buffers_are_home() {
+fn no_record_is_left_when_all_buffers_have_returned() {
     let pool = pool(PoolParams { lane_size: 16, ring_size: 32, cache_size: 32, refill: 16, ..params(SITES) });
     std::thread::scope(|threads| {
         let ways: Vec<_> = (0..2)
@@ -714,7 +714,7 @@ fn return_elsewhere(buffers: Vec<PageBuf>) {
 }
 
 #[test]
-fn nobody_holds_pages_whose_fragments_returned_elsewhere() {
+fn pages_whose_fragments_returned_elsewhere_have_no_holder() {
     let kinds = [(8, 1024, 64), (0, 1024, 64), (1, 4, 0), (0, 0, 0), (1, 4, 8)];
     for (max_lanes, lane_size, ring_size) in kinds {
         let pool = pool(PoolParams { max_lanes, lane_size, ring_size, ..params(SITES) });
@@ -742,7 +742,7 @@ fn nobody_holds_pages_whose_fragments_returned_elsewhere() {
 }
 
 #[test]
-fn nobody_holds_parts_that_returned_elsewhere() {
+fn parts_that_returned_elsewhere_have_no_holder() {
     let pool = pool(params(SITES));
     let split_here = pool.alloc_page().unwrap().split_at(100).unwrap();
     let whole = pool.alloc_page().unwrap();

@@ -870,7 +870,7 @@ fn a_task_waits_against_a_page_for_the_provider() {
 }
 
 #[test]
-fn a_task_waits_again_while_the_signal_of_its_first_wait_is_on_its_way() {
+fn a_task_waits_again_while_its_first_signal_is_in_flight() {
     explore("wait/twice", 2, || {
         let (scene, pool) = scene(2, small(1, 1));
         let mut out = take(&pool, 2);
@@ -948,7 +948,7 @@ fn shrinking_against_returns() {
 // ---- Shared buffers, page references, raw addresses ---------------------------------------------
 
 #[test]
-fn the_last_reader_sends_the_buffer_home() {
+fn the_last_reader_returns_the_buffer() {
     explore("shared", 3, || {
         let (scene, pool) = scene(1, small(2, 1));
         let shared = pool.alloc_page().unwrap().into_shared();
@@ -1074,7 +1074,7 @@ fn a_clone_outlives_the_pool() {
 }
 
 #[test]
-fn a_page_ref_ends_while_its_page_comes_home() {
+fn a_page_ref_ends_while_its_page_returns() {
     explore("page_ref", 3, || {
         let (scene, pool) = scene(1, small(1, 1));
         let mut buffer = pool.alloc_page().unwrap();
@@ -1089,7 +1089,7 @@ fn a_page_ref_ends_while_its_page_comes_home() {
 }
 
 #[test]
-fn two_page_refs_end_while_their_page_comes_home_elsewhere() {
+fn two_page_refs_end_while_another_thread_returns_the_page() {
     explore("page_ref/two", 2, || {
         let (scene, pool) = scene(1, small(1, 1));
         let mut buffer = pool.alloc_page().unwrap();
@@ -1118,7 +1118,7 @@ fn a_page_ref_outlives_the_pool() {
 }
 
 #[test]
-fn of_two_who_bring_one_address_one_is_refused() {
+fn two_threads_return_one_address_and_one_is_refused() {
     explore("raw_twice", 3, || {
         let domains = vec![Arc::new(IdentityDomain::new("nic")) as Arc<_>];
         let (scene, pool) = scene(1, PoolParams { domains, ..small(2, 1) });
@@ -1142,7 +1142,7 @@ fn scene_of_addresses<const N: usize>() -> (Scene, Bound, [DeviceAddr; N]) {
 
 /// The owner takes pages back by plain operations until another thread does: each address has one taker.
 #[test]
-fn of_the_owner_and_another_who_bring_one_address_one_is_refused() {
+fn owner_and_thread_return_one_address_and_one_is_refused() {
     explore("raw_twice/owner", 3, || {
         let (scene, pool, [addr]) = scene_of_addresses();
         let handle = scene.handle.clone();
@@ -1154,7 +1154,7 @@ fn of_the_owner_and_another_who_bring_one_address_one_is_refused() {
 }
 
 #[test]
-fn of_the_owner_and_two_others_who_bring_one_address_two_are_refused() {
+fn owner_and_two_threads_return_one_address_and_two_are_refused() {
     explore("raw_twice/owner and two", 2, || {
         let (scene, pool, [addr]) = scene_of_addresses();
         let bring = |handle: PoolRef| thread::spawn(move || handle.put_addr_bulk(&[addr]).is_ok());
@@ -1169,7 +1169,7 @@ fn of_the_owner_and_two_others_who_bring_one_address_two_are_refused() {
 /// The owner brings two addresses in one turn, and then what it allocated again, while another thread brings
 /// one of the first.
 #[test]
-fn the_owner_returns_addresses_in_bulk_while_another_thread_begins_to() {
+fn the_owner_returns_addresses_in_bulk_beside_another_thread() {
     explore("raw_bulk", 3, || {
         let (scene, pool, addrs) = scene_of_addresses::<2>();
         let handle = scene.handle.clone();
@@ -1189,7 +1189,7 @@ fn the_owner_returns_addresses_in_bulk_while_another_thread_begins_to() {
 }
 
 #[test]
-fn of_two_who_bring_one_frag_one_is_refused() {
+fn owner_and_thread_return_one_frag_and_one_is_refused() {
     explore("raw_twice/fragment", 2, || {
         let domains = vec![Arc::new(IdentityDomain::new("nic")) as Arc<_>];
         let (scene, pool) = scene(1, PoolParams { domains, ..small(2, 1) });
@@ -1215,7 +1215,7 @@ fn stack_packet(pool: &Bound, blocks: usize) -> (SkbCache, SkBuff) {
 }
 
 #[test]
-fn skb_the_last_of_two_clones_sends_the_page_home() {
+fn skb_the_last_of_two_clones_returns_the_page() {
     explore("skb/clones", 3, || {
         let (scene, pool) = scene(1, small(1, 1));
         let (cache, packet) = stack_packet(&pool, 1);
@@ -1352,7 +1352,7 @@ fn split_elsewhere(params: PoolParams) {
 }
 
 #[test]
-fn a_page_split_elsewhere_comes_home_once() {
+fn a_page_split_elsewhere_returns_once() {
     explore("split/lane", 3, || split_elsewhere(small(1, 1)));
     explore("split/ring", 3, || split_elsewhere(small(0, 2)));
     explore("split/overflow", 3, || split_elsewhere(small(0, 1)));
@@ -1360,7 +1360,7 @@ fn a_page_split_elsewhere_comes_home_once() {
 
 /// The owner splits, another thread does, and hands a part on, which a third drops.
 #[test]
-fn parts_that_are_handed_on_come_home_once() {
+fn parts_that_are_handed_on_return_once() {
     explore("split/handed_on", 2, || {
         let (scene, pool) = scene(1, small(1, 4));
         let (mine, theirs) = pool.alloc_page().unwrap().split_at(1000).unwrap();
@@ -1380,7 +1380,7 @@ fn parts_that_are_handed_on_come_home_once() {
 
 /// Of two parts elsewhere one is split; the page's next user has the page alone.
 #[test]
-fn a_part_is_split_while_another_comes_home() {
+fn a_part_is_split_while_another_returns() {
     explore("split/two", 2, || {
         let (scene, pool) = scene(1, small(0, 4));
         let (one, two) = pool.alloc_page().unwrap().split_at(1000).unwrap();
@@ -1469,7 +1469,7 @@ fn asking_for_it_alone(frag: bool) {
 }
 
 #[test]
-fn of_two_who_ask_for_a_shared_buffer_one_may_get_it() {
+fn two_holders_try_to_get_a_shared_buffer_alone() {
     explore("unique/page", 3, || asking_for_it_alone(false));
     explore("unique/fragment", 2, || asking_for_it_alone(true));
 }
@@ -1607,7 +1607,7 @@ fn two_take_a_chain_and_put_it_back() {
 }
 
 #[test]
-fn a_stack_of_chains_that_was_changed_and_changed_back_is_noticed() {
+fn the_stack_of_chains_notices_an_aba_change() {
     explore("chains/changed_back", 3, || {
         let (scene, pool) = scene(8, PoolParams { chains: 2, ..small(1, 1) });
         let [one, two] = [packet(&pool), packet(&pool)].map(|p| chained(p).unwrap());
@@ -1643,14 +1643,14 @@ fn jumbo_against_destroy(lanes: usize, put: fn(XdpFrame)) -> impl Fn() + Send + 
 }
 
 #[test]
-fn a_chain_goes_home_before_its_packet_and_the_pool_after_both() {
+fn a_chain_returns_before_its_packet_and_the_pool_ends_last() {
     explore("jumbo/destroy/lane", 2, jumbo_against_destroy(1, drop));
     explore("jumbo/destroy/ring", 2, jumbo_against_destroy(0, drop));
     explore("jumbo/destroy/bulk", 2, jumbo_against_destroy(1, |frame| XdpFrameBulk::new().push(frame)));
 }
 
 #[test]
-fn a_memory_id_is_given_back_once_and_looking_on_changes_nothing() {
+fn a_memory_id_is_released_once_while_a_watcher_reads() {
     explore("registry", 3, || {
         let registry = Registry::new();
         let (scene, pool) = scene(1, PoolParams { registry: Some(registry.clone()), ..small(0, 1) });

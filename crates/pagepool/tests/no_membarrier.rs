@@ -98,7 +98,7 @@ fn a_page_that_returns_while_its_owner_starves_wakes_it() {
 }
 
 #[test]
-fn a_page_that_returns_while_its_pool_ends_comes_home() {
+fn a_page_that_returns_while_its_pool_ends_is_not_lost() {
     with_a_returner(|give| {
         for round in rounds() {
             let Some(pool) = pool(false) else { return };

@@ -58,7 +58,7 @@ fn the_cache_takes_what_its_owner_drops_whatever_the_node() {
 }
 
 #[test]
-fn another_preferred_node_empties_the_cache_and_the_balance_holds() {
+fn a_change_of_node_empties_the_cache_and_the_balance_holds() {
     let (pool, arena, _) = pool();
     drop(take(&pool, 10));
     assert_eq!(pool.inflight().cache, 64);
@@ -75,7 +75,7 @@ fn another_preferred_node_empties_the_cache_and_the_balance_holds() {
 
 /// As in net/core/page_pool.c, where a bulk of the page allocator falls back to the next node as a whole.
 #[test]
-fn a_node_without_pages_is_replaced_a_refill_at_a_time_nearest_first() {
+fn refills_fall_back_to_the_nearest_node_with_pages() {
     let here = Arc::new(AtomicU8::new(2));
     let topology = Topology::pretend_halves(4).with_current_node(here.clone());
     let params = ArenaParams { max_bytes: 16 << 20, commit_all: true, topology, ..Default::default() };

@@ -79,7 +79,7 @@ fn dropped_elsewhere_it_takes_that_threads_lane() {
 }
 
 #[test]
-fn bursts_of_one_pool_and_of_many_come_home_from_anywhere() {
+fn bursts_of_one_or_many_pools_return_from_any_thread() {
     for elsewhere in [false, true] {
         let pools = [pool(256), pool_with(64, PoolParams { order: 3, ..Default::default() })];
         let mut plain: Vec<PackedBuf> = Vec::with_capacity(150);

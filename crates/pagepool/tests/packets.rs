@@ -91,7 +91,7 @@ fn tail_of_a_jumbo_packet_drops_buffers_that_end_up_empty() {
 }
 
 #[test]
-fn eighteen_buffers_and_no_more() {
+fn a_packet_has_at_most_eighteen_buffers() {
     let pool = with_rooms();
     let mut packet = packet(&pool, 500, MAX_FRAGS);
     let refused = packet.add_frag(pool.alloc_page().unwrap(), 0, 1).expect_err("17 are there");
@@ -135,7 +135,7 @@ fn neighbouring_frags_become_one() {
 }
 
 #[test]
-fn a_jumbo_frame_goes_home_from_another_thread() {
+fn a_jumbo_frame_returns_from_another_thread() {
     let pool = with_rooms();
     for _ in 0..300 {
         let frame = XdpFrame::from(packet(&pool, 900, 9));
@@ -147,7 +147,7 @@ fn a_jumbo_frame_goes_home_from_another_thread() {
 }
 
 #[test]
-fn the_owner_keeps_a_quarter_of_the_chains_at_hand_and_no_more() {
+fn the_owner_keeps_at_most_a_quarter_of_the_chains() {
     let pool = pool(PoolParams { chains: 16, ..Default::default() });
     let chained = |pool: &Bound| packet(pool, 100, 1);
     for _ in 0..3 {

@@ -74,7 +74,7 @@ fn the_largest_arena_is_in_whole_pages_of_the_system() {
 }
 
 #[test]
-fn memory_of_the_caller_may_begin_and_end_within_one_of_the_systems_pages() {
+fn caller_memory_may_begin_and_end_within_a_system_page() {
     for size in SIZES {
         let (_alone, _page) = pretend(size);
         let mut memory = vec![7u8; 4 * size + 20 * PAGE_SIZE];

@@ -365,7 +365,7 @@ fn whichever_callback_panics_the_books_stay_right() {
 
 /// A pool that syncs nothing, whose pages go straight into a lane that the thread has at hand.
 #[test]
-fn a_bulk_that_finds_no_room_is_home_although_its_provider_panics() {
+fn a_bulk_without_room_returns_although_its_provider_panics() {
     for n in [30, 64, 100, 200] {
         let (scene, row) =
             (Scene::with(|params| PoolParams { sync_for_device: false, ..params }), n.to_string());

@@ -246,8 +246,8 @@ fn threads_are_known_by_their_names() {
 }
 
 #[test]
-fn names_and_folders_that_may_not_be_are_refused_and_the_next_call_works() {
-    let this = "publish::names_and_folders_that_may_not_be_are_refused_and_the_next_call_works";
+fn bad_names_and_folders_are_refused_and_the_next_call_works() {
+    let this = "publish::bad_names_and_folders_are_refused_and_the_next_call_works";
     if in_child(this, "").is_some_and(|child| child.succeeded()) {
         return;
     }

@@ -197,8 +197,8 @@ fn records_are_read_once_or_twice_and_few_groups_have_texts() {
 }
 
 #[test]
-fn a_row_that_leads_nowhere_hides_no_other_and_an_error_forgets_no_counter() {
-    let this = "published_hostile::a_row_that_leads_nowhere_hides_no_other_and_an_error_forgets_no_counter";
+fn a_bad_row_hides_no_other_and_an_error_keeps_the_counters() {
+    let this = "published_hostile::a_bad_row_hides_no_other_and_an_error_keeps_the_counters";
     if in_child(this, "").is_some_and(|child| child.succeeded()) {
         return;
     }

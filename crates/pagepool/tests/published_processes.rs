@@ -90,12 +90,12 @@ fn pages(stats: &Stats) -> (u64, u64) {
 }
 
 #[test]
-fn counters_of_a_process_at_full_load_are_whole_never_fall_and_add_up() {
+fn counters_read_at_full_load_never_fall_and_add_up() {
     if is_child() {
         return load();
     }
     let folder = Folder::new();
-    let this = "counters_of_a_process_at_full_load_are_whole_never_fall_and_add_up";
+    let this = "counters_read_at_full_load_never_fall_and_add_up";
     let mut child =
         folder.command(this, "load").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let mut said = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
@@ -438,8 +438,8 @@ fn full() {
 }
 
 #[test]
-fn pools_for_which_the_file_system_has_no_room_work_and_are_counted() {
-    let this = "pools_for_which_the_file_system_has_no_room_work_and_are_counted";
+fn pools_without_room_in_the_file_system_work_and_are_counted() {
+    let this = "pools_without_room_in_the_file_system_work_and_are_counted";
     if is_child() {
         return full();
     }

@@ -72,7 +72,7 @@ fn a_frag_comes_back_with_whole_lines() {
 }
 
 #[test]
-fn what_a_device_had_when_the_pool_ended_comes_home() {
+fn device_buffers_return_after_the_pool_ended() {
     let iommu = CheckingIommu::new("nic");
     let memory = memory();
     let pool = pool_in(iommu.clone(), &memory);
@@ -91,7 +91,7 @@ fn what_a_device_had_when_the_pool_ended_comes_home() {
 }
 
 #[test]
-fn what_a_device_had_when_it_went_away_comes_home() {
+fn buffers_of_a_device_that_went_away_return() {
     let iommu = CheckingIommu::new("nic");
     let memory = memory();
     let pool = pool_in(iommu.clone(), &memory);

@@ -40,7 +40,7 @@ fn pools_are_found_by_id_and_by_looking_at_all() {
 }
 
 #[test]
-fn an_id_is_carried_until_the_last_buffer_is_home() {
+fn a_pool_keeps_its_id_until_the_last_buffer_returns() {
     let registry = Registry::new();
     let ending = pool("ending", &registry);
     let frame = XdpFrame::from(XdpBuff::received(ending.alloc_page().unwrap(), 60).unwrap());
@@ -119,7 +119,7 @@ fn a_full_registry_refuses_pools_and_says_what_to_do() {
 }
 
 #[test]
-fn a_pool_enters_the_process_registry_unless_told_otherwise() {
+fn a_pool_enters_the_process_registry_by_default() {
     let unnamed = PoolParams { name: "only here once".into(), ..Default::default() };
     let made = Pool::new(unnamed, PlainMemory::new(16, 0).unwrap()).unwrap();
     let seen = || Registry::process().pools().iter().any(|pool| pool.name() == "only here once");

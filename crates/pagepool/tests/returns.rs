@@ -38,7 +38,7 @@ fn elsewhere(work: impl FnOnce() + Send) {
 }
 
 #[test]
-fn each_way_home_leads_to_its_counter() {
+fn each_kind_of_return_moves_its_counter() {
     let pool = pool();
     let counts = |pool: &Bound| (pool.stats().recycle_cached, pool.stats().recycle_ring);
     drop(frame(&pool, 2));
@@ -71,7 +71,7 @@ fn in_the_poll_of_another_pool_a_frame_comes_back() {
 }
 
 #[test]
-fn further_buffers_of_another_pool_go_home_to_that() {
+fn further_buffers_return_to_the_pool_that_owns_them() {
     let [mine, other] = [pool(), pool()];
     for way in 0..4 {
         let mut packet = XdpBuff::received(mine.alloc_page().unwrap(), 60).unwrap();
@@ -134,7 +134,7 @@ fn bulk_of_everything(put: impl Fn(Vec<PageBuf>) + Send + Copy, threads: bool) {
 }
 
 #[test]
-fn mixed_bulks_bring_everything_home() {
+fn mixed_bulks_return_everything() {
     let frames = |buffers: Vec<PageBuf>| {
         let mut bulk = XdpFrameBulk::new();
         for buffer in buffers {
@@ -149,7 +149,7 @@ fn mixed_bulks_bring_everything_home() {
 }
 
 #[test]
-fn single_buffers_go_home_with_the_frames_of_a_bulk() {
+fn single_buffers_return_with_the_frames_of_a_bulk() {
     let pool = pool();
     let mut bulk = XdpFrameBulk::new();
     bulk.push(frame(&pool, 1));
@@ -204,7 +204,7 @@ impl DmaDomain for PanicsOnce {
 }
 
 #[test]
-fn a_panic_on_the_way_home_loses_no_buffer_and_no_chain() {
+fn a_panic_during_a_return_loses_no_buffer_and_no_chain() {
     let domain = Arc::new(PanicsOnce(DomainId::unique(), AtomicBool::new(false)));
     let domains: Vec<Arc<dyn DmaDomain>> = vec![domain.clone()];
     let params = PoolParams { chains: 1, sync_for_device: true, domains, ..Default::default() };

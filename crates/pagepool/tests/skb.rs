@@ -255,7 +255,7 @@ fn both_ends_are_cut_at_every_bound() {
 }
 
 #[test]
-fn what_is_cut_off_goes_home_at_once() {
+fn buffers_that_are_cut_off_return_at_once() {
     let (pool, cache) = (pool(), cache());
     let mut packet = received(&pool, &cache, 100, 4);
     assert_eq!(pool.inflight().out, 5);
@@ -481,7 +481,7 @@ fn unreadable_memory_is_carried_and_never_read() {
 }
 
 #[test]
-fn seventeen_further_buffers_leave_no_room_for_an_unreadable_first_one() {
+fn an_unreadable_head_needs_a_fragment_slot_of_its_own() {
     let memory = DeviceMemory::new("hbm0", 1 << 20, NodeId(0)).unwrap();
     let (device, cache) = (Pool::new(PoolParams::default(), memory).unwrap().bind(), cache());
     let mut packet = XdpBuff::new(device.alloc_page().unwrap(), 0, 100).unwrap();

@@ -172,7 +172,7 @@ fn every_order(alloc: impl Fn(&Bound) -> PageBuf) {
 }
 
 #[test]
-fn a_page_is_home_with_its_last_part_whoever_splits_and_drops() {
+fn a_page_returns_with_its_last_part_on_any_thread() {
     every_order(|pool| pool.alloc_page().unwrap());
     every_order(|pool| {
         // The only fragment of its page, which is cut up: the next one does not fit.
@@ -244,7 +244,7 @@ fn a_full_lane_and_a_full_ring_lose_no_part() {
 }
 
 #[test]
-fn the_last_part_ends_the_pool_and_parts_may_be_split_after_the_end() {
+fn after_destroy_parts_may_split_and_the_last_ends_the_pool() {
     for here in [true, false] {
         let memory = PlainMemory::new(3, 0).unwrap();
         let pool = Pool::new(PoolParams::default(), memory.clone()).unwrap().bind();
@@ -266,7 +266,7 @@ fn the_last_part_ends_the_pool_and_parts_may_be_split_after_the_end() {
 }
 
 #[test]
-fn a_page_that_is_referred_to_or_of_the_reserve_leaves_with_its_last_part() {
+fn a_referenced_or_emergency_page_leaves_with_its_last_part() {
     for reserve in [false, true] {
         let memory = PlainMemory::new(1, 0).unwrap();
         memory.area().set_emergency(PageIdx(0), reserve);
@@ -347,7 +347,7 @@ fn the_last_holder_gets_a_whole_page_or_a_fragment_back() {
 }
 
 #[test]
-fn fragments_of_one_page_never_count_as_alone_by_each_others_clones() {
+fn a_fragment_is_not_unique_while_others_of_its_page_are_shared() {
     let pool = pool(1);
     let [one, other] = [(); 2].map(|()| pool.alloc_frag(1000).unwrap().into_shared());
     let clone = one.clone();
@@ -366,7 +366,7 @@ fn fragments_of_one_page_never_count_as_alone_by_each_others_clones() {
 /// Threads split what they get and hand the rest on, in a circle, while the owner allocates: every part is
 /// stamped, and no stamp is overwritten while the part is out.
 #[test]
-fn parts_split_on_many_threads_come_home_once() {
+fn parts_split_on_many_threads_return_once() {
     let rounds = if cfg!(debug_assertions) { 3_000 } else { 50_000 };
     let params = PoolParams { lane_size: 16, ring_size: 8, ..Default::default() };
     let pool = pool_with(64, params);

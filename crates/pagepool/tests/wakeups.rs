@@ -160,7 +160,7 @@ fn another_pool_of_the_provider_releases_a_page() {
 }
 
 #[test]
-fn the_last_buffer_of_an_ended_pool_comes_home() {
+fn the_last_buffer_of_an_ended_pool_wakes_another_pool() {
     let (rich, mut taken, poor) = starved();
     let last = taken.pop().unwrap();
     drop(taken);
@@ -211,7 +211,7 @@ fn pools_that_ended_keep_no_descriptor_for_an_idle_returner() {
 }
 
 #[test]
-fn pages_come_back_to_the_provider_after_a_second_look_below_low_water_found_one() {
+fn a_provider_page_wakes_after_a_second_look_found_one() {
     let memory = PlainMemory::new(3, 0).unwrap();
     let other = Pool::new(PoolParams { refill: 1, ..Default::default() }, memory.clone()).unwrap().bind();
     let _third = other.alloc_page().unwrap();
@@ -229,7 +229,7 @@ fn pages_come_back_to_the_provider_after_a_second_look_below_low_water_found_one
 }
 
 #[test]
-fn pages_come_back_to_the_provider_while_the_pool_is_below_low_water() {
+fn a_provider_page_wakes_a_pool_below_low_water() {
     let memory = PlainMemory::new(2, 0).unwrap();
     let other = Pool::new(PoolParams { refill: 1, ..Default::default() }, memory.clone()).unwrap().bind();
     let second = other.alloc_page().unwrap();
@@ -368,7 +368,7 @@ fn returning_fragments_signal_once_for_each_sleep() {
 }
 
 #[test]
-fn who_reads_the_descriptor_or_never_acknowledges_misses_nothing() {
+fn no_wakeup_is_missed_by_reading_or_not_acknowledging() {
     let params = PoolParams { wakeup: true, ..Default::default() };
     let pool = Pool::new(params, PlainMemory::new(1, 0).unwrap()).unwrap().bind();
     for round in 0..6 {
@@ -383,7 +383,7 @@ fn who_reads_the_descriptor_or_never_acknowledges_misses_nothing() {
 }
 
 #[test]
-fn a_batch_that_gave_up_on_emergency_memory_is_woken_by_a_page_that_fits() {
+fn a_batch_refused_emergency_memory_is_woken_by_a_fitting_page() {
     let memory = PlainMemory::new(65, 0).unwrap();
     (1..65).for_each(|page| memory.area().set_emergency(PageIdx(page), true));
     let params = PoolParams { wakeup: true, ..Default::default() };

@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bias_moves_to_the_first_other_thread_and_then_to_nobody() {
+    fn the_bias_moves_to_one_other_thread_and_then_is_shared() {
         let pool = new_pool();
         let view = slots::view(pool).unwrap();
         put(alloc(pool)).unwrap();

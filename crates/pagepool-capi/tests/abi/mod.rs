@@ -56,7 +56,7 @@ fn only_the_functions_of_the_header_are_global_in_the_archive() {
 }
 
 #[test]
-fn without_objcopy_the_archive_stays_as_it_was_and_a_warning_says_so() {
+fn without_objcopy_install_warns_and_keeps_the_archive() {
     if !has("cc") {
         return;
     }
@@ -193,7 +193,7 @@ fn shared_as(test: &str, release: Release<'_>, added: Option<&str>) -> PathBuf {
 /// A program that calls what a later release added runs with that library, and does not start with this one;
 /// a program that calls less runs with both.
 #[test]
-fn a_function_of_a_later_release_is_missed_when_the_program_starts() {
+fn a_program_that_needs_a_later_release_does_not_start() {
     if !(has("cc") && has("objcopy")) {
         return;
     }

@@ -51,7 +51,7 @@ mod tests {
     use crate::doctor::rule::diagnose;
 
     #[test]
-    fn no_rule_finds_anything_in_a_healthy_process_and_each_finds_what_is_ill() {
+    fn each_rule_finds_its_problem_and_none_in_a_healthy_process() {
         let found = diagnose(RULES, &healthy::evidence());
         assert!(found.is_empty(), "{found:?}");
         for rule in RULES {
@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_have_names_of_their_own_and_stand_in_the_order_of_their_cost() {
+    fn rules_have_unique_names_and_are_sorted_by_cost() {
         let mut names: Vec<_> = RULES.iter().map(|rule| rule.name).collect();
         assert!(RULES.is_sorted_by_key(|rule| rule.cost));
         names.sort_unstable();

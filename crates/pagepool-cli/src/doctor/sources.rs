@@ -207,7 +207,7 @@ mod tests {
     use crate::doctor::evidence::{HolderEvidence, healthy};
 
     #[test]
-    fn a_process_that_may_not_be_asked_is_not_said_to_be_elsewhere() {
+    fn an_unreadable_namespace_is_not_reported_as_another_one() {
         let mut processes = healthy::evidence().processes;
         let mut said = |is_here| {
             processes[0].is_here = is_here;

@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_has_a_home_where_there_is_a_choice() {
+    fn a_thread_gets_a_node_if_the_machine_has_several() {
         let nodes = usable().len();
         let home = home(["lo"], &[]);
         assert_eq!(home.is_some(), nodes > 1, "lo has no card: {home:?} of {nodes}");

@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn a_packet_without_a_buffer_is_starved_once_and_one_on_a_full_ring_is_not() {
+    fn starved_counts_missing_buffers_once_and_no_full_rings() {
         let of = |counters: &[(&str, u64)]| {
             starved(&counters.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect::<Vec<_>>())
         };

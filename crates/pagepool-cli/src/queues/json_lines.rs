@@ -175,7 +175,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn queues_of_an_interface_are_summed_up_and_each_has_its_own_figures() {
+    fn json_lines_have_figures_per_queue_and_per_interface() {
         let names = [("w", 0), ("e", 0), ("w", 1)];
         let names = names.map(|(interface, queue)| QueueName { interface: interface.into(), queue });
         let (warm, mut now) = ([PortSample::default(); 3], [PortSample::default(); 3]);

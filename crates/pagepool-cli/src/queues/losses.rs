@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pool_was_empty_if_it_gave_nothing_and_its_own_port_lacked_it() {
+    fn an_empty_pool_explains_only_losses_of_its_own_port() {
         let loss = LOSSES.iter().find(|loss| loss.key == "rx_no_buffer").expect("it is in the list");
         let (mut warm, mut now) = ([PortSample::default(); 2], [PortSample::default(); 2]);
         let late = LateThread { in_kernel: 0.0, driver: None, queues: MoreQueues::No };

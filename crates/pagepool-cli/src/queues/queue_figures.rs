@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_known_late_is_taken_off_the_period_in_which_it_is_known() {
+    fn late_drops_are_subtracted_from_the_period_that_sees_them() {
         let mut before = PortSample::default();
         (before.nic.tx_packets, before.nic.tx_completed, before.nic.tx_bytes) = (10, 10, 640);
         let mut now = before;

@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn strings_have_nothing_that_a_terminal_would_obey_and_mean_the_same() {
+    fn json_strings_escape_control_characters_and_keep_their_value() {
         let name = "a\u{1b}[31m\u{7f}\u{9b}\u{202e}\u{2028}\u{e0041}é\n";
         let text = json_line(&name).unwrap();
         assert!(text.trim_end().chars().all(is_shown), "{text:?}");

@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_is_busy_is_told_later_and_one_that_is_gone_is_not() {
+    fn a_busy_service_manager_is_notified_later_a_dead_one_never() {
         let name = OsString::from(format!("@pagepool-busy-{}", std::process::id()));
         let (_, address) = way_to(&name).unwrap();
         let theirs = UnixDatagram::bind_addr(&address).unwrap();

@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_tells_a_terminal_nothing() {
+    fn a_name_cannot_control_the_terminal() {
         let said = plain("a\u{1b}[31m\u{202e} is\u{9b} down.\r\n\u{2066}Run:\0x\u{2028}");
         assert_eq!(said, "a\\u{1b}[31m\\u{202e} is\\u{9b} down.\\r\n\\u{2066}Run:\0x\\u{2028}");
         assert_eq!(in_line(&said).lines().nth(1), Some("\\u{2066}Run: x\\u{2028}"));

@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn where_only_the_kernel_has_pools_it_says_that_nobody_publishes() {
+    fn with_kernel_pools_alone_top_says_that_no_process_publishes() {
         let mut app = app(rows().into_iter().filter(|row| row.pid.is_none()).collect());
         let shown = drawn(&mut app, 80, 24);
         assert!(shown.contains("eth0:18") && shown.contains("No process publishes"), "{shown}");

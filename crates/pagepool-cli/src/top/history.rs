@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_has_its_highest_bar_at_the_largest_figure_and_none_at_0() {
+    fn a_sparkline_is_highest_at_the_maximum_and_blank_at_0() {
         assert_eq!(sparkline(&[0.0, 1.0, 4.0, 8.0]), " ▁▄█");
         assert_eq!(sparkline(&[0.0; 3]), "   ");
         assert_eq!(sparkline(&[]), "");

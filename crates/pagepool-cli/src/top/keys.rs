@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sequence_that_comes_in_parts_is_one_key_and_a_lone_escape_is_another() {
+    fn a_split_escape_sequence_is_one_key_as_is_a_lone_escape() {
         let mut bytes = b"\x1b".to_vec();
         assert_eq!(decode(&mut bytes, false), []);
         bytes.extend(b"[");

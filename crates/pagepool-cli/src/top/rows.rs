@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pool_of_the_kernel_is_a_row_with_the_rates_of_what_it_counted() {
+    fn a_kernel_pool_has_a_row_with_rates_of_its_counters() {
         let start = Instant::now();
         let later = start + Duration::from_secs(2);
         let rows = TopRow::all(&sampled(Some(kernel(start, 100, 10)), kernel(later, 280, 30)));

@@ -383,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn a_descriptor_of_ours_is_no_symbolic_link_of_somebody() {
+    fn own_descriptors_are_not_refused_as_symbolic_links() {
         use std::os::fd::AsRawFd;
         let (mut reader, writer) = io::pipe().unwrap();
         for folder in ["/dev/fd", "/proc/self/fd"] {
@@ -403,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_fails_is_told_and_what_it_has_not_is_counted() {
+    fn a_failed_capture_is_reported_and_missing_packets_counted() {
         let full = File::options().write(true).open("/dev/full").unwrap();
         let (mut ring, end) = RingBuffer::new(1000);
         for record in [record(60), record(7)] {

@@ -175,7 +175,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_driver_keeps_on_is_warned_of_beside_what_was_turned_off() {
+    fn after_a_fix_the_warning_names_only_offloads_that_stay_on() {
         let (mut netlink, ethtool) = (Netlink::open().unwrap(), pagepool_net::link::Ethtool::open().unwrap());
         let lo = netlink.link("lo").unwrap();
         let faults = offload_faults(&mut netlink, &ethtool, &lo, XdpMode::Generic).unwrap();

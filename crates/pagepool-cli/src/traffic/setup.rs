@@ -403,7 +403,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_link_of_a_vlan_interface_has_a_name_that_a_bpf_file_system_takes() {
+    fn the_pin_name_of_a_vlan_interface_is_valid_in_bpffs() {
         assert_eq!(
             (pin_name("eth0"), pin_name("eth0.100")),
             ("pagepool-eth0".into(), "pagepool-eth0:100".into())
@@ -436,7 +436,7 @@ mod tests {
     }
 
     #[test]
-    fn huge_pages_are_asked_for_where_they_are_needed() {
+    fn the_remedy_requests_huge_pages_on_the_node_that_needs_them() {
         let source = || std::io::Error::from(std::io::ErrorKind::OutOfMemory);
         let error = Error::System { call: "mmap", remedy: String::new(), source: source() };
         let anywhere = no_memory(&error, Some(20), None);

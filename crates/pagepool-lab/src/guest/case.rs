@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn notes_and_tests_that_skip_are_told_in_a_case_that_holds() {
+    fn a_case_that_passes_reports_notes_and_skipped_tests() {
         let result = |output: &str, verdict| {
             let case = Case::new("g", "c", "");
             CaseResult { case, verdict, kernel: "6.1".into(), output: output.into(), seconds: 1 }.shown()

@@ -138,10 +138,10 @@ mod tests {
     }
 
     #[test]
-    fn a_program_loses_its_debug_information_and_nothing_else_changes() {
+    fn a_stripped_copy_is_small_and_the_program_is_unchanged() {
         let (program, bytes, devices_before) = before();
         if Command::new("strip").arg("--version").output().is_err() {
-            return println!("SKIP a_program_loses_its_debug_information: no strip");
+            return println!("SKIP a_stripped_copy_is_small_and_the_program_is_unchanged: no strip");
         }
         let stripped = without_debug(&program, "strip").expect("it is there");
         assert!(stripped.starts_with(b"\x7fELF"));

@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_before_the_sleep_counts_and_so_does_one_whose_waker_is_gone() {
+    fn a_wake_before_the_sleep_counts_even_of_a_dropped_waker() {
         let mut wakened = Wakened::default();
         assert!(!wakened.take() && wakened.sleep() && wakened.event().is_none(), "nobody can wake it");
         let waker = wakened.waker().unwrap();

@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_is_found_among_attributes_and_broken_answers_have_none() {
+    fn an_xdp_program_is_parsed_and_truncated_answers_have_none() {
         let mut request = Request::new(uapi::RTM_NEWLINK, 0, &header(5, 0, 0));
         request.text(uapi::IFLA_IFNAME, "veth0").nest(nested(uapi::IFLA_XDP), |xdp| {
             xdp.attribute(2, &[1]).number(4, 77).number(uapi::IFLA_XDP_DRV_PROG_ID, 77);

@@ -205,7 +205,7 @@ mod tests {
     use pagepool::{Arena, ArenaParams, Provider};
 
     #[test]
-    fn an_address_is_translated_while_it_is_mapped_and_never_given_again() {
+    fn an_address_translates_while_mapped_and_is_never_reused() {
         let arena = Arena::new(ArenaParams { max_bytes: 8 << 20, ..Default::default() }).unwrap();
         let nic = NicDomain::new("mem0");
         let domain: Arc<dyn DmaDomain> = nic.clone();
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_is_given_again_under_other_addresses_until_they_are_used_up() {
+    fn a_place_is_reused_at_new_addresses_until_none_is_left() {
         let mut free = Free { fresh: 1 << PLACE_BITS, again: VecDeque::new() };
         free.put(1 << PLACE_BITS | 7);
         let mut last = 1 << PLACE_BITS | 7;

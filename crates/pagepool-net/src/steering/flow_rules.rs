@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_match_asks_for_its_rules_ask_for() {
+    fn flow_rules_express_the_match() {
         for (text, expected) in [
             ("ethertype 0x88f7", &["flow-type ether proto 0x88f7"][..]),
             ("arp and vlan 100", &["flow-type ether proto 0x0806 vlan 0x64 m 0xf000"]),
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn a_match_has_no_more_rules_than_a_card_may_hold() {
+    fn a_match_has_at_most_as_many_rules_as_a_card_holds() {
         let some = "(port 1 or port 2 or port 3) and net 10.0.0.0/8";
         assert_eq!(rules(some).len(), 36, "of three ports, two sides of each, and three protocols");
         let many: Vec<String> = (1..=65).map(|port| format!("(ip and udp dst port {port})")).collect();

@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_call_that_requires_a_capability_names_it_and_no_other_call_does() {
+    fn only_calls_that_require_a_capability_name_it() {
         let of = |call, errno| failed(call, io::Error::from_raw_os_error(errno), "the caller's").to_string();
         for (call, name) in [
             ("bpf(BPF_MAP_CREATE)", "CAP_BPF"),

@@ -727,7 +727,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_ring_never_has_room_for_blocks_nobody() {
+    fn a_packet_longer_than_the_ring_blocks_no_other() {
         if let Some(why) = veth::missing() {
             return println!("SKIP small rings: {why}");
         }
@@ -995,7 +995,7 @@ mod tests {
     }
 
     #[test]
-    fn busy_polling_is_what_the_kernel_was_told_and_packets_pass() {
+    fn busy_polling_is_set_in_the_kernel_and_packets_pass() {
         if let Some(why) = veth::missing() {
             return println!("SKIP busy polling: {why}");
         }

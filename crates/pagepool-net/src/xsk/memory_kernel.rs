@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn packets_of_several_buffers_come_and_go_and_each_buffer_is_home_again() {
+    fn all_buffers_of_packets_with_several_buffers_return() {
         for params in several() {
             let (mut device, mut kernel, pool) = bed(params.clone());
             let (mut packets, mut done) = (Vec::with_capacity(8), XdpFrameBulk::new());
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn packets_of_too_many_buffers_are_lost_alone_and_their_buffers_are_home() {
+    fn a_packet_of_too_many_buffers_is_dropped_without_a_leak() {
         for params in several() {
             let (mut device, mut kernel, pool) = bed(params.clone());
             let mut packets = Vec::with_capacity(8);

@@ -456,7 +456,7 @@ mod tests {
     }
 
     #[test]
-    fn what_follows_a_wrong_part_is_dropped_up_to_the_end_of_its_packet() {
+    fn parts_after_a_bad_descriptor_are_dropped_with_its_packet() {
         let (mut receiver, pool, at) = bench(false);
         let (mut packets, mut stats) = (Vec::with_capacity(PAGES), DeviceStats::default());
         let burst = [

@@ -681,7 +681,7 @@ mod tests {
     }
 
     #[test]
-    fn packets_of_several_pages_take_no_slot_and_are_done_with_their_last_page() {
+    fn multi_page_packets_take_no_slot_and_end_with_their_last_page() {
         let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, commit_all: true, ..Default::default() });
         let arena = arena.unwrap();
         let umem = umem_in_memory(UmemParams { multi_buffer: true, ..Default::default() }, &arena).unwrap();

@@ -398,7 +398,7 @@ mod tests {
     use crate::xsk::tx_metadata::TxMetadataMode;
 
     #[test]
-    fn a_driver_without_software_checksums_is_not_said_to_lack_zero_copy() {
+    fn missing_software_checksums_are_not_blamed_on_zero_copy() {
         let arena = pagepool::ArenaParams { max_bytes: 1 << 20, ..Default::default() };
         let arena = pagepool::Arena::new(arena).unwrap();
         let said = |tx_metadata| {

@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn fragments_of_one_size_are_told_from_everything_else() {
+    fn fragments_of_one_size_are_distinguished_from_all_else() {
         let frag = |offset, len| HandleBits::frag(PageIdx(1 << 10), offset, len);
         let special = HandleBits::new(PageIdx(1 << 10), FragBits::SPECIAL);
         let alike = |one: HandleBits, other: HandleBits| one.are_frags_of_one_size(one.bits() ^ other.bits());

@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_become_handles_and_numbers_again_whatever_their_number() {
+    fn any_count_of_numbers_becomes_handles_and_numbers_again() {
         let pool = pool(0x7f00_1234_5680);
         for (write, read) in WAYS {
             for len in 0..70 {

@@ -641,7 +641,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_observer_sees_pages_only_grow_and_never_more_than_were_pushed() {
+    fn observed_page_counts_only_grow_and_never_exceed_pushes() {
         const MESSAGES: u64 = 200_000;
         let lane = Lane::alone(64);
         let begun = PlainU64::new(0);

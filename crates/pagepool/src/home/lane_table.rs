@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn every_pool_has_its_own_lane_whatever_their_ids_have_in_common() {
+    fn each_pool_has_its_own_lane_for_all_patterns_of_ids() {
         for step in [1, 16, 1024, 1 << 20] {
             let table = LaneTable::new();
             let pools: Vec<(u32, LanePlace)> =
@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn pools_that_share_a_place_find_their_lanes_and_a_pool_without_one_is_never_at_hand() {
+    fn pools_with_a_shared_place_or_none_find_their_own_lanes() {
         let table = LaneTable::new();
         let pools = [(7, place(1)), (8, place(1 + MOST_AT_HAND as u16)), (9, place_of(None))];
         let lanes = pools.map(|(id, at)| table.find(id, at, || Some(new_lane())).unwrap());
@@ -399,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pool_without_a_lane_is_asked_once_in_a_while() {
+    fn a_pool_without_a_lane_is_retried_once_in_a_while() {
         let table = LaneTable::new();
         let asked = Cell::new(0);
         for others in 0..2 * RETRY {

@@ -87,7 +87,7 @@ mod tests {
     use crate::returns::geometry::head_mask;
 
     #[test]
-    fn fragments_of_one_page_share_messages_as_far_as_its_number_has_room() {
+    fn one_message_carries_as_many_fragments_as_its_bits_allow() {
         for order in 0..=10u8 {
             let (page, next) = (5 << order, 6 << order);
             let mut frags = vec![page; 70];

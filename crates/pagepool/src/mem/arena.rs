@@ -634,7 +634,7 @@ mod tests {
     }
 
     #[test]
-    fn on_several_nodes_pages_are_asked_where_they_are() {
+    fn with_several_nodes_the_node_of_each_page_is_queried() {
         let Some(topology) = two_listed() else { return println!("SKIP: no NUMA calls") };
         for node in [NodePolicy::Any, NodePolicy::Local] {
             let arena =
@@ -665,7 +665,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_bound_to_a_node_that_has_none_is_refused_with_a_remedy() {
+    fn binding_to_a_node_without_memory_is_refused_with_a_remedy() {
         let Some(topology) = two_listed() else { return println!("SKIP: no NUMA calls") };
         let params = ArenaParams { topology, node: NodePolicy::Bind(NodeId(1)), ..Default::default() };
         match Arena::new(params) {

@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn series_have_the_names_of_counters_and_say_what_they_are_about() {
+    fn series_have_counter_names_labels_types_and_help() {
         let text = written(&[process()], MetricsFormat::OpenMetrics);
         let pool =
             r#"process="drop",pid="12",file="drop.12",pool="a\"b\\\\c",id="1",interface="eth0",queue="2""#;

@@ -393,7 +393,7 @@ mod tests {
 
     /// Sums over lanes take time that no budget limits.
     #[test]
-    fn a_schema_has_no_more_rows_for_a_name_than_a_true_one() {
+    fn a_schema_with_too_many_rows_for_one_name_is_refused() {
         let read = |count: u32| {
             let mut bytes = falling(0).bytes;
             let rows = offset_of!(Header, schema) + offset_of!(TableAt, rows);

@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_taken_for_dead_until_it_is_locked_and_not_once_it_has_its_name() {
+    fn an_unlocked_file_counts_as_dead_and_a_locked_one_does_not() {
         let folder = std::env::temp_dir().join(format!("pagepool-new-file-{}", std::process::id()));
         run_folder::make(&folder).unwrap();
         let pid = std::process::id();

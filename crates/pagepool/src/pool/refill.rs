@@ -540,7 +540,7 @@ mod tests {
 
     /// The check is a lock, and under it a system call.
     #[test]
-    fn the_descriptor_is_looked_at_only_where_somebody_has_it() {
+    fn the_wakeup_descriptor_is_checked_only_if_it_was_lent() {
         let locks = [false, true].map(|lent| {
             let params = PoolParams { wakeup: true, ..Default::default() };
             let pool = Pool::new(params, PlainMemory::new(1, 0).unwrap()).unwrap().bind();

@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_others_may_write_to_or_that_is_a_link_is_refused() {
+    fn a_folder_writable_by_others_or_a_link_is_refused() {
         let folder = temp("folder");
         make(&folder).unwrap();
         assert_eq!(fs::metadata(&folder).unwrap().mode() & 0o777 & !0o750, 0);
@@ -259,14 +259,14 @@ mod tests {
     }
 
     #[test]
-    fn numbers_of_the_proc_of_another_pid_namespace_are_not_taken_for_own_ones() {
+    fn proc_of_another_pid_namespace_is_not_used_for_own_pids() {
         let inside = "PAGEPOOL_TEST_PID_NAMESPACE";
         if std::env::var_os(inside).is_some() {
             let own = ProcessIdentity::own();
             assert_eq!((own.pid, own.pid_namespace), (1, 0));
             return assert!(ProcessIdentity { start_ticks: 1, pid_namespace: 5, ..own }.may_be_there(1));
         }
-        let this = "numbers_of_the_proc_of_another_pid_namespace_are_not_taken_for_own_ones";
+        let this = "proc_of_another_pid_namespace_is_not_used_for_own_pids";
         let mut command = std::process::Command::new("unshare");
         command.args(["-U", "-r", "-p", "-f"]).arg(std::env::current_exe().unwrap()).env(inside, "");
         let done = command.args(["--exact", &format!("sys::run_folder::tests::{this}")]).output();

@@ -76,7 +76,7 @@ fn each_event_has_the_fields_and_values_of_its_probe() {
 
 /// A panic is reported on the thread and ends where the event was: the pool and its user go on.
 #[test]
-fn a_subscriber_that_panics_harms_nobody() {
+fn a_subscriber_that_panics_harms_neither_pool_nor_user() {
     let provoked =
         tracing::subscriber::with_default(At(|_: &Event<'_>| panic!("a bad subscriber")), provoke::all);
     assert_eq!(provoke::names(&provoked).len(), PoolProbe::ALL.len());

@@ -54,7 +54,7 @@ mod tests {
     use crate::handles::view::VIEWS;
 
     #[test]
-    fn a_thread_notes_so_many_places_and_takes_one_pool_back_in_all_of_them() {
+    fn a_thread_removes_a_pool_from_all_places_that_it_noted() {
         let mut here = [&raw const VIEWS[7]; PLACES + 1];
         here[3] = &raw const VIEWS[8];
         let places: Vec<RowPlace> = here.iter_mut().map(|place| &raw mut *place).collect();

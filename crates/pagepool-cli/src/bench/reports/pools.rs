@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_are_equal_modulo_what_was_asked_for() {
+    fn pool_ids_are_equal_modulo_the_given_number() {
         let pools = make(5, 1024, Way::Lane).expect("256 MiB of addresses");
         let ids: Vec<u32> = pools.iter().map(|pool| pool.handle().id()).collect();
         assert!(ids.iter().all(|id| id % 1024 == ids[0] % 1024), "{ids:?}");

@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn many_threads_bring_every_page_home() {
+    fn many_threads_return_every_page() {
         let mut mpsc = mpsc();
         let mut owner = mpsc.owner();
         let before = owner.counted();

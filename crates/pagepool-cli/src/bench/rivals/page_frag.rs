@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn reuses_a_page_in_place_when_all_its_frags_are_home() {
+    fn reuses_a_page_in_place_after_all_its_frags_return() {
         let cache = cache();
         for _ in 0..150 {
             cache.alloc(2090).expect("always the same page");

@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn drops_what_nobody_took() {
+    fn drops_elements_that_were_never_popped() {
         let witness = Arc::new(());
         let (mut tx, rx) = ring();
         tx.push(&mut vec![witness.clone(), witness.clone()]);

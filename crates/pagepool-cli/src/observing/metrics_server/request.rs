@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_request_is_malformed_and_one_of_many_fields_too_large() {
+    fn malformed_requests_and_too_many_fields_are_refused() {
         for bad in [
             &b"GET /metrics\r\n"[..],
             b"GET /metrics HTTP/1.x\r\n\r\n",

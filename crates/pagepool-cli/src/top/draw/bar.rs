@@ -49,7 +49,7 @@ mod tests {
     }
 
     #[test]
-    fn every_place_with_pages_has_its_share_and_one_character_at_least() {
+    fn bars_are_proportional_with_at_least_one_character_a_place() {
         assert_eq!(drawn([50, 0, 25, 0, 0, 0, 25, 0], 8), "ccccrrww");
         assert_eq!(drawn([1_000_000, 1, 0, 0, 0, 0, 0, 1], 8), "cccccclo");
         assert_eq!(drawn([1; 8], 3).chars().count(), 3, "as many as there is room for");

@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn holders_have_their_ages_and_groups_and_a_pool_without_says_how() {
+    fn holders_show_ages_and_their_absence_shows_how_to_record_them() {
         let without = text(|page| page.holders(None)).join(" ");
         assert!(without.contains("not recorded") && without.contains("PoolParams::holders"), "{without}");
         let mut holders = HoldersView::default();

@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn cap_sys_admin_does_for_those_of_bpf_and_for_no_others() {
+    fn cap_sys_admin_replaces_bpf_capabilities_and_no_others() {
         let [raw, bpf, admin] = [CapabilitySet::NET_RAW, CapabilitySet::BPF, CapabilitySet::SYS_ADMIN];
         assert_eq!(lacking(&[], CapabilitySet::empty()), raw | PROGRAM);
         assert_eq!(lacking(&[], admin), raw);

@@ -192,8 +192,8 @@ pub(super) const TCP: &str = "up eth0 eth2
     cmp /tmp/data /tmp/got && [ $pinged -eq 0 ] || fail \"$(stat -c %s /tmp/got) bytes came\"";
 
 pub(super) const SLEEPING: &str = "net_test sleeping \
-    an_idle_forwarder_between_interfaces a_packet_wakes a_signal \
-    what_this_thread_returns_before_it_sleeps_reaches_a_dry_socket";
+    an_idle_forwarder_between_interfaces_sleeps_until_a_packet a_packet_wakes a_signal \
+    own_returns_before_a_sleep_reach_a_socket_without_buffers";
 
 pub(super) const EXAMPLES: &str = "net_test examples";
 

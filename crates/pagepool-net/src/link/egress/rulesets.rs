@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn chains_of_a_link_are_told_from_others() {
+    fn chains_of_a_link_are_distinguished_from_others() {
         let egress = uapi::NF_NETDEV_EGRESS;
         for (chain, with) in [
             (chain(egress, Some("near0"), &[]), true),

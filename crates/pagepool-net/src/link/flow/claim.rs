@@ -75,7 +75,7 @@ mod tests {
     use crate::link::netlink::Netlink;
 
     #[test]
-    fn a_card_that_is_taken_is_refused_with_the_process_until_it_is_free() {
+    fn a_second_claim_is_refused_with_the_process_of_the_first() {
         let mut link = Netlink::open().unwrap().link("lo").unwrap();
         link.index = u32::MAX; // no such card
         Claim::is_free(&link).unwrap();

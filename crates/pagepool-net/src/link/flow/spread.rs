@@ -141,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_even_spread_is_told_from_others() {
+    fn an_even_spread_is_recognised() {
         assert_eq!(even(&[0, 1, 2, 0, 1, 2, 0, 1]), Some((0, 3)));
         assert_eq!((even(&[2, 3, 2, 3]), even(&[5, 5])), (Some((2, 2)), Some((5, 1))));
         assert_eq!([&[][..], &[0, 0, 1, 1], &[1, 0], &[0, 2]].map(even), [None; 4]);

@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn counters_are_read_and_have_the_names_of_ours() {
+    fn kernel_counters_are_read_and_named_as_in_stats() {
         let mut stats = answer(9);
         stats.nest(nested(1), |info| {
             info.number(1, 18).number(2, 3);

@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_kernel_that_lists_no_pools_is_told_from_other_refusals() {
+    fn a_kernel_without_pool_lists_differs_from_other_refusals() {
         let refused = |errno| {
             let (request, about, extack, remedy) = ("list", "page pools".to_owned(), None, String::new());
             let source = std::io::Error::from_raw_os_error(errno);

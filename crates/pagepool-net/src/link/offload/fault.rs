@@ -414,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn tags_are_nobodys_below_a_link_that_loses_them_or_has_its_own() {
+    fn tag_offloads_are_no_fault_if_the_program_runs_above() {
         let lo = Netlink::open().unwrap().link("lo").unwrap();
         let fault = OffloadFault {
             interface: "lo".into(),

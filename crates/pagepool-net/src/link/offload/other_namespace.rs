@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_namespace_is_asked_until_one_place_tells() {
+    fn places_are_tried_until_one_answers_for_the_namespace() {
         let kind = FileId::at(OWN).unwrap();
         let own = || NamespacePlace::Process(std::process::id());
         let search = |second: Option<bool>| {

@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kind_of_a_later_kernel_is_told_from_bytes_that_are_none() {
+    fn new_btf_kinds_are_distinguished_from_malformed_bytes() {
         let mut later = some();
         later[24 + 4..24 + 8].copy_from_slice(&((NEWEST + 1) << 24).to_ne_bytes()); // of the integer
         let error = functions(&later, ["first"]).unwrap_err();

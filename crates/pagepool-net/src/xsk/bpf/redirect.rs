@@ -857,7 +857,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_of_another_maker_is_named_and_so_is_the_way_to_take_it_away() {
+    fn another_xdp_program_is_named_with_the_way_to_detach_it() {
         if let Some(why) = veth::missing() {
             return println!("SKIP programs of others: {why}");
         }
@@ -916,7 +916,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_cannot_be_attached_stops_none_of_the_packets_of_others() {
+    fn if_one_redirect_is_refused_none_is_attached() {
         if let Some(why) = veth::missing() {
             return println!("SKIP refused redirects: {why}");
         }

@@ -451,7 +451,7 @@ mod tests {
 
     #[cfg(not(loom))]
     #[test]
-    fn a_slot_is_seen_when_it_is_submitted_and_free_when_it_is_released() {
+    fn submit_publishes_a_slot_and_release_frees_it() {
         let ((mut producer, mut consumer), _) = ring::<1>(4, u32::MAX - 2);
         assert_eq!(producer.room(9), 4);
         (0..4).for_each(|n| producer.push([n]));
@@ -482,7 +482,7 @@ mod tests {
 
     #[cfg(not(loom))]
     #[test]
-    fn entries_that_were_read_are_parted_with_whoever_panics() {
+    fn entries_that_were_read_are_released_even_after_a_panic() {
         let ((mut producer, mut consumer), _) = ring::<1>(4, 0);
         (0..4).for_each(|n| producer.push([n]));
         producer.submit();

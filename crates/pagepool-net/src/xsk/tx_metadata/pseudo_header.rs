@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_such_checksum_is_told() {
+    fn packets_without_a_pseudo_header_checksum_are_recognised() {
         let payload = [7; 24];
         let fragment = |mut frame: Vec<u8>| {
             frame[18 + 6] = 0x20; // more follow

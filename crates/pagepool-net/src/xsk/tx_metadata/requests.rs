@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_driver_that_takes_fragments_serves_the_checksums_that_it_computes() {
+    fn a_driver_with_fragments_has_only_checksums_it_computes() {
         let of = |name: &str, kernel, mode, computes| {
             let driver = DriverOf { name: name.into(), queues: 1, kernel };
             features_of_copies(TxFeatures::default(), &driver, mode, || computes)

@@ -555,7 +555,7 @@ mod tests {
     }
 
     #[test]
-    fn as_many_pages_in_another_place_are_found_after_as_many_refusals() {
+    fn a_new_block_is_found_within_as_many_refusals_as_pages() {
         let f = scattered();
         as_many_but_a_block(&f);
         let refused = (0..1000).take_while(|_| blocks(&f, Usual).is_none()).count();

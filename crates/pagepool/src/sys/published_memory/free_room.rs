@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn stretches_that_touch_are_one_and_the_smallest_that_fits_is_cut() {
+    fn free_stretches_merge_and_the_smallest_that_fits_is_used() {
         let mut room = FreeRoom::from(1000);
         let places: Vec<_> = [10, 20, 30, 40].map(|bytes| take(&mut room, bytes)).into();
         assert_eq!((&places[..], room.fresh), (&[1000, 1010, 1030, 1060][..], 1100));
