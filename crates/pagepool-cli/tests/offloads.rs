@@ -11,7 +11,7 @@ use std::os::unix::fs::MetadataExt;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::between::{LIMIT, Place, Running, binary, ok, text, wait_until};
+use crate::between::{BpfFolder, LIMIT, Place, Running, binary, ok, text, wait_until};
 use pagepool_lab::{Namespace, NumberedFrames, Tally, Tap, TempFolder, or_skip};
 use pagepool_net::link::{Ethtool, Mac, NetError, Netlink, Offload, VethEnd, XdpMode, offload_faults};
 
@@ -248,6 +248,22 @@ fn offloads_are_put_back_whatever_the_end() {
     }
 }
 
+/// Its XDP program stays attached in between.
+#[test]
+fn offloads_are_restored_by_a_run_with_a_pinned_link() {
+    let name = "offloads_are_restored_by_a_run_with_a_pinned_link";
+    let (Some(lab), Some(folder)) = (Lab::new(name), BpfFolder::new(name)) else { return };
+    let (before, dir) = (lab.on("far0"), folder.path(""));
+    let arguments = ["drop", "near0", "--mode", "generic", "--fix-offloads", "--pin", &dir];
+    for _ in 0..2 {
+        let Some(running) = lab.start(name, &arguments) else { return };
+        let on = lab.on("far0");
+        assert!(Offload::OF_SENDER.iter().all(|offload| !on.contains(offload)), "{on:?}");
+        running.interrupt();
+        assert_eq!(lab.on("far0"), before);
+    }
+}
+
 #[test]
 fn what_cannot_be_put_back_is_said() {
     let name = "what_cannot_be_put_back_is_said";
@@ -353,7 +369,7 @@ fn a_peer_in_an_unreachable_namespace_gets_a_warning_only() {
     let Some(running) = lab.start(name, &["drop", "near1", "--fix-offloads"]) else { return };
     let said = running.said.concat();
     let words = [
-        "warning: --fix-offloads changes nothing in other network namespaces: packets from ",
+        "warning: --fix-offloads cannot help where it cannot look: packets from ",
         "no process that this one sees leads to its namespace. Run at both ends, each with its own name: ",
     ];
     assert!(words.iter().all(|words| said.contains(words)), "{said}");

@@ -235,6 +235,38 @@ fn a_second_run_uses_the_pinned_link_of_the_first() {
 }
 
 #[test]
+fn a_run_goes_on_when_a_second_is_refused() {
+    let name = "a_run_goes_on_when_a_second_is_refused";
+    let (Some(hosts), Some(folder)) = (many_queues(name), BpfFolder::new(name)) else { return };
+    let dir = folder.path("");
+    let Some(first) = Place::Between(&hosts).start(name, &["drop", "near0", "--pin", &dir]) else { return };
+    for more in [&[][..], &["--pin", "/proc"]] {
+        let said = Place::Between(&hosts).error(&[&["drop", "near0"], more].concat());
+        let why = ["near0 already has XDP program", "a BPF file system"];
+        assert!(why.iter().any(|why| said.contains(why)), "{said}");
+    }
+    let before = first.counted(&["rx_packets"]);
+    send(&far_ends(&hosts)[0], &[0xff; 64]);
+    first.wait_for_count(&["rx_packets"], before + 1);
+    first.interrupt();
+}
+
+/// The second uses other queues: the kernel lets two sockets not share one.
+#[test]
+fn a_run_fails_when_another_replaces_its_program() {
+    let name = "a_run_fails_when_another_replaces_its_program";
+    let (Some(hosts), Some(folder)) = (many_queues(name), BpfFolder::new(name)) else { return };
+    let dir = folder.path("");
+    let run =
+        |queue| Place::Between(&hosts).start(name, &["drop", "near0", "--queues", queue, "--pin", &dir]);
+    let Some(first) = run("0") else { return };
+    let second = run("1").expect("as the first one");
+    let (document, _) = first.fails(&["the XDP program of near0"]);
+    assert_eq!(document["ended_by"], "detached");
+    second.interrupt();
+}
+
+#[test]
 fn a_folder_for_links_is_one_of_a_bpf_file_system() {
     let name = "a_folder_for_links_is_one_of_a_bpf_file_system";
     let (Some(hosts), Some(folder)) = (many_queues(name), BpfFolder::new(name)) else { return };

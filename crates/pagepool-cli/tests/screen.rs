@@ -16,7 +16,11 @@ fn on_terminal(arguments: &str, columns: usize, rows: usize) -> Command {
     let mut command = Command::new("script");
     command.args(["-q", "-e", "-c", &script, "/dev/null"]);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    command.env("TERM", "xterm").env_remove("NO_COLOR").env_remove("SSH_CONNECTION");
+    command
+        .env("TERM", "xterm")
+        .env_remove("NO_COLOR")
+        .env_remove("CLICOLOR_FORCE")
+        .env_remove("SSH_CONNECTION");
     command.env("PAGEPOOL_RUN", between::RUN_FOLDER);
     command
 }

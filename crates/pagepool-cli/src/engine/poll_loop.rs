@@ -142,6 +142,7 @@ impl<H: PortHandler, S: Stack + Send + 'static, F: FrameSource> PollLoop<H, S, F
         polling.publish();
         let waker = polling.forwarder.waker().map(|waker| state.add_waker(waker));
         let _ = warmed.send(waker); // the receiver is gone only if the run failed to start
+        drop(warmed); // if another thread panics before its message, the receiver sees that
         polling.poll_until_draining(self.spin);
         polling.drain(self.drain);
         polling.publish();

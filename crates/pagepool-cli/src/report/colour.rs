@@ -26,9 +26,9 @@ pub fn paint(text: &str, colour: Colour, terminal: Option<&Terminal>) -> String 
 }
 
 /// Whether text is painted that goes to this terminal, or to a file or pipe (`None`). `NO_COLOR`
-/// (no-color.org) turns colours off; `CLICOLOR_FORCE` turns them on for files and pipes, too. An empty
-/// variable does nothing.
+/// (no-color.org) turns colours off; `CLICOLOR_FORCE` turns them on for files and pipes, too. A
+/// variable that is empty or 0 does nothing.
 pub fn is_on(terminal: Option<&Terminal>) -> bool {
-    let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty() && value != "0");
     !is_set("NO_COLOR") && (terminal.is_some() || is_set("CLICOLOR_FORCE"))
 }

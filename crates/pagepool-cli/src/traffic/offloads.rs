@@ -82,8 +82,8 @@ impl OffloadsOff {
             let now = held.undo();
             if now != *undo {
                 output::note(format_args!(
-                    "an interface has another name now; if this command is killed, turn its offloads on \
-                     by{OWN_LINE}{now}"
+                    "an interface has another name now; if this command is killed, do not run {undo}, \
+                     but{OWN_LINE}{now}"
                 ));
                 *undo = now;
             }
@@ -128,10 +128,11 @@ fn text(fault: &OffloadFault) -> String {
 /// `fix`: --fix-offloads is given.
 fn warning(fix: bool, fault: &OffloadFault) -> String {
     let is_here = is_here(&fault.owner);
-    let head = match (fix, is_here) {
-        (true, false) => "--fix-offloads changes nothing in other network namespaces: ",
-        (true, true) => "--fix-offloads cannot help here: ",
-        (false, _) => "",
+    let head = match (fix, is_here, fault.owner.hidden()) {
+        (false, ..) => "",
+        (true, _, Some(_)) => "--fix-offloads cannot help where it cannot look: ",
+        (true, false, None) => "--fix-offloads changes nothing in other network namespaces: ",
+        (true, true, None) => "--fix-offloads cannot help here: ",
     };
     let mut text = format!("{head}{}", fault.description());
     if let Some(command) = fault.command() {

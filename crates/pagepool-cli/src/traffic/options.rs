@@ -30,7 +30,7 @@ pub struct TrafficOptions {
     /// writes this process's memory; an error if the driver does not support that. native: as auto, but an
     /// error if the XDP program cannot run in the driver. copy: the kernel copies; works with every driver.
     /// generic: the kernel copies, and the XDP program runs in the network stack; works with every driver,
-    /// but is slower.
+    /// but is slower. gen attaches no program, and refuses native and generic.
     ///
     /// The chosen mode is printed at startup. Before Linux 6.1, mlx5 with n queues has zero copy only on
     /// queues n to 2n-1, which these commands do not use.
@@ -328,7 +328,10 @@ pub enum Cpus {
 }
 
 fn cpus(text: &str) -> Result<Cpus, String> {
-    if text == "any" { Ok(Cpus::Any) } else { numbers(text).map(Cpus::List) }
+    if text == "any" {
+        return Ok(Cpus::Any);
+    }
+    numbers(text).map(Cpus::List).map_err(|error| format!("{error}; any allows all CPUs"))
 }
 
 /// The numbers of a list, in the given order, each once.

@@ -1,5 +1,5 @@
 //! Runs a command on interfaces, in phases. Each phase is a struct that owns what it must undo. Dropping one
-//! undoes it, so an error in any phase leaves no trace.
+//! undoes it. After an error only two things stay: a link that `--pin` keeps, and a capture file.
 //!
 //! | phase | what it has done | packets go to |
 //! |---|---|---|

@@ -109,7 +109,8 @@ pub fn signal(signal: &str, process: u32) {
 pub fn binary(arguments: &[&str]) -> Command {
     let named = std::env::var_os("PAGEPOOL");
     let mut command = Command::new(named.unwrap_or_else(|| env!("CARGO_BIN_EXE_pagepool").into()));
-    command.args(arguments).env_remove("SSH_CONNECTION").env("PAGEPOOL_RUN", RUN_FOLDER);
+    command.args(arguments).env_remove("SSH_CONNECTION").env_remove("CLICOLOR_FORCE");
+    command.env("PAGEPOOL_RUN", RUN_FOLDER);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }
@@ -207,31 +208,6 @@ impl Words {
     fn rest(self) -> String {
         self.reader.join().expect("it reads text");
         std::mem::take(&mut self.all.lock().expect("nobody panics there"))
-    }
-}
-
-/// A process with the name of a command of ours that ends only when it is dropped.
-pub struct Stays(Child);
-
-impl Stays {
-    pub fn new() -> Self {
-        let mut stays = Command::new("sh");
-        stays.args(["-c", "trap '' TERM; printf pagepool >/proc/$$/comm; echo ready; read -r end"]);
-        let mut stays = stays.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("a shell");
-        let mut ready = String::new();
-        BufReader::new(stays.stdout.take().expect("piped")).read_line(&mut ready).expect("text");
-        Self(stays)
-    }
-
-    pub fn id(&self) -> String {
-        self.0.id().to_string()
-    }
-}
-
-impl Drop for Stays {
-    fn drop(&mut self) {
-        drop(self.0.stdin.take());
-        let _ = self.0.wait(); // a child of ours, which reads the end of its input
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! What   a fixed array and a stack of its free slots. Only `new` allocates; memory is touched at a block's
 //!        first use.
-//! Who    any thread. A block belongs to the thread that took it until that puts it back.
+//! Who    any thread. A block belongs to its holder from `take` to `put`, and may move between threads.
 //! How    the stack's head is one word: the top slot, and a count of changes. With the count a
 //!        compare-and-swap fails on a stack that was changed and changed back (ABA), unless a thread sleeps
 //!        between its two accesses through a multiple of 2^32 changes.
@@ -59,7 +59,7 @@ impl<T> Default for SlabSlot<T> {
     }
 }
 
-// SAFETY: a block is touched only by the thread that took it; the rest is atomic.
+// SAFETY: a block is touched only by its holder, which may move to another thread; the rest is atomic.
 unsafe impl<T: Send> Sync for Slab<T> {}
 // SAFETY: the blocks are `Send`, and nothing in a slab is tied to a thread.
 unsafe impl<T: Send> Send for Slab<T> {}

@@ -406,7 +406,7 @@ impl<T> LastCell<T> {
     pub(crate) unsafe fn read(&self) -> &T {
         #[cfg(loom)]
         self.watch.with(|_| ());
-        // SAFETY: no thread takes the value while this reference lives, by the caller's promise, and none
+        // SAFETY: nothing takes the value while this reference lives, by the caller's promise, and nothing
         // writes it.
         let value = unsafe { &*self.value.get() };
         value.as_ref().expect("I9: the pool's parts are there until the last buffer is home")
@@ -415,7 +415,7 @@ impl<T> LastCell<T> {
     /// Takes the value.
     ///
     /// # Safety
-    /// No other thread reads or takes it, now or later.
+    /// Nothing else reads or takes it, now or later, and no reference from [`read`](Self::read) lives.
     pub(crate) unsafe fn take(&self) -> Option<T> {
         #[cfg(loom)]
         self.watch.with_mut(|_| ());

@@ -63,7 +63,11 @@ impl<'a, C: TrafficCommand> Attached<'a, C> {
         let threads = QueueThreads::start(command, &site, setup, (kept, capture.as_mut()))?;
         threads.attach(&mut interfaces)?;
         site.wait_for_links()?;
-        warnings::warn(&plan, &mut site, &mut offloads, &interfaces)?;
+        match warnings::warn(&plan, &mut site, &mut offloads, &interfaces) {
+            Err(error) if plan.sets() => return Err(error),
+            // A warning that cannot be computed is no reason to end the run.
+            warned => warned.unwrap_or_else(output::warn),
+        }
         let spreading: &[Interface] = if plan.rss { &site.interfaces } else { &[] };
         let spread = FlowSpread::over(spreading)?;
         site.wait_for_links()?; // some cards restart for that

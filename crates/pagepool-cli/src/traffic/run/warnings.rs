@@ -4,7 +4,6 @@ use pagepool_net::Match;
 use pagepool_net::link::{Ethtool, shell_word};
 
 use super::site::Site;
-use crate::report::error::error_chain;
 use crate::report::output;
 use crate::report::terminal::OWN_LINE;
 use crate::traffic::command::TrafficPlan;
@@ -26,32 +25,30 @@ pub fn warn(
                 warning.iter().for_each(|warning| output::warn(format_args!("{warning}")));
             }
         }
-        interfaces.iter().try_for_each(|interface| note_other_queues(plan.steer, interface))?;
+        interfaces.iter().for_each(|interface| note_other_queues(plan, interface));
     }
     warn_of_idle_maps(plan, interfaces);
     warn_of_cpus(plan, interfaces, cpus.len());
     Ok(())
 }
 
-/// A card may put packets of the match into queues that the run does not use. Prints the commands that bring
-/// them to its queues, if the card supports flow rules, and they can express the match.
-fn note_other_queues(steer: Option<&Match>, interface: &Interface) -> Result<(), String> {
+/// A card may put packets of the match into queues that the run does not use. Prints the commands that move
+/// them to its queues, if the card has rules for single flows, and rules can express the match.
+fn note_other_queues(plan: &TrafficPlan<'_>, interface: &Interface) {
     let (name, queues) = (&interface.link.name, &interface.queues);
-    let Some(steer) = steer.filter(|_| queues.len() < interface.queues_of as usize) else { return Ok(()) };
-    let has_rules = Ethtool::open().and_then(|ethtool| ethtool.flow_rules(name));
-    let Ok(rules) = steer.flow_rules() else { return Ok(()) };
-    if has_rules.map_err(|error| error_chain(&error))?.is_some() {
-        let word = shell_word(name);
-        let adds = rules.iter().zip(queues.iter().cycle());
-        let adds = adds.map(|(rule, queue)| format!("ethtool -N {word} {rule} action {queue}"));
-        output::note(format_args!(
-            "packets of the match that {name} brings to other queues than {} go to the kernel. Rules bring \
-             them there (`ethtool -K {word} ntuple on` first, if they are refused):{OWN_LINE}{}",
-            listed(queues),
-            adds.collect::<Vec<_>>().join("; ")
-        ));
-    }
-    Ok(())
+    let is_spread = queues.len() < interface.queues_of as usize && !plan.rss;
+    let Some(Ok(rules)) = plan.steer.filter(|_| is_spread).map(Match::flow_rules) else { return };
+    // Drivers refuse the question with several errnos, which all mean that there are no rules.
+    let Ok(Some(_)) = Ethtool::open().and_then(|ethtool| ethtool.flow_rules(name)) else { return };
+    let word = shell_word(name);
+    let adds = rules.iter().zip(queues.iter().cycle());
+    let adds = adds.map(|(rule, queue)| format!("ethtool -N {word} {rule} action {queue}"));
+    output::note(format_args!(
+        "packets of the match that {name} puts into other queues than {} go to the kernel. These rules move \
+         them (`ethtool -K {word} ntuple on` first, if they are refused):{OWN_LINE}{}",
+        listed(queues),
+        adds.collect::<Vec<_>>().join("; ")
+    ));
 }
 
 /// Warns if no program is attached that could redirect to the given map.
