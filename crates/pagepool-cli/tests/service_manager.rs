@@ -94,7 +94,7 @@ fn a_service_manager_that_is_not_there_is_warned_of_and_nothing_else() {
         if said.contains("CAP_") {
             return println!("SKIP {name}: {said}");
         }
-        let warnings = said.matches("warning: the service manager is told nothing").count();
+        let warnings = said.matches("warning: the service manager cannot be notified").count();
         assert!(warnings == 1 && said.contains(nowhere), "{said}");
         assert!(said.trim_end().ends_with("No packets moved. Buffers: all returned."), "{said}");
     }

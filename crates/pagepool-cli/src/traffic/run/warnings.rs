@@ -45,8 +45,8 @@ fn note_other_queues(steer: Option<&Match>, interface: &Interface) -> Result<(),
         let adds = rules.iter().zip(queues.iter().cycle());
         let adds = adds.map(|(rule, queue)| format!("ethtool -N {word} {rule} action {queue}"));
         output::note(format_args!(
-            "packets of the match that {name} brings to other queues than {} go to the kernel. Rules bring \
-             them there (`ethtool -K {word} ntuple on` first, if they are refused):{OWN_LINE}{}",
+            "packets of the match that {name} puts into queues other than {} go to the kernel. These rules \
+             move them (`ethtool -K {word} ntuple on` first, if they are refused):{OWN_LINE}{}",
             listed(queues),
             adds.collect::<Vec<_>>().join("; ")
         ));
