@@ -168,7 +168,7 @@ inline pagepool_stats stats(struct pagepool *pool) noexcept
  * result. Only calls inside it throw: `pagepool_cpp::must(pagepool_bind(pool))`. */
 template <typename T> T must(T done)
 {
-    static_assert(std::is_signed<T>::value, "an unsigned result is no error: ask pagepool_last_errno");
+    static_assert(std::is_signed<T>::value, "an unsigned result is no error: check pagepool_last_errno");
     if (done < 0)
         throw std::system_error(static_cast<int>(-done), std::generic_category(), pagepool_last_error());
     return done;

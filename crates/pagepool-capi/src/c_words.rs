@@ -24,8 +24,8 @@ const PHRASES: &[(&str, &str)] = &[
         "pools have ended",
     ),
     (
-        "cow_head makes headroom, add_frag adds data",
-        "pagepool_skb_cow_head makes headroom, pagepool_skb_add_buf adds data",
+        "cow_head adds headroom, add_frag adds data",
+        "pagepool_skb_cow_head adds headroom, pagepool_skb_add_buf adds data",
     ),
 ];
 
@@ -56,11 +56,11 @@ mod tests {
 
     /// Texts of the core that no call from C returns.
     const RUST_ALONE: &[&str] = &[
-        "another backing: Arena::over_caller_memory takes memory of the caller", // C has its own way there
+        "another backing: use Arena::over_caller_memory for the caller's memory", // C has its own way there
         "page or shared: a pool registers itself, and MemModel::external takes external memory with its \
          callback",
-        "Keep in a pool with defer_capacity 0, in which no buffer waits", // C checks that before
-        "false in a pool without domains",                                // and that
+        "Keep with defer_capacity 0, because no buffer can wait", // C checks that before
+        "false in a pool without domains",                        // and that
     ];
 
     /// What `Debug` prints for packets.

@@ -42,21 +42,21 @@ impl CallError {
 
     /// A NULL, or a value that never was a handle of this kind.
     pub(crate) const NO_HANDLE: Self =
-        Self::fixed(libc::EINVAL, c"bad handle: NULL, of another kind, or never given by the library");
+        Self::fixed(libc::EINVAL, c"bad handle: NULL, of another kind, or not from this library");
 
     /// A handle that was released.
     pub(crate) const STALE: Self = Self::fixed(
         libc::ESTALE,
-        c"stale handle: it was released before, and its object is no longer the caller's",
+        c"stale handle: it was released, and its object no longer belongs to the caller",
     );
 
     /// An argument that must not be NULL.
-    pub(crate) const NULL: Self = Self::fixed(libc::EINVAL, c"an argument is NULL that must not be NULL");
+    pub(crate) const NULL: Self = Self::fixed(libc::EINVAL, c"an argument that must not be NULL is NULL");
 
     /// An access to bytes of device memory.
     pub(crate) const UNREADABLE: Self = Self::fixed(
         libc::EOPNOTSUPP,
-        c"the CPU cannot read this memory: a device's has numbers of pages and device addresses only",
+        c"the CPU cannot read this memory: device memory has only page numbers and device addresses",
     );
 
     /// A call that only the owner's thread may make.
@@ -67,7 +67,7 @@ impl CallError {
 
     /// The system has no memory for a table.
     pub(crate) const NO_MEMORY: Self =
-        Self::fixed(libc::ENOMEM, c"no memory for the library's own tables: raise the limit of the process");
+        Self::fixed(libc::ENOMEM, c"no memory for the library's tables: raise the process's memory limit");
 
     /// A panic, or a case that cannot happen.
     pub(crate) const INTERNAL: Self = Self::fixed(libc::EIO, c"an error inside pagepool: please report it");

@@ -91,7 +91,7 @@ commands! {
     List(list::ListArgs),
     /// Show everything that processes publish about themselves or some pools
     Show(show::ShowArgs),
-    /// Show the pools of processes that publish, live: rates, places of pages, and details with counters
+    /// Show the pools of processes that publish, live: rates, where the pages are, and details with counters
     /// explained
     #[cfg_attr(feature = "full", command(long_about = top::ABOUT))]
     Top(TopArgs),

@@ -170,7 +170,7 @@ fn without_root_it_runs_in_memory_and_says_what_it_would_need() {
     assert_eq!(document["ok"], true, "{document}");
     let said = text(&output.stderr);
     let why = "pagepool: note: This process lacks CAP_NET_ADMIN, CAP_NET_RAW and CAP_SYS_ADMIN, so using \
-               in-memory NICs. For the AF_XDP demo run as root, outside of a restricted container.\n";
+               in-memory NICs. For the AF_XDP demo run as root, outside a restricted container.\n";
     assert_eq!(said, why);
     let output = as_nobody(&["--seconds", "1", "--on", "veth"]).expect("it ran before");
     assert!(!output.status.success() && text(&output.stderr).contains("CAP_SYS_ADMIN"));
@@ -180,7 +180,7 @@ fn without_root_it_runs_in_memory_and_says_what_it_would_need() {
 fn what_does_not_go_together_is_refused_with_the_remedy() {
     let cases: [(&[&str], &str); 6] = [
         (&["--on", "veth", "--size", "64"], "use --mtu, or --on memory"),
-        (&["--on", "veth", "--action", "drop"], "veth has only forward: use --on memory"),
+        (&["--on", "veth", "--action", "drop"], "must be forward on veth"),
         (&["--on", "memory", "--mtu", "1500"], "use --size, or --on veth"),
         (&["--mtu", "1500", "--action", "echo"], "leave one out"),
         (&["--on", "veth", "--mtu", "575"], "576 to 65535 bytes"),

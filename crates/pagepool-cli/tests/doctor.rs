@@ -369,8 +369,7 @@ fn each_illness_is_found_and_a_healthy_program_has_none() {
         status == 5
     });
     assert!(said.starts_with("1 finding in ") && said.contains(" s of 1 process, 1 pool"), "{said}");
-    for what in
-        ["1. small_ring, pid ", ": ring_full (some packets cost more)\n", "   fix     A larger `ring_size`"]
+    for what in ["1. small_ring, pid ", ": ring_full (some packets cost more)\n", "   fix     Use a larger `"]
     {
         assert!(said.contains(what), "{what}: {said}");
     }
@@ -457,7 +456,7 @@ fn a_process_that_is_not_there_is_an_error() {
     let run = TempFolder::new("pagepool-doctor").expect("a new folder");
     let output = doctor(run.path(), &["nobody", "--seconds", "1"]).output().expect("the binary");
     assert_eq!(output.status.code(), Some(1));
-    assert!(text(&output.stderr).contains("nobody is no process that publishes in "), "{output:?}");
+    assert!(text(&output.stderr).contains("no process nobody publishes in "), "{output:?}");
     let output = doctor(run.path(), &["--seconds", "0"]).output().expect("the binary");
     assert_eq!(output.status.code(), Some(2));
 }
@@ -647,7 +646,7 @@ fn what_could_not_be_looked_at_is_not_well() {
     let says = |said: &[&str], what: &str| said.len() == 1 && said[0].contains(what);
     mode(0o777);
     let refused = look();
-    assert!(says(&not_judged(&refused), "nobody else may write to"), "{refused:#}");
+    assert!(says(&not_judged(&refused), "no other user may write to"), "{refused:#}");
     let people = doctor(run.path(), &["--seconds", "1"]).output().expect("the binary");
     assert!(!text(&people.stdout).contains("Nothing found"), "{people:?}");
     assert!(text(&people.stderr).contains("not judged: "), "{people:?}");

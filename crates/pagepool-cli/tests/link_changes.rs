@@ -74,7 +74,7 @@ fn a_run_fails_if_its_xdp_program_is_detached() {
         if !detach(there.first().expect("it is attached").id) {
             return println!("SKIP {name}: no bpftool that detaches a link");
         }
-        let (document, _) = running.fails(&["somebody detached the XDP program of near0"]);
+        let (document, _) = running.fails(&["the XDP program of near0 was detached"]);
         assert_eq!((&document["ended_by"], &document["detached"]), (&"detached".into(), &"near0".into()));
     }
 }
@@ -140,7 +140,7 @@ fn of_several_changes_the_one_is_named_that_costs_packets() {
     set_mtu(&hosts, &running, 0, 3000);
     set_mtu(&hosts, &running, 1, 1000);
     signal("-INT", running.id());
-    running.fails(&["the MTU of near1 changed from 1500 to 1000, and longer packets that were sent since"]);
+    running.fails(&["the MTU of near1 changed from 1500 to 1000, and longer packets sent since"]);
 }
 
 #[test]
@@ -158,7 +158,7 @@ fn an_mtu_that_is_lowered_fails_a_run_that_sends_and_no_other() {
             assert_eq!(document["mtu_changes"][0]["to"], 1000, "{document}");
         } else {
             signal("-INT", running.id());
-            running.fails(&["longer packets that were sent since are lost uncounted"]);
+            running.fails(&["longer packets sent since then were lost, but not counted"]);
         }
     }
 }
@@ -171,7 +171,7 @@ fn an_interface_without_a_carrier_is_warned_of() {
     let far = hosts.a.link.index;
     let set = |up| hosts.a.namespace.run(move || ok(ok(Netlink::open()).set_up(far, up)));
     set(false);
-    running.wait_for_words("near0 has no carrier: nothing moves there until the other end is up");
+    running.wait_for_words("near0 has no carrier: no packets move until the other end is up");
     set(true);
     running.wait_for_words("near0 has a carrier again");
     running.interrupt();

@@ -142,7 +142,7 @@ fn an_interface_that_is_gone_is_named_beside_what_failed() {
     if !renamed.is_ok_and(|status| status.success()) {
         return println!("SKIP {name}: no `ip` that renames an interface that is up");
     }
-    running.wait_for_words("near0 is named last0 now"); // so it has looked since the loss
+    running.wait_for_words("near0 was renamed to last0"); // so it has looked since the loss
     hosts.run_between(move || ok(ok(Netlink::open()).delete(index)));
     let lost = "more packets were lost than --max-loss 10 allows";
     running.fails(&[lost, "1 numbered frames were damaged", "last0:0 was removed, or moved to another"]);
@@ -165,7 +165,7 @@ fn a_remedy_is_one_that_the_interface_has() {
         flood(&hosts, reading.child.id(), some_cpu());
         let shown = reading.until_seen(1, |line| line.contains("did not keep up"));
         let row = shown.lines().find(|line| late(line)).unwrap_or_else(|| panic!("{shown}"));
-        assert!(row.contains("`--ring` of twice the slots") || row.contains("system calls for"), "{row}");
+        assert!(row.contains("double `--ring`") || row.contains("system calls for"), "{row}");
         assert_eq!(row.contains("queue"), has.is_some(), "{row}");
         assert!(has.is_none_or(|words| row.contains(words)), "{row}");
     }

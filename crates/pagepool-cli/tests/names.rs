@@ -26,14 +26,14 @@ fn an_interface_that_is_renamed_is_called_by_its_new_name() {
     {
         return;
     }
-    running.wait_for_words("near0 is named moved0 now");
+    running.wait_for_words("near0 was renamed to moved0");
     namespace.run(move || {
         let mut netlink = ok(Netlink::open());
         let end = |name| VethEnd { name, namespace: None, mac: None, mtu: 1500, queues: 1 };
         ok(netlink.add_veth(&end("near0"), &end("far0"))); // others, which no advice is about
         ok(netlink.set_up(near, false));
     });
-    running.wait_for_words("moved0 is down: nothing moves there. Run: ip link set dev moved0 up");
+    running.wait_for_words("moved0 is down: no packets move. Run: ip link set dev moved0 up");
     namespace.run(move || {
         let mut netlink = ok(Netlink::open());
         ok(netlink.set_up(near, true));
@@ -62,7 +62,7 @@ fn counters_of_a_renamed_interface_are_not_read_from_another() {
     if ip(name, &namespace, &["link", "set", "near0", "name", "moved0"]).is_none() {
         return;
     }
-    running.wait_for_words("near0 is named moved0 now");
+    running.wait_for_words("near0 was renamed to moved0");
     namespace.run(|| {
         let mut netlink = ok(Netlink::open());
         let end = |name| VethEnd { name, namespace: None, mac: None, mtu: 1500, queues: 1 };
@@ -94,7 +94,7 @@ fn an_error_about_a_renamed_interface_has_its_new_name() {
     if ip(name, &namespace, &["link", "set", "none0", "name", "moved0"]).is_none() {
         return;
     }
-    running.wait_for_words("none0 is named moved0 now");
+    running.wait_for_words("none0 was renamed to moved0");
     signal("-INT", running.id());
     running.fails(&["moved0 counts none of "]);
 }
@@ -108,7 +108,9 @@ fn offloads_that_are_held_off_are_undone_by_the_new_name() {
     if ip(name, &namespace, &["link", "set", "far0", "name", "other0"]).is_none() {
         return;
     }
-    running.wait_for_words("another name now; if this command is killed, do not run ethtool -K far0 ");
+    running.wait_for_words(
+        "was renamed; if this command is killed, turn its offloads on with ethtool -K other0 ",
+    );
     running.interrupt();
     let on = namespace.run(|| ok(ok(Ethtool::open()).offloads("other0")));
     assert!(on.contains(&Offload::TxChecksum), "{on:?}");

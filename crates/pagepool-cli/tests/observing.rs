@@ -142,7 +142,7 @@ fn list_shows_a_running_command_and_what_a_killed_one_held() {
     let held: Vec<_> = dead["pools"].as_array().expect("an array").iter().map(out).collect();
     assert!(held.iter().all(|&out| out > 0), "its NICs had buffers: {dead}");
     let list = run.said(&["list"]);
-    assert!(list.contains("DEAD, last sign of life ") && list.contains("nic0 held when it died: "), "{list}");
+    assert!(list.contains("DEAD, last seen alive ") && list.contains("nic0 held when it died: "), "{list}");
 
     let cleaned = run.said(&["clean"]);
     assert!(cleaned.starts_with("removed ") && cleaned.lines().count() == 1, "{cleaned}");
@@ -249,7 +249,7 @@ fn show_finds_processes_by_name_or_pid_and_pools_by_name() {
     assert_eq!(json["processes"][0]["pools"].as_array().map(Vec::len), Some(1), "{json}");
     let none = run.output(&["show", "eth9"]);
     assert_eq!(none.status.code(), Some(1));
-    assert!(text(&none.stderr).contains("eth9 is neither a process"), "{}", text(&none.stderr));
+    assert!(text(&none.stderr).contains("no process or pool eth9 is published"), "{}", text(&none.stderr));
 }
 
 #[test]
@@ -266,7 +266,7 @@ fn list_prints_only_the_requested_rows() {
     assert_eq!(json["processes"][0]["pools"].as_array().map(Vec::len), Some(1), "{json}");
     let none = run.output(&["list", "eth9"]);
     assert_eq!(none.status.code(), Some(1));
-    assert!(text(&none.stderr).contains("eth9 is neither a process"), "{}", text(&none.stderr));
+    assert!(text(&none.stderr).contains("no process or pool eth9 is published"), "{}", text(&none.stderr));
     assert_eq!(run.output(&["list", "nic1", "--kernel"]).status.code(), Some(2));
 }
 

@@ -231,7 +231,7 @@ fn offloads_are_put_back_whatever_the_end() {
         assert!(Offload::OF_SENDER.iter().all(|offload| !lab.on("far0").contains(offload)), "{said}");
         let kill = Command::new("kill").args([signal, &running.id().to_string()]).status();
         assert!(kill.expect("every Linux has kill").success());
-        let undo = said.split("undo that by ethtool ").nth(1).expect("it says how").lines().next();
+        let undo = said.split("undo that with ethtool ").nth(1).expect("it says how").lines().next();
         if signal != "-KILL" {
             running.end();
         } else {
@@ -369,8 +369,8 @@ fn a_peer_in_an_unreachable_namespace_gets_a_warning_only() {
     let Some(running) = lab.start(name, &["drop", "near1", "--fix-offloads"]) else { return };
     let said = running.said.concat();
     let words = [
-        "warning: --fix-offloads cannot help where it cannot look: packets from ",
-        "no process that this one sees leads to its namespace. Run at both ends, each with its own name: ",
+        "warning: --fix-offloads changes nothing in namespaces that it cannot see: packets from ",
+        "no visible process leads to its namespace. Run at both ends, each with its own name: ",
     ];
     assert!(words.iter().all(|words| said.contains(words)), "{said}");
     running.interrupt();
@@ -475,10 +475,10 @@ fn without_the_right_to_look_at_processes_that_is_said() {
     command.env("PAGEPOOL_RUN", between::RUN_FOLDER);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let said = text(&Place::In(&lab.namespace).output(command).stderr).to_owned();
-    if !said.contains("cannot be asked") && said.contains("CAP_") {
+    if !said.contains("cannot be read") && said.contains("CAP_") {
         return println!("SKIP {name}: {said}");
     }
-    assert!(said.contains(" may not be looked at, which takes CAP_SYS_PTRACE over"), "{said}");
+    assert!(said.contains(" cannot be examined without CAP_SYS_PTRACE"), "{said}");
 }
 
 /// The namespace of a container that ends goes with its interfaces, and so does this end of the veth.

@@ -102,7 +102,7 @@ fn figures_of_peers_that_have_no_bar_are_named() {
     assert!(svg.contains("Nanoseconds per packet") && svg.contains(">a<") && !svg.contains(">b<"), "{svg}");
     assert_eq!(
         said,
-        "pagepool: warning: not drawn of --peers, because the results have no time for them: page_direct, \
+        "pagepool: warning: not drawn from --peers, because the results have no time for them: page_direct, \
          page_remote\n"
     );
     assert_eq!(drawn_and_said("left_out.svg", results, None).1, "");
@@ -147,7 +147,7 @@ fn what_cannot_be_drawn_fails_with_its_name() {
         (&["--plot", plot, "--results", "/nonexistent.json"], "/nonexistent.json"),
         (&["--plot", plot, "--results", peers.to_str().unwrap()], "wrong.csv"),
         (&["--results", "/nonexistent.json"], "--plot"),
-        (&["--plot", "/nonexistent/x.svg", "--filter", "increment"], "/nonexistent is no folder"),
+        (&["--plot", "/nonexistent/x.svg", "--filter", "increment"], "/nonexistent is not a folder"),
         (&["--plot", plot, "--list"], "--list"),
         (&["--plot", plot, "mtu"], "--plot apply to the table of workloads only"),
         (&["--filter", "page", "mtu"], "--filter, "),

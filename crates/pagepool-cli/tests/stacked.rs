@@ -51,7 +51,7 @@ fn over_near(test: &str, kind: &[&str]) -> Option<Namespace> {
     Some(namespace)
 }
 
-const LOST: &str = "packets arrive at top0 without VLAN tags, and what it sends back has none";
+const LOST: &str = "packets arrive at top0 without VLAN tags, and are sent back without them";
 const BELOW: &str = "below top0: packets from near0's peer far0 arrive without checksums, or longer than the \
                      MTU. Run: ethtool -K far0 tx off";
 
@@ -64,7 +64,7 @@ fn a_macvlan_warns_of_lost_tags_and_names_the_peer_below() {
         let Some(namespace) = over_near(name, kind) else { continue };
         let Some(said) = warnings(name, &namespace, &["echo", "top0"]) else { return };
         let lost = format!(
-            "{LOST}: the kernel takes tags out before it hands packets to an interface of kind {}",
+            "{LOST}: the kernel removes tags before it passes packets to an interface of kind {}",
             kind[0]
         );
         assert!(said.contains(&lost) && said.contains("use near0"), "{said}");
@@ -145,7 +145,7 @@ fn ports_that_are_not_looked_at_are_warned_of() {
         return;
     }
     let Some(said) = warnings(name, &namespace, &["echo", "top0"]) else { return };
-    assert!(said.contains("it has 2 more ports than the 16 that are looked at"), "{said}");
+    assert!(said.contains("it has 2 ports more than the limit of 16"), "{said}");
 }
 
 #[test]
@@ -164,8 +164,8 @@ fn what_is_below_and_out_of_reach_is_warned_of_and_not_judged() {
     let mut drop = binary(&["drop", "top0"]);
     drop.env("PAGEPOOL_RUN", folder.path());
     let Some(running) = Place::In(&container).start_command(name, drop) else { return };
-    let words = "packets may arrive at top0 without checksums and VLAN tags, or longer than the MTU: what is \
-                 below it cannot be asked for its offloads: no name of `ip netns`";
+    let words = "packets may arrive at top0 without checksums and VLAN tags, or longer than the MTU: the \
+                 offloads of the interfaces below it cannot be read: no `ip netns` name";
     let mut doctor = binary(&["doctor", "--seconds", "1", "--json"]);
     doctor.env("PAGEPOOL_RUN", folder.path());
     let seen = Place::In(&container).output(doctor);

@@ -371,7 +371,7 @@ fn a_process_that_is_killed_stays_and_says_what_it_held() {
     let held = row(&screen, "nic0");
     assert!(held.contains(" DEAD ") && row(&screen, "nic1").contains("ww"), "{screen}");
     top.type_keys("\r");
-    top.wait_for_text("DEAD, last sign of life ");
+    top.wait_for_text("DEAD, last seen alive ");
     let mut clean = binary(&["clean"]);
     assert!(clean.env("PAGEPOOL_RUN", folder.path()).output().expect("the binary").status.success());
     let last = top.wait_for_text("ENDED: these are its last figures.");

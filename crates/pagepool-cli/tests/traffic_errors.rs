@@ -158,12 +158,12 @@ fn a_capture_goes_into_no_link_and_waits_for_no_reader() {
     assert_eq!((made.mode() & 0o777, made.len()), (0o600, 24), "its owner's alone");
     std::os::unix::fs::symlink(&new, &link).expect("a folder of this test");
     let said = Place::Between(&hosts).error(&["drop", "near0", "--pcap", &file(&link)]);
-    assert!(said.contains("is a symbolic link: name the file"), "{said}");
+    assert!(said.contains("is a symbolic link: use the file"), "{said}");
     let Ok(true) = Command::new("mkfifo").arg(&fifo).status().map(|status| status.success()) else {
         return println!("SKIP {name}: this machine has no mkfifo");
     };
     let said = Place::Between(&hosts).error(&["drop", "near0", "--pcap", &file(&fifo)]);
-    assert!(said.contains("nobody reads the FIFO"), "{said}");
+    assert!(said.contains("has no reader: start its reader first"), "{said}");
     // Opened for writing, too: a reader alone would wait for its writer.
     let mut reader = std::fs::File::options().read(true).write(true).open(&fifo).expect("it is there");
     works(&hosts, binary(&["drop", "near0", "--pcap", &file(&fifo)]));
@@ -231,9 +231,9 @@ fn forward_warns_of_offloads_and_prints_the_command() {
     };
     set("near0", Offload::TxChecksum);
     let said = forward(&[]).unwrap_or_default();
-    let why = "pagepool: warning: packets from near0's peer arrive without checksums, if it has on what \
-               near0 has. It cannot be asked: no name of `ip netns` and no process that this one sees leads \
-               to its namespace. Run at both ends, each with its own name: ethtool -K near0 tx off\n";
+    let why = "pagepool: warning: packets from near0's peer arrive without checksums, if its offloads \
+               equal those of near0. They cannot be read: no `ip netns` name and no visible process leads to \
+               its namespace. Run at both ends, each with its own name: ethtool -K near0 tx off\n";
     assert_eq!(said, why, "it is in the namespace of a thread");
     // So does whoever answers, and it is said again at the end.
     let output = Place::Between(&hosts).output(binary(&["echo", "near0", "--seconds", "1"]));
@@ -271,7 +271,7 @@ fn an_interface_that_is_down_is_warned_of_and_moves_nothing() {
     let Some(hosts) = near(name) else { return };
     let index = hosts.near[0].index;
     hosts.run_between(move || ok(ok(Netlink::open()).set_up(index, false)));
-    let why = "pagepool: warning: near0 is down: nothing moves there. Run: ip link set dev near0 up\n";
+    let why = "pagepool: warning: near0 is down: no packets move. Run: ip link set dev near0 up\n";
     for command in [
         &["drop", "near0", "--verify"][..],
         &["gen", "near0"],

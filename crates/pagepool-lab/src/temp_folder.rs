@@ -38,7 +38,7 @@ impl TempFolder {
                 Err(error) => return Err(error),
             }
         }
-        let text = format!("{TRIES} folders `{name}-{}-*` are there already", std::process::id());
+        let text = format!("{TRIES} folders `{name}-{}-*` exist already", std::process::id());
         Err(Error::new(ErrorKind::AlreadyExists, text))
     }
 

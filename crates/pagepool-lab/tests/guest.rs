@@ -39,12 +39,12 @@ fn what_cannot_be_is_refused_with_its_name() {
     let kernel = folder.to_str().unwrap();
     for (words, named) in [
         (&["--nodes", "9", "true"][..], "9 nodes"),
-        (&["--nodes", "two", "true"], "--nodes two"),
+        (&["--nodes", "two", "true"], "--nodes is two"),
         (&["--cpus", "1", "--nodes", "2", "true"], "2 nodes with 1 CPUs"),
         (&["--nic", "ne2000", "true"], "`ne2000`"),
-        (&["--iommu", "amd", "true"], "--iommu amd"),
+        (&["--iommu", "amd", "true"], "--iommu is amd"),
         (&["--speed", "9", "true"], "--speed"),
-        (&["--mem"], "--mem needs a value"),
+        (&["--mem"], "--mem requires a value"),
         (&["--"], "no program"),
         (&["--mem", "64", "true"], "64 MiB"),
         (&["true"], "lib/modules"),

@@ -44,6 +44,6 @@ pub fn main() -> Result<(), Box<dyn Error>> {
 
     drop(packet); // all three pages return
     nic.close();
-    assert_eq!(pool.inflight().out, 0, "every page is home");
+    assert_eq!(pool.inflight().out, 0, "all pages are returned");
     Ok(())
 }

@@ -54,7 +54,7 @@ fn run() -> Outcome {
     let dropped = xsk.kernel_stats().rx_dropped;
     xsk.close(); // takes back the buffers on its rings
     println!("{packets} packets, {bytes} bytes, through {} pages; dropped {dropped}", pool.stats().hold);
-    assert_eq!(pool.inflight().out, 0, "every page is home");
+    assert_eq!(pool.inflight().out, 0, "all pages are returned");
     Ok(())
 }
 

@@ -42,7 +42,7 @@ pub fn main() -> Result<(), Box<dyn Error>> {
 
     let stats = pool.stats();
     println!("{packets} packets, {bytes} bytes, through {} pages", stats.hold);
-    println!("allocations that had to ask the arena (alloc_slow): {}", stats.alloc_slow);
-    assert_eq!(pool.inflight().out, 0, "every page is home");
+    println!("allocations that needed the arena (alloc_slow): {}", stats.alloc_slow);
+    assert_eq!(pool.inflight().out, 0, "all pages are returned");
     Ok(())
 }

@@ -55,9 +55,7 @@ pub const DRIVERS: &[Driver] = &[
         scheme: "memory",
         argument: "[NAME]",
         about: "a NIC in memory, with its wire",
-        no_interface: Some(
-            "both ends of a NIC in memory are in one process, and no packet comes from outside",
-        ),
+        no_interface: Some("both ends of a NIC in memory are in one process: no packet comes from outside"),
         open: memory::open,
     },
 ];

@@ -249,7 +249,7 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
     /// Sends the frames of another thread out of a port of this forwarder.
     pub fn add_handoff(&mut self, port: PortId, inlet: HandoffRx) -> Result<(), Error> {
         let Some(at) = self.place(port) else {
-            let must_be = "a port of this forwarder with a device, as add_port returns it";
+            let must_be = "a port that add_port of this forwarder returned";
             return Err(parameter("port", port.0, must_be));
         };
         self.ports[at].add_handoff(inlet);
@@ -340,7 +340,7 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
         let names: Vec<_> = self.ports.iter().map(|port| &*port.device.info().name).collect();
         Error::System {
             call: "Forwarder::run",
-            remedy: format!("no device is left: {} gone. Was an interface removed?", names.join(", ")),
+            remedy: format!("all devices are gone ({}): was an interface removed?", names.join(", ")),
             source: std::io::Error::from_raw_os_error(errno::ENODEV),
         }
     }

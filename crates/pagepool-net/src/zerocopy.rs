@@ -135,12 +135,12 @@ impl ZeroCopySocket {
     pub fn new(socket: impl Into<OwnedFd>) -> Result<Self, Error> {
         let fd = socket.into();
         let refused = |call, known: &'static str| move |source| failed(call, source, known);
-        let remedy = "use a UDP or TCP socket on Linux 5.0 or later, or send with copies";
+        let remedy = "use a UDP or TCP socket on Linux 5.0 or later, or send without zero copy";
         sys::allow_zero_copy(fd.as_fd()).map_err(refused("setsockopt(SO_ZEROCOPY)", remedy))?;
         let datagrams = sys::is_datagram(fd.as_fd()).map_err(refused("getsockopt(SO_TYPE)", remedy))?;
         if datagrams && sys::queues_errors(fd.as_fd()) {
-            let what = "zero-copy sends on a datagram socket with IP_RECVERR: a send that fails would leave \
-                it open whether the kernel has counted it. Turn IP_RECVERR off";
+            let what = "zero-copy sends on a datagram socket with IP_RECVERR are not supported: it is \
+                        unknown whether the kernel counts a send that fails. Turn IP_RECVERR off";
             return Err(Error::Unsupported { what: what.into() });
         }
         let state = State { window: Window::starting_at(0), stats: ZeroCopyStats::default() };

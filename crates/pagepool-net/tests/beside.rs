@@ -133,7 +133,7 @@ fn a_program_that_was_removed_is_not_put_back() {
     let again = ours.start().unwrap_err().to_string();
     let steered = ours.steer(&"udp".parse().expect("an expression")).unwrap_err().to_string();
     for refused in [again, steered] {
-        assert!(refused.contains(&format!("the XDP program with id {id} still")), "{refused}");
+        assert!(refused.contains(&format!("still has the XDP program with id {id}")), "{refused}");
     }
     assert_eq!(attached(), None);
     drop(ours);
@@ -275,7 +275,7 @@ fn a_program_that_is_no_dispatcher_keeps_members_out() {
     let id = alone.program_id().expect("it is ours");
     let late = Redirect::load_beside("near0", Attach::Auto, false, 50).unwrap_err().to_string();
     for refused in [late, early.start().unwrap_err().to_string()] {
-        let words = format!("the XDP program with id {id} is attached to near0 (pagepool_xsk), and is no");
+        let words = format!("the XDP program with id {id} is attached to near0 (pagepool_xsk), and cannot");
         assert!(refused.contains(&words), "{refused}");
     }
     drop(alone);

@@ -298,8 +298,8 @@ fn what_is_no_expression_is_refused_by_word_and_column() {
         ("host 10.0.0.0/8", "\"10.0.0.0/8\" at column 6", "an IPv4 or IPv6 address"),
         ("net 10.0.0.0", "\"10.0.0.0\" at column 5", "10.0.0.0/8"),
         ("net 10.0.0.0/33", "\"10.0.0.0/33\" at column 5", "10.0.0.0/8"),
-        ("net 10.1.0.0/8", "\"10.1.0.0/8\" at column 5", "no bits set behind the prefix: 10.0.0.0/8"),
-        ("net fd00::1/64", "\"fd00::1/64\" at column 5", "no bits set behind the prefix: fd00::/64"),
+        ("net 10.1.0.0/8", "\"10.1.0.0/8\" at column 5", "no bits set after the prefix: 10.0.0.0/8"),
+        ("net fd00::1/64", "\"fd00::1/64\" at column 5", "no bits set after the prefix: fd00::/64"),
         ("src 10.0.0.1", "\"10.0.0.1\" at column 5", "host, net, port or portrange"),
         ("udp & tcp", "\"&\" at column 5", "and, or, or the end"),
         ("ärp", "\"ärp\" at column 1", "one of all"),
@@ -403,7 +403,7 @@ fn steering_without_the_right_is_refused_with_the_reason() {
     let redirect = Redirect::load("near0", Attach::Auto, false).expect("it may load");
     let other = Redirect::over_map(redirect.map().try_clone_to_owned().expect("a descriptor"));
     let error = other.steer(&Match::default()).expect_err("its program is another's").to_string();
-    assert!(error.contains("match is all") && error.contains("attached elsewhere"), "{error}");
+    assert!(error.contains("match is all") && error.contains("not this Redirect's"), "{error}");
     let arena =
         Arena::new(ArenaParams { max_bytes: 8 << 20, commit_all: true, ..Default::default() }).unwrap();
     let mut params = OpenParams::default();

@@ -533,7 +533,7 @@ fn errors_name_cause_and_remedy() {
         assert!(refused.contains("registered whole") && refused.contains("set commit_all"), "{refused}");
         let wrong = PoolParams { domains: vec![umem.clone()], ..Default::default() };
         let refused = Pool::new(wrong, growing).map(drop).map_err(text).unwrap_err();
-        assert!(refused.contains("this UMEM is of another arena"), "{refused}");
+        assert!(refused.contains("this UMEM belongs to another arena"), "{refused}");
     });
 }
 

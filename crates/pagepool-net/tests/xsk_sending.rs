@@ -489,7 +489,7 @@ fn auto_uses_the_ring_if_the_egress_path_is_unknown() {
                 XskDevice::open(params, &umem, &pool).expect("a free queue").tx_mode()
             })
         });
-        let why = "what packets sent by near0 pass is unknown: Permission denied (os error 13)";
+        let why = "it is unknown what packets sent by near0 pass: Permission denied (os error 13)";
         assert_eq!(modes, [(TxMode::Ring, Some(why.into())), (TxMode::BpfBatch, None)]);
     });
 }

@@ -79,7 +79,7 @@ pub fn main() -> Result<(), Box<dyn Error>> {
     let buffers: Vec<_> = (0..100).map_while(|_| pool.alloc_page()).collect();
     println!("{}: {} allocated, {} left", heap.describe(), buffers.len(), heap.available(0));
     drop(buffers);
-    println!("home again: {:?}", pool.inflight());
+    println!("all returned: {:?}", pool.inflight());
     drop(pool); // its pages return to the provider
     assert_eq!(heap.available(0), 256);
     Ok(())

@@ -36,6 +36,6 @@ pub fn main() -> Result<(), Box<dyn Error>> {
     println!("returned through the lane or ring (recycle_ring)  {}", stats.recycle_ring);
     println!("refills that found pages there    (alloc_refill)  {}", stats.alloc_refill);
     println!("pages ever taken from the arena           (hold)  {}", stats.hold);
-    assert_eq!(pool.inflight().out, 0, "every page is back");
+    assert_eq!(pool.inflight().out, 0, "all pages are returned");
     Ok(())
 }

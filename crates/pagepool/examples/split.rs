@@ -40,6 +40,6 @@ pub fn main() -> Result<(), Box<dyn Error>> {
     println!("{bytes} bytes went to the worker");
     // Two pages, six parts: a page is free when its last part has returned, and this counts them.
     pool.alloc_bulk(&mut Vec::with_capacity(64), 64);
-    assert_eq!(pool.inflight().out, 0, "every page is back");
+    assert_eq!(pool.inflight().out, 0, "all pages are returned");
     Ok(())
 }

@@ -97,7 +97,7 @@ probes! {
         out: i64 = "pages still out",
         deferred: u64 = "deferred buffers still in use",
     }
-    WARN stall: "an ended pool still has buffers out, as a wait that timed out or a report found" {
+    WARN stall: "buffers of an ended pool are still out: a wait timed out, or a report found them" {
         pool: u32 = "id of the pool",
         out: i64 = "pages still out",
         deferred: u64 = "deferred buffers still in use",

@@ -22,8 +22,8 @@ const TABLE: &[RemedyRow] = &[
         &["clone"],
         &[EAGAIN, ENOMEM],
         Some(
-            "this user or this cgroup has too many threads (RLIMIT_NPROC, pids.max), or no memory is left \
-             for its stack (RLIMIT_AS, memory.max): raise the limit, or use fewer threads",
+            "this user or cgroup has too many threads (RLIMIT_NPROC, pids.max), or no memory is left for the \
+             stack (RLIMIT_AS, memory.max): raise the limit, or use fewer threads",
         ),
     ),
     (
@@ -37,21 +37,19 @@ const TABLE: &[RemedyRow] = &[
         &[],
         &[EPERM, EACCES],
         Some(
-            "it requires no capability, so a filter of system calls (seccomp) or a security module refuses \
-             it: allow it in the profile of the container or the service",
+            "it requires no capability: a seccomp filter or a security module denies it; allow it in the \
+             profile of the container or service",
         ),
     ),
     (
         &[],
         &[ENOSYS],
-        Some(
-            "this kernel has no such call, or a filter of system calls (seccomp) hides it: allow it in that",
-        ),
+        Some("this kernel lacks the call, or a seccomp filter blocks it: allow it in the filter"),
     ),
     (
         SMALL_CALLS,
         &[ENOMEM, ENOBUFS],
-        Some("the kernel has no memory for it, or this cgroup has reached its limit (memory.max): raise it"),
+        Some("the kernel has no memory, or this cgroup has reached its limit: raise memory.max"),
     ),
 ];
 

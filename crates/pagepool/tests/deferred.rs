@@ -258,8 +258,7 @@ fn parameters_are_checked_with_field_value_and_range() {
     assert_eq!(refused(65537, OnBusy::Keep), "defer_capacity is 65537, but must be 0 to 65536");
     assert_eq!(refused(1, OnBusy::Skip { ahead: 0 }), "on_busy.ahead is 0, but must be 1 to 64");
     assert_eq!(refused(1, OnBusy::Skip { ahead: 65 }), "on_busy.ahead is 65, but must be 1 to 64");
-    let nothing =
-        "on_busy is Release, but must be Keep in a pool with defer_capacity 0, in which no buffer waits";
+    let nothing = "on_busy is Release, but must be Keep with defer_capacity 0, because no buffer can wait";
     assert_eq!(refused(0, OnBusy::Release), nothing);
 }
 
@@ -505,7 +504,7 @@ fn a_destroyed_pool_polls_its_users_until_all_are_done() {
     let report = shutdown.report();
     let held: BTreeSet<_> = report.pages.iter().map(|held| held.page).collect();
     assert_eq!((report.deferred, held), (3, BTreeSet::from([pages[0], pages[2], pages[5]])));
-    assert!(report.to_string().ends_with("3 in use by users that are asked"), "{report}");
+    assert!(report.to_string().ends_with("deferred buffers still in use: 3"), "{report}");
     assert!(!shutdown.wait(Duration::from_millis(3)));
     assert_eq!(memory.free(), 13, "nothing in use went back");
     told.done(2);
@@ -719,6 +718,6 @@ fn a_count_that_is_put_twice_says_so_and_stays_in_use() {
     assert!(counts.in_use(1), "leaked rather than used too early");
     assert!(text(&|| counts.take(1)).starts_with("use count 1 is "));
     assert!(counts.in_use(1), "also when somebody takes it still");
-    assert_eq!(text(&|| counts.take(2)), "use count 2 of 2: make UseCounts with more");
+    assert_eq!(text(&|| counts.take(2)), "use count 2 of 2: create UseCounts with more");
     assert!(!counts.in_use(2));
 }

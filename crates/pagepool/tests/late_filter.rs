@@ -78,5 +78,5 @@ fn the_end_of_a_pool_is_the_end_of_the_process() {
         return println!("{reason}");
     }
     assert_eq!(child.status.signal(), Some(libc::SIGABRT), "{out}{err}");
-    assert!(err.contains("allow it in the filter of system calls"), "{err}");
+    assert!(err.contains("allow it in the seccomp filter"), "{err}");
 }

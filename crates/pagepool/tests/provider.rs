@@ -127,5 +127,5 @@ fn a_wrapper_that_fails_comes_short() {
     let got: Vec<_> = (0..6).map(|i| third.reserve(0, None, &mut out[i * 8..i * 8 + 8])).collect();
     assert_eq!(got, [8, 8, 4, 8, 8, 4]);
     assert_eq!(third.failed(), 2);
-    assert!(third.describe().ends_with("every 3. reservation fails"));
+    assert!(third.describe().ends_with("one reservation in 3 fails"));
 }

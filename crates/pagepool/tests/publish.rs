@@ -258,8 +258,8 @@ fn bad_names_and_folders_are_refused_and_the_next_call_works() {
     let path = folder.runs.path();
     fs::create_dir(path).unwrap();
     fs::set_permissions(path, fs::Permissions::from_mode(0o777)).unwrap();
-    assert!(publish("fine").unwrap_err().to_string().contains("nobody else may write to"));
-    assert!(folder.runs.processes().remove(0).unwrap_err().to_string().contains("nobody else may write to"));
+    assert!(publish("fine").unwrap_err().to_string().contains("no other user may write"));
+    assert!(folder.runs.processes().remove(0).unwrap_err().to_string().contains("no other user may write"));
     fs::set_permissions(path, fs::Permissions::from_mode(0o750)).unwrap();
     let publication = publish("fine").unwrap();
     assert!(folder.runs.clean().unwrap().is_empty(), "it lives");
@@ -277,7 +277,7 @@ fn a_process_with_a_pool_cannot_publish_and_hears_why() {
     let early = pool(PoolParams { name: "early".into(), ..Default::default() }, 8);
     let refused = publish("late").unwrap_err();
     assert!(matches!(refused, Error::Busy { .. }));
-    let said = "pools that exist cannot be published: 1 of them, such as \"early\"; publish before the first";
+    let said = "existing pools cannot be published (1, such as \"early\"): publish before the first";
     assert!(refused.to_string().starts_with(said), "{refused}");
     assert!(folder.runs.processes().is_empty());
     let out = early.alloc_page();

@@ -131,7 +131,7 @@ fn a_file_of_another_version_is_a_clear_error() {
         bytes[8..12].copy_from_slice(&version.to_ne_bytes());
         let error = read_published(&bytes).unwrap_err().to_string();
         assert!(error.contains(&format!("with {version}")), "{error}");
-        assert!(error.contains("version 3 of the layout: use the pagepool of that process"), "{error}");
+        assert!(error.contains("layout version 3: use the pagepool version of that process"), "{error}");
     }
 }
 

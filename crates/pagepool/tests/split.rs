@@ -42,7 +42,7 @@ fn parts_lie_side_by_side_and_have_their_bytes_alone() {
         let mut places = [1, 8, 54, 64, 2047, size - 7, size - 1];
         if order == 10 {
             let refused = pool.alloc_page().unwrap().split_off(55).unwrap_err();
-            assert!(refused.to_string().starts_with("in a page of 4 MiB parts begin at multiples of 2: "));
+            assert!(refused.to_string().starts_with("in a page of 4 MiB, parts begin at multiples of 2: "));
             places = places.map(|at| at + at % 2);
             places[6] -= 2;
             places[5] -= 2;
@@ -85,11 +85,10 @@ fn a_refused_split_changes_nothing() {
     }
     assert!(!buffer.is_frag(), "a whole page still");
     let (buffer, refused) = buffer.split_at(5000).unwrap_err();
-    let text =
-        "a buffer of 4096 bytes cannot be split at 5000: each part needs a byte, so split at 1 to 4095";
+    let text = "a buffer of 4096 bytes cannot be split at 5000: each part needs a byte; split at 1 to 4095";
     assert_eq!(refused.to_string(), text);
     let short = cut(buffer, &[1]).remove(0).split_at(1).unwrap_err().1;
-    assert_eq!(short.to_string(), "a buffer of 1 bytes cannot be split (at 1): it needs 2");
+    assert_eq!(short.to_string(), "a buffer of 1 bytes cannot be split at 1: the minimum is 2");
     assert_eq!((pool.inflight().out, pool.stats().recycle_cached), (0, 1));
 }
 
@@ -132,8 +131,8 @@ fn a_packet_that_is_not_split_says_its_own_numbers() {
     let refused = packet.split_off(54).unwrap_err();
     assert_eq!((refused.at, refused.len, refused.step), (54, len, 2));
     let text = format!(
-        "in a page of 4 MiB parts begin at multiples of 2: a buffer of {len} bytes cannot be split at 54, \
-         but a byte earlier or later"
+        "in a page of 4 MiB, parts begin at multiples of 2: a buffer of {len} bytes cannot be split at 54; \
+         split it a byte earlier or later"
     );
     assert_eq!(refused.to_string(), text);
     assert_eq!(packet.split_off(55).unwrap().len(), len - 55);

@@ -149,7 +149,7 @@ pub extern "C" fn pagepool_arena_trim(arena: *mut ArenaHandle) -> i64 {
 pub extern "C" fn pagepool_arena_memfd(arena: *mut ArenaHandle) -> c_int {
     const NONE: CallError = CallError::fixed(
         libc::EOPNOTSUPP,
-        c"this arena has no descriptor: make it with PAGEPOOL_BACKING_MEMFD",
+        c"this arena has no descriptor: create it with PAGEPOOL_BACKING_MEMFD",
     );
     number(|| readable(arena)?.memfd().map(|fd| fd.as_raw_fd()).ok_or(NONE))
 }

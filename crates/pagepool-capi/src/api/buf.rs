@@ -140,7 +140,7 @@ pub extern "C" fn pagepool_buf_offset(buf: *mut BufHandle) -> usize {
 pub extern "C" fn pagepool_buf_dma_addr(buf: *mut BufHandle) -> u64 {
     const NONE: CallError = CallError::fixed(
         libc::EOPNOTSUPP,
-        c"the buffer has no device address: its pool has no domain, or the device has gone",
+        c"the buffer has no device address: its pool has no domain, or the device is gone",
     );
     value_or(u64::MAX, || look(Token::of(buf), PageBuf::dma_addr)?.map(|at| at.0).ok_or(NONE))
 }

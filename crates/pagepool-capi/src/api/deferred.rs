@@ -144,7 +144,7 @@ pub extern "C" fn pagepool_defer(
 ) -> c_int {
     const FULL: CallError = CallError::fixed(
         libc::ENOBUFS,
-        c"the deferred queue is full: poll it, or make the pool with a larger defer_capacity",
+        c"the deferred queue is full: poll it, or create the pool with a larger defer_capacity",
     );
     const ANOTHERS: CallError = CallError::fixed(libc::EINVAL, c"the user belongs to another pool");
     status(|| {

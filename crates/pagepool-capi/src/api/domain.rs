@@ -114,7 +114,7 @@ impl DmaDomain for DomainCallbacks {
         let done = uncancelled(|| unsafe { (self.map)(self.ops.arg, &region_for_c(region), &raw mut at) });
         match done {
             0 => Ok(DeviceAddr(at)),
-            errno => Err(format!("its map callback gave {errno}")),
+            errno => Err(format!("its map callback returned {errno}")),
         }
     }
     fn unmap(&self, region: &Region, at: DeviceAddr) {
@@ -246,7 +246,8 @@ pub extern "C" fn pagepool_domain_put(domain: *mut DomainHandle) -> c_int {
 pub extern "C" fn pagepool_buf_dma_addr_in(buf: *mut BufHandle, domain: *mut DomainHandle) -> u64 {
     const NONE: CallError = CallError::fixed(
         libc::EOPNOTSUPP,
-        c"the buffer's arena is not mapped in this domain: name it in the parameters of a pool over it",
+        c"the buffer's arena is not mapped in this domain: add the domain to the parameters of a pool of \
+          that arena",
     );
     value_or(u64::MAX, || {
         let id = DOMAINS.get(Token::of(domain))?.id();

@@ -113,14 +113,14 @@ pub extern "C" fn pagepool_unpublish() -> c_int {
             false => Ok(()),
             true => Err(CallError::fixed(
                 libc::ENOENT,
-                c"the process that forked this one published: it takes the file back",
+                c"the process that forked this one published, and only that one can remove the file",
             )),
         }
     })
 }
 
 const NOT_PUBLISHED: CallError =
-    CallError::fixed(libc::ENOENT, c"nothing is published by this process: pagepool_publish comes first");
+    CallError::fixed(libc::ENOENT, c"this process has published nothing: call pagepool_publish first");
 
 /// The entries of the program, each with the number of its counters, by entry number. Numbers are never
 /// reused, so a stale one is refused.
@@ -186,8 +186,8 @@ pub unsafe extern "C" fn pagepool_publish_entry(params: *const EntryParamsC) -> 
 
 const FULL: CallError = CallError::fixed(
     libc::ENOSPC,
-    c"the published file has no room: pagepool_entry_put removes an entry; in a child of fork(2) nothing is \
-      published",
+    c"the published file is full: remove an entry with pagepool_entry_put; a child of fork(2) publishes \
+      nothing",
 );
 
 /// Sets a counter of an entry, by the index of its name.
@@ -201,7 +201,11 @@ pub extern "C" fn pagepool_entry_set(entry: c_int, counter: usize, value: u64) -
         let entries = entries()?;
         let (published, counters) = entries.entered.get(&entry).ok_or_else(|| entries.missing(entry))?;
         if counter >= *counters {
-            return Err(out_of_range("counter", counter, &format!("below {counters}, the entry's names")));
+            return Err(out_of_range(
+                "counter",
+                counter,
+                &format!("below {counters}, the number of the entry's counters"),
+            ));
         }
         published.set(counter, value);
         Ok(())
@@ -227,7 +231,7 @@ impl EnteredByC {
     #[cold]
     fn missing(&self, entry: c_int) -> CallError {
         if (1..self.next).contains(&entry) {
-            return CallError::fixed(libc::ESTALE, c"the entry was removed before");
+            return CallError::fixed(libc::ESTALE, c"the entry was already removed");
         }
         out_of_range("entry", entry, "a number that pagepool_publish_entry returned")
     }

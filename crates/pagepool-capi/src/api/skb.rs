@@ -89,7 +89,7 @@ fn over(
     len: usize,
 ) -> Result<SkBuff, (PageBuf, CallError)> {
     let packet = XdpBuff::new(buffer, offset, len).map_err(|buffer| {
-        let within = format!("a buffer of {} bytes and before its tailroom", buffer.len());
+        let within = format!("a buffer of {} bytes less its tailroom", buffer.len());
         let text = format!("{len} bytes at {offset} are not within {within}");
         (buffer, CallError::formatted(libc::EINVAL, text))
     })?;

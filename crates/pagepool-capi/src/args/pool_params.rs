@@ -172,9 +172,9 @@ impl PoolParamsC {
         let no_owner = flag("no_owner", self.no_owner)?;
         let owners = [("wakeup", self.wakeup), ("defer_capacity", self.defer_capacity)];
         match owners.into_iter().find(|&(_, value)| no_owner && value != 0) {
-            Some((field, value)) => Err(out_of_range(field, value, "0 with no_owner: the owner uses it")),
+            Some((field, value)) => Err(out_of_range(field, value, "0 with no_owner: only an owner uses it")),
             None if no_owner && self.n_domains == 0 => {
-                Err(out_of_range("n_domains", 0_u32, "1 to 64 with no_owner, which has addresses alone"))
+                Err(out_of_range("n_domains", 0_u32, "1 to 64 with no_owner, which has only addresses"))
             }
             None => Ok(no_owner),
         }
@@ -220,7 +220,7 @@ impl PoolParamsC {
 
     fn on_busy(&self) -> CallResult<OnBusy> {
         if self.on_busy != PAGEPOOL_ON_BUSY_KEEP && self.defer_capacity == 0 {
-            let must_be = "PAGEPOOL_ON_BUSY_KEEP in a pool with defer_capacity 0, in which no buffer waits";
+            let must_be = "PAGEPOOL_ON_BUSY_KEEP with defer_capacity 0, because no buffer can wait";
             return Err(out_of_range("on_busy", self.on_busy, must_be));
         }
         if self.on_busy != PAGEPOOL_ON_BUSY_SKIP && self.skip_ahead != 0 {

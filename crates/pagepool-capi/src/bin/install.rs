@@ -166,7 +166,7 @@ impl InstallLayout {
         let messages = output_of(&mut command)?;
         let end = "/libpagepool_c.a";
         let library =
-            messages.split('"').find(|word| word.ends_with(end)).ok_or("cargo names no libpagepool_c.a")?;
+            messages.split('"').find(|word| word.ends_with(end)).ok_or("cargo reports no libpagepool_c.a")?;
         Ok(library.strip_suffix(end).unwrap_or(library).into())
     }
 

@@ -161,7 +161,7 @@ impl Builder {
             self.finish(package, &root, &libdir, &architecture)?;
         }
         let left = files_below(&staged)?;
-        if left.is_empty() { Ok(()) } else { Err(format!("no package has {left:?}").into()) }
+        if left.is_empty() { Ok(()) } else { Err(format!("no package contains {left:?}").into()) }
     }
 
     /// Adds what Debian's policy requires, and builds the package.

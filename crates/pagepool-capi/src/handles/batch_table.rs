@@ -105,7 +105,7 @@ pub(crate) fn create() -> CallResult<Token> {
 pub(crate) fn with<R>(token: Token, call: impl FnOnce(&mut BatchEntry) -> CallResult<R>) -> CallResult<R> {
     const BUSY: CallError = CallError::fixed(
         libc::EBUSY,
-        c"another call uses this batch now: on another thread, or the call that made this callback",
+        c"another call is using this batch: on another thread, or the call that runs this callback",
     );
     let row = row_of(token)?;
     row.check(token)?; // first, so that a stale token does not take the turn of another batch
@@ -147,7 +147,7 @@ const FULL: CallError =
     CallError::fixed(libc::ENOBUFS, c"the batch has 64 pages, the limit: return them, or use another");
 const NOT_WHOLE: CallError = CallError::fixed(
     libc::EINVAL,
-    c"a batch takes whole pages that were never shared and have no reference: return this one by itself",
+    c"a batch takes whole pages that were never shared and have no reference: return this one separately",
 );
 
 const _: () = assert!(Batch::MAX == 64, "FULL names it");

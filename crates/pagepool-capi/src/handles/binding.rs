@@ -24,8 +24,10 @@ use crate::handles::token::Token;
 use crate::handles::view::PoolView;
 
 pub(crate) fn bind(pool: Token) -> CallResult<()> {
-    const ANOTHERS: CallError =
-        CallError::fixed(libc::EPERM, c"the pool is bound to another thread: that one must unbind it first");
+    const ANOTHERS: CallError = CallError::fixed(
+        libc::EPERM,
+        c"the pool is bound to another thread: that thread must unbind it first",
+    );
     let view = slots::view(pool)?;
     if view.no_owner.load(Relaxed) != 0 {
         return Err(turn::NO_OWNER);
@@ -109,7 +111,7 @@ fn uninstall(view: &PoolView) -> CallResult<Bound> {
     if own(view).calls.get() != 0 {
         return Err(CallError::fixed(
             libc::EBUSY,
-            c"a callback of this pool's own call cannot unbind or destroy it: do so after the call",
+            c"a callback during a call on this pool cannot unbind or destroy it: do so after the call",
         ));
     }
     // SAFETY: this thread is the owner, and none of its calls is under way.

@@ -20,7 +20,7 @@ pub(crate) static DEFERRED_USERS: HandleTable<Arc<RegisteredUser>> =
 /// The packets. A call on one is refused, and does not wait, during another call on it.
 pub(crate) static SKBS: HandleTable<SkBuff> = HandleTable::new(
     HandleKind::Skb,
-    Some(c"another call uses this packet now: on another thread, or the call that made this callback"),
+    Some(c"another call is using this packet: on another thread, or the call that runs this callback"),
 );
 pub(crate) static SKB_CACHES: HandleTable<SkbCache> = HandleTable::new(HandleKind::SkbCache, None);
 

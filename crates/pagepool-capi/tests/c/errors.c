@@ -117,7 +117,7 @@ static void remedies(void)
         CHECK(strncmp(pagepool_last_error(), text, strlen(text)) == 0); \
     } while (0)
     params = good, params.on_busy = PAGEPOOL_ON_BUSY_RELEASE;
-    SAYS(pagepool_create(&params, &pool), "on_busy is 2, but must be PAGEPOOL_ON_BUSY_KEEP in a pool with");
+    SAYS(pagepool_create(&params, &pool), "on_busy is 2, but must be PAGEPOOL_ON_BUSY_KEEP with");
     params = good, params.on_busy = PAGEPOOL_ON_BUSY_SKIP, params.defer_capacity = 8;
     params.skip_ahead = UINT32_MAX;
     SAYS(pagepool_create(&params, &pool), "skip_ahead is 4294967295, but must be 1 to ");

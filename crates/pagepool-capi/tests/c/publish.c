@@ -21,12 +21,12 @@ static mode_t mode_of_file(void)
 
 static void refused(void)
 {
-    CHECK(pagepool_unpublish() == -ENOENT && strstr(pagepool_last_error(), "pagepool_publish comes first"));
+    CHECK(pagepool_unpublish() == -ENOENT && strstr(pagepool_last_error(), "call pagepool_publish first"));
     CHECK(pagepool_publish(NULL) == -EINVAL && pagepool_publish("") == -EINVAL);
     CHECK(pagepool_publish("../passwd") == -EINVAL && strstr(pagepool_last_error(), "letters, digits"));
     CHECK(setenv("PAGEPOOL_RUN", "relative", 1) == 0 && pagepool_publish("c-test") == -EINVAL);
     CHECK(chmod(folder, 0777) == 0 && setenv("PAGEPOOL_RUN", folder, 1) == 0);
-    CHECK(pagepool_publish("c-test") == -EINVAL && strstr(pagepool_last_error(), "nobody else may write to"));
+    CHECK(pagepool_publish("c-test") == -EINVAL && strstr(pagepool_last_error(), "no other user may write"));
     CHECK(chmod(folder, 0700) == 0 && mode_of_file() == 0);
 }
 
@@ -120,7 +120,7 @@ static void entries(struct pagepool *pool)
     CHECK(pagepool_entry_set(entry, 0, 1) == -ESTALE && pagepool_entry_set(-1, 0, 1) == -EINVAL);
     CHECK(pagepool_entry_put(entry + 1) == -EINVAL && pagepool_publish_entry(NULL) == -EINVAL);
     params.kind = "pool";
-    CHECK(pagepool_publish_entry(&params) == -EINVAL && strstr(pagepool_last_error(), "published by"));
+    CHECK(pagepool_publish_entry(&params) == -EINVAL && strstr(pagepool_last_error(), "automatically"));
     params.kind = "a kind of 17 bytes";
     CHECK(pagepool_publish_entry(&params) == -EINVAL && strstr(pagepool_last_error(), "up to 16 bytes"));
     params.kind = NULL;

@@ -108,7 +108,7 @@ static void whole_pages_as_addresses(struct pagepool *pool)
     struct pagepool_buffer_locations places_of_plain = PAGEPOOL_BUFFER_LOCATIONS_INIT;
     uint64_t addrs[300];
     size_t n = pagepool_alloc_addr_bulk(pool, addrs, 300);
-    CHECK(n >= 254 && n < 300 && strstr(pagepool_last_error(), "no page left"));
+    CHECK(n >= 254 && n < 300 && strstr(pagepool_last_error(), "no page is left"));
     CHECK(pagepool_put_addr(pool, addrs[7] + 100) == 0 && pagepool_put_addr(pool, addrs[7]) == -ESTALE);
     CHECK(pagepool_alloc_addr_bulk(pool, &addrs[7], 1) == 1 && pagepool_put_addr_bulk(pool, addrs, n) == 0);
     CHECK(pagepool_put_addr_bulk(pool, addrs, n) == -ESTALE && pagepool_alloc_addr_bulk(pool, NULL, 1) == 0);
@@ -195,7 +195,7 @@ static void the_callers_memory(void)
     struct pagepool *pool = pool_over(arena);
     struct pagepool_buf *bufs[300];
     CHECK(pagepool_bind(pool) == 0 && pagepool_alloc_bulk(pool, bufs, 300) == 256);
-    CHECK(strstr(pagepool_last_error(), "no page left"));
+    CHECK(strstr(pagepool_last_error(), "no page is left"));
     memset(pagepool_buf_data(bufs[255]), 1, 4096);
     CHECK(pagepool_buf_put_bulk(bufs, 256) == 0 && pagepool_destroy(pool) == 0);
     CHECK(pagepool_arena_describe(arena, text, sizeof(text)) > 0 && strstr(text, "1 MiB"));
@@ -418,7 +418,7 @@ static void addresses_come_home_late(void)
     CHECK(checked.released == 0 && pagepool_shutdown_put(shutdown) == 0 && checked.released == 1 &&
         checked.unmaps == 1);
     CHECK(pagepool_shutdown_put_addr(shutdown, page.addr) == -ESTALE &&
-        strstr(pagepool_last_error(), "released before"));
+        strstr(pagepool_last_error(), "it was released"));
     CHECK(pagepool_arena_pages_out(arena) == 0 && pagepool_arena_put(arena) == 0);
 }
 
@@ -495,7 +495,7 @@ static void buffers_are_split(void)
         CHECK(pagepool_buf_len(left) == 3796 && pagepool_buf_put(cut_three_off(left)) == 0);
     }
     struct pagepool_buf *all[65];
-    CHECK(pagepool_alloc_bulk(pool, all, 65) == 64 && out_of(pool) == 64); /* every page is home */
+    CHECK(pagepool_alloc_bulk(pool, all, 65) == 64 && out_of(pool) == 64); /* all are returned */
     page = all[63];
     CHECK(pagepool_buf_put_bulk(all, 63) == 0);
     /* After the end of the pool. */

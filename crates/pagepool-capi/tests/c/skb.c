@@ -228,7 +228,7 @@ static void what_is_refused_stays(void)
     CHECK(pagepool_skb_cache_create(0, &small) == -EINVAL && pagepool_skb_cache_create(100, &small) == 0);
     while (made < 200 && pagepool_skb_alloc(small, 0, 100, &many[made]) == 0)
         made++;
-    CHECK(made == 100 && strstr(pagepool_last_error(), "no block left"));
+    CHECK(made == 100 && strstr(pagepool_last_error(), "no free block"));
     buf = filled(1);
     CHECK(pagepool_skb_from_buf(small, buf, 0, 60, &skb) == -ENOBUFS && pagepool_buf_put(buf) == 0);
     CHECK(pagepool_skb_cache_put(small) == 0 && pagepool_skb_cache_put(small) == -ESTALE);

@@ -73,7 +73,7 @@ pub fn measure(
             let second = second.ok_or("requires a second CPU, but this process may use only one")?;
             (two_cores(plan, &mut sides, consumes, second), 2)
         }
-        _ => return Err("is held against a workload on another number of cores".into()),
+        _ => return Err("is compared with a workload on another number of cores".into()),
     };
     let mut figures = figures.into_iter();
     let own = figures.next().ok_or("no figures")?;

@@ -80,12 +80,12 @@ impl Plot {
         let peers = peers.map(peers::read).transpose()?.unwrap_or_default();
         let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
         if let Some(folder) = folder.filter(|folder| !folder.is_dir()) {
-            return Err(format!("--plot is {}, but {} is no folder", file.display(), folder.display()));
+            return Err(format!("--plot is {}, but {} is not a folder", file.display(), folder.display()));
         }
         let known = |name: &str| known(name) || workloads::all().any(|workload| workload.name == name);
         match peers.iter().find(|peer| !known(&peer.workload)) {
             Some(PeerFigure { workload, .. }) => Err(format!(
-                "--peers names {workload}, which is no workload; `pagepool bench --list` lists them"
+                "--peers names {workload}, which is not a workload; `pagepool bench --list` lists them"
             )),
             None => Ok(Self { file: file.into(), peers }),
         }
@@ -103,7 +103,7 @@ impl Plot {
         if !names.is_empty() {
             let names = Vec::from_iter(names).join(", ");
             let why = "the results have no time for them";
-            output::warn(format_args!("not drawn of --peers, because {why}: {names}"));
+            output::warn(format_args!("not drawn from --peers, because {why}: {names}"));
         }
         let text = svg(figures, &drawn)?;
         fs::write(&self.file, text).map_err(|error| format!("{}: {error}", self.file.display()))

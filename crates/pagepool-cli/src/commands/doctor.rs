@@ -21,7 +21,7 @@ pub const ABOUT: &str = "\
 Find what is slow, lost or leaking: what was seen, why it costs, how to fix it, how to verify the fix
 
 For some seconds it looks at what processes publish (`pagepool list`), at the kernel's page pools, and at \
-interfaces, interrupts, CPUs, nodes and offloads. It judges counters by how much they rose meanwhile. It \
+interfaces, interrupts, CPUs, nodes and offloads. It judges counters by how much they rose in that time. It \
 prints the worst finding first. It changes nothing. docs/doctor.md has the rules.";
 
 #[derive(Args, Clone, Debug)]

@@ -64,8 +64,8 @@ impl TrafficCommand for ForwardArgs {
             let (small, large) =
                 if first.link.mtu < second.link.mtu { (first, second) } else { (second, first) };
             output::warn(format_args!(
-                "packets from {} longer than {} bytes are dropped, for they exceed the MTU of {}; \
-                 use `ip link set {} mtu {}`",
+                "packets from {} longer than {} bytes are dropped because they exceed the MTU of {}; use `ip \
+                 link set {} mtu {}`",
                 large.link.name,
                 small.link.mtu,
                 small.link.name,

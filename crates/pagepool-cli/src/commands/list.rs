@@ -17,7 +17,7 @@ use crate::run_command::RunCommand;
 pub const ABOUT: &str = "\
 List the processes that publish, and their pools; or the page pools of the kernel's drivers
 
-Processes publish by pagepool::publish (C: pagepool_publish), and the commands of pagepool by themselves. \
+Programs publish with pagepool::publish (C: pagepool_publish); the commands of pagepool do so automatically. \
 The folder is $PAGEPOOL_RUN, else /run/pagepool for root, else $XDG_RUNTIME_DIR/pagepool. \
 A process that was killed is shown as DEAD, with what it held, until `pagepool clean`. A process that \
 publishes removes older dead ones of its name, except the last to die.
@@ -25,8 +25,8 @@ publishes removes older dead ones of its name, except the last to die.
 Columns, with Linux's names in its netlink dump of page pools: id; if: the interface (ifindex); thread: \
 the owner (napi-id); inflight: pages of the pool; mem: their bytes (inflight-mem); ever%: allocated pages \
 that had been used before, since the pool was made; out: pages with buffers out; slow: calls to the arena \
-since then; detached: how long ago the pool ended with buffers out (detach-time). With --watch recyc% and \
-slow/s are of the time since the look before, as in `pagepool top`. docs/observing.md says what to do about \
+since then; detached: how long ago the pool ended with buffers out (detach-time). With --watch, recyc% and \
+slow/s are of the time since the previous look, as in `pagepool top`. docs/observing.md says how to improve \
 them.";
 
 #[derive(Args, Clone, Debug)]

@@ -11,12 +11,13 @@ use crate::top;
 
 /// The long help.
 pub const ABOUT: &str = "\
-Show the pools of processes that publish, live: rates, places of pages, and details with counters explained
+Show the pools of processes that publish, live: rates, where the pages are, and details with counters \
+explained
 
-Most keys are those of htop: F1 or h lists them. Enter shows all of a pool: its counters with what they \
-mean and what to do if they rise, its last looks, places of pages, and parameters. A process that was \
-killed stays, marked DEAD, with what it held. Page pools of the kernel's drivers stand beside, where the \
-kernel (Linux 6.8) lists them. docs/observing.md has the columns.
+Most keys are those of htop: F1 or h lists them. Enter shows the details of a pool: its counters with \
+what they mean and what to do if they rise, its last looks, where its pages are, and its parameters. A \
+killed process stays in the table, marked DEAD, with what it held. The table also has the page pools of the \
+kernel's drivers, if the kernel lists them (Linux 6.8). docs/observing.md has the columns.
 
 Requires a terminal; `pagepool list --watch` prints lines, and with --json objects.";
 

@@ -154,8 +154,8 @@ fn lost(ports: &[PortSample]) -> u64 {
 
 const LEGEND: &str = "\
 Columns of pages: cache and ring are idle in the pools; lanes are being returned
-by other threads; rx and tx are at the NICs; in_use are with the forwarder, or
-with the thread that it passed them to.";
+by other threads; rx and tx are at the NICs; in_use are held by the forwarder or
+by the thread that it passed them to.";
 
 const COLUMNS: usize = 12;
 const HEAD: [&str; COLUMNS] = [

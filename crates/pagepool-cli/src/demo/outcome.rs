@@ -163,7 +163,7 @@ mod tests {
         let mut dropped = well();
         (dropped.sent, dropped.end[0].port.pass_refused, dropped.end[1].port.tx_overflow) = (15, 3, 2);
         let known = last_line(&dropped, &[]);
-        let lost = "33.3 % of 15 packets were lost (no way out 20.0 %, transmit 13.3 %)";
+        let lost = "33.3 % of 15 packets were lost (not forwarded 20.0 %, transmit 13.3 %)";
         assert_eq!(known, format!("PASS: {}; {lost}", figures::WELL));
         let limited = dropped.verdict(&[], LossLimit::of(33.0)).to_string();
         assert!(limited.contains("\nFAIL: more packets were lost than --max-loss 33 allows; "), "{limited}");

@@ -59,7 +59,7 @@ fn why_in_memory(why: &str) -> String {
     let missing = ON_VETH - sys::effective_capabilities();
     match missing.is_empty() {
         false => format!(
-            "This process lacks {}, so using in-memory NICs. For the AF_XDP demo run as root, outside of a \
+            "This process lacks {}, so using in-memory NICs. For the AF_XDP demo run as root, outside a \
              restricted container.",
             named(missing)
         ),
@@ -92,7 +92,7 @@ pub fn choose(
                 .into(),
         ),
         DemoOn::Veth if demo.action != DemoAction::Forward => Err(format!(
-            "--action {} would stop the TCP transfer, so veth has only forward: use --on memory",
+            "--action is {}, but must be forward on veth, or it stops the TCP transfer: use --on memory",
             demo.action.name()
         )),
         DemoOn::Auto if mtu.is_none() => Ok(DemoPlace::VethElse(USUAL_MTU, demo)),

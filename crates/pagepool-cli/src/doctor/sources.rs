@@ -39,7 +39,7 @@ pub fn collect(folder: &RunFolder, of: Option<&str>, seconds: u64) -> Result<Evi
     let first = first_look(folder, of, &signals)?;
     if let Some(of) = of.filter(|_| first.processes.is_empty()) {
         let folder = shown_path(&first.folder);
-        let nothing = format!("{of} is no process that publishes in {folder}: `pagepool list` shows them");
+        let nothing = format!("no process {of} publishes in {folder}: `pagepool list` shows those that do");
         return Err([vec![nothing], first.errors].concat().join("; "));
     }
     let mut unseen = Unseen::default();
@@ -150,8 +150,8 @@ fn too_young(processes: &[ProcessEvidence]) -> Option<String> {
         young => format!("{young} pools are"),
     };
     Some(format!(
-        "{are} too young to judge, made during the looks: run again; a pool is filled in its first {} s, so \
-         leaks and slow allocations would not be found: {}",
+        "{are} too young to judge (created during the looks, and filled in the first {} s): run again to \
+         find leaks and slow allocations in {}",
         WARM_UP.as_secs(),
         names.join(", ")
     ))
@@ -167,8 +167,8 @@ fn uncollected(processes: &[ProcessEvidence]) -> impl Iterator<Item = String> + 
     let unknown = |pool: &&PoolEvidence| pool.pages.uncollected > 0 && pool.holders.is_none();
     pools.filter(unknown).filter(has_not_looked).map(|pool| {
         format!(
-            "{} pages of {}: fragments of them returned, and its owner has not collected these; whether \
-             others are out is known only with `holders`",
+            "{} pages of {}: the owner has not collected their returned fragments; only a pool with \
+             `holders` shows whether other fragments are out",
             grouped(pool.pages.uncollected),
             pool.name
         )
@@ -186,16 +186,16 @@ fn elsewhere(processes: &[ProcessEvidence]) -> impl Iterator<Item = String> + '_
         let (title, pid) = (process.title(), process.pid);
         match process.is_here {
             None if process.pid_here.is_none() => format!(
-                "{title} is in another pid namespace: its threads and interfaces were not looked at; run \
+                "{title} is in another pid namespace: its threads and interfaces were not checked; run \
                  `pagepool doctor` in that namespace"
             ),
             None => format!(
-                "/proc/{pid}/ns/net of {title} could not be read, as of a process that ended or has \
-                 capabilities: its interfaces were not looked at; root may read it"
+                "/proc/{pid}/ns/net of {title} cannot be read (the process ended, or has capabilities): its \
+                 interfaces were not checked; run as root"
             ),
             _ => format!(
-                "{title} is in another network namespace: its interfaces were not looked at; `nsenter \
-                 --net=/proc/{pid}/ns/net pagepool doctor {pid}` does"
+                "{title} is in another network namespace: its interfaces were not checked; run `nsenter \
+                 --net=/proc/{pid}/ns/net pagepool doctor {pid}`"
             ),
         }
     })
@@ -213,7 +213,7 @@ mod tests {
             processes[0].is_here = is_here;
             elsewhere(&processes).collect::<Vec<_>>().join("")
         };
-        assert!(said(None).starts_with("/proc/500/ns/net of drop, pid 500 could not be read"));
+        assert!(said(None).starts_with("/proc/500/ns/net of drop, pid 500 cannot be read"));
         assert!(said(Some(false)).starts_with("drop, pid 500 is in another network namespace"));
         assert_eq!(said(Some(true)), "");
         processes[0].pid_here = None;
@@ -252,15 +252,12 @@ mod tests {
         assert_eq!(too_young(&processes), None);
         processes[0].pools[0].age = Duration::ZERO;
         let said = too_young(&processes).unwrap();
-        assert!(
-            said.starts_with("1 pool is too young to judge, made during the looks: run again;"),
-            "{said}"
-        );
+        assert!(said.starts_with("1 pool is too young to judge (created during the looks, "), "{said}");
         let other = PoolEvidence { name: "near1".into(), ..processes[0].pools[0].clone() };
         processes[0].pools.push(other);
         let said = too_young(&processes).unwrap();
-        assert!(said.starts_with("2 pools are too young to judge, made during the looks"), "{said}");
-        assert!(said.ends_with(": near0, near1"), "{said}");
+        assert!(said.starts_with("2 pools are too young to judge (created during the looks, "), "{said}");
+        assert!(said.ends_with(" in near0, near1"), "{said}");
         processes[0].pools.iter_mut().for_each(|pool| pool.detached = Some(Duration::ZERO));
         assert_eq!(too_young(&processes), None, "they will not be filled");
     }

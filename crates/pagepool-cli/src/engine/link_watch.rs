@@ -155,7 +155,7 @@ impl<'a> LinkWatch<'a> {
         if to != self.names[which] {
             let from = std::mem::replace(&mut self.names[which], to.clone());
             let change = NameChange { from, to };
-            output::note(format_args!("{change}: the command goes on with it"));
+            output::note(format_args!("{change}: the command continues"));
             self.changes.names.push(change);
         }
     }
@@ -166,9 +166,9 @@ impl<'a> LinkWatch<'a> {
         let before = std::mem::replace(&mut self.without_carrier[which], looks);
         let name = &self.names[which];
         match (before, looks) {
-            (_, 2) => output::warn(format_args!(
-                "{name} has no carrier: nothing moves there until the other end is up"
-            )),
+            (_, 2) => {
+                output::warn(format_args!("{name} has no carrier: no packets move until the other end is up"))
+            }
             (2.., 0) if !self.down[which] => output::note(format_args!("{name} has a carrier again")),
             _ => {}
         }
@@ -182,7 +182,7 @@ impl<'a> LinkWatch<'a> {
             (false, true) => {
                 let word = shell_word(name);
                 output::warn(format_args!(
-                    "{name} is down: nothing moves there. Run:{OWN_LINE}ip link set dev {word} up"
+                    "{name} is down: no packets move. Run:{OWN_LINE}ip link set dev {word} up"
                 ));
             }
             (true, false) => output::note(format_args!("{name} is up")),
@@ -247,9 +247,7 @@ impl SeenChanges {
     pub fn judge(&self, verdict: &mut Verdict, end: &RunEnd, ports: &[PortSample]) {
         if let RunEnd::Detached(interface) = end {
             verdict.field("detached", interface);
-            verdict.fail_if(true, || {
-                format!("somebody detached the XDP program of {interface}, or another run replaced it")
-            });
+            verdict.fail_if(true, || format!("the XDP program of {interface} was detached or replaced"));
         }
         if !self.names.is_empty() {
             verdict.field("name_changes", &self.names);
@@ -263,14 +261,14 @@ impl SeenChanges {
         let shorter = self.mtus.iter().find(|change| self.sends && change.to < change.opened);
         verdict.fail_if(shorter.is_some(), || {
             let changed = shorter.map_or_else(String::new, ToString::to_string);
-            format!("{changed}, and longer packets that were sent since are lost uncounted")
+            format!("{changed}, and longer packets sent since then were lost, but not counted")
         });
     }
 }
 
 impl fmt::Display for NameChange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} is named {} now", self.from, self.to)
+        write!(f, "{} was renamed to {}", self.from, self.to)
     }
 }
 

@@ -29,10 +29,8 @@ impl Chosen {
     pub fn nothing(&self, look: &Observation) -> String {
         let folder = shown_path(&look.folder);
         let Some(of) = &self.of else { return look.nobody() };
-        let nothing = format!(
-            "{of} is neither a process that publishes in {folder}, nor a pool of one: `pagepool list` shows \
-             them"
-        );
+        let nothing =
+            format!("no process or pool {of} is published in {folder}: `pagepool list` shows those that are");
         [vec![nothing], look.errors.clone()].concat().join("; ")
     }
 

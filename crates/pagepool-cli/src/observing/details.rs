@@ -65,7 +65,7 @@ impl Details {
         before: Option<&Observation>,
     ) {
         let mut say = |text: String| lines.push(LiveLine::plain(text));
-        let thread = pool.thread.as_ref().map_or("bound to no thread that is known".into(), |thread| {
+        let thread = pool.thread.as_ref().map_or("bound to an unknown thread, or to none".into(), |thread| {
             format!("bound to thread {} (tid {})", thread.name, thread.tid)
         });
         let interface = pool.ifindex.map_or(String::new(), |index| format!(", interface {index}"));

@@ -87,9 +87,11 @@ fn answer(head: &[u8], comes_more: bool, folder: &RunFolder) -> Option<Vec<u8>> 
     let has_body = !matches!(asked, RequestHead::Complete("HEAD", ..));
     let (status, kind, body) = match asked {
         RequestHead::Incomplete if comes_more => return None,
-        RequestHead::Incomplete if head.len() < MOST_BYTES => short("400 Bad Request", "It has no end.\n"),
+        RequestHead::Incomplete if head.len() < MOST_BYTES => {
+            short("400 Bad Request", "The request is incomplete.\n")
+        }
         RequestHead::Incomplete | RequestHead::TooLarge => too_large(),
-        RequestHead::Malformed => short("400 Bad Request", "This is no request of HTTP/1.\n"),
+        RequestHead::Malformed => short("400 Bad Request", "This is not an HTTP/1 request.\n"),
         RequestHead::Complete("GET" | "HEAD", "/metrics", format) => {
             ("200 OK", content_type(format), metrics(folder, format))
         }

@@ -26,8 +26,8 @@ pub struct ObserveOptions {
     pub json: bool,
     /// Look again every SECONDS, until Ctrl-C [default: 1]
     ///
-    /// From the second look on, rates (recyc%, slow/s) are since the look before. On a terminal each look is
-    /// drawn over the previous one, and shows as much as fits.
+    /// From the second look on, rates (recyc%, slow/s) are since the previous look. On a terminal each look
+    /// is drawn over the previous one, and shows as much as fits.
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, require_equals = true, default_missing_value = "1")]
     #[arg(value_parser = seconds)]
     watch: Option<u64>,

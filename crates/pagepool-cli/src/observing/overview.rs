@@ -89,7 +89,7 @@ pub fn title(look: &Observation, process: &ProcessView) -> LiveLine {
     let memory = bytes(pools.iter().map(PoolView::inflight_bytes).fold(0, u64::saturating_add));
     let out = pools.iter().map(|pool| pool.inflight.out).fold(0, u64::saturating_add);
     let life = match process.life {
-        Life::Dead { last_sign } => format!("DEAD, last sign of life {} ago", look.ago(last_sign)),
+        Life::Dead { last_sign } => format!("DEAD, last seen alive {} ago", look.ago(last_sign)),
         _ => format!("runs for {}", look.ago(process.started)),
     };
     let (pages, out) = (grouped(pages), grouped(out));

@@ -61,8 +61,8 @@ impl LateThread<'_> {
         let driver = self.driver.unwrap_or("this one");
         if self.in_kernel >= MOSTLY {
             return format!(
-                "The thread is in system calls for {:.0} % of its time, so more slots help with bursts \
-                 alone: a CPU of its own (`--cpus`), an interface whose driver has zero copy ({driver} \
+                "The thread is in system calls for {:.0} % of its time, so more slots help only against \
+                 bursts. Use a separate CPU (`--cpus`), an interface whose driver has zero copy ({driver} \
                  copies here), or fewer packets.",
                 100.0 * self.in_kernel
             );
@@ -78,7 +78,7 @@ impl LateThread<'_> {
             }
         };
         format!(
-            "`--ring` of twice the slots for bursts; for load that stays, a CPU of its own for the thread \
+            "For bursts, double `--ring`; for lasting load, use a separate CPU for the thread \
              (`--cpus`){queues}."
         )
     }
@@ -91,8 +91,8 @@ mod tests {
     #[test]
     fn no_remedy_is_named_that_the_interface_does_not_have() {
         let remedy = |queues| LateThread { in_kernel: 0.79, driver: Some("ice"), queues }.remedy();
-        let ring = "`--ring` of twice the slots for bursts; for load that stays, a CPU of its own for the \
-                    thread (`--cpus`)";
+        let ring = "For bursts, double `--ring`; for lasting load, use a separate CPU for the thread \
+                    (`--cpus`)";
         assert_eq!(remedy(MoreQueues::of("x", 1, (1, 1))), format!("{ring}."));
         let all = format!("{ring}, or all of its 2 queues (`--queues`).");
         assert_eq!(remedy(MoreQueues::of("x", 1, (2, 8))), all);

@@ -7,8 +7,8 @@ use crate::report::number::grouped;
 /// Where packets are lost, in the last line of a verdict.
 const RING_FULL: &str = "receive ring full";
 const NO_BUFFER: &str = "no buffer";
-const UNFIT: &str = "unfit at receipt";
-const NO_WAY: &str = "no way out";
+const UNFIT: &str = "rejected on arrival";
+const NO_WAY: &str = "not forwarded";
 const TRANSMIT: &str = "transmit";
 
 pub struct Loss {

@@ -24,4 +24,4 @@ Exit status:
   5      doctor found something
   6      doctor found nothing, but could not judge everything; it says what it could not judge
   128+N  A second signal N (SIGINT 2, SIGTERM 15) ended the process at once, without a verdict
-  If the reader of a pipe goes, the run ends early, with the status of its verdict";
+  If the reader of a pipe exits, the run ends early, with the exit status of its verdict";

@@ -48,7 +48,7 @@ impl ServiceManager {
     }
 
     pub fn stopping(&mut self) {
-        self.tell("STOPPING=1\nSTATUS=closes its interfaces");
+        self.tell("STOPPING=1\nSTATUS=closing its interfaces");
     }
 
     /// Sends the status once a second. Sends the watchdog message when it is due, if each of the counts, one
@@ -86,8 +86,8 @@ impl ServiceManager {
 
 fn warn(name: &OsStr, error: &io::Error) {
     output::warn(format_args!(
-        "the service manager is told nothing: NOTIFY_SOCKET is {}, which must be the path of a \
-         datagram socket, or @ and an abstract name: {error}",
+        "the service manager cannot be notified: NOTIFY_SOCKET is {}, which must be the path of a datagram \
+         socket, or @ and an abstract name: {error}",
         name.display()
     ));
 }

@@ -39,7 +39,7 @@ const TABLE: LiveTable<12> = LiveTable {
 };
 
 const LEGEND: &str = "\
-rx and tx: pages at the sockets. in_use: pages with the forwarder. slow: calls
+rx and tx: pages at the sockets. in_use: held by the forwarder. slow: calls
 to the arena. flaps: interfaces taken down. kills: peers killed. outage: longest
 time in ms without packets, outside faults. MiB: resident memory.";
 

@@ -28,7 +28,7 @@ pub const COLUMNS: [TopColumn; 13] = [
     TopColumn {
         head: "PID",
         letter: Some('N'),
-        about: "the process's number; [kernel] has none",
+        about: "the process ID; [kernel] has none",
         width: 7,
         is_text: false,
         rank: 3,
@@ -48,7 +48,7 @@ pub const COLUMNS: [TopColumn; 13] = [
     TopColumn {
         head: "POOL",
         letter: None,
-        about: "the pool; of the kernel: its interface and number",
+        about: "the pool; for the kernel: interface and number",
         width: 31,
         is_text: true,
         rank: 0,
@@ -114,7 +114,7 @@ pub const COLUMNS: [TopColumn; 13] = [
     TopColumn {
         head: "STARV/s",
         letter: Some('V'),
-        about: "allocations and received packets in a second for which no buffer was there",
+        about: "allocations and received packets that found no buffer, in a second",
         width: 7,
         is_text: false,
         rank: 2,
@@ -134,7 +134,7 @@ pub const COLUMNS: [TopColumn; 13] = [
     TopColumn {
         head: "MEM",
         letter: Some('M'),
-        about: "their bytes",
+        about: "the bytes of these pages",
         width: 6,
         is_text: false,
         rank: 5,
@@ -144,7 +144,7 @@ pub const COLUMNS: [TopColumn; 13] = [
     TopColumn {
         head: "OUT",
         letter: Some('O'),
-        about: "of them: pages of which the program or its devices have buffers",
+        about: "pages in use by the program or its devices",
         width: 7,
         is_text: false,
         rank: 2,
@@ -154,7 +154,7 @@ pub const COLUMNS: [TopColumn; 13] = [
     TopColumn {
         head: "OLDEST",
         letter: Some('T'),
-        about: "how long the oldest buffer is out, where the pool tracks it",
+        about: "age of the oldest buffer in use, if the pool tracks it",
         width: 6,
         is_text: false,
         rank: 4,

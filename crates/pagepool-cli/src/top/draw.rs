@@ -270,7 +270,7 @@ mod tests {
         let given_up = || kernel_detail(Some(Duration::ZERO));
         let shown = drawn(&mut given_up(), 120, 40);
         assert!(shown.contains("page pool 18 of the kernel, of eth0") && shown.contains("alloc_fast"));
-        assert!(shown.contains("Its driver gave it up "), "{shown}");
+        assert!(shown.contains("Its driver released it "), "{shown}");
         for (columns, lines) in (1..30).flat_map(|columns| (1..20).map(move |lines| (columns, lines))) {
             let mut app = given_up();
             drawn(&mut app, columns, lines);

@@ -39,13 +39,13 @@ pub enum PagePlace {
 /// Every place with its letter, its name and its meaning.
 pub const PLACES: [(PagePlace, char, &str, &str); 8] = [
     (PagePlace::Cache, 'c', "cache", "in the owner's cache: the next allocations come from here"),
-    (PagePlace::Lanes, 'l', "lanes", "on their way back from other threads"),
-    (PagePlace::Ring, 'r', "ring", "back, until the owner refills its cache"),
+    (PagePlace::Lanes, 'l', "lanes", "being returned by other threads"),
+    (PagePlace::Ring, 'r', "ring", "returned; used at the owner's next refill"),
     (PagePlace::Fragment, 'f', "fragment", "the page that fragments are cut from"),
     (PagePlace::Deferred, 'd', "deferred", "in the deferred queue: a reader may still use them"),
-    (PagePlace::Uncollected, 'u', "uncollected", "in fragments that returned, until the owner looks"),
+    (PagePlace::Uncollected, 'u', "uncollected", "in returned fragments, not yet collected"),
     (PagePlace::Waiting, 'w', "waiting", "at the device, waiting for packets"),
-    (PagePlace::Out, 'o', "out", "with the program: in use, in queues, being sent"),
+    (PagePlace::Out, 'o', "out", "held by the program: in use, in queues, being sent"),
 ];
 
 #[derive(Clone, Debug)]

@@ -93,7 +93,7 @@ impl CaptureFile {
         let named = path.display().to_string();
         let follow = match descriptor(path) {
             Some(1) => {
-                return Err(format!("the capture file {named} has what the command prints: {ELSEWHERE}"));
+                return Err(format!("the capture file {named} is the command's own output: {ELSEWHERE}"));
             }
             Some(_) => OFlags::empty(),
             None => OFlags::NOFOLLOW,
@@ -169,9 +169,9 @@ impl Drop for MadeFile {
 fn not_opened(path: &str, error: &io::Error) -> String {
     match Errno::from_io_error(error) {
         Some(Errno::LOOP) => {
-            format!("the capture file {path} is a symbolic link: name the file that it leads to")
+            format!("the capture file {path} is a symbolic link: use the file that it points to")
         }
-        Some(Errno::NXIO) => format!("nobody reads the FIFO {path}: start its reader first"),
+        Some(Errno::NXIO) => format!("the FIFO {path} has no reader: start its reader first"),
         _ => not_written(path, error),
     }
 }
@@ -397,7 +397,7 @@ mod tests {
             assert!(path.exists(), "it was not made here");
         }
         let refused = CaptureFile::open(Path::new("/dev/stdout")).err().unwrap();
-        assert!(refused.contains("what the command prints") && refused.contains(ELSEWHERE), "{refused}");
+        assert!(refused.contains("the command's own output") && refused.contains(ELSEWHERE), "{refused}");
         let own = format!("/proc/{}/fd/{}", std::process::id(), writer.as_raw_fd());
         assert!(CaptureFile::open(Path::new(&own)).is_err_and(|error| error.contains("symbolic link")));
     }

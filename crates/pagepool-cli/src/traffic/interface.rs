@@ -114,7 +114,7 @@ impl Kernel {
                 if start.elapsed() > RESTART {
                     let seconds = RESTART.as_secs();
                     output::warn(format_args!(
-                        "{name} has had no link for {seconds} s; until it has, packets may be lost"
+                        "{name} has been without a link for {seconds} s; packets may be lost until it is up"
                     ));
                     break;
                 }

@@ -71,8 +71,8 @@ impl OffloadsOff {
         });
     }
 
-    /// Prints the new command that undoes a change if the interface has another name now. `at`: the time since
-    /// the start.
+    /// Prints the new command that undoes a change, if the interface was renamed. `at`: the time since the
+    /// start.
     pub fn look(&mut self, at: Duration) {
         if at < self.looked + EVERY {
             return;
@@ -82,8 +82,8 @@ impl OffloadsOff {
             let now = held.undo();
             if now != *undo {
                 output::note(format_args!(
-                    "an interface has another name now; if this command is killed, do not run {undo}, \
-                     but{OWN_LINE}{now}"
+                    "an interface was renamed; if this command is killed, turn its offloads on \
+                     with{OWN_LINE}{now}"
                 ));
                 *undo = now;
             }
@@ -108,7 +108,7 @@ impl OffloadsOff {
                 let (off, owner, undo) = (off.join(", "), &fault.owner, held.undo());
                 output::note(format_args!(
                     "{off} of {owner} {are} off until this command ends; if it is killed, undo that \
-                     by{OWN_LINE}{undo}"
+                     with{OWN_LINE}{undo}"
                 ));
                 self.held.push((held, undo));
                 Ok(true)
@@ -130,7 +130,7 @@ fn warning(fix: bool, fault: &OffloadFault) -> String {
     let is_here = is_here(&fault.owner);
     let head = match (fix, is_here, fault.owner.hidden()) {
         (false, ..) => "",
-        (true, _, Some(_)) => "--fix-offloads cannot help where it cannot look: ",
+        (true, _, Some(_)) => "--fix-offloads changes nothing in namespaces that it cannot see: ",
         (true, false, None) => "--fix-offloads changes nothing in other network namespaces: ",
         (true, true, None) => "--fix-offloads cannot help here: ",
     };
@@ -158,7 +158,7 @@ fn put_back(mut held: HeldOffloads) {
     let undo = held.undo();
     if let Err(error) = held.restore() {
         let why = error_chain(&error);
-        output::warn(format_args!("offloads stay off: {why}; use{OWN_LINE}{undo}"));
+        output::warn(format_args!("cannot turn the offloads on again: {why}; run{OWN_LINE}{undo}"));
     }
 }
 

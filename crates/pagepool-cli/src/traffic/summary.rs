@@ -394,14 +394,14 @@ mod tests {
         let mut at = PortSample::default();
         assert!(verdict(at).ends_with("No packets moved. Buffers: all returned."));
         at.nic.rx_too_long = 7;
-        let lost = "every buffer was returned; 100.0 % of 7 packets were lost (unfit at receipt 100.0 %)";
+        let lost = "every buffer was returned; 100.0 % of 7 packets were lost (rejected on arrival 100.0 %)";
         assert!(
             verdict(at).ends_with(&format!("\nFAIL: all 7 packets were lost; {lost}")),
             "{}",
             verdict(at)
         );
         at.nic.rx_packets = 13;
-        let lost = "35.0 % of 20 packets were lost (unfit at receipt 35.0 %)";
+        let lost = "35.0 % of 20 packets were lost (rejected on arrival 35.0 %)";
         assert!(verdict(at).ends_with(&format!("\nPASS: {}; {lost}", figures::WELL)), "{}", verdict(at));
     }
 

@@ -29,7 +29,7 @@ fn main() -> ExitCode {
             print!("{HELP}");
             Ok(0)
         }
-        other => Err(GuestError::Failed(format!("no command `{other}`; guest --help tells which there are"))),
+        other => Err(GuestError::Failed(format!("unknown command `{other}`: see guest --help"))),
     };
     ExitCode::from(match done {
         Ok(status) => status,
@@ -93,10 +93,10 @@ fn split(words: &[String]) -> Result<(Options<'_>, &[String]), GuestError> {
                 rest = more;
             }
             [option] if option.starts_with("--") && option != "--" => {
-                return Err(GuestError::Failed(format!("{option} needs a value")));
+                return Err(GuestError::Failed(format!("{option} requires a value")));
             }
             [program, ..] if program != "--" => return Ok((options, rest)),
-            _ => return Err(GuestError::Failed("no program; guest --help tells how".into())),
+            _ => return Err(GuestError::Failed("no program is given: see guest --help".into())),
         }
     }
 }
@@ -117,13 +117,13 @@ fn set(guest: &mut Guest, name: &str, value: &str) -> Result<(), GuestError> {
         "--append" => value.clone_into(&mut guest.append),
         "--qemu" => guest.qemu.extend(value.split_whitespace().map(str::to_owned)),
         "--timeout" => guest.timeout = Duration::from_secs(number(name, value)?.into()),
-        _ => return Err(GuestError::Failed(format!("no option {name}; guest --help tells which there are"))),
+        _ => return Err(GuestError::Failed(format!("unknown option {name}: see guest --help"))),
     }
     Ok(())
 }
 
 fn number(name: &str, value: &str) -> Result<u32, GuestError> {
-    value.parse().map_err(|_| GuestError::Failed(format!("{name} {value}: a whole number is needed")))
+    value.parse().map_err(|_| GuestError::Failed(format!("{name} is {value}, but must be a whole number")))
 }
 
 fn iommu(value: &str) -> Result<Iommu, GuestError> {
@@ -131,7 +131,7 @@ fn iommu(value: &str) -> Result<Iommu, GuestError> {
         "none" => Ok(Iommu::None),
         "intel" => Ok(Iommu::Intel),
         "virtio" => Ok(Iommu::Virtio),
-        _ => Err(GuestError::Failed(format!("--iommu {value}: there are none, intel and virtio"))),
+        _ => Err(GuestError::Failed(format!("--iommu is {value}, but must be none, intel or virtio"))),
     }
 }
 
@@ -169,7 +169,8 @@ impl CaseOptions {
                 [name, value] if name == "--pagepool" => options.programs.pagepool = value.into(),
                 other => {
                     let text = format!(
-                        "`{}`: cases takes --only, --table, --within, --begin and --pagepool",
+                        "`{}` is wrong: cases takes --only, --table, --within, --begin and --pagepool, each \
+                         with a value",
                         other.join(" ")
                     );
                     return Err(GuestError::Failed(text));
@@ -194,7 +195,7 @@ fn guest_named(name: &str) -> Result<String, GuestError> {
         return Ok(name.to_owned());
     }
     let all: Vec<_> = CASE_GUESTS.iter().map(|guest| guest.name).collect();
-    Err(GuestError::Failed(format!("--begin {name}: cases have the guests {}", all.join(", "))))
+    Err(GuestError::Failed(format!("--begin is {name}, but must be one of {}", all.join(", "))))
 }
 
 /// Returns 1 if a case fails without a known fault.
@@ -203,10 +204,10 @@ fn cases(words: &[String]) -> Result<u8, GuestError> {
     let begun = Instant::now();
     if !CASES.iter().any(|case| options.names(case)) {
         let only = options.only.unwrap_or_default();
-        return Err(GuestError::Failed(format!("--only `{only}`: no case has this in GUEST/NAME")));
+        return Err(GuestError::Failed(format!("--only is `{only}`, but no GUEST/NAME contains it")));
     }
     for case in CASES.iter().filter(|case| options.names(case) && !options.wants(case)) {
-        println!("SKIP {}/{}: it is left to a run by hand, without --within", case.guest, case.name);
+        println!("SKIP {}/{}: it runs only without --within", case.guest, case.name);
     }
     if !CASES.iter().any(|case| options.wants(case)) {
         return Ok(SKIPPED);

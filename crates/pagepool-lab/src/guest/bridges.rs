@@ -23,7 +23,7 @@ pub(super) fn bridged(cards: &[GuestCard]) -> Result<Option<Arc<Namespace>>, Gue
     }
     let made = Namespace::new("guest");
     let namespace =
-        made.map_err(|error| GuestError::Missing(format!("taps need a namespace of their own: {error}")))?;
+        made.map_err(|error| GuestError::Missing(format!("taps require a network namespace: {error}")))?;
     for wire in taps().map(|(_, wire, _)| wire).collect::<BTreeSet<_>>() {
         // Without multicast snooping a bridge forwards multicasts to every port.
         ip(&namespace, format!("link add bridge{wire} type bridge mcast_snooping 0"))?;
@@ -39,7 +39,7 @@ pub(super) fn bridged(cards: &[GuestCard]) -> Result<Option<Arc<Namespace>>, Gue
 }
 
 fn ip(namespace: &Namespace, words: String) -> Result<(), GuestError> {
-    let missing = |why: &str| GuestError::Missing(format!("taps on bridges need `ip {words}`: {why}"));
+    let missing = |why: &str| GuestError::Missing(format!("taps on bridges require `ip {words}`: {why}"));
     let mut command = Command::new("ip");
     command.args(words.split(' '));
     let output = namespace.run(move || command.output()).map_err(|error| missing(&error.to_string()))?;

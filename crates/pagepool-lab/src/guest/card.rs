@@ -56,7 +56,7 @@ impl GuestCard {
         let model = parts.next().unwrap_or_default().to_owned();
         if !MODELS.iter().any(|(name, _)| *name == model) {
             let names: Vec<_> = MODELS.iter().map(|(name, _)| *name).collect();
-            return Err(GuestError::Failed(format!("no card `{model}`; there are {}", names.join(", "))));
+            return Err(GuestError::Failed(format!("unknown card `{model}`: use {}", names.join(", "))));
         }
         let mut card = Self { model, options: Vec::new(), node: None, wire: 1, tap: None };
         for option in parts {
@@ -141,12 +141,12 @@ pub(super) fn tap_name(number: usize) -> String {
 fn queues_of(text: &str) -> Result<u32, GuestError> {
     match number_of("tap", text)? {
         queues @ 1..=256 => Ok(queues),
-        other => Err(GuestError::Failed(format!("a card's tap={other}: a tap has 1 to 256 queues"))),
+        other => Err(GuestError::Failed(format!("a card's tap is {other}, but must be 1 to 256 queues"))),
     }
 }
 
 fn number_of(name: &str, text: &str) -> Result<u32, GuestError> {
-    text.parse().map_err(|_| GuestError::Failed(format!("a card's {name}={text} is no number")))
+    text.parse().map_err(|_| GuestError::Failed(format!("a card's {name} is {text}, but must be a number")))
 }
 
 #[cfg(test)]

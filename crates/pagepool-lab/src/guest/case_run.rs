@@ -221,14 +221,14 @@ impl Write for Heard {
 fn judged(case: &Case, status: i32, output: &str) -> Verdict {
     let missing = case.expected.iter().find(|text| !output.contains(**text));
     let reason = match (status, missing) {
-        (0, None) if output.contains(NO_TESTS) => "no test of this name is in the binary".into(),
+        (0, None) if output.contains(NO_TESTS) => "the binary has no test of this name".into(),
         (0, None) => return Verdict::Ok,
         (77, _) => {
             let last = output.trim_end().lines().last().unwrap_or_default();
             return Verdict::Skipped(last.trim_start_matches("SKIP: ").to_owned());
         }
         (0, Some(text)) => format!("its output has no `{text}`"),
-        (137, _) => format!("it was ended after {} s", case.seconds),
+        (137, _) => format!("it was killed after {} s", case.seconds),
         _ => format!("status {status}"),
     };
     case.known_fault.map_or(Verdict::Failed(reason), Verdict::KnownFault)
@@ -276,7 +276,7 @@ mod tests {
         assert_eq!(verdicts[..2], [Verdict::Ok, Verdict::Ok]);
         assert_eq!(verdicts[2], Verdict::Failed("its output has no `PASS`".into()));
         assert_eq!(verdicts[3..5], [Verdict::KnownFault("because"), Verdict::Skipped("why".into())]);
-        assert_eq!(verdicts[5], Verdict::Failed("it was ended after 60 s".into()));
+        assert_eq!(verdicts[5], Verdict::Failed("it was killed after 60 s".into()));
         assert!(matches!(&verdicts[6], Verdict::Failed(text) if text.contains("no test")));
         assert!(matches!(&verdicts[7], Verdict::Failed(text) if text.contains("last words")));
     }

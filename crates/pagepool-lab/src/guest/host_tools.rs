@@ -38,7 +38,7 @@ impl HostTools {
         match (qemu, busybox) {
             (Some(qemu), Some(busybox)) if missing.is_empty() => Ok(Self { qemu, busybox, cache: cache() }),
             _ => Err(GuestError::Missing(format!(
-                "guests require what is not here; as root: apt-get install --no-install-recommends {}",
+                "packages for guests are missing; run as root: apt-get install --no-install-recommends {}",
                 missing.join(" ")
             ))),
         }

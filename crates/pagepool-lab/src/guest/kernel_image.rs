@@ -92,7 +92,7 @@ struct Apt {
 impl Apt {
     fn new(tools: &HostTools, suite: &str) -> Result<Self, GuestError> {
         if in_path(Path::new("apt-get")).is_none() || !Path::new(KEYRING).exists() {
-            let text = format!("kernels are fetched by apt-get, with {KEYRING}; one of the two is missing");
+            let text = format!("fetching kernels requires apt-get and {KEYRING}; one of the two is missing");
             return Err(GuestError::Missing(text));
         }
         let at = tools.cache.join("apt").join(suite);
@@ -186,7 +186,7 @@ impl Apt {
         if status.is_ok_and(|status| status.success()) {
             return Ok(());
         }
-        let text = format!("no kernel of Debian's {} can be had; {} says why", self.suite, log.display());
+        let text = format!("cannot download a kernel of Debian's {}; see {}", self.suite, log.display());
         Err(GuestError::Missing(text))
     }
 }

@@ -83,15 +83,15 @@ impl Guest {
         let refused = |text: String| Err(GuestError::Failed(text));
         if !(1..=8).contains(&self.nodes) || self.cpus < self.nodes || self.cpus > 64 {
             return refused(format!(
-                "{} nodes with {} CPUs: there may be 1 to 8 nodes, and 64 CPUs, at least one a node",
+                "{} nodes with {} CPUs, but must be 1 to 8 nodes, at least one CPU each, 64 CPUs at most",
                 self.nodes, self.cpus
             ));
         }
         if self.memory_mib / self.nodes < 128 {
-            return refused(format!("{} MiB: a node requires 128 MiB", self.memory_mib));
+            return refused(format!("{} MiB of memory, but each node requires 128 MiB", self.memory_mib));
         }
         if self.cards.len() > 16 {
-            return refused(format!("{} cards, of 16", self.cards.len()));
+            return refused(format!("{} cards, but must be at most 16", self.cards.len()));
         }
         Ok(())
     }

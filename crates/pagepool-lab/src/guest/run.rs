@@ -130,7 +130,7 @@ impl Guest {
         let status = child.wait().map_err(failed)?;
         if !status.success() {
             let text =
-                format!("tar ended with {status}: what the guest left is not whole in {}", folder.display());
+                format!("tar ended with {status}: the guest's files in {} are incomplete", folder.display());
             return Err(GuestError::Failed(text));
         }
         Ok(())

@@ -93,7 +93,7 @@ fn arrived(hosts: &TwoHosts, what: &str) -> Result<u64, String> {
         "drop" => hosts.run_between(given),
         "echo" => received(&hosts.a.namespace, "far0"),
         "forward" => received(&hosts.b.namespace, "far1"),
-        _ => Err("say drop, echo, forward or tcp".into()),
+        _ => Err("use drop, echo, forward or tcp".into()),
     }
 }
 

@@ -19,14 +19,14 @@ const HAS_FRAGS: u32 = 1 << 5;
 const DRIVER_MODE: u32 = 1 << 2;
 
 pub fn run(words: &[&str]) -> Result<String, String> {
-    let (what, links) = words.split_first().ok_or("say redirect IF IF, or drop IF")?;
+    let (what, links) = words.split_first().ok_or("use redirect IF IF, or drop IF")?;
     let mut netlink = Netlink::open().map_err(|error| error.to_string())?;
     let indices = links.iter().take(2).map(|link| netlink.link(link).map(|link| link.index));
     let indices: Vec<u32> = indices.collect::<Result<_, _>>().map_err(|error| error.to_string())?;
     let programs: Vec<Vec<u64>> = match (*what, &indices[..]) {
         ("redirect", &[a, b]) => vec![redirect(b), redirect(a)],
         ("drop", &[_]) => vec![vec![0x1_0000_00b7, 0x95]], // r0 = XDP_DROP; exit
-        _ => return Err("say redirect IF IF, or drop IF".into()),
+        _ => return Err("use redirect IF IF, or drop IF".into()),
     };
     let attach = |(program, &index): (&Vec<u64>, &u32)| load(program).and_then(|fd| link(fd, index));
     let attached: Result<Vec<OwnedFd>, _> = programs.iter().zip(&indices).map(attach).collect();

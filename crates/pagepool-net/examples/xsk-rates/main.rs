@@ -24,7 +24,7 @@ fn main() -> ExitCode {
         Some((&"bed", rest)) => bed::run(rest),
         Some((&"ours", rest)) => ours::run(rest),
         Some((&"kernel", rest)) => kernel::run(rest),
-        _ => Err("say bed, ours or kernel; the file's head says what they are".into()),
+        _ => Err("use bed, ours or kernel: see the top of this file".into()),
     };
     match done {
         Ok(line) => {

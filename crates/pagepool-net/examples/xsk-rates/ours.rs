@@ -79,7 +79,7 @@ impl What {
             "drop" => Ok(Self::Drop),
             "echo" => Ok(Self::Echo),
             "forward" => Ok(Self::Forward),
-            _ => Err("say drop, echo or forward".into()),
+            _ => Err("use drop, echo or forward".into()),
         }
     }
 }

@@ -74,7 +74,7 @@ impl FaultParams {
     fn check(&self) -> Result<(), Error> {
         for (field, chance) in self.chances() {
             if matches!(chance, Chance::Every(0) | Chance::OneIn(0)) {
-                return Err(parameter(field, 0, "1 or more: for no fault it is Chance::Never"));
+                return Err(parameter(field, 0, "1 or more: use Chance::Never for no fault"));
             }
         }
         match (self.seed, self.delay_polls) {
@@ -391,7 +391,7 @@ mod tests {
     fn faults_that_cannot_be_are_refused_by_name() {
         let text = |params: FaultParams| params.check().unwrap_err().to_string();
         let never = FaultParams { delay: Chance::Every(0), ..Default::default() };
-        assert_eq!(text(never), "delay is 0, but must be 1 or more: for no fault it is Chance::Never");
+        assert_eq!(text(never), "delay is 0, but must be 1 or more: use Chance::Never for no fault");
         assert!(text(FaultParams { seed: 0, ..Default::default() }).starts_with("seed is 0"));
         assert!(text(FaultParams { delay_polls: 0, ..Default::default() }).starts_with("delay_polls is 0"));
         assert!(FaultParams::default().check().is_ok());

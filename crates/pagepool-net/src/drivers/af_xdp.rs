@@ -115,14 +115,14 @@ fn redirects(interfaces: &[Interface], params: &OpenParams) -> Result<Vec<Arc<Re
             interfaces.iter().map(load).collect()
         }
         (_, Some(by)) => {
-            let must_be = "left out unless the XDP program is attached here; use Redirect::steer";
+            let must_be = "left out unless this call attaches the XDP program; use Redirect::steer";
             Err(parameter("af_xdp.steer", by, must_be))
         }
         (XdpProgram::Redirects(redirects), None) if redirects.len() == interfaces.len() => {
             Ok(redirects.clone())
         }
         (XdpProgram::Redirects(redirects), None) => {
-            let must_be = format!("one for each interface, of which there are {}", interfaces.len());
+            let must_be = format!("one per interface, {} in all", interfaces.len());
             Err(parameter("af_xdp.program", format!("{} redirects", redirects.len()), must_be))
         }
         (XdpProgram::None, None) => Ok(Vec::new()),

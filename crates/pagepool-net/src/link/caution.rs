@@ -26,11 +26,9 @@ pub enum Caution {
 impl fmt::Display for Caution {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::DefaultRoute => {
-                f.write_str("it carries the default route: the machine would lose its network")
-            }
+            Self::DefaultRoute => f.write_str("it carries the default route: this disconnects the machine"),
             Self::SshSession(SshSession { client, .. }) => {
-                write!(f, "it carries your SSH session from {client}: you would be disconnected")
+                write!(f, "it carries your SSH session from {client}: this disconnects you")
             }
         }
     }
@@ -211,7 +209,7 @@ mod tests {
     fn reasons_are_given() {
         let session = SshSession::parse("192.0.2.7 1 192.0.2.8 22").unwrap();
         let text = Caution::SshSession(session).to_string();
-        assert_eq!(text, "it carries your SSH session from 192.0.2.7: you would be disconnected");
+        assert_eq!(text, "it carries your SSH session from 192.0.2.7: this disconnects you");
         assert!(Caution::DefaultRoute.to_string().contains("default route"));
     }
 }

@@ -146,7 +146,7 @@ const ABOUT_LINKS: &[(&[&str], &[i32], &str)] = &[
         "the kernel is short of memory; try again with fewer queues",
     ),
     (&["unshare"], &[errno::ENOSPC], "a limit is reached; raise /proc/sys/user/max_net_namespaces"),
-    (&[], &[errno::EEXIST], "it is there already; delete the old one first"),
+    (&[], &[errno::EEXIST], "it already exists; delete the old one first"),
     (&[], &[errno::EOPNOTSUPP], "this kernel or driver does not support it"),
     (&[], &[errno::ENODEV], "the link was removed, or is in another network namespace"),
     (&[], &[errno::EBUSY], "it is in use; stop the program that uses it"),
@@ -160,7 +160,7 @@ fn about_links(call: &str, error: &io::Error) -> &'static str {
         let is_call = calls.is_empty() || calls.contains(&call);
         is_call && error.raw_os_error().is_some_and(|errno| errnos.contains(&errno))
     };
-    ABOUT_LINKS.iter().find(is_row).map_or("the errno says why", |(.., remedy)| remedy)
+    ABOUT_LINKS.iter().find(is_row).map_or("see the errno", |(.., remedy)| remedy)
 }
 
 /// Escapes what a terminal would obey or not show: names come from other programs.
@@ -215,13 +215,13 @@ impl NetError {
                 let by = process.map_or("another process".into(), |number| format!("process {number}"));
                 write!(
                     f,
-                    "{by} spreads the flows of {link:?} over its own queues: end that one first (`ss -xap` \
-                     shows whose `@pagepool-flows-of-...` is)"
+                    "{by} spreads the flows of {link:?} over its own queues: stop it first (`ss -xap` shows \
+                     the owner of `@pagepool-flows-of-...`)"
                 )
             }
             Self::NoKernelPools { .. } => f.write_str(
-                "this kernel does not list its page pools: that takes Linux 6.8 or newer with \
-                     CONFIG_PAGE_POOL",
+                "this kernel does not list its page pools: that requires Linux 6.8 or later with \
+                 CONFIG_PAGE_POOL",
             ),
         }
     }

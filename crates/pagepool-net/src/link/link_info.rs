@@ -221,7 +221,7 @@ pub(crate) fn check_alternative_name(name: &str) -> Result<(), NetError> {
     if (1..=LONGEST_ALTERNATIVE).contains(&name.len()) && !name.contains('\0') {
         return Ok(());
     }
-    let range = "1 to 127 bytes, of which none is 0";
+    let range = "1 to 127 bytes without a zero byte";
     Err(NetError::OutOfRange { field: "the name of an interface", value: format!("{name:?}"), range })
 }
 

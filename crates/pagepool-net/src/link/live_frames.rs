@@ -19,7 +19,7 @@ impl LiveFrames {
     pub fn load(link: &str) -> Result<Self, NetError> {
         let index = Netlink::open()?.link(link)?.index;
         let program = bpf::load(&redirect_to(index), bpf::Kind::Xdp { frags: false });
-        let about = || format!("frames by XDP to interface {link:?}, with CAP_BPF and Linux 5.18");
+        let about = || format!("sending frames by XDP to interface {link:?} requires CAP_BPF and Linux 5.18");
         let program = program.map_err(|error| NetError::call("bpf(BPF_PROG_LOAD)", about(), error))?;
         Ok(Self { program })
     }
@@ -29,7 +29,8 @@ impl LiveFrames {
         bpf::run_live(self.program.as_fd(), frame, count).map_err(|error| {
             let size = frame.len();
             let about = format!(
-                "{count} frames of {size} bytes, which require Linux 5.18 and at most about 3400 bytes each"
+                "sending {count} frames of {size} bytes requires Linux 5.18 and frames of at most about 3400 \
+                 bytes"
             );
             NetError::call("bpf(BPF_PROG_RUN)", about, error)
         })

@@ -176,7 +176,7 @@ impl Netlink {
                 return Ok(link);
             }
             if start.elapsed() >= limit {
-                let what = format!("interface {name:?}, which is {:?}, to come up", link.state);
+                let what = format!("waiting for interface {name:?}, now {:?}, to come up", link.state);
                 return Err(NetError::TimedOut {
                     what,
                     limit,

@@ -149,10 +149,9 @@ impl DmaDomain for NicDomain {
     }
 
     fn map(&self, region: &Region) -> Result<DeviceAddr, String> {
-        let cpu = region.cpu_addr().ok_or("this device copies, and the CPU cannot read the memory")?;
+        let cpu = region.cpu_addr().ok_or("this device copies, but the CPU cannot read the memory")?;
         let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
-        let tag =
-            free.take().ok_or("all 65,536 regions are mapped, or were too often: use larger regions")?;
+        let tag = free.take().ok_or("all 65,536 regions are mapped or used up: use larger regions")?;
         let at = (tag & ((1 << PLACE_BITS) - 1)) as usize;
         let part = self.parts[at / PART].get_or_init(|| (0..PART).map(|_| Place::default()).collect());
         let place = &part[at % PART];

@@ -53,7 +53,7 @@ impl Match {
             0 => Err(parameter(
                 "match",
                 format!("{self:?}"),
-                "one that some packet has, to be rules of a card",
+                "one that a packet can match, to become rules of a card",
             )),
             1..=MOST => Ok(rules),
             _ => Err(self.too_many()),
@@ -95,13 +95,13 @@ impl Match {
     }
 
     fn too_many(&self) -> Error {
-        parameter("match", format!("{self:?}"), format!("one of at most {MOST} rules, to be rules of a card"))
+        parameter("match", format!("{self:?}"), format!("one of at most {MOST} rules of a card"))
     }
 
     fn unsayable(&self, part: &str) -> Error {
         let must_be = format!(
-            "without {part:?} to be rules of a card (ntuple): those ask for EtherTypes, VLAN IDs, protocols, \
-             addresses and single ports. Without such rules the match works on every queue"
+            "without {part:?} to become rules of a card (ntuple): they match EtherTypes, VLAN IDs, \
+             protocols, addresses and single ports. Without such rules the match works on every queue"
         );
         parameter("match", format!("{self:?}"), must_be)
     }
@@ -261,10 +261,10 @@ mod tests {
             ("udp dst portrange 1-2", "without \"dst portrange 1-2\""),
             ("not (arp or icmp)", "without \"not (ethertype 0x0806 or (ethertype 0x0800 and proto 1))\""),
             ("udp or not tcp", "without \"not proto 6\""),
-            ("tcp and udp", "one that some packet has"),
-            ("proto 47 and port 1", "one that some packet has"),
-            ("ip and host fd00::1", "one that some packet has"),
-            ("src net 10.0.0.0/8 and src net 11.0.0.0/8", "one that some packet has"),
+            ("tcp and udp", "one that a packet can match"),
+            ("proto 47 and port 1", "one that a packet can match"),
+            ("ip and host fd00::1", "one that a packet can match"),
+            ("src net 10.0.0.0/8 and src net 11.0.0.0/8", "one that a packet can match"),
         ] {
             let refused = text.parse::<Match>().unwrap().flow_rules().unwrap_err().to_string();
             assert!(refused.contains(part), "{text}: {refused}");

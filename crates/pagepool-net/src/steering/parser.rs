@@ -107,7 +107,7 @@ impl<'a> Parser<'a> {
             } else if self.peek().is_some_and(|word| ["and", "&&"].contains(&word)) {
                 if !any.is_empty() {
                     return Err(
-                        self.refuse("parentheses around either the `or` before or the `and`: not `and`")
+                        self.refuse("parentheses around the `or` before it or around this `and`, not `and`")
                     );
                 }
                 self.next += 1;
@@ -121,7 +121,7 @@ impl<'a> Parser<'a> {
 
     fn factor(&mut self) -> Parsed {
         if self.depth == DEEPEST {
-            return Err(self.refuse(&format!("at most {DEEPEST} `not` and parentheses around a part")));
+            return Err(self.refuse(&format!("at most {DEEPEST} nested `not` and parentheses")));
         }
         self.depth += 1;
         let factor = if self.take(&["not", "!"]) {
@@ -141,7 +141,7 @@ impl<'a> Parser<'a> {
 
     fn part(&mut self) -> Parsed {
         if self.tests == MOST_TESTS {
-            return Err(self.refuse(&format!("at most {MOST_TESTS} parts, so without what stands")));
+            return Err(self.refuse(&format!("at most {MOST_TESTS} parts, and no further one")));
         }
         self.tests += 1;
         let word = self.peek().unwrap_or("");
@@ -239,7 +239,7 @@ impl<'a> Parser<'a> {
         let prefix = self.read("a prefix such as 10.0.0.0/8 or fd00::/8", prefix)?;
         if let Some(exact) = without_host_bits(&prefix) {
             self.next -= 1;
-            return Err(self.refuse(&format!("no bits set behind the prefix: {exact}")));
+            return Err(self.refuse(&format!("no bits set after the prefix: {exact}")));
         }
         Ok(prefix)
     }

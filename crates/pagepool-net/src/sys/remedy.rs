@@ -45,8 +45,7 @@ const CHANGES: &[&str] = &[
 ];
 
 /// For bpf(2), which a kernel can lack.
-const NO_BPF: &str =
-    "the kernel is built without CONFIG_BPF_SYSCALL, or a filter of system calls (seccomp) hides bpf";
+const NO_BPF: &str = "the kernel is built without CONFIG_BPF_SYSCALL, or a seccomp filter blocks bpf";
 
 /// The remedy for an error, if it does not depend on the caller's values.
 pub(crate) fn remedy(call: &str, error: &io::Error) -> Option<String> {
@@ -69,7 +68,7 @@ pub(crate) fn not_copied(source: io::Error) -> Error {
 }
 
 pub(crate) fn no_event(source: io::Error) -> Error {
-    failed("eventfd", source, "no event counter could be made: make fewer devices and handoffs")
+    failed("eventfd", source, "no event descriptor could be created: use fewer devices and handoffs")
 }
 
 #[cfg(test)]

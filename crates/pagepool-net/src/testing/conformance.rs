@@ -140,7 +140,7 @@ fn keeps_to_budget_and_capacity(mut rig: Rig) {
         rig.adds_up(packets.len());
     }
     let mut bare = Vec::new();
-    assert_eq!((rig.device.receive(&rig.pool, &mut bare, 0), bare.capacity()), (0, 0), "nothing was asked");
+    assert_eq!((rig.device.receive(&rig.pool, &mut bare, 0), bare.capacity()), (0, 0), "a budget of 0");
     let n = rig.device.receive(&rig.pool, &mut bare, 2);
     assert!(n == bare.len() && (n == 2 || !exact), "{n} of 2 into a vector that had no capacity");
     drop((packets, bare));
@@ -295,7 +295,7 @@ fn refuses_memory_that_it_does_not_reach(mut rig: Rig) {
     assert!(stats.rx_unmapped > 0, "buffers that it cannot fill: {stats:?}");
     assert_eq!(stats.in_rx, had - packets.len() as u64, "it has none of them: {stats:?}");
     drop(packets);
-    assert_eq!(elsewhere.inflight().out, 0, "they are home");
+    assert_eq!(elsewhere.inflight().out, 0, "all are returned");
     rig.end();
 }
 
@@ -336,7 +336,7 @@ fn takes_everything_back_when_closed(mut rig: Rig) {
 fn moves_nothing(rig: &mut Rig) {
     let begun = Instant::now();
     assert_eq!(rig.device.wait(&rig.pool, Duration::from_secs(60)), Wake::Gone);
-    assert!(begun.elapsed() < Duration::from_secs(30), "nobody waits for a device that is gone");
+    assert!(begun.elapsed() < Duration::from_secs(30), "a wait for a device that is gone returns");
     rig.far.send(&packet(0, 60));
     let (mut packets, mut done) = (Vec::with_capacity(8), XdpFrameBulk::new());
     let late = packet(77, 60);
@@ -346,7 +346,7 @@ fn moves_nothing(rig: &mut Rig) {
     assert_eq!(rig.device.complete(&mut done, 8), 0, "nothing is completed");
     let mut bytes = Vec::new();
     while rig.far.receive(&mut bytes) {
-        assert_ne!(bytes, late, "nothing is sent any more; what was on its way before may arrive");
+        assert_ne!(bytes, late, "nothing more is sent; packets that were already on their way may arrive");
     }
 }
 
@@ -377,7 +377,7 @@ fn ends_in_orders(make: &impl Fn() -> Rig, one_of: usize, dead: bool) {
             [Box::new(device), Box::new(far), Box::new(pool), Box::new(provider), Box::new(held)];
         let mut parts = parts.map(Some);
         order.iter().for_each(|&part| drop(parts[part].take()));
-        assert!(memory.upgrade().is_none(), "something is not home after dropping in the order {order:?}");
+        assert!(memory.upgrade().is_none(), "memory is still in use after drops in the order {order:?}");
         verify();
     }
 }

@@ -210,7 +210,7 @@ impl Rig {
         self.device.close();
         self.adds_up(0);
         let stats = self.device.stats();
-        assert_eq!((stats.in_rx, stats.in_tx, self.pool.inflight().out), (0, 0, 0), "everything is home");
+        assert_eq!((stats.in_rx, stats.in_tx, self.pool.inflight().out), (0, 0, 0), "all are returned");
         (self.verify)();
     }
 }

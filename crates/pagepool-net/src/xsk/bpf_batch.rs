@@ -123,7 +123,7 @@ impl Loaded {
                 return Ok((None, Some(format!("packets sent by {interface} pass {what}"))));
             }
             Err(error) if auto => {
-                let why = format!("what packets sent by {interface} pass is unknown: {error}");
+                let why = format!("it is unknown what packets sent by {interface} pass: {error}");
                 return Ok((None, Some(why)));
             }
             // Without a watch everything goes by the program.

@@ -39,7 +39,7 @@ impl XskDevice {
     fn check_place(&self, layout: &Layout, buffer: &PageBuf) -> Result<(), Error> {
         let Some(at) = buffer.dma_addr_in(self.umem().domain_id()) else {
             let name = &self.umem().params().name;
-            let what = format!("the UMEM {name} maps the pool's memory no more: make both anew");
+            let what = format!("the UMEM {name} no longer maps the pool's memory: create both again");
             return Err(Error::Unsupported { what });
         };
         if !layout.cuts_pages() && buffer.len() != PAGE_SIZE {

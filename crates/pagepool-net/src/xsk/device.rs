@@ -229,7 +229,7 @@ impl XskDevice {
         let Some(open) = &mut self.open else { return Ok(()) };
         // The kernel drops packets that are redirected to a socket of another interface.
         if let Some((name, _)) = redirect.interface().filter(|&(_, index)| index != self.queue.index) {
-            let must_be = "of the interface of the device";
+            let must_be = "of the device's interface";
             return Err(parameter("redirect", format!("of {name}"), must_be));
         }
         let key = redirect.key(self.queue.number, map_key)?;
@@ -984,7 +984,7 @@ mod tests {
         let redirect = Some(Redirect::load("near1", Attach::Auto, false).unwrap());
         let params = XskParams { interface: "near0".into(), redirect, ..Default::default() };
         let refused = XskDevice::simple_with(params).map(drop).unwrap_err().to_string();
-        assert_eq!(refused, "redirect is of near1, but must be of the interface of the device");
+        assert_eq!(refused, "redirect is of near1, but must be of the device's interface");
     }
 
     fn busy(budget: u32) -> XskParams {

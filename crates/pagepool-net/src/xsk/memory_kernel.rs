@@ -59,7 +59,7 @@ pub fn umem_in_memory<P: Provider + ?Sized>(
 /// # Ok::<(), pagepool::Error>(())
 /// ```
 pub fn xsk_in_memory(umem: &Arc<Umem>, slots: u32) -> Result<(XskDevice, XskKernelSide), Error> {
-    let system = |call, source| failed(call, source, "its rings in memory could not be made");
+    let system = |call, source| failed(call, source, "its rings in memory could not be created");
     let params =
         XskParams { interface: "memory".into(), rx_ring: slots, tx_ring: slots, ..Default::default() };
     let memory = |source| system("mmap", source);

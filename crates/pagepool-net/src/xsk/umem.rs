@@ -265,9 +265,8 @@ impl Umem {
         done.map_err(|source| {
             let remedy = match source.raw_os_error() {
                 Some(errno::ENOBUFS) => format!(
-                    "{len} bytes are more than may be locked beside what this user has locked already, in \
-                     other UMEMs for example: raise RLIMIT_MEMLOCK (ulimit -l {}, or more), or run with \
-                     CAP_IPC_LOCK",
+                    "{len} bytes are more than this user may still lock (other UMEMs count): raise \
+                     RLIMIT_MEMLOCK (ulimit -l {}, or more), or run with CAP_IPC_LOCK",
                     len / 1024
                 ),
                 Some(errno::EINVAL) if metadata > 0 && lookup::kernel_version() < METADATA => format!(
@@ -309,8 +308,8 @@ impl Umem {
                 )
             }
             Some(errno::EINVAL) if self.params.multi_buffer => {
-                "packets of several buffers require Linux 6.6, and for zero copy a driver with support: \
-                 leave multi_buffer off"
+                "packets of several buffers require Linux 6.6, and with zero copy also driver support: leave \
+                 multi_buffer off"
                     .into()
             }
             Some(errno::EINVAL) => {
@@ -358,7 +357,7 @@ fn new_socket() -> Result<OwnedFd, Error> {
     sys::socket().map_err(|source| {
         let remedy = match source.raw_os_error() {
             Some(errno::EAFNOSUPPORT) => "the kernel is older than 4.18, or built without CONFIG_XDP_SOCKETS",
-            _ => "the kernel made no socket",
+            _ => "the kernel did not create a socket",
         };
         failed("socket(AF_XDP)", source, remedy)
     })
@@ -376,7 +375,7 @@ impl DmaDomain for Umem {
     fn map(&self, region: &Region) -> Result<DeviceAddr, String> {
         // Offsets in another area would name pages of this one.
         if region.area() != self.area {
-            return Err("this UMEM is of another arena: make a UMEM for each arena".into());
+            return Err("this UMEM belongs to another arena: create one UMEM per arena".into());
         }
         Ok(DeviceAddr(region.offset()))
     }

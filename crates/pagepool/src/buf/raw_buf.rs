@@ -53,21 +53,21 @@ pub enum RawError {
 impl fmt::Display for RawError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NoDomain => f.write_str(
-                "this pool has no domain, so no device address is its: name one in its parameters",
-            ),
-            Self::Unmapped(at) => {
-                write!(f, "device address {at} is in no region mapped in the pool's first domain")
+            Self::NoDomain => {
+                f.write_str("the pool has no domain and no device addresses: add a domain to its parameters")
             }
-            Self::NotOurs(at) => write!(f, "device address {at} lies in a page that is not this pool's"),
+            Self::Unmapped(at) => write!(f, "device address {at} is not mapped in the pool's first domain"),
+            Self::NotOurs(at) => {
+                write!(f, "device address {at} is in a page that does not belong to this pool")
+            }
             Self::DeviceGone => f.write_str(
-                "the pool's first domain maps its pages no more, because the device was removed: \
-                 there are no addresses to allocate",
+                "the device was removed, and the pool's first domain no longer maps its pages: no addresses \
+                 can be allocated",
             ),
             Self::NotOut(at) => {
                 write!(
                     f,
-                    "device address {at} is not out in raw form: it came back before, or was never handed out"
+                    "device address {at} is not out in raw form: it was already returned, or never handed out"
                 )
             }
         }

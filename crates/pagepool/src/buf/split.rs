@@ -52,16 +52,16 @@ impl fmt::Display for SplitError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { at, len, step } = *self;
         if len <= step {
-            return write!(f, "a buffer of {len} bytes cannot be split (at {at}): it needs {}", step + 1);
+            return write!(f, "a buffer of {len} bytes cannot be split at {at}: the minimum is {}", step + 1);
         }
         let most = len - 1;
         if step > 1 {
-            write!(f, "in a page of 4 MiB parts begin at multiples of {step}: ")?;
+            write!(f, "in a page of 4 MiB, parts begin at multiples of {step}: ")?;
         }
         write!(f, "a buffer of {len} bytes cannot be split at {at}")?;
         match at {
-            _ if (1..len).contains(&at) => f.write_str(", but a byte earlier or later"),
-            _ => write!(f, ": each part needs a byte, so split at 1 to {most}"),
+            _ if (1..len).contains(&at) => f.write_str("; split it a byte earlier or later"),
+            _ => write!(f, ": each part needs a byte; split at 1 to {most}"),
         }
     }
 }
@@ -138,7 +138,7 @@ impl PageBuf {
     /// let (buffer, refused) = pool.alloc_page().unwrap().split_at(5000).unwrap_err();
     /// assert_eq!(
     ///     refused.to_string(),
-    ///     "a buffer of 4096 bytes cannot be split at 5000: each part needs a byte, so split at 1 to 4095"
+    ///     "a buffer of 4096 bytes cannot be split at 5000: each part needs a byte; split at 1 to 4095"
     /// );
     /// # drop(buffer);
     /// # Ok::<(), pagepool::Error>(())

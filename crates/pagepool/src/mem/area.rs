@@ -111,7 +111,7 @@ impl Regions {
     fn refuse_closed(&self) -> Result<(), Error> {
         if self.closed {
             let what =
-                "the provider of this area was dropped with its memory: use an area whose provider lives";
+                "the provider of this area was dropped with its memory: use an area of a live provider";
             return Err(Error::Unsupported { what: what.into() });
         }
         Ok(())

@@ -128,7 +128,7 @@ impl Arena {
             return Err(Error::parameter(
                 "backing",
                 "Caller",
-                "another backing: Arena::over_caller_memory takes memory of the caller",
+                "another backing: use Arena::over_caller_memory for the caller's memory",
             ));
         }
         params.check()?;

@@ -380,8 +380,8 @@ impl Mapping {
         if at.0.max(add) >= SCATTERED {
             self.domain.unmap(region, at);
             let reason = format!(
-                "it gave {at}; that, or that less the region's place, is a number that means no address \
-                 here: map to multiples of 4096"
+                "it returned {at}; this address, or it minus the region's offset, is reserved: map to \
+                 multiples of 4096"
             );
             return Err(self.refused(region, reason));
         }

@@ -99,7 +99,7 @@ impl Reader<'_> {
         match take(&self.budget.bytes, len as u64) {
             true => self.bytes(at, len),
             false => {
-                Err(self.damaged(len as u64, "blocks that do not overlap; its budget of reads is spent"))
+                Err(self.damaged(len as u64, "blocks that do not overlap (the read budget is exhausted)"))
             }
         }
     }

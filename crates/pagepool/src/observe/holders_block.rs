@@ -53,7 +53,7 @@ pub(crate) fn holders(
         && records.count << order <= MAX_PAGES.into()
         && reader.budget.take_records(records.count);
     if !fits {
-        return Err(reader.damaged(records.count, "records of pages that there can be"));
+        return Err(reader.damaged(records.count, "a possible number of page records"));
     }
     let names = HolderTexts::read(reader, &head)?;
     let last_ms = head.u64(offset_of!(HolderHead, last_ms));
@@ -118,7 +118,7 @@ impl HolderTexts {
             let empty = table == BlockAt::default(); // on the heap, or not wanted
             let fits = table.bytes == row_bytes as u64 && table.count == most as u64 && used <= table.count;
             if !empty && !fits {
-                return Err(reader.damaged(used, "tables of texts as large as those of its version"));
+                return Err(reader.damaged(used, "text tables of the size of its version"));
             }
             let used = if empty { 0 } else { used as usize };
             Ok((row_bytes, reader.block(table.offset, used * row_bytes)?))

@@ -134,11 +134,11 @@ impl Families {
     fn process(&mut self, process: &ProcessView) {
         let labels = || of_process(process);
         let alive = Number::Count((process.life == Life::Alive).into());
-        self.gauge("process_alive", "1 while the process runs, 0 of a dead one.", labels(), alive);
+        self.gauge("process_alive", "1 while the process runs, 0 after it died.", labels(), alive);
         let started = seconds(process.started);
-        self.gauge("process_start_time_seconds", "When the process published.", labels(), started);
+        self.gauge("process_start_time_seconds", "Unix time of publication.", labels(), started);
         if let Life::Dead { last_sign } = process.life {
-            let help = "The last time that a dead process is known to have run.";
+            let help = "Unix time at which a dead process was last known to run.";
             self.gauge("process_last_sign_seconds", help, labels(), seconds(last_sign));
         }
         let help = "Pools and entries of the process that are not shown.";
@@ -148,7 +148,7 @@ impl Families {
     fn pool(&mut self, process: &ProcessView, pool: &PoolView) {
         let labels = || of_pool(process, pool);
         self.counters("", pool.stats.fields(), Stats::DOCS, &labels);
-        let help = "Bytes of pages that belonged to no fragment.";
+        let help = "Bytes of pages that no fragment used.";
         let waste = Number::Count(pool.frag_waste);
         self.add("frag_waste_bytes", help, MetricType::Counter, labels(), waste);
         if has_queue(pool) {
@@ -169,11 +169,11 @@ impl Families {
             self.gauge("pages", "Pages of the pool by place.", labels, Number::Count(count));
         }
         let total = Number::Count(pages.total.max(0) as u64);
-        self.gauge("inflight", "Pages that joined and have not left.", labels(), total);
+        self.gauge("inflight", "Pages of the pool, idle or out.", labels(), total);
         let bytes = Number::Count(pool.inflight_bytes());
-        self.gauge("inflight_bytes", "Bytes of these pages.", labels(), bytes);
+        self.gauge("inflight_bytes", "Bytes of the pool's pages, idle or out.", labels(), bytes);
         if let Some(detached) = pool.detached {
-            let help = "When the pool ended, with buffers out.";
+            let help = "Unix time at which the pool ended with buffers out.";
             self.gauge("detach_time_seconds", help, labels(), seconds(detached));
         }
     }
@@ -208,7 +208,7 @@ impl Families {
                 Some(text) if text.trim_start().starts_with("Now:") => MetricType::Gauge,
                 Some(_) => MetricType::Counter,
             };
-            let help = meaning.unwrap_or("Its process does not say what this counts.");
+            let help = meaning.unwrap_or("A counter that the process does not describe.");
             self.add(&name, help, kind, of_entry(process, entry), Number::Count(*value));
         }
     }
@@ -281,8 +281,8 @@ fn seconds(time: SystemTime) -> Number {
 
 fn known(kind: &str, counter: &str) -> Option<&'static str> {
     match (kind, counter) {
-        ("arena", "committed_bytes") => Some("Now: bytes that the arena took from the system."),
-        ("domain", "mapped_bytes") => Some("Now: bytes that are mapped in the domain."),
+        ("arena", "committed_bytes") => Some("Now: bytes that the arena has committed."),
+        ("domain", "mapped_bytes") => Some("Now: bytes mapped in the domain."),
         _ => None,
     }
 }

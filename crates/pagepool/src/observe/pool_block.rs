@@ -121,18 +121,18 @@ pub(crate) fn numbers(reader: Reader<'_>, schema: &Schema, blocks: PoolBlocks) -
         }
         (first, second, third) = (second, third, look()?);
     }
-    Err(reader.damaged(blocks.pool.offset, "counters that only rise; one falls at this place"))
+    Err(reader.damaged(blocks.pool.offset, "counters that never decrease; one decreases at this offset"))
 }
 
 fn check(reader: Reader<'_>, schema: &Schema, blocks: PoolBlocks) -> Result<(), Error> {
     if blocks.lanes.count > MOST_LANES {
-        return Err(reader.damaged(blocks.lanes.count, "at most 64 lanes a pool"));
+        return Err(reader.damaged(blocks.lanes.count, "at most 64 lanes per pool"));
     }
     let others = [(IN_DEFERRED, blocks.deferred), (IN_HOLDERS, blocks.holders)];
     for (block, at) in [(IN_POOL, blocks.pool), (IN_LANE, blocks.lanes)].into_iter().chain(others) {
         let needs = schema.extent(block);
         if needs > MOST_BYTES || at.count > 0 && (at.bytes < needs || at.bytes > MOST_BYTES) {
-            return Err(reader.damaged(at.bytes, "blocks as long as its schema says"));
+            return Err(reader.damaged(at.bytes, "blocks of the length in its schema"));
         }
     }
     Ok(())

@@ -130,17 +130,17 @@ fn view(
 
 fn check_header(reader: Reader<'_>, header: &Bytes) -> Result<(), Error> {
     if !is_published(header) {
-        return Err(reader.damaged(0, "PAGEPOOL at its beginning"));
+        return Err(reader.damaged(0, "PAGEPOOL at its start"));
     }
     let version = header.u32(offset_of!(Header, version));
     if version != VERSION {
-        let must_be = format!("version {VERSION} of the layout: use the pagepool of that process");
+        let must_be = format!("layout version {VERSION}: use the pagepool version of that process");
         return Err(reader.damaged(version.into(), &must_be));
     }
     let bytes = header.u32(offset_of!(Header, header_bytes));
     let file_bytes = header.u64(offset_of!(Header, file_bytes));
     if bytes as usize != size_of::<Header>() || file_bytes != FILE_BYTES as u64 {
-        return Err(reader.damaged(file_bytes, "the header and the size of its version"));
+        return Err(reader.damaged(file_bytes, "the header and file size of its version"));
     }
     Ok(())
 }
@@ -178,7 +178,7 @@ impl<'a> PublishedFile<'a> {
                 rows: header.u32(at + offset_of!(TableAt, rows)),
             };
             if table.row_bytes as usize != row_bytes || table.rows as usize > most {
-                return Err(reader.damaged(table.rows.into(), "tables as large as those of its version"));
+                return Err(reader.damaged(table.rows.into(), "tables of the size of its version"));
             }
             Ok(table)
         };
@@ -282,7 +282,7 @@ impl<'a> PublishedFile<'a> {
         let names = at.bytes.checked_sub(at.count.saturating_mul(8));
         let Some(names) = names.filter(|&len| len <= MOST_NAMES as u64 && at.count <= MOST_COUNTERS as u64)
         else {
-            return Err(self.reader.damaged(at.bytes, "entries as long as their counters and names"));
+            return Err(self.reader.damaged(at.bytes, "entries of the length of their counters and names"));
         };
         let bytes = self.reader.block(at.offset, at.bytes as usize)?;
         let names = bytes.text(at.count as usize * 8, names as usize);

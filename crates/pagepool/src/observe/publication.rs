@@ -126,7 +126,7 @@ fn check_name(name: &str) -> Result<(), Error> {
     if (1..=NAME_BYTES).contains(&name.len()) && name.chars().all(plain) && !name.starts_with('.') {
         return Ok(());
     }
-    let must_be = format!("1 to {NAME_BYTES} letters, digits, '-', '_' and '.', the first no '.'");
+    let must_be = format!("1 to {NAME_BYTES} letters, digits, '-', '_' and '.', not starting with '.'");
     Err(Error::parameter("name", format_args!("{name:?}"), must_be))
 }
 
@@ -139,8 +139,7 @@ fn check_no_pool() -> Result<(), Error> {
     let all = Registry::process().dump(); // without those of other registries
     let first = all.iter().find(|entry| entry.mem_type == MemType::Pool);
     let such = first.map_or_else(String::new, |first| format!(", such as {:?}", first.name));
-    let what =
-        format!("pools that exist cannot be published: {count} of them{such}; publish before the first pool");
+    let what = format!("existing pools cannot be published ({count}{such}): publish before the first pool");
     Err(Error::Busy { what })
 }
 
@@ -170,7 +169,7 @@ struct NewFile {
 
 impl NewFile {
     fn make(folder: &Path, name: &str) -> Result<Self, Error> {
-        let remedy = || format!("{} must be a folder in which this process may make files", folder.display());
+        let remedy = || format!("{} must be a folder where this process may create files", folder.display());
         for number in numbers() {
             let path = folder.join(format!(".{name}.{number}{BEING_MADE}"));
             let options = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&path);
@@ -196,7 +195,7 @@ impl NewFile {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(error) => {
                     let remedy =
-                        || format!("{} must be where files may have two names: on tmpfs", folder.display());
+                        || format!("{} must be on a file system with hard links (tmpfs)", folder.display());
                     return Err(Error::of_call("link", remedy)(error));
                 }
             }
@@ -219,7 +218,7 @@ fn numbers() -> impl Iterator<Item = String> {
 
 fn in_the_way(name: &str) -> Error {
     let pid = std::process::id();
-    let what = format!("{MOST_NAMESAKES} files of {name} and process {pid} are in the way: pagepool clean");
+    let what = format!("{MOST_NAMESAKES} files of {name} and process {pid} exist: run pagepool clean");
     Error::Busy { what }
 }
 

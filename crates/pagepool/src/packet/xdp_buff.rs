@@ -42,10 +42,8 @@ pub enum AdjustError {
 impl std::fmt::Display for AdjustError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
-            Self::NoRoom => {
-                "there is no room for that: ask for more headroom or tailroom in the pool's parameters"
-            }
-            Self::TooShort => "less than the 14 bytes of an Ethernet header would be left",
+            Self::NoRoom => "not enough room: set a larger headroom or tailroom in the pool's parameters",
+            Self::TooShort => "the packet must keep at least the 14 bytes of an Ethernet header",
             Self::BadMeta => "metadata must be a multiple of 4 bytes, and at most 252",
         })
     }

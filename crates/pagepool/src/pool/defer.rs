@@ -30,13 +30,14 @@ impl Bound {
     /// # let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() })?;
     /// let pool = Pool::new(PoolParams::default(), arena)?.bind();
     /// let error = pool.deferred_user(UseCounts::new(1)).unwrap_err();
-    /// assert_eq!(error.to_string(), "pool pool has no deferred queue: make it with defer_capacity above 0");
+    /// let text = "pool pool has no deferred queue: create it with defer_capacity above 0";
+    /// assert_eq!(error.to_string(), text);
     /// # Ok::<(), pagepool::Error>(())
     /// ```
     pub fn deferred_user(&self, user: Arc<dyn InUse>) -> Result<DeferredUser, Error> {
         let pool = self.ptr();
         let deferred = self.deferred().ok_or_else(|| Error::Unsupported {
-            what: format!("pool {} has no deferred queue: make it with defer_capacity above 0", pool.name),
+            what: format!("pool {} has no deferred queue: create it with defer_capacity above 0", pool.name),
         })?;
         Ok(deferred.register(pool.id, user))
     }

@@ -224,7 +224,7 @@ impl PoolParams {
             return Err(Error::parameter(
                 "low_water",
                 self.low_water,
-                "0 in a pool without wakeup, which wakes no thread",
+                "0 without wakeup, because no thread is woken",
             ));
         }
         within("max_lanes", self.max_lanes, 0, MAX_LANES)?;
@@ -253,7 +253,7 @@ impl PoolParams {
             return Err(Error::parameter(
                 "on_busy",
                 value,
-                "Keep in a pool with defer_capacity 0, in which no buffer waits",
+                "Keep with defer_capacity 0, because no buffer can wait",
             ));
         }
         match self.on_busy {

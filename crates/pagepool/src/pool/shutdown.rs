@@ -456,7 +456,7 @@ impl fmt::Display for ShutdownReport {
             write!(f, "\n  and {} more", n - MOST_LINES)?;
         }
         if self.deferred > 0 {
-            write!(f, "\n  {} in use by users that are asked", self.deferred)?;
+            write!(f, "\n  deferred buffers still in use: {}", self.deferred)?;
         }
         Ok(())
     }

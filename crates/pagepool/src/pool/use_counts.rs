@@ -64,7 +64,7 @@ impl UseCounts {
     #[inline]
     pub fn take(&self, cookie: u64) {
         let before = self.count(cookie).fetch_add(1, Ordering::Relaxed);
-        assert!(before < STUCK, "use count {cookie} is {before}: counts are taken and never put");
+        assert!(before < STUCK, "use count {cookie} is {before}: it is taken and never put");
     }
 
     /// Removes a user, which no longer reads the bytes.
@@ -100,7 +100,7 @@ impl UseCounts {
     #[inline]
     fn count(&self, cookie: u64) -> &AtomicU32 {
         let have = self.0.len();
-        self.at(cookie).unwrap_or_else(|| panic!("use count {cookie} of {have}: make UseCounts with more"))
+        self.at(cookie).unwrap_or_else(|| panic!("use count {cookie} of {have}: create UseCounts with more"))
     }
 }
 

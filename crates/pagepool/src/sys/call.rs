@@ -57,8 +57,8 @@ pub(crate) fn membarrier() {
     std::process::abort();
 }
 
-pub(crate) const MEMBARRIER_REMEDY: &str = "it worked when the first pool was made, and threads rely on it: \
-     allow it in the filter of system calls, or install the filter before the first pool";
+pub(crate) const MEMBARRIER_REMEDY: &str = "it worked when the first pool was created, and threads rely on \
+     it: allow it in the seccomp filter, or install the filter before the first pool";
 
 /// The result of a call that returns a negative number and sets `errno` on failure.
 pub(crate) fn checked(result: libc::c_long) -> io::Result<usize> {

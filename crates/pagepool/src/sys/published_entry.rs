@@ -60,7 +60,7 @@ pub fn publish_entry(
 ///
 /// ```
 /// let refusal = pagepool::check_entry("pool", &[]).unwrap_err().to_string();
-/// assert_eq!(refusal, "kind is \"pool\", but must be another word: pools are published by themselves");
+/// assert_eq!(refusal, "kind is \"pool\", but must be another word: pools are published automatically");
 /// ```
 pub fn check_entry(kind: &str, counters: &[&str]) -> Result<(), Error> {
     let is_line = |text: &&str| !text.contains(['\n', '\0']);
@@ -70,7 +70,7 @@ pub fn check_entry(kind: &str, counters: &[&str]) -> Result<(), Error> {
     };
     match counters.iter().find(|name| !is_line(name)) {
         _ if kind == POOL_KIND => {
-            refused("kind", &kind, "another word: pools are published by themselves".into())
+            refused("kind", &kind, "another word: pools are published automatically".into())
         }
         _ if kind.len() > KIND_BYTES || !is_line(&kind) => {
             refused("kind", &kind, format!("up to {KIND_BYTES} bytes in one line"))

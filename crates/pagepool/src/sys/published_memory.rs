@@ -79,8 +79,8 @@ impl PublishedMemory {
     /// Claims the right to publish, once per process.
     pub(crate) fn claim() -> Result<PublishClaim, Error> {
         if TAKEN.swap(true, Ordering::Relaxed) {
-            let what = "this process, or the one that forked it, has published already: a process publishes \
-                        once, under one name";
+            let what = "this process, or the one that forked it, has already published: a process publishes \
+                        only once";
             return Err(Error::Busy { what: what.into() });
         }
         Ok(PublishClaim { used: false })

@@ -50,15 +50,14 @@ pub(crate) fn of_user() -> Result<PathBuf, Error> {
 }
 
 fn no_folder() -> Error {
-    Error::parameter("PAGEPOOL_RUN", "not set", "a folder of yours, as XDG_RUNTIME_DIR is not set either")
+    Error::parameter("PAGEPOOL_RUN", "not set", "a folder that you own, if XDG_RUNTIME_DIR is not set")
 }
 
 /// Makes the folder if it does not exist, and checks it.
 pub(crate) fn make(folder: &Path) -> Result<(), Error> {
     match DirBuilder::new().mode(0o750).create(folder) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-            let remedy =
-                format!("make {} yourself, or set PAGEPOOL_RUN to a folder of yours", folder.display());
+            let remedy = format!("create {}, or set PAGEPOOL_RUN to a folder that you own", folder.display());
             Err(Error::of_call("mkdir", || remedy)(error))
         }
         _ => check(folder),
@@ -71,9 +70,9 @@ pub(crate) fn check(folder: &Path) -> Result<(), Error> {
         format!("nothing was published in {}, or it is not readable", folder.display())
     }))?;
     let must_be = match () {
-        () if !found.is_dir() => "a folder, and no symbolic link to one",
-        () if found.uid() != user() => "a folder of the user who runs this",
-        () if found.mode() & 0o022 != 0 => "a folder that nobody else may write to (chmod go-w)",
+        () if !found.is_dir() => "a folder, not a symbolic link",
+        () if found.uid() != user() => "a folder that the current user owns",
+        () if found.mode() & 0o022 != 0 => "a folder that no other user may write to (chmod go-w)",
         () => return Ok(()),
     };
     Err(Error::parameter("folder", folder.display(), must_be))
@@ -82,12 +81,12 @@ pub(crate) fn check(folder: &Path) -> Result<(), Error> {
 /// Opens a published file. Refuses everything except a regular file of this user.
 pub(crate) fn open(path: &Path) -> Result<(File, Metadata), Error> {
     let flags = libc::O_NOFOLLOW | libc::O_CLOEXEC | libc::O_NONBLOCK; // a FIFO would block
-    let refused = || format!("{} must be a file of yours, and no symbolic link", path.display());
+    let refused = || format!("{} must be a file that you own, not a symbolic link", path.display());
     let file = OpenOptions::new().read(true).custom_flags(flags).open(path);
     let file = file.map_err(Error::of_call("open", refused))?;
     let found = file.metadata().map_err(Error::of_call("fstat", refused))?;
     if !found.is_file() || found.uid() != user() {
-        return Err(Error::parameter("file", path.display(), "a regular file of the user who runs this"));
+        return Err(Error::parameter("file", path.display(), "a regular file that the current user owns"));
     }
     Ok((file, found))
 }
@@ -217,12 +216,12 @@ mod tests {
         assert_eq!(fs::metadata(&folder).unwrap().mode() & 0o777 & !0o750, 0);
         make(&folder).unwrap();
         fs::set_permissions(&folder, fs::Permissions::from_mode(0o770)).unwrap();
-        assert!(make(&folder).unwrap_err().to_string().contains("nobody else may write"));
+        assert!(make(&folder).unwrap_err().to_string().contains("no other user may write"));
         fs::set_permissions(&folder, fs::Permissions::from_mode(0o700)).unwrap();
         let link = temp("link");
         let _ = fs::remove_file(&link);
         symlink(&folder, &link).unwrap();
-        assert!(make(&link).unwrap_err().to_string().contains("no symbolic link"));
+        assert!(make(&link).unwrap_err().to_string().contains("not a symbolic link"));
         fs::remove_file(&link).unwrap();
         fs::remove_dir(&folder).unwrap();
     }

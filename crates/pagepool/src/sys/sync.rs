@@ -409,7 +409,7 @@ impl<T> LastCell<T> {
         // SAFETY: nothing takes the value while this reference lives, by the caller's promise, and nothing
         // writes it.
         let value = unsafe { &*self.value.get() };
-        value.as_ref().expect("I9: the pool's parts are there until the last buffer is home")
+        value.as_ref().expect("I9: the pool's parts exist until the last buffer has returned")
     }
 
     /// Takes the value.

@@ -117,8 +117,9 @@ impl<T> Drop for Table<T> {
 }
 
 fn no_memory(call: &'static str, bytes: usize) -> Error {
-    let remedy =
-        format!("no memory for a table of {bytes} bytes: use fewer or smaller things, or raise RLIMIT_AS");
+    let remedy = format!(
+        "no memory for a table of {bytes} bytes: use smaller areas or fewer blocks, or raise RLIMIT_AS"
+    );
     Error::no_memory(call, remedy)
 }
 

@@ -81,7 +81,7 @@ fn aligns_every_order(p: &dyn Provider) {
 
 fn refuses_what_cannot_be(p: &dyn Provider) {
     assert_eq!(p.reserve(MAX_ORDER + 1, None, &mut [PageIdx(0)]), 0, "there is no order 11");
-    assert_eq!(p.reserve(0, None, &mut []), 0, "nothing asked, nothing given");
+    assert_eq!(p.reserve(0, None, &mut []), 0, "a request for no pages returns none");
     release(p, 0, &[]);
 }
 
@@ -93,7 +93,7 @@ fn is_empty_when_it_says_so_and_full_again(p: &dyn Provider) {
     release(p, 0, &all[1..]);
     release(p, 0, &all[..1]);
     let again = drain(p, 0);
-    assert_eq!(again.len(), all.len(), "what came back can be had again");
+    assert_eq!(again.len(), all.len(), "returned pages can be reserved again");
     release(p, 0, &again);
 }
 

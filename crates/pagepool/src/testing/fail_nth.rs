@@ -86,6 +86,6 @@ unsafe impl Provider for FailNth {
     }
 
     fn describe(&self) -> String {
-        format!("{}, every {}. reservation fails", self.inner.describe(), self.every.load(Ordering::Relaxed))
+        format!("{}; one reservation in {} fails", self.inner.describe(), self.every.load(Ordering::Relaxed))
     }
 }

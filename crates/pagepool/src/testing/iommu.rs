@@ -332,7 +332,7 @@ impl DmaDomain for CheckingIommu {
         state.fail_map_in = state.fail_map_in.saturating_sub(1);
         if refuse {
             state.counts.refused += 1;
-            return Err("refused, as the test asked".into());
+            return Err("refused by the test".into());
         }
         let at = state.place(region.len_bytes());
         state.ever.insert(at, region.len_bytes());

@@ -49,10 +49,8 @@ pub unsafe extern "C" fn pagepool_buf_split(
 }
 
 fn split(buf: Token, at: usize, [front, rest]: [*mut *mut BufHandle; 2]) -> CallResult<[Token; 2]> {
-    const SAME: CallError = CallError::fixed(
-        libc::EINVAL,
-        c"front and rest are the same place: one of the handles would be lost",
-    );
+    const SAME: CallError =
+        CallError::fixed(libc::EINVAL, c"front and rest must differ: each receives a handle");
     if front.is_null() || rest.is_null() {
         return Err(CallError::NULL);
     }

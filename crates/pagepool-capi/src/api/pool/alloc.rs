@@ -20,7 +20,7 @@ use crate::handles::view::RUN;
 
 pub(crate) const EXHAUSTED: CallError = CallError::fixed(
     libc::ENOMEM,
-    c"no page left: the arena has no more (counted in alloc_failed); return buffers or raise max_bytes",
+    c"no page is left: the arena is exhausted (counted in alloc_failed); return buffers or raise max_bytes",
 );
 
 /// Allocates a whole page. The library does not clear it. Linux: page_pool_dev_alloc_pages.

@@ -65,7 +65,7 @@ pub extern "C" fn pagepool_set_tag(pool: *mut PoolHandle, tag: c_int) -> c_int {
 pub(crate) fn tag_of(pool: Token, tag: c_int) -> CallResult<Tag> {
     slots::with_life(pool, |life| {
         let known = usize::try_from(tag).ok().and_then(|at| life.tags.get(at).copied());
-        known.ok_or_else(|| out_of_range("tag", tag, "one that pagepool_tag gave for this pool"))
+        known.ok_or_else(|| out_of_range("tag", tag, "one that pagepool_tag returned for this pool"))
     })
 }
 

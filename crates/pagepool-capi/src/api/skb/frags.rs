@@ -21,13 +21,15 @@ fn takes(packet: &SkBuff, size: usize, offset: usize, len: usize) -> CallResult<
     if packet.nr_frags() >= MAX_FRAGS {
         return Err(CallError::fixed(
             libc::ENOSPC,
-            c"the packet has 17 fragments, the limit: make it linear, or make another packet",
+            c"the packet has 17 fragments, the limit: make it linear, or use another packet",
         ));
     }
     let within = len > 0 && offset.checked_add(len).is_some_and(|end| end <= size && end < u32::MAX as usize);
     if !within || packet.len().checked_add(len).is_none_or(|sum| sum >= u32::MAX as usize) {
-        let text =
-            format!("{len} bytes at {offset} are none, not within {size} bytes, or with the packet 4 GiB");
+        let text = format!(
+            "{len} bytes at {offset} must be at least 1, within {size} bytes, and less than 4 GiB with the \
+             packet"
+        );
         return Err(CallError::formatted(libc::EINVAL, text));
     }
     Ok(())

@@ -35,7 +35,7 @@ use crate::handles::view::PoolView;
 
 pub(crate) const NO_OWNER: CallError = CallError::fixed(
     libc::EPERM,
-    c"the pool was made with no_owner: allocate with pagepool_alloc_addr_bulk, which any thread may call",
+    c"the pool was created with no_owner: allocate with pagepool_alloc_addr_bulk, which any thread may call",
 );
 
 /// While it lives, the calling thread is the pool's owner.

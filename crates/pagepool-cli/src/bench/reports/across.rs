@@ -193,12 +193,13 @@ fn about(cpus: [usize; 2], program: &Result<MempoolProgram, String>, rows: &[Acr
     };
     format!(
         "per buffer: CPU {} allocates and hands over bursts of 32 through a ring of 1024, CPU {} returns;\n\
-         ours: 3072 pages or fragments, a lane of 8192 slots, a cache of 512; their ring and cache alike;\n\
+         ours: 3072 pages or fragments, a lane of 8192 slots, a cache of 512; their ring and cache have the \
+         same sizes;\n\
          touched: the first CPU writes 8 bytes of each buffer's first line, the second reads them;\n\
          {theirs}; {huge};\n\
-         line_round_trip {med:.0} ns ({min:.0} to {max:.0}); near: below {NEAR_NS}; \
-         medians of rounds, ratios within a round;\n\
-         {mixed} pairs left out, because the state changed meanwhile",
+         line_round_trip {med:.0} ns ({min:.0} to {max:.0}); near: below {NEAR_NS}; medians of rounds, \
+         ratios within a round;\n\
+         {mixed} pairs left out, because the state changed in between",
         cpus[0], cpus[1],
     )
 }

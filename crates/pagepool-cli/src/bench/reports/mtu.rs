@@ -77,8 +77,8 @@ pub fn run(plan: Plan) -> Result<Report<Vec<MtuRow>>, String> {
     let head = ["MTU", "need", "storage", "returned", "ns", "tsc", "core", "instr", "wasted", "mail's tsc"];
     let mut table = table(&head, 0);
     rows.iter().for_each(|row| _ = table.add_row(cells(row)));
-    let about = "per packet, 64 packets in flight, one core; wasted: bytes of pages taken that the packet \
-                 does not need;\n\
+    let about = "per packet, 64 packets in flight, one core; wasted: bytes of its pages that a packet does \
+                 not need;\n\
                  mail's tsc: predicted from the figures in \"page_pool: introduce page_pool_alloc() API\" \
                  (netdev, 2023):\n\
                  48 for a page through the ring, 514 for an order-3 page of the allocator, 17 for an atomic";

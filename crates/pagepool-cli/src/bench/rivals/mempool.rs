@@ -27,7 +27,7 @@ pub struct MempoolProgram {
 impl MempoolProgram {
     /// The error names what is missing.
     pub fn compile() -> Result<Self, String> {
-        let missing = |why| format!("{why}; Debian has it in libdpdk-dev, with pkg-config and gcc");
+        let missing = |why| format!("{why}; on Debian, install libdpdk-dev, pkg-config and gcc");
         let config = |what| run(Command::new("pkg-config").args([what, "libdpdk"])).map_err(missing);
         let version = config("--modversion")?;
         let folder = std::env::temp_dir().join(format!("pagepool-across-{}", id()));
@@ -85,7 +85,7 @@ fn huge_pages_free() -> usize {
 /// Returns the output, or why it failed.
 fn run(command: &mut Command) -> Result<String, String> {
     let name = command.get_program().to_string_lossy().into_owned();
-    let output = command.output().map_err(|error| format!("{name} does not run: {error}"))?;
+    let output = command.output().map_err(|error| format!("cannot run {name}: {error}"))?;
     if output.status.success() {
         return Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned());
     }

@@ -23,7 +23,7 @@ pub const TABLE: &[Workload] = &[
         .about("reserve 64 pages of 4 KiB in one call, release them in one call")
         .batch(64),
     Workload::new("arena_bulk64_refused", bulk_beside_a_refusal)
-        .about("the same where no two pages are neighbours, and between the calls a request of order 3")
+        .about("reserve 64 pages, no two of them neighbours, release them, then fail to reserve 32 KiB")
         .batch(64),
 ];
 

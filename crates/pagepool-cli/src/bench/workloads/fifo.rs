@@ -17,12 +17,12 @@ pub const TABLE: &[Workload] = &[
         .about("1024 outstanding: drop the oldest, allocate one")
         .rules(CACHE_ONLY),
     Workload::new("page_fifo1024_touch", || ready::<true>(pools::packets()))
-        .about("the same; 8 bytes of the first line written after allocation, read before the drop")
+        .about("1024 outstanding: write 8 bytes after allocation, read them before the drop")
         .rules(CACHE_ONLY),
     Workload::new("page_fifo1024_touch_nocolour", || {
         ready::<true>(PoolParams { colour: false, ..pools::packets() })
     })
-    .about("the same; all packets begin at the same offset in their page")
+    .about("1024 outstanding, 8 bytes written and read; all packets begin at one offset in their page")
     .rules(CACHE_ONLY),
     Workload::new("page_fifo1024_pool1k", || in_a_row(1 << 10))
         .about("1024 outstanding from a pool of 1 Ki pages")

@@ -40,23 +40,23 @@ pub const TABLE: &[Workload] = &[
         .batch(64)
         .rules(&[Rule(&["alloc_fast"], Moves::Share(1, 64)), Rule(&["recycle_cached"], Moves::Share(1, 64))]),
     Workload::new("frag_2048_bulk64_halves", || frag_in_bulk(0))
-        .about("the same of pages of 4 KiB, two of each")
+        .about("allocate 64 fragments of 2048 bytes, two of each page, in one call, return them in one call")
         .batch(64)
         .rules(IN_PLACE_2),
     Workload::new("frag_2048_direct", || beside_lanes(0, false))
         .about("allocate a fragment of 2048 bytes, half of a page; drop it")
         .rules(IN_PLACE_2),
     Workload::new("frag_2048_lanes_left", || beside_lanes(LANES, false))
-        .about("the same in a pool with 64 lanes whose threads have ended")
+        .about("allocate a fragment of 2048 bytes, drop it; the pool has 64 lanes whose threads have ended")
         .rules(IN_PLACE_2),
     Workload::new("frag_2048_lanes_idle", || beside_lanes(LANES, true))
-        .about("the same in a pool with 64 lanes whose threads return nothing")
+        .about("allocate a fragment of 2048 bytes, drop it; the pool has 64 lanes of idle threads")
         .rules(IN_PLACE_2),
     Workload::new("frag_2090_remote", frag_remote::<false>)
         .about("bursts of 32 fragments to the second core, which drops them one by one")
         .rules(BY_MESSAGE),
     Workload::new("frag_2090_remote_touch", frag_remote::<true>)
-        .about("the same; the owner writes 8 bytes of the first line, the second core reads them")
+        .about("bursts of 32 fragments: write 8 bytes of each; the second core reads and drops each")
         .rules(BY_MESSAGE),
     Workload::new("alloc_8590_direct", alloc_direct)
         .about("allocate 8590 bytes by alloc, a fragment as two fit a page; drop it")

@@ -45,12 +45,12 @@ pub const TABLE: &[Workload] = &[
         .about("receive 60 bytes, look at the header, drop: a fixed array of buffers and no pool")
         .batch(BUDGET),
     Workload::new("drop_inpoll", || drop_inpoll(1514, 60))
-        .about("the same over a pool: received, recycled in the poll, refilled; in turns with drop_preset")
+        .about("receive 60 bytes from a pool, recycle in the poll, refill; in turns with drop_preset")
         .batch(BUDGET)
         .rules(IN_POLL)
         .beside(drop_preset),
     Workload::new("drop_inpoll_3000", || drop_inpoll(3000, 3000))
-        .about("the same for packets of 3000 bytes")
+        .about("receive 3000 bytes from a pool, recycle in the poll, refill")
         .batch(BUDGET)
         .rules(IN_POLL)
         .weight(4),
@@ -65,12 +65,12 @@ pub const TABLE: &[Workload] = &[
         .batch(BUDGET)
         .rules(IN_POLL),
     Workload::new("redirect_ring", || redirect(XdpFrameBulk::put_ring))
-        .about("the same, returned one by one through the locked ring; in turns with redirect_local")
+        .about("received, sent, returned one by one through the locked ring; in turns with redirect_local")
         .batch(BUDGET)
         .rules(BY_RING)
         .beside(|| redirect(XdpFrameBulk::flush)),
     Workload::new("redirect_remote", redirect_remote)
-        .about("as redirect_local, but the second core returns what was completed, in bulk")
+        .about("received from one NIC, sent by another, returned in bulk by the second core")
         .batch(BUDGET)
         .rules(BY_MESSAGE),
     Workload::new("frame_convert", frame_convert)
@@ -80,7 +80,7 @@ pub const TABLE: &[Workload] = &[
         .about("sent one at a time by a NIC of the same domain: the page's device address is reused")
         .rules(IN_POLL),
     Workload::new("redirect_remap", redirect_remap)
-        .about("the same by a NIC of another domain: mapped there before and unmapped after each packet")
+        .about("sent one at a time by a NIC of another domain: mapped before, unmapped after each packet")
         .rules(IN_POLL)
         .beside(redirect_same_domain)
         .weight(4)

@@ -28,7 +28,7 @@ pub const TABLE: &[Workload] = &[
         .about("bursts of 32 to the second core, which drops them one by one")
         .rules(BY_MESSAGE),
     Workload::new("page_remote_touch", singly::<true>)
-        .about("the same; the owner writes 8 bytes of the first line, the second core reads them")
+        .about("bursts of 32: write 8 bytes of each; the second core reads and drops each")
         .rules(BY_MESSAGE),
     Workload::new("page_remote_bulk32", in_bulk::<false>)
         .about("bursts of 32 to the second core, allocated and returned in bulk; in turns with spsc_floor")
@@ -36,22 +36,22 @@ pub const TABLE: &[Workload] = &[
         .rules(BY_MESSAGE)
         .beside(spsc_floor),
     Workload::new("page_remote_bulk32_touch", in_bulk::<true>)
-        .about("the same with touch; in turns with spsc_floor_touch")
+        .about("bursts of 32 in bulk, 8 bytes of each written, then read; in turns with spsc_floor_touch")
         .batch(BURST)
         .rules(BY_MESSAGE)
         .beside(spsc_floor_touch),
     Workload::new("packed_remote", packed_singly::<false>)
-        .about("as page_remote, each page handed over in 8 bytes instead of 16")
+        .about("bursts of 32 packed handles (8 bytes instead of 16) to the second core, dropped one by one")
         .rules(BY_MESSAGE),
     Workload::new("packed_remote_touch", packed_singly::<true>)
-        .about("as page_remote_touch, likewise")
+        .about("bursts of 32 packed handles, 8 bytes of each page written, then read; dropped one by one")
         .rules(BY_MESSAGE),
     Workload::new("packed_remote_bulk32", packed_in_bulk::<false>)
-        .about("as page_remote_bulk32, likewise")
+        .about("bursts of 32 packed handles to the second core, allocated and returned in bulk")
         .batch(BURST)
         .rules(BY_MESSAGE),
     Workload::new("packed_remote_bulk32_touch", packed_in_bulk::<true>)
-        .about("as page_remote_bulk32_touch, likewise")
+        .about("bursts of 32 packed handles in bulk, 8 bytes of each page written, then read")
         .batch(BURST)
         .rules(BY_MESSAGE),
     Workload::new("batch_remote", batches::<false>)
@@ -59,7 +59,7 @@ pub const TABLE: &[Workload] = &[
         .batch(BURST)
         .rules(BY_MESSAGE),
     Workload::new("batch_remote_touch", batches::<true>)
-        .about("the same with touch")
+        .about("32 pages in a Batch that stays where it is, 8 bytes of each written, then read")
         .batch(BURST)
         .rules(BY_MESSAGE),
 ];

@@ -15,13 +15,13 @@ pub const TABLE: &[Workload] = &[
         .about("a page_frag look-alike: allocate a fragment of 2090 bytes, drop it")
         .rules(&[Rule(&["reused_in_place"], Moves::Share(1, 15))]),
     Workload::new("page_frag_2090_burst64", || burst64(MTU_1500))
-        .about("the same with 64 in flight: nearly every page comes from the arena")
+        .about("64 fragments of 2090 bytes in flight: nearly every page comes from the arena")
         .rules(MOSTLY_FRESH_15),
     Workload::new("page_frag_8590", || one_in_flight(MTU_8000))
         .about("allocate a fragment of 8590 bytes, drop it")
         .rules(&[Rule(&["reused_in_place"], Moves::Share(1, 3))]),
     Workload::new("page_frag_8590_burst64", || burst64(MTU_8000))
-        .about("the same with 64 in flight: nearly every page comes from the arena")
+        .about("64 fragments of 8590 bytes in flight: nearly every page comes from the arena")
         .rules(MOSTLY_FRESH_3),
 ];
 

@@ -19,7 +19,7 @@ pub const TABLE: &[Workload] = &[
         .rules(CACHE_ONLY),
     Workload::new("skb_clone_free", clone_free).about("clone an SkBuff, drop the clone"),
     Workload::new("skb_coalesce", coalesce)
-        .about("as skb_build_free, 16 of them merged into one that is dropped")
+        .about("allocate 16 pages, make an SkBuff of each, merge them into one, drop it")
         .rules(CACHE_ONLY)
         .weight(4),
     Workload::new("bytes_roundtrip", bytes_roundtrip)

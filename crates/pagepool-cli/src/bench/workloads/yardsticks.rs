@@ -24,7 +24,7 @@ pub const TABLE: &[Workload] = &[
         .about("16-byte elements in bursts of 32 through a bare ring of 1024 to the second core")
         .batch(BURST),
     Workload::new("spsc_floor_touch", spsc_floor_touch)
-        .about("the same; 8 bytes of the first line of a buffer of its own written before and read after")
+        .about("bursts of 32 through a bare ring; 8 bytes of the buffer of each element written, then read")
         .batch(BURST),
 ];
 

@@ -26,8 +26,7 @@ pub struct KernelOverview;
 impl ShownOfKernel for KernelOverview {
     fn lines(&self, look: &KernelLook, before: Option<&KernelLook>) -> Vec<LiveLine> {
         if look.pools.is_empty() {
-            let none =
-                "No page pools: no driver of an interface of this network namespace has one that it names.";
+            let none = "No page pools: no driver of an interface in this network namespace reports one.";
             return vec![LiveLine::plain(none.into())];
         }
         let table = &TABLES[usize::from(before.is_some())];
@@ -39,7 +38,7 @@ impl ShownOfKernel for KernelOverview {
             lines.extend(listed.details());
         }
         if !look.has_stats {
-            let why = "This kernel has no counters: it is without CONFIG_PAGE_POOL_STATS.";
+            let why = "This kernel has no counters: it was built without CONFIG_PAGE_POOL_STATS.";
             lines.extend([String::new(), why.into()]);
         }
         lines.into_iter().map(LiveLine::plain).collect()

@@ -59,10 +59,10 @@ fn rise(pool: &PoolEvidence) -> Option<(u64, u64)> {
 }
 
 /// The fix if holders are recorded.
-const RETURN_THEM: &str = "Return what is allocated at that place, or limit the queue that grows: a tag \
-                           (`set_tag`, in C `pagepool_buf_set_tag`) at each step of the way tells which. An \
-                           address becomes a line by `addr2line -ife PROGRAM ADDRESS`, of the program \
-                           compiled with `-g`.";
+const RETURN_THEM: &str = "Return what is allocated at that place, or limit the queue that grows: tag \
+                           buffers (`set_tag`, in C `pagepool_buf_set_tag`) at each step to find out which. \
+                           `addr2line -ife PROGRAM ADDRESS` turns an address into a line; compile the \
+                           program with `-g`.";
 
 fn out_rising(evidence: &Evidence) -> Vec<Finding> {
     let of = |(process, pool): (&ProcessEvidence, &PoolEvidence)| {
@@ -100,8 +100,8 @@ pub fn free_pages(process: &ProcessEvidence, pool: &PoolEvidence) -> Option<u64>
 pub const HELD_LONG: DoctorRule = DoctorRule {
     name: "held_long",
     cost: Cost::BuffersLost,
-    when: "a pool that records holders, and allocates, has 64 pages or more that were out for a minute, \
-           without those at devices; except pools whose device is not published",
+    when: "a pool that records holders, and allocates, has 64 pages or more that were out for a minute, not \
+           counting those at devices; except pools whose device is not published",
     why: "Buffers that are out for a minute were forgotten, or wait in a stalled queue.",
     fix: "Drop them, or fix the stalled queue; `pagepool show {of}` names the oldest.",
     verify: "`pagepool show {of}`: the ages of holders.",
@@ -206,7 +206,7 @@ fn dead_held(evidence: &Evidence) -> Vec<Finding> {
         let at_devices = |pool| waiting(process, pool).saturating_add(sent);
         let held = process.pools.iter().filter(|pool| pool.pages.out > at_devices(pool));
         let said: Vec<_> = held.map(|pool| had(process, pool)).collect();
-        let seen = format!("It gave its last sign {} ago; {}.", spoken(time), said.join("; "));
+        let seen = format!("It was last seen alive {} ago; {}.", spoken(time), said.join("; "));
         (!said.is_empty()).then(|| Finding::new(process.title(), &*process.name, seen, 0.0))
     };
     dead.filter_map(of).collect()

@@ -40,7 +40,7 @@ pub const KERNEL_DETACHED: DoctorRule = DoctorRule {
 fn kernel_detached(evidence: &Evidence) -> Vec<Finding> {
     let of = |pool: &KernelPoolEvidence| {
         let time = pool.detached.filter(|time| time.as_secs() >= STALLED && pool.inflight > 0)?;
-        let seen = format!("It waits for {} pages for {}.", grouped(pool.inflight), spoken(time));
+        let seen = format!("It has waited for {} pages for {}.", grouped(pool.inflight), spoken(time));
         Some(Finding::new(place(pool), pool.id.to_string(), seen, 0.0))
     };
     evidence.kernel_pools.iter().filter_map(of).collect()
@@ -53,8 +53,8 @@ pub const KERNEL_SLOW: DoctorRule = DoctorRule {
            least 10 times, and gets at least 5 % of its pages that way (64 single pages a call, or one of a \
            higher order)",
     why: "The driver's pages do not return to its pool: they are mapped and unmapped for each packet.",
-    fix: "A longer receive ring (`ethtool -G`), which makes the pool larger; or readers on the CPU of the \
-          interrupts.",
+    fix: "Lengthen the receive ring (`ethtool -G`), which makes the pool larger; or run readers on the CPU \
+          that takes the interrupts.",
     verify: "`pagepool list --kernel --watch`: recyc% of pool {of} rises.",
     find: kernel_slow,
     #[cfg(test)]
@@ -91,7 +91,8 @@ pub const KERNEL_RING_FULL: DoctorRule = DoctorRule {
     when: "`recycle_ring_full` of a page pool of the kernel is at least 1 % of its allocations, with 1,000 \
            allocations/s or more",
     why: "Other CPUs return pages faster than the driver takes them back; the rest go to the system.",
-    fix: "Readers on the CPU of the interrupts (RPS off, RFS on), or a longer receive ring (`ethtool -G`).",
+    fix: "Run readers on the CPU that takes the interrupts (RPS off, RFS on), or lengthen the receive ring \
+          (`ethtool -G`).",
     verify: "`pagepool list --kernel --json`: recycle_ring_full of pool {of} stands still.",
     find: kernel_ring_full,
     #[cfg(test)]

@@ -20,8 +20,8 @@ pub const NO_HUGE_PAGES: DoctorRule = DoctorRule {
     when: "a pool allocates 10,000 pages/s or more from memory of small pages, and the arena has taken 6 MiB \
            or more from the system",
     why: "CPU and IOMMU miss their TLB: packets are spread over more small pages than it covers.",
-    fix: "`--hugepages` or `Backing::Huge2M`, with `sysctl vm.nr_hugepages=N`; or the default, transparent \
-          huge pages.",
+    fix: "Use `--hugepages` or `Backing::Huge2M`, with `sysctl vm.nr_hugepages=N`; or the default, \
+          transparent huge pages.",
     verify: "`pagepool show {of}`: `got` of the arena.",
     find: no_huge_pages,
     #[cfg(test)]
@@ -30,7 +30,7 @@ pub const NO_HUGE_PAGES: DoctorRule = DoctorRule {
             of.arena().set("got", "4 KiB pages");
             of.arena().set("why", "none are free");
         },
-        says: "64.0M of 4 KiB pages; requested were 2 MiB pages: none are free",
+        says: "64.0M of 4 KiB pages; 2 MiB pages requested: none are free",
         well: |of| {
             of.arena().set("got", "4 KiB pages");
             of.arena().now.insert("committed_bytes".into(), 2 << 20);
@@ -49,7 +49,7 @@ fn no_huge_pages(evidence: &Evidence) -> Vec<Finding> {
         }
         let asked = arena.param("backing").filter(|asked| *asked != got);
         let why = arena.param("why").unwrap_or("");
-        let asked = asked.map_or(String::new(), |asked| format!("; requested were {asked}: {why}"));
+        let asked = asked.map_or(String::new(), |asked| format!("; {asked} requested: {why}"));
         let seen = format!(
             "Arena {}: {} of {got}{asked}. {} pages a second are allocated.",
             arena.name,
@@ -74,7 +74,8 @@ pub const COLOUR_LOST: DoctorRule = DoctorRule {
            may choose the offset, as AF_XDP does",
     why: "The first lines of all packets share few sets of the CPU's caches: with 1,024 pages out, touching \
           one takes 10.0 ns instead of 5.7 ([benchmarks.md](benchmarks.md)).",
-    fix: "A smaller `max_len`: 1024 bytes less than the room between headroom and tailroom gives 16 colours.",
+    fix: "Use a smaller `max_len`: 1024 bytes less than the room between headroom and tailroom gives 16 \
+          colours.",
     verify: "`pagepool show {of}`: colours is above 1.",
     find: colour_lost,
     #[cfg(test)]

@@ -87,8 +87,8 @@ fn no_pages(process: &ProcessEvidence, pool: &PoolEvidence) -> String {
     let most = process.arena(pool).and_then(|arena| arena.number::<u64>("max_bytes"));
     let most = most.map_or(String::new(), |most| format!(", which is {} MiB", most >> 20));
     format!(
-        "Have buffers returned earlier (pages out: {}; `pagepool show {{of}}` says where), or raise the \
-         arena's max_bytes{most}.",
+        "Return buffers earlier (pages out: {}; `pagepool show {{of}}` says where), or raise the arena's \
+         max_bytes{most}.",
         grouped(pool.pages.out)
     )
 }
@@ -98,9 +98,9 @@ pub const RX_RING_FULL: DoctorRule = DoctorRule {
     cost: Cost::PacketsLost,
     when: "`rx_ring_full` of a socket is at least 0.1 % of its packets",
     why: "The kernel drops a packet if the receive ring is full: the thread receives too slowly.",
-    fix: "For bursts, `--ring` with twice the slots. For lasting load, a CPU of its own (`--cpus`), and more \
-          queues if the interface has them. If the thread spends 80 % of its time in system calls: an \
-          interface whose driver has zero copy, or fewer packets.",
+    fix: "For bursts, double `--ring`. For lasting load, use a separate CPU (`--cpus`), and more queues if \
+          the interface has them. If the thread spends 80 % of its time in system calls, use an interface \
+          whose driver has zero copy, or send fewer packets.",
     verify: "`pagepool show {of} --watch`: rx_ring_full stands still.",
     find: rx_ring_full,
     #[cfg(test)]
@@ -141,11 +141,14 @@ fn sockets_on(evidence: &Evidence, link: &LinkEvidence) -> usize {
 const REFUSED: [(&str, &str); 6] = [
     (
         "rx_too_long",
-        "Packets longer than a chunk takes: a smaller MTU at the sender, `--chunk-size 4096`, or \
+        "The packets are longer than a chunk: lower the MTU of the sender, or use `--chunk-size 4096` or \
          `multi_buffer` (Linux 6.6).",
     ),
     ("rx_too_many_buffers", "Raise `chains` of the pool, or use larger buffers."),
-    ("rx_bad_length", "A `tailroom` that fits the device (`XskDevice::check_pool`); else please report it."),
+    (
+        "rx_bad_length",
+        "Use a `tailroom` that fits the device (`XskDevice::check_pool`); if it does, please report it.",
+    ),
     ("rx_bad_descriptor", "A faulty device or driver: please report it, with `pagepool show --json`."),
     ("rx_invalid_descs", "A bug of pagepool: please report it, with `pagepool show --json`."),
     ("rx_unmapped", "Name the device's domain in `PoolParams::domains`."),
@@ -175,7 +178,8 @@ pub const CARD_DROPPED: DoctorRule = DoctorRule {
            `rx_over_errors` of the interface) are at least 0.1 % of those that its sockets received; only \
            cards that report the length of their ring (`ethtool -g`)",
     why: "The hardware's ring was full, or the driver had no memory: these packets never reached XDP.",
-    fix: "More queues (`ethtool -L {of} combined N`), with a CPU for the interrupts of each queue.",
+    fix: "Use more queues (`ethtool -L {of} combined N`), with a separate CPU for the interrupts of each \
+          queue.",
     verify: "`ip -s -s link show {of}`: missed, fifo and overrun stand still.",
     find: card_dropped,
     #[cfg(test)]
@@ -202,12 +206,12 @@ fn card_dropped(evidence: &Evidence) -> Vec<Finding> {
             grouped(most.into())
         );
         let finding = Finding::new(format!("interface {name}"), name, seen, rate);
-        let longer = format!("`ethtool -G {{of}} rx {most}`: a longer ring of the hardware.");
+        let longer = format!("`ethtool -G {{of}} rx {most}` lengthens the ring of the hardware.");
         Some(match link.queues {
             _ if slots < most => finding.fixed_by(longer),
             Some((now, most)) if now >= most => finding.fixed_by(
-                "Its ring and its queues are at their most: a CPU for the interrupts of each queue, or fewer \
-                 packets.",
+                "Its ring and its queues are at their maximum: use a separate CPU for the interrupts of each \
+                 queue, or send fewer packets.",
             ),
             _ => finding,
         })
@@ -219,18 +223,18 @@ fn card_dropped(evidence: &Evidence) -> Vec<Finding> {
 const UNSENT: [(&str, &str); 12] = [
     (
         "tx_dropped",
-        "Set the other end up if it is down; else a faster receiver or a larger queue: `tc -s qdisc show`, \
-         `ip -s link` at both ends.",
+        "Set the other end up if it is down; else use a faster receiver or a larger queue: `tc -s qdisc \
+         show`, `ip -s link` at both ends.",
     ),
-    ("tx_overflow", "The interface is the bottleneck: none, unless it is down (`ip link`)."),
+    ("tx_overflow", "None, unless the interface is down (`ip link`): it is the bottleneck."),
     ("tx_gone", "The interface was removed: restart the program."),
-    ("tx_too_long", "The same MTU at both interfaces."),
+    ("tx_too_long", "Set the same MTU at both interfaces."),
     ("tx_unmapped", "Send through an `Egress`, which maps or copies."),
-    ("tx_bad_metadata", "Ask `XskDevice::tx_features` first; call `TxMetadata::write` last; `headroom` 256."),
+    ("tx_bad_metadata", "Check `XskDevice::tx_features`; call `TxMetadata::write` last; use `headroom` 256."),
     ("tx_invalid_descs", "A bug of pagepool: please report it, with `pagepool show --json`."),
     ("tx_bad_descriptor", "A faulty device or driver: please report it, with `pagepool show --json`."),
-    ("handoff_full", "A longer `handoff`, or more CPUs: the thread behind it is too slow."),
-    ("redirect_nowhere", "A wrong `PortId` in the handler."),
+    ("handoff_full", "Use a longer `handoff`, or more CPUs: the receiving thread is too slow."),
+    ("redirect_nowhere", "Correct the `PortId` in the handler."),
     ("copy_failed", "The pool of copies had no page: raise `max_bytes`, or attach the memory to the device."),
     ("pass_refused", "The stack is too slow, or there is none."),
 ];
@@ -314,7 +318,7 @@ mod tests {
         evidence.links[0].dropped = 80_000;
         evidence.links[0].rx_ring = Some((4096, 4096));
         let fix = card_dropped(&evidence)[0].fix.clone().expect("one of its own");
-        assert!(fix.starts_with("Its ring and its queues are at their most"), "{fix}");
+        assert!(fix.starts_with("Its ring and its queues are at their maximum"), "{fix}");
     }
 
     /// Packets that are too long raise a socket's `rx_dropped` in any mode, and with zero copy also the

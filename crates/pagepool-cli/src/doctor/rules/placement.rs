@@ -59,7 +59,7 @@ pub const OFF_NODE_CARD: DoctorRule = DoctorRule {
            another",
     why: "Packets and rings cross the link between the nodes, when the card writes them or the thread reads \
           them.",
-    fix: "`--cpus` of the card's node, or `taskset -p`; in a program, also bind the arena \
+    fix: "Use CPUs of the card's node (`--cpus`, `taskset -p`); in a program, also bind the arena \
           (`NodePolicy::Bind`).",
     verify: "`cat /sys/class/net/{of}/device/numa_node`, and `taskset -cp TID`.",
     find: off_node_card,
@@ -126,8 +126,8 @@ pub const IRQ_ON_CPU: DoctorRule = DoctorRule {
     name: "irq_on_cpu",
     cost: Cost::EachPacket,
     when: "1,000 interrupts a second or more of a socket's queue go to the only CPU that its thread may run \
-           on, and the thread uses half of that CPU or more; except with `--busy-poll`, where both belong \
-           together",
+           on, and the thread uses half of that CPU or more; except with `--busy-poll`, where that is \
+           intended",
     why: "Interrupts and the thread share one CPU while others may be idle; under load packets wait.",
     fix: "Send the interrupts to another CPU.",
     verify: "`cat /proc/interrupts`: the column of another CPU rises.",
@@ -165,7 +165,7 @@ fn irq_on_cpu(evidence: &Evidence) -> Vec<Finding> {
             let other = another_cpu(evidence, cpu);
             let fix = other.map(|other| {
                 let number = interrupt.number;
-                format!("`echo {other} > /proc/irq/{number}/smp_affinity_list`; keep irqbalance from it.")
+                format!("`echo {other} > /proc/irq/{number}/smp_affinity_list`; exclude it from irqbalance.")
             });
             all.push(fix.map_or(finding.clone(), |fix| finding.fixed_by(fix)));
         }
@@ -215,7 +215,7 @@ pub const IRQS_ON_ONE_CPU: DoctorRule = DoctorRule {
     when: "the interrupts of several receive queues of an interface, each 100 times a second or more, \
            together 1,000 times, all go to one CPU, although there are others",
     why: "That CPU limits all these queues.",
-    fix: "One CPU for each queue: `echo CPU > /proc/irq/N/smp_affinity_list`, or start irqbalance.",
+    fix: "Use one CPU for each queue: `echo CPU > /proc/irq/N/smp_affinity_list`, or start irqbalance.",
     verify: "`cat /proc/interrupts`: several columns rise.",
     find: irqs_on_one_cpu,
     #[cfg(test)]

@@ -28,7 +28,7 @@ pub const RING_FULL: DoctorRule = DoctorRule {
            the ring",
     why: "A page that finds lane and ring full leaves the pool; it returns through the arena's lock, and may \
           be cold.",
-    fix: "A larger `ring_size`, `lane_size` or `max_lanes`, or an owner that allocates more often.",
+    fix: "Use a larger `ring_size`, `lane_size` or `max_lanes`, or let the owner allocate more often.",
     verify: "`pagepool show {of} --watch`: recycle_ring_full and alloc_slow stand still.",
     find: ring_full,
     #[cfg(test)]
@@ -87,7 +87,7 @@ fn waived(evidence: &Evidence) -> Vec<Finding> {
             let owner = process.thread(pool).and_then(|thread| thread.cpu);
             let owner = owner.map_or(String::new(), |cpu| format!("; the owner ran on CPU {cpu} last"));
             let memory = process.arena(pool).and_then(|arena| arena.param("node"));
-            let memory = memory.map_or(String::new(), |node| format!(", the arena is of: {node}"));
+            let memory = memory.map_or(String::new(), |node| format!(", node of the arena: {node}"));
             format!(
                 "{} pages of another node left the pool, {share} of those allocated{owner}{memory}.",
                 grouped(pool.moved.alloc_waive)
@@ -103,7 +103,7 @@ pub const CACHE_FULL: DoctorRule = DoctorRule {
            50 % of the pages; except in a process that sends by its devices: sent buffers return in bursts",
     why: "If the cache is full, pages that the owner returns go through a lane or the ring, and cost a \
           refill.",
-    fix: "A `cache_size` as large as the owner's bursts: the buffers that it returns between two \
+    fix: "Use a `cache_size` as large as the owner's bursts: the buffers that it returns between two \
           allocations.",
     verify: "`pagepool show {of} --watch`: recycle_cache_full rises less than recycle_cached.",
     find: cache_full,
@@ -166,10 +166,10 @@ pub const SLOW: DoctorRule = DoctorRule {
     when: "a pool older than 5 s that allocates 1,000 pages/s or more calls the arena at least 10 times, and \
            at least once per 1,000 pages; `ring_full`, `waived`, `referenced` and `out_rising` do not \
            explain most of these calls",
-    why: "More pages are out at once than before, or the pool was asked to shrink: each call takes the \
+    why: "More pages are out at once than before, or the program shrinks the pool: each call takes the \
           arena's lock.",
-    fix: "Nothing, if the load just grew. Otherwise keep fewer buffers out at once, or let the pool keep its \
-          pages: shrink it less often (`ask_to_shrink`, `shrink`).",
+    fix: "Nothing, if the load just grew. Otherwise keep fewer buffers out at once, or shrink the pool less \
+          often (`ask_to_shrink`, `shrink`).",
     verify: "`pagepool show {of} --watch`: alloc_slow stands still.",
     find: slow,
     #[cfg(test)]

@@ -18,7 +18,7 @@ pub const LINK_DOWN: DoctorRule = DoctorRule {
     #[cfg(test)]
     case: RuleCase {
         ill: |of| of.links[0].state = LinkState::NoCarrier,
-        says: "It has no carrier, and sockets of drop, pid 500 are on it. Some(\"Set up what",
+        says: "It has no carrier, and sockets of drop, pid 500 are on it. Some(\"Set up the link",
         well: |of| {
             of.links[0].state = LinkState::Down;
             of.processes[0].dead_for = Some(std::time::Duration::ZERO);
@@ -34,15 +34,14 @@ fn link_down(evidence: &Evidence) -> Vec<Finding> {
             LinkState::NoCarrier => (
                 "has no carrier",
                 Some(
-                    "Set up what it gets packets from (`ip link set dev NAME up`): the port behind the \
-                     cable, a veth's peer, a port of a bridge or bond; `ip link` names the interface below \
-                     behind an @.",
+                    "Set up the link's other end (`ip link set dev NAME up`): the port behind the cable, a \
+                     veth's peer, a port of a bridge or bond; `ip link` shows the lower interface after an \
+                     @.",
                 ),
             ),
-            LinkState::Gone => (
-                "is gone",
-                Some("Start the program again when there is such an interface in its network namespace."),
-            ),
+            LinkState::Gone => {
+                ("is gone", Some("Restart the program when the interface is in its network namespace again."))
+            }
         };
         let has_socket = |process: &&ProcessEvidence| {
             let sockets = process.entries.iter().filter(|entry| entry.kind == "socket");
@@ -63,8 +62,8 @@ pub const GENERIC_XDP: DoctorRule = DoctorRule {
     when: "the XDP program of a socket runs in generic mode, although the driver has native XDP (Linux 6.3 \
            and later report it)",
     why: "In generic mode the kernel first allocates an skb for each packet, and often copies the packet.",
-    fix: "`--mode native` (`Attach::Native`), whose error says why the driver refuses; an MTU that fits a \
-          page.",
+    fix: "Use `--mode native` (`Attach::Native`), whose error says why the driver refuses, and an MTU that \
+          fits a page.",
     verify: "`ip link show {of}`: xdp, not xdpgeneric.",
     find: generic_xdp,
     #[cfg(test)]
@@ -83,8 +82,7 @@ fn generic_xdp(evidence: &Evidence) -> Vec<Finding> {
         socket.param("attach") == Some("generic") && link.native == Some(true)
     };
     let of = |(process, socket, link): (&ProcessEvidence, &EntryEvidence, &LinkEvidence)| {
-        let why =
-            socket.param("attach_reason").map_or(String::new(), |why| format!(" It was chosen: {why}."));
+        let why = socket.param("attach_reason").map_or(String::new(), |why| format!(" Reason: {why}."));
         let seen = format!("XDP runs in generic mode; driver {} runs it natively.{why}", driver(link));
         Finding::new(place(process, socket), &*link.name, seen, rate(evidence, socket))
     };
@@ -97,8 +95,8 @@ pub const COPY_MODE: DoctorRule = DoctorRule {
     when: "a socket copies packets, although the driver has zero copy (Linux 6.3 and later report it); \
            except in generic mode, and on virtio_net without an IOMMU, which refuses zero copy",
     why: "The kernel copies each packet between its own memory and the socket's.",
-    fix: "`--mode zerocopy` (`XskMode::ZeroCopy`), whose error says why the driver refuses; chunks of 4096 \
-          bytes, and an MTU that fits them.",
+    fix: "Use `--mode zerocopy` (`XskMode::ZeroCopy`), whose error says why the driver refuses, with chunks \
+          of 4096 bytes and an MTU that fits them.",
     verify: "`pagepool show {of}`: zero_copy true.",
     find: copy_mode,
     #[cfg(test)]
@@ -107,7 +105,7 @@ pub const COPY_MODE: DoctorRule = DoctorRule {
             of.socket().set("zero_copy", "false");
             of.socket().set("chunk", "2048");
         },
-        says: "copies; driver ice has zero copy. Chunks are of 2048 bytes",
+        says: "copies; driver ice has zero copy. Chunks have 2048 bytes",
         well: |of| {
             of.socket().set("zero_copy", "false");
             of.links[0].driver = Some("virtio_net".into());
@@ -128,7 +126,7 @@ fn copy_mode(evidence: &Evidence) -> Vec<Finding> {
         let chunk = socket.param("chunk").unwrap_or("?");
         let mtu = socket.param("mtu").unwrap_or("?");
         let seen = format!(
-            "The kernel copies; driver {} has zero copy. Chunks are of {chunk} bytes, the MTU is {mtu}.",
+            "The kernel copies; driver {} has zero copy. Chunks have {chunk} bytes, the MTU is {mtu}.",
             driver(link)
         );
         all.push(Finding::new(

@@ -161,8 +161,8 @@ fn without_card(root: &Path, link: &LinkInfo) -> Option<String> {
     let is_hidden = link.kind.is_none() && link.is_ethernet && folder(root, link).is_none();
     is_hidden.then(|| {
         format!(
-            "/sys is not that of this network namespace: node, interrupts and missed packets of {} were not \
-             looked at; `ip netns exec NAME pagepool doctor` shows them",
+            "/sys belongs to another network namespace: node, interrupts and missed packets of {} were not \
+             checked; run `ip netns exec NAME pagepool doctor`",
             link.name
         )
     })

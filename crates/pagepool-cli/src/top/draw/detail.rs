@@ -72,7 +72,7 @@ impl DetailPage {
         if !app.is_opened_there() {
             self.folded("ENDED: these are its last figures.", Some(Colour::Bad));
         }
-        let thread = pool.thread.as_ref().map_or("bound to no thread that is known".into(), |thread| {
+        let thread = pool.thread.as_ref().map_or("bound to an unknown thread, or to none".into(), |thread| {
             format!("bound to thread {} (tid {})", thread.name, thread.tid)
         });
         let interface = pool.ifindex.map_or(String::new(), |index| format!(", interface {index}"));
@@ -84,7 +84,7 @@ impl DetailPage {
             self.places(row, pool);
         }
         self.holders(pool.holders.as_ref());
-        self.heading("Counters: in all, in a second, and what they count");
+        self.heading("Counters: total, per second, and what they mean");
         let seconds = moved.as_ref().map(|moved| moved.over.as_secs_f64());
         let rates = moved.as_ref().map(|moved| moved.stats.fields());
         self.counters(pool.stats.fields(), rates, seconds, Stats::DOCS);
@@ -108,15 +108,15 @@ impl DetailPage {
         ));
         if let Some(time) = pool.detached_for() {
             self.say(format!(
-                "Its driver gave it up {} ago, and waits for these pages (detach-time).",
+                "Its driver released it {} ago, and waits for these pages (detach-time).",
                 age(time)
             ));
         }
         self.history(&app.history.last(key, self.columns), "pages");
         let Some(stats) = pool.stats else {
-            return self.say("This kernel does not count: it is without CONFIG_PAGE_POOL_STATS.");
+            return self.say("This kernel has no counters: it was built without CONFIG_PAGE_POOL_STATS.");
         };
-        self.heading("Counters: in all, in a second, and what they count in a pool of ours");
+        self.heading("Counters: total, per second, and what they mean in a pool of pagepool");
         let moved = app.sampled.kernel_moved(pool);
         let seconds = moved.map(|(_, over)| over.as_secs_f64());
         let docs = stats.fields().iter().map(|(name, _)| doc_of(name)).collect::<Vec<_>>();
@@ -179,7 +179,7 @@ impl DetailPage {
         holders.groups.iter().take(MOST_GROUPS).for_each(|group| self.say(group.to_string()));
         let more = holders.more_groups + holders.groups.len().saturating_sub(MOST_GROUPS) as u64;
         if more > 0 {
-            self.say(format!("and {} more groups: `pagepool show` has them", grouped(more)));
+            self.say(format!("and {} more groups: `pagepool show` lists them", grouped(more)));
         }
     }
 

@@ -26,8 +26,8 @@ pub fn lines(theme: TopTheme) -> Vec<Line<'static>> {
     }));
     lines.extend([
         Line::default(),
-        Line::raw("DEAD: the process was killed; its file shows what it held, until `pagepool clean`."),
-        Line::raw("Rates are of the time between two looks. What to do: docs/observing.md."),
+        Line::raw("DEAD: killed; its file shows what it held, until `pagepool clean`."),
+        Line::raw("Rates are averages between two looks. What to do: docs/observing.md."),
     ]);
     lines
 }

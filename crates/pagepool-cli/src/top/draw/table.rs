@@ -170,8 +170,8 @@ fn nothing(app: &TopApp) -> Vec<Line<'static>> {
 fn nobody(app: &TopApp) -> Vec<Line<'static>> {
     let lines = [
         app.sampled.now.nobody(),
-        "A program publishes by pagepool::publish (C: pagepool_publish), the commands of".into(),
-        "pagepool by themselves: try `pagepool demo` in another terminal.".into(),
+        "Programs publish with pagepool::publish (C: pagepool_publish); the commands of".into(),
+        "pagepool do so automatically: try `pagepool demo` in another terminal.".into(),
     ];
     lines.map(Line::from).into()
 }

@@ -97,6 +97,6 @@ fn kept(plan: &TrafficPlan<'_>, opened: &[OpenedInterface]) -> CapabilitySet {
 /// Makes this thread give up all other capabilities: everything is open and attached.
 fn give_up_all_but(kept: CapabilitySet) {
     if let Err(error) = sys::keep_capabilities(kept) {
-        output::warn(format_args!("the command keeps its capabilities while it runs: {error}"));
+        output::warn(format_args!("the command cannot drop its capabilities, and keeps them: {error}"));
     }
 }

@@ -32,8 +32,8 @@ impl FlowSpread {
             let held = HeldFlowSpread::over(&interface.link, &interface.queues);
             let mut held = held.map_err(|error| refused(&error))?;
             output::note(format_args!(
-                "{} spreads flows over its queues {} until this command ends; if it is killed, undo \
-                 that by{OWN_LINE}{}",
+                "{} spreads flows over its queues {} until this command ends; if it is killed, undo that \
+                 with{OWN_LINE}{}",
                 interface.link.name,
                 listed(&interface.queues),
                 held.undo()
@@ -54,7 +54,7 @@ impl Drop for FlowSpread {
             let undo = held.undo();
             if let Err(error) = held.restore() {
                 let why = error_chain(&error);
-                output::warn(format_args!("flows stay where they are: {why}; use{OWN_LINE}{undo}"));
+                output::warn(format_args!("cannot restore the spread of flows: {why}; run{OWN_LINE}{undo}"));
             }
         }
     }

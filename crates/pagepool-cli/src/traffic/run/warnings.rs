@@ -44,7 +44,7 @@ fn note_other_queues(plan: &TrafficPlan<'_>, interface: &Interface) {
     let adds = rules.iter().zip(queues.iter().cycle());
     let adds = adds.map(|(rule, queue)| format!("ethtool -N {word} {rule} action {queue}"));
     output::note(format_args!(
-        "packets of the match that {name} puts into other queues than {} go to the kernel. These rules move \
+        "packets of the match that {name} puts into queues other than {} go to the kernel. These rules move \
          them (`ethtool -K {word} ntuple on` first, if they are refused):{OWN_LINE}{}",
         listed(queues),
         adds.collect::<Vec<_>>().join("; ")

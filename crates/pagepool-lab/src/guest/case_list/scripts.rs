@@ -408,7 +408,7 @@ pub(super) const BESIDE_KILLED: &str = ". /cases/xdp_tools
     wait $(cat /tmp/drop.pid)
     [ $? -eq 1 ] || fail \"drop ended with another status\"
     cat /tmp/drop
-    grep -q 'somebody detached the XDP program of near0' /tmp/drop || fail 'it was not noticed'";
+    grep -q 'the XDP program of near0 was detached' /tmp/drop || fail 'it was not noticed'";
 
 /// At the end a name of the chain is missing: the chain cannot be changed, and the program stays, with a
 /// warning. The run passes.

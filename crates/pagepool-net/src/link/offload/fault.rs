@@ -280,15 +280,15 @@ impl OffloadFault {
             OffloadOwner::InterfaceElsewhere { .. } => format!("packets arrive at {owner} {how}"),
             OffloadOwner::Stacked { link, below } => return lost_tags(link, below),
             OffloadOwner::HiddenBelow { why } => format!(
-                "packets may arrive at {interface} {how}: what is below it cannot be asked for its \
-                 offloads: {why}"
+                "packets may arrive at {interface} {how}: the offloads of the interfaces below it cannot be \
+                 read: {why}"
             ),
             OffloadOwner::Peer(_) | OffloadOwner::PeerElsewhere { .. } => {
                 format!("packets from {interface}'s peer {owner} arrive {how}")
             }
             OffloadOwner::HiddenPeer(HiddenPeer { why, .. }) => format!(
-                "packets from {interface}'s peer arrive {how}, if it has on what {interface} has. It cannot \
-                 be asked: {why}"
+                "packets from {interface}'s peer arrive {how}, if its offloads equal those of {interface}. \
+                 They cannot be read: {why}"
             ),
         };
         let of_driver = !fixed.is_empty() && !matches!(owner, OffloadOwner::HiddenBelow { .. });
@@ -345,8 +345,8 @@ fn lost_tags(link: &LinkInfo, below: &[LinkInfo]) -> String {
     let instead = if named.is_empty() { "an interface below it".into() } else { named.join(" or ") };
     let (name, kind) = (shown(&link.name), shown(link.kind.as_deref().unwrap_or_default()));
     format!(
-        "packets arrive at {name} without VLAN tags, and what it sends back has none: the kernel takes tags \
-         out before it hands packets to an interface of kind {kind}. Nothing turns that off: use {instead}"
+        "packets arrive at {name} without VLAN tags, and are sent back without them: the kernel removes tags \
+         before it passes packets to an interface of kind {kind}. This cannot be turned off: use {instead}"
     )
 }
 
@@ -407,9 +407,9 @@ mod tests {
         let hidden = OffloadFault { offloads, fixed: Vec::new(), ..hidden };
         assert_eq!(
             hidden.to_string(),
-            "packets from lo's peer arrive without checksums, or longer than the MTU, if it has on what lo \
-             has. It cannot be asked: nobody knows it. Run at both ends, each with its own name: ethtool -K \
-             lo tx off tso off gso off"
+            "packets from lo's peer arrive without checksums, or longer than the MTU, if its offloads equal \
+             those of lo. They cannot be read: nobody knows it. Run at both ends, each with its own name: \
+             ethtool -K lo tx off tso off gso off"
         );
     }
 

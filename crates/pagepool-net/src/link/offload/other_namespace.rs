@@ -37,7 +37,7 @@ impl OtherNamespace {
     /// The namespace with this number in the netlink client's namespace, or why it was not found.
     pub(crate) fn find(netlink: &mut Netlink, number: u32) -> Result<Self, String> {
         let kind = FileId::at(OWN);
-        let kind = kind.map_err(|error| format!("{OWN} cannot be looked at: {error}; mount /proc"))?;
+        let kind = kind.map_err(|error| format!("{OWN} cannot be examined: {error}; mount /proc"))?;
         Self::search(NamespacePlaces::new(), kind, |file| {
             netlink.number_of(file.as_fd()).ok().map(|found| found == Some(number))
         })
@@ -128,13 +128,11 @@ impl fmt::Display for OtherNamespace {
 /// Why it was not found. `denied`: processes that cannot be examined, in namespaces that no other place leads
 /// to.
 fn not_found(denied: usize) -> String {
-    let none = "no name of `ip netns` and no process that this one sees leads to its namespace";
+    let none = "no `ip netns` name and no visible process leads to its namespace";
     match denied {
         0 => none.into(),
-        1 => format!("{none}; 1 process may not be looked at, which takes CAP_SYS_PTRACE over it"),
-        many => {
-            format!("{none}; {many} processes may not be looked at, which takes CAP_SYS_PTRACE over them")
-        }
+        1 => format!("{none}; 1 process cannot be examined without CAP_SYS_PTRACE"),
+        many => format!("{none}; {many} processes cannot be examined without CAP_SYS_PTRACE"),
     }
 }
 
@@ -146,9 +144,9 @@ mod tests {
     fn a_number_that_no_namespace_has_leads_to_none() {
         let mut netlink = Netlink::open().unwrap();
         let why = OtherNamespace::find(&mut netlink, 0x7fff_ffff).unwrap_err();
-        assert!(why.starts_with("no name of `ip netns` and no process"), "{why}");
+        assert!(why.starts_with("no `ip netns` name and no visible process"), "{why}");
         assert!(netlink.number_of(File::open("/proc/self/stat").unwrap().as_fd()).is_err(), "no namespace");
-        assert!(not_found(2).contains("; 2 processes may not be looked at, which takes CAP_SYS_PTRACE"));
+        assert!(not_found(2).contains("; 2 processes cannot be examined without CAP_SYS_PTRACE"));
     }
 
     #[test]

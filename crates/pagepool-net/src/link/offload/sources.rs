@@ -98,7 +98,7 @@ impl OffloadSources {
         });
         let (lowers, hidden) = match stack::is_stacked(link) && depth == DEEPEST {
             false => stack::lowers(netlink, link),
-            true => (Vec::new(), vec![format!("{DEEPEST} interfaces above it were looked at, the limit")]),
+            true => (Vec::new(), vec![format!("it is below {DEEPEST} other interfaces, the limit")]),
         };
         let one = |(lower, mut elsewhere): Lower| {
             let client = elsewhere.as_mut().map_or(&mut *netlink, |there| &mut there.netlink);
@@ -206,7 +206,7 @@ impl VethPeer {
             }
             Self::Hidden(hidden) => (Some(OffloadOwner::HiddenPeer(hidden.clone())), ethtool),
         };
-        let gone = || HiddenPeer { place: None, why: "it is not where it was".into() };
+        let gone = || HiddenPeer { place: None, why: "it was moved or removed".into() };
         let owner = owner.unwrap_or_else(|| OffloadOwner::HiddenPeer(gone()));
         OffloadFault::of(ethtool, link, owner, &Offload::OF_SENDER)
     }

@@ -76,8 +76,7 @@ fn ports(netlink: &mut Netlink, link: &LinkInfo) -> (Vec<Lower>, Vec<String>) {
     let mut ports: Vec<Lower> = ports.map(|port| (port, None)).collect();
     let more = ports.len().saturating_sub(MOST_PORTS);
     ports.truncate(MOST_PORTS);
-    let why =
-        (more > 0).then(|| format!("it has {more} more ports than the {MOST_PORTS} that are looked at"));
+    let why = (more > 0).then(|| format!("it has {more} ports more than the limit of {MOST_PORTS}"));
     (ports, why.into_iter().collect())
 }
 

@@ -237,8 +237,7 @@ impl XdpChain<'_> {
             let path = self.folder.display();
             let remedy = match source.kind() {
                 io::ErrorKind::TimedOut => format!(
-                    "another process has {path} locked for more than {} s, to change XDP programs: see \
-                     `fuser -v {path}`",
+                    "another process has locked {path} for more than {} s: see `fuser -v {path}`",
                     LOCK_LIMIT.as_secs()
                 ),
                 _ => format!("{path} must be a folder that this user may open and lock"),
@@ -256,9 +255,9 @@ impl XdpChain<'_> {
                 let named = name.map_or(String::new(), |name| format!(" ({name})"));
                 let (id, interface) = (there.id, self.interface);
                 let what = format!(
-                    "the XDP program with id {id} is attached to {interface}{named}, and is no dispatcher of \
-                     libxdp, which could run others beside it: detach \
-                     it, or pass the XSKMAP that it redirects to"
+                    "the XDP program with id {id} is attached to {interface}{named}, and cannot run others, \
+                     because it is not a libxdp dispatcher: detach it, or pass the XSKMAP that it redirects \
+                     to"
                 );
                 Err(Error::Busy { what })
             }
@@ -273,9 +272,9 @@ impl XdpChain<'_> {
             let other = read.as_deref().and_then(dispatcher::version);
             let other = other.map_or("unknown".into(), |other| other.to_string());
             let what = format!(
-                "the dispatcher of {interface} is of version {other} of libxdp's protocol, and 2 and 3 are \
-                 those known here (xdp-tools 1.3 to 1.6): remove its programs (`xdp-loader unload \
-                 {} --all`), or pass the XSKMAP of one of them",
+                "the dispatcher of {interface} has version {other} of libxdp's protocol, but only 2 and 3 \
+                 are supported (xdp-tools 1.3 to 1.6): remove its programs (`xdp-loader unload {} --all`), \
+                 or pass the XSKMAP of one of them",
                 shell_word(interface)
             );
             Error::Busy { what }
@@ -340,8 +339,8 @@ impl XdpChain<'_> {
         if programs.len() > dispatcher::MOST {
             let (interface, most) = (self.interface, dispatcher::MOST);
             let what = format!(
-                "{interface} has {most} XDP programs, which is all that libxdp's protocol has room for: \
-                 remove one (`xdp-loader unload {} --id ID`)",
+                "{interface} has {most} XDP programs, the limit of libxdp's protocol: remove one \
+                 (`xdp-loader unload {} --id ID`)",
                 shell_word(interface)
             );
             return Err(Error::Busy { what });
@@ -371,15 +370,17 @@ impl XdpChain<'_> {
         let (interface, source) = (self.interface, io::Error::from_raw_os_error(number));
         let remedy = match number {
             errno::EPERM => capability::remedy(capability::PROGRAM),
-            errno::EOPNOTSUPP => format!("the driver of {interface} has no XDP: attach in generic mode"),
+            errno::EOPNOTSUPP => {
+                format!("the driver of {interface} does not support XDP: attach in generic mode")
+            }
             errno::EBUSY | errno::EEXIST => format!(
-                "another XDP program was attached to {interface}, perhaps by a BPF link, which keeps others \
-                 out: see `ip link show {}` and `bpftool link`",
+                "another XDP program was attached to {interface}, perhaps by a BPF link, which excludes \
+                 others: see `ip link show {}` and `bpftool link`",
                 shell_word(interface)
             ),
             _ => format!(
-                "{error}. If the MTU of {interface}, or of a veth's other end, is longer than a page holds, \
-                 each of its programs must accept packets of several buffers"
+                "{error}. If the MTU of {interface}, or of a veth's other end, exceeds a page, each of its \
+                 programs must accept packets of several buffers"
             ),
         };
         Error::System { call: "netlink", remedy, source }
@@ -429,8 +430,8 @@ fn remove_names(folder: &Path) -> io::Result<()> {
 
 fn not_named(call: &'static str, path: &Path, source: io::Error) -> Error {
     let remedy = format!(
-        "{} must be a folder of a BPF file system with the programs of a dispatcher, and this user must own \
-         it; if the dispatcher was loaded elsewhere, {FILE_SYSTEM_VARIABLE} says where that file system is",
+        "{} must be a folder of a BPF file system with the programs of a dispatcher, owned by this user; if \
+         the dispatcher is in another BPF file system, set {FILE_SYSTEM_VARIABLE} to that one",
         path.display()
     );
     failed(call, source, remedy)
@@ -441,7 +442,7 @@ fn not_placed(id: u32, source: io::Error) -> Error {
         return not_loaded("bpf(BPF_LINK_CREATE)", source);
     }
     let remedy = format!(
-        "the XDP program with id {id} does not fit the dispatchers made here: remove it from the chain \
+        "the XDP program with id {id} does not fit pagepool's dispatchers: remove it from the chain \
          (`xdp-loader unload` of its interface with `--id {id}`); or the kernel is older than Linux 5.10"
     );
     failed("bpf(BPF_LINK_CREATE)", source, remedy)
@@ -450,12 +451,12 @@ fn not_placed(id: u32, source: io::Error) -> Error {
 pub(super) fn not_loaded(call: &'static str, source: io::Error) -> Error {
     let remedy = match source.raw_os_error() {
         Some(errno::EPERM) => format!(
-            "{}. Or this kernel has no extensions (freplace): then work by the map of another program",
+            "{}. Or this kernel has no extensions (freplace): then use the map of another program",
             capability::remedy(capability::SEND_PROGRAM)
         ),
         _ => {
-            let known = "programs beside others require Linux 5.10 with CONFIG_DEBUG_INFO_BTF, and the BPF \
-                         JIT (`sysctl net.core.bpf_jit_enable=1`)";
+            let known = "running beside other programs requires Linux 5.10 with CONFIG_DEBUG_INFO_BTF, and \
+                         the BPF JIT (`sysctl net.core.bpf_jit_enable=1`)";
             return failed(call, source, known);
         }
     };

@@ -48,7 +48,7 @@ pub(super) fn seen(link: BorrowedFd<'_>, path: &Path, interface: &str) -> Result
     sys::xdp_link(link).map_err(|source| match source.raw_os_error() {
         None => not_of(path, interface),
         Some(_) => {
-            let known = format!("the kernel does not say what {} is", path.display());
+            let known = format!("the kernel does not report what {} is", path.display());
             failed("bpf(BPF_OBJ_GET_INFO_BY_FD)", source, known)
         }
     })
@@ -57,8 +57,8 @@ pub(super) fn seen(link: BorrowedFd<'_>, path: &Path, interface: &str) -> Result
 /// The error if the named object is no link of this interface.
 pub(super) fn not_of(path: &Path, interface: &str) -> Error {
     let must_be = format!(
-        "the link of an XDP program on {interface}: it is that of another interface, perhaps in another \
-         network namespace, or another object; remove the file, or use another name"
+        "the link of an XDP program on {interface}: it belongs to another interface, perhaps in another \
+         network namespace, or is another object; remove the file, or use another name"
     );
     parameter("link", path.display(), must_be)
 }
@@ -77,7 +77,7 @@ pub(super) fn holds_names(what: &'static str, path: &Path) -> Result<(), Error> 
 
 fn remove_dead(path: &Path) -> Result<(), Error> {
     fs::remove_file(path).map_err(|source| {
-        let remedy = format!("{} is a link that is attached no more: remove the file", path.display());
+        let remedy = format!("{} is a detached link: remove the file", path.display());
         failed("unlink", source, remedy)
     })
 }
@@ -124,8 +124,8 @@ fn not_opened(what: &str, path: &Path, source: io::Error) -> Error {
     let path = path.display();
     let remedy = match source.raw_os_error() {
         Some(errno::ENOENT) => format!(
-            "no {what} has the name {path}: whoever loads the XDP program pins it, for example by `bpftool \
-             {what} pin id ID {word}`"
+            "no {what} has the name {path}: the process that loads the XDP program must pin it, for example \
+             by `bpftool {what} pin id ID {word}`"
         ),
         Some(errno::EPERM) => format!("{path}: {}", capability::remedy(capability::PROGRAM)),
         Some(errno::EACCES) => {

@@ -336,8 +336,7 @@ impl Redirect {
             return member.exchange(loaded);
         }
         let Some(ours) = &self.ours else {
-            let must_be =
-                "left out: the XDP program was attached elsewhere, and decides which packets it redirects";
+            let must_be = "left out: the XDP program is not this Redirect's, and selects packets itself";
             return Err(parameter("match", by, must_be));
         };
         let taken = [&*ours.asks, &program::redirect(self.map.as_raw_fd())].concat();
@@ -639,7 +638,8 @@ impl Ours {
             let remedy = match source.raw_os_error() {
                 Some(errno::ENOLINK) => format!("{} was removed, or its program detached", self.interface),
                 Some(errno::EPERM) if self.is_replaced(locked) => format!(
-                    "another process replaced the XDP program of {}: one run at a time uses a pinned link",
+                    "another process replaced the XDP program of {}: only one run at a time can use a pinned \
+                     link",
                     self.interface
                 ),
                 _ => {
@@ -722,8 +722,8 @@ fn attached_before(interface: &str, how: Attach, pin: (&OwnedFd, &Path)) -> Resu
     if how != Attach::Auto && how != mode {
         let path = path.display();
         let must_be = format!(
-            "auto, or {mode:?} as the link {path} of {interface} is: else end the run that uses it, and \
-             remove the file"
+            "auto, or {mode:?}, the mode of the link {path} of {interface}; for another mode, stop the run \
+             that uses the link, and remove the file"
         );
         return Err(parameter("attach", format_args!("{how:?}"), must_be));
     }
@@ -799,9 +799,8 @@ fn beside(interface: &str, name: Option<&str>) -> String {
         ),
         // A BPF link holds it, so ip(8) cannot remove it.
         Some(name) if name.starts_with(OURS) => format!(
-            "Stop it, or, if its process is gone, remove its pinned link: rm \
-             /sys/fs/bpf/{}, or where it was pinned, or: bpftool link detach id N, as `bpftool \
-             link` lists it",
+            "Stop it, or, if its process is gone, remove its pinned link: rm /sys/fs/bpf/{}, or the path \
+             that it was pinned to, or: bpftool link detach id N (`bpftool link` lists it)",
             shell_word(&format!("pagepool-{}", interface.replace('.', ":"))) // the file system allows no dot
         ),
         _ => format!(

@@ -121,7 +121,7 @@ fn make_rings(fd: BorrowedFd<'_>, params: &XskParams, buffers: u32) -> Result<(R
     let ring = |ring, entries| -> Result<Mapped, Error> {
         let sized = sys::set_ring_size(fd, ring, entries).map_err(|error| ("setsockopt(AF_XDP ring)", error));
         sized.and_then(|()| Mapped::new(fd, ring, entries)).map_err(|(call, source)| {
-            let remedy = format!("the kernel makes no ring of {entries} entries: use a smaller one");
+            let remedy = format!("the kernel did not create a ring of {entries} entries: use a smaller one");
             failed(call, source, remedy)
         })
     };

@@ -118,7 +118,7 @@ fn features_of_copies(
     }
     if mode == TxMetadataMode::SoftwareChecksum {
         let must_be = format!(
-            "On with {}: it takes packets in fragments, of which the kernel computes no checksums",
+            "On with {}: it receives packets in fragments, and the kernel computes no checksums of those",
             driver.name
         );
         return Err(parameter("tx_metadata", "SoftwareChecksum", must_be));

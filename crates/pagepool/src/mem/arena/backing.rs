@@ -175,7 +175,7 @@ impl ArenaMemory {
         let instead = self.map(at.clone(), how)?;
         let addr = self.base() + at.start;
         if !how.inherit_on_fork && !self.space.is_callers() {
-            let remedy = "this kernel cannot keep the memory from child processes: set inherit_on_fork";
+            let remedy = "this kernel cannot exclude the memory from child processes: set inherit_on_fork";
             let no = Error::of_call("madvise(MADV_DONTFORK)", || remedy.into());
             memory::advise(addr, at.len(), Advice::DontFork).map_err(no)?;
         }
@@ -339,7 +339,9 @@ fn no_transparent_huge_pages(read: impl Fn(&str) -> Option<String>) -> Option<St
         None => "use the backing Huge2M".into(),
     };
     let (size, region) = (bytes(size), bytes(region));
-    Some(format!("a transparent huge page has {size} here, and a region of an arena {region}: {remedy}"))
+    Some(format!(
+        "transparent huge pages are {size} here, larger than an arena's region of {region}: {remedy}"
+    ))
 }
 
 fn out_of_memory(len_bytes: u64) -> String {
@@ -409,7 +411,9 @@ mod tests {
         assert_eq!(system("2097152\n", None), None, "x86-64, and arm64 with pages of 4 KiB");
         let why = system("536870912\n", Some("always inherit madvise [never]\n")).unwrap();
         assert!(
-            why.starts_with("a transparent huge page has 512 MiB here, and a region of an arena 4 MiB"),
+            why.starts_with(
+                "transparent huge pages are 512 MiB here, larger than an arena's region of 4 MiB"
+            ),
             "{why}"
         );
         assert!(

@@ -24,11 +24,11 @@ pub enum SkbError {
 impl fmt::Display for SkbError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Exhausted => "the cache has no block left: make it larger, or keep a handle of it",
+            Self::Exhausted => "the cache has no free block: create a larger cache, or keep a handle of it",
             Self::NoMemory => "no memory for a larger head",
             Self::Cloned => "a clone shares these bytes: unclone the packet first",
-            Self::NoRoom => "there is no room for that: cow_head makes headroom, add_frag adds data",
-            Self::TooShort => "the packet has not so many bytes",
+            Self::NoRoom => "not enough room: cow_head adds headroom, add_frag adds data",
+            Self::TooShort => "the packet has fewer bytes",
             Self::Unreadable => "the packet has memory that the CPU cannot read",
         })
     }

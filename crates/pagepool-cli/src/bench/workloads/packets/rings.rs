@@ -34,20 +34,21 @@ const TWO: Chunks = Chunks { len: 6000, buffers: 2, ..PAGES };
 pub const TABLE: &[Workload] = &[
     row("xsk_drop", || ready(1, PAGES, drop)).about("receive 60 bytes over AF_XDP's rings, drop"),
     row("xsk_drop_2048", || ready(1, HALVES, drop))
-        .about("the same in chunks of 2048 bytes")
+        .about("receive 60 bytes in chunks of 2048 bytes, drop")
         .rules(HALF_PAGES),
-    row("xsk_drop_two", || ready(1, TWO, drop)).about("the same for 6000 bytes in two buffers, per buffer"),
+    row("xsk_drop_two", || ready(1, TWO, drop)).about("receive 6000 bytes in two buffers, drop; per buffer"),
     row("xsk_echo", || ready(1, PAGES, echo)).about("receive 60 bytes, send them by the same port"),
     row("xsk_echo_2048", || ready(1, HALVES, echo))
-        .about("the same in chunks of 2048 bytes")
+        .about("receive 60 bytes in chunks of 2048 bytes, send them by the same port")
         .rules(HALF_PAGES),
-    row("xsk_echo_two", || ready(1, TWO, echo)).about("the same for 6000 bytes in two buffers, per buffer"),
+    row("xsk_echo_two", || ready(1, TWO, echo))
+        .about("receive 6000 bytes in two buffers, send them by the same port; per buffer"),
     row("xsk_forward", || ready(2, PAGES, forward)).about("receive 60 bytes, send them by another port"),
     row("xsk_forward_2048", || ready(2, HALVES, forward))
-        .about("the same in chunks of 2048 bytes")
+        .about("receive 60 bytes in chunks of 2048 bytes, send them by another port")
         .rules(HALF_PAGES),
     row("xsk_forward_two", || ready(2, TWO, forward))
-        .about("the same for 6000 bytes in two buffers, per buffer"),
+        .about("receive 6000 bytes in two buffers, send them by another port; per buffer"),
 ];
 
 /// A page is opened and returned for every 128 buffers.

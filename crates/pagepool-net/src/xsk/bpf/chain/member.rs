@@ -81,7 +81,7 @@ impl ChainMember {
             ChainedProgram::load(code, slot).map_err(|error| not_loaded("bpf(BPF_PROG_LOAD)", error))?;
         let sign = sign(&ours).map_err(|source| {
             let remedy = format!(
-                "the abstract socket that says that the XDP program of {} is in use was not made",
+                "the abstract socket that marks the XDP program of {} as used could not be created",
                 link.name
             );
             failed("bind", source, remedy)
@@ -153,8 +153,8 @@ impl ChainMember {
         let word = shell_word(interface);
         let then = format!(
             "the XDP program with id {id} stays in the chain of {interface}, and passes all packets: \
-             `xdp-loader unload {word} --id {id}` removes it, and `ip link set dev {word} xdp off` all \
-             programs"
+             `xdp-loader unload {word} --id {id}` removes it, and `ip link set dev {word} xdp off` removes \
+             all programs"
         );
         match error {
             Error::System { call, remedy, source } => {
@@ -256,8 +256,8 @@ impl ChainMember {
     /// The error if another process removed the program, which is not put back.
     fn removed(&self, id: u32) -> Error {
         let must_be = format!(
-            "one whose chain has the XDP program with id {id} still: it was removed (`xdp-loader unload`, or \
-             with the interface); load it anew"
+            "one whose chain still has the XDP program with id {id}: it was removed (by `xdp-loader unload`, \
+             or with the interface); load it again"
         );
         parameter("interface", &self.interface, must_be)
     }

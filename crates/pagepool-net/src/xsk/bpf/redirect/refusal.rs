@@ -11,14 +11,14 @@ use crate::sys::{capability, errno};
 pub(super) fn no_metadata(interface: &str, source: io::Error, frags: bool) -> Error {
     let remedy = match source.raw_os_error() {
         Some(errno::EINVAL) if frags => format!(
-            "metadata with packets of several buffers: a program for one interface ({interface}) takes none \
-             in this kernel; use buffers that hold a packet"
+            "this kernel has no metadata for packets of several buffers: a program bound to an interface \
+             ({interface}) cannot accept them; use buffers that hold a whole packet"
         ),
         Some(errno::EINVAL | errno::EOPNOTSUPP) => format!(
-            "the driver of {interface} has no metadata, or the kernel is older than Linux 6.3: use \
+            "the driver of {interface} does not support metadata, or the kernel is older than Linux 6.3: use \
              Redirect::load"
         ),
-        _ => format!("the kernel refused the XDP program that asks {interface} for metadata"),
+        _ => format!("the kernel refused the XDP program that reads metadata of {interface}"),
     };
     failed("bpf(BPF_PROG_LOAD)", source, remedy)
 }
@@ -31,7 +31,9 @@ pub(super) fn not_steered(by: &Match, source: io::Error) -> Error {
             "the kernel's verifier refused the program of \"{by}\": {}",
             capability::remedy(capability::SEND_PROGRAM)
         ),
-        Some(errno::E2BIG) => format!("the kernel's verifier gave up on \"{by}\": use fewer parts"),
+        Some(errno::E2BIG) => {
+            format!("the program of \"{by}\" is too large for the kernel's verifier: use fewer parts")
+        }
         _ => return refused(call, source, false),
     };
     Error::System { call, remedy, source }
