@@ -15,7 +15,7 @@ usage: compare.sh [--rounds N] [--seconds S] [--only WORD,...] [--programs NAME,
   --only      of drop64 drop1500 echo64 echo1500 forward64 forward1500 tcp1500 gather1500 tcp8000: those that contain a word
   --programs  of ours unseen equal ring plain testpmd xdpsock kernel: these
   --cpus      the sender's CPU, and the program's [0,1]
-  --pagepool  this command is ours (pagepool drop, echo, forward) instead of the example of the library
+  --pagepool  use the command as `ours` (pagepool drop, echo, forward) instead of the example of the library
   --xdpsock   this xdpsock, of bpf-examples, takes part in drop and echo
   --log       every run's line goes there
   --record    medians in ns per packet to NAME.json (ours) and NAME-peers.csv, which pagepool bench --plot draws
@@ -46,7 +46,7 @@ for name in ${chosen//,/ }; do
     [ "$name" != unseen ] || [ -n "$pagepool" ] || refuse "--programs unseen runs the command: add --pagepool BIN"
     [ "$name" != xdpsock ] || [ -n "$xdpsock" ] || refuse "--programs xdpsock: add --xdpsock BIN"
 done
-[ "$(id -u)" = 0 ] || { echo "it needs root, for network namespaces and XDP"; exit 1; }
+[ "$(id -u)" = 0 ] || { echo "must run as root, for network namespaces and XDP"; exit 1; }
 for tool in ethtool taskset; do
     command -v $tool >/dev/null || { echo "it needs $tool: apt install ethtool util-linux"; exit 1; }
 done
@@ -165,14 +165,14 @@ done
 echo
 cpu=$(grep -m1 'model name' /proc/cpuinfo | cut -d: -f2)
 echo "$(uname -r), $(nproc) CPUs,$cpu; medians of $rounds runs of $seconds s (lowest to highest)"
-echo "packets/s, tcp and gather: Gbit/s; cycles of the time-stamp counter a packet: all (what testpmd says of itself), or by part"
+echo "packets/s, tcp and gather: Gbit/s; TSC cycles per packet: all (as testpmd reports), or by part"
 echo
 sort -k1,1V -k2,3 -k4,4g "$work/runs" >"$work/sorted"
 awk '
     { key = $1 " " $2 " " $3; if (!(key in n)) { n[key] = 0; order[++keys] = key } v[key, ++n[key]] = $4 }
     function median(key,  m) { m = n[key]; return m % 2 ? v[key, (m + 1) / 2] : (v[key, m / 2] + v[key, m / 2 + 1]) / 2 }
     END {
-        print "| what | program | median | lowest to highest | ours is | equal is | cycles a packet |"
+        print "| what | program | median | lowest to highest | ours is | equal is | cycles per packet |"
         print "|---|---|---|---|---|---|---|"
         for (i = 1; i <= keys; i++) {
             split(order[i], w, " ")

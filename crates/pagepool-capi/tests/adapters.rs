@@ -446,24 +446,26 @@ fn costs() {
     let both = |compile: fn(&str, &[&str]) -> PathBuf| {
         [compile("static", &["-O2"]), compile("static-plain", &PLAIN)]
     };
-    println!("| | ticks, pool | ticks, other | which is | ns in all, pool | ns in all, other |");
+    println!(
+        "| | ticks, pool | ticks, other allocator | other allocator | thread ns, pool | thread ns, other |"
+    );
     println!("|---|---|---|---|---|---|");
     if has_libxdp("costs") {
         let programs = both(forwarder);
-        row("`libxdp/forward.c`, a frame", "an array of free addresses", rounds, |plain| {
+        row("`libxdp/forward.c`, per frame", "an array of free addresses", rounds, |plain| {
             forward("costs", &programs[usize::from(plain)], 20_000, false)
         });
     }
     if let Some(lab) = echo_lab("costs") {
         let programs = both(echo_server);
-        row("`lwip/echo.c`, a received frame", "`malloc`", rounds, |plain| {
+        row("`lwip/echo.c`, per received frame", "`malloc`", rounds, |plain| {
             Some(echo(&lab, &programs[usize::from(plain)], 8 << 20))
         });
     }
     if let Some(lab) = send_lab("costs") {
         let programs = both(sender);
         for protocol in ["tcp", "udp"] {
-            row(&format!("`zerocopy/send.c`, a send over {protocol}"), "pages in turn", rounds, |plain| {
+            row(&format!("`zerocopy/send.c`, per send over {protocol}"), "pages in turn", rounds, |plain| {
                 let program = programs[usize::from(plain)].clone();
                 Some(lab.run(move || send(&program, protocol, 16 << 20).1))
             });

@@ -13,7 +13,7 @@ use crate::installed::{compiled, has, run, source, temporary};
 /// As long as is needed to see that a bench works.
 const BRIEF: [&str; 3] = ["-O2", "-DROUNDS=10", "-DACROSS_ROUNDS=5"];
 
-/// By row: the figures of each turn, ns a buffer.
+/// By row: the figures of each turn, ns per buffer.
 type Figures = HashMap<String, Vec<f64>>;
 
 /// Adds what a bench printed, lines like "batch data   1.37 ns"; says how many.
@@ -111,64 +111,65 @@ fn dpdks_bench_has_a_figure_for_each_of_its_rows() {
 
 // ---- The table ----
 
-/// A row: what is asked, and which figures stand in the columns. Of several in a column all are printed.
+/// A row: its target, and the figures of its columns.
 struct Row {
     what: &'static str,
-    asked: &'static str,
-    /// C by handles inline, C by handles and calls, C by batches, Rust, mempool, mbufs.
-    columns: [&'static [&'static str]; 6],
+    target: &'static str,
+    /// C by handles inline, C by handles and calls, C by batches, Rust by handles and by `Batch`, mempool, mbufs.
+    columns: [&'static str; 7],
 }
 
-const ROWS: [Row; 6] = [
+const ROWS: [Row; 8] = [
     Row {
-        what: "one",
-        asked: "2.5",
-        columns: [&["c inline"], &["c calls"], &[], &["rust page_direct"], &["dpdk mempool"], &[]],
+        what: "singly",
+        target: "2.5",
+        columns: ["c inline", "c calls", "", "rust page_direct", "", "dpdk mempool", ""],
     },
     Row {
-        what: "one, with its address",
-        asked: "3",
-        columns: [&["c data"], &["c calls data"], &[], &[], &[], &["dpdk mbuf data"]],
+        what: "singly, with address",
+        target: "3",
+        columns: ["c data", "c calls data", "", "", "", "", "dpdk mbuf data"],
     },
     Row {
         what: "bulk of 32",
-        asked: "0.6",
+        target: "0.6",
         columns: [
-            &["c bulk"],
-            &["c calls bulk"],
-            &["c batch"],
-            &["rust page_bulk32_handles", "rust page_bulk32"],
-            &["dpdk mempool bulk"],
-            &[],
+            "c bulk",
+            "c calls bulk",
+            "c batch",
+            "rust page_bulk32_handles",
+            "rust page_bulk32",
+            "dpdk mempool bulk",
+            "",
         ],
     },
     Row {
         what: "bulk of 32, with addresses",
-        asked: "1.2",
-        columns: [
-            &["c bulk data"],
-            &["c calls bulk data"],
-            &["c batch data"],
-            &[],
-            &[],
-            &["dpdk mbuf bulk data"],
-        ],
+        target: "1.2",
+        columns: ["c bulk data", "c calls bulk data", "c batch data", "", "", "", "dpdk mbuf bulk data"],
+    },
+    Row { what: "by device address, singly", target: "6", columns: ["", "c addr", "", "", "", "", ""] },
+    Row {
+        what: "by device address, bulk of 32",
+        target: "2",
+        columns: ["", "c addr bulk", "", "", "", "", ""],
     },
     Row {
-        what: "by device address: one; bulk of 32",
-        asked: "6; 2",
-        columns: [&[], &["c addr", "c addr bulk"], &[], &[], &[], &[]],
+        what: "returned on another core, singly",
+        target: "1.3 × Rust",
+        columns: ["", "c remote", "", "rust page_remote", "", "dpdk remote mempool", "dpdk remote mbuf"],
     },
     Row {
-        what: "returned on another core: one; bulk of 32",
-        asked: "1.3 of Rust's",
+        what: "returned on another core, bulk of 32",
+        target: "1.3 × Rust",
         columns: [
-            &[],
-            &["c remote", "c remote bulk"],
-            &["c remote batch"],
-            &["rust page_remote", "rust page_remote_bulk32", "rust batch_remote"],
-            &["dpdk remote mempool", "dpdk remote mempool bulk"],
-            &["dpdk remote mbuf", "dpdk remote mbuf bulk"],
+            "",
+            "c remote bulk",
+            "c remote batch",
+            "rust page_remote_bulk32",
+            "rust batch_remote",
+            "dpdk remote mempool bulk",
+            "dpdk remote mbuf bulk",
         ],
     },
 ];
@@ -202,7 +203,7 @@ fn median(of: &[f64]) -> f64 {
     sorted[sorted.len() / 2]
 }
 
-/// In turns, `ROUNDS` of them or 5: the median of the turns.
+/// Runs the benches alternately, for `ROUNDS` rounds (5): prints the medians of the rounds.
 #[test]
 #[ignore = "a measurement: cargo test -p pagepool-capi --test all costs:: -- --ignored --nocapture"]
 fn costs_beside_dpdk() {
@@ -221,16 +222,16 @@ fn costs_beside_dpdk() {
         }
         add_rust(&mut figures);
     }
-    println!("| ns a buffer | asked | C, inline | C, calls | C, batch | Rust | mempool | mbuf |");
-    println!("|---|---|---|---|---|---|---|---|");
+    println!(
+        "| operation | target | inline | by calls | batch | Rust handles | Rust `Batch` | mempool | mbufs |"
+    );
+    println!("|---|---|---|---|---|---|---|---|---|");
     for row in ROWS {
-        let figure = |name: &&str| figures.get(*name).map(|turns| format!("{:.2}", median(turns)));
-        let columns = row.columns.map(|names| {
-            names.iter().map(|name| figure(name).unwrap_or("-".into())).collect::<Vec<_>>().join("; ")
-        });
-        println!("| {} | {} | {} |", row.what, row.asked, columns.join(" | "));
+        let figure =
+            |name| figures.get(name).map_or(String::new(), |rounds| format!("{:.2}", median(rounds)));
+        println!("| {} | {} | {} |", row.what, row.target, row.columns.map(figure).join(" | "));
     }
     let mut others: Vec<_> = figures.iter().collect();
     others.sort_by_key(|(name, _)| name.as_str());
-    others.iter().for_each(|(name, turns)| println!("{name}: {:.2} {turns:?}", median(turns)));
+    others.iter().for_each(|(name, rounds)| println!("{name}: {:.2} {rounds:?}", median(rounds)));
 }

@@ -364,7 +364,7 @@ fn account(text: &str, ops: &str, cache: u32) {
     }
     let (cycles, frames) = (last(text, "CPU cycles/packet="), last(text, "RX-packets:"));
     println!(
-        "testpmd, {ops}, cache {cache}: {cycles} cycles a frame, {frames} frames, most in {FULL_LOAD:?}; \
+        "testpmd, {ops}, cache {cache}: {cycles} cycles per frame, {frames} frames, most in {FULL_LOAD:?}; \
          {gets} gets"
     );
 }

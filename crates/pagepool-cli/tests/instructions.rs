@@ -11,7 +11,7 @@ use std::process::Command;
 
 use pagepool_lab::TempFolder;
 
-/// A workload and how many instructions a buffer of it may cost.
+/// A workload and how many instructions per buffer of it may cost.
 struct Limit {
     name: &'static str,
     /// More fails. What was reached when the line was last changed, and a little; it goes down, or the change

@@ -25,7 +25,7 @@ fn receive(device: &mut dyn Device, pool: &Bound, burst: &mut Vec<XdpBuff>) -> (
 }
 
 fn run() -> Outcome {
-    // 1. Memory, all of it present: the kernel locks and registers a UMEM once.
+    // 1. Memory, fully committed: the kernel locks and registers a UMEM once.
     let arena = Arena::new(ArenaParams { max_bytes: 16 << 20, commit_all: true, ..Default::default() })?;
     let umem = Umem::new(UmemParams::default(), &arena)?;
     // 2. A pool whose device addresses are offsets in the UMEM. AF_XDP keeps 256 bytes before each packet.
@@ -44,7 +44,7 @@ fn run() -> Outcome {
     let frame =
         *b"\xff\xff\xff\xff\xff\xff\x02from\x01\x88\xb5hello, pool: fifty bytes of payload in this frame.";
     while packets < PACKETS {
-        let _ = wire.send(&frame)?; // false: the queue is full, and the next turn sends
+        let _ = wire.send(&frame)?; // false: the queue is full, and the next iteration retries
         let (more, len) = receive(&mut xsk, &pool, &mut burst);
         if more == 0 {
             let _ = xsk.wait(&pool, Duration::from_millis(10)); // sleeps until a packet or a page comes

@@ -136,7 +136,7 @@ pub fn main() -> Result<(), Box<dyn std::error::Error>> {
         let asked = format!("{burst} packets in a burst, {rounds} rounds");
         return Err(format!("{asked}, but must be 1 to {SLOTS} packets, {TIMES} rounds or more").into());
     }
-    println!("cycles a packet, bursts of {burst}\n");
+    println!("cycles per packet, bursts of {burst}\n");
     println!(
         "{:<36}{:>8}{:>8}{:>9}{:>8}{:>8}{:>8}",
         "", "receive", "handler", "transmit", "return", "idle", "total"

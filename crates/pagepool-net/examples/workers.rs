@@ -13,10 +13,10 @@ fn work(mut packets: HandoffRx, mut answers: HandoffTx) {
     while packets.wait(Duration::MAX) != Wake::Gone {
         while let Some(mut packet) = packets.recv() {
             if packet.swap_endpoints() {
-                let _ = answers.send(packet); // a full ring gives it back, and it is dropped
+                let _ = answers.send(packet); // a full ring returns the frame, which is dropped
             }
         }
-        answers.flush(); // wakes the polling thread, once for all
+        answers.flush(); // wakes the polling thread once for all frames
     }
 }
 

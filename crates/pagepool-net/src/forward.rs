@@ -461,7 +461,7 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
     }
 
     /// Turns the measuring of [`cycles`](Self::cycles) on or off, from the next round on. Off by default: it
-    /// costs about 4 cycles a packet in full bursts of 64. [`sample`](Self::sample) costs less.
+    /// costs about 4 cycles per packet in full bursts of 64. [`sample`](Self::sample) costs less.
     ///
     /// ```
     /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams};
@@ -478,7 +478,7 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
     /// forwarder.poll();
     /// let spent = forwarder.cycles();
     /// let receive = spent.receive_ticks as f64 / spent.rx_packets as f64;
-    /// println!("{receive:.1} ticks a packet, {:.1} packets a burst", spent.rx_packets / spent.rx_bursts);
+    /// println!("{receive:.1} ticks/packet, {:.1} packets/burst", spent.rx_packets / spent.rx_bursts);
     /// # assert_eq!((spent.rx_packets, spent.rx_bursts), (10, 1));
     /// # Ok::<(), pagepool::Error>(())
     /// ```

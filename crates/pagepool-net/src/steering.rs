@@ -45,7 +45,7 @@ use pagepool::Error;
 /// `!`) and parentheses join parts. `not` binds closest. `and` after an `or` requires parentheses:
 /// pcap-filter reads it from left to right, most languages do not.
 ///
-/// # What is read of a packet
+/// # How packets are parsed
 ///
 /// A part is false for a packet without the header it needs, and `not` of it is true: `not port 53` includes
 /// ARP. Otherwise:
@@ -57,7 +57,7 @@ use pagepool::Error;
 ///   ports are unknown.
 /// * A later fragment has addresses and a protocol, but no ports.
 /// * If a packet ends before a header is complete, no field of that header exists. Length fields and
-///   checksums are not checked. Of a packet of several buffers, only the first is read.
+///   checksums are not checked. If a packet spans several buffers, only the first is parsed.
 ///
 /// ```
 /// use pagepool_net::Match;

@@ -19,7 +19,7 @@ const PACKETS: usize = 10_000;
 /// Receives packets, and hands them to another thread and to a task on this one in turns.
 async fn receive(pool: Rc<Bound>, to_thread: mpsc::Sender<PageBuf>, to_task: UnboundedSender<PageBuf>) {
     for packet in 0..PACKETS {
-        let mut page = pool.wait_for(Bound::alloc_page).await; // sleeps while there is none
+        let mut page = pool.wait_for(Bound::alloc_page).await; // sleeps until a page is free
         page.bytes_mut().unwrap()[0] = packet as u8;
         match packet % 3 {
             0 => to_task.send(page).unwrap(),

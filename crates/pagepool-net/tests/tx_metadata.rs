@@ -70,9 +70,9 @@ impl Bed {
     /// As docs/guide.md has it.
     fn stamped(&self, bytes: &[u8], number: u64) -> Result<XdpBuff, AdjustError> {
         let mut packet = self.packet(bytes);
-        let checksum = TxChecksum::prepare(packet.data_mut()); // of TCP and UDP: the pseudo-header checksum
+        let checksum = TxChecksum::prepare(packet.data_mut()); // TCP, UDP: writes the pseudo-header sum
         let asks = TxMetadata { checksum, timestamp: Some(number), ..Default::default() };
-        asks.write(&mut packet)?; // last: the packet begins where it will, behind 48 bytes of headroom
+        asks.write(&mut packet)?; // last: uses 48 bytes of headroom, and fixes the packet's start
         Ok(packet)
     }
 

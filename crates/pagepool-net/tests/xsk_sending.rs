@@ -99,7 +99,7 @@ impl Near {
         self.device.tx_mode() == (TxMode::BpfBatch, None)
     }
 
-    /// How often the kernel found nothing on the transmit ring, which is once a call that sent all of it.
+    /// How often the kernel found nothing on the transmit ring, which is once per call that sent all of it.
     fn calls_by_ring(&self) -> u64 {
         self.device.kernel_stats().tx_ring_empty
     }
@@ -523,10 +523,7 @@ fn where_packets_pass_a_queue_all_go_by_the_program_or_none() {
             }
             let near = open(&veth, TxMode::Auto, UmemParams::default()).expect("a free queue");
             let why = near.device.tx_mode().1.expect("there is a reason");
-            assert!(
-                why.contains("sent by near0 pass the queueing discipline") && why.contains(kind),
-                "{why}"
-            );
+            assert!(why.contains("sent by near0 pass the qdisc") && why.contains(kind), "{why}");
             drop(near);
             let mut near = open(&veth, TxMode::BpfBatch, UmemParams::default()).expect("a free queue");
             let (mut far, mut next) = (veth.far_end(0), 0);

@@ -19,7 +19,7 @@ pub fn main() -> Result<(), Box<dyn Error>> {
 
     let (to_worker, from_owner) = mpsc::sync_channel::<PageBuf>(256);
     let worker = std::thread::spawn(move || {
-        // A dropped buffer is one store into this thread's lane: no lock, no atomic read-modify-write.
+        // A drop takes two plain stores into this thread's lane: no lock, no atomic read-modify-write.
         from_owner.iter().map(|buffer| u64::from(buffer.bytes().map_or(0, |bytes| bytes[0]))).sum::<u64>()
     });
 

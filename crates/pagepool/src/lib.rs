@@ -27,7 +27,7 @@
 //! let stats = pool.stats();
 //! assert_eq!((stats.recycle_ring, stats.recycle_cached), (1, 1));
 //!
-//! // The end of a pool does not wait: the last buffer to return frees it. A report says who holds what.
+//! // The end of a pool does not wait: the last buffer to return frees it. A report lists pages that are out.
 //! let reader = pool.alloc_page().expect("pages are free").into_shared();
 //! let shutdown = pool.destroy();
 //! assert!(shutdown.report().to_string().starts_with("stalled pool shutdown: 1 buffer held for "));
@@ -59,8 +59,8 @@
 //! * A [`Bound`] is neither `Send` nor `Sync`: the compiler keeps allocation on the owner's thread.
 //!   [`Bound::unbind`] gives a [`Pool`], which may move to another thread and be bound there.
 //! * Every handle is `Send`: [`PageBuf`], [`XdpFrame`], [`SharedBuf`] and the others return from any thread
-//!   that drops them. A return on another thread is one store into that thread's lane; it takes a lock only
-//!   if the thread has no lane or its lane is full.
+//!   that drops them. A return on another thread takes two stores into that thread's lane. It takes a lock
+//!   only if the thread has no lane or its lane is full.
 //! * Signal handlers must not touch buffers. A forked child must not drop handles that were copied into it.
 //!
 //! # What cannot happen
@@ -73,7 +73,7 @@
 //!
 //! Allocating and returning a page on the owner's thread takes 20 instructions, about 1.9 ns on a Xeon at 2.1
 //! GHz; in a [`Batch`] of 64 it takes 2 instructions per page. Nothing on these paths allocates, locks,
-//! formats or logs. A thread's first return allocates once; [`prepare_thread`] does that earlier.
+//! formats or logs. A thread's first return allocates; [`prepare_thread`] registers its exit hook earlier.
 //!
 //! # Features
 //!

@@ -63,26 +63,26 @@ probes! {
     DEBUG alloc_slow: "a pool without idle pages got new ones from its provider (the arena)" {
         pool: u32 = "id of the pool",
         pages: usize = "number of pages",
-        order: u8 = "order of these pages",
+        order: u8 = "order of the pages",
     }
     DEBUG ring_full: "a returned page found lane and ring full, and left the pool" {
         pool: u32 = "id of the pool",
         page: u32 = "number of the page in its area",
     }
-    DEBUG waive: "an off-node page left the pool" {
+    DEBUG waive: "a page that is not on the pool's NUMA node left the pool" {
         pool: u32 = "id of the pool",
         page: u32 = "number of the page in its area",
         node: u8 = "NUMA node of the page",
     }
-    DEBUG starve: "an allocation found no page, or a refill left fewer than `low_water` pages" {
+    DEBUG starve: "an allocation found no page, or a refill left fewer than `low_water` pages available" {
         pool: u32 = "id of the pool",
         inflight: i64 = "pages of the pool, idle or out",
     }
     TRACE wake: "the owner was signalled: a page returned, the provider has more, or a shrink was requested" {
         pool: u32 = "id of the pool",
-        tasks: usize = "number of tasks that were woken",
+        tasks: usize = "number of tasks woken",
     }
-    DEBUG grow: "the arena committed more memory for a request" {
+    DEBUG grow: "the arena committed more memory to serve a request" {
         area: u64 = "id of the arena's area",
         bytes: u64 = "bytes added",
         committed: u64 = "bytes committed now",

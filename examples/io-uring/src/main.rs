@@ -54,7 +54,7 @@ fn run(options: &Options) -> Result<Outcome, Error> {
     let (buffers, total) = (PAGES as u64, bytes * CONNECTIONS as u64);
     let each = |ticks: u64| ticks as f64 / received.max(1) as f64;
     let cost = vec![
-        ("provide and take, cycles a buffer", each(spent)),
+        ("provide and take, cycles per buffer", each(spent)),
         ("give back", each(seen.ticks)),
         ("both", each(spent + seen.ticks)),
     ];

@@ -152,8 +152,8 @@ fn outcome(ends: &[End; 2], options: &Options, closed: Closed, ticks: u64) -> Ou
     let (moved, wrong): (u64, _) = (sum(|t| t.good), sum(|t| t.again + t.beyond + t.corrupt));
     let each = |ticks: u64| ticks as f64 / moved.max(1) as f64;
     let cost = vec![
-        ("fill and completion, cycles a packet", each(closed.allocator_ticks)),
-        ("all told", each(ticks)),
+        ("fill and completion, cycles per packet", each(closed.allocator_ticks)),
+        ("all work of the thread", each(ticks)),
     ];
     let (buffers, home) = (closed.buffers, closed.home);
     Outcome {

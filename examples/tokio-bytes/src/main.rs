@@ -143,7 +143,7 @@ fn outcome(options: &Options, buffers: Buffers, seen: &[Seen], received: u64) ->
     let each = |ticks: u64| ticks as f64 / moved.max(1) as f64;
     let dropped = sum(|seen| seen.ticks);
     let cost = vec![
-        ("buffer to Bytes, cycles a packet", each(received)),
+        ("buffer to Bytes, cycles per packet", each(received)),
         ("drop", each(dropped)),
         ("both", each(received + dropped)),
     ];

@@ -15,15 +15,15 @@ use tokio::runtime::Runtime;
 
 /// A task: answers what has a sender to go back to, and drops the rest.
 async fn work(packets: HandoffRx, mut answers: HandoffTx) -> std::io::Result<()> {
-    // SAFETY: a handoff has one descriptor as long as it lives.
+    // SAFETY: a handoff keeps one descriptor for its lifetime.
     let mut packets = unsafe { AsyncFd::register_with_interest(packets, Interest::READABLE) }?;
     loop {
         while let Some(mut packet) = packets.get_mut().recv() {
             if packet.swap_endpoints() {
-                let _ = answers.send(packet); // a full ring gives it back, and it is dropped
+                let _ = answers.send(packet); // a full ring returns the frame, which is dropped
             }
         }
-        answers.flush(); // wakes the polling thread, once for all
+        answers.flush(); // wakes the polling thread once for all frames
         match packets.get_mut().arm() {
             Armed::Ready => tokio::task::yield_now().await, // more came: other tasks first
             Armed::Idle { .. } => packets.readable_mut().await?.clear_ready(),

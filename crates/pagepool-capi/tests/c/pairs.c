@@ -1,4 +1,4 @@
-/* `pairs HOW N`: N times a page is allocated and returned, for tests/c.rs, which counts instructions.
+/* `pairs HOW N`: N times per page is allocated and returned, for tests/c.rs, which counts instructions.
  * "plain", "data" and "bulk" use the inline functions, "bulk" for 32 at a time as "batch" does by calls; with
  * "data" the program takes the address of each page or packet, too. "addr" is by device address one by one,
  * "addrs" in bulk; "apart" is "addr" where each region has its own distance between offsets and addresses. */

@@ -1,8 +1,8 @@
 //! A server of metrics: the part of HTTP that Prometheus and `curl` need.
 //!
 //! Bounds one thread serves all clients. A request has at most 8 KiB and 5 s; an answer must be taken in
-//!        10 s. A slow or silent client delays no other. One that keeps sending gets a few calls a round, and
-//!        1 s after its answer. At most 64 clients are connected; another one replaces the client that loses
+//!        10 s. A slow or silent client delays no other. One that keeps sending gets a few calls per round,
+//!        and 1 s after its answer. At most 64 clients are connected; another one replaces the client that loses
 //!        least, of several the oldest. A round accepts at most 16, so each has several rounds to send its
 //!        request.
 

@@ -21,7 +21,7 @@ const NAP: Duration = Duration::from_millis(20);
 
 #[derive(Args, Clone, Copy, Debug)]
 pub struct ObserveOptions {
-    /// Print JSON; with --watch one object a line
+    /// Print JSON; with --watch, one object per line
     #[arg(long)]
     pub json: bool,
     /// Look again every SECONDS, until Ctrl-C [default: 1]

@@ -122,7 +122,7 @@ pub const LOSSES: [Loss; 15] = [
     Loss {
         key: "tx_dropped",
         place: TRANSMIT,
-        what: "dropped after sending: by a queueing discipline or filter, or the other end was down or full",
+        what: "dropped after sending: by a qdisc or filter, or the other end was down or full",
         of: |at| at.nic.tx_dropped,
     },
     Loss {

@@ -197,12 +197,12 @@ pub struct ReceiveOptions {
 pub struct TransmitOptions {
     /// How packets are sent in copy mode [default: auto]
     ///
-    /// auto: bpf-batch, if available, on a veth without queueing discipline or filters; else ring. ring: the
+    /// auto: bpf-batch, if available, on a veth without a qdisc or filters; else ring. ring: the
     /// kernel sends packets one by one from the transmit ring. bpf-batch: a BPF program sends up to 64
     /// packets per system call; an error if not available.
     ///
     /// bpf-batch is for veths (containers, labs); zero copy never uses it. It requires Linux 6.15,
-    /// CAP_PERFMON, and packets that fit one chunk. Its packets pass queueing disciplines and filters (tc,
+    /// CAP_PERFMON, and packets that fit one chunk. Its packets go through qdiscs and filters (tc,
     /// nftables), and tcpdump sees them; the ring bypasses all three. The chosen mode is printed at startup.
     #[arg(long, value_enum, value_name = "MODE", default_value_t = TxModeArg::Auto)]
     #[arg(help_heading = INTERFACES, hide_default_value = true, hide_possible_values = true)]
@@ -212,7 +212,7 @@ pub struct TransmitOptions {
 /// The values of `--tx-mode`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum TxModeArg {
-    /// bpf-batch, if available, on a veth without queueing discipline or filters; else ring
+    /// bpf-batch, if available, on a veth without a qdisc or filters; else ring
     Auto,
     /// The kernel sends packets one by one from the transmit ring
     Ring,

@@ -167,8 +167,8 @@ impl TrafficResult {
         let some = parts.iter().filter(|(_, cycles)| *cycles >= 0.05);
         let named = |part| if part == "calls" { "system calls" } else { part };
         let some: Vec<_> = some.map(|(part, cycles)| format!("{} {cycles:.1}", named(*part))).collect();
-        let burst = burst.map_or(String::new(), |burst| format!("; {burst:.1} packets a burst"));
-        verdict.row("cycles a packet", total.round() as u64, &format!("{}{burst}", some.join(", ")));
+        let burst = burst.map_or(String::new(), |burst| format!("; {burst:.1} packets per burst"));
+        verdict.row("cycles per packet", total.round() as u64, &format!("{}{burst}", some.join(", ")));
     }
 
     /// The share of its time that a thread with packets spent in system calls.

@@ -11,88 +11,92 @@ counters! {
     ///
     /// If it rises: normal.
     rx_packets,
-    /// Bytes of `rx_packets`.
+    /// Bytes in the received packets.
     ///
     /// If it rises: normal.
     rx_bytes,
-    /// Lost: no buffer was on the receive ring.
+    /// Packets lost because the device had no buffer for them or the receive ring was full.
     ///
     /// If it rises: the pool was empty (`alloc_failed`), the rings are too small, or the thread is too slow.
     rx_no_buffer,
-    /// Lost: empty, or longer than the device accepts.
+    /// Packets lost because they were empty or longer than the device accepts.
     ///
-    /// If it rises: the sender's MTU is larger than a chunk; set `multi_buffer`, or lower the MTU.
+    /// If it rises: the sender's MTU is larger than a chunk. Set `multi_buffer`, or lower that MTU.
     rx_too_long,
-    /// Lost: a length of 0, or a packet that ends beyond its buffer or in its pool's tailroom.
+    /// Packets lost because their length was 0, or because they ended beyond their buffer or in their pool's
+    /// tailroom.
     ///
-    /// If it rises: a faulty device, or a `tailroom` that does not fit; see `check_pool`.
+    /// If it rises: the device is faulty, or the pool's `tailroom` is too large; see `check_pool`.
     rx_bad_length,
-    /// Buffers that the device reported but did not have.
+    /// Buffers that the device reported although it did not have them.
     ///
-    /// If it rises: a faulty device or driver; please report it.
+    /// If it rises: the device or its driver is faulty. Please report it.
     rx_bad_descriptor,
-    /// Lost: packets with more buffers than the device accepts (at most 18), and packets for which the pool
-    /// had no chain.
+    /// Packets lost because they had more buffers than the device accepts (at most 18), or because the pool
+    /// had no chain for them.
     ///
     /// If it rises: raise `chains`, or use larger buffers.
     rx_too_many_buffers,
-    /// Buffers not given to the device, because their pool is not mapped in its domain.
+    /// Buffers not given to the device because their pool is not mapped in the device's domain.
     ///
-    /// If it rises: name the device's domain in `PoolParams::domains`.
+    /// If it rises: add that domain to `PoolParams::domains`.
     rx_unmapped,
     /// Packets put on the transmit ring.
     ///
     /// If it rises: normal.
     tx_packets,
-    /// Bytes of `tx_packets`.
+    /// Bytes in the packets put on the transmit ring.
     ///
     /// If it rises: normal.
     tx_bytes,
     /// Packets whose buffers the device returned after sending, including those in `tx_dropped`.
     ///
-    /// If it rises: normal; if it stops, the link is down or `complete` is not called.
+    /// If it rises: normal. If it stops rising, the link is down or `complete` is not called.
     tx_completed,
-    /// Dropped: empty, longer than the device sends, or with too many buffers.
+    /// Packets dropped because they were empty, were longer than the device can send, or had too many
+    /// buffers.
     ///
-    /// If it rises: the other interface has a smaller MTU.
+    /// If it rises: packets arrive from an interface with a larger MTU.
     tx_too_long,
-    /// Dropped: a buffer that is not mapped for the device.
+    /// Packets dropped because a buffer was not mapped for the device.
     ///
-    /// If it rises: send through an `Egress`, which maps or copies.
+    /// If it rises: send through an `Egress`, which maps or copies packets.
     tx_unmapped,
-    /// Dropped: the packet requests something that the socket does not support, or its checksum field is
-    /// beyond its first buffer; or TX metadata is on, and a buffer has less than 48 bytes before its data in
-    /// its chunk.
+    /// Packets dropped because they request something that the socket does not support, because their
+    /// checksum field lies beyond the first buffer, or because TX metadata is on and a buffer has fewer than
+    /// 48 bytes before its data in its chunk.
     ///
-    /// If it rises: check `tx_features` first; call `TxMetadata::write` last; use a pool with `headroom` 256.
+    /// If it rises: check `tx_features` first, call `TxMetadata::write` last, and use a pool with `headroom`
+    /// 256.
     tx_bad_metadata,
-    /// Lost: the kernel accepted and then dropped them, in a queueing discipline or filter of the interface,
-    /// or because the other end of a veth had no room. Counted only in copy mode; drivers with zero copy do
-    /// not report it.
+    /// Packets that the kernel accepted and then dropped, in a qdisc or filter of the interface, or because
+    /// the other end of a veth had no room. Counted only in copy mode: drivers with zero copy do not report
+    /// it.
     ///
-    /// If it rises: the receiver is too slow, or the queueing discipline limits the rate: `tc -s qdisc`.
+    /// If it rises: the receiver is too slow, or a qdisc limits the rate; see `tc -s qdisc`.
     tx_dropped,
     /// Completions of buffers that were not being sent.
     ///
-    /// If it rises: a faulty device or driver; please report it.
+    /// If it rises: the device or its driver is faulty. Please report it.
     tx_bad_descriptor,
-    /// Times that the ring had no room for the next frame.
+    /// How often the ring had no room for the next frame.
     ///
-    /// If it rises: the interface is slower than the source; or call `complete` more often.
+    /// If it rises: the interface is slower than the source, or `complete` is called too rarely.
     tx_full,
     /// Accesses that the device's domain (IOMMU) refused, if the device reports them.
     ///
-    /// If it rises: a faulty device, or a domain that was unmapped too early.
+    /// If it rises: the device is faulty, or memory was unmapped from its domain too early.
     faults,
     /// System calls to move packets.
     ///
-    /// If it rises: if faster than packets, use larger polls or busy polling.
+    /// If it rises: normal. If it outpaces the packet counters, poll more packets at once or use busy
+    /// polling.
     calls,
-    /// Time in these calls, in TSC ticks.
+    /// Time spent in `calls`, in TSC ticks.
     ///
-    /// If it rises: normal; in copy mode it is most of a packet's cost.
+    /// If it rises: normal. In copy mode it is most of the cost per packet.
     call_ticks,
-    /// Calls to send frames that the driver refused: EINVAL, ENXIO, ENETDOWN.
+    /// Calls to send frames that the driver refused with EINVAL, ENXIO or ENETDOWN.
     ///
     /// If it rises: the interface is down, or zero copy sends nothing because no XDP program is attached.
     calls_refused,
@@ -102,11 +106,11 @@ counters! {
     closed_with,
     /// Now: buffers that wait for packets.
     ///
-    /// If it rises: normal; if it falls to 0, the pool is empty.
+    /// If it rises: normal. If it falls to 0, the pool is empty.
     in_rx,
-    /// Now: buffers that are being sent, or were sent and not yet taken back.
+    /// Now: buffers that are being sent, or that were sent but not yet taken back.
     ///
-    /// If it rises: if near the ring's size, the interface is too slow, or down.
+    /// If it rises: normal. If it nears the ring's size, the interface is too slow or down.
     in_tx,
     and
     /// Counters of the kernel, if the kernel moves the packets.
@@ -114,63 +118,65 @@ counters! {
 }
 
 counters! {
-    /// Counters of the kernel for a queue, and where its buffers are now. `fill`, `received` and
+    /// The kernel's counters for a queue, and where its buffers are now. `fill`, `received` and
     /// `rx_in_kernel` add up to [`in_rx`](DeviceStats::in_rx); `transmit`, `completed`, `tx_in_kernel` and
     /// `rejected` to [`in_tx`](DeviceStats::in_tx). A buffer that moves while they are read counts once.
     KernelStats:
-    /// Packets dropped: no buffer on the fill ring, or longer than the queue accepts.
+    /// Packets dropped because no buffer was on the fill ring, or because they were longer than the queue
+    /// accepts.
     ///
-    /// If it rises: see `rx_no_buffer`, `rx_too_long`.
+    /// If it rises: see `rx_no_buffer` and `rx_too_long`.
     rx_dropped,
     /// Descriptors on the fill ring that the kernel found invalid.
     ///
-    /// If it rises: a bug; please report it.
+    /// If it rises: this is a bug. Please report it.
     rx_invalid_descs,
     /// Packets dropped because the receive ring was full.
     ///
-    /// If it rises: the thread is too slow; use more queues, larger rings, or give it a CPU of its own.
+    /// If it rises: the thread is too slow. Use more queues or larger rings, or give the thread a CPU of its
+    /// own.
     rx_ring_full,
-    /// Times that the kernel found the fill ring empty.
+    /// How often the kernel found the fill ring empty.
     ///
-    /// If it rises: the pool was empty; raise `max_bytes`. Or the ring has too few buffers; raise
-    /// `rx_buffers`.
+    /// If it rises: the pool was empty (raise `max_bytes`), the ring has too few buffers (raise
+    /// `rx_buffers`), or the thread is too slow.
     rx_fill_ring_empty,
     /// Descriptors on the transmit ring that the kernel refused.
     ///
-    /// If it rises: a bug; please report it.
+    /// If it rises: this is a bug. Please report it.
     tx_invalid_descs,
-    /// Times that the kernel found the transmit ring empty.
+    /// How often the kernel found the transmit ring empty.
     ///
     /// If it rises: normal.
     tx_ring_empty,
     /// Now: buffers on the fill ring.
     ///
-    /// If it rises: normal; if near 0 under load, see `rx_fill_ring_empty`.
+    /// If it rises: normal. If it is near 0 under load, see `rx_fill_ring_empty`.
     fill,
-    /// Now: buffers on the receive ring, with packets.
+    /// Now: buffers with packets on the receive ring.
     ///
-    /// If it rises: if near the ring's size, the thread is too slow.
+    /// If it rises: normal. If it nears the ring's size, the thread is too slow.
     received,
-    /// Now: buffers that the kernel took from the fill ring and has not put on another ring, and buffers in
-    /// the device that wait for the rest of their packet.
+    /// Now: buffers that the kernel took from the fill ring but has not put on another ring, plus received
+    /// buffers that wait for the rest of their packet.
     ///
     /// If it rises: normal.
     rx_in_kernel,
     /// Now: buffers on the transmit ring.
     ///
-    /// If it rises: if near the ring's size, the interface is too slow, or down.
+    /// If it rises: normal. If it nears the ring's size, the interface is too slow or down.
     transmit,
     /// Now: buffers on the completion ring.
     ///
-    /// If it rises: if near the ring's size, `complete` is called too rarely.
+    /// If it rises: normal. If it nears the ring's size, `complete` is called too rarely.
     completed,
     /// Now: buffers that are being sent.
     ///
     /// If it rises: normal.
     tx_in_kernel,
-    /// Now: buffers whose descriptors the kernel refused; `close` takes them back.
+    /// Now: buffers whose descriptors the kernel refused. `close` takes them back.
     ///
-    /// If it rises: a bug; please report it.
+    /// If it rises: this is a bug. Please report it.
     rejected,
 }
 

@@ -7,7 +7,7 @@
 //!        periodic event is always hit or missed. Once a round is due, idle rounds are measured, too. All
 //!        figures are of measured rounds, so their ratios hold.
 //! Cost   off, and in rounds that are not measured: a predicted branch at each border. Else a time stamp and
-//!        a device query at each border: about 4 cycles a packet in full bursts of 64, included in the
+//!        a device query at each border: about 4 cycles per packet in full bursts of 64, included in the
 //!        figures.
 
 use super::port::Port;

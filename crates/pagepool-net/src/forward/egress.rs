@@ -31,25 +31,26 @@ pub enum Path {
 counters! {
     /// The paths of frames to a device. Counts are of frames unless they say otherwise.
     PathStats:
-    /// Sent without a copy: already mapped for this device.
+    /// Frames sent without a copy, because their memory was already mapped for this device.
     ///
     /// If it rises: normal.
     reused,
-    /// Sent without a copy, after their area was mapped for this device.
+    /// Frames sent without a copy, after their area was mapped for this device.
     ///
-    /// If it rises: normal, once for each area.
+    /// If it rises: normal once per area.
     mapped,
-    /// Areas that the domain refused to map; their frames are copied.
+    /// Areas that the domain refused to map. Their frames are copied.
     ///
-    /// If it rises: the device cannot map more memory: share one UMEM between the devices.
+    /// If it rises: the device cannot map more memory. Share one UMEM between the devices.
     map_failed,
-    /// Copied into a page of the device's pool.
+    /// Frames copied into the device's pool.
     ///
-    /// If it rises: normal without a shared domain; to avoid it, share one arena and one domain.
+    /// If it rises: normal without a shared domain. To avoid copies, share one arena and one domain.
     copied,
-    /// Dropped instead of copied: the pool had no page or no chain, or the CPU cannot read the memory.
+    /// Frames dropped instead of copied, because the pool had no page or no chain, or because the CPU cannot
+    /// read their memory.
     ///
-    /// If it rises: the device's own pool is empty, or the memory is not readable by the CPU.
+    /// If it rises: the device's own pool is empty, or the CPU cannot read the memory of the frames.
     copy_failed,
 }
 

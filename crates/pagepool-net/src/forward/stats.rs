@@ -11,57 +11,58 @@ counters! {
     /// Packets to send: `tx` + `redirect_in`. Of these, `tx_overflow`, `tx_gone` and
     /// [`copy_failed`](crate::PathStats::copy_failed) were not given to the device.
     ForwardStats:
-    /// Received.
+    /// Packets received.
     ///
     /// If it rises: normal.
     rx,
-    /// Passed to the stack.
+    /// Packets passed to the forwarder's network stack.
     ///
     /// If it rises: depends on the handler.
     pass,
-    /// Part of `pass`: refused by the stack, and dropped.
+    /// Packets in `pass` that the stack refused. They were dropped.
     ///
-    /// If it rises: the stack is too slow, or there is none.
+    /// If it rises: the stack is too slow, or the forwarder has none.
     pass_refused,
-    /// Dropped by the handler.
+    /// Packets that the handler dropped.
     ///
     /// If it rises: depends on the handler.
     drop,
-    /// Dropped: the handler returned `Aborted`.
+    /// Packets dropped because the handler returned `Aborted`.
     ///
     /// If it rises: check the handler.
     aborted,
-    /// Sent back out of the port that received them.
+    /// Packets sent back out of the port that received them.
     ///
     /// If it rises: depends on the handler.
     tx,
-    /// Redirected to another port.
+    /// Packets redirected to another port.
     ///
     /// If it rises: depends on the handler.
     redirect_out,
-    /// Part of `redirect_out`, dropped: the ring to the port's thread was full, or that thread has ended.
+    /// Packets in `redirect_out` that were dropped because the ring to the other port's thread was full or
+    /// that thread had ended.
     ///
-    /// If it rises: use a longer `handoff`, or more CPUs.
+    /// If it rises: use a longer `handoff` ring or more CPUs.
     handoff_full,
-    /// Redirected to this port.
+    /// Packets redirected to this port.
     ///
     /// If it rises: depends on the handler.
     redirect_in,
-    /// Dropped: redirected to a port that does not exist.
+    /// Packets dropped because they were redirected to a port that does not exist.
     ///
-    /// If it rises: a wrong `PortId` in the handler.
+    /// If it rises: the handler returns a wrong `PortId`.
     redirect_nowhere,
-    /// Dropped before the handler: the first buffer is shorter than an Ethernet header, or the CPU cannot
-    /// read it. 0 if the handler's `reads` is false.
+    /// Packets dropped before the handler ran, because their first buffer is shorter than an Ethernet header
+    /// or the CPU cannot read it. Stays 0 if the handler's `reads` returns false.
     ///
-    /// If it rises: packets that are not Ethernet; or the handler reads no packet, and its `reads()` should
-    /// return false.
+    /// If it rises: packets that are not Ethernet arrive. If the handler does not read packets, its `reads`
+    /// should return false.
     too_short,
-    /// Dropped: too many packets waited for the transmit ring.
+    /// Packets dropped because too many packets were waiting for the transmit ring.
     ///
-    /// If it rises: the interface is too slow, or down.
+    /// If it rises: the interface is too slow or down.
     tx_overflow,
-    /// Dropped: the device is gone.
+    /// Packets dropped because the device is gone.
     ///
     /// If it rises: the interface was removed.
     tx_gone,

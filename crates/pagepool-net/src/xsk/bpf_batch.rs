@@ -284,7 +284,7 @@ impl BpfBatch {
         false
     }
 
-    /// How many of the first `n` packets a call sends; and address and length of the longest, if the kernel
+    /// How many of the first `n` packets per call sends; and address and length of the longest, if the kernel
     /// can run the program on it. All packets of the call get its EtherType, and each is charged its size.
     fn first(&self, n: usize) -> Option<((u64, u32), usize)> {
         let entry = self.waiting.look();

@@ -157,7 +157,7 @@ pub enum TxMode {
     /// By the ring.
     Ring,
     /// By a BPF program, on any interface with Ethernet headers, or opening fails. With a queueing
-    /// discipline, filters or rules, few packets go by it, too. Measured only on veths.
+    /// discipline, filters or rules, even small bursts use it. Measured only on veths.
     BpfBatch,
 }
 

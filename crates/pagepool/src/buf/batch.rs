@@ -208,7 +208,7 @@ impl Batch {
         Some(unsafe { std::slice::from_raw_parts_mut(start, len) })
     }
 
-    /// The packet bytes of all pages, in order; reads the pool once, not once a page. `None` for an empty
+    /// The packet bytes of all pages, in order; reads the pool once, not once per page. `None` for an empty
     /// batch, and for memory that the CPU cannot read.
     ///
     /// ```

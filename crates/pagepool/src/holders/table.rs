@@ -12,7 +12,7 @@
 //!        count is stored (Release), and never again.
 //! Limit  a callback that allocates from the pool while the owner's slow path has the stock in the cache
 //!        (inside an allocation, `shrink` or `update_nid`) may get a page without a record.
-//! Cost   24 bytes a page of the area, and 56 KiB; 128 KiB more for stacks.
+//! Cost   24 bytes per page of the area, and 56 KiB; 128 KiB more for stacks.
 
 use std::collections::BTreeMap;
 use std::panic::Location;

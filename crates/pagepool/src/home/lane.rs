@@ -205,7 +205,7 @@ struct LaneProducer {
     /// Messages before this lap.
     lap_start: PlainUsize,
     /// Messages below this number have free slots. The producer reads the consumer's line once a lap, and
-    /// never loads a slot.
+    /// never loads per slot.
     free_until: PlainUsize,
     /// Messages of fragments.
     frags: Counter,

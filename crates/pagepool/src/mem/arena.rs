@@ -291,7 +291,7 @@ impl Arena {
         self.report().last_error.clone()
     }
 
-    /// Frees regions of which no page is out and which no domain maps; returns how many bytes. They are
+    /// Frees regions whose pages are all free and which no domain maps; returns how many bytes. They are
     /// committed again on demand. An arena with `commit_all` keeps everything. Any thread.
     pub fn trim(&self) -> u64 {
         if self.params.commit_all || self.area.is_calling_here() {

@@ -246,7 +246,7 @@ pub struct Mapping {
     /// Device address minus offset, if equal for all regions that were ever mapped; else [`UNMAPPED`] or
     /// [`SCATTERED`]. Written under the area's lock.
     linear: AtomicU64,
-    /// Like `linear`, while addresses may be given out. [`SCATTERED`] once a region is unmapped: then the
+    /// Like `linear`, while addresses may be given out. [`SCATTERED`] once per region is unmapped: then the
     /// whole mapping is being removed.
     giving: AtomicU64,
     entry: Option<PublishedEntry>,

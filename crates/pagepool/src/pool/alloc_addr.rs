@@ -1,7 +1,7 @@
 //! Allocation of whole pages as device addresses, for a fill ring.
 //!
 //! Who    the bound thread.
-//! Cost   from the cache: two loads and two stores a page, without a handle between.
+//! Cost   from the cache: two loads and two stores per page, without a handle between.
 
 // UNSAFETY: addresses are written to the caller's memory, which need not be initialised; other languages find
 // a pool by its address, and are responsible for its owner.

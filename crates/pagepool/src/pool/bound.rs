@@ -190,7 +190,7 @@ impl Bound {
     }
 
     /// The descriptor to poll together with the device's, in a pool with `wakeup`. After the pool starved, it
-    /// becomes readable once a buffer returns or pages come back to the provider, and stays so until
+    /// becomes readable once per buffer returns or pages come back to the provider, and stays so until
     /// [`acknowledge_wake`](Self::acknowledge_wake). Returns into the cache, on this thread, do not signal
     /// it: after them, allocate once more before the sleep.
     ///

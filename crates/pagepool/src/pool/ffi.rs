@@ -227,7 +227,7 @@ pub fn lasting_zeroes(bytes: usize) -> Result<NonNull<u8>, Error> {
 }
 
 /// Whether [`fence_all_threads`] works here: the other side of its pair may then be a compiler fence. Known
-/// once a pool exists. If the kernel refuses `membarrier`, the other side needs a full fence or another
+/// once per pool exists. If the kernel refuses `membarrier`, the other side needs a full fence or another
 /// protocol.
 ///
 /// ```

@@ -111,7 +111,7 @@ pub enum OnBusy {
 /// [`Shutdown::report`](crate::Shutdown::report) show it, and so do readers of what the process
 /// [publishes](crate::publish), even after a kill. Includes [`tagging`](PoolParams::tagging).
 ///
-/// Costs 24 bytes a page of the area and up to 56 KiB, 128 KiB more with stacks. Each allocation and each
+/// Costs 24 bytes per page of the area and up to 56 KiB, 128 KiB more with stacks. Each allocation and each
 /// return takes the slow path. [`Off`](Self::Off) costs nothing.
 ///
 /// ```
@@ -197,7 +197,7 @@ const MAX_CHAINS: usize = 1 << 20;
 const DEFAULT_CHAINS: usize = if cfg!(loom) { 2 } else { 1024 };
 /// Most colours. More gain nothing (reference measurement: 8 colours 3.9, 16 colours 3.7 core cycles).
 const MAX_COLOURS: usize = 16;
-/// Limits of the deferred queue, and of how many buffers a round passes.
+/// Limits of the deferred queue, and of how many buffers per round passes.
 const MAX_DEFERRED: usize = 65536;
 const MAX_AHEAD: usize = 64;
 

@@ -13,7 +13,7 @@
 //!        taking and waits: then the owner's stores precede the first exchange.
 //! Owners one owner's turns precede the next one's, because the pool moves between them. In a pool without an
 //!        owner (unbound or ended) all threads exchange.
-//! Cost   the owner alone: two stores a call, and one a page. Others: one exchange a page, and once in a
+//! Cost   the owner alone: two stores per call, and one a page. Others: one exchange a page, and once in a
 //!        pool's life about 1,600 cycles.
 
 use crate::home::cache::OwnerProof;

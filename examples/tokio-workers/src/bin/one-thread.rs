@@ -17,7 +17,7 @@ use tokio::time::timeout;
 /// Polls, and awaits what there is to poll for.
 async fn forward<P: PacketHandler>(mut forwarder: Forwarder<P>) -> Result<(), Box<dyn Error>> {
     let fd = forwarder.wake_fd()?.as_raw_fd();
-    // SAFETY: the forwarder keeps it as long as it lives, which is longer than `awoken` does.
+    // SAFETY: the forwarder keeps the descriptor open and outlives `awoken`.
     let awoken = unsafe { AsyncFd::register_with_interest(fd, Interest::READABLE) }?;
     loop {
         if forwarder.poll() > 0 {
@@ -27,7 +27,7 @@ async fn forward<P: PacketHandler>(mut forwarder: Forwarder<P>) -> Result<(), Bo
         match forwarder.arm()? {
             Armed::Ready => {}
             Armed::Idle { at_most, .. } => {
-                // At the end of that time it is polled, too: some of what happens makes nothing readable.
+                // Poll after the timeout as well: not every event makes the descriptor readable.
                 if let Ok(ready) = timeout(at_most, awoken.readable()).await {
                     ready?.clear_ready();
                 }

@@ -50,8 +50,8 @@ pub const KERNEL_SLOW: DoctorRule = DoctorRule {
     name: "kernel_slow",
     cost: Cost::SomePackets,
     when: "a page pool of the kernel with 1,000 allocations/s or more requests pages from the system at \
-           least 10 times, and gets at least 5 % of its pages that way (64 single pages a call, or one of a \
-           higher order)",
+           least 10 times, and gets at least 5 % of its pages that way (64 single pages per call, or one of \
+           a higher order)",
     why: "The driver's pages do not return to its pool: they are mapped and unmapped for each packet.",
     fix: "Lengthen the receive ring (`ethtool -G`), which makes the pool larger; or run readers on the CPU \
           that takes the interrupts.",

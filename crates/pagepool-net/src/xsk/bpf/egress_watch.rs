@@ -111,9 +111,9 @@ impl EgressWatch {
 fn queues(index: u32) -> Option<String> {
     match lookup::qdiscs(index).as_deref() {
         Ok([none]) if none == "noqueue" => None,
-        Ok([]) => Some("the queueing discipline that the interface gets when it comes up".into()),
-        Ok(some) => Some(format!("the queueing discipline {}", some.join(", "))),
-        Err(error) => Some(format!("unknown queueing disciplines: {error}")),
+        Ok([]) => Some("the qdisc that the interface gets when it comes up".into()),
+        Ok(some) => Some(format!("the qdisc {}", some.join(", "))),
+        Err(error) => Some(format!("unknown qdiscs: {error}")),
     }
 }
 

@@ -315,8 +315,8 @@ impl Redirect {
     /// CPU in the middle of a poll may use the old rules until it ends, even after this returns. Any thread;
     /// some system calls.
     ///
-    /// Requires what [`load`](Self::load) requires, and `CAP_PERFMON`, which newer kernels do not need for
-    /// some or all matches. An error for the map of another program.
+    /// Requires what [`load`](Self::load) requires, and, depending on kernel and match, `CAP_PERFMON`. An
+    /// error for the map of another program.
     ///
     /// ```no_run
     /// // It needs root and an interface.

@@ -32,7 +32,7 @@ impl Bound {
     /// stay. [`Arena::trim`](crate::Arena::trim) then gives the memory of whole regions back to the system.
     ///
     /// Counts the pages in `release`, like a pool's end. A page with fragments out is not idle. Cost: about
-    /// 15 ns a page.
+    /// 15 ns per page.
     ///
     /// ```
     /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams};
