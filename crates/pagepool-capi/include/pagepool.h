@@ -649,49 +649,50 @@ struct pagepool_stats {
      */
     size_t size;
     /**
-     * Pages taken from the cache, and fragment pages reused in place because all their fragments had
-     * returned. If it rises: normal.
+     * Pages taken from the cache, plus fragment pages reused in place after all their fragments had returned.
+     * If it rises: normal.
      */
     uint64_t alloc_fast;
     /**
-     * Pages that the owner returned to the cache, and fragment pages reused in place. If it rises: normal.
+     * Pages that the owner returned to the cache, plus fragment pages reused in place. If it rises: normal.
      */
     uint64_t recycle_cached;
     /**
-     * Allocations for which the provider (the arena) gave pages, up to `refill` at once. If it rises: normal
-     * during warm-up. Later, pages are lost, out for longer, or waived; `inflight` shows where they are.
+     * Allocations that took pages from the provider (the arena), up to `refill` pages each. If it rises:
+     * normal during warm-up. Later, pages are lost, held for longer, or waived; `inflight` shows where they
+     * are.
      */
     uint64_t alloc_slow;
     /**
-     * Pages of an order above 0 that the provider (the arena) gave. If it rises: see `alloc_slow`.
+     * Pages of an order above 0 that came from the provider (the arena). If it rises: see `alloc_slow`.
      */
     uint64_t alloc_slow_high_order;
     /**
-     * Refills that found no page: cache, lanes and ring were empty, and no deferred page was done. If it
-     * rises: with `alloc_slow`, more pages are out than before; find out who holds them before you enlarge
-     * the arena.
+     * Refills that found no page: cache, lanes and ring were empty, and no deferred buffer returned. If it
+     * rises: more pages are out than before, if `alloc_slow` rises as well. Find out who holds them before
+     * you enlarge the arena.
      */
     uint64_t alloc_empty;
     /**
-     * Refills that found at least one page in lanes, ring or deferred queue; one per refill. If it rises:
-     * normal if other threads return buffers.
+     * Refills that found at least one page in the deferred queue, the lanes or the ring. Each refill counts
+     * once. If it rises: normal if other threads return buffers.
      */
     uint64_t alloc_refill;
     /**
-     * Off-node pages (on another NUMA node than the pool's) that left the pool: at most one each time the
-     * owner collects from lanes and ring. An allocation collects once; in a pool with `wakeup`, twice before
-     * it fails. If it rises: the owner moved to another node; pin it, or set `nid`.
+     * Off-node pages (on a NUMA node other than the pool's) that left the pool. At most one leaves each time
+     * the owner collects pages from lanes and ring. An allocation collects once; with `wakeup`, a failing one
+     * collects again. If it rises: the owner moved to another node. Pin it to a CPU, or set `nid`.
      */
     uint64_t alloc_waive;
     /**
-     * Allocations that returned nothing. Linux has no such counter. If it rises: the arena is exhausted;
-     * raise `max_bytes`, or find out who holds the buffers (`holders`).
+     * Allocations that returned nothing. Linux has no such counter. If it rises: the arena is exhausted.
+     * Raise `max_bytes`, or find out who holds the buffers (`holders`).
      */
     uint64_t alloc_failed;
     /**
-     * Returned pages that found the cache full. Each is also counted in `recycle_ring` or
-     * `recycle_ring_full`. If it rises: the owner returns more than it allocates, which is normal if it
-     * sends; else raise `cache_size`.
+     * Returned pages that found the cache full. Each one also counts in `recycle_ring` or
+     * `recycle_ring_full`. If it rises: the owner returns more pages than it allocates. This is normal if it
+     * sends. Otherwise raise `cache_size`.
      */
     uint64_t recycle_cache_full;
     /**
@@ -699,14 +700,14 @@ struct pagepool_stats {
      */
     uint64_t recycle_ring;
     /**
-     * Pages that found lane and ring full and left the pool. Counts pages; Linux counts calls for bulk
-     * returns. If it rises: the owner refills too rarely; raise `lane_size`, `ring_size` or `max_lanes`.
+     * Pages that left the pool because lane and ring were full. For bulk returns, Linux counts calls instead
+     * of pages. If it rises: the owner refills too rarely. Raise `lane_size`, `ring_size` or `max_lanes`.
      */
     uint64_t recycle_ring_full;
     /**
-     * Pages that left the pool when they were returned: a page reference still exists, or the provider marked
-     * the page as emergency reserve (Linux: `pfmemalloc`). If it rises: a page reference outlives its buffer;
-     * to recycle the page, share the buffer instead.
+     * Pages that left the pool when they were returned, because a page reference still existed or the
+     * provider had marked the page as emergency reserve (Linux: `pfmemalloc`). If it rises: a page reference
+     * outlives its buffer. To recycle the page, share the buffer instead.
      */
     uint64_t recycle_released_refcnt;
     /**
@@ -715,7 +716,7 @@ struct pagepool_stats {
     uint64_t hold;
     /**
      * Pages that left the pool. If it rises: see `alloc_waive`, `recycle_ring_full` and
-     * `recycle_released_refcnt`; normal when a pool shrinks or ends.
+     * `recycle_released_refcnt`. A rise is normal when a pool shrinks or ends.
      */
     uint64_t release;
 };
@@ -741,28 +742,28 @@ struct pagepool_deferred_stats {
      */
     uint64_t reused;
     /**
-     * Polls that stopped at a buffer in use and left it in the queue. If it rises: if fast, readers finish
-     * out of order; set `on_busy` to skip.
+     * Polls that stopped at a buffer still in use and left it in the queue. If it rises: readers finish out
+     * of order, if the rise is fast. Then set `on_busy = OnBusy::Skip`.
      */
     uint64_t kept;
     /**
-     * Buffers in use that a poll skipped, to check those behind them. If it rises: normal if `on_busy` is
-     * skip.
+     * Buffers still in use that a poll skipped to check the buffers behind them. If it rises: normal with
+     * `on_busy = OnBusy::Skip`.
      */
     uint64_t skipped;
     /**
-     * Buffers that left the queue while in use. Their page leaves the pool; its memory is freed when the
-     * reader is done. If it rises: a reader is slow; normal if `on_busy` is release.
+     * Buffers that left the queue while still in use. The page leaves the pool; its memory is freed when the
+     * reader is done. If it rises: a reader is slow, which is normal with `on_busy = OnBusy::Release`.
      */
     uint64_t released;
     /**
-     * Released buffers whose reader is done; their memory returned to the provider (the arena). If it rises:
-     * normal after `released`.
+     * Released buffers whose reader is done. Their memory has returned to the provider (the arena). If it
+     * rises: normal after `released` rose.
      */
     uint64_t freed_late;
     /**
-     * Buffers refused because the queue was full. If it rises: raise `defer_capacity`, or wait for the
-     * reader.
+     * Buffers refused because the queue was full. If it rises: raise `defer_capacity`, or wait until readers
+     * are done.
      */
     uint64_t full;
     /**
@@ -770,8 +771,8 @@ struct pagepool_deferred_stats {
      */
     uint64_t polls;
     /**
-     * Buffers still in use when the handle of the pool's shutdown was dropped. Their memory is never reused.
-     * If it rises: keep the shutdown's handle until the pool is freed.
+     * Buffers still in use when the pool's shutdown handle was dropped. Their memory is never reused. If it
+     * rises: keep the shutdown handle until the pool is freed.
      */
     uint64_t leaked;
 };
