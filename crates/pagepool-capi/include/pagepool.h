@@ -668,8 +668,8 @@ struct pagepool_stats {
      */
     uint64_t alloc_slow_high_order;
     /**
-     * Refills that found no page: cache, lanes and ring were empty, and no deferred buffer returned. If it
-     * rises: more pages are out than before, if `alloc_slow` rises as well. Find out who holds them before
+     * Refills that found no page: the cache, lanes and ring were empty, and no deferred buffer returned. If
+     * it rises: more pages are out than before, if `alloc_slow` rises as well. Find out who holds them before
      * you enlarge the arena.
      */
     uint64_t alloc_empty;
@@ -680,8 +680,8 @@ struct pagepool_stats {
     uint64_t alloc_refill;
     /**
      * Off-node pages (on a NUMA node other than the pool's) that left the pool. At most one leaves each time
-     * the owner collects pages from lanes and ring. An allocation collects once; with `wakeup`, a failing one
-     * collects again. If it rises: the owner moved to another node. Pin it to a CPU, or set `nid`.
+     * the owner collects pages from the lanes and the ring. An allocation collects once or, with `wakeup`,
+     * twice if it fails. If it rises: the owner moved to another node. Pin it to a CPU, or set `nid`.
      */
     uint64_t alloc_waive;
     /**
@@ -700,8 +700,9 @@ struct pagepool_stats {
      */
     uint64_t recycle_ring;
     /**
-     * Pages that left the pool because lane and ring were full. For bulk returns, Linux counts calls instead
-     * of pages. If it rises: the owner refills too rarely. Raise `lane_size`, `ring_size` or `max_lanes`.
+     * Pages that left the pool because the lane and the ring were full. For bulk returns, Linux counts calls
+     * instead of pages. If it rises: the owner refills too rarely. Raise `lane_size`, `ring_size` or
+     * `max_lanes`.
      */
     uint64_t recycle_ring_full;
     /**
@@ -742,8 +743,8 @@ struct pagepool_deferred_stats {
      */
     uint64_t reused;
     /**
-     * Polls that stopped at a buffer still in use and left it in the queue. If it rises: readers finish out
-     * of order, if the rise is fast. Then set `on_busy = OnBusy::Skip`.
+     * Polls that stopped at a buffer still in use and left it in the queue. If it rises: readers may finish
+     * out of order. If the rise is fast, set `on_busy = OnBusy::Skip`.
      */
     uint64_t kept;
     /**
@@ -1673,7 +1674,7 @@ int pagepool_open(uint64_t bytes, uint32_t kind, struct pagepool **pool);
 void *pagepool_base(struct pagepool *pool, uint64_t *bytes);
 
 /**
- * Returns idle pages to the arena until at most `keep` are left in cache, lanes and ring. It polls the
+ * Returns idle pages to the arena until at most `keep` are left in the cache, lanes and ring. It polls the
  * deferred queue first. The result is the number of pages returned. pagepool_arena_trim then returns the
  * memory to the system.
  *

@@ -65,7 +65,7 @@ probes! {
         pages: usize = "number of pages",
         order: u8 = "order of the pages",
     }
-    DEBUG ring_full: "a returned page found lane and ring full, and left the pool" {
+    DEBUG ring_full: "a returned page found the lane and ring full, and left the pool" {
         pool: u32 = "id of the pool",
         page: u32 = "number of the page in its area",
     }

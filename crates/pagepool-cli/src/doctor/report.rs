@@ -77,7 +77,7 @@ pub fn table(rules: &[DoctorRule]) -> String {
         let fix = fix.replace("show {of}", "show POOL").replace("{of}", "IF");
         format!("| `{name}` | {} | {when} | {why} | {fix} |\n", cost.name())
     };
-    let head = "| rule | cost | it finds | why it costs | fix |\n|---|---|---|---|---|\n";
+    let head = "| rule | cost | reported if | why it matters | fix |\n|---|---|---|---|---|\n";
     head.to_owned() + &rules.iter().map(row).collect::<String>()
 }
 

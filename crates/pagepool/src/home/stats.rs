@@ -65,7 +65,7 @@ macro_rules! for_each_pool_counter {
                 ///
                 /// If it rises: see `alloc_slow`.
                 alloc_slow_high_order,
-                /// Refills that found no page: cache, lanes and ring were empty, and no deferred buffer
+                /// Refills that found no page: the cache, lanes and ring were empty, and no deferred buffer
                 /// returned.
                 ///
                 /// If it rises: more pages are out than before, if `alloc_slow` rises as well. Find out who
@@ -77,8 +77,8 @@ macro_rules! for_each_pool_counter {
                 /// If it rises: normal if other threads return buffers.
                 alloc_refill,
                 /// Off-node pages (on a NUMA node other than the pool's) that left the pool. At most one
-                /// leaves each time the owner collects pages from lanes and ring. An allocation collects
-                /// once; with `wakeup`, a failing one collects again.
+                /// leaves each time the owner collects pages from the lanes and the ring. An allocation
+                /// collects once or, with `wakeup`, twice if it fails.
                 ///
                 /// If it rises: the owner moved to another node. Pin it to a CPU, or set `nid`.
                 alloc_waive,
@@ -97,8 +97,8 @@ macro_rules! for_each_pool_counter {
                 ///
                 /// If it rises: normal if other threads return buffers.
                 recycle_ring,
-                /// Pages that left the pool because lane and ring were full. For bulk returns, Linux counts
-                /// calls instead of pages.
+                /// Pages that left the pool because the lane and the ring were full. For bulk returns,
+                /// Linux counts calls instead of pages.
                 ///
                 /// If it rises: the owner refills too rarely. Raise `lane_size`, `ring_size` or `max_lanes`.
                 recycle_ring_full,
@@ -141,7 +141,7 @@ macro_rules! for_each_deferred_counter {
                 reused,
                 /// Polls that stopped at a buffer still in use and left it in the queue.
                 ///
-                /// If it rises: readers finish out of order, if the rise is fast. Then set `on_busy =
+                /// If it rises: readers may finish out of order. If the rise is fast, set `on_busy =
                 /// OnBusy::Skip`.
                 kept,
                 /// Buffers still in use that a poll skipped to check the buffers behind them.

@@ -11,7 +11,7 @@ use crate::handles::owner::enter;
 use crate::handles::slots;
 use crate::handles::token::Token;
 
-/// Returns idle pages to the arena until at most `keep` are left in cache, lanes and ring. It polls the
+/// Returns idle pages to the arena until at most `keep` are left in the cache, lanes and ring. It polls the
 /// deferred queue first. The result is the number of pages returned. pagepool_arena_trim then returns the
 /// memory to the system.
 ///

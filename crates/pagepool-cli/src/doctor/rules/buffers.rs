@@ -19,20 +19,21 @@ const LATE: u64 = 5;
 pub const OUT_RISING: DoctorRule = DoctorRule {
     name: "out_rising",
     cost: Cost::BuffersLost,
-    when: "in a pool older than 5 s, the buffers that the program holds (out, and not waiting for packets at \
-           a device) rise steadily: the minimum in the last third of the looks is above the maximum of the \
-           first third, and at least 64 pages above its minimum; the minimum of the middle third is about \
-           halfway between",
-    why: "A leak or a growing queue: both end with an empty arena.",
-    fix: "Return buffers that are kept (`mem::forget`, a missing `pagepool_buf_put`, a queue without a \
-          limit). Run the program again with `PoolParams::holders` (C: `holders`): then the doctor names the \
-          place in the program.",
-    verify: "`pagepool list --watch`: out of {of} falls again.",
+    when: "in a pool older than 5 s, the number of pages that the program holds (out, and not waiting for \
+           packets at a device) rises steadily. In the last third of the looks, its minimum is above the \
+           first third's maximum, and at least 64 above the first third's minimum. The middle third's \
+           minimum is about halfway between the other two",
+    why: "A leak or a growing queue eventually empties the arena.",
+    fix: "Return all buffers: look for `mem::forget`, a missing `pagepool_buf_put`, or a queue without a \
+          limit. If the program runs with `PoolParams::holders` (C: `holders`), the doctor names the place \
+          in the code.",
+    verify: "`pagepool list --watch`: `out` of pool {of} no longer rises.",
     find: out_rising,
     #[cfg(test)]
     case: RuleCase {
         ill: |of| of.pool().held = (0..30).map(|look| 100 + 10 * look + look % 2 * 30).collect(),
-        says: "100 pages at least in the first third of the time, 300 in the last, 60.0 a second",
+        says: "at least 100 pages in the first third of the time, and at least 300 in the last third: 60.0 \
+               more per second",
         well: |of| of.pool().held = (0..30).map(|look| if look < 15 { 100 } else { 400 }).collect(),
     },
 };
@@ -59,10 +60,10 @@ fn rise(pool: &PoolEvidence) -> Option<(u64, u64)> {
 }
 
 /// The fix if holders are recorded.
-const RETURN_THEM: &str = "Return what is allocated at that place, or limit the queue that grows: tag \
-                           buffers (`set_tag`, in C `pagepool_buf_set_tag`) at each step to find out which. \
-                           `addr2line -ife PROGRAM ADDRESS` turns an address into a line; compile the \
-                           program with `-g`.";
+const RETURN_THEM: &str = "Return the buffers allocated at that place, or limit the queue that grows. To \
+                           find the queue, tag buffers at each step (`set_tag`, in C \
+                           `pagepool_buf_set_tag`). To turn an address into a line, compile the program \
+                           with `-g` and run `addr2line -ife PROGRAM ADDRESS`.";
 
 fn out_rising(evidence: &Evidence) -> Vec<Finding> {
     let of = |(process, pool): (&ProcessEvidence, &PoolEvidence)| {
@@ -72,11 +73,11 @@ fn out_rising(evidence: &Evidence) -> Vec<Finding> {
         let left = free_pages(process, pool).filter(|_| rate > 0.0);
         let left = left.map_or(String::new(), |free| {
             let time = Duration::try_from_secs_f64(free as f64 / rate).unwrap_or(Duration::MAX);
-            format!("; at that rate the arena is empty in {}", spoken(time))
+            format!(", so the arena is empty in {}", spoken(time))
         });
         let seen = format!(
-            "Buffers with the program: {} pages at least in the first third of the time, {} in the last, \
-             {rate:.1} a second ({}/s){left}.{grown}",
+            "The program held at least {} pages in the first third of the time, and at least {} in the last \
+             third: {rate:.1} more per second ({}/s){left}.{grown}",
             grouped(first),
             grouped(last),
             bytes((rate * pool.page_bytes as f64) as u64)
@@ -100,11 +101,11 @@ pub fn free_pages(process: &ProcessEvidence, pool: &PoolEvidence) -> Option<u64>
 pub const HELD_LONG: DoctorRule = DoctorRule {
     name: "held_long",
     cost: Cost::BuffersLost,
-    when: "a pool that records holders, and allocates, has 64 pages or more that were out for a minute, not \
-           counting those at devices; except pools whose device is not published",
-    why: "Buffers that are out for a minute were forgotten, or wait in a stalled queue.",
-    fix: "Drop them, or fix the stalled queue; `pagepool show {of}` names the oldest.",
-    verify: "`pagepool show {of}`: the ages of holders.",
+    when: "at least 64 pages of a pool, not counting those at devices, have been out for a minute or longer. \
+           The pool must record holders, still allocate, and have no unpublished device",
+    why: "Buffers that are out for so long were forgotten, or wait in a stalled queue.",
+    fix: "Drop the buffers, or fix the queue. `pagepool show {of}` names the oldest.",
+    verify: "`pagepool show {of}`: the ages under `holders` are below a minute.",
     find: held_long,
     #[cfg(test)]
     case: RuleCase {
@@ -113,7 +114,7 @@ pub const HELD_LONG: DoctorRule = DoctorRule {
                 vec!["90 pages held by no tag, allocated at src/main.rs:7:5; the oldest for 70.0 s".into()];
             of.pool().holders = Some(HolderEvidence { for_a_minute: 1090, most, ..Default::default() });
         },
-        says: "90 pages have been out for a minute or longer, of 1,300. 90 pages held by no tag, allocated \
+        says: "at least 90 of the 1,300 pages out for a minute or longer. 90 pages held by no tag, allocated \
                at src/main.rs:7:5",
         well: |of| of.pool().holders = Some(HolderEvidence { for_a_minute: 1050, ..Default::default() }),
     },
@@ -126,7 +127,7 @@ fn held_long(evidence: &Evidence) -> Vec<Finding> {
         // Which of them lie at devices is unknown: perhaps all that are there.
         let old = old.saturating_sub(waiting(process, pool)).saturating_sub(sum("in_tx"));
         let seen = format!(
-            "{} pages have been out for a minute or longer, of {}.{}",
+            "The program has held at least {} of the {} pages out for a minute or longer.{}",
             grouped(old),
             grouped(pool.pages.out),
             pool.holders_in_words()
@@ -152,16 +153,16 @@ fn waiting(process: &ProcessEvidence, pool: &PoolEvidence) -> u64 {
 pub const DETACHED: DoctorRule = DoctorRule {
     name: "detached",
     cost: Cost::BuffersLost,
-    when: "a pool ended more than 5 s ago, and some of its buffers are still out",
-    why: "Something still holds a buffer; the pool's memory is freed when the last one returns.",
-    fix: "Drop the buffers before the pool. With `PoolParams::holders`, `Shutdown::report` names the \
-          holders.",
-    verify: "`pagepool list`: {of} is gone.",
+    when: "a pool ended at least 5 s ago, and some of its buffers are still out",
+    why: "The pool's memory is freed only when its last buffer returns.",
+    fix: "Drop the buffers before the pool. With `PoolParams::tagging` or `holders`, `Shutdown::report` \
+          names the holders.",
+    verify: "`pagepool list`: pool {of} is gone.",
     find: detached,
     #[cfg(test)]
     case: RuleCase {
         ill: |of| of.pool().detached = Some(Duration::from_secs(90)),
-        says: "1 min 30 s ago; pages out: 1,300",
+        says: "1 min 30 s ago. Pages still out: 1,300",
         well: |of| of.pool().detached = Some(Duration::from_secs(4)),
     },
 };
@@ -172,7 +173,7 @@ fn detached(evidence: &Evidence) -> Vec<Finding> {
         for pool in &process.pools {
             let Some(time) = pool.detached.filter(|time| time.as_secs() >= LATE) else { continue };
             let (ago, out) = (spoken(time), grouped(pool.pages.out));
-            let seen = format!("It ended {ago} ago; pages out: {out}.{}", pool.holders_in_words());
+            let seen = format!("It ended {ago} ago. Pages still out: {out}.{}", pool.holders_in_words());
             let place = format!("{}, pool {}", process.title(), pool.name);
             all.push(Finding::new(place, &*pool.name, seen, 0.0));
         }
@@ -183,15 +184,17 @@ fn detached(evidence: &Evidence) -> Vec<Finding> {
 pub const DEAD_HELD: DoctorRule = DoctorRule {
     name: "dead_held",
     cost: Cost::BuffersLost,
-    when: "a process was killed or crashed while its program held buffers: more were out than lay at devices",
-    why: "The packets in them were lost. The memory is free; the file stays for inspection.",
-    fix: "Find out why it died (`journalctl`, `coredumpctl`); then remove its file with `pagepool clean`.",
+    when: "a process was killed or crashed while more pages were out than lay at devices",
+    why: "Packets that the program held are lost. The memory is free, but the published file remains for \
+          inspection.",
+    fix: "Find out why the process died (`journalctl`, `coredumpctl`). Then remove its file with `pagepool \
+          clean`.",
     verify: "`pagepool list`: the process is gone.",
     find: dead_held,
     #[cfg(test)]
     case: RuleCase {
         ill: |of| of.processes[0].dead_for = Some(Duration::from_secs(61)),
-        says: "1 min 1 s ago; near0 had 1,300 pages out, 1,000 of them waiting for packets",
+        says: "1 min 1 s ago. Pool near0 had 1,300 pages out, 1,000 of them waiting for packets",
         well: |of| {
             of.processes[0].dead_for = Some(Duration::from_secs(61));
             of.pool().pages.out = 1000;
@@ -206,7 +209,7 @@ fn dead_held(evidence: &Evidence) -> Vec<Finding> {
         let at_devices = |pool| waiting(process, pool).saturating_add(sent);
         let held = process.pools.iter().filter(|pool| pool.pages.out > at_devices(pool));
         let said: Vec<_> = held.map(|pool| had(process, pool)).collect();
-        let seen = format!("It was last seen alive {} ago; {}.", spoken(time), said.join("; "));
+        let seen = format!("It was last seen alive {} ago. {}.", spoken(time), said.join(". "));
         (!said.is_empty()).then(|| Finding::new(process.title(), &*process.name, seen, 0.0))
     };
     dead.filter_map(of).collect()
@@ -220,7 +223,7 @@ fn had(process: &ProcessEvidence, pool: &PoolEvidence) -> String {
     let holders = pool.holders_in_words();
     let holders = holders.trim_start().trim_end_matches('.');
     let holders = if holders.is_empty() { String::new() } else { format!(" ({holders})") };
-    format!("{} had {} pages out{waiting}{holders}", pool.name, grouped(pool.pages.out))
+    format!("Pool {} had {} pages out{waiting}{holders}", pool.name, grouped(pool.pages.out))
 }
 
 #[cfg(test)]

@@ -23,11 +23,12 @@ const LEAST: u64 = 10;
 pub const KERNEL_DETACHED: DoctorRule = DoctorRule {
     name: "kernel_detached",
     cost: Cost::BuffersLost,
-    when: "a page pool of the kernel, released by its driver, has waited for its pages for 60 s or more",
-    why: "Its packets are still held, by a socket that no program reads or by a leak; its memory is not \
-          freed.",
-    fix: "`ss -anm` shows sockets with full receive queues; end the program that does not read.",
-    verify: "`pagepool list --kernel`: the pool is gone.",
+    when: "a driver released a page pool of the kernel at least 60 s ago, and some of its pages are still \
+           out",
+    why: "A leak, or a socket that no program reads, still holds packets in these pages, so their memory is \
+          not freed.",
+    fix: "Find sockets with full receive queues (`ss -anm`), and end the programs that do not read them.",
+    verify: "`pagepool list --kernel`: pool {of} is gone.",
     find: kernel_detached,
     #[cfg(test)]
     case: RuleCase {
@@ -40,7 +41,8 @@ pub const KERNEL_DETACHED: DoctorRule = DoctorRule {
 fn kernel_detached(evidence: &Evidence) -> Vec<Finding> {
     let of = |pool: &KernelPoolEvidence| {
         let time = pool.detached.filter(|time| time.as_secs() >= STALLED && pool.inflight > 0)?;
-        let seen = format!("It has waited for {} pages for {}.", grouped(pool.inflight), spoken(time));
+        let pages = grouped(pool.inflight);
+        let seen = format!("It has been waiting for {pages} pages for {}.", spoken(time));
         Some(Finding::new(place(pool), pool.id.to_string(), seen, 0.0))
     };
     evidence.kernel_pools.iter().filter_map(of).collect()
@@ -49,18 +51,18 @@ fn kernel_detached(evidence: &Evidence) -> Vec<Finding> {
 pub const KERNEL_SLOW: DoctorRule = DoctorRule {
     name: "kernel_slow",
     cost: Cost::SomePackets,
-    when: "a page pool of the kernel with 1,000 allocations/s or more requests pages from the system at \
-           least 10 times, and gets at least 5 % of its pages that way (64 single pages per call, or one of \
-           a higher order)",
-    why: "The driver's pages do not return to its pool: they are mapped and unmapped for each packet.",
-    fix: "Lengthen the receive ring (`ethtool -G`), which makes the pool larger; or run readers on the CPU \
-          that takes the interrupts.",
+    when: "a page pool of the kernel with 1,000 allocations/s or more gets at least 5 % of its pages from \
+           the system, in at least 10 requests. A request counts as 64 single pages, or as one page of a \
+           higher order",
+    why: "Some of the driver's pages do not return to its pool. The kernel must allocate and map new ones.",
+    fix: "Lengthen the receive ring (`ethtool -G`), which makes the pool larger, or run the readers on the \
+          CPU that handles the interrupts.",
     verify: "`pagepool list --kernel --watch`: recyc% of pool {of} rises.",
     find: kernel_slow,
     #[cfg(test)]
     case: RuleCase {
         ill: |of| of.kernel_pools[0].moved.alloc_slow = 100,
-        says: "100 calls to the system brought up to 6,400 pages, for 100,100 allocations",
+        says: "100 requests to the system brought up to 6,400 pages. The pool served 100,100 allocations",
         well: |of| of.kernel_pools[0].moved.alloc_slow = 70,
     },
 };
@@ -73,7 +75,7 @@ fn kernel_slow(evidence: &Evidence) -> Vec<Finding> {
         let all = moved.alloc_fast + moved.alloc_refill + calls;
         let rate = evidence.per_second(brought);
         let seen = format!(
-            "{} calls to the system brought up to {} pages, for {} allocations.",
+            "{} requests to the system brought up to {} pages. The pool served {} allocations.",
             grouped(calls),
             grouped(brought),
             grouped(all)
@@ -88,17 +90,18 @@ fn kernel_slow(evidence: &Evidence) -> Vec<Finding> {
 pub const KERNEL_RING_FULL: DoctorRule = DoctorRule {
     name: "kernel_ring_full",
     cost: Cost::SomePackets,
-    when: "`recycle_ring_full` of a page pool of the kernel is at least 1 % of its allocations, with 1,000 \
-           allocations/s or more",
-    why: "Other CPUs return pages faster than the driver takes them back; the rest go to the system.",
-    fix: "Run readers on the CPU that takes the interrupts (RPS off, RFS on), or lengthen the receive ring \
-          (`ethtool -G`).",
-    verify: "`pagepool list --kernel --json`: recycle_ring_full of pool {of} stands still.",
+    when: "in a page pool of the kernel with 1,000 allocations/s or more, `recycle_ring_full` rises by at \
+           least 1 % of the allocations",
+    why: "Other CPUs return pages faster than the driver reuses them. Pages that do not fit into the ring go \
+          back to the system.",
+    fix: "Run the readers on the CPU that handles the interrupts (RPS off, RFS on), or lengthen the receive \
+          ring (`ethtool -G`).",
+    verify: "`pagepool list --kernel --json`: recycle_ring_full of pool {of} stops rising.",
     find: kernel_ring_full,
     #[cfg(test)]
     case: RuleCase {
         ill: |of| of.kernel_pools[0].moved.recycle_ring_full = 2_000,
-        says: "2,000 pages found the ring full, 2.0 %",
+        says: "2,000 returned pages found the ring full (2.0 % of the allocations)",
         well: |of| of.kernel_pools[0].moved.recycle_ring_full = 500,
     },
 };
@@ -109,7 +112,8 @@ fn kernel_ring_full(evidence: &Evidence) -> Vec<Finding> {
         let full = moved.recycle_ring_full;
         let all = moved.alloc_fast + moved.alloc_refill + moved.alloc_slow + moved.alloc_slow_high_order;
         let percent = full as f64 * 100.0 / all.max(1) as f64;
-        let seen = format!("{} pages found the ring full, {percent:.1} % of the allocations.", grouped(full));
+        let pages = grouped(full);
+        let seen = format!("{pages} returned pages found the ring full ({percent:.1} % of the allocations).");
         let many = evidence.per_second(all) >= BUSY && full * 100 >= all;
         many.then(|| Finding::new(place(pool), pool.id.to_string(), seen, evidence.per_second(full)))
     };

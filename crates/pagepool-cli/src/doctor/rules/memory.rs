@@ -17,12 +17,12 @@ const L1_LINES: u64 = 512;
 pub const NO_HUGE_PAGES: DoctorRule = DoctorRule {
     name: "no_huge_pages",
     cost: Cost::EachPacket,
-    when: "a pool allocates 10,000 pages/s or more from memory of small pages, and the arena has taken 6 MiB \
-           or more from the system",
-    why: "CPU and IOMMU miss their TLB: packets are spread over more small pages than it covers.",
-    fix: "Use `--hugepages` or `Backing::Huge2M`, with `sysctl vm.nr_hugepages=N`; or the default, \
-          transparent huge pages.",
-    verify: "`pagepool show {of}`: `got` of the arena.",
+    when: "a pool allocates 10,000 pages/s or more from an arena of small pages that has taken 6 MiB or more \
+           from the system",
+    why: "Packets are spread over more small pages than a TLB covers, so CPU and IOMMU miss their TLBs.",
+    fix: "Use the default (transparent huge pages), or `--hugepages` or `Backing::Huge2M` with `sysctl \
+          vm.nr_hugepages=N`.",
+    verify: "`pagepool show {of}`: `got` of the arena names huge pages.",
     find: no_huge_pages,
     #[cfg(test)]
     case: RuleCase {
@@ -30,7 +30,7 @@ pub const NO_HUGE_PAGES: DoctorRule = DoctorRule {
             of.arena().set("got", "4 KiB pages");
             of.arena().set("why", "none are free");
         },
-        says: "64.0M of 4 KiB pages; 2 MiB pages requested: none are free",
+        says: "Arena drop0 has 64.0M of 4 KiB pages; 2 MiB pages were requested (none are free)",
         well: |of| {
             of.arena().set("got", "4 KiB pages");
             of.arena().now.insert("committed_bytes".into(), 2 << 20);
@@ -49,9 +49,9 @@ fn no_huge_pages(evidence: &Evidence) -> Vec<Finding> {
         }
         let asked = arena.param("backing").filter(|asked| *asked != got);
         let why = arena.param("why").unwrap_or("");
-        let asked = asked.map_or(String::new(), |asked| format!("; {asked} requested: {why}"));
+        let asked = asked.map_or(String::new(), |asked| format!("; {asked} were requested ({why})"));
         let seen = format!(
-            "Arena {}: {} of {got}{asked}. {} pages a second are allocated.",
+            "Arena {} has {} of {got}{asked}. The pool allocates {} pages per second.",
             arena.name,
             bytes(size),
             grouped(rate as u64)
@@ -59,8 +59,9 @@ fn no_huge_pages(evidence: &Evidence) -> Vec<Finding> {
         let never = evidence.huge_pages.transparent.as_deref() == Some("never");
         let place = format!("{}, pool {}", process.title(), pool.name);
         let finding = Finding::new(place, &*pool.name, seen, rate);
-        let enable = "`echo madvise > /sys/kernel/mm/transparent_hugepage/enabled` and restart the \
-                      program; or `--hugepages` (`Backing::Huge2M`) with `sysctl vm.nr_hugepages=N`.";
+        let enable = "Run `echo madvise > /sys/kernel/mm/transparent_hugepage/enabled` and restart the \
+                      program. Or reserve huge pages with `sysctl vm.nr_hugepages=N`, and use `--hugepages` \
+                      or `Backing::Huge2M`.";
         Some(if never { finding.fixed_by(enable) } else { finding })
     };
     evidence.warm_pools().filter_map(of).collect()
@@ -69,13 +70,14 @@ fn no_huge_pages(evidence: &Evidence) -> Vec<Finding> {
 pub const COLOUR_LOST: DoctorRule = DoctorRule {
     name: "colour_lost",
     cost: Cost::EachPacket,
-    when: "all packets of a pool of whole order-0 pages begin at one offset (`colours` is 1), 512 pages or \
-           more are out, and it allocates 10,000 pages/s or more; except pools with a domain, whose device \
-           may choose the offset, as AF_XDP does",
-    why: "The first lines of all packets share few sets of the CPU's caches: with 1,024 pages out, touching \
-          one takes 10.0 ns instead of 5.7 ([benchmarks.md](benchmarks.md)).",
-    fix: "Use a smaller `max_len`: 1024 bytes less than the room between headroom and tailroom gives 16 \
-          colours.",
+    when: "all packets of a pool of order-0 pages begin at the same offset (`colours` is 1), at least 512 \
+           pages are out, and the pool allocates 10,000 pages/s or more. Pools with a domain are not judged, \
+           because their device may choose the offset, as AF_XDP does",
+    why: "The first cache lines of all packets share a few sets of the CPU's caches. With 1,024 pages out, \
+          allocating, touching and returning a page takes 10.0 ns instead of 5.7 ns \
+          ([benchmarks.md](benchmarks.md)).",
+    fix: "Use a smaller `max_len`. If it is 1024 bytes below the room between headroom and tailroom, the \
+          pool has 16 colours.",
     verify: "`pagepool show {of}`: colours is above 1.",
     find: colour_lost,
     #[cfg(test)]
@@ -84,7 +86,7 @@ pub const COLOUR_LOST: DoctorRule = DoctorRule {
             of.pool().set("colours", "1");
             of.pool().set("domains", "0");
         },
-        says: "colours 1, colour 1; 1,300 pages are out",
+        says: "colours is 1, colour is 1, and 1,300 pages are out",
         well: |of| of.pool().set("colours", "1"),
     },
 };
@@ -97,7 +99,7 @@ fn colour_lost(evidence: &Evidence) -> Vec<Finding> {
     let of = |(process, pool): (&ProcessEvidence, &PoolEvidence)| {
         let rate = evidence.per_second(pool.allocated());
         let asked = pool.number("colour").unwrap_or(0);
-        let seen = format!("colours 1, colour {asked}; {} pages are out.", grouped(pool.pages.out));
+        let seen = format!("colours is 1, colour is {asked}, and {} pages are out.", grouped(pool.pages.out));
         let finding =
             Finding::new(format!("{}, pool {}", process.title(), pool.name), &*pool.name, seen, rate);
         let off =

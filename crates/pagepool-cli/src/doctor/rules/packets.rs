@@ -17,13 +17,14 @@ const BUSY: f64 = 0.1;
 pub const STARVED: DoctorRule = DoctorRule {
     name: "starved",
     cost: Cost::PacketsLost,
-    when: "`alloc_failed` of a pool rose, or a device had no buffer for at least 0.1 % of its packets: \
-           `rx_no_buffer` of an in-memory NIC, or `rx_dropped` minus `rx_too_long` of a socket in copy mode \
-           (with zero copy the kernel counts a driver's attempts, not packets)",
-    why: "A packet for which the device has no buffer is lost.",
-    fix: "If `alloc_failed` rose, the pool is empty: return buffers earlier, or raise the arena's \
-          `max_bytes`. Otherwise the thread refills the ring too late: see `rx_ring_full`.",
-    verify: "`pagepool show {of} --watch`: alloc_failed, rx_no_buffer and rx_dropped stand still.",
+    when: "`alloc_failed` of a pool rises, or at least 0.1 % of the packets at its devices find no buffer. \
+           These are `rx_no_buffer` of an in-memory NIC, or `rx_dropped` minus `rx_too_long` of a socket in \
+           copy mode. Sockets with zero copy are judged only by `alloc_failed`, because the kernel counts a \
+           driver's attempts instead of packets",
+    why: "If a device has no buffer for a packet, the packet is lost.",
+    fix: "If `alloc_failed` rises, the pool is empty: return buffers earlier, or raise the arena's \
+          `max_bytes`. Otherwise the thread gives buffers to the device too late: see `rx_ring_full`.",
+    verify: "`pagepool show {of} --watch`: alloc_failed, rx_no_buffer and rx_dropped stop rising.",
     find: starved,
     #[cfg(test)]
     case: RuleCase {
@@ -34,7 +35,7 @@ pub const STARVED: DoctorRule = DoctorRule {
             of.socket().count("rx_dropped", 12_445);
             of.socket().count("rx_too_long", 100);
         },
-        says: "12,345 packets found no buffer (2,469 a second)",
+        says: "12,345 packets found no buffer (2,469 per second)",
         // A zero-copy socket: packets too long, while the driver requests buffers.
         well: |of| {
             of.socket().count("rx_fill_ring_empty", 50_000);
@@ -57,7 +58,7 @@ fn starved(evidence: &Evidence) -> Vec<Finding> {
         seen.extend((failed > 0).then(|| rose(evidence, "alloc_failed", failed)));
         let rate = grouped(evidence.per_second(lost).round() as u64);
         seen.extend(
-            (lost > 0).then(|| format!("{} packets found no buffer ({rate} a second)", grouped(lost))),
+            (lost > 0).then(|| format!("{} packets found no buffer ({rate} per second)", grouped(lost))),
         );
         let place = format!("{}, pool {}", process.title(), pool.name);
         let rate = evidence.per_second(lost.max(failed));
@@ -85,10 +86,10 @@ fn without_buffer(device: &EntryEvidence) -> u64 {
 /// The fix for a pool that gets no page.
 fn no_pages(process: &ProcessEvidence, pool: &PoolEvidence) -> String {
     let most = process.arena(pool).and_then(|arena| arena.number::<u64>("max_bytes"));
-    let most = most.map_or(String::new(), |most| format!(", which is {} MiB", most >> 20));
+    let most = most.map_or(String::new(), |most| format!(" (now {} MiB)", most >> 20));
     format!(
-        "Return buffers earlier (pages out: {}; `pagepool show {{of}}` says where), or raise the arena's \
-         max_bytes{most}.",
+        "Return buffers earlier, or raise the arena's `max_bytes`{most}. Pages out: {}; `pagepool show \
+         {{of}}` shows where they are.",
         grouped(pool.pages.out)
     )
 }
@@ -96,17 +97,17 @@ fn no_pages(process: &ProcessEvidence, pool: &PoolEvidence) -> String {
 pub const RX_RING_FULL: DoctorRule = DoctorRule {
     name: "rx_ring_full",
     cost: Cost::PacketsLost,
-    when: "`rx_ring_full` of a socket is at least 0.1 % of its packets",
-    why: "The kernel drops a packet if the receive ring is full: the thread receives too slowly.",
-    fix: "For bursts, double `--ring`. For lasting load, use a separate CPU (`--cpus`), and more queues if \
-          the interface has them. If the thread spends 80 % of its time in system calls, use an interface \
-          whose driver has zero copy, or send fewer packets.",
-    verify: "`pagepool show {of} --watch`: rx_ring_full stands still.",
+    when: "`rx_ring_full` of a socket rises by at least 0.1 % of its packets",
+    why: "If the thread receives too slowly, the receive ring fills up and the kernel drops packets.",
+    fix: "For bursts, double `--ring`. For sustained load, give the thread a CPU of its own (`--cpus`), and \
+          use more queues if the interface has them. If the thread spends at least 80 % of its time in \
+          system calls, use an interface whose driver supports zero copy, or send fewer packets.",
+    verify: "`pagepool show {of} --watch`: rx_ring_full stops rising.",
     find: rx_ring_full,
     #[cfg(test)]
     case: RuleCase {
         ill: |of| of.socket().count("rx_ring_full", 2500),
-        says: "rx_ring_full rose by 2,500 (500 a second)",
+        says: "rx_ring_full rose by 2,500 (500 per second)",
         well: |of| of.socket().count("rx_ring_full", 999),
     },
 };
@@ -137,36 +138,41 @@ fn sockets_on(evidence: &Evidence, link: &LinkEvidence) -> usize {
     evidence.receivers().filter(|(.., of)| of.index == link.index).count()
 }
 
+const FAULTY: &str = "The device or its driver is faulty. Please report this, with the output of `pagepool \
+                      show --json`.";
+const BUG: &str = "This is a bug in pagepool. Please report it, with the output of `pagepool show --json`.";
+
 /// Counters of refused packets, with their fixes.
 const REFUSED: [(&str, &str); 6] = [
     (
         "rx_too_long",
-        "The packets are longer than a chunk: lower the MTU of the sender, or use `--chunk-size 4096` or \
+        "Packets are longer than a chunk. Lower the sender's MTU, or use `--chunk-size 4096` or \
          `multi_buffer` (Linux 6.6).",
     ),
-    ("rx_too_many_buffers", "Raise `chains` of the pool, or use larger buffers."),
+    ("rx_too_many_buffers", "Raise the pool's `chains`, or use larger buffers."),
     (
         "rx_bad_length",
-        "Use a `tailroom` that fits the device (`XskDevice::check_pool`); if it does, please report it.",
+        "Use a `tailroom` that fits the device (`XskDevice::check_pool`). If it already fits, please report \
+         this.",
     ),
-    ("rx_bad_descriptor", "A faulty device or driver: please report it, with `pagepool show --json`."),
-    ("rx_invalid_descs", "A bug of pagepool: please report it, with `pagepool show --json`."),
-    ("rx_unmapped", "Name the device's domain in `PoolParams::domains`."),
+    ("rx_bad_descriptor", FAULTY),
+    ("rx_invalid_descs", BUG),
+    ("rx_unmapped", "Add the device's domain to `PoolParams::domains`."),
 ];
 
 pub const RX_REFUSED: DoctorRule = DoctorRule {
     name: "rx_refused",
     cost: Cost::PacketsLost,
-    when: "`rx_too_long`, `rx_too_many_buffers`, `rx_bad_length`, `rx_bad_descriptor`, `rx_invalid_descs` or \
-           `rx_unmapped` is at least 0.1 % of the packets",
-    why: "The packet arrived, but the device or the socket refused it.",
-    fix: "See the counter in [operations.md](operations.md#counters-of-a-device).",
-    verify: "`pagepool show {of} --watch`: the counter stands still.",
+    when: "one of these counters of a device rises by at least 0.1 % of its packets: `rx_too_long`, \
+           `rx_too_many_buffers`, `rx_bad_length`, `rx_bad_descriptor`, `rx_invalid_descs`, `rx_unmapped`",
+    why: "Packets arrived, but the device or the socket refused them.",
+    fix: "Look up the counter in [operations.md](operations.md#counters-of-a-device).",
+    verify: "`pagepool show {of} --watch`: the counter stops rising.",
     find: |evidence| of_sockets(evidence, &REFUSED),
     #[cfg(test)]
     case: RuleCase {
         ill: |of| of.socket().count("rx_too_long", 4000),
-        says: "rx_too_long rose by 4,000 (800 a second)",
+        says: "rx_too_long rose by 4,000 (800 per second)",
         well: |of| of.socket().count("rx_too_long", 40),
     },
 };
@@ -174,18 +180,18 @@ pub const RX_REFUSED: DoctorRule = DoctorRule {
 pub const CARD_DROPPED: DoctorRule = DoctorRule {
     name: "card_dropped",
     cost: Cost::PacketsLost,
-    when: "the packets that a card had no room for (`rx_missed_errors`, `rx_fifo_errors` and \
-           `rx_over_errors` of the interface) are at least 0.1 % of those that its sockets received; only \
-           cards that report the length of their ring (`ethtool -g`)",
-    why: "The hardware's ring was full, or the driver had no memory: these packets never reached XDP.",
-    fix: "Use more queues (`ethtool -L {of} combined N`), with a separate CPU for the interrupts of each \
-          queue.",
-    verify: "`ip -s -s link show {of}`: missed, fifo and overrun stand still.",
+    when: "the packets for which a NIC had no room (the sum of the interface's `rx_missed_errors`, \
+           `rx_fifo_errors` and `rx_over_errors`) amount to at least 0.1 % of those that its sockets \
+           received. Only NICs that report their ring length (`ethtool -g`) are judged",
+    why: "The hardware ring was full, or the driver had no memory, so these packets never reached XDP.",
+    fix: "Use more queues (`ethtool -L {of} combined N`), and send the interrupts of each queue to a CPU of \
+          its own.",
+    verify: "`ip -s -s link show {of}`: missed, fifo and overrun stop rising.",
     find: card_dropped,
     #[cfg(test)]
     case: RuleCase {
         ill: |of| of.links[0].dropped = 80_000,
-        says: "80,000 packets (16,000 a second), with a ring of 1,024 slots of 4,096",
+        says: "80,000 packets (16,000 per second). Its ring has 1,024 slots, and could have 4,096",
         well: |of| of.links[0].dropped = 999,
     },
 };
@@ -199,19 +205,19 @@ fn card_dropped(evidence: &Evidence) -> Vec<Finding> {
         let name = &link.name;
         let rate = evidence.per_second(link.dropped);
         let seen = format!(
-            "The card dropped {} packets ({} a second), with a ring of {} slots of {}.",
+            "The NIC dropped {} packets ({} per second). Its ring has {} slots, and could have {}.",
             grouped(link.dropped),
             grouped(rate as u64),
             grouped(slots.into()),
             grouped(most.into())
         );
         let finding = Finding::new(format!("interface {name}"), name, seen, rate);
-        let longer = format!("`ethtool -G {{of}} rx {most}` lengthens the ring of the hardware.");
+        let longer = format!("`ethtool -G {{of}} rx {most}` lengthens the hardware ring.");
         Some(match link.queues {
             _ if slots < most => finding.fixed_by(longer),
             Some((now, most)) if now >= most => finding.fixed_by(
-                "Its ring and its queues are at their maximum: use a separate CPU for the interrupts of each \
-                 queue, or send fewer packets.",
+                "The ring length and the number of queues are at their maximum. Send the interrupts of each \
+                 queue to a CPU of its own, or send fewer packets.",
             ),
             _ => finding,
         })
@@ -223,31 +229,42 @@ fn card_dropped(evidence: &Evidence) -> Vec<Finding> {
 const UNSENT: [(&str, &str); 12] = [
     (
         "tx_dropped",
-        "Set the other end up if it is down; else use a faster receiver or a larger queue: `tc -s qdisc \
-         show`, `ip -s link` at both ends.",
+        "If the other end is down, set it up. Otherwise use a faster receiver or a larger queue. `tc -s \
+         qdisc show` and `ip -s link` at both ends show where packets were dropped.",
     ),
-    ("tx_overflow", "None, unless the interface is down (`ip link`): it is the bottleneck."),
+    (
+        "tx_overflow",
+        "If the interface is down (`ip link`), set it up. Otherwise none: the interface is the bottleneck.",
+    ),
     ("tx_gone", "The interface was removed: restart the program."),
-    ("tx_too_long", "Set the same MTU at both interfaces."),
-    ("tx_unmapped", "Send through an `Egress`, which maps or copies."),
-    ("tx_bad_metadata", "Check `XskDevice::tx_features`; call `TxMetadata::write` last; use `headroom` 256."),
-    ("tx_invalid_descs", "A bug of pagepool: please report it, with `pagepool show --json`."),
-    ("tx_bad_descriptor", "A faulty device or driver: please report it, with `pagepool show --json`."),
-    ("handoff_full", "Use a longer `handoff`, or more CPUs: the receiving thread is too slow."),
-    ("redirect_nowhere", "Correct the `PortId` in the handler."),
-    ("copy_failed", "The pool of copies had no page: raise `max_bytes`, or attach the memory to the device."),
-    ("pass_refused", "The stack is too slow, or there is none."),
+    ("tx_too_long", "Set the same MTU on both interfaces."),
+    ("tx_unmapped", "Send through an `Egress`, which maps or copies packets."),
+    (
+        "tx_bad_metadata",
+        "Check `XskDevice::tx_features` first, call `TxMetadata::write` last, and use a pool with `headroom` \
+         256.",
+    ),
+    ("tx_invalid_descs", BUG),
+    ("tx_bad_descriptor", FAULTY),
+    ("handoff_full", "The other port's thread is too slow. Use a longer `handoff` ring, or more CPUs."),
+    ("redirect_nowhere", "Correct the `PortId` that the handler returns."),
+    (
+        "copy_failed",
+        "The pool for copies had no page. Raise its arena's `max_bytes`, or attach the memory to the device.",
+    ),
+    ("pass_refused", "The forwarder's network stack is too slow, or the forwarder has none."),
 ];
 
 pub const TX_LOST: DoctorRule = DoctorRule {
     name: "tx_lost",
     cost: Cost::PacketsLost,
-    when: "a counter of packets that were not sent is at least 0.1 % of the packets: `tx_dropped`, \
-           `tx_overflow`, `tx_gone`, `tx_too_long`, `tx_unmapped`, `tx_bad_metadata`, `tx_invalid_descs`, \
-           `tx_bad_descriptor`, `handoff_full`, `redirect_nowhere`, `copy_failed`, `pass_refused`",
-    why: "The work on these packets was wasted.",
-    fix: "See the counter in [operations.md](operations.md#counters-of-a-device).",
-    verify: "`pagepool show {of} --watch`: the counter stands still.",
+    when: "one of these counters of undelivered packets rises by at least 0.1 % of the packets of its device \
+           or port: `tx_dropped`, `tx_overflow`, `tx_gone`, `tx_too_long`, `tx_unmapped`, `tx_bad_metadata`, \
+           `tx_invalid_descs`, `tx_bad_descriptor`, `handoff_full`, `redirect_nowhere`, `copy_failed`, \
+           `pass_refused`",
+    why: "The work on these packets is wasted.",
+    fix: "Look up the counter in [operations.md](operations.md#counters-of-a-device).",
+    verify: "`pagepool show {of} --watch`: the counter stops rising.",
     find: |evidence| of_sockets(evidence, &UNSENT),
     #[cfg(test)]
     case: RuleCase {
@@ -291,7 +308,7 @@ fn of_entry(
 
 fn rose(evidence: &Evidence, name: &str, count: u64) -> String {
     let rate = grouped(evidence.per_second(count).round() as u64);
-    format!("{name} rose by {} ({rate} a second)", grouped(count))
+    format!("{name} rose by {} ({rate} per second)", grouped(count))
 }
 
 #[cfg(test)]
@@ -318,7 +335,7 @@ mod tests {
         evidence.links[0].dropped = 80_000;
         evidence.links[0].rx_ring = Some((4096, 4096));
         let fix = card_dropped(&evidence)[0].fix.clone().expect("one of its own");
-        assert!(fix.starts_with("Its ring and its queues are at their maximum"), "{fix}");
+        assert!(fix.starts_with("The ring length and the number of queues are at"), "{fix}");
     }
 
     /// Packets that are too long raise a socket's `rx_dropped` in any mode, and with zero copy also the

@@ -17,17 +17,17 @@ const NEEDS_CPU: f64 = 0.5;
 pub const OFF_NODE_MEMORY: DoctorRule = DoctorRule {
     name: "off_node_memory",
     cost: Cost::EachPacket,
-    when: "the owner of a pool that allocates 1,000 pages/s or more may run only on the CPUs of one NUMA \
-           node, and the pool's `nid` is another node",
+    when: "a pool allocates 1,000 pages/s or more, its owner may run only on the CPUs of one NUMA node, and \
+           the pool's `nid` is another node",
     why: "Each read of a packet crosses the link between the nodes.",
-    fix: "Pin the owner to that node (`--cpus`, `taskset -p`), or set `nid` and the arena's node to the \
-          owner's.",
-    verify: "`numastat -p PID`; `pagepool bench numa`.",
+    fix: "Pin the owner to the memory's node (`--cpus`, `taskset -p`), or set `nid` and the arena's node to \
+          the owner's node.",
+    verify: "`numastat -p PID`: the memory is on the owner's node.",
     find: off_node_memory,
     #[cfg(test)]
     case: RuleCase {
         ill: |of| of.pool().set("nid", "1"),
-        says: "queue0 is on node 0, the pool takes pages of node 1",
+        says: "queue0 runs on node 0, but the pool takes pages from node 1",
         well: |of| {
             of.pool().set("nid", "1");
             of.processes[0].threads[0].allowed = vec![0, 1, 2, 3]; // it may move at any moment
@@ -44,7 +44,8 @@ fn off_node_memory(evidence: &Evidence) -> Vec<Finding> {
         };
         if here as u64 != there && evidence.per_second(pool.allocated()) >= MANY {
             let name = &thread.name;
-            let seen = format!("Thread {name} is on node {here}, the pool takes pages of node {there}.");
+            let seen =
+                format!("Thread {name} runs on node {here}, but the pool takes pages from node {there}.");
             let place = format!("{}, pool {}", process.title(), pool.name);
             all.push(Finding::new(place, &*pool.name, seen, evidence.per_second(pool.allocated())));
         }
@@ -55,18 +56,19 @@ fn off_node_memory(evidence: &Evidence) -> Vec<Finding> {
 pub const OFF_NODE_CARD: DoctorRule = DoctorRule {
     name: "off_node_card",
     cost: Cost::EachPacket,
-    when: "the thread of a socket may run only on the CPUs of one NUMA node, and the interface's card is on \
-           another",
-    why: "Packets and rings cross the link between the nodes, when the card writes them or the thread reads \
+    when: "the thread of a socket may run only on the CPUs of one NUMA node, and the interface's NIC is on \
+           another node",
+    why: "Packets and rings cross the link between the nodes when the NIC writes them or the thread reads \
           them.",
-    fix: "Use CPUs of the card's node (`--cpus`, `taskset -p`); in a program, also bind the arena \
-          (`NodePolicy::Bind`).",
-    verify: "`cat /sys/class/net/{of}/device/numa_node`, and `taskset -cp TID`.",
+    fix: "Use CPUs of the NIC's node (`--cpus`, `taskset -p`). In your own program, bind the arena to that \
+          node as well (`NodePolicy::Bind`).",
+    verify: "`cat /sys/class/net/{of}/device/numa_node` prints the NIC's node, `taskset -cp TID` the \
+             thread's CPUs.",
     find: off_node_card,
     #[cfg(test)]
     case: RuleCase {
         ill: |of| of.links[0].node = Some(1),
-        says: "card of near0 is on node 1, thread queue0 on node 0",
+        says: "NIC of near0 is on node 1, but thread queue0 runs on node 0",
         well: |of| of.links[0].node = None,
     },
 };
@@ -75,8 +77,9 @@ fn off_node_card(evidence: &Evidence) -> Vec<Finding> {
     let of = |(process, socket, link): (&ProcessEvidence, &EntryEvidence, &LinkEvidence)| {
         let thread = process.thread_of(socket)?;
         let (here, there) = (node_of(&evidence.cpus, thread)?, link.node?);
+        let (interface, name) = (&link.name, &thread.name);
         let seen =
-            format!("The card of {} is on node {there}, thread {} on node {here}.", link.name, thread.name);
+            format!("The NIC of {interface} is on node {there}, but thread {name} runs on node {here}.");
         let finding = Finding::new(place(process, socket), &*link.name, seen, rate(evidence, socket));
         (here != there).then_some(finding)
     };
@@ -87,10 +90,10 @@ pub const OFF_NODE_IRQ: DoctorRule = DoctorRule {
     name: "off_node_irq",
     cost: Cost::EachPacket,
     when: "the thread of a socket may run only on the CPUs of one NUMA node, and the interrupts of the \
-           socket's queue go to CPUs of another",
-    why: "The driver's latest writes are in the caches of the other node.",
-    fix: "Send the interrupts to a CPU of the thread's node.",
-    verify: "`cat /proc/interrupts`: the columns of that node's CPUs rise.",
+           socket's queue go to CPUs of another node",
+    why: "The data that the driver wrote last is in the caches of the other node.",
+    fix: "Send the interrupts to a CPU on the thread's node.",
+    verify: "`cat /proc/interrupts`: the counts of that node's CPUs rise.",
     find: off_node_irq,
     #[cfg(test)]
     case: RuleCase {
@@ -109,12 +112,12 @@ fn off_node_irq(evidence: &Evidence) -> Vec<Finding> {
             let there = evidence.cpus.node_of_all(&interrupt.cpus);
             let Some(there) = there.filter(|&there| there != here) else { continue };
             let seen = format!(
-                "IRQ {} ({}) goes to node {there}, thread {} is on node {here}.",
+                "IRQ {} ({}) goes to node {there}, but thread {} runs on node {here}.",
                 interrupt.number, interrupt.name, thread.name
             );
             let cpus = evidence.cpus.nodes.iter().find(|(node, _)| *node == here);
             let cpus = cpus.map(|(_, cpus)| ranges(cpus)).unwrap_or_default();
-            let fix = format!("`echo {cpus} > /proc/irq/{}/smp_affinity_list`.", interrupt.number);
+            let fix = format!("Run `echo {cpus} > /proc/irq/{}/smp_affinity_list`.", interrupt.number);
             let rate = rate(evidence, socket);
             all.push(Finding::new(place(process, socket), &*link.name, seen, rate).fixed_by(fix));
         }
@@ -125,17 +128,17 @@ fn off_node_irq(evidence: &Evidence) -> Vec<Finding> {
 pub const IRQ_ON_CPU: DoctorRule = DoctorRule {
     name: "irq_on_cpu",
     cost: Cost::EachPacket,
-    when: "1,000 interrupts a second or more of a socket's queue go to the only CPU that its thread may run \
-           on, and the thread uses half of that CPU or more; except with `--busy-poll`, where that is \
-           intended",
-    why: "Interrupts and the thread share one CPU while others may be idle; under load packets wait.",
+    when: "at least 1,000 interrupts per second of a socket's queue go to the only CPU on which the socket's \
+           thread may run, and the thread uses at least half of that CPU. Not reported with `--busy-poll`, \
+           where this is intended",
+    why: "Interrupts and thread share one CPU, although others may be idle. Under load, packets wait.",
     fix: "Send the interrupts to another CPU.",
-    verify: "`cat /proc/interrupts`: the column of another CPU rises.",
+    verify: "`cat /proc/interrupts`: the count of another CPU rises.",
     find: irq_on_cpu,
     #[cfg(test)]
     case: RuleCase {
         ill: |of| of.links[0].interrupts[0].cpus = vec![0],
-        says: "IRQ 40 (near0-TxRx-0) came 10,000 times a second to CPU 0, where thread queue0",
+        says: "IRQ 40 (near0-TxRx-0) arrived 10,000 times per second on CPU 0. Thread queue0 uses",
         well: |of| {
             of.links[0].interrupts[0].cpus = vec![0];
             of.processes[0].threads[0].busy = 0.2;
@@ -154,7 +157,7 @@ fn irq_on_cpu(evidence: &Evidence) -> Vec<Finding> {
         };
         for interrupt in of_queue(link, socket).filter(same).filter(|_| needs) {
             let seen = format!(
-                "IRQ {} ({}) came {} times a second to CPU {cpu}, where thread {} takes {:.0} %.",
+                "IRQ {} ({}) arrived {} times per second on CPU {cpu}. Thread {} uses {:.0} % of that CPU.",
                 interrupt.number,
                 interrupt.name,
                 grouped(evidence.per_second(interrupt.moved) as u64),
@@ -165,7 +168,8 @@ fn irq_on_cpu(evidence: &Evidence) -> Vec<Finding> {
             let other = another_cpu(evidence, cpu);
             let fix = other.map(|other| {
                 let number = interrupt.number;
-                format!("`echo {other} > /proc/irq/{number}/smp_affinity_list`; exclude it from irqbalance.")
+                let file = format!("/proc/irq/{number}/smp_affinity_list");
+                format!("Run `echo {other} > {file}`, and exclude the IRQ from irqbalance.")
             });
             all.push(fix.map_or(finding.clone(), |fix| finding.fixed_by(fix)));
         }
@@ -176,12 +180,12 @@ fn irq_on_cpu(evidence: &Evidence) -> Vec<Finding> {
 pub const GOVERNOR: DoctorRule = DoctorRule {
     name: "governor",
     cost: Cost::SomePackets,
-    when: "a CPU on which the owner of a pool last ran, busy for 5 % or more, has a frequency governor other \
-           than `performance`; except with the drivers `intel_pstate` and `amd-pstate-epp`, whose hardware \
-           chooses the frequency",
-    why: "The CPU speeds up only some time after packets arrive; with `powersave` it stays slow.",
-    fix: "`cpupower frequency-set -g performance`.",
-    verify: "`cat /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor`.",
+    when: "the owner of a pool uses at least 5 % of a CPU, and the CPU on which it last ran has a frequency \
+           governor other than `performance`. Not reported with the drivers `intel_pstate` and \
+           `amd-pstate-epp`, which let the hardware choose the frequency",
+    why: "The CPU speeds up only some time after packets arrive. With `powersave`, it stays slow.",
+    fix: "Run `cpupower frequency-set -g performance`.",
+    verify: "`cat /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor` prints performance.",
     find: governor,
     #[cfg(test)]
     case: RuleCase {
@@ -212,16 +216,16 @@ fn governor(evidence: &Evidence) -> Vec<Finding> {
 pub const IRQS_ON_ONE_CPU: DoctorRule = DoctorRule {
     name: "irqs_on_one_cpu",
     cost: Cost::SomePackets,
-    when: "the interrupts of several receive queues of an interface, each 100 times a second or more, \
-           together 1,000 times, all go to one CPU, although there are others",
-    why: "That CPU limits all these queues.",
-    fix: "Use one CPU for each queue: `echo CPU > /proc/irq/N/smp_affinity_list`, or start irqbalance.",
-    verify: "`cat /proc/interrupts`: several columns rise.",
+    when: "the interrupts of several receive queues of an interface all go to one CPU, although the machine \
+           has others. Each arrives at least 100 times per second, and all together at least 1,000 times",
+    why: "That CPU limits the rate of all these queues.",
+    fix: "Use one CPU per queue (`echo CPU > /proc/irq/N/smp_affinity_list`), or start irqbalance.",
+    verify: "`cat /proc/interrupts`: the counts of several CPUs rise.",
     find: irqs_on_one_cpu,
     #[cfg(test)]
     case: RuleCase {
         ill: |of| of.links[0].interrupts.iter_mut().for_each(|interrupt| interrupt.cpus = vec![2]),
-        says: "IRQs 40, 41 all go to CPU 2, 20,000 times a second",
+        says: "IRQs 40, 41 all go to CPU 2, together 20,000 times per second",
         well: |of| {
             let names = ["virtio2-input.0", "virtio2-output.0"];
             for (interrupt, name) in of.links[0].interrupts.iter_mut().zip(names) {
@@ -248,7 +252,8 @@ fn irqs_on_one_cpu(evidence: &Evidence) -> Vec<Finding> {
         }
         let numbers: Vec<_> = all.iter().map(|interrupt| interrupt.number.to_string()).collect();
         let often = grouped(rate as u64);
-        let seen = format!("IRQs {} all go to CPU {cpu}, {often} times a second.", numbers.join(", "));
+        let numbers = numbers.join(", ");
+        let seen = format!("IRQs {numbers} all go to CPU {cpu}, together {often} times per second.");
         Some(Finding::new(format!("interface {}", link.name), &*link.name, seen, rate))
     };
     evidence.links.iter().filter_map(of).collect()

@@ -23,18 +23,18 @@ const REFERRED_TO: f64 = 1.0;
 pub const RING_FULL: DoctorRule = DoctorRule {
     name: "ring_full",
     cost: Cost::SomePackets,
-    when: "in a pool older than 5 s that allocates 1,000 pages/s or more, `recycle_ring_full` is at least \
-           10, and at least 0.01 % of the pages; except with `waived`, which ends refills early and fills \
-           the ring",
-    why: "A page that finds lane and ring full leaves the pool; it returns through the arena's lock, and may \
-          be cold.",
+    when: "in a busy pool (older than 5 s, 1,000 pages/s or more), `recycle_ring_full` rises by at least 10, \
+           and by at least 0.01 % of the allocated pages. Not reported together with `waived`, because \
+           refills then end early and the ring fills up",
+    why: "A page that finds the lane and ring full leaves the pool. It comes back through the arena's lock, \
+          and may no longer be in the CPU's cache.",
     fix: "Use a larger `ring_size`, `lane_size` or `max_lanes`, or let the owner allocate more often.",
-    verify: "`pagepool show {of} --watch`: recycle_ring_full and alloc_slow stand still.",
+    verify: "`pagepool show {of} --watch`: recycle_ring_full and alloc_slow stop rising.",
     find: ring_full,
     #[cfg(test)]
     case: RuleCase {
         ill: |of| of.pool().moved.recycle_ring_full = 100,
-        says: "left the pool, 0.01 % of those allocated; ring_size 1024, max_lanes 16, lane_size 1024",
+        says: "left the pool, 0.01 % of those allocated. Sizes: ring_size 1024, max_lanes 16, lane_size 1024",
         well: |of| (of.pool().moved.alloc_fast, of.pool().moved.recycle_ring_full) = (90_000, 9),
     },
 };
@@ -48,7 +48,8 @@ fn ring_full(evidence: &Evidence) -> Vec<Finding> {
             let sizes = ["ring_size", "max_lanes", "lane_size"];
             let sizes = sizes.map(|name| format!("{name} {}", pool.number(name).unwrap_or(0))).join(", ");
             format!(
-                "{} pages found lane and ring full and left the pool, {share} of those allocated; {sizes}.",
+                "{} pages found the lane and ring full and left the pool, {share} of those allocated. Sizes: \
+                 {sizes}.",
                 grouped(pool.moved.recycle_ring_full)
             )
         },
@@ -63,12 +64,13 @@ fn is_waived(pool: &PoolEvidence) -> bool {
 pub const WAIVED: DoctorRule = DoctorRule {
     name: "waived",
     cost: Cost::SomePackets,
-    when: "in a pool older than 5 s that allocates 1,000 pages/s or more, `alloc_waive` is at least 10, and \
-           at least 0.01 % of the pages",
-    why: "The owner runs on another NUMA node than the memory: each refill releases one page of that node.",
-    fix: "Pin the owner to the memory's node (`taskset`, `--cpus`), or set the pool's `nid` and bind the \
-          arena to that node (`NodePolicy::Bind`).",
-    verify: "`pagepool show {of} --watch`: alloc_waive stands still; `numastat -p PID`.",
+    when: "in a busy pool, `alloc_waive` rises by at least 10, and by at least 0.01 % of the allocated pages",
+    why: "Pages are not on the pool's NUMA node (its `nid` or, by default, the owner's node). A refill that \
+          finds such a page releases it and ends early.",
+    fix: "Pin the owner to the memory's node (`taskset`, `--cpus`), or set the pool's `nid` to a node and \
+          bind the arena to the same node (`NodePolicy::Bind`).",
+    verify: "`pagepool show {of} --watch`: alloc_waive stops rising. `numastat -p PID` shows the memory per \
+             node.",
     find: waived,
     #[cfg(test)]
     case: RuleCase {
@@ -85,9 +87,9 @@ fn waived(evidence: &Evidence) -> Vec<Finding> {
         |_, pool| pool.moved.alloc_waive,
         |process, pool, share| {
             let owner = process.thread(pool).and_then(|thread| thread.cpu);
-            let owner = owner.map_or(String::new(), |cpu| format!("; the owner ran on CPU {cpu} last"));
+            let owner = owner.map_or(String::new(), |cpu| format!(". The owner last ran on CPU {cpu}"));
             let memory = process.arena(pool).and_then(|arena| arena.param("node"));
-            let memory = memory.map_or(String::new(), |node| format!(", node of the arena: {node}"));
+            let memory = memory.map_or(String::new(), |node| format!(". Node of the arena: {node}"));
             format!(
                 "{} pages of another node left the pool, {share} of those allocated{owner}{memory}.",
                 grouped(pool.moved.alloc_waive)
@@ -99,18 +101,17 @@ fn waived(evidence: &Evidence) -> Vec<Finding> {
 pub const CACHE_FULL: DoctorRule = DoctorRule {
     name: "cache_full",
     cost: Cost::SomePackets,
-    when: "in a pool older than 5 s that allocates 1,000 pages/s or more, `recycle_cache_full` is at least \
-           50 % of the pages; except in a process that sends by its devices: sent buffers return in bursts",
-    why: "If the cache is full, pages that the owner returns go through a lane or the ring, and cost a \
-          refill.",
-    fix: "Use a `cache_size` as large as the owner's bursts: the buffers that it returns between two \
-          allocations.",
-    verify: "`pagepool show {of} --watch`: recycle_cache_full rises less than recycle_cached.",
+    when: "in a busy pool, `recycle_cache_full` rises by at least 50 % of the allocated pages. Not reported \
+           if the process sends through its devices, because sent buffers return in bursts",
+    why: "Pages that the owner returns to a full cache go to the ring, and cost a refill. If the ring is \
+          full as well, they leave the pool.",
+    fix: "Raise `cache_size` to the number of buffers that the owner returns between two allocations.",
+    verify: "`pagepool show {of} --watch`: recycle_cache_full rises more slowly than recycle_cached.",
     find: cache_full,
     #[cfg(test)]
     case: RuleCase {
         ill: |of| of.pool().moved.recycle_cache_full = 600_000,
-        says: "600,000 pages found the cache of 128 full, 60.00 % of those allocated",
+        says: "600,000 returned pages found the cache (128 pages) full, 60.00 % of those allocated",
         well: |of| {
             of.pool().moved.recycle_cache_full = 600_000;
             of.socket().count("tx_packets", 900_000);
@@ -126,24 +127,23 @@ fn cache_full(evidence: &Evidence) -> Vec<Finding> {
     found(evidence, PAST_CACHE, past, |_, pool, share| {
         let size = pool.number("cache_size").unwrap_or(0);
         let count = grouped(pool.moved.recycle_cache_full);
-        format!("{count} pages found the cache of {size} full, {share} of those allocated.")
+        format!("{count} returned pages found the cache ({size} pages) full, {share} of those allocated.")
     })
 }
 
 pub const REFERENCED: DoctorRule = DoctorRule {
     name: "referenced",
     cost: Cost::SomePackets,
-    when: "in a pool older than 5 s that allocates 1,000 pages/s or more, `recycle_released_refcnt` is at \
-           least 1 % of the pages",
-    why: "A page that returns while a `PageRef` to it lives leaves the pool; its memory returns through the \
-          arena.",
-    fix: "Share the buffer (`into_shared`) instead of the page; the pool then recycles it.",
-    verify: "`pagepool show {of} --watch`: recycle_released_refcnt stands still.",
+    when: "in a busy pool, `recycle_released_refcnt` rises by at least 1 % of the allocated pages",
+    why: "A page that returns while a `PageRef` to it exists leaves the pool. Its memory comes back only \
+          through the arena.",
+    fix: "Share the buffer (`into_shared`) instead of the page. The pool then recycles it.",
+    verify: "`pagepool show {of} --watch`: recycle_released_refcnt stops rising.",
     find: referenced,
     #[cfg(test)]
     case: RuleCase {
         ill: |of| of.pool().moved.recycle_released_refcnt = 20_000,
-        says: "20,000 pages left the pool with a reference, 2.00 % of those allocated",
+        says: "20,000 pages left the pool because of a reference, 2.00 % of those allocated",
         well: |of| (of.pool().moved.alloc_fast, of.pool().moved.recycle_released_refcnt) = (4999, 2000),
     },
 };
@@ -155,7 +155,7 @@ fn referenced(evidence: &Evidence) -> Vec<Finding> {
         |_, pool| pool.moved.recycle_released_refcnt,
         |_, pool, share| {
             let count = grouped(pool.moved.recycle_released_refcnt);
-            format!("{count} pages left the pool with a reference, {share} of those allocated.")
+            format!("{count} pages left the pool because of a reference, {share} of those allocated.")
         },
     )
 }
@@ -163,21 +163,20 @@ fn referenced(evidence: &Evidence) -> Vec<Finding> {
 pub const SLOW: DoctorRule = DoctorRule {
     name: "slow",
     cost: Cost::SomePackets,
-    when: "a pool older than 5 s that allocates 1,000 pages/s or more calls the arena at least 10 times, and \
-           at least once per 1,000 pages; `ring_full`, `waived`, `referenced` and `out_rising` do not \
-           explain most of these calls",
-    why: "More pages are out at once than before, or the program shrinks the pool: each call takes the \
-          arena's lock.",
-    fix: "Nothing, if the load just grew. Otherwise keep fewer buffers out at once, or shrink the pool less \
-          often (`ask_to_shrink`, `shrink`).",
-    verify: "`pagepool show {of} --watch`: alloc_slow stands still.",
+    when: "a busy pool calls the arena at least 10 times, and at least once per 1,000 allocated pages. Not \
+           reported if `ring_full`, `waived`, `referenced` or `out_rising` explains most of these calls",
+    why: "Each call takes the arena's lock. Either more pages are out at once than before, or the program \
+          shrinks the pool.",
+    fix: "If the load has just grown, none. Otherwise keep fewer buffers out at once, or shrink the pool \
+          less often (`ask_to_shrink`, `shrink`).",
+    verify: "`pagepool show {of} --watch`: alloc_slow stops rising.",
     find: slow,
     #[cfg(test)]
     case: RuleCase {
         ill: |of| {
             (of.pool().moved.alloc_slow, of.pool().moved.hold) = (2000, 128_000);
         },
-        says: "2,000 calls to the arena brought 128,000 pages, 0.20 %",
+        says: "2,000 allocations (0.20 %) called the arena, which supplied 128,000 pages",
         well: |of| {
             (of.pool().moved.alloc_slow, of.pool().moved.hold) = (2000, 128_000);
             of.pool().moved.recycle_ring_full = 127_000;
@@ -195,7 +194,7 @@ fn slow(evidence: &Evidence) -> Vec<Finding> {
     };
     found(evidence, SLOWLY, unexplained, |process, pool, share| {
         format!(
-            "{} calls to the arena brought {} pages, {share} of those allocated; {} pages left the pool.",
+            "{} allocations ({share}) called the arena, which supplied {} pages. {} pages left the pool.",
             grouped(unexplained(process, pool)),
             grouped(pool.moved.hold),
             grouped(pool.moved.release)
@@ -206,11 +205,11 @@ fn slow(evidence: &Evidence) -> Vec<Finding> {
 pub const LOW_WATER: DoctorRule = DoctorRule {
     name: "low_water",
     cost: Cost::BuffersLost,
-    when: "a pool that allocates has fewer pages left in cache, lanes, ring and arena than a refill takes \
-           (`refill`), or than its `low_water`",
-    why: "The next burst finds no buffer, and packets are lost.",
+    when: "a pool that allocates has fewer pages left (in cache, lanes, ring and arena) than its `refill` or \
+           its `low_water`",
+    why: "The next burst may find no buffer, and packets would be lost.",
     fix: "Raise the arena's `max_bytes`, or keep fewer buffers out at once.",
-    verify: "`pagepool show {of}`: pages in cache, lanes and ring.",
+    verify: "`pagepool show {of}`: under load, fewer of the arena's pages are out.",
     find: low_water,
     #[cfg(test)]
     case: RuleCase {
@@ -230,7 +229,8 @@ fn low_water(evidence: &Evidence) -> Vec<Finding> {
         let least = pool.number("refill")?.max(pool.number("low_water").unwrap_or(0));
         let is_told = pool.moved.alloc_failed > 0 || pool.allocated() == 0;
         let seen = format!(
-            "{} pages are left in cache, lanes, ring and arena, {} are out; a refill takes {least}.",
+            "{} pages are left in cache, lanes, ring and arena, and {} are out. At least {least} should be \
+             left.",
             grouped(left),
             grouped(pool.pages.out)
         );

@@ -10,15 +10,15 @@ use crate::doctor::rule::{Cost, DoctorRule, Finding};
 pub const LINK_DOWN: DoctorRule = DoctorRule {
     name: "link_down",
     cost: Cost::NoPackets,
-    when: "an interface that has sockets of a process is down, has no carrier, or is gone at the last look",
-    why: "No packet arrives at its sockets, and packets that they send are dropped.",
-    fix: "`ip link set dev {of} up`.",
-    verify: "`ip link show {of}`: state UP.",
+    when: "at the last look, an interface on which a process has sockets is down, has no carrier, or is gone",
+    why: "Sockets on it receive no packets, and packets that they send are dropped.",
+    fix: "Run `ip link set dev {of} up`.",
+    verify: "`ip link show {of}` prints state UP.",
     find: link_down,
     #[cfg(test)]
     case: RuleCase {
         ill: |of| of.links[0].state = LinkState::NoCarrier,
-        says: "It has no carrier, and sockets of drop, pid 500 are on it. Some(\"Set up the link",
+        says: "It has no carrier. Processes with sockets on it: drop, pid 500. Some(\"Set the other end",
         well: |of| {
             of.links[0].state = LinkState::Down;
             of.processes[0].dead_for = Some(std::time::Duration::ZERO);
@@ -34,13 +34,13 @@ fn link_down(evidence: &Evidence) -> Vec<Finding> {
             LinkState::NoCarrier => (
                 "has no carrier",
                 Some(
-                    "Set up the link's other end (`ip link set dev NAME up`): the port behind the cable, a \
-                     veth's peer, a port of a bridge or bond; `ip link` shows the lower interface after an \
-                     @.",
+                    "Set the other end of the link up (`ip link set dev NAME up`): the port at the end of \
+                     the cable, the peer of a veth, or a port of a bridge or bond. `ip link` shows a lower \
+                     interface after an @.",
                 ),
             ),
             LinkState::Gone => {
-                ("is gone", Some("Restart the program when the interface is in its network namespace again."))
+                ("is gone", Some("Restart the program once the interface is back in its network namespace."))
             }
         };
         let has_socket = |process: &&ProcessEvidence| {
@@ -48,7 +48,7 @@ fn link_down(evidence: &Evidence) -> Vec<Finding> {
             sockets.filter_map(|socket| evidence.link_of(process, socket)).any(|of| of.index == link.index)
         };
         let of: Vec<_> = evidence.alive().filter(has_socket).map(ProcessEvidence::title).collect();
-        let seen = format!("It {seen}, and sockets of {} are on it.", of.join("; "));
+        let seen = format!("It {seen}. Processes with sockets on it: {}.", of.join("; "));
         let finding = Finding::new(format!("interface {}", link.name), &*link.name, seen, 0.0);
         let finding = fix.map_or(finding.clone(), |fix| finding.fixed_by(fix));
         (!of.is_empty()).then_some(finding)
@@ -59,17 +59,17 @@ fn link_down(evidence: &Evidence) -> Vec<Finding> {
 pub const GENERIC_XDP: DoctorRule = DoctorRule {
     name: "generic_xdp",
     cost: Cost::EachPacket,
-    when: "the XDP program of a socket runs in generic mode, although the driver has native XDP (Linux 6.3 \
-           and later report it)",
-    why: "In generic mode the kernel first allocates an skb for each packet, and often copies the packet.",
-    fix: "Use `--mode native` (`Attach::Native`), whose error says why the driver refuses, and an MTU that \
-          fits a page.",
-    verify: "`ip link show {of}`: xdp, not xdpgeneric.",
+    when: "the XDP program of a socket runs in generic mode, although the driver supports native XDP \
+           (reported by Linux 6.3 and later)",
+    why: "In generic mode, the kernel first allocates an skb for each packet, and often copies the packet.",
+    fix: "Use `--mode native` (`Attach::Native`), and an MTU that fits a page. If the driver refuses, the \
+          error states why.",
+    verify: "`ip link show {of}` prints xdp instead of xdpgeneric.",
     find: generic_xdp,
     #[cfg(test)]
     case: RuleCase {
         ill: |of| of.socket().set("attach", "generic"),
-        says: "generic mode; driver ice runs it natively",
+        says: "generic mode, although driver ice supports native mode",
         well: |of| {
             of.socket().set("attach", "generic");
             of.links[0].native = Some(false);
@@ -83,7 +83,8 @@ fn generic_xdp(evidence: &Evidence) -> Vec<Finding> {
     };
     let of = |(process, socket, link): (&ProcessEvidence, &EntryEvidence, &LinkEvidence)| {
         let why = socket.param("attach_reason").map_or(String::new(), |why| format!(" Reason: {why}."));
-        let seen = format!("XDP runs in generic mode; driver {} runs it natively.{why}", driver(link));
+        let driver = driver(link);
+        let seen = format!("XDP runs in generic mode, although driver {driver} supports native mode.{why}");
         Finding::new(place(process, socket), &*link.name, seen, rate(evidence, socket))
     };
     evidence.receivers().filter(is_generic).map(of).collect()
@@ -92,12 +93,12 @@ fn generic_xdp(evidence: &Evidence) -> Vec<Finding> {
 pub const COPY_MODE: DoctorRule = DoctorRule {
     name: "copy_mode",
     cost: Cost::EachPacket,
-    when: "a socket copies packets, although the driver has zero copy (Linux 6.3 and later report it); \
-           except in generic mode, and on virtio_net without an IOMMU, which refuses zero copy",
+    when: "a socket runs in copy mode, although the driver supports zero copy (reported by Linux 6.3 and \
+           later). Not reported in generic mode, or on virtio_net without an IOMMU, which refuses zero copy",
     why: "The kernel copies each packet between its own memory and the socket's.",
-    fix: "Use `--mode zerocopy` (`XskMode::ZeroCopy`), whose error says why the driver refuses, with chunks \
-          of 4096 bytes and an MTU that fits them.",
-    verify: "`pagepool show {of}`: zero_copy true.",
+    fix: "Use `--mode zerocopy` (`XskMode::ZeroCopy`), chunks of 4096 bytes, and an MTU that fits a chunk. \
+          If the driver refuses, the error states why.",
+    verify: "`pagepool show {of}`: zero_copy is true.",
     find: copy_mode,
     #[cfg(test)]
     case: RuleCase {
@@ -105,7 +106,7 @@ pub const COPY_MODE: DoctorRule = DoctorRule {
             of.socket().set("zero_copy", "false");
             of.socket().set("chunk", "2048");
         },
-        says: "copies; driver ice has zero copy. Chunks have 2048 bytes",
+        says: "driver ice supports zero copy. Chunks have 2048 bytes",
         well: |of| {
             of.socket().set("zero_copy", "false");
             of.links[0].driver = Some("virtio_net".into());
@@ -126,7 +127,8 @@ fn copy_mode(evidence: &Evidence) -> Vec<Finding> {
         let chunk = socket.param("chunk").unwrap_or("?");
         let mtu = socket.param("mtu").unwrap_or("?");
         let seen = format!(
-            "The kernel copies; driver {} has zero copy. Chunks have {chunk} bytes, the MTU is {mtu}.",
+            "The kernel copies packets, although driver {} supports zero copy. Chunks have {chunk} bytes, \
+             and the MTU is {mtu}.",
             driver(link)
         );
         all.push(Finding::new(
@@ -142,12 +144,10 @@ fn copy_mode(evidence: &Evidence) -> Vec<Finding> {
 pub const OFFLOADS: DoctorRule = DoctorRule {
     name: "offloads",
     cost: Cost::PacketsChanged,
-    when: "offloads change what a socket receives: [those that commands warn of](operations.md#offloads), as \
-           far as they can be read",
-    why: "Packets arrive merged, or without checksums or VLAN tags; when forwarded, they are wrong or \
-          dropped.",
-    fix: "Run the `ethtool -K` line that it prints, or use `--fix-offloads`.",
-    verify: "`ethtool -k` on the interface of that line: they are off.",
+    when: "one of [these offloads](operations.md#offloads) is known to change packets that a socket receives",
+    why: "Packets arrive merged, or without checksums or VLAN tags. If forwarded, they are wrong or dropped.",
+    fix: "Run the `ethtool -K` line in the finding, or use `--fix-offloads`.",
+    verify: "`ethtool -k` for the interface in that line: the offloads are off.",
     find: offloads,
     #[cfg(test)]
     case: RuleCase {
@@ -174,8 +174,9 @@ fn offloads(evidence: &Evidence) -> Vec<Finding> {
         for fault in &link.offloads {
             let seen = format!("{}.", fault.effect.trim_end_matches('.'));
             let finding = Finding::new(place(process, socket), &*link.name, seen, rate(evidence, socket));
-            let command = fault.command.as_ref().map(|command| format!("`{command}`, or `--fix-offloads`."));
-            let nothing = || "Nothing turns these off: receive on another interface.".to_owned();
+            let run = |command: &String| format!("Run `{command}`, or use `--fix-offloads`.");
+            let command = fault.command.as_ref().map(run);
+            let nothing = || "These offloads cannot be turned off: receive on another interface.".to_owned();
             all.push(finding.fixed_by(command.unwrap_or_else(nothing)));
         }
     }
