@@ -87,7 +87,7 @@ fn a_word_that_no_case_has_is_an_error() {
     let output = guest(&["cases", "--only", "no such case"]).output().unwrap();
     let said = said(&output);
     assert_eq!(output.status.code(), Some(125), "{said}");
-    assert!(said.contains("--only `no such case`"), "{said}");
+    assert!(said.contains("--only is `no such case`"), "{said}");
 }
 
 #[test]

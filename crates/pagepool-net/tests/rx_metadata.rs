@@ -102,7 +102,7 @@ fn a_driver_without_rx_metadata_is_refused_with_the_reason() {
     drop(redirect());
     let refused =
         Redirect::load_with_metadata("lo", false).and_then(|lo| lo.start()).unwrap_err().to_string();
-    assert!(refused.contains("the driver of lo has no metadata"), "{refused}");
+    assert!(refused.contains("the driver of lo does not support metadata"), "{refused}");
     let plain = Redirect::load("near0", Attach::Auto, false).expect("a veth");
     assert_eq!(plain.rx_metadata(), None);
 }
