@@ -1,14 +1,13 @@
 //! Gives the shared library its soname, and tells the rest of this package which one that is. Its symbols get
 //! their versions when it is installed: see src/bin/install/relink.rs.
 
-/// The number of the soname, and the version of the first release that has it. A release that breaks compiled
-/// programs takes the next number and its own version: tests/header.rs then writes abi.txt and pagepool.map
-/// anew.
-const SONAME_NUMBER: u32 = 0;
+include!("soname.rs");
+/// The version of the first release with this soname.
 const SINCE: &str = "0.1.0";
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
+    println!("cargo:rerun-if-changed=soname.rs");
     println!("cargo:rustc-env=PAGEPOOL_SONAME_NUMBER={SONAME_NUMBER}");
     println!("cargo:rustc-env=PAGEPOOL_SONAME_SINCE={SINCE}");
     println!("cargo:rustc-env=PAGEPOOL_SONAME=libpagepool.so.{SONAME_NUMBER}");

@@ -10,7 +10,6 @@ mod dpdk;
 mod header;
 mod installed;
 mod layout;
-mod packages;
 mod sites;
 mod testpmd;
 mod version_script;

@@ -75,17 +75,16 @@ fn the_layout_is_what_packages_expect() {
 
 #[test]
 fn an_argument_that_is_no_setting_is_refused() {
-    let refused = |program: &str, argument: &str, why: &str| {
-        let done = Command::new(program).arg(argument).output().unwrap();
+    let install = env!("CARGO_BIN_EXE_pagepool-install");
+    let refused = |argument: &str, why: &str| {
+        let done = Command::new(install).arg(argument).output().unwrap();
         let said = String::from_utf8_lossy(&done.stderr);
         assert!(said.starts_with("pagepool: ") && said.contains(why), "{argument}: {said}");
         assert_eq!(done.status.code(), Some(1));
     };
-    let (install, package) = (env!("CARGO_BIN_EXE_pagepool-install"), env!("CARGO_BIN_EXE_pagepool-package"));
-    refused(install, "--help", "only PREFIX=");
-    refused(install, "PREFIX=here", "must be an absolute path");
-    refused(install, "PARTS=header", "the parts are library and command");
-    refused(package, "--help", "only OUT= and FORMATS= are known");
+    refused("--help", "only PREFIX=");
+    refused("PREFIX=here", "must be an absolute path");
+    refused("PARTS=header", "the parts are library and command");
 }
 
 #[test]

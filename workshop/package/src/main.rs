@@ -1,4 +1,4 @@
-//! Builds Debian packages and a tarball: `cargo run --release -p pagepool-capi --bin pagepool-package`.
+//! Builds Debian packages and a tarball: `cargo run --release -p pagepool-package`.
 //!
 //! Settings come from the environment or as arguments, `OUT=/tmp/packages`.
 //!

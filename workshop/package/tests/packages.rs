@@ -1,14 +1,13 @@
 //! The Debian packages and the tarball, tried where there is no Rust: in a new Debian in a folder, which
 //! `debootstrap` makes. They require a release build of the command, so `.ci/run` runs them in a part of
-//! their own: `cargo test -p pagepool-capi --test all packages:: -- --ignored`.
+//! their own: `cargo test -p pagepool-package -- --ignored`.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Output};
 use std::sync::OnceLock;
 
-use crate::installed::{has, run, temporary};
 use pagepool_lab::TempFolder;
 
 /// The package of the shared library.
@@ -21,12 +20,43 @@ const TIME: &str = "200";
 fn packages() -> &'static Path {
     static PACKAGES: OnceLock<PathBuf> = OnceLock::new();
     PACKAGES.get_or_init(|| {
-        let out = temporary().join("packages");
+        let out = Path::new(env!("CARGO_TARGET_TMPDIR")).join("packages");
         let _ = fs::remove_dir_all(&out);
         let mut build = Command::new(env!("CARGO_BIN_EXE_pagepool-package"));
         run(build.arg(format!("OUT={}", out.display())).env_remove("FORMATS"));
         out
     })
+}
+
+/// Whether a tool is there; prints SKIP if it is not.
+fn has(tool: &str) -> bool {
+    let there = Command::new(tool).arg("--version").output().is_ok_and(|done| done.status.success());
+    if !there {
+        println!("SKIP: this machine has no {tool}");
+    }
+    there
+}
+
+/// Runs a command that must succeed.
+fn run(command: &mut Command) -> Output {
+    let done = command.output().expect("the tool is there");
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    assert!(
+        done.status.success(),
+        "{command:?}: {}\n{}{}",
+        done.status,
+        text(&done.stdout),
+        text(&done.stderr)
+    );
+    done
+}
+
+#[test]
+fn an_argument_that_is_no_setting_is_refused() {
+    let done = Command::new(env!("CARGO_BIN_EXE_pagepool-package")).arg("--help").output().unwrap();
+    let said = String::from_utf8_lossy(&done.stderr);
+    assert!(said.starts_with("pagepool: ") && said.contains("only OUT= and FORMATS= are known"), "{said}");
+    assert_eq!(done.status.code(), Some(1));
 }
 
 /// The files of a kind, by their names.
@@ -139,7 +169,9 @@ fn packages_and_tarball_work_in_a_new_debian_and_leave_nothing() {
     assert_eq!((debs.len(), tarballs.len()), (3, 1), "{debs:?} {tarballs:?}");
     let Some(debian) = Debian::new() else { return };
     let root = debian.path().join("root");
-    let source = |name: &&str| Path::new(env!("CARGO_MANIFEST_DIR")).join("examples").join(name);
+    let source = |name: &&str| {
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../crates/pagepool-capi/examples").join(name)
+    };
     let sources = ["receive-loop.c", "CMakeLists.txt", "meson.build"].each_ref().map(source);
     for file in debs.iter().chain(&tarballs).chain(&sources) {
         fs::copy(file, root.join(file.file_name().expect("a file"))).expect("it is writable");
