@@ -10,11 +10,11 @@
 use std::mem::MaybeUninit;
 
 use crate::buf::page_buf::PageBuf;
+use crate::core::pool_core::PoolPtr;
 use crate::holders::tag::Tag;
-use crate::home::cache::{Cache, OwnerProof};
 use crate::mem::page::PageIdx;
+use crate::recycle::cache::{Cache, OwnerProof};
 use crate::returns::page_return::RingLeft;
-use crate::returns::pool_core::PoolPtr;
 
 /// Up to [`Batch::MAX`] whole pages of one pool, owned by the batch. For frames use
 /// [`XdpFrameBulk`](crate::XdpFrameBulk).

@@ -13,11 +13,11 @@ use crate::buf::batch::{Batch, come_home, put_here, put_remote};
 use crate::buf::handle_bits::FragBits;
 use crate::buf::handle_copy;
 use crate::buf::page_buf::PageBuf;
-use crate::home::cache::OwnerProof;
-use crate::home::lane::Lane;
+use crate::core::pool_core::PoolPtr;
 use crate::mem::page::PageIdx;
+use crate::recycle::cache::OwnerProof;
+use crate::recycle::lane::Lane;
 use crate::returns::page_return::RingLeft;
-use crate::returns::pool_core::PoolPtr;
 
 /// Returns buffers of any pools, mixed, and leaves the vector empty with its capacity. Any thread. Visits
 /// each pool once per 64 buffers. Linux: `page_pool_put_netmem_bulk`, without its limit of 16.

@@ -15,7 +15,7 @@ use std::mem::MaybeUninit;
 use crate::buf::handle_bits::HandleBits;
 use crate::buf::handle_copy::each::{read_each, write_each};
 use crate::buf::page_buf::PageBuf;
-use crate::returns::pool_core::PoolPtr;
+use crate::core::pool_core::PoolPtr;
 
 /// Writes the handles of whole pages, which the caller gives up, to the front of `room`, where they must fit.
 #[inline(always)]

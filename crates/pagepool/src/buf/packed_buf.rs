@@ -18,11 +18,11 @@ use crate::buf::bulk::{ReturnPath, put_frags, put_parted, put_plain_remote};
 use crate::buf::handle_bits::{FragBits, HandleBits};
 use crate::buf::page_buf::PageBuf;
 use crate::buf::raw_buf::LINE_SHIFT;
+use crate::core::pool_core::PoolPtr;
+use crate::core::short_name::pool_at;
 use crate::holders::tag::Tag;
-use crate::home::cache::OwnerProof;
 use crate::mem::page::{MAX_PAGES, PAGE_SHIFT, PageIdx};
-use crate::returns::pool_core::PoolPtr;
-use crate::returns::short_name::pool_at;
+use crate::recycle::cache::OwnerProof;
 
 /// Where the part begins, above the page's number.
 const PART_SHIFT: u32 = 30;

@@ -15,13 +15,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::buf::handle_bits::{FragBits, HandleBits};
+use crate::core::pool_core::PoolPtr;
 use crate::holders::tag::Tag;
-use crate::home::cache::OwnerProof;
-use crate::home::message::Message;
 use crate::mem::area::Area;
 use crate::mem::dma::{DeviceAddr, DmaDomain, DomainId, Mapping};
 use crate::mem::page::{PAGE_SIZE, PageIdx};
-use crate::returns::pool_core::PoolPtr;
+use crate::recycle::cache::OwnerProof;
+use crate::recycle::message::Message;
 
 /// An owned page of a pool, or a fragment of one, in 16 bytes. Its drop returns it. Linux: the `struct page`
 /// that `page_pool_dev_alloc_pages` returns.

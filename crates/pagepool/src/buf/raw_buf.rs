@@ -14,9 +14,9 @@ use std::sync::atomic::Ordering;
 
 use crate::buf::handle_bits::FragBits;
 use crate::buf::page_buf::PageBuf;
+use crate::core::pool_core::{PoolCore, PoolPtr};
 use crate::mem::dma::DeviceAddr;
 use crate::mem::page::{PAGE_SHIFT, PageIdx};
-use crate::returns::pool_core::{PoolCore, PoolPtr};
 
 /// log2 of the bytes per bit.
 pub(crate) const LINE_SHIFT: u32 = 6;

@@ -13,10 +13,10 @@
 
 use crate::buf::batch::Batch;
 use crate::buf::raw_buf::{RawError, from_raw, page_at};
-use crate::home::cache::OwnerProof;
+use crate::core::pool_core::PoolPtr;
 use crate::mem::dma::DeviceAddr;
 use crate::mem::page::PageIdx;
-use crate::returns::pool_core::PoolPtr;
+use crate::recycle::cache::OwnerProof;
 
 /// See [`PoolRef::put_addr_bulk`](crate::PoolRef::put_addr_bulk).
 #[inline]

@@ -24,8 +24,8 @@ use std::fmt;
 use crate::buf::handle_bits::HandleBits;
 use crate::buf::page_buf::PageBuf;
 use crate::buf::raw_buf::LINE;
+use crate::core::pool_core::PoolPtr;
 use crate::mem::page::PageIdx;
-use crate::returns::pool_core::PoolPtr;
 use crate::sys::sync::Ordering;
 
 /// Why a buffer was not split. Nothing has changed.

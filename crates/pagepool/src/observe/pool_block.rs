@@ -10,8 +10,8 @@ use std::collections::BTreeMap;
 use std::mem::offset_of;
 
 use crate::error::Error;
-use crate::home::stats::{DeferredStats, Inflight, Stats};
 use crate::observe::bytes::{Bytes, Reader};
+use crate::stats::{DeferredStats, Inflight, Stats};
 use crate::sys::published_layout::{BlockAt, IN_DEFERRED, IN_HOLDERS, IN_LANE, IN_POOL, SchemaRow};
 
 /// Most bytes to read of a block; behind them are no numbers.

@@ -8,10 +8,10 @@ use std::sync::{Mutex, PoisonError};
 use std::time::SystemTime;
 
 use crate::error::Error;
-use crate::home::stats::{DeferredStats, Stats};
 use crate::observe::dead_file::DeadFile;
 use crate::observe::model::ProcessView;
 use crate::observe::process;
+use crate::stats::{DeferredStats, Stats};
 use crate::sys::run_folder::{self, is_being_made, is_published};
 
 /// The folder in which processes publish. It remembers each pool's counters, so that no counter falls, even

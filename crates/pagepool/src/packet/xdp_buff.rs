@@ -16,10 +16,10 @@ use std::mem::ManuallyDrop;
 
 use crate::buf::page_buf::PageBuf;
 use crate::buf::split::SplitError;
+use crate::core::pool_core::PoolPtr;
 use crate::holders::tag::Tag;
 use crate::packet::chain::{Chain, Frag, FragList};
 use crate::packet::endpoints;
-use crate::returns::pool_core::PoolPtr;
 
 /// Bytes of an Ethernet header: moving the ends of a packet leaves at least these. Linux: `ETH_HLEN`.
 pub const ETH_HEADER: usize = 14;

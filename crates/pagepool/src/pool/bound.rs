@@ -18,19 +18,19 @@ use std::mem::ManuallyDrop;
 use std::os::fd::BorrowedFd;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 
+use crate::core::pool_core::{PoolCore, PoolPtr};
 use crate::error::Error;
 use crate::holders::tag::Tag;
-use crate::home::cache::OwnerProof;
-use crate::home::stats::{Inflight, Stats};
-use crate::home::thread;
 use crate::mem::dma::DomainId;
 use crate::mem::page::NodeId;
 use crate::pool::params::check_node;
 use crate::pool::pool_ref::{self, PoolRef};
 use crate::pool::shutdown::Shutdown;
 use crate::pool::unbound::{Pool, RefillPolicy};
+use crate::recycle::cache::OwnerProof;
+use crate::recycle::thread;
 use crate::returns::late;
-use crate::returns::pool_core::{PoolCore, PoolPtr};
+use crate::stats::{Inflight, Stats};
 use crate::sys::sync::Ordering;
 
 /// A pool bound to the current thread, which allocates from it. Linux: a `page_pool` inside its NAPI poll.

@@ -7,10 +7,10 @@ use std::sync::Arc;
 
 use crate::buf::page_buf::PageBuf;
 use crate::error::Error;
-use crate::home::stats::DeferredStats;
 use crate::pool::bound::Bound;
 use crate::pool::deferred_queue::{DeferredQueue, DeferredUser, InUse};
 use crate::pool::pool_ref;
+use crate::stats::DeferredStats;
 
 impl Bound {
     /// The deferred queue, if the pool has one.

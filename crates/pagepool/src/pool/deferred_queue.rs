@@ -37,8 +37,8 @@ use std::sync::Arc;
 
 use crate::buf::page_buf::PageBuf;
 use crate::buf::page_ref::PageRef;
-use crate::home::stats::DeferredCounts;
 use crate::pool::params::OnBusy;
+use crate::stats::DeferredCounts;
 use crate::sys::placed::Shared;
 
 /// A user of buffers that it does not own. It answers whether a buffer is still in use.

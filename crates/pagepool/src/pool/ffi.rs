@@ -18,14 +18,14 @@ use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize};
 
 use crate::buf::handle_bits::HandleBits;
 use crate::buf::page_buf::PageBuf;
+use crate::core::pool_core::{OwnerState, PoolPtr};
 use crate::error::Error;
-use crate::home::cache::{Cache, MAX_CACHE};
-use crate::home::stats::Counters;
-use crate::home::thread;
 use crate::pool::bound::Bound;
 use crate::pool::pool_ref::PoolRef;
 use crate::pool::shutdown;
-use crate::returns::pool_core::{OwnerState, PoolPtr};
+use crate::recycle::cache::{Cache, MAX_CACHE};
+use crate::recycle::thread;
+use crate::stats::Counters;
 use crate::sys::memory::Zeroes;
 use crate::sys::sync::Ordering::Relaxed;
 

@@ -11,13 +11,13 @@ use std::sync::{Arc, Weak};
 use crate::buf::page_buf::PageBuf;
 use crate::buf::raw_buf::{self, RawError};
 use crate::buf::raw_bulk::put_addrs;
+use crate::core::pool_core::{PoolCore, PoolPtr};
+use crate::core::registry::{MemCarrier, MemId, MemState, MemType, Registry, RegistryEntry};
 use crate::holders::view::HoldersView;
-use crate::home::registry::{MemCarrier, MemId, MemState, MemType, Registry, RegistryEntry};
-use crate::home::stats::{DeferredStats, Inflight, Stats};
 use crate::mem::area::Area;
 use crate::mem::dma::DeviceAddr;
 use crate::returns::complete_pages::complete_pages;
-use crate::returns::pool_core::{PoolCore, PoolPtr};
+use crate::stats::{DeferredStats, Inflight, Stats};
 use crate::sys::placed::{Placed, Shared};
 
 /// A handle to a pool for any thread: reads counters and page locations, and takes raw addresses back. Cheap

@@ -19,18 +19,18 @@ use std::panic::Location;
 
 use crate::buf::handle_bits::FragBits;
 use crate::buf::page_buf::PageBuf;
-use crate::home::frag::BIAS;
-use crate::home::lane::{Lane, STARVED, raise_all};
-use crate::home::lane_list::LaneSet;
-use crate::home::message::{Message, MessageQueue};
-use crate::home::stats::Counter;
+use crate::core::pool_core::{InHand, PoolPtr};
 use crate::mem::page::{EMERGENCY, NodeId, PageIdx};
 use crate::pool::bound::Bound;
 use crate::pool::params::MAX_REFILL;
 use crate::probes;
+use crate::recycle::frag::BIAS;
+use crate::recycle::lane::{Lane, STARVED, raise_all};
+use crate::recycle::lane_list::LaneSet;
+use crate::recycle::message::{Message, MessageQueue};
 use crate::returns::frag_return::SplitPage;
 use crate::returns::late::give_back_all;
-use crate::returns::pool_core::{InHand, PoolPtr};
+use crate::stats::Counter;
 use crate::sys::sync::Ordering;
 
 impl Bound {

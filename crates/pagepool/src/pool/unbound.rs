@@ -7,11 +7,11 @@
 
 use std::mem::ManuallyDrop;
 
+use crate::core::pool_core::PoolPtr;
 use crate::mem::page::NodeId;
 use crate::pool::deferred_queue::DeferredQueue;
 use crate::pool::pool_ref::PoolRef;
 use crate::pool::shutdown::{self, Shutdown};
-use crate::returns::pool_core::PoolPtr;
 
 /// A pool that is bound to no thread: it can be sent, observed and destroyed. Linux: `struct page_pool` with
 /// direct recycling disabled.

@@ -7,11 +7,11 @@
 //!        end the holder of the return lock decides, in the same record: it takes over from the owner when it
 //!        finds `detached` under that lock.
 
-use crate::home::cache::OwnerProof;
-use crate::home::message::Message;
+use crate::core::pool_core::{PoolPtr, ReturnState};
 use crate::mem::page::{PageIdx, PageMeta};
+use crate::recycle::cache::OwnerProof;
+use crate::recycle::message::Message;
 use crate::returns::late;
-use crate::returns::pool_core::{PoolPtr, ReturnState};
 use crate::sys::sync::Ordering;
 
 /// What [`PoolPtr::note_more_out`] moves from `frags` to `parts`: more than a page has of either.

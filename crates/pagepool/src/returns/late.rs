@@ -11,12 +11,12 @@
 
 use std::sync::Arc;
 
-use crate::home::lane::Lane;
-use crate::home::message::Message;
+use crate::core::end_watch::EndWatch;
+use crate::core::pool_core::PoolPtr;
 use crate::mem::page::PageIdx;
 use crate::mem::provider::give_back;
-use crate::returns::end_watch::EndWatch;
-use crate::returns::pool_core::PoolPtr;
+use crate::recycle::lane::Lane;
+use crate::recycle::message::Message;
 use crate::sys::published_memory::UnseenPool;
 use crate::sys::sync::Ordering;
 

@@ -14,14 +14,14 @@
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
-use crate::home::cache::OwnerProof;
-use crate::home::lane::{DETACHED, Lane, STARVED};
-use crate::home::message::Message;
+use crate::core::pool_core::{PoolPtr, ReturnState};
 use crate::mem::page::PageIdx;
 use crate::mem::provider::{Provider, give_back};
 use crate::probes;
+use crate::recycle::cache::OwnerProof;
+use crate::recycle::lane::{DETACHED, Lane, STARVED};
+use crate::recycle::message::Message;
 use crate::returns::late;
-use crate::returns::pool_core::{PoolPtr, ReturnState};
 use crate::sys::sync::{Ordering, fence, light_fence};
 
 /// What a returner copied from the pool before a page left it. The pool no longer counts the page, so it may

@@ -16,9 +16,9 @@
 //! Cost   the owner alone: two stores a call, and one a page. Others: one exchange a page, and once in a
 //!        pool's life about 1,600 cycles.
 
-use crate::home::cache::OwnerProof;
-use crate::returns::pool_core::PoolCore;
-use crate::returns::raw_line::{ANYONE, ENDING, OWNER_ALONE, RawPages, Taking};
+use crate::core::pool_core::PoolCore;
+use crate::core::raw_line::{ANYONE, ENDING, OWNER_ALONE, RawPages, Taking};
+use crate::recycle::cache::OwnerProof;
 use crate::sys::sync::{AtomicBool, Backoff, Ordering, heavy_fence, light_fence};
 
 /// The owner's turn. Its end releases a thread in `let_anyone`.

@@ -15,8 +15,8 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
-use crate::home::thread;
 use crate::pool::bound::Bound;
+use crate::recycle::thread;
 use crate::sys::sync::Ordering;
 
 /// The future of [`Bound::wait_for`]. Its drop ends the wait, and loses no page.

@@ -11,10 +11,10 @@ use std::panic::Location;
 
 use crate::buf::page_buf::PageBuf;
 use crate::holders::table::HolderTable;
-use crate::home::cache::{Cache, OwnerProof};
-use crate::home::frag::BIAS;
 use crate::mem::page::PageIdx;
 use crate::pool::bound::Bound;
+use crate::recycle::cache::{Cache, OwnerProof};
+use crate::recycle::frag::BIAS;
 
 impl Bound {
     /// Allocates a page from the stock or by the slow path, and records it.

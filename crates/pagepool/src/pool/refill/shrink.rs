@@ -14,13 +14,13 @@
 // UNSAFETY: the owner's state is reached through its owner cells.
 #![expect(unsafe_code)]
 
-use crate::home::message::{Message, MessageQueue};
+use crate::core::pool_core::{NOT_ASKED, NOT_ASKED_BUT_TRACKS};
 use crate::mem::page::PageIdx;
 use crate::pool::bound::Bound;
 use crate::pool::pool_ref::{PoolRef, inflight};
 use crate::pool::refill::Taken;
+use crate::recycle::message::{Message, MessageQueue};
 use crate::returns::late;
-use crate::returns::pool_core::{NOT_ASKED, NOT_ASKED_BUT_TRACKS};
 use crate::sys::sync::Ordering;
 
 /// Pages given to the provider in one call.

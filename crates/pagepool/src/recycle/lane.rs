@@ -34,9 +34,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, AtomicU32 as PlainU32, AtomicU64 as PlainU64, AtomicUsize as PlainUsize};
 
 use crate::error::Error;
-use crate::home::message::{Message, MessageQueue};
-use crate::home::stats::Counter;
 use crate::mem::page::PageIdx;
+use crate::recycle::message::{Message, MessageQueue};
+use crate::stats::Counter;
 #[cfg(loom)]
 use crate::sys::sync::OneAtATime;
 use crate::sys::sync::{

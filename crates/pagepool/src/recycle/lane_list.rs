@@ -23,7 +23,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32 as PlainU32, AtomicU64 as PlainU64};
 
-use crate::home::lane::Lane;
+use crate::recycle::lane::Lane;
 use crate::sys::placed::{Placed, Shared};
 use crate::sys::published_layout::BlockAt;
 use crate::sys::sync::{AtomicU64, Ordering};
@@ -209,8 +209,8 @@ impl CutTurns {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::home::message::{Message, MessageQueue};
     use crate::mem::page::PageIdx;
+    use crate::recycle::message::{Message, MessageQueue};
 
     fn lanes(n: usize) -> LaneList {
         LaneList::new((0..n).map(|_| Lane::alone(2)))

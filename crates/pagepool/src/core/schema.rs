@@ -2,12 +2,12 @@
 
 use std::mem::offset_of;
 
+use crate::core::pool_core::PoolCore;
 use crate::holders::table::HolderHead;
-use crate::home::cache::Cache;
-use crate::home::lane::Lane;
-use crate::home::ring::ReturnRing;
-use crate::home::stats::{Counters, DeferredCounters, DeferredCounts};
-use crate::returns::pool_core::PoolCore;
+use crate::recycle::cache::Cache;
+use crate::recycle::lane::Lane;
+use crate::recycle::ring::ReturnRing;
+use crate::stats::{Counters, DeferredCounters, DeferredCounts};
 use crate::sys::published_layout::{IN_DEFERRED, IN_HOLDERS, IN_LANE, IN_POOL, SchemaRow, text};
 
 /// Each value is the sum of all rows with its name.

@@ -17,8 +17,8 @@ use std::cell::{Cell, RefCell};
 use std::num::NonZeroU16;
 use std::ptr::{self, NonNull};
 
-use crate::home::lane::Lane;
-use crate::home::lane_list::LaneHold;
+use crate::recycle::lane::Lane;
+use crate::recycle::lane_list::LaneHold;
 #[cfg(not(loom))]
 use crate::sys::thread_end::EndHook;
 
@@ -390,7 +390,7 @@ mod tests {
         let table = LaneTable::new();
         let ended = table.find(7, place(1), || Some(new_lane())).unwrap();
         // SAFETY: the table holds it.
-        unsafe { ended.as_ref() }.raise(crate::home::lane::DETACHED);
+        unsafe { ended.as_ref() }.raise(crate::recycle::lane::DETACHED);
         for others in 0..FEWEST as u32 {
             assert!(table.find(100 + others, place(2), || Some(new_lane())).is_some());
         }
