@@ -111,7 +111,7 @@ mod tests {
         let (pool, other) = (pool(0x7f00_1234_5680), pool(0x7f00_1234_5600));
         let stranger = [
             (other, HandleBits::whole(PageIdx(7))),
-            (pool, HandleBits::new(PageIdx(7), FragBits::SPECIAL)),
+            (pool, HandleBits::new(PageIdx(7), FragBits::MAY_HAVE_REFS)),
             (pool, HandleBits::frag(PageIdx(7), 64, 64)),
         ];
         for (_, read) in WAYS {

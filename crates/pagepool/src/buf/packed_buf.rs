@@ -32,7 +32,7 @@ const POOL_SHIFT: u32 = 48;
 const LINES_BITS: u32 = 12;
 const LINES_MASK: u32 = (1 << LINES_BITS) - 1;
 /// The part of a page whose record its return must read.
-const SPECIAL: u32 = 1 << LINES_BITS;
+const MAY_HAVE_REFS: u32 = 1 << LINES_BITS;
 
 const _: () = assert!(MAX_PAGES == 1 << PART_SHIFT, "every page has a number of 30 bits");
 const _: () = assert!(PAGE_SHIFT - LINE_SHIFT + LINES_BITS == POOL_SHIFT - PART_SHIFT, "the part's 18 bits");
@@ -90,7 +90,7 @@ impl PageBuf {
         let (page, frag_bits) = (self.bits.page(), self.bits.frag_bits());
         let part = match frag_bits.is_frag() {
             true => self.frag_part(),
-            false => Some(SPECIAL),
+            false => Some(MAY_HAVE_REFS),
         };
         match (NonZeroU64::new(pool), part) {
             (Some(pool), Some(part)) => {
@@ -170,7 +170,7 @@ impl PackedBuf {
         let (pool, page, part) = (self.pool(), self.page(), self.part());
         ManuallyDrop::new(match part {
             0 => PageBuf::whole(pool, page),
-            SPECIAL => PageBuf::new(pool, page, FragBits::SPECIAL),
+            MAY_HAVE_REFS => PageBuf::new(pool, page, FragBits::MAY_HAVE_REFS),
             _ => {
                 let offset = (part >> LINES_BITS) << LINE_SHIFT;
                 let len = (part & LINES_MASK) << LINE_SHIFT;
@@ -273,7 +273,7 @@ unsafe fn put_chunk(chunk: &[PackedBuf]) {
     let pool = chunk[0].pool();
     let owner = pool.owner_here();
     if owner.is_none()
-        && let Some(lane) = pool.plain_lane()
+        && let Some(lane) = pool.message_only_lane()
     {
         return put_plain_remote(pool, lane, chunk, PackedBuf::page);
     }

@@ -48,7 +48,7 @@ impl PageBuf {
     /// ```
     pub fn page_ref(&mut self) -> PageRef {
         if !self.bits.frag_bits().is_frag() {
-            self.bits = HandleBits::new(self.bits.page(), FragBits::SPECIAL);
+            self.bits = HandleBits::new(self.bits.page(), FragBits::MAY_HAVE_REFS);
         }
         PageRef::new(self.pool, self.page())
     }

@@ -211,7 +211,7 @@ fn rebuild(pool: PoolPtr, page: PageIdx, start: u64, end: Option<u64>) -> PageBu
     match end {
         None => {
             let held = pool.page_meta(page).refs.load(Ordering::Acquire) != 0;
-            PageBuf::new(pool, page, if held { FragBits::SPECIAL } else { FragBits::WHOLE })
+            PageBuf::new(pool, page, if held { FragBits::MAY_HAVE_REFS } else { FragBits::WHOLE })
         }
         Some(end) => {
             let (word, bit) = mark_at(end - 1);

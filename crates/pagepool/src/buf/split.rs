@@ -162,7 +162,7 @@ fn count_parts(pool: PoolPtr, page: PageIdx, in_frags: bool) {
         if !in_frags {
             pool.own.in_frags.add(1);
         }
-        if pool.careful {
+        if pool.needs_work_on_return {
             pool.note_more_out(page, more);
         }
     } else {

@@ -28,7 +28,7 @@ pub(crate) fn schema() -> Vec<SchemaRow> {
             "inflight.",
             "cache",
             IN_HOLDERS,
-            offset_of!(HolderHead, stock) + Cache::COUNT_AT,
+            offset_of!(HolderHead, idle_cache) + Cache::COUNT_AT,
             size_of::<usize>(),
         ),
         row("inflight.", "frag", IN_POOL, offset_of!(PoolCore, own.0.frag_open), 1),

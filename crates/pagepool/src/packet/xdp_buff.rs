@@ -169,8 +169,8 @@ impl XdpBuff {
     pub fn prefetch(&self) {
         #[cfg(all(target_arch = "x86_64", not(miri)))]
         if self.head.pool.base != 0 {
-            // Near enough: a part that was split off at an odd byte begins up to 7 bytes later, and a special
-            // page (there are few) gives another line.
+            // Near enough: a part that was split off at an odd byte begins up to 7 bytes later, and a page
+            // that may have references (there are few) gives another line.
             let in_area = self.head.bits.start_in_eights() as usize + self.data as usize;
             let at = std::ptr::without_provenance(self.head.pool.base.wrapping_add(in_area));
             // SAFETY: a prefetch reads and changes nothing, whatever the address.

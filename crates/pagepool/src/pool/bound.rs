@@ -122,7 +122,7 @@ impl Bound {
         let pool = self.ptr();
         check_node(&**pool.provider(), nid)?;
         self.policy(|p| p.nid = nid);
-        let _stock = self.stock_in_cache();
+        let _lent = self.lend_idle_cache();
         let mut pages = Vec::with_capacity(pool.own.cache.count());
         while let Some(page) = pool.own.cache.pop(self.owner()) {
             pages.push(page);
@@ -224,9 +224,9 @@ impl Bound {
     /// Cost: a short lock; with a signal to clear, a system call.
     pub fn acknowledge_wake(&self) {
         if self.ptr().wakeup.acknowledge() {
-            self.policy(|p| p.asked = false);
+            self.policy(|p| p.unacknowledged = false);
         }
-        self.shrink_if_asked(); // behind it, because later requests signal
+        self.shrink_if_requested(); // behind it, because later requests signal
     }
 
     /// The fewest pages available at any reservation, in cache and provider.

@@ -232,8 +232,8 @@ pub(crate) fn inflight(shared: &PoolCore) -> Inflight {
     let total = stats(shared).inflight().max(0);
     // Read separately from the cache: pages that the owner moves between the two may count twice, or not at
     // all.
-    let stock = shared.holders.as_ref().map_or(0, |holders| holders.stock().count());
-    let cache = (shared.own.cache.count() + stock) as u64;
+    let in_holders = shared.holders.as_ref().map_or(0, |holders| holders.idle_cache().count());
+    let cache = (shared.own.cache.count() + in_holders) as u64;
     let lanes = shared.lanes.all().iter().map(|lane| lane.pages_in()).sum();
     let uncollected = complete_pages(shared).len() as u64;
     let taken = shared.ring.pages_taken();
