@@ -49,8 +49,8 @@ use rtrb::RingBuffer;
 pub use params::MemNicParams;
 pub use port::{NicPort, PortStats, PortStep};
 
+use crate::device::device::{HEADERS, make_room};
 use crate::device::mapping_cache::MappingCache;
-use crate::device::seam::{HEADERS, make_room};
 use crate::device::tx_slots::TxLimits;
 use crate::device::{Armed, Calls, Device, DeviceInfo, DeviceStats, QueueState, TxQueue};
 use device_memory::DeviceMemory;

@@ -95,17 +95,19 @@ mod documents {
 }
 
 mod buf;
+mod core;
 mod error;
 mod holders;
-mod home;
 mod mem;
 pub mod observe;
 mod packet;
 mod pool;
 mod probes;
+mod recycle;
 mod remedy;
 mod returns;
 mod shown;
+mod stats;
 mod sys;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
@@ -119,15 +121,12 @@ pub use buf::page_ref::PageRef;
 pub use buf::raw_buf::{RawBuf, RawError};
 pub use buf::shared_buf::SharedBuf;
 pub use buf::split::SplitError;
+pub use core::registry::{MemId, MemState, MemType, Registry, RegistryEntry};
 pub use error::Error;
 pub use holders::tag::Tag;
 pub use holders::view::{
     AGE_EDGES, HolderGroup, HolderView, HoldersView, MOST_GROUPS, MOST_OLDEST, ThreadView,
 };
-pub use home::no_direct_recycle::NoDirectRecycle;
-pub use home::registry::{MemId, MemState, MemType, Registry, RegistryEntry};
-pub use home::stats::{DeferredStats, Inflight, Stats};
-pub use home::thread::prepare_thread;
 pub use mem::area::{Area, REGION_SHIFT};
 pub use mem::arena::backing::{Backing, OnMissingHuge};
 pub use mem::arena::params::{ArenaParams, Description, NodePolicy};
@@ -161,7 +160,10 @@ pub use pool::shutdown::{HeldPage, Shutdown, ShutdownReport};
 pub use pool::unbound::Pool;
 pub use pool::use_counts::UseCounts;
 pub use probes::PoolProbe;
+pub use recycle::no_direct_recycle::NoDirectRecycle;
+pub use recycle::thread::prepare_thread;
 pub use remedy::remedy;
+pub use stats::{DeferredStats, Inflight, Stats};
 pub use sys::call::uncancelled::uncancelled;
 pub use sys::published_entry::{PublishedEntry, check_entry, publish_entry};
 pub use sys::sync::Backoff;

@@ -47,7 +47,7 @@ macro_rules! probes {
                 #[cfg(feature = "usdt")]
                 ::probe::probe!(pagepool, $name, $($arg),+);
                 #[cfg(feature = "tracing")]
-                tell(|| {
+                emit(|| {
                     ::tracing::event!(
                         name: stringify!($name), target: "pagepool", ::tracing::Level::$level,
                         $($arg,)+ $fires
@@ -107,6 +107,6 @@ probes! {
 
 /// Emits an event. A panic of the subscriber is already reported, and ends here, like that of a waker.
 #[cfg(feature = "tracing")]
-fn tell(event: impl FnOnce()) {
+fn emit(event: impl FnOnce()) {
     let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(event));
 }

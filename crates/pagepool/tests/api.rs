@@ -404,9 +404,9 @@ fn identities_of_the_counters_hold() {
     let stats = pool.stats();
     assert_eq!(stats.alloc_fast + stats.alloc_refill + stats.alloc_slow, returned);
     assert_eq!(stats.alloc_slow + stats.alloc_failed, stats.alloc_empty + stats.alloc_waive);
-    let home =
+    let by_call =
         stats.recycle_cached + stats.recycle_ring + stats.recycle_ring_full + stats.recycle_released_refcnt;
-    assert_eq!(home, returned);
+    assert_eq!(by_call, returned);
     assert!(stats.recycle_cache_full <= stats.recycle_ring + stats.recycle_ring_full);
     let at = pool.inflight();
     assert_eq!(

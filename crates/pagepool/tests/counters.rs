@@ -254,8 +254,8 @@ fn of_a_pool_that_has_ended_only_what_is_out_is_in_flight() {
         let pool = pool_with(16, PoolParams { max_lanes, ..Default::default() });
         let mut pages = take(&pool, 3);
         let frags = [pool.alloc_frag(100).unwrap(), pool.alloc_frag(100).unwrap()];
-        let (home, late) = (pages.pop().unwrap(), pages.pop().unwrap());
-        std::thread::spawn(move || drop(home)).join().unwrap();
+        let (early, late) = (pages.pop().unwrap(), pages.pop().unwrap());
+        std::thread::spawn(move || drop(early)).join().unwrap();
         let handle = pool.handle();
         let shutdown = pool.destroy();
         let at = handle.inflight();
@@ -268,7 +268,7 @@ fn of_a_pool_that_has_ended_only_what_is_out_is_in_flight() {
     }
 }
 
-/// A thread that always has a full lane must not keep another's buffers from coming home.
+/// A thread that always has a full lane must not keep another's buffers from returning.
 #[test]
 fn a_busy_lane_does_not_strand_buffers_of_other_lanes() {
     let pool = pool(1024);

@@ -21,17 +21,17 @@ use pagepool::{
 
 /// Uses what the test says, and records the cookies that it was polled for.
 #[derive(Default)]
-struct Told {
+struct UseSet {
     busy: Mutex<BTreeSet<u64>>,
-    asked: Mutex<Vec<u64>>,
+    polled: Mutex<Vec<u64>>,
     refreshed: AtomicUsize,
 }
 
-impl Told {
+impl UseSet {
     fn uses(cookies: impl IntoIterator<Item = u64>) -> Arc<Self> {
-        let told = Self::default();
-        told.busy.lock().unwrap().extend(cookies);
-        Arc::new(told)
+        let set = Self::default();
+        set.busy.lock().unwrap().extend(cookies);
+        Arc::new(set)
     }
 
     fn done(&self, cookie: u64) {
@@ -42,18 +42,18 @@ impl Told {
         self.busy.lock().unwrap().clear();
     }
 
-    fn take_asked(&self) -> Vec<u64> {
-        std::mem::take(&mut self.asked.lock().unwrap())
+    fn take_polled(&self) -> Vec<u64> {
+        std::mem::take(&mut self.polled.lock().unwrap())
     }
 }
 
-impl InUse for Told {
+impl InUse for UseSet {
     fn refresh(&self) {
         self.refreshed.fetch_add(1, Relaxed);
     }
 
     fn in_use(&self, cookie: u64) -> bool {
-        self.asked.lock().unwrap().push(cookie);
+        self.polled.lock().unwrap().push(cookie);
         self.busy.lock().unwrap().contains(&cookie)
     }
 }
@@ -87,7 +87,7 @@ fn assert_deferred(stats: DeferredStats, expected: &[(&str, u64)]) {
 
 /// Nothing of the pool is anywhere but in its own places.
 #[track_caller]
-fn assert_home(handle: &PoolRef) {
+fn assert_returned(handle: &PoolRef) {
     let at = handle.inflight();
     assert_eq!((at.out, at.deferred), (0, 0), "{at:?}");
     assert_eq!(at.total as u64, at.cache + at.lanes + at.ring + at.frag, "{at:?}");
@@ -98,28 +98,28 @@ fn assert_home(handle: &PoolRef) {
 #[test]
 fn keep_stops_at_the_head_and_keeps_the_order() {
     let (_, pool) = pool(16, params(8, OnBusy::Keep));
-    let told = Told::uses([0, 3]);
-    let user = pool.deferred_user(told.clone()).unwrap();
+    let set = UseSet::uses([0, 3]);
+    let user = pool.deferred_user(set.clone()).unwrap();
     queue(&pool, &user, 6);
     assert_eq!(pool.inflight().deferred, 6);
-    assert_eq!((pool.poll_deferred(), told.take_asked()), (0, vec![0]));
-    told.done(0);
-    assert_eq!((pool.poll_deferred(), told.take_asked()), (3, vec![0, 1, 2, 3]));
-    told.done(3);
-    assert_eq!((pool.poll_deferred(), told.take_asked()), (3, vec![3, 4, 5]));
+    assert_eq!((pool.poll_deferred(), set.take_polled()), (0, vec![0]));
+    set.done(0);
+    assert_eq!((pool.poll_deferred(), set.take_polled()), (3, vec![0, 1, 2, 3]));
+    set.done(3);
+    assert_eq!((pool.poll_deferred(), set.take_polled()), (3, vec![3, 4, 5]));
     let expected = [("queued", 6), ("reused", 6), ("kept", 2), ("polls", 3)];
     assert_deferred(pool.deferred_stats(), &expected);
-    assert_home(&pool.handle());
+    assert_returned(&pool.handle());
 }
 
 #[test]
 fn skip_looks_past_as_many_as_it_may_and_they_keep_their_places() {
     let (_, pool) = pool(16, params(8, OnBusy::Skip { ahead: 2 }));
-    let told = Told::uses([0, 2, 4]);
-    let user = pool.deferred_user(told.clone()).unwrap();
+    let set = UseSet::uses([0, 2, 4]);
+    let user = pool.deferred_user(set.clone()).unwrap();
     queue(&pool, &user, 7);
     assert_eq!(
-        (pool.poll_deferred(), told.take_asked()),
+        (pool.poll_deferred(), set.take_polled()),
         (2, vec![0, 1, 2, 3, 4]),
         "the third busy one ends it"
     );
@@ -127,25 +127,25 @@ fn skip_looks_past_as_many_as_it_may_and_they_keep_their_places() {
         pool.deferred_stats(),
         &[("queued", 7), ("reused", 2), ("skipped", 2), ("kept", 1), ("polls", 1)],
     );
-    told.done(2);
-    assert_eq!((pool.poll_deferred(), told.take_asked()), (3, vec![0, 2, 4, 5, 6]));
-    told.all_done();
-    assert_eq!((pool.poll_deferred(), told.take_asked()), (2, vec![0, 4]));
+    set.done(2);
+    assert_eq!((pool.poll_deferred(), set.take_polled()), (3, vec![0, 2, 4, 5, 6]));
+    set.all_done();
+    assert_eq!((pool.poll_deferred(), set.take_polled()), (2, vec![0, 4]));
     assert_deferred(
         pool.deferred_stats(),
         &[("queued", 7), ("reused", 7), ("skipped", 4), ("kept", 1), ("polls", 3)],
     );
-    assert_home(&pool.handle());
+    assert_returned(&pool.handle());
 }
 
 #[test]
 fn release_lets_one_head_a_round_go_and_its_memory_is_kept() {
     let (memory, pool) = pool(16, params(8, OnBusy::Release));
-    let told = Told::uses([0, 1]);
-    let user = pool.deferred_user(told.clone()).unwrap();
+    let set = UseSet::uses([0, 1]);
+    let user = pool.deferred_user(set.clone()).unwrap();
     let pages = queue(&pool, &user, 4);
     assert_eq!((pool.inflight().total, memory.free()), (4, 12));
-    assert_eq!((pool.poll_deferred(), told.take_asked()), (0, vec![0, 1, 0]));
+    assert_eq!((pool.poll_deferred(), set.take_polled()), (0, vec![0, 1, 0]));
     assert_deferred(pool.deferred_stats(), &[("queued", 4), ("released", 1), ("kept", 1), ("polls", 1)]);
     let (at, stats) = (pool.inflight(), pool.stats());
     assert_eq!(
@@ -154,25 +154,25 @@ fn release_lets_one_head_a_round_go_and_its_memory_is_kept() {
         "one left the pool, and is not the provider's"
     );
     assert_eq!((stats.recycle_released_refcnt, stats.release), (1, 1));
-    told.done(1);
+    set.done(1);
     assert_eq!(pool.poll_deferred(), 3, "those behind it are not held up");
     // The pool takes fresh memory, up to all there is but for that one page.
     let all: Vec<_> = std::iter::from_fn(|| pool.alloc_page()).collect();
     assert_eq!((all.len(), memory.free()), (15, 0));
     assert!(all.iter().all(|buffer| buffer.page() != pages[0]), "it is in use");
-    told.done(0);
+    set.done(0);
     assert_eq!((pool.poll_deferred(), memory.free()), (0, 1), "its memory went back, not its buffer");
     let waits = pool.deferred_stats();
     assert_eq!((waits.released, waits.freed_late, waits.pending()), (1, 1, 0));
     drop(all);
-    assert_home(&pool.handle());
+    assert_returned(&pool.handle());
 }
 
 #[test]
 fn release_falls_back_to_keep_beyond_the_capacity() {
     let (memory, pool) = pool(16, params(2, OnBusy::Release));
-    let told = Told::uses(0..8);
-    let user = pool.deferred_user(told.clone()).unwrap();
+    let set = UseSet::uses(0..8);
+    let user = pool.deferred_user(set.clone()).unwrap();
     let mut refused = None;
     for cookie in 0..5 {
         refused = pool.defer(&user, pool.alloc_page().unwrap(), cookie).err();
@@ -183,10 +183,10 @@ fn release_falls_back_to_keep_beyond_the_capacity() {
     let waits = pool.deferred_stats();
     assert_eq!((waits.queued, waits.released, waits.full, waits.pending()), (4, 2, 1, 4));
     assert!(waits.kept > 0 && waits.freed_late == 0);
-    told.all_done();
+    set.all_done();
     assert_eq!(pool.poll_deferred(), 2);
     assert_eq!(pool.deferred_stats().freed_late, 2);
-    assert_home(&pool.handle());
+    assert_returned(&pool.handle());
     drop(pool);
     assert_eq!(memory.free(), 16);
 }
@@ -196,13 +196,13 @@ fn release_falls_back_to_keep_beyond_the_capacity() {
 #[test]
 fn a_refill_checks_as_many_deferred_buffers_as_it_would_add() {
     let (_, pool) = pool(64, params(32, OnBusy::Keep));
-    let told = Told::uses([]);
-    let user = pool.deferred_user(told.clone()).unwrap();
+    let set = UseSet::uses([]);
+    let user = pool.deferred_user(set.clone()).unwrap();
     queue(&pool, &user, 12);
     let before = pool.stats();
     let buffers: Vec<_> = (0..5).map(|_| pool.alloc_page().unwrap()).collect();
     let moved = pool.stats().since(&before);
-    assert_eq!((told.take_asked(), told.refreshed.load(Relaxed)), ((0..8).collect(), 2), "four a refill");
+    assert_eq!((set.take_polled(), set.refreshed.load(Relaxed)), ((0..8).collect(), 2), "four a refill");
     let counted =
         (moved.alloc_refill, moved.alloc_fast, moved.recycle_cached, moved.alloc_slow, moved.alloc_empty);
     assert_eq!(counted, (2, 3, 8, 0, 0));
@@ -213,27 +213,27 @@ fn a_refill_checks_as_many_deferred_buffers_as_it_would_add() {
 #[test]
 fn a_pool_can_live_on_deferred_pages_alone() {
     let (memory, pool) = pool(8, params(8, OnBusy::Keep));
-    let told = Told::uses([]);
-    let user = pool.deferred_user(told.clone()).unwrap();
+    let set = UseSet::uses([]);
+    let user = pool.deferred_user(set.clone()).unwrap();
     for cookie in 0..10_000 {
-        told.busy.lock().unwrap().insert(cookie);
+        set.busy.lock().unwrap().insert(cookie);
         pool.defer(&user, pool.alloc_page().unwrap(), cookie).unwrap();
         if cookie >= 3 {
-            told.done(cookie - 3); // three in use at any allocation
+            set.done(cookie - 3); // three in use at any allocation
         }
     }
     assert_eq!((pool.stats().alloc_failed, memory.free()), (0, 4), "with four pages");
-    told.all_done();
+    set.all_done();
     pool.poll_deferred();
-    assert_home(&pool.handle());
+    assert_returned(&pool.handle());
 }
 
 #[test]
 fn a_full_queue_gives_the_buffer_back_and_so_does_another_pool() {
     let (_, mine) = pool(8, params(2, OnBusy::Keep));
     let (_, other) = pool(8, params(2, OnBusy::Keep));
-    let (told, theirs) = (Told::uses(0..8), Told::uses([]));
-    let (user, stranger) = (mine.deferred_user(told.clone()).unwrap(), other.deferred_user(theirs).unwrap());
+    let (set, theirs) = (UseSet::uses(0..8), UseSet::uses([]));
+    let (user, stranger) = (mine.deferred_user(set.clone()).unwrap(), other.deferred_user(theirs).unwrap());
     queue(&mine, &user, 2);
     let third = mine.alloc_page().unwrap();
     let page = third.page();
@@ -243,10 +243,10 @@ fn a_full_queue_gives_the_buffer_back_and_so_does_another_pool() {
     assert!(mine.defer(&stranger, mine.alloc_page().unwrap(), 2).is_err(), "a user of another pool");
     assert_deferred(mine.deferred_stats(), &[("queued", 2), ("full", 1)]);
     let (_, without) = pool(8, params(0, OnBusy::Keep));
-    assert!(without.deferred_user(Told::uses([])).is_err());
+    assert!(without.deferred_user(UseSet::uses([])).is_err());
     assert!(without.defer(&user, without.alloc_page().unwrap(), 0).is_err());
     assert_eq!((without.poll_deferred(), without.deferred_stats()), (0, DeferredStats::default()));
-    told.all_done();
+    set.all_done();
 }
 
 #[test]
@@ -268,8 +268,8 @@ fn parameters_are_checked_with_field_value_and_range() {
 fn frags_are_deferred_like_pages_and_their_page_is_out() {
     for on_busy in [OnBusy::Keep, OnBusy::Skip { ahead: 3 }, OnBusy::Release] {
         let (memory, pool) = pool(4, PoolParams { cache_size: 4, refill: 1, ..params(8, on_busy) });
-        let told = Told::uses([0]);
-        let user = pool.deferred_user(told.clone()).unwrap();
+        let set = UseSet::uses([0]);
+        let user = pool.deferred_user(set.clone()).unwrap();
         for cookie in 0..4 {
             pool.defer(&user, pool.alloc_frag(1024).unwrap(), cookie).unwrap();
         }
@@ -282,10 +282,10 @@ fn frags_are_deferred_like_pages_and_their_page_is_out() {
         let used = pool.alloc_frag(1024).unwrap();
         let (waits, stats) = (pool.deferred_stats(), pool.stats());
         assert_eq!(waits.released, u64::from(on_busy == OnBusy::Release));
-        // A page of which a fragment was released is home with its last fragment, and leaves.
+        // A page of which a fragment was released is back with its last fragment, and leaves.
         assert_eq!(stats.recycle_released_refcnt, waits.released, "{on_busy:?}");
         drop(used);
-        told.all_done();
+        set.all_done();
         pool.poll_deferred();
         assert_eq!(pool.deferred_stats().pending(), 0);
         drop(pool);
@@ -296,8 +296,8 @@ fn frags_are_deferred_like_pages_and_their_page_is_out() {
 #[test]
 fn a_page_with_a_page_ref_besides_leaves_when_it_is_done() {
     let (memory, pool) = pool(8, params(4, OnBusy::Release));
-    let told = Told::uses([1]);
-    let user = pool.deferred_user(told.clone()).unwrap();
+    let set = UseSet::uses([1]);
+    let user = pool.deferred_user(set.clone()).unwrap();
     let hold = |cookie| {
         let mut buffer = pool.alloc_page().unwrap();
         let hold = buffer.page_ref();
@@ -309,7 +309,7 @@ fn a_page_with_a_page_ref_besides_leaves_when_it_is_done() {
     let waits = pool.deferred_stats();
     assert_eq!((waits.reused, waits.released, pool.stats().recycle_released_refcnt), (1, 1, 2));
     assert_eq!((memory.free(), pool.inflight().total), (4, 2));
-    told.done(1);
+    set.done(1);
     pool.poll_deferred();
     assert_eq!(memory.free(), 4, "the other holds are alive");
     drop(holds);
@@ -319,7 +319,7 @@ fn a_page_with_a_page_ref_besides_leaves_when_it_is_done() {
 #[test]
 fn users_are_refreshed_once_a_round_and_dropped_when_done() {
     let (_, pool) = pool(16, params(8, OnBusy::Skip { ahead: 8 }));
-    let (one, two, idle) = (Told::uses([0]), Told::uses([]), Told::uses([]));
+    let (one, two, idle) = (UseSet::uses([0]), UseSet::uses([]), UseSet::uses([]));
     let first = pool.deferred_user(one.clone()).unwrap();
     let second = pool.deferred_user(two.clone()).unwrap();
     let third = pool.deferred_user(idle.clone()).unwrap();
@@ -330,16 +330,16 @@ fn users_are_refreshed_once_a_round_and_dropped_when_done() {
     }
     drop((first, second, third));
     assert_eq!(pool.poll_deferred(), 5);
-    let refreshed = |told: &Told| told.refreshed.load(Relaxed);
+    let refreshed = |set: &UseSet| set.refreshed.load(Relaxed);
     assert_eq!((refreshed(&one), refreshed(&two), refreshed(&idle)), (1, 1, 0));
-    let known = |told: &Arc<Told>| Arc::strong_count(told) == 2;
+    let known = |set: &Arc<UseSet>| Arc::strong_count(set) == 2;
     assert_eq!((known(&one), known(&two), known(&idle)), (true, false, false), "something waits for one");
     one.done(0);
     assert_eq!((pool.poll_deferred(), known(&one)), (1, false));
     let again = pool.deferred_user(two.clone()).unwrap();
     pool.defer(&again, pool.alloc_page().unwrap(), 9).unwrap();
     assert_eq!(
-        (pool.poll_deferred(), two.take_asked()),
+        (pool.poll_deferred(), two.take_polled()),
         (1, vec![0, 1, 2, 9]),
         "in the place of one that went"
     );
@@ -371,7 +371,7 @@ impl InUse for Reentrant {
         let (pool, user) = HERE.with_borrow(|here| here.clone().unwrap());
         assert_eq!(pool.poll_deferred(), 0, "a poll inside a poll does nothing");
         drop(pool.alloc_page());
-        drop(pool.deferred_user(Told::uses([])).unwrap());
+        drop(pool.deferred_user(UseSet::uses([])).unwrap());
         let next = self.next.fetch_add(1, Relaxed) as u64;
         drop(pool.alloc_page().map(|buffer| pool.defer(&user, buffer, next)));
         cookie % 3 == 1
@@ -386,26 +386,26 @@ fn a_user_may_call_back_into_the_pool() {
         let reentrant = Arc::new(Reentrant::default());
         let user = Rc::new(pool.deferred_user(reentrant.clone()).unwrap());
         HERE.set(Some((pool.clone(), user.clone())));
-        let mut asked = 0;
+        let mut returned = 0;
         for cookie in 0..200 {
             drop(pool.alloc_page().map(|buffer| pool.defer(&user, buffer, 3 * cookie)));
-            asked += pool.poll_deferred();
+            returned += pool.poll_deferred();
         }
         let (waits, at) = (pool.deferred_stats(), pool.inflight());
-        assert!(asked > 0 && waits.queued > 8, "{on_busy:?}: {waits:?}");
+        assert!(returned > 0 && waits.queued > 8, "{on_busy:?}: {waits:?}");
         assert_eq!((at.out, at.deferred), (0, waits.queued - waits.reused - waits.released), "{on_busy:?}");
         reentrant.stopped.store(true, Relaxed);
         HERE.set(None);
         pool.poll_deferred();
         assert_eq!((pool.deferred_stats().pending(), pool.poll_deferred()), (0, 0));
-        assert_home(&pool.handle());
+        assert_returned(&pool.handle());
         drop((user, pool));
         assert_eq!(memory.free(), 64, "{on_busy:?}");
     }
 }
 
 /// Registers another user when it refreshes, and queues a buffer for that one.
-struct Registers(Arc<Told>);
+struct Registers(Arc<UseSet>);
 
 impl InUse for Registers {
     fn refresh(&self) {
@@ -423,14 +423,14 @@ impl InUse for Registers {
 fn a_user_that_comes_during_a_round_is_polled_in_the_next() {
     for on_busy in [OnBusy::Keep, OnBusy::Skip { ahead: 4 }, OnBusy::Release] {
         let (memory, pool) = pool(16, params(8, on_busy));
-        let (pool, other) = (Rc::new(pool), Told::uses([]));
+        let (pool, other) = (Rc::new(pool), UseSet::uses([]));
         let user = Rc::new(pool.deferred_user(Arc::new(Registers(other.clone()))).unwrap());
         HERE.set(Some((pool.clone(), user.clone())));
         pool.defer(&user, pool.alloc_page().unwrap(), 0).unwrap();
-        assert_eq!((pool.poll_deferred(), other.take_asked()), (1, vec![]), "{on_busy:?}");
-        assert_eq!((pool.poll_deferred(), other.take_asked()), (1, vec![7]), "{on_busy:?}");
+        assert_eq!((pool.poll_deferred(), other.take_polled()), (1, vec![]), "{on_busy:?}");
+        assert_eq!((pool.poll_deferred(), other.take_polled()), (1, vec![7]), "{on_busy:?}");
         HERE.set(None);
-        assert_home(&pool.handle());
+        assert_returned(&pool.handle());
         drop((user, pool));
         assert_eq!(memory.free(), 16, "{on_busy:?}");
     }
@@ -494,8 +494,8 @@ fn a_user_that_panics_loses_nothing() {
 #[test]
 fn a_destroyed_pool_polls_its_users_until_all_are_done() {
     let (memory, pool) = pool(16, params(8, OnBusy::Keep));
-    let told = Told::uses([0, 2, 5]);
-    let user = pool.deferred_user(told.clone()).unwrap();
+    let set = UseSet::uses([0, 2, 5]);
+    let user = pool.deferred_user(set.clone()).unwrap();
     let pages = queue(&pool, &user, 6);
     let handle = pool.handle();
     let shutdown = pool.destroy();
@@ -507,10 +507,10 @@ fn a_destroyed_pool_polls_its_users_until_all_are_done() {
     assert!(report.to_string().ends_with("deferred buffers still in use: 3"), "{report}");
     assert!(!shutdown.wait(Duration::from_millis(3)));
     assert_eq!(memory.free(), 13, "nothing in use went back");
-    told.done(2);
+    set.done(2);
     assert!(!shutdown.is_complete());
     assert_eq!((memory.free(), handle.inflight().deferred), (14, 2));
-    told.all_done();
+    set.all_done();
     assert!(shutdown.is_complete(), "{}", shutdown.report());
     assert_eq!((memory.free(), shutdown.report().deferred), (16, 0));
     assert_eq!(
@@ -519,26 +519,26 @@ fn a_destroyed_pool_polls_its_users_until_all_are_done() {
     );
     let waits = handle.deferred_stats();
     assert_eq!((waits.queued, waits.reused, waits.leaked, waits.pending()), (6, 6, 0, 0));
-    assert_eq!(Arc::strong_count(&told), 1, "the user was let go of");
+    assert_eq!(Arc::strong_count(&set), 1, "the user was let go of");
     drop(user);
 }
 
 #[test]
 fn memory_that_left_the_queue_is_polled_too() {
     let (memory, pool) = pool(8, params(8, OnBusy::Release));
-    let told = Told::uses([0, 1]);
-    let user = pool.deferred_user(told.clone()).unwrap();
+    let set = UseSet::uses([0, 1]);
+    let user = pool.deferred_user(set.clone()).unwrap();
     queue(&pool, &user, 2);
     pool.poll_deferred();
     pool.poll_deferred();
     assert_eq!((pool.deferred_stats().released, pool.inflight().deferred), (2, 0));
     let handle = pool.handle();
     let shutdown = pool.destroy();
-    assert!(!shutdown.is_complete(), "all buffers are home, but not all memory");
+    assert!(!shutdown.is_complete(), "all buffers have returned, but not all memory");
     let report = shutdown.report();
     assert_eq!((report.pages.len(), report.deferred, memory.free()), (0, 2, 6));
     assert!(report.to_string().starts_with("stalled pool shutdown: 0 buffers held"), "{report}");
-    told.all_done();
+    set.all_done();
     assert!(shutdown.wait(Duration::from_secs(60)), "{}", shutdown.report());
     assert_eq!((memory.free(), handle.deferred_stats().freed_late), (8, 2));
 }
@@ -550,8 +550,8 @@ static LEAKED: Mutex<Vec<(PoolRef, Arc<PlainMemory>)>> = Mutex::new(Vec::new());
 fn a_dropped_pool_polls_once_more_and_leaks_what_is_in_use() {
     for on_busy in [OnBusy::Keep, OnBusy::Release] {
         let (memory, pool) = pool(8, params(8, on_busy));
-        let told = Told::uses([1, 2]);
-        let user = pool.deferred_user(told.clone()).unwrap();
+        let set = UseSet::uses([1, 2]);
+        let user = pool.deferred_user(set.clone()).unwrap();
         queue(&pool, &user, 4);
         pool.poll_deferred();
         pool.poll_deferred();
@@ -559,7 +559,7 @@ fn a_dropped_pool_polls_once_more_and_leaks_what_is_in_use() {
         drop(pool);
         let waits = handle.deferred_stats();
         assert_eq!((waits.reused, waits.leaked, waits.pending()), (2, 2, 0), "{on_busy:?}");
-        told.all_done();
+        set.all_done();
         assert_eq!(memory.free(), 6, "nobody asks any more: used never again rather than too early");
         let left = 2 - waits.released;
         assert_eq!(
@@ -567,7 +567,7 @@ fn a_dropped_pool_polls_once_more_and_leaks_what_is_in_use() {
             (left, left),
             "and it shows"
         );
-        assert_eq!(Arc::strong_count(&told), 1);
+        assert_eq!(Arc::strong_count(&set), 1);
         LEAKED.lock().unwrap().push((handle, memory));
     }
 }
@@ -575,20 +575,20 @@ fn a_dropped_pool_polls_once_more_and_leaks_what_is_in_use() {
 #[test]
 fn the_queue_moves_with_its_pool() {
     let (memory, pool) = pool(8, params(8, OnBusy::Keep));
-    let told = Told::uses([1]);
-    let user = pool.deferred_user(told.clone()).unwrap();
+    let set = UseSet::uses([1]);
+    let user = pool.deferred_user(set.clone()).unwrap();
     queue(&pool, &user, 3);
     let unbound = pool.unbind();
     let pool = std::thread::spawn(move || {
         let pool = unbound.bind();
         assert_eq!((pool.poll_deferred(), pool.inflight().cache), (1, 2), "into the cache of the new owner");
         pool.defer(&user, pool.alloc_page().unwrap(), 7).unwrap();
-        told.all_done();
+        set.all_done();
         pool.unbind()
     });
     let pool = pool.join().unwrap().bind();
     assert_eq!(pool.poll_deferred(), 3);
-    assert_home(&pool.handle());
+    assert_returned(&pool.handle());
     let end = pool.destroy();
     assert!(end.is_complete(), "{}", end.report());
     assert_eq!(memory.free(), 8);

@@ -1,4 +1,4 @@
-//! Pages that a device has: found again once, by their numbers, whatever it names; and packets that go home
+//! Pages that a device has: found again once, by their numbers, whatever it names; and packets that return
 //! together.
 
 use pagepool::{
@@ -299,7 +299,7 @@ fn packets_of_all_kinds_return_together() {
     packets.push(XdpBuff::new(pools[0].alloc_frag(2048).expect("a fragment"), 0, 60).expect("it fits"));
     put_packets(&mut packets);
     assert_eq!((packets.len(), packets.capacity() > 100), (0, true));
-    assert_eq!((out(&pools[0]), out(&pools[1])), (0, 0), "all home");
+    assert_eq!((out(&pools[0]), out(&pools[1])), (0, 0), "all have returned");
     put_packets(&mut packets); // nothing to do
 
     let mut of_one_pool: Vec<XdpBuff> = (0..64).map(|_| page(0)).collect();

@@ -1,5 +1,5 @@
 //! Fragments that a device has: found again once, by where they lie, whatever it names; runs of them; and
-//! bursts that go home together, on this thread or another.
+//! bursts that return together, on this thread or another.
 
 use pagepool::{
     Arena, ArenaParams, Bound, FragRun, FragTable, PageBuf, Pool, PoolParams, XdpBuff, XdpFrameBulk,

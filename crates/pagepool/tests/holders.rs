@@ -1,4 +1,4 @@
-//! Who holds what for how long: on every way out and home, in the report of a pool that ended, and in the
+//! Who holds what for how long: on every way out and back, in the report of a pool that ended, and in the
 //! file of a process that was killed.
 #![allow(clippy::unwrap_used)]
 // UNSAFETY: the test reads a clock of the kernel's.
@@ -92,7 +92,7 @@ const OUT: [(&str, usize, Out); 13] = [
     }),
 ];
 
-type Home = fn(&PoolRef, Vec<PageBuf>);
+type PutPages = fn(&PoolRef, Vec<PageBuf>);
 
 fn frames(buffers: Vec<PageBuf>) -> Vec<XdpFrame> {
     packets(buffers).into_iter().map(XdpFrame::from).collect()
@@ -103,7 +103,7 @@ fn packets(buffers: Vec<PageBuf>) -> Vec<XdpBuff> {
 }
 
 /// Every call that takes buffers back.
-const HOME: [(&str, Home); 15] = [
+const RETURNS: [(&str, PutPages); 15] = [
     ("drop", |_, buffers| drop(buffers)),
     ("recycle_sync", |_, buffers| buffers.into_iter().for_each(|buffer| buffer.recycle_sync(64))),
     ("put_ring", |_, buffers| buffers.into_iter().for_each(PageBuf::put_ring)),
@@ -161,7 +161,7 @@ const HOME: [(&str, Home); 15] = [
 #[test]
 fn every_allocation_makes_records_and_every_return_clears_them() {
     for (out, pages, give) in OUT {
-        for (home, take) in HOME {
+        for (way_back, take) in RETURNS {
             for way in ["here", "there", "hidden", "late"] {
                 let params = params(SITES);
                 let domain = params.domains[0].clone();
@@ -171,7 +171,7 @@ fn every_allocation_makes_records_and_every_return_clears_them() {
                 let keeper = handle.area().attach(&domain).unwrap();
                 let buffers = give(&pool);
                 let view = held(&handle);
-                let case = format!("{out}, {home}, {way}");
+                let case = format!("{out}, {way_back}, {way}");
                 assert_eq!((view.held, view.groups.len()), (pages as u64, 1), "{case}");
                 let group = &view.groups[0];
                 assert!(group.site.as_ref().unwrap().contains("tests/holders.rs:"), "{case}: {group}");

@@ -67,12 +67,12 @@ fn scene(pages: usize, params: PoolParams) -> (Scene, Bound) {
 }
 
 impl Scene {
-    /// Every page is home once, and the pool is gone.
+    /// Every page has returned once, and the pool is gone.
     fn ended(&self, shutdown: &Shutdown) {
         let stats = self.handle.stats();
         assert_eq!(stats.hold, stats.release, "hold and release balance: {stats:?}");
         assert_eq!(self.memory.free(), self.pages, "the provider has every page back");
-        assert!(shutdown.is_complete(), "the last one home freed the pool");
+        assert!(shutdown.is_complete(), "the last return freed the pool");
         let at = self.handle.inflight();
         assert_eq!((at.total, at.cache, at.lanes, at.ring, at.frag, at.out), (0, 0, 0, 0, 0, 0));
     }
@@ -270,7 +270,7 @@ fn a_lane_wraps_while_it_is_drained() {
     });
 }
 
-// ---- The last one home against destroy ----------------------------------------------------------
+// ---- The last return against destroy ------------------------------------------------------------
 
 fn last_return_against_destroy(params: PoolParams, fill_ring: bool) {
     let (scene, pool) = scene(2, params);
@@ -348,7 +348,7 @@ fn frags_of_the_overflow_against_refill() {
         let returner = thread::spawn(move || drop(frags));
         let found = pool.alloc_page();
         returner.join().unwrap();
-        let found = found.or_else(|| pool.alloc_page()).expect("both fragments are home");
+        let found = found.or_else(|| pool.alloc_page()).expect("both fragments have returned");
         assert_eq!(found.page(), page);
         drop((found, next));
         scene.destroy(pool);
@@ -484,7 +484,7 @@ fn frags_that_share_a_message_against_cuts() {
         assert!(cut[0].is_some(), "the third page");
         returner.join().unwrap();
         drop(cut);
-        let again: Vec<_> = (0..3).map(|_| pool.alloc_page().expect("all are home")).collect();
+        let again: Vec<_> = (0..3).map(|_| pool.alloc_page().expect("all have returned")).collect();
         drop(again);
         scene.destroy(pool);
     });
@@ -1232,7 +1232,7 @@ fn skb_the_last_of_two_clones_returns_the_page() {
             drop(again);
         }
         reader.join().unwrap();
-        assert!(SkBuff::from_bytes(&cache, 0, b"").is_ok(), "the block is home, once");
+        assert!(SkBuff::from_bytes(&cache, 0, b"").is_ok(), "the block has returned, once");
         drop(cache);
         scene.destroy(pool);
     });
@@ -1276,7 +1276,7 @@ fn skb_two_clones_get_blocks_of_their_own() {
         assert_eq!((one.len(), one.frags()[0].offset()), (50, 0));
         drop(one);
         other.join().unwrap();
-        assert!(pool.alloc_page().is_some(), "the page is home");
+        assert!(pool.alloc_page().is_some(), "the page has returned");
         drop(cache);
         scene.destroy(pool);
     });
@@ -1345,7 +1345,7 @@ fn split_elsewhere(params: PoolParams) {
     let other = thread::spawn(move || drop(buffer.split_at(100).unwrap()));
     let mut found: Vec<_> = (0..2).filter_map(|_| pool.alloc_page()).collect();
     other.join().unwrap();
-    found.extend((found.len()..2).map(|_| pool.alloc_page().expect("both parts are home")));
+    found.extend((found.len()..2).map(|_| pool.alloc_page().expect("both parts have returned")));
     assert_ne!(found[0].page(), found[1].page());
     drop(found);
     scene.destroy(pool);
@@ -1373,7 +1373,7 @@ fn parts_that_are_handed_on_return_once() {
         });
         assert!(pool.alloc_page().is_none_or(|_| pool.stats().recycle_ring == 1), "a part is out");
         first.join().unwrap();
-        assert!(pool.alloc_page().is_some(), "all parts are home");
+        assert!(pool.alloc_page().is_some(), "all parts have returned");
         scene.destroy(pool);
     });
 }
@@ -1661,7 +1661,7 @@ fn a_memory_id_is_released_once_while_a_watcher_reads() {
             thread::spawn(move || looked.dump().into_iter().for_each(|e| assert_eq!(e.id.get(), 1)));
         let shutdown = pool.destroy();
         returner.join().unwrap();
-        assert!(registry.is_empty(), "the last buffer is home");
+        assert!(registry.is_empty(), "the last buffer has returned");
         watcher.join().unwrap();
         scene.ended(&shutdown);
     });

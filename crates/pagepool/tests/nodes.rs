@@ -120,7 +120,7 @@ fn run_on(node: NodeId) {
     let first = list.trim().split([',', '-']).next().and_then(|cpu| cpu.parse::<usize>().ok());
     let (cpu, mut set) = (first.expect("the node has a CPU"), [0u64; 16]);
     set[cpu / 64] = 1 << (cpu % 64);
-    // SAFETY: a set of CPUs is an array of bits, of which the kernel reads as many as it is told.
+    // SAFETY: a set of CPUs is an array of bits, of which the kernel reads as many as the length says.
     let pinned = unsafe { libc::sched_setaffinity(0, size_of_val(&set), set.as_ptr().cast()) };
     assert_eq!(pinned, 0, "this CPU may be used");
 }
@@ -146,17 +146,17 @@ fn pages_are_truly_on_the_node_that_their_owner_runs_on() {
     let params = ArenaParams { max_bytes: 16 << 20, node: NodePolicy::Local, ..Default::default() };
     let arena = Arena::new(params).expect("16 MiB of address space");
     let pool = Pool::new(PoolParams::default(), arena.clone()).expect("the defaults are valid").bind();
-    for (turn, node) in [one, other, one].into_iter().enumerate() {
+    for (round, node) in [one, other, one].into_iter().enumerate() {
         run_on(node);
         let before = pool.stats();
         let mut buffers = take(&pool, 128);
         for buffer in &buffers[64..] {
             // behind those that the cache had of the node before
-            assert_eq!(true_node(buffer), i32::from(node.0), "turn {turn}");
-            assert_eq!(arena.area().node_of(buffer.page()), node, "turn {turn}");
+            assert_eq!(true_node(buffer), i32::from(node.0), "round {round}");
+            assert_eq!(arena.area().node_of(buffer.page()), node, "round {round}");
         }
         let moved = pool.stats().since(&before);
-        assert_eq!(moved.alloc_waive > 0, turn > 0, "turn {turn}: {moved:?}");
+        assert_eq!(moved.alloc_waive > 0, round > 0, "round {round}: {moved:?}");
         pagepool::put_ring_bulk(&mut buffers);
     }
     println!("{} nodes of this machine: memory of {one} and {other}", nodes.len());

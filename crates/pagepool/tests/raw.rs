@@ -1,4 +1,4 @@
-//! Buffers as addresses: what is refused, and what comes home after the end.
+//! Buffers as addresses: what is refused, and what returns after the end.
 #![allow(clippy::unwrap_used)]
 
 use std::sync::Arc;
@@ -128,7 +128,7 @@ fn an_address_that_is_refused_does_not_keep_the_others() {
     let others_addr = theirs.alloc_page().unwrap().into_raw().unwrap().addr;
     let mut held = pool.alloc_page().unwrap();
     let page_ref = held.page_ref();
-    let special = held.into_raw().unwrap().addr;
+    let with_refs = held.into_raw().unwrap().addr;
     let frag = pool.alloc_frag(100).unwrap().into_raw().unwrap().addr;
     let mut good = [DeviceAddr(0); 3];
     assert_eq!(pool.alloc_addr_bulk(&mut good), Ok(3));
@@ -138,7 +138,7 @@ fn an_address_that_is_refused_does_not_keep_the_others() {
         good[0],
         good[1],
         good[1],
-        special,
+        with_refs,
         frag,
         others_addr,
         beyond[0],
@@ -182,7 +182,7 @@ fn a_pool_without_addresses_allocates_none() {
     assert_eq!((plain.inflight().out, pool.inflight().out), (0, 0));
 }
 
-/// A domain that maps each region where it is told.
+/// A domain that maps each region where it is set to.
 #[derive(Debug)]
 struct Chosen {
     id: pagepool::DomainId,

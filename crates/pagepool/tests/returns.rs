@@ -1,4 +1,4 @@
-//! The ways home of frames: dropped, in the poll, through the ring, in bulk; and the scope without direct
+//! The return paths of frames: dropped, in the poll, through the ring, in bulk; and the scope without direct
 //! recycling.
 
 #![allow(clippy::unwrap_used)]
@@ -281,7 +281,7 @@ fn the_owner_stays_the_owner_inside_the_scope() {
         let buffers: Vec<_> = (0..100).map(|_| first.alloc_page().unwrap()).collect();
         drop(buffers);
         let again: Vec<_> = (0..100).map(|_| first.alloc_page().unwrap()).collect();
-        assert_eq!((first.stats().hold, first.stats().recycle_cached), (128, 0), "what came home was found");
+        assert_eq!((first.stats().hold, first.stats().recycle_cached), (128, 0), "what returned was found");
         let first = first.unbind().bind();
         let second = pool();
         drop(second.alloc_page());

@@ -1,4 +1,4 @@
-//! One buffer becomes two: who may split what, where the parts go, when the page is home; and a shared buffer
+//! One buffer becomes two: who may split what, where the parts go, when the page is back; and a shared buffer
 //! that is its holder's own again.
 #![allow(clippy::unwrap_used)]
 
@@ -138,7 +138,7 @@ fn a_packet_that_is_not_split_says_its_own_numbers() {
     assert_eq!(packet.split_off(55).unwrap().len(), len - 55);
 }
 
-// ---- When the page is home ----------------------------------------------------------------------
+// ---- When the page is back ----------------------------------------------------------------------
 
 /// Splits what `alloc` gives on this thread or another, twice, and drops the parts in each order.
 fn every_order(alloc: impl Fn(&Bound) -> PageBuf) {
@@ -156,7 +156,7 @@ fn every_order(alloc: impl Fn(&Bound) -> PageBuf) {
         parts.swap(0, order % 3);
         parts.swap(1, 1 + order / 3);
         for (n, part) in parts.into_iter().enumerate() {
-            assert_eq!(pool.inflight().out, 1, "{n} of 3 parts are home");
+            assert_eq!(pool.inflight().out, 1, "{n} of 3 parts have returned");
             if order % 2 == n % 2 {
                 elsewhere(move || drop(part))
             } else {
@@ -166,7 +166,7 @@ fn every_order(alloc: impl Fn(&Bound) -> PageBuf) {
             assert!(other.is_none_or(|other| n == 2 || other.page() != page), "{n}: a part is out");
         }
         let (pages, open) = ([pool.alloc_page(), pool.alloc_page()], pool.inflight().frag as usize);
-        assert_eq!(pages.iter().flatten().count(), 2 - open, "what is not being cut is home");
+        assert_eq!(pages.iter().flatten().count(), 2 - open, "what is not being cut has returned");
     }
 }
 
@@ -205,8 +205,8 @@ fn an_open_page_closes_over_the_parts_of_its_fragments() {
     let next = pool.alloc_frag(2048).unwrap();
     assert_ne!(next.page(), page, "the first page is cut up, and its parts are out");
     drop(parts);
-    let home = pool.alloc_page().unwrap();
-    assert_eq!(home.page(), page);
+    let again = pool.alloc_page().unwrap();
+    assert_eq!(again.page(), page);
 }
 
 #[test]
@@ -396,7 +396,7 @@ fn parts_split_on_many_threads_return_once() {
     assert!(failed < rounds, "something was split");
     let all: Vec<_> = (0..64).map_while(|_| pool.alloc_page()).collect();
     let open = pool.inflight().frag as usize;
-    assert_eq!(all.len() + open, 64, "every page is home, or being cut");
+    assert_eq!(all.len() + open, 64, "every page has returned, or is being cut");
     drop(all);
     let end = pool.destroy();
     assert!(end.is_complete(), "{}", end.report());

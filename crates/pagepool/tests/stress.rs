@@ -101,7 +101,7 @@ fn lost(report: &ShutdownReport) -> String {
     let pages = report.pages.len();
     format!(
         "the buffers of {pages} pages are lost: nobody holds them any more, so their messages were \
-         overwritten on the way home, or never sent. The pool, which cannot know that, says: {report}"
+         overwritten on the way back, or never sent. The pool, which cannot know that, says: {report}"
     )
 }
 
@@ -113,7 +113,10 @@ fn check_the_end(world: &World, ends: Vec<StoppedPool>, took: Duration) {
     let buffers = world.stamps.load(Ordering::Relaxed);
     let threads = world.threads.load(Ordering::Relaxed);
     assert_eq!(world.memory.free(), PAGES, "every page is back");
-    println!("stress: {buffers} buffers, {} pools, {threads} returners in {took:.1?}: all home", ends.len());
+    println!(
+        "stress: {buffers} buffers, {} pools, {threads} returners in {took:.1?}: all have returned",
+        ends.len()
+    );
     assert!(buffers > 0 && !ends.is_empty());
 }
 
@@ -205,7 +208,7 @@ impl World {
     }
 }
 
-/// Before a buffer goes home its first word goes back to 0.
+/// Before a buffer returns its first word goes back to 0.
 fn unstamp(word: &mut [u8]) {
     let word: &mut [u8; 8] = word.first_chunk_mut().expect("at least 8 bytes");
     assert_ne!(u64::from_le_bytes(*word), 0, "somebody else returned this buffer");
@@ -251,10 +254,10 @@ fn idle(dice: &mut XorShift) {
     }
 }
 
-/// Everything in a parcel goes home from this thread, in one of the ways that there are.
+/// Everything in a parcel returns from this thread, in one of the ways that there are.
 fn open(parcel: Parcel, dice: &mut XorShift) {
     match parcel {
-        Parcel::Buffers(buffers) => send_home(buffers, dice),
+        Parcel::Buffers(buffers) => return_buffers(buffers, dice),
         Parcel::Batch(mut batch) => {
             (0..batch.len()).for_each(|at| unstamp(batch.bytes_mut(at).expect("plain memory")));
             drop(batch);
@@ -284,11 +287,11 @@ fn open(parcel: Parcel, dice: &mut XorShift) {
             if dice.below(2) == 0 { drop((buffer, hold)) } else { drop((hold, buffer)) }
         }
         Parcel::Hold(hold) => drop(hold),
-        Parcel::Frames(frames) => send_frames_home(frames, dice),
+        Parcel::Frames(frames) => return_frames(frames, dice),
     }
 }
 
-fn send_frames_home(frames: Vec<XdpFrame>, dice: &mut XorShift) {
+fn return_frames(frames: Vec<XdpFrame>, dice: &mut XorShift) {
     let unstamped = |frame: XdpFrame| {
         let mut packet = frame.into_buff().expect("it is a pool's");
         unstamp(packet.data_mut());
@@ -308,7 +311,7 @@ fn send_frames_home(frames: Vec<XdpFrame>, dice: &mut XorShift) {
     }
 }
 
-fn send_home(mut buffers: Vec<PageBuf>, dice: &mut XorShift) {
+fn return_buffers(mut buffers: Vec<PageBuf>, dice: &mut XorShift) {
     buffers.iter_mut().for_each(|buffer| unstamp(buffer.bytes_mut().expect("plain memory")));
     match dice.below(4) {
         0 => pagepool::put_bulk(&mut buffers),
@@ -340,14 +343,14 @@ fn own(world: &World) -> Vec<StoppedPool> {
             Ok(()) => {}
             Err(pool) => ends.push((pool.handle(), pool.destroy())),
         }
-        ends = forget_what_is_home(ends);
+        ends = forget_returned(ends);
     }
-    send_home(kept, &mut dice);
+    return_buffers(kept, &mut dice);
     ends
 }
 
-/// Keeps what is not home yet, and some of the rest for the check at the end.
-fn forget_what_is_home(mut ends: Vec<StoppedPool>) -> Vec<StoppedPool> {
+/// Keeps what has not returned yet, and some of the rest for the check at the end.
+fn forget_returned(mut ends: Vec<StoppedPool>) -> Vec<StoppedPool> {
     if ends.len() > 256 {
         ends.retain(|(handle, shutdown)| {
             assert!(!shutdown.is_complete() || handle.inflight().total == 0);
@@ -376,7 +379,7 @@ fn make(world: &World, dice: &mut XorShift) -> Pool {
 fn poll(world: &World, pool: &Bound, dice: &mut XorShift, kept: &mut Vec<PageBuf>) {
     if dice.below(4) == 0 {
         let n = dice.below(kept.len() as u64 + 1) as usize;
-        send_home(kept.split_off(kept.len() - n), dice);
+        return_buffers(kept.split_off(kept.len() - n), dice);
     }
     match take(world, pool, dice) {
         Some(Parcel::Buffers(buffers)) if dice.below(3) == 0 && kept.len() < 64 => kept.extend(buffers),

@@ -60,7 +60,7 @@ pub(crate) fn disown(pool: Token) -> CallResult<()> {
     slots::with_life(pool, |life| match std::mem::replace(&mut life.half, Half::Bound) {
         Half::Idle(idle) => {
             let bound = idle.bind();
-            bound.end_turn();
+            bound.end_exclusive();
             // A callback in a turn may make any owner's call, also those that the fast paths serve.
             view.cache.store(bound.cache_head().cast_mut(), Relaxed);
             // SAFETY: under the slot's lock, while there is no owner.

@@ -6,8 +6,8 @@ pub const LAYERS: &[(&str, &[&str])] = &[
     (
         "pagepool",
         &[
-            "shown", "remedy", "error", "probes", "sys", "mem", "home", "holders", "returns", "buf", "pool",
-            "packet", "observe", "testing",
+            "shown", "remedy", "error", "probes", "sys", "mem", "stats", "recycle", "holders", "core",
+            "returns", "buf", "pool", "packet", "observe", "testing",
         ],
     ),
     ("pagepool-capi", &["counters", "c_words", "error", "caller", "oom", "handles", "args", "inline", "api"]),

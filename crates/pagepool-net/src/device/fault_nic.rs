@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 
 use pagepool::{Bound, Error, PageBuf, XdpBuff, XdpFrameBulk};
 
-use super::seam::{Armed, Device, DeviceDescription, DeviceInfo, QueueState, make_room};
+use super::device::{Armed, Device, DeviceDescription, DeviceInfo, QueueState, make_room};
 use super::stats::DeviceStats;
 use super::tx_queue::TxQueue;
 use crate::error::parameter;

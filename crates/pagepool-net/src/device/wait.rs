@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use pagepool::Bound;
 
-use super::seam::{Armed, Device};
+use super::device::{Armed, Device};
 use crate::sys::event::wait_readable;
 
 /// What ended a [`wait`](DeviceExt::wait).

@@ -24,8 +24,8 @@ use super::sys::socket::{self as sys, KernelCounts, NO_COUNTS};
 use super::tx_metadata::requests::{Requests, features_of};
 use super::tx_metadata::{TxFeatures, TxMetadataMode, TxTimestamp};
 use super::umem::Umem;
+use crate::device::device::{HEADERS, VLAN_TAG, make_room};
 use crate::device::mapping_cache::MappingCache;
-use crate::device::seam::{HEADERS, VLAN_TAG, make_room};
 use crate::device::tx_slots::TxLimits;
 use crate::device::waker::{Wakened, Waker};
 use crate::device::{

@@ -9,7 +9,7 @@ use super::device::{UnboundSocket, XskDevice};
 use super::params::{UmemParams, XDP_HEADROOM, XskParams};
 use super::umem::Umem;
 use crate::device::Device;
-use crate::device::seam::HEADERS;
+use crate::device::device::HEADERS;
 use crate::error::{parameter, within};
 use crate::link::lookup;
 

@@ -10,11 +10,11 @@
 use std::mem::MaybeUninit;
 
 use crate::buf::page_buf::PageBuf;
+use crate::core::pool_core::PoolPtr;
 use crate::holders::tag::Tag;
-use crate::home::cache::{Cache, OwnerProof};
 use crate::mem::page::PageIdx;
-use crate::returns::page_return::RingLeft;
-use crate::returns::pool_core::PoolPtr;
+use crate::recycle::cache::{Cache, OwnerProof};
+use crate::returns::page_return::UnsentPages;
 
 /// Up to [`Batch::MAX`] whole pages of one pool, owned by the batch. For frames use
 /// [`XdpFrameBulk`](crate::XdpFrameBulk).
@@ -262,7 +262,7 @@ pub(crate) fn put_here(pool: PoolPtr, owner: OwnerProof, pages: &[u32]) {
         space.copy_from_slice(pages);
         true
     };
-    if !pool.own.cache.push_plain_bulk(owner, pages.len(), copy) {
+    if !pool.own.cache.push_fast_bulk(owner, pages.len(), copy) {
         return put_here_slow(pool, pages);
     }
     pool.own.counts.recycle_cached.add(pages.len() as u64);
@@ -271,8 +271,8 @@ pub(crate) fn put_here(pool: PoolPtr, owner: OwnerProof, pages: &[u32]) {
 /// Looks up the owner again after the syncs: they are callbacks, and may unbind or end the pool.
 #[cold]
 fn put_here_slow(pool: PoolPtr, pages: &[u32]) {
-    if pool.careful {
-        come_home_carefully(pool, pages);
+    if pool.needs_work_on_return {
+        prepare_all_slow(pool, pages);
         let Some(owner) = pool.owner_here() else { return put_remote_synced(pool, pages) };
         return fill_cache(pool, owner, pool.idle_cache(), pages);
     }
@@ -302,22 +302,22 @@ fn fill_cache(pool: PoolPtr, owner: OwnerProof, cache: &Cache, pages: &[u32]) {
 /// ring.
 #[inline(never)]
 pub(crate) fn put_remote(pool: PoolPtr, pages: &[u32]) {
-    come_home(pool, pages);
+    prepare_all(pool, pages);
     put_remote_synced(pool, pages);
 }
 
-/// Prepares each page for reuse: see [`comes_home`](PoolPtr::comes_home).
-pub(crate) fn come_home(pool: PoolPtr, pages: &[u32]) {
-    if pool.careful {
-        come_home_carefully(pool, pages);
+/// Prepares each page for reuse: see [`prepare_for_reuse`](PoolPtr::prepare_for_reuse).
+pub(crate) fn prepare_all(pool: PoolPtr, pages: &[u32]) {
+    if pool.needs_work_on_return {
+        prepare_all_slow(pool, pages);
     }
 }
 
 /// If a sync panics, all pages leave the pool.
 #[cold]
-fn come_home_carefully(pool: PoolPtr, pages: &[u32]) {
+fn prepare_all_slow(pool: PoolPtr, pages: &[u32]) {
     pages.iter().for_each(|&page| pool.has_no_holder(PageIdx(page)));
-    let mut in_hand = InHandTogether { pool, pages, at: 0 };
+    let mut in_hand = ReleaseAllOnPanic { pool, pages, at: 0 };
     for &page in pages {
         pool.sync_for_device(PageIdx(page), usize::MAX);
         in_hand.at += 1;
@@ -327,13 +327,13 @@ fn come_home_carefully(pool: PoolPtr, pages: &[u32]) {
 
 /// Pages in sync. If the sync of the page at `at` panics, that page leaves the pool, and this drop releases
 /// the others.
-struct InHandTogether<'a> {
+struct ReleaseAllOnPanic<'a> {
     pool: PoolPtr,
     pages: &'a [u32],
     at: usize,
 }
 
-impl Drop for InHandTogether<'_> {
+impl Drop for ReleaseAllOnPanic<'_> {
     fn drop(&mut self) {
         let others = self.pages.iter().enumerate().filter(|&(at, _)| at != self.at);
         others.for_each(|(_, &page)| self.pool.leave(PageIdx(page)));
@@ -343,7 +343,7 @@ impl Drop for InHandTogether<'_> {
 fn put_remote_synced(pool: PoolPtr, pages: &[u32]) {
     let Some(lane) = pool.lane() else { return pool.ring_bulk(pages) };
     let pushed = lane.push_pages(pages, |&page| PageIdx(page));
-    let mut left = RingLeft { pool, pages: &pages[pushed..] };
+    let mut left = UnsentPages { pool, pages: &pages[pushed..] };
     if pushed > 0 {
         pool.after_push(lane, lane.after_push());
     }

@@ -9,15 +9,15 @@
 // UNSAFETY: handles are given up in place, without a drop.
 #![expect(unsafe_code)]
 
-use crate::buf::batch::{Batch, come_home, put_here, put_remote};
+use crate::buf::batch::{Batch, prepare_all, put_here, put_remote};
 use crate::buf::handle_bits::FragBits;
 use crate::buf::handle_copy;
 use crate::buf::page_buf::PageBuf;
-use crate::home::cache::OwnerProof;
-use crate::home::lane::Lane;
+use crate::core::pool_core::PoolPtr;
 use crate::mem::page::PageIdx;
-use crate::returns::page_return::RingLeft;
-use crate::returns::pool_core::PoolPtr;
+use crate::recycle::cache::OwnerProof;
+use crate::recycle::lane::Lane;
+use crate::returns::page_return::UnsentPages;
 
 /// Returns buffers of any pools, mixed, and leaves the vector empty with its capacity. Any thread. Visits
 /// each pool once per 64 buffers. Linux: `page_pool_put_netmem_bulk`, without its limit of 16.
@@ -94,7 +94,7 @@ fn put_plain(buffers: &[PageBuf]) -> bool {
 #[inline(always)]
 fn put_plain_here(pool: PoolPtr, owner: OwnerProof, buffers: &[PageBuf]) -> bool {
     let copy = |space: &mut [u32]| handle_copy::read_whole(pool, buffers, space);
-    if !pool.own.cache.push_plain_bulk(owner, buffers.len(), copy) {
+    if !pool.own.cache.push_fast_bulk(owner, buffers.len(), copy) {
         return false;
     }
     pool.own.counts.recycle_cached.add(buffers.len() as u64);
@@ -104,7 +104,7 @@ fn put_plain_here(pool: PoolPtr, owner: OwnerProof, buffers: &[PageBuf]) -> bool
 /// Returns buffers through this thread's lane, unless there are too many.
 #[inline(never)]
 fn put_handles_remote(pool: PoolPtr, buffers: &[PageBuf]) -> bool {
-    let Some(lane) = pool.plain_lane() else { return false };
+    let Some(lane) = pool.message_only_lane() else { return false };
     let together = buffers.len() <= Batch::MAX && handle_copy::are_whole(pool, buffers);
     if together {
         put_plain_remote(pool, lane, buffers, |buffer| buffer.bits.whole_page());
@@ -113,7 +113,7 @@ fn put_handles_remote(pool: PoolPtr, buffers: &[PageBuf]) -> bool {
 }
 
 /// Pushes whole pages of one pool (1 to [`Batch::MAX`]), which the caller gives up, into a plain lane (see
-/// [`plain_lane`](PoolPtr::plain_lane)), and the rest into the ring.
+/// [`message_only_lane`](PoolPtr::message_only_lane)), and the rest into the ring.
 #[inline(always)]
 pub(crate) fn put_plain_remote<T>(pool: PoolPtr, lane: &Lane, pages: &[T], page: impl Fn(&T) -> PageIdx) {
     let pushed = lane.push_pages(pages, &page);
@@ -123,7 +123,7 @@ pub(crate) fn put_plain_remote<T>(pool: PoolPtr, lane: &Lane, pages: &[T], page:
     let mut numbers = [0; Batch::MAX];
     let rest = &pages[pushed..];
     numbers.iter_mut().zip(rest).for_each(|(number, item)| *number = page(item).0);
-    let mut left = RingLeft { pool, pages: &numbers[..rest.len()] };
+    let mut left = UnsentPages { pool, pages: &numbers[..rest.len()] };
     if pushed > 0 {
         pool.after_push(lane, lane.after_free_push());
     }
@@ -218,7 +218,7 @@ fn put_pages(path: ReturnPath, pool: PoolPtr, pages: &[u32]) {
         (ReturnPath::Dropped, Some(owner)) => put_here(pool, owner, pages),
         (ReturnPath::Dropped, None) => put_remote(pool, pages),
         (ReturnPath::Ring, _) => {
-            come_home(pool, pages);
+            prepare_all(pool, pages);
             pool.ring_bulk(pages);
         }
     }
@@ -227,7 +227,7 @@ fn put_pages(path: ReturnPath, pool: PoolPtr, pages: &[u32]) {
 /// Returns fragments of one pool, given by their pages. Looks up the owner for each page, because the sync of
 /// a complete page is a callback.
 pub(crate) fn put_frags(path: ReturnPath, pool: PoolPtr, frags: &[u32]) {
-    let mut rest = FragsLeft { path, pool, frags };
+    let mut rest = FragsToPut { path, pool, frags };
     // Usually all are of one page: checked without a branch for each. Only the owner's path uses it.
     let alike =
         pool.owner_here().is_some() && frags.iter().fold(0, |others, &frag| others | (frag ^ frags[0])) == 0;
@@ -250,13 +250,13 @@ pub(crate) fn put_frags(path: ReturnPath, pool: PoolPtr, frags: &[u32]) {
 }
 
 /// Fragments of one pool on their way back. If a callback panics, the drop returns the rest.
-struct FragsLeft<'a> {
+struct FragsToPut<'a> {
     path: ReturnPath,
     pool: PoolPtr,
     frags: &'a [u32],
 }
 
-impl Drop for FragsLeft<'_> {
+impl Drop for FragsToPut<'_> {
     #[inline]
     fn drop(&mut self) {
         if !self.frags.is_empty() {

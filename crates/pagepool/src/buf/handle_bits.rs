@@ -11,9 +11,9 @@ use std::num::NonZeroU32;
 
 use crate::mem::page::{MAX_ORDER, MAX_PAGES, PAGE_SHIFT, PageIdx};
 
-/// The part of the page that a handle owns, in 32 bits. 0 is a whole page. [`FragBits::SPECIAL`] is a whole
-/// page that may have a [`PageRef`](crate::PageRef): its return must read its record. All else is a fragment:
-/// its offset in its base page in steps of 8 bytes (9 bits), and its length less one (22 bits).
+/// The part of the page that a handle owns, in 32 bits. 0 is a whole page. [`FragBits::MAY_HAVE_REFS`] is a
+/// whole page that may have a [`PageRef`](crate::PageRef): its return must read its record. All else is a
+/// fragment: its offset in its base page in steps of 8 bytes (9 bits), and its length less one (22 bits).
 ///
 /// The highest bit, "not simply whole", is the sign of the handle's word: one test finds plain pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,11 +31,11 @@ impl FragBits {
     pub(crate) const WHOLE: Self = Self(0);
     /// No fragment has these bits: none so long begins in the middle of its page. Even, because the C
     /// interface keeps them beside tokens of pages, which are odd.
-    pub(crate) const SPECIAL: Self = Self(u32::MAX - 1);
+    pub(crate) const MAY_HAVE_REFS: Self = Self(u32::MAX - 1);
 
     #[inline(always)]
     pub(crate) fn is_frag(self) -> bool {
-        (NOT_WHOLE..Self::SPECIAL.0).contains(&self.0)
+        (NOT_WHOLE..Self::MAY_HAVE_REFS.0).contains(&self.0)
     }
 }
 
@@ -136,7 +136,7 @@ impl HandleBits {
     }
 
     /// Start in the area of a plain page, or of a fragment at a multiple of 8; for other fragments without
-    /// the lowest three bits. Meaningless for a special page.
+    /// the lowest three bits. Meaningless for a page that may have references.
     #[inline(always)]
     pub(crate) fn start_in_eights(self) -> u64 {
         let in_base_page = self.0 >> (32 + LEN_BITS - 3) & u64::from(OFFSET_MASK << 3);
@@ -144,12 +144,12 @@ impl HandleBits {
     }
 
     /// Whether this and others are all fragments of one size. `differing` has the bits in which any differs
-    /// from this. Always false for the length that a special page seems to have.
+    /// from this. Always false for the length that a page with references seems to have.
     #[inline(always)]
     pub(crate) fn are_frags_of_one_size(self, differing: u64) -> bool {
         let FragBits(upper) = self.frag_bits();
-        let seems_special = (upper ^ FragBits::SPECIAL.0) & LEN_MASK == 0;
-        !self.is_whole() && !seems_special && differing >> 32 & u64::from(NOT_WHOLE | LEN_MASK) == 0
+        let seems_with_refs = (upper ^ FragBits::MAY_HAVE_REFS.0) & LEN_MASK == 0;
+        !self.is_whole() && !seems_with_refs && differing >> 32 & u64::from(NOT_WHOLE | LEN_MASK) == 0
     }
 
     #[inline(always)]
@@ -179,8 +179,8 @@ mod tests {
                 is_at(bits, offset, len, ODD);
             }
         }
-        assert!(!FragBits::WHOLE.is_frag() && !FragBits::SPECIAL.is_frag());
-        assert!(!HandleBits::new(PageIdx(7), FragBits::SPECIAL).is_whole());
+        assert!(!FragBits::WHOLE.is_frag() && !FragBits::MAY_HAVE_REFS.is_frag());
+        assert!(!HandleBits::new(PageIdx(7), FragBits::MAY_HAVE_REFS).is_whole());
         assert!(HandleBits::whole(PageIdx(u32::MAX)).is_whole());
         assert_eq!(HandleBits::whole(PageIdx(7)).start_in_eights(), 7 << 12);
     }
@@ -188,13 +188,15 @@ mod tests {
     #[test]
     fn fragments_of_one_size_are_distinguished_from_all_else() {
         let frag = |offset, len| HandleBits::frag(PageIdx(1 << 10), offset, len);
-        let special = HandleBits::new(PageIdx(1 << 10), FragBits::SPECIAL);
+        let with_refs = HandleBits::new(PageIdx(1 << 10), FragBits::MAY_HAVE_REFS);
         let alike = |one: HandleBits, other: HandleBits| one.are_frags_of_one_size(one.bits() ^ other.bits());
         assert!(alike(frag(0, 2048), frag(2048, 2048)) && alike(frag(0, 1), frag(70_000, 1)));
         assert!(!alike(frag(0, 2048), frag(0, 2047)));
         let whole = HandleBits::whole(PageIdx(1 << 10));
-        let longest = frag(0, (4 << 20) - 1); // as long as a special page seems to be
-        for (one, other) in [(whole, whole), (frag(0, 8), whole), (special, special), (longest, special)] {
+        let longest = frag(0, (4 << 20) - 1); // as long as a page with references seems to be
+        for (one, other) in
+            [(whole, whole), (frag(0, 8), whole), (with_refs, with_refs), (longest, with_refs)]
+        {
             assert!(!alike(one, other) && !alike(other, one), "{one:?} {other:?}");
         }
     }

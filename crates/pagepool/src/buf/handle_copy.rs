@@ -15,7 +15,7 @@ use std::mem::MaybeUninit;
 use crate::buf::handle_bits::HandleBits;
 use crate::buf::handle_copy::each::{read_each, write_each};
 use crate::buf::page_buf::PageBuf;
-use crate::returns::pool_core::PoolPtr;
+use crate::core::pool_core::PoolPtr;
 
 /// Writes the handles of whole pages, which the caller gives up, to the front of `room`, where they must fit.
 #[inline(always)]
@@ -111,7 +111,7 @@ mod tests {
         let (pool, other) = (pool(0x7f00_1234_5680), pool(0x7f00_1234_5600));
         let stranger = [
             (other, HandleBits::whole(PageIdx(7))),
-            (pool, HandleBits::new(PageIdx(7), FragBits::SPECIAL)),
+            (pool, HandleBits::new(PageIdx(7), FragBits::MAY_HAVE_REFS)),
             (pool, HandleBits::frag(PageIdx(7), 64, 64)),
         ];
         for (_, read) in WAYS {

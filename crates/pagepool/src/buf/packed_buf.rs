@@ -18,11 +18,11 @@ use crate::buf::bulk::{ReturnPath, put_frags, put_parted, put_plain_remote};
 use crate::buf::handle_bits::{FragBits, HandleBits};
 use crate::buf::page_buf::PageBuf;
 use crate::buf::raw_buf::LINE_SHIFT;
+use crate::core::pool_core::PoolPtr;
+use crate::core::short_name::pool_at;
 use crate::holders::tag::Tag;
-use crate::home::cache::OwnerProof;
 use crate::mem::page::{MAX_PAGES, PAGE_SHIFT, PageIdx};
-use crate::returns::pool_core::PoolPtr;
-use crate::returns::short_name::pool_at;
+use crate::recycle::cache::OwnerProof;
 
 /// Where the part begins, above the page's number.
 const PART_SHIFT: u32 = 30;
@@ -32,7 +32,7 @@ const POOL_SHIFT: u32 = 48;
 const LINES_BITS: u32 = 12;
 const LINES_MASK: u32 = (1 << LINES_BITS) - 1;
 /// The part of a page whose record its return must read.
-const SPECIAL: u32 = 1 << LINES_BITS;
+const MAY_HAVE_REFS: u32 = 1 << LINES_BITS;
 
 const _: () = assert!(MAX_PAGES == 1 << PART_SHIFT, "every page has a number of 30 bits");
 const _: () = assert!(PAGE_SHIFT - LINE_SHIFT + LINES_BITS == POOL_SHIFT - PART_SHIFT, "the part's 18 bits");
@@ -90,7 +90,7 @@ impl PageBuf {
         let (page, frag_bits) = (self.bits.page(), self.bits.frag_bits());
         let part = match frag_bits.is_frag() {
             true => self.frag_part(),
-            false => Some(SPECIAL),
+            false => Some(MAY_HAVE_REFS),
         };
         match (NonZeroU64::new(pool), part) {
             (Some(pool), Some(part)) => {
@@ -170,7 +170,7 @@ impl PackedBuf {
         let (pool, page, part) = (self.pool(), self.page(), self.part());
         ManuallyDrop::new(match part {
             0 => PageBuf::whole(pool, page),
-            SPECIAL => PageBuf::new(pool, page, FragBits::SPECIAL),
+            MAY_HAVE_REFS => PageBuf::new(pool, page, FragBits::MAY_HAVE_REFS),
             _ => {
                 let offset = (part >> LINES_BITS) << LINE_SHIFT;
                 let len = (part & LINES_MASK) << LINE_SHIFT;
@@ -273,7 +273,7 @@ unsafe fn put_chunk(chunk: &[PackedBuf]) {
     let pool = chunk[0].pool();
     let owner = pool.owner_here();
     if owner.is_none()
-        && let Some(lane) = pool.plain_lane()
+        && let Some(lane) = pool.message_only_lane()
     {
         return put_plain_remote(pool, lane, chunk, PackedBuf::page);
     }

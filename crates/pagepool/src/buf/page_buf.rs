@@ -15,13 +15,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::buf::handle_bits::{FragBits, HandleBits};
+use crate::core::pool_core::PoolPtr;
 use crate::holders::tag::Tag;
-use crate::home::cache::OwnerProof;
-use crate::home::message::Message;
 use crate::mem::area::Area;
 use crate::mem::dma::{DeviceAddr, DmaDomain, DomainId, Mapping};
 use crate::mem::page::{PAGE_SIZE, PageIdx};
-use crate::returns::pool_core::PoolPtr;
+use crate::recycle::cache::OwnerProof;
+use crate::recycle::message::Message;
 
 /// An owned page of a pool, or a fragment of one, in 16 bytes. Its drop returns it. Linux: the `struct page`
 /// that `page_pool_dev_alloc_pages` returns.
@@ -300,8 +300,8 @@ impl PageBuf {
         }
         let (pool, page, frag_bits) = self.into_parts();
         match pool.owner_here() {
-            Some(owner) => pool.recycle_here(owner, page, frag_bits == FragBits::SPECIAL, len),
-            None => pool.recycle_remote(page, frag_bits == FragBits::SPECIAL, len),
+            Some(owner) => pool.recycle_here(owner, page, frag_bits == FragBits::MAY_HAVE_REFS, len),
+            None => pool.recycle_remote(page, frag_bits == FragBits::MAY_HAVE_REFS, len),
         }
     }
 
@@ -310,7 +310,7 @@ impl PageBuf {
     #[doc(alias = "page_pool_put_full_page")]
     #[inline]
     pub fn put_ring(self) {
-        if !self.bits.is_whole() || self.pool.careful {
+        if !self.bits.is_whole() || self.pool.needs_work_on_return {
             return put_ring_slow(self);
         }
         let (pool, page, _) = self.into_parts();
@@ -342,7 +342,7 @@ impl PageBuf {
         Self { pool, bits: HandleBits::whole(page) }
     }
 
-    /// The handle of a whole page, plain or special.
+    /// The handle of a whole page, with or without a possible reference.
     #[inline(always)]
     pub(crate) fn new(pool: PoolPtr, page: PageIdx, frag_bits: FragBits) -> Self {
         Self { pool, bits: HandleBits::new(page, frag_bits) }
@@ -380,7 +380,7 @@ impl Drop for PageBuf {
     fn drop(&mut self) {
         let (pool, bits) = (self.pool, self.bits);
         if let Some(owner) = pool.owner_here() {
-            if bits.is_whole() && pool.own.cache.push_plain(owner, bits.whole_page()) {
+            if bits.is_whole() && pool.own.cache.push_fast(owner, bits.whole_page()) {
                 return pool.own.counts.recycle_cached.add(1);
             }
             return drop_here(pool, owner, bits);
@@ -396,10 +396,10 @@ fn put_ring_slow(buffer: PageBuf) {
         return put_frag_ring(buffer.pool, buffer.into_bits());
     }
     let (pool, page, frag_bits) = buffer.into_parts();
-    if frag_bits == FragBits::SPECIAL && pool.page_meta(page).refs.load(Ordering::Acquire) != 0 {
+    if frag_bits == FragBits::MAY_HAVE_REFS && pool.page_meta(page).refs.load(Ordering::Acquire) != 0 {
         return drop(PageBuf::new(pool, page, frag_bits)); // the drop releases it from the pool
     }
-    pool.comes_home(page, usize::MAX);
+    pool.prepare_for_reuse(page, usize::MAX);
     pool.ring_or_out(page);
 }
 
@@ -417,14 +417,14 @@ fn drop_here(pool: PoolPtr, owner: OwnerProof, bits: HandleBits) {
     if bits.frag_bits().is_frag() {
         pool.frag_here(owner, bits.head(pool.geometry.head_mask), false);
     } else {
-        pool.recycle_here(owner, bits.whole_page(), bits.frag_bits() == FragBits::SPECIAL, usize::MAX);
+        pool.recycle_here(owner, bits.whole_page(), bits.frag_bits() == FragBits::MAY_HAVE_REFS, usize::MAX);
     }
 }
 
 #[cold] // the owner's fast path comes first
 #[inline(never)]
 fn drop_remote(pool: PoolPtr, bits: HandleBits) {
-    if let Some(lane) = pool.plain_lane() {
+    if let Some(lane) = pool.message_only_lane() {
         let pushed = if bits.is_whole() {
             lane.push_in_run(Message::of_page(bits.whole_page()))
         } else {
@@ -444,7 +444,7 @@ fn drop_rare_remote(pool: PoolPtr, bits: HandleBits) {
     if bits.frag_bits().is_frag() {
         pool.frag_remote(bits.head(pool.geometry.head_mask));
     } else {
-        pool.recycle_remote(bits.whole_page(), bits.frag_bits() == FragBits::SPECIAL, usize::MAX);
+        pool.recycle_remote(bits.whole_page(), bits.frag_bits() == FragBits::MAY_HAVE_REFS, usize::MAX);
     }
 }
 

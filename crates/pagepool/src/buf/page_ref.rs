@@ -13,9 +13,9 @@ use std::sync::atomic::Ordering;
 
 use crate::buf::handle_bits::{FragBits, HandleBits};
 use crate::buf::page_buf::PageBuf;
+use crate::core::pool_core::PoolPtr;
 use crate::mem::page::{EMERGENCY, LEFT, PageIdx, REF_COUNT};
 use crate::mem::provider::{Provider, give_back};
-use crate::returns::pool_core::PoolPtr;
 
 /// Prevents reuse of a page's memory, even after its buffer returned, until this is dropped. For DMA that
 /// cannot be stopped, or a reader outside this process. Gives no access to the bytes. Linux: an extra page
@@ -48,7 +48,7 @@ impl PageBuf {
     /// ```
     pub fn page_ref(&mut self) -> PageRef {
         if !self.bits.frag_bits().is_frag() {
-            self.bits = HandleBits::new(self.bits.page(), FragBits::SPECIAL);
+            self.bits = HandleBits::new(self.bits.page(), FragBits::MAY_HAVE_REFS);
         }
         PageRef::new(self.pool, self.page())
     }

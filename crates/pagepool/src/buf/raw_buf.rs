@@ -14,9 +14,9 @@ use std::sync::atomic::Ordering;
 
 use crate::buf::handle_bits::FragBits;
 use crate::buf::page_buf::PageBuf;
+use crate::core::pool_core::{PoolCore, PoolPtr};
 use crate::mem::dma::DeviceAddr;
 use crate::mem::page::{PAGE_SHIFT, PageIdx};
-use crate::returns::pool_core::{PoolCore, PoolPtr};
 
 /// log2 of the bytes per bit.
 pub(crate) const LINE_SHIFT: u32 = 6;
@@ -211,7 +211,7 @@ fn rebuild(pool: PoolPtr, page: PageIdx, start: u64, end: Option<u64>) -> PageBu
     match end {
         None => {
             let held = pool.page_meta(page).refs.load(Ordering::Acquire) != 0;
-            PageBuf::new(pool, page, if held { FragBits::SPECIAL } else { FragBits::WHOLE })
+            PageBuf::new(pool, page, if held { FragBits::MAY_HAVE_REFS } else { FragBits::WHOLE })
         }
         Some(end) => {
             let (word, bit) = mark_at(end - 1);

@@ -13,10 +13,10 @@
 
 use crate::buf::batch::Batch;
 use crate::buf::raw_buf::{RawError, from_raw, page_at};
-use crate::home::cache::OwnerProof;
+use crate::core::pool_core::PoolPtr;
 use crate::mem::dma::DeviceAddr;
 use crate::mem::page::PageIdx;
-use crate::returns::pool_core::PoolPtr;
+use crate::recycle::cache::OwnerProof;
 
 /// See [`PoolRef::put_addr_bulk`](crate::PoolRef::put_addr_bulk).
 #[inline]
@@ -32,7 +32,7 @@ pub(crate) fn put_addrs(pool: PoolPtr, addrs: &[DeviceAddr]) -> Result<(), RawEr
 #[inline(always)]
 pub(crate) fn put_cached_page(pool: PoolPtr, owner: OwnerProof, page: u64) -> bool {
     let take = || pool.owner_takes(owner, |taking| pool.raw_pages().take(taking, page));
-    let done = pool.own.cache.push_plain_if(owner, PageIdx(page as u32), take);
+    let done = pool.own.cache.push_fast_if(owner, PageIdx(page as u32), take);
     if done {
         pool.own.counts.recycle_cached.add(1);
     }
@@ -45,7 +45,7 @@ pub(crate) fn put_cached_page(pool: PoolPtr, owner: OwnerProof, page: u64) -> bo
 pub(crate) fn put_cached_addrs(pool: PoolPtr, owner: OwnerProof, addrs: &[DeviceAddr]) -> usize {
     let raw = &pool.own.raw;
     let Some(linear) = raw.mapping().and_then(|mapping| mapping.linear()) else { return 0 };
-    let put = pool.own.cache.fill_plain(owner, addrs.len(), |space| {
+    let put = pool.own.cache.fill_fast(owner, addrs.len(), |space| {
         let (mask, offsets) = (pool.geometry.head_mask, addrs.iter().map(|addr| addr.0.wrapping_sub(linear)));
         let pages = match raw.pages().find_all(mask, offsets.clone(), space) {
             true => &*space,

@@ -75,7 +75,7 @@ impl SharedBuf {
     pub(crate) fn counted(mut buffer: PageBuf) -> Self {
         if !buffer.is_frag() {
             // The return then finds page references that were made through a clone.
-            buffer.bits = HandleBits::new(buffer.bits.page(), FragBits::SPECIAL);
+            buffer.bits = HandleBits::new(buffer.bits.page(), FragBits::MAY_HAVE_REFS);
         }
         Self(ManuallyDrop::new(buffer))
     }

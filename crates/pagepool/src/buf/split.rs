@@ -24,8 +24,8 @@ use std::fmt;
 use crate::buf::handle_bits::HandleBits;
 use crate::buf::page_buf::PageBuf;
 use crate::buf::raw_buf::LINE;
+use crate::core::pool_core::PoolPtr;
 use crate::mem::page::PageIdx;
-use crate::returns::pool_core::PoolPtr;
 use crate::sys::sync::Ordering;
 
 /// Why a buffer was not split. Nothing has changed.
@@ -162,7 +162,7 @@ fn count_parts(pool: PoolPtr, page: PageIdx, in_frags: bool) {
         if !in_frags {
             pool.own.in_frags.add(1);
         }
-        if pool.careful {
+        if pool.needs_work_on_return {
             pool.note_more_out(page, more);
         }
     } else {

@@ -92,7 +92,7 @@ impl HolderRecord {
     }
 
     /// `n` fragments were counted as returned.
-    pub(crate) fn frags_home(&self, n: u32) {
+    pub(crate) fn frags_returned(&self, n: u32) {
         self.frags.fetch_sub(OUT * u64::from(n), Ordering::Relaxed);
     }
 
@@ -134,7 +134,7 @@ mod tests {
         assert_eq!(record.read().unwrap().1, What { tag: 9, thread: 3, ..what });
         record.back();
         assert_eq!(record.read(), None);
-        assert_ne!(Since::new(0, 0).0, 0, "0 is home");
+        assert_ne!(Since::new(0, 0).0, 0, "0 is not out");
     }
 
     #[test]
@@ -145,11 +145,11 @@ mod tests {
         record.frags_out(3);
         record.frags_wait(1);
         assert!(is_held());
-        record.frags_home(1); // one on the owner's thread
+        record.frags_returned(1); // one on the owner's thread
         record.frags_wait(1);
         assert!(!is_held());
         record.frags_wait(-2);
-        record.frags_home(2);
+        record.frags_returned(2);
         assert_eq!(record.frags.load(Ordering::Relaxed), 0);
     }
 }

@@ -7,11 +7,11 @@
 //! How    a pool with holders hides its idle pages from the fast paths: its cache is empty and has no room.
 //!        Each allocation and each return on the owner's thread takes the slow path, which uses this table;
 //!        returns on other threads take the path of pools that sync. Pools without holders pay nothing.
-//! Who    `stock`, `turn` and `last_ms`: the pool's owner (I2). A record: see record.rs. Rows of texts and
-//!        their counts: the holder of the lock of `names`. A row is written, by atomic stores, before its
+//! Who    `idle_cache`, `last` and `last_ms`: the pool's owner (I2). A record: see record.rs. Rows of texts
+//!        and their counts: the holder of the lock of `names`. A row is written, by atomic stores, before its
 //!        count is stored (Release), and never again.
-//! Limit  a callback that allocates from the pool while the owner's slow path has the stock in the cache
-//!        (inside an allocation, `shrink` or `update_nid`) may get a page without a record.
+//! Limit  a callback that allocates from the pool while the owner's slow path has the idle pages in the
+//!        pool's own cache (inside an allocation, `shrink` or `update_nid`) may get a page without a record.
 //! Cost   24 bytes per page of the area, and 56 KiB; 128 KiB more for stacks.
 
 use std::collections::BTreeMap;
@@ -23,9 +23,9 @@ use crate::holders::stack::{CallPlace, place_text, stack_text};
 use crate::holders::tag::Tag;
 use crate::holders::text_row::{HolderThread, TextRow};
 use crate::holders::view::{HolderNames, HolderTally, HolderView, HoldersView, ThreadView};
-use crate::home::cache::{Cache, OwnerProof};
-use crate::home::thread;
 use crate::mem::page::PageIdx;
+use crate::recycle::cache::{Cache, OwnerProof};
+use crate::recycle::thread;
 use crate::sys::call::{coarse_ms, thread_id_and_name};
 use crate::sys::placed::{Placed, block_of};
 use crate::sys::published_layout::BlockAt;
@@ -61,7 +61,7 @@ pub(crate) struct HolderHead {
     pub(crate) made_ms: u64,
     pub(crate) last_ms: PlainU64,
     /// The idle pages, which in a pool without holders are in its cache.
-    pub(crate) stock: Cache,
+    pub(crate) idle_cache: Cache,
 }
 
 /// What a pool records.
@@ -131,10 +131,10 @@ pub(crate) struct HolderTable {
     threads: Placed<[HolderThread]>,
     stacks: Placed<[StackRow]>,
     recorded: Recorded,
-    turn: LastAllocations,
+    last: LastAllocations,
     last_tags: LastTags,
-    /// Whether the owner's slow path has the stock in the pool's cache.
-    stock_is_out: PlainBool,
+    /// Whether the owner's slow path has the idle pages in the pool's own cache.
+    idle_cache_is_lent: PlainBool,
     names: UnseenLock<KnownTexts>,
 }
 
@@ -155,10 +155,10 @@ impl HolderTable {
             order: order.into(),
             made_ms: coarse_ms(),
             last_ms: PlainU64::new(coarse_ms()),
-            stock: Cache::new(cache, false),
+            idle_cache: Cache::new(cache, false),
         };
         let zero = || PlainU64::new(0);
-        let turn = LastAllocations {
+        let last = LastAllocations {
             number: zero(),
             tag: zero(),
             token: zero(),
@@ -168,8 +168,20 @@ impl HolderTable {
         };
         let last_tags = on_heap(|| PlainU32::new(0));
         let (head, names) = (Placed::new(head), UnseenLock::new(KnownTexts::default()));
-        let stock_is_out = PlainBool::new(false);
-        Self { head, records, sites, tags, threads, stacks, recorded, turn, last_tags, stock_is_out, names }
+        let idle_cache_is_lent = PlainBool::new(false);
+        Self {
+            head,
+            records,
+            sites,
+            tags,
+            threads,
+            stacks,
+            recorded,
+            last,
+            last_tags,
+            idle_cache_is_lent,
+            names,
+        }
     }
 
     /// Its place in the published file, if all of it is there.
@@ -179,17 +191,17 @@ impl HolderTable {
 
     /// The owner's idle pages.
     #[inline]
-    pub(crate) fn stock(&self) -> &Cache {
-        &self.head.stock
+    pub(crate) fn idle_cache(&self) -> &Cache {
+        &self.head.idle_cache
     }
 
-    /// Whether the stock is in the pool's cache; the owner sets it.
-    pub(crate) fn stock_is_out(&self) -> bool {
-        self.stock_is_out.load(Ordering::Relaxed)
+    /// Whether the idle pages are in the pool's own cache; the owner sets it.
+    pub(crate) fn idle_cache_is_lent(&self) -> bool {
+        self.idle_cache_is_lent.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn set_stock_out(&self, out: bool) {
-        self.stock_is_out.store(out, Ordering::Relaxed);
+    pub(crate) fn set_idle_cache_lent(&self, out: bool) {
+        self.idle_cache_is_lent.store(out, Ordering::Relaxed);
     }
 
     fn record(&self, page: PageIdx) -> Option<&HolderRecord> {
@@ -199,12 +211,12 @@ impl HolderTable {
     /// The owner allocates a page, for a call at `at`.
     pub(crate) fn out(&self, page: PageIdx, at: &'static Location<'static>) {
         let Some(record) = self.record(page) else { return };
-        let (now, number) = (coarse_ms(), self.turn.number.load(Ordering::Relaxed));
-        self.turn.number.store(number.wrapping_add(1), Ordering::Relaxed);
-        let tag = self.turn.tag.load(Ordering::Relaxed) as u16;
+        let (now, number) = (coarse_ms(), self.last.number.load(Ordering::Relaxed));
+        self.last.number.store(number.wrapping_add(1), Ordering::Relaxed);
+        let tag = self.last.tag.load(Ordering::Relaxed) as u16;
         let mut what = What { tag, ..What::default() };
         if self.recorded.sites {
-            let behind = self.turn.behind.load(Ordering::Relaxed) as usize;
+            let behind = self.last.behind.load(Ordering::Relaxed) as usize;
             let site = if behind == 0 { CallPlace::Rust(at) } else { CallPlace::Other(behind) };
             (what.site, what.thread, what.stack) = (self.site(site), self.owner(), self.stack(number, site));
         }
@@ -214,9 +226,9 @@ impl HolderTable {
 
     /// Attributes the owner's allocations to a call from outside Rust code, until the result is dropped.
     pub(crate) fn call_from(&self, behind: usize) -> OtherCall<'_> {
-        let outer = self.turn.behind.load(Ordering::Relaxed);
-        self.turn.behind.store(behind as u64, Ordering::Relaxed);
-        OtherCall { behind: &self.turn.behind, outer }
+        let outer = self.last.behind.load(Ordering::Relaxed);
+        self.last.behind.store(behind as u64, Ordering::Relaxed);
+        OtherCall { behind: &self.last.behind, outer }
     }
 
     /// The page has returned, and no other thread has it yet.
@@ -238,13 +250,13 @@ impl HolderTable {
     }
 
     /// `n` fragments of a page were counted as returned.
-    pub(crate) fn frags_home(&self, page: PageIdx, n: u32) {
-        self.record(page).into_iter().for_each(|record| record.frags_home(n));
+    pub(crate) fn frags_returned(&self, page: PageIdx, n: u32) {
+        self.record(page).into_iter().for_each(|record| record.frags_returned(n));
     }
 
     /// Sets or clears the tag of the owner's next allocations.
     pub(crate) fn tag_next(&self, tag: Option<Tag>) {
-        self.turn.tag.store(tag.map_or(0, |tag| self.tag_id(tag)).into(), Ordering::Relaxed);
+        self.last.tag.store(tag.map_or(0, |tag| self.tag_id(tag)).into(), Ordering::Relaxed);
     }
 
     /// The calling thread takes a page over, with this tag. `owner`: its proof if it is the owner.
@@ -296,7 +308,7 @@ impl HolderTable {
     /// The id of a site, usually found at its place.
     fn site(&self, at: CallPlace) -> u16 {
         let address = at.address();
-        let (known, id) = &self.turn.sites[address / 8 % KNOWN_SITES];
+        let (known, id) = &self.last.sites[address / 8 % KNOWN_SITES];
         if known.load(Ordering::Relaxed) == address as u64 {
             return id.load(Ordering::Relaxed) as u16;
         }
@@ -308,7 +320,7 @@ impl HolderTable {
     #[inline(never)]
     fn look_for_site(&self, at: CallPlace, address: usize) -> u16 {
         for place in (0..LOOKS).map(|step| (address / 8 + step) % KNOWN_SITES) {
-            let (known, id) = &self.turn.sites[place];
+            let (known, id) = &self.last.sites[place];
             match known.load(Ordering::Relaxed) as usize {
                 seen if seen == address => return id.load(Ordering::Relaxed) as u16,
                 0 => {
@@ -366,11 +378,11 @@ impl HolderTable {
             0 => thread::token_or_new(),
             token => token,
         };
-        if self.turn.token.load(Ordering::Relaxed) != token {
-            self.turn.thread.store(self.thread(token).into(), Ordering::Relaxed);
-            self.turn.token.store(token, Ordering::Relaxed);
+        if self.last.token.load(Ordering::Relaxed) != token {
+            self.last.thread.store(self.thread(token).into(), Ordering::Relaxed);
+            self.last.token.store(token, Ordering::Relaxed);
         }
-        self.turn.thread.load(Ordering::Relaxed) as u16
+        self.last.thread.load(Ordering::Relaxed) as u16
     }
 
     /// The calling thread's id in records; `token` is its token.

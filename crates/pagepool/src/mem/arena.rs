@@ -370,7 +370,7 @@ impl Arena {
         let len_bytes = at.len() as u64;
         self.area.growth_allowed()?;
         let mut how = self.how;
-        if self.params.asks_nodes() && self.params.node == NodePolicy::Local {
+        if self.params.queries_nodes() && self.params.node == NodePolicy::Local {
             how.place = Some((Placement::Preferred, node.unwrap_or_else(|| self.current_node())));
         }
         let fell_back = self.memory.commit(at.clone(), &how)?;
@@ -401,7 +401,7 @@ impl Arena {
                 let node = topology.pretended_node_of(page, self.area.pages()).unwrap_or(NodeId(0));
                 self.set_node(page, node);
             }
-        } else if self.params.asks_nodes() {
+        } else if self.params.queries_nodes() {
             let here = self.current_node();
             let note = |i: usize, node: i32| {
                 self.set_node(PageIdx(first + i as u32), u8::try_from(node).map_or(here, NodeId));

@@ -1,4 +1,4 @@
-//! The trait for sources of pages: the seam between pools and memory.
+//! The trait for sources of pages: between pools and memory.
 //!
 //! A provider knows no caches, lanes or counters; a pool does not know where memory comes from. Both count
 //! pages in their common [`Area`]. Linux: `struct memory_provider_ops`, and the page allocator itself.

@@ -1,9 +1,9 @@
 //! Pools that found no page in their provider, and their wake-up when pages return to it.
 //!
-//! Who    a pool's owner adds itself when it starves, before its last look for pages. A thread that releases
-//!        pages to the provider wakes all pools. So does an arena that grows or trims, and a domain that is
-//!        removed, because it may have prevented growth. Pages that a provider of another crate gains in
-//!        another way wake no pool.
+//! Who    a pool's owner adds itself when it arms its wake-up, before its last look for pages. A thread
+//!        that releases pages to the provider wakes all pools. So does an arena that grows or trims, and a
+//!        domain that is removed, because it may have prevented growth. Pages that a provider of another
+//!        crate gains in another way wake no pool.
 //! All    not only as many pools as pages: a woken pool may take none (it ended, wants a higher order or
 //!        another node, another pool was faster), and would have to wake the next. A pool is woken once each
 //!        time it arms. So a release costs at most one signal per sleeping pool, and pools that find nothing
@@ -11,7 +11,7 @@
 //! Pairs  owner: `add` (list), `raise_all` (heavy fence), then another request to the provider. Releasing
 //!        thread: `release`, light fence, list. One of them sees the other. The fence in `add` orders
 //!        `starved` before the owner's look at its listed lanes (pool_core.rs, `claim_lane`).
-//! Cost   one load per release if no pool starves. The owner pays for both fences, in the call that does so
+//! Cost   one load per release if no pool is listed. The owner pays for both fences, in the call that does so
 //!        for its lanes.
 
 use std::sync::Arc;

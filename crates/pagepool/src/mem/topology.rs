@@ -266,8 +266,8 @@ mod tests {
         let node = |t: &Topology, page| t.pretended_node_of(PageIdx(page), 64).unwrap().0;
         let halves = Topology::pretend_halves(2);
         assert_eq!([0, 31, 32, 63].map(|p| node(&halves, p)), [0, 0, 1, 1]);
-        let turns = Topology::pretend_interleaved(3);
-        assert_eq!([0, 1, 2, 3].map(|p| node(&turns, p)), [0, 1, 2, 0]);
+        let interleaved = Topology::pretend_interleaved(3);
+        assert_eq!([0, 1, 2, 3].map(|p| node(&interleaved, p)), [0, 1, 2, 0]);
         let wild = Topology::pretend(2, |_| NodeId(9));
         assert_eq!(node(&wild, 0), 1, "a node that does not exist becomes the last one");
     }

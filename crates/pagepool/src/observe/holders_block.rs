@@ -41,7 +41,7 @@ pub(crate) fn holders(
     if at.count == 0 {
         return Ok(None);
     }
-    let head = reader.block(at.offset, offset_of!(HolderHead, stock))?;
+    let head = reader.block(at.offset, offset_of!(HolderHead, idle_cache))?;
     let records = BlockAt::of_bytes(&head, offset_of!(HolderHead, records));
     if records.count == 0 {
         return Ok(None);

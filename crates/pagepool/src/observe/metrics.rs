@@ -19,9 +19,9 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
 
-use crate::home::stats::{DeferredStats, Stats};
 use crate::observe::model::{EntryView, Life, PoolView, ProcessView};
 use crate::shown::{is_shown, shown};
+use crate::stats::{DeferredStats, Stats};
 
 /// Output format of metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -319,7 +319,7 @@ fn link(text: &str) -> Option<(usize, usize, usize)> {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::home::stats::Inflight;
+    use crate::stats::Inflight;
     use std::time::Duration;
 
     #[test]

@@ -10,7 +10,7 @@ use std::time::SystemTime;
 pub use crate::holders::view::{
     AGE_EDGES, HolderGroup, HolderView, HoldersView, MOST_GROUPS, MOST_OLDEST, ThreadView,
 };
-use crate::home::stats::{DeferredStats, Inflight, Stats};
+use crate::stats::{DeferredStats, Inflight, Stats};
 use crate::sys::published_layout::BELOW_POOLS;
 
 /// A process that published its pools, at one moment.

@@ -10,8 +10,8 @@ use std::collections::BTreeMap;
 use std::mem::offset_of;
 
 use crate::error::Error;
-use crate::home::stats::{DeferredStats, Inflight, Stats};
 use crate::observe::bytes::{Bytes, Reader};
+use crate::stats::{DeferredStats, Inflight, Stats};
 use crate::sys::published_layout::{BlockAt, IN_DEFERRED, IN_HOLDERS, IN_LANE, IN_POOL, SchemaRow};
 
 /// Most bytes to read of a block; behind them are no numbers.
@@ -159,8 +159,8 @@ fn look(reader: Reader<'_>, schema: &Schema, blocks: PoolBlocks) -> Result<Look,
     numbers.frag_waste = schema.sum("frag_waste", IN_POOL, &pool);
     numbers.owner = schema.sum("owner", IN_POOL, &pool);
     // Read separately from the cache: a page that the owner moves between both may count twice or not at all.
-    let stock = schema.sum("inflight.cache", IN_HOLDERS, &holders);
-    numbers.inflight.cache = schema.sum("inflight.cache", IN_POOL, &pool).saturating_add(stock);
+    let in_holders = schema.sum("inflight.cache", IN_HOLDERS, &holders);
+    numbers.inflight.cache = schema.sum("inflight.cache", IN_POOL, &pool).saturating_add(in_holders);
     numbers.inflight.frag = schema.sum("inflight.frag", IN_POOL, &pool);
     numbers.inflight.deferred = schema.sum("inflight.deferred", IN_DEFERRED, &deferred);
     look.ring = schema.sum("inflight.ring", IN_POOL, &pool);

@@ -10,11 +10,11 @@ use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
+use crate::core::registry::{MemType, Registry};
+use crate::core::schema::schema;
 use crate::error::Error;
-use crate::home::registry::{MemType, Registry};
-use crate::home::thread;
 use crate::observe::dead_file::{DeadFile, leads_to};
-use crate::returns::schema::schema;
+use crate::recycle::thread;
 use crate::sys::published_layout::NAME_BYTES;
 use crate::sys::published_memory::{PublishedMemory, UnseenPool};
 use crate::sys::run_folder::{self, BEING_MADE, SUFFIX};

@@ -8,10 +8,10 @@ use std::sync::{Mutex, PoisonError};
 use std::time::SystemTime;
 
 use crate::error::Error;
-use crate::home::stats::{DeferredStats, Stats};
 use crate::observe::dead_file::DeadFile;
 use crate::observe::model::ProcessView;
 use crate::observe::process;
+use crate::stats::{DeferredStats, Stats};
 use crate::sys::run_folder::{self, is_being_made, is_published};
 
 /// The folder in which processes publish. It remembers each pool's counters, so that no counter falls, even
@@ -30,7 +30,7 @@ use crate::sys::run_folder::{self, is_being_made, is_published};
 #[derive(Debug)]
 pub struct RunFolder {
     path: PathBuf,
-    told: Mutex<BTreeMap<PoolKey, Told>>,
+    reported: Mutex<BTreeMap<PoolKey, Reported>>,
 }
 
 /// Looks without a pool until it is forgotten; a single look may have failed.
@@ -41,7 +41,7 @@ type PoolKey = (PathBuf, SystemTime, u32);
 
 /// The last counters of a pool, and the number of looks without it since.
 #[derive(Debug, Default)]
-struct Told {
+struct Reported {
     stats: Stats,
     deferred: DeferredStats,
     missed: u32,
@@ -56,7 +56,7 @@ impl RunFolder {
 
     /// Another folder.
     pub fn at(path: impl Into<PathBuf>) -> Self {
-        Self { path: path.into(), told: Mutex::default() }
+        Self { path: path.into(), reported: Mutex::default() }
     }
 
     /// Its path.
@@ -72,13 +72,13 @@ impl RunFolder {
             Ok(files) => files,
             Err(error) => return vec![Err(error)],
         };
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        told.values_mut().for_each(|told| told.missed += 1);
+        let mut reported = self.reported.lock().unwrap_or_else(PoisonError::into_inner);
+        reported.values_mut().for_each(|reported| reported.missed += 1);
         let mut seen: Vec<_> = files.iter().filter_map(|path| process::read(path).transpose()).collect();
         for process in seen.iter_mut().flatten() {
-            never_lower(&mut told, process);
+            never_lower(&mut reported, process);
         }
-        told.retain(|_, told| told.missed <= MOST_MISSED);
+        reported.retain(|_, reported| reported.missed <= MOST_MISSED);
         let key = |process: &ProcessView| (process.name.clone(), process.pid, process.file.clone());
         seen.sort_by_cached_key(|seen| seen.as_ref().ok().map(key));
         seen
@@ -109,12 +109,12 @@ impl RunFolder {
 }
 
 /// Raises counters to at least their last values, and remembers the result.
-fn never_lower(told: &mut BTreeMap<PoolKey, Told>, process: &mut ProcessView) {
+fn never_lower(reported: &mut BTreeMap<PoolKey, Reported>, process: &mut ProcessView) {
     for pool in &mut process.pools {
         let key = (process.file.clone(), pool.created, pool.id);
-        let told = told.entry(key).or_default();
-        pool.stats.raise_to(&told.stats);
-        pool.deferred.raise_to(&told.deferred);
-        *told = Told { stats: pool.stats, deferred: pool.deferred, missed: 0 };
+        let reported = reported.entry(key).or_default();
+        pool.stats.raise_to(&reported.stats);
+        pool.deferred.raise_to(&reported.deferred);
+        *reported = Reported { stats: pool.stats, deferred: pool.deferred, missed: 0 };
     }
 }

@@ -8,7 +8,7 @@
 //! Life   a chain is emptied and its block put back before the packet's first buffer returns to its pool.
 //!        Until then that buffer keeps the pool, and so the block (I3, I9).
 //! Cost   a block is taken with the first further buffer and put back with the last: on the pool's owner
-//!        thread in an array of its own ([`ChainStash`](crate::home::chain_blocks::ChainStash)), elsewhere
+//!        thread in an array of its own ([`ChainStash`](crate::recycle::chain_blocks::ChainStash)), elsewhere
 //!        with one compare-and-swap.
 
 // UNSAFETY: blocks are raw memory that the chain's holder accesses by address.
@@ -18,9 +18,9 @@ use std::mem::{ManuallyDrop, MaybeUninit};
 use std::num::NonZeroU32;
 
 use crate::buf::page_buf::PageBuf;
+use crate::core::pool_core::PoolPtr;
 use crate::holders::tag::Tag;
-use crate::home::chain_blocks::ChainBlock;
-use crate::returns::pool_core::PoolPtr;
+use crate::recycle::chain_blocks::ChainBlock;
 
 /// Most buffers of a packet beyond its first. Linux: `MAX_SKB_FRAGS`.
 #[doc(alias = "MAX_SKB_FRAGS")]

@@ -13,11 +13,11 @@
 use crate::buf::batch::Batch;
 use crate::buf::bulk::take_front;
 use crate::buf::page_buf::PageBuf;
+use crate::core::pool_core::PoolPtr;
 use crate::mem::page::{PAGE_SHIFT, PAGE_SIZE, PageIdx};
 use crate::packet::chain::{Frag, MAX_FRAGS};
 use crate::packet::marked_pools::MarkedPools;
 use crate::packet::xdp_buff::{XdpBuff, whole_end};
-use crate::returns::pool_core::PoolPtr;
 
 /// Owns the whole pages that a device has, and finds them by number. Takes one byte per page.
 ///

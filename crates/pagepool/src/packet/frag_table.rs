@@ -15,10 +15,10 @@ use crate::buf::bulk::take_front;
 use crate::buf::frag_run::FragRun;
 use crate::buf::handle_bits::HandleBits;
 use crate::buf::page_buf::PageBuf;
+use crate::core::pool_core::PoolPtr;
 use crate::mem::page::{PAGE_SIZE, PageIdx};
 use crate::packet::marked_pools::MarkedPools;
 use crate::packet::xdp_buff::XdpBuff;
-use crate::returns::pool_core::PoolPtr;
 
 /// Owns the fragments of one size that a device has, and finds them by place. Takes one byte per place. For
 /// drivers whose chunks are parts of pages; whole pages go into a [`DeviceTable`](crate::DeviceTable).

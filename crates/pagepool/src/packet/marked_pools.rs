@@ -4,7 +4,7 @@
 //! Life   a pool without buffers in the table may be freed, and another pool have its address: an entry of
 //!        the list is valid only while a mark names it.
 
-use crate::returns::pool_core::PoolPtr;
+use crate::core::pool_core::PoolPtr;
 
 /// Most pools that can have buffers in one table.
 const POOLS: usize = u8::MAX as usize;

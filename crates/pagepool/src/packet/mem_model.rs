@@ -10,9 +10,9 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
+use crate::core::registry::{MemCarrier, MemId, MemState, MemType, RegisteredId, Registry, RegistryEntry};
 use crate::error::Error;
-use crate::home::registry::{MemCarrier, MemId, MemState, MemType, RegisteredId, Registry, RegistryEntry};
-use crate::home::stats::{Inflight, Stats};
+use crate::stats::{Inflight, Stats};
 
 /// Takes external memory back.
 type GiveBack = dyn Fn(NonNull<[u8]>) + Send + Sync;

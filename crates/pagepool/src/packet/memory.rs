@@ -13,7 +13,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use crate::buf::page_buf::PageBuf;
-use crate::home::registry::{MemId, MemType};
+use crate::core::registry::{MemId, MemType};
 use crate::mem::dma::DomainId;
 use crate::mem::page::PAGE_SIZE;
 use crate::packet::mem_model::{Carried, MemModel};

@@ -16,10 +16,10 @@ use std::mem::ManuallyDrop;
 
 use crate::buf::page_buf::PageBuf;
 use crate::buf::split::SplitError;
+use crate::core::pool_core::PoolPtr;
 use crate::holders::tag::Tag;
 use crate::packet::chain::{Chain, Frag, FragList};
 use crate::packet::endpoints;
-use crate::returns::pool_core::PoolPtr;
 
 /// Bytes of an Ethernet header: moving the ends of a packet leaves at least these. Linux: `ETH_HLEN`.
 pub const ETH_HEADER: usize = 14;
@@ -169,8 +169,8 @@ impl XdpBuff {
     pub fn prefetch(&self) {
         #[cfg(all(target_arch = "x86_64", not(miri)))]
         if self.head.pool.base != 0 {
-            // Near enough: a part that was split off at an odd byte begins up to 7 bytes later, and a special
-            // page (there are few) gives another line.
+            // Near enough: a part that was split off at an odd byte begins up to 7 bytes later, and a page
+            // that may have references (there are few) gives another line.
             let in_area = self.head.bits.start_in_eights() as usize + self.data as usize;
             let at = std::ptr::without_provenance(self.head.pool.base.wrapping_add(in_area));
             // SAFETY: a prefetch reads and changes nothing, whatever the address.

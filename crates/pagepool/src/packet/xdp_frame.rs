@@ -13,8 +13,8 @@ use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
 
 use crate::buf::page_buf::PageBuf;
+use crate::core::registry::{MemId, MemType};
 use crate::holders::tag::Tag;
-use crate::home::registry::{MemId, MemType};
 use crate::mem::dma::{DeviceAddr, DomainId, Mapping};
 use crate::mem::page::PAGE_SIZE;
 use crate::packet::chain::{Chain, Frag};

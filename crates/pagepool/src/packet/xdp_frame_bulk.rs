@@ -222,7 +222,7 @@ pub fn put_packets(packets: &mut Vec<XdpBuff>) {
 fn put_plain(packets: &[XdpBuff]) -> bool {
     let pool = packets[0].buffer().pool;
     let Some(owner) = pool.owner_here() else { return false };
-    if packets[0].buffer().is_frag() || !pool.own.cache.has_plain_room(packets.len()) {
+    if packets[0].buffer().is_frag() || !pool.own.cache.has_fast_room(packets.len()) {
         return false;
     }
     let (mut pools, mut bits, mut single) = (0, 0, true);

@@ -160,7 +160,7 @@ impl Bound {
                 if unfit < Batch::MAX {
                     continue;
                 }
-                let Some(page) = self.last_look_recorded().or_else(|| self.failed()) else { break };
+                let Some(page) = self.last_attempt_recorded().or_else(|| self.failed()) else { break };
                 batch.extend(&[page.0]);
             }
             let taken = pool.own.cache.take(self.owner(), n - done - 1, |pages| batch.extend(pages));

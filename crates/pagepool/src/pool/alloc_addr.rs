@@ -14,11 +14,11 @@ use std::ptr::NonNull;
 
 use crate::buf::raw_buf::{RawError, page_at};
 use crate::buf::raw_bulk::{put_cached_addrs, put_cached_page};
-use crate::home::cache::OwnerProof;
+use crate::core::pool_core::PoolPtr;
 use crate::mem::dma::{DeviceAddr, Mapping};
 use crate::mem::page::PageIdx;
 use crate::pool::bound::Bound;
-use crate::returns::pool_core::PoolPtr;
+use crate::recycle::cache::OwnerProof;
 
 impl Bound {
     /// Allocates whole pages as addresses in the pool's first domain, like [`alloc_page`](Self::alloc_page)

@@ -18,19 +18,19 @@ use std::mem::ManuallyDrop;
 use std::os::fd::BorrowedFd;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 
+use crate::core::pool_core::{PoolCore, PoolPtr};
 use crate::error::Error;
 use crate::holders::tag::Tag;
-use crate::home::cache::OwnerProof;
-use crate::home::stats::{Inflight, Stats};
-use crate::home::thread;
 use crate::mem::dma::DomainId;
 use crate::mem::page::NodeId;
 use crate::pool::params::check_node;
 use crate::pool::pool_ref::{self, PoolRef};
 use crate::pool::shutdown::Shutdown;
 use crate::pool::unbound::{Pool, RefillPolicy};
+use crate::recycle::cache::OwnerProof;
+use crate::recycle::thread;
 use crate::returns::late;
-use crate::returns::pool_core::{PoolCore, PoolPtr};
+use crate::stats::{Inflight, Stats};
 use crate::sys::sync::Ordering;
 
 /// A pool bound to the current thread, which allocates from it. Linux: a `page_pool` inside its NAPI poll.
@@ -122,7 +122,7 @@ impl Bound {
         let pool = self.ptr();
         check_node(&**pool.provider(), nid)?;
         self.policy(|p| p.nid = nid);
-        let _stock = self.stock_in_cache();
+        let _lent = self.lend_idle_cache();
         let mut pages = Vec::with_capacity(pool.own.cache.count());
         while let Some(page) = pool.own.cache.pop(self.owner()) {
             pages.push(page);
@@ -224,9 +224,9 @@ impl Bound {
     /// Cost: a short lock; with a signal to clear, a system call.
     pub fn acknowledge_wake(&self) {
         if self.ptr().wakeup.acknowledge() {
-            self.policy(|p| p.asked = false);
+            self.policy(|p| p.unacknowledged = false);
         }
-        self.shrink_if_asked(); // behind it, because later requests signal
+        self.shrink_if_requested(); // behind it, because later requests signal
     }
 
     /// The fewest pages available at any reservation, in cache and provider.

@@ -7,15 +7,14 @@ use std::ptr::NonNull;
 use std::sync::atomic::AtomicU32 as PlainU32;
 use std::sync::{Arc, Weak};
 
+use crate::core::end_watch::EndWatch;
+use crate::core::geometry::{Geometry, PoolSizes};
+use crate::core::pool_core::{NO_REQUEST, NO_REQUEST_BUT_TRACKS, OwnerState, PoolCore, PoolPtr, ReturnState};
+use crate::core::raw_line::RawLine;
+use crate::core::registry::Registry;
+use crate::core::short_name::ShortName;
 use crate::error::Error;
 use crate::holders::table::HolderTable;
-use crate::home::lane::{Lane, LaneLines};
-use crate::home::lane_list::LaneList;
-use crate::home::lane_table::place_of;
-use crate::home::registry::Registry;
-use crate::home::ring::ReturnRing;
-use crate::home::stats::{Counter, Counters, DeferredCounts};
-use crate::home::thread;
 use crate::mem::area::Area;
 use crate::mem::dma::Mapping;
 use crate::mem::provider::Provider;
@@ -23,13 +22,12 @@ use crate::pool::deferred_queue::DeferredQueue;
 use crate::pool::params::PoolParams;
 use crate::pool::pool_ref;
 use crate::pool::unbound::{Pool, RefillPolicy};
-use crate::returns::end_watch::EndWatch;
-use crate::returns::geometry::{Geometry, PoolSizes};
-use crate::returns::pool_core::{
-    NOT_ASKED, NOT_ASKED_BUT_TRACKS, OwnerState, PoolCore, PoolPtr, ReturnState,
-};
-use crate::returns::raw_line::RawLine;
-use crate::returns::short_name::ShortName;
+use crate::recycle::lane::{Lane, LaneLines};
+use crate::recycle::lane_list::LaneList;
+use crate::recycle::lane_table::place_of;
+use crate::recycle::ring::ReturnRing;
+use crate::recycle::thread;
+use crate::stats::{Counter, Counters, DeferredCounts};
 use crate::sys::call::eventfd;
 use crate::sys::placed::Placed;
 use crate::sys::published_memory::UnseenPool;
@@ -66,9 +64,9 @@ impl Pool {
             node_blind: params.node_blind,
             low_water: params.low_water,
             low_water_mark: 0,
-            asked: false,
+            unacknowledged: false,
             fd_lent: false,
-            look_again: false,
+            recheck: false,
             waiting: 0,
             next_key: 0,
             next_queue: 0,
@@ -113,16 +111,16 @@ fn assemble(
     let recorded = params.holders.recorded();
     let holders = recorded
         .map(|recorded| Arc::new(HolderTable::new(recorded, area.pages(), geometry.order(), sizes.cache)));
-    let careful = !syncing.is_empty() || holders.is_some();
-    let message_is_all = !careful && (cfg!(loom) || fences_are_free());
-    let plain_id = if message_is_all { id } else { NO_POOL };
+    let needs_work_on_return = !syncing.is_empty() || holders.is_some();
+    let message_is_all = !needs_work_on_return && (cfg!(loom) || fences_are_free());
+    let message_only_id = if message_is_all { id } else { NO_POOL };
     // One expression, because the core contains the cache, and each function on the way would copy it.
     let make = |count: &Weak<_>| PoolCore {
         owner: AtomicU64::new(thread::NOBODY),
         base: area.base,
         meta: area.records(),
         id,
-        plain_id,
+        message_only_id,
         lane_place: place_of(slot.name()),
         geometry,
         area_id: area.id(),
@@ -130,9 +128,9 @@ fn assemble(
         overflowed: Default::default(),
         split_elsewhere: Default::default(),
         split_lines: Default::default(),
-        asked_to_shrink: AtomicU32::new(if holders.is_some() { NOT_ASKED_BUT_TRACKS } else { NOT_ASKED }),
+        shrink_request: AtomicU32::new(if holders.is_some() { NO_REQUEST_BUT_TRACKS } else { NO_REQUEST }),
         lanes: LaneList::new(lines.map(|lines| Lane::new(lines, wakeup.clone()))),
-        own: Padded(OwnerState::new(sizes, !careful, raw)),
+        own: Padded(OwnerState::new(sizes, !needs_work_on_return, raw)),
         returns: Padded(Lock::new(ReturnState::default())),
         returned: Counters::default(),
         late: Default::default(),
@@ -153,7 +151,7 @@ fn assemble(
         watch: Arc::new(EndWatch::new()),
         deferred: (sizes.deferred > 0).then(|| DeferredCounts::default().into()),
         tagging: params.tagging || holders.is_some(),
-        careful,
+        needs_work_on_return,
         cut_limit: if holders.is_some() { 0 } else { geometry.page_size() },
         holders,
         row: UnseenLock::new(Err(UnseenPool::new())),
@@ -217,8 +215,8 @@ mod tests {
             assert_eq!((handle.stats().hold, handle.inflight().total, handle.inflight().out), (4, 9, 9));
             buffers.drain(..returned).for_each(drop);
             let shutdown = pool.destroy();
-            let home = (handle.inflight().total, shutdown.is_complete());
-            assert_eq!(home, (late, late == 0), "{}", shutdown.report());
+            let at_end = (handle.inflight().total, shutdown.is_complete());
+            assert_eq!(at_end, (late, late == 0), "{}", shutdown.report());
             drop(buffers);
             assert!(shutdown.is_complete(), "{}", shutdown.report());
             assert_eq!((handle.stats().hold, handle.stats().release, memory.free()), (4, 4, 64));

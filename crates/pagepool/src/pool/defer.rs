@@ -7,10 +7,10 @@ use std::sync::Arc;
 
 use crate::buf::page_buf::PageBuf;
 use crate::error::Error;
-use crate::home::stats::DeferredStats;
 use crate::pool::bound::Bound;
 use crate::pool::deferred_queue::{DeferredQueue, DeferredUser, InUse};
 use crate::pool::pool_ref;
+use crate::stats::DeferredStats;
 
 impl Bound {
     /// The deferred queue, if the pool has one.
@@ -61,7 +61,7 @@ impl Bound {
     /// }
     /// assert!(pool.alloc_page().is_none(), "all are in use");
     /// counts.put(0);
-    /// assert!(pool.alloc_page().is_some(), "the refill asked");
+    /// assert!(pool.alloc_page().is_some(), "the refill polled");
     /// # (1..4).for_each(|cookie| counts.put(cookie));
     /// # Ok::<(), pagepool::Error>(())
     /// ```
@@ -91,9 +91,9 @@ impl Bound {
     /// # Ok::<(), pagepool::Error>(())
     /// ```
     pub fn poll_deferred(&self) -> usize {
-        let home = self.deferred().map_or(0, |deferred| deferred.poll(usize::MAX));
-        self.shrink_if_asked();
-        home
+        let returned = self.deferred().map_or(0, |deferred| deferred.poll(usize::MAX));
+        self.shrink_if_requested();
+        returned
     }
 
     /// Counters of the deferred queue: see [`PoolRef::deferred_stats`](crate::PoolRef::deferred_stats).

@@ -37,8 +37,8 @@ use std::sync::Arc;
 
 use crate::buf::page_buf::PageBuf;
 use crate::buf::page_ref::PageRef;
-use crate::home::stats::DeferredCounts;
 use crate::pool::params::OnBusy;
+use crate::stats::DeferredCounts;
 use crate::sys::placed::Shared;
 
 /// A user of buffers that it does not own. It answers whether a buffer is still in use.
@@ -221,16 +221,16 @@ impl DeferredQueue {
     /// the pool.
     pub(crate) fn poll(&self, most: usize) -> usize {
         let Some(round) = PollRound::begin(self) else { return 0 };
-        let home = round.ask_in_order(most);
-        round.ask_released(most);
-        home
+        let returned = round.poll_in_order(most);
+        round.poll_released(most);
+        returned
     }
 
     /// One round over all buffers, in no order, for a pool that has ended.
     pub(crate) fn poll_all(&self) {
         let Some(round) = PollRound::begin(self) else { return };
-        round.ask_all();
-        round.ask_released(usize::MAX);
+        round.poll_each();
+        round.poll_released(usize::MAX);
     }
 
     /// Drops users without buffers for which no buffer can be queued.
@@ -321,14 +321,14 @@ impl<'a> PollRound<'a> {
     }
 
     /// Polls from the head on, by the rule of [`OnBusy`].
-    fn ask_in_order(&self, most: usize) -> usize {
+    fn poll_in_order(&self, most: usize) -> usize {
         let counters = &self.counts().counters;
-        let (mut home, mut past, mut released) = (0, 0, false);
+        let (mut returned, mut past, mut released) = (0, 0, false);
         for _ in 0..most.min(self.queued) {
             let (user, cookie) = self.entry(past);
             if !self.in_use(user, cookie) {
-                self.send_home(|queued| queued.remove(past));
-                home += 1;
+                self.return_queued(|queued| queued.remove(past));
+                returned += 1;
                 continue;
             }
             match self.end.0.on_busy {
@@ -343,11 +343,11 @@ impl<'a> PollRound<'a> {
                 }
             }
         }
-        home
+        returned
     }
 
     /// Polls each buffer once. The last buffer moves into the place of a returned one.
-    fn ask_all(&self) {
+    fn poll_each(&self) {
         let mut past = 0;
         for _ in 0..self.queued {
             let (user, cookie) = self.entry(past);
@@ -355,13 +355,13 @@ impl<'a> PollRound<'a> {
                 self.counts().counters.skipped.add(1);
                 past += 1;
             } else {
-                self.send_home(|queued| queued.swap_remove_back(past));
+                self.return_queued(|queued| queued.swap_remove_back(past));
             }
         }
     }
 
     /// Polls released memory, each once, from where the last round stopped.
-    fn ask_released(&self, most: usize) {
+    fn poll_released(&self, most: usize) {
         let released = self.state().borrow().released.len();
         for _ in 0..most.min(released) {
             let (user, cookie) = {
@@ -382,7 +382,7 @@ impl<'a> PollRound<'a> {
     }
 
     /// Takes a buffer out and drops it, which may run callbacks.
-    fn send_home(&self, take: impl FnOnce(&mut VecDeque<DeferredBuf>) -> Option<DeferredBuf>) {
+    fn return_queued(&self, take: impl FnOnce(&mut VecDeque<DeferredBuf>) -> Option<DeferredBuf>) {
         let mut state = self.state().borrow_mut();
         let Some(DeferredBuf { buffer, user, .. }) = take(&mut state.queued) else { return };
         state.slots[user].pending -= 1;

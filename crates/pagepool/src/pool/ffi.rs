@@ -18,14 +18,14 @@ use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize};
 
 use crate::buf::handle_bits::HandleBits;
 use crate::buf::page_buf::PageBuf;
+use crate::core::pool_core::{OwnerState, PoolPtr};
 use crate::error::Error;
-use crate::home::cache::{Cache, MAX_CACHE};
-use crate::home::stats::Counters;
-use crate::home::thread;
 use crate::pool::bound::Bound;
 use crate::pool::pool_ref::PoolRef;
 use crate::pool::shutdown;
-use crate::returns::pool_core::{OwnerState, PoolPtr};
+use crate::recycle::cache::{Cache, MAX_CACHE};
+use crate::recycle::thread;
+use crate::stats::Counters;
 use crate::sys::memory::Zeroes;
 use crate::sys::sync::Ordering::Relaxed;
 
@@ -165,15 +165,15 @@ impl Bound {
     }
 }
 
-/// For a pool that threads use in turns, each as its owner, under the caller's lock.
+/// For a pool that threads use one after the other, each as its owner, under the caller's lock.
 impl Bound {
     /// Makes the calling thread the owner.
     ///
     /// # Safety
-    /// The last turn ended with [`end_turn`](Self::end_turn), which happens before this call. Until this turn
-    /// ends only this thread uses the `Bound`.
+    /// The last exclusive section ended with [`end_exclusive`](Self::end_exclusive), which happens before
+    /// this call. Until this section ends only this thread uses the `Bound`.
     #[inline]
-    pub unsafe fn begin_turn(&self) {
+    pub unsafe fn begin_exclusive(&self) {
         let token = match thread::token() {
             0 => thread::token_or_new(),
             token => token,
@@ -181,10 +181,10 @@ impl Bound {
         self.ptr().owner.store(token, Relaxed);
     }
 
-    /// Ends the turn: no thread is the owner. Also ends the turn that [`Pool::bind`](crate::Pool::bind)
-    /// began.
+    /// Ends the exclusive section: no thread is the owner. Also ends the one that
+    /// [`Pool::bind`](crate::Pool::bind) began.
     #[inline]
-    pub fn end_turn(&self) {
+    pub fn end_exclusive(&self) {
         self.ptr().owner.store(thread::NOBODY, Relaxed);
     }
 }

@@ -6,17 +6,17 @@
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
+use crate::core::geometry::{COLOUR_SHIFT, Geometry, PoolSizes, head_mask};
+use crate::core::registry::Registry;
 use crate::error::Error;
 use crate::holders::table::Recorded;
-use crate::home::cache::MAX_CACHE;
-use crate::home::lane_list::MAX_LANES;
-use crate::home::registry::Registry;
-use crate::home::ring::MAX_RING;
 use crate::mem::area::Area;
 use crate::mem::dma::DmaDomain;
 use crate::mem::page::{MAX_ORDER, NodeId, PAGE_SIZE};
 use crate::mem::provider::Provider;
-use crate::returns::geometry::{COLOUR_SHIFT, Geometry, PoolSizes, head_mask};
+use crate::recycle::cache::MAX_CACHE;
+use crate::recycle::lane_list::MAX_LANES;
+use crate::recycle::ring::MAX_RING;
 
 /// The parameters of a [`Pool`](crate::Pool). `Default` has Linux's sizes: cache 128, refill 64, ring 1024.
 ///

@@ -11,13 +11,13 @@ use std::sync::{Arc, Weak};
 use crate::buf::page_buf::PageBuf;
 use crate::buf::raw_buf::{self, RawError};
 use crate::buf::raw_bulk::put_addrs;
+use crate::core::pool_core::{PoolCore, PoolPtr};
+use crate::core::registry::{MemCarrier, MemId, MemState, MemType, Registry, RegistryEntry};
 use crate::holders::view::HoldersView;
-use crate::home::registry::{MemCarrier, MemId, MemState, MemType, Registry, RegistryEntry};
-use crate::home::stats::{DeferredStats, Inflight, Stats};
 use crate::mem::area::Area;
 use crate::mem::dma::DeviceAddr;
 use crate::returns::complete_pages::complete_pages;
-use crate::returns::pool_core::{PoolCore, PoolPtr};
+use crate::stats::{DeferredStats, Inflight, Stats};
 use crate::sys::placed::{Placed, Shared};
 
 /// A handle to a pool for any thread: reads counters and page locations, and takes raw addresses back. Cheap
@@ -232,8 +232,8 @@ pub(crate) fn inflight(shared: &PoolCore) -> Inflight {
     let total = stats(shared).inflight().max(0);
     // Read separately from the cache: pages that the owner moves between the two may count twice, or not at
     // all.
-    let stock = shared.holders.as_ref().map_or(0, |holders| holders.stock().count());
-    let cache = (shared.own.cache.count() + stock) as u64;
+    let in_holders = shared.holders.as_ref().map_or(0, |holders| holders.idle_cache().count());
+    let cache = (shared.own.cache.count() + in_holders) as u64;
     let lanes = shared.lanes.all().iter().map(|lane| lane.pages_in()).sum();
     let uncollected = complete_pages(shared).len() as u64;
     let taken = shared.ring.pages_taken();

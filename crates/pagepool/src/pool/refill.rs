@@ -19,18 +19,18 @@ use std::panic::Location;
 
 use crate::buf::handle_bits::FragBits;
 use crate::buf::page_buf::PageBuf;
-use crate::home::frag::BIAS;
-use crate::home::lane::{Lane, STARVED, raise_all};
-use crate::home::lane_list::LaneSet;
-use crate::home::message::{Message, MessageQueue};
-use crate::home::stats::Counter;
+use crate::core::pool_core::{PoolPtr, ReleaseOnPanic};
 use crate::mem::page::{EMERGENCY, NodeId, PageIdx};
 use crate::pool::bound::Bound;
 use crate::pool::params::MAX_REFILL;
 use crate::probes;
+use crate::recycle::frag::BIAS;
+use crate::recycle::lane::{Lane, STARVED, raise_all};
+use crate::recycle::lane_list::LaneSet;
+use crate::recycle::message::{Message, MessageQueue};
 use crate::returns::frag_return::SplitPage;
 use crate::returns::late::give_back_all;
-use crate::returns::pool_core::{InHand, PoolPtr};
+use crate::stats::Counter;
 use crate::sys::sync::Ordering;
 
 impl Bound {
@@ -41,11 +41,11 @@ impl Bound {
     #[track_caller]
     pub(crate) fn alloc_slow(&self) -> Option<PageBuf> {
         let pool = self.ptr();
-        if self.is_asked() {
+        if self.has_request() {
             if let Some(holders) = &self.core().holders {
                 return self.alloc_recorded(holders, Location::caller());
             }
-            self.shrink_as_asked();
+            self.shrink_as_requested();
         }
         self.alloc_missed(pool)
     }
@@ -65,7 +65,7 @@ impl Bound {
         if let Some(buffer) = self.alloc_emergency(self.slow_counter()) {
             return Some(buffer);
         }
-        if let Some(page) = self.last_look() {
+        if let Some(page) = self.last_attempt() {
             return Some(PageBuf::whole(pool, page));
         }
         self.alloc_emergency(self.slow_counter()).or_else(|| self.failed())
@@ -73,18 +73,18 @@ impl Bound {
 
     /// The last attempt of an allocation. Takes the page being cut if it is whole; otherwise arms the
     /// wake-up, and looks again if that raised flags.
-    pub(crate) fn last_look(&self) -> Option<PageIdx> {
+    pub(crate) fn last_attempt(&self) -> Option<PageIdx> {
         if let Some(page) = self.whole_open_page() {
             return Some(page);
         }
-        self.starve();
-        if self.policy(|p| p.look_again) { self.look_again() } else { None }
+        self.arm_wakeup();
+        if self.policy(|p| p.recheck) { self.recheck() } else { None }
     }
 
     /// Looks for pages after the flags were raised: a page that came between the first look and the flags
     /// woke no thread. Continues until nothing is left, because pages that were in lanes and ring before the
     /// flags, or with the provider before the pool was listed, wake no thread later.
-    fn look_again(&self) -> Option<PageIdx> {
+    fn recheck(&self) -> Option<PageIdx> {
         let found = loop {
             let (page, off_node) = self.refill(false);
             // Last, because the fragments of this refill may have completed the open page.
@@ -95,7 +95,7 @@ impl Bound {
             }
         };
         // If it found one, the flags stay raised and not all was visited: the next failure looks again.
-        self.policy(|p| p.look_again = found.is_some());
+        self.policy(|p| p.recheck = found.is_some());
         found
     }
 
@@ -121,7 +121,7 @@ impl Bound {
         // SAFETY: I2; no callback runs while the borrow lives.
         let page = unsafe { &mut *pool.own.emergency.get() }.pop()?;
         counter.add(1);
-        Some(PageBuf::new(pool, page, FragBits::SPECIAL))
+        Some(PageBuf::new(pool, page, FragBits::MAY_HAVE_REFS))
     }
 
     /// The counter of allocations that the provider served.
@@ -155,7 +155,7 @@ impl Bound {
         // Last, after the pop: `release` is a callback, and may drop buffers into the cache.
         if let Some(off_node) = off_node {
             counts.alloc_waive.add(1);
-            let in_hand = page.map(|page| InHand { pool, page });
+            let in_hand = page.map(|page| ReleaseOnPanic { pool, page });
             let node = pool.area.node_of(off_node); // before it is reused
             pool.leave_here(self.owner(), off_node);
             probes::waive(pool.id, off_node.0, node.0);
@@ -181,12 +181,12 @@ impl Bound {
                     self.drain_from(lane, node, refill, &mut taken.pages)
                 }
                 None => {
-                    let off_node = self.take_in_overflow(node);
+                    let off_node = self.collect_overflow(node);
                     off_node.or_else(|| self.drain_from(&pool.ring, node, refill, &mut 0))
                 }
             };
             if off_node.is_some() || pool.own.cache.count() >= refill {
-                // The next refill begins after this queue: a busy one does not starve the others.
+                // The next refill begins after this queue: a busy one does not hold up the others.
                 self.policy(|p| p.next_queue = if at == ring { 0 } else { at + 1 });
                 return off_node;
             }
@@ -217,11 +217,11 @@ impl Bound {
             let of_frags = message.is_frag();
             *pages += usize::from(!of_frags);
             let page = match of_frags {
-                true => self.page_of_frags(message),
+                true => self.collect_message(message),
                 false => Some(message.page()),
             };
             if let Some(page) = page
-                && let Some(off_node) = self.take_home(page, node, of_frags)
+                && let Some(off_node) = self.cache_unless_off_node(page, node, of_frags)
             {
                 return Some(off_node);
             }
@@ -231,12 +231,12 @@ impl Bound {
 
     /// Collects fragments that found no room for a message, a page at a time. Stops at an off-node page, and
     /// returns it. Takes the lock only if there are any.
-    fn take_in_overflow(&self, node: Option<NodeId>) -> Option<PageIdx> {
+    fn collect_overflow(&self, node: Option<NodeId>) -> Option<PageIdx> {
         let pool = self.ptr();
         while pool.overflowed.load(Ordering::Relaxed) {
             let (page, frags) = pool.take_overflow(&mut pool.returns.lock())?;
-            if self.last_frag_home(page, frags)
-                && let Some(off_node) = self.take_home(page, node, true)
+            if self.collect_frags(page, frags)
+                && let Some(off_node) = self.cache_unless_off_node(page, node, true)
             {
                 return Some(off_node);
             }
@@ -245,14 +245,14 @@ impl Bound {
     }
 
     /// Counts the fragments of a message. Returns the page if it is now complete and stays in the pool.
-    pub(crate) fn page_of_frags(&self, message: Message) -> Option<PageIdx> {
+    pub(crate) fn collect_message(&self, message: Message) -> Option<PageIdx> {
         let (page, n) = message.frags(self.core().geometry.head_mask);
-        self.last_frag_home(page, n).then_some(page)
+        self.collect_frags(page, n).then_some(page)
     }
 
     /// Counts fragments that returned as messages. Returns whether the page is now complete and stays in the
     /// pool.
-    pub(crate) fn last_frag_home(&self, page: PageIdx, n: u32) -> bool {
+    pub(crate) fn collect_frags(&self, page: PageIdx, n: u32) -> bool {
         let (pool, owner) = (self.ptr(), self.owner());
         pool.note_collected(page, n);
         if !pool.frag_counted(owner, page, n) {
@@ -264,7 +264,7 @@ impl Bound {
 
     /// Puts a returned page into the cache, or returns it if it is off-node. A page that was in fragments now
     /// counts in `recycle_ring`.
-    fn take_home(&self, page: PageIdx, node: Option<NodeId>, of_frags: bool) -> Option<PageIdx> {
+    fn cache_unless_off_node(&self, page: PageIdx, node: Option<NodeId>, of_frags: bool) -> Option<PageIdx> {
         let pool = self.ptr();
         let off_node = node.is_some_and(|node| pool.area.node_of(page) != node);
         if !off_node && !pool.own.cache.push(self.owner(), page) {
@@ -297,7 +297,7 @@ impl Bound {
         });
         if low {
             probes::starve(pool.id, pool.pages());
-            self.starve();
+            self.arm_wakeup();
         }
         if got > 0 {
             probes::alloc_slow(pool.id, got, order);
@@ -335,24 +335,25 @@ impl Bound {
 
     /// Arms the wake-up: the next page will signal. Raises `starved` in the pool and in every listed lane,
     /// and adds the pool to its area's starved pools. The failing allocation then looks for pages again:
-    /// `look_again`.
-    fn starve(&self) {
+    /// `recheck`.
+    fn arm_wakeup(&self) {
         let pool = self.ptr();
-        let (asked, waiting, fd_lent) = self.policy(|p| (p.asked, p.waiting > 0, p.fd_lent));
+        let (unacknowledged, waiting, fd_lent) =
+            self.policy(|p| (p.unacknowledged, p.waiting > 0, p.fd_lent));
         if !waiting && !pool.wakeup.has_fd() {
             return; // no thread sleeps
         }
         // The heavy fence costs about 1,600 cycles: once per signal, because a pending one ends any sleep.
         // Only the kernel knows whether a program with the descriptor has read, and thereby cleared, the
         // signal.
-        if asked && (!fd_lent || pool.wakeup.is_starved() || !pool.wakeup.signal_was_read()) {
+        if unacknowledged && (!fd_lent || pool.wakeup.is_starved() || !pool.wakeup.signal_was_read()) {
             return;
         }
         // Before the flags: a returner that sees one calls `wake`, which reads this.
-        pool.wakeup.starve();
+        pool.wakeup.arm();
         pool.area.starved().add(&pool.wakeup); // its fence: lanes claimed later raise the flag themselves
         raise_all(pool.lanes.listed_lanes(), STARVED);
-        self.policy(|p| (p.asked, p.look_again) = (true, true));
+        self.policy(|p| (p.unacknowledged, p.recheck) = (true, true));
     }
 
     /// The node on which pages from lanes and ring must be, if any may differ. `None` if the area has no page
@@ -396,7 +397,7 @@ impl Bound {
         };
         while pool.own.frag_is_open() {
             // A callback opened a page, and closing that one runs callbacks, too.
-            let in_hand = InHand { pool, page };
+            let in_hand = ReleaseOnPanic { pool, page };
             self.close_other();
             in_hand.keep();
         }
@@ -436,8 +437,8 @@ impl Bound {
             pool.leave_here(owner, page);
             return None;
         }
-        if pool.careful {
-            pool.split_comes_home_carefully(page);
+        if pool.needs_work_on_return {
+            pool.prepare_split_page(page);
         }
         Some(page)
     }
@@ -490,7 +491,7 @@ impl Bound {
     fn drain_frags_of(&self, listed: LaneSet) {
         let pool = self.ptr();
         let mut busy = LaneSet::NONE;
-        for at in pool.own.cut_turns.take(listed) {
+        for at in pool.own.lane_rotation.take(listed) {
             let lane = &pool.lanes.all()[at];
             // Whole pages wait for the next refill: the cache may have no room for them.
             while let Some((page, frags)) = lane.take_frags(pool.geometry.head_mask) {
@@ -500,7 +501,7 @@ impl Bound {
             }
             pool.lanes.unlist_if_over(at);
         }
-        pool.own.cut_turns.set_busy(busy);
+        pool.own.lane_rotation.set_busy(busy);
     }
 }
 

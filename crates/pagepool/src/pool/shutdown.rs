@@ -21,22 +21,22 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::core::end_watch::EndWatch;
+use crate::core::pool_core::PoolPtr;
 use crate::holders::record::Since;
 use crate::holders::table::HolderTable;
 use crate::holders::tag::Tag;
 use crate::holders::view::{AGE_EDGES, HolderGroup, HolderView, HoldersView, ThreadView, ages_text};
-use crate::home::cache::OwnerProof;
-use crate::home::lane::{DETACHED, raise_all};
-use crate::home::message::{Message, MessageQueue};
-use crate::home::stats::DeferredCounts;
-use crate::home::thread;
 use crate::mem::area::Area;
 use crate::mem::page::PageIdx;
 use crate::pool::deferred_queue::DeferredQueue;
 use crate::probes;
-use crate::returns::end_watch::EndWatch;
+use crate::recycle::cache::OwnerProof;
+use crate::recycle::lane::{DETACHED, raise_all};
+use crate::recycle::message::{Message, MessageQueue};
+use crate::recycle::thread;
 use crate::returns::late;
-use crate::returns::pool_core::PoolPtr;
+use crate::stats::DeferredCounts;
 use crate::sys::call::{coarse_ms, sleep};
 use crate::sys::placed::Shared;
 use crate::sys::published_memory::PublishedRow;
@@ -62,11 +62,11 @@ pub(crate) fn end(pool: PoolPtr, deferred: Option<Box<DeferredQueue>>) -> Shutdo
     // reads the flag. Each message is seen here, or removed by its returner; none is lost.
     raise_all(pool.lanes.all(), DETACHED);
     // Collects all before it gives anything back: `release` is a callback, and may drop buffers of this pool.
-    let mut home = Vec::new();
-    collect(pool, owner, &mut home);
-    pool.own.counts.release.add(home.len() as u64);
+    let mut returned = Vec::new();
+    collect(pool, owner, &mut returned);
+    pool.own.counts.release.add(returned.len() as u64);
     let mut last = LastSteps { pool, detached: 0 };
-    late::give_back_all(pool, &home);
+    late::give_back_all(pool, &returned);
     // After the pages went back: a page is mapped until its last return (I6).
     last.detach();
     drop(last); // the pool may be freed
@@ -119,42 +119,42 @@ impl Drop for LastSteps {
 }
 
 /// Empties cache, lanes and ring, and adds the pages whose last fragment was there.
-fn collect(pool: PoolPtr, owner: OwnerProof, home: &mut Vec<PageIdx>) {
+fn collect(pool: PoolPtr, owner: OwnerProof, returned: &mut Vec<PageIdx>) {
     while let Some(page) = pool.own.cache.pop(owner) {
-        home.push(page);
+        returned.push(page);
     }
     if let Some(holders) = &pool.holders {
-        home.extend(std::iter::from_fn(|| holders.stock().pop(owner)));
+        returned.extend(std::iter::from_fn(|| holders.idle_cache().pop(owner)));
     }
     // SAFETY: I2; no callback runs in this function.
-    home.append(unsafe { &mut *pool.own.emergency.get() });
+    returned.append(unsafe { &mut *pool.own.emergency.get() });
     // Each lane under its cold lock, which late returners take too: a message is counted once.
     let mut messages: Vec<Message> = pool.lanes.all().iter().flat_map(|lane| lane.take_all()).collect();
     // Under the lock no producer is in a push, so this thread may consume from the ring.
     let mut returns = pool.returns.lock();
     messages.extend(std::iter::from_fn(|| pool.ring.pop()));
-    let mut frags_home = |page: PageIdx, n: u32| {
+    let mut count_frags = |page: PageIdx, n: u32| {
         if pool.frag_counted(owner, page, n) {
             pool.has_no_holder(page);
-            home.push(page);
+            returned.push(page);
         }
     };
     while let Some((page, frags)) = pool.take_overflow(&mut returns) {
         pool.note_collected(page, frags);
-        frags_home(page, frags);
+        count_frags(page, frags);
     }
     for message in messages.iter().filter(|message| message.is_frag()) {
         let (page, n) = message.frags(pool.geometry.head_mask);
         pool.note_collected(page, n);
-        frags_home(page, n);
+        count_frags(page, n);
     }
     // SAFETY: I2; no callback runs in this function.
     // The open page's bias counts fragments that were never allocated: those have returned.
     if let Some((page, unused)) = unsafe { &mut *pool.own.frag.get() }.close() {
-        frags_home(page, unused);
+        count_frags(page, unused);
     }
     pool.own.frag_open.store(false, Ordering::Relaxed);
-    home.extend(messages.iter().filter(|message| !message.is_frag()).map(|message| message.page()));
+    returned.extend(messages.iter().filter(|message| !message.is_frag()).map(|message| message.page()));
 }
 
 /// The deferred queue of a pool that has ended. A poll takes the queue out, to run users with no lock held. A
@@ -279,7 +279,7 @@ impl Shutdown {
         while !self.is_complete() {
             let left = until.map(|until| until.saturating_duration_since(Instant::now()));
             if left.is_some_and(|left| left.is_zero()) {
-                self.tell_that_it_stalls();
+                self.report_stall();
                 return false;
             }
             self.sleep(left);
@@ -302,7 +302,7 @@ impl Shutdown {
     pub fn report(&self) -> ShutdownReport {
         let is_complete = self.is_complete();
         if !is_complete {
-            self.tell_that_it_stalls();
+            self.report_stall();
         }
         let holders = self.holders.as_ref().filter(|_| !is_complete);
         let HoldersView { ages, groups, more_groups, .. } =
@@ -319,7 +319,7 @@ impl Shutdown {
         }
     }
 
-    fn tell_that_it_stalls(&self) {
+    fn report_stall(&self) {
         let held_ms = self.since.elapsed().as_millis() as u64;
         probes::stall(self.id, self.watch.out(), self.pending(), held_ms);
     }

@@ -7,11 +7,11 @@
 
 use std::mem::ManuallyDrop;
 
+use crate::core::pool_core::PoolPtr;
 use crate::mem::page::NodeId;
 use crate::pool::deferred_queue::DeferredQueue;
 use crate::pool::pool_ref::PoolRef;
 use crate::pool::shutdown::{self, Shutdown};
-use crate::returns::pool_core::PoolPtr;
 
 /// A pool that is bound to no thread: it can be sent, observed and destroyed. Linux: `struct page_pool` with
 /// direct recycling disabled.
@@ -38,11 +38,11 @@ pub(crate) struct RefillPolicy {
     pub(crate) low_water: usize,
     pub(crate) low_water_mark: usize,
     /// The wake-up was armed, and the owner has not acknowledged its signal since.
-    pub(crate) asked: bool,
+    pub(crate) unacknowledged: bool,
     /// The wake-up's descriptor was given out, so the program may have read the signal.
     pub(crate) fd_lent: bool,
     /// Flags were raised after the owner last looked for pages and found none.
-    pub(crate) look_again: bool,
+    pub(crate) recheck: bool,
     /// Tasks that wait for a page.
     pub(crate) waiting: u32,
     /// The next waiting task's key.

@@ -8,8 +8,8 @@
 
 use std::collections::BTreeMap;
 
+use crate::core::pool_core::PoolCore;
 use crate::mem::page::PageIdx;
-use crate::returns::pool_core::PoolCore;
 use crate::sys::sync::Ordering;
 
 /// The pages by number. Time in proportion to the waiting messages of fragments.

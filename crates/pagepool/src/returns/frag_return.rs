@@ -7,15 +7,15 @@
 //!        end the holder of the return lock decides, in the same record: it takes over from the owner when it
 //!        finds `detached` under that lock.
 
-use crate::home::cache::OwnerProof;
-use crate::home::message::Message;
+use crate::core::pool_core::{PoolPtr, ReturnState};
 use crate::mem::page::{PageIdx, PageMeta};
+use crate::recycle::cache::OwnerProof;
+use crate::recycle::message::Message;
 use crate::returns::late;
-use crate::returns::pool_core::{PoolPtr, ReturnState};
 use crate::sys::sync::Ordering;
 
 /// What [`PoolPtr::note_more_out`] moves from `frags` to `parts`: more than a page has of either.
-const CAREFUL: u32 = 1 << 26;
+const SLOW_PATH_BIAS: u32 = 1 << 26;
 
 /// What became of a page whose last fragment returned.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -24,7 +24,7 @@ pub(crate) enum SplitPage {
     Left,
     /// It stays in the pool.
     Stays,
-    /// It stays in the pool, whose cache may be the stock.
+    /// It stays in the pool, whose cache may be the idle cache.
     StaysCarefully,
 }
 
@@ -40,14 +40,14 @@ impl PoolPtr {
     #[inline(always)]
     pub(crate) fn frags_here(self, owner: OwnerProof, page: PageIdx, n: u32, to_ring: bool) {
         if self.frag_counted(owner, page, n) {
-            self.split_page_home(owner, page, to_ring);
+            self.put_split_page(owner, page, to_ring);
         }
     }
 
     /// Counts `n` returned fragments. Returns whether the page is complete; only the owner decides that (I5).
     #[inline(always)]
     pub(crate) fn frag_counted(self, _owner: OwnerProof, page: PageIdx, n: u32) -> bool {
-        self.frag_count_fell(page, n)
+        self.subtract_frags(page, n)
     }
 
     /// Counts `n` fragments returned after the end, and returns whether the page is complete. The holder of
@@ -55,7 +55,7 @@ impl PoolPtr {
     pub(crate) fn late_frags_counted(self, returns: &ReturnState, page: PageIdx, n: u32) -> bool {
         debug_assert!(returns.detached, "I5: the owner counts while the pool lives");
         self.note_collected(page, n);
-        let complete = self.frag_count_fell(page, n);
+        let complete = self.subtract_frags(page, n);
         if complete {
             self.has_no_holder(page);
         }
@@ -64,28 +64,28 @@ impl PoolPtr {
 
     /// For the only thread that has the page's count.
     #[inline(always)]
-    fn frag_count_fell(self, page: PageIdx, n: u32) -> bool {
+    fn subtract_frags(self, page: PageIdx, n: u32) -> bool {
         let meta = self.page_meta(page);
         let left = meta.frags.load(Ordering::Relaxed).wrapping_sub(n);
         meta.frags.store(left, Ordering::Relaxed);
         // Above 0 the page is incomplete whatever `parts` is: `parts` is loaded only at 0 or below.
-        left as i32 <= 0 && self.all_parts_home(page, meta, left, n)
+        left as i32 <= 0 && self.all_parts_returned(page, meta, left, n)
     }
 
     /// Whether a page is complete after the last `n` were counted: `frags` (0 or less) and the parts that
     /// other threads split off add up to 0 (buf/split.rs).
     #[inline(always)]
-    fn all_parts_home(self, page: PageIdx, meta: &PageMeta, frags: u32, n: u32) -> bool {
+    fn all_parts_returned(self, page: PageIdx, meta: &PageMeta, frags: u32, n: u32) -> bool {
         let parts = meta.parts.load(Ordering::Relaxed);
         // Almost always no other thread split the page.
-        parts | frags == 0 || self.split_parts_home(page, frags.wrapping_add(parts), n)
+        parts | frags == 0 || self.split_parts_returned(page, frags.wrapping_add(parts), n)
     }
 
     #[cold]
     #[inline(never)]
-    fn split_parts_home(self, page: PageIdx, left: u32, n: u32) -> bool {
+    fn split_parts_returned(self, page: PageIdx, left: u32, n: u32) -> bool {
         if let Some(holders) = &self.holders {
-            holders.frags_home(page, n);
+            holders.frags_returned(page, n);
         }
         if left == 0 {
             let meta = self.page_meta(page);
@@ -97,7 +97,7 @@ impl PoolPtr {
 
     /// The last fragment of a page returned on the owner's thread: the page returns like a whole one.
     #[cold]
-    fn split_page_home(self, owner: OwnerProof, page: PageIdx, to_ring: bool) {
+    fn put_split_page(self, owner: OwnerProof, page: PageIdx, to_ring: bool) {
         self.own.in_frags.take(1);
         match self.split_page_stays(owner, page) {
             SplitPage::Left => {}
@@ -117,8 +117,8 @@ impl PoolPtr {
             self.leave_here(owner, page);
             return SplitPage::Left;
         }
-        if self.careful {
-            self.split_comes_home_carefully(page);
+        if self.needs_work_on_return {
+            self.prepare_split_page(page);
             return SplitPage::StaysCarefully;
         }
         SplitPage::Stays
@@ -164,13 +164,13 @@ impl PoolPtr {
     /// Shows observers that fragments, given by their pages, are no longer out.
     #[inline(always)]
     fn note_returned(self, frags: &[u32]) {
-        if self.careful {
-            self.note_returned_carefully(frags);
+        if self.needs_work_on_return {
+            self.note_returned_slow(frags);
         }
     }
 
     #[cold]
-    fn note_returned_carefully(self, frags: &[u32]) {
+    fn note_returned_slow(self, frags: &[u32]) {
         if let Some(holders) = &self.holders {
             for page in frags.iter().map(|&page| PageIdx(page)) {
                 holders.frags_wait(page, 1);
@@ -195,8 +195,8 @@ impl PoolPtr {
         let meta = self.page_meta(page);
         let frags = meta.frags.load(Ordering::Relaxed);
         if frags as i32 >= 0 {
-            meta.frags.store(frags.wrapping_sub(CAREFUL), Ordering::Relaxed);
-            meta.parts.fetch_add(CAREFUL, Ordering::Relaxed);
+            meta.frags.store(frags.wrapping_sub(SLOW_PATH_BIAS), Ordering::Relaxed);
+            meta.parts.fetch_add(SLOW_PATH_BIAS, Ordering::Relaxed);
         }
         holders.frags_out(page, n);
     }
@@ -219,7 +219,7 @@ impl PoolPtr {
                 return self.unlock_and_wake(returns);
             }
         }
-        late::frags_came_home_late(self, frags);
+        late::return_late_frags(self, frags);
     }
 
     /// Counts fragments in their page, and links the page once. Under the return lock.

@@ -11,12 +11,12 @@
 
 use std::sync::Arc;
 
-use crate::home::lane::Lane;
-use crate::home::message::Message;
+use crate::core::end_watch::EndWatch;
+use crate::core::pool_core::PoolPtr;
 use crate::mem::page::PageIdx;
 use crate::mem::provider::give_back;
-use crate::returns::end_watch::EndWatch;
-use crate::returns::pool_core::PoolPtr;
+use crate::recycle::lane::Lane;
+use crate::recycle::message::Message;
 use crate::sys::published_memory::UnseenPool;
 use crate::sys::sync::Ordering;
 
@@ -31,7 +31,7 @@ pub(crate) fn give_back_all(pool: PoolPtr, pages: &[PageIdx]) {
 
 /// Accounts for pages that returned after the end.
 #[cold]
-pub(crate) fn came_home_late(pool: PoolPtr, pages: &[PageIdx]) {
+pub(crate) fn return_late_pages(pool: PoolPtr, pages: &[PageIdx]) {
     if pages.is_empty() {
         return; // this thread holds nothing of the pool, which may be freed
     }
@@ -57,14 +57,14 @@ impl Drop for Late {
 
 /// Counts fragments (at least one, given by their pages) that returned after the end.
 #[cold]
-pub(crate) fn frags_came_home_late(pool: PoolPtr, frags: &[u32]) {
+pub(crate) fn return_late_frags(pool: PoolPtr, frags: &[u32]) {
     let complete: Vec<PageIdx> = {
         let returns = pool.returns.lock();
         let pages = frags.iter().map(|&page| PageIdx(page));
         pages.filter(|&page| pool.late_frags_counted(&returns, page, 1)).collect()
     };
     // If no page is complete, unlocking was this thread's last access to the pool.
-    came_home_late(pool, &complete);
+    return_late_pages(pool, &complete);
 }
 
 /// The returner's part of step 3, after it saw the flag behind its push.
@@ -77,16 +77,16 @@ pub(crate) fn drain_late(pool: PoolPtr, lane: &Lane) {
     }
     let pages: Vec<PageIdx> = {
         let returns = pool.returns.lock();
-        let home = |message: Message| {
+        let complete = |message: Message| {
             if !message.is_frag() {
                 return Some(message.page());
             }
             let (page, n) = message.frags(pool.geometry.head_mask);
             pool.late_frags_counted(&returns, page, n).then_some(page)
         };
-        messages.into_iter().filter_map(home).collect()
+        messages.into_iter().filter_map(complete).collect()
     };
-    came_home_late(pool, &pages);
+    return_late_pages(pool, &pages);
 }
 
 /// Frees everything and then notifies waiting threads. The last page has returned and the owner is gone.

@@ -14,14 +14,14 @@
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
-use crate::home::cache::OwnerProof;
-use crate::home::lane::{DETACHED, Lane, STARVED};
-use crate::home::message::Message;
+use crate::core::pool_core::{PoolPtr, ReturnState};
 use crate::mem::page::PageIdx;
 use crate::mem::provider::{Provider, give_back};
 use crate::probes;
+use crate::recycle::cache::OwnerProof;
+use crate::recycle::lane::{DETACHED, Lane, STARVED};
+use crate::recycle::message::Message;
 use crate::returns::late;
-use crate::returns::pool_core::{PoolPtr, ReturnState};
 use crate::sys::sync::{Ordering, fence, light_fence};
 
 /// What a returner copied from the pool before a page left it. The pool no longer counts the page, so it may
@@ -56,14 +56,14 @@ impl PoolPtr {
             self.has_no_holder(page);
             return self.leave_here(owner, page);
         }
-        if self.careful {
-            self.comes_home_carefully(page, dirty);
+        if self.needs_work_on_return {
+            self.prepare_for_reuse_slow(page, dirty);
             return self.cached_carefully(page);
         }
         self.cache_or_ring(page);
     }
 
-    /// Puts a page into the idle cache (in a pool with holders: the stock), or the ring, or out of the pool.
+    /// Puts a page into the idle cache, or the ring, or out of the pool.
     #[cold]
     pub(crate) fn cached_carefully(self, page: PageIdx) {
         let Some(owner) = self.owner_here() else { return self.send_page(page) };
@@ -93,7 +93,7 @@ impl PoolPtr {
         if special && self.page_meta(page).refs.load(Ordering::Acquire) != 0 {
             return self.release_held(page);
         }
-        self.comes_home(page, dirty);
+        self.prepare_for_reuse(page, dirty);
         self.send_page(page);
     }
 
@@ -173,7 +173,7 @@ impl PoolPtr {
     fn out(self, returns: impl Deref<Target = ReturnState>, page: PageIdx) {
         if returns.detached {
             drop(returns);
-            return late::came_home_late(self, &[page]);
+            return late::return_late_pages(self, &[page]);
         }
         let gone = self.gone();
         drop(returns);
@@ -182,7 +182,7 @@ impl PoolPtr {
 
     /// Sends many whole pages through the ring under one lock; the pages that do not fit, one by one.
     pub(crate) fn ring_bulk(self, pages: &[u32]) {
-        RingLeft { pool: self, pages }.send();
+        UnsentPages { pool: self, pages }.send();
     }
 
     /// Releases a page with a reference, on a thread that is not the owner's.
@@ -235,12 +235,12 @@ impl PoolPtr {
 }
 
 /// Whole pages on their way into the ring. Its drop sends them also if a callback (waker, provider) panics.
-pub(crate) struct RingLeft<'a> {
+pub(crate) struct UnsentPages<'a> {
     pub(crate) pool: PoolPtr,
     pub(crate) pages: &'a [u32],
 }
 
-impl RingLeft<'_> {
+impl UnsentPages<'_> {
     /// Without pages left this thread may hold nothing of the pool, and does not read it.
     pub(crate) fn send(&mut self) {
         let pool = self.pool;
@@ -261,7 +261,7 @@ impl RingLeft<'_> {
     }
 }
 
-impl Drop for RingLeft<'_> {
+impl Drop for UnsentPages<'_> {
     fn drop(&mut self) {
         self.send();
     }

@@ -11,20 +11,20 @@
 //! Pairs  the owner: `taking_raw`, light fence, `takers`. The thread that ends it: `takers`, heavy fence,
 //!        `taking_raw`. Either the owner sees that it is not alone and exchanges, or the other thread sees it
 //!        taking and waits: then the owner's stores precede the first exchange.
-//! Owners one owner's turns precede the next one's, because the pool moves between them. In a pool without an
-//!        owner (unbound or ended) all threads exchange.
-//! Cost   the owner alone: two stores per call, and one a page. Others: one exchange a page, and once in a
+//! Owners one owner's sections precede the next one's, because the pool moves between them. In a pool without
+//!        an owner (unbound or ended) all threads exchange.
+//! Cost   the owner alone: two stores per call, one per page. Others: one exchange per page, and once in a
 //!        pool's life about 1,600 cycles.
 
-use crate::home::cache::OwnerProof;
-use crate::returns::pool_core::PoolCore;
-use crate::returns::raw_line::{ANYONE, ENDING, OWNER_ALONE, RawPages, Taking};
+use crate::core::pool_core::PoolCore;
+use crate::core::raw_line::{ANYONE, ENDING, OWNER_ALONE, RawPages, Taking};
+use crate::recycle::cache::OwnerProof;
 use crate::sys::sync::{AtomicBool, Backoff, Ordering, heavy_fence, light_fence};
 
-/// The owner's turn. Its end releases a thread in `let_anyone`.
-struct TakingTurn<'a>(&'a AtomicBool);
+/// The owner's exclusive section. Its end releases a thread in `let_anyone`.
+struct TakingSection<'a>(&'a AtomicBool);
 
-impl Drop for TakingTurn<'_> {
+impl Drop for TakingSection<'_> {
     #[inline(always)]
     fn drop(&mut self) {
         self.0.store(false, Ordering::Release); // pairs with let_anyone()
@@ -38,12 +38,12 @@ impl PoolCore {
         self.own.raw.pages()
     }
 
-    /// Runs `take` in a turn of the owner, with how it may take pages. `take` must be short and call no
-    /// callback.
+    /// Runs `take` in an exclusive section of the owner, with how it may take pages. `take` must be short
+    /// and call no callback.
     #[inline(always)]
     pub(crate) fn owner_takes<R>(&self, _owner: OwnerProof, take: impl FnOnce(Taking) -> R) -> R {
         self.own.taking_raw.store(true, Ordering::Relaxed);
-        let _turn = TakingTurn(&self.own.taking_raw);
+        let _section = TakingSection(&self.own.taking_raw);
         light_fence(); // pairs with the heavy fence in let_anyone()
         match self.own.raw.takers.load(Ordering::Relaxed) {
             OWNER_ALONE => take(Taking::Alone),
@@ -65,7 +65,7 @@ impl PoolCore {
         pages.take(Taking::AmongOthers, page)
     }
 
-    /// Ends the owner's exclusive taking. Waits for the owner's current turn, which takes no lock.
+    /// Ends the owner's exclusive taking. Waits for the owner's current section, which takes no lock.
     #[cold]
     fn let_anyone(&self) {
         let _one_at_a_time = self.returns.lock();

@@ -87,12 +87,12 @@ pub(crate) fn current_node() -> u8 {
     if known.0 == cpu && cpu >= 0 {
         return known.1;
     }
-    let node = ask_node();
+    let node = query_node();
     LAST.set((cpu, node));
     node
 }
 
-fn ask_node() -> u8 {
+fn query_node() -> u8 {
     let mut node: libc::c_uint = 0;
     let none = std::ptr::null_mut::<libc::c_void>();
     // SAFETY: the kernel writes one integer.

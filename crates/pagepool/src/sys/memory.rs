@@ -37,13 +37,13 @@ static SYSTEM_PAGE: AtomicUsize = AtomicUsize::new(0);
 /// ```
 pub fn system_page_size() -> usize {
     match SYSTEM_PAGE.load(Ordering::Relaxed) {
-        0 => ask_system_page(),
+        0 => query_system_page(),
         known => known,
     }
 }
 
 #[cold]
-fn ask_system_page() -> usize {
+fn query_system_page() -> usize {
     // SAFETY: the call takes a number and touches no memory.
     let answer = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
     let size = usize::try_from(answer).unwrap_or(0).max(PAGE_SIZE);

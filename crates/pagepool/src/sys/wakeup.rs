@@ -5,16 +5,17 @@
 //! `starved` here and a flag in its lanes, then looks again. The next thread that returns a page signals,
 //! once: it writes the eventfd and calls the wakers of all waiting tasks.
 //!
-//! States by `asked`, which only the owner knows, and `starved`:
-//!        not asked            no thread signals; the next failing allocation arms.
-//!        asked, starved       armed: the next page signals.
-//!        asked, not starved   signalled, or about to be. A waiter wakes at once, so a failing allocation
-//!                             need not arm: arming's heavy fence is paid once per acknowledged signal.
-//! Who    owner: `starve`, `acknowledge`, `signal_was_read`, `expect`, `forget`, `fd`. Any thread that
+//! States by `unacknowledged`, which only the owner knows, and `starved`:
+//!        acknowledged                 no thread signals; the next failing allocation arms.
+//!        unacknowledged, starved      armed: the next page signals.
+//!        unacknowledged, not starved  signalled, or about to be. A waiter wakes at once, so a failing
+//!                                     allocation need not arm: arming's heavy fence is paid once per
+//!                                     acknowledged signal.
+//! Who    owner: `arm`, `acknowledge`, `signal_was_read`, `expect`, `forget`, `fd`. Any thread that
 //!        returned a page: `wake`, holding no lock, because wakers are callbacks. The thread that ends the
 //!        pool: `close`.
 //! Pairs  returning thread: slot, light fence, flag. Owner: flag, heavy fence, slots again (lane.rs,
-//!        `raise_all`). wake (starved, AcqRel) -> starve (Acquire): flags that a returning thread cleared
+//!        `raise_all`). wake (starved, AcqRel) -> arm (Acquire): flags that a returning thread cleared
 //!        before its wake are cleared before the owner sets them again. Both are exchanges, so one reads
 //!        what the other wrote.
 
@@ -87,15 +88,15 @@ impl Wakeup {
     }
 
     /// For the owner: the next returned page signals.
-    pub(crate) fn starve(&self) {
+    pub(crate) fn arm(&self) {
         self.starved.swap(1, Ordering::Acquire); // pairs with wake()
     }
 
-    /// For a thread that returned a page: signals if it is the first since the owner starved. Runs
+    /// For a thread that returned a page: signals if it is the first since the owner armed it. Runs
     /// callbacks.
     #[cold]
     pub(crate) fn wake(&self) {
-        // Release pairs with starve().
+        // Release pairs with arm().
         if self.starved.swap(0, Ordering::AcqRel) != 0 {
             self.signal();
         }

@@ -7,8 +7,8 @@ mod shrink;
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
-use crate::home::stats::{DeferredStats, Inflight, Stats};
 use crate::pool::params::{Holders, OnBusy};
+use crate::stats::{DeferredStats, Inflight, Stats};
 use crate::testing::Setup;
 
 /// A page from joining a pool to leaving it.

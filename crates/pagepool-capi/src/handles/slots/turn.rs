@@ -90,7 +90,7 @@ pub(crate) fn begin(pool: Token) -> Option<OwnerTurn> {
     view.owner.store(me(), Relaxed);
     if let Some(bound) = turn.0.bound() {
         // SAFETY: this thread has the turn, in which no other thread uses the owner's half.
-        unsafe { bound.begin_turn() };
+        unsafe { bound.begin_exclusive() };
     }
     Some(turn)
 }
@@ -108,7 +108,7 @@ impl Drop for OwnerTurn {
     #[inline(always)]
     fn drop(&mut self) {
         if let Some(bound) = self.0.bound() {
-            bound.end_turn();
+            bound.end_exclusive();
         }
         self.0.0.owner.store(0, Relaxed);
     }

@@ -12,7 +12,7 @@ use std::mem::MaybeUninit;
 
 use crate::buf::handle_copy::each::{read_each, write_each};
 use crate::buf::page_buf::PageBuf;
-use crate::returns::pool_core::PoolPtr;
+use crate::core::pool_core::PoolPtr;
 
 /// Handles copied at once.
 const EIGHT: usize = 8;

@@ -4,8 +4,8 @@ use std::mem::MaybeUninit;
 
 use crate::buf::handle_bits::HandleBits;
 use crate::buf::page_buf::PageBuf;
+use crate::core::pool_core::PoolPtr;
 use crate::mem::page::PageIdx;
-use crate::returns::pool_core::PoolPtr;
 
 /// See `write_whole`. Not inlined, like the AVX2 functions: a caller then keeps only their arguments.
 #[inline(never)]

@@ -119,7 +119,7 @@ impl ArenaParams {
     }
 
     /// Whether the arena must query the kernel for the node of each committed page.
-    pub(crate) fn asks_nodes(&self) -> bool {
+    pub(crate) fn queries_nodes(&self) -> bool {
         self.topology.is_machine() && self.uniform_node().is_none()
     }
 
@@ -144,7 +144,7 @@ impl ArenaParams {
             on_missing_huge: self.on_missing_huge,
             place,
             // The kernel knows a page's node only when the page is present.
-            prefault: self.prefault || self.asks_nodes(),
+            prefault: self.prefault || self.queries_nodes(),
             mlock: self.mlock,
             inherit_on_fork: self.inherit_on_fork,
         }

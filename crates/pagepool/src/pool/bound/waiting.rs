@@ -3,8 +3,8 @@
 //! Who    the bound thread: the future borrows the [`Bound`], and stays there. A thread that brings a page
 //!        calls the wakers of all waiting tasks, with no lock held.
 //! How    a poll tries. In one step it then leaves its waker with the wake-up and clears a pending signal. It
-//!        tries again, which arms the wake-up before its last look (refill.rs, `last_look`). Thus it finds a
-//!        page, or the page's returner finds the waker.
+//!        tries again, which arms the wake-up before its last look (refill.rs, `last_attempt`). Thus it
+//!        finds a page, or the page's returner finds the waker.
 //! Cache  other tasks on the owner's thread drop buffers during the wait, and a return into the cache wakes
 //!        no task. Therefore the owner word names no thread while a task waits: that thread returns through
 //!        lane or ring, like any other.
@@ -15,8 +15,8 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
-use crate::home::thread;
 use crate::pool::bound::Bound;
+use crate::recycle::thread;
 use crate::sys::sync::Ordering;
 
 /// The future of [`Bound::wait_for`]. Its drop ends the wait, and loses no page.
@@ -88,7 +88,7 @@ impl<F> Waiting<'_, F> {
         let pool = self.pool.ptr();
         let (stood, _earlier) = pool.wakeup.expect(key, waker.clone());
         if stood {
-            self.pool.policy(|p| p.asked = false);
+            self.pool.policy(|p| p.unacknowledged = false);
         }
         pool.owner.store(thread::NOBODY, Ordering::Relaxed);
     }

@@ -1,8 +1,8 @@
 //! The row of a pool in the published file.
 
+use crate::core::geometry::{Geometry, PoolSizes};
+use crate::core::pool_core::PoolCore;
 use crate::pool::params::{Holders, OnBusy, PoolParams};
-use crate::returns::geometry::{Geometry, PoolSizes};
-use crate::returns::pool_core::PoolCore;
 use crate::sys::placed::{Shared, block_of};
 use crate::sys::published_entry::lines;
 use crate::sys::published_layout::POOL_KIND;

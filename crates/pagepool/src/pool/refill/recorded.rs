@@ -1,8 +1,9 @@
 //! Allocation in a pool that records who holds what.
 //!
-//! What   idle pages are in the stock of the pool's holders. The cache is empty except during the owner's
-//!        slow path. Every allocation comes here, as a cache miss, with the place of its call.
-//! Counts a page of the stock counts as one of the cache.
+//! What   idle pages are in the holder table (`HolderTable::idle_cache`). The pool's own cache is empty
+//!        except during the owner's slow path. Every allocation comes here, as a cache miss, with the place
+//!        of its call.
+//! Counts a page of the idle cache counts as one of the cache.
 
 // UNSAFETY: the fragment state is reached through its owner cell.
 #![expect(unsafe_code)]
@@ -11,13 +12,13 @@ use std::panic::Location;
 
 use crate::buf::page_buf::PageBuf;
 use crate::holders::table::HolderTable;
-use crate::home::cache::{Cache, OwnerProof};
-use crate::home::frag::BIAS;
 use crate::mem::page::PageIdx;
 use crate::pool::bound::Bound;
+use crate::recycle::cache::{Cache, OwnerProof};
+use crate::recycle::frag::BIAS;
 
 impl Bound {
-    /// Allocates a page from the stock or by the slow path, and records it.
+    /// Allocates a page from the idle cache or by the slow path, and records it.
     #[cold]
     pub(crate) fn alloc_recorded(
         &self,
@@ -29,15 +30,15 @@ impl Bound {
         Some(buffer)
     }
 
-    /// Allocates a page from the stock or by the slow path; the caller records it.
+    /// Allocates a page from the idle cache or by the slow path; the caller records it.
     fn alloc_unrecorded(&self) -> Option<PageBuf> {
         let pool = self.ptr();
         if let Some(page) = pool.idle_cache().pop(self.owner()) {
             pool.own.counts.alloc_fast.add(1);
             return Some(PageBuf::whole(pool, page));
         }
-        let _stock = self.stock_in_cache();
-        self.shrink_as_asked();
+        let _lent = self.lend_idle_cache();
+        self.shrink_as_requested();
         self.alloc_missed(pool)
     }
 
@@ -48,12 +49,12 @@ impl Bound {
         Some(page)
     }
 
-    /// Runs [`last_look`](Self::last_look), and in a pool with holders records the page.
+    /// Runs [`last_attempt`](Self::last_attempt), and in a pool with holders records the page.
     #[track_caller]
-    pub(crate) fn last_look_recorded(&self) -> Option<PageIdx> {
+    pub(crate) fn last_attempt_recorded(&self) -> Option<PageIdx> {
         let at = Location::caller();
-        let _stock = self.stock_in_cache();
-        let page = self.last_look()?;
+        let _lent = self.lend_idle_cache();
+        let page = self.last_attempt()?;
         if let Some(holders) = &self.core().holders {
             holders.out(page, at);
         }
@@ -79,26 +80,27 @@ impl Bound {
         true
     }
 
-    /// Moves the stock of a pool with holders into the cache, until the result is dropped.
-    pub(crate) fn stock_in_cache(&self) -> StockInCache<'_> {
-        let Some(holders) = self.core().holders.as_deref().filter(|holders| !holders.stock_is_out()) else {
-            return StockInCache(None); // nothing to move, or called from a callback
+    /// Moves the idle pages of a pool with holders into its own cache, until the result is dropped.
+    pub(crate) fn lend_idle_cache(&self) -> LentIdleCache<'_> {
+        let Some(holders) = self.core().holders.as_deref().filter(|holders| !holders.idle_cache_is_lent())
+        else {
+            return LentIdleCache(None); // nothing to move, or called from a callback
         };
-        move_pages(self.owner(), holders.stock(), &self.core().own.cache);
-        holders.set_stock_out(true);
-        StockInCache(Some((self, holders)))
+        move_pages(self.owner(), holders.idle_cache(), &self.core().own.cache);
+        holders.set_idle_cache_lent(true);
+        LentIdleCache(Some((self, holders)))
     }
 }
 
-/// Its drop moves the pages from the cache of a pool with holders back into the stock, also if a callback
-/// panics.
-pub(crate) struct StockInCache<'a>(Option<(&'a Bound, &'a HolderTable)>);
+/// Its drop moves the pages of a pool with holders from its own cache back into the idle cache, also if a
+/// callback panics.
+pub(crate) struct LentIdleCache<'a>(Option<(&'a Bound, &'a HolderTable)>);
 
-impl Drop for StockInCache<'_> {
+impl Drop for LentIdleCache<'_> {
     fn drop(&mut self) {
         if let Some((bound, holders)) = self.0 {
-            move_pages(bound.owner(), &bound.core().own.cache, holders.stock());
-            holders.set_stock_out(false);
+            move_pages(bound.owner(), &bound.core().own.cache, holders.idle_cache());
+            holders.set_idle_cache_lent(false);
         }
     }
 }

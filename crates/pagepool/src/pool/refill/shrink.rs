@@ -14,13 +14,13 @@
 // UNSAFETY: the owner's state is reached through its owner cells.
 #![expect(unsafe_code)]
 
-use crate::home::message::{Message, MessageQueue};
+use crate::core::pool_core::{NO_REQUEST, NO_REQUEST_BUT_TRACKS};
 use crate::mem::page::PageIdx;
 use crate::pool::bound::Bound;
 use crate::pool::pool_ref::{PoolRef, inflight};
 use crate::pool::refill::Taken;
+use crate::recycle::message::{Message, MessageQueue};
 use crate::returns::late;
-use crate::returns::pool_core::{NOT_ASKED, NOT_ASKED_BUT_TRACKS};
 use crate::sys::sync::Ordering;
 
 /// Pages given to the provider in one call.
@@ -56,38 +56,38 @@ impl Bound {
 
     /// Executes the request of [`PoolRef::ask_to_shrink`], if any. For the owner's slow path.
     #[inline]
-    pub(crate) fn shrink_if_asked(&self) {
-        if self.is_asked() {
-            self.shrink_as_asked();
+    pub(crate) fn shrink_if_requested(&self) {
+        if self.has_request() {
+            self.shrink_as_requested();
         }
     }
 
     /// Whether there is a request. Always true in a pool with holders.
     #[inline(always)]
-    pub(crate) fn is_asked(&self) -> bool {
-        self.ptr().asked_to_shrink.load(Ordering::Relaxed) != NOT_ASKED
+    pub(crate) fn has_request(&self) -> bool {
+        self.ptr().shrink_request.load(Ordering::Relaxed) != NO_REQUEST
     }
 
     #[cold]
-    pub(crate) fn shrink_as_asked(&self) {
+    pub(crate) fn shrink_as_requested(&self) {
         let pool = self.ptr();
-        let nothing = if pool.holders.is_some() { NOT_ASKED_BUT_TRACKS } else { NOT_ASKED };
-        let keep = pool.asked_to_shrink.swap(nothing, Ordering::Relaxed);
-        if keep < NOT_ASKED_BUT_TRACKS {
+        let nothing = if pool.holders.is_some() { NO_REQUEST_BUT_TRACKS } else { NO_REQUEST };
+        let keep = pool.shrink_request.swap(nothing, Ordering::Relaxed);
+        if keep < NO_REQUEST_BUT_TRACKS {
             self.give_idle_back(keep as usize);
         }
     }
 
     fn give_idle_back(&self, keep: usize) -> usize {
         let pool = self.ptr();
-        let _stock = self.stock_in_cache();
+        let _lent = self.lend_idle_cache();
         let mut idle = IdlePages::count(self, keep);
         idle.emergency();
         for lane in pool.lanes.listed_lanes() {
             let mut taken = Taken { lane, pages: 0 };
             idle.drain(lane, &mut taken.pages);
         }
-        idle.take_in_overflow();
+        idle.collect_overflow();
         idle.drain(&pool.ring, &mut 0);
         idle.page_being_cut();
         idle.oldest_of_the_cache();
@@ -117,9 +117,9 @@ impl PoolRef {
     /// # Ok::<(), pagepool::Error>(())
     /// ```
     pub fn ask_to_shrink(&self, keep: usize) {
-        let keep = u32::try_from(keep).unwrap_or(u32::MAX).min(NOT_ASKED_BUT_TRACKS - 1);
+        let keep = u32::try_from(keep).unwrap_or(u32::MAX).min(NO_REQUEST_BUT_TRACKS - 1);
         let pool = self.ptr();
-        pool.asked_to_shrink.fetch_min(keep, Ordering::Relaxed);
+        pool.shrink_request.fetch_min(keep, Ordering::Relaxed);
         // After the request: its lock orders the two for an owner that clears the signal.
         pool.wakeup.signal();
     }
@@ -191,7 +191,7 @@ impl<'a> IdlePages<'a> {
             let Some(message) = queue.pop() else { return };
             if message.is_frag() {
                 let (page, frags) = message.frags(self.bound.ptr().geometry.head_mask);
-                self.frags_home(page, frags);
+                self.collect_frags(page, frags);
             } else {
                 *pages += 1;
                 self.leave(message.page());
@@ -199,19 +199,19 @@ impl<'a> IdlePages<'a> {
         }
     }
 
-    fn take_in_overflow(&mut self) {
+    fn collect_overflow(&mut self) {
         let pool = self.bound.ptr();
         while pool.overflowed.load(Ordering::Relaxed) {
             let taken = pool.take_overflow(&mut pool.returns.lock());
             let Some((page, frags)) = taken else { return };
-            self.frags_home(page, frags);
+            self.collect_frags(page, frags);
         }
     }
 
     /// Counts fragments that returned as messages. A page that they complete is idle, and counts in
     /// `recycle_ring`, as in a refill.
-    fn frags_home(&mut self, page: PageIdx, frags: u32) {
-        if !self.bound.last_frag_home(page, frags) {
+    fn collect_frags(&mut self, page: PageIdx, frags: u32) {
+        if !self.bound.collect_frags(page, frags) {
             return;
         }
         let pool = self.bound.ptr();

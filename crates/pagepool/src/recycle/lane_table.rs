@@ -17,8 +17,8 @@ use std::cell::{Cell, RefCell};
 use std::num::NonZeroU16;
 use std::ptr::{self, NonNull};
 
-use crate::home::lane::Lane;
-use crate::home::lane_list::LaneHold;
+use crate::recycle::lane::Lane;
+use crate::recycle::lane_list::LaneHold;
 #[cfg(not(loom))]
 use crate::sys::thread_end::EndHook;
 
@@ -216,12 +216,12 @@ impl LaneTable {
         place: LanePlace,
         claim: impl FnOnce() -> Option<LaneHold>,
     ) -> Option<NonNull<Lane>> {
-        let lane = self.find_entered(pool).unwrap_or_else(|| self.ask(pool, claim))?;
+        let lane = self.find_entered(pool).unwrap_or_else(|| self.claim_and_enter(pool, claim))?;
         self.take_at_hand(pool, place, lane);
         Some(lane)
     }
 
-    /// A pool's entry; outer `None` if the pool must be asked.
+    /// A pool's entry; outer `None` if a lane must be claimed.
     fn find_entered(&self, pool: u32) -> Option<Option<NonNull<Lane>>> {
         if self.taken.get() == 0 {
             return None;
@@ -260,7 +260,7 @@ impl LaneTable {
     }
 
     /// Claims and enters a lane, or enters that there is none.
-    fn ask(&self, pool: u32, claim: impl FnOnce() -> Option<LaneHold>) -> Option<NonNull<Lane>> {
+    fn claim_and_enter(&self, pool: u32, claim: impl FnOnce() -> Option<LaneHold>) -> Option<NonNull<Lane>> {
         if self.ended.get() {
             return None;
         }
@@ -390,7 +390,7 @@ mod tests {
         let table = LaneTable::new();
         let ended = table.find(7, place(1), || Some(new_lane())).unwrap();
         // SAFETY: the table holds it.
-        unsafe { ended.as_ref() }.raise(crate::home::lane::DETACHED);
+        unsafe { ended.as_ref() }.raise(crate::recycle::lane::DETACHED);
         for others in 0..FEWEST as u32 {
             assert!(table.find(100 + others, place(2), || Some(new_lane())).is_some());
         }
@@ -401,16 +401,16 @@ mod tests {
     #[test]
     fn a_pool_without_a_lane_is_retried_once_in_a_while() {
         let table = LaneTable::new();
-        let asked = Cell::new(0);
+        let claims = Cell::new(0);
         for others in 0..2 * RETRY {
             let none = table.find(1, place(1), || {
-                asked.set(asked.get() + 1);
+                claims.set(claims.get() + 1);
                 None
             });
             assert!(none.is_none());
             // The table is rebuilt several times in between.
             assert!(table.find(2 + others, place(2), || Some(new_lane())).is_some());
         }
-        assert_eq!(asked.get(), 2);
+        assert_eq!(claims.get(), 2);
     }
 }

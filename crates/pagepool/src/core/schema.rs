@@ -2,12 +2,12 @@
 
 use std::mem::offset_of;
 
+use crate::core::pool_core::PoolCore;
 use crate::holders::table::HolderHead;
-use crate::home::cache::Cache;
-use crate::home::lane::Lane;
-use crate::home::ring::ReturnRing;
-use crate::home::stats::{Counters, DeferredCounters, DeferredCounts};
-use crate::returns::pool_core::PoolCore;
+use crate::recycle::cache::Cache;
+use crate::recycle::lane::Lane;
+use crate::recycle::ring::ReturnRing;
+use crate::stats::{Counters, DeferredCounters, DeferredCounts};
 use crate::sys::published_layout::{IN_DEFERRED, IN_HOLDERS, IN_LANE, IN_POOL, SchemaRow, text};
 
 /// Each value is the sum of all rows with its name.
@@ -28,7 +28,7 @@ pub(crate) fn schema() -> Vec<SchemaRow> {
             "inflight.",
             "cache",
             IN_HOLDERS,
-            offset_of!(HolderHead, stock) + Cache::COUNT_AT,
+            offset_of!(HolderHead, idle_cache) + Cache::COUNT_AT,
             size_of::<usize>(),
         ),
         row("inflight.", "frag", IN_POOL, offset_of!(PoolCore, own.0.frag_open), 1),

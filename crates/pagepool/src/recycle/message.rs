@@ -84,7 +84,7 @@ pub(crate) trait MessageQueue {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::returns::geometry::head_mask;
+    use crate::core::geometry::head_mask;
 
     #[test]
     fn one_message_carries_as_many_fragments_as_its_bits_allow() {

@@ -16,7 +16,7 @@ use std::ops::DerefMut;
 use std::sync::{Arc, Weak};
 
 use crate::error::Error;
-use crate::home::stats::{Inflight, Stats};
+use crate::stats::{Inflight, Stats};
 use crate::sys::sync::UnseenLock;
 
 /// The id of a pool, or of a [`MemModel`](crate::MemModel) of other memory, in its registry. Linux:

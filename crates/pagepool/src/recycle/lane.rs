@@ -34,9 +34,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, AtomicU32 as PlainU32, AtomicU64 as PlainU64, AtomicUsize as PlainUsize};
 
 use crate::error::Error;
-use crate::home::message::{Message, MessageQueue};
-use crate::home::stats::Counter;
 use crate::mem::page::PageIdx;
+use crate::recycle::message::{Message, MessageQueue};
+use crate::stats::Counter;
 #[cfg(loom)]
 use crate::sys::sync::OneAtATime;
 use crate::sys::sync::{
@@ -181,7 +181,7 @@ pub(crate) struct Lane {
     /// 0 free, 1 claimed.
     claim: AtomicU32,
     /// The most pages pushed that an observer has read.
-    told: PlainU64,
+    pages_observed: PlainU64,
     pub(crate) wakeup: Arc<Wakeup>,
     /// Held to empty the lane after the pool's end, by the returning thread or the thread that ends the
     /// pool.
@@ -193,7 +193,7 @@ unsafe impl Send for Lane {}
 // SAFETY: slots and fields are atomics; the protocol says who may write them.
 unsafe impl Sync for Lane {}
 
-/// The returning thread's cache line. The owner writes `flags` when the pool starves or ends.
+/// The returning thread's cache line. The owner writes `flags` when the pool finds no page or ends.
 #[derive(Debug)]
 struct LaneProducer {
     /// The next message's slot; written only by the claiming thread.
@@ -264,7 +264,7 @@ impl Lane {
             consumer: Padded(consumer),
             _lines: lines,
             claim: AtomicU32::new(0),
-            told: PlainU64::new(0),
+            pages_observed: PlainU64::new(0),
             wakeup,
             cold: Lock::new(()),
         }
@@ -497,7 +497,7 @@ impl Lane {
         let in_lap = (next - self.producer.slots.first.addr().get()) / size_of::<LaneSlot>();
         let frags = self.producer.frags.read();
         let pages = (lap_start as u64 + in_lap as u64).saturating_sub(frags);
-        self.told.fetch_max(pages, Ordering::Relaxed).max(pages)
+        self.pages_observed.fetch_max(pages, Ordering::Relaxed).max(pages)
     }
 
     /// Messages of fragments in the lane. Any thread.

@@ -9,7 +9,7 @@
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use crate::home::lane_table;
+use crate::recycle::lane_table;
 use crate::sys::published_memory::show_thread;
 
 /// The owner word of an unbound pool; no thread has this token.

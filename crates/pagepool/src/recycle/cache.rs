@@ -50,11 +50,11 @@ pub(crate) struct Cache {
 impl Cache {
     pub(crate) const COUNT_AT: usize = offset_of!(Self, count);
 
-    /// An empty cache of at most [`MAX_CACHE`]. Without `plain_push`, [`push_plain`](Self::push_plain)
+    /// An empty cache of at most [`MAX_CACHE`]. Without `fast_push`, [`push_fast`](Self::push_fast)
     /// always refuses.
-    pub(crate) fn new(capacity: usize, plain_push: bool) -> Self {
+    pub(crate) fn new(capacity: usize, fast_push: bool) -> Self {
         debug_assert!(capacity <= MAX_CACHE, "the builder checks cache_size");
-        let limit = if plain_push { capacity } else { 0 };
+        let limit = if fast_push { capacity } else { 0 };
         Self { entries: OwnerCell::new([0; MAX_CACHE]), count: AtomicUsize::new(0), limit, capacity }
     }
 
@@ -84,19 +84,14 @@ impl Cache {
 
     /// Pushes a page if a store suffices and there is room; else `false`.
     #[inline(always)]
-    pub(crate) fn push_plain(&self, _owner: OwnerProof, page: PageIdx) -> bool {
+    pub(crate) fn push_fast(&self, _owner: OwnerProof, page: PageIdx) -> bool {
         self.push_below(self.limit, page)
     }
 
     /// Pushes a page if a store suffices, there is room, and `may` agrees, which must not run a callback;
     /// else `false`.
     #[inline(always)]
-    pub(crate) fn push_plain_if(
-        &self,
-        _owner: OwnerProof,
-        page: PageIdx,
-        may: impl FnOnce() -> bool,
-    ) -> bool {
+    pub(crate) fn push_fast_if(&self, _owner: OwnerProof, page: PageIdx, may: impl FnOnce() -> bool) -> bool {
         let at = self.count();
         if at >= self.limit || !may() {
             return false;
@@ -184,7 +179,7 @@ impl Cache {
 
     /// [`fill`](Self::fill), limited to the room that needs no more than a copy.
     #[inline(always)]
-    pub(crate) fn fill_plain(
+    pub(crate) fn fill_fast(
         &self,
         owner: OwnerProof,
         room: usize,
@@ -196,7 +191,7 @@ impl Cache {
     /// Lets `source` fill `n` entries behind the last page, if they fit with no more than a copy. They count
     /// only if it returns that it filled all. It must not run a callback. Returns whether they count.
     #[inline(always)]
-    pub(crate) fn push_plain_bulk(
+    pub(crate) fn push_fast_bulk(
         &self,
         _owner: OwnerProof,
         n: usize,
@@ -217,7 +212,7 @@ impl Cache {
 
     /// Whether `n` more pages fit with no more than a copy.
     #[inline(always)]
-    pub(crate) fn has_plain_room(&self, n: usize) -> bool {
+    pub(crate) fn has_fast_room(&self, n: usize) -> bool {
         self.count() + n <= self.limit
     }
 }

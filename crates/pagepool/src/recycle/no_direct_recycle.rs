@@ -2,7 +2,7 @@
 
 use std::marker::PhantomData;
 
-use crate::home::thread;
+use crate::recycle::thread;
 
 /// While it lives, no buffer that this thread returns goes into a cache, not even of a pool bound to this
 /// thread. Buffers return through lane or ring, as from other threads; `recycle_cached` does not change. For

@@ -19,7 +19,8 @@ use crate::sys::sync::{AtomicU32, Ordering};
 
 /// In [`RawLine::takers`]: only the owner takes pages back.
 pub(crate) const OWNER_ALONE: u32 = 0;
-/// In [`RawLine::takers`]: another thread, with the return lock, waits for the owner's turn to end.
+/// In [`RawLine::takers`]: another thread, with the return lock, waits for the end of the owner's
+/// exclusive section.
 pub(crate) const ENDING: u32 = 1;
 /// In [`RawLine::takers`]: any thread may take pages back, by compare-exchange.
 pub(crate) const ANYONE: u32 = 2;
@@ -190,10 +191,10 @@ impl RawPages<'_> {
 #[inline(always)]
 fn each_of_eight(pages: &[u32], look: impl Fn(u32) -> bool) -> usize {
     let (eights, rest) = pages.as_chunks::<8>();
-    for (turn, eight) in eights.iter().enumerate() {
+    for (group, eight) in eights.iter().enumerate() {
         for (at, &page) in eight.iter().enumerate() {
             if !look(page) {
-                return ended_at(turn * 8 + at);
+                return ended_at(group * 8 + at);
             }
         }
     }

@@ -10,8 +10,8 @@
 //!        claimed lane is listed again; if it is free again, the messages of the thread that left are seen
 //!        too, and a lane with any is listed again.
 //! Pairs  claim (list, SeqCst) -> unlist (list, AcqRel) and listed (list, Acquire). unclaim (claim word,
-//!        Release) -> the second check (claim word, Acquire). claim (list; fence; `starved`) against starve
-//!        (`starved`; fence; list): one of them sees the other.
+//!        Release) -> the second check (claim word, Acquire). claim (list; fence; `starved`) against
+//!        arm_wakeup (`starved`; fence; list): one of them sees the other.
 //! Cost   reading the list is one load for any number of lanes. A return does not touch it.
 
 // UNSAFETY: a thread's hold of a lane leads to it by address.
@@ -23,7 +23,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32 as PlainU32, AtomicU64 as PlainU64};
 
-use crate::home::lane::Lane;
+use crate::recycle::lane::Lane;
 use crate::sys::placed::{Placed, Shared};
 use crate::sys::published_layout::BlockAt;
 use crate::sys::sync::{AtomicU64, Ordering};
@@ -52,7 +52,7 @@ impl LaneList {
     /// Claims a free lane for the calling thread and lists it.
     pub(crate) fn claim(&self) -> Option<LaneHold> {
         let at = self.lanes.iter().position(|lane| lane.claim())?;
-        self.listed.fetch_or(1 << at, Ordering::SeqCst); // pairs with unlist(), and with starve()
+        self.listed.fetch_or(1 << at, Ordering::SeqCst); // pairs with unlist(), and with arm_wakeup()
         Some(LaneHold { lane: NonNull::from(&self.lanes[at]), all: Shared::keep(&self.lanes).clone() })
     }
 
@@ -171,22 +171,22 @@ impl Iterator for LaneSet {
     }
 }
 
-/// Which lanes the owner checks for fragments when it cuts a page (I2). Lanes without fragments take turns,
+/// Which lanes the owner checks for fragments when it cuts a page (I2). Lanes without fragments rotate,
 /// one per cut, so idle lanes together cost one check.
 #[derive(Debug, Default)]
-pub(crate) struct CutTurns {
+pub(crate) struct LaneRotation {
     /// Lanes that gave a fragment at the last cut.
     busy: PlainU64,
-    /// The lane from which on the next turn of an idle lane is looked for.
+    /// The lane from which on the next idle lane is looked for.
     next: PlainU32,
 }
 
-impl CutTurns {
+impl LaneRotation {
     /// The busy listed lanes, and one of the others.
     #[inline(always)]
     pub(crate) fn take(&self, listed: LaneSet) -> LaneSet {
         if listed.0 & listed.0.wrapping_sub(1) == 0 {
-            return listed; // at most one lane: busy, or its turn
+            return listed; // at most one lane: busy, or the next idle one
         }
         let busy = listed.0 & self.busy.load(Ordering::Relaxed);
         let idle = listed.0 & !busy;
@@ -209,8 +209,8 @@ impl CutTurns {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::home::message::{Message, MessageQueue};
     use crate::mem::page::PageIdx;
+    use crate::recycle::message::{Message, MessageQueue};
 
     fn lanes(n: usize) -> LaneList {
         LaneList::new((0..n).map(|_| Lane::alone(2)))
@@ -254,20 +254,20 @@ mod tests {
 
     #[test]
     fn of_idle_lanes_a_cut_looks_at_one_and_at_each_in_turn() {
-        let (turns, listed) = (CutTurns::default(), LaneSet(1 | 1 << 5 | 1 << 63));
-        let looks: Vec<Vec<usize>> = (0..6).map(|_| turns.take(listed).collect()).collect();
+        let (rotation, listed) = (LaneRotation::default(), LaneSet(1 | 1 << 5 | 1 << 63));
+        let looks: Vec<Vec<usize>> = (0..6).map(|_| rotation.take(listed).collect()).collect();
         assert_eq!(looks, [[0], [5], [63], [0], [5], [63]]);
-        assert!(turns.take(LaneSet::NONE).is_empty());
+        assert!(rotation.take(LaneSet::NONE).is_empty());
     }
 
     #[test]
     fn busy_lanes_are_looked_at_in_every_cut() {
-        let (turns, listed) = (CutTurns::default(), LaneSet(0b1111));
-        turns.set_busy(LaneSet(0b10010)); // lane 4 left the list
-        let looks: Vec<Vec<usize>> = (0..4).map(|_| turns.take(listed).collect()).collect();
+        let (rotation, listed) = (LaneRotation::default(), LaneSet(0b1111));
+        rotation.set_busy(LaneSet(0b10010)); // lane 4 left the list
+        let looks: Vec<Vec<usize>> = (0..4).map(|_| rotation.take(listed).collect()).collect();
         assert_eq!(looks, [[0, 1], [1, 2], [1, 3], [0, 1]]);
-        turns.set_busy(listed);
-        assert_eq!(turns.take(listed).collect::<Vec<_>>(), [0, 1, 2, 3]);
+        rotation.set_busy(listed);
+        assert_eq!(rotation.take(listed).collect::<Vec<_>>(), [0, 1, 2, 3]);
     }
 
     #[test]

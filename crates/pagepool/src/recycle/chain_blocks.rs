@@ -10,7 +10,7 @@
 
 use std::mem::MaybeUninit;
 
-use crate::home::cache::OwnerProof;
+use crate::recycle::cache::OwnerProof;
 use crate::sys::sync::OwnerCell;
 
 /// Memory for the fragments of one packet.

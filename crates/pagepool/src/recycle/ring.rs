@@ -12,9 +12,9 @@ use std::mem::offset_of;
 use std::num::NonZeroU32;
 use std::sync::atomic::AtomicUsize;
 
-use crate::home::message::{Message, MessageQueue};
-use crate::home::stats::Counter;
 use crate::mem::page::PageIdx;
+use crate::recycle::message::{Message, MessageQueue};
+use crate::stats::Counter;
 #[cfg(loom)]
 use crate::sys::sync::OneAtATime;
 use crate::sys::sync::{AtomicU32, Ordering, Padded, publish};

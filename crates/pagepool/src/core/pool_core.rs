@@ -17,26 +17,26 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool as PlainBool, AtomicU64 as PlainU64};
 use std::sync::{Arc, Weak};
 
+use crate::core::end_watch::EndWatch;
+use crate::core::geometry::{Geometry, PoolSizes};
+use crate::core::raw_line::RawLine;
+use crate::core::registry::{MemId, RegisteredId};
+use crate::core::short_name::ShortName;
 use crate::holders::table::HolderTable;
 use crate::holders::tag::Tag;
-use crate::home::cache::{Cache, OwnerProof};
-use crate::home::chain_blocks::{ChainBlock, ChainStash};
-use crate::home::frag::FragState;
-use crate::home::lane::{Lane, STARVED};
-use crate::home::lane_list::{CutTurns, LaneHold, LaneList};
-use crate::home::lane_table::LanePlace;
-use crate::home::registry::{MemId, RegisteredId};
-use crate::home::ring::{ReturnRing, RingTail};
-use crate::home::stats::{Counter, Counters, DeferredCounts};
-use crate::home::{lane_table, thread};
 use crate::mem::area::Area;
 use crate::mem::dma::Mapping;
 use crate::mem::page::{PageIdx, PageMeta};
 use crate::mem::provider::Provider;
-use crate::returns::end_watch::EndWatch;
-use crate::returns::geometry::{Geometry, PoolSizes};
-use crate::returns::raw_line::RawLine;
-use crate::returns::short_name::ShortName;
+use crate::recycle::cache::{Cache, OwnerProof};
+use crate::recycle::chain_blocks::{ChainBlock, ChainStash};
+use crate::recycle::frag::FragState;
+use crate::recycle::lane::{Lane, STARVED};
+use crate::recycle::lane_list::{LaneHold, LaneList, LaneRotation};
+use crate::recycle::lane_table::LanePlace;
+use crate::recycle::ring::{ReturnRing, RingTail};
+use crate::recycle::{lane_table, thread};
+use crate::stats::{Counter, Counters, DeferredCounts};
 use crate::sys::placed::{Placed, Shared};
 use crate::sys::published_memory::{PublishedRow, UnseenPool};
 use crate::sys::slab::Slab;
@@ -45,11 +45,11 @@ use crate::sys::sync::{
 };
 use crate::sys::wakeup::Wakeup;
 
-/// In [`PoolCore::asked_to_shrink`]: no shrink requested.
-pub(crate) const NOT_ASKED: u32 = u32::MAX;
-/// In [`PoolCore::asked_to_shrink`] of a pool with holders: no shrink requested, but the owner's slow path
+/// In [`PoolCore::shrink_request`]: no shrink requested.
+pub(crate) const NO_REQUEST: u32 = u32::MAX;
+/// In [`PoolCore::shrink_request`] of a pool with holders: no shrink requested, but the owner's slow path
 /// has more to do. One compare finds both.
-pub(crate) const NOT_ASKED_BUT_TRACKS: u32 = NOT_ASKED - 1;
+pub(crate) const NO_REQUEST_BUT_TRACKS: u32 = NO_REQUEST - 1;
 
 /// What a pool and all its handles share.
 #[repr(C)]
@@ -63,7 +63,7 @@ pub(crate) struct PoolCore {
     pub(crate) id: u32,
     /// `id` if the remote return of a plain page needs only its message: no sync, and fences are free.
     /// Otherwise a value that no pool has as its id.
-    pub(crate) plain_id: u32,
+    pub(crate) message_only_id: u32,
     /// Where threads cache their lane to this pool.
     pub(crate) lane_place: LanePlace,
     pub(crate) geometry: Geometry,
@@ -79,8 +79,8 @@ pub(crate) struct PoolCore {
     /// Whether a buffer was ever split inside a cache line. Set by any thread, never cleared. A thread that
     /// has such a part sees it.
     pub(crate) split_lines: PlainBool,
-    /// Number of idle pages that the owner shall keep, or [`NOT_ASKED`] (shrink.rs).
-    pub(crate) asked_to_shrink: AtomicU32,
+    /// Number of idle pages that the owner shall keep, or [`NO_REQUEST`] (shrink.rs).
+    pub(crate) shrink_request: AtomicU32,
 
     pub(crate) own: Padded<OwnerState>,
     pub(crate) returns: Padded<Lock<ReturnState>>,
@@ -119,7 +119,7 @@ pub(crate) struct PoolCore {
     /// Whether buffers have tags.
     pub(crate) tagging: bool,
     /// Whether returning pages need a sync, or their record cleared.
-    pub(crate) careful: bool,
+    pub(crate) needs_work_on_return: bool,
     /// Fragments larger than this take the slow path: all in a pool with holders, else those that do not fit
     /// a page.
     pub(crate) cut_limit: usize,
@@ -155,7 +155,7 @@ pub(crate) struct OwnerState {
     /// The owner's stash of blocks for chains.
     pub(crate) chains: ChainStash,
     /// The lanes that the next cut visits.
-    pub(crate) cut_turns: CutTurns,
+    pub(crate) lane_rotation: LaneRotation,
     /// What addresses need, for any thread.
     pub(crate) raw: RawLine,
 }
@@ -171,10 +171,10 @@ pub(crate) struct ReturnState {
 }
 
 impl OwnerState {
-    pub(crate) fn new(sizes: &PoolSizes, plain_push: bool, raw: RawLine) -> Self {
+    pub(crate) fn new(sizes: &PoolSizes, fast_push: bool, raw: RawLine) -> Self {
         Self {
             taking_raw: AtomicBool::new(false),
-            cache: Cache::new(sizes.cache, plain_push),
+            cache: Cache::new(sizes.cache, fast_push),
             counts: Counters::default(),
             frag: OwnerCell::new(FragState::NONE),
             frag_open: PlainBool::new(false),
@@ -183,7 +183,7 @@ impl OwnerState {
             emergency: OwnerCell::new(Vec::new()),
             chains: ChainStash::new(sizes.chains),
             raw,
-            cut_turns: CutTurns::default(),
+            lane_rotation: LaneRotation::default(),
         }
     }
 
@@ -278,10 +278,10 @@ impl PoolCore {
         self.own.counts.hold.read().wrapping_sub(released) as i64
     }
 
-    /// Where the owner's idle pages are now: the cache, or the stock of a pool with holders.
+    /// Where the owner's idle pages are now: the cache, or the idle cache of a pool with holders.
     pub(crate) fn idle_cache(&self) -> &Cache {
-        let holders = self.holders.as_deref().filter(|holders| !holders.stock_is_out());
-        holders.map_or(&self.own.cache, HolderTable::stock)
+        let holders = self.holders.as_deref().filter(|holders| !holders.idle_cache_is_lent());
+        holders.map_or(&self.own.cache, HolderTable::idle_cache)
     }
 
     /// The owner's proof, if the calling thread is the owner.
@@ -312,14 +312,14 @@ impl PoolPtr {
     /// The calling thread's lane, if it finds it at once and a plain page or a fragment needs only its
     /// message. [`after_free_push`](Lane::after_free_push) is then sufficient as fence.
     #[inline(always)]
-    pub(crate) fn plain_lane<'a>(self) -> Option<&'a Lane> {
-        lane_table::lane_at_hand(self.plain_id, self.lane_place)
+    pub(crate) fn message_only_lane<'a>(self) -> Option<&'a Lane> {
+        lane_table::lane_at_hand(self.message_only_id, self.lane_place)
     }
 
     #[cold]
     fn claim_lane(self) -> Option<LaneHold> {
         let lane = self.lanes.claim()?;
-        // Pairs with add() in starve(), which raises the flags of the lanes that it sees.
+        // Pairs with add() in arm_wakeup(), which raises the flags of the lanes that it sees.
         fence(Ordering::SeqCst);
         if self.wakeup.is_starved() {
             lane.raise(STARVED);
@@ -330,21 +330,21 @@ impl PoolPtr {
     /// Prepares a whole page for reuse: clears its record and syncs at most `dirty` bytes from where packets
     /// begin.
     #[inline]
-    pub(crate) fn comes_home(self, page: PageIdx, dirty: usize) {
-        if self.careful {
-            self.comes_home_carefully(page, dirty);
+    pub(crate) fn prepare_for_reuse(self, page: PageIdx, dirty: usize) {
+        if self.needs_work_on_return {
+            self.prepare_for_reuse_slow(page, dirty);
         }
     }
 
     #[cold]
-    pub(crate) fn comes_home_carefully(self, page: PageIdx, dirty: usize) {
+    pub(crate) fn prepare_for_reuse_slow(self, page: PageIdx, dirty: usize) {
         self.has_no_holder(page);
         self.sync_for_device(page, dirty);
     }
 
     /// Prepares a page whose last fragment returned for reuse: clears its record and syncs the whole page.
     #[cold]
-    pub(crate) fn split_comes_home_carefully(self, page: PageIdx) {
+    pub(crate) fn prepare_split_page(self, page: PageIdx) {
         self.has_no_holder(page);
         self.sync_split_page(page);
     }
@@ -390,7 +390,7 @@ impl PoolPtr {
     /// If a sync panics, the page leaves the pool: the caller must not have counted it as returned.
     #[cold]
     fn sync_each(self, page: PageIdx, start: u64, len: usize) {
-        let in_hand = InHand { pool: self, page };
+        let in_hand = ReleaseOnPanic { pool: self, page };
         for mapping in &self.syncing {
             // A removed device has no address for it, and needs no sync.
             if let Some(at) = mapping.addr_of(start) {
@@ -403,12 +403,12 @@ impl PoolPtr {
 
 /// A page that only the caller has, while a callback runs: if that panics, the page leaves the pool. It is
 /// not synced, because a sync may panic again; a refill syncs all pages from the provider.
-pub(crate) struct InHand {
+pub(crate) struct ReleaseOnPanic {
     pub(crate) pool: PoolPtr,
     pub(crate) page: PageIdx,
 }
 
-impl InHand {
+impl ReleaseOnPanic {
     /// No panic: the page is the caller's again.
     #[inline(always)]
     pub(crate) fn keep(self) {
@@ -416,7 +416,7 @@ impl InHand {
     }
 }
 
-impl Drop for InHand {
+impl Drop for ReleaseOnPanic {
     fn drop(&mut self) {
         self.pool.has_no_holder(self.page);
         self.pool.leave(self.page); // page_return.rs
