@@ -5,11 +5,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use pagepool_net::link::{LiveFrames, NetError};
+use pagepool_link::{LinkError, Namespace};
+use pagepool_net::{LiveFrames, NumberedFrames};
 
 use crate::frame_socket::FrameSocket;
-use crate::namespace::Namespace;
-use crate::numbered::NumberedFrames;
 use crate::sys::packet::Hears;
 
 const BATCH: usize = 64;
@@ -77,12 +76,12 @@ struct GeneratorState {
 #[derive(Debug)]
 pub struct FrameGenerator {
     state: Arc<GeneratorState>,
-    thread: Option<JoinHandle<Result<GeneratorReport, NetError>>>,
+    thread: Option<JoinHandle<Result<GeneratorReport, LinkError>>>,
 }
 
 impl FrameGenerator {
     /// Starts the thread, on a link of a namespace.
-    pub fn start(namespace: &Namespace, link: &str, params: GeneratorParams) -> Result<Self, NetError> {
+    pub fn start(namespace: &Namespace, link: &str, params: GeneratorParams) -> Result<Self, LinkError> {
         let (name, mode) = (link.to_owned(), params.mode);
         let mut sink = namespace.run(move || Sink::open(&name, mode))?;
         let state = Arc::new(GeneratorState::default());
@@ -107,7 +106,7 @@ impl FrameGenerator {
     }
 
     /// Waits for the end of the thread.
-    pub fn join(mut self) -> Result<GeneratorReport, NetError> {
+    pub fn join(mut self) -> Result<GeneratorReport, LinkError> {
         let thread = self.thread.take().expect("only this takes it, once");
         thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     }
@@ -126,7 +125,7 @@ fn run(
     sink: &mut Sink,
     params: &GeneratorParams,
     state: &GeneratorState,
-) -> Result<GeneratorReport, NetError> {
+) -> Result<GeneratorReport, LinkError> {
     let size = params.frames.size();
     let mut bytes = vec![0; size * BATCH];
     bytes.chunks_exact_mut(size).for_each(|frame| params.frames.write(0, frame));
@@ -159,7 +158,7 @@ enum Sink {
 }
 
 impl Sink {
-    fn open(link: &str, mode: GeneratorMode) -> Result<Self, NetError> {
+    fn open(link: &str, mode: GeneratorMode) -> Result<Self, LinkError> {
         if mode == GeneratorMode::Xdp {
             return Ok(Self::Kernel { frames: LiveFrames::load(link)?, at_once: 1 << 12 });
         }
@@ -173,7 +172,7 @@ impl Sink {
         params: &GeneratorParams,
         first: u64,
         most: u64,
-    ) -> Result<u64, NetError> {
+    ) -> Result<u64, LinkError> {
         let size = params.frames.size();
         match self {
             Self::Kernel { frames, at_once } => send_live(frames, &bytes[..size], most, at_once),
@@ -190,7 +189,7 @@ impl Sink {
 }
 
 /// Makes the kernel send at most `most` frames.
-fn send_live(frames: &LiveFrames, frame: &[u8], most: u64, at_once: &mut u64) -> Result<u64, NetError> {
+fn send_live(frames: &LiveFrames, frame: &[u8], most: u64, at_once: &mut u64) -> Result<u64, LinkError> {
     let (start, count) = (Instant::now(), most.min(*at_once));
     frames.send(frame, u32::try_from(count).unwrap_or(u32::MAX))?;
     if start.elapsed() < RUN / 2 {

@@ -4,11 +4,10 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
-use pagepool_net::link::{NetError, Netlink};
+use pagepool_link::sys::poll::wait_readable;
+use pagepool_link::{Host, LinkError, Namespace, Netlink};
 
-use crate::namespace::Namespace;
 use crate::sys::packet::{self, BATCH, Hears};
-use crate::sys::poll::wait_readable;
 
 /// A raw socket for the frames of one link. Only [`FrameSocket::wait`] blocks.
 ///
@@ -45,54 +44,59 @@ impl FrameBatch {
 
 impl FrameSocket {
     /// Opens a socket on a link of a namespace.
-    pub fn open(namespace: &Namespace, link: &str) -> Result<Self, NetError> {
+    pub fn open(namespace: &Namespace, link: &str) -> Result<Self, LinkError> {
         let name = link.to_owned();
         namespace.run(move || Self::open_here(&name))
     }
 
+    /// Opens a socket for the frames of a host's link.
+    pub fn of(host: &Host) -> Result<Self, LinkError> {
+        Self::open(&host.namespace, &host.link.name)
+    }
+
     /// Opens a socket on a link of the calling thread's namespace.
-    pub fn open_here(link: &str) -> Result<Self, NetError> {
+    pub fn open_here(link: &str) -> Result<Self, LinkError> {
         Self::with(link, Hears::Wire)
     }
 
     /// Opens a socket that also receives what this machine sends through the link, as tcpdump does.
-    pub fn tap_here(link: &str) -> Result<Self, NetError> {
+    pub fn tap_here(link: &str) -> Result<Self, LinkError> {
         Self::with(link, Hears::Both)
     }
 
     /// A socket that only sends costs the kernel nothing when frames arrive.
-    pub(crate) fn with(link: &str, hears: Hears) -> Result<Self, NetError> {
+    pub(crate) fn with(link: &str, hears: Hears) -> Result<Self, LinkError> {
         let index = Netlink::open()?.link(link)?.index;
         let socket = packet::open(index, hears);
         let about = || format!("frames of interface {link:?}");
-        let socket = socket.map_err(|error| NetError::call("socket(AF_PACKET)", about(), error))?;
+        let socket = socket.map_err(|error| LinkError::call("socket(AF_PACKET)", about(), error))?;
         Ok(Self { socket, link: link.into() })
     }
 
     /// Returns false if the driver has no room for the frame.
-    pub fn send(&self, frame: &[u8]) -> Result<bool, NetError> {
+    pub fn send(&self, frame: &[u8]) -> Result<bool, LinkError> {
         let sent = packet::send(self.socket.as_fd(), frame);
         Ok(self.unless_full("send", sent)?.is_some())
     }
 
     /// Sends consecutive frames of `len` bytes, at most 64. Returns how many the driver took.
-    pub fn send_many(&self, frames: &[u8], len: usize) -> Result<usize, NetError> {
+    pub fn send_many(&self, frames: &[u8], len: usize) -> Result<usize, LinkError> {
         if len == 0 {
             let (value, range) = ("0".into(), "14 or more");
-            return Err(NetError::OutOfRange { field: "the length of a frame", value, range });
+            return Err(LinkError::OutOfRange { field: "the length of a frame", value, range });
         }
         let sent = packet::send_many(self.socket.as_fd(), frames, len);
         Ok(self.unless_full("sendmmsg", sent)?.unwrap_or(0))
     }
 
     /// Receives a frame, if available. Returns its length, larger than `into` if it was cut.
-    pub fn receive(&self, into: &mut [u8]) -> Result<Option<usize>, NetError> {
+    pub fn receive(&self, into: &mut [u8]) -> Result<Option<usize>, LinkError> {
         let got = packet::receive(self.socket.as_fd(), into);
         self.unless_full("recv", got)
     }
 
     /// Receives the available frames, at most 64. Returns how many.
-    pub fn receive_many(&self, into: &mut FrameBatch) -> Result<usize, NetError> {
+    pub fn receive_many(&self, into: &mut FrameBatch) -> Result<usize, LinkError> {
         let FrameBatch { bytes, frame_len, lengths, count } = into;
         let got = packet::receive_many(self.socket.as_fd(), bytes, *frame_len, lengths);
         *count = 0; // even after an error
@@ -102,16 +106,16 @@ impl FrameSocket {
 
     /// Sleeps at most `limit` until a frame is available. Returns whether one is.
     pub fn wait(&self, limit: Duration) -> bool {
-        wait_readable(self.socket.as_fd(), limit)
+        wait_readable([Some(self.socket.as_fd())], limit).is_some_and(|ready| ready[0])
     }
 
     /// `None`: no room, or nothing to receive.
-    fn unless_full<T>(&self, call: &'static str, result: io::Result<T>) -> Result<Option<T>, NetError> {
+    fn unless_full<T>(&self, call: &'static str, result: io::Result<T>) -> Result<Option<T>, LinkError> {
         match result {
             Ok(value) => Ok(Some(value)),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
             Err(error) if packet::is_full(&error) => Ok(None),
-            Err(error) => Err(NetError::call(call, format!("a frame of interface {:?}", self.link), error)),
+            Err(error) => Err(LinkError::call(call, format!("a frame of interface {:?}", self.link), error)),
         }
     }
 }

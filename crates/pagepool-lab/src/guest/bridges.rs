@@ -8,9 +8,10 @@ use std::collections::BTreeSet;
 use std::process::Command;
 use std::sync::Arc;
 
+use pagepool_link::Namespace;
+
 use super::card::{GuestCard, tap_name};
 use super::error::GuestError;
-use crate::namespace::Namespace;
 
 /// A namespace with the taps of these cards, and a bridge for each wire. `None` if no card is on a tap.
 pub(super) fn bridged(cards: &[GuestCard]) -> Result<Option<Arc<Namespace>>, GuestError> {

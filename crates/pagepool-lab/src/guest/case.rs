@@ -53,9 +53,10 @@ impl Case {
         Self { guest, name, script, expected: &[], seconds: 60, known_fault: None, by_hand: false }
     }
 
-    /// The crate whose tests the commands run (`net_test FILE` or `core_test FILE`).
+    /// The crate whose tests the commands run (`net_test FILE`, `link_test FILE` or `core_test FILE`).
     pub fn tests_of(&self) -> Option<&'static str> {
-        let crates = [("net_test ", "pagepool-net"), ("core_test ", "pagepool")];
+        let crates =
+            [("net_test ", "pagepool-net"), ("link_test ", "pagepool-link"), ("core_test ", "pagepool")];
         crates.iter().find(|(call, _)| self.script.contains(call)).map(|(_, name)| *name)
     }
 

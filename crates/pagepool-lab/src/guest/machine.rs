@@ -4,13 +4,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use pagepool_link::Namespace;
+
 use super::card::{GuestCard, Iommu};
 use super::error::GuestError;
 use super::files::GuestFiles;
 use super::host_tools::HostTools;
 use super::kernel_image::KernelImage;
 use super::kernel_modules::KernelModules;
-use crate::namespace::Namespace;
 
 /// From the guest to this process: the program's output and errors, the files in `/out`, and the exit status.
 pub(super) const CHANNELS: [&str; 4] = ["out", "err", "files", "status"];

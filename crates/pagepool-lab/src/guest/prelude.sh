@@ -202,6 +202,8 @@ interrupts() {
 # net_test FILE [TEST | --OPTION]...: runs the tests of one file of pagepool-net, or those whose names begin with TEST.
 net_test() { tests_of pagepool-net "$@"; }
 
+link_test() { tests_of pagepool-link "$@"; }
+
 core_test() { tests_of pagepool "$@"; }
 
 tests_of() {
