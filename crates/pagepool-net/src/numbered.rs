@@ -15,7 +15,27 @@ const NUMBER_AT: usize = 14;
 const SUM_AT: usize = 22;
 const BODY_AT: usize = 30;
 
-/// A source of numbered frames of one length.
+/// A source of numbered frames of one length. [`Tally`] accounts for those that arrive.
+///
+/// A frame has the EtherType for experiments (0x88b5), its number, a checksum, and content that follows from
+/// the number.
+///
+/// # Examples
+///
+/// ```
+/// use pagepool_link::Mac;
+/// use pagepool_net::{Arrival, NumberedFrames, Tally};
+///
+/// let frames = NumberedFrames::new(Mac([2, 0, 0, 0, 0, 1]), Mac([2, 0, 0, 0, 0, 2]), 60)?;
+/// let (mut frame, mut tally) = ([0; 60], Tally::new(3));
+/// frames.write(0, &mut frame);
+/// assert_eq!(tally.take(&frame), Arrival::Good(0));
+/// frames.write(1, &mut frame);
+/// frame[40] ^= 1; // on the way
+/// assert_eq!(tally.take(&frame), Arrival::Corrupt);
+/// assert_eq!(tally.missing(3), 2); // number 1 was changed, number 2 did not arrive
+/// # Ok::<(), pagepool::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct NumberedFrames {
     header: [u8; NUMBER_AT],
