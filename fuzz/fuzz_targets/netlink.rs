@@ -8,5 +8,5 @@
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
-    pagepool_net::testing::netlink_answers(bytes);
+    pagepool_link::testing::netlink_answers(bytes);
 });

@@ -13,7 +13,9 @@ use std::time::{Duration, Instant};
 
 use crate::installed::{compiled, compiled_with, has};
 use pagepool::observe::{EntryView, RunFolder};
-use pagepool_lab::{Namespace, NumberedFrames, Tally, TempFolder, TwoHosts, TwoHostsParams, or_skip};
+use pagepool_lab::{FrameSocket, TempFolder, or_skip};
+use pagepool_link::{Namespace, TwoHosts, TwoHostsParams};
+use pagepool_net::{NumberedFrames, Tally};
 
 /// Nothing here takes as long.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -122,7 +124,7 @@ const WINDOW: u64 = 64;
 
 /// Sends numbered frames both ways, and has each arrive before too many others go.
 fn exchange(hosts: &TwoHosts, frames: u64) {
-    let ends = [&hosts.a, &hosts.b].map(|host| host.frame_socket().unwrap());
+    let ends = [&hosts.a, &hosts.b].map(|host| FrameSocket::of(host).unwrap());
     let [a, b] = [&hosts.a.link, &hosts.b.link];
     let numbered = [(a, b), (b, a)].map(|(from, to)| NumberedFrames::between(from, to, 700).unwrap());
     let (mut sent, mut tallies) = ([0; 2], [Tally::new(frames), Tally::new(frames)]);
@@ -223,7 +225,7 @@ fn receive_frames(program: &Path, frames: u64) {
     let mut command = Command::new(program);
     command.args([hosts.near[0].name.clone(), frames.to_string()]);
     let mut receiver = hosts.run_between(move || Program::start(&mut command)).until(READY);
-    let (end, link) = (hosts.a.frame_socket().unwrap(), &hosts.a.link);
+    let (end, link) = (FrameSocket::of(&hosts.a).unwrap(), &hosts.a.link);
     let (numbered, mut frame) = (NumberedFrames::between(link, link, 700).unwrap(), [0; 700]);
     let start = Instant::now();
     for number in 0.. {

@@ -11,10 +11,9 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use pagepool_lab::{
-    Arrival, FrameBatch, FrameGenerator, GeneratorMode, GeneratorParams, Host, NumberedFrames, Tally,
-    TwoHosts, TwoHostsParams, or_skip,
-};
+use pagepool_lab::{FrameBatch, FrameGenerator, FrameSocket, GeneratorMode, GeneratorParams, or_skip};
+use pagepool_link::{Host, TwoHosts, TwoHostsParams};
+use pagepool_net::{Arrival, NumberedFrames, Tally};
 
 use crate::installed::{self, prefix, run};
 use crate::testpmd::Testpmd;
@@ -260,7 +259,7 @@ const WINDOW: u64 = 128;
 
 /// Sends numbered frames from one host to the other, each once, and looks at what is in those that arrive.
 fn carry(from: &Host, to: &Host, size: usize, count: u64) {
-    let sockets = [from, to].map(|host| host.frame_socket().unwrap());
+    let sockets = [from, to].map(|host| FrameSocket::of(host).unwrap());
     let frames = NumberedFrames::between(&from.link, &to.link, size).unwrap();
     let (mut frame, mut batch, mut tally) = (vec![0; size], FrameBatch::new(2048), Tally::new(count));
     let (start, mut sent) = (Instant::now(), 0);
@@ -322,7 +321,7 @@ fn forward(hosts: &TwoHosts, folder: &Path, ops: &str, cache: u32) -> String {
 /// Waits until everything that was sent is through: frames arrive in order, so the last one arrives last.
 /// Where a queue was full, another one follows it.
 fn drain(from: &Host, to: &Host) {
-    let sockets = [from, to].map(|host| host.frame_socket().unwrap());
+    let sockets = [from, to].map(|host| FrameSocket::of(host).unwrap());
     let frames = NumberedFrames::between(&from.link, &to.link, 60).unwrap();
     let (mut frame, mut batch, mut tally) = ([0; 60], FrameBatch::new(2048), Tally::new(1 << 20));
     let start = Instant::now();

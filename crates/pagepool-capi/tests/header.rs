@@ -428,6 +428,7 @@ const OTHERS: &[&str] = &[
     "pagepool_net",
     "pagepool_c",
     "pagepool_lab",
+    "pagepool_link",
     "pagepool_",
     "pagepool_skb_",
 ];

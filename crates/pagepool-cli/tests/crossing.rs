@@ -8,9 +8,11 @@ use std::time::{Duration, Instant};
 
 use crate::between::{Place, capture, dropped_by_link, hosts, number, ok, unreceived, wait_until};
 use pagepool::{Arena, ArenaParams, Error, Pool, PoolParams, XdpBuff, XdpFrameBulk};
-use pagepool_lab::{Arrival, FrameSocket, NumberedFrames, Tally, TempFolder, TwoHosts, TwoHostsParams};
-use pagepool_net::link::{Mac, Netlink, TokenBucket};
-use pagepool_net::{Device, TxMode, TxQueue, Umem, UmemParams, XskDevice, XskMode, XskParams};
+use pagepool_lab::{FrameSocket, TempFolder};
+use pagepool_link::{Mac, Netlink, TokenBucket, TwoHosts, TwoHostsParams};
+use pagepool_net::{
+    Arrival, Device, NumberedFrames, Tally, TxMode, TxQueue, Umem, UmemParams, XskDevice, XskMode, XskParams,
+};
 
 const QUEUES: u32 = 8;
 /// VLANs, from this number on.

@@ -5,7 +5,8 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use pagepool_lab::{TempFolder, TwoHostsParams};
+use pagepool_lab::TempFolder;
+use pagepool_link::TwoHostsParams;
 use serde_json::Value;
 
 use crate::between::{

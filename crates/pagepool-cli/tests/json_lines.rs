@@ -5,7 +5,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::between::{self, Place, Reading, binary, far_ends, frames, hosts, number, pass, wait_until};
-use pagepool_lab::{TwoHosts, TwoHostsParams};
+use pagepool_link::{TwoHosts, TwoHostsParams};
 use serde_json::Value;
 
 /// The parts of a line that have figures of queues.

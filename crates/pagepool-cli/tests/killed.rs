@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant, SystemTime};
 
-use pagepool_lab::{TwoHosts, TwoHostsParams};
+use pagepool_link::{TwoHosts, TwoHostsParams};
 use serde_json::{Value, json};
 
 /// In this many kills each command is killed once when it has all its links; `PAGEPOOL_KILLS` asks for more.

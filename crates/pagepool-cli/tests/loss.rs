@@ -6,8 +6,7 @@ use crate::between::{
     Place, Reading, binary, check_loss, far_ends, frames, hosts, keep_to, number, ok, received_by_link, send,
     signal, text, wait_until,
 };
-use pagepool_lab::{TwoHosts, TwoHostsParams};
-use pagepool_net::link::Netlink;
+use pagepool_link::{Netlink, TwoHosts, TwoHostsParams};
 use rustix::thread::{CpuSet, sched_getaffinity};
 use serde_json::Value;
 

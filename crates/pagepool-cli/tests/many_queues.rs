@@ -4,7 +4,7 @@
 use std::time::Instant;
 
 use crate::between::{Place, hosts, number};
-use pagepool_lab::{TwoHosts, TwoHostsParams};
+use pagepool_link::{TwoHosts, TwoHostsParams};
 
 /// Pairs of queues, and how many on a machine that has less memory free than `FREE_KIB`. Over one UMEM 16
 /// took 37 MiB each of the kernel's.

@@ -6,8 +6,8 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::between::{LIMIT, Place, Reading, binary, far_ends, frames, hosts, ok, second_of, send, text};
-use pagepool_lab::{TempFolder, TwoHostsParams};
-use pagepool_net::link::Netlink;
+use pagepool_lab::TempFolder;
+use pagepool_link::{Netlink, TwoHostsParams};
 use serde_json::Value;
 
 /// A folder in which commands publish, and what looks into it.

@@ -14,9 +14,9 @@ use crate::between::{
     BpfFolder, Ends, Place, Sets, binary, dropped_by_link, far_ends, frames, hosts, number, ok, send, signal,
     wait_until,
 };
-use pagepool_lab::{FrameBatch, FrameSocket, Tally, TempFolder, TwoHosts, TwoHostsParams};
-use pagepool_net::link::Netlink;
-use pagepool_net::{Attach, Redirect};
+use pagepool_lab::{FrameBatch, FrameSocket, TempFolder};
+use pagepool_link::{Netlink, TwoHosts, TwoHostsParams};
+use pagepool_net::{Attach, Redirect, Tally};
 use serde_json::Value;
 
 /// Frames of the stream in a millisecond.
@@ -589,7 +589,7 @@ fn rss_on_a_card_that_another_run_spreads_names_that_process() {
 /// The kernel refuses an XDP program of one buffer where the other end's packets are longer than a page.
 fn have_near1_refuse(hosts: &TwoHosts) {
     let long = hosts.b.link.index;
-    hosts.b.namespace.run(move || ok(ok(pagepool_net::link::Netlink::open()).set_mtu(long, 9000)));
+    hosts.b.namespace.run(move || ok(ok(pagepool_link::Netlink::open()).set_mtu(long, 9000)));
 }
 
 #[test]

@@ -6,8 +6,7 @@ use std::io::Read;
 use std::process::{Command, Output, Stdio};
 
 use crate::between::{Place, binary, far_ends, frames, hosts, number, ok, pass, signal, text, wait_until};
-use pagepool_lab::TwoHostsParams;
-use pagepool_net::link::Netlink;
+use pagepool_link::{Netlink, TwoHostsParams};
 
 /// Commands that print without an interface.
 const PRINTING: [&[&str]; 11] = [

@@ -7,8 +7,8 @@ use crate::between;
 use std::collections::BTreeSet;
 
 use crate::between::{Place, Running, far_ends, frames, hosts, ok, pass};
-use pagepool_lab::{TempFolder, TwoHostsParams};
-use pagepool_net::link::Netlink;
+use pagepool_lab::TempFolder;
+use pagepool_link::{Netlink, TwoHostsParams};
 
 const NET_ADMIN: u64 = 1 << 12;
 const NET_RAW: u64 = 1 << 13;

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::between::{Place, Sets, binary, far_ends, hosts, text};
-use pagepool_lab::{TwoHosts, TwoHostsParams};
+use pagepool_link::{TwoHosts, TwoHostsParams};
 
 /// The binary with these arguments on a terminal of this size, in which `script` runs it.
 fn on_terminal(arguments: &str, columns: usize, rows: usize) -> Command {

@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::between::{Place, Sets, binary, hosts, text};
-use pagepool_lab::{TempFolder, TwoHosts, TwoHostsParams};
+use pagepool_lab::TempFolder;
+use pagepool_link::{TwoHosts, TwoHostsParams};
 
 /// A command of some seconds.
 fn command(seconds: &str, environment: &[(&str, &str)]) -> Command {

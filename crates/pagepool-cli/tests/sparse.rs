@@ -9,7 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::between::{Place, far_ends, frames, hosts, keep_to, number, send};
-use pagepool_lab::{FrameSocket, TwoHosts, TwoHostsParams};
+use pagepool_lab::FrameSocket;
+use pagepool_link::{TwoHosts, TwoHostsParams};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 /// How long packets are sent at each rate.

@@ -4,8 +4,8 @@
 use std::process::Command;
 
 use crate::between::{Ends, LIMIT, Place, binary, ok, text, wait_until};
-use pagepool_lab::{Namespace, TempFolder, or_skip};
-use pagepool_net::link::{Ethtool, VethEnd};
+use pagepool_lab::{TempFolder, or_skip};
+use pagepool_link::{Ethtool, Namespace, VethEnd};
 use serde_json::Value;
 
 /// A namespace in which `near0` and `far0` are the ends of a veth, or a line that says why there is none.
@@ -82,7 +82,7 @@ fn a_vlan_interface_keeps_inner_tags_and_has_the_offloads_below() {
     let Some(said) = warnings(name, &namespace, &["drop", "top0"]) else { return };
     assert!(said.contains(BELOW) && !said.contains("VLAN tags"), "{said}");
     namespace.run(|| ok(ok(Ethtool::open()).send_whole_packets("far0")));
-    namespace.run(|| ok(ok(Ethtool::open()).set_offload("near0", pagepool_net::link::Offload::Gro, false)));
+    namespace.run(|| ok(ok(Ethtool::open()).set_offload("near0", pagepool_link::Offload::Gro, false)));
     assert_eq!(warnings(name, &namespace, &["drop", "top0"]).as_deref(), Some(""));
 }
 

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use crate::between::{
     Ends, LinkLosses, Place, Running, dropped_by_link, hosts, number, text, unreceived, wait_until,
 };
-use pagepool_lab::{Host, TwoHosts, TwoHostsParams};
+use pagepool_link::{Host, TwoHosts, TwoHostsParams};
 use serde_json::Value;
 
 /// What is sent: bytes over TCP, and packets of UDP.

@@ -8,8 +8,9 @@ use crate::between::{
     LIMIT, LinkLosses, Place, Reading, Running, binary, capture, far_ends, frames, hosts, number, ok, pass,
     send, signal, text, wait_until,
 };
-use pagepool_lab::{Tally, TempFolder, TwoHosts, TwoHostsParams};
-use pagepool_net::link::{Netlink, TokenBucket};
+use pagepool_lab::TempFolder;
+use pagepool_link::{Netlink, TokenBucket, TwoHosts, TwoHostsParams};
+use pagepool_net::Tally;
 use serde_json::Value;
 
 /// What is sent in each way of most tests.
@@ -553,7 +554,7 @@ fn an_interface_that_goes_down_and_up_goes_on() {
     pass(&frames(&hosts, 0, 64), 100, &a, &b);
     let index = hosts.near[0].index;
     for (up, said) in [(false, "near0 is down"), (true, "near0 is up")] {
-        hosts.run_between(move || ok(ok(pagepool_net::link::Netlink::open()).set_up(index, up)));
+        hosts.run_between(move || ok(ok(pagepool_link::Netlink::open()).set_up(index, up)));
         running.wait_for_words(said);
     }
     drop((a, b)); // a socket tells once that its link was down
@@ -572,7 +573,7 @@ fn an_interface_that_goes_away_ends_it_with_the_verdict() {
         let Some(hosts) = hosts(name, &params(1500, 1)) else { return };
         let Some(running) = Place::Between(&hosts).start(name, command) else { return };
         let index = hosts.near[0].index;
-        hosts.run_between(move || ok(ok(pagepool_net::link::Netlink::open()).delete(index)));
+        hosts.run_between(move || ok(ok(pagepool_link::Netlink::open()).delete(index)));
         let document = running.end();
         assert_eq!(
             (&document["ended_by"], &document["gone"]),
@@ -654,6 +655,6 @@ fn what_a_run_attached_is_gone_when_it_is_killed() {
     let Some(running) = Place::Between(&hosts).start(name, &["echo", "near0"]) else { return };
     pass(&frames(&hosts, 0, 64), 64, &far, &far);
     running.interrupt();
-    let link = hosts.run_between(|| ok(ok(pagepool_net::link::Netlink::open()).link("near0")));
+    let link = hosts.run_between(|| ok(ok(pagepool_link::Netlink::open()).link("near0")));
     assert_eq!(link.xdp, [], "nothing is attached any more");
 }

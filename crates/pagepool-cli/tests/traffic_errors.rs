@@ -7,8 +7,8 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 use crate::between::{Place, binary, hosts, ok, text};
-use pagepool_lab::{TempFolder, TwoHosts, TwoHostsParams};
-use pagepool_net::link::{Ethtool, Netlink, Offload, VethEnd};
+use pagepool_lab::TempFolder;
+use pagepool_link::{Ethtool, Netlink, Offload, TwoHosts, TwoHostsParams, VethEnd};
 
 /// Of nobody, who may do nothing.
 const NOBODY: u32 = 65_534;

@@ -9,8 +9,8 @@ use std::error::Error;
 use std::time::Duration;
 
 use pagepool::{Arena, ArenaParams, Bound, Pool, PoolParams, XdpBuff};
-use pagepool_lab::{FrameSocket, Namespace};
-use pagepool_net::link::{Netlink, VethEnd};
+use pagepool_lab::FrameSocket;
+use pagepool_link::{Namespace, Netlink, VethEnd};
 use pagepool_net::{Attach, Device, DeviceExt, Redirect, Umem, UmemParams, XskDevice, XskParams};
 
 /// What a thread in the namespace can return.

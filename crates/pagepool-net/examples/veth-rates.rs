@@ -4,20 +4,19 @@
 //! `cargo run --profile dist -p pagepool-net --example veth-rates`, as root, in its own namespaces, which are
 //! gone at the end.
 
+use std::error::Error;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use pagepool_lab::{
-    FrameBatch, FrameGenerator, FrameSocket, GeneratorMode, GeneratorParams, NumberedFrames, Tally,
-    TcpParams, TcpTransfer, TwoHosts, TwoHostsParams,
-};
-use pagepool_net::link::NetError;
+use pagepool_lab::{FrameBatch, FrameGenerator, FrameSocket, GeneratorMode, GeneratorParams};
+use pagepool_link::{LinkError, TcpParams, TcpTransfer, TwoHosts, TwoHostsParams};
+use pagepool_net::{NumberedFrames, Tally};
 
 const SECONDS: Duration = Duration::from_secs(2);
 
-fn main() -> Result<(), NetError> {
+fn main() -> Result<(), Box<dyn Error>> {
     let hosts = TwoHosts::new(&TwoHostsParams::default())?;
     for size in [64, 1500] {
         for mode in [GeneratorMode::Xdp, GeneratorMode::Same, GeneratorMode::Numbered] {
@@ -25,16 +24,16 @@ fn main() -> Result<(), NetError> {
         }
         receive(&hosts, size)?;
     }
-    tcp(&hosts)
+    Ok(tcp(&hosts)?)
 }
 
-fn params(hosts: &TwoHosts, size: usize, mode: GeneratorMode) -> Result<GeneratorParams, NetError> {
+fn params(hosts: &TwoHosts, size: usize, mode: GeneratorMode) -> Result<GeneratorParams, pagepool::Error> {
     let frames = NumberedFrames::between(&hosts.a.link, &hosts.near[0], size)?;
     Ok(GeneratorParams { frames, count: 100_000_000, limit: SECONDS, per_second: None, mode })
 }
 
 /// No socket listens: the kernel drops the frames behind the driver.
-fn send(hosts: &TwoHosts, size: usize, mode: GeneratorMode) -> Result<(), NetError> {
+fn send(hosts: &TwoHosts, size: usize, mode: GeneratorMode) -> Result<(), Box<dyn Error>> {
     let source = FrameGenerator::start(&hosts.a.namespace, "far0", params(hosts, size, mode)?)?;
     let report = source.join()?;
     let what = match mode {
@@ -47,7 +46,7 @@ fn send(hosts: &TwoHosts, size: usize, mode: GeneratorMode) -> Result<(), NetErr
 }
 
 /// One socket receives frames and checks them.
-fn receive(hosts: &TwoHosts, size: usize) -> Result<(), NetError> {
+fn receive(hosts: &TwoHosts, size: usize) -> Result<(), Box<dyn Error>> {
     let socket = open(hosts, 0)?;
     let (mut tally, mut batch) = (Tally::new(100_000_000), FrameBatch::new(2048));
     let source =
@@ -70,12 +69,12 @@ fn receive(hosts: &TwoHosts, size: usize) -> Result<(), NetError> {
     Ok(())
 }
 
-fn open(hosts: &TwoHosts, end: usize) -> Result<FrameSocket, NetError> {
+fn open(hosts: &TwoHosts, end: usize) -> Result<FrameSocket, LinkError> {
     let name = hosts.near[end].name.clone();
     hosts.run_between(move || FrameSocket::open_here(&name))
 }
 
-fn tcp(hosts: &TwoHosts) -> Result<(), NetError> {
+fn tcp(hosts: &TwoHosts) -> Result<(), LinkError> {
     let stop = Arc::new(AtomicBool::new(false));
     let bridge = forward([open(hosts, 0)?, open(hosts, 1)?], stop.clone());
     let params = TcpParams { duration: SECONDS, ..TcpParams::default() };
@@ -88,7 +87,7 @@ fn tcp(hosts: &TwoHosts) -> Result<(), NetError> {
     Ok(())
 }
 
-fn forward(ends: [FrameSocket; 2], stop: Arc<AtomicBool>) -> JoinHandle<Result<(), NetError>> {
+fn forward(ends: [FrameSocket; 2], stop: Arc<AtomicBool>) -> JoinHandle<Result<(), LinkError>> {
     thread::spawn(move || {
         let (start, mut batch) = (Instant::now(), FrameBatch::new(2048));
         while !stop.load(Ordering::Relaxed) && start.elapsed() < 10 * SECONDS {

@@ -88,8 +88,9 @@
 //! | hand packets to another thread | [`handoff`] |
 //! | send memory that a device does not know | [`Egress`]: reuse its address, map the area once, or copy |
 //! | send pages on a UDP or TCP socket | [`ZeroCopySocket`]: `MSG_ZEROCOPY` and its completions |
-//! | create and query links | [`link`]: veths, addresses, offloads, token buckets, what not to touch |
-//! | see packets as they are on the wire | [`link::offload_faults`]: offloads that remove VLAN tags |
+//! | count frames that are lost, repeated or changed | [`NumberedFrames`] and a [`Tally`] of what arrived |
+//! | create and query links | the crate `pagepool-link`: veths, addresses, offloads, token buckets |
+//! | see packets as they are on the wire | [`pagepool_link::offload_faults`]: what removes VLAN tags |
 //!
 //! # Rules
 //!
@@ -122,8 +123,9 @@ mod device;
 mod drivers;
 mod error;
 pub mod forward;
-pub mod link;
+mod interface;
 mod mem_nic;
+mod numbered;
 mod steering;
 mod sys;
 #[cfg(any(test, feature = "testing"))]
@@ -148,11 +150,14 @@ pub use forward::{
     Action, BUDGET, Egress, ForwardStats, Forwarder, HandoffRx, HandoffTx, Ingress, NoStack, PacketHandler,
     PartCycles, Path, PathStats, PortId, PublishedDevice, Stack, handoff, swap_macs,
 };
+#[doc(hidden)] // for the traffic generators of the workspace's laboratory
+pub use interface::live_frames::LiveFrames;
 pub use mem_nic::cable::Cable;
 pub use mem_nic::device_memory::{DeviceMemory, Fault};
 pub use mem_nic::nic_domain::NicDomain;
 pub use mem_nic::port_thread::PortThread;
 pub use mem_nic::{MemNic, MemNicParams, NicPort, PortStats, PortStep, mem_nic};
+pub use numbered::{Arrival, NumberedFrames, Tally};
 pub use steering::Match;
 pub use steering::flow_rule::FlowRule;
 pub use sys::clock::{ticks, ticks_per_second};

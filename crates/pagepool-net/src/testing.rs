@@ -8,11 +8,12 @@ mod rig;
 use std::os::fd::AsFd;
 
 use pagepool::Error;
+use pagepool_link::XdpMode;
+pub use pagepool_link::testing::DropRule;
 
 pub use crate::device::FarEnd;
 use crate::error::parameter;
-pub use crate::link::egress::drop_rule::DropRule;
-use crate::link::{XdpMode, lookup};
+use crate::interface::lookup;
 use crate::sys::bpf as sys;
 pub use crate::xsk::{LoadedMatch, TailAdjuster};
 pub use conformance::{device, slow_device};
@@ -33,14 +34,4 @@ pub fn detach_xdp(interface: &str) -> Result<(), Error> {
             .map_err(|error| parameter("interface", interface, error.to_string()))?;
     }
     Ok(())
-}
-
-/// Parses any bytes as netlink answers of the kernel, of every kind, and returns how many messages there
-/// were. For fuzzers: no bytes may do harm.
-///
-/// ```
-/// assert_eq!(pagepool_net::testing::netlink_answers(b"anything at all, really"), 1);
-/// ```
-pub fn netlink_answers(datagram: &[u8]) -> usize {
-    crate::link::read_all(datagram)
 }

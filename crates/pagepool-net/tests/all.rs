@@ -14,7 +14,6 @@ mod examples;
 mod fake;
 mod fault_nic;
 mod forward;
-mod link;
 mod many_ports;
 mod mem_forward;
 mod mem_nic;

@@ -8,7 +8,7 @@ use std::thread;
 
 use crate::veth::Veth;
 use pagepool::Error;
-use pagepool_net::link::Netlink;
+use pagepool_link::Netlink;
 use pagepool_net::testing::{TailAdjuster, detach_xdp};
 use pagepool_net::{Attach, Redirect};
 

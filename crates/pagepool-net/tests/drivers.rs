@@ -5,11 +5,10 @@ use std::sync::Arc;
 
 use pagepool::{Arena, ArenaParams, PoolParams, XdpFrameBulk};
 use pagepool_lab::FrameSocket;
-use pagepool_net::link::Netlink;
-use pagepool_net::testing::FarEnd;
+use pagepool_link::Netlink;
 use pagepool_net::{
     Attach, DRIVERS, DeviceExt, OpenParams, OpenedDevice, Redirect, TxQueue, Wake, XdpProgram, open_device,
-    open_devices, swap_macs,
+    open_devices, swap_macs, testing::FarEnd,
 };
 
 fn arena() -> Arc<Arena> {

@@ -32,7 +32,7 @@ use std::time::{Duration, Instant};
 
 use crate::veth::{Far, Veth};
 use pagepool_lab::FrameSocket;
-use pagepool_lab::link::Netlink;
+use pagepool_link::Netlink;
 use pagepool_net::testing::FarEnd;
 
 #[test]
@@ -299,7 +299,7 @@ fn udp_echo_answers_its_port_and_disturbs_nothing_else() {
             let far = there.link("far0").expect("it is there").index;
             there.add_address(far, THERE, 24).expect("a free address");
             // Its kernel leaves checksums to the card; a veth would hand them over unfinished.
-            let ethtool = pagepool_lab::link::Ethtool::open().expect("a namespace of our own");
+            let ethtool = pagepool_link::Ethtool::open().expect("a namespace of our own");
             ethtool.send_whole_packets("far0").expect("a veth can");
             let socket = UdpSocket::bind((THERE, 0)).expect("the address is here");
             socket.set_read_timeout(Some(Duration::from_millis(100))).expect("a time");

@@ -13,11 +13,10 @@ use crate::veth::Veth;
 use pagepool::observe::{EntryView, ProcessView, RunFolder};
 use pagepool::{Arena, ArenaParams, Bound, Pool, PoolParams, publish};
 use pagepool_lab::TempFolder;
-use pagepool_lab::link::Netlink;
-use pagepool_net::testing::FarEnd;
+use pagepool_link::Netlink;
 use pagepool_net::{
     Action, Attach, Forwarder, MemNic, MemNicParams, NicDomain, NicPort, OpenParams, PortId, PublishedDevice,
-    Redirect, XdpProgram, XskDevice, XskParams, mem_nic, open_device,
+    Redirect, XdpProgram, XskDevice, XskParams, mem_nic, open_device, testing::FarEnd,
 };
 
 /// Longer than anything takes that comes at all.

@@ -11,11 +11,10 @@ use std::time::{Duration, Instant};
 use crate::veth::Veth;
 use pagepool::{Arena, ArenaParams, Bound, DmaDomain, Pool, PoolParams, XdpBuff};
 use pagepool_lab::FrameSocket;
-use pagepool_net::testing::FarEnd;
 use pagepool_net::{
     Action, Attach, Device, DeviceExt, Forwarder, Ingress, MemNicParams, NicDomain, NicPort, PacketHandler,
     PortId, Redirect, Stack, Umem, UmemParams, Wake, XskDevice, XskMode, XskParams, handoff, mem_nic,
-    umem_in_memory, xsk_in_memory,
+    testing::FarEnd, umem_in_memory, xsk_in_memory,
 };
 
 /// Longer than anything takes that is not lost.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crate::veth::{CAP_BPF, CAP_IPC_LOCK, CAP_NET_ADMIN, CAP_NET_RAW, CAP_SYS_ADMIN, Refused, Veth};
 use pagepool::{Arena, ArenaParams, Error, Pool, PoolParams};
-use pagepool_net::link::Netlink;
+use pagepool_link::Netlink;
 use pagepool_net::{
     Attach, BusyPoll, Redirect, TxMetadataMode, Umem, UmemParams, XskDevice, XskMode, XskParams,
 };

@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 use crate::veth::Veth;
 use pagepool::{Arena, ArenaParams, Bound, Pool, PoolParams, XdpBuff, XdpFrame, XdpFrameBulk};
 use pagepool_lab::FrameSocket;
-use pagepool_net::testing::FarEnd;
 use pagepool_net::{
     Attach, Device, DeviceExt, Redirect, TxQueue, Umem, UmemParams, XskDevice, XskMode, XskParams,
+    testing::FarEnd,
 };
 
 /// Longest a packet may take; and how many go through each queue, in bursts that the rings have room for.

@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 
 use crate::veth::{Far, Veth};
 use pagepool::{Arena, ArenaParams, Bound, Pool, PoolParams, PoolRef, XdpBuff, XdpFrame, XdpFrameBulk};
-use pagepool_net::link::Netlink;
-use pagepool_net::testing::FarEnd;
+use pagepool_link::Netlink;
 use pagepool_net::{
     Attach, Device, DeviceExt, Redirect, TxQueue, Umem, UmemParams, XskDevice, XskMode, XskParams,
+    testing::FarEnd,
 };
 
 /// Set in the process that is to be killed.

@@ -5,8 +5,8 @@ use std::path::Path;
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
-use pagepool_lab::link::{LinkInfo, Mac, NetError};
-use pagepool_lab::{FrameSocket, TwoHosts, TwoHostsParams};
+use pagepool_lab::FrameSocket;
+use pagepool_link::{LinkInfo, Mac, LinkError, TwoHosts, TwoHostsParams};
 
 use crate::{Error, Missing};
 
@@ -36,7 +36,7 @@ pub fn ask(program: &Path, arguments: &[&str]) -> Result<usize, Error> {
     command.arg(&hosts.near[0].name).args(arguments);
     // A child is where the thread is that starts it.
     let mut example = Example(hosts.run_between(move || command.spawn())?);
-    let (socket, macs) = (hosts.a.frame_socket()?, [mac(&hosts.a.link)?, mac(&hosts.near[0])?]);
+    let (socket, macs) = (FrameSocket::of(&hosts.a)?, [mac(&hosts.a.link)?, mac(&hosts.near[0])?]);
     let (mut answered, mut number, mut last) = ([BTreeSet::new(), BTreeSet::new()], 0, Instant::now());
     while answered[0].len() < ANSWERS {
         if let Some(status) = example.0.try_wait()? {
@@ -59,7 +59,7 @@ pub fn ask(program: &Path, arguments: &[&str]) -> Result<usize, Error> {
     Ok(answered[1].len())
 }
 
-fn unless_missing(error: NetError) -> Error {
+fn unless_missing(error: LinkError) -> Error {
     if error.is_permission() { Missing(error.to_string()).into() } else { error.into() }
 }
 

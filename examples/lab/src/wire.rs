@@ -12,8 +12,9 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use pagepool_lab::link::{LinkInfo, NetError};
-use pagepool_lab::{Arrival, FrameBatch, FrameSocket, Host, NumberedFrames, Tally, TwoHosts, TwoHostsParams};
+use pagepool_lab::{FrameBatch, FrameSocket};
+use pagepool_link::{LinkInfo, LinkError, Host, TwoHosts, TwoHostsParams};
+use pagepool_net::{Arrival, NumberedFrames, Tally};
 
 use crate::{Allocator, Error, Missing, Options, Outcome, ticks};
 
@@ -73,7 +74,7 @@ pub fn forward<F: Forwarder>(options: &Options) -> Result<Outcome, Error> {
     Ok(outcome(&ends, options, closed, ticks))
 }
 
-fn unless_missing(error: &NetError) -> Error {
+fn unless_missing(error: &LinkError) -> Error {
     if error.is_permission() { Missing(error.to_string()).into() } else { error.to_string().into() }
 }
 
@@ -104,7 +105,7 @@ struct End {
 impl End {
     fn new(host: &Host, near: &LinkInfo, options: &Options) -> Result<Self, Error> {
         let frames = NumberedFrames::between(&host.link, near, SIZE)?;
-        let socket = host.frame_socket()?;
+        let socket = FrameSocket::of(host)?;
         let (bytes, batch, tally) = (vec![0; SIZE * BATCH], FrameBatch::new(SIZE), Tally::new(options.count));
         Ok(Self { socket, frames, bytes, sent: 0, batch, tally })
     }

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use pagepool_lab::TwoHosts;
+use pagepool_link::TwoHosts;
 
 /// No answer takes as long.
 const LIMIT: Duration = Duration::from_secs(60);

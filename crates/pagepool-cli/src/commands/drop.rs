@@ -2,8 +2,7 @@
 
 use clap::Args;
 use pagepool::XdpBuff;
-use pagepool_lab::Tally;
-use pagepool_net::{Action, Ingress, PacketHandler};
+use pagepool_net::{Action, Ingress, PacketHandler, Tally};
 
 use crate::engine::frame_source::NoSource;
 use crate::engine::poll_loop::PortHandler;

@@ -7,7 +7,7 @@
 
 use clap::Args;
 use pagepool::XdpBuff;
-use pagepool_net::link::shell_word;
+use pagepool_link::shell_word;
 use pagepool_net::{Action, Ingress, PacketHandler, PortId};
 
 use crate::engine::frame_source::NoSource;

@@ -10,9 +10,8 @@ use std::time::{Duration, Instant};
 use super::drop::DropHandler;
 use clap::Args;
 use pagepool::{Bound, ETH_HEADER, XdpBuff, XdpFrame};
-use pagepool_lab::NumberedFrames;
-use pagepool_net::link::{Mac, shell_word};
-use pagepool_net::{BUDGET, Forwarder, PacketHandler, PortId, Stack, TxQueue, ticks};
+use pagepool_link::{Mac, shell_word};
+use pagepool_net::{BUDGET, Forwarder, NumberedFrames, PacketHandler, PortId, Stack, TxQueue, ticks};
 
 use crate::engine::frame_source::{FrameSource, SourceState};
 use crate::engine::socket_sizes::{HEADROOM, SocketSizes};

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use pagepool::Holders;
-use pagepool_lab::TcpTransfer;
+use pagepool_link::TcpTransfer;
 use serde_json::{Map, Value};
 
 use super::outcome::DemoResult;

@@ -14,8 +14,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use pagepool::{Arena, Error, Holders};
-use pagepool_lab::{TcpParams, TcpReport, TcpTransfer, TwoHosts, TwoHostsParams};
-use pagepool_net::link::NetError;
+use pagepool_link::{LinkError, TcpParams, TcpReport, TcpTransfer, TwoHosts, TwoHostsParams};
 use pagepool_net::{Attach, DeviceStats, OpenedDevice, TxMode, open_devices};
 
 use super::forward_task::{DemoHandler, ForwardTask};
@@ -141,7 +140,7 @@ fn transfer(
     seconds: u64,
 ) -> Result<TcpReport, String> {
     let params = TcpParams { duration: Duration::from_secs(seconds) + GRACE, ..TcpParams::default() };
-    let failed = |error: NetError| format!("the transfer between the hosts failed: {}", error_chain(&error));
+    let failed = |error: LinkError| format!("the transfer between the hosts failed: {}", error_chain(&error));
     let (from, to) = (&hosts.a, &hosts.b);
     let transfer = TcpTransfer::start(&from.namespace, &to.namespace, to.address, params).map_err(failed)?;
     state.move_to(Phase::Traffic);

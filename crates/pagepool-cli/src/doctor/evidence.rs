@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use pagepool::{Inflight, Stats};
-use pagepool_net::link::KernelPoolStats;
+use pagepool_link::KernelPoolStats;
 
 /// A pool younger than this at the first look is still being filled; its slow calls are not judged.
 pub const WARM_UP: Duration = Duration::from_secs(5);

@@ -1,6 +1,6 @@
 //! Rules and their findings.
 
-use pagepool_net::link::shell_word;
+use pagepool_link::shell_word;
 
 use super::evidence::Evidence;
 

@@ -14,8 +14,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use pagepool_link::{LinkInfo, Netlink, shell_word};
 use pagepool_net::Redirect;
-use pagepool_net::link::{LinkInfo, Netlink, shell_word};
 use serde::Serialize;
 
 use super::port_sample::PortSample;

@@ -9,8 +9,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use pagepool::{Bound, Error, Pool};
-use pagepool_lab::Tally;
-use pagepool_net::{Device, Forwarder, PacketHandler, PortId, Stack, TxQueue, Wake};
+use pagepool_net::{Device, Forwarder, PacketHandler, PortId, Stack, Tally, TxQueue, Wake};
 
 use self::idleness::{Idleness, Rest};
 use super::frame_source::{FrameSource, SourceState};

@@ -33,7 +33,7 @@ pub struct Sample {
     pub checked: Option<Checked>,
 }
 
-/// Counts of a [`Tally`](pagepool_lab::Tally).
+/// Counts of a [`Tally`](pagepool_net::Tally).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Checked {
     pub good: u64,

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use pagepool_net::link::{LinkInfo, Netlink};
+use pagepool_link::{LinkInfo, Netlink};
 
 /// How late a driver may count a packet, and the time between two looks.
 const LATE: Duration = Duration::from_secs(2);

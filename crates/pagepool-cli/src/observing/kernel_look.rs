@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::Instant;
 
-use pagepool_net::link::{KernelPagePool, KernelPagePools, NetError, Netlink};
+use pagepool_link::{KernelPagePool, KernelPagePools, LinkError, Netlink};
 
 /// The state of the kernel at one time.
 #[derive(Clone, Debug)]
@@ -21,12 +21,12 @@ pub struct KernelLook {
 pub struct KernelWatch(KernelPagePools);
 
 impl KernelWatch {
-    /// Connects to the kernel. [`NetError::NoKernelPools`] says what it lacks.
-    pub fn open() -> Result<Self, NetError> {
+    /// Connects to the kernel. [`LinkError::NoKernelPools`] says what it lacks.
+    pub fn open() -> Result<Self, LinkError> {
         KernelPagePools::open().map(Self)
     }
 
-    pub fn look(&mut self) -> Result<KernelLook, NetError> {
+    pub fn look(&mut self) -> Result<KernelLook, LinkError> {
         let (taken, pools) = (Instant::now(), self.0.list()?);
         let names = if pools.is_empty() { HashMap::new() } else { names()? };
         Ok(KernelLook { taken, pools, names, has_stats: self.0.has_stats() })
@@ -40,6 +40,6 @@ impl KernelLook {
     }
 }
 
-fn names() -> Result<HashMap<u32, String>, NetError> {
+fn names() -> Result<HashMap<u32, String>, LinkError> {
     Ok(Netlink::open()?.links()?.into_iter().map(|link| (link.index, link.name)).collect())
 }

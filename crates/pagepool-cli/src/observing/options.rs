@@ -4,7 +4,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use pagepool_net::link::NetError;
+use pagepool_link::LinkError;
 use serde::Serialize;
 
 use super::kernel_look::{KernelLook, KernelWatch};
@@ -74,7 +74,7 @@ impl ObserveOptions {
 
     /// Shows the page pools of the kernel, once or until a signal ends the command.
     pub fn run_kernel(&self, shown: &impl ShownOfKernel) -> Result<(), String> {
-        let said = |error: NetError| error_chain(&error);
+        let said = |error: LinkError| error_chain(&error);
         let mut watch = KernelWatch::open().map_err(said)?;
         let mut look = watch.look().map_err(said)?;
         let Some(seconds) = self.watch else {

@@ -1,6 +1,6 @@
 //! What helps a thread that serves its device too slowly, on its interface.
 
-use pagepool_net::link::shell_word;
+use pagepool_link::shell_word;
 
 /// Above this share of its time, a thread is mostly in system calls.
 const MOSTLY: f64 = 0.8;

@@ -3,7 +3,7 @@
 //! Each life of a sender has its own numbers. Frames missing between lives, or before the first frame seen,
 //! belong to no gap; the comparison of sent and arrived shows them.
 
-use pagepool_lab::{Arrival, Tally};
+use pagepool_net::{Arrival, Tally};
 
 use super::counts::PeerCounts;
 
@@ -77,8 +77,8 @@ impl Arrivals {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pagepool_lab::NumberedFrames;
-    use pagepool_net::link::Mac;
+    use pagepool_link::Mac;
+    use pagepool_net::NumberedFrames;
 
     fn counts(numbers: impl IntoIterator<Item = u64>) -> PeerCounts {
         let frames = NumberedFrames::new(Mac([2; 6]), Mac([4; 6]), 64).expect("64 bytes are a frame");

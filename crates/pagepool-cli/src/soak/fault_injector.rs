@@ -4,8 +4,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use pagepool_lab::TwoHosts;
-use pagepool_net::link::{NetError, Netlink};
+use pagepool_link::{LinkError, Netlink, TwoHosts};
 
 use super::counts::{Order, PeerCounts};
 use super::flow::Flow;
@@ -50,7 +49,7 @@ impl LinkEnd {
     }
 }
 
-fn failed(error: NetError) -> String {
+fn failed(error: LinkError) -> String {
     error.to_string()
 }
 
@@ -200,13 +199,13 @@ impl<'a> FaultInjector<'a> {
 }
 
 /// The link ends in their order of going down: the forwarder's and the hosts' in turn.
-fn ends(hosts: &TwoHosts) -> Result<Vec<LinkEnd>, NetError> {
+fn ends(hosts: &TwoHosts) -> Result<Vec<LinkEnd>, LinkError> {
     let near = |at: usize| {
         let netlink = hosts.run_between(Netlink::open)?;
-        Ok::<_, NetError>(LinkEnd { netlink, index: hosts.near[at].index })
+        Ok::<_, LinkError>(LinkEnd { netlink, index: hosts.near[at].index })
     };
-    let far = |host: &pagepool_lab::Host| {
-        Ok::<_, NetError>(LinkEnd { netlink: host.namespace.netlink()?, index: host.link.index })
+    let far = |host: &pagepool_link::Host| {
+        Ok::<_, LinkError>(LinkEnd { netlink: host.namespace.netlink()?, index: host.link.index })
     };
     Ok(vec![near(0)?, far(&hosts.b)?, near(1)?, far(&hosts.a)?])
 }

@@ -9,8 +9,9 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
-use pagepool_lab::{FrameBatch, FrameSocket, NumberedFrames};
-use pagepool_net::link::{Mac, NetError};
+use pagepool_lab::{FrameBatch, FrameSocket};
+use pagepool_link::{LinkError, Mac};
+use pagepool_net::NumberedFrames;
 
 use super::arrivals::{Arrivals, LIFE_SHIFT};
 use super::counts::{CountsFile, Order, PeerCounts};
@@ -62,7 +63,7 @@ pub fn run(task: &PeerParams) -> Result<ExitCode, String> {
     }
     let input = io::stdin().as_fd().try_clone_to_owned();
     let record = CountsFile::over(File::from(input.map_err(|error| format!("standard input: {error}"))?));
-    let mut peer = Peer::new(task).map_err(|error| error.to_string())?;
+    let mut peer = Peer::new(task)?;
     peer.work(&record)
 }
 
@@ -81,11 +82,11 @@ struct Peer {
 }
 
 impl Peer {
-    fn new(task: &PeerParams) -> Result<Self, NetError> {
-        let frames = NumberedFrames::new(mac_of(task.from), mac_of(task.to), task.size)?;
+    fn new(task: &PeerParams) -> Result<Self, String> {
+        let frames = NumberedFrames::new(mac_of(task.from), mac_of(task.to), task.size);
         Ok(Self {
-            socket: FrameSocket::open_here(&task.link)?,
-            frames,
+            socket: FrameSocket::open_here(&task.link).map_err(|error| error.to_string())?,
+            frames: frames.map_err(|error| error.to_string())?,
             next: task.life << LIFE_SHIFT,
             bytes: vec![0; BURST * task.size],
             received: FrameBatch::new(ROOM),
@@ -116,7 +117,7 @@ impl Peer {
     }
 
     /// Sends as much of a burst as the socket takes; the rest follows next.
-    fn send(&mut self) -> Result<usize, NetError> {
+    fn send(&mut self) -> Result<usize, LinkError> {
         let frames = self.bytes.chunks_exact_mut(self.frames.size());
         frames.zip(self.next..).for_each(|(frame, number)| self.frames.write(number, frame));
         let sent = match self.socket.send_many(&self.bytes, self.frames.size()) {
@@ -132,7 +133,7 @@ impl Peer {
     }
 
     /// Receives at most twice as many frames as it sends, against a backlog.
-    fn receive(&mut self) -> Result<usize, NetError> {
+    fn receive(&mut self) -> Result<usize, LinkError> {
         let mut all = 0;
         for _ in 0..2 {
             let got = match self.socket.receive_many(&mut self.received) {
@@ -151,7 +152,7 @@ impl Peer {
 }
 
 /// Whether the interface is down, which is temporary.
-fn is_down(error: &NetError) -> bool {
+fn is_down(error: &LinkError) -> bool {
     let errno = error.source().and_then(|cause| cause.downcast_ref::<io::Error>());
     errno.is_some_and(|errno| errno.kind() == io::ErrorKind::NetworkDown)
 }

@@ -4,8 +4,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use pagepool_lab::Host;
-use pagepool_net::link::Mac;
+use pagepool_link::{Host, Mac};
 
 use super::counts::{CountsFile, Order, PeerCounts};
 use super::peer::{self, counter_file};

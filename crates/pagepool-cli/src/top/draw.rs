@@ -93,7 +93,7 @@ mod tests {
     use std::path::{Path, PathBuf};
     use std::time::{Duration, Instant, SystemTime};
 
-    use pagepool_net::link::{KernelPagePool, KernelPoolStats};
+    use pagepool_link::{KernelPagePool, KernelPoolStats};
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
 

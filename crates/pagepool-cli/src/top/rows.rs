@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use pagepool::observe::{PoolView, ProcessView};
-use pagepool_net::link::{KernelPagePool, KernelPoolStats};
+use pagepool_link::{KernelPagePool, KernelPoolStats};
 
 use super::row_key::RowKey;
 use super::sampler::Sampled;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use pagepool::observe::{PoolView, ProcessView, RunFolder};
-use pagepool_net::link::{KernelPagePool, KernelPoolStats};
+use pagepool_link::{KernelPagePool, KernelPoolStats};
 
 use super::row_key::RowKey;
 use crate::observing::kernel_look::{KernelLook, KernelWatch};

@@ -23,8 +23,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
 
 use pagepool::XdpBuff;
-use pagepool_lab::Tally;
-use pagepool_net::{Action, Ingress, PacketHandler};
+use pagepool_net::{Action, Ingress, PacketHandler, Tally};
 use rtrb::{Consumer, Producer, RingBuffer};
 use rustix::fs::{OFlags, fcntl_setfl};
 use rustix::io::Errno;

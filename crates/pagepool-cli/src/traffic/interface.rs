@@ -3,11 +3,11 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use pagepool_net::Driver;
-use pagepool_net::link::{
-    Ethtool, LinkInfo, NetError, Netlink, OffloadFault, OffloadSources, SshSession, XdpMode, cautions,
+use pagepool_link::{
+    Ethtool, LinkError, LinkInfo, Netlink, OffloadFault, OffloadSources, SshSession, XdpMode, cautions,
     shell_word,
 };
+use pagepool_net::Driver;
 
 use super::options::Numbers;
 use crate::engine::socket_sizes::{HEADERS, HEADROOM};
@@ -49,7 +49,7 @@ impl Kernel {
     pub fn open() -> Result<Self, String> {
         let open = || {
             let (netlink, ethtool) = (Netlink::open()?, Ethtool::open()?);
-            Ok::<_, NetError>(Self { netlink, ethtool, session: SshSession::current() })
+            Ok::<_, LinkError>(Self { netlink, ethtool, session: SshSession::current() })
         };
         open().map_err(|error| error_chain(&error))
     }
@@ -57,7 +57,7 @@ impl Kernel {
     /// Looks up the interface of a device, with the given queues or all.
     pub fn interface(&mut self, device: &str, queues: Option<&Numbers>) -> Result<Interface, String> {
         let (scheme, name) = split(device)?;
-        let failed = |error: NetError| error_chain(&error);
+        let failed = |error: LinkError| error_chain(&error);
         let link = self.netlink.link(name).map_err(failed)?;
         let name = &*link.name; // ethtool takes no alternative name
         if link.mac.is_none() {
@@ -211,8 +211,8 @@ fn chosen(name: &str, there: u32, asked: Option<&Numbers>) -> Result<Vec<u32>, S
 
 #[cfg(test)]
 mod tests {
-    use pagepool_lab::{Namespace, or_skip};
-    use pagepool_net::link::VethEnd;
+    use pagepool_lab::or_skip;
+    use pagepool_link::{Namespace, VethEnd};
 
     use super::*;
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use pagepool_net::link::{HeldOffloads, NetError, OffloadFault, OffloadOwner, OffloadSources, XdpMode};
+use pagepool_link::{HeldOffloads, LinkError, OffloadFault, OffloadOwner, OffloadSources, XdpMode};
 
 use super::interface::{Interface, Kernel};
 use super::setup::OpenedInterface;
@@ -113,7 +113,7 @@ impl OffloadsOff {
                 self.held.push((held, undo));
                 Ok(true)
             }
-            Ok(None) | Err(NetError::FixedOffload { .. }) => Ok(false),
+            Ok(None) | Err(LinkError::FixedOffload { .. }) => Ok(false),
             Err(error) => Err(error_chain(&error)),
         }
     }
@@ -171,13 +171,13 @@ fn still_on(fault: &OffloadFault) -> Option<OffloadFault> {
 
 #[cfg(test)]
 mod tests {
-    use pagepool_net::link::{Netlink, Offload, offload_faults};
+    use pagepool_link::{Netlink, Offload, offload_faults};
 
     use super::*;
 
     #[test]
     fn after_a_fix_the_warning_names_only_offloads_that_stay_on() {
-        let (mut netlink, ethtool) = (Netlink::open().unwrap(), pagepool_net::link::Ethtool::open().unwrap());
+        let (mut netlink, ethtool) = (Netlink::open().unwrap(), pagepool_link::Ethtool::open().unwrap());
         let lo = netlink.link("lo").unwrap();
         let faults = offload_faults(&mut netlink, &ethtool, &lo, XdpMode::Generic).unwrap();
         let Some(mut fault) = faults.into_iter().find(|fault| !fault.offloads.is_empty()) else {

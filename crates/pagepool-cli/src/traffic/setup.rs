@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use pagepool::{Arena, Error, NodeId, PAGE_SIZE, PoolRef};
-use pagepool_net::link::XdpMode;
+use pagepool_link::XdpMode;
 use pagepool_net::{
     Attach, BusyPoll, Match, OpenParams, OpenedDevice, Redirect, SocketInfo, TxMode, XdpProgram, open_devices,
 };
@@ -409,7 +409,7 @@ mod tests {
             ("pagepool-eth0".into(), "pagepool-eth0:100".into())
         );
     }
-    use pagepool_net::link::Netlink;
+    use pagepool_link::Netlink;
     use pagepool_net::open_device;
 
     #[test]

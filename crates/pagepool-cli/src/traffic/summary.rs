@@ -1,9 +1,8 @@
 //! The verdict of a command on interfaces.
 
 use pagepool::PoolRef;
-use pagepool_lab::Tally;
-use pagepool_net::link::{Ethtool, shell_word};
-use pagepool_net::ticks_per_second;
+use pagepool_link::{Ethtool, shell_word};
+use pagepool_net::{Tally, ticks_per_second};
 use serde_json::{Map, Value};
 
 use super::capture::CaptureResult;

@@ -13,10 +13,9 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use pagepool::observe::{Life, RunFolder};
-use pagepool_lab::{
-    FrameSocket, Namespace, NumberedFrames, Tally, TempFolder, TwoHosts, TwoHostsParams, or_skip,
-};
-use pagepool_net::link::NetError;
+use pagepool_lab::{FrameSocket, TempFolder, or_skip};
+use pagepool_link::{Namespace, TwoHosts, TwoHostsParams};
+use pagepool_net::{NumberedFrames, Tally};
 use rustix::thread::{CpuSet, sched_setaffinity};
 use serde_json::Value;
 
@@ -627,7 +626,7 @@ pub fn frames(hosts: &TwoHosts, to: usize, size: usize) -> NumberedFrames {
 
 /// The far ends of both links.
 pub fn far_ends(hosts: &TwoHosts) -> [FrameSocket; 2] {
-    [&hosts.a, &hosts.b].map(|host| host.frame_socket().expect("a socket"))
+    [&hosts.a, &hosts.b].map(|host| FrameSocket::of(host).expect("a socket"))
 }
 
 /// Sends a frame; where there is no room, again.
@@ -720,7 +719,7 @@ pub fn unreceived(document: &Value) -> u64 {
     lost.filter(|(key, _)| key.starts_with("rx_")).filter_map(|(_, count)| count.as_u64()).sum()
 }
 
-pub fn ok<T>(result: Result<T, NetError>) -> T {
+pub fn ok<T, E: std::fmt::Display>(result: Result<T, E>) -> T {
     result.unwrap_or_else(|error| panic!("{error}"))
 }
 

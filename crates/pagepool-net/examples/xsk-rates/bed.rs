@@ -6,10 +6,9 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use pagepool_lab::{
-    FrameGenerator, GeneratorMode, GeneratorParams, Namespace, NumberedFrames, TcpParams, TcpTransfer,
-    TwoHosts, TwoHostsParams,
-};
+use pagepool_lab::{FrameGenerator, GeneratorMode, GeneratorParams};
+use pagepool_link::{Namespace, TcpParams, TcpTransfer, TwoHosts, TwoHostsParams};
+use pagepool_net::NumberedFrames;
 
 use crate::option;
 

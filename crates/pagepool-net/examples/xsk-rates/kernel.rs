@@ -8,7 +8,7 @@
 use std::io::{self, Read};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
-use pagepool_net::link::Netlink;
+use pagepool_link::Netlink;
 
 /// Numbers of include/uapi/linux/bpf.h.
 const PROG_LOAD: libc::c_int = 5;

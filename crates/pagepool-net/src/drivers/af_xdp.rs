@@ -11,7 +11,7 @@ use super::queues::Queues;
 use crate::device::Device;
 use crate::error::parameter;
 use crate::forward::holder_tags::tag_received;
-use crate::link::lookup;
+use crate::interface::lookup;
 use crate::sys::errno;
 use crate::xsk::{
     Attach, Redirect, Umem, UmemParams, UnboundSocket, XDP_HEADROOM, XskDevice, XskMode, XskParams,

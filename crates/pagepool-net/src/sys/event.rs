@@ -7,6 +7,9 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::time::Duration;
 
+pub(crate) use pagepool_link::sys::poll::wait_readable;
+use pagepool_link::sys::poll::{entry, poll};
+
 use super::socket::descriptor;
 
 /// A new event counter at 0 that never blocks and does not survive `exec`.
@@ -110,34 +113,6 @@ impl SleepSet {
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }
-}
-
-/// Sleeps until a descriptor is readable, at most `timeout`. Returns which are; `None` if a signal ended the
-/// sleep.
-pub(crate) fn wait_readable<const N: usize>(
-    fds: [Option<BorrowedFd<'_>>; N],
-    timeout: Duration,
-) -> Option<[bool; N]> {
-    let mut polled = fds.map(entry);
-    poll(&mut polled, timeout).then(|| polled.map(|polled| polled.revents != 0))
-}
-
-fn entry(fd: Option<BorrowedFd<'_>>) -> libc::pollfd {
-    let fd = fd.map_or(-1, |fd| fd.as_raw_fd()); // the kernel ignores negative ones
-    libc::pollfd { fd, events: libc::POLLIN, revents: 0 }
-}
-
-/// False if a signal ended it.
-fn poll(polled: &mut [libc::pollfd], timeout: Duration) -> bool {
-    let limit = libc::timespec {
-        tv_sec: i32::try_from(timeout.as_secs()).unwrap_or(i32::MAX).into(), // 68 years
-        tv_nsec: timeout.subsec_nanos().into(),
-    };
-    let (at, len) = (polled.as_mut_ptr(), polled.len() as libc::nfds_t);
-    // SAFETY: the kernel reads and writes that many entries, and reads the time; both outlive the call. It
-    // reports descriptors that are not open.
-    let ready = unsafe { libc::ppoll(at, len, &raw const limit, std::ptr::null()) };
-    ready >= 0 || io::Error::last_os_error().kind() != io::ErrorKind::Interrupted
 }
 
 #[cfg(test)]

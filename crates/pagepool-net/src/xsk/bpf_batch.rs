@@ -21,6 +21,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use pagepool::Error;
+use pagepool_link::LinkInfo;
 
 use super::bpf::egress_watch::EgressWatch;
 use super::bpf::program::{self as bpf, BatchResult, MOST, SCRATCH, SHORTEST};
@@ -34,7 +35,6 @@ use super::tx_metadata::TxMetadataMode;
 use super::umem::Umem;
 use crate::device::Calls;
 use crate::error::parameter;
-use crate::link::LinkInfo;
 use crate::sys::bpf as sys;
 use crate::sys::remedy::failed;
 use crate::sys::{capability, errno};

@@ -71,7 +71,7 @@ const FOR_TIMES_PAUSE: Duration = Duration::from_millis(1);
 /// The kernel fills chunks up to their end, so [`open`](Self::open) refuses a pool whose tailroom is in the
 /// way. Packets are as XDP sees them. From a veth's other end they arrive without a checksum, without VLAN
 /// tags, or longer than the MTU, unless that end's offloads are off:
-/// [`offload_faults`](crate::link::offload_faults) names the `ethtool -K` line. A packet without a checksum
+/// [`offload_faults`](pagepool_link::offload_faults) names the `ethtool -K` line. A packet without a checksum
 /// that is sent back or on is dropped by its receiver.
 ///
 /// Metadata of your own XDP program is right before the packet: see [`XdpBuff::adjust_meta`].
@@ -676,7 +676,7 @@ impl Drop for XskDevice {
 mod tests {
     use super::*;
     use crate::device::{DeviceExt, Wake};
-    use crate::link::lookup;
+    use crate::interface::lookup;
     use crate::sys::bpf::{self, Insn};
     use crate::testing::FarEnd;
     use crate::veth;

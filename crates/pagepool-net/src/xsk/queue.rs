@@ -1,9 +1,9 @@
 //! A queue's identity, and the check that the interface has it.
 
 use pagepool::Error;
+use pagepool_link::{Channels, shell_word};
 
 use crate::error::parameter;
-use crate::link::{Channels, shell_word};
 
 /// Network namespace, interface, number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

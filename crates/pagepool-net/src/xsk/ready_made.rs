@@ -11,7 +11,7 @@ use super::umem::Umem;
 use crate::device::Device;
 use crate::device::device::HEADERS;
 use crate::error::{parameter, within};
-use crate::link::lookup;
+use crate::interface::lookup;
 
 impl XskDevice {
     /// Opens a queue of an interface with all that it requires: memory, a UMEM, a pool that this thread owns,
@@ -95,7 +95,7 @@ impl Redirect {
     /// A card with several queues spreads flows over them, and the kernel gets the packets of queues without
     /// a socket. Open a device for each, or restrict the card to one ([`HeldFlowSpread`]).
     ///
-    /// [`HeldFlowSpread`]: crate::link::HeldFlowSpread
+    /// [`HeldFlowSpread`]: pagepool_link::HeldFlowSpread
     pub fn attach_udp_port(interface: &str, port: u16) -> Result<Arc<Self>, Error> {
         within("port", port, 1..=u16::MAX)?;
         let this = Self::load(interface, Attach::Auto, false)?;

@@ -23,7 +23,7 @@ use super::params::{UmemParams, XDP_HEADROOM, XskMode, XskParams};
 use super::probe::Probe;
 use super::queue::Queue;
 use super::sys::socket::{self as sys, Registration, flags};
-use crate::link::lookup::{self, DriverOf};
+use crate::interface::lookup::{self, DriverOf};
 use crate::sys::remedy::failed;
 use crate::sys::{errno, locked_memory};
 

@@ -11,8 +11,8 @@ use std::rc::Rc;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-use pagepool_lab::link::{Netlink, VethEnd};
-use pagepool_lab::{FrameSocket, Namespace};
+use pagepool_lab::FrameSocket;
+use pagepool_link::{Namespace, Netlink, VethEnd};
 use pagepool_net::testing::FarEnd;
 
 /// Longer than any wait that succeeds, even on a busy machine.

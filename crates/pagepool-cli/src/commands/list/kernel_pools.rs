@@ -1,6 +1,6 @@
 //! The output of `list --kernel`: the kernel's page pools, one a row, and their counters.
 
-use pagepool_net::link::{KernelPagePool, KernelPoolProvider, KernelPoolStats};
+use pagepool_link::{KernelPagePool, KernelPoolProvider, KernelPoolStats};
 use serde_json::{Value, json};
 
 use crate::engine::port_sample::object;

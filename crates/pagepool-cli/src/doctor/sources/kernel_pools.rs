@@ -1,6 +1,6 @@
 //! The kernel's page pools, at two looks.
 
-use pagepool_net::link::{KernelPagePool, NetError};
+use pagepool_link::{KernelPagePool, LinkError};
 
 use crate::doctor::evidence::{KernelPoolEvidence, Unseen};
 use crate::observing::kernel_look::{KernelLook, KernelWatch};
@@ -43,10 +43,10 @@ impl KernelPools {
 }
 
 /// A kernel without a list leaves nothing to judge: that is only a note.
-fn failed(error: NetError, unseen: &mut Unseen) {
+fn failed(error: LinkError, unseen: &mut Unseen) {
     let said = error_chain(&error);
     match error {
-        NetError::NoKernelPools { .. } => unseen.notes.push(said),
+        LinkError::NoKernelPools { .. } => unseen.notes.push(said),
         _ => unseen.not_judged.push(said),
     }
 }
@@ -69,7 +69,7 @@ fn moved(
 
 #[cfg(test)]
 mod tests {
-    use pagepool_net::link::KernelPoolStats;
+    use pagepool_link::KernelPoolStats;
 
     use super::*;
 

@@ -4,8 +4,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use pagepool::observe::{EntryView, Life};
-use pagepool_net::link::{
-    Ethtool, LinkInfo, NetError, Netlink, OffloadFault, OffloadSources, OperState, XdpFeatures, XdpMode,
+use pagepool_link::{
+    Ethtool, LinkError, LinkInfo, Netlink, OffloadFault, OffloadSources, OperState, XdpFeatures, XdpMode,
 };
 
 use super::interrupts::Interrupts;
@@ -37,8 +37,8 @@ impl Links {
             return this;
         }
         let mut failed =
-            |error: NetError| unseen.not_judged.push(format!("interfaces: {}", error_chain(&error)));
-        let open = || Ok::<_, NetError>((Netlink::open()?, Ethtool::open()?));
+            |error: LinkError| unseen.not_judged.push(format!("interfaces: {}", error_chain(&error)));
+        let open = || Ok::<_, LinkError>((Netlink::open()?, Ethtool::open()?));
         let Some(mut clients) = open().map_err(&mut failed).ok() else { return this };
         for (index, name, mode) in sockets {
             match this.links.iter_mut().find(|(link, _)| link.index == index) {
@@ -128,7 +128,7 @@ fn is_here(pid: Option<u32>) -> Option<bool> {
 fn described(root: &Path, ethtool: &Ethtool, link: &LinkInfo, interrupts: &Interrupts) -> LinkEvidence {
     let name = &link.name;
     let features = XdpFeatures::of(link.index).ok();
-    let ring = |asked: Result<Option<u32>, NetError>| asked.ok().flatten();
+    let ring = |asked: Result<Option<u32>, LinkError>| asked.ok().flatten();
     let device = device(root, link);
     LinkEvidence {
         name: name.clone(),

@@ -2,7 +2,7 @@
 
 use pagepool::observe::{AGE_EDGES, EntryView, HoldersView, PoolView, ProcessView};
 use pagepool::{DeferredStats, Stats};
-use pagepool_net::link::KernelPagePool;
+use pagepool_link::KernelPagePool;
 use ratatui::text::{Line, Span};
 
 use super::bar::bar;

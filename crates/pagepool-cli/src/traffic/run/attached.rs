@@ -1,7 +1,7 @@
 //! Phase 3: the threads wait for packets. The XDP programs are attached, and pass all packets to the kernel.
 
 use pagepool::{PoolRef, Publication};
-use pagepool_net::link::Promiscuous;
+use pagepool_link::Promiscuous;
 
 use super::flow_spread::FlowSpread;
 use super::opened::Opened;

@@ -1,6 +1,6 @@
 //! Makes cards spread flows over only the queues of a command, while it runs.
 
-use pagepool_net::link::{Ethtool, HeldFlowSpread, NetError};
+use pagepool_link::{Ethtool, HeldFlowSpread, LinkError};
 
 use crate::report::error::error_chain;
 use crate::report::output;
@@ -20,7 +20,7 @@ impl FlowSpread {
             let link = &interface.link.name;
             match Ethtool::open()?.indirection(link)? {
                 Some(_) => Ok(()),
-                None => Err(NetError::NoIndirection { link: link.clone() }),
+                None => Err(LinkError::NoIndirection { link: link.clone() }),
             }
         };
         interfaces.iter().try_for_each(check).map_err(|error| refused(&error))
@@ -44,7 +44,7 @@ impl FlowSpread {
     }
 }
 
-fn refused(error: &NetError) -> String {
+fn refused(error: &LinkError) -> String {
     format!("--rss: {}", error_chain(error))
 }
 

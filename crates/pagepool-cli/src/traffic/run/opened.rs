@@ -1,7 +1,7 @@
 //! Phase 2: sockets are open, and nothing is redirected to them.
 
 use pagepool::Publication;
-use pagepool_net::link::Promiscuous;
+use pagepool_link::Promiscuous;
 
 use super::planned::Planned;
 use super::site::Site;

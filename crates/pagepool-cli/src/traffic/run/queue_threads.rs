@@ -4,8 +4,7 @@ use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use pagepool_lab::Tally;
-use pagepool_net::{NoStack, Redirect};
+use pagepool_net::{NoStack, Redirect, Tally};
 
 use super::site::Site;
 use crate::engine::memory_node;

@@ -1,7 +1,7 @@
 //! Names all missing capabilities of a command at once. The kernel would refuse one call at a time, the next
 //! one only after the first is granted.
 
-use pagepool_net::link::shell_word;
+use pagepool_link::shell_word;
 
 use crate::engine::privileges::named;
 use crate::engine::socket_sizes::SocketSizes;

@@ -1,7 +1,7 @@
 //! Where a command runs: its interfaces, CPUs and signals, known before anything is opened.
 
+use pagepool_link::LinkInfo;
 use pagepool_net::Attach;
-use pagepool_net::link::LinkInfo;
 
 use super::flow_spread::FlowSpread;
 use crate::engine::interrupt::{RunSignals, listen};

@@ -1,7 +1,7 @@
 //! The warnings of a run, after its XDP programs are attached and before it takes the first packet.
 
+use pagepool_link::{Ethtool, shell_word};
 use pagepool_net::Match;
-use pagepool_net::link::{Ethtool, shell_word};
 
 use super::site::Site;
 use crate::report::output;

@@ -22,12 +22,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pagepool::Error;
+use pagepool_link::{AttachedXdp, LinkError, Netlink, XdpMode, shell_word};
 
 use self::dispatcher::{ChainForm, ChainSlot};
 use self::function_types::FunctionTypes;
 use super::pin::{c_path, holds_names, pin};
 use crate::error::parameter;
-use crate::link::{AttachedXdp, NetError, Netlink, XdpMode, shell_word};
 use crate::sys::bpf::extension::{self, TypedFunctions};
 use crate::sys::bpf::{self as sys, Insn};
 use crate::sys::remedy::failed;
@@ -363,7 +363,7 @@ impl XdpChain<'_> {
         failed("bpf(BPF_PROG_GET_FD_BY_ID)", source, known)
     }
 
-    fn refused(&self, error: NetError) -> Error {
+    fn refused(&self, error: LinkError) -> Error {
         let Some(number) = error.errno() else {
             return parameter("interface", self.interface, error.to_string());
         };
@@ -393,7 +393,7 @@ impl ChainPlace {
     }
 }
 
-fn is_final(error: &NetError) -> bool {
+fn is_final(error: &LinkError) -> bool {
     matches!(error.errno(), Some(errno::EBUSY | errno::EEXIST | errno::EPERM))
 }
 

@@ -10,10 +10,11 @@
 
 use std::io;
 
-use crate::link::egress::changes::{Change, LinkChanges};
-use crate::link::egress::rulesets::Rulesets;
-use crate::link::egress::taps::Taps;
-use crate::link::lookup;
+use pagepool_link::egress::changes::{Change, LinkChanges};
+use pagepool_link::egress::rulesets::Rulesets;
+use pagepool_link::egress::taps::Taps;
+
+use crate::interface::lookup;
 use crate::sys::clock::ticks;
 use crate::sys::{bpf, errno};
 
@@ -130,9 +131,9 @@ fn filters(index: u32) -> Option<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::link::egress::drop_rule::DropRule;
     use crate::sys::bpf::Insn;
     use crate::veth;
+    use pagepool_link::testing::DropRule;
     use std::os::fd::AsFd;
 
     fn passed(index: u32) -> Option<String> {
@@ -238,7 +239,7 @@ mod tests {
         veth.set_up("near1", false);
         veth.set_up("near1", true);
         assert!(first.hear() && second.hear(), "both are there");
-        let mut netlink = crate::link::Netlink::open().unwrap();
+        let mut netlink = pagepool_link::Netlink::open().unwrap();
         let index = netlink.link("near0").unwrap().index;
         netlink.delete(index).unwrap();
         assert_eq!((first.hear(), second.hear()), (false, true));

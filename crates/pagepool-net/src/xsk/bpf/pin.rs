@@ -8,9 +8,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use pagepool::Error;
+use pagepool_link::shell_word;
 
 use crate::error::parameter;
-use crate::link::shell_word;
 use crate::sys::bpf as sys;
 use crate::sys::remedy::failed;
 use crate::sys::{capability, errno};

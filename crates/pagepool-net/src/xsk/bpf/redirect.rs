@@ -18,6 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use pagepool::Error;
+use pagepool_link::{AttachedXdp, LinkInfo, XdpMode, shell_word};
 
 use self::refusal::{no_metadata, not_steered, refused};
 use super::chain::dispatcher::{self, ChainSlot};
@@ -27,7 +28,7 @@ use super::rx_metadata::{Functions, RxMetadataReader};
 use super::waiting_sockets::WaitingSockets;
 use super::{program, steer};
 use crate::error::parameter;
-use crate::link::{AttachedXdp, LinkInfo, XdpMode, lookup, shell_word};
+use crate::interface::lookup;
 use crate::steering::Match;
 use crate::sys::bpf::{self as sys, Insn};
 use crate::sys::errno;
@@ -842,7 +843,7 @@ mod tests {
         sys::detach(all[0].ours.as_ref().unwrap().attached.get().unwrap().link.as_fd()).unwrap();
         assert_eq!(all.each_ref().map(|redirect| redirect.is_detached()), [true, false]);
         let index = all[1].ours.as_ref().unwrap().index;
-        crate::link::Netlink::open().unwrap().delete(index).unwrap();
+        pagepool_link::Netlink::open().unwrap().delete(index).unwrap();
         assert!(all[1].is_detached(), "with its interface");
     }
 

@@ -222,7 +222,7 @@ impl RxMetadataReader {
 mod tests {
     use super::*;
     use crate::device::{Device, DeviceExt, Wake};
-    use crate::link::lookup;
+    use crate::interface::lookup;
     use crate::sys::bpf;
     use crate::veth;
     use crate::{Redirect, Umem, UmemParams, XskDevice, XskMode, XskParams};

@@ -3,12 +3,13 @@
 use std::os::fd::AsRawFd;
 
 use pagepool::Error;
+use pagepool_link::XdpMode;
 
 use super::assembler::{LEAVE, MAP_FD, call, load_64_as, set};
 use super::chain::dispatcher::{ADJUST_TAIL, ChainForm, ChainSlot};
 use super::chain::member::ChainMember;
 use super::chain::not_loaded;
-use crate::link::{XdpMode, lookup};
+use crate::interface::lookup;
 use crate::sys::bpf as sys;
 
 const XDP_PASS: i32 = 2;

@@ -1,7 +1,9 @@
 //! The description of a socket for observers.
 
+use pagepool_link::XdpMode;
+
 use crate::device::DeviceDescription;
-use crate::link::{XdpMode, lookup};
+use crate::interface::lookup;
 use crate::xsk::bpf::redirect::Attach;
 use crate::xsk::params::{TxMode, XskParams};
 use crate::xsk::queue::Queue;

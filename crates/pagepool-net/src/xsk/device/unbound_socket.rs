@@ -7,9 +7,10 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use pagepool::Error;
+use pagepool_link::LinkInfo;
 
 use crate::error::parameter;
-use crate::link::{LinkInfo, lookup};
+use crate::interface::lookup;
 use crate::sys::remedy::failed;
 use crate::sys::{capability, errno};
 use crate::xsk::bpf_batch::Loaded;

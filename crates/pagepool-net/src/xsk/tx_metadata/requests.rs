@@ -15,7 +15,7 @@ use pagepool::{Error, XdpFrame};
 use super::{Asked, TxFeatures, TxMetadataMode, TxTimestamp};
 use crate::device::tx_slots::TxFit;
 use crate::error::parameter;
-use crate::link::lookup::{self, DriverOf};
+use crate::interface::lookup::{self, DriverOf};
 use crate::xsk::sys::socket::WITH_METADATA;
 
 #[derive(Debug)]

@@ -12,11 +12,12 @@ use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use pagepool::Error;
+use pagepool_link::{LinkInfo, Netlink, XdpMode, shell_word};
 
 use super::dispatcher::{ChainForm, ChainSlot};
 use super::{ChainPlace, ChainedProgram, XdpChain, folder, not_loaded};
 use crate::error::parameter;
-use crate::link::{LinkInfo, Netlink, XdpMode, lookup, shell_word};
+use crate::interface::lookup;
 use crate::sys::bpf::{self as sys, Insn, extension};
 use crate::sys::remedy::failed;
 

@@ -1,0 +1,270 @@
+//! Errors of links and namespaces: what failed, the kernel's errno and text, and the remedy.
+
+use std::error::Error;
+use std::fmt;
+use std::io;
+use std::time::Duration;
+
+use pagepool::observe::shown;
+
+use crate::shell_word::shell_word;
+use crate::sys::errno;
+use crate::sys::remedy::remedy;
+
+/// Why a request about links, namespaces or their sockets failed. Its [`source`](Error::source) is the errno.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum LinkError {
+    /// A system call failed.
+    Call {
+        /// Its name.
+        call: &'static str,
+        /// What it was called for.
+        about: String,
+        /// What may help.
+        remedy: String,
+        /// The errno.
+        source: io::Error,
+    },
+    /// The kernel refused a request over netlink.
+    Refused {
+        /// The requested setting.
+        request: &'static str,
+        /// The link, address or route that it is about.
+        about: String,
+        /// The kernel's text for the error, if any.
+        extack: Option<String>,
+        /// What may help.
+        remedy: String,
+        /// The errno.
+        source: io::Error,
+    },
+    /// There is no link of this name in this namespace.
+    NoLink {
+        /// The name.
+        name: String,
+        /// The existing names.
+        known: Vec<String>,
+    },
+    /// The kernel's answer does not follow the protocol.
+    Malformed {
+        /// The part that is malformed.
+        what: &'static str,
+    },
+    /// A limit against endless answers is reached.
+    TooMuch {
+        /// What exceeds the limit.
+        what: &'static str,
+        /// The limit.
+        limit: usize,
+    },
+    /// A time limit is over.
+    TimedOut {
+        /// What did not happen in time.
+        what: String,
+        /// The time limit.
+        limit: Duration,
+        /// What may help.
+        remedy: &'static str,
+    },
+    /// A parameter is out of range.
+    OutOfRange {
+        /// The parameter.
+        field: &'static str,
+        /// Its value.
+        value: String,
+        /// The allowed values.
+        range: &'static str,
+    },
+    /// A driver does not change an offload.
+    FixedOffload {
+        /// The link.
+        link: String,
+        /// The offload's name in `ethtool -k`.
+        offload: &'static str,
+        /// The requested state.
+        wanted: bool,
+    },
+    /// A card does not spread flows over queues, or its table cannot be set.
+    NoIndirection {
+        /// The link.
+        link: String,
+    },
+    /// Another program already spreads the flows of this card.
+    FlowsHeld {
+        /// The link.
+        link: String,
+        /// Its process id, if known.
+        process: Option<u32>,
+    },
+    /// The kernel does not list its page pools.
+    NoKernelPools {
+        /// The errno.
+        source: io::Error,
+    },
+}
+
+impl LinkError {
+    /// A failed system call with its errno and the known remedy.
+    pub fn call(call: &'static str, about: impl Into<String>, source: io::Error) -> Self {
+        let remedy = remedy_of(call, &source);
+        Self::Call { call, about: about.into(), remedy, source }
+    }
+
+    /// Whether the cause is a missing capability.
+    pub fn is_permission(&self) -> bool {
+        matches!(self.errno(), Some(errno::EPERM | errno::EACCES))
+    }
+
+    /// The kernel's errno, if the kernel refused.
+    pub fn errno(&self) -> Option<i32> {
+        match self {
+            Self::Call { source, .. } | Self::Refused { source, .. } | Self::NoKernelPools { source } => {
+                source.raw_os_error()
+            }
+            _ => None,
+        }
+    }
+}
+
+/// The remedy for an errno of a call or netlink request.
+pub(crate) fn remedy_of(call: &str, error: &io::Error) -> String {
+    remedy(call, error).unwrap_or_else(|| about_links(call, error).into())
+}
+
+/// Calls and requests (none: all), errnos, and remedies. The first matching row counts.
+const ABOUT_LINKS: &[(&[&str], &[i32], &str)] = &[
+    (&["make"], &[errno::EEXIST], "the name is taken; delete the old link, or choose another name"),
+    (
+        &["make"],
+        &[errno::EOPNOTSUPP],
+        "this kernel does not support it; for veth, load the module (modprobe veth)",
+    ),
+    (
+        &["make"],
+        &[errno::ENOMEM, errno::ENOBUFS],
+        "the kernel is short of memory; try again with fewer queues",
+    ),
+    (&["unshare"], &[errno::ENOSPC], "a limit is reached; raise /proc/sys/user/max_net_namespaces"),
+    (&[], &[errno::EEXIST], "it already exists; delete the old one first"),
+    (&[], &[errno::EOPNOTSUPP], "this kernel or driver does not support it"),
+    (&[], &[errno::ENODEV], "the link was removed, or is in another network namespace"),
+    (&[], &[errno::EBUSY], "it is in use; stop the program that uses it"),
+    (&[], &[errno::ENOMEM, errno::ENOBUFS], "the kernel is short of memory; free some, and try again"),
+    (&[], &[errno::EADDRNOTAVAIL], "no link in this network namespace has that address"),
+    (&[], &[errno::EINVAL], "a value is outside the range of the kernel or the driver"),
+];
+
+fn about_links(call: &str, error: &io::Error) -> &'static str {
+    let is_row = |(calls, errnos, _): &&(&[&str], &[i32], &str)| {
+        let is_call = calls.is_empty() || calls.contains(&call);
+        is_call && error.raw_os_error().is_some_and(|errno| errnos.contains(&errno))
+    };
+    ABOUT_LINKS.iter().find(is_row).map_or("see the errno", |(.., remedy)| remedy)
+}
+
+/// Escapes what a terminal would obey or not show: names come from other programs.
+impl fmt::Display for LinkError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut text = String::new();
+        self.write(&mut text)?;
+        f.write_str(&shown(&text))
+    }
+}
+
+impl LinkError {
+    fn write(&self, f: &mut impl fmt::Write) -> fmt::Result {
+        match self {
+            Self::Call { call, about, remedy, .. } => write!(f, "{call} failed: {about}; {remedy}"),
+            Self::Refused { request, about, extack, remedy, .. } => {
+                write!(f, "the kernel refused to {request} {about}")?;
+                extack.iter().try_for_each(|text| write!(f, ", saying \"{text}\""))?;
+                write!(f, "; {remedy}")
+            }
+            Self::NoLink { name, known } => {
+                write!(
+                    f,
+                    "no interface {name:?} in this network namespace; its interfaces are {}",
+                    known.join(", ")
+                )
+            }
+            Self::Malformed { what } => {
+                write!(f, "the kernel's answer is malformed: {what}; please report it")
+            }
+            Self::TooMuch { what, limit } => write!(f, "more than {limit} {what}; please report it"),
+            Self::TimedOut { what, limit, remedy } => {
+                write!(f, "{what} took longer than {limit:?}; {remedy}")
+            }
+            Self::OutOfRange { field, value, range } => write!(f, "{field} is {value}, but must be {range}"),
+            Self::FixedOffload { link, offload, wanted } => {
+                let (wanted, kept) = if *wanted { ("on", "off") } else { ("off", "on") };
+                write!(
+                    f,
+                    "{offload} of {link:?} stays {kept}; use an interface whose driver can turn it {wanted}"
+                )
+            }
+            Self::NoIndirection { link } => {
+                write!(
+                    f,
+                    "{link:?} has no indirection table (RSS), as `ethtool -x {}` shows: use all of its \
+                     queues, or a card that has one",
+                    shell_word(link)
+                )
+            }
+            Self::FlowsHeld { link, process } => {
+                let by = process.map_or("another process".into(), |number| format!("process {number}"));
+                write!(
+                    f,
+                    "{by} spreads the flows of {link:?} over its own queues: stop it first (`ss -xap` shows \
+                     the owner of `@pagepool-flows-of-...`)"
+                )
+            }
+            Self::NoKernelPools { .. } => f.write_str(
+                "this kernel does not list its page pools: that requires Linux 6.8 or later with \
+                 CONFIG_PAGE_POOL",
+            ),
+        }
+    }
+}
+
+impl Error for LinkError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::Call { source, .. } | Self::Refused { source, .. } | Self::NoKernelPools { source } => {
+                Some(source)
+            }
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_missing_capability_is_named() {
+        let denied = || io::Error::from_raw_os_error(errno::EPERM);
+        for (call, capability) in [
+            ("unshare", "CAP_SYS_ADMIN"),
+            ("setns", "CAP_SYS_ADMIN"),
+            ("socket(AF_PACKET)", "CAP_NET_RAW"),
+            ("bpf(BPF_PROG_LOAD)", "CAP_BPF"),
+            ("ioctl(SIOCETHTOOL)", "CAP_NET_ADMIN"),
+        ] {
+            let error = LinkError::call(call, "something", denied());
+            assert!(error.is_permission() && error.to_string().contains(capability), "{error}");
+            assert!(error.to_string().starts_with(&format!("{call} failed: something; ")), "{error}");
+        }
+    }
+
+    #[test]
+    fn limits_and_ranges_are_named() {
+        let late =
+            LinkError::TimedOut { what: "a link".into(), limit: Duration::from_secs(2), remedy: "try again" };
+        assert_eq!(late.to_string(), "a link took longer than 2s; try again");
+        let many = LinkError::TooMuch { what: "answers", limit: 3 };
+        assert_eq!(many.to_string(), "more than 3 answers; please report it");
+        assert_eq!((many.errno(), many.is_permission(), many.source().is_none()), (None, false, true));
+    }
+}

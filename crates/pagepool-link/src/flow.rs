@@ -1,0 +1,4 @@
+//! Which queue of a card gets which flow.
+
+mod claim;
+pub(crate) mod spread;

@@ -1,0 +1,453 @@
+//! Offloads that falsify the packets that an XDP program sees: no VLAN tags, no checksums, or merged packets.
+
+use std::fmt;
+
+use pagepool::observe::shown;
+
+use super::hold::HeldOffloads;
+use super::other_namespace::OtherNamespace;
+use crate::error::LinkError;
+use crate::ethtool::Ethtool;
+use crate::ethtool::offload::Offload;
+use crate::link_info::LinkInfo;
+use crate::netlink::Netlink;
+use crate::shell_word::shell_word;
+
+/// Offloads of one link that falsify the packets that arrive at an interface, as XDP and AF_XDP see them.
+///
+/// `Display` writes a warning: what is wrong with the packets, and the `ethtool` command that fixes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct OffloadFault {
+    /// The interface at which the packets arrive.
+    pub interface: String,
+    /// Its index.
+    pub index: u32,
+    /// The queried interface, if it gets its packets from this one: a bridge, a macvlan or a VLAN interface.
+    pub above: Option<String>,
+    /// The owner of the offloads.
+    pub owner: OffloadOwner,
+    /// The offloads that the driver can turn off.
+    pub offloads: Vec<Offload>,
+    /// Further offloads, which the driver keeps on.
+    pub fixed: Vec<Offload>,
+}
+
+/// The owner of offloads that falsify the packets that arrive at an interface.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum OffloadOwner {
+    /// The interface itself.
+    Interface(LinkInfo),
+    /// An interface in another network namespace, below the queried one.
+    InterfaceElsewhere {
+        /// The interface.
+        link: LinkInfo,
+        /// Where it is.
+        namespace: OtherNamespace,
+    },
+    /// No link: the kernel removes VLAN tags from packets before it hands them to this interface, and nothing
+    /// turns that off.
+    Stacked {
+        /// The interface.
+        link: LinkInfo,
+        /// The interfaces that it gets packets from, in its network namespace.
+        below: Vec<LinkInfo>,
+    },
+    /// The peer of a veth.
+    Peer(LinkInfo),
+    /// The peer of a veth, in another network namespace, which was entered to query it.
+    PeerElsewhere {
+        /// The other end.
+        link: LinkInfo,
+        /// Where it is.
+        namespace: OtherNamespace,
+    },
+    /// The peer of a veth that was not found, or whose namespace cannot be entered. It is assumed to have the
+    /// offloads of the interface.
+    HiddenPeer(HiddenPeer),
+    /// Interfaces below this one, or its ports, whose offloads cannot be read.
+    HiddenBelow {
+        /// Why.
+        why: String,
+    },
+}
+
+/// The peer of a veth whose offloads cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct HiddenPeer {
+    /// Its name and its network namespace, if known.
+    pub place: Option<(String, OtherNamespace)>,
+    /// Why they cannot be read.
+    pub why: String,
+}
+
+impl OffloadOwner {
+    fn link(&self) -> Option<&LinkInfo> {
+        match self {
+            Self::Interface(link)
+            | Self::InterfaceElsewhere { link, .. }
+            | Self::Stacked { link, .. }
+            | Self::Peer(link)
+            | Self::PeerElsewhere { link, .. } => Some(link),
+            Self::HiddenPeer(_) | Self::HiddenBelow { .. } => None,
+        }
+    }
+
+    /// Why the offloads cannot be read, if so.
+    ///
+    /// ```
+    /// use pagepool_link::{Netlink, OffloadOwner};
+    /// let lo = Netlink::open()?.link("lo")?;
+    /// assert_eq!(OffloadOwner::Interface(lo).hidden(), None);
+    /// # Ok::<(), pagepool_link::LinkError>(())
+    /// ```
+    pub fn hidden(&self) -> Option<&str> {
+        match self {
+            Self::HiddenPeer(HiddenPeer { why, .. }) | Self::HiddenBelow { why } => Some(why),
+            _ => None,
+        }
+    }
+}
+
+/// The name for people: control characters are escaped.
+impl fmt::Display for OffloadOwner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Interface(link) | Self::Stacked { link, .. } | Self::Peer(link) => {
+                f.write_str(&shown(&link.name))
+            }
+            Self::InterfaceElsewhere { link, namespace } | Self::PeerElsewhere { link, namespace } => {
+                write!(f, "{} in {namespace}", shown(&link.name))
+            }
+            Self::HiddenPeer(hidden) => match &hidden.place {
+                Some((name, namespace)) => write!(f, "{} in {namespace}", shown(name)),
+                None => f.write_str("a peer out of reach"),
+            },
+            Self::HiddenBelow { .. } => f.write_str("interfaces below, out of reach"),
+        }
+    }
+}
+
+impl OffloadFault {
+    /// The fault of those offloads in `of` that are on, if any. `ethtool`: a client of the owner's namespace;
+    /// for a hidden owner, of the link's.
+    pub(super) fn of(
+        ethtool: &Ethtool,
+        link: &LinkInfo,
+        owner: OffloadOwner,
+        of: &[Offload],
+    ) -> Result<Option<Self>, LinkError> {
+        let seen = &owner.link().unwrap_or(link).name;
+        let offloads = ethtool.those(seen, of, |features| features.active & features.available)?;
+        let on = ethtool.those(seen, of, |features| features.active)?;
+        let fixed: Vec<_> = on.into_iter().filter(|on| !offloads.contains(on)).collect();
+        let (interface, index) = (link.name.clone(), link.index);
+        let any = !offloads.is_empty() || !fixed.is_empty();
+        Ok(any.then_some(Self { interface, index, above: None, owner, offloads, fixed }))
+    }
+
+    /// The fault of a link whose packets lose their VLAN tags in the kernel.
+    pub(super) fn without_tags(link: &LinkInfo, below: Vec<LinkInfo>) -> Self {
+        let owner = OffloadOwner::Stacked { link: link.clone(), below };
+        let fixed = vec![Offload::RxVlan, Offload::RxOuterVlan];
+        let (interface, index) = (link.name.clone(), link.index);
+        Self { interface, index, above: None, owner, offloads: Vec::new(), fixed }
+    }
+
+    /// The fault of a link below which offloads cannot be read.
+    pub(super) fn hidden_below(link: &LinkInfo, why: &str) -> Self {
+        let owner = OffloadOwner::HiddenBelow { why: why.into() };
+        let (interface, index) = (link.name.clone(), link.index);
+        let fixed = Offload::OF_SENDER.to_vec();
+        Self { interface, index, above: None, owner, offloads: Vec::new(), fixed }
+    }
+
+    /// This fault, for the link above. If that link's program does not run below, faults of VLAN tags are
+    /// left out: the tags are removed before it anyway, or are its own.
+    pub(super) fn below(mut self, above: &LinkInfo, runs_below: bool) -> Option<Self> {
+        self.above = Some(above.name.clone());
+        if !runs_below {
+            let is_other = |offload: &Offload| !Offload::OF_TAGS.contains(offload);
+            self.offloads.retain(is_other);
+            self.fixed.retain(is_other);
+        }
+        (!self.offloads.is_empty() || !self.fixed.is_empty()).then_some(self)
+    }
+
+    /// This fault, seen from another network namespace than its own.
+    pub(super) fn seen_from_outside(mut self, namespace: &OtherNamespace) -> Self {
+        let namespace = namespace.clone();
+        self.owner = match self.owner {
+            OffloadOwner::Interface(link) => OffloadOwner::InterfaceElsewhere { link, namespace },
+            OffloadOwner::Peer(link) => OffloadOwner::PeerElsewhere { link, namespace },
+            other => other,
+        };
+        self
+    }
+
+    /// This fault, with the current names of interfaces in the client's namespace.
+    ///
+    /// ```
+    /// use pagepool_link::{Ethtool, Netlink, XdpMode, offload_faults};
+    /// let (mut netlink, ethtool) = (Netlink::open()?, Ethtool::open()?);
+    /// let link = netlink.link("lo")?;
+    /// for fault in offload_faults(&mut netlink, &ethtool, &link, XdpMode::Native)? {
+    ///     assert_eq!(fault.clone().named_now(&mut netlink).to_string(), fault.to_string());
+    /// }
+    /// # Ok::<(), pagepool_link::LinkError>(())
+    /// ```
+    pub fn named_now(mut self, netlink: &mut Netlink) -> Self {
+        let is_here = match &mut self.owner {
+            OffloadOwner::Interface(link) | OffloadOwner::Peer(link) => {
+                link.name = netlink.name_now(link);
+                true
+            }
+            OffloadOwner::Stacked { link, below } => {
+                below.iter_mut().chain([link]).for_each(|link| link.name = netlink.name_now(link));
+                true
+            }
+            OffloadOwner::PeerElsewhere { .. }
+            | OffloadOwner::HiddenPeer(_)
+            | OffloadOwner::HiddenBelow { .. } => self.above.is_none(),
+            OffloadOwner::InterfaceElsewhere { .. } => false,
+        };
+        if let Some(now) = netlink.link_at(self.index).ok().flatten().filter(|_| is_here) {
+            self.interface = now.name;
+        }
+        self
+    }
+
+    /// The owner of the offloads; `None` if it cannot be queried.
+    pub fn link(&self) -> Option<&LinkInfo> {
+        self.owner.link()
+    }
+
+    /// The command that turns them off. For a veth's peer in another network namespace, it enters that
+    /// namespace. If that is unknown, run the command at both ends, each with its own name. `None` if all are
+    /// fixed.
+    ///
+    /// ```
+    /// use pagepool_link::{Ethtool, Netlink, XdpMode, offload_faults};
+    /// let (mut netlink, ethtool) = (Netlink::open()?, Ethtool::open()?);
+    /// for link in netlink.links()? {
+    ///     for fault in offload_faults(&mut netlink, &ethtool, &link, XdpMode::Generic)? {
+    ///         let command = fault.command().unwrap_or_default();
+    ///         assert!(command.is_empty() || command.contains("ethtool -K "), "{command}");
+    ///     }
+    /// }
+    /// # Ok::<(), pagepool_link::LinkError>(())
+    /// ```
+    pub fn command(&self) -> Option<String> {
+        let (prefix, name) = match &self.owner {
+            OffloadOwner::Interface(link) | OffloadOwner::Stacked { link, .. } | OffloadOwner::Peer(link) => {
+                (String::new(), &link.name)
+            }
+            OffloadOwner::InterfaceElsewhere { link, namespace }
+            | OffloadOwner::PeerElsewhere { link, namespace } => (namespace.prefix(), &link.name),
+            OffloadOwner::HiddenPeer(HiddenPeer { place: Some((name, namespace)), .. }) => {
+                (namespace.prefix(), name)
+            }
+            OffloadOwner::HiddenPeer(_) | OffloadOwner::HiddenBelow { .. } => {
+                (String::new(), &self.interface)
+            }
+        };
+        let mut offloads = self.offloads.clone();
+        offloads.sort_by_key(|of| *of != Offload::TxChecksum); // the others depend on it
+        let off: Vec<String> = offloads.iter().map(|of| format!("{} off", of.keyword())).collect();
+        (!off.is_empty()).then(|| format!("{prefix}ethtool -K {} {}", shell_word(name), off.join(" ")))
+    }
+
+    /// What is wrong with the packets, without the [`command`](Self::command) that fixes it.
+    ///
+    /// ```
+    /// use pagepool_link::{Ethtool, Netlink, XdpMode, offload_faults};
+    /// let (mut netlink, ethtool) = (Netlink::open()?, Ethtool::open()?);
+    /// let link = netlink.link("lo")?;
+    /// for fault in offload_faults(&mut netlink, &ethtool, &link, XdpMode::Native)? {
+    ///     assert!(fault.to_string().starts_with(&fault.description()));
+    /// }
+    /// # Ok::<(), pagepool_link::LinkError>(())
+    /// ```
+    pub fn description(&self) -> String {
+        let Self { interface, owner, offloads, fixed, .. } = self;
+        let interface = shown(interface);
+        let how = effects(&[offloads.as_slice(), fixed].concat());
+        let above = self.above.iter().map(|above| format!("below {}: ", shown(above))).collect::<String>();
+        let text = match owner {
+            OffloadOwner::Interface(_) => format!("packets arrive at {interface} {how}"),
+            OffloadOwner::InterfaceElsewhere { .. } => format!("packets arrive at {owner} {how}"),
+            OffloadOwner::Stacked { link, below } => return lost_tags(link, below),
+            OffloadOwner::HiddenBelow { why } => format!(
+                "packets may arrive at {interface} {how}: the offloads of the interfaces below it cannot be \
+                 read: {why}"
+            ),
+            OffloadOwner::Peer(_) | OffloadOwner::PeerElsewhere { .. } => {
+                format!("packets from {interface}'s peer {owner} arrive {how}")
+            }
+            OffloadOwner::HiddenPeer(HiddenPeer { why, .. }) => format!(
+                "packets from {interface}'s peer arrive {how}, if its offloads equal those of {interface}. \
+                 They cannot be read: {why}"
+            ),
+        };
+        let of_driver = !fixed.is_empty() && !matches!(owner, OffloadOwner::HiddenBelow { .. });
+        let stays = of_driver.then(|| format!(". The driver cannot turn {} off", names(fixed)));
+        above + &text + &stays.unwrap_or_default()
+    }
+
+    /// How to use the [`command`](Self::command): "Run", and where.
+    ///
+    /// ```
+    /// use pagepool_link::{Ethtool, Netlink, XdpMode, offload_faults};
+    /// let (mut netlink, ethtool) = (Netlink::open()?, Ethtool::open()?);
+    /// let link = netlink.link("lo")?;
+    /// for fault in offload_faults(&mut netlink, &ethtool, &link, XdpMode::Native)? {
+    ///     assert!(fault.instruction().starts_with("Run"));
+    /// }
+    /// # Ok::<(), pagepool_link::LinkError>(())
+    /// ```
+    pub fn instruction(&self) -> &'static str {
+        match &self.owner {
+            OffloadOwner::HiddenPeer(HiddenPeer { place: None, .. }) => {
+                "Run at both ends, each with its own name"
+            }
+            _ => "Run",
+        }
+    }
+
+    /// Turns off the offloads that are not fixed, until the value is dropped: see [`HeldOffloads`]. `None` if
+    /// they belong to no interface of the calling thread's network namespace, or are all fixed: then print
+    /// the [`command`](Self::command), if there is one. Requires CAP_NET_ADMIN.
+    ///
+    /// ```no_run
+    /// // It changes the links of the machine that runs this.
+    /// use pagepool_link::{Ethtool, Netlink, XdpMode, offload_faults};
+    /// let (mut netlink, ethtool) = (Netlink::open()?, Ethtool::open()?);
+    /// let link = netlink.link("eth0")?;
+    /// let faults = offload_faults(&mut netlink, &ethtool, &link, XdpMode::Native)?;
+    /// let held = faults.iter().map(|fault| fault.hold_off()).collect::<Result<Vec<_>, _>>()?;
+    /// // Open AF_XDP sockets, receive and send; close them before `held` is dropped.
+    /// drop(held);
+    /// # Ok::<(), pagepool_link::LinkError>(())
+    /// ```
+    pub fn hold_off(&self) -> Result<Option<HeldOffloads>, LinkError> {
+        let (OffloadOwner::Interface(link) | OffloadOwner::Peer(link)) = &self.owner else { return Ok(None) };
+        (!self.offloads.is_empty()).then(|| HeldOffloads::new(link, &self.offloads)).transpose()
+    }
+}
+
+const MOST_NAMED: usize = 4;
+
+/// The text for a link whose packets lose their VLAN tags in the kernel, which nothing turns off.
+fn lost_tags(link: &LinkInfo, below: &[LinkInfo]) -> String {
+    let named: Vec<_> = below.iter().take(MOST_NAMED).map(|link| shown(&link.name)).collect();
+    let instead = if named.is_empty() { "an interface below it".into() } else { named.join(" or ") };
+    let (name, kind) = (shown(&link.name), shown(link.kind.as_deref().unwrap_or_default()));
+    format!(
+        "packets arrive at {name} without VLAN tags, and are sent back without them: the kernel removes tags \
+         before it passes packets to an interface of kind {kind}. This cannot be turned off: use {instead}"
+    )
+}
+
+/// How packets arrive because of these offloads.
+fn effects(offloads: &[Offload]) -> String {
+    let any = |of: &[Offload]| offloads.iter().any(|offload| of.contains(offload));
+    let tags = [Offload::TxVlan, Offload::TxOuterVlan, Offload::RxVlan, Offload::RxOuterVlan];
+    let (no_checksums, no_tags) = (any(&[Offload::TxChecksum]), any(&tags));
+    let longer = offloads.iter().any(|of| *of != Offload::TxChecksum && !tags.contains(of));
+    let lacking = [("checksums", no_checksums), ("VLAN tags", no_tags)];
+    let lacking: Vec<_> = lacking.iter().filter(|(_, lacks)| *lacks).map(|(what, _)| *what).collect();
+    match (lacking.join(" and "), longer) {
+        (none, _) if none.is_empty() => "longer than the MTU".into(),
+        (lacking, true) => format!("without {lacking}, or longer than the MTU"),
+        (lacking, false) => format!("without {lacking}"),
+    }
+}
+
+fn names(offloads: &[Offload]) -> String {
+    offloads.iter().map(|offload| offload.name()).collect::<Vec<_>>().join(", ")
+}
+
+impl fmt::Display for OffloadFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.description())?;
+        self.command().map_or(Ok(()), |command| write!(f, ". {}: {command}", self.instruction()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::netlink::Netlink;
+
+    #[test]
+    fn a_fault_says_what_is_wrong_and_what_helps() {
+        let lo = Netlink::open().unwrap().link("lo").unwrap();
+        let mut fault = OffloadFault {
+            interface: "lo".into(),
+            index: lo.index,
+            above: None,
+            owner: OffloadOwner::Interface(lo.clone()),
+            offloads: vec![Offload::Lro, Offload::RxVlan],
+            fixed: vec![Offload::RxOuterVlan],
+        };
+        assert_eq!(
+            fault.to_string(),
+            "packets arrive at lo without VLAN tags, or longer than the MTU. The driver cannot turn \
+             rx-vlan-stag-hw-parse off. Run: ethtool -K lo lro off rxvlan off"
+        );
+        fault.offloads.clear();
+        assert_eq!(fault.command(), None);
+        assert!(fault.hold_off().unwrap().is_none(), "the driver keeps it on");
+        let hidden = HiddenPeer { place: None, why: "nobody knows it".into() };
+        let hidden = OffloadFault { owner: OffloadOwner::HiddenPeer(hidden), ..fault };
+        assert!(hidden.hold_off().unwrap().is_none(), "nobody knows where it is");
+        let offloads = vec![Offload::Tso, Offload::Gso, Offload::TxChecksum];
+        let hidden = OffloadFault { offloads, fixed: Vec::new(), ..hidden };
+        assert_eq!(
+            hidden.to_string(),
+            "packets from lo's peer arrive without checksums, or longer than the MTU, if its offloads equal \
+             those of lo. They cannot be read: nobody knows it. Run at both ends, each with its own name: \
+             ethtool -K lo tx off tso off gso off"
+        );
+    }
+
+    #[test]
+    fn tag_offloads_are_no_fault_if_the_program_runs_above() {
+        let lo = Netlink::open().unwrap().link("lo").unwrap();
+        let fault = OffloadFault {
+            interface: "lo".into(),
+            index: lo.index,
+            above: None,
+            owner: OffloadOwner::Peer(lo.clone()),
+            offloads: vec![Offload::TxVlan, Offload::Gso],
+            fixed: vec![Offload::TxOuterVlan],
+        };
+        let above = LinkInfo { name: "top\u{202e}".into(), ..lo };
+        let native = fault.clone().below(&above, true).unwrap();
+        let said =
+            "below top\\u{202e}: packets from lo's peer lo arrive without VLAN tags, or longer than the MTU";
+        assert!(native.to_string().starts_with(said), "{native}");
+        let generic = fault.clone().below(&above, false).unwrap();
+        assert_eq!((&generic.offloads[..], &generic.fixed[..]), (&[Offload::Gso][..], &[][..]));
+        assert_eq!(OffloadFault { offloads: vec![Offload::TxVlan], ..fault }.below(&above, false), None);
+    }
+
+    #[test]
+    fn a_name_that_others_chose_commands_neither_shell_nor_terminal() {
+        let lo = Netlink::open().unwrap().link("lo").unwrap();
+        let peer = |name: &str| OffloadFault {
+            interface: "lo".into(),
+            index: lo.index,
+            above: None,
+            owner: OffloadOwner::Peer(LinkInfo { name: name.into(), ..lo.clone() }),
+            offloads: vec![Offload::Gso],
+            fixed: Vec::new(),
+        };
+        assert_eq!(peer("a;reboot;#").command().unwrap(), "ethtool -K 'a;reboot;#' gso off");
+        let fault = peer("a\u{1b}[2J");
+        assert!(!fault.to_string().contains('\u{1b}') && !fault.owner.to_string().contains('\u{1b}'));
+        assert!(fault.description().contains("peer a\\u{1b}[2J arrive "), "{}", fault.description());
+    }
+}

@@ -1,0 +1,23 @@
+//! System calls, and the names and numbers of the kernel's interface. No other file of this crate calls the
+//! kernel.
+
+pub mod capability;
+pub(crate) mod clock;
+pub(crate) mod ethtool;
+pub(crate) mod linger;
+pub(crate) mod namespace;
+pub(crate) mod netlink;
+pub(crate) mod packet;
+pub mod poll;
+pub mod remedy;
+pub mod socket;
+pub(crate) mod sysfs;
+pub(crate) mod uapi;
+
+/// Error numbers that callers distinguish, or have a remedy for.
+pub(crate) mod errno {
+    pub(crate) use libc::{
+        EACCES, EADDRNOTAVAIL, EAFNOSUPPORT, EBUSY, EEXIST, EHOSTUNREACH, EINVAL, ENETUNREACH, ENOBUFS,
+        ENODEV, ENOENT, ENOMEM, ENOSPC, ENOSYS, EOPNOTSUPP, EPERM,
+    };
+}

@@ -1,0 +1,89 @@
+//! Finds the missing capability when the kernel reports only `EPERM`.
+//!
+//! What   the kernel names no capability. This compares those that a call requires with those of the thread
+//!        (`CapEff` in `/proc/thread-self/status`).
+//! Who    the error path only.
+
+/// A capability: name and number in include/uapi/linux/capability.h, and whether CAP_SYS_ADMIN replaces it.
+#[derive(Clone, Copy, Debug)]
+pub struct Capability {
+    name: &'static str,
+    number: u32,
+    or_admin: bool,
+}
+
+/// For AF_XDP sockets, in the user namespace of the network namespace.
+pub const SOCKET: &[Capability] = &[Capability { name: "CAP_NET_RAW", number: 13, or_admin: false }];
+/// For BPF maps, programs and links, in the initial user namespace.
+pub const PROGRAM: &[Capability] = &[
+    Capability { name: "CAP_BPF", number: 39, or_admin: true },
+    Capability { name: "CAP_NET_ADMIN", number: 12, or_admin: true },
+];
+/// For a BPF program that reads this process's memory.
+pub const SEND_PROGRAM: &[Capability] = &[
+    Capability { name: "CAP_BPF", number: 39, or_admin: true },
+    Capability { name: "CAP_NET_ADMIN", number: 12, or_admin: true },
+    Capability { name: "CAP_PERFMON", number: 38, or_admin: true },
+];
+/// To open programs of other processes by id.
+pub const OTHER_PROGRAMS: &[Capability] =
+    &[Capability { name: "CAP_SYS_ADMIN", number: SYS_ADMIN, or_admin: false }];
+/// For new namespaces, and links in them.
+pub const NAMESPACE: &[Capability] = &[
+    Capability { name: "CAP_SYS_ADMIN", number: SYS_ADMIN, or_admin: false },
+    Capability { name: "CAP_NET_ADMIN", number: 12, or_admin: false },
+];
+/// For busy polling, and for changes to links.
+pub const ADMIN: &[Capability] = &[Capability { name: "CAP_NET_ADMIN", number: 12, or_admin: false }];
+
+const SYS_ADMIN: u32 = 21;
+
+/// The remedy for a call that requires these and failed.
+pub fn remedy(needed: &[Capability]) -> String {
+    of(needed, effective())
+}
+
+fn of(needed: &[Capability], effective: Option<u64>) -> String {
+    let list = |names: &[Capability]| {
+        names.iter().map(|capability| capability.name).collect::<Vec<_>>().join(" and ")
+    };
+    let Some(effective) = effective else { return format!("it requires {}, or root", list(needed)) };
+    let has = |number: u32| effective & 1 << number != 0;
+    let lacks = |capability: &&Capability| !(has(capability.number) || capability.or_admin && has(SYS_ADMIN));
+    let missing: Vec<_> = needed.iter().filter(lacks).copied().collect();
+    if missing.is_empty() {
+        let all = list(needed);
+        return format!(
+            "this thread has {all}, but in a user namespace or under a seccomp filter: run it outside of the \
+             container"
+        );
+    }
+    let missing = list(&missing);
+    format!(
+        "this thread has no {missing}: run as root, or grant it (setcap, or AmbientCapabilities of systemd)"
+    )
+}
+
+/// The thread's effective capabilities.
+fn effective() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/thread-self/status").ok()?;
+    let bits = status.lines().find_map(|line| line.strip_prefix("CapEff:"))?;
+    u64::from_str_radix(bits.trim(), 16).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_missing_is_named() {
+        let (bpf, admin, all) = (1 << 39, 1 << 12, !0);
+        assert!(of(PROGRAM, Some(bpf)).starts_with("this thread has no CAP_NET_ADMIN:"));
+        assert!(of(PROGRAM, Some(admin)).starts_with("this thread has no CAP_BPF:"));
+        assert!(of(PROGRAM, Some(0)).starts_with("this thread has no CAP_BPF and CAP_NET_ADMIN:"));
+        assert!(of(PROGRAM, Some(1 << SYS_ADMIN)).contains("outside of the container"), "it does instead");
+        assert!(of(SOCKET, Some(all)).contains("has CAP_NET_RAW, but in a user namespace"));
+        assert_eq!(of(SOCKET, None), "it requires CAP_NET_RAW, or root");
+        assert!(effective().is_some());
+    }
+}

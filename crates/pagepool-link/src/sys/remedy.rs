@@ -1,0 +1,82 @@
+//! Remedies for errors of calls: a missing capability, or what [`pagepool::remedy`] knows of every call.
+
+use std::io;
+
+use super::capability::{self, ADMIN, Capability, NAMESPACE, OTHER_PROGRAMS, PROGRAM, SOCKET};
+use super::errno;
+
+/// The capabilities that calls require. Other calls require none.
+const REQUIRED: &[(&[&str], &[Capability])] = &[
+    (&["unshare"], NAMESPACE),
+    (&["setns", "bpf(BPF_PROG_GET_FD_BY_ID)"], OTHER_PROGRAMS),
+    (&["socket(AF_XDP)", "socket(AF_PACKET)", "setsockopt(PACKET_MR_PROMISC)"], SOCKET),
+    (&["ioctl(SIOCETHTOOL)", "ioctl"], ADMIN),
+    (CHANGES, ADMIN),
+    (
+        &[
+            "bpf(BPF_LINK_CREATE)",
+            "bpf(BPF_LINK_UPDATE)",
+            "bpf(BPF_MAP_CREATE)",
+            "bpf(BPF_MAP_UPDATE_ELEM)",
+            "bpf(BPF_OBJ_GET)",
+            "bpf(BPF_OBJ_GET_INFO_BY_FD)",
+            "bpf(BPF_OBJ_PIN)",
+            "bpf(BPF_PROG_LOAD)",
+            "bpf(BPF_PROG_RUN)",
+        ],
+        PROGRAM,
+    ),
+];
+
+const CHANGES: &[&str] = &[
+    "make",
+    "delete",
+    "turn on",
+    "turn off",
+    "set the MTU",
+    "set the MAC address",
+    "add the address",
+    "add the route",
+    "add the token bucket",
+    "delete the queueing discipline",
+    "exchange the XDP program",
+];
+
+/// For bpf(2), which a kernel can lack.
+const NO_BPF: &str = "the kernel is built without CONFIG_BPF_SYSCALL, or a seccomp filter blocks bpf";
+
+/// The remedy for an error, if it does not depend on the caller's values.
+pub fn remedy(call: &str, error: &io::Error) -> Option<String> {
+    if error.raw_os_error() == Some(errno::ENOSYS) && call.starts_with("bpf(") {
+        return Some(NO_BPF.into());
+    }
+    let is_denied = matches!(error.raw_os_error(), Some(errno::EPERM | errno::EACCES));
+    let required = REQUIRED.iter().find(|(calls, _)| is_denied && calls.contains(&call));
+    required.map(|(_, all)| capability::remedy(all)).or_else(|| pagepool::remedy(call, error).map(Into::into))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_calls_that_require_a_capability_name_it() {
+        let of = |call, errno| {
+            remedy(call, &io::Error::from_raw_os_error(errno)).unwrap_or_else(|| "the caller's".into())
+        };
+        for (call, name) in [
+            ("bpf(BPF_MAP_CREATE)", "CAP_BPF"),
+            ("socket(AF_XDP)", "CAP_NET_RAW"),
+            ("setns", "CAP_SYS_ADMIN"),
+            ("make", "CAP_NET_ADMIN"),
+        ] {
+            assert!(of(call, errno::EPERM).contains(name), "{call}");
+            assert!(of(call, libc::EMFILE).contains("RLIMIT_NOFILE"), "{call}");
+            assert!(of(call, errno::EINVAL) == "the caller's", "{call}");
+        }
+        for call in ["setsockopt(XDP_UMEM_REG)", "eventfd", "fcntl(F_DUPFD_CLOEXEC)", "socket"] {
+            let said = of(call, errno::EPERM);
+            assert!(said.contains("seccomp") && !said.contains("CAP_"), "{said}");
+        }
+    }
+}

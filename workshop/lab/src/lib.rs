@@ -1,0 +1,24 @@
+//! Frames between hosts on one machine, and Linux guests, for the tests of the workspace.
+//!
+//! For tests that try devices and forwarders between the two hosts of [`pagepool_link::TwoHosts`], and for
+//! those that need another kernel.
+//!
+//! * [`FrameSocket`] and [`FrameGenerator`]: raw frames, one by one, or as many as the kernel can generate.
+//! * [`Tap`]: a link whose other end is a file of this process.
+//! * [`TempFolder`]: a folder for temporary files.
+//! * [`or_skip`]: what tests do without a capability.
+//! * [`guest`]: Linux guests under QEMU, for other kernels, cards and NUMA nodes than this machine has.
+
+mod frame_generator;
+mod frame_socket;
+pub mod guest;
+mod skip;
+mod sys;
+mod tap;
+mod temp_folder;
+
+pub use frame_generator::{FrameGenerator, GeneratorMode, GeneratorParams, GeneratorReport};
+pub use frame_socket::{FrameBatch, FrameSocket};
+pub use skip::or_skip;
+pub use tap::Tap;
+pub use temp_folder::TempFolder;

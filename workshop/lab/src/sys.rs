@@ -1,0 +1,4 @@
+//! All system calls of the crate: through `rustix` if it has them, else through `libc`.
+
+pub(crate) mod packet;
+pub(crate) mod tap;
