@@ -1,5 +1,5 @@
 //! For tests: a plain provider, a checking IOMMU, failing providers, the conformance suite of providers,
-//! operations on pools with the model that predicts them, and operations on packets.
+//! and operations on pools with the model that predicts them.
 //!
 //! Behind the feature `testing`, so that other crates can test their own providers and domains.
 
@@ -8,8 +8,6 @@ mod fail_nth;
 mod iommu;
 mod model;
 mod op;
-mod packet_op;
-mod packets;
 mod plain;
 mod run;
 mod seed;
@@ -20,8 +18,6 @@ pub use fail_nth::FailNth;
 pub use iommu::{CheckingIommu, IommuCounts, IommuEvent, IommuFault};
 pub use model::{PageToken, PoolsModel, Who};
 pub use op::{Op, Setup};
-pub use packet_op::{PacketOp, PacketSetup};
-pub use packets::run_packets;
 pub use plain::PlainMemory;
 pub use run::run;
 pub use seed::seed;

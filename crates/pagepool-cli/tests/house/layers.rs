@@ -7,7 +7,7 @@ pub const LAYERS: &[(&str, &[&str])] = &[
         "pagepool",
         &[
             "shown", "remedy", "error", "probes", "sys", "mem", "home", "holders", "returns", "buf", "pool",
-            "packet", "observe", "testing",
+            "packet", "observe", "internal", "testing",
         ],
     ),
     ("pagepool-capi", &["counters", "c_words", "error", "caller", "oom", "handles", "args", "inline", "api"]),
@@ -54,6 +54,25 @@ pub const LAYERS: &[(&str, &[&str])] = &[
         &[
             "error", "sys", "link", "steering", "device", "forward", "mem_nic", "xsk", "zerocopy", "drivers",
             "testing",
+        ],
+    ),
+    (
+        "pagepool-skb",
+        &[
+            "error",
+            "frag",
+            "frags",
+            "head_memory",
+            "block",
+            "cache",
+            "block_ref",
+            "sk_buff",
+            "head",
+            "pull",
+            "split",
+            "coalesce",
+            "read",
+            "bytes",
         ],
     ),
 ];

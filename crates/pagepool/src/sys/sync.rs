@@ -18,14 +18,10 @@ use crate::error::Error;
 #[cfg(not(loom))]
 pub(crate) use std::cell::UnsafeCell;
 #[cfg(not(loom))]
-pub(crate) use std::sync::atomic::{
-    AtomicBool, AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
-};
+pub use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 
 #[cfg(loom)]
-pub(crate) use loom::sync::atomic::{
-    AtomicBool, AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
-};
+pub use loom::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 
 /// The fence of code that runs for each buffer. Pairs with [`heavy_fence`].
 #[inline(always)]
@@ -380,7 +376,7 @@ impl OneAtATime {
 /// A cell with many readers, until its last user takes the value. Loom fails a read that is not ordered
 /// before the take: so a model finds a use after the end.
 #[derive(Debug)]
-pub(crate) struct LastCell<T> {
+pub struct LastCell<T> {
     value: std::cell::UnsafeCell<Option<T>>,
     #[cfg(loom)]
     watch: loom::cell::UnsafeCell<()>,
@@ -390,7 +386,8 @@ pub(crate) struct LastCell<T> {
 unsafe impl<T: Send + Sync> Sync for LastCell<T> {}
 
 impl<T> LastCell<T> {
-    pub(crate) fn new(value: T) -> Self {
+    /// Creates a cell with a value.
+    pub fn new(value: T) -> Self {
         Self {
             value: std::cell::UnsafeCell::new(Some(value)),
             #[cfg(loom)]
@@ -403,7 +400,7 @@ impl<T> LastCell<T> {
     /// # Safety
     /// [`take`](Self::take) has not happened, and cannot happen while the reference lives.
     #[inline(always)]
-    pub(crate) unsafe fn read(&self) -> &T {
+    pub unsafe fn read(&self) -> &T {
         #[cfg(loom)]
         self.watch.with(|_| ());
         // SAFETY: nothing takes the value while this reference lives, by the caller's promise, and nothing
@@ -416,7 +413,7 @@ impl<T> LastCell<T> {
     ///
     /// # Safety
     /// Nothing else reads or takes it, now or later, and no reference from [`read`](Self::read) lives.
-    pub(crate) unsafe fn take(&self) -> Option<T> {
+    pub unsafe fn take(&self) -> Option<T> {
         #[cfg(loom)]
         self.watch.with_mut(|_| ());
         // SAFETY: exclusive by the caller's promise.

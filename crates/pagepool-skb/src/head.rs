@@ -1,8 +1,8 @@
 //! The head: room before and behind it, and a packet's own copy of a shared one.
 
-use crate::packet::skb::error::SkbError;
-use crate::packet::skb::head_memory::ordinary;
-use crate::packet::skb::sk_buff::SkBuff;
+use crate::error::SkbError;
+use crate::head_memory::ordinary;
+use crate::sk_buff::SkBuff;
 
 impl SkBuff {
     /// Makes the packet longer at its front; returns the new bytes. Linux: `skb_push`.
@@ -10,7 +10,7 @@ impl SkBuff {
     /// Refused while a clone shares them, and without enough headroom; see [`cow_head`](Self::cow_head).
     ///
     /// ```
-    /// use pagepool::{SkBuff, SkbCache, SkbError};
+    /// use pagepool_skb::{SkBuff, SkbCache, SkbError};
     /// let cache = SkbCache::new(8)?;
     /// let mut packet = SkBuff::from_bytes(&cache, 8, b"data").unwrap();
     /// packet.push(5).unwrap().copy_from_slice(b"head ");
@@ -65,7 +65,7 @@ impl SkBuff {
     /// `skb_unclone`.
     ///
     /// ```
-    /// # use pagepool::{SkBuff, SkbCache};
+    /// # use pagepool_skb::{SkBuff, SkbCache};
     /// # let cache = SkbCache::new(8)?;
     /// let mut packet = SkBuff::from_bytes(&cache, 0, b"data").unwrap();
     /// let clone = packet.clone();

@@ -43,7 +43,7 @@ pub enum PacketOp {
     Unclone(u8),
     /// `copy`.
     Copy(u8),
-    /// `into_bytes` of a packet or a frame, with the feature `bytes`.
+    /// `into_bytes` of a packet or a frame.
     IntoBytes(u8, u8),
     /// Drops one `Bytes`.
     DropBytes(u8),
@@ -96,11 +96,6 @@ impl PacketOp {
             _ if amount < 32 => Self::Destroy,
             _ => Self::Send(which),
         }
-    }
-
-    /// Decodes the operations in these bytes; ignores up to two bytes at the end.
-    pub fn list(bytes: &[u8]) -> Vec<Self> {
-        bytes.as_chunks::<3>().0.iter().map(|op| Self::from_bytes(*op)).collect()
     }
 }
 

@@ -5,8 +5,9 @@
 
 use std::mem::MaybeUninit;
 
-use crate::packet::chain::MAX_FRAGS;
-use crate::packet::skb::frag::SkbFrag;
+use pagepool::MAX_FRAGS;
+
+use crate::frag::SkbFrag;
 
 pub(crate) struct Frags {
     count: u32,
@@ -78,13 +79,22 @@ impl Frags {
         }
     }
 
+    /// Gives the fragments, in order.
+    #[cfg(all(feature = "bytes", not(loom)))]
+    pub(crate) fn into_ordered(mut self) -> impl Iterator<Item = SkbFrag> {
+        self.as_mut_slice().reverse();
+        std::iter::from_fn(move || self.pop())
+    }
+
     /// Makes all fragments shared; they are counted as that already. No atomic operation.
     pub(crate) fn share(&mut self) {
         for frag in self.as_mut_slice() {
-            // SAFETY: I1. It is read out once, because the next line replaces it, and nothing between panics.
+            // SAFETY: I1. It is read out once, because it is replaced below, and nothing between panics.
             let alone = unsafe { std::ptr::read(frag) };
+            // SAFETY: I1. Only `Block::settle` comes here, after `note_readers` has counted each fragment.
+            let shared = unsafe { alone.into_counted() };
             // SAFETY: the old value moved out, so nothing that has an owner is overwritten.
-            unsafe { std::ptr::write(frag, alone.into_counted()) };
+            unsafe { std::ptr::write(frag, shared) };
         }
     }
 

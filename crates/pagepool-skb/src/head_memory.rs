@@ -1,9 +1,9 @@
 //! Memory of a packet's head.
 
-use crate::buf::page_buf::PageBuf;
-use crate::mem::page::PAGE_SIZE;
-use crate::packet::skb::error::SkbError;
-use crate::sys::table::zeroed;
+use pagepool::internal::zeroed_bytes;
+use pagepool::{PAGE_SIZE, PageBuf};
+
+use crate::error::SkbError;
 
 /// Most bytes of a head and its headroom.
 const MAX_HEAD: usize = i32::MAX as usize;
@@ -43,6 +43,6 @@ pub(crate) fn ordinary(least: usize, wanted: usize, len: usize) -> Result<(Head,
         return Ok((Head::Inside, wanted.min(INSIDE - len)));
     }
     let headroom = wanted.min(least.max(PAGE_SIZE));
-    let bytes = zeroed(headroom + len).map_err(|_| SkbError::NoMemory)?;
+    let bytes = zeroed_bytes(headroom + len).map_err(|_| SkbError::NoMemory)?;
     Ok((Head::Heap(bytes), headroom))
 }

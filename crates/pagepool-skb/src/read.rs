@@ -3,10 +3,10 @@
 use std::io::IoSlice;
 use std::ops::Range;
 
-use crate::packet::skb::block::Block;
-use crate::packet::skb::error::SkbError;
-use crate::packet::skb::frag::SkbFrag;
-use crate::packet::skb::sk_buff::SkBuff;
+use crate::block::Block;
+use crate::error::SkbError;
+use crate::frag::SkbFrag;
+use crate::sk_buff::SkBuff;
 
 impl SkBuff {
     /// The packet's bytes in place, in order: the head if it has data, then each fragment. `None` if the CPU
@@ -20,7 +20,7 @@ impl SkBuff {
     /// as there is room. Linux: `skb_to_sgvec`.
     ///
     /// ```
-    /// # use pagepool::{SkBuff, SkbCache};
+    /// # use pagepool_skb::{SkBuff, SkbCache};
     /// use std::io::{IoSlice, Write};
     /// let cache = SkbCache::new(8)?;
     /// let mut packet = SkBuff::from_bytes(&cache, 0, b"head ").unwrap();
@@ -41,7 +41,7 @@ impl SkBuff {
     /// Fills `into` with the bytes from `offset` on. Linux: `skb_copy_bits`.
     ///
     /// ```
-    /// # use pagepool::{SkBuff, SkbCache, SkbError};
+    /// # use pagepool_skb::{SkBuff, SkbCache, SkbError};
     /// # let cache = SkbCache::new(8)?;
     /// let mut packet = SkBuff::from_bytes(&cache, 0, b"head ").unwrap();
     /// packet.add_frag(std::sync::Arc::<[u8]>::from(*b"and data"), 0, 8).unwrap();
@@ -67,7 +67,7 @@ impl SkBuff {
     /// Allocates if bytes and headroom are more than 512 bytes.
     ///
     /// ```
-    /// # use pagepool::{SkBuff, SkbCache};
+    /// # use pagepool_skb::{SkBuff, SkbCache};
     /// # let cache = SkbCache::new(8)?;
     /// let packet = SkBuff::from_bytes(&cache, 32, b"data").unwrap();
     /// let mut copy = packet.copy().unwrap();

@@ -1,7 +1,7 @@
 //! Cuts both ends, and makes a packet linear.
 
-use crate::packet::skb::error::SkbError;
-use crate::packet::skb::sk_buff::SkBuff;
+use crate::error::SkbError;
+use crate::sk_buff::SkBuff;
 
 impl SkBuff {
     /// Cuts bytes off the front, across fragments. Consumed fragments return at once. Linux: `skb_pull`, and
@@ -11,7 +11,8 @@ impl SkBuff {
     /// a cloned packet first gets a block of its own, see [`unclone`](Self::unclone).
     ///
     /// ```
-    /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams, SkBuff, SkbCache, SkbError};
+    /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams};
+    /// # use pagepool_skb::{SkBuff, SkbCache, SkbError};
     /// # let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() })?;
     /// # let pool = Pool::new(PoolParams::default(), arena)?.bind();
     /// let cache = SkbCache::new(8)?;
@@ -76,7 +77,8 @@ impl SkBuff {
     /// fragments return at once.
     ///
     /// ```
-    /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams, SkBuff, SkbCache};
+    /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams};
+    /// # use pagepool_skb::{SkBuff, SkbCache};
     /// # let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() })?;
     /// # let pool = Pool::new(PoolParams::default(), arena)?.bind();
     /// let cache = SkbCache::new(8)?;
@@ -111,7 +113,7 @@ impl SkBuff {
     /// Makes the whole packet linear, see [`make_linear`](Self::make_linear). Linux: `skb_linearize`.
     ///
     /// ```
-    /// # use pagepool::{SkBuff, SkbCache};
+    /// # use pagepool_skb::{SkBuff, SkbCache};
     /// # let cache = SkbCache::new(8)?;
     /// let mut packet = SkBuff::from_bytes(&cache, 0, b"head ").unwrap();
     /// packet.add_frag(std::sync::Arc::<[u8]>::from(*b"and data"), 0, 8).unwrap();

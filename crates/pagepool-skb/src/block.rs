@@ -1,15 +1,16 @@
 //! What the clones of a packet share: its head and its fragments.
 //!
 //! What   [`Block`] is Linux's `skb_shared_info`, outside of the packet's memory, with counted references:
-//!        see [`BlockRef`](crate::packet::skb::block_ref::BlockRef).
+//!        see [`BlockRef`](crate::block_ref::BlockRef).
 //! How    its fragments are plain handles. The first clone only marks them as shared. The thread with the
-//!        last reference makes them shared buffers before it changes or drops them: see step 4 in `skb.rs`.
+//!        last reference makes them shared buffers before it changes or drops them: see step 4 in `lib.rs`.
 
 use std::ops::Range;
 
-use crate::packet::skb::frags::Frags;
-use crate::packet::skb::head_memory::{Head, INSIDE};
-use crate::sys::sync::{AtomicBool, AtomicU32, Ordering};
+use pagepool::internal::{AtomicBool, AtomicU32, Ordering};
+
+use crate::frags::Frags;
+use crate::head_memory::{Head, INSIDE};
 
 /// The data that the clones of a packet share.
 pub(crate) struct Block {

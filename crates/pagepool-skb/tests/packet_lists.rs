@@ -3,9 +3,11 @@
 //! `PROPTEST_CASES` says how many lists, `PROPTEST_RNG_SEED` which ones, and `PAGEPOOL_RANDOM_SEEDS=1` asks
 //! for new ones; the same lists are run by the fuzzer (`fuzz/fuzz_targets/packets.rs`).
 
-use pagepool::testing::{PacketOp, PacketSetup, run_packets, seed};
+use pagepool::testing::seed;
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
+
+use crate::packet_run::{PacketOp, PacketSetup, run_packets};
 
 #[test]
 fn packets_have_the_bytes_that_they_must_have() {

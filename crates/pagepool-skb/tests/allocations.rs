@@ -8,7 +8,8 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::io::IoSlice;
 
-use pagepool::{Arena, ArenaParams, Bound, Pool, PoolParams, SkBuff, SkbCache, XdpBuff, XdpFrame};
+use pagepool::{Arena, ArenaParams, Bound, Pool, PoolParams, XdpBuff, XdpFrame};
+use pagepool_skb::{SkBuff, SkbCache};
 
 struct AllocationCount;
 

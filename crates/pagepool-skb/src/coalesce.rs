@@ -4,11 +4,12 @@
 //! 0646dc31ca88) dropped a merged fragment in another way than it was counted. Here the reference itself
 //! knows how: a fragment of a cloned packet gives a clone of a shared buffer, whatever the marks are.
 
-use crate::packet::chain::MAX_FRAGS;
-use crate::packet::skb::frag::SkbFrag;
-use crate::packet::skb::frags::Frags;
-use crate::packet::skb::head_memory::Head;
-use crate::packet::skb::sk_buff::SkBuff;
+use pagepool::MAX_FRAGS;
+
+use crate::frag::SkbFrag;
+use crate::frags::Frags;
+use crate::head_memory::Head;
+use crate::sk_buff::SkBuff;
 
 /// What a merge did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,7 +33,8 @@ impl SkBuff {
     /// each; others move.
     ///
     /// ```
-    /// # use pagepool::{Arena, ArenaParams, XdpBuff, Pool, PoolParams, SkBuff, SkbCache};
+    /// # use pagepool::{Arena, ArenaParams, XdpBuff, Pool, PoolParams};
+    /// # use pagepool_skb::{SkBuff, SkbCache};
     /// # let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() })?;
     /// # let pool = Pool::new(PoolParams { max_len: 1500, ..Default::default() }, arena)?.bind();
     /// let cache = SkbCache::new(8)?;

@@ -1,7 +1,7 @@
 //! Divides a packet.
 
-use crate::packet::skb::error::SkbError;
-use crate::packet::skb::sk_buff::{EMPTY_HEAD, SkBuff};
+use crate::error::SkbError;
+use crate::sk_buff::{EMPTY_HEAD, SkBuff};
 
 impl SkBuff {
     /// Keeps the first `at` bytes and returns the rest. A fragment across the bound is shared by both; bytes
@@ -11,7 +11,8 @@ impl SkBuff {
     /// fragment.
     ///
     /// ```
-    /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams, SkBuff, SkbCache};
+    /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams};
+    /// # use pagepool_skb::{SkBuff, SkbCache};
     /// # let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() })?;
     /// # let pool = Pool::new(PoolParams::default(), arena)?.bind();
     /// let cache = SkbCache::new(8)?;

@@ -12,10 +12,8 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::buf::page_buf::PageBuf;
-use crate::buf::shared_buf::SharedBuf;
-use crate::mem::dma::{DeviceAddr, DomainId};
-use crate::packet::chain::Frag;
+use pagepool::internal::{buffer_of, count_shared, counted_reader, reader_beside, uncount_shared};
+use pagepool::{DeviceAddr, DomainId, Frag, PageBuf, SharedBuf};
 
 /// The memory of a fragment.
 #[derive(Debug)]
@@ -73,7 +71,7 @@ impl SkbMemory {
     /// and its callback.
     ///
     /// ```
-    /// use pagepool::{SkBuff, SkbCache, SkbMemory};
+    /// use pagepool_skb::{SkBuff, SkbCache, SkbMemory};
     /// use std::sync::mpsc::{Sender, channel};
     ///
     /// /// Memory that goes back through a channel.
@@ -111,7 +109,7 @@ impl SkbMemory {
     pub fn buffer(&self) -> Option<&PageBuf> {
         match self {
             Self::Pool(buffer) => Some(buffer),
-            Self::Shared(buffer) => Some(buffer.buffer()),
+            Self::Shared(buffer) => Some(buffer_of(buffer)),
             Self::Ordinary(_) | Self::Owned(_) => None,
         }
     }
@@ -144,14 +142,18 @@ impl SkbMemory {
     /// Counts a plain buffer as a shared one.
     pub(crate) fn count_shared(&self) {
         if let Self::Pool(buffer) = self {
-            SharedBuf::count(buffer);
+            count_shared(buffer);
         }
     }
 
     /// Takes one [`count_shared`](Self::count_shared) back.
-    pub(crate) fn uncount_shared(&self) {
+    ///
+    /// # Safety
+    /// The caller counted it, and nothing relies on that.
+    pub(crate) unsafe fn uncount_shared(&self) {
         if let Self::Pool(buffer) = self {
-            SharedBuf::uncount(buffer);
+            // SAFETY: I1. The caller's promise.
+            unsafe { uncount_shared(buffer) };
         }
     }
 }
@@ -251,9 +253,13 @@ impl SkbFrag {
     }
 
     /// Turns a fragment that was counted as shared into one. No atomic operation.
-    pub(crate) fn into_counted(self) -> Self {
+    ///
+    /// # Safety
+    /// The fragment was counted.
+    pub(crate) unsafe fn into_counted(self) -> Self {
         let memory = match self.memory {
-            SkbMemory::Pool(buffer) => SkbMemory::Shared(SharedBuf::counted(buffer)),
+            // SAFETY: I1. The caller's promise.
+            SkbMemory::Pool(buffer) => SkbMemory::Shared(unsafe { counted_reader(buffer) }),
             other => other,
         };
         Self { memory, ..self }
@@ -267,7 +273,7 @@ impl SkbFrag {
     pub(crate) unsafe fn reference(&self) -> Self {
         let memory = match &self.memory {
             // SAFETY: the caller's promise.
-            SkbMemory::Pool(buffer) => SkbMemory::Shared(unsafe { SharedBuf::beside(buffer) }),
+            SkbMemory::Pool(buffer) => SkbMemory::Shared(unsafe { reader_beside(buffer) }),
             SkbMemory::Shared(buffer) => SkbMemory::Shared(buffer.clone()),
             SkbMemory::Ordinary(bytes) => SkbMemory::Ordinary(bytes.clone()),
             SkbMemory::Owned(owner) => SkbMemory::Owned(owner.clone()),

@@ -2,24 +2,21 @@
 //!
 //! The packets lie in a pool that a checking IOMMU maps for a device. The device writes received packets and
 //! reads sent ones, so a missed sync shows as a fault or as wrong bytes. Every packet has its own pattern, so
-//! memory that is reused too early shows at the next comparison. At the end everything has returned.
+//! memory that is reused too early shows at the next comparison. At the end everything has returned. The
+//! fuzzer includes this folder: `fuzz/fuzz_targets/packets.rs`.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use crate::buf::page_buf::PageBuf;
-use crate::mem::dma::{DeviceAddr, DmaDomain};
-use crate::packet::skb::cache::SkbCache;
-use crate::packet::skb::error::SkbError;
-use crate::packet::skb::frag::SkbMemory;
-use crate::packet::skb::sk_buff::SkBuff;
-use crate::packet::xdp_buff::XdpBuff;
-use crate::packet::xdp_frame::XdpFrame;
-use crate::pool::bound::Bound;
-use crate::pool::params::PoolParams;
-use crate::pool::shutdown::Shutdown;
-use crate::pool::unbound::Pool;
-use crate::testing::{CheckingIommu, PacketOp, PacketSetup, PlainMemory};
+use pagepool::testing::{CheckingIommu, PlainMemory};
+use pagepool::{
+    Bound, DeviceAddr, DmaDomain, MAX_FRAGS, PageBuf, Pool, PoolParams, Shutdown, XdpBuff, XdpFrame,
+};
+use pagepool_skb::{SkBuff, SkbCache, SkbError, SkbMemory};
+
+mod packet_op;
+
+pub use packet_op::{PacketOp, PacketSetup};
 
 /// Most objects of a kind at once; beyond that the oldest is dropped.
 const MOST: usize = 12;
@@ -40,7 +37,6 @@ struct PacketRun {
     shutdowns: Vec<Shutdown>,
     frames: VecDeque<With<XdpFrame>>,
     packets: VecDeque<With<SkBuff>>,
-    #[cfg(all(feature = "bytes", not(loom)))]
     parts: VecDeque<With<bytes::Bytes>>,
     /// All lent memory has a count of this.
     lent: Arc<()>,
@@ -127,7 +123,6 @@ impl PacketRun {
             shutdowns: Vec::new(),
             frames: VecDeque::new(),
             packets: VecDeque::new(),
-            #[cfg(all(feature = "bytes", not(loom)))]
             parts: VecDeque::new(),
             lent: Arc::new(()),
             seed: 0,
@@ -206,7 +201,6 @@ impl PacketRun {
             let chunks = what.segments().map(|segment| segment.data());
             assert!(is(chunks, bytes), "{what:?} has other bytes after {after:?}");
         }
-        #[cfg(all(feature = "bytes", not(loom)))]
         for With { what, bytes } in &self.parts {
             assert_eq!(what[..], bytes[..], "after {after:?}");
         }
@@ -220,7 +214,6 @@ impl PacketRun {
         while let Some(packet) = self.packets.pop_front() {
             if self.packets.len().is_multiple_of(2) { elsewhere(|| drop(packet)) } else { drop(packet) }
         }
-        #[cfg(all(feature = "bytes", not(loom)))]
         self.parts.clear();
         self.destroy();
         for shutdown in &self.shutdowns {
@@ -277,7 +270,7 @@ impl PacketRun {
             let len = frag.len() - offset;
             frag.sync_for_device(0, frag.len());
             let bytes = self.device_writes(&mut frag, offset, len);
-            let refused = packet.what.is_cloned() || packet.what.nr_frags() == crate::MAX_FRAGS;
+            let refused = packet.what.is_cloned() || packet.what.nr_frags() == MAX_FRAGS;
             let added = packet.what.add_frag(frag, offset, len);
             assert_eq!(added.is_err(), refused);
             if added.is_ok() {
@@ -396,7 +389,6 @@ impl PacketRun {
         self.packets.push_back(packet);
     }
 
-    #[cfg(all(feature = "bytes", not(loom)))]
     fn part(&mut self, at: u8, packet: bool) {
         let (parts, mut bytes): (Vec<_>, _) = if packet {
             let Some(With { what, bytes }) = pick(&mut self.packets, at) else { return };
@@ -413,20 +405,11 @@ impl PacketRun {
         drop_oldest(&mut self.parts);
     }
 
-    #[cfg(all(feature = "bytes", not(loom)))]
     fn drop_part(&mut self, at: u8) {
         if let Some(part) = pick(&mut self.parts, at) {
             elsewhere(|| drop(part));
         }
     }
-
-    #[cfg(not(all(feature = "bytes", not(loom))))]
-    fn part(&mut self, at: u8, packet: bool) {
-        if packet { drop(pick(&mut self.packets, at)) } else { drop(pick(&mut self.frames, at)) }
-    }
-
-    #[cfg(not(all(feature = "bytes", not(loom))))]
-    fn drop_part(&mut self, _at: u8) {}
 
     fn destroy(&mut self) {
         let next = pool_in(self.setup, &self.memory, &self.iommu);

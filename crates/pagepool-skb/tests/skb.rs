@@ -8,9 +8,10 @@ use std::sync::Arc;
 
 use pagepool::testing::CheckingIommu;
 use pagepool::{
-    Arena, ArenaParams, Bound, DeviceMemory, DmaDomain, MAX_FRAGS, NodeId, Pool, PoolParams, SkBuff,
-    SkbCache, SkbError, SkbMemory, XdpBuff, XdpFrame,
+    Arena, ArenaParams, Bound, DeviceMemory, DmaDomain, MAX_FRAGS, NodeId, Pool, PoolParams, XdpBuff,
+    XdpFrame,
 };
+use pagepool_skb::{SkBuff, SkbCache, SkbError, SkbMemory};
 
 fn pool_of(params: PoolParams) -> Bound {
     let arena = Arena::new(ArenaParams { max_bytes: 4 << 20, ..Default::default() }).unwrap();

@@ -13,12 +13,13 @@
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 
-use crate::packet::skb::block::{Block, BlockInfo};
-use crate::packet::skb::cache::{CacheRef, SkbCache};
-use crate::packet::skb::frag::SkbFrag;
-use crate::packet::skb::frags::Frags;
-use crate::packet::skb::head_memory::Head;
-use crate::sys::sync::{AtomicBool, AtomicU32, Ordering, fence};
+use pagepool::internal::{AtomicBool, AtomicU32, Ordering, fence};
+
+use crate::block::{Block, BlockInfo};
+use crate::cache::{CacheRef, SkbCache};
+use crate::frag::SkbFrag;
+use crate::frags::Frags;
+use crate::head_memory::Head;
 
 /// A counted reference to a block.
 pub(crate) struct BlockRef {
@@ -100,7 +101,8 @@ impl BlockRef {
         let frags = self.info.frags.as_slice();
         frags.iter().for_each(|frag| frag.memory().count_shared());
         if self.info.shared.swap(true, Ordering::AcqRel) {
-            frags.iter().for_each(|frag| frag.memory().uncount_shared()); // another clone was faster
+            // SAFETY: I1. It was counted above, in vain: another clone was faster, and has counted it, too.
+            frags.iter().for_each(|frag| unsafe { frag.memory().uncount_shared() });
         }
     }
 }

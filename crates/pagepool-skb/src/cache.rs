@@ -18,12 +18,12 @@ use std::ops::Deref;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use crate::error::Error;
-use crate::packet::skb::block::Block;
-use crate::sys::slab::Slab;
+use pagepool::Error;
 #[cfg(loom)]
-use crate::sys::sync::LastCell;
-use crate::sys::sync::{AtomicI64, Ordering};
+use pagepool::internal::LastCell;
+use pagepool::internal::{AtomicI64, Ordering, Slab};
+
+use crate::block::Block;
 
 /// Most blocks of a cache.
 const MAX_BLOCKS: usize = 1 << 24;
@@ -36,7 +36,7 @@ const MAX_BLOCKS: usize = 1 << 24;
 /// another block, to be split or to get data of their own.
 ///
 /// ```
-/// use pagepool::{SkBuff, SkbCache, SkbError};
+/// use pagepool_skb::{SkBuff, SkbCache, SkbError};
 ///
 /// let cache = SkbCache::new(1)?;
 /// let packet = SkBuff::from_bytes(&cache, 64, b"hello").unwrap();
@@ -58,7 +58,8 @@ impl SkbCache {
     /// [`Error::Parameter`] for another number, or no address space.
     pub fn new(blocks: usize) -> Result<Self, Error> {
         if !(1..=MAX_BLOCKS).contains(&blocks) {
-            return Err(Error::parameter("blocks", blocks, "1 to 16777216"));
+            let (field, must_be) = ("blocks", "1 to 16777216".into());
+            return Err(Error::Parameter { field, value: blocks.to_string(), must_be });
         }
         let blocks = Box::new(CacheBlocks {
             slab: Slab::new(blocks)?,

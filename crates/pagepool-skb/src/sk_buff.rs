@@ -12,20 +12,17 @@
 //!        drop it. Nothing is allocated, except a head of more than 512 bytes of ordinary memory.
 
 use std::fmt;
+use std::ops::Range;
 
-use crate::buf::page_buf::PageBuf;
-use crate::holders::tag::Tag;
-use crate::mem::dma::{DeviceAddr, DomainId};
-use crate::packet::chain::MAX_FRAGS;
-use crate::packet::memory::Memory;
-use crate::packet::skb::block::Block;
-use crate::packet::skb::block_ref::{BlockRef, NewBlock};
-use crate::packet::skb::cache::SkbCache;
-use crate::packet::skb::error::SkbError;
-use crate::packet::skb::frag::{SkbFrag, SkbMemory};
-use crate::packet::skb::head_memory::{Head, ordinary};
-use crate::packet::xdp_buff::XdpBuff;
-use crate::packet::xdp_frame::XdpFrame;
+use pagepool::internal::{tag_shared, take_apart};
+use pagepool::{DeviceAddr, DomainId, MAX_FRAGS, Memory, PageBuf, Tag, XdpBuff, XdpFrame};
+
+use crate::block::Block;
+use crate::block_ref::{BlockRef, NewBlock};
+use crate::cache::SkbCache;
+use crate::error::SkbError;
+use crate::frag::{SkbFrag, SkbMemory};
+use crate::head_memory::{Head, ordinary};
 
 /// Headroom of an empty head, for the headers of a stack.
 pub(crate) const EMPTY_HEAD: u32 = 128;
@@ -34,7 +31,7 @@ pub(crate) const EMPTY_HEAD: u32 = 128;
 ///
 /// ```
 /// # use pagepool::{Arena, ArenaParams, XdpBuff, XdpFrame, Pool, PoolParams};
-/// use pagepool::{SkBuff, SkbCache};
+/// use pagepool_skb::{SkBuff, SkbCache};
 /// # let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() })?;
 /// # let pool = Pool::new(PoolParams { headroom: 64, ..Default::default() }, arena)?.bind();
 /// let cache = SkbCache::new(64)?;
@@ -105,7 +102,7 @@ impl SkBuff {
     /// Allocates if both together are more than 512 bytes.
     ///
     /// ```
-    /// use pagepool::{SkBuff, SkbCache};
+    /// use pagepool_skb::{SkBuff, SkbCache};
     /// let cache = SkbCache::new(8)?;
     /// let mut packet = SkBuff::with_capacity(&cache, 64, 100).unwrap();
     /// packet.put(5).unwrap().copy_from_slice(b"hello");
@@ -146,7 +143,8 @@ impl SkBuff {
     /// `Err(memory)` if it has no such bytes, the packet has 17 fragments or 4 GiB, or a clone shares them.
     ///
     /// ```
-    /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams, SkBuff, SkbCache};
+    /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams};
+    /// # use pagepool_skb::{SkBuff, SkbCache};
     /// # let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() })?;
     /// # let pool = Pool::new(PoolParams::default(), arena)?.bind();
     /// let cache = SkbCache::new(8)?;
@@ -290,7 +288,8 @@ impl SkBuff {
     /// the last call counts.
     ///
     /// ```
-    /// # use pagepool::{Arena, ArenaParams, Holders, Pool, PoolParams, SkBuff, SkbCache, Tag};
+    /// # use pagepool::{Arena, ArenaParams, Holders, Pool, PoolParams, Tag};
+    /// # use pagepool_skb::{SkBuff, SkbCache};
     /// # let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() })?;
     /// let pool = Pool::new(PoolParams { holders: Holders::Ages, ..Default::default() }, arena)?.bind();
     /// let cache = SkbCache::new(8)?;
@@ -303,7 +302,7 @@ impl SkBuff {
     /// ```
     pub fn set_tag(&mut self, tag: Tag) {
         let buffers = self.frags().iter().filter_map(|frag| frag.memory().buffer());
-        self.head_buffer().into_iter().chain(buffers).for_each(|buffer| buffer.note_tag(tag));
+        self.head_buffer().into_iter().chain(buffers).for_each(|buffer| tag_shared(buffer, tag));
     }
 
     /// Device address of the head's data, if it lies in a pool's buffer that is mapped in that domain.
@@ -346,12 +345,11 @@ impl Block {
     /// the head.
     fn fill(&mut self, frame: XdpFrame) -> (u32, u32) {
         let room = frame.tailroom() as u32;
-        let (memory, [_, data, tail], mut chain) = frame.into_parts();
-        let head = pool_buffer(memory).expect("I1: the memory's kind is checked before a block is filled");
-        chain.end(&head, |frag| {
+        let (memory, Range { start: data, end: tail }) = take_apart(frame, |frag| {
             let refused = self.frags_mut().push(frag.into());
             debug_assert!(refused.is_ok(), "a frame has no more buffers than a packet");
         });
+        let Memory::Pool(head) = memory else { unreachable!("I1: it was looked at before") };
         if head.as_ptr().is_some() {
             self.set_head(Head::Pool(head, tail + room));
             return (data, tail);
@@ -360,13 +358,5 @@ impl Block {
             self.frags_mut().push_front(SkbFrag::new(head.into(), data as usize, (tail - data) as usize));
         }
         (EMPTY_HEAD, EMPTY_HEAD)
-    }
-}
-
-/// A frame's memory as a pool's buffer, or as it is.
-pub(crate) fn pool_buffer(memory: Memory) -> Result<PageBuf, Memory> {
-    match memory {
-        Memory::Pool(head) => Ok(head),
-        other => Err(other),
     }
 }
