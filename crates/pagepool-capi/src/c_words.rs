@@ -78,8 +78,7 @@ mod tests {
             for entry in fs::read_dir(folder).expect("the core") {
                 let path = entry.expect("it is being listed").path();
                 match path.is_dir() {
-                    true if !path.ends_with("testing") => folders.push(path),
-                    true => {}
+                    true => folders.push(path),
                     false => sources.push((path.clone(), fs::read_to_string(path).expect("text"))),
                 }
             }

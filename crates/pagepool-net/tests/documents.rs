@@ -191,8 +191,15 @@ fn no_document_says_to_run_cargo_as_root() {
     }
 }
 
-const CRATES: [&str; 6] =
-    ["pagepool", "pagepool-capi", "pagepool-cli", "pagepool-lab", "pagepool-net", "pagepool-skb"];
+const CRATES: [&str; 7] = [
+    "pagepool",
+    "pagepool-capi",
+    "pagepool-cli",
+    "pagepool-lab",
+    "pagepool-net",
+    "pagepool-skb",
+    "pagepool-testing",
+];
 
 /// The lines of a table of a manifest.
 fn table<'a>(manifest: &'a str, name: &str) -> Vec<&'a str> {

@@ -2,9 +2,9 @@
 
 #![allow(clippy::unwrap_used)]
 
-use pagepool::testing::PlainMemory;
 use pagepool::{Bound, Holders, HoldersView, NoDirectRecycle, PageBuf, Pool, PoolParams, Tag, XdpBuff};
 use pagepool_skb::{SkBuff, SkbCache};
+use pagepool_testing::PlainMemory;
 
 fn pool(holders: Holders) -> Bound {
     let memory = PlainMemory::new(512, 0).unwrap();

@@ -3,7 +3,7 @@
 //! `PROPTEST_CASES` says how many lists, `PROPTEST_RNG_SEED` which ones, and `PAGEPOOL_RANDOM_SEEDS=1` asks
 //! for new ones; the same lists are run by the fuzzer (`fuzz/fuzz_targets/packets.rs`).
 
-use pagepool::testing::seed;
+use pagepool_testing::seed;
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 

@@ -6,12 +6,12 @@ use std::collections::BTreeSet;
 use std::io::IoSlice;
 use std::sync::Arc;
 
-use pagepool::testing::CheckingIommu;
 use pagepool::{
     Arena, ArenaParams, Bound, DeviceMemory, DmaDomain, MAX_FRAGS, NodeId, Pool, PoolParams, XdpBuff,
     XdpFrame,
 };
 use pagepool_skb::{SkBuff, SkbCache, SkbError, SkbMemory};
+use pagepool_testing::CheckingIommu;
 
 fn pool_of(params: PoolParams) -> Bound {
     let arena = Arena::new(ArenaParams { max_bytes: 4 << 20, ..Default::default() }).unwrap();

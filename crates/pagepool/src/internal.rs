@@ -1,7 +1,8 @@
 //! What the crates `pagepool-skb` and `pagepool-testing` need of this one beyond its interface.
 //!
-//! What   the atomics and cells that are loom's in a model, the slab of blocks, and parts of buffers and
-//!        frames that their public methods keep together.
+//! What   atomics, cells and locks that are loom's in a model, the slab of blocks, parts of buffers and frames
+//!        that their public methods keep together, and what only tests do: read a published file from bytes,
+//!        change the system's page size.
 //! Who    those two crates of this workspace alone. It is hidden and may change in any release.
 
 // UNSAFETY: passes on the caller's promises about handles that share a buffer.
@@ -13,13 +14,21 @@ use crate::buf::page_buf::PageBuf;
 use crate::buf::shared_buf::SharedBuf;
 use crate::error::Error;
 use crate::holders::tag::Tag;
+use crate::mem::area::Area;
 use crate::packet::chain::Frag;
 use crate::packet::memory::Memory;
 use crate::packet::xdp_frame::XdpFrame;
 use crate::sys::table::zeroed;
 
+pub use crate::observe::process::read_bytes as read_published;
+pub use crate::sys::memory::pretend_system_page;
 pub use crate::sys::slab::Slab;
-pub use crate::sys::sync::{AtomicBool, AtomicI64, AtomicU32, LastCell, Ordering, fence};
+pub use crate::sys::sync::{AtomicBool, AtomicI64, AtomicU32, LastCell, Lock, Ordering, fence};
+
+/// Pages of an area's regions that are present, in order.
+pub fn present_pages(area: &Area) -> Vec<Range<u32>> {
+    area.present_pages()
+}
 
 /// Zeroed bytes of the global allocator, which are not touched.
 pub fn zeroed_bytes(len: usize) -> Result<Box<[u8]>, Error> {

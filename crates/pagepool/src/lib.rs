@@ -80,8 +80,9 @@
 //! * `metrics`: what [`observe`] shows, as metrics for Prometheus.
 //! * `usdt`: at each [`PoolProbe`] a `nop` and an ELF note, for bpftrace, perf, gdb and SystemTap.
 //! * `tracing`: at each [`PoolProbe`] an event of the crate `tracing`, with the target `pagepool`.
-//! * `testing`: the conformance suite for providers, a model of a pool, an IOMMU that checks every access,
-//!   and failure injection, for tests of your own providers and domains.
+//!
+//! Tests of your own providers and domains find a conformance suite and an IOMMU that checks every access in the
+//! crate `pagepool-testing`.
 //!
 //! Requires only Linux; huge pages, NUMA and `membarrier` are used if available.
 #![cfg_attr(loom, allow(dead_code))]
@@ -108,8 +109,6 @@ mod remedy;
 mod returns;
 mod shown;
 mod sys;
-#[cfg(any(test, feature = "testing"))]
-pub mod testing;
 
 pub use buf::batch::Batch;
 pub use buf::bulk::{put_bulk, put_ring_bulk};

@@ -14,13 +14,13 @@ use std::sync::mpsc::sync_channel;
 use std::time::Duration;
 
 use crate::published::{Folder, ROLE, in_child};
-use pagepool::testing::{PlainMemory, read_published};
 use pagepool::{
     AGE_EDGES, Arena, ArenaParams, Batch, Bound, DeviceAddr, DmaDomain, DomainId, HoldersView,
     IdentityDomain, NoDirectRecycle, PackedBuf, PageBuf, Pool, PoolParams, PoolRef, Region, Tag, XdpBuff,
     XdpFrame, XdpFrameBulk, put_bulk, put_frames, put_packed, put_packets, put_ring_bulk,
 };
 use pagepool::{Holders, Publication, publish};
+use pagepool_testing::{PlainMemory, read_published};
 
 const SITES: Holders = Holders::Sites { stacks: None };
 

@@ -1,6 +1,6 @@
 //! Every interleaving of small scenes over the real pool, within a bound on preemptions.
 //!
-//! `RUSTFLAGS="--cfg loom" cargo test -p pagepool --features testing --profile loom --test loom`
+//! `RUSTFLAGS="--cfg loom" cargo test -p pagepool --profile loom --test loom`
 //!
 //! Each model makes a pool of very few pages over plain memory, lets two or three threads race, and checks at
 //! the end that the provider has every page back exactly once, that hold and release balance, and that the
@@ -17,11 +17,11 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::task::{Context, Wake};
 
 use loom::thread::{self, JoinHandle};
-use pagepool::testing::Op;
 use pagepool::{
     Bound, DeviceAddr, Holders, IdentityDomain, OnBusy, PageBuf, Pool, PoolParams, PoolRef, Registry,
     Shutdown, UseCounts, XdpBuff, XdpFrame, XdpFrameBulk,
 };
+use pagepool_testing::Op;
 
 #[path = "loom/bias_model.rs"]
 mod bias_model;

@@ -7,11 +7,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use pagepool::testing::PlainMemory;
 use pagepool::{
     Arena, ArenaParams, Bound, DeviceAddr, DmaDomain, DomainId, NoDirectRecycle, PageBuf, Pool, PoolParams,
     Region, XdpBuff, XdpFrame, XdpFrameBulk,
 };
+use pagepool_testing::PlainMemory;
 
 fn arena() -> Arc<Arena> {
     Arena::new(ArenaParams { max_bytes: 16 << 20, ..Default::default() }).unwrap()

@@ -7,7 +7,7 @@ pub const LAYERS: &[(&str, &[&str])] = &[
         "pagepool",
         &[
             "shown", "remedy", "error", "probes", "sys", "mem", "home", "holders", "returns", "buf", "pool",
-            "packet", "observe", "internal", "testing",
+            "packet", "observe", "internal",
         ],
     ),
     ("pagepool-capi", &["counters", "c_words", "error", "caller", "oom", "handles", "args", "inline", "api"]),
@@ -74,6 +74,10 @@ pub const LAYERS: &[(&str, &[&str])] = &[
             "read",
             "bytes",
         ],
+    ),
+    (
+        "pagepool-testing",
+        &["seed", "system_page", "plain", "fail_nth", "conformance", "iommu", "op", "model", "run"],
     ),
 ];
 

@@ -15,7 +15,7 @@ use source::{Crate, Source};
 
 /// Lines of code a file, at most: no comments, no blank lines, no unit tests. A crate that is not named has
 /// 500.
-const CODE_LINES: &[(&str, usize)] = &[("pagepool", 800)];
+const CODE_LINES: &[(&str, usize)] = &[("pagepool-testing", 800)];
 
 /// Files that may name `libc`, beside those of a `sys`.
 const LIBC: &[(&str, &str, &str)] = &[

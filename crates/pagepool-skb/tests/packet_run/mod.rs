@@ -8,11 +8,11 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use pagepool::testing::{CheckingIommu, PlainMemory};
 use pagepool::{
     Bound, DeviceAddr, DmaDomain, MAX_FRAGS, PageBuf, Pool, PoolParams, Shutdown, XdpBuff, XdpFrame,
 };
 use pagepool_skb::{SkBuff, SkbCache, SkbError, SkbMemory};
+use pagepool_testing::{CheckingIommu, PlainMemory};
 
 mod packet_op;
 

@@ -189,7 +189,7 @@ impl Backoff {
 ///
 /// Cost: one atomic read-modify-write when uncontended. A waiter pauses with [`Backoff`].
 #[derive(Debug)]
-pub(crate) struct Lock<T> {
+pub struct Lock<T> {
     #[cfg(not(loom))]
     word: AtomicU32,
     #[cfg(not(loom))]
@@ -212,12 +212,14 @@ unsafe impl<T: Send> Sync for Lock<T> {}
 
 #[cfg(not(loom))]
 impl<T> Lock<T> {
-    pub(crate) const fn new(value: T) -> Self {
+    /// Creates an unlocked one.
+    pub const fn new(value: T) -> Self {
         Self { word: AtomicU32::new(0), value: UnsafeCell::new(value) }
     }
 
+    /// Takes it, and waits until it is free.
     #[inline]
-    pub(crate) fn lock(&self) -> Guard<'_, T> {
+    pub fn lock(&self) -> Guard<'_, T> {
         #[cfg(test)]
         LOCKS_TAKEN.set(LOCKS_TAKEN.get() + 1);
         if self.word.swap(1, Ordering::Acquire) != 0 {
@@ -272,7 +274,7 @@ impl<T> UnseenLock<T> {
 
 /// Holds a [`Lock`]. Dropping it is the last access to the lock's memory.
 #[cfg(not(loom))]
-pub(crate) struct Guard<'a, T> {
+pub struct Guard<'a, T> {
     lock: &'a Lock<T>,
 }
 
@@ -305,11 +307,13 @@ impl<T> Drop for Guard<'_, T> {
 
 #[cfg(loom)]
 impl<T> Lock<T> {
-    pub(crate) fn new(value: T) -> Self {
+    /// Creates an unlocked one.
+    pub fn new(value: T) -> Self {
         Self { inner: loom::sync::Mutex::new(value) }
     }
 
-    pub(crate) fn lock(&self) -> impl DerefMut<Target = T> + '_ {
+    /// Takes it, and waits until it is free.
+    pub fn lock(&self) -> impl DerefMut<Target = T> + '_ {
         self.inner.lock().expect("loom's mutex is never poisoned: a panic ends the model")
     }
 

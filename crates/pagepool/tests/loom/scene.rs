@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
 
-use pagepool::testing::PlainMemory;
 use pagepool::{Bound, Pool, PoolParams, PoolRef, Shutdown};
+use pagepool_testing::PlainMemory;
 
 /// Runs a model and prints what it took.
 pub fn explore(name: &str, default_bound: usize, scene: impl Fn() + Send + Sync + 'static) {

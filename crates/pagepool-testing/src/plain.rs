@@ -6,11 +6,8 @@
 use std::alloc::Layout;
 use std::sync::Arc;
 
-use crate::error::Error;
-use crate::mem::area::{Area, REGION_SHIFT};
-use crate::mem::page::{NodeId, PAGE_SIZE, PageIdx};
-use crate::mem::provider::Provider;
-use crate::sys::sync::Lock;
+use pagepool::internal::Lock;
+use pagepool::{Area, Error, NodeId, PAGE_SIZE, PageIdx, Provider, REGION_SHIFT};
 
 /// Pages of one order, lowest first. For models and tests that must not depend on an arena.
 #[derive(Debug)]

@@ -7,9 +7,9 @@ mod shrink;
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
-use crate::home::stats::{DeferredStats, Inflight, Stats};
-use crate::pool::params::{Holders, OnBusy};
-use crate::testing::Setup;
+use pagepool::{DeferredStats, Holders, Inflight, OnBusy, PAGE_SIZE, Stats};
+
+use crate::op::Setup;
 
 /// A page from joining a pool to leaving it.
 pub type PageToken = u32;
@@ -170,17 +170,12 @@ impl PoolsModel {
 
     /// Bytes per page.
     pub fn page_size(&self) -> usize {
-        crate::mem::page::PAGE_SIZE << self.setup.order
+        PAGE_SIZE << self.setup.order
     }
 
     /// Alignment of fragments.
     pub fn frag_align(&self) -> usize {
         self.setup.frag_align
-    }
-
-    /// Free pages of the provider.
-    pub fn free(&self) -> usize {
-        self.free
     }
 
     /// Checks the counters of a pool.
@@ -201,8 +196,11 @@ impl PoolsModel {
         let frag = u64::from(p.open.is_some());
         let deferred = p.queued.iter().filter(|queued| !queued.frag).count() as u64;
         let total = p.stats.inflight();
-        let out = total as u64 - cache - lanes - ring - frag - deferred - uncollected;
-        Inflight { total, cache, lanes, ring, frag, deferred, uncollected, out }
+        let mut at = Inflight::default();
+        (at.total, at.cache, at.lanes, at.ring, at.frag) = (total, cache, lanes, ring, frag);
+        (at.deferred, at.uncollected) = (deferred, uncollected);
+        at.out = total as u64 - cache - lanes - ring - frag - deferred - uncollected;
+        at
     }
 
     /// Number of pages whose fragments have all returned, the last ones as messages.

@@ -1,9 +1,9 @@
 //! A system with another page size, for tests of mapping, protecting and releasing memory.
 
-use crate::mem::page::PAGE_SIZE;
-use crate::sys::memory::pretend_system_page;
+use pagepool::PAGE_SIZE;
+use pagepool::internal::pretend_system_page;
 
-/// While this exists, [`system_page_size`](crate::system_page_size) gives another size in this process. The
+/// While this exists, [`system_page_size`](pagepool::system_page_size) gives another size in this process. The
 /// kernel keeps its own. A larger simulated page is whole pages of the kernel, so its calls succeed. Debug
 /// builds panic at a call that is not in whole simulated pages.
 ///
@@ -11,7 +11,7 @@ use crate::sys::memory::pretend_system_page;
 /// process.
 ///
 /// ```
-/// use pagepool::testing::SystemPage;
+/// use pagepool_testing::SystemPage;
 /// let page = SystemPage::pretend(64 << 10);
 /// assert_eq!(pagepool::system_page_size(), 64 << 10);
 /// drop(page);

@@ -9,22 +9,13 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
-use crate::buf::batch::Batch;
-use crate::buf::page_buf::PageBuf;
-use crate::buf::page_ref::PageRef;
-use crate::buf::raw_buf::RawBuf;
-use crate::buf::shared_buf::SharedBuf;
-use crate::mem::dma::{DeviceAddr, DmaDomain, IdentityDomain};
-use crate::mem::page::{NodeId, PageIdx};
-use crate::mem::provider::Provider;
-use crate::pool::bound::Bound;
-use crate::pool::deferred_queue::{DeferredUser, InUse};
-use crate::pool::params::PoolParams;
-use crate::pool::pool_ref::PoolRef;
-use crate::pool::shutdown::Shutdown;
-use crate::pool::unbound::Pool;
-use crate::testing::model::{PageToken, PoolsModel, Who};
-use crate::testing::{Op, Setup};
+use pagepool::{
+    Batch, Bound, DeferredUser, DeviceAddr, DmaDomain, IdentityDomain, InUse, NodeId, PageBuf, PageIdx,
+    PageRef, Pool, PoolParams, PoolRef, Provider, RawBuf, SharedBuf, Shutdown, put_bulk, put_ring_bulk,
+};
+
+use crate::model::{PageToken, PoolsModel, Who};
+use crate::op::{Op, Setup};
 
 /// An object that is out, and its page in the model.
 #[derive(Debug)]
@@ -404,7 +395,7 @@ impl OpRun {
 
     fn put_bulk(&mut self, at: u8, n: u8, who: Who) {
         let (mut buffers, outs) = self.pick_run(at, n);
-        self.on(who, move || crate::buf::bulk::put_bulk(&mut buffers));
+        self.on(who, move || put_bulk(&mut buffers));
         for group in groups(outs) {
             let (pool, tokens) = (group[0].pool, tokens(&group));
             match group[0] {
@@ -416,7 +407,7 @@ impl OpRun {
 
     fn put_ring_bulk(&mut self, at: u8, n: u8) {
         let (mut buffers, outs) = self.pick_run(at, n);
-        crate::buf::bulk::put_ring_bulk(&mut buffers);
+        put_ring_bulk(&mut buffers);
         assert!(buffers.is_empty());
         for out in groups(outs).into_iter().flatten() {
             self.model.put_ring(out.pool, Who::Main, out.token, out.frag);

@@ -1,6 +1,6 @@
 //! Operations on pools, as data: one list for the property test, the fuzzer and the model checker.
 
-use crate::pool::params::{Holders, OnBusy};
+use pagepool::{Holders, OnBusy};
 
 /// One call, or a short sequence of calls, on one of two pools that share their memory. The first number
 /// selects the object, modulo their count; `n` is the second. An operation without an object does nothing.

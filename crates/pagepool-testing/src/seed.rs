@@ -7,7 +7,7 @@ use std::hash::{BuildHasher, RandomState};
 /// 1, else 1. Prints it as an assignment that repeats the run.
 ///
 /// ```
-/// use pagepool::testing::seed;
+/// use pagepool_testing::seed;
 /// assert_eq!(seed("A_VARIABLE_THAT_NOBODY_SETS"), 1);
 /// ```
 pub fn seed(variable: &str) -> u64 {

@@ -17,8 +17,7 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::mem::dma::{DeviceAddr, DmaDomain, DomainId, Region};
-use crate::mem::page::PAGE_SIZE;
+use pagepool::{DeviceAddr, DmaDomain, DomainId, PAGE_SIZE, Region};
 
 /// Bytes of a line, the unit of ownership.
 const LINE: usize = 64;
@@ -91,7 +90,7 @@ pub struct IommuCounts {
 /// `sync_for_cpu` from it, so a missing sync shows as stale bytes. Any thread; one lock.
 ///
 /// ```
-/// use pagepool::testing::{CheckingIommu, IommuFault};
+/// use pagepool_testing::{CheckingIommu, IommuFault};
 /// use pagepool::{Arena, ArenaParams, DmaDomain, Provider};
 /// use std::sync::Arc;
 ///

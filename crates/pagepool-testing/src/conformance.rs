@@ -6,14 +6,14 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use crate::mem::page::{MAX_ORDER, NodeId, PageIdx};
-use crate::mem::provider::Provider;
+use pagepool::internal::present_pages;
+use pagepool::{MAX_ORDER, NodeId, PageIdx, Provider};
 
 /// Checks a provider against the rules of [`Provider`]; panics with the rule that it breaks. `make` creates a
 /// new provider each time, of 16 to 100,000 base pages, with none out.
 ///
 /// ```
-/// use pagepool::testing::conformance_provider;
+/// use pagepool_testing::conformance_provider;
 /// use pagepool::{Arena, ArenaParams};
 /// let params = || ArenaParams { max_bytes: 1 << 20, ..Default::default() };
 /// conformance_provider(|| Arena::new(params()).expect("1 MiB"));
@@ -37,7 +37,7 @@ fn reserve(p: &dyn Provider, order: u8, node: Option<NodeId>, n: usize) -> Vec<P
     for page in &out {
         let last = u64::from(page.0) + (1 << order);
         assert!(last <= u64::from(p.area().pages()), "{page:?} of order {order} lies within the area");
-        let present = p.area().present_pages();
+        let present = present_pages(p.area());
         assert!(present.iter().any(|r| r.contains(&page.0)), "{page:?} is in a region that is present");
     }
     out

@@ -6,14 +6,12 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::mem::area::Area;
-use crate::mem::page::{NodeId, PageIdx};
-use crate::mem::provider::Provider;
+use pagepool::{Area, NodeId, PageIdx, Provider};
 
 /// Wraps a provider: every `n`-th reservation gives at most half of the requested pages, rounded down.
 ///
 /// ```
-/// use pagepool::testing::FailNth;
+/// use pagepool_testing::FailNth;
 /// use pagepool::{Arena, ArenaParams, PageIdx, Provider};
 ///
 /// let second_fails = FailNth::new(Arena::new(ArenaParams::default())?, 2);
