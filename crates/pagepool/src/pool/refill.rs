@@ -540,7 +540,7 @@ mod tests {
     use crate::{DeviceMemory, NoDirectRecycle, NodeId, Pool, PoolParams};
 
     fn one_page() -> Arc<DeviceMemory> {
-        DeviceMemory::new("one page", 1 << 12, NodeId(0)).unwrap()
+        DeviceMemory::new("one page", 1 << 12, NodeId(0)).expect("it is small")
     }
 
     /// The check is a lock, and under it a system call.
