@@ -10,7 +10,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use pagepool::testing::{Op, PlainMemory, Setup, run};
+use pagepool_testing::{Op, PlainMemory, Setup, run};
 
 fuzz_target!(|bytes: &[u8]| {
     let Some((setup, ops)) = bytes.split_first_chunk::<4>() else { return };

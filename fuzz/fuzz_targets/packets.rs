@@ -9,9 +9,15 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use pagepool::testing::{PacketOp, PacketSetup, run_packets};
+
+/// The property test of `pagepool-skb` runs the same lists.
+#[path = "../../crates/pagepool-skb/tests/packet_run/mod.rs"]
+mod packet_run;
+
+use packet_run::{PacketOp, PacketSetup, run_packets};
 
 fuzz_target!(|bytes: &[u8]| {
     let Some((setup, ops)) = bytes.split_first_chunk::<2>() else { return };
-    run_packets(PacketSetup::from_bytes(*setup), &PacketOp::list(ops));
+    let ops: Vec<_> = ops.as_chunks().0.iter().map(|&op| PacketOp::from_bytes(op)).collect();
+    run_packets(PacketSetup::from_bytes(*setup), &ops);
 });

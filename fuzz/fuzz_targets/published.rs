@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 
 use libfuzzer_sys::fuzz_target;
 use pagepool::observe::{MetricsFormat, write_metrics};
-use pagepool::testing::{PlainMemory, read_published};
+use pagepool_testing::{PlainMemory, read_published};
 use pagepool::{Bound, Holders, Pool, PoolParams, publish, publish_entry};
 
 /// A file, and where it is not zero.

@@ -71,14 +71,14 @@ mod tests {
         &["true", "false", "Fallback", "Fail", "Keep", "Skip", "Caller", "Some", "None", "Ok", "Err"];
 
     fn sources() -> Vec<(PathBuf, String)> {
-        let mut folders = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("../pagepool/src")];
+        let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let mut folders = ["pagepool/src", "pagepool-skb/src"].map(|src| crates.join(src)).to_vec();
         let mut sources = Vec::new();
         while let Some(folder) = folders.pop() {
             for entry in fs::read_dir(folder).expect("the core") {
                 let path = entry.expect("it is being listed").path();
                 match path.is_dir() {
-                    true if !path.ends_with("testing") => folders.push(path),
-                    true => {}
+                    true => folders.push(path),
                     false => sources.push((path.clone(), fs::read_to_string(path).expect("text"))),
                 }
             }

@@ -109,9 +109,9 @@ impl From<::pagepool::SplitError> for CallError {
     }
 }
 
-impl From<::pagepool::SkbError> for CallError {
-    fn from(error: ::pagepool::SkbError) -> Self {
-        use ::pagepool::SkbError::*;
+impl From<pagepool_skb::SkbError> for CallError {
+    fn from(error: pagepool_skb::SkbError) -> Self {
+        use pagepool_skb::SkbError::*;
         let errno = match error {
             Exhausted => libc::ENOBUFS,
             NoMemory => libc::ENOMEM,

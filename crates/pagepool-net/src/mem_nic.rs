@@ -74,7 +74,7 @@ pub struct MemNic {
 }
 
 /// Makes an in-memory NIC that accesses memory through `memory`: a [`NicDomain`](crate::NicDomain), or in
-/// tests `pagepool::testing::CheckingIommu`. Its pools must name that domain.
+/// tests `pagepool_testing::CheckingIommu`. Its pools must name that domain.
 ///
 /// It has no buffers for packets before its first [`receive`](Device::receive).
 ///

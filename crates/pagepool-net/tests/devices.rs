@@ -6,13 +6,13 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use crate::veth::Veth;
-use pagepool::testing::CheckingIommu;
 use pagepool::{Arena, ArenaParams, PoolParams};
 use pagepool_net::testing::{self, Allowed, FarEnd, Rig};
 use pagepool_net::{
     AfXdpParams, Chance, DRIVERS, DeviceMemory, Driver, FaultNic, FaultParams, MemoryParams, NicDomain,
     OpenParams, OpenedDevice, open_device,
 };
+use pagepool_testing::CheckingIommu;
 
 /// An in-memory NIC that sees memory through this.
 fn mem(memory: Arc<dyn DeviceMemory>, sync_for_device: bool, verify: impl Fn() + 'static) -> Rig {

@@ -191,7 +191,15 @@ fn no_document_says_to_run_cargo_as_root() {
     }
 }
 
-const CRATES: [&str; 5] = ["pagepool", "pagepool-capi", "pagepool-cli", "pagepool-link", "pagepool-net"];
+const CRATES: [&str; 7] = [
+    "pagepool",
+    "pagepool-capi",
+    "pagepool-cli",
+    "pagepool-link",
+    "pagepool-net",
+    "pagepool-skb",
+    "pagepool-testing",
+];
 
 /// The lines of a table of a manifest.
 fn table<'a>(manifest: &'a str, name: &str) -> Vec<&'a str> {

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use pagepool::testing::CheckingIommu;
 use pagepool::{Arena, ArenaParams, Bound, DmaDomain, Pool, PoolParams, PoolRef, XdpBuff};
 use pagepool_net::{
     Action, Chance, FaultNic, FaultParams, ForwardStats, Forwarder, Ingress, MemNicParams, NicPort,
     PacketHandler, PortId, Wake, mem_nic,
 };
+use pagepool_testing::CheckingIommu;
 
 /// Two NICs with an address space each, and pools over memory of their own.
 struct Bed<P> {

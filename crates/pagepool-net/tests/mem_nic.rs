@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use pagepool::testing::CheckingIommu;
 use pagepool::{
     Arena, ArenaParams, Bound, DeviceAddr, DmaDomain, MAX_FRAGS, Pool, PoolParams, Provider, XdpBuff,
     XdpFrame, XdpFrameBulk,
@@ -12,6 +11,7 @@ use pagepool_net::{
     Cable, Device, DeviceExt, DeviceMemory, DeviceStats, MemNic, MemNicParams, NicDomain, NicPort,
     PortThread, TxQueue, Wake, mem_nic,
 };
+use pagepool_testing::CheckingIommu;
 
 struct Bench {
     nic: MemNic,

@@ -3,9 +3,9 @@
 // UNSAFETY: arenas over the memory of a test.
 #![expect(unsafe_code)]
 
-use pagepool::testing::SystemPage;
 use pagepool::{Arena, ArenaParams, Error, PAGE_SIZE, Provider};
 use pagepool_net::{Umem, UmemParams};
+use pagepool_testing::SystemPage;
 
 #[test]
 fn memory_not_aligned_to_the_systems_page_is_refused() {

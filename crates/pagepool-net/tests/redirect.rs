@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use crate::fake::{FakeNic, Hand, packet, pool};
-use pagepool::testing::CheckingIommu;
 use pagepool::{Arena, ArenaParams, DmaDomain, Pool, PoolParams, PoolRef, XdpBuff, XdpFrame};
 use pagepool_net::{Action, Egress, Forwarder, Ingress, PacketHandler, Path, PathStats, PortId};
+use pagepool_testing::CheckingIommu;
 
 fn domain(iommu: &Arc<CheckingIommu>) -> Arc<dyn DmaDomain> {
     iommu.clone()

@@ -5,7 +5,7 @@
 //!
 //! This crate allocates; it opens no device. It serves any packet path that takes buffers by address: AF_XDP,
 //! DPDK, VFIO, vhost-user, io_uring. The crate `pagepool-net` has devices (AF_XDP and in-memory) and a
-//! forwarding loop.
+//! forwarding loop; `pagepool-skb` has packets for network stacks, with clones and fragments as in Linux.
 //!
 //! # Example
 //!
@@ -49,7 +49,6 @@
 //! | put a buffer on a descriptor ring | [`PageBuf::into_raw`], [`PoolRef::from_raw`] |
 //! | find a buffer that a device names | [`DeviceTable`] for pages, [`FragTable`] for fragments |
 //! | handle packets | [`XdpBuff`] inside a poll, [`XdpFrame`] beyond it, [`XdpFrameBulk`] to return many |
-//! | feed a network stack | [`SkBuff`] and [`SkbCache`]: clones, fragments, coalescing with Linux's rules |
 //! | lend a buffer to a reader that does not return it | [`Bound::defer`] with an [`InUse`]: `MSG_ZEROCOPY` |
 //! | observe | [`PoolRef`] from any thread: [`Stats`], [`Inflight`]; [`Registry`] for all pools |
 //! | end a pool | [`Pool::destroy`], then [`Shutdown`] |
@@ -81,8 +80,9 @@
 //! * `metrics`: what [`observe`] shows, as metrics for Prometheus.
 //! * `usdt`: at each [`PoolProbe`] a `nop` and an ELF note, for bpftrace, perf, gdb and SystemTap.
 //! * `tracing`: at each [`PoolProbe`] an event of the crate `tracing`, with the target `pagepool`.
-//! * `testing`: the conformance suite for providers, a model of a pool, an IOMMU that checks every access,
-//!   and failure injection, for tests of your own providers and domains.
+//!
+//! Tests of your own providers and domains find a conformance suite and an IOMMU that checks every access in the
+//! crate `pagepool-testing`.
 //!
 //! Requires only Linux; huge pages, NUMA and `membarrier` are used if available.
 #![cfg_attr(loom, allow(dead_code))]
@@ -98,6 +98,8 @@ mod buf;
 mod core;
 mod error;
 mod holders;
+#[doc(hidden)]
+pub mod internal;
 mod mem;
 pub mod observe;
 mod packet;
@@ -109,8 +111,6 @@ mod returns;
 mod shown;
 mod stats;
 mod sys;
-#[cfg(any(test, feature = "testing"))]
-pub mod testing;
 
 pub use buf::batch::Batch;
 pub use buf::bulk::{put_bulk, put_ring_bulk};
@@ -141,11 +141,6 @@ pub use packet::device_table::DeviceTable;
 pub use packet::frag_table::FragTable;
 pub use packet::mem_model::MemModel;
 pub use packet::memory::{External, Memory, Page, SharedPage};
-pub use packet::skb::cache::SkbCache;
-pub use packet::skb::coalesce::Coalesced;
-pub use packet::skb::error::SkbError;
-pub use packet::skb::frag::{SkbFrag, SkbMemory, SkbOwner};
-pub use packet::skb::sk_buff::SkBuff;
 pub use packet::xdp_buff::{AdjustError, ETH_HEADER, MAX_META, XdpBuff};
 pub use packet::xdp_frame::{Segment, XdpFrame};
 pub use packet::xdp_frame_bulk::{XdpFrameBulk, put_frames, put_packets};

@@ -1,4 +1,4 @@
-//! Packets: as received, beyond the poll, and in network stacks.
+//! Packets: as received, and beyond the poll.
 
 #[cfg(all(feature = "bytes", not(loom)))]
 pub(crate) mod bytes;
@@ -9,7 +9,6 @@ pub(crate) mod frag_table;
 pub(crate) mod marked_pools;
 pub(crate) mod mem_model;
 pub(crate) mod memory;
-pub(crate) mod skb;
 pub(crate) mod xdp_buff;
 pub(crate) mod xdp_frame;
 pub(crate) mod xdp_frame_bulk;

@@ -10,11 +10,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
-use pagepool::testing::PlainMemory;
 use pagepool::{
     Arena, ArenaParams, Bound, DeviceAddr, DmaDomain, DomainId, NoDirectRecycle, Pool, PoolParams, Region,
     XdpBuff, XdpFrame, XdpFrameBulk,
 };
+use pagepool_testing::PlainMemory;
 
 struct CountingAllocator;
 

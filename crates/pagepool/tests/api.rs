@@ -10,11 +10,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
-use pagepool::testing::{CheckingIommu, PlainMemory};
 use pagepool::{
     Arena, ArenaParams, Batch, Bound, DeviceMemory, Error, NodeId, PackedBuf, PageBuf, PageRef, Pool,
     PoolParams, PoolRef, Provider, Registry, SharedBuf, Shutdown, Topology, XdpBuff, XdpFrame, XdpFrameBulk,
 };
+use pagepool_testing::{CheckingIommu, PlainMemory};
 
 fn pool_with(pages: usize, params: PoolParams) -> Bound {
     Pool::new(params.clone(), PlainMemory::new(pages, params.order).unwrap()).unwrap().bind()

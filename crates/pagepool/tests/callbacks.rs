@@ -8,11 +8,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
-use pagepool::testing::CheckingIommu;
 use pagepool::{
     Arena, ArenaParams, Bound, DeviceAddr, DmaDomain, DomainId, NodeId, PageIdx, Pool, PoolParams, Provider,
     Region, Shutdown, Topology,
 };
+use pagepool_testing::CheckingIommu;
 
 /// A device that is not coherent, and runs a hook once, inside a sync.
 struct Hooked {

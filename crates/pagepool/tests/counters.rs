@@ -1,7 +1,7 @@
 //! The counter vectors of Linux 7.3, through the public API, and the identities that follow.
 
-use pagepool::testing::PlainMemory;
 use pagepool::{Bound, PageBuf, Pool, PoolParams, Stats};
+use pagepool_testing::PlainMemory;
 
 fn pool(pages: usize) -> Bound {
     pool_with(pages, PoolParams::default())

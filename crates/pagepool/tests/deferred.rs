@@ -13,11 +13,11 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
-use pagepool::testing::PlainMemory;
 use pagepool::{
     Bound, DeferredStats, DeferredUser, InUse, OnBusy, PageIdx, Pool, PoolParams, PoolRef, Shutdown,
     UseCounts,
 };
+use pagepool_testing::PlainMemory;
 
 /// Uses what the test says, and records the cookies that it was polled for.
 #[derive(Default)]

@@ -9,11 +9,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak, mpsc};
 use std::time::Duration;
 
-use pagepool::testing::{CheckingIommu, IommuEvent, IommuFault};
 use pagepool::{
     Area, Arena, ArenaParams, DeviceAddr, DeviceMemory, DmaDomain, DomainId, Error, IdentityDomain, NodeId,
     OffsetDomain, PageBuf, PageIdx, Pool, PoolParams, Provider, Region,
 };
+use pagepool_testing::{CheckingIommu, IommuEvent, IommuFault};
 
 const MIB: u64 = 1 << 20;
 

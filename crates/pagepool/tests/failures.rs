@@ -5,8 +5,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-use pagepool::testing::{CheckingIommu, FailNth, PlainMemory};
 use pagepool::{Arena, ArenaParams, Bound, DmaDomain, PageBuf, Pool, PoolParams, Provider};
+use pagepool_testing::{CheckingIommu, FailNth, PlainMemory};
 
 const PAGES: usize = 200;
 

@@ -14,13 +14,13 @@ use std::sync::mpsc::sync_channel;
 use std::time::Duration;
 
 use crate::published::{Folder, ROLE, in_child};
-use pagepool::testing::{PlainMemory, read_published};
 use pagepool::{
     AGE_EDGES, Arena, ArenaParams, Batch, Bound, DeviceAddr, DmaDomain, DomainId, HoldersView,
-    IdentityDomain, NoDirectRecycle, PackedBuf, PageBuf, Pool, PoolParams, PoolRef, Region, SkBuff, SkbCache,
-    Tag, XdpBuff, XdpFrame, XdpFrameBulk, put_bulk, put_frames, put_packed, put_packets, put_ring_bulk,
+    IdentityDomain, NoDirectRecycle, PackedBuf, PageBuf, Pool, PoolParams, PoolRef, Region, Tag, XdpBuff,
+    XdpFrame, XdpFrameBulk, put_bulk, put_frames, put_packed, put_packets, put_ring_bulk,
 };
 use pagepool::{Holders, Publication, publish};
+use pagepool_testing::{PlainMemory, read_published};
 
 const SITES: Holders = Holders::Sites { stacks: None };
 
@@ -103,7 +103,7 @@ fn packets(buffers: Vec<PageBuf>) -> Vec<XdpBuff> {
 }
 
 /// Every call that takes buffers back.
-const RETURNS: [(&str, PutPages); 15] = [
+const RETURNS: [(&str, PutPages); 14] = [
     ("drop", |_, buffers| drop(buffers)),
     ("recycle_sync", |_, buffers| buffers.into_iter().for_each(|buffer| buffer.recycle_sync(64))),
     ("put_ring", |_, buffers| buffers.into_iter().for_each(PageBuf::put_ring)),
@@ -149,12 +149,6 @@ const RETURNS: [(&str, PutPages); 15] = [
         let mut bulk = XdpFrameBulk::new();
         frames(buffers).into_iter().for_each(|frame| bulk.push(frame));
         bulk.flush();
-    }),
-    ("skb", |_, buffers| {
-        let cache = SkbCache::new(64).unwrap();
-        for frame in frames(buffers) {
-            drop(SkBuff::from_frame(&cache, frame));
-        }
     }),
 ];
 
@@ -282,7 +276,7 @@ fn a_leak_is_found_by_its_place_its_thread_and_its_tag() {
 /// Every handle that a user may have a page by, and its way to a tag; gives what keeps the page.
 type Tagged = fn(&PoolRef, PageBuf, PageBuf, Tag) -> Box<dyn std::any::Any>;
 
-const TAGGED: [(&str, Tagged); 12] = [
+const TAGGED: [(&str, Tagged); 10] = [
     ("buffers", |_, mut one, mut two, tag| {
         one.set_tag(tag);
         two.set_tag(tag);
@@ -310,16 +304,6 @@ const TAGGED: [(&str, Tagged); 12] = [
         let mut frag = packet.pop_frag().unwrap();
         frag.set_tag(tag);
         Box::new((packet, frag))
-    }),
-    ("a packet for stacks", |_, one, two, tag| {
-        let mut packet = SkBuff::from_buff(&SkbCache::new(8).unwrap(), two_buffers(one, two)).unwrap();
-        packet.set_tag(tag);
-        Box::new(packet)
-    }),
-    ("a clone of one", |_, one, two, tag| {
-        let packet = SkBuff::from_buff(&SkbCache::new(8).unwrap(), two_buffers(one, two)).unwrap();
-        packet.clone().set_tag(tag);
-        Box::new(packet)
     }),
     ("readers", |_, one, two, tag| {
         let mut shared = [one.into_shared(), two.into_shared()];

@@ -11,8 +11,8 @@ use std::process::Command;
 use std::{env, thread};
 
 use pagepool::observe::RunFolder;
-use pagepool::testing::PlainMemory;
 use pagepool::{Bound, Error, Pool, PoolParams, fences_are_free};
+use pagepool_testing::PlainMemory;
 
 fn pool() -> Result<Bound, Error> {
     Pool::new(PoolParams::default(), PlainMemory::new(4, 0).unwrap()).map(Pool::bind)

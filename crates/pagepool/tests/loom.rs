@@ -1,6 +1,6 @@
 //! Every interleaving of small scenes over the real pool, within a bound on preemptions.
 //!
-//! `RUSTFLAGS="--cfg loom" cargo test -p pagepool --features testing --profile loom --test loom`
+//! `RUSTFLAGS="--cfg loom" cargo test -p pagepool --profile loom --test loom`
 //!
 //! Each model makes a pool of very few pages over plain memory, lets two or three threads race, and checks at
 //! the end that the provider has every page back exactly once, that hold and release balance, and that the
@@ -13,75 +13,22 @@ use std::future::Future;
 use std::io::Read;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::task::{Context, Wake};
-use std::time::Instant;
 
 use loom::thread::{self, JoinHandle};
-use pagepool::testing::{Op, PlainMemory};
 use pagepool::{
     Bound, DeviceAddr, Holders, IdentityDomain, OnBusy, PageBuf, Pool, PoolParams, PoolRef, Registry,
-    Shutdown, SkBuff, SkbCache, UseCounts, XdpBuff, XdpFrame, XdpFrameBulk,
+    Shutdown, UseCounts, XdpBuff, XdpFrame, XdpFrameBulk,
 };
+use pagepool_testing::Op;
 
 #[path = "loom/bias_model.rs"]
 mod bias_model;
+#[path = "loom/scene.rs"]
+mod scene;
 
-/// Runs a model and prints what it took.
-fn explore(name: &str, default_bound: usize, scene: impl Fn() + Send + Sync + 'static) {
-    let set = std::env::var("LOOM_MAX_PREEMPTIONS").ok().and_then(|v| v.parse().ok());
-    explore_to(name, set.unwrap_or(default_bound), scene);
-}
-
-/// With this bound on preemptions, whatever is set.
-fn explore_to(name: &str, bound: usize, scene: impl Fn() + Send + Sync + 'static) {
-    let (iterations, from) = (Arc::new(AtomicU64::new(0)), Instant::now());
-    let counted = iterations.clone();
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(bound);
-    builder.max_branches = 20_000;
-    builder.check(move || {
-        counted.fetch_add(1, Relaxed);
-        scene();
-    });
-    let (n, took) = (iterations.load(Relaxed), from.elapsed());
-    println!("loom {name}: LOOM_MAX_PREEMPTIONS={bound} iterations={n} time={:.1}s", took.as_secs_f64());
-}
-
-/// A pool and what must be true of it at the end.
-struct Scene {
-    memory: Arc<PlainMemory>,
-    pages: usize,
-    handle: PoolRef,
-}
-
-/// The smallest pool: one page in the cache, refills of one page, lanes of two slots.
-fn small(max_lanes: usize, ring_size: usize) -> PoolParams {
-    PoolParams { cache_size: 1, refill: 1, lane_size: 2, max_lanes, ring_size, ..Default::default() }
-}
-
-fn scene(pages: usize, params: PoolParams) -> (Scene, Bound) {
-    let memory = PlainMemory::new(pages, params.order).unwrap();
-    let pool = Pool::new(params, memory.clone()).unwrap().bind();
-    (Scene { memory, pages, handle: pool.handle() }, pool)
-}
-
-impl Scene {
-    /// Every page has returned once, and the pool is gone.
-    fn ended(&self, shutdown: &Shutdown) {
-        let stats = self.handle.stats();
-        assert_eq!(stats.hold, stats.release, "hold and release balance: {stats:?}");
-        assert_eq!(self.memory.free(), self.pages, "the provider has every page back");
-        assert!(shutdown.is_complete(), "the last return freed the pool");
-        let at = self.handle.inflight();
-        assert_eq!((at.total, at.cache, at.lanes, at.ring, at.frag, at.out), (0, 0, 0, 0, 0, 0));
-    }
-
-    /// Destroys a pool of which nothing is out.
-    fn destroy(&self, pool: Bound) {
-        self.ended(&pool.destroy());
-    }
-}
+use scene::{Scene, explore, explore_to, scene, small};
 
 fn drop_there(buffer: PageBuf) -> JoinHandle<()> {
     thread::spawn(move || drop(buffer))
@@ -1201,138 +1148,6 @@ fn owner_and_thread_return_one_frag_and_one_is_refused() {
         assert!(scene.handle.from_raw(other).is_ok(), "its neighbour is not disturbed");
         assert!(accepted ^ twice.join().unwrap());
         scene.destroy(pool);
-    });
-}
-
-// ---- Packets for stacks -------------------------------------------------------------------------
-
-/// A packet of one page, in a cache of its own.
-fn stack_packet(pool: &Bound, blocks: usize) -> (SkbCache, SkBuff) {
-    let cache = SkbCache::new(blocks).unwrap();
-    let packet =
-        SkBuff::from_buff(&cache, XdpBuff::received(pool.alloc_page().unwrap(), 100).unwrap()).unwrap();
-    (cache, packet)
-}
-
-#[test]
-fn skb_the_last_of_two_clones_returns_the_page() {
-    explore("skb/clones", 3, || {
-        let (scene, pool) = scene(1, small(1, 1));
-        let (cache, packet) = stack_packet(&pool, 1);
-        let clone = packet.clone();
-        let bytes = Arc::new(loom::cell::UnsafeCell::new(0u8));
-        let theirs = bytes.clone();
-        let reader = thread::spawn(move || {
-            theirs.with(|_| ());
-            drop(clone);
-        });
-        drop(packet);
-        if let Some(again) = pool.alloc_page() {
-            bytes.with_mut(|_| ()); // written again: every read must be over
-            drop(again);
-        }
-        reader.join().unwrap();
-        assert!(SkBuff::from_bytes(&cache, 0, b"").is_ok(), "the block has returned, once");
-        drop(cache);
-        scene.destroy(pool);
-    });
-}
-
-#[test]
-fn skb_is_written_when_the_other_clone_is_gone() {
-    explore("skb/unique", 3, || {
-        let (scene, pool) = scene(1, small(1, 1));
-        let (cache, mut packet) = stack_packet(&pool, 1);
-        let clone = packet.clone();
-        let bytes = Arc::new(loom::cell::UnsafeCell::new(0u8));
-        let theirs = bytes.clone();
-        let reader = thread::spawn(move || {
-            theirs.with(|_| ());
-            drop(clone);
-        });
-        if packet.data_mut().is_some() {
-            bytes.with_mut(|_| ());
-        }
-        reader.join().unwrap();
-        assert!(packet.data_mut().is_some());
-        drop((packet, cache));
-        scene.destroy(pool);
-    });
-}
-
-#[test]
-fn skb_two_clones_get_blocks_of_their_own() {
-    explore("skb/unclone", 2, || {
-        let (scene, pool) = scene(1, small(1, 1));
-        let cache = SkbCache::new(3).unwrap();
-        let mut one = SkBuff::with_capacity(&cache, 0, 0).unwrap();
-        one.add_frag(pool.alloc_page().unwrap(), 0, 100).unwrap();
-        let mut two = one.clone();
-        let other = thread::spawn(move || {
-            two.pull(10).unwrap();
-            drop(two);
-        });
-        one.trim(50).unwrap();
-        assert_eq!((one.len(), one.frags()[0].offset()), (50, 0));
-        drop(one);
-        other.join().unwrap();
-        assert!(pool.alloc_page().is_some(), "the page has returned");
-        drop(cache);
-        scene.destroy(pool);
-    });
-}
-
-#[test]
-fn skb_a_merged_clone_and_its_source_end_at_once() {
-    explore("skb/merged", 2, || {
-        let (scene, pool) = scene(1, small(1, 1));
-        let cache = SkbCache::new(2).unwrap();
-        let [mut one, mut two] = [0, 1].map(|_| SkBuff::with_capacity(&cache, 0, 0).unwrap());
-        one.mark_for_recycle();
-        two.add_frag(pool.alloc_page().unwrap(), 0, 1000).unwrap();
-        one.try_coalesce(two.clone()).unwrap();
-        let bytes = Arc::new(loom::cell::UnsafeCell::new(0u8));
-        let theirs = bytes.clone();
-        let other = thread::spawn(move || {
-            theirs.with(|_| ());
-            drop(one);
-        });
-        drop(two);
-        if let Some(again) = pool.alloc_page() {
-            bytes.with_mut(|_| ()); // written again: every read must be over
-            drop(again);
-        }
-        other.join().unwrap();
-        drop(cache);
-        scene.destroy(pool);
-    });
-}
-
-#[test]
-fn skb_last_packets_against_the_end_of_their_cache() {
-    explore("skb/end", 3, || {
-        let cache = SkbCache::new(2).unwrap();
-        let one = SkBuff::from_bytes(&cache, 0, b"one").unwrap();
-        let two = SkBuff::from_bytes(&cache, 0, b"two").unwrap();
-        let (first, second) = (thread::spawn(move || drop(one)), thread::spawn(move || drop(two)));
-        drop(cache);
-        first.join().unwrap();
-        second.join().unwrap();
-    });
-}
-
-#[test]
-fn skb_blocks_are_taken_while_their_cache_ends() {
-    explore("skb/end/take", 3, || {
-        let cache = SkbCache::new(2).unwrap();
-        let mut one = SkBuff::from_bytes(&cache, 0, b"one").unwrap();
-        let other = thread::spawn(move || {
-            let rest = one.split(1);
-            drop(one);
-            assert!(rest.is_err() || rest.is_ok_and(|rest| rest.data() == b"ne"));
-        });
-        drop(cache);
-        other.join().unwrap();
     });
 }
 

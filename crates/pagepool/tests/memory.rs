@@ -8,11 +8,11 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use pagepool::testing::PlainMemory;
 use pagepool::{
     Bound, DeviceMemory, Error, IdentityDomain, MemModel, MemState, MemType, NodeId, Page, Pool, PoolParams,
     Registry, XdpBuff, XdpFrame, XdpFrameBulk,
 };
+use pagepool_testing::PlainMemory;
 
 fn pool(params: PoolParams) -> Bound {
     Pool::new(params, PlainMemory::new(64, 0).unwrap()).unwrap().bind()

@@ -6,8 +6,8 @@
 
 use std::sync::Mutex;
 
-use pagepool::testing::{Op, PlainMemory, Setup, run, seed};
 use pagepool::{Arena, ArenaParams};
+use pagepool_testing::{Op, PlainMemory, Setup, run, seed};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 

@@ -13,8 +13,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use pagepool::testing::PlainMemory;
 use pagepool::{Bound, PageBuf, Pool, PoolParams, fences_are_free};
+use pagepool_testing::PlainMemory;
 
 /// Before `main`, so that every thread has the filter. Registering is allowed: who relies on that alone finds
 /// out when the fence is due.

@@ -3,8 +3,8 @@
 
 use std::thread;
 
-use pagepool::testing::PlainMemory;
 use pagepool::{Bound, PackedBuf, PageBuf, Pool, PoolParams, put_packed};
+use pagepool_testing::PlainMemory;
 
 fn pool_with(pages: usize, params: PoolParams) -> Bound {
     Pool::new(params.clone(), PlainMemory::new(pages, params.order).unwrap()).unwrap().bind()

@@ -3,10 +3,10 @@
 
 #![allow(clippy::unwrap_used)]
 
-use pagepool::testing::{PlainMemory, seed};
 use pagepool::{
     AdjustError, Bound, ETH_HEADER, MAX_FRAGS, MAX_META, PageBuf, Pool, PoolParams, XdpBuff, XdpFrame,
 };
+use pagepool_testing::{PlainMemory, seed};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 

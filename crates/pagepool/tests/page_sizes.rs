@@ -6,8 +6,8 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use pagepool::testing::SystemPage;
 use pagepool::{Arena, ArenaParams, Backing, PAGE_SIZE, PageIdx, Provider};
+use pagepool_testing::SystemPage;
 
 /// The size is the whole process's: one test at a time.
 fn pretend(bytes: usize) -> (MutexGuard<'static, ()>, SystemPage) {

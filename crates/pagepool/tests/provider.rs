@@ -8,8 +8,8 @@ use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::sync::Arc;
 
-use pagepool::testing::{FailNth, conformance_provider};
 use pagepool::{Arena, ArenaParams, Backing, DeviceMemory, NodeId, PageIdx, Provider, Topology};
+use pagepool_testing::{FailNth, conformance_provider};
 
 /// Gives pages back that the test reserved with this order, once.
 fn release(provider: &dyn Provider, order: u8, pages: &[PageIdx]) {

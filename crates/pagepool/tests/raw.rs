@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use pagepool::testing::{CheckingIommu, PlainMemory};
 use pagepool::{Bound, DeviceAddr, DmaDomain, IdentityDomain, OffsetDomain, Pool, PoolParams, RawError};
+use pagepool_testing::{CheckingIommu, PlainMemory};
 
 fn pool_in(domain: Arc<dyn DmaDomain>, memory: &Arc<PlainMemory>) -> Bound {
     let params = PoolParams { domains: vec![domain], ..Default::default() };

@@ -5,11 +5,11 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use pagepool::testing::PlainMemory;
 use pagepool::{
     Bound, DeviceAddr, DmaDomain, DomainId, Error, IdentityDomain, MemId, MemModel, MemState, MemType, Pool,
     PoolParams, Region, Registry, XdpBuff, XdpFrame,
 };
+use pagepool_testing::PlainMemory;
 
 fn params(name: &str, registry: &Registry) -> PoolParams {
     PoolParams { name: name.into(), refill: 4, registry: Some(registry.clone()), ..Default::default() }

@@ -7,11 +7,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use pagepool::testing::PlainMemory;
 use pagepool::{
     Arena, ArenaParams, Bound, DeviceAddr, DmaDomain, DomainId, NoDirectRecycle, PageBuf, Pool, PoolParams,
-    Region, SkBuff, SkbCache, XdpBuff, XdpFrame, XdpFrameBulk,
+    Region, XdpBuff, XdpFrame, XdpFrameBulk,
 };
+use pagepool_testing::PlainMemory;
 
 fn arena() -> Arc<Arena> {
     Arena::new(ArenaParams { max_bytes: 16 << 20, ..Default::default() }).unwrap()
@@ -217,37 +217,6 @@ fn a_panic_during_a_return_loses_no_buffer_and_no_chain() {
     }
     drop(frame(&pool, 1)); // the only chain is free
     assert_eq!(pool.stats().release, 2);
-}
-
-#[test]
-fn a_panic_in_a_packets_end_loses_no_buffer_and_no_block() {
-    let domain = Arc::new(PanicsOnce(DomainId::unique(), AtomicBool::new(false)));
-    let domains: Vec<Arc<dyn DmaDomain>> = vec![domain.clone()];
-    let pool = pool_of(&arena(), PoolParams { sync_for_device: true, domains, ..Default::default() });
-    let cache = SkbCache::new(1).unwrap();
-    for frags in [5, 0] {
-        let packet = SkBuff::from_frame(&cache, frame(&pool, frags)).unwrap();
-        domain.1.store(true, Relaxed);
-        assert!(catch_unwind(AssertUnwindSafe(|| drop(packet))).is_err());
-        assert_eq!(pool.inflight().out, 0, "the one that the device was being handed left the pool");
-    }
-    drop(SkBuff::from_frame(&cache, frame(&pool, 1)).expect("the only block is free"));
-    assert_eq!(pool.stats().release, 2);
-}
-
-#[test]
-fn a_panic_while_a_head_moves_leaves_the_packet_whole() {
-    let domain = Arc::new(PanicsOnce(DomainId::unique(), AtomicBool::new(false)));
-    let domains: Vec<Arc<dyn DmaDomain>> = vec![domain.clone()];
-    let params = PoolParams { sync_for_device: true, headroom: 1024, domains, ..Default::default() };
-    let pool = pool_of(&arena(), params);
-    let cache = SkbCache::new(1).unwrap();
-    let mut received = XdpBuff::received(pool.alloc_page().unwrap(), 60).unwrap();
-    received.data_mut().fill(7);
-    let mut packet = SkBuff::from_buff(&cache, received).unwrap();
-    domain.1.store(true, Relaxed);
-    assert!(catch_unwind(AssertUnwindSafe(|| packet.cow_head(2000))).is_err());
-    assert_eq!((packet.data(), packet.headroom()), (&[7; 60][..], 2000));
 }
 
 #[test]

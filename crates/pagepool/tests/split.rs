@@ -6,11 +6,11 @@ use std::sync::mpsc::channel;
 use std::sync::{Arc, Barrier};
 use std::thread;
 
-use pagepool::testing::{CheckingIommu, PlainMemory};
 use pagepool::{
     Bound, DmaDomain, IdentityDomain, NoDirectRecycle, PageBuf, PageIdx, Pool, PoolParams, Provider,
     SplitError, XdpBuff,
 };
+use pagepool_testing::{CheckingIommu, PlainMemory};
 
 fn pool_with(pages: usize, params: PoolParams) -> Bound {
     Pool::new(params.clone(), PlainMemory::new(pages, params.order).unwrap()).unwrap().bind()

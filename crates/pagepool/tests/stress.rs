@@ -20,11 +20,11 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering}
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use pagepool::testing::{PlainMemory, seed};
 use pagepool::{
     Batch, Bound, IdentityDomain, NoDirectRecycle, PackedBuf, PageBuf, PageRef, Pool, PoolParams, PoolRef,
     RawBuf, SharedBuf, Shutdown, ShutdownReport, XdpBuff, XdpFrame, XdpFrameBulk, publish, put_packed,
 };
+use pagepool_testing::{PlainMemory, seed};
 
 const PAGES: usize = 384;
 const OWNERS: usize = 2;

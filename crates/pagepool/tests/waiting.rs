@@ -10,8 +10,8 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use pagepool::testing::PlainMemory;
 use pagepool::{Arena, ArenaParams, Bound, PageBuf, Pool, PoolParams};
+use pagepool_testing::PlainMemory;
 
 /// No wake takes as long.
 const LIMIT: Duration = Duration::from_secs(60);

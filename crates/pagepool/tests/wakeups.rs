@@ -13,11 +13,11 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use pagepool::testing::PlainMemory;
 use pagepool::{
     Area, Arena, ArenaParams, Bound, DeviceAddr, DmaDomain, DomainId, NodeId, PageBuf, PageIdx, Pool,
     PoolParams, Provider, Region, Topology,
 };
+use pagepool_testing::PlainMemory;
 
 type Hook = Box<dyn FnOnce() + Send>;
 

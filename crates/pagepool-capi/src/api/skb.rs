@@ -9,7 +9,8 @@ mod resize;
 
 use std::ffi::c_int;
 
-use ::pagepool::{PageBuf, SkBuff, SkbCache, SkbError, XdpBuff};
+use ::pagepool::{PageBuf, XdpBuff};
+use pagepool_skb::{SkBuff, SkbCache, SkbError};
 
 use crate::api::pool::tag::tag_of;
 use crate::args::out::store_handle;

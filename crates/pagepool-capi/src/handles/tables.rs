@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicU8;
 
-use ::pagepool::{Arena, DeferredUser, DmaDomain, PageRef, Provider, SharedBuf, SkBuff, SkbCache};
+use ::pagepool::{Arena, DeferredUser, DmaDomain, PageRef, Provider, SharedBuf};
+use pagepool_skb::{SkBuff, SkbCache};
 
 use crate::handles::binding::EndedPool;
 use crate::handles::table::HandleTable;

@@ -7,7 +7,7 @@ pub const LAYERS: &[(&str, &[&str])] = &[
         "pagepool",
         &[
             "shown", "remedy", "error", "probes", "sys", "mem", "stats", "recycle", "holders", "core",
-            "returns", "buf", "pool", "packet", "observe", "testing",
+            "returns", "buf", "pool", "packet", "observe", "internal",
         ],
     ),
     ("pagepool-capi", &["counters", "c_words", "error", "caller", "oom", "handles", "args", "inline", "api"]),
@@ -73,6 +73,29 @@ pub const LAYERS: &[(&str, &[&str])] = &[
             "drivers",
             "testing",
         ],
+    ),
+    (
+        "pagepool-skb",
+        &[
+            "error",
+            "frag",
+            "frags",
+            "head_memory",
+            "block",
+            "cache",
+            "block_ref",
+            "sk_buff",
+            "head",
+            "pull",
+            "split",
+            "coalesce",
+            "read",
+            "bytes",
+        ],
+    ),
+    (
+        "pagepool-testing",
+        &["seed", "system_page", "plain", "fail_nth", "conformance", "iommu", "op", "model", "run"],
     ),
 ];
 

@@ -49,8 +49,8 @@ pub trait DeviceMemory: DmaDomain {
     unsafe fn device_write(&self, at: DeviceAddr, from: &[u8]) -> Result<(), Fault>;
 }
 
-#[cfg(any(test, feature = "testing"))]
-impl DeviceMemory for pagepool::testing::CheckingIommu {
+#[cfg(feature = "testing")]
+impl DeviceMemory for pagepool_testing::CheckingIommu {
     unsafe fn device_read(&self, at: DeviceAddr, into: &mut [u8]) -> Result<(), Fault> {
         Self::device_read(self, at, into).map_err(Fault::from)
     }
@@ -60,12 +60,12 @@ impl DeviceMemory for pagepool::testing::CheckingIommu {
     }
 }
 
-#[cfg(any(test, feature = "testing"))]
-impl From<pagepool::testing::IommuFault> for Fault {
-    fn from(fault: pagepool::testing::IommuFault) -> Self {
+#[cfg(feature = "testing")]
+impl From<pagepool_testing::IommuFault> for Fault {
+    fn from(fault: pagepool_testing::IommuFault) -> Self {
         match fault {
-            pagepool::testing::IommuFault::NotSynced(at) => Self::NotSynced(at),
-            pagepool::testing::IommuFault::AfterUnmap(at) | pagepool::testing::IommuFault::Unmapped(at) => {
+            pagepool_testing::IommuFault::NotSynced(at) => Self::NotSynced(at),
+            pagepool_testing::IommuFault::AfterUnmap(at) | pagepool_testing::IommuFault::Unmapped(at) => {
                 Self::Unmapped(at)
             }
             _ => unreachable!("faults are of these kinds"),

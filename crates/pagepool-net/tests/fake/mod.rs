@@ -7,11 +7,11 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use pagepool::testing::CheckingIommu;
 use pagepool::{
     Arena, ArenaParams, Bound, DmaDomain, PageBuf, Pool, PoolParams, XdpBuff, XdpFrame, XdpFrameBulk,
 };
 use pagepool_net::{Armed, Calls, Device, DeviceInfo, DeviceStats, QueueState, TxQueue};
+use pagepool_testing::CheckingIommu;
 
 /// How long the wire is not looked at by one who sleeps, for it makes nothing readable.
 const BLIND: Duration = Duration::from_micros(200);

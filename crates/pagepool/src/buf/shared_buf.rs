@@ -57,6 +57,7 @@ impl PageBuf {
 
 impl SharedBuf {
     /// Counts a buffer as shared, in its page.
+    #[inline]
     pub(crate) fn count(buffer: &PageBuf) {
         if buffer.is_frag() {
             buffer.pool.area.shared_frags(buffer.page()).fetch_add(1, Ordering::Relaxed);
@@ -64,6 +65,7 @@ impl SharedBuf {
     }
 
     /// Reverts one [`count`](Self::count): this reader is done.
+    #[inline]
     pub(crate) fn uncount(buffer: &PageBuf) {
         if buffer.is_frag() {
             // Release pairs with try_unique().
@@ -72,6 +74,7 @@ impl SharedBuf {
     }
 
     /// A reader of a buffer that was [counted](Self::count).
+    #[inline]
     pub(crate) fn counted(mut buffer: PageBuf) -> Self {
         if !buffer.is_frag() {
             // The return then finds page references that were made through a clone.
@@ -85,6 +88,7 @@ impl SharedBuf {
     /// # Safety
     /// The buffer was [counted](Self::count), and its holder makes it a `SharedBuf` with
     /// [`counted`](Self::counted) before it is dropped or written.
+    #[inline]
     pub(crate) unsafe fn beside(buffer: &PageBuf) -> Self {
         // SAFETY: I1. The copy is never dropped, and the caller's promise makes it a clone among others.
         let same = ManuallyDrop::new(Self::counted(unsafe { std::ptr::read(buffer) }));
@@ -129,6 +133,7 @@ impl SharedBuf {
     }
 
     /// The buffer, for reading.
+    #[inline]
     pub(crate) fn buffer(&self) -> &PageBuf {
         &self.0
     }
@@ -181,6 +186,7 @@ impl SharedBuf {
 }
 
 impl Clone for SharedBuf {
+    #[inline]
     fn clone(&self) -> Self {
         let PageBuf { pool, bits } = *self.0;
         let before = pool.page_meta(self.page()).clones.fetch_add(1, Ordering::Relaxed);
@@ -192,6 +198,7 @@ impl Clone for SharedBuf {
 }
 
 impl Drop for SharedBuf {
+    #[inline]
     fn drop(&mut self) {
         let clones = &self.0.pool.page_meta(self.0.page()).clones;
         let mut seen = clones.load(Ordering::Acquire); // pairs with the exchange of another drop

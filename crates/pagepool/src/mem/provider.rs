@@ -21,7 +21,7 @@ use crate::mem::page::{NodeId, PageIdx};
 /// A pool with `wakeup` that found no page is woken when any pool releases pages. Pages that a provider
 /// gains in another way, such as growth, wake no pool, except in an [`Arena`](crate::Arena).
 ///
-/// To add one: a file with this impl and a test that calls `testing::conformance_provider`. In this crate
+/// To add one: a file with this impl and a test that calls `pagepool_testing::conformance_provider`. In this crate
 /// `mem.rs` declares the file and exports the type.
 ///
 /// # Safety

@@ -26,7 +26,6 @@ impl ReadAt for File {
     }
 }
 
-#[cfg(any(test, feature = "testing"))]
 impl ReadAt for &[u8] {
     fn read_at(&self, at: u64, room: &mut [u8]) -> std::io::Result<()> {
         let from =

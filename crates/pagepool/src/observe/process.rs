@@ -53,7 +53,6 @@ fn is_there(path: &Path) -> bool {
 }
 
 /// Views bytes as the published file of a dead process, valid or not. For fuzzers.
-#[cfg(any(test, feature = "testing"))]
 pub fn read_bytes(bytes: &[u8]) -> Result<ProcessView, Error> {
     let (path, budget) = (Path::new("bytes"), ReadBudget::default());
     let reader = Reader { source: &bytes, path, budget: &budget };

@@ -9,9 +9,6 @@ use bytes::Bytes;
 use crate::buf::page_buf::PageBuf;
 use crate::packet::chain::MAX_FRAGS;
 use crate::packet::memory::Memory;
-use crate::packet::skb::frag::SkbFrag;
-use crate::packet::skb::frags::Frags;
-use crate::packet::skb::sk_buff::{SkBuff, pool_buffer};
 use crate::packet::xdp_frame::XdpFrame;
 
 impl PageBuf {
@@ -65,69 +62,17 @@ impl XdpFrame {
         if self.segments().any(|segment| segment.data().len() < segment.len()) {
             return Err(self);
         }
-        let (memory, [_, data, tail], mut chain) = self.into_parts();
-        let (data, len) = (data as usize, (tail - data) as usize);
         let mut parts = BytesParts::new();
-        let head = match pool_buffer(memory) {
-            Ok(head) => head,
-            Err(memory) => {
-                parts.push(Bytes::from_owner(Apart { memory, data, len }));
-                return Ok(parts.into_iter());
-            }
-        };
-        chain.end(&head, |frag| parts.push(bytes_of(frag.into())));
-        if len > 0 {
-            parts.push_front(bytes_of(SkbFrag::new(head.into(), data, len)));
+        let (memory, range) = self.take_apart(|frag| {
+            let (data, len) = (frag.offset(), frag.len());
+            let memory = Memory::Pool(frag.into_buffer());
+            parts.push(Bytes::from_owner(Apart { memory, data, len }));
+        });
+        let (data, len) = (range.start as usize, range.len());
+        if len > 0 || !matches!(memory, Memory::Pool(_)) {
+            parts.push_front(Bytes::from_owner(Apart { memory, data, len }));
         }
         Ok(parts.into_iter())
-    }
-}
-
-impl SkBuff {
-    /// Converts the packet into one `Bytes` for its head (if that has data) and one for each fragment, in
-    /// order, without a copy. `Err(packet)` if the CPU cannot read all of it.
-    ///
-    /// Buffers of a cloned packet stay shared with the clones. A head that is shared, or not in a pool's
-    /// buffer, keeps the packet's block of the cache until its `Bytes` is dropped.
-    ///
-    /// Cost: one box per buffer, and one atomic operation per shared fragment.
-    ///
-    /// ```
-    /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams, SkBuff, SkbCache};
-    /// # let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() })?;
-    /// # let pool = Pool::new(PoolParams::default(), arena)?.bind();
-    /// let cache = SkbCache::new(8)?;
-    /// let mut packet = SkBuff::from_bytes(&cache, 0, b"head").unwrap();
-    /// packet.add_frag(pool.alloc_page().unwrap(), 0, 1500).unwrap();
-    /// let parts: Vec<bytes::Bytes> = packet.into_bytes().unwrap().collect();
-    /// assert_eq!((&parts[0][..], parts[1].len()), (&b"head"[..], 1500));
-    /// # Ok::<(), pagepool::Error>(())
-    /// ```
-    pub fn into_bytes(mut self) -> Result<impl Iterator<Item = Bytes>, SkBuff> {
-        if !self.readable() {
-            return Err(self);
-        }
-        let mut frags = Frags::new();
-        self.take_frags(&mut frags);
-        let mut parts = BytesParts::new();
-        while let Some(frag) = frags.pop() {
-            parts.push(bytes_of(frag));
-        }
-        if let Some(head) = self.take_head() {
-            parts.push(bytes_of(head));
-        } else if self.head_len() > 0 {
-            parts.push(Bytes::from_owner(Linear(self)));
-        }
-        Ok(parts.reversed())
-    }
-}
-
-/// A fragment as the owner of its bytes.
-struct Stretch(SkbFrag);
-
-impl AsRef<[u8]> for Stretch {
-    fn as_ref(&self) -> &[u8] {
-        self.0.data()
     }
 }
 
@@ -141,19 +86,6 @@ struct Apart {
 impl AsRef<[u8]> for Apart {
     fn as_ref(&self) -> &[u8] {
         self.memory.bytes().map_or(&[], |bytes| &bytes[self.data..self.data + self.len])
-    }
-}
-
-fn bytes_of(frag: SkbFrag) -> Bytes {
-    Bytes::from_owner(Stretch(frag))
-}
-
-/// A packet as the owner of the bytes in its head.
-struct Linear(SkBuff);
-
-impl AsRef<[u8]> for Linear {
-    fn as_ref(&self) -> &[u8] {
-        self.0.data()
     }
 }
 
@@ -177,11 +109,6 @@ impl BytesParts {
     fn push_front(&mut self, part: Bytes) {
         self.push(part);
         self.parts[..self.count].rotate_right(1);
-    }
-
-    fn reversed(mut self) -> impl Iterator<Item = Bytes> {
-        self.parts[..self.count].reverse();
-        self.into_iter()
     }
 
     fn into_iter(self) -> impl Iterator<Item = Bytes> {

@@ -10,6 +10,7 @@
 
 use std::iter;
 use std::mem::ManuallyDrop;
+use std::ops::Range;
 use std::ptr::NonNull;
 
 use crate::buf::page_buf::PageBuf;
@@ -183,6 +184,17 @@ impl XdpFrame {
         (memory, [this.meta, this.data, this.end], chain)
     }
 
+    /// Takes the frame apart and ends its chain: `each` gets the further buffers in order. Returns the memory
+    /// of the first buffer, and where the packet is in it.
+    #[inline]
+    pub(crate) fn take_apart(self, each: impl FnMut(Frag)) -> (Memory, Range<u32>) {
+        let (memory, [_, data, end], mut chain) = self.into_parts();
+        if let Memory::Pool(head) = &memory {
+            chain.end(head, each);
+        }
+        (memory, data..end)
+    }
+
     /// The first buffer, if it belongs to a pool.
     #[inline]
     pub fn buffer(&self) -> Option<&PageBuf> {
@@ -300,6 +312,7 @@ impl XdpFrame {
     }
 
     /// Bytes behind the packet in its first buffer into which it can grow.
+    #[inline]
     pub fn tailroom(&self) -> usize {
         (self.hard_end - self.end) as usize
     }

@@ -280,14 +280,13 @@ unsafe fn put_singly(packets: &mut [XdpBuff]) {
 mod tests {
     use super::*;
     use crate::sys::sync::LOCKS_TAKEN;
-    use crate::testing::PlainMemory;
-    use crate::{Bound, Pool, PoolParams, XdpBuff};
+    use crate::{Bound, DeviceMemory, NodeId, Pool, PoolParams, XdpBuff};
 
     /// Number of locks taken to return interleaved pages of three pools without lanes on another thread.
     fn locks(put: impl FnOnce(Vec<XdpFrame>) + Send) -> u64 {
         let pools: Vec<Bound> = (0..3)
             .map(|_| {
-                let memory = PlainMemory::new(64, 0).expect("small");
+                let memory = DeviceMemory::new("64 pages", 64 << 12, NodeId(0)).expect("small");
                 Pool::new(PoolParams { max_lanes: 0, ..Default::default() }, memory).expect("plain").bind()
             })
             .collect();

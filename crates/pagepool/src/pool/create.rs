@@ -199,12 +199,12 @@ fn attach_all(params: &PoolParams, provider: &dyn Provider) -> Result<Attached, 
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::testing::PlainMemory;
+    use crate::{DeviceMemory, NodeId};
 
     #[test]
     fn the_balance_holds_while_the_counters_wrap() {
         for (returned, late) in [(0, 9), (5, 4), (9, 0)] {
-            let memory = PlainMemory::new(64, 0).expect("small");
+            let memory = DeviceMemory::new("64 pages", 64 << 12, NodeId(0)).expect("small");
             let pool =
                 Pool::new(PoolParams { refill: 1, ..Default::default() }, memory.clone()).expect("plain");
             // As if almost 2^64 pages had joined and left.
@@ -219,7 +219,7 @@ mod tests {
             assert_eq!(at_end, (late, late == 0), "{}", shutdown.report());
             drop(buffers);
             assert!(shutdown.is_complete(), "{}", shutdown.report());
-            assert_eq!((handle.stats().hold, handle.stats().release, memory.free()), (4, 4, 64));
+            assert_eq!((handle.stats().hold, handle.stats().release, memory.available(0)), (4, 4, 64));
         }
     }
 }

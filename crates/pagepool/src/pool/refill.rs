@@ -536,15 +536,20 @@ impl Drop for Taken<'_> {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use crate::sys::sync::{HEAVY_FENCES, LOCKS_TAKEN};
-    use crate::testing::PlainMemory;
-    use crate::{NoDirectRecycle, Pool, PoolParams};
+    use std::sync::Arc;
+
+    use crate::{DeviceMemory, NoDirectRecycle, NodeId, Pool, PoolParams};
+
+    fn one_page() -> Arc<DeviceMemory> {
+        DeviceMemory::new("one page", 1 << 12, NodeId(0)).expect("it is small")
+    }
 
     /// The check is a lock, and under it a system call.
     #[test]
     fn the_wakeup_descriptor_is_checked_only_if_it_was_lent() {
         let locks = [false, true].map(|lent| {
             let params = PoolParams { wakeup: true, ..Default::default() };
-            let pool = Pool::new(params, PlainMemory::new(1, 0).unwrap()).unwrap().bind();
+            let pool = Pool::new(params, one_page()).unwrap().bind();
             let mut page = pool.alloc_page();
             assert!(pool.alloc_page().is_none(), "arms");
             assert!(!lent || pool.wake_fd().is_some());
@@ -565,7 +570,7 @@ mod tests {
     fn one_heavy_fence_for_each_signal_that_was_acknowledged() {
         for max_lanes in [0, 64] {
             let params = PoolParams { wakeup: true, max_lanes, ..Default::default() };
-            let pool = Pool::new(params, PlainMemory::new(1, 0).unwrap()).unwrap().bind();
+            let pool = Pool::new(params, one_page()).unwrap().bind();
             let mut page = pool.alloc_page();
             let before = HEAVY_FENCES.get();
             for sleeps in 1..=3 {

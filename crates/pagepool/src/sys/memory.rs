@@ -51,9 +51,8 @@ fn query_system_page() -> usize {
     size
 }
 
-/// Sets the system's page size; returns the old one.
-#[cfg(any(test, feature = "testing"))]
-pub(crate) fn pretend_system_page(size: usize) -> usize {
+/// Sets the system's page size; returns the old one. For tests.
+pub fn pretend_system_page(size: usize) -> usize {
     let was = system_page_size();
     SYSTEM_PAGE.store(size, Ordering::Relaxed);
     was

@@ -30,7 +30,8 @@ const CHANGE: u64 = 1 << 32;
 /// The slot in a closed slab's head: larger than any real one.
 const CLOSED: u64 = SLOT;
 
-pub(crate) struct Slab<T> {
+/// The blocks, and which of them are free.
+pub struct Slab<T> {
     /// The top free slot plus one, 0 if none; the upper half counts changes.
     head: Padded<AtomicU64>,
     /// Slots from here on were never taken.
@@ -66,7 +67,7 @@ unsafe impl<T: Send> Send for Slab<T> {}
 
 impl<T> Slab<T> {
     /// Allocates `blocks` free blocks; fewer than 2^32.
-    pub(crate) fn new(blocks: usize) -> Result<Self, Error> {
+    pub fn new(blocks: usize) -> Result<Self, Error> {
         debug_assert!(blocks < SLOT as usize, "a slot and one more are a u32");
         let slots = Table::new(blocks).map_err(|_| {
             let size = size_of::<SlabSlot<T>>();
@@ -80,7 +81,7 @@ impl<T> Slab<T> {
 
     /// Takes a block, which holds what its last user left; `None` if all are taken.
     #[inline]
-    pub(crate) fn take(&self) -> Option<u32> {
+    pub fn take(&self) -> Option<u32> {
         let mut head = self.head.load(Ordering::Acquire); // pairs with put()
         while let Some(slot) = ((head & SLOT) as u32).checked_sub(1) {
             // `None` if closed.
@@ -103,7 +104,7 @@ impl<T> Slab<T> {
     /// Puts back a block that the caller took and no longer uses. `false` if the slab is closed: then the
     /// caller accounts for the block.
     #[inline]
-    pub(crate) fn put(&self, slot: u32) -> bool {
+    pub fn put(&self, slot: u32) -> bool {
         let next = &self.slots[slot as usize].next;
         let mut head = self.head.load(Ordering::Relaxed);
         while head & SLOT != CLOSED {
@@ -119,7 +120,7 @@ impl<T> Slab<T> {
 
     /// Closes the slab, once; later takes give none. Returns how many blocks are out; each must still be put
     /// back.
-    pub(crate) fn close(&self) -> usize {
+    pub fn close(&self) -> usize {
         let head = self.head.swap(CLOSED, Ordering::Acquire); // pairs with put()
         // Counts a thread that took a fresh block before this, even after the swap above.
         let taken = self.fresh.swap(self.slots.len() as u32, Ordering::Relaxed) as usize;
@@ -132,7 +133,7 @@ impl<T> Slab<T> {
 
     /// The block's address, for the thread that took it. All zeroes before its first use.
     #[inline(always)]
-    pub(crate) fn block(&self, slot: u32) -> *mut T {
+    pub fn block(&self, slot: u32) -> *mut T {
         #[cfg(loom)]
         self.slots[slot as usize].watch.touch();
         self.slots[slot as usize].block.get().cast()
@@ -140,7 +141,7 @@ impl<T> Slab<T> {
 
     /// The block's address, while several threads only read it.
     #[inline(always)]
-    pub(crate) fn shared_block(&self, slot: u32) -> *const T {
+    pub fn shared_block(&self, slot: u32) -> *const T {
         #[cfg(loom)]
         self.slots[slot as usize].watch.look();
         self.slots[slot as usize].block.get().cast()

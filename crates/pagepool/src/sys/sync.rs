@@ -18,14 +18,10 @@ use crate::error::Error;
 #[cfg(not(loom))]
 pub(crate) use std::cell::UnsafeCell;
 #[cfg(not(loom))]
-pub(crate) use std::sync::atomic::{
-    AtomicBool, AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
-};
+pub use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 
 #[cfg(loom)]
-pub(crate) use loom::sync::atomic::{
-    AtomicBool, AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
-};
+pub use loom::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 
 /// The fence of code that runs for each buffer. Pairs with [`heavy_fence`].
 #[inline(always)]
@@ -193,7 +189,7 @@ impl Backoff {
 ///
 /// Cost: one atomic read-modify-write when uncontended. A waiter pauses with [`Backoff`].
 #[derive(Debug)]
-pub(crate) struct Lock<T> {
+pub struct Lock<T> {
     #[cfg(not(loom))]
     word: AtomicU32,
     #[cfg(not(loom))]
@@ -216,12 +212,14 @@ unsafe impl<T: Send> Sync for Lock<T> {}
 
 #[cfg(not(loom))]
 impl<T> Lock<T> {
-    pub(crate) const fn new(value: T) -> Self {
+    /// Creates an unlocked one.
+    pub const fn new(value: T) -> Self {
         Self { word: AtomicU32::new(0), value: UnsafeCell::new(value) }
     }
 
+    /// Takes it, and waits until it is free.
     #[inline]
-    pub(crate) fn lock(&self) -> Guard<'_, T> {
+    pub fn lock(&self) -> Guard<'_, T> {
         #[cfg(test)]
         LOCKS_TAKEN.set(LOCKS_TAKEN.get() + 1);
         if self.word.swap(1, Ordering::Acquire) != 0 {
@@ -276,7 +274,7 @@ impl<T> UnseenLock<T> {
 
 /// Holds a [`Lock`]. Dropping it is the last access to the lock's memory.
 #[cfg(not(loom))]
-pub(crate) struct Guard<'a, T> {
+pub struct Guard<'a, T> {
     lock: &'a Lock<T>,
 }
 
@@ -309,11 +307,13 @@ impl<T> Drop for Guard<'_, T> {
 
 #[cfg(loom)]
 impl<T> Lock<T> {
-    pub(crate) fn new(value: T) -> Self {
+    /// Creates an unlocked one.
+    pub fn new(value: T) -> Self {
         Self { inner: loom::sync::Mutex::new(value) }
     }
 
-    pub(crate) fn lock(&self) -> impl DerefMut<Target = T> + '_ {
+    /// Takes it, and waits until it is free.
+    pub fn lock(&self) -> impl DerefMut<Target = T> + '_ {
         self.inner.lock().expect("loom's mutex is never poisoned: a panic ends the model")
     }
 
@@ -380,7 +380,7 @@ impl OneAtATime {
 /// A cell with many readers, until its last user takes the value. Loom fails a read that is not ordered
 /// before the take: so a model finds a use after the end.
 #[derive(Debug)]
-pub(crate) struct LastCell<T> {
+pub struct LastCell<T> {
     value: std::cell::UnsafeCell<Option<T>>,
     #[cfg(loom)]
     watch: loom::cell::UnsafeCell<()>,
@@ -390,7 +390,8 @@ pub(crate) struct LastCell<T> {
 unsafe impl<T: Send + Sync> Sync for LastCell<T> {}
 
 impl<T> LastCell<T> {
-    pub(crate) fn new(value: T) -> Self {
+    /// Creates a cell with a value.
+    pub fn new(value: T) -> Self {
         Self {
             value: std::cell::UnsafeCell::new(Some(value)),
             #[cfg(loom)]
@@ -403,7 +404,7 @@ impl<T> LastCell<T> {
     /// # Safety
     /// [`take`](Self::take) has not happened, and cannot happen while the reference lives.
     #[inline(always)]
-    pub(crate) unsafe fn read(&self) -> &T {
+    pub unsafe fn read(&self) -> &T {
         #[cfg(loom)]
         self.watch.with(|_| ());
         // SAFETY: nothing takes the value while this reference lives, by the caller's promise, and nothing
@@ -416,7 +417,7 @@ impl<T> LastCell<T> {
     ///
     /// # Safety
     /// Nothing else reads or takes it, now or later, and no reference from [`read`](Self::read) lives.
-    pub(crate) unsafe fn take(&self) -> Option<T> {
+    pub unsafe fn take(&self) -> Option<T> {
         #[cfg(loom)]
         self.watch.with_mut(|_| ());
         // SAFETY: exclusive by the caller's promise.

@@ -3,8 +3,8 @@
 use std::fmt::Debug;
 use std::sync::{Arc, Mutex};
 
-use pagepool::testing::PlainMemory;
 use pagepool::{NoDirectRecycle, PageBuf, Pool, PoolParams, PoolProbe};
+use pagepool_testing::PlainMemory;
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};

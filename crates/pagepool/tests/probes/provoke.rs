@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 use std::task::{Context, Waker};
 use std::time::Duration;
 
-use pagepool::testing::PlainMemory;
 use pagepool::{
     Arena, ArenaParams, Bound, NoDirectRecycle, PageBuf, Pool, PoolParams, Provider, Topology, UseCounts,
 };
+use pagepool_testing::PlainMemory;
 
 /// A probe that fired, with its arguments.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

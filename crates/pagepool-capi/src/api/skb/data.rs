@@ -6,8 +6,8 @@
 use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
 
-use ::pagepool::{SkBuff, SkbError};
 use libc::iovec;
+use pagepool_skb::{SkBuff, SkbError};
 
 use crate::args::out::array_mut;
 use crate::error::{CallError, number, status, value_or};

@@ -5,7 +5,8 @@
 
 use std::ffi::{c_int, c_void};
 
-use ::pagepool::{MAX_FRAGS, SharedBuf, SkBuff, SkbError, SkbMemory, uncancelled};
+use ::pagepool::{MAX_FRAGS, SharedBuf, uncancelled};
+use pagepool_skb::{SkBuff, SkbError, SkbMemory};
 
 use crate::error::{CallError, CallResult, status};
 use crate::handles::claim::claim;

@@ -5,7 +5,7 @@
 
 use std::ffi::{c_int, c_void};
 
-use ::pagepool::{SkBuff, SkbError};
+use pagepool_skb::{SkBuff, SkbError};
 
 use crate::error::{CallResult, status};
 use crate::handles::opaque::SkbHandle;

@@ -2,7 +2,8 @@
 
 use std::hint::black_box;
 
-use pagepool::{Bound, SkBuff, SkbCache, XdpBuff, XdpFrame};
+use pagepool::{Bound, XdpBuff, XdpFrame};
+use pagepool_skb::{SkBuff, SkbCache};
 
 use super::owner::CACHE_ONLY;
 use crate::bench::measure::workload::{Ready, Workload};

@@ -1,0 +1,9 @@
+//! All tests of the public interface that do not need a process of their own, in one program: it is
+//! compiled and linked once. `cargo test -p pagepool-skb --test all NAME::` runs those of one file.
+
+mod bytes;
+mod holders;
+mod packet_lists;
+mod packet_run;
+mod panics;
+mod skb;

@@ -1,0 +1,50 @@
+//! For tests of your own providers of memory and DMA domains, and of programs over the page pool: put this
+//! crate into `[dev-dependencies]`.
+//!
+//! ```
+//! use pagepool::{Arena, ArenaParams, Pool, PoolParams};
+//! use pagepool_testing::{CheckingIommu, conformance_provider};
+//!
+//! // A provider keeps the rules of `Provider`.
+//! let arena = || Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() }).expect("1 MiB");
+//! conformance_provider(arena);
+//!
+//! // A device touches memory only while it is mapped and synced for it.
+//! let iommu = CheckingIommu::new("nic0");
+//! let params = PoolParams { domains: vec![iommu.clone()], sync_for_device: true, ..Default::default() };
+//! let pool = Pool::new(params, arena())?.bind();
+//! drop(pool.alloc_page());
+//! drop(pool.destroy());
+//! let counts = iommu.counts();
+//! assert_eq!((counts.faults, counts.bad_syncs, counts.maps), (0, 0, counts.unmaps));
+//! # Ok::<(), pagepool::Error>(())
+//! ```
+//!
+//! | to test | use |
+//! |---|---|
+//! | a provider | [`conformance_provider`]; [`run`] compares two pools over it with a model, after each [`Op`] |
+//! | a DMA domain, a device | [`CheckingIommu`]: every access, sync and unmapping is checked |
+//! | a program that runs out of memory | [`FailNth`]; [`PlainMemory`] with few pages |
+//! | a program on machines with larger pages | [`SystemPage`] |
+//!
+//! The conformance suite of devices is the module `testing` of `pagepool-net`, behind its feature `testing`.
+
+mod conformance;
+mod fail_nth;
+mod iommu;
+mod model;
+mod op;
+mod plain;
+mod run;
+mod seed;
+mod system_page;
+
+pub use conformance::conformance_provider;
+pub use fail_nth::FailNth;
+pub use iommu::{CheckingIommu, IommuCounts, IommuEvent, IommuFault};
+pub use op::{Op, Setup};
+pub use pagepool::internal::read_published;
+pub use plain::PlainMemory;
+pub use run::run;
+pub use seed::seed;
+pub use system_page::SystemPage;
