@@ -43,6 +43,12 @@ pub struct Cli {
     pub command: Command,
 }
 
+impl RunCommand for Cli {
+    fn run(&self) -> Result<ExitCode, String> {
+        self.command.run()
+    }
+}
+
 /// The help of commands with many options: it fits one screen.
 const SHORT: &str = "{about-with-newline}{usage-heading} {usage}\n\n{all-args}";
 

@@ -20,6 +20,7 @@ pub const LAYERS: &[(&str, &[&str])] = &[
             "left_out",
             "report",
             "engine",
+            "program",
             "queues",
             "observing",
             "top",
