@@ -1,6 +1,5 @@
 //! The commands. To add one: a file that declares its options and runs it, and a row below.
 
-mod bench;
 mod clean;
 #[cfg(feature = "full")]
 mod completions;
@@ -108,8 +107,6 @@ commands! {
     Doctor(doctor::DoctorArgs),
     /// Remove what killed processes have published
     Clean(clean::CleanArgs),
-    /// Benchmark the page pool, and check with its counters that each workload took the intended path
-    Bench(bench::BenchArgs),
     /// Print the manual page, or write the pages of all commands to a directory
     Man(ManArgs),
     /// Print the completion script of a shell

@@ -2,8 +2,8 @@
 //! shows what other processes publish of their pools.
 //!
 //! `cargo install pagepool-cli --features full` installs it. The library is not an API: programs use the
-//! crates `pagepool` and `pagepool-net`. The command calls it, and so do the programs in the folder `workshop`
-//! of the repository, which measure and test the page pool with parts of the command.
+//! crates `pagepool` and `pagepool-net`. The command calls it, and so do the programs in the folder
+//! `workshop` of the repository, which measure and test the page pool with parts of the command.
 //!
 //! # Features
 //!
@@ -16,21 +16,20 @@
 // `report::output`.
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
-mod bench;
 mod commands;
 mod demo;
 mod doctor;
-mod engine;
-mod file_name;
+pub mod engine;
+pub mod file_name;
 #[cfg(any(test, not(feature = "full")))]
 mod left_out;
 mod observing;
-mod program;
+pub mod program;
 mod queues;
-mod report;
-mod run_command;
+pub mod report;
+pub mod run_command;
 mod soak;
-mod sys;
+pub mod sys;
 #[cfg(feature = "full")]
 mod top;
 mod traffic;

@@ -48,7 +48,7 @@ fn each_file_is_in_a_layer() {
         let there: BTreeSet<&str> = krate.sources.iter().map(|source| layers::top(&source.path)).collect();
         let listed: BTreeSet<&str> = layers::of(&krate.name).iter().copied().collect();
         for path in there.symmetric_difference(&listed).filter(|path| !source::is_root_layer(path)) {
-            findings.add(format_args!("tests/house/layers.rs and crates/{}/src: {path}", krate.name));
+            findings.add(format_args!("tests/house/layers.rs and {}: {path}", krate.folder));
         }
     }
     findings.assert_none();
@@ -96,7 +96,7 @@ fn a_folder_has_its_file_beside_it() {
     for krate in Crate::all() {
         for path in krate.sources.iter().map(|source| &*source.path) {
             if Path::new(path).ends_with("mod") {
-                findings.add(format_args!("crates/{}/src/{path}.rs: write x.rs beside x/", krate.name));
+                findings.add(format_args!("{}/{path}.rs: write x.rs beside x/", krate.folder));
             }
         }
     }
@@ -110,7 +110,7 @@ fn an_unsafe_file_says_why() {
         let says = source.text.lines().any(|line| line.starts_with("// UNSAFETY: "));
         if source.is_unsafe() != says {
             let what = if says { "an UNSAFETY line without unsafe code" } else { "no UNSAFETY line" };
-            findings.add(format_args!("crates/{}/src/{}.rs: {what}", krate.name, source.path));
+            findings.add(format_args!("{}/{}.rs: {what}", krate.folder, source.path));
         }
     });
     findings.assert_none();
@@ -126,7 +126,7 @@ fn only_sys_calls_the_kernel() {
         }
         let may = LIBC.iter().any(|&(name, path, _)| name == krate.name && path == source.path);
         if source.names("libc") != may {
-            findings.add(format_args!("libc in crates/{}/src/{}.rs", krate.name, source.path));
+            findings.add(format_args!("libc in {}/{}.rs", krate.folder, source.path));
         }
     });
     findings.assert_none();
@@ -139,8 +139,7 @@ fn no_file_is_too_long() {
         let most = CODE_LINES.iter().find(|(name, _)| *name == krate.name).map_or(500, |&(_, most)| most);
         let lines = source.code_lines();
         if lines > most {
-            findings
-                .add(format_args!("crates/{}/src/{}.rs: {lines} lines, of {most}", krate.name, source.path));
+            findings.add(format_args!("{}/{}.rs: {lines} lines, of {most}", krate.folder, source.path));
         }
     });
     findings.assert_none();

@@ -6,8 +6,10 @@ use std::path::{Path, PathBuf};
 use super::tokens::{self, Token};
 
 pub struct Crate {
-    /// Its folder: `pagepool-net`.
+    /// Of its package: `pagepool-net`.
     pub name: String,
+    /// From the workspace: `crates/pagepool-net/src`.
+    pub folder: String,
     pub sources: Vec<Source>,
 }
 
@@ -36,26 +38,27 @@ pub fn workspace() -> PathBuf {
 
 impl Crate {
     pub fn all() -> Vec<Self> {
-        Self::below("crates")
-    }
-
-    fn below(folder: &str) -> Vec<Self> {
-        let mut crates = Vec::new();
-        for entry in fs::read_dir(workspace().join(folder)).expect("a folder of the workspace") {
-            let path = entry.expect("it is being listed").path();
-            if path.join("Cargo.toml").exists() && path.join("src").exists() {
-                let name = path.file_name().expect("it is being listed").to_string_lossy();
-                crates.push(Self::read(name.into_owned(), &path.join("src")));
-            }
-        }
+        let mut crates: Vec<_> = ["crates", "workshop"].into_iter().flat_map(Self::below).collect();
         crates.sort_by(|a, b| a.name.cmp(&b.name));
         crates
     }
 
-    fn read(name: String, src: &Path) -> Self {
-        let mut sources: Vec<_> = rust_files(src).iter().map(|path| Source::read(path, src)).collect();
+    fn below(folder: &str) -> Vec<Self> {
+        let entries = fs::read_dir(workspace().join(folder)).expect("a folder of the workspace");
+        let names = entries.map(|entry| entry.expect("it is being listed").file_name());
+        let paths = names.map(|name| format!("{folder}/{}", name.to_string_lossy()));
+        paths.filter_map(|path| Self::read(&path)).collect()
+    }
+
+    /// `None` of a folder that is no crate.
+    fn read(path: &str) -> Option<Self> {
+        let (folder, at) = (format!("{path}/src"), workspace().join(path));
+        let src = at.join("src");
+        let manifest = fs::read_to_string(at.join("Cargo.toml")).ok().filter(|_| src.exists())?;
+        let name = manifest.lines().find_map(|line| line.strip_prefix("name = \"")?.strip_suffix('"'));
+        let mut sources: Vec<_> = rust_files(&src).iter().map(|path| Source::read(path, &src)).collect();
         sources.sort_by(|a, b| a.path.cmp(&b.path));
-        Self { name, sources }
+        Some(Self { name: name.expect("a package has a name").to_owned(), folder, sources })
     }
 }
 

@@ -22,7 +22,7 @@ pub const OFF_NODE_MEMORY: DoctorRule = DoctorRule {
     why: "Each read of a packet crosses the link between the nodes.",
     fix: "Pin the owner to that node (`--cpus`, `taskset -p`), or set `nid` and the arena's node to the \
           owner's.",
-    verify: "`numastat -p PID`; `pagepool bench numa`.",
+    verify: "`numastat -p PID`.",
     find: off_node_memory,
     #[cfg(test)]
     case: RuleCase {
