@@ -14,8 +14,6 @@ mod list;
 #[cfg(feature = "full")]
 mod man;
 mod show;
-mod soak;
-mod soak_peer;
 #[cfg(feature = "full")]
 mod top;
 
@@ -85,12 +83,6 @@ commands! {
     /// Generate numbered packets of a given size and rate
     #[command(disable_help_flag = true, help_template = SHORT)]
     Gen(generate::GenArgs),
-    /// Forward at full load while interfaces go down and peers are killed, and account for every packet and
-    /// page
-    Soak(soak::SoakArgs),
-    /// A peer, which `soak` starts
-    #[command(hide = true)]
-    SoakPeer(soak_peer::SoakPeerArgs),
     /// List the processes that publish, and their pools; or the page pools of the kernel's drivers
     #[command(long_about = list::ABOUT)]
     List(list::ListArgs),

@@ -17,7 +17,7 @@
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
 mod commands;
-mod demo;
+pub mod demo;
 mod doctor;
 pub mod engine;
 pub mod file_name;
@@ -25,10 +25,9 @@ pub mod file_name;
 mod left_out;
 mod observing;
 pub mod program;
-mod queues;
+pub mod queues;
 pub mod report;
 pub mod run_command;
-mod soak;
 pub mod sys;
 #[cfg(feature = "full")]
 mod top;

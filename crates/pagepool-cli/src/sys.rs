@@ -1,5 +1,5 @@
-//! The system calls of this command: CPUs, capabilities, signals, files in memory, and processes that end
-//! with their parent. `rustix` makes those that it has, `libc` the others.
+//! The system calls of this command: CPUs, capabilities, signals, terminals and waiting. `rustix` makes those
+//! that it has, `libc` the others.
 
 // UNSAFETY: system calls; each wrapper says what makes its call sound.
 #![expect(unsafe_code)]
@@ -7,8 +7,6 @@
 #[cfg(feature = "full")]
 pub mod screen;
 
-use std::ffi::CStr;
-use std::fs::File;
 use std::io;
 use std::mem::MaybeUninit;
 use std::num::NonZeroU64;
@@ -16,9 +14,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::io::Errno;
-use rustix::process::{Signal, set_parent_process_death_signal};
 use rustix::termios::{isatty, tcgetwinsize};
 pub use rustix::thread::CapabilitySet;
 use rustix::thread::{
@@ -47,11 +43,6 @@ pub fn keep_on(cpus: &[usize]) -> bool {
 /// Makes the kernel end the sleeps of this thread at most 5 µs late. Its default is 50 µs.
 pub fn sleep_exactly() {
     let _ = set_current_timer_slack(NonZeroU64::new(5000)); // no kernel refuses it; sleeps would be longer
-}
-
-/// A file in memory, in no directory. `/proc` shows the name.
-pub fn memory_file(name: &CStr) -> io::Result<File> {
-    Ok(memfd_create(name, MemfdFlags::CLOEXEC)?.into())
 }
 
 /// The capabilities that this thread may use; none if the kernel does not say.
@@ -121,13 +112,6 @@ pub fn is_ignored(signal: i32) -> bool {
     unsafe { libc::sigaction(signal, std::ptr::null(), action.as_mut_ptr()) };
     // SAFETY: zeroes are a sigaction: one with the default action.
     unsafe { action.assume_init() }.sa_sigaction == libc::SIG_IGN
-}
-
-/// Makes the kernel kill this process when its parent ends: more precisely, when the thread ends that started
-/// it. False if the parent has ended already.
-pub fn die_with(parent: u32) -> io::Result<bool> {
-    set_parent_process_death_signal(Some(Signal::KILL))?;
-    Ok(std::os::unix::process::parent_id() == parent)
 }
 
 /// Whether a call failed because this process, or the system, has no descriptor left.

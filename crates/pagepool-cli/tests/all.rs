@@ -28,7 +28,6 @@ mod program;
 mod scrapes;
 mod screen;
 mod service_manager;
-mod soak;
 mod sparse;
 mod stacked;
 mod strangers;

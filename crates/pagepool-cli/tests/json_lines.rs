@@ -1,10 +1,9 @@
 //! `--json=lines` and SIGUSR1, in every command that runs for a while, and the signals that end them.
 
 use std::io::BufRead;
-use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::between::{self, Place, Reading, binary, far_ends, frames, hosts, number, pass, wait_until};
+use crate::between::{self, Place, Reading, binary, far_ends, frames, hosts, number, pass};
 use crate::program::lines::{ask_and_end, check, check_sums};
 use pagepool_lab::{TwoHosts, TwoHostsParams};
 use serde_json::Value;
@@ -172,57 +171,16 @@ fn sigusr1_prints_figures_of_a_command_on_interfaces() {
 }
 
 #[test]
-fn signals_query_and_end_a_demo_on_veth_and_a_soak() {
-    let name = "signals_query_and_end_a_demo_on_veth_and_a_soak";
-    for (arguments, beside, signal) in [
-        (&["demo", "--on", "veth"][..], "arrived", "-TERM"),
-        (&["soak"], "peers", "-HUP"),
-        (&["soak"], "peers", "-TERM"),
-    ] {
-        let more = ["--json=lines", "--stats-every", "0", "--seconds", "600"];
-        let child = binary(&[arguments, &more].concat()).spawn().expect("the binary was built for this test");
-        let mut reading = Reading::new(child);
-        let Some(first) = reading.first(name) else { return };
-        let arrived = if beside == "peers" { "arrived" } else { "packets" };
-        let moved = |line: &Value| line[beside]["period"][arrived].as_i64() > Some(0);
-        let figures = ask_and_end(reading, &first, signal, || (), moved);
-        check(arguments[0], &["near0:0", "near1:0"], &first, &figures);
-        check_sums(&figures, |line| vec![&line[beside]]);
-        let last = figures.last().expect("the last line");
-        assert_eq!(last[beside]["total"][arrived], last["verdict"]["packets"], "{last}");
-        assert!(number(&last["verdict"], "packets") > 0, "{last}");
-    }
-}
-
-/// A service manager and `pkill` send signals to the peers of a soak, too.
-#[test]
-fn a_soak_ends_in_order_if_its_peers_get_signals_too() {
-    let name = "a_soak_ends_in_order_if_its_peers_get_signals_too";
-    let arguments = ["soak", "--json=lines", "--stats-every", "0", "--seconds", "600"];
-    let arguments = [&arguments[..], &["--flap-every", "600", "--kill-every", "600"]].concat();
+fn signals_query_and_end_a_demo_on_veth() {
+    let name = "signals_query_and_end_a_demo_on_veth";
+    let arguments = ["demo", "--on", "veth", "--json=lines", "--stats-every", "0", "--seconds", "600"];
     let mut reading = Reading::new(binary(&arguments).spawn().expect("the binary was built for this test"));
-    if reading.first(name).is_none() {
-        return;
-    }
-    // What one sent arrived at the other, so both have begun.
-    reading.ask_until(|line| line["peers"]["total"]["arrived"].as_i64() > Some(0));
-    let children = std::fs::read_dir(format!("/proc/{}/task", reading.child.id())).expect("it runs");
-    let children: Vec<String> = children
-        .filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("children")).ok())
-        .flat_map(|children| children.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
-        .collect();
-    assert_eq!(children.len(), 2, "two peers: {children:?}");
-    for signal in ["-USR1", "-HUP", "-TERM"] {
-        let done = Command::new("kill").arg(signal).args(&children).status();
-        assert!(done.expect("every Linux has kill").success());
-    }
-    let is_pending = |child: &String| {
-        let status = std::fs::read_to_string(format!("/proc/{child}/status")).expect("nobody waited for it");
-        status.lines().any(|line| line.contains("Pnd:") && !line.ends_with("\t0000000000000000"))
-    };
-    wait_until("they have taken the signals", || !children.iter().any(is_pending));
-    reading.ask();
-    reading.signal("-TERM");
-    let (rest, _) = reading.rest();
-    assert!(rest.last().is_some_and(|last| last["verdict"]["missing"] == 0), "{rest:?}");
+    let Some(first) = reading.first(name) else { return };
+    let moved = |line: &Value| line["arrived"]["period"]["packets"].as_i64() > Some(0);
+    let figures = ask_and_end(reading, &first, "-TERM", || (), moved);
+    check("demo", &["near0:0", "near1:0"], &first, &figures);
+    check_sums(&figures, |line| vec![&line["arrived"]]);
+    let last = figures.last().expect("the last line");
+    assert_eq!(last["arrived"]["total"]["packets"], last["verdict"]["packets"], "{last}");
+    assert!(number(&last["verdict"], "packets") > 0, "{last}");
 }

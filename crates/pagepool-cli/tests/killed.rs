@@ -9,18 +9,12 @@ use crate::program::binary;
 use crate::program::killing::{Run, kill_in_turns};
 
 /// In turns.
-const RUNS: [Run; 4] = [
+const RUNS: [Run; 3] = [
     Run {
         arguments: &["demo", "--on", "veth", "--seconds", "600", "--json"],
         links: 2,
         between: false,
         has_children: false,
-    },
-    Run {
-        arguments: &["soak", "--seconds", "600", "--flap-every", "3", "--kill-every", "1", "--json"],
-        links: 2,
-        between: false,
-        has_children: true,
     },
     Run {
         arguments: &["forward", "near0", "near1", "--seconds", "600", "--json"],

@@ -1,4 +1,5 @@
-//! The tested program killed at random moments: nothing of it is left in the kernel, and the next start works.
+//! The tested program killed at random moments: nothing of it is left in the kernel, and the next start
+//! works.
 //!
 //! While a run lives, the test asks the kernel what it has: the BPF objects that its descriptors name, the
 //! network namespaces of its threads, and its children. Every second run is stopped first, so that this list

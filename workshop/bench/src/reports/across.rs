@@ -1,5 +1,5 @@
-//! `bench across`: the cost of passing buffers to a second core that returns them, beside DPDK's default
-//! mempool.
+//! `pagepool-bench across`: the cost of passing buffers to a second core that returns them, beside DPDK's
+//! default mempool.
 //!
 //! Each row of a round runs ours, then theirs, with `line_round_trip` before and after. Two CPUs of a virtual
 //! machine are sometimes near each other and sometimes far, which changes figures by a factor of two to four.

@@ -1,5 +1,5 @@
-//! `bench contention`: 1 to N threads return to one owner at the same time, through a pool's lanes, a pool's
-//! locked ring, and, for comparison, a lock-free ring without a pool.
+//! `pagepool-bench contention`: 1 to N threads return to one owner at the same time, through a pool's lanes,
+//! a pool's locked ring, and, for comparison, a lock-free ring without a pool.
 //!
 //! The owner allocates on the first CPU and hands bursts of 32 to the returning threads in turn, each through
 //! its own bare ring; it skips full rings. Returning threads share the remaining CPUs; if there are too few,

@@ -1,6 +1,6 @@
-//! `bench mtu`: the question of the thread "page_pool: introduce page_pool_alloc() API" (netdev, 2023). What
-//! does a packet cost at MTU 1500, 4000, 8000 and 9000, from whole pages, from `page_frag`, and from
-//! fragments of order-3 pages?
+//! `pagepool-bench mtu`: the question of the thread "page_pool: introduce page_pool_alloc() API" (netdev,
+//! 2023). What does a packet cost at MTU 1500, 4000, 8000 and 9000, from whole pages, from `page_frag`, and
+//! from fragments of order-3 pages?
 //!
 //! 64 packets are allocated and then returned, as in one poll, on one core. Wasted bytes are measured: the
 //! pages taken for a run of packets, minus what the packets need.

@@ -1,5 +1,5 @@
-//! `bench numa`: the table of "[PATCH net-next v2] net: page_pool: optimize page pool page allocation in NUMA
-//! scenario" (netdev, 2022), on a simulated machine of two nodes.
+//! `pagepool-bench numa`: the table of "[PATCH net-next v2] net: page_pool: optimize page pool page
+//! allocation in NUMA scenario" (netdev, 2022), on a simulated machine of two nodes.
 //!
 //! A device on node 1 keeps 512 buffers; a poll takes 64 and returns the 64 oldest through the ring, as the
 //! driver did there. Before that patch the pool named no node when it reserved pages, and got those of node 0

@@ -1,4 +1,4 @@
-//! `bench pools`: the cost of a return from another thread that returns to 1 to 1,024 pools.
+//! `pagepool-bench pools`: the cost of a return from another thread that returns to 1 to 1,024 pools.
 //!
 //! One thread owns all pools and allocates; the other drops one buffer of each pool in turn, repeatedly. Only
 //! the drops are timed. A thread finds its lane to a pool by the pool's id; therefore some rows have ids that

@@ -1,9 +1,9 @@
 //! Buffers that a second core drops: the owner allocates on the first core and passes them through a bare
 //! ring.
 //!
-//! The work is that of `rivals/mempool.c`, for `bench across`: a ring of 1024 elements, bursts of 32, one
-//! access per side with touch, and a return path with room for every page. With touch, the pool's size
-//! decides which lines move: 3072 pages here, 8191 objects there.
+//! The work is that of `rivals/mempool.c`, for `pagepool-bench across`: a ring of 1024 elements, bursts of
+//! 32, one access per side with touch, and a return path with room for every page. With touch, the pool's
+//! size decides which lines move: 3072 pages here, 8191 objects there.
 
 use std::hint::{black_box, spin_loop};
 

@@ -1,4 +1,4 @@
-//! `pagepool soak`: forwards at full load for minutes, while links and peers fail.
+//! `pagepool-soak`: forwards at full load for minutes, while links and peers fail.
 //!
 //! ```text
 //!   peer process  far0 ======= near0  forwarding loop  near1 ======= far1  peer process
@@ -13,14 +13,28 @@
 //! Who    The fault injector's thread changes links and peers; the forwarding loop has its own thread; peers
 //!        are child processes that end with this process. Nothing outlives it.
 
+// A panic because text cannot be printed would end a run before it removes its links: see `report::output` of
+// the crate `pagepool-cli`.
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
+
 mod arrivals;
 mod counts;
 mod fault_injector;
 mod flow;
 mod holdings;
 mod live;
+mod options;
 mod outcome;
-pub mod peer;
+mod peer;
 mod peer_process;
-pub mod run;
-pub mod schedule;
+mod run;
+mod schedule;
+mod sys;
+
+use std::process::ExitCode;
+
+use crate::options::SoakOptions;
+
+fn main() -> ExitCode {
+    pagepool_cli::program::run::<SoakOptions>()
+}

@@ -3,19 +3,19 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use super::counts::PeerCounts;
-use super::holdings::Holdings;
-use super::schedule::Schedule;
-use crate::engine::figures;
-use crate::engine::port_sample::object;
-use crate::engine::run_state::Sample;
-use crate::engine::watch::Why;
-use crate::queues::json_lines::{Beside, JsonLines};
-use crate::queues::queue_name::QueueName;
-use crate::report::figure_options::{FigureOptions, OutputForm};
-use crate::report::live_table::LiveTable;
-use crate::report::number::grouped;
-use crate::report::verdict::Verdict;
+use crate::counts::PeerCounts;
+use crate::holdings::Holdings;
+use crate::schedule::Schedule;
+use pagepool_cli::engine::figures;
+use pagepool_cli::engine::port_sample::object;
+use pagepool_cli::engine::run_state::Sample;
+use pagepool_cli::engine::watch::Why;
+use pagepool_cli::queues::json_lines::{Beside, JsonLines};
+use pagepool_cli::queues::queue_name::QueueName;
+use pagepool_cli::report::figure_options::{FigureOptions, OutputForm};
+use pagepool_cli::report::live_table::LiveTable;
+use pagepool_cli::report::number::grouped;
+use pagepool_cli::report::verdict::Verdict;
 
 const STATS_EVERY: u64 = 5;
 

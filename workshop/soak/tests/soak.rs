@@ -1,28 +1,26 @@
-//! `pagepool soak`, as a user runs it, for a few seconds.
+//! The program as a user runs it, for a few seconds.
 
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
-use std::process::Command;
 use std::sync::{Mutex, PoisonError};
 
-use crate::between::{Reading, binary, number, text};
 use serde_json::Value;
+
+use crate::program::reading::Reading;
+use crate::program::terminal::{assert_fits, has_script, on_terminal};
+use crate::program::{binary, number, text};
 
 /// Of nobody, who may do nothing.
 const NOBODY: u32 = 65_534;
 /// One at a time: they are to have the machine.
 static TURN: Mutex<()> = Mutex::new(());
 
-fn command(arguments: &[&str]) -> Command {
-    binary(&[&["soak"], arguments].concat())
-}
-
 fn start(arguments: &[&str]) -> Reading {
-    Reading::new(command(arguments).spawn().expect("the binary was built for this test"))
+    Reading::new(binary(arguments).spawn().expect("the binary was built for this test"))
 }
 
 /// All that must hold, but for how long something took: another test may have had the machine.
-fn check(document: &Value) {
+pub fn check(document: &Value) {
     let zeros =
         ["damaged", "repeated", "unaccounted", "never_sent", "slow_after_warmup", "missing", "nic_errors"];
     for zero in zeros.into_iter().chain(["descriptors_grown"]) {
@@ -74,7 +72,7 @@ fn ctrl_c_ends_it_with_the_verdict() {
 #[test]
 fn without_root_it_says_what_it_would_need() {
     let name = "without_root_it_says_what_it_would_need";
-    let mut command = command(&["--seconds", "5"]);
+    let mut command = binary(&["--seconds", "5"]);
     if std::fs::metadata("/proc/self").expect("a Linux has /proc").uid() == 0 {
         command.uid(NOBODY).gid(NOBODY);
     }
@@ -83,4 +81,21 @@ fn without_root_it_says_what_it_would_need() {
         Ok(output) if output.status.success() => println!("SKIP {name}: this user has the capabilities"),
         Ok(output) => assert!(text(&output.stderr).contains("CAP_SYS_ADMIN"), "{}", text(&output.stderr)),
     }
+}
+
+#[test]
+fn it_fits_a_usual_screen() {
+    let name = "it_fits_a_usual_screen";
+    if !has_script(name) {
+        return;
+    }
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let arguments = "--seconds 5 --stats-every 1 --flap-every 3 --kill-every 1";
+    let output = on_terminal(arguments, 80, 24).output().expect("it is there");
+    let shown = text(&output.stdout);
+    if shown.contains("CAP_") {
+        return println!("SKIP {name}: {shown}");
+    }
+    assert!(["PASS: ", "FAIL: "].iter().any(|end| shown.contains(end)), "{shown:?}");
+    assert_fits(shown, 80);
 }

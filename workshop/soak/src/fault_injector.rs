@@ -7,16 +7,16 @@ use std::time::{Duration, Instant};
 use pagepool_lab::TwoHosts;
 use pagepool_net::link::{NetError, Netlink};
 
-use super::counts::{Order, PeerCounts};
-use super::flow::Flow;
-use super::holdings::Holdings;
-use super::live::{SoakFigures, SoakSnapshot};
-use super::peer_process::PeerProcess;
-use super::schedule::Schedule;
-use crate::engine::interrupt::RunSignals;
-use crate::engine::run_state::RunState;
-use crate::engine::watch::Why;
-use crate::report::output;
+use crate::counts::{Order, PeerCounts};
+use crate::flow::Flow;
+use crate::holdings::Holdings;
+use crate::live::{SoakFigures, SoakSnapshot};
+use crate::peer_process::PeerProcess;
+use crate::schedule::Schedule;
+use pagepool_cli::engine::interrupt::RunSignals;
+use pagepool_cli::engine::run_state::RunState;
+use pagepool_cli::engine::watch::Why;
+use pagepool_cli::report::output;
 
 const STEP: Duration = Duration::from_millis(1);
 const DOWN: Duration = Duration::from_secs(1);

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use pagepool_lab::Host;
 use pagepool_net::link::Mac;
 
-use super::counts::{CountsFile, Order, PeerCounts};
-use super::peer::{self, counter_file};
+use crate::counts::{CountsFile, Order, PeerCounts};
+use crate::peer::{self, counter_file};
 
 /// Lives use these frame sizes in turn.
 const SIZES: [usize; 2] = [64, 1514];
@@ -95,7 +95,7 @@ impl PeerLife {
         let record = CountsFile::new().map_err(failed)?;
         let mut command = Command::new(std::env::current_exe().map_err(failed)?);
         let number = |mac| peer::number_of(mac).to_string();
-        command.arg("soak-peer").args(["--link", &host.link.name, "--life", &life.to_string()]);
+        command.arg("peer").args(["--link", &host.link.name, "--life", &life.to_string()]);
         command.args(["--size", &SIZES[(life % 2) as usize].to_string()]);
         command.args(["--from", &number(mac(host)?), "--to", &number(to)]);
         command.args(["--parent", &std::process::id().to_string()]);

@@ -5,7 +5,7 @@
 
 use pagepool_lab::{Arrival, Tally};
 
-use super::counts::PeerCounts;
+use crate::counts::PeerCounts;
 
 /// Numbers have the frame of a life in the low bits, the life in the high bits.
 pub const LIFE_SHIFT: u32 = 40;

@@ -12,10 +12,10 @@ use clap::Args;
 use pagepool_lab::{FrameBatch, FrameSocket, NumberedFrames};
 use pagepool_net::link::{Mac, NetError};
 
-use super::arrivals::{Arrivals, LIFE_SHIFT};
-use super::counts::{CountsFile, Order, PeerCounts};
-use crate::engine::interrupt::leave_to_parent;
+use crate::arrivals::{Arrivals, LIFE_SHIFT};
+use crate::counts::{CountsFile, Order, PeerCounts};
 use crate::sys;
+use pagepool_cli::engine::interrupt::leave_to_parent;
 
 const BURST: usize = 64;
 const ROOM: usize = 2048;

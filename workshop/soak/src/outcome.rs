@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use pagepool::PoolRef;
 
-use super::fault_injector::FaultReport;
-use super::flow::Flow;
-use crate::engine::figures;
-use crate::engine::port_sample::{PortSample, object};
-use crate::queues::losses;
-use crate::report::loss::{LossLimit, LossShare};
-use crate::report::number::grouped;
-use crate::report::verdict::Verdict;
+use crate::fault_injector::FaultReport;
+use crate::flow::Flow;
+use pagepool_cli::engine::figures;
+use pagepool_cli::engine::port_sample::{PortSample, object};
+use pagepool_cli::queues::losses;
+use pagepool_cli::report::loss::{LossLimit, LossShare};
+use pagepool_cli::report::number::grouped;
+use pagepool_cli::report::verdict::Verdict;
 
 /// The longest time to the first packet after a fault.
 const RETURN: Duration = Duration::from_secs(1);
@@ -233,7 +233,7 @@ mod tests {
         well(doubt, "no packet of 18 was lost"); // a peer was killed in its burst
         let mut seen = well_of_ten();
         full(&mut seen);
-        let limited = seen.verdict(&[], LossLimit::of(14.9)).to_string();
+        let limited = seen.verdict(&[], LossLimit { max_loss: Some(14.9) }).to_string();
         assert!(
             limited.contains("\nFAIL: more packets were lost than --max-loss 14.9 allows; "),
             "{limited}"

@@ -6,15 +6,15 @@ use std::time::Duration;
 
 use pagepool::Holders;
 
-use super::fault_injector::{FaultInjector, FaultReport};
-use super::live::{SoakFigures, SoakSnapshot};
-use super::outcome::SoakResult;
-use super::schedule::Schedule;
-use crate::demo::veth::{self, VethSetup};
-use crate::engine::interrupt::RunSignals;
-use crate::engine::run_state::{Phase, RunState, Sample};
-use crate::report::figure_options::FigureOptions;
-use crate::report::loss::LossLimit;
+use crate::fault_injector::{FaultInjector, FaultReport};
+use crate::live::{SoakFigures, SoakSnapshot};
+use crate::outcome::SoakResult;
+use crate::schedule::Schedule;
+use pagepool_cli::demo::veth::{self, VethSetup};
+use pagepool_cli::engine::interrupt::RunSignals;
+use pagepool_cli::engine::run_state::{Phase, RunState, Sample};
+use pagepool_cli::report::figure_options::FigureOptions;
+use pagepool_cli::report::loss::LossLimit;
 
 const MTU: u32 = 1500;
 

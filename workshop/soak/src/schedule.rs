@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-use crate::report::number::count_of;
+use pagepool_cli::report::number::count_of;
 
 /// How long a soak takes, and how often interfaces and peers fail.
 #[derive(Args, Clone, Copy, Debug)]
