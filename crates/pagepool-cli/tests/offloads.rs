@@ -452,7 +452,7 @@ fn if_a_namespace_is_forbidden_the_command_for_it_is_printed() {
         return println!("SKIP {name}: {said}");
     }
     let words = [
-        "It cannot be asked: setns failed: network namespace ".to_owned(),
+        "They cannot be read: setns failed: network namespace ".to_owned(),
         "CAP_SYS_ADMIN".to_owned(),
         format!(". Run: ip netns exec {} ethtool -K far1 tx off ", named.0),
     ];
