@@ -18,7 +18,7 @@ usage: compare.sh [--rounds N] [--seconds S] [--only WORD,...] [--programs NAME,
   --pagepool  use the command as `ours` (pagepool drop, echo, forward) instead of the example of the library
   --xdpsock   this xdpsock, of bpf-examples, takes part in drop and echo
   --log       every run's line goes there
-  --record    medians in ns per packet to NAME.json (ours) and NAME-peers.csv, which pagepool bench --plot draws
+  --record    medians in ns per packet to NAME.json (ours) and NAME-peers.csv, which pagepool-bench --plot draws
 END
 }
 

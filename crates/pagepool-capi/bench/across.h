@@ -1,6 +1,6 @@
 /*
  * Buffers that are allocated on one core and returned on another: bursts of 32 go through a ring of 1024
- * pointers. The work is that of `pagepool bench --filter page_remote`.
+ * pointers. The work is that of `pagepool-bench --filter page_remote`.
  *
  * A way is how a burst is allocated and returned. A figure is the time per buffer while both threads work,
  * the least of the rounds. For each way one thread calls measure_across(), another return_across().

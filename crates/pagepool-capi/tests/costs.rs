@@ -174,20 +174,28 @@ const ROWS: [Row; 8] = [
     },
 ];
 
-/// The command: of this workspace, or the one that `PAGEPOOL` names.
-fn pagepool() -> Command {
-    if let Some(installed) = std::env::var_os("PAGEPOOL") {
-        return Command::new(installed);
+/// The program `pagepool-bench`: of this workspace, or the one that `PAGEPOOL_BENCH` names.
+fn pagepool_bench() -> Command {
+    if let Some(built) = std::env::var_os("PAGEPOOL_BENCH") {
+        return Command::new(built);
     }
     let mut command = Command::new(env!("CARGO"));
-    command.current_dir(source("../..")).args(["run", "--profile", "dist", "-q", "-p", "pagepool-cli", "--"]);
+    command.current_dir(source("../..")).args([
+        "run",
+        "--profile",
+        "dist",
+        "-q",
+        "-p",
+        "pagepool-bench",
+        "--",
+    ]);
     command
 }
 
-/// The least of each workload of `pagepool bench`, from its JSON.
+/// The least of each workload of `pagepool-bench`, from its JSON.
 fn add_rust(figures: &mut Figures) {
     for filter in ["page_direct", "page_bulk32", "page_remote", "batch_remote"] {
-        let json = printed(pagepool().args(["bench", "--quick", "--json", "--filter", filter]));
+        let json = printed(pagepool_bench().args(["--quick", "--json", "--filter", filter]));
         for result in json.split("\"name\": \"").skip(1) {
             let name = result.split_once('"').unwrap().0;
             let Some((_, after)) = result.split_once("\"ns_min\": ") else { continue };

@@ -1,6 +1,5 @@
 //! The commands. To add one: a file that declares its options and runs it, and a row below.
 
-mod bench;
 mod clean;
 #[cfg(feature = "full")]
 mod completions;
@@ -15,8 +14,6 @@ mod list;
 #[cfg(feature = "full")]
 mod man;
 mod show;
-mod soak;
-mod soak_peer;
 #[cfg(feature = "full")]
 mod top;
 
@@ -41,6 +38,12 @@ use crate::run_command::RunCommand;
 pub struct Cli {
     #[command(subcommand)]
     pub command: Command,
+}
+
+impl RunCommand for Cli {
+    fn run(&self) -> Result<ExitCode, String> {
+        self.command.run()
+    }
 }
 
 /// The help of commands with many options: it fits one screen.
@@ -80,12 +83,6 @@ commands! {
     /// Generate numbered packets of a given size and rate
     #[command(disable_help_flag = true, help_template = SHORT)]
     Gen(generate::GenArgs),
-    /// Forward at full load while interfaces go down and peers are killed, and account for every packet and
-    /// page
-    Soak(soak::SoakArgs),
-    /// A peer, which `soak` starts
-    #[command(hide = true)]
-    SoakPeer(soak_peer::SoakPeerArgs),
     /// List the processes that publish, and their pools; or the page pools of the kernel's drivers
     #[command(long_about = list::ABOUT)]
     List(list::ListArgs),
@@ -102,8 +99,6 @@ commands! {
     Doctor(doctor::DoctorArgs),
     /// Remove what killed processes have published
     Clean(clean::CleanArgs),
-    /// Benchmark the page pool, and check with its counters that each workload took the intended path
-    Bench(bench::BenchArgs),
     /// Print the manual page, or write the pages of all commands to a directory
     Man(ManArgs),
     /// Print the completion script of a shell

@@ -1,16 +1,16 @@
 //! What moves packets in every command: one polling loop, one run state, one watch.
 
-pub mod buffer_locations;
+pub(crate) mod buffer_locations;
 pub mod figures;
-pub mod frame_source;
+pub(crate) mod frame_source;
 pub mod interrupt;
-pub mod link_watch;
-pub mod memory_node;
-pub mod poll_loop;
+pub(crate) mod link_watch;
+pub(crate) mod memory_node;
+pub(crate) mod poll_loop;
 pub mod port_sample;
-pub mod privileges;
+pub(crate) mod privileges;
 pub mod run_state;
-pub mod run_time;
-pub mod sent_by_links;
-pub mod socket_sizes;
+pub(crate) mod run_time;
+pub(crate) mod sent_by_links;
+pub(crate) mod socket_sizes;
 pub mod watch;

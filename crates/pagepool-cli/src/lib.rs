@@ -1,10 +1,43 @@
-//! The package of the command `pagepool`. It forwards, drops, echoes and generates packets over AF_XDP, shows
-//! what other processes publish of their pools, and measures the page pool.
+//! The package of the command `pagepool`. It forwards, drops, echoes and generates packets over AF_XDP, and
+//! shows what other processes publish of their pools.
 //!
-//! `cargo install pagepool-cli --features full` installs it. The library has nothing to call: programs use
-//! the crates `pagepool` and `pagepool-net`. It exists because the package's own tests depend on it, to turn
-//! the feature on.
+//! `cargo install pagepool-cli --features full` installs it. The library is not an API: programs use the
+//! crates `pagepool` and `pagepool-net`. The command calls it, and so do the programs in the folder
+//! `workshop` of the repository, which measure and test the page pool with parts of the command.
 //!
 //! # Features
 //!
 //! * `full`: the commands `top`, `man` and `completions`.
+
+#![doc(hidden)]
+// The public items are for the programs of this workspace: none of them is documented for others.
+#![allow(missing_docs)]
+// A panic because text cannot be printed would end a run before it restores what it set: see
+// `report::output`.
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
+
+mod commands;
+pub mod demo;
+mod doctor;
+pub mod engine;
+pub mod file_name;
+#[cfg(any(test, not(feature = "full")))]
+mod left_out;
+mod observing;
+pub mod program;
+pub mod queues;
+pub mod report;
+pub mod run_command;
+pub mod sys;
+#[cfg(feature = "full")]
+mod top;
+mod traffic;
+
+use std::process::ExitCode;
+
+use crate::commands::Cli;
+
+/// The main function of the command `pagepool`.
+pub fn run() -> ExitCode {
+    program::run::<Cli>()
+}

@@ -1,8 +1,8 @@
 //! The queues of a run: their names, the packets that they lost, and their figures as JSON lines.
 
 pub mod json_lines;
-pub mod late_thread;
+pub(crate) mod late_thread;
 pub mod losses;
 pub mod published_run;
-pub mod queue_figures;
+pub(crate) mod queue_figures;
 pub mod queue_name;

@@ -1,5 +1,5 @@
-//! The system calls of this command: pinning, hardware counters, page faults, the clock, signals, files in
-//! memory, and processes that end with their parent. `rustix` makes those that it has, `libc` the others.
+//! The system calls of this command: CPUs, capabilities, signals, terminals and waiting. `rustix` makes those
+//! that it has, `libc` the others.
 
 // UNSAFETY: system calls; each wrapper says what makes its call sound.
 #![expect(unsafe_code)]
@@ -7,18 +7,14 @@
 #[cfg(feature = "full")]
 pub mod screen;
 
-use std::ffi::CStr;
-use std::fs::File;
 use std::io;
 use std::mem::MaybeUninit;
 use std::num::NonZeroU64;
-use std::os::fd::{AsFd, BorrowedFd, FromRawFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::io::Errno;
-use rustix::process::{Signal, set_parent_process_death_signal};
 use rustix::termios::{isatty, tcgetwinsize};
 pub use rustix::thread::CapabilitySet;
 use rustix::thread::{
@@ -37,11 +33,6 @@ pub fn two_cpus() -> Option<[usize; 2]> {
     allowed_cpus().first_chunk().copied()
 }
 
-/// Keeps the calling thread on one CPU. Returns whether the kernel agreed.
-pub fn pin_to(cpu: usize) -> bool {
-    keep_on(&[cpu])
-}
-
 /// Keeps the calling thread on some CPUs. Returns whether the kernel agreed.
 pub fn keep_on(cpus: &[usize]) -> bool {
     let mut set = CpuSet::new();
@@ -52,37 +43,6 @@ pub fn keep_on(cpus: &[usize]) -> bool {
 /// Makes the kernel end the sleeps of this thread at most 5 µs late. Its default is 50 µs.
 pub fn sleep_exactly() {
     let _ = set_current_timer_slack(NonZeroU64::new(5000)); // no kernel refuses it; sleeps would be longer
-}
-
-/// Keeps this thread on the first CPU that it may use, and returns the second one.
-pub fn pin_owner() -> Option<usize> {
-    let cpus = allowed_cpus();
-    if let Some(&first) = cpus.first() {
-        pin_to(first);
-    }
-    cpus.get(1).copied()
-}
-
-/// Minor page faults of the calling thread since it began.
-pub fn minor_faults() -> u64 {
-    let mut usage = MaybeUninit::<libc::rusage>::zeroed();
-    // SAFETY: the kernel writes one rusage to `usage`, which outlives the call.
-    unsafe { libc::getrusage(libc::RUSAGE_THREAD, usage.as_mut_ptr()) };
-    // SAFETY: an rusage is made of integers, and it was zeroed.
-    unsafe { usage.assume_init() }.ru_minflt as u64
-}
-
-/// Nanoseconds of the raw monotonic clock.
-pub fn now_ns() -> u64 {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the kernel writes one timespec to `time`, which outlives the call.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC_RAW, &mut time) };
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
-}
-
-/// A file in memory, in no directory. `/proc` shows the name.
-pub fn memory_file(name: &CStr) -> io::Result<File> {
-    Ok(memfd_create(name, MemfdFlags::CLOEXEC)?.into())
 }
 
 /// The capabilities that this thread may use; none if the kernel does not say.
@@ -152,56 +112,6 @@ pub fn is_ignored(signal: i32) -> bool {
     unsafe { libc::sigaction(signal, std::ptr::null(), action.as_mut_ptr()) };
     // SAFETY: zeroes are a sigaction: one with the default action.
     unsafe { action.assume_init() }.sa_sigaction == libc::SIG_IGN
-}
-
-/// Makes the kernel kill this process when its parent ends: more precisely, when the thread ends that started
-/// it. False if the parent has ended already.
-pub fn die_with(parent: u32) -> io::Result<bool> {
-    set_parent_process_death_signal(Some(Signal::KILL))?;
-    Ok(std::os::unix::process::parent_id() == parent)
-}
-
-/// What a hardware counter counts (`enum perf_hw_id`, linux/perf_event.h).
-#[derive(Clone, Copy, Debug)]
-#[repr(u64)]
-pub enum Hardware {
-    /// `PERF_COUNT_HW_CPU_CYCLES`: cycles of the core's own clock.
-    CoreCycles = 0,
-    /// `PERF_COUNT_HW_INSTRUCTIONS`.
-    Instructions = 1,
-}
-
-/// The first published form of `struct perf_event_attr` (64 bytes, PERF_ATTR_SIZE_VER0).
-#[derive(Default)]
-#[repr(C)]
-struct PerfAttr {
-    kind: u32,
-    size: u32,
-    config: u64,
-    sample_period: u64,
-    sample_type: u64,
-    read_format: u64,
-    flags: u64,
-    wakeup: u32,
-    bp_type: u32,
-    config1: u64,
-}
-
-const _: () = assert!(size_of::<PerfAttr>() == 64, "PERF_ATTR_SIZE_VER0");
-
-/// `exclude_kernel` and `exclude_hv` in the flags of a `perf_event_attr`.
-const USER_MODE_ONLY: u64 = 1 << 5 | 1 << 6;
-
-/// Opens a counter of the calling thread's user-mode events. Reading 8 bytes from the file returns the count.
-pub fn open_hardware_counter(what: Hardware) -> io::Result<File> {
-    let attr = PerfAttr { size: 64, config: what as u64, flags: USER_MODE_ONLY, ..PerfAttr::default() };
-    // SAFETY: perf_event_open reads `size` bytes of the attributes, which outlive the call.
-    let fd = unsafe { libc::syscall(libc::SYS_perf_event_open, &attr, 0, -1, -1, 0) };
-    if fd < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: the descriptor was opened just now, and nothing else owns it.
-    Ok(unsafe { File::from_raw_fd(fd as i32) })
 }
 
 /// Whether a call failed because this process, or the system, has no descriptor left.

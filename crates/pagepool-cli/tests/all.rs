@@ -1,7 +1,6 @@
 //! All tests of the public interface that do not need a process of their own, in one program: it is
 //! compiled and linked once. `cargo test -p pagepool-cli --test all NAME::` runs those of one file.
 
-mod bench;
 mod between;
 mod commands;
 mod crossing;
@@ -23,16 +22,20 @@ mod offloads;
 mod opening;
 mod output;
 mod picture;
-mod plot;
 mod privileges;
 mod probes;
+mod program;
 mod scrapes;
 mod screen;
 mod service_manager;
-mod soak;
 mod sparse;
 mod stacked;
 mod strangers;
 mod top;
 mod traffic;
 mod traffic_errors;
+
+/// The tested program: of this build, or the one that `PAGEPOOL` names.
+fn tested() -> std::ffi::OsString {
+    std::env::var_os("PAGEPOOL").unwrap_or_else(|| env!("CARGO_BIN_EXE_pagepool").into())
+}

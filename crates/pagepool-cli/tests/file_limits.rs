@@ -3,31 +3,11 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
 
+use crate::between::{Place, binary, capture, far_ends, frames, hosts, number, send, signal, text};
+use crate::program::limits::{limited, run};
 use pagepool_lab::TempFolder;
 use pagepool_link::TwoHostsParams;
-use serde_json::Value;
-
-use crate::between::{
-    Place, RUN_FOLDER, binary, capture, far_ends, frames, hosts, number, send, signal, text,
-};
-
-/// A command of this build with a limit, and what its shell does besides.
-fn limited(limit: &str, arguments: &[&str], redirection: &str) -> Command {
-    let plain = binary(arguments);
-    let mut command = Command::new("sh");
-    // `exec` keeps the process.
-    command.args(["-c", &format!("ulimit {limit}; exec \"$0\" \"$@\" {redirection}")]);
-    command.arg(plain.get_program()).args(plain.get_args());
-    command.env_remove("SSH_CONNECTION").env("PAGEPOOL_RUN", RUN_FOLDER);
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    command
-}
-
-fn run(mut command: Command) -> Output {
-    command.output().expect("every Linux has sh")
-}
 
 /// The names in a folder, in order.
 fn names(folder: &Path) -> Vec<String> {
@@ -47,7 +27,6 @@ fn a_limit_on_file_sizes_is_an_error_of_every_command() {
         &["--help"],
         &["export"],
         &["demo", "--on", "memory", "--seconds", "60", "--json=lines", "--publish=none"],
-        &["bench", "--quick", "--filter", "empty_loop"],
     ] {
         let output = run(limited("-f 0", arguments, &format!(">{}", out.display())));
         let said = text(&output.stderr);
@@ -99,31 +78,10 @@ fn a_limit_on_cpu_time_ends_a_run_with_its_verdict() {
 }
 
 #[test]
-fn a_limit_on_cpu_time_ends_the_bench_with_the_results_so_far() {
-    for json in [false, true] {
-        let bench = [&["bench", "--quick"][..], if json { &["--json"] } else { &[] }].concat();
-        let output = run(limited("-S -t 1", &bench, ""));
-        let (shown, said) = (text(&output.stdout), text(&output.stderr));
-        assert_eq!(output.status.code(), Some(1), "{:?}: {shown}{said}", output.status);
-        assert!(said.contains("the limit on CPU time is reached: "), "{said}");
-        let ran = match json {
-            true => serde_json::from_str(shown).is_ok_and(|all: Value| all["results"][0]["name"].is_string()),
-            false => shown.contains(" workloads, "),
-        };
-        assert!(ran, "{shown}{said}");
-    }
-}
-
-#[test]
 fn a_hyphen_is_the_name_of_no_file() {
-    for arguments in [
-        &["drop", "nope0", "--pcap", "-"][..],
-        &["export", "--textfile", "-"],
-        &["bench", "--plot", "-"],
-        &["bench", "--plot", "x.svg", "--peers", "-"],
-        &["bench", "--plot", "x.svg", "--results", "-"],
-        &["man", "--dir", "-"],
-    ] {
+    for arguments in
+        [&["drop", "nope0", "--pcap", "-"][..], &["export", "--textfile", "-"], &["man", "--dir", "-"]]
+    {
         let output = run(binary(arguments));
         let said = text(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {said}");

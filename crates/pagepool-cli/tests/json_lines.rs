@@ -1,69 +1,12 @@
 //! `--json=lines` and SIGUSR1, in every command that runs for a while, and the signals that end them.
 
 use std::io::BufRead;
-use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::between::{self, Place, Reading, binary, far_ends, frames, hosts, number, pass, wait_until};
+use crate::between::{self, Place, Reading, binary, far_ends, frames, hosts, number, pass};
+use crate::program::lines::{ask_and_end, check, check_sums};
 use pagepool_link::{TwoHosts, TwoHostsParams};
 use serde_json::Value;
-
-/// The parts of a line that have figures of queues.
-fn parts(line: &Value) -> Vec<&Value> {
-    let list = |key: &str| line[key].as_array().expect("a list").iter();
-    std::iter::once(&line["all"]).chain(list("interfaces")).chain(list("queues")).collect()
-}
-
-/// The counts of an object, with those by reason.
-fn counts(of: &Value) -> Vec<(String, i64)> {
-    let of = of.as_object().unwrap_or_else(|| panic!("no object: {of}"));
-    let plain = of.iter().filter_map(|(key, count)| Some((key.clone(), count.as_i64()?)));
-    let lost = of.get("lost").and_then(Value::as_object).into_iter().flatten();
-    let lost = lost.map(|(key, count)| (format!("lost.{key}"), count.as_i64().expect("a count")));
-    plain.chain(lost).collect()
-}
-
-/// Of each part, the sums over the lines are the totals of the last one.
-fn check_sums(figures: &[Value], of: impl Fn(&Value) -> Vec<&Value>) {
-    let last = figures.last().expect("the last line");
-    for (at, part) in of(last).into_iter().enumerate() {
-        let total = counts(&part["total"]);
-        assert!(!total.is_empty(), "{part}");
-        for (place, (key, total)) in total.into_iter().enumerate() {
-            let grown = |line: &Value| counts(&of(line)[at]["period"])[place].1;
-            let sum: i64 = figures.iter().map(grown).sum();
-            assert_eq!(sum, total, "{key} of part {at}: {last}");
-        }
-    }
-}
-
-/// What must hold of the lines of every run, of which the first one was read before.
-fn check(command: &str, queues: &[&str], first: &Value, figures: &[Value]) {
-    assert_eq!((&first["line"], &first["at"]), (&"first".into(), &0.0.into()), "{first}");
-    assert!(
-        first["process"].is_u64() && first["version"].is_string() && first["mode"].is_string(),
-        "{first}"
-    );
-    let last = figures.last().expect("the last line");
-    for line in [first].into_iter().chain(figures) {
-        assert_eq!(line["command"], command, "{line}");
-        let names: Vec<_> = line["queues"].as_array().expect("a list").iter().map(|of| &of["name"]).collect();
-        assert_eq!(names, queues, "{line}");
-        assert!(line["time"].as_f64().is_some_and(|time| time > 1.7e9), "{line}");
-        assert_eq!(line["line"] == "last", line.get("verdict").is_some(), "{line}");
-    }
-    assert_eq!(last["line"], "last");
-    let times: Vec<_> = figures.iter().map(|line| line["at"].as_f64().expect("a time")).collect();
-    assert!(times.is_sorted(), "{times:?}");
-    check_sums(figures, parts);
-    let verdict = &last["verdict"];
-    assert!(verdict["ok"].is_boolean() && verdict["failures"].is_array(), "{verdict}");
-    for queue in last["queues"].as_array().expect("a list") {
-        assert!(number(&queue["pool"], "hold") > 0 && queue["port"]["nic"].is_object(), "{queue}");
-        assert!(number(&queue["pages"], "out") > 0, "the receive ring has some: {queue}");
-    }
-    assert!(last["all"]["slow_after_warmup"] == 0, "{last}");
-}
 
 /// The verdict of a command on interfaces has the same totals.
 fn check_traffic(figures: &[Value]) {
@@ -104,31 +47,6 @@ fn the_lines_of_a_demo_in_memory_add_up_to_its_totals() {
             "{last}"
         );
     }
-}
-
-/// Has something move and asks for figures, twice, then ends the run. Where the machine is busy it is asked
-/// again until `moved` says that a line has what moved. A line is there although no next one is due: it was
-/// written at once.
-fn ask_and_end(
-    mut reading: Reading,
-    first: &Value,
-    signal: &str,
-    moves: impl Fn(),
-    moved: impl Fn(&Value) -> bool,
-) -> Vec<Value> {
-    let mut figures = Vec::new();
-    for _ in 0..2 {
-        moves();
-        figures.extend(reading.ask_until(&moved));
-    }
-    reading.signal(signal);
-    let (rest, status) = reading.rest();
-    assert_eq!(rest.len(), 1, "no figures are due: {rest:?}");
-    let verdict = &rest[0]["verdict"];
-    assert_eq!(status, Some(i32::from(verdict["ok"] != true)), "{verdict}");
-    assert_eq!(first["process"], reading.child.id());
-    figures.extend(rest);
-    figures
 }
 
 #[test]
@@ -253,57 +171,16 @@ fn sigusr1_prints_figures_of_a_command_on_interfaces() {
 }
 
 #[test]
-fn signals_query_and_end_a_demo_on_veth_and_a_soak() {
-    let name = "signals_query_and_end_a_demo_on_veth_and_a_soak";
-    for (arguments, beside, signal) in [
-        (&["demo", "--on", "veth"][..], "arrived", "-TERM"),
-        (&["soak"], "peers", "-HUP"),
-        (&["soak"], "peers", "-TERM"),
-    ] {
-        let more = ["--json=lines", "--stats-every", "0", "--seconds", "600"];
-        let child = binary(&[arguments, &more].concat()).spawn().expect("the binary was built for this test");
-        let mut reading = Reading::new(child);
-        let Some(first) = reading.first(name) else { return };
-        let arrived = if beside == "peers" { "arrived" } else { "packets" };
-        let moved = |line: &Value| line[beside]["period"][arrived].as_i64() > Some(0);
-        let figures = ask_and_end(reading, &first, signal, || (), moved);
-        check(arguments[0], &["near0:0", "near1:0"], &first, &figures);
-        check_sums(&figures, |line| vec![&line[beside]]);
-        let last = figures.last().expect("the last line");
-        assert_eq!(last[beside]["total"][arrived], last["verdict"]["packets"], "{last}");
-        assert!(number(&last["verdict"], "packets") > 0, "{last}");
-    }
-}
-
-/// A service manager and `pkill` send signals to the peers of a soak, too.
-#[test]
-fn a_soak_ends_in_order_if_its_peers_get_signals_too() {
-    let name = "a_soak_ends_in_order_if_its_peers_get_signals_too";
-    let arguments = ["soak", "--json=lines", "--stats-every", "0", "--seconds", "600"];
-    let arguments = [&arguments[..], &["--flap-every", "600", "--kill-every", "600"]].concat();
+fn signals_query_and_end_a_demo_on_veth() {
+    let name = "signals_query_and_end_a_demo_on_veth";
+    let arguments = ["demo", "--on", "veth", "--json=lines", "--stats-every", "0", "--seconds", "600"];
     let mut reading = Reading::new(binary(&arguments).spawn().expect("the binary was built for this test"));
-    if reading.first(name).is_none() {
-        return;
-    }
-    // What one sent arrived at the other, so both have begun.
-    reading.ask_until(|line| line["peers"]["total"]["arrived"].as_i64() > Some(0));
-    let children = std::fs::read_dir(format!("/proc/{}/task", reading.child.id())).expect("it runs");
-    let children: Vec<String> = children
-        .filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("children")).ok())
-        .flat_map(|children| children.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
-        .collect();
-    assert_eq!(children.len(), 2, "two peers: {children:?}");
-    for signal in ["-USR1", "-HUP", "-TERM"] {
-        let done = Command::new("kill").arg(signal).args(&children).status();
-        assert!(done.expect("every Linux has kill").success());
-    }
-    let is_pending = |child: &String| {
-        let status = std::fs::read_to_string(format!("/proc/{child}/status")).expect("nobody waited for it");
-        status.lines().any(|line| line.contains("Pnd:") && !line.ends_with("\t0000000000000000"))
-    };
-    wait_until("they have taken the signals", || !children.iter().any(is_pending));
-    reading.ask();
-    reading.signal("-TERM");
-    let (rest, _) = reading.rest();
-    assert!(rest.last().is_some_and(|last| last["verdict"]["missing"] == 0), "{rest:?}");
+    let Some(first) = reading.first(name) else { return };
+    let moved = |line: &Value| line["arrived"]["period"]["packets"].as_i64() > Some(0);
+    let figures = ask_and_end(reading, &first, "-TERM", || (), moved);
+    check("demo", &["near0:0", "near1:0"], &first, &figures);
+    check_sums(&figures, |line| vec![&line["arrived"]]);
+    let last = figures.last().expect("the last line");
+    assert_eq!(last["arrived"]["total"]["packets"], last["verdict"]["packets"], "{last}");
+    assert!(number(&last["verdict"], "packets") > 0, "{last}");
 }

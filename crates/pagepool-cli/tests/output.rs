@@ -1,24 +1,21 @@
 //! Where what a command prints cannot be written, or its terminal is closed: it ends in order, and says why
 //! unless whoever read it went.
 
-use std::fs::File;
 use std::io::Read;
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
 
 use crate::between::{Place, binary, far_ends, frames, hosts, number, ok, pass, signal, text, wait_until};
 use pagepool_link::{Netlink, TwoHostsParams};
 
+use crate::program::unwritable::{closed, full, left, refused};
+
 /// Commands that print without an interface.
-const PRINTING: [&[&str]; 11] = [
+const PRINTING: [&[&str]; 7] = [
     &["--help"],
     &["--version"],
     &["drop", "--help"],
     &["man"],
     &["completions", "bash"],
-    &["bench", "--list"],
-    &["bench", "--quick", "--filter", "empty_loop"],
-    &["bench", "--quick", "--filter", "empty_loop", "--json"],
-    &["bench", "mtu", "--quick"],
     &["demo", "--on", "memory", "--seconds", "600"],
     &["demo", "--on", "memory", "--seconds", "1", "--json"],
 ];
@@ -29,32 +26,6 @@ const RUNNING: [&[&str]; 4] = [
     &["forward", "near0", "near1"],
     &["gen", "near0", "--rate", "100"],
 ];
-
-fn full() -> File {
-    File::options().write(true).open("/dev/full").expect("every Linux has it")
-}
-
-/// A pipe that nobody reads.
-fn closed() -> Stdio {
-    let (reader, writer) = std::io::pipe().expect("a pipe");
-    drop(reader);
-    writer.into()
-}
-
-/// It could not print, and says so.
-fn refused(arguments: &[&str], output: &Output) {
-    let said = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{arguments:?}: {said}");
-    let why = "pagepool: cannot write results: No space left on device\n";
-    assert!(said.ends_with(why), "{arguments:?}: {said}");
-}
-
-/// Whoever read it went: it ends without a word, and with one of these statuses.
-fn left(arguments: &[&str], output: &Output, statuses: &[i32]) {
-    assert_eq!(text(&output.stderr), "", "{arguments:?}");
-    let status = output.status.code().expect("no signal ends it");
-    assert!(statuses.contains(&status), "{arguments:?}: {status}");
-}
 
 #[test]
 fn what_cannot_be_printed_is_said_and_is_a_status() {
@@ -73,9 +44,7 @@ fn what_cannot_be_printed_is_said_and_is_a_status() {
 
 #[test]
 fn errors_set_the_exit_status_even_without_a_working_stderr() {
-    for (arguments, status) in
-        [(&["drop", "nope0"][..], 1), (&["drop"], 2), (&["bench", "--filter", "x!"], 1)]
-    {
+    for (arguments, status) in [(&["drop", "nope0"][..], 1), (&["drop"], 2)] {
         for errors in [full().into(), closed()] {
             let ended = binary(arguments).stderr::<Stdio>(errors).status();
             assert_eq!(

@@ -1,54 +1,13 @@
 //! What a terminal shows: nothing wraps, figures are drawn in place, and colours are there where they are
 //! wanted. A pipe gets plain lines.
 
-use crate::between;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::between::{Place, Sets, binary, far_ends, hosts, text};
+use crate::program::terminal::{assert_fits, has_script, on_terminal};
 use pagepool_link::{TwoHosts, TwoHostsParams};
-
-/// The binary with these arguments on a terminal of this size, in which `script` runs it.
-fn on_terminal(arguments: &str, columns: usize, rows: usize) -> Command {
-    let run = env!("CARGO_BIN_EXE_pagepool");
-    let script = format!("stty cols {columns} rows {rows}; exec {run} {arguments}");
-    let mut command = Command::new("script");
-    command.args(["-q", "-e", "-c", &script, "/dev/null"]);
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    command
-        .env("TERM", "xterm")
-        .env_remove("NO_COLOR")
-        .env_remove("CLICOLOR_FORCE")
-        .env_remove("SSH_CONNECTION");
-    command.env("PAGEPOOL_RUN", between::RUN_FOLDER);
-    command
-}
-
-fn has_script(test: &str) -> bool {
-    let found = Command::new("script").arg("--version").output().is_ok();
-    if !found {
-        println!("SKIP {test}: this machine has no `script` (util-linux)");
-    }
-    found
-}
-
-/// A text without what moves the cursor and colours it.
-fn plain(shown: &str) -> String {
-    let mut parts = shown.split("\x1b[");
-    let first = parts.next().unwrap_or_default().to_owned();
-    parts.fold(first, |text, part| {
-        let end = part.find(|of: char| of.is_ascii_alphabetic()).map_or(part.len(), |at| at + 1);
-        text + &part[end..]
-    })
-}
-
-fn assert_fits(shown: &str, columns: usize) {
-    let plain = plain(shown);
-    let mut lines = plain.split(['\n', '\r']); // a line of progress ends without a new one
-    let wide = lines.find(|line| line.trim_end().chars().count() > columns);
-    assert_eq!(wide, None, "{plain}");
-}
 
 /// What `forward` shows while frames come.
 fn forwarded(hosts: &TwoHosts, command: Command) -> String {
@@ -108,7 +67,6 @@ fn every_command_fits_a_usual_screen() {
         "gen near0 --rate 1000 --seconds 2",
         "demo --seconds 2",
         "demo --action echo --seconds 2",
-        "soak --seconds 5 --stats-every 1 --flap-every 3 --kill-every 1",
     ] {
         let shown = forwarded(&hosts, on_terminal(arguments, 80, 24));
         if shown.contains("CAP_") {
@@ -117,7 +75,7 @@ fn every_command_fits_a_usual_screen() {
         }
         let ends = ["PASS: ", "FAIL: ", "No packets moved"];
         assert!(ends.iter().any(|end| shown.contains(end)), "{arguments}: {shown:?}");
-        let is_table = arguments.starts_with("demo") || arguments.starts_with("soak"); // a row each time
+        let is_table = arguments.starts_with("demo"); // a row each time
         assert!(is_table || shown.contains("\x1b[K"), "{arguments}: figures are drawn in place: {shown:?}");
         assert_fits(&shown, 80);
     }
@@ -165,20 +123,6 @@ fn beside_json_progress_ends_and_figures_are_folded() {
     let run = || forwarded(&hosts, on_terminal(figures, 80, 24));
     let figures = (0..9).map(|_| run()).find(|shown| shown.contains("s  in ")).expect("once a second");
     assert_fits(&figures, 80);
-}
-
-#[test]
-fn a_bench_says_how_far_it_is_and_fits() {
-    let name = "a_bench_says_how_far_it_is_and_fits";
-    if !has_script(name) {
-        return;
-    }
-    let output = on_terminal("bench --quick --filter page_direct", 80, 24).output().expect("it is there");
-    let shown = text(&output.stdout);
-    assert!(shown.contains("\rbench: 1 of "), "{shown:?}");
-    assert_fits(shown, 80);
-    let errors = binary(&["bench", "--quick", "--filter", "page_direct"]).output().expect("it was built");
-    assert_eq!(text(&errors.stderr), "", "no progress in a pipe");
 }
 
 #[test]

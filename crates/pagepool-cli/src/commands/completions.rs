@@ -3,7 +3,7 @@
 use std::io;
 use std::process::ExitCode;
 
-use clap::{Args, Command, CommandFactory};
+use clap::{Args, CommandFactory};
 use clap_complete::{Generator, Shell};
 
 use crate::commands::Cli;
@@ -26,17 +26,7 @@ impl RunCommand for CompletionsArgs {
 }
 
 pub fn write_script(shell: Shell, to: &mut dyn io::Write) -> io::Result<()> {
-    let mut command = visible(&Cli::command()).bin_name("pagepool").version(env!("CARGO_PKG_VERSION"));
+    let mut command = Cli::command().bin_name("pagepool");
     command.build();
     shell.try_generate(&command, to)
-}
-
-/// A copy without hidden commands, which `clap_complete` would list like any other.
-fn visible(command: &Command) -> Command {
-    let below = command.get_subcommands().filter(|below| !below.is_hide_set()).map(visible);
-    Command::new(command.get_name().to_owned())
-        .disable_help_flag(command.is_disable_help_flag_set())
-        .about(command.get_about().cloned().unwrap_or_default())
-        .args(command.get_arguments())
-        .subcommands(below)
 }

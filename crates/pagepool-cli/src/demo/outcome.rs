@@ -165,7 +165,7 @@ mod tests {
         let known = last_line(&dropped, &[]);
         let lost = "33.3 % of 15 packets were lost (not forwarded 20.0 %, transmit 13.3 %)";
         assert_eq!(known, format!("PASS: {}; {lost}", figures::WELL));
-        let limited = dropped.verdict(&[], LossLimit::of(33.0)).to_string();
+        let limited = dropped.verdict(&[], LossLimit { max_loss: Some(33.0) }).to_string();
         assert!(limited.contains("\nFAIL: more packets were lost than --max-loss 33 allows; "), "{limited}");
         (dropped.sent, dropped.end[0].nic.rx_no_buffer) = (19, 4);
         assert!(!last_line(&dropped, &[]).contains("FAIL"), "a receive ring is one, too");

@@ -23,8 +23,8 @@ pub struct FigureOptions {
     json: Option<JsonForm>,
     /// Time between figures; 0: none [default: 1]
     ///
-    /// The default of soak is 5. With --json=end it is 0, and figures go to standard error. SIGUSR1 prints
-    /// the figures at once, even with 0.
+    /// With --json=end the default is 0, and figures go to standard error. SIGUSR1 prints the figures at
+    /// once, even with 0.
     #[arg(long, value_name = "SECONDS", value_parser = interval, help_heading = OUTPUT)]
     stats_every: Option<u64>,
 }

@@ -14,14 +14,7 @@ pub struct LossLimit {
     /// PERCENT of the packets, such as 5 or 0.1. The last line of the verdict always says which share was
     /// lost, and where.
     #[arg(long, value_name = "PERCENT", value_parser = percent, help_heading = OUTPUT)]
-    max_loss: Option<f64>,
-}
-
-#[cfg(test)]
-impl LossLimit {
-    pub fn of(max_loss: f64) -> Self {
-        Self { max_loss: Some(max_loss) }
-    }
+    pub max_loss: Option<f64>,
 }
 
 fn percent(text: &str) -> Result<f64, String> {

@@ -229,7 +229,7 @@ mod tests {
         let lost = "25.0 % of 8 packets were lost (transmit 25.0 %)";
         let verdict = |max_loss| {
             let mut verdict = Verdict::new("every buffer was returned");
-            verdict.loss(&LossShare::new(8, [("transmit", 2)], LossLimit::of(max_loss)));
+            verdict.loss(&LossShare::new(8, [("transmit", 2)], LossLimit { max_loss: Some(max_loss) }));
             verdict.all_returned();
             verdict
         };

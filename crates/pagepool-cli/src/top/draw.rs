@@ -184,7 +184,7 @@ mod tests {
         assert!(
             expected == shown,
             "{name} is now\n{shown}\nand was\n{expected}\n\
-             PAGEPOOL_BLESS=1 cargo test -p pagepool-cli --bin pagepool screens"
+             PAGEPOOL_BLESS=1 cargo test -p pagepool-cli --lib screens"
         );
     }
 

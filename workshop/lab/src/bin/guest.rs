@@ -287,12 +287,13 @@ fn print(result: &CaseResult) {
 
 /// Builds the command and the tests with cargo.
 fn build(options: &mut CaseOptions) -> Result<(), GuestError> {
-    let wanted = CASES.iter().filter(|case| options.wants(case));
-    let has_tests = wanted.filter_map(Case::tests_of).next().is_some();
+    let wanted: Vec<_> = CASES.iter().filter(|case| options.wants(case)).collect();
+    let has_tests = wanted.iter().any(|case| case.tests_of().is_some());
     if options.programs.pagepool.as_os_str().is_empty() {
-        let command = built(&["build", "--release", "-p", "pagepool-cli"])?;
-        let command = command.into_iter().find(|program| program.target == "pagepool");
-        options.programs.pagepool = command.map(|program| program.path).unwrap_or_default();
+        options.programs.pagepool = released("pagepool-cli", "pagepool")?;
+    }
+    if wanted.iter().any(|case| case.uses_bench()) {
+        options.programs.bench = released("pagepool-bench", "pagepool-bench")?;
     }
     if has_tests {
         let programs = built(&["test", "--workspace", "--no-run", "--test", "all"])?.into_iter();
@@ -300,6 +301,13 @@ fn build(options: &mut CaseOptions) -> Result<(), GuestError> {
         options.programs.tests = tests.map(|program| (program.krate, program.path)).collect();
     }
     Ok(())
+}
+
+/// Builds a program of a package. Returns its path.
+fn released(package: &str, program: &str) -> Result<PathBuf, GuestError> {
+    let programs = built(&["build", "--release", "-p", package])?;
+    let found = programs.into_iter().find(|built| built.target == program);
+    Ok(found.map(|built| built.path).unwrap_or_default())
 }
 
 struct Built {

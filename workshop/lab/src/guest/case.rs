@@ -60,6 +60,11 @@ impl Case {
         crates.iter().find(|(call, _)| self.script.contains(call)).map(|(_, name)| *name)
     }
 
+    /// Whether the commands run `pagepool-bench`.
+    pub fn uses_bench(&self) -> bool {
+        self.script.contains("$BENCH ")
+    }
+
     pub(super) fn uses_xdp_tools(&self) -> bool {
         self.script.contains("/cases/xdp_tools")
     }

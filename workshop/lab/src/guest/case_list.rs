@@ -154,13 +154,13 @@ pub const CASES: &[Case] = &[
     Case::new("nodes", "drop", DROP_ON_NODES),
     Case::new("nodes", "gen", GEN_ON_NODES),
     Case::new("nodes", "doctor", DOCTOR_OF_NODES),
-    Case::new("nodes", "bench numa", "$P bench numa --quick"),
+    Case::new("nodes", "bench numa", "$BENCH numa --quick"),
     Case {
         expected: &["test result: ok", "2 nodes of this machine: memory of"],
         ..test("nodes", "tests of nodes", "core_test nodes")
     },
     by_hand(Case::new("8 nodes", "drop", DROP_ON_8_NODES)),
-    by_hand(Case::new("8 nodes", "bench numa", "$P bench numa --quick")),
+    by_hand(Case::new("8 nodes", "bench numa", "$BENCH numa --quick")),
     Case::new("cards", "drop", "MODE=copy; . /cases/drop"),
     Case::new("cards", "gen", "MODE=copy; . /cases/gen"),
     Case::new("cards", "echo", "MODE=copy; . /cases/echo"),

@@ -31,6 +31,8 @@ const NO_TESTS: &str = "test result: ok. 0 passed";
 pub struct Programs {
     /// The command `pagepool`.
     pub pagepool: PathBuf,
+    /// The program `pagepool-bench`, if a case uses it.
+    pub bench: PathBuf,
     /// The test binaries (`tests/all.rs`), by crate name.
     pub tests: BTreeMap<String, PathBuf>,
 }
@@ -99,6 +101,9 @@ impl CaseRun {
             guest.files.push((setpriv, "/root/setpriv".into()));
         }
         guest.files.push((programs.pagepool.clone(), "/root/pagepool".into()));
+        if self.cases.iter().any(Case::uses_bench) {
+            guest.files.push((programs.bench.clone(), "/root/pagepool-bench".into()));
+        }
         for name in self.cases.iter().filter_map(Case::tests_of).collect::<BTreeSet<_>>() {
             if let Some(binary) = programs.tests.get(name) {
                 guest.files.push((binary.clone(), format!("/root/tests/{name}")));

@@ -1,5 +1,6 @@
 # Functions of the cases. The cards eth0 and eth1 are on one wire; eth2 and eth3, if they exist, on another.
 P=/root/pagepool
+BENCH=/root/pagepool-bench
 MODE=zerocopy
 skip() { echo "SKIP: $*"; exit 77; }
 fail() { echo "FAILED: $*"; exit 1; }

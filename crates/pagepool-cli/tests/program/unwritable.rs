@@ -1,0 +1,32 @@
+//! Outputs that cannot be written, and how a program ends that prints there.
+
+use std::fs::File;
+use std::process::{Output, Stdio};
+
+use super::text;
+
+pub fn full() -> File {
+    File::options().write(true).open("/dev/full").expect("every Linux has it")
+}
+
+/// A pipe that nobody reads.
+pub fn closed() -> Stdio {
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    drop(reader);
+    writer.into()
+}
+
+/// It could not print, and says so.
+pub fn refused(arguments: &[&str], output: &Output) {
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{arguments:?}: {said}");
+    let why = "pagepool: cannot write results: No space left on device\n";
+    assert!(said.ends_with(why), "{arguments:?}: {said}");
+}
+
+/// Whoever read it went: it ends without a word, and with one of these statuses.
+pub fn left(arguments: &[&str], output: &Output, statuses: &[i32]) {
+    assert_eq!(text(&output.stderr), "", "{arguments:?}");
+    let status = output.status.code().expect("no signal ends it");
+    assert!(statuses.contains(&status), "{arguments:?}: {status}");
+}

@@ -1,0 +1,229 @@
+//! `pagepool-bench across`: the cost of passing buffers to a second core that returns them, beside DPDK's
+//! default mempool.
+//!
+//! Each row of a round runs ours, then theirs, with `line_round_trip` before and after. Two CPUs of a virtual
+//! machine are sometimes near each other and sometimes far, which changes figures by a factor of two to four.
+//! Therefore a ratio comes from one pair of runs, and counts only if the CPUs were near, or far, all the
+//! time. Each round creates new pools and a new mempool, because the place of memory changes figures, too.
+
+use serde::Serialize;
+
+use super::{Report, table};
+use crate::measure::clock;
+use crate::measure::counted::{Rule, check};
+use crate::measure::measure;
+use crate::measure::summary::Summary;
+use crate::measure::workload::{MakeReady, Plan};
+use crate::rivals::mempool::{Mempool, MempoolProgram, huge_pages_reserved};
+use crate::rivals::spsc::BURST;
+use crate::sys;
+use crate::workloads::{frags, remote, yardsticks};
+use pagepool_cli::report::output;
+
+/// From this round trip of a line on, CPUs count as far.
+const NEAR_NS: f64 = 280.0;
+/// For the round trip.
+const LOOK: Plan = Plan { repeats: 3, buffers: 2048 };
+
+/// A row: our workload, and the mempool's.
+struct AcrossCase {
+    calls: &'static str,
+    moves: &'static str,
+    touch: bool,
+    bulk: usize,
+    ready: MakeReady,
+    rules: &'static [Rule],
+}
+
+const fn case(
+    calls: &'static str,
+    moves: &'static str,
+    touch: bool,
+    bulk: usize,
+    ready: MakeReady,
+    rules: &'static [Rule],
+) -> AcrossCase {
+    AcrossCase { calls, moves, touch, bulk, ready, rules }
+}
+
+const HANDLES: &str = "handles, 16 bytes";
+const PACKED: &str = "packed, 8 bytes";
+const BATCHES: &str = "batches in place";
+const FRAGS: &str = "handles of 2 KiB fragments";
+const PACKED_FRAGS: &str = "packed 2 KiB fragments";
+const PAGES_HOME: &[Rule] = remote::BY_MESSAGE;
+const FRAGS_HOME: &[Rule] = frags::OF_HUGE;
+
+const CASES: &[AcrossCase] = &[
+    case("single", HANDLES, false, 1, remote::singly::<false>, PAGES_HOME),
+    case("single, touched", HANDLES, true, 1, remote::singly::<true>, PAGES_HOME),
+    case("bulk of 32", HANDLES, false, BURST, remote::in_bulk::<false>, PAGES_HOME),
+    case("bulk of 32, touched", HANDLES, true, BURST, remote::in_bulk::<true>, PAGES_HOME),
+    case("single", PACKED, false, 1, remote::packed_singly::<false>, PAGES_HOME),
+    case("single, touched", PACKED, true, 1, remote::packed_singly::<true>, PAGES_HOME),
+    case("bulk of 32", PACKED, false, BURST, remote::packed_in_bulk::<false>, PAGES_HOME),
+    case("bulk of 32, touched", PACKED, true, BURST, remote::packed_in_bulk::<true>, PAGES_HOME),
+    case("bulk of 32", BATCHES, false, BURST, remote::batches::<false>, PAGES_HOME),
+    case("bulk of 32, touched", BATCHES, true, BURST, remote::batches::<true>, PAGES_HOME),
+    case("single, touched", FRAGS, true, 1, frags::huge_frags::<true>, FRAGS_HOME),
+    case("bulk of 32", FRAGS, false, BURST, frags::huge_frags_in_bulk::<false>, FRAGS_HOME),
+    case("bulk of 32, touched", FRAGS, true, BURST, frags::huge_frags_in_bulk::<true>, FRAGS_HOME),
+    case("bulk of 32", PACKED_FRAGS, false, BURST, frags::packed_huge_frags::<false>, FRAGS_HOME),
+    case("bulk of 32, touched", PACKED_FRAGS, true, BURST, frags::packed_huge_frags::<true>, FRAGS_HOME),
+];
+
+#[derive(Clone, Copy, Debug, Serialize)]
+struct AcrossPair {
+    /// The round trip of a cache line, before and after.
+    line_ns: [f64; 2],
+    ours_ns: f64,
+    mempool_ns: Option<f64>,
+}
+
+impl AcrossPair {
+    /// `None` if it changed.
+    fn state(&self) -> Option<AcrossState> {
+        let [before, after] = self.line_ns.map(|ns| ns < NEAR_NS);
+        (before == after).then_some(if before { AcrossState::Near } else { AcrossState::Far })
+    }
+}
+
+/// The distance of the two CPUs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum AcrossState {
+    Near,
+    Far,
+}
+
+impl AcrossState {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Near => "near",
+            Self::Far => "far",
+        }
+    }
+}
+
+#[derive(Serialize)]
+pub struct AcrossRow {
+    calls: &'static str,
+    moves: &'static str,
+    pairs: Vec<AcrossPair>,
+}
+
+pub fn run(plan: Plan, rounds: usize) -> Result<Report<Vec<AcrossRow>>, String> {
+    let cpus = sys::two_cpus().ok_or("requires a second CPU, but this process may use only one")?;
+    sys::pin_to(cpus[0]);
+    let program = MempoolProgram::compile();
+    let row = |case: &AcrossCase| AcrossRow { calls: case.calls, moves: case.moves, pairs: Vec::new() };
+    let mut rows: Vec<AcrossRow> = CASES.iter().map(row).collect();
+    let mut failed = Vec::new();
+    for round in 1..=rounds {
+        output::progress(format_args!("bench across: round {round} of {rounds}"));
+        let mut mempool = program.as_ref().ok().map(|program| program.start(cpus)).transpose()?;
+        for (case, row) in CASES.iter().zip(&mut rows) {
+            row.pairs.push(pair(plan, case, mempool.as_mut(), cpus[1], &mut failed)?);
+        }
+    }
+    let head =
+        ["calls", "ours moves", "lines", "rounds", "ours ns", "min to max", "mempool", "min to max", "ratio"];
+    let mut table = table(&[&head[..], &["min to max"]].concat(), 3);
+    for row in &rows {
+        for state in [AcrossState::Near, AcrossState::Far] {
+            cells(row, state).map(|cells| table.add_row(cells));
+        }
+    }
+    Ok(Report { name: "across", about: about(cpus, &program, &rows), results: rows, table, failed })
+}
+
+fn pair(
+    plan: Plan,
+    case: &AcrossCase,
+    mempool: Option<&mut Mempool>,
+    second: usize,
+    failed: &mut Vec<String>,
+) -> Result<AcrossPair, String> {
+    let before = look(second)?;
+    let ours = measure(plan, (case.ready)()?, None, Some(second))?.own;
+    if let Err(why) = check(&ours.counted, case.rules, ours.buffers) {
+        failed.push(format!("{}, {}: {why}", case.calls, case.moves));
+    }
+    let theirs = mempool.map(|mempool| mempool.measure(case.touch, case.bulk, plan)).transpose()?;
+    let ours_ns = Summary::median(&ours.ticks).ok_or("no repetitions")? / clock::ticks_per_ns();
+    let mempool_ns = theirs.and_then(|ns| Summary::median(&ns));
+    Ok(AcrossPair { line_ns: [before, look(second)?], ours_ns, mempool_ns })
+}
+
+/// The round trip of a cache line to the second CPU, in nanoseconds.
+fn look(second: usize) -> Result<f64, String> {
+    let ticks = measure(LOOK, yardsticks::line_round_trip()?, None, Some(second))?.own.ticks;
+    Ok(Summary::median(&ticks).ok_or("no repetitions")? / clock::ticks_per_ns())
+}
+
+/// A line of the table, if this state occurred.
+fn cells(row: &AcrossRow, state: AcrossState) -> Option<Vec<String>> {
+    let pairs: Vec<_> = row.pairs.iter().filter(|pair| pair.state() == Some(state)).collect();
+    let of = |figure: fn(&AcrossPair) -> Option<f64>| {
+        Summary::of(&pairs.iter().filter_map(|pair| figure(pair)).collect::<Vec<_>>())
+    };
+    let ours = of(|pair| Some(pair.ours_ns));
+    ours?;
+    let mempool = of(|pair| pair.mempool_ns);
+    let ratio = of(|pair| Some(pair.ours_ns / pair.mempool_ns?));
+    let mut cells = vec![row.calls.into(), row.moves.into(), state.name().into(), pairs.len().to_string()];
+    for summary in [ours, mempool, ratio] {
+        let words = |Summary { min, med, max }| [format!("{med:.2}"), format!("{min:.2} to {max:.2}")];
+        cells.extend(summary.map_or(["-".into(), "-".into()], words));
+    }
+    Some(cells)
+}
+
+fn about(cpus: [usize; 2], program: &Result<MempoolProgram, String>, rows: &[AcrossRow]) -> String {
+    let lines: Vec<f64> = rows.iter().flat_map(|row| &row.pairs).flat_map(|pair| pair.line_ns).collect();
+    let Summary { min, med, max } = Summary::of(&lines).unwrap_or(Summary { min: 0.0, med: 0.0, max: 0.0 });
+    let mixed = rows.iter().flat_map(|row| &row.pairs).filter(|pair| pair.state().is_none()).count();
+    let theirs = match program {
+        Ok(program) => format!("mempool: DPDK {}, ring_mp_mc, 8191 objects of 2048 bytes", program.version),
+        Err(why) => format!("mempool: not measured: {why}"),
+    };
+    let huge = if huge_pages_reserved() {
+        "in huge pages, both"
+    } else {
+        "without huge pages: fewer than 32 of 2 MiB are free; /proc/sys/vm/nr_hugepages reserves them"
+    };
+    format!(
+        "per buffer: CPU {} allocates and hands over bursts of 32 through a ring of 1024, CPU {} returns;\n\
+         ours: 3072 pages or fragments, a lane of 8192 slots, a cache of 512; their ring and cache have the \
+         same sizes;\n\
+         touched: the first CPU writes 8 bytes of each buffer's first line, the second reads them;\n\
+         {theirs}; {huge};\n\
+         line_round_trip {med:.0} ns ({min:.0} to {max:.0}); near: below {NEAR_NS}; medians of rounds, \
+         ratios within a round;\n\
+         {mixed} pairs left out, because the state changed in between",
+        cpus[0], cpus[1],
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pair_at(line_ns: [f64; 2], ours_ns: f64) -> AcrossPair {
+        AcrossPair { line_ns, ours_ns, mempool_ns: Some(4.0) }
+    }
+
+    #[test]
+    fn states_are_never_mixed() {
+        let pairs = vec![
+            pair_at([60.0, 70.0], 2.0),
+            pair_at([60.0, 400.0], 90.0),
+            pair_at([420.0, 400.0], 12.0),
+            pair_at([60.0, 60.0], 4.0),
+        ];
+        let row = AcrossRow { calls: "single", moves: HANDLES, pairs };
+        let near = cells(&row, AcrossState::Near).expect("two pairs");
+        assert_eq!(near[3..], ["2", "3.00", "2.00 to 4.00", "4.00", "4.00 to 4.00", "0.75", "0.50 to 1.00"]);
+        let far = cells(&row, AcrossState::Far).expect("one pair");
+        assert_eq!(far[3..6], ["1", "12.00", "12.00 to 12.00"]);
+    }
+}

@@ -1,0 +1,73 @@
+//! The options of `pagepool-soak`, which starts itself again as its peers.
+
+use std::process::ExitCode;
+
+use clap::{Args, Parser, Subcommand};
+use pagepool_cli::engine::interrupt::listen;
+use pagepool_cli::queues::published_run::PublishOptions;
+use pagepool_cli::report::figure_options::FigureOptions;
+use pagepool_cli::report::loss::LossLimit;
+use pagepool_cli::run_command::RunCommand;
+
+use crate::peer::{self, PeerParams};
+use crate::run::soak;
+use crate::schedule::Schedule;
+
+/// Forward at full load while interfaces go down and peers are killed, and account for every packet and page
+#[derive(Parser)]
+#[command(
+    name = "pagepool-soak",
+    version,
+    args_conflicts_with_subcommands = true,
+    disable_help_subcommand = true
+)]
+pub struct SoakOptions {
+    #[command(flatten)]
+    soak: SoakArgs,
+    #[command(subcommand)]
+    process: Option<SoakProcess>,
+}
+
+#[derive(Args, Clone, Copy, Debug)]
+#[command(mut_arg("stats_every", |arg| arg.help(STATS_EVERY).long_help(STATS_EVERY_LONG)))]
+struct SoakArgs {
+    #[command(flatten)]
+    schedule: Schedule,
+    #[command(flatten)]
+    limit: LossLimit,
+    #[command(flatten)]
+    figures: FigureOptions,
+    #[command(flatten)]
+    publish: PublishOptions,
+}
+
+/// The help of the option that has another default than in the command.
+const STATS_EVERY: &str = "Time between figures; 0: none [default: 5]";
+const STATS_EVERY_LONG: &str = "Time between figures; 0: none [default: 5]
+
+With --json=end the default is 0, and figures go to standard error. SIGUSR1 prints the figures at once, even \
+with 0.";
+
+/// The processes that a soak starts.
+#[derive(Subcommand)]
+enum SoakProcess {
+    /// A peer
+    #[command(hide = true)]
+    Peer(PeerParams),
+}
+
+impl RunCommand for SoakOptions {
+    fn run(&self) -> Result<ExitCode, String> {
+        match &self.process {
+            Some(SoakProcess::Peer(params)) => peer::run(params),
+            None => self.soak.run(),
+        }
+    }
+}
+
+impl RunCommand for SoakArgs {
+    fn run(&self) -> Result<ExitCode, String> {
+        let _published = self.publish.publish("soak");
+        soak(&self.schedule, self.figures, self.publish.holders(), self.limit, &listen()?)
+    }
+}

@@ -1,0 +1,52 @@
+//! Runs the forwarding loop under the faults.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use pagepool::Holders;
+
+use crate::fault_injector::{FaultInjector, FaultReport};
+use crate::live::{SoakFigures, SoakSnapshot};
+use crate::outcome::SoakResult;
+use crate::schedule::Schedule;
+use pagepool_cli::demo::veth::{self, VethSetup};
+use pagepool_cli::engine::interrupt::RunSignals;
+use pagepool_cli::engine::run_state::{Phase, RunState, Sample};
+use pagepool_cli::report::figure_options::FigureOptions;
+use pagepool_cli::report::loss::LossLimit;
+
+const MTU: u32 = 1500;
+
+pub fn soak(
+    schedule: &Schedule,
+    options: FigureOptions,
+    holders: Holders,
+    limit: LossLimit,
+    signals: &RunSignals,
+) -> Result<ExitCode, String> {
+    let setup =
+        VethSetup::new(MTU, None, holders).map_err(|why| format!("soak requires AF_XDP over veth: {why}"))?;
+    let (mode, VethSetup { task, hosts }) = (setup.mode(), setup);
+    let homes = task.homes();
+    let state = Arc::new(RunState::new(1));
+    let forwarding = veth::start(task, &state, &hosts)?;
+    let warm = state.sample();
+    let mut injector = FaultInjector::new(&hosts, &state, schedule)?;
+    let mut figures = SoakFigures::begin(options, warm.clone(), schedule, &mode);
+    state.move_to(Phase::Traffic);
+    let injected = injector.run(&mut figures, signals).and_then(|()| injector.quiet());
+    state.move_to(Phase::Draining);
+    forwarding.join().map_err(|_| "the forwarding thread panicked".to_owned())?;
+    injected?;
+    let faults = injector.end()?;
+    let (sample, end) = (state.sample(), at_end(&faults));
+    let result = SoakResult { mode, faults, warm: warm.ports, end: sample.ports.clone() };
+    Ok(figures.end(SoakSnapshot { sample, ..end }, &result.verdict(&homes, limit)))
+}
+
+fn at_end(faults: &FaultReport) -> SoakSnapshot {
+    let FaultReport { seconds, flaps, kills, peers, ref flow, .. } = *faults;
+    let (at, sample) = (Duration::from_secs_f64(seconds), Sample::default());
+    SoakSnapshot { at, sample, peers, flaps, kills, outage: flow.silence }
+}
