@@ -12,8 +12,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::installed::{compiled, compiled_with, has};
-use pagepool::observe::{EntryView, RunFolder};
 use pagepool_lab::{Namespace, NumberedFrames, Tally, TempFolder, TwoHosts, TwoHostsParams, or_skip};
+use pagepool_watch::{EntryView, RunFolder};
 
 /// Nothing here takes as long.
 const LIMIT: Duration = Duration::from_secs(60);

@@ -15,12 +15,12 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use crate::between::{LIMIT, Place, Running, Sets, binary, frames, hosts, signal, text, wait_until};
-use pagepool::observe::RunFolder;
 use pagepool::{Arena, ArenaParams, Backing, Bound, Holders, PageBuf, Pool, PoolParams, Tag, Topology};
 use pagepool_lab::{
     FrameGenerator, GeneratorMode, GeneratorParams, Namespace, TempFolder, TwoHosts, TwoHostsParams,
 };
 use pagepool_net::link::{Ethtool, KernelPagePools, Netlink, Offload};
+use pagepool_watch::RunFolder;
 use serde_json::Value;
 
 /// Which illness a program that this test starts shall have.

@@ -78,7 +78,6 @@
 //! # Features
 //!
 //! * `bytes`: buffers, frames and packets as `bytes::Bytes`, without a copy.
-//! * `metrics`: what [`observe`] shows, as metrics for Prometheus.
 //! * `usdt`: at each [`PoolProbe`] a `nop` and an ELF note, for bpftrace, perf, gdb and SystemTap.
 //! * `tracing`: at each [`PoolProbe`] an event of the crate `tracing`, with the target `pagepool`.
 //! * `testing`: the conformance suite for providers, a model of a pool, an IOMMU that checks every access,
@@ -99,10 +98,12 @@ mod error;
 mod holders;
 mod home;
 mod mem;
-pub mod observe;
 mod packet;
 mod pool;
 mod probes;
+mod publication;
+#[doc(hidden)]
+pub mod published;
 mod remedy;
 mod returns;
 mod shown;
@@ -136,7 +137,6 @@ pub use mem::page::{MAX_ORDER, NodeId, PAGE_SHIFT, PAGE_SIZE, PageIdx, system_pa
 pub use mem::provider::Provider;
 pub use mem::topology::Topology;
 pub use mem::*; // the providers
-pub use observe::publication::{Publication, publish, sign_of_life};
 pub use packet::chain::{Frag, MAX_FRAGS};
 pub use packet::device_table::DeviceTable;
 pub use packet::frag_table::FragTable;
@@ -161,6 +161,7 @@ pub use pool::shutdown::{HeldPage, Shutdown, ShutdownReport};
 pub use pool::unbound::Pool;
 pub use pool::use_counts::UseCounts;
 pub use probes::PoolProbe;
+pub use publication::{Publication, publish, sign_of_life};
 pub use remedy::remedy;
 pub use sys::call::uncancelled::uncancelled;
 pub use sys::published_entry::{PublishedEntry, check_entry, publish_entry};

@@ -26,5 +26,3 @@ pub use plain::PlainMemory;
 pub use run::run;
 pub use seed::seed;
 pub use system_page::SystemPage;
-
-pub use crate::observe::process::read_bytes as read_published;

@@ -12,7 +12,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use pagepool::Stats;
-use pagepool::observe::{PoolView, ProcessView, RunFolder, shown_path};
+use pagepool_watch::{PoolView, ProcessView, RunFolder, shown_path};
 
 use super::evidence::{Evidence, LEAST_LOOKS, PoolEvidence, ProcessEvidence, Unseen, WARM_UP};
 use crate::engine::interrupt::{RunSignals, listen};

@@ -1,7 +1,7 @@
 //! The processes or pools that a user names.
 
 use clap::Args;
-use pagepool::observe::{EntryView, PoolView, ProcessView, shown_path};
+use pagepool_watch::{EntryView, PoolView, ProcessView, shown_path};
 
 use super::look::Observation;
 

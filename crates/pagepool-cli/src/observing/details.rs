@@ -1,7 +1,7 @@
 //! The output of `show`: everything known of a process or pools.
 
-use pagepool::observe::{EntryView, PoolView, ProcessView, shown_path};
 use pagepool::{DeferredStats, Stats};
+use pagepool_watch::{EntryView, PoolView, ProcessView, shown_path};
 
 use super::chosen::Chosen;
 use super::json;

@@ -4,7 +4,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use pagepool::DeferredStats;
 use pagepool::Stats;
-use pagepool::observe::{EntryView, Life, PoolView, ProcessView};
+use pagepool_watch::{EntryView, Life, PoolView, ProcessView};
 use serde_json::{Map, Value, json};
 
 use super::look::Observation;

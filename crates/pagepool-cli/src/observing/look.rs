@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime};
 
-use pagepool::observe::{EntryView, Life, PoolView, ProcessView, RunFolder, shown_path};
 use pagepool::{DeferredStats, Inflight};
+use pagepool_watch::{EntryView, Life, PoolView, ProcessView, RunFolder, shown_path};
 
 use crate::report::error::error_chain;
 use crate::report::number::grouped;

@@ -5,7 +5,7 @@
 //! statistics or not at all. Figures since the pool was made and since the previous look have different
 //! names.
 
-use pagepool::observe::{Life, PoolView, ProcessView};
+use pagepool_watch::{Life, PoolView, ProcessView};
 
 use super::chosen::Chosen;
 use super::json;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use pagepool::Stats;
-use pagepool::observe::{EntryView, PoolView, ProcessView};
+use pagepool_watch::{EntryView, PoolView, ProcessView};
 
 use super::look::Observation;
 use crate::engine::figures::recycled_of;

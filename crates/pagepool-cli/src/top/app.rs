@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use pagepool::observe::{PoolView, ProcessView};
+use pagepool_watch::{PoolView, ProcessView};
 
 use super::columns::COLUMNS;
 use super::history::History;

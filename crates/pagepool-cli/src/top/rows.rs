@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use pagepool::observe::{PoolView, ProcessView};
 use pagepool_net::link::{KernelPagePool, KernelPoolStats};
+use pagepool_watch::{PoolView, ProcessView};
 
 use super::row_key::RowKey;
 use super::sampler::Sampled;

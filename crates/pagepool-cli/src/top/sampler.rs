@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use pagepool::observe::{PoolView, ProcessView, RunFolder};
 use pagepool_net::link::{KernelPagePool, KernelPoolStats};
+use pagepool_watch::{PoolView, ProcessView, RunFolder};
 
 use super::row_key::RowKey;
 use crate::observing::kernel_look::{KernelLook, KernelWatch};

@@ -12,11 +12,11 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use pagepool::observe::{Life, RunFolder};
 use pagepool_lab::{
     FrameSocket, Namespace, NumberedFrames, Tally, TempFolder, TwoHosts, TwoHostsParams, or_skip,
 };
 use pagepool_net::link::NetError;
+use pagepool_watch::{Life, RunFolder};
 use rustix::thread::{CpuSet, sched_setaffinity};
 use serde_json::Value;
 

@@ -6,8 +6,21 @@ pub const LAYERS: &[(&str, &[&str])] = &[
     (
         "pagepool",
         &[
-            "shown", "remedy", "error", "probes", "sys", "mem", "home", "holders", "returns", "buf", "pool",
-            "packet", "observe", "testing",
+            "shown",
+            "remedy",
+            "error",
+            "probes",
+            "sys",
+            "mem",
+            "home",
+            "holders",
+            "returns",
+            "buf",
+            "pool",
+            "packet",
+            "publication",
+            "published",
+            "testing",
         ],
     ),
     ("pagepool-capi", &["counters", "c_words", "error", "caller", "oom", "handles", "args", "inline", "api"]),
@@ -56,6 +69,7 @@ pub const LAYERS: &[(&str, &[&str])] = &[
             "testing",
         ],
     ),
+    ("pagepool-watch", &["published", "metrics"]),
 ];
 
 /// Files that import each other in a circle, and why.

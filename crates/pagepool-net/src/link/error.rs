@@ -5,7 +5,7 @@ use std::fmt;
 use std::io;
 use std::time::Duration;
 
-use pagepool::observe::shown;
+use pagepool::published::shown;
 
 use super::offload::name_text::shell_word;
 use crate::sys::errno;

@@ -3,10 +3,10 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use pagepool::observe::{EntryView, Life};
 use pagepool_net::link::{
     Ethtool, LinkInfo, NetError, Netlink, OffloadFault, OffloadSources, OperState, XdpFeatures, XdpMode,
 };
+use pagepool_watch::{EntryView, Life};
 
 use super::interrupts::Interrupts;
 use crate::doctor::evidence::{LinkEvidence, LinkState, OffloadEvidence, ProcessEvidence, Unseen};

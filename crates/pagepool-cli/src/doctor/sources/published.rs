@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use pagepool::Stats;
-use pagepool::observe::{AGE_EDGES, EntryView, HolderGroup, HoldersView, Life, PoolView, ProcessView};
+use pagepool::{AGE_EDGES, HolderGroup, HoldersView};
+use pagepool_watch::{EntryView, Life, PoolView, ProcessView};
 
 use crate::doctor::evidence::{EntryEvidence, HolderEvidence, PoolEvidence, ProcessEvidence};
 use crate::observing::look::{Observation, waiting_for_packets};

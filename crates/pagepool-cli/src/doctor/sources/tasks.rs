@@ -4,7 +4,8 @@ use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
 
-use pagepool::observe::{Life, ProcessView, ThreadView};
+use pagepool::ThreadView;
+use pagepool_watch::{Life, ProcessView};
 
 use crate::doctor::evidence::{ProcessEvidence, ThreadEvidence, Unseen};
 use crate::engine::memory_node::numbers;

@@ -1,8 +1,9 @@
 //! The detail view of one pool.
 
-use pagepool::observe::{AGE_EDGES, EntryView, HoldersView, PoolView, ProcessView};
+use pagepool::{AGE_EDGES, HoldersView};
 use pagepool::{DeferredStats, Stats};
 use pagepool_net::link::KernelPagePool;
+use pagepool_watch::{EntryView, PoolView, ProcessView};
 use ratatui::text::{Line, Span};
 
 use super::bar::bar;

@@ -10,12 +10,12 @@ use std::sync::mpsc::channel;
 use std::time::SystemTime;
 
 use crate::published::{Folder, in_child};
-use pagepool::observe::{Life, PoolView, ProcessView, RunFolder};
 use pagepool::testing::PlainMemory;
 use pagepool::{
     Arena, ArenaParams, Bound, Error, Holders, IdentityDomain, Inflight, PageBuf, Pool, PoolParams, PoolRef,
     Provider, Registry, UseCounts, prepare_thread, publish, publish_entry,
 };
+use pagepool_watch::{Life, PoolView, ProcessView, RunFolder};
 
 fn only(folder: &RunFolder) -> ProcessView {
     let mut all = folder.processes();

@@ -2,16 +2,13 @@
 //!
 //! What   plain values, read once from a file. They never change, and have no connection to the process.
 //! Trust  texts are as the process wrote them, except that `?` replaces each character that a terminal does
-//!        not show ([`is_shown`](super::is_shown)).
+//!        not show ([`is_shown`](crate::is_shown)).
 
 use std::path::PathBuf;
 use std::time::SystemTime;
 
-pub use crate::holders::view::{
-    AGE_EDGES, HolderGroup, HolderView, HoldersView, MOST_GROUPS, MOST_OLDEST, ThreadView,
-};
-use crate::home::stats::{DeferredStats, Inflight, Stats};
-use crate::sys::published_layout::BELOW_POOLS;
+use pagepool::published::layout::BELOW_POOLS;
+use pagepool::{DeferredStats, HoldersView, Inflight, Stats, ThreadView};
 
 /// A process that published its pools, at one moment.
 #[derive(Clone, Debug, PartialEq)]
@@ -52,7 +49,7 @@ pub enum Life {
     /// It was killed or crashed, and left its file.
     Dead {
         /// When it is last known to have run: when it changed its list of pools and entries, or called
-        /// [`sign_of_life`](crate::sign_of_life). Counters carry no time.
+        /// [`sign_of_life`](pagepool::sign_of_life). Counters carry no time.
         last_sign: SystemTime,
     },
 }
@@ -61,13 +58,13 @@ pub enum Life {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct PoolView {
-    /// The pool's id: [`PoolRef::id`](crate::PoolRef::id).
+    /// The pool's id: [`PoolRef::id`](pagepool::PoolRef::id).
     pub id: u32,
-    /// The memory id: [`PoolRef::mem_id`](crate::PoolRef::mem_id).
+    /// The memory id: [`PoolRef::mem_id`](pagepool::PoolRef::mem_id).
     pub mem_id: u16,
     /// Its name.
     pub name: String,
-    /// The area of its pages, [`Area::id`](crate::Area::id): the `id` of its arena's entry.
+    /// The area of its pages, [`Area::id`](pagepool::Area::id): the `id` of its arena's entry.
     pub area_id: u64,
     /// The thread to which it is bound, if any and known.
     pub thread: Option<ThreadView>,
@@ -83,14 +80,14 @@ pub struct PoolView {
     pub stats: Stats,
     /// Where its pages are.
     pub inflight: Inflight,
-    /// Bytes of pages that belonged to no fragment: [`PoolRef::frag_waste`](crate::PoolRef::frag_waste).
+    /// Bytes of pages that belonged to no fragment: [`PoolRef::frag_waste`](pagepool::PoolRef::frag_waste).
     pub frag_waste: u64,
     /// Counters of its deferred queue; all 0 without a queue.
     pub deferred: DeferredStats,
-    /// The holders of its pages, see [`PoolRef::holders`](crate::PoolRef::holders); `None` without
-    /// [`holders`](crate::PoolParams::holders), and if the file had no room.
+    /// The holders of its pages, see [`PoolRef::holders`](pagepool::PoolRef::holders); `None` without
+    /// [`holders`](pagepool::PoolParams::holders), and if the file had no room.
     pub holders: Option<HoldersView>,
-    /// Its parameters: names as in [`PoolParams`](crate::PoolParams), and values.
+    /// Its parameters: names as in [`PoolParams`](pagepool::PoolParams), and values.
     pub params: Vec<(String, String)>,
 }
 

@@ -9,10 +9,10 @@
 use std::collections::BTreeMap;
 use std::mem::offset_of;
 
-use crate::error::Error;
-use crate::home::stats::{DeferredStats, Inflight, Stats};
-use crate::observe::bytes::{Bytes, Reader};
-use crate::sys::published_layout::{BlockAt, IN_DEFERRED, IN_HOLDERS, IN_LANE, IN_POOL, SchemaRow};
+use pagepool::published::layout::{BlockAt, IN_DEFERRED, IN_HOLDERS, IN_LANE, IN_POOL, SchemaRow};
+use pagepool::{DeferredStats, Error, Inflight, Stats};
+
+use super::bytes::{Bytes, Reader};
 
 /// Most bytes to read of a block; behind them are no numbers.
 const MOST_BYTES: u64 = 16 << 10;
@@ -42,10 +42,10 @@ impl Part {
 }
 
 /// Places of a pool's numbers: for each kind of block, by name.
-pub(crate) struct Schema([BTreeMap<String, Vec<Part>>; 4]);
+pub struct Schema([BTreeMap<String, Vec<Part>>; 4]);
 
 impl Schema {
-    pub(crate) fn new(reader: Reader<'_>, rows: &Bytes) -> Result<Self, Error> {
+    pub fn new(reader: Reader<'_>, rows: &Bytes) -> Result<Self, Error> {
         let field = |row: &Bytes, at| row.u32(at);
         let part = |row: &Bytes| Part {
             at: field(row, offset_of!(SchemaRow, offset)) as usize,
@@ -79,21 +79,21 @@ impl Schema {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct PoolBlocks {
-    pub(crate) pool: BlockAt,
-    pub(crate) lanes: BlockAt,
-    pub(crate) deferred: BlockAt,
-    pub(crate) holders: BlockAt,
+pub struct PoolBlocks {
+    pub pool: BlockAt,
+    pub lanes: BlockAt,
+    pub deferred: BlockAt,
+    pub holders: BlockAt,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct PoolNumbers {
-    pub(crate) stats: Stats,
-    pub(crate) inflight: Inflight,
-    pub(crate) deferred: DeferredStats,
-    pub(crate) frag_waste: u64,
+pub struct PoolNumbers {
+    pub stats: Stats,
+    pub inflight: Inflight,
+    pub deferred: DeferredStats,
+    pub frag_waste: u64,
     /// Token of the thread to which the pool is bound.
-    pub(crate) owner: u64,
+    pub owner: u64,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -108,7 +108,7 @@ struct Look {
     in_frags: u64,
 }
 
-pub(crate) fn numbers(reader: Reader<'_>, schema: &Schema, blocks: PoolBlocks) -> Result<PoolNumbers, Error> {
+pub fn numbers(reader: Reader<'_>, schema: &Schema, blocks: PoolBlocks) -> Result<PoolNumbers, Error> {
     check(reader, schema, blocks)?;
     let look = || look(reader, schema, blocks);
     let [mut first, mut second, mut third] = [look()?, look()?, look()?];

@@ -6,23 +6,20 @@
 
 use std::mem::offset_of;
 
-use crate::error::Error;
-use crate::holders::record::{HolderRecord, Since, What};
-use crate::holders::table::{
-    HolderHead, OF_SITES, OF_STACKS, OF_TAGS, OF_THREADS, SITES, STACKS, SiteRow, StackRow, TAGS, THREADS,
-    TagRow,
+use pagepool::published::layout::BlockAt;
+use pagepool::published::{
+    HolderHead, HolderNames, HolderRecord, HolderTally, HolderThread, MAX_PAGES, OF_SITES, OF_STACKS,
+    OF_TAGS, OF_THREADS, SITES, STACKS, Since, SiteRow, StackRow, TAGS, THREADS, TagRow, What,
 };
-use crate::holders::text_row::HolderThread;
-use crate::holders::view::{HolderNames, HolderTally, HoldersView, ThreadView};
-use crate::mem::page::{MAX_ORDER, MAX_PAGES, PageIdx};
-use crate::observe::bytes::{Bytes, MOST_RECORDS, Reader};
-use crate::sys::published_layout::BlockAt;
+use pagepool::{Error, HoldersView, MAX_ORDER, PageIdx, ThreadView};
+
+use super::bytes::{Bytes, MOST_RECORDS, Reader};
 
 const TOGETHER: u64 = 4096;
 
 /// The time until which ages count.
 #[derive(Clone, Copy)]
-pub(crate) enum AsOf {
+pub enum AsOf {
     /// Now, by the coarse clock that both processes share.
     Now(u64),
     /// So many milliseconds after the pool was made: at a dead process's last sign, or now, if the process
@@ -33,16 +30,12 @@ pub(crate) enum AsOf {
 /// Reads the holders of a pool's pages, and the number of pages that have no holder: all their fragments have
 /// returned, but the owner has not collected them. `None` if the pool does not record holders, or not in the
 /// file.
-pub(crate) fn holders(
-    reader: Reader<'_>,
-    at: BlockAt,
-    as_of: AsOf,
-) -> Result<Option<(HoldersView, u64)>, Error> {
+pub fn holders(reader: Reader<'_>, at: BlockAt, as_of: AsOf) -> Result<Option<(HoldersView, u64)>, Error> {
     if at.count == 0 {
         return Ok(None);
     }
-    let head = reader.block(at.offset, offset_of!(HolderHead, stock))?;
-    let records = BlockAt::of_bytes(&head, offset_of!(HolderHead, records));
+    let head = reader.block(at.offset, HolderHead::READ_BYTES)?;
+    let records = block_at(&head, offset_of!(HolderHead, records));
     if records.count == 0 {
         return Ok(None);
     }
@@ -95,14 +88,12 @@ fn piece_of(reader: Reader<'_>, piece: BlockAt, first: u64) -> Result<Vec<(u64, 
     Ok((0..piece.count).filter_map(record).collect())
 }
 
-impl BlockAt {
-    /// Reads a block's place at an offset.
-    pub(crate) fn of_bytes(bytes: &Bytes, at: usize) -> Self {
-        Self {
-            offset: bytes.u64(at + offset_of!(Self, offset)),
-            bytes: bytes.u64(at + offset_of!(Self, bytes)),
-            count: bytes.u64(at + offset_of!(Self, count)),
-        }
+/// Reads a block's place at an offset.
+pub fn block_at(bytes: &Bytes, at: usize) -> BlockAt {
+    BlockAt {
+        offset: bytes.u64(at + offset_of!(BlockAt, offset)),
+        bytes: bytes.u64(at + offset_of!(BlockAt, bytes)),
+        count: bytes.u64(at + offset_of!(BlockAt, count)),
     }
 }
 
@@ -113,7 +104,7 @@ impl HolderTexts {
     fn read(reader: Reader<'_>, head: &Bytes) -> Result<Self, Error> {
         let table = |which: usize, row_bytes: usize, most: usize| {
             let at = offset_of!(HolderHead, tables) + which * size_of::<BlockAt>();
-            let table = BlockAt::of_bytes(head, at);
+            let table = block_at(head, at);
             let used = head.u64(offset_of!(HolderHead, used) + which * 8);
             let empty = table == BlockAt::default(); // on the heap, or not wanted
             let fits = table.bytes == row_bytes as u64 && table.count == most as u64 && used <= table.count;
@@ -154,7 +145,7 @@ impl HolderNames for HolderTexts {
 
     fn thread(&self, id: u16) -> Option<ThreadView> {
         let (rows, at, _) = self.row(OF_THREADS, id)?;
-        Some(ThreadView { tid: rows.u64(at) as u32, name: rows.line(at + 8, 16) })
+        Some(ThreadView::new(rows.u64(at) as u32, rows.line(at + 8, 16)))
     }
 
     fn stack(&self, id: u16) -> Option<String> {

@@ -8,24 +8,24 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use crate::error::Error;
-use crate::observe::bytes::{Bytes, ReadBudget, Reader};
-use crate::observe::holders_block::{AsOf, holders};
-use crate::observe::model::{EntryView, Life, PoolView, ProcessView, ThreadView};
-use crate::observe::pool_block::{PoolBlocks, PoolNumbers, Schema, numbers};
-use crate::sys::call::coarse_ms;
-use crate::sys::published_layout::{
-    BlockAt, ENTRY_ROWS, EntryRow, FILE_BYTES, Header, KIND_BYTES, MAGIC, MOST_COUNTERS, MOST_NAMES,
-    NAME_BYTES, PARAMS_BYTES, POOL_KIND, SCHEMA_ROWS, SchemaRow, THREAD_ROWS, TableAt, ThreadRow, VERSION,
+use pagepool::published::layout::{
+    ENTRY_ROWS, EntryRow, FILE_BYTES, Header, KIND_BYTES, MAGIC, MOST_COUNTERS, MOST_NAMES, NAME_BYTES,
+    PARAMS_BYTES, POOL_KIND, SCHEMA_ROWS, SchemaRow, THREAD_ROWS, TableAt, ThreadRow, VERSION,
 };
-use crate::sys::published_memory::now_ns;
-use crate::sys::run_folder::{self, ProcessIdentity, is_locked};
+use pagepool::published::run_folder::{self, ProcessIdentity, is_locked};
+use pagepool::published::{coarse_ms, now_ns};
+use pagepool::{Error, ThreadView};
+
+use super::bytes::{Bytes, ReadBudget, Reader};
+use super::holders_block::{AsOf, block_at, holders};
+use super::model::{EntryView, Life, PoolView, ProcessView};
+use super::pool_block::{PoolBlocks, PoolNumbers, Schema, numbers};
 
 /// Number of reads of a row that keeps changing.
 const TRIES: usize = 100;
 
 /// Reads a file; `None` if its process has removed it since it was listed.
-pub(crate) fn read(path: &Path) -> Result<Option<ProcessView>, Error> {
+pub fn read(path: &Path) -> Result<Option<ProcessView>, Error> {
     let (file, found) = match run_folder::open(path) {
         Err(_) if !is_there(path) => return Ok(None),
         opened => opened?,
@@ -53,7 +53,6 @@ fn is_there(path: &Path) -> bool {
 }
 
 /// Views bytes as the published file of a dead process, valid or not. For fuzzers.
-#[cfg(any(test, feature = "testing"))]
 pub fn read_bytes(bytes: &[u8]) -> Result<ProcessView, Error> {
     let (path, budget) = (Path::new("bytes"), ReadBudget::default());
     let reader = Reader { source: &bytes, path, budget: &budget };
@@ -228,10 +227,10 @@ impl<'a> PublishedFile<'a> {
 
     fn pool(&self, row: &Bytes) -> Result<PoolView, Error> {
         let blocks = PoolBlocks {
-            pool: block(row, offset_of!(EntryRow, block)),
-            lanes: block(row, offset_of!(EntryRow, lanes)),
-            deferred: block(row, offset_of!(EntryRow, deferred)),
-            holders: block(row, offset_of!(EntryRow, holders)),
+            pool: block_at(row, offset_of!(EntryRow, block)),
+            lanes: block_at(row, offset_of!(EntryRow, lanes)),
+            deferred: block_at(row, offset_of!(EntryRow, deferred)),
+            holders: block_at(row, offset_of!(EntryRow, holders)),
         };
         let created_ns = row.u64(offset_of!(EntryRow, created_ns));
         let as_of = match self.until_ns {
@@ -274,11 +273,11 @@ impl<'a> PublishedFile<'a> {
             return Ok(None);
         }
         let tid = row.u64(offset_of!(ThreadRow, tid)) as u32;
-        Ok(Some(ThreadView { tid, name: row.line(offset_of!(ThreadRow, name), 16) }))
+        Ok(Some(ThreadView::new(tid, row.line(offset_of!(ThreadRow, name), 16))))
     }
 
     fn other(&self, row: &Bytes, kind: String) -> Result<EntryView, Error> {
-        let at = block(row, offset_of!(EntryRow, block));
+        let at = block_at(row, offset_of!(EntryRow, block));
         let names = at.bytes.checked_sub(at.count.saturating_mul(8));
         let Some(names) = names.filter(|&len| len <= MOST_NAMES as u64 && at.count <= MOST_COUNTERS as u64)
         else {
@@ -302,23 +301,19 @@ fn life(row: &Bytes) -> u64 {
     row.u64(offset_of!(EntryRow, life))
 }
 
-fn block(row: &Bytes, at: usize) -> BlockAt {
-    BlockAt::of_bytes(row, at)
-}
-
 fn params(row: &Bytes) -> Vec<(String, String)> {
     let text = row.text(offset_of!(EntryRow, params), PARAMS_BYTES);
     let pairs = text.lines().filter_map(|line| line.split_once('='));
     pairs.map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
 mod tests {
     use std::cell::Cell;
 
     use super::*;
-    use crate::observe::bytes::ReadAt;
-    use crate::sys::published_layout::IN_LANE;
+    use crate::published::bytes::ReadAt;
+    use pagepool::published::layout::{BlockAt, IN_LANE};
 
     /// A file whose pools claim to be at one of two places. The number at one of them falls at every read, as
     /// if the process changed the file forever.

@@ -5,15 +5,17 @@
 //! Cost   at most one instruction per buffer: a published pool is made in memory that others can read, and is
 //!        used as usual. Making or ending a pool takes a short lock.
 
+pub(crate) mod dead_file;
+
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
+use self::dead_file::{DeadFile, leads_to};
 use crate::error::Error;
 use crate::home::registry::{MemType, Registry};
 use crate::home::thread;
-use crate::observe::dead_file::{DeadFile, leads_to};
 use crate::returns::schema::schema;
 use crate::sys::published_layout::NAME_BYTES;
 use crate::sys::published_memory::{PublishedMemory, UnseenPool};
@@ -30,8 +32,8 @@ pub struct Publication {
     pid: u32,
 }
 
-/// Shows this process's pools and other entries to [observers](crate::observe): counters, places of pages,
-/// parameters.
+/// Shows this process's pools and other entries to other processes: counters, places of pages, parameters.
+/// The crate `pagepool-watch` and the command `pagepool` read them.
 ///
 /// They are in a file of this process's memory, in the folder `$PAGEPOOL_RUN`, else `/run/pagepool` for root,
 /// else `$XDG_RUNTIME_DIR/pagepool`. After a kill the file shows the last state. A publisher removes files of
@@ -56,19 +58,17 @@ pub struct Publication {
 /// for a failed call.
 ///
 /// ```
-/// # let folder = std::env::temp_dir().join(format!("pagepool-doc-{}", std::process::id()));
+/// let folder = std::env::temp_dir().join(format!("pagepool-doc-{}", std::process::id()));
 /// # // SAFETY: the example has one thread.
 /// # unsafe { std::env::set_var("PAGEPOOL_RUN", &folder) };
-/// use pagepool::{Arena, ArenaParams, Pool, PoolParams, observe::RunFolder};
+/// use pagepool::{Arena, ArenaParams, Pool, PoolParams};
 /// let publication = pagepool::publish("doc")?;
 /// let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() })?;
 /// let pool = Pool::new(PoolParams { name: "rx0".into(), ..Default::default() }, arena)?.bind();
 /// let buffer = pool.alloc_page();
 ///
-/// // Any process of the same user:
-/// let processes = RunFolder::of_user()?.processes();
-/// let seen = &processes[0].as_ref().unwrap().pools[0];
-/// assert_eq!((seen.name.as_str(), seen.inflight.out, seen.stats.alloc_slow), ("rx0", 1, 1));
+/// // `pagepool list` and other processes of the same user read this file:
+/// assert_eq!(publication.path(), folder.join(format!("doc.{}.pagepool", std::process::id())));
 /// # drop((buffer, publication));
 /// # std::fs::remove_dir(folder).unwrap();
 /// # Ok::<(), pagepool::Error>(())
@@ -89,7 +89,7 @@ pub fn publish(name: &str) -> Result<Publication, Error> {
 
 /// Records in the published file that the process runs now; does nothing if it has not published.
 ///
-/// Of a killed process a reader sees the time of the last sign ([`Life::Dead`](crate::observe::Life::Dead)).
+/// Of a killed process a reader sees the time of the last sign (`Life::Dead` in the crate `pagepool-watch`).
 /// Pools and entries that come and go are signs too. If none does for long, call this now and then in a loop;
 /// forwarders of `pagepool-net` do while they publish their counters. Any thread; costs a read of the clock.
 pub fn sign_of_life() {

@@ -10,8 +10,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::published::{Folder, in_child};
-use pagepool::testing::{PlainMemory, read_published};
+use pagepool::testing::PlainMemory;
 use pagepool::{Holders, MOST_GROUPS, Pool, PoolParams, publish, publish_entry};
+use pagepool_watch::testing::read_published;
 
 /// A file with all that a file can have.
 fn published() -> Vec<u8> {

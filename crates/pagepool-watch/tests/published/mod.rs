@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use pagepool::observe::RunFolder;
+use pagepool_watch::RunFolder;
 
 /// Whether this process is one that a test started, and what for.
 pub const ROLE: &str = "PAGEPOOL_TEST_PUBLISHES";

@@ -19,9 +19,10 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
 
-use crate::home::stats::{DeferredStats, Stats};
-use crate::observe::model::{EntryView, Life, PoolView, ProcessView};
-use crate::shown::{is_shown, shown};
+use pagepool::published::{is_shown, shown};
+use pagepool::{DeferredStats, Stats};
+
+use crate::published::model::{EntryView, Life, PoolView, ProcessView};
 
 /// Output format of metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,11 +39,11 @@ pub enum MetricsFormat {
 ///
 /// `meaning` explains an entry's counter, given the entry's kind and the counter's name; `None` if unknown.
 /// Counters of arenas and domains are already known. A process that publishes finds itself in
-/// [`RunFolder::processes`](crate::observe::RunFolder::processes), so this call can also export its own
+/// [`RunFolder::processes`](crate::RunFolder::processes), so this call can also export its own
 /// metrics:
 ///
 /// ```
-/// use pagepool::observe::{MetricsFormat, RunFolder, write_metrics};
+/// use pagepool_watch::{MetricsFormat, RunFolder, write_metrics};
 ///
 /// # let folder = std::env::temp_dir().join(format!("pagepool-metrics-{}", std::process::id()));
 /// # // SAFETY: the example has one thread.
@@ -316,10 +317,10 @@ fn link(text: &str) -> Option<(usize, usize, usize)> {
     Some((open, close, end))
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
 mod tests {
     use super::*;
-    use crate::home::stats::Inflight;
+    use pagepool::Inflight;
     use std::time::Duration;
 
     #[test]
@@ -332,6 +333,8 @@ mod tests {
 
     fn pool(id: u32, name: &str) -> PoolView {
         let time = UNIX_EPOCH + Duration::from_secs(10);
+        let (mut stats, mut inflight) = (Stats::default(), Inflight::default());
+        (stats.alloc_fast, inflight.total, inflight.out) = (7, 3, 3);
         PoolView {
             id,
             mem_id: 1,
@@ -342,8 +345,8 @@ mod tests {
             created: time,
             detached: None,
             page_bytes: 4096,
-            stats: Stats { alloc_fast: 7, ..Stats::default() },
-            inflight: Inflight { total: 3, out: 3, ..Inflight::default() },
+            stats,
+            inflight,
             frag_waste: 0,
             deferred: DeferredStats::default(),
             holders: None,

@@ -7,19 +7,19 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::SystemTime;
 
-use crate::error::Error;
-use crate::home::stats::{DeferredStats, Stats};
-use crate::observe::dead_file::DeadFile;
-use crate::observe::model::ProcessView;
-use crate::observe::process;
-use crate::sys::run_folder::{self, is_being_made, is_published};
+use pagepool::published::DeadFile;
+use pagepool::published::run_folder::{self, is_being_made, is_published};
+use pagepool::{DeferredStats, Error, Stats};
+
+use super::model::ProcessView;
+use super::process;
 
 /// The folder in which processes publish. It remembers each pool's counters, so that no counter falls, even
 /// if the previous look came between two stores of a thread.
 ///
 /// ```
 /// # let folder = std::env::temp_dir().join(format!("pagepool-run-{}", std::process::id()));
-/// use pagepool::observe::RunFolder;
+/// use pagepool_watch::RunFolder;
 /// for process in RunFolder::at(&folder).processes() {
 ///     match process {
 ///         Ok(process) => println!("{} ({}): {} pools", process.name, process.pid, process.pools.len()),

@@ -10,12 +10,11 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use crate::error::Error;
-use crate::holders::record::HolderRecord;
-use crate::shown::is_shown;
-use crate::sys::published_layout::FILE_BYTES;
+use pagepool::Error;
+use pagepool::published::layout::FILE_BYTES;
+use pagepool::published::{HolderRecord, is_shown};
 
-pub(crate) trait ReadAt {
+pub trait ReadAt {
     /// Fills `room` with the bytes from an offset on.
     fn read_at(&self, at: u64, room: &mut [u8]) -> std::io::Result<()>;
 }
@@ -26,7 +25,6 @@ impl ReadAt for File {
     }
 }
 
-#[cfg(any(test, feature = "testing"))]
 impl ReadAt for &[u8] {
     fn read_at(&self, at: u64, room: &mut [u8]) -> std::io::Result<()> {
         let from =
@@ -37,10 +35,10 @@ impl ReadAt for &[u8] {
 }
 
 /// Most records of pages that fit in a file.
-pub(crate) const MOST_RECORDS: u64 = (FILE_BYTES / size_of::<HolderRecord>()) as u64;
+pub const MOST_RECORDS: u64 = (FILE_BYTES / size_of::<HolderRecord>()) as u64;
 
 /// How much more one look may read of a file.
-pub(crate) struct ReadBudget {
+pub struct ReadBudget {
     /// Bytes of blocks. Blocks of a valid file do not overlap, and each is read only a few times.
     bytes: Cell<u64>,
     /// Number of times that a row, or a pool's numbers, may be read again because they changed.
@@ -61,13 +59,13 @@ impl Default for ReadBudget {
 }
 
 impl ReadBudget {
-    pub(crate) fn retry(&self) -> bool {
+    pub fn retry(&self) -> bool {
         let left = self.retries.get();
         self.retries.set(left.saturating_sub(1));
         left > 0
     }
 
-    pub(crate) fn take_records(&self, count: u64) -> bool {
+    pub fn take_records(&self, count: u64) -> bool {
         take(&self.records, count)
     }
 }
@@ -78,15 +76,15 @@ fn take(left: &Cell<u64>, count: u64) -> bool {
 }
 
 #[derive(Clone, Copy)]
-pub(crate) struct Reader<'a> {
-    pub(crate) source: &'a dyn ReadAt,
-    pub(crate) path: &'a Path,
-    pub(crate) budget: &'a ReadBudget,
+pub struct Reader<'a> {
+    pub source: &'a dyn ReadAt,
+    pub path: &'a Path,
+    pub budget: &'a ReadBudget,
 }
 
 impl Reader<'_> {
     /// Reads `len` bytes at an offset; the error names both.
-    pub(crate) fn bytes(&self, at: u64, len: usize) -> Result<Bytes, Error> {
+    pub fn bytes(&self, at: u64, len: usize) -> Result<Bytes, Error> {
         let mut bytes = vec![0; len];
         let read = self.source.read_at(at, &mut bytes);
         let remedy = || format!("{} has no {len} bytes at {at}: it is damaged", self.path.display());
@@ -95,7 +93,7 @@ impl Reader<'_> {
     }
 
     /// Reads a block that a row leads to, within the budget.
-    pub(crate) fn block(&self, at: u64, len: usize) -> Result<Bytes, Error> {
+    pub fn block(&self, at: u64, len: usize) -> Result<Bytes, Error> {
         match take(&self.budget.bytes, len as u64) {
             true => self.bytes(at, len),
             false => {
@@ -104,7 +102,7 @@ impl Reader<'_> {
         }
     }
 
-    pub(crate) fn damaged(&self, value: u64, must_be: &str) -> Error {
+    pub fn damaged(&self, value: u64, must_be: &str) -> Error {
         let value = format!("{} with {value}", self.path.display());
         Error::parameter("file", value, format!("a published file with {must_be}"))
     }
@@ -112,23 +110,23 @@ impl Reader<'_> {
 
 /// Bytes of a file. Numbers beyond the end read as 0.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Bytes(Vec<u8>);
+pub struct Bytes(Vec<u8>);
 
 impl Bytes {
-    pub(crate) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.0.len()
     }
 
     /// The 8-byte number at an offset.
-    pub(crate) fn u64(&self, at: usize) -> u64 {
+    pub fn u64(&self, at: usize) -> u64 {
         u64::from_ne_bytes(self.array(at))
     }
 
-    pub(crate) fn u32(&self, at: usize) -> u32 {
+    pub fn u32(&self, at: usize) -> u32 {
         u32::from_ne_bytes(self.array(at))
     }
 
-    pub(crate) fn u8(&self, at: usize) -> u8 {
+    pub fn u8(&self, at: usize) -> u8 {
         u8::from_ne_bytes(self.array(at))
     }
 
@@ -138,7 +136,7 @@ impl Bytes {
     }
 
     /// The text in `len` bytes at an offset, up to the first zero.
-    pub(crate) fn text(&self, at: usize, len: usize) -> String {
+    pub fn text(&self, at: usize, len: usize) -> String {
         let field = self.0.get(at..).unwrap_or_default();
         let field = &field[..len.min(field.len())];
         let end = field.iter().position(|&byte| byte == 0).unwrap_or(field.len());
@@ -147,12 +145,12 @@ impl Bytes {
     }
 
     /// The text of one line in `len` bytes at an offset, up to the first zero.
-    pub(crate) fn line(&self, at: usize, len: usize) -> String {
+    pub fn line(&self, at: usize, len: usize) -> String {
         self.text(at, len).replace('\n', "?")
     }
 
     /// Pieces of `len` bytes, one after another.
-    pub(crate) fn parts(&self, len: usize) -> impl Iterator<Item = Self> + '_ {
+    pub fn parts(&self, len: usize) -> impl Iterator<Item = Self> + '_ {
         self.0.chunks_exact(len.max(1)).map(|part| Self(part.to_vec()))
     }
 }

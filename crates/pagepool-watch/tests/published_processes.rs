@@ -15,9 +15,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::sync_channel;
 use std::time::{Duration, Instant, SystemTime};
 
-use pagepool::observe::{Life, ProcessView, RunFolder};
 use pagepool::testing::{PlainMemory, seed};
 use pagepool::{Bound, PageBuf, Pool, PoolParams, PoolRef, Stats, publish};
+use pagepool_watch::{Life, ProcessView, RunFolder};
 use published::{Folder, ROLE, in_child};
 
 const PAGES: usize = 1024;

@@ -17,7 +17,7 @@ use crate::sys::run_folder::{self, is_being_made};
 
 /// A file of an ended process, locked while this exists.
 #[derive(Debug)]
-pub(crate) struct DeadFile {
+pub struct DeadFile {
     path: PathBuf,
     /// When its process last gave a sign of life; 0: it never published.
     last_sign: u64,
@@ -27,7 +27,7 @@ pub(crate) struct DeadFile {
 
 impl DeadFile {
     /// Takes a file; `None` if another process has the lock, the file is gone, or it is something else.
-    pub(crate) fn take(path: PathBuf) -> Option<Self> {
+    pub fn take(path: PathBuf) -> Option<Self> {
         let (file, _) = run_folder::open(&path).ok()?;
         if !run_folder::try_lock(&file) || !leads_to(&path, &file) {
             return None;
@@ -42,7 +42,7 @@ impl DeadFile {
     }
 
     /// Removes the file and returns its name, unless another process removed it.
-    pub(crate) fn remove(self) -> Result<Option<PathBuf>, Error> {
+    pub fn remove(self) -> Result<Option<PathBuf>, Error> {
         match fs::remove_file(&self.path) {
             Ok(()) => Ok(Some(self.path)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
