@@ -3,7 +3,6 @@
 use std::process::ExitCode;
 
 use clap::Args;
-
 use pagepool_watch::shown_path;
 
 use crate::observing::look::folder;

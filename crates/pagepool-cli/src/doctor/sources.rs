@@ -11,17 +11,16 @@ use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use pagepool::Stats;
-use pagepool_watch::{PoolView, ProcessView, RunFolder, shown_path};
-
 use super::evidence::{Evidence, LEAST_LOOKS, PoolEvidence, ProcessEvidence, Unseen, WARM_UP};
 use crate::engine::interrupt::{RunSignals, listen};
-use crate::observing::look::{Observation, is_alive};
+use crate::observing::look::is_alive;
 use crate::report::number::grouped;
 use crate::report::output;
 use interrupts::Interrupts;
 use kernel_pools::KernelPools;
 use links::Links;
+use pagepool::Stats;
+use pagepool_watch::{Observation, PoolView, ProcessView, RunFolder, shown_path};
 use tasks::SeenTasks;
 
 /// Looks at the pools; if they take too long, fewer, but at least [`LEAST_LOOKS`].

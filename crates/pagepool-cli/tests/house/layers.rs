@@ -69,7 +69,19 @@ pub const LAYERS: &[(&str, &[&str])] = &[
             "testing",
         ],
     ),
-    ("pagepool-watch", &["published", "metrics"]),
+    (
+        "pagepool-watch",
+        &[
+            "words",
+            "kernel_list",
+            "late_thread",
+            "published",
+            "metrics",
+            "observation",
+            "pool_moved",
+            "kernel_look",
+        ],
+    ),
 ];
 
 /// Files that import each other in a circle, and why.

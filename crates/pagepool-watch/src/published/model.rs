@@ -40,6 +40,27 @@ pub struct ProcessView {
     pub file: PathBuf,
 }
 
+impl ProcessView {
+    /// The buffers of a pool that wait for packets at its device, of those that are out; at the last time that
+    /// the process published. `None` if no device of the pool reports it.
+    pub fn waiting_for_packets(&self, pool: &PoolView) -> Option<u64> {
+        let below = self.entries.iter().filter(|entry| entry.pool_id() == Some(pool.id.into()));
+        sum(below, "in_rx")
+    }
+
+    /// The buffers, of any pool, that devices were sending when the process last published. `None` if no
+    /// device reports it.
+    pub fn being_sent(&self) -> Option<u64> {
+        sum(self.entries.iter(), "in_tx")
+    }
+}
+
+/// The sum of a counter over all entries; `None` if no entry has it.
+fn sum<'a>(entries: impl Iterator<Item = &'a EntryView>, name: &str) -> Option<u64> {
+    let counters = entries.flat_map(|entry| &entry.counters).filter(|(counter, _)| counter == name);
+    counters.map(|(_, value)| *value).reduce(u64::saturating_add)
+}
+
 /// Whether a process still runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]

@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
+use pagepool_watch::commands::{bytes, spoken};
+
 #[cfg(test)]
 use crate::doctor::evidence::HolderEvidence;
 use crate::doctor::evidence::{Evidence, LEAST_LOOKS, PoolEvidence, ProcessEvidence};
 #[cfg(test)]
 use crate::doctor::rule::RuleCase;
 use crate::doctor::rule::{Cost, DoctorRule, Finding};
-use crate::observing::look::{bytes, spoken};
 use crate::report::number::grouped;
 
 /// Pages.

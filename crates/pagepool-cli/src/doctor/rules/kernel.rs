@@ -3,11 +3,12 @@
 #[cfg(test)]
 use std::time::Duration;
 
+use pagepool_watch::commands::spoken;
+
 use crate::doctor::evidence::{Evidence, KernelPoolEvidence};
 #[cfg(test)]
 use crate::doctor::rule::RuleCase;
 use crate::doctor::rule::{Cost, DoctorRule, Finding};
-use crate::observing::look::spoken;
 use crate::report::number::grouped;
 
 /// Seconds that a pool may wait for its last pages; then the kernel itself warns.

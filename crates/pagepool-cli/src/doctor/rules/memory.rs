@@ -1,10 +1,11 @@
 //! The kind of memory, and where packets begin in it.
 
+use pagepool_watch::commands::bytes;
+
 use crate::doctor::evidence::{Evidence, PoolEvidence, ProcessEvidence};
 #[cfg(test)]
 use crate::doctor::rule::RuleCase;
 use crate::doctor::rule::{Cost, DoctorRule, Finding};
-use crate::observing::look::bytes;
 use crate::report::number::grouped;
 
 /// Pages per second from which on a pool is judged.

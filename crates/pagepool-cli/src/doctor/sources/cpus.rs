@@ -3,8 +3,9 @@
 use std::fs;
 use std::path::Path;
 
+use pagepool_watch::commands::numbers;
+
 use crate::doctor::evidence::{CpuEvidence, HugePageEvidence};
-use crate::engine::memory_node::numbers;
 
 /// Nodes that have CPUs, and governors unless the hardware chooses the frequency.
 pub fn cpus(root: &Path) -> CpuEvidence {

@@ -1,9 +1,9 @@
 //! The kernel's page pools, at two looks.
 
 use pagepool_net::link::{KernelPagePool, NetError};
+use pagepool_watch::{KernelLook, KernelWatch};
 
 use crate::doctor::evidence::{KernelPoolEvidence, Unseen};
-use crate::observing::kernel_look::{KernelLook, KernelWatch};
 use crate::report::error::error_chain;
 
 /// The watch and its first list; `None` if the kernel lists no pools.

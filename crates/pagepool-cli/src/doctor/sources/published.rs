@@ -4,12 +4,10 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use pagepool::Stats;
-use pagepool::{AGE_EDGES, HolderGroup, HoldersView};
-use pagepool_watch::{EntryView, Life, PoolView, ProcessView};
+use pagepool::{AGE_EDGES, HolderGroup, HoldersView, Stats};
+use pagepool_watch::{EntryView, Life, Observation, PoolView, ProcessView};
 
 use crate::doctor::evidence::{EntryEvidence, HolderEvidence, PoolEvidence, ProcessEvidence};
-use crate::observing::look::{Observation, waiting_for_packets};
 use crate::report::number::grouped;
 
 const MOST_HOLDERS: usize = 3;
@@ -56,7 +54,7 @@ fn pool_of(
         process.pools.iter().find(is_it).map(|pool| (process, pool))
     };
     let held = |(process, pool): (&ProcessView, &PoolView)| {
-        pool.inflight.out.saturating_sub(waiting_for_packets(process, pool).unwrap_or(0))
+        pool.inflight.out.saturating_sub(process.waiting_for_packets(pool).unwrap_or(0))
     };
     let first = looks.first().and_then(at);
     let age = |look: &Observation| look.at.duration_since(pool.created).unwrap_or_default();

@@ -5,11 +5,10 @@ use std::fs;
 use std::path::Path;
 
 use pagepool::ThreadView;
-use pagepool_watch::{Life, ProcessView};
+use pagepool_watch::commands::numbers;
+use pagepool_watch::{Life, Observation, ProcessView};
 
 use crate::doctor::evidence::{ProcessEvidence, ThreadEvidence, Unseen};
-use crate::engine::memory_node::numbers;
-use crate::observing::look::Observation;
 
 /// `USER_HZ`, on every Linux.
 const TICKS: f64 = 100.0;

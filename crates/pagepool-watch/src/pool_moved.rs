@@ -3,14 +3,16 @@
 use std::time::Duration;
 
 use pagepool::Stats;
-use pagepool_watch::{EntryView, PoolView, ProcessView};
 
-use super::look::Observation;
-use crate::engine::figures::recycled_of;
+use crate::observation::Observation;
+use crate::published::model::{EntryView, PoolView, ProcessView};
 
+/// What changed in a pool between two looks, for rates: see [`Observation`].
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct PoolMoved {
+    /// The time between the looks.
     pub over: Duration,
+    /// How much the counters rose.
     pub stats: Stats,
     /// How often its devices had no buffer for a packet.
     pub device_starved: u64,
@@ -54,6 +56,7 @@ impl PoolMoved {
             .fold(0, u64::wrapping_add)
     }
 
+    /// Calls to the provider (the arena).
     pub fn slow(&self) -> u64 {
         self.stats.alloc_slow.wrapping_add(self.stats.alloc_slow_high_order)
     }
@@ -68,9 +71,22 @@ impl PoolMoved {
         recycled_of(&[self.stats])
     }
 
+    /// A count per second of the time between the looks; 0 for no time.
     pub fn per_second(&self, count: u64) -> f64 {
         per_second(count, self.over)
     }
+}
+
+/// Which percentage of the allocated pages had been used before, from counts of pools.
+pub fn recycled_of(moved: &[Stats]) -> Option<f64> {
+    let sum = |of: &[fn(&Stats) -> u64]| {
+        // A forged file may claim any counts.
+        moved.iter().flat_map(|s| of.iter().map(move |of| of(s))).fold(0, u64::saturating_add)
+    };
+    let allocated =
+        sum(&[|s| s.alloc_fast, |s| s.alloc_refill, |s| s.alloc_slow, |s| s.alloc_slow_high_order]);
+    let fresh = sum(&[|s| s.hold]).min(allocated);
+    (allocated > 0).then(|| (allocated - fresh) as f64 * 100.0 / allocated as f64)
 }
 
 /// A count per second; 0 for no time.

@@ -14,6 +14,7 @@ pub struct LateThread<'a> {
     pub in_kernel: f64,
     /// The driver of its interface, if known.
     pub driver: Option<&'a str>,
+    /// Whether it could share the work.
     pub queues: MoreQueues<'a>,
 }
 
@@ -22,13 +23,17 @@ pub struct LateThread<'a> {
 pub enum MoreQueues<'a> {
     /// The interface is not known.
     Unknown,
+    /// All that it can have are in use.
     No,
     /// It has this many queues, some of them unused.
     Unused(u32),
     /// Its driver uses `now` queues, and could use `most`.
     Addable {
+        /// Its name.
         interface: &'a str,
+        /// Queues in use.
         now: u32,
+        /// The most that its driver can use.
         most: u32,
     },
 }

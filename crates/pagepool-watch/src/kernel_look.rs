@@ -5,11 +5,12 @@ use std::time::Instant;
 
 use pagepool_net::link::{KernelPagePool, KernelPagePools, NetError, Netlink};
 
-/// The state of the kernel at one time.
+/// The kernel's page pools at one time.
 #[derive(Clone, Debug)]
 pub struct KernelLook {
-    #[cfg_attr(not(feature = "full"), expect(dead_code, reason = "only `top` shows rates"))]
+    /// The time of the look.
     pub taken: Instant,
+    /// All page pools that drivers report.
     pub pools: Vec<KernelPagePool>,
     /// The names of this network namespace's interfaces.
     pub names: HashMap<u32, String>,
@@ -17,6 +18,20 @@ pub struct KernelLook {
     pub has_stats: bool,
 }
 
+/// Looks at the page pools of the kernel's drivers in this network namespace (Linux 6.8).
+///
+/// ```
+/// use pagepool_watch::KernelWatch;
+/// # fn main() -> Result<(), pagepool_net::link::NetError> {
+/// # if KernelWatch::open().is_err() { return Ok(()) }
+/// let mut kernel = KernelWatch::open()?;
+/// let look = kernel.look()?;
+/// for pool in &look.pools {
+///     println!("{}: {} pages of {}", pool.id, pool.inflight, look.interface(pool).unwrap_or("?"));
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct KernelWatch(KernelPagePools);
 
@@ -26,6 +41,7 @@ impl KernelWatch {
         KernelPagePools::open().map(Self)
     }
 
+    /// Reads all pools, and the names of interfaces.
     pub fn look(&mut self) -> Result<KernelLook, NetError> {
         let (taken, pools) = (Instant::now(), self.0.list()?);
         let names = if pools.is_empty() { HashMap::new() } else { names()? };
