@@ -7,7 +7,6 @@
 mod bench;
 mod commands;
 mod demo;
-mod doctor;
 mod engine;
 mod file_name;
 #[cfg(any(test, not(feature = "full")))]

@@ -5,6 +5,7 @@
 //! last state. Files are read, never mapped, and every offset in them is checked: a damaged file gives an
 //! error.
 
+pub mod doctor;
 mod kernel_list;
 mod kernel_look;
 mod late_thread;

@@ -36,7 +36,6 @@ pub const LAYERS: &[(&str, &[&str])] = &[
             "queues",
             "observing",
             "top",
-            "doctor",
             "traffic",
             "demo",
             "soak",
@@ -80,6 +79,7 @@ pub const LAYERS: &[(&str, &[&str])] = &[
             "observation",
             "pool_moved",
             "kernel_look",
+            "doctor",
         ],
     ),
 ];

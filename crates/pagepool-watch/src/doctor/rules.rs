@@ -10,7 +10,7 @@ mod sockets;
 
 use super::rule::DoctorRule;
 
-/// In order of cost, the worst first.
+/// The rules of the doctor by cost, the worst first.
 pub const RULES: &[DoctorRule] = &[
     sockets::LINK_DOWN,
     packets::STARVED,

@@ -1,12 +1,11 @@
 //! Lost packets: without a buffer, at a full ring, refused, dropped by the card, or not sent.
 
-use pagepool_watch::commands::{LateThread, MoreQueues};
-
 use crate::doctor::evidence::{EntryEvidence, Evidence, LinkEvidence, PoolEvidence, ProcessEvidence};
 #[cfg(test)]
 use crate::doctor::rule::RuleCase;
 use crate::doctor::rule::{Cost, DoctorRule, Finding};
-use crate::report::number::grouped;
+use crate::late_thread::{LateThread, MoreQueues};
+use crate::words::grouped;
 
 /// Entries that receive: a socket, or an in-memory NIC.
 const DEVICES: [&str; 2] = ["socket", "nic"];

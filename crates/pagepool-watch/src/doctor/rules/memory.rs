@@ -1,12 +1,10 @@
 //! The kind of memory, and where packets begin in it.
 
-use pagepool_watch::commands::bytes;
-
 use crate::doctor::evidence::{Evidence, PoolEvidence, ProcessEvidence};
 #[cfg(test)]
 use crate::doctor::rule::RuleCase;
 use crate::doctor::rule::{Cost, DoctorRule, Finding};
-use crate::report::number::grouped;
+use crate::words::{bytes, grouped};
 
 /// Pages per second from which on a pool is judged.
 const BUSY: f64 = 10_000.0;

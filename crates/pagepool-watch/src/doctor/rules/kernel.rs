@@ -3,13 +3,11 @@
 #[cfg(test)]
 use std::time::Duration;
 
-use pagepool_watch::commands::spoken;
-
 use crate::doctor::evidence::{Evidence, KernelPoolEvidence};
 #[cfg(test)]
 use crate::doctor::rule::RuleCase;
 use crate::doctor::rule::{Cost, DoctorRule, Finding};
-use crate::report::number::grouped;
+use crate::words::{grouped, spoken};
 
 /// Seconds that a pool may wait for its last pages; then the kernel itself warns.
 const STALLED: u64 = 60;

@@ -5,10 +5,11 @@ use std::fs;
 use std::path::Path;
 
 use pagepool::ThreadView;
-use pagepool_watch::commands::numbers;
-use pagepool_watch::{Life, Observation, ProcessView};
 
 use crate::doctor::evidence::{ProcessEvidence, ThreadEvidence, Unseen};
+use crate::kernel_list::numbers;
+use crate::observation::Observation;
+use crate::published::model::{Life, ProcessView};
 
 /// `USER_HZ`, on every Linux.
 const TICKS: f64 = 100.0;

@@ -3,9 +3,8 @@
 use std::fs;
 use std::path::Path;
 
-use pagepool_watch::commands::numbers;
-
 use crate::doctor::evidence::{CpuEvidence, HugePageEvidence};
+use crate::kernel_list::numbers;
 
 /// Nodes that have CPUs, and governors unless the hardware chooses the frequency.
 pub fn cpus(root: &Path) -> CpuEvidence {

@@ -6,11 +6,12 @@ use std::path::{Path, PathBuf};
 use pagepool_net::link::{
     Ethtool, LinkInfo, NetError, Netlink, OffloadFault, OffloadSources, OperState, XdpFeatures, XdpMode,
 };
-use pagepool_watch::{EntryView, Life, Observation};
 
 use super::interrupts::Interrupts;
 use crate::doctor::evidence::{LinkEvidence, LinkState, OffloadEvidence, ProcessEvidence, Unseen};
-use crate::report::error::error_chain;
+use crate::observation::Observation;
+use crate::published::model::{EntryView, Life};
+use crate::words::error_chain;
 
 /// The netlink clients, and the interfaces with sockets of processes.
 pub struct Links {

@@ -2,15 +2,13 @@
 
 use std::time::Duration;
 
-use pagepool_watch::commands::{bytes, spoken};
-
 #[cfg(test)]
 use crate::doctor::evidence::HolderEvidence;
 use crate::doctor::evidence::{Evidence, LEAST_LOOKS, PoolEvidence, ProcessEvidence};
 #[cfg(test)]
 use crate::doctor::rule::RuleCase;
 use crate::doctor::rule::{Cost, DoctorRule, Finding};
-use crate::report::number::grouped;
+use crate::words::{bytes, grouped, spoken};
 
 /// Pages.
 const LEAST_RISE: u64 = 64;

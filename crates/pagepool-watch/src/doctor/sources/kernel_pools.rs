@@ -1,10 +1,10 @@
 //! The kernel's page pools, at two looks.
 
 use pagepool_net::link::{KernelPagePool, NetError};
-use pagepool_watch::{KernelLook, KernelWatch};
 
 use crate::doctor::evidence::{KernelPoolEvidence, Unseen};
-use crate::report::error::error_chain;
+use crate::kernel_look::{KernelLook, KernelWatch};
+use crate::words::error_chain;
 
 /// The watch and its first list; `None` if the kernel lists no pools.
 pub struct KernelPools(Option<(KernelWatch, KernelLook)>);

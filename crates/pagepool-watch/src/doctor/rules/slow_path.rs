@@ -5,7 +5,7 @@ use crate::doctor::evidence::{Evidence, PoolEvidence, ProcessEvidence};
 #[cfg(test)]
 use crate::doctor::rule::RuleCase;
 use crate::doctor::rule::{Cost, DoctorRule, Finding};
-use crate::report::number::grouped;
+use crate::words::grouped;
 
 /// Pages per second from which on a pool is judged.
 const BUSY: f64 = 1000.0;

@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use pagepool::{AGE_EDGES, HolderGroup, HoldersView, Stats};
-use pagepool_watch::{EntryView, Life, Observation, PoolView, ProcessView};
 
 use crate::doctor::evidence::{EntryEvidence, HolderEvidence, PoolEvidence, ProcessEvidence};
-use crate::report::number::grouped;
+use crate::observation::Observation;
+use crate::published::model::{EntryView, Life, PoolView, ProcessView};
+use crate::words::grouped;
 
 const MOST_HOLDERS: usize = 3;
 

@@ -4,9 +4,8 @@ use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
 
-use pagepool_watch::commands::numbers;
-
 use crate::doctor::evidence::InterruptEvidence;
+use crate::kernel_list::numbers;
 
 /// Name and count of each interrupt, by number.
 #[derive(Debug, Default, PartialEq)]

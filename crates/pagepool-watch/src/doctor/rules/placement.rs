@@ -7,7 +7,7 @@ use crate::doctor::evidence::{
 #[cfg(test)]
 use crate::doctor::rule::RuleCase;
 use crate::doctor::rule::{Cost, DoctorRule, Finding};
-use crate::report::number::grouped;
+use crate::words::grouped;
 
 /// Interrupts or pages per second from which on they take much CPU time.
 const MANY: f64 = 1000.0;
