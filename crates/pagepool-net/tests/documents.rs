@@ -191,7 +191,8 @@ fn no_document_says_to_run_cargo_as_root() {
     }
 }
 
-const CRATES: [&str; 5] = ["pagepool", "pagepool-capi", "pagepool-cli", "pagepool-lab", "pagepool-net"];
+const CRATES: [&str; 6] =
+    ["pagepool", "pagepool-capi", "pagepool-cli", "pagepool-lab", "pagepool-net", "pagepool-watch"];
 
 /// The lines of a table of a manifest.
 fn table<'a>(manifest: &'a str, name: &str) -> Vec<&'a str> {

@@ -52,6 +52,7 @@
 //! | feed a network stack | [`SkBuff`] and [`SkbCache`]: clones, fragments, coalescing with Linux's rules |
 //! | lend a buffer to a reader that does not return it | [`Bound::defer`] with an [`InUse`]: `MSG_ZEROCOPY` |
 //! | observe | [`PoolRef`] from any thread: [`Stats`], [`Inflight`]; [`Registry`] for all pools |
+//! | show pools to other processes | [`publish`]; the crate `pagepool-watch` reads, judges and exports them |
 //! | end a pool | [`Pool::destroy`], then [`Shutdown`] |
 //!
 //! # Threads
