@@ -8,9 +8,10 @@
 use std::sync::OnceLock;
 
 use libfuzzer_sys::fuzz_target;
-use pagepool::observe::{MetricsFormat, write_metrics};
-use pagepool_testing::{PlainMemory, read_published};
+use pagepool_testing::PlainMemory;
 use pagepool::{Bound, Holders, Pool, PoolParams, publish, publish_entry};
+use pagepool_watch::testing::read_published;
+use pagepool_watch::{MetricsFormat, write_metrics};
 
 /// A file, and where it is not zero.
 struct Real {

@@ -12,10 +12,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::installed::{compiled, compiled_with, has};
-use pagepool::observe::{EntryView, RunFolder};
 use pagepool_lab::{FrameSocket, TempFolder, or_skip};
 use pagepool_link::{Namespace, TwoHosts, TwoHostsParams};
 use pagepool_net::{NumberedFrames, Tally};
+use pagepool_watch::{EntryView, RunFolder};
 
 /// Nothing here takes as long.
 const LIMIT: Duration = Duration::from_secs(60);

@@ -18,7 +18,6 @@
 
 mod commands;
 pub mod demo;
-mod doctor;
 pub mod engine;
 pub mod file_name;
 #[cfg(any(test, not(feature = "full")))]

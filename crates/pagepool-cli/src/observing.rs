@@ -3,11 +3,9 @@
 pub mod chosen;
 pub mod details;
 pub mod json;
-pub mod kernel_look;
 pub mod look;
 pub mod metrics_server;
 pub mod metrics_text;
 pub mod options;
 pub mod overview;
-pub mod samples;
 pub mod table;

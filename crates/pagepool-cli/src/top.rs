@@ -18,7 +18,7 @@ mod screen;
 use std::io;
 use std::time::{Duration, Instant};
 
-use pagepool::observe::RunFolder;
+use pagepool_watch::RunFolder;
 use ratatui::crossterm::style::force_color_output;
 
 use self::app::{AfterKey, TopApp};

@@ -6,9 +6,9 @@ use std::process::{Command, Stdio};
 
 use crate::between::{Ends, LIMIT, Place, binary, number, ok, send, signal, text, wait_until};
 use crate::stacked::{ip, with_veth};
-use pagepool::observe::RunFolder;
 use pagepool_lab::{FrameSocket, TempFolder};
 use pagepool_link::{Ethtool, Netlink, Offload, VethEnd};
+use pagepool_watch::RunFolder;
 
 #[test]
 fn an_interface_that_is_renamed_is_called_by_its_new_name() {

@@ -5,7 +5,7 @@ use std::fmt;
 use std::io;
 use std::time::Duration;
 
-use pagepool::observe::shown;
+use pagepool::published::shown;
 
 use crate::shell_word::shell_word;
 use crate::sys::errno;

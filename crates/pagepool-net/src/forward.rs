@@ -392,7 +392,7 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
     /// # assert!(wire.deliver(&[0; 60]));
     /// forwarder.poll();
     /// forwarder.show(); // `pagepool show doc` has the port, with this packet
-    /// # let seen = pagepool::observe::RunFolder::of_user()?.processes().remove(0)?;
+    /// # let seen = pagepool_watch::RunFolder::of_user()?.processes().remove(0)?;
     /// # let port = seen.entries.iter().find(|entry| entry.kind == "port").unwrap();
     /// # assert!(port.counters.contains(&("drop".into(), 1)), "{port:?}");
     /// # drop((forwarder, publication));

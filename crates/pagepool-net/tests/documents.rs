@@ -191,7 +191,7 @@ fn no_document_says_to_run_cargo_as_root() {
     }
 }
 
-const CRATES: [&str; 7] = [
+const CRATES: [&str; 8] = [
     "pagepool",
     "pagepool-capi",
     "pagepool-cli",
@@ -199,6 +199,7 @@ const CRATES: [&str; 7] = [
     "pagepool-net",
     "pagepool-skb",
     "pagepool-testing",
+    "pagepool-watch",
 ];
 
 /// The lines of a table of a manifest.

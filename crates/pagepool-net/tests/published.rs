@@ -10,7 +10,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::veth::Veth;
-use pagepool::observe::{EntryView, ProcessView, RunFolder};
 use pagepool::{Arena, ArenaParams, Bound, Pool, PoolParams, publish};
 use pagepool_lab::TempFolder;
 use pagepool_link::Netlink;
@@ -18,6 +17,7 @@ use pagepool_net::{
     Action, Attach, Forwarder, MemNic, MemNicParams, NicDomain, NicPort, OpenParams, PortId, PublishedDevice,
     Redirect, XdpProgram, XskDevice, XskParams, mem_nic, open_device, testing::FarEnd,
 };
+use pagepool_watch::{EntryView, ProcessView, RunFolder};
 
 /// Longer than anything takes that comes at all.
 const LIMIT: Duration = veth::LIMIT;

@@ -43,7 +43,6 @@ pub use conformance::conformance_provider;
 pub use fail_nth::FailNth;
 pub use iommu::{CheckingIommu, IommuCounts, IommuEvent, IommuFault};
 pub use op::{Op, Setup};
-pub use pagepool::internal::read_published;
 pub use plain::PlainMemory;
 pub use run::run;
 pub use seed::seed;

@@ -67,20 +67,15 @@ pub enum Error {
 
 impl Error {
     /// A parameter error; `must_be` is the range in words.
-    pub(crate) fn parameter(
-        field: &'static str,
-        value: impl fmt::Display,
-        must_be: impl Into<String>,
-    ) -> Self {
+    #[doc(hidden)]
+    pub fn parameter(field: &'static str, value: impl fmt::Display, must_be: impl Into<String>) -> Self {
         Self::Parameter { field, value: value.to_string(), must_be: must_be.into() }
     }
 
     /// Explains the errno of a failed call. `known` gives the remedy for errnos that the [table](remedy)
     /// leaves to the caller, who knows its own values.
-    pub(crate) fn of_call(
-        call: &'static str,
-        known: impl FnOnce() -> String,
-    ) -> impl FnOnce(io::Error) -> Self {
+    #[doc(hidden)]
+    pub fn of_call(call: &'static str, known: impl FnOnce() -> String) -> impl FnOnce(io::Error) -> Self {
         move |source| {
             let remedy = remedy(call, &source).map_or_else(known, Into::into);
             Self::System { call, remedy, source }

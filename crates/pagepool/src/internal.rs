@@ -1,8 +1,8 @@
 //! What the crates `pagepool-skb` and `pagepool-testing` need of this one beyond its interface.
 //!
 //! What   atomics, cells and locks that are loom's in a model, the slab of blocks, parts of buffers and frames
-//!        that their public methods keep together, and what only tests do: read a published file from bytes,
-//!        change the system's page size.
+//!        that their public methods keep together, and what only tests do: change the
+//!        system's page size.
 //! Who    those two crates of this workspace alone. It is hidden and may change in any release.
 
 // UNSAFETY: passes on the caller's promises about handles that share a buffer.
@@ -20,7 +20,6 @@ use crate::packet::memory::Memory;
 use crate::packet::xdp_frame::XdpFrame;
 use crate::sys::table::zeroed;
 
-pub use crate::observe::process::read_bytes as read_published;
 pub use crate::sys::memory::pretend_system_page;
 pub use crate::sys::slab::Slab;
 pub use crate::sys::sync::{AtomicBool, AtomicI64, AtomicU32, LastCell, Lock, Ordering, fence};

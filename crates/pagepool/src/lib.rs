@@ -51,6 +51,7 @@
 //! | handle packets | [`XdpBuff`] inside a poll, [`XdpFrame`] beyond it, [`XdpFrameBulk`] to return many |
 //! | lend a buffer to a reader that does not return it | [`Bound::defer`] with an [`InUse`]: `MSG_ZEROCOPY` |
 //! | observe | [`PoolRef`] from any thread: [`Stats`], [`Inflight`]; [`Registry`] for all pools |
+//! | show pools to other processes | [`publish`]; the crate `pagepool-watch` reads, judges and exports them |
 //! | end a pool | [`Pool::destroy`], then [`Shutdown`] |
 //!
 //! # Threads
@@ -77,7 +78,6 @@
 //! # Features
 //!
 //! * `bytes`: buffers, frames and packets as `bytes::Bytes`, without a copy.
-//! * `metrics`: what [`observe`] shows, as metrics for Prometheus.
 //! * `usdt`: at each [`PoolProbe`] a `nop` and an ELF note, for bpftrace, perf, gdb and SystemTap.
 //! * `tracing`: at each [`PoolProbe`] an event of the crate `tracing`, with the target `pagepool`.
 //!
@@ -101,10 +101,12 @@ mod holders;
 #[doc(hidden)]
 pub mod internal;
 mod mem;
-pub mod observe;
 mod packet;
 mod pool;
 mod probes;
+mod publication;
+#[doc(hidden)]
+pub mod published;
 mod recycle;
 mod remedy;
 mod returns;
@@ -135,7 +137,6 @@ pub use mem::page::{MAX_ORDER, NodeId, PAGE_SHIFT, PAGE_SIZE, PageIdx, system_pa
 pub use mem::provider::Provider;
 pub use mem::topology::Topology;
 pub use mem::*; // the providers
-pub use observe::publication::{Publication, publish, sign_of_life};
 pub use packet::chain::{Frag, MAX_FRAGS};
 pub use packet::device_table::DeviceTable;
 pub use packet::frag_table::FragTable;
@@ -155,6 +156,7 @@ pub use pool::shutdown::{HeldPage, Shutdown, ShutdownReport};
 pub use pool::unbound::Pool;
 pub use pool::use_counts::UseCounts;
 pub use probes::PoolProbe;
+pub use publication::{Publication, publish, sign_of_life};
 pub use recycle::no_direct_recycle::NoDirectRecycle;
 pub use recycle::thread::prepare_thread;
 pub use remedy::remedy;

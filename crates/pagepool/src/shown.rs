@@ -7,7 +7,7 @@ use std::path::Path;
 /// text, nothing invisible.
 ///
 /// ```
-/// use pagepool::observe::is_shown;
+/// use pagepool::published::is_shown;
 /// assert!(['a', '~', ' ', 'é', '中'].into_iter().all(is_shown));
 /// assert!(!['\n', '\u{1b}', '\u{9b}', '\u{202e}', '\u{200b}', '\u{3164}'].into_iter().any(is_shown));
 /// ```
@@ -41,7 +41,7 @@ fn is_blank(c: char) -> bool {
 /// Also escapes a leading mark that would combine with the text before.
 ///
 /// ```
-/// use pagepool::observe::shown;
+/// use pagepool::published::shown;
 /// assert_eq!(shown("eth0"), "eth0");
 /// assert_eq!(shown("a\u{1b}[31m\u{202e}b\n"), "a\\u{1b}[31m\\u{202e}b\\n");
 /// ```
@@ -56,7 +56,7 @@ pub fn shown(text: &str) -> Cow<'_, str> {
 /// A path, escaped like a [`shown`] text.
 ///
 /// ```
-/// use pagepool::observe::shown_path;
+/// use pagepool::published::shown_path;
 /// assert_eq!(shown_path("/run/a\nb".as_ref()), "/run/a\\nb");
 /// ```
 pub fn shown_path(path: &Path) -> String {
@@ -66,7 +66,7 @@ pub fn shown_path(path: &Path) -> String {
 /// Escapes a text like [`shown`], except characters for which `stays` is true.
 ///
 /// ```
-/// use pagepool::observe::shown_except;
+/// use pagepool::published::shown_except;
 /// assert_eq!(shown_except("a\n\tb", |c| c == '\n'), "a\n\\tb");
 /// ```
 pub fn shown_except(text: &str, stays: impl Fn(char) -> bool) -> Cow<'_, str> {

@@ -202,12 +202,14 @@ macro_rules! stats {
             }
 
             /// Sets each counter to a function's value for its name.
-            pub(crate) fn fill(&mut self, value: impl Fn(&str) -> u64) {
+            #[doc(hidden)]
+            pub fn fill(&mut self, value: impl Fn(&str) -> u64) {
                 $(self.$name = value(stringify!($name));)+
             }
 
             /// Raises each counter to its earlier value, if it is lower. Correct across wrap-around.
-            pub(crate) fn raise_to(&mut self, earlier: &Self) {
+            #[doc(hidden)]
+            pub fn raise_to(&mut self, earlier: &Self) {
                 $(if self.$name.wrapping_sub(earlier.$name) as i64 <= 0 {
                     self.$name = earlier.$name;
                 })+
@@ -354,7 +356,8 @@ pub struct Inflight {
 
 impl Inflight {
     /// Moves pages between `uncollected` and `out`: `pages` are uncollected.
-    pub(crate) fn with_uncollected(self, pages: u64) -> Self {
+    #[doc(hidden)]
+    pub fn with_uncollected(self, pages: u64) -> Self {
         let both = self.uncollected + self.out;
         let uncollected = pages.min(both);
         Self { uncollected, out: both - uncollected, ..self }

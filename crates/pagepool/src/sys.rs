@@ -4,9 +4,11 @@ pub(crate) mod call;
 pub(crate) mod memory;
 pub(crate) mod placed;
 pub(crate) mod published_entry;
-pub(crate) mod published_layout;
+#[doc(hidden)]
+pub mod published_layout;
 pub(crate) mod published_memory;
-pub(crate) mod run_folder;
+#[doc(hidden)]
+pub mod run_folder;
 pub(crate) mod slab;
 pub(crate) mod sync;
 pub(crate) mod table;

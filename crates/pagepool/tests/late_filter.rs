@@ -1,5 +1,5 @@
 //! A filter of system calls that refuses `membarrier` after the first pool was made: an error where one can
-//! be given, and else the end of the process, with the reason. And one that refuses to list a folder.
+//! be given, and else the end of the process, with the reason.
 #![allow(clippy::unwrap_used)]
 // UNSAFETY: installing a filter is a system call.
 #![expect(unsafe_code)]
@@ -10,7 +10,6 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
 use std::{env, thread};
 
-use pagepool::observe::RunFolder;
 use pagepool::{Bound, Error, Pool, PoolParams, fences_are_free};
 use pagepool_testing::PlainMemory;
 
@@ -40,23 +39,6 @@ fn a_further_pool_is_an_error_with_the_remedy() {
         assert!(error.to_string().ends_with("install the filter before the first pool"), "{error}");
         assert!(fences_are_free(), "what was decided stands: threads rely on it");
     });
-}
-
-#[test]
-fn a_folder_that_cannot_be_listed_is_an_error() {
-    let folder = env::temp_dir().join(format!("pagepool-listed-{}", std::process::id()));
-    std::fs::create_dir(&folder).unwrap();
-    let of = RunFolder::at(&folder);
-    let filtered = move || match filter::refuse_call(libc::SYS_getdents64, libc::EIO) {
-        Ok(()) => {
-            let said = of.processes().remove(0).unwrap_err().to_string();
-            assert!(said.starts_with("readdir failed") && of.clean().is_err(), "{said}");
-        }
-        Err(error) => println!("SKIP: no filter of system calls: {error}"),
-    };
-    let done = thread::spawn(filtered).join();
-    std::fs::remove_dir(&folder).unwrap();
-    done.unwrap();
 }
 
 const CHILD: &str = "PAGEPOOL_ENDS_A_POOL_UNDER_A_FILTER";

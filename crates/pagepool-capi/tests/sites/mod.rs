@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use pagepool::HoldersView;
-use pagepool::observe::RunFolder;
 use pagepool_lab::TempFolder;
+use pagepool_watch::RunFolder;
 
 use crate::installed::{has, prefix, run, source, temporary};
 

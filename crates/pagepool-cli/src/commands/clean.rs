@@ -3,8 +3,7 @@
 use std::process::ExitCode;
 
 use clap::Args;
-
-use pagepool::observe::shown_path;
+use pagepool_watch::shown_path;
 
 use crate::observing::look::folder;
 use crate::report::error::error_chain;

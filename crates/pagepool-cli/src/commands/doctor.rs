@@ -1,20 +1,26 @@
 //! `pagepool doctor`: looks for some seconds, and reports what is slow, lost or leaking, why, and how to fix
 //! it.
 
+mod report;
+
 use std::process::ExitCode;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use clap::Args;
+use pagepool_watch::RunFolder;
+use pagepool_watch::doctor::{DoctorReport, Examination, RULES};
 
-use crate::doctor::report;
-use crate::doctor::rule::diagnose;
-use crate::doctor::rules::RULES;
-use crate::doctor::sources::collect;
+use crate::engine::interrupt::{RunSignals, listen};
 use crate::observing::look::folder;
 use crate::report::exit_status;
 use crate::report::json::print_json;
 use crate::report::number::count_of;
 use crate::report::output;
 use crate::run_command::RunCommand;
+
+/// How often a wait checks for a signal.
+const NAP: Duration = Duration::from_millis(20);
 
 /// The long help.
 pub const ABOUT: &str = "\
@@ -46,16 +52,43 @@ impl RunCommand for DoctorArgs {
             output::whole(&report::table(RULES));
             return Ok(ExitCode::SUCCESS);
         }
-        let evidence = collect(&folder()?, self.of.as_deref(), self.seconds)?;
-        let found = diagnose(RULES, &evidence);
+        let report = examine(&folder()?, self.of.as_deref(), Duration::from_secs(self.seconds))?;
         match self.json {
-            true => print_json(&report::json(&found, &evidence)),
-            false => report::print(&found, &evidence),
+            true => print_json(&report::json(&report)),
+            false => report::print(&report),
         }
-        Ok(match evidence.unseen.not_judged.is_empty() {
-            _ if !found.is_empty() => exit_status::FOUND.into(),
+        Ok(match report.not_judged.is_empty() {
+            _ if !report.found.is_empty() => exit_status::FOUND.into(),
             true => ExitCode::SUCCESS,
             false => exit_status::NOT_JUDGED.into(),
         })
     }
+}
+
+/// Examines all processes of a folder, or those with a name or PID. Fails if there are none, or a signal ends
+/// it.
+fn examine(folder: &RunFolder, of: Option<&str>, time: Duration) -> Result<DoctorReport, String> {
+    let signals = listen()?;
+    let mut examination = Examination::begin(folder, of, time).map_err(|none| none.to_string())?;
+    if let Some((pools, left)) = examination.being_filled() {
+        let are = if pools == 1 { "1 pool is".to_owned() } else { format!("{pools} pools are") };
+        let seconds = left.as_millis().div_ceil(1000);
+        output::note(format_args!("{are} still being filled: the first look is in {seconds} s"));
+    }
+    while let Some(due) = examination.next_look() {
+        wait_until(due, &signals)?;
+        examination.look().map_err(|none| none.to_string())?;
+    }
+    Ok(examination.report())
+}
+
+/// Fails on a signal.
+fn wait_until(due: Instant, signals: &RunSignals) -> Result<(), String> {
+    while Instant::now() < due {
+        if signals.interrupted() {
+            return Err("interrupted before the last look".into());
+        }
+        sleep(NAP.min(due.saturating_duration_since(Instant::now())));
+    }
+    Ok(())
 }

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use pagepool::observe::{MetricsFormat, RunFolder, shown_path};
+use pagepool_watch::{MetricsFormat, RunFolder, shown_path};
 
 use crate::engine::interrupt::listen;
 use crate::file_name::file_name;

@@ -4,6 +4,7 @@ pub mod holders;
 
 use pagepool::{PoolRef, Stats};
 use pagepool_net::{DeviceStats, KernelStats};
+use pagepool_watch::commands::recycled_of;
 
 use super::port_sample::PortSample;
 use crate::report::number::without_zeros;
@@ -54,18 +55,6 @@ pub fn slow(warm: &[PortSample], now: &[PortSample]) -> u64 {
 /// were new to the pool. `None` before the first allocation.
 pub fn recycled_percent(warm: &[PortSample], now: &[PortSample]) -> Option<f64> {
     recycled_of(&since(warm, now).collect::<Vec<_>>())
-}
-
-/// Which percentage of the allocated pages had been used before, from counts of pools.
-pub fn recycled_of(moved: &[Stats]) -> Option<f64> {
-    let sum = |of: &[fn(&Stats) -> u64]| {
-        // A forged file may claim any counts.
-        moved.iter().flat_map(|s| of.iter().map(move |of| of(s))).fold(0, u64::saturating_add)
-    };
-    let allocated =
-        sum(&[|s| s.alloc_fast, |s| s.alloc_refill, |s| s.alloc_slow, |s| s.alloc_slow_high_order]);
-    let fresh = sum(&[|s| s.hold]).min(allocated);
-    (allocated > 0).then(|| (allocated - fresh) as f64 * 100.0 / allocated as f64)
 }
 
 /// Buffers missing from destroyed pools.

@@ -1,9 +1,9 @@
 //! The processes or pools that a user names.
 
 use clap::Args;
-use pagepool::observe::{EntryView, PoolView, ProcessView, shown_path};
+use pagepool_watch::{EntryView, Observation, PoolView, ProcessView, shown_path};
 
-use super::look::Observation;
+use super::look::nobody_publishes;
 
 #[derive(Args, Clone, Debug)]
 pub struct Chosen {
@@ -28,7 +28,7 @@ impl Chosen {
     /// The message if nothing was found.
     pub fn nothing(&self, look: &Observation) -> String {
         let folder = shown_path(&look.folder);
-        let Some(of) = &self.of else { return look.nobody() };
+        let Some(of) = &self.of else { return nobody_publishes(look) };
         let nothing =
             format!("no process or pool {of} is published in {folder}: `pagepool list` shows those that are");
         [vec![nothing], look.errors.clone()].concat().join("; ")

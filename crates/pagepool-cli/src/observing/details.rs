@@ -1,15 +1,15 @@
 //! The output of `show`: everything known of a process or pools.
 
-use pagepool::observe::{EntryView, PoolView, ProcessView, shown_path};
 use pagepool::{DeferredStats, Stats};
+use pagepool_watch::commands::recycled_of;
+use pagepool_watch::{EntryView, Observation, PoolMoved, PoolView, ProcessView, shown_path};
 
 use super::chosen::Chosen;
 use super::json;
-use super::look::{Observation, has_deferred, percent, places, waiting_for_packets};
+use super::look::{ago, has_deferred, percent, places};
 use super::options::Shown;
 use super::overview::title;
-use super::samples::PoolMoved;
-use crate::engine::figures::{holders, recycled_of};
+use crate::engine::figures::holders;
 use crate::report::live_table::LiveLine;
 use crate::report::number::grouped;
 use crate::report::terminal::Terminal;
@@ -70,14 +70,14 @@ impl Details {
         });
         let interface = pool.ifindex.map_or(String::new(), |index| format!(", interface {index}"));
         say(format!("  pool {} (id {}): {thread}{interface}", pool.name, pool.id));
-        let ended = pool.detached.map(|at| format!("; ended {} ago, with buffers out", look.ago(at)));
-        let (made, ended) = (look.ago(pool.created), ended.unwrap_or_default());
+        let ended = pool.detached.map(|at| format!("; ended {} ago, with buffers out", ago(look, at)));
+        let (made, ended) = (ago(look, pool.created), ended.unwrap_or_default());
         say(format!("    made {made} ago{ended}; memory id {}, area {}", pool.mem_id, pool.area_id));
         say(format!("    parameters: {}", listed(&pool.params)));
         let total = grouped(pool.inflight.total.max(0) as u64);
         let size = grouped(pool.page_bytes);
         say(format!("    {total} pages of {size} bytes: {}", places(&pool.inflight)));
-        if let Some(waiting) = waiting_for_packets(process, pool) {
+        if let Some(waiting) = process.waiting_for_packets(pool) {
             say(format!("    of those out, {} wait for packets", grouped(waiting)));
         }
         match before.and_then(|before| PoolMoved::between(before, look, process, pool)) {

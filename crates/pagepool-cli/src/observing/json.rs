@@ -2,13 +2,12 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use pagepool::DeferredStats;
-use pagepool::Stats;
-use pagepool::observe::{EntryView, Life, PoolView, ProcessView};
+use pagepool::{DeferredStats, Stats};
+use pagepool_watch::commands::recycled_of;
+use pagepool_watch::{EntryView, Life, Observation, PoolView, ProcessView};
 use serde_json::{Map, Value, json};
 
-use super::look::Observation;
-use crate::engine::figures::{holders, recycled_of};
+use crate::engine::figures::holders;
 use crate::engine::port_sample::object;
 
 pub fn look(look: &Observation, processes: impl Iterator<Item = ProcessView>) -> Value {

@@ -14,7 +14,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-use pagepool::observe::RunFolder;
+use pagepool_watch::RunFolder;
 
 use self::client::{MOST_BYTES, MetricsClient};
 use self::request::{RequestHead, content_type, read_head};

@@ -1,9 +1,8 @@
 //! What is observed, as metrics, with the meanings of all counters that this version knows.
 
-use pagepool::observe::{MetricsFormat, RunFolder, write_metrics};
 use pagepool_net::{DeviceStats, ForwardStats, KernelStats, PathStats};
+use pagepool_watch::{MetricsFormat, Observation, RunFolder, write_metrics};
 
-use super::look::Observation;
 use crate::report::output;
 
 /// The metrics of all processes now. Warns on standard error of files that cannot be read.

@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use pagepool_link::LinkError;
+use pagepool_watch::{KernelLook, KernelWatch, Observation};
 use serde::Serialize;
 
-use super::kernel_look::{KernelLook, KernelWatch};
-use super::look::{Observation, folder};
+use super::look::folder;
 use crate::engine::interrupt::{RunSignals, listen};
 use crate::report::error::error_chain;
 use crate::report::json::{json_line, print_json};

@@ -5,15 +5,14 @@
 //! statistics or not at all. Figures since the pool was made and since the previous look have different
 //! names.
 
-use pagepool::observe::{Life, PoolView, ProcessView};
+use pagepool_watch::commands::{bytes, recycled_of};
+use pagepool_watch::{Life, Observation, PoolMoved, PoolView, ProcessView};
 
 use super::chosen::Chosen;
 use super::json;
-use super::look::{Observation, being_sent, bytes, is_alive, percent, places, waiting_for_packets};
+use super::look::{ago, is_alive, percent, places};
 use super::options::Shown;
-use super::samples::PoolMoved;
 use super::table::{FittedTable, ListColumn, fitted, number, rate, text};
-use crate::engine::figures::recycled_of;
 use crate::report::live_table::LiveLine;
 use crate::report::number::grouped;
 use crate::report::terminal::{Terminal, width};
@@ -89,8 +88,8 @@ pub fn title(look: &Observation, process: &ProcessView) -> LiveLine {
     let memory = bytes(pools.iter().map(PoolView::inflight_bytes).fold(0, u64::saturating_add));
     let out = pools.iter().map(|pool| pool.inflight.out).fold(0, u64::saturating_add);
     let life = match process.life {
-        Life::Dead { last_sign } => format!("DEAD, last seen alive {} ago", look.ago(last_sign)),
-        _ => format!("runs for {}", look.ago(process.started)),
+        Life::Dead { last_sign } => format!("DEAD, last seen alive {} ago", ago(look, last_sign)),
+        _ => format!("runs for {}", ago(look, process.started)),
     };
     let (pages, out) = (grouped(pages), grouped(out));
     let mut text =
@@ -143,7 +142,7 @@ fn held(process: &ProcessView, pool: &PoolView) -> Option<LiveLine> {
     if pool.inflight.out + pool.inflight.uncollected == 0 {
         return None;
     }
-    let waiting = waiting_for_packets(process, pool).filter(|&waiting| waiting > 0);
+    let waiting = process.waiting_for_packets(pool).filter(|&waiting| waiting > 0);
     let waiting = waiting.map(|waiting| format!(", of these {} waiting for packets", grouped(waiting)));
     let (name, places) = (&pool.name, places(&pool.inflight));
     Some(LiveLine::bad(format!("  {name} held when it died: {places}{}", waiting.unwrap_or_default())))
@@ -151,6 +150,6 @@ fn held(process: &ProcessView, pool: &PoolView) -> Option<LiveLine> {
 
 /// The buffers that devices were sending when a process died. They are out of any of its pools.
 fn sent_by_devices(process: &ProcessView) -> Option<LiveLine> {
-    let sent = being_sent(process).filter(|&sent| sent > 0)?;
+    let sent = process.being_sent().filter(|&sent| sent > 0)?;
     Some(LiveLine::bad(format!("  being sent when it died: {} buffers of its pools", grouped(sent))))
 }

@@ -1,6 +1,7 @@
 //! Lost packets, by reason.
 
-use super::late_thread::LateThread;
+use pagepool_watch::commands::LateThread;
+
 use crate::engine::port_sample::PortSample;
 use crate::report::number::grouped;
 
@@ -175,8 +176,8 @@ pub fn total(ports: &[PortSample]) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::queues::late_thread::MoreQueues;
     use pagepool_net::KernelStats;
+    use pagepool_watch::commands::MoreQueues;
 
     #[test]
     fn what_found_the_ring_full_is_lost_once() {

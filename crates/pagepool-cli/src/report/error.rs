@@ -2,13 +2,7 @@
 
 use std::io;
 
-/// An error and its causes, in one line.
-pub fn error_chain(error: &dyn std::error::Error) -> String {
-    match error.source() {
-        Some(source) => format!("{error}: {}", error_chain(source)),
-        None => error.to_string(),
-    }
-}
+pub use pagepool_watch::commands::error_chain;
 
 /// Why a thread could not be started, and what helps.
 pub fn no_thread(error: &io::Error) -> String {

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use pagepool::observe::is_shown;
+use pagepool_watch::is_shown;
 use serde::Serialize;
 
 use super::output;

@@ -2,18 +2,7 @@
 
 use std::ops::RangeInclusive;
 
-/// A number in groups of three digits.
-pub fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::with_capacity(digits.len() * 4 / 3);
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
+pub use pagepool_watch::commands::grouped;
 
 /// Counts in words; those that are 0 are left out.
 pub fn without_zeros(counts: &[(&str, u64)]) -> String {
@@ -85,11 +74,5 @@ mod tests {
             read_count("0", "packets", 1..=u64::MAX),
             Err("the number of packets is at least 1".into())
         );
-    }
-
-    #[test]
-    fn digits_stand_in_threes() {
-        let written = [0, 999, 1000, 12_345, 1_234_567].map(grouped);
-        assert_eq!(written, ["0", "999", "1,000", "12,345", "1,234,567"]);
     }
 }

@@ -9,7 +9,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::time::Duration;
 
-use pagepool::observe::shown;
+use pagepool_watch::shown;
 
 use super::output;
 

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::io;
 
-use pagepool::observe::shown_except;
+use pagepool_watch::shown_except;
 
 use crate::sys;
 

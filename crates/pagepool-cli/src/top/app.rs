@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use pagepool::observe::{PoolView, ProcessView};
+use pagepool_watch::{PoolMoved, PoolView, ProcessView};
 
 use super::columns::COLUMNS;
 use super::history::History;
@@ -10,7 +10,6 @@ use super::keys::{Key, Motion, TopAction, action};
 use super::row_key::RowKey;
 use super::rows::TopRow;
 use super::sampler::Sampled;
-use crate::observing::samples::PoolMoved;
 
 /// Milliseconds between looks, chosen by `+` and `-`.
 const DELAYS: [u64; 9] = [100, 200, 500, 1000, 2000, 5000, 10_000, 30_000, 60_000];

@@ -3,8 +3,9 @@
 use std::cmp::Ordering;
 use std::time::Duration;
 
+use pagepool_watch::commands::bytes;
+
 use super::rows::{RowRates, TopRow};
-use crate::observing::look::bytes;
 use crate::observing::table::{fitted, rate};
 use crate::report::terminal::width;
 

@@ -98,12 +98,12 @@ mod tests {
     use ratatui::backend::TestBackend;
 
     use super::*;
-    use crate::observing::kernel_look::KernelLook;
-    use crate::observing::look::Observation;
     use crate::top::keys::Key;
     use crate::top::row_key::RowKey;
     use crate::top::rows::{KERNEL, PLACES, RowRates, TopRow};
     use crate::top::sampler::Sampled;
+    use pagepool_watch::KernelLook;
+    use pagepool_watch::Observation;
 
     fn sampled() -> Sampled {
         let (at, taken, folder) = (SystemTime::now(), Instant::now(), PathBuf::from("/run/pagepool"));

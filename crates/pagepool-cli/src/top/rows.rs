@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use pagepool::observe::{PoolView, ProcessView};
 use pagepool_link::{KernelPagePool, KernelPoolStats};
+use pagepool_watch::commands::per_second;
+use pagepool_watch::{PoolMoved, PoolView, ProcessView};
 
 use super::row_key::RowKey;
 use super::sampler::Sampled;
-use crate::observing::look::{is_alive, waiting_for_packets};
-use crate::observing::samples::{PoolMoved, per_second};
+use crate::observing::look::is_alive;
 
 pub const KERNEL: &str = "[kernel]";
 
@@ -151,7 +151,7 @@ impl RowRates {
 /// The pages of each place. Devices report theirs a moment later.
 fn places(process: &ProcessView, pool: &PoolView) -> [u64; PLACES.len()] {
     let pages = &pool.inflight;
-    let waiting = waiting_for_packets(process, pool).unwrap_or(0).min(pages.out);
+    let waiting = process.waiting_for_packets(pool).unwrap_or(0).min(pages.out);
     PLACES.map(|(place, ..)| match place {
         PagePlace::Cache => pages.cache,
         PagePlace::Lanes => pages.lanes,
@@ -170,8 +170,8 @@ mod tests {
     use std::time::{Instant, SystemTime};
 
     use super::*;
-    use crate::observing::kernel_look::KernelLook;
-    use crate::observing::look::Observation;
+    use pagepool_watch::KernelLook;
+    use pagepool_watch::Observation;
 
     fn kernel(taken: Instant, fast: u64, slow: u64) -> KernelLook {
         let mut pool = KernelPagePool::default();

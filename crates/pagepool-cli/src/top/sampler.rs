@@ -2,12 +2,10 @@
 
 use std::time::Duration;
 
-use pagepool::observe::{PoolView, ProcessView, RunFolder};
 use pagepool_link::{KernelPagePool, KernelPoolStats};
+use pagepool_watch::{KernelLook, KernelWatch, Observation, PoolView, ProcessView, RunFolder};
 
 use super::row_key::RowKey;
-use crate::observing::kernel_look::{KernelLook, KernelWatch};
-use crate::observing::look::Observation;
 
 #[derive(Debug)]
 pub struct Sampled {

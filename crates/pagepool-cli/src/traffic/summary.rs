@@ -3,6 +3,7 @@
 use pagepool::PoolRef;
 use pagepool_link::{Ethtool, shell_word};
 use pagepool_net::{Tally, ticks_per_second};
+use pagepool_watch::commands::{LateThread, MoreQueues};
 use serde_json::{Map, Value};
 
 use super::capture::CaptureResult;
@@ -13,7 +14,6 @@ use crate::engine::link_watch::SeenChanges;
 use crate::engine::port_sample::{PortSample, object, pool_fields};
 use crate::engine::run_state::{RunEnd, Sample};
 use crate::engine::sent_by_links::SentByLinks;
-use crate::queues::late_thread::{LateThread, MoreQueues};
 use crate::queues::losses::{self, LOSSES};
 use crate::queues::queue_name::QueueName;
 use crate::report::loss::{LossLimit, LossShare};

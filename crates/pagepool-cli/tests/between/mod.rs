@@ -11,10 +11,10 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use pagepool::observe::{Life, RunFolder};
 use pagepool_lab::{FrameSocket, TempFolder, or_skip};
 use pagepool_link::{Namespace, TwoHosts, TwoHostsParams};
 use pagepool_net::{NumberedFrames, Tally};
+use pagepool_watch::{Life, RunFolder};
 use rustix::thread::{CpuSet, sched_setaffinity};
 use serde_json::Value;
 

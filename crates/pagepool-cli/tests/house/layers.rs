@@ -6,8 +6,23 @@ pub const LAYERS: &[(&str, &[&str])] = &[
     (
         "pagepool",
         &[
-            "shown", "remedy", "error", "probes", "sys", "mem", "stats", "recycle", "holders", "core",
-            "returns", "buf", "pool", "packet", "observe", "internal",
+            "shown",
+            "remedy",
+            "error",
+            "probes",
+            "sys",
+            "mem",
+            "stats",
+            "recycle",
+            "holders",
+            "core",
+            "returns",
+            "buf",
+            "pool",
+            "packet",
+            "publication",
+            "published",
+            "internal",
         ],
     ),
     (
@@ -40,7 +55,6 @@ pub const LAYERS: &[(&str, &[&str])] = &[
             "queues",
             "observing",
             "top",
-            "doctor",
             "traffic",
             "demo",
             "commands",
@@ -129,6 +143,20 @@ pub const LAYERS: &[(&str, &[&str])] = &[
     (
         "pagepool-testing",
         &["seed", "system_page", "plain", "fail_nth", "conformance", "iommu", "op", "model", "run"],
+    ),
+    (
+        "pagepool-watch",
+        &[
+            "words",
+            "kernel_list",
+            "late_thread",
+            "published",
+            "metrics",
+            "observation",
+            "pool_moved",
+            "kernel_look",
+            "doctor",
+        ],
     ),
 ];
 

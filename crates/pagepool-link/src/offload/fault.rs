@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use pagepool::observe::shown;
+use pagepool::published::shown;
 
 use super::hold::HeldOffloads;
 use super::other_namespace::OtherNamespace;

@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use pagepool::observe::shown;
+use pagepool::published::shown;
 
 use crate::shell_word::shell_word;
 

@@ -19,15 +19,20 @@ use crate::sys::sync::{AtomicU64, Ordering, fence};
 
 /// Ids in a record; 0 is none, or one for which its table had no room.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Ord, PartialOrd)]
-pub(crate) struct What {
-    pub(crate) site: u16,
-    pub(crate) tag: u16,
-    pub(crate) thread: u16,
-    pub(crate) stack: u16,
+pub struct What {
+    /// Where the page was allocated.
+    pub site: u16,
+    /// The tag of its holder.
+    pub tag: u16,
+    /// The thread that allocated it or set the tag.
+    pub thread: u16,
+    /// The stack of the allocation, if it was sampled.
+    pub stack: u16,
 }
 
 impl What {
-    pub(crate) fn of_word(word: u64) -> Self {
+    /// The ids in a record's word.
+    pub fn of_word(word: u64) -> Self {
         let part = |at: u32| (word >> (16 * at)) as u16;
         Self { site: part(0), tag: part(1), thread: part(2), stack: part(3) }
     }
@@ -40,7 +45,7 @@ impl What {
 
 /// When a page went out: milliseconds, and a number within the millisecond.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Since(pub(crate) u64);
+pub struct Since(pub u64);
 
 impl Since {
     pub(crate) fn new(ms: u64, number: u64) -> Self {
@@ -58,7 +63,7 @@ const OUT: u64 = 1 << 32;
 /// What is known of a page that is out.
 #[derive(Debug, Default)]
 #[repr(C)]
-pub(crate) struct HolderRecord {
+pub struct HolderRecord {
     since: AtomicU64,
     what: AtomicU64,
     frags: AtomicU64,
@@ -66,7 +71,7 @@ pub(crate) struct HolderRecord {
 
 impl HolderRecord {
     /// Offset of the fragment counts, for observers of the file.
-    pub(crate) const FRAGS_AT: usize = offset_of!(Self, frags);
+    pub const FRAGS_AT: usize = offset_of!(Self, frags);
 
     /// The page goes out.
     pub(crate) fn out(&self, since: Since, what: What) {
@@ -97,7 +102,7 @@ impl HolderRecord {
     }
 
     /// Whether a page that is out is held, from the word at [`FRAGS_AT`](Self::FRAGS_AT).
-    pub(crate) fn is_held(frags: u64) -> bool {
+    pub fn is_held(frags: u64) -> bool {
         let (out, returned) = (frags >> 32, frags & 0xffff_ffff);
         returned == 0 || returned < out
     }

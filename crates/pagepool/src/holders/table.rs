@@ -31,37 +31,53 @@ use crate::sys::placed::{Placed, block_of};
 use crate::sys::published_layout::BlockAt;
 use crate::sys::sync::UnseenLock;
 
-/// Rows of each kind: length in words, and number.
-pub(crate) type SiteRow = TextRow<16>;
-pub(crate) type TagRow = TextRow<5>;
-pub(crate) type StackRow = TextRow<256>;
-pub(crate) const SITES: usize = 256;
-pub(crate) const TAGS: usize = 256;
-pub(crate) const THREADS: usize = 64;
-pub(crate) const STACKS: usize = 64;
+/// A row of the table of sites; the length is in words, as below.
+pub type SiteRow = TextRow<16>;
+/// A row of the table of tags.
+pub type TagRow = TextRow<5>;
+/// A row of the table of stacks.
+pub type StackRow = TextRow<256>;
+/// Rows of the table of sites.
+pub const SITES: usize = 256;
+/// Rows of the table of tags.
+pub const TAGS: usize = 256;
+/// Rows of the table of threads.
+pub const THREADS: usize = 64;
+/// Rows of the table of stacks.
+pub const STACKS: usize = 64;
 
-/// Indices into [`HolderHead::used`], one for each table.
-pub(crate) const OF_SITES: usize = 0;
-pub(crate) const OF_TAGS: usize = 1;
-pub(crate) const OF_THREADS: usize = 2;
-pub(crate) const OF_STACKS: usize = 3;
+/// Index of the sites in [`HolderHead::tables`] and [`HolderHead::used`].
+pub const OF_SITES: usize = 0;
+/// Index of the tags.
+pub const OF_TAGS: usize = 1;
+/// Index of the threads.
+pub const OF_THREADS: usize = 2;
+/// Index of the stacks.
+pub const OF_STACKS: usize = 3;
 
 /// What observers of the published file read first.
 #[derive(Debug)]
 #[repr(C)]
-pub(crate) struct HolderHead {
-    /// Where the records and the tables are: sites, tags, threads, stacks.
-    pub(crate) records: BlockAt,
-    pub(crate) tables: [BlockAt; 4],
+pub struct HolderHead {
+    /// Where the records are.
+    pub records: BlockAt,
+    /// Where the tables are: sites, tags, threads, stacks.
+    pub tables: [BlockAt; 4],
     /// Rows in use, for each table.
-    pub(crate) used: [PlainU64; 4],
+    pub used: [PlainU64; 4],
     /// log2 of the base pages that one record is for.
-    pub(crate) order: u64,
-    /// The coarse clock when the pool was created, and at its last allocation.
-    pub(crate) made_ms: u64,
-    pub(crate) last_ms: PlainU64,
+    pub order: u64,
+    /// The coarse clock when the pool was created.
+    pub made_ms: u64,
+    /// The coarse clock at the pool's last allocation.
+    pub last_ms: PlainU64,
     /// The idle pages, which in a pool without holders are in its cache.
     pub(crate) idle_cache: Cache,
+}
+
+impl HolderHead {
+    /// Bytes that a reader of the file needs: all before the stock.
+    pub const READ_BYTES: usize = std::mem::offset_of!(Self, idle_cache);
 }
 
 /// What a pool records.

@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 /// A text of at most `WORDS` times eight bytes, padded with zeroes.
 #[derive(Debug)]
 #[repr(transparent)]
-pub(crate) struct TextRow<const WORDS: usize>([AtomicU64; WORDS]);
+pub struct TextRow<const WORDS: usize>([AtomicU64; WORDS]);
 
 impl<const WORDS: usize> TextRow<WORDS> {
-    pub(crate) const BYTES: usize = WORDS * 8;
+    pub const BYTES: usize = WORDS * 8;
 
     pub(crate) fn empty() -> Self {
         Self(std::array::from_fn(|_| AtomicU64::new(0)))
@@ -47,7 +47,7 @@ impl<const WORDS: usize> TextRow<WORDS> {
 /// A thread in such a table.
 #[derive(Debug, Default)]
 #[repr(C)]
-pub(crate) struct HolderThread {
+pub struct HolderThread {
     tid: AtomicU64,
     name: [AtomicU64; 2],
 }

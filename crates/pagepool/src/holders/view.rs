@@ -91,6 +91,14 @@ pub struct HolderGroup {
     pub oldest: Duration,
 }
 
+impl ThreadView {
+    /// A thread that a published file names.
+    #[doc(hidden)]
+    pub fn new(tid: u32, name: String) -> Self {
+        Self { tid, name }
+    }
+}
+
 impl fmt::Display for ThreadView {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} ({})", self.name, self.tid)
@@ -125,10 +133,14 @@ pub(crate) fn ages_text(ages: &[u64; AGE_EDGES.len() + 1]) -> Option<String> {
 }
 
 /// Looks up the texts of a record's ids.
-pub(crate) trait HolderNames {
+pub trait HolderNames {
+    /// The text of a site.
     fn site(&self, id: u16) -> Option<String>;
+    /// The name of a tag.
     fn tag(&self, id: u16) -> Option<String>;
+    /// A thread.
     fn thread(&self, id: u16) -> Option<ThreadView>;
+    /// The text of a stack.
     fn stack(&self, id: u16) -> Option<String>;
 }
 
@@ -136,7 +148,7 @@ pub(crate) trait HolderNames {
 type Group = (What, (u64, u64));
 
 /// Counts records as they are read.
-pub(crate) struct HolderTally {
+pub struct HolderTally {
     now_ms: u64,
     held: u64,
     ages: [u64; AGE_EDGES.len() + 1],
@@ -147,7 +159,7 @@ pub(crate) struct HolderTally {
 
 impl HolderTally {
     /// Ages end at `now_ms` of the coarse clock.
-    pub(crate) fn new(now_ms: u64) -> Self {
+    pub fn new(now_ms: u64) -> Self {
         let (oldest, groups) = (BinaryHeap::new(), BTreeMap::new());
         Self { now_ms, held: 0, ages: Default::default(), oldest, groups }
     }
@@ -156,7 +168,8 @@ impl HolderTally {
         Duration::from_millis(self.now_ms.saturating_sub(ms))
     }
 
-    pub(crate) fn add(&mut self, page: PageIdx, since: Since, what: What) {
+    /// Counts a page that is out.
+    pub fn add(&mut self, page: PageIdx, since: Since, what: What) {
         let age = self.age(since.ms());
         self.held += 1;
         self.ages[AGE_EDGES.partition_point(|&edge| edge <= age)] += 1;
@@ -168,7 +181,8 @@ impl HolderTally {
         }
     }
 
-    pub(crate) fn view(self, names: &impl HolderNames) -> HoldersView {
+    /// What was counted, with the texts of its ids.
+    pub fn view(self, names: &impl HolderNames) -> HoldersView {
         let oldest = self.oldest.clone().into_sorted_vec();
         let oldest = oldest.into_iter().map(|(since, page, what)| {
             let what = What::of_word(what);

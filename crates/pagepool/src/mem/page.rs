@@ -22,7 +22,7 @@ pub const MAX_ORDER: u8 = 10;
 pub struct PageIdx(pub u32);
 
 /// Page numbers are below this, so a message and a handle have spare bits.
-pub(crate) const MAX_PAGES: u32 = 1 << 30;
+pub const MAX_PAGES: u32 = 1 << 30;
 
 impl PageIdx {
     /// The offset of the page's first byte in its area, in bytes.

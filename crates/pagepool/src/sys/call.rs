@@ -242,7 +242,7 @@ pub(crate) fn thread_id_and_name() -> (u64, [u8; 16]) {
 }
 
 /// Milliseconds of a clock in steps of 1 to 10 ms, common to all processes of a boot. No system call.
-pub(crate) fn coarse_ms() -> u64 {
+pub fn coarse_ms() -> u64 {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the time lives as long as this call; a missing clock leaves it unchanged.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC_COARSE, &raw mut now) };

@@ -448,7 +448,7 @@ fn half(name: &[u8; 16], from: usize) -> [u8; 8] {
 }
 
 /// The time of day in nanoseconds since 1970.
-pub(crate) fn now_ns() -> u64 {
+pub fn now_ns() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
     u64::try_from(now.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -25,18 +25,19 @@ pub(crate) const SUFFIX: &str = ".pagepool";
 /// The suffix of a file that is being made. Its name begins with a dot, as no published name does.
 pub(crate) const BEING_MADE: &str = ".new";
 
-pub(crate) fn is_published(path: &Path) -> bool {
+/// Whether a path is that of a published file.
+pub fn is_published(path: &Path) -> bool {
     path.to_string_lossy().ends_with(SUFFIX)
 }
 
 /// Whether the path is that of a file that is being made, or that a killed process left.
-pub(crate) fn is_being_made(path: &Path) -> bool {
+pub fn is_being_made(path: &Path) -> bool {
     let name = path.file_name().and_then(|name| name.to_str());
     name.is_some_and(|name| name.starts_with('.') && name.ends_with(BEING_MADE))
 }
 
 /// The folder in which the user's processes publish.
-pub(crate) fn of_user() -> Result<PathBuf, Error> {
+pub fn of_user() -> Result<PathBuf, Error> {
     let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let (named_by, folder) = match variable("PAGEPOOL_RUN") {
         Some(folder) => ("PAGEPOOL_RUN", folder),
@@ -65,7 +66,7 @@ pub(crate) fn make(folder: &Path) -> Result<(), Error> {
 }
 
 /// Refuses a symbolic link, and a folder in which another user may have put files.
-pub(crate) fn check(folder: &Path) -> Result<(), Error> {
+pub fn check(folder: &Path) -> Result<(), Error> {
     let found = fs::symlink_metadata(folder).map_err(Error::of_call("lstat", || {
         format!("nothing was published in {}, or it is not readable", folder.display())
     }))?;
@@ -79,7 +80,7 @@ pub(crate) fn check(folder: &Path) -> Result<(), Error> {
 }
 
 /// Opens a published file. Refuses everything except a regular file of this user.
-pub(crate) fn open(path: &Path) -> Result<(File, Metadata), Error> {
+pub fn open(path: &Path) -> Result<(File, Metadata), Error> {
     let flags = libc::O_NOFOLLOW | libc::O_CLOEXEC | libc::O_NONBLOCK; // a FIFO would block
     let refused = || format!("{} must be a file that you own, not a symbolic link", path.display());
     let file = OpenOptions::new().read(true).custom_flags(flags).open(path);
@@ -104,7 +105,8 @@ pub(crate) fn try_lock(file: &File) -> bool {
     flock(file, libc::LOCK_EX | libc::LOCK_NB).is_ok()
 }
 
-pub(crate) fn is_locked(file: &File) -> bool {
+/// Whether a process has the file locked: its publisher, or a child of it.
+pub fn is_locked(file: &File) -> bool {
     // A publisher locks its file before the file has its name, so this never blocks a publisher.
     let free = flock(file, libc::LOCK_SH | libc::LOCK_NB).is_ok();
     if free {
@@ -120,14 +122,15 @@ fn flock(file: &File, operation: libc::c_int) -> io::Result<()> {
 
 /// A process, unique since the system started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct ProcessIdentity {
-    pub(crate) pid: u32,
+pub struct ProcessIdentity {
+    /// In its own pid namespace.
+    pub pid: u32,
     /// 0: not known.
-    pub(crate) start_ticks: u64,
+    pub start_ticks: u64,
     /// 0: not known.
-    pub(crate) pid_namespace: u64,
+    pub pid_namespace: u64,
     /// The time namespace in which it published; 0: not known.
-    pub(crate) time_namespace: u64,
+    pub time_namespace: u64,
 }
 
 impl ProcessIdentity {
@@ -142,12 +145,12 @@ impl ProcessIdentity {
     }
 
     /// Whether its pid is of this pid namespace.
-    pub(crate) fn is_numbered_here(self) -> bool {
+    pub fn is_numbered_here(self) -> bool {
         self.pid_namespace != 0 && self.pid_namespace == pid_namespace()
     }
 
     /// Whether the process may exist. It published the file `inode`.
-    pub(crate) fn may_be_there(self, inode: u64) -> bool {
+    pub fn may_be_there(self, inode: u64) -> bool {
         let pid = self.pid.to_string();
         self.start_ticks == 0
             || !self.is_numbered_here()
@@ -157,7 +160,7 @@ impl ProcessIdentity {
 
     /// Whether its monotonic clock is known to differ from this process's. CRIU may restore a process into
     /// another time namespace; that is visible only if its pid is of this pid namespace.
-    pub(crate) fn has_other_clock(self) -> bool {
+    pub fn has_other_clock(self) -> bool {
         let now = if self.is_numbered_here() { namespace(&self.pid.to_string(), "time") } else { 0 };
         let (its, own) = (if now == 0 { self.time_namespace } else { now }, namespace("self", "time"));
         its != 0 && own != 0 && its != own

@@ -1,10 +1,10 @@
 //! The output of `list --kernel`: the kernel's page pools, one a row, and their counters.
 
 use pagepool_link::{KernelPagePool, KernelPoolProvider, KernelPoolStats};
+use pagepool_watch::KernelLook;
 use serde_json::{Value, json};
 
 use crate::engine::port_sample::object;
-use crate::observing::kernel_look::KernelLook;
 use crate::observing::options::ShownOfKernel;
 use crate::report::live_table::{LiveLine, LiveTable};
 use crate::report::number::{grouped, without_zeros};

@@ -1,7 +1,7 @@
 //! The request of a client: method, path, and preferred format.
 
 use httparse::{EMPTY_HEADER, Error, Header, Request, Status};
-use pagepool::observe::MetricsFormat;
+use pagepool_watch::MetricsFormat;
 
 /// The format for a client that prefers neither, or does not say.
 const USUAL: MetricsFormat = MetricsFormat::OpenMetrics;

@@ -1,14 +1,15 @@
 //! The detail view of one pool.
 
-use pagepool::observe::{AGE_EDGES, EntryView, HoldersView, PoolView, ProcessView};
-use pagepool::{DeferredStats, Stats};
+use pagepool::{AGE_EDGES, DeferredStats, HoldersView, Stats};
 use pagepool_link::KernelPagePool;
+use pagepool_watch::commands::bytes;
+use pagepool_watch::{EntryView, PoolView, ProcessView};
 use ratatui::text::{Line, Span};
 
 use super::bar::bar;
 use super::theme::TopTheme;
 use crate::observing::details::{listed, paragraphs};
-use crate::observing::look::{bytes, has_deferred};
+use crate::observing::look::{ago, has_deferred};
 use crate::observing::overview::title;
 use crate::observing::table::rate;
 use crate::report::colour::Colour;
@@ -76,8 +77,8 @@ impl DetailPage {
             format!("bound to thread {} (tid {})", thread.name, thread.tid)
         });
         let interface = pool.ifindex.map_or(String::new(), |index| format!(", interface {index}"));
-        let ended = pool.detached.map(|at| format!("; ended {} ago, with buffers out", look.ago(at)));
-        let (made, ended) = (look.ago(pool.created), ended.unwrap_or_default());
+        let ended = pool.detached.map(|at| format!("; ended {} ago, with buffers out", ago(look, at)));
+        let (made, ended) = (ago(look, pool.created), ended.unwrap_or_default());
         self.say(format!("pool {} (id {}): {thread}{interface}; made {made} ago{ended}", pool.name, pool.id));
         self.history(&app.history.last(key, self.columns), "buffers out");
         if let Some(row) = app.all().iter().find(|row| row.key == *key) {

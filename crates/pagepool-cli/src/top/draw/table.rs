@@ -1,12 +1,13 @@
 //! The table: a line for each pool, below the totals of all pools.
 
+use pagepool_watch::commands::bytes;
 use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
 
 use super::bar::bar;
 use super::theme::TopTheme;
-use crate::observing::look::{bytes, is_alive};
+use crate::observing::look::{is_alive, nobody_publishes};
 use crate::observing::table::rate;
 use crate::report::colour::Colour;
 use crate::report::number::grouped;
@@ -169,7 +170,7 @@ fn nothing(app: &TopApp) -> Vec<Line<'static>> {
 /// Explains how to publish.
 fn nobody(app: &TopApp) -> Vec<Line<'static>> {
     let lines = [
-        app.sampled.now.nobody(),
+        nobody_publishes(&app.sampled.now),
         "Programs publish with pagepool::publish (C: pagepool_publish); the commands of".into(),
         "pagepool do so automatically: try `pagepool demo` in another terminal.".into(),
     ];
