@@ -107,7 +107,10 @@
 //!
 //! * `testing`: the conformance suite for devices, and memory that checks every access.
 
-#![cfg_attr(loom, expect(dead_code, reason = "tests that need an interface are not built for models"))]
+#![cfg_attr(
+    all(loom, test),
+    expect(dead_code, reason = "tests that need an interface are not built for models")
+)]
 
 /// Documents whose examples are tests of this crate.
 #[cfg(doctest)]
