@@ -4,6 +4,10 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use pagepool_cli::engine::interrupt::RunSignals;
+use pagepool_cli::engine::run_state::RunState;
+use pagepool_cli::engine::watch::Why;
+use pagepool_cli::report::output;
 use pagepool_lab::TwoHosts;
 use pagepool_net::link::{NetError, Netlink};
 
@@ -13,10 +17,6 @@ use crate::holdings::Holdings;
 use crate::live::{SoakFigures, SoakSnapshot};
 use crate::peer_process::PeerProcess;
 use crate::schedule::Schedule;
-use pagepool_cli::engine::interrupt::RunSignals;
-use pagepool_cli::engine::run_state::RunState;
-use pagepool_cli::engine::watch::Why;
-use pagepool_cli::report::output;
 
 const STEP: Duration = Duration::from_millis(1);
 const DOWN: Duration = Duration::from_secs(1);

@@ -9,13 +9,13 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
+use pagepool_cli::engine::interrupt::leave_to_parent;
 use pagepool_lab::{FrameBatch, FrameSocket, NumberedFrames};
 use pagepool_net::link::{Mac, NetError};
 
 use crate::arrivals::{Arrivals, LIFE_SHIFT};
 use crate::counts::{CountsFile, Order, PeerCounts};
 use crate::sys;
-use pagepool_cli::engine::interrupt::leave_to_parent;
 
 const BURST: usize = 64;
 const ROOM: usize = 2048;

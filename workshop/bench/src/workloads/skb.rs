@@ -3,11 +3,11 @@
 use std::hint::black_box;
 
 use pagepool::{Bound, SkBuff, SkbCache, XdpBuff, XdpFrame};
+use pagepool_cli::report::error::error_chain;
 
 use super::owner::CACHE_ONLY;
 use crate::measure::workload::{Ready, Workload};
 use crate::workloads::pools;
-use pagepool_cli::report::error::error_chain;
 
 const MERGED: usize = 16;
 /// Bytes that a stack removes before it merges.
