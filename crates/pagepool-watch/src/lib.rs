@@ -41,8 +41,8 @@
 //! | find what is slow, lost or leaking | an [`Examination`](doctor::Examination) |
 //! | print names that others chose | [`shown`], [`shown_path`] |
 //!
-//! The command `pagepool` of the crate `pagepool-cli` prints and draws these: `list`, `show`, `top`, `export`,
-//! `doctor`.
+//! The command `pagepool` of the crate `pagepool-cli` prints and draws these: `list`, `show`, `top`,
+//! `export`, `doctor`.
 
 pub mod doctor;
 mod kernel_list;

@@ -5,6 +5,12 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use pagepool::Publication;
+use pagepool_cli::engine::interrupt::cpu_time_limit;
+use pagepool_cli::file_name::file_name;
+use pagepool_cli::report::error::error_chain;
+use pagepool_cli::report::number::count_of;
+use pagepool_cli::report::output;
+use pagepool_cli::run_command::RunCommand;
 use serde::Serialize;
 
 use crate::measure::machine::Machine;
@@ -12,12 +18,6 @@ use crate::measure::workload::Plan;
 use crate::plot::{self, Plot};
 use crate::run::{self, TableParams};
 use crate::{count, reports, workloads};
-use pagepool_cli::engine::interrupt::cpu_time_limit;
-use pagepool_cli::file_name::file_name;
-use pagepool_cli::report::error::error_chain;
-use pagepool_cli::report::number::count_of;
-use pagepool_cli::report::output;
-use pagepool_cli::run_command::RunCommand;
 
 /// Benchmark the page pool, and check with its counters that each workload took the intended path
 #[derive(Parser)]

@@ -1,5 +1,6 @@
 //! The outcome of a workload: its line of the table, and its JSON.
 
+use pagepool_cli::report::terminal::Terminal;
 use serde::Serialize;
 
 use crate::measure::clock;
@@ -7,7 +8,6 @@ use crate::measure::counted::{self, Counted};
 use crate::measure::summary::{Summary, Times, cell};
 use crate::measure::workload::Workload;
 use crate::measure::{Measured, WorkloadFigures};
-use pagepool_cli::report::terminal::Terminal;
 
 /// Figures per buffer. Times are `None` if it did not run.
 #[derive(Clone, Debug, Default, Serialize)]

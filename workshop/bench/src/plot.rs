@@ -7,12 +7,11 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use pagepool_cli::report::output;
 use serde::Deserialize;
 
 use super::peers::{self, PeerFigure};
 use super::workloads;
-
-use pagepool_cli::report::output;
 
 #[derive(Clone, Debug)]
 pub struct Plot {

@@ -9,11 +9,11 @@ pub mod pools;
 use std::process::ExitCode;
 
 use comfy_table::{CellAlignment, Table, presets};
+use pagepool_cli::report::json::print_json;
+use pagepool_cli::report::output;
 use serde::Serialize;
 
 use crate::measure::machine::Machine;
-use pagepool_cli::report::json::print_json;
-use pagepool_cli::report::output;
 
 #[derive(Serialize)]
 struct ReportJson<'a, R> {

@@ -3,9 +3,6 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use crate::counts::PeerCounts;
-use crate::holdings::Holdings;
-use crate::schedule::Schedule;
 use pagepool_cli::engine::figures;
 use pagepool_cli::engine::port_sample::object;
 use pagepool_cli::engine::run_state::Sample;
@@ -16,6 +13,10 @@ use pagepool_cli::report::figure_options::{FigureOptions, OutputForm};
 use pagepool_cli::report::live_table::LiveTable;
 use pagepool_cli::report::number::grouped;
 use pagepool_cli::report::verdict::Verdict;
+
+use crate::counts::PeerCounts;
+use crate::holdings::Holdings;
+use crate::schedule::Schedule;
 
 const STATS_EVERY: u64 = 5;
 

@@ -3,15 +3,15 @@
 use std::time::Duration;
 
 use pagepool::PoolRef;
-
-use crate::fault_injector::FaultReport;
-use crate::flow::Flow;
 use pagepool_cli::engine::figures;
 use pagepool_cli::engine::port_sample::{PortSample, object};
 use pagepool_cli::queues::losses;
 use pagepool_cli::report::loss::{LossLimit, LossShare};
 use pagepool_cli::report::number::grouped;
 use pagepool_cli::report::verdict::Verdict;
+
+use crate::fault_injector::FaultReport;
+use crate::flow::Flow;
 
 /// The longest time to the first packet after a fault.
 const RETURN: Duration = Duration::from_secs(1);

@@ -5,16 +5,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pagepool::Holders;
-
-use crate::fault_injector::{FaultInjector, FaultReport};
-use crate::live::{SoakFigures, SoakSnapshot};
-use crate::outcome::SoakResult;
-use crate::schedule::Schedule;
 use pagepool_cli::demo::veth::{self, VethSetup};
 use pagepool_cli::engine::interrupt::RunSignals;
 use pagepool_cli::engine::run_state::{Phase, RunState, Sample};
 use pagepool_cli::report::figure_options::FigureOptions;
 use pagepool_cli::report::loss::LossLimit;
+
+use crate::fault_injector::{FaultInjector, FaultReport};
+use crate::live::{SoakFigures, SoakSnapshot};
+use crate::outcome::SoakResult;
+use crate::schedule::Schedule;
 
 const MTU: u32 = 1500;
 

@@ -1,7 +1,6 @@
 //! The options of a soak.
 
 use clap::Args;
-
 use pagepool_cli::report::number::count_of;
 
 /// How long a soak takes, and how often interfaces and peers fail.

@@ -17,8 +17,8 @@ const LOOKS: u32 = 31;
 /// The time from the end of the youngest pool's warm-up to the first look.
 const NAP: Duration = Duration::from_millis(20);
 
-/// Looks at processes, the kernel's page pools, interfaces, interrupts, CPUs and nodes for some time, and finds
-/// what is wrong. It changes nothing, and stops no process.
+/// Looks at processes, the kernel's page pools, interfaces, interrupts, CPUs and nodes for some time, and
+/// finds what is wrong. It changes nothing, and stops no process.
 ///
 /// The caller waits between the looks, however it likes. All calls must come from threads of one network
 /// namespace: only interfaces of that one are examined.
@@ -110,8 +110,8 @@ impl<'a> Examination<'a> {
         Ok(())
     }
 
-    /// Judges what changed from the first look until now. Before the last look, rules that need all looks find
-    /// nothing.
+    /// Judges what changed from the first look until now. Before the last look, rules that need all looks
+    /// find nothing.
     pub fn report(self) -> DoctorReport {
         let looking = match self.stage {
             Stage::Filling { first, .. } => Looking::of(first),
@@ -144,7 +144,8 @@ impl Looking {
         Self { sources: Sources::look(&first), start: Instant::now(), looks: vec![first], next: None }
     }
 
-    /// Adds a look. More follow if they were too few: on a busy machine, or with many pools, a look takes long.
+    /// Adds a look. More follow if they were too few: on a busy machine, or with many pools, a look takes
+    /// long.
     fn add(&mut self, look: Observation, time: Duration) {
         self.looks.push(look);
         match self.next == Some(time) && self.looks.len() >= LEAST_LOOKS {

@@ -42,8 +42,8 @@ impl Sources {
         }
     }
 
-    /// What changed until the last look, `seconds` later; of the kernel's pools only those on interfaces of the
-    /// processes, if only `some` processes are examined.
+    /// What changed until the last look, `seconds` later. If only `some` processes are examined: of the
+    /// kernel's pools only those on interfaces of these processes.
     pub fn evidence(self, looks: &[Observation], seconds: f64, some: bool) -> Evidence {
         let Self { mut links, mut kernel, tasks, interrupts, mut unseen } = self;
         let root = Path::new(ROOT);

@@ -41,8 +41,8 @@ pub struct ProcessView {
 }
 
 impl ProcessView {
-    /// The buffers of a pool that wait for packets at its device, of those that are out; at the last time that
-    /// the process published. `None` if no device of the pool reports it.
+    /// The buffers of a pool that wait for packets at its device, of those that are out; at the last time
+    /// that the process published. `None` if no device of the pool reports it.
     pub fn waiting_for_packets(&self, pool: &PoolView) -> Option<u64> {
         let below = self.entries.iter().filter(|entry| entry.pool_id() == Some(pool.id.into()));
         sum(below, "in_rx")

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
 use pagepool::{Bound, PageBuf, PoolParams};
+use pagepool_cli::report::output;
 use serde::Serialize;
 
 use super::{Report, table};
@@ -21,7 +22,6 @@ use crate::rivals::mpsc::{self, Mpsc};
 use crate::rivals::spsc::{self, BurstReceiver, BurstSender};
 use crate::sys;
 use crate::workloads::pools;
-use pagepool_cli::report::output;
 
 /// Buffers handed over at once.
 const BURST: usize = 32;

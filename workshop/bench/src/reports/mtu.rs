@@ -8,6 +8,7 @@
 use std::collections::BTreeSet;
 
 use pagepool::{Bound, PAGE_SIZE, PageBuf, PoolParams};
+use pagepool_cli::report::output;
 use serde::Serialize;
 
 use super::{Report, table};
@@ -18,7 +19,6 @@ use crate::rivals::page_frag::{self, PageFrag};
 use crate::sys;
 use crate::workloads::pools;
 use crate::workloads::{order3, page_frag_burst64};
-use pagepool_cli::report::output;
 
 /// Around a packet: Ethernet header, XDP headroom, Linux's shared info.
 const AROUND: usize = 14 + 256 + 320;

@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use std::collections::VecDeque;
 
 use pagepool::{ArenaParams, Bound, NodeId, PageBuf, PoolParams, Topology};
+use pagepool_cli::report::output;
 use serde::Serialize;
 
 use super::{Report, table};
@@ -19,7 +20,6 @@ use crate::measure::summary::Times;
 use crate::measure::workload::{Plan, Ready};
 use crate::sys;
 use crate::workloads::pools;
-use pagepool_cli::report::output;
 
 const KEPT: usize = 512;
 const POLL: usize = 64;

@@ -12,6 +12,8 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 
 use pagepool::{Bound, PageBuf, Pool, PoolParams, Provider};
+use pagepool_cli::report::error::error_chain;
+use pagepool_cli::report::output;
 use serde::Serialize;
 
 use super::{Report, table};
@@ -21,8 +23,6 @@ use crate::measure::summary::{Times, cell};
 use crate::measure::workload::Plan;
 use crate::sys;
 use crate::workloads::pools::{self, Returners};
-use pagepool_cli::report::error::error_chain;
-use pagepool_cli::report::output;
 
 const POOLS: [usize; 6] = [1, 16, 32, 64, 256, 1024];
 /// The ids of [`COLLIDING`] pools are equal modulo each of these.

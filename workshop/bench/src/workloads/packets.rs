@@ -10,6 +10,7 @@ use std::hint::{black_box, spin_loop};
 use std::sync::Arc;
 
 use pagepool::{Bound, PoolParams, Provider, XdpBuff, XdpFrame, XdpFrameBulk};
+use pagepool_cli::report::error::error_chain;
 use pagepool_net::{Device, MemNic, MemNicParams, NicDomain, NicPort, PortStep, TxQueue, mem_nic};
 
 use super::owner::CACHE_ONLY;
@@ -17,7 +18,6 @@ use crate::measure::counted::{Moves, Rule};
 use crate::measure::workload::{Ready, Workload};
 use crate::rivals::spsc;
 use crate::workloads::pools;
-use pagepool_cli::report::error::error_chain;
 
 /// NAPI's budget.
 const BUDGET: usize = 64;

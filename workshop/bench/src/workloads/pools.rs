@@ -7,10 +7,10 @@ use std::sync::mpsc::{Sender, channel};
 use std::thread::{self, JoinHandle};
 
 use pagepool::{Arena, ArenaParams, Bound, PAGE_SIZE, PageBuf, Pool, PoolParams, Provider};
+use pagepool_cli::report::error::error_chain;
 
 use crate::measure::counted::Counted;
 use crate::measure::workload::Ready;
-use pagepool_cli::report::error::error_chain;
 
 /// Base pages: plain 4 KiB memory, committed as it is used.
 pub fn arena(pages: usize) -> Result<Arc<dyn Provider>, String> {
