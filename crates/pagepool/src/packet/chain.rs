@@ -48,12 +48,14 @@ impl Frag {
     }
 
     /// Offset of the data in the buffer, in bytes.
+    #[inline]
     pub fn offset(&self) -> usize {
         self.offset as usize
     }
 
     /// Length of the data in bytes, at least 1.
     #[expect(clippy::len_without_is_empty, reason = "a fragment is never empty")]
+    #[inline]
     pub fn len(&self) -> usize {
         self.len as usize
     }
@@ -76,6 +78,7 @@ impl Frag {
     }
 
     /// Returns the buffer. Read [`offset`](Self::offset) and [`len`](Self::len) first: they are lost.
+    #[inline]
     pub fn into_buffer(self) -> PageBuf {
         self.buffer
     }
