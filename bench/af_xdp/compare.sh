@@ -10,7 +10,7 @@ usage() {
 usage: compare.sh [--rounds N] [--seconds S] [--only WORD,...] [--programs NAME,...] [--cpus A,B] [--pagepool BIN]
                   [--xdpsock BIN] [--log FILE] [--record NAME]
 
-  --rounds    how often everything runs, in turns; medians are of these [9]
+  --rounds    how often everything runs, alternately; medians are of these [9]
   --seconds   how long each run is measured [2]
   --only      of drop64 drop1500 echo64 echo1500 forward64 forward1500 tcp1500 gather1500 tcp8000: those that contain a word
   --programs  of ours unseen equal ring plain testpmd xdpsock kernel: these

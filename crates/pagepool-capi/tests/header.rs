@@ -429,6 +429,8 @@ const OTHERS: &[&str] = &[
     "pagepool_c",
     "pagepool_lab",
     "pagepool_link",
+    "pagepool_testing",
+    "pagepool_watch",
     "pagepool_",
     "pagepool_skb_",
 ];

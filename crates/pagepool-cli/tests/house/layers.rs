@@ -86,6 +86,7 @@ pub const LAYERS: &[(&str, &[&str])] = &[
             "testing",
         ],
     ),
+    ("pagepool-package", &[]),
     (
         "pagepool-soak",
         &[

@@ -8,7 +8,7 @@ use crate::sys::bpf::{self, Insn};
 
 /// An XDP program that sends copies of a frame out of one interface, bypassing sockets.
 ///
-/// For the traffic generators of `pagepool-lab`, which has no `bpf` of its own.
+/// For the traffic generators of the lab, which has no `bpf` of its own.
 #[derive(Debug)]
 pub struct LiveFrames {
     program: OwnedFd,

@@ -26,14 +26,14 @@ pub const CASE_GUESTS: &[CaseGuest] = &[
     veth("6.12", "6.12"),
     veth("7.3", "7.3"),
     CaseGuest {
-        about: "two NUMA nodes, virtio-net of node 1",
+        about: "two NUMA nodes, virtio-net on node 1",
         cards: &["virtio,node=1", "e1000e,node=0"],
         nodes: 2,
         iommu: Iommu::Intel,
         ..veth("nodes", "7.3")
     },
     CaseGuest {
-        about: "eight NUMA nodes, virtio-net of node 7",
+        about: "eight NUMA nodes, virtio-net on node 7",
         cards: &["virtio,node=7", "e1000e,node=0"],
         cpus: 8,
         nodes: 8,
@@ -46,7 +46,7 @@ pub const CASE_GUESTS: &[CaseGuest] = &[
         ..veth("cards", "6.1")
     },
     CaseGuest {
-        about: "virtio-net of four queues, behind an IOMMU",
+        about: "virtio-net with four queues, behind an IOMMU",
         cards: &["virtio,tap=4", "e1000e,tap=1", "virtio,wire=2,tap=4", "e1000e,wire=2,tap=1"],
         cpus: 4,
         iommu: Iommu::Intel,
@@ -157,7 +157,7 @@ pub const CASES: &[Case] = &[
     Case::new("nodes", "bench numa", "$BENCH numa --quick"),
     Case {
         expected: &["test result: ok", "2 nodes of this machine: memory of"],
-        ..test("nodes", "tests of nodes", "core_test nodes")
+        ..test("nodes", "NUMA tests", "core_test nodes")
     },
     by_hand(Case::new("8 nodes", "drop", DROP_ON_8_NODES)),
     by_hand(Case::new("8 nodes", "bench numa", "$BENCH numa --quick")),
@@ -171,7 +171,7 @@ pub const CASES: &[Case] = &[
     Case::new("queues", "drop --mode copy", "MODE=copy; . /cases/queues"),
     Case::new("queues", "gen", GEN),
     Case::new("queues", "echo", ECHO_TO_CARD),
-    Case::new("queues", "forward of unicast", FORWARD_UNICAST),
+    Case::new("queues", "forward, unicast only", FORWARD_UNICAST),
     test("virtio", "conformance, whole pages", CONFORMANCE),
     test("virtio", "conformance, half pages", CONFORMANCE_HALF_PAGES),
     Case::new("virtio", "packets of 1,514 bytes", LONG),
@@ -184,7 +184,7 @@ pub const CASES: &[Case] = &[
     Case::new("virtio", "echo", ECHO),
     Case::new("virtio", "BPF batch is refused", BPF_BATCH),
     by_hand(Case::new("virtio", "forward", FORWARD)),
-    Case::new("virtio", "forward of unicast", FORWARD_UNICAST),
+    Case::new("virtio", "forward, unicast only", FORWARD_UNICAST),
     Case::new("virtio", "forward --mode auto to e1000e", MIXED),
     Case::new("virtio", "closed under traffic", CLOSE),
     Case::new("virtio", "a stream through start and stop", STREAM),
@@ -198,7 +198,7 @@ pub const CASES: &[Case] = &[
     Case { seconds: 120, ..Case::new("virtio", "doctor, the kernel's pools", DOCTOR_OF_KERNEL_POOLS) },
     by_hand(Case {
         seconds: 200,
-        ..Case::new("virtio", "doctor, a pool given up", DOCTOR_OF_A_POOL_GIVEN_UP)
+        ..Case::new("virtio", "doctor, an abandoned pool", DOCTOR_OF_A_POOL_GIVEN_UP)
     }),
     test("igb", "conformance, whole pages", CONFORMANCE),
     by_hand(test("igb", "conformance, half pages", CONFORMANCE_HALF_PAGES_ON_IGB)),
@@ -212,7 +212,7 @@ pub const CASES: &[Case] = &[
     Case::new("igb", "gen", GEN),
     Case::new("igb", "echo", ECHO),
     by_hand(Case::new("igb", "forward", FORWARD)),
-    Case::new("igb", "forward of unicast", FORWARD_UNICAST),
+    Case::new("igb", "forward, unicast only", FORWARD_UNICAST),
     by_hand(Case::new("igb", "forward --mode auto to virtio", MIXED)),
     Case::new("igb", "--rss", RSS),
     Case { seconds: 120, ..Case::new("igb", "doctor, interrupts", DOCTOR_OF_INTERRUPTS) },
