@@ -706,10 +706,10 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
         verdicts.clear();
         if reads {
             packets.iter().take(AHEAD).for_each(XdpBuff::prefetch);
-            for number in 0..packets.len() {
+            verdicts.extend((0..packets.len()).map(|number| {
                 packets.get(number + AHEAD).inspect(|ahead| ahead.prefetch());
-                verdicts.push(ask(&mut packets[number]));
-            }
+                ask(&mut packets[number])
+            }));
         } else {
             verdicts.extend(packets.iter_mut().map(ask));
         }

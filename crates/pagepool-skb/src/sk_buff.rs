@@ -15,7 +15,7 @@ use std::fmt;
 use std::ops::Range;
 
 use pagepool::internal::{tag_shared, take_apart};
-use pagepool::{DeviceAddr, DomainId, MAX_FRAGS, Memory, PageBuf, Tag, XdpBuff, XdpFrame};
+use pagepool::{DeviceAddr, DomainId, MAX_FRAGS, PageBuf, Tag, XdpBuff, XdpFrame};
 
 use crate::block::Block;
 use crate::block_ref::{BlockRef, NewBlock};
@@ -345,11 +345,11 @@ impl Block {
     /// the head.
     fn fill(&mut self, frame: XdpFrame) -> (u32, u32) {
         let room = frame.tailroom() as u32;
-        let (memory, Range { start: data, end: tail }) = take_apart(frame, |frag| {
+        let (head, Range { start: data, end: tail }) = take_apart(frame, |frag| {
             let refused = self.frags_mut().push(frag.into());
             debug_assert!(refused.is_ok(), "a frame has no more buffers than a packet");
         });
-        let Memory::Pool(head) = memory else { unreachable!("I1: it was looked at before") };
+        let head = head.expect("I1: the memory's kind is checked before a block is filled");
         if head.as_ptr().is_some() {
             self.set_head(Head::Pool(head, tail + room));
             return (data, tail);

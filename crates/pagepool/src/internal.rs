@@ -40,10 +40,10 @@ pub fn tag_shared(buffer: &PageBuf, tag: Tag) {
     buffer.note_tag(tag);
 }
 
-/// Takes a frame apart: `each` gets its further buffers in order. Returns the memory of the first buffer, and
-/// where the packet is in it.
+/// Takes a frame apart: `each` gets its further buffers in order. Returns the first buffer (the memory, if
+/// it belongs to no pool), and where the packet is in it.
 #[inline]
-pub fn take_apart(frame: XdpFrame, each: impl FnMut(Frag)) -> (Memory, Range<u32>) {
+pub fn take_apart(frame: XdpFrame, each: impl FnMut(Frag)) -> (Result<PageBuf, Memory>, Range<u32>) {
     frame.take_apart(each)
 }
 

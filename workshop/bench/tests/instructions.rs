@@ -57,15 +57,15 @@ const LIMITS: &[Limit] = &[
 
 /// Over AF_XDP's rings, of which the kernel's side is played in memory and counted too. They require AVX2.
 const RING_LIMITS: &[Limit] = &[
-    limit("xsk_drop", 186.0, None),
-    limit("xsk_drop_2048", 205.5, None),
-    limit("xsk_drop_two", 296.0, None),
-    limit("xsk_echo", 299.0, None),
+    limit("xsk_drop", 185.5, None),
+    limit("xsk_drop_2048", 204.5, None),
+    limit("xsk_drop_two", 295.0, None),
+    limit("xsk_echo", 298.0, None),
     limit("xsk_echo_2048", 336.5, None),
-    limit("xsk_echo_two", 434.5, None),
-    limit("xsk_forward", 318.0, None),
-    limit("xsk_forward_2048", 355.5, None),
-    limit("xsk_forward_two", 461.0, None),
+    limit("xsk_echo_two", 433.0, None),
+    limit("xsk_forward", 316.5, None),
+    limit("xsk_forward_2048", 355.0, None),
+    limit("xsk_forward_two", 459.0, None),
 ];
 
 const fn limit(name: &'static str, at_most: f64, target: Option<f64>) -> Limit {

@@ -63,13 +63,14 @@ impl XdpFrame {
             return Err(self);
         }
         let mut parts = BytesParts::new();
-        let (memory, range) = self.take_apart(|frag| {
+        let (head, range) = self.take_apart(|frag| {
             let (data, len) = (frag.offset(), frag.len());
             let memory = Memory::Pool(frag.into_buffer());
             parts.push(Bytes::from_owner(Apart { memory, data, len }));
         });
         let (data, len) = (range.start as usize, range.len());
-        if len > 0 || !matches!(memory, Memory::Pool(_)) {
+        if len > 0 || head.is_err() {
+            let memory = head.map_or_else(|memory| memory, Memory::Pool);
             parts.push_front(Bytes::from_owner(Apart { memory, data, len }));
         }
         Ok(parts.into_iter())

@@ -190,19 +190,19 @@ impl Chain {
         self.0.is_none()
     }
 
-    fn block(&self, head: &PageBuf) -> Option<*mut FragList> {
-        Some(head.pool.chains.block(self.0?.get() - 1).cast())
+    fn block(&self, pool: PoolPtr) -> Option<*mut FragList> {
+        Some(pool.chains.block(self.0?.get() - 1).cast())
     }
 
     /// The further buffers, in order.
     pub(crate) fn frags(&self, head: &PageBuf) -> &[Frag] {
         // SAFETY: I1, I3. Only this chain uses the block, and the packet's first buffer keeps the pool.
-        self.block(head).map_or(&[], |block| unsafe { &*block }.frags())
+        self.block(head.pool).map_or(&[], |block| unsafe { &*block }.frags())
     }
 
     pub(crate) fn frags_mut(&mut self, head: &PageBuf) -> &mut [Frag] {
         // SAFETY: I1, I3. As in `frags`, and the chain is borrowed exclusively.
-        self.block(head).map_or(&mut [], |block| unsafe { &mut *block }.frags_mut())
+        self.block(head.pool).map_or(&mut [], |block| unsafe { &mut *block }.frags_mut())
     }
 
     /// Bytes of data in the further buffers. Counted at each call: [`frags_mut`](Self::frags_mut) allows
@@ -214,7 +214,7 @@ impl Chain {
     /// Appends a buffer, or extends the last one if the new one continues it. `Err(frag)` if the chain is
     /// full or the pool has no block left.
     pub(crate) fn push(&mut self, head: &PageBuf, frag: Frag) -> Result<(), Frag> {
-        let Some(block) = self.block(head) else { return self.push_first(head, frag) };
+        let Some(block) = self.block(head.pool) else { return self.push_first(head, frag) };
         // SAFETY: I1, I3. Only this chain uses the block, and it is borrowed exclusively.
         let block = unsafe { &mut *block };
         match block.frags_mut().last_mut() {
@@ -245,7 +245,7 @@ impl Chain {
     /// at least one buffer.
     #[inline(always)]
     pub(crate) fn list(&mut self, head: &PageBuf) -> Option<&mut FragList> {
-        match self.block(head) {
+        match self.block(head.pool) {
             // SAFETY: I1, I3. Only this chain uses the block, and it is borrowed exclusively.
             Some(block) => Some(unsafe { &mut *block }),
             None => self.start(head),
@@ -254,10 +254,10 @@ impl Chain {
 
     pub(crate) fn pop(&mut self, head: &PageBuf) -> Option<Frag> {
         // SAFETY: I1, I3. Only this chain uses the block, and it is borrowed exclusively.
-        let block = unsafe { &mut *self.block(head)? };
+        let block = unsafe { &mut *self.block(head.pool)? };
         let frag = block.pop();
         if block.count == 0 {
-            self.put_back(head);
+            self.put_back(head.pool);
         }
         frag
     }
@@ -266,28 +266,28 @@ impl Chain {
     #[inline(always)]
     pub(crate) fn end(&mut self, head: &PageBuf, each: impl FnMut(Frag)) {
         if !self.is_none() {
-            self.end_each(head, each);
+            self.end_each(head.pool, each);
         }
     }
 
     /// Separate, so that ending a packet of one buffer needs no stack frame.
     #[inline(never)]
-    fn end_each(&mut self, head: &PageBuf, each: impl FnMut(Frag)) {
-        let Some(block) = self.block(head) else { return };
-        let mut ending = Ending { chain: self, head, block, at: 0 };
+    fn end_each(&mut self, pool: PoolPtr, each: impl FnMut(Frag)) {
+        let Some(block) = self.block(pool) else { return };
+        let mut ending = Ending { chain: self, pool, block, at: 0 };
         ending.by_ref().for_each(each);
-        ManuallyDrop::new(ending).chain.put_back(head); // its drop has nothing else to do
+        ManuallyDrop::new(ending).chain.put_back(pool); // its drop has nothing else to do
     }
 
     /// Puts the block back. Its buffers have other owners already.
     #[inline(always)]
     pub(crate) fn forget(&mut self, head: &PageBuf) {
-        self.put_back(head);
+        self.put_back(head.pool);
     }
 
-    fn put_back(&mut self, head: &PageBuf) {
+    fn put_back(&mut self, pool: PoolPtr) {
         if let Some(slot) = self.0.take() {
-            put_block(head.pool, slot.get() - 1);
+            put_block(pool, slot.get() - 1);
         }
     }
 }
@@ -307,7 +307,7 @@ fn put_block(pool: PoolPtr, slot: u32) {
 /// block back.
 struct Ending<'a> {
     chain: &'a mut Chain,
-    head: &'a PageBuf,
+    pool: PoolPtr,
     /// Looked up once.
     block: *const FragList,
     /// Entries below this were removed.
@@ -330,7 +330,7 @@ impl Iterator for Ending<'_> {
 impl Drop for Ending<'_> {
     fn drop(&mut self) {
         self.for_each(drop);
-        self.chain.put_back(self.head);
+        self.chain.put_back(self.pool);
     }
 }
 

@@ -184,15 +184,14 @@ impl XdpFrame {
         (memory, [this.meta, this.data, this.end], chain)
     }
 
-    /// Takes the frame apart and ends its chain: `each` gets the further buffers in order. Returns the memory
-    /// of the first buffer, and where the packet is in it.
+    /// Takes the frame apart and ends its chain: `each` gets the further buffers in order. Returns the first
+    /// buffer (the memory, if it belongs to no pool), and where the packet is in it.
     #[inline]
-    pub(crate) fn take_apart(self, each: impl FnMut(Frag)) -> (Memory, Range<u32>) {
+    pub(crate) fn take_apart(self, each: impl FnMut(Frag)) -> (Result<PageBuf, Memory>, Range<u32>) {
         let (memory, [_, data, end], mut chain) = self.into_parts();
-        if let Memory::Pool(head) = &memory {
-            chain.end(head, each);
-        }
-        (memory, data..end)
+        let Memory::Pool(head) = memory else { return (Err(memory), data..end) };
+        chain.end(&head, each);
+        (Ok(head), data..end)
     }
 
     /// The first buffer, if it belongs to a pool.
